@@ -1,0 +1,42 @@
+/* Checks that the infer functions of ops share: each names op, operand, what was expected
+ * and the type that was found, and fails with STATUS_MODEL. */
+#ifndef COMPRESS_EXEC_INFER_H
+#define COMPRESS_EXEC_INFER_H
+
+#include "ir/graph.h"
+
+/* Reports operand `operand`: "<op>: operand '<name>': expected <message>, found <type>".
+ */
+Status infer_fail(const Node *node, int operand, Diag *diag, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Reports an attribute: "<op>: <attribute>: expected <message>". */
+Status infer_fail_attr(const Node *node, const char *attribute, Diag *diag,
+                       const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
+/* The operand has a rank of at least `least` and at most `most`. */
+Status infer_rank(const Node *node, int operand, int least, int most, Diag *diag);
+
+/* Dimension `axis` is a number above 0, not a symbol. */
+Status infer_known(const Node *node, int operand, int axis, Diag *diag);
+
+/* Dimension `axis` is `dim`, number or symbol. `why` says where the expectation comes
+ * from ("the last dimension of x"). */
+Status infer_dim(const Node *node, int operand, int axis, int64_t dim, const char *why,
+                 Diag *diag);
+
+/* The operand has exactly this shape; symbols must be the same symbols. */
+Status infer_shape(const Node *node, int operand, int rank, const int64_t *dim,
+                   Diag *diag);
+
+/* A real type with this shape. */
+Type real_type(int rank, const int64_t *dim);
+
+/* Prints a dimension, number or symbol, into `out` and returns it. */
+#define DIM_TEXT_BYTES 24
+const char *dim_text(char out[DIM_TEXT_BYTES], int64_t dim);
+
+/* a * b for a, b >= 0; false when it overflows. */
+bool dim_multiply(int64_t a, int64_t b, int64_t *out);
+
+#endif

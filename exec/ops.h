@@ -1,0 +1,128 @@
+/* Ops: the table and the attributes of every op.
+ *
+ * Shapes below: N samples, T tokens, D width, H heads, d = D/H. Real values unless said
+ * otherwise. Each op's formula is in its file under exec/ops/ and in docs/ops.md. */
+#ifndef COMPRESS_EXEC_OPS_H
+#define COMPRESS_EXEC_OPS_H
+
+#include "ir/op.h"
+
+/* The table for float32 kernels: names, attributes, shapes, kernels. The one to give to
+ * readers, parsers and graphs. */
+const OpTable *ops_table(void);
+
+/* The same table, same order, with kernels in double precision. */
+const OpTable *ops_table_f64(void);
+
+/* patches(x[N, C, H, W]) -> [N, H/p * W/p, C*p*p]: non-overlapping patches in row-major
+ * order, each flattened channel by channel, so that linear with a convolution weight
+ * [D, C, p, p] is that convolution with stride p. */
+typedef struct PatchesAttrs {
+    int64_t size;
+} PatchesAttrs;
+
+/* linear(x[..., K], weight[M, K...], bias[M]?) -> [..., M]: x W^T + b; weight dimensions
+ * after the first are flattened to K. No attributes.
+ *
+ * add(a[...], b): a + b; b has a's rank and each dimension equal to a's or 1. No
+ * attributes. */
+
+/* scale(x): by * x. */
+typedef struct ScaleAttrs {
+    double by;
+} ScaleAttrs;
+
+/* layer_norm(x[..., D], weight[D], bias[D]): (x - mean) / sqrt(var + eps) * w + b. */
+typedef struct LayerNormAttrs {
+    double eps;
+} LayerNormAttrs;
+
+/* activation(x): elementwise function. */
+#define ACTIVATION_NAMES "gelu|gelu_tanh|relu|tanh|sigmoid|silu"
+typedef enum Activation {
+    ACTIVATION_GELU,
+    ACTIVATION_GELU_TANH,
+    ACTIVATION_RELU,
+    ACTIVATION_TANH,
+    ACTIVATION_SIGMOID,
+    ACTIVATION_SILU
+} Activation;
+typedef struct ActivationAttrs {
+    int fn; /* Activation */
+} ActivationAttrs;
+
+/* dropout(x): zero with probability `rate`, else divided by 1 - rate; identity outside
+ * training. */
+typedef struct DropoutAttrs {
+    double rate;
+} DropoutAttrs;
+
+/* attention(q[N, T, D], k[N, S, D], v[N, S, E], mask[N, S]? integer, bias[H, T, S]?,
+ *           rel_key[d, 49]?, mix_before[H, H]?, mix_after[H, H]?) -> [N, T, E]
+ * per head: A = scale * q k^T + bias + relative position; A'_a = sum_b mix_before[a, b]
+ * A_b; P = softmax over keys of A' where mask != 0 and, if causal, key <= query; P'_a =
+ * sum_b mix_after[a, b] P_b; out = P' v, heads concatenated. Relative position of keys
+ * (Wu et al., iRPE, as in MiniViT): scale * q . rel_key[:, b(i, j)] with b the 7 x 7
+ * bucket of the offset between patches i and j of a grid_h x grid_w grid; the first
+ * `skip` tokens take no part. */
+typedef struct AttentionAttrs {
+    int64_t heads;
+    double scale; /* 0 = 1 / sqrt(d) */
+    bool causal;
+    int64_t grid_h, grid_w, skip;
+} AttentionAttrs;
+
+/* depthwise_conv(x[N, T, D], weight[D, 1, K, K], bias[D]?) -> [N, T, D]: 2-D convolution
+ * of each channel over the grid, zero padding K/2, cross-correlation as in PyTorch; the
+ * first `skip` tokens give zero. T = skip + grid_h * grid_w, K odd. */
+typedef struct DepthwiseConvAttrs {
+    int64_t grid_h, grid_w, skip;
+} DepthwiseConvAttrs;
+
+/* prepend_token(x[N, T, D], token[1, 1, D]) -> [N, T + 1, D]: the token in front.
+ * mean_tokens(x[N, T, D]) -> [N, D]: mean over tokens. No attributes. */
+
+/* slice_tokens(x[N, T, D]) -> [N, T - from, D]: without the first `from` tokens. */
+typedef struct SliceTokensAttrs {
+    int64_t from;
+} SliceTokensAttrs;
+
+/* select_token(x[N, T, D]) -> [N, D]: token `index`. */
+typedef struct SelectTokenAttrs {
+    int64_t index;
+} SelectTokenAttrs;
+
+/* Losses give a scalar (rank 0), the mean over the samples of the call. */
+
+/* cross_entropy(logits[N, C], labels[N] integer): -log softmax(logits)[label]; with label
+ * smoothing e the target is (1 - e) one-hot + e / C. */
+typedef struct CrossEntropyAttrs {
+    double smoothing;
+} CrossEntropyAttrs;
+
+/* soft_cross_entropy(logits[N, C], teacher[N, C]): -sum softmax(teacher / t) log
+ * softmax(logits / t), mean over rows, times t^2. The teacher gets no gradient.
+ * With `kl` the teacher's entropy is subtracted (same gradient). */
+typedef struct SoftCrossEntropyAttrs {
+    double temperature;
+    bool kl;
+} SoftCrossEntropyAttrs;
+
+/* relation_cross_entropy(x[N, T, D], y[N, T, D], teacher_x[N, T, E], teacher_y[N, T, E]):
+ * R = softmax(x y^T / sqrt(D)) by rows, the same for the teacher over sqrt(E);
+ * cross-entropy of the student's rows against the teacher's, mean over rows and samples.
+ * x and y may be the same node (hidden relation). The teacher gets no gradient.
+ * No attributes. */
+
+/* gram_mse(x[N, T, D], teacher[N, T, E]): rows L2-normalised, Gram matrices x x^T of each
+ * sample, mean squared difference over T*T entries and samples, times `weight`. */
+typedef struct GramMseAttrs {
+    double weight;
+} GramMseAttrs;
+
+/* weighted_sum(x...): sum of weights[i] * x[i] over scalars. */
+typedef struct WeightedSumAttrs {
+    RealList weights;
+} WeightedSumAttrs;
+
+#endif

@@ -1,0 +1,139 @@
+/* Train and forward over data sets: mini-batches, threads, optimiser, schedule.
+ *
+ * Determinism: a mini-batch is cut into `shards` parts of whole samples. Each part is run
+ * in order, `micro_batch` samples at a time, into gradients of its own; the parts'
+ * gradients are then added in a fixed order. Threads only choose who runs which part, so
+ * the bytes depend on seed, shards and micro_batch and never on the number of threads. */
+#ifndef COMPRESS_EXEC_TRAIN_H
+#define COMPRESS_EXEC_TRAIN_H
+
+#include "exec/run.h"
+#include "ir/batches.h"
+
+#define OPTIMIZER_NAMES "adamw|sgd"
+#define SCHEDULE_NAMES  "cosine|linear|constant"
+
+/* Options shared by every pass that trains. A pass's options struct has this as its FIRST
+ * member, so that TRAIN_FIELDS rows fit. */
+typedef struct TrainOptions {
+    int64_t epochs;           /* passes over the data; ignored when steps > 0 */
+    int64_t steps;            /* optimiser steps; 0 = by epochs */
+    int64_t batch_size;       /* samples per optimiser step */
+    int64_t shards;           /* see above */
+    int64_t micro_batch;      /* samples per run; 0 = chosen from the shape */
+    int optimizer;            /* index into OPTIMIZER_NAMES */
+    double lr;                /* peak learning rate */
+    double beta1, beta2, eps; /* AdamW (Loshchilov and Hutter) */
+    double momentum;          /* SGD */
+    double weight_decay;  /* decoupled; matrices and convolutions only, see no_decay */
+    StringList no_decay;  /* further storages without decay: names or prefix* */
+    StringList freeze;    /* storages that are not trained: names or prefix* */
+    StringList lr_groups; /* "prefix*=factor": learning-rate factor by storage */
+    double warmup;        /* share of the steps with a linearly rising rate */
+    int schedule;         /* index into SCHEDULE_NAMES; after the warm-up, down to */
+    double final_lr;      /* this share of lr */
+    double clip;          /* largest gradient norm; 0 = no clipping */
+    double ema;           /* decay of the averaged weights; 0 = none; they replace the
+                             trained ones at the end */
+    bool augment;         /* let the data set augment samples */
+    int64_t seed;         /* added to the recipe's seed */
+    int64_t log_every;    /* steps between rows of the loss curve in the record; 0 = one
+                             row per epoch */
+} TrainOptions;
+
+/* Defaults, as an initialiser for pass option structs and as an object. */
+#define TRAIN_DEFAULTS                                                                   \
+    {                                                                                    \
+        .epochs = 1, .batch_size = 64, .shards = 2, .lr = 1e-3, .beta1 = 0.9,            \
+        .beta2 = 0.999, .eps = 1e-8, .momentum = 0.9, .weight_decay = 0.05,              \
+        .warmup = 0.1, .clip = 1.0                                                       \
+    }
+extern const TrainOptions train_defaults;
+
+#define TRAIN_FIELDS                                                                     \
+    F_INT(TrainOptions, epochs, 0, 100000, "passes over the data"),                      \
+        F_INT(TrainOptions, steps, 0, 1000000000, "optimiser steps; 0 = by epochs"),     \
+        F_INT(TrainOptions, batch_size, 1, 1000000, "samples per optimiser step"),       \
+        F_INT(TrainOptions, shards, 1, 1024,                                             \
+              "parts of a mini-batch with gradients of "                                 \
+              "their own; fixes the order of summation, so results depend on it"),       \
+        F_INT(TrainOptions, micro_batch, 0, 1000000,                                     \
+              "samples per run within a part; 0 = "                                      \
+              "chosen from the shape"),                                                  \
+        F_CHOICE(TrainOptions, optimizer, OPTIMIZER_NAMES, "optimiser"),                 \
+        F_REAL(TrainOptions, lr, 0, 1000, "peak learning rate"),                         \
+        F_REAL(TrainOptions, beta1, 0, 0.999999, "AdamW: decay of the first moment"),    \
+        F_REAL(TrainOptions, beta2, 0, 0.999999999,                                      \
+               "AdamW: decay of the second moment"),                                     \
+        F_REAL(TrainOptions, eps, 1e-30, 1,                                              \
+               "AdamW: added to the root of the second moment"),                         \
+        F_REAL(TrainOptions, momentum, 0, 0.999999, "SGD: momentum"),                    \
+        F_REAL(TrainOptions, weight_decay, 0, 1000,                                      \
+               "decoupled weight decay of matrices "                                     \
+               "(rank 2 and more)"),                                                     \
+        F_STRINGS(TrainOptions, no_decay,                                                \
+                  "further storages without decay: name or prefix*"),                    \
+        F_STRINGS(TrainOptions, freeze, "storages not to train: name or prefix*"),       \
+        F_STRINGS(TrainOptions, lr_groups, "learning-rate factors: \"prefix*=0.1\""),    \
+        F_REAL(TrainOptions, warmup, 0, 1, "share of the steps with a rising rate"),     \
+        F_CHOICE(TrainOptions, schedule, SCHEDULE_NAMES,                                 \
+                 "shape of the rate after warm-up"),                                     \
+        F_REAL(TrainOptions, final_lr, 0, 1, "rate at the end, as a share of lr"),       \
+        F_REAL(TrainOptions, clip, 0, 1e30, "largest norm of the gradient; 0 = any"),    \
+        F_REAL(TrainOptions, ema, 0, 0.9999999,                                          \
+               "decay of averaged weights that replace "                                 \
+               "the trained ones at the end; 0 = none"),                                 \
+        F_BOOL(TrainOptions, augment, "augment the samples if the data set can"),        \
+        F_INT(TrainOptions, seed, 0, 1000000000000, "added to the recipe's seed"),       \
+        F_INT(TrainOptions, log_every, 0, 1000000000,                                    \
+              "steps between rows of the loss curve")
+
+/* What long work tells its caller, and asks: both may be NULL. */
+typedef struct Watch {
+    void *self;
+    /* done of total units; `text` is a short state like "loss 0.412"; at most a few
+     * calls a second. */
+    void (*progress)(void *self, int64_t done, int64_t total, const char *text);
+    bool (*cancelled)(void *self); /* true: stop with STATUS_INTERRUPTED */
+} Watch;
+
+/* What came of a training run. */
+typedef struct TrainReport {
+    int64_t steps;
+    double first_loss, last_loss; /* means over the first and the last epoch (or tenth) */
+    double *curve_loss;           /* arena; one value per logged row */
+    int64_t *curve_step;
+    int curve_count;
+    double *part_loss;   /* arena; mean over the last epoch of each of `parts` */
+    double largest_norm; /* of the gradient before clipping */
+} TrainReport;
+
+/* Trains the storages of `graph` that are not frozen to lower `loss` (a scalar node).
+ * Inputs are fed from the data set's columns of the same name; an input without a column
+ * is an error. `parts` are further scalars whose means are reported. Weights change in
+ * place. On failure or cancellation the weights are what they were at that moment.
+ * A non-finite loss stops with STATUS_MODEL naming step and part. */
+Status train(Graph *graph, Node *loss, Node *const *parts, int part_count,
+             const Batches *data, const TrainOptions *options, uint64_t seed, int threads,
+             const Watch *watch, Arena *arena, TrainReport *report, Diag *diag);
+
+/* Bytes that training takes beside the model's weights: workspaces of all shards that run
+ * at once, gradients, optimiser state, averaged weights. */
+Status train_bytes(Graph *graph, Node *loss, const TrainOptions *options, int threads,
+                   size_t *bytes, Diag *diag);
+
+/* Receives results of forward_batches: `n` samples from index `first` of the data set
+ * on; values[i] is result i (float *), columns[j] the samples' data as fetched.
+ * Called in order of `first`, one call at a time. */
+typedef Status (*ForwardSink)(void *self, int64_t first, int64_t n,
+                              const float *const *values, const void *const *columns,
+                              Diag *diag);
+
+/* Runs the graph forward over the first `limit` samples (0 = all), in order, without
+ * augmentation, and hands the results to `sink`. */
+Status forward_batches(Graph *graph, Node *const *results, int result_count,
+                       const Batches *data, int64_t limit, int64_t batch_size,
+                       int threads, const Watch *watch, ForwardSink sink, void *self,
+                       Diag *diag);
+
+#endif

@@ -1,0 +1,28 @@
+/* Families: model architectures of Hugging Face folders, one file each.
+ *
+ * A family turns a configuration into a graph whose storages carry the checkpoint's
+ * tensor names, shapes and initial distributions. Reading a checkpoint and building a
+ * new model are then the same graph, with weights bound or drawn. */
+#ifndef COMPRESS_IO_FAMILY_H
+#define COMPRESS_IO_FAMILY_H
+
+#include "ir/model.h"
+
+typedef struct Family {
+    const char *model_type; /* config.json's "model_type" */
+    const char *summary;
+    /* Builds model->graph from model->config, shapes only. Fails with STATUS_MODEL
+     * naming the key: missing, wrong type, out of range, not supported. */
+    Status (*build)(Model *model, Diag *diag);
+    /* Name that a tensor of the checkpoint has in the graph, or NULL when the family
+     * leaves it out on purpose (for instance saved position indices). */
+    const char *(*rename)(Arena *arena, const char *tensor);
+} Family;
+
+/* Family by model_type, NULL when unknown. Families are listed in io/families.def. */
+const Family *family_find(const char *model_type);
+
+/* All families, ended by NULL. */
+const Family *const *family_list(void);
+
+#endif

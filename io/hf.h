@@ -1,0 +1,17 @@
+/* Hugging Face folders: config.json beside model.safetensors (or its sharded index). */
+#ifndef COMPRESS_IO_HF_H
+#define COMPRESS_IO_HF_H
+
+#include "ir/model.h"
+
+/* Reads a folder: builds the graph from config.json by its family and binds every weight
+ * (mapped, f32/f16/bf16), checking shapes; missing and unexpected tensors are errors that
+ * name the tensor. No weight is touched: model_load checks that they are finite. Fails
+ * with STATUS_FORMAT, STATUS_MODEL or STATUS_IO. */
+Status hf_read(Model **out, const char *folder, const OpTable *ops, Diag *diag);
+
+/* Builds a model from a configuration map (copied), shapes only; weights come from
+ * model_init_weights. */
+Status hf_build(Model **out, const Tree *config, const OpTable *ops, Diag *diag);
+
+#endif

@@ -1,0 +1,13 @@
+/* Load: a model from whatever the path is. */
+#ifndef COMPRESS_IO_LOAD_H
+#define COMPRESS_IO_LOAD_H
+
+#include "ir/model.h"
+
+/* Reads a Hugging Face folder or a native model file, told apart by content.
+ * `check` verifies hashes and that all weights are finite; without it no weight is
+ * touched (for inspect and plan). */
+Status model_load(Model **out, const char *path, const OpTable *ops, bool check,
+                  Diag *diag);
+
+#endif

@@ -1,0 +1,140 @@
+/* Field: one typed, range-checked, documented row that describes a member of a C struct.
+ *
+ * One mechanism used for op attributes, pass options and recipe keys: it binds a Tree to
+ * the struct, checks it, prints it back, documents it and yields its JSON Schema. A table
+ * of fields ends with a row whose name is NULL. Members not named by the tree keep the
+ * value they had, so callers first copy their defaults. */
+#ifndef COMPRESS_IR_FIELD_H
+#define COMPRESS_IR_FIELD_H
+
+#include "ir/tree.h"
+
+typedef enum FieldKind {
+    FIELD_BOOL,    /* bool */
+    FIELD_INT,     /* int64_t, min..max */
+    FIELD_REAL,    /* double, min..max; integers are accepted */
+    FIELD_STRING,  /* const char *, NULL = not given; null is accepted and gives NULL */
+    FIELD_CHOICE,  /* int, index into `choices` ("none|conv|norm_conv") */
+    FIELD_INTS,    /* IntList, each min..max */
+    FIELD_REALS,   /* RealList, each min..max */
+    FIELD_STRINGS, /* StringList */
+    FIELD_TREE     /* const Tree *, any value, taken as it is; NULL = not given */
+} FieldKind;
+
+typedef struct IntList {
+    int64_t *items;
+    int count;
+} IntList;
+
+typedef struct RealList {
+    double *items;
+    int count;
+} RealList;
+
+typedef struct StringList {
+    const char **items;
+    int count;
+} StringList;
+
+typedef struct Field {
+    const char *name;
+    FieldKind kind;
+    size_t offset;
+    double min, max;     /* inclusive; both 0 = unlimited */
+    const char *choices; /* FIELD_CHOICE: names joined by '|' */
+    bool required;
+    const char *help;
+} Field;
+
+/* Offset of a member whose C type must be T, else the code does not compile. */
+#define FIELD_AT(S, m, T) (offsetof(S, m) + 0 * sizeof((T *)0 == &((S *)0)->m))
+
+/* Rows: F_INT(struct, member, min, max, help). The row's name is the member's name. */
+#define F_BOOL(S, m, text)                                                               \
+    { .name = #m, .kind = FIELD_BOOL, .offset = FIELD_AT(S, m, bool), .help = (text) }
+#define F_INT(S, m, lo, hi, text)                                                        \
+    {                                                                                    \
+        .name = #m, .kind = FIELD_INT, .offset = FIELD_AT(S, m, int64_t), .min = (lo),   \
+        .max = (hi), .help = (text)                                                      \
+    }
+#define F_REAL(S, m, lo, hi, text)                                                       \
+    {                                                                                    \
+        .name = #m, .kind = FIELD_REAL, .offset = FIELD_AT(S, m, double), .min = (lo),   \
+        .max = (hi), .help = (text)                                                      \
+    }
+#define F_STRING(S, m, text)                                                             \
+    {                                                                                    \
+        .name = #m, .kind = FIELD_STRING, .offset = FIELD_AT(S, m, const char *),        \
+        .help = (text)                                                                   \
+    }
+#define F_CHOICE(S, m, names, text)                                                      \
+    {                                                                                    \
+        .name = #m, .kind = FIELD_CHOICE, .offset = FIELD_AT(S, m, int),                 \
+        .choices = (names), .help = (text)                                               \
+    }
+#define F_INTS(S, m, lo, hi, text)                                                       \
+    {                                                                                    \
+        .name = #m, .kind = FIELD_INTS, .offset = FIELD_AT(S, m, IntList), .min = (lo),  \
+        .max = (hi), .help = (text)                                                      \
+    }
+#define F_REALS(S, m, lo, hi, text)                                                      \
+    {                                                                                    \
+        .name = #m, .kind = FIELD_REALS, .offset = FIELD_AT(S, m, RealList),             \
+        .min = (lo), .max = (hi), .help = (text)                                         \
+    }
+#define F_STRINGS(S, m, text)                                                            \
+    {                                                                                    \
+        .name = #m, .kind = FIELD_STRINGS, .offset = FIELD_AT(S, m, StringList),         \
+        .help = (text)                                                                   \
+    }
+#define F_TREE(S, m, text)                                                               \
+    {                                                                                    \
+        .name = #m, .kind = FIELD_TREE, .offset = FIELD_AT(S, m, const Tree *),          \
+        .help = (text)                                                                   \
+    }
+#define F_END                                                                            \
+    { .name = NULL }
+
+/* The row called `name`, or NULL. */
+const Field *field_find(const Field *fields, const char *name);
+
+/* Binds a map to the struct at `target`: unknown keys (with the nearest name as a hint),
+ * wrong types, values out of range and missing required keys are reported with `status`
+ * at their place; binding goes on after an error, so all of them are found. `map` NULL or
+ * null counts as empty. Lists and strings are copied into the arena; FIELD_TREE members
+ * borrow from `map`. Returns the first error's status. */
+Status fields_bind(const Field *fields, const Tree *map, void *target, Arena *arena,
+                   Status status, Diag *diag);
+
+/* Appends what a value must be: `integer between 1 and 768`, `one of relu, gelu`. */
+void field_expect(Text *text, const Field *field);
+
+/* Sets one member from a value, checked as in fields_bind. */
+Status field_set(const Field *field, const Tree *value, void *target, Arena *arena,
+                 Status status, Diag *diag);
+
+/* Appends `name=value` pairs separated by spaces, members equal to `defaults` left out
+ * (NULL: all are printed). Reads back through the IR parser. */
+void fields_print(Text *text, const Field *fields, const void *source,
+                  const void *defaults);
+
+/* Appends one value in IR attribute syntax: 3, 0.5, true, gelu, "text", [1, 2]. */
+void field_print_value(Text *text, const Field *field, const void *source);
+
+/* Name of a choice by its index. `index` must be in range. The result is in a static
+ * table of the field (borrowed) and `length` bytes long. */
+const char *field_choice_name(const Field *field, int index, int *length);
+
+/* The struct's values as a map (for provenance), every field included. */
+Tree *fields_to_tree(Arena *arena, const Field *fields, const void *source);
+
+/* Appends the manual of a table: name, type, range, default, help, one row a line. */
+void fields_document(Text *text, const Field *fields, const void *defaults);
+
+/* Appends the table's JSON Schema object (`{"type":"object","properties":...}`). */
+void fields_schema(Text *text, const Field *fields, const void *defaults);
+
+/* Nearest of `count` names to a misspelt one, or NULL when none is near. */
+const char *name_nearest(const char *word, const char *const *names, int count);
+
+#endif

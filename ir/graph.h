@@ -1,0 +1,156 @@
+/* Graph: what a model computes.
+ *
+ * A node is its single value. Nodes stand in topological order in a doubly linked list.
+ * Parameters are leaf nodes that name a Storage: two layers share weights when their
+ * nodes use the same leaf, so counting, printing and saving see each storage once. */
+#ifndef COMPRESS_IR_GRAPH_H
+#define COMPRESS_IR_GRAPH_H
+
+#include "ir/op.h"
+
+typedef enum Role {
+#define ROLE(name, text, help) ROLE_##name,
+#include "ir/roles.def"
+#undef ROLE
+    ROLE_COUNT
+} Role;
+
+/* Printed name of a role ("q"), and the reverse (ROLE_COUNT when unknown). */
+const char *role_name(Role role);
+Role role_parse(const char *name);
+
+/* How a storage gets its first values when a model is built from config alone. */
+typedef enum InitKind {
+    INIT_ZEROS,
+    INIT_ONES,
+    INIT_NORMAL,
+    INIT_TRUNC_NORMAL,
+    INIT_IDENTITY
+} InitKind;
+
+typedef struct Init {
+    InitKind kind;
+    double std; /* of the two normal kinds; truncated at 2 std */
+} Init;
+
+/* One weight tensor. Its name is unique in its graph. */
+typedef struct Storage {
+    const char *name;
+    Tensor tensor; /* shape only until weights are loaded or initialised */
+    Init init;
+    bool frozen; /* never trained (a teacher's weights inside a training graph) */
+} Storage;
+
+typedef struct Node Node;
+struct Node {
+    const Op *op;
+    Node *prev, *next;
+    Node **in; /* in[i] is operand i; absent optional operands are NULL; a variadic
+                  operand's values follow each other from its index on */
+    int in_count;
+    void *attrs; /* op->attrs_size bytes */
+    Type type;
+    const char *name;  /* inputs: the name users bind data to; else NULL */
+    Storage *storage;  /* params, else NULL */
+    const char *stack; /* place: "encoder", "decoder", "embeddings", ...; NULL = none */
+    int layer;         /* place: layer within the stack, from 0; -1 = none */
+    Role role;
+    int id;  /* position, valid after graph_number */
+    Loc loc; /* in the IR text it was parsed from, else none */
+};
+
+/* A named result of the graph, for instance "logits". */
+typedef struct Output {
+    const char *name;
+    Node *node;
+} Output;
+
+typedef struct Graph {
+    Arena *arena; /* nodes, names, attributes; owned by the Model */
+    const OpTable *ops;
+    Node *first, *last;
+    int node_count;
+    Storage **storages;
+    int storage_count, storage_capacity;
+    Output *outputs;
+    int output_count, output_capacity;
+} Graph;
+
+/* Empty graph in an arena; it goes with the arena, but call graph_release first: the
+ * weights' buffers are reference-counted. */
+Graph *graph_create(Arena *arena, const OpTable *ops);
+
+/* Drops the weights of every storage. NULL is allowed. */
+void graph_release(Graph *graph);
+
+/* Adds a storage with a shape and no data. The name is copied. Fails with STATUS_MODEL
+ * when the name is taken or the shape is impossible. */
+Status graph_add_storage(Storage **out, Graph *graph, const char *name,
+                         const Tensor *shape, Diag *diag);
+
+/* Storage by name, NULL when unknown. */
+Storage *graph_storage(const Graph *graph, const char *name);
+
+/* A storage name that is not taken: `name`, else `name.2`, ...; in the arena. */
+const char *graph_fresh_name(Graph *graph, const char *name);
+
+/* Leaf that names a storage: the existing one, or a new one at the start of the list
+ * (after the other leaves). */
+Node *graph_param(Graph *graph, Storage *storage);
+
+/* New input leaf. The name is copied; it must be free. */
+Node *graph_input(Graph *graph, const char *name, const Type *type);
+
+/* Input by name, NULL when there is none. */
+Node *graph_find_input(const Graph *graph, const char *name);
+
+/* New node before `anchor` (NULL: at the end), operands given in order with NULL for
+ * absent optional ones (trailing ones may be left out), attributes at their defaults,
+ * type not inferred yet: set attributes, then call node_infer. */
+Node *graph_insert(Graph *graph, Node *anchor, const Op *op, Node *const *in,
+                   int in_count);
+
+/* Sets attributes from text in IR syntax ("heads=4 scale=0.125", printf format) and
+ * checks them. Fails with STATUS_MODEL. */
+Status node_set(Graph *graph, Node *node, Diag *diag, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Recomputes the node's type from its operands (op->infer). */
+Status node_infer(Node *node, Diag *diag);
+
+/* Operand by its declared name; NULL when absent. The name must exist. */
+Node *node_operand(const Node *node, const char *name);
+
+/* Gives (or with NULL takes away) an operand by its declared name. */
+void node_set_operand(Graph *graph, Node *node, const char *name, Node *value);
+
+/* Sets the place and role. The stack's name is copied. Returns `node`. */
+Node *node_place(Graph *graph, Node *node, const char *stack, int layer, Role role);
+
+/* Names a result; an existing output of that name is redirected. */
+void graph_set_output(Graph *graph, const char *name, Node *node);
+
+/* Result by name, NULL when there is none; and removal by name. */
+Node *graph_output(const Graph *graph, const char *name);
+void graph_remove_output(Graph *graph, const char *name);
+
+/* First node at a place with a role, NULL when there is none. `stack` NULL = any stack,
+ * layer -1 = any layer. graph_find_next goes on after `after`. */
+Node *graph_find(const Graph *graph, const char *stack, int layer, Role role);
+Node *graph_find_next(const Graph *graph, const Node *after, const char *stack, int layer,
+                      Role role);
+
+/* Number of layers of a stack: 1 + the largest layer in use, 0 when it has none. */
+int graph_layer_count(const Graph *graph, const char *stack);
+
+/* Numbers the nodes by position (Node.id) and returns their count. */
+int graph_number(Graph *graph);
+
+/* Number of operands (of all nodes and outputs) that are `node`. */
+int graph_use_count(const Graph *graph, const Node *node);
+
+/* Parameters, each storage counted once; of storages that some leaf names. */
+int64_t graph_parameter_count(const Graph *graph);
+size_t graph_parameter_bytes(const Graph *graph);
+
+#endif

@@ -1,0 +1,37 @@
+/* IR text: a graph as text that prints and parses back.
+ *
+ *     ir 1
+ *     input pixel_values : f32[N, 1, 28, 28]
+ *     param @vit.layernorm.weight : f32[64]
+ *     param @vit.layernorm.bias : f32[64]
+ *     %3 = layer_norm(%2, @vit.layernorm.weight, @vit.layernorm.bias) {eps=1e-06} :
+ * f32[N, 17, 64] at encoder as final_norm %9 = attention(%6, %7, %8,
+ * mix_before=@encoder.0.mix) {heads=4} : f32[N, 17, 64] at encoder.0 as attention output
+ * logits = %12
+ *
+ * `$name` stands for an input as an operand, `@name` for a parameter, `%n` for a node.
+ * Names with characters other than letters, digits, '_', '.', '-', '/' are quoted.
+ * `at stack.layer` (or `at stack`) and `as role` are left out when none. Attributes equal
+ * to their defaults are left out, and so are empty braces. '#' starts a comment. Param
+ * lines may end in `init zeros|ones|identity|normal(std)|trunc_normal(std)` and `frozen`.
+ * Printing a parsed text gives the same text (comments and spacing aside). */
+#ifndef COMPRESS_IR_IRTEXT_H
+#define COMPRESS_IR_IRTEXT_H
+
+#include "ir/graph.h"
+
+/* Appends the graph's text. Numbers the nodes. */
+void graph_print(Text *text, Graph *graph);
+
+/* Parses `length` bytes of text into a new graph in `arena` and verifies it; `file` names
+ * the text in messages and is copied. Storages have shapes and no weights. Untrusted
+ * text is fine: size, depth, names and numbers are checked, and an undefined or later
+ * defined operand is an error. Fails with STATUS_FORMAT. */
+Status graph_parse(Graph **out, Arena *arena, const OpTable *ops, const char *file,
+                   const char *text, size_t length, Diag *diag);
+
+/* Parses one line of attributes ("heads=4 act=gelu") into a map of located values. */
+Status attrs_parse(Tree **out, Arena *arena, Loc at, const char *text, size_t length,
+                   Diag *diag);
+
+#endif

@@ -1,0 +1,117 @@
+/* Op: what one kind of node is, declared once.
+ *
+ * The record is plain data that ir can read (names, operands, attributes, shapes, FLOPs)
+ * plus the kernels that exec runs. ir never names an op beyond the leaves below: parser
+ * and verifier receive the table as an argument. */
+#ifndef COMPRESS_IR_OP_H
+#define COMPRESS_IR_OP_H
+
+#include "ir/field.h"
+#include "ir/tensor.h"
+
+/* Symbolic dimensions, bound to numbers when a graph is planned for execution. */
+enum {
+    DIM_N = -1, /* samples in the batch */
+    DIM_T = -2, /* tokens of the (target) sequence */
+    DIM_S = -3, /* tokens of the source sequence */
+    DIM_M = -4, /* masked positions */
+    DIM_SYMBOLS = 4
+};
+
+/* Index 0.. of a symbolic dimension, for tables of DIM_SYMBOLS entries. */
+#define DIM_INDEX(dim) (-(dim)-1)
+
+/* Type of a node's value. Real values are F32 whatever precision they are computed in;
+ * integers are I32. */
+typedef struct Type {
+    DType dtype;
+    int rank;
+    int64_t dim[RANK_MAX]; /* >= 0, or a DIM_ symbol */
+} Type;
+
+/* Whether two types are equal, symbols included. */
+bool type_equal(const Type *a, const Type *b);
+
+/* Elements of a type without symbols; call type_bind first. */
+int64_t type_count(const Type *type);
+
+/* Replaces symbols by sizes[DIM_INDEX(symbol)]. False when a size needed is not > 0 or
+ * the product overflows. */
+bool type_bind(const Type *type, const int64_t sizes[DIM_SYMBOLS], Type *out);
+
+/* Appends "f32[N, 17, 64]". */
+void type_print(Text *text, const Type *type);
+
+typedef enum OperandFlag {
+    OPERAND_REQUIRED = 0,
+    OPERAND_OPTIONAL = 1, /* printed as name=%x; absent = NULL */
+    OPERAND_VARIADIC = 2, /* last operand only: one or more values */
+    OPERAND_INTEGER = 4   /* the value is I32, not real */
+} OperandFlag;
+
+/* One operand of an op; tables end with a NULL name. */
+typedef struct Operand {
+    const char *name;
+    int flags; /* OR of OperandFlag */
+    const char *help;
+} Operand;
+
+struct Node; /* ir/graph.h */
+struct Call; /* exec/kernel.h */
+
+/* What a backward kernel reads, so that the planner keeps only that. */
+enum {
+    READS_OUT = 1u << 31,
+#define READS_IN(i) (1u << (i))
+    READS_ALL_IN = 0x7fffffff
+};
+
+/* Where an op's random numbers or other mode matter. */
+typedef enum OpFlag {
+    OP_LEAF = 1,         /* input or param: no computation */
+    OP_STOCHASTIC = 2,   /* draws random numbers in training, identity otherwise */
+    OP_PASS_GRADIENT = 4 /* gradient of operand 0 equals the output's gradient */
+} OpFlag;
+
+typedef struct Op {
+    const char *name;    /* as in IR text */
+    const char *summary; /* one line, with the formula */
+    const Operand *operands;
+    const Field *fields; /* attributes; NULL = none */
+    size_t attrs_size;
+    const void *defaults; /* struct of attrs_size bytes; NULL = zeros */
+    int flags;            /* OR of OpFlag */
+    unsigned reads;       /* OR of READS_; what backward reads besides d_out */
+
+    /* Checks the operands' types and attributes and gives the result's type; symbols
+     * allowed. NULL for leaves, whose type is declared. Fails with STATUS_MODEL, naming
+     * what was expected. */
+    Status (*infer)(const struct Node *node, Type *out, Diag *diag);
+
+    /* Floating-point operations of one forward call on bound types (a multiply-add is
+     * 2); NULL = memory-bound, counted as 0. */
+    double (*flops)(const struct Call *call);
+
+    /* Bytes kept from forward to backward (statistics, masks), and bytes of scratch
+     * that either kernel needs while it runs, for the bound types. NULL = none. */
+    size_t (*aux_bytes)(const struct Call *call);
+    size_t (*scratch_bytes)(const struct Call *call);
+
+    void (*forward)(const struct Call *call);
+    void (*backward)(const struct Call *call); /* NULL = not differentiable */
+} Op;
+
+/* The ops a program knows; order is that of exec/ops.def. */
+typedef struct OpTable {
+    const Op *const *ops;
+    int count;
+} OpTable;
+
+/* Op by name, NULL when unknown. */
+const Op *op_find(const OpTable *table, const char *name);
+
+/* Number of declared operands, and index of one by name (-1 when unknown). */
+int op_operand_count(const Op *op);
+int op_operand_index(const Op *op, const char *name);
+
+#endif

@@ -1,0 +1,80 @@
+/* Status and diagnostics: how functions fail and what the user is told.
+ *
+ * Every fallible function returns a Status and takes `Diag *` last. The function that
+ * finds the fault calls diag_fail once and returns its result; callers pass the status
+ * on and may add notes. Code that can report several faults at once (binding a recipe)
+ * goes on after diag_fail; the first status is the one returned. */
+#ifndef COMPRESS_IR_STATUS_H
+#define COMPRESS_IR_STATUS_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+typedef enum Status {
+#define STATUS(name, code, help) STATUS_##name,
+#include "ir/status.def"
+#undef STATUS
+    STATUS_COUNT
+} Status;
+
+/* Returns early from a function returning Status when `call` fails. */
+#define TRY(call)                                                                        \
+    do {                                                                                 \
+        Status try_status_ = (call);                                                     \
+        if (try_status_ != STATUS_OK) return try_status_;                                \
+    } while (0)
+
+/* Process exit code of a status, as listed in ir/status.def. */
+int status_exit_code(Status status);
+
+/* One-line description of a status, as listed in ir/status.def. */
+const char *status_help(Status status);
+
+/* A place in a text file. `file` NULL: no place; line 0: the file as a whole.
+ * Lines and columns count from 1. The string is borrowed and must outlive the Loc. */
+typedef struct Loc {
+    const char *file;
+    int line, column;
+} Loc;
+
+#define LOC_NONE       ((Loc){0})
+#define LOC_FILE(path) ((Loc){(path), 0, 0})
+
+typedef struct Diag Diag;
+
+/* Creates an empty list of diagnostics; never NULL. */
+Diag *diag_create(void);
+
+/* Frees the list and its texts. NULL is allowed. */
+void diag_destroy(Diag *diag);
+
+/* Records an error at `at` (LOC_NONE when there is no file) about `key` (a path like
+ * `passes[2].rank`, or NULL) and returns `status`, so that callers can write
+ * `return diag_fail(...)`. The message says what was expected and what was found. */
+Status diag_fail(Diag *diag, Status status, Loc at, const char *key, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* Adds a note (context) to the latest error. */
+void diag_note(Diag *diag, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Adds a hint (what to do about it) to the latest error. */
+void diag_hint(Diag *diag, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Records a warning; it does not change the outcome. */
+void diag_warn(Diag *diag, Loc at, const char *key, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Status of the first error, STATUS_OK when there is none. */
+Status diag_status(const Diag *diag);
+
+/* Number of errors recorded. */
+int diag_errors(const Diag *diag);
+
+/* Prints everything, in order, as `file:line:col: error: key: message`, with notes and
+ * hints indented below. Notes and hints follow their error. */
+void diag_print(const Diag *diag, FILE *out);
+
+/* Forgets everything recorded, so that the list can be used again. */
+void diag_clear(Diag *diag);
+
+#endif

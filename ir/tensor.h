@@ -1,0 +1,133 @@
+/* Tensor: typed, shaped view on a reference-counted buffer that is owned or mapped.
+ *
+ * Tensors are dense and row-major. A mapped buffer is read-only: loading a checkpoint
+ * maps it and its bytes are touched when something needs them; tensor_writable copies
+ * before the first write. */
+#ifndef COMPRESS_IR_TENSOR_H
+#define COMPRESS_IR_TENSOR_H
+
+#include "ir/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Largest rank of a tensor or node. */
+#define RANK_MAX 6
+
+/* DTYPE(NAME, text, bytes): every element type. */
+#define DTYPE_LIST(DTYPE)                                                                \
+    DTYPE(F32, "f32", 4)                                                                 \
+    DTYPE(F64, "f64", 8)                                                                 \
+    DTYPE(F16, "f16", 2)                                                                 \
+    DTYPE(BF16, "bf16", 2)                                                               \
+    DTYPE(I64, "i64", 8)                                                                 \
+    DTYPE(I32, "i32", 4)                                                                 \
+    DTYPE(I8, "i8", 1)                                                                   \
+    DTYPE(U8, "u8", 1)                                                                   \
+    DTYPE(BOOL, "bool", 1)
+
+typedef enum DType {
+#define DTYPE(name, text, bytes) DTYPE_##name,
+    DTYPE_LIST(DTYPE)
+#undef DTYPE
+        DTYPE_COUNT
+} DType;
+
+/* Name as printed in IR text ("f32"). */
+const char *dtype_name(DType dtype);
+
+/* Bytes of one element. */
+size_t dtype_bytes(DType dtype);
+
+/* Finds a dtype by its printed name. False when there is none. */
+bool dtype_parse(const char *name, DType *out);
+
+/* Whether the dtype holds real numbers. */
+bool dtype_is_real(DType dtype);
+
+/* Buf: reference-counted bytes. Retain and release are atomic. */
+typedef struct Buf Buf;
+
+/* Allocates `bytes` zeroed bytes aligned to 64, huge pages asked for when large.
+ * Fails with STATUS_MEMORY. */
+Status buf_create(Buf **out, size_t bytes, Diag *diag);
+
+/* Wraps read-only memory, for instance a mapped file; `release(data, bytes)` runs when
+ * the last reference goes (NULL: nothing to do). */
+Buf *buf_wrap(const void *data, size_t bytes, void (*release)(void *data, size_t bytes));
+
+/* Adds a reference and returns `buf`. NULL is allowed. */
+Buf *buf_retain(Buf *buf);
+
+/* Drops a reference. NULL is allowed. */
+void buf_release(Buf *buf);
+
+/* The bytes; writable only when buf_is_owned and nobody else holds a reference. */
+const void *buf_data(const Buf *buf);
+size_t buf_bytes(const Buf *buf);
+bool buf_is_owned(const Buf *buf);
+
+/* Whether the buffer is owned and this is its only reference: it may be written. */
+bool buf_is_exclusive(const Buf *buf);
+
+typedef struct Tensor {
+    Buf *buf;      /* NULL: shape only, no data (planning) */
+    size_t offset; /* bytes into buf */
+    DType dtype;
+    int rank;
+    int64_t dim[RANK_MAX];
+} Tensor;
+
+/* Number of elements; shapes are checked when tensors are made, so this cannot wrap. */
+int64_t tensor_count(const Tensor *tensor);
+
+/* Bytes of the data. */
+size_t tensor_bytes(const Tensor *tensor);
+
+/* Multiplies out a shape with overflow checks. False when a dimension is negative or
+ * the byte size does not fit. `count` and `bytes` may be NULL. */
+bool shape_size(DType dtype, int rank, const int64_t *dim, int64_t *count, size_t *bytes);
+
+/* Shape-only tensor. The shape must pass shape_size. */
+Tensor tensor_shape(DType dtype, int rank, const int64_t *dim);
+
+/* Allocates zeroed data for a new tensor. Fails with STATUS_MEMORY. */
+Status tensor_create(Tensor *out, DType dtype, int rank, const int64_t *dim, Diag *diag);
+
+/* Drops the tensor's reference to its buffer and clears it. */
+void tensor_release(Tensor *tensor);
+
+/* Another reference to the same data. */
+Tensor tensor_retain(const Tensor *tensor);
+
+/* The data, NULL for shape-only tensors. */
+const void *tensor_data(const Tensor *tensor);
+
+/* Makes the data writable: copies it first when it is mapped or shared.
+ * Fails with STATUS_MEMORY. */
+Status tensor_writable(Tensor *tensor, void **data, Diag *diag);
+
+/* Converts elements [first, first + count) to float (or double) at `out`; any dtype. */
+void tensor_read_f32(const Tensor *tensor, int64_t first, int64_t count, float *out);
+void tensor_read_f64(const Tensor *tensor, int64_t first, int64_t count, double *out);
+
+/* Float32 copy of any tensor with the same shape. F32 data that is aligned is shared, not
+ * copied: call tensor_writable before writing. Fails with STATUS_MEMORY. */
+Status tensor_to_f32(Tensor *out, const Tensor *in, Diag *diag);
+
+/* Index of the first NaN or infinity, -1 when all elements are finite (or not real). */
+int64_t tensor_find_nonfinite(const Tensor *tensor);
+
+/* Prints a shape as "[2, 3]" into `out` and returns `out`. */
+#define SHAPE_TEXT_BYTES 160
+const char *shape_text(char out[SHAPE_TEXT_BYTES], int rank, const int64_t *dim);
+
+/* 16-byte content hash (XXH3, 128 bits) as 32 hexadecimal digits, dtype and shape
+ * included, so equal hashes mean equal tensors. */
+#define HASH_TEXT_BYTES 33
+void tensor_hash(const Tensor *tensor, char out[HASH_TEXT_BYTES]);
+
+/* Hash of plain bytes, the same function. */
+void bytes_hash(const void *data, size_t bytes, char out[HASH_TEXT_BYTES]);
+
+#endif

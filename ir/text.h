@@ -1,0 +1,29 @@
+/* Text: a growing string, for printers (IR text, JSON, tables). */
+#ifndef COMPRESS_IR_TEXT_H
+#define COMPRESS_IR_TEXT_H
+
+#include <stddef.h>
+
+typedef struct Text {
+    char *data; /* terminated once anything was added; NULL when empty */
+    size_t length, capacity;
+} Text;
+
+/* Appends formatted text. */
+void text_add(Text *text, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Appends `length` bytes as they are. */
+void text_bytes(Text *text, const char *bytes, size_t length);
+
+/* Appends a string in double quotes with \" \\ \n \t and \uXXXX escapes (JSON's rules).
+ */
+void text_quoted(Text *text, const char *string);
+
+/* Appends the shortest decimal number that reads back as the same double. Always holds a
+ * '.', an 'e' or one of inf, -inf, nan, so that it reads back as a float. */
+void text_real(Text *text, double value);
+
+/* Frees the memory and empties the text. */
+void text_free(Text *text);
+
+#endif

@@ -1,0 +1,81 @@
+/* Tree: a located document, what YAML, JSON and IR attributes are read into.
+ *
+ * All of a tree lives in one arena. Every value and every key knows its place in the
+ * file, so that an error can point at it. */
+#ifndef COMPRESS_IR_TREE_H
+#define COMPRESS_IR_TREE_H
+
+#include "ir/arena.h"
+#include "ir/status.h"
+#include "ir/text.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum TreeKind {
+    TREE_NULL,
+    TREE_BOOL,
+    TREE_INT,
+    TREE_FLOAT,
+    TREE_STRING,
+    TREE_LIST,
+    TREE_MAP
+} TreeKind;
+
+typedef struct Tree Tree;
+struct Tree {
+    TreeKind kind;
+    Loc loc;         /* of the value */
+    const char *key; /* name within the parent map, else NULL */
+    Loc key_loc;
+    Tree *parent, *next;     /* next child of the same parent */
+    Tree *first, *last;      /* children of a list or map */
+    int count;               /* number of children */
+    struct TreeIndex *index; /* of a large map: kept by ir/tree.c */
+    union {
+        bool boolean;
+        int64_t integer;
+        double real;
+        const char *string;
+    };
+};
+
+/* New value of a kind, detached. */
+Tree *tree_new(Arena *arena, TreeKind kind, Loc loc);
+
+/* Appends `child` to a list, or to a map under `key` (copied into the arena). A map
+ * must not hold the key already: readers check with tree_get first. */
+void tree_append(Arena *arena, Tree *parent, const char *key, Loc key_loc, Tree *child);
+
+/* Child of a map by key, NULL when absent or when `map` is NULL or not a map. */
+Tree *tree_get(const Tree *map, const char *key);
+
+/* Replaces the value at a dotted path (`train.epochs`, `passes.2.rank`), creating maps on
+ * the way, by `value`; list indices must exist. Used by --set. Fails with STATUS_USAGE.
+ */
+Status tree_set(Arena *arena, Tree *root, const char *path, Tree *value, Diag *diag);
+
+/* Path of a value from its root, as `passes[2].rank`; in the arena. The root is "". */
+const char *tree_path(Arena *arena, const Tree *tree);
+
+/* Name of a kind for messages: "integer", "map", ... */
+const char *tree_kind_name(TreeKind kind);
+
+/* Appends what a value is, for messages: `string "abc"`, `integer 3`, `list`. */
+void tree_describe(Text *text, const Tree *value);
+
+/* Deep copy into another arena, locations kept. */
+Tree *tree_copy(Arena *arena, const Tree *tree);
+
+/* Convenience constructors for maps built by code (provenance, configs, reports). A key
+ * that the map holds already gets the new value in its place. */
+void tree_put_bool(Arena *arena, Tree *map, const char *key, bool value);
+void tree_put_int(Arena *arena, Tree *map, const char *key, int64_t value);
+void tree_put_real(Arena *arena, Tree *map, const char *key, double value);
+void tree_put_string(Arena *arena, Tree *map, const char *key, const char *value);
+
+/* Appends the tree as JSON. `indent` spaces a level; 0 = one line. Numbers print so that
+ * they read back equal; NaN and infinities print as null. */
+void tree_print_json(Text *text, const Tree *tree, int indent);
+
+#endif

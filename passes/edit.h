@@ -1,0 +1,41 @@
+/* Editing helpers shared by passes: adding nodes and storages with checks in one call. */
+#ifndef COMPRESS_PASSES_EDIT_H
+#define COMPRESS_PASSES_EDIT_H
+
+#include "exec/ops.h"
+#include "passes/pass.h"
+
+/* Adds a node before `anchor` (NULL: at the end) with `count` operands, attributes from
+ * printf-formatted IR text (NULL: defaults), and infers its type. The op must exist in
+ * the graph's table. Fails with STATUS_MODEL. */
+Status edit_node(Node **out, Graph *graph, Node *anchor, const char *op, Node *const *in,
+                 int count, Diag *diag, const char *attrs, ...)
+    __attribute__((format(printf, 8, 9)));
+
+/* Adds a float32 storage without data, drawn later from `init`, and its leaf. */
+Status edit_param(Node **out, Graph *graph, const char *name, Init init, int rank,
+                  const int64_t *dim, Diag *diag);
+
+/* Reports that the model does not fit this pass, at the step's place. */
+Status edit_fail(PassContext *ctx, Diag *diag, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Weighted sum of scalars as one node; `weights` may be NULL for the mean. */
+Status edit_sum(Node **out, Graph *graph, Node *const *terms, const double *weights,
+                int count, Diag *diag);
+
+/* Moves trained weights from a training graph back to the model's storages of the same
+ * names. */
+void edit_take_weights(Graph *model, Graph *trained);
+
+/* What training does to a model when planned from shapes alone: trainable storages
+ * become float32, `freeze` patterns excepted. */
+void edit_plan_training(Graph *graph, const TrainOptions *options);
+
+/* Number of tokens put in front of the patches (class, distillation). */
+int edit_extra_tokens(const Graph *graph);
+
+/* Patch grid of an image model: rows and columns. False for models without patches. */
+bool edit_grid(const Graph *graph, int64_t *rows, int64_t *columns);
+
+#endif

@@ -1,0 +1,81 @@
+/* Pass: one step of a recipe. It takes a valid model and leaves a valid model.
+ *
+ * A pass is one file that ends with its `const Pass pass_NAME`, one line in
+ * passes/passes.def, one page docs/passes/NAME.md and its cases under tests/passes/. It
+ * never opens files: data, teacher and record arrive in the context.
+ *
+ * Planning runs the same code: with ctx->plan the model's storages have shapes and no
+ * data, and a pass does everything except touch weights or data. What `compress plan`
+ * prints is therefore what a run gives. */
+#ifndef COMPRESS_PASSES_PASS_H
+#define COMPRESS_PASSES_PASS_H
+
+#include "exec/train.h"
+#include "ir/model.h"
+
+/* What a pass promises about the function the model computes. */
+typedef enum Exactness {
+    PASS_EXACT,   /* equal up to rounding; checked on a seeded input after each run */
+    PASS_BOUNDED, /* differs by an amount the pass reports */
+    PASS_LOSSY    /* anything; training usually follows */
+} Exactness;
+
+typedef enum PassFlag {
+    PASS_MEASURES = 1, /* may leave the model as it was */
+    PASS_TRAINS = 2    /* runs training */
+} PassFlag;
+
+typedef struct PassContext PassContext;
+struct PassContext {
+    const OpTable *ops;
+    Arena *arena;  /* lives as long as the whole run */
+    bool plan;     /* shapes only */
+    uint64_t seed; /* of this step: recipe seed and step index mixed */
+    int threads;
+    Loc at;          /* of the step in the recipe */
+    const char *key; /* path of the step: "passes[2]" */
+    Tree *record;    /* this step's record: a map; ends up in the provenance and in
+                        --report; numbers must be reproducible, so no times */
+    const Watch *watch;
+
+    /* Set by the pass. */
+    bool exact;         /* this run should preserve the model's outputs: check it */
+    size_t train_bytes; /* memory that training takes beside the weights (planning) */
+
+    /* The recipe's surroundings. `self` belongs to whoever made the context. */
+    void *self;
+    /* Data set by its name under `data:`; borrowed. Not called when planning. */
+    Status (*data)(void *self, const char *name, Loc at, Batches **out, Diag *diag);
+    /* Another model: a path, or NULL for the recipe's input model as it was before the
+     * first pass; borrowed, not to be changed. When planning it has no weights. */
+    Status (*model)(void *self, const char *path, Loc at, Model **out, Diag *diag);
+};
+
+typedef struct Pass {
+    const char *name, *summary;
+    const char *paper; /* where the method is from, NULL = none */
+    const Field *fields;
+    size_t options_size;
+    const void *defaults;
+    const char *data_options; /* options that name data sets, joined by '|'; or NULL */
+    int flags;                /* OR of PassFlag */
+    Exactness exactness;      /* the strongest that holds for every option */
+
+    /* Checks options against each other, before any model is read; `at` and `key` are
+     * the step's. NULL = nothing to check. Fails with STATUS_RECIPE. */
+    Status (*check)(const void *options, Loc at, const char *key, Diag *diag);
+
+    /* Does the work. A model that does not fit gives STATUS_MODEL at ctx->at. */
+    Status (*run)(PassContext *ctx, Model *model, const void *options, Diag *diag);
+} Pass;
+
+/* Pass by name, NULL when unknown. */
+const Pass *pass_find(const char *name);
+
+/* All passes in the order of passes/passes.def, ended by NULL. */
+const Pass *const *pass_list(void);
+
+/* Printed name of an exactness: "exact", "bounded", "lossy". */
+const char *exactness_name(Exactness exactness);
+
+#endif

@@ -1,0 +1,56 @@
+/* Recipe: an ordered list of passes with their options, bound and checked.
+ *
+ *     version: 1
+ *     seed: 1
+ *     model: models/vit_fashion.h5        # path, or a map with a configuration to build
+ *     data:
+ *       train: {format: idx, images: ..., labels: ...}
+ *     passes:
+ *       - weight_multiplex: {group: 2}
+ *       - distill: {data: train, epochs: 3}
+ *       - evaluate: {data: test, min: 80}
+ *     output: minivit.h5
+ *
+ * Relative paths of inputs are relative to the recipe's folder; the output is relative to
+ * the working directory. A step is a map from the pass's name to its options (or the bare
+ * name), with two keys of its own beside it: `label` (a name for reports) and
+ * `allow_unchanged`. */
+#ifndef COMPRESS_PASSES_RECIPE_H
+#define COMPRESS_PASSES_RECIPE_H
+
+#include "passes/pass.h"
+
+typedef struct Step {
+    const Pass *pass;
+    void *options;     /* bound, in the arena */
+    const char *label; /* NULL = none */
+    bool allow_unchanged;
+    Loc at;
+    const char *key; /* "passes[2]" */
+} Step;
+
+typedef struct Recipe {
+    const char *path, *folder;
+    int64_t seed;
+    int64_t threads; /* 0 = number of processors */
+    const Tree *model; /* string or map; NULL = must come from --model */
+    const Tree *data;  /* map of data sets, or NULL */
+    const char *output; /* NULL = nothing is written unless --output */
+    Step *steps;
+    int step_count;
+    const Tree *source; /* the whole document, after --set */
+} Recipe;
+
+/* Binds a document to a recipe: every step, option and data name is checked and ALL
+ * errors are reported (STATUS_RECIPE) at their place. Data entries themselves are bound
+ * by the caller (io), before this. */
+Status recipe_bind(Recipe *recipe, Arena *arena, const Tree *document, const char *path,
+                   const char *folder, Diag *diag);
+
+/* Appends the JSON Schema of recipes, every pass included. */
+void recipe_schema(Text *text);
+
+/* Appends the manual of the recipe's own keys. */
+void recipe_document(Text *text);
+
+#endif

@@ -1,0 +1,27 @@
+/* The keys of a recipe and of a step, as typed fields: shared by the binder, the manual
+ * and the schema. Private to the recipe. */
+#ifndef COMPRESS_PASSES_RECIPE_KEYS_H
+#define COMPRESS_PASSES_RECIPE_KEYS_H
+
+#include "ir/field.h"
+
+/* Keys at the top of a recipe. */
+typedef struct RecipeKeys {
+    int64_t version, seed, threads;
+    const char *name, *output;
+    const Tree *model, *data, *passes;
+} RecipeKeys;
+
+/* Keys of a step beside the name of its pass. */
+typedef struct StepKeys {
+    const char *label;
+    bool allow_unchanged;
+} StepKeys;
+
+/* Their rows and defaults. */
+const Field *recipe_fields(void);
+const RecipeKeys *recipe_key_defaults(void);
+const Field *recipe_step_fields(void);
+const StepKeys *recipe_step_defaults(void);
+
+#endif
