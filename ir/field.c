@@ -1,0 +1,242 @@
+/* Field: tables of struct members; finding, describing and printing them. */
+#include "ir/field.h"
+
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* The member of struct `base` that `field` describes, as a pointer to T. */
+#define MEMBER(T, base, field) ((T const *)((const char *)(base) + (field)->offset))
+
+const Field *field_find(const Field *fields, const char *name) {
+    for (const Field *field = fields; field->name; field++) {
+        if (strcmp(field->name, name) == 0) return field;
+    }
+    return NULL;
+}
+
+const char *field_choice_name(const Field *field, int index, int *length) {
+    const char *name = field->choices;
+    while (index-- > 0) name = strchr(name, '|') + 1;
+    *length = (int)strcspn(name, "|");
+    return name;
+}
+
+static void add_choices(Text *text, const Field *field) {
+    for (const char *p = field->choices; *p; p++) {
+        if (*p == '|') {
+            text_add(text, ", ");
+        } else {
+            text_bytes(text, p, 1);
+        }
+    }
+}
+
+/* A bound, without a fraction when it has none. */
+static void add_bound(Text *text, double bound) {
+    if (bound == floor(bound) && fabs(bound) < 1e15) {
+        text_add(text, "%.0f", bound);
+    } else {
+        text_real(text, bound);
+    }
+}
+
+static void add_range(Text *text, const Field *field) {
+    if (field->min == 0 && field->max == 0) return;
+    bool integer = field->kind == FIELD_INT || field->kind == FIELD_INTS;
+    double most = integer ? 9e18 : DBL_MAX;
+    bool low = field->min > -most, high = field->max < most;
+    if (low) {
+        text_add(text, high ? " between " : " of at least ");
+        add_bound(text, field->min);
+    }
+    if (high) {
+        text_add(text, low ? " and " : " of at most ");
+        add_bound(text, field->max);
+    }
+}
+
+void field_expect(Text *text, const Field *field) {
+    static const char *const NAMES[] = {
+        [FIELD_BOOL] = "boolean",          [FIELD_INT] = "integer",
+        [FIELD_REAL] = "number",           [FIELD_STRING] = "string",
+        [FIELD_CHOICE] = "one of ",        [FIELD_INTS] = "list of integers",
+        [FIELD_REALS] = "list of numbers", [FIELD_STRINGS] = "list of strings",
+        [FIELD_TREE] = "any value"};
+    text_add(text, "%s", NAMES[field->kind]);
+    if (field->kind == FIELD_CHOICE) add_choices(text, field);
+    add_range(text, field);
+}
+
+static void print_ints(Text *text, const IntList *list) {
+    for (int i = 0; i < list->count; i++) {
+        text_add(text, "%s%" PRId64, i > 0 ? ", " : "", list->items[i]);
+    }
+}
+
+static void print_reals(Text *text, const RealList *list) {
+    for (int i = 0; i < list->count; i++) {
+        text_add(text, "%s", i > 0 ? ", " : "");
+        text_real(text, list->items[i]);
+    }
+}
+
+static void print_strings(Text *text, const StringList *list) {
+    for (int i = 0; i < list->count; i++) {
+        text_add(text, "%s", i > 0 ? ", " : "");
+        text_quoted(text, list->items[i]);
+    }
+}
+
+static void print_string(Text *text, const char *string) {
+    if (string) {
+        text_quoted(text, string);
+    } else {
+        text_add(text, "null");
+    }
+}
+
+static void print_choice(Text *text, const Field *field, int index) {
+    int length;
+    const char *name = field_choice_name(field, index, &length);
+    text_bytes(text, name, (size_t)length);
+}
+
+static void print_tree(Text *text, const Tree *tree) {
+    if (tree) {
+        tree_print_json(text, tree, 0);
+    } else {
+        text_add(text, "null");
+    }
+}
+
+static void print_list(Text *text, const Field *field, const void *source) {
+    text_add(text, "[");
+    if (field->kind == FIELD_INTS) print_ints(text, MEMBER(IntList, source, field));
+    if (field->kind == FIELD_REALS) print_reals(text, MEMBER(RealList, source, field));
+    if (field->kind == FIELD_STRINGS) {
+        print_strings(text, MEMBER(StringList, source, field));
+    }
+    text_add(text, "]");
+}
+
+void field_print_value(Text *text, const Field *field, const void *source) {
+    switch (field->kind) {
+    case FIELD_BOOL:
+        text_add(text, "%s", *MEMBER(bool, source, field) ? "true" : "false");
+        break;
+    case FIELD_INT: text_add(text, "%" PRId64, *MEMBER(int64_t, source, field)); break;
+    case FIELD_REAL: text_real(text, *MEMBER(double, source, field)); break;
+    case FIELD_STRING: print_string(text, *MEMBER(const char *, source, field)); break;
+    case FIELD_CHOICE: print_choice(text, field, *MEMBER(int, source, field)); break;
+    case FIELD_TREE: print_tree(text, *MEMBER(const Tree *, source, field)); break;
+    case FIELD_INTS:
+    case FIELD_REALS:
+    case FIELD_STRINGS: print_list(text, field, source); break;
+    }
+}
+
+/* Whether a member is a pointer that is NULL, which stands for "not given". */
+static bool member_absent(const Field *field, const void *source) {
+    if (field->kind == FIELD_STRING) return !*MEMBER(const char *, source, field);
+    return field->kind == FIELD_TREE && !*MEMBER(const Tree *, source, field);
+}
+
+/* Values print so that they read back equal, so equal text means equal values. */
+static bool member_equal(const Field *field, const void *a, const void *b) {
+    Text text_a = {0}, text_b = {0};
+    field_print_value(&text_a, field, a);
+    field_print_value(&text_b, field, b);
+    bool equal = text_a.length == text_b.length &&
+                 memcmp(text_a.data, text_b.data, text_a.length) == 0;
+    text_free(&text_a);
+    text_free(&text_b);
+    return equal;
+}
+
+void fields_print(Text *text, const Field *fields, const void *source,
+                  const void *defaults) {
+    const char *separator = "";
+    for (const Field *field = fields; field && field->name; field++) {
+        if (defaults ? member_equal(field, source, defaults)
+                     : member_absent(field, source)) {
+            continue;
+        }
+        text_add(text, "%s%s=", separator, field->name);
+        field_print_value(text, field, source);
+        separator = " ";
+    }
+}
+
+static Tree *new_int(Arena *arena, int64_t value) {
+    Tree *tree = tree_new(arena, TREE_INT, LOC_NONE);
+    tree->integer = value;
+    return tree;
+}
+
+static Tree *new_real(Arena *arena, double value) {
+    Tree *tree = tree_new(arena, TREE_FLOAT, LOC_NONE);
+    tree->real = value;
+    return tree;
+}
+
+static Tree *new_string(Arena *arena, const char *value) {
+    Tree *tree = tree_new(arena, value ? TREE_STRING : TREE_NULL, LOC_NONE);
+    if (value) tree->string = arena_strdup(arena, value);
+    return tree;
+}
+
+static Tree *new_list(Arena *arena, const Field *field, const void *source) {
+    Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
+    bool ints = field->kind == FIELD_INTS, reals = field->kind == FIELD_REALS;
+    const IntList *a = MEMBER(IntList, source, field);
+    const RealList *b = MEMBER(RealList, source, field);
+    const StringList *c = MEMBER(StringList, source, field);
+    int count = ints ? a->count : reals ? b->count : c->count;
+    for (int i = 0; i < count; i++) {
+        Tree *item = ints    ? new_int(arena, a->items[i])
+                     : reals ? new_real(arena, b->items[i])
+                             : new_string(arena, c->items[i]);
+        tree_append(arena, list, NULL, LOC_NONE, item);
+    }
+    return list;
+}
+
+static Tree *new_choice(Arena *arena, const Field *field, int index) {
+    int length;
+    const char *name = field_choice_name(field, index, &length);
+    Tree *tree = tree_new(arena, TREE_STRING, LOC_NONE);
+    tree->string = arena_strndup(arena, name, (size_t)length);
+    return tree;
+}
+
+static Tree *new_bool(Arena *arena, bool value) {
+    Tree *tree = tree_new(arena, TREE_BOOL, LOC_NONE);
+    tree->boolean = value;
+    return tree;
+}
+
+static Tree *member_to_tree(Arena *arena, const Field *field, const void *source) {
+    const Tree *tree;
+    switch (field->kind) {
+    case FIELD_BOOL: return new_bool(arena, *MEMBER(bool, source, field));
+    case FIELD_INT: return new_int(arena, *MEMBER(int64_t, source, field));
+    case FIELD_REAL: return new_real(arena, *MEMBER(double, source, field));
+    case FIELD_STRING: return new_string(arena, *MEMBER(const char *, source, field));
+    case FIELD_CHOICE: return new_choice(arena, field, *MEMBER(int, source, field));
+    case FIELD_TREE:
+        tree = *MEMBER(const Tree *, source, field);
+        return tree ? tree_copy(arena, tree) : tree_new(arena, TREE_NULL, LOC_NONE);
+    default: return new_list(arena, field, source);
+    }
+}
+
+Tree *fields_to_tree(Arena *arena, const Field *fields, const void *source) {
+    Tree *map = tree_new(arena, TREE_MAP, LOC_NONE);
+    for (const Field *field = fields; field && field->name; field++) {
+        Tree *value = member_to_tree(arena, field, source);
+        tree_append(arena, map, field->name, LOC_NONE, value);
+    }
+    return map;
+}

@@ -1,0 +1,305 @@
+/* Field, continued: binding a map to a struct and reporting what does not fit. */
+#include "ir/field.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One member being set: what every checker needs. */
+typedef struct Binding {
+    const Field *field;
+    Arena *arena;
+    Status status;
+    Diag *diag;
+} Binding;
+
+/* Longest word that name_nearest looks at. */
+#define WORD_MAX 63
+
+/* Lower case and '-' as '_', so that a name in another spelling counts as near. */
+static void fold_word(char out[WORD_MAX + 1], const char *word) {
+    size_t i = 0;
+    for (; word[i]; i++) {
+        out[i] = word[i] == '-' ? '_' : (char)tolower((unsigned char)word[i]);
+    }
+    out[i] = 0;
+}
+
+static int min_int(int a, int b) {
+    return a < b ? a : b;
+}
+
+/* Edit distance with swaps of neighbours (optimal string alignment). */
+static int word_distance(const char *a, const char *b) {
+    int rows[3][WORD_MAX + 1];
+    int *before = rows[0], *last = rows[1], *row = rows[2];
+    int length = (int)strlen(b);
+    for (int j = 0; j <= length; j++) before[j] = last[j] = j;
+    for (int i = 1; a[i - 1]; i++) {
+        row[0] = i;
+        for (int j = 1; j <= length; j++) {
+            int change = last[j - 1] + (a[i - 1] != b[j - 1]);
+            row[j] = min_int(change, min_int(last[j], row[j - 1]) + 1);
+            bool swap = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+            if (swap) row[j] = min_int(row[j], before[j - 2] + 1);
+        }
+        int *free_row = before;
+        before = last;
+        last = row;
+        row = free_row;
+    }
+    return last[length];
+}
+
+const char *name_nearest(const char *word, const char *const *names, int count) {
+    char folded[WORD_MAX + 1], name[WORD_MAX + 1];
+    if (strlen(word) > WORD_MAX) return NULL;
+    fold_word(folded, word);
+    const char *nearest = NULL;
+    int best = (int)strlen(word) / 3 + 1; /* farther ones are no misspellings */
+    for (int i = 0; i < count; i++) {
+        if (strlen(names[i]) > WORD_MAX) continue;
+        fold_word(name, names[i]);
+        int distance = word_distance(folded, name);
+        bool shares = distance < (int)strlen(name) && distance < (int)strlen(folded);
+        if (shares && distance <= best) {
+            if (nearest && distance == best) continue;
+            nearest = names[i];
+            best = distance;
+        }
+    }
+    return nearest;
+}
+
+/* Reports that `value` is not `expected`. */
+static Status fail_expected(const Binding *binding, const Tree *value,
+                            const char *expected) {
+    Text found = {0};
+    tree_describe(&found, value);
+    Status status = diag_fail(binding->diag, binding->status, value->loc,
+                              tree_path(binding->arena, value), "expected %s, found %s",
+                              expected, found.data);
+    text_free(&found);
+    return status;
+}
+
+/* Reports that `value` is not what the field (or `as`, for an item of a list) asks. */
+static Status fail_value(const Binding *binding, const Tree *value, FieldKind as) {
+    Field field = *binding->field;
+    Text expected = {0};
+    field.kind = as;
+    bool real = as == FIELD_REAL && value->kind == TREE_FLOAT;
+    if (real && !isfinite(value->real)) text_add(&expected, "finite ");
+    field_expect(&expected, &field);
+    Status status = fail_expected(binding, value, expected.data);
+    text_free(&expected);
+    return status;
+}
+
+static bool in_range(const Field *field, double value) {
+    if (field->min == 0 && field->max == 0) return true;
+    return value >= field->min && value <= field->max;
+}
+
+static Status take_int(const Binding *binding, const Tree *value, int64_t *out) {
+    if (value->kind != TREE_INT || !in_range(binding->field, (double)value->integer)) {
+        return fail_value(binding, value, FIELD_INT);
+    }
+    *out = value->integer;
+    return STATUS_OK;
+}
+
+static Status take_real(const Binding *binding, const Tree *value, double *out) {
+    bool integer = value->kind == TREE_INT;
+    double real = integer ? (double)value->integer : NAN;
+    if (value->kind == TREE_FLOAT) real = value->real;
+    if (!isfinite(real) || !in_range(binding->field, real)) {
+        return fail_value(binding, value, FIELD_REAL);
+    }
+    *out = real;
+    return STATUS_OK;
+}
+
+static Status take_string(const Binding *binding, const Tree *value, const char **out) {
+    if (value->kind != TREE_STRING) return fail_value(binding, value, FIELD_STRING);
+    *out = arena_strdup(binding->arena, value->string);
+    return STATUS_OK;
+}
+
+/* Index of a choice by name, -1 when there is none. */
+static int choice_index(const Field *field, const char *name) {
+    size_t length = strlen(name);
+    const char *choice = field->choices;
+    for (int index = 0; choice; index++) {
+        size_t width = strcspn(choice, "|");
+        if (width == length && memcmp(choice, name, length) == 0) return index;
+        choice = choice[width] ? choice + width + 1 : NULL;
+    }
+    return -1;
+}
+
+/* Names of the choices, as an array in the arena. */
+static const char **choice_names(const Field *field, Arena *arena, int *count) {
+    *count = 1;
+    for (const char *p = field->choices; *p; p++) *count += *p == '|';
+    const char **names = ARENA_ARRAY(arena, const char *, (size_t)*count);
+    for (int i = 0; i < *count; i++) {
+        int length;
+        const char *name = field_choice_name(field, i, &length);
+        names[i] = arena_strndup(arena, name, (size_t)length);
+    }
+    return names;
+}
+
+static Status take_choice(const Binding *binding, const Tree *value, int *out) {
+    bool string = value->kind == TREE_STRING;
+    int index = string ? choice_index(binding->field, value->string) : -1;
+    if (index >= 0) {
+        *out = index;
+        return STATUS_OK;
+    }
+    Status status = fail_value(binding, value, FIELD_CHOICE);
+    if (!string) return status;
+    int count;
+    const char **names = choice_names(binding->field, binding->arena, &count);
+    const char *near = name_nearest(value->string, names, count);
+    if (near) diag_hint(binding->diag, "did you mean \"%s\"?", near);
+    return status;
+}
+
+/* The list takers report every item that does not fit before they fail. */
+static Status take_ints(const Binding *binding, const Tree *value, IntList *out) {
+    IntList list = {ARENA_ARRAY(binding->arena, int64_t, (size_t)value->count), 0};
+    Status status = STATUS_OK;
+    for (const Tree *item = value->first; item; item = item->next) {
+        Status one = take_int(binding, item, &list.items[list.count++]);
+        if (status == STATUS_OK) status = one;
+    }
+    if (status == STATUS_OK) *out = list;
+    return status;
+}
+
+static Status take_reals(const Binding *binding, const Tree *value, RealList *out) {
+    RealList list = {ARENA_ARRAY(binding->arena, double, (size_t)value->count), 0};
+    Status status = STATUS_OK;
+    for (const Tree *item = value->first; item; item = item->next) {
+        Status one = take_real(binding, item, &list.items[list.count++]);
+        if (status == STATUS_OK) status = one;
+    }
+    if (status == STATUS_OK) *out = list;
+    return status;
+}
+
+static Status take_strings(const Binding *binding, const Tree *value, StringList *out) {
+    StringList list = {ARENA_ARRAY(binding->arena, const char *, (size_t)value->count),
+                       0};
+    Status status = STATUS_OK;
+    for (const Tree *item = value->first; item; item = item->next) {
+        Status one = take_string(binding, item, &list.items[list.count++]);
+        if (status == STATUS_OK) status = one;
+    }
+    if (status == STATUS_OK) *out = list;
+    return status;
+}
+
+/* A member that is a list. */
+static Status set_list(const Binding *binding, const Tree *value, void *member) {
+    FieldKind kind = binding->field->kind;
+    if (value->kind != TREE_LIST) return fail_value(binding, value, kind);
+    if (kind == FIELD_INTS) return take_ints(binding, value, member);
+    if (kind == FIELD_REALS) return take_reals(binding, value, member);
+    return take_strings(binding, value, member);
+}
+
+/* A member that may be absent: null gives NULL unless the field is required. */
+static Status set_pointer(const Binding *binding, const Tree *value, void *member) {
+    const Field *field = binding->field;
+    bool absent = value->kind == TREE_NULL;
+    if (absent && field->required) return fail_value(binding, value, field->kind);
+    if (field->kind == FIELD_TREE) {
+        *(const Tree **)member = absent ? NULL : value;
+        return STATUS_OK;
+    }
+    if (!absent) return take_string(binding, value, member);
+    *(const char **)member = NULL;
+    return STATUS_OK;
+}
+
+static Status set_bool(const Binding *binding, const Tree *value, bool *member) {
+    if (value->kind != TREE_BOOL) return fail_value(binding, value, FIELD_BOOL);
+    *member = value->boolean;
+    return STATUS_OK;
+}
+
+Status field_set(const Field *field, const Tree *value, void *target, Arena *arena,
+                 Status status, Diag *diag) {
+    Binding binding = {field, arena, status, diag};
+    void *member = (char *)target + field->offset;
+    switch (field->kind) {
+    case FIELD_BOOL: return set_bool(&binding, value, member);
+    case FIELD_INT: return take_int(&binding, value, member);
+    case FIELD_REAL: return take_real(&binding, value, member);
+    case FIELD_CHOICE: return take_choice(&binding, value, member);
+    case FIELD_STRING:
+    case FIELD_TREE: return set_pointer(&binding, value, member);
+    default: return set_list(&binding, value, member);
+    }
+}
+
+/* Reports a key that no field has, with the nearest name or all of them. */
+static Status fail_unknown(const Binding *binding, const Field *fields,
+                           const Tree *value) {
+    int count = 0;
+    while (fields && fields[count].name) count++;
+    const char **names = ARENA_ARRAY(binding->arena, const char *, (size_t)count);
+    for (int i = 0; i < count; i++) names[i] = fields[i].name;
+    const char *near = name_nearest(value->key, names, count);
+    const char *path = tree_path(binding->arena, value);
+    if (near) {
+        return diag_fail(binding->diag, binding->status, value->key_loc, path,
+                         "unknown key; did you mean \"%s\"?", near);
+    }
+    Status status =
+        diag_fail(binding->diag, binding->status, value->key_loc, path, "unknown key");
+    Text known = {0};
+    for (int i = 0; i < count; i++) text_add(&known, "%s%s", i ? ", " : "", names[i]);
+    if (count > 0) diag_hint(binding->diag, "known keys: %s", known.data);
+    if (count == 0) diag_hint(binding->diag, "no keys are known here");
+    text_free(&known);
+    return status;
+}
+
+static Status fail_missing(const Binding *binding, const Tree *map) {
+    const char *name = binding->field->name,
+               *path = map ? tree_path(binding->arena, map) : "";
+    Text expected = {0};
+    field_expect(&expected, binding->field);
+    const char *key =
+        arena_printf(binding->arena, "%s%s%s", path, *path ? "." : "", name);
+    Status status = diag_fail(binding->diag, binding->status, map ? map->loc : LOC_NONE,
+                              key, "expected %s, found no such key", expected.data);
+    text_free(&expected);
+    return status;
+}
+
+Status fields_bind(const Field *fields, const Tree *map, void *target, Arena *arena,
+                   Status status, Diag *diag) {
+    Binding binding = {NULL, arena, status, diag};
+    bool empty = !map || map->kind == TREE_NULL;
+    if (!empty && map->kind != TREE_MAP) return fail_expected(&binding, map, "map");
+    Status result = STATUS_OK;
+    for (const Tree *value = empty ? NULL : map->first; value; value = value->next) {
+        const Field *field = fields ? field_find(fields, value->key) : NULL;
+        Status one = field ? field_set(field, value, target, arena, status, diag)
+                           : fail_unknown(&binding, fields, value);
+        if (result == STATUS_OK) result = one;
+    }
+    for (const Field *field = fields; field && field->name; field++) {
+        if (!field->required || tree_get(map, field->name)) continue;
+        binding.field = field;
+        Status one = fail_missing(&binding, map);
+        if (result == STATUS_OK) result = one;
+    }
+    return result;
+}

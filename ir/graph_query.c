@@ -1,0 +1,122 @@
+/* Graph: finding and counting. */
+#include "ir/graph.h"
+
+#include "ir/graph_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const ROLE_NAMES[ROLE_COUNT] = {
+#define ROLE(name, text, help) [ROLE_##name] = text,
+#include "ir/roles.def"
+#undef ROLE
+};
+
+const char *role_name(Role role) {
+    return (unsigned)role < ROLE_COUNT ? ROLE_NAMES[role] : "?";
+}
+
+Role role_parse(const char *name) {
+    int role = 0;
+    while (role < ROLE_COUNT && strcmp(ROLE_NAMES[role], name) != 0) role++;
+    return (Role)role;
+}
+
+const char *node_label(char out[NODE_LABEL_BYTES], const Node *node) {
+    if (node->storage)
+        snprintf(out, NODE_LABEL_BYTES, "@%s", node->storage->name);
+    else if (node_is_leaf(node))
+        snprintf(out, NODE_LABEL_BYTES, "$%s", node->name ? node->name : "");
+    else
+        snprintf(out, NODE_LABEL_BYTES, "%%%d %s", node->id, node->op->name);
+    return out;
+}
+
+Storage *graph_storage(const Graph *graph, const char *name) {
+    for (int i = 0; i < graph->storage_count; i++)
+        if (strcmp(graph->storages[i]->name, name) == 0) return graph->storages[i];
+    return NULL;
+}
+
+const char *graph_fresh_name(Graph *graph, const char *name) {
+    const char *fresh = arena_strdup(graph->arena, name);
+    for (int i = 2; graph_storage(graph, fresh); i++)
+        fresh = arena_printf(graph->arena, "%s.%d", name, i);
+    return fresh;
+}
+
+Node *graph_find_input(const Graph *graph, const char *name) {
+    for (Node *n = graph->first; n && node_is_leaf(n); n = n->next)
+        if (node_is_input(n) && strcmp(n->name, name) == 0) return n;
+    return NULL;
+}
+
+Node *node_operand(const Node *node, const char *name) {
+    int i = op_operand_index(node->op, name);
+    return i >= 0 && i < node->in_count ? node->in[i] : NULL;
+}
+
+Node *graph_output(const Graph *graph, const char *name) {
+    for (int i = 0; i < graph->output_count; i++)
+        if (strcmp(graph->outputs[i].name, name) == 0) return graph->outputs[i].node;
+    return NULL;
+}
+
+static bool stack_matches(const Node *node, const char *stack) {
+    return !stack || (node->stack && strcmp(node->stack, stack) == 0);
+}
+
+/* First match from `node` on. */
+static Node *find_from(Node *node, const char *stack, int layer, Role role) {
+    for (; node; node = node->next)
+        if (node->role == role && (layer < 0 || node->layer == layer) &&
+            stack_matches(node, stack))
+            return node;
+    return NULL;
+}
+
+Node *graph_find(const Graph *graph, const char *stack, int layer, Role role) {
+    return find_from(graph->first, stack, layer, role);
+}
+
+Node *graph_find_next(const Graph *graph, const Node *after, const char *stack, int layer,
+                      Role role) {
+    (void)graph;
+    return find_from(after->next, stack, layer, role);
+}
+
+int graph_layer_count(const Graph *graph, const char *stack) {
+    int count = 0;
+    for (const Node *n = graph->first; n; n = n->next)
+        if (n->stack && stack_matches(n, stack) && n->layer >= count)
+            count = n->layer + 1;
+    return count;
+}
+
+int graph_number(Graph *graph) {
+    int id = 0;
+    for (Node *n = graph->first; n; n = n->next) n->id = id++;
+    return id;
+}
+
+int graph_use_count(const Graph *graph, const Node *node) {
+    int count = 0;
+    for (const Node *n = graph->first; n; n = n->next)
+        for (int i = 0; i < n->in_count; i++) count += n->in[i] == node;
+    for (int i = 0; i < graph->output_count; i++) count += graph->outputs[i].node == node;
+    return count;
+}
+
+int64_t graph_parameter_count(const Graph *graph) {
+    int64_t count = 0;
+    for (const Node *n = graph->first; n; n = n->next)
+        if (n->storage) count += tensor_count(&n->storage->tensor);
+    return count;
+}
+
+size_t graph_parameter_bytes(const Graph *graph) {
+    size_t bytes = 0;
+    for (const Node *n = graph->first; n; n = n->next)
+        if (n->storage) bytes += tensor_bytes(&n->storage->tensor);
+    return bytes;
+}

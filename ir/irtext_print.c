@@ -1,0 +1,127 @@
+/* IR text: printing. */
+#include "ir/graph_internal.h"
+#include "ir/irtext.h"
+#include "ir/irtext_lex.h"
+
+#include <string.h>
+
+static void print_name(Text *text, const char *name) {
+    const char *p = name;
+    while (lex_is_name_byte(*p)) p++;
+    if (*p || p == name)
+        text_quoted(text, name);
+    else
+        text_add(text, "%s", name);
+}
+
+static void print_reference(Text *text, const Node *node) {
+    if (!node_is_leaf(node)) {
+        text_add(text, "%%%d", node->id);
+        return;
+    }
+    text_add(text, node->storage ? "@" : "$");
+    print_name(text, node->storage ? node->storage->name : node->name);
+}
+
+static void print_init(Text *text, const Init *init) {
+    static const char *const NAMES[] = {[INIT_ZEROS] = "zeros",
+                                        [INIT_ONES] = "ones",
+                                        [INIT_NORMAL] = "normal",
+                                        [INIT_TRUNC_NORMAL] = "trunc_normal",
+                                        [INIT_IDENTITY] = "identity"};
+    if (init->kind == INIT_ZEROS) return;
+    text_add(text, " init %s", NAMES[init->kind]);
+    if (init->kind != INIT_NORMAL && init->kind != INIT_TRUNC_NORMAL) return;
+    text_add(text, "(");
+    text_real(text, init->std);
+    text_add(text, ")");
+}
+
+static void print_param(Text *text, const Storage *storage) {
+    const Tensor *tensor = &storage->tensor;
+    Type type = {.dtype = tensor->dtype, .rank = tensor->rank};
+    memcpy(type.dim, tensor->dim, sizeof type.dim);
+    text_add(text, "param @");
+    print_name(text, storage->name);
+    text_add(text, " : ");
+    type_print(text, &type);
+    print_init(text, &storage->init);
+    text_add(text, storage->frozen ? " frozen\n" : "\n");
+}
+
+static void print_input(Text *text, const Node *node) {
+    text_add(text, "input ");
+    print_name(text, node->name);
+    text_add(text, " : ");
+    type_print(text, &node->type);
+    text_add(text, "\n");
+}
+
+/* Operands in order; optional ones with their names. */
+static void print_operands(Text *text, const Node *node) {
+    const Operand *operands = node->op->operands;
+    int single = op_single_count(node->op);
+    const char *separator = "";
+    for (int i = 0; i < node->in_count; i++) {
+        if (!node->in[i]) continue;
+        text_add(text, "%s", separator);
+        if (i < single && (operands[i].flags & OPERAND_OPTIONAL))
+            text_add(text, "%s=", operands[i].name);
+        print_reference(text, node->in[i]);
+        separator = ", ";
+    }
+}
+
+static void print_attrs(Text *text, Arena *arena, const Node *node) {
+    const Op *op = node->op;
+    if (!op->fields) return;
+    Text attrs = {0};
+    fields_print(&attrs, op->fields, node->attrs, attrs_defaults(arena, op));
+    if (attrs.length > 0) text_add(text, " {%s}", attrs.data);
+    text_free(&attrs);
+}
+
+static void print_place(Text *text, const Node *node) {
+    if (node->stack) {
+        text_add(text, " at ");
+        Text place = {0};
+        text_add(&place, "%s", node->stack);
+        if (node->layer >= 0) text_add(&place, ".%d", node->layer);
+        print_name(text, place.data);
+        text_free(&place);
+    }
+    if (node->role != ROLE_NONE) text_add(text, " as %s", role_name(node->role));
+}
+
+static void print_node(Text *text, Arena *arena, const Node *node) {
+    text_add(text, "%%%d = %s(", node->id, node->op->name);
+    print_operands(text, node);
+    text_add(text, ")");
+    print_attrs(text, arena, node);
+    text_add(text, " : ");
+    type_print(text, &node->type);
+    print_place(text, node);
+    text_add(text, "\n");
+}
+
+void graph_print(Text *text, Graph *graph) {
+    Arena *scratch = arena_create();
+    graph_number(graph);
+    text_add(text, "ir 1\n");
+    for (const Node *n = graph->first; n; n = n->next) {
+        if (node_is_input(n))
+            print_input(text, n);
+        else if (n->storage)
+            print_param(text, n->storage);
+        else
+            print_node(text, scratch, n);
+    }
+    for (int i = 0; i < graph->output_count; i++) {
+        text_add(text, "output ");
+        print_name(text, graph->outputs[i].name);
+        text_add(text, " = ");
+        print_reference(text, graph->outputs[i].node);
+        text_add(text, "\n");
+    }
+    arena_destroy(scratch);
+}

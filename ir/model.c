@@ -1,0 +1,131 @@
+/* Model: creating, copying, initialising and hashing. */
+#include "ir/model.h"
+
+#include "ir/irtext.h"
+#include "ir/random.h"
+#include "ir/rewrite.h"
+
+#include <string.h>
+
+Model *model_create(const OpTable *ops) {
+    Arena *arena = arena_create();
+    Model *model = ARENA_NEW(arena, Model);
+    model->arena = arena;
+    model->graph = graph_create(arena, ops);
+    model->config = tree_new(arena, TREE_MAP, LOC_NONE);
+    model->provenance = tree_new(arena, TREE_MAP, LOC_NONE);
+    return model;
+}
+
+void model_destroy(Model *model) {
+    if (!model) return;
+    graph_release(model->graph);
+    arena_destroy(model->arena);
+}
+
+Model *model_copy(const Model *model) {
+    Arena *arena = arena_create();
+    Model *copy = ARENA_NEW(arena, Model);
+    copy->arena = arena;
+    copy->graph = graph_copy(arena, model->graph);
+    copy->config = tree_copy(arena, model->config);
+    copy->provenance = tree_copy(arena, model->provenance);
+    return copy;
+}
+
+/* Initial values. */
+
+/* Nearest half-precision number of a finite value below its largest, ties to even; small
+ * values lose bits as half precision does. */
+static uint16_t half_bits(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+    int exponent = (int)(magnitude >> 23) - 112;
+    uint32_t mantissa = magnitude & 0x7fffff;
+    if (exponent <= -11) return (uint16_t)sign;
+    if (exponent >= 31) return (uint16_t)(sign | 0x7c00);
+    int drop = 13;
+    if (exponent <= 0) {
+        mantissa |= 0x800000;
+        drop += 1 - exponent;
+        exponent = 0;
+    }
+    uint32_t half = ((uint32_t)exponent << 10) + (mantissa >> drop);
+    uint32_t rest = mantissa & ((1u << drop) - 1), middle = 1u << (drop - 1);
+    half += rest > middle || (rest == middle && (half & 1));
+    return (uint16_t)(sign | half);
+}
+
+static uint16_t bfloat_bits(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* Writes one element of any dtype. */
+static void store(void *data, DType dtype, int64_t i, double value) {
+    switch (dtype) {
+    case DTYPE_F32: ((float *)data)[i] = (float)value; break;
+    case DTYPE_F64: ((double *)data)[i] = value; break;
+    case DTYPE_F16: ((uint16_t *)data)[i] = half_bits((float)value); break;
+    case DTYPE_BF16: ((uint16_t *)data)[i] = bfloat_bits((float)value); break;
+    case DTYPE_I64: ((int64_t *)data)[i] = (int64_t)value; break;
+    case DTYPE_I32: ((int32_t *)data)[i] = (int32_t)value; break;
+    case DTYPE_I8: ((int8_t *)data)[i] = (int8_t)value; break;
+    case DTYPE_U8: ((uint8_t *)data)[i] = (uint8_t)value; break;
+    case DTYPE_BOOL: ((uint8_t *)data)[i] = value != 0; break;
+    case DTYPE_COUNT: break;
+    }
+}
+
+/* Value of element `i` by the storage's init. */
+static double init_value(const Storage *storage, uint64_t key, int64_t i) {
+    const Tensor *tensor = &storage->tensor;
+    switch (storage->init.kind) {
+    case INIT_ZEROS: return 0;
+    case INIT_ONES: return 1;
+    case INIT_NORMAL: return storage->init.std * random_normal(key, (uint64_t)i);
+    case INIT_TRUNC_NORMAL:
+        return storage->init.std * random_trunc_normal(key, (uint64_t)i);
+    case INIT_IDENTITY:
+        return tensor->rank == 2 && i / tensor->dim[1] == i % tensor->dim[1];
+    }
+    return 0;
+}
+
+static Status init_storage(Storage *storage, uint64_t key, Diag *diag) {
+    Tensor *tensor = &storage->tensor;
+    TRY(tensor_create(tensor, tensor->dtype, tensor->rank, tensor->dim, diag));
+    if (storage->init.kind == INIT_ZEROS) return STATUS_OK;
+    void *data;
+    TRY(tensor_writable(tensor, &data, diag));
+    int64_t count = tensor_count(tensor);
+    for (int64_t i = 0; i < count; i++)
+        store(data, tensor->dtype, i, init_value(storage, key, i));
+    return STATUS_OK;
+}
+
+Status model_init_weights(Model *model, uint64_t seed, Diag *diag) {
+    for (int i = 0; i < model->graph->storage_count; i++) {
+        Storage *storage = model->graph->storages[i];
+        if (storage->tensor.buf) continue;
+        TRY(init_storage(storage, random_key_name(seed, storage->name), diag));
+    }
+    return STATUS_OK;
+}
+
+void model_hash(Model *model, char out[HASH_TEXT_BYTES]) {
+    Text text = {0};
+    graph_print(&text, model->graph);
+    for (const Node *n = model->graph->first; n; n = n->next) {
+        if (!n->storage) continue;
+        char hash[HASH_TEXT_BYTES] = "none";
+        if (n->storage->tensor.buf) tensor_hash(&n->storage->tensor, hash);
+        text_add(&text, "%s ", hash);
+        text_quoted(&text, n->storage->name);
+        text_add(&text, "\n");
+    }
+    bytes_hash(text.data, text.length, out);
+    text_free(&text);
+}

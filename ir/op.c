@@ -1,0 +1,73 @@
+/* Op and Type: look-up in op tables, and the types of values. */
+#include "ir/op.h"
+
+#include "ir/graph_internal.h"
+
+#include <string.h>
+
+bool type_equal(const Type *a, const Type *b) {
+    if (a->dtype != b->dtype || a->rank != b->rank) return false;
+    for (int i = 0; i < a->rank; i++)
+        if (a->dim[i] != b->dim[i]) return false;
+    return true;
+}
+
+int64_t type_count(const Type *type) {
+    int64_t count = 1;
+    for (int i = 0; i < type->rank; i++) count *= type->dim[i];
+    return count;
+}
+
+bool type_bind(const Type *type, const int64_t sizes[DIM_SYMBOLS], Type *out) {
+    Type bound = *type;
+    for (int i = 0; i < type->rank; i++) {
+        if (type->dim[i] >= 0) continue;
+        int symbol = (int)DIM_INDEX(type->dim[i]);
+        if (symbol >= DIM_SYMBOLS || sizes[symbol] <= 0) return false;
+        bound.dim[i] = sizes[symbol];
+    }
+    *out = bound;
+    return shape_size(bound.dtype, bound.rank, bound.dim, NULL, NULL);
+}
+
+void type_print(Text *text, const Type *type) {
+    static const char SYMBOLS[DIM_SYMBOLS] = {'N', 'T', 'S', 'M'};
+    text_add(text, "%s[", dtype_name(type->dtype));
+    for (int i = 0; i < type->rank; i++) {
+        int64_t dim = type->dim[i];
+        if (i > 0) text_bytes(text, ", ", 2);
+        if (dim >= 0)
+            text_add(text, "%lld", (long long)dim);
+        else
+            text_add(text, "%c", dim >= -DIM_SYMBOLS ? SYMBOLS[DIM_INDEX(dim)] : '?');
+    }
+    text_bytes(text, "]", 1);
+}
+
+const Op *op_find(const OpTable *table, const char *name) {
+    for (int i = 0; i < table->count; i++)
+        if (strcmp(table->ops[i]->name, name) == 0) return table->ops[i];
+    return NULL;
+}
+
+int op_operand_count(const Op *op) {
+    int count = 0;
+    while (op->operands && op->operands[count].name) count++;
+    return count;
+}
+
+int op_operand_index(const Op *op, const char *name) {
+    int count = op_operand_count(op);
+    for (int i = 0; i < count; i++)
+        if (strcmp(op->operands[i].name, name) == 0) return i;
+    return -1;
+}
+
+bool op_is_variadic(const Op *op) {
+    int count = op_operand_count(op);
+    return count > 0 && (op->operands[count - 1].flags & OPERAND_VARIADIC);
+}
+
+int op_single_count(const Op *op) {
+    return op_operand_count(op) - op_is_variadic(op);
+}

@@ -1,0 +1,194 @@
+/* Rewriting: replacing, removing and copying nodes. */
+#include "ir/rewrite.h"
+
+#include "ir/graph_internal.h"
+#include "ir/name_map.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void graph_replace_uses(Graph *graph, Node *old, Node *value) {
+    for (Node *n = graph->first; n; n = n->next)
+        for (int i = 0; n != value && i < n->in_count; i++)
+            if (n->in[i] == old) n->in[i] = value;
+    for (int i = 0; i < graph->output_count; i++)
+        if (graph->outputs[i].node == old) graph->outputs[i].node = value;
+}
+
+void graph_erase(Graph *graph, Node *node) {
+    graph_unlink(graph, node);
+}
+
+void graph_move_before(Graph *graph, Node *node, Node *anchor) {
+    if (node == anchor) return;
+    graph_unlink(graph, node);
+    graph_link(graph, node, anchor);
+}
+
+Status graph_infer(Graph *graph, Diag *diag) {
+    for (Node *n = graph->first; n; n = n->next) TRY(node_infer(n, diag));
+    return STATUS_OK;
+}
+
+/* Dead nodes. */
+
+/* Marks what the outputs depend on; users come after their operands, so one walk from the
+ * end is enough. */
+static void mark_live(const Graph *graph, bool *live) {
+    for (int i = 0; i < graph->output_count; i++) live[graph->outputs[i].node->id] = true;
+    for (const Node *n = graph->last; n; n = n->prev)
+        for (int i = 0; live[n->id] && i < n->in_count; i++)
+            if (n->in[i]) live[n->in[i]->id] = true;
+}
+
+/* Drops the storages that no leaf names; the order of the others stays. */
+static void drop_storages(Graph *graph) {
+    NameMap named = {0};
+    int kept = 0;
+    for (const Node *n = graph->first; n; n = n->next)
+        if (n->storage) name_map_add(&named, n->storage->name, n->storage);
+    for (int i = 0; i < graph->storage_count; i++) {
+        Storage *storage = graph->storages[i];
+        if (name_map_get(&named, storage->name) == storage)
+            graph->storages[kept++] = storage;
+        else
+            tensor_release(&storage->tensor);
+    }
+    graph->storage_count = kept;
+    name_map_free(&named);
+}
+
+int graph_remove_dead(Graph *graph) {
+    int count = graph_number(graph), removed = 0;
+    bool *live = memory_alloc((size_t)count + 1, sizeof *live);
+    mark_live(graph, live);
+    for (Node *n = graph->first, *next; n; n = next) {
+        next = n->next;
+        if (live[n->id] || node_is_input(n)) continue;
+        graph_unlink(graph, n);
+        removed++;
+    }
+    free(live);
+    drop_storages(graph);
+    return removed;
+}
+
+/* Copies. */
+
+/* Gives a storage the weights and flags of another one of the same shape. */
+static void share_storage(Storage *storage, const Storage *from) {
+    storage->tensor = tensor_retain(&from->tensor);
+    storage->init = from->init;
+    storage->frozen = from->frozen;
+}
+
+/* Copy of a node that is no leaf, at the end of the list. Stacks get `prefix`. */
+static Node *copy_node(Graph *graph, const Node *from, const char *prefix, Node **map) {
+    Node *node = graph_new_node(graph, from->op, from->in_count);
+    for (int i = 0; i < from->in_count; i++)
+        node->in[i] = from->in[i] ? map[from->in[i]->id] : NULL;
+    node->attrs = attrs_copy(graph->arena, from->op, from->attrs);
+    node->type = from->type;
+    if (from->stack)
+        node->stack = arena_printf(graph->arena, "%s%s", prefix, from->stack);
+    node->layer = from->layer;
+    node->role = from->role;
+    graph_link(graph, node, NULL);
+    return node;
+}
+
+/* The input of `graph` that stands for `from`. */
+static Status import_input(Graph *graph, const Node *from, Node **out, Diag *diag) {
+    *out = graph_find_input(graph, from->name);
+    if (!*out) *out = graph_input(graph, from->name, &from->type);
+    if (type_equal(&(*out)->type, &from->type)) return STATUS_OK;
+    Text have = {0}, want = {0};
+    type_print(&have, &(*out)->type);
+    type_print(&want, &from->type);
+    Status status = diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
+                              "input '%s' is %s, the imported graph expects %s",
+                              from->name, have.data, want.data);
+    text_free(&have);
+    text_free(&want);
+    return status;
+}
+
+/* A new parameter that shares the weights of `from`. */
+static Status import_param(Graph *graph, const Node *from, const char *prefix, Node **out,
+                           Diag *diag) {
+    Storage *storage;
+    const char *name = arena_printf(graph->arena, "%s%s", prefix, from->storage->name);
+    TRY(graph_add_storage(&storage, graph, name, &from->storage->tensor, diag));
+    share_storage(storage, from->storage);
+    *out = graph_param(graph, storage);
+    return STATUS_OK;
+}
+
+Status graph_import(Graph *graph, Graph *from, const char *prefix, Node **map,
+                    Diag *diag) {
+    if (!prefix) prefix = "";
+    graph_number(from);
+    for (const Node *n = from->first; n; n = n->next) {
+        if (node_is_input(n))
+            TRY(import_input(graph, n, &map[n->id], diag));
+        else if (n->storage)
+            TRY(import_param(graph, n, prefix, &map[n->id], diag));
+        else
+            map[n->id] = copy_node(graph, n, prefix, map);
+    }
+    return STATUS_OK;
+}
+
+/* Copies every storage, in order, and puts them into `copies`. */
+static void copy_storages(Graph *copy, const Graph *from, NameMap *copies) {
+    for (int i = 0; i < from->storage_count; i++) {
+        const Storage *storage = from->storages[i];
+        const char *name = arena_strdup(copy->arena, storage->name);
+        Storage *twin = graph_append_storage(copy, name, &storage->tensor);
+        share_storage(twin, storage);
+        name_map_add(copies, name, twin);
+    }
+}
+
+/* Copy of a leaf, at the end of the list. */
+static Node *copy_leaf(Graph *copy, const Node *from, const NameMap *storages) {
+    Node *leaf =
+        from->storage
+            ? graph_new_param(copy, name_map_get(storages, from->storage->name))
+            : graph_new_input(copy, arena_strdup(copy->arena, from->name), &from->type);
+    graph_link(copy, leaf, NULL);
+    return leaf;
+}
+
+/* Copies the places in the IR text; they share one copy of each file's name in turn. */
+static void copy_loc(Graph *copy, Node *node, Loc from, const char **file) {
+    node->loc = from;
+    if (!from.file) return;
+    if (!*file || strcmp(*file, from.file) != 0)
+        *file = arena_strdup(copy->arena, from.file);
+    node->loc.file = *file;
+}
+
+Graph *graph_copy(Arena *arena, Graph *graph) {
+    Graph *copy = graph_create(arena, graph->ops);
+    int count = graph_number(graph);
+    Node **map = memory_alloc((size_t)count + 1, sizeof *map);
+    const char *file = NULL;
+    NameMap storages = {0};
+    copy_storages(copy, graph, &storages);
+    for (const Node *n = graph->first; n; n = n->next) {
+        Node *node =
+            node_is_leaf(n) ? copy_leaf(copy, n, &storages) : copy_node(copy, n, "", map);
+        copy_loc(copy, node, n->loc, &file);
+        map[n->id] = node;
+    }
+    for (int i = 0; i < graph->output_count; i++) {
+        const Output *output = &graph->outputs[i];
+        graph_append_output(copy, arena_strdup(arena, output->name),
+                            map[output->node->id]);
+    }
+    graph_number(copy);
+    name_map_free(&storages);
+    free(map);
+    return copy;
+}

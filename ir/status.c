@@ -1,0 +1,169 @@
+/* Status: exit codes and the list of diagnostics. */
+#include "ir/status.h"
+
+#include "ir/arena.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum EntryKind { ENTRY_ERROR, ENTRY_WARNING, ENTRY_NOTE, ENTRY_HINT } EntryKind;
+
+static const char *const ENTRY_NAMES[] = {"error", "warning", "note", "hint"};
+
+typedef struct Entry {
+    EntryKind kind;
+    Loc at;
+    const char *key, *message;
+    struct Entry *next;
+} Entry;
+
+struct Diag {
+    Arena *arena;
+    Entry *first, *last;
+    Entry *anchor; /* the latest error, or its latest note or hint */
+    Status status;
+    int errors;
+};
+
+static const struct {
+    int code;
+    const char *help;
+} STATUSES[] = {
+#define STATUS(name, code, help) {code, help},
+#include "ir/status.def"
+#undef STATUS
+};
+
+int status_exit_code(Status status) {
+    bool known = (unsigned)status < STATUS_COUNT;
+    return STATUSES[known ? status : STATUS_INTERNAL].code;
+}
+
+const char *status_help(Status status) {
+    bool known = (unsigned)status < STATUS_COUNT;
+    return STATUSES[known ? status : STATUS_INTERNAL].help;
+}
+
+Diag *diag_create(void) {
+    Diag *diag = memory_alloc(1, sizeof *diag);
+    diag->arena = arena_create();
+    return diag;
+}
+
+void diag_destroy(Diag *diag) {
+    if (!diag) return;
+    arena_destroy(diag->arena);
+    free(diag);
+}
+
+void diag_clear(Diag *diag) {
+    arena_destroy(diag->arena);
+    *diag = (Diag){.arena = arena_create()};
+}
+
+/* New entry, linked behind `after` (NULL: at the end). */
+static Entry *entry_add(Diag *diag, Entry *after, EntryKind kind, const char *message) {
+    Entry *entry = ARENA_NEW(diag->arena, Entry);
+    entry->kind = kind;
+    entry->message = message;
+    if (!after) after = diag->last;
+    if (after) {
+        entry->next = after->next;
+        after->next = entry;
+    } else {
+        diag->first = entry;
+    }
+    if (after == diag->last) diag->last = entry;
+    return entry;
+}
+
+static void entry_place(Diag *diag, Entry *entry, Loc at, const char *key) {
+    entry->at = at;
+    entry->at.file = arena_strdup(diag->arena, at.file);
+    entry->key = arena_strdup(diag->arena, key);
+}
+
+Status diag_fail(Diag *diag, Status status, Loc at, const char *key, const char *fmt,
+                 ...) {
+    va_list args;
+    va_start(args, fmt);
+    char *message = arena_vprintf(diag->arena, fmt, args);
+    va_end(args);
+    Entry *entry = entry_add(diag, NULL, ENTRY_ERROR, message);
+    entry_place(diag, entry, at, key);
+    diag->anchor = entry;
+    if (diag->errors++ == 0) diag->status = status;
+    return status;
+}
+
+void diag_note(Diag *diag, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    char *message = arena_vprintf(diag->arena, fmt, args);
+    va_end(args);
+    Entry *entry = entry_add(diag, diag->anchor, ENTRY_NOTE, message);
+    if (diag->anchor) diag->anchor = entry;
+}
+
+void diag_hint(Diag *diag, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    char *message = arena_vprintf(diag->arena, fmt, args);
+    va_end(args);
+    Entry *entry = entry_add(diag, diag->anchor, ENTRY_HINT, message);
+    if (diag->anchor) diag->anchor = entry;
+}
+
+void diag_warn(Diag *diag, Loc at, const char *key, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    char *message = arena_vprintf(diag->arena, fmt, args);
+    va_end(args);
+    entry_place(diag, entry_add(diag, NULL, ENTRY_WARNING, message), at, key);
+}
+
+Status diag_status(const Diag *diag) {
+    return diag->status;
+}
+
+int diag_errors(const Diag *diag) {
+    return diag->errors;
+}
+
+/* Prints text that may come from a damaged file: control characters are shown as \xNN
+ * and further lines are indented, so that no line can pass for a message of its own. */
+static void print_safe(FILE *out, const char *text, bool lines) {
+    for (const char *p = text; *p; p++) {
+        unsigned char byte = (unsigned char)*p;
+        if (byte == '\n' && lines) {
+            fputs("\n        ", out);
+        } else if (byte < 0x20 || byte == 0x7f) {
+            fprintf(out, "\\x%02x", byte);
+        } else {
+            fputc(byte, out);
+        }
+    }
+}
+
+static void print_place(FILE *out, Loc at) {
+    if (!at.file) return;
+    print_safe(out, at.file, false);
+    if (at.line > 0) fprintf(out, ":%d", at.line);
+    if (at.line > 0 && at.column > 0) fprintf(out, ":%d", at.column);
+    fputs(": ", out);
+}
+
+void diag_print(const Diag *diag, FILE *out) {
+    for (const Entry *entry = diag->first; entry; entry = entry->next) {
+        if (entry->kind == ENTRY_NOTE || entry->kind == ENTRY_HINT) fputs("    ", out);
+        print_place(out, entry->at);
+        fprintf(out, "%s: ", ENTRY_NAMES[entry->kind]);
+        if (entry->key && *entry->key) {
+            print_safe(out, entry->key, false);
+            fputs(": ", out);
+        }
+        print_safe(out, entry->message, true);
+        fputc('\n', out);
+    }
+}

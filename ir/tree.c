@@ -1,0 +1,273 @@
+/* Tree: located documents. */
+#include "ir/tree.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Maps with more children than this get an index, so that a document of many keys does
+ * not take quadratic time. */
+#define INDEX_LEAST 16
+
+/* Hash table of a map's children by key, open addressing, at most half full. */
+typedef struct TreeIndex {
+    Tree **slots;
+    size_t size; /* a power of two */
+} TreeIndex;
+
+const char *tree_kind_name(TreeKind kind) {
+    static const char *const NAMES[] = {"null",   "boolean", "integer", "float",
+                                        "string", "list",    "map"};
+    return (unsigned)kind <= TREE_MAP ? NAMES[kind] : "unknown";
+}
+
+Tree *tree_new(Arena *arena, TreeKind kind, Loc loc) {
+    Tree *tree = ARENA_NEW(arena, Tree);
+    tree->kind = kind;
+    tree->loc = loc;
+    return tree;
+}
+
+/* The slot that holds `key` or the free one where it belongs (FNV-1a hash). */
+static Tree **index_slot(const TreeIndex *index, const char *key) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (const char *p = key; *p; p++) hash = (hash ^ (unsigned char)*p) * 0x100000001b3u;
+    size_t at = (hash ^ hash >> 32) & (index->size - 1);
+    while (index->slots[at] && strcmp(index->slots[at]->key, key) != 0) {
+        at = (at + 1) & (index->size - 1);
+    }
+    return &index->slots[at];
+}
+
+/* Enters the map's last child; makes or doubles the index first when it is due. */
+static void index_add_last(Arena *arena, Tree *map) {
+    size_t count = (size_t)map->count;
+    if (count <= INDEX_LEAST) return;
+    if (map->index && count * 2 <= map->index->size) {
+        Tree **slot = index_slot(map->index, map->last->key);
+        if (!*slot) *slot = map->last;
+        return;
+    }
+    TreeIndex *index = ARENA_NEW(arena, TreeIndex);
+    index->size = map->index ? map->index->size * 4 : 8 * INDEX_LEAST;
+    index->slots = ARENA_ARRAY(arena, Tree *, index->size);
+    for (Tree *child = map->first; child; child = child->next) {
+        Tree **slot = index_slot(index, child->key);
+        if (!*slot) *slot = child;
+    }
+    map->index = index;
+}
+
+void tree_append(Arena *arena, Tree *parent, const char *key, Loc key_loc, Tree *child) {
+    child->key = arena_strdup(arena, key);
+    child->key_loc = key_loc;
+    child->parent = parent;
+    child->next = NULL;
+    if (parent->last) {
+        parent->last->next = child;
+    } else {
+        parent->first = child;
+    }
+    parent->last = child;
+    parent->count++;
+    if (key) index_add_last(arena, parent);
+}
+
+Tree *tree_get(const Tree *map, const char *key) {
+    if (!map || map->kind != TREE_MAP) return NULL;
+    if (map->index) return *index_slot(map->index, key);
+    for (Tree *child = map->first; child; child = child->next) {
+        if (strcmp(child->key, key) == 0) return child;
+    }
+    return NULL;
+}
+
+/* Puts the detached `value` where `old` stands among its parent's children. */
+static void tree_replace(Tree *old, Tree *value) {
+    Tree *parent = old->parent, **link = &parent->first;
+    while (*link != old) link = &(*link)->next;
+    *link = value;
+    if (parent->last == old) parent->last = value;
+    value->parent = parent;
+    value->next = old->next;
+    value->key = old->key;
+    value->key_loc = old->key_loc;
+    if (parent->index) *index_slot(parent->index, value->key) = value;
+    old->parent = old->next = NULL;
+}
+
+static void tree_put(Arena *arena, Tree *map, const char *key, Tree *value) {
+    Tree *old = tree_get(map, key);
+    if (old) {
+        tree_replace(old, value);
+    } else {
+        tree_append(arena, map, key, value->loc, value);
+    }
+}
+
+void tree_put_bool(Arena *arena, Tree *map, const char *key, bool value) {
+    Tree *tree = tree_new(arena, TREE_BOOL, LOC_NONE);
+    tree->boolean = value;
+    tree_put(arena, map, key, tree);
+}
+
+void tree_put_int(Arena *arena, Tree *map, const char *key, int64_t value) {
+    Tree *tree = tree_new(arena, TREE_INT, LOC_NONE);
+    tree->integer = value;
+    tree_put(arena, map, key, tree);
+}
+
+void tree_put_real(Arena *arena, Tree *map, const char *key, double value) {
+    Tree *tree = tree_new(arena, TREE_FLOAT, LOC_NONE);
+    tree->real = value;
+    tree_put(arena, map, key, tree);
+}
+
+void tree_put_string(Arena *arena, Tree *map, const char *key, const char *value) {
+    Tree *tree = tree_new(arena, value ? TREE_STRING : TREE_NULL, LOC_NONE);
+    if (value) tree->string = arena_strdup(arena, value);
+    tree_put(arena, map, key, tree);
+}
+
+/* State of one tree_set: what its messages need, and the rest of the path. */
+typedef struct PathWalk {
+    Arena *arena;
+    const char *path;
+    Tree *value;
+    Diag *diag;
+} PathWalk;
+
+static Status path_check(const PathWalk *walk) {
+    const char *path = walk->path;
+    size_t length = strlen(path);
+    bool empty = length == 0 || path[0] == '.' || path[length - 1] == '.';
+    if (!empty && !strstr(path, "..")) return STATUS_OK;
+    return diag_fail(walk->diag, STATUS_USAGE, walk->value->loc, NULL,
+                     "expected a path such as train.epochs, found \"%s\"", path);
+}
+
+/* Element of a list by the digits in `name`. */
+static Status list_element(const PathWalk *walk, Tree *list, const char *name,
+                           Tree **out) {
+    bool digits = strspn(name, "0123456789") == strlen(name) && strlen(name) < 10;
+    long index = digits ? strtol(name, NULL, 10) : -1;
+    if (index >= 0 && index < list->count) {
+        *out = list->first;
+        while (index-- > 0) *out = (*out)->next;
+        return STATUS_OK;
+    }
+    const char *place = tree_path(walk->arena, list);
+    if (list->count == 0) {
+        return diag_fail(walk->diag, STATUS_USAGE, walk->value->loc, walk->path,
+                         "%s is an empty list, found index \"%s\"", place, name);
+    }
+    return diag_fail(walk->diag, STATUS_USAGE, walk->value->loc, walk->path,
+                     "%s is a list: expected an index from 0 to %d, found \"%s\"", place,
+                     list->count - 1, name);
+}
+
+/* Child of `parent` called `name`; NULL when a map lacks it. */
+static Status path_step(const PathWalk *walk, Tree *parent, const char *name,
+                        Tree **out) {
+    if (parent->kind == TREE_NULL) parent->kind = TREE_MAP;
+    if (parent->kind == TREE_LIST) return list_element(walk, parent, name, out);
+    if (parent->kind == TREE_MAP) {
+        *out = tree_get(parent, name);
+        return STATUS_OK;
+    }
+    const char *place = tree_path(walk->arena, parent);
+    Text found = {0};
+    tree_describe(&found, parent);
+    Status status = diag_fail(walk->diag, STATUS_USAGE, walk->value->loc, walk->path,
+                              "expected a map or list at %s to hold \"%s\", found %s",
+                              *place ? place : "the root", name, found.data);
+    text_free(&found);
+    return status;
+}
+
+Status tree_set(Arena *arena, Tree *root, const char *path, Tree *value, Diag *diag) {
+    PathWalk walk = {arena, path, value, diag};
+    TRY(path_check(&walk));
+    Tree *parent = root;
+    for (const char *at = path, *dot; (dot = strchr(at, '.')); at = dot + 1) {
+        const char *name = arena_strndup(arena, at, (size_t)(dot - at));
+        Tree *child;
+        TRY(path_step(&walk, parent, name, &child));
+        if (!child) {
+            child = tree_new(arena, TREE_MAP, value->loc);
+            tree_append(arena, parent, name, value->loc, child);
+        }
+        parent = child;
+    }
+    const char *dot = strrchr(path, '.'), *name = dot ? dot + 1 : path;
+    Tree *old;
+    TRY(path_step(&walk, parent, name, &old));
+    if (old) {
+        tree_replace(old, value);
+    } else {
+        tree_append(arena, parent, name, value->loc, value);
+    }
+    return STATUS_OK;
+}
+
+static int child_index(const Tree *child) {
+    int index = 0;
+    for (const Tree *c = child->parent->first; c != child; c = c->next) index++;
+    return index;
+}
+
+static void add_path(Text *text, const Tree *tree) {
+    if (!tree->parent) return;
+    add_path(text, tree->parent);
+    if (tree->key) {
+        text_add(text, "%s%s", text->length > 0 ? "." : "", tree->key);
+    } else {
+        text_add(text, "[%d]", child_index(tree));
+    }
+}
+
+const char *tree_path(Arena *arena, const Tree *tree) {
+    Text text = {0};
+    add_path(&text, tree);
+    const char *path = arena_strndup(arena, text.data, text.length);
+    text_free(&text);
+    return path;
+}
+
+/* Copies one value; the file's name is copied once for a run of values that share it. */
+typedef struct TreeCopy {
+    Arena *arena;
+    const char *file, *copy;
+} TreeCopy;
+
+static Loc copy_loc(TreeCopy *copy, Loc loc) {
+    if (loc.file != copy->file) {
+        copy->file = loc.file;
+        copy->copy = arena_strdup(copy->arena, loc.file);
+    }
+    loc.file = copy->copy;
+    return loc;
+}
+
+static Tree *copy_value(TreeCopy *copy, const Tree *tree) {
+    Tree *result = tree_new(copy->arena, tree->kind, copy_loc(copy, tree->loc));
+    switch (tree->kind) {
+    case TREE_NULL: break;
+    case TREE_BOOL: result->boolean = tree->boolean; break;
+    case TREE_INT: result->integer = tree->integer; break;
+    case TREE_FLOAT: result->real = tree->real; break;
+    case TREE_STRING: result->string = arena_strdup(copy->arena, tree->string); break;
+    case TREE_LIST:
+    case TREE_MAP:
+        for (const Tree *child = tree->first; child; child = child->next) {
+            Loc key_loc = copy_loc(copy, child->key_loc);
+            tree_append(copy->arena, result, child->key, key_loc,
+                        copy_value(copy, child));
+        }
+    }
+    return result;
+}
+
+Tree *tree_copy(Arena *arena, const Tree *tree) {
+    TreeCopy copy = {arena, NULL, NULL};
+    return copy_value(&copy, tree);
+}
