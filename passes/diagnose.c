@@ -1,0 +1,212 @@
+/* diagnose: per-layer gradient norms and similarity to another model, as in MiniViT's
+ * analysis (section 4.4): L2 norm of the loss gradient over each layer's weights, and
+ * linear CKA (Kornblith et al., ICML 2019) between the layers' outputs, averaged over
+ * tokens, of this model and of the other one. */
+#include "passes/edit.h"
+
+#include "exec/cka.h"
+#include "ir/rewrite.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct DiagnoseOptions {
+    const char *data, *teacher;
+    int64_t limit, batch_size;
+    bool cka, gradient_norms;
+} DiagnoseOptions;
+
+#define D DiagnoseOptions
+static const Field fields[] = {
+    {.name = "data",
+     .kind = FIELD_STRING,
+     .offset = FIELD_AT(D, data, const char *),
+     .required = true,
+     .help = "data set with labels"},
+    F_STRING(D, teacher, "model to compare with; not given: the recipe's input model"),
+    F_INT(D, limit, 2, 1000000, "first samples only"),
+    F_INT(D, batch_size, 1, 1000000, "samples per run"),
+    F_BOOL(D, cka, "compare layers by linear CKA"),
+    F_BOOL(D, gradient_norms, "gradient norm of every layer"),
+    F_END,
+};
+
+static const D defaults = {
+    .limit = 1000, .batch_size = 50, .cka = true, .gradient_norms = true};
+
+/* ---- similarity ---- */
+
+/* Mean-token outputs of all layers of one model: layer[l] is [samples, width]. */
+typedef struct Features {
+    int layers;
+    int64_t samples, *width;
+    float **layer; /* malloc */
+} Features;
+
+static void features_free(Features *f) {
+    for (int l = 0; f->layer && l < f->layers; l++) free(f->layer[l]);
+}
+
+static Status keep_features(void *self, int64_t first, int64_t n,
+                            const float *const *values, const void *const *columns,
+                            Diag *diag) {
+    (void)columns, (void)diag;
+    Features *f = self;
+    for (int l = 0; l < f->layers; l++)
+        memcpy(f->layer[l] + first * f->width[l], values[l],
+               (size_t)(n * f->width[l]) * sizeof(float));
+    return STATUS_OK;
+}
+
+/* Adds a mean over tokens after every layer of a copy of the model's graph. */
+static Status add_means(Graph *graph, Node **means, Features *f, PassContext *ctx,
+                        Diag *diag) {
+    for (int l = 0; l < f->layers; l++) {
+        Node *out = graph_find(graph, "encoder", l, ROLE_RESIDUAL2);
+        if (!out) return edit_fail(ctx, diag, "layer %d has no output to compare", l);
+        TRY(edit_node(&means[l], graph, NULL, "mean_tokens", &out, 1, diag, NULL));
+        f->width[l] = means[l]->type.dim[1];
+        f->layer[l] = memory_alloc((size_t)(f->samples * f->width[l]), sizeof(float));
+    }
+    return STATUS_OK;
+}
+
+static Status collect(Features *f, PassContext *ctx, Model *model, const Batches *data,
+                      const D *options, Arena *arena, Diag *diag) {
+    f->layers = graph_layer_count(model->graph, "encoder");
+    f->samples = options->limit < data->count ? options->limit : data->count;
+    f->width = ARENA_ARRAY(arena, int64_t, (size_t)f->layers);
+    f->layer = ARENA_ARRAY(arena, float *, (size_t)f->layers);
+    Node **means = ARENA_ARRAY(arena, Node *, (size_t)f->layers);
+    Graph *graph = graph_copy(arena, model->graph);
+    Status status = add_means(graph, means, f, ctx, diag);
+    if (status == STATUS_OK)
+        status = forward_batches(graph, means, f->layers, data, f->samples,
+                                 options->batch_size, ctx->threads, ctx->watch,
+                                 keep_features, f, diag);
+    graph_release(graph);
+    return status;
+}
+
+static void record_cka(PassContext *ctx, const Features *ours, const Features *theirs) {
+    Tree *list = tree_new(ctx->arena, TREE_LIST, LOC_NONE);
+    for (int l = 0; l < ours->layers && theirs->layers > 0; l++) {
+        const int t = (l + 1) * theirs->layers / ours->layers - 1;
+        const int at = t < 0 ? 0 : t;
+        Tree *value = tree_new(ctx->arena, TREE_FLOAT, LOC_NONE);
+        value->real = linear_cka(ours->layer[l], ours->width[l], theirs->layer[at],
+                                 theirs->width[at], ours->samples);
+        tree_append(ctx->arena, list, NULL, LOC_NONE, value);
+    }
+    tree_append(ctx->arena, ctx->record, "cka", LOC_NONE, list);
+}
+
+static Status compare_layers(PassContext *ctx, Model *model, const Batches *data,
+                             const D *options, Diag *diag) {
+    Model *teacher = NULL;
+    TRY(ctx->model(ctx->self, options->teacher, ctx->at, &teacher, diag));
+    Arena *arena = arena_create();
+    Features ours = {0}, theirs = {0};
+    Status status = collect(&ours, ctx, model, data, options, arena, diag);
+    if (status == STATUS_OK)
+        status = collect(&theirs, ctx, teacher, data, options, arena, diag);
+    if (status == STATUS_OK) record_cka(ctx, &ours, &theirs);
+    features_free(&ours);
+    features_free(&theirs);
+    arena_destroy(arena);
+    return status;
+}
+
+/* ---- gradient norms ---- */
+
+/* Sum of squares of the gradient of every storage that layer `layer` uses, each once. */
+static double layer_square(const Graph *graph, int layer, const Params *params,
+                           const float *gradient, bool *seen) {
+    double sum = 0;
+    memset(seen, 0, (size_t)graph->storage_count);
+    for (const Node *node = graph->first; node; node = node->next) {
+        if (node->layer != layer || !node->stack || strcmp(node->stack, "encoder"))
+            continue;
+        for (int i = 0; i < node->in_count; i++) {
+            const Storage *storage = node->in[i] ? node->in[i]->storage : NULL;
+            if (!storage || params_offset(params, storage) < 0) continue;
+            int at = 0;
+            while (graph->storages[at] != storage) at++;
+            if (seen[at]) continue;
+            seen[at] = true;
+            const float *g = gradient + params_offset(params, storage);
+            const int64_t n = tensor_count(&storage->tensor);
+            for (int64_t k = 0; k < n; k++) sum += (double)g[k] * g[k];
+        }
+    }
+    return sum;
+}
+
+static void record_norms(PassContext *ctx, const Graph *graph, const Params *params,
+                         const float *gradient) {
+    const int layers = graph_layer_count(graph, "encoder");
+    bool *seen = memory_alloc((size_t)graph->storage_count + 1, sizeof(bool));
+    Tree *list = tree_new(ctx->arena, TREE_LIST, LOC_NONE);
+    for (int l = 0; l < layers; l++) {
+        Tree *value = tree_new(ctx->arena, TREE_FLOAT, LOC_NONE);
+        value->real = sqrt(layer_square(graph, l, params, gradient, seen));
+        tree_append(ctx->arena, list, NULL, LOC_NONE, value);
+    }
+    tree_append(ctx->arena, ctx->record, "gradient_norms", LOC_NONE, list);
+    free(seen);
+}
+
+static Status measure_norms(PassContext *ctx, Model *model, const Batches *data,
+                            const D *options, Diag *diag) {
+    Arena *arena = arena_create();
+    Graph *graph = graph_copy(arena, model->graph);
+    Params *params = NULL;
+    float *gradient = NULL;
+    Node *loss = NULL, *logits = graph_output(graph, "logits");
+    const Type type = {.dtype = DTYPE_I32, .rank = 1, .dim = {DIM_N}};
+    Node *labels = graph_find_input(graph, "labels");
+    if (!labels) labels = graph_input(graph, "labels", &type);
+    Status status = logits ? edit_node(&loss, graph, NULL, "cross_entropy",
+                                       (Node *[]){logits, labels}, 2, diag, NULL)
+                           : edit_fail(ctx, diag, "the model has no output \"logits\"");
+    if (status == STATUS_OK)
+        status = params_create(&params, graph, PRECISION_F32, false, diag);
+    if (status == STATUS_OK) {
+        gradient = memory_alloc((size_t)params_gradient_count(params), sizeof(float));
+        status = mean_gradient(graph, loss, params, data, options->limit,
+                               options->batch_size, ctx->watch, gradient, diag);
+    }
+    if (status == STATUS_OK) record_norms(ctx, graph, params, gradient);
+    free(gradient);
+    params_destroy(params);
+    graph_release(graph);
+    arena_destroy(arena);
+    return status;
+}
+
+static Status diagnose_run(PassContext *ctx, Model *model, const void *opaque,
+                           Diag *diag) {
+    const D *options = opaque;
+    if (graph_layer_count(model->graph, "encoder") == 0)
+        return edit_fail(ctx, diag, "the model has no layers in stack \"encoder\"");
+    if (ctx->plan) return STATUS_OK;
+    Batches *data = NULL;
+    TRY(ctx->data(ctx->self, options->data, ctx->at, &data, diag));
+    if (options->gradient_norms) TRY(measure_norms(ctx, model, data, options, diag));
+    return options->cka ? compare_layers(ctx, model, data, options, diag) : STATUS_OK;
+}
+
+const Pass pass_diagnose = {
+    .name = "diagnose",
+    .summary = "gradient norm of every layer, and similarity of layers to another model",
+    .paper = "MiniViT (CVPR 2022), section 4.4; Similarity of Neural Network "
+             "Representations Revisited (ICML 2019)",
+    .fields = fields,
+    .options_size = sizeof(D),
+    .defaults = &defaults,
+    .data_options = "data",
+    .flags = PASS_MEASURES,
+    .exactness = PASS_EXACT,
+    .run = diagnose_run,
+};

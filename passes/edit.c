@@ -1,0 +1,112 @@
+/* Editing helpers shared by passes: see edit.h. */
+#include "passes/edit.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+Status edit_node(Node **out, Graph *graph, Node *anchor, const char *op, Node *const *in,
+                 int count, Diag *diag, const char *attrs, ...) {
+    const Op *found = op_find(graph->ops, op);
+    if (!found)
+        return diag_fail(diag, STATUS_INTERNAL, LOC_NONE, op, "no such op in the table");
+    Node *node = graph_insert(graph, anchor, found, in, count);
+    if (attrs) {
+        va_list args;
+        va_start(args, attrs);
+        char *text = NULL;
+        int length = vasprintf(&text, attrs, args);
+        va_end(args);
+        if (length < 0)
+            return diag_fail(diag, STATUS_MEMORY, LOC_NONE, op, "out of memory");
+        Status status = node_set(graph, node, diag, "%s", text);
+        free(text);
+        if (status != STATUS_OK) return status;
+    }
+    TRY(node_infer(node, diag));
+    *out = node;
+    return STATUS_OK;
+}
+
+Status edit_param(Node **out, Graph *graph, const char *name, Init init, int rank,
+                  const int64_t *dim, Diag *diag) {
+    Storage *storage = NULL;
+    const Tensor shape = tensor_shape(DTYPE_F32, rank, dim);
+    const char *fresh = graph_fresh_name(graph, name);
+    TRY(graph_add_storage(&storage, graph, fresh, &shape, diag));
+    storage->init = init;
+    *out = graph_param(graph, storage);
+    return STATUS_OK;
+}
+
+Status edit_fail(PassContext *ctx, Diag *diag, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    char text[512];
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return diag_fail(diag, STATUS_MODEL, ctx->at, ctx->key, "%s", text);
+}
+
+Status edit_sum(Node **out, Graph *graph, Node *const *terms, const double *weights,
+                int count, Diag *diag) {
+    Text attrs = {0};
+    text_add(&attrs, "weights=[");
+    for (int i = 0; i < count; i++) {
+        if (i) text_add(&attrs, ", ");
+        text_real(&attrs, weights ? weights[i] : 1.0 / count);
+    }
+    text_add(&attrs, "]");
+    Status status =
+        edit_node(out, graph, NULL, "weighted_sum", terms, count, diag, "%s", attrs.data);
+    text_free(&attrs);
+    return status;
+}
+
+void edit_take_weights(Graph *model, Graph *trained) {
+    for (int i = 0; i < model->storage_count; i++) {
+        Storage *target = model->storages[i];
+        const Storage *source = graph_storage(trained, target->name);
+        if (!source) continue;
+        tensor_release(&target->tensor);
+        target->tensor = tensor_retain(&source->tensor);
+    }
+}
+
+static bool matches(const char *pattern, const char *name) {
+    size_t length = strlen(pattern);
+    if (length && pattern[length - 1] == '*')
+        return strncmp(pattern, name, length - 1) == 0;
+    return strcmp(pattern, name) == 0;
+}
+
+static bool is_frozen(const Storage *storage, const TrainOptions *options) {
+    if (storage->frozen) return true;
+    for (int i = 0; i < options->freeze.count; i++)
+        if (matches(options->freeze.items[i], storage->name)) return true;
+    return false;
+}
+
+void edit_plan_training(Graph *graph, const TrainOptions *options) {
+    for (int i = 0; i < graph->storage_count; i++) {
+        Storage *storage = graph->storages[i];
+        if (!is_frozen(storage, options) && dtype_is_real(storage->tensor.dtype))
+            storage->tensor.dtype = DTYPE_F32;
+    }
+}
+
+int edit_extra_tokens(const Graph *graph) {
+    int count = 0;
+    for (const Node *node = graph->first; node; node = node->next)
+        count += node->role == ROLE_TOKEN && !(node->op->flags & OP_LEAF);
+    return count;
+}
+
+bool edit_grid(const Graph *graph, int64_t *rows, int64_t *columns) {
+    const Node *patches = graph_find(graph, NULL, -1, ROLE_PATCHES);
+    if (!patches || patches->in_count < 1 || patches->in[0]->type.rank != 4) return false;
+    const PatchesAttrs *attrs = patches->attrs;
+    *rows = patches->in[0]->type.dim[2] / attrs->size;
+    *columns = patches->in[0]->type.dim[3] / attrs->size;
+    return true;
+}

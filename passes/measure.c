@@ -1,0 +1,56 @@
+/* Measure: parameters, bytes, FLOPs and peak memory of a model at one sample. */
+#include "passes/measure.h"
+
+#include <stdlib.h>
+
+/* Sizes that a measure is for where the model leaves them open: one sample, 128 tokens,
+ * 20 masked positions. */
+static const int64_t measure_sizes[DIM_SYMBOLS] = {
+    [DIM_INDEX(DIM_N)] = 1,
+    [DIM_INDEX(DIM_T)] = 128,
+    [DIM_INDEX(DIM_S)] = 128,
+    [DIM_INDEX(DIM_M)] = 20,
+};
+
+/* "pixel_values [1, 1, 28, 28], labels [1]", cut off when it is too long. */
+static void describe_inputs(Measure *out, const Graph *graph) {
+    size_t length = 0;
+    out->input[0] = 0;
+    for (const Node *node = graph->first; node; node = node->next) {
+        if (!node->name || length >= sizeof out->input) continue;
+        Type bound;
+        char shape[SHAPE_TEXT_BYTES];
+        if (!type_bind(&node->type, measure_sizes, &bound)) continue;
+        shape_text(shape, bound.rank, bound.dim);
+        int added = snprintf(out->input + length, sizeof out->input - length, "%s%s %s",
+                             length ? ", " : "", node->name, shape);
+        length += added > 0 ? (size_t)added : 0;
+    }
+}
+
+Status model_measure(Measure *out, Model *model, Diag *diag) {
+    Graph *graph = model->graph;
+    *out = (Measure){.parameters = graph_parameter_count(graph),
+                     .bytes = (int64_t)graph_parameter_bytes(graph)};
+    describe_inputs(out, graph);
+    if (graph->output_count == 0)
+        return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
+                         "expected a model with at least one output, found none");
+    PlanOptions options = {.precision = PRECISION_F32};
+    for (int i = 0; i < DIM_SYMBOLS; i++) options.sizes[i] = measure_sizes[i];
+    Node **results = memory_alloc((size_t)graph->output_count, sizeof *results);
+    for (int i = 0; i < graph->output_count; i++) results[i] = graph->outputs[i].node;
+    options.results = results;
+    options.result_count = graph->output_count;
+
+    Plan *plan = NULL;
+    Status status = plan_create(&plan, graph, &options, diag);
+    if (status == STATUS_OK) {
+        out->flops = plan_flops(plan);
+        out->peak_bytes = (int64_t)plan_workspace_bytes(plan) +
+                          out->parameters * (int64_t)sizeof(float);
+    }
+    plan_destroy(plan);
+    free(results);
+    return status;
+}

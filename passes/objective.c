@@ -1,0 +1,107 @@
+/* Objective: see objective.h. */
+#include "passes/objective.h"
+
+#include "ir/rewrite.h"
+
+#include <string.h>
+
+Status objective_begin(Objective *o, PassContext *ctx, Model *model, Diag *diag) {
+    *o = (Objective){.ctx = ctx, .model = model, .arena = arena_create()};
+    o->graph = graph_copy(o->arena, model->graph);
+    if (graph_output(o->graph, "logits")) return STATUS_OK;
+    Status status = edit_fail(ctx, diag, "the model has no output \"logits\" to train");
+    diag_hint(diag, "load a model with a classification head");
+    objective_end(o);
+    return status;
+}
+
+Status objective_add_teacher(Objective *o, Model *teacher, Diag *diag) {
+    o->teacher_graph = teacher->graph;
+    const int count = graph_number(teacher->graph);
+    o->teacher = ARENA_ARRAY(o->arena, Node *, (size_t)count);
+    const int before = o->graph->storage_count;
+    TRY(graph_import(o->graph, teacher->graph, "teacher.", o->teacher, diag));
+    for (int i = before; i < o->graph->storage_count; i++)
+        o->graph->storages[i]->frozen = true;
+    return STATUS_OK;
+}
+
+Node *objective_teacher_node(const Objective *o, const Node *node) {
+    return o->teacher[node->id];
+}
+
+Status objective_add_part(Objective *o, const char *name, Node *part, double weight,
+                          Diag *diag) {
+    if (o->part_count == OBJECTIVE_PARTS)
+        return diag_fail(diag, STATUS_INTERNAL, o->ctx->at, o->ctx->key,
+                         "more than %d parts of an objective", OBJECTIVE_PARTS);
+    o->part[o->part_count] = part;
+    o->weight[o->part_count] = weight;
+    o->part_name[o->part_count++] = name;
+    return STATUS_OK;
+}
+
+Status objective_add_labels(Objective *o, double weight, double smoothing, Diag *diag) {
+    Node *logits = graph_output(o->graph, "logits");
+    Node *labels = graph_find_input(o->graph, "labels");
+    if (!labels) {
+        const Type type = {.dtype = DTYPE_I32, .rank = 1, .dim = {DIM_N}};
+        labels = graph_input(o->graph, "labels", &type);
+    }
+    Node *loss = NULL;
+    TRY(edit_node(&loss, o->graph, NULL, "cross_entropy", (Node *[]){logits, labels}, 2,
+                  diag, "smoothing=%.17g", smoothing));
+    return objective_add_part(o, "label", loss, weight, diag);
+}
+
+/* Loss curve and final parts into the step's record. */
+static void record_training(const Objective *o, const TrainReport *report) {
+    PassContext *ctx = o->ctx;
+    tree_put_int(ctx->arena, ctx->record, "steps", report->steps);
+    tree_put_real(ctx->arena, ctx->record, "first_loss", report->first_loss);
+    tree_put_real(ctx->arena, ctx->record, "last_loss", report->last_loss);
+    tree_put_real(ctx->arena, ctx->record, "largest_gradient_norm", report->largest_norm);
+    for (int i = 0; i < o->part_count; i++)
+        tree_put_real(ctx->arena, ctx->record,
+                      arena_printf(ctx->arena, "loss_%s", o->part_name[i]),
+                      report->part_loss[i]);
+    Tree *curve = tree_new(ctx->arena, TREE_LIST, LOC_NONE);
+    for (int i = 0; i < report->curve_count; i++) {
+        Tree *row = tree_new(ctx->arena, TREE_MAP, LOC_NONE);
+        tree_put_int(ctx->arena, row, "step", report->curve_step[i]);
+        tree_put_real(ctx->arena, row, "loss", report->curve_loss[i]);
+        tree_append(ctx->arena, curve, NULL, LOC_NONE, row);
+    }
+    tree_append(ctx->arena, ctx->record, "curve", LOC_NONE, curve);
+}
+
+static Status plan_training(Objective *o, Node *loss, const TrainOptions *options,
+                            Diag *diag) {
+    TRY(train_bytes(o->graph, loss, options, o->ctx->threads, &o->ctx->train_bytes,
+                    diag));
+    edit_plan_training(o->model->graph, options);
+    return STATUS_OK;
+}
+
+Status objective_train(Objective *o, const char *data_name, const TrainOptions *options,
+                       Diag *diag) {
+    PassContext *ctx = o->ctx;
+    Node *loss = NULL;
+    TRY(edit_sum(&loss, o->graph, o->part, o->weight, o->part_count, diag));
+    if (ctx->plan) return plan_training(o, loss, options, diag);
+    Batches *data = NULL;
+    TRY(ctx->data(ctx->self, data_name, ctx->at, &data, diag));
+    TrainReport report = {0};
+    TRY(train(o->graph, loss, o->part, o->part_count, data, options, ctx->seed,
+              ctx->threads, ctx->watch, ctx->arena, &report, diag));
+    edit_take_weights(o->model->graph, o->graph);
+    record_training(o, &report);
+    return STATUS_OK;
+}
+
+void objective_end(Objective *o) {
+    if (!o->arena) return;
+    graph_release(o->graph);
+    arena_destroy(o->arena);
+    o->arena = NULL;
+}
