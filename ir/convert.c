@@ -17,17 +17,17 @@ static float bits_to_float(uint32_t bits) {
 }
 
 /* Half precision: 1 sign, 5 exponent (bias 15) and 10 fraction bits. Normal numbers get
- * the exponent of bias 127, infinities and NaN the largest one, and subnormals are a
- * whole number of 2^-24, which float holds exactly. */
+ * the exponent of bias 127, infinities and NaN the largest one. Subnormals read as
+ * 2^-14 (1 + fraction) first, which the subtraction takes back exactly; it happens to all
+ * numbers (0 taken from most), as floating point under a condition stays scalar code. */
 static float f16_to_float(uint16_t code) {
     uint32_t sign = (uint32_t)(code & 0x8000) << 16, magnitude = code & 0x7fff;
-    uint32_t normal = (magnitude << 13) + (112u << 23);
-    uint32_t special = (magnitude << 13) | 0x7f800000u;
-    float small = (float)(int32_t)magnitude * 0x1p-24f;
+    bool subnormal = magnitude < 0x400, special = magnitude >= 0x7c00;
+    uint32_t shift = subnormal ? 113u << 23 : special ? 224u << 23 : 112u << 23;
+    uint32_t excess = subnormal ? 113u << 23 : 0; /* 2^-14 or 0 */
+    float value = bits_to_float((magnitude << 13) + shift) - bits_to_float(excess);
     uint32_t bits;
-    memcpy(&bits, &small, sizeof bits);
-    bits = magnitude >= 0x400 ? normal : bits;
-    bits = magnitude >= 0x7c00 ? special : bits;
+    memcpy(&bits, &value, sizeof bits);
     return bits_to_float(bits | sign);
 }
 

@@ -139,11 +139,7 @@ static Status check_type(Parser *p, Node *node, Loc loc, const Type *declared) {
     Diag *diag = p->lexer.diag;
     node->type = *declared;
     TRY(node_check_operands(node, STATUS_FORMAT, diag));
-    if (node_infer(node, diag) != STATUS_OK) {
-        diag_note(diag, "%%%d = %s at %s:%d:%d", node->id, node->op->name, node->loc.file,
-                  node->loc.line, node->loc.column);
-        return STATUS_FORMAT;
-    }
+    if (node_infer(node, diag) != STATUS_OK) return STATUS_FORMAT;
     if (type_equal(&node->type, declared)) return STATUS_OK;
     Text want = {0}, found = {0};
     type_print(&want, declared);

@@ -47,7 +47,9 @@ static Status verify_list(Verifier *v) {
         n->id = count;
         v->order[count++] = n;
     }
-    if (count != graph->node_count || graph->last != previous)
+    if (graph->last != previous)
+        return FAIL(v, LOC_NONE, "the list does not end in its last node");
+    if (count != graph->node_count)
         return FAIL(v, LOC_NONE, "the list has %d nodes where it counts %d", count,
                     graph->node_count);
     return STATUS_OK;
@@ -163,7 +165,10 @@ static Status verify_operands(Verifier *v, const Node *node) {
     for (int i = 0; i < node->in_count; i++)
         if (node->in[i] && !stands_before(v, node->in[i], node->id))
             return FAIL_NODE(v, node, "operand %d is not a node above it", i);
-    return node_check_operands(node, v->status, v->diag);
+    Status status = node_check_operands(node, v->status, v->diag);
+    if (status != STATUS_OK)
+        diag_note(v->diag, "in %s", node_label((char[NODE_LABEL_BYTES]){0}, node));
+    return status;
 }
 
 static Status verify_inferred(Verifier *v, const Node *node) {
