@@ -16,8 +16,8 @@ typedef struct GzipFile GzipFile;
  * STATUS_MEMORY. */
 Status gzip_open(GzipFile **out, const char *path, Diag *diag);
 
-/* Most bytes the file may be believed to hold: its size when plain, 64 MiB + 128 times
- * its size when compressed. Check declared sizes against it before allocating. */
+/* Most bytes that may be believed to come: the rest of a plain file, 64 MiB + 128 times
+ * the size of a compressed one. Check declared sizes against it before allocating. */
 uint64_t gzip_limit(const GzipFile *file);
 
 /* Reads exactly `bytes`; `data` NULL skips them. `what` names them in messages. Fails

@@ -1,6 +1,7 @@
 /* JSON: configs, checkpoint headers, provenance. Through jansson, as a tree.
  *
- * Duplicate keys, depth above 64, NUL, invalid UTF-8 and trailing text are refused.
+ * Duplicate keys, depth above 64, NUL, invalid UTF-8, trailing text, and texts that would
+ * take more memory than twice their length and 64 MiB are refused.
  * jansson keeps no positions, so values carry the file and line 0. */
 #ifndef COMPRESS_IO_JSON_H
 #define COMPRESS_IO_JSON_H

@@ -37,7 +37,9 @@ void checkpoint_destroy(Checkpoint *checkpoint);
 /* Tensor by name, NULL when absent. */
 const Tensor *checkpoint_find(const Checkpoint *checkpoint, const char *name);
 
-/* Writes tensors, in the order given, atomically. Fails with STATUS_IO. */
+/* Writes tensors, in the order given, atomically: what was written is read back and
+ * compared before it is put in place. Fails with STATUS_IO, STATUS_MODEL for a tensor
+ * without data, STATUS_FORMAT for names that are not unique or not UTF-8. */
 Status safetensors_write(const char *path, const NamedTensor *tensors, int count,
                          Diag *diag);
 

@@ -3,7 +3,8 @@
  * Accepted: block and flow maps and lists, plain and quoted scalars. Plain scalars follow
  * the core schema (null, booleans true/false, integers, floats). Refused with a located
  * error: duplicate keys, anchors and aliases, tags, several documents, depth above 32,
- * keys that are not strings, files above 1 MiB, NUL and invalid UTF-8. */
+ * keys that are not strings, numbers that are not finite or do not fit, files above 1 MiB
+ * or 100,000 values, NUL and invalid UTF-8. */
 #ifndef COMPRESS_IO_YAML_H
 #define COMPRESS_IO_YAML_H
 

@@ -98,7 +98,8 @@ Status node_set(Graph *graph, Node *node, Diag *diag, const char *fmt, ...) {
 /* Range checks. */
 
 static bool in_range(const Field *field, double value) {
-    if (field->min == 0 && field->max == 0) return !isnan(value);
+    if (!isfinite(value)) return false;
+    if (field->min == 0 && field->max == 0) return true;
     return value >= field->min && value <= field->max;
 }
 

@@ -26,10 +26,20 @@ static Status add_positional(Parser *p, const Op *op, Loc loc, Node *value, int 
     return STATUS_OK;
 }
 
+/* Fails because the op has no operand called `name`. */
+static Status fail_operand(Parser *p, const Op *op, Loc loc, const char *name) {
+    int count = op_operand_count(op);
+    const char **names = memory_alloc((size_t)count + 1, sizeof *names);
+    for (int i = 0; i < count; i++) names[i] = op->operands[i].name;
+    Status status = parser_fail_unknown(p, loc, "operand", name, names, count);
+    free(names);
+    return status;
+}
+
 /* Index of the optional operand called `name`. */
 static Status find_named(Parser *p, const Op *op, Loc loc, const char *name, int *out) {
     *out = op_operand_index(op, name);
-    if (*out < 0) return PARSER_FAIL(p, loc, "%s has no operand '%.60s'", op->name, name);
+    if (*out < 0) return fail_operand(p, op, loc, name);
     if (*out >= op_single_count(op) || !(op->operands[*out].flags & OPERAND_OPTIONAL))
         return PARSER_FAIL(p, loc, "%s: operand '%s' is written without its name",
                            op->name, name);

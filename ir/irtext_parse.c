@@ -111,7 +111,9 @@ static Status parse_std(Parser *p, double *out) {
     Tree number = {.loc = loc};
     TRY(lex_number(lexer, &number));
     *out = number.kind == TREE_INT ? (double)number.integer : number.real;
-    if (*out < 0) return PARSER_FAIL(p, loc, "a standard deviation must be at least 0");
+    if (*out < 0)
+        return PARSER_FAIL(p, loc, "a standard deviation must be at least 0, found %g",
+                           *out);
     return lex_expect(lexer, ')');
 }
 

@@ -46,7 +46,8 @@ typedef enum OperandFlag {
     OPERAND_REQUIRED = 0,
     OPERAND_OPTIONAL = 1, /* printed as name=%x; absent = NULL */
     OPERAND_VARIADIC = 2, /* last operand only: one or more values */
-    OPERAND_INTEGER = 4   /* the value is I32, not real */
+    OPERAND_INTEGER = 4,  /* the value is I32, not real */
+    OPERAND_CONSTANT = 8  /* backward writes no gradient for it (a teacher's value) */
 } OperandFlag;
 
 /* One operand of an op; tables end with a NULL name. */

@@ -17,13 +17,14 @@ typedef struct Verifier {
     NameMap listed;  /* storages of the graph by name */
     NameMap named;   /* those that a leaf names */
     NameMap outputs; /* names of the outputs */
+    size_t bytes;    /* of the storages that leaves name */
 } Verifier;
 
 #define FAIL(v, loc, ...) diag_fail((v)->diag, (v)->status, (loc), NULL, __VA_ARGS__)
 
 #define FAIL_NODE(v, node, fmt, ...)                                                     \
     diag_fail((v)->diag, (v)->status, (node)->loc, NULL, "%s: " fmt,                     \
-              node_label((char[NODE_LABEL_BYTES]){0}, (node)), __VA_ARGS__)
+              node_label((char[NODE_LABEL_BYTES]){0}, (node)), ##__VA_ARGS__)
 
 /* Order of the kinds of nodes in the list. */
 static int node_rank(const Node *node) {
@@ -73,7 +74,7 @@ static Status verify_type(Verifier *v, const Node *node) {
                          type->rank);
     Type bound;
     if (!type_bind(type, (int64_t[DIM_SYMBOLS]){1, 1, 1, 1}, &bound))
-        return FAIL_NODE(v, node, "impossible shape%s", "");
+        return FAIL_NODE(v, node, "impossible shape");
     return STATUS_OK;
 }
 
@@ -104,7 +105,7 @@ static Status verify_input(Verifier *v, Node *leaf) {
         return FAIL_NODE(v, leaf, "an input's name must have 1 to %d bytes of UTF-8",
                          NAME_LENGTH_MAX);
     if (!name_map_add(&v->inputs, leaf->name, leaf))
-        return FAIL_NODE(v, leaf, "another input has the same name%s", "");
+        return FAIL_NODE(v, leaf, "another input has the same name");
     return STATUS_OK;
 }
 
@@ -114,9 +115,9 @@ static Status verify_param(Verifier *v, Node *leaf) {
         return FAIL_NODE(v, leaf, "only params without a name have storages, not %s",
                          leaf->op->name);
     if (name_map_get(&v->listed, storage->name) != storage)
-        return FAIL_NODE(v, leaf, "the graph does not list its storage%s", "");
+        return FAIL_NODE(v, leaf, "the graph does not list its storage");
     if (!name_map_add(&v->named, storage->name, storage))
-        return FAIL_NODE(v, leaf, "two leaves name the same storage%s", "");
+        return FAIL_NODE(v, leaf, "two leaves name the same storage");
     Type type = storage_type(storage);
     if (!type_equal(&type, &leaf->type)) {
         char have[SHAPE_TEXT_BYTES], want[SHAPE_TEXT_BYTES];
@@ -125,6 +126,9 @@ static Status verify_param(Verifier *v, Node *leaf) {
             shape_text(have, leaf->type.rank, leaf->type.dim),
             dtype_name(storage->tensor.dtype), shape_text(want, type.rank, type.dim));
     }
+    if (__builtin_add_overflow(v->bytes, tensor_bytes(&storage->tensor), &v->bytes) ||
+        v->bytes > INT64_MAX)
+        return FAIL_NODE(v, leaf, "the storages up to here do not fit 63 bits");
     return verify_init(v, leaf);
 }
 
@@ -207,7 +211,6 @@ static Status verify_node(Verifier *v, Node *node) {
 /* Storages and outputs. */
 
 static Status verify_storages(Verifier *v) {
-    size_t total = 0;
     for (int i = 0; i < v->graph->storage_count; i++) {
         Storage *storage = v->graph->storages[i];
         const Tensor *t = &storage->tensor;
@@ -225,8 +228,6 @@ static Status verify_storages(Verifier *v) {
             (t->offset > buf_bytes(t->buf) || bytes > buf_bytes(t->buf) - t->offset))
             return FAIL(v, LOC_NONE, "storage '%.60s' reaches beyond its buffer",
                         storage->name);
-        if (__builtin_add_overflow(total, bytes, &total) || total > INT64_MAX)
-            return FAIL(v, LOC_NONE, "the storages together do not fit 63 bits");
     }
     return STATUS_OK;
 }

@@ -1,0 +1,180 @@
+/* Builder: config access and node construction that remember the first failure. */
+#include "io/build.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+static const Tree *config_find(const Builder *b, const char *key) {
+    const Tree *value = tree_get(b->model->config, key);
+    return value && value->kind == TREE_NULL ? NULL : value;
+}
+
+/* Reports a value that is not what was expected. `value` NULL: the key is missing. */
+static void config_fail(Builder *b, const char *key, const Tree *value,
+                        const char *expected) {
+    const Tree *config = b->model->config;
+    if (b->status != STATUS_OK) return;
+    if (!value) {
+        b->status = diag_fail(b->diag, STATUS_MODEL, config->loc, key,
+                              "missing: expected %s", expected);
+        return;
+    }
+    Text found = {0};
+    tree_print_json(&found, value, 0);
+    b->status = diag_fail(b->diag, STATUS_MODEL, value->loc, key,
+                          "expected %s, found %.60s", expected, found.data);
+    text_free(&found);
+}
+
+int64_t build_config_int(Builder *b, const char *key, const int64_t *fallback,
+                         int64_t min, int64_t max) {
+    const Tree *value = config_find(b, key);
+    if (!value && fallback) return *fallback;
+    if (value && value->kind == TREE_INT && value->integer >= min &&
+        value->integer <= max)
+        return value->integer;
+    config_fail(b, key, value,
+                arena_printf(b->model->arena, "an integer from %lld to %lld",
+                             (long long)min, (long long)max));
+    return min;
+}
+
+double build_config_real(Builder *b, const char *key, const double *fallback, double min,
+                         double max) {
+    const Tree *value = config_find(b, key);
+    if (!value && fallback) return *fallback;
+    bool number = value && (value->kind == TREE_FLOAT || value->kind == TREE_INT);
+    double real = !number                     ? min
+                  : value->kind == TREE_FLOAT ? value->real
+                                              : (double)value->integer;
+    if (number && real >= min && real <= max) return real;
+    config_fail(b, key, value,
+                arena_printf(b->model->arena, "a number from %g to %g", min, max));
+    return min;
+}
+
+bool build_config_bool(Builder *b, const char *key, bool fallback) {
+    const Tree *value = config_find(b, key);
+    if (!value) return fallback;
+    if (value->kind == TREE_BOOL) return value->boolean;
+    config_fail(b, key, value, "true or false");
+    return fallback;
+}
+
+const char *build_config_string(Builder *b, const char *key, const char *fallback) {
+    const Tree *value = config_find(b, key);
+    if (!value && fallback) return fallback;
+    if (value && value->kind == TREE_STRING) return value->string;
+    config_fail(b, key, value, "a string");
+    return "";
+}
+
+int64_t build_config_labels(Builder *b) {
+    const int64_t max = 1 << 24;
+    const Tree *labels = config_find(b, "id2label");
+    int64_t count = 2;
+    if (labels && (labels->kind != TREE_MAP || labels->count == 0))
+        config_fail(b, "id2label", labels, "a map with at least one label");
+    else if (labels)
+        count = labels->count;
+    return build_config_int(b, "num_labels", &count, 1, max);
+}
+
+/* Keeps a failure; true when it is one. */
+static bool builder_failed(Builder *b, Status status) {
+    if (b->status == STATUS_OK) b->status = status;
+    return b->status != STATUS_OK;
+}
+
+/* What calls return after a failure: a node without meaning, but never NULL. */
+static Node *dummy(const Builder *b) {
+    return ARENA_NEW(b->model->arena, Node);
+}
+
+Node *build_input(Builder *b, const char *name, DType dtype, int rank,
+                  const int64_t *dim) {
+    if (b->status != STATUS_OK) return dummy(b);
+    Type type = {.dtype = dtype, .rank = rank};
+    memcpy(type.dim, dim, sizeof *dim * (size_t)rank);
+    return graph_input(b->model->graph, name, &type);
+}
+
+Node *build_param(Builder *b, const char *name, InitKind init, int rank,
+                  const int64_t *dim) {
+    if (b->status != STATUS_OK) return dummy(b);
+    const char *full = arena_printf(b->model->arena, "%s%s", b->prefix, name);
+    if (!shape_size(DTYPE_F32, rank, dim, NULL, NULL)) {
+        b->status = diag_fail(b->diag, STATUS_MODEL, b->model->config->loc, full,
+                              "the configuration asks for a tensor that is too large");
+        return dummy(b);
+    }
+    Tensor shape = tensor_shape(DTYPE_F32, rank, dim);
+    Storage *storage;
+    Status status = graph_add_storage(&storage, b->model->graph, full, &shape, b->diag);
+    if (builder_failed(b, status)) return dummy(b);
+    bool drawn = init == INIT_NORMAL || init == INIT_TRUNC_NORMAL;
+    storage->init = (Init){init, drawn ? b->std : 0};
+    return graph_param(b->model->graph, storage);
+}
+
+static int operand_count(Node *const in[4]) {
+    int count = 0;
+    while (count < 4 && in[count]) count++;
+    return count;
+}
+
+static Status set_attrs(Builder *b, Node *node, const char *attrs, va_list args) {
+    if (!attrs) return STATUS_OK;
+    char text[256];
+    vsnprintf(text, sizeof text, attrs, args);
+    return node_set(b->model->graph, node, b->diag, "%s", text);
+}
+
+Node *build_op(Builder *b, const char *name, Role role, Node *const in[4],
+               const char *attrs, ...) {
+    if (b->status != STATUS_OK) return dummy(b);
+    Graph *graph = b->model->graph;
+    const Op *op = op_find(graph->ops, name);
+    if (!op) {
+        b->status = diag_fail(b->diag, STATUS_INTERNAL, LOC_NONE, NULL,
+                              "the op table has no op '%s'", name);
+        return dummy(b);
+    }
+    Node *node = graph_insert(graph, NULL, op, in, operand_count(in));
+    va_list args;
+    va_start(args, attrs);
+    Status status = set_attrs(b, node, attrs, args);
+    va_end(args);
+    if (builder_failed(b, status)) return dummy(b);
+    if (builder_failed(b, node_infer(node, b->diag))) return dummy(b);
+    return node_place(graph, node, b->stack, b->layer, role);
+}
+
+Node *build_linear(Builder *b, Role role, const char *name, Node *x, int64_t out,
+                   bool bias) {
+    if (b->status != STATUS_OK) return dummy(b);
+    Arena *arena = b->model->arena;
+    int64_t dim[] = {out, x->type.dim[x->type.rank - 1]};
+    Node *in[4] = {x};
+    in[1] =
+        build_param(b, arena_printf(arena, "%s.weight", name), INIT_TRUNC_NORMAL, 2, dim);
+    if (bias)
+        in[2] = build_param(b, arena_printf(arena, "%s.bias", name), INIT_ZEROS, 1, dim);
+    return build_op(b, "linear", role, in, NULL);
+}
+
+Node *build_layer_norm(Builder *b, Role role, const char *name, Node *x, double eps) {
+    if (b->status != STATUS_OK) return dummy(b);
+    Arena *arena = b->model->arena;
+    const int64_t *dim = &x->type.dim[x->type.rank - 1];
+    Node *weight =
+        build_param(b, arena_printf(arena, "%s.weight", name), INIT_ONES, 1, dim);
+    Node *bias = build_param(b, arena_printf(arena, "%s.bias", name), INIT_ZEROS, 1, dim);
+    Node *const in[4] = {x, weight, bias};
+    return build_op(b, "layer_norm", role, in, "eps=%.17g", eps);
+}
+
+Node *build_add(Builder *b, Role role, Node *x, Node *y) {
+    Node *const in[4] = {x, y};
+    return build_op(b, "add", role, in, NULL);
+}

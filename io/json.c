@@ -1,0 +1,128 @@
+/* JSON through jansson, checked first and copied into a tree. */
+#include "io/json.h"
+
+#include "io/file.h"
+
+#include <jansson.h>
+#include <string.h>
+
+enum { JSON_DEPTH_MAX = 64 };
+
+/* Memory that parsing takes, roughly, for each kind of character outside strings; what
+ * a text may cost is twice its length and JSON_BUDGET. */
+enum { JSON_COST_MAP = 448, JSON_COST_LIST = 256, JSON_COST_ITEM = 272 };
+static const size_t JSON_BUDGET = (size_t)64 << 20;
+
+typedef struct Scan {
+    const char *file, *text;
+    size_t length;
+    Loc at;
+    int depth;
+    size_t cost;
+} Scan;
+
+/* Steps over one character, or over the rest of a string that it opens. */
+static size_t scan_skip(Scan *scan, size_t i) {
+    if (scan->text[i] != '"') return i + 1;
+    for (i++; i < scan->length && scan->text[i] != '"'; i++)
+        if (scan->text[i] == '\\') i++;
+    return i + 1;
+}
+
+/* Takes account of one character outside strings. */
+static void scan_count(Scan *scan, char c) {
+    if (c == '{' || c == '[') scan->depth++;
+    if (c == '}' || c == ']') scan->depth--;
+    if (c == '{') scan->cost += JSON_COST_MAP;
+    if (c == '[') scan->cost += JSON_COST_LIST;
+    if (c == ',' || c == ':') scan->cost += JSON_COST_ITEM / (c == ':' ? 2 : 1);
+}
+
+/* Limits depth and memory before jansson sees the text. */
+static Status json_scan(const char *file, const char *text, size_t length, Diag *diag) {
+    Scan scan = {.file = file, .text = text, .length = length};
+    int line = 1;
+    size_t start = 0;
+    for (size_t i = 0; i < length; i = scan_skip(&scan, i)) {
+        if (text[i] == '\n') {
+            line++;
+            start = i + 1;
+        }
+        scan_count(&scan, text[i]);
+        Loc at = {file, line, (int)(i - start) + 1};
+        if (scan.depth > JSON_DEPTH_MAX)
+            return diag_fail(diag, STATUS_FORMAT, at, NULL,
+                             "nested deeper than %d levels", JSON_DEPTH_MAX);
+        if (scan.cost > JSON_BUDGET + 2 * length)
+            return diag_fail(diag, STATUS_FORMAT, at, NULL,
+                             "too many values: reading them would take more than %zu MiB",
+                             (JSON_BUDGET + 2 * length) >> 20);
+    }
+    return STATUS_OK;
+}
+
+static Tree *json_convert(Arena *arena, Loc at, const json_t *value);
+
+static Tree *json_convert_map(Arena *arena, Loc at, const json_t *value) {
+    Tree *map = tree_new(arena, TREE_MAP, at);
+    json_t *object = (json_t *)value; /* jansson's iterators are not const */
+    for (void *it = json_object_iter(object); it; it = json_object_iter_next(object, it))
+        tree_append(arena, map, json_object_iter_key(it), at,
+                    json_convert(arena, at, json_object_iter_value(it)));
+    return map;
+}
+
+static Tree *json_convert_list(Arena *arena, Loc at, const json_t *value) {
+    Tree *list = tree_new(arena, TREE_LIST, at);
+    for (size_t i = 0; i < json_array_size(value); i++)
+        tree_append(arena, list, NULL, LOC_NONE,
+                    json_convert(arena, at, json_array_get(value, i)));
+    return list;
+}
+
+/* Recursion is limited by JSON_DEPTH_MAX. */
+static Tree *json_convert(Arena *arena, Loc at, const json_t *value) {
+    if (json_is_object(value)) return json_convert_map(arena, at, value);
+    if (json_is_array(value)) return json_convert_list(arena, at, value);
+    Tree *tree = tree_new(arena, TREE_NULL, at);
+    if (json_is_boolean(value)) {
+        tree->kind = TREE_BOOL;
+        tree->boolean = json_is_true(value);
+    } else if (json_is_integer(value)) {
+        tree->kind = TREE_INT;
+        tree->integer = json_integer_value(value);
+    } else if (json_is_real(value)) {
+        tree->kind = TREE_FLOAT;
+        tree->real = json_real_value(value);
+    } else if (json_is_string(value)) {
+        tree->kind = TREE_STRING;
+        tree->string =
+            arena_strndup(arena, json_string_value(value), json_string_length(value));
+    }
+    return tree;
+}
+
+Status json_parse(Tree **out, Arena *arena, const char *file, const char *text,
+                  size_t length, Diag *diag) {
+    const char *name = arena_strdup(arena, file);
+    TRY(json_scan(name, text, length, diag));
+    json_error_t error;
+    json_t *value =
+        json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+    if (!value && json_error_code(&error) == json_error_out_of_memory)
+        return diag_fail(diag, STATUS_MEMORY, LOC_FILE(name), NULL, "out of memory");
+    if (!value) {
+        Loc at = {name, error.line > 0 ? error.line : 1, error.column};
+        return diag_fail(diag, STATUS_FORMAT, at, NULL, "invalid JSON: %s", error.text);
+    }
+    *out = json_convert(arena, LOC_FILE(name), value);
+    json_decref(value);
+    return STATUS_OK;
+}
+
+Status json_read(Tree **out, Arena *arena, const char *path, size_t limit, Diag *diag) {
+    char *text;
+    size_t length;
+    TRY(file_read(&text, &length, arena, path, limit, diag));
+    return json_parse(out, arena, path, text, length, diag);
+}

@@ -1,0 +1,458 @@
+/* Native model file and sandbox: round trips, equal bytes, and files that are damaged. */
+#include "io/file.h"
+#include "io/modelfile.h"
+#include "io/sandbox.h"
+#include "ir/irtext.h"
+#include "ir/random.h"
+#include "tests/support/check.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MUTANTS = 3200, PATH_BYTES = 512 };
+
+/* --- a small table of ops of our own, and a model with every element type --- */
+
+static Status infer_first(const Node *node, Type *out, Diag *diag) {
+    (void)diag;
+    *out = node->in[0]->type;
+    return STATUS_OK;
+}
+
+static const Operand NO_OPERANDS[] = {{NULL}};
+static const Operand TWO[] = {
+    {"x", OPERAND_REQUIRED, ""}, {"y", OPERAND_REQUIRED, ""}, {NULL}};
+static const Op INPUT = {.name = "input", .operands = NO_OPERANDS, .flags = OP_LEAF};
+static const Op PARAM = {.name = "param", .operands = NO_OPERANDS, .flags = OP_LEAF};
+static const Op SUM = {.name = "sum", .operands = TWO, .infer = infer_first};
+static const Op *const LIST[] = {&INPUT, &PARAM, &SUM};
+static const OpTable OPS = {LIST, 3};
+
+typedef struct Spec {
+    const char *name;
+    DType dtype;
+    int rank;
+    int64_t dim[RANK_MAX];
+} Spec;
+
+static const Spec SPECS[] = {{"encoder.0.weight", DTYPE_F32, 2, {5, 3}},
+                             {"a/b%c", DTYPE_F64, 1, {4}},
+                             {"half", DTYPE_F16, 3, {2, 1, 3}},
+                             {"brain", DTYPE_BF16, 1, {7}},
+                             {"scalar", DTYPE_F32, 0, {0}},
+                             {"ids", DTYPE_I64, 1, {3}},
+                             {".", DTYPE_I32, 1, {2}},
+                             {"quantised", DTYPE_I8, 1, {9}},
+                             {"bytes", DTYPE_U8, 1, {6}},
+                             {"mask", DTYPE_BOOL, 1, {3}},
+                             {"empty", DTYPE_F32, 2, {0, 4}}};
+
+enum { SPEC_COUNT = sizeof SPECS / sizeof *SPECS };
+
+static char folder[PATH_BYTES];
+
+static const char *path_of(const char *name) {
+    static char path[2 * PATH_BYTES];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+/* Small finite values of any type: bit patterns that start with zeros. */
+static void fill(Tensor *tensor, uint64_t key, Diag *diag) {
+    void *data;
+    assert_ok(tensor_writable(tensor, &data, diag), diag);
+    size_t each = dtype_bytes(tensor->dtype), bytes = tensor_bytes(tensor);
+    for (size_t i = 0; i < bytes; i++) {
+        bool high = i % each == each - 1 && each > 1;
+        uint64_t draw = random_u64(key, i);
+        ((uint8_t *)data)[i] = (uint8_t)(high                          ? 0x3a
+                                         : tensor->dtype == DTYPE_BOOL ? draw & 1
+                                                                       : draw);
+    }
+}
+
+static Model *model_make(Diag *diag) {
+    Model *model = model_create(&OPS);
+    Graph *graph = model->graph;
+    Type type = {DTYPE_F32, 2, {DIM_N, 3}};
+    Node *x = graph_input(graph, "x", &type);
+    Node *last = NULL;
+    for (int i = 0; i < SPEC_COUNT; i++) {
+        const Spec *spec = &SPECS[i];
+        Storage *storage;
+        Tensor shape = tensor_shape(spec->dtype, spec->rank, spec->dim);
+        assert_ok(graph_add_storage(&storage, graph, spec->name, &shape, diag), diag);
+        assert_ok(
+            tensor_create(&storage->tensor, spec->dtype, spec->rank, spec->dim, diag),
+            diag);
+        fill(&storage->tensor, (uint64_t)i + 1, diag);
+        last = graph_param(graph, storage);
+    }
+    Node *sum = graph_insert(graph, NULL, &SUM, (Node *[]){x, last}, 2);
+    assert_ok(node_infer(sum, diag), diag);
+    graph_set_output(graph, "y", sum);
+    tree_put_string(model->arena, model->config, "model_type", "test");
+    tree_put_int(model->arena, model->provenance, "seed", 7);
+    return model;
+}
+
+/* --- files --- */
+
+typedef struct Bytes {
+    uint8_t *data;
+    size_t length;
+} Bytes;
+
+static Bytes slurp(const char *path) {
+    Bytes bytes = {0};
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    fseek(file, 0, SEEK_END);
+    bytes.length = (size_t)ftell(file);
+    rewind(file);
+    bytes.data = malloc(bytes.length + 1);
+    assert_int_equal(fread(bytes.data, 1, bytes.length, file), bytes.length);
+    fclose(file);
+    return bytes;
+}
+
+static void spill(const char *path, const void *data, size_t length) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, data, length), length);
+    close(fd);
+}
+
+static bool bytes_equal(Bytes a, Bytes b) {
+    return a.length == b.length && memcmp(a.data, b.data, a.length) == 0;
+}
+
+static char *message_of(Diag *diag) {
+    char *text = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&text, &length);
+    diag_print(diag, out);
+    fclose(out);
+    return text;
+}
+
+static int files_in_folder(void) {
+    char command[PATH_BYTES + 64];
+    int count = -1;
+    snprintf(command, sizeof command, "ls -A '%s' | wc -l", folder);
+    FILE *pipe = popen(command, "r");
+    assert_int_equal(fscanf(pipe, "%d", &count), 1);
+    pclose(pipe);
+    return count;
+}
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Writes the model to `name` and gives its bytes. */
+static Bytes written(const char *name) {
+    Diag *diag = diag_create();
+    Model *model = model_make(diag);
+    size_t length = 0;
+    assert_ok(modelfile_write(model, path_of(name), &length, diag), diag);
+    Bytes bytes = slurp(path_of(name));
+    assert_int_equal(bytes.length, length);
+    model_destroy(model);
+    diag_destroy(diag);
+    return bytes;
+}
+
+/* --- tests --- */
+
+static void test_round_trip(void **state) {
+    (void)state;
+    Diag *diag = diag_create();
+    Model *model = model_make(diag), *copy;
+    char wanted[HASH_TEXT_BYTES], found[HASH_TEXT_BYTES];
+    assert_ok(modelfile_write(model, path_of("model.h5"), NULL, diag), diag);
+    assert_true(modelfile_probe(path_of("model.h5")));
+    assert_int_equal(files_in_folder(), 1);
+    for (int check = 0; check < 2; check++) {
+        assert_ok(modelfile_read(&copy, path_of("model.h5"), &OPS, check, diag), diag);
+        model_hash(model, wanted);
+        model_hash(copy, found);
+        assert_string_equal(wanted, found);
+        assert_string_equal(tree_get(copy->config, "model_type")->string, "test");
+        assert_int_equal(tree_get(copy->provenance, "seed")->integer, 7);
+        model_destroy(copy);
+    }
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
+static void test_equal_bytes(void **state) {
+    (void)state;
+    Bytes first = written("a.h5");
+    pid_t child = fork();
+    if (child == 0) {
+        free(written("b.h5").data);
+        _exit(0);
+    }
+    int status = 1;
+    waitpid(child, &status, 0);
+    assert_int_equal(status, 0);
+    Bytes second = slurp(path_of("b.h5")), third = written("b.h5");
+    assert_true(bytes_equal(first, second));
+    assert_true(bytes_equal(first, third));
+    /* A model that was read writes the same bytes as the one that was made. */
+    Diag *diag = diag_create();
+    Model *model;
+    assert_ok(modelfile_read(&model, path_of("a.h5"), &OPS, true, diag), diag);
+    assert_ok(modelfile_write(model, path_of("b.h5"), NULL, diag), diag);
+    Bytes fourth = slurp(path_of("b.h5"));
+    assert_true(bytes_equal(first, fourth));
+    model_destroy(model);
+    diag_destroy(diag);
+    free(first.data), free(second.data), free(third.data), free(fourth.data);
+}
+
+static void test_h5dump(void **state) {
+    (void)state;
+    char command[2 * PATH_BYTES + 64], line[256];
+    bool half = false, name = false;
+    if (system("command -v h5dump > /dev/null") != 0) skip();
+    free(written("dump.h5").data);
+    snprintf(command, sizeof command, "h5dump -H '%s' 2>&1", path_of("dump.h5"));
+    FILE *pipe = popen(command, "r");
+    while (fgets(line, sizeof line, pipe)) {
+        half |= strstr(line, "16-bit little-endian floating-point") != NULL;
+        name |= strstr(line, "DATASET \"a%2Fb%25c\"") != NULL;
+    }
+    assert_int_equal(pclose(pipe), 0);
+    assert_true(half && name);
+}
+
+/* Reads bytes as a model and checks the outcome: refused with a message, or equal to the
+ * model whose hash is given. */
+static void check_damaged(const void *data, size_t length, const char *hash) {
+    Diag *diag = diag_create();
+    Model *model = NULL;
+    double start = seconds();
+    spill(path_of("damaged.h5"), data, length);
+    Status status = modelfile_read(&model, path_of("damaged.h5"), &OPS, true, diag);
+    assert_true(seconds() - start < 12);
+    if (status == STATUS_OK) {
+        char found[HASH_TEXT_BYTES];
+        assert_non_null(hash);
+        model_hash(model, found);
+        assert_string_equal(found, hash);
+    } else {
+        assert_int_equal(status, STATUS_FORMAT);
+        assert_int_equal(diag_status(diag), STATUS_FORMAT);
+        assert_null(model);
+    }
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
+static void mutate(Bytes mutant, uint64_t key) {
+    int changes = 1 + (int)(random_u64(key, 0) % 3);
+    for (int i = 0; i < changes; i++) {
+        uint64_t draw = random_u64(key, 1 + 2 * (uint64_t)i);
+        size_t at = (size_t)(random_u64(key, 2 + 2 * (uint64_t)i) % mutant.length);
+        uint8_t *byte = mutant.data + at;
+        switch (draw % 5) {
+        case 0: *byte ^= (uint8_t)(1u << (draw >> 8) % 8); break;
+        case 1: *byte = 0; break;
+        case 2: *byte = 0xff; break;
+        case 3: *byte = (uint8_t)(draw >> 16); break;
+        default: memset(byte, (int)(draw >> 16) & 0xff, mutant.length - at < 8 ? 1 : 8);
+        }
+    }
+}
+
+static void test_mutants(void **state) {
+    (void)state;
+    Diag *diag = diag_create();
+    Model *model = model_make(diag);
+    char hash[HASH_TEXT_BYTES];
+    Bytes good = written("good.h5"), mutant = {malloc(good.length), good.length};
+    model_hash(model, hash);
+    for (uint64_t key = 1; key <= MUTANTS; key++) {
+        memcpy(mutant.data, good.data, good.length);
+        mutate(mutant, key);
+        check_damaged(mutant.data, mutant.length, hash);
+    }
+    free(mutant.data), free(good.data);
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
+static void test_truncated(void **state) {
+    (void)state;
+    Bytes good = written("good.h5");
+    for (size_t length = 0; length < good.length; length += length < 64 ? 1 : 97)
+        check_damaged(good.data, length, NULL);
+    good.data[good.length] = 0;
+    check_damaged(good.data, good.length + 1, NULL);
+    free(good.data);
+}
+
+static void test_swapped_weights(void **state) {
+    (void)state;
+    Diag *diag = diag_create();
+    Model *model = model_make(diag), *copy;
+    const Tensor *weight = &graph_storage(model->graph, "encoder.0.weight")->tensor;
+    Bytes good = written("good.h5");
+    uint8_t *at =
+        memmem(good.data, good.length, tensor_data(weight), tensor_bytes(weight));
+    assert_non_null(at);
+    uint8_t first = at[0];
+    at[0] = at[1], at[1] = first;
+    spill(path_of("swapped.h5"), good.data, good.length);
+    assert_int_equal(modelfile_read(&copy, path_of("swapped.h5"), &OPS, true, diag),
+                     STATUS_FORMAT);
+    char *message = message_of(diag);
+    assert_non_null(strstr(message, "encoder.0.weight"));
+    assert_non_null(strstr(message, "hash"));
+    diag_clear(diag);
+    assert_ok(modelfile_read(&copy, path_of("swapped.h5"), &OPS, false, diag), diag);
+    model_destroy(copy), model_destroy(model);
+    diag_destroy(diag);
+    free(message), free(good.data);
+}
+
+static void test_not_writable(void **state) {
+    (void)state;
+    Diag *diag = diag_create();
+    Model *model = model_make(diag);
+    int before = files_in_folder();
+    assert_int_equal(modelfile_write(model, "/nonexistent/model.h5", NULL, diag),
+                     STATUS_IO);
+    diag_clear(diag);
+    /* A full disk: no file may grow beyond 2 KiB. */
+    struct rlimit old, small;
+    getrlimit(RLIMIT_FSIZE, &old);
+    small = old, small.rlim_cur = 2048;
+    setrlimit(RLIMIT_FSIZE, &small);
+    Status status = modelfile_write(model, path_of("full.h5"), NULL, diag);
+    setrlimit(RLIMIT_FSIZE, &old);
+    assert_int_equal(status, STATUS_IO);
+    char *message = message_of(diag);
+    assert_non_null(strstr(message, "full.h5"));
+    assert_int_equal(files_in_folder(), before);
+    free(message);
+    diag_clear(diag);
+    tensor_release(&graph_storage(model->graph, "half")->tensor);
+    assert_int_equal(modelfile_write(model, path_of("none.h5"), NULL, diag),
+                     STATUS_MODEL);
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
+static void test_not_a_model(void **state) {
+    (void)state;
+    Diag *diag = diag_create();
+    Model *model;
+    assert_int_equal(modelfile_read(&model, path_of("missing.h5"), &OPS, true, diag),
+                     STATUS_IO);
+    assert_int_equal(modelfile_read(&model, folder, &OPS, true, diag), STATUS_IO);
+    assert_false(modelfile_probe(folder));
+    assert_false(modelfile_probe(path_of("missing.h5")));
+    spill(path_of("empty.h5"), "", 0);
+    assert_false(modelfile_probe(path_of("empty.h5")));
+    check_damaged("", 0, NULL);
+    check_damaged("hello", 5, NULL);
+    diag_destroy(diag);
+}
+
+/* --- the sandbox itself --- */
+
+static bool work_reply(void *state, Text *reply) {
+    text_add(reply, "%s", (const char *)state);
+    return true;
+}
+
+static bool work_fault(void *state, Text *reply) {
+    text_add(reply, "%s", (const char *)state);
+    return false;
+}
+
+static bool work_crash(void *state, Text *reply) {
+    (void)state, (void)reply;
+    raise(SIGSEGV);
+    return true;
+}
+
+static bool work_hang(void *state, Text *reply) {
+    volatile int *spin = state;
+    (void)reply;
+    while (*spin) continue;
+    return true;
+}
+
+static bool work_sleep(void *state, Text *reply) {
+    (void)state, (void)reply;
+    pause();
+    return true;
+}
+
+static bool work_exit(void *state, Text *reply) {
+    (void)state, (void)reply;
+    _exit(0);
+}
+
+static bool work_flood(void *state, Text *reply) {
+    (void)state;
+    for (int i = 0; i < 1000; i++) text_bytes(reply, "0123456789", 10);
+    return true;
+}
+
+static void test_sandbox(void **state) {
+    (void)state;
+    const SandboxLimits limits = {1, 2, (size_t)64 << 20, 4096};
+    char word[] = "word";
+    int spin = 1;
+    Text reply = {0};
+    assert_int_equal(sandbox_run(&reply, work_reply, word, &limits), SANDBOX_DONE);
+    assert_string_equal(reply.data, "word");
+    text_free(&reply);
+    assert_int_equal(sandbox_run(&reply, work_fault, word, &limits), SANDBOX_FAULT);
+    assert_string_equal(reply.data, "word");
+    text_free(&reply);
+    assert_int_equal(sandbox_run(&reply, work_crash, NULL, &limits), SANDBOX_DIED);
+    assert_int_equal(sandbox_run(&reply, work_hang, &spin, &limits), SANDBOX_DIED);
+    assert_int_equal(sandbox_run(&reply, work_sleep, NULL, &limits), SANDBOX_DIED);
+    assert_int_equal(sandbox_run(&reply, work_exit, NULL, &limits), SANDBOX_DIED);
+    assert_int_equal(sandbox_run(&reply, work_flood, NULL, &limits), SANDBOX_DIED);
+    assert_null(reply.data);
+}
+
+static int make_folder(void **state) {
+    const char *base = getenv("TMPDIR");
+    (void)state;
+    snprintf(folder, sizeof folder, "%s/modelfile.XXXXXX", base ? base : "/tmp");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state) {
+    char command[PATH_BYTES + 64];
+    (void)state;
+    snprintf(command, sizeof command, "rm -r '%s'", folder);
+    return system(command);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_equal_bytes),
+        cmocka_unit_test(test_h5dump),       cmocka_unit_test(test_mutants),
+        cmocka_unit_test(test_truncated),    cmocka_unit_test(test_swapped_weights),
+        cmocka_unit_test(test_not_writable), cmocka_unit_test(test_not_a_model),
+        cmocka_unit_test(test_sandbox)};
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

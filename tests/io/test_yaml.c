@@ -1,0 +1,239 @@
+/* YAML and JSON: what is accepted, as JSON; what is refused, with the exact message. */
+#include "io_test.h"
+
+#include "io/json.h"
+#include "io/yaml.h"
+
+#include <time.h>
+
+typedef struct Case {
+    const char *text, *expected;
+} Case;
+
+static const Case YAML_GOOD[] = {
+    {"", "null"},
+    {"# nothing\n", "null"},
+    {"---\n", "null"},
+    {"a: 1\nb: -2\nc: +3\n", "{\"a\":1,\"b\":-2,\"c\":3}"},
+    {"a: 010\nb: 0x10\nc: 1_000\n", "{\"a\":10,\"b\":\"0x10\",\"c\":\"1_000\"}"},
+    {"[1.5, .5, 1., 1e-3, -2E+2, 1.e1]", "[1.5,0.5,1.0,0.001,-200.0,10.0]"},
+    {"[true, True, FALSE, yes, no, on, off]",
+     "[true,true,false,\"yes\",\"no\",\"on\",\"off\"]"},
+    {"[null, ~, Null, '', \"\", '~', \"null\"]",
+     "[null,null,null,\"\",\"\",\"~\",\"null\"]"},
+    {"['1', \"2.5\", 'true']", "[\"1\",\"2.5\",\"true\"]"},
+    {"a: {b: [1, {c: x}], d: }\n", "{\"a\":{\"b\":[1,{\"c\":\"x\"}],\"d\":null}}"},
+    {"a:\n  - b: 1\n    c: 2\n  - d\n", "{\"a\":[{\"b\":1,\"c\":2},\"d\"]}"},
+    {"'1': x\n\"true\": y\n", "{\"1\":\"x\",\"true\":\"y\"}"},
+    {"a: |\n  one\n  two\nb: >\n  one\n  two\n",
+     "{\"a\":\"one\\ntwo\\n\",\"b\":\"one two\\n\"}"},
+    {"[1e, e1, ., -, +, 1.2.3, 2024-01-01, .e1]",
+     "[\"1e\",\"e1\",\".\",\"-\",\"+\",\"1.2.3\",\"2024-01-01\",\".e1\"]"},
+    {"\xef\xbb\xbf"
+     "a: \xd0\x96\n",
+     "{\"a\":\"\xd0\x96\"}"},
+    {"a: 9223372036854775807", "{\"a\":9223372036854775807}"},
+    {"<<: x", "{\"<<\":\"x\"}"},
+    {"a: don't [x\n", "{\"a\":\"don't [x\"}"},
+};
+
+static const Case YAML_BAD[] = {
+    {"a: 1\nb: 2\na: 3\n",
+     "r.yaml:3:1: error: a: duplicate key, first given in line 1\n"},
+    {"x: [{k: 1, k: 2}]",
+     "r.yaml:1:12: error: x[0].k: duplicate key, first given in line 1\n"},
+    {"a: &n 1\nb: *n\n", "r.yaml:1:4: error: a: anchors are not supported\n"},
+    {"a: *n\n", "r.yaml:1:4: error: a: aliases are not supported\n"},
+    {"a: !!int 1\n", "r.yaml:1:4: error: a: tags are not supported\n"},
+    {"a: ! 1\n", "r.yaml:1:4: error: a: tags are not supported\n"},
+    {"a: &x [*x]\n", "r.yaml:1:4: error: a: anchors are not supported\n"},
+    {"!t {a: 1}", "r.yaml:1:1: error: tags are not supported\n"},
+    {"%TAG ! tag:x,2000:\n---\na: 1\n", "r.yaml:1:1: error: tags are not supported\n"},
+    {"a: 1\n---\nb: 2\n", "r.yaml:2:1: error: expected one document, found a second\n"},
+    {"1: x\n", "r.yaml:1:1: error: expected a string as key, found integer\n"},
+    {"true: x\n", "r.yaml:1:1: error: expected a string as key, found boolean\n"},
+    {"a: {~: x}\n", "r.yaml:1:5: error: a: expected a string as key, found null\n"},
+    {"? [a]\n: x\n", "r.yaml:1:3: error: expected a string as key, found list\n"},
+    {"{? {a: 1} : x}", "r.yaml:1:4: error: expected a string as key, found map\n"},
+    {"a: .inf\n", "r.yaml:1:4: error: a: number must be finite, found .inf\n"},
+    {"a: [-.INF]\n", "r.yaml:1:5: error: a: number must be finite, found -.INF\n"},
+    {"a: .nan\n", "r.yaml:1:4: error: a: number must be finite, found .nan\n"},
+    {"a: 1e999\n", "r.yaml:1:4: error: a: number must be finite, found 1e999\n"},
+    {"a: 9223372036854775808",
+     "r.yaml:1:4: error: a: expected an integer of 64 bits, found 9223372036854775808\n"},
+    {"a: \"x\\0y\"\n", "r.yaml:1:4: error: a: expected text, found a NUL character\n"},
+    {"a: [1, 2\nb: 3\n", "r.yaml:2:2: error: invalid YAML: did not find expected ',' or "
+                         "']', while parsing a flow sequence\n"},
+    {"a: 1\n b: 2\n",
+     "r.yaml:2:3: error: invalid YAML: mapping values are not allowed in "
+     "this context\n"},
+    {"a: \x01\n",
+     "r.yaml:1:4: error: invalid YAML: control characters are not allowed\n"},
+    {"a: 1\nb: \xff\n", "r.yaml:2:4: error: invalid YAML: invalid leading UTF-8 octet\n"},
+    {"a: \xc0\x80\n", "r.yaml:1:4: error: invalid YAML: invalid length of a UTF-8 "
+                      "sequence\n"},
+    {"a:\n\t- b\n", "r.yaml:2:1: error: invalid YAML: found character that cannot start "
+                    "any token, while scanning for the next token\n"},
+    {"a: 'x\n", "r.yaml:2:1: error: invalid YAML: found unexpected end of stream, while "
+                "scanning a quoted scalar\n"},
+};
+
+static const Case JSON_GOOD[] = {
+    {"{\"a\": [1, -2.5, true, null, \"x\"]}", "{\"a\":[1,-2.5,true,null,\"x\"]}"},
+    {" 7 \n", "7"},
+    {"\"\\u00e9[[[\"", "\"\xc3\xa9[[[\""},
+};
+
+static const Case JSON_BAD[] = {
+    {"", "invalid JSON"},
+    {"{\"a\": 1, \"a\": 2}", "duplicate object key"},
+    {"{\"a\": 1} x", "r.json:1:10: error: invalid JSON: end of file expected"},
+    {"{\"a\": \"\xff\"}", "unable to decode byte 0xff"},
+    {"{\"a\": \"\\u0000\"}", "NUL"},
+    {"{\"a\\u0000\": 1}", "NUL"},
+    {"{\"a\": \"\\ud800\"}", "invalid Unicode"},
+    {"{\"a\": 99999999999999999999}", "too big"},
+    {"{\"a\": 1e999}", "overflow"},
+    {"{\"a\": NaN}", "invalid token"},
+    {"{'a': 1}", "expected"},
+    {"{\"a\": \"\n\"}", "unexpected newline"},
+    {"[1,", "expected near end of file"},
+    {"\"abc", "premature end"},
+    {"\"abc\\", "invalid escape"},
+};
+
+typedef Status Parser(Tree **out, Arena *arena, const char *file, const char *text,
+                      size_t length, Diag *diag);
+
+static void check_good(Parser *parse, const Case *cases, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        Arena *arena = arena_create();
+        Diag *diag = diag_create();
+        Tree *tree = NULL;
+        expect_ok(diag,
+                  parse(&tree, arena, "r", cases[i].text, strlen(cases[i].text), diag));
+        Text text = {0};
+        tree_print_json(&text, tree, 0);
+        assert_string_equal(text.data, cases[i].expected);
+        text_free(&text);
+        diag_destroy(diag);
+        arena_destroy(arena);
+    }
+}
+
+static void accepts(void **state) {
+    (void)state;
+    check_good(yaml_parse, YAML_GOOD, sizeof YAML_GOOD / sizeof *YAML_GOOD);
+    check_good(json_parse, JSON_GOOD, sizeof JSON_GOOD / sizeof *JSON_GOOD);
+}
+
+static void yaml_refuses(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof YAML_BAD / sizeof *YAML_BAD; i++) {
+        Arena *arena = arena_create();
+        Diag *diag = diag_create();
+        Tree *tree;
+        const char *text = YAML_BAD[i].text;
+        Status status = yaml_parse(&tree, arena, "r.yaml", text, strlen(text), diag);
+        char *message = diag_text(diag);
+        assert_int_equal(status, STATUS_RECIPE);
+        assert_string_equal(message, YAML_BAD[i].expected);
+        free(message);
+        diag_destroy(diag);
+        arena_destroy(arena);
+    }
+}
+
+static void expect_refused(Parser *parse, const char *text, size_t length, Status status,
+                           const char *part) {
+    Arena *arena = arena_create();
+    Diag *diag = diag_create();
+    Tree *tree;
+    clock_t start = clock();
+    Status got = parse(&tree, arena, "r.json", text, length, diag);
+    assert_true(clock() - start < CLOCKS_PER_SEC * 5); /* with sanitizers; 1 s without */
+    expect_error(diag, got, status, part);
+    diag_destroy(diag);
+    arena_destroy(arena);
+}
+
+static void json_refuses(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof JSON_BAD / sizeof *JSON_BAD; i++)
+        expect_refused(json_parse, JSON_BAD[i].text, strlen(JSON_BAD[i].text),
+                       STATUS_FORMAT, JSON_BAD[i].expected);
+    expect_refused(json_parse, "{}\0", 3, STATUS_FORMAT, "invalid JSON");
+}
+
+/* Fills `length` bytes with repetitions of a text. */
+static char *repeat(const char *part, size_t length) {
+    char *text = malloc(length + 1);
+    for (size_t i = 0; i < length; i++) text[i] = part[i % strlen(part)];
+    text[length] = 0;
+    return text;
+}
+
+static void bombs(void **state) {
+    (void)state;
+    static const Case YAML[] = {
+        {"[", "nested deeper than 32"},         {"{a: ", "nested deeper than 32"},
+        {"- ", "nested deeper than 32"},        {"[ #]\n", "nested deeper than 32"},
+        {"? ", "expected a string as key"},     {"\"", "invalid YAML"},
+        {"- 1\n", "at most 100000 values"},     {"!", "tags are not supported"},
+        {"&a *a ", "anchors are not supported"}};
+    for (size_t i = 0; i < sizeof YAML / sizeof *YAML; i++) {
+        char *text = repeat(YAML[i].text, 1000000);
+        expect_refused(yaml_parse, text, 1000000, STATUS_RECIPE, YAML[i].expected);
+        free(text);
+    }
+    static const Case JSON[] = {{"[", "nested deeper than 64"},
+                                {"{\"a\":", "nested deeper than 64"},
+                                {"0,", "too many values"},
+                                {"{},", "too many values"},
+                                {"[],", "too many values"}};
+    for (size_t i = 0; i < sizeof JSON / sizeof *JSON; i++) {
+        char *text = repeat(JSON[i].text, 20000000);
+        if (i >= 2) text[0] = '[';
+        expect_refused(json_parse, text, 20000000, STATUS_FORMAT, JSON[i].expected);
+        free(text);
+    }
+}
+
+static void limits(void **state) {
+    (void)state;
+    char *text = repeat("# comment\n", ((size_t)1 << 20) + 1);
+    expect_refused(yaml_parse, text, ((size_t)1 << 20) + 1, STATUS_RECIPE,
+                   "expected at most 1048576 bytes, found 1048577");
+    Arena *arena = arena_create();
+    Diag *diag = diag_create();
+    Tree *tree;
+    char folder[256], path[300];
+    scratch_make(folder);
+    snprintf(path, sizeof path, "%s/big.yaml", folder);
+    put_file(path, text, ((size_t)1 << 20) + 1);
+    expect_error(diag, yaml_read(&tree, arena, path, diag), STATUS_RECIPE,
+                 "1048576 bytes");
+    put_text(path, "a: 1\n");
+    expect_ok(diag, yaml_read(&tree, arena, path, diag));
+    assert_int_equal(tree_get(tree, "a")->loc.line, 1);
+    assert_int_equal(tree_get(tree, "a")->loc.column, 4);
+    assert_string_equal(tree_get(tree, "a")->loc.file, path);
+    expect_error(diag, yaml_read(&tree, arena, folder, diag), STATUS_IO,
+                 "found a folder");
+    unlink(path);
+    expect_error(diag, yaml_read(&tree, arena, path, diag), STATUS_IO, "cannot open");
+    expect_error(diag, yaml_read(&tree, arena, "/dev/null", diag), STATUS_IO, "a device");
+    free(text);
+    scratch_remove(folder);
+    diag_destroy(diag);
+    arena_destroy(arena);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(accepts),      cmocka_unit_test(yaml_refuses),
+        cmocka_unit_test(json_refuses), cmocka_unit_test(bombs),
+        cmocka_unit_test(limits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
