@@ -109,7 +109,10 @@ Node *build_param(Builder *b, const char *name, InitKind init, int rank,
         return dummy(b);
     }
     Tensor shape = tensor_shape(DTYPE_F32, rank, dim);
-    Storage *storage;
+    Storage *storage = graph_storage(b->model->graph, full);
+    if (storage && storage->tensor.rank == rank &&
+        memcmp(storage->tensor.dim, dim, sizeof *dim * (size_t)rank) == 0)
+        return graph_param(b->model->graph, storage);
     Status status = graph_add_storage(&storage, b->model->graph, full, &shape, b->diag);
     if (builder_failed(b, status)) return dummy(b);
     bool drawn = init == INIT_NORMAL || init == INIT_TRUNC_NORMAL;

@@ -32,7 +32,8 @@ int64_t build_config_labels(Builder *b);
 /* Input leaf; dims may be DIM_ symbols. */
 Node *build_input(Builder *b, const char *name, DType dtype, int rank, const int64_t *dim);
 
-/* Parameter leaf `prefix` + name with the given shape and initial distribution. */
+/* Parameter leaf `prefix` + name with the given shape and initial distribution. A name
+ * used again with the same shape gives the same leaf: that is how layers share. */
 Node *build_param(Builder *b, const char *name, InitKind init, int rank,
                   const int64_t *dim);
 

@@ -1,0 +1,59 @@
+/* Commands: the sub-commands and flags of `compress`, declared in tables; parsing, help
+ * and hints all come from them. */
+#ifndef COMPRESS_CLI_COMMAND_H
+#define COMPRESS_CLI_COMMAND_H
+
+#include "ir/field.h"
+
+#define COMPRESS_VERSION_TEXT "0.1.0"
+
+/* Values of --dump-ir; the order is that of DumpWhen in passes/pipeline.h. */
+#define DUMP_NAMES "never|before|after|change|failure"
+
+/* Every flag of every command; rows in cli/flags.c. */
+typedef struct Flags {
+    const char *recipe, *model, *output, *report, *input, *dump_dir;
+    StringList set;
+    int64_t threads;
+    int dump_ir;
+    bool quiet, json, schema, hidden_states, help, version;
+} Flags;
+
+typedef struct Command Command;
+
+/* One parsed command line. */
+typedef struct Cli {
+    Arena *arena;
+    const Command *command;
+    Flags flags;
+    const char **args; /* positional arguments */
+    int arg_count;
+} Cli;
+
+/* A sub-command: a row of cli/commands.def. */
+struct Command {
+    const char *name;       /* "" = runs without a sub-command's name */
+    const char *args;       /* of the usage line: "FILE" */
+    int args_min, args_max; /* number of positional arguments */
+    const char *flags;      /* accepted flags, joined by '|' */
+    const char *summary;    /* one line */
+    Status (*run)(const Cli *cli, Diag *diag);
+};
+
+/* Parses a command line. Fails with STATUS_USAGE, with the nearest name as a hint. */
+Status cli_parse(Cli *cli, int argc, char **argv, Diag *diag);
+
+/* Prints the help of the program, or of one command, made from the tables. */
+void cli_help(const Command *command, FILE *out);
+
+/* Parses the flag at argv[*index] into `cli` and moves *index past it and its value.
+ * `given` collects the flags seen so far (a map). */
+Status flag_parse(Cli *cli, Tree *given, int argc, char **argv, int *index, Diag *diag);
+
+/* Prints the rows of the flags named in `names` (joined by '|'). */
+void flags_help(const char *names, FILE *out);
+
+/* Whether `name[0..length)` is one of the names joined by '|'. */
+bool names_hold(const char *names, const char *name, size_t length);
+
+#endif

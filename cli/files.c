@@ -1,0 +1,43 @@
+/* Checks of outputs before long work starts. */
+#include "cli/files.h"
+
+#include "io/file.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static Status check_writable(const char *what, const char *folder, Diag *diag) {
+    if (!path_is_folder(folder))
+        return diag_fail(diag, STATUS_IO, LOC_FILE(folder), what,
+                         "expected an existing folder, found %s",
+                         access(folder, F_OK) == 0 ? "something else" : "nothing");
+    if (access(folder, W_OK | X_OK) != 0)
+        return diag_fail(diag, STATUS_IO, LOC_FILE(folder), what,
+                         "the folder is not writable: %s", strerror(errno));
+    return STATUS_OK;
+}
+
+Status output_check(Arena *arena, const char *what, const char *path, Diag *diag) {
+    if (!path) return STATUS_OK;
+    struct stat info;
+    if (!*path)
+        return diag_fail(diag, STATUS_IO, LOC_NONE, what,
+                         "expected a file name, found an empty one");
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return diag_fail(diag, STATUS_IO, LOC_FILE(path), what,
+                         "expected a regular file or none, found a %s",
+                         S_ISDIR(info.st_mode) ? "folder" : "device or pipe");
+    if (path[strlen(path) - 1] == '/')
+        return diag_fail(diag, STATUS_IO, LOC_FILE(path), what,
+                         "expected a file name, found the name of a folder");
+    return check_writable(what, path_folder(arena, path), diag);
+}
+
+Status folder_check(const char *what, const char *path, Diag *diag) {
+    if (mkdir(path, 0777) != 0 && errno != EEXIST)
+        return diag_fail(diag, STATUS_IO, LOC_FILE(path), what,
+                         "cannot make the folder: %s", strerror(errno));
+    return check_writable(what, path, diag);
+}

@@ -1,0 +1,17 @@
+/* Checks of outputs before long work starts. */
+#ifndef COMPRESS_CLI_FILES_H
+#define COMPRESS_CLI_FILES_H
+
+#include "ir/arena.h"
+#include "ir/status.h"
+
+/* Checks that a file can be written at `path`: its folder exists and is writable, and
+ * what is there now, if anything, is a regular file. `what` names the flag or key in the
+ * message. NULL is fine. Fails with STATUS_IO. */
+Status output_check(Arena *arena, const char *what, const char *path, Diag *diag);
+
+/* Makes sure that a folder exists and is writable; makes it when its parent exists.
+ * Fails with STATUS_IO. */
+Status folder_check(const char *what, const char *path, Diag *diag);
+
+#endif

@@ -1,0 +1,155 @@
+/* Flags: one table of typed rows; parsing, checking and help come from it. */
+#include "cli/command.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Flag {
+    const char *name, *value; /* "--name VALUE"; value NULL = a switch */
+    Field field;
+} Flag;
+
+static const Flag flags[] = {
+    {"recipe", "FILE", F_STRING(Flags, recipe, "recipe (YAML)")},
+    {"model", "PATH",
+     F_STRING(Flags, model, "model to start from, instead of the recipe's")},
+    {"input", "FILE", F_STRING(Flags, input, "inputs by name (safetensors)")},
+    {"output", "FILE", F_STRING(Flags, output, "file to write")},
+    {"set", "KEY=VALUE",
+     F_STRINGS(Flags, set,
+               "change a key of the recipe, as in passes.0.distill.epochs=3; "
+               "may be given several times")},
+    {"threads", "N",
+     F_INT(Flags, threads, 1, 4096, "threads; all processors if not given")},
+    {"dump-ir", "WHEN",
+     F_CHOICE(Flags, dump_ir, DUMP_NAMES,
+              "write the IR text of steps: before, after, change or "
+              "failure")},
+    {"dump-dir", "FOLDER", F_STRING(Flags, dump_dir, "folder for --dump-ir")},
+    {"report", "FILE", F_STRING(Flags, report, "write sizes, records and times as JSON")},
+    {"hidden-states", NULL,
+     F_BOOL(Flags, hidden_states, "also write every layer's output")},
+    {"json", NULL, F_BOOL(Flags, json, "print JSON")},
+    {"schema", NULL, F_BOOL(Flags, schema, "print the JSON Schema of recipes")},
+    {"quiet", NULL, F_BOOL(Flags, quiet, "no progress and no plan on stderr")},
+    {"help", NULL, F_BOOL(Flags, help, "print this help")},
+    {"version", NULL, F_BOOL(Flags, version, "print the version")},
+};
+#define FLAG_COUNT ((int)(sizeof flags / sizeof flags[0]))
+
+/* Flags that every command takes. */
+#define COMMON_FLAGS "help|version"
+
+bool names_hold(const char *names, const char *name, size_t length) {
+    while (*names) {
+        size_t end = strcspn(names, "|");
+        if (end == length && strncmp(names, name, end) == 0) return true;
+        names += end + (names[end] == '|');
+    }
+    return false;
+}
+
+static bool accepts(const Command *command, const char *name, size_t length) {
+    return names_hold(COMMON_FLAGS, name, length) ||
+           names_hold(command->flags, name, length);
+}
+
+static const char *command_title(const Cli *cli) {
+    const char *name = cli->command->name;
+    return *name ? arena_printf(cli->arena, "compress %s", name) : "compress";
+}
+
+static Status unknown_flag(const Cli *cli, const char *name, Diag *diag) {
+    const char *names[FLAG_COUNT];
+    int count = 0;
+    for (int i = 0; i < FLAG_COUNT; i++)
+        if (accepts(cli->command, flags[i].name, strlen(flags[i].name)))
+            names[count++] = flags[i].name;
+    Status status = diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                              "unknown flag --%s of `%s`", name, command_title(cli));
+    const char *nearest = name_nearest(name, names, count);
+    if (nearest)
+        diag_hint(diag, "did you mean --%s?", nearest);
+    else
+        diag_hint(diag, "`%s --help` lists the flags", command_title(cli));
+    return status;
+}
+
+/* The value's tree node: an integer where the flag takes one and it reads as one. */
+static Tree *flag_tree(Arena *arena, const Flag *flag, const char *value) {
+    Tree *tree = tree_new(arena, TREE_STRING, LOC_NONE);
+    tree->string = arena_strdup(arena, value);
+    if (flag->field.kind == FIELD_BOOL) {
+        tree->kind = TREE_BOOL;
+        tree->boolean = true;
+    } else if (flag->field.kind == FIELD_INT) {
+        char *end;
+        errno = 0;
+        long long number = strtoll(value, &end, 10);
+        if (*value && !*end && errno == 0) {
+            tree->kind = TREE_INT;
+            tree->integer = number;
+        }
+    }
+    return tree;
+}
+
+static void append_string(Arena *arena, StringList *list, const char *text) {
+    const char **items = ARENA_ARRAY(arena, const char *, (size_t)list->count + 1);
+    for (int i = 0; i < list->count; i++) items[i] = list->items[i];
+    items[list->count] = arena_strdup(arena, text);
+    list->items = items;
+    list->count++;
+}
+
+static Status flag_set(Cli *cli, Tree *given, const Flag *flag, const char *value,
+                       Diag *diag) {
+    if (flag->field.kind == FIELD_STRINGS) {
+        append_string(cli->arena,
+                      (StringList *)((char *)&cli->flags + flag->field.offset), value);
+        return STATUS_OK;
+    }
+    const char *key = arena_printf(cli->arena, "--%s", flag->name);
+    if (tree_get(given, key))
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL, "%s is given twice", key);
+    Tree *tree = flag_tree(cli->arena, flag, value);
+    tree_append(cli->arena, given, key, LOC_NONE, tree);
+    return field_set(&flag->field, tree, &cli->flags, cli->arena, STATUS_USAGE, diag);
+}
+
+static const Flag *flag_find(const Cli *cli, const char *name, size_t length) {
+    for (int i = 0; i < FLAG_COUNT; i++)
+        if (strlen(flags[i].name) == length &&
+            strncmp(flags[i].name, name, length) == 0 &&
+            accepts(cli->command, name, length))
+            return &flags[i];
+    return NULL;
+}
+
+Status flag_parse(Cli *cli, Tree *given, int argc, char **argv, int *index, Diag *diag) {
+    const char *word = argv[(*index)++];
+    const char *name = strcmp(word, "-h") == 0 ? "help" : word + (word[1] == '-' ? 2 : 1);
+    size_t length = strcspn(name, "=");
+    const char *value = name[length] ? name + length + 1 : NULL;
+    const Flag *flag =
+        word[1] == '-' || value || name != word + 1 ? flag_find(cli, name, length) : NULL;
+    if (!flag) return unknown_flag(cli, arena_strndup(cli->arena, name, length), diag);
+    if (!flag->value && value)
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                         "--%s takes no value, found \"%s\"", flag->name, value);
+    if (flag->value && !value && *index < argc) value = argv[(*index)++];
+    if (flag->value && !value)
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL, "expected --%s %s",
+                         flag->name, flag->value);
+    return flag_set(cli, given, flag, value ? value : "", diag);
+}
+
+void flags_help(const char *names, FILE *out) {
+    for (int i = 0; i < FLAG_COUNT; i++) {
+        const Flag *flag = &flags[i];
+        if (!names_hold(names, flag->name, strlen(flag->name))) continue;
+        int used = fprintf(out, "  --%s %s", flag->name, flag->value ? flag->value : "");
+        fprintf(out, "%*s%s\n", used < 24 ? 24 - used : 1, "", flag->field.help);
+    }
+}

@@ -1,0 +1,41 @@
+/* What `compress inspect` finds out about a model, shared by its two printers. */
+#ifndef COMPRESS_CLI_INSPECT_H
+#define COMPRESS_CLI_INSPECT_H
+
+#include "passes/measure.h"
+
+/* A storage and how much it is used. */
+typedef struct StorageUse {
+    const Storage *storage;
+    int users;  /* operands that name it */
+    int layers; /* different places among them */
+} StorageUse;
+
+typedef struct Inspection {
+    Arena *arena;
+    const char *path;
+    Model *model;
+    Measure measure;
+    StorageUse *storages;
+    int storage_count;
+    const char **stacks; /* names of places, in order of first use */
+    int stack_count;
+} Inspection;
+
+/* Gathers everything; no weight is touched. Fails with STATUS_MODEL. */
+Status inspection_make(Inspection *out, Arena *arena, const char *path, Model *model,
+                       Diag *diag);
+
+/* Index of a storage in `storages`. */
+const StorageUse *inspection_storage(const Inspection *it, const Storage *storage);
+
+/* Value of an integer attribute of a node, or -1 when the op has none of that name. */
+int64_t node_integer(const Node *node, const char *name);
+
+/* Name of an operand by position. */
+const char *operand_name(const Op *op, int index);
+
+/* The inspection as a map, for JSON. */
+Tree *inspection_tree(const Inspection *it);
+
+#endif

@@ -1,0 +1,166 @@
+/* compress inspect: structure, storages, totals and history for people. */
+#include "cli/commands.h"
+#include "cli/inspect.h"
+#include "cli/table.h"
+#include "exec/ops.h"
+#include "io/load.h"
+
+#include <string.h>
+
+/* A string of the provenance that is safe to print, "?" when it is none. */
+static const char *safe_string(Arena *arena, const Tree *tree) {
+    if (!tree || tree->kind != TREE_STRING) return "?";
+    return text_clean(arena_strdup(arena, tree->string));
+}
+
+static void print_type(const char *label, const char *name, const Type *type) {
+    Text text = {0};
+    type_print(&text, type);
+    printf("%-7s %s : %s\n", label, name, text.data);
+    text_free(&text);
+}
+
+static void print_head(const Inspection *it) {
+    const Graph *graph = it->model->graph;
+    const Tree *type = tree_get(it->model->config, "model_type");
+    printf("%-7s %s\n", "model", it->path);
+    if (type && type->kind == TREE_STRING)
+        printf("%-7s %s\n", "type", safe_string(it->arena, type));
+    for (const Node *node = graph->first; node; node = node->next)
+        if (node->name) print_type("input", node->name, &node->type);
+    for (int i = 0; i < graph->output_count; i++)
+        print_type("output", graph->outputs[i].name, &graph->outputs[i].node->type);
+}
+
+/* Appends " q=64", with '*' when a weight is shared with another layer; for attention
+ * its heads and the weights that it has. Nodes with vectors alone (norms) are left out.
+ */
+static void describe_node(const Inspection *it, Text *text, const Node *node) {
+    int64_t heads = node_integer(node, "heads");
+    bool matrix = false, shared = false;
+    for (int i = 0; i < node->in_count; i++) {
+        const Node *in = node->in[i];
+        if (!in || !in->storage) continue;
+        const StorageUse *use = inspection_storage(it, in->storage);
+        matrix |= in->storage->tensor.rank >= 2;
+        shared |= use && use->layers > 1;
+        if (heads >= 0) text_add(text, " %s", operand_name(node->op, i));
+    }
+    if (heads >= 0)
+        text_add(text, " heads=%lld", (long long)heads);
+    else if (matrix && node->type.rank > 0)
+        text_add(text, " %s=%lld", node->role ? role_name(node->role) : node->op->name,
+                 (long long)node->type.dim[node->type.rank - 1]);
+    if (shared && (matrix || heads >= 0)) text_add(text, "*");
+}
+
+/* One line for a place: its nodes with matrices. */
+static void print_place(const Inspection *it, const char *stack, int layer) {
+    Text text = {0};
+    for (const Node *node = it->model->graph->first; node; node = node->next)
+        if (node->stack && node->layer == layer && strcmp(node->stack, stack) == 0)
+            describe_node(it, &text, node);
+    if (text.data && layer >= 0)
+        printf("  layer %-3d%s\n", layer, text.data);
+    else if (text.data)
+        printf("  %9s%s\n", "", text.data);
+    text_free(&text);
+}
+
+static void print_stacks(const Inspection *it) {
+    bool shared = false;
+    for (int i = 0; i < it->storage_count; i++) shared |= it->storages[i].layers > 1;
+    for (int s = 0; s < it->stack_count; s++) {
+        int layers = graph_layer_count(it->model->graph, it->stacks[s]);
+        printf("\n%s", it->stacks[s]);
+        if (layers > 0) printf(" (%d layer%s)", layers, layers > 1 ? "s" : "");
+        printf("\n");
+        print_place(it, it->stacks[s], -1);
+        for (int layer = 0; layer < layers; layer++)
+            print_place(it, it->stacks[s], layer);
+    }
+    if (shared) printf("\n* = weights shared with another layer\n");
+}
+
+static void print_storages(const Inspection *it) {
+    static const char *const heads[] = {"storage", "dtype", "shape", "bytes", "users"};
+    Table table = table_create(it->arena, "lllrr");
+    for (int i = 0; i < 5; i++) table_add(&table, "%s", heads[i]);
+    for (int i = 0; i < it->storage_count; i++) {
+        const StorageUse *use = &it->storages[i];
+        const Tensor *tensor = &use->storage->tensor;
+        char shape[SHAPE_TEXT_BYTES];
+        table_add(&table, "%s", use->storage->name);
+        table_add(&table, "%s", dtype_name(tensor->dtype));
+        table_add(&table, "%s", shape_text(shape, tensor->rank, tensor->dim));
+        table_add(&table, "%s", text_grouped(it->arena, (int64_t)tensor_bytes(tensor)));
+        table_add(&table, "%d", use->users);
+    }
+    printf("\n");
+    table_print(&table, 0, stdout);
+}
+
+static void print_totals(const Inspection *it) {
+    Arena *arena = it->arena;
+    const Measure *measure = &it->measure;
+    printf("\n%-12s %d\n", "storages", it->storage_count);
+    printf("%-12s %s\n", "parameters", text_grouped(arena, measure->parameters));
+    printf("%-12s %s\n", "bytes", text_grouped(arena, measure->bytes));
+    printf("%-12s %s for %s\n", "FLOPs", text_flops(arena, measure->flops),
+           measure->input);
+    printf("%-12s %s\n", "peak memory", text_size(arena, measure->peak_bytes));
+}
+
+static void print_step(Arena *arena, int index, const Tree *step) {
+    const Tree *label = tree_get(step, "label");
+    const Tree *count = tree_get(step, "parameters");
+    const Tree *accuracy = tree_get(tree_get(step, "record"), "accuracy");
+    printf("  %d %s", index, safe_string(arena, tree_get(step, "pass")));
+    if (label) printf(" (%s)", safe_string(arena, label));
+    if (count && count->kind == TREE_INT)
+        printf(": %s parameters", text_grouped(arena, count->integer));
+    if (accuracy && accuracy->kind == TREE_FLOAT)
+        printf(", accuracy %.4f", accuracy->real);
+    printf("\n");
+}
+
+/* One line per step that made the model. */
+static void print_history(const Inspection *it) {
+    const Tree *steps = tree_get(it->model->provenance, "steps");
+    const Tree *input = tree_get(it->model->provenance, "input_hash");
+    if (!steps || steps->kind != TREE_LIST || !steps->first) return;
+    printf("\nmade by");
+    if (input) printf(" (input %s)", safe_string(it->arena, input));
+    printf("\n");
+    int index = 0;
+    for (const Tree *step = steps->first; step; step = step->next)
+        print_step(it->arena, ++index, step);
+}
+
+static void print_json(const Inspection *it) {
+    Text text = {0};
+    tree_print_json(&text, inspection_tree(it), 2);
+    puts(text.data);
+    text_free(&text);
+}
+
+static void print_people(const Inspection *it) {
+    print_head(it);
+    print_stacks(it);
+    print_storages(it);
+    print_totals(it);
+    print_history(it);
+}
+
+Status command_inspect(const Cli *cli, Diag *diag) {
+    Model *model = NULL;
+    Inspection it;
+    TRY(model_load(&model, cli->args[0], ops_table(), false, diag));
+    Status status = inspection_make(&it, cli->arena, cli->args[0], model, diag);
+    if (status == STATUS_OK && cli->flags.json)
+        print_json(&it);
+    else if (status == STATUS_OK)
+        print_people(&it);
+    model_destroy(model);
+    return status;
+}

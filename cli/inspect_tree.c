@@ -1,0 +1,129 @@
+/* `compress inspect --json`: the inspection as a tree. */
+#include "cli/inspect.h"
+#include "cli/report.h"
+
+#include <string.h>
+
+static void put_type(Arena *arena, Tree *map, const Type *type) {
+    Text text = {0};
+    type_print(&text, type);
+    tree_put_string(arena, map, "type", text.data);
+    text_free(&text);
+}
+
+static Tree *new_map(Arena *arena) {
+    return tree_new(arena, TREE_MAP, LOC_NONE);
+}
+
+/* Appends a new list under `key` and returns it. */
+static Tree *put_list(Arena *arena, Tree *map, const char *key) {
+    Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
+    tree_append(arena, map, key, LOC_NONE, list);
+    return list;
+}
+
+static void put_ends(Arena *arena, Tree *map, const Graph *graph) {
+    Tree *inputs = put_list(arena, map, "inputs");
+    for (const Node *node = graph->first; node; node = node->next) {
+        if (!node->name) continue;
+        Tree *input = new_map(arena);
+        tree_put_string(arena, input, "name", node->name);
+        put_type(arena, input, &node->type);
+        tree_append(arena, inputs, NULL, LOC_NONE, input);
+    }
+    Tree *outputs = put_list(arena, map, "outputs");
+    for (int i = 0; i < graph->output_count; i++) {
+        Tree *output = new_map(arena);
+        tree_put_string(arena, output, "name", graph->outputs[i].name);
+        put_type(arena, output, &graph->outputs[i].node->type);
+        tree_append(arena, outputs, NULL, LOC_NONE, output);
+    }
+}
+
+static Tree *node_tree(Arena *arena, const Node *node) {
+    Tree *map = new_map(arena);
+    tree_put_string(arena, map, "op", node->op->name);
+    if (node->role != ROLE_NONE)
+        tree_put_string(arena, map, "role", role_name(node->role));
+    put_type(arena, map, &node->type);
+    if (node->op->fields)
+        tree_append(arena, map, "attributes", LOC_NONE,
+                    fields_to_tree(arena, node->op->fields, node->attrs));
+    Tree *storages = new_map(arena);
+    for (int i = 0; i < node->in_count; i++) {
+        const char *name = operand_name(node->op, i);
+        if (node->in[i] && node->in[i]->storage && !tree_get(storages, name))
+            tree_put_string(arena, storages, name, node->in[i]->storage->name);
+    }
+    tree_append(arena, map, "storages", LOC_NONE, storages);
+    return map;
+}
+
+/* The nodes of one place as a list. */
+static Tree *place_tree(Arena *arena, const Graph *graph, const char *stack, int layer) {
+    Tree *nodes = tree_new(arena, TREE_LIST, LOC_NONE);
+    for (const Node *node = graph->first; node; node = node->next)
+        if (node->stack && node->layer == layer && strcmp(node->stack, stack) == 0)
+            tree_append(arena, nodes, NULL, LOC_NONE, node_tree(arena, node));
+    return nodes;
+}
+
+static void put_stacks(const Inspection *it, Tree *map) {
+    Arena *arena = it->arena;
+    const Graph *graph = it->model->graph;
+    Tree *stacks = put_list(arena, map, "stacks");
+    for (int s = 0; s < it->stack_count; s++) {
+        Tree *stack = new_map(arena);
+        tree_put_string(arena, stack, "name", it->stacks[s]);
+        Tree *layers = put_list(arena, stack, "layers");
+        int count = graph_layer_count(graph, it->stacks[s]);
+        for (int layer = 0; layer < count; layer++)
+            tree_append(arena, layers, NULL, LOC_NONE,
+                        place_tree(arena, graph, it->stacks[s], layer));
+        tree_append(arena, stack, "nodes", LOC_NONE,
+                    place_tree(arena, graph, it->stacks[s], -1));
+        tree_append(arena, stacks, NULL, LOC_NONE, stack);
+    }
+}
+
+static void put_storages(const Inspection *it, Tree *map) {
+    Arena *arena = it->arena;
+    Tree *list = put_list(arena, map, "storages");
+    for (int i = 0; i < it->storage_count; i++) {
+        const StorageUse *use = &it->storages[i];
+        const Tensor *tensor = &use->storage->tensor;
+        Tree *entry = new_map(arena);
+        tree_put_string(arena, entry, "name", use->storage->name);
+        tree_put_string(arena, entry, "dtype", dtype_name(tensor->dtype));
+        Tree *shape = put_list(arena, entry, "shape");
+        for (int d = 0; d < tensor->rank; d++) {
+            Tree *size = tree_new(arena, TREE_INT, LOC_NONE);
+            size->integer = tensor->dim[d];
+            tree_append(arena, shape, NULL, LOC_NONE, size);
+        }
+        tree_put_int(arena, entry, "parameters", tensor_count(tensor));
+        tree_put_int(arena, entry, "bytes", (int64_t)tensor_bytes(tensor));
+        tree_put_int(arena, entry, "users", use->users);
+        tree_append(arena, list, NULL, LOC_NONE, entry);
+    }
+}
+
+Tree *inspection_tree(const Inspection *it) {
+    Arena *arena = it->arena;
+    Tree *map = new_map(arena);
+    const Tree *type = tree_get(it->model->config, "model_type");
+    tree_put_string(arena, map, "path", it->path);
+    if (type && type->kind == TREE_STRING)
+        tree_put_string(arena, map, "model_type", type->string);
+    put_ends(arena, map, it->model->graph);
+    put_stacks(it, map);
+    put_storages(it, map);
+    Tree *totals = new_map(arena);
+    tree_put_string(arena, totals, "sample", it->measure.input);
+    measure_put(arena, totals, &it->measure);
+    tree_append(arena, map, "totals", LOC_NONE, totals);
+    tree_append(arena, map, "config", LOC_NONE, tree_copy(arena, it->model->config));
+    tree_append(arena, map, "provenance", LOC_NONE,
+                tree_copy(arena, it->model->provenance));
+    return map;
+}

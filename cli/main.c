@@ -1,0 +1,34 @@
+/* compress: the command line. Results go to stdout, progress and diagnostics to stderr;
+ * exit codes are those of ir/status.def. */
+#include "cli/command.h"
+#include "cli/signals.h"
+
+#include <errno.h>
+#include <string.h>
+
+static Status run_command(Cli *cli, int argc, char **argv, Diag *diag) {
+    TRY(cli_parse(cli, argc, argv, diag));
+    if (cli->flags.help) {
+        cli_help(cli->command, stdout);
+        return STATUS_OK;
+    }
+    if (cli->flags.version) {
+        printf("compress %s\n", COMPRESS_VERSION_TEXT);
+        return STATUS_OK;
+    }
+    return cli->command->run(cli, diag);
+}
+
+int main(int argc, char **argv) {
+    Diag *diag = diag_create();
+    Cli cli = {.arena = arena_create()};
+    signals_install();
+    Status status = run_command(&cli, argc, argv, diag);
+    if ((fflush(stdout) != 0 || ferror(stdout)) && status == STATUS_OK)
+        status = diag_fail(diag, STATUS_IO, LOC_NONE, NULL,
+                           "cannot write to standard output: %s", strerror(errno));
+    diag_print(diag, stderr);
+    arena_destroy(cli.arena);
+    diag_destroy(diag);
+    return status_exit_code(status);
+}

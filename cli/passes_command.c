@@ -1,0 +1,84 @@
+/* compress passes: the list of passes, the manual of one, the schema of recipes. */
+#include "cli/commands.h"
+#include "cli/table.h"
+#include "passes/recipe.h"
+
+static void print_text(Text *text) {
+    if (text->data) fwrite(text->data, 1, text->length, stdout);
+    text_free(text);
+}
+
+static void list_passes(Arena *arena) {
+    Table table = table_create(arena, "lll");
+    for (const Pass *const *pass = pass_list(); *pass; pass++) {
+        table_add(&table, "%s", (*pass)->name);
+        table_add(&table, "%s", exactness_name((*pass)->exactness));
+        table_add(&table, "%s", (*pass)->summary);
+    }
+    table_print(&table, 0, stdout);
+    Text text = {0};
+    text_add(&text, "\n`compress passes NAME` prints the options of one.\n\n");
+    recipe_document(&text);
+    print_text(&text);
+}
+
+static void describe_data(Text *text, const Pass *pass) {
+    if (!pass->data_options) return;
+    text_add(text, "Data sets are named by: ");
+    for (const char *c = pass->data_options; *c; c++)
+        text_bytes(text, *c == '|' ? ", " : c, *c == '|' ? 2 : 1);
+    text_add(text, "\n");
+}
+
+static void describe_pass(const Pass *pass) {
+    static const char *const promises[] = {
+        "the model's outputs stay equal up to rounding",
+        "the outputs change by an amount that the step's record states",
+        "the outputs may change in any way; training usually follows"};
+    Text text = {0};
+    text_add(&text, "%s: %s\n\n", pass->name, pass->summary);
+    if (pass->paper) text_add(&text, "Source: %s\n", pass->paper);
+    text_add(&text, "Exactness: %s (%s)\n", exactness_name(pass->exactness),
+             promises[pass->exactness]);
+    if (pass->flags & PASS_MEASURES) text_add(&text, "May leave the model as it was.\n");
+    if (pass->flags & PASS_TRAINS) text_add(&text, "Trains the model.\n");
+    describe_data(&text, pass);
+    text_add(&text, "\nOptions:\n");
+    if (pass->fields)
+        fields_document(&text, pass->fields, pass->defaults);
+    else
+        text_add(&text, "none\n");
+    print_text(&text);
+}
+
+static Status unknown_pass(const char *name, Arena *arena, Diag *diag) {
+    int count = 0;
+    while (pass_list()[count]) count++;
+    const char **names = ARENA_ARRAY(arena, const char *, (size_t)count + 1);
+    for (int i = 0; i < count; i++) names[i] = pass_list()[i]->name;
+    Status status =
+        diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL, "unknown pass \"%s\"", name);
+    const char *nearest = name_nearest(name, names, count);
+    if (nearest)
+        diag_hint(diag, "did you mean \"%s\"?", nearest);
+    else
+        diag_hint(diag, "`compress passes` lists the passes");
+    return status;
+}
+
+Status command_passes(const Cli *cli, Diag *diag) {
+    if (cli->flags.schema) {
+        Text text = {0};
+        recipe_schema(&text);
+        print_text(&text);
+        return STATUS_OK;
+    }
+    if (cli->arg_count == 0) {
+        list_passes(cli->arena);
+        return STATUS_OK;
+    }
+    const Pass *pass = pass_find(cli->args[0]);
+    if (!pass) return unknown_pass(cli->args[0], cli->arena, diag);
+    describe_pass(pass);
+    return STATUS_OK;
+}

@@ -1,0 +1,35 @@
+/* Progress on stderr: a line that is rewritten on a terminal, one line per step else. */
+#ifndef COMPRESS_CLI_PROGRESS_H
+#define COMPRESS_CLI_PROGRESS_H
+
+#include "exec/train.h"
+
+typedef struct Progress {
+    bool live;  /* rewrite the line: a terminal, not --quiet, not CI */
+    bool quiet; /* say nothing */
+    bool shown; /* an unfinished line is on the screen */
+    const char *name;
+    int step, steps;
+    double start; /* of the step, in seconds */
+} Progress;
+
+/* Decides how to show progress. */
+Progress progress_create(bool quiet);
+
+/* Starts step `step` (from 0) of `steps`. */
+void progress_begin(Progress *progress, int step, int steps, const char *name);
+
+/* Ends the step with a line of text (printf format). */
+void progress_end(Progress *progress, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Removes an unfinished line, so that other text can follow. */
+void progress_clear(Progress *progress);
+
+/* Fits Watch.progress; `self` is the Progress. */
+void progress_update(void *self, int64_t done, int64_t total, const char *text);
+
+/* Watch that shows progress and stops on signals. */
+Watch progress_watch(Progress *progress);
+
+#endif

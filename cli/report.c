@@ -1,0 +1,173 @@
+/* Report: tables of a recipe's steps. */
+#include "cli/report.h"
+
+#include "cli/table.h"
+
+#include <string.h>
+
+#define RESULT_METRICS 32
+
+const char *step_title(Arena *arena, const Step *step) {
+    if (!step->label) return step->pass->name;
+    return arena_printf(arena, "%s (%s)", step->pass->name, step->label);
+}
+
+void report_add(Report *report, const Recipe *recipe, int index, const Measure *measure,
+                const Tree *record, size_t train_bytes, double seconds) {
+    if (report->count == report->capacity) {
+        int capacity = report->capacity ? 2 * report->capacity : 16;
+        ReportStep *steps = ARENA_ARRAY(report->arena, ReportStep, (size_t)capacity);
+        if (report->count > 0)
+            memcpy(steps, report->steps, (size_t)report->count * sizeof *steps);
+        report->steps = steps;
+        report->capacity = capacity;
+    }
+    report->steps[report->count++] =
+        (ReportStep){.step = &recipe->steps[index],
+                     .measure = *measure,
+                     .train_bytes = train_bytes,
+                     .record = tree_copy(report->arena, record),
+                     .seconds = seconds};
+}
+
+/* Memory of a training step: its weights in float32 and what it takes beside them. */
+static int64_t training_bytes(const ReportStep *step) {
+    if (step->train_bytes == 0) return 0;
+    return (int64_t)step->train_bytes + step->measure.parameters * (int64_t)sizeof(float);
+}
+
+static void plan_row(Table *table, const char *name, const Measure *measure,
+                     int64_t training) {
+    Arena *arena = table->arena;
+    table_add(table, "%s", name);
+    table_add(table, "%s", text_grouped(arena, measure->parameters));
+    table_add(table, "%s", text_size(arena, measure->bytes));
+    table_add(table, "%s", text_flops(arena, measure->flops));
+    table_add(table, "%s", text_size(arena, measure->peak_bytes));
+    table_add(table, "%s", training > 0 ? text_size(arena, training) : "-");
+}
+
+void report_print_plan(const Report *report, FILE *out) {
+    static const char *const heads[] = {"step",  "parameters",       "weights",
+                                        "FLOPs", "inference memory", "training memory"};
+    Arena *arena = report->arena;
+    Table table = table_create(arena, "lrrrrr");
+    int64_t peak = report->start.peak_bytes;
+    for (int i = 0; i < 6; i++) table_add(&table, "%s", heads[i]);
+    plan_row(&table, "0 input", &report->start, 0);
+    for (int i = 0; i < report->count; i++) {
+        const ReportStep *step = &report->steps[i];
+        int64_t training = training_bytes(step);
+        plan_row(&table,
+                 arena_printf(arena, "%d %s", i + 1, step_title(arena, step->step)),
+                 &step->measure, training);
+        if (step->measure.peak_bytes > peak) peak = step->measure.peak_bytes;
+        if (training > peak) peak = training;
+    }
+    fprintf(out, "one sample: %s\n", report->start.input);
+    table_print(&table, 0, out);
+    fprintf(out, "peak memory of the steps: %s\n", text_size(arena, peak));
+}
+
+static void result_row(Table *table, const char *name, const char *before,
+                       const char *after, double ratio) {
+    table_add(table, "%s", name);
+    table_add(table, "%s", before);
+    table_add(table, "%s", after);
+    if (ratio > 0)
+        table_add(table, "%.2fx smaller", ratio);
+    else
+        table_add(table, "-");
+}
+
+static double ratio_of(double before, double after) {
+    return after > 0 ? before / after : 0;
+}
+
+/* Number `key` of an evaluate step's record on data set `data` (NULL: any). */
+static bool metric_of(const ReportStep *step, const char *data, const char *key,
+                      double *value) {
+    const Tree *name = tree_get(step->record, "data");
+    const Tree *metric = tree_get(step->record, key);
+    if (!name || name->kind != TREE_STRING || !metric || metric->kind != TREE_FLOAT ||
+        !(step->step->pass->flags & PASS_MEASURES))
+        return false;
+    if (data && strcmp(name->string, data) != 0) return false;
+    *value = metric->real;
+    return true;
+}
+
+/* Whether a step from `first` on may change the model. */
+static bool changes_follow(const Report *report, int first) {
+    for (int i = first; i < report->count; i++)
+        if (!(report->steps[i].step->pass->flags & PASS_MEASURES)) return true;
+    return false;
+}
+
+/* A metric on one data set: the first and the last step that measured it. */
+static void metric_row(const Report *report, Table *table, int first, const char *key) {
+    const char *data = tree_get(report->steps[first].record, "data")->string;
+    double before = 0, after = 0;
+    int last = first;
+    metric_of(&report->steps[first], data, key, &before);
+    for (int i = first; i < report->count; i++)
+        if (metric_of(&report->steps[i], data, key, &after)) last = i;
+    bool has_before = last > first || changes_follow(report, first + 1);
+    bool has_after = last > first || !has_before;
+    table_add(table, "%s (%s)", key, data);
+    if (has_before)
+        table_add(table, "%.4f", before);
+    else
+        table_add(table, "-");
+    if (has_after)
+        table_add(table, "%.4f", after);
+    else
+        table_add(table, "-");
+    if (has_before && has_after)
+        table_add(table, "%+.4f", after - before);
+    else
+        table_add(table, "-");
+}
+
+/* One row per metric and data set that some step measured. */
+static void metric_rows(const Report *report, Table *table) {
+    static const char *const keys[] = {"accuracy", "loss"};
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < report->count; i++) {
+            double value, earlier;
+            if (!metric_of(&report->steps[i], NULL, keys[k], &value)) continue;
+            const char *data = tree_get(report->steps[i].record, "data")->string;
+            bool seen = false;
+            for (int j = 0; j < i; j++)
+                seen |= metric_of(&report->steps[j], data, keys[k], &earlier);
+            if (!seen) metric_row(report, table, i, keys[k]);
+        }
+    }
+}
+
+void report_print_result(const Report *report, FILE *out) {
+    Arena *arena = report->arena;
+    const Measure *a = &report->start;
+    const Measure *b = report->count ? &report->steps[report->count - 1].measure : a;
+    double seconds = 0;
+    for (int i = 0; i < report->count; i++) seconds += report->steps[i].seconds;
+    Table table = table_create(arena, "lrrr");
+    table_add(&table, "%s", "");
+    table_add(&table, "before");
+    table_add(&table, "after");
+    table_add(&table, "change");
+    result_row(&table, "parameters", text_grouped(arena, a->parameters),
+               text_grouped(arena, b->parameters),
+               ratio_of((double)a->parameters, (double)b->parameters));
+    result_row(&table, "weight bytes", text_grouped(arena, a->bytes),
+               text_grouped(arena, b->bytes),
+               ratio_of((double)a->bytes, (double)b->bytes));
+    result_row(&table, "FLOPs", text_flops(arena, a->flops), text_flops(arena, b->flops),
+               ratio_of(a->flops, b->flops));
+    metric_rows(report, &table);
+    table_add(&table, "time");
+    table_add(&table, "-");
+    table_add(&table, "%s", text_seconds(arena, seconds));
+    table_add(&table, "-");
+    table_print(&table, 0, out);
+}

@@ -1,0 +1,39 @@
+/* The report as a tree, for JSON. */
+#include "cli/report.h"
+
+void measure_put(Arena *arena, Tree *map, const Measure *measure) {
+    tree_put_int(arena, map, "parameters", measure->parameters);
+    tree_put_int(arena, map, "bytes", measure->bytes);
+    tree_put_real(arena, map, "flops", measure->flops);
+    tree_put_int(arena, map, "peak_bytes", measure->peak_bytes);
+}
+
+static Tree *step_tree(Arena *arena, const ReportStep *step, bool times) {
+    const Pass *pass = step->step->pass;
+    Tree *map = tree_new(arena, TREE_MAP, LOC_NONE);
+    tree_put_string(arena, map, "pass", pass->name);
+    if (step->step->label) tree_put_string(arena, map, "label", step->step->label);
+    if (pass->fields)
+        tree_append(arena, map, "options", LOC_NONE,
+                    fields_to_tree(arena, pass->fields, step->step->options));
+    measure_put(arena, map, &step->measure);
+    tree_put_int(arena, map, "training_bytes", (int64_t)step->train_bytes);
+    tree_append(arena, map, "record", LOC_NONE, tree_copy(arena, step->record));
+    if (times) tree_put_real(arena, map, "seconds", step->seconds);
+    return map;
+}
+
+Tree *report_tree(const Report *report, bool times) {
+    Arena *arena = report->arena;
+    Tree *map = tree_new(arena, TREE_MAP, LOC_NONE);
+    Tree *start = tree_new(arena, TREE_MAP, LOC_NONE);
+    Tree *steps = tree_new(arena, TREE_LIST, LOC_NONE);
+    tree_put_string(arena, start, "sample", report->start.input);
+    measure_put(arena, start, &report->start);
+    tree_append(arena, map, "input", LOC_NONE, start);
+    for (int i = 0; i < report->count; i++)
+        tree_append(arena, steps, NULL, LOC_NONE,
+                    step_tree(arena, &report->steps[i], times));
+    tree_append(arena, map, "steps", LOC_NONE, steps);
+    return map;
+}

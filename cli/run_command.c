@@ -1,0 +1,164 @@
+/* compress run: a model's outputs for named inputs. */
+#include "cli/commands.h"
+#include "cli/files.h"
+#include "cli/progress.h"
+#include "cli/run_data.h"
+#include "cli/session.h"
+#include "exec/blas.h"
+#include "exec/ops.h"
+#include "io/load.h"
+#include "ir/rewrite.h"
+
+#include <string.h>
+
+#define RUN_SAMPLES 16 /* per forward run */
+
+/* One execution: results[i] is collected in tensors[i]. */
+typedef struct Execution {
+    Arena *arena;
+    Model *model;
+    Checkpoint *inputs;
+    Batches *data;
+    int64_t sizes[DIM_SYMBOLS];
+    Node **results;
+    NamedTensor *tensors;
+    int count, capacity;
+} Execution;
+
+/* Adds a result and makes room for all samples of it. */
+static Status add_result(Execution *run, const char *name, Node *node, Diag *diag) {
+    Type type;
+    if (node->type.dtype != DTYPE_F32 || node->type.rank == 0 ||
+        node->type.dim[0] != DIM_N || !type_bind(&node->type, run->sizes, &type))
+        return diag_fail(diag, STATUS_MODEL, LOC_NONE, name,
+                         "expected a real output with samples as its first dimension");
+    if (run->count == run->capacity) return STATUS_OK;
+    NamedTensor *tensor = &run->tensors[run->count];
+    tensor->name = name;
+    TRY(tensor_create(&tensor->tensor, DTYPE_F32, type.rank, type.dim, diag));
+    run->results[run->count++] = node;
+    return STATUS_OK;
+}
+
+/* The value that feeds a layer: the first operand from outside of its first node. */
+static Node *layer_input(const Graph *graph, const char *stack, int layer) {
+    for (const Node *node = graph->first; node; node = node->next) {
+        if (!node->stack || node->layer != layer || strcmp(node->stack, stack) != 0)
+            continue;
+        for (int i = 0; i < node->in_count; i++) {
+            Node *in = node->in[i];
+            if (in && !in->storage && in->layer != layer) return in;
+        }
+        return NULL;
+    }
+    return NULL;
+}
+
+/* Adds the hidden states of one stack. */
+static Status add_hidden_states(Execution *run, const char *stack, Diag *diag) {
+    const Graph *graph = run->model->graph;
+    const char *prefix =
+        strcmp(stack, "encoder") == 0 ? "" : arena_printf(run->arena, "%s_", stack);
+    int layers = graph_layer_count(graph, stack);
+    for (int i = 0; i <= layers && layers > 0; i++) {
+        Node *node = i == 0 ? layer_input(graph, stack, 0)
+                            : graph_find(graph, stack, i - 1, ROLE_RESIDUAL2);
+        if (!node) continue;
+        const char *name = arena_printf(run->arena, "%shidden_states.%d", prefix, i);
+        TRY(add_result(run, name, node, diag));
+    }
+    return STATUS_OK;
+}
+
+/* Whether a stack begins at `node`: no earlier node has its name. */
+static bool begins_stack(const Graph *graph, const Node *node) {
+    if (!node->stack) return false;
+    for (const Node *earlier = graph->first; earlier != node; earlier = earlier->next)
+        if (earlier->stack && strcmp(earlier->stack, node->stack) == 0) return false;
+    return true;
+}
+
+static Status choose_results(Execution *run, bool hidden, Diag *diag) {
+    Graph *graph = run->model->graph;
+    run->capacity = graph->output_count + graph->node_count + 1;
+    run->results = ARENA_ARRAY(run->arena, Node *, (size_t)run->capacity);
+    run->tensors = ARENA_ARRAY(run->arena, NamedTensor, (size_t)run->capacity);
+    for (int i = 0; i < graph->output_count; i++)
+        TRY(add_result(run, graph->outputs[i].name, graph->outputs[i].node, diag));
+    for (const Node *node = graph->first; node && hidden; node = node->next)
+        if (begins_stack(graph, node)) TRY(add_hidden_states(run, node->stack, diag));
+    return STATUS_OK;
+}
+
+/* Puts the sizes of the data in place of all symbols but N. */
+static Status bind_sizes(Execution *run, Diag *diag) {
+    for (Node *node = run->model->graph->first; node; node = node->next) {
+        if (!node->name) continue;
+        for (int d = 0; d < node->type.rank; d++) {
+            int64_t *dim = &node->type.dim[d];
+            if (*dim < 0 && *dim != DIM_N) *dim = run->sizes[DIM_INDEX(*dim)];
+        }
+    }
+    return graph_infer(run->model->graph, diag);
+}
+
+/* ForwardSink: copies the results of some samples to their place. */
+static Status collect(void *self, int64_t first, int64_t n, const float *const *values,
+                      const void *const *columns, Diag *diag) {
+    Execution *run = self;
+    (void)columns;
+    for (int i = 0; i < run->count; i++) {
+        Tensor *tensor = &run->tensors[i].tensor;
+        int64_t per = tensor_count(tensor) / run->data->count;
+        void *data = NULL;
+        TRY(tensor_writable(tensor, &data, diag));
+        memcpy((float *)data + first * per, values[i], (size_t)(n * per) * sizeof(float));
+    }
+    return STATUS_OK;
+}
+
+static Status execute(Execution *run, const Cli *cli, Diag *diag) {
+    const Flags *flags = &cli->flags;
+    Progress progress = progress_create(flags->quiet);
+    progress_begin(&progress, 0, 1, "run");
+    Watch watch = progress_watch(&progress);
+    blas_init();
+    Status status = forward_batches(
+        run->model->graph, run->results, run->count, run->data, 0, RUN_SAMPLES,
+        threads_choose(flags->threads), &watch, collect, run, diag);
+    progress_clear(&progress);
+    return status;
+}
+
+static Status run_model(Execution *run, const Cli *cli, Diag *diag) {
+    const Flags *flags = &cli->flags;
+    if (!flags->input || !flags->output)
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL, "expected %s FILE",
+                         flags->input ? "--output" : "--input");
+    TRY(output_check(run->arena, "--output", flags->output, diag));
+    TRY(model_load(&run->model, cli->args[0], ops_table(), true, diag));
+    TRY(safetensors_read(&run->inputs, flags->input, diag));
+    TRY(run_data_create(&run->data, run->arena, run->model->graph, run->inputs,
+                        run->sizes, diag));
+    TRY(bind_sizes(run, diag));
+    TRY(choose_results(run, flags->hidden_states, diag));
+    TRY(execute(run, cli, diag));
+    TRY(safetensors_write(flags->output, run->tensors, run->count, diag));
+    for (int i = 0; i < run->count; i++) {
+        char shape[SHAPE_TEXT_BYTES];
+        const Tensor *tensor = &run->tensors[i].tensor;
+        printf("%s %s\n", run->tensors[i].name,
+               shape_text(shape, tensor->rank, tensor->dim));
+    }
+    return STATUS_OK;
+}
+
+Status command_run(const Cli *cli, Diag *diag) {
+    Execution run = {.arena = cli->arena};
+    Status status = run_model(&run, cli, diag);
+    for (int i = 0; i < run.count; i++) tensor_release(&run.tensors[i].tensor);
+    batches_destroy(run.data);
+    checkpoint_destroy(run.inputs);
+    model_destroy(run.model);
+    return status;
+}

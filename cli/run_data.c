@@ -1,0 +1,150 @@
+/* Named tensors of a file as samples. */
+#include "cli/run_data.h"
+
+#include <math.h>
+
+/* Values converted at a time. */
+#define CHUNK 1024
+
+static const char *const symbol_names[DIM_SYMBOLS] = {"N", "T", "S", "M"};
+
+/* The samples; tensors[i] belongs to columns[i]. Lives in an arena. */
+typedef struct RunData {
+    Batches batches;
+    const Tensor **tensors;
+} RunData;
+
+static bool is_integer(DType dtype) {
+    return !dtype_is_real(dtype);
+}
+
+static Status check_kind(const char *file, const Node *input, const Tensor *tensor,
+                         Diag *diag) {
+    bool wanted = is_integer(input->type.dtype);
+    if (wanted == is_integer(tensor->dtype)) return STATUS_OK;
+    return diag_fail(diag, STATUS_MODEL, LOC_FILE(file), input->name,
+                     "expected %s, found %s", wanted ? "integers" : "real numbers",
+                     dtype_name(tensor->dtype));
+}
+
+/* Checks the shape and collects the sizes of symbols (0 = not known yet). */
+static Status check_shape(const char *file, const Node *input, const Tensor *tensor,
+                          int64_t sizes[DIM_SYMBOLS], Diag *diag) {
+    const Type *type = &input->type;
+    char found[SHAPE_TEXT_BYTES];
+    shape_text(found, tensor->rank, tensor->dim);
+    bool fits = tensor->rank == type->rank && type->rank > 0 && type->dim[0] == DIM_N;
+    for (int d = 0; d < type->rank && fits; d++) {
+        int64_t dim = type->dim[d];
+        if (dim >= 0 && dim != tensor->dim[d]) fits = false;
+        if (dim >= 0 || !fits) continue;
+        int64_t *size = &sizes[DIM_INDEX(dim)];
+        if (*size == 0) *size = tensor->dim[d];
+        if (*size != tensor->dim[d] || *size <= 0)
+            return diag_fail(diag, STATUS_MODEL, LOC_FILE(file), input->name,
+                             "expected %s = %lld as before and above 0, found shape %s",
+                             symbol_names[DIM_INDEX(dim)], (long long)*size, found);
+    }
+    if (fits) return STATUS_OK;
+    Text text = {0};
+    type_print(&text, type);
+    Status status = diag_fail(diag, STATUS_MODEL, LOC_FILE(file), input->name,
+                              "expected %s, found shape %s", text.data, found);
+    text_free(&text);
+    return status;
+}
+
+/* Checks the values: finite, and integers that fit into 32 bits. */
+static Status check_values(const char *file, const Node *input, const Tensor *tensor,
+                           Diag *diag) {
+    int64_t bad = tensor_find_nonfinite(tensor);
+    if (bad >= 0)
+        return diag_fail(diag, STATUS_MODEL, LOC_FILE(file), input->name,
+                         "expected finite values, element %lld is not", (long long)bad);
+    if (!is_integer(tensor->dtype)) return STATUS_OK;
+    double chunk[CHUNK];
+    int64_t count = tensor_count(tensor);
+    for (int64_t first = 0; first < count; first += CHUNK) {
+        int64_t n = count - first < CHUNK ? count - first : CHUNK;
+        tensor_read_f64(tensor, first, n, chunk);
+        for (int64_t i = 0; i < n; i++)
+            if (chunk[i] < INT32_MIN || chunk[i] > INT32_MAX)
+                return diag_fail(diag, STATUS_MODEL, LOC_FILE(file), input->name,
+                                 "expected integers of 32 bits, element %lld is %.0f",
+                                 (long long)(first + i), chunk[i]);
+    }
+    return STATUS_OK;
+}
+
+static void read_integers(const Tensor *tensor, int64_t first, int64_t count,
+                          int32_t *out) {
+    double chunk[CHUNK];
+    for (int64_t done = 0; done < count; done += CHUNK) {
+        int64_t n = count - done < CHUNK ? count - done : CHUNK;
+        tensor_read_f64(tensor, first + done, n, chunk);
+        for (int64_t i = 0; i < n; i++) out[done + i] = (int32_t)chunk[i];
+    }
+}
+
+/* Batches.fetch. */
+static Status fetch(const Batches *batches, const int64_t *index, int64_t n, uint64_t key,
+                    void *const *dst, Diag *diag) {
+    const RunData *data = (const RunData *)batches;
+    (void)key;
+    (void)diag;
+    for (int c = 0; c < batches->column_count; c++) {
+        const Tensor *tensor = data->tensors[c];
+        int64_t per = tensor_count(tensor) / batches->count;
+        for (int64_t i = 0; i < n && dst[c]; i++) {
+            if (batches->columns[c].type.dtype == DTYPE_I32)
+                read_integers(tensor, index[i] * per, per, (int32_t *)dst[c] + i * per);
+            else
+                tensor_read_f32(tensor, index[i] * per, per, (float *)dst[c] + i * per);
+        }
+    }
+    return STATUS_OK;
+}
+
+static void destroy(Batches *batches) {
+    (void)batches;
+}
+
+/* Binds one input to its tensor. */
+static Status bind_input(RunData *data, Column *column, const Node *input,
+                         const Checkpoint *inputs, int64_t sizes[DIM_SYMBOLS],
+                         Diag *diag) {
+    const Tensor *tensor = checkpoint_find(inputs, input->name);
+    if (!tensor)
+        return diag_fail(diag, STATUS_MODEL, LOC_FILE(inputs->path), input->name,
+                         "expected a tensor for the model's input \"%s\", found none",
+                         input->name);
+    TRY(check_kind(inputs->path, input, tensor, diag));
+    TRY(check_shape(inputs->path, input, tensor, sizes, diag));
+    TRY(check_values(inputs->path, input, tensor, diag));
+    column->name = input->name;
+    column->type.dtype = input->type.dtype;
+    column->type.rank = tensor->rank - 1;
+    for (int d = 1; d < tensor->rank; d++) column->type.dim[d - 1] = tensor->dim[d];
+    data->tensors[data->batches.column_count++] = tensor;
+    return STATUS_OK;
+}
+
+Status run_data_create(Batches **out, Arena *arena, const Graph *graph,
+                       const Checkpoint *inputs, int64_t sizes[DIM_SYMBOLS], Diag *diag) {
+    RunData *data = ARENA_NEW(arena, RunData);
+    Column *columns = ARENA_ARRAY(arena, Column, (size_t)graph->node_count + 1);
+    data->tensors = ARENA_ARRAY(arena, const Tensor *, (size_t)graph->node_count + 1);
+    data->batches = (Batches){
+        .name = inputs->path, .columns = columns, .fetch = fetch, .destroy = destroy};
+    for (int i = 0; i < DIM_SYMBOLS; i++) sizes[i] = 0;
+    for (const Node *node = graph->first; node; node = node->next)
+        if (node->name)
+            TRY(bind_input(data, &columns[data->batches.column_count], node, inputs,
+                           sizes, diag));
+    data->batches.count = sizes[DIM_INDEX(DIM_N)];
+    if (data->batches.count == 0)
+        return diag_fail(diag, STATUS_MODEL, LOC_FILE(inputs->path), NULL,
+                         "expected a model with inputs, found none");
+    *out = &data->batches;
+    return STATUS_OK;
+}

@@ -1,0 +1,17 @@
+/* Inputs of `compress run`: named tensors of a file, checked against a graph's inputs and
+ * served as samples. */
+#ifndef COMPRESS_CLI_RUN_DATA_H
+#define COMPRESS_CLI_RUN_DATA_H
+
+#include "io/safetensors.h"
+#include "ir/batches.h"
+#include "ir/graph.h"
+
+/* Samples over the tensors of `inputs`, which must outlive them. Every input of the graph
+ * needs a tensor of its name, of a fitting kind, rank and size; N and the other symbols
+ * must be the same everywhere and are returned in `sizes`. Fails with STATUS_MODEL,
+ * naming the tensor. */
+Status run_data_create(Batches **out, Arena *arena, const Graph *graph,
+                       const Checkpoint *inputs, int64_t sizes[DIM_SYMBOLS], Diag *diag);
+
+#endif

@@ -1,0 +1,130 @@
+/* Opening a session: the recipe as a document, its data entries, its model. */
+#include "cli/session.h"
+
+#include "exec/ops.h"
+#include "io/file.h"
+#include "io/hf.h"
+#include "io/json.h"
+#include "io/load.h"
+#include "io/yaml.h"
+
+#include <string.h>
+
+#define CONFIG_LIMIT ((size_t)16 << 20)
+
+/* Applies one `--set key=value`; the value is read as YAML. */
+static Status apply_set(Session *session, Tree *document, const char *text, Diag *diag) {
+    Arena *arena = session->arena;
+    const char *equals = strchr(text, '=');
+    if (!equals || equals == text)
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                         "expected --set key=value, found \"%s\"", text);
+    const char *key = arena_strndup(arena, text, (size_t)(equals - text));
+    const char *file = arena_printf(arena, "--set %s", key);
+    Tree *value = NULL;
+    TRY(yaml_parse(&value, arena, file, equals + 1, strlen(equals + 1), diag));
+    return tree_set(arena, document, key, value, diag);
+}
+
+static Status apply_sets(Session *session, Tree *document, Diag *diag) {
+    const StringList *list = &session->cli->flags.set;
+    for (int i = 0; i < list->count; i++)
+        TRY(apply_set(session, document, list->items[i], diag));
+    return STATUS_OK;
+}
+
+/* Binds every entry of `data:`; errors are only reported. */
+static void bind_data(Session *session, const Tree *data, Diag *diag) {
+    if (!data || data->kind != TREE_MAP) return;
+    Arena *arena = session->arena;
+    session->data = ARENA_ARRAY(arena, DataEntry, (size_t)data->count + 1);
+    for (const Tree *spec = data->first; spec; spec = spec->next) {
+        DataEntry *entry = &session->data[session->data_count++];
+        entry->name = spec->key;
+        entry->at = spec->loc;
+        dataset_bind(&entry->format, &entry->options, arena, spec, session->recipe.folder,
+                     diag);
+    }
+}
+
+/* Reads the document and reports everything that is wrong with it. */
+static Status bind_document(Session *session, const char *path, Diag *diag) {
+    const Flags *flags = &session->cli->flags;
+    Arena *arena = session->arena;
+    const char *folder = path_folder(arena, path);
+    Tree *document = NULL;
+    TRY(yaml_read(&document, arena, path, diag));
+    if (document && document->kind == TREE_MAP) TRY(apply_sets(session, document, diag));
+    session->recipe.folder = folder;
+    bind_data(session, tree_get(document, "data"), diag);
+    recipe_bind(&session->recipe, arena, document, path, folder, diag);
+    if (document && document->kind == TREE_MAP && !session->recipe.model && !flags->model)
+        diag_fail(diag, STATUS_RECIPE, document->loc, "model",
+                  "expected the model to start from in the recipe or as --model");
+    return diag_status(diag);
+}
+
+Status session_open(Session *session, const Cli *cli, Diag *diag) {
+    const Flags *flags = &cli->flags;
+    *session = (Session){.cli = cli, .arena = cli->arena};
+    if (!flags->recipe) {
+        Status status =
+            diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL, "expected --recipe FILE");
+        diag_hint(diag, "`compress --help` shows the usage");
+        return status;
+    }
+    TRY(bind_document(session, flags->recipe, diag));
+    session->output = flags->output ? flags->output : session->recipe.output;
+    session->threads =
+        threads_choose(flags->threads ? flags->threads : session->recipe.threads);
+    return STATUS_OK;
+}
+
+/* Options of `model:` when it is a map with `config`. */
+typedef struct BuildKeys {
+    const Tree *config;
+    int64_t seed;
+} BuildKeys;
+
+static const Field build_fields[] = {
+    F_TREE(BuildKeys, config, "path of a config.json, or the configuration itself"),
+    F_INT(BuildKeys, seed, 0, 1e15, "seed of the new weights"),
+    F_END,
+};
+
+/* Builds the model that a `model:` map describes. */
+static Status build_model(Session *session, const Tree *map, bool weights, Diag *diag) {
+    BuildKeys keys = {.seed = session->recipe.seed};
+    const Tree *config = map;
+    if (tree_get(map, "config")) {
+        TRY(fields_bind(build_fields, map, &keys, session->arena, STATUS_RECIPE, diag));
+        config = keys.config;
+    }
+    if (config->kind == TREE_STRING) {
+        const char *path =
+            path_join(session->arena, session->recipe.folder, config->string);
+        Tree *read = NULL;
+        TRY(json_read(&read, session->arena, path, CONFIG_LIMIT, diag));
+        config = read;
+    }
+    if (config->kind != TREE_MAP)
+        return diag_fail(diag, STATUS_RECIPE, config->loc, "model.config",
+                         "expected a path or a map, found %s",
+                         tree_kind_name(config->kind));
+    session->source = "configuration";
+    TRY(hf_build(&session->model, config, ops_table(), diag));
+    if (!weights) return STATUS_OK;
+    return model_init_weights(session->model, (uint64_t)keys.seed, diag);
+}
+
+Status session_load_model(Session *session, bool weights, Diag *diag) {
+    const char *path = session->cli->flags.model;
+    const Tree *model = session->recipe.model;
+    if (!path && model->kind == TREE_MAP)
+        return build_model(session, model, weights, diag);
+    if (!path) path = path_join(session->arena, session->recipe.folder, model->string);
+    session->source = path;
+    TRY(model_load(&session->model, path, ops_table(), weights, diag));
+    if (!weights) model_strip(session->model);
+    return STATUS_OK;
+}

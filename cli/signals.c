@@ -1,0 +1,54 @@
+/* Signal handlers. A handler can only talk to the program through a global: the two below
+ * are the program's only mutable ones. */
+#include "cli/signals.h"
+
+#include "io/file.h"
+#include "io/guard.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t interrupts;
+static volatile sig_atomic_t owner; /* process that installed the handlers */
+
+bool signals_interrupted(void *self) {
+    (void)self;
+    return interrupts > 0;
+}
+
+/* In a child process a signal has its usual effect: outputs belong to the parent. */
+static bool is_child(int number) {
+    if (getpid() == (pid_t)owner) return false;
+    signal(number, SIG_DFL);
+    raise(number);
+    return true;
+}
+
+static void on_interrupt(int number) {
+    if (is_child(number)) return;
+    interrupts = interrupts + 1;
+    if (interrupts < 2) return;
+    outfile_abandon_all();
+    _exit(status_exit_code(STATUS_INTERRUPTED));
+}
+
+static void install(int number, void (*handler)(int)) {
+    struct sigaction old, action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = handler;
+    action.sa_flags = SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    if (sigaction(number, NULL, &old) != 0 || old.sa_handler == SIG_IGN) return;
+    sigaction(number, &action, NULL);
+}
+
+void signals_install(void) {
+    atexit(outfile_abandon_all);
+    owner = (sig_atomic_t)getpid();
+    install(SIGINT, on_interrupt);
+    install(SIGTERM, on_interrupt);
+    install(SIGHUP, on_interrupt);
+    guard_install();
+}

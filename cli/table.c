@@ -1,0 +1,114 @@
+/* Aligned tables and numbers with units. */
+#include "cli/table.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <string.h>
+
+Table table_create(Arena *arena, const char *align) {
+    return (Table){.arena = arena, .align = align, .columns = (int)strlen(align)};
+}
+
+char *text_clean(char *text) {
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+    return text;
+}
+
+void table_add(Table *table, const char *fmt, ...) {
+    char text[1024];
+    va_list list;
+    va_start(list, fmt);
+    vsnprintf(text, sizeof text, fmt, list);
+    va_end(list);
+    text_clean(text);
+    if (table->count == table->capacity) {
+        int capacity = table->capacity ? 2 * table->capacity : 64;
+        const char **cells = ARENA_ARRAY(table->arena, const char *, (size_t)capacity);
+        for (int i = 0; i < table->count; i++) cells[i] = table->cells[i];
+        table->cells = cells;
+        table->capacity = capacity;
+    }
+    table->cells[table->count++] = arena_strdup(table->arena, text);
+}
+
+/* Columns on the screen: bytes that do not continue a UTF-8 character. */
+static int text_width(const char *text) {
+    int width = 0;
+    for (; *text; text++) width += ((unsigned char)*text & 0xc0) != 0x80;
+    return width;
+}
+
+static void print_row(const Table *table, int row, const int *width, FILE *out) {
+    int pending = 0; /* spaces owed, so that no row ends in spaces */
+    for (int c = 0; c < table->columns; c++) {
+        const char *cell = table->cells[row * table->columns + c];
+        int space = width[c] - text_width(cell);
+        bool right = table->align[c] == 'r';
+        if (c > 0) pending += 2;
+        if (right) pending += space;
+        if (*cell) {
+            fprintf(out, "%*s%s", pending, "", cell);
+            pending = 0;
+        }
+        if (!right) pending += space;
+    }
+    fprintf(out, "\n");
+}
+
+void table_print(const Table *table, int indent, FILE *out) {
+    int width[TABLE_COLUMNS] = {0};
+    int rows = table->columns ? table->count / table->columns : 0;
+    for (int i = 0; i < rows * table->columns; i++) {
+        int used = text_width(table->cells[i]);
+        if (used > width[i % table->columns]) width[i % table->columns] = used;
+    }
+    for (int row = 0; row < rows; row++) {
+        fprintf(out, "%*s", indent, "");
+        print_row(table, row, width, out);
+    }
+}
+
+const char *text_grouped(Arena *arena, int64_t value) {
+    char digits[32], out[48];
+    snprintf(digits, sizeof digits, "%" PRIu64,
+             value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
+    size_t length = strlen(digits), n = 0;
+    if (value < 0) out[n++] = '-';
+    for (size_t i = 0; i < length; i++) {
+        if (i > 0 && (length - i) % 3 == 0) out[n++] = ',';
+        out[n++] = digits[i];
+    }
+    return arena_strndup(arena, out, n);
+}
+
+/* Value with three significant digits and the largest unit that leaves at least 1. */
+static const char *text_scaled(Arena *arena, double value, double base,
+                               const char *const *units, int count) {
+    int unit = 0;
+    while (unit + 1 < count && value >= base * 0.9995) {
+        value /= base;
+        unit++;
+    }
+    int decimals = unit == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+    return arena_printf(arena, "%.*f %s", decimals, value, units[unit]);
+}
+
+const char *text_size(Arena *arena, int64_t bytes) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    return text_scaled(arena, (double)bytes, 1024, units, 5);
+}
+
+const char *text_flops(Arena *arena, double flops) {
+    static const char *const units[] = {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"};
+    return text_scaled(arena, flops, 1000, units, 5);
+}
+
+const char *text_seconds(Arena *arena, double seconds) {
+    long whole = (long)(seconds + 0.5);
+    if (seconds < 99.95) return arena_printf(arena, "%.2f s", seconds);
+    if (whole < 3600) return arena_printf(arena, "%ld:%02ld", whole / 60, whole % 60);
+    return arena_printf(arena, "%ld:%02ld:%02ld", whole / 3600, whole / 60 % 60,
+                        whole % 60);
+}

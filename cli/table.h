@@ -1,0 +1,39 @@
+/* Tables for people: aligned columns, and numbers with units. */
+#ifndef COMPRESS_CLI_TABLE_H
+#define COMPRESS_CLI_TABLE_H
+
+#include "ir/arena.h"
+
+#include <stdint.h>
+#include <stdio.h>
+
+#define TABLE_COLUMNS 12
+
+/* Cells in rows. `align` has one letter a column: 'l' or 'r'. */
+typedef struct Table {
+    Arena *arena;
+    const char *align;
+    const char **cells;
+    int count, capacity; /* cells */
+    int columns;
+} Table;
+
+/* New table with as many columns as `align` has letters. */
+Table table_create(Arena *arena, const char *align);
+
+/* Adds the next cell, row by row. */
+void table_add(Table *table, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Prints the rows, each behind `indent` spaces; unfinished rows are left out. */
+void table_print(const Table *table, int indent, FILE *out);
+
+/* Replaces control characters, which may come from a damaged file. Returns `text`. */
+char *text_clean(char *text);
+
+/* "79,114"; "1.21 MiB"; "12.3 MFLOP"; "0.42 s" or "3:07". In the arena. */
+const char *text_grouped(Arena *arena, int64_t value);
+const char *text_size(Arena *arena, int64_t bytes);
+const char *text_flops(Arena *arena, double flops);
+const char *text_seconds(Arena *arena, double seconds);
+
+#endif

@@ -1,0 +1,143 @@
+/* Feed: see exec/feed.h. */
+#include "exec/feed.h"
+
+#include "exec/workspace.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- checking ---- */
+
+static void add_columns(Text *text, const Batches *data) {
+    for (int i = 0; i < data->column_count; i++)
+        text_add(text, "%s%s", i ? ", " : "", data->columns[i].name);
+}
+
+static Status fail_missing(const Node *input, const Batches *data, Diag *diag) {
+    Text columns = {0};
+    text_add(&columns, "%s", "");
+    add_columns(&columns, data);
+    Status status = diag_fail(diag, STATUS_MODEL, LOC_NONE, input->name,
+                              "the model's input has no column in data set \"%s\"",
+                              data->name ? data->name : "");
+    diag_note(diag, "the data set's columns are: %s", columns.data);
+    text_free(&columns);
+    return status;
+}
+
+static Status fail_shape(const Node *input, const Column *column, const Batches *data,
+                         Diag *diag) {
+    Type want = input->type;
+    if (want.rank > 0) {
+        want.rank--;
+        memmove(want.dim, want.dim + 1, (size_t)want.rank * sizeof *want.dim);
+    }
+    Text expected = {0}, found = {0};
+    type_print(&expected, &want);
+    type_print(&found, &column->type);
+    Status status = diag_fail(diag, STATUS_MODEL, LOC_NONE, input->name,
+                              "the model expects samples of %s, found %s in data set "
+                              "\"%s\"",
+                              expected.data, found.data, data->name ? data->name : "");
+    text_free(&expected);
+    text_free(&found);
+    return status;
+}
+
+/* Matches a column with an input, symbols taking the column's sizes. */
+static bool match_type(const Type *input, const Type *column,
+                       int64_t sizes[DIM_SYMBOLS]) {
+    if (input->dtype != column->dtype || input->rank != column->rank + 1) return false;
+    if (input->dim[0] != DIM_N) return false;
+    for (int i = 0; i < column->rank; i++) {
+        int64_t want = input->dim[i + 1];
+        if (want == DIM_N) return false;
+        if (want < 0) {
+            int64_t *size = &sizes[DIM_INDEX(want)];
+            if (*size == 0) *size = column->dim[i];
+            want = *size;
+        }
+        if (want != column->dim[i]) return false;
+    }
+    return true;
+}
+
+static Status check_inputs(const Graph *graph, const bool *mark, const Batches *data,
+                           int64_t sizes[DIM_SYMBOLS], Diag *diag) {
+    for (const Node *node = graph->first; node; node = node->next) {
+        if (!mark[node->id] || !node->name || !(node->op->flags & OP_LEAF)) continue;
+        int i = batches_column(data, node->name);
+        if (i < 0) return fail_missing(node, data, diag);
+        const Column *column = &data->columns[i];
+        if (!match_type(&node->type, &column->type, sizes))
+            return fail_shape(node, column, data, diag);
+    }
+    return STATUS_OK;
+}
+
+Status feed_check(Graph *graph, Node *const *roots, int count, const Batches *data,
+                  int64_t sizes[DIM_SYMBOLS], Diag *diag) {
+    bool *mark = memory_alloc((size_t)graph_number(graph) + 1, sizeof *mark);
+    for (int i = 0; i < count; i++) mark[roots[i]->id] = true;
+    plan_mark(graph, mark);
+    Status status = check_inputs(graph, mark, data, sizes, diag);
+    free(mark);
+    return status;
+}
+
+/* ---- fetching ---- */
+
+static size_t column_bytes(const Column *column, int64_t samples) {
+    return (size_t)(samples * type_count(&column->type)) *
+           dtype_bytes(column->type.dtype);
+}
+
+Status feed_open(Feed *feed, const Batches *data, int64_t samples, Diag *diag) {
+    (void)diag;
+    size_t columns = (size_t)data->column_count + 1;
+    *feed = (Feed){.data = data, .samples = samples};
+    feed->column = memory_alloc(columns, sizeof *feed->column);
+    feed->spare = memory_alloc(columns, sizeof *feed->spare);
+    return STATUS_OK;
+}
+
+void feed_close(Feed *feed) {
+    for (int i = 0; feed->spare && i < feed->data->column_count; i++)
+        free(feed->spare[i]);
+    free(feed->spare);
+    free(feed->column);
+    *feed = (Feed){0};
+}
+
+/* Memory of its own for a column that no input takes; made at the first use. */
+static void *spare_column(Feed *feed, int i) {
+    if (!feed->spare[i])
+        feed->spare[i] =
+            memory_alloc(1, column_bytes(&feed->data->columns[i], feed->samples) + 1);
+    return feed->spare[i];
+}
+
+static Status check_column(const Feed *feed, int i, const PlanNode *input,
+                           const int64_t *index, int64_t n, Diag *diag) {
+    const int64_t limit = input->label_limit, each = input->count / n;
+    if (limit == 0 || input->type.dtype != DTYPE_I32) return STATUS_OK;
+    const int32_t *labels = feed->column[i];
+    int64_t bad = labels_find_bad(labels, input->count, limit);
+    if (bad < 0) return STATUS_OK;
+    return labels_fail(index[bad / each], labels[bad], limit, feed->data->name, diag);
+}
+
+Status feed_fetch(Feed *feed, Workspace *workspace, const int64_t *index, int64_t n,
+                  uint64_t key, Diag *diag) {
+    const Batches *data = feed->data;
+    for (int i = 0; i < data->column_count; i++) {
+        void *input = workspace_input(workspace, data->columns[i].name);
+        feed->column[i] = input ? input : spare_column(feed, i);
+    }
+    TRY(data->fetch(data, index, n, key, feed->column, diag));
+    for (int i = 0; i < data->column_count; i++) {
+        const PlanNode *input = workspace_input_node(workspace, data->columns[i].name);
+        if (input) TRY(check_column(feed, i, input, index, n, diag));
+    }
+    return STATUS_OK;
+}

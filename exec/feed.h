@@ -1,0 +1,32 @@
+/* Feed: from the columns of a data set to the inputs of a plan. */
+#ifndef COMPRESS_EXEC_FEED_H
+#define COMPRESS_EXEC_FEED_H
+
+#include "exec/run.h"
+#include "ir/batches.h"
+
+/* Checks that every input that `roots` depend on has a column of its name and shape, and
+ * finds the sizes of the symbols other than N in the columns; those that no column names
+ * stay as they are. Fails with STATUS_MODEL. */
+Status feed_check(Graph *graph, Node *const *roots, int count, const Batches *data,
+                  int64_t sizes[DIM_SYMBOLS], Diag *diag);
+
+/* One worker's way to fetch samples. */
+typedef struct Feed {
+    const Batches *data;
+    void **column; /* by column: the samples fetched last */
+    void **spare;  /* by column: memory for those that no input takes, else NULL */
+    int64_t samples;
+} Feed;
+
+/* Room for up to `samples` samples at a time. Fails with STATUS_MEMORY. */
+Status feed_open(Feed *feed, const Batches *data, int64_t samples, Diag *diag);
+void feed_close(Feed *feed);
+
+/* Fetches samples index[0..n) into the inputs of the plan that the workspace is bound to
+ * and checks labels. Fails with the data set's complaint, or STATUS_MODEL for a label
+ * that the model has no class for. */
+Status feed_fetch(Feed *feed, Workspace *workspace, const int64_t *index, int64_t n,
+                  uint64_t key, Diag *diag);
+
+#endif

@@ -1,0 +1,161 @@
+/* Forward over a data set: see forward_batches in exec/train.h.
+ *
+ * Chunks of samples are run in rounds, one chunk per thread; after each round the results
+ * go to the sink in order. */
+#include "exec/feed.h"
+#include "exec/parallel.h"
+#include "exec/ticker.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One thread's chunk. */
+typedef struct Lane {
+    Workspace *workspace;
+    Feed feed;
+    Diag *diag; /* faults are found again by the main thread, which reports them */
+    int64_t *index;
+    int64_t first, n;
+    Status status;
+} Lane;
+
+typedef struct Sweep {
+    Graph *graph;
+    Node *const *results;
+    int result_count;
+    const Batches *data;
+    int64_t total, chunk;
+    int threads;
+    Params *params;
+    Plan *whole, *tail; /* for full chunks and for the last one, NULL = none such */
+    Lane *lanes;
+    const float **values;
+    Ticker ticker;
+} Sweep;
+
+static Status make_plan(Plan **out, Sweep *sweep, const int64_t *sizes, int64_t n,
+                        Diag *diag) {
+    PlanOptions options = {.precision = PRECISION_F32,
+                           .results = sweep->results,
+                           .result_count = sweep->result_count};
+    if (n == 0) return STATUS_OK;
+    memcpy(options.sizes, sizes, sizeof options.sizes);
+    options.sizes[DIM_INDEX(DIM_N)] = n;
+    return plan_create(out, sweep->graph, &options, diag);
+}
+
+static Status open_lane(Lane *lane, const Sweep *sweep, Diag *diag) {
+    lane->diag = diag_create();
+    lane->index = memory_alloc((size_t)sweep->chunk, sizeof *lane->index);
+    TRY(feed_open(&lane->feed, sweep->data, sweep->chunk, diag));
+    TRY(workspace_create(&lane->workspace, diag));
+    return workspace_bind(lane->workspace, sweep->whole, sweep->params, diag);
+}
+
+static Status sweep_open(Sweep *sweep, Diag *diag) {
+    int64_t sizes[DIM_SYMBOLS] = {0};
+    TRY(feed_check(sweep->graph, sweep->results, sweep->result_count, sweep->data, sizes,
+                   diag));
+    if (sweep->chunk > sweep->total) sweep->chunk = sweep->total;
+    const int64_t chunks = (sweep->total + sweep->chunk - 1) / sweep->chunk;
+    if (sweep->threads < 1) sweep->threads = 1;
+    if (sweep->threads > chunks) sweep->threads = (int)chunks;
+    TRY(make_plan(&sweep->whole, sweep, sizes, sweep->chunk, diag));
+    TRY(make_plan(&sweep->tail, sweep, sizes, sweep->total % sweep->chunk, diag));
+    TRY(params_create(&sweep->params, sweep->graph, PRECISION_F32, false, diag));
+    sweep->values = memory_alloc((size_t)sweep->result_count + 1, sizeof *sweep->values);
+    sweep->lanes = memory_alloc((size_t)sweep->threads, sizeof *sweep->lanes);
+    for (int i = 0; i < sweep->threads; i++)
+        TRY(open_lane(&sweep->lanes[i], sweep, diag));
+    return STATUS_OK;
+}
+
+static void sweep_close(Sweep *sweep) {
+    for (int i = 0; sweep->lanes && i < sweep->threads; i++) {
+        Lane *lane = &sweep->lanes[i];
+        workspace_destroy(lane->workspace);
+        feed_close(&lane->feed);
+        diag_destroy(lane->diag);
+        free(lane->index);
+    }
+    free(sweep->lanes);
+    free(sweep->values);
+    params_destroy(sweep->params);
+    plan_destroy(sweep->whole);
+    plan_destroy(sweep->tail);
+}
+
+static Status run_lane(const Sweep *sweep, Lane *lane, Diag *diag) {
+    const Plan *plan = lane->n == sweep->chunk ? sweep->whole : sweep->tail;
+    for (int64_t i = 0; i < lane->n; i++) lane->index[i] = lane->first + i;
+    TRY(workspace_bind(lane->workspace, plan, sweep->params, diag));
+    TRY(feed_fetch(&lane->feed, lane->workspace, lane->index, lane->n, 0, diag));
+    run_forward(lane->workspace, (RunMode){.first = lane->first});
+    return STATUS_OK;
+}
+
+static void lane_body(void *self, int64_t i, int worker) {
+    (void)worker; /* lane i has a workspace of its own */
+    Sweep *sweep = self;
+    Lane *lane = &sweep->lanes[i];
+    lane->status = run_lane(sweep, lane, lane->diag);
+}
+
+static Status deliver(Sweep *sweep, Lane *lane, ForwardSink sink, void *self,
+                      Diag *diag) {
+    if (lane->status != STATUS_OK) TRY(run_lane(sweep, lane, diag));
+    for (int i = 0; i < sweep->result_count; i++)
+        sweep->values[i] = workspace_value(lane->workspace, sweep->results[i]);
+    return sink(self, lane->first, lane->n, sweep->values,
+                (const void *const *)lane->feed.column, diag);
+}
+
+/* Runs chunks from sample `first` on, one for each thread; *next is where to go on. */
+static Status run_round(Sweep *sweep, int64_t first, int64_t *next, ForwardSink sink,
+                        void *self, Diag *diag) {
+    int count = 0;
+    for (; count < sweep->threads && first < sweep->total; count++) {
+        Lane *lane = &sweep->lanes[count];
+        const int64_t left = sweep->total - first;
+        lane->first = first;
+        lane->n = left < sweep->chunk ? left : sweep->chunk;
+        first += lane->n;
+    }
+    *next = first;
+    parallel_for(count, sweep->threads, lane_body, sweep);
+    for (int i = 0; i < count; i++)
+        TRY(deliver(sweep, &sweep->lanes[i], sink, self, diag));
+    return STATUS_OK;
+}
+
+static Status sweep_run(Sweep *sweep, ForwardSink sink, void *self, Diag *diag) {
+    for (int64_t first = 0; first < sweep->total;) {
+        if (ticker_cancelled(&sweep->ticker))
+            return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL,
+                             "stopped after %lld of %lld samples", (long long)first,
+                             (long long)sweep->total);
+        TRY(run_round(sweep, first, &first, sink, self, diag));
+        ticker_progress(&sweep->ticker, first, sweep->total, NAN, first == sweep->total);
+    }
+    return STATUS_OK;
+}
+
+Status forward_batches(Graph *graph, Node *const *results, int result_count,
+                       const Batches *data, int64_t limit, int64_t batch_size,
+                       int threads, const Watch *watch, ForwardSink sink, void *self,
+                       Diag *diag) {
+    Sweep sweep = {.graph = graph,
+                   .results = results,
+                   .result_count = result_count,
+                   .data = data,
+                   .total = limit > 0 && limit < data->count ? limit : data->count,
+                   .chunk = batch_size > 0 ? batch_size : 1,
+                   .threads = threads,
+                   .ticker = {.watch = watch}};
+    if (sweep.total <= 0) return STATUS_OK;
+    Status status = sweep_open(&sweep, diag);
+    if (status == STATUS_OK) status = sweep_run(&sweep, sink, self, diag);
+    sweep_close(&sweep);
+    return status;
+}

@@ -1,0 +1,91 @@
+/* Checks shared by infer functions: see exec/infer.h. */
+#include "exec/infer.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+enum { MESSAGE_BYTES = 256 };
+
+/* Name of operand `i`; those of a variadic operand share one. */
+static const char *operand_name(const Node *node, int i) {
+    const int last = op_operand_count(node->op) - 1;
+    return node->op->operands[i < last ? i : last].name;
+}
+
+Status infer_fail(const Node *node, int operand, Diag *diag, const char *fmt, ...) {
+    char message[MESSAGE_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(message, sizeof message, fmt, args);
+    va_end(args);
+    Text found = {0};
+    type_print(&found, &node->in[operand]->type);
+    const Status status = diag_fail(
+        diag, STATUS_MODEL, node->loc, NULL, "%s: operand '%s': expected %s, found %s",
+        node->op->name, operand_name(node, operand), message, found.data);
+    text_free(&found);
+    return status;
+}
+
+Status infer_fail_attr(const Node *node, const char *attribute, Diag *diag,
+                       const char *fmt, ...) {
+    char message[MESSAGE_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(message, sizeof message, fmt, args);
+    va_end(args);
+    return diag_fail(diag, STATUS_MODEL, node->loc, NULL, "%s: %s: expected %s",
+                     node->op->name, attribute, message);
+}
+
+Status infer_rank(const Node *node, int operand, int least, int most, Diag *diag) {
+    const int rank = node->in[operand]->type.rank;
+    if (rank >= least && rank <= most) return STATUS_OK;
+    if (least == most) return infer_fail(node, operand, diag, "rank %d", least);
+    return infer_fail(node, operand, diag, "a rank of %d to %d", least, most);
+}
+
+Status infer_known(const Node *node, int operand, int axis, Diag *diag) {
+    if (node->in[operand]->type.dim[axis] > 0) return STATUS_OK;
+    return infer_fail(node, operand, diag, "a number above 0 as dimension %d", axis);
+}
+
+Status infer_dim(const Node *node, int operand, int axis, int64_t dim, const char *why,
+                 Diag *diag) {
+    if (node->in[operand]->type.dim[axis] == dim) return STATUS_OK;
+    char text[DIM_TEXT_BYTES];
+    return infer_fail(node, operand, diag, "%s (%s) as dimension %d", dim_text(text, dim),
+                      why, axis);
+}
+
+Status infer_shape(const Node *node, int operand, int rank, const int64_t *dim,
+                   Diag *diag) {
+    Type want = real_type(rank, dim);
+    want.dtype = node->in[operand]->type.dtype;
+    if (type_equal(&want, &node->in[operand]->type)) return STATUS_OK;
+    Text text = {0};
+    type_print(&text, &want);
+    const Status status = infer_fail(node, operand, diag, "%s", text.data);
+    text_free(&text);
+    return status;
+}
+
+Type real_type(int rank, const int64_t *dim) {
+    Type type = {.dtype = DTYPE_F32, .rank = rank};
+    memcpy(type.dim, dim, (size_t)rank * sizeof *dim);
+    return type;
+}
+
+const char *dim_text(char out[DIM_TEXT_BYTES], int64_t dim) {
+    static const char SYMBOLS[DIM_SYMBOLS] = {'N', 'T', 'S', 'M'};
+    if (dim >= 0)
+        snprintf(out, DIM_TEXT_BYTES, "%lld", (long long)dim);
+    else
+        snprintf(out, DIM_TEXT_BYTES, "%c",
+                 dim >= -DIM_SYMBOLS ? SYMBOLS[DIM_INDEX(dim)] : '?');
+    return out;
+}
+
+bool dim_multiply(int64_t a, int64_t b, int64_t *out) {
+    return a >= 0 && b >= 0 && !__builtin_mul_overflow(a, b, out);
+}

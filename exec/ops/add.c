@@ -1,0 +1,121 @@
+/* add(a[...], b): y = a + b, b repeated along dimensions where it has 1.
+ *
+ * da = dy; db = dy summed over the repeated dimensions. */
+#include "exec/infer.h"
+#include "exec/kernel_math.h"
+
+#include <string.h>
+
+static const Operand OPERANDS[] = {
+    {"a", OPERAND_REQUIRED, "any shape"},
+    {"b", OPERAND_REQUIRED, "the rank of a; each dimension that of a, or 1"},
+    {NULL, 0, NULL}};
+
+static Status infer(const Node *node, Type *out, Diag *diag) {
+    const Type *a = &node->in[0]->type, *b = &node->in[1]->type;
+    TRY(infer_rank(node, 1, a->rank, a->rank, diag));
+    char text[DIM_TEXT_BYTES];
+    for (int i = 0; i < a->rank; i++)
+        if (b->dim[i] != a->dim[i] && b->dim[i] != 1)
+            return infer_fail(node, 1, diag, "%s (as in a) or 1 as dimension %d",
+                              dim_text(text, a->dim[i]), i);
+    *out = *a;
+    return STATUS_OK;
+}
+
+/* The shape with dimensions of the same kind merged. The last two are walked by loops
+ * over rows; those before by an index. */
+typedef struct Repeat {
+    int rank;
+    int64_t dim[RANK_MAX + 1],
+        step[RANK_MAX + 1]; /* steps of b in elements; 0 = repeated */
+} Repeat;
+
+static Repeat merge_dims(const View *a, const View *b) {
+    Repeat m = {0};
+    int64_t step = 1;
+    for (int i = a->rank - 1; i >= 0; i--) { /* last dimension first */
+        if (a->dim[i] == 1) continue;
+        const bool repeated = b->dim[i] == 1;
+        if (m.rank > 0 && repeated == (m.step[m.rank - 1] == 0)) {
+            m.dim[m.rank - 1] *= a->dim[i];
+        } else {
+            m.step[m.rank] = repeated ? 0 : step;
+            m.dim[m.rank++] = a->dim[i];
+        }
+        if (!repeated) step *= a->dim[i];
+    }
+    if (m.rank == 0) m.dim[m.rank] = 1, m.step[m.rank++] = 1;
+    return m;
+}
+
+/* Offset in b of row `r` of y, a row being the merged last dimension. */
+static int64_t row_offset(const Repeat *m, int64_t r) {
+    int64_t offset = 0;
+    for (int i = 1; i < m->rank; i++) {
+        offset += r % m->dim[i] * m->step[i];
+        r /= m->dim[i];
+    }
+    return offset;
+}
+
+static void forward(const Call *call) {
+    const Repeat m = merge_dims(&call->in[0], &call->in[1]);
+    const int64_t width = m.dim[0], rows = call->out.count / width;
+    for (int64_t r = 0; r < rows; r++) {
+        const REAL *a = (const REAL *)call->in[0].data + r * width;
+        const REAL *b = (const REAL *)call->in[1].data + row_offset(&m, r);
+        REAL *restrict y = (REAL *)call->out.data + r * width;
+        if (m.step[0])
+            for (int64_t j = 0; j < width; j++) y[j] = a[j] + b[j];
+        else
+            for (int64_t j = 0; j < width; j++) y[j] = a[j] + b[0];
+    }
+}
+
+/* db += dy summed over what is repeated. */
+static void add_repeated(const Repeat *m, REAL *restrict db, const REAL *restrict dy,
+                         int64_t count) {
+    const int64_t width = m->dim[0];
+    for (int64_t r = 0; r < count / width; r++, dy += width) {
+        REAL *to = db + row_offset(m, r);
+        if (m->step[0])
+            for (int64_t j = 0; j < width; j++) to[j] += dy[j];
+        else
+            *to += row_sum(dy, width);
+    }
+}
+
+/* db += dy or db = dy; the gradient of a may have taken dy's place, which for add(x, x)
+ * is that of b too. */
+static void pass_gradient(const View *db, const View *dy) {
+    REAL *d = db->data;
+    if (d != dy->data)
+        put_row(d, dy->data, dy->count, db->accumulate);
+    else if (db->accumulate)
+        for (int64_t i = 0; i < dy->count; i++) d[i] += d[i];
+}
+
+static void backward(const Call *call) {
+    const View *da = &call->d_in[0], *db = &call->d_in[1], *dy = &call->d_out;
+    if (da->data && da->data != dy->data)
+        put_row(da->data, dy->data, dy->count, da->accumulate);
+    if (!db->data) return;
+    const Repeat m = merge_dims(&call->in[0], &call->in[1]);
+    if (m.rank == 1 && m.step[0]) {
+        pass_gradient(db, dy);
+        return;
+    }
+    if (!db->accumulate) memset(db->data, 0, (size_t)call->in[1].count * sizeof(REAL));
+    add_repeated(&m, db->data, dy->data, dy->count);
+}
+
+const Op OP(add) = {
+    .name = "add",
+    .summary = "a + b; b is repeated along dimensions where it has 1",
+    .operands = OPERANDS,
+    .flags = OP_PASS_GRADIENT,
+    .infer = infer,
+    .forward = forward,
+    .backward = backward,
+};

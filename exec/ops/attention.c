@@ -1,0 +1,209 @@
+/* attention: multi-head attention with everything that changes its scores.
+ *
+ * Per head: A = scale q k^T + bias + scale q . rel_key[:, bucket]; A'_a = sum_b
+ * mix_before[a, b] A_b; P = softmax over the keys of A' that mask and causality allow
+ * (a row without any such key is zero); P'_a = sum_b mix_after[a, b] P_b; out = P' v. */
+#include "exec/infer.h"
+#include "exec/kernel_math.h"
+#include "exec/ops/attention_parts.h"
+
+static const Operand OPERANDS[] = {
+    {"q", OPERAND_REQUIRED, "queries [N, T, D]"},
+    {"k", OPERAND_REQUIRED, "keys [N, S, D]"},
+    {"v", OPERAND_REQUIRED, "values [N, S, E]"},
+    {"mask", OPERAND_OPTIONAL | OPERAND_INTEGER, "[N, S]: 0 = key takes no part"},
+    {"bias", OPERAND_OPTIONAL, "added to the scores [H, T, S]"},
+    {"rel_key", OPERAND_OPTIONAL, "contextual relative positions of keys [D/H, 49]"},
+    {"mix_before", OPERAND_OPTIONAL, "mixes heads before the softmax [H, H]"},
+    {"mix_after", OPERAND_OPTIONAL, "mixes heads after the softmax [H, H]"},
+    {NULL},
+};
+
+static const Field FIELDS[] = {
+    F_INT(AttentionAttrs, heads, 1, 65536, "heads; divides the widths of q and v"),
+    F_REAL(AttentionAttrs, scale, 0, 1e6, "factor of the scores; 0 = 1 / sqrt(D/H)"),
+    F_BOOL(AttentionAttrs, causal, "a query sees no later keys"),
+    F_INT(AttentionAttrs, grid_h, 0, 65536, "rel_key: rows of the patch grid"),
+    F_INT(AttentionAttrs, grid_w, 0, 65536, "rel_key: columns of the patch grid"),
+    F_INT(AttentionAttrs, skip, 0, 65536, "rel_key: tokens in front of the grid"),
+    F_END,
+};
+
+static const AttentionAttrs DEFAULTS = {.heads = 1};
+
+static Status check_width(const Node *node, int i, Diag *diag) {
+    const int64_t heads = ((const AttentionAttrs *)node->attrs)->heads;
+    const int64_t width = node->in[i]->type.dim[2];
+    if (width > 0 && width % heads == 0) return STATUS_OK;
+    return infer_fail(node, i, diag, "a last dimension that heads=%lld divides",
+                      (long long)heads);
+}
+
+static Status check_attrs(const Node *node, Diag *diag) {
+    const AttentionAttrs *attrs = node->attrs;
+    if (attrs->heads < 1)
+        return infer_fail_attr(node, "heads", diag, "at least 1, found %lld",
+                               (long long)attrs->heads);
+    if (!(attrs->scale >= 0 && attrs->scale < INFINITY))
+        return infer_fail_attr(node, "scale", diag, "a number from 0 on, found %g",
+                               attrs->scale);
+    return STATUS_OK;
+}
+
+/* The relative positions need as many queries and keys as the grid has tokens. */
+static Status check_grid(const Node *node, int64_t queries, int64_t keys, Diag *diag) {
+    const AttentionAttrs *attrs = node->attrs;
+    int64_t tokens = 0;
+    const bool sane = attrs->grid_h >= 1 && attrs->grid_w >= 1 && attrs->skip >= 0 &&
+                      dim_multiply(attrs->grid_h, attrs->grid_w, &tokens) &&
+                      !__builtin_add_overflow(tokens, attrs->skip, &tokens);
+    if (sane && queries == tokens && keys == tokens) return STATUS_OK;
+    char q[DIM_TEXT_BYTES], k[DIM_TEXT_BYTES];
+    return infer_fail_attr(node, "grid_h, grid_w, skip", diag,
+                           "skip + grid_h * grid_w equal to the %s queries and %s keys, "
+                           "found %lld + %lld * %lld",
+                           dim_text(q, queries), dim_text(k, keys),
+                           (long long)attrs->skip, (long long)attrs->grid_h,
+                           (long long)attrs->grid_w);
+}
+
+static Status check_shape(const Node *node, int i, int rank, const int64_t *dim,
+                          Diag *diag) {
+    return attention_has(node, i) ? infer_shape(node, i, rank, dim, diag) : STATUS_OK;
+}
+
+static Status check_extras(const Node *node, Diag *diag) {
+    const int64_t heads = ((const AttentionAttrs *)node->attrs)->heads;
+    const int64_t *q = node->in[ATTENTION_Q]->type.dim,
+                  *k = node->in[ATTENTION_K]->type.dim;
+    const int64_t mix[] = {heads, heads}, mask[] = {q[0], k[1]};
+    const int64_t bias[] = {heads, q[1], k[1]},
+                  rel_key[] = {q[2] / heads, RELATIVE_BUCKETS};
+    TRY(check_shape(node, ATTENTION_MASK, 2, mask, diag));
+    TRY(check_shape(node, ATTENTION_BIAS, 3, bias, diag));
+    TRY(check_shape(node, ATTENTION_MIX_BEFORE, 2, mix, diag));
+    TRY(check_shape(node, ATTENTION_MIX_AFTER, 2, mix, diag));
+    TRY(check_shape(node, ATTENTION_REL_KEY, 2, rel_key, diag));
+    const bool relative = attention_has(node, ATTENTION_REL_KEY);
+    return relative ? check_grid(node, q[1], k[1], diag) : STATUS_OK;
+}
+
+static Status infer(const Node *node, Type *out, Diag *diag) {
+    TRY(check_attrs(node, diag));
+    for (int i = ATTENTION_Q; i <= ATTENTION_V; i++) TRY(infer_rank(node, i, 3, 3, diag));
+    const int64_t *q = node->in[ATTENTION_Q]->type.dim,
+                  *k = node->in[ATTENTION_K]->type.dim;
+    TRY(infer_dim(node, ATTENTION_K, 0, q[0], "the samples of q", diag));
+    TRY(infer_dim(node, ATTENTION_K, 2, q[2], "the width of q", diag));
+    TRY(infer_dim(node, ATTENTION_V, 0, q[0], "the samples of q", diag));
+    TRY(infer_dim(node, ATTENTION_V, 1, k[1], "the tokens of k", diag));
+    TRY(check_width(node, ATTENTION_Q, diag));
+    TRY(check_width(node, ATTENTION_V, diag));
+    TRY(check_extras(node, diag));
+    const int64_t dim[] = {q[0], q[1], node->in[ATTENTION_V]->type.dim[2]};
+    *out = real_type(3, dim);
+    return STATUS_OK;
+}
+
+static double flops(const Call *call) {
+    Attention a;
+    REAL_FN(attention_open)(&a, call);
+    const double maps = (double)a.samples * (double)a.heads * (double)a.queries;
+    const double mix = 2.0 * (double)a.heads * (double)a.keys;
+    double each = 2.0 * (double)a.keys * (double)(a.head + a.value_head);
+    if (attention_has(call->node, ATTENTION_MIX_BEFORE)) each += mix;
+    if (attention_has(call->node, ATTENTION_MIX_AFTER)) each += mix;
+    if (attention_has(call->node, ATTENTION_REL_KEY))
+        each += 2.0 * RELATIVE_BUCKETS * (double)a.head;
+    return maps * each;
+}
+
+static size_t aux_bytes(const Call *call) {
+    Attention a;
+    REAL_FN(attention_open)(&a, call);
+    return (size_t)(a.samples * a.heads * a.queries) * sizeof(REAL);
+}
+
+static size_t scratch_bytes(const Call *call) {
+    Attention a;
+    REAL_FN(attention_open)(&a, call);
+    return a.scratch_bytes;
+}
+
+/* Softmax of a row under limits, in place; gives its log-sum-exp, inf where all is
+ * masked. n is a multiple of LANE_COUNT. */
+static REAL softmax_limited(int64_t n, REAL *restrict s, const REAL *restrict limit) {
+    n &= -LANE_COUNT;
+    const REAL top = lanes_add_max(n, s, limit, -INFINITY);
+    const REAL shift = top == -INFINITY ? 0 : top;
+    for (int64_t j = 0; j < n; j++) s[j] = exp_real(s[j] - shift);
+    const REAL sum = lanes_sum(n, s);
+    if (sum == 0) return INFINITY;
+    const REAL inverse = 1 / sum;
+    for (int64_t j = 0; j < n; j++) s[j] *= inverse;
+    return top + (REAL)log((double)sum);
+}
+
+static void softmax_block(const Attention *a, Span span) {
+    for (int64_t r = 0; r < span.rows; r++) {
+        const REAL *limit = REAL_FN(attention_limits)(a, span.row + r);
+        for (int64_t g = 0; g < a->group; g++) {
+            REAL *row = a->mixed + attention_block_at(a, g) + r * a->padded;
+            const REAL log_sum = softmax_limited(a->padded, row, limit);
+            if (a->log_sum) a->log_sum[attention_row_at(a, span, g) + r] = log_sum;
+        }
+    }
+}
+
+/* One block: scores, mixing, softmax, mixing, values. */
+static void forward_block(const Attention *a, Span span, REAL *out) {
+    REAL_FN(attention_scores)(a, span);
+    if (a->mix_before)
+        REAL_FN(attention_mix)(a, span, a->mix_before, false, a->scores, a->mixed);
+    softmax_block(a, span);
+    const REAL *p = a->mix_after ? a->after : a->mixed;
+    if (a->mix_after)
+        REAL_FN(attention_mix)(a, span, a->mix_after, false, a->mixed, a->after);
+    for (int64_t g = 0; g < a->group; g++) {
+        const int64_t head = span.head + g, e = a->value_head;
+        gemm(false, false, span.rows, e, a->keys, 1, p + attention_block_at(a, g),
+             a->padded, a->v + attention_at(a, a->keys, span.sample, 0, head, e),
+             a->value_width, 0,
+             out + attention_at(a, a->queries, span.sample, span.row, head, e),
+             a->value_width);
+    }
+}
+
+static void forward(const Call *call) {
+    Attention a;
+    REAL_FN(attention_open)(&a, call);
+    for (int64_t n = 0; n < a.samples; n++) {
+        REAL_FN(attention_limit_keys)(&a, n);
+        for (int64_t h = 0; h < a.heads; h += a.group) {
+            REAL_FN(attention_transpose)(&a, n, h, a.k, a.head, a.width, a.keys_t);
+            for (int64_t row = 0; row < a.queries; row += a.block) {
+                const int64_t left = a.queries - row;
+                const Span span = {n, h, row, left < a.block ? left : a.block};
+                forward_block(&a, span, call->out.data);
+            }
+        }
+    }
+}
+
+const Op OP(attention) = {
+    .name = "attention",
+    .summary =
+        "softmax(scale q k^T + bias + relative position) v per head, with optional "
+        "mixing of heads before and after the softmax",
+    .operands = OPERANDS,
+    .fields = FIELDS,
+    .attrs_size = sizeof(AttentionAttrs),
+    .defaults = &DEFAULTS,
+    .reads = READS_ALL_IN,
+    .infer = infer,
+    .flops = flops,
+    .aux_bytes = aux_bytes,
+    .scratch_bytes = scratch_bytes,
+    .forward = forward,
+    .backward = REAL_FN(attention_backward),
+};

@@ -1,0 +1,172 @@
+/* attention, backward: probabilities are recomputed from the operands and the saved
+ * log-sum-exp, block by block as in the forward kernel.
+ *
+ * dV = P'^T dO; dP' = dO V^T; d mix_after = dP' . P; dP = mix_after^T dP';
+ * dA' = P (dP - sum over keys of P dP); d mix_before = dA' . A; dA = mix_before^T dA';
+ * then dA goes to bias, q, k and the relative positions. */
+#include "exec/kernel_math.h"
+#include "exec/ops/attention_parts.h"
+#include "exec/ops/gradient.h"
+
+/* Gradients wanted (NULL = not), and whether q's, k's and v's first contribution adds. */
+typedef struct Gradients {
+    const REAL *out;
+    REAL *q, *k, *v, *bias, *rel_key, *mix_before, *mix_after;
+    bool add_q, add_k, add_v;
+    bool scores; /* any gradient that needs dP' */
+} Gradients;
+
+static void open_gradients(Gradients *d, const Call *call) {
+    *d = (Gradients){
+        .out = call->d_out.data,
+        .q = gradient_of(call, ATTENTION_Q),
+        .k = gradient_of(call, ATTENTION_K),
+        .v = gradient_of(call, ATTENTION_V),
+        .bias = gradient_to_add(call, ATTENTION_BIAS),
+        .rel_key = gradient_to_add(call, ATTENTION_REL_KEY),
+        .mix_before = gradient_to_add(call, ATTENTION_MIX_BEFORE),
+        .mix_after = gradient_to_add(call, ATTENTION_MIX_AFTER),
+        .add_q = gradient_adds(call, ATTENTION_Q),
+        .add_k = gradient_adds(call, ATTENTION_K),
+        .add_v = gradient_adds(call, ATTENTION_V),
+    };
+    d->scores = d->q || d->k || d->bias || d->rel_key || d->mix_before || d->mix_after;
+}
+
+/* Turns a->mixed from scores into probabilities. */
+static void recompute_block(const Attention *a, Span span) {
+    const int64_t n = a->padded & -LANE_COUNT;
+    for (int64_t r = 0; r < span.rows; r++) {
+        const REAL *restrict limit = REAL_FN(attention_limits)(a, span.row + r);
+        for (int64_t g = 0; g < a->group; g++) {
+            REAL *restrict p = a->mixed + attention_block_at(a, g) + r * a->padded;
+            const REAL log_sum = a->log_sum[attention_row_at(a, span, g) + r];
+            for (int64_t j = 0; j < n; j++) p[j] = exp_real(p[j] + limit[j] - log_sum);
+        }
+    }
+}
+
+/* Turns a->unmixed from dP into dA' = P (dP - P . dP). */
+static void softmax_gradient(const Attention *a, Span span) {
+    const int64_t n = a->padded & -LANE_COUNT;
+    for (int64_t g = 0; g < a->group; g++)
+        for (int64_t r = 0; r < span.rows; r++) {
+            const int64_t at = attention_block_at(a, g) + r * a->padded;
+            const REAL *restrict p = a->mixed + at;
+            REAL *restrict d = a->unmixed + at;
+            const REAL mean = lanes_dot(n, p, d);
+            for (int64_t j = 0; j < n; j++) d[j] = p[j] * (d[j] - mean);
+        }
+}
+
+/* d_v += P'^T dO; then a->after becomes dP' = dO V^T. */
+static void value_gradient(const Attention *a, Span span, const Gradients *d) {
+    const int64_t e = a->value_head, width = a->value_width;
+    const REAL *p = a->mix_after ? a->after : a->mixed;
+    for (int64_t g = 0; g < a->group; g++) {
+        const int64_t head = span.head + g, at = attention_block_at(a, g);
+        const REAL *d_out =
+            d->out + attention_at(a, a->queries, span.sample, span.row, head, e);
+        if (d->v)
+            gemm(true, false, a->keys, e, span.rows, 1, p + at, a->padded, d_out, width,
+                 d->add_v || span.row > 0,
+                 d->v + attention_at(a, a->keys, span.sample, 0, head, e), width);
+        if (d->scores)
+            gemm(false, false, span.rows, a->padded, e, 1, d_out, width,
+                 a->values_t + g * e * a->padded, a->padded, 0, a->after + at, a->padded);
+    }
+}
+
+/* d_matrix[a, b] += x_a . y_b over a block. */
+static void mix_gradient(const Attention *a, Span span, const REAL *x, const REAL *y,
+                         REAL *d_matrix) {
+    const int64_t stride = a->block * a->padded;
+    if (d_matrix)
+        gemm(false, true, a->heads, a->heads, span.rows * a->padded, 1, x, stride, y,
+             stride, 1, d_matrix, a->heads);
+}
+
+static void bias_gradient(const Attention *a, Span span, int64_t g, const REAL *d_score,
+                          REAL *d_bias) {
+    const int64_t first = (span.head + g) * a->queries + span.row;
+    for (int64_t r = 0; r < span.rows; r++)
+        put_row(d_bias + (first + r) * a->keys, d_score + r * a->padded, a->keys, true);
+}
+
+/* d_q and d_rel_key through the relative positions. */
+static void relative_gradient(const Attention *a, Span span, const REAL *d_score,
+                              const REAL *q, REAL *d_q, REAL *d_rel_key) {
+    for (int64_t r = 0; r < span.rows; r++) REAL_FN(relative_collect)
+    (&a->grid, span.row + r, d_score + r * a->padded,
+     a->by_bucket + r * RELATIVE_BUCKETS);
+    if (d_q)
+        gemm(false, true, span.rows, a->head, RELATIVE_BUCKETS, a->scale, a->by_bucket,
+             RELATIVE_BUCKETS, a->rel_key, RELATIVE_BUCKETS, 1, d_q, a->width);
+    if (d_rel_key)
+        gemm(true, false, a->head, RELATIVE_BUCKETS, span.rows, a->scale, q, a->width,
+             a->by_bucket, RELATIVE_BUCKETS, 1, d_rel_key, RELATIVE_BUCKETS);
+}
+
+/* Hands dA (like a->scores) on to bias, q, k and rel_key. */
+static void score_gradient(const Attention *a, Span span, const REAL *d_scores,
+                           const Gradients *d) {
+    for (int64_t g = 0; g < a->group; g++) {
+        const int64_t head = span.head + g, w = a->head;
+        const int64_t at_q = attention_at(a, a->queries, span.sample, span.row, head, w);
+        const int64_t at_k = attention_at(a, a->keys, span.sample, 0, head, w);
+        const REAL *d_score = d_scores + attention_block_at(a, g);
+        if (d->bias) bias_gradient(a, span, g, d_score, d->bias);
+        if (d->q)
+            gemm(false, false, span.rows, w, a->keys, a->scale, d_score, a->padded,
+                 a->k + at_k, a->width, d->add_q, d->q + at_q, a->width);
+        if (d->k)
+            gemm(true, false, a->keys, w, span.rows, a->scale, d_score, a->padded,
+                 a->q + at_q, a->width, d->add_k || span.row > 0, d->k + at_k, a->width);
+        if (a->rel_key && (d->q || d->rel_key))
+            relative_gradient(a, span, d_score, a->q + at_q, d->q ? d->q + at_q : NULL,
+                              d->rel_key);
+    }
+}
+
+static void backward_block(const Attention *a, Span span, const Gradients *d) {
+    REAL_FN(attention_scores)(a, span);
+    if (a->mix_before)
+        REAL_FN(attention_mix)(a, span, a->mix_before, false, a->scores, a->mixed);
+    recompute_block(a, span);
+    if (a->mix_after)
+        REAL_FN(attention_mix)(a, span, a->mix_after, false, a->mixed, a->after);
+    value_gradient(a, span, d);
+    if (!d->scores) return;
+    if (a->mix_after) {
+        mix_gradient(a, span, a->after, a->mixed, d->mix_after);
+        REAL_FN(attention_mix)(a, span, a->mix_after, true, a->after, a->unmixed);
+    }
+    softmax_gradient(a, span);
+    REAL *d_scores = a->unmixed;
+    if (a->mix_before) {
+        mix_gradient(a, span, a->unmixed, a->scores, d->mix_before);
+        d_scores = a->mixed; /* the probabilities are done with */
+        REAL_FN(attention_mix)(a, span, a->mix_before, true, a->unmixed, d_scores);
+    }
+    score_gradient(a, span, d_scores, d);
+}
+
+void REAL_FN(attention_backward)(const Call *call) {
+    Attention a;
+    Gradients d;
+    REAL_FN(attention_open)(&a, call);
+    open_gradients(&d, call);
+    for (int64_t n = 0; n < a.samples; n++) {
+        REAL_FN(attention_limit_keys)(&a, n);
+        for (int64_t h = 0; h < a.heads; h += a.group) {
+            REAL_FN(attention_transpose)(&a, n, h, a.k, a.head, a.width, a.keys_t);
+            REAL_FN(attention_transpose)
+            (&a, n, h, a.v, a.value_head, a.value_width, a.values_t);
+            for (int64_t row = 0; row < a.queries; row += a.block) {
+                const int64_t left = a.queries - row;
+                const Span span = {n, h, row, left < a.block ? left : a.block};
+                backward_block(&a, span, &d);
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+/* What the forward and backward kernels of attention share.
+ *
+ * Work goes by blocks of query rows against all keys, so that the scores of a block stay
+ * in cache. Without mixing one head is done after the other; with mixing a block holds
+ * the rows of all heads ("group" below is the number of heads in a block). Rows of score
+ * matrices are padded to a multiple of LANE_COUNT keys; the padding holds zeros before
+ * the softmax and after it, and counts as masked.
+ *
+ * Shapes: samples N, heads H, queries T, keys S, head width d of q and k, e of v. */
+#ifndef COMPRESS_EXEC_OPS_ATTENTION_PARTS_H
+#define COMPRESS_EXEC_OPS_ATTENTION_PARTS_H
+
+#include "exec/kernel.h"
+#include "exec/ops/lanes.h"
+#include "exec/ops/relative_position.h"
+
+/* Operands by position. */
+enum {
+    ATTENTION_Q,
+    ATTENTION_K,
+    ATTENTION_V,
+    ATTENTION_MASK,
+    ATTENTION_BIAS,
+    ATTENTION_REL_KEY,
+    ATTENTION_MIX_BEFORE,
+    ATTENTION_MIX_AFTER,
+    ATTENTION_OPERANDS
+};
+
+/* Whether a node has operand `i`. */
+static inline bool attention_has(const Node *node, int i) {
+    return i < node->in_count && node->in[i];
+}
+
+/* One call's sizes, operands (NULL when absent) and scratch. */
+typedef struct Attention {
+    int64_t samples, heads, queries, keys, head, value_head;
+    int64_t width, value_width; /* D = H d, E = H e */
+    int64_t padded;             /* S rounded up: elements of a score row */
+    int64_t group, block;       /* heads and query rows done together */
+    REAL scale;
+    bool causal;
+    const REAL *q, *k, *v, *bias, *rel_key, *mix_before, *mix_after;
+    const int32_t *mask;
+    REAL *log_sum; /* aux [N, H, T]: log-sum-exp of every row, inf where all is masked */
+
+    RelativeGrid grid;
+    REAL *keys_t, *values_t; /* [group, d, padded] and [group, e, padded] */
+    REAL *key_limit;         /* [padded]: 0, or -inf for a masked key */
+    REAL *row_limit;         /* [padded]: the same for one query */
+    REAL *by_bucket;         /* [block, 49] */
+    REAL *scores;            /* [group, block, padded], as are the next three */
+    REAL *mixed;             /* scores after mix_before */
+    REAL *after;             /* probabilities after mix_after, or their gradient */
+    REAL *unmixed;           /* gradient of the probabilities before mix_after */
+    size_t scratch_bytes;
+} Attention;
+
+/* Rows row .. row + rows - 1 of heads head .. head + group - 1 of a sample. */
+typedef struct Span {
+    int64_t sample, head, row, rows;
+} Span;
+
+/* Fills `a` from a call. Without buffers (planning) only sizes are valid. */
+void REAL_FN(attention_open)(Attention *a, const Call *call);
+
+/* a->key_limit of one sample. */
+void REAL_FN(attention_limit_keys)(const Attention *a, int64_t sample);
+
+/* The limits of one query: a->key_limit, or a copy with later keys masked. */
+const REAL *REAL_FN(attention_limits)(const Attention *a, int64_t query);
+
+/* out[g, c, j] = x[sample, j, (head + g) * width + c]: one group's keys or values with
+ * the keys along rows, padding zeroed; x has `total` columns. */
+void REAL_FN(attention_transpose)(const Attention *a, int64_t sample, int64_t head,
+                                  const REAL *x, int64_t width, int64_t total, REAL *out);
+
+/* a->scores of a span from a->keys_t: scaled products, bias and relative positions. */
+void REAL_FN(attention_scores)(const Attention *a, Span span);
+
+/* out = matrix (or its transpose) times the heads of `in`, both like a->scores. */
+void REAL_FN(attention_mix)(const Attention *a, Span span, const REAL *matrix,
+                            bool transpose, const REAL *in, REAL *out);
+
+/* Row `row` of head `head` of a [N, T, H * width] value. */
+static inline int64_t attention_at(const Attention *a, int64_t tokens, int64_t sample,
+                                   int64_t row, int64_t head, int64_t width) {
+    return (sample * tokens + row) * a->heads * width + head * width;
+}
+
+/* Score rows of head `g` of a block; index into a->log_sum of a span's first row. */
+static inline int64_t attention_block_at(const Attention *a, int64_t g) {
+    return g * a->block * a->padded;
+}
+static inline int64_t attention_row_at(const Attention *a, Span span, int64_t g) {
+    return (span.sample * a->heads + span.head + g) * a->queries + span.row;
+}
+
+/* Backward kernel of attention, in attention_backward.c. */
+void REAL_FN(attention_backward)(const Call *call);
+
+#endif

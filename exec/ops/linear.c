@@ -1,0 +1,85 @@
+/* linear(x[..., K], weight[M, K...], bias[M]?) -> y[..., M]: y = x W^T + b.
+ *
+ * With R rows of x: dx = dy W, dW = dy^T x, db = sum of the rows of dy. */
+#include "exec/infer.h"
+#include "exec/kernel_math.h"
+
+#include <string.h>
+
+static const Operand OPERANDS[] = {
+    {"x", OPERAND_REQUIRED, "values [..., K]"},
+    {"weight", OPERAND_REQUIRED, "[M, K], or more dimensions whose product is K"},
+    {"bias", OPERAND_OPTIONAL, "[M]"},
+    {NULL, 0, NULL}};
+
+static Status infer(const Node *node, Type *out, Diag *diag) {
+    TRY(infer_rank(node, 0, 1, RANK_MAX, diag));
+    TRY(infer_rank(node, 1, 2, RANK_MAX, diag));
+    const Type *x = &node->in[0]->type, *weight = &node->in[1]->type;
+    TRY(infer_known(node, 0, x->rank - 1, diag));
+    const int64_t K = x->dim[x->rank - 1];
+    int64_t width = 1;
+    for (int i = 0; i < weight->rank; i++) {
+        TRY(infer_known(node, 1, i, diag));
+        if (i > 0 && !dim_multiply(width, weight->dim[i], &width))
+            return infer_fail(node, 1, diag, "a product of dimensions that fits");
+    }
+    if (width != K)
+        return infer_fail(node, 1, diag,
+                          "%lld (the last dimension of x) elements in each row",
+                          (long long)K);
+    if (node->in[2]) TRY(infer_shape(node, 2, 1, weight->dim, diag));
+    *out = *x;
+    out->dim[x->rank - 1] = weight->dim[0];
+    return STATUS_OK;
+}
+
+static double flops(const Call *call) {
+    return 2.0 * (double)view_rows(&call->in[0]) * (double)call->in[1].count;
+}
+
+static void forward(const Call *call) {
+    const View *x = &call->in[0], *w = &call->in[1], *b = &call->in[2];
+    const int64_t R = view_rows(x), K = view_last(x), M = w->dim[0];
+    REAL *y = call->out.data;
+    if (b->data)
+        for (int64_t r = 0; r < R; r++)
+            memcpy(y + r * M, b->data, (size_t)M * sizeof(REAL));
+    gemm(false, true, R, M, K, 1, x->data, K, w->data, K, b->data ? 1 : 0, y, M);
+}
+
+/* sum[M] += the rows of dy[R, M], four at a time. */
+static void add_rows(REAL *restrict sum, const REAL *restrict dy, int64_t R, int64_t M) {
+    int64_t r = 0;
+    for (; r + 4 <= R; r += 4, dy += 4 * M)
+        for (int64_t j = 0; j < M; j++)
+            sum[j] += (dy[j] + dy[M + j]) + (dy[2 * M + j] + dy[3 * M + j]);
+    for (; r < R; r++, dy += M)
+        for (int64_t j = 0; j < M; j++) sum[j] += dy[j];
+}
+
+static void backward(const Call *call) {
+    const View *x = &call->in[0], *w = &call->in[1];
+    const View *dx = &call->d_in[0], *dw = &call->d_in[1], *db = &call->d_in[2];
+    const int64_t R = view_rows(x), K = view_last(x), M = w->dim[0];
+    const REAL *dy = call->d_out.data;
+    if (dx->data)
+        gemm(false, false, R, K, M, 1, dy, M, w->data, K, dx->accumulate, dx->data, K);
+    if (dw->data)
+        gemm(true, false, M, K, R, 1, dy, M, x->data, K, dw->accumulate, dw->data, K);
+    if (db->data) {
+        if (!db->accumulate) memset(db->data, 0, (size_t)M * sizeof(REAL));
+        add_rows(db->data, dy, R, M);
+    }
+}
+
+const Op OP(linear) = {
+    .name = "linear",
+    .summary = "x W^T + b",
+    .operands = OPERANDS,
+    .reads = READS_IN(0) | READS_IN(1),
+    .infer = infer,
+    .flops = flops,
+    .forward = forward,
+    .backward = backward,
+};

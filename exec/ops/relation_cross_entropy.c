@@ -1,0 +1,162 @@
+/* relation_cross_entropy: how each token relates to the others, student against teacher.
+ *
+ * Per sample R = softmax(x y^T / sqrt(D)) by rows, T likewise from the teacher over
+ * sqrt(E); the loss is the mean over rows and samples of -sum_j T_ij log R_ij. The
+ * gradient of the student's scores x y^T / sqrt(D) is (R - T) / (N T). The teacher gets
+ * none. */
+#include "exec/infer.h"
+#include "exec/kernel_math.h"
+#include "exec/ops/gradient.h"
+
+enum { X, Y, TEACHER_X, TEACHER_Y, BLOCK_SCORES = 1 << 14, BLOCK_ROWS_MIN = 16 };
+
+static const Operand OPERANDS[] = {
+    {"x", OPERAND_REQUIRED, "student's [N, T, D]"},
+    {"y", OPERAND_REQUIRED, "student's [N, T, D]; may be x itself"},
+    {"teacher_x", OPERAND_REQUIRED, "teacher's [N, T, E]; no gradient"},
+    {"teacher_y", OPERAND_REQUIRED, "teacher's [N, T, E]; no gradient"},
+    {NULL},
+};
+
+static Status infer(const Node *node, Type *out, Diag *diag) {
+    TRY(infer_rank(node, X, 3, 3, diag));
+    TRY(infer_known(node, X, 2, diag));
+    TRY(infer_shape(node, Y, 3, node->in[X]->type.dim, diag));
+    TRY(infer_rank(node, TEACHER_X, 3, 3, diag));
+    TRY(infer_known(node, TEACHER_X, 2, diag));
+    const int64_t *dim = node->in[X]->type.dim;
+    TRY(infer_dim(node, TEACHER_X, 0, dim[0], "the samples of x", diag));
+    TRY(infer_dim(node, TEACHER_X, 1, dim[1], "the tokens of x", diag));
+    TRY(infer_shape(node, TEACHER_Y, 3, node->in[TEACHER_X]->type.dim, diag));
+    *out = real_type(0, node->in[0]->type.dim);
+    return STATUS_OK;
+}
+
+static double flops(const Call *call) {
+    const int64_t *x = call->in[X].dim;
+    const double rows = (double)x[0] * (double)x[1], width = (double)x[2];
+    return rows * 2 * (double)x[1] * (width + (double)call->in[TEACHER_X].dim[2]);
+}
+
+/* Log-sum-exp of every row of student (first) and teacher. */
+static size_t aux_bytes(const Call *call) {
+    return (size_t)(call->in[X].dim[0] * call->in[X].dim[1]) * 2 * sizeof(REAL);
+}
+
+/* Rows of scores that are worked on together, so that they stay in cache. */
+static int64_t block_rows(int64_t tokens) {
+    const int64_t rows = BLOCK_SCORES / tokens;
+    const int64_t most = rows < BLOCK_ROWS_MIN ? BLOCK_ROWS_MIN : rows;
+    const int64_t blocks = (tokens + most - 1) / most;
+    return (tokens + blocks - 1) / blocks;
+}
+
+/* One block of scores of student and of teacher. */
+static size_t scratch_bytes(const Call *call) {
+    const int64_t tokens = call->in[X].dim[1];
+    return (size_t)(block_rows(tokens) * tokens) * 2 * sizeof(REAL);
+}
+
+/* scores[rows, T] = x y^T / sqrt(width) from row `first` of operands x and x + 1. */
+static void relate(const Call *call, int x, int64_t first, int64_t rows, REAL *scores) {
+    const int64_t tokens = call->in[x].dim[1], width = call->in[x].dim[2];
+    const REAL *a = (const REAL *)call->in[x].data + first * width;
+    const REAL *b = (const REAL *)call->in[x + 1].data + first / tokens * tokens * width;
+    gemm(false, true, rows, tokens, width, (REAL)(1 / sqrt((double)width)), a, width, b,
+         width, 0, scores, tokens);
+}
+
+/* -sum_j softmax(t)_j log softmax(s)_j from scores and their log-sum-exps. */
+static REAL row_loss(const REAL *restrict s, const REAL *restrict t, int64_t n,
+                     REAL log_s, REAL log_t) {
+    REAL sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t j = 0; j < n; j++) sum += exp_real(t[j] - log_t) * (log_s - s[j]);
+    return sum;
+}
+
+static double forward_block(const Call *call, int64_t first, int64_t rows, REAL *student,
+                            REAL *teacher) {
+    const int64_t tokens = call->in[X].dim[1], all = call->in[X].dim[0] * tokens;
+    REAL *log_sum = call->aux;
+    double total = 0;
+    relate(call, X, first, rows, student);
+    relate(call, TEACHER_X, first, rows, teacher);
+    for (int64_t r = 0; r < rows; r++) {
+        const REAL *s = student + r * tokens, *t = teacher + r * tokens;
+        const REAL log_s = log_sum_exp(s, tokens), log_t = log_sum_exp(t, tokens);
+        if (log_sum) {
+            log_sum[first + r] = log_s;
+            log_sum[all + first + r] = log_t;
+        }
+        total += (double)row_loss(s, t, tokens, log_s, log_t);
+    }
+    return total;
+}
+
+static void forward(const Call *call) {
+    const int64_t tokens = call->in[X].dim[1], block = block_rows(tokens);
+    REAL *student = call->scratch, *teacher = student + block * tokens;
+    double total = 0;
+    for (int64_t n = 0; n < call->in[X].dim[0]; n++)
+        for (int64_t row = 0; row < tokens; row += block) {
+            const int64_t left = tokens - row;
+            total += forward_block(call, n * tokens + row, left < block ? left : block,
+                                   student, teacher);
+        }
+    *(REAL *)call->out.data = (REAL)(total / (double)(call->in[X].dim[0] * tokens));
+}
+
+/* student = softmax(student) - softmax(teacher) for rows first .. first + rows - 1. */
+static void difference(const Call *call, int64_t first, int64_t rows, REAL *student,
+                       const REAL *teacher) {
+    const int64_t tokens = call->in[X].dim[1], all = call->in[X].dim[0] * tokens;
+    const REAL *log_sum = (const REAL *)call->aux + first;
+    for (int64_t r = 0; r < rows; r++) {
+        REAL *restrict s = student + r * tokens;
+        const REAL *restrict t = teacher + r * tokens;
+        const REAL log_s = log_sum[r], log_t = log_sum[all + r];
+        for (int64_t j = 0; j < tokens; j++)
+            s[j] = exp_real(s[j] - log_s) - exp_real(t[j] - log_t);
+    }
+}
+
+static void backward(const Call *call) {
+    const int64_t samples = call->in[X].dim[0], tokens = call->in[X].dim[1];
+    const int64_t width = call->in[X].dim[2], block = block_rows(tokens);
+    const REAL *x = call->in[X].data, *y = call->in[Y].data;
+    REAL *student = call->scratch, *teacher = student + block * tokens;
+    REAL *d_x = gradient_of(call, X), *d_y = gradient_of(call, Y);
+    const bool add_x = gradient_adds(call, X), add_y = gradient_adds(call, Y);
+    const REAL factor = *(const REAL *)call->d_out.data / (REAL)(samples * tokens) /
+                        (REAL)sqrt((double)width);
+    if (!d_x && !d_y) return;
+    for (int64_t start = 0; start < samples * tokens; start += tokens)
+        for (int64_t row = 0; row < tokens; row += block) {
+            const int64_t rows = tokens - row < block ? tokens - row : block;
+            const int64_t first = start + row;
+            relate(call, X, first, rows, student);
+            relate(call, TEACHER_X, first, rows, teacher);
+            difference(call, first, rows, student, teacher);
+            if (d_x)
+                gemm(false, false, rows, width, tokens, factor, student, tokens,
+                     y + start * width, width, add_x, d_x + first * width, width);
+            if (d_y)
+                gemm(true, false, tokens, width, rows, factor, student, tokens,
+                     x + first * width, width, add_y || row > 0, d_y + start * width,
+                     width);
+        }
+}
+
+const Op OP(relation_cross_entropy) = {
+    .name = "relation_cross_entropy",
+    .summary = "cross-entropy of softmax(x y^T / sqrt(D)) against the teacher's, by rows",
+    .operands = OPERANDS,
+    .reads = READS_IN(X) | READS_IN(Y) | READS_IN(TEACHER_X) | READS_IN(TEACHER_Y),
+    .infer = infer,
+    .flops = flops,
+    .aux_bytes = aux_bytes,
+    .scratch_bytes = scratch_bytes,
+    .forward = forward,
+    .backward = backward,
+};

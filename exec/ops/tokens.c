@@ -1,0 +1,196 @@
+/* Ops that put, cut, pick and average tokens of x[N, T, D]; they only move data. */
+#include "exec/infer.h"
+#include "exec/kernel_math.h"
+
+#include <string.h>
+
+static const Operand TOKENS[] = {{"x", OPERAND_REQUIRED, "tokens [N, T, D]"},
+                                 {NULL, 0, NULL}};
+
+/* Overwrites or adds `count` elements. */
+static void put(void *to, int64_t to_offset, const void *from, int64_t from_offset,
+                int64_t count, bool accumulate) {
+    put_row((REAL *)to + to_offset, (const REAL *)from + from_offset, count, accumulate);
+}
+
+/* Zeroes a gradient that is to be overwritten. */
+static void clear(const View *d) {
+    if (!d->accumulate) memset(d->data, 0, (size_t)d->count * sizeof(REAL));
+}
+
+/* prepend_token(x[N, T, D], token[1, 1, D]) -> [N, T + 1, D] */
+
+static const Operand PREPEND[] = {{"x", OPERAND_REQUIRED, "tokens [N, T, D]"},
+                                  {"token", OPERAND_REQUIRED, "[1, 1, D]"},
+                                  {NULL, 0, NULL}};
+
+static Status prepend_infer(const Node *node, Type *out, Diag *diag) {
+    TRY(infer_rank(node, 0, 3, 3, diag));
+    TRY(infer_known(node, 0, 1, diag));
+    TRY(infer_known(node, 0, 2, diag));
+    const int64_t *x = node->in[0]->type.dim;
+    TRY(infer_shape(node, 1, 3, (const int64_t[]){1, 1, x[2]}, diag));
+    int64_t tokens;
+    if (__builtin_add_overflow(x[1], 1, &tokens))
+        return infer_fail(node, 0, diag, "fewer tokens");
+    *out = real_type(3, (const int64_t[]){x[0], tokens, x[2]});
+    return STATUS_OK;
+}
+
+static void prepend_forward(const Call *call) {
+    const int64_t D = call->out.dim[2], in = call->in[0].dim[1] * D, out = in + D;
+    for (int64_t n = 0; n < call->out.dim[0]; n++) {
+        put(call->out.data, n * out, call->in[1].data, 0, D, false);
+        put(call->out.data, n * out + D, call->in[0].data, n * in, in, false);
+    }
+}
+
+static void prepend_backward(const Call *call) {
+    const View *dx = &call->d_in[0], *dt = &call->d_in[1];
+    const int64_t D = call->d_out.dim[2], in = call->in[0].dim[1] * D, out = in + D;
+    for (int64_t n = 0; dx->data && n < call->d_out.dim[0]; n++)
+        put(dx->data, n * in, call->d_out.data, n * out + D, in, dx->accumulate);
+    if (!dt->data) return;
+    clear(dt);
+    for (int64_t n = 0; n < call->d_out.dim[0]; n++)
+        put(dt->data, 0, call->d_out.data, n * out, D, true);
+}
+
+const Op OP(prepend_token) = {
+    .name = "prepend_token",
+    .summary = "the same token in front of every sample's tokens",
+    .operands = PREPEND,
+    .infer = prepend_infer,
+    .forward = prepend_forward,
+    .backward = prepend_backward,
+};
+
+/* slice_tokens(x[N, T, D]) -> [N, T - from, D] */
+
+static const Field SLICE_FIELDS[] = {
+    F_INT(SliceTokensAttrs, from, 0, 1 << 20, "tokens to leave out at the front"), F_END};
+
+static Status slice_infer(const Node *node, Type *out, Diag *diag) {
+    const int64_t from = ((const SliceTokensAttrs *)node->attrs)->from;
+    TRY(infer_rank(node, 0, 3, 3, diag));
+    const int64_t *x = node->in[0]->type.dim;
+    if (from < 0) return infer_fail_attr(node, "from", diag, "a number of at least 0");
+    if (from > 0 && x[1] <= from)
+        return infer_fail(node, 0, diag, "more than %lld tokens (from)", (long long)from);
+    *out = real_type(3, (const int64_t[]){x[0], x[1] - from, x[2]});
+    return STATUS_OK;
+}
+
+static void slice_forward(const Call *call) {
+    const int64_t out = call->out.dim[1] * call->out.dim[2];
+    const int64_t in = call->in[0].dim[1] * call->in[0].dim[2];
+    for (int64_t n = 0; n < call->out.dim[0]; n++)
+        put(call->out.data, n * out, call->in[0].data, (n + 1) * in - out, out, false);
+}
+
+static void slice_backward(const Call *call) {
+    const View *dx = &call->d_in[0], *dy = &call->d_out;
+    if (!dx->data) return;
+    const int64_t out = dy->dim[1] * dy->dim[2], in = dx->dim[1] * dx->dim[2];
+    clear(dx);
+    for (int64_t n = 0; n < dy->dim[0]; n++)
+        put(dx->data, (n + 1) * in - out, dy->data, n * out, out, true);
+}
+
+const Op OP(slice_tokens) = {
+    .name = "slice_tokens",
+    .summary = "x without its first `from` tokens",
+    .operands = TOKENS,
+    .fields = SLICE_FIELDS,
+    .attrs_size = sizeof(SliceTokensAttrs),
+    .infer = slice_infer,
+    .forward = slice_forward,
+    .backward = slice_backward,
+};
+
+/* select_token(x[N, T, D]) -> [N, D] */
+
+static const Field SELECT_FIELDS[] = {
+    F_INT(SelectTokenAttrs, index, 0, 1 << 20, "which token, from 0"), F_END};
+
+static Status select_infer(const Node *node, Type *out, Diag *diag) {
+    const int64_t index = ((const SelectTokenAttrs *)node->attrs)->index;
+    TRY(infer_rank(node, 0, 3, 3, diag));
+    const int64_t *x = node->in[0]->type.dim;
+    if (index < 0) return infer_fail_attr(node, "index", diag, "a number of at least 0");
+    if ((index > 0 || x[1] == 0) && x[1] <= index)
+        return infer_fail(node, 0, diag, "more than %lld tokens (index)",
+                          (long long)index);
+    *out = real_type(2, (const int64_t[]){x[0], x[2]});
+    return STATUS_OK;
+}
+
+static void select_forward(const Call *call) {
+    const int64_t index = ((const SelectTokenAttrs *)call->attrs)->index;
+    const int64_t T = call->in[0].dim[1], D = call->in[0].dim[2];
+    for (int64_t n = 0; n < call->out.dim[0]; n++)
+        put(call->out.data, n * D, call->in[0].data, (n * T + index) * D, D, false);
+}
+
+static void select_backward(const Call *call) {
+    const int64_t index = ((const SelectTokenAttrs *)call->attrs)->index;
+    const View *dx = &call->d_in[0];
+    if (!dx->data) return;
+    const int64_t T = dx->dim[1], D = dx->dim[2];
+    clear(dx);
+    for (int64_t n = 0; n < dx->dim[0]; n++)
+        put(dx->data, (n * T + index) * D, call->d_out.data, n * D, D, true);
+}
+
+const Op OP(select_token) = {
+    .name = "select_token",
+    .summary = "token `index` of every sample",
+    .operands = TOKENS,
+    .fields = SELECT_FIELDS,
+    .attrs_size = sizeof(SelectTokenAttrs),
+    .infer = select_infer,
+    .forward = select_forward,
+    .backward = select_backward,
+};
+
+/* mean_tokens(x[N, T, D]) -> [N, D] */
+
+static Status mean_infer(const Node *node, Type *out, Diag *diag) {
+    TRY(infer_rank(node, 0, 3, 3, diag));
+    const int64_t *x = node->in[0]->type.dim;
+    *out = real_type(2, (const int64_t[]){x[0], x[2]});
+    return STATUS_OK;
+}
+
+static void mean_forward(const Call *call) {
+    const int64_t T = call->in[0].dim[1], D = call->in[0].dim[2];
+    REAL *y = call->out.data;
+    for (int64_t n = 0; n < call->out.dim[0]; n++, y += D) {
+        memset(y, 0, (size_t)D * sizeof(REAL));
+        for (int64_t t = 0; t < T; t++)
+            put(y, 0, call->in[0].data, (n * T + t) * D, D, true);
+        for (int64_t j = 0; j < D; j++) y[j] /= (REAL)T;
+    }
+}
+
+static void mean_backward(const Call *call) {
+    const View *dx = &call->d_in[0];
+    if (!dx->data) return;
+    const int64_t T = dx->dim[1], D = dx->dim[2];
+    const REAL by = 1 / (REAL)T;
+    clear(dx);
+    for (int64_t r = 0; r < dx->dim[0] * T; r++) {
+        const REAL *restrict dy = (const REAL *)call->d_out.data + r / T * D;
+        REAL *restrict row = (REAL *)dx->data + r * D;
+        for (int64_t j = 0; j < D; j++) row[j] += by * dy[j];
+    }
+}
+
+const Op OP(mean_tokens) = {
+    .name = "mean_tokens",
+    .summary = "mean over the tokens of every sample",
+    .operands = TOKENS,
+    .infer = mean_infer,
+    .forward = mean_forward,
+    .backward = mean_backward,
+};

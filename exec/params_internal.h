@@ -1,0 +1,12 @@
+/* Inside of params, for the optimiser: see exec/run.h. */
+#ifndef COMPRESS_EXEC_PARAMS_INTERNAL_H
+#define COMPRESS_EXEC_PARAMS_INTERNAL_H
+
+#include "exec/run.h"
+
+/* Another reference; params_destroy drops one. */
+Params *params_retain(const Params *params);
+
+Precision params_precision(const Params *params);
+
+#endif

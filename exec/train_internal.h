@@ -1,0 +1,87 @@
+/* Inside of training: the state of a run, set up in train_setup.c, stepped in
+ * train_step.c, driven by train.c. */
+#ifndef COMPRESS_EXEC_TRAIN_INTERNAL_H
+#define COMPRESS_EXEC_TRAIN_INTERNAL_H
+
+#include "exec/feed.h"
+#include "exec/optimizer.h"
+#include "exec/plan_internal.h"
+#include "exec/ticker.h"
+
+#include <stdatomic.h>
+
+/* Most different numbers of samples that a run can have: a micro-batch, and what is left
+ * of shards of two sizes, in whole batches and in the last one. */
+enum { TRAIN_PLANS = 8 };
+
+/* One thread's means of running samples. */
+typedef struct Worker {
+    Workspace *workspace;
+    Feed feed;
+    Diag *diag; /* faults are found again by the main thread, which reports them */
+} Worker;
+
+/* One shard of the current step. */
+typedef struct Shard {
+    Buf *buf;
+    double *loss; /* sums of the loss and the parts, each sample counting 1 */
+    Status status;
+} Shard;
+
+typedef struct Trainer {
+    Graph *graph;
+    Node *loss;
+    Node *const *parts;
+    int part_count;
+    const Batches *data; /* NULL while only sizes are asked for */
+    const TrainOptions *options;
+    int64_t count; /* samples of the data set */
+    int64_t batch; /* samples of a full step */
+    int64_t shard_count, micro;
+    int threads, worker_count;
+
+    Plan *plans[TRAIN_PLANS];
+    int plan_count;
+    Params *params;
+    Optimizer *optimizer;
+    Worker *workers;
+    Shard *shards;
+    float **gradients; /* by shard */
+    double *losses;    /* of the step: the loss, then the parts; means */
+    Ticker ticker;
+    atomic_bool stop; /* cancelled: workers leave at the next micro-batch */
+
+    /* the current step */
+    const int64_t *samples; /* its samples' indices */
+    int64_t sample_count;
+    uint64_t key, augment;
+} Trainer;
+
+/* Samples of shard s when `count` samples are cut into shards, and the first of them. */
+int64_t shard_samples(const Trainer *trainer, int64_t count, int64_t s);
+int64_t shard_first(const Trainer *trainer, int64_t count, int64_t s);
+
+/* Chooses the sizes and makes the plans. Options, graph, loss, parts, data, count and
+ * threads are set; `sizes` are those of the symbols other than N. */
+Status trainer_plan(Trainer *trainer, const int64_t sizes[DIM_SYMBOLS], Diag *diag);
+
+/* The plan for `samples` samples; it exists. */
+const Plan *trainer_find_plan(const Trainer *trainer, int64_t samples);
+
+/* Allocates weights, workspaces, gradients and optimiser state. */
+Status trainer_allocate(Trainer *trainer, Diag *diag);
+
+/* Bytes that trainer_allocate takes beside the weights. */
+size_t trainer_bytes(const Trainer *trainer);
+
+void trainer_close(Trainer *trainer);
+
+/* Runs all shards of the current step. Then gradients[0] holds the sum, losses the means
+ * and `norm` the gradient's norm. STATUS_INTERRUPTED when cancelled. */
+Status trainer_gradient(Trainer *trainer, double *norm, Diag *diag);
+
+/* Freezes storages that match a pattern; `was` receives what Storage.frozen was. */
+void freeze_storages(Graph *graph, const StringList *patterns, bool *was);
+void restore_frozen(Graph *graph, const bool *was);
+
+#endif

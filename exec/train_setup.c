@@ -1,0 +1,209 @@
+/* Sizes, plans and memory of a training run: see exec/train_internal.h. */
+#include "exec/train_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A micro-batch is chosen so that its largest value has about this many bytes (half of a
+ * second-level cache), but matrix products have at least this many rows. */
+#define MICRO_BYTES ((int64_t)512 << 10)
+#define MICRO_ROWS  ((int64_t)256)
+
+int64_t shard_samples(const Trainer *trainer, int64_t count, int64_t s) {
+    return count / trainer->shard_count + (s < count % trainer->shard_count);
+}
+
+int64_t shard_first(const Trainer *trainer, int64_t count, int64_t s) {
+    const int64_t rest = count % trainer->shard_count;
+    return count / trainer->shard_count * s + (s < rest ? s : rest);
+}
+
+void freeze_storages(Graph *graph, const StringList *patterns, bool *was) {
+    for (int i = 0; i < graph->storage_count; i++) {
+        Storage *storage = graph->storages[i];
+        was[i] = storage->frozen;
+        for (int p = 0; p < patterns->count; p++)
+            if (name_matches(patterns->items[p], storage->name)) storage->frozen = true;
+    }
+}
+
+void restore_frozen(Graph *graph, const bool *was) {
+    for (int i = 0; i < graph->storage_count; i++) graph->storages[i]->frozen = was[i];
+}
+
+/* ---- plans ---- */
+
+static Status make_plan(Plan **out, const Trainer *trainer, const int64_t *sizes,
+                        int64_t samples, Diag *diag) {
+    PlanOptions options = {.precision = PRECISION_F32,
+                           .loss = trainer->loss,
+                           .results = trainer->parts,
+                           .result_count = trainer->part_count};
+    memcpy(options.sizes, sizes, sizeof options.sizes);
+    options.sizes[DIM_INDEX(DIM_N)] = samples;
+    return plan_create(out, trainer->graph, &options, diag);
+}
+
+/* Bytes of the largest value of one sample, and rows of matrices it brings. */
+static void measure_sample(const Plan *plan, int64_t *bytes, int64_t *rows) {
+    *bytes = *rows = 1;
+    for (int i = 0; i < plan->node_count; i++) {
+        const PlanNode *node = &plan->nodes[i];
+        if (node->forward < 0 || node->type.rank == 0) continue;
+        const int64_t size = node->count * (int64_t)sizeof(float);
+        const int64_t height = node->count / node->type.dim[node->type.rank - 1];
+        if (size > *bytes) *bytes = size;
+        if (height > *rows) *rows = height;
+    }
+}
+
+static Status choose_micro(Trainer *trainer, const int64_t *sizes, Diag *diag) {
+    const int64_t shard = shard_samples(trainer, trainer->batch, 0);
+    trainer->micro = trainer->options->micro_batch;
+    if (trainer->micro == 0) {
+        Plan *plan = NULL;
+        int64_t bytes, rows;
+        TRY(make_plan(&plan, trainer, sizes, 1, diag));
+        measure_sample(plan, &bytes, &rows);
+        plan_destroy(plan);
+        const int64_t fitting = MICRO_BYTES / bytes;
+        const int64_t filling = (MICRO_ROWS + rows - 1) / rows;
+        const int64_t most = fitting > filling ? fitting : filling;
+        const int64_t runs = (shard + most - 1) / most;
+        trainer->micro = (shard + runs - 1) / runs; /* runs of about equal size */
+    }
+    if (trainer->micro > shard) trainer->micro = shard;
+    return STATUS_OK;
+}
+
+const Plan *trainer_find_plan(const Trainer *trainer, int64_t samples) {
+    for (int i = 0; i < trainer->plan_count; i++)
+        if (plan_samples(trainer->plans[i]) == samples) return trainer->plans[i];
+    return NULL;
+}
+
+static Status need_plan(Trainer *trainer, const int64_t *sizes, int64_t samples,
+                        Diag *diag) {
+    if (samples == 0 || trainer_find_plan(trainer, samples)) return STATUS_OK;
+    TRY(make_plan(&trainer->plans[trainer->plan_count], trainer, sizes, samples, diag));
+    trainer->plan_count++;
+    return STATUS_OK;
+}
+
+/* The first and the last shard have all the sizes there are. */
+static Status plan_batch(Trainer *trainer, const int64_t *sizes, int64_t count,
+                         Diag *diag) {
+    const int64_t shards[] = {shard_samples(trainer, count, 0),
+                              shard_samples(trainer, count, trainer->shard_count - 1)};
+    for (int i = 0; i < 2; i++) {
+        if (shards[i] >= trainer->micro)
+            TRY(need_plan(trainer, sizes, trainer->micro, diag));
+        TRY(need_plan(trainer, sizes, shards[i] % trainer->micro, diag));
+    }
+    return STATUS_OK;
+}
+
+Status trainer_plan(Trainer *trainer, const int64_t sizes[DIM_SYMBOLS], Diag *diag) {
+    const TrainOptions *options = trainer->options;
+    trainer->batch =
+        options->batch_size < trainer->count ? options->batch_size : trainer->count;
+    trainer->shard_count =
+        options->shards < trainer->batch ? options->shards : trainer->batch;
+    if (trainer->threads < 1) trainer->threads = 1;
+    trainer->worker_count = trainer->threads < trainer->shard_count
+                                ? trainer->threads
+                                : (int)trainer->shard_count;
+    TRY(choose_micro(trainer, sizes, diag));
+    TRY(plan_batch(trainer, sizes, trainer->batch, diag));
+    return plan_batch(trainer, sizes, trainer->count % trainer->batch, diag);
+}
+
+/* ---- memory ---- */
+
+static size_t gradient_bytes(const Trainer *trainer, int64_t count) {
+    return (size_t)trainer->shard_count * (size_t)count * sizeof(float);
+}
+
+static size_t workspace_bytes(const Trainer *trainer) {
+    size_t largest = 0;
+    for (int i = 0; i < trainer->plan_count; i++) {
+        size_t bytes = plan_workspace_bytes(trainer->plans[i]);
+        if (bytes > largest) largest = bytes;
+    }
+    return largest;
+}
+
+size_t trainer_bytes(const Trainer *trainer) {
+    const Graph *graph = trainer->graph;
+    int64_t *offset = memory_alloc((size_t)graph->storage_count + 1, sizeof *offset);
+    const int64_t count = params_layout(graph, offset);
+    free(offset);
+    return workspace_bytes(trainer) * (size_t)trainer->worker_count +
+           gradient_bytes(trainer, count) + optimizer_bytes(trainer->options, count);
+}
+
+/* The largest plan first, so that the workspace is allocated once. */
+static Status open_worker(Worker *worker, const Trainer *trainer, Diag *diag) {
+    worker->diag = diag_create();
+    TRY(feed_open(&worker->feed, trainer->data, trainer->micro, diag));
+    TRY(workspace_create(&worker->workspace, diag));
+    const Plan *largest = trainer->plans[0];
+    for (int i = 1; i < trainer->plan_count; i++)
+        if (plan_workspace_bytes(trainer->plans[i]) > plan_workspace_bytes(largest))
+            largest = trainer->plans[i];
+    TRY(workspace_bind(worker->workspace, largest, trainer->params, diag));
+    for (int i = 0; i < trainer->plan_count; i++)
+        TRY(workspace_bind(worker->workspace, trainer->plans[i], trainer->params, diag));
+    return STATUS_OK;
+}
+
+static Status open_shards(Trainer *trainer, Diag *diag) {
+    const size_t count = (size_t)trainer->shard_count;
+    const size_t losses = (size_t)trainer->part_count + 1;
+    const size_t bytes = (size_t)params_gradient_count(trainer->params) * sizeof(float);
+    trainer->shards = memory_alloc(count, sizeof *trainer->shards);
+    trainer->gradients = memory_alloc(count, sizeof *trainer->gradients);
+    trainer->losses = memory_alloc(losses, sizeof *trainer->losses);
+    for (size_t s = 0; s < count; s++) {
+        Shard *shard = &trainer->shards[s];
+        shard->loss = memory_alloc(losses, sizeof *shard->loss);
+        TRY(buf_create(&shard->buf, bytes, diag));
+        trainer->gradients[s] = (float *)(uintptr_t)buf_data(shard->buf);
+    }
+    return STATUS_OK;
+}
+
+Status trainer_allocate(Trainer *trainer, Diag *diag) {
+    TRY(params_create(&trainer->params, trainer->graph, PRECISION_F32, true, diag));
+    TRY(optimizer_create(&trainer->optimizer, trainer->graph, trainer->plans[0],
+                         trainer->params, trainer->options, diag));
+    trainer->workers =
+        memory_alloc((size_t)trainer->worker_count, sizeof *trainer->workers);
+    for (int i = 0; i < trainer->worker_count; i++)
+        TRY(open_worker(&trainer->workers[i], trainer, diag));
+    return open_shards(trainer, diag);
+}
+
+static void close_shards(Trainer *trainer) {
+    for (int64_t s = 0; trainer->shards && s < trainer->shard_count; s++) {
+        buf_release(trainer->shards[s].buf);
+        free(trainer->shards[s].loss);
+    }
+    free(trainer->shards);
+    free(trainer->gradients);
+    free(trainer->losses);
+}
+
+void trainer_close(Trainer *trainer) {
+    for (int i = 0; trainer->workers && i < trainer->worker_count; i++) {
+        Worker *worker = &trainer->workers[i];
+        workspace_destroy(worker->workspace);
+        feed_close(&worker->feed);
+        diag_destroy(worker->diag);
+    }
+    free(trainer->workers);
+    close_shards(trainer);
+    optimizer_destroy(trainer->optimizer);
+    params_destroy(trainer->params);
+    for (int i = 0; i < trainer->plan_count; i++) plan_destroy(trainer->plans[i]);
+}

@@ -1,0 +1,515 @@
+/* attention against its formula, written out naively in double precision: every
+ * combination of optional operands, both precisions, gradients by differences. */
+#include "exec/blas.h"
+#include "exec/kernel.h"
+#include "ir/random.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { Q, K, V, MASK, BIAS, REL_KEY, MIX_BEFORE, MIX_AFTER, OPERANDS, BUCKETS = 49 };
+#define BIT(operand) (1u << (operand))
+#define ALWAYS       (BIT(Q) | BIT(K) | BIT(V))
+
+/* One problem: sizes, which operands are there, and their values in double. */
+typedef struct Problem {
+    int64_t samples, heads, queries, keys, head, value_head;
+    AttentionAttrs attrs;
+    unsigned present; /* BIT of each operand */
+    Type type[OPERANDS];
+    int64_t count[OPERANDS], out_count;
+    double *in[OPERANDS]; /* the mask too: 0 or 1 */
+} Problem;
+
+static Type type_of(int rank, int64_t a, int64_t b, int64_t c) {
+    return (Type){DTYPE_F32, rank, {a, b, c}};
+}
+
+static bool has(const Problem *p, int operand) {
+    return p->present & BIT(operand);
+}
+
+/* Operands' shapes and random values from the sizes that are set. */
+static void problem_fill(Problem *p, uint64_t key) {
+    const int64_t h = p->heads, t = p->queries, s = p->keys;
+    p->attrs.heads = h;
+    p->type[Q] = type_of(3, p->samples, t, h * p->head);
+    p->type[K] = type_of(3, p->samples, s, h * p->head);
+    p->type[V] = type_of(3, p->samples, s, h * p->value_head);
+    p->type[MASK] = type_of(2, p->samples, s, 0);
+    p->type[MASK].dtype = DTYPE_I32;
+    p->type[BIAS] = type_of(3, h, t, s);
+    p->type[REL_KEY] = type_of(2, p->head, BUCKETS, 0);
+    p->type[MIX_BEFORE] = p->type[MIX_AFTER] = type_of(2, h, h, 0);
+    p->out_count = p->samples * t * h * p->value_head;
+    for (int i = 0; i < OPERANDS; i++) {
+        p->count[i] = type_count(&p->type[i]);
+        p->in[i] = calloc((size_t)p->count[i], sizeof(double));
+        const uint64_t stream = random_key(key, (uint64_t)i);
+        for (int64_t j = 0; j < p->count[i]; j++)
+            p->in[i][j] = i == MASK ? random_uniform(stream, (uint64_t)j) < 0.7
+                                    : random_normal(stream, (uint64_t)j);
+    }
+}
+
+static void problem_free(Problem *p) {
+    for (int i = 0; i < OPERANDS; i++) free(p->in[i]);
+}
+
+/* rho + 3 and the bucket, straight from the formula. */
+static int step(double distance) {
+    double rho = fabs(distance);
+    if (rho > 1.9) rho = fmin(3, round(1.9 + 1.9 * log(rho / 1.9) / log(15.2 / 1.9)));
+    return (int)copysign(rho, distance) + 3;
+}
+
+static int bucket(const AttentionAttrs *a, int64_t i, int64_t j) {
+    const int64_t w = a->grid_w, x = i - a->skip, y = j - a->skip;
+    return step((double)(x / w - y / w)) * 7 + step((double)(x % w - y % w));
+}
+
+/* A of head h at (i, j). */
+static double score(const Problem *p, int64_t n, int64_t h, int64_t i, int64_t j) {
+    const int64_t d = p->head, width = p->heads * d;
+    const double *q = p->in[Q] + (n * p->queries + i) * width + h * d;
+    const double *k = p->in[K] + (n * p->keys + j) * width + h * d;
+    const bool relative = has(p, REL_KEY) && i >= p->attrs.skip && j >= p->attrs.skip;
+    const int b = relative ? bucket(&p->attrs, i, j) : 0;
+    double sum = 0;
+    for (int64_t c = 0; c < d; c++)
+        sum += q[c] * (k[c] + (relative ? p->in[REL_KEY][c * BUCKETS + b] : 0));
+    sum *= p->attrs.scale > 0 ? p->attrs.scale : 1 / sqrt((double)d);
+    return sum + (has(p, BIAS) ? p->in[BIAS][(h * p->queries + i) * p->keys + j] : 0);
+}
+
+/* x[h][j] = sum over b of matrix[h][b] x[b][j]. */
+static void mix(const Problem *p, const double *matrix, double *x) {
+    double *old = malloc((size_t)(p->heads * p->keys) * sizeof *old);
+    memcpy(old, x, (size_t)(p->heads * p->keys) * sizeof *old);
+    for (int64_t h = 0; h < p->heads; h++)
+        for (int64_t j = 0; j < p->keys; j++) {
+            x[h * p->keys + j] = 0;
+            for (int64_t b = 0; b < p->heads; b++)
+                x[h * p->keys + j] += matrix[h * p->heads + b] * old[b * p->keys + j];
+        }
+    free(old);
+}
+
+static void softmax(const Problem *p, int64_t n, int64_t i, double *x) {
+    double sum = 0;
+    for (int64_t j = 0; j < p->keys; j++) {
+        const bool masked = (has(p, MASK) && p->in[MASK][n * p->keys + j] == 0) ||
+                            (p->attrs.causal && j > i);
+        x[j] = masked ? 0 : exp(x[j]);
+        sum += x[j];
+    }
+    for (int64_t j = 0; j < p->keys && sum > 0; j++) x[j] /= sum;
+}
+
+static void naive_row(const Problem *p, int64_t n, int64_t i, double *x, double *out) {
+    for (int64_t h = 0; h < p->heads; h++)
+        for (int64_t j = 0; j < p->keys; j++) x[h * p->keys + j] = score(p, n, h, i, j);
+    if (has(p, MIX_BEFORE)) mix(p, p->in[MIX_BEFORE], x);
+    for (int64_t h = 0; h < p->heads; h++) softmax(p, n, i, x + h * p->keys);
+    if (has(p, MIX_AFTER)) mix(p, p->in[MIX_AFTER], x);
+    const int64_t width = p->heads * p->value_head;
+    for (int64_t c = 0; c < width; c++) {
+        const double *weight = x + c / p->value_head * p->keys;
+        double sum = 0;
+        for (int64_t j = 0; j < p->keys; j++)
+            sum += weight[j] * p->in[V][(n * p->keys + j) * width + c];
+        out[(n * p->queries + i) * width + c] = sum;
+    }
+}
+
+static void naive(const Problem *p, double *out) {
+    double *x = malloc((size_t)(p->heads * p->keys) * sizeof *x);
+    for (int64_t n = 0; n < p->samples; n++)
+        for (int64_t i = 0; i < p->queries; i++) naive_row(p, n, i, x, out);
+    free(x);
+}
+
+/* A call of the kernel in one precision, with everything it points to. */
+typedef struct Run {
+    const Op *op;
+    bool wide; /* double */
+    Node node, leaf[OPERANDS], *in[OPERANDS];
+    View value[OPERANDS], gradient[OPERANDS];
+    Call call;
+} Run;
+
+/* Buffer of n elements in the run's precision: converted from x, or all bits set (NaN).
+ */
+static void *buffer(const Run *r, const double *x, int64_t n) {
+    const size_t bytes = ((size_t)n * (r->wide ? 8 : 4) + 63) / 64 * 64;
+    void *data = aligned_alloc(64, bytes > 0 ? bytes : 64);
+    memset(data, 0xff, bytes);
+    for (int64_t i = 0; x && i < n; i++)
+        if (r->wide)
+            ((double *)data)[i] = x[i];
+        else
+            ((float *)data)[i] = (float)x[i];
+    return data;
+}
+
+static double element(const Run *r, const void *data, int64_t i) {
+    return r->wide ? ((const double *)data)[i] : (double)((const float *)data)[i];
+}
+
+static View view_of(const Type *type, void *data) {
+    View view = {.data = data, .rank = type->rank, .count = type_count(type)};
+    memcpy(view.dim, type->dim, sizeof view.dim);
+    return view;
+}
+
+static void *mask_buffer(const Problem *p) {
+    int32_t *mask = malloc((size_t)p->count[MASK] * sizeof *mask);
+    for (int64_t i = 0; i < p->count[MASK]; i++) mask[i] = (int32_t)p->in[MASK][i];
+    return mask;
+}
+
+static void run_open(Run *r, const Problem *p, bool wide) {
+    memset(r, 0, sizeof *r);
+    r->wide = wide;
+    r->op = op_find(wide ? ops_table_f64() : ops_table(), "attention");
+    assert_non_null(r->op);
+    for (int i = 0; i < OPERANDS; i++) {
+        if (!has(p, i)) continue;
+        r->leaf[i].type = p->type[i];
+        r->in[i] = &r->leaf[i];
+        r->value[i] = view_of(&p->type[i], i == MASK ? mask_buffer(p)
+                                                     : buffer(r, p->in[i], p->count[i]));
+        r->gradient[i] = r->value[i];
+        r->gradient[i].data = i == MASK ? NULL : buffer(r, NULL, p->count[i]);
+    }
+    r->node = (Node){
+        .op = r->op, .in = r->in, .in_count = OPERANDS, .attrs = (void *)&p->attrs};
+    assert_int_equal(node_infer(&r->node, NULL), STATUS_OK);
+    assert_int_equal(type_count(&r->node.type), p->out_count);
+    r->call = (Call){.node = &r->node,
+                     .attrs = &p->attrs,
+                     .in = r->value,
+                     .in_count = r->node.in_count,
+                     .out = view_of(&r->node.type, NULL)};
+    const size_t aux = r->op->aux_bytes(&r->call),
+                 scratch = r->op->scratch_bytes(&r->call);
+    r->call.out.data = buffer(r, NULL, p->out_count);
+    r->call.aux = buffer(r, NULL, (int64_t)(aux / 4 + 1));
+    r->call.scratch = buffer(r, NULL, (int64_t)(scratch / 4 + 1));
+}
+
+/* Runs backward with the output's gradient `d_out`. */
+static void run_backward_call(Run *r, const Problem *p, const double *d_out) {
+    r->call.d_in = r->gradient;
+    r->call.d_out = view_of(&r->node.type, buffer(r, d_out, p->out_count));
+    r->op->backward(&r->call);
+    free(r->call.d_out.data);
+}
+
+static void run_close(Run *r) {
+    for (int i = 0; i < OPERANDS; i++) {
+        free(r->value[i].data);
+        free(r->gradient[i].data);
+    }
+    free(r->call.out.data);
+    free(r->call.aux);
+    free(r->call.scratch);
+}
+
+static double *normal(uint64_t key, int64_t n) {
+    double *x = malloc((size_t)n * sizeof *x);
+    for (int64_t i = 0; i < n; i++) x[i] = random_normal(key, (uint64_t)i);
+    return x;
+}
+
+static double dot(const double *x, const double *y, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += x[i] * y[i];
+    return sum;
+}
+
+/* Derivative of sum(d_out * naive) along `direction` of one operand. */
+static double difference(const Problem *p, int i, const double *direction,
+                         const double *d_out) {
+    const double h = 1e-5;
+    double *out = malloc((size_t)p->out_count * sizeof *out), value[2];
+    double *old = p->in[i], *moved = malloc((size_t)p->count[i] * sizeof *moved);
+    Problem at = *p;
+    at.in[i] = moved;
+    for (int side = 0; side < 2; side++) {
+        for (int64_t j = 0; j < p->count[i]; j++)
+            moved[j] = old[j] + (side ? -h : h) * direction[j];
+        naive(&at, out);
+        value[side] = dot(out, d_out, p->out_count);
+    }
+    free(moved);
+    free(out);
+    return (value[0] - value[1]) / (2 * h);
+}
+
+static void check_close(double found, double expected, double tolerance, double size) {
+    if (fabs(found - expected) <= tolerance * (1 + size)) return;
+    fail_msg("expected %.12g, found %.12g", expected, found);
+}
+
+/* Gradients in double against differences, those in float against double. */
+static void check_gradients(const Problem *p, Run *wide, Run *narrow, uint64_t key) {
+    double *d_out = normal(random_key(key, 100), p->out_count);
+    run_backward_call(wide, p, d_out);
+    run_backward_call(narrow, p, d_out);
+    for (int i = 0; i < OPERANDS; i++) {
+        if (!has(p, i) || i == MASK) continue;
+        const double *gradient = wide->gradient[i].data;
+        double *direction = normal(random_key(key, 200 + (uint64_t)i), p->count[i]);
+        check_close(dot(gradient, direction, p->count[i]),
+                    difference(p, i, direction, d_out), 1e-6,
+                    sqrt(dot(gradient, gradient, p->count[i])));
+        double largest = 0;
+        for (int64_t j = 0; j < p->count[i]; j++)
+            largest = fmax(largest, fabs(gradient[j]));
+        for (int64_t j = 0; j < p->count[i]; j++)
+            check_close(element(narrow, narrow->gradient[i].data, j), gradient[j], 3e-5,
+                        largest);
+        free(direction);
+    }
+    free(d_out);
+}
+
+static void check_problem(Problem *p, uint64_t key) {
+    problem_fill(p, key);
+    double *expected = malloc((size_t)p->out_count * sizeof *expected);
+    naive(p, expected);
+    Run run[2];
+    for (int wide = 0; wide < 2; wide++) {
+        run_open(&run[wide], p, wide);
+        run[wide].op->forward(&run[wide].call);
+        for (int64_t i = 0; i < p->out_count; i++)
+            check_close(element(&run[wide], run[wide].call.out.data, i), expected[i],
+                        wide ? 1e-12 : 1e-5, fabs(expected[i]));
+    }
+    check_gradients(p, &run[1], &run[0], key);
+    run_close(&run[0]);
+    run_close(&run[1]);
+    problem_free(p);
+    free(expected);
+}
+
+/* Every subset of optional operands, causal or not. */
+static void test_all_options(void **state) {
+    (void)state;
+    for (unsigned set = 0; set < 32; set++)
+        for (int causal = 0; causal < 2; causal++) {
+            Problem p = {2,
+                         3,
+                         7,
+                         7,
+                         5,
+                         4,
+                         {.causal = causal, .grid_h = 2, .grid_w = 3, .skip = 1}};
+            p.present = ALWAYS | set << MASK;
+            check_problem(&p, set * 2 + (unsigned)causal);
+        }
+}
+
+/* Many blocks of rows, as in a vision transformer, with and without mixing. */
+static void test_many_blocks(void **state) {
+    (void)state;
+    for (unsigned set = 0; set < 32; set += 31) {
+        Problem p = {1, 2, 197, 197, 8, 8, {.grid_h = 14, .grid_w = 14, .skip = 1}};
+        p.present = ALWAYS | set << MASK;
+        check_problem(&p, 1000 + set);
+    }
+    Problem text = {1, 1, 300, 270, 3, 5, {.causal = true, .scale = 0.3}};
+    text.present = ALWAYS | BIT(MASK);
+    check_problem(&text, 2000);
+}
+
+static int64_t pick(uint64_t key, uint64_t index, int64_t most) {
+    return 1 + (int64_t)(random_u64(key, index) % (uint64_t)most);
+}
+
+static void test_random_shapes(void **state) {
+    (void)state;
+    for (uint64_t round = 0; round < 300; round++) {
+        const uint64_t key = random_key(77, round), bits = random_u64(key, 50);
+        Problem p = {pick(key, 0, 3),  pick(key, 1, 4),  pick(key, 2, 40),
+                     pick(key, 3, 40), pick(key, 4, 20), pick(key, 5, 20)};
+        p.attrs.causal = bits & 1;
+        p.attrs.scale = bits & 2 ? 0.5 : 0;
+        p.present = ALWAYS | (unsigned)(bits >> 8 & 31) << MASK;
+        p.attrs.grid_h = pick(key, 6, 6);
+        p.attrs.grid_w = pick(key, 7, 9);
+        p.attrs.skip = pick(key, 8, 3) - 1;
+        const int64_t tokens = p.attrs.skip + p.attrs.grid_h * p.attrs.grid_w;
+        if (has(&p, REL_KEY)) p.queries = p.keys = tokens;
+        check_problem(&p, key);
+    }
+}
+
+/* A sample without any key to attend to: zeros, not NaN, and no gradient. */
+static void test_fully_masked(void **state) {
+    (void)state;
+    for (unsigned set = 0; set < 8; set++) {
+        Problem p = {2, 2, 5, 6, 4, 3};
+        p.present = ALWAYS | BIT(MASK) | (set & 1 ? BIT(BIAS) : 0) |
+                    (set & 2 ? BIT(MIX_BEFORE) : 0) | (set & 4 ? BIT(MIX_AFTER) : 0);
+        problem_fill(&p, set);
+        memset(p.in[MASK], 0, (size_t)p.keys * sizeof(double));
+        double *d_out = normal(9, p.out_count);
+        for (int wide = 0; wide < 2; wide++) {
+            Run run;
+            run_open(&run, &p, wide);
+            run.op->forward(&run.call);
+            run_backward_call(&run, &p, d_out);
+            for (int64_t i = 0; i < p.out_count / 2; i++)
+                assert_true(element(&run, run.call.out.data, i) == 0);
+            for (int i = 0; i < OPERANDS; i++)
+                for (int64_t j = 0; has(&p, i) && i != MASK && j < p.count[i]; j++) {
+                    const double gradient = element(&run, run.gradient[i].data, j);
+                    assert_true(isfinite(gradient));
+                    if (i <= V && j < p.count[i] / 2) assert_true(gradient == 0);
+                }
+            run_close(&run);
+        }
+        free(d_out);
+        problem_free(&p);
+    }
+}
+
+/* Gradients that accumulate are added to; unwanted ones are left alone. */
+static void test_accumulate(void **state) {
+    (void)state;
+    Problem p = {2, 2, 6, 6, 4, 4, {.grid_h = 2, .grid_w = 3}};
+    p.present = ALWAYS | 31u << MASK;
+    problem_fill(&p, 5);
+    double *d_out = normal(9, p.out_count);
+    Run once, more;
+    run_open(&once, &p, true);
+    run_open(&more, &p, true);
+    once.op->forward(&once.call);
+    more.op->forward(&more.call);
+    run_backward_call(&once, &p, d_out);
+    for (int i = 0; i < OPERANDS; i++) {
+        more.gradient[i].accumulate = true;
+        for (int64_t j = 0; i != MASK && j < p.count[i]; j++)
+            ((double *)more.gradient[i].data)[j] = 1000;
+    }
+    run_backward_call(&more, &p, d_out);
+    for (int i = 0; i < OPERANDS; i++)
+        for (int64_t j = 0; i != MASK && j < p.count[i]; j++)
+            check_close(((double *)more.gradient[i].data)[j],
+                        1000 + ((double *)once.gradient[i].data)[j], 1e-12, 1000);
+    run_close(&once);
+    run_close(&more);
+    problem_free(&p);
+    free(d_out);
+}
+
+/* q, k and v one node: their gradients share a place, the first overwrites it. */
+static void test_shared_gradient(void **state) {
+    (void)state;
+    Problem p = {2, 2, 130, 130, 4, 4};
+    p.present = ALWAYS;
+    problem_fill(&p, 6);
+    double *d_out = normal(9, p.out_count);
+    Run apart, shared;
+    run_open(&apart, &p, true);
+    run_open(&shared, &p, true);
+    apart.op->forward(&apart.call);
+    shared.op->forward(&shared.call);
+    run_backward_call(&apart, &p, d_out);
+    void *kept[OPERANDS] = {NULL, shared.gradient[K].data, shared.gradient[V].data};
+    for (int i = K; i <= V; i++) {
+        shared.gradient[i].data = shared.gradient[Q].data;
+        shared.gradient[i].accumulate = true;
+    }
+    run_backward_call(&shared, &p, d_out);
+    for (int64_t j = 0; j < p.count[Q]; j++) {
+        double sum = 0;
+        for (int i = Q; i <= V; i++) sum += ((double *)apart.gradient[i].data)[j];
+        check_close(((double *)shared.gradient[Q].data)[j], sum, 1e-12, fabs(sum));
+    }
+    for (int i = K; i <= V; i++) shared.gradient[i].data = kept[i];
+    run_close(&apart);
+    run_close(&shared);
+    problem_free(&p);
+    free(d_out);
+}
+
+/* Only one gradient wanted at a time: the same as when all are. */
+static void test_single_gradients(void **state) {
+    (void)state;
+    Problem p = {2, 2, 6, 6, 4, 3, {.grid_h = 2, .grid_w = 3}};
+    p.present = ALWAYS | 31u << MASK;
+    problem_fill(&p, 7);
+    double *d_out = normal(9, p.out_count);
+    Run all;
+    run_open(&all, &p, true);
+    all.op->forward(&all.call);
+    run_backward_call(&all, &p, d_out);
+    for (int i = 0; i < OPERANDS; i++) {
+        if (i == MASK) continue;
+        Run one;
+        run_open(&one, &p, true);
+        one.op->forward(&one.call);
+        for (int j = 0; j < OPERANDS; j++) {
+            if (j == i) continue;
+            free(one.gradient[j].data);
+            one.gradient[j].data = NULL;
+        }
+        run_backward_call(&one, &p, d_out);
+        for (int64_t j = 0; j < p.count[i]; j++)
+            assert_true(((double *)one.gradient[i].data)[j] ==
+                        ((double *)all.gradient[i].data)[j]);
+        run_close(&one);
+    }
+    run_close(&all);
+    problem_free(&p);
+    free(d_out);
+}
+
+/* Shapes that do not fit are refused with what was expected and found. */
+static void test_infer_errors(void **state) {
+    (void)state;
+    for (int wrong = 0; wrong < OPERANDS; wrong++) {
+        Problem p = {2, 2, 6, 6, 4, 3, {.grid_h = 2, .grid_w = 3}};
+        p.present = ALWAYS | 31u << MASK;
+        problem_fill(&p, 8);
+        Run run;
+        run_open(&run, &p, false);
+        run.leaf[wrong].type.dim[run.leaf[wrong].type.rank - 1]++;
+        Diag *diag = diag_create();
+        assert_int_equal(node_infer(&run.node, diag), STATUS_MODEL);
+        assert_int_equal(diag_errors(diag), 1);
+        diag_destroy(diag);
+        run_close(&run);
+        problem_free(&p);
+    }
+    Problem p = {1, 2, 6, 6, 4, 4, {.grid_h = 2, .grid_w = 3}};
+    p.present = ALWAYS | BIT(REL_KEY);
+    problem_fill(&p, 9);
+    Run run;
+    run_open(&run, &p, false);
+    p.attrs.skip = 1;
+    Diag *diag = diag_create();
+    assert_int_equal(node_infer(&run.node, diag), STATUS_MODEL);
+    diag_destroy(diag);
+    run_close(&run);
+    problem_free(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_options),      cmocka_unit_test(test_many_blocks),
+        cmocka_unit_test(test_random_shapes),    cmocka_unit_test(test_fully_masked),
+        cmocka_unit_test(test_accumulate),       cmocka_unit_test(test_shared_gradient),
+        cmocka_unit_test(test_single_gradients), cmocka_unit_test(test_infer_errors),
+    };
+    blas_init();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,310 @@
+/* Every op's kernels: gradients against central differences, the calling conventions of
+ * exec/kernel.h, float against double, for the cases of grad_cases.def. */
+#include "exec/blas.h"
+#include "tests/exec/grad_harness.h"
+
+#define STEP               1e-5
+#define GRADIENT_TOLERANCE 1e-6
+#define SINGLE_TOLERANCE   1e-5
+#define SAME_TOLERANCE     1e-12
+#define SMALLEST           1e-3 /* values are compared as if one were this large */
+
+static const Case CASES[] = {
+#define CASE(op, attrs, operands) {#op, attrs, operands},
+#include "tests/exec/grad_cases.def"
+#undef CASE
+};
+enum { CASE_COUNT = sizeof CASES / sizeof CASES[0] };
+
+/* attention's optional operands, in order, for heads=3 and a 2 x 3 grid after one token.
+ */
+static const char *const EXTRAS[] = {"m2x7", "3x7x7", "4x49", "3x3", "3x3"};
+enum { EXTRA_COUNT = sizeof EXTRAS / sizeof EXTRAS[0], SUBSETS = 1 << EXTRA_COUNT };
+
+/* Runs `check` on every case, and on attention with every subset of operands. */
+static void each_case(void (*check)(Problem *, const Case *)) {
+    for (int i = 0; i < CASE_COUNT + 2 * SUBSETS; i++) {
+        char line[LINE_MAX_BYTES];
+        Case c = i < CASE_COUNT ? CASES[i] : (Case){"attention", "", line};
+        if (i >= CASE_COUNT) {
+            const int subset = i - CASE_COUNT;
+            c.attrs = subset < SUBSETS ? "heads=3 grid_h=2 grid_w=3 skip=1"
+                                       : "heads=3 grid_h=2 grid_w=3 skip=1 causal=true";
+            strcpy(line, "2x7x12 2x7x12 2x7x15");
+            for (int e = 0; e < EXTRA_COUNT; e++)
+                strcat(strcat(line, " "), subset >> e & 1 ? EXTRAS[e] : "-");
+        }
+        Problem p;
+        assert_ok(problem_create(&p, &c), p.diag);
+        check(&p, &c);
+        problem_destroy(&p);
+    }
+}
+
+/* Fails, naming the case and the value, when two arrays differ by more than `tolerance`
+ * of the largest expected value. */
+static void assert_near(const Case *c, const char *what, int operand, const double *got,
+                        const double *want, int64_t count, double tolerance) {
+    double largest = SMALLEST;
+    for (int64_t j = 0; j < count; j++) largest = fmax(largest, fabs(want[j]));
+    for (int64_t j = 0; j < count; j++)
+        if (!(fabs(got[j] - want[j]) <= tolerance * largest))
+            fail_msg("%s [%s] (%s): %s %d: element %lld is %.17g, expected %.17g", c->op,
+                     c->attrs, c->operands, what, operand, (long long)j, got[j], want[j]);
+}
+
+/* Compares outputs and all gradients that both results have. */
+static void assert_same(const Problem *p, const Case *c, const char *what,
+                        const Result *got, const Result *want, double tolerance) {
+    assert_near(c, what, -1, got->out, want->out, type_count(&p->out), tolerance);
+    for (int i = 0; i < p->count; i++)
+        if (got->d_in[i] && want->d_in[i])
+            assert_near(c, what, i, got->d_in[i], want->d_in[i], type_count(&p->type[i]),
+                        tolerance);
+}
+
+static bool is_stochastic(const Problem *p) {
+    return (p->node->op->flags & OP_STOCHASTIC) != 0;
+}
+
+/* The tests below are about ops with a backward kernel; leaves have none. */
+
+static void test_every_op_has_a_case(void **state) {
+    (void)state;
+    const OpTable *table = ops_table_f64();
+    assert_int_equal(table->count, ops_table()->count);
+    for (int i = 0; i < table->count; i++) {
+        const Op *op = table->ops[i];
+        int found = 0;
+        for (int j = 0; j < CASE_COUNT; j++) found += strcmp(CASES[j].op, op->name) == 0;
+        if (op->backward && !found) fail_msg("op '%s' has no case", op->name);
+        if (!op->backward && !(op->flags & OP_LEAF))
+            fail_msg("op '%s' has no backward kernel", op->name);
+        assert_string_equal(op->name, ops_table()->ops[i]->name);
+    }
+}
+
+/* L = <out, R> with operand `i` moved by t * direction. */
+static double loss_at(Problem *p, Mode mode, int i, const double *direction, double t) {
+    const int64_t count = type_count(&p->type[i]);
+    double *moved = malloc((size_t)count * sizeof *moved), *kept = p->value[i];
+    for (int64_t j = 0; j < count; j++) moved[j] = kept[j] + t * direction[j];
+    p->value[i] = moved;
+    mode.backward = false;
+    Result result = execute(p, mode);
+    p->value[i] = kept;
+    double loss = 0;
+    for (int64_t j = 0; j < type_count(&p->out); j++)
+        loss += result.out[j] * p->weight[j];
+    result_free(&result);
+    free(moved);
+    return loss;
+}
+
+static void check_direction(Problem *p, const Case *c, Mode mode, int i,
+                            const double *gradient, uint64_t key) {
+    const int64_t count = type_count(&p->type[i]);
+    double *direction = random_values(count, key), analytic = 0, squares = 0;
+    for (int64_t j = 0; j < count; j++) {
+        analytic += gradient[j] * direction[j];
+        squares += gradient[j] * gradient[j] * direction[j] * direction[j];
+    }
+    const double up = loss_at(p, mode, i, direction, STEP);
+    const double down = loss_at(p, mode, i, direction, -STEP);
+    const double numeric = (up - down) / (2 * STEP);
+    const double rounding = 1e-15 * (fabs(up) + fabs(down)) * sqrt((double)count) / STEP;
+    const double bound =
+        GRADIENT_TOLERANCE * (sqrt(squares) + fabs(numeric)) + rounding + 1e-12;
+    free(direction);
+    if (!(fabs(analytic - numeric) <= bound))
+        fail_msg("%s [%s] (%s): gradient of operand %d: %.12g along a direction, by "
+                 "differences %.12g (bound %.3g)",
+                 c->op, c->attrs, c->operands, i, analytic, numeric, bound);
+}
+
+static void check_gradients(Problem *p, const Case *c) {
+    for (int training = 0; training <= is_stochastic(p); training++) {
+        const Mode mode = {.training = training, .backward = true};
+        Result result = execute(p, mode);
+        for (int i = 0; i < p->count; i++)
+            for (uint64_t key = 0; key < 2 && p->wanted[i] && p->first[i] == i; key++)
+                check_direction(p, c, mode, i, result.d_in[i], 100 + key);
+        result_free(&result);
+    }
+}
+
+static void test_gradients(void **state) {
+    (void)state;
+    each_case(check_gradients);
+}
+
+static void check_accumulate(Problem *p, const Case *c) {
+    double *old[OPERANDS_MAX] = {0};
+    for (int i = 0; i < p->count; i++)
+        if (p->wanted[i])
+            old[i] = random_values(type_count(&p->type[i]), random_key(55, (uint64_t)i));
+    for (int single = 0; single < 2; single++) {
+        Mode mode = {.single = single, .training = true, .backward = true};
+        Result want = execute(p, mode);
+        mode.old = (const double *const *)old;
+        Result got = execute(p, mode);
+        for (int i = 0; i < p->count; i++)
+            for (int64_t j = 0; want.d_in[i] && j < type_count(&p->type[i]); j++)
+                want.d_in[i][j] += old[i][j];
+        assert_same(p, c, "accumulated gradient", &got, &want,
+                    single ? SINGLE_TOLERANCE : SAME_TOLERANCE);
+        result_free(&want);
+        result_free(&got);
+    }
+    for (int i = 0; i < p->count; i++) free(old[i]);
+}
+
+static void test_accumulate(void **state) {
+    (void)state;
+    each_case(check_accumulate);
+}
+
+/* Operands with their own node whose gradients can be left out one by one. */
+static void check_skipped(Problem *p, const Case *c) {
+    const Mode all = {.training = true, .backward = true};
+    Result want = execute(p, all);
+    for (int i = -1; i < p->count; i++) {
+        Mode mode = all;
+        for (int j = 0; j < p->count; j++)
+            if (i < 0 || p->first[j] != p->first[i]) mode.skip |= 1u << j;
+        Result got = execute(p, mode);
+        assert_same(p, c, "gradient asked for alone", &got, &want, SAME_TOLERANCE);
+        result_free(&got);
+    }
+    result_free(&want);
+}
+
+static void test_skipped(void **state) {
+    (void)state;
+    each_case(check_skipped);
+}
+
+/* Backward with all that it does not declare to read destroyed. Shared operands count
+ * as read when one of them is. */
+static void check_reads(Problem *p, const Case *c) {
+    Mode mode = {.training = true, .backward = true};
+    Result want = execute(p, mode);
+    const unsigned reads = p->node->op->reads;
+    mode.hide = ~reads;
+    for (int i = 0; i < p->count; i++)
+        for (int j = 0; j < p->count; j++)
+            if (p->first[i] == p->first[j] && (reads >> j & 1)) mode.hide &= ~(1u << i);
+    Result got = execute(p, mode);
+    assert_same(p, c, "gradient from declared reads", &got, &want, SAME_TOLERANCE);
+    result_free(&want);
+    result_free(&got);
+}
+
+static void test_reads(void **state) {
+    (void)state;
+    each_case(check_reads);
+}
+
+/* Whether destroying value `bit` of READS_ changes some gradient of the case. */
+static bool is_read(Problem *p, unsigned bit) {
+    Mode mode = {.training = true, .backward = true};
+    Result want = execute(p, mode);
+    mode.hide = bit;
+    Result got = execute(p, mode);
+    bool changed = false;
+    for (int i = 0; i < p->count; i++)
+        for (int64_t j = 0; got.d_in[i] && j < type_count(&p->type[i]); j++)
+            changed |= !(got.d_in[i][j] == want.d_in[i][j]);
+    result_free(&want);
+    result_free(&got);
+    return changed;
+}
+
+/* What of `reads` some case of the op needs; integer and optional operands count. */
+static unsigned needed_reads(const Op *op) {
+    unsigned needed = 0;
+    for (int j = 0; j < op_operand_count(op); j++)
+        if (op->operands[j].flags & (OPERAND_INTEGER | OPERAND_OPTIONAL))
+            needed |= 1u << j;
+    for (int i = 0; i < CASE_COUNT; i++) {
+        if (strcmp(CASES[i].op, op->name) != 0) continue;
+        Problem p;
+        assert_ok(problem_create(&p, &CASES[i]), p.diag);
+        for (int j = 0; j < p.count; j++)
+            if ((op->reads >> j & 1) && p.value[j] && is_read(&p, 1u << j))
+                needed |= 1u << j;
+        if ((op->reads & READS_OUT) && is_read(&p, READS_OUT)) needed |= READS_OUT;
+        problem_destroy(&p);
+    }
+    return needed;
+}
+
+/* Values declared to be read are read in some case: else they are kept for nothing. */
+static void test_reads_are_needed(void **state) {
+    (void)state;
+    const OpTable *table = ops_table_f64();
+    for (int k = 0; k < table->count; k++) {
+        const Op *op = table->ops[k];
+        const unsigned all = READS_OUT | ((1u << op_operand_count(op)) - 1);
+        const unsigned needed = op->backward ? needed_reads(op) : 0;
+        if (op->reads & all & ~needed)
+            fail_msg("op '%s' declares reads %#x, its cases need %#x", op->name,
+                     op->reads & all, needed);
+    }
+}
+
+static void check_single(Problem *p, const Case *c) {
+    Result want = execute(p, (Mode){.training = true, .backward = true});
+    Result got = execute(p, (Mode){.single = true, .training = true, .backward = true});
+    assert_same(p, c, "float against double", &got, &want, SINGLE_TOLERANCE);
+    result_free(&want);
+    result_free(&got);
+}
+
+static void test_single_precision(void **state) {
+    (void)state;
+    each_case(check_single);
+}
+
+/* OP_PASS_GRADIENT: d_in[0] is d_out, and may be in the same place. */
+static void check_pass(Problem *p, const Case *c) {
+    if (!(p->node->op->flags & OP_PASS_GRADIENT)) return;
+    Mode mode = {.training = true, .backward = true, .skip = ~1u};
+    Result alone = execute(p, mode);
+    assert_int_equal(type_count(&p->out), type_count(&p->type[0]));
+    assert_near(c, "passed gradient", 0, alone.d_in[0], p->weight, type_count(&p->out),
+                0);
+    mode.skip = 0;
+    Result want = execute(p, mode);
+    mode.in_place = true;
+    Result got = execute(p, mode);
+    assert_same(p, c, "gradient in place", &got, &want, SAME_TOLERANCE);
+    result_free(&alone);
+    result_free(&want);
+    result_free(&got);
+}
+
+static void test_pass_gradient(void **state) {
+    (void)state;
+    each_case(check_pass);
+}
+
+static int set_up(void **state) {
+    (void)state;
+    blas_init();
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_op_has_a_case),
+        cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_accumulate),
+        cmocka_unit_test(test_skipped),
+        cmocka_unit_test(test_reads),
+        cmocka_unit_test(test_reads_are_needed),
+        cmocka_unit_test(test_single_precision),
+        cmocka_unit_test(test_pass_gradient),
+    };
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}

@@ -1,0 +1,24 @@
+/* cmocka with what it needs, and checks of a Status. */
+#ifndef COMPRESS_TESTS_SUPPORT_CHECK_H
+#define COMPRESS_TESTS_SUPPORT_CHECK_H
+
+#include "ir/status.h"
+
+/* clang-format off: cmocka.h needs these before it */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+/* clang-format on */
+
+/* Fails the test, with the diagnostics printed, unless `status` is STATUS_OK. */
+#define assert_ok(status, diag)                                                          \
+    do {                                                                                 \
+        if ((status) != STATUS_OK) {                                                     \
+            diag_print(diag, stderr);                                                    \
+            fail_msg("%s failed", #status);                                              \
+        }                                                                                \
+    } while (0)
+
+#endif

@@ -1,0 +1,130 @@
+/* Support for tests of passes: see passes.h. */
+#include "tests/support/passes.h"
+
+#include "exec/ops.h"
+#include "io/hf.h"
+#include "io/yaml.h"
+#include "ir/random.h"
+#include "tests/support/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- toy data ---- */
+
+enum { TOY_SAMPLES = 60, TOY_SIDE = 8, TOY_CLASSES = 3 };
+
+static Status toy_fetch(const Batches *self, const int64_t *index, int64_t n, uint64_t key,
+                        void *const *dst, Diag *diag)
+{
+    (void)self, (void)key, (void)diag;
+    for (int64_t i = 0; i < n; i++) {
+        const int label = (int)(index[i] % TOY_CLASSES);
+        float *pixels = (float *)dst[0] + i * TOY_SIDE * TOY_SIDE;
+        for (int p = 0; p < TOY_SIDE * TOY_SIDE; p++) {
+            const double noise = random_normal(7, (uint64_t)(index[i] * 64 + p));
+            const bool bright = p / TOY_SIDE / 3 == label;
+            pixels[p] = (float)(0.3 * noise + bright);
+        }
+        ((int32_t *)dst[1])[i] = label;
+    }
+    return STATUS_OK;
+}
+
+static void toy_destroy(Batches *self) { free(self); }
+
+Batches *toy_batches(void)
+{
+    static const Column columns[2] = {
+        {"pixel_values", {.dtype = DTYPE_F32, .rank = 3, .dim = {1, TOY_SIDE, TOY_SIDE}}},
+        {"labels", {.dtype = DTYPE_I32, .rank = 0}}};
+    Batches *batches = memory_alloc(1, sizeof *batches);
+    *batches = (Batches){.name = "toy",
+                         .count = TOY_SAMPLES,
+                         .columns = columns,
+                         .column_count = 2,
+                         .classes = TOY_CLASSES,
+                         .fetch = toy_fetch,
+                         .destroy = toy_destroy};
+    return batches;
+}
+
+/* ---- toy model ---- */
+
+static const char toy_config[] =
+    "{model_type: vit, architectures: [ViTForImageClassification], hidden_size: 16,\n"
+    " num_hidden_layers: 4, num_attention_heads: 2, intermediate_size: 32,\n"
+    " hidden_act: gelu, image_size: 8, patch_size: 4, num_channels: 1, num_labels: 3,\n"
+    " layer_norm_eps: 1.0e-6, initializer_range: 0.2}\n";
+
+Model *toy_vit(uint64_t seed)
+{
+    Arena *arena = arena_create();
+    Diag *diag = diag_create();
+    Tree *config = NULL;
+    Model *model = NULL;
+    assert_ok(yaml_parse(&config, arena, "toy", toy_config, strlen(toy_config), diag),
+              diag);
+    assert_ok(hf_build(&model, config, ops_table(), diag), diag);
+    assert_ok(model_init_weights(model, seed, diag), diag);
+    diag_destroy(diag);
+    arena_destroy(arena);
+    return model;
+}
+
+/* ---- running ---- */
+
+typedef struct World {
+    Batches *toy;
+    Model *input;
+} World;
+
+static Status world_data(void *self, const char *name, Loc at, Batches **out, Diag *diag)
+{
+    World *world = self;
+    if (strcmp(name, "toy"))
+        return diag_fail(diag, STATUS_RECIPE, at, name, "the tests have data \"toy\" only");
+    *out = world->toy;
+    return STATUS_OK;
+}
+
+static Status world_model(void *self, const char *path, Loc at, Model **out, Diag *diag)
+{
+    World *world = self;
+    if (path)
+        return diag_fail(diag, STATUS_IO, at, path, "the tests have no model files");
+    *out = world->input;
+    return STATUS_OK;
+}
+
+Status test_run_recipe(Model *model, const char *file, const char *yaml, bool plan,
+                       int threads, Diag *diag)
+{
+    Arena *arena = arena_create();
+    World world = {toy_batches(), model_copy(model)};
+    Tree *document = NULL;
+    Recipe recipe;
+    const PipelineOptions options = {.plan = plan,
+                                     .threads = threads,
+                                     .self = &world,
+                                     .data = world_data,
+                                     .model = world_model};
+    Status status = yaml_parse(&document, arena, file, yaml, strlen(yaml), diag);
+    if (status == STATUS_OK)
+        status = recipe_bind(&recipe, arena, document, file, ".", diag);
+    if (status == STATUS_OK) status = pipeline_run(model, &recipe, &options, diag);
+    batches_destroy(world.toy);
+    model_destroy(world.input);
+    arena_destroy(arena);
+    return status;
+}
+
+Status test_run_pass(Model *model, const char *pass, const char *options, bool plan,
+                     Diag *diag)
+{
+    char yaml[4096];
+    snprintf(yaml, sizeof yaml,
+             "version: 1\nseed: 1\ndata: {toy: {format: toy}}\npasses:\n  - %s: %s\n", pass,
+             options);
+    return test_run_recipe(model, "test", yaml, plan, 1, diag);
+}

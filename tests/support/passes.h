@@ -1,0 +1,26 @@
+/* Support for tests of passes: running one, toy data, toy models. */
+#ifndef COMPRESS_TESTS_SUPPORT_PASSES_H
+#define COMPRESS_TESTS_SUPPORT_PASSES_H
+
+#include "passes/pipeline.h"
+
+/* Runs a recipe of one step on the model through the real pipeline. `options` is the
+ * step's YAML ("{group: 2}"); data set "toy" is toy_batches. The input model that passes
+ * may ask for is a copy taken before. */
+Status test_run_pass(Model *model, const char *pass, const char *options, bool plan,
+                     Diag *diag);
+
+/* Runs a whole recipe document (YAML text with version, passes, ...) the same way, with
+ * `threads` threads. */
+Status test_run_recipe(Model *model, const char *file, const char *yaml, bool plan,
+                       int threads, Diag *diag);
+
+/* 60 samples of 1 x 8 x 8 pixels in 3 classes that a small model can learn: a bright row
+ * band whose position is the label, with seeded noise. Destroy with batches_destroy. */
+Batches *toy_batches(void);
+
+/* A ViT of 4 layers, width 16, 2 heads, 1 x 8 x 8 pixels, patch 4, 3 classes, as a
+ * configuration; weights drawn by seed. */
+Model *toy_vit(uint64_t seed);
+
+#endif
