@@ -17,10 +17,8 @@ const char *operand_name(const Op *op, int index) {
     return op->operands[index < count ? index : count - 1].name;
 }
 
-const StorageUse *inspection_storage(const Inspection *it, const Storage *storage) {
-    for (int i = 0; i < it->storage_count; i++)
-        if (it->storages[i].storage == storage) return &it->storages[i];
-    return NULL;
+const StorageUse *inspection_use(const Inspection *it, const Node *leaf) {
+    return &it->storages[it->use_of[leaf->id]];
 }
 
 static void gather_stacks(Inspection *it) {
@@ -33,37 +31,44 @@ static void gather_stacks(Inspection *it) {
     }
 }
 
-/* Counts the uses of one leaf. Nodes of one place follow each other, so a change of
- * place between uses is a further layer. */
-static void count_uses(StorageUse *use, const Graph *graph, const Node *leaf) {
-    const Node *previous = NULL;
-    for (const Node *node = leaf->next; node; node = node->next) {
+static bool same_place(const Node *a, const Node *b) {
+    if (a->layer != b->layer || !a->stack != !b->stack) return false;
+    return a->stack == b->stack || strcmp(a->stack, b->stack) == 0;
+}
+
+/* Counts the uses of all leaves in one walk; last[i] is the latest user of storage i.
+ * Nodes of one place follow each other, so a change of place is a further layer. */
+static void count_uses(Inspection *it, const Node **last) {
+    const Graph *graph = it->model->graph;
+    for (const Node *node = graph->first; node; node = node->next) {
         for (int i = 0; i < node->in_count; i++) {
-            if (node->in[i] != leaf) continue;
-            bool same = previous && previous->layer == node->layer &&
-                        (previous->stack == node->stack ||
-                         (previous->stack && node->stack &&
-                          strcmp(previous->stack, node->stack) == 0));
+            if (!node->in[i] || !node->in[i]->storage) continue;
+            int index = it->use_of[node->in[i]->id];
+            StorageUse *use = &it->storages[index];
             use->users++;
-            use->layers += !same;
-            previous = node;
+            use->layers += !last[index] || !same_place(last[index], node);
+            last[index] = node;
         }
     }
     for (int i = 0; i < graph->output_count; i++)
-        use->users += graph->outputs[i].node == leaf;
+        if (graph->outputs[i].node->storage)
+            it->storages[it->use_of[graph->outputs[i].node->id]].users++;
 }
 
 Status inspection_make(Inspection *out, Arena *arena, const char *path, Model *model,
                        Diag *diag) {
     Graph *graph = model->graph;
+    size_t count = (size_t)graph_number(graph) + 1;
     *out = (Inspection){.arena = arena, .path = path, .model = model};
-    out->storages = ARENA_ARRAY(arena, StorageUse, (size_t)graph->storage_count + 1);
+    TRY(model_measure(&out->measure, model, diag));
+    out->storages = ARENA_ARRAY(arena, StorageUse, count);
+    out->use_of = ARENA_ARRAY(arena, int, count);
     for (const Node *node = graph->first; node; node = node->next) {
-        if (!node->storage || out->storage_count == graph->storage_count) continue;
-        StorageUse *use = &out->storages[out->storage_count++];
-        use->storage = node->storage;
-        count_uses(use, graph, node);
+        if (!node->storage) continue;
+        out->use_of[node->id] = out->storage_count;
+        out->storages[out->storage_count++].storage = node->storage;
     }
+    count_uses(out, ARENA_ARRAY(arena, const Node *, count));
     gather_stacks(out);
-    return model_measure(&out->measure, model, diag);
+    return STATUS_OK;
 }

@@ -18,6 +18,7 @@ typedef struct Inspection {
     Measure measure;
     StorageUse *storages;
     int storage_count;
+    int *use_of; /* by Node.id of a leaf: index into storages */
     const char **stacks; /* names of places, in order of first use */
     int stack_count;
 } Inspection;
@@ -26,8 +27,8 @@ typedef struct Inspection {
 Status inspection_make(Inspection *out, Arena *arena, const char *path, Model *model,
                        Diag *diag);
 
-/* Index of a storage in `storages`. */
-const StorageUse *inspection_storage(const Inspection *it, const Storage *storage);
+/* Use of the storage that a leaf names. */
+const StorageUse *inspection_use(const Inspection *it, const Node *leaf);
 
 /* Value of an integer attribute of a node, or -1 when the op has none of that name. */
 int64_t node_integer(const Node *node, const char *name);

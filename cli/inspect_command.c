@@ -41,9 +41,9 @@ static void describe_node(const Inspection *it, Text *text, const Node *node) {
     for (int i = 0; i < node->in_count; i++) {
         const Node *in = node->in[i];
         if (!in || !in->storage) continue;
-        const StorageUse *use = inspection_storage(it, in->storage);
+        const StorageUse *use = inspection_use(it, in);
         matrix |= in->storage->tensor.rank >= 2;
-        shared |= use && use->layers > 1;
+        shared |= use->layers > 1;
         if (heads >= 0) text_add(text, " %s", operand_name(node->op, i));
     }
     if (heads >= 0)

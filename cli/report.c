@@ -74,10 +74,14 @@ static void result_row(Table *table, const char *name, const char *before,
     table_add(table, "%s", name);
     table_add(table, "%s", before);
     table_add(table, "%s", after);
-    if (ratio > 0)
+    if (ratio <= 0)
+        table_add(table, "-");
+    else if (ratio > 0.995 && ratio < 1.005)
+        table_add(table, "same");
+    else if (ratio > 1)
         table_add(table, "%.2fx smaller", ratio);
     else
-        table_add(table, "-");
+        table_add(table, "%.2fx larger", 1 / ratio);
 }
 
 static double ratio_of(double before, double after) {

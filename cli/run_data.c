@@ -27,6 +27,17 @@ static Status check_kind(const char *file, const Node *input, const Tensor *tens
                      dtype_name(tensor->dtype));
 }
 
+/* A symbol's size that is 0, or not the one that other dimensions gave it. */
+static Status size_fail(const char *file, const Node *input, const char *symbol,
+                        int64_t size, const char *found, Diag *diag) {
+    if (size <= 0)
+        return diag_fail(diag, STATUS_MODEL, LOC_FILE(file), input->name,
+                         "expected at least one value, found shape %s", found);
+    return diag_fail(diag, STATUS_MODEL, LOC_FILE(file), input->name,
+                     "expected %s = %lld as in other places, found shape %s", symbol,
+                     (long long)size, found);
+}
+
 /* Checks the shape and collects the sizes of symbols (0 = not known yet). */
 static Status check_shape(const char *file, const Node *input, const Tensor *tensor,
                           int64_t sizes[DIM_SYMBOLS], Diag *diag) {
@@ -41,9 +52,8 @@ static Status check_shape(const char *file, const Node *input, const Tensor *ten
         int64_t *size = &sizes[DIM_INDEX(dim)];
         if (*size == 0) *size = tensor->dim[d];
         if (*size != tensor->dim[d] || *size <= 0)
-            return diag_fail(diag, STATUS_MODEL, LOC_FILE(file), input->name,
-                             "expected %s = %lld as before and above 0, found shape %s",
-                             symbol_names[DIM_INDEX(dim)], (long long)*size, found);
+            return size_fail(file, input, symbol_names[DIM_INDEX(dim)], *size, found,
+                             diag);
     }
     if (fits) return STATUS_OK;
     Text text = {0};

@@ -7,9 +7,13 @@
 #include <cblas.h>
 #include <string.h>
 
-void blas_init(void) { openblas_set_num_threads(1); }
+void blas_init(void) {
+    openblas_set_num_threads(1);
+}
 
-static CBLAS_TRANSPOSE transpose(bool flag) { return flag ? CblasTrans : CblasNoTrans; }
+static CBLAS_TRANSPOSE transpose(bool flag) {
+    return flag ? CblasTrans : CblasNoTrans;
+}
 
 /* c[n] = alpha op(B)^T a + beta c; a has stride `step`. */
 static void gemv_f32(bool trans_b, int64_t n, int64_t k, float alpha, const float *a,

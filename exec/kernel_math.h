@@ -99,7 +99,9 @@ KERNEL_INLINE float erf_real(float x) {
 #endif
 
 /* 1 / (1 + exp(-x)), both ends safe. */
-KERNEL_INLINE REAL sigmoid_real(REAL x) { return 1 / (1 + exp_real(-x)); }
+KERNEL_INLINE REAL sigmoid_real(REAL x) {
+    return 1 / (1 + exp_real(-x));
+}
 
 /* Largest of n > 0 elements. */
 static inline REAL row_max(const REAL *x, int64_t n) {

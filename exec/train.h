@@ -33,8 +33,9 @@ typedef struct TrainOptions {
     int schedule;         /* index into SCHEDULE_NAMES; after the warm-up, down to */
     double final_lr;      /* this share of lr */
     double clip;          /* largest gradient norm; 0 = no clipping */
-    double ema;           /* decay of the averaged weights; 0 = none; they replace the
-                             trained ones at the end */
+    double ema;           /* decay of the averaged weights, at step t (from 1) at most
+                             (1 + t) / (10 + t); 0 = none; they replace the trained ones
+                             at the end */
     bool augment;         /* let the data set augment samples */
     int64_t seed;         /* added to the recipe's seed */
     int64_t log_every;    /* steps between rows of the loss curve in the record; 0 = one

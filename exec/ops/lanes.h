@@ -13,12 +13,13 @@ typedef REAL Lanes __attribute__((vector_size(LANE_COUNT * sizeof(REAL)),
                                   aligned(sizeof(REAL)), may_alias));
 typedef __typeof__((Lanes){0} > (Lanes){0}) LanesMask;
 
-static inline Lanes lanes_at(const REAL *x) {
-    return *(const Lanes *)x;
-}
+/* The eight elements from x on. (Functions that take or return vectors wider than the
+ * processor's have no stable calling convention, hence macros and pointers.) */
+#define LANES_AT(x) (*(const Lanes *)(x))
 
 /* Sum of the eight elements. */
-static inline REAL lanes_total(Lanes x) {
+static inline REAL lanes_total(const Lanes *lanes) {
+    Lanes x = *lanes;
     for (int width = LANE_COUNT / 2; width > 0; width /= 2)
         for (int l = 0; l < width; l++) x[l] += x[l + width];
     return x[0];
@@ -27,20 +28,20 @@ static inline REAL lanes_total(Lanes x) {
 /* Sum of x, or of x * y; n is a multiple of LANE_COUNT, as in the functions below. */
 static inline REAL lanes_sum(int64_t n, const REAL *x) {
     Lanes sum = {0};
-    for (int64_t j = 0; j < n; j += LANE_COUNT) sum += lanes_at(x + j);
-    return lanes_total(sum);
+    for (int64_t j = 0; j < n; j += LANE_COUNT) sum += LANES_AT(x + j);
+    return lanes_total(&sum);
 }
 static inline REAL lanes_dot(int64_t n, const REAL *x, const REAL *y) {
     Lanes sum = {0};
-    for (int64_t j = 0; j < n; j += LANE_COUNT) sum += lanes_at(x + j) * lanes_at(y + j);
-    return lanes_total(sum);
+    for (int64_t j = 0; j < n; j += LANE_COUNT) sum += LANES_AT(x + j) * LANES_AT(y + j);
+    return lanes_total(&sum);
 }
 
 /* x += y; returns the largest element of the result, `least` when all are below it. */
 static inline REAL lanes_add_max(int64_t n, REAL *x, const REAL *y, REAL least) {
     Lanes most = (Lanes){0} + least;
     for (int64_t j = 0; j < n; j += LANE_COUNT) {
-        const Lanes sum = lanes_at(x + j) + lanes_at(y + j);
+        const Lanes sum = LANES_AT(x + j) + LANES_AT(y + j);
         const LanesMask more = sum > most;
         most = (Lanes)(((LanesMask)sum & more) | ((LanesMask)most & ~more));
         *(Lanes *)(x + j) = sum;
@@ -53,7 +54,7 @@ static inline REAL lanes_add_max(int64_t n, REAL *x, const REAL *y, REAL least) 
  * of the list of rows three times exchanges the bits of row and column. */
 static inline void lanes_transpose(const REAL *x, int64_t ldx, REAL *out, int64_t ldo) {
     Lanes row[LANE_COUNT], next[LANE_COUNT];
-    for (int i = 0; i < LANE_COUNT; i++) row[i] = lanes_at(x + i * ldx);
+    for (int i = 0; i < LANE_COUNT; i++) row[i] = LANES_AT(x + i * ldx);
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < LANE_COUNT / 2; i++) {
             const Lanes a = row[i], b = row[i + LANE_COUNT / 2];

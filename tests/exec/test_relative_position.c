@@ -1,13 +1,10 @@
 /* Buckets of relative positions against the published formula, evaluated here on its own,
  * and against a table recorded from a separate Python program of the same formula. */
 #include "exec/ops/relative_position.h"
+#include "tests/support/check.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { SIDE = 5, PATCHES = SIDE * SIDE, FARTHEST = SIDE - 1 };
 
