@@ -5,7 +5,9 @@
 
 #include "ir/field.h"
 
+#ifndef COMPRESS_VERSION_TEXT
 #define COMPRESS_VERSION_TEXT "0.1.0"
+#endif
 
 /* Values of --dump-ir; the order is that of DumpWhen in passes/pipeline.h. */
 #define DUMP_NAMES "never|before|after|change|failure"

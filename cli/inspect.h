@@ -18,7 +18,7 @@ typedef struct Inspection {
     Measure measure;
     StorageUse *storages;
     int storage_count;
-    int *use_of; /* by Node.id of a leaf: index into storages */
+    int *use_of;         /* by Node.id of a leaf: index into storages */
     const char **stacks; /* names of places, in order of first use */
     int stack_count;
 } Inspection;

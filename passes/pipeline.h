@@ -8,7 +8,13 @@
 #include "passes/measure.h"
 #include "passes/recipe.h"
 
-typedef enum DumpWhen { DUMP_NEVER, DUMP_BEFORE, DUMP_AFTER, DUMP_CHANGE, DUMP_FAILURE } DumpWhen;
+typedef enum DumpWhen {
+    DUMP_NEVER,
+    DUMP_BEFORE,
+    DUMP_AFTER,
+    DUMP_CHANGE,
+    DUMP_FAILURE
+} DumpWhen;
 
 /* What the caller wants to know while the pipeline runs. Members may be NULL. */
 typedef struct PipelineHooks {

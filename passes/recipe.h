@@ -32,9 +32,9 @@ typedef struct Step {
 typedef struct Recipe {
     const char *path, *folder;
     int64_t seed;
-    int64_t threads; /* 0 = number of processors */
-    const Tree *model; /* string or map; NULL = must come from --model */
-    const Tree *data;  /* map of data sets, or NULL */
+    int64_t threads;    /* 0 = number of processors */
+    const Tree *model;  /* string or map; NULL = must come from --model */
+    const Tree *data;   /* map of data sets, or NULL */
     const char *output; /* NULL = nothing is written unless --output */
     Step *steps;
     int step_count;

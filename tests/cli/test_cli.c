@@ -4,9 +4,8 @@
  * of the source tree. What it prints must equal stdout and stderr and its exit code the
  * number in exit (no file: empty, 0). A file `needs` holds a shell command; when it
  * fails the case is skipped. Before comparing,
- *   - the fresh folder's path becomes $TMP and the source root's $SRC;
- *   - times ("0.42 s", "3:07" after "in" or before "left") become TIME;
- *   - padding of tables that held a time is kept, runs of spaces before TIME become one.
+ *   - the working folder's path becomes $TMP and the source root's $SRC;
+ *   - times ("0.42 s") and the spaces in front of them become " TIME".
  * With COMPRESS_REWRITE=1 the files are written instead of compared. */
 #include <dirent.h>
 #include <limits.h>
@@ -89,7 +88,7 @@ static char *normalise(char *text, const char *folder, const char *source) {
     return replace_pattern(text, TIME_PATTERN, " TIME");
 }
 
-/* Path in a static buffer per call site: `a/b`. */
+/* `a/b` in `out`, which is returned. */
 static char *join(char out[PATH_MAX], const char *a, const char *b) {
     snprintf(out, PATH_MAX, "%s/%s", a, b);
     return out;
