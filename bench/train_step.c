@@ -28,8 +28,7 @@ typedef struct Noise {
 } Noise;
 
 static Status noise_fetch(const Batches *base, const int64_t *index, int64_t n,
-                          uint64_t key, void *const *dst, Diag *diag)
-{
+                          uint64_t key, void *const *dst, Diag *diag) {
     (void)key, (void)diag;
     const Noise *noise = (const Noise *)base;
     for (int64_t i = 0; i < n; i++) {
@@ -40,8 +39,7 @@ static Status noise_fetch(const Batches *base, const int64_t *index, int64_t n,
     return STATUS_OK;
 }
 
-static void noise_init(Noise *noise, const Graph *graph, int64_t count)
-{
+static void noise_init(Noise *noise, const Graph *graph, int64_t count) {
     const Node *input = graph_find_input(graph, "pixel_values");
     const Node *logits = graph_output(graph, "logits");
     Type image = {.dtype = DTYPE_F32, .rank = 3};
@@ -60,16 +58,14 @@ static void noise_init(Noise *noise, const Graph *graph, int64_t count)
                             .fetch = noise_fetch};
 }
 
-static double now(void)
-{
+static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static double time_steps(Graph *graph, Node *loss, const Batches *data, int64_t batch,
-                         int threads, int steps, Diag *diag)
-{
+                         int threads, int steps, Diag *diag) {
     TrainOptions options = train_defaults;
     options.steps = steps;
     options.batch_size = batch;
@@ -86,14 +82,13 @@ static double time_steps(Graph *graph, Node *loss, const Batches *data, int64_t 
     return now() - start;
 }
 
-static int compare(const void *a, const void *b)
-{
+static int compare(const void *a, const void *b) {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static Status load(Model **model, Node **loss, Arena *arena, const char *path, Diag *diag)
-{
+static Status load(Model **model, Node **loss, Arena *arena, const char *path,
+                   Diag *diag) {
     Tree *config = NULL;
     TRY(json_read(&config, arena, path, 1 << 20, diag));
     TRY(hf_build(model, config, ops_table(), diag));
@@ -106,8 +101,7 @@ static Status load(Model **model, Node **loss, Arena *arena, const char *path, D
     return node_infer(*loss, diag);
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     if (argc < 4) {
         fprintf(stderr, "usage: %s CONFIG.json BATCH THREADS [REPEATS]\n", argv[0]);
         return 2;

@@ -7,6 +7,7 @@
 /* Another reference; params_destroy drops one. */
 Params *params_retain(const Params *params);
 
+/* Precision the weights were made ready in. */
 Precision params_precision(const Params *params);
 
 #endif

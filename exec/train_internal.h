@@ -74,6 +74,7 @@ Status trainer_allocate(Trainer *trainer, Diag *diag);
 /* Bytes that trainer_allocate takes beside the weights. */
 size_t trainer_bytes(const Trainer *trainer);
 
+/* Frees what trainer_allocate and the setup made. */
 void trainer_close(Trainer *trainer);
 
 /* Runs all shards of the current step. Then gradients[0] holds the sum, losses the means

@@ -11,7 +11,7 @@ enum { X, TEACHER };
 
 static const Operand OPERANDS[] = {
     {"x", OPERAND_REQUIRED, "student's [N, T, D]"},
-    {"teacher", OPERAND_REQUIRED, "teacher's [N, T, E]; no gradient"},
+    {"teacher", OPERAND_CONSTANT, "teacher's [N, T, E]; no gradient"},
     {NULL},
 };
 

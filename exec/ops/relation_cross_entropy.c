@@ -13,8 +13,8 @@ enum { X, Y, TEACHER_X, TEACHER_Y, BLOCK_SCORES = 1 << 14, BLOCK_ROWS_MIN = 16 }
 static const Operand OPERANDS[] = {
     {"x", OPERAND_REQUIRED, "student's [N, T, D]"},
     {"y", OPERAND_REQUIRED, "student's [N, T, D]; may be x itself"},
-    {"teacher_x", OPERAND_REQUIRED, "teacher's [N, T, E]; no gradient"},
-    {"teacher_y", OPERAND_REQUIRED, "teacher's [N, T, E]; no gradient"},
+    {"teacher_x", OPERAND_CONSTANT, "teacher's [N, T, E]; no gradient"},
+    {"teacher_y", OPERAND_CONSTANT, "teacher's [N, T, E]; no gradient"},
     {NULL},
 };
 

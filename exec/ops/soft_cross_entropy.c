@@ -9,7 +9,7 @@
 
 static const Operand OPERANDS[] = {
     {"logits", OPERAND_REQUIRED, "student's [N, C]"},
-    {"teacher", OPERAND_REQUIRED, "teacher's logits [N, C]; no gradient"},
+    {"teacher", OPERAND_CONSTANT, "teacher's logits [N, C]; no gradient"},
     {NULL},
 };
 

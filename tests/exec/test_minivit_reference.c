@@ -21,33 +21,31 @@ typedef struct Side {
     Node *logits;
 } Side;
 
-static const char *name_of(Builder *b, const char *prefix, int index, const char *part)
-{
+static const char *name_of(Builder *b, const char *prefix, int index, const char *part) {
     return arena_printf(b->model->arena, "%s.%d.%s", prefix, index, part);
 }
 
-static Node *attention(Builder *b, Side *side, int layer)
-{
+static Node *attention(Builder *b, Side *side, int layer) {
     Node *q = side->q[layer], *k = side->k[layer], *v = side->v[layer];
-    Node *node = build_op(b, "attention", ROLE_ATTENTION, (Node *[4]){q, k, v}, "heads=%d",
-                          side->heads);
+    Node *node = build_op(b, "attention", ROLE_ATTENTION, (Node *[4]){q, k, v},
+                          "heads=%d", side->heads);
     if (!side->mixing) return node;
     const int64_t shape[2] = {side->heads, side->heads};
     Graph *graph = b->model->graph;
     node_set_operand(graph, node, "mix_before",
                      build_param(b, name_of(b, "layer", layer, "mix_before"),
                                  INIT_IDENTITY, 2, shape));
-    node_set_operand(graph, node, "mix_after",
-                     build_param(b, name_of(b, "layer", layer, "mix_after"), INIT_IDENTITY,
-                                 2, shape));
+    node_set_operand(
+        graph, node, "mix_after",
+        build_param(b, name_of(b, "layer", layer, "mix_after"), INIT_IDENTITY, 2, shape));
     return node;
 }
 
-static Node *build_block(Builder *b, Side *side, int layer, Node *x)
-{
+static Node *build_block(Builder *b, Side *side, int layer, Node *x) {
     const int group = layer / (LAYERS / side->groups), width = side->width;
     b->layer = layer;
-    Node *n = build_layer_norm(b, ROLE_NORM1, name_of(b, "layer", layer, "norm1"), x, 1e-6);
+    Node *n =
+        build_layer_norm(b, ROLE_NORM1, name_of(b, "layer", layer, "norm1"), x, 1e-6);
     side->q[layer] =
         build_linear(b, ROLE_Q, name_of(b, "group", group, "query"), n, width, true);
     side->k[layer] =
@@ -55,7 +53,8 @@ static Node *build_block(Builder *b, Side *side, int layer, Node *x)
     side->v[layer] =
         build_linear(b, ROLE_V, name_of(b, "group", group, "value"), n, width, true);
     Node *a = attention(b, side, layer);
-    Node *o = build_linear(b, ROLE_OUT, name_of(b, "group", group, "out"), a, width, true);
+    Node *o =
+        build_linear(b, ROLE_OUT, name_of(b, "group", group, "out"), a, width, true);
     x = build_add(b, ROLE_RESIDUAL1, x, o);
     n = build_layer_norm(b, ROLE_NORM2, name_of(b, "layer", layer, "norm2"), x, 1e-6);
     Node *h = build_linear(b, ROLE_FFN_IN, name_of(b, "group", group, "fc1"), n,
@@ -66,8 +65,7 @@ static Node *build_block(Builder *b, Side *side, int layer, Node *x)
     return build_add(b, ROLE_RESIDUAL2, x, side->mlp[layer]);
 }
 
-static void build_side(Builder *b, Side *side, Node *pixels)
-{
+static void build_side(Builder *b, Side *side, Node *pixels) {
     b->prefix = side->prefix;
     Node *x = build_op(b, "patches", ROLE_PATCHES, (Node *[4]){pixels}, "size=6");
     const int64_t patch[4] = {side->width, 3, 6, 6}, wide = side->width;
@@ -95,11 +93,10 @@ typedef struct Case {
     Diag *diag;
 } Case;
 
-static Node *sum(Builder *b, Node *const *terms, const double *weights, int count)
-{
+static Node *sum(Builder *b, Node *const *terms, const double *weights, int count) {
     Graph *graph = b->model->graph;
-    Node *node = graph_insert(graph, NULL, op_find(graph->ops, "weighted_sum"), terms,
-                              count);
+    Node *node =
+        graph_insert(graph, NULL, op_find(graph->ops, "weighted_sum"), terms, count);
     Text attrs = {0};
     text_add(&attrs, "weights=[");
     for (int i = 0; i < count; i++) {
@@ -113,51 +110,54 @@ static Node *sum(Builder *b, Node *const *terms, const double *weights, int coun
     return node;
 }
 
-static void build_losses(Case *c)
-{
+static void build_losses(Case *c) {
     Builder *b = &c->builder;
     Node *all[LAYERS * 9], *hidden[LAYERS];
     for (int l = 0; l < LAYERS; l++) {
         Node *s[3] = {c->student.q[l], c->student.k[l], c->student.v[l]};
         Node *t[3] = {c->teacher.q[l], c->teacher.k[l], c->teacher.v[l]};
         for (int i = 0; i < 9; i++)
-            all[l * 9 + i] = c->relations[l][i] = build_op(
-                b, "relation_cross_entropy", ROLE_LOSS,
-                (Node *[4]){s[i / 3], s[i % 3], t[i / 3], t[i % 3]}, NULL);
+            all[l * 9 + i] = c->relations[l][i] =
+                build_op(b, "relation_cross_entropy", ROLE_LOSS,
+                         (Node *[4]){s[i / 3], s[i % 3], t[i / 3], t[i % 3]}, NULL);
         Node *h = c->student.mlp[l], *g = c->teacher.mlp[l];
-        hidden[l] = c->hidden_relation[l] = build_op(b, "relation_cross_entropy", ROLE_LOSS,
-                                                     (Node *[4]){h, h, g, g}, NULL);
+        hidden[l] = c->hidden_relation[l] = build_op(
+            b, "relation_cross_entropy", ROLE_LOSS, (Node *[4]){h, h, g, g}, NULL);
     }
     c->attention = sum(b, all, NULL, LAYERS * 9);
     c->hidden = sum(b, hidden, NULL, LAYERS);
-    c->prediction = build_op(b, "soft_cross_entropy", ROLE_LOSS,
-                             (Node *[4]){c->student.logits, c->teacher.logits},
-                             "temperature=1.0");
+    c->prediction =
+        build_op(b, "soft_cross_entropy", ROLE_LOSS,
+                 (Node *[4]){c->student.logits, c->teacher.logits}, "temperature=1.0");
     c->distillation = sum(b, (Node *[]){c->prediction, c->attention, c->hidden},
                           (double[]){1, 1, 0.1}, 3);
 }
 
-static int setup(void **state)
-{
+static int setup(void **state) {
     Case *c = memory_alloc(1, sizeof *c);
     c->diag = diag_create();
     c->model = model_create(ops_table());
-    c->builder = (Builder){.model = c->model, .diag = c->diag, .stack = "encoder",
-                           .layer = -1};
+    c->builder =
+        (Builder){.model = c->model, .diag = c->diag, .stack = "encoder", .layer = -1};
     const int64_t pixels[4] = {DIM_N, 3, 18, 18}, labels[1] = {DIM_N};
     Node *x = build_input(&c->builder, "pixel_values", DTYPE_F32, 4, pixels);
     Node *y = build_input(&c->builder, "labels", DTYPE_I32, 1, labels);
-    c->student = (Side){.prefix = "student.", .width = 24, .heads = 3, .hidden = 48,
-                        .groups = 2, .mixing = true};
-    c->teacher = (Side){.prefix = "teacher.", .width = 32, .heads = 4, .hidden = 40,
-                        .groups = 4};
+    c->student = (Side){.prefix = "student.",
+                        .width = 24,
+                        .heads = 3,
+                        .hidden = 48,
+                        .groups = 2,
+                        .mixing = true};
+    c->teacher =
+        (Side){.prefix = "teacher.", .width = 32, .heads = 4, .hidden = 40, .groups = 4};
     build_side(&c->builder, &c->student, x);
     build_side(&c->builder, &c->teacher, x);
     c->label = build_op(&c->builder, "cross_entropy", ROLE_LOSS,
                         (Node *[4]){c->student.logits, y}, NULL);
     build_losses(c);
     assert_ok(c->builder.status, c->diag);
-    assert_ok(safetensors_read(&c->weights, FOLDER "model.safetensors", c->diag), c->diag);
+    assert_ok(safetensors_read(&c->weights, FOLDER "model.safetensors", c->diag),
+              c->diag);
     assert_ok(safetensors_read(&c->reference, FOLDER "reference.safetensors", c->diag),
               c->diag);
     assert_ok(safetensors_read(&c->gradients, FOLDER "gradients.safetensors", c->diag),
@@ -171,8 +171,7 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
-{
+static int teardown(void **state) {
     Case *c = *state;
     checkpoint_destroy(c->weights);
     checkpoint_destroy(c->reference);
@@ -183,8 +182,8 @@ static int teardown(void **state)
     return 0;
 }
 
-static void compare_side(const Case *c, const Runner *r, const Side *side, const char *name)
-{
+static void compare_side(const Case *c, const Runner *r, const Side *side,
+                         const char *name) {
     for (int l = 0; l < LAYERS; l++) {
         const struct {
             const char *what;
@@ -197,14 +196,14 @@ static void compare_side(const Case *c, const Runner *r, const Side *side, const
         for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
             char key[64];
             snprintf(key, sizeof key, "%s.%s.%d", name, rows[i].what, l);
-            reference_compare(c->reference, key, workspace_value(r->workspace, rows[i].node),
-                              r->precision, 1e-5, 0);
+            reference_compare(c->reference, key,
+                              workspace_value(r->workspace, rows[i].node), r->precision,
+                              1e-5, 0);
         }
     }
 }
 
-static void test_forward(void **state)
-{
+static void test_forward(void **state) {
     Case *c = *state;
     Node *results[LAYERS * 10 + 2];
     int n = 0;
@@ -223,16 +222,15 @@ static void test_forward(void **state)
     compare_side(c, &r, &c->student, "student");
     compare_side(c, &r, &c->teacher, "teacher");
     reference_compare(c->reference, "student.logits",
-                      workspace_value(r.workspace, c->student.logits), PRECISION_F32, 1e-5,
-                      0);
+                      workspace_value(r.workspace, c->student.logits), PRECISION_F32,
+                      1e-5, 0);
     reference_compare(c->reference, "teacher.logits",
-                      workspace_value(r.workspace, c->teacher.logits), PRECISION_F32, 1e-5,
-                      0);
+                      workspace_value(r.workspace, c->teacher.logits), PRECISION_F32,
+                      1e-5, 0);
     runner_close(&r);
 }
 
-static void check_losses(const Case *c, const Runner *r)
-{
+static void check_losses(const Case *c, const Runner *r) {
     float relations[9];
     for (int l = 0; l < LAYERS; l++) {
         char key[64];
@@ -255,12 +253,11 @@ static void check_losses(const Case *c, const Runner *r)
                 {"loss_distillation", c->distillation}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         reference_compare(c->reference, rows[i].key,
-                          workspace_value(r->workspace, rows[i].node), PRECISION_F32, 1e-5,
-                          0);
+                          workspace_value(r->workspace, rows[i].node), PRECISION_F32,
+                          1e-5, 0);
 }
 
-static void test_distillation(void **state)
-{
+static void test_distillation(void **state) {
     Case *c = *state;
     Node *results[LAYERS * 10 + 3];
     int n = 0;
@@ -274,12 +271,12 @@ static void test_distillation(void **state)
     reference_feed(r.workspace, c->reference, "pixel_values", "pixel_values");
     runner_run(&r);
     check_losses(c, &r);
-    runner_compare_gradients(&r, c->model->graph, c->gradients, "grad_distillation.", 1e-4);
+    runner_compare_gradients(&r, c->model->graph, c->gradients, "grad_distillation.",
+                             1e-4);
     runner_close(&r);
 }
 
-static void check_label_loss(const Case *c, Precision precision)
-{
+static void check_label_loss(const Case *c, Precision precision) {
     Runner r;
     runner_open(&r, c->model->graph, 2, precision, c->label, NULL, 0);
     if (precision == PRECISION_F32)
@@ -295,15 +292,15 @@ static void check_label_loss(const Case *c, Precision precision)
     runner_close(&r);
 }
 
-static void test_label_loss(void **state) { check_label_loss(*state, PRECISION_F32); }
+static void test_label_loss(void **state) {
+    check_label_loss(*state, PRECISION_F32);
+}
 
-static void test_label_loss_double(void **state)
-{
+static void test_label_loss_double(void **state) {
     check_label_loss(*state, PRECISION_F64);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_forward, setup, teardown),
         cmocka_unit_test_setup_teardown(test_distillation, setup, teardown),

@@ -13,23 +13,20 @@ typedef struct Case {
     Diag *diag;
 } Case;
 
-static void case_open(Case *c, const char *folder, const char *reference)
-{
+static void case_open(Case *c, const char *folder, const char *reference) {
     c->diag = diag_create();
     assert_ok(hf_read(&c->model, folder, ops_table(), c->diag), c->diag);
     assert_ok(safetensors_read(&c->reference, reference, c->diag), c->diag);
 }
 
-static void case_close(Case *c)
-{
+static void case_close(Case *c) {
     checkpoint_destroy(c->reference);
     model_destroy(c->model);
     diag_destroy(c->diag);
 }
 
 /* Value entering layer 0, then the output of every layer. */
-static int hidden_states(Graph *graph, Node **out)
-{
+static int hidden_states(Graph *graph, Node **out) {
     const int layers = graph_layer_count(graph, "encoder");
     out[0] = graph_find(graph, "encoder", 0, ROLE_NORM1)->in[0];
     for (int l = 0; l < layers; l++)
@@ -37,8 +34,7 @@ static int hidden_states(Graph *graph, Node **out)
     return layers + 1;
 }
 
-static void check_forward(const Case *c, const char *const *outputs, int count)
-{
+static void check_forward(const Case *c, const char *const *outputs, int count) {
     Node *results[32];
     int n = hidden_states(c->model->graph, results);
     const int states = n;
@@ -52,13 +48,13 @@ static void check_forward(const Case *c, const char *const *outputs, int count)
         char key[64];
         snprintf(key, sizeof key, "hidden_states.%d", i);
         reference_compare(c->reference, i < states ? key : outputs[i - states],
-                          workspace_value(r.workspace, results[i]), PRECISION_F32, 1e-5, 0);
+                          workspace_value(r.workspace, results[i]), PRECISION_F32, 1e-5,
+                          0);
     }
     runner_close(&r);
 }
 
-static void test_vit_forward(void **state)
-{
+static void test_vit_forward(void **state) {
     (void)state;
     Case c;
     case_open(&c, ROOT "vit", ROOT "vit/reference.safetensors");
@@ -66,8 +62,7 @@ static void test_vit_forward(void **state)
     case_close(&c);
 }
 
-static void test_deit_forward(void **state)
-{
+static void test_deit_forward(void **state) {
     (void)state;
     Case c;
     case_open(&c, ROOT "deit", ROOT "deit/reference.safetensors");
@@ -78,8 +73,7 @@ static void test_deit_forward(void **state)
     case_close(&c);
 }
 
-static void test_vit_gradients(void **state)
-{
+static void test_vit_gradients(void **state) {
     (void)state;
     Case c;
     Checkpoint *gradients = NULL;
@@ -105,8 +99,7 @@ static void test_vit_gradients(void **state)
     case_close(&c);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_vit_forward),
         cmocka_unit_test(test_deit_forward),

@@ -1,5 +1,5 @@
-/* Cases of passes as files: tests/passes/cases/<pass>/<case>.yaml is a recipe that runs on
- * the toy model of tests/support/passes.h (seed 1) and the data set "toy"; beside it
+/* Cases of passes as files: tests/passes/cases/<pass>/<case>.yaml is a recipe that runs
+ * on the toy model of tests/support/passes.h (seed 1) and the data set "toy"; beside it
  * <case>.ir is the graph it must leave, or <case>.err the diagnostics it must give.
  * COMPRESS_REWRITE=1 writes the expectations anew. For every case that succeeds: the plan
  * on shapes alone gives the same graph, and two runs with 1 and 2 threads the same
@@ -15,8 +15,7 @@
 
 #define ROOT "tests/passes/cases"
 
-static char *read_text(const char *path)
-{
+static char *read_text(const char *path) {
     FILE *file = fopen(path, "rb");
     if (!file) return NULL;
     Text text = {0};
@@ -28,16 +27,14 @@ static char *read_text(const char *path)
     return text.data;
 }
 
-static void write_text(const char *path, const char *text)
-{
+static void write_text(const char *path, const char *text) {
     FILE *file = fopen(path, "wb");
     if (!file) fail_msg("cannot write %s", path);
     fputs(text, file);
     fclose(file);
 }
 
-static char *diag_text(const Diag *diag)
-{
+static char *diag_text(const Diag *diag) {
     char *text = NULL;
     size_t length = 0;
     FILE *out = open_memstream(&text, &length);
@@ -46,8 +43,7 @@ static char *diag_text(const Diag *diag)
     return text;
 }
 
-static void expect_text(const char *stem, const char *suffix, const char *got)
-{
+static void expect_text(const char *stem, const char *suffix, const char *got) {
     char path[700];
     snprintf(path, sizeof path, "%s.%s", stem, suffix);
     if (getenv("COMPRESS_REWRITE")) {
@@ -61,8 +57,7 @@ static void expect_text(const char *stem, const char *suffix, const char *got)
 }
 
 static Status run_case(Model **model, const char *yaml, const char *path, bool plan,
-                       int threads, Diag *diag)
-{
+                       int threads, Diag *diag) {
     *model = toy_vit(1);
     for (int i = 0; plan && i < (*model)->graph->storage_count; i++) {
         Tensor *tensor = &(*model)->graph->storages[i]->tensor;
@@ -73,8 +68,7 @@ static Status run_case(Model **model, const char *yaml, const char *path, bool p
     return test_run_recipe(*model, path, yaml, plan, threads, diag);
 }
 
-static void check_plan(const char *yaml, const char *path, const char *ir)
-{
+static void check_plan(const char *yaml, const char *path, const char *ir) {
     Model *model = NULL;
     Diag *diag = diag_create();
     Text planned = {0};
@@ -86,8 +80,7 @@ static void check_plan(const char *yaml, const char *path, const char *ir)
     diag_destroy(diag);
 }
 
-static void check_threads(const char *yaml, const char *path, Model *one)
-{
+static void check_threads(const char *yaml, const char *path, Model *one) {
     Model *two = NULL;
     Diag *diag = diag_create();
     char a[HASH_TEXT_BYTES], b[HASH_TEXT_BYTES];
@@ -99,8 +92,8 @@ static void check_threads(const char *yaml, const char *path, Model *one)
     diag_destroy(diag);
 }
 
-static void check_success(const char *stem, const char *yaml, const char *path, Model *model)
-{
+static void check_success(const char *stem, const char *yaml, const char *path,
+                          Model *model) {
     Diag *diag = diag_create();
     Text ir = {0}, again = {0};
     graph_print(&ir, model->graph);
@@ -108,8 +101,8 @@ static void check_success(const char *stem, const char *yaml, const char *path, 
     assert_ok(graph_verify(model->graph, STATUS_INTERNAL, diag), diag);
     Graph *parsed = NULL;
     Arena *arena = arena_create();
-    assert_ok(graph_parse(&parsed, arena, model->graph->ops, "printed", ir.data, ir.length,
-                          diag),
+    assert_ok(graph_parse(&parsed, arena, model->graph->ops, "printed", ir.data,
+                          ir.length, diag),
               diag);
     graph_print(&again, parsed);
     assert_string_equal(ir.data, again.data);
@@ -121,8 +114,7 @@ static void check_success(const char *stem, const char *yaml, const char *path, 
     diag_destroy(diag);
 }
 
-static void check_case(const char *stem)
-{
+static void check_case(const char *stem) {
     char path[700];
     snprintf(path, sizeof path, "%s.yaml", stem);
     char *yaml = read_text(path);
@@ -141,16 +133,16 @@ static void check_case(const char *stem)
     diag_destroy(diag);
 }
 
-static int is_yaml(const struct dirent *entry)
-{
+static int is_yaml(const struct dirent *entry) {
     const char *dot = strrchr(entry->d_name, '.');
     return dot && strcmp(dot, ".yaml") == 0;
 }
 
-static int is_visible(const struct dirent *entry) { return entry->d_name[0] != '.'; }
+static int is_visible(const struct dirent *entry) {
+    return entry->d_name[0] != '.';
+}
 
-static int check_folder(const char *pass)
-{
+static int check_folder(const char *pass) {
     char folder[300], stem[600];
     snprintf(folder, sizeof folder, ROOT "/%s", pass);
     struct dirent **entries = NULL;
@@ -166,8 +158,7 @@ static int check_folder(const char *pass)
     return count;
 }
 
-static void test_all_cases(void **state)
-{
+static void test_all_cases(void **state) {
     (void)state;
     struct dirent **folders = NULL;
     const int count = scandir(ROOT, &folders, is_visible, alphasort);
@@ -182,8 +173,7 @@ static void test_all_cases(void **state)
 }
 
 /* Every pass of the table has a folder of cases. */
-static void test_complete(void **state)
-{
+static void test_complete(void **state) {
     (void)state;
     for (const Pass *const *pass = pass_list(); *pass; pass++) {
         char folder[300];
@@ -194,8 +184,7 @@ static void test_complete(void **state)
     }
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_cases),
         cmocka_unit_test(test_complete),

@@ -7,8 +7,7 @@
 #include "tests/support/passes.h"
 
 /* A DeiT folder's config.json at the published sizes. */
-static Tree *deit_config(Arena *arena, int64_t width, int64_t heads)
-{
+static Tree *deit_config(Arena *arena, int64_t width, int64_t heads) {
     Tree *map = tree_new(arena, TREE_MAP, LOC_NONE);
     Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
     Tree *name = tree_new(arena, TREE_STRING, LOC_NONE);
@@ -30,12 +29,12 @@ static Tree *deit_config(Arena *arena, int64_t width, int64_t heads)
 }
 
 /* Parameters of the model after one weight_multiplex with `options`. */
-static int64_t count_after(int64_t width, int64_t heads, const char *options)
-{
+static int64_t count_after(int64_t width, int64_t heads, const char *options) {
     Arena *arena = arena_create();
     Diag *diag = diag_create();
     Model *model = NULL;
-    assert_ok(hf_build(&model, deit_config(arena, width, heads), ops_table(), diag), diag);
+    assert_ok(hf_build(&model, deit_config(arena, width, heads), ops_table(), diag),
+              diag);
     assert_ok(test_run_pass(model, "weight_multiplex", options, true, diag), diag);
     const int64_t count = graph_parameter_count(model->graph);
     Measure measure;
@@ -48,8 +47,7 @@ static int64_t count_after(int64_t width, int64_t heads, const char *options)
     return count;
 }
 
-static void test_mini_deit(void **state)
-{
+static void test_mini_deit(void **state) {
     (void)state;
     const char *options = "{group: 2, pooling: mean}";
     assert_int_equal(count_after(192, 3, options), 3090304);
@@ -59,8 +57,7 @@ static void test_mini_deit(void **state)
 
 /* One group of all 12 layers is the paper's 9M model: one set of block weights, twelve
  * sets of norms, mixing and position tables. */
-static void test_one_group(void **state)
-{
+static void test_one_group(void **state) {
     (void)state;
     const int64_t d = 768, h = 12, l = 12;
     const int64_t expected = (768 * d + d) + 196 * d + (12 * d * d + 9 * d) +
@@ -70,8 +67,7 @@ static void test_one_group(void **state)
     assert_true(expected < 9000000);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mini_deit),
         cmocka_unit_test(test_one_group),

@@ -11,8 +11,7 @@
 #include <string.h>
 
 /* Copies layer 0's weights into the other layers, norms excepted unless `norms`. */
-static void make_layers_identical(Graph *graph)
-{
+static void make_layers_identical(Graph *graph) {
     static const char prefix[] = "vit.encoder.layer.0.";
     for (int i = 0; i < graph->storage_count; i++) {
         const Storage *from = graph->storages[i];
@@ -31,8 +30,7 @@ static void make_layers_identical(Graph *graph)
 }
 
 /* Logits of the first 6 toy samples in double. */
-static void logits_of(Model *model, double out[18])
-{
+static void logits_of(Model *model, double out[18]) {
     Node *logits = graph_output(model->graph, "logits");
     Batches *toy = toy_batches();
     Diag *diag = diag_create();
@@ -51,8 +49,7 @@ static void logits_of(Model *model, double out[18])
     diag_destroy(diag);
 }
 
-static void check_identity(const char *options)
-{
+static void check_identity(const char *options) {
     Model *model = toy_vit(3);
     Diag *diag = diag_create();
     double before[18], after[18];
@@ -67,8 +64,7 @@ static void check_identity(const char *options)
     diag_destroy(diag);
 }
 
-static void test_identical_layers(void **state)
-{
+static void test_identical_layers(void **state) {
     (void)state;
     check_identity("{group: 2, init: first}");
     check_identity("{group: 4, init: mean}");
@@ -77,8 +73,8 @@ static void test_identical_layers(void **state)
     check_identity("{group: 4, init: mean, mlp_transform: conv, kernel: 3}");
 }
 
-static void read_weight(const Graph *graph, const char *name, double *out, int64_t count)
-{
+static void read_weight(const Graph *graph, const char *name, double *out,
+                        int64_t count) {
     const Storage *storage = graph_storage(graph, name);
     assert_non_null(storage);
     assert_int_equal(tensor_count(&storage->tensor), count);
@@ -88,8 +84,7 @@ static void read_weight(const Graph *graph, const char *name, double *out, int64
 #define QUERY(l) "vit.encoder.layer." l ".attention.attention.query.weight"
 #define NORM(l)  "vit.encoder.layer." l ".layernorm_before.weight"
 
-static void test_mean(void **state)
-{
+static void test_mean(void **state) {
     (void)state;
     enum { COUNT = 16 * 16 };
     Model *model = toy_vit(5);
@@ -108,12 +103,10 @@ static void test_mean(void **state)
 
 /* Layer 1 = layer 0 with scaled input columns is exactly representable by lsq: the
  * scales go into the norms and the function stays the same. */
-static void scale_layer(Graph *graph, int layer, const double *scale)
-{
-    static const char *const parts[] = {"attention.attention.query.weight",
-                                        "attention.attention.key.weight",
-                                        "attention.attention.value.weight",
-                                        "intermediate.dense.weight"};
+static void scale_layer(Graph *graph, int layer, const double *scale) {
+    static const char *const parts[] = {
+        "attention.attention.query.weight", "attention.attention.key.weight",
+        "attention.attention.value.weight", "intermediate.dense.weight"};
     for (size_t p = 0; p < sizeof parts / sizeof parts[0]; p++) {
         char name[256];
         snprintf(name, sizeof name, "vit.encoder.layer.%d.%s", layer, parts[p]);
@@ -127,8 +120,7 @@ static void scale_layer(Graph *graph, int layer, const double *scale)
     }
 }
 
-static void test_least_squares(void **state)
-{
+static void test_least_squares(void **state) {
     (void)state;
     Model *model = toy_vit(9);
     Diag *diag = diag_create();
@@ -137,8 +129,8 @@ static void test_least_squares(void **state)
     for (int i = 0; i < 16; i++) scale[i] = 0.5 + 1.5 * random_uniform(1, (uint64_t)i);
     scale_layer(model->graph, 1, scale);
     logits_of(model, before);
-    assert_ok(test_run_pass(model, "weight_multiplex", "{groups: [2, 2], init: lsq}", false,
-                            diag),
+    assert_ok(test_run_pass(model, "weight_multiplex", "{groups: [2, 2], init: lsq}",
+                            false, diag),
               diag);
     logits_of(model, after);
     for (int i = 0; i < 18; i++) assert_true(fabs(before[i] - after[i]) < 1e-4);
@@ -152,8 +144,7 @@ static void test_least_squares(void **state)
 }
 
 /* What the plan says about shapes is what the run gives, for every option. */
-static void test_lossy_options_run(void **state)
-{
+static void test_lossy_options_run(void **state) {
     (void)state;
     static const char *const options[] = {
         "{group: 2, pooling: mean}", "{group: 2, mlp_transform: norm_conv}",
@@ -162,7 +153,8 @@ static void test_lossy_options_run(void **state)
         Model *model = toy_vit(2);
         Diag *diag = diag_create();
         double logits[18];
-        assert_ok(test_run_pass(model, "weight_multiplex", options[i], false, diag), diag);
+        assert_ok(test_run_pass(model, "weight_multiplex", options[i], false, diag),
+                  diag);
         logits_of(model, logits);
         for (int k = 0; k < 18; k++) assert_true(isfinite(logits[k]));
         model_destroy(model);
@@ -170,8 +162,7 @@ static void test_lossy_options_run(void **state)
     }
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_identical_layers),
         cmocka_unit_test(test_mean),

@@ -5,11 +5,11 @@
 #include "ir/status.h"
 
 /* clang-format off: cmocka.h needs these before it */
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 /* clang-format on */
 
 /* Fails the test, with the diagnostics printed, unless `status` is STATUS_OK. */

@@ -14,9 +14,8 @@
 
 enum { TOY_SAMPLES = 60, TOY_SIDE = 8, TOY_CLASSES = 3 };
 
-static Status toy_fetch(const Batches *self, const int64_t *index, int64_t n, uint64_t key,
-                        void *const *dst, Diag *diag)
-{
+static Status toy_fetch(const Batches *self, const int64_t *index, int64_t n,
+                        uint64_t key, void *const *dst, Diag *diag) {
     (void)self, (void)key, (void)diag;
     for (int64_t i = 0; i < n; i++) {
         const int label = (int)(index[i] % TOY_CLASSES);
@@ -31,10 +30,11 @@ static Status toy_fetch(const Batches *self, const int64_t *index, int64_t n, ui
     return STATUS_OK;
 }
 
-static void toy_destroy(Batches *self) { free(self); }
+static void toy_destroy(Batches *self) {
+    free(self);
+}
 
-Batches *toy_batches(void)
-{
+Batches *toy_batches(void) {
     static const Column columns[2] = {
         {"pixel_values", {.dtype = DTYPE_F32, .rank = 3, .dim = {1, TOY_SIDE, TOY_SIDE}}},
         {"labels", {.dtype = DTYPE_I32, .rank = 0}}};
@@ -57,8 +57,7 @@ static const char toy_config[] =
     " hidden_act: gelu, image_size: 8, patch_size: 4, num_channels: 1, num_labels: 3,\n"
     " layer_norm_eps: 1.0e-6, initializer_range: 0.2}\n";
 
-Model *toy_vit(uint64_t seed)
-{
+Model *toy_vit(uint64_t seed) {
     Arena *arena = arena_create();
     Diag *diag = diag_create();
     Tree *config = NULL;
@@ -79,17 +78,17 @@ typedef struct World {
     Model *input;
 } World;
 
-static Status world_data(void *self, const char *name, Loc at, Batches **out, Diag *diag)
-{
+static Status world_data(void *self, const char *name, Loc at, Batches **out,
+                         Diag *diag) {
     World *world = self;
     if (strcmp(name, "toy"))
-        return diag_fail(diag, STATUS_RECIPE, at, name, "the tests have data \"toy\" only");
+        return diag_fail(diag, STATUS_RECIPE, at, name,
+                         "the tests have data \"toy\" only");
     *out = world->toy;
     return STATUS_OK;
 }
 
-static Status world_model(void *self, const char *path, Loc at, Model **out, Diag *diag)
-{
+static Status world_model(void *self, const char *path, Loc at, Model **out, Diag *diag) {
     World *world = self;
     if (path)
         return diag_fail(diag, STATUS_IO, at, path, "the tests have no model files");
@@ -98,8 +97,7 @@ static Status world_model(void *self, const char *path, Loc at, Model **out, Dia
 }
 
 Status test_run_recipe(Model *model, const char *file, const char *yaml, bool plan,
-                       int threads, Diag *diag)
-{
+                       int threads, Diag *diag) {
     Arena *arena = arena_create();
     World world = {toy_batches(), model_copy(model)};
     Tree *document = NULL;
@@ -120,11 +118,10 @@ Status test_run_recipe(Model *model, const char *file, const char *yaml, bool pl
 }
 
 Status test_run_pass(Model *model, const char *pass, const char *options, bool plan,
-                     Diag *diag)
-{
+                     Diag *diag) {
     char yaml[4096];
     snprintf(yaml, sizeof yaml,
-             "version: 1\nseed: 1\ndata: {toy: {format: toy}}\npasses:\n  - %s: %s\n", pass,
-             options);
+             "version: 1\nseed: 1\ndata: {toy: {format: toy}}\npasses:\n  - %s: %s\n",
+             pass, options);
     return test_run_recipe(model, "test", yaml, plan, 1, diag);
 }

@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void reference_bind(Graph *graph, const Checkpoint *weights)
-{
+void reference_bind(Graph *graph, const Checkpoint *weights) {
     for (int i = 0; i < graph->storage_count; i++) {
         Storage *storage = graph->storages[i];
         const Tensor *tensor = checkpoint_find(weights, storage->name);
@@ -20,8 +19,7 @@ void reference_bind(Graph *graph, const Checkpoint *weights)
 }
 
 void reference_feed(Workspace *workspace, const Checkpoint *reference, const char *name,
-                    const char *input)
-{
+                    const char *input) {
     const Tensor *tensor = checkpoint_find(reference, name);
     assert_non_null(tensor);
     void *into = workspace_input(workspace, input);
@@ -36,8 +34,7 @@ void reference_feed(Workspace *workspace, const Checkpoint *reference, const cha
 }
 
 void reference_compare(const Checkpoint *reference, const char *name, const void *got,
-                       Precision precision, double tolerance, double scale)
-{
+                       Precision precision, double tolerance, double scale) {
     const Tensor *want = checkpoint_find(reference, name);
     if (!want) fail_msg("the reference has no %s", name);
     const int64_t count = tensor_count(want);
@@ -56,8 +53,7 @@ void reference_compare(const Checkpoint *reference, const char *name, const void
                  tolerance);
 }
 
-double reference_largest(const Checkpoint *reference)
-{
+double reference_largest(const Checkpoint *reference) {
     double largest = 0;
     for (int t = 0; t < reference->count; t++) {
         const Tensor *tensor = &reference->tensors[t].tensor;
@@ -71,8 +67,7 @@ double reference_largest(const Checkpoint *reference)
 }
 
 void runner_open(Runner *runner, Graph *graph, int64_t n, Precision precision, Node *loss,
-                 Node *const *results, int count)
-{
+                 Node *const *results, int count) {
     Diag *diag = diag_create();
     *runner = (Runner){.precision = precision};
     const PlanOptions options = {.sizes = {n},
@@ -83,22 +78,21 @@ void runner_open(Runner *runner, Graph *graph, int64_t n, Precision precision, N
     assert_ok(params_create(&runner->params, graph, precision, false, diag), diag);
     assert_ok(plan_create(&runner->plan, graph, &options, diag), diag);
     assert_ok(workspace_create(&runner->workspace, diag), diag);
-    assert_ok(workspace_bind(runner->workspace, runner->plan, runner->params, diag), diag);
+    assert_ok(workspace_bind(runner->workspace, runner->plan, runner->params, diag),
+              diag);
     if (loss)
         runner->gradients = memory_alloc((size_t)params_gradient_count(runner->params),
                                          precision == PRECISION_F64 ? 8 : 4);
     diag_destroy(diag);
 }
 
-void runner_run(Runner *runner)
-{
+void runner_run(Runner *runner) {
     run_forward(runner->workspace, (RunMode){0});
     if (runner->gradients)
         run_backward(runner->workspace, (RunMode){0}, 1.0, runner->gradients);
 }
 
-void runner_close(Runner *runner)
-{
+void runner_close(Runner *runner) {
     workspace_destroy(runner->workspace);
     plan_destroy(runner->plan);
     params_destroy(runner->params);
@@ -107,8 +101,7 @@ void runner_close(Runner *runner)
 
 void runner_compare_gradients(const Runner *runner, const Graph *graph,
                               const Checkpoint *gradients, const char *prefix,
-                              double tolerance)
-{
+                              double tolerance) {
     const double largest = reference_largest(gradients);
     const size_t bytes = runner->precision == PRECISION_F64 ? 8 : 4;
     int compared = 0;
