@@ -4,12 +4,13 @@
 
 #include "ir/status.h"
 
-/* clang-format off: cmocka.h needs these before it */
-#include <cmocka.h>
+/* cmocka.h needs the four headers before it. */
+/* clang-format off */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <cmocka.h>
 /* clang-format on */
 
 /* Fails the test, with the diagnostics printed, unless `status` is STATUS_OK. */
