@@ -2,6 +2,7 @@
 #include "exec/cka.h"
 
 #include "exec/blas.h"
+#include "exec/feed.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -42,71 +43,87 @@ double linear_cka(const float *x, int64_t x_width, const float *y, int64_t y_wid
     return xx > 0 && yy > 0 ? xy / (sqrt(xx) * sqrt(yy)) : (double)NAN;
 }
 
-/* One batch of samples from `first` on: fetch into the workspace, forward, backward. */
-static Status add_batch(Workspace *workspace, const Batches *data, int64_t first,
-                        int64_t n, int64_t total, int64_t *index, float *gradient,
-                        Diag *diag) {
-    void **dst = memory_alloc((size_t)data->column_count, sizeof(void *));
-    for (int64_t i = 0; i < n; i++) index[i] = first + i;
-    void *spare[64] = {0};
-    Status status = STATUS_OK;
-    for (int c = 0; c < data->column_count && c < 64; c++) {
-        dst[c] = workspace_input(workspace, data->columns[c].name);
-        const size_t bytes = (size_t)(n * type_count(&data->columns[c].type)) * 4;
-        if (!dst[c]) dst[c] = spare[c] = memory_alloc(bytes, 1);
-    }
-    status = data->fetch(data, index, n, 0, dst, diag);
-    const int labels = batches_column(data, "labels");
-    if (status == STATUS_OK && labels >= 0)
-        status = check_labels(dst[labels], n, data->classes, data->name, diag);
-    if (status == STATUS_OK) {
-        run_forward(workspace, (RunMode){0});
-        run_backward(workspace, (RunMode){0}, (double)n / (double)total, gradient);
-    }
-    for (int c = 0; c < 64; c++) free(spare[c]);
-    free(dst);
-    return status;
+/* What goes from batch to batch. */
+typedef struct Sweep {
+    Graph *graph;
+    Node *loss;
+    const Params *params;
+    int64_t sizes[DIM_SYMBOLS];
+    int64_t total; /* samples */
+    Feed feed;
+    Workspace *workspace;
+    Plan *plan;
+    int64_t *index;
+    float *gradient;
+    GradientSink sink; /* NULL = gradients add up */
+    void *self;
+} Sweep;
+
+/* Binds a plan for n samples. */
+static Status bind_batch(Sweep *sweep, int64_t n, Diag *diag) {
+    if (sweep->plan && plan_samples(sweep->plan) == n) return STATUS_OK;
+    PlanOptions options = {.loss = sweep->loss};
+    memcpy(options.sizes, sweep->sizes, sizeof options.sizes);
+    options.sizes[DIM_INDEX(DIM_N)] = n;
+    plan_destroy(sweep->plan);
+    sweep->plan = NULL;
+    TRY(plan_create(&sweep->plan, sweep->graph, &options, diag));
+    return workspace_bind(sweep->workspace, sweep->plan, sweep->params, diag);
 }
 
-static Status run_batches(Workspace *workspace, Graph *graph, Node *loss,
-                          const Params *params, const Batches *data, int64_t total,
-                          int64_t batch_size, const Watch *watch, float *gradient,
-                          Diag *diag) {
-    int64_t *index = memory_alloc((size_t)batch_size, sizeof(int64_t));
-    Plan *plan = NULL;
-    int64_t planned = 0;
-    Status status = STATUS_OK;
-    for (int64_t first = 0; first < total && status == STATUS_OK; first += batch_size) {
-        const int64_t n = total - first < batch_size ? total - first : batch_size;
-        if (watch && watch->cancelled && watch->cancelled(watch->self)) {
-            status = diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL, "interrupted");
-            break;
-        }
-        if (n != planned) {
-            plan_destroy(plan);
-            plan = NULL;
-            const PlanOptions options = {.sizes = {n}, .loss = loss};
-            status = plan_create(&plan, graph, &options, diag);
-            if (status == STATUS_OK)
-                status = workspace_bind(workspace, plan, params, diag);
-            planned = n;
-        }
-        if (status == STATUS_OK)
-            status = add_batch(workspace, data, first, n, total, index, gradient, diag);
+/* One batch of samples from `first` on: fetch, forward, backward. */
+static Status add_batch(Sweep *sweep, int64_t first, int64_t n, Diag *diag) {
+    for (int64_t i = 0; i < n; i++) sweep->index[i] = first + i;
+    TRY(bind_batch(sweep, n, diag));
+    TRY(feed_fetch(&sweep->feed, sweep->workspace, sweep->index, n, 0, diag));
+    run_forward(sweep->workspace, (RunMode){0});
+    const double share = sweep->sink ? 1 : (double)n / (double)sweep->total;
+    run_backward(sweep->workspace, (RunMode){0}, share, sweep->gradient);
+    if (!sweep->sink) return STATUS_OK;
+    sweep->sink(sweep->self, n, sweep->total, sweep->gradient);
+    const size_t count = (size_t)params_gradient_count(sweep->params);
+    memset(sweep->gradient, 0, count * sizeof(float));
+    return STATUS_OK;
+}
+
+static Status run_batches(Sweep *sweep, const Batches *data, int64_t batch_size,
+                          const Watch *watch, Diag *diag) {
+    TRY(feed_check(sweep->graph, &sweep->loss, 1, data, sweep->sizes, diag));
+    TRY(feed_open(&sweep->feed, data, batch_size, diag));
+    TRY(workspace_create(&sweep->workspace, diag));
+    for (int64_t first = 0; first < sweep->total; first += batch_size) {
+        const int64_t left = sweep->total - first;
+        if (watch && watch->cancelled && watch->cancelled(watch->self))
+            return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL, "interrupted");
+        TRY(add_batch(sweep, first, left < batch_size ? left : batch_size, diag));
     }
-    plan_destroy(plan);
-    free(index);
-    return status;
+    return STATUS_OK;
 }
 
 Status mean_gradient(Graph *graph, Node *loss, const Params *params, const Batches *data,
                      int64_t limit, int64_t batch_size, const Watch *watch,
                      float *gradient, Diag *diag) {
-    const int64_t total = limit > 0 && limit < data->count ? limit : data->count;
-    Workspace *workspace = NULL;
-    TRY(workspace_create(&workspace, diag));
-    Status status = run_batches(workspace, graph, loss, params, data, total, batch_size,
-                                watch, gradient, diag);
-    workspace_destroy(workspace);
+    return batch_gradients(graph, loss, params, data, limit, batch_size, watch, gradient,
+                           NULL, NULL, diag);
+}
+
+Status batch_gradients(Graph *graph, Node *loss, const Params *params,
+                       const Batches *data, int64_t limit, int64_t batch_size,
+                       const Watch *watch, float *gradient, GradientSink sink, void *self,
+                       Diag *diag) {
+    Sweep sweep = {.graph = graph,
+                   .loss = loss,
+                   .params = params,
+                   .total = limit > 0 && limit < data->count ? limit : data->count,
+                   .feed = {.data = data},
+                   .index = memory_alloc((size_t)batch_size, sizeof(int64_t)),
+                   .gradient = gradient,
+                   .sink = sink,
+                   .self = self};
+    Status status = run_batches(&sweep, data, batch_size, watch, diag);
+    plan_destroy(sweep.plan);
+    workspace_destroy(sweep.workspace);
+    feed_close(&sweep.feed);
+    free(sweep.index);
     return status;
 }

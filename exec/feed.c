@@ -117,14 +117,28 @@ static void *spare_column(Feed *feed, int i) {
     return feed->spare[i];
 }
 
+/* Index of the first value that may not be an index, -1 when there is none. */
+static int64_t find_bad_index(const PlanNode *input, const int32_t *data) {
+    for (int64_t i = 0; i < input->count; i++)
+        if ((data[i] < 0 || data[i] >= input->index_limit) &&
+            !(data[i] == INDEX_SKIP && input->index_skip))
+            return i;
+    return -1;
+}
+
 static Status check_column(const Feed *feed, int i, const PlanNode *input,
                            const int64_t *index, int64_t n, Diag *diag) {
-    const int64_t limit = input->label_limit, each = input->count / n;
-    if (limit == 0 || input->type.dtype != DTYPE_I32) return STATUS_OK;
-    const int32_t *labels = feed->column[i];
-    int64_t bad = labels_find_bad(labels, input->count, limit);
+    if (input->index_limit == 0 || input->type.dtype != DTYPE_I32) return STATUS_OK;
+    const int32_t *data = feed->column[i];
+    const int64_t bad = find_bad_index(input, data);
     if (bad < 0) return STATUS_OK;
-    return labels_fail(index[bad / each], labels[bad], limit, feed->data->name, diag);
+    Status status =
+        diag_fail(diag, STATUS_MODEL, LOC_NONE, feed->data->name,
+                  "sample %lld: expected %s from 0 to %lld, found %d",
+                  (long long)index[bad / (input->count / n)], input->node->name,
+                  (long long)input->index_limit - 1, (int)data[bad]);
+    if (input->index_skip) diag_hint(diag, "%d leaves one out", INDEX_SKIP);
+    return status;
 }
 
 Status feed_fetch(Feed *feed, Workspace *workspace, const int64_t *index, int64_t n,

@@ -24,8 +24,8 @@ Status feed_open(Feed *feed, const Batches *data, int64_t samples, Diag *diag);
 void feed_close(Feed *feed);
 
 /* Fetches samples index[0..n) into the inputs of the plan that the workspace is bound to
- * and checks labels. Fails with the data set's complaint, or STATUS_MODEL for a label
- * that the model has no class for. */
+ * and checks indices. Fails with the data set's complaint, or STATUS_MODEL for a label
+ * that the model has no class for or an id without a row. */
 Status feed_fetch(Feed *feed, Workspace *workspace, const int64_t *index, int64_t n,
                   uint64_t key, Diag *diag);
 

@@ -21,6 +21,15 @@ typedef struct PatchesAttrs {
     int64_t size;
 } PatchesAttrs;
 
+/* embedding(ids[N, T...] integer, weight[V, D]) -> [N, T..., D]: row ids[...] of the
+ * weight. No attributes. */
+
+/* add_position(x[N, T, D], table[P, D]) -> [N, T, D]: x + table[offset + t]; P >= offset
+ * + T. */
+typedef struct AddPositionAttrs {
+    int64_t offset;
+} AddPositionAttrs;
+
 /* linear(x[..., K], weight[M, K...], bias[M]?) -> [..., M]: x W^T + b; weight dimensions
  * after the first are flattened to K. No attributes.
  *
@@ -94,8 +103,9 @@ typedef struct SelectTokenAttrs {
 
 /* Losses give a scalar (rank 0), the mean over the samples of the call. */
 
-/* cross_entropy(logits[N, C], labels[N] integer): -log softmax(logits)[label]; with label
- * smoothing e the target is (1 - e) one-hot + e / C. */
+/* cross_entropy(logits[N..., C], labels[N...] integer): -log softmax(logits)[label]; with
+ * label smoothing e the target is (1 - e) one-hot + e / C. Rows with label INDEX_SKIP are
+ * left out: mean over the others, 0 when there are none. */
 typedef struct CrossEntropyAttrs {
     double smoothing;
 } CrossEntropyAttrs;

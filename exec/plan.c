@@ -134,34 +134,61 @@ static Status collect_nodes(Plan *plan, const PlanOptions *options, const bool *
     return STATUS_OK;
 }
 
-/* Labels index the last dimension of what stands beside them, an op's first operand. */
-static void limit_labels(Plan *plan) {
+/* A forward call of a node for questions to its op. */
+static Call describe_call(Plan *plan, const PlanNode *node) {
+    Call call;
+    View *in = ARENA_ARRAY(plan->arena, View, (size_t)node->in_count);
+    plan_call(&call, in, plan, node);
+    return call;
+}
+
+/* The strictest of an integer input's users counts. */
+static Status limit_input(PlanNode *input, int64_t limit, bool skip, const Node *user,
+                          Diag *diag) {
+    if (limit <= 0) return STATUS_OK;
+    if (plan_is_param(input)) /* only inputs are checked before they are read */
+        return fail_node(user, diag, "indices must be an input, found weights, to give");
+    const bool first = input->index_limit == 0;
+    input->index_skip = skip && (first || input->index_skip);
+    if (first || limit < input->index_limit) input->index_limit = limit;
+    return STATUS_OK;
+}
+
+static Status limit_operands(Plan *plan, const PlanNode *user, Diag *diag) {
+    const Call call = describe_call(plan, user);
+    const Operand *operand = user->op->operands;
+    for (int i = 0; operand[i].name; i++)
+        if ((operand[i].flags & OPERAND_INTEGER) && user->in[i].node >= 0)
+            TRY(limit_input(&plan->nodes[user->in[i].node],
+                            user->op->index_limit(&call, i),
+                            operand[i].flags & OPERAND_SKIP, user->node, diag));
+    return STATUS_OK;
+}
+
+/* What integer inputs may hold. */
+static Status limit_indices(Plan *plan, Diag *diag) {
+    for (int i = 0; i < plan->node_count; i++)
+        if (plan->nodes[i].op->index_limit)
+            TRY(limit_operands(plan, &plan->nodes[i], diag));
+    return STATUS_OK;
+}
+
+static Status check_calls(Plan *plan, Diag *diag) {
     for (int i = 0; i < plan->node_count; i++) {
-        const PlanNode *user = &plan->nodes[i];
-        const Operand *operands = user->op->operands;
-        for (int j = 1; operands && operands[0].name && operands[j].name; j++) {
-            if (!(operands[j].flags & OPERAND_INTEGER) || user->in[j].node < 0 ||
-                user->in[0].node < 0)
-                continue;
-            PlanNode *input = &plan->nodes[user->in[j].node];
-            const Type *first = &plan->nodes[user->in[0].node].type;
-            if (!input->node->name || strcmp(input->node->name, "labels") || !first->rank)
-                continue;
-            int64_t limit = first->dim[first->rank - 1];
-            if (!input->label_limit || limit < input->label_limit)
-                input->label_limit = limit;
-        }
+        const PlanNode *node = &plan->nodes[i];
+        if (!node->op->check) continue;
+        const Call call = describe_call(plan, node);
+        TRY(node->op->check(&call, diag));
     }
+    return STATUS_OK;
 }
 
 static double count_flops(Plan *plan) {
     double sum = 0;
     for (int i = 0; i < plan->node_count; i++) {
-        PlanNode *node = &plan->nodes[i];
+        const PlanNode *node = &plan->nodes[i];
         if (!node->op->flops) continue;
-        Call call;
-        View *in = ARENA_ARRAY(plan->arena, View, (size_t)node->in_count);
-        plan_call(&call, in, plan, node);
+        const Call call = describe_call(plan, node);
         sum += node->op->flops(&call);
     }
     return sum;
@@ -196,7 +223,8 @@ static Status plan_fill(Plan *plan, const PlanOptions *options, bool share, Diag
     plan->index = ARENA_ARRAY(plan->arena, int, count);
     plan->index_count = (int)count;
     TRY(collect_nodes(plan, options, mark, offset, diag));
-    limit_labels(plan);
+    TRY(check_calls(plan, diag));
+    TRY(limit_indices(plan, diag));
     if (options->loss) {
         plan->loss = plan_find(plan, options->loss);
         TRY(plan_gradients(plan, options->input_gradients, share, diag));
@@ -227,6 +255,29 @@ Status plan_create(Plan **out, Graph *graph, const PlanOptions *options, Diag *d
     return plan_build(out, graph, options, true, diag);
 }
 
+static bool sizes_fit(Graph *graph, PlanOptions *options) {
+    Plan *plan = NULL;
+    Diag *diag = diag_create();
+    const bool fit = plan_create(&plan, graph, options, diag) == STATUS_OK;
+    plan_destroy(plan);
+    diag_destroy(diag);
+    return fit;
+}
+
+void plan_fit_sizes(Graph *graph, Node *const *results, int count,
+                    int64_t sizes[DIM_SYMBOLS]) {
+    int64_t *tokens = &sizes[DIM_INDEX(DIM_T)], *source = &sizes[DIM_INDEX(DIM_S)];
+    PlanOptions options = {.results = results, .result_count = count};
+    memcpy(options.sizes, sizes, sizeof options.sizes);
+    options.sizes[DIM_INDEX(DIM_N)] = 1;
+    while (!sizes_fit(graph, &options) && (*tokens > 1 || *source > 1)) {
+        if (*tokens > 1) *tokens /= 2;
+        if (*source > 1) *source /= 2;
+        options.sizes[DIM_INDEX(DIM_T)] = *tokens;
+        options.sizes[DIM_INDEX(DIM_S)] = *source;
+    }
+}
+
 Plan *plan_retain(const Plan *plan) {
     Plan *shared = (Plan *)(uintptr_t)plan; /* only the count changes */
     atomic_fetch_add_explicit(&shared->references, 1, memory_order_relaxed);
@@ -250,4 +301,9 @@ double plan_flops(const Plan *plan) {
 
 int64_t plan_samples(const Plan *plan) {
     return plan->samples;
+}
+
+int64_t plan_index_limit(const Plan *plan, const Node *input) {
+    const int i = plan_find(plan, input);
+    return i < 0 ? 0 : plan->nodes[i].index_limit;
 }

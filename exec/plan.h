@@ -25,9 +25,14 @@ typedef struct Plan Plan;
 
 /* Plans the part of the graph that the loss and results depend on. The graph must
  * outlive the plan and keep its shape. Trainable are the storages that are not frozen.
- * Fails with STATUS_MODEL: symbol without a size, loss not scalar, an op on the way to
- * the loss that is not differentiable (named). */
+ * Fails with STATUS_MODEL: symbol without a size, loss not scalar, an op that does not
+ * take these sizes, an op on the way to the loss that is not differentiable (named). */
 Status plan_create(Plan **out, Graph *graph, const PlanOptions *options, Diag *diag);
+
+/* Halves the sizes of T and S until `results` can be planned with one sample (a position
+ * table may be short), at most down to 1: for estimates that no data gives sizes to. */
+void plan_fit_sizes(Graph *graph, Node *const *results, int count,
+                    int64_t sizes[DIM_SYMBOLS]);
 
 /* Frees the plan. NULL is allowed. */
 void plan_destroy(Plan *plan);
@@ -39,6 +44,9 @@ size_t plan_workspace_bytes(const Plan *plan);
 /* FLOPs of one forward run over the planned nodes (one multiply-add = 2), for all N
  * samples. */
 double plan_flops(const Plan *plan);
+
+/* Values of an integer input must lie in [0, result); 0 = they may be any. */
+int64_t plan_index_limit(const Plan *plan, const Node *input);
 
 /* Samples per run (the N it was planned for). */
 int64_t plan_samples(const Plan *plan);

@@ -54,7 +54,8 @@ typedef struct PlanNode {
     bool depends;          /* on something that wants a gradient */
     int value, aux, gradient, forward_scratch, backward_scratch; /* buffers, -1 = none */
     int64_t offset;      /* trainable param: place in the gradient array; else -1 */
-    int64_t label_limit; /* input "labels": values must lie below; 0 = not checked */
+    int64_t index_limit; /* integer input: values must lie below; 0 = not checked */
+    bool index_skip;     /* or may be INDEX_SKIP */
 } PlanNode;
 
 struct Plan {

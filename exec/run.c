@@ -225,26 +225,6 @@ const void *workspace_input_gradient(const Workspace *workspace, const Node *nod
     return i < 0 ? NULL : buffer_data(bind, bind->plan->nodes[i].gradient);
 }
 
-Status check_labels(const int32_t *data, int64_t count, int64_t limit, const char *name,
-                    Diag *diag) {
-    int64_t bad = labels_find_bad(data, count, limit);
-    if (bad < 0) return STATUS_OK;
-    return labels_fail(bad, data[bad], limit, name, diag);
-}
-
-int64_t labels_find_bad(const int32_t *data, int64_t count, int64_t limit) {
-    for (int64_t i = 0; i < count; i++)
-        if (data[i] < 0 || data[i] >= limit) return i;
-    return -1;
-}
-
-Status labels_fail(int64_t sample, int32_t value, int64_t limit, const char *name,
-                   Diag *diag) {
-    return diag_fail(diag, STATUS_MODEL, LOC_NONE, name,
-                     "sample %lld: expected a label from 0 to %lld, found %d",
-                     (long long)sample, (long long)limit - 1, (int)value);
-}
-
 /* ---- running ---- */
 
 static void set_mode(Step *step, RunMode mode) {

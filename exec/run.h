@@ -47,11 +47,6 @@ void workspace_destroy(Workspace *workspace);
  * double or int32_t [its bound shape]; NULL when the plan does not use that input. */
 void *workspace_input(Workspace *workspace, const char *name);
 
-/* Checks bound integer inputs: every labels value read by an op must lie in range, else
- * STATUS_MODEL naming the sample. `count` values of `data` must lie in [0, limit). */
-Status check_labels(const int32_t *data, int64_t count, int64_t limit, const char *name,
-                    Diag *diag);
-
 typedef struct RunMode {
     bool training; /* stochastic ops draw */
     uint64_t key;  /* random key of the step */

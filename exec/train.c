@@ -248,8 +248,9 @@ Status train_bytes(Graph *graph, Node *loss, const TrainOptions *options, int th
                    size_t *bytes, Diag *diag) {
     TRY(optimizer_check(options, diag));
     /* The lengths of text are known with the data only; these are usual. */
-    const int64_t sizes[DIM_SYMBOLS] = {
+    int64_t sizes[DIM_SYMBOLS] = {
         [DIM_INDEX(DIM_T)] = 128, [DIM_INDEX(DIM_S)] = 128, [DIM_INDEX(DIM_M)] = 20};
+    plan_fit_sizes(graph, &loss, 1, sizes);
     Trainer trainer = {.graph = graph,
                        .loss = loss,
                        .options = options,

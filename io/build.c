@@ -1,84 +1,8 @@
-/* Builder: config access and node construction that remember the first failure. */
+/* Builder: node construction that remembers the first failure. */
 #include "io/build.h"
 
 #include <stdarg.h>
 #include <string.h>
-
-static const Tree *config_find(const Builder *b, const char *key) {
-    const Tree *value = tree_get(b->model->config, key);
-    return value && value->kind == TREE_NULL ? NULL : value;
-}
-
-/* Reports a value that is not what was expected. `value` NULL: the key is missing. */
-static void config_fail(Builder *b, const char *key, const Tree *value,
-                        const char *expected) {
-    const Tree *config = b->model->config;
-    if (b->status != STATUS_OK) return;
-    if (!value) {
-        b->status = diag_fail(b->diag, STATUS_MODEL, config->loc, key,
-                              "missing: expected %s", expected);
-        return;
-    }
-    Text found = {0};
-    tree_print_json(&found, value, 0);
-    b->status = diag_fail(b->diag, STATUS_MODEL, value->loc, key,
-                          "expected %s, found %.60s", expected, found.data);
-    text_free(&found);
-}
-
-int64_t build_config_int(Builder *b, const char *key, const int64_t *fallback,
-                         int64_t min, int64_t max) {
-    const Tree *value = config_find(b, key);
-    if (!value && fallback) return *fallback;
-    if (value && value->kind == TREE_INT && value->integer >= min &&
-        value->integer <= max)
-        return value->integer;
-    config_fail(b, key, value,
-                arena_printf(b->model->arena, "an integer from %lld to %lld",
-                             (long long)min, (long long)max));
-    return min;
-}
-
-double build_config_real(Builder *b, const char *key, const double *fallback, double min,
-                         double max) {
-    const Tree *value = config_find(b, key);
-    if (!value && fallback) return *fallback;
-    bool number = value && (value->kind == TREE_FLOAT || value->kind == TREE_INT);
-    double real = !number                     ? min
-                  : value->kind == TREE_FLOAT ? value->real
-                                              : (double)value->integer;
-    if (number && real >= min && real <= max) return real;
-    config_fail(b, key, value,
-                arena_printf(b->model->arena, "a number from %g to %g", min, max));
-    return min;
-}
-
-bool build_config_bool(Builder *b, const char *key, bool fallback) {
-    const Tree *value = config_find(b, key);
-    if (!value) return fallback;
-    if (value->kind == TREE_BOOL) return value->boolean;
-    config_fail(b, key, value, "true or false");
-    return fallback;
-}
-
-const char *build_config_string(Builder *b, const char *key, const char *fallback) {
-    const Tree *value = config_find(b, key);
-    if (!value && fallback) return fallback;
-    if (value && value->kind == TREE_STRING) return value->string;
-    config_fail(b, key, value, "a string");
-    return "";
-}
-
-int64_t build_config_labels(Builder *b) {
-    const int64_t max = 1 << 24;
-    const Tree *labels = config_find(b, "id2label");
-    int64_t count = 2;
-    if (labels && (labels->kind != TREE_MAP || labels->count == 0))
-        config_fail(b, "id2label", labels, "a map with at least one label");
-    else if (labels)
-        count = labels->count;
-    return build_config_int(b, "num_labels", &count, 1, max);
-}
 
 /* Keeps a failure; true when it is one. */
 static bool builder_failed(Builder *b, Status status) {
@@ -180,4 +104,14 @@ Node *build_layer_norm(Builder *b, Role role, const char *name, Node *x, double 
 Node *build_add(Builder *b, Role role, Node *x, Node *y) {
     Node *const in[4] = {x, y};
     return build_op(b, "add", role, in, NULL);
+}
+
+Node *build_dropout(Builder *b, double rate, Node *x) {
+    Node *const in[4] = {x};
+    if (rate <= 0) return x;
+    return build_op(b, "dropout", ROLE_NONE, in, "rate=%.17g", rate);
+}
+
+void build_output(Builder *b, const char *name, Node *x) {
+    if (b->status == STATUS_OK) graph_set_output(b->model->graph, name, x);
 }

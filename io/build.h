@@ -13,14 +13,14 @@ typedef struct Builder {
     Status status;     /* of the first failure */
     const char *stack; /* place given to new nodes */
     int layer;
-    double std;        /* of new weights' truncated normal */
+    double std;         /* of new weights' truncated normal */
     const char *prefix; /* put in front of every storage name; "" = none */
 } Builder;
 
 /* Integer, real or string of the model's config; `fallback` NULL = required. Checks kind
  * and range and reports with the config's file and the key. */
-int64_t build_config_int(Builder *b, const char *key, const int64_t *fallback, int64_t min,
-                         int64_t max);
+int64_t build_config_int(Builder *b, const char *key, const int64_t *fallback,
+                         int64_t min, int64_t max);
 double build_config_real(Builder *b, const char *key, const double *fallback, double min,
                          double max);
 bool build_config_bool(Builder *b, const char *key, bool fallback);
@@ -29,8 +29,28 @@ const char *build_config_string(Builder *b, const char *key, const char *fallbac
 /* Number of labels: num_labels, or the size of id2label, or 2 (transformers' default). */
 int64_t build_config_labels(Builder *b);
 
+/* The activation op's name of the function that `key` names in transformers' terms. */
+const char *build_config_activation(Builder *b, const char *key, const char *fallback);
+
+/* A dropout rate; and that of attention probabilities, which is accepted with a warning
+ * that it is left out. */
+double build_config_dropout(Builder *b, const char *key, double fallback);
+void build_config_attention_dropout(Builder *b, const char *key);
+
+/* Checks that the number of heads divides the width; both with their keys. */
+void build_config_heads(Builder *b, const char *key, int64_t heads, const char *width_key,
+                        int64_t width);
+
+/* Class of the checkpoint: the first of `architectures`, which must be one of `known`
+ * (ended by NULL); known[0] when the configuration names none. */
+const char *build_config_architecture(Builder *b, const char *const *known);
+
+/* Bounds of dimensions that keep every product of them far from overflow. */
+enum { BUILD_WIDTH_MAX = 1 << 20, BUILD_LAYERS_MAX = 512, BUILD_FFN_MAX = 1 << 22 };
+
 /* Input leaf; dims may be DIM_ symbols. */
-Node *build_input(Builder *b, const char *name, DType dtype, int rank, const int64_t *dim);
+Node *build_input(Builder *b, const char *name, DType dtype, int rank,
+                  const int64_t *dim);
 
 /* Parameter leaf `prefix` + name with the given shape and initial distribution. A name
  * used again with the same shape gives the same leaf: that is how layers share. */
@@ -39,8 +59,8 @@ Node *build_param(Builder *b, const char *name, InitKind init, int rank,
 
 /* Node by op name with up to four operands (NULL ends them), placed with `role`. `attrs`
  * is printf-formatted IR text or NULL. Types are inferred at once. */
-Node *build_op(Builder *b, const char *op, Role role, Node *const in[4], const char *attrs,
-               ...) __attribute__((format(printf, 5, 6)));
+Node *build_op(Builder *b, const char *op, Role role, Node *const in[4],
+               const char *attrs, ...) __attribute__((format(printf, 5, 6)));
 
 /* x W^T + b with storages name.weight [out, in...] and name.bias [out] (when bias). */
 Node *build_linear(Builder *b, Role role, const char *name, Node *x, int64_t out,
@@ -51,5 +71,11 @@ Node *build_layer_norm(Builder *b, Role role, const char *name, Node *x, double 
 
 /* a + b. */
 Node *build_add(Builder *b, Role role, Node *x, Node *y);
+
+/* Dropout of x; x itself when the rate is 0. */
+Node *build_dropout(Builder *b, double rate, Node *x);
+
+/* Names a result. */
+void build_output(Builder *b, const char *name, Node *x);
 
 #endif

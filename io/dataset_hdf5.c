@@ -246,9 +246,18 @@ static Status file_check(Opening *o) {
     return STATUS_OK;
 }
 
+/* `x: null` and `input: null` bind, but name nothing. */
+static Status names_check(const Opening *o) {
+    const Hdf5Options *options = o->options;
+    if (options->x && options->input) return STATUS_OK;
+    return diag_fail(o->diag, STATUS_RECIPE, o->at, options->x ? "input" : "x",
+                     "expected a name, found null");
+}
+
 static Status hdf5_fill(Opening *o, Hdf5Data *data) {
     int64_t total = 0;
-    bool labels = o->options->y[0] != '\0';
+    bool labels = o->options->y && *o->options->y;
+    TRY(names_check(o));
     TRY(file_check(o));
     TRY(x_read(o, data, &total));
     if (labels) TRY(y_read(o, data, total));
@@ -286,7 +295,7 @@ static const Field HDF5_FIELDS[] = {
      .required = true,
      .help = "HDF5 file"},
     F_STRING(Hdf5Options, x, "data set of samples, numbers [n, ...]"),
-    F_STRING(Hdf5Options, y, "data set of labels, integers [n]; \"\": no labels"),
+    F_STRING(Hdf5Options, y, "data set of labels, integers [n]; null or \"\": no labels"),
     F_STRING(Hdf5Options, input, "input of the model that x is for"),
     F_INT(Hdf5Options, limit, 0, 1e12, "use this many samples; 0 = all"),
     F_INT(Hdf5Options, offset, 0, 1e12, "leave out this many samples at the start"),

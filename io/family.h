@@ -8,6 +8,11 @@
 
 #include "ir/model.h"
 
+/* An output that goes, with its nodes, when a checkpoint lacks the storage. */
+typedef struct OptionalOutput {
+    const char *output, *storage;
+} OptionalOutput;
+
 typedef struct Family {
     const char *model_type; /* config.json's "model_type" */
     const char *summary;
@@ -17,6 +22,13 @@ typedef struct Family {
     /* Name that a tensor of the checkpoint has in the graph, or NULL when the family
      * leaves it out on purpose (for instance saved position indices). */
     const char *(*rename)(Arena *arena, const char *tensor);
+    /* What checkpoints put in front of the names of all but heads ("bert.") or leave out;
+     * both are found. NULL = names are as in the graph. */
+    const char *prefix;
+    /* Whether a tensor that the graph has no place for may be left out with a warning:
+     * a head that the checkpoint's class does not use. NULL = none may. */
+    bool (*spare)(const char *tensor);
+    const OptionalOutput *optional; /* ended by NULLs; NULL = none */
 } Family;
 
 /* Family by model_type, NULL when unknown. Families are listed in io/families.def. */

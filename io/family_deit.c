@@ -5,23 +5,21 @@
 
 /* Two classifiers, one on each token; the prediction is the mean of both. */
 static void classify_twice(Builder *b, Node *x) {
-    Graph *graph = b->model->graph;
     int64_t labels = build_config_labels(b);
     Node *cls = vision_classify(b, ROLE_HEAD, "cls_classifier", x, 0, labels);
     Node *dist =
         vision_classify(b, ROLE_DIST_HEAD, "distillation_classifier", x, 1, labels);
     Node *const in[4] = {build_add(b, ROLE_NONE, cls, dist)};
     Node *logits = build_op(b, "scale", ROLE_LOGITS, in, "by=0.5");
-    if (b->status != STATUS_OK) return;
-    graph_set_output(graph, "logits", logits);
-    graph_set_output(graph, "cls_logits", cls);
-    graph_set_output(graph, "distillation_logits", dist);
+    build_output(b, "logits", logits);
+    build_output(b, "cls_logits", cls);
+    build_output(b, "distillation_logits", dist);
 }
 
 static void classify_once(Builder *b, Node *x) {
     Node *logits =
         vision_classify(b, ROLE_HEAD, "classifier", x, 0, build_config_labels(b));
-    if (b->status == STATUS_OK) graph_set_output(b->model->graph, "logits", logits);
+    build_output(b, "logits", logits);
 }
 
 static Status build(Model *model, Diag *diag) {
@@ -30,7 +28,7 @@ static Status build(Model *model, Diag *diag) {
                                         "DeiTModel", NULL};
     Vision vision;
     Builder b = vision_begin(&vision, model, diag);
-    const char *architecture = vision_architecture(&b, KNOWN);
+    const char *architecture = build_config_architecture(&b, KNOWN);
     bool plain = strcmp(architecture, "DeiTModel") == 0;
     b.prefix = plain ? "" : "deit.";
     Node *x = vision_encode(&b, &vision, vision_embed(&b, &vision, true));

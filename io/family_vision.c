@@ -3,14 +3,7 @@
 
 #include <string.h>
 
-/* Bounds that keep every product of dimensions far from overflow. */
-enum {
-    WIDTH_MAX = 1 << 20,
-    LAYERS_MAX = 512,
-    FFN_MAX = 1 << 22,
-    PIXELS_MAX = 1 << 14,
-    CHANNELS_MAX = 1 << 10
-};
+enum { PIXELS_MAX = 1 << 14, CHANNELS_MAX = 1 << 10 };
 
 /* Height and width: one integer or a list of two. */
 static void config_size(Builder *b, const char *key, int64_t max, int64_t out[2]) {
@@ -50,76 +43,26 @@ static void config_image(Builder *b, Vision *vision) {
                           (long long)patch[1]);
 }
 
-/* Name of the activation in this program's terms. */
-static const char *config_act(Builder *b) {
-    static const char *const NAMES[][2] = {
-        {"gelu", "gelu"}, {"gelu_new", "gelu_tanh"}, {"gelu_pytorch_tanh", "gelu_tanh"},
-        {"relu", "relu"}, {"silu", "silu"},          {"swish", "silu"}};
-    const char *name = build_config_string(b, "hidden_act", "gelu");
-    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
-        if (strcmp(name, NAMES[i][0]) == 0) return NAMES[i][1];
-    if (b->status == STATUS_OK)
-        b->status = diag_fail(b->diag, STATUS_MODEL, b->model->config->loc, "hidden_act",
-                              "expected gelu, gelu_new, gelu_pytorch_tanh, relu, silu or "
-                              "swish, found '%.60s'",
-                              name);
-    return "gelu";
-}
-
-static void config_dropout(Builder *b, Vision *vision) {
-    const double none = 0;
-    vision->dropout = build_config_real(b, "hidden_dropout_prob", &none, 0, 0.99);
-    double attention =
-        build_config_real(b, "attention_probs_dropout_prob", &none, 0, 0.99);
-    if (b->status == STATUS_OK && attention > 0)
-        diag_warn(b->diag, b->model->config->loc, "attention_probs_dropout_prob",
-                  "dropout of attention probabilities is left out");
-}
-
 Builder vision_begin(Vision *vision, Model *model, Diag *diag) {
     Builder b = {.model = model, .diag = diag, .layer = -1, .prefix = ""};
     const double std = 0.02, eps = 1e-12;
     const int64_t channels = 3;
     *vision = (Vision){0};
-    vision->width = build_config_int(&b, "hidden_size", NULL, 1, WIDTH_MAX);
-    vision->layers = build_config_int(&b, "num_hidden_layers", NULL, 1, LAYERS_MAX);
-    vision->heads = build_config_int(&b, "num_attention_heads", NULL, 1, WIDTH_MAX);
-    vision->hidden = build_config_int(&b, "intermediate_size", NULL, 1, FFN_MAX);
+    vision->width = build_config_int(&b, "hidden_size", NULL, 1, BUILD_WIDTH_MAX);
+    vision->layers = build_config_int(&b, "num_hidden_layers", NULL, 1, BUILD_LAYERS_MAX);
+    vision->heads = build_config_int(&b, "num_attention_heads", NULL, 1, BUILD_WIDTH_MAX);
+    vision->hidden = build_config_int(&b, "intermediate_size", NULL, 1, BUILD_FFN_MAX);
     vision->channels = build_config_int(&b, "num_channels", &channels, 1, CHANNELS_MAX);
     config_image(&b, vision);
     vision->qkv_bias = build_config_bool(&b, "qkv_bias", true);
-    vision->act = config_act(&b);
+    vision->act = build_config_activation(&b, "hidden_act", "gelu");
     vision->eps = build_config_real(&b, "layer_norm_eps", &eps, 0, 1);
-    config_dropout(&b, vision);
+    vision->dropout = build_config_dropout(&b, "hidden_dropout_prob", 0);
+    build_config_attention_dropout(&b, "attention_probs_dropout_prob");
     b.std = build_config_real(&b, "initializer_range", &std, 0, 100);
-    if (b.status == STATUS_OK && vision->width % vision->heads != 0)
-        b.status =
-            diag_fail(diag, STATUS_MODEL, model->config->loc, "num_attention_heads",
-                      "expected a divisor of hidden_size %lld, found %lld",
-                      (long long)vision->width, (long long)vision->heads);
+    build_config_heads(&b, "num_attention_heads", vision->heads, "hidden_size",
+                       vision->width);
     return b;
-}
-
-static void unknown_architecture(Builder *b, const Tree *found,
-                                 const char *const *known) {
-    Text names = {0};
-    for (int i = 0; known[i]; i++) text_add(&names, "%s%s", i ? ", " : "", known[i]);
-    if (b->status == STATUS_OK)
-        b->status = diag_fail(b->diag, STATUS_MODEL, found->loc, "architectures",
-                              "expected a list with one of %s", names.data);
-    if (found->kind == TREE_LIST && found->first && found->first->kind == TREE_STRING)
-        diag_note(b->diag, "found '%.100s'", found->first->string);
-    text_free(&names);
-}
-
-const char *vision_architecture(Builder *b, const char *const *known) {
-    const Tree *list = tree_get(b->model->config, "architectures");
-    if (!list || list->kind == TREE_NULL) return known[0];
-    const Tree *first = list->kind == TREE_LIST ? list->first : NULL;
-    for (int i = 0; first && first->kind == TREE_STRING && known[i]; i++)
-        if (strcmp(first->string, known[i]) == 0) return known[i];
-    unknown_architecture(b, list, known);
-    return known[0];
 }
 
 static Node *embed_patches(Builder *b, const Vision *vision) {
@@ -144,12 +87,6 @@ static Node *embed_token(Builder *b, const Vision *vision, const char *name, Nod
     return build_op(b, "prepend_token", ROLE_TOKEN, in, NULL);
 }
 
-static Node *dropout(Builder *b, const Vision *vision, Node *x) {
-    Node *const in[4] = {x};
-    if (vision->dropout <= 0) return x;
-    return build_op(b, "dropout", ROLE_NONE, in, "rate=%.17g", vision->dropout);
-}
-
 Node *vision_embed(Builder *b, const Vision *vision, bool distillation) {
     b->stack = "embeddings";
     Node *x = embed_patches(b, vision);
@@ -158,7 +95,7 @@ Node *vision_embed(Builder *b, const Vision *vision, bool distillation) {
     const int64_t dim[] = {1, x->type.dim[1], vision->width};
     Node *position =
         build_param(b, "embeddings.position_embeddings", INIT_TRUNC_NORMAL, 3, dim);
-    return dropout(b, vision, build_add(b, ROLE_POSITION, x, position));
+    return build_dropout(b, vision->dropout, build_add(b, ROLE_POSITION, x, position));
 }
 
 /* Storage name of one part of the current layer. */
@@ -191,10 +128,10 @@ static Node *feed_forward(Builder *b, const Vision *vision, Node *x) {
 static Node *encode_layer(Builder *b, const Vision *vision, Node *x) {
     Node *norm =
         build_layer_norm(b, ROLE_NORM1, part(b, "layernorm_before"), x, vision->eps);
-    Node *attended = dropout(b, vision, attend(b, vision, norm));
+    Node *attended = build_dropout(b, vision->dropout, attend(b, vision, norm));
     x = build_add(b, ROLE_RESIDUAL1, x, attended);
     norm = build_layer_norm(b, ROLE_NORM2, part(b, "layernorm_after"), x, vision->eps);
-    Node *fed = dropout(b, vision, feed_forward(b, vision, norm));
+    Node *fed = build_dropout(b, vision->dropout, feed_forward(b, vision, norm));
     return build_add(b, ROLE_RESIDUAL2, x, fed);
 }
 
@@ -206,7 +143,7 @@ Node *vision_encode(Builder *b, const Vision *vision, Node *x) {
     }
     b->layer = -1;
     x = build_layer_norm(b, ROLE_FINAL_NORM, "layernorm", x, vision->eps);
-    if (b->status == STATUS_OK) graph_set_output(b->model->graph, "last_hidden_state", x);
+    build_output(b, "last_hidden_state", x);
     return x;
 }
 

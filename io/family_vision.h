@@ -16,10 +16,6 @@ typedef struct Vision {
 /* Starts a builder on the model and reads the configuration. */
 Builder vision_begin(Vision *vision, Model *model, Diag *diag);
 
-/* Class of the checkpoint: the first of `architectures`, which must be one of `known`
- * (ended by NULL); known[0] when the configuration names none. */
-const char *vision_architecture(Builder *b, const char *const *known);
-
 /* Pixels to tokens: patches, projection, class token and, for DeiT, distillation token,
  * position. */
 Node *vision_embed(Builder *b, const Vision *vision, bool distillation);

@@ -7,14 +7,14 @@ static Status build(Model *model, Diag *diag) {
     static const char *const KNOWN[] = {"ViTForImageClassification", "ViTModel", NULL};
     Vision vision;
     Builder b = vision_begin(&vision, model, diag);
-    bool plain = strcmp(vision_architecture(&b, KNOWN), "ViTModel") == 0;
+    bool plain = strcmp(build_config_architecture(&b, KNOWN), "ViTModel") == 0;
     b.prefix = plain ? "" : "vit.";
     Node *x = vision_encode(&b, &vision, vision_embed(&b, &vision, false));
     if (plain) return b.status;
     b.prefix = "";
     Node *logits =
         vision_classify(&b, ROLE_HEAD, "classifier", x, 0, build_config_labels(&b));
-    if (b.status == STATUS_OK) graph_set_output(model->graph, "logits", logits);
+    build_output(&b, "logits", logits);
     return b.status;
 }
 

@@ -5,6 +5,7 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "io/safetensors.h"
+#include "ir/rewrite.h"
 #include "ir/verify.h"
 
 #include <stdlib.h>
@@ -21,6 +22,7 @@ typedef struct Binding {
 
 typedef struct Binder {
     Arena *arena;
+    const Family *family;
     const Checkpoint *checkpoint;
     Binding *bindings; /* sorted by name */
     int count;
@@ -77,14 +79,27 @@ static int binding_order(const void *a, const void *b) {
     return strcmp(((const Binding *)a)->name, ((const Binding *)b)->name);
 }
 
+/* The name with the family's prefix added or taken away if the graph has it so. */
+static const char *graph_name(const Binder *binder, const char *name) {
+    const char *prefix = binder->family->prefix;
+    if (!prefix || graph_storage(binder->graph, name)) return name;
+    const size_t length = strlen(prefix);
+    const char *other = strncmp(name, prefix, length) == 0
+                            ? name + length
+                            : arena_printf(binder->arena, "%s%s", prefix, name);
+    return graph_storage(binder->graph, other) ? other : name;
+}
+
 /* Lists the tensors by their names in the graph, those left out on purpose excepted. */
-static Status bindings_list(Binder *binder, const Family *family) {
+static Status bindings_list(Binder *binder) {
     const Checkpoint *checkpoint = binder->checkpoint;
     binder->bindings = ARENA_ARRAY(binder->arena, Binding, (size_t)checkpoint->count + 1);
     for (int i = 0; i < checkpoint->count; i++) {
         const NamedTensor *source = &checkpoint->tensors[i];
-        const char *name = family->rename(binder->arena, source->name);
-        if (name) binder->bindings[binder->count++] = (Binding){name, source, false};
+        const char *name = binder->family->rename(binder->arena, source->name);
+        if (!name) continue;
+        name = graph_name(binder, name);
+        binder->bindings[binder->count++] = (Binding){name, source, false};
     }
     qsort(binder->bindings, (size_t)binder->count, sizeof(Binding), binding_order);
     for (int i = 1; i < binder->count; i++)
@@ -120,10 +135,26 @@ static bool shape_same(const Tensor *a, const Tensor *b) {
            memcmp(a->dim, b->dim, sizeof *a->dim * (size_t)a->rank) == 0;
 }
 
+static Binding *find_binding(const Binder *binder, const char *name) {
+    const Binding wanted = {.name = name};
+    return bsearch(&wanted, binder->bindings, (size_t)binder->count, sizeof wanted,
+                   binding_order);
+}
+
+/* Takes away the outputs that may go and for which the checkpoint has no weights. */
+static void drop_outputs(const Binder *binder) {
+    const OptionalOutput *optional = binder->family->optional;
+    for (; optional && optional->output; optional++) {
+        if (!graph_storage(binder->graph, optional->storage) ||
+            find_binding(binder, optional->storage))
+            continue;
+        graph_remove_output(binder->graph, optional->output);
+        graph_remove_dead(binder->graph);
+    }
+}
+
 static Status bind_storage(Binder *binder, Storage *storage) {
-    Binding wanted = {.name = storage->name};
-    Binding *binding = bsearch(&wanted, binder->bindings, (size_t)binder->count,
-                               sizeof wanted, binding_order);
+    Binding *binding = find_binding(binder, storage->name);
     if (!binding) return missing(binder, storage);
     const Tensor *tensor = &binding->source->tensor;
     const char *name = binding->source->name;
@@ -144,16 +175,32 @@ static Status bind_storage(Binder *binder, Storage *storage) {
     return STATUS_OK;
 }
 
+/* Tensors without a place: faults, or parts of heads that are left out. */
+static Status check_unused(const Binder *binder) {
+    const Loc at = LOC_FILE(binder->checkpoint->path);
+    const char *first = NULL;
+    int count = 0;
+    for (int i = 0; i < binder->count; i++) {
+        const Binding *binding = &binder->bindings[i];
+        if (binding->used) continue;
+        if (!binder->family->spare || !binder->family->spare(binding->name))
+            return diag_fail(binder->diag, STATUS_FORMAT, at, binding->source->name,
+                             "the model has no place for this tensor");
+        if (count++ == 0) first = binding->source->name;
+    }
+    if (count > 0)
+        diag_warn(binder->diag, at, first,
+                  "%d tensor%s of heads that the model does not have left out", count,
+                  count == 1 ? "" : "s");
+    return STATUS_OK;
+}
+
 static Status bind_weights(Binder *binder) {
+    TRY(bindings_list(binder));
+    drop_outputs(binder);
     for (int i = 0; i < binder->graph->storage_count; i++)
         TRY(bind_storage(binder, binder->graph->storages[i]));
-    for (int i = 0; i < binder->count; i++)
-        if (!binder->bindings[i].used)
-            return diag_fail(binder->diag, STATUS_FORMAT,
-                             LOC_FILE(binder->checkpoint->path),
-                             binder->bindings[i].source->name,
-                             "the model has no place for this tensor");
-    return STATUS_OK;
+    return check_unused(binder);
 }
 
 static Status read_weights(Model *model, const Family *family, const char *folder,
@@ -161,11 +208,11 @@ static Status read_weights(Model *model, const Family *family, const char *folde
     Checkpoint *checkpoint;
     TRY(checkpoint_read(&checkpoint, folder, diag));
     Binder binder = {.arena = arena_create(),
+                     .family = family,
                      .checkpoint = checkpoint,
                      .graph = model->graph,
                      .diag = diag};
-    Status status = bindings_list(&binder, family);
-    if (status == STATUS_OK) status = bind_weights(&binder);
+    const Status status = bind_weights(&binder);
     arena_destroy(binder.arena);
     checkpoint_destroy(checkpoint);
     return status;

@@ -39,9 +39,9 @@ static void scan_count(Scan *scan, char c) {
 }
 
 /* Limits depth and memory before jansson sees the text. */
-static Status json_scan(const char *file, const char *text, size_t length, Diag *diag) {
+static Status json_scan(const char *file, int line, const char *text, size_t length,
+                        Diag *diag) {
     Scan scan = {.file = file, .text = text, .length = length};
-    int line = 1;
     size_t start = 0;
     for (size_t i = 0; i < length; i = scan_skip(&scan, i)) {
         if (text[i] == '\n') {
@@ -102,22 +102,35 @@ static Tree *json_convert(Arena *arena, Loc at, const json_t *value) {
     return tree;
 }
 
-Status json_parse(Tree **out, Arena *arena, const char *file, const char *text,
-                  size_t length, Diag *diag) {
-    const char *name = arena_strdup(arena, file);
-    TRY(json_scan(name, text, length, diag));
+/* Parses text whose first line is line `line` of the file; `at` goes into the values. */
+static Status json_load(Tree **out, Arena *arena, Loc at, int line, const char *text,
+                        size_t length, Diag *diag) {
+    TRY(json_scan(at.file, line, text, length, diag));
     json_error_t error;
     json_t *value =
         json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     if (!value && json_error_code(&error) == json_error_out_of_memory)
-        return diag_fail(diag, STATUS_MEMORY, LOC_FILE(name), NULL, "out of memory");
+        return diag_fail(diag, STATUS_MEMORY, LOC_FILE(at.file), NULL, "out of memory");
     if (!value) {
-        Loc at = {name, error.line > 0 ? error.line : 1, error.column};
-        return diag_fail(diag, STATUS_FORMAT, at, NULL, "invalid JSON: %s", error.text);
+        Loc place = {at.file, line + (error.line > 0 ? error.line - 1 : 0), error.column};
+        return diag_fail(diag, STATUS_FORMAT, place, NULL, "invalid JSON: %s",
+                         error.text);
     }
-    *out = json_convert(arena, LOC_FILE(name), value);
+    *out = json_convert(arena, at, value);
     json_decref(value);
     return STATUS_OK;
+}
+
+Status json_parse(Tree **out, Arena *arena, const char *file, const char *text,
+                  size_t length, Diag *diag) {
+    Loc at = LOC_FILE(arena_strdup(arena, file));
+    return json_load(out, arena, at, 1, text, length, diag);
+}
+
+Status json_parse_line(Tree **out, Arena *arena, const char *file, int line,
+                       const char *text, size_t length, Diag *diag) {
+    Loc at = {arena_strdup(arena, file), line, 0};
+    return json_load(out, arena, at, line, text, length, diag);
 }
 
 Status json_read(Tree **out, Arena *arena, const char *path, size_t limit, Diag *diag) {

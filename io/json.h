@@ -13,6 +13,10 @@
 Status json_parse(Tree **out, Arena *arena, const char *file, const char *text,
                   size_t length, Diag *diag);
 
+/* Parses one line of a JSON Lines file; its values carry the file and this line. */
+Status json_parse_line(Tree **out, Arena *arena, const char *file, int line,
+                       const char *text, size_t length, Diag *diag);
+
 /* Reads a file of at most `limit` bytes. */
 Status json_read(Tree **out, Arena *arena, const char *path, size_t limit, Diag *diag);
 

@@ -47,8 +47,12 @@ typedef enum OperandFlag {
     OPERAND_OPTIONAL = 1, /* printed as name=%x; absent = NULL */
     OPERAND_VARIADIC = 2, /* last operand only: one or more values */
     OPERAND_INTEGER = 4,  /* the value is I32, not real */
-    OPERAND_CONSTANT = 8  /* backward writes no gradient for it (a teacher's value) */
+    OPERAND_CONSTANT = 8, /* backward writes no gradient for it (a teacher's value) */
+    OPERAND_SKIP = 16     /* INDEX_SKIP may stand among the integers: left out */
 } OperandFlag;
+
+/* What stands in place of an index that is to be left out (a label that is not known). */
+enum { INDEX_SKIP = -100 };
 
 /* One operand of an op; tables end with a NULL name. */
 typedef struct Operand {
@@ -88,6 +92,14 @@ typedef struct Op {
      * allowed. NULL for leaves, whose type is declared. Fails with STATUS_MODEL, naming
      * what was expected. */
     Status (*infer)(const struct Node *node, Type *out, Diag *diag);
+
+    /* Integers that index something: the values of integer operand `operand` must lie in
+     * [0, result); 0 = it is no index. NULL = none is. Checked when data is bound. */
+    int64_t (*index_limit)(const struct Call *call, int operand);
+
+    /* What infer cannot check while dimensions are symbols: called with bound types when
+     * a graph is planned. Fails with STATUS_MODEL. NULL = nothing. */
+    Status (*check)(const struct Call *call, Diag *diag);
 
     /* Floating-point operations of one forward call on bound types (a multiply-add is
      * 2); NULL = memory-bound, counted as 0. */

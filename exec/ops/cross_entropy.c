@@ -1,14 +1,17 @@
-/* cross_entropy: mean over samples of -sum_c y_c log softmax(z)_c, where the target y is
- * (1 - e) one-hot + e / C for label smoothing e.
+/* cross_entropy: mean over rows of -sum_c y_c log softmax(z)_c, where the target y is
+ * (1 - e) one-hot + e / C for label smoothing e. Rows with label INDEX_SKIP are left out.
  *
  * Per row: log-sum-exp - (1 - e) z_label - e mean(z); the gradient is
- * (softmax(z) - y) / N. */
+ * (softmax(z) - y) / number of rows not left out. */
 #include "exec/infer.h"
 #include "exec/kernel_math.h"
 
+#include <string.h>
+
 static const Operand OPERANDS[] = {
-    {"logits", OPERAND_REQUIRED, "[N, C]"},
-    {"labels", OPERAND_REQUIRED | OPERAND_INTEGER, "[N], from 0 to C - 1"},
+    {"logits", OPERAND_REQUIRED, "[N..., C]"},
+    {"labels", OPERAND_REQUIRED | OPERAND_INTEGER | OPERAND_SKIP,
+     "[N...], from 0 to C - 1, or -100: left out"},
     {NULL},
 };
 
@@ -19,28 +22,42 @@ static const Field FIELDS[] = {
 
 static Status infer(const Node *node, Type *out, Diag *diag) {
     const double smoothing = ((const CrossEntropyAttrs *)node->attrs)->smoothing;
-    TRY(infer_rank(node, 0, 2, 2, diag));
-    TRY(infer_known(node, 0, 1, diag));
-    TRY(infer_shape(node, 1, 1, node->in[0]->type.dim, diag));
+    TRY(infer_rank(node, 0, 2, RANK_MAX, diag));
+    const Type *logits = &node->in[0]->type;
+    TRY(infer_known(node, 0, logits->rank - 1, diag));
+    TRY(infer_shape(node, 1, logits->rank - 1, logits->dim, diag));
     if (!(smoothing >= 0 && smoothing <= 1))
         return infer_fail_attr(node, "smoothing", diag, "a number from 0 to 1, found %g",
                                smoothing);
-    *out = real_type(0, node->in[0]->type.dim);
+    *out = real_type(0, logits->dim);
     return STATUS_OK;
+}
+
+static int64_t index_limit(const Call *call, int operand) {
+    return operand == 1 ? view_last(&call->in[0]) : 0;
 }
 
 /* The log-sum-exp of every row. */
 static size_t aux_bytes(const Call *call) {
-    return (size_t)call->in[0].dim[0] * sizeof(REAL);
+    return (size_t)view_rows(&call->in[0]) * sizeof(REAL);
+}
+
+/* Rows that are not left out. */
+static int64_t count_kept(const Call *call) {
+    const int32_t *labels = call->in[1].data;
+    int64_t kept = 0;
+    for (int64_t i = 0; i < call->in[1].count; i++) kept += labels[i] != INDEX_SKIP;
+    return kept;
 }
 
 static void forward(const Call *call) {
-    const int64_t rows = call->in[0].dim[0], classes = call->in[0].dim[1];
+    const int64_t rows = view_rows(&call->in[0]), classes = view_last(&call->in[0]);
     const double smoothing = ((const CrossEntropyAttrs *)call->attrs)->smoothing;
     const int32_t *labels = call->in[1].data;
     REAL *log_sum = call->aux;
     double total = 0;
     for (int64_t i = 0; i < rows; i++) {
+        if (labels[i] == INDEX_SKIP) continue;
         const REAL *z = (const REAL *)call->in[0].data + i * classes;
         const REAL sum = log_sum_exp(z, classes);
         if (log_sum) log_sum[i] = sum;
@@ -48,7 +65,8 @@ static void forward(const Call *call) {
         if (smoothing > 0)
             total -= smoothing * (double)row_sum(z, classes) / (double)classes;
     }
-    *(REAL *)call->out.data = (REAL)(total / (double)rows);
+    const int64_t kept = count_kept(call);
+    *(REAL *)call->out.data = kept > 0 ? (REAL)(total / (double)kept) : 0;
 }
 
 /* dz (+)= factor (softmax(z) - y). */
@@ -62,18 +80,28 @@ static void gradient_row(const REAL *restrict z, int64_t classes, REAL log_sum,
             dz[c] = factor * (exp_real(z[c] - log_sum) - even);
 }
 
+/* The gradient of a row that is left out. */
+static void clear_row(REAL *dz, int64_t classes, bool accumulate) {
+    if (!accumulate) memset(dz, 0, (size_t)classes * sizeof(REAL));
+}
+
 static void backward(const Call *call) {
     if (!call->d_in[0].data) return;
-    const int64_t rows = call->in[0].dim[0], classes = call->in[0].dim[1];
+    const int64_t rows = view_rows(&call->in[0]), classes = view_last(&call->in[0]);
     const double smoothing = ((const CrossEntropyAttrs *)call->attrs)->smoothing;
     const int32_t *labels = call->in[1].data;
     const REAL *log_sum = call->aux;
-    const REAL factor = *(const REAL *)call->d_out.data / (REAL)rows;
+    const bool accumulate = call->d_in[0].accumulate;
+    const REAL factor = *(const REAL *)call->d_out.data / (REAL)count_kept(call);
     const REAL even = (REAL)(smoothing / (double)classes);
     for (int64_t i = 0; i < rows; i++) {
         REAL *dz = (REAL *)call->d_in[0].data + i * classes;
+        if (labels[i] == INDEX_SKIP) {
+            clear_row(dz, classes, accumulate);
+            continue;
+        }
         gradient_row((const REAL *)call->in[0].data + i * classes, classes, log_sum[i],
-                     factor, even, call->d_in[0].accumulate, dz);
+                     factor, even, accumulate, dz);
         dz[labels[i]] -= factor * (REAL)(1 - smoothing);
     }
 }
@@ -86,6 +114,7 @@ const Op OP(cross_entropy) = {
     .attrs_size = sizeof(CrossEntropyAttrs),
     .reads = READS_IN(0) | READS_IN(1),
     .infer = infer,
+    .index_limit = index_limit,
     .aux_bytes = aux_bytes,
     .forward = forward,
     .backward = backward,

@@ -71,14 +71,15 @@ static Type parse_type(const char *at) {
     }
 }
 
-/* Integers of a mask (limit 0) or below a limit. */
-static void fill_integers(Problem *p, int i, int64_t limit, uint64_t key) {
+/* Integers of a mask (limit 0) or below a limit, with `skip` every third INDEX_SKIP. */
+static void fill_integers(Problem *p, int i, int64_t limit, bool skip, uint64_t key) {
     const int64_t count = type_count(&p->type[i]), last = p->type[i].dim[1];
     p->integer[i] = calloc((size_t)count, sizeof(int32_t));
     for (int64_t j = 0; j < count; j++) {
         const double u = random_uniform(key, (uint64_t)j);
         p->integer[i][j] =
             limit ? (int32_t)(u * (double)limit) : j % last == 0 || u < 0.6;
+        if (skip && j % 3 == 0) p->integer[i][j] = INDEX_SKIP;
     }
 }
 
@@ -100,14 +101,14 @@ static Node *make_operand(Problem *p, Graph *graph, int i, const char *text, Nod
         p->wanted[i] = p->wanted[p->first[i]];
         return in[p->first[i]];
     }
-    const bool integer = *text == 'm' || *text == 'i';
+    const bool skip = *text == 'l', integer = skip || *text == 'm' || *text == 'i';
     const char *limit = strchr(text, '<');
     Type type = parse_type(text + (integer || *text == '!'));
     type.dtype = integer ? DTYPE_I32 : DTYPE_F32;
     assert_true(type_bind(&type, SIZES, &p->type[i]));
     const uint64_t key = random_key(7, (uint64_t)i);
     if (integer)
-        fill_integers(p, i, limit ? atoll(limit + 1) : 0, key);
+        fill_integers(p, i, limit ? atoll(limit + 1) : 0, skip, key);
     else
         p->value[i] = random_values(type_count(&p->type[i]), key);
     p->wanted[i] = !integer && *text != '!';

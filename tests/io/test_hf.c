@@ -258,9 +258,10 @@ static void half_precision(void **state) {
 static const struct {
     const char *old, *new, *message;
 } CONFIGS[] = {
-    {"\"model_type\": \"vit\",", "", "model_type: missing: expected one of deit, vit"},
-    {"\"vit\"", "\"bert\"", "model_type: expected one of deit, vit, found 'bert'"},
-    {"\"vit\"", "7", "model_type: expected one of deit, vit, found integer"},
+    {"\"model_type\": \"vit\",", "",
+     "model_type: missing: expected one of albert, bert, deit, distilbert, vit"},
+    {"\"vit\"", "\"rnn\"", "distilbert, vit, found 'rnn'"},
+    {"\"vit\"", "7", "distilbert, vit, found integer"},
     {"ViTForImageClassification", "ViTForX",
      "expected a list with one of ViTForImageClass"},
     {"\"hidden_size\": 32,", "", "hidden_size: missing: expected an integer from 1"},

@@ -68,13 +68,17 @@ double reference_largest(const Checkpoint *reference) {
 
 void runner_open(Runner *runner, Graph *graph, int64_t n, Precision precision, Node *loss,
                  Node *const *results, int count) {
+    const int64_t sizes[DIM_SYMBOLS] = {n};
+    runner_open_sizes(runner, graph, sizes, precision, loss, results, count);
+}
+
+void runner_open_sizes(Runner *runner, Graph *graph, const int64_t sizes[DIM_SYMBOLS],
+                       Precision precision, Node *loss, Node *const *results, int count) {
     Diag *diag = diag_create();
     *runner = (Runner){.precision = precision};
-    const PlanOptions options = {.sizes = {n},
-                                 .precision = precision,
-                                 .loss = loss,
-                                 .results = results,
-                                 .result_count = count};
+    PlanOptions options = {
+        .precision = precision, .loss = loss, .results = results, .result_count = count};
+    memcpy(options.sizes, sizes, sizeof options.sizes);
     assert_ok(params_create(&runner->params, graph, precision, false, diag), diag);
     assert_ok(plan_create(&runner->plan, graph, &options, diag), diag);
     assert_ok(workspace_create(&runner->workspace, diag), diag);

@@ -34,6 +34,10 @@ typedef struct Runner {
 void runner_open(Runner *runner, Graph *graph, int64_t n, Precision precision, Node *loss,
                  Node *const *results, int count);
 
+/* The same with sizes for all symbols. */
+void runner_open_sizes(Runner *runner, Graph *graph, const int64_t sizes[DIM_SYMBOLS],
+                       Precision precision, Node *loss, Node *const *results, int count);
+
 /* Forward, and with a loss also backward with seed 1 into zeroed gradients. */
 void runner_run(Runner *runner);
 

@@ -1,0 +1,57 @@
+/* embedding(ids[N, T...], weight[V, D]) -> y[N, T..., D]: y = weight[ids].
+ *
+ * dweight[v] = sum of dy over the positions where ids = v, in their order. */
+#include "exec/infer.h"
+#include "exec/kernel_math.h"
+#include "exec/ops/gradient.h"
+
+static const Operand OPERANDS[] = {
+    {"ids", OPERAND_REQUIRED | OPERAND_INTEGER, "[N, T...], from 0 to V - 1"},
+    {"weight", OPERAND_REQUIRED, "one row for each id [V, D]"},
+    {NULL},
+};
+
+static Status infer(const Node *node, Type *out, Diag *diag) {
+    TRY(infer_rank(node, 0, 1, RANK_MAX - 1, diag));
+    TRY(infer_rank(node, 1, 2, 2, diag));
+    TRY(infer_known(node, 1, 0, diag));
+    TRY(infer_known(node, 1, 1, diag));
+    const Type *ids = &node->in[0]->type;
+    *out = real_type(ids->rank, ids->dim);
+    out->dim[out->rank++] = node->in[1]->type.dim[1];
+    return STATUS_OK;
+}
+
+static int64_t index_limit(const Call *call, int operand) {
+    return operand == 0 ? call->in[1].dim[0] : 0;
+}
+
+static void forward(const Call *call) {
+    const int64_t D = call->in[1].dim[1];
+    const int32_t *ids = call->in[0].data;
+    const REAL *weight = call->in[1].data;
+    REAL *y = call->out.data;
+    for (int64_t i = 0; i < call->in[0].count; i++)
+        memcpy(y + i * D, weight + ids[i] * D, (size_t)D * sizeof(REAL));
+}
+
+static void backward(const Call *call) {
+    REAL *gradient = gradient_to_add(call, 1);
+    if (!gradient) return;
+    const int64_t D = call->in[1].dim[1];
+    const int32_t *ids = call->in[0].data;
+    const REAL *dy = call->d_out.data;
+    for (int64_t i = 0; i < call->in[0].count; i++)
+        put_row(gradient + ids[i] * D, dy + i * D, D, true);
+}
+
+const Op OP(embedding) = {
+    .name = "embedding",
+    .summary = "rows of the weight by integer ids",
+    .operands = OPERANDS,
+    .reads = READS_IN(0),
+    .infer = infer,
+    .index_limit = index_limit,
+    .forward = forward,
+    .backward = backward,
+};

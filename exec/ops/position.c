@@ -1,0 +1,86 @@
+/* add_position(x[N, T, D], table[P, D]) -> y: y[n, t] = x[n, t] + table[offset + t].
+ *
+ * dx = dy; dtable[offset + t] = sum of dy[n, t] over n, other rows 0. */
+#include "exec/infer.h"
+#include "exec/kernel_math.h"
+#include "exec/ops/gradient.h"
+
+static const Operand OPERANDS[] = {
+    {"x", OPERAND_REQUIRED, "tokens [N, T, D]"},
+    {"table", OPERAND_REQUIRED, "one row for each position [P, D], P >= offset + T"},
+    {NULL},
+};
+
+static const Field FIELDS[] = {
+    F_INT(AddPositionAttrs, offset, 0, 1 << 20, "position of the first token"),
+    F_END,
+};
+
+static int64_t offset_of(const Node *node) {
+    return ((const AddPositionAttrs *)node->attrs)->offset;
+}
+
+/* The table, of which offset is known to be part, has rows for all tokens. */
+static Status check_tokens(const Node *node, int64_t tokens, int64_t rows, Diag *diag) {
+    const int64_t offset = offset_of(node);
+    if (tokens <= rows - offset) return STATUS_OK;
+    Status status = diag_fail(diag, STATUS_MODEL, node->loc, NULL,
+                              "sequence of %lld tokens, the position table has %lld",
+                              (long long)tokens, (long long)(rows - offset));
+    diag_hint(diag, "cut sequences to %lld tokens", (long long)(rows - offset));
+    return status;
+}
+
+static Status infer(const Node *node, Type *out, Diag *diag) {
+    const Type *x = &node->in[0]->type, *table = &node->in[1]->type;
+    TRY(infer_rank(node, 0, 3, 3, diag));
+    TRY(infer_rank(node, 1, 2, 2, diag));
+    TRY(infer_known(node, 1, 0, diag));
+    TRY(infer_dim(node, 1, 1, x->dim[2], "the width of x", diag));
+    if (offset_of(node) < 0 || offset_of(node) >= table->dim[0])
+        return infer_fail_attr(node, "offset", diag, "one of %lld positions, found %lld",
+                               (long long)table->dim[0], (long long)offset_of(node));
+    TRY(check_tokens(node, x->dim[1], table->dim[0], diag)); /* symbols are below 0 */
+    *out = *x;
+    return STATUS_OK;
+}
+
+static Status check(const Call *call, Diag *diag) {
+    return check_tokens(call->node, call->in[0].dim[1], call->in[1].dim[0], diag);
+}
+
+static void forward(const Call *call) {
+    const int64_t size = call->out.dim[1] * call->out.dim[2];
+    const REAL *table =
+        (const REAL *)call->in[1].data + offset_of(call->node) * call->out.dim[2];
+    for (int64_t n = 0; n < call->out.dim[0]; n++) {
+        const REAL *restrict x = (const REAL *)call->in[0].data + n * size;
+        REAL *restrict y = (REAL *)call->out.data + n * size;
+        for (int64_t j = 0; j < size; j++) y[j] = x[j] + table[j];
+    }
+}
+
+static void backward(const Call *call) {
+    const View *dx = &call->d_in[0], *dy = &call->d_out;
+    if (dx->data && dx->data != dy->data)
+        put_row(dx->data, dy->data, dy->count, dx->accumulate);
+    REAL *gradient = gradient_to_add(call, 1);
+    if (!gradient) return;
+    const int64_t size = dy->dim[1] * dy->dim[2];
+    gradient += offset_of(call->node) * dy->dim[2];
+    for (int64_t n = 0; n < dy->dim[0]; n++)
+        put_row(gradient, (const REAL *)dy->data + n * size, size, true);
+}
+
+const Op OP(add_position) = {
+    .name = "add_position",
+    .summary = "x + table[offset + t]",
+    .operands = OPERANDS,
+    .fields = FIELDS,
+    .attrs_size = sizeof(AddPositionAttrs),
+    .flags = OP_PASS_GRADIENT,
+    .infer = infer,
+    .check = check,
+    .forward = forward,
+    .backward = backward,
+};

@@ -1,0 +1,59 @@
+/* Unicode: UTF-8 and the properties of characters that text needs. The tables are those
+ * of libutf8proc (version 2.8: Unicode 15). */
+#ifndef COMPRESS_IO_UNICODE_H
+#define COMPRESS_IO_UNICODE_H
+
+#include "ir/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    UTF8_MAX = 4,      /* most bytes of a character */
+    DECOMPOSED_MAX = 8 /* room for a canonical decomposition; the longest takes 4 */
+};
+
+/* Offset of the first byte that is not valid UTF-8 (overlong forms, surrogates and values
+ * above U+10FFFF are not), `length` when all is. */
+size_t utf8_check(const char *text, size_t length);
+
+/* Fails with STATUS_FORMAT, at the line and column (in characters) of `file`, when its
+ * text holds invalid UTF-8 or a NUL. */
+Status utf8_check_file(const char *file, const char *text, size_t length, Diag *diag);
+
+/* Reads one character of valid UTF-8 and its length in bytes. */
+uint32_t utf8_decode(const char *text, size_t *bytes);
+
+/* Writes one character, up to UTF8_MAX bytes; returns how many. */
+size_t utf8_encode(char *out, uint32_t c);
+
+/* Length of a byte order mark at the start of the text: 3 or 0. */
+size_t utf8_mark_length(const char *text, size_t length);
+
+/* White_Space. */
+bool char_is_space(uint32_t c);
+
+/* General categories Cc, Cf and Co; not Cn. */
+bool char_is_control(uint32_t c);
+
+/* General categories P*. */
+bool char_is_punctuation(uint32_t c);
+
+/* General category Mn. */
+bool char_is_nonspacing(uint32_t c);
+
+/* What regular expressions call \w: letters, marks, digits, connectors, joiners. */
+bool char_is_word(uint32_t c);
+
+/* Full lower case without regard to context; `out` takes up to 2 characters. Returns
+ * their number. */
+int char_lower(uint32_t c, uint32_t out[2]);
+
+/* Full canonical decomposition, not reordered. Returns the number of characters. */
+int char_decompose(uint32_t c, uint32_t out[DECOMPOSED_MAX]);
+
+/* Canonical combining class, 0 to 254. */
+int char_combining(uint32_t c);
+
+#endif
