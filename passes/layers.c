@@ -1,0 +1,196 @@
+/* Taking layers out of a stack: see layers.h. */
+#include "passes/layers.h"
+
+#include "ir/rewrite.h"
+
+#include <string.h>
+
+/* The first two different values that were seen. */
+typedef struct Seen {
+    const Node *first, *second;
+} Seen;
+
+static void see(Seen *seen, const Node *value) {
+    if (!seen->first)
+        seen->first = value;
+    else if (!seen->second && value != seen->first)
+        seen->second = value;
+}
+
+static bool is_in(const Node *node, const char *stack, int layer) {
+    return node->layer == layer && node->stack && strcmp(node->stack, stack) == 0;
+}
+
+/* What a node is, for messages: an input's name, a parameter's, or op and role. */
+static const char *describe(const PassContext *ctx, const Node *node) {
+    if (node->storage) return node->storage->name;
+    if (node->name) return node->name;
+    if (node->role == ROLE_NONE) return arena_printf(ctx->arena, "a %s", node->op->name);
+    return arena_printf(ctx->arena, "%s (%s)", role_name(node->role), node->op->name);
+}
+
+/* ---- ends of a layer ---- */
+
+/* Whether operand `i` may be the stream of values that runs through the layers. */
+static bool is_stream(const Node *node, int i) {
+    const Node *value = node->in[i];
+    return !value->storage && value->type.dtype == DTYPE_F32 &&
+           op_operand_index(node->op, "mask") != i;
+}
+
+/* Values that cross the layer's bounds, inwards and outwards. */
+static void find_ends(Seen *in, Seen *out, const Graph *graph, const char *stack,
+                      int layer) {
+    for (const Node *node = graph->first; node; node = node->next) {
+        const bool inside = is_in(node, stack, layer);
+        for (int i = 0; i < node->in_count; i++) {
+            if (!node->in[i] || is_in(node->in[i], stack, layer) == inside) continue;
+            if (!inside)
+                see(out, node->in[i]);
+            else if (is_stream(node, i))
+                see(in, node->in[i]);
+        }
+    }
+    for (int i = 0; i < graph->output_count; i++) {
+        const Node *value = graph->outputs[i].node;
+        if (is_in(value, stack, layer)) see(out, value);
+    }
+}
+
+static Status check_one(PassContext *ctx, const Seen *seen, const char *stack, int layer,
+                        const char *what, Diag *diag) {
+    if (seen->first && !seen->second) return STATUS_OK;
+    if (!seen->first)
+        return edit_fail(ctx, diag,
+                         "layer %d of stack \"%s\" cannot be removed: it has no %s",
+                         layer, stack, what);
+    Status status = edit_fail(
+        ctx, diag,
+        "layer %d of stack \"%s\" cannot be removed: expected one %s, found %s and %s",
+        layer, stack, what, describe(ctx, seen->first), describe(ctx, seen->second));
+    diag_hint(diag, "a layer is removed by letting its one input take the place of its "
+                    "one output");
+    return status;
+}
+
+static bool stands_before(const Node *node, const Node *other) {
+    while (node && node != other) node = node->next;
+    return node != NULL;
+}
+
+Status layer_ends(LayerEnds *ends, PassContext *ctx, const Graph *graph,
+                  const char *stack, int layer, Diag *diag) {
+    Seen in = {0}, out = {0};
+    find_ends(&in, &out, graph, stack, layer);
+    TRY(check_one(ctx, &in, stack, layer, "input", diag));
+    TRY(check_one(ctx, &out, stack, layer, "output", diag));
+    if (!type_equal(&in.first->type, &out.first->type)) {
+        char reads[SHAPE_TEXT_BYTES], gives[SHAPE_TEXT_BYTES];
+        shape_text(reads, in.first->type.rank, in.first->type.dim);
+        shape_text(gives, out.first->type.rank, out.first->type.dim);
+        return edit_fail(ctx, diag,
+                         "layer %d of stack \"%s\" cannot be removed: expected input and "
+                         "output of equal shape, found %s and %s",
+                         layer, stack, reads, gives);
+    }
+    if (!stands_before(in.first, out.first))
+        return edit_fail(ctx, diag,
+                         "layer %d of stack \"%s\" cannot be removed: its output %s does "
+                         "not depend on its input %s",
+                         layer, stack, describe(ctx, out.first), describe(ctx, in.first));
+    *ends = (LayerEnds){(Node *)in.first, (Node *)out.first};
+    return STATUS_OK;
+}
+
+/* ---- lineage ---- */
+
+Tree *layers_tree(Arena *arena, IntList list) {
+    Tree *tree = tree_new(arena, TREE_LIST, LOC_NONE);
+    for (int i = 0; i < list.count; i++) {
+        Tree *item = tree_new(arena, TREE_INT, LOC_NONE);
+        item->integer = list.items[i];
+        tree_append(arena, tree, NULL, LOC_NONE, item);
+    }
+    return tree;
+}
+
+/* Whether a tree is a list of `depth` ascending layer numbers. */
+static bool lineage_fits(const Tree *tree, int depth) {
+    if (tree->kind != TREE_LIST || tree->count != depth) return false;
+    int64_t last = -1;
+    for (const Tree *item = tree->first; item; item = item->next) {
+        if (item->kind != TREE_INT || item->integer <= last) return false;
+        last = item->integer;
+    }
+    return true;
+}
+
+Status layers_lineage(IntList *out, Arena *arena, PassContext *ctx, const Model *model,
+                      const char *stack, int depth, Diag *diag) {
+    const Tree *known = tree_get(tree_get(model->provenance, "layers"), stack);
+    if (known && !lineage_fits(known, depth))
+        return edit_fail(ctx, diag,
+                         "the model's provenance does not fit it: expected \"layers\" to "
+                         "list the %d layers of stack \"%s\" in ascending order",
+                         depth, stack);
+    *out = (IntList){ARENA_ARRAY(arena, int64_t, depth), depth};
+    const Tree *item = known ? known->first : NULL;
+    for (int i = 0; i < depth; i++) {
+        out->items[i] = item ? item->integer : i;
+        if (item) item = item->next;
+    }
+    return STATUS_OK;
+}
+
+/* Puts a stack's lineage into the provenance; the other stacks' stay. Stacks may have any
+ * name, so the map is made anew rather than reached by a path. */
+static Status put_lineage(Model *model, const char *stack, IntList lineage, Diag *diag) {
+    Arena *arena = model->arena;
+    const Tree *old = tree_get(model->provenance, "layers");
+    Tree *map = tree_new(arena, TREE_MAP, LOC_NONE);
+    const Tree *first = old && old->kind == TREE_MAP ? old->first : NULL;
+    for (const Tree *child = first; child; child = child->next)
+        if (strcmp(child->key, stack) != 0)
+            tree_append(arena, map, child->key, LOC_NONE, tree_copy(arena, child));
+    tree_append(arena, map, stack, LOC_NONE, layers_tree(arena, lineage));
+    return tree_set(arena, model->provenance, "layers", map, diag);
+}
+
+static Status update_lineage(PassContext *ctx, Model *model, const char *stack, int depth,
+                             IntList keep, Diag *diag) {
+    IntList before;
+    TRY(layers_lineage(&before, ctx->arena, ctx, model, stack, depth, diag));
+    IntList after = {ARENA_ARRAY(ctx->arena, int64_t, keep.count), keep.count};
+    for (int i = 0; i < keep.count; i++) after.items[i] = before.items[keep.items[i]];
+    return put_lineage(model, stack, after, diag);
+}
+
+/* ---- removal ---- */
+
+/* Gives the layers of a stack their new numbers; number[l] is layer l's. */
+static void renumber(Graph *graph, const char *stack, const int *number) {
+    for (Node *node = graph->first; node; node = node->next)
+        if (node->layer >= 0 && is_in(node, stack, node->layer))
+            node->layer = number[node->layer];
+}
+
+Status layers_keep(PassContext *ctx, Model *model, const char *stack, IntList keep,
+                   Diag *diag) {
+    Graph *graph = model->graph;
+    const int depth = graph_layer_count(graph, stack);
+    int *number = ARENA_ARRAY(ctx->arena, int, depth);
+    TRY(update_lineage(ctx, model, stack, depth, keep, diag));
+    for (int layer = 0, kept = 0; layer < depth; layer++) {
+        number[layer] = kept;
+        if (kept < keep.count && keep.items[kept] == layer) {
+            kept++;
+            continue;
+        }
+        LayerEnds ends;
+        TRY(layer_ends(&ends, ctx, graph, stack, layer, diag));
+        graph_replace_uses(graph, ends.output, ends.input);
+    }
+    graph_remove_dead(graph);
+    renumber(graph, stack, number);
+    return graph_infer(graph, diag);
+}

@@ -1,0 +1,38 @@
+/* Layers: taking whole layers out of a stack, and which of the original ones remain.
+ *
+ * A layer is the nodes placed in (stack, layer). It has one input, the only value from
+ * outside that its nodes read (parameters, masks and integers aside), and one output, the
+ * only one of its values that is used outside. Both norms before and norms after the
+ * residual sums fit: only who reads what counts. */
+#ifndef COMPRESS_PASSES_LAYERS_H
+#define COMPRESS_PASSES_LAYERS_H
+
+#include "passes/edit.h"
+
+/* What a layer reads and what it hands on; of equal type. */
+typedef struct LayerEnds {
+    Node *input, *output;
+} LayerEnds;
+
+/* Finds both ends of a layer. Fails with STATUS_MODEL when one is missing or not the only
+ * one, naming the values, or when their types differ. */
+Status layer_ends(LayerEnds *ends, PassContext *ctx, const Graph *graph,
+                  const char *stack, int layer, Diag *diag);
+
+/* Keeps layers `keep` (ascending, each below the depth) of a stack and removes the
+ * others: whoever used a removed layer's output uses its input, values and storages
+ * without users go, the remaining layers are numbered from 0. Storages keep their names.
+ * Updates the lineage. Fails with STATUS_MODEL as layer_ends does. */
+Status layers_keep(PassContext *ctx, Model *model, const char *stack, IntList keep,
+                   Diag *diag);
+
+/* Lineage of a stack of `depth` layers, in `arena`: the number that each layer had in the
+ * model as it was read, from model->provenance "layers"; 0, 1, ... when nothing was
+ * removed yet. Fails with STATUS_MODEL when the provenance does not fit the stack. */
+Status layers_lineage(IntList *out, Arena *arena, PassContext *ctx, const Model *model,
+                      const char *stack, int depth, Diag *diag);
+
+/* A list as a tree. */
+Tree *layers_tree(Arena *arena, IntList list);
+
+#endif
