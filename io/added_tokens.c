@@ -42,13 +42,6 @@ Status added_collect(AddedSet *set, Arena *arena, const AddedToken *tokens, int 
 
 /* --- what stands beside a token --- */
 
-/* Start of the character that ends before `end`, which is not 0. */
-static size_t char_before(const char *text, size_t end) {
-    do end--;
-    while (((unsigned char)text[end] & 0xc0) == 0x80);
-    return end;
-}
-
 static uint32_t char_at(const char *text, size_t i) {
     size_t bytes;
     return utf8_decode(text + i, &bytes);
@@ -56,14 +49,14 @@ static uint32_t char_at(const char *text, size_t i) {
 
 /* Whether no letter or digit stands on either side. */
 static bool is_word_alone(const char *text, size_t length, size_t begin, size_t end) {
-    if (begin > 0 && char_is_word(char_at(text, char_before(text, begin)))) return false;
+    if (begin > 0 && char_is_word(char_at(text, utf8_before(text, begin)))) return false;
     return end == length || !char_is_word(char_at(text, end));
 }
 
 /* Start of the white space before `begin`, not before `least`. */
 static size_t space_before(const char *text, size_t begin, size_t least) {
     while (begin > least) {
-        size_t at = char_before(text, begin);
+        size_t at = utf8_before(text, begin);
         if (!char_is_space(char_at(text, at))) break;
         begin = at;
     }

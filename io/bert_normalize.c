@@ -9,10 +9,12 @@
 
 #include <stdlib.h>
 
-enum { DROP = 0x80, ROOM = 96 };
+enum { DROP = 0x80, ROOM = 96, SIGMA = 0x3a3, FINAL_SIGMA = 0x3c2 };
 
 typedef struct Normalizer {
     const BertRules *rules;
+    const char *text;
+    size_t length;
     Text *out;
     MarkRun *marks;
     uint8_t ascii[0x80]; /* what a byte becomes, or DROP */
@@ -102,10 +104,39 @@ static bool is_chinese(uint32_t c) {
            (c >= 0xf900 && c <= 0xfaff) || (c >= 0x2f800 && c <= 0x2fa1f);
 }
 
-static void normalize_wide(Normalizer *self, uint32_t c) {
+/* Whether cleaning drops a character. */
+static bool is_dropped(const Normalizer *self, uint32_t c) {
+    if (c < 0x80) return self->ascii[c] == DROP;
+    return self->rules->clean_text && (c == 0xfffd || char_is_control(c));
+}
+
+/* Whether a capital sigma between `begin` and `end` ends a word: a letter with case
+ * before it and none after it, seen across what Case_Ignorable names. */
+static bool is_final(const Normalizer *self, size_t begin, size_t end) {
+    uint32_t c = 0;
+    size_t bytes;
+    while (begin > 0) {
+        begin = utf8_before(self->text, begin);
+        c = utf8_decode(self->text + begin, &bytes);
+        if (!is_dropped(self, c) && !char_is_case_ignorable(c)) break;
+    }
+    if (!char_is_cased(c)) return false;
+    for (c = 0; end < self->length; end += bytes) {
+        c = utf8_decode(self->text + end, &bytes);
+        if (!is_dropped(self, c) && !char_is_case_ignorable(c)) break;
+    }
+    return !char_is_cased(c);
+}
+
+/* Takes in the character at `place`, beyond ASCII; returns its length. */
+static size_t normalize_wide(Normalizer *self, size_t place) {
     const BertRules *rules = self->rules;
-    if (rules->clean_text && (c == 0xfffd || char_is_control(c))) return;
+    size_t bytes;
+    uint32_t c = utf8_decode(self->text + place, &bytes);
+    if (is_dropped(self, c)) return bytes;
     if (rules->clean_text && char_is_space(c)) c = ' ';
+    if (c == SIGMA && rules->lowercase && is_final(self, place, place + bytes))
+        c = FINAL_SIGMA;
     bool chinese = rules->space_chinese && is_chinese(c);
     if (c == ' ' || chinese) {
         marks_flush(self);
@@ -113,9 +144,10 @@ static void normalize_wide(Normalizer *self, uint32_t c) {
     }
     if (c != ' ' && rules->strip_accents) strip(self, c);
     if (c != ' ' && !rules->strip_accents) emit(self, c);
-    if (!chinese) return;
+    if (!chinese) return bytes;
     marks_flush(self);
     self->out->data[self->out->length++] = ' ';
+    return bytes;
 }
 
 /* Copies a run of ASCII; returns its length. */
@@ -133,7 +165,8 @@ static size_t normalize_ascii(Normalizer *self, const char *text, size_t length)
 
 void bert_normalize(const BertRules *rules, Text *out, MarkRun *marks, const char *text,
                     size_t length) {
-    Normalizer self = {.rules = rules, .out = out, .marks = marks};
+    Normalizer self = {
+        .rules = rules, .text = text, .length = length, .out = out, .marks = marks};
     ascii_fill(&self);
     out->length = 0;
     for (size_t i = 0, bytes; i < length; i += bytes) {
@@ -146,7 +179,7 @@ void bert_normalize(const BertRules *rules, Text *out, MarkRun *marks, const cha
             out_reserve(out, length - i);
             bytes = normalize_ascii(&self, text + i, length - i);
         } else {
-            normalize_wide(&self, utf8_decode(text + i, &bytes));
+            bytes = normalize_wide(&self, i);
         }
     }
     out_reserve(out, 0);

@@ -220,7 +220,8 @@ static Status list_check(const RealList *list, const char *key, int64_t channels
                          Diag *diag) {
     if (list->count == 0 || list->count == 1 || list->count == channels) return STATUS_OK;
     return diag_fail(diag, STATUS_RECIPE, at, key,
-                     "expected 1 or %" PRId64 " values, one per channel, found %d",
+                     "expected one value, or one for each of the %" PRId64
+                     " channels, found %d",
                      channels, list->count);
 }
 

@@ -37,7 +37,7 @@ Status model_load(Model **out, const char *path, const OpTable *ops, bool check,
         *out = model;
         return STATUS_OK;
     }
-    diag_note(diag, "in %s", path);
+    diag_place(diag, LOC_FILE(path), NULL);
     model_destroy(model);
     return status;
 }

@@ -1,8 +1,10 @@
 /* Tokenizer: text to token numbers, as BERT and its relatives do (WordPiece).
  *
- * The numbers are those of the `tokenizers` library of Hugging Face, one for one, up to
- * differences between Unicode versions. A Tokenizer does not change once it is read: any
- * number of threads may use one, each with an Encoding of its own. */
+ * The numbers are those of the `tokenizers` library of Hugging Face, one for one, but for
+ * characters that Unicode versions disagree on, and for capital sigma at the end of a
+ * word: its lower case is the final sigma, as in BERT's own code and in transformers.js.
+ * A Tokenizer does not change once it is read: any number of threads may use one, each
+ * with an Encoding of its own. */
 #ifndef COMPRESS_IO_TOKENIZER_H
 #define COMPRESS_IO_TOKENIZER_H
 

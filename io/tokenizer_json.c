@@ -216,8 +216,7 @@ static Status read_with(Tokenizer *self, Arena *scratch, const char *path,
     TRY(json_read(&root, scratch, path, VOCABULARY_BYTES_MAX, diag));
     if (root->kind != TREE_MAP)
         return diag_fail(diag, STATUS_FORMAT, root->loc, NULL,
-                         "expected a JSON object, found %s",
-                         tree_kind_name(root->kind));
+                         "expected a JSON object, found %s", tree_kind_name(root->kind));
     return read_root(self, root, &names, diag);
 }
 

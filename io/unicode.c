@@ -84,6 +84,12 @@ uint32_t utf8_decode(const char *text, size_t *bytes) {
     }
 }
 
+size_t utf8_before(const char *text, size_t end) {
+    do end--;
+    while (((unsigned char)text[end] & 0xc0) == 0x80);
+    return end;
+}
+
 size_t utf8_encode(char *out, uint32_t c) {
     size_t bytes = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
     static const unsigned char LEAD[] = {0, 0, 0xc0, 0xe0, 0xf0};
@@ -134,6 +140,30 @@ bool char_is_word(uint32_t c) {
     if (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) return true;
     bool joiner = c == 0x200c || c == 0x200d;
     return category == UTF8PROC_CATEGORY_PC || joiner || is_letter_symbol(c);
+}
+
+bool char_is_cased(uint32_t c) {
+    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
+    if (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LT) return true;
+    bool roman = c >= 0x2160 && c <= 0x217f, ordinal = c == 0xaa || c == 0xba;
+    return roman || ordinal || is_letter_symbol(c);
+}
+
+bool char_is_case_ignorable(uint32_t c) {
+    /* Word_Break = MidLetter, MidNumLet or Single_Quote */
+    static const uint16_t WITHIN_WORDS[] = {
+        '\'',   '.',    ':',    0xb7,   0x387,  0x55f,  0x5f4,  0x2018, 0x2019,
+        0x2024, 0x2027, 0xfe13, 0xfe52, 0xfe55, 0xff07, 0xff0e, 0xff1a};
+    for (size_t i = 0; i < sizeof WITHIN_WORDS / sizeof *WITHIN_WORDS; i++)
+        if (c == WITHIN_WORDS[i]) return true;
+    switch (utf8proc_category((utf8proc_int32_t)c)) {
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_SK: return true;
+    default: return false;
+    }
 }
 
 int char_lower(uint32_t c, uint32_t out[2]) {

@@ -25,6 +25,9 @@ Status utf8_check_file(const char *file, const char *text, size_t length, Diag *
 /* Reads one character of valid UTF-8 and its length in bytes. */
 uint32_t utf8_decode(const char *text, size_t *bytes);
 
+/* Start of the character of valid UTF-8 that ends before `end`, which is not 0. */
+size_t utf8_before(const char *text, size_t end);
+
 /* Writes one character, up to UTF8_MAX bytes; returns how many. */
 size_t utf8_encode(char *out, uint32_t c);
 
@@ -45,6 +48,13 @@ bool char_is_nonspacing(uint32_t c);
 
 /* What regular expressions call \w: letters, marks, digits, connectors, joiners. */
 bool char_is_word(uint32_t c);
+
+/* Upper case, lower case or title case letter (Cased, but for those that are also
+ * Case_Ignorable). */
+bool char_is_cased(uint32_t c);
+
+/* Case_Ignorable: what may stand within a word without ending it, for the final sigma. */
+bool char_is_case_ignorable(uint32_t c);
 
 /* Full lower case without regard to context; `out` takes up to 2 characters. Returns
  * their number. */

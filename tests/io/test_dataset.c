@@ -272,7 +272,8 @@ static void test_idx_labels(void **state) {
                    STATUS_RECIPE, "mean");
     expect_failure("{" PAIR ", \"limit\": 6}", STATUS_RECIPE, "limit|at least 6|has 5");
     expect_failure("{" PAIR ", \"offset\": 5}", STATUS_RECIPE, "offset|has 5");
-    expect_failure("{" PAIR ", \"std\": [1, 1]}", STATUS_RECIPE, "std|one per channel");
+    expect_failure("{" PAIR ", \"std\": [1, 1]}", STATUS_RECIPE,
+                   "std|one value, or one for each");
     idx_write("labels", 0x801, 1, (uint32_t[]){4}, 4, 0);
     expect_failure("{" PAIR "}", STATUS_FORMAT, "labels|expected 5 labels|found 4");
     idx_write("labels", 0x803, 1, (uint32_t[]){5}, 5, 0);
@@ -400,6 +401,7 @@ static void test_hdf5(void **state) {
         check_hdf5(H5(""), 0, SAMPLES, 1.0);
         check_hdf5(H5(", \"scale\": 0.5, \"offset\": 2, \"limit\": 2"), 2, 2, 0.5);
         check_hdf5(H5(", \"y\": \"\""), 0, SAMPLES, 1.0);
+        check_hdf5(H5(", \"y\": null"), 0, SAMPLES, 1.0);
         if (shell("command -v h5repack > /dev/null") != 0) continue;
         assert_int_equal(shell("mv d.h5 e.h5; h5repack -l x:CHUNK=2x3x4 -f x:SHUF"
                                " -f x:GZIP=9 -f y:FLET -l y:CHUNK=2 e.h5 d.h5"),
@@ -417,6 +419,8 @@ static void test_hdf5_bad(void **state) {
                    "d.h5|'images'|found 'x', 'y'");
     expect_failure(H5(", \"y\": \"x\""), STATUS_FORMAT, "d.h5|dimensions");
     expect_failure(H5(", \"classes\": 2"), STATUS_FORMAT, "d.h5|label 2 of sample 1");
+    expect_failure(H5(", \"x\": null"), STATUS_RECIPE, "x: expected a name, found null");
+    expect_failure(H5(", \"input\": null"), STATUS_RECIPE, "input: expected a name");
     expect_failure(H5(", \"limit\": 9"), STATUS_RECIPE, "limit|has 5");
     expect_failure("{\"format\": \"hdf5\", \"path\": \"no.h5\"}", STATUS_IO, "no.h5");
     expect_failure("{\"format\": \"hdf5\", \"path\": \".\"}", STATUS_IO, "/.");
