@@ -51,21 +51,6 @@ static void describe_pass(const Pass *pass) {
     print_text(&text);
 }
 
-static Status unknown_pass(const char *name, Arena *arena, Diag *diag) {
-    int count = 0;
-    while (pass_list()[count]) count++;
-    const char **names = ARENA_ARRAY(arena, const char *, (size_t)count + 1);
-    for (int i = 0; i < count; i++) names[i] = pass_list()[i]->name;
-    Status status =
-        diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL, "unknown pass \"%s\"", name);
-    const char *nearest = name_nearest(name, names, count);
-    if (nearest)
-        diag_hint(diag, "did you mean \"%s\"?", nearest);
-    else
-        diag_hint(diag, "`compress passes` lists the passes");
-    return status;
-}
-
 Status command_passes(const Cli *cli, Diag *diag) {
     if (cli->flags.schema) {
         Text text = {0};
@@ -78,7 +63,7 @@ Status command_passes(const Cli *cli, Diag *diag) {
         return STATUS_OK;
     }
     const Pass *pass = pass_find(cli->args[0]);
-    if (!pass) return unknown_pass(cli->args[0], cli->arena, diag);
+    if (!pass) return pass_fail_unknown(cli->args[0], STATUS_USAGE, LOC_NONE, NULL, diag);
     describe_pass(pass);
     return STATUS_OK;
 }

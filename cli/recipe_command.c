@@ -13,6 +13,7 @@
 #include "io/modelfile.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 /* One run of a recipe. */
 typedef struct Job {
@@ -55,6 +56,14 @@ static Status dump_step(void *self, int index, const char *pass, const char *whe
                       diag);
 }
 
+/* Whether two paths name one file: the same text, or the same existing file. */
+static bool same_file(const char *a, const char *b) {
+    struct stat x, y;
+    if (strcmp(a, b) == 0) return true;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
+}
+
 /* Checks everything that can be written before the long work. */
 static Status check_outputs(const Job *job, Diag *diag) {
     const Flags *flags = &job->cli->flags;
@@ -65,6 +74,10 @@ static Status check_outputs(const Job *job, Diag *diag) {
     TRY(output_check(arena, flags->output ? "--output" : "output", job->session.output,
                      diag));
     TRY(output_check(arena, "--report", flags->report, diag));
+    if (flags->report && job->session.output &&
+        same_file(flags->report, job->session.output))
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, "--report",
+                         "expected another file than the model's output");
     if (flags->dump_dir) TRY(folder_check("--dump-dir", flags->dump_dir, diag));
     return STATUS_OK;
 }

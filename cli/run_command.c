@@ -62,7 +62,7 @@ static Status add_hidden_states(Execution *run, const char *stack, Diag *diag) {
     int layers = graph_layer_count(graph, stack);
     for (int i = 0; i <= layers && layers > 0; i++) {
         Node *node = i == 0 ? layer_input(graph, stack, 0)
-                            : graph_find(graph, stack, i - 1, ROLE_RESIDUAL2);
+                            : graph_layer_output(graph, stack, i - 1);
         if (!node) continue;
         const char *name = arena_printf(run->arena, "%shidden_states.%d", prefix, i);
         TRY(add_result(run, name, node, diag));

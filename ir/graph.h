@@ -6,6 +6,7 @@
 #ifndef COMPRESS_IR_GRAPH_H
 #define COMPRESS_IR_GRAPH_H
 
+#include "ir/lineage.h"
 #include "ir/op.h"
 
 typedef enum Role {
@@ -39,6 +40,7 @@ typedef struct Storage {
     Tensor tensor; /* shape only until weights are loaded or initialised */
     Init init;
     bool frozen; /* never trained (a teacher's weights inside a training graph) */
+    Lineage kept[RANK_MAX]; /* by axis: what pruning left of the original */
 } Storage;
 
 typedef struct Node Node;
@@ -139,6 +141,10 @@ void graph_remove_output(Graph *graph, const char *name);
 Node *graph_find(const Graph *graph, const char *stack, int layer, Role role);
 Node *graph_find_next(const Graph *graph, const Node *after, const char *stack, int layer,
                       Role role);
+
+/* The value a layer hands on: residual2, or in post-norm layers the norm2 after it. NULL
+ * when there is no such layer. */
+Node *graph_layer_output(const Graph *graph, const char *stack, int layer);
 
 /* Number of layers of a stack: 1 + the largest layer in use, 0 when it has none. */
 int graph_layer_count(const Graph *graph, const char *stack);

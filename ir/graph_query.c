@@ -85,6 +85,13 @@ Node *graph_find_next(const Graph *graph, const Node *after, const char *stack, 
     return find_from(after->next, stack, layer, role);
 }
 
+Node *graph_layer_output(const Graph *graph, const char *stack, int layer) {
+    Node *residual = graph_find(graph, stack, layer, ROLE_RESIDUAL2);
+    if (!residual) return NULL;
+    Node *norm = find_from(residual->next, stack, layer, ROLE_NORM2);
+    return norm ? norm : residual;
+}
+
 int graph_layer_count(const Graph *graph, const char *stack) {
     int count = 0;
     for (const Node *n = graph->first; n; n = n->next)

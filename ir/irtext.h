@@ -13,7 +13,9 @@
  * Names with characters other than letters, digits, '_', '.', '-', '/' are quoted.
  * `at stack.layer` (or `at stack`) and `as role` are left out when none. Attributes equal
  * to their defaults are left out, and so are empty braces. '#' starts a comment. Param
- * lines may end in `init zeros|ones|identity|normal(std)|trunc_normal(std)` and `frozen`.
+ * lines may end in `init zeros|ones|identity|normal(std)|trunc_normal(std)`, `kept` and
+ * `frozen`, in this order. `kept 0=[0-63, 70] 1=[...]` gives, for each pruned axis, the
+ * indices of the original model that remain, as increasing ranges.
  * Printing a parsed text gives the same text (comments and spacing aside). */
 #ifndef COMPRESS_IR_IRTEXT_H
 #define COMPRESS_IR_IRTEXT_H

@@ -152,6 +152,7 @@ static Status parse_param(Parser *p) {
     graph_link(p->graph, leaf, after(p, p->last_leaf));
     p->last_leaf = leaf;
     if (lex_accept_word(lexer, "init")) TRY(parse_init(p, &storage->init));
+    if (lex_accept_word(lexer, "kept")) TRY(parser_lineage(p, storage));
     storage->frozen = lex_accept_word(lexer, "frozen");
     return STATUS_OK;
 }

@@ -35,6 +35,9 @@ Status parser_define(Parser *p, Loc loc, const char *key, Node *node);
 /* Reads a type; symbolic dimensions only when `symbols`. */
 Status parser_type(Parser *p, bool symbols, Type *out);
 
+/* Reads `axis=[ranges] ...` after the word `kept`. */
+Status parser_lineage(Parser *p, Storage *storage);
+
 /* Reads `$name`, `@name` or `%n` and looks it up. */
 Status parser_reference(Parser *p, Node **out);
 

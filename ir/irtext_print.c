@@ -37,6 +37,16 @@ static void print_init(Text *text, const Init *init) {
     text_add(text, ")");
 }
 
+static void print_lineage(Text *text, const Storage *storage) {
+    const char *before = " kept ";
+    for (int axis = 0; axis < storage->tensor.rank; axis++) {
+        if (storage->kept[axis].count == 0) continue;
+        text_add(text, "%s%d=", before, axis);
+        lineage_print(text, &storage->kept[axis]);
+        before = " ";
+    }
+}
+
 static void print_param(Text *text, const Storage *storage) {
     const Tensor *tensor = &storage->tensor;
     Type type = {.dtype = tensor->dtype, .rank = tensor->rank};
@@ -46,6 +56,7 @@ static void print_param(Text *text, const Storage *storage) {
     text_add(text, " : ");
     type_print(text, &type);
     print_init(text, &storage->init);
+    print_lineage(text, storage);
     text_add(text, storage->frozen ? " frozen\n" : "\n");
 }
 

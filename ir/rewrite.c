@@ -75,11 +75,13 @@ int graph_remove_dead(Graph *graph) {
 
 /* Copies. */
 
-/* Gives a storage the weights and flags of another one of the same shape. */
-static void share_storage(Storage *storage, const Storage *from) {
+/* Gives a storage the weights, flags and lineage of another one of the same shape. */
+static void share_storage(Arena *arena, Storage *storage, const Storage *from) {
     storage->tensor = tensor_retain(&from->tensor);
     storage->init = from->init;
     storage->frozen = from->frozen;
+    for (int axis = 0; axis < RANK_MAX; axis++)
+        storage->kept[axis] = lineage_copy(arena, &from->kept[axis]);
 }
 
 /* Copy of a node that is no leaf, at the end of the list. Stacks get `prefix`. */
@@ -119,7 +121,7 @@ static Status import_param(Graph *graph, const Node *from, const char *prefix, N
     Storage *storage;
     const char *name = arena_printf(graph->arena, "%s%s", prefix, from->storage->name);
     TRY(graph_add_storage(&storage, graph, name, &from->storage->tensor, diag));
-    share_storage(storage, from->storage);
+    share_storage(graph->arena, storage, from->storage);
     *out = graph_param(graph, storage);
     return STATUS_OK;
 }
@@ -145,7 +147,7 @@ static void copy_storages(Graph *copy, const Graph *from, NameMap *copies) {
         const Storage *storage = from->storages[i];
         const char *name = arena_strdup(copy->arena, storage->name);
         Storage *twin = graph_append_storage(copy, name, &storage->tensor);
-        share_storage(twin, storage);
+        share_storage(copy->arena, twin, storage);
         name_map_add(copies, name, twin);
     }
 }

@@ -115,6 +115,14 @@ void diag_hint(Diag *diag, const char *fmt, ...) {
     if (diag->anchor) diag->anchor = entry;
 }
 
+void diag_place(Diag *diag, Loc at, const char *key) {
+    Entry *latest = NULL;
+    for (Entry *entry = diag->first; entry; entry = entry->next)
+        if (entry->kind == ENTRY_ERROR) latest = entry;
+    if (latest && !latest->at.file)
+        entry_place(diag, latest, at, latest->key ? latest->key : key);
+}
+
 void diag_warn(Diag *diag, Loc at, const char *key, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);

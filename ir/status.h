@@ -60,6 +60,10 @@ void diag_note(Diag *diag, const char *fmt, ...) __attribute__((format(printf, 2
 /* Adds a hint (what to do about it) to the latest error. */
 void diag_hint(Diag *diag, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* Gives the latest error a place and a key where it has none: for callers that know where
+ * a fault stands that was found by code that does not. */
+void diag_place(Diag *diag, Loc at, const char *key);
+
 /* Records a warning; it does not change the outcome. */
 void diag_warn(Diag *diag, Loc at, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));

@@ -210,6 +210,28 @@ static Status verify_node(Verifier *v, Node *node) {
 
 /* Storages and outputs. */
 
+/* The lineage of each axis: increasing, and as many indices as the axis has. */
+static Status verify_lineage(Verifier *v, const Storage *storage) {
+    for (int axis = 0; axis < RANK_MAX; axis++) {
+        const Lineage *kept = &storage->kept[axis];
+        const Tensor *t = &storage->tensor;
+        if (kept->count == 0) continue;
+        if (axis >= t->rank)
+            return FAIL(v, LOC_NONE, "storage '%.60s' has %d axes, its lineage axis %d",
+                        storage->name, t->rank, axis);
+        if (!lineage_is_valid(kept))
+            return FAIL(v, LOC_NONE,
+                        "storage '%.60s': the indices kept of axis %d do not increase",
+                        storage->name, axis);
+        if (lineage_size(kept) != t->dim[axis])
+            return FAIL(v, LOC_NONE,
+                        "storage '%.60s': axis %d has %lld entries, its lineage %lld",
+                        storage->name, axis, (long long)t->dim[axis],
+                        (long long)lineage_size(kept));
+    }
+    return STATUS_OK;
+}
+
 static Status verify_storages(Verifier *v) {
     for (int i = 0; i < v->graph->storage_count; i++) {
         Storage *storage = v->graph->storages[i];
@@ -228,6 +250,7 @@ static Status verify_storages(Verifier *v) {
             (t->offset > buf_bytes(t->buf) || bytes > buf_bytes(t->buf) - t->offset))
             return FAIL(v, LOC_NONE, "storage '%.60s' reaches beyond its buffer",
                         storage->name);
+        TRY(verify_lineage(v, storage));
     }
     return STATUS_OK;
 }

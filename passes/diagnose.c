@@ -63,7 +63,7 @@ static Status keep_features(void *self, int64_t first, int64_t n,
 static Status add_means(Graph *graph, Node **means, Features *f, PassContext *ctx,
                         Diag *diag) {
     for (int l = 0; l < f->layers; l++) {
-        Node *out = graph_find(graph, "encoder", l, ROLE_RESIDUAL2);
+        Node *out = graph_layer_output(graph, "encoder", l);
         if (!out) return edit_fail(ctx, diag, "layer %d has no output to compare", l);
         TRY(edit_node(&means[l], graph, NULL, "mean_tokens", &out, 1, diag, NULL));
         f->width[l] = means[l]->type.dim[1];
@@ -102,10 +102,8 @@ static void record_cka(PassContext *ctx, const Features *ours, const Features *t
     tree_append(ctx->arena, ctx->record, "cka", LOC_NONE, list);
 }
 
-static Status compare_layers(PassContext *ctx, Model *model, const Batches *data,
-                             const D *options, Diag *diag) {
-    Model *teacher = NULL;
-    TRY(ctx->model(ctx->self, options->teacher, ctx->at, &teacher, diag));
+static Status compare_layers(PassContext *ctx, Model *model, Model *teacher,
+                             const Batches *data, const D *options, Diag *diag) {
     Arena *arena = arena_create();
     Features ours = {0}, theirs = {0};
     Status status = collect(&ours, ctx, model, data, options, arena, diag);
@@ -167,9 +165,8 @@ static Status measure_norms(PassContext *ctx, Model *model, const Batches *data,
     const Type type = {.dtype = DTYPE_I32, .rank = 1, .dim = {DIM_N}};
     Node *labels = graph_find_input(graph, "labels");
     if (!labels) labels = graph_input(graph, "labels", &type);
-    Status status = logits ? edit_node(&loss, graph, NULL, "cross_entropy",
-                                       (Node *[]){logits, labels}, 2, diag, NULL)
-                           : edit_fail(ctx, diag, "the model has no output \"logits\"");
+    Status status = edit_node(&loss, graph, NULL, "cross_entropy",
+                              (Node *[]){logits, labels}, 2, diag, NULL);
     if (status == STATUS_OK)
         status = params_create(&params, graph, PRECISION_F32, false, diag);
     if (status == STATUS_OK) {
@@ -190,11 +187,19 @@ static Status diagnose_run(PassContext *ctx, Model *model, const void *opaque,
     const D *options = opaque;
     if (graph_layer_count(model->graph, "encoder") == 0)
         return edit_fail(ctx, diag, "the model has no layers in stack \"encoder\"");
+    if (options->gradient_norms && !graph_output(model->graph, "logits"))
+        return edit_fail(ctx, diag, "the model has no output \"logits\"");
+    Model *teacher = NULL;
+    if (options->cka)
+        TRY(ctx->model(ctx->self, options->teacher, ctx->at, &teacher, diag));
     if (ctx->plan) return STATUS_OK;
     Batches *data = NULL;
     TRY(ctx->data(ctx->self, options->data, ctx->at, &data, diag));
+    if (data->count == 0)
+        return edit_fail(ctx, diag, "data set \"%s\" has no samples", options->data);
     if (options->gradient_norms) TRY(measure_norms(ctx, model, data, options, diag));
-    return options->cka ? compare_layers(ctx, model, data, options, diag) : STATUS_OK;
+    return options->cka ? compare_layers(ctx, model, teacher, data, options, diag)
+                        : STATUS_OK;
 }
 
 const Pass pass_diagnose = {

@@ -136,6 +136,18 @@ static Status add_hidden(Distill *d, Diag *diag) {
     return objective_add_part(o, "hidden", mean, d->options->hidden, diag);
 }
 
+static Status fail_logits(PassContext *ctx, const Type *ours, const Type *theirs,
+                          Diag *diag) {
+    Text expected = {0}, found = {0};
+    type_print(&expected, ours);
+    type_print(&found, theirs);
+    Status status = edit_fail(ctx, diag, "expected a teacher with logits %s, found %s",
+                              expected.data, found.data);
+    text_free(&expected);
+    text_free(&found);
+    return status;
+}
+
 static Status add_prediction(Distill *d, Diag *diag) {
     Objective *o = &d->objective;
     if (d->options->prediction == 0) return STATUS_OK;
@@ -143,12 +155,8 @@ static Status add_prediction(Distill *d, Diag *diag) {
     if (!theirs) return edit_fail(o->ctx, diag, "the teacher has no output \"logits\"");
     Node *student = graph_output(o->graph, "logits");
     Node *teacher = objective_teacher_node(o, theirs);
-    if (!type_equal(&student->type, &teacher->type)) {
-        const int64_t ours = student->type.dim[student->type.rank - 1];
-        return edit_fail(
-            o->ctx, diag, "expected a teacher with %lld classes, found one with %lld",
-            (long long)ours, (long long)teacher->type.dim[teacher->type.rank - 1]);
-    }
+    if (!type_equal(&student->type, &teacher->type))
+        return fail_logits(o->ctx, &student->type, &teacher->type, diag);
     Node *loss = NULL;
     TRY(edit_node(&loss, o->graph, NULL, "soft_cross_entropy",
                   (Node *[]){student, teacher}, 2, diag, "temperature=%.17g",
@@ -208,9 +216,11 @@ static Status build(Distill *d, Diag *diag) {
     if (d->match_count) {
         TRY(add_attention(d, diag));
         TRY(add_hidden(d, diag));
-    } else if (d->options->attention > 0 || d->options->hidden > 0) {
+    } else if (!o->ctx->plan && (d->options->attention > 0 || d->options->hidden > 0)) {
         diag_warn(diag, o->ctx->at, o->ctx->key,
-                  "the teacher has no transformer layers: prediction loss only");
+                  "the %s has no transformer layers: attention and hidden losses are "
+                  "left out",
+                  graph_layer_count(teacher->graph, "encoder") ? "student" : "teacher");
     }
     if (d->options->label > 0)
         TRY(objective_add_labels(o, d->options->label, d->options->label_smoothing,

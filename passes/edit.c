@@ -1,6 +1,8 @@
 /* Editing helpers shared by passes: see edit.h. */
 #include "passes/edit.h"
 
+#include "exec/optimizer.h"
+
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,17 +75,10 @@ void edit_take_weights(Graph *model, Graph *trained) {
     }
 }
 
-static bool matches(const char *pattern, const char *name) {
-    size_t length = strlen(pattern);
-    if (length && pattern[length - 1] == '*')
-        return strncmp(pattern, name, length - 1) == 0;
-    return strcmp(pattern, name) == 0;
-}
-
 static bool is_frozen(const Storage *storage, const TrainOptions *options) {
     if (storage->frozen) return true;
     for (int i = 0; i < options->freeze.count; i++)
-        if (matches(options->freeze.items[i], storage->name)) return true;
+        if (name_matches(options->freeze.items[i], storage->name)) return true;
     return false;
 }
 
@@ -95,6 +90,12 @@ void edit_plan_training(Graph *graph, const TrainOptions *options) {
     }
 }
 
+Node *edit_find(const Graph *graph, const char *stack, int layer, Role role,
+                const char *op) {
+    Node *node = graph_find(graph, stack, layer, role);
+    return node && strcmp(node->op->name, op) == 0 ? node : NULL;
+}
+
 int edit_extra_tokens(const Graph *graph) {
     int count = 0;
     for (const Node *node = graph->first; node; node = node->next)
@@ -103,8 +104,8 @@ int edit_extra_tokens(const Graph *graph) {
 }
 
 bool edit_grid(const Graph *graph, int64_t *rows, int64_t *columns) {
-    const Node *patches = graph_find(graph, NULL, -1, ROLE_PATCHES);
-    if (!patches || patches->in_count < 1 || patches->in[0]->type.rank != 4) return false;
+    const Node *patches = edit_find(graph, NULL, -1, ROLE_PATCHES, "patches");
+    if (!patches) return false;
     const PatchesAttrs *attrs = patches->attrs;
     *rows = patches->in[0]->type.dim[2] / attrs->size;
     *columns = patches->in[0]->type.dim[3] / attrs->size;

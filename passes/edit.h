@@ -32,6 +32,11 @@ void edit_take_weights(Graph *model, Graph *trained);
  * become float32, `freeze` patterns excepted. */
 void edit_plan_training(Graph *graph, const TrainOptions *options);
 
+/* Node of a place and role, when its op is `op`; NULL else. A file may give any role to
+ * any node: passes that read a node's attributes find it with this. */
+Node *edit_find(const Graph *graph, const char *stack, int layer, Role role,
+                const char *op);
+
 /* Number of tokens put in front of the patches (class, distillation). */
 int edit_extra_tokens(const Graph *graph);
 

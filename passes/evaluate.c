@@ -34,12 +34,20 @@ static const EvaluateOptions defaults = {
 
 /* What the samples seen so far add up to. */
 typedef struct Tally {
+    PassContext *ctx;
     int64_t classes;
     int label_column;
     const char *data;
     int64_t samples, correct;
     double loss;
 } Tally;
+
+/* Class whose logit is not finite, -1 when all are. */
+static int64_t find_nonfinite(const Tally *tally, const float *logits) {
+    for (int64_t c = 0; c < tally->classes; c++)
+        if (!isfinite(logits[c])) return c;
+    return -1;
+}
 
 static void tally_sample(Tally *tally, const float *logits, int32_t label) {
     int64_t best = 0;
@@ -64,7 +72,14 @@ static Status tally_batch(void *self, int64_t first, int64_t n,
                              "sample %lld: expected a label from 0 to %lld, found %d",
                              (long long)(first + i), (long long)tally->classes - 1,
                              labels[i]);
-        tally_sample(tally, values[0] + i * tally->classes, labels[i]);
+        const float *logits = values[0] + i * tally->classes;
+        const int64_t bad = find_nonfinite(tally, logits);
+        if (bad >= 0)
+            return edit_fail(tally->ctx, diag,
+                             "sample %lld: expected finite logits, found %g for class "
+                             "%lld",
+                             (long long)(first + i), logits[bad], (long long)bad);
+        tally_sample(tally, logits, labels[i]);
     }
     return STATUS_OK;
 }
@@ -84,11 +99,14 @@ static Status evaluate_data(PassContext *ctx, Model *model,
     Batches *data = NULL;
     TRY(ctx->data(ctx->self, options->data, ctx->at, &data, diag));
     Node *logits = graph_output(model->graph, "logits");
-    *tally = (Tally){.classes = logits->type.dim[logits->type.rank - 1],
+    *tally = (Tally){.ctx = ctx,
+                     .classes = logits->type.dim[logits->type.rank - 1],
                      .label_column = batches_column(data, "labels"),
                      .data = data->name};
     if (tally->label_column < 0)
         return edit_fail(ctx, diag, "data set \"%s\" has no labels", options->data);
+    if (data->count == 0)
+        return edit_fail(ctx, diag, "data set \"%s\" has no samples", options->data);
     return forward_batches(model->graph, &logits, 1, data, options->limit,
                            options->batch_size, ctx->threads, ctx->watch, tally_batch,
                            tally, diag);
@@ -98,12 +116,12 @@ static Status evaluate_run(PassContext *ctx, Model *model, const void *opaque,
                            Diag *diag) {
     const EvaluateOptions *options = opaque;
     const Node *logits = graph_output(model->graph, "logits");
-    if (!logits || logits->type.rank != 2)
+    if (!logits || logits->type.rank != 2 || logits->type.dim[1] < 1)
         return edit_fail(ctx, diag, "expected an output \"logits\" [N, classes]");
     if (ctx->plan) return STATUS_OK;
     Tally tally;
     TRY(evaluate_data(ctx, model, options, &tally, diag));
-    const double count = tally.samples ? (double)tally.samples : NAN;
+    const double count = (double)tally.samples;
     const double accuracy = 100.0 * (double)tally.correct / count;
     const double loss = tally.loss / count;
     tree_put_string(ctx->arena, ctx->record, "data", options->data);

@@ -2,9 +2,10 @@
 #include "passes/measure.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-/* Sizes that a measure is for where the model leaves them open: one sample, 128 tokens,
- * 20 masked positions. */
+/* Sizes that a measure is for where the model leaves them open: one sample, 128 tokens or
+ * what the model takes, 20 masked positions. */
 static const int64_t measure_sizes[DIM_SYMBOLS] = {
     [DIM_INDEX(DIM_N)] = 1,
     [DIM_INDEX(DIM_T)] = 128,
@@ -13,14 +14,15 @@ static const int64_t measure_sizes[DIM_SYMBOLS] = {
 };
 
 /* "pixel_values [1, 1, 28, 28], labels [1]", cut off when it is too long. */
-static void describe_inputs(Measure *out, const Graph *graph) {
+static void describe_inputs(Measure *out, const Graph *graph,
+                            const int64_t sizes[DIM_SYMBOLS]) {
     size_t length = 0;
     out->input[0] = 0;
     for (const Node *node = graph->first; node; node = node->next) {
         if (!node->name || length >= sizeof out->input) continue;
         Type bound;
         char shape[SHAPE_TEXT_BYTES];
-        if (!type_bind(&node->type, measure_sizes, &bound)) continue;
+        if (!type_bind(&node->type, sizes, &bound)) continue;
         shape_text(shape, bound.rank, bound.dim);
         int added = snprintf(out->input + length, sizeof out->input - length, "%s%s %s",
                              length ? ", " : "", node->name, shape);
@@ -32,14 +34,15 @@ Status model_measure(Measure *out, Model *model, Diag *diag) {
     Graph *graph = model->graph;
     *out = (Measure){.parameters = graph_parameter_count(graph),
                      .bytes = (int64_t)graph_parameter_bytes(graph)};
-    describe_inputs(out, graph);
     if (graph->output_count == 0)
         return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
                          "expected a model with at least one output, found none");
     PlanOptions options = {.precision = PRECISION_F32};
-    for (int i = 0; i < DIM_SYMBOLS; i++) options.sizes[i] = measure_sizes[i];
+    memcpy(options.sizes, measure_sizes, sizeof options.sizes);
     Node **results = memory_alloc((size_t)graph->output_count, sizeof *results);
     for (int i = 0; i < graph->output_count; i++) results[i] = graph->outputs[i].node;
+    plan_fit_sizes(graph, results, graph->output_count, options.sizes);
+    describe_inputs(out, graph, options.sizes);
     options.results = results;
     options.result_count = graph->output_count;
 

@@ -4,7 +4,7 @@
  * A_l [rows, width] for each layer l. Column c of the shared matrix and the scales s_l,c
  * minimise sum_l ||A_l[:, c] - s_l,c W[:, c]||^2: a best rank-one approximation, so s is
  * the leading eigenvector of the L x L Gram matrix of the columns, found by power
- * iteration from the all-ones vector, and W[:, c] = sum_l s_l A_l[:, c] / sum_l s_l^2.
+ * iteration from nearly equal scales, and W[:, c] = sum_l s_l A_l[:, c] / sum_l s_l^2.
  * Scales are normalised to mean 1 where their mean is not small, and multiply layer l's
  * norm gain and bias: (g x + b) column c times s = the norm with g s and b s. Identical
  * layers give s = 1 and W equal to each. */
@@ -13,6 +13,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { LAYERS_MAX = 256 }; /* of a group */
 
 /* Matrices of one norm's readers: matrix[l * per_layer + r] is role r in layer l. */
 typedef struct Stack {
@@ -38,22 +40,38 @@ static Status take(Tensor *out, const Node *leaf, Diag *diag) {
     return tensor_to_f32(out, &leaf->storage->tensor, diag);
 }
 
+/* Checks that a layer has a norm of its own that its `roles`, and nothing else, read:
+ * what is scaled there must meet the shared matrices alone. */
+static Status check_norm(const Multiplex *m, int layer, Role norm, const Role *roles,
+                         int count, Diag *diag) {
+    const char *name = m->options->stack;
+    const Node *n = edit_find(m->graph, name, layer, norm, "layer_norm");
+    for (int i = 1; i <= 2; i++)
+        if (!n || !n->in[i]->storage || graph_use_count(m->graph, n->in[i]) != 1)
+            return edit_fail(
+                m->ctx, diag,
+                "init: lsq expects layer %d to have a norm \"%s\" of its own", layer,
+                role_name(norm));
+    for (int r = 0; r < count; r++)
+        if (graph_find(m->graph, name, layer, roles[r])->in[0] != n)
+            return edit_fail(m->ctx, diag,
+                             "init: lsq expects \"%s\" of layer %d to read its norm",
+                             role_name(roles[r]), layer);
+    if (graph_use_count(m->graph, n) == count) return STATUS_OK;
+    return edit_fail(m->ctx, diag,
+                     "init: lsq expects \"%s\" of layer %d to have no other readers",
+                     role_name(norm), layer);
+}
+
 static Status stack_load(Stack *s, Multiplex *m, int first, Role norm, const Role *roles,
                          Diag *diag) {
     const char *name = m->options->stack;
     for (int l = 0; l < s->layers; l++) {
         Node *n = graph_find(m->graph, name, first + l, norm);
-        if (!n || n->in_count < 3)
-            return edit_fail(m->ctx, diag, "init: lsq expects a norm \"%s\" in layer %d",
-                             role_name(norm), first + l);
         TRY(take(&s->gain[l], n->in[1], diag));
         TRY(take(&s->bias[l], n->in[2], diag));
         for (int r = 0; r < s->per_layer; r++) {
             Node *linear = graph_find(m->graph, name, first + l, roles[r]);
-            if (!linear || linear->in[0] != n)
-                return edit_fail(m->ctx, diag,
-                                 "init: lsq expects \"%s\" of layer %d to read its norm",
-                                 role_name(roles[r]), first + l);
             const int at = l * s->per_layer + r;
             TRY(take(&s->matrix[at], linear->in[1], diag));
             void *data = NULL;
@@ -77,24 +95,28 @@ static double column_dot(const Stack *s, int a, int b, int64_t c) {
     return sum;
 }
 
-/* Leading eigenvector of the Gram matrix into s->scale, mean 1 where that is possible. */
-static void solve_scales(Stack *s) {
+/* One step of the power iteration: scale <- Gram matrix * scale, normalised to mean 1
+ * where that is possible. False when the product is 0. */
+static bool step_scales(Stack *s) {
     const int n = s->layers;
-    double next[256];
-    for (int l = 0; l < n; l++) s->scale[l] = 1;
-    for (int step = 0; step < 100; step++) {
-        double norm = 0, mean = 0;
-        for (int a = 0; a < n; a++) {
-            next[a] = 0;
-            for (int b = 0; b < n; b++) next[a] += s->gram[a * n + b] * s->scale[b];
-            norm += next[a] * next[a];
-            mean += next[a] / n;
-        }
-        if (norm == 0) return;
-        const double rms = sqrt(norm / n);
-        const double by = fabs(mean) > 0.1 * rms ? mean : rms;
-        for (int a = 0; a < n; a++) s->scale[a] = next[a] / by;
+    double next[LAYERS_MAX], norm = 0, mean = 0;
+    for (int a = 0; a < n; a++) {
+        next[a] = 0;
+        for (int b = 0; b < n; b++) next[a] += s->gram[a * n + b] * s->scale[b];
+        norm += next[a] * next[a];
+        mean += next[a] / n;
     }
+    const double rms = sqrt(norm / n);
+    const double by = fabs(mean) > 0.1 * rms ? mean : rms;
+    for (int a = 0; a < n; a++) s->scale[a] = by != 0 ? next[a] / by : 1;
+    return by != 0;
+}
+
+/* Leading eigenvector of the Gram matrix into s->scale; ones for columns of zeros. Starts
+ * a little beside equal scales: columns that cancel out are orthogonal to those. */
+static void solve_scales(Stack *s) {
+    for (int l = 0; l < s->layers; l++) s->scale[l] = 1 + 1e-3 * l;
+    for (int step = 0; step < 100 && step_scales(s); step++) continue;
 }
 
 /* Replaces one element of layer l by the shared one and adds up what that costs. */
@@ -166,30 +188,32 @@ static void stack_store(const Stack *s, Multiplex *m, int first, Role norm,
 }
 
 /* What the merge does to the norms' element type. */
-static Status plan_norms(Multiplex *m, int first, int count, Role norm, Diag *diag) {
+static void plan_norms(const Multiplex *m, int first, int count, Role norm) {
     for (int l = 0; l < count; l++) {
         const Node *n = graph_find(m->graph, m->options->stack, first + l, norm);
-        if (!n || n->in_count < 3)
-            return edit_fail(m->ctx, diag, "init: lsq expects a norm \"%s\" in layer %d",
-                             role_name(norm), first + l);
         n->in[1]->storage->tensor.dtype = DTYPE_F32;
         n->in[2]->storage->tensor.dtype = DTYPE_F32;
     }
-    return STATUS_OK;
 }
 
 Status multiplex_lsq(Multiplex *m, int first, int count, Role norm, const Role *roles,
                      int per_layer, Diag *diag) {
-    if (count > 256)
-        return edit_fail(m->ctx, diag, "init: lsq takes groups of at most 256 layers");
-    const Node *reader = graph_find(m->graph, m->options->stack, first, roles[0]);
-    if (!reader) return STATUS_OK; /* sharing says what is missing */
-    if (m->ctx->plan) return plan_norms(m, first, count, norm, diag);
+    if (count > LAYERS_MAX)
+        return edit_fail(m->ctx, diag, "init: lsq takes groups of at most %d layers",
+                         LAYERS_MAX);
+    for (int l = 0; l < count; l++)
+        TRY(check_norm(m, first + l, norm, roles, per_layer, diag));
+    if (m->ctx->plan) {
+        plan_norms(m, first, count, norm);
+        return STATUS_OK;
+    }
+    const Tensor *matrix =
+        &graph_find(m->graph, m->options->stack, first, roles[0])->in[1]->storage->tensor;
     Arena *arena = arena_create();
     const size_t n = (size_t)count, matrices = n * (size_t)per_layer;
     Stack s = {.layers = count,
                .per_layer = per_layer,
-               .width = reader->in[1]->type.dim[1],
+               .width = tensor_count(matrix) / matrix->dim[0],
                .matrix = ARENA_ARRAY(arena, Tensor, matrices),
                .data = ARENA_ARRAY(arena, float *, matrices),
                .gain = ARENA_ARRAY(arena, Tensor, n),

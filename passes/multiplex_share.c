@@ -12,12 +12,18 @@ static const Role shared_roles[] = {ROLE_Q,   ROLE_K,      ROLE_V,
                                     ROLE_OUT, ROLE_FFN_IN, ROLE_FFN_OUT};
 enum { SHARED_ROLES = sizeof shared_roles / sizeof shared_roles[0] };
 
+/* Projection of a layer whose weight, and bias if it has one, are stored. */
 static Status layer_node(Node **out, const Multiplex *m, int layer, Role role,
                          Diag *diag) {
-    Node *node = graph_find(m->graph, m->options->stack, layer, role);
-    if (!node || node->in_count < 2)
+    Node *node = edit_find(m->graph, m->options->stack, layer, role, "linear");
+    if (!node)
         return edit_fail(m->ctx, diag, "layer %d has no projection \"%s\" to share",
                          layer, role_name(role));
+    const Node *bias = node_operand(node, "bias");
+    if (!node_operand(node, "weight")->storage || (bias && !bias->storage))
+        return edit_fail(m->ctx, diag,
+                         "layer %d: the weights of %s are computed, not stored", layer,
+                         role_name(role));
     *out = node;
     return STATUS_OK;
 }
@@ -103,9 +109,6 @@ static Status share_operand(Multiplex *m, Node *const *nodes, int count,
                             const char *operand, Diag *diag) {
     Node *leaf = node_operand(nodes[0], operand);
     if (!leaf) return STATUS_OK;
-    if (!leaf->storage)
-        return edit_fail(m->ctx, diag, "layer %d: the %s of %s is computed, not stored",
-                         nodes[0]->layer, operand, role_name(nodes[0]->role));
     Storage **storages = ARENA_ARRAY(m->ctx->arena, Storage *, (size_t)count);
     for (int l = 0; l < count; l++)
         storages[l] = node_operand(nodes[l], operand)->storage;
@@ -114,23 +117,33 @@ static Status share_operand(Multiplex *m, Node *const *nodes, int count,
     return STATUS_OK;
 }
 
+static Status check_role(const Multiplex *m, int first, int count, Role role,
+                         Diag *diag) {
+    Node *reference = NULL;
+    TRY(layer_node(&reference, m, first, role, diag));
+    for (int l = 1; l < count; l++) {
+        Node *node = NULL;
+        TRY(layer_node(&node, m, first + l, role, diag));
+        TRY(check_same_shape(m, reference, node, "weight", diag));
+        TRY(check_same_shape(m, reference, node, "bias", diag));
+    }
+    return STATUS_OK;
+}
+
 static Status share_role(Multiplex *m, int first, int count, Role role, Diag *diag) {
     Node **nodes = ARENA_ARRAY(m->ctx->arena, Node *, (size_t)count);
-    for (int l = 0; l < count; l++) {
-        TRY(layer_node(&nodes[l], m, first + l, role, diag));
-        TRY(check_same_shape(m, nodes[0], nodes[l], "weight", diag));
-        TRY(check_same_shape(m, nodes[0], nodes[l], "bias", diag));
-    }
+    for (int l = 0; l < count; l++)
+        nodes[l] = graph_find(m->graph, m->options->stack, first + l, role);
     TRY(share_operand(m, nodes, count, "weight", diag));
     return share_operand(m, nodes, count, "bias", diag);
 }
 
 static Status check_heads(const Multiplex *m, int first, int count, Diag *diag) {
+    const Node *reference = NULL;
     for (int l = 0; l < count; l++) {
-        const Node *node =
-            graph_find(m->graph, m->options->stack, first + l, ROLE_ATTENTION);
-        const Node *reference =
-            graph_find(m->graph, m->options->stack, first, ROLE_ATTENTION);
+        const Node *node = edit_find(m->graph, m->options->stack, first + l,
+                                     ROLE_ATTENTION, "attention");
+        if (l == 0) reference = node;
         if (!node) return edit_fail(m->ctx, diag, "layer %d has no attention", first + l);
         const AttentionAttrs *a = reference->attrs, *b = node->attrs;
         if (a->heads != b->heads)
@@ -145,6 +158,8 @@ Status multiplex_share(Multiplex *m, int first, int count, Diag *diag) {
     static const Role attention[] = {ROLE_Q, ROLE_K, ROLE_V}, ffn[] = {ROLE_FFN_IN};
     m->deviation = 0;
     TRY(check_heads(m, first, count, diag));
+    for (int i = 0; i < SHARED_ROLES; i++)
+        TRY(check_role(m, first, count, shared_roles[i], diag));
     if (count == 1) return STATUS_OK;
     if (m->options->init == SHARE_LSQ) {
         TRY(multiplex_lsq(m, first, count, ROLE_NORM1, attention, 3, diag));

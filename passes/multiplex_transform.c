@@ -13,6 +13,12 @@ static const char *storage_name(const Multiplex *m, int layer, const char *part)
                         part);
 }
 
+static Status fail_multiplexed(const Multiplex *m, int layer, const char *part,
+                               Diag *diag) {
+    return edit_fail(m->ctx, diag, "layer %d is multiplexed already (it has %s)", layer,
+                     part);
+}
+
 static Status add_mixing(Multiplex *m, Node *attention, const char *operand, Diag *diag) {
     const AttentionAttrs *attrs = attention->attrs;
     const int64_t shape[2] = {attrs->heads, attrs->heads};
@@ -20,8 +26,7 @@ static Status add_mixing(Multiplex *m, Node *attention, const char *operand, Dia
                                                                   : INIT_TRUNC_NORMAL,
                        m->options->mixing_std};
     if (node_operand(attention, operand))
-        return edit_fail(m->ctx, diag, "layer %d is multiplexed already (it has %s)",
-                         attention->layer, operand);
+        return fail_multiplexed(m, attention->layer, operand, diag);
     Node *leaf = NULL;
     TRY(edit_param(&leaf, m->graph, storage_name(m, attention->layer, operand), init, 2,
                    shape, diag));
@@ -43,6 +48,8 @@ static Status find_grid(const Multiplex *m, const char *option, int64_t grid[2],
 static Status add_position(Multiplex *m, Node *attention, Diag *diag) {
     int64_t grid[2];
     int skip = 0;
+    if (node_operand(attention, "rel_key"))
+        return fail_multiplexed(m, attention->layer, "rel_key", diag);
     TRY(find_grid(m, "position", grid, &skip, diag));
     const AttentionAttrs *attrs = attention->attrs;
     const Type *q = &attention->in[0]->type;
@@ -60,6 +67,8 @@ static Status add_convolution(Node **out, Multiplex *m, int layer, Node *x, Node
                               Diag *diag) {
     int64_t grid[2];
     int skip = 0;
+    if (graph_find(m->graph, m->options->stack, layer, ROLE_LOCAL_CONV))
+        return fail_multiplexed(m, layer, role_name(ROLE_LOCAL_CONV), diag);
     TRY(find_grid(m, "mlp_transform", grid, &skip, diag));
     const int64_t width = x->type.dim[x->type.rank - 1], k = m->options->kernel;
     const bool zero = m->options->mlp_transform == MLP_CONV;
@@ -90,7 +99,7 @@ static Status add_conv(Multiplex *m, int layer, Diag *diag) {
 /* x <- LN(x); x <- x + DW(x) on the residual stream before the MLP block. */
 static Status add_norm_conv(Multiplex *m, int layer, Diag *diag) {
     Node *x = graph_find(m->graph, m->options->stack, layer, ROLE_RESIDUAL1);
-    Node *norm2 = graph_find(m->graph, m->options->stack, layer, ROLE_NORM2);
+    Node *norm2 = edit_find(m->graph, m->options->stack, layer, ROLE_NORM2, "layer_norm");
     if (!x || !norm2 || norm2->in[0] != x)
         return edit_fail(m->ctx, diag,
                          "mlp_transform: norm_conv expects pre-norm layers; layer %d has "
@@ -132,8 +141,11 @@ Status multiplex_transform(Multiplex *m, int layer, Diag *diag) {
 static Status drop_position_rows(Multiplex *m, int rows, Diag *diag) {
     Node *add = graph_find(m->graph, NULL, -1, ROLE_POSITION);
     Node *leaf = add && add->in_count == 2 ? add->in[1] : NULL;
-    if (!leaf || !leaf->storage || leaf->type.rank != 3)
-        return edit_fail(m->ctx, diag, "pooling: expected a position table [1, T, D]");
+    if (!leaf || !leaf->storage || leaf->type.rank != 3 || leaf->type.dim[1] <= rows)
+        return edit_fail(m->ctx, diag,
+                         "pooling: expected a position table [1, T, D] of more than %d "
+                         "tokens",
+                         rows);
     Tensor *old = &leaf->storage->tensor, fresh;
     const int64_t width = old->dim[2];
     const int64_t shape[3] = {1, old->dim[1] - rows, width};
@@ -153,13 +165,13 @@ static Status drop_position_rows(Multiplex *m, int rows, Diag *diag) {
 
 /* The class token's classifier alone gives the logits. */
 static Status keep_one_head(Multiplex *m, Diag *diag) {
-    Node *head = graph_find(m->graph, NULL, -1, ROLE_HEAD);
+    Node *head = edit_find(m->graph, NULL, -1, ROLE_HEAD, "linear");
     if (!head) return edit_fail(m->ctx, diag, "pooling: the model has no classifier");
     graph_set_output(m->graph, "logits", head);
     graph_remove_output(m->graph, "cls_logits");
     graph_remove_output(m->graph, "distillation_logits");
     Node *pool = head->in[0], *mean = NULL;
-    if (pool->role != ROLE_POOL)
+    if (pool->role != ROLE_POOL || pool->in_count < 1)
         return edit_fail(m->ctx, diag, "pooling: the classifier does not read one token");
     TRY(edit_node(&mean, m->graph, pool, "mean_tokens", (Node *[]){pool->in[0]}, 1, diag,
                   NULL));

@@ -72,6 +72,10 @@ typedef struct Pass {
 /* Pass by name, NULL when unknown. */
 const Pass *pass_find(const char *name);
 
+/* Reports with `status` that no pass is called `name`, with the nearest one as a hint. */
+Status pass_fail_unknown(const char *name, Status status, Loc at, const char *key,
+                         Diag *diag);
+
 /* All passes in the order of passes/passes.def, ended by NULL. */
 const Pass *const *pass_list(void);
 

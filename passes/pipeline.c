@@ -151,6 +151,7 @@ static Status dump_after(const StepRun *run, Diag *diag) {
 
 /* After a failure: says which step it was and dumps what there was and is. */
 static void step_failed(const StepRun *run, Diag *diag) {
+    diag_place(diag, run->step->at, run->step->key);
     diag_note(diag, "in step %d of %d, %s%s%s%s", run->index + 1, run->recipe->step_count,
               run->step->pass->name, run->step->label ? " (" : "",
               run->step->label ? run->step->label : "", run->step->label ? ")" : "");

@@ -12,16 +12,10 @@
 #define EXACT_TOKENS    16
 #define EXACT_TOLERANCE 1e-5
 
-/* The sizes of the seeded input. */
-static const int64_t exact_sizes[DIM_SYMBOLS] = {
-    [DIM_INDEX(DIM_N)] = EXACT_SAMPLES,
-    [DIM_INDEX(DIM_T)] = EXACT_TOKENS,
-    [DIM_INDEX(DIM_S)] = EXACT_TOKENS,
-    [DIM_INDEX(DIM_M)] = 2,
-};
-
 /* One execution of a model in double precision. */
 typedef struct Trial {
+    Graph *graph;
+    const int64_t *sizes;
     Plan *plan;
     Params *params;
     Workspace *workspace;
@@ -36,38 +30,47 @@ static void trial_close(Trial *trial) {
 }
 
 /* Fills an input from its name alone, so that both models get the same. Integers are 0 or
- * 1, and 1 at the start of each row: valid as tokens, labels and masks. */
-static void fill_input(const Node *input, uint64_t seed, void *data) {
+ * 1, and 1 at the start of each row, unless the input is an index of which there is only
+ * 0: valid as tokens, labels and masks. */
+static void fill_input(const Trial *trial, const Node *input, uint64_t seed) {
     Type type;
-    if (!data || !type_bind(&input->type, exact_sizes, &type)) return;
+    void *data = workspace_input(trial->workspace, input->name);
+    if (!data || !type_bind(&input->type, trial->sizes, &type)) return;
+    const int32_t one = plan_index_limit(trial->plan, input) != 1;
     uint64_t key = random_key_name(seed, input->name);
     int64_t count = type_count(&type);
     int64_t row = type.rank > 0 ? type.dim[type.rank - 1] : 1;
     for (int64_t i = 0; i < count; i++) {
         if (type.dtype == DTYPE_I32)
             ((int32_t *)data)[i] =
-                i % row == 0 || random_uniform(key, (uint64_t)i) < 0.5 ? 1 : 0;
+                i % row == 0 || random_uniform(key, (uint64_t)i) < 0.5 ? one : 0;
         else
             ((double *)data)[i] = random_normal(key, (uint64_t)i);
     }
 }
 
-static Status trial_run(Trial *trial, Graph *graph, uint64_t seed, Diag *diag) {
-    *trial = (Trial){0};
-    trial->results = memory_alloc((size_t)graph->output_count + 1, sizeof(Node *));
+/* A trial of all outputs; lowers `sizes` to what the graph takes. */
+static Trial trial_open(Graph *graph, int64_t sizes[DIM_SYMBOLS]) {
+    Trial trial = {.graph = graph, .sizes = sizes};
+    trial.results = memory_alloc((size_t)graph->output_count + 1, sizeof(Node *));
     for (int i = 0; i < graph->output_count; i++)
-        trial->results[i] = graph->outputs[i].node;
+        trial.results[i] = graph->outputs[i].node;
+    plan_fit_sizes(graph, trial.results, graph->output_count, sizes);
+    return trial;
+}
+
+static Status trial_run(Trial *trial, uint64_t seed, Diag *diag) {
+    Graph *graph = trial->graph;
     PlanOptions options = {.precision = PRECISION_F64,
                            .results = trial->results,
                            .result_count = graph->output_count};
-    memcpy(options.sizes, exact_sizes, sizeof options.sizes);
+    memcpy(options.sizes, trial->sizes, sizeof options.sizes);
     TRY(plan_create(&trial->plan, graph, &options, diag));
     TRY(params_create(&trial->params, graph, PRECISION_F64, false, diag));
     TRY(workspace_create(&trial->workspace, diag));
     TRY(workspace_bind(trial->workspace, trial->plan, trial->params, diag));
     for (Node *node = graph->first; node; node = node->next)
-        if (node->name)
-            fill_input(node, seed, workspace_input(trial->workspace, node->name));
+        if (node->name) fill_input(trial, node, seed);
     run_forward(trial->workspace, (RunMode){0});
     return STATUS_OK;
 }
@@ -95,16 +98,15 @@ static Status compare_output(const char *name, const double *a, const double *b,
                      EXACT_TOLERANCE * largest);
 }
 
-static Status compare_outputs(const Trial *before, const Graph *graph_before,
-                              const Trial *after, const Graph *graph_after,
-                              const char *pass, Diag *diag) {
+static Status compare_outputs(const Trial *before, const Trial *after, const char *pass,
+                              Diag *diag) {
     int compared = 0;
-    for (int i = 0; i < graph_before->output_count; i++) {
-        const Output *output = &graph_before->outputs[i];
-        const Node *other = graph_output(graph_after, output->name);
+    for (int i = 0; i < before->graph->output_count; i++) {
+        const Output *output = &before->graph->outputs[i];
+        const Node *other = graph_output(after->graph, output->name);
         Type type;
         if (!other || output->node->type.dtype != DTYPE_F32 ||
-            !type_bind(&output->node->type, exact_sizes, &type))
+            !type_bind(&output->node->type, before->sizes, &type))
             continue;
         if (!type_equal(&output->node->type, &other->type))
             return diag_fail(diag, STATUS_INTERNAL, LOC_NONE, NULL,
@@ -123,11 +125,15 @@ static Status compare_outputs(const Trial *before, const Graph *graph_before,
 
 Status check_exactness(Model *before, Model *after, const char *pass, uint64_t seed,
                        Diag *diag) {
-    Trial old = {0}, new = {0};
-    Status status = trial_run(&old, before->graph, seed, diag);
-    if (status == STATUS_OK) status = trial_run(&new, after->graph, seed, diag);
-    if (status == STATUS_OK)
-        status = compare_outputs(&old, before->graph, &new, after->graph, pass, diag);
+    int64_t sizes[DIM_SYMBOLS] = {[DIM_INDEX(DIM_N)] = EXACT_SAMPLES,
+                                  [DIM_INDEX(DIM_T)] = EXACT_TOKENS,
+                                  [DIM_INDEX(DIM_S)] = EXACT_TOKENS,
+                                  [DIM_INDEX(DIM_M)] = 2};
+    Trial old = trial_open(before->graph, sizes);
+    Trial new = trial_open(after->graph, sizes);
+    Status status = trial_run(&old, seed, diag);
+    if (status == STATUS_OK) status = trial_run(&new, seed, diag);
+    if (status == STATUS_OK) status = compare_outputs(&old, &new, pass, diag);
     trial_close(&old);
     trial_close(&new);
     return status;

@@ -48,22 +48,6 @@ const StepKeys *recipe_step_defaults(void) {
     return &step_defaults;
 }
 
-static Status unknown_pass(const Tree *at, Loc loc, const char *name, Arena *arena,
-                           Diag *diag) {
-    int count = 0;
-    while (pass_list()[count]) count++;
-    const char **names = ARENA_ARRAY(arena, const char *, (size_t)count + 1);
-    for (int i = 0; i < count; i++) names[i] = pass_list()[i]->name;
-    Status status = diag_fail(diag, STATUS_RECIPE, loc, tree_path(arena, at),
-                              "unknown pass \"%s\"", name);
-    const char *nearest = name_nearest(name, names, count);
-    if (nearest)
-        diag_hint(diag, "did you mean \"%s\"?", nearest);
-    else
-        diag_hint(diag, "`compress passes` lists the passes");
-    return status;
-}
-
 /* Checks that one option of a step names a data set of the recipe. */
 static Status check_data_name(const Recipe *recipe, const char *name, const Tree *value,
                               const Step *step, const char *option, Arena *arena,
@@ -178,7 +162,8 @@ static void bind_step_map(const Recipe *recipe, Step *step, const Tree *tree,
     if (step->pass)
         bind_options(recipe, step, entry, arena, diag);
     else
-        unknown_pass(tree, entry->key_loc, entry->key, arena, diag);
+        pass_fail_unknown(entry->key, STATUS_RECIPE, entry->key_loc,
+                          tree_path(arena, tree), diag);
 }
 
 /* The options of a step that is a bare name: nothing, at the place of the name. */
@@ -201,7 +186,7 @@ static void bind_step(const Recipe *recipe, Step *step, const Tree *tree, Arena 
         if (step->pass)
             bind_options(recipe, step, no_options(arena, tree), arena, diag);
         else
-            unknown_pass(tree, tree->loc, tree->string, arena, diag);
+            pass_fail_unknown(tree->string, STATUS_RECIPE, tree->loc, step->key, diag);
     } else {
         diag_fail(diag, STATUS_RECIPE, tree->loc, step->key,
                   "expected the name of a pass or a map, found %s",

@@ -9,12 +9,21 @@ void recipe_document(Text *text) {
     fields_document(text, recipe_step_fields(), recipe_step_defaults());
 }
 
+static bool has_required(const Pass *pass) {
+    for (const Field *field = pass->fields; field && field->name; field++)
+        if (field->required) return true;
+    return false;
+}
+
 /* The schema of one step given as a bare name: passes without required options. */
 static void schema_names(Text *text) {
+    bool first = true;
     text_add(text, "{\"enum\":[");
     for (const Pass *const *pass = pass_list(); *pass; pass++) {
-        if (pass != pass_list()) text_add(text, ",");
+        if (has_required(*pass)) continue;
+        if (!first) text_add(text, ",");
         text_quoted(text, (*pass)->name);
+        first = false;
     }
     text_add(text, "]}");
 }
@@ -28,7 +37,8 @@ static void schema_pass(Text *text, const Pass *pass) {
     text_add(text, ",\n \"properties\":{\"label\":{\"type\":\"string\"},"
                    "\"allow_unchanged\":{\"type\":\"boolean\"},\n ");
     text_quoted(text, pass->name);
-    text_add(text, ":{\"anyOf\":[{\"type\":\"null\"},");
+    text_add(text, ":{\"anyOf\":[");
+    if (!has_required(pass)) text_add(text, "{\"type\":\"null\"},");
     static const Field none[] = {F_END};
     fields_schema(text, pass->fields ? pass->fields : none, pass->defaults);
     text_add(text, "]}}}");

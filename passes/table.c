@@ -23,6 +23,20 @@ const Pass *pass_find(const char *name) {
     return NULL;
 }
 
+Status pass_fail_unknown(const char *name, Status status, Loc at, const char *key,
+                         Diag *diag) {
+    enum { COUNT = sizeof table / sizeof table[0] - 1 };
+    const char *names[COUNT];
+    for (int i = 0; i < COUNT; i++) names[i] = table[i]->name;
+    diag_fail(diag, status, at, key, "unknown pass \"%s\"", name);
+    const char *nearest = name_nearest(name, names, COUNT);
+    if (nearest)
+        diag_hint(diag, "did you mean \"%s\"?", nearest);
+    else
+        diag_hint(diag, "`compress passes` lists the passes");
+    return status;
+}
+
 const char *exactness_name(Exactness exactness) {
     static const char *const names[] = {"exact", "bounded", "lossy"};
     return names[exactness];

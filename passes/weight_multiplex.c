@@ -110,6 +110,9 @@ static Status multiplex_run(PassContext *ctx, Model *model, const void *opaque,
 
 static Status multiplex_check(const void *opaque, Loc at, const char *key, Diag *diag) {
     const M *options = opaque;
+    if (!options->stack)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "stack: expected the name of a stack, found null");
     if (options->kernel % 2 == 0)
         return diag_fail(diag, STATUS_RECIPE, at, key,
                          "kernel: expected an odd number, found %lld",

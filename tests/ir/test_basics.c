@@ -60,6 +60,19 @@ static void test_diag(void **state) {
     assert_printed(diag, "");
     diag_fail(diag, STATUS_FORMAT, LOC_NONE, "a\nb", "x\x1b[31m\nerror: forged");
     assert_printed(diag, "error: a\\x0ab: x\\x1b[31m\n        error: forged\n");
+    diag_clear(diag);
+    diag_place(diag, at, "passes[2]");
+    diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL, "first");
+    diag_place(diag, at, "passes[2]");
+    diag_place(diag, LOC_FILE("other.yaml"), "other");
+    diag_fail(diag, STATUS_MODEL, LOC_NONE, "labels", "second");
+    diag_note(diag, "noted");
+    diag_warn(diag, LOC_NONE, NULL, "odd");
+    diag_place(diag, at, "passes[2]");
+    assert_printed(diag, "a.yaml:12:11: error: passes[2]: first\n"
+                         "a.yaml:12:11: error: labels: second\n"
+                         "    note: noted\n"
+                         "warning: odd\n");
     diag_destroy(diag);
 }
 

@@ -154,10 +154,22 @@ static void test_remove_dead(void **state) {
     assert_int_equal(f->graph->storage_count, 0);
 }
 
+/* Says that pruning left four columns of w. */
+static void keep_some(Fixture *f) {
+    const int64_t once[] = {1, 2, 3, 6, 7, 8}, twice[] = {1, 2, 4, 5};
+    const Lineage none = {0};
+    f->w->kept[1] = lineage_keep(f->graph->arena, &none, once, 6);
+    f->w->kept[1] = lineage_keep(f->graph->arena, &f->w->kept[1], twice, 4);
+    assert_int_equal(lineage_size(&f->w->kept[1]), 4);
+    assert_int_equal(lineage_index(&f->w->kept[1], 2), 7);
+    assert_int_equal(lineage_index(&none, 2), 2);
+}
+
 static void test_import(void **state) {
     Fixture *f = *state;
     f->w->frozen = true;
     f->w->init = (Init){INIT_NORMAL, 0.02};
+    keep_some(f);
     assert_ok(model_init_weights(f->model, 1, f->diag), f->diag);
     Model *other = model_create(&TOY_OPS);
     Node *map[6] = {0};
@@ -166,7 +178,8 @@ static void test_import(void **state) {
     assert_ok(graph_verify(other->graph, STATUS_INTERNAL, f->diag), f->diag);
     check_text(other->graph,
                "ir 1\ninput x : f32[N, 4]\n"
-               "param @teacher.w : f32[4, 4] init normal(0.02) frozen\n"
+               "param @teacher.w : f32[4, 4] init normal(0.02) kept 1=[2-3, 7-8] "
+               "frozen\n"
                "param @teacher.b : f32[4]\n"
                "%3 = linear($x, @teacher.w, bias=@teacher.b) : f32[N, 4] at "
                "teacher.encoder.0 as q\n"
@@ -194,6 +207,7 @@ static void test_copy(void **state) {
                        "extra={\"k\": [1, null]}"),
               f->diag);
     assert_ok(model_init_weights(f->model, 1, f->diag), f->diag);
+    keep_some(f);
     Text text = {0};
     graph_print(&text, f->graph);
     Model *copy = model_copy(f->model);

@@ -17,18 +17,21 @@ static const char VALID[] =
     "param @m : bf16[4, 4] init identity\n"
     "param @scalar : f64[] frozen\n"
     "param @empty : i8[0, 7]\n"
-    "%7 = linear($pixel_values, @vit.w, bias=@\"dense/kernel:0\") : f32[N, 4] at "
+    "param @cut : f32[5, 2] init ones kept 0=[0-2, 7, 9223372036854775807] 1=[3-4] "
+    "frozen\n"
+    "param @row : f32[2, 3] kept 1=[5, 8-9]\n"
+    "%9 = linear($pixel_values, @vit.w, bias=@\"dense/kernel:0\") : f32[N, 4] at "
     "encoder.0 as q\n"
-    "%8 = linear(%7, @m) : f32[N, 4] at encoder as final_norm\n"
-    "%9 = sum(%7, %8, %7) {weights=[0.5, -1.0, 1e-07]} : f32[N, 4] as residual1\n"
-    "%10 = blend(mask=%7, %8, %9) : f32[N, 4] at \"my stack.12\"\n"
-    "%11 = blend(%8) : f32[N, 4]\n"
-    "%12 = lookup(%11, $\"odd name:0\") : f32[N, 4]\n"
-    "%13 = knobs(%12) {flag=true size=7 rate=-0.25 label=\"a \\\"b\\\"\\n\" fn=gelu "
+    "%10 = linear(%9, @m) : f32[N, 4] at encoder as final_norm\n"
+    "%11 = sum(%9, %10, %9) {weights=[0.5, -1.0, 1e-07]} : f32[N, 4] as residual1\n"
+    "%12 = blend(mask=%9, %10, %11) : f32[N, 4] at \"my stack.12\"\n"
+    "%13 = blend(%10) : f32[N, 4]\n"
+    "%14 = lookup(%13, $\"odd name:0\") : f32[N, 4]\n"
+    "%15 = knobs(%14) {flag=true size=7 rate=-0.25 label=\"a \\\"b\\\"\\n\" fn=gelu "
     "axes=[1, 2] points=[1.0, 2.5] tags=[\"x\", \"\"] extra={\"k\":[1,null,\"v\"]}} : "
     "f32[N, 4]\n"
-    "%14 = knobs(%13) {label=null} : f32[N, 4]\n"
-    "output logits = %14\n"
+    "%16 = knobs(%15) {label=null} : f32[N, 4]\n"
+    "output logits = %16\n"
     "output \"the weight\" = @vit.w\n"
     "output input = $pixel_values\n";
 
@@ -70,6 +73,9 @@ static void test_normalized(void **state) {
                 "%2 = linear($x, @w) : f32[N, 4] at e.7\n"
                 "%3 = knobs(%2) {rate=1.0 label=\"\u00e9\U0001f600/\"} : f32[N, 4]\n"
                 "output y = %3\n");
+    check_print("ir 1\nparam@w:f32[4,2]kept 0=[ 0 ,1-2,\t3 ]1=[00-1]frozen\noutput y=@w",
+                "ir 1\nparam @w : f32[4, 2] kept 0=[0-3] 1=[0-1] frozen\n"
+                "output y = @w\n");
 }
 
 #define LEAVES      "ir 1\ninput x : f32[N, 4]\nparam @w : f32[4, 4]\n"
@@ -143,6 +149,33 @@ static const struct {
      "a.ir:4:7: error: @v: the identity needs a square matrix, found [2, 3]\n"},
     {NODE("param @v : f32[2] frozen init ones"),
      "a.ir:4:26: error: expected the end of the line, found 'init'\n"},
+    {NODE("param @v : f32[2] kept"),
+     "a.ir:4:23: error: expected an axis, found the end of the line\n"},
+    {NODE("param @v : f32[2] kept 1=[0-1]"),
+     "a.ir:4:24: error: '@v' has 1 axes, found axis 1\n"},
+    {NODE("param @v : f32[2] kept 0 [0-1]"),
+     "a.ir:4:26: error: expected '=', found '['\n"},
+    {NODE("param @v : f32[2] kept 0=[]"),
+     "a.ir:4:27: error: expected an index or a range, found ']'\n"},
+    {NODE("param @v : f32[2] kept 0=[0-x]"),
+     "a.ir:4:27: error: expected an index or a range like 0-63, found '0-x'\n"},
+    {NODE("param @v : f32[2] kept 0=[-1-0]"),
+     "a.ir:4:27: error: expected an index or a range like 0-63, found '-1-0'\n"},
+    {NODE("param @v : f32[2] kept 0=[3-2]"),
+     "a.ir:4:27: error: expected an index or a range like 0-63, found '3-2'\n"},
+    {NODE("param @v : f32[2] kept 0=[9223372036854775808]"),
+     "a.ir:4:27: error: expected an index or a range like 0-63, found "
+     "'9223372036854775808'\n"},
+    {NODE("param @v : f32[2] kept 0=[4, 4]"),
+     "a.ir:4:30: error: the indices must increase, found 4 after 4\n"},
+    {NODE("param @v : f32[2] kept 0=[4 5]"),
+     "a.ir:4:29: error: expected ',' or ']', found '5'\n"},
+    {NODE("param @v : f32[2] kept 0=[4, 5"),
+     "a.ir:4:31: error: expected ',' or ']', found the end of the line\n"},
+    {NODE("param @v : f32[2] kept 0=[0-9223372036854775807]"),
+     "a.ir:4:24: error: axis 0 keeps 9223372036854775807 indices, its dimension is 2\n"},
+    {NODE("param @v : f32[2] kept 0=[4, 7] 0=[4, 7]"),
+     "a.ir:4:33: error: axis 0 is given twice\n"},
     {NODE("param @v : i32[2305843009213693900]\nparam @u : i32[99]"),
      "a.ir:5:7: error: @u: the storages up to here do not fit 63 bits\n"},
     {NODE("% = add($x, $x) : f32[N, 4]"),

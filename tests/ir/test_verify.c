@@ -101,6 +101,18 @@ static void break_init(Fixture *f) {
 static void break_std(Fixture *f) {
     f->b->init = (Init){INIT_NORMAL, -1};
 }
+static void break_lineage(Fixture *f) {
+    static const IndexRange ranges[] = {{4, 5}, {6, 7}};
+    f->b->kept[0] = (Lineage){ranges, 2};
+}
+static void break_lineage_size(Fixture *f) {
+    static const IndexRange range = {0, INT64_MAX};
+    f->w->kept[1] = (Lineage){&range, 1};
+}
+static void break_lineage_axis(Fixture *f) {
+    static const IndexRange range = {0, 3};
+    f->b->kept[1] = (Lineage){&range, 1};
+}
 static void break_output(Fixture *f) {
     f->graph->outputs[0].node = NULL;
 }
@@ -162,6 +174,10 @@ static const struct {
     {break_unnamed, "error: no leaf names storage 'z'\n"},
     {break_init, "error: @b: the identity needs a square matrix, found [4]\n"},
     {break_std, "error: @b: the standard deviation must be at least 0, found -1\n"},
+    {break_lineage, "error: storage 'b': the indices kept of axis 0 do not increase\n"},
+    {break_lineage_size, "error: storage 'w': axis 1 has 4 entries, its lineage "
+                         "9223372036854775807\n"},
+    {break_lineage_axis, "error: storage 'b' has 1 axes, its lineage axis 1\n"},
     {break_output, "error: output 'logits' is not a node of the graph\n"},
     {break_output_twice, "error: two outputs are named 'logits'\n"},
     {break_role, "error: %4 add: no role has number 999\n"},

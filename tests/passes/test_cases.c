@@ -2,8 +2,8 @@
  * on the toy model of tests/support/passes.h (seed 1) and the data set "toy"; beside it
  * <case>.ir is the graph it must leave, or <case>.err the diagnostics it must give.
  * COMPRESS_REWRITE=1 writes the expectations anew. For every case that succeeds: the plan
- * on shapes alone gives the same graph, and two runs with 1 and 2 threads the same
- * weights. */
+ * on shapes alone gives the same graph (lineages aside), and two runs with 1 and 2
+ * threads the same weights. */
 #include "ir/irtext.h"
 #include "ir/verify.h"
 #include "tests/support/check.h"
@@ -68,13 +68,26 @@ static Status run_case(Model **model, const char *yaml, const char *path, bool p
     return test_run_recipe(*model, path, yaml, plan, threads, diag);
 }
 
+/* Leaves the lineages out of IR text: scores of weights and gradients are not known to a
+ * plan, so it knows how many entries stay and not which. */
+static void drop_lineages(char *ir) {
+    char *to = ir;
+    for (const char *from = ir; *from; *to++ = *from++)
+        if (strncmp(from, " kept ", 6) == 0) from += strcspn(from, "\n");
+    *to = 0;
+}
+
 static void check_plan(const char *yaml, const char *path, const char *ir) {
     Model *model = NULL;
     Diag *diag = diag_create();
     Text planned = {0};
     assert_ok(run_case(&model, yaml, path, true, 1, diag), diag);
     graph_print(&planned, model->graph);
-    if (strcmp(planned.data, ir)) fail_msg("%s: the plan gives another graph", path);
+    char *run = strdup(ir);
+    drop_lineages(run);
+    drop_lineages(planned.data);
+    if (strcmp(planned.data, run)) fail_msg("%s: the plan gives another graph", path);
+    free(run);
     text_free(&planned);
     model_destroy(model);
     diag_destroy(diag);

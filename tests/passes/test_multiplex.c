@@ -143,6 +143,25 @@ static void test_least_squares(void **state) {
     diag_destroy(diag);
 }
 
+/* Columns of opposite sign cancel out in the mean; lsq finds the scales 1 and -1. */
+static void test_opposite_columns(void **state) {
+    (void)state;
+    Model *model = toy_vit(4);
+    Diag *diag = diag_create();
+    double scale[16], before[18], after[18];
+    make_layers_identical(model->graph);
+    for (int i = 0; i < 16; i++) scale[i] = i % 2 ? -1 : 1;
+    scale_layer(model->graph, 1, scale);
+    logits_of(model, before);
+    assert_ok(
+        test_run_pass(model, "weight_multiplex", "{group: 2, init: lsq}", false, diag),
+        diag);
+    logits_of(model, after);
+    for (int i = 0; i < 18; i++) assert_true(fabs(before[i] - after[i]) < 1e-4);
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
 /* What the plan says about shapes is what the run gives, for every option. */
 static void test_lossy_options_run(void **state) {
     (void)state;
@@ -164,9 +183,8 @@ static void test_lossy_options_run(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_identical_layers),
-        cmocka_unit_test(test_mean),
-        cmocka_unit_test(test_least_squares),
+        cmocka_unit_test(test_identical_layers),  cmocka_unit_test(test_mean),
+        cmocka_unit_test(test_least_squares),     cmocka_unit_test(test_opposite_columns),
         cmocka_unit_test(test_lossy_options_run),
     };
     return cmocka_run_group_tests_name("weight multiplexing", tests, NULL, NULL);

@@ -173,6 +173,12 @@ static void test_schema(void **state) {
     assert_non_null(tree_get(tree, "$schema"));
     for (const Pass *const *pass = pass_list(); *pass; pass++)
         assert_non_null(strstr(text.data, (*pass)->name));
+    /* A bare name is a step only where no option is required. */
+    const char *names = strstr(text.data, "{\"enum\":[");
+    assert_non_null(names);
+    char *bare = arena_strndup(arena, names, strcspn(names, "]"));
+    assert_non_null(strstr(bare, "\"weight_multiplex\""));
+    assert_null(strstr(bare, "\"evaluate\""));
     text_free(&text);
     recipe_document(&text);
     assert_non_null(strstr(text.data, "allow_unchanged"));

@@ -1,0 +1,44 @@
+/* Lineage: which indices of the original model remain along a pruned axis.
+ *
+ * Kept as increasing ranges, so that it takes little room in memory and in IR text. */
+#ifndef COMPRESS_IR_LINEAGE_H
+#define COMPRESS_IR_LINEAGE_H
+
+#include "ir/arena.h"
+#include "ir/text.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct IndexRange {
+    int64_t first, last; /* both included */
+} IndexRange;
+
+typedef struct Lineage {
+    const IndexRange *ranges; /* in an arena; increasing, with gaps between them */
+    int count;                /* 0 = the axis was never pruned */
+} Lineage;
+
+/* Whether ranges are not negative, increasing and apart from each other. */
+bool lineage_is_valid(const Lineage *lineage);
+
+/* Number of indices of a valid lineage with at least one range; INT64_MAX when it does
+ * not fit. */
+int64_t lineage_size(const Lineage *lineage);
+
+/* Index in the original model of entry `i` of the axis; `i` itself when the axis was
+ * never pruned. `i` must lie on the axis. */
+int64_t lineage_index(const Lineage *lineage, int64_t i);
+
+/* Lineage of an axis of which entries keep[0..count), increasing, remain: composed with
+ * what was pruned before. */
+Lineage lineage_keep(Arena *arena, const Lineage *before, const int64_t *keep,
+                     int64_t count);
+
+/* Deep copy into another arena. */
+Lineage lineage_copy(Arena *arena, const Lineage *lineage);
+
+/* Appends "[0-63, 70, 128-191]". */
+void lineage_print(Text *text, const Lineage *lineage);
+
+#endif

@@ -1,0 +1,181 @@
+/* First-order Taylor importance of heads and feed-forward units: see importance.h.
+ *
+ * The work is done on a copy of the graph in which every block has leaves of its own for
+ * the weights that are differentiated, so that layers sharing weights are told apart;
+ * every other weight is frozen. */
+#include "passes/importance.h"
+
+#include "exec/cka.h"
+#include "ir/rewrite.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+typedef struct Taylor {
+    PassContext *ctx;
+    const ImportanceOptions *options;
+    Graph *graph;    /* the copy */
+    Prune copies[2]; /* its heads and feed-forward units */
+    Node *loss;
+    Params *params;
+    float *gradient;
+} Taylor;
+
+/* Slots of a block whose gradients count: the paper's J of a unit's value is what the
+ * columns of the output projection give; the element-wise form of the authors' code adds
+ * the rows of ffn_in. */
+static int slots_used(const Taylor *t, const Prune *p) {
+    return p->kind == PRUNE_FFN && t->options->abs == ABS_ELEMENT ? 2 : 1;
+}
+
+/* Gives the owner of a slot a weight of its own, sharing the data. */
+static Status separate(Taylor *t, PruneSlot *slot, Node *owner, Diag *diag) {
+    Graph *graph = t->graph;
+    Storage *storage = slot->leaf->storage;
+    if (graph_use_count(graph, slot->leaf) > 1) {
+        Storage *own = NULL;
+        const char *name = graph_fresh_name(graph, storage->name);
+        TRY(graph_add_storage(&own, graph, name, &storage->tensor, diag));
+        own->tensor = tensor_retain(&storage->tensor);
+        slot->leaf = graph_param(graph, own);
+        node_set_operand(graph, owner, "weight", slot->leaf);
+    }
+    slot->leaf->storage->frozen = false;
+    return STATUS_OK;
+}
+
+static Status separate_all(Taylor *t, Diag *diag) {
+    for (int i = 0; i < t->graph->storage_count; i++)
+        t->graph->storages[i]->frozen = true;
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < t->copies[k].block_count; i++) {
+            PruneBlock *block = &t->copies[k].blocks[i];
+            TRY(separate(t, &block->slots[SLOT_OUT], block->out, diag));
+            if (slots_used(t, &t->copies[k]) > 1)
+                TRY(separate(t, &block->slots[SLOT_FFN_IN], block->core, diag));
+        }
+    return STATUS_OK;
+}
+
+/* ---- loss ---- */
+
+/* Cross-entropy of an output against the labels, one for each row of logits. */
+static Status label_loss(Taylor *t, const char *name, Node **loss, Diag *diag) {
+    Node *logits = graph_output(t->graph, name);
+    if (!logits || logits->type.rank < 2)
+        return edit_fail(t->ctx, diag, "expected an output \"%s\" [N, ..., classes]",
+                         name);
+    Type type = logits->type;
+    type.dtype = DTYPE_I32;
+    type.dim[--type.rank] = 0;
+    Node *labels = graph_find_input(t->graph, "labels");
+    if (!labels) labels = graph_input(t->graph, "labels", &type);
+    return edit_node(loss, t->graph, NULL, "cross_entropy", (Node *[]){logits, labels}, 2,
+                     diag, NULL);
+}
+
+/* Sum of the losses of all outputs that are named. */
+static Status sum_losses(Taylor *t, Diag *diag) {
+    const StringList *outputs = &t->options->outputs;
+    Arena *arena = t->ctx->arena;
+    Node **losses = ARENA_ARRAY(arena, Node *, (size_t)outputs->count);
+    double *ones = ARENA_ARRAY(arena, double, (size_t)outputs->count);
+    for (int i = 0; i < outputs->count; i++) {
+        TRY(label_loss(t, outputs->items[i], &losses[i], diag));
+        ones[i] = 1;
+    }
+    return edit_sum(&t->loss, t->graph, losses, ones, outputs->count, diag);
+}
+
+/* ---- scores ---- */
+
+/* Adds `share` times the importance by one gradient to a block's scores. */
+static void score_block(const Taylor *t, const Prune *p, PruneBlock *block, double share,
+                        const float *gradient) {
+    const bool element = t->options->abs == ABS_ELEMENT;
+    double *sums = memory_alloc((size_t)block->units, sizeof *sums);
+    for (int s = 0; s < slots_used(t, p); s++) {
+        const PruneSlot *slot = &block->slots[s];
+        const int64_t at = params_offset(t->params, slot->leaf->storage);
+        prune_sum(slot, gradient + at, element, sums);
+    }
+    for (int64_t u = 0; u < block->units; u++) block->scores[u] += share * fabs(sums[u]);
+    free(sums);
+}
+
+static void score_gradient(void *self, int64_t n, int64_t total, const float *gradient) {
+    Taylor *t = self;
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < t->copies[k].block_count; i++)
+            score_block(t, &t->copies[k], &t->copies[k].blocks[i],
+                        (double)n / (double)total, gradient);
+}
+
+static Status differentiate(Taylor *t, const Batches *data, Diag *diag) {
+    const ImportanceOptions *options = t->options;
+    const Watch *watch = t->ctx->watch;
+    t->gradient = memory_alloc((size_t)params_gradient_count(t->params), sizeof(float));
+    if (options->accumulate == ACCUMULATE_ABS_THEN_SUM)
+        return batch_gradients(t->graph, t->loss, t->params, data, options->limit,
+                               options->batch_size, watch, t->gradient, score_gradient, t,
+                               diag);
+    TRY(mean_gradient(t->graph, t->loss, t->params, data, options->limit,
+                      options->batch_size, watch, t->gradient, diag));
+    score_gradient(t, 1, 1, t->gradient);
+    return STATUS_OK;
+}
+
+/* ---- all of it ---- */
+
+static Status find_copy(Taylor *t, const Prune *p, Prune *copy, Diag *diag) {
+    TRY(prune_find(copy, t->ctx, t->graph, p->kind, p->stack, diag));
+    for (int i = 0; i < copy->block_count; i++)
+        copy->blocks[i].scores =
+            ARENA_ARRAY(t->ctx->arena, double, (size_t)copy->blocks[i].units);
+    return STATUS_OK;
+}
+
+/* Hands the scores over; the copy's blocks stand in the same order. */
+static Status take_scores(const Taylor *t, const Prune *copy, Prune *p, Diag *diag) {
+    for (int i = 0; i < p->block_count; i++) {
+        PruneBlock *block = &p->blocks[i];
+        block->scores = copy->blocks[i].scores;
+        for (int64_t u = 0; u < block->units; u++)
+            if (!isfinite(block->scores[u]))
+                return edit_fail(
+                    t->ctx, diag,
+                    "%s: the importance of unit %lld of its %s is not finite",
+                    block->place, (long long)u, prune_units(p->kind));
+    }
+    return STATUS_OK;
+}
+
+static Status run(Taylor *t, Prune *heads, Prune *ffn, const Batches *data, Diag *diag) {
+    TRY(find_copy(t, heads, &t->copies[0], diag));
+    TRY(find_copy(t, ffn, &t->copies[1], diag));
+    TRY(separate_all(t, diag));
+    TRY(sum_losses(t, diag));
+    TRY(params_create(&t->params, t->graph, PRECISION_F32, false, diag));
+    TRY(differentiate(t, data, diag));
+    TRY(take_scores(t, &t->copies[0], heads, diag));
+    return take_scores(t, &t->copies[1], ffn, diag);
+}
+
+Status importance_taylor(Prune *heads, Prune *ffn, Model *model,
+                         const ImportanceOptions *options, int64_t *samples, Diag *diag) {
+    PassContext *ctx = heads->ctx;
+    Batches *data = NULL;
+    TRY(ctx->data(ctx->self, options->data, ctx->at, &data, diag));
+    if (data->count == 0)
+        return edit_fail(ctx, diag, "data set \"%s\" has no samples", options->data);
+    const int64_t limit = options->limit;
+    *samples = limit > 0 && limit < data->count ? limit : data->count;
+    Arena *arena = arena_create();
+    Taylor t = {.ctx = ctx, .options = options, .graph = graph_copy(arena, model->graph)};
+    Status status = run(&t, heads, ffn, data, diag);
+    free(t.gradient);
+    params_destroy(t.params);
+    graph_release(t.graph);
+    arena_destroy(arena);
+    return status;
+}
