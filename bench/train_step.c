@@ -27,9 +27,11 @@ typedef struct Noise {
     float *image;
 } Noise;
 
-static Status noise_fetch(const Batches *base, const int64_t *index, int64_t n,
-                          uint64_t key, void *const *dst, Diag *diag) {
-    (void)key, (void)diag;
+static Status noise_fetch(const Batches *base, const Fetch *what, void *const *dst,
+                          Diag *diag) {
+    const int64_t *index = what->index;
+    const int64_t n = what->n;
+    (void)diag;
     const Noise *noise = (const Noise *)base;
     for (int64_t i = 0; i < n; i++) {
         memcpy((float *)dst[0] + i * noise->pixels, noise->image,

@@ -103,7 +103,7 @@ static Status bind_sizes(Execution *run, Diag *diag) {
 }
 
 /* ForwardSink: copies the results of some samples to their place. */
-static Status collect(void *self, int64_t first, int64_t n, const float *const *values,
+static Status collect(void *self, const Fetch *what, const float *const *values,
                       const void *const *columns, Diag *diag) {
     Execution *run = self;
     (void)columns;
@@ -112,7 +112,9 @@ static Status collect(void *self, int64_t first, int64_t n, const float *const *
         int64_t per = tensor_count(tensor) / run->data->count;
         void *data = NULL;
         TRY(tensor_writable(tensor, &data, diag));
-        memcpy((float *)data + first * per, values[i], (size_t)(n * per) * sizeof(float));
+        for (int64_t s = 0; s < what->n; s++)
+            memcpy((float *)data + what->index[s] * per, values[i] + s * per,
+                   (size_t)per * sizeof(float));
     }
     return STATUS_OK;
 }

@@ -97,10 +97,11 @@ static void read_integers(const Tensor *tensor, int64_t first, int64_t count,
 }
 
 /* Batches.fetch. */
-static Status fetch(const Batches *batches, const int64_t *index, int64_t n, uint64_t key,
-                    void *const *dst, Diag *diag) {
+static Status fetch(const Batches *batches, const Fetch *what, void *const *dst,
+                    Diag *diag) {
+    const int64_t *index = what->index;
+    const int64_t n = what->n;
     const RunData *data = (const RunData *)batches;
-    (void)key;
     (void)diag;
     for (int c = 0; c < batches->column_count; c++) {
         const Tensor *tensor = data->tensors[c];

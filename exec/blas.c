@@ -1,10 +1,13 @@
-/* The one file that includes the BLAS header: see exec/blas.h.
+/* The one file that includes the headers of BLAS and LAPACK: see exec/blas.h.
  *
  * A product with one row is a vector times op(B), for which BLAS need not pack the
- * matrix. */
+ * matrix. LAPACK sees the column-major view of row-major data: a lower triangle is an
+ * upper one and rows are columns, so nothing is transposed. */
 #include "exec/blas.h"
 
 #include <cblas.h>
+#include <lapacke.h>
+#include <stdlib.h>
 #include <string.h>
 
 void blas_init(void) {
@@ -52,4 +55,45 @@ void gemm_f64(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, doubl
         cblas_dgemm(CblasRowMajor, transpose(trans_a), transpose(trans_b), (blasint)m,
                     (blasint)n, (blasint)k, alpha, a, (blasint)lda, b, (blasint)ldb, beta,
                     c, (blasint)ldc);
+}
+
+void syrk_f32(int64_t n, int64_t k, const float *a, int64_t lda, float beta, float *c) {
+    cblas_ssyrk(CblasRowMajor, CblasLower, CblasTrans, (blasint)n, (blasint)k, 1, a,
+                (blasint)lda, beta, c, (blasint)n);
+}
+
+void syrk_f64(int64_t n, int64_t k, const double *a, int64_t lda, double beta,
+              double *c) {
+    cblas_dsyrk(CblasRowMajor, CblasLower, CblasTrans, (blasint)n, (blasint)k, 1, a,
+                (blasint)lda, beta, c, (blasint)n);
+}
+
+int symmetric_reduce(int64_t n, double *a, double *d, double *e, double *tau) {
+    return LAPACKE_dsytrd(LAPACK_COL_MAJOR, 'U', (lapack_int)n, a, (lapack_int)n, d, e,
+                          tau);
+}
+
+int tridiagonal_values(int64_t n, double *d, double *e) {
+    return LAPACKE_dsterf((lapack_int)n, d, e);
+}
+
+int tridiagonal_vectors(int64_t n, int64_t count, double *d, double *e, double *z) {
+    double *values = malloc((size_t)n * sizeof *values);
+    lapack_int *support = malloc(2 * (size_t)n * sizeof *support);
+    lapack_int found = 0, info = -1;
+    lapack_logical relative = 1;
+    if (values && support) {
+        info = LAPACKE_dstemr(LAPACK_COL_MAJOR, 'V', 'I', (lapack_int)n, d, e, 0, 0,
+                              (lapack_int)(n - count + 1), (lapack_int)n, &found, values,
+                              z, (lapack_int)n, (lapack_int)count, support, &relative);
+        if (info == 0 && found != count) info = 1;
+    }
+    free(values);
+    free(support);
+    return info;
+}
+
+int symmetric_restore(int64_t n, double *a, const double *tau, int64_t count, double *z) {
+    return LAPACKE_dormtr(LAPACK_COL_MAJOR, 'L', 'U', 'N', (lapack_int)n,
+                          (lapack_int)count, a, (lapack_int)n, tau, z, (lapack_int)n);
 }

@@ -3,6 +3,7 @@
 
 #include "exec/blas.h"
 #include "exec/feed.h"
+#include "exec/plan_cache.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -48,34 +49,25 @@ typedef struct Sweep {
     Graph *graph;
     Node *loss;
     const Params *params;
-    int64_t sizes[DIM_SYMBOLS];
     int64_t total; /* samples */
     Feed feed;
     Workspace *workspace;
-    Plan *plan;
+    PlanCache plans;
     int64_t *index;
     float *gradient;
     GradientSink sink; /* NULL = gradients add up */
     void *self;
 } Sweep;
 
-/* Binds a plan for n samples. */
-static Status bind_batch(Sweep *sweep, int64_t n, Diag *diag) {
-    if (sweep->plan && plan_samples(sweep->plan) == n) return STATUS_OK;
-    PlanOptions options = {.loss = sweep->loss};
-    memcpy(options.sizes, sweep->sizes, sizeof options.sizes);
-    options.sizes[DIM_INDEX(DIM_N)] = n;
-    plan_destroy(sweep->plan);
-    sweep->plan = NULL;
-    TRY(plan_create(&sweep->plan, sweep->graph, &options, diag));
-    return workspace_bind(sweep->workspace, sweep->plan, sweep->params, diag);
-}
-
 /* One batch of samples from `first` on: fetch, forward, backward. */
 static Status add_batch(Sweep *sweep, int64_t first, int64_t n, Diag *diag) {
     for (int64_t i = 0; i < n; i++) sweep->index[i] = first + i;
-    TRY(bind_batch(sweep, n, diag));
-    TRY(feed_fetch(&sweep->feed, sweep->workspace, sweep->index, n, 0, diag));
+    const Fetch what = {sweep->index, n,
+                        batches_tokens(sweep->feed.data, sweep->index, n), 0};
+    TRY(plan_cache_need(&sweep->plans, n, what.tokens, diag));
+    TRY(workspace_bind(sweep->workspace, plan_cache_find(&sweep->plans, n, what.tokens),
+                       sweep->params, diag));
+    TRY(feed_fetch(&sweep->feed, sweep->workspace, &what, diag));
     run_forward(sweep->workspace, (RunMode){0});
     const double share = sweep->sink ? 1 : (double)n / (double)sweep->total;
     run_backward(sweep->workspace, (RunMode){0}, share, sweep->gradient);
@@ -88,7 +80,8 @@ static Status add_batch(Sweep *sweep, int64_t first, int64_t n, Diag *diag) {
 
 static Status run_batches(Sweep *sweep, const Batches *data, int64_t batch_size,
                           const Watch *watch, Diag *diag) {
-    TRY(feed_check(sweep->graph, &sweep->loss, 1, data, sweep->sizes, diag));
+    TRY(feed_check(sweep->graph, &sweep->loss, 1, data, sweep->plans.options.sizes,
+                   diag));
     TRY(feed_open(&sweep->feed, data, batch_size, diag));
     TRY(workspace_create(&sweep->workspace, diag));
     for (int64_t first = 0; first < sweep->total; first += batch_size) {
@@ -114,6 +107,7 @@ Status batch_gradients(Graph *graph, Node *loss, const Params *params,
     Sweep sweep = {.graph = graph,
                    .loss = loss,
                    .params = params,
+                   .plans = {.graph = graph, .options = {.loss = loss}},
                    .total = limit > 0 && limit < data->count ? limit : data->count,
                    .feed = {.data = data},
                    .index = memory_alloc((size_t)batch_size, sizeof(int64_t)),
@@ -121,7 +115,7 @@ Status batch_gradients(Graph *graph, Node *loss, const Params *params,
                    .sink = sink,
                    .self = self};
     Status status = run_batches(&sweep, data, batch_size, watch, diag);
-    plan_destroy(sweep.plan);
+    plan_cache_close(&sweep.plans);
     workspace_destroy(sweep.workspace);
     feed_close(&sweep.feed);
     free(sweep.index);

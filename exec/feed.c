@@ -52,6 +52,7 @@ static bool match_type(const Type *input, const Type *column,
     for (int i = 0; i < column->rank; i++) {
         int64_t want = input->dim[i + 1];
         if (want == DIM_N) return false;
+        if (want < 0 && column->dim[i] == want) continue; /* padded batch by batch */
         if (want < 0) {
             int64_t *size = &sizes[DIM_INDEX(want)];
             if (*size == 0) *size = column->dim[i];
@@ -80,6 +81,7 @@ Status feed_check(Graph *graph, Node *const *roots, int count, const Batches *da
     bool *mark = memory_alloc((size_t)graph_number(graph) + 1, sizeof *mark);
     for (int i = 0; i < count; i++) mark[roots[i]->id] = true;
     plan_mark(graph, mark);
+    if (data->length) sizes[DIM_INDEX(DIM_T)] = data->max_tokens;
     Status status = check_inputs(graph, mark, data, sizes, diag);
     free(mark);
     return status;
@@ -87,9 +89,13 @@ Status feed_check(Graph *graph, Node *const *roots, int count, const Batches *da
 
 /* ---- fetching ---- */
 
-static size_t column_bytes(const Column *column, int64_t samples) {
-    return (size_t)(samples * type_count(&column->type)) *
-           dtype_bytes(column->type.dtype);
+/* Bytes of a column for so many samples, of the longest length. */
+static size_t column_bytes(const Batches *data, const Column *column, int64_t samples) {
+    const int64_t sizes[DIM_SYMBOLS] = {[DIM_INDEX(DIM_T)] = data->max_tokens};
+    Type bound = column->type;
+    for (int i = 0; i < bound.rank; i++)
+        if (bound.dim[i] < 0) bound.dim[i] = sizes[DIM_INDEX(bound.dim[i])];
+    return (size_t)(samples * type_count(&bound)) * dtype_bytes(bound.dtype);
 }
 
 Status feed_open(Feed *feed, const Batches *data, int64_t samples, Diag *diag) {
@@ -112,8 +118,8 @@ void feed_close(Feed *feed) {
 /* Memory of its own for a column that no input takes; made at the first use. */
 static void *spare_column(Feed *feed, int i) {
     if (!feed->spare[i])
-        feed->spare[i] =
-            memory_alloc(1, column_bytes(&feed->data->columns[i], feed->samples) + 1);
+        feed->spare[i] = memory_alloc(
+            1, column_bytes(feed->data, &feed->data->columns[i], feed->samples) + 1);
     return feed->spare[i];
 }
 
@@ -141,17 +147,16 @@ static Status check_column(const Feed *feed, int i, const PlanNode *input,
     return status;
 }
 
-Status feed_fetch(Feed *feed, Workspace *workspace, const int64_t *index, int64_t n,
-                  uint64_t key, Diag *diag) {
+Status feed_fetch(Feed *feed, Workspace *workspace, const Fetch *what, Diag *diag) {
     const Batches *data = feed->data;
     for (int i = 0; i < data->column_count; i++) {
         void *input = workspace_input(workspace, data->columns[i].name);
         feed->column[i] = input ? input : spare_column(feed, i);
     }
-    TRY(data->fetch(data, index, n, key, feed->column, diag));
+    TRY(data->fetch(data, what, feed->column, diag));
     for (int i = 0; i < data->column_count; i++) {
         const PlanNode *input = workspace_input_node(workspace, data->columns[i].name);
-        if (input) TRY(check_column(feed, i, input, index, n, diag));
+        if (input) TRY(check_column(feed, i, input, what->index, what->n, diag));
     }
     return STATUS_OK;
 }

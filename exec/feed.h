@@ -7,7 +7,8 @@
 
 /* Checks that every input that `roots` depend on has a column of its name and shape, and
  * finds the sizes of the symbols other than N in the columns; those that no column names
- * stay as they are. Fails with STATUS_MODEL. */
+ * stay as they are. Where samples have lengths, T is the longest there can be. Fails
+ * with STATUS_MODEL. */
 Status feed_check(Graph *graph, Node *const *roots, int count, const Batches *data,
                   int64_t sizes[DIM_SYMBOLS], Diag *diag);
 
@@ -23,10 +24,9 @@ typedef struct Feed {
 Status feed_open(Feed *feed, const Batches *data, int64_t samples, Diag *diag);
 void feed_close(Feed *feed);
 
-/* Fetches samples index[0..n) into the inputs of the plan that the workspace is bound to
- * and checks indices. Fails with the data set's complaint, or STATUS_MODEL for a label
- * that the model has no class for or an id without a row. */
-Status feed_fetch(Feed *feed, Workspace *workspace, const int64_t *index, int64_t n,
-                  uint64_t key, Diag *diag);
+/* Fetches samples into the inputs of the plan that the workspace is bound to, planned for
+ * as many samples and tokens, and checks indices. Fails with the data set's complaint, or
+ * STATUS_MODEL for a label that the model has no class for or an id without a row. */
+Status feed_fetch(Feed *feed, Workspace *workspace, const Fetch *what, Diag *diag);
 
 #endif

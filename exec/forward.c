@@ -4,6 +4,7 @@
  * go to the sink in order. */
 #include "exec/feed.h"
 #include "exec/parallel.h"
+#include "exec/plan_cache.h"
 #include "exec/ticker.h"
 
 #include <math.h>
@@ -15,8 +16,7 @@ typedef struct Lane {
     Workspace *workspace;
     Feed feed;
     Diag *diag; /* faults are found again by the main thread, which reports them */
-    int64_t *index;
-    int64_t first, n;
+    Fetch what;
     Status status;
 } Lane;
 
@@ -28,29 +28,40 @@ typedef struct Sweep {
     int64_t total, chunk;
     int threads;
     Params *params;
-    Plan *whole, *tail; /* for full chunks and for the last one, NULL = none such */
+    int64_t *order;
+    PlanCache plans;
     Lane *lanes;
     const float **values;
     Ticker ticker;
 } Sweep;
 
-static Status make_plan(Plan **out, Sweep *sweep, const int64_t *sizes, int64_t n,
-                        Diag *diag) {
-    PlanOptions options = {.precision = PRECISION_F32,
-                           .results = sweep->results,
-                           .result_count = sweep->result_count};
-    if (n == 0) return STATUS_OK;
-    memcpy(options.sizes, sizes, sizeof options.sizes);
-    options.sizes[DIM_INDEX(DIM_N)] = n;
-    return plan_create(out, sweep->graph, &options, diag);
+/* Samples by length, so that those of a chunk are about equally long. */
+typedef struct Sized {
+    int64_t length, index;
+} Sized;
+
+static int compare_sized(const void *a, const void *b) {
+    const Sized *x = a, *y = b;
+    if (x->length != y->length) return x->length < y->length ? -1 : 1;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static void sort_samples(Sweep *sweep) {
+    sweep->order = memory_alloc((size_t)sweep->total, sizeof *sweep->order);
+    for (int64_t i = 0; i < sweep->total; i++) sweep->order[i] = i;
+    if (!sweep->data->length) return;
+    Sized *sized = memory_alloc((size_t)sweep->total, sizeof *sized);
+    for (int64_t i = 0; i < sweep->total; i++)
+        sized[i] = (Sized){sweep->data->length(sweep->data, i), i};
+    qsort(sized, (size_t)sweep->total, sizeof *sized, compare_sized);
+    for (int64_t i = 0; i < sweep->total; i++) sweep->order[i] = sized[i].index;
+    free(sized);
 }
 
 static Status open_lane(Lane *lane, const Sweep *sweep, Diag *diag) {
     lane->diag = diag_create();
-    lane->index = memory_alloc((size_t)sweep->chunk, sizeof *lane->index);
     TRY(feed_open(&lane->feed, sweep->data, sweep->chunk, diag));
-    TRY(workspace_create(&lane->workspace, diag));
-    return workspace_bind(lane->workspace, sweep->whole, sweep->params, diag);
+    return workspace_create(&lane->workspace, diag);
 }
 
 static Status sweep_open(Sweep *sweep, Diag *diag) {
@@ -61,8 +72,12 @@ static Status sweep_open(Sweep *sweep, Diag *diag) {
     const int64_t chunks = (sweep->total + sweep->chunk - 1) / sweep->chunk;
     if (sweep->threads < 1) sweep->threads = 1;
     if (sweep->threads > chunks) sweep->threads = (int)chunks;
-    TRY(make_plan(&sweep->whole, sweep, sizes, sweep->chunk, diag));
-    TRY(make_plan(&sweep->tail, sweep, sizes, sweep->total % sweep->chunk, diag));
+    sweep->plans = (PlanCache){.graph = sweep->graph,
+                               .options = {.precision = PRECISION_F32,
+                                           .results = sweep->results,
+                                           .result_count = sweep->result_count}};
+    memcpy(sweep->plans.options.sizes, sizes, sizeof sizes);
+    sort_samples(sweep);
     TRY(params_create(&sweep->params, sweep->graph, PRECISION_F32, false, diag));
     sweep->values = memory_alloc((size_t)sweep->result_count + 1, sizeof *sweep->values);
     sweep->lanes = memory_alloc((size_t)sweep->threads, sizeof *sweep->lanes);
@@ -77,21 +92,19 @@ static void sweep_close(Sweep *sweep) {
         workspace_destroy(lane->workspace);
         feed_close(&lane->feed);
         diag_destroy(lane->diag);
-        free(lane->index);
     }
     free(sweep->lanes);
     free(sweep->values);
     params_destroy(sweep->params);
-    plan_destroy(sweep->whole);
-    plan_destroy(sweep->tail);
+    plan_cache_close(&sweep->plans);
+    free(sweep->order);
 }
 
 static Status run_lane(const Sweep *sweep, Lane *lane, Diag *diag) {
-    const Plan *plan = lane->n == sweep->chunk ? sweep->whole : sweep->tail;
-    for (int64_t i = 0; i < lane->n; i++) lane->index[i] = lane->first + i;
+    const Plan *plan = plan_cache_find(&sweep->plans, lane->what.n, lane->what.tokens);
     TRY(workspace_bind(lane->workspace, plan, sweep->params, diag));
-    TRY(feed_fetch(&lane->feed, lane->workspace, lane->index, lane->n, 0, diag));
-    run_forward(lane->workspace, (RunMode){.first = lane->first});
+    TRY(feed_fetch(&lane->feed, lane->workspace, &lane->what, diag));
+    run_forward(lane->workspace, (RunMode){0});
     return STATUS_OK;
 }
 
@@ -107,8 +120,8 @@ static Status deliver(Sweep *sweep, Lane *lane, ForwardSink sink, void *self,
     if (lane->status != STATUS_OK) TRY(run_lane(sweep, lane, diag));
     for (int i = 0; i < sweep->result_count; i++)
         sweep->values[i] = workspace_value(lane->workspace, sweep->results[i]);
-    return sink(self, lane->first, lane->n, sweep->values,
-                (const void *const *)lane->feed.column, diag);
+    return sink(self, &lane->what, sweep->values, (const void *const *)lane->feed.column,
+                diag);
 }
 
 /* Runs chunks from sample `first` on, one for each thread; *next is where to go on. */
@@ -118,9 +131,11 @@ static Status run_round(Sweep *sweep, int64_t first, int64_t *next, ForwardSink 
     for (; count < sweep->threads && first < sweep->total; count++) {
         Lane *lane = &sweep->lanes[count];
         const int64_t left = sweep->total - first;
-        lane->first = first;
-        lane->n = left < sweep->chunk ? left : sweep->chunk;
-        first += lane->n;
+        lane->what = (Fetch){.index = sweep->order + first,
+                             .n = left < sweep->chunk ? left : sweep->chunk};
+        lane->what.tokens = batches_tokens(sweep->data, lane->what.index, lane->what.n);
+        TRY(plan_cache_need(&sweep->plans, lane->what.n, lane->what.tokens, diag));
+        first += lane->what.n;
     }
     *next = first;
     parallel_for(count, sweep->threads, lane_body, sweep);

@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* Plans whose binds a workspace keeps. */
-enum { BINDS = 8 };
+enum { BINDS = 64 };
 
 /* One call ready to run. */
 typedef struct Step {

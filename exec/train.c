@@ -142,6 +142,52 @@ static Status train_step(Trainer *trainer, History *h, int64_t step, Diag *diag)
     return STATUS_OK;
 }
 
+/* Length of a sample beside its index, for sorting. */
+typedef struct Sized {
+    int64_t length, index, place;
+} Sized;
+
+static int compare_sized(const void *a, const void *b) {
+    const Sized *x = a, *y = b;
+    if (x->length != y->length) return x->length < y->length ? -1 : 1;
+    return x->place < y->place ? -1 : x->place > y->place;
+}
+
+/* Sorts a window of the permutation by length and shuffles its batches, so that samples
+ * of a batch are about equally long and the order of lengths stays random. */
+static void sort_window(const Trainer *trainer, uint64_t key, int64_t *order,
+                        int64_t count) {
+    Sized *sized = memory_alloc((size_t)count, sizeof *sized);
+    const int64_t batch = trainer->batch, whole = count / batch;
+    int64_t *places = memory_alloc((size_t)whole + 1, sizeof *places);
+    for (int64_t i = 0; i < count; i++)
+        sized[i] = (Sized){trainer->data->length(trainer->data, order[i]), order[i], i};
+    qsort(sized, (size_t)count, sizeof *sized, compare_sized);
+    random_permutation(key, places, whole);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t from =
+            i / batch < whole ? places[i / batch] * batch + i % batch : i;
+        order[i] = sized[from].index;
+    }
+    free(places);
+    free(sized);
+}
+
+/* Batches of which a window of an epoch is made when samples have lengths. */
+enum { WINDOW_BATCHES = 50 };
+
+/* The order of an epoch's samples: random; by length within windows of it. */
+static void epoch_order(const Trainer *trainer, uint64_t key, int64_t *order) {
+    random_permutation(key, order, trainer->count);
+    if (!trainer->data->length) return;
+    const int64_t window = WINDOW_BATCHES * trainer->batch;
+    for (int64_t first = 0; first < trainer->count; first += window) {
+        const int64_t left = trainer->count - first;
+        sort_window(trainer, random_key(key, (uint64_t)first + 1), order + first,
+                    left < window ? left : window);
+    }
+}
+
 static Status train_loop(Trainer *trainer, History *h, uint64_t seed, Diag *diag) {
     int64_t *order = memory_alloc((size_t)trainer->count, sizeof *order);
     const uint64_t augment = random_key_name(seed, "augment");
@@ -150,8 +196,7 @@ static Status train_loop(Trainer *trainer, History *h, uint64_t seed, Diag *diag
     for (int64_t step = 0; step < h->total && status == STATUS_OK; step++) {
         const int64_t epoch = step / h->epoch;
         const int64_t first = step % h->epoch * trainer->batch;
-        if (first == 0)
-            random_permutation(random_key(seed, (uint64_t)epoch), order, trainer->count);
+        if (first == 0) epoch_order(trainer, random_key(seed, (uint64_t)epoch), order);
         trainer->samples = order + first;
         trainer->sample_count = trainer->count - first < trainer->batch
                                     ? trainer->count - first

@@ -123,15 +123,14 @@ Status train(Graph *graph, Node *loss, Node *const *parts, int part_count,
 Status train_bytes(Graph *graph, Node *loss, const TrainOptions *options, int threads,
                    size_t *bytes, Diag *diag);
 
-/* Receives results of forward_batches: `n` samples from index `first` of the data set
- * on; values[i] is result i (float *), columns[j] the samples' data as fetched.
- * Called in order of `first`, one call at a time. */
-typedef Status (*ForwardSink)(void *self, int64_t first, int64_t n,
-                              const float *const *values, const void *const *columns,
-                              Diag *diag);
+/* Receives results of forward_batches for the samples of `what`: values[i] is result i
+ * (float *), columns[j] the samples' data as fetched. One call at a time; in the data
+ * set's order, or by length where samples have lengths. */
+typedef Status (*ForwardSink)(void *self, const Fetch *what, const float *const *values,
+                              const void *const *columns, Diag *diag);
 
-/* Runs the graph forward over the first `limit` samples (0 = all), in order, without
- * augmentation, and hands the results to `sink`. */
+/* Runs the graph forward over the first `limit` samples (0 = all), without augmentation,
+ * and hands the results to `sink`. */
 Status forward_batches(Graph *graph, Node *const *results, int result_count,
                        const Batches *data, int64_t limit, int64_t batch_size,
                        int threads, const Watch *watch, ForwardSink sink, void *self,

@@ -5,14 +5,11 @@
 
 #include "exec/feed.h"
 #include "exec/optimizer.h"
+#include "exec/plan_cache.h"
 #include "exec/plan_internal.h"
 #include "exec/ticker.h"
 
 #include <stdatomic.h>
-
-/* Most different numbers of samples that a run can have: a micro-batch, and what is left
- * of shards of two sizes, in whole batches and in the last one. */
-enum { TRAIN_PLANS = 8 };
 
 /* One thread's means of running samples. */
 typedef struct Worker {
@@ -40,8 +37,7 @@ typedef struct Trainer {
     int64_t shard_count, micro;
     int threads, worker_count;
 
-    Plan *plans[TRAIN_PLANS];
-    int plan_count;
+    PlanCache plans;
     Params *params;
     Optimizer *optimizer;
     Worker *workers;
@@ -65,8 +61,11 @@ int64_t shard_first(const Trainer *trainer, int64_t count, int64_t s);
  * threads are set; `sizes` are those of the symbols other than N. */
 Status trainer_plan(Trainer *trainer, const int64_t sizes[DIM_SYMBOLS], Diag *diag);
 
-/* The plan for `samples` samples; it exists. */
-const Plan *trainer_find_plan(const Trainer *trainer, int64_t samples);
+/* Makes the plans that the current step's samples need, before its shards run. */
+Status trainer_plan_step(Trainer *trainer, Diag *diag);
+
+/* Samples of the micro-batch that begins at sample `first` of a shard ending at `end`. */
+int64_t micro_samples(const Trainer *trainer, int64_t first, int64_t end);
 
 /* Allocates weights, workspaces, gradients and optimiser state. */
 Status trainer_allocate(Trainer *trainer, Diag *diag);

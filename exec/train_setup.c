@@ -33,17 +33,6 @@ void restore_frozen(Graph *graph, const bool *was) {
 
 /* ---- plans ---- */
 
-static Status make_plan(Plan **out, const Trainer *trainer, const int64_t *sizes,
-                        int64_t samples, Diag *diag) {
-    PlanOptions options = {.precision = PRECISION_F32,
-                           .loss = trainer->loss,
-                           .results = trainer->parts,
-                           .result_count = trainer->part_count};
-    memcpy(options.sizes, sizes, sizeof options.sizes);
-    options.sizes[DIM_INDEX(DIM_N)] = samples;
-    return plan_create(out, trainer->graph, &options, diag);
-}
-
 /* Bytes of the largest value of one sample, and rows of matrices it brings. */
 static void measure_sample(const Plan *plan, int64_t *bytes, int64_t *rows) {
     *bytes = *rows = 1;
@@ -57,15 +46,16 @@ static void measure_sample(const Plan *plan, int64_t *bytes, int64_t *rows) {
     }
 }
 
-static Status choose_micro(Trainer *trainer, const int64_t *sizes, Diag *diag) {
+static Status choose_micro(Trainer *trainer, Diag *diag) {
     const int64_t shard = shard_samples(trainer, trainer->batch, 0);
     trainer->micro = trainer->options->micro_batch;
     if (trainer->micro == 0) {
-        Plan *plan = NULL;
-        int64_t bytes, rows;
-        TRY(make_plan(&plan, trainer, sizes, 1, diag));
-        measure_sample(plan, &bytes, &rows);
-        plan_destroy(plan);
+        PlanCache single = {.graph = trainer->graph, .options = trainer->plans.options};
+        int64_t bytes = 1, rows = 1;
+        Status status = plan_cache_need(&single, 1, 0, diag);
+        if (status == STATUS_OK) measure_sample(single.plans[0], &bytes, &rows);
+        plan_cache_close(&single);
+        TRY(status);
         const int64_t fitting = MICRO_BYTES / bytes;
         const int64_t filling = (MICRO_ROWS + rows - 1) / rows;
         const int64_t most = fitting > filling ? fitting : filling;
@@ -76,29 +66,40 @@ static Status choose_micro(Trainer *trainer, const int64_t *sizes, Diag *diag) {
     return STATUS_OK;
 }
 
-const Plan *trainer_find_plan(const Trainer *trainer, int64_t samples) {
-    for (int i = 0; i < trainer->plan_count; i++)
-        if (plan_samples(trainer->plans[i]) == samples) return trainer->plans[i];
-    return NULL;
+int64_t micro_samples(const Trainer *trainer, int64_t first, int64_t end) {
+    return end - first < trainer->micro ? end - first : trainer->micro;
 }
 
-static Status need_plan(Trainer *trainer, const int64_t *sizes, int64_t samples,
-                        Diag *diag) {
-    if (samples == 0 || trainer_find_plan(trainer, samples)) return STATUS_OK;
-    TRY(make_plan(&trainer->plans[trainer->plan_count], trainer, sizes, samples, diag));
-    trainer->plan_count++;
+/* Plans for the micro-batches of one shard of the current step. */
+static Status plan_shard(Trainer *trainer, int64_t s, Diag *diag) {
+    int64_t first = shard_first(trainer, trainer->sample_count, s);
+    const int64_t end = first + shard_samples(trainer, trainer->sample_count, s);
+    while (first < end) {
+        const int64_t n = micro_samples(trainer, first, end);
+        const int64_t *index = trainer->samples + first;
+        TRY(plan_cache_need(&trainer->plans, n, batches_tokens(trainer->data, index, n),
+                            diag));
+        first += n;
+    }
     return STATUS_OK;
 }
 
-/* The first and the last shard have all the sizes there are. */
-static Status plan_batch(Trainer *trainer, const int64_t *sizes, int64_t count,
-                         Diag *diag) {
+Status trainer_plan_step(Trainer *trainer, Diag *diag) {
+    for (int64_t s = 0; s < trainer->shard_count; s++) TRY(plan_shard(trainer, s, diag));
+    return STATUS_OK;
+}
+
+/* The first and the last shard have all the numbers of samples there are. Sequences are
+ * planned for the longest, which takes the most memory. */
+static Status plan_batch(Trainer *trainer, int64_t count, Diag *diag) {
+    const bool lengths = trainer->data && trainer->data->length;
+    const int64_t longest = lengths ? trainer->data->max_tokens : 0;
     const int64_t shards[] = {shard_samples(trainer, count, 0),
                               shard_samples(trainer, count, trainer->shard_count - 1)};
     for (int i = 0; i < 2; i++) {
         if (shards[i] >= trainer->micro)
-            TRY(need_plan(trainer, sizes, trainer->micro, diag));
-        TRY(need_plan(trainer, sizes, shards[i] % trainer->micro, diag));
+            TRY(plan_cache_need(&trainer->plans, trainer->micro, longest, diag));
+        TRY(plan_cache_need(&trainer->plans, shards[i] % trainer->micro, longest, diag));
     }
     return STATUS_OK;
 }
@@ -113,9 +114,15 @@ Status trainer_plan(Trainer *trainer, const int64_t sizes[DIM_SYMBOLS], Diag *di
     trainer->worker_count = trainer->threads < trainer->shard_count
                                 ? trainer->threads
                                 : (int)trainer->shard_count;
-    TRY(choose_micro(trainer, sizes, diag));
-    TRY(plan_batch(trainer, sizes, trainer->batch, diag));
-    return plan_batch(trainer, sizes, trainer->count % trainer->batch, diag);
+    trainer->plans = (PlanCache){.graph = trainer->graph,
+                                 .options = {.precision = PRECISION_F32,
+                                             .loss = trainer->loss,
+                                             .results = trainer->parts,
+                                             .result_count = trainer->part_count}};
+    memcpy(trainer->plans.options.sizes, sizes, sizeof trainer->plans.options.sizes);
+    TRY(choose_micro(trainer, diag));
+    TRY(plan_batch(trainer, trainer->batch, diag));
+    return plan_batch(trainer, trainer->count % trainer->batch, diag);
 }
 
 /* ---- memory ---- */
@@ -124,21 +131,13 @@ static size_t gradient_bytes(const Trainer *trainer, int64_t count) {
     return (size_t)trainer->shard_count * (size_t)count * sizeof(float);
 }
 
-static size_t workspace_bytes(const Trainer *trainer) {
-    size_t largest = 0;
-    for (int i = 0; i < trainer->plan_count; i++) {
-        size_t bytes = plan_workspace_bytes(trainer->plans[i]);
-        if (bytes > largest) largest = bytes;
-    }
-    return largest;
-}
-
 size_t trainer_bytes(const Trainer *trainer) {
     const Graph *graph = trainer->graph;
     int64_t *offset = memory_alloc((size_t)graph->storage_count + 1, sizeof *offset);
     const int64_t count = params_layout(graph, offset);
     free(offset);
-    return workspace_bytes(trainer) * (size_t)trainer->worker_count +
+    return plan_workspace_bytes(plan_cache_largest(&trainer->plans)) *
+               (size_t)trainer->worker_count +
            gradient_bytes(trainer, count) + optimizer_bytes(trainer->options, count);
 }
 
@@ -147,14 +146,8 @@ static Status open_worker(Worker *worker, const Trainer *trainer, Diag *diag) {
     worker->diag = diag_create();
     TRY(feed_open(&worker->feed, trainer->data, trainer->micro, diag));
     TRY(workspace_create(&worker->workspace, diag));
-    const Plan *largest = trainer->plans[0];
-    for (int i = 1; i < trainer->plan_count; i++)
-        if (plan_workspace_bytes(trainer->plans[i]) > plan_workspace_bytes(largest))
-            largest = trainer->plans[i];
-    TRY(workspace_bind(worker->workspace, largest, trainer->params, diag));
-    for (int i = 0; i < trainer->plan_count; i++)
-        TRY(workspace_bind(worker->workspace, trainer->plans[i], trainer->params, diag));
-    return STATUS_OK;
+    return workspace_bind(worker->workspace, plan_cache_largest(&trainer->plans),
+                          trainer->params, diag);
 }
 
 static Status open_shards(Trainer *trainer, Diag *diag) {
@@ -175,7 +168,7 @@ static Status open_shards(Trainer *trainer, Diag *diag) {
 
 Status trainer_allocate(Trainer *trainer, Diag *diag) {
     TRY(params_create(&trainer->params, trainer->graph, PRECISION_F32, true, diag));
-    TRY(optimizer_create(&trainer->optimizer, trainer->graph, trainer->plans[0],
+    TRY(optimizer_create(&trainer->optimizer, trainer->graph, trainer->plans.plans[0],
                          trainer->params, trainer->options, diag));
     trainer->workers =
         memory_alloc((size_t)trainer->worker_count, sizeof *trainer->workers);
@@ -205,5 +198,5 @@ void trainer_close(Trainer *trainer) {
     close_shards(trainer);
     optimizer_destroy(trainer->optimizer);
     params_destroy(trainer->params);
-    for (int i = 0; i < trainer->plan_count; i++) plan_destroy(trainer->plans[i]);
+    plan_cache_close(&trainer->plans);
 }

@@ -19,11 +19,13 @@ static void add_losses(const Trainer *trainer, Shard *shard, const Workspace *wo
 static Status run_micro(const Trainer *trainer, Worker *worker, Shard *shard,
                         int64_t first, int64_t n, float *gradient, Diag *diag) {
     Workspace *workspace = worker->workspace;
-    const Plan *plan = trainer_find_plan(trainer, n);
+    const int64_t *index = trainer->samples + first;
+    const Fetch what = {index, n, batches_tokens(trainer->data, index, n),
+                        trainer->augment};
+    const Plan *plan = plan_cache_find(&trainer->plans, n, what.tokens);
     const RunMode mode = {.training = true, .key = trainer->key, .first = first};
     TRY(workspace_bind(workspace, plan, trainer->params, diag));
-    TRY(feed_fetch(&worker->feed, workspace, trainer->samples + first, n,
-                   trainer->augment, diag));
+    TRY(feed_fetch(&worker->feed, workspace, &what, diag));
     run_forward(workspace, mode);
     add_losses(trainer, shard, workspace, n);
     run_backward(workspace, mode, (double)n / (double)trainer->sample_count, gradient);
@@ -46,7 +48,7 @@ static Status run_shard(Trainer *trainer, int64_t s, int worker, Diag *diag) {
     for (int i = 0; i <= trainer->part_count; i++) shard->loss[i] = 0;
     while (first < end) {
         if (must_stop(trainer, worker)) return STATUS_INTERRUPTED;
-        const int64_t n = end - first < trainer->micro ? end - first : trainer->micro;
+        const int64_t n = micro_samples(trainer, first, end);
         TRY(run_micro(trainer, &trainer->workers[worker], shard, first, n, gradient,
                       diag));
         first += n;
@@ -86,6 +88,7 @@ static void sum_losses(Trainer *trainer) {
 }
 
 Status trainer_gradient(Trainer *trainer, double *norm, Diag *diag) {
+    TRY(trainer_plan_step(trainer, diag));
     parallel_for(trainer->shard_count, trainer->worker_count, shard_body, trainer);
     TRY(check_shards(trainer, diag));
     sum_losses(trainer);

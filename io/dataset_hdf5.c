@@ -48,12 +48,13 @@ static void sample_copy(const Hdf5Data *data, int64_t sample, int64_t each, floa
     }
 }
 
-static Status hdf5_fetch(const Batches *self, const int64_t *index, int64_t n,
-                         uint64_t key, void *const *dst, Diag *diag) {
+static Status hdf5_fetch(const Batches *self, const Fetch *what, void *const *dst,
+                         Diag *diag) {
+    const int64_t *index = what->index;
+    const int64_t n = what->n;
     const Hdf5Data *data = (const Hdf5Data *)self;
     const int32_t *labels = tensor_data(&data->labels);
     int64_t each = tensor_count(&data->x) / self->count;
-    (void)key;
     for (int64_t i = 0; i < n; i++) {
         if (index[i] < 0 || index[i] >= self->count)
             return diag_fail(diag, STATUS_INTERNAL, LOC_FILE(self->name), NULL,

@@ -79,8 +79,10 @@ static void sample_copy(const IdxData *data, const uint8_t *src, float *dst, Mov
         }
 }
 
-static Status idx_fetch(const Batches *self, const int64_t *index, int64_t n,
-                        uint64_t key, void *const *dst, Diag *diag) {
+static Status idx_fetch(const Batches *self, const Fetch *what, void *const *dst,
+                        Diag *diag) {
+    const int64_t *index = what->index;
+    const int64_t n = what->n;
     const IdxData *data = (const IdxData *)self;
     int64_t pixels = data->channels * data->rows * data->cols;
     const uint8_t *src = tensor_data(&data->pixels);
@@ -89,7 +91,7 @@ static Status idx_fetch(const Batches *self, const int64_t *index, int64_t n,
         if (index[i] < 0 || index[i] >= self->count)
             return diag_fail(diag, STATUS_INTERNAL, LOC_FILE(self->name), NULL,
                              "no sample %" PRId64 " of %" PRId64, index[i], self->count);
-        Move move = draw_move(data, key, index[i]);
+        Move move = draw_move(data, what->key, index[i]);
         sample_copy(data, src + index[i] * pixels, (float *)dst[0] + i * pixels, move);
         if (labels) ((int32_t *)dst[1])[i] = labels[index[i]];
     }

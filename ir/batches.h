@@ -13,6 +13,14 @@ typedef struct Column {
     Type type;        /* of one sample: F32 or I32, no batch dimension */
 } Column;
 
+/* What to fetch: samples index[0..n), padded to `tokens` tokens where columns have DIM_T
+ * (else ignored). `key` seeds augmentation and masking; 0 = none (evaluation). */
+typedef struct Fetch {
+    const int64_t *index;
+    int64_t n, tokens;
+    uint64_t key;
+} Fetch;
+
 typedef struct Batches Batches;
 struct Batches {
     const char *name; /* for messages: the file or folder */
@@ -21,16 +29,25 @@ struct Batches {
     int column_count;
     int64_t classes; /* labels lie in [0, classes); 0 = no labels */
 
-    /* Copies the samples `index[0..n)` one after another into dst[column] (floats or
-     * int32_t). `key` seeds augmentation; 0 = none (evaluation). Safe to call from
-     * several threads. */
-    Status (*fetch)(const Batches *self, const int64_t *index, int64_t n, uint64_t key,
-                    void *const *dst, Diag *diag);
+    /* Sequences: tokens of one sample, at most max_tokens. NULL: all samples have the
+     * shape of their columns. With lengths, a column's type may hold DIM_T, and samples
+     * are batched by length and padded no further than needed. */
+    int64_t (*length)(const Batches *self, int64_t index);
+    int64_t max_tokens;
+
+    /* Copies the samples one after another into dst[column] (floats or int32_t). Safe to
+     * call from several threads. */
+    Status (*fetch)(const Batches *self, const Fetch *what, void *const *dst, Diag *diag);
     void (*destroy)(Batches *self);
 };
 
 /* Calls self->destroy. NULL is allowed. */
 void batches_destroy(Batches *batches);
+
+/* Fewest tokens that samples index[0..n) can be padded to: the longest of them, rounded
+ * up to a multiple of 8 (so that few sizes occur) but not above max_tokens. 0 without
+ * lengths. */
+int64_t batches_tokens(const Batches *batches, const int64_t *index, int64_t n);
 
 /* Index of a column by name, -1 when there is none. */
 int batches_column(const Batches *batches, const char *name);

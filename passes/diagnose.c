@@ -48,14 +48,14 @@ static void features_free(Features *f) {
     for (int l = 0; f->layer && l < f->layers; l++) free(f->layer[l]);
 }
 
-static Status keep_features(void *self, int64_t first, int64_t n,
-                            const float *const *values, const void *const *columns,
-                            Diag *diag) {
+static Status keep_features(void *self, const Fetch *what, const float *const *values,
+                            const void *const *columns, Diag *diag) {
     (void)columns, (void)diag;
     Features *f = self;
     for (int l = 0; l < f->layers; l++)
-        memcpy(f->layer[l] + first * f->width[l], values[l],
-               (size_t)(n * f->width[l]) * sizeof(float));
+        for (int64_t i = 0; i < what->n; i++)
+            memcpy(f->layer[l] + what->index[i] * f->width[l],
+                   values[l] + i * f->width[l], (size_t)f->width[l] * sizeof(float));
     return STATUS_OK;
 }
 

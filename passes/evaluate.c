@@ -61,16 +61,15 @@ static void tally_sample(Tally *tally, const float *logits, int32_t label) {
     tally->samples++;
 }
 
-static Status tally_batch(void *self, int64_t first, int64_t n,
-                          const float *const *values, const void *const *columns,
-                          Diag *diag) {
+static Status tally_batch(void *self, const Fetch *what, const float *const *values,
+                          const void *const *columns, Diag *diag) {
     Tally *tally = self;
     const int32_t *labels = columns[tally->label_column];
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < what->n; i++) {
         if (labels[i] < 0 || labels[i] >= tally->classes)
             return diag_fail(diag, STATUS_MODEL, LOC_FILE(tally->data), NULL,
                              "sample %lld: expected a label from 0 to %lld, found %d",
-                             (long long)(first + i), (long long)tally->classes - 1,
+                             (long long)what->index[i], (long long)tally->classes - 1,
                              labels[i]);
         const float *logits = values[0] + i * tally->classes;
         const int64_t bad = find_nonfinite(tally, logits);
@@ -78,7 +77,7 @@ static Status tally_batch(void *self, int64_t first, int64_t n,
             return edit_fail(tally->ctx, diag,
                              "sample %lld: expected finite logits, found %g for class "
                              "%lld",
-                             (long long)(first + i), logits[bad], (long long)bad);
+                             (long long)what->index[i], logits[bad], (long long)bad);
         tally_sample(tally, logits, labels[i]);
     }
     return STATUS_OK;

@@ -51,8 +51,8 @@ Status multiplex_share(Multiplex *m, int first, int count, Diag *diag);
 /* Least-squares merge of the projections that read one norm: the shared W and per-layer
  * column scales s_l minimise sum_l ||W_l - W diag(s_l)||_F^2 (exactly, column by column,
  * as a rank-one approximation); s_l goes into layer l's norm, which stays its own. `norm`
- * is that norm's role and `roles` those of its `per_layer` readers, whose shapes have been
- * compared. Fails with STATUS_MODEL when the norm is shared or has other readers. */
+ * is that norm's role and `roles` those of its `per_layer` readers, whose shapes have
+ * been compared. Fails with STATUS_MODEL when the norm is shared or has other readers. */
 Status multiplex_lsq(Multiplex *m, int first, int count, Role norm, const Role *roles,
                      int per_layer, Diag *diag);
 

@@ -61,10 +61,12 @@ typedef struct Sentences {
 } Sentences;
 
 /* Ids count up from the sample's number; labels are the next id at every second token. */
-static Status fetch(const Batches *self, const int64_t *index, int64_t n, uint64_t key,
-                    void *const *dst, Diag *diag) {
+static Status fetch(const Batches *self, const Fetch *what, void *const *dst,
+                    Diag *diag) {
     const Sentences *data = (const Sentences *)self;
-    (void)key, (void)diag;
+    const int64_t *index = what->index;
+    const int64_t n = what->n;
+    (void)diag;
     for (int64_t i = 0; i < n * TOKENS; i++) {
         const int64_t sample = index[i / TOKENS], token = i % TOKENS;
         const bool spoilt = sample == 3 && token == 1;
@@ -107,9 +109,9 @@ static Node *add_loss(Model *model, Diag *diag) {
 
 /* ---- limits ---- */
 
-static Status ignore(void *self, int64_t first, int64_t n, const float *const *values,
+static Status ignore(void *self, const Fetch *what, const float *const *values,
                      const void *const *columns, Diag *diag) {
-    (void)self, (void)first, (void)n, (void)values, (void)columns, (void)diag;
+    (void)self, (void)what, (void)values, (void)columns, (void)diag;
     return STATUS_OK;
 }
 
@@ -256,7 +258,7 @@ static double *run_model(Model *model, int64_t *count) {
     void *dst[4] = {workspace_input(r.workspace, "input_ids"),
                     workspace_input(r.workspace, "attention_mask"),
                     workspace_input(r.workspace, "token_type_ids"), labels};
-    fetch(&data.batches, index, SAMPLES, 0, dst, NULL);
+    fetch(&data.batches, &(Fetch){index, SAMPLES, 0, 0}, dst, NULL);
     runner_run(&r);
     *count = (int64_t)SAMPLES * TOKENS * 11;
     double *out = malloc((size_t)*count * sizeof *out);

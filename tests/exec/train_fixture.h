@@ -33,14 +33,17 @@ static int32_t toy_label(int64_t sample) {
     return best;
 }
 
-static Status toy_fetch(const Batches *self, const int64_t *index, int64_t n,
-                        uint64_t key, void *const *dst, Diag *diag) {
+static Status toy_fetch(const Batches *self, const Fetch *what, void *const *dst,
+                        Diag *diag) {
+    const int64_t *index = what->index;
+    const int64_t n = what->n;
     const Toy *toy = (const Toy *)self;
     (void)diag;
     for (int64_t s = 0; s < n; s++) {
         for (int64_t i = 0; i < WIDTH; i++)
             ((float *)dst[0])[s * WIDTH + i] =
-                toy->infinite ? INFINITY : toy_feature(index[s], i) + (key ? 0.125f : 0);
+                toy->infinite ? INFINITY
+                              : toy_feature(index[s], i) + (what->key ? 0.125f : 0);
         ((int32_t *)dst[1])[s] =
             index[s] == toy->bad_label ? CLASSES + 6 : toy_label(index[s]);
     }

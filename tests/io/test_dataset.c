@@ -140,8 +140,9 @@ static void check_idx(const char *json, int64_t offset, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         float x[PIXELS];
         int32_t label;
-        assert_ok(data->fetch(data, &i, 1, 0, (void *[]){x, &label}, bench.diag),
-                  bench.diag);
+        assert_ok(
+            data->fetch(data, &(Fetch){&i, 1, 0, 0}, (void *[]){x, &label}, bench.diag),
+            bench.diag);
         assert_int_equal(label, (offset + i) % 3);
         for (int p = 0; p < PIXELS; p++)
             assert_true(fabs(x[p] - (pixel(offset + i, p) / 255.0 - 0.5) / 0.25) < 1e-6);
@@ -171,8 +172,9 @@ static void test_idx_channels(void **state) {
               bench.diag);
     float x[24];
     int64_t both[] = {1, 0};
-    assert_ok(bench.data->fetch(bench.data, both, 2, 0, (void *[]){x}, bench.diag),
-              bench.diag);
+    assert_ok(
+        bench.data->fetch(bench.data, &(Fetch){both, 2, 0, 0}, (void *[]){x}, bench.diag),
+        bench.diag);
     assert_int_equal(bench.data->classes, 0);
     assert_int_equal(bench.data->column_count, 1);
     assert_true(fabs(x[4] - (pixel(1, 4) / 255.0 - 0.5)) < 1e-6);
@@ -206,12 +208,15 @@ static void test_idx_augmented(void **state) {
     int64_t sample = 3;
     int seen[18] = {0}, kinds = 0;
     const Batches *data = bench.data;
-    assert_ok(data->fetch(data, &sample, 1, 0, (void *[]){plain}, bench.diag),
-              bench.diag);
+    assert_ok(
+        data->fetch(data, &(Fetch){&sample, 1, 0, 0}, (void *[]){plain}, bench.diag),
+        bench.diag);
     for (uint64_t key = 1; key <= 400; key++) {
-        assert_ok(data->fetch(data, &sample, 1, key, (void *[]){x}, bench.diag),
-                  bench.diag);
-        assert_ok(data->fetch(data, &sample, 1, key, (void *[]){again}, bench.diag),
+        assert_ok(
+            data->fetch(data, &(Fetch){&sample, 1, 0, key}, (void *[]){x}, bench.diag),
+            bench.diag);
+        assert_ok(data->fetch(data, &(Fetch){&sample, 1, 0, key}, (void *[]){again},
+                              bench.diag),
                   bench.diag);
         assert_memory_equal(x, again, sizeof x);
         int match = -1;
@@ -379,8 +384,9 @@ static void check_hdf5(const char *json, int64_t offset, int64_t count, double s
     for (int64_t i = 0; i < count; i++) {
         float x[PIXELS];
         int32_t label = 0;
-        assert_ok(data->fetch(data, &i, 1, 9, (void *[]){x, &label}, bench.diag),
-                  bench.diag);
+        assert_ok(
+            data->fetch(data, &(Fetch){&i, 1, 0, 9}, (void *[]){x, &label}, bench.diag),
+            bench.diag);
         if (data->column_count == 2) assert_int_equal(label, LABELS[offset + i]);
         for (int p = 0; p < PIXELS; p++)
             assert_true(fabs(x[p] - pixel(offset + i, p) * scale) < 1e-6);

@@ -37,7 +37,8 @@ static void logits_of(Model *model, double out[18]) {
     float pixels[6 * 64];
     int32_t labels[6];
     const int64_t index[6] = {0, 1, 2, 3, 4, 5};
-    assert_ok(toy->fetch(toy, index, 6, 0, (void *[]){pixels, labels}, diag), diag);
+    assert_ok(toy->fetch(toy, &(Fetch){index, 6, 0, 0}, (void *[]){pixels, labels}, diag),
+              diag);
     Runner r;
     runner_open(&r, model->graph, 6, PRECISION_F64, NULL, &logits, 1);
     double *input = workspace_input(r.workspace, "pixel_values");

@@ -71,7 +71,9 @@ static double run_model(Model *model, double *logits) {
     int32_t labels[SAMPLES];
     int64_t index[SAMPLES];
     for (int i = 0; i < SAMPLES; i++) index[i] = i;
-    assert_ok(toy->fetch(toy, index, SAMPLES, 0, (void *[]){pixels, labels}, diag), diag);
+    assert_ok(
+        toy->fetch(toy, &(Fetch){index, SAMPLES, 0, 0}, (void *[]){pixels, labels}, diag),
+        diag);
     const Type type = {DTYPE_I32, 1, {DIM_N}};
     Node *loss = NULL, *out = graph_output(graph, "logits");
     Node *label = graph_input(graph, "labels", &type);

@@ -14,9 +14,11 @@
 
 enum { TOY_SAMPLES = 60, TOY_SIDE = 8, TOY_CLASSES = 3 };
 
-static Status toy_fetch(const Batches *self, const int64_t *index, int64_t n,
-                        uint64_t key, void *const *dst, Diag *diag) {
-    (void)self, (void)key, (void)diag;
+static Status toy_fetch(const Batches *self, const Fetch *what, void *const *dst,
+                        Diag *diag) {
+    const int64_t *index = what->index;
+    const int64_t n = what->n;
+    (void)self, (void)diag;
     for (int64_t i = 0; i < n; i++) {
         const int label = (int)(index[i] % TOY_CLASSES);
         float *pixels = (float *)dst[0] + i * TOY_SIDE * TOY_SIDE;

@@ -1,0 +1,29 @@
+/* Plan cache: the plans of one graph for the numbers of samples and tokens that occur. */
+#ifndef COMPRESS_EXEC_PLAN_CACHE_H
+#define COMPRESS_EXEC_PLAN_CACHE_H
+
+#include "exec/plan.h"
+
+typedef struct PlanCache {
+    Graph *graph;
+    PlanOptions options; /* of every plan, N and T aside; sizes' T is the longest */
+    Plan **plans;
+    int64_t *tokens; /* by plan: T it was asked for, 0 = as in options */
+    int count, capacity;
+} PlanCache;
+
+/* Plan for so many samples and tokens (0 = as in options), NULL when there is none yet.
+ */
+const Plan *plan_cache_find(const PlanCache *cache, int64_t samples, int64_t tokens);
+
+/* Makes that plan unless it is there; nothing for 0 samples. Not while other threads use
+ * the cache or the graph. Fails as plan_create does. */
+Status plan_cache_need(PlanCache *cache, int64_t samples, int64_t tokens, Diag *diag);
+
+/* Plan with the largest workspace, NULL when the cache is empty. */
+const Plan *plan_cache_largest(const PlanCache *cache);
+
+/* Drops all plans. */
+void plan_cache_close(PlanCache *cache);
+
+#endif
