@@ -3,22 +3,16 @@
 
 #include "cli/signals.h"
 #include "cli/table.h"
+#include "exec/ticker.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
-
-static double seconds_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 Progress progress_create(bool quiet) {
     bool live = !quiet && isatty(STDERR_FILENO) && !getenv("CI");
-    return (Progress){.live = live, .quiet = quiet, .start = seconds_now()};
+    return (Progress){.live = live, .quiet = quiet, .start = ticker_seconds()};
 }
 
 void progress_clear(Progress *progress) {
@@ -30,7 +24,7 @@ void progress_begin(Progress *progress, int step, int steps, const char *name) {
     progress->step = step;
     progress->steps = steps;
     progress->name = name;
-    progress->start = seconds_now();
+    progress->start = ticker_seconds();
     if (!progress->live) return;
     progress_clear(progress);
     fprintf(stderr, "[%d/%d] %s ...", step + 1, steps, name);
@@ -58,7 +52,7 @@ static int terminal_width(void) {
 void progress_update(void *self, int64_t done, int64_t total, const char *text) {
     Progress *progress = self;
     if (!progress->live || total <= 0) return;
-    double elapsed = seconds_now() - progress->start;
+    double elapsed = ticker_seconds() - progress->start;
     Arena *arena = arena_create();
     char *line = arena_printf(arena, "[%d/%d] %s %3.0f%% %s", progress->step + 1,
                               progress->steps, progress->name,

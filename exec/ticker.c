@@ -6,7 +6,7 @@
 
 #define INTERVAL 0.2 /* seconds */
 
-static double monotonic_seconds(void) {
+double ticker_seconds(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
@@ -14,7 +14,7 @@ static double monotonic_seconds(void) {
 
 /* Whether the interval since *last is over; then a new one starts. */
 static bool is_due(double *last) {
-    double now = monotonic_seconds();
+    double now = ticker_seconds();
     if (*last > 0 && now - *last < INTERVAL) return false;
     *last = now;
     return true;

@@ -9,6 +9,9 @@ typedef struct Ticker {
     double asked, told; /* times of the last calls; 0 = never */
 } Ticker;
 
+/* Seconds on a clock that only goes forward, from an arbitrary start. */
+double ticker_seconds(void);
+
 /* Whether the caller wants the work to stop; asks at most a few times a second. */
 bool ticker_cancelled(Ticker *ticker);
 

@@ -1,13 +1,13 @@
+/* clang-format off */
 /* IR text: a graph as text that prints and parses back.
  *
  *     ir 1
  *     input pixel_values : f32[N, 1, 28, 28]
  *     param @vit.layernorm.weight : f32[64]
  *     param @vit.layernorm.bias : f32[64]
- *     %3 = layer_norm(%2, @vit.layernorm.weight, @vit.layernorm.bias) {eps=1e-06} :
- * f32[N, 17, 64] at encoder as final_norm %9 = attention(%6, %7, %8,
- * mix_before=@encoder.0.mix) {heads=4} : f32[N, 17, 64] at encoder.0 as attention output
- * logits = %12
+ *     %3 = layer_norm(%2, @vit.layernorm.weight, @vit.layernorm.bias) {eps=1e-06} : f32[N, 17, 64] at encoder as final_norm
+ *     %9 = attention(%6, %7, %8, mix_before=@encoder.0.mix) {heads=4} : f32[N, 17, 64] at encoder.0 as attention
+ *     output logits = %12
  *
  * `$name` stands for an input as an operand, `@name` for a parameter, `%n` for a node.
  * Names with characters other than letters, digits, '_', '.', '-', '/' are quoted.
@@ -17,6 +17,7 @@
  * `frozen`, in this order. `kept 0=[0-63, 70] 1=[...]` gives, for each pruned axis, the
  * indices of the original model that remain, as increasing ranges.
  * Printing a parsed text gives the same text (comments and spacing aside). */
+/* clang-format on */
 #ifndef COMPRESS_IR_IRTEXT_H
 #define COMPRESS_IR_IRTEXT_H
 

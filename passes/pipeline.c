@@ -1,12 +1,12 @@
 /* The pipeline: every step run, verified, measured, checked and recorded. */
 #include "passes/pipeline.h"
 
+#include "exec/ticker.h"
 #include "ir/irtext.h"
 #include "ir/random.h"
 #include "passes/pipeline_check.h"
 
 #include <string.h>
-#include <time.h>
 
 /* What is known about one step while it runs. */
 typedef struct StepRun {
@@ -22,12 +22,6 @@ typedef struct StepRun {
     Measure measure;
     bool changed;
 } StepRun;
-
-static double seconds_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static bool is_cancelled(const Watch *watch) {
     return watch && watch->cancelled && watch->cancelled(watch->self);
@@ -180,14 +174,14 @@ static Status step_run(const PipelineOptions *options, const Recipe *recipe, int
                    .step = &recipe->steps[index],
                    .index = index,
                    .model = model};
-    double start = seconds_now();
+    double start = ticker_seconds();
     if (hooks->step_begin) hooks->step_begin(hooks->self, recipe, index);
     Status status = step_execute(&run, arena, diag);
     if (status != STATUS_OK)
         step_failed(&run, diag);
     else if (hooks->step_end)
         hooks->step_end(hooks->self, recipe, index, &run.measure, run.ctx.record,
-                        run.ctx.train_bytes, seconds_now() - start);
+                        run.ctx.train_bytes, ticker_seconds() - start);
     model_destroy(run.before);
     text_free(&run.text);
     return status;
