@@ -14,9 +14,11 @@
  * and a block into chunks of CHUNK_ROWS, which fit the second-level cache. */
 enum { BLOCKS = 16, BLOCK_ROWS = 64, CHUNK_ROWS = 256 };
 
-/* Waves are as long as this much memory allows, and threads left out whose share of it
- * would hold not even one block. */
-#define WAVE_BYTES ((int64_t)24 << 20)
+/* Waves are as long as WAVE_BYTES allow, one block per worker at least; workers that
+ * would need more than PRIVATE_BYTES, and than PRIVATE_MATRICES of f64, are left out. */
+#define WAVE_BYTES    ((int64_t)24 << 20)
+#define PRIVATE_BYTES ((int64_t)48 << 20)
+enum { PRIVATE_MATRICES = 8 };
 
 typedef struct Tall {
     const Tensor *e;
@@ -26,9 +28,9 @@ typedef struct Tall {
     int64_t wave;      /* first block of the wave */
     int64_t wave_size; /* blocks in it */
     int64_t wave_most; /* blocks in the longest, a multiple of the workers */
-    size_t chunk_bytes, partial_bytes;
-    Buf *chunks;   /* converted rows, by worker */
-    Buf *partials; /* Gram matrices, by place in the wave */
+    int64_t chunk_bytes, partial_bytes; /* 0: none needed */
+    Buf *chunks;                        /* converted rows, by worker */
+    Buf *partials;                      /* Gram matrices, by place in the wave */
     double *sum;
     const float *right;
     int64_t rank;
@@ -37,6 +39,10 @@ typedef struct Tall {
 
 static int64_t min_of(int64_t a, int64_t b) {
     return a < b ? a : b;
+}
+
+static int64_t max_of(int64_t a, int64_t b) {
+    return a > b ? a : b;
 }
 
 static int64_t block_count(int64_t rows) {
@@ -62,7 +68,7 @@ static const void *read_rows(const Tall *tall, int64_t first, int64_t count, int
     if (!tall->chunks)
         return (const char *)tensor_data(e) +
                (size_t)(first * width) * dtype_bytes(e->dtype);
-    void *chunk = (char *)buf_data(tall->chunks) + (size_t)worker * tall->chunk_bytes;
+    void *chunk = (char *)buf_data(tall->chunks) + worker * tall->chunk_bytes;
     if (tall->wide)
         tensor_read_f64(e, first * width, count * width, chunk);
     else
@@ -72,28 +78,26 @@ static const void *read_rows(const Tall *tall, int64_t first, int64_t count, int
 
 /* Sets what is common to both products, and how many workers share them. */
 static void tall_init(Tall *tall, const Tensor *e, bool wide, bool gram, int threads) {
-    const size_t bytes = wide ? sizeof(double) : sizeof(float);
-    const size_t width = (size_t)e->dim[1];
+    const int64_t bytes = wide ? sizeof(double) : sizeof(float), width = e->dim[1];
     *tall = (Tall){.e = e, .wide = wide, .blocks = block_count(e->dim[0])};
     tall->partial_bytes = gram ? width * width * bytes : 0;
     tall->chunk_bytes = is_direct(e, wide) ? 0 : CHUNK_ROWS * width * bytes;
-    const int64_t one = (int64_t)(tall->partial_bytes + tall->chunk_bytes);
-    const int64_t most = min_of(threads, tall->blocks);
-    const int64_t workers = one > 0 ? min_of(most, WAVE_BYTES / one) : most;
-    tall->workers = workers > 1 ? (int)workers : 1;
+    const int64_t one = tall->partial_bytes + tall->chunk_bytes;
+    const int64_t matrices = PRIVATE_MATRICES * width * width * (int64_t)sizeof(double);
+    const int64_t most = max_of(PRIVATE_BYTES, matrices) / max_of(one, 1);
+    tall->workers = (int)max_of(min_of(min_of(threads, tall->blocks), most), 1);
     if (!gram) return;
-    const int64_t share =
-        WAVE_BYTES / tall->workers - (int64_t)tall->chunk_bytes; /* of one worker */
+    const int64_t share = WAVE_BYTES / tall->workers - tall->chunk_bytes;
     const int64_t each =
-        min_of(share / (int64_t)tall->partial_bytes, tall->blocks / tall->workers);
-    tall->wave_most = tall->workers * (each > 1 ? each : 1);
+        min_of(share / tall->partial_bytes, tall->blocks / tall->workers);
+    tall->wave_most = tall->workers * max_of(each, 1);
 }
 
 static Status tall_alloc(Tall *tall, Diag *diag) {
     if (tall->chunk_bytes > 0)
-        TRY(buf_create(&tall->chunks, (size_t)tall->workers * tall->chunk_bytes, diag));
+        TRY(buf_create(&tall->chunks, (size_t)(tall->workers * tall->chunk_bytes), diag));
     if (tall->partial_bytes > 0)
-        TRY(buf_create(&tall->partials, (size_t)tall->wave_most * tall->partial_bytes,
+        TRY(buf_create(&tall->partials, (size_t)(tall->wave_most * tall->partial_bytes),
                        diag));
     return STATUS_OK;
 }
@@ -104,7 +108,7 @@ static void tall_release(Tall *tall) {
 }
 
 static void *partial_at(const Tall *tall, int64_t place) {
-    return (char *)buf_data(tall->partials) + (size_t)place * tall->partial_bytes;
+    return (char *)buf_data(tall->partials) + place * tall->partial_bytes;
 }
 
 /* Gram matrix of block `place` of the wave. */
