@@ -118,41 +118,51 @@ static Status compare_layers(PassContext *ctx, Model *model, Model *teacher,
 
 /* ---- gradient norms ---- */
 
-/* Sum of squares of the gradient of every storage that layer `layer` uses, each once. */
-static double layer_square(const Graph *graph, int layer, const Params *params,
-                           const float *gradient, bool *seen) {
+static bool in_layer(const Node *node, int layer) {
+    return node->layer == layer && node->stack && strcmp(node->stack, "encoder") == 0;
+}
+
+/* Gives every layer leaves of its own: a layer's gradient is then what comes through its
+ * own uses, also where layers share weights. */
+static Status separate_layers(Graph *graph, Diag *diag) {
+    for (Node *node = graph->first; node; node = node->next)
+        for (int i = 0; i < node->in_count && node->layer >= 0; i++)
+            if (node->in[i] && node->in[i]->storage)
+                TRY(edit_own_leaf(graph, node, i, diag));
+    return STATUS_OK;
+}
+
+static double storage_square(const Params *params, const Storage *storage,
+                             const float *gradient) {
+    const int64_t offset = params_offset(params, storage);
+    const int64_t count = offset < 0 ? 0 : tensor_count(&storage->tensor);
     double sum = 0;
-    memset(seen, 0, (size_t)graph->storage_count);
-    for (const Node *node = graph->first; node; node = node->next) {
-        if (node->layer != layer || !node->stack || strcmp(node->stack, "encoder"))
-            continue;
-        for (int i = 0; i < node->in_count; i++) {
-            const Storage *storage = node->in[i] ? node->in[i]->storage : NULL;
-            if (!storage || params_offset(params, storage) < 0) continue;
-            int at = 0;
-            while (graph->storages[at] != storage) at++;
-            if (seen[at]) continue;
-            seen[at] = true;
-            const float *g = gradient + params_offset(params, storage);
-            const int64_t n = tensor_count(&storage->tensor);
-            for (int64_t k = 0; k < n; k++) sum += (double)g[k] * g[k];
-        }
-    }
+    for (int64_t k = 0; k < count; k++)
+        sum += (double)gradient[offset + k] * gradient[offset + k];
+    return sum;
+}
+
+/* Sum of squares of the gradient over the weights that a layer uses. */
+static double layer_square(const Graph *graph, int layer, const Params *params,
+                           const float *gradient) {
+    double sum = 0;
+    for (const Node *node = graph->first; node; node = node->next)
+        for (int i = 0; i < node->in_count && in_layer(node, layer); i++)
+            if (node->in[i] && node->in[i]->storage)
+                sum += storage_square(params, node->in[i]->storage, gradient);
     return sum;
 }
 
 static void record_norms(PassContext *ctx, const Graph *graph, const Params *params,
                          const float *gradient) {
     const int layers = graph_layer_count(graph, "encoder");
-    bool *seen = memory_alloc((size_t)graph->storage_count + 1, sizeof(bool));
     Tree *list = tree_new(ctx->arena, TREE_LIST, LOC_NONE);
     for (int l = 0; l < layers; l++) {
         Tree *value = tree_new(ctx->arena, TREE_FLOAT, LOC_NONE);
-        value->real = sqrt(layer_square(graph, l, params, gradient, seen));
+        value->real = sqrt(layer_square(graph, l, params, gradient));
         tree_append(ctx->arena, list, NULL, LOC_NONE, value);
     }
     tree_append(ctx->arena, ctx->record, "gradient_norms", LOC_NONE, list);
-    free(seen);
 }
 
 static Status measure_norms(PassContext *ctx, Model *model, const Batches *data,
@@ -167,6 +177,7 @@ static Status measure_norms(PassContext *ctx, Model *model, const Batches *data,
     if (!labels) labels = graph_input(graph, "labels", &type);
     Status status = edit_node(&loss, graph, NULL, "cross_entropy",
                               (Node *[]){logits, labels}, 2, diag, NULL);
+    if (status == STATUS_OK) status = separate_layers(graph, diag);
     if (status == STATUS_OK)
         status = params_create(&params, graph, PRECISION_F32, false, diag);
     if (status == STATUS_OK) {

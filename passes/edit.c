@@ -82,6 +82,18 @@ static bool is_frozen(const Storage *storage, const TrainOptions *options) {
     return false;
 }
 
+Status edit_own_leaf(Graph *graph, Node *user, int i, Diag *diag) {
+    Node *leaf = user->in[i];
+    if (graph_use_count(graph, leaf) == 1) return STATUS_OK;
+    Storage *own = NULL;
+    const char *name = graph_fresh_name(graph, leaf->storage->name);
+    TRY(graph_add_storage(&own, graph, name, &leaf->storage->tensor, diag));
+    own->tensor = tensor_retain(&leaf->storage->tensor);
+    own->frozen = leaf->storage->frozen;
+    user->in[i] = graph_param(graph, own);
+    return STATUS_OK;
+}
+
 void edit_plan_training(Graph *graph, const TrainOptions *options) {
     for (int i = 0; i < graph->storage_count; i++) {
         Storage *storage = graph->storages[i];

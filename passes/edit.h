@@ -28,6 +28,11 @@ Status edit_sum(Node **out, Graph *graph, Node *const *terms, const double *weig
  * names. */
 void edit_take_weights(Graph *model, Graph *trained);
 
+/* Gives `user` a storage of its own, with the same weights, in place of the shared one
+ * that its operand i names, so that gradients tell the users apart. Nothing when `user`
+ * is the only one. For copies of graphs that are measured and thrown away. */
+Status edit_own_leaf(Graph *graph, Node *user, int i, Diag *diag);
+
 /* What training does to a model when planned from shapes alone: trainable storages
  * become float32, `freeze` patterns excepted. */
 void edit_plan_training(Graph *graph, const TrainOptions *options);

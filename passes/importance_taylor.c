@@ -30,16 +30,9 @@ static int slots_used(const Taylor *t, const Prune *p) {
 
 /* Gives the owner of a slot a weight of its own, sharing the data. */
 static Status separate(Taylor *t, PruneSlot *slot, Node *owner, Diag *diag) {
-    Graph *graph = t->graph;
-    Storage *storage = slot->leaf->storage;
-    if (graph_use_count(graph, slot->leaf) > 1) {
-        Storage *own = NULL;
-        const char *name = graph_fresh_name(graph, storage->name);
-        TRY(graph_add_storage(&own, graph, name, &storage->tensor, diag));
-        own->tensor = tensor_retain(&storage->tensor);
-        slot->leaf = graph_param(graph, own);
-        node_set_operand(graph, owner, "weight", slot->leaf);
-    }
+    const int at = op_operand_index(owner->op, "weight");
+    TRY(edit_own_leaf(t->graph, owner, at, diag));
+    slot->leaf = owner->in[at];
     slot->leaf->storage->frozen = false;
     return STATUS_OK;
 }
