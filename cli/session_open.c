@@ -92,6 +92,47 @@ static const Field build_fields[] = {
     F_END,
 };
 
+/* `model:` as a map with `path`: every key but these two is one of the configuration. */
+typedef struct PathKeys {
+    const char *path;
+    int64_t seed;
+} PathKeys;
+
+static const Field path_fields[] = {
+    F_STRING(PathKeys, path, "Hugging Face folder"),
+    F_INT(PathKeys, seed, 0, 1e15, "seed of the weights of new heads"),
+    F_END,
+};
+
+/* Sorts a map's keys into `keys` and the rest. */
+static Status split_keys(PathKeys *keys, Tree *rest, const Tree *map, Arena *arena,
+                         Diag *diag) {
+    for (const Tree *value = map->first; value; value = value->next) {
+        const Field *field = field_find(path_fields, value->key);
+        if (field)
+            TRY(field_set(field, value, keys, arena, STATUS_RECIPE, diag));
+        else
+            tree_append(arena, rest, value->key, value->key_loc, tree_copy(arena, value));
+    }
+    if (keys->path && !tree_get(rest, "config")) return STATUS_OK;
+    return diag_fail(diag, STATUS_RECIPE, map->loc, "model",
+                     "expected either `path`, a folder, or `config`");
+}
+
+/* Reads the folder that a `model:` map names, with the map's configuration. */
+static Status adapt_model(Session *session, const Tree *map, bool weights, Diag *diag) {
+    Arena *arena = session->arena;
+    PathKeys keys = {.seed = session->recipe.seed};
+    Tree *overrides = tree_new(arena, TREE_MAP, map->loc);
+    TRY(split_keys(&keys, overrides, map, arena, diag));
+    const HfOptions options = {overrides, true, (uint64_t)keys.seed};
+    session->source = path_join(arena, session->recipe.folder, keys.path);
+    TRY(model_load_with(&session->model, session->source, &options, ops_table(), weights,
+                        diag));
+    if (!weights) model_strip(session->model);
+    return STATUS_OK;
+}
+
 /* Builds the model that a `model:` map describes. */
 static Status build_model(Session *session, const Tree *map, bool weights, Diag *diag) {
     BuildKeys keys = {.seed = session->recipe.seed};
@@ -120,6 +161,8 @@ static Status build_model(Session *session, const Tree *map, bool weights, Diag 
 Status session_load_model(Session *session, bool weights, Diag *diag) {
     const char *path = session->cli->flags.model;
     const Tree *model = session->recipe.model;
+    if (!path && tree_get(model, "path"))
+        return adapt_model(session, model, weights, diag);
     if (!path && model->kind == TREE_MAP)
         return build_model(session, model, weights, diag);
     if (!path) path = path_join(session->arena, session->recipe.folder, model->string);

@@ -29,6 +29,9 @@ typedef struct Family {
      * a head that the checkpoint's class does not use. NULL = none may. */
     bool (*spare)(const char *tensor);
     const OptionalOutput *optional; /* ended by NULLs; NULL = none */
+    /* Beginnings of the names of heads' storages, `prefix` left out, ended by NULL: what
+     * may be created for a checkpoint that has no such tensor. NULL = none may. */
+    const char *const *heads;
 } Family;
 
 /* Family by model_type, NULL when unknown. Families are listed in io/families.def. */

@@ -67,6 +67,8 @@ static Status build(Model *model, Diag *diag) {
 static const OptionalOutput OPTIONAL[] = {{"pooler_output", "pooler.weight"},
                                           {NULL, NULL}};
 
+static const char *const HEADS[] = {"pooler.", "classifier.", "predictions.", NULL};
+
 const Family family_albert = {
     .model_type = "albert",
     .summary = "ALBERT: BERT with factored embeddings and shared layers",
@@ -74,4 +76,5 @@ const Family family_albert = {
     .rename = text_rename,
     .prefix = "albert.",
     .spare = text_spare,
-    .optional = OPTIONAL};
+    .optional = OPTIONAL,
+    .heads = HEADS};

@@ -55,10 +55,13 @@ static Status build(Model *model, Diag *diag) {
 static const OptionalOutput OPTIONAL[] = {{"pooler_output", "pooler.dense.weight"},
                                           {NULL, NULL}};
 
+static const char *const HEADS[] = {"pooler.", "classifier.", "cls.predictions.", NULL};
+
 const Family family_bert = {.model_type = "bert",
                             .summary = "BERT: text encoder, classification, masked LM",
                             .build = build,
                             .rename = text_rename,
                             .prefix = "bert.",
                             .spare = text_spare,
-                            .optional = OPTIONAL};
+                            .optional = OPTIONAL,
+                            .heads = HEADS};

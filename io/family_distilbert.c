@@ -58,10 +58,13 @@ static Status build(Model *model, Diag *diag) {
     return b.status;
 }
 
+static const char *const HEADS[] = {"pre_classifier.", "classifier.", "vocab_", NULL};
+
 const Family family_distilbert = {.model_type = "distilbert",
                                   .summary =
                                       "DistilBERT: BERT without token types and pooler",
                                   .build = build,
                                   .rename = text_rename,
                                   .prefix = "distilbert.",
-                                  .spare = text_spare};
+                                  .spare = text_spare,
+                                  .heads = HEADS};

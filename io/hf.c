@@ -27,6 +27,8 @@ typedef struct Binder {
     Binding *bindings; /* sorted by name */
     int count;
     Graph *graph;
+    const HfOptions *options;
+    Text created; /* names of the storages to create */
     Diag *diag;
 } Binder;
 
@@ -123,10 +125,37 @@ static void hint_nearest(const Binder *binder, const char *name) {
     if (nearest) diag_hint(binder->diag, "the checkpoint has '%s'", nearest);
 }
 
-static Status missing(const Binder *binder, const Storage *storage) {
+/* The beginning in Family.heads that the name has, or NULL. */
+static const char *find_head(const Family *family, const char *name) {
+    const char *prefix = family->prefix ? family->prefix : "";
+    if (strncmp(name, prefix, strlen(prefix)) == 0) name += strlen(prefix);
+    for (const char *const *head = family->heads; head && *head; head++)
+        if (strncmp(name, *head, strlen(*head)) == 0) return *head;
+    return NULL;
+}
+
+/* Whether the storage is of a head of which the checkpoint has nothing at all. */
+static bool is_new_head(const Binder *binder, const char *name) {
+    const char *head = find_head(binder->family, name);
+    for (int i = 0; head && i < binder->count; i++)
+        if (find_head(binder->family, binder->bindings[i].name) == head) return false;
+    return head != NULL;
+}
+
+/* A storage without a tensor: left to be created, or a fault. */
+static Status missing(Binder *binder, const Storage *storage) {
+    const bool new_head = is_new_head(binder, storage->name);
+    if (new_head && binder->options->create_heads) {
+        text_add(&binder->created, "%s%s", binder->created.length ? ", " : "",
+                 storage->name);
+        return STATUS_OK;
+    }
     diag_fail(binder->diag, STATUS_FORMAT, LOC_FILE(binder->checkpoint->path),
               storage->name, "the checkpoint lacks this tensor");
-    hint_nearest(binder, storage->name);
+    if (new_head)
+        diag_hint(binder->diag, "`model: {path: ..., seed: 1}` creates a new head");
+    else
+        hint_nearest(binder, storage->name);
     return STATUS_FORMAT;
 }
 
@@ -162,7 +191,7 @@ static Status bind_storage(Binder *binder, Storage *storage) {
     char want[SHAPE_TEXT_BYTES], have[SHAPE_TEXT_BYTES];
     if (!shape_same(tensor, &storage->tensor))
         return diag_fail(binder->diag, STATUS_FORMAT, at, name,
-                         "config.json asks for shape %s, found %s",
+                         "the configuration asks for shape %s, found %s",
                          shape_text(want, storage->tensor.rank, storage->tensor.dim),
                          shape_text(have, tensor->rank, tensor->dim));
     if (tensor->dtype != DTYPE_F32 && tensor->dtype != DTYPE_F16 &&
@@ -203,36 +232,78 @@ static Status bind_weights(Binder *binder) {
     return check_unused(binder);
 }
 
+/* Says which storages have no weights yet and creates them. */
+static Status create_heads(Model *model, const Binder *binder) {
+    const uint64_t seed = binder->options->seed;
+    if (binder->created.length == 0) return STATUS_OK;
+    diag_warn(binder->diag, LOC_FILE(binder->checkpoint->path), NULL,
+              "created: %s (seed %llu)", binder->created.data, (unsigned long long)seed);
+    return model_init_weights(model, seed, binder->diag);
+}
+
 static Status read_weights(Model *model, const Family *family, const char *folder,
-                           Diag *diag) {
+                           const HfOptions *options, Diag *diag) {
     Checkpoint *checkpoint;
     TRY(checkpoint_read(&checkpoint, folder, diag));
     Binder binder = {.arena = arena_create(),
                      .family = family,
                      .checkpoint = checkpoint,
                      .graph = model->graph,
+                     .options = options,
                      .diag = diag};
-    const Status status = bind_weights(&binder);
+    Status status = bind_weights(&binder);
+    if (status == STATUS_OK) status = create_heads(model, &binder);
+    text_free(&binder.created);
     arena_destroy(binder.arena);
     checkpoint_destroy(checkpoint);
     return status;
 }
 
-static Status read_folder(Model *model, const char *folder, Diag *diag) {
+/* Whether a new number of labels makes a key of the old configuration void. */
+static bool is_stale(const Tree *overrides, const char *key) {
+    return tree_get(overrides, "num_labels") &&
+           (strcmp(key, "id2label") == 0 || strcmp(key, "label2id") == 0);
+}
+
+/* The configuration with the keys of `overrides` in place of its own. */
+static Tree *merge_config(Arena *arena, const Tree *config, const Tree *overrides) {
+    Tree *merged = tree_new(arena, TREE_MAP, config->loc);
+    for (const Tree *own = config->first; own; own = own->next) {
+        const Tree *value = tree_get(overrides, own->key);
+        if (!value && is_stale(overrides, own->key)) continue;
+        if (!value) value = own;
+        tree_append(arena, merged, own->key, value->key_loc, tree_copy(arena, value));
+    }
+    for (const Tree *new = overrides->first; new; new = new->next)
+        if (!tree_get(merged, new->key))
+            tree_append(arena, merged, new->key, new->key_loc, tree_copy(arena, new));
+    return merged;
+}
+
+static Status read_folder(Model *model, const char *folder, const HfOptions *options,
+                          Diag *diag) {
     const Family *family;
     const char *path = path_join(model->arena, folder, "config.json");
     TRY(path_check_inside(folder, path, diag));
     TRY(json_read(&model->config, model->arena, path, CONFIG_BYTES_MAX, diag));
+    if (options->overrides && model->config->kind == TREE_MAP)
+        model->config = merge_config(model->arena, model->config, options->overrides);
     TRY(build_graph(&family, model, diag));
-    return read_weights(model, family, folder, diag);
+    return read_weights(model, family, folder, options, diag);
 }
 
-Status hf_read(Model **out, const char *folder, const OpTable *ops, Diag *diag) {
+Status hf_read_with(Model **out, const char *folder, const HfOptions *options,
+                    const OpTable *ops, Diag *diag) {
+    const HfOptions none = {0};
     Model *model = model_create(ops);
-    Status status = read_folder(model, folder, diag);
+    Status status = read_folder(model, folder, options ? options : &none, diag);
     if (status == STATUS_OK)
         *out = model;
     else
         model_destroy(model);
     return status;
+}
+
+Status hf_read(Model **out, const char *folder, const OpTable *ops, Diag *diag) {
+    return hf_read_with(out, folder, NULL, ops, diag);
 }

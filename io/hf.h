@@ -10,6 +10,19 @@
  * with STATUS_FORMAT, STATUS_MODEL or STATUS_IO. */
 Status hf_read(Model **out, const char *folder, const OpTable *ops, Diag *diag);
 
+/* What hf_read_with does beyond hf_read; all zero = nothing. */
+typedef struct HfOptions {
+    const Tree *overrides; /* map of keys in place of config.json's; NULL = none */
+    bool create_heads;     /* heads of which the checkpoint has no tensor are created */
+    uint64_t seed;         /* of their initial values */
+} HfOptions;
+
+/* hf_read with the configuration changed: the model keeps the merged one. `num_labels`
+ * takes the place of the names of labels too. Heads (Family.heads) that were created are
+ * named in a warning; anything else missing is an error still. NULL = no options. */
+Status hf_read_with(Model **out, const char *folder, const HfOptions *options,
+                    const OpTable *ops, Diag *diag);
+
 /* Builds a model from a configuration map (copied), shapes only; weights come from
  * model_init_weights. */
 Status hf_build(Model **out, const Tree *config, const OpTable *ops, Diag *diag);

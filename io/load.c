@@ -2,7 +2,6 @@
 #include "io/load.h"
 
 #include "io/file.h"
-#include "io/hf.h"
 #include "io/modelfile.h"
 #include "ir/verify.h"
 
@@ -23,11 +22,15 @@ static Status not_a_model(const char *path, Diag *diag) {
     return STATUS_FORMAT;
 }
 
-Status model_load(Model **out, const char *path, const OpTable *ops, bool check,
-                  Diag *diag) {
+Status model_load_with(Model **out, const char *path, const HfOptions *options,
+                       const OpTable *ops, bool check, Diag *diag) {
     Model *model;
     if (path_is_folder(path))
-        TRY(hf_read(&model, path, ops, diag));
+        TRY(hf_read_with(&model, path, options, ops, diag));
+    else if (options && access(path, R_OK) == 0)
+        return diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
+                         "expected a Hugging Face folder, whose configuration can be "
+                         "changed, found a file");
     else if (modelfile_probe(path))
         TRY(modelfile_read(&model, path, ops, check, diag));
     else
@@ -40,4 +43,9 @@ Status model_load(Model **out, const char *path, const OpTable *ops, bool check,
     diag_place(diag, LOC_FILE(path), NULL);
     model_destroy(model);
     return status;
+}
+
+Status model_load(Model **out, const char *path, const OpTable *ops, bool check,
+                  Diag *diag) {
+    return model_load_with(out, path, NULL, ops, check, diag);
 }

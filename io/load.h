@@ -2,12 +2,17 @@
 #ifndef COMPRESS_IO_LOAD_H
 #define COMPRESS_IO_LOAD_H
 
-#include "ir/model.h"
+#include "io/hf.h"
 
 /* Reads a Hugging Face folder or a native model file, told apart by content.
  * `check` verifies hashes and that all weights are finite; without it no weight is
  * touched (for inspect and plan). */
 Status model_load(Model **out, const char *path, const OpTable *ops, bool check,
                   Diag *diag);
+
+/* model_load of a Hugging Face folder with its configuration changed; other files are
+ * refused. `options` NULL = model_load. */
+Status model_load_with(Model **out, const char *path, const HfOptions *options,
+                       const OpTable *ops, bool check, Diag *diag);
 
 #endif

@@ -22,9 +22,11 @@ static const Field keys_fields[] = {
     F_STRING(RecipeKeys, name, "name of the recipe, for people"),
     F_INT(RecipeKeys, seed, 0, 1e15, "seed of everything random"),
     F_INT(RecipeKeys, threads, 0, 4096, "threads; 0 = as many as processors"),
-    F_TREE(RecipeKeys, model,
-           "path of the model to start from, relative to the recipe; or a map with a "
-           "configuration to build (config: file or map, seed: of the new weights)"),
+    F_TREE(
+        RecipeKeys, model,
+        "path of the model to start from, relative to the recipe; or a map with a "
+        "configuration to build (config: file or map, seed: of the new weights) or with "
+        "a folder and changes to its configuration (path: folder, seed: of new heads)"),
     F_TREE(RecipeKeys, data, "map of data sets by name, each with its format"),
     F_TREE(RecipeKeys, passes, "list of steps: name of a pass, or {pass: {options}}"),
     F_STRING(RecipeKeys, output,

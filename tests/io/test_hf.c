@@ -190,7 +190,7 @@ static void damaged_tensors(void **state) {
     named->tensor.dim[0] = 64;
     named->tensor.dim[1] = 32;
     expect_refused(f, STATUS_FORMAT,
-                   "vit.encoder.layer.1.output.dense.weight: config.json "
+                   "vit.encoder.layer.1.output.dense.weight: the configuration "
                    "asks for shape [32, 64], found [64, 32]");
     named->tensor.rank = 1;
     named->tensor.dim[0] = 2048;
@@ -271,7 +271,8 @@ static const struct {
     {"\"hidden_size\": 32", "\"hidden_size\": 1e9", "hidden_size: expected an integer"},
     {"\"hidden_size\": 32", "\"hidden_size\": 9223372036854775807",
      "hidden_size: expected"},
-    {"\"hidden_size\": 32", "\"hidden_size\": 1048576", "config.json asks for shape"},
+    {"\"hidden_size\": 32", "\"hidden_size\": 1048576",
+     "the configuration asks for shape"},
     {"_layers\": 3", "_layers\": 4097", "num_hidden_layers: expected an integer"},
     {"_layers\": 3", "_layers\": 2",
      "vit.encoder.layer.2.attention.attention.key.bias: the "
