@@ -35,27 +35,12 @@ typedef struct Sweep {
     Ticker ticker;
 } Sweep;
 
-/* Samples by length, so that those of a chunk are about equally long. */
-typedef struct Sized {
-    int64_t length, index;
-} Sized;
-
-static int compare_sized(const void *a, const void *b) {
-    const Sized *x = a, *y = b;
-    if (x->length != y->length) return x->length < y->length ? -1 : 1;
-    return x->index < y->index ? -1 : x->index > y->index;
-}
-
+/* By length where samples have lengths, so that those of a chunk are about equally long.
+ */
 static void sort_samples(Sweep *sweep) {
     sweep->order = memory_alloc((size_t)sweep->total, sizeof *sweep->order);
     for (int64_t i = 0; i < sweep->total; i++) sweep->order[i] = i;
-    if (!sweep->data->length) return;
-    Sized *sized = memory_alloc((size_t)sweep->total, sizeof *sized);
-    for (int64_t i = 0; i < sweep->total; i++)
-        sized[i] = (Sized){sweep->data->length(sweep->data, i), i};
-    qsort(sized, (size_t)sweep->total, sizeof *sized, compare_sized);
-    for (int64_t i = 0; i < sweep->total; i++) sweep->order[i] = sized[i].index;
-    free(sized);
+    batches_sort(sweep->data, sweep->order, sweep->total);
 }
 
 static Status open_lane(Lane *lane, const Sweep *sweep, Diag *diag) {

@@ -142,35 +142,23 @@ static Status train_step(Trainer *trainer, History *h, int64_t step, Diag *diag)
     return STATUS_OK;
 }
 
-/* Length of a sample beside its index, for sorting. */
-typedef struct Sized {
-    int64_t length, index, place;
-} Sized;
-
-static int compare_sized(const void *a, const void *b) {
-    const Sized *x = a, *y = b;
-    if (x->length != y->length) return x->length < y->length ? -1 : 1;
-    return x->place < y->place ? -1 : x->place > y->place;
-}
-
 /* Sorts a window of the permutation by length and shuffles its batches, so that samples
  * of a batch are about equally long and the order of lengths stays random. */
 static void sort_window(const Trainer *trainer, uint64_t key, int64_t *order,
                         int64_t count) {
-    Sized *sized = memory_alloc((size_t)count, sizeof *sized);
     const int64_t batch = trainer->batch, whole = count / batch;
+    int64_t *sorted = memory_alloc((size_t)count, sizeof *sorted);
     int64_t *places = memory_alloc((size_t)whole + 1, sizeof *places);
-    for (int64_t i = 0; i < count; i++)
-        sized[i] = (Sized){trainer->data->length(trainer->data, order[i]), order[i], i};
-    qsort(sized, (size_t)count, sizeof *sized, compare_sized);
+    memcpy(sorted, order, (size_t)count * sizeof *sorted);
+    batches_sort(trainer->data, sorted, count);
     random_permutation(key, places, whole);
     for (int64_t i = 0; i < count; i++) {
         const int64_t from =
             i / batch < whole ? places[i / batch] * batch + i % batch : i;
-        order[i] = sized[from].index;
+        order[i] = sorted[from];
     }
     free(places);
-    free(sized);
+    free(sorted);
 }
 
 /* Batches of which a window of an epoch is made when samples have lengths. */

@@ -49,6 +49,10 @@ void batches_destroy(Batches *batches);
  * lengths. */
 int64_t batches_tokens(const Batches *batches, const int64_t *index, int64_t n);
 
+/* Sorts samples index[0..n) by length, equally long ones in the order they stood in;
+ * without lengths they stay as they are. */
+void batches_sort(const Batches *batches, int64_t *index, int64_t n);
+
 /* Index of a column by name, -1 when there is none. */
 int batches_column(const Batches *batches, const char *name);
 
