@@ -44,6 +44,9 @@ typedef struct Call {
     void *scratch;    /* op->scratch_bytes, 64-byte aligned, contents undefined */
     uint64_t key;     /* random key of this step and node; for OP_STOCHASTIC */
     int64_t first;    /* index within the whole mini-batch of this call's first sample */
+    double rows;      /* ops with count_rows: what the sum over rows is divided by; that
+                         of this call, or its samples' share of the mini-batch's; with 0
+                         the loss is 0 */
     bool training;
 } Call;
 

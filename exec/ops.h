@@ -31,9 +31,13 @@ typedef struct AddPositionAttrs {
 } AddPositionAttrs;
 
 /* linear(x[..., K], weight[M, K...], bias[M]?) -> [..., M]: x W^T + b; weight dimensions
- * after the first are flattened to K. No attributes.
- *
- * add(a[...], b): a + b; b has a's rank and each dimension equal to a's or 1. No
+ * after the first are flattened to K. With `transposed` the weight is [K, M] and the
+ * result x W + b: a second user of a factor that is stored the other way round. */
+typedef struct LinearAttrs {
+    bool transposed;
+} LinearAttrs;
+
+/* add(a[...], b): a + b; b has a's rank and each dimension equal to a's or 1. No
  * attributes. */
 
 /* scale(x): by * x. */
@@ -101,7 +105,21 @@ typedef struct SelectTokenAttrs {
     int64_t index;
 } SelectTokenAttrs;
 
-/* Losses give a scalar (rank 0), the mean over the samples of the call. */
+/* gather_tokens(x[N, T, D], positions[N, M] integer) -> [N, M, D]: token positions[n, m]
+ * of sample n; 0 <= position < T. No attributes. */
+
+/* softmax(x[..., C]): exp(x / t) / sum over the last dimension. */
+typedef struct SoftmaxAttrs {
+    double temperature;
+} SoftmaxAttrs;
+
+/* scale_gradient(x): x; its gradient is multiplied by `by`. */
+typedef struct ScaleGradientAttrs {
+    double by;
+} ScaleGradientAttrs;
+
+/* Losses give a scalar (rank 0), the mean over the samples of the call, or over the rows
+ * that count: see Op.count_rows. A `mask` operand leaves out the rows where it is 0. */
 
 /* cross_entropy(logits[N..., C], labels[N...] integer): -log softmax(logits)[label]; with
  * label smoothing e the target is (1 - e) one-hot + e / C. Rows with label INDEX_SKIP are
@@ -110,9 +128,9 @@ typedef struct CrossEntropyAttrs {
     double smoothing;
 } CrossEntropyAttrs;
 
-/* soft_cross_entropy(logits[N, C], teacher[N, C]): -sum softmax(teacher / t) log
- * softmax(logits / t), mean over rows, times t^2. The teacher gets no gradient.
- * With `kl` the teacher's entropy is subtracted (same gradient). */
+/* soft_cross_entropy(logits[N..., C], teacher[N..., C], mask[N...]? integer): -sum
+ * softmax(teacher / t) log softmax(logits / t), mean over rows, times t^2. The teacher
+ * gets no gradient. With `kl` the teacher's entropy is subtracted (same gradient). */
 typedef struct SoftCrossEntropyAttrs {
     double temperature;
     bool kl;
@@ -129,6 +147,23 @@ typedef struct SoftCrossEntropyAttrs {
 typedef struct GramMseAttrs {
     double weight;
 } GramMseAttrs;
+
+/* mean_squared_error(x[N..., D], teacher[N..., D], mask[N...]? integer): mean of (x -
+ * teacher)^2 over the elements of the rows that count. The teacher gets no gradient. No
+ * attributes.
+ *
+ * cosine_distance(x[N..., D], teacher[N..., D], mask[N...]? integer): mean over rows of 1
+ * - x . teacher / (|x| |teacher|); 1 for a row of zeros. The teacher gets no gradient. No
+ * attributes. */
+
+/* attention_map_mse(q[N, T, D], k[N, T, D], teacher_q[N, T, E], teacher_k[N, T, E],
+ * mask[N, T]? integer): scores A = q k^T / sqrt(d) of `heads` heads, the teacher's with
+ * widths E / heads; mean squared difference over heads and pairs of tokens that count
+ * (TinyBERT, Jiao et al. 2020, equation 7); mean over samples. The teacher gets no
+ * gradient. */
+typedef struct AttentionMapMseAttrs {
+    int64_t heads;
+} AttentionMapMseAttrs;
 
 /* weighted_sum(x...): sum of weights[i] * x[i] over scalars. */
 typedef struct WeightedSumAttrs {

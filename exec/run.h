@@ -48,10 +48,17 @@ void workspace_destroy(Workspace *workspace);
 void *workspace_input(Workspace *workspace, const char *name);
 
 typedef struct RunMode {
-    bool training; /* stochastic ops draw */
-    uint64_t key;  /* random key of the step */
-    int64_t first; /* index of the first sample within the mini-batch */
+    bool training;      /* stochastic ops draw */
+    uint64_t key;       /* random key of the step */
+    int64_t first;      /* index of the first sample within the mini-batch */
+    const double *rows; /* by Node.id: Call.rows of ops with count_rows; NULL = each
+                           call's own */
 } RunMode;
+
+/* What op->count_rows of a node gives for the inputs that are bound now: before or after
+ * a run. The node must be one of the plan's whose op has count_rows and whose integer
+ * operands are inputs. */
+double workspace_count_rows(const Workspace *workspace, const Node *node);
 
 /* Runs all forward calls. Inputs must have been filled. */
 void run_forward(Workspace *workspace, RunMode mode);

@@ -35,6 +35,10 @@ struct Batches {
     int64_t (*length)(const Batches *self, int64_t index);
     int64_t max_tokens;
 
+    /* Masked positions (DIM_M) of samples padded to so many tokens, the same for every
+     * sample; grows with the tokens. NULL: no column has DIM_M. */
+    int64_t (*masked)(const Batches *self, int64_t tokens);
+
     /* Copies the samples one after another into dst[column] (floats or int32_t). Safe to
      * call from several threads. */
     Status (*fetch)(const Batches *self, const Fetch *what, void *const *dst, Diag *diag);
@@ -48,6 +52,9 @@ void batches_destroy(Batches *batches);
  * up to a multiple of 8 (so that few sizes occur) but not above max_tokens. 0 without
  * lengths. */
 int64_t batches_tokens(const Batches *batches, const int64_t *index, int64_t n);
+
+/* Masked positions of samples padded to `tokens` tokens; 0 where none are masked. */
+int64_t batches_masked(const Batches *batches, int64_t tokens);
 
 /* Sorts samples index[0..n) by length, equally long ones in the order they stood in;
  * without lengths they stay as they are. */

@@ -101,6 +101,11 @@ typedef struct Op {
      * a graph is planned. Fails with STATUS_MODEL. NULL = nothing. */
     Status (*check)(const struct Call *call, Diag *diag);
 
+    /* Losses that are means over rows of which some may be left out (labels that are not
+     * known, padding): how many of this call's rows count. Reads integer operands only,
+     * so it may be called as soon as inputs are bound. NULL = a mean over samples. */
+    double (*count_rows)(const struct Call *call);
+
     /* Floating-point operations of one forward call on bound types (a multiply-add is
      * 2); NULL = memory-bound, counted as 0. */
     double (*flops)(const struct Call *call);

@@ -223,8 +223,8 @@ static Status build(Distill *d, Diag *diag) {
                   graph_layer_count(teacher->graph, "encoder") ? "student" : "teacher");
     }
     if (d->options->label > 0)
-        TRY(objective_add_labels(o, d->options->label, d->options->label_smoothing,
-                                 diag));
+        TRY(objective_add_labels(o, EXITS_LAST, d->options->label,
+                                 d->options->label_smoothing, diag));
     if (!o->part_count)
         return edit_fail(o->ctx, diag, "nothing to train on: every loss has weight 0");
     return STATUS_OK;

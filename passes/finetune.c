@@ -26,7 +26,8 @@ static Status finetune_run(PassContext *ctx, Model *model, const void *opaque,
     const FinetuneOptions *options = opaque;
     Objective objective;
     TRY(objective_begin(&objective, ctx, model, diag));
-    Status status = objective_add_labels(&objective, 1.0, options->label_smoothing, diag);
+    Status status =
+        objective_add_labels(&objective, EXITS_LAST, 1.0, options->label_smoothing, diag);
     if (status == STATUS_OK)
         status = objective_train(&objective, options->data, &options->train, diag);
     objective_end(&objective);

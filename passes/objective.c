@@ -41,7 +41,9 @@ Status objective_add_part(Objective *o, const char *name, Node *part, double wei
     return STATUS_OK;
 }
 
-Status objective_add_labels(Objective *o, double weight, double smoothing, Diag *diag) {
+Status objective_add_labels(Objective *o, ObjectiveExits exits, double weight,
+                            double smoothing, Diag *diag) {
+    (void)exits;
     Node *logits = graph_output(o->graph, "logits");
     Node *labels = graph_find_input(o->graph, "labels");
     if (!labels) {

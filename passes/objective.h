@@ -8,7 +8,7 @@
 
 #include "passes/edit.h"
 
-#define OBJECTIVE_PARTS 8
+#define OBJECTIVE_PARTS 12
 
 typedef struct Objective {
     PassContext *ctx;
@@ -36,9 +36,29 @@ Node *objective_teacher_node(const Objective *objective, const Node *node);
 Status objective_add_part(Objective *objective, const char *name, Node *part,
                           double weight, Diag *diag);
 
-/* Adds cross-entropy of output `logits` against the data's labels. */
-Status objective_add_labels(Objective *objective, double weight, double smoothing,
-                            Diag *diag);
+/* Which exits a loss is about; a model without early exits has the last one only. */
+#define OBJECTIVE_EXITS "all|last|early"
+typedef enum ObjectiveExits { EXITS_ALL, EXITS_LAST, EXITS_EARLY } ObjectiveExits;
+
+/* Adds cross-entropy of the logits of the chosen exits against the data's labels, summed
+ * over exits, as part "label"; of a masked-LM model, against the masked tokens at the
+ * masked positions (objective_mask_tokens comes first). Fails with STATUS_MODEL when
+ * there is no exit of that kind. */
+Status objective_add_labels(Objective *objective, ObjectiveExits exits, double weight,
+                            double smoothing, Diag *diag);
+
+/* Whether a model predicts tokens: logits [N, T, V]. */
+bool objective_predicts_tokens(const Graph *graph);
+
+/* For models that predict tokens: lets the heads of student and teacher see the masked
+ * positions only, so that logits are [N, M, V] (input `masked_positions` i32[N, M], 0
+ * where a sample has fewer: position 0 is never masked). Call after
+ * objective_add_teacher, if there is one. */
+Status objective_mask_tokens(Objective *objective, Diag *diag);
+
+/* Inserts gradient equilibrium on the student (see passes/exits.h); nothing when it has
+ * one exit. */
+Status objective_equilibrium(Objective *objective, Diag *diag);
 
 /* Trains (or, when planning, measures memory), takes the weights over and fills the
  * step's record: loss curve, final value of every part. */

@@ -36,6 +36,8 @@ struct PassContext {
     const char *key; /* path of the step: "passes[2]" */
     Tree *record;    /* this step's record: a map; ends up in the provenance and in
                         --report; numbers must be reproducible, so no times */
+    Tree *times;     /* a map for what no two runs measure alike (seconds, samples per
+                        second): in --report only, never in the model */
     const Watch *watch;
 
     /* Set by the pass. */
@@ -46,9 +48,14 @@ struct PassContext {
     void *self;
     /* Data set by its name under `data:`; borrowed. Not called when planning. */
     Status (*data)(void *self, const char *name, Loc at, Batches **out, Diag *diag);
-    /* Another model: a path, or NULL for the recipe's input model as it was before the
-     * first pass; borrowed, not to be changed. When planning it has no weights. */
+    /* Another model: a path, "snapshot:NAME" for the one that a `snapshot` step kept, or
+     * NULL for the recipe's input model as it was before the first pass; borrowed, not to
+     * be changed. When planning it has no weights. */
     Status (*model)(void *self, const char *path, Loc at, Model **out, Diag *diag);
+    /* Keeps a copy of a model as "snapshot:NAME". Fails with STATUS_RECIPE when the name
+     * is taken. */
+    Status (*snapshot)(void *self, const char *name, const Model *model, Loc at,
+                       Diag *diag);
 };
 
 typedef struct Pass {
