@@ -225,12 +225,21 @@ const void *workspace_input_gradient(const Workspace *workspace, const Node *nod
     return i < 0 ? NULL : buffer_data(bind, bind->plan->nodes[i].gradient);
 }
 
+double workspace_count_rows(const Workspace *workspace, const Node *node) {
+    const Bind *bind = current(workspace);
+    const PlanNode *planned = &bind->plan->nodes[plan_find(bind->plan, node)];
+    return planned->op->count_rows(&bind->forward[planned->forward].call);
+}
+
 /* ---- running ---- */
 
 static void set_mode(Step *step, RunMode mode) {
     Call *call = &step->call;
     call->training = mode.training;
     call->first = mode.first;
+    if (step->node->op->count_rows)
+        call->rows = mode.rows ? mode.rows[step->node->node->id]
+                               : step->node->op->count_rows(call);
     if (step->node->op->flags & OP_STOCHASTIC)
         call->key = random_key(mode.key, (uint64_t)step->node->node->id);
 }

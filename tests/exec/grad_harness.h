@@ -257,6 +257,7 @@ static Result execute(const Problem *p, Mode mode) {
     call.aux = nan_bytes(op->aux_bytes ? op->aux_bytes(&call) : 0);
     call.scratch = nan_bytes(op->scratch_bytes ? op->scratch_bytes(&call) : 0);
     call.out.data = to_reals(NULL, call.out.count, mode.single);
+    if (op->count_rows) call.rows = op->count_rows(&call);
     op->forward(&call);
     Result result = {.out = from_reals(call.out.data, call.out.count, mode.single)};
     if (mode.backward) run_backward_kernel(p, &mode, op, &call, in, &result);

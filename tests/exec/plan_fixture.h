@@ -147,6 +147,7 @@ static void naive_call(const Naive *n, const Node *node, bool backward) {
     if (op->aux_bytes && !call.aux)
         call.aux = n->aux[node->id] = memory_alloc(op->aux_bytes(&call), 1);
     call.scratch = aligned_alloc(64, (scratch + 127) / 64 * 64);
+    if (op->count_rows) call.rows = op->count_rows(&call);
     if (backward)
         op->backward(&call);
     else
