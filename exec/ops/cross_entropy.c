@@ -2,11 +2,9 @@
  * (1 - e) one-hot + e / C for label smoothing e. Rows with label INDEX_SKIP are left out.
  *
  * Per row: log-sum-exp - (1 - e) z_label - e mean(z); the gradient is
- * (softmax(z) - y) / number of rows not left out. */
-#include "exec/infer.h"
+ * (softmax(z) - y) / rows (Call.rows). */
 #include "exec/kernel_math.h"
-
-#include <string.h>
+#include "exec/ops/rows.h"
 
 static const Operand OPERANDS[] = {
     {"logits", OPERAND_REQUIRED, "[N..., C]"},
@@ -43,11 +41,11 @@ static size_t aux_bytes(const Call *call) {
 }
 
 /* Rows that are not left out. */
-static int64_t count_kept(const Call *call) {
+static double count_rows(const Call *call) {
     const int32_t *labels = call->in[1].data;
     int64_t kept = 0;
     for (int64_t i = 0; i < call->in[1].count; i++) kept += labels[i] != INDEX_SKIP;
-    return kept;
+    return (double)kept;
 }
 
 static void forward(const Call *call) {
@@ -65,8 +63,7 @@ static void forward(const Call *call) {
         if (smoothing > 0)
             total -= smoothing * (double)row_sum(z, classes) / (double)classes;
     }
-    const int64_t kept = count_kept(call);
-    *(REAL *)call->out.data = kept > 0 ? (REAL)(total / (double)kept) : 0;
+    *(REAL *)call->out.data = rows_mean(call, total);
 }
 
 /* dz (+)= factor (softmax(z) - y). */
@@ -80,11 +77,6 @@ static void gradient_row(const REAL *restrict z, int64_t classes, REAL log_sum,
             dz[c] = factor * (exp_real(z[c] - log_sum) - even);
 }
 
-/* The gradient of a row that is left out. */
-static void clear_row(REAL *dz, int64_t classes, bool accumulate) {
-    if (!accumulate) memset(dz, 0, (size_t)classes * sizeof(REAL));
-}
-
 static void backward(const Call *call) {
     if (!call->d_in[0].data) return;
     const int64_t rows = view_rows(&call->in[0]), classes = view_last(&call->in[0]);
@@ -92,12 +84,12 @@ static void backward(const Call *call) {
     const int32_t *labels = call->in[1].data;
     const REAL *log_sum = call->aux;
     const bool accumulate = call->d_in[0].accumulate;
-    const REAL factor = *(const REAL *)call->d_out.data / (REAL)count_kept(call);
+    const REAL factor = rows_gradient(call);
     const REAL even = (REAL)(smoothing / (double)classes);
     for (int64_t i = 0; i < rows; i++) {
         REAL *dz = (REAL *)call->d_in[0].data + i * classes;
         if (labels[i] == INDEX_SKIP) {
-            clear_row(dz, classes, accumulate);
+            rows_clear(dz, classes, accumulate);
             continue;
         }
         gradient_row((const REAL *)call->in[0].data + i * classes, classes, log_sum[i],
@@ -115,6 +107,7 @@ const Op OP(cross_entropy) = {
     .reads = READS_IN(0) | READS_IN(1),
     .infer = infer,
     .index_limit = index_limit,
+    .count_rows = count_rows,
     .aux_bytes = aux_bytes,
     .forward = forward,
     .backward = backward,

@@ -1,6 +1,8 @@
-/* linear(x[..., K], weight[M, K...], bias[M]?) -> y[..., M]: y = x W^T + b.
+/* linear(x[..., K], weight[M, K...], bias[M]?) -> y[..., M]: y = x W^T + b; transposed,
+ * with weight[K, M]: y = x W + b.
  *
- * With R rows of x: dx = dy W, dW = dy^T x, db = sum of the rows of dy. */
+ * With R rows of x: dx = dy W, dW = dy^T x, db = sum of the rows of dy; transposed dx =
+ * dy W^T, dW = x^T dy. */
 #include "exec/infer.h"
 #include "exec/kernel_math.h"
 
@@ -12,11 +14,31 @@ static const Operand OPERANDS[] = {
     {"bias", OPERAND_OPTIONAL, "[M]"},
     {NULL, 0, NULL}};
 
+static const Field FIELDS[] = {F_BOOL(LinearAttrs, transposed, "the weight is [K, M]"),
+                               F_END};
+
+static bool is_transposed(const void *attrs) {
+    return ((const LinearAttrs *)attrs)->transposed;
+}
+
+/* The rows of the weight are as many as x has columns. */
+static Status infer_transposed(const Node *node, Type *out, Diag *diag) {
+    const Type *x = &node->in[0]->type, *weight = &node->in[1]->type;
+    TRY(infer_rank(node, 1, 2, 2, diag));
+    TRY(infer_dim(node, 1, 0, x->dim[x->rank - 1], "the last dimension of x", diag));
+    TRY(infer_known(node, 1, 1, diag));
+    if (node->in[2]) TRY(infer_shape(node, 2, 1, &weight->dim[1], diag));
+    *out = *x;
+    out->dim[x->rank - 1] = weight->dim[1];
+    return STATUS_OK;
+}
+
 static Status infer(const Node *node, Type *out, Diag *diag) {
     TRY(infer_rank(node, 0, 1, RANK_MAX, diag));
     TRY(infer_rank(node, 1, 2, RANK_MAX, diag));
     const Type *x = &node->in[0]->type, *weight = &node->in[1]->type;
     TRY(infer_known(node, 0, x->rank - 1, diag));
+    if (is_transposed(node->attrs)) return infer_transposed(node, out, diag);
     const int64_t K = x->dim[x->rank - 1];
     int64_t width = 1;
     for (int i = 0; i < weight->rank; i++) {
@@ -40,12 +62,14 @@ static double flops(const Call *call) {
 
 static void forward(const Call *call) {
     const View *x = &call->in[0], *w = &call->in[1], *b = &call->in[2];
-    const int64_t R = view_rows(x), K = view_last(x), M = w->dim[0];
+    const int64_t R = view_rows(x), K = view_last(x), M = view_last(&call->out);
+    const bool transposed = is_transposed(call->attrs);
     REAL *y = call->out.data;
     if (b->data)
         for (int64_t r = 0; r < R; r++)
             memcpy(y + r * M, b->data, (size_t)M * sizeof(REAL));
-    gemm(false, true, R, M, K, 1, x->data, K, w->data, K, b->data ? 1 : 0, y, M);
+    gemm(false, !transposed, R, M, K, 1, x->data, K, w->data, transposed ? M : K,
+         b->data ? 1 : 0, y, M);
 }
 
 /* sum[M] += the rows of dy[R, M], four at a time. */
@@ -61,11 +85,15 @@ static void add_rows(REAL *restrict sum, const REAL *restrict dy, int64_t R, int
 static void backward(const Call *call) {
     const View *x = &call->in[0], *w = &call->in[1];
     const View *dx = &call->d_in[0], *dw = &call->d_in[1], *db = &call->d_in[2];
-    const int64_t R = view_rows(x), K = view_last(x), M = w->dim[0];
+    const int64_t R = view_rows(x), K = view_last(x), M = view_last(&call->d_out);
+    const bool transposed = is_transposed(call->attrs);
     const REAL *dy = call->d_out.data;
     if (dx->data)
-        gemm(false, false, R, K, M, 1, dy, M, w->data, K, dx->accumulate, dx->data, K);
-    if (dw->data)
+        gemm(false, transposed, R, K, M, 1, dy, M, w->data, transposed ? M : K,
+             dx->accumulate, dx->data, K);
+    if (dw->data && transposed)
+        gemm(true, false, K, M, R, 1, x->data, K, dy, M, dw->accumulate, dw->data, M);
+    else if (dw->data)
         gemm(true, false, M, K, R, 1, dy, M, x->data, K, dw->accumulate, dw->data, K);
     if (db->data) {
         if (!db->accumulate) memset(db->data, 0, (size_t)M * sizeof(REAL));
@@ -75,8 +103,10 @@ static void backward(const Call *call) {
 
 const Op OP(linear) = {
     .name = "linear",
-    .summary = "x W^T + b",
+    .summary = "x W^T + b, or x W + b",
     .operands = OPERANDS,
+    .fields = FIELDS,
+    .attrs_size = sizeof(LinearAttrs),
     .reads = READS_IN(0) | READS_IN(1),
     .infer = infer,
     .flops = flops,

@@ -7,8 +7,9 @@
 #include "exec/infer.h"
 #include "exec/kernel_math.h"
 #include "exec/ops/gradient.h"
+#include "exec/ops/score_block.h"
 
-enum { X, Y, TEACHER_X, TEACHER_Y, BLOCK_SCORES = 1 << 14, BLOCK_ROWS_MIN = 16 };
+enum { X, Y, TEACHER_X, TEACHER_Y };
 
 static const Operand OPERANDS[] = {
     {"x", OPERAND_REQUIRED, "student's [N, T, D]"},
@@ -43,18 +44,10 @@ static size_t aux_bytes(const Call *call) {
     return (size_t)(call->in[X].dim[0] * call->in[X].dim[1]) * 2 * sizeof(REAL);
 }
 
-/* Rows of scores that are worked on together, so that they stay in cache. */
-static int64_t block_rows(int64_t tokens) {
-    const int64_t rows = BLOCK_SCORES / tokens;
-    const int64_t most = rows < BLOCK_ROWS_MIN ? BLOCK_ROWS_MIN : rows;
-    const int64_t blocks = (tokens + most - 1) / most;
-    return (tokens + blocks - 1) / blocks;
-}
-
 /* One block of scores of student and of teacher. */
 static size_t scratch_bytes(const Call *call) {
     const int64_t tokens = call->in[X].dim[1];
-    return (size_t)(block_rows(tokens) * tokens) * 2 * sizeof(REAL);
+    return (size_t)(score_block_rows(tokens) * tokens) * 2 * sizeof(REAL);
 }
 
 /* scores[rows, T] = x y^T / sqrt(width) from row `first` of operands x and x + 1. */
@@ -95,7 +88,7 @@ static double forward_block(const Call *call, int64_t first, int64_t rows, REAL 
 }
 
 static void forward(const Call *call) {
-    const int64_t tokens = call->in[X].dim[1], block = block_rows(tokens);
+    const int64_t tokens = call->in[X].dim[1], block = score_block_rows(tokens);
     REAL *student = call->scratch, *teacher = student + block * tokens;
     double total = 0;
     for (int64_t n = 0; n < call->in[X].dim[0]; n++)
@@ -123,7 +116,7 @@ static void difference(const Call *call, int64_t first, int64_t rows, REAL *stud
 
 static void backward(const Call *call) {
     const int64_t samples = call->in[X].dim[0], tokens = call->in[X].dim[1];
-    const int64_t width = call->in[X].dim[2], block = block_rows(tokens);
+    const int64_t width = call->in[X].dim[2], block = score_block_rows(tokens);
     const REAL *x = call->in[X].data, *y = call->in[Y].data;
     REAL *student = call->scratch, *teacher = student + block * tokens;
     REAL *d_x = gradient_of(call, X), *d_y = gradient_of(call, Y);

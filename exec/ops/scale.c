@@ -1,29 +1,17 @@
-/* scale(x): y = by * x; dx = by * dy. */
+/* scale(x): y = by * x; dx = by * dy. scale_gradient(x): y = x; dx = by * dy. */
 #include "exec/infer.h"
 #include "exec/kernel_math.h"
 
 static const Operand OPERANDS[] = {{"x", OPERAND_REQUIRED, "any shape"}, {NULL, 0, NULL}};
 
-static const Field FIELDS[] = {F_REAL(ScaleAttrs, by, 0, 0, "factor"), F_END};
-
-static const ScaleAttrs DEFAULTS = {.by = 1};
-
-static Status infer(const Node *node, Type *out, Diag *diag) {
-    if (!isfinite(((const ScaleAttrs *)node->attrs)->by))
-        return infer_fail_attr(node, "by", diag, "a finite number");
+static Status infer_by(const Node *node, double by, Type *out, Diag *diag) {
+    if (!isfinite(by)) return infer_fail_attr(node, "by", diag, "a finite number");
     *out = node->in[0]->type;
     return STATUS_OK;
 }
 
-static void forward(const Call *call) {
-    const REAL by = (REAL)((const ScaleAttrs *)call->attrs)->by;
-    const REAL *restrict x = call->in[0].data;
-    REAL *restrict y = call->out.data;
-    for (int64_t i = 0; i < call->out.count; i++) y[i] = by * x[i];
-}
-
-static void backward(const Call *call) {
-    const REAL by = (REAL)((const ScaleAttrs *)call->attrs)->by;
+/* dx (+)= by * dy. */
+static void scale_back(const Call *call, REAL by) {
     const REAL *restrict dy = call->d_out.data;
     REAL *restrict dx = call->d_in[0].data;
     const int64_t count = call->d_out.count;
@@ -34,14 +22,66 @@ static void backward(const Call *call) {
         for (int64_t i = 0; i < count; i++) dx[i] = by * dy[i];
 }
 
+/* ---- scale ---- */
+
+static const Field SCALE_FIELDS[] = {F_REAL(ScaleAttrs, by, 0, 0, "factor"), F_END};
+
+static const ScaleAttrs SCALE_DEFAULTS = {.by = 1};
+
+static Status scale_infer(const Node *node, Type *out, Diag *diag) {
+    return infer_by(node, ((const ScaleAttrs *)node->attrs)->by, out, diag);
+}
+
+static void scale_forward(const Call *call) {
+    const REAL by = (REAL)((const ScaleAttrs *)call->attrs)->by;
+    const REAL *restrict x = call->in[0].data;
+    REAL *restrict y = call->out.data;
+    for (int64_t i = 0; i < call->out.count; i++) y[i] = by * x[i];
+}
+
+static void scale_backward(const Call *call) {
+    scale_back(call, (REAL)((const ScaleAttrs *)call->attrs)->by);
+}
+
 const Op OP(scale) = {
     .name = "scale",
     .summary = "by * x",
     .operands = OPERANDS,
-    .fields = FIELDS,
+    .fields = SCALE_FIELDS,
     .attrs_size = sizeof(ScaleAttrs),
-    .defaults = &DEFAULTS,
-    .infer = infer,
-    .forward = forward,
-    .backward = backward,
+    .defaults = &SCALE_DEFAULTS,
+    .infer = scale_infer,
+    .forward = scale_forward,
+    .backward = scale_backward,
+};
+
+/* ---- scale_gradient ---- */
+
+static const Field GRADIENT_FIELDS[] = {
+    F_REAL(ScaleGradientAttrs, by, 0, 0, "factor of the gradient"), F_END};
+
+static const ScaleGradientAttrs GRADIENT_DEFAULTS = {.by = 1};
+
+static Status gradient_infer(const Node *node, Type *out, Diag *diag) {
+    return infer_by(node, ((const ScaleGradientAttrs *)node->attrs)->by, out, diag);
+}
+
+static void gradient_forward(const Call *call) {
+    put_row(call->out.data, call->in[0].data, call->out.count, false);
+}
+
+static void gradient_backward(const Call *call) {
+    scale_back(call, (REAL)((const ScaleGradientAttrs *)call->attrs)->by);
+}
+
+const Op OP(scale_gradient) = {
+    .name = "scale_gradient",
+    .summary = "x, whose gradient is multiplied by `by`",
+    .operands = OPERANDS,
+    .fields = GRADIENT_FIELDS,
+    .attrs_size = sizeof(ScaleGradientAttrs),
+    .defaults = &GRADIENT_DEFAULTS,
+    .infer = gradient_infer,
+    .forward = gradient_forward,
+    .backward = gradient_backward,
 };

@@ -1,15 +1,15 @@
-/* soft_cross_entropy: t^2 times the mean over rows of -sum_c q_c log p_c with
- * p = softmax(logits / t), q = softmax(teacher / t); with `kl` of sum_c q_c log(q_c /
- * p_c).
+/* soft_cross_entropy: t^2 times the mean over the rows that count of -sum_c q_c log p_c
+ * with p = softmax(logits / t), q = softmax(teacher / t); with `kl` of sum_c q_c log(q_c
+ * / p_c).
  *
- * The gradient is t (p - q) / N either way; the teacher gets none. */
-#include "exec/infer.h"
+ * The gradient is t (p - q) / rows either way; the teacher gets none. */
 #include "exec/kernel_math.h"
-#include "exec/ops/gradient.h"
+#include "exec/ops/rows.h"
 
 static const Operand OPERANDS[] = {
-    {"logits", OPERAND_REQUIRED, "student's [N, C]"},
-    {"teacher", OPERAND_CONSTANT, "teacher's logits [N, C]; no gradient"},
+    {"logits", OPERAND_REQUIRED, "student's [N..., C]"},
+    {"teacher", OPERAND_CONSTANT, "teacher's logits [N..., C]; no gradient"},
+    {"mask", OPERAND_OPTIONAL | OPERAND_INTEGER, "[N...]: 0 = row is left out"},
     {NULL},
 };
 
@@ -23,19 +23,15 @@ static const SoftCrossEntropyAttrs DEFAULTS = {.temperature = 1};
 
 static Status infer(const Node *node, Type *out, Diag *diag) {
     const double temperature = ((const SoftCrossEntropyAttrs *)node->attrs)->temperature;
-    TRY(infer_rank(node, 0, 2, 2, diag));
-    TRY(infer_known(node, 0, 1, diag));
-    TRY(infer_shape(node, 1, 2, node->in[0]->type.dim, diag));
     if (!(temperature > 0 && temperature < INFINITY))
         return infer_fail_attr(node, "temperature", diag, "a number above 0, found %g",
                                temperature);
-    *out = real_type(0, node->in[0]->type.dim);
-    return STATUS_OK;
+    return rows_infer(node, out, diag);
 }
 
 /* The log-sum-exp of every row of student (first) and teacher. */
 static size_t aux_bytes(const Call *call) {
-    return (size_t)call->in[0].dim[0] * 2 * sizeof(REAL);
+    return (size_t)view_rows(&call->in[0]) * 2 * sizeof(REAL);
 }
 
 /* log(sum of exp(x / t)). */
@@ -62,11 +58,12 @@ static REAL row_loss(const REAL *restrict z, const REAL *restrict y, int64_t n,
 
 static void forward(const Call *call) {
     const SoftCrossEntropyAttrs *attrs = call->attrs;
-    const int64_t rows = call->in[0].dim[0], classes = call->in[0].dim[1];
+    const int64_t rows = view_rows(&call->in[0]), classes = view_last(&call->in[0]);
     const REAL inverse = (REAL)(1 / attrs->temperature);
     REAL *log_sum = call->aux;
     double total = 0;
     for (int64_t i = 0; i < rows; i++) {
+        if (!rows_keep(call, i)) continue;
         const REAL *z = (const REAL *)call->in[0].data + i * classes;
         const REAL *y = (const REAL *)call->in[1].data + i * classes;
         const REAL log_z = log_sum_scaled(z, classes, inverse);
@@ -78,25 +75,38 @@ static void forward(const Call *call) {
         total += (double)row_loss(z, y, classes, inverse, log_z, log_y, attrs->kl);
     }
     *(REAL *)call->out.data =
-        (REAL)(attrs->temperature * attrs->temperature * total / (double)rows);
+        rows_mean(call, attrs->temperature * attrs->temperature * total);
+}
+
+/* dz (+)= factor (p - q). */
+static void gradient_row(const REAL *restrict z, const REAL *restrict y, int64_t n,
+                         REAL inverse, REAL log_z, REAL log_y, REAL factor,
+                         bool accumulate, REAL *restrict dz) {
+    if (accumulate)
+        for (int64_t c = 0; c < n; c++)
+            dz[c] += factor * (exp_real(z[c] * inverse - log_z) -
+                               exp_real(y[c] * inverse - log_y));
+    else
+        for (int64_t c = 0; c < n; c++)
+            dz[c] = factor *
+                    (exp_real(z[c] * inverse - log_z) - exp_real(y[c] * inverse - log_y));
 }
 
 static void backward(const Call *call) {
     if (!call->d_in[0].data) return;
     const SoftCrossEntropyAttrs *attrs = call->attrs;
-    const int64_t rows = call->in[0].dim[0], classes = call->in[0].dim[1];
+    const int64_t rows = view_rows(&call->in[0]), classes = view_last(&call->in[0]);
     const REAL inverse = (REAL)(1 / attrs->temperature), *log_sum = call->aux;
-    const REAL factor =
-        *(const REAL *)call->d_out.data * (REAL)(attrs->temperature / (double)rows);
-    REAL *gradient = gradient_to_add(call, 0);
+    const REAL factor = (REAL)attrs->temperature * rows_gradient(call);
+    const REAL *z = call->in[0].data, *y = call->in[1].data;
+    const bool accumulate = call->d_in[0].accumulate;
     for (int64_t i = 0; i < rows; i++) {
-        const REAL *restrict z = (const REAL *)call->in[0].data + i * classes;
-        const REAL *restrict y = (const REAL *)call->in[1].data + i * classes;
-        REAL *restrict dz = gradient + i * classes;
-        const REAL log_z = log_sum[i], log_y = log_sum[rows + i];
-        for (int64_t c = 0; c < classes; c++)
-            dz[c] += factor * (exp_real(z[c] * inverse - log_z) -
-                               exp_real(y[c] * inverse - log_y));
+        REAL *dz = (REAL *)call->d_in[0].data + i * classes;
+        if (rows_keep(call, i))
+            gradient_row(z + i * classes, y + i * classes, classes, inverse, log_sum[i],
+                         log_sum[rows + i], factor, accumulate, dz);
+        else
+            rows_clear(dz, classes, accumulate);
     }
 }
 
@@ -107,8 +117,9 @@ const Op OP(soft_cross_entropy) = {
     .fields = FIELDS,
     .attrs_size = sizeof(SoftCrossEntropyAttrs),
     .defaults = &DEFAULTS,
-    .reads = READS_IN(0) | READS_IN(1),
+    .reads = READS_IN(0) | READS_IN(1) | READS_IN(2),
     .infer = infer,
+    .count_rows = rows_count,
     .aux_bytes = aux_bytes,
     .forward = forward,
     .backward = backward,

@@ -1,6 +1,8 @@
-/* Ops that put, cut, pick and average tokens of x[N, T, D]; they only move data. */
+/* Ops that put, cut, pick, gather and average tokens of x[N, T, D]; they only move data.
+ */
 #include "exec/infer.h"
 #include "exec/kernel_math.h"
+#include "exec/ops/gradient.h"
 
 #include <string.h>
 
@@ -151,6 +153,58 @@ const Op OP(select_token) = {
     .infer = select_infer,
     .forward = select_forward,
     .backward = select_backward,
+};
+
+/* gather_tokens(x[N, T, D], positions[N, M]) -> [N, M, D] */
+
+static const Operand GATHER[] = {
+    {"x", OPERAND_REQUIRED, "tokens [N, T, D]"},
+    {"positions", OPERAND_REQUIRED | OPERAND_INTEGER, "[N, M], from 0 to T - 1"},
+    {NULL, 0, NULL}};
+
+static Status gather_infer(const Node *node, Type *out, Diag *diag) {
+    TRY(infer_rank(node, 0, 3, 3, diag));
+    TRY(infer_rank(node, 1, 2, 2, diag));
+    const int64_t *x = node->in[0]->type.dim, *positions = node->in[1]->type.dim;
+    TRY(infer_dim(node, 1, 0, x[0], "the samples of x", diag));
+    *out = real_type(3, (const int64_t[]){x[0], positions[1], x[2]});
+    return STATUS_OK;
+}
+
+static int64_t gather_limit(const Call *call, int operand) {
+    return operand == 1 ? call->in[0].dim[1] : 0;
+}
+
+/* Index in x of row `row` of the result. */
+static int64_t gather_at(const Call *call, int64_t row) {
+    const int64_t sample = row / call->in[1].dim[1];
+    return sample * call->in[0].dim[1] + ((const int32_t *)call->in[1].data)[row];
+}
+
+static void gather_forward(const Call *call) {
+    const int64_t D = call->out.dim[2];
+    for (int64_t row = 0; row < call->in[1].count; row++)
+        put(call->out.data, row * D, call->in[0].data, gather_at(call, row) * D, D,
+            false);
+}
+
+/* A token that is gathered twice gets both gradients. */
+static void gather_backward(const Call *call) {
+    REAL *dx = gradient_to_add(call, 0);
+    const int64_t D = call->d_out.dim[2];
+    for (int64_t row = 0; dx && row < call->in[1].count; row++)
+        put(dx, gather_at(call, row) * D, call->d_out.data, row * D, D, true);
+}
+
+const Op OP(gather_tokens) = {
+    .name = "gather_tokens",
+    .summary = "the tokens at given positions of every sample",
+    .operands = GATHER,
+    .reads = READS_IN(1),
+    .infer = gather_infer,
+    .index_limit = gather_limit,
+    .forward = gather_forward,
+    .backward = gather_backward,
 };
 
 /* mean_tokens(x[N, T, D]) -> [N, D] */

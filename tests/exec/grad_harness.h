@@ -131,7 +131,7 @@ static Status problem_create(Problem *p, const Case *c) {
     TRY(node_infer(p->node, p->diag));
     assert_true(type_bind(&p->node->type, SIZES, &p->out));
     p->weight = random_values(type_count(&p->out), 99);
-    p->count = p->node->in_count;
+    for (; p->count < p->node->in_count; p->count++) p->first[p->count] = p->count;
     return STATUS_OK;
 }
 

@@ -101,6 +101,12 @@ static double loss_at(Problem *p, Mode mode, int i, const double *direction, dou
     return loss;
 }
 
+/* What an op's gradient is of its derivative: all of it, but for one. */
+static double gradient_factor(const Node *node) {
+    if (strcmp(node->op->name, "scale_gradient") != 0) return 1;
+    return ((const ScaleGradientAttrs *)node->attrs)->by;
+}
+
 static void check_direction(Problem *p, const Case *c, Mode mode, int i,
                             const double *gradient, uint64_t key) {
     const int64_t count = type_count(&p->type[i]);
@@ -111,7 +117,7 @@ static void check_direction(Problem *p, const Case *c, Mode mode, int i,
     }
     const double up = loss_at(p, mode, i, direction, STEP);
     const double down = loss_at(p, mode, i, direction, -STEP);
-    const double numeric = (up - down) / (2 * STEP);
+    const double numeric = gradient_factor(p->node) * (up - down) / (2 * STEP);
     const double rounding = 1e-15 * (fabs(up) + fabs(down)) * sqrt((double)count) / STEP;
     const double bound =
         GRADIENT_TOLERANCE * (sqrt(squares) + fabs(numeric)) + rounding + 1e-12;
