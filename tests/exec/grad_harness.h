@@ -49,6 +49,7 @@ typedef struct Mode {
     bool backward;
     bool in_place;            /* d_in[0] lies where d_out is */
     int64_t first;            /* Call.first */
+    double rows;              /* Call.rows; 0 = those of the call */
     unsigned skip;            /* operands whose gradient is not asked for */
     const double *const *old; /* accumulate onto these, NULL = overwrite */
     unsigned hide; /* operands (READS_) whose values are NaN or NULL in backward */
@@ -239,7 +240,7 @@ static void run_backward_kernel(const Problem *p, const Mode *mode, const Op *op
 }
 
 /* Calls forward and, if asked for, backward with d_out = p->weight. */
-static Result execute(const Problem *p, Mode mode) {
+static inline Result execute(const Problem *p, Mode mode) {
     const OpTable *table = mode.single ? ops_table() : ops_table_f64();
     const Op *op = op_find(table, p->node->op->name);
     View in[OPERANDS_MAX];
@@ -257,7 +258,7 @@ static Result execute(const Problem *p, Mode mode) {
     call.aux = nan_bytes(op->aux_bytes ? op->aux_bytes(&call) : 0);
     call.scratch = nan_bytes(op->scratch_bytes ? op->scratch_bytes(&call) : 0);
     call.out.data = to_reals(NULL, call.out.count, mode.single);
-    if (op->count_rows) call.rows = op->count_rows(&call);
+    if (op->count_rows) call.rows = mode.rows > 0 ? mode.rows : op->count_rows(&call);
     op->forward(&call);
     Result result = {.out = from_reals(call.out.data, call.out.count, mode.single)};
     if (mode.backward) run_backward_kernel(p, &mode, op, &call, in, &result);
@@ -269,7 +270,7 @@ static Result execute(const Problem *p, Mode mode) {
     return result;
 }
 
-static void result_free(Result *result) {
+static inline void result_free(Result *result) {
     free(result->out);
     for (int i = 0; i < OPERANDS_MAX; i++) free(result->d_in[i]);
 }

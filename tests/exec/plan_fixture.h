@@ -67,7 +67,7 @@ static Node *layer(Fixture *f, Node *x, int index, Node *const mlp[2]) {
 
 /* Two layers, a doubled value, a head, and two losses of which one compares the hidden
  * values with those of a frozen branch. */
-static void fixture_open(Fixture *f) {
+static inline void fixture_open(Fixture *f) {
     *f = (Fixture){.arena = arena_create(), .diag = diag_create()};
     f->graph = graph_create(f->arena, ops_table());
     const Type pixels = {.dtype = DTYPE_F32, .rank = 3, .dim = {DIM_N, T, D}};
@@ -161,7 +161,7 @@ static bool wants_gradient(const Node *node) {
     return dtype_is_real(node->type.dtype);
 }
 
-static void naive_open(Naive *n, Fixture *f) {
+static inline void naive_open(Naive *n, Fixture *f) {
     size_t count = (size_t)graph_number(f->graph);
     const int64_t sizes[DIM_SYMBOLS] = {N};
     *n = (Naive){.graph = f->graph};
@@ -182,7 +182,7 @@ static void naive_open(Naive *n, Fixture *f) {
     }
 }
 
-static void naive_run(const Naive *n, const Node *loss) {
+static inline void naive_run(const Naive *n, const Node *loss) {
     for (const Node *node = n->graph->first; node; node = node->next)
         if (!(node->op->flags & OP_LEAF)) naive_call(n, node, false);
     *(double *)n->gradient[loss->id] = 1;
@@ -190,7 +190,7 @@ static void naive_run(const Naive *n, const Node *loss) {
         if (!(node->op->flags & OP_LEAF)) naive_call(n, node, true);
 }
 
-static void naive_close(Naive *n) {
+static inline void naive_close(Naive *n) {
     for (int i = 0; i < n->graph->node_count; i++) {
         free(n->value[i]);
         free(n->gradient[i]);

@@ -18,11 +18,21 @@ static double row_cross_entropy(const double *logits, const double *teacher, int
     return loss;
 }
 
+/* Last dimension of the first operand, and the rows before it. */
+static int64_t width_of(const Problem *p) {
+    return p->type[0].dim[p->type[0].rank - 1];
+}
+static int64_t rows_of(const Problem *p) {
+    return type_count(&p->type[0]) / width_of(p);
+}
+
 static double naive_cross_entropy(const Problem *p) {
-    const int64_t rows = p->type[0].dim[0], classes = p->type[0].dim[1];
+    const int64_t classes = width_of(p);
     const double e = ((const CrossEntropyAttrs *)p->node->attrs)->smoothing;
-    double loss = 0;
-    for (int64_t i = 0; i < rows; i++) {
+    double loss = 0, rows = 0;
+    for (int64_t i = 0; i < rows_of(p); i++) {
+        if (p->integer[1][i] == INDEX_SKIP) continue;
+        rows++;
         double sum = 0;
         for (int64_t c = 0; c < classes; c++) sum += exp(p->value[0][i * classes + c]);
         for (int64_t c = 0; c < classes; c++) {
@@ -31,23 +41,83 @@ static double naive_cross_entropy(const Problem *p) {
             loss -= target * log(exp(p->value[0][i * classes + c]) / sum);
         }
     }
-    return loss / (double)rows;
+    return rows > 0 ? loss / rows : 0;
+}
+
+/* Mean over the rows that count of `loss` of a row of x and the teacher's. */
+static double mean_of_rows(const Problem *p,
+                           double (*loss)(const Problem *, const double *, const double *,
+                                          int64_t)) {
+    double sum = 0, rows = 0;
+    for (int64_t i = 0; i < rows_of(p); i++) {
+        if (p->integer[2] && p->integer[2][i] == 0) continue;
+        const int64_t at = i * width_of(p);
+        sum += loss(p, p->value[0] + at, p->value[1] + at, width_of(p));
+        rows++;
+    }
+    return rows > 0 ? sum / rows : 0;
+}
+
+static double soft_row(const Problem *p, const double *x, const double *y, int64_t n) {
+    const SoftCrossEntropyAttrs *a = p->node->attrs;
+    return a->temperature * a->temperature *
+           row_cross_entropy(x, y, n, a->temperature, a->kl);
 }
 
 static double naive_soft_cross_entropy(const Problem *p) {
-    const int64_t rows = p->type[0].dim[0], classes = p->type[0].dim[1];
-    const SoftCrossEntropyAttrs *a = p->node->attrs;
-    double loss = 0;
-    for (int64_t i = 0; i < rows; i++)
-        loss += row_cross_entropy(p->value[0] + i * classes, p->value[1] + i * classes,
-                                  classes, a->temperature, a->kl);
-    return a->temperature * a->temperature * loss / (double)rows;
+    return mean_of_rows(p, soft_row);
+}
+
+static double squared_row(const Problem *p, const double *x, const double *y, int64_t n) {
+    (void)p;
+    double sum = 0;
+    for (int64_t c = 0; c < n; c++) sum += (x[c] - y[c]) * (x[c] - y[c]) / (double)n;
+    return sum;
+}
+
+static double naive_mean_squared_error(const Problem *p) {
+    return mean_of_rows(p, squared_row);
 }
 
 static double inner(const double *x, const double *y, int64_t n) {
     double sum = 0;
     for (int64_t c = 0; c < n; c++) sum += x[c] * y[c];
     return sum;
+}
+
+static double cosine_row(const Problem *p, const double *x, const double *y, int64_t n) {
+    (void)p;
+    return 1 - inner(x, y, n) / sqrt(inner(x, x, n) * inner(y, y, n));
+}
+
+static double naive_cosine_distance(const Problem *p) {
+    return mean_of_rows(p, cosine_row);
+}
+
+/* Score of head h between tokens i and j (counted over samples) of operands q, q + 1. */
+static double score(const Problem *p, int q, int64_t h, int64_t i, int64_t j) {
+    const int64_t w = p->type[q].dim[2];
+    const int64_t d = w / ((const AttentionMapMseAttrs *)p->node->attrs)->heads;
+    return inner(p->value[q] + i * w + h * d, p->value[q + 1] + j * w + h * d, d) /
+           sqrt((double)d);
+}
+
+static double naive_attention_map(const Problem *p) {
+    const int64_t n = p->type[0].dim[0], t = p->type[0].dim[1];
+    const int64_t heads = ((const AttentionMapMseAttrs *)p->node->attrs)->heads;
+    const int32_t *mask = p->integer[4];
+    double loss = 0;
+    for (int64_t s = 0; s < n; s++) {
+        double sum = 0, pairs = 0;
+        for (int64_t i = s * t; i < s * t + t; i++)
+            for (int64_t j = s * t; j < s * t + t; j++)
+                for (int64_t h = 0; h < heads && (!mask || (mask[i] && mask[j])); h++) {
+                    sum += pow(score(p, 0, h, i, j) - score(p, 2, h, i, j), 2);
+                    pairs++;
+                }
+        if (pairs > 0) loss += sum / pairs / (double)n;
+    }
+    return loss;
 }
 
 static double naive_relation(const Problem *p) {
@@ -101,12 +171,33 @@ static const struct {
     {{"cross_entropy", "", "9x7 i9<7"}, naive_cross_entropy},
     {{"cross_entropy", "smoothing=0.1", "5x1003 i5<1003"}, naive_cross_entropy},
     {{"cross_entropy", "smoothing=1.0", "1x2 i1<2"}, naive_cross_entropy},
+    {{"cross_entropy", "smoothing=0.1", "3x5x9 l3x5<9"}, naive_cross_entropy},
+    {{"cross_entropy", "", "1x9 l1<9"}, naive_cross_entropy},
     {{"soft_cross_entropy", "", "9x7 9x7"}, naive_soft_cross_entropy},
     {{"soft_cross_entropy", "temperature=4.0", "5x1003 5x1003"},
      naive_soft_cross_entropy},
     {{"soft_cross_entropy", "temperature=0.5 kl=true", "3x33 3x33"},
      naive_soft_cross_entropy},
     {{"soft_cross_entropy", "kl=true", "3x33 =0"}, naive_soft_cross_entropy},
+    {{"soft_cross_entropy", "", "3x5x9 3x5x9"}, naive_soft_cross_entropy},
+    {{"soft_cross_entropy", "temperature=2.0", "3x5x9 3x5x9 m3x5"},
+     naive_soft_cross_entropy},
+    {{"soft_cross_entropy", "kl=true", "2x3x4x5 2x3x4x5 i2x3x4<2"},
+     naive_soft_cross_entropy},
+    {{"soft_cross_entropy", "", "3x5 3x5 i3<1"}, naive_soft_cross_entropy},
+    {{"mean_squared_error", "", "9x67 9x67"}, naive_mean_squared_error},
+    {{"mean_squared_error", "", "3x5x9 3x5x9 m3x5"}, naive_mean_squared_error},
+    {{"mean_squared_error", "", "2x3x4x5 2x3x4x5 i2x3x4<2"}, naive_mean_squared_error},
+    {{"mean_squared_error", "", "3x5 3x5 i3<1"}, naive_mean_squared_error},
+    {{"cosine_distance", "", "9x67 9x67"}, naive_cosine_distance},
+    {{"cosine_distance", "", "3x5x9 =0"}, naive_cosine_distance},
+    {{"cosine_distance", "", "3x5x9 3x5x9 m3x5"}, naive_cosine_distance},
+    {{"cosine_distance", "", "3x5 3x5 i3<1"}, naive_cosine_distance},
+    {{"attention_map_mse", "heads=2", "2x5x8 2x5x8 2x5x6 2x5x6"}, naive_attention_map},
+    {{"attention_map_mse", "heads=3", "1x300x9 =0 1x300x6 =2 m1x300"},
+     naive_attention_map},
+    {{"attention_map_mse", "", "3x5x8 3x5x8 3x5x3 3x5x3 i3x5<2"}, naive_attention_map},
+    {{"attention_map_mse", "", "2x3x4 2x3x4 2x3x4 2x3x4 i2x3<1"}, naive_attention_map},
     {{"relation_cross_entropy", "", "2x5x8 2x5x8 2x5x6 2x5x6"}, naive_relation},
     {{"relation_cross_entropy", "", "1x300x9 =0 1x300x5 =2"}, naive_relation},
     {{"relation_cross_entropy", "", "3x1x2 3x1x2 3x1x4 3x1x4"}, naive_relation},
@@ -133,6 +224,51 @@ static void test_values(void **state) {
         }
         problem_destroy(&p);
     }
+}
+
+/* A call that is told how many rows the whole mini-batch has gives its share. */
+static void test_share_of_rows(void **state) {
+    (void)state;
+    static const Case SHARED[] = {
+        {"cross_entropy", "smoothing=0.1", "3x5x9 l3x5<9"},
+        {"soft_cross_entropy", "temperature=2.0", "3x5x9 !3x5x9 m3x5"},
+        {"mean_squared_error", "", "3x5x9 !3x5x9 m3x5"},
+        {"cosine_distance", "", "3x5x9 !3x5x9 m3x5"},
+    };
+    for (size_t i = 0; i < sizeof SHARED / sizeof *SHARED; i++) {
+        Problem p;
+        assert_ok(problem_create(&p, &SHARED[i]), p.diag);
+        double rows = 0;
+        for (int j = 0; j < 15; j++)
+            rows += i == 0 ? p.integer[1][j] != INDEX_SKIP : p.integer[2][j] != 0;
+        Result own = execute(&p, (Mode){.backward = true});
+        Result share = execute(&p, (Mode){.backward = true, .rows = 40});
+        assert_true(fabs(share.out[0] - own.out[0] * rows / 40) < 1e-14);
+        for (int j = 0; j < 3 * 5 * 9; j++)
+            assert_true(fabs(share.d_in[0][j] - own.d_in[0][j] * rows / 40) < 1e-14);
+        result_free(&own);
+        result_free(&share);
+        problem_destroy(&p);
+    }
+}
+
+/* A row of zeros has no direction: its distance is 1 and it gets no gradient, whether it
+ * is the student's or the teacher's. Very short rows are as good as any other. */
+static void test_cosine_zero_row(void **state) {
+    (void)state;
+    Problem p;
+    assert_ok(problem_create(&p, &(Case){"cosine_distance", "", "3x5 !3x5"}), p.diag);
+    memset(p.value[0], 0, 5 * sizeof(double));
+    memset(p.value[1] + 5, 0, 5 * sizeof(double));
+    for (int j = 10; j < 15; j++) p.value[1][j] = 2 * (p.value[0][j] *= 1e-15);
+    for (int single = 0; single < 2; single++) {
+        Result result = execute(&p, (Mode){.single = single, .backward = true});
+        assert_true(fabs(result.out[0] - 2.0 / 3) < 1e-6);
+        for (int j = 0; j < 15; j++) assert_true(isfinite(result.d_in[0][j]));
+        for (int j = 0; j < 10; j++) assert_true(result.d_in[0][j] == 0);
+        result_free(&result);
+    }
+    problem_destroy(&p);
 }
 
 /* Logits far apart overflow nothing. */
@@ -180,6 +316,19 @@ static void test_infer_refuses(void **state) {
         {"cross_entropy", "smoothing=1.5", "5x7 i5<7"},
         {"soft_cross_entropy", "", "5x7 5x8"},
         {"soft_cross_entropy", "temperature=0.0", "5x7 5x7"},
+        {"soft_cross_entropy", "", "7 7"},
+        {"soft_cross_entropy", "", "3x5x7 3x5x7 i3<2"},
+        {"mean_squared_error", "", "3x5x7 3x5x6"},
+        {"mean_squared_error", "", "5xT 5xT"},
+        {"mean_squared_error", "", "3x5x7 3x5x7 3x5"},
+        {"cosine_distance", "", "3x5 3x5 i5<2"},
+        {"cosine_distance", "", "5 5"},
+        {"attention_map_mse", "heads=3", "2x5x8 2x5x8 2x5x6 2x5x6"},
+        {"attention_map_mse", "heads=4", "2x5x8 2x5x8 2x5x6 2x5x6"},
+        {"attention_map_mse", "heads=2", "2x5x8 2x4x8 2x5x6 2x5x6"},
+        {"attention_map_mse", "heads=2", "2x5x8 2x5x8 2x4x6 2x4x6"},
+        {"attention_map_mse", "heads=2", "2x5x8 2x5x8 2x5x6 2x5x6 i2x4<2"},
+        {"attention_map_mse", "heads=0", "2x5x8 2x5x8 2x5x6 2x5x6"},
         {"relation_cross_entropy", "", "2x5x8 2x5x7 2x5x6 2x5x6"},
         {"relation_cross_entropy", "", "2x5x8 2x5x8 2x4x6 2x4x6"},
         {"relation_cross_entropy", "", "2x5x8 2x5x8 2x5x6 2x5x4"},
@@ -199,10 +348,9 @@ static void test_infer_refuses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),
-        cmocka_unit_test(test_large_logits),
-        cmocka_unit_test(test_gram_zero_row),
-        cmocka_unit_test(test_infer_refuses),
+        cmocka_unit_test(test_values),          cmocka_unit_test(test_share_of_rows),
+        cmocka_unit_test(test_cosine_zero_row), cmocka_unit_test(test_large_logits),
+        cmocka_unit_test(test_gram_zero_row),   cmocka_unit_test(test_infer_refuses),
     };
     blas_init();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,100 @@
+/* Ops against numbers that PyTorch 1.13 gave for the same inputs in float64.
+ *
+ * Element j of operand i is sin(0.7 (j + 1) + i). A mask leaves out every third element
+ * from the second, position j is (2 j + 1) mod 5. Values and gradients are compared by
+ * their sums weighted with cos(0.3 j), which is also the gradient of the result. */
+#include "exec/blas.h"
+#include "tests/exec/grad_harness.h"
+
+enum { GRADIENTS = 3 };
+
+typedef struct Row {
+    Case at;
+    double value, gradient[GRADIENTS]; /* 0 = none */
+} Row;
+
+static const Row ROWS[] = {
+    /* torch.matmul(x, w) + b */
+    {{"linear", "transposed=true", "2x3x5 5x4 4"},
+     -1.67032380349361,
+     {0.521661630660983, -4.8109720236057, 2.4489159083425}},
+    /* softmax(x / 2.5, -1) */
+    {{"softmax", "temperature=2.5", "3x9"}, 0.493139601670702, {0.275696844585344}},
+    /* gather(x, 1, positions[:, :, None].expand(3, 2, 7)) */
+    {{"gather_tokens", "", "3x5x7 i3x2<5"}, 0.859888487566783, {-5.80288428588565}},
+    /* cross_entropy(x[m] / 2, softmax(t[m] / 2, -1)) * 4 */
+    {{"soft_cross_entropy", "temperature=2.0", "2x5x7 !2x5x7 m2x5"},
+     7.7492401333235,
+     {0.00493617824787681}},
+    /* kl_div(log_softmax(x[m] / 2, -1), softmax(t[m] / 2, -1), "batchmean") * 4 */
+    {{"soft_cross_entropy", "temperature=2.0 kl=true", "2x5x7 !2x5x7 m2x5"},
+     0.199882968287507,
+     {0.00493617824787681}},
+    /* mse_loss(x[m], t[m]) */
+    {{"mean_squared_error", "", "2x5x7 !2x5x7 m2x5"},
+     0.446613587976445,
+     {0.0659172065564342}},
+    /* (1 - cosine_similarity(x, t, -1))[m].mean() */
+    {{"cosine_distance", "", "2x5x7 !2x5x7 m2x5"},
+     0.445596756568222,
+     {0.0128099871798307}},
+    /* mean over samples of mse_loss of the scores of all heads for the tokens in m */
+    {{"attention_map_mse", "heads=2", "2x5x8 2x5x8 !2x5x6 !2x5x6 m2x5"},
+     0.731010153594265,
+     {0.285243307025641, -0.166208778235189}},
+};
+
+/* The inputs that PyTorch got; results are weighted as gradients are. */
+static void fill(Problem *p) {
+    for (int i = 0; i < p->count; i++)
+        for (int64_t j = 0; j < type_count(&p->type[i]); j++) {
+            if (p->value[i]) p->value[i][j] = sin(0.7 * (double)(j + 1) + i);
+            if (p->integer[i])
+                p->integer[i][j] = (int32_t)(i == 1 ? (2 * j + 1) % 5 : j % 3 != 1);
+        }
+    for (int64_t j = 0; j < type_count(&p->out); j++) p->weight[j] = cos(0.3 * (double)j);
+}
+
+static double weighted(const double *x, const Type *type) {
+    double sum = 0;
+    for (int64_t j = 0; j < type_count(type); j++) sum += x[j] * cos(0.3 * (double)j);
+    return sum;
+}
+
+static void expect(const Row *row, const char *what, double got, double want,
+                   double tolerance) {
+    if (!(fabs(got - want) <= tolerance * fmax(1, fabs(want))))
+        fail_msg("%s %s: %s is %.15g, expected %.15g", row->at.op, row->at.attrs, what,
+                 got, want);
+}
+
+static void check_row(const Row *row) {
+    static const char *const NAMES[] = {"gradient 0", "gradient 1", "gradient 2"};
+    Problem p;
+    assert_ok(problem_create(&p, &row->at), p.diag);
+    fill(&p);
+    for (int single = 0; single < 2; single++) {
+        const double tolerance = single ? 2e-6 : 1e-12;
+        Result result = execute(&p, (Mode){.single = single, .backward = true});
+        expect(row, "value", weighted(result.out, &p.out), row->value, tolerance);
+        for (int i = 0; i < GRADIENTS; i++) {
+            assert_int_equal(result.d_in[i] != NULL, row->gradient[i] != 0);
+            if (result.d_in[i])
+                expect(row, NAMES[i], weighted(result.d_in[i], &p.type[i]),
+                       row->gradient[i], tolerance);
+        }
+        result_free(&result);
+    }
+    problem_destroy(&p);
+}
+
+static void test_rows(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) check_row(&ROWS[i]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows)};
+    blas_init();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
