@@ -233,13 +233,17 @@ double workspace_count_rows(const Workspace *workspace, const Node *node) {
 
 /* ---- running ---- */
 
+/* Call.rows as given by the mode, or the call's own. */
+static double rows_of(const Step *step, const double *rows) {
+    const double given = rows ? rows[step->node->node->id] : -1;
+    return given >= 0 ? given : step->node->op->count_rows(&step->call);
+}
+
 static void set_mode(Step *step, RunMode mode) {
     Call *call = &step->call;
     call->training = mode.training;
     call->first = mode.first;
-    if (step->node->op->count_rows)
-        call->rows = mode.rows ? mode.rows[step->node->node->id]
-                               : step->node->op->count_rows(call);
+    if (step->node->op->count_rows) call->rows = rows_of(step, mode.rows);
     if (step->node->op->flags & OP_STOCHASTIC)
         call->key = random_key(mode.key, (uint64_t)step->node->node->id);
 }

@@ -51,8 +51,8 @@ typedef struct RunMode {
     bool training;      /* stochastic ops draw */
     uint64_t key;       /* random key of the step */
     int64_t first;      /* index of the first sample within the mini-batch */
-    const double *rows; /* by Node.id: Call.rows of ops with count_rows; NULL = each
-                           call's own */
+    const double *rows; /* by Node.id: Call.rows of ops with count_rows; below 0, or with
+                           NULL, each call's own */
 } RunMode;
 
 /* What op->count_rows of a node gives for the inputs that are bound now: before or after
