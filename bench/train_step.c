@@ -34,9 +34,10 @@ static Status noise_fetch(const Batches *base, const Fetch *what, void *const *d
     (void)diag;
     const Noise *noise = (const Noise *)base;
     for (int64_t i = 0; i < n; i++) {
-        memcpy((float *)dst[0] + i * noise->pixels, noise->image,
-               (size_t)noise->pixels * sizeof(float));
-        ((int32_t *)dst[1])[i] = (int32_t)(index[i] % base->classes);
+        if (dst[0])
+            memcpy((float *)dst[0] + i * noise->pixels, noise->image,
+                   (size_t)noise->pixels * sizeof(float));
+        if (dst[1]) ((int32_t *)dst[1])[i] = (int32_t)(index[i] % base->classes);
     }
     return STATUS_OK;
 }
@@ -57,6 +58,7 @@ static void noise_init(Noise *noise, const Graph *graph, int64_t count) {
                             .columns = noise->columns,
                             .column_count = 2,
                             .classes = logits->type.dim[1],
+                            .partial = true,
                             .fetch = noise_fetch};
 }
 

@@ -82,6 +82,7 @@ Status feed_check(Graph *graph, Node *const *roots, int count, const Batches *da
     for (int i = 0; i < count; i++) mark[roots[i]->id] = true;
     plan_mark(graph, mark);
     if (data->length) sizes[DIM_INDEX(DIM_T)] = data->max_tokens;
+    if (data->masked) sizes[DIM_INDEX(DIM_M)] = batches_masked(data, data->max_tokens);
     Status status = check_inputs(graph, mark, data, sizes, diag);
     free(mark);
     return status;
@@ -91,7 +92,9 @@ Status feed_check(Graph *graph, Node *const *roots, int count, const Batches *da
 
 /* Bytes of a column for so many samples, of the longest length. */
 static size_t column_bytes(const Batches *data, const Column *column, int64_t samples) {
-    const int64_t sizes[DIM_SYMBOLS] = {[DIM_INDEX(DIM_T)] = data->max_tokens};
+    const int64_t sizes[DIM_SYMBOLS] = {[DIM_INDEX(DIM_T)] = data->max_tokens,
+                                        [DIM_INDEX(DIM_M)] =
+                                            batches_masked(data, data->max_tokens)};
     Type bound = column->type;
     for (int i = 0; i < bound.rank; i++)
         if (bound.dim[i] < 0) bound.dim[i] = sizes[DIM_INDEX(bound.dim[i])];
@@ -147,16 +150,40 @@ static Status check_column(const Feed *feed, int i, const PlanNode *input,
     return status;
 }
 
+/* Fetches into the columns that are set, and checks what came for the plan's inputs. */
+static Status fetch_columns(Feed *feed, const Workspace *workspace, const Fetch *what,
+                            Diag *diag) {
+    const Batches *data = feed->data;
+    TRY(data->fetch(data, what, feed->column, diag));
+    for (int i = 0; i < data->column_count; i++) {
+        const PlanNode *input = workspace_input_node(workspace, data->columns[i].name);
+        if (input && feed->column[i])
+            TRY(check_column(feed, i, input, what->index, what->n, diag));
+    }
+    return STATUS_OK;
+}
+
 Status feed_fetch(Feed *feed, Workspace *workspace, const Fetch *what, Diag *diag) {
     const Batches *data = feed->data;
     for (int i = 0; i < data->column_count; i++) {
         void *input = workspace_input(workspace, data->columns[i].name);
         feed->column[i] = input ? input : spare_column(feed, i);
     }
-    TRY(data->fetch(data, what, feed->column, diag));
+    return fetch_columns(feed, workspace, what, diag);
+}
+
+Status feed_fetch_integers(Feed *feed, Workspace *workspace, const Fetch *what,
+                           Diag *diag) {
+    const Batches *data = feed->data;
+    bool any = false;
     for (int i = 0; i < data->column_count; i++) {
-        const PlanNode *input = workspace_input_node(workspace, data->columns[i].name);
-        if (input) TRY(check_column(feed, i, input, what->index, what->n, diag));
+        const Column *column = &data->columns[i];
+        feed->column[i] = column->type.dtype == DTYPE_I32
+                              ? workspace_input(workspace, column->name)
+                              : NULL;
+        any = any || feed->column[i];
     }
-    return STATUS_OK;
+    if (!any) return STATUS_OK;
+    return data->partial ? fetch_columns(feed, workspace, what, diag)
+                         : feed_fetch(feed, workspace, what, diag);
 }

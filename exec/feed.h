@@ -7,15 +7,15 @@
 
 /* Checks that every input that `roots` depend on has a column of its name and shape, and
  * finds the sizes of the symbols other than N in the columns; those that no column names
- * stay as they are. Where samples have lengths, T is the longest there can be. Fails
- * with STATUS_MODEL. */
+ * stay as they are. Where samples have lengths, T is the longest there can be; where
+ * positions are masked, M is their largest number. Fails with STATUS_MODEL. */
 Status feed_check(Graph *graph, Node *const *roots, int count, const Batches *data,
                   int64_t sizes[DIM_SYMBOLS], Diag *diag);
 
 /* One worker's way to fetch samples. */
 typedef struct Feed {
     const Batches *data;
-    void **column; /* by column: the samples fetched last */
+    void **column; /* by column: the samples fetched last; NULL = not wanted */
     void **spare;  /* by column: memory for those that no input takes, else NULL */
     int64_t samples;
 } Feed;
@@ -28,5 +28,10 @@ void feed_close(Feed *feed);
  * as many samples and tokens, and checks indices. Fails with the data set's complaint, or
  * STATUS_MODEL for a label that the model has no class for or an id without a row. */
 Status feed_fetch(Feed *feed, Workspace *workspace, const Fetch *what, Diag *diag);
+
+/* As feed_fetch, for what reads integer inputs only: other columns are left out where the
+ * data set can do that, and nothing is fetched when the plan has no integer input. */
+Status feed_fetch_integers(Feed *feed, Workspace *workspace, const Fetch *what,
+                           Diag *diag);
 
 #endif

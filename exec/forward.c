@@ -58,6 +58,7 @@ static Status sweep_open(Sweep *sweep, Diag *diag) {
     if (sweep->threads < 1) sweep->threads = 1;
     if (sweep->threads > chunks) sweep->threads = (int)chunks;
     sweep->plans = (PlanCache){.graph = sweep->graph,
+                               .data = sweep->data,
                                .options = {.precision = PRECISION_F32,
                                            .results = sweep->results,
                                            .result_count = sweep->result_count}};

@@ -23,6 +23,8 @@ Status plan_cache_need(PlanCache *cache, int64_t samples, int64_t tokens, Diag *
     PlanOptions options = cache->options;
     options.sizes[DIM_INDEX(DIM_N)] = samples;
     if (tokens > 0) options.sizes[DIM_INDEX(DIM_T)] = tokens;
+    if (tokens > 0 && cache->data && cache->data->masked)
+        options.sizes[DIM_INDEX(DIM_M)] = batches_masked(cache->data, tokens);
     reserve(cache);
     TRY(plan_create(&cache->plans[cache->count], cache->graph, &options, diag));
     cache->tokens[cache->count++] = tokens;

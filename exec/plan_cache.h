@@ -3,17 +3,19 @@
 #define COMPRESS_EXEC_PLAN_CACHE_H
 
 #include "exec/plan.h"
+#include "ir/batches.h"
 
 typedef struct PlanCache {
     Graph *graph;
-    PlanOptions options; /* of every plan, N and T aside; sizes' T is the longest */
+    const Batches *data; /* gives M by T; NULL = as in options */
+    PlanOptions options; /* of every plan, N, T and M aside; sizes' T is the longest */
     Plan **plans;
     int64_t *tokens; /* by plan: T it was asked for, 0 = as in options */
     int count, capacity;
 } PlanCache;
 
-/* Plan for so many samples and tokens (0 = as in options), NULL when there is none yet.
- */
+/* Plan for so many samples and tokens (0 = T and M as in options), NULL when there is
+ * none yet. */
 const Plan *plan_cache_find(const PlanCache *cache, int64_t samples, int64_t tokens);
 
 /* Makes that plan unless it is there; nothing for 0 samples. Not while other threads use

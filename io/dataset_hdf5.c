@@ -59,8 +59,8 @@ static Status hdf5_fetch(const Batches *self, const Fetch *what, void *const *ds
         if (index[i] < 0 || index[i] >= self->count)
             return diag_fail(diag, STATUS_INTERNAL, LOC_FILE(self->name), NULL,
                              "no sample %" PRId64 " of %" PRId64, index[i], self->count);
-        sample_copy(data, index[i], each, (float *)dst[0] + i * each);
-        if (labels) ((int32_t *)dst[1])[i] = labels[index[i]];
+        if (dst[0]) sample_copy(data, index[i], each, (float *)dst[0] + i * each);
+        if (labels && dst[1]) ((int32_t *)dst[1])[i] = labels[index[i]];
     }
     return STATUS_OK;
 }
@@ -279,6 +279,7 @@ static Status hdf5_open(Batches **out, const void *options, Loc at, Diag *diag) 
     Hdf5Data *data = ARENA_NEW(arena, Hdf5Data);
     data->arena = arena;
     data->base.name = arena_strdup(arena, opening.options->path);
+    data->base.partial = true;
     data->base.fetch = hdf5_fetch;
     data->base.destroy = hdf5_destroy;
     Status status = hdf5_fill(&opening, data);

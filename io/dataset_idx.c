@@ -92,8 +92,10 @@ static Status idx_fetch(const Batches *self, const Fetch *what, void *const *dst
             return diag_fail(diag, STATUS_INTERNAL, LOC_FILE(self->name), NULL,
                              "no sample %" PRId64 " of %" PRId64, index[i], self->count);
         Move move = draw_move(data, what->key, index[i]);
-        sample_copy(data, src + index[i] * pixels, (float *)dst[0] + i * pixels, move);
-        if (labels) ((int32_t *)dst[1])[i] = labels[index[i]];
+        if (dst[0])
+            sample_copy(data, src + index[i] * pixels, (float *)dst[0] + i * pixels,
+                        move);
+        if (labels && dst[1]) ((int32_t *)dst[1])[i] = labels[index[i]];
     }
     return STATUS_OK;
 }
@@ -266,6 +268,7 @@ static Status idx_open(Batches **out, const void *options, Loc at, Diag *diag) {
     IdxData *data = ARENA_NEW(arena, IdxData);
     data->arena = arena;
     data->base.name = arena_strdup(arena, chosen->images);
+    data->base.partial = true;
     data->base.fetch = idx_fetch;
     data->base.destroy = idx_destroy;
     Status status = idx_fill(data, chosen, at, diag);

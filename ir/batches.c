@@ -26,6 +26,11 @@ int64_t batches_tokens(const Batches *batches, const int64_t *index, int64_t n) 
     return longest < batches->max_tokens ? longest : batches->max_tokens;
 }
 
+int64_t batches_masked(const Batches *batches, int64_t tokens) {
+    if (!batches->masked) return 0;
+    return batches->masked(batches, tokens > 0 ? tokens : batches->max_tokens);
+}
+
 /* A sample while it is sorted. */
 typedef struct Sized {
     int64_t length, index, place;

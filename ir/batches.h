@@ -35,12 +35,14 @@ struct Batches {
     int64_t (*length)(const Batches *self, int64_t index);
     int64_t max_tokens;
 
-    /* Masked positions (DIM_M) of samples padded to so many tokens, the same for every
-     * sample; grows with the tokens. NULL: no column has DIM_M. */
+    /* Masked positions (DIM_M, at least 1) of samples padded to so many tokens, the same
+     * for every sample; never fewer for more tokens. NULL: no column has DIM_M. */
     int64_t (*masked)(const Batches *self, int64_t tokens);
 
     /* Copies the samples one after another into dst[column] (floats or int32_t). Safe to
-     * call from several threads. */
+     * call from several threads. With `partial` a column whose dst is NULL is not wanted;
+     * without it every column has room. */
+    bool partial;
     Status (*fetch)(const Batches *self, const Fetch *what, void *const *dst, Diag *diag);
     void (*destroy)(Batches *self);
 };
@@ -53,7 +55,8 @@ void batches_destroy(Batches *batches);
  * lengths. */
 int64_t batches_tokens(const Batches *batches, const int64_t *index, int64_t n);
 
-/* Masked positions of samples padded to `tokens` tokens; 0 where none are masked. */
+/* Masked positions of samples padded to `tokens` tokens (0, without lengths: those of
+ * max_tokens); 0 where none are masked. */
 int64_t batches_masked(const Batches *batches, int64_t tokens);
 
 /* Sorts samples index[0..n) by length, equally long ones in the order they stood in;

@@ -125,6 +125,20 @@ static void idx_pair(void) {
     idx_write("labels", 0x801, 1, (uint32_t[]){SAMPLES}, SAMPLES, 0);
 }
 
+/* A column that is not wanted is left out; the other one comes. */
+static void check_partial(const Batches *data, Diag *diag) {
+    const int64_t sample = data->count - 1;
+    const Fetch what = {&sample, 1, 0, 3};
+    float x[PIXELS], same[PIXELS];
+    int32_t label = -1, other = -1;
+    assert_true(data->partial);
+    assert_ok(data->fetch(data, &what, (void *[]){x, &label}, diag), diag);
+    assert_ok(data->fetch(data, &what, (void *[]){same, NULL}, diag), diag);
+    assert_ok(data->fetch(data, &what, (void *[]){NULL, &other}, diag), diag);
+    assert_memory_equal(x, same, sizeof x);
+    assert_int_equal(label, other);
+}
+
 /* --- IDX --- */
 
 static void check_idx(const char *json, int64_t offset, int64_t count) {
@@ -147,6 +161,7 @@ static void check_idx(const char *json, int64_t offset, int64_t count) {
         for (int p = 0; p < PIXELS; p++)
             assert_true(fabs(x[p] - (pixel(offset + i, p) / 255.0 - 0.5) / 0.25) < 1e-6);
     }
+    check_partial(data, bench.diag);
     bench_close(&bench);
 }
 
@@ -391,6 +406,7 @@ static void check_hdf5(const char *json, int64_t offset, int64_t count, double s
         for (int p = 0; p < PIXELS; p++)
             assert_true(fabs(x[p] - pixel(offset + i, p) * scale) < 1e-6);
     }
+    check_partial(data, bench.diag);
     bench_close(&bench);
 }
 
