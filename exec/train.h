@@ -3,7 +3,13 @@
  * Determinism: a mini-batch is cut into `shards` parts of whole samples. Each part is run
  * in order, `micro_batch` samples at a time, into gradients of its own; the parts'
  * gradients are then added in a fixed order. Threads only choose who runs which part, so
- * the bytes depend on seed, shards and micro_batch and never on the number of threads. */
+ * the bytes depend on seed, shards and micro_batch and never on the number of threads.
+ *
+ * Losses are means over the samples of a mini-batch. One over rows of which some may be
+ * left out (Op.count_rows: labels of tokens, say) is the mean over the rows of the whole
+ * mini-batch that count; they are counted before the mini-batch is run, so that shards
+ * and micro_batch matter no further than rounding. Rows that depend on integers which the
+ * graph computes cannot be counted ahead: then each micro-batch takes its own mean. */
 #ifndef COMPRESS_EXEC_TRAIN_H
 #define COMPRESS_EXEC_TRAIN_H
 
@@ -124,13 +130,15 @@ Status train_bytes(Graph *graph, Node *loss, const TrainOptions *options, int th
                    size_t *bytes, Diag *diag);
 
 /* Receives results of forward_batches for the samples of `what`: values[i] is result i
- * (float *), columns[j] the samples' data as fetched. One call at a time; in the data
- * set's order, or by length where samples have lengths. */
+ * (float *), columns[j] the samples' data as fetched. Where shapes have them, T is
+ * what->tokens and M batches_masked of the data set and what->tokens. One call at a time;
+ * in the data set's order, or by length where samples have lengths. */
 typedef Status (*ForwardSink)(void *self, const Fetch *what, const float *const *values,
                               const void *const *columns, Diag *diag);
 
 /* Runs the graph forward over the first `limit` samples (0 = all), without augmentation,
- * and hands the results to `sink`. */
+ * and hands the results to `sink`. A result that is a loss is the mean over what counts
+ * in each chunk of at most `batch_size` samples. */
 Status forward_batches(Graph *graph, Node *const *results, int result_count,
                        const Batches *data, int64_t limit, int64_t batch_size,
                        int threads, const Watch *watch, ForwardSink sink, void *self,

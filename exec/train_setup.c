@@ -50,7 +50,9 @@ static Status choose_micro(Trainer *trainer, Diag *diag) {
     const int64_t shard = shard_samples(trainer, trainer->batch, 0);
     trainer->micro = trainer->options->micro_batch;
     if (trainer->micro == 0) {
-        PlanCache single = {.graph = trainer->graph, .options = trainer->plans.options};
+        PlanCache single = {.graph = trainer->graph,
+                            .data = trainer->data,
+                            .options = trainer->plans.options};
         int64_t bytes = 1, rows = 1;
         Status status = plan_cache_need(&single, 1, 0, diag);
         if (status == STATUS_OK) measure_sample(single.plans[0], &bytes, &rows);
@@ -66,21 +68,31 @@ static Status choose_micro(Trainer *trainer, Diag *diag) {
     return STATUS_OK;
 }
 
-int64_t micro_samples(const Trainer *trainer, int64_t first, int64_t end) {
-    return end - first < trainer->micro ? end - first : trainer->micro;
+/* The micro-batch from sample `first` on of a shard ending at `end`. */
+static Micro micro_from(const Trainer *trainer, int64_t first, int64_t end) {
+    const int64_t left = end - first;
+    const int64_t n = left < trainer->micro ? left : trainer->micro;
+    const int64_t *index = trainer->samples + first;
+    return (Micro){
+        .what = {index, n, batches_tokens(trainer->data, index, n), trainer->augment},
+        .first = first,
+        .end = end};
+}
+
+Micro micro_first(const Trainer *trainer, int64_t s) {
+    const int64_t first = shard_first(trainer, trainer->sample_count, s);
+    return micro_from(trainer, first,
+                      first + shard_samples(trainer, trainer->sample_count, s));
+}
+
+Micro micro_next(const Trainer *trainer, const Micro *micro) {
+    return micro_from(trainer, micro->first + micro->what.n, micro->end);
 }
 
 /* Plans for the micro-batches of one shard of the current step. */
 static Status plan_shard(Trainer *trainer, int64_t s, Diag *diag) {
-    int64_t first = shard_first(trainer, trainer->sample_count, s);
-    const int64_t end = first + shard_samples(trainer, trainer->sample_count, s);
-    while (first < end) {
-        const int64_t n = micro_samples(trainer, first, end);
-        const int64_t *index = trainer->samples + first;
-        TRY(plan_cache_need(&trainer->plans, n, batches_tokens(trainer->data, index, n),
-                            diag));
-        first += n;
-    }
+    for (Micro m = micro_first(trainer, s); m.what.n > 0; m = micro_next(trainer, &m))
+        TRY(plan_cache_need(&trainer->plans, m.what.n, m.what.tokens, diag));
     return STATUS_OK;
 }
 
@@ -115,6 +127,7 @@ Status trainer_plan(Trainer *trainer, const int64_t sizes[DIM_SYMBOLS], Diag *di
                                 ? trainer->threads
                                 : (int)trainer->shard_count;
     trainer->plans = (PlanCache){.graph = trainer->graph,
+                                 .data = trainer->data,
                                  .options = {.precision = PRECISION_F32,
                                              .loss = trainer->loss,
                                              .results = trainer->parts,
@@ -144,6 +157,7 @@ size_t trainer_bytes(const Trainer *trainer) {
 /* The largest plan first, so that the workspace is allocated once. */
 static Status open_worker(Worker *worker, const Trainer *trainer, Diag *diag) {
     worker->diag = diag_create();
+    worker->rows = memory_alloc((size_t)trainer->id_count + 1, sizeof *worker->rows);
     TRY(feed_open(&worker->feed, trainer->data, trainer->micro, diag));
     TRY(workspace_create(&worker->workspace, diag));
     return workspace_bind(worker->workspace, plan_cache_largest(&trainer->plans),
@@ -160,6 +174,8 @@ static Status open_shards(Trainer *trainer, Diag *diag) {
     for (size_t s = 0; s < count; s++) {
         Shard *shard = &trainer->shards[s];
         shard->loss = memory_alloc(losses, sizeof *shard->loss);
+        shard->rows =
+            memory_alloc((size_t)trainer->counted_count + 1, sizeof *shard->rows);
         TRY(buf_create(&shard->buf, bytes, diag));
         trainer->gradients[s] = (float *)(uintptr_t)buf_data(shard->buf);
     }
@@ -170,6 +186,7 @@ Status trainer_allocate(Trainer *trainer, Diag *diag) {
     TRY(params_create(&trainer->params, trainer->graph, PRECISION_F32, true, diag));
     TRY(optimizer_create(&trainer->optimizer, trainer->graph, trainer->plans.plans[0],
                          trainer->params, trainer->options, diag));
+    trainer_find_rows(trainer);
     trainer->workers =
         memory_alloc((size_t)trainer->worker_count, sizeof *trainer->workers);
     for (int i = 0; i < trainer->worker_count; i++)
@@ -181,6 +198,7 @@ static void close_shards(Trainer *trainer) {
     for (int64_t s = 0; trainer->shards && s < trainer->shard_count; s++) {
         buf_release(trainer->shards[s].buf);
         free(trainer->shards[s].loss);
+        free(trainer->shards[s].rows);
     }
     free(trainer->shards);
     free(trainer->gradients);
@@ -193,9 +211,12 @@ void trainer_close(Trainer *trainer) {
         workspace_destroy(worker->workspace);
         feed_close(&worker->feed);
         diag_destroy(worker->diag);
+        free(worker->rows);
     }
     free(trainer->workers);
     close_shards(trainer);
+    free(trainer->counted);
+    free(trainer->rows);
     optimizer_destroy(trainer->optimizer);
     params_destroy(trainer->params);
     plan_cache_close(&trainer->plans);

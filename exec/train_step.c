@@ -15,17 +15,24 @@ static void add_losses(const Trainer *trainer, Shard *shard, const Workspace *wo
     }
 }
 
-/* Samples [first, first + n) of the step: forward and backward. */
+Status micro_bind(const Trainer *trainer, Worker *worker, const Micro *micro,
+                  Diag *diag) {
+    const Plan *plan =
+        plan_cache_find(&trainer->plans, micro->what.n, micro->what.tokens);
+    return workspace_bind(worker->workspace, plan, trainer->params, diag);
+}
+
+/* One micro-batch: forward and backward. */
 static Status run_micro(const Trainer *trainer, Worker *worker, Shard *shard,
-                        int64_t first, int64_t n, float *gradient, Diag *diag) {
+                        const Micro *micro, float *gradient, Diag *diag) {
     Workspace *workspace = worker->workspace;
-    const int64_t *index = trainer->samples + first;
-    const Fetch what = {index, n, batches_tokens(trainer->data, index, n),
-                        trainer->augment};
-    const Plan *plan = plan_cache_find(&trainer->plans, n, what.tokens);
-    const RunMode mode = {.training = true, .key = trainer->key, .first = first};
-    TRY(workspace_bind(workspace, plan, trainer->params, diag));
-    TRY(feed_fetch(&worker->feed, workspace, &what, diag));
+    const int64_t n = micro->what.n;
+    const RunMode mode = {.training = true,
+                          .key = trainer->key,
+                          .first = micro->first,
+                          .rows = trainer_share_rows(trainer, worker, n)};
+    TRY(micro_bind(trainer, worker, micro, diag));
+    TRY(feed_fetch(&worker->feed, workspace, &micro->what, diag));
     run_forward(workspace, mode);
     add_losses(trainer, shard, workspace, n);
     run_backward(workspace, mode, (double)n / (double)trainer->sample_count, gradient);
@@ -42,39 +49,44 @@ static bool must_stop(Trainer *trainer, int worker) {
 static Status run_shard(Trainer *trainer, int64_t s, int worker, Diag *diag) {
     Shard *shard = &trainer->shards[s];
     float *gradient = trainer->gradients[s];
-    int64_t first = shard_first(trainer, trainer->sample_count, s);
-    const int64_t end = first + shard_samples(trainer, trainer->sample_count, s);
     memset(gradient, 0, buf_bytes(shard->buf));
     for (int i = 0; i <= trainer->part_count; i++) shard->loss[i] = 0;
-    while (first < end) {
+    for (Micro m = micro_first(trainer, s); m.what.n > 0; m = micro_next(trainer, &m)) {
         if (must_stop(trainer, worker)) return STATUS_INTERRUPTED;
-        const int64_t n = micro_samples(trainer, first, end);
-        TRY(run_micro(trainer, &trainer->workers[worker], shard, first, n, gradient,
-                      diag));
-        first += n;
+        TRY(run_micro(trainer, &trainer->workers[worker], shard, &m, gradient, diag));
     }
     return STATUS_OK;
 }
 
+/* ---- all shards ---- */
+
+typedef struct Round {
+    Trainer *trainer;
+    ShardWork *work;
+} Round;
+
 static void shard_body(void *self, int64_t s, int worker) {
-    Trainer *trainer = self;
+    const Round *round = self;
+    Trainer *trainer = round->trainer;
     trainer->shards[s].status =
-        run_shard(trainer, s, worker, trainer->workers[worker].diag);
+        round->work(trainer, s, worker, trainer->workers[worker].diag);
 }
 
-/* Reports the first shard that failed by running it again. */
-static Status report_shard(Trainer *trainer, int64_t s, Diag *diag) {
-    const Status failed = trainer->shards[s].status;
-    const Status again = run_shard(trainer, s, 0, diag);
+/* Reports the first shard that failed by doing its work again. */
+static Status report_shard(const Round *round, int64_t s, Diag *diag) {
+    const Status failed = round->trainer->shards[s].status;
+    const Status again = round->work(round->trainer, s, 0, diag);
     if (again != STATUS_OK) return again;
     return diag_fail(diag, failed, LOC_NONE, NULL, "fetching samples failed once (%s)",
                      status_help(failed));
 }
 
-static Status check_shards(Trainer *trainer, Diag *diag) {
+Status trainer_each_shard(Trainer *trainer, ShardWork *work, Diag *diag) {
+    Round round = {trainer, work};
+    parallel_for(trainer->shard_count, trainer->worker_count, shard_body, &round);
     if (atomic_load(&trainer->stop)) return STATUS_INTERRUPTED;
     for (int64_t s = 0; s < trainer->shard_count; s++)
-        if (trainer->shards[s].status != STATUS_OK) return report_shard(trainer, s, diag);
+        if (trainer->shards[s].status != STATUS_OK) return report_shard(&round, s, diag);
     return STATUS_OK;
 }
 
@@ -89,8 +101,8 @@ static void sum_losses(Trainer *trainer) {
 
 Status trainer_gradient(Trainer *trainer, double *norm, Diag *diag) {
     TRY(trainer_plan_step(trainer, diag));
-    parallel_for(trainer->shard_count, trainer->worker_count, shard_body, trainer);
-    TRY(check_shards(trainer, diag));
+    TRY(trainer_count_rows(trainer, diag));
+    TRY(trainer_each_shard(trainer, run_shard, diag));
     sum_losses(trainer);
     *norm = optimizer_sum(trainer->optimizer, trainer->gradients, trainer->shard_count,
                           trainer->threads);

@@ -22,19 +22,19 @@ typedef struct Toy {
     bool infinite;     /* features are infinite */
 } Toy;
 
-static float toy_feature(int64_t sample, int64_t i) {
+static inline float toy_feature(int64_t sample, int64_t i) {
     return (float)random_normal(5, (uint64_t)(sample * WIDTH + i));
 }
 
-static int32_t toy_label(int64_t sample) {
+static inline int32_t toy_label(int64_t sample) {
     int best = 0;
     for (int c = 1; c < CLASSES; c++)
         if (toy_feature(sample, c) > toy_feature(sample, best)) best = c;
     return best;
 }
 
-static Status toy_fetch(const Batches *self, const Fetch *what, void *const *dst,
-                        Diag *diag) {
+static inline Status toy_fetch(const Batches *self, const Fetch *what, void *const *dst,
+                               Diag *diag) {
     const int64_t *index = what->index;
     const int64_t n = what->n;
     const Toy *toy = (const Toy *)self;
@@ -50,11 +50,11 @@ static Status toy_fetch(const Batches *self, const Fetch *what, void *const *dst
     return STATUS_OK;
 }
 
-static void toy_destroy(Batches *self) {
+static inline void toy_destroy(Batches *self) {
     (void)self;
 }
 
-static void toy_open(Toy *toy) {
+static inline void toy_open(Toy *toy) {
     *toy = (Toy){.bad_label = -1};
     toy->columns[0] = (Column){"x", {.dtype = DTYPE_F32, .rank = 1, .dim = {WIDTH}}};
     toy->columns[1] = (Column){"labels", {.dtype = DTYPE_I32}};
@@ -77,15 +77,15 @@ typedef struct Fixture {
     Toy toy;
 } Fixture;
 
-static Node *make(Fixture *f, const char *op, Node *const *in, int count,
-                  const char *attrs) {
+static inline Node *make(Fixture *f, const char *op, Node *const *in, int count,
+                         const char *attrs) {
     Node *node = graph_insert(f->graph, NULL, op_find(f->graph->ops, op), in, count);
     if (attrs) assert_ok(node_set(f->graph, node, f->diag, "%s", attrs), f->diag);
     assert_ok(node_infer(node, f->diag), f->diag);
     return node;
 }
 
-static Node *weight(Fixture *f, const char *name, int rank, int64_t a, int64_t b) {
+static inline Node *weight(Fixture *f, const char *name, int rank, int64_t a, int64_t b) {
     const int64_t dim[] = {a, b};
     const Tensor shape = tensor_shape(DTYPE_F32, rank, dim);
     Storage *storage = NULL;
@@ -99,13 +99,13 @@ static Node *weight(Fixture *f, const char *name, int rank, int64_t a, int64_t b
     return graph_param(f->graph, storage);
 }
 
-static Node *linear(Fixture *f, Node *x, const char *w, const char *b, int64_t to,
-                    int64_t from) {
+static inline Node *linear(Fixture *f, Node *x, const char *w, const char *b, int64_t to,
+                           int64_t from) {
     Node *in[] = {x, weight(f, w, 2, to, from), weight(f, b, 1, to, 0)};
     return make(f, "linear", in, 3, NULL);
 }
 
-static void model_open(Fixture *f, double dropout) {
+static inline void model_open(Fixture *f, double dropout) {
     *f = (Fixture){.arena = arena_create(), .diag = diag_create()};
     f->graph = graph_create(f->arena, ops_table());
     toy_open(&f->toy);
@@ -126,14 +126,14 @@ static void model_open(Fixture *f, double dropout) {
     weight(f, "unused", 2, 3, 3);
 }
 
-static void model_close(Fixture *f) {
+static inline void model_close(Fixture *f) {
     graph_release(f->graph);
     arena_destroy(f->arena);
     diag_destroy(f->diag);
 }
 
-static Status run_training(Fixture *f, const TrainOptions *options, uint64_t seed,
-                           int threads, TrainReport *report) {
+static inline Status run_training(Fixture *f, const TrainOptions *options, uint64_t seed,
+                                  int threads, TrainReport *report) {
     return train(f->graph, f->loss, f->parts, 2, &f->toy.batches, options, seed, threads,
                  NULL, f->arena, report, f->diag);
 }
@@ -141,7 +141,7 @@ static Status run_training(Fixture *f, const TrainOptions *options, uint64_t see
 /* All weights one after the other. */
 enum { WEIGHTS = HIDDEN * WIDTH + HIDDEN + CLASSES * HIDDEN + CLASSES + 9 };
 
-static void copy_weights(const Graph *graph, float *out) {
+static inline void copy_weights(const Graph *graph, float *out) {
     for (int i = 0; i < graph->storage_count; i++) {
         const Tensor *tensor = &graph->storages[i]->tensor;
         memcpy(out, tensor_data(tensor), tensor_bytes(tensor));
