@@ -17,6 +17,19 @@ typedef struct Builder {
     const char *prefix; /* put in front of every storage name; "" = none */
 } Builder;
 
+/* Names of the keys that a family asked its configuration for, without repetitions. */
+typedef struct ConfigKeys {
+    Arena *arena;
+    const char **names;
+    int count, capacity;
+} ConfigKeys;
+
+/* Notes in `keys` what families that are built on this thread ask for; NULL ends it. */
+void build_watch_config(ConfigKeys *keys);
+
+/* Value of a key of the model's config, NULL when absent or null. */
+const Tree *build_config_value(const Builder *b, const char *key);
+
 /* Integer, real or string of the model's config; `fallback` NULL = required. Checks kind
  * and range and reports with the config's file and the key. */
 int64_t build_config_int(Builder *b, const char *key, const int64_t *fallback,

@@ -3,7 +3,30 @@
 
 #include <string.h>
 
-static const Tree *config_find(const Builder *b, const char *key) {
+/* Who wants to know which keys are asked for. A family is built in one call, far below
+ * the caller that asks. */
+static _Thread_local ConfigKeys *watcher;
+
+void build_watch_config(ConfigKeys *keys) {
+    watcher = keys;
+}
+
+static void note_key(ConfigKeys *keys, const char *key) {
+    for (int i = 0; i < keys->count; i++)
+        if (strcmp(keys->names[i], key) == 0) return;
+    if (keys->count == keys->capacity) {
+        const int capacity = keys->capacity ? 2 * keys->capacity : 32;
+        const char **names = ARENA_ARRAY(keys->arena, const char *, (size_t)capacity);
+        if (keys->count > 0)
+            memcpy(names, keys->names, (size_t)keys->count * sizeof *names);
+        keys->names = names;
+        keys->capacity = capacity;
+    }
+    keys->names[keys->count++] = arena_strdup(keys->arena, key);
+}
+
+const Tree *build_config_value(const Builder *b, const char *key) {
+    if (watcher) note_key(watcher, key);
     const Tree *value = tree_get(b->model->config, key);
     return value && value->kind == TREE_NULL ? NULL : value;
 }
@@ -27,7 +50,7 @@ static void config_fail(Builder *b, const char *key, const Tree *value,
 
 int64_t build_config_int(Builder *b, const char *key, const int64_t *fallback,
                          int64_t min, int64_t max) {
-    const Tree *value = config_find(b, key);
+    const Tree *value = build_config_value(b, key);
     if (!value && fallback) return *fallback;
     if (value && value->kind == TREE_INT && value->integer >= min &&
         value->integer <= max)
@@ -40,7 +63,7 @@ int64_t build_config_int(Builder *b, const char *key, const int64_t *fallback,
 
 double build_config_real(Builder *b, const char *key, const double *fallback, double min,
                          double max) {
-    const Tree *value = config_find(b, key);
+    const Tree *value = build_config_value(b, key);
     if (!value && fallback) return *fallback;
     bool number = value && (value->kind == TREE_FLOAT || value->kind == TREE_INT);
     double real = !number                     ? min
@@ -53,7 +76,7 @@ double build_config_real(Builder *b, const char *key, const double *fallback, do
 }
 
 bool build_config_bool(Builder *b, const char *key, bool fallback) {
-    const Tree *value = config_find(b, key);
+    const Tree *value = build_config_value(b, key);
     if (!value) return fallback;
     if (value->kind == TREE_BOOL) return value->boolean;
     config_fail(b, key, value, "true or false");
@@ -61,7 +84,7 @@ bool build_config_bool(Builder *b, const char *key, bool fallback) {
 }
 
 const char *build_config_string(Builder *b, const char *key, const char *fallback) {
-    const Tree *value = config_find(b, key);
+    const Tree *value = build_config_value(b, key);
     if (!value && fallback) return fallback;
     if (value && value->kind == TREE_STRING) return value->string;
     config_fail(b, key, value, "a string");
@@ -70,7 +93,7 @@ const char *build_config_string(Builder *b, const char *key, const char *fallbac
 
 int64_t build_config_labels(Builder *b) {
     const int64_t max = 1 << 24;
-    const Tree *labels = config_find(b, "id2label");
+    const Tree *labels = build_config_value(b, "id2label");
     int64_t count = 2;
     if (labels && (labels->kind != TREE_MAP || labels->count == 0))
         config_fail(b, "id2label", labels, "a map with at least one label");
@@ -125,7 +148,7 @@ static void unknown_architecture(Builder *b, const Tree *found,
 }
 
 const char *build_config_architecture(Builder *b, const char *const *known) {
-    const Tree *list = config_find(b, "architectures");
+    const Tree *list = build_config_value(b, "architectures");
     if (!list) return known[0];
     const Tree *first = list->kind == TREE_LIST ? list->first : NULL;
     for (int i = 0; first && first->kind == TREE_STRING && known[i]; i++)

@@ -7,7 +7,7 @@ enum { PIXELS_MAX = 1 << 14, CHANNELS_MAX = 1 << 10 };
 
 /* Height and width: one integer or a list of two. */
 static void config_size(Builder *b, const char *key, int64_t max, int64_t out[2]) {
-    const Tree *value = tree_get(b->model->config, key);
+    const Tree *value = build_config_value(b, key);
     if (!value || value->kind != TREE_LIST) {
         out[0] = out[1] = build_config_int(b, key, NULL, 1, max);
         return;

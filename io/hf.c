@@ -1,6 +1,7 @@
 /* Hugging Face folders: a graph from the configuration, weights from the checkpoint. */
 #include "io/hf.h"
 
+#include "io/build.h"
 #include "io/family.h"
 #include "io/file.h"
 #include "io/json.h"
@@ -280,15 +281,63 @@ static Tree *merge_config(Arena *arena, const Tree *config, const Tree *override
     return merged;
 }
 
+/* Nearest name to a misspelt key, among those of config.json and those that were read. */
+static const char *nearest_key(const ConfigKeys *read, const Tree *config,
+                               const char *key) {
+    const int most = read->count + config->count;
+    const char **names = ARENA_ARRAY(read->arena, const char *, (size_t)most + 1);
+    int count = 0;
+    for (; count < read->count; count++) names[count] = read->names[count];
+    for (const Tree *own = config->first; own; own = own->next) names[count++] = own->key;
+    return name_nearest(key, names, count);
+}
+
+/* Whether a key that changes a configuration has a meaning: config.json has it, the
+ * family reads it, or it belongs to one that is read. */
+static bool is_known_key(const ConfigKeys *read, const Tree *config, const char *key) {
+    if (tree_get(config, key) || strcmp(key, "label2id") == 0 ||
+        strcmp(key, "model_type") == 0)
+        return true;
+    for (int i = 0; i < read->count; i++)
+        if (strcmp(read->names[i], key) == 0) return true;
+    return false;
+}
+
+/* Warns of keys that change nothing. */
+static void warn_unknown_keys(const ConfigKeys *read, const Tree *config,
+                              const Tree *overrides, const char *family, Diag *diag) {
+    for (const Tree *value = overrides->first; value; value = value->next) {
+        if (is_known_key(read, config, value->key)) continue;
+        const char *nearest = nearest_key(read, config, value->key);
+        diag_warn(diag, value->key_loc, value->key,
+                  "neither config.json nor the family %s has this key%s%s%s", family,
+                  nearest ? "; did you mean \"" : "", nearest ? nearest : "",
+                  nearest ? "\"?" : "");
+    }
+}
+
+/* Builds the graph of the folder's configuration with the keys of `overrides` changed. */
+static Status build_changed(const Family **family, Model *model, const Tree *overrides,
+                            Diag *diag) {
+    const Tree *config = model->config;
+    if (!overrides || config->kind != TREE_MAP) return build_graph(family, model, diag);
+    ConfigKeys read = {.arena = model->arena};
+    model->config = merge_config(model->arena, config, overrides);
+    build_watch_config(&read);
+    Status status = build_graph(family, model, diag);
+    build_watch_config(NULL);
+    if (status == STATUS_OK)
+        warn_unknown_keys(&read, config, overrides, (*family)->model_type, diag);
+    return status;
+}
+
 static Status read_folder(Model *model, const char *folder, const HfOptions *options,
                           Diag *diag) {
     const Family *family;
     const char *path = path_join(model->arena, folder, "config.json");
     TRY(path_check_inside(folder, path, diag));
     TRY(json_read(&model->config, model->arena, path, CONFIG_BYTES_MAX, diag));
-    if (options->overrides && model->config->kind == TREE_MAP)
-        model->config = merge_config(model->arena, model->config, options->overrides);
-    TRY(build_graph(&family, model, diag));
+    TRY(build_changed(&family, model, options->overrides, diag));
     return read_weights(model, family, folder, options, diag);
 }
 

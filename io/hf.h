@@ -18,7 +18,8 @@ typedef struct HfOptions {
 } HfOptions;
 
 /* hf_read with the configuration changed: the model keeps the merged one. `num_labels`
- * takes the place of the names of labels too. Heads (Family.heads) that were created are
+ * takes the place of the names of labels too. Keys that neither config.json has nor the
+ * family reads get a warning. Heads (Family.heads) that were created are
  * named in a warning; anything else missing is an error still. NULL = no options. */
 Status hf_read_with(Model **out, const char *folder, const HfOptions *options,
                     const OpTable *ops, Diag *diag);

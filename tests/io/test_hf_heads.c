@@ -117,6 +117,34 @@ static void expect_same(const Fixture *f, const char *storage, const char *tenso
 
 #define CLASSIFY "\"architectures\": [\"BertForSequenceClassification\"]"
 
+/* Keys that mean nothing are named, with what may have been meant: a key of config.json
+ * or one that the family reads. */
+static void unknown_keys(void **state) {
+    Fixture *f = *state;
+    write_folder(f, "bert", "bert.", (const char *[]){"pooler", "classifier", NULL});
+    expect_ok(f->diag, load(f,
+                            "{" CLASSIFY ", \"num_labls\": 2, \"layer_norm_epsilon\": 1,"
+                            " \"ZZZ\": {}}",
+                            1));
+    char *text = diag_text(f->diag);
+    static const char *const parts[] = {
+        "warning: num_labls: neither config.json nor the family bert has this key; did "
+        "you mean \"num_labels\"?\n",
+        "layer_norm_epsilon: neither config.json nor the family bert has this key; did "
+        "you mean \"layer_norm_eps\"?\n",
+        "warning: ZZZ: neither config.json nor the family bert has this key\n"};
+    for (int i = 0; i < 3; i++)
+        if (!strstr(text, parts[i])) fail_msg("expected '%s' in: %s", parts[i], text);
+    free(text);
+    diag_clear(f->diag);
+    /* Known to config.json alone, to the family alone, to neither but of use. */
+    expect_ok(f->diag, load(f,
+                            "{" CLASSIFY ", \"torch_dtype\": \"x\","
+                            " \"num_labels\": 3, \"label2id\": {\"a\": 0}}",
+                            1));
+    expect_text(f, "neither", 0);
+}
+
 /* A trunk without prefix and without heads gets a pooler and a classifier. */
 static void classifier(void **state) {
     Fixture *f = *state;
@@ -198,6 +226,7 @@ static void faults(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(classifier, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(unknown_keys, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(seeds, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(others, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(faults, fixture_make, fixture_free),
