@@ -3,9 +3,9 @@
 #include "cli/report.h"
 #include "cli/session.h"
 
-static void keep_step(void *self, const Recipe *recipe, int index, const Measure *measure,
-                      const Tree *record, size_t train_bytes, double seconds) {
-    report_add(self, recipe, index, measure, record, train_bytes, seconds);
+static void keep_step(void *self, const Recipe *recipe, int index,
+                      const StepResult *result) {
+    report_add(self, recipe, index, result);
 }
 
 static void print_json(const Report *report) {

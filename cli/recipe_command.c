@@ -25,10 +25,10 @@ typedef struct Job {
     size_t file_bytes;
 } Job;
 
-static void plan_step(void *self, const Recipe *recipe, int index, const Measure *measure,
-                      const Tree *record, size_t train_bytes, double seconds) {
+static void plan_step(void *self, const Recipe *recipe, int index,
+                      const StepResult *result) {
     Job *job = self;
-    report_add(&job->plan, recipe, index, measure, record, train_bytes, seconds);
+    report_add(&job->plan, recipe, index, result);
 }
 
 static void begin_step(void *self, const Recipe *recipe, int index) {
@@ -37,14 +37,15 @@ static void begin_step(void *self, const Recipe *recipe, int index) {
                    step_title(job->cli->arena, &recipe->steps[index]));
 }
 
-static void end_step(void *self, const Recipe *recipe, int index, const Measure *measure,
-                     const Tree *record, size_t train_bytes, double seconds) {
+static void end_step(void *self, const Recipe *recipe, int index,
+                     const StepResult *result) {
     Job *job = self;
     Arena *arena = job->cli->arena;
-    report_add(&job->report, recipe, index, measure, record, train_bytes, seconds);
+    const Measure *measure = &result->measure;
+    report_add(&job->report, recipe, index, result);
     progress_end(&job->progress, "%s parameters, %s, %s",
                  text_grouped(arena, measure->parameters),
-                 text_size(arena, measure->bytes), text_seconds(arena, seconds));
+                 text_size(arena, measure->bytes), text_seconds(arena, result->seconds));
 }
 
 static Status dump_step(void *self, int index, const char *pass, const char *when,

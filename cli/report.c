@@ -5,35 +5,38 @@
 
 #include <string.h>
 
-#define RESULT_METRICS 32
+#define TIMES_SHOWN 6
 
 const char *step_title(Arena *arena, const Step *step) {
     if (!step->label) return step->pass->name;
     return arena_printf(arena, "%s (%s)", step->pass->name, step->label);
 }
 
-void report_add(Report *report, const Recipe *recipe, int index, const Measure *measure,
-                const Tree *record, size_t train_bytes, double seconds) {
-    if (report->count == report->capacity) {
-        int capacity = report->capacity ? 2 * report->capacity : 16;
-        ReportStep *steps = ARENA_ARRAY(report->arena, ReportStep, (size_t)capacity);
-        if (report->count > 0)
-            memcpy(steps, report->steps, (size_t)report->count * sizeof *steps);
-        report->steps = steps;
-        report->capacity = capacity;
-    }
-    report->steps[report->count++] =
-        (ReportStep){.step = &recipe->steps[index],
-                     .measure = *measure,
-                     .train_bytes = train_bytes,
-                     .record = tree_copy(report->arena, record),
-                     .seconds = seconds};
+/* Room for one more step. */
+static void report_grow(Report *report) {
+    if (report->count < report->capacity) return;
+    int capacity = report->capacity ? 2 * report->capacity : 16;
+    ReportStep *steps = ARENA_ARRAY(report->arena, ReportStep, (size_t)capacity);
+    if (report->count > 0)
+        memcpy(steps, report->steps, (size_t)report->count * sizeof *steps);
+    report->steps = steps;
+    report->capacity = capacity;
+}
+
+void report_add(Report *report, const Recipe *recipe, int index,
+                const StepResult *result) {
+    report_grow(report);
+    ReportStep *step = &report->steps[report->count++];
+    *step = (ReportStep){&recipe->steps[index], *result};
+    step->result.record = tree_copy(report->arena, result->record);
+    step->result.times = tree_copy(report->arena, result->times);
 }
 
 /* Memory of a training step: its weights in float32 and what it takes beside them. */
 static int64_t training_bytes(const ReportStep *step) {
-    if (step->train_bytes == 0) return 0;
-    return (int64_t)step->train_bytes + step->measure.parameters * (int64_t)sizeof(float);
+    if (step->result.train_bytes == 0) return 0;
+    return (int64_t)step->result.train_bytes +
+           step->result.measure.parameters * (int64_t)sizeof(float);
 }
 
 static void plan_row(Table *table, const char *name, const Measure *measure,
@@ -60,8 +63,9 @@ void report_print_plan(const Report *report, FILE *out) {
         int64_t training = training_bytes(step);
         plan_row(&table,
                  arena_printf(arena, "%d %s", i + 1, step_title(arena, step->step)),
-                 &step->measure, training);
-        if (step->measure.peak_bytes > peak) peak = step->measure.peak_bytes;
+                 &step->result.measure, training);
+        if (step->result.measure.peak_bytes > peak)
+            peak = step->result.measure.peak_bytes;
         if (training > peak) peak = training;
     }
     fprintf(out, "one sample: %s\n", report->start.input);
@@ -91,8 +95,8 @@ static double ratio_of(double before, double after) {
 /* Number `key` of an evaluate step's record on data set `data` (NULL: any). */
 static bool metric_of(const ReportStep *step, const char *data, const char *key,
                       double *value) {
-    const Tree *name = tree_get(step->record, "data");
-    const Tree *metric = tree_get(step->record, key);
+    const Tree *name = tree_get(step->result.record, "data");
+    const Tree *metric = tree_get(step->result.record, key);
     if (!name || name->kind != TREE_STRING || !metric || metric->kind != TREE_FLOAT ||
         !(step->step->pass->flags & PASS_MEASURES))
         return false;
@@ -110,7 +114,7 @@ static bool changes_follow(const Report *report, int first) {
 
 /* A metric on one data set: the first and the last step that measured it. */
 static void metric_row(const Report *report, Table *table, int first, const char *key) {
-    const char *data = tree_get(report->steps[first].record, "data")->string;
+    const char *data = tree_get(report->steps[first].result.record, "data")->string;
     double before = 0, after = 0;
     int last = first;
     metric_of(&report->steps[first], data, key, &before);
@@ -140,7 +144,7 @@ static void metric_rows(const Report *report, Table *table) {
         for (int i = 0; i < report->count; i++) {
             double value, earlier;
             if (!metric_of(&report->steps[i], NULL, keys[k], &value)) continue;
-            const char *data = tree_get(report->steps[i].record, "data")->string;
+            const char *data = tree_get(report->steps[i].result.record, "data")->string;
             bool seen = false;
             for (int j = 0; j < i; j++)
                 seen |= metric_of(&report->steps[j], data, keys[k], &earlier);
@@ -149,12 +153,34 @@ static void metric_rows(const Report *report, Table *table) {
     }
 }
 
+/* Whether a step timed few enough numbers for one line. */
+static bool is_short(const Tree *times) {
+    if (times->count == 0 || times->count > TIMES_SHOWN) return false;
+    for (const Tree *value = times->first; value; value = value->next)
+        if (value->kind != TREE_INT && value->kind != TREE_FLOAT) return false;
+    return true;
+}
+
+/* One line per step: the numbers that it timed. */
+static void print_times(const Report *report, FILE *out) {
+    for (int i = 0; i < report->count; i++) {
+        const ReportStep *step = &report->steps[i];
+        if (!is_short(step->result.times)) continue;
+        fprintf(out, "%d %s:", i + 1, step_title(report->arena, step->step));
+        for (const Tree *value = step->result.times->first; value; value = value->next)
+            fprintf(out, " %s %.4g%s", value->key,
+                    value->kind == TREE_INT ? (double)value->integer : value->real,
+                    value->next ? "," : "\n");
+    }
+}
+
 void report_print_result(const Report *report, FILE *out) {
     Arena *arena = report->arena;
     const Measure *a = &report->start;
-    const Measure *b = report->count ? &report->steps[report->count - 1].measure : a;
+    const Measure *b =
+        report->count ? &report->steps[report->count - 1].result.measure : a;
     double seconds = 0;
-    for (int i = 0; i < report->count; i++) seconds += report->steps[i].seconds;
+    for (int i = 0; i < report->count; i++) seconds += report->steps[i].result.seconds;
     Table table = table_create(arena, "lrrr");
     table_add(&table, "%s", "");
     table_add(&table, "before");
@@ -174,4 +200,5 @@ void report_print_result(const Report *report, FILE *out) {
     table_add(&table, "%s", text_seconds(arena, seconds));
     table_add(&table, "-");
     table_print(&table, 0, out);
+    print_times(report, out);
 }

@@ -6,10 +6,7 @@
 
 typedef struct ReportStep {
     const Step *step;
-    Measure measure;    /* after the step */
-    size_t train_bytes; /* 0 = the step does not train */
-    const Tree *record; /* in the report's arena */
-    double seconds;
+    StepResult result; /* the trees in the report's arena */
 } ReportStep;
 
 typedef struct Report {
@@ -19,17 +16,18 @@ typedef struct Report {
     int count, capacity;
 } Report;
 
-/* Adds a step that succeeded; the record is copied. */
-void report_add(Report *report, const Recipe *recipe, int index, const Measure *measure,
-                const Tree *record, size_t train_bytes, double seconds);
+/* Adds a step that succeeded; its trees are copied. */
+void report_add(Report *report, const Recipe *recipe, int index,
+                const StepResult *result);
 
 /* Prints sizes and memory after every step. */
 void report_print_plan(const Report *report, FILE *out);
 
-/* Prints the input beside the result: sizes, metrics of evaluate steps, time. */
+/* Prints the input beside the result: sizes, metrics of evaluate steps, time; below it
+ * the numbers that steps timed, where a step has few. */
 void report_print_result(const Report *report, FILE *out);
 
-/* The report as a map; `times` = with seconds. */
+/* The report as a map; `times` = with what no two runs measure alike. */
 Tree *report_tree(const Report *report, bool times);
 
 /* A measure's numbers put into a map. */

@@ -16,10 +16,13 @@ static Tree *step_tree(Arena *arena, const ReportStep *step, bool times) {
     if (pass->fields)
         tree_append(arena, map, "options", LOC_NONE,
                     fields_to_tree(arena, pass->fields, step->step->options));
-    measure_put(arena, map, &step->measure);
-    tree_put_int(arena, map, "training_bytes", (int64_t)step->train_bytes);
-    tree_append(arena, map, "record", LOC_NONE, tree_copy(arena, step->record));
-    if (times) tree_put_real(arena, map, "seconds", step->seconds);
+    measure_put(arena, map, &step->result.measure);
+    tree_put_int(arena, map, "training_bytes", (int64_t)step->result.train_bytes);
+    tree_append(arena, map, "record", LOC_NONE, tree_copy(arena, step->result.record));
+    if (!times) return map;
+    tree_put_real(arena, map, "seconds", step->result.seconds);
+    if (step->result.times->count > 0)
+        tree_append(arena, map, "times", LOC_NONE, tree_copy(arena, step->result.times));
     return map;
 }
 

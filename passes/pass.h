@@ -52,8 +52,9 @@ struct PassContext {
      * NULL for the recipe's input model as it was before the first pass; borrowed, not to
      * be changed. When planning it has no weights. */
     Status (*model)(void *self, const char *path, Loc at, Model **out, Diag *diag);
-    /* Keeps a copy of a model as "snapshot:NAME". Fails with STATUS_RECIPE when the name
-     * is taken. */
+    /* Keeps a copy of a model as "snapshot:NAME", in place of one of that name: binding a
+     * recipe refuses names that two steps give, and a later round of a repeat takes the
+     * place of the one before. */
     Status (*snapshot)(void *self, const char *name, const Model *model, Loc at,
                        Diag *diag);
 };

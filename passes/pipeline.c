@@ -5,11 +5,22 @@
 #include "ir/irtext.h"
 #include "ir/random.h"
 #include "passes/pipeline_check.h"
+#include "passes/pipeline_models.h"
 
 #include <string.h>
 
+/* What is known about a run. */
+typedef struct Run {
+    const PipelineOptions *options;
+    const Recipe *recipe;
+    Arena *arena;
+    Surroundings surroundings;
+    bool *changed; /* of each step so far: it changed the model */
+} Run;
+
 /* What is known about one step while it runs. */
 typedef struct StepRun {
+    Run *whole;
     const PipelineOptions *options;
     const Recipe *recipe;
     const Step *step;
@@ -56,7 +67,8 @@ static void hash_model(const StepRun *run, char out[HASH_TEXT_BYTES]) {
     text_free(&text);
 }
 
-static void step_prepare(StepRun *run, Arena *arena) {
+static void step_prepare(StepRun *run) {
+    Arena *arena = run->whole->arena;
     const PipelineOptions *options = run->options;
     const Step *step = run->step;
     run->ctx = (PassContext){
@@ -68,26 +80,36 @@ static void step_prepare(StepRun *run, Arena *arena) {
         .at = step->at,
         .key = step->key,
         .record = tree_new(arena, TREE_MAP, LOC_NONE),
+        .times = tree_new(arena, TREE_MAP, LOC_NONE),
         .watch = options->watch,
-        .self = options->self,
-        .data = options->data,
-        .model = options->model,
     };
+    surroundings_connect(&run->whole->surroundings, &run->ctx);
     hash_model(run, run->hash);
     bool may_be_exact = !(step->pass->flags & (PASS_MEASURES | PASS_TRAINS));
     if (may_be_exact && !options->plan) run->before = model_copy(run->model);
     if (options->dump == DUMP_FAILURE) graph_print(&run->text, run->model->graph);
 }
 
+/* Whether a repeated step may still change the model, or has done so: a slow range may
+ * stand still in some rounds. */
+static bool may_rest(const StepRun *run) {
+    const Step *step = run->step;
+    if (step->round < step->rounds) return true;
+    for (int round = 1; round < step->round; round++)
+        if (run->whole->changed[run->index - round * step->stride]) return true;
+    return false;
+}
+
 /* Fails when a step that had to change the model did not. */
 static Status check_changed(const StepRun *run, Diag *diag) {
     const Step *step = run->step;
+    run->whole->changed[run->index] = run->changed;
     bool exempt = step->allow_unchanged || (step->pass->flags & PASS_MEASURES) ||
                   (run->options->plan && (step->pass->flags & PASS_TRAINS));
-    if (run->changed || exempt) return STATUS_OK;
+    if (run->changed || exempt || may_rest(run)) return STATUS_OK;
     Status status = diag_fail(diag, STATUS_RECIPE, step->at, step->key,
-                              "expected %s to change the model, it changed nothing",
-                              step->pass->name);
+                              "expected %s to change the model, it changed nothing%s",
+                              step->pass->name, step->rounds ? " in any round" : "");
     diag_hint(diag, "add `allow_unchanged: true` beside the pass if that is fine");
     return status;
 }
@@ -154,11 +176,11 @@ static void step_failed(const StepRun *run, Diag *diag) {
     dump_model(run, "failure", diag);
 }
 
-static Status step_execute(StepRun *run, Arena *arena, Diag *diag) {
+static Status step_execute(StepRun *run, Diag *diag) {
     const Step *step = run->step;
     if (is_cancelled(run->options->watch))
         return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL, "interrupted");
-    step_prepare(run, arena);
+    step_prepare(run);
     if (run->options->dump == DUMP_BEFORE) TRY(dump_model(run, "before", diag));
     TRY(step->pass->run(&run->ctx, run->model, step->options, diag));
     TRY(step_check(run, diag));
@@ -166,22 +188,32 @@ static Status step_execute(StepRun *run, Arena *arena, Diag *diag) {
     return dump_after(run, diag);
 }
 
-static Status step_run(const PipelineOptions *options, const Recipe *recipe, int index,
-                       Model *model, Arena *arena, Diag *diag) {
-    const PipelineHooks *hooks = &options->hooks;
-    StepRun run = {.options = options,
-                   .recipe = recipe,
-                   .step = &recipe->steps[index],
+/* Tells the caller about a step that succeeded. */
+static void step_report(const StepRun *run, double seconds) {
+    const PipelineHooks *hooks = &run->options->hooks;
+    const StepResult result = {.measure = run->measure,
+                               .record = run->ctx.record,
+                               .times = run->ctx.times,
+                               .train_bytes = run->ctx.train_bytes,
+                               .seconds = seconds};
+    if (hooks->step_end) hooks->step_end(hooks->self, run->recipe, run->index, &result);
+}
+
+static Status step_run(Run *whole, int index, Model *model, Diag *diag) {
+    const PipelineHooks *hooks = &whole->options->hooks;
+    StepRun run = {.whole = whole,
+                   .options = whole->options,
+                   .recipe = whole->recipe,
+                   .step = &whole->recipe->steps[index],
                    .index = index,
                    .model = model};
     double start = ticker_seconds();
-    if (hooks->step_begin) hooks->step_begin(hooks->self, recipe, index);
-    Status status = step_execute(&run, arena, diag);
-    if (status != STATUS_OK)
+    if (hooks->step_begin) hooks->step_begin(hooks->self, run.recipe, index);
+    Status status = step_execute(&run, diag);
+    if (status == STATUS_OK)
+        step_report(&run, ticker_seconds() - start);
+    else
         step_failed(&run, diag);
-    else if (hooks->step_end)
-        hooks->step_end(hooks->self, recipe, index, &run.measure, run.ctx.record,
-                        run.ctx.train_bytes, ticker_seconds() - start);
     model_destroy(run.before);
     text_free(&run.text);
     return status;
@@ -205,10 +237,15 @@ static Status record_input(Model *model, const Recipe *recipe,
 Status pipeline_run(Model *model, const Recipe *recipe, const PipelineOptions *options,
                     Diag *diag) {
     TRY(record_input(model, recipe, options, diag));
-    Arena *arena = arena_create();
+    Run run = {.options = options,
+               .recipe = recipe,
+               .arena = arena_create(),
+               .surroundings = {.options = options}};
+    run.changed = ARENA_ARRAY(run.arena, bool, (size_t)recipe->step_count + 1);
     Status status = STATUS_OK;
     for (int i = 0; i < recipe->step_count && status == STATUS_OK; i++)
-        status = step_run(options, recipe, i, model, arena, diag);
-    arena_destroy(arena);
+        status = step_run(&run, i, model, diag);
+    surroundings_close(&run.surroundings);
+    arena_destroy(run.arena);
     return status;
 }

@@ -1,11 +1,11 @@
 /* Binding a recipe: its own keys, then every step, all errors reported. */
 #include "passes/recipe.h"
 
+#include "passes/recipe_expand.h"
 #include "passes/recipe_keys.h"
+#include "passes/recipe_names.h"
 
 #include <string.h>
-
-#define DATA_NAMES_MAX 256
 
 static const Field step_fields[] = {
     F_STRING(StepKeys, label, "name of the step in reports"),
@@ -28,7 +28,8 @@ static const Field keys_fields[] = {
         "configuration to build (config: file or map, seed: of the new weights) or with "
         "a folder and changes to its configuration (path: folder, seed: of new heads)"),
     F_TREE(RecipeKeys, data, "map of data sets by name, each with its format"),
-    F_TREE(RecipeKeys, passes, "list of steps: name of a pass, or {pass: {options}}"),
+    F_TREE(RecipeKeys, passes,
+           "list of steps: name of a pass, {pass: {options}}, or {repeat: {...}}"),
     F_STRING(RecipeKeys, output,
              "file to write the model to, relative to the working directory"),
     F_END,
@@ -50,67 +51,13 @@ const StepKeys *recipe_step_defaults(void) {
     return &step_defaults;
 }
 
-/* Checks that one option of a step names a data set of the recipe. */
-static Status check_data_name(const Recipe *recipe, const char *name, const Tree *value,
-                              const Step *step, const char *option, Arena *arena,
-                              Diag *diag) {
-    if (!name || tree_get(recipe->data, name)) return STATUS_OK;
-    const char *key = value && value->parent
-                          ? tree_path(arena, value)
-                          : arena_printf(arena, "%s.%s", step->key, option);
-    Status status = diag_fail(diag, STATUS_RECIPE, value ? value->loc : step->at, key,
-                              "expected the name of a data set, found \"%s\"", name);
-    const char *names[DATA_NAMES_MAX];
-    int count = 0;
-    const Tree *entry = recipe->data ? recipe->data->first : NULL;
-    for (; entry && count < DATA_NAMES_MAX; entry = entry->next)
-        names[count++] = entry->key;
-    const char *nearest = name_nearest(name, names, count);
-    if (nearest)
-        diag_hint(diag, "did you mean \"%s\"?", nearest);
-    else if (count == 0)
-        diag_hint(diag, "the recipe has no `data:`");
-    return status;
-}
-
-/* Checks the option `name[0..length)` of a step: one data set or a list of them. */
-static Status check_data_option(const Recipe *recipe, const Step *step,
-                                const Tree *options, const char *name, Arena *arena,
-                                Diag *diag) {
-    const Field *field = field_find(step->pass->fields, name);
-    const char *base = step->options;
-    const Tree *value = tree_get(options, name);
-    if (field && field->kind == FIELD_STRING) {
-        const char *data = *(const char *const *)(base + field->offset);
-        return check_data_name(recipe, data, value, step, name, arena, diag);
-    }
-    if (!field || field->kind != FIELD_STRINGS) return STATUS_OK;
-    const StringList *list = (const StringList *)(base + field->offset);
-    const Tree *item = value ? value->first : NULL;
-    for (int i = 0; i < list->count; i++) {
-        check_data_name(recipe, list->items[i], item, step, name, arena, diag);
-        item = item ? item->next : NULL;
-    }
-    return STATUS_OK;
-}
-
-static void check_data_options(const Recipe *recipe, const Step *step,
-                               const Tree *options, Arena *arena, Diag *diag) {
-    const char *rest = step->pass->data_options;
-    while (rest && *rest) {
-        size_t length = strcspn(rest, "|");
-        const char *name = arena_strndup(arena, rest, length);
-        check_data_option(recipe, step, options, name, arena, diag);
-        rest += length + (rest[length] == '|');
-    }
-}
-
 /* Binds the options of a step whose pass is known. */
 static void bind_options(const Recipe *recipe, Step *step, const Tree *options,
                          Arena *arena, Diag *diag) {
     const Pass *pass = step->pass;
     int errors = diag_errors(diag);
     step->options = arena_alloc(arena, pass->options_size + 1);
+    step->given = options;
     if (pass->defaults) memcpy(step->options, pass->defaults, pass->options_size);
     if (options && options->kind != TREE_NULL && options->kind != TREE_MAP) {
         diag_fail(diag, STATUS_RECIPE, options->loc, tree_path(arena, options),
@@ -120,7 +67,7 @@ static void bind_options(const Recipe *recipe, Step *step, const Tree *options,
     static const Field none[] = {F_END};
     fields_bind(pass->fields ? pass->fields : none, options, step->options, arena,
                 STATUS_RECIPE, diag);
-    check_data_options(recipe, step, options, arena, diag);
+    recipe_check_data(recipe, step, options, arena, diag);
     if (pass->check && diag_errors(diag) == errors)
         pass->check(step->options, step->at, step->key, diag);
 }
@@ -196,6 +143,28 @@ static void bind_step(const Recipe *recipe, Step *step, const Tree *tree, Arena 
     }
 }
 
+/* Label of a step in a round: that of the step with the round behind it. */
+static const char *round_label(Arena *arena, const char *label, const StepItem *item) {
+    return arena_printf(arena, "%s%s%d/%d", label ? label : "", label ? " " : "",
+                        item->round, item->rounds);
+}
+
+/* Binds one step. A mistake in a step of a block is reported in the first round that has
+ * it. */
+static void bind_item(const Recipe *recipe, Step *step, StepItem *item, Arena *arena,
+                      Diag *diag) {
+    const int errors = diag_errors(diag);
+    const bool again = item->round > 1 && item[-item->stride].failed;
+    step->round = item->round;
+    step->rounds = item->rounds;
+    step->stride = item->stride;
+    if (!item->failed && !again) bind_step(recipe, step, item->tree, arena, diag);
+    item->failed = item->failed || again || diag_errors(diag) > errors;
+    if (item->round > 0) step->label = round_label(arena, step->label, item);
+    if (item->round > 1 && diag_errors(diag) > errors)
+        diag_note(diag, "in round %d of %d", item->round, item->rounds);
+}
+
 static void bind_steps(Recipe *recipe, const Tree *passes, Arena *arena, Diag *diag) {
     if (!passes || passes->kind != TREE_LIST || passes->count == 0) {
         const char *found = !passes                     ? "nothing"
@@ -205,9 +174,13 @@ static void bind_steps(Recipe *recipe, const Tree *passes, Arena *arena, Diag *d
                   "passes", "expected a list of steps, found %s", found);
         return;
     }
-    recipe->steps = ARENA_ARRAY(arena, Step, (size_t)passes->count);
-    for (const Tree *tree = passes->first; tree; tree = tree->next)
-        bind_step(recipe, &recipe->steps[recipe->step_count++], tree, arena, diag);
+    StepItems items;
+    recipe_expand(&items, arena, passes, diag);
+    recipe->steps = ARENA_ARRAY(arena, Step, (size_t)items.count + 1);
+    recipe->step_count = items.count;
+    for (int i = 0; i < items.count; i++)
+        bind_item(recipe, &recipe->steps[i], &items.items[i], arena, diag);
+    recipe_check_snapshots(recipe, arena, diag);
 }
 
 /* Checks what the types of the recipe's own keys leave open. */

@@ -14,7 +14,14 @@
  * Relative paths of inputs are relative to the recipe's folder; the output is relative to
  * the working directory. A step is a map from the pass's name to its options (or the bare
  * name), with two keys of its own beside it: `label` (a name for reports) and
- * `allow_unchanged`. */
+ * `allow_unchanged`. A step may also be a block that is written out in rounds, in which
+ * {from: a, to: b} in place of an option's number goes from a to b:
+ *
+ *       - repeat:
+ *           times: 5
+ *           passes:
+ *             - prune_heads: {keep: {from: 12, to: 2}}
+ *             - distill: {data: train, epochs: 1} */
 #ifndef COMPRESS_PASSES_RECIPE_H
 #define COMPRESS_PASSES_RECIPE_H
 
@@ -23,10 +30,13 @@
 typedef struct Step {
     const Pass *pass;
     void *options;     /* bound, in the arena */
-    const char *label; /* NULL = none */
+    const char *label; /* NULL = none; of a repeated step with its round: "slim 3/5" */
     bool allow_unchanged;
     Loc at;
-    const char *key; /* "passes[2]" */
+    const char *key;   /* "passes[2]", "passes[2].repeat[3].passes[1]" */
+    const Tree *given; /* the options as written, NULL = none */
+    int round, rounds; /* of its repeat, from 1; 0 = not repeated */
+    int stride;        /* steps of a round */
 } Step;
 
 typedef struct Recipe {
@@ -41,9 +51,10 @@ typedef struct Recipe {
     const Tree *source; /* the whole document, after --set */
 } Recipe;
 
-/* Binds a document to a recipe: every step, option and data name is checked and ALL
- * errors are reported (STATUS_RECIPE) at their place. Data entries themselves are bound
- * by the caller (io), before this. */
+/* Binds a document to a recipe: every step, option, name of a data set and of a snapshot
+ * is checked, repeats are written out (at most 10,000 steps in all), and ALL errors are
+ * reported (STATUS_RECIPE) at their place. Data entries themselves are bound by the
+ * caller (io), before this. */
 Status recipe_bind(Recipe *recipe, Arena *arena, const Tree *document, const char *path,
                    const char *folder, Diag *diag);
 

@@ -18,10 +18,18 @@ typedef struct StepKeys {
     bool allow_unchanged;
 } StepKeys;
 
+/* Keys of a block of steps that is repeated. */
+typedef struct RepeatKeys {
+    int64_t times;
+    const Tree *passes;
+} RepeatKeys;
+
 /* Their rows and defaults. */
 const Field *recipe_fields(void);
 const RecipeKeys *recipe_key_defaults(void);
 const Field *recipe_step_fields(void);
 const StepKeys *recipe_step_defaults(void);
+const Field *recipe_repeat_fields(void);
+const RepeatKeys *recipe_repeat_defaults(void);
 
 #endif

@@ -50,6 +50,11 @@ static Status run_exact(PassContext *ctx, Model *model, const void *options, Dia
     return STATUS_OK;
 }
 
+static Status run_timed(PassContext *ctx, Model *model, const void *options, Diag *diag) {
+    tree_put_real(ctx->arena, ctx->times, "seconds", 0.25);
+    return run_add_one(ctx, model, options, diag);
+}
+
 static Status run_nan(PassContext *ctx, Model *model, const void *options, Diag *diag) {
     (void)ctx, (void)options;
     return change_weight(model, NAN, diag);
@@ -72,6 +77,7 @@ static Pass make_pass(const char *name, int flags,
 
 typedef struct Trace {
     int begun, ended, dumps;
+    double timed; /* what the last step put into its times */
     char last_dump[64];
 } Trace;
 
@@ -80,12 +86,15 @@ static void on_begin(void *self, const Recipe *recipe, int index) {
     ((Trace *)self)->begun++;
 }
 
-static void on_end(void *self, const Recipe *recipe, int index, const Measure *measure,
-                   const Tree *record, size_t train_bytes, double seconds) {
-    (void)recipe, (void)index, (void)train_bytes;
-    assert_non_null(record);
-    assert_true(measure->parameters > 0 && seconds >= 0);
-    ((Trace *)self)->ended++;
+static void on_end(void *self, const Recipe *recipe, int index,
+                   const StepResult *result) {
+    Trace *trace = self;
+    const Tree *timed = tree_get(result->times, "seconds");
+    (void)recipe, (void)index;
+    assert_non_null(result->record);
+    assert_true(result->measure.parameters > 0 && result->seconds >= 0);
+    trace->timed = timed ? timed->real : 0;
+    trace->ended++;
 }
 
 static Status on_dump(void *self, int index, const char *pass, const char *when,
@@ -184,6 +193,25 @@ static void test_provenance(void **state) {
     diag_destroy(diag);
 }
 
+/* What a pass timed reaches the caller and not the model. */
+static void test_times(void **state) {
+    (void)state;
+    const Pass timed = make_pass("timed", 0, run_timed);
+    const Pass adds = make_pass("adds", 0, run_add_one);
+    Diag *diag = diag_create();
+    Trace trace;
+    Model *model = NULL;
+    assert_ok(run_one(&timed, false, false, DUMP_NEVER, &trace, &model, diag), diag);
+    assert_true(trace.timed == 0.25);
+    const Tree *step = tree_get(model->provenance, "steps")->first;
+    assert_null(tree_get(step, "times"));
+    assert_int_equal(tree_get(step, "record")->count, 1);
+    model_destroy(model);
+    assert_ok(run_one(&adds, false, false, DUMP_NEVER, &trace, NULL, diag), diag);
+    assert_true(trace.timed == 0);
+    diag_destroy(diag);
+}
+
 static void expect_dump(const Pass *pass, DumpWhen when, int dumps, const char *last) {
     Diag *diag = diag_create();
     Trace trace;
@@ -230,6 +258,7 @@ int main(void) {
         cmocka_unit_test(test_changes),       cmocka_unit_test(test_exactness),
         cmocka_unit_test(test_broken_models), cmocka_unit_test(test_provenance),
         cmocka_unit_test(test_dumps),         cmocka_unit_test(test_interrupt),
+        cmocka_unit_test(test_times),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

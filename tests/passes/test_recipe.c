@@ -161,6 +161,49 @@ static void test_check(void **state) {
                    1, "expected min <= max");
 }
 
+/* What "#/a/b" names in a document, NULL = nothing. */
+static const Tree *resolve(Arena *arena, const Tree *root, const char *pointer) {
+    char *rest = arena_strdup(arena, pointer);
+    assert_string_equal(strsep(&rest, "/"), "#");
+    for (char *name; root && (name = strsep(&rest, "/"));) root = tree_get(root, name);
+    return root;
+}
+
+/* Number of "$ref" in a schema, each of which must name something. */
+static int check_references(Arena *arena, const Tree *root, const Tree *tree) {
+    int count = 0;
+    if (tree->kind != TREE_LIST && tree->kind != TREE_MAP) return 0;
+    for (const Tree *child = tree->first; child; child = child->next) {
+        if (child->key && strcmp(child->key, "$ref") == 0) {
+            if (!resolve(arena, root, child->string))
+                fail_msg("the schema lacks %s", child->string);
+            count++;
+        }
+        count += check_references(arena, root, child);
+    }
+    return count;
+}
+
+/* In a repeat a number may be a range, elsewhere and for other values not. */
+static void check_repeat_schema(Arena *arena, const Tree *schema) {
+    assert_true(check_references(arena, schema, schema) > 100);
+    const Tree *repeat = tree_get(tree_get(schema, "$defs"), "repeat");
+    const Tree *items = resolve(arena, tree_get(repeat, "allOf")->first->next,
+                                "#/properties/passes/items/anyOf");
+    bool found = false;
+    for (const Tree *item = items->first; item; item = item->next) {
+        const Tree *pass = resolve(arena, item, "#/properties/prune_ffn/anyOf");
+        if (!pass) continue;
+        const Tree *keep = resolve(arena, pass->last, "#/properties/keep/anyOf");
+        const Tree *score = resolve(arena, pass->last, "#/properties/score/anyOf");
+        assert_int_equal(keep->count, 2);
+        assert_string_equal(tree_get(keep->first, "$ref")->string, "#/$defs/range");
+        assert_int_equal(score->count, 1);
+        found = true;
+    }
+    assert_true(found);
+}
+
 static void test_schema(void **state) {
     (void)state;
     Arena *arena = arena_create();
@@ -171,6 +214,7 @@ static void test_schema(void **state) {
     assert_int_equal(json_parse(&tree, arena, "schema", text.data, text.length, diag),
                      STATUS_OK);
     assert_non_null(tree_get(tree, "$schema"));
+    check_repeat_schema(arena, tree);
     for (const Pass *const *pass = pass_list(); *pass; pass++)
         assert_non_null(strstr(text.data, (*pass)->name));
     /* A bare name is a step only where no option is required. */
@@ -182,6 +226,7 @@ static void test_schema(void **state) {
     text_free(&text);
     recipe_document(&text);
     assert_non_null(strstr(text.data, "allow_unchanged"));
+    assert_non_null(strstr(text.data, "Keys of `repeat`"));
     text_free(&text);
     diag_destroy(diag);
     arena_destroy(arena);

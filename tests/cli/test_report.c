@@ -1,0 +1,74 @@
+/* The report of a run: what steps timed, as text and as JSON. */
+#include "cli/report.h"
+#include "tests/support/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A report of three steps: no times, two numbers, too many numbers. */
+static Report make_report(Arena *arena, Step steps[3]) {
+    Report report = {.arena = arena};
+    const Pass *pass = pass_find("weight_multiplex");
+    for (int i = 0; i < 3; i++) {
+        steps[i] = (Step){.pass = pass, .options = (void *)(uintptr_t)pass->defaults};
+        Tree *times = tree_new(arena, TREE_MAP, LOC_NONE);
+        if (i == 1) {
+            tree_put_real(arena, times, "full_seconds", 0.125);
+            tree_put_int(arena, times, "repetitions", 7);
+        }
+        for (int k = 0; i == 2 && k < 7; k++)
+            tree_put_real(arena, times, arena_printf(arena, "part_%d", k), k);
+        const StepResult result = {
+            .record = tree_new(arena, TREE_MAP, LOC_NONE), .times = times, .seconds = 1};
+        const Recipe recipe = {.steps = steps, .step_count = 3};
+        steps[1].label = "both";
+        report_add(&report, &recipe, i, &result);
+    }
+    return report;
+}
+
+static void test_text(void **state) {
+    (void)state;
+    Arena *arena = arena_create();
+    Step steps[3];
+    const Report report = make_report(arena, steps);
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    report_print_result(&report, out);
+    fclose(out);
+    const char *line = strstr(text, "2 weight_multiplex (both):");
+    assert_non_null(line);
+    assert_string_equal(line,
+                        "2 weight_multiplex (both): full_seconds 0.125, repetitions 7\n");
+    assert_null(strstr(text, "part_0"));
+    free(text);
+    arena_destroy(arena);
+}
+
+static void test_json(void **state) {
+    (void)state;
+    Arena *arena = arena_create();
+    Step steps[3];
+    const Report report = make_report(arena, steps);
+    for (int with = 0; with < 2; with++) {
+        const Tree *list = tree_get(report_tree(&report, with), "steps");
+        const Tree *second = list->first->next, *third = second->next;
+        assert_null(tree_get(list->first, "times"));
+        const Tree *times = tree_get(second, "times");
+        assert_int_equal(times != NULL, with);
+        assert_int_equal(tree_get(third, "times") != NULL, with);
+        if (!with) continue;
+        assert_true(tree_get(times, "full_seconds")->real == 0.125);
+        assert_int_equal(tree_get(third, "times")->count, 7);
+    }
+    arena_destroy(arena);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_json),
+    };
+    return cmocka_run_group_tests_name("report", tests, NULL, NULL);
+}
