@@ -1,111 +1,10 @@
-/* Data sets: binding of entries, IDX and HDF5 files good and bad. */
-#include "io/dataset.h"
-#include "io/hdf5.h"
-#include "io/json.h"
-#include "io/sandbox.h"
-#include "tests/support/check.h"
-
-#include <fcntl.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-enum { PATH_BYTES = 512, ROWS = 3, COLS = 4, SAMPLES = 5, PIXELS = ROWS * COLS };
-
-static char folder[PATH_BYTES];
-
-/* One test's things. */
-typedef struct Bench {
-    Arena *arena;
-    Diag *diag;
-    Batches *data;
-    char *message;
-} Bench;
-
-static Bench bench_open(void) {
-    return (Bench){.arena = arena_create(), .diag = diag_create()};
-}
-
-static void bench_close(Bench *bench) {
-    batches_destroy(bench->data);
-    diag_destroy(bench->diag);
-    arena_destroy(bench->arena);
-    free(bench->message);
-}
-
-static const char *message_of(Bench *bench) {
-    size_t length = 0;
-    free(bench->message);
-    FILE *out = open_memstream(&bench->message, &length);
-    diag_print(bench->diag, out);
-    fclose(out);
-    return bench->message;
-}
-
-/* Binds and opens an entry given as JSON. */
-static Status bench_load(Bench *bench, const char *json) {
-    const DataFormat *format;
-    void *options;
-    Tree *spec;
-    batches_destroy(bench->data);
-    bench->data = NULL;
-    diag_clear(bench->diag);
-    TRY(json_parse(&spec, bench->arena, "recipe", json, strlen(json), bench->diag));
-    TRY(dataset_bind(&format, &options, bench->arena, spec, folder, bench->diag));
-    return dataset_open(&bench->data, format, options, LOC_FILE("recipe"), bench->diag);
-}
-
-/* Expects a failure whose message holds every part of `wanted`, parted by '|'. */
-static void expect_failure(const char *json, Status status, const char *wanted) {
-    Bench bench = bench_open();
-    Status found = bench_load(&bench, json);
-    const char *message = message_of(&bench);
-    char *parts = arena_strdup(bench.arena, wanted), *rest = NULL;
-    if (found != status) print_message("%s: %s", json, message);
-    assert_int_equal(found, status);
-    assert_int_equal(diag_errors(bench.diag), 1);
-    assert_null(bench.data);
-    for (char *part = strtok_r(parts, "|", &rest); part;
-         part = strtok_r(NULL, "|", &rest)) {
-        if (!strstr(message, part)) print_message("no '%s' in: %s", part, message);
-        assert_non_null(strstr(message, part));
-    }
-    bench_close(&bench);
-}
+/* Data sets: binding of entries, IDX files good and bad. */
+#include "tests/io/dataset_test.h"
 
 /* --- files --- */
 
-static const char *path_of(const char *name) {
-    static char path[2 * PATH_BYTES];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
-static void spill(const char *name, const void *data, size_t length) {
-    int fd = open(path_of(name), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, data, length), length);
-    close(fd);
-}
-
-__attribute__((format(printf, 1, 2))) static int shell(const char *fmt, ...) {
-    char command[4 * PATH_BYTES];
-    va_list args;
-    va_start(args, fmt);
-    int at = snprintf(command, sizeof command, "cd '%s' && ", folder);
-    vsnprintf(command + at, sizeof command - (size_t)at, fmt, args);
-    va_end(args);
-    return system(command);
-}
-
 static void put_word(uint8_t *at, uint32_t word) {
     for (int i = 0; i < 4; i++) at[i] = (uint8_t)(word >> (24 - 8 * i));
-}
-
-static uint8_t pixel(int64_t sample, int64_t at) {
-    return (uint8_t)(sample * 40 + at * 3);
 }
 
 /* Writes an IDX file; `extra` bytes are added (or, when negative, taken away). */
@@ -123,20 +22,6 @@ static void idx_write(const char *name, uint32_t magic, int rank, const uint32_t
 static void idx_pair(void) {
     idx_write("images", 0x803, 3, (uint32_t[]){SAMPLES, ROWS, COLS}, SAMPLES * PIXELS, 0);
     idx_write("labels", 0x801, 1, (uint32_t[]){SAMPLES}, SAMPLES, 0);
-}
-
-/* A column that is not wanted is left out; the other one comes. */
-static void check_partial(const Batches *data, Diag *diag) {
-    const int64_t sample = data->count - 1;
-    const Fetch what = {&sample, 1, 0, 3};
-    float x[PIXELS], same[PIXELS];
-    int32_t label = -1, other = -1;
-    assert_true(data->partial);
-    assert_ok(data->fetch(data, &what, (void *[]){x, &label}, diag), diag);
-    assert_ok(data->fetch(data, &what, (void *[]){same, NULL}, diag), diag);
-    assert_ok(data->fetch(data, &what, (void *[]){NULL, &other}, diag), diag);
-    assert_memory_equal(x, same, sizeof x);
-    assert_int_equal(label, other);
 }
 
 /* --- IDX --- */
@@ -345,150 +230,6 @@ static void test_gzip_bomb(void **state) {
     expect_failure(BAD_IDX("bomb.gz"), STATUS_FORMAT, "bomb.gz|can follow");
 }
 
-/* --- HDF5 --- */
-
-/* What test files hold. */
-typedef struct Arrays {
-    char path[2 * PATH_BYTES];
-    Hdf5Set sets[2];
-} Arrays;
-
-static bool arrays_work(void *state, Text *reply) {
-    Arrays *arrays = state;
-    return hdf5_write(arrays->path, arrays->sets, 2, reply);
-}
-
-static void arrays_write(const char *name, Hdf5Set x, Hdf5Set y) {
-    const SandboxLimits unlimited = {0};
-    Arrays arrays = {.sets = {x, y}};
-    Text reply = {0};
-    strcpy(arrays.path, path_of(name));
-    assert_int_equal(sandbox_run(&reply, arrays_work, &arrays, &unlimited), SANDBOX_DONE);
-    text_free(&reply);
-}
-
-static const int64_t LABELS[SAMPLES] = {0, 2, 1, 0, 2};
-static uint8_t image_bytes[SAMPLES * PIXELS];
-static float image_reals[SAMPLES * PIXELS];
-
-static const Hdf5Set Y = {
-    .name = "y", .dtype = DTYPE_I64, .rank = 1, .dim = {SAMPLES}, .data = LABELS};
-
-static Hdf5Set x_set(DType dtype, const void *data) {
-    return (Hdf5Set){.name = "x",
-                     .dtype = dtype,
-                     .rank = 3,
-                     .dim = {SAMPLES, ROWS, COLS},
-                     .data = data};
-}
-
-static void arrays_fill(void) {
-    for (int i = 0; i < SAMPLES * PIXELS; i++) {
-        image_bytes[i] = pixel(i / PIXELS, i % PIXELS);
-        image_reals[i] = image_bytes[i];
-    }
-}
-
-static void check_hdf5(const char *json, int64_t offset, int64_t count, double scale) {
-    Bench bench = bench_open();
-    assert_ok(bench_load(&bench, json), bench.diag);
-    const Batches *data = bench.data;
-    assert_int_equal(data->count, count);
-    assert_int_equal(data->columns[0].type.rank, 2);
-    assert_int_equal(data->columns[0].type.dim[1], COLS);
-    for (int64_t i = 0; i < count; i++) {
-        float x[PIXELS];
-        int32_t label = 0;
-        assert_ok(
-            data->fetch(data, &(Fetch){&i, 1, 0, 9}, (void *[]){x, &label}, bench.diag),
-            bench.diag);
-        if (data->column_count == 2) assert_int_equal(label, LABELS[offset + i]);
-        for (int p = 0; p < PIXELS; p++)
-            assert_true(fabs(x[p] - pixel(offset + i, p) * scale) < 1e-6);
-    }
-    check_partial(data, bench.diag);
-    bench_close(&bench);
-}
-
-#define H5(rest) "{\"format\": \"hdf5\", \"path\": \"d.h5\"" rest "}"
-
-static void test_hdf5(void **state) {
-    (void)state;
-    arrays_fill();
-    for (int bytes = 0; bytes < 2; bytes++) {
-        if (bytes)
-            arrays_write("d.h5", x_set(DTYPE_U8, image_bytes), Y);
-        else
-            arrays_write("d.h5", x_set(DTYPE_F32, image_reals), Y);
-        check_hdf5(H5(""), 0, SAMPLES, 1.0);
-        check_hdf5(H5(", \"scale\": 0.5, \"offset\": 2, \"limit\": 2"), 2, 2, 0.5);
-        check_hdf5(H5(", \"y\": \"\""), 0, SAMPLES, 1.0);
-        check_hdf5(H5(", \"y\": null"), 0, SAMPLES, 1.0);
-        if (shell("command -v h5repack > /dev/null") != 0) continue;
-        assert_int_equal(shell("mv d.h5 e.h5; h5repack -l x:CHUNK=2x3x4 -f x:SHUF"
-                               " -f x:GZIP=9 -f y:FLET -l y:CHUNK=2 e.h5 d.h5"),
-                         0);
-        check_hdf5(H5(""), 0, SAMPLES, 1.0);
-        check_hdf5(H5(", \"offset\": 1, \"limit\": 3"), 1, 3, 1.0);
-    }
-}
-
-static void test_hdf5_bad(void **state) {
-    (void)state;
-    arrays_fill();
-    arrays_write("d.h5", x_set(DTYPE_U8, image_bytes), Y);
-    expect_failure(H5(", \"x\": \"images\""), STATUS_FORMAT,
-                   "d.h5|'images'|found 'x', 'y'");
-    expect_failure(H5(", \"y\": \"x\""), STATUS_FORMAT, "d.h5|dimensions");
-    expect_failure(H5(", \"classes\": 2"), STATUS_FORMAT, "d.h5|label 2 of sample 1");
-    expect_failure(H5(", \"x\": null"), STATUS_RECIPE, "x: expected a name, found null");
-    expect_failure(H5(", \"input\": null"), STATUS_RECIPE, "input: expected a name");
-    expect_failure(H5(", \"limit\": 9"), STATUS_RECIPE, "limit|has 5");
-    expect_failure("{\"format\": \"hdf5\", \"path\": \"no.h5\"}", STATUS_IO, "no.h5");
-    expect_failure("{\"format\": \"hdf5\", \"path\": \".\"}", STATUS_IO, "/.");
-    Hdf5Set y = Y;
-    y.dim[0] = 4;
-    arrays_write("d.h5", x_set(DTYPE_U8, image_bytes), y);
-    expect_failure(H5(""), STATUS_FORMAT, "expected 5 labels|found 4");
-    y.dim[0] = 5, y.dtype = DTYPE_F64;
-    arrays_write("d.h5", x_set(DTYPE_U8, image_bytes), y);
-    expect_failure(H5(""), STATUS_FORMAT, "integer labels");
-    image_reals[2 * PIXELS + 1] = NAN;
-    arrays_write("d.h5", x_set(DTYPE_F32, image_reals), Y);
-    expect_failure(H5(""), STATUS_FORMAT, "sample 2|not finite");
-    expect_failure(H5(", \"offset\": 1"), STATUS_FORMAT, "sample 2|not finite");
-    image_reals[2 * PIXELS + 1] = 0;
-    spill("d.h5", "not HDF5", 8);
-    expect_failure(H5(""), STATUS_FORMAT, "d.h5|not a readable HDF5 file");
-}
-
-/* Deterministic damage: every outcome but a crash, a hang or a wrong shape is fine. */
-static void test_hdf5_mutants(void **state) {
-    (void)state;
-    uint8_t bytes[1 << 15];
-    arrays_fill();
-    arrays_write("d.h5", x_set(DTYPE_U8, image_bytes), Y);
-    if (shell("command -v h5repack > /dev/null") == 0)
-        shell("mv d.h5 e.h5; h5repack -l x:CHUNK=2x3x4 -f x:GZIP=9 e.h5 d.h5");
-    FILE *file = fopen(path_of("d.h5"), "rb");
-    size_t length = fread(bytes, 1, sizeof bytes, file);
-    fclose(file);
-    assert_true(length < sizeof bytes);
-    for (size_t i = 0; i < 300; i++) {
-        Bench bench = bench_open();
-        uint8_t old = bytes[i * 7919 % length];
-        bytes[i * 7919 % length] = (uint8_t)(old + 1 + i % 255);
-        spill("d.h5", bytes, length);
-        Status status = bench_load(&bench, H5(""));
-        if (status != STATUS_OK)
-            assert_int_equal(diag_status(bench.diag), status);
-        else
-            assert_true(bench.data->count > 0);
-        bytes[i * 7919 % length] = old;
-        bench_close(&bench);
-    }
-}
-
 /* --- binding --- */
 
 static void test_bind(void **state) {
@@ -506,25 +247,12 @@ static void test_bind(void **state) {
     assert_null(dataformat_find("nothing"));
 }
 
-static int make_folder(void **state) {
-    const char *base = getenv("TMPDIR");
-    (void)state;
-    snprintf(folder, sizeof folder, "%s/dataset.XXXXXX", base ? base : "/tmp");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    return shell("rm -r '%s'", folder);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bind),         cmocka_unit_test(test_idx),
         cmocka_unit_test(test_idx_channels), cmocka_unit_test(test_idx_augmented),
         cmocka_unit_test(test_idx_bad),      cmocka_unit_test(test_idx_labels),
         cmocka_unit_test(test_idx_files),    cmocka_unit_test(test_gzip_bad),
-        cmocka_unit_test(test_gzip_bomb),    cmocka_unit_test(test_hdf5),
-        cmocka_unit_test(test_hdf5_bad),     cmocka_unit_test(test_hdf5_mutants)};
+        cmocka_unit_test(test_gzip_bomb)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
