@@ -146,7 +146,13 @@ static Status check_column(const Feed *feed, int i, const PlanNode *input,
                   "sample %lld: expected %s from 0 to %lld, found %d",
                   (long long)index[bad / (input->count / n)], input->node->name,
                   (long long)input->index_limit - 1, (int)data[bad]);
-    if (input->index_skip) diag_hint(diag, "%d leaves one out", INDEX_SKIP);
+    if (input->index_skip)
+        diag_hint(diag, "%d leaves one out", INDEX_SKIP);
+    else
+        diag_hint(diag,
+                  "the model's table has %lld rows: the tokenizer or data may belong to "
+                  "another model",
+                  (long long)input->index_limit);
     return status;
 }
 

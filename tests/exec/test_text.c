@@ -132,6 +132,7 @@ static void test_indices(void **state) {
     check_sample(10, 10, NULL);
     check_sample(0, INDEX_SKIP, NULL);
     check_sample(11, 0, "sentences: sample 3: expected input_ids from 0 to 10, found 11");
+    check_sample(11, 0, "hint: the model's table has 11 rows: the tokenizer or data may");
     check_sample(-1, 0, "expected input_ids from 0 to 10, found -1");
     check_sample(INDEX_SKIP, 0, "expected input_ids from 0 to 10, found -100");
     check_sample(INT32_MAX, 0, "found 2147483647");
