@@ -73,10 +73,10 @@ static Micro micro_from(const Trainer *trainer, int64_t first, int64_t end) {
     const int64_t left = end - first;
     const int64_t n = left < trainer->micro ? left : trainer->micro;
     const int64_t *index = trainer->samples + first;
-    return (Micro){
-        .what = {index, n, batches_tokens(trainer->data, index, n), trainer->augment},
-        .first = first,
-        .end = end};
+    return (Micro){.what = {index, n, batches_tokens(trainer->data, index, n),
+                            trainer->augment, trainer->key},
+                   .first = first,
+                   .end = end};
 }
 
 Micro micro_first(const Trainer *trainer, int64_t s) {

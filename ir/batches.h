@@ -14,11 +14,13 @@ typedef struct Column {
 } Column;
 
 /* What to fetch: samples index[0..n), padded to `tokens` tokens where columns have DIM_T
- * (else ignored). `key` seeds augmentation and masking; 0 = none (evaluation). */
+ * (else ignored). `key` seeds augmentation, 0 = none. `mask_key` seeds the choice of
+ * masked positions: training gives every step another one, whether it augments or not;
+ * with 0 (evaluation) a sample is always masked in the same way. */
 typedef struct Fetch {
     const int64_t *index;
     int64_t n, tokens;
-    uint64_t key;
+    uint64_t key, mask_key;
 } Fetch;
 
 typedef struct Batches Batches;
