@@ -102,6 +102,12 @@ static Status read_with(Table *table, Arena *scratch, Diag *diag) {
     return STATUS_OK;
 }
 
+static bool has_quotes(const TableOptions *options) {
+    if (options->format == TABLE_LINES) return false;
+    return options->quotes == TABLE_QUOTES_RFC4180 ||
+           (options->quotes == TABLE_QUOTES_BY_FORMAT && options->format == TABLE_CSV);
+}
+
 Status table_read(Table **out, const char *path, const TableOptions *options,
                   Diag *diag) {
     Arena *arena = arena_create(), *scratch = arena_create();
@@ -110,9 +116,7 @@ Status table_read(Table **out, const char *path, const TableOptions *options,
     table->path = arena_strdup(arena, path);
     table->options = *options;
     if (options->format == TABLE_BY_NAME) table->options.format = format_by_name(path);
-    table->quotes =
-        options->quotes == TABLE_QUOTES_RFC4180 ||
-        (options->quotes == TABLE_QUOTES_BY_FORMAT && table->options.format == TABLE_CSV);
+    table->quotes = has_quotes(&table->options);
     Status status = read_with(table, scratch, diag);
     table->options.names = NULL; /* borrowed while reading only */
     arena_destroy(scratch);

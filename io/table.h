@@ -1,4 +1,5 @@
-/* Table: rows of text cells with named columns, from TSV, CSV and JSON Lines files.
+/* Table: rows of text cells with named columns, from TSV, CSV and JSON Lines files, or
+ * the lines of a plain text.
  *
  * A file is read whole, at most 4 GiB, and must be UTF-8 without NUL. A byte order mark
  * is skipped, CRLF ends a line as LF does, empty lines are skipped. Cells are slices of
@@ -16,8 +17,16 @@
 
 enum { TABLE_COLUMNS_MAX = 4096 };
 
-/* TABLE_BY_NAME: .csv is CSV, .jsonl, .ndjson and .json are JSON Lines, the rest TSV. */
-typedef enum TableFormat { TABLE_BY_NAME, TABLE_TSV, TABLE_CSV, TABLE_JSONL } TableFormat;
+/* TABLE_BY_NAME: .csv is CSV, .jsonl, .ndjson and .json are JSON Lines, the rest TSV.
+ * TABLE_LINES: every line is a row of one cell; there is no header, quotes are text, and
+ * lines of white space alone are skipped. */
+typedef enum TableFormat {
+    TABLE_BY_NAME,
+    TABLE_TSV,
+    TABLE_CSV,
+    TABLE_JSONL,
+    TABLE_LINES
+} TableFormat;
 
 /* Whether cells may stand in double quotes. TSV has none by default: GLUE's files hold
  * lone quotes. */

@@ -1,6 +1,9 @@
-/* Table: TSV and CSV. Cells are written back over the text they are read from: a cell
- * takes no more room than its text and the separator, quote or line end behind it. */
+/* Table: TSV, CSV and lines. Cells are written back over the text they are read from: a
+ * cell takes no more room than its text and the separator, quote or line end behind it.
+ */
 #include "io/table_parts.h"
+
+#include "io/unicode.h"
 
 #include <string.h>
 
@@ -72,10 +75,25 @@ static Status row_read(Reader *self, int64_t *count) {
     return STATUS_OK;
 }
 
+static bool is_lines(const Table *table) {
+    return table->options.format == TABLE_LINES;
+}
+
+/* Bytes at the start of a line that leave it empty when its end follows. */
+static size_t blank_length(const Reader *self) {
+    size_t length = 0, bytes;
+    if (!is_lines(self->table)) return *self->at == '\r';
+    for (const char *at = self->at; at < self->end && *at != '\n'; at += bytes) {
+        if (!char_is_space(utf8_decode(at, &bytes))) break;
+        length += bytes;
+    }
+    return length;
+}
+
 /* Steps over empty lines; false at the end of the file. */
 static bool skip_empty(Reader *self) {
     while (self->at < self->end) {
-        size_t blank = *self->at == '\r';
+        size_t blank = blank_length(self);
         bool ends = self->at + blank == self->end;
         if (!ends && self->at[blank] != '\n') return true;
         self->at += blank + !ends;
@@ -126,17 +144,21 @@ static Status row_keep(Reader *self, char *start, int64_t count, int64_t line) {
     return STATUS_OK;
 }
 
+static char separator_of(TableFormat format) {
+    return format == TABLE_LINES ? '\n' : format == TABLE_CSV ? ',' : '\t';
+}
+
 Status table_parse_text(Table *table, char *text, size_t length, Diag *diag) {
-    char separator = table->options.format == TABLE_CSV ? ',' : '\t';
+    const bool header = !table->options.no_header && !is_lines(table);
     Reader self = {.table = table,
                    .at = text,
                    .end = text + length,
                    .write = text,
                    .line = 1,
-                   .stops = {separator, '\n'},
+                   .stops = {separator_of(table->options.format), '\n'},
                    .diag = diag};
     table->data = text;
-    if (!table->options.no_header && skip_empty(&self)) TRY(header_read(&self));
+    if (header && skip_empty(&self)) TRY(header_read(&self));
     while (skip_empty(&self)) {
         int64_t count, line = self.line;
         char *start = self.write;
