@@ -1,10 +1,12 @@
 /* Text data sets: sentences or pairs of sentences, with labels, of a TSV, CSV or JSON
- * Lines file, as tokens for BERT and its relatives.
+ * Lines file, or the lines of a plain text, as tokens for BERT and its relatives.
  *
  * The texts become tokens when the data set is opened, and only those are kept. Samples
- * have lengths; fetch() pads them to the tokens it is asked for. */
+ * have lengths; fetch() pads them to the tokens it is asked for and masks some. */
 #include "io/dataset.h"
+#include "io/text_mask.h"
 #include "io/text_samples.h"
+#include "ir/random.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,15 +18,30 @@ typedef struct TextOptions {
     int table; /* TableFormat */
     bool header;
     int64_t max_length, limit, offset, classes;
+    double mask_share, mask_replace, mask_random;
 } TextOptions;
 
-/* In this order; labels are last, so that they can be left out. */
-enum { COLUMN_IDS, COLUMN_MASK, COLUMN_TYPES, COLUMN_LABELS, COLUMNS };
+/* The column of labels unless another is named, and that of the lines of a plain text. */
+static const char LABEL[] = "label";
+static const char SENTENCE[] = "sentence";
+
+/* In this order; those of masking and the labels may be left out. */
+enum {
+    COLUMN_IDS,
+    COLUMN_MASK,
+    COLUMN_TYPES,
+    COLUMN_POSITIONS,
+    COLUMN_MASKED,
+    COLUMN_LABELS,
+    COLUMNS
+};
 
 static const Column TEXT_COLUMNS[COLUMNS] = {
     {"input_ids", {DTYPE_I32, 1, {DIM_T}}},
     {"attention_mask", {DTYPE_I32, 1, {DIM_T}}},
     {"token_type_ids", {DTYPE_I32, 1, {DIM_T}}},
+    {"masked_positions", {DTYPE_I32, 1, {DIM_M}}},
+    {"masked_labels", {DTYPE_I32, 1, {DIM_M}}},
     {"labels", {DTYPE_I32, 0, {0}}},
 };
 
@@ -34,6 +51,9 @@ typedef struct TextData {
     TextSamples samples;
     int32_t *labels; /* [count], NULL without */
     int32_t pad;
+    TextMask mask;
+    Column columns[COLUMNS]; /* those there are */
+    int place[COLUMNS];      /* of each of TEXT_COLUMNS among them */
 } TextData;
 
 /* --- fetching --- */
@@ -43,12 +63,22 @@ static int64_t text_length(const Batches *self, int64_t index) {
     return start[index + 1] - start[index];
 }
 
+static int64_t text_masked(const Batches *self, int64_t tokens) {
+    return text_mask_most(&((const TextData *)self)->mask, tokens);
+}
+
+/* Row `row` of a column that has `width` values a row. */
+static int32_t *row_of(const TextData *data, void *const *dst, int column, int64_t row,
+                       int64_t width) {
+    return (int32_t *)dst[data->place[column]] + row * width;
+}
+
 /* Writes sample `sample` as row `row`, padded to `tokens`. */
 static void sample_write(const TextData *data, int64_t sample, int64_t row,
                          int64_t tokens, void *const *dst) {
-    int32_t *ids = (int32_t *)dst[COLUMN_IDS] + row * tokens;
-    int32_t *mask = (int32_t *)dst[COLUMN_MASK] + row * tokens;
-    int32_t *types = (int32_t *)dst[COLUMN_TYPES] + row * tokens;
+    int32_t *ids = row_of(data, dst, COLUMN_IDS, row, tokens);
+    int32_t *mask = row_of(data, dst, COLUMN_MASK, row, tokens);
+    int32_t *types = row_of(data, dst, COLUMN_TYPES, row, tokens);
     const uint32_t *src = data->samples.tokens + data->samples.start[sample];
     const int64_t length = text_length(&data->base, sample);
     for (int64_t i = 0; i < length; i++) {
@@ -60,6 +90,18 @@ static void sample_write(const TextData *data, int64_t sample, int64_t row,
         ids[i] = data->pad;
         mask[i] = types[i] = 0;
     }
+}
+
+/* Masks sample `sample`, which has been written as row `row`. */
+static void sample_mask(const TextData *data, const Fetch *what, int64_t sample,
+                        int64_t row, void *const *dst) {
+    const uint64_t key =
+        random_key(random_key_name(what->mask_key, "mask"), (uint64_t)sample);
+    const int64_t most = text_masked(&data->base, what->tokens);
+    text_mask_apply(&data->mask, key, row_of(data, dst, COLUMN_IDS, row, what->tokens),
+                    text_length(&data->base, sample),
+                    row_of(data, dst, COLUMN_POSITIONS, row, most),
+                    row_of(data, dst, COLUMN_MASKED, row, most), most);
 }
 
 static Status text_fetch(const Batches *self, const Fetch *what, void *const *dst,
@@ -76,7 +118,8 @@ static Status text_fetch(const Batches *self, const Fetch *what, void *const *ds
                              " were asked for",
                              sample, text_length(self, sample), what->tokens);
         sample_write(data, sample, i, what->tokens, dst);
-        if (data->labels) ((int32_t *)dst[COLUMN_LABELS])[i] = data->labels[sample];
+        if (data->mask.share > 0) sample_mask(data, what, sample, i, dst);
+        if (data->labels) *row_of(data, dst, COLUMN_LABELS, i, 1) = data->labels[sample];
     }
     return STATUS_OK;
 }
@@ -104,6 +147,28 @@ static Status names_check(const StringList *names, Loc at, Diag *diag) {
     return STATUS_OK;
 }
 
+/* Name of the column of labels; NULL = none. Lines have none unless one is asked for. */
+static const char *label_column(const TextOptions *options) {
+    const char *label = options->label;
+    if (!is_given(label)) return NULL;
+    return options->table == TABLE_LINES && strcmp(label, LABEL) == 0 ? NULL : label;
+}
+
+static Status label_check(const TextOptions *options, Loc at, Diag *diag) {
+    if (options->table != TABLE_LINES || !label_column(options)) return STATUS_OK;
+    return diag_fail(diag, STATUS_RECIPE, at, "label",
+                     "expected none, as lines have no labels, found '%.64s'",
+                     options->label);
+}
+
+static Status shares_check(const TextOptions *options, Loc at, Diag *diag) {
+    const double sum = options->mask_replace + options->mask_random;
+    if (options->mask_share == 0 || sum <= 1) return STATUS_OK;
+    return diag_fail(diag, STATUS_RECIPE, at, "mask_random",
+                     "expected at most 1 together with mask_replace, found %g + %g",
+                     options->mask_replace, options->mask_random);
+}
+
 /* What the fields' own ranges cannot say. */
 static Status options_check(const TextOptions *options, Loc at, Diag *diag) {
     const int names = options->labels.count;
@@ -114,6 +179,8 @@ static Status options_check(const TextOptions *options, Loc at, Diag *diag) {
         return diag_fail(diag, STATUS_RECIPE, at, "classes",
                          "expected %d, one for each name in 'labels', found %" PRId64,
                          names, options->classes);
+    TRY(label_check(options, at, diag));
+    TRY(shares_check(options, at, diag));
     if (names > TEXT_NAMES_MAX)
         return diag_fail(diag, STATUS_RECIPE, at, "labels",
                          "expected at most %d names, found %d", TEXT_NAMES_MAX, names);
@@ -131,13 +198,28 @@ static Status column_find(int *out, const Table *table, const char *name, const 
 static Status labels_fill(TextData *data, const TextOptions *options,
                           const TextRows *rows, Loc at, Diag *diag) {
     int column;
-    Status status = column_find(&column, rows->table, options->label, "label", at, diag);
+    Status status =
+        column_find(&column, rows->table, label_column(options), "label", at, diag);
     if (status != STATUS_OK) diag_hint(diag, "label: \"\" reads no labels");
     if (status != STATUS_OK || column < 0) return status;
     data->labels = memory_alloc((size_t)rows->count, sizeof *data->labels);
     data->base.classes = options->classes;
     return text_labels_read(data->labels, &data->base.classes, rows, column,
                             &options->labels, diag);
+}
+
+/* Chooses the columns that there are. */
+static void columns_fill(TextData *data) {
+    const bool masked = data->mask.share > 0;
+    Batches *base = &data->base;
+    for (int i = 0; i < COLUMNS; i++) {
+        if ((i == COLUMN_POSITIONS || i == COLUMN_MASKED) && !masked) continue;
+        if (i == COLUMN_LABELS && !data->labels) continue;
+        data->place[i] = base->column_count;
+        data->columns[base->column_count++] = TEXT_COLUMNS[i];
+    }
+    base->columns = data->columns;
+    if (masked) base->masked = text_masked;
 }
 
 static Status table_fill(TextData *data, const TextOptions *options, const Table *table,
@@ -154,8 +236,7 @@ static Status table_fill(TextData *data, const TextOptions *options, const Table
     data->pad = tokenizer_specials(tokenizer)->pad;
     data->base.count = rows.count;
     data->base.max_tokens = data->samples.longest;
-    data->base.columns = TEXT_COLUMNS;
-    data->base.column_count = data->labels ? COLUMNS : COLUMN_LABELS;
+    columns_fill(data);
     return STATUS_OK;
 }
 
@@ -171,12 +252,33 @@ static Status length_check(const TextOptions *options, const Tokenizer *tokenize
                      least, options->max_length);
 }
 
+static Status mask_fill(TextMask *mask, const TextOptions *options,
+                        const Tokenizer *tokenizer, Loc at, Diag *diag) {
+    const int64_t overhead =
+        (int64_t)tokenizer_overhead(tokenizer, is_given(options->sentence2));
+    *mask = (TextMask){.share = options->mask_share,
+                       .replace = options->mask_replace,
+                       .random = options->mask_random,
+                       .specials = *tokenizer_specials(tokenizer),
+                       .vocabulary = tokenizer_size(tokenizer),
+                       .reserved = overhead > 0 ? overhead : 1};
+    if (mask->share == 0 || mask->specials.mask >= 0) return STATUS_OK;
+    diag_fail(diag, STATUS_RECIPE, at, "mask_share",
+              "expected a tokenizer with [MASK], found none in %s", options->tokenizer);
+    diag_hint(diag, "a tokenizer_config.json beside it can give mask_token another name");
+    return STATUS_RECIPE;
+}
+
 static Status tokenizer_fill(TextData *data, const TextOptions *options,
                              const Tokenizer *tokenizer, Loc at, Diag *diag) {
     Table *table;
+    const char *name = SENTENCE;
     const TableOptions chosen = {.format = (TableFormat)options->table,
-                                 .no_header = !options->header};
+                                 .no_header = !options->header,
+                                 .names = &name,
+                                 .name_count = options->table == TABLE_LINES};
     TRY(length_check(options, tokenizer, at, diag));
+    TRY(mask_fill(&data->mask, options, tokenizer, at, diag));
     TRY(table_read(&table, options->path, &chosen, diag));
     Status status = table_fill(data, options, table, tokenizer, at, diag);
     table_destroy(table);
@@ -214,14 +316,15 @@ static const Field TEXT_FIELDS[] = {
      .kind = FIELD_STRING,
      .offset = FIELD_AT(TextOptions, path, const char *),
      .required = true,
-     .help = "TSV, CSV or JSON Lines file"},
+     .help = "TSV, CSV, JSON Lines or text file"},
     {.name = "tokenizer",
      .kind = FIELD_STRING,
      .offset = FIELD_AT(TextOptions, tokenizer, const char *),
      .required = true,
      .help = "tokenizer.json, vocab.txt, or a folder with one"},
-    F_CHOICE(TextOptions, table, "by_name|tsv|csv|jsonl",
-             "format of the file; by_name: .csv, .jsonl (.ndjson, .json), else TSV"),
+    F_CHOICE(TextOptions, table, "by_name|tsv|csv|jsonl|lines",
+             "format of the file; by_name: .csv, .jsonl (.ndjson, .json), else TSV; "
+             "lines: each line a sentence, no header, no labels"),
     F_BOOL(TextOptions, header, "TSV, CSV: the first line names the columns"),
     F_STRING(TextOptions, sentence, "column of the text: its name, or number from 0"),
     F_STRING(TextOptions, sentence2, "column of the pair's second text; left out: none"),
@@ -234,14 +337,24 @@ static const Field TEXT_FIELDS[] = {
     F_INT(TextOptions, offset, 0, 1e12, "leave out this many samples at the start"),
     F_INT(TextOptions, classes, 0, TEXT_CLASSES_MAX,
           "number of classes; 0 = that of 'labels', or 1 + the largest label"),
+    F_REAL(TextOptions, mask_share, 0, 1,
+           "share of a sample's tokens to mask for masked language models; 0 = none"),
+    F_REAL(TextOptions, mask_replace, 0, 1, "share of these that become [MASK]"),
+    F_REAL(TextOptions, mask_random, 0, 1,
+           "share of these that become a random token; the rest stay"),
     F_END};
 
-static const TextOptions TEXT_DEFAULTS = {
-    .sentence = "sentence", .label = "label", .header = true, .max_length = 128};
+static const TextOptions TEXT_DEFAULTS = {.sentence = SENTENCE,
+                                          .label = LABEL,
+                                          .header = true,
+                                          .max_length = 128,
+                                          .mask_replace = 0.8,
+                                          .mask_random = 0.1};
 
 const DataFormat format_text = {
     .name = "text",
-    .summary = "sentences or pairs with labels in TSV, CSV or JSON Lines, as tokens",
+    .summary = "sentences or pairs with labels in TSV, CSV or JSON Lines, or lines of "
+               "text, as tokens; masked on demand",
     .fields = TEXT_FIELDS,
     .paths = "path|tokenizer",
     .options_size = sizeof(TextOptions),

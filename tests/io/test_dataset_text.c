@@ -1,65 +1,7 @@
 /* Text data sets: tokens, padding, pairs, labels, and what is refused. */
-#include "io/dataset.h"
-#include "io/json.h"
-#include "tests/io/tokenizer_test.h"
+#include "tests/io/text_set.h"
 
 enum { WIDTH = 12 };
-
-/* A data set and the tokenizer it was made with. */
-typedef struct Set {
-    Bench bench;
-    Batches *data;
-} Set;
-
-/* Binds and opens `{"format": "text", "tokenizer": fixture, "path": file, rest}`. */
-static Status set_load(Set *set, const char *rest) {
-    const DataFormat *format;
-    void *options;
-    Tree *spec;
-    Text json = {0};
-    Bench *bench = &set->bench;
-    char *base = realpath(TEXT_DATA "vocab.txt", NULL);
-    text_add(&json, "{\"format\": \"text\", \"tokenizer\": \"%s\", %s}", base, rest);
-    free(base);
-    char *text = arena_strdup(bench->arena, json.data);
-    text_free(&json);
-    TRY(json_parse(&spec, bench->arena, "recipe", text, strlen(text), bench->diag));
-    TRY(dataset_bind(&format, &options, bench->arena, spec, folder, bench->diag));
-    return dataset_open(&set->data, format, options, LOC_FILE("recipe"), bench->diag);
-}
-
-static Set set_open(const char *rest) {
-    Set set = {.bench = bench_open(TEXT_DATA "vocab.txt")};
-    assert_ok(set_load(&set, rest), set.bench.diag);
-    return set;
-}
-
-static void set_close(Set *set) {
-    batches_destroy(set->data);
-    bench_close(&set->bench);
-}
-
-static void put(const char *name, const char *text) {
-    char file[512];
-    snprintf(file, sizeof file, "%s/%s", folder, name);
-    put_text(file, text);
-}
-
-/* Expects one failure whose message holds every part of `wanted`, parted by '|'. */
-static void refuse(const char *rest, Status wanted, const char *parts) {
-    Set set = {.bench = bench_open(NULL)};
-    const Status status = set_load(&set, rest);
-    char *message = diag_text(set.bench.diag), *left = NULL;
-    char *list = arena_strdup(set.bench.arena, parts);
-    if (status != wanted || diag_errors(set.bench.diag) != 1)
-        fail_msg("%s: expected one error of status %d, got %d: %s", rest, wanted, status,
-                 message);
-    assert_null(set.data);
-    for (char *part = strtok_r(list, "|", &left); part; part = strtok_r(NULL, "|", &left))
-        if (!strstr(message, part)) fail_msg("no '%s' in: %s", part, message);
-    free(message);
-    set_close(&set);
-}
 
 /* Checks a sample, alone and padded to WIDTH, against its tokens between spaces. Types
  * are 1 from `firsts` on. */
@@ -177,6 +119,70 @@ static void test_no_labels(void **state) {
     }
 }
 
+#define LINES "\"path\": \"a.txt\", \"table\": \"lines\""
+
+/* Lines of text: tabs, commas and quotes are text, blank lines are none, no header. */
+static void test_lines(void **state) {
+    (void)state;
+    put("a.txt", " = the = \r\n\n \t\v\f\r\nthe\tcat\n\xc2\xa0\xe3\x80\x80\n"
+                 "\"the, cat\n\r\n  unhappy mat sat");
+    static const char *const SAME[] = {"", ", \"label\": \"\"", ", \"label\": null",
+                                       ", \"header\": false", ", \"sentence\": \"0\""};
+    for (size_t i = 0; i < sizeof SAME / sizeof *SAME; i++) {
+        char rest[128];
+        snprintf(rest, sizeof rest, LINES "%s", SAME[i]);
+        Set set = set_open(rest);
+        assert_int_equal(set.data->count, 4);
+        assert_int_equal(set.data->column_count, 3);
+        assert_int_equal(set.data->classes, 0);
+        check_sample(&set, 0, "[CLS] = the = [SEP]", WIDTH, -1);
+        check_sample(&set, 1, CAT, WIDTH, -1);
+        check_sample(&set, 2, "[CLS] \" the , cat [SEP]", WIDTH, -1);
+        check_sample(&set, 3, SAT, WIDTH, -1);
+        set_close(&set);
+    }
+    Set set = set_open(LINES ", \"offset\": 1, \"limit\": 1, \"max_length\": 3");
+    check_sample(&set, 0, "[CLS] the [SEP]", WIDTH, -1);
+    set_close(&set);
+}
+
+static void test_bad_lines(void **state) {
+    (void)state;
+    put("a.txt", "the cat\n\nsat\n");
+    refuse(LINES ", \"label\": \"0\"", STATUS_RECIPE, "label: expected none|found '0'");
+    refuse(LINES ", \"sentence\": \"text\"", STATUS_RECIPE, "no column 'text'|sentence");
+    refuse(LINES ", \"sentence2\": \"b\"", STATUS_RECIPE, "sentence2:|no column 'b'");
+    refuse(LINES ", \"limit\": 3", STATUS_RECIPE, "limit|has 2");
+    put("a.txt", " \n\t\n\r\n");
+    refuse(LINES, STATUS_FORMAT, "a.txt|expected rows, found none");
+    put("a.txt", "");
+    refuse(LINES, STATUS_FORMAT, "a.txt|expected rows, found none");
+    static const char *const BAD[] = {"\xff",
+                                      "\x80",
+                                      "\xc3",
+                                      "\xc3(",
+                                      "\xc0\xaf",
+                                      "\xe2\x82",
+                                      "\xed\xa0\x80",
+                                      "\xf0\x9f\x98",
+                                      "\xf0\x80\x80\x80",
+                                      "\xf4\x90\x80\x80",
+                                      "\xfe\xff"};
+    for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
+        char text[64];
+        for (int end = 0; end < 2; end++) {
+            snprintf(text, sizeof text, "the cat\n \n\xc3\xa9 %s%s", BAD[i],
+                     end ? "" : "\nsat\n");
+            put("a.txt", text);
+            refuse(LINES, STATUS_FORMAT, "a.txt:3:3:|UTF-8");
+        }
+    }
+    char file[300];
+    snprintf(file, sizeof file, "%s/a.txt", folder);
+    put_file(file, "the\nc\0t\n", 8);
+    refuse(LINES, STATUS_FORMAT, "a.txt:2:2:|NUL");
+}
+
 #define A "\"path\": \"a.tsv\""
 
 static void test_bad_options(void **state) {
@@ -222,8 +228,21 @@ static void test_bad_files(void **state) {
     refuse(A, STATUS_FORMAT, "a.tsv:3:|expected 2 columns, found 1");
     put("a.tsv", "sentence\tlabel\nthe cat\t1\nthe \xff\t0\n");
     refuse(A, STATUS_FORMAT, "a.tsv:3:5:|UTF-8");
+    put("a.tsv", "sentence\tlabel\n\nthe cat\t1\n\r\nunhappy\tmat\t0\n");
+    refuse(A, STATUS_FORMAT, "a.tsv:5:|expected 2 columns, found 3");
+    put("a.tsv", "sentence\tlabel\nthe cat\t1\n \n");
+    refuse(A, STATUS_FORMAT, "a.tsv:3:|expected 2 columns, found 1");
+    put("a.tsv", "sentence\tsentence\nthe cat\t1\n");
+    refuse(A, STATUS_FORMAT, "a.tsv:1:|found 'sentence' twice");
     put("a.tsv", "sentence\tlabel\n");
     refuse(A, STATUS_FORMAT, "a.tsv|found none");
+    put("a.tsv", "sentence\tla\xc0\xaf"
+                 "bel\nthe cat\t1\n");
+    refuse(A, STATUS_FORMAT, "a.tsv:1:12:|UTF-8");
+    put("a.csv", "sentence,label\n\"the\ncat\",1\n\"sat,0\n");
+    refuse("\"path\": \"a.csv\"", STATUS_FORMAT, "a.csv:4:|never closed");
+    put("a.jsonl", "{\"sentence\": \"the cat\", \"label\": 1}\n\n{\"sentence\": [\n");
+    refuse("\"path\": \"a.jsonl\"", STATUS_FORMAT, "a.jsonl:3");
     put("a.jsonl",
         "{\"sentence\": \"the cat\", \"label\": 1}\n{\"sentence\": \"cat\"}\n");
     refuse("\"path\": \"a.jsonl\"", STATUS_FORMAT, "a.jsonl:2|label: missing");
@@ -235,6 +254,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tables),      cmocka_unit_test(test_padding),
         cmocka_unit_test(test_pairs),       cmocka_unit_test(test_no_labels),
+        cmocka_unit_test(test_lines),       cmocka_unit_test(test_bad_lines),
         cmocka_unit_test(test_bad_options), cmocka_unit_test(test_bad_labels),
         cmocka_unit_test(test_bad_files)};
     return cmocka_run_group_tests(tests, enter, leave);
