@@ -23,11 +23,13 @@ typedef struct FactorOptions {
 #define F FactorOptions
 static const Field fields[] = {
     F_INT(F, rank, 1, 100000000, "columns of the new table"),
-    F_REAL(F, energy, 1e-9, 1,
-           "instead of rank: the least rank that keeps this share of the squared singular "
-           "values"),
-    F_BOOL(F, allow_growth,
-           "take ranks whose factors have more parameters than the table, with a warning"),
+    F_REAL(
+        F, energy, 1e-9, 1,
+        "instead of rank: the least rank that keeps this share of the squared singular "
+        "values"),
+    F_BOOL(
+        F, allow_growth,
+        "take ranks whose factors have more parameters than the table, with a warning"),
     F_END,
 };
 
@@ -72,8 +74,7 @@ static bool is_tied(const Node *node, const Node *table) {
 /* The table that the nodes with role embed look words up in. */
 static Status find_table(Factor *f, Diag *diag) {
     const Node *node = graph_find(f->graph, NULL, -1, ROLE_EMBED);
-    if (!node)
-        return edit_fail(f->ctx, diag, "expected a model with a word embedding");
+    if (!node) return edit_fail(f->ctx, diag, "expected a model with a word embedding");
     for (; node; node = graph_find_next(f->graph, node, NULL, -1, ROLE_EMBED)) {
         if (!is_op(node, "embedding"))
             return edit_fail(f->ctx, diag,
@@ -195,8 +196,8 @@ static Status check_growth(const Factor *f, int64_t rank, Diag *diag) {
     }
     edit_fail(f->ctx, diag, "%s", text);
     if (f->even > 0)
-        diag_hint(diag, "choose a rank of at most %lld, or add `allow_growth: true`",
-                  (long long)f->even);
+        diag_hint(diag, "choose %sa rank of at most %lld, or add `allow_growth: true`",
+                  f->options->rank ? "" : "less energy, ", (long long)f->even);
     return STATUS_MODEL;
 }
 
@@ -240,9 +241,8 @@ static Status add_projection(Factor *f, const Tensor *right, Diag *diag) {
     Storage *table = f->table->storage, *storage = NULL;
     const size_t length = strlen(table->name), last = sizeof end - 1;
     const bool has_end = length > last && strcmp(table->name + length - last, end) == 0;
-    const char *name =
-        arena_printf(f->graph->arena, "%.*s_projection.weight",
-                     (int)(has_end ? length - last : length), table->name);
+    const char *name = arena_printf(f->graph->arena, "%.*s_projection.weight",
+                                    (int)(has_end ? length - last : length), table->name);
     TRY(graph_add_storage(&storage, f->graph, graph_fresh_name(f->graph, name), right,
                           diag));
     storage->init = table->init;
@@ -297,18 +297,16 @@ static void record_error(const Factor *f, const FactorError *error) {
     Arena *arena = f->ctx->arena;
     tree_put_real(arena, f->ctx->record, "error", error->absolute);
     tree_put_real(arena, f->ctx->record, "relative_error", error->relative);
-    tree_put_real(arena, f->ctx->record, "energy",
-                  1 - error->relative * error->relative);
+    tree_put_real(arena, f->ctx->record, "energy", 1 - error->relative * error->relative);
 }
 
 /* Decomposes the table at the rank asked for. */
 static Status decompose(const Factor *f, Tsvd *out, const Tensor *table, Diag *diag) {
     const F *options = f->options;
-    const Status status =
-        options->rank
-            ? tsvd(out, table, options->rank, f->ctx->threads, diag)
-            : factor_by_energy(out, table, options->energy, f->most, f->ctx->threads,
-                               diag);
+    const Status status = options->rank
+                              ? tsvd(out, table, options->rank, f->ctx->threads, diag)
+                              : factor_by_energy(out, table, options->energy, f->most,
+                                                 f->ctx->threads, diag);
     if (status == STATUS_MODEL) diag_note(diag, "in \"%s\"", f->table->storage->name);
     return status;
 }
@@ -321,8 +319,8 @@ static Status use_factors(Factor *f, const Tensor *table, const Tsvd *found,
     *rank = found->right.dim[0];
     if (!f->options->rank) TRY(check_growth(f, *rank, diag));
     TRY(factor_transpose(&right, &found->right, diag));
-    const Status status = factor_measure(&error, table, &found->left, &right,
-                                         f->ctx->threads, diag);
+    const Status status =
+        factor_measure(&error, table, &found->left, &right, f->ctx->threads, diag);
     if (status != STATUS_OK) {
         tensor_release(&right);
         return status;
@@ -371,17 +369,16 @@ static void record_shape(const Factor *f, int64_t rank, int64_t before) {
     tree_put_int(arena, record, "tied_heads", f->heads);
 }
 
-static Status factor_run(PassContext *ctx, Model *model, const void *opaque,
-                         Diag *diag) {
+static Status factor_run(PassContext *ctx, Model *model, const void *opaque, Diag *diag) {
     Factor f = {.ctx = ctx, .graph = model->graph, .options = opaque};
     int64_t rank = f.options->rank;
     TRY(find_table(&f, diag));
     TRY(check_users(&f, diag));
     f.projection = find_factor(&f);
     TRY(measure_table(&f, diag));
-    const int64_t before =
-        f.projection ? factor_count(&f, f.table->storage->tensor.dim[1])
-                     : f.rows * f.width;
+    const int64_t before = f.projection
+                               ? factor_count(&f, f.table->storage->tensor.dim[1])
+                               : f.rows * f.width;
     if (rank) TRY(check_rank(&f, rank, diag));
     TRY(ctx->plan ? factor_shapes(&f, &rank, diag) : factor_weights(&f, &rank, diag));
     record_shape(&f, rank, before);
@@ -393,7 +390,8 @@ static Status factor_check(const void *opaque, Loc at, const char *key, Diag *di
     const int given = (options->rank > 0) + (options->energy > 0);
     if (given == 1) return STATUS_OK;
     return diag_fail(diag, STATUS_RECIPE, at, key,
-                     "expected one of rank and energy, found %s", given ? "both" : "none");
+                     "expected one of rank and energy, found %s",
+                     given ? "both" : "none");
 }
 
 const Pass pass_factor_embedding = {

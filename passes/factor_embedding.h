@@ -12,7 +12,7 @@
 typedef struct FactorError {
     double absolute; /* ||E - left right^T||_F */
     double relative; /* the same over ||E||_F; 0 for a table of zeros */
-    double row;      /* largest error of a row over its norm; infinite when the row is 0 */
+    double row; /* largest error of a row over its norm; infinite when the row is 0 */
 } FactorError;
 
 /* The table left[V, R] right[H, R]^T in f32, on at most `threads` threads; the bytes do

@@ -1,5 +1,6 @@
 /* Cases of passes as files: tests/passes/cases/<pass>/<case>.yaml is a recipe that runs
- * on the toy model of tests/support/passes.h (seed 1) and the data set "toy"; beside it
+ * on the toy model of tests/support/passes.h (seed 1) and the data set "toy", or when it
+ * starts with "# on bert" or "# on bert_mlm" on that model below; beside it
  * <case>.ir is the graph it must leave, or <case>.err the diagnostics it must give.
  * COMPRESS_REWRITE=1 writes the expectations anew. For every case that succeeds: the plan
  * on shapes alone gives the same graph (lineages aside), and two runs with 1 and 2
@@ -7,6 +8,7 @@
 #include "ir/irtext.h"
 #include "ir/verify.h"
 #include "tests/support/check.h"
+#include "tests/support/configured.h"
 #include "tests/support/passes.h"
 
 #include <dirent.h>
@@ -56,9 +58,23 @@ static void expect_text(const char *stem, const char *suffix, const char *got) {
     free(want);
 }
 
+#define BERT(architecture)                                                               \
+    "{model_type: bert, architectures: [" architecture "], hidden_size: 8,\n"            \
+    " num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 16,\n"            \
+    " vocab_size: 12, max_position_embeddings: 6, initializer_range: 0.3}\n"
+
+/* The model that a case runs on. */
+static Model *case_model(const char *yaml) {
+    if (strncmp(yaml, "# on bert\n", 10) == 0)
+        return configured_model(BERT("BertForSequenceClassification"), 1);
+    if (strncmp(yaml, "# on bert_mlm\n", 14) == 0)
+        return configured_model(BERT("BertForMaskedLM"), 1);
+    return toy_vit(1);
+}
+
 static Status run_case(Model **model, const char *yaml, const char *path, bool plan,
                        int threads, Diag *diag) {
-    *model = toy_vit(1);
+    *model = case_model(yaml);
     for (int i = 0; plan && i < (*model)->graph->storage_count; i++) {
         Tensor *tensor = &(*model)->graph->storages[i]->tensor;
         const Tensor shape = tensor_shape(tensor->dtype, tensor->rank, tensor->dim);

@@ -27,7 +27,8 @@ enum { WORDS = 60, WIDTH = 8, HIDDEN = 8, VALUES = 4096 };
 
 static Model *classifier(void) {
     return configured_model(
-        "{model_type: bert, architectures: [BertForSequenceClassification],\n" SHAPE "}\n",
+        "{model_type: bert, architectures: [BertForSequenceClassification],\n" SHAPE
+        "}\n",
         3);
 }
 
@@ -281,6 +282,37 @@ static void test_energy_of_low_rank(void **state) {
     model_destroy(model);
 }
 
+/* Runs the pass without the pipeline; whether it claims to preserve the function. */
+static bool claims_exact(int64_t rank) {
+    const Pass *pass = pass_find("factor_embedding");
+    Model *model = classifier();
+    Diag *diag = diag_create();
+    Arena *arena = arena_create();
+    PassContext ctx = {
+        .arena = arena, .threads = 1, .record = tree_new(arena, TREE_MAP, LOC_NONE)};
+    void *options = memory_alloc(1, pass->options_size);
+    const Tree value = {.kind = TREE_INT, .integer = rank};
+    const Tree grow = {.kind = TREE_BOOL, .boolean = true};
+    assert_ok(field_set(field_find(pass->fields, "rank"), &value, options, arena,
+                        STATUS_RECIPE, diag),
+              diag);
+    assert_ok(field_set(field_find(pass->fields, "allow_growth"), &grow, options, arena,
+                        STATUS_RECIPE, diag),
+              diag);
+    assert_ok(pass->run(&ctx, model, options, diag), diag);
+    free(options);
+    arena_destroy(arena);
+    diag_destroy(diag);
+    model_destroy(model);
+    return ctx.exact;
+}
+
+static void test_exactness(void **state) {
+    (void)state;
+    assert_true(claims_exact(WIDTH));
+    assert_false(claims_exact(WIDTH - 1));
+}
+
 /* ---- twice ---- */
 
 static void check_same(const Model *a, const Model *b) {
@@ -368,8 +400,9 @@ static void test_projection_with_bias(void **state) {
 static void test_albert(void **state) {
     (void)state;
     Model *model = configured_model(
-        "{model_type: albert, architectures: [AlbertForMaskedLM], embedding_size: 6,\n"
-        SHAPE "}\n", 3);
+        "{model_type: albert, architectures: [AlbertForMaskedLM], embedding_size: 6,\n" SHAPE
+        "}\n",
+        3);
     factor(model, "{rank: 2}");
     const Tensor *table =
         &storage(model, "albert.embeddings.word_embeddings.weight")->tensor;
@@ -417,8 +450,7 @@ static void check_tied(int rank, bool same) {
     const int64_t count = configured_run(model, "logits", 0, before, VALUES);
     factor_to(model, rank);
     assert_near(recorded(model, "tied_heads"), 1, 0);
-    assert_ptr_equal(head->in[1],
-                     graph_find(model->graph, NULL, -1, ROLE_EMBED)->in[1]);
+    assert_ptr_equal(head->in[1], graph_find(model->graph, NULL, -1, ROLE_EMBED)->in[1]);
     assert_ptr_equal(head->in[0]->in[1],
                      graph_find(model->graph, NULL, -1, ROLE_EMBED_PROJECTION)->in[1]);
     configured_run(model, "logits", 0, after, VALUES);
@@ -798,6 +830,7 @@ int main(void) {
         cmocka_unit_test(test_half_table),
         cmocka_unit_test(test_energy),
         cmocka_unit_test(test_energy_of_low_rank),
+        cmocka_unit_test(test_exactness),
         cmocka_unit_test(test_twice),
         cmocka_unit_test(test_trained_factors),
         cmocka_unit_test(test_projection_with_bias),
