@@ -122,16 +122,20 @@ static Status check_users(Factor *f, Diag *diag) {
 
 /* ---- factored embeddings ---- */
 
+/* Whether a node is linear(lookup, W2), with no other part to play. */
+static bool is_projection(const Node *node, const Node *lookup) {
+    if (!is_op(node, "linear") || node->in[0] != lookup) return false;
+    const Node *factor = node->in[1];
+    return factor->storage && factor->type.rank == 2 && factor != lookup->in[1] &&
+           !is_transposed(node) &&
+           (node->role == ROLE_NONE || node->role == ROLE_EMBED_PROJECTION);
+}
+
 /* The projection that alone reads a lookup, NULL when there is no such node. */
 static const Node *find_projection(const Graph *graph, const Node *lookup) {
     if (graph_use_count(graph, lookup) != 1) return NULL;
     for (const Node *n = lookup->next; n; n = n->next)
-        if (is_op(n, "linear") && n->in[0] == lookup)
-            return n->in[1]->storage && n->in[1]->type.rank == 2 &&
-                           n->in[1] != lookup->in[1] && !is_transposed(n) &&
-                           (n->role == ROLE_NONE || n->role == ROLE_EMBED_PROJECTION)
-                       ? n
-                       : NULL;
+        if (is_projection(n, lookup)) return n;
     return NULL;
 }
 
@@ -164,10 +168,13 @@ static Status measure_table(Factor *f, Diag *diag) {
     f->width = f->projection ? f->projection->storage->tensor.dim[0] : dim[1];
     f->most = dim[0] < dim[1] ? dim[0] : dim[1];
     if (f->most > f->width) f->most = f->width;
-    if (f->most < 1 || f->width > SYMMETRIC_WIDTH_MAX)
+    const int64_t whole[] = {f->rows,
+                             f->width}; /* of factors: larger than what is there */
+    if (f->most < 1 || f->width > SYMMETRIC_WIDTH_MAX ||
+        !shape_size(DTYPE_F64, 2, whole, NULL, NULL))
         return edit_fail(f->ctx, diag,
-                         "expected an embedding of 1 to %d columns and at least 1 row, "
-                         "found %lld x %lld",
+                         "expected an embedding of 1 to %d columns and at least 1 row "
+                         "that fits in memory, found %lld x %lld",
                          SYMMETRIC_WIDTH_MAX, (long long)f->rows, (long long)f->width);
     f->even = f->rows * f->width / (f->rows + f->width);
     return STATUS_OK;
@@ -181,7 +188,8 @@ static int64_t factor_count(const Factor *f, int64_t rank) {
     return (f->rows + f->width) * rank;
 }
 
-/* Refuses a rank that makes the model larger, or warns about it. */
+/* Refuses a rank that makes the model larger, or warns about it: once, as a recipe is
+ * planned before it runs. */
 static Status check_growth(const Factor *f, int64_t rank, Diag *diag) {
     if (rank <= f->even) return STATUS_OK;
     const char *text = arena_printf(
@@ -191,7 +199,8 @@ static Status check_growth(const Factor *f, int64_t rank, Diag *diag) {
         (long long)rank, break_even(f), (long long)f->rows, (long long)f->width,
         (long long)factor_count(f, rank), (long long)(f->rows * f->width));
     if (f->options->allow_growth) {
-        diag_warn(diag, f->ctx->at, f->ctx->key, "%s", text);
+        const bool news = f->ctx->plan || !f->options->rank;
+        if (news) diag_warn(diag, f->ctx->at, f->ctx->key, "%s", text);
         return STATUS_OK;
     }
     edit_fail(f->ctx, diag, "%s", text);
