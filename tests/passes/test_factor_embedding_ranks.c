@@ -175,6 +175,18 @@ static void test_other_users(void **state) {
     diag_destroy(diag);
 }
 
+/* Factors that fit where their product does not. */
+static void test_product_too_large(void **state) {
+    (void)state;
+    Model *model = shapes(500);
+    Diag *diag = diag_create();
+    assert_ok(test_run_pass(model, "factor_embedding", "{rank: 1}", true, diag), diag);
+    Node *table = embed(model)->in[1];
+    table->type.dim[0] = table->storage->tensor.dim[0] = (int64_t)1 << 58;
+    expect(model, "{rank: 1}", true, STATUS_MODEL, "that fits in memory, found 28823");
+    diag_destroy(diag);
+}
+
 static void test_ranks_refused(void **state) {
     (void)state;
     Model *model = classifier();
@@ -196,10 +208,11 @@ static void test_ranks_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_break_even),  cmocka_unit_test(test_plan),
-        cmocka_unit_test(test_lineage),     cmocka_unit_test(test_fresh_name),
-        cmocka_unit_test(test_with_others), cmocka_unit_test(test_other_models),
-        cmocka_unit_test(test_other_users), cmocka_unit_test(test_ranks_refused),
+        cmocka_unit_test(test_break_even),    cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_lineage),       cmocka_unit_test(test_fresh_name),
+        cmocka_unit_test(test_with_others),   cmocka_unit_test(test_other_models),
+        cmocka_unit_test(test_other_users),   cmocka_unit_test(test_product_too_large),
+        cmocka_unit_test(test_ranks_refused),
     };
     return cmocka_run_group_tests_name("ranks of factored embeddings", tests, NULL, NULL);
 }
