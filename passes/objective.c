@@ -41,21 +41,6 @@ Status objective_add_part(Objective *o, const char *name, Node *part, double wei
     return STATUS_OK;
 }
 
-Status objective_add_labels(Objective *o, ObjectiveExits exits, double weight,
-                            double smoothing, Diag *diag) {
-    (void)exits;
-    Node *logits = graph_output(o->graph, "logits");
-    Node *labels = graph_find_input(o->graph, "labels");
-    if (!labels) {
-        const Type type = {.dtype = DTYPE_I32, .rank = 1, .dim = {DIM_N}};
-        labels = graph_input(o->graph, "labels", &type);
-    }
-    Node *loss = NULL;
-    TRY(edit_node(&loss, o->graph, NULL, "cross_entropy", (Node *[]){logits, labels}, 2,
-                  diag, "smoothing=%.17g", smoothing));
-    return objective_add_part(o, "label", loss, weight, diag);
-}
-
 /* Loss curve and final parts into the step's record. */
 static void record_training(const Objective *o, const TrainReport *report) {
     PassContext *ctx = o->ctx;
@@ -77,11 +62,22 @@ static void record_training(const Objective *o, const TrainReport *report) {
     tree_append(ctx->arena, ctx->record, "curve", LOC_NONE, curve);
 }
 
+/* Trained storages become float32 in the model as they do in the training graph, which
+ * knows what is frozen for this step alone. */
+static void take_types(Graph *model, const Graph *trained) {
+    for (int i = 0; i < model->storage_count; i++) {
+        Storage *storage = model->storages[i];
+        const Storage *source = graph_storage(trained, storage->name);
+        if (source) storage->tensor.dtype = source->tensor.dtype;
+    }
+}
+
 static Status plan_training(Objective *o, Node *loss, const TrainOptions *options,
                             Diag *diag) {
     TRY(train_bytes(o->graph, loss, options, o->ctx->threads, &o->ctx->train_bytes,
                     diag));
-    edit_plan_training(o->model->graph, options);
+    edit_plan_training(o->graph, options);
+    take_types(o->model->graph, o->graph);
     return STATUS_OK;
 }
 

@@ -6,7 +6,7 @@
 #ifndef COMPRESS_PASSES_OBJECTIVE_H
 #define COMPRESS_PASSES_OBJECTIVE_H
 
-#include "passes/edit.h"
+#include "passes/exits.h"
 
 #define OBJECTIVE_PARTS 12
 
@@ -40,6 +40,11 @@ Status objective_add_part(Objective *objective, const char *name, Node *part,
 #define OBJECTIVE_EXITS "all|last|early"
 typedef enum ObjectiveExits { EXITS_ALL, EXITS_LAST, EXITS_EARLY } ObjectiveExits;
 
+/* The chosen exits of the training graph, by layer. Fails with STATUS_MODEL when there is
+ * no exit of that kind. */
+Status objective_exits(Exits *out, Objective *objective, ObjectiveExits which,
+                       Diag *diag);
+
 /* Adds cross-entropy of the logits of the chosen exits against the data's labels, summed
  * over exits, as part "label"; of a masked-LM model, against the masked tokens at the
  * masked positions (objective_mask_tokens comes first). Fails with STATUS_MODEL when
@@ -56,9 +61,13 @@ bool objective_predicts_tokens(const Graph *graph);
  * objective_add_teacher, if there is one. */
 Status objective_mask_tokens(Objective *objective, Diag *diag);
 
-/* Inserts gradient equilibrium on the student (see passes/exits.h); nothing when it has
- * one exit. */
+/* Inserts gradient equilibrium on the student (see passes/exits.h) among all exits, or
+ * those that the losses are about; nothing when that is one exit. */
 Status objective_equilibrium(Objective *objective, Diag *diag);
+Status objective_balance(Objective *objective, ObjectiveExits which, Diag *diag);
+
+/* Freezes every storage of the training graph that no early exit uses. */
+Status objective_freeze_trunk(Objective *objective, Diag *diag);
 
 /* Trains (or, when planning, measures memory), takes the weights over and fills the
  * step's record: loss curve, final value of every part. */

@@ -1,0 +1,125 @@
+/* Objectives over exits and over masked tokens: see objective.h. */
+#include "passes/objective.h"
+
+#include "ir/rewrite.h"
+
+#include <string.h>
+
+/* ---- exits ---- */
+
+Status objective_exits(Exits *out, Objective *o, ObjectiveExits which, Diag *diag) {
+    TRY(exits_find(out, o->arena, o->ctx, o->graph, diag));
+    if (which == EXITS_LAST) *out = (Exits){&out->items[out->count - 1], 1};
+    if (which == EXITS_EARLY) out->count--;
+    if (out->count > 0) return STATUS_OK;
+    Status status = edit_fail(o->ctx, diag, "exits: the model has no early exits");
+    diag_hint(diag, "add_exits gives a classifier exits");
+    return status;
+}
+
+Status objective_balance(Objective *o, ObjectiveExits which, Diag *diag) {
+    Exits exits;
+    TRY(objective_exits(&exits, o, which, diag));
+    return exits_equilibrium(o->ctx, o->graph, &exits, diag);
+}
+
+Status objective_equilibrium(Objective *o, Diag *diag) {
+    return objective_balance(o, EXITS_ALL, diag);
+}
+
+static bool is_of_exit(const Node *node) {
+    return node->stack && strcmp(node->stack, "exits") == 0;
+}
+
+Status objective_freeze_trunk(Objective *o, Diag *diag) {
+    Exits exits;
+    TRY(objective_exits(&exits, o, EXITS_EARLY, diag));
+    for (int i = 0; i < o->graph->storage_count; i++)
+        o->graph->storages[i]->frozen = true;
+    for (Node *node = o->graph->first; node; node = node->next)
+        for (int i = 0; i < node->in_count && is_of_exit(node); i++)
+            if (node->in[i] && node->in[i]->storage) node->in[i]->storage->frozen = false;
+    return STATUS_OK;
+}
+
+/* ---- labels ---- */
+
+/* The input with the right classes: one for each row of logits. */
+static Node *find_labels(Objective *o, const Node *logits) {
+    const char *name =
+        objective_predicts_tokens(o->graph) ? "masked_labels" : "labels";
+    Node *labels = graph_find_input(o->graph, name);
+    if (labels) return labels;
+    Type type = logits->type;
+    type.dtype = DTYPE_I32;
+    type.dim[--type.rank] = 0;
+    return graph_input(o->graph, name, &type);
+}
+
+Status objective_add_labels(Objective *o, ObjectiveExits which, double weight,
+                            double smoothing, Diag *diag) {
+    Exits exits;
+    TRY(objective_exits(&exits, o, which, diag));
+    Node *labels = find_labels(o, exits.items[0].logits), *sum = NULL;
+    Node **losses = ARENA_ARRAY(o->arena, Node *, (size_t)exits.count);
+    double *ones = ARENA_ARRAY(o->arena, double, (size_t)exits.count);
+    for (int i = 0; i < exits.count; i++) {
+        Node *in[2] = {exits.items[i].logits, labels};
+        TRY(edit_node(&losses[i], o->graph, NULL, "cross_entropy", in, 2, diag,
+                      "smoothing=%.17g", smoothing));
+        ones[i] = 1;
+    }
+    if (exits.count == 1)
+        return objective_add_part(o, "label", losses[0], weight, diag);
+    TRY(edit_sum(&sum, o->graph, losses, ones, exits.count, diag));
+    return objective_add_part(o, "label", sum, weight, diag);
+}
+
+/* ---- masked tokens ---- */
+
+bool objective_predicts_tokens(const Graph *graph) {
+    const Node *logits = graph_output(graph, "logits");
+    return logits && logits->type.rank == 3;
+}
+
+/* Whether a node stands in the head of the student ("head") or teacher. */
+static bool is_in_head(const Node *node, const char *stack) {
+    return node->stack && strcmp(node->stack, stack) == 0;
+}
+
+/* Whether operand i of a node of the head is tokens that come from outside. */
+static bool reads_tokens(const Node *node, int i, const char *stack) {
+    const Node *in = node->in[i];
+    return in && !in->storage && !is_in_head(in, stack) && in->type.rank == 3 &&
+           in->type.dtype == DTYPE_F32;
+}
+
+/* Lets the head read the tokens at `positions` in place of all tokens: the head has one
+ * input, so there is one gather for all of its readers. */
+static Status gather_head(Objective *o, const char *stack, Node *positions, Diag *diag) {
+    Node *from = NULL, *gathered = NULL;
+    for (Node *node = o->graph->first; node; node = node->next)
+        for (int i = 0; i < node->in_count && is_in_head(node, stack); i++) {
+            if (!reads_tokens(node, i, stack)) continue;
+            if (from && node->in[i] != from)
+                return edit_fail(o->ctx, diag,
+                                 "expected a head that reads one value of the trunk");
+            from = node->in[i];
+            if (!gathered)
+                TRY(edit_node(&gathered, o->graph, node, "gather_tokens",
+                              (Node *[]){from, positions}, 2, diag, NULL));
+            node->in[i] = gathered;
+        }
+    if (gathered) return STATUS_OK;
+    return edit_fail(o->ctx, diag, "expected a head (stack \"%s\") that reads the tokens",
+                     stack);
+}
+
+Status objective_mask_tokens(Objective *o, Diag *diag) {
+    const Type type = {.dtype = DTYPE_I32, .rank = 2, .dim = {DIM_N, DIM_M}};
+    Node *positions = graph_find_input(o->graph, "masked_positions");
+    if (!positions) positions = graph_input(o->graph, "masked_positions", &type);
+    TRY(gather_head(o, "head", positions, diag));
+    if (o->teacher) TRY(gather_head(o, "teacher.head", positions, diag));
+    return graph_infer(o->graph, diag);
+}
