@@ -59,8 +59,9 @@ Status dynamic_batches(Graph *graph, Node *const *exits, int exit_count,
                        int64_t batch_size, int threads, const Watch *watch,
                        DynamicSink sink, void *self, DynamicReport *report, Diag *diag);
 
-/* flops[e]: FLOPs of one sample of `tokens` tokens (0 = as the graph says) that leaves at
- * exit e. */
+/* flops[e]: FLOPs of one sample of `tokens` tokens that leaves at exit e; the early exits
+ * it passes are counted. With 0 tokens: as the graph says, or where it leaves them open,
+ * 128 or as many as it takes. Fails as dynamic_batches does. */
 Status dynamic_flops(Graph *graph, Node *const *exits, int exit_count, int64_t tokens,
                      double *flops, Diag *diag);
 

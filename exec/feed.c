@@ -135,17 +135,12 @@ static int64_t find_bad_index(const PlanNode *input, const int32_t *data) {
     return -1;
 }
 
-static Status check_column(const Feed *feed, int i, const PlanNode *input,
-                           const int64_t *index, int64_t n, Diag *diag) {
-    if (input->index_limit == 0 || input->type.dtype != DTYPE_I32) return STATUS_OK;
-    const int32_t *data = feed->column[i];
-    const int64_t bad = find_bad_index(input, data);
-    if (bad < 0) return STATUS_OK;
-    Status status =
-        diag_fail(diag, STATUS_MODEL, LOC_NONE, feed->data->name,
-                  "sample %lld: expected %s from 0 to %lld, found %d",
-                  (long long)index[bad / (input->count / n)], input->node->name,
-                  (long long)input->index_limit - 1, (int)data[bad]);
+static Status fail_index(const Feed *feed, const PlanNode *input, int64_t sample,
+                         int32_t found, Diag *diag) {
+    Status status = diag_fail(diag, STATUS_MODEL, LOC_NONE, feed->data->name,
+                              "sample %lld: expected %s from 0 to %lld, found %d",
+                              (long long)sample, input->node->name,
+                              (long long)input->index_limit - 1, (int)found);
     if (input->index_skip)
         diag_hint(diag, "%d leaves one out", INDEX_SKIP);
     else
@@ -154,6 +149,30 @@ static Status check_column(const Feed *feed, int i, const PlanNode *input,
                   "another model",
                   (long long)input->index_limit);
     return status;
+}
+
+static bool is_index(const PlanNode *input) {
+    return input && input->index_limit != 0 && input->type.dtype == DTYPE_I32;
+}
+
+static Status check_column(const Feed *feed, int i, const PlanNode *input,
+                           const int64_t *index, int64_t n, Diag *diag) {
+    if (!is_index(input)) return STATUS_OK;
+    const int32_t *data = feed->column[i];
+    const int64_t bad = find_bad_index(input, data);
+    if (bad < 0) return STATUS_OK;
+    return fail_index(feed, input, index[bad / (input->count / n)], data[bad], diag);
+}
+
+Status feed_check_rows(const Feed *feed, Workspace *workspace, const char *name,
+                       const int64_t *index, const int64_t *rows, int64_t n, Diag *diag) {
+    const PlanNode *input = workspace_input_node(workspace, name);
+    if (!is_index(input)) return STATUS_OK;
+    const int32_t *data = workspace_input(workspace, name);
+    const int64_t bad = find_bad_index(input, data);
+    if (bad < 0) return STATUS_OK;
+    const int64_t row = bad / (input->count / n);
+    return fail_index(feed, input, index[rows[row]], data[bad], diag);
 }
 
 /* Fetches into the columns that are set, and checks what came for the plan's inputs. */

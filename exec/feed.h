@@ -34,4 +34,9 @@ Status feed_fetch(Feed *feed, Workspace *workspace, const Fetch *what, Diag *dia
 Status feed_fetch_integers(Feed *feed, Workspace *workspace, const Fetch *what,
                            Diag *diag);
 
+/* Checks the indices of an input that was filled by other means, for n samples: row r
+ * belongs to sample index[rows[r]]. Fails as feed_fetch does. */
+Status feed_check_rows(const Feed *feed, Workspace *workspace, const char *name,
+                       const int64_t *index, const int64_t *rows, int64_t n, Diag *diag);
+
 #endif

@@ -219,7 +219,9 @@ static Status plan_fill(Plan *plan, const PlanOptions *options, bool share, Diag
     plan_mark(graph, mark);
     int64_t *offset = ARENA_ARRAY(plan->arena, int64_t, (size_t)graph->storage_count);
     params_layout(graph, offset);
-    plan->nodes = ARENA_ARRAY(plan->arena, PlanNode, count);
+    size_t marked = 0;
+    for (size_t i = 0; i < count; i++) marked += mark[i];
+    plan->nodes = ARENA_ARRAY(plan->arena, PlanNode, marked);
     plan->index = ARENA_ARRAY(plan->arena, int, count);
     plan->index_count = (int)count;
     TRY(collect_nodes(plan, options, mark, offset, diag));

@@ -1,0 +1,330 @@
+/* Dynamic inference: see exec/dynamic.h.
+ *
+ * Chunks of samples are run in rounds, one chunk per thread. Within a round all threads
+ * run one stage, then the main thread plans the next for the samples each has left; so
+ * nothing but plans that are new is allocated. A lane has three workspaces: the first
+ * stage's, which holds the columns until they are handed over, and two that the later
+ * stages use in turn, each reading what it takes over from the other. */
+#include "exec/dynamic.h"
+
+#include "exec/dynamic_cut.h"
+#include "exec/feed.h"
+#include "exec/parallel.h"
+#include "exec/ticker.h"
+#include "exec/workspace.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORKSPACES = 3 };
+
+/* Plans that a stage keeps from one round to the next. */
+enum { PLANS = 64 };
+
+/* One thread's chunk. */
+typedef struct Lane {
+    Workspace *workspace[WORKSPACES];
+    Feed feed;
+    Diag *diag; /* faults are found again by the main thread, which reports them */
+    Fetch what;
+    int64_t left;     /* samples still in */
+    int64_t *sample;  /* by row of the stage: which sample of the chunk it is */
+    int64_t *row;     /* by row: where it stood in the stage before */
+    ExitState *state; /* by sample of the chunk, as the two below */
+    int *exit;
+    float *logits;
+    double flops, seconds;
+    Status status;
+} Lane;
+
+typedef struct Dynamic {
+    Cut cut;
+    const ExitRule *rule;
+    const Batches *data;
+    int64_t total, chunk;
+    int threads;
+    int stage; /* that the lanes are in */
+    Params *params;
+    int64_t *order;
+    Lane *lanes;
+    Ticker ticker;
+} Dynamic;
+
+/* ---- opening and closing ---- */
+
+static void sort_samples(Dynamic *d) {
+    d->order = memory_alloc((size_t)d->total, sizeof *d->order);
+    for (int64_t i = 0; i < d->total; i++) d->order[i] = i;
+    batches_sort(d->data, d->order, d->total);
+}
+
+static Status open_lane(Lane *lane, const Dynamic *d, Diag *diag) {
+    const size_t chunk = (size_t)d->chunk;
+    lane->diag = diag_create();
+    lane->sample = memory_alloc(chunk, sizeof *lane->sample);
+    lane->row = memory_alloc(chunk, sizeof *lane->row);
+    lane->state = memory_alloc(chunk, sizeof *lane->state);
+    lane->exit = memory_alloc(chunk, sizeof *lane->exit);
+    lane->logits = memory_alloc(chunk, (size_t)d->cut.classes * sizeof *lane->logits);
+    for (int i = 0; i < WORKSPACES && i < d->cut.count; i++)
+        TRY(workspace_create(&lane->workspace[i], diag));
+    return feed_open(&lane->feed, d->data, d->chunk, diag);
+}
+
+static void close_lane(Lane *lane) {
+    for (int i = 0; i < WORKSPACES; i++) workspace_destroy(lane->workspace[i]);
+    feed_close(&lane->feed);
+    diag_destroy(lane->diag);
+    free(lane->sample);
+    free(lane->row);
+    free(lane->state);
+    free(lane->exit);
+    free(lane->logits);
+}
+
+static Status dynamic_open(Dynamic *d, Graph *graph, Node *const *exits, int exit_count,
+                           Diag *diag) {
+    int64_t sizes[DIM_SYMBOLS] = {0};
+    TRY(feed_check(graph, exits, exit_count, d->data, sizes, diag));
+    TRY(cut_open(&d->cut, graph, exits, exit_count, diag));
+    for (int k = 0; k < exit_count; k++)
+        memcpy(d->cut.stages[k].plans.options.sizes, sizes, sizeof sizes);
+    if (d->chunk > d->total) d->chunk = d->total;
+    const int64_t chunks = (d->total + d->chunk - 1) / d->chunk;
+    if (d->threads < 1) d->threads = 1;
+    if (d->threads > chunks) d->threads = (int)chunks;
+    sort_samples(d);
+    TRY(params_create(&d->params, d->cut.graph, PRECISION_F32, false, diag));
+    d->lanes = memory_alloc((size_t)d->threads, sizeof *d->lanes);
+    for (int i = 0; i < d->threads; i++) TRY(open_lane(&d->lanes[i], d, diag));
+    return STATUS_OK;
+}
+
+static void dynamic_close(Dynamic *d) {
+    for (int i = 0; d->lanes && i < d->threads; i++) close_lane(&d->lanes[i]);
+    free(d->lanes);
+    params_destroy(d->params);
+    free(d->order);
+    cut_close(&d->cut);
+}
+
+/* ---- one stage of one lane ---- */
+
+static Workspace *workspace_of(const Lane *lane, int stage) {
+    return lane->workspace[stage == 0 ? 0 : 1 + stage % 2];
+}
+
+/* Moves the rows that go on from the stage before into this stage's inputs. */
+static void take_over(Lane *lane, const Stage *stage, int k) {
+    const Workspace *before = workspace_of(lane, k - 1);
+    Workspace *now = workspace_of(lane, k);
+    for (int i = 0; i < stage->carry_count; i++) {
+        const Carry *carry = &stage->carries[i];
+        const PlanNode *input = workspace_input_node(now, carry->to->name);
+        char *to = workspace_input(now, carry->to->name);
+        const char *from = workspace_value(before, carry->from);
+        const size_t bytes = (size_t)(input->count / lane->left) * sizeof(float);
+        for (int64_t r = 0; r < lane->left; r++)
+            memcpy(to + (size_t)r * bytes, from + (size_t)lane->row[r] * bytes, bytes);
+    }
+}
+
+/* Asks the rule; those that stay are moved to the front of the lane's lists. */
+static void choose(const Dynamic *d, Lane *lane) {
+    const int64_t classes = d->cut.classes;
+    const int k = d->stage;
+    const float *z =
+        workspace_value(workspace_of(lane, k), d->cut.stages[k].logits);
+    const bool last = k + 1 == d->cut.count;
+    int64_t stay = 0;
+    for (int64_t r = 0; r < lane->left; r++, z += classes) {
+        const int64_t s = lane->sample[r];
+        if (!last && !exit_leaves(d->rule, &lane->state[s], k, z, classes)) {
+            lane->sample[stay] = s;
+            lane->row[stay++] = r;
+            continue;
+        }
+        lane->exit[s] = k;
+        memcpy(lane->logits + s * classes, z, (size_t)classes * sizeof *z);
+    }
+    lane->left = stay;
+}
+
+/* Fetches samples, or takes them over from the stage before. */
+static Status fill_inputs(const Dynamic *d, Lane *lane, Diag *diag) {
+    const int k = d->stage;
+    const Stage *stage = &d->cut.stages[k];
+    if (k == 0) return feed_fetch(&lane->feed, lane->workspace[0], &lane->what, diag);
+    take_over(lane, stage, k);
+    for (int i = 0; i < stage->carry_count; i++) {
+        const Node *input = stage->carries[i].to;
+        if (input == stage->carries[i].from)
+            TRY(feed_check_rows(&lane->feed, workspace_of(lane, k), input->name,
+                                lane->what.index, lane->sample, lane->left, diag));
+    }
+    return STATUS_OK;
+}
+
+static Status run_stage(const Dynamic *d, Lane *lane, Diag *diag) {
+    const Stage *stage = &d->cut.stages[d->stage];
+    Workspace *workspace = workspace_of(lane, d->stage);
+    const Plan *plan = plan_cache_find(&stage->plans, lane->left, lane->what.tokens);
+    TRY(workspace_bind(workspace, plan, d->params, diag));
+    double start = ticker_seconds();
+    TRY(fill_inputs(d, lane, diag));
+    if (d->stage == 0) start = ticker_seconds(); /* fetching is not running */
+    run_forward(workspace, (RunMode){0});
+    choose(d, lane);
+    lane->flops += plan_flops(plan);
+    lane->seconds += ticker_seconds() - start;
+    return STATUS_OK;
+}
+
+static void lane_body(void *self, int64_t i, int worker) {
+    (void)worker; /* lane i has workspaces of its own */
+    const Dynamic *d = self;
+    Lane *lane = &d->lanes[i];
+    lane->status = lane->left > 0 ? run_stage(d, lane, lane->diag) : STATUS_OK;
+}
+
+/* ---- rounds ---- */
+
+/* A chunk of samples from `first` on; returns the first after it. */
+static int64_t start_lane(const Dynamic *d, Lane *lane, int64_t first) {
+    const int64_t rest = d->total - first;
+    lane->what =
+        (Fetch){.index = d->order + first, .n = rest < d->chunk ? rest : d->chunk};
+    lane->what.tokens = batches_tokens(d->data, lane->what.index, lane->what.n);
+    lane->left = lane->what.n;
+    for (int64_t s = 0; s < lane->what.n; s++) {
+        lane->sample[s] = s;
+        lane->state[s] = (ExitState){0};
+    }
+    return first + lane->what.n;
+}
+
+/* Keeps what the plans were for: plan_cache_need goes on from there. */
+static void drop_plans(PlanCache *plans) {
+    const PlanCache empty = {.graph = plans->graph, .options = plans->options};
+    plan_cache_close(plans);
+    *plans = empty;
+}
+
+/* Plans the stage for every lane that has samples left. */
+static Status plan_stage(Dynamic *d, int lanes, Diag *diag) {
+    PlanCache *plans = &d->cut.stages[d->stage].plans;
+    if (plans->count > PLANS) drop_plans(plans);
+    for (int i = 0; i < lanes; i++) {
+        const Lane *lane = &d->lanes[i];
+        TRY(plan_cache_need(plans, lane->left, lane->what.tokens, diag));
+    }
+    return STATUS_OK;
+}
+
+static bool anything_left(const Dynamic *d, int lanes) {
+    for (int i = 0; i < lanes; i++)
+        if (d->lanes[i].left > 0) return true;
+    return false;
+}
+
+static Status run_stages(Dynamic *d, int lanes, Diag *diag) {
+    for (d->stage = 0; d->stage < d->cut.count; d->stage++) {
+        if (!anything_left(d, lanes)) break;
+        TRY(plan_stage(d, lanes, diag));
+        parallel_for(lanes, d->threads, lane_body, d);
+        for (int i = 0; i < lanes; i++)
+            if (d->lanes[i].status != STATUS_OK)
+                TRY(run_stage(d, &d->lanes[i], diag));
+    }
+    return STATUS_OK;
+}
+
+/* Runs chunks from sample `first` on, one for each thread; *next is where to go on. */
+static Status run_round(Dynamic *d, int64_t first, int64_t *next, DynamicSink sink,
+                        void *self, Diag *diag) {
+    int lanes = 0;
+    while (lanes < d->threads && first < d->total)
+        first = start_lane(d, &d->lanes[lanes++], first);
+    *next = first;
+    TRY(run_stages(d, lanes, diag));
+    for (int i = 0; i < lanes; i++) {
+        const Lane *lane = &d->lanes[i];
+        TRY(sink(self, &lane->what, lane->exit, lane->logits,
+                 (const void *const *)lane->feed.column, diag));
+    }
+    return STATUS_OK;
+}
+
+static Status dynamic_run(Dynamic *d, DynamicSink sink, void *self, Diag *diag) {
+    for (int64_t first = 0; first < d->total;) {
+        if (ticker_cancelled(&d->ticker))
+            return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL,
+                             "stopped after %lld of %lld samples", (long long)first,
+                             (long long)d->total);
+        TRY(run_round(d, first, &first, sink, self, diag));
+        ticker_progress(&d->ticker, first, d->total, NAN, first == d->total);
+    }
+    return STATUS_OK;
+}
+
+static void fill_report(const Dynamic *d, DynamicReport *report) {
+    *report = (DynamicReport){.samples = d->total};
+    for (int i = 0; i < d->threads; i++) {
+        report->flops += d->lanes[i].flops;
+        report->seconds += d->lanes[i].seconds;
+    }
+}
+
+Status dynamic_batches(Graph *graph, Node *const *exits, int exit_count,
+                       const ExitRule *rule, const Batches *data, int64_t limit,
+                       int64_t batch_size, int threads, const Watch *watch,
+                       DynamicSink sink, void *self, DynamicReport *report, Diag *diag) {
+    Dynamic d = {.rule = rule,
+                 .data = data,
+                 .total = limit > 0 && limit < data->count ? limit : data->count,
+                 .chunk = batch_size > 0 ? batch_size : 1,
+                 .threads = threads,
+                 .ticker = {.watch = watch}};
+    *report = (DynamicReport){0};
+    if (d.total <= 0) return STATUS_OK;
+    Status status = dynamic_open(&d, graph, exits, exit_count, diag);
+    if (status == STATUS_OK) status = dynamic_run(&d, sink, self, diag);
+    if (status == STATUS_OK) fill_report(&d, report);
+    dynamic_close(&d);
+    return status;
+}
+
+/* ---- cost ---- */
+
+/* Tokens and masked positions where neither the graph nor the caller gives a number. */
+enum { TOKENS = 128, MASKED = 20 };
+
+/* Sums up the stages at these sizes. */
+static Status sum_flops(Cut *cut, const int64_t sizes[DIM_SYMBOLS], double *flops,
+                        Diag *diag) {
+    double sum = 0;
+    for (int k = 0; k < cut->count; k++) {
+        PlanCache *plans = &cut->stages[k].plans;
+        memcpy(plans->options.sizes, sizes, sizeof plans->options.sizes);
+        TRY(plan_cache_need(plans, 1, 0, diag));
+        sum += plan_flops(plan_cache_find(plans, 1, 0));
+        flops[k] = sum;
+    }
+    return STATUS_OK;
+}
+
+Status dynamic_flops(Graph *graph, Node *const *exits, int exit_count, int64_t tokens,
+                     double *flops, Diag *diag) {
+    const int64_t open = tokens > 0 ? tokens : TOKENS;
+    int64_t sizes[DIM_SYMBOLS] = {[DIM_INDEX(DIM_N)] = 1,
+                                  [DIM_INDEX(DIM_T)] = open,
+                                  [DIM_INDEX(DIM_S)] = open,
+                                  [DIM_INDEX(DIM_M)] = MASKED};
+    if (tokens == 0) plan_fit_sizes(graph, exits, exit_count, sizes);
+    Cut cut;
+    Status status = cut_open(&cut, graph, exits, exit_count, diag);
+    if (status == STATUS_OK) status = sum_flops(&cut, sizes, flops, diag);
+    cut_close(&cut);
+    return status;
+}
