@@ -1,8 +1,8 @@
 /* diagnose: per-layer gradient norms and similarity to another model, as in MiniViT's
- * analysis (section 4.4): L2 norm of the loss gradient over each layer's weights, and
- * linear CKA (Kornblith et al., ICML 2019) between the layers' outputs, averaged over
- * tokens, of this model and of the other one. */
-#include "passes/edit.h"
+ * analysis (section 4.4): L2 norm of the gradient of the label loss, summed over exits,
+ * over each layer's weights, and linear CKA (Kornblith et al., ICML 2019) between the
+ * layers' outputs, averaged over tokens, of this model and of the other one. */
+#include "passes/exits.h"
 
 #include "exec/cka.h"
 #include "ir/rewrite.h"
@@ -171,12 +171,10 @@ static Status measure_norms(PassContext *ctx, Model *model, const Batches *data,
     Graph *graph = graph_copy(arena, model->graph);
     Params *params = NULL;
     float *gradient = NULL;
-    Node *loss = NULL, *logits = graph_output(graph, "logits");
-    const Type type = {.dtype = DTYPE_I32, .rank = 1, .dim = {DIM_N}};
-    Node *labels = graph_find_input(graph, "labels");
-    if (!labels) labels = graph_input(graph, "labels", &type);
-    Status status = edit_node(&loss, graph, NULL, "cross_entropy",
-                              (Node *[]){logits, labels}, 2, diag, NULL);
+    Node *loss = NULL;
+    Exits exits;
+    Status status = exits_find(&exits, arena, ctx, graph, diag);
+    if (status == STATUS_OK) status = exits_label_loss(&loss, graph, &exits, 0, diag);
     if (status == STATUS_OK) status = separate_layers(graph, diag);
     if (status == STATUS_OK)
         status = params_create(&params, graph, PRECISION_F32, false, diag);

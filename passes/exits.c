@@ -90,6 +90,36 @@ Status exits_find(Exits *out, Arena *arena, PassContext *ctx, const Graph *graph
     return STATUS_OK;
 }
 
+/* ---- loss ---- */
+
+/* The input with the right classes: one for each row of logits. */
+static Node *find_labels(Graph *graph, const Node *logits) {
+    Type type = logits->type;
+    const bool masked = type.rank == 3 && type.dim[1] == DIM_M;
+    const char *name = masked ? "masked_labels" : "labels";
+    Node *labels = graph_find_input(graph, name);
+    if (labels) return labels;
+    type.dtype = DTYPE_I32;
+    type.dim[--type.rank] = 0;
+    return graph_input(graph, name, &type);
+}
+
+Status exits_label_loss(Node **out, Graph *graph, const Exits *exits, double smoothing,
+                        Diag *diag) {
+    Node *labels = find_labels(graph, exits->items[0].logits);
+    Node **losses = ARENA_ARRAY(graph->arena, Node *, (size_t)exits->count);
+    double *ones = ARENA_ARRAY(graph->arena, double, (size_t)exits->count);
+    for (int i = 0; i < exits->count; i++) {
+        Node *in[2] = {exits->items[i].logits, labels};
+        TRY(edit_node(&losses[i], graph, NULL, "cross_entropy", in, 2, diag,
+                      "smoothing=%.17g", smoothing));
+        ones[i] = 1;
+    }
+    *out = losses[0];
+    if (exits->count == 1) return STATUS_OK;
+    return edit_sum(out, graph, losses, ones, exits->count, diag);
+}
+
 /* ---- after layers were taken out ---- */
 
 /* Place of `layer` (from 0) among those that remain; -1 when its exit goes. */

@@ -40,6 +40,12 @@ Status exits_keep(PassContext *ctx, Model *model, IntList kept, Diag *diag);
  * and the trunk behind an exit at layer i by c_{i+1} / c_i. */
 Status exits_equilibrium(PassContext *ctx, Graph *graph, const Exits *exits, Diag *diag);
 
+/* Sum of the cross-entropies of all exits against the labels: input `labels`, one for each
+ * row of logits, or `masked_labels` where logits are of masked positions [N, M, V]. Adds
+ * the input when the graph has none. */
+Status exits_label_loss(Node **out, Graph *graph, const Exits *exits, double smoothing,
+                        Diag *diag);
+
 /* The rule for leaving that calibrate_exits (or add_exits) stored in the model's
  * provenance under "exits"; in `arena`. `rule->criterion` is EXIT_NEVER when there is
  * none. Fails with STATUS_MODEL when it does not fit the exits. */

@@ -16,14 +16,13 @@ static const Field fields[] = {
     F_CHOICE(I, accumulate, "abs_then_sum|sum_then_abs",
              "taylor: absolute value batch by batch, or of the gradient over all of the "
              "data"),
-    F_STRINGS(I, outputs, "outputs whose label losses are added up"),
+    F_STRINGS(I, outputs,
+              "outputs whose label losses are added up; empty: all exits of the model"),
     F_STRING(I, stack, "only this stack of layers"),
     F_END,
 };
 
-static const char *default_outputs[] = {"logits"};
-static const I defaults = {
-    .limit = 1000, .batch_size = 32, .outputs = {default_outputs, 1}};
+static const I defaults = {.limit = 1000, .batch_size = 32};
 
 /* One row per block: how its scores are spread. */
 static Tree *summary_tree(const Prune *p, Arena *arena) {
@@ -93,13 +92,9 @@ static Status importance_run(PassContext *ctx, Model *model, const void *opaque,
 static Status importance_check(const void *opaque, Loc at, const char *key, Diag *diag) {
     const I *options = opaque;
     if (SCORE_TAYLOR + options->score != SCORE_TAYLOR) return STATUS_OK;
-    if (!options->data)
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "expected `data`, a data set with labels, for score: taylor");
-    if (options->outputs.count == 0)
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "outputs: expected at least one output, found none");
-    return STATUS_OK;
+    if (options->data) return STATUS_OK;
+    return diag_fail(diag, STATUS_RECIPE, at, key,
+                     "expected `data`, a data set with labels, for score: taylor");
 }
 
 const Pass pass_importance = {

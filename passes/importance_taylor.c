@@ -7,6 +7,7 @@
 
 #include "exec/cka.h"
 #include "ir/rewrite.h"
+#include "passes/exits.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -52,32 +53,29 @@ static Status separate_all(Taylor *t, Diag *diag) {
 
 /* ---- loss ---- */
 
-/* Cross-entropy of an output against the labels, one for each row of logits. */
-static Status label_loss(Taylor *t, const char *name, Node **loss, Diag *diag) {
-    Node *logits = graph_output(t->graph, name);
-    if (!logits || logits->type.rank < 2)
-        return edit_fail(t->ctx, diag, "expected an output \"%s\" [N, ..., classes]",
-                         name);
-    Type type = logits->type;
-    type.dtype = DTYPE_I32;
-    type.dim[--type.rank] = 0;
-    Node *labels = graph_find_input(t->graph, "labels");
-    if (!labels) labels = graph_input(t->graph, "labels", &type);
-    return edit_node(loss, t->graph, NULL, "cross_entropy", (Node *[]){logits, labels}, 2,
-                     diag, NULL);
+/* The outputs that the options name, as exits. */
+static Status named_outputs(Taylor *t, Exits *exits, Diag *diag) {
+    const StringList *outputs = &t->options->outputs;
+    *exits = (Exits){ARENA_ARRAY(t->ctx->arena, Exit, (size_t)outputs->count),
+                     outputs->count};
+    for (int i = 0; i < outputs->count; i++) {
+        Node *logits = graph_output(t->graph, outputs->items[i]);
+        if (!logits || logits->type.rank < 2)
+            return edit_fail(t->ctx, diag, "expected an output \"%s\" [N, ..., classes]",
+                             outputs->items[i]);
+        exits->items[i] = (Exit){.output = outputs->items[i], .logits = logits};
+    }
+    return STATUS_OK;
 }
 
-/* Sum of the losses of all outputs that are named. */
+/* Sum of the label losses of the outputs that are named, or of all exits. */
 static Status sum_losses(Taylor *t, Diag *diag) {
-    const StringList *outputs = &t->options->outputs;
-    Arena *arena = t->ctx->arena;
-    Node **losses = ARENA_ARRAY(arena, Node *, (size_t)outputs->count);
-    double *ones = ARENA_ARRAY(arena, double, (size_t)outputs->count);
-    for (int i = 0; i < outputs->count; i++) {
-        TRY(label_loss(t, outputs->items[i], &losses[i], diag));
-        ones[i] = 1;
-    }
-    return edit_sum(&t->loss, t->graph, losses, ones, outputs->count, diag);
+    Exits exits;
+    if (t->options->outputs.count)
+        TRY(named_outputs(t, &exits, diag));
+    else
+        TRY(exits_find(&exits, t->ctx->arena, t->ctx, t->graph, diag));
+    return exits_label_loss(&t->loss, t->graph, &exits, 0, diag);
 }
 
 /* ---- scores ---- */

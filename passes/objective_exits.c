@@ -44,35 +44,13 @@ Status objective_freeze_trunk(Objective *o, Diag *diag) {
 
 /* ---- labels ---- */
 
-/* The input with the right classes: one for each row of logits. */
-static Node *find_labels(Objective *o, const Node *logits) {
-    const char *name =
-        objective_predicts_tokens(o->graph) ? "masked_labels" : "labels";
-    Node *labels = graph_find_input(o->graph, name);
-    if (labels) return labels;
-    Type type = logits->type;
-    type.dtype = DTYPE_I32;
-    type.dim[--type.rank] = 0;
-    return graph_input(o->graph, name, &type);
-}
-
 Status objective_add_labels(Objective *o, ObjectiveExits which, double weight,
                             double smoothing, Diag *diag) {
     Exits exits;
+    Node *loss = NULL;
     TRY(objective_exits(&exits, o, which, diag));
-    Node *labels = find_labels(o, exits.items[0].logits), *sum = NULL;
-    Node **losses = ARENA_ARRAY(o->arena, Node *, (size_t)exits.count);
-    double *ones = ARENA_ARRAY(o->arena, double, (size_t)exits.count);
-    for (int i = 0; i < exits.count; i++) {
-        Node *in[2] = {exits.items[i].logits, labels};
-        TRY(edit_node(&losses[i], o->graph, NULL, "cross_entropy", in, 2, diag,
-                      "smoothing=%.17g", smoothing));
-        ones[i] = 1;
-    }
-    if (exits.count == 1)
-        return objective_add_part(o, "label", losses[0], weight, diag);
-    TRY(edit_sum(&sum, o->graph, losses, ones, exits.count, diag));
-    return objective_add_part(o, "label", sum, weight, diag);
+    TRY(exits_label_loss(&loss, o->graph, &exits, smoothing, diag));
+    return objective_add_part(o, "label", loss, weight, diag);
 }
 
 /* ---- masked tokens ---- */
