@@ -97,7 +97,7 @@ static Status add_node(Node **out, AddExits *a, const HeadPlace *at, Role role,
 /* Whether a projection's weights may start another one. */
 static bool may_copy(const AddExits *a, const Node *linear) {
     return linear && a->options->init == EXIT_INIT_COPY &&
-           !(linear->attrs && ((const LinearAttrs *)linear->attrs)->transposed);
+           !((const LinearAttrs *)linear->attrs)->transposed;
 }
 
 /* x W^T + b, from the weights of `source` with init: copy. */
