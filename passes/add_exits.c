@@ -21,7 +21,8 @@ typedef struct AddExitsOptions {
 
 #define A AddExitsOptions
 static const Field fields[] = {
-    F_INTS(A, layers, 1, 100000, "layers to leave after, from 1; empty: all but the last"),
+    F_INTS(A, layers, 1, 100000,
+           "layers to leave after, from 1; empty: all but the last"),
     F_CHOICE(A, head, "tanh|linear|pooler",
              "what comes before the classifier: tanh of the token, nothing, or a "
              "projection of its own and tanh"),
@@ -46,7 +47,7 @@ typedef struct AddExits {
     Model *model;
     Graph *graph;
     int depth;
-    bool mean;       /* over tokens, else token `index` */
+    bool mean; /* over tokens, else token `index` */
     int64_t index;
     double dropout, std;
     Node *norm;       /* final norm; NULL without */
@@ -71,7 +72,8 @@ static bool same_shape(const Tensor *a, const Tensor *b) {
     return same;
 }
 
-/* New parameter with the weights of `source` when that has its shape, else drawn later. */
+/* New parameter with the weights of `source` when that has its shape, else drawn later.
+ */
 static Status add_weight(Node **out, AddExits *a, const HeadPlace *at, const char *part,
                          Init init, int rank, const int64_t *dim, const Node *source,
                          Diag *diag) {
@@ -215,9 +217,11 @@ static Status fail_classifier(PassContext *ctx, const char *found, Diag *diag) {
 
 static Status check_model(const AddExits *a, Diag *diag) {
     const Node *logits = graph_output(a->graph, "logits");
-    if (!logits) return fail_classifier(a->ctx, "the model has no output \"logits\"", diag);
+    if (!logits)
+        return fail_classifier(a->ctx, "the model has no output \"logits\"", diag);
     if (logits->type.rank == 3)
-        return fail_classifier(a->ctx, "the model predicts tokens, logits [N, T, V]", diag);
+        return fail_classifier(a->ctx, "the model predicts tokens, logits [N, T, V]",
+                               diag);
     if (logits->type.rank != 2 || logits->type.dim[1] < 1)
         return fail_classifier(a->ctx, "expected logits [N, classes]", diag);
     for (int i = 0; i < a->graph->output_count; i++)
@@ -292,9 +296,9 @@ static Status check_layers(const AddExits *a, Diag *diag) {
     for (int i = 0; i < a->options->layers.count; i++) {
         const int64_t layer = a->options->layers.items[i];
         if (layer < a->depth) continue;
-        Status status = edit_fail(a->ctx, diag,
-                                  "layers: expected layers from 1 to %d, found %lld",
-                                  a->depth - 1, (long long)layer);
+        Status status =
+            edit_fail(a->ctx, diag, "layers: expected layers from 1 to %d, found %lld",
+                      a->depth - 1, (long long)layer);
         if (layer == a->depth)
             diag_hint(diag, "the model's own classifier is the exit of its last layer");
         return status;
@@ -320,8 +324,7 @@ static Status add_run(PassContext *ctx, Model *model, const void *opaque, Diag *
     TRY(check_layers(&a, diag));
     const int64_t before = graph_parameter_count(a.graph);
     const IntList layers = exit_layers(&a);
-    for (int i = 0; i < layers.count; i++)
-        TRY(add_exit(&a, (int)layers.items[i], diag));
+    for (int i = 0; i < layers.count; i++) TRY(add_exit(&a, (int)layers.items[i], diag));
     if (options->final == FINAL_REPLACE) TRY(replace_final(&a, diag));
     graph_remove_dead(a.graph);
     tree_append(ctx->arena, ctx->record, "exits", LOC_NONE,

@@ -156,14 +156,14 @@ static Status run_data(Calibrate *c, Diag *diag) {
     int *layer = ARENA_ARRAY(c->arena, int, (size_t)count);
     for (int e = 0; e < count; e++) layer[e] = c->exits.items[e].layer;
     const size_t values = (size_t)samples * (size_t)count;
-    c->known = (Calibration){
-        .criterion = EXIT_ENTROPY + c->options->criterion,
-        .exits = count,
-        .layer = layer,
-        .samples = samples,
-        .score = ARENA_ARRAY(c->arena, double, values),
-        .correct = ARENA_ARRAY(c->arena, bool, values),
-        .flops = ARENA_ARRAY(c->arena, const double *, (size_t)samples)};
+    c->known =
+        (Calibration){.criterion = EXIT_ENTROPY + c->options->criterion,
+                      .exits = count,
+                      .layer = layer,
+                      .samples = samples,
+                      .score = ARENA_ARRAY(c->arena, double, values),
+                      .correct = ARENA_ARRAY(c->arena, bool, values),
+                      .flops = ARENA_ARRAY(c->arena, const double *, (size_t)samples)};
     return forward_batches(c->graph, c->logits, count, c->data, samples,
                            c->options->batch_size, c->ctx->threads, c->ctx->watch,
                            know_batch, c, diag);
@@ -260,8 +260,8 @@ static Status calibrate(Calibrate *c, Model *model, Diag *diag) {
     if (c->ctx->plan) return store(c, model, 1, diag);
     TRY(open_data(c, diag));
     TRY(run_data(c, diag));
-    const int count = calibration_candidates(
-        &thresholds, c->arena, &c->known, (int)c->options->candidates, c->classes);
+    const int count = calibration_candidates(&thresholds, c->arena, &c->known,
+                                             (int)c->options->candidates, c->classes);
     CalibrationPoint *points = ARENA_ARRAY(c->arena, CalibrationPoint, (size_t)count);
     for (int i = 0; i < count; i++)
         points[i] = calibration_point(&c->known, thresholds[i]);
@@ -274,10 +274,8 @@ static Status calibrate(Calibrate *c, Model *model, Diag *diag) {
 
 static Status calibrate_run(PassContext *ctx, Model *model, const void *opaque,
                             Diag *diag) {
-    Calibrate c = {.ctx = ctx,
-                   .options = opaque,
-                   .graph = model->graph,
-                   .arena = arena_create()};
+    Calibrate c = {
+        .ctx = ctx, .options = opaque, .graph = model->graph, .arena = arena_create()};
     Status status = calibrate(&c, model, diag);
     arena_destroy(c.arena);
     return status;
@@ -296,8 +294,9 @@ const Pass pass_calibrate_exits = {
     .name = "calibrate_exits",
     .summary = "choose from data when samples leave at exits, for a target of FLOPs or "
                "accuracy",
-    .paper = "DeeBERT (ACL 2020); COST-EFF (EMNLP 2022), section 3.1; BERT Loses Patience "
-             "(NeurIPS 2020)",
+    .paper =
+        "DeeBERT (ACL 2020); COST-EFF (EMNLP 2022), section 3.1; BERT Loses Patience "
+        "(NeurIPS 2020)",
     .fields = fields,
     .options_size = sizeof(C),
     .defaults = &defaults,

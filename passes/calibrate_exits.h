@@ -11,8 +11,8 @@ typedef struct Calibration {
     int exits;     /* with the last one */
     const int *layer;
     int64_t samples;
-    double *score;        /* [samples][exits - 1]: entropy, or exits in a row that agreed */
-    bool *correct;        /* [samples][exits] */
+    double *score; /* [samples][exits - 1]: entropy, or exits in a row that agreed */
+    bool *correct; /* [samples][exits] */
     const double **flops; /* [samples] -> [exits]: FLOPs up to each exit */
 } Calibration;
 

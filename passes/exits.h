@@ -40,9 +40,9 @@ Status exits_keep(PassContext *ctx, Model *model, IntList kept, Diag *diag);
  * and the trunk behind an exit at layer i by c_{i+1} / c_i. */
 Status exits_equilibrium(PassContext *ctx, Graph *graph, const Exits *exits, Diag *diag);
 
-/* Sum of the cross-entropies of all exits against the labels: input `labels`, one for each
- * row of logits, or `masked_labels` where logits are of masked positions [N, M, V]. Adds
- * the input when the graph has none. */
+/* Sum of the cross-entropies of all exits against the labels: input `labels`, one for
+ * each row of logits, or `masked_labels` where logits are of masked positions [N, M, V].
+ * Adds the input when the graph has none. */
 Status exits_label_loss(Node **out, Graph *graph, const Exits *exits, double smoothing,
                         Diag *diag);
 

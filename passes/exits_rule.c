@@ -12,8 +12,8 @@ static const char *const criteria[] = {
     [EXIT_NEVER] = "never", [EXIT_ENTROPY] = "entropy", [EXIT_PATIENCE] = "patience"};
 
 static Status fail_rule(PassContext *ctx, const char *what, Diag *diag) {
-    Status status = edit_fail(ctx, diag, "the model's provenance does not fit it: %s",
-                              what);
+    Status status =
+        edit_fail(ctx, diag, "the model's provenance does not fit it: %s", what);
     diag_hint(diag, "calibrate_exits stores the rule for leaving anew");
     return status;
 }
@@ -26,8 +26,9 @@ static Status read_criterion(int *out, PassContext *ctx, const Tree *rule, Diag 
             *out = i;
             return STATUS_OK;
         }
-    return fail_rule(ctx, "expected the criterion of \"exits\" to be one of "
-                          EXIT_CRITERION_NAMES, diag);
+    return fail_rule(
+        ctx, "expected the criterion of \"exits\" to be one of " EXIT_CRITERION_NAMES,
+        diag);
 }
 
 static Status read_threshold(double *out, PassContext *ctx, const Tree *thresholds,
@@ -40,10 +41,10 @@ static Status read_threshold(double *out, PassContext *ctx, const Tree *threshol
     else
         *out = NAN;
     if (isfinite(*out) && *out >= 0) return STATUS_OK;
-    return fail_rule(ctx,
-                     arena_printf(ctx->arena,
-                                  "expected a threshold of at least 0 for \"%s\"", output),
-                     diag);
+    return fail_rule(
+        ctx,
+        arena_printf(ctx->arena, "expected a threshold of at least 0 for \"%s\"", output),
+        diag);
 }
 
 static Status read_thresholds(ExitRule *rule, Arena *arena, PassContext *ctx,

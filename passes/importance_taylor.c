@@ -56,8 +56,8 @@ static Status separate_all(Taylor *t, Diag *diag) {
 /* The outputs that the options name, as exits. */
 static Status named_outputs(Taylor *t, Exits *exits, Diag *diag) {
     const StringList *outputs = &t->options->outputs;
-    *exits = (Exits){ARENA_ARRAY(t->ctx->arena, Exit, (size_t)outputs->count),
-                     outputs->count};
+    *exits =
+        (Exits){ARENA_ARRAY(t->ctx->arena, Exit, (size_t)outputs->count), outputs->count};
     for (int i = 0; i < outputs->count; i++) {
         Node *logits = graph_output(t->graph, outputs->items[i]);
         if (!logits || logits->type.rank < 2)

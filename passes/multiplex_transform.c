@@ -163,21 +163,36 @@ static Status drop_position_rows(Multiplex *m, int rows, Diag *diag) {
     return STATUS_OK;
 }
 
-/* The class token's classifier alone gives the logits. */
-static Status keep_one_head(Multiplex *m, Diag *diag) {
-    Node *head = edit_find(m->graph, NULL, -1, ROLE_HEAD, "linear");
-    if (!head) return edit_fail(m->ctx, diag, "pooling: the model has no classifier");
-    graph_set_output(m->graph, "logits", head);
-    graph_remove_output(m->graph, "cls_logits");
-    graph_remove_output(m->graph, "distillation_logits");
-    Node *pool = head->in[0], *mean = NULL;
-    if (pool->role != ROLE_POOL || pool->in_count < 1)
-        return edit_fail(m->ctx, diag, "pooling: the classifier does not read one token");
+/* Lets a classifier read the mean over tokens in place of one of them. */
+static Status pool_mean(Multiplex *m, Node *pool, Diag *diag) {
+    Node *mean = NULL;
     TRY(edit_node(&mean, m->graph, pool, "mean_tokens", (Node *[]){pool->in[0]}, 1, diag,
                   NULL));
     node_place(m->graph, mean, pool->stack, pool->layer, ROLE_POOL);
     graph_replace_uses(m->graph, pool, mean);
     return STATUS_OK;
+}
+
+/* Early exits choose the token before their norm, which works on tokens and on means. */
+static Status pool_exits(Multiplex *m, Diag *diag) {
+    for (Node *node = graph_find(m->graph, "exits", -1, ROLE_POOL); node;
+         node = graph_find_next(m->graph, node, "exits", -1, ROLE_POOL))
+        if (strcmp(node->op->name, "select_token") == 0) TRY(pool_mean(m, node, diag));
+    return STATUS_OK;
+}
+
+/* The class token's classifier alone gives the logits. */
+static Status keep_one_head(Multiplex *m, Diag *diag) {
+    Node *head = edit_find(m->graph, "head", -1, ROLE_HEAD, "linear");
+    if (!head) return edit_fail(m->ctx, diag, "pooling: the model has no classifier");
+    graph_set_output(m->graph, "logits", head);
+    graph_remove_output(m->graph, "cls_logits");
+    graph_remove_output(m->graph, "distillation_logits");
+    Node *pool = head->in[0];
+    if (pool->role != ROLE_POOL || pool->in_count < 1)
+        return edit_fail(m->ctx, diag, "pooling: the classifier does not read one token");
+    TRY(pool_mean(m, pool, diag));
+    return pool_exits(m, diag);
 }
 
 Status multiplex_pool_mean(Multiplex *m, Diag *diag) {

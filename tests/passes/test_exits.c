@@ -1,0 +1,561 @@
+/* Early exits: gradient equilibrium against its closed form, what adding exits leaves
+ * alone, training in two stages, and exits in models that other passes change. */
+#include "exec/ops.h"
+#include "ir/rewrite.h"
+#include "ir/verify.h"
+#include "passes/objective.h"
+#include "tests/support/check.h"
+#include "tests/support/configured.h"
+#include "tests/support/passes.h"
+#include "tests/support/reference.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEPTH = 4, N = 3, T = 5, M = 2, VALUES = 256 };
+
+static const int64_t sizes[DIM_SYMBOLS] = {
+    [DIM_INDEX(DIM_N)] = N, [DIM_INDEX(DIM_T)] = T, [DIM_INDEX(DIM_M)] = M};
+
+static void run_pass(Model *model, const char *pass, const char *options) {
+    Diag *diag = diag_create();
+    assert_ok(test_run_pass(model, pass, options, false, diag), diag);
+    assert_ok(graph_verify(model->graph, STATUS_INTERNAL, diag), diag);
+    diag_destroy(diag);
+}
+
+/* Runs a pass that must fail with STATUS_MODEL and say `part`. */
+static void expect_failure(Model *model, const char *pass, const char *options,
+                           const char *part) {
+    Diag *diag = diag_create();
+    char *text = NULL;
+    size_t length = 0;
+    assert_int_equal(test_run_pass(model, pass, options, false, diag), STATUS_MODEL);
+    FILE *out = open_memstream(&text, &length);
+    diag_print(diag, out);
+    fclose(out);
+    if (!strstr(text, part)) fail_msg("expected '%s' in: %s", part, text);
+    free(text);
+    diag_destroy(diag);
+}
+
+static Model *exit_bert(const char *options) {
+    Model *model = configured_bert(DEPTH, 5);
+    run_pass(model, "add_exits", options);
+    return model;
+}
+
+/* ---- gradients ---- */
+
+/* A copy of a model's graph to put losses on. */
+typedef struct Trial {
+    Arena *arena;
+    PassContext ctx;
+    Diag *diag;
+    Graph *graph;
+    Exits exits;
+} Trial;
+
+static Trial trial_open(const Model *model) {
+    Trial t = {.arena = arena_create(), .diag = diag_create()};
+    t.ctx = (PassContext){.ops = ops_table(), .arena = t.arena, .key = "test"};
+    t.graph = graph_copy(t.arena, model->graph);
+    assert_ok(exits_find(&t.exits, t.arena, &t.ctx, t.graph, t.diag), t.diag);
+    return t;
+}
+
+static void trial_close(Trial *t) {
+    graph_release(t->graph);
+    diag_destroy(t->diag);
+    arena_destroy(t->arena);
+}
+
+static void fill_inputs(const Graph *graph, Workspace *workspace) {
+    for (const Node *node = graph->first; node; node = node->next) {
+        int32_t *data = node->name ? workspace_input(workspace, node->name) : NULL;
+        Type bound;
+        if (!data || !type_bind(&node->type, sizes, &bound)) continue;
+        for (int64_t i = 0; i < type_count(&bound); i++) {
+            data[i] = (int32_t)((i * 7 + 3) % 12);
+            if (strcmp(node->name, "attention_mask") == 0) data[i] = i % T < 4;
+            if (strcmp(node->name, "token_type_ids") == 0) data[i] = 0;
+            if (strcmp(node->name, "labels") == 0) data[i] = (int32_t)(i % 3);
+        }
+    }
+}
+
+/* Gradients of a loss, by storage at params_offset, to be freed. */
+static double *gradients(const Trial *t, Node *loss, Runner *r) {
+    runner_open_sizes(r, t->graph, sizes, PRECISION_F64, loss, NULL, 0);
+    fill_inputs(t->graph, r->workspace);
+    runner_run(r);
+    const size_t bytes = (size_t)params_gradient_count(r->params) * sizeof(double);
+    double *out = memory_alloc(bytes, 1);
+    memcpy(out, r->gradients, bytes);
+    return out;
+}
+
+/* Gradients of one exit's loss alone. */
+static double *exit_gradients(const Model *model, int exit) {
+    Runner r;
+    Node *loss = NULL;
+    Trial t = trial_open(model);
+    const Exits one = {&t.exits.items[exit], 1};
+    assert_ok(exits_label_loss(&loss, t.graph, &one, 0, t.diag), t.diag);
+    double *out = gradients(&t, loss, &r);
+    runner_close(&r);
+    trial_close(&t);
+    return out;
+}
+
+/* The first layer, from 1, whose input a storage's gradient comes through; 0 for the
+ * weights of an early exit. */
+static int storage_layer(const char *name) {
+    const char *layer = strstr(name, "encoder.layer.");
+    if (layer) return atoi(layer + strlen("encoder.layer.")) + 1;
+    if (strncmp(name, "exits.", 6) == 0) return 0;
+    return strstr(name, "embeddings.") ? 1 : DEPTH;
+}
+
+/* By the closed form: the mean of the gradients of the exits at `layer` or later; an
+ * exit's own weights get its own gradient. */
+static double expected_gradient(const Exits *exits, double *const *each, int64_t at,
+                                int layer) {
+    double sum = 0;
+    int count = 0;
+    for (int e = 0; e < exits->count; e++) {
+        if (exits->items[e].layer < layer) continue;
+        sum += each[e][at];
+        count++;
+    }
+    return layer == 0 ? sum : sum / count;
+}
+
+static void compare_gradients(const Trial *t, const Runner *r, const double *got,
+                              double *const *each) {
+    for (int i = 0; i < t->graph->storage_count; i++) {
+        const Storage *storage = t->graph->storages[i];
+        const int64_t first = params_offset(r->params, storage);
+        for (int64_t k = 0; k < tensor_count(&storage->tensor); k++) {
+            const double want = expected_gradient(&t->exits, each, first + k,
+                                                  storage_layer(storage->name));
+            if (!(fabs(got[first + k] - want) <= 1e-12 + 1e-5 * fabs(want)))
+                fail_msg("%s[%d]: %.12g, expected %.12g", storage->name, (int)k,
+                         got[first + k], want);
+        }
+    }
+}
+
+static void check_equilibrium(const char *options, int count) {
+    Runner r;
+    Node *loss = NULL;
+    double *each[DEPTH] = {0};
+    Model *model = exit_bert(options);
+    Trial t = trial_open(model);
+    assert_int_equal(t.exits.count, count);
+    for (int e = 0; e < count; e++) each[e] = exit_gradients(model, e);
+    assert_ok(exits_label_loss(&loss, t.graph, &t.exits, 0, t.diag), t.diag);
+    assert_ok(exits_equilibrium(&t.ctx, t.graph, &t.exits, t.diag), t.diag);
+    assert_ok(graph_verify(t.graph, STATUS_INTERNAL, t.diag), t.diag);
+    double *got = gradients(&t, loss, &r);
+    compare_gradients(&t, &r, got, each);
+    free(got);
+    for (int e = 0; e < count; e++) free(each[e]);
+    runner_close(&r);
+    trial_close(&t);
+    model_destroy(model);
+}
+
+static void test_equilibrium(void **state) {
+    (void)state;
+    check_equilibrium("{}", 4);
+    check_equilibrium("{layers: [2, 3], head: pooler}", 3);
+    check_equilibrium("{layers: [1, 3], head: linear}", 3);
+    check_equilibrium("{layers: [3], final: replace}", 2);
+}
+
+/* The early exits alone: the last of them takes the place of the last exit. */
+static void test_equilibrium_of_early(void **state) {
+    (void)state;
+    Runner r;
+    Node *loss = NULL;
+    Model *model = exit_bert("{}");
+    Trial t = trial_open(model);
+    double *each[DEPTH] = {0};
+    t.exits.count--;
+    for (int e = 0; e < t.exits.count; e++) each[e] = exit_gradients(model, e);
+    assert_ok(exits_label_loss(&loss, t.graph, &t.exits, 0, t.diag), t.diag);
+    assert_ok(exits_equilibrium(&t.ctx, t.graph, &t.exits, t.diag), t.diag);
+    double *got = gradients(&t, loss, &r);
+    for (int i = 0; i < t.graph->storage_count; i++) {
+        const Storage *storage = t.graph->storages[i];
+        const int layer = storage_layer(storage->name);
+        const int64_t at = params_offset(r.params, storage);
+        if (layer == DEPTH) continue;
+        const double want = expected_gradient(&t.exits, each, at, layer);
+        assert_true(fabs(got[at] - want) <= 1e-12 + 1e-5 * fabs(want));
+    }
+    free(got);
+    for (int e = 0; e < t.exits.count; e++) free(each[e]);
+    runner_close(&r);
+    trial_close(&t);
+    model_destroy(model);
+}
+
+/* ---- masked tokens ---- */
+
+static const char MASKED_BERT[] =
+    "{model_type: bert, architectures: [BertForMaskedLM], hidden_size: 8,\n"
+    " num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 16,\n"
+    " hidden_act: gelu, vocab_size: 12, max_position_embeddings: 6,\n"
+    " type_vocab_size: 2, initializer_range: 0.3}\n";
+
+static const int32_t positions[N][M] = {{1, 3}, {4, 0}, {2, 1}};
+static const int32_t masked[N][M] = {{7, 2}, {5, INDEX_SKIP}, {11, 0}};
+
+/* Loss over all tokens, the ones that are not masked left out. */
+static double loss_of_all(const Model *model) {
+    Runner r;
+    Node *loss = NULL;
+    Trial t = trial_open(model);
+    assert_ok(exits_label_loss(&loss, t.graph, &t.exits, 0, t.diag), t.diag);
+    runner_open_sizes(&r, t.graph, sizes, PRECISION_F64, NULL, &loss, 1);
+    fill_inputs(t.graph, r.workspace);
+    int32_t *labels = workspace_input(r.workspace, "labels");
+    for (int i = 0; i < N * T; i++) labels[i] = INDEX_SKIP;
+    for (int i = 0; i < N; i++)
+        for (int k = 0; k < M; k++)
+            if (masked[i][k] >= 0) labels[i * T + positions[i][k]] = masked[i][k];
+    runner_run(&r);
+    const double result = *(const double *)workspace_value(r.workspace, loss);
+    runner_close(&r);
+    trial_close(&t);
+    return result;
+}
+
+static double loss_of_masked(Model *model, Model *teacher) {
+    Runner r;
+    Objective o;
+    Diag *diag = diag_create();
+    Arena *arena = arena_create();
+    PassContext ctx = {.ops = ops_table(), .arena = arena, .key = "test"};
+    assert_ok(objective_begin(&o, &ctx, model, diag), diag);
+    assert_true(objective_predicts_tokens(o.graph));
+    assert_ok(objective_add_teacher(&o, teacher, diag), diag);
+    assert_ok(objective_mask_tokens(&o, diag), diag);
+    assert_ok(graph_verify(o.graph, STATUS_INTERNAL, diag), diag);
+    assert_ok(objective_add_labels(&o, EXITS_ALL, 1, 0, diag), diag);
+    Node *theirs = objective_teacher_node(&o, graph_output(teacher->graph, "logits"));
+    Node *ours = graph_output(o.graph, "logits");
+    assert_true(type_equal(&theirs->type, &ours->type));
+    assert_int_equal(ours->type.dim[1], DIM_M);
+    runner_open_sizes(&r, o.graph, sizes, PRECISION_F64, NULL, &o.part[0], 1);
+    fill_inputs(o.graph, r.workspace);
+    memcpy(workspace_input(r.workspace, "masked_positions"), positions, sizeof positions);
+    memcpy(workspace_input(r.workspace, "masked_labels"), masked, sizeof masked);
+    runner_run(&r);
+    const double result = *(const double *)workspace_value(r.workspace, o.part[0]);
+    runner_close(&r);
+    objective_end(&o);
+    arena_destroy(arena);
+    diag_destroy(diag);
+    return result;
+}
+
+static void test_masked_tokens(void **state) {
+    (void)state;
+    Model *model = configured_model(MASKED_BERT, 3);
+    Model *teacher = configured_model(MASKED_BERT, 4);
+    const double all = loss_of_all(model), some = loss_of_masked(model, teacher);
+    assert_true(all > 0.1 && fabs(all - some) < 1e-12 * all);
+    model_destroy(teacher);
+    model_destroy(model);
+}
+
+/* ---- adding ---- */
+
+static bool same_weights(const Graph *a, const Graph *b, const char *of_a,
+                         const char *of_b) {
+    const Storage *x = graph_storage(a, of_a), *y = graph_storage(b, of_b);
+    if (!x || !y) fail_msg("no storage %s or %s", of_a, of_b);
+    return tensor_bytes(&x->tensor) == tensor_bytes(&y->tensor) &&
+           memcmp(tensor_data(&x->tensor), tensor_data(&y->tensor),
+                  tensor_bytes(&x->tensor)) == 0;
+}
+
+static void expect_same_output(Model *a, Model *b, const char *of_a, const char *of_b,
+                               double tolerance) {
+    double x[VALUES], y[VALUES];
+    const int64_t count = configured_run(a, of_a, 0, x, VALUES);
+    assert_int_equal(configured_run(b, of_b, 0, y, VALUES), count);
+    for (int64_t i = 0; i < count; i++)
+        if (!(fabs(x[i] - y[i]) <= tolerance))
+            fail_msg("%s[%d]: %.17g, %s: %.17g", of_a, (int)i, x[i], of_b, y[i]);
+}
+
+/* An exit with the classifier's own form and weights, in a model whose last layer does
+ * nothing, predicts what the model predicts. */
+static void test_copied_exit_predicts_the_same(void **state) {
+    (void)state;
+    Model *model = configured_bert(DEPTH, 9), *vit = configured_vit(2, 9);
+    run_pass(model, "add_exits", "{layers: [2], head: pooler, init: copy}");
+    assert_true(same_weights(model->graph, model->graph, "exits.2.classifier.weight",
+                             "classifier.weight"));
+    Model *before = model_copy(model);
+    run_pass(model, "remove_layer", "{keep: [0, 1]}");
+    expect_same_output(model, before, "logits", "exit.2", 0);
+    run_pass(vit, "add_exits", "{layers: [1], head: linear, init: copy}");
+    Model *wide = model_copy(vit);
+    run_pass(vit, "remove_layer", "{keep: [0]}");
+    expect_same_output(vit, wide, "logits", "exit.1", 0);
+    assert_null(graph_output(vit->graph, "exit.1"));
+    model_destroy(wide);
+    model_destroy(vit);
+    model_destroy(before);
+    model_destroy(model);
+}
+
+static void test_misfits(void **state) {
+    (void)state;
+    static const char bare[] = "{model_type: bert, architectures: [BertModel],\n"
+                               " hidden_size: 8, num_hidden_layers: 2, vocab_size: 12,\n"
+                               " num_attention_heads: 2, intermediate_size: 16,\n"
+                               " max_position_embeddings: 6}\n";
+    Model *tokens = configured_model(MASKED_BERT, 1), *none = configured_model(bare, 1);
+    Model *shallow = configured_bert(1, 1), *bert = configured_bert(2, 1);
+    expect_failure(tokens, "add_exits", "{}", "exits need a classifier: the model predi");
+    expect_failure(none, "add_exits", "{}", "exits need a classifier: the model has no");
+    expect_failure(shallow, "add_exits", "{}", "exits need at least 2 layers");
+    expect_failure(bert, "add_exits", "{token: mean}", "count its padding");
+    expect_failure(bert, "finetune", "{data: toy, exits: early}", "no early exits");
+    expect_failure(bert, "calibrate_exits", "{data: toy, flops: 0.5}", "no early exits");
+    model_destroy(bert);
+    model_destroy(shallow);
+    model_destroy(none);
+    model_destroy(tokens);
+}
+
+/* Outputs that call themselves exits and are none. */
+static void test_false_exits(void **state) {
+    (void)state;
+    static const char *const names[] = {"exit.0", "exit.4", "exit.01", "exit.x",
+                                        "exit.2"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        Model *model = exit_bert("{layers: [1]}");
+        graph_set_output(model->graph, names[i], graph_output(model->graph, "exit.1"));
+        expect_failure(model, "calibrate_exits", "{data: toy, flops: 0.5}", "is no exit");
+        model_destroy(model);
+    }
+    Model *model = exit_bert("{layers: [1]}");
+    Node *pool = graph_find(model->graph, "exits", 0, ROLE_POOL);
+    pool->in[0] = graph_find(model->graph, "encoder", 0, ROLE_NORM1);
+    expect_failure(model, "calibrate_exits", "{data: toy, flops: 0.5}",
+                   "to read its layer's output alone");
+    model_destroy(model);
+}
+
+/* ---- training in stages ---- */
+
+static void expect_trained(const Model *a, const Model *b, bool trunk, bool exits) {
+    for (int i = 0; i < a->graph->storage_count; i++) {
+        const char *name = a->graph->storages[i]->name;
+        const bool of_exit = strncmp(name, "exits.", 6) == 0;
+        if (strstr(name, "key.bias")) continue; /* its gradient is 0 but for rounding */
+        const bool same = same_weights(a->graph, b->graph, name, name);
+        if (same == (of_exit ? exits : trunk))
+            fail_msg("%s: expected %s weights", name, same ? "other" : "the same");
+    }
+}
+
+static void check_stage(const char *options, bool trunk, bool exits) {
+    Model *model = toy_vit(2);
+    run_pass(model, "add_exits", "{}");
+    Model *before = model_copy(model);
+    run_pass(model, "finetune", options);
+    expect_trained(before, model, trunk, exits);
+    model_destroy(before);
+    model_destroy(model);
+}
+
+static void test_stages(void **state) {
+    (void)state;
+    check_stage("{data: toy, exits: last, batch_size: 20}", true, false);
+    check_stage("{data: toy, exits: early, train: exits, batch_size: 20}", false, true);
+    check_stage("{data: toy, exits: early, freeze: [vit.*, classifier.*]}", false, true);
+    check_stage("{data: toy, batch_size: 20}", true, true);
+    check_stage("{data: toy, gradient: sum, batch_size: 20}", true, true);
+}
+
+/* ---- other passes ---- */
+
+/* Layers that stay keep their exits; the last one's goes. */
+static void test_removed_layers(void **state) {
+    (void)state;
+    Model *(*const builds[])(int, uint64_t) = {configured_vit, configured_bert};
+    for (int i = 0; i < 2; i++) {
+        Model *model = builds[i](DEPTH, 6);
+        run_pass(model, "add_exits", "{}");
+        Model *front = model_copy(model), *back = model_copy(model);
+        run_pass(front, "remove_layer", "{keep: [0, 1, 3]}");
+        expect_same_output(front, model, "exit.1", "exit.1", 0);
+        expect_same_output(front, model, "exit.2", "exit.2", 0);
+        assert_null(graph_output(front->graph, "exit.3"));
+        assert_null(graph_storage(front->graph, "exits.3.classifier.weight"));
+        run_pass(back, "remove_layer", "{keep: [2, 3]}");
+        Trial t = trial_open(back);
+        assert_int_equal(t.exits.count, 2);
+        assert_string_equal(t.exits.items[0].output, "exit.1");
+        assert_string_equal(t.exits.items[0].logits->in[1]->storage->name,
+                            "exits.3.classifier.weight");
+        trial_close(&t);
+        run_pass(front, "remove_layer", "{count: 1}");
+        assert_null(graph_output(front->graph, "exit.1"));
+        model_destroy(back);
+        model_destroy(front);
+        model_destroy(model);
+    }
+}
+
+static void expect_exits(const Model *model, int count) {
+    Trial t = trial_open(model);
+    assert_int_equal(t.exits.count, count);
+    trial_close(&t);
+}
+
+static void test_other_passes(void **state) {
+    (void)state;
+    Model *bert = exit_bert("{}");
+    Model *before = model_copy(bert);
+    run_pass(bert, "fold_token_type", "{}");
+    for (int k = 1; k < DEPTH; k++) {
+        char name[16];
+        snprintf(name, sizeof name, "exit.%d", k);
+        expect_same_output(bert, before, name, name, 1e-6);
+    }
+    run_pass(bert, "prune_heads", "{keep: 1, score: magnitude}");
+    run_pass(bert, "prune_ffn", "{keep: 5, score: magnitude}");
+    run_pass(bert, "weight_multiplex", "{group: 2, mlp_transform: none, position: none}");
+    expect_exits(bert, DEPTH);
+    model_destroy(before);
+    model_destroy(bert);
+    Model *vit = configured_vit(DEPTH, 6);
+    run_pass(vit, "add_exits", "{}");
+    run_pass(vit, "weight_multiplex", "{group: 2, mlp_transform: none, pooling: mean}");
+    expect_exits(vit, DEPTH);
+    const Node *logits = graph_output(vit->graph, "logits");
+    assert_string_equal(logits->stack, "head");
+    for (const Node *node = vit->graph->first; node; node = node->next)
+        assert_true(strcmp(node->op->name, "select_token") != 0);
+    model_destroy(vit);
+}
+
+/* Importance is over all exits unless outputs are named. */
+static void test_importance_of_all_exits(void **state) {
+    (void)state;
+    static const char *const options[] = {
+        "{data: toy}", "{data: toy, outputs: [exit.2, exit.3, logits]}",
+        "{data: toy, outputs: [logits]}"};
+    Text scores[3] = {0};
+    for (int i = 0; i < 3; i++) {
+        Model *model = toy_vit(2);
+        run_pass(model, "add_exits", "{layers: [2, 3]}");
+        run_pass(model, "importance", options[i]);
+        tree_print_json(&scores[i], tree_get(model->provenance, "importance"), 0);
+        model_destroy(model);
+    }
+    assert_string_equal(scores[0].data, scores[1].data);
+    assert_string_not_equal(scores[0].data, scores[2].data);
+    for (int i = 0; i < 3; i++) text_free(&scores[i]);
+}
+
+/* ---- the stored rule ---- */
+
+static void test_rule(void **state) {
+    (void)state;
+    Model *model = exit_bert("{layers: [1, 3]}");
+    Trial t = trial_open(model);
+    const double thresholds[3] = {0.25, 0, 0};
+    ExitRule rule = {EXIT_ENTROPY, thresholds, 0}, back;
+    assert_ok(exits_read_rule(&back, t.arena, &t.ctx, model, &t.exits, t.diag), t.diag);
+    assert_int_equal(back.criterion, EXIT_NEVER);
+    assert_ok(exits_store_rule(&rule, model, &t.exits, t.diag), t.diag);
+    assert_ok(exits_read_rule(&back, t.arena, &t.ctx, model, &t.exits, t.diag), t.diag);
+    assert_int_equal(back.criterion, EXIT_ENTROPY);
+    assert_true(back.threshold[0] == 0.25 && back.threshold[1] == 0);
+    const Exits fewer = {&t.exits.items[1], 2};
+    assert_int_equal(exits_read_rule(&back, t.arena, &t.ctx, model, &fewer, t.diag),
+                     STATUS_MODEL);
+    rule = (ExitRule){EXIT_PATIENCE, NULL, 2};
+    assert_ok(exits_store_rule(&rule, model, &t.exits, t.diag), t.diag);
+    assert_ok(exits_read_rule(&back, t.arena, &t.ctx, model, &t.exits, t.diag), t.diag);
+    assert_int_equal(back.criterion, EXIT_PATIENCE);
+    assert_int_equal(back.patience, 2);
+    run_pass(model, "remove_layer", "{drop: [1]}");
+    Trial after = trial_open(model);
+    assert_ok(exits_read_rule(&back, t.arena, &t.ctx, model, &after.exits, t.diag),
+              t.diag);
+    assert_int_equal(back.criterion, EXIT_NEVER);
+    trial_close(&after);
+    trial_close(&t);
+    model_destroy(model);
+}
+
+static void expect_bad_rule(Model *model, const Trial *t, const char *key, Tree *value) {
+    ExitRule rule;
+    Diag *diag = diag_create();
+    Tree *stored = tree_copy(t->arena, tree_get(model->provenance, "exits"));
+    Model *bad = model_copy(model);
+    assert_ok(tree_set(t->arena, stored, key, value, diag), diag);
+    assert_ok(tree_set(bad->arena, bad->provenance, "exits",
+                       tree_copy(bad->arena, stored), diag),
+              diag);
+    PassContext ctx = t->ctx;
+    assert_int_equal(exits_read_rule(&rule, t->arena, &ctx, bad, &t->exits, diag),
+                     STATUS_MODEL);
+    model_destroy(bad);
+    diag_destroy(diag);
+}
+
+static void test_damaged_rule(void **state) {
+    (void)state;
+    Model *model = exit_bert("{layers: [2]}");
+    Trial t = trial_open(model);
+    const double thresholds[2] = {0.25, 0};
+    ExitRule rule = {EXIT_ENTROPY, thresholds, 0};
+    assert_ok(exits_store_rule(&rule, model, &t.exits, t.diag), t.diag);
+    Tree *word = tree_new(t.arena, TREE_STRING, LOC_NONE);
+    Tree *below = tree_new(t.arena, TREE_INT, LOC_NONE);
+    Tree *map = tree_new(t.arena, TREE_MAP, LOC_NONE);
+    word->string = "sometimes";
+    below->integer = -1;
+    tree_put_int(t.arena, map, "exit.2", -3);
+    expect_bad_rule(model, &t, "criterion", word);
+    expect_bad_rule(model, &t, "criterion", below);
+    expect_bad_rule(model, &t, "thresholds", below);
+    expect_bad_rule(model, &t, "thresholds", map);
+    rule = (ExitRule){EXIT_PATIENCE, NULL, 2};
+    assert_ok(exits_store_rule(&rule, model, &t.exits, t.diag), t.diag);
+    expect_bad_rule(model, &t, "patience", below);
+    expect_bad_rule(model, &t, "patience", word);
+    trial_close(&t);
+    model_destroy(model);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_equilibrium),
+        cmocka_unit_test(test_equilibrium_of_early),
+        cmocka_unit_test(test_masked_tokens),
+        cmocka_unit_test(test_copied_exit_predicts_the_same),
+        cmocka_unit_test(test_misfits),
+        cmocka_unit_test(test_false_exits),
+        cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_removed_layers),
+        cmocka_unit_test(test_other_passes),
+        cmocka_unit_test(test_importance_of_all_exits),
+        cmocka_unit_test(test_rule),
+        cmocka_unit_test(test_damaged_rule),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
