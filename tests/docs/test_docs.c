@@ -57,6 +57,7 @@ static Status bind_block(Arena *arena, const char *path, const char *block, Diag
         "version: 1\n"
         "data:\n"
         "  train: {format: idx, images: images, labels: labels}\n"
+        "  dev: {format: idx, images: images, labels: labels}\n"
         "  test: {format: idx, images: images, labels: labels}\n";
     if (starts_with(block, "passes:")) block = arena_printf(arena, "%s%s", around, block);
     Tree *document = NULL;
