@@ -1,22 +1,24 @@
-/* Early exits: gradient equilibrium against its closed form, what adding exits leaves
- * alone, training in two stages, and exits in models that other passes change. */
+/* Early exits: what adding them leaves alone, training in two stages, exits in models
+ * that other passes change, and the stored rule for leaving. */
 #include "exec/ops.h"
 #include "ir/rewrite.h"
 #include "ir/verify.h"
-#include "passes/objective.h"
+#include "passes/exits.h"
 #include "tests/support/check.h"
 #include "tests/support/configured.h"
 #include "tests/support/passes.h"
-#include "tests/support/reference.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEPTH = 4, N = 3, T = 5, M = 2, VALUES = 256 };
+enum { DEPTH = 4, VALUES = 256 };
 
-static const int64_t sizes[DIM_SYMBOLS] = {
-    [DIM_INDEX(DIM_N)] = N, [DIM_INDEX(DIM_T)] = T, [DIM_INDEX(DIM_M)] = M};
+static const char MASKED_BERT[] =
+    "{model_type: bert, architectures: [BertForMaskedLM], hidden_size: 8,\n"
+    " num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 16,\n"
+    " hidden_act: gelu, vocab_size: 12, max_position_embeddings: 6,\n"
+    " type_vocab_size: 2, initializer_range: 0.3}\n";
 
 static void run_pass(Model *model, const char *pass, const char *options) {
     Diag *diag = diag_create();
@@ -46,9 +48,7 @@ static Model *exit_bert(const char *options) {
     return model;
 }
 
-/* ---- gradients ---- */
-
-/* A copy of a model's graph to put losses on. */
+/* A copy of a model's graph and its exits. */
 typedef struct Trial {
     Arena *arena;
     PassContext ctx;
@@ -69,208 +69,6 @@ static void trial_close(Trial *t) {
     graph_release(t->graph);
     diag_destroy(t->diag);
     arena_destroy(t->arena);
-}
-
-static void fill_inputs(const Graph *graph, Workspace *workspace) {
-    for (const Node *node = graph->first; node; node = node->next) {
-        int32_t *data = node->name ? workspace_input(workspace, node->name) : NULL;
-        Type bound;
-        if (!data || !type_bind(&node->type, sizes, &bound)) continue;
-        for (int64_t i = 0; i < type_count(&bound); i++) {
-            data[i] = (int32_t)((i * 7 + 3) % 12);
-            if (strcmp(node->name, "attention_mask") == 0) data[i] = i % T < 4;
-            if (strcmp(node->name, "token_type_ids") == 0) data[i] = 0;
-            if (strcmp(node->name, "labels") == 0) data[i] = (int32_t)(i % 3);
-        }
-    }
-}
-
-/* Gradients of a loss, by storage at params_offset, to be freed. */
-static double *gradients(const Trial *t, Node *loss, Runner *r) {
-    runner_open_sizes(r, t->graph, sizes, PRECISION_F64, loss, NULL, 0);
-    fill_inputs(t->graph, r->workspace);
-    runner_run(r);
-    const size_t bytes = (size_t)params_gradient_count(r->params) * sizeof(double);
-    double *out = memory_alloc(bytes, 1);
-    memcpy(out, r->gradients, bytes);
-    return out;
-}
-
-/* Gradients of one exit's loss alone. */
-static double *exit_gradients(const Model *model, int exit) {
-    Runner r;
-    Node *loss = NULL;
-    Trial t = trial_open(model);
-    const Exits one = {&t.exits.items[exit], 1};
-    assert_ok(exits_label_loss(&loss, t.graph, &one, 0, t.diag), t.diag);
-    double *out = gradients(&t, loss, &r);
-    runner_close(&r);
-    trial_close(&t);
-    return out;
-}
-
-/* The first layer, from 1, whose input a storage's gradient comes through; 0 for the
- * weights of an early exit. */
-static int storage_layer(const char *name) {
-    const char *layer = strstr(name, "encoder.layer.");
-    if (layer) return atoi(layer + strlen("encoder.layer.")) + 1;
-    if (strncmp(name, "exits.", 6) == 0) return 0;
-    return strstr(name, "embeddings.") ? 1 : DEPTH;
-}
-
-/* By the closed form: the mean of the gradients of the exits at `layer` or later; an
- * exit's own weights get its own gradient. */
-static double expected_gradient(const Exits *exits, double *const *each, int64_t at,
-                                int layer) {
-    double sum = 0;
-    int count = 0;
-    for (int e = 0; e < exits->count; e++) {
-        if (exits->items[e].layer < layer) continue;
-        sum += each[e][at];
-        count++;
-    }
-    return layer == 0 ? sum : sum / count;
-}
-
-static void compare_gradients(const Trial *t, const Runner *r, const double *got,
-                              double *const *each) {
-    for (int i = 0; i < t->graph->storage_count; i++) {
-        const Storage *storage = t->graph->storages[i];
-        const int64_t first = params_offset(r->params, storage);
-        for (int64_t k = 0; k < tensor_count(&storage->tensor); k++) {
-            const double want = expected_gradient(&t->exits, each, first + k,
-                                                  storage_layer(storage->name));
-            if (!(fabs(got[first + k] - want) <= 1e-12 + 1e-5 * fabs(want)))
-                fail_msg("%s[%d]: %.12g, expected %.12g", storage->name, (int)k,
-                         got[first + k], want);
-        }
-    }
-}
-
-static void check_equilibrium(const char *options, int count) {
-    Runner r;
-    Node *loss = NULL;
-    double *each[DEPTH] = {0};
-    Model *model = exit_bert(options);
-    Trial t = trial_open(model);
-    assert_int_equal(t.exits.count, count);
-    for (int e = 0; e < count; e++) each[e] = exit_gradients(model, e);
-    assert_ok(exits_label_loss(&loss, t.graph, &t.exits, 0, t.diag), t.diag);
-    assert_ok(exits_equilibrium(&t.ctx, t.graph, &t.exits, t.diag), t.diag);
-    assert_ok(graph_verify(t.graph, STATUS_INTERNAL, t.diag), t.diag);
-    double *got = gradients(&t, loss, &r);
-    compare_gradients(&t, &r, got, each);
-    free(got);
-    for (int e = 0; e < count; e++) free(each[e]);
-    runner_close(&r);
-    trial_close(&t);
-    model_destroy(model);
-}
-
-static void test_equilibrium(void **state) {
-    (void)state;
-    check_equilibrium("{}", 4);
-    check_equilibrium("{layers: [2, 3], head: pooler}", 3);
-    check_equilibrium("{layers: [1, 3], head: linear}", 3);
-    check_equilibrium("{layers: [3], final: replace}", 2);
-}
-
-/* The early exits alone: the last of them takes the place of the last exit. */
-static void test_equilibrium_of_early(void **state) {
-    (void)state;
-    Runner r;
-    Node *loss = NULL;
-    Model *model = exit_bert("{}");
-    Trial t = trial_open(model);
-    double *each[DEPTH] = {0};
-    t.exits.count--;
-    for (int e = 0; e < t.exits.count; e++) each[e] = exit_gradients(model, e);
-    assert_ok(exits_label_loss(&loss, t.graph, &t.exits, 0, t.diag), t.diag);
-    assert_ok(exits_equilibrium(&t.ctx, t.graph, &t.exits, t.diag), t.diag);
-    double *got = gradients(&t, loss, &r);
-    for (int i = 0; i < t.graph->storage_count; i++) {
-        const Storage *storage = t.graph->storages[i];
-        const int layer = storage_layer(storage->name);
-        const int64_t at = params_offset(r.params, storage);
-        if (layer == DEPTH) continue;
-        const double want = expected_gradient(&t.exits, each, at, layer);
-        assert_true(fabs(got[at] - want) <= 1e-12 + 1e-5 * fabs(want));
-    }
-    free(got);
-    for (int e = 0; e < t.exits.count; e++) free(each[e]);
-    runner_close(&r);
-    trial_close(&t);
-    model_destroy(model);
-}
-
-/* ---- masked tokens ---- */
-
-static const char MASKED_BERT[] =
-    "{model_type: bert, architectures: [BertForMaskedLM], hidden_size: 8,\n"
-    " num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 16,\n"
-    " hidden_act: gelu, vocab_size: 12, max_position_embeddings: 6,\n"
-    " type_vocab_size: 2, initializer_range: 0.3}\n";
-
-static const int32_t positions[N][M] = {{1, 3}, {4, 0}, {2, 1}};
-static const int32_t masked[N][M] = {{7, 2}, {5, INDEX_SKIP}, {11, 0}};
-
-/* Loss over all tokens, the ones that are not masked left out. */
-static double loss_of_all(const Model *model) {
-    Runner r;
-    Node *loss = NULL;
-    Trial t = trial_open(model);
-    assert_ok(exits_label_loss(&loss, t.graph, &t.exits, 0, t.diag), t.diag);
-    runner_open_sizes(&r, t.graph, sizes, PRECISION_F64, NULL, &loss, 1);
-    fill_inputs(t.graph, r.workspace);
-    int32_t *labels = workspace_input(r.workspace, "labels");
-    for (int i = 0; i < N * T; i++) labels[i] = INDEX_SKIP;
-    for (int i = 0; i < N; i++)
-        for (int k = 0; k < M; k++)
-            if (masked[i][k] >= 0) labels[i * T + positions[i][k]] = masked[i][k];
-    runner_run(&r);
-    const double result = *(const double *)workspace_value(r.workspace, loss);
-    runner_close(&r);
-    trial_close(&t);
-    return result;
-}
-
-static double loss_of_masked(Model *model, Model *teacher) {
-    Runner r;
-    Objective o;
-    Diag *diag = diag_create();
-    Arena *arena = arena_create();
-    PassContext ctx = {.ops = ops_table(), .arena = arena, .key = "test"};
-    assert_ok(objective_begin(&o, &ctx, model, diag), diag);
-    assert_true(objective_predicts_tokens(o.graph));
-    assert_ok(objective_add_teacher(&o, teacher, diag), diag);
-    assert_ok(objective_mask_tokens(&o, diag), diag);
-    assert_ok(graph_verify(o.graph, STATUS_INTERNAL, diag), diag);
-    assert_ok(objective_add_labels(&o, EXITS_ALL, 1, 0, diag), diag);
-    Node *theirs = objective_teacher_node(&o, graph_output(teacher->graph, "logits"));
-    Node *ours = graph_output(o.graph, "logits");
-    assert_true(type_equal(&theirs->type, &ours->type));
-    assert_int_equal(ours->type.dim[1], DIM_M);
-    runner_open_sizes(&r, o.graph, sizes, PRECISION_F64, NULL, &o.part[0], 1);
-    fill_inputs(o.graph, r.workspace);
-    memcpy(workspace_input(r.workspace, "masked_positions"), positions, sizeof positions);
-    memcpy(workspace_input(r.workspace, "masked_labels"), masked, sizeof masked);
-    runner_run(&r);
-    const double result = *(const double *)workspace_value(r.workspace, o.part[0]);
-    runner_close(&r);
-    objective_end(&o);
-    arena_destroy(arena);
-    diag_destroy(diag);
-    return result;
-}
-
-static void test_masked_tokens(void **state) {
-    (void)state;
-    Model *model = configured_model(MASKED_BERT, 3);
-    Model *teacher = configured_model(MASKED_BERT, 4);
-    const double all = loss_of_all(model), some = loss_of_masked(model, teacher);
-    assert_true(all > 0.1 && fabs(all - some) < 1e-12 * all);
-    model_destroy(teacher);
-    model_destroy(model);
 }
 
 /* ---- adding ---- */
@@ -544,9 +342,6 @@ static void test_damaged_rule(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equilibrium),
-        cmocka_unit_test(test_equilibrium_of_early),
-        cmocka_unit_test(test_masked_tokens),
         cmocka_unit_test(test_copied_exit_predicts_the_same),
         cmocka_unit_test(test_misfits),
         cmocka_unit_test(test_false_exits),
