@@ -1,6 +1,7 @@
 /* What the losses of exits and of masked tokens do to gradients: equilibrium against its
  * closed form, masked positions against all tokens. */
 #include "exec/ops.h"
+#include "io/yaml.h"
 #include "ir/rewrite.h"
 #include "ir/verify.h"
 #include "passes/objective.h"
@@ -258,11 +259,93 @@ static void test_masked_tokens(void **state) {
     model_destroy(model);
 }
 
+/* ---- training on masked tokens ---- */
+
+enum { SENTENCES = 24 };
+
+static int64_t sentence_length(const Batches *self, int64_t index) {
+    (void)self, (void)index;
+    return T;
+}
+
+static int64_t sentence_masked(const Batches *self, int64_t tokens) {
+    (void)self, (void)tokens;
+    return M;
+}
+
+/* Sentences a a+1 a+2 ... with two words masked as 11: the others tell which. */
+static Status sentence_fetch(const Batches *self, const Fetch *what, void *const *dst,
+                             Diag *diag) {
+    (void)self, (void)diag;
+    for (int64_t i = 0; i < what->n; i++) {
+        int32_t *row[5];
+        for (int c = 0; c < 5; c++)
+            row[c] = (int32_t *)dst[c] + i * (c < 3 ? what->tokens : M);
+        for (int64_t t = 0; t < what->tokens; t++) {
+            row[0][t] = t < T ? (int32_t)((what->index[i] + t) % 6) : 0;
+            row[1][t] = t < T;
+            row[2][t] = 0;
+        }
+        for (int k = 0; k < M; k++) {
+            row[3][k] = (int32_t)(1 + (what->index[i] / 6 + 2 * k) % 4);
+            row[4][k] = (int32_t)((what->index[i] + row[3][k]) % 6);
+            row[0][row[3][k]] = 11;
+        }
+    }
+    return STATUS_OK;
+}
+
+static Status give_data(void *self, const char *name, Loc at, Batches **out, Diag *diag) {
+    (void)name, (void)at, (void)diag;
+    *out = self;
+    return STATUS_OK;
+}
+
+static void test_masked_training(void **state) {
+    (void)state;
+    static const char recipe_text[] =
+        "version: 1\ndata: {train: {format: text}}\npasses:\n"
+        "  - finetune: {data: train, epochs: 60, batch_size: 8, lr: 0.01}\n";
+    static const Type words = {DTYPE_I32, 1, {DIM_T}}, chosen = {DTYPE_I32, 1, {DIM_M}};
+    const Column columns[5] = {{"input_ids", words},
+                               {"attention_mask", words},
+                               {"token_type_ids", words},
+                               {"masked_positions", chosen},
+                               {"masked_labels", chosen}};
+    Batches data = {.name = "sentences",
+                    .count = SENTENCES,
+                    .columns = columns,
+                    .column_count = 5,
+                    .length = sentence_length,
+                    .max_tokens = T,
+                    .masked = sentence_masked,
+                    .fetch = sentence_fetch};
+    Model *model = configured_model(MASKED_BERT, 3);
+    Arena *arena = arena_create();
+    Diag *diag = diag_create();
+    Tree *document;
+    Recipe recipe;
+    const PipelineOptions options = {.threads = 1, .self = &data, .data = give_data};
+    assert_ok(
+        yaml_parse(&document, arena, "test", recipe_text, strlen(recipe_text), diag),
+        diag);
+    assert_ok(recipe_bind(&recipe, arena, document, "test", ".", diag), diag);
+    assert_ok(pipeline_run(model, &recipe, &options, diag), diag);
+    const Tree *record = tree_get(tree_get(model->provenance, "steps")->last, "record");
+    const double first = tree_get(record, "first_loss")->real;
+    const double last = tree_get(record, "loss_label")->real;
+    if (!(first > 1 && last < 0.5 * first)) fail_msg("loss from %g to %g", first, last);
+    diag_destroy(diag);
+    arena_destroy(arena);
+    model_destroy(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equilibrium),
         cmocka_unit_test(test_equilibrium_of_early),
         cmocka_unit_test(test_masked_tokens),
+        cmocka_unit_test(test_masked_training),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
