@@ -1,10 +1,12 @@
 /* Dynamic inference: see exec/dynamic.h.
  *
- * Chunks of samples are run in rounds, one chunk per thread. Within a round all threads
- * run one stage, then the main thread plans the next for the samples each has left; so
- * nothing but plans that are new is allocated. A lane has three workspaces: the first
- * stage's, which holds the columns until they are handed over, and two that the later
- * stages use in turn, each reading what it takes over from the other. */
+ * Chunks of samples are run in rounds, one chunk per thread. A thread goes from stage to
+ * stage until no sample is left, or no plan is there for as many as are; then the main
+ * thread makes the plans that are missing, and all go on. So nothing but plans that are
+ * new is allocated, and after a while a round is one parallel run. A lane has three
+ * workspaces: the first stage's, which holds the columns until they are handed over, and
+ * two that the later stages use in turn, each reading what it takes over from the
+ * other. */
 #include "exec/dynamic.h"
 
 #include "exec/dynamic_cut.h"
@@ -28,6 +30,7 @@ typedef struct Lane {
     Feed feed;
     Diag *diag; /* faults are found again by the main thread, which reports them */
     Fetch what;
+    int stage;        /* to run next */
     int64_t left;     /* samples still in */
     int64_t *sample;  /* by row of the stage: which sample of the chunk it is */
     int64_t *row;     /* by row: where it stood in the stage before */
@@ -44,7 +47,6 @@ typedef struct Dynamic {
     const Batches *data;
     int64_t total, chunk;
     int threads;
-    int stage; /* that the lanes are in */
     Params *params;
     int64_t *order;
     Lane *lanes;
@@ -116,9 +118,9 @@ static Workspace *workspace_of(const Lane *lane, int stage) {
 }
 
 /* Moves the rows that go on from the stage before into this stage's inputs. */
-static void take_over(Lane *lane, const Stage *stage, int k) {
-    const Workspace *before = workspace_of(lane, k - 1);
-    Workspace *now = workspace_of(lane, k);
+static void take_over(Lane *lane, const Stage *stage) {
+    const Workspace *before = workspace_of(lane, lane->stage - 1);
+    Workspace *now = workspace_of(lane, lane->stage);
     for (int i = 0; i < stage->carry_count; i++) {
         const Carry *carry = &stage->carries[i];
         const PlanNode *input = workspace_input_node(now, carry->to->name);
@@ -130,12 +132,22 @@ static void take_over(Lane *lane, const Stage *stage, int k) {
     }
 }
 
+/* Plain inputs that a later stage is the first to use as indices. */
+static Status check_rows(const Lane *lane, const Stage *stage, Diag *diag) {
+    for (int i = 0; i < stage->carry_count; i++) {
+        const Carry *carry = &stage->carries[i];
+        if (carry->to != carry->from) continue;
+        TRY(feed_check_rows(&lane->feed, workspace_of(lane, lane->stage), carry->to->name,
+                            lane->what.index, lane->sample, lane->left, diag));
+    }
+    return STATUS_OK;
+}
+
 /* Asks the rule; those that stay are moved to the front of the lane's lists. */
 static void choose(const Dynamic *d, Lane *lane) {
+    const int k = lane->stage;
     const int64_t classes = d->cut.classes;
-    const int k = d->stage;
-    const float *z =
-        workspace_value(workspace_of(lane, k), d->cut.stages[k].logits);
+    const float *z = workspace_value(workspace_of(lane, k), d->cut.stages[k].logits);
     const bool last = k + 1 == d->cut.count;
     int64_t stay = 0;
     for (int64_t r = 0; r < lane->left; r++, z += classes) {
@@ -151,41 +163,46 @@ static void choose(const Dynamic *d, Lane *lane) {
     lane->left = stay;
 }
 
-/* Fetches samples, or takes them over from the stage before. */
-static Status fill_inputs(const Dynamic *d, Lane *lane, Diag *diag) {
-    const int k = d->stage;
-    const Stage *stage = &d->cut.stages[k];
-    if (k == 0) return feed_fetch(&lane->feed, lane->workspace[0], &lane->what, diag);
-    take_over(lane, stage, k);
-    for (int i = 0; i < stage->carry_count; i++) {
-        const Node *input = stage->carries[i].to;
-        if (input == stage->carries[i].from)
-            TRY(feed_check_rows(&lane->feed, workspace_of(lane, k), input->name,
-                                lane->what.index, lane->sample, lane->left, diag));
+/* Fetches samples, or takes them over from the stage before, and runs the stage. Fetching
+ * is not part of the time. */
+static Status run_stage(const Dynamic *d, Lane *lane, const Plan *plan, Diag *diag) {
+    const Stage *stage = &d->cut.stages[lane->stage];
+    Workspace *workspace = workspace_of(lane, lane->stage);
+    double start = ticker_seconds();
+    TRY(workspace_bind(workspace, plan, d->params, diag));
+    if (lane->stage == 0) {
+        TRY(feed_fetch(&lane->feed, workspace, &lane->what, diag));
+        start = ticker_seconds();
+    } else {
+        take_over(lane, stage);
+        TRY(check_rows(lane, stage, diag));
     }
+    run_forward(workspace, (RunMode){0});
+    choose(d, lane);
+    lane->stage++;
+    lane->flops += plan_flops(plan);
+    lane->seconds += ticker_seconds() - start;
     return STATUS_OK;
 }
 
-static Status run_stage(const Dynamic *d, Lane *lane, Diag *diag) {
-    const Stage *stage = &d->cut.stages[d->stage];
-    Workspace *workspace = workspace_of(lane, d->stage);
-    const Plan *plan = plan_cache_find(&stage->plans, lane->left, lane->what.tokens);
-    TRY(workspace_bind(workspace, plan, d->params, diag));
-    double start = ticker_seconds();
-    TRY(fill_inputs(d, lane, diag));
-    if (d->stage == 0) start = ticker_seconds(); /* fetching is not running */
-    run_forward(workspace, (RunMode){0});
-    choose(d, lane);
-    lane->flops += plan_flops(plan);
-    lane->seconds += ticker_seconds() - start;
+/* Plan for what a lane has to do next, NULL when there is none yet. */
+static const Plan *find_plan(const Dynamic *d, const Lane *lane) {
+    const PlanCache *plans = &d->cut.stages[lane->stage].plans;
+    return plan_cache_find(plans, lane->left, lane->what.tokens);
+}
+
+/* Runs stages as long as their plans are there. */
+static Status run_lane(const Dynamic *d, Lane *lane, Diag *diag) {
+    const Plan *plan;
+    while (lane->left > 0 && (plan = find_plan(d, lane)))
+        TRY(run_stage(d, lane, plan, diag));
     return STATUS_OK;
 }
 
 static void lane_body(void *self, int64_t i, int worker) {
     (void)worker; /* lane i has workspaces of its own */
     const Dynamic *d = self;
-    Lane *lane = &d->lanes[i];
-    lane->status = lane->left > 0 ? run_stage(d, lane, lane->diag) : STATUS_OK;
+    d->lanes[i].status = run_lane(d, &d->lanes[i], d->lanes[i].diag);
 }
 
 /* ---- rounds ---- */
@@ -197,6 +214,7 @@ static int64_t start_lane(const Dynamic *d, Lane *lane, int64_t first) {
         (Fetch){.index = d->order + first, .n = rest < d->chunk ? rest : d->chunk};
     lane->what.tokens = batches_tokens(d->data, lane->what.index, lane->what.n);
     lane->left = lane->what.n;
+    lane->stage = 0;
     for (int64_t s = 0; s < lane->what.n; s++) {
         lane->sample[s] = s;
         lane->state[s] = (ExitState){0};
@@ -204,40 +222,41 @@ static int64_t start_lane(const Dynamic *d, Lane *lane, int64_t first) {
     return first + lane->what.n;
 }
 
-/* Keeps what the plans were for: plan_cache_need goes on from there. */
-static void drop_plans(PlanCache *plans) {
-    const PlanCache empty = {.graph = plans->graph, .options = plans->options};
-    plan_cache_close(plans);
-    *plans = empty;
+/* Forgets the plans of stages that have many; what they were for stays. */
+static void trim_plans(Dynamic *d) {
+    for (int k = 0; k < d->cut.count; k++) {
+        PlanCache *plans = &d->cut.stages[k].plans;
+        const PlanCache empty = {.graph = plans->graph, .options = plans->options};
+        if (plans->count <= PLANS) continue;
+        plan_cache_close(plans);
+        *plans = empty;
+    }
 }
 
-/* Plans the stage for every lane that has samples left. */
-static Status plan_stage(Dynamic *d, int lanes, Diag *diag) {
-    PlanCache *plans = &d->cut.stages[d->stage].plans;
-    if (plans->count > PLANS) drop_plans(plans);
+/* Makes the plans that lanes wait for; *any: whether one does. */
+static Status make_plans(Dynamic *d, int lanes, bool *any, Diag *diag) {
+    *any = false;
     for (int i = 0; i < lanes; i++) {
         const Lane *lane = &d->lanes[i];
+        if (lane->left == 0) continue;
+        PlanCache *plans = &d->cut.stages[lane->stage].plans;
         TRY(plan_cache_need(plans, lane->left, lane->what.tokens, diag));
+        *any = true;
     }
     return STATUS_OK;
 }
 
-static bool anything_left(const Dynamic *d, int lanes) {
-    for (int i = 0; i < lanes; i++)
-        if (d->lanes[i].left > 0) return true;
-    return false;
-}
-
-static Status run_stages(Dynamic *d, int lanes, Diag *diag) {
-    for (d->stage = 0; d->stage < d->cut.count; d->stage++) {
-        if (!anything_left(d, lanes)) break;
-        TRY(plan_stage(d, lanes, diag));
+/* Runs the chunks of a round to their ends. */
+static Status run_lanes(Dynamic *d, int lanes, Diag *diag) {
+    bool any;
+    trim_plans(d);
+    for (;;) {
+        TRY(make_plans(d, lanes, &any, diag));
+        if (!any) return STATUS_OK;
         parallel_for(lanes, d->threads, lane_body, d);
         for (int i = 0; i < lanes; i++)
-            if (d->lanes[i].status != STATUS_OK)
-                TRY(run_stage(d, &d->lanes[i], diag));
+            if (d->lanes[i].status != STATUS_OK) TRY(run_lane(d, &d->lanes[i], diag));
     }
-    return STATUS_OK;
 }
 
 /* Runs chunks from sample `first` on, one for each thread; *next is where to go on. */
@@ -247,7 +266,7 @@ static Status run_round(Dynamic *d, int64_t first, int64_t *next, DynamicSink si
     while (lanes < d->threads && first < d->total)
         first = start_lane(d, &d->lanes[lanes++], first);
     *next = first;
-    TRY(run_stages(d, lanes, diag));
+    TRY(run_lanes(d, lanes, diag));
     for (int i = 0; i < lanes; i++) {
         const Lane *lane = &d->lanes[i];
         TRY(sink(self, &lane->what, lane->exit, lane->logits,

@@ -34,8 +34,7 @@ bool exit_leaves(const ExitRule *rule, ExitState *state, int exit, const float *
                  int64_t classes) {
     switch ((ExitCriterion)rule->criterion) {
     case EXIT_ENTROPY: return exit_entropy(logits, classes) < rule->threshold[exit];
-    case EXIT_PATIENCE:
-        return count_agreement(state, logits, classes) >= rule->patience;
+    case EXIT_PATIENCE: return count_agreement(state, logits, classes) >= rule->patience;
     case EXIT_NEVER: break;
     }
     return false;

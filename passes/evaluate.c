@@ -1,17 +1,11 @@
-/* evaluate: accuracy and loss on labelled data, optionally as a gate. */
-#include "passes/edit.h"
+/* evaluate: how well a model does on labelled data, optionally as a gate. */
+#include "passes/evaluate.h"
+
+#include "exec/ticker.h"
+#include "passes/objective.h"
 
 #include <math.h>
 #include <string.h>
-
-typedef enum Metric { METRIC_ACCURACY, METRIC_LOSS } Metric;
-
-typedef struct EvaluateOptions {
-    const char *data;
-    int metric;
-    double min, max;
-    int64_t limit, batch_size;
-} EvaluateOptions;
 
 static const Field fields[] = {
     {.name = "data",
@@ -19,129 +13,226 @@ static const Field fields[] = {
      .offset = FIELD_AT(EvaluateOptions, data, const char *),
      .required = true,
      .help = "data set to evaluate on"},
-    F_CHOICE(EvaluateOptions, metric, "accuracy|loss",
-             "what min and max are about: accuracy in percent, or mean cross-entropy in "
-             "nats"),
+    F_CHOICE(EvaluateOptions, metric, METRIC_NAMES,
+             "what min and max are about: accuracy and f1 in percent, mcc from -1 to 1, "
+             "loss in nats, perplexity"),
     F_REAL(EvaluateOptions, min, 0, 0, "the step fails when the metric is below this"),
     F_REAL(EvaluateOptions, max, 0, 0, "the step fails when the metric is above this"),
     F_INT(EvaluateOptions, limit, 0, 1000000000000, "first samples only; 0 = all"),
     F_INT(EvaluateOptions, batch_size, 1, 1000000, "samples per run"),
+    F_CHOICE(EvaluateOptions, exits, EVALUATE_EXITS,
+             "rule: leave early by a rule; each: every exit; last: run to the end; auto: "
+             "by the model's stored rule, else last"),
+    F_REAL(EvaluateOptions, entropy, 0, 100,
+           "leave where the prediction's entropy in nats is below this; 0 = not given"),
+    F_INT(EvaluateOptions, patience, 0, 1000000,
+          "leave when so many exits in a row agreed with the one before; 0 = not given"),
     F_END,
 };
 
 static const EvaluateOptions defaults = {
     .min = -INFINITY, .max = INFINITY, .batch_size = 32};
 
-/* What the samples seen so far add up to. */
-typedef struct Tally {
-    PassContext *ctx;
-    int64_t classes;
-    int label_column;
-    const char *data;
-    int64_t samples, correct;
-    double loss;
-} Tally;
+/* ---- options ---- */
 
-/* Class whose logit is not finite, -1 when all are. */
-static int64_t find_nonfinite(const Tally *tally, const float *logits) {
-    for (int64_t c = 0; c < tally->classes; c++)
-        if (!isfinite(logits[c])) return c;
-    return -1;
+static bool has_rule(const EvaluateOptions *options) {
+    return options->entropy > 0 || options->patience > 0;
 }
 
-static void tally_sample(Tally *tally, const float *logits, int32_t label) {
-    int64_t best = 0;
-    double sum = 0;
-    for (int64_t c = 1; c < tally->classes; c++)
-        if (logits[c] > logits[best]) best = c;
-    for (int64_t c = 0; c < tally->classes; c++)
-        sum += exp((double)logits[c] - logits[best]);
-    tally->loss += log(sum) + logits[best] - logits[label];
-    tally->correct += best == label;
-    tally->samples++;
-}
-
-static Status tally_batch(void *self, const Fetch *what, const float *const *values,
-                          const void *const *columns, Diag *diag) {
-    Tally *tally = self;
-    const int32_t *labels = columns[tally->label_column];
-    for (int64_t i = 0; i < what->n; i++) {
-        if (labels[i] < 0 || labels[i] >= tally->classes)
-            return diag_fail(diag, STATUS_MODEL, LOC_FILE(tally->data), NULL,
-                             "sample %lld: expected a label from 0 to %lld, found %d",
-                             (long long)what->index[i], (long long)tally->classes - 1,
-                             labels[i]);
-        const float *logits = values[0] + i * tally->classes;
-        const int64_t bad = find_nonfinite(tally, logits);
-        if (bad >= 0)
-            return edit_fail(tally->ctx, diag,
-                             "sample %lld: expected finite logits, found %g for class "
-                             "%lld",
-                             (long long)what->index[i], logits[bad], (long long)bad);
-        tally_sample(tally, logits, labels[i]);
-    }
+static Status evaluate_check(const void *opaque, Loc at, const char *key, Diag *diag) {
+    const EvaluateOptions *o = opaque;
+    const bool exits = o->exits == EVALUATE_RULE || o->exits == EVALUATE_EACH;
+    if (!(o->min <= o->max))
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "expected min <= max, found min %g and max %g", o->min, o->max);
+    if (o->entropy > 0 && o->patience > 0)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "expected entropy or patience, found both");
+    if (has_rule(o) && o->exits != EVALUATE_AUTO && o->exits != EVALUATE_RULE)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "expected exits: rule with entropy or patience, found %s",
+                         o->exits == EVALUATE_EACH ? "each" : "last");
+    if (o->metric == METRIC_PERPLEXITY && (exits || has_rule(o)))
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "perplexity is for models that predict tokens, exits are for "
+                         "models that predict classes");
     return STATUS_OK;
 }
 
-static Status check_gate(PassContext *ctx, const EvaluateOptions *options, double value,
-                         Diag *diag) {
-    const char *name = options->metric == METRIC_LOSS ? "loss" : "accuracy";
-    if (value >= options->min && value <= options->max) return STATUS_OK;
-    const bool below = !(value >= options->min);
-    return diag_fail(
-        diag, STATUS_GATE, ctx->at, ctx->key, "gate: expected %s %s %g, found %.4f", name,
-        below ? "at least" : "at most", below ? options->min : options->max, value);
+/* ---- what to do with this model ---- */
+
+static Status check_logits(Evaluation *e, Diag *diag) {
+    const Node *logits = graph_output(e->model->graph, "logits");
+    const int rank = logits ? logits->type.rank : 0;
+    e->classes = rank > 0 ? logits->type.dim[rank - 1] : 0;
+    e->words = objective_predicts_tokens(e->model->graph);
+    if ((rank == 2 || rank == 3) && e->classes >= 1) return STATUS_OK;
+    return edit_fail(e->ctx, diag,
+                     "expected an output \"logits\" [N, classes] or [N, T, words]");
 }
 
-static Status evaluate_data(PassContext *ctx, Model *model,
-                            const EvaluateOptions *options, Tally *tally, Diag *diag) {
-    Batches *data = NULL;
-    TRY(ctx->data(ctx->self, options->data, ctx->at, &data, diag));
-    Node *logits = graph_output(model->graph, "logits");
-    *tally = (Tally){.ctx = ctx,
-                     .classes = logits->type.dim[logits->type.rank - 1],
-                     .label_column = batches_column(data, "labels"),
-                     .data = data->name};
-    if (tally->label_column < 0)
-        return edit_fail(ctx, diag, "data set \"%s\" has no labels", options->data);
-    if (data->count == 0)
-        return edit_fail(ctx, diag, "data set \"%s\" has no samples", options->data);
-    return forward_batches(model->graph, &logits, 1, data, options->limit,
-                           options->batch_size, ctx->threads, ctx->watch, tally_batch,
-                           tally, diag);
+static Status check_metric(const Evaluation *e, Diag *diag) {
+    const int metric = e->options->metric;
+    if (e->words && (metric == METRIC_F1 || metric == METRIC_MCC))
+        return edit_fail(e->ctx, diag,
+                         "f1 and mcc are for models that predict classes, this one "
+                         "predicts tokens");
+    if (!e->words && metric == METRIC_PERPLEXITY)
+        return edit_fail(e->ctx, diag,
+                         "perplexity is for models that predict tokens, this one "
+                         "predicts classes");
+    return STATUS_OK;
+}
+
+/* The options' rule, else the stored one. */
+static Status choose_rule(Evaluation *e, Diag *diag) {
+    const EvaluateOptions *o = e->options;
+    Arena *arena = e->ctx->arena;
+    if (o->patience > 0)
+        e->rule = (ExitRule){.criterion = EXIT_PATIENCE, .patience = o->patience};
+    if (o->entropy > 0) {
+        double *threshold = ARENA_ARRAY(arena, double, (size_t)e->exits.count);
+        for (int i = 0; i < e->exits.count; i++) threshold[i] = o->entropy;
+        e->rule = (ExitRule){.criterion = EXIT_ENTROPY, .threshold = threshold};
+    }
+    if (has_rule(o)) return STATUS_OK;
+    return exits_read_rule(&e->rule, arena, e->ctx, e->model, &e->exits, diag);
+}
+
+static Status fail_exits(const Evaluation *e, const char *what, const char *hint,
+                         Diag *diag) {
+    const Status status = edit_fail(e->ctx, diag, "%s", what);
+    diag_hint(diag, "%s", hint);
+    return status;
+}
+
+/* Exits, mode and rule of a model that predicts classes. */
+static Status choose_exits(Evaluation *e, Diag *diag) {
+    const EvaluateOptions *o = e->options;
+    const bool wanted = has_rule(o) || o->exits == EVALUATE_RULE;
+    TRY(exits_find(&e->exits, e->ctx->arena, e->ctx, e->model->graph, diag));
+    if (e->exits.count == 1 && (wanted || o->exits == EVALUATE_EACH))
+        return fail_exits(e, "the model has no early exits",
+                          "add_exits gives a classifier exits", diag);
+    e->mode = wanted ? EVALUATE_RULE : o->exits;
+    if (e->exits.count == 1) e->mode = EVALUATE_LAST;
+    if (e->mode == EVALUATE_RULE || e->mode == EVALUATE_AUTO) TRY(choose_rule(e, diag));
+    const bool ruled = e->rule.criterion != EXIT_NEVER;
+    if (e->mode == EVALUATE_AUTO) e->mode = ruled ? EVALUATE_RULE : EVALUATE_LAST;
+    if (e->mode != EVALUATE_RULE || ruled || e->ctx->plan) return STATUS_OK;
+    return fail_exits(e, "the model has no stored rule for leaving at its exits",
+                      "give entropy or patience, or let calibrate_exits find a rule",
+                      diag);
+}
+
+static Status choose_words(Evaluation *e, Diag *diag) {
+    const int exits = e->options->exits;
+    e->mode = EVALUATE_LAST;
+    if (!has_rule(e->options) && exits != EVALUATE_RULE && exits != EVALUATE_EACH)
+        return STATUS_OK;
+    return edit_fail(e->ctx, diag,
+                     "exits are for models that predict classes, this one "
+                     "predicts tokens");
+}
+
+static Status choose_mode(Evaluation *e, Diag *diag) {
+    TRY(check_logits(e, diag));
+    TRY(check_metric(e, diag));
+    return e->words ? choose_words(e, diag) : choose_exits(e, diag);
+}
+
+/* ---- data ---- */
+
+/* Labels are one integer for each sample, or for each masked position. */
+static Status open_data(Evaluation *e, Diag *diag) {
+    PassContext *ctx = e->ctx;
+    const char *name = e->options->data, *column = e->words ? "masked_labels" : "labels";
+    TRY(ctx->data(ctx->self, name, ctx->at, &e->data, diag));
+    e->labels = batches_column(e->data, column);
+    if (e->labels < 0 && e->words) {
+        Status status = edit_fail(ctx, diag, "data set \"%s\" masks no tokens", name);
+        diag_hint(diag, "the model predicts tokens; a masking data set has a column %s",
+                  column);
+        return status;
+    }
+    if (e->labels < 0) return edit_fail(ctx, diag, "data set \"%s\" has no labels", name);
+    const Type *type = &e->data->columns[e->labels].type;
+    if (type->dtype != DTYPE_I32 || type->rank != e->words)
+        return edit_fail(ctx, diag,
+                         "data set \"%s\": expected %s of one integer for each %s", name,
+                         column, e->words ? "masked position" : "sample");
+    if (e->data->count == 0)
+        return edit_fail(ctx, diag, "data set \"%s\" has no samples", name);
+    return STATUS_OK;
+}
+
+Status evaluation_add(const Evaluation *e, Tally *tally, int64_t sample,
+                      const float *logits, int32_t label, Diag *diag) {
+    if (label < 0 || label >= e->classes)
+        return diag_fail(diag, STATUS_MODEL, LOC_FILE(e->data->name), NULL,
+                         "sample %lld: expected a label from 0 to %lld, found %d",
+                         (long long)sample, (long long)e->classes - 1, label);
+    for (int64_t c = 0; c < e->classes; c++)
+        if (!isfinite(logits[c]))
+            return edit_fail(e->ctx, diag,
+                             "sample %lld: expected finite logits, found %g for class "
+                             "%lld",
+                             (long long)sample, logits[c], (long long)c);
+    tally_row(tally, logits, label);
+    return STATUS_OK;
+}
+
+/* ---- results ---- */
+
+void evaluation_time(const Evaluation *e, int64_t samples, double seconds) {
+    Tree *times = e->ctx->times;
+    const double passed = ticker_seconds() - e->start;
+    if (!times) return;
+    if (passed > 0)
+        tree_put_real(e->ctx->arena, times, "samples_per_second",
+                      (double)samples / passed);
+    if (seconds > 0)
+        tree_put_real(e->ctx->arena, times, "milliseconds_per_sample",
+                      1000 * seconds / (double)samples);
+}
+
+static Status check_gate(const Evaluation *e, Diag *diag) {
+    const EvaluateOptions *options = e->options;
+    const double value = tally_metric(&e->total, options->metric);
+    if (value >= options->min && value <= options->max) return STATUS_OK;
+    const bool below = !(value >= options->min);
+    int length;
+    const Field *field = field_find(fields, "metric");
+    const char *name = field_choice_name(field, options->metric, &length);
+    return diag_fail(diag, STATUS_GATE, e->ctx->at, e->ctx->key,
+                     "gate: expected %.*s %s %g, found %.4f", length, name,
+                     below ? "at least" : "at most", below ? options->min : options->max,
+                     value);
 }
 
 static Status evaluate_run(PassContext *ctx, Model *model, const void *opaque,
                            Diag *diag) {
-    const EvaluateOptions *options = opaque;
-    const Node *logits = graph_output(model->graph, "logits");
-    if (!logits || logits->type.rank != 2 || logits->type.dim[1] < 1)
-        return edit_fail(ctx, diag, "expected an output \"logits\" [N, classes]");
+    Evaluation e = {.ctx = ctx, .model = model, .options = opaque};
+    TRY(choose_mode(&e, diag));
     if (ctx->plan) return STATUS_OK;
-    Tally tally;
-    TRY(evaluate_data(ctx, model, options, &tally, diag));
-    const double count = (double)tally.samples;
-    const double accuracy = 100.0 * (double)tally.correct / count;
-    const double loss = tally.loss / count;
-    tree_put_string(ctx->arena, ctx->record, "data", options->data);
-    tree_put_int(ctx->arena, ctx->record, "samples", tally.samples);
-    tree_put_real(ctx->arena, ctx->record, "accuracy", accuracy);
-    tree_put_real(ctx->arena, ctx->record, "loss", loss);
-    return check_gate(ctx, options, options->metric == METRIC_LOSS ? loss : accuracy,
-                      diag);
-}
-
-static Status evaluate_check(const void *opaque, Loc at, const char *key, Diag *diag) {
-    const EvaluateOptions *options = opaque;
-    if (options->min <= options->max) return STATUS_OK;
-    return diag_fail(diag, STATUS_RECIPE, at, key,
-                     "expected min <= max, found min %g and max %g", options->min,
-                     options->max);
+    TRY(open_data(&e, diag));
+    tally_open(&e.total, ctx->arena, e.classes, e.words);
+    tree_put_string(ctx->arena, ctx->record, "data", e.options->data);
+    e.start = ticker_seconds();
+    if (e.words)
+        TRY(evaluate_words(&e, diag));
+    else if (e.mode == EVALUATE_EACH)
+        TRY(evaluate_each(&e, diag));
+    else
+        TRY(evaluate_dynamic(&e, diag));
+    return check_gate(&e, diag);
 }
 
 const Pass pass_evaluate = {
     .name = "evaluate",
-    .summary = "measure accuracy and loss on a data set; min and max make it a gate",
+    .summary = "measure a model on a data set, exits included; min and max make it a "
+               "gate",
+    .paper = "exits: DeeBERT (ACL 2020), PABEE (NeurIPS 2020)",
     .fields = fields,
     .options_size = sizeof(EvaluateOptions),
     .defaults = &defaults,

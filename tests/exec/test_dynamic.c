@@ -301,8 +301,7 @@ static void test_flops(void **state) {
     open_bert(&c);
     Node *last = c.exits[c.count - 1];
     assert_ok(dynamic_flops(c.model->graph, &last, 1, 6, &alone, c.diag), c.diag);
-    const PlanOptions options = {
-        .sizes = {1, 6}, .results = &last, .result_count = 1};
+    const PlanOptions options = {.sizes = {1, 6}, .results = &last, .result_count = 1};
     assert_ok(plan_create(&plan, c.model->graph, &options, c.diag), c.diag);
     assert_true(alone == plan_flops(plan));
     plan_destroy(plan);
@@ -403,8 +402,7 @@ static Status rows_fetch(const Batches *self, const Fetch *what, void *const *ds
     for (int64_t i = 0; i < what->n; i++) {
         const int64_t s = what->index[i];
         for (int j = 0; j < 4; j++)
-            ((float *)dst[0])[i * 4 + j] =
-                (float)random_normal(8, (uint64_t)(s * 4 + j));
+            ((float *)dst[0])[i * 4 + j] = (float)random_normal(8, (uint64_t)(s * 4 + j));
         ((int32_t *)dst[1])[i] = s == 11 ? ((const Rows *)self)->id : (int32_t)(s % 5);
         ((int32_t *)dst[2])[i] = (int32_t)(s % 3);
     }
@@ -454,8 +452,8 @@ static void test_crossings(void **state) {
         run_dynamic(taken, &c, &rule, batches[b], 2);
         for (int64_t s = 0; s < 30; s++)
             for (int k = 0; k < CLASSES; k++)
-                assert_true(is_close(taken->logits[s][k],
-                                     all->logits[taken->exit[s]][s][k], 4));
+                assert_true(
+                    is_close(taken->logits[s][k], all->logits[taken->exit[s]][s][k], 4));
     }
     assert_int_equal(check_taken(taken, all, &rule), 3);
     free(taken);
@@ -538,12 +536,12 @@ static void test_no_chain(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_entropy),    cmocka_unit_test(test_entropy_leaves),
-        cmocka_unit_test(test_patience),   cmocka_unit_test(test_bert),
-        cmocka_unit_test(test_vit),        cmocka_unit_test(test_never),
-        cmocka_unit_test(test_first),      cmocka_unit_test(test_flops),
-        cmocka_unit_test(test_limit),      cmocka_unit_test(test_stops),
-        cmocka_unit_test(test_crossings),  cmocka_unit_test(test_late_ids),
+        cmocka_unit_test(test_entropy),   cmocka_unit_test(test_entropy_leaves),
+        cmocka_unit_test(test_patience),  cmocka_unit_test(test_bert),
+        cmocka_unit_test(test_vit),       cmocka_unit_test(test_never),
+        cmocka_unit_test(test_first),     cmocka_unit_test(test_flops),
+        cmocka_unit_test(test_limit),     cmocka_unit_test(test_stops),
+        cmocka_unit_test(test_crossings), cmocka_unit_test(test_late_ids),
         cmocka_unit_test(test_no_chain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

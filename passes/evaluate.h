@@ -1,0 +1,58 @@
+/* What the files of the pass evaluate share. */
+#ifndef COMPRESS_PASSES_EVALUATE_H
+#define COMPRESS_PASSES_EVALUATE_H
+
+#include "passes/evaluate_tally.h"
+#include "passes/exits.h"
+
+/* Which exits are evaluated, and how. */
+#define EVALUATE_EXITS "auto|rule|each|last"
+typedef enum EvaluateExits {
+    EVALUATE_AUTO, /* by the rule where the model has one, else the last */
+    EVALUATE_RULE,
+    EVALUATE_EACH,
+    EVALUATE_LAST
+} EvaluateExits;
+
+typedef struct EvaluateOptions {
+    const char *data;
+    int metric;
+    double min, max;
+    int64_t limit, batch_size;
+    int exits;
+    double entropy;
+    int64_t patience;
+} EvaluateOptions;
+
+typedef struct Evaluation {
+    PassContext *ctx;
+    Model *model;
+    const EvaluateOptions *options;
+    bool words; /* the model predicts tokens */
+    EvaluateExits mode;
+    Exits exits;
+    ExitRule rule;
+    Batches *data;
+    int labels;      /* the column */
+    int64_t classes; /* or words */
+    Tally total;     /* what the gate is about */
+    double start;    /* of the run, by ticker_seconds */
+} Evaluation;
+
+/* Adds one row to a tally; fails at the data set or the step when the label is none of
+ * the classes or a logit is not finite. */
+Status evaluation_add(const Evaluation *e, Tally *tally, int64_t sample,
+                      const float *logits, int32_t label, Diag *diag);
+
+/* Runs the data set through the last exit, or with the rule; through every exit; through
+ * the head of a model that predicts tokens, at the masked positions. Each fills e->total
+ * and the step's record. */
+Status evaluate_dynamic(Evaluation *e, Diag *diag);
+Status evaluate_each(Evaluation *e, Diag *diag);
+Status evaluate_words(Evaluation *e, Diag *diag);
+
+/* Puts the time since e->start, and `seconds` of running where it is known (else 0), into
+ * the step's times. */
+void evaluation_time(const Evaluation *e, int64_t samples, double seconds);
+
+#endif
