@@ -121,6 +121,12 @@ static void case_close(Case *c) {
     diag_destroy(c->diag);
 }
 
+/* Columns that are inputs of the first stage are still there after the last. */
+static void check_mask(const int32_t *mask, int64_t row, int64_t length) {
+    for (int t = 0; t < SENTENCE_TOKENS; t++)
+        assert_int_equal(mask[row * SENTENCE_TOKENS + t], t < length);
+}
+
 static Status take(void *self, const Fetch *what, const int *exit, const float *logits,
                    const void *const *columns, Diag *diag) {
     Taken *taken = self;
@@ -132,6 +138,7 @@ static Status take(void *self, const Fetch *what, const int *exit, const float *
         taken->exit[s] = exit[i];
         memcpy(taken->logits[s], logits + i * CLASSES, sizeof taken->logits[s]);
         assert_int_equal(labels[i], data->length ? sentence_label(s) : s % 3);
+        if (data->length) check_mask(columns[1], i, data->length(data, s));
     }
     taken->samples += what->n;
     return STATUS_OK;
@@ -292,6 +299,16 @@ static void test_first(void **state) {
     case_close(&c);
 }
 
+/* Nothing is computed twice: all stages cost what one run for all exits does. */
+static void check_sum(const Case *c) {
+    Plan *plan = NULL;
+    const PlanOptions options = {
+        .sizes = {1, SENTENCE_TOKENS}, .results = c->exits, .result_count = c->count};
+    assert_ok(plan_create(&plan, c->model->graph, &options, c->diag), c->diag);
+    assert_true(c->flops[c->count - 1] == plan_flops(plan));
+    plan_destroy(plan);
+}
+
 /* The last exit alone costs what the model without early exits does. */
 static void test_flops(void **state) {
     (void)state;
@@ -310,6 +327,7 @@ static void test_flops(void **state) {
     assert_true(c.flops[c.count - 1] - alone >= heads);
     assert_true(c.flops[c.count - 1] - alone <= heads * 1.5);
     for (int e = 1; e < c.count; e++) assert_true(c.flops[e] > c.flops[e - 1]);
+    check_sum(&c);
     /* positions end at 6: an open length is what the table takes */
     double open[EXITS_MOST];
     assert_ok(dynamic_flops(c.model->graph, c.exits, c.count, 0, open, c.diag), c.diag);
@@ -456,6 +474,7 @@ static void test_crossings(void **state) {
                     is_close(taken->logits[s][k], all->logits[taken->exit[s]][s][k], 4));
     }
     assert_int_equal(check_taken(taken, all, &rule), 3);
+    check_sum(&c);
     free(taken);
     free(all);
     case_close(&c);
