@@ -90,8 +90,11 @@ static Status dynamic_open(Dynamic *d, Graph *graph, Node *const *exits, int exi
     int64_t sizes[DIM_SYMBOLS] = {0};
     TRY(feed_check(graph, exits, exit_count, d->data, sizes, diag));
     TRY(cut_open(&d->cut, graph, exits, exit_count, diag));
-    for (int k = 0; k < exit_count; k++)
-        memcpy(d->cut.stages[k].plans.options.sizes, sizes, sizeof sizes);
+    for (int k = 0; k < exit_count; k++) {
+        PlanCache *plans = &d->cut.stages[k].plans;
+        plans->data = d->data;
+        memcpy(plans->options.sizes, sizes, sizeof sizes);
+    }
     if (d->chunk > d->total) d->chunk = d->total;
     const int64_t chunks = (d->total + d->chunk - 1) / d->chunk;
     if (d->threads < 1) d->threads = 1;
@@ -226,7 +229,8 @@ static int64_t start_lane(const Dynamic *d, Lane *lane, int64_t first) {
 static void trim_plans(Dynamic *d) {
     for (int k = 0; k < d->cut.count; k++) {
         PlanCache *plans = &d->cut.stages[k].plans;
-        const PlanCache empty = {.graph = plans->graph, .options = plans->options};
+        const PlanCache empty = {
+            .graph = plans->graph, .data = plans->data, .options = plans->options};
         if (plans->count <= PLANS) continue;
         plan_cache_close(plans);
         *plans = empty;

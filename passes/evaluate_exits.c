@@ -20,6 +20,7 @@ static Status cost_open(Cost *cost, const Evaluation *e, Node *result, Diag *dia
     *cost = (Cost){.result = result};
     TRY(feed_check(e->model->graph, &cost->result, 1, e->data, sizes, diag));
     cost->plans = (PlanCache){.graph = e->model->graph,
+                              .data = e->data,
                               .options = {.precision = PRECISION_F32,
                                           .results = &cost->result,
                                           .result_count = 1}};

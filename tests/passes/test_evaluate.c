@@ -331,17 +331,30 @@ static void text_destroy(Batches *self) {
     (void)self;
 }
 
+static int64_t text_length(const Batches *self, int64_t sample) {
+    (void)self, (void)sample;
+    return LENGTH;
+}
+
+static int64_t text_masked(const Batches *self, int64_t tokens) {
+    (void)self;
+    return tokens / 2;
+}
+
 static Batches texts(void) {
     static const Column COLUMNS[] = {
-        {"input_ids", {.dtype = DTYPE_I32, .rank = 1, .dim = {LENGTH}}},
-        {"attention_mask", {.dtype = DTYPE_I32, .rank = 1, .dim = {LENGTH}}},
-        {"token_type_ids", {.dtype = DTYPE_I32, .rank = 1, .dim = {LENGTH}}},
-        {"masked_positions", {.dtype = DTYPE_I32, .rank = 1, .dim = {MASKED}}},
-        {"masked_labels", {.dtype = DTYPE_I32, .rank = 1, .dim = {MASKED}}}};
+        {"input_ids", {.dtype = DTYPE_I32, .rank = 1, .dim = {DIM_T}}},
+        {"attention_mask", {.dtype = DTYPE_I32, .rank = 1, .dim = {DIM_T}}},
+        {"token_type_ids", {.dtype = DTYPE_I32, .rank = 1, .dim = {DIM_T}}},
+        {"masked_positions", {.dtype = DTYPE_I32, .rank = 1, .dim = {DIM_M}}},
+        {"masked_labels", {.dtype = DTYPE_I32, .rank = 1, .dim = {DIM_M}}}};
     return (Batches){.name = "texts",
                      .count = TEXTS,
                      .columns = COLUMNS,
                      .column_count = 5,
+                     .length = text_length,
+                     .max_tokens = LENGTH,
+                     .masked = text_masked,
                      .fetch = text_fetch,
                      .destroy = text_destroy};
 }
