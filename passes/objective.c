@@ -15,6 +15,16 @@ Status objective_begin(Objective *o, PassContext *ctx, Model *model, Diag *diag)
     return status;
 }
 
+/* The teacher runs as in inference: what draws in training (dropout) is passed by. */
+static void still_teacher(Objective *o) {
+    for (const Node *node = o->teacher_graph->first; node; node = node->next) {
+        if (!(node->op->flags & OP_STOCHASTIC)) continue;
+        Node *copy = o->teacher[node->id];
+        graph_replace_uses(o->graph, copy, copy->in[0]);
+        o->teacher[node->id] = copy->in[0];
+    }
+}
+
 Status objective_add_teacher(Objective *o, Model *teacher, Diag *diag) {
     o->teacher_graph = teacher->graph;
     const int count = graph_number(teacher->graph);
@@ -23,6 +33,7 @@ Status objective_add_teacher(Objective *o, Model *teacher, Diag *diag) {
     TRY(graph_import(o->graph, teacher->graph, "teacher.", o->teacher, diag));
     for (int i = before; i < o->graph->storage_count; i++)
         o->graph->storages[i]->frozen = true;
+    still_teacher(o);
     return STATUS_OK;
 }
 

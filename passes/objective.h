@@ -26,7 +26,7 @@ typedef struct Objective {
 /* Copies the model's graph. Call objective_end in any case. */
 Status objective_begin(Objective *objective, PassContext *ctx, Model *model, Diag *diag);
 
-/* Imports a teacher, frozen. */
+/* Imports a teacher, frozen and without dropout. */
 Status objective_add_teacher(Objective *objective, Model *teacher, Diag *diag);
 
 /* Node of the training graph that computes what `node` computes in the teacher. */
