@@ -1,24 +1,52 @@
 /* distill: trains the model to follow a teacher.
  *
- * The objective is prediction * L_pred + attention * L_attn + hidden * L_hidden
- * + label * L_label, after MiniViT (Zhang et al., CVPR 2022), section 3.3: soft
- * cross-entropy of the predictions; cross-entropy between the relations of queries, keys
- * and values (nine pairs a layer); cross-entropy between the relations of the MLP
- * outputs. docs/passes/distill.md lists what differs. */
-#include "passes/objective.h"
+ * The objective is the weighted sum of up to six losses, after MiniViT (Zhang et al.,
+ * CVPR 2022, section 3.3), DistilBERT (Sanh et al., 2019), COST-EFF (Shen et al., EMNLP
+ * 2022, section 3.4) and TinyBERT (Jiao et al., 2020). docs/passes/distill.md has the
+ * formulas and lists what differs. */
+#include "passes/distill.h"
 
-#include <math.h>
+/* PRESET(name, prediction, attention, hidden, masked_lm, cosine, temperature, form of
+ * attention, form of hidden, what the cosine is of). Table, names and help derive from
+ * these lines. */
+#define PRESETS(PRESET)                                                                  \
+    PRESET(none, 0, 0, 0, 0, 0, 1, relation, relation, hidden)                           \
+    PRESET(minivit, 1, 1, 0.1, 0, 0, 1, relation, relation, hidden)                      \
+    PRESET(distilbert, 5, 0, 0, 2, 1, 2, relation, relation, hidden)                     \
+    PRESET(distilbert_mean, 1.0 / 3, 0, 0, 1.0 / 3, 1.0 / 3, 2, relation, relation,      \
+           probabilities)                                                                \
+    PRESET(cost_eff, 1, 0, 1, 0, 0, 1, relation, state, hidden)                          \
+    PRESET(tinybert, 1, 1, 1, 0, 0, 1, map, state, hidden)
 
-typedef enum HiddenForm { HIDDEN_RELATION, HIDDEN_GRAM } HiddenForm;
+enum {
+#define PRESET(name, ...) PRESET_##name,
+    PRESETS(PRESET) PRESET_COUNT
+#undef PRESET
+};
 
-typedef struct DistillOptions {
-    TrainOptions train; /* first: see TRAIN_FIELDS */
-    const char *data, *teacher;
-    double prediction, attention, hidden, label;
-    double temperature, label_smoothing, gram_weight;
-    int hidden_form;
-    IntList student_layers, teacher_layers;
-} DistillOptions;
+static const DistillLosses presets[PRESET_COUNT] = {
+#define PRESET(name, p, a, h, m, c, t, attention, hidden, on)                            \
+    {p, a, h, m, c, 0, t, ATTENTION_##attention, HIDDEN_##hidden, COSINE_##on},
+    PRESETS(PRESET)
+#undef PRESET
+};
+
+#define NAME(name, ...) "|" #name
+
+/* Help: what an option is in each preset, ", name value". */
+#define SAY(name, value)                                 ", " #name " " #value
+#define SAY_PREDICTION(n, p, a, h, m, c, t, fa, fh, on)  SAY(n, p)
+#define SAY_ATTENTION(n, p, a, h, m, c, t, fa, fh, on)   SAY(n, a)
+#define SAY_HIDDEN(n, p, a, h, m, c, t, fa, fh, on)      SAY(n, h)
+#define SAY_MASKED_LM(n, p, a, h, m, c, t, fa, fh, on)   SAY(n, m)
+#define SAY_COSINE(n, p, a, h, m, c, t, fa, fh, on)      SAY(n, c)
+#define SAY_TEMPERATURE(n, p, a, h, m, c, t, fa, fh, on) SAY(n, t)
+#define SAY_FORM_A(n, p, a, h, m, c, t, fa, fh, on)      SAY(n, fa)
+#define SAY_FORM_H(n, p, a, h, m, c, t, fa, fh, on)      SAY(n, fh)
+#define SAY_ON(n, p, a, h, m, c, t, fa, fh, on)          SAY(n, on)
+#define BY_PRESET(say)                                   " by preset" PRESETS(say)
+
+typedef enum Gradient { GRADIENT_EQUILIBRIUM, GRADIENT_SUM } Gradient;
 
 #define D DistillOptions
 static const Field fields[] = {
@@ -28,18 +56,43 @@ static const Field fields[] = {
      .required = true,
      .help = "data set to train on"},
     F_STRING(D, teacher,
-             "model file or folder of the teacher; not given: the recipe's "
-             "input model"),
-    F_REAL(D, prediction, 0, 1e6, "weight of the prediction loss"),
-    F_REAL(D, attention, 0, 1e6, "weight of the attention-relation loss"),
-    F_REAL(D, hidden, 0, 1e6, "weight of the hidden-relation loss"),
-    F_REAL(D, label, 0, 1e6, "weight of the loss against the data's labels"),
-    F_REAL(D, temperature, 0.01, 1000, "temperature of the prediction loss"),
+             "model file or folder of the teacher, or snapshot:NAME; not given: the "
+             "recipe's input model"),
+    F_CHOICE(D, preset, &PRESETS(NAME)[1], /* without the first | */
+             "method whose weights, temperature and forms hold where none are given"),
+    F_REAL(D, prediction, -1, 1e6,
+           "weight of the soft cross-entropy of predictions; -1 =" BY_PRESET(
+               SAY_PREDICTION)),
+    F_REAL(D, attention, -1, 1e6,
+           "weight of the attention loss; -1 =" BY_PRESET(SAY_ATTENTION)),
+    F_REAL(D, hidden, -1, 1e6, "weight of the hidden loss; -1 =" BY_PRESET(SAY_HIDDEN)),
+    F_REAL(D, masked_lm, -1, 1e6,
+           "weight of the cross-entropy against masked tokens; -1 =" BY_PRESET(
+               SAY_MASKED_LM) ", as label weight for models that classify"),
+    F_REAL(D, cosine, -1, 1e6,
+           "weight of 1 - cosine of last states; -1 =" BY_PRESET(SAY_COSINE)),
+    F_REAL(D, label, -1, 1e6,
+           "weight of the loss against the data's labels; -1 = 0, but see masked_lm"),
+    F_REAL(D, temperature, 0, 1000,
+           "temperature of predictions; 0 =" BY_PRESET(SAY_TEMPERATURE)),
+    F_CHOICE(D, exits, OBJECTIVE_EXITS,
+             "exits that the prediction and label losses are about, summed over them"),
+    F_CHOICE(D, gradient, "equilibrium|sum",
+             "several exits: a layer gets the mean, or the sum, of their gradients"),
+    F_BOOL(D, kl, "prediction: report KL divergence, less the teacher's entropy"),
     F_REAL(D, label_smoothing, 0, 0.99, "smoothing of the label loss"),
-    F_CHOICE(D, hidden_form, "relation|gram",
-             "hidden loss: cross-entropy of relations, or squared difference of Gram "
-             "matrices of normalised rows"),
+    F_CHOICE(D, attention_form, "preset|relation|map",
+             "cross-entropy of relations, or squared difference of scores;" BY_PRESET(
+                 SAY_FORM_A)),
+    F_CHOICE(D, hidden_form, "preset|relation|gram|state",
+             "cross-entropy of relations of MLP outputs, squared difference of their "
+             "Gram matrices, or of the layers' outputs;" BY_PRESET(SAY_FORM_H)),
     F_REAL(D, gram_weight, 0, 1e6, "factor of the gram form"),
+    F_CHOICE(D, over_layers, "sum|mean",
+             "forms map and state: over the matched layers; the others are means"),
+    F_BOOL(D, embeddings, "form state: match what the first layers read as well"),
+    F_CHOICE(D, cosine_on, "preset|hidden|probabilities",
+             "what the cosine is of;" BY_PRESET(SAY_ON)),
     F_INTS(D, student_layers, 0, 100000, "layers of the student to match; empty: all"),
     F_INTS(D, teacher_layers, 0, 100000,
            "layers of the teacher they are matched with; empty: evenly spread"),
@@ -48,191 +101,121 @@ static const Field fields[] = {
 };
 
 static const D defaults = {.train = TRAIN_DEFAULTS,
-                           .prediction = 1,
-                           .attention = 1,
-                           .hidden = 0.1,
-                           .temperature = 1,
-                           .gram_weight = 49};
+                           .preset = PRESET_minivit,
+                           .prediction = -1,
+                           .attention = -1,
+                           .hidden = -1,
+                           .masked_lm = -1,
+                           .cosine = -1,
+                           .label = -1,
+                           .gram_weight = 49,
+                           .embeddings = true};
 
-/* One pair of matched layers and the tokens each side leaves out in front. */
-typedef struct Match {
-    int student, teacher;
-} Match;
-
-typedef struct Distill {
-    Objective objective;
-    const D *options;
-    Match *matches;
-    int match_count;
-    int student_skip, teacher_skip;
-} Distill;
-
-/* Node of a layer and role in the student, without extra tokens when sides differ. */
-static Status tap(Node **out, Distill *d, bool teacher, int layer, Role role,
-                  Diag *diag) {
-    Objective *o = &d->objective;
-    Graph *from = teacher ? o->teacher_graph : o->model->graph;
-    const Node *found = graph_find(from, "encoder", layer, role);
-    if (!found)
-        return edit_fail(o->ctx, diag, "the %s has no node \"%s\" in layer %d",
-                         teacher ? "teacher" : "student", role_name(role), layer);
-    Node *node = teacher ? objective_teacher_node(o, found)
-                         : graph_find(o->graph, "encoder", layer, role);
-    const int skip = teacher ? d->teacher_skip : d->student_skip;
-    *out = node;
-    if (!skip) return STATUS_OK;
-    return edit_node(out, o->graph, NULL, "slice_tokens", &node, 1, diag, "from=%d",
-                     skip);
+/* Takes a value that was given, that is, not below 0. */
+static void take(double *into, double given) {
+    if (given >= 0) *into = given;
 }
 
-/* Nine relation losses of one pair of layers into terms[0..9). */
-static Status add_relations(Distill *d, Match match, Node **terms, Diag *diag) {
-    static const Role roles[3] = {ROLE_Q, ROLE_K, ROLE_V};
-    Node *student[3], *teacher[3];
-    for (int i = 0; i < 3; i++) {
-        TRY(tap(&student[i], d, false, match.student, roles[i], diag));
-        TRY(tap(&teacher[i], d, true, match.teacher, roles[i], diag));
-    }
-    for (int i = 0; i < 9; i++) {
-        Node *in[4] = {student[i / 3], student[i % 3], teacher[i / 3], teacher[i % 3]};
-        TRY(edit_node(&terms[i], d->objective.graph, NULL, "relation_cross_entropy", in,
-                      4, diag, NULL));
-    }
+static DistillLosses resolve(const D *options) {
+    DistillLosses losses = presets[options->preset];
+    take(&losses.prediction, options->prediction);
+    take(&losses.attention, options->attention);
+    take(&losses.hidden, options->hidden);
+    take(&losses.masked_lm, options->masked_lm);
+    take(&losses.cosine, options->cosine);
+    take(&losses.label, options->label);
+    if (options->temperature > 0) losses.temperature = options->temperature;
+    if (options->attention_form) losses.attention_form = options->attention_form;
+    if (options->hidden_form) losses.hidden_form = options->hidden_form;
+    if (options->cosine_on) losses.cosine_on = options->cosine_on;
+    return losses;
+}
+
+/* A preset's masked-LM weight is that of labels in a model that classifies. */
+static Status settle_labels(Distill *d, Diag *diag) {
+    DistillLosses *losses = &d->losses;
+    if (d->tokens && losses->label > 0)
+        return edit_fail(d->objective.ctx, diag,
+                         "expected masked_lm in place of label: the model predicts "
+                         "tokens");
+    if (d->tokens || losses->masked_lm == 0) return STATUS_OK;
+    if (d->options->masked_lm > 0)
+        return edit_fail(d->objective.ctx, diag,
+                         "expected label in place of masked_lm: the model does not "
+                         "predict tokens");
+    if (d->options->label < 0) losses->label = losses->masked_lm;
+    losses->masked_lm = 0;
     return STATUS_OK;
 }
 
-static Status add_attention(Distill *d, Diag *diag) {
+/* Imports the teacher; heads that predict tokens see the masked ones alone. A head of the
+ * teacher that is not compared is let be: it need not predict tokens. */
+static Status add_teacher(Distill *d, Diag *diag) {
     Objective *o = &d->objective;
-    if (d->options->attention == 0) return STATUS_OK;
-    const int count = 9 * d->match_count;
-    Node **terms = ARENA_ARRAY(o->arena, Node *, (size_t)count);
-    for (int i = 0; i < d->match_count; i++)
-        TRY(add_relations(d, d->matches[i], terms + 9 * (ptrdiff_t)i, diag));
-    Node *mean = NULL;
-    TRY(edit_sum(&mean, o->graph, terms, NULL, count, diag));
-    return objective_add_part(o, "attention", mean, d->options->attention, diag);
+    Model *teacher = NULL;
+    const bool both = distill_compares_predictions(d);
+    TRY(o->ctx->model(o->ctx->self, d->options->teacher, o->ctx->at, &teacher, diag));
+    if (d->tokens && !both && d->losses.masked_lm > 0)
+        TRY(objective_mask_tokens(o, diag));
+    TRY(objective_add_teacher(o, teacher, diag));
+    if (!both) return STATUS_OK;
+    TRY(distill_check_predictions(d, diag));
+    return d->tokens ? objective_mask_tokens(o, diag) : STATUS_OK;
 }
 
-static Status hidden_term(Node **out, Distill *d, Match match, Diag *diag) {
-    Node *student = NULL, *teacher = NULL;
-    TRY(tap(&student, d, false, match.student, ROLE_FFN_OUT, diag));
-    TRY(tap(&teacher, d, true, match.teacher, ROLE_FFN_OUT, diag));
-    Graph *graph = d->objective.graph;
-    if (d->options->hidden_form == HIDDEN_GRAM)
-        return edit_node(out, graph, NULL, "gram_mse", (Node *[]){student, teacher}, 2,
-                         diag, "weight=%.17g", d->options->gram_weight);
-    return edit_node(out, graph, NULL, "relation_cross_entropy",
-                     (Node *[]){student, student, teacher, teacher}, 4, diag, NULL);
+/* Equilibrium is about the losses of exits; without any there is nothing to balance. */
+static Status balance_exits(Distill *d, Diag *diag) {
+    if (d->options->gradient != GRADIENT_EQUILIBRIUM) return STATUS_OK;
+    if (d->losses.prediction + d->losses.label == 0) return STATUS_OK;
+    return objective_balance(&d->objective, (ObjectiveExits)d->options->exits, diag);
 }
 
-static Status add_hidden(Distill *d, Diag *diag) {
+static Status add_layers(Distill *d, Diag *diag) {
     Objective *o = &d->objective;
-    if (d->options->hidden == 0) return STATUS_OK;
-    Node **terms = ARENA_ARRAY(o->arena, Node *, (size_t)d->match_count);
-    for (int i = 0; i < d->match_count; i++)
-        TRY(hidden_term(&terms[i], d, d->matches[i], diag));
-    Node *mean = NULL;
-    TRY(edit_sum(&mean, o->graph, terms, NULL, d->match_count, diag));
-    return objective_add_part(o, "hidden", mean, d->options->hidden, diag);
-}
-
-static Status fail_logits(PassContext *ctx, const Type *ours, const Type *theirs,
-                          Diag *diag) {
-    Text expected = {0}, found = {0};
-    type_print(&expected, ours);
-    type_print(&found, theirs);
-    Status status = edit_fail(ctx, diag, "expected a teacher with logits %s, found %s",
-                              expected.data, found.data);
-    text_free(&expected);
-    text_free(&found);
-    return status;
-}
-
-static Status add_prediction(Distill *d, Diag *diag) {
-    Objective *o = &d->objective;
-    if (d->options->prediction == 0) return STATUS_OK;
-    const Node *theirs = graph_output(o->teacher_graph, "logits");
-    if (!theirs) return edit_fail(o->ctx, diag, "the teacher has no output \"logits\"");
-    Node *student = graph_output(o->graph, "logits");
-    Node *teacher = objective_teacher_node(o, theirs);
-    if (!type_equal(&student->type, &teacher->type))
-        return fail_logits(o->ctx, &student->type, &teacher->type, diag);
-    Node *loss = NULL;
-    TRY(edit_node(&loss, o->graph, NULL, "soft_cross_entropy",
-                  (Node *[]){student, teacher}, 2, diag, "temperature=%.17g",
-                  d->options->temperature));
-    return objective_add_part(o, "prediction", loss, d->options->prediction, diag);
-}
-
-static Status check_layer(PassContext *ctx, const char *side, int64_t layer, int count,
-                          Diag *diag) {
-    if (layer < count) return STATUS_OK;
-    return edit_fail(ctx, diag, "expected %s layers below %d, found %lld", side, count,
-                     (long long)layer);
-}
-
-/* Pairs of layers: as listed, or student layer i with the teacher's layer that ends at
- * the same share of the depth. */
-static Status match_layers(Distill *d, Diag *diag) {
-    const D *options = d->options;
-    Objective *o = &d->objective;
-    const int ours = graph_layer_count(o->model->graph, "encoder");
-    const int theirs = graph_layer_count(o->teacher_graph, "encoder");
-    const int listed = options->student_layers.count;
-    const int count = listed ? listed : ours;
-    if (options->teacher_layers.count && options->teacher_layers.count != count)
-        return edit_fail(o->ctx, diag, "expected %d teacher_layers, found %d", count,
-                         options->teacher_layers.count);
-    d->matches = ARENA_ARRAY(o->arena, Match, (size_t)count);
-    d->match_count = theirs ? count : 0;
-    for (int i = 0; i < d->match_count; i++) {
-        const int64_t s = listed ? options->student_layers.items[i] : i;
-        TRY(check_layer(o->ctx, "student", s, ours, diag));
-        const int64_t t = options->teacher_layers.count ? options->teacher_layers.items[i]
-                                                        : (s + 1) * theirs / ours - 1;
-        TRY(check_layer(o->ctx, "teacher", t, theirs, diag));
-        d->matches[i] = (Match){(int)s, t < 0 ? 0 : (int)t};
+    if (d->match_count) {
+        TRY(distill_add_attention(d, diag));
+        return distill_add_hidden(d, diag);
     }
+    if (!o->ctx->plan && d->losses.attention + d->losses.hidden > 0)
+        diag_warn(diag, o->ctx->at, o->ctx->key,
+                  "the %s has no transformer layers: attention and hidden losses are "
+                  "left out",
+                  d->teacher_stack ? "student" : "teacher");
     return STATUS_OK;
 }
 
-/* Tokens in front of the patches are left out of relations when only one side has them
- * (a mean-pooled student keeps none). */
-static void match_tokens(Distill *d) {
-    const int ours = edit_extra_tokens(d->objective.model->graph);
-    const int theirs = edit_extra_tokens(d->objective.teacher_graph);
-    d->student_skip = ours == theirs ? 0 : ours;
-    d->teacher_skip = ours == theirs ? 0 : theirs;
+/* The weights that hold, by part, into the step's record. */
+static void record_losses(Distill *d) {
+    const Objective *o = &d->objective;
+    PassContext *ctx = o->ctx;
+    Tree *weights = tree_new(ctx->arena, TREE_MAP, LOC_NONE);
+    for (int i = 0; i < o->part_count; i++)
+        tree_put_real(ctx->arena, weights, o->part_name[i], o->weight[i]);
+    tree_append(ctx->arena, ctx->record, "weights", LOC_NONE, weights);
+    if (d->losses.prediction > 0)
+        tree_put_real(ctx->arena, ctx->record, "temperature", d->losses.temperature);
 }
 
 static Status build(Distill *d, Diag *diag) {
     Objective *o = &d->objective;
-    Model *teacher = NULL;
-    TRY(o->ctx->model(o->ctx->self, d->options->teacher, o->ctx->at, &teacher, diag));
-    TRY(objective_add_teacher(o, teacher, diag));
-    TRY(match_layers(d, diag));
-    match_tokens(d);
-    TRY(add_prediction(d, diag));
-    if (d->match_count) {
-        TRY(add_attention(d, diag));
-        TRY(add_hidden(d, diag));
-    } else if (!o->ctx->plan && (d->options->attention > 0 || d->options->hidden > 0)) {
-        diag_warn(diag, o->ctx->at, o->ctx->key,
-                  "the %s has no transformer layers: attention and hidden losses are "
-                  "left out",
-                  graph_layer_count(teacher->graph, "encoder") ? "student" : "teacher");
-    }
-    if (d->options->label > 0)
-        TRY(objective_add_labels(o, EXITS_LAST, d->options->label,
-                                 d->options->label_smoothing, diag));
+    d->tokens = objective_predicts_tokens(o->model->graph);
+    TRY(settle_labels(d, diag));
+    TRY(add_teacher(d, diag));
+    TRY(distill_match(d, diag));
+    TRY(balance_exits(d, diag));
+    TRY(distill_add_prediction(d, diag));
+    TRY(add_layers(d, diag));
+    TRY(distill_add_cosine(d, diag));
+    TRY(distill_add_labels(d, diag));
     if (!o->part_count)
         return edit_fail(o->ctx, diag, "nothing to train on: every loss has weight 0");
+    record_losses(d);
     return STATUS_OK;
 }
 
 static Status distill_run(PassContext *ctx, Model *model, const void *opaque,
                           Diag *diag) {
-    Distill d = {.options = opaque};
+    Distill d = {.options = opaque, .losses = resolve(opaque)};
     TRY(objective_begin(&d.objective, ctx, model, diag));
     Status status = build(&d, diag);
     if (status == STATUS_OK)
@@ -241,9 +224,30 @@ static Status distill_run(PassContext *ctx, Model *model, const void *opaque,
     return status;
 }
 
+/* A weight is 0 or more, or -1. */
+static Status check_weight(const char *name, double weight, Loc at, const char *key,
+                           Diag *diag) {
+    if (weight >= 0 || weight == -1) return STATUS_OK;
+    return diag_fail(diag, STATUS_RECIPE, at, key,
+                     "expected %s to be 0 or more, or -1 (by preset), found %g", name,
+                     weight);
+}
+
 static Status distill_check(const void *opaque, Loc at, const char *key, Diag *diag) {
     const D *options = opaque;
-    if (options->prediction + options->attention + options->hidden + options->label > 0)
+    const DistillLosses l = resolve(options);
+    TRY(check_weight("prediction", options->prediction, at, key, diag));
+    TRY(check_weight("attention", options->attention, at, key, diag));
+    TRY(check_weight("hidden", options->hidden, at, key, diag));
+    TRY(check_weight("masked_lm", options->masked_lm, at, key, diag));
+    TRY(check_weight("cosine", options->cosine, at, key, diag));
+    TRY(check_weight("label", options->label, at, key, diag));
+    if (l.temperature < 0.01)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "expected temperature to be 0 (by preset) or at least 0.01, "
+                         "found %g",
+                         l.temperature);
+    if (l.prediction + l.attention + l.hidden + l.masked_lm + l.cosine + l.label > 0)
         return STATUS_OK;
     return diag_fail(diag, STATUS_RECIPE, at, key,
                      "expected at least one loss with a weight above 0, found none");
@@ -251,10 +255,12 @@ static Status distill_check(const void *opaque, Loc at, const char *key, Diag *d
 
 const Pass pass_distill = {
     .name = "distill",
-    .summary = "train the model to follow a teacher: predictions, attention relations, "
-               "hidden relations",
-    .paper = "MiniViT: Compressing Vision Transformers with Weight Multiplexing "
-             "(CVPR 2022), section 3.3",
+    .summary =
+        "train the model to follow a teacher: predictions of all exits, attention, "
+        "hidden states, masked tokens",
+    .paper =
+        "MiniViT (CVPR 2022), section 3.3; DistilBERT (2019); COST-EFF (EMNLP 2022), "
+        "section 3.4; TinyBERT (2020)",
     .fields = fields,
     .options_size = sizeof(D),
     .defaults = &defaults,

@@ -1,0 +1,95 @@
+/* Distillation: what the parts of pass distill share.
+ *
+ * distill.c holds the options and puts the objective together; distill_terms.c builds the
+ * losses on predictions and last states, distill_layers.c those on matched layers. */
+#ifndef COMPRESS_PASSES_DISTILL_H
+#define COMPRESS_PASSES_DISTILL_H
+
+#include "passes/objective.h"
+
+/* Forms of losses, named as in recipes; `preset`: the preset's. */
+typedef enum AttentionForm {
+    ATTENTION_preset,
+    ATTENTION_relation, /* cross-entropy of relations of queries, keys, values */
+    ATTENTION_map       /* squared difference of attention scores */
+} AttentionForm;
+typedef enum HiddenForm {
+    HIDDEN_preset,
+    HIDDEN_relation, /* cross-entropy of relations of the MLP outputs */
+    HIDDEN_gram,     /* squared difference of their Gram matrices */
+    HIDDEN_state     /* squared difference of the layers' outputs */
+} HiddenForm;
+typedef enum CosineOn { COSINE_preset, COSINE_hidden, COSINE_probabilities } CosineOn;
+typedef enum OverLayers { OVER_LAYERS_SUM, OVER_LAYERS_MEAN } OverLayers;
+
+typedef struct DistillOptions {
+    TrainOptions train; /* first: see TRAIN_FIELDS */
+    const char *data, *teacher;
+    int preset;
+    double prediction, attention, hidden, masked_lm, cosine, label; /* -1 = by preset */
+    double temperature;                                             /* 0 = by preset */
+    double label_smoothing, gram_weight;
+    int attention_form, hidden_form, cosine_on;
+    int exits, gradient, over_layers;
+    bool kl, embeddings;
+    IntList student_layers, teacher_layers;
+} DistillOptions;
+
+/* The losses that options ask for once the preset has filled in what was not given. */
+typedef struct DistillLosses {
+    double prediction, attention, hidden, masked_lm, cosine, label, temperature;
+    int attention_form, hidden_form, cosine_on;
+} DistillLosses;
+
+/* One pair of matched layers. */
+typedef struct DistillMatch {
+    int student, teacher;
+} DistillMatch;
+
+typedef struct Distill {
+    Objective objective;
+    const DistillOptions *options;
+    DistillLosses losses;
+    bool tokens; /* the student predicts tokens */
+    const char *student_stack, *teacher_stack;
+    DistillMatch *matches;
+    int match_count;
+    int student_skip, teacher_skip; /* tokens in front that each side leaves out */
+} Distill;
+
+/* Finds the stacks of layers of both sides and the pairs to be matched: as listed, or
+ * student layer i with the teacher's layer that ends at the same share of the depth.
+ * Needs the teacher in the objective. Fails with STATUS_MODEL. */
+Status distill_match(Distill *distill, Diag *diag);
+
+/* Adds the attention and hidden losses over the matched layers. */
+Status distill_add_attention(Distill *distill, Diag *diag);
+Status distill_add_hidden(Distill *distill, Diag *diag);
+
+/* Whether a loss compares predictions of student and teacher. */
+bool distill_compares_predictions(const Distill *distill);
+
+/* Checks that the teacher predicts what the student does. */
+Status distill_check_predictions(Distill *distill, Diag *diag);
+
+/* Adds the losses on predictions, against labels or masked tokens, and the cosine. */
+Status distill_add_prediction(Distill *distill, Diag *diag);
+Status distill_add_labels(Distill *distill, Diag *diag);
+Status distill_add_cosine(Distill *distill, Diag *diag);
+
+/* Value of the student at a node of its training graph, or of the teacher at a node of
+ * its own graph, without the tokens in front that the other side does not have. */
+Status distill_student_tokens(Node **out, Distill *distill, Node *node, Diag *diag);
+Status distill_teacher_tokens(Node **out, Distill *distill, const Node *node, Diag *diag);
+
+/* Sum or mean of scalars as one node. */
+Status distill_sum(Node **out, Distill *distill, Node **terms, int count, bool sum,
+                   Diag *diag);
+
+/* Adds mean_squared_error or cosine_distance of states [N, T, D] of both sides, padding
+ * left out. Fails with STATUS_MODEL when the widths differ; `use` says what to use then.
+ */
+Status distill_compare_states(Node **out, Distill *distill, const char *op, Node *student,
+                              Node *teacher, const char *use, Diag *diag);
+
+#endif

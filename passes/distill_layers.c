@@ -1,0 +1,275 @@
+/* Losses on matched layers: see distill.h. */
+#include "passes/distill.h"
+
+#include <string.h>
+
+/* ---- matching ---- */
+
+/* The stack that holds the model's layers: the encoder, else the first with queries. */
+static const char *find_stack(const Graph *graph) {
+    if (graph_layer_count(graph, "encoder")) return "encoder";
+    const Node *query = graph_find(graph, NULL, -1, ROLE_Q);
+    return query && query->layer >= 0 ? query->stack : NULL;
+}
+
+static Status check_layer(PassContext *ctx, const char *side, int64_t layer, int count,
+                          Diag *diag) {
+    if (layer < count) return STATUS_OK;
+    return edit_fail(ctx, diag, "expected %s layers below %d, found %lld", side, count,
+                     (long long)layer);
+}
+
+static Status match_layers(Distill *d, int ours, int theirs, Diag *diag) {
+    const DistillOptions *options = d->options;
+    Objective *o = &d->objective;
+    const int listed = options->student_layers.count;
+    const int count = listed ? listed : ours;
+    if (options->teacher_layers.count && options->teacher_layers.count != count)
+        return edit_fail(o->ctx, diag, "expected %d teacher_layers, found %d", count,
+                         options->teacher_layers.count);
+    d->matches = ARENA_ARRAY(o->arena, DistillMatch, (size_t)count);
+    d->match_count = theirs ? count : 0;
+    for (int i = 0; i < d->match_count; i++) {
+        const int64_t s = listed ? options->student_layers.items[i] : i;
+        TRY(check_layer(o->ctx, "student", s, ours, diag));
+        const int64_t t = options->teacher_layers.count ? options->teacher_layers.items[i]
+                                                        : (s + 1) * theirs / ours - 1;
+        TRY(check_layer(o->ctx, "teacher", t, theirs, diag));
+        d->matches[i] = (DistillMatch){(int)s, t < 0 ? 0 : (int)t};
+    }
+    return STATUS_OK;
+}
+
+/* Tokens in front of the patches are left out when only one side has them (a mean-pooled
+ * student keeps none). */
+static void match_tokens(Distill *d) {
+    const int ours = edit_extra_tokens(d->objective.model->graph);
+    const int theirs = edit_extra_tokens(d->objective.teacher_graph);
+    d->student_skip = ours == theirs ? 0 : ours;
+    d->teacher_skip = ours == theirs ? 0 : theirs;
+}
+
+static int depth(const Graph *graph, const char *stack) {
+    return stack ? graph_layer_count(graph, stack) : 0;
+}
+
+Status distill_match(Distill *d, Diag *diag) {
+    const Graph *ours = d->objective.model->graph, *theirs = d->objective.teacher_graph;
+    d->student_stack = find_stack(ours);
+    d->teacher_stack = find_stack(theirs);
+    match_tokens(d);
+    return match_layers(d, depth(ours, d->student_stack), depth(theirs, d->teacher_stack),
+                        diag);
+}
+
+/* ---- values of both sides ---- */
+
+static Status skip_tokens(Node **out, Distill *d, Node *node, int skip, Diag *diag) {
+    *out = node;
+    if (!skip) return STATUS_OK;
+    return edit_node(out, d->objective.graph, NULL, "slice_tokens", &node, 1, diag,
+                     "from=%d", skip);
+}
+
+Status distill_student_tokens(Node **out, Distill *d, Node *node, Diag *diag) {
+    return skip_tokens(out, d, node, d->student_skip, diag);
+}
+
+Status distill_teacher_tokens(Node **out, Distill *d, const Node *node, Diag *diag) {
+    return skip_tokens(out, d, objective_teacher_node(&d->objective, node),
+                       d->teacher_skip, diag);
+}
+
+static Status fail_missing(Distill *d, bool teacher, const char *what, int layer,
+                           Diag *diag) {
+    return edit_fail(d->objective.ctx, diag, "the %s has no node \"%s\" in layer %d",
+                     teacher ? "teacher" : "student", what, layer);
+}
+
+/* Nodes of a role in a pair of layers: pair[0] the student's, pair[1] the teacher's. */
+static Status tap(Node *pair[2], Distill *d, DistillMatch match, Role role, Diag *diag) {
+    const Objective *o = &d->objective;
+    Node *ours = graph_find(o->graph, d->student_stack, match.student, role);
+    const Node *theirs =
+        graph_find(o->teacher_graph, d->teacher_stack, match.teacher, role);
+    if (!ours) return fail_missing(d, false, role_name(role), match.student, diag);
+    if (!theirs) return fail_missing(d, true, role_name(role), match.teacher, diag);
+    TRY(distill_student_tokens(&pair[0], d, ours, diag));
+    return distill_teacher_tokens(&pair[1], d, theirs, diag);
+}
+
+/* Mask of padding for values x[N, T, ...]; NULL when nothing is padded. */
+static Node *padding_mask(const Graph *graph, const Node *x) {
+    Node *mask = graph_find_input(graph, "attention_mask");
+    if (!mask || mask->type.dtype != DTYPE_I32 || mask->type.rank != 2) return NULL;
+    if (x->type.rank != 3) return NULL;
+    for (int i = 0; i < 2; i++)
+        if (mask->type.dim[i] != x->type.dim[i]) return NULL;
+    return mask;
+}
+
+Status distill_sum(Node **out, Distill *d, Node **terms, int count, bool sum,
+                   Diag *diag) {
+    Objective *o = &d->objective;
+    double *ones = ARENA_ARRAY(o->arena, double, (size_t)count);
+    for (int i = 0; i < count; i++) ones[i] = 1;
+    return edit_sum(out, o->graph, terms, sum ? ones : NULL, count, diag);
+}
+
+Status distill_compare_states(Node **out, Distill *d, const char *op, Node *student,
+                              Node *teacher, const char *use, Diag *diag) {
+    Graph *graph = d->objective.graph;
+    const Type *ours = &student->type, *theirs = &teacher->type;
+    const int64_t width = ours->rank ? ours->dim[ours->rank - 1] : 1;
+    const int64_t other = theirs->rank ? theirs->dim[theirs->rank - 1] : 1;
+    if (width != other) {
+        Status status = edit_fail(d->objective.ctx, diag,
+                                  "expected hidden states of equal width, found %lld in "
+                                  "the student and %lld in the teacher",
+                                  (long long)width, (long long)other);
+        diag_hint(diag, "%s compares any widths", use);
+        return status;
+    }
+    Node *mask = padding_mask(graph, student);
+    return edit_node(out, graph, NULL, op, (Node *[]){student, teacher, mask},
+                     mask ? 3 : 2, diag, NULL);
+}
+
+/* Adds a part that is the sum or the mean of terms over layers. */
+static Status add_over_layers(Distill *d, const char *name, double weight, Node **terms,
+                              int count, bool sum, Diag *diag) {
+    Node *part = NULL;
+    TRY(distill_sum(&part, d, terms, count, sum, diag));
+    return objective_add_part(&d->objective, name, part, weight, diag);
+}
+
+/* ---- attention ---- */
+
+enum { RELATIONS = 9 };
+
+/* Nine relation losses of one pair of layers. */
+static Status add_relations(Distill *d, DistillMatch match, Node **terms, Diag *diag) {
+    static const Role roles[3] = {ROLE_Q, ROLE_K, ROLE_V};
+    Node *pair[3][2];
+    for (int i = 0; i < 3; i++) TRY(tap(pair[i], d, match, roles[i], diag));
+    for (int i = 0; i < RELATIONS; i++) {
+        Node *in[4] = {pair[i / 3][0], pair[i % 3][0], pair[i / 3][1], pair[i % 3][1]};
+        TRY(edit_node(&terms[i], d->objective.graph, NULL, "relation_cross_entropy", in,
+                      4, diag, NULL));
+    }
+    return STATUS_OK;
+}
+
+/* Heads of a layer's attention; 0 when it has none. */
+static int64_t layer_heads(const Graph *graph, const char *stack, int layer) {
+    const Node *node = edit_find(graph, stack, layer, ROLE_ATTENTION, "attention");
+    return node ? ((const AttentionAttrs *)node->attrs)->heads : 0;
+}
+
+static Status check_heads(Distill *d, DistillMatch match, int64_t ours, int64_t theirs,
+                          Diag *diag) {
+    if (ours == theirs && ours > 0) return STATUS_OK;
+    Status status = edit_fail(
+        d->objective.ctx, diag,
+        "attention_form: map expects equal head counts, found %lld in layer %d of the "
+        "student and %lld in layer %d of the teacher",
+        (long long)ours, match.student, (long long)theirs, match.teacher);
+    diag_hint(diag, "attention_form: relation compares any head counts");
+    return status;
+}
+
+static Status map_term(Node **out, Distill *d, DistillMatch match, Diag *diag) {
+    const Objective *o = &d->objective;
+    const int64_t ours = layer_heads(o->model->graph, d->student_stack, match.student);
+    const int64_t theirs = layer_heads(o->teacher_graph, d->teacher_stack, match.teacher);
+    Node *q[2], *k[2];
+    TRY(check_heads(d, match, ours, theirs, diag));
+    TRY(tap(q, d, match, ROLE_Q, diag));
+    TRY(tap(k, d, match, ROLE_K, diag));
+    Node *in[5] = {q[0], k[0], q[1], k[1], padding_mask(o->graph, q[0])};
+    return edit_node(out, o->graph, NULL, "attention_map_mse", in, in[4] ? 5 : 4, diag,
+                     "heads=%lld", (long long)ours);
+}
+
+Status distill_add_attention(Distill *d, Diag *diag) {
+    if (d->losses.attention == 0) return STATUS_OK;
+    const bool map = d->losses.attention_form == ATTENTION_map;
+    const int each = map ? 1 : RELATIONS, count = each * d->match_count;
+    Node **terms = ARENA_ARRAY(d->objective.arena, Node *, (size_t)count);
+    for (int i = 0; i < d->match_count; i++) {
+        Node **term = terms + (ptrdiff_t)each * i;
+        if (map)
+            TRY(map_term(term, d, d->matches[i], diag));
+        else
+            TRY(add_relations(d, d->matches[i], term, diag));
+    }
+    return add_over_layers(d, "attention", d->losses.attention, terms, count,
+                           map && d->options->over_layers == OVER_LAYERS_SUM, diag);
+}
+
+/* ---- hidden ---- */
+
+static Status mlp_term(Node **out, Distill *d, DistillMatch match, Diag *diag) {
+    Graph *graph = d->objective.graph;
+    Node *pair[2];
+    TRY(tap(pair, d, match, ROLE_FFN_OUT, diag));
+    if (d->losses.hidden_form == HIDDEN_gram)
+        return edit_node(out, graph, NULL, "gram_mse", pair, 2, diag, "weight=%.17g",
+                         d->options->gram_weight);
+    return edit_node(out, graph, NULL, "relation_cross_entropy",
+                     (Node *[]){pair[0], pair[0], pair[1], pair[1]}, 4, diag, NULL);
+}
+
+static bool is_in(const Node *node, const char *stack, int layer) {
+    return node->layer == layer && node->stack && strcmp(node->stack, stack) == 0;
+}
+
+/* The value that a stack's first layer reads: the first operand of its nodes that is
+ * computed outside. */
+static Node *first_state(const Graph *graph, const char *stack) {
+    for (const Node *node = graph->first; node; node = node->next) {
+        if (!is_in(node, stack, 0)) continue;
+        for (int i = 0; i < node->in_count; i++) {
+            Node *value = node->in[i];
+            if (value && !value->storage && value->type.dtype == DTYPE_F32 &&
+                !is_in(value, stack, 0))
+                return value;
+        }
+    }
+    return NULL;
+}
+
+/* State before layer 0 (`layer` -1) or behind a layer. */
+static Node *state(const Graph *graph, const char *stack, int layer) {
+    return layer < 0 ? first_state(graph, stack)
+                     : graph_layer_output(graph, stack, layer);
+}
+
+static Status state_term(Node **out, Distill *d, DistillMatch match, Diag *diag) {
+    const Objective *o = &d->objective;
+    Node *student = state(o->graph, d->student_stack, match.student), *teacher = NULL;
+    const Node *theirs = state(o->teacher_graph, d->teacher_stack, match.teacher);
+    if (!student) return fail_missing(d, false, "residual2", match.student, diag);
+    if (!theirs) return fail_missing(d, true, "residual2", match.teacher, diag);
+    TRY(distill_student_tokens(&student, d, student, diag));
+    TRY(distill_teacher_tokens(&teacher, d, theirs, diag));
+    return distill_compare_states(out, d, "mean_squared_error", student, teacher,
+                                  "hidden_form: relation", diag);
+}
+
+Status distill_add_hidden(Distill *d, Diag *diag) {
+    if (d->losses.hidden == 0) return STATUS_OK;
+    const bool states = d->losses.hidden_form == HIDDEN_state;
+    Node **terms = ARENA_ARRAY(d->objective.arena, Node *, (size_t)d->match_count + 1);
+    int count = 0;
+    if (states && d->options->embeddings)
+        TRY(state_term(&terms[count++], d, (DistillMatch){-1, -1}, diag));
+    for (int i = 0; i < d->match_count; i++) {
+        if (states)
+            TRY(state_term(&terms[count++], d, d->matches[i], diag));
+        else
+            TRY(mlp_term(&terms[count++], d, d->matches[i], diag));
+    }
+    return add_over_layers(d, "hidden", d->losses.hidden, terms, count,
+                           states && d->options->over_layers == OVER_LAYERS_SUM, diag);
+}
