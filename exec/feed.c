@@ -137,10 +137,10 @@ static int64_t find_bad_index(const PlanNode *input, const int32_t *data) {
 
 static Status fail_index(const Feed *feed, const PlanNode *input, int64_t sample,
                          int32_t found, Diag *diag) {
-    Status status = diag_fail(diag, STATUS_MODEL, LOC_NONE, feed->data->name,
-                              "sample %lld: expected %s from 0 to %lld, found %d",
-                              (long long)sample, input->node->name,
-                              (long long)input->index_limit - 1, (int)found);
+    Status status =
+        diag_fail(diag, STATUS_MODEL, LOC_NONE, feed->data->name,
+                  "sample %lld: expected %s from 0 to %lld, found %d", (long long)sample,
+                  input->node->name, (long long)input->index_limit - 1, (int)found);
     if (input->index_skip)
         diag_hint(diag, "%d leaves one out", INDEX_SKIP);
     else
