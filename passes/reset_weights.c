@@ -1,0 +1,51 @@
+/* reset_weights: draws weights anew from their initial distributions, for baselines that
+ * start from nothing but a model's shape. */
+#include "exec/optimizer.h"
+#include "passes/edit.h"
+
+typedef struct ResetOptions {
+    StringList weights;
+} ResetOptions;
+
+static const Field fields[] = {
+    F_STRINGS(ResetOptions, weights, "storages to draw anew: names or prefix*"),
+    F_END,
+};
+
+static const char *everything[] = {"*"};
+static const ResetOptions defaults = {.weights = {everything, 1}};
+
+static bool is_chosen(const Storage *storage, const StringList *patterns) {
+    for (int p = 0; p < patterns->count; p++)
+        if (name_matches(patterns->items[p], storage->name)) return true;
+    return false;
+}
+
+static Status reset_run(PassContext *ctx, Model *model, const void *opaque, Diag *diag) {
+    const ResetOptions *options = opaque;
+    int64_t parameters = 0;
+    for (int i = 0; i < model->graph->storage_count; i++) {
+        Storage *storage = model->graph->storages[i];
+        if (!is_chosen(storage, &options->weights)) continue;
+        parameters += tensor_count(&storage->tensor);
+        const Tensor shape =
+            tensor_shape(DTYPE_F32, storage->tensor.rank, storage->tensor.dim);
+        tensor_release(&storage->tensor);
+        storage->tensor = shape;
+    }
+    if (parameters == 0)
+        return edit_fail(ctx, diag, "weights: no weights of the model have such a name");
+    tree_put_int(ctx->arena, ctx->record, "parameters", parameters);
+    return ctx->plan ? STATUS_OK : model_init_weights(model, ctx->seed, diag);
+}
+
+const Pass pass_reset_weights = {
+    .name = "reset_weights",
+    .summary = "draw weights anew from their initial distributions: a baseline's start",
+    .fields = fields,
+    .options_size = sizeof(ResetOptions),
+    .defaults = &defaults,
+    .flags = PASS_TRAINS,
+    .exactness = PASS_LOSSY,
+    .run = reset_run,
+};
