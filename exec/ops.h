@@ -78,9 +78,12 @@ typedef struct DropoutAttrs {
  * (Wu et al., iRPE, as in MiniViT): scale * q . rel_key[:, b(i, j)] with b the 7 x 7
  * bucket of the offset between patches i and j of a grid_h x grid_w grid; the first
  * `skip` tokens take no part. */
+/* With kv_heads G < heads (grouped queries) k and v have G heads; query head h reads head
+ * h / (heads / G). */
 typedef struct AttentionAttrs {
     int64_t heads;
-    double scale; /* 0 = 1 / sqrt(d) */
+    int64_t kv_heads; /* 0 = heads */
+    double scale;     /* 0 = 1 / sqrt(d) */
     bool causal;
     int64_t grid_h, grid_w, skip;
 } AttentionAttrs;
@@ -117,6 +120,51 @@ typedef struct SoftmaxAttrs {
 typedef struct ScaleGradientAttrs {
     double by;
 } ScaleGradientAttrs;
+
+/* multiply(a[...], b[...]): a * b, of equal shapes. No attributes. */
+
+/* rms_norm(x[..., D], weight[D]): x / sqrt(mean(x^2) + eps) * weight (Zhang and Sennrich,
+ * 2019). */
+typedef struct RmsNormAttrs {
+    double eps;
+} RmsNormAttrs;
+
+/* rotary(x[N, T, D]) -> same: each head of width d = D / heads turns its pairs (j, j +
+ * d/2), j < d/2, of token t by the angle (offset + t) theta^(-2j/d) (Su et al., 2021, in
+ * the half-split order of Hugging Face checkpoints). */
+typedef struct RotaryAttrs {
+    int64_t heads;
+    double theta;
+    int64_t offset;
+} RotaryAttrs;
+
+/* lstm(x[N, T, D], weight_in[4 H, D], weight_state[4 H, H], bias[4 H]) -> [N, T, H]: h_t
+ * from h_0 = c_0 = 0, gates in the order input, forget, candidate, output as in PyTorch.
+ * No attributes. */
+
+/* feature_map(x[N, T, H d], weight[G, k, d]?, bias[G, k]?) -> [N, T, H k]: per head h,
+ * fn(W_g (scale x_h) + b_g) with g = h / (H / G) (T2R, Kasai et al., 2021). Without a
+ * weight fn(scale x_h), k = d. elu1: elu + 1 (Katharopoulos et al., 2020); positive:
+ * exp(W x - |x|^2 / 2) / sqrt(k) (Choromanski et al., 2021). */
+#define FEATURE_FN_NAMES "relu|elu1|positive"
+typedef enum FeatureFn { FEATURE_RELU, FEATURE_ELU1, FEATURE_POSITIVE } FeatureFn;
+typedef struct FeatureMapAttrs {
+    int64_t heads;
+    double scale; /* of x, before everything; 1 = none */
+    int fn;       /* FeatureFn */
+} FeatureMapAttrs;
+
+/* linear_attention(q[N, T, H k], k[N, S, G k], v[N, S, G e], mask[N, S]? integer) -> [N,
+ * T, H e]: per head, S = sum k_j v_j^T and z = sum k_j over the source tokens that count
+ * (causal: j <= t), out_t = q_t^T S / max(q_t . z, eps). G = kv_heads as in attention.
+ * Computed in chunks of tokens: cost linear in T. */
+typedef struct LinearAttentionAttrs {
+    int64_t heads;
+    int64_t kv_heads; /* 0 = heads */
+    bool causal;
+    double eps;
+    int64_t chunk; /* tokens of a chunk; 0 = chosen from the widths */
+} LinearAttentionAttrs;
 
 /* Losses give a scalar (rank 0), the mean over the samples of the call, or over the rows
  * that count: see Op.count_rows. A `mask` operand leaves out the rows where it is 0. */
@@ -164,6 +212,17 @@ typedef struct GramMseAttrs {
 typedef struct AttentionMapMseAttrs {
     int64_t heads;
 } AttentionMapMseAttrs;
+
+/* attention_match(q[N, T, H k], k[N, S, G k], teacher_q[N, T, H d], teacher_k[N, S, G d],
+ * mask[N, S]? integer): rows P of softmax attention of the teacher, with `scale` (0 = 1 /
+ * sqrt(d)), and rows A_tj = q_t . k_j / max(sum_j q_t . k_j, eps) of linear attention;
+ * mean over rows, heads and samples of -sum P log max(A, 1e-6) (Hedgehog, Zhang et al.,
+ * 2024). The teacher gets no gradient. */
+typedef struct AttentionMatchAttrs {
+    int64_t heads, kv_heads;
+    bool causal;
+    double scale, eps;
+} AttentionMatchAttrs;
 
 /* weighted_sum(x...): sum of weights[i] * x[i] over scalars. */
 typedef struct WeightedSumAttrs {

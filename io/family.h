@@ -13,6 +13,8 @@ typedef struct OptionalOutput {
     const char *output, *storage;
 } OptionalOutput;
 
+enum { SPLIT_MAX = 4 };
+
 typedef struct Family {
     const char *model_type; /* config.json's "model_type" */
     const char *summary;
@@ -22,6 +24,11 @@ typedef struct Family {
     /* Name that a tensor of the checkpoint has in the graph, or NULL when the family
      * leaves it out on purpose (for instance saved position indices). */
     const char *(*rename)(Arena *arena, const char *tensor);
+    /* Tensors of the checkpoint that hold several storages side by side (GPT-2 keeps
+     * queries, keys and values in one matrix): fills parts[] with the storages' names and
+     * returns how many equal slices of the last dimension they are; 0 = none. NULL = the
+     * family has no such tensors. */
+    int (*split)(Arena *arena, const char *tensor, const char *parts[SPLIT_MAX]);
     /* What checkpoints put in front of the names of all but heads ("bert.") or leave out;
      * both are found. NULL = names are as in the graph. */
     const char *prefix;

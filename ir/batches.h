@@ -29,7 +29,9 @@ struct Batches {
     int64_t count;    /* samples */
     const Column *columns;
     int column_count;
-    int64_t classes; /* labels lie in [0, classes); 0 = no labels */
+    int64_t classes;         /* labels lie in [0, classes); 0 = no labels */
+    double label_characters; /* language data: characters that a label stands for, on
+                                average; 0 = not known */
 
     /* Sequences: tokens of one sample, at most max_tokens. NULL: all samples have the
      * shape of their columns. With lengths, a column's type may hold DIM_T, and samples

@@ -61,8 +61,9 @@ typedef struct Operand {
     const char *help;
 } Operand;
 
-struct Node; /* ir/graph.h */
-struct Call; /* exec/kernel.h */
+struct Node;       /* ir/graph.h */
+struct Call;       /* exec/kernel.h */
+struct StepKernel; /* exec/step.h */
 
 /* What a backward kernel reads, so that the planner keeps only that. */
 enum {
@@ -114,6 +115,10 @@ typedef struct Op {
      * that either kernel needs while it runs, for the bound types. NULL = none. */
     size_t (*aux_bytes)(const struct Call *call);
     size_t (*scratch_bytes)(const struct Call *call);
+
+    /* One token at a time, with the state of the tokens before: see exec/step.h. NULL =
+     * the op does not take part in generation. */
+    const struct StepKernel *step;
 
     void (*forward)(const struct Call *call);
     void (*backward)(const struct Call *call); /* NULL = not differentiable */

@@ -52,8 +52,11 @@ Status objective_exits(Exits *out, Objective *objective, ObjectiveExits which,
 Status objective_add_labels(Objective *objective, ObjectiveExits exits, double weight,
                             double smoothing, Diag *diag);
 
-/* Whether a model predicts tokens: logits [N, T, V]. */
+/* Whether a model predicts tokens: logits [N, T, V]; and whether it predicts the next one
+ * (its layers stand in stack "decoder"): then the data's `labels` are i32[N, T], the
+ * token after each, INDEX_SKIP where there is none, and nothing is masked. */
 bool objective_predicts_tokens(const Graph *graph);
+bool objective_predicts_next(const Graph *graph);
 
 /* For models that predict tokens: lets the heads of student and teacher see the masked
  * positions only, so that logits are [N, M, V] (input `masked_positions` i32[N, M], 0
