@@ -2,7 +2,7 @@
  * analysis (section 4.4): L2 norm of the gradient of the label loss, summed over exits,
  * over each layer's weights, and linear CKA (Kornblith et al., ICML 2019) between the
  * layers' outputs, averaged over tokens, of this model and of the other one. */
-#include "passes/exits.h"
+#include "passes/objective.h"
 
 #include "exec/cka.h"
 #include "ir/rewrite.h"
@@ -59,12 +59,21 @@ static Status keep_features(void *self, const Fetch *what, const float *const *v
     return STATUS_OK;
 }
 
+/* Every layer must have an output over tokens. */
+static Status check_layers(PassContext *ctx, const Graph *graph, Diag *diag) {
+    const int layers = graph_layer_count(graph, "encoder");
+    for (int l = 0; l < layers; l++) {
+        const Node *out = graph_layer_output(graph, "encoder", l);
+        if (!out || out->type.rank != 3)
+            return edit_fail(ctx, diag, "layer %d has no output [N, T, D] to compare", l);
+    }
+    return STATUS_OK;
+}
+
 /* Adds a mean over tokens after every layer of a copy of the model's graph. */
-static Status add_means(Graph *graph, Node **means, Features *f, PassContext *ctx,
-                        Diag *diag) {
+static Status add_means(Graph *graph, Node **means, Features *f, Diag *diag) {
     for (int l = 0; l < f->layers; l++) {
         Node *out = graph_layer_output(graph, "encoder", l);
-        if (!out) return edit_fail(ctx, diag, "layer %d has no output to compare", l);
         TRY(edit_node(&means[l], graph, NULL, "mean_tokens", &out, 1, diag, NULL));
         f->width[l] = means[l]->type.dim[1];
         f->layer[l] = memory_alloc((size_t)(f->samples * f->width[l]), sizeof(float));
@@ -80,7 +89,7 @@ static Status collect(Features *f, PassContext *ctx, Model *model, const Batches
     f->layer = ARENA_ARRAY(arena, float *, (size_t)f->layers);
     Node **means = ARENA_ARRAY(arena, Node *, (size_t)f->layers);
     Graph *graph = graph_copy(arena, model->graph);
-    Status status = add_means(graph, means, f, ctx, diag);
+    Status status = add_means(graph, means, f, diag);
     if (status == STATUS_OK)
         status = forward_batches(graph, means, f->layers, data, f->samples,
                                  options->batch_size, ctx->threads, ctx->watch,
@@ -165,27 +174,37 @@ static void record_norms(PassContext *ctx, const Graph *graph, const Params *par
     tree_append(ctx->arena, ctx->record, "gradient_norms", LOC_NONE, list);
 }
 
+/* Label loss of all exits, of words that are predicted at the masked positions. */
+static Status add_loss(Node **loss, PassContext *ctx, Graph *graph, Diag *diag) {
+    Exits exits;
+    TRY(objective_mask_graph(ctx, graph, diag));
+    TRY(exits_find(&exits, graph->arena, ctx, graph, diag));
+    TRY(exits_label_loss(loss, graph, &exits, 0, diag));
+    return separate_layers(graph, diag);
+}
+
+static Status run_norms(PassContext *ctx, Graph *graph, Node *loss, const Batches *data,
+                        const D *options, Diag *diag) {
+    Params *params = NULL;
+    TRY(params_create(&params, graph, PRECISION_F32, false, diag));
+    float *gradient = memory_alloc((size_t)params_gradient_count(params), sizeof(float));
+    const Status status = mean_gradient(graph, loss, params, data, options->limit,
+                                        options->batch_size, ctx->watch, gradient, diag);
+    if (status == STATUS_OK) record_norms(ctx, graph, params, gradient);
+    free(gradient);
+    params_destroy(params);
+    return status;
+}
+
+/* Builds the graph, and without `data` (planning) leaves it at that. */
 static Status measure_norms(PassContext *ctx, Model *model, const Batches *data,
                             const D *options, Diag *diag) {
     Arena *arena = arena_create();
     Graph *graph = graph_copy(arena, model->graph);
-    Params *params = NULL;
-    float *gradient = NULL;
     Node *loss = NULL;
-    Exits exits;
-    Status status = exits_find(&exits, arena, ctx, graph, diag);
-    if (status == STATUS_OK) status = exits_label_loss(&loss, graph, &exits, 0, diag);
-    if (status == STATUS_OK) status = separate_layers(graph, diag);
-    if (status == STATUS_OK)
-        status = params_create(&params, graph, PRECISION_F32, false, diag);
-    if (status == STATUS_OK) {
-        gradient = memory_alloc((size_t)params_gradient_count(params), sizeof(float));
-        status = mean_gradient(graph, loss, params, data, options->limit,
-                               options->batch_size, ctx->watch, gradient, diag);
-    }
-    if (status == STATUS_OK) record_norms(ctx, graph, params, gradient);
-    free(gradient);
-    params_destroy(params);
+    Status status = add_loss(&loss, ctx, graph, diag);
+    if (status == STATUS_OK && data)
+        status = run_norms(ctx, graph, loss, data, options, diag);
     graph_release(graph);
     arena_destroy(arena);
     return status;
@@ -199,16 +218,18 @@ static Status diagnose_run(PassContext *ctx, Model *model, const void *opaque,
     if (options->gradient_norms && !graph_output(model->graph, "logits"))
         return edit_fail(ctx, diag, "the model has no output \"logits\"");
     Model *teacher = NULL;
-    if (options->cka)
+    if (options->cka) {
         TRY(ctx->model(ctx->self, options->teacher, ctx->at, &teacher, diag));
-    if (ctx->plan) return STATUS_OK;
+        TRY(check_layers(ctx, model->graph, diag));
+        TRY(check_layers(ctx, teacher->graph, diag));
+    }
     Batches *data = NULL;
-    TRY(ctx->data(ctx->self, options->data, ctx->at, &data, diag));
-    if (data->count == 0)
+    if (!ctx->plan) TRY(ctx->data(ctx->self, options->data, ctx->at, &data, diag));
+    if (data && data->count == 0)
         return edit_fail(ctx, diag, "data set \"%s\" has no samples", options->data);
     if (options->gradient_norms) TRY(measure_norms(ctx, model, data, options, diag));
-    return options->cka ? compare_layers(ctx, model, teacher, data, options, diag)
-                        : STATUS_OK;
+    return options->cka && data ? compare_layers(ctx, model, teacher, data, options, diag)
+                                : STATUS_OK;
 }
 
 const Pass pass_diagnose = {

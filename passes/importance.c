@@ -82,7 +82,7 @@ static Status importance_run(PassContext *ctx, Model *model, const void *opaque,
     if (score != SCORE_TAYLOR) {
         prune_score(&heads, score);
         prune_score(&ffn, score);
-    } else if (!ctx->plan) {
+    } else {
         TRY(importance_taylor(&heads, &ffn, model, options, &samples, diag));
     }
     if (!ctx->plan) record(ctx, &heads, &ffn, samples);

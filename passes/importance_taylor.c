@@ -7,7 +7,7 @@
 
 #include "exec/cka.h"
 #include "ir/rewrite.h"
-#include "passes/exits.h"
+#include "passes/objective.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -68,9 +68,11 @@ static Status named_outputs(Taylor *t, Exits *exits, Diag *diag) {
     return STATUS_OK;
 }
 
-/* Sum of the label losses of the outputs that are named, or of all exits. */
+/* Sum of the label losses of the outputs that are named, or of all exits; of words that
+ * are predicted, at the masked positions. */
 static Status sum_losses(Taylor *t, Diag *diag) {
     Exits exits;
+    TRY(objective_mask_graph(t->ctx, t->graph, diag));
     if (t->options->outputs.count)
         TRY(named_outputs(t, &exits, diag));
     else
@@ -141,11 +143,22 @@ static Status take_scores(const Taylor *t, const Prune *copy, Prune *p, Diag *di
     return STATUS_OK;
 }
 
-static Status run(Taylor *t, Prune *heads, Prune *ffn, const Batches *data, Diag *diag) {
+/* The graph to differentiate; all that a plan needs. */
+static Status build(Taylor *t, const Prune *heads, const Prune *ffn, Diag *diag) {
     TRY(find_copy(t, heads, &t->copies[0], diag));
     TRY(find_copy(t, ffn, &t->copies[1], diag));
     TRY(separate_all(t, diag));
-    TRY(sum_losses(t, diag));
+    return sum_losses(t, diag);
+}
+
+static Status run(Taylor *t, Prune *heads, Prune *ffn, int64_t *samples, Diag *diag) {
+    const ImportanceOptions *options = t->options;
+    Batches *data = NULL;
+    TRY(t->ctx->data(t->ctx->self, options->data, t->ctx->at, &data, diag));
+    if (data->count == 0)
+        return edit_fail(t->ctx, diag, "data set \"%s\" has no samples", options->data);
+    const int64_t limit = options->limit;
+    *samples = limit > 0 && limit < data->count ? limit : data->count;
     TRY(params_create(&t->params, t->graph, PRECISION_F32, false, diag));
     TRY(differentiate(t, data, diag));
     TRY(take_scores(t, &t->copies[0], heads, diag));
@@ -154,16 +167,11 @@ static Status run(Taylor *t, Prune *heads, Prune *ffn, const Batches *data, Diag
 
 Status importance_taylor(Prune *heads, Prune *ffn, Model *model,
                          const ImportanceOptions *options, int64_t *samples, Diag *diag) {
-    PassContext *ctx = heads->ctx;
-    Batches *data = NULL;
-    TRY(ctx->data(ctx->self, options->data, ctx->at, &data, diag));
-    if (data->count == 0)
-        return edit_fail(ctx, diag, "data set \"%s\" has no samples", options->data);
-    const int64_t limit = options->limit;
-    *samples = limit > 0 && limit < data->count ? limit : data->count;
     Arena *arena = arena_create();
-    Taylor t = {.ctx = ctx, .options = options, .graph = graph_copy(arena, model->graph)};
-    Status status = run(&t, heads, ffn, data, diag);
+    Taylor t = {
+        .ctx = heads->ctx, .options = options, .graph = graph_copy(arena, model->graph)};
+    Status status = build(&t, heads, ffn, diag);
+    if (status == STATUS_OK && !t.ctx->plan) status = run(&t, heads, ffn, samples, diag);
     free(t.gradient);
     params_destroy(t.params);
     graph_release(t.graph);

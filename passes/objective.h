@@ -64,6 +64,10 @@ bool objective_predicts_next(const Graph *graph);
  * objective_add_teacher, if there is one. */
 Status objective_mask_tokens(Objective *objective, Diag *diag);
 
+/* The same for a graph that is differentiated and not trained; nothing when it does not
+ * predict tokens. */
+Status objective_mask_graph(PassContext *ctx, Graph *graph, Diag *diag);
+
 /* Inserts gradient equilibrium on the student (see passes/exits.h) among all exits, or
  * those that the losses are about; nothing when that is one exit. */
 Status objective_equilibrium(Objective *objective, Diag *diag);

@@ -74,30 +74,42 @@ static bool reads_tokens(const Node *node, int i, const char *stack) {
 
 /* Lets the head read the tokens at `positions` in place of all tokens: the head has one
  * input, so there is one gather for all of its readers. */
-static Status gather_head(Objective *o, const char *stack, Node *positions, Diag *diag) {
+static Status gather_head(PassContext *ctx, Graph *graph, const char *stack,
+                          Node *positions, Diag *diag) {
     Node *from = NULL, *gathered = NULL;
-    for (Node *node = o->graph->first; node; node = node->next)
+    for (Node *node = graph->first; node; node = node->next)
         for (int i = 0; i < node->in_count && is_in_head(node, stack); i++) {
             if (!reads_tokens(node, i, stack)) continue;
             if (from && node->in[i] != from)
-                return edit_fail(o->ctx, diag,
+                return edit_fail(ctx, diag,
                                  "expected a head that reads one value of the trunk");
             from = node->in[i];
             if (!gathered)
-                TRY(edit_node(&gathered, o->graph, node, "gather_tokens",
+                TRY(edit_node(&gathered, graph, node, "gather_tokens",
                               (Node *[]){from, positions}, 2, diag, NULL));
             node->in[i] = gathered;
         }
     if (gathered) return STATUS_OK;
-    return edit_fail(o->ctx, diag, "expected a head (stack \"%s\") that reads the tokens",
+    return edit_fail(ctx, diag, "expected a head (stack \"%s\") that reads the tokens",
                      stack);
 }
 
-Status objective_mask_tokens(Objective *o, Diag *diag) {
+/* The input that says which positions are masked. */
+static Node *masked_positions(Graph *graph) {
     const Type type = {.dtype = DTYPE_I32, .rank = 2, .dim = {DIM_N, DIM_M}};
-    Node *positions = graph_find_input(o->graph, "masked_positions");
-    if (!positions) positions = graph_input(o->graph, "masked_positions", &type);
-    TRY(gather_head(o, "head", positions, diag));
-    if (o->teacher) TRY(gather_head(o, "teacher.head", positions, diag));
+    Node *positions = graph_find_input(graph, "masked_positions");
+    return positions ? positions : graph_input(graph, "masked_positions", &type);
+}
+
+Status objective_mask_tokens(Objective *o, Diag *diag) {
+    Node *positions = masked_positions(o->graph);
+    TRY(gather_head(o->ctx, o->graph, "head", positions, diag));
+    if (o->teacher) TRY(gather_head(o->ctx, o->graph, "teacher.head", positions, diag));
     return graph_infer(o->graph, diag);
+}
+
+Status objective_mask_graph(PassContext *ctx, Graph *graph, Diag *diag) {
+    if (!objective_predicts_tokens(graph)) return STATUS_OK;
+    TRY(gather_head(ctx, graph, "head", masked_positions(graph), diag));
+    return graph_infer(graph, diag);
 }

@@ -1,0 +1,119 @@
+/* importance and diagnose of models that predict words: the loss is that of the masked
+ * tokens. */
+#include "tests/passes/distill_fixture.h"
+
+/* Runs one step on the sentences. */
+static void run_step(Model *model, const char *step, bool plan) {
+    Arena *arena = arena_create();
+    Diag *diag = diag_create();
+    World world = {sentences(), model};
+    Tree *document;
+    Recipe recipe;
+    const PipelineOptions pipeline = {.plan = plan,
+                                      .threads = 1,
+                                      .self = &world,
+                                      .data = give_data,
+                                      .model = give_model};
+    const char *yaml = arena_printf(
+        arena, "version: 1\ndata: {text: {format: text}}\npasses: [%s]\n", step);
+    assert_ok(yaml_parse(&document, arena, "test", yaml, strlen(yaml), diag), diag);
+    assert_ok(recipe_bind(&recipe, arena, document, "test", ".", diag), diag);
+    assert_ok(pipeline_run(model, &recipe, &pipeline, diag), diag);
+    diag_destroy(diag);
+    arena_destroy(arena);
+}
+
+/* Mean cross-entropy of the masked tokens, from the logits of all tokens in double. */
+static double masked_loss(Model *model) {
+    double *logits = output_of(model, "logits"), sum = 0;
+    int count = 0;
+    for (int64_t i = 0; i < SAMPLES; i++)
+        for (int m = 0; m < MASKED; m++) {
+            const int32_t label = sentence_value("masked_labels", i, m);
+            const int at = sentence_value("masked_positions", i, m);
+            const double *row = logits + (i * TOKENS + at) * WORDS;
+            double total = 0;
+            for (int w = 0; w < WORDS; w++) total += exp(row[w]);
+            if (label == INDEX_SKIP) continue;
+            sum += log(total) - row[label];
+            count++;
+        }
+    free(logits);
+    return sum / count;
+}
+
+/* d loss / d scale of columns [first, first + count) of a matrix, by central difference.
+ */
+static double difference(const Model *model, const char *name, int64_t first,
+                         int64_t count) {
+    const double eps = 1.0 / 1024;
+    double loss[2];
+    for (int i = 0; i < 2; i++) {
+        Model *copy = model_copy(model);
+        Tensor *tensor = &graph_storage(copy->graph, name)->tensor;
+        Diag *diag = diag_create();
+        void *data = NULL;
+        assert_ok(tensor_writable(tensor, &data, diag), diag);
+        for (int64_t r = 0; r < tensor->dim[0]; r++)
+            for (int64_t c = first; c < first + count; c++)
+                ((float *)data)[r * tensor->dim[1] + c] *= (float)(i ? 1 + eps : 1 - eps);
+        loss[i] = masked_loss(copy);
+        model_destroy(copy);
+        diag_destroy(diag);
+    }
+    return (loss[1] - loss[0]) / (2 * eps);
+}
+
+static double stored(const Model *model, const char *kind, int layer, int unit) {
+    const Tree *entry = tree_get(tree_get(model->provenance, "importance"), kind)->first;
+    for (; layer > 0; layer--) entry = entry->next;
+    const Tree *score = tree_get(entry, "scores")->first;
+    for (; unit > 0; unit--) score = score->next;
+    return score->real;
+}
+
+static void test_taylor(void **state) {
+    (void)state;
+    Model *model = masked_lm(2, 5);
+    run_step(model,
+             "importance: {data: text, abs: block, accumulate: sum_then_abs, "
+             "batch_size: 6}",
+             false);
+    char name[100];
+    for (int l = 0; l < 2; l++) {
+        snprintf(name, sizeof name, "bert.encoder.layer.%d.attention.output.dense.weight",
+                 l);
+        for (int h = 0; h < 2; h++) {
+            const double d = fabs(difference(model, name, h * 4, 4));
+            assert_true(fabs(stored(model, "heads", l, h) - d) < 1e-6 + 1e-3 * d);
+        }
+        snprintf(name, sizeof name, "bert.encoder.layer.%d.output.dense.weight", l);
+        for (int u = 0; u < 16; u += 3) {
+            const double d = fabs(difference(model, name, u, 1));
+            assert_true(fabs(stored(model, "ffn", l, u) - d) < 1e-6 + 1e-3 * d);
+        }
+    }
+    model_destroy(model);
+}
+
+/* A plan measures nothing; a run gives a norm for every layer. */
+static void test_norms(void **state) {
+    (void)state;
+    Model *model = masked_lm(2, 5);
+    run_step(model, "diagnose: {data: text}", true);
+    assert_null(tree_get(last_record(model), "gradient_norms"));
+    run_step(model, "diagnose: {data: text}", false);
+    const Tree *norms = tree_get(last_record(model), "gradient_norms");
+    assert_int_equal(norms->count, 2);
+    for (const Tree *norm = norms->first; norm; norm = norm->next)
+        assert_true(norm->real > 0 && isfinite(norm->real));
+    model_destroy(model);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_taylor),
+        cmocka_unit_test(test_norms),
+    };
+    return cmocka_run_group_tests_name("importance of words", tests, NULL, NULL);
+}
