@@ -99,6 +99,16 @@ static Status choose_rule(Evaluation *e, Diag *diag) {
     return exits_read_rule(&e->rule, arena, e->ctx, e->model, &e->exits, diag);
 }
 
+/* Notes, and says, that the stored rule is older than the model. */
+static void check_age(Evaluation *e, Diag *diag) {
+    if (e->ctx->plan || e->mode != EVALUATE_RULE || has_rule(e->options)) return;
+    e->stale = exits_rule_is_stale(e->model);
+    if (e->stale)
+        diag_warn(diag, e->ctx->at, e->ctx->key,
+                  "the stored rule for leaving at exits was calibrated before the "
+                  "model's last change: calibrate again");
+}
+
 static Status fail_exits(const Evaluation *e, const char *what, const char *hint,
                          Diag *diag) {
     const Status status = edit_fail(e->ctx, diag, "%s", what);
@@ -119,7 +129,8 @@ static Status choose_exits(Evaluation *e, Diag *diag) {
     if (e->mode == EVALUATE_RULE || e->mode == EVALUATE_AUTO) TRY(choose_rule(e, diag));
     const bool ruled = e->rule.criterion != EXIT_NEVER;
     if (e->mode == EVALUATE_AUTO) e->mode = ruled ? EVALUATE_RULE : EVALUATE_LAST;
-    if (e->mode != EVALUATE_RULE || ruled || e->ctx->plan) return STATUS_OK;
+    check_age(e, diag);
+    if (e->mode != EVALUATE_RULE || ruled) return STATUS_OK;
     return fail_exits(e, "the model has no stored rule for leaving at its exits",
                       "give entropy or patience, or let calibrate_exits find a rule",
                       diag);

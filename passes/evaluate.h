@@ -32,6 +32,7 @@ typedef struct Evaluation {
     EvaluateExits mode;
     Exits exits;
     ExitRule rule;
+    bool stale; /* the rule is the stored one, chosen before the model's last change */
     Batches *data;
     int labels;      /* the column */
     int64_t classes; /* or words */

@@ -69,15 +69,18 @@ static Tree *exit_row(Arena *arena, Tree *list, const Exit *exit) {
     return row;
 }
 
-static void record_rule(Arena *arena, Tree *record, const ExitRule *rule, int exits) {
+static void record_rule(const Evaluation *e, Tree *record) {
+    Arena *arena = e->ctx->arena;
+    const ExitRule *rule = &e->rule;
     const bool entropy = rule->criterion == EXIT_ENTROPY;
+    if (e->stale) tree_put_bool(arena, record, "stale_rule", true);
     tree_put_string(arena, record, "criterion", entropy ? "entropy" : "patience");
     if (!entropy) {
         tree_put_int(arena, record, "patience", rule->patience);
         return;
     }
     Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
-    for (int i = 0; i + 1 < exits; i++) {
+    for (int i = 0; i + 1 < e->exits.count; i++) {
         Tree *value = tree_new(arena, TREE_FLOAT, LOC_NONE);
         value->real = rule->threshold[i];
         tree_append(arena, list, NULL, LOC_NONE, value);
@@ -92,7 +95,7 @@ static void record_leaving(const Dynamic *d) {
     Tree *record = e->ctx->record, *list = tree_new(arena, TREE_LIST, LOC_NONE);
     const double samples = (double)d->report.samples;
     double depth = 0;
-    record_rule(arena, record, &e->rule, e->exits.count);
+    record_rule(e, record);
     for (int i = 0; i < e->exits.count; i++) {
         const double share = (double)d->taken[i] / samples;
         tree_put_real(arena, exit_row(arena, list, &e->exits.items[i]), "share", share);

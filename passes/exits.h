@@ -52,7 +52,11 @@ Status exits_label_loss(Node **out, Graph *graph, const Exits *exits, double smo
 Status exits_read_rule(ExitRule *rule, Arena *arena, PassContext *ctx, const Model *model,
                        const Exits *exits, Diag *diag);
 
-/* Stores a rule, thresholds by output name. */
+/* Whether the stored rule was chosen for other weights, or another graph, than the model
+ * has now: what was measured then need not hold. Not for planning. */
+bool exits_rule_is_stale(Model *model);
+
+/* Stores a rule, thresholds by output name, with the model's hash. */
 Status exits_store_rule(const ExitRule *rule, Model *model, const Exits *exits,
                         Diag *diag);
 

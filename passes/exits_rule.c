@@ -1,8 +1,9 @@
 /* The rule for leaving at exits, as it lies in a model's provenance:
  *
- *     exits: {criterion: entropy, thresholds: {exit.1: 0.3, exit.2: 0.3}}
- *     exits: {criterion: patience, patience: 2}
- */
+ *     exits: {criterion: entropy, thresholds: {exit.1: 0.3, exit.2: 0.3}, model: 3f...}
+ *     exits: {criterion: patience, patience: 2, model: 3f...}
+ *
+ * `model` is the hash of the model that it was chosen for. */
 #include "passes/exits.h"
 
 #include <math.h>
@@ -76,6 +77,14 @@ Status exits_read_rule(ExitRule *rule, Arena *arena, PassContext *ctx, const Mod
     return STATUS_OK;
 }
 
+bool exits_rule_is_stale(Model *model) {
+    const Tree *of = tree_get(tree_get(model->provenance, "exits"), "model");
+    char hash[HASH_TEXT_BYTES];
+    if (!of || of->kind != TREE_STRING) return false;
+    model_hash(model, hash);
+    return strcmp(of->string, hash) != 0;
+}
+
 Status exits_store_rule(const ExitRule *rule, Model *model, const Exits *exits,
                         Diag *diag) {
     Arena *arena = model->arena;
@@ -89,5 +98,8 @@ Status exits_store_rule(const ExitRule *rule, Model *model, const Exits *exits,
     }
     if (rule->criterion == EXIT_PATIENCE)
         tree_put_int(arena, map, "patience", rule->patience);
+    char hash[HASH_TEXT_BYTES];
+    model_hash(model, hash);
+    tree_put_string(arena, map, "model", hash);
     return tree_set(arena, model->provenance, "exits", map, diag);
 }

@@ -234,8 +234,39 @@ static void test_out_of_reach(void **state) {
     model_destroy(model);
 }
 
+/* What evaluate's record says of the rule's age. */
+static bool is_stale(Model *model) {
+    Diag *diag = diag_create();
+    assert_ok(test_run_pass(model, "evaluate", "{data: toy}", false, diag), diag);
+    const Tree *record = last_record(model);
+    assert_non_null(tree_get(record, "thresholds"));
+    diag_destroy(diag);
+    return tree_get(record, "stale_rule") != NULL;
+}
+
+/* A rule is for the weights that it was calibrated on; steps that measure keep it. */
+static void test_age(void **state) {
+    (void)state;
+    Model *model = toy_vit(3);
+    Diag *diag = diag_create();
+    const char *calibrate = "{data: toy, drop: 100}";
+    assert_ok(test_run_pass(model, "add_exits", "{}", false, diag), diag);
+    assert_ok(test_run_pass(model, "calibrate_exits", calibrate, false, diag), diag);
+    assert_false(is_stale(model));
+    assert_ok(test_run_pass(model, "importance", "{score: magnitude}", false, diag),
+              diag);
+    assert_false(is_stale(model));
+    assert_ok(test_run_pass(model, "prune_heads", "{keep: 1}", false, diag), diag);
+    assert_true(is_stale(model));
+    assert_ok(test_run_pass(model, "calibrate_exits", calibrate, false, diag), diag);
+    assert_false(is_stale(model));
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_age),
         cmocka_unit_test(test_brute_force),
         cmocka_unit_test(test_candidates),
         cmocka_unit_test(test_out_of_reach),
