@@ -78,7 +78,8 @@ static Status find_table(Factor *f, Diag *diag) {
     for (; node; node = graph_find_next(f->graph, node, NULL, -1, ROLE_EMBED)) {
         if (!is_op(node, "embedding"))
             return edit_fail(f->ctx, diag,
-                             "expected a word embedding, op embedding, found op %s",
+                             "expected a model with a word embedding, found one that "
+                             "embeds by op %s",
                              node->op->name);
         if (!node->in[1]->storage)
             return edit_fail(f->ctx, diag,
@@ -360,6 +361,7 @@ static Status factor_weights(Factor *f, int64_t *rank, Diag *diag) {
 static Status factor_shapes(Factor *f, int64_t *rank, Diag *diag) {
     *rank = f->options->rank;
     if (*rank == 0) TRY(guess_rank(f, rank, diag));
+    f->ctx->unsure = f->projection && *rank == f->table->storage->tensor.dim[1];
     return apply(f, tensor_shape(DTYPE_F32, 2, (int64_t[]){f->rows, *rank}),
                  tensor_shape(DTYPE_F32, 2, (int64_t[]){f->width, *rank}), diag);
 }

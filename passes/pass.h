@@ -42,6 +42,7 @@ struct PassContext {
 
     /* Set by the pass. */
     bool exact;         /* this run should preserve the model's outputs: check it */
+    bool unsure;        /* planning: a run may change what this plan leaves as it is */
     size_t train_bytes; /* memory that training takes beside the weights (planning) */
 
     /* The recipe's surroundings. `self` belongs to whoever made the context. */

@@ -104,8 +104,9 @@ static bool may_rest(const StepRun *run) {
 static Status check_changed(const StepRun *run, Diag *diag) {
     const Step *step = run->step;
     run->whole->changed[run->index] = run->changed;
-    bool exempt = step->allow_unchanged || (step->pass->flags & PASS_MEASURES) ||
-                  (run->options->plan && (step->pass->flags & PASS_TRAINS));
+    bool exempt =
+        step->allow_unchanged || (step->pass->flags & PASS_MEASURES) ||
+        (run->options->plan && (run->ctx.unsure || (step->pass->flags & PASS_TRAINS)));
     if (run->changed || exempt || may_rest(run)) return STATUS_OK;
     Status status = diag_fail(diag, STATUS_RECIPE, step->at, step->key,
                               "expected %s to change the model, it changed nothing%s",

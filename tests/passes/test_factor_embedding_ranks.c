@@ -150,7 +150,7 @@ static void test_other_models(void **state) {
     Model *model = classifier();
     embed(model)->role = ROLE_NONE;
     refused(model, "expected a model with a word embedding");
-    refused(configured_vit(2, 1), "found op linear");
+    refused(configured_vit(2, 1), "embeds by op linear");
     model = classifier();
     Node *types = graph_find(model->graph, NULL, -1, ROLE_TOKEN_TYPE)->in[1];
     types->role = ROLE_EMBED;
