@@ -82,8 +82,12 @@ Status distill_teacher_tokens(Node **out, Distill *d, const Node *node, Diag *di
 
 static Status fail_missing(Distill *d, bool teacher, const char *what, int layer,
                            Diag *diag) {
-    return edit_fail(d->objective.ctx, diag, "the %s has no node \"%s\" in layer %d",
-                     teacher ? "teacher" : "student", what, layer);
+    const Status status =
+        edit_fail(d->objective.ctx, diag, "the %s has no node \"%s\" in layer %d",
+                  teacher ? "teacher" : "student", what, layer);
+    diag_hint(diag, "match other layers (student_layers, teacher_layers), or give the "
+                    "loss weight 0");
+    return status;
 }
 
 /* Nodes of a role in a pair of layers: pair[0] the student's, pair[1] the teacher's. */

@@ -20,6 +20,9 @@ static Status layer_node(Node **out, const Multiplex *m, int layer, Role role,
         return edit_fail(m->ctx, diag, "layer %d has no projection \"%s\" to share",
                          layer, role_name(role));
     const Node *bias = node_operand(node, "bias");
+    if (((const LinearAttrs *)node->attrs)->transposed)
+        return edit_fail(m->ctx, diag, "layer %d: %s uses its weight transposed", layer,
+                         role_name(role));
     if (!node_operand(node, "weight")->storage || (bias && !bias->storage))
         return edit_fail(m->ctx, diag,
                          "layer %d: the weights of %s are computed, not stored", layer,

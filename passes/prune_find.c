@@ -56,6 +56,9 @@ static Status add_projection(const Prune *p, PruneBlock *block, const Node *line
     if (weight->type.rank != 2)
         return edit_fail(p->ctx, diag, "%s: expected a matrix as weight of %s",
                          block->place, role_name(linear->role));
+    if (((const LinearAttrs *)linear->attrs)->transposed)
+        return edit_fail(p->ctx, diag, "%s: %s uses its weight transposed", block->place,
+                         role_name(linear->role));
     TRY(add_slot(p, block, linear, "weight", axis, diag));
     return axis == 0 ? add_slot(p, block, linear, "bias", 0, diag) : STATUS_OK;
 }

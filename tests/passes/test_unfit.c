@@ -1,5 +1,6 @@
 /* Models that do not fit a pass are refused with a message, whatever places and roles
  * their file gives to nodes, and outputs that are no numbers are never counted. */
+#include "exec/ops.h"
 #include "ir/rewrite.h"
 #include "tests/support/check.h"
 #include "tests/support/passes.h"
@@ -39,6 +40,25 @@ static Model *misplaced(Role role) {
     find(model, 1, role)->role = ROLE_NONE;
     find(model, 1, ROLE_RESIDUAL1)->role = role;
     return model;
+}
+
+/* A toy model whose output projections, square matrices, are used transposed in the
+ * second layer. */
+static Model *transposed(void) {
+    Model *model = toy_vit(1);
+    ((LinearAttrs *)find(model, 1, ROLE_OUT)->attrs)->transposed = true;
+    return model;
+}
+
+/* Rows of a weight that is used transposed are its inputs: nothing may mix them up. */
+static void test_transposed(void **state) {
+    (void)state;
+    expect_refused(transposed(), "weight_multiplex", "{group: 2}",
+                   "layer 1: out uses its weight transposed");
+    expect_refused(transposed(), "prune_heads", "{keep: 1, score: magnitude}",
+                   "encoder.1: out uses its weight transposed");
+    expect_refused(transposed(), "importance", "{score: magnitude}",
+                   "encoder.1: out uses its weight transposed");
 }
 
 static void test_misplaced_roles(void **state) {
@@ -157,6 +177,7 @@ static void test_input_called_labels(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_misplaced_roles),
+        cmocka_unit_test(test_transposed),
         cmocka_unit_test(test_unequal_layers),
         cmocka_unit_test(test_shared_norms),
         cmocka_unit_test(test_outputs_that_are_no_numbers),
