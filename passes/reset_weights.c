@@ -36,6 +36,7 @@ static Status reset_run(PassContext *ctx, Model *model, const void *opaque, Diag
     if (parameters == 0)
         return edit_fail(ctx, diag, "weights: no weights of the model have such a name");
     tree_put_int(ctx->arena, ctx->record, "parameters", parameters);
+    ctx->unsure = true;
     return ctx->plan ? STATUS_OK : model_init_weights(model, ctx->seed, diag);
 }
 
@@ -45,7 +46,6 @@ const Pass pass_reset_weights = {
     .fields = fields,
     .options_size = sizeof(ResetOptions),
     .defaults = &defaults,
-    .flags = PASS_TRAINS,
     .exactness = PASS_LOSSY,
     .run = reset_run,
 };
