@@ -1,151 +1,12 @@
-/* What pruning must do to the numbers: zero units leave exactly, importance is the
- * derivative it claims to be, lineages lead back to the original weights. */
-#include "exec/ops.h"
+/* What pruning must do to the numbers: zero units leave exactly, lineages lead back to
+ * the original weights, a plan counts as the run does. */
 #include "io/modelfile.h"
-#include "ir/rewrite.h"
-#include "ir/verify.h"
 #include "passes/prune.h"
-#include "tests/support/check.h"
-#include "tests/support/passes.h"
-#include "tests/support/reference.h"
+#include "tests/passes/prune_fixture.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-enum { LAYERS = 4, WIDTH = 16, HEADS = 2, HIDDEN = 32, CLASSES = 3, SAMPLES = 60 };
-
-#define OUT(l)     layer_storage(l, "attention.output.dense.weight")
-#define FFN_OUT(l) layer_storage(l, "output.dense.weight")
-#define FFN_IN(l)  layer_storage(l, "intermediate.dense.weight")
-
-/* Name of a storage of a layer; valid until the next call. */
-static const char *layer_storage(int layer, const char *part) {
-    static char name[128];
-    snprintf(name, sizeof name, "vit.encoder.layer.%d.%s", layer, part);
-    return name;
-}
-
-static Storage *find_storage(const Model *model, const char *name) {
-    Storage *storage = graph_storage(model->graph, name);
-    if (!storage) fail_msg("no storage %s", name);
-    return storage;
-}
-
-/* Weights as doubles, to be freed. */
-static double *read_weights(const Storage *storage) {
-    const int64_t count = tensor_count(&storage->tensor);
-    double *out = calloc((size_t)count, sizeof *out);
-    tensor_read_f64(&storage->tensor, 0, count, out);
-    return out;
-}
-
-/* Multiplies columns [first, first + count) of a matrix; it becomes float64. */
-static void scale_columns(Model *model, const char *name, int64_t first, int64_t count,
-                          double by) {
-    Diag *diag = diag_create();
-    Storage *storage = find_storage(model, name);
-    const int64_t columns = storage->tensor.dim[1];
-    double *w = read_weights(storage);
-    for (int64_t row = 0; row < storage->tensor.dim[0]; row++)
-        for (int64_t c = first; c < first + count; c++) w[row * columns + c] *= by;
-    Tensor scaled;
-    void *data = NULL;
-    assert_ok(tensor_create(&scaled, DTYPE_F64, 2, storage->tensor.dim, diag), diag);
-    assert_ok(tensor_writable(&scaled, &data, diag), diag);
-    memcpy(data, w, tensor_bytes(&scaled));
-    tensor_release(&storage->tensor);
-    storage->tensor = scaled;
-    free(w);
-    diag_destroy(diag);
-}
-
-/* Runs the model on all toy samples in double: logits, or the mean label loss. */
-static double run_model(Model *model, double *logits) {
-    Arena *arena = arena_create();
-    Diag *diag = diag_create();
-    Graph *graph = graph_copy(arena, model->graph);
-    Batches *toy = toy_batches();
-    float pixels[SAMPLES * 64];
-    int32_t labels[SAMPLES];
-    int64_t index[SAMPLES];
-    for (int i = 0; i < SAMPLES; i++) index[i] = i;
-    assert_ok(
-        toy->fetch(toy, &(Fetch){index, SAMPLES, 0, 0}, (void *[]){pixels, labels}, diag),
-        diag);
-    const Type type = {DTYPE_I32, 1, {DIM_N}};
-    Node *loss = NULL, *out = graph_output(graph, "logits");
-    Node *label = graph_input(graph, "labels", &type);
-    assert_ok(edit_node(&loss, graph, NULL, "cross_entropy", (Node *[]){out, label}, 2,
-                        diag, NULL),
-              diag);
-    Runner r;
-    runner_open(&r, graph, SAMPLES, PRECISION_F64, NULL, (Node *[]){out, loss}, 2);
-    double *input = workspace_input(r.workspace, "pixel_values");
-    for (int i = 0; i < SAMPLES * 64; i++) input[i] = (double)pixels[i];
-    memcpy(workspace_input(r.workspace, "labels"), labels, sizeof labels);
-    runner_run(&r);
-    const double result = *(const double *)workspace_value(r.workspace, loss);
-    if (logits)
-        memcpy(logits, workspace_value(r.workspace, out),
-               SAMPLES * CLASSES * sizeof(double));
-    runner_close(&r);
-    graph_release(graph);
-    batches_destroy(toy);
-    diag_destroy(diag);
-    arena_destroy(arena);
-    return result;
-}
-
-static void expect_equal_logits(Model *a, Model *b, double tolerance) {
-    double x[SAMPLES * CLASSES], y[SAMPLES * CLASSES];
-    run_model(a, x);
-    run_model(b, y);
-    for (int i = 0; i < SAMPLES * CLASSES; i++)
-        assert_true(fabs(x[i] - y[i]) < tolerance);
-}
-
-static void run_pass(Model *model, const char *pass, const char *options) {
-    Diag *diag = diag_create();
-    assert_ok(test_run_pass(model, pass, options, false, diag), diag);
-    assert_ok(graph_verify(model->graph, STATUS_INTERNAL, diag), diag);
-    diag_destroy(diag);
-}
-
-/* Runs a pass that must fail with STATUS_MODEL and say `part`. */
-static void expect_failure(Model *model, const char *pass, const char *options,
-                           const char *part) {
-    Diag *diag = diag_create();
-    char *text = NULL;
-    size_t length = 0;
-    const Status status = test_run_pass(model, pass, options, false, diag);
-    FILE *out = open_memstream(&text, &length);
-    diag_print(diag, out);
-    fclose(out);
-    if (!strstr(text, part)) fail_msg("expected \"%s\" in:\n%s", part, text);
-    assert_int_equal(status, STATUS_MODEL);
-    free(text);
-    diag_destroy(diag);
-}
-
-/* Stored score of a unit; list is "heads" or "ffn". */
-static double stored_score(const Model *model, const char *list, int block, int unit) {
-    const Tree *entry = tree_get(tree_get(model->provenance, "importance"), list);
-    assert_non_null(entry);
-    for (entry = entry->first; block > 0; block--) entry = entry->next;
-    const Tree *item = tree_get(entry, "scores")->first;
-    for (; unit > 0; unit--) item = item->next;
-    assert_int_equal(item->kind, TREE_FLOAT);
-    return item->real;
-}
-
 /* ---- exactness ---- */
-
-static int64_t attention_heads(const Model *model, int layer) {
-    const Node *node = graph_find(model->graph, "encoder", layer, ROLE_ATTENTION);
-    return node ? ((const AttentionAttrs *)node->attrs)->heads : 0;
-}
 
 /* Gives layer 1 an attention bias [H, T, S] of its own. */
 static void add_bias(Model *model) {
@@ -250,79 +111,6 @@ static void test_empty_layers(void **state) {
     assert_int_equal(bias->tensor.rank, 3);
     expect_equal_logits(before, model, 1e-12);
     model_destroy(before);
-    model_destroy(model);
-}
-
-/* ---- importance ---- */
-
-/* Derivative of the loss when a unit's value is scaled by 1 - eps. */
-static double difference(const Model *model, const char *name, int64_t first,
-                         int64_t count) {
-    const double eps = 1e-4;
-    double loss[2];
-    for (int i = 0; i < 2; i++) {
-        Model *copy = model_copy(model);
-        scale_columns(copy, name, first, count, i ? 1 + eps : 1 - eps);
-        loss[i] = run_model(copy, NULL);
-        model_destroy(copy);
-    }
-    return (loss[1] - loss[0]) / (2 * eps);
-}
-
-static void test_taylor(void **state) {
-    (void)state;
-    Model *model = toy_vit(6);
-    run_pass(model, "importance",
-             "{data: toy, abs: block, accumulate: sum_then_abs, batch_size: 25}");
-    for (int l = 0; l < LAYERS; l++) {
-        for (int h = 0; h < HEADS; h++) {
-            const double d = fabs(difference(model, OUT(l), h * 8, 8));
-            assert_true(fabs(stored_score(model, "heads", l, h) - d) < 1e-7 + 1e-4 * d);
-        }
-        for (int u = 0; u < HIDDEN; u += 5) {
-            const double d = fabs(difference(model, FFN_OUT(l), u, 1));
-            assert_true(fabs(stored_score(model, "ffn", l, u) - d) < 1e-7 + 1e-4 * d);
-        }
-    }
-    model_destroy(model);
-}
-
-/* One batch: both orders of summing are one. Absolute values first give no less. */
-static void test_reductions(void **state) {
-    (void)state;
-    static const char *const options[] = {
-        "{data: toy, batch_size: 60}",
-        "{data: toy, batch_size: 60, accumulate: sum_then_abs}",
-        "{data: toy, batch_size: 7}",
-        "{data: toy, batch_size: 60, abs: block}",
-    };
-    double score[4];
-    for (int i = 0; i < 4; i++) {
-        Model *model = toy_vit(6);
-        run_pass(model, "importance", options[i]);
-        score[i] = stored_score(model, "heads", 2, 1);
-        model_destroy(model);
-    }
-    assert_true(fabs(score[0] - score[1]) < 1e-9);
-    assert_true(score[2] > score[0]);
-    assert_true(score[3] < score[0]);
-}
-
-/* Layers that share weights get scores of their own; those of equal layers differ only by
- * place, and the group keeps what is best in sum. */
-static void test_shared_importance(void **state) {
-    (void)state;
-    Model *model = toy_vit(6);
-    run_pass(model, "weight_multiplex", "{group: 4}");
-    run_pass(model, "importance", "{data: toy}");
-    double sum[HEADS] = {0};
-    for (int l = 0; l < LAYERS; l++)
-        for (int h = 0; h < HEADS; h++) sum[h] += stored_score(model, "heads", l, h);
-    assert_true(stored_score(model, "heads", 0, 0) != stored_score(model, "heads", 1, 0));
-    run_pass(model, "prune_heads", "{keep: 1, score: taylor}");
-    const Storage *out = find_storage(model, OUT(0));
-    assert_int_equal(lineage_index(&out->kept[1], 0), sum[1] > sum[0] ? 8 : 0);
-    for (int l = 0; l < LAYERS; l++) assert_int_equal(attention_heads(model, l), 1);
     model_destroy(model);
 }
 
@@ -481,51 +269,17 @@ static void test_unfit(void **state) {
     model_destroy(model);
 }
 
-/* Stored scores come from a file and may be anything. */
-static void test_damaged_scores(void **state) {
-    (void)state;
-    static const struct {
-        const char *path, *part;
-        Tree value;
-    } cases[] = {
-        {"importance", "no stored", {.kind = TREE_INT}},
-        {"importance.heads", "no stored", {.kind = TREE_MAP}},
-        {"importance.heads.0", "other layers", {.kind = TREE_STRING, .string = "x"}},
-        {"importance.heads.0.layer", "other layers", {.kind = TREE_INT, .integer = 3}},
-        {"importance.heads.1.stack", "other layers", {.kind = TREE_NULL}},
-        {"importance.heads.3.units", "other layers", {.kind = TREE_INT, .integer = 3}},
-        {"importance.heads.0.scores", "damaged", {.kind = TREE_LIST}},
-        {"importance.heads.0.scores.1", "damaged", {.kind = TREE_NULL}},
-        {"importance.heads.0.scores.0", "damaged", {.kind = TREE_FLOAT, .real = NAN}},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        Model *model = toy_vit(1);
-        Diag *diag = diag_create();
-        run_pass(model, "importance", "{score: magnitude}");
-        Tree *value = tree_copy(model->arena, &cases[i].value);
-        assert_ok(tree_set(model->arena, model->provenance, cases[i].path, value, diag),
-                  diag);
-        expect_failure(model, "prune_heads", "{keep: 1}", cases[i].part);
-        model_destroy(model);
-        diag_destroy(diag);
-    }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_zero_heads),
         cmocka_unit_test(test_zero_units),
         cmocka_unit_test(test_zero_heads_with_mixing),
         cmocka_unit_test(test_empty_layers),
-        cmocka_unit_test(test_taylor),
-        cmocka_unit_test(test_reductions),
-        cmocka_unit_test(test_shared_importance),
         cmocka_unit_test(test_two_prunings),
         cmocka_unit_test(test_saved),
         cmocka_unit_test(test_slice),
         cmocka_unit_test(test_plan_counts),
         cmocka_unit_test(test_unfit),
-        cmocka_unit_test(test_damaged_scores),
     };
     return cmocka_run_group_tests_name("pruning", tests, NULL, NULL);
 }

@@ -1,0 +1,150 @@
+/* The toy model with single units scaled, run in double, and what pruning and importance
+ * leave behind, for the tests of both. */
+#ifndef COMPRESS_TESTS_PASSES_PRUNE_FIXTURE_H
+#define COMPRESS_TESTS_PASSES_PRUNE_FIXTURE_H
+
+#include "exec/ops.h"
+#include "ir/rewrite.h"
+#include "ir/verify.h"
+#include "passes/edit.h"
+#include "tests/support/check.h"
+#include "tests/support/passes.h"
+#include "tests/support/reference.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LAYERS = 4, WIDTH = 16, HEADS = 2, HIDDEN = 32, CLASSES = 3, SAMPLES = 60 };
+
+#define OUT(l)     layer_storage(l, "attention.output.dense.weight")
+#define FFN_OUT(l) layer_storage(l, "output.dense.weight")
+#define FFN_IN(l)  layer_storage(l, "intermediate.dense.weight")
+
+/* Name of a storage of a layer; valid until the next call. */
+static inline const char *layer_storage(int layer, const char *part) {
+    static char name[128];
+    snprintf(name, sizeof name, "vit.encoder.layer.%d.%s", layer, part);
+    return name;
+}
+
+static inline Storage *find_storage(const Model *model, const char *name) {
+    Storage *storage = graph_storage(model->graph, name);
+    if (!storage) fail_msg("no storage %s", name);
+    return storage;
+}
+
+/* Weights as doubles, to be freed. */
+static inline double *read_weights(const Storage *storage) {
+    const int64_t count = tensor_count(&storage->tensor);
+    double *out = calloc((size_t)count, sizeof *out);
+    tensor_read_f64(&storage->tensor, 0, count, out);
+    return out;
+}
+
+/* Multiplies columns [first, first + count) of a matrix; it becomes float64. */
+static inline void scale_columns(Model *model, const char *name, int64_t first,
+                                 int64_t count, double by) {
+    Diag *diag = diag_create();
+    Storage *storage = find_storage(model, name);
+    const int64_t columns = storage->tensor.dim[1];
+    double *w = read_weights(storage);
+    for (int64_t row = 0; row < storage->tensor.dim[0]; row++)
+        for (int64_t c = first; c < first + count; c++) w[row * columns + c] *= by;
+    Tensor scaled;
+    void *data = NULL;
+    assert_ok(tensor_create(&scaled, DTYPE_F64, 2, storage->tensor.dim, diag), diag);
+    assert_ok(tensor_writable(&scaled, &data, diag), diag);
+    memcpy(data, w, tensor_bytes(&scaled));
+    tensor_release(&storage->tensor);
+    storage->tensor = scaled;
+    free(w);
+    diag_destroy(diag);
+}
+
+/* Runs the model on all toy samples in double: logits, or the mean label loss. */
+static inline double run_model(Model *model, double *logits) {
+    Arena *arena = arena_create();
+    Diag *diag = diag_create();
+    Graph *graph = graph_copy(arena, model->graph);
+    Batches *toy = toy_batches();
+    float pixels[SAMPLES * 64];
+    int32_t labels[SAMPLES];
+    int64_t index[SAMPLES];
+    for (int i = 0; i < SAMPLES; i++) index[i] = i;
+    assert_ok(
+        toy->fetch(toy, &(Fetch){index, SAMPLES, 0, 0}, (void *[]){pixels, labels}, diag),
+        diag);
+    const Type type = {DTYPE_I32, 1, {DIM_N}};
+    Node *loss = NULL, *out = graph_output(graph, "logits");
+    Node *label = graph_input(graph, "labels", &type);
+    assert_ok(edit_node(&loss, graph, NULL, "cross_entropy", (Node *[]){out, label}, 2,
+                        diag, NULL),
+              diag);
+    Runner r;
+    runner_open(&r, graph, SAMPLES, PRECISION_F64, NULL, (Node *[]){out, loss}, 2);
+    double *input = workspace_input(r.workspace, "pixel_values");
+    for (int i = 0; i < SAMPLES * 64; i++) input[i] = (double)pixels[i];
+    memcpy(workspace_input(r.workspace, "labels"), labels, sizeof labels);
+    runner_run(&r);
+    const double result = *(const double *)workspace_value(r.workspace, loss);
+    if (logits)
+        memcpy(logits, workspace_value(r.workspace, out),
+               SAMPLES * CLASSES * sizeof(double));
+    runner_close(&r);
+    graph_release(graph);
+    batches_destroy(toy);
+    diag_destroy(diag);
+    arena_destroy(arena);
+    return result;
+}
+
+static inline void expect_equal_logits(Model *a, Model *b, double tolerance) {
+    double x[SAMPLES * CLASSES], y[SAMPLES * CLASSES];
+    run_model(a, x);
+    run_model(b, y);
+    for (int i = 0; i < SAMPLES * CLASSES; i++)
+        assert_true(fabs(x[i] - y[i]) < tolerance);
+}
+
+static inline void run_pass(Model *model, const char *pass, const char *options) {
+    Diag *diag = diag_create();
+    assert_ok(test_run_pass(model, pass, options, false, diag), diag);
+    assert_ok(graph_verify(model->graph, STATUS_INTERNAL, diag), diag);
+    diag_destroy(diag);
+}
+
+/* Runs a pass that must fail with STATUS_MODEL and say `part`. */
+static inline void expect_failure(Model *model, const char *pass, const char *options,
+                                  const char *part) {
+    Diag *diag = diag_create();
+    char *text = NULL;
+    size_t length = 0;
+    const Status status = test_run_pass(model, pass, options, false, diag);
+    FILE *out = open_memstream(&text, &length);
+    diag_print(diag, out);
+    fclose(out);
+    if (!strstr(text, part)) fail_msg("expected \"%s\" in:\n%s", part, text);
+    assert_int_equal(status, STATUS_MODEL);
+    free(text);
+    diag_destroy(diag);
+}
+
+/* Stored score of a unit; list is "heads" or "ffn". */
+static inline double stored_score(const Model *model, const char *list, int block,
+                                  int unit) {
+    const Tree *entry = tree_get(tree_get(model->provenance, "importance"), list);
+    assert_non_null(entry);
+    for (entry = entry->first; block > 0; block--) entry = entry->next;
+    const Tree *item = tree_get(entry, "scores")->first;
+    for (; unit > 0; unit--) item = item->next;
+    assert_int_equal(item->kind, TREE_FLOAT);
+    return item->real;
+}
+
+static inline int64_t attention_heads(const Model *model, int layer) {
+    const Node *node = graph_find(model->graph, "encoder", layer, ROLE_ATTENTION);
+    return node ? ((const AttentionAttrs *)node->attrs)->heads : 0;
+}
+
+#endif
