@@ -36,6 +36,18 @@ int64_t node_integer(const Node *node, const char *name);
 /* Name of an operand by position. */
 const char *operand_name(const Op *op, int index);
 
+/* A string of the provenance that is safe to print, "?" when it is none. */
+const char *safe_string(Arena *arena, const Tree *tree);
+
+/* "; 0, 2, 5 of the original" for a stack that lost layers, else "". */
+const char *original_layers(const Inspection *it, const char *stack);
+
+/* Print what pruning left, place by place; the early exits and their rule; the steps that
+ * made the model. Nothing where there is nothing of the kind. */
+void inspect_print_kept(const Inspection *it);
+void inspect_print_exits(const Inspection *it);
+void inspect_print_history(const Inspection *it);
+
 /* The inspection as a map, for JSON. */
 Tree *inspection_tree(const Inspection *it);
 

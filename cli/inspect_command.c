@@ -1,4 +1,4 @@
-/* compress inspect: structure, storages, totals and history for people. */
+/* compress inspect: structure, storages and totals for people. */
 #include "cli/commands.h"
 #include "cli/inspect.h"
 #include "cli/table.h"
@@ -6,12 +6,6 @@
 #include "io/load.h"
 
 #include <string.h>
-
-/* A string of the provenance that is safe to print, "?" when it is none. */
-static const char *safe_string(Arena *arena, const Tree *tree) {
-    if (!tree || tree->kind != TREE_STRING) return "?";
-    return text_clean(arena_strdup(arena, tree->string));
-}
 
 static void print_type(const char *label, const char *name, const Type *type) {
     Text text = {0};
@@ -60,7 +54,9 @@ static void print_place(const Inspection *it, const char *stack, int layer) {
     for (const Node *node = it->model->graph->first; node; node = node->next)
         if (node->stack && node->layer == layer && strcmp(node->stack, stack) == 0)
             describe_node(it, &text, node);
-    if (text.data && layer >= 0)
+    if (text.data && layer >= 0 && strcmp(stack, "exits") == 0)
+        printf("  exit.%-4d%s\n", layer + 1, text.data);
+    else if (text.data && layer >= 0)
         printf("  layer %-3d%s\n", layer, text.data);
     else if (text.data)
         printf("  %9s%s\n", "", text.data);
@@ -73,7 +69,9 @@ static void print_stacks(const Inspection *it) {
     for (int s = 0; s < it->stack_count; s++) {
         int layers = graph_layer_count(it->model->graph, it->stacks[s]);
         printf("\n%s", it->stacks[s]);
-        if (layers > 0) printf(" (%d layer%s)", layers, layers > 1 ? "s" : "");
+        if (layers > 0)
+            printf(" (%d layer%s%s)", layers, layers > 1 ? "s" : "",
+                   original_layers(it, it->stacks[s]));
         printf("\n");
         print_place(it, it->stacks[s], -1);
         for (int layer = 0; layer < layers; layer++)
@@ -109,32 +107,7 @@ static void print_totals(const Inspection *it) {
     printf("%-12s %s for %s\n", "FLOPs", text_flops(arena, measure->flops),
            measure->input);
     printf("%-12s %s\n", "peak memory", text_size(arena, measure->peak_bytes));
-}
-
-static void print_step(Arena *arena, int index, const Tree *step) {
-    const Tree *label = tree_get(step, "label");
-    const Tree *count = tree_get(step, "parameters");
-    const Tree *accuracy = tree_get(tree_get(step, "record"), "accuracy");
-    printf("  %d %s", index, safe_string(arena, tree_get(step, "pass")));
-    if (label) printf(" (%s)", safe_string(arena, label));
-    if (count && count->kind == TREE_INT)
-        printf(": %s parameters", text_grouped(arena, count->integer));
-    if (accuracy && accuracy->kind == TREE_FLOAT)
-        printf(", accuracy %.4f", accuracy->real);
-    printf("\n");
-}
-
-/* One line per step that made the model. */
-static void print_history(const Inspection *it) {
-    const Tree *steps = tree_get(it->model->provenance, "steps");
-    const Tree *input = tree_get(it->model->provenance, "input_hash");
-    if (!steps || steps->kind != TREE_LIST || !steps->first) return;
-    printf("\nmade by");
-    if (input) printf(" (input %s)", safe_string(it->arena, input));
-    printf("\n");
-    int index = 0;
-    for (const Tree *step = steps->first; step; step = step->next)
-        print_step(it->arena, ++index, step);
+    inspect_print_exits(it);
 }
 
 static void print_json(const Inspection *it) {
@@ -147,9 +120,10 @@ static void print_json(const Inspection *it) {
 static void print_people(const Inspection *it) {
     print_head(it);
     print_stacks(it);
+    inspect_print_kept(it);
     print_storages(it);
     print_totals(it);
-    print_history(it);
+    inspect_print_history(it);
 }
 
 Status command_inspect(const Cli *cli, Diag *diag) {

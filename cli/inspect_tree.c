@@ -86,6 +86,29 @@ static void put_stacks(const Inspection *it, Tree *map) {
     }
 }
 
+static void append_int(Arena *arena, Tree *list, int64_t value) {
+    Tree *item = tree_new(arena, TREE_INT, LOC_NONE);
+    item->integer = value;
+    tree_append(arena, list, NULL, LOC_NONE, item);
+}
+
+/* What pruning left of the original's indices: ranges [first, last] by axis. */
+static void put_kept(Arena *arena, Tree *entry, const Storage *storage) {
+    Tree *map = new_map(arena);
+    for (int axis = 0; axis < storage->tensor.rank; axis++) {
+        const Lineage *kept = &storage->kept[axis];
+        if (kept->count == 0) continue;
+        Tree *ranges = put_list(arena, map, arena_printf(arena, "%d", axis));
+        for (int i = 0; i < kept->count; i++) {
+            Tree *range = tree_new(arena, TREE_LIST, LOC_NONE);
+            append_int(arena, range, kept->ranges[i].first);
+            append_int(arena, range, kept->ranges[i].last);
+            tree_append(arena, ranges, NULL, LOC_NONE, range);
+        }
+    }
+    if (map->first) tree_append(arena, entry, "kept", LOC_NONE, map);
+}
+
 static void put_storages(const Inspection *it, Tree *map) {
     Arena *arena = it->arena;
     Tree *list = put_list(arena, map, "storages");
@@ -96,14 +119,11 @@ static void put_storages(const Inspection *it, Tree *map) {
         tree_put_string(arena, entry, "name", use->storage->name);
         tree_put_string(arena, entry, "dtype", dtype_name(tensor->dtype));
         Tree *shape = put_list(arena, entry, "shape");
-        for (int d = 0; d < tensor->rank; d++) {
-            Tree *size = tree_new(arena, TREE_INT, LOC_NONE);
-            size->integer = tensor->dim[d];
-            tree_append(arena, shape, NULL, LOC_NONE, size);
-        }
+        for (int d = 0; d < tensor->rank; d++) append_int(arena, shape, tensor->dim[d]);
         tree_put_int(arena, entry, "parameters", tensor_count(tensor));
         tree_put_int(arena, entry, "bytes", (int64_t)tensor_bytes(tensor));
         tree_put_int(arena, entry, "users", use->users);
+        put_kept(arena, entry, use->storage);
         tree_append(arena, list, NULL, LOC_NONE, entry);
     }
 }

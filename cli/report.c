@@ -139,8 +139,8 @@ static void metric_row(const Report *report, Table *table, int first, const char
 
 /* One row per metric and data set that some step measured. */
 static void metric_rows(const Report *report, Table *table) {
-    static const char *const keys[] = {"accuracy", "loss"};
-    for (int k = 0; k < 2; k++) {
+    static const char *const keys[] = {"accuracy", "loss", "mean_depth", "flops_share"};
+    for (int k = 0; k < (int)(sizeof keys / sizeof *keys); k++) {
         for (int i = 0; i < report->count; i++) {
             double value, earlier;
             if (!metric_of(&report->steps[i], NULL, keys[k], &value)) continue;
