@@ -20,6 +20,8 @@ static Status fail_missing(const Node *input, const Batches *data, Diag *diag) {
     Status status = diag_fail(diag, STATUS_MODEL, LOC_NONE, input->name,
                               "the model's input has no column in data set \"%s\"",
                               data->name ? data->name : "");
+    if (strncmp(input->name, "masked_", 7) == 0)
+        diag_hint(diag, "text data masks tokens with `mask_share: 0.15`");
     diag_note(diag, "the data set's columns are: %s", columns.data);
     text_free(&columns);
     return status;
@@ -142,7 +144,8 @@ static Status fail_index(const Feed *feed, const PlanNode *input, int64_t sample
                   "sample %lld: expected %s from 0 to %lld, found %d", (long long)sample,
                   input->node->name, (long long)input->index_limit - 1, (int)found);
     if (input->index_skip)
-        diag_hint(diag, "%d leaves one out", INDEX_SKIP);
+        diag_hint(diag, "classes of the model: %lld; label %d leaves a row out",
+                  (long long)input->index_limit, INDEX_SKIP);
     else
         diag_hint(diag,
                   "the model's table has %lld rows: the tokenizer or data may belong to "

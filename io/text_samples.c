@@ -95,8 +95,11 @@ static Status fail_number(const TextRows *rows, int64_t row, const char *cell,
     diag_fail(diag, STATUS_FORMAT, table_loc(rows->table, row), NULL,
               "expected a label from 0 to %" PRId64 ", found '%.64s'",
               (classes ? classes : TEXT_CLASSES_MAX) - 1, cell);
-    diag_hint(diag, "labels: [negative, positive] names the classes of labels that are "
-                    "words; label: \"\" reads no labels");
+    if (classes && label_parse(cell) >= 0)
+        diag_hint(diag, "`classes` of the data set says how many there are");
+    else
+        diag_hint(diag, "labels: [negative, positive] names the classes of labels that "
+                        "are words; label: \"\" reads no labels");
     return STATUS_FORMAT;
 }
 

@@ -279,6 +279,8 @@ static Status fail_missing(const Binding *binding, const Tree *map) {
         arena_printf(binding->arena, "%s%s%s", path, *path ? "." : "", name);
     Status status = diag_fail(binding->diag, binding->status, map ? map->loc : LOC_NONE,
                               key, "expected %s, found no such key", expected.data);
+    if (binding->field->help)
+        diag_hint(binding->diag, "%s: %s", name, binding->field->help);
     text_free(&expected);
     return status;
 }

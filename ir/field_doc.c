@@ -8,6 +8,17 @@ static int max_int(int a, int b) {
     return a > b ? a : b;
 }
 
+/* Whether the default is a number that cannot be given: it stands for "not given". */
+static bool is_absent(const Field *field, const void *defaults) {
+    const char *at = (const char *)defaults + field->offset;
+    if (field->min == 0 && field->max == 0) return false;
+    if (field->kind != FIELD_INT && field->kind != FIELD_REAL) return false;
+    const double value = field->kind == FIELD_INT
+                             ? (double)*(const int64_t *)(const void *)at
+                             : *(const double *)(const void *)at;
+    return value < field->min || value > field->max;
+}
+
 /* The default as it is printed; "required" or "none" where there is no value. */
 static void add_default(Text *text, const Field *field, const void *defaults) {
     if (field->required) {
@@ -17,7 +28,7 @@ static void add_default(Text *text, const Field *field, const void *defaults) {
     if (!defaults) return;
     Text value = {0};
     field_print_value(&value, field, defaults);
-    bool none = strcmp(value.data, "null") == 0;
+    bool none = strcmp(value.data, "null") == 0 || is_absent(field, defaults);
     text_add(text, "default %s", none ? "none" : value.data);
     text_free(&value);
 }
@@ -129,10 +140,13 @@ static void put_type(Arena *arena, Tree *schema, const Field *field, FieldKind k
     put_tree(arena, schema, "items", items);
 }
 
-static Tree *field_schema(Arena *arena, const Field *field, const Tree *values) {
+/* `values`: the defaults as a map, NULL when there are none. */
+static Tree *field_schema(Arena *arena, const Field *field, const Tree *values,
+                          const void *defaults) {
     Tree *schema = tree_new(arena, TREE_MAP, LOC_NONE);
     put_type(arena, schema, field, field->kind);
-    const Tree *value = tree_get(values, field->name);
+    const Tree *value =
+        values && !is_absent(field, defaults) ? tree_get(values, field->name) : NULL;
     if (value && value->kind != TREE_NULL && !field->required) {
         put_tree(arena, schema, "default", tree_copy(arena, value));
     }
@@ -147,7 +161,8 @@ void fields_schema(Text *text, const Field *fields, const void *defaults) {
     Tree *properties = tree_new(arena, TREE_MAP, LOC_NONE);
     Tree *required = tree_new(arena, TREE_LIST, LOC_NONE);
     for (const Field *field = fields; field && field->name; field++) {
-        put_tree(arena, properties, field->name, field_schema(arena, field, values));
+        put_tree(arena, properties, field->name,
+                 field_schema(arena, field, values, defaults));
         if (field->required) {
             append_string(arena, required, field->name, strlen(field->name));
         }

@@ -93,9 +93,7 @@ static int64_t largest(const float *logits, int64_t classes) {
 static Status check_sample(const Calibrate *c, int64_t sample, int64_t row,
                            const float *const *values, int32_t label, Diag *diag) {
     if (label < 0 || label >= c->classes)
-        return diag_fail(diag, STATUS_MODEL, LOC_FILE(c->data->name), NULL,
-                         "sample %lld: expected a label from 0 to %lld, found %d",
-                         (long long)sample, (long long)c->classes - 1, label);
+        return edit_fail_label(c->ctx, diag, c->data, sample, c->classes, label);
     for (int e = 0; e < c->exits.count; e++)
         for (int64_t k = 0; k < c->classes; k++)
             if (!isfinite(values[e][row * c->classes + k]))

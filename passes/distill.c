@@ -73,8 +73,8 @@ static const Field fields[] = {
            "weight of 1 - cosine of last states; -1 =" BY_PRESET(SAY_COSINE)),
     F_REAL(D, label, -1, 1e6,
            "weight of the loss against the data's labels; -1 = 0, but see masked_lm"),
-    F_REAL(D, temperature, 0, 1000,
-           "temperature of predictions; 0 =" BY_PRESET(SAY_TEMPERATURE)),
+    F_REAL(D, temperature, 0.01, 1000,
+           "temperature of predictions; not given:" BY_PRESET(SAY_TEMPERATURE)),
     F_CHOICE(D, exits, OBJECTIVE_EXITS,
              "exits that the prediction and label losses are about, summed over them"),
     F_CHOICE(D, gradient, "equilibrium|sum",
@@ -233,6 +233,18 @@ static Status check_weight(const char *name, double weight, Loc at, const char *
                      weight);
 }
 
+/* The form of a loss is told in vain when nothing gives the loss a weight. A weight of 0
+ * that is given is fine: it switches the loss off. */
+static Status check_form(const char *form, bool told, const char *loss, double given,
+                         double weight, Loc at, const char *key, Diag *diag) {
+    if (!told || given >= 0 || weight > 0) return STATUS_OK;
+    diag_fail(diag, STATUS_RECIPE, at, key,
+              "expected a weight for the %s loss beside %s: by preset it is 0", loss,
+              form);
+    diag_hint(diag, "add `%s: 1`, or leave %s out", loss, form);
+    return STATUS_RECIPE;
+}
+
 static Status distill_check(const void *opaque, Loc at, const char *key, Diag *diag) {
     const D *options = opaque;
     const DistillLosses l = resolve(options);
@@ -242,11 +254,14 @@ static Status distill_check(const void *opaque, Loc at, const char *key, Diag *d
     TRY(check_weight("masked_lm", options->masked_lm, at, key, diag));
     TRY(check_weight("cosine", options->cosine, at, key, diag));
     TRY(check_weight("label", options->label, at, key, diag));
-    if (l.temperature < 0.01)
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "expected temperature to be 0 (by preset) or at least 0.01, "
-                         "found %g",
-                         l.temperature);
+    TRY(check_form("attention_form", options->attention_form > 0, "attention",
+                   options->attention, l.attention, at, key, diag));
+    TRY(check_form("hidden_form", options->hidden_form > 0, "hidden", options->hidden,
+                   l.hidden, at, key, diag));
+    TRY(check_form("cosine_on", options->cosine_on > 0, "cosine", options->cosine,
+                   l.cosine, at, key, diag));
+    TRY(check_form("label_smoothing", options->label_smoothing > 0, "label",
+                   options->label, l.label + l.masked_lm, at, key, diag));
     if (l.prediction + l.attention + l.hidden + l.masked_lm + l.cosine + l.label > 0)
         return STATUS_OK;
     return diag_fail(diag, STATUS_RECIPE, at, key,

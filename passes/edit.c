@@ -50,6 +50,14 @@ Status edit_fail(PassContext *ctx, Diag *diag, const char *fmt, ...) {
     return diag_fail(diag, STATUS_MODEL, ctx->at, ctx->key, "%s", text);
 }
 
+Status edit_fail_label(PassContext *ctx, Diag *diag, const Batches *data, int64_t sample,
+                       int64_t classes, int32_t label) {
+    edit_fail(ctx, diag, "%s: sample %lld: expected a label from 0 to %lld, found %d",
+              data->name, (long long)sample, (long long)classes - 1, (int)label);
+    diag_hint(diag, "classes of the model: %lld", (long long)classes);
+    return STATUS_MODEL;
+}
+
 Status edit_sum(Node **out, Graph *graph, Node *const *terms, const double *weights,
                 int count, Diag *diag) {
     Text attrs = {0};

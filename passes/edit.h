@@ -20,6 +20,10 @@ Status edit_param(Node **out, Graph *graph, const char *name, Init init, int ran
 Status edit_fail(PassContext *ctx, Diag *diag, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Reports a label of a data set that is none of the model's classes. */
+Status edit_fail_label(PassContext *ctx, Diag *diag, const Batches *data, int64_t sample,
+                       int64_t classes, int32_t label);
+
 /* Weighted sum of scalars as one node; `weights` may be NULL for the mean. */
 Status edit_sum(Node **out, Graph *graph, Node *const *terms, const double *weights,
                 int count, Diag *diag);

@@ -180,9 +180,7 @@ static Status open_data(Evaluation *e, Diag *diag) {
 Status evaluation_add(const Evaluation *e, Tally *tally, int64_t sample,
                       const float *logits, int32_t label, Diag *diag) {
     if (label < 0 || label >= e->classes)
-        return diag_fail(diag, STATUS_MODEL, LOC_FILE(e->data->name), NULL,
-                         "sample %lld: expected a label from 0 to %lld, found %d",
-                         (long long)sample, (long long)e->classes - 1, label);
+        return edit_fail_label(e->ctx, diag, e->data, sample, e->classes, label);
     for (int64_t c = 0; c < e->classes; c++)
         if (!isfinite(logits[c]))
             return edit_fail(e->ctx, diag,

@@ -142,6 +142,17 @@ static Status choose_per_layer(Prune *p, const PruneOptions *options, Diag *diag
     return STATUS_OK;
 }
 
+static Status fail_total(const Prune *p, const PruneOptions *options, int64_t total,
+                         int64_t keep, Diag *diag) {
+    edit_fail(p->ctx, diag,
+              "keep_total: expected %lld to %lld %s for %d blocks, found %lld",
+              (long long)(options->allow_empty ? 1 : p->group_count), (long long)total,
+              prune_units(p->kind), p->group_count, (long long)keep);
+    if (p->kind == PRUNE_HEADS && keep < p->group_count)
+        diag_hint(diag, "`allow_empty: true` lets layers end without a head");
+    return STATUS_MODEL;
+}
+
 static Status choose_global(Prune *p, const PruneOptions *options, Diag *diag) {
     int64_t total = 0;
     bool known = true;
@@ -156,10 +167,7 @@ static Status choose_global(Prune *p, const PruneOptions *options, Diag *diag) {
         if (keep < least * p->group_count) keep = least * p->group_count;
     }
     if (keep > total || keep < least * p->group_count)
-        return edit_fail(p->ctx, diag,
-                         "keep_total: expected %lld to %lld %s for %d blocks, found %lld",
-                         (long long)(least ? p->group_count : 1), (long long)total,
-                         prune_units(p->kind), p->group_count, (long long)keep);
+        return fail_total(p, options, total, keep, diag);
     if (known)
         keep_best(p, 0, p->group_count, keep, least);
     else

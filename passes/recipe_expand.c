@@ -42,6 +42,23 @@ static bool is_range(const Tree *value) {
            tree_get(value, "to");
 }
 
+/* A map with one end, or with keys that are none: meant as a range. */
+static bool is_half_range(const Tree *value) {
+    return value->kind == TREE_MAP && !is_range(value) &&
+           (tree_get(value, "from") || tree_get(value, "to"));
+}
+
+static Status fail_half(Arena *arena, const Tree *value, Diag *diag) {
+    Text keys = {0};
+    for (const Tree *end = value->first; end; end = end->next)
+        text_add(&keys, "%s%.40s", end == value->first ? "" : ", ", end->key);
+    Status status =
+        diag_fail(diag, STATUS_RECIPE, value->loc, tree_path(arena, value),
+                  "expected the two ends {from: a, to: b}, found {%s}", keys.data);
+    text_free(&keys);
+    return status;
+}
+
 static double number_of(const Tree *end) {
     if (end->kind == TREE_INT) return (double)end->integer;
     return end->kind == TREE_FLOAT ? end->real : NAN;
@@ -67,6 +84,7 @@ static Status check_ranges(Arena *arena, const Tree *step, int rounds, Diag *dia
     for (const Tree *entry = step->first; entry; entry = entry->next) {
         const Tree *option = entry->kind == TREE_MAP ? entry->first : NULL;
         for (; option; option = option->next) {
+            if (is_half_range(option)) status = fail_half(arena, option, diag);
             if (!is_range(option)) continue;
             if (rounds == 0)
                 status =

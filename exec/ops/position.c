@@ -27,7 +27,9 @@ static Status check_tokens(const Node *node, int64_t tokens, int64_t rows, Diag 
     Status status = diag_fail(diag, STATUS_MODEL, node->loc, NULL,
                               "sequence of %lld tokens, the position table has %lld",
                               (long long)tokens, (long long)(rows - offset));
-    diag_hint(diag, "cut sequences to %lld tokens", (long long)(rows - offset));
+    diag_hint(diag,
+              "cut sequences to %lld tokens, text with `max_length: %lld` of the data",
+              (long long)(rows - offset), (long long)(rows - offset));
     return status;
 }
 

@@ -250,7 +250,8 @@ static void test_unknown_and_missing(void **state) {
                       "x.yaml:2:5: error: passes[0].temperature: unknown key\n"
                       "    hint: known keys: rank\n"
                       "x.yaml:1:5: error: passes[0].rank: expected integer between 1 "
-                      "and 768, found no such key\n");
+                      "and 768, found no such key\n"
+                      "    hint: rank: rank of the factors\n");
 }
 
 static void test_null_pointers(void **state) {

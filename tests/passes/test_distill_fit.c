@@ -180,7 +180,10 @@ static void test_faults(void **state) {
     expect_fault(bert, bert, "hidden: -0.5", STATUS_RECIPE,
                  "expected hidden to be 0 or more, or -1 (by preset), found -0.5");
     expect_fault(bert, bert, "temperature: 0.001", STATUS_RECIPE,
-                 "at least 0.01, found 0.001");
+                 "between 0.01 and 1000, found float 0.001");
+    expect_fault(bert, bert, "temperature: 0", STATUS_RECIPE, "found integer 0");
+    expect_fault(bert, bert, "preset: cost_eff, attention_form: map", STATUS_RECIPE,
+                 "expected a weight for the attention loss");
     expect_fault(bert, bert, "preset: none", STATUS_RECIPE, "at least one loss");
     model_destroy(bert);
     model_destroy(tokens);

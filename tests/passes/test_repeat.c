@@ -136,8 +136,8 @@ static void test_misuse(void **state) {
                     "expected a number between -1e15 and 1e15, found float 1e+300\n");
     expect_messages(
         REPEAT("2", "        - prune_ffn: {keep: {from: 3, to: 2, by: 1}}\n"),
-        "r.yaml:8:29: error: passes[0].repeat[0].passes[0].prune_ffn.keep: expected "
-        "integer between 1 and 100000000, found map\n");
+        "r.yaml:8:29: error: passes[0].repeat.passes[0].prune_ffn.keep: expected the "
+        "two ends {from: a, to: b}, found {from, to, by}\n");
     expect_messages(REPEAT("2", "        - repeat: {times: 2, passes: [snapshot]}\n"),
                     "r.yaml:8:11: error: passes[0].repeat.passes[0]: expected a pass, "
                     "found a `repeat` inside of another\n");
