@@ -1,0 +1,33 @@
+# Sourced by cases: runs a shipped recipe in a reduced size, from the source folder.
+#   once FILE THREADS RECIPE SETTING...   runs it once
+#   reduced RECIPE SETTING...             runs it with 1 and with 2 threads: one.h5 and
+#                                         two.h5 must be the same bytes
+#   shape MODEL                           what inspect finds, without the table of storages
+#                                         and what is measured or chosen by training
+# The settings of a case shorten training to 2 steps, data sets to a few samples, and open
+# the gates.
+
+once() (
+    output=$1 threads=$2 recipe=$3
+    shift 3
+    for setting; do
+        shift
+        set -- "$@" --set "$setting"
+    done
+    cd "$SRC"
+    "$COMPRESS" --recipe "recipes/$recipe.yaml" --output "$output" --threads "$threads" \
+        --quiet "$@" >/dev/null
+    code=$?
+    [ $code = 0 ] || echo "exit $code"
+)
+
+reduced() {
+    once "$PWD/one.h5" 1 "$@"
+    once "$PWD/two.h5" 2 "$@"
+    cmp one.h5 two.h5 && echo "$1: the same bytes twice"
+}
+
+shape() {
+    $COMPRESS inspect "$1" | sed -e '/^storage  /,/^$/d' -e 's/ (input .*)//' \
+        -e 's/, accuracy .*//' -e 's/=\[[^]]*\]/=[WHICH]/g' -e 's/ below [0-9.]*/ below WHAT/'
+}
