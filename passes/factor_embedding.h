@@ -1,6 +1,6 @@
 /* Factoring of the word embedding: the numbers behind the pass.
  *
- * Xin et al., COST-EFF (EMNLP 2022), section 3.2: E[V, H] ~ W1 W2 by truncated SVD, with
+ * Shen et al., COST-EFF (EMNLP 2022), section 3.2: E[V, H] ~ W1 W2 by truncated SVD, with
  * W1 = U_R S_R [V, R] and W2 = V_R^T [R, H]. W2 is stored as the weight [H, R] of a
  * linear, so E is left * right^T below. */
 #ifndef COMPRESS_PASSES_FACTOR_EMBEDDING_H

@@ -1,6 +1,6 @@
 /* Structured pruning: what importance, prune_heads and prune_ffn share.
  *
- * Xin et al., COST-EFF (EMNLP 2022), section 3.2: first-order Taylor importance of heads
+ * Shen et al., COST-EFF (EMNLP 2022), section 3.2: first-order Taylor importance of heads
  * and feed-forward units (Molchanov et al., ICLR 2017), which are then cut out of the
  * matrices.
  *
