@@ -6,22 +6,25 @@
 #include "exec/infer.h"
 #include "exec/kernel_math.h"
 #include "exec/ops/attention_parts.h"
+#include "exec/ops/heads.h"
 
 static const Operand OPERANDS[] = {
-    {"q", OPERAND_REQUIRED, "queries [N, T, D]"},
-    {"k", OPERAND_REQUIRED, "keys [N, S, D]"},
-    {"v", OPERAND_REQUIRED, "values [N, S, E]"},
+    {"q", OPERAND_REQUIRED, "queries [N, T, H d]"},
+    {"k", OPERAND_REQUIRED, "keys [N, S, G d]"},
+    {"v", OPERAND_REQUIRED, "values [N, S, G e]"},
     {"mask", OPERAND_OPTIONAL | OPERAND_INTEGER, "[N, S]: 0 = key takes no part"},
     {"bias", OPERAND_OPTIONAL, "added to the scores [H, T, S]"},
-    {"rel_key", OPERAND_OPTIONAL, "contextual relative positions of keys [D/H, 49]"},
+    {"rel_key", OPERAND_OPTIONAL, "contextual relative positions of keys [d, 49]"},
     {"mix_before", OPERAND_OPTIONAL, "mixes heads before the softmax [H, H]"},
     {"mix_after", OPERAND_OPTIONAL, "mixes heads after the softmax [H, H]"},
     {NULL},
 };
 
 static const Field FIELDS[] = {
-    F_INT(AttentionAttrs, heads, 1, 65536, "heads; divides the widths of q and v"),
-    F_REAL(AttentionAttrs, scale, 0, 1e6, "factor of the scores; 0 = 1 / sqrt(D/H)"),
+    F_INT(AttentionAttrs, heads, 1, 65536, "heads H of the queries"),
+    F_INT(AttentionAttrs, kv_heads, 0, 65536,
+          "heads G of keys and values; 0 = as many, else a divisor"),
+    F_REAL(AttentionAttrs, scale, 0, 1e6, "factor of the scores; 0 = 1 / sqrt(d)"),
     F_BOOL(AttentionAttrs, causal, "a query sees no later keys"),
     F_INT(AttentionAttrs, grid_h, 0, 65536, "rel_key: rows of the patch grid"),
     F_INT(AttentionAttrs, grid_w, 0, 65536, "rel_key: columns of the patch grid"),
@@ -31,19 +34,9 @@ static const Field FIELDS[] = {
 
 static const AttentionAttrs DEFAULTS = {.heads = 1};
 
-static Status check_width(const Node *node, int i, Diag *diag) {
-    const int64_t heads = ((const AttentionAttrs *)node->attrs)->heads;
-    const int64_t width = node->in[i]->type.dim[2];
-    if (width > 0 && width % heads == 0) return STATUS_OK;
-    return infer_fail(node, i, diag, "a last dimension that heads=%lld divides",
-                      (long long)heads);
-}
-
 static Status check_attrs(const Node *node, Diag *diag) {
     const AttentionAttrs *attrs = node->attrs;
-    if (attrs->heads < 1)
-        return infer_fail_attr(node, "heads", diag, "at least 1, found %lld",
-                               (long long)attrs->heads);
+    TRY(heads_check(node, attrs->heads, attrs->kv_heads, diag));
     if (!(attrs->scale >= 0 && attrs->scale < INFINITY))
         return infer_fail_attr(node, "scale", diag, "a number from 0 on, found %g",
                                attrs->scale);
@@ -72,35 +65,46 @@ static Status check_shape(const Node *node, int i, int rank, const int64_t *dim,
     return attention_has(node, i) ? infer_shape(node, i, rank, dim, diag) : STATUS_OK;
 }
 
+/* Mixing matrices are over heads that each have keys and values of their own. */
+static Status check_mixing(const Node *node, int i, Diag *diag) {
+    const AttentionAttrs *attrs = node->attrs;
+    if (!attention_has(node, i)) return STATUS_OK;
+    const int64_t heads = attrs->heads, groups = heads_of_keys(heads, attrs->kv_heads);
+    if (groups != heads)
+        return infer_fail(node, i, diag,
+                          "no mixing of heads that share keys and values (kv_heads=%lld, "
+                          "heads=%lld)",
+                          (long long)groups, (long long)heads);
+    return infer_shape(node, i, 2, (const int64_t[]){heads, heads}, diag);
+}
+
 static Status check_extras(const Node *node, Diag *diag) {
     const int64_t heads = ((const AttentionAttrs *)node->attrs)->heads;
     const int64_t *q = node->in[ATTENTION_Q]->type.dim,
                   *k = node->in[ATTENTION_K]->type.dim;
-    const int64_t mix[] = {heads, heads}, mask[] = {q[0], k[1]};
+    const int64_t mask[] = {q[0], k[1]};
     const int64_t bias[] = {heads, q[1], k[1]},
                   rel_key[] = {q[2] / heads, RELATIVE_BUCKETS};
     TRY(check_shape(node, ATTENTION_MASK, 2, mask, diag));
     TRY(check_shape(node, ATTENTION_BIAS, 3, bias, diag));
-    TRY(check_shape(node, ATTENTION_MIX_BEFORE, 2, mix, diag));
-    TRY(check_shape(node, ATTENTION_MIX_AFTER, 2, mix, diag));
+    TRY(check_mixing(node, ATTENTION_MIX_BEFORE, diag));
+    TRY(check_mixing(node, ATTENTION_MIX_AFTER, diag));
     TRY(check_shape(node, ATTENTION_REL_KEY, 2, rel_key, diag));
     const bool relative = attention_has(node, ATTENTION_REL_KEY);
     return relative ? check_grid(node, q[1], k[1], diag) : STATUS_OK;
 }
 
 static Status infer(const Node *node, Type *out, Diag *diag) {
+    const AttentionAttrs *attrs = node->attrs;
+    const int64_t heads = attrs->heads, groups = attrs->kv_heads;
     TRY(check_attrs(node, diag));
-    for (int i = ATTENTION_Q; i <= ATTENTION_V; i++) TRY(infer_rank(node, i, 3, 3, diag));
+    TRY(heads_check_width(node, ATTENTION_Q, heads, "heads", diag));
+    TRY(heads_check_keys(node, ATTENTION_Q, ATTENTION_K, heads, groups, diag));
     const int64_t *q = node->in[ATTENTION_Q]->type.dim,
                   *k = node->in[ATTENTION_K]->type.dim;
-    TRY(infer_dim(node, ATTENTION_K, 0, q[0], "the samples of q", diag));
-    TRY(infer_dim(node, ATTENTION_K, 2, q[2], "the width of q", diag));
-    TRY(infer_dim(node, ATTENTION_V, 0, q[0], "the samples of q", diag));
-    TRY(infer_dim(node, ATTENTION_V, 1, k[1], "the tokens of k", diag));
-    TRY(check_width(node, ATTENTION_Q, diag));
-    TRY(check_width(node, ATTENTION_V, diag));
+    int64_t dim[] = {q[0], q[1], 0};
+    TRY(heads_check_values(node, ATTENTION_V, k, heads, groups, &dim[2], diag));
     TRY(check_extras(node, diag));
-    const int64_t dim[] = {q[0], q[1], node->in[ATTENTION_V]->type.dim[2]};
     *out = real_type(3, dim);
     return STATUS_OK;
 }
@@ -165,12 +169,10 @@ static void forward_block(const Attention *a, Span span, REAL *out) {
     if (a->mix_after)
         REAL_FN(attention_mix)(a, span, a->mix_after, false, a->mixed, a->after);
     for (int64_t g = 0; g < a->group; g++) {
-        const int64_t head = span.head + g, e = a->value_head;
+        const int64_t e = a->value_head;
         gemm(false, false, span.rows, e, a->keys, 1, p + attention_block_at(a, g),
-             a->padded, a->v + attention_at(a, a->keys, span.sample, 0, head, e),
-             a->value_width, 0,
-             out + attention_at(a, a->queries, span.sample, span.row, head, e),
-             a->value_width);
+             a->padded, a->v + attention_key_at(a, span, g, e), a->value_width, 0,
+             out + attention_at(a, span, g, e), a->out_width);
     }
 }
 
@@ -180,7 +182,8 @@ static void forward(const Call *call) {
     for (int64_t n = 0; n < a.samples; n++) {
         REAL_FN(attention_limit_keys)(&a, n);
         for (int64_t h = 0; h < a.heads; h += a.group) {
-            REAL_FN(attention_transpose)(&a, n, h, a.k, a.head, a.width, a.keys_t);
+            if (h % a.share == 0) REAL_FN(attention_transpose)
+            (&a, n, h, a.k, a.head, a.key_width, a.keys_t);
             for (int64_t row = 0; row < a.queries; row += a.block) {
                 const int64_t left = a.queries - row;
                 const Span span = {n, h, row, left < a.block ? left : a.block};

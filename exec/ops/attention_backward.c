@@ -59,18 +59,23 @@ static void softmax_gradient(const Attention *a, Span span) {
         }
 }
 
+/* Whether an earlier span has written to the gradients of the keys that head `g` of this
+ * one reads. */
+static bool is_later(const Attention *a, Span span, int64_t g) {
+    return span.row > 0 || (span.head + g) % a->share > 0;
+}
+
 /* d_v += P'^T dO; then a->after becomes dP' = dO V^T. */
 static void value_gradient(const Attention *a, Span span, const Gradients *d) {
-    const int64_t e = a->value_head, width = a->value_width;
+    const int64_t e = a->value_head, width = a->out_width;
     const REAL *p = a->mix_after ? a->after : a->mixed;
     for (int64_t g = 0; g < a->group; g++) {
-        const int64_t head = span.head + g, at = attention_block_at(a, g);
-        const REAL *d_out =
-            d->out + attention_at(a, a->queries, span.sample, span.row, head, e);
+        const int64_t at = attention_block_at(a, g);
+        const REAL *d_out = d->out + attention_at(a, span, g, e);
         if (d->v)
             gemm(true, false, a->keys, e, span.rows, 1, p + at, a->padded, d_out, width,
-                 d->add_v || span.row > 0,
-                 d->v + attention_at(a, a->keys, span.sample, 0, head, e), width);
+                 d->add_v || is_later(a, span, g), d->v + attention_key_at(a, span, g, e),
+                 a->value_width);
         if (d->scores)
             gemm(false, false, span.rows, a->padded, e, 1, d_out, width,
                  a->values_t + g * e * a->padded, a->padded, 0, a->after + at, a->padded);
@@ -111,17 +116,18 @@ static void relative_gradient(const Attention *a, Span span, const REAL *d_score
 static void score_gradient(const Attention *a, Span span, const REAL *d_scores,
                            const Gradients *d) {
     for (int64_t g = 0; g < a->group; g++) {
-        const int64_t head = span.head + g, w = a->head;
-        const int64_t at_q = attention_at(a, a->queries, span.sample, span.row, head, w);
-        const int64_t at_k = attention_at(a, a->keys, span.sample, 0, head, w);
+        const int64_t w = a->head;
+        const int64_t at_q = attention_at(a, span, g, w);
+        const int64_t at_k = attention_key_at(a, span, g, w);
         const REAL *d_score = d_scores + attention_block_at(a, g);
         if (d->bias) bias_gradient(a, span, g, d_score, d->bias);
         if (d->q)
             gemm(false, false, span.rows, w, a->keys, a->scale, d_score, a->padded,
-                 a->k + at_k, a->width, d->add_q, d->q + at_q, a->width);
+                 a->k + at_k, a->key_width, d->add_q, d->q + at_q, a->width);
         if (d->k)
             gemm(true, false, a->keys, w, span.rows, a->scale, d_score, a->padded,
-                 a->q + at_q, a->width, d->add_k || span.row > 0, d->k + at_k, a->width);
+                 a->q + at_q, a->width, d->add_k || is_later(a, span, g), d->k + at_k,
+                 a->key_width);
         if (a->rel_key && (d->q || d->rel_key))
             relative_gradient(a, span, d_score, a->q + at_q, d->q ? d->q + at_q : NULL,
                               d->rel_key);
@@ -151,6 +157,13 @@ static void backward_block(const Attention *a, Span span, const Gradients *d) {
     score_gradient(a, span, d_scores, d);
 }
 
+static void transpose_source(const Attention *a, int64_t sample, int64_t head) {
+    REAL_FN(attention_transpose)
+    (a, sample, head, a->k, a->head, a->key_width, a->keys_t);
+    REAL_FN(attention_transpose)
+    (a, sample, head, a->v, a->value_head, a->value_width, a->values_t);
+}
+
 void REAL_FN(attention_backward)(const Call *call) {
     Attention a;
     Gradients d;
@@ -159,9 +172,7 @@ void REAL_FN(attention_backward)(const Call *call) {
     for (int64_t n = 0; n < a.samples; n++) {
         REAL_FN(attention_limit_keys)(&a, n);
         for (int64_t h = 0; h < a.heads; h += a.group) {
-            REAL_FN(attention_transpose)(&a, n, h, a.k, a.head, a.width, a.keys_t);
-            REAL_FN(attention_transpose)
-            (&a, n, h, a.v, a.value_head, a.value_width, a.values_t);
+            if (h % a.share == 0) transpose_source(&a, n, h);
             for (int64_t row = 0; row < a.queries; row += a.block) {
                 const int64_t left = a.queries - row;
                 const Span span = {n, h, row, left < a.block ? left : a.block};

@@ -2,6 +2,7 @@
 #include "exec/ops/attention_parts.h"
 
 #include "exec/kernel_math.h"
+#include "exec/ops/heads.h"
 
 /* Scores in one block: as many as the second-level cache holds several times over. */
 enum { BLOCK_SCORES = 1 << 15, BLOCK_ROWS_MIN = 64, BLOCK_ROWS_MAX = 96 };
@@ -49,15 +50,18 @@ static void open_scratch(Attention *a, const Call *call) {
 void REAL_FN(attention_open)(Attention *a, const Call *call) {
     const AttentionAttrs *attrs = call->attrs;
     const View *q = &call->in[ATTENTION_Q], *v = &call->in[ATTENTION_V];
-    const int64_t heads = attrs->heads;
+    const int64_t heads = attrs->heads, groups = heads_of_keys(heads, attrs->kv_heads);
     *a = (Attention){
         .samples = q->dim[0],
         .heads = heads,
         .queries = q->dim[1],
         .keys = v->dim[1],
         .head = q->dim[2] / heads,
-        .value_head = v->dim[2] / heads,
+        .value_head = v->dim[2] / groups,
+        .share = heads / groups,
         .width = q->dim[2],
+        .out_width = v->dim[2] / groups * heads,
+        .key_width = q->dim[2] / heads * groups,
         .value_width = v->dim[2],
         .causal = attrs->causal,
         .q = q->data,
@@ -102,7 +106,7 @@ void REAL_FN(attention_transpose)(const Attention *a, int64_t sample, int64_t he
                                   REAL *out) {
     const int64_t keys = a->keys, padded = a->padded, rows = a->group * width;
     const int64_t whole = rows / LANE_COUNT * LANE_COUNT;
-    const REAL *from = x + sample * keys * total + head * width;
+    const REAL *from = x + sample * keys * total + head / a->share * width;
     int64_t j = 0;
     for (; j + LANE_COUNT <= keys; j += LANE_COUNT) {
         for (int64_t c = 0; c < whole; c += LANE_COUNT)
@@ -138,8 +142,7 @@ static void add_relative(const Attention *a, Span span, int64_t g, const REAL *q
 
 void REAL_FN(attention_scores)(const Attention *a, Span span) {
     for (int64_t g = 0; g < a->group; g++) {
-        const REAL *q = a->q + attention_at(a, a->queries, span.sample, span.row,
-                                            span.head + g, a->head);
+        const REAL *q = a->q + attention_at(a, span, g, a->head);
         gemm(false, false, span.rows, a->padded, a->head, a->scale, q, a->width,
              a->keys_t + g * a->head * a->padded, a->padded, 0,
              a->scores + attention_block_at(a, g), a->padded);

@@ -6,7 +6,8 @@
  * matrices are padded to a multiple of LANE_COUNT keys; the padding holds zeros before
  * the softmax and after it, and counts as masked.
  *
- * Shapes: samples N, heads H, queries T, keys S, head width d of q and k, e of v. */
+ * Shapes: samples N, heads H of q and G of k and v, queries T, keys S, head width d of q
+ * and k, e of v. */
 #ifndef COMPRESS_EXEC_OPS_ATTENTION_PARTS_H
 #define COMPRESS_EXEC_OPS_ATTENTION_PARTS_H
 
@@ -35,9 +36,11 @@ static inline bool attention_has(const Node *node, int i) {
 /* One call's sizes, operands (NULL when absent) and scratch. */
 typedef struct Attention {
     int64_t samples, heads, queries, keys, head, value_head;
-    int64_t width, value_width; /* D = H d, E = H e */
-    int64_t padded;             /* S rounded up: elements of a score row */
-    int64_t group, block;       /* heads and query rows done together */
+    int64_t share;                  /* query heads that read one head of k and v: H / G */
+    int64_t width, out_width;       /* H d, H e */
+    int64_t key_width, value_width; /* G d, G e */
+    int64_t padded;                 /* S rounded up: elements of a score row */
+    int64_t group, block;           /* heads and query rows done together */
     REAL scale;
     bool causal;
     const REAL *q, *k, *v, *bias, *rel_key, *mix_before, *mix_after;
@@ -70,8 +73,9 @@ void REAL_FN(attention_limit_keys)(const Attention *a, int64_t sample);
 /* The limits of one query: a->key_limit, or a copy with later keys masked. */
 const REAL *REAL_FN(attention_limits)(const Attention *a, int64_t query);
 
-/* out[g, c, j] = x[sample, j, (head + g) * width + c]: one group's keys or values with
- * the keys along rows, padding zeroed; x has `total` columns. */
+/* out[g, c, j] = x[sample, j, (head / share + g) * width + c]: the keys or values that
+ * one group of query heads reads, with the keys along rows, padding zeroed; x has `total`
+ * columns. */
 void REAL_FN(attention_transpose)(const Attention *a, int64_t sample, int64_t head,
                                   const REAL *x, int64_t width, int64_t total, REAL *out);
 
@@ -82,10 +86,17 @@ void REAL_FN(attention_scores)(const Attention *a, Span span);
 void REAL_FN(attention_mix)(const Attention *a, Span span, const REAL *matrix,
                             bool transpose, const REAL *in, REAL *out);
 
-/* Row `row` of head `head` of a [N, T, H * width] value. */
-static inline int64_t attention_at(const Attention *a, int64_t tokens, int64_t sample,
-                                   int64_t row, int64_t head, int64_t width) {
-    return (sample * tokens + row) * a->heads * width + head * width;
+/* First row of a span and its head `g` of q or the result [N, T, H * width]. */
+static inline int64_t attention_at(const Attention *a, Span span, int64_t g,
+                                   int64_t width) {
+    return ((span.sample * a->queries + span.row) * a->heads + span.head + g) * width;
+}
+
+/* First key of the head of k or v [N, S, G * width] that it reads. */
+static inline int64_t attention_key_at(const Attention *a, Span span, int64_t g,
+                                       int64_t width) {
+    const int64_t heads = a->heads / a->share;
+    return (span.sample * a->keys * heads + (span.head + g) / a->share) * width;
 }
 
 /* Score rows of head `g` of a block; index into a->log_sum of a span's first row. */

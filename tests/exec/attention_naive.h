@@ -32,13 +32,21 @@ static bool has(const Problem *p, int operand) {
     return p->present & BIT(operand);
 }
 
+/* Heads of k and v, and which of them query head h reads. */
+static int64_t kv_heads(const Problem *p) {
+    return p->attrs.kv_heads > 0 ? p->attrs.kv_heads : p->heads;
+}
+static int64_t kv_head(const Problem *p, int64_t h) {
+    return h / (p->heads / kv_heads(p));
+}
+
 /* Operands' shapes and random values from the sizes that are set. */
 static void problem_fill(Problem *p, uint64_t key) {
     const int64_t h = p->heads, t = p->queries, s = p->keys;
     p->attrs.heads = h;
     p->type[Q] = type_of(3, p->samples, t, h * p->head);
-    p->type[K] = type_of(3, p->samples, s, h * p->head);
-    p->type[V] = type_of(3, p->samples, s, h * p->value_head);
+    p->type[K] = type_of(3, p->samples, s, kv_heads(p) * p->head);
+    p->type[V] = type_of(3, p->samples, s, kv_heads(p) * p->value_head);
     p->type[MASK] = type_of(2, p->samples, s, 0);
     p->type[MASK].dtype = DTYPE_I32;
     p->type[BIAS] = type_of(3, h, t, s);
@@ -73,9 +81,9 @@ static int bucket(const AttentionAttrs *a, int64_t i, int64_t j) {
 
 /* A of head h at (i, j). */
 static double score(const Problem *p, int64_t n, int64_t h, int64_t i, int64_t j) {
-    const int64_t d = p->head, width = p->heads * d;
-    const double *q = p->in[Q] + (n * p->queries + i) * width + h * d;
-    const double *k = p->in[K] + (n * p->keys + j) * width + h * d;
+    const int64_t d = p->head;
+    const double *q = p->in[Q] + ((n * p->queries + i) * p->heads + h) * d;
+    const double *k = p->in[K] + ((n * p->keys + j) * kv_heads(p) + kv_head(p, h)) * d;
     const bool relative = has(p, REL_KEY) && i >= p->attrs.skip && j >= p->attrs.skip;
     const int b = relative ? bucket(&p->attrs, i, j) : 0;
     double sum = 0;
@@ -115,12 +123,13 @@ static void naive_row(const Problem *p, int64_t n, int64_t i, double *x, double 
     if (has(p, MIX_BEFORE)) mix(p, p->in[MIX_BEFORE], x);
     for (int64_t h = 0; h < p->heads; h++) softmax(p, n, i, x + h * p->keys);
     if (has(p, MIX_AFTER)) mix(p, p->in[MIX_AFTER], x);
-    const int64_t width = p->heads * p->value_head;
+    const int64_t e = p->value_head, width = p->heads * e;
     for (int64_t c = 0; c < width; c++) {
-        const double *weight = x + c / p->value_head * p->keys;
+        const double *weight = x + c / e * p->keys;
+        const double *v = p->in[V] + kv_head(p, c / e) * e + c % e;
         double sum = 0;
         for (int64_t j = 0; j < p->keys; j++)
-            sum += weight[j] * p->in[V][(n * p->keys + j) * width + c];
+            sum += weight[j] * v[(n * p->keys + j) * kv_heads(p) * e];
         out[(n * p->queries + i) * width + c] = sum;
     }
 }

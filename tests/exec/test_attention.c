@@ -222,6 +222,62 @@ static void test_random_shapes(void **state) {
     }
 }
 
+/* Groups of query heads with one head of keys and values each. */
+static void test_groups(void **state) {
+    (void)state;
+    for (uint64_t round = 0; round < 100; round++) {
+        const uint64_t key = random_key(78, round), bits = random_u64(key, 50);
+        const int64_t groups = pick(key, 1, 3);
+        Problem p = {pick(key, 0, 2),  groups * pick(key, 9, 4), pick(key, 2, 150),
+                     pick(key, 3, 40), pick(key, 4, 9),          pick(key, 5, 9)};
+        p.attrs.kv_heads = groups;
+        p.attrs.causal = bits & 1;
+        p.attrs.grid_h = pick(key, 6, 6);
+        p.attrs.grid_w = pick(key, 7, 9);
+        p.present = ALWAYS | (unsigned)(bits >> 8 & 7) << MASK;
+        if (has(&p, REL_KEY)) p.queries = p.keys = p.attrs.grid_h * p.attrs.grid_w;
+        check_problem(&p, key);
+    }
+}
+
+/* The same bytes as with keys and values repeated for every query head. */
+static void test_repeated_heads(void **state) {
+    (void)state;
+    Problem p = {2, 6, 130, 90, 8, 5, {.kv_heads = 2, .causal = true}};
+    Problem q = {2, 6, 130, 90, 8, 5, {.causal = true}};
+    p.present = q.present = ALWAYS | BIT(MASK) | BIT(BIAS);
+    problem_fill(&p, 11);
+    problem_fill(&q, 11);
+    for (int i = K; i <= V; i++) {
+        const int64_t width = i == K ? 8 : 5;
+        for (int64_t j = 0; j < q.count[i]; j++)
+            q.in[i][j] = p.in[i][j / width / 3 * width + j % width];
+    }
+    double *d_out = normal(9, p.out_count);
+    Run grouped, repeated;
+    run_open(&grouped, &p, true);
+    run_open(&repeated, &q, true);
+    grouped.op->forward(&grouped.call);
+    repeated.op->forward(&repeated.call);
+    run_backward_call(&grouped, &p, d_out);
+    run_backward_call(&repeated, &q, d_out);
+    assert_memory_equal(grouped.call.out.data, repeated.call.out.data,
+                        (size_t)p.out_count * sizeof(double));
+    for (int i = K; i <= V; i++)
+        for (int64_t j = 0; j < p.count[i]; j++) {
+            const int64_t width = i == K ? 8 : 5, first = j / width * 3 * width;
+            const double *all = repeated.gradient[i].data;
+            double sum = 0;
+            for (int64_t h = 0; h < 3; h++) sum += all[first + h * width + j % width];
+            check_close(((double *)grouped.gradient[i].data)[j], sum, 1e-13, fabs(sum));
+        }
+    run_close(&grouped);
+    run_close(&repeated);
+    problem_free(&p);
+    problem_free(&q);
+    free(d_out);
+}
+
 /* A sample without any key to attend to: zeros, not NaN, and no gradient. */
 static void test_fully_masked(void **state) {
     (void)state;
@@ -377,7 +433,8 @@ static void test_infer_errors(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_options),      cmocka_unit_test(test_many_blocks),
-        cmocka_unit_test(test_random_shapes),    cmocka_unit_test(test_fully_masked),
+        cmocka_unit_test(test_random_shapes),    cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_repeated_heads),   cmocka_unit_test(test_fully_masked),
         cmocka_unit_test(test_accumulate),       cmocka_unit_test(test_shared_gradient),
         cmocka_unit_test(test_single_gradients), cmocka_unit_test(test_infer_errors),
     };
