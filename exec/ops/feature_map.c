@@ -1,0 +1,271 @@
+/* feature_map(x[N, T, H d], weight[G, f, d]?, bias[G, f]?) -> y[N, T, H f]: per head u =
+ * W_g (s x) + b_g with s = scale and g = h / (H / G), then
+ *
+ *     relu:     y = max(u, 0)
+ *     elu1:     y = u + 1 for u > 0, else exp(u)
+ *     positive: y = exp(u - |s x|^2 / 2) / sqrt(f)
+ *
+ * Without a weight u = s x and f = d. The slope of each is a function of y: du = dy [y >
+ * 0], dy min(y, 1), dy y. Then dx = s W_g^T du, less s^2 x sum(du) for positive, dW_g =
+ * s du^T x and db_g = the sum of du, both over the heads that share them.
+ *
+ * Rows (tokens of all samples) go in blocks that stay in cache. */
+#include "exec/infer.h"
+#include "exec/kernel_math.h"
+#include "exec/ops/gradient.h"
+#include "exec/ops/heads.h"
+
+enum { X, WEIGHT, BIAS, BLOCK_ROWS = 128 };
+
+static const Operand OPERANDS[] = {
+    {"x", OPERAND_REQUIRED, "queries or keys [N, T, H d]"},
+    {"weight", OPERAND_OPTIONAL, "[G, f, d], each used by H / G heads"},
+    {"bias", OPERAND_OPTIONAL, "[G, f]; needs a weight"},
+    {NULL},
+};
+
+static const Field FIELDS[] = {
+    F_INT(FeatureMapAttrs, heads, 1, 65536, "heads H of x"),
+    F_REAL(FeatureMapAttrs, scale, -1e6, 1e6, "factor of x, before everything"),
+    F_CHOICE(FeatureMapAttrs, fn, FEATURE_FN_NAMES, "the function"),
+    F_END,
+};
+
+static const FeatureMapAttrs DEFAULTS = {.heads = 1, .scale = 1};
+
+static bool has(const Node *node, int i) {
+    return i < node->in_count && node->in[i];
+}
+
+static Status check_attrs(const Node *node, Diag *diag) {
+    const FeatureMapAttrs *attrs = node->attrs;
+    TRY(heads_check(node, attrs->heads, 0, diag));
+    if (!isfinite(attrs->scale))
+        return infer_fail_attr(node, "scale", diag, "a number, found %g", attrs->scale);
+    if (attrs->fn < 0 || attrs->fn > FEATURE_POSITIVE)
+        return infer_fail_attr(node, "fn", diag, "one of %s", FEATURE_FN_NAMES);
+    return STATUS_OK;
+}
+
+/* Weight and bias; `feature` receives f, `width` is d. */
+static Status check_weight(const Node *node, int64_t width, int64_t *feature,
+                           Diag *diag) {
+    const int64_t heads = ((const FeatureMapAttrs *)node->attrs)->heads;
+    if (!has(node, WEIGHT))
+        return has(node, BIAS) ? infer_fail(node, BIAS, diag, "a weight beside it")
+                               : STATUS_OK;
+    TRY(infer_rank(node, WEIGHT, 3, 3, diag));
+    const int64_t *dim = node->in[WEIGHT]->type.dim;
+    TRY(infer_known(node, WEIGHT, 0, diag));
+    TRY(infer_known(node, WEIGHT, 1, diag));
+    TRY(infer_dim(node, WEIGHT, 2, width, "the width of a head of x", diag));
+    if (heads % dim[0] != 0)
+        return infer_fail(node, WEIGHT, diag, "a first dimension that divides heads=%lld",
+                          (long long)heads);
+    *feature = dim[1];
+    return has(node, BIAS) ? infer_shape(node, BIAS, 2, dim, diag) : STATUS_OK;
+}
+
+static Status infer(const Node *node, Type *out, Diag *diag) {
+    TRY(check_attrs(node, diag));
+    const int64_t heads = ((const FeatureMapAttrs *)node->attrs)->heads;
+    TRY(heads_check_width(node, X, heads, "heads", diag));
+    *out = node->in[X]->type;
+    const int64_t width = out->dim[2] / heads;
+    int64_t feature = width;
+    TRY(check_weight(node, width, &feature, diag));
+    if (dim_multiply(feature, heads, &out->dim[2])) return STATUS_OK;
+    return infer_fail(node, WEIGHT, diag, "a product of heads and features that fits");
+}
+
+/* One call's sizes and operands (NULL when absent). */
+typedef struct FeatureMap {
+    int64_t rows, heads, share; /* share: heads of one weight */
+    int64_t width, feature;     /* d and f */
+    int64_t x_width, y_width;   /* H d and H f */
+    REAL scale;
+    int fn;
+    const REAL *x, *weight, *bias;
+} FeatureMap;
+
+static FeatureMap open_map(const Call *call) {
+    const FeatureMapAttrs *attrs = call->attrs;
+    const bool weighted = has(call->node, WEIGHT);
+    const View *x = &call->in[X];
+    FeatureMap m = {
+        .rows = x->dim[0] * x->dim[1],
+        .heads = attrs->heads,
+        .share = weighted ? attrs->heads / call->in[WEIGHT].dim[0] : 1,
+        .width = x->dim[2] / attrs->heads,
+        .x_width = x->dim[2],
+        .scale = (REAL)attrs->scale,
+        .fn = attrs->fn,
+        .x = x->data,
+        .weight = weighted ? call->in[WEIGHT].data : NULL,
+        .bias = has(call->node, BIAS) ? call->in[BIAS].data : NULL,
+    };
+    m.feature = weighted ? call->in[WEIGHT].dim[1] : m.width;
+    m.y_width = m.heads * m.feature;
+    return m;
+}
+
+static double flops(const Call *call) {
+    const FeatureMap m = open_map(call);
+    return has(call->node, WEIGHT)
+               ? 2.0 * (double)m.rows * (double)m.x_width * (double)m.feature
+               : 0;
+}
+
+/* du of one head and block. */
+static size_t scratch_bytes(const Call *call) {
+    const FeatureMap m = open_map(call);
+    const int64_t rows = m.rows < BLOCK_ROWS ? m.rows : BLOCK_ROWS;
+    return (size_t)(rows * m.feature) * sizeof(REAL);
+}
+
+/* u of `count` rows from row `first`. */
+static void project(const FeatureMap *m, int64_t first, int64_t count, REAL *u) {
+    const REAL *x = m->x + first * m->x_width;
+    if (!m->weight) {
+        for (int64_t i = 0; i < count * m->x_width; i++) u[i] = m->scale * x[i];
+        return;
+    }
+    for (int64_t h = 0; h < m->heads; h++) {
+        const int64_t g = h / m->share;
+        for (int64_t r = 0; m->bias && r < count; r++)
+            put_row(u + r * m->y_width + h * m->feature, m->bias + g * m->feature,
+                    m->feature, false);
+        gemm(false, true, count, m->feature, m->width, m->scale, x + h * m->width,
+             m->x_width, m->weight + g * m->feature * m->width, m->width, m->bias != NULL,
+             u + h * m->feature, m->y_width);
+    }
+}
+
+/* y from u in place, for positive: rows of x lie at `x`. */
+static void apply_positive(const FeatureMap *m, int64_t count, const REAL *x, REAL *y) {
+    const REAL half = m->scale * m->scale / 2;
+    const REAL factor = (REAL)(1 / sqrt((double)m->feature));
+    for (int64_t i = 0; i < count * m->heads; i++) {
+        const REAL *head = x + i * m->width;
+        REAL *restrict row = y + i * m->feature;
+        const REAL shift = half * row_dot(head, head, m->width);
+        for (int64_t c = 0; c < m->feature; c++)
+            row[c] = factor * exp_real(row[c] - shift);
+    }
+}
+
+static void apply(const FeatureMap *m, int64_t first, int64_t count, REAL *restrict y) {
+    const int64_t n = count * m->y_width;
+    switch ((FeatureFn)m->fn) {
+    case FEATURE_RELU:
+        for (int64_t i = 0; i < n; i++) y[i] = y[i] < 0 ? 0 : y[i];
+        break;
+    case FEATURE_ELU1:
+        for (int64_t i = 0; i < n; i++) {
+            const REAL low = exp_real(y[i] < 0 ? y[i] : 0);
+            y[i] = y[i] > 0 ? y[i] + 1 : low;
+        }
+        break;
+    case FEATURE_POSITIVE: apply_positive(m, count, m->x + first * m->x_width, y); break;
+    }
+}
+
+static void forward(const Call *call) {
+    const FeatureMap m = open_map(call);
+    for (int64_t first = 0; first < m.rows; first += BLOCK_ROWS) {
+        const int64_t left = m.rows - first;
+        const int64_t count = left < BLOCK_ROWS ? left : BLOCK_ROWS;
+        REAL *y = (REAL *)call->out.data + first * m.y_width;
+        project(&m, first, count, y);
+        apply(&m, first, count, y);
+    }
+}
+
+/* Gradients (NULL = not wanted) and the block of one head they come from. */
+typedef struct Step {
+    const REAL *y, *d_y;
+    REAL *d_x, *d_weight, *d_bias;
+    bool add_x;
+    REAL *du; /* [count, f] */
+    int64_t first, count, head;
+} Step;
+
+/* step->du from y and dy. */
+static void slopes(const FeatureMap *m, const Step *step) {
+    for (int64_t r = 0; r < step->count; r++) {
+        const int64_t at = (step->first + r) * m->y_width + step->head * m->feature;
+        const REAL *restrict y = step->y + at, *restrict d_y = step->d_y + at;
+        REAL *restrict du = step->du + r * m->feature;
+        if (m->fn == FEATURE_RELU)
+            for (int64_t c = 0; c < m->feature; c++) du[c] = y[c] > 0 ? d_y[c] : 0;
+        else if (m->fn == FEATURE_ELU1)
+            for (int64_t c = 0; c < m->feature; c++)
+                du[c] = d_y[c] * (y[c] < 1 ? y[c] : 1);
+        else
+            for (int64_t c = 0; c < m->feature; c++) du[c] = d_y[c] * y[c];
+    }
+}
+
+static void input_gradient(const FeatureMap *m, const Step *step) {
+    const int64_t at = step->first * m->x_width + step->head * m->width;
+    REAL *d_x = step->d_x + at;
+    if (m->weight)
+        gemm(false, false, step->count, m->width, m->feature, m->scale, step->du,
+             m->feature, m->weight + step->head / m->share * m->feature * m->width,
+             m->width, step->add_x, d_x, m->x_width);
+    for (int64_t r = 0; r < step->count; r++) {
+        const REAL *du = step->du + r * m->feature, *x = m->x + at + r * m->x_width;
+        REAL *restrict row = d_x + r * m->x_width;
+        for (int64_t c = 0; !m->weight && c < m->width; c++)
+            row[c] = (step->add_x ? row[c] : 0) + m->scale * du[c];
+        if (m->fn != FEATURE_POSITIVE) continue;
+        const REAL pull = m->scale * m->scale * row_sum(du, m->feature);
+        for (int64_t c = 0; c < m->width; c++) row[c] -= pull * x[c];
+    }
+}
+
+static void step_backward(const FeatureMap *m, const Step *step) {
+    const int64_t g = step->head / m->share;
+    slopes(m, step);
+    if (step->d_x) input_gradient(m, step);
+    if (step->d_weight)
+        gemm(true, false, m->feature, m->width, step->count, m->scale, step->du,
+             m->feature, m->x + step->first * m->x_width + step->head * m->width,
+             m->x_width, 1, step->d_weight + g * m->feature * m->width, m->width);
+    for (int64_t r = 0; step->d_bias && r < step->count; r++)
+        put_row(step->d_bias + g * m->feature, step->du + r * m->feature, m->feature,
+                true);
+}
+
+static void backward(const Call *call) {
+    const FeatureMap m = open_map(call);
+    Step step = {
+        .y = call->out.data,
+        .d_y = call->d_out.data,
+        .d_x = gradient_of(call, X),
+        .add_x = gradient_adds(call, X),
+        .d_weight = gradient_to_add(call, WEIGHT),
+        .d_bias = gradient_to_add(call, BIAS),
+        .du = call->scratch,
+    };
+    for (; step.first < m.rows; step.first += BLOCK_ROWS) {
+        const int64_t left = m.rows - step.first;
+        step.count = left < BLOCK_ROWS ? left : BLOCK_ROWS;
+        for (step.head = 0; step.head < m.heads; step.head++) step_backward(&m, &step);
+    }
+}
+
+const Op OP(feature_map) = {
+    .name = "feature_map",
+    .summary = "fn(W (scale x) + b) per head, features for linear attention",
+    .operands = OPERANDS,
+    .fields = FIELDS,
+    .attrs_size = sizeof(FeatureMapAttrs),
+    .defaults = &DEFAULTS,
+    .reads = READS_IN(X) | READS_IN(WEIGHT) | READS_OUT,
+    .infer = infer,
+    .flops = flops,
+    .scratch_bytes = scratch_bytes,
+    .forward = forward,
+    .backward = backward,
+};

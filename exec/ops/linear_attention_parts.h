@@ -1,0 +1,92 @@
+/* What the forward and backward kernels of linear_attention share.
+ *
+ * The denominator is one more column: with v' = [v, 1] and S' = [S, z] of width e + 1, a
+ * product with a row of q gives numerator and denominator together. A source token that
+ * is masked has zeros in k and in v'.
+ *
+ * Causal work goes by chunks of tokens. A query meets the chunks before its own through
+ * S' and its own through the scores q k^T, with zeros where the key is later:
+ *
+ *     rows = q S' + tril(q k^T) v';  then S' += k^T v'.
+ *
+ * Otherwise S' is summed over the whole source first and chunks only bound the scratch.
+ *
+ * Shapes: samples N, heads H of q and G of k and v, queries T, keys S, width f of a
+ * head's features and e of its values. */
+#ifndef COMPRESS_EXEC_OPS_LINEAR_ATTENTION_PARTS_H
+#define COMPRESS_EXEC_OPS_LINEAR_ATTENTION_PARTS_H
+
+#include "exec/kernel.h"
+
+/* Operands by position. */
+enum { LINEAR_Q, LINEAR_K, LINEAR_V, LINEAR_MASK };
+
+/* One call's sizes, operands (NULL when absent) and scratch. */
+typedef struct LinearAttention {
+    int64_t samples, heads, kv_heads, queries, keys, feature, value_head;
+    int64_t share;        /* query heads that read one head of k and v: H / G */
+    int64_t wide, stride; /* e + 1; elements between rows of v', S' and `rows` */
+    int64_t chunk;        /* tokens of a chunk */
+    int64_t q_width, k_width, v_width, out_width; /* H f, G f, G e, H e */
+    bool causal;
+    REAL eps;
+    const REAL *q, *k, *v;
+    const int32_t *mask;
+    REAL *below; /* aux [N, H, T]: q . z of every row, before eps */
+
+    REAL *keys_kept;        /* [chunk, f]: keys with zeros where masked */
+    REAL *values;           /* [chunk, e + 1]: v' */
+    REAL *rows;             /* [chunk, e + 1]: results before division, or gradient */
+    REAL *scores;           /* [chunk, chunk]; NULL unless causal */
+    REAL *d_scores;         /* the same */
+    REAL *states, *d_state; /* S' before every chunk [f, e + 1], one unless causal */
+    size_t scratch_bytes;
+} LinearAttention;
+
+/* Some tokens of the source and one head of k and v. */
+typedef struct LinearSource {
+    int64_t count; /* may be 0: the queries go on after the source */
+    const REAL *k; /* [count, f] */
+    int64_t k_stride;
+    const REAL *v; /* [count, e + 1] */
+} LinearSource;
+
+/* Fills `a` from a call. Without buffers (planning) only sizes are valid. */
+void REAL_FN(linear_open)(LinearAttention *a, const Call *call);
+
+/* Tokens first .. of the source, a chunk at most; valid until the next call. */
+LinearSource REAL_FN(linear_source)(const LinearAttention *a, int64_t sample,
+                                    int64_t group, int64_t first);
+
+/* state += k^T v', or state = with `add` false; at least one token. */
+void REAL_FN(linear_add)(const LinearAttention *a, const LinearSource *source, bool add,
+                         REAL *state);
+
+/* scores[count, source] = tril(x y^T): row r of x[count, width] with rows 0 .. r of y. */
+void REAL_FN(linear_scores)(const LinearAttention *a, int64_t count, int64_t width,
+                            const REAL *x, int64_t x_stride, const REAL *y,
+                            int64_t y_stride, int64_t keys, REAL *scores);
+
+/* Backward kernel, in linear_attention_backward.c. */
+void REAL_FN(linear_backward)(const Call *call);
+
+/* Of `total` tokens those from `first` on, a chunk at most. */
+static inline int64_t linear_count(const LinearAttention *a, int64_t total,
+                                   int64_t first) {
+    const int64_t left = total - first;
+    return left < 0 ? 0 : left < a->chunk ? left : a->chunk;
+}
+
+/* Row `row` of head `head` of a [N, tokens, heads * width] value. */
+static inline int64_t linear_at(int64_t tokens, int64_t sample, int64_t row,
+                                int64_t total, int64_t head, int64_t width) {
+    return (sample * tokens + row) * total + head * width;
+}
+
+/* Index into a->below of a row. */
+static inline int64_t linear_row_at(const LinearAttention *a, int64_t sample,
+                                    int64_t head, int64_t row) {
+    return (sample * a->heads + head) * a->queries + row;
+}
+
+#endif
