@@ -103,8 +103,9 @@ static Node *make_operand(Problem *p, Graph *graph, int i, const char *text, Nod
         return in[p->first[i]];
     }
     const bool skip = *text == 'l', integer = skip || *text == 'm' || *text == 'i';
+    const bool positive = *text == '+';
     const char *limit = strchr(text, '<');
-    Type type = parse_type(text + (integer || *text == '!'));
+    Type type = parse_type(text + (integer || positive || *text == '!'));
     type.dtype = integer ? DTYPE_I32 : DTYPE_F32;
     assert_true(type_bind(&type, SIZES, &p->type[i]));
     const uint64_t key = random_key(7, (uint64_t)i);
@@ -112,6 +113,8 @@ static Node *make_operand(Problem *p, Graph *graph, int i, const char *text, Nod
         fill_integers(p, i, limit ? atoll(limit + 1) : 0, skip, key);
     else
         p->value[i] = random_values(type_count(&p->type[i]), key);
+    for (int64_t j = 0; positive && j < type_count(&p->type[i]); j++)
+        p->value[i][j] = fabs(p->value[i][j]);
     p->wanted[i] = !integer && *text != '!';
     return graph_input(graph, (char[]){'x', (char)('0' + i), 0}, &type);
 }
@@ -239,6 +242,19 @@ static void run_backward_kernel(const Problem *p, const Mode *mode, const Op *op
     free(d_out);
 }
 
+/* Gives a call what its op asks for, as the planner does: without data. */
+static void make_work_areas(const Op *op, Call *call) {
+    View bare[OPERANDS_MAX];
+    Call plan = *call;
+    for (int i = 0; i < call->in_count; i++) {
+        bare[i] = call->in[i];
+        bare[i].data = NULL;
+    }
+    plan.in = bare;
+    call->aux = nan_bytes(op->aux_bytes ? op->aux_bytes(&plan) : 0);
+    call->scratch = nan_bytes(op->scratch_bytes ? op->scratch_bytes(&plan) : 0);
+}
+
 /* Calls forward and, if asked for, backward with d_out = p->weight. */
 static inline Result execute(const Problem *p, Mode mode) {
     const OpTable *table = mode.single ? ops_table() : ops_table_f64();
@@ -255,8 +271,7 @@ static inline Result execute(const Problem *p, Mode mode) {
                  .key = 12345,
                  .first = mode.first,
                  .training = mode.training};
-    call.aux = nan_bytes(op->aux_bytes ? op->aux_bytes(&call) : 0);
-    call.scratch = nan_bytes(op->scratch_bytes ? op->scratch_bytes(&call) : 0);
+    make_work_areas(op, &call);
     call.out.data = to_reals(NULL, call.out.count, mode.single);
     if (op->count_rows) call.rows = mode.rows > 0 ? mode.rows : op->count_rows(&call);
     op->forward(&call);

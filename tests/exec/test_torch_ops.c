@@ -42,6 +42,34 @@ static const Row ROWS[] = {
     {{"attention_map_mse", "heads=2", "2x5x8 2x5x8 !2x5x6 !2x5x6 m2x5"},
      0.731010153594265,
      {0.285243307025641, -0.166208778235189}},
+    /* softmax attention, keys and values by repeat_interleave */
+    {{"attention", "heads=4 kv_heads=2", "2x5x12 2x7x6 2x7x10 m2x7"},
+     -8.22570905892915,
+     {0.60488739282241, -2.32186100859406, 5.2929700416212}},
+    /* einsum("hfd,nhtd->nhtf", w, x / 2) + b through relu, elu + 1 and exp */
+    {{"feature_map", "heads=4 scale=0.5", "2x5x12 2x5x3 2x5"},
+     -23.8284711840101,
+     {1.43474853441057, 2.78388724192974, 29.255055619176}},
+    {{"feature_map", "heads=4 scale=0.5 fn=elu1", "2x5x12 2x5x3 2x5"},
+     -38.5821796144896,
+     {2.04952857457034, -2.42430038509886, 45.0493896904318}},
+    {{"feature_map", "heads=4 scale=0.5 fn=positive", "2x5x12 2x5x3 2x5"},
+     -23.5289673129836,
+     {0.0343985478180958, 4.88442238869499, 32.3511656497671}},
+    /* a = (q @ k.mT * m).tril(); a @ v / a.sum(-1, True).clamp(min=2): 50 of 56 rows
+     * clamped, then without tril, 39 */
+    {{"linear_attention", "heads=4 kv_heads=2 eps=2.0 causal=true",
+      "2x7x12 2x7x6 2x7x10 m2x7"},
+     -1.95112498855696,
+     {-3.76540384798373, -6.04131086377553, 1.89759251631917}},
+    {{"linear_attention", "heads=4 kv_heads=2 eps=2.0", "2x7x12 2x7x6 2x7x10 m2x7"},
+     -1.99702365466417,
+     {1.88402298891395, -8.35231827122924, 2.04538081300797}},
+    /* -(p * (a / a.sum(-1, True).clamp(min=0.5)).clamp(min=1e-6).log()).sum(-1).mean() */
+    {{"attention_match", "heads=4 kv_heads=2 eps=0.5 causal=true",
+      "2x7x12 2x7x6 !2x7x8 !2x7x4 m2x7"},
+     5.57535043627402,
+     {0.485833945356539, 0.6013124979591}},
 };
 
 /* The inputs that PyTorch got; results are weighted as gradients are. */
