@@ -6,7 +6,7 @@
 #include "exec/blas.h"
 #include "tests/exec/grad_harness.h"
 
-enum { GRADIENTS = 3 };
+enum { GRADIENTS = 4 };
 
 typedef struct Row {
     Case at;
@@ -70,6 +70,23 @@ static const Row ROWS[] = {
       "2x7x12 2x7x6 !2x7x8 !2x7x4 m2x7"},
      5.57535043627402,
      {0.485833945356539, 0.6013124979591}},
+    /* x * y */
+    {{"multiply", "", "2x5 2x5"},
+     0.773333375257278,
+     {2.59844309622541, 2.54514745598643}},
+    /* x * rsqrt((x * x).mean(-1, keepdim=True) + 1e-5) * w */
+    {{"rms_norm", "eps=1e-5", "3x5x7 7"},
+     1.0688741879225,
+     {-5.17057491854474, -1.4288586386318}},
+    /* complex(x[..., :3], x[..., 3:]) * polar(1, outer(arange(5) + 3, 100 ** (-arange(3)
+     * / 3))) for each head of 6 */
+    {{"rotary", "heads=2 theta=100.0 offset=3", "2x5x12"},
+     1.66147135677821,
+     {29.8631648977347}},
+    /* nn.LSTM(3, 4, batch_first=True) with weight_ih, weight_hh, bias_ih; bias_hh = 0 */
+    {{"lstm", "", "2x5x3 16x3 16x4 16"},
+     0.910053464763982,
+     {0.381214623607207, -1.84055767496197, 0.0922126246680365, 1.10064986375887}},
 };
 
 /* The inputs that PyTorch got; results are weighted as gradients are. */
@@ -97,7 +114,8 @@ static void expect(const Row *row, const char *what, double got, double want,
 }
 
 static void check_row(const Row *row) {
-    static const char *const NAMES[] = {"gradient 0", "gradient 1", "gradient 2"};
+    static const char *const NAMES[] = {"gradient 0", "gradient 1", "gradient 2",
+                                        "gradient 3"};
     Problem p;
     assert_ok(problem_create(&p, &row->at), p.diag);
     fill(&p);

@@ -1,0 +1,46 @@
+/* multiply(a[...], b[...]): y = a * b, element by element; da = b dy, db = a dy. */
+#include "exec/infer.h"
+#include "exec/kernel.h"
+
+static const Operand OPERANDS[] = {{"a", OPERAND_REQUIRED, "any shape"},
+                                   {"b", OPERAND_REQUIRED, "the shape of a"},
+                                   {NULL, 0, NULL}};
+
+static Status infer(const Node *node, Type *out, Diag *diag) {
+    const Type *a = &node->in[0]->type;
+    TRY(infer_shape(node, 1, a->rank, a->dim, diag));
+    *out = *a;
+    return STATUS_OK;
+}
+
+static void forward(const Call *call) {
+    const REAL *a = call->in[0].data, *b = call->in[1].data;
+    REAL *restrict y = call->out.data;
+    for (int64_t i = 0; i < call->out.count; i++) y[i] = a[i] * b[i];
+}
+
+/* d (+)= other * dy; nothing when the gradient is not wanted. */
+static void put_product(const View *d, const View *other, const View *d_out) {
+    REAL *restrict to = d->data;
+    const REAL *x = other->data, *dy = d_out->data;
+    if (!to) return;
+    if (d->accumulate)
+        for (int64_t i = 0; i < d->count; i++) to[i] += x[i] * dy[i];
+    else
+        for (int64_t i = 0; i < d->count; i++) to[i] = x[i] * dy[i];
+}
+
+static void backward(const Call *call) {
+    put_product(&call->d_in[0], &call->in[1], &call->d_out);
+    put_product(&call->d_in[1], &call->in[0], &call->d_out);
+}
+
+const Op OP(multiply) = {
+    .name = "multiply",
+    .summary = "a * b, of equal shapes",
+    .operands = OPERANDS,
+    .reads = READS_IN(0) | READS_IN(1),
+    .infer = infer,
+    .forward = forward,
+    .backward = backward,
+};

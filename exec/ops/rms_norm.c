@@ -1,0 +1,109 @@
+/* rms_norm(x[..., D], weight[D]): y = x * r * w by rows, r = 1 / sqrt(mean(x^2) + eps).
+ *
+ * With h = x * r and g = dy * w: dx = r * (g - h * mean(g h)), dw = sum of dy h.
+ * Kept from forward: r[R]. */
+#include "exec/infer.h"
+#include "exec/kernel_math.h"
+
+#include <string.h>
+
+static const Operand OPERANDS[] = {{"x", OPERAND_REQUIRED, "[..., D]"},
+                                   {"weight", OPERAND_REQUIRED, "[D]"},
+                                   {NULL, 0, NULL}};
+
+static const Field FIELDS[] = {
+    F_REAL(RmsNormAttrs, eps, 1e-30, 1, "added to the mean square"), F_END};
+
+static const RmsNormAttrs DEFAULTS = {.eps = 1e-6};
+
+static Status infer(const Node *node, Type *out, Diag *diag) {
+    TRY(infer_rank(node, 0, 1, RANK_MAX, diag));
+    const Type *x = &node->in[0]->type;
+    TRY(infer_known(node, 0, x->rank - 1, diag));
+    TRY(infer_shape(node, 1, 1, &x->dim[x->rank - 1], diag));
+    if (!(((const RmsNormAttrs *)node->attrs)->eps > 0))
+        return infer_fail_attr(node, "eps", diag, "a number above 0");
+    *out = *x;
+    return STATUS_OK;
+}
+
+static size_t aux_bytes(const Call *call) {
+    return (size_t)view_rows(&call->in[0]) * sizeof(REAL);
+}
+
+static size_t scratch_bytes(const Call *call) {
+    return (size_t)view_last(&call->in[0]) * sizeof(REAL);
+}
+
+static void forward(const Call *call) {
+    const int64_t R = view_rows(&call->in[0]), D = view_last(&call->in[0]);
+    const REAL eps = (REAL)((const RmsNormAttrs *)call->attrs)->eps;
+    const REAL *restrict w = call->in[1].data;
+    REAL *inverses = call->aux;
+    for (int64_t row = 0; row < R; row++) {
+        const REAL *restrict x = (const REAL *)call->in[0].data + row * D;
+        REAL *restrict y = (REAL *)call->out.data + row * D;
+        const REAL r = 1 / (REAL)sqrt(row_dot(x, x, D) / (REAL)D + eps);
+        for (int64_t j = 0; j < D; j++) y[j] = x[j] * r * w[j];
+        inverses[row] = r;
+    }
+}
+
+/* One row of x and dy, and r. */
+typedef struct Row {
+    const REAL *x, *dy;
+    REAL r;
+    int64_t D;
+} Row;
+
+/* dw += dy h, in scratch. */
+static void add_weight(Row row, REAL *restrict dw) {
+    const REAL *restrict x = row.x, *restrict dy = row.dy;
+    for (int64_t j = 0; j < row.D; j++) dw[j] += dy[j] * (x[j] * row.r);
+}
+
+/* dx = r * (g - h * mean(g h)), or added to it. */
+static void put_input(Row row, const REAL *restrict w, REAL *restrict dx,
+                      bool accumulate) {
+    const REAL *restrict x = row.x, *restrict dy = row.dy;
+    const REAL r = row.r;
+    REAL product = 0;
+#pragma omp simd reduction(+ : product)
+    for (int64_t j = 0; j < row.D; j++) product += dy[j] * w[j] * (x[j] * r);
+    const REAL p = product / (REAL)row.D;
+    if (accumulate)
+        for (int64_t j = 0; j < row.D; j++) dx[j] += r * (dy[j] * w[j] - x[j] * r * p);
+    else
+        for (int64_t j = 0; j < row.D; j++) dx[j] = r * (dy[j] * w[j] - x[j] * r * p);
+}
+
+static void backward(const Call *call) {
+    const int64_t R = view_rows(&call->in[0]), D = view_last(&call->in[0]);
+    const REAL *inverses = call->aux;
+    const View *dx = &call->d_in[0], *dw = &call->d_in[1];
+    REAL *sum = call->scratch;
+    memset(sum, 0, (size_t)D * sizeof(REAL));
+    for (int64_t r = 0; r < R; r++) {
+        const Row row = {(const REAL *)call->in[0].data + r * D,
+                         (const REAL *)call->d_out.data + r * D, inverses[r], D};
+        if (dw->data) add_weight(row, sum);
+        if (dx->data)
+            put_input(row, call->in[1].data, (REAL *)dx->data + r * D, dx->accumulate);
+    }
+    if (dw->data) put_row(dw->data, sum, D, dw->accumulate);
+}
+
+const Op OP(rms_norm) = {
+    .name = "rms_norm",
+    .summary = "x / sqrt(mean(x^2) + eps) * weight by rows",
+    .operands = OPERANDS,
+    .fields = FIELDS,
+    .attrs_size = sizeof(RmsNormAttrs),
+    .defaults = &DEFAULTS,
+    .reads = READS_IN(0) | READS_IN(1),
+    .infer = infer,
+    .aux_bytes = aux_bytes,
+    .scratch_bytes = scratch_bytes,
+    .forward = forward,
+    .backward = backward,
+};
