@@ -25,9 +25,9 @@ typedef struct Family {
      * leaves it out on purpose (for instance saved position indices). */
     const char *(*rename)(Arena *arena, const char *tensor);
     /* Tensors of the checkpoint that hold several storages side by side (GPT-2 keeps
-     * queries, keys and values in one matrix): fills parts[] with the storages' names and
-     * returns how many equal slices of the last dimension they are; 0 = none. NULL = the
-     * family has no such tensors. */
+     * queries, keys and values in one matrix). `tensor` is the name that rename gave:
+     * fills parts[] with the storages' names and returns how many equal slices of the
+     * last dimension they are; 0 = none. NULL = the family has no such tensors. */
     int (*split)(Arena *arena, const char *tensor, const char *parts[SPLIT_MAX]);
     /* What checkpoints put in front of the names of all but heads ("bert.") or leave out;
      * both are found. NULL = names are as in the graph. */

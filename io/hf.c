@@ -14,10 +14,12 @@
 
 static const size_t CONFIG_BYTES_MAX = (size_t)16 << 20;
 
-/* A tensor of the checkpoint under the name that it has in the graph. */
+/* A tensor of the checkpoint, or one of its parts, under the name that it has in the
+ * graph. */
 typedef struct Binding {
     const char *name; /* in the graph */
     const NamedTensor *source;
+    int part, parts; /* which of how many slices of the last dimension; 1 = all of it */
     bool used;
 } Binding;
 
@@ -93,17 +95,25 @@ static const char *graph_name(const Binder *binder, const char *name) {
     return graph_storage(binder->graph, other) ? other : name;
 }
 
+/* Adds a tensor of the checkpoint under its name in the graph, or its parts. */
+static void bindings_add(Binder *binder, const NamedTensor *source) {
+    const Family *family = binder->family;
+    const char *parts[SPLIT_MAX], *name = family->rename(binder->arena, source->name);
+    if (!name) return;
+    int count = family->split ? family->split(binder->arena, name, parts) : 0;
+    if (count == 0) parts[count++] = name;
+    for (int i = 0; i < count; i++)
+        binder->bindings[binder->count++] =
+            (Binding){graph_name(binder, parts[i]), source, i, count, false};
+}
+
 /* Lists the tensors by their names in the graph, those left out on purpose excepted. */
 static Status bindings_list(Binder *binder) {
     const Checkpoint *checkpoint = binder->checkpoint;
-    binder->bindings = ARENA_ARRAY(binder->arena, Binding, (size_t)checkpoint->count + 1);
-    for (int i = 0; i < checkpoint->count; i++) {
-        const NamedTensor *source = &checkpoint->tensors[i];
-        const char *name = binder->family->rename(binder->arena, source->name);
-        if (!name) continue;
-        name = graph_name(binder, name);
-        binder->bindings[binder->count++] = (Binding){name, source, false};
-    }
+    const size_t most = SPLIT_MAX * (size_t)checkpoint->count + 1;
+    binder->bindings = ARENA_ARRAY(binder->arena, Binding, most);
+    for (int i = 0; i < checkpoint->count; i++)
+        bindings_add(binder, &checkpoint->tensors[i]);
     qsort(binder->bindings, (size_t)binder->count, sizeof(Binding), binding_order);
     for (int i = 1; i < binder->count; i++)
         if (strcmp(binder->bindings[i].name, binder->bindings[i - 1].name) == 0)
@@ -165,6 +175,28 @@ static bool shape_same(const Tensor *a, const Tensor *b) {
            memcmp(a->dim, b->dim, sizeof *a->dim * (size_t)a->rank) == 0;
 }
 
+/* Shape of the tensor of which a storage is one of `parts` slices. */
+static Tensor whole_shape(const Storage *storage, int parts) {
+    Tensor whole = storage->tensor;
+    if (whole.rank > 0) whole.dim[whole.rank - 1] *= parts;
+    return whole;
+}
+
+/* Gives a storage's tensor, which has its shape only, the part of a tensor that the
+ * binding stands for: a copy. */
+static Status take_part(Tensor *out, const Binding *binding, Diag *diag) {
+    const Tensor *whole = &binding->source->tensor;
+    TRY(tensor_create(out, whole->dtype, out->rank, out->dim, diag));
+    void *data;
+    TRY(tensor_writable(out, &data, diag));
+    const size_t row = (size_t)out->dim[out->rank - 1] * dtype_bytes(whole->dtype);
+    const size_t rows = row ? tensor_bytes(out) / row : 0;
+    const char *from = (const char *)tensor_data(whole) + (size_t)binding->part * row;
+    for (size_t r = 0; r < rows; r++)
+        memcpy((char *)data + r * row, from + r * (size_t)binding->parts * row, row);
+    return STATUS_OK;
+}
+
 static Binding *find_binding(const Binder *binder, const char *name) {
     const Binding wanted = {.name = name};
     return bsearch(&wanted, binder->bindings, (size_t)binder->count, sizeof wanted,
@@ -189,11 +221,12 @@ static Status bind_storage(Binder *binder, Storage *storage) {
     const Tensor *tensor = &binding->source->tensor;
     const char *name = binding->source->name;
     Loc at = LOC_FILE(binder->checkpoint->path);
+    const Tensor whole = whole_shape(storage, binding->parts);
     char want[SHAPE_TEXT_BYTES], have[SHAPE_TEXT_BYTES];
-    if (!shape_same(tensor, &storage->tensor))
+    if (!shape_same(tensor, &whole))
         return diag_fail(binder->diag, STATUS_FORMAT, at, name,
                          "the configuration asks for shape %s, found %s",
-                         shape_text(want, storage->tensor.rank, storage->tensor.dim),
+                         shape_text(want, whole.rank, whole.dim),
                          shape_text(have, tensor->rank, tensor->dim));
     if (tensor->dtype != DTYPE_F32 && tensor->dtype != DTYPE_F16 &&
         tensor->dtype != DTYPE_BF16)
@@ -201,6 +234,7 @@ static Status bind_storage(Binder *binder, Storage *storage) {
                          "expected f32, f16 or bf16, found %s",
                          dtype_name(tensor->dtype));
     binding->used = true;
+    if (binding->parts > 1) return take_part(&storage->tensor, binding, binder->diag);
     storage->tensor = tensor_retain(tensor);
     return STATUS_OK;
 }

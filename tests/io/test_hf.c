@@ -111,10 +111,13 @@ static void vit_reference(void **state) {
                      graph_find(graph, "head", -1, ROLE_HEAD));
     assert_int_equal(graph_layer_count(graph, "encoder"), 3);
     assert_int_equal(graph->storage_count, f->checkpoint->count);
-    for (Role role = ROLE_NORM1; role <= ROLE_RESIDUAL2; role++)
-        if (role != ROLE_NORM_CROSS && role != ROLE_LOCAL_NORM && role != ROLE_LOCAL_CONV)
-            for (int layer = 0; layer < 3; layer++)
-                assert_non_null(graph_find(graph, "encoder", layer, role));
+    static const Role LAYER[] = {ROLE_NORM1,     ROLE_Q,         ROLE_K,
+                                 ROLE_V,         ROLE_ATTENTION, ROLE_OUT,
+                                 ROLE_RESIDUAL1, ROLE_NORM2,     ROLE_FFN_IN,
+                                 ROLE_FFN_ACT,   ROLE_FFN_OUT,   ROLE_RESIDUAL2};
+    for (size_t r = 0; r < sizeof LAYER / sizeof *LAYER; r++)
+        for (int layer = 0; layer < 3; layer++)
+            assert_non_null(graph_find(graph, "encoder", layer, LAYER[r]));
     const Storage *storage = graph_storage(graph, "vit.layernorm.weight");
     assert_false(buf_is_owned(storage->tensor.buf));
     model_destroy(model);
@@ -259,9 +262,10 @@ static const struct {
     const char *old, *new, *message;
 } CONFIGS[] = {
     {"\"model_type\": \"vit\",", "",
-     "model_type: missing: expected one of albert, bert, deit, distilbert, vit"},
-    {"\"vit\"", "\"rnn\"", "distilbert, vit, found 'rnn'"},
-    {"\"vit\"", "7", "distilbert, vit, found integer"},
+     "model_type: missing: expected one of albert, bert, deit, distilbert, gpt2, "
+     "llama, lstm_lm, vit"},
+    {"\"vit\"", "\"rnn\"", "lstm_lm, vit, found 'rnn'"},
+    {"\"vit\"", "7", "lstm_lm, vit, found integer"},
     {"ViTForImageClassification", "ViTForX",
      "expected a list with one of ViTForImageClass"},
     {"\"hidden_size\": 32,", "", "hidden_size: missing: expected an integer from 1"},
