@@ -30,7 +30,8 @@ static void print_head(const Inspection *it) {
  * its heads and the weights that it has. Nodes with vectors alone (norms) are left out.
  */
 static void describe_node(const Inspection *it, Text *text, const Node *node) {
-    int64_t heads = node_integer(node, "heads");
+    const int64_t heads = node->role == ROLE_ATTENTION ? node_integer(node, "heads") : -1;
+    const int64_t kv_heads = node_integer(node, "kv_heads");
     bool matrix = false, shared = false;
     for (int i = 0; i < node->in_count; i++) {
         const Node *in = node->in[i];
@@ -40,9 +41,9 @@ static void describe_node(const Inspection *it, Text *text, const Node *node) {
         shared |= use->layers > 1;
         if (heads >= 0) text_add(text, " %s", operand_name(node->op, i));
     }
-    if (heads >= 0)
-        text_add(text, " heads=%lld", (long long)heads);
-    else if (matrix && node->type.rank > 0)
+    if (heads >= 0) text_add(text, " heads=%lld", (long long)heads);
+    if (heads >= 0 && kv_heads > 0) text_add(text, " kv_heads=%lld", (long long)kv_heads);
+    if (heads < 0 && matrix && node->type.rank > 0)
         text_add(text, " %s=%lld", node->role ? role_name(node->role) : node->op->name,
                  (long long)node->type.dim[node->type.rank - 1]);
     if (shared && (matrix || heads >= 0)) text_add(text, "*");

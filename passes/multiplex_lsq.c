@@ -52,11 +52,18 @@ static Status check_norm(const Multiplex *m, int layer, Role norm, const Role *r
                 m->ctx, diag,
                 "init: lsq expects layer %d to have a norm \"%s\" of its own", layer,
                 role_name(norm));
-    for (int r = 0; r < count; r++)
-        if (graph_find(m->graph, name, layer, roles[r])->in[0] != n)
+    for (int r = 0; r < count; r++) {
+        const Node *linear = graph_find(m->graph, name, layer, roles[r]);
+        if (linear->in[0] != n)
             return edit_fail(m->ctx, diag,
                              "init: lsq expects \"%s\" of layer %d to read its norm",
                              role_name(roles[r]), layer);
+        if (((const LinearAttrs *)linear->attrs)->transposed)
+            return edit_fail(m->ctx, diag,
+                             "init: lsq expects the weight of \"%s\" of layer %d as "
+                             "[out, in], found it transposed",
+                             role_name(roles[r]), layer);
+    }
     if (graph_use_count(m->graph, n) == count) return STATUS_OK;
     return edit_fail(m->ctx, diag,
                      "init: lsq expects \"%s\" of layer %d to have no other readers",

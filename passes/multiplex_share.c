@@ -7,9 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a group shares. Layer norms are not in the list. */
-static const Role shared_roles[] = {ROLE_Q,   ROLE_K,      ROLE_V,
-                                    ROLE_OUT, ROLE_FFN_IN, ROLE_FFN_OUT};
+/* What a group shares. Layer norms are not in the list; feed-forward blocks need not be
+ * gated. */
+static const Role shared_roles[] = {ROLE_Q,      ROLE_K,        ROLE_V,      ROLE_OUT,
+                                    ROLE_FFN_IN, ROLE_FFN_GATE, ROLE_FFN_OUT};
 enum { SHARED_ROLES = sizeof shared_roles / sizeof shared_roles[0] };
 
 /* Projection of a layer whose weight, and bias if it has one, are stored. */
@@ -20,9 +21,6 @@ static Status layer_node(Node **out, const Multiplex *m, int layer, Role role,
         return edit_fail(m->ctx, diag, "layer %d has no projection \"%s\" to share",
                          layer, role_name(role));
     const Node *bias = node_operand(node, "bias");
-    if (((const LinearAttrs *)node->attrs)->transposed)
-        return edit_fail(m->ctx, diag, "layer %d: %s uses its weight transposed", layer,
-                         role_name(role));
     if (!node_operand(node, "weight")->storage || (bias && !bias->storage))
         return edit_fail(m->ctx, diag,
                          "layer %d: the weights of %s are computed, not stored", layer,
@@ -120,13 +118,35 @@ static Status share_operand(Multiplex *m, Node *const *nodes, int count,
     return STATUS_OK;
 }
 
+/* Rows of a weight that is used transposed are its inputs: square matrices must not be
+ * mixed up. */
+static Status check_same_side(const Multiplex *m, const Node *a, const Node *b,
+                              Diag *diag) {
+    const LinearAttrs *x = a->attrs, *y = b->attrs;
+    if (x->transposed == y->transposed) return STATUS_OK;
+    return edit_fail(m->ctx, diag,
+                     "layers %d and %d cannot share %s: one of them uses its weight "
+                     "transposed",
+                     a->layer, b->layer, role_name(a->role));
+}
+
+/* Whether no layer of a group has a role that layers may do without. */
+static bool is_absent(const Multiplex *m, int first, int count, Role role) {
+    bool absent = role == ROLE_FFN_GATE;
+    for (int l = 0; l < count && absent; l++)
+        absent = !graph_find(m->graph, m->options->stack, first + l, role);
+    return absent;
+}
+
 static Status check_role(const Multiplex *m, int first, int count, Role role,
                          Diag *diag) {
     Node *reference = NULL;
+    if (is_absent(m, first, count, role)) return STATUS_OK;
     TRY(layer_node(&reference, m, first, role, diag));
     for (int l = 1; l < count; l++) {
         Node *node = NULL;
         TRY(layer_node(&node, m, first + l, role, diag));
+        TRY(check_same_side(m, reference, node, diag));
         TRY(check_same_shape(m, reference, node, "weight", diag));
         TRY(check_same_shape(m, reference, node, "bias", diag));
     }
@@ -134,6 +154,7 @@ static Status check_role(const Multiplex *m, int first, int count, Role role,
 }
 
 static Status share_role(Multiplex *m, int first, int count, Role role, Diag *diag) {
+    if (is_absent(m, first, count, role)) return STATUS_OK;
     Node **nodes = ARENA_ARRAY(m->ctx->arena, Node *, (size_t)count);
     for (int l = 0; l < count; l++)
         nodes[l] = graph_find(m->graph, m->options->stack, first + l, role);
@@ -153,6 +174,11 @@ static Status check_heads(const Multiplex *m, int first, int count, Diag *diag) 
             return edit_fail(m->ctx, diag,
                              "layers %d and %d cannot be grouped: %lld and %lld heads",
                              first, first + l, (long long)a->heads, (long long)b->heads);
+        if (a->kv_heads != b->kv_heads)
+            return edit_fail(
+                m->ctx, diag,
+                "layers %d and %d cannot be grouped: they differ in kv_heads", first,
+                first + l);
     }
     return STATUS_OK;
 }

@@ -54,6 +54,7 @@ typedef struct PruneSlot {
     Node *leaf;
     int axis;
     int64_t width;
+    bool reads; /* the axis is what a matrix reads of the units, not what it gives */
 } PruneSlot;
 
 enum { PRUNE_SLOTS = 12 };

@@ -29,9 +29,9 @@ static Node *trace(const Graph *graph, Node *value, const char *op) {
 
 /* ---- slots ---- */
 
-/* Adds the slices of an operand, when it is there. */
+/* Adds the slices of an operand, when it is there. `reads`: see PruneSlot. */
 static Status add_slot(const Prune *p, PruneBlock *block, const Node *owner,
-                       const char *operand, int axis, Diag *diag) {
+                       const char *operand, int axis, bool reads, Diag *diag) {
     Node *leaf = node_operand(owner, operand);
     if (!leaf) return STATUS_OK;
     const char *role = role_name(owner->role);
@@ -45,22 +45,22 @@ static Status add_slot(const Prune *p, PruneBlock *block, const Node *owner,
                          "%s, found %lld",
                          block->place, (long long)block->units, axis, operand, role,
                          (long long)size);
-    block->slots[block->slot_count++] = (PruneSlot){leaf, axis, size / block->units};
+    block->slots[block->slot_count++] =
+        (PruneSlot){leaf, axis, size / block->units, reads};
     return STATUS_OK;
 }
 
-/* Weight of a projection and, for the rows, its bias. */
+/* The side of a projection that belongs to the units, what it reads or what it gives:
+ * that of the weight and, for what it gives, the bias. */
 static Status add_projection(const Prune *p, PruneBlock *block, const Node *linear,
-                             int axis, Diag *diag) {
+                             bool reads, Diag *diag) {
+    const bool transposed = ((const LinearAttrs *)linear->attrs)->transposed;
     const Node *weight = node_operand(linear, "weight");
     if (weight->type.rank != 2)
         return edit_fail(p->ctx, diag, "%s: expected a matrix as weight of %s",
                          block->place, role_name(linear->role));
-    if (((const LinearAttrs *)linear->attrs)->transposed)
-        return edit_fail(p->ctx, diag, "%s: %s uses its weight transposed", block->place,
-                         role_name(linear->role));
-    TRY(add_slot(p, block, linear, "weight", axis, diag));
-    return axis == 0 ? add_slot(p, block, linear, "bias", 0, diag) : STATUS_OK;
+    TRY(add_slot(p, block, linear, "weight", reads != transposed, reads, diag));
+    return reads ? STATUS_OK : add_slot(p, block, linear, "bias", 0, false, diag);
 }
 
 static Status fail_path(const Prune *p, const PruneBlock *block, Role role,
@@ -79,7 +79,7 @@ static Status add_out(const Prune *p, PruneBlock *block, Role role, Diag *diag) 
                                                 : "a projection of ffn_in's result",
                          diag);
     block->out = out;
-    return add_projection(p, block, out, 1, diag);
+    return add_projection(p, block, out, true, diag);
 }
 
 static Status add_heads(const Prune *p, PruneBlock *block, Diag *diag) {
@@ -90,12 +90,12 @@ static Status add_heads(const Prune *p, PruneBlock *block, Diag *diag) {
         Node *linear = trace(p->graph, node_operand(attention, inputs[i]), "linear");
         if (!linear || linear->role != roles[i])
             return fail_path(p, block, roles[i], "a projection read by attention", diag);
-        TRY(add_projection(p, block, linear, 0, diag));
+        TRY(add_projection(p, block, linear, false, diag));
     }
-    TRY(add_slot(p, block, attention, "bias", 0, diag));
+    TRY(add_slot(p, block, attention, "bias", 0, false, diag));
     for (int axis = 0; axis < 2; axis++) {
-        TRY(add_slot(p, block, attention, "mix_before", axis, diag));
-        TRY(add_slot(p, block, attention, "mix_after", axis, diag));
+        TRY(add_slot(p, block, attention, "mix_before", axis, axis == 1, diag));
+        TRY(add_slot(p, block, attention, "mix_after", axis, axis == 1, diag));
     }
     return STATUS_OK;
 }
@@ -114,7 +114,7 @@ static Status add_block(Prune *p, Node *core, Diag *diag) {
     }
     block->units = core->type.dim[core->type.rank - 1];
     TRY(add_out(p, block, ROLE_FFN_OUT, diag));
-    return add_projection(p, block, core, 0, diag);
+    return add_projection(p, block, core, false, diag);
 }
 
 /* ---- groups ---- */

@@ -36,18 +36,20 @@ static bool *removed_units(const PruneGroup *group) {
     return removed;
 }
 
-/* Whether a matrix is zero in the columns of removed units, rows of removed ones aside
- * (`rows`: its rows belong to units as well). */
-static bool columns_are_zero(const PruneSlot *slot, const bool *removed, bool rows) {
+/* Whether a matrix reads nothing of removed units; what it gives to removed ones does not
+ * matter (`gives`: what it gives belongs to units as well). */
+static bool reads_nothing(const PruneSlot *slot, const bool *removed, bool gives) {
     const Tensor *tensor = &slot->leaf->storage->tensor;
     const int64_t columns = tensor->dim[1];
     double *w = memory_alloc((size_t)columns, sizeof *w);
     bool zero = true;
     for (int64_t row = 0; row < tensor->dim[0] && zero; row++) {
-        if (rows && removed[row]) continue;
         tensor_read_f64(tensor, row * columns, columns, w);
-        for (int64_t c = 0; c < columns && zero; c++)
-            zero = !removed[c / slot->width] || w[c] == 0;
+        for (int64_t c = 0; c < columns && zero; c++) {
+            const int64_t unit = slot->axis == 1 ? c : row;
+            const int64_t other = slot->axis == 1 ? row : c;
+            zero = !removed[unit / slot->width] || w[c] == 0 || (gives && removed[other]);
+        }
     }
     free(w);
     return zero;
@@ -59,7 +61,7 @@ static bool block_is_exact(const PruneBlock *block, const PruneGroup *group) {
     bool *removed = removed_units(group), exact = true;
     for (int i = 0; i < block->slot_count && exact; i++) {
         const PruneSlot *slot = &block->slots[i];
-        if (slot->axis == 1) exact = columns_are_zero(slot, removed, i != SLOT_OUT);
+        if (slot->reads) exact = reads_nothing(slot, removed, i != SLOT_OUT);
     }
     free(removed);
     return exact;
@@ -150,7 +152,7 @@ static int64_t unit_elements(const Prune *p, int group) {
         for (int j = 0; block->group == group && j < block->slot_count; j++) {
             const PruneSlot *slot = &block->slots[j];
             if (!is_first(p, block, slot)) continue;
-            if (slot->axis == 1 && j != SLOT_OUT) return -1;
+            if (slot->reads && j != SLOT_OUT) return -1;
             elements += tensor_count(&slot->leaf->storage->tensor) / block->units;
         }
     }
