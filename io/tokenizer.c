@@ -7,10 +7,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Memory that encoding takes, beside the numbers. */
+typedef struct EncodingScratch {
+    IdList first, second;
+    Text normalized;
+    MarkRun marks;
+} EncodingScratch;
+
+static EncodingScratch *scratch_of(Encoding *out) {
+    if (!out->scratch) out->scratch = memory_alloc(1, sizeof *out->scratch);
+    return out->scratch;
+}
+
 /* --- text to tokens --- */
 
 /* Appends the tokens of a stretch of the text that holds no token of `original`. */
-static void add_stretch(const Tokenizer *self, Encoding *scratch, const char *text,
+static void add_stretch(const Tokenizer *self, EncodingScratch *scratch, const char *text,
                         size_t length, IdList *ids) {
     Text *normal = &scratch->normalized;
     size_t search = 0, done = 0;
@@ -28,7 +40,7 @@ static void add_stretch(const Tokenizer *self, Encoding *scratch, const char *te
 }
 
 /* Replaces `ids` by the tokens of a whole text. */
-static Status text_split(const Tokenizer *self, Encoding *scratch, TextSpan span,
+static Status text_split(const Tokenizer *self, EncodingScratch *scratch, TextSpan span,
                          IdList *ids, Loc at, Diag *diag) {
     size_t search = 0, done = 0, valid = utf8_check(span.text, span.length);
     AddedMatch match;
@@ -74,14 +86,15 @@ static void out_add(Encoding *out, const int32_t *ids, size_t count, int32_t typ
 }
 
 static void template_apply(const Template *template, Encoding *out) {
-    out_reserve(out, (size_t) template->count + out->first.count + out->second.count);
+    const IdList *first = &out->scratch->first, *second = &out->scratch->second;
+    out_reserve(out, (size_t) template->count + first->count + second->count);
     out->length = 0;
     for (int i = 0; i < template->count; i++) {
         const TemplatePiece *piece = &template->pieces[i];
         if (piece->id == PIECE_FIRST)
-            out_add(out, out->first.items, out->first.count, piece->type);
+            out_add(out, first->items, first->count, piece->type);
         else if (piece->id == PIECE_SECOND)
-            out_add(out, out->second.items, out->second.count, piece->type);
+            out_add(out, second->items, second->count, piece->type);
         else
             out_add(out, &piece->id, 1, piece->type);
     }
@@ -94,35 +107,40 @@ size_t tokenizer_overhead(const Tokenizer *self, bool pair) {
 Status tokenizer_encode(const Tokenizer *self, Encoding *out, TextSpan first,
                         const TextSpan *second, size_t max_length, Loc at, Diag *diag) {
     size_t overhead = tokenizer_overhead(self, second != NULL);
+    EncodingScratch *scratch = scratch_of(out);
     if (max_length > 0 && max_length < overhead)
         return diag_fail(diag, STATUS_RECIPE, at, "max_length",
                          "expected at least %zu, for the special tokens, found %zu",
                          overhead, max_length);
-    out->second.count = 0;
-    TRY(text_split(self, out, first, &out->first, at, diag));
-    if (second) TRY(text_split(self, out, *second, &out->second, at, diag));
+    scratch->second.count = 0;
+    TRY(text_split(self, scratch, first, &scratch->first, at, diag));
+    if (second) TRY(text_split(self, scratch, *second, &scratch->second, at, diag));
     if (max_length > 0)
-        cut_pair(&out->first.count, &out->second.count, max_length - overhead);
+        cut_pair(&scratch->first.count, &scratch->second.count, max_length - overhead);
     template_apply(second ? &self->pair : &self->single, out);
     return STATUS_OK;
 }
 
 Status tokenizer_encode_plain(const Tokenizer *self, Encoding *out, TextSpan text, Loc at,
                               Diag *diag) {
-    TRY(text_split(self, out, text, &out->first, at, diag));
-    out_reserve(out, out->first.count);
+    EncodingScratch *scratch = scratch_of(out);
+    TRY(text_split(self, scratch, text, &scratch->first, at, diag));
+    out_reserve(out, scratch->first.count);
     out->length = 0;
-    out_add(out, out->first.items, out->first.count, 0);
+    out_add(out, scratch->first.items, scratch->first.count, 0);
     return STATUS_OK;
 }
 
 void encoding_free(Encoding *encoding) {
     free(encoding->ids);
     free(encoding->types);
-    free(encoding->first.items);
-    free(encoding->second.items);
-    free(encoding->marks.items);
-    text_free(&encoding->normalized);
+    if (encoding->scratch) {
+        free(encoding->scratch->first.items);
+        free(encoding->scratch->second.items);
+        free(encoding->scratch->marks.items);
+        text_free(&encoding->scratch->normalized);
+    }
+    free(encoding->scratch);
     *encoding = (Encoding){0};
 }
 

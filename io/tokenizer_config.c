@@ -86,6 +86,7 @@ Status specials_find(Tokenizer *tokenizer, const SpecialNames *names, Loc at,
     TRY(find_special(&ids->cls, tokenizer, names->cls, "the class token", at, diag));
     TRY(find_special(&ids->sep, tokenizer, names->sep, "the separator token", at, diag));
     ids->mask = tokenizer_find(tokenizer, names->mask);
+    ids->bos = ids->eos = -1;
     return STATUS_OK;
 }
 

@@ -4,6 +4,7 @@
 #define COMPRESS_IO_TOKENIZER_PARTS_H
 
 #include "io/tokenizer.h"
+#include "io/wordpiece.h"
 #include "ir/tree.h"
 
 enum { ADDED_MAX = 65536, TEMPLATE_MAX = 64 };

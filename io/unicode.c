@@ -42,6 +42,12 @@ size_t utf8_check(const char *text, size_t length) {
     return length;
 }
 
+size_t utf8_count(const char *text, size_t length) {
+    size_t count = 0;
+    for (size_t i = 0; i < length; i++) count += ((unsigned char)text[i] & 0xc0) != 0x80;
+    return count;
+}
+
 /* Line and column of an offset; everything before it is valid UTF-8. */
 static Loc locate(const char *file, const char *text, size_t offset) {
     size_t line = 1, column = 1;

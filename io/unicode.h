@@ -18,6 +18,9 @@ enum {
  * above U+10FFFF are not), `length` when all is. */
 size_t utf8_check(const char *text, size_t length);
 
+/* Number of characters of valid UTF-8. */
+size_t utf8_count(const char *text, size_t length);
+
 /* Fails with STATUS_FORMAT, at the line and column (in characters) of `file`, when its
  * text holds invalid UTF-8 or a NUL. */
 Status utf8_check_file(const char *file, const char *text, size_t length, Diag *diag);

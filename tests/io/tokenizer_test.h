@@ -6,6 +6,7 @@
 
 #include "io/file.h"
 #include "io/tokenizer.h"
+#include "io/vocabulary.h"
 
 #define TEXT_DATA "tests/data/text/"
 
