@@ -6,26 +6,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Content as it is looked for, in the arena. */
-static Token content_token(Arena *arena, const char *content, const BertRules *rules) {
-    if (!rules) return (Token){content, (uint32_t)strlen(content)};
-    Text text = {0};
-    MarkRun marks = {0};
-    bert_normalize(rules, &text, &marks, content, strlen(content));
-    const char *copy = arena_strndup(arena, text.length ? text.data : "", text.length);
-    Token token = {copy, (uint32_t)text.length};
-    text_free(&text);
-    free(marks.items);
-    return token;
+/* Content as it is looked for, in the arena; empty when there is nothing left of it. */
+static Token content_token(Arena *arena, const char *content,
+                           const Normalizer *normalizer) {
+    TextSpan text = {content, strlen(content)};
+    NormalizeScratch scratch = {0};
+    if (normalizer && !normalizer_apply(normalizer, &scratch, text, &text))
+        text.length = 0; /* far too long to occur */
+    const char *copy = arena_strndup(arena, text.length ? text.text : "", text.length);
+    normalize_scratch_free(&scratch);
+    return (Token){copy, (uint32_t)text.length};
 }
 
 Status added_collect(AddedSet *set, Arena *arena, const AddedToken *tokens, int count,
-                     const BertRules *rules, Loc at, Diag *diag) {
+                     const Normalizer *normalizer, Loc at, Diag *diag) {
     vocabulary_create(&set->vocabulary, arena, count);
     set->tokens = tokens;
     for (int i = 0; i < count; i++) {
-        if (tokens[i].normalized != (rules != NULL)) continue;
-        Token token = content_token(arena, tokens[i].content, rules);
+        if (tokens[i].normalized != (normalizer != NULL)) continue;
+        Token token = content_token(arena, tokens[i].content, normalizer);
         if (token.length == 0) continue;
         if (token.length > TOKEN_BYTES_MAX)
             return diag_fail(diag, STATUS_FORMAT, at, "added_tokens",

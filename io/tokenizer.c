@@ -10,8 +10,9 @@
 /* Memory that encoding takes, beside the numbers. */
 typedef struct EncodingScratch {
     IdList first, second;
-    Text normalized;
-    MarkRun marks;
+    NormalizeScratch normalize;
+    WordScratch words;
+    UnknownChars unknown;
 } EncodingScratch;
 
 static EncodingScratch *scratch_of(Encoding *out) {
@@ -21,42 +22,102 @@ static EncodingScratch *scratch_of(Encoding *out) {
 
 /* --- text to tokens --- */
 
+/* Appends the tokens of a piece of normalized text that holds no added token; `first` is
+ * whether the text starts with it. False when it becomes too long. */
+static bool add_piece(const Tokenizer *self, EncodingScratch *scratch, TextSpan piece,
+                      bool first, IdList *ids) {
+    switch (self->kind) {
+    case MODEL_WORDPIECE:
+        wordpiece_split(&self->wordpiece, piece.text, piece.length, ids);
+        return true;
+    case MODEL_BPE:
+        return words_split(&self->words, &self->bpe, &scratch->words, piece, first, ids,
+                           &scratch->unknown);
+    case MODEL_CHARACTERS: characters_split(self, piece, ids, &scratch->unknown);
+    }
+    return true;
+}
+
 /* Appends the tokens of a stretch of the text that holds no token of `original`. */
-static void add_stretch(const Tokenizer *self, EncodingScratch *scratch, const char *text,
-                        size_t length, IdList *ids) {
-    Text *normal = &scratch->normalized;
+static bool add_stretch(const Tokenizer *self, EncodingScratch *scratch, TextSpan stretch,
+                        bool first, IdList *ids) {
     size_t search = 0, done = 0;
     AddedMatch match;
-    bert_normalize(&self->rules, normal, &scratch->marks, text, length);
-    while (added_next(&self->normalized, normal->data, normal->length, &search, done,
-                      &match)) {
-        if (done < match.begin)
-            wordpiece_split(&self->model, normal->data + done, match.begin - done, ids);
+    TextSpan text;
+    if (!normalizer_apply(&self->normalizer, &scratch->normalize, stretch, &text))
+        return false;
+    while (added_next(&self->normalized, text.text, text.length, &search, done, &match)) {
+        TextSpan piece = {text.text + done, match.begin - done};
+        if (done < match.begin &&
+            !add_piece(self, scratch, piece, first && done == 0, ids))
+            return false;
         ids_add(ids, match.id);
         done = match.end;
     }
-    if (done < normal->length)
-        wordpiece_split(&self->model, normal->data + done, normal->length - done, ids);
+    TextSpan rest = {text.text + done, text.length - done};
+    return rest.length == 0 || add_piece(self, scratch, rest, first && done == 0, ids);
+}
+
+/* Appends the tokens of a text; false when it becomes too long. */
+static bool add_text(const Tokenizer *self, EncodingScratch *scratch, TextSpan text,
+                     IdList *ids) {
+    size_t search = 0, done = 0;
+    AddedMatch match;
+    while (added_next(&self->original, text.text, text.length, &search, done, &match)) {
+        TextSpan stretch = {text.text + done, match.begin - done};
+        if (done < match.begin && !add_stretch(self, scratch, stretch, done == 0, ids))
+            return false;
+        ids_add(ids, match.id);
+        done = match.end;
+    }
+    TextSpan rest = {text.text + done, text.length - done};
+    return rest.length == 0 || add_stretch(self, scratch, rest, done == 0, ids);
+}
+
+/* Where a character stands in a text, in lower case or not; the length when nowhere. */
+static size_t find_char(TextSpan text, uint32_t wanted) {
+    for (size_t i = 0, bytes; i < text.length; i += bytes) {
+        uint32_t lower[2], c = utf8_decode(text.text + i, &bytes);
+        if (c == wanted) return i;
+        for (int j = char_lower(c, lower); j > 0; j--)
+            if (lower[j - 1] == wanted) return i;
+    }
+    return text.length;
+}
+
+static Status fail_unknown(TextSpan text, uint32_t c, Loc at, Diag *diag) {
+    char shown[UTF8_MAX + 1] = "", place[64] = "";
+    size_t offset = find_char(text, c);
+    if (c >= ' ' && !char_is_control(c)) shown[utf8_encode(shown, c)] = 0;
+    Loc found = utf8_locate("", text.text, offset);
+    if (offset < text.length)
+        snprintf(place, sizeof place, ", line %d, column %d of the text", found.line,
+                 found.column);
+    diag_fail(diag, STATUS_FORMAT, at, NULL,
+              "no token stands for the character '%s' (U+%04X)%s", shown, c, place);
+    diag_hint(diag, "leave such characters out (skip_unknown), or give the tokenizer an "
+                    "unk_token");
+    return STATUS_FORMAT;
 }
 
 /* Replaces `ids` by the tokens of a whole text. */
-static Status text_split(const Tokenizer *self, EncodingScratch *scratch, TextSpan span,
-                         IdList *ids, Loc at, Diag *diag) {
-    size_t search = 0, done = 0, valid = utf8_check(span.text, span.length);
-    AddedMatch match;
+static Status text_split(const Tokenizer *self, Encoding *out, TextSpan text, IdList *ids,
+                         Loc at, Diag *diag) {
+    EncodingScratch *scratch = out->scratch;
+    size_t valid = utf8_check(text.text, text.length);
     ids->count = 0;
-    if (valid < span.length)
+    scratch->unknown = (UnknownChars){0};
+    if (valid < text.length)
         return diag_fail(diag, STATUS_FORMAT, at, NULL,
                          "invalid UTF-8, byte 0x%02x at offset %zu of the text",
-                         (unsigned char)span.text[valid], valid);
-    while (added_next(&self->original, span.text, span.length, &search, done, &match)) {
-        if (done < match.begin)
-            add_stretch(self, scratch, span.text + done, match.begin - done, ids);
-        ids_add(ids, match.id);
-        done = match.end;
-    }
-    if (done < span.length)
-        add_stretch(self, scratch, span.text + done, span.length - done, ids);
+                         (unsigned char)text.text[valid], valid);
+    if (text.length > NORMALIZED_BYTES || !add_text(self, scratch, text, ids))
+        return diag_fail(diag, STATUS_FORMAT, at, NULL,
+                         "expected a text of at most %d bytes, normalized",
+                         NORMALIZED_BYTES);
+    if (scratch->unknown.count > 0 && !out->skip_unknown)
+        return fail_unknown(text, scratch->unknown.first, at, diag);
+    out->skipped += scratch->unknown.count;
     return STATUS_OK;
 }
 
@@ -113,8 +174,9 @@ Status tokenizer_encode(const Tokenizer *self, Encoding *out, TextSpan first,
                          "expected at least %zu, for the special tokens, found %zu",
                          overhead, max_length);
     scratch->second.count = 0;
-    TRY(text_split(self, scratch, first, &scratch->first, at, diag));
-    if (second) TRY(text_split(self, scratch, *second, &scratch->second, at, diag));
+    out->skipped = 0;
+    TRY(text_split(self, out, first, &scratch->first, at, diag));
+    if (second) TRY(text_split(self, out, *second, &scratch->second, at, diag));
     if (max_length > 0)
         cut_pair(&scratch->first.count, &scratch->second.count, max_length - overhead);
     template_apply(second ? &self->pair : &self->single, out);
@@ -124,7 +186,8 @@ Status tokenizer_encode(const Tokenizer *self, Encoding *out, TextSpan first,
 Status tokenizer_encode_plain(const Tokenizer *self, Encoding *out, TextSpan text, Loc at,
                               Diag *diag) {
     EncodingScratch *scratch = scratch_of(out);
-    TRY(text_split(self, scratch, text, &scratch->first, at, diag));
+    out->skipped = 0;
+    TRY(text_split(self, out, text, &scratch->first, at, diag));
     out_reserve(out, scratch->first.count);
     out->length = 0;
     out_add(out, scratch->first.items, scratch->first.count, 0);
@@ -137,8 +200,8 @@ void encoding_free(Encoding *encoding) {
     if (encoding->scratch) {
         free(encoding->scratch->first.items);
         free(encoding->scratch->second.items);
-        free(encoding->scratch->marks.items);
-        text_free(&encoding->scratch->normalized);
+        normalize_scratch_free(&encoding->scratch->normalize);
+        word_scratch_free(&encoding->scratch->words);
     }
     free(encoding->scratch);
     *encoding = (Encoding){0};
@@ -147,7 +210,7 @@ void encoding_free(Encoding *encoding) {
 /* --- what a tokenizer knows --- */
 
 int32_t tokenizer_size(const Tokenizer *self) {
-    return self->model.vocabulary.capacity;
+    return self->vocabulary.capacity;
 }
 
 const SpecialIds *tokenizer_specials(const Tokenizer *self) {
@@ -156,7 +219,7 @@ const SpecialIds *tokenizer_specials(const Tokenizer *self) {
 
 const char *tokenizer_token(const Tokenizer *self, int32_t id) {
     if (id < 0 || id >= tokenizer_size(self)) return NULL;
-    return self->model.vocabulary.tokens[id].text;
+    return self->vocabulary.tokens[id].text;
 }
 
 static int32_t added_find(const AddedSet *set, const char *token) {
@@ -166,7 +229,7 @@ static int32_t added_find(const AddedSet *set, const char *token) {
 }
 
 int32_t tokenizer_find(const Tokenizer *self, const char *token) {
-    int32_t id = vocabulary_find(&self->model.vocabulary, token, strlen(token));
+    int32_t id = vocabulary_find(&self->vocabulary, token, strlen(token));
     return id >= 0 ? id : added_find(&self->original, token);
 }
 
@@ -180,14 +243,24 @@ static bool ends_with(const char *text, const char *end) {
 /* Reads from a folder: what lies in it decides. */
 static Status read_folder(Tokenizer *self, const char *folder, Diag *diag) {
     const char *json = path_join(self->arena, folder, "tokenizer.json");
+    const char *tokens = path_join(self->arena, folder, "vocab.json");
+    const char *merges = path_join(self->arena, folder, "merges.txt");
     const char *vocab = path_join(self->arena, folder, "vocab.txt");
-    bool has_json = path_is_file(json);
-    if (!has_json && !path_is_file(vocab))
+    if (path_is_file(json)) {
+        TRY(path_check_inside(folder, json, diag));
+        return tokenizer_read_json(self, json, folder, diag);
+    }
+    if (path_is_file(tokens) && path_is_file(merges)) {
+        TRY(path_check_inside(folder, tokens, diag));
+        TRY(path_check_inside(folder, merges, diag));
+        return tokenizer_read_merges(self, folder, diag);
+    }
+    if (!path_is_file(vocab))
         return diag_fail(diag, STATUS_IO, LOC_FILE(folder), NULL,
-                         "expected a folder with a tokenizer.json or a vocab.txt");
-    TRY(path_check_inside(folder, has_json ? json : vocab, diag));
-    return has_json ? tokenizer_read_json(self, json, folder, diag)
-                    : tokenizer_read_vocab(self, vocab, folder, diag);
+                         "expected a folder with a tokenizer.json or a vocab.txt, or "
+                         "with vocab.json and merges.txt");
+    TRY(path_check_inside(folder, vocab, diag));
+    return tokenizer_read_vocab(self, vocab, folder, diag);
 }
 
 static Status read_any(Tokenizer *self, const char *path, Diag *diag) {

@@ -68,8 +68,9 @@ static Status add_specials(Tokenizer *self, Loc at, Diag *diag) {
     int count = 0;
     for (int i = 0; i < SPECIALS; i++)
         if (all[i] >= 0)
-            added[count++] = (AddedToken){
-                .content = self->model.vocabulary.tokens[all[i]].text, .id = all[i]};
+            added[count++] = (AddedToken){.content = self->vocabulary.tokens[all[i]].text,
+                                          .id = all[i],
+                                          .special = true};
     return tokenizer_add(self, added, count, at, diag);
 }
 
@@ -82,17 +83,21 @@ Status tokenizer_read_vocab(Tokenizer *self, const char *path, const char *folde
     const char *file = arena_strdup(self->arena, path);
     const char *extra = path_join(self->arena, folder, "added_tokens.json");
     TRY(config_read(&config, &names, self->arena, folder, diag));
-    TRY(read_rules(&self->rules, config, diag));
+    self->normalizer.steps[0].kind = NORMALIZE_BERT;
+    self->normalizer.count = 1;
+    TRY(read_rules(&self->normalizer.steps[0].rules, config, diag));
     if (path_is_file(extra))
         return diag_fail(diag, STATUS_FORMAT, LOC_FILE(extra), NULL,
                          "further tokens beside a vocab.txt are not supported");
     TRY(file_read(&text, &length, self->arena, path, VOCABULARY_BYTES_MAX, diag));
-    TRY(vocabulary_parse(&self->model.vocabulary, self->arena, file, text, length, diag));
+    TRY(vocabulary_parse(&self->vocabulary, self->arena, file, text, length, diag));
     TRY(specials_find(self, &names, LOC_FILE(file), diag));
-    self->model.whole = prefix_of("", 0);
-    self->model.continued = prefix_of("##", 2);
-    self->model.unknown = self->specials.unk;
-    self->model.max_chars = MAX_CHARS;
+    self->wordpiece = (WordPiece){.vocabulary = &self->vocabulary,
+                                  .whole = prefix_of("", 0),
+                                  .continued = prefix_of("##", 2),
+                                  .unknown = self->specials.unk,
+                                  .max_chars = MAX_CHARS};
+    TRY(decoder_read(self, NULL, diag));
     template_bert(self, self->specials.cls, self->specials.sep);
     return add_specials(self, LOC_FILE(file), diag);
 }

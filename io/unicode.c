@@ -2,6 +2,7 @@
 #include "io/unicode.h"
 
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
@@ -42,14 +43,27 @@ size_t utf8_check(const char *text, size_t length) {
     return length;
 }
 
+size_t utf8_start(const char *text, size_t length, bool *open) {
+    const unsigned char *p = (const unsigned char *)text, c = p[0];
+    size_t bytes = c < 0xc2 || c > 0xf4 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4, n = 1;
+    unsigned char least = c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90 : 0x80;
+    unsigned char most = c == 0xed ? 0x9f : c == 0xf4 ? 0x8f : 0xbf;
+    while (n < bytes && n < length && p[n] >= least && p[n] <= most) {
+        n++;
+        least = 0x80;
+        most = 0xbf;
+    }
+    *open = n == length && n < bytes;
+    return n;
+}
+
 size_t utf8_count(const char *text, size_t length) {
     size_t count = 0;
     for (size_t i = 0; i < length; i++) count += ((unsigned char)text[i] & 0xc0) != 0x80;
     return count;
 }
 
-/* Line and column of an offset; everything before it is valid UTF-8. */
-static Loc locate(const char *file, const char *text, size_t offset) {
+Loc utf8_locate(const char *file, const char *text, size_t offset) {
     size_t line = 1, column = 1;
     for (size_t i = 0; i < offset; i++) {
         if (text[i] == '\n') {
@@ -67,7 +81,7 @@ Status utf8_check_file(const char *file, const char *text, size_t length, Diag *
     const char *nul = memchr(text, 0, length);
     size_t valid = utf8_check(text, nul ? (size_t)(nul - text) : length);
     if (valid == length) return STATUS_OK;
-    Loc at = locate(file, text, valid);
+    Loc at = utf8_locate(file, text, valid);
     if (text + valid == nul)
         diag_fail(diag, STATUS_FORMAT, at, NULL, "expected text, found a NUL byte");
     else
@@ -115,6 +129,18 @@ bool char_is_space(uint32_t c) {
     utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
     return c == 0x85 ||
            (category >= UTF8PROC_CATEGORY_ZS && category <= UTF8PROC_CATEGORY_ZP);
+}
+
+bool char_is_letter(uint32_t c) {
+    if (c < 0x80) return (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
+    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
+    return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
+}
+
+bool char_is_number(uint32_t c) {
+    if (c < 0x80) return c >= '0' && c <= '9';
+    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
+    return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO;
 }
 
 bool char_is_control(uint32_t c) {
@@ -195,4 +221,19 @@ int char_decompose(uint32_t c, uint32_t out[DECOMPOSED_MAX]) {
 
 int char_combining(uint32_t c) {
     return utf8proc_get_property((utf8proc_int32_t)c)->combining_class;
+}
+
+void utf8_normalize(Text *out, NormalForm form, const char *text, size_t length) {
+    static const utf8proc_option_t OPTIONS[] = {
+        [NORMAL_NFC] = UTF8PROC_COMPOSE,
+        [NORMAL_NFD] = UTF8PROC_DECOMPOSE,
+        [NORMAL_NFKC] = UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
+        [NORMAL_NFKD] = UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT,
+    };
+    utf8proc_uint8_t *mapped = NULL;
+    utf8proc_ssize_t count =
+        utf8proc_map((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)length, &mapped,
+                     OPTIONS[form] | UTF8PROC_STABLE);
+    if (count > 0) text_bytes(out, (const char *)mapped, (size_t)count);
+    free(mapped);
 }

@@ -4,6 +4,7 @@
 #define COMPRESS_IO_UNICODE_H
 
 #include "ir/status.h"
+#include "ir/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,8 +19,16 @@ enum {
  * above U+10FFFF are not), `length` when all is. */
 size_t utf8_check(const char *text, size_t length);
 
+/* Bytes, at least 1, of the longest start of a character that the text starts with; it
+ * starts with no whole one. `open` says whether more text could complete it. */
+size_t utf8_start(const char *text, size_t length, bool *open);
+
 /* Number of characters of valid UTF-8. */
 size_t utf8_count(const char *text, size_t length);
+
+/* Line and column (in characters) of an offset; what is before it is valid UTF-8. Only
+ * the file when they are too large to count. */
+Loc utf8_locate(const char *file, const char *text, size_t offset);
 
 /* Fails with STATUS_FORMAT, at the line and column (in characters) of `file`, when its
  * text holds invalid UTF-8 or a NUL. */
@@ -39,6 +48,10 @@ size_t utf8_mark_length(const char *text, size_t length);
 
 /* White_Space. */
 bool char_is_space(uint32_t c);
+
+/* General categories L* and N*: \p{L} and \p{N} of regular expressions. */
+bool char_is_letter(uint32_t c);
+bool char_is_number(uint32_t c);
 
 /* General categories Cc, Cf and Co; not Cn. */
 bool char_is_control(uint32_t c);
@@ -68,5 +81,10 @@ int char_decompose(uint32_t c, uint32_t out[DECOMPOSED_MAX]);
 
 /* Canonical combining class, 0 to 254. */
 int char_combining(uint32_t c);
+
+typedef enum NormalForm { NORMAL_NFC, NORMAL_NFD, NORMAL_NFKC, NORMAL_NFKD } NormalForm;
+
+/* Appends valid UTF-8 in a normal form. */
+void utf8_normalize(Text *out, NormalForm form, const char *text, size_t length);
 
 #endif

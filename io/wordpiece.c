@@ -46,8 +46,8 @@ static void word_split(const WordPiece *model, const char *word, size_t length,
         return;
     }
     for (size_t i = 0; i < length; i += matched, prefix = &model->continued) {
-        int32_t id = vocabulary_longest(&model->vocabulary, prefix, word + i, length - i,
-                                        &matched);
+        int32_t id =
+            vocabulary_longest(model->vocabulary, prefix, word + i, length - i, &matched);
         if (id < 0) {
             ids->count = before;
             ids_add(ids, model->unknown);

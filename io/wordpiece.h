@@ -37,7 +37,7 @@ void bert_normalize(const BertRules *rules, Text *out, MarkRun *marks, const cha
 
 /* How words become tokens. */
 typedef struct WordPiece {
-    Vocabulary vocabulary;
+    const Vocabulary *vocabulary;
     Prefix whole, continued; /* "" and what continues a word, "##" */
     int32_t unknown;         /* for words without tokens or beyond max_chars */
     size_t max_chars;        /* in characters */

@@ -135,15 +135,17 @@ static void bad_json(void **state) {
     static const struct {
         const char *old, *new, *message;
     } BAD[] = {
+        {"\"type\": \"WordPiece\",\n  \"unk", "\"type\": \"Unigram\",\n  \"unk",
+         "model.type: expected WordPiece, BPE or Characters, found 'Unigram'"},
         {"\"type\": \"WordPiece\",\n  \"unk", "\"type\": \"BPE\",\n  \"unk",
-         "model.type: expected WordPiece, found 'BPE'"},
+         "model: continuing_subword_prefix '##' is not supported"},
         {"\"BertNormalizer\"", "\"Sequence\"",
          "normalizer.type: expected BertNormalizer, found 'Sequence'"},
         {"\"BertPreTokenizer\"", "\"Whitespace\"",
          "pre_tokenizer.type: expected BertPreTokenizer, found 'Whitespace'"},
         {"\"pre_tokenizer\"", "\"pre\"", "pre_tokenizer.type: expected BertPreTok"},
-        {"\"TemplateProcessing\"", "\"RobertaProcessing\"",
-         "post_processor.type: expected TemplateProcessing or BertProcessing, found Rob"},
+        {"\"TemplateProcessing\"", "\"ByteLevel\"",
+         "post_processor.type: expected TemplateProcessing or BertProcessing, found Byte"},
         {"\"post_processor\"", "\"post\"", "post_processor.type: "},
         {"{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}},", "",
          "post_processor.single: expected special tokens and the texts A and B"},
