@@ -112,9 +112,10 @@ static Status text_split(const Tokenizer *self, Encoding *out, TextSpan text, Id
                          "invalid UTF-8, byte 0x%02x at offset %zu of the text",
                          (unsigned char)text.text[valid], valid);
     if (text.length > NORMALIZED_BYTES || !add_text(self, scratch, text, ids))
-        return diag_fail(diag, STATUS_FORMAT, at, NULL,
-                         "expected a text of at most %d bytes, normalized",
-                         NORMALIZED_BYTES);
+        return diag_fail(
+            diag, STATUS_FORMAT, at, NULL,
+            "expected a text of at most %d bytes that normalizing does not swell",
+            NORMALIZED_BYTES);
     if (scratch->unknown.count > 0 && !out->skip_unknown)
         return fail_unknown(text, scratch->unknown.first, at, diag);
     out->skipped += scratch->unknown.count;

@@ -184,7 +184,7 @@ static Status use_config(Tokenizer *self, const Tree *config, Diag *diag) {
         return diag_fail(diag, STATUS_FORMAT, config->loc, "add_bos_token",
                          "there is no bos_token");
     self->single = (Template){{{id, 0}, {PIECE_FIRST, 0}}, 2};
-    self->pair = (Template){{{id, 0}, {PIECE_FIRST, 0}, {id, 0}, {PIECE_SECOND, 0}}, 4};
+    self->pair = (Template){{{id, 0}, {PIECE_FIRST, 0}, {id, 1}, {PIECE_SECOND, 1}}, 4};
     return STATUS_OK;
 }
 

@@ -188,7 +188,7 @@ void template_bert(Tokenizer *tokenizer, int32_t cls, int32_t sep) {
 
 void template_plain(Tokenizer *tokenizer) {
     tokenizer->single = (Template){{{PIECE_FIRST, 0}}, 1};
-    tokenizer->pair = (Template){{{PIECE_FIRST, 0}, {PIECE_SECOND, 0}}, 2};
+    tokenizer->pair = (Template){{{PIECE_FIRST, 0}, {PIECE_SECOND, 1}}, 2};
 }
 
 Status tokenizer_add(Tokenizer *tokenizer, const AddedToken *tokens, int count, Loc at,

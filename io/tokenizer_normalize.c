@@ -8,61 +8,70 @@
 
 /* --- doing it --- */
 
+/* What a text may become; hostile steps could let it grow without end. */
+static size_t growth_limit(size_t length) {
+    size_t limit = ((size_t)1 << 20) + 64 * length;
+    return length > NORMALIZED_BYTES / 64 || limit > NORMALIZED_BYTES ? NORMALIZED_BYTES
+                                                                      : limit;
+}
+
 /* Appends; false when the text becomes too long. */
-static bool append(Text *out, const char *bytes, size_t length) {
-    if (length > NORMALIZED_BYTES - out->length) return false;
+static bool append(Text *out, size_t limit, const char *bytes, size_t length) {
+    if (length > limit - out->length) return false;
     if (length > 0) text_bytes(out, bytes, length);
     return true;
 }
 
-static bool replace(const NormalizeStep *step, Text *out, TextSpan text) {
+static bool replace(const NormalizeStep *step, Text *out, size_t limit, TextSpan text) {
     size_t i = 0;
     while (i < text.length) {
         const char *at =
             memmem(text.text + i, text.length - i, step->from.text, step->from.length);
         size_t end = at ? (size_t)(at - text.text) : text.length;
-        if (!append(out, text.text + i, end - i)) return false;
+        if (!append(out, limit, text.text + i, end - i)) return false;
         if (!at) break;
-        if (!append(out, step->to.text, step->to.length)) return false;
+        if (!append(out, limit, step->to.text, step->to.length)) return false;
         i = end + step->from.length;
     }
     return true;
 }
 
-static bool lowercase(Text *out, TextSpan text) {
+static bool lowercase(Text *out, size_t limit, TextSpan text) {
     for (size_t i = 0, bytes; i < text.length; i += bytes) {
         uint32_t lower[2];
         char encoded[2 * UTF8_MAX];
         size_t length = 0;
         int count = char_lower(utf8_decode(text.text + i, &bytes), lower);
         for (int j = 0; j < count; j++) length += utf8_encode(encoded + length, lower[j]);
-        if (!append(out, encoded, length)) return false;
+        if (!append(out, limit, encoded, length)) return false;
     }
     return true;
 }
 
 static bool step_apply(const NormalizeStep *step, NormalizeScratch *scratch, Text *out,
-                       TextSpan text) {
+                       size_t limit, TextSpan text) {
     out->length = 0;
     switch (step->kind) {
     case NORMALIZE_BERT:
         bert_normalize(&step->rules, out, &scratch->marks, text.text, text.length);
-        return out->length <= NORMALIZED_BYTES;
+        return out->length <= limit;
     case NORMALIZE_PREPEND:
-        return text.length == 0 || (append(out, step->to.text, step->to.length) &&
-                                    append(out, text.text, text.length));
-    case NORMALIZE_REPLACE: return replace(step, out, text);
-    case NORMALIZE_LOWERCASE: return lowercase(out, text);
+        return text.length == 0 || (append(out, limit, step->to.text, step->to.length) &&
+                                    append(out, limit, text.text, text.length));
+    case NORMALIZE_REPLACE: return replace(step, out, limit, text);
+    case NORMALIZE_LOWERCASE: return lowercase(out, limit, text);
     case NORMALIZE_FORM: utf8_normalize(out, step->form, text.text, text.length);
     }
-    return out->length <= NORMALIZED_BYTES;
+    return out->length <= limit;
 }
 
 bool normalizer_apply(const Normalizer *normalizer, NormalizeScratch *scratch,
                       TextSpan text, TextSpan *out) {
+    const size_t limit = growth_limit(text.length);
     for (int i = 0; i < normalizer->count; i++) {
         Text *result = &scratch->texts[i % 2];
-        if (!step_apply(&normalizer->steps[i], scratch, result, text)) return false;
+        if (!step_apply(&normalizer->steps[i], scratch, result, limit, text))
+            return false;
         text = (TextSpan){result->data, result->length};
     }
     *out = text;

@@ -39,7 +39,8 @@ typedef struct NormalizeScratch {
 } NormalizeScratch;
 
 /* Normalizes valid UTF-8: at `out` the text itself when there is nothing to do, or what
- * lies in `scratch` until it is used again. False when it becomes too long. */
+ * lies in `scratch` until it is used again. False when it becomes longer than
+ * NORMALIZED_BYTES, or than 64 times what it was and a MiB. */
 bool normalizer_apply(const Normalizer *normalizer, NormalizeScratch *scratch,
                       TextSpan text, TextSpan *out);
 
