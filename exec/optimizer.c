@@ -73,13 +73,26 @@ static void average_range(float *restrict a, const float *restrict w, int64_t n,
 /* ---- setting up ---- */
 
 bool name_matches(const char *pattern, const char *name) {
-    size_t length = strlen(pattern);
-    if (length > 0 && pattern[length - 1] == '*')
-        return strncmp(pattern, name, length - 1) == 0;
-    return strcmp(pattern, name) == 0;
+    const char *star = NULL, *from = NULL; /* the last * and where it stops for now */
+    while (*name) {
+        if (*pattern == '*') {
+            star = pattern++;
+            from = name;
+        } else if (*pattern == *name) {
+            pattern++;
+            name++;
+        } else if (star) {
+            pattern = star + 1;
+            name = ++from;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*') pattern++;
+    return !*pattern;
 }
 
-static bool matches_any(const StringList *patterns, const char *name) {
+bool name_matches_any(const StringList *patterns, const char *name) {
     for (int i = 0; i < patterns->count; i++)
         if (name_matches(patterns->items[i], name)) return true;
     return false;
@@ -124,7 +137,7 @@ static void add_segment(Optimizer *optimizer, const Params *params,
                         const Storage *storage) {
     const TrainOptions *options = optimizer->options;
     const bool decays =
-        storage->tensor.rank >= 2 && !matches_any(&options->no_decay, storage->name);
+        storage->tensor.rank >= 2 && !name_matches_any(&options->no_decay, storage->name);
     Segment *segment = &optimizer->segments[optimizer->segment_count++];
     segment->first = params_offset(params, storage);
     segment->last = segment->first + tensor_count(&storage->tensor);
@@ -157,7 +170,7 @@ static Status add_segments(Optimizer *optimizer, const Graph *graph, const Plan 
     Status status = diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
                               "nothing to train: the loss depends on no weights that "
                               "are not frozen");
-    diag_hint(diag, "check the freeze option");
+    diag_hint(diag, "check the options freeze and only");
     return status;
 }
 

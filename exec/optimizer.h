@@ -34,7 +34,9 @@ void optimizer_step(Optimizer *optimizer, const float *gradient, double scale,
 /* Puts the averaged weights, if any, in the place of the trained ones. */
 void optimizer_finish(Optimizer *optimizer);
 
-/* Whether a storage's name matches a pattern: the name itself, or prefix*. */
+/* Whether a storage's name matches a pattern: equal, with * for any text ("head.*",
+ * "*.feature_map.*"). */
 bool name_matches(const char *pattern, const char *name);
+bool name_matches_any(const StringList *patterns, const char *name);
 
 #endif

@@ -257,6 +257,7 @@ Status train(Graph *graph, Node *loss, Node *const *parts, int part_count,
         return diag_fail(diag, STATUS_MODEL, LOC_NONE, data->name,
                          "expected samples to train on, found none");
     warn_unmatched(graph, &options->freeze, "freeze", diag);
+    warn_unmatched(graph, &options->only, "only", diag);
     warn_unmatched(graph, &options->no_decay, "no_decay", diag);
     Trainer trainer = {.graph = graph,
                        .loss = loss,
@@ -268,7 +269,7 @@ Status train(Graph *graph, Node *loss, Node *const *parts, int part_count,
                        .threads = threads,
                        .ticker = {.watch = watch}};
     bool *was = memory_alloc((size_t)graph->storage_count + 1, sizeof *was);
-    freeze_storages(graph, &options->freeze, was);
+    freeze_storages(graph, options, was);
     Status status =
         train_run(&trainer, seed + (uint64_t)options->seed, arena, report, diag);
     trainer_close(&trainer);
@@ -290,7 +291,7 @@ Status train_bytes(Graph *graph, Node *loss, const TrainOptions *options, int th
                        .count = options->batch_size,
                        .threads = threads};
     bool *was = memory_alloc((size_t)graph->storage_count + 1, sizeof *was);
-    freeze_storages(graph, &options->freeze, was);
+    freeze_storages(graph, options, was);
     Status status = trainer_plan(&trainer, sizes, diag);
     if (status == STATUS_OK) *bytes = trainer_bytes(&trainer);
     trainer_close(&trainer);

@@ -32,9 +32,10 @@ typedef struct TrainOptions {
     double beta1, beta2, eps; /* AdamW (Loshchilov and Hutter) */
     double momentum;          /* SGD */
     double weight_decay;  /* decoupled; matrices and convolutions only, see no_decay */
-    StringList no_decay;  /* further storages without decay: names or prefix* */
-    StringList freeze;    /* storages that are not trained: names or prefix* */
-    StringList lr_groups; /* "prefix*=factor": learning-rate factor by storage */
+    StringList no_decay;  /* further storages without decay: patterns, see name_matches */
+    StringList freeze;    /* patterns of storages that are not trained */
+    StringList only;      /* patterns of those that are, when there are any */
+    StringList lr_groups; /* "pattern=factor": learning-rate factor by storage */
     double warmup;        /* share of the steps with a linearly rising rate */
     int schedule;         /* index into SCHEDULE_NAMES; after the warm-up, down to */
     double final_lr;      /* this share of lr */
@@ -79,9 +80,11 @@ extern const TrainOptions train_defaults;
                "decoupled weight decay of matrices "                                     \
                "(rank 2 and more)"),                                                     \
         F_STRINGS(TrainOptions, no_decay,                                                \
-                  "further storages without decay: name or prefix*"),                    \
-        F_STRINGS(TrainOptions, freeze, "storages not to train: name or prefix*"),       \
-        F_STRINGS(TrainOptions, lr_groups, "learning-rate factors: \"prefix*=0.1\""),    \
+                  "further storages without decay: names, * is any text"),               \
+        F_STRINGS(TrainOptions, freeze, "storages not to train: names, * is any text"),  \
+        F_STRINGS(TrainOptions, only,                                                    \
+                  "train no other storages than these: names, * is any text"),           \
+        F_STRINGS(TrainOptions, lr_groups, "learning-rate factors: \"head.*=0.1\""),    \
         F_REAL(TrainOptions, warmup, 0, 1, "share of the steps with a rising rate"),     \
         F_CHOICE(TrainOptions, schedule, SCHEDULE_NAMES,                                 \
                  "shape of the rate after warm-up"),                                     \
@@ -94,6 +97,10 @@ extern const TrainOptions train_defaults;
         F_INT(TrainOptions, seed, 0, 1000000000000, "added to the recipe's seed"),       \
         F_INT(TrainOptions, log_every, 0, 1000000000,                                    \
               "steps between rows of the loss curve")
+
+/* Whether the options keep storage `name` from being trained: `freeze` names it, or
+ * `only` names others alone. */
+bool train_freezes(const TrainOptions *options, const char *name);
 
 /* What long work tells its caller, and asks: both may be NULL. */
 typedef struct Watch {

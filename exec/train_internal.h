@@ -113,8 +113,8 @@ const double *trainer_share_rows(const Trainer *trainer, Worker *worker, int64_t
  * and `norm` the gradient's norm. STATUS_INTERRUPTED when cancelled. */
 Status trainer_gradient(Trainer *trainer, double *norm, Diag *diag);
 
-/* Freezes storages that match a pattern; `was` receives what Storage.frozen was. */
-void freeze_storages(Graph *graph, const StringList *patterns, bool *was);
+/* Freezes storages as the options say; `was` receives what Storage.frozen was. */
+void freeze_storages(Graph *graph, const TrainOptions *options, bool *was);
 void restore_frozen(Graph *graph, const bool *was);
 
 #endif

@@ -18,12 +18,16 @@ int64_t shard_first(const Trainer *trainer, int64_t count, int64_t s) {
     return count / trainer->shard_count * s + (s < rest ? s : rest);
 }
 
-void freeze_storages(Graph *graph, const StringList *patterns, bool *was) {
+bool train_freezes(const TrainOptions *options, const char *name) {
+    return name_matches_any(&options->freeze, name) ||
+           (options->only.count > 0 && !name_matches_any(&options->only, name));
+}
+
+void freeze_storages(Graph *graph, const TrainOptions *options, bool *was) {
     for (int i = 0; i < graph->storage_count; i++) {
         Storage *storage = graph->storages[i];
         was[i] = storage->frozen;
-        for (int p = 0; p < patterns->count; p++)
-            if (name_matches(patterns->items[p], storage->name)) storage->frozen = true;
+        if (train_freezes(options, storage->name)) storage->frozen = true;
     }
 }
 

@@ -1,8 +1,6 @@
 /* Editing helpers shared by passes: see edit.h. */
 #include "passes/edit.h"
 
-#include "exec/optimizer.h"
-
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,13 +81,6 @@ void edit_take_weights(Graph *model, Graph *trained) {
     }
 }
 
-static bool is_frozen(const Storage *storage, const TrainOptions *options) {
-    if (storage->frozen) return true;
-    for (int i = 0; i < options->freeze.count; i++)
-        if (name_matches(options->freeze.items[i], storage->name)) return true;
-    return false;
-}
-
 Status edit_own_leaf(Graph *graph, Node *user, int i, Diag *diag) {
     Node *leaf = user->in[i];
     if (graph_use_count(graph, leaf) == 1) return STATUS_OK;
@@ -105,8 +96,8 @@ Status edit_own_leaf(Graph *graph, Node *user, int i, Diag *diag) {
 void edit_plan_training(Graph *graph, const TrainOptions *options) {
     for (int i = 0; i < graph->storage_count; i++) {
         Storage *storage = graph->storages[i];
-        if (!is_frozen(storage, options) && dtype_is_real(storage->tensor.dtype))
-            storage->tensor.dtype = DTYPE_F32;
+        if (storage->frozen || train_freezes(options, storage->name)) continue;
+        if (dtype_is_real(storage->tensor.dtype)) storage->tensor.dtype = DTYPE_F32;
     }
 }
 

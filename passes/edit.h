@@ -38,7 +38,7 @@ void edit_take_weights(Graph *model, Graph *trained);
 Status edit_own_leaf(Graph *graph, Node *user, int i, Diag *diag);
 
 /* What training does to a model when planned from shapes alone: trainable storages
- * become float32, `freeze` patterns excepted. */
+ * become float32, those that the options freeze excepted. */
 void edit_plan_training(Graph *graph, const TrainOptions *options);
 
 /* Node of a place and role, when its op is `op`; NULL else. A file may give any role to

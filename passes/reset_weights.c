@@ -8,25 +8,19 @@ typedef struct ResetOptions {
 } ResetOptions;
 
 static const Field fields[] = {
-    F_STRINGS(ResetOptions, weights, "storages to draw anew: names or prefix*"),
+    F_STRINGS(ResetOptions, weights, "storages to draw anew: names, * is any text"),
     F_END,
 };
 
 static const char *everything[] = {"*"};
 static const ResetOptions defaults = {.weights = {everything, 1}};
 
-static bool is_chosen(const Storage *storage, const StringList *patterns) {
-    for (int p = 0; p < patterns->count; p++)
-        if (name_matches(patterns->items[p], storage->name)) return true;
-    return false;
-}
-
 static Status reset_run(PassContext *ctx, Model *model, const void *opaque, Diag *diag) {
     const ResetOptions *options = opaque;
     int64_t parameters = 0;
     for (int i = 0; i < model->graph->storage_count; i++) {
         Storage *storage = model->graph->storages[i];
-        if (!is_chosen(storage, &options->weights)) continue;
+        if (!name_matches_any(&options->weights, storage->name)) continue;
         parameters += tensor_count(&storage->tensor);
         const Tensor shape =
             tensor_shape(DTYPE_F32, storage->tensor.rank, storage->tensor.dim);

@@ -102,6 +102,44 @@ static void test_frozen(void **state) {
     model_close(&f);
 }
 
+/* With `only`, weights that it does not name keep every bit, and those that `freeze` names
+ * too; patterns may have * anywhere. */
+static void test_only(void **state) {
+    (void)state;
+    Fixture f;
+    TrainReport report;
+    TrainOptions options = usual_options();
+    const char *only[] = {"*.weight"}, *freeze[] = {"in.*"}, *none[] = {"*.weights"};
+    options.only = (StringList){only, 1};
+    options.freeze = (StringList){freeze, 1};
+    model_open(&f, 0);
+    float before[WEIGHTS], after[WEIGHTS];
+    copy_weights(f.graph, before);
+    assert_ok(run_training(&f, &options, 1, 2, &report), f.diag);
+    copy_weights(f.graph, after);
+    const int first = HIDDEN * WIDTH + HIDDEN, out = CLASSES * HIDDEN;
+    assert_memory_equal(before, after, (size_t)first * sizeof(float));
+    assert_memory_not_equal(before + first, after + first, (size_t)out * sizeof(float));
+    assert_memory_equal(before + first + out, after + first + out,
+                        (CLASSES + 9) * sizeof(float));
+    options.only = (StringList){none, 1};
+    assert_int_equal(run_training(&f, &options, 1, 1, &report), STATUS_MODEL);
+    model_close(&f);
+}
+
+static void test_patterns(void **state) {
+    (void)state;
+    static const char *const yes[][2] = {
+        {"a.b", "a.b"}, {"a.*", "a."},     {"*", ""},        {"*.w", "a.w.w"},
+        {"a*b*c", "abbc"}, {"*ab", "aaab"}, {"a**", "a"}, {"*.map.*", "x.3.map.weight"}};
+    static const char *const no[][2] = {{"a.b", "a.bc"}, {"a.bc", "a.b"}, {"", "a"},
+                                        {"*.w", "a.wx"}, {"a*b*c", "acb"}, {"a*a", "a"}};
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
+        assert_true(name_matches(yes[i][0], yes[i][1]));
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
+        assert_false(name_matches(no[i][0], no[i][1]));
+}
+
 /* Any cut into shards and micro-batches gives the same gradient up to rounding. */
 static void test_cuts(void **state) {
     (void)state;
@@ -312,7 +350,7 @@ static void test_bytes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads), cmocka_unit_test(test_report),
-        cmocka_unit_test(test_frozen),  cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_frozen), cmocka_unit_test(test_only), cmocka_unit_test(test_patterns),  cmocka_unit_test(test_cuts),
         cmocka_unit_test(test_errors),  cmocka_unit_test(test_watch),
         cmocka_unit_test(test_forward), cmocka_unit_test(test_bytes),
     };
