@@ -81,15 +81,18 @@ static const Field fields[] = {
              "several exits: a layer gets the mean, or the sum, of their gradients"),
     F_BOOL(D, kl, "prediction: report KL divergence, less the teacher's entropy"),
     F_REAL(D, label_smoothing, 0, 0.99, "smoothing of the label loss"),
-    F_CHOICE(D, attention_form, "preset|relation|map",
-             "cross-entropy of relations, or squared difference of scores;" BY_PRESET(
-                 SAY_FORM_A)),
+    F_CHOICE(D, attention_form, "preset|relation|map|match",
+             "cross-entropy of relations, squared difference of scores, or rows of "
+             "linear attention against the teacher's softmax;" BY_PRESET(SAY_FORM_A)),
+    F_CHOICE(D, match_on, "teacher|student",
+             "form match: feature maps read the teacher's queries and keys, so that "
+             "nothing else is trained, or the student's own"),
     F_CHOICE(D, hidden_form, "preset|relation|gram|state",
              "cross-entropy of relations of MLP outputs, squared difference of their "
              "Gram matrices, or of the layers' outputs;" BY_PRESET(SAY_FORM_H)),
     F_REAL(D, gram_weight, 0, 1e6, "factor of the gram form"),
     F_CHOICE(D, over_layers, "sum|mean",
-             "forms map and state: over the matched layers; the others are means"),
+             "forms map, match and state: over the matched layers; the others are means"),
     F_BOOL(D, embeddings, "form state: match what the first layers read as well"),
     F_CHOICE(D, cosine_on, "preset|hidden|probabilities",
              "what the cosine is of;" BY_PRESET(SAY_ON)),

@@ -1,7 +1,8 @@
 /* Distillation: what the parts of pass distill share.
  *
  * distill.c holds the options and puts the objective together; distill_terms.c builds the
- * losses on predictions and last states, distill_layers.c those on matched layers. */
+ * losses on predictions and last states, distill_layers.c those on matched layers,
+ * distill_features.c the one on linear attention. */
 #ifndef COMPRESS_PASSES_DISTILL_H
 #define COMPRESS_PASSES_DISTILL_H
 
@@ -11,7 +12,8 @@
 typedef enum AttentionForm {
     ATTENTION_preset,
     ATTENTION_relation, /* cross-entropy of relations of queries, keys, values */
-    ATTENTION_map       /* squared difference of attention scores */
+    ATTENTION_map,      /* squared difference of attention scores */
+    ATTENTION_match     /* cross-entropy of linear against softmax attention */
 } AttentionForm;
 typedef enum HiddenForm {
     HIDDEN_preset,
@@ -20,6 +22,7 @@ typedef enum HiddenForm {
     HIDDEN_state     /* squared difference of the layers' outputs */
 } HiddenForm;
 typedef enum CosineOn { COSINE_preset, COSINE_hidden, COSINE_probabilities } CosineOn;
+typedef enum MatchOn { MATCH_ON_TEACHER, MATCH_ON_STUDENT } MatchOn;
 typedef enum OverLayers { OVER_LAYERS_SUM, OVER_LAYERS_MEAN } OverLayers;
 
 typedef struct DistillOptions {
@@ -29,7 +32,7 @@ typedef struct DistillOptions {
     double prediction, attention, hidden, masked_lm, cosine, label; /* -1 = by preset */
     double temperature;                                             /* 0 = by preset */
     double label_smoothing, gram_weight;
-    int attention_form, hidden_form, cosine_on;
+    int attention_form, match_on, hidden_form, cosine_on;
     int exits, gradient, over_layers;
     bool kl, embeddings;
     IntList student_layers, teacher_layers;
@@ -65,6 +68,11 @@ Status distill_match(Distill *distill, Diag *diag);
 /* Adds the attention and hidden losses over the matched layers. */
 Status distill_add_attention(Distill *distill, Diag *diag);
 Status distill_add_hidden(Distill *distill, Diag *diag);
+
+/* Adds the loss of the student's linear attention against the teacher's softmax attention
+ * in a pair of layers; *out is NULL where the student's layer has none. Fails with
+ * STATUS_MODEL when the two do not fit. */
+Status distill_match_term(Node **out, Distill *distill, DistillMatch match, Diag *diag);
 
 /* Whether a loss compares predictions of student and teacher. */
 bool distill_compares_predictions(const Distill *distill);

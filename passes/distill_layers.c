@@ -195,20 +195,34 @@ static Status map_term(Node **out, Distill *d, DistillMatch match, Diag *diag) {
                      "heads=%lld", (long long)ours);
 }
 
+static Status fail_unmatched(Distill *d, Diag *diag) {
+    Status status = edit_fail(d->objective.ctx, diag,
+                              "attention_form: match: the student's layers have no linear "
+                              "attention");
+    diag_hint(diag, "attention_to_t2r gives it to them");
+    return status;
+}
+
 Status distill_add_attention(Distill *d, Diag *diag) {
     if (d->losses.attention == 0) return STATUS_OK;
-    const bool map = d->losses.attention_form == ATTENTION_map;
-    const int each = map ? 1 : RELATIONS, count = each * d->match_count;
-    Node **terms = ARENA_ARRAY(d->objective.arena, Node *, (size_t)count);
+    const int form = d->losses.attention_form;
+    const bool relations = form == ATTENTION_relation;
+    const int each = relations ? RELATIONS : 1;
+    Node **terms = ARENA_ARRAY(d->objective.arena, Node *, (size_t)(each * d->match_count));
+    int count = 0;
     for (int i = 0; i < d->match_count; i++) {
-        Node **term = terms + (ptrdiff_t)each * i;
-        if (map)
-            TRY(map_term(term, d, d->matches[i], diag));
+        if (relations)
+            TRY(add_relations(d, d->matches[i], terms + count, diag));
+        else if (form == ATTENTION_map)
+            TRY(map_term(terms + count, d, d->matches[i], diag));
         else
-            TRY(add_relations(d, d->matches[i], term, diag));
+            TRY(distill_match_term(terms + count, d, d->matches[i], diag));
+        if (terms[count]) count += each;
     }
+    if (count == 0) return fail_unmatched(d, diag);
     return add_over_layers(d, "attention", d->losses.attention, terms, count,
-                           map && d->options->over_layers == OVER_LAYERS_SUM, diag);
+                           !relations && d->options->over_layers == OVER_LAYERS_SUM,
+                           diag);
 }
 
 /* ---- hidden ---- */
