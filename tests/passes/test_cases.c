@@ -1,6 +1,6 @@
 /* Cases of passes as files: tests/passes/cases/<pass>/<case>.yaml is a recipe that runs
  * on the toy model of tests/support/passes.h (seed 1) and the data set "toy", or when it
- * starts with "# on bert" or "# on bert_mlm" on that model below; beside it
+ * starts with "# on NAME" on one of the models below; beside it
  * <case>.ir is the graph it must leave, or <case>.err the diagnostics it must give.
  * COMPRESS_REWRITE=1 writes the expectations anew. For every case that succeeds: the plan
  * on shapes alone gives the same graph (lineages aside), and two runs with 1 and 2
@@ -63,12 +63,33 @@ static void expect_text(const char *stem, const char *suffix, const char *got) {
     " num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 16,\n"            \
     " vocab_size: 12, max_position_embeddings: 6, initializer_range: 0.3}\n"
 
+#define LLAMA(more)                                                                      \
+    "{model_type: llama, architectures: [LlamaForCausalLM], hidden_size: 8,\n"           \
+    " num_hidden_layers: 2, num_attention_heads: 4, intermediate_size: 16,\n"            \
+    " vocab_size: 12, initializer_range: 0.3" more "}\n"
+
+static const struct {
+    const char *line, *config;
+} models[] = {
+    {"# on bert\n", BERT("BertForSequenceClassification")},
+    {"# on bert_mlm\n", BERT("BertForMaskedLM")},
+    {"# on albert\n",
+     "{model_type: albert, architectures: [AlbertForSequenceClassification],\n"
+     " embedding_size: 4, hidden_size: 8, num_hidden_layers: 2, num_attention_heads: 2,\n"
+     " intermediate_size: 16, vocab_size: 12, max_position_embeddings: 16,\n"
+     " initializer_range: 0.3}\n"},
+    {"# on gpt2\n",
+     "{model_type: gpt2, architectures: [GPT2LMHeadModel], n_embd: 8, n_layer: 4,\n"
+     " n_head: 2, vocab_size: 12, n_positions: 16, initializer_range: 0.3}\n"},
+    {"# on llama\n", LLAMA("")},
+    {"# on llama_grouped\n", LLAMA(", num_key_value_heads: 2")},
+};
+
 /* The model that a case runs on. */
 static Model *case_model(const char *yaml) {
-    if (strncmp(yaml, "# on bert\n", 10) == 0)
-        return configured_model(BERT("BertForSequenceClassification"), 1);
-    if (strncmp(yaml, "# on bert_mlm\n", 14) == 0)
-        return configured_model(BERT("BertForMaskedLM"), 1);
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        if (strncmp(yaml, models[i].line, strlen(models[i].line)) == 0)
+            return configured_model(models[i].config, 1);
     return toy_vit(1);
 }
 
