@@ -57,7 +57,7 @@ typedef struct PruneSlot {
     bool reads; /* the axis is what a matrix reads of the units, not what it gives */
 } PruneSlot;
 
-enum { PRUNE_SLOTS = 12 };
+enum { PRUNE_SLOTS = 24, PRUNE_HEADED = 6 };
 
 /* The slots that scores are made of: the projection that the block ends in, and for
  * feed-forward blocks the one it starts with. */
@@ -69,6 +69,10 @@ typedef struct PruneBlock {
     int layer;
     Node *core; /* the attention node, or the projection ffn_in */
     Node *out;  /* the projection that the block ends in */
+    Node *gate; /* ffn_gate, in gated feed-forward blocks; else NULL */
+    Node *headed[PRUNE_HEADED]; /* nodes with attribute `heads`: attention itself, rotary
+                                   positions, feature maps */
+    int headed_count;
     int64_t units;
     int group;
     PruneSlot slots[PRUNE_SLOTS];

@@ -69,11 +69,23 @@ static Status fail_path(const Prune *p, const PruneBlock *block, Role role,
                      block->place, role_name(role), what);
 }
 
+/* Whether a value is a gated one: the core's times that of projection ffn_gate, which is
+ * then noted. */
+static bool is_gated(const Prune *p, PruneBlock *block, const Node *value) {
+    if (!is_op(value, "multiply") || graph_use_count(p->graph, value) != 1) return false;
+    Node *sides[2] = {trace(p->graph, value->in[0], "linear"),
+                      trace(p->graph, value->in[1], "linear")};
+    block->gate = sides[sides[0] == block->core];
+    return (sides[0] == block->core || sides[1] == block->core) && block->gate &&
+           block->gate->role == ROLE_FFN_GATE;
+}
+
 /* The projection that ends the block, whose columns belong to the units. */
 static Status add_out(const Prune *p, PruneBlock *block, Role role, Diag *diag) {
     Node *out = graph_find_next(p->graph, block->core, block->stack, block->layer, role);
     if (!out || !is_op(out, "linear") ||
-        trace(p->graph, out->in[0], block->core->op->name) != block->core)
+        (trace(p->graph, out->in[0], block->core->op->name) != block->core &&
+         !is_gated(p, block, out->in[0])))
         return fail_path(p, block, role,
                          p->kind == PRUNE_HEADS ? "a projection of attention's result"
                                                 : "a projection of ffn_in's result",
@@ -82,22 +94,65 @@ static Status add_out(const Prune *p, PruneBlock *block, Role role, Diag *diag) 
     return add_projection(p, block, out, true, diag);
 }
 
-static Status add_heads(const Prune *p, PruneBlock *block, Diag *diag) {
-    static const char *const inputs[] = {"q", "k", "v"};
-    static const Role roles[] = {ROLE_Q, ROLE_K, ROLE_V};
-    const Node *attention = block->core;
-    for (int i = 0; i < 3; i++) {
-        Node *linear = trace(p->graph, node_operand(attention, inputs[i]), "linear");
-        if (!linear || linear->role != roles[i])
-            return fail_path(p, block, roles[i], "a projection read by attention", diag);
-        TRY(add_projection(p, block, linear, false, diag));
+/* Whether a node works on so many heads apart from each other. */
+static bool has_heads(const Node *node, int64_t heads) {
+    const RotaryAttrs *rotary = node->attrs;
+    const FeatureMapAttrs *map = node->attrs;
+    if (is_op(node, "rotary")) return rotary->heads == heads;
+    return is_op(node, "feature_map") && map->heads == heads;
+}
+
+/* Adds what lies between attention and a projection that it reads, and the projection:
+ * rotary positions and feature maps have heads too. */
+static Status add_side(const Prune *p, PruneBlock *block, Node *value, Role role,
+                       Diag *diag) {
+    for (; graph_use_count(p->graph, value) == 1; value = value->in[0]) {
+        if (is_op(value, "linear") && value->role == role)
+            return add_projection(p, block, value, false, diag);
+        if (is_elementwise(value)) continue;
+        if (!has_heads(value, block->units) || block->headed_count == PRUNE_HEADED) break;
+        block->headed[block->headed_count++] = value;
+        if (!is_op(value, "feature_map")) continue;
+        TRY(add_slot(p, block, value, "weight", 0, false, diag));
+        TRY(add_slot(p, block, value, "bias", 0, false, diag));
     }
+    return fail_path(p, block, role, "a projection read by attention", diag);
+}
+
+/* What softmax attention has beside q, k and v. */
+static Status add_extras(const Prune *p, PruneBlock *block, Diag *diag) {
+    const Node *attention = block->core;
+    if (!is_op(attention, "attention")) return STATUS_OK;
     TRY(add_slot(p, block, attention, "bias", 0, false, diag));
     for (int axis = 0; axis < 2; axis++) {
         TRY(add_slot(p, block, attention, "mix_before", axis, axis == 1, diag));
         TRY(add_slot(p, block, attention, "mix_after", axis, axis == 1, diag));
     }
     return STATUS_OK;
+}
+
+static Status add_heads(const Prune *p, PruneBlock *block, Diag *diag) {
+    static const char *const inputs[] = {"q", "k", "v"};
+    static const Role roles[] = {ROLE_Q, ROLE_K, ROLE_V};
+    Node *attention = block->core;
+    block->headed[block->headed_count++] = attention;
+    for (int i = 0; i < 3; i++)
+        TRY(add_side(p, block, node_operand(attention, inputs[i]), roles[i], diag));
+    return add_extras(p, block, diag);
+}
+
+/* Heads of attention; those of keys and values must be as many. */
+static Status count_heads(const Prune *p, PruneBlock *block, Diag *diag) {
+    const bool softmax = is_op(block->core, "attention");
+    const AttentionAttrs *a = block->core->attrs;
+    const LinearAttentionAttrs *l = block->core->attrs;
+    const int64_t groups = softmax ? a->kv_heads : l->kv_heads;
+    block->units = softmax ? a->heads : l->heads;
+    if (!groups || groups == block->units) return STATUS_OK;
+    return edit_fail(p->ctx, diag,
+                     "%s: %lld heads share %lld heads of keys and values and cannot be "
+                     "pruned one by one",
+                     block->place, (long long)block->units, (long long)groups);
 }
 
 static Status add_block(Prune *p, Node *core, Diag *diag) {
@@ -108,13 +163,14 @@ static Status add_block(Prune *p, Node *core, Diag *diag) {
                           .group = p->block_count++};
     block->place = arena_printf(p->ctx->arena, "%s.%d", core->stack, core->layer);
     if (p->kind == PRUNE_HEADS) {
-        block->units = ((const AttentionAttrs *)core->attrs)->heads;
+        TRY(count_heads(p, block, diag));
         TRY(add_out(p, block, ROLE_OUT, diag));
         return add_heads(p, block, diag);
     }
     block->units = core->type.dim[core->type.rank - 1];
     TRY(add_out(p, block, ROLE_FFN_OUT, diag));
-    return add_projection(p, block, core, false, diag);
+    TRY(add_projection(p, block, core, false, diag));
+    return block->gate ? add_projection(p, block, block->gate, false, diag) : STATUS_OK;
 }
 
 /* ---- groups ---- */
@@ -194,7 +250,8 @@ static bool is_core(const Prune *p, const Node *node) {
     if (!node->stack || node->layer < 0) return false;
     if (p->stack && strcmp(node->stack, p->stack) != 0) return false;
     return p->kind == PRUNE_HEADS
-               ? node->role == ROLE_ATTENTION && is_op(node, "attention")
+               ? node->role == ROLE_ATTENTION &&
+                     (is_op(node, "attention") || is_op(node, "linear_attention"))
                : node->role == ROLE_FFN_IN && is_op(node, "linear");
 }
 

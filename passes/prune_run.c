@@ -96,6 +96,14 @@ static Status cut_slot(const Prune *p, const PruneSlot *slot, const PruneGroup *
     return status;
 }
 
+/* Keys and values, where their heads are counted apart, have as many (see prune_find). */
+static Status set_heads(Graph *graph, Node *node, int64_t heads, Diag *diag) {
+    const Field *groups = field_find(node->op->fields, "kv_heads");
+    if (groups && *(const int64_t *)((const char *)node->attrs + groups->offset))
+        TRY(node_set(graph, node, diag, "kv_heads=%lld", (long long)heads));
+    return node_set(graph, node, diag, "heads=%lld", (long long)heads);
+}
+
 static Status cut_block(Prune *p, PruneBlock *block, Diag *diag) {
     const PruneGroup *group = &p->groups[block->group];
     if (group->keep_count == group->units) return STATUS_OK;
@@ -103,8 +111,8 @@ static Status cut_block(Prune *p, PruneBlock *block, Diag *diag) {
     for (int i = 0; i < block->slot_count; i++)
         if (is_first(p, block, &block->slots[i]))
             TRY(cut_slot(p, &block->slots[i], group, diag));
-    if (p->kind == PRUNE_HEADS)
-        ((AttentionAttrs *)block->core->attrs)->heads = group->keep_count;
+    for (int i = 0; i < block->headed_count; i++)
+        TRY(set_heads(p->graph, block->headed[i], group->keep_count, diag));
     return STATUS_OK;
 }
 
