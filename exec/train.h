@@ -84,7 +84,7 @@ extern const TrainOptions train_defaults;
         F_STRINGS(TrainOptions, freeze, "storages not to train: names, * is any text"),  \
         F_STRINGS(TrainOptions, only,                                                    \
                   "train no other storages than these: names, * is any text"),           \
-        F_STRINGS(TrainOptions, lr_groups, "learning-rate factors: \"head.*=0.1\""),    \
+        F_STRINGS(TrainOptions, lr_groups, "learning-rate factors: \"head.*=0.1\""),     \
         F_REAL(TrainOptions, warmup, 0, 1, "share of the steps with a rising rate"),     \
         F_CHOICE(TrainOptions, schedule, SCHEDULE_NAMES,                                 \
                  "shape of the rate after warm-up"),                                     \

@@ -51,7 +51,7 @@ static const Field fields[] = {
              "identity, then of its negative, in turn"),
     F_CHOICE(S, rotary, "keep|drop",
              "rotary positions: turn what the feature map reads, or leave them out"),
-    F_REAL(S, eps, 1e-30, 1e6, "smallest denominator"),
+    F_REAL(S, eps, 1e-12, 1e6, "smallest denominator"),
     F_INT(S, chunk, 0, 1000000, "tokens computed at once; 0 = by the widths"),
     F_STRING(S, data, "data set to measure the share of clamped denominators on"),
     F_INT(S, limit, 0, 1000000000000, "data: first samples only; 0 = all"),
@@ -81,7 +81,6 @@ typedef struct Site {
 
 typedef struct Swap {
     PassContext *ctx;
-    Model *model;
     Graph *graph;
     const S *options;
     Site *sites;
@@ -230,7 +229,7 @@ static Status draw_map(const Swap *swap, Storage *storage, Diag *diag) {
     if (swap->ctx->plan) return STATUS_OK;
     if (swap->options->feature == FEATURE_POSITIVE)
         return t2r_draw_orthogonal(&storage->tensor,
-                               random_key_name(swap->ctx->seed, storage->name), diag);
+                                   random_key_name(swap->ctx->seed, storage->name), diag);
     return swap->options->init == MAP_IDENTITY ? t2r_draw_identity(&storage->tensor, diag)
                                                : STATUS_OK;
 }
@@ -256,9 +255,9 @@ static Status add_maps(Swap *swap, Site *site, Diag *diag) {
     const Site *twin = find_twin(swap, site);
     if (swap->options->feature == FEATURE_ELU1) return STATUS_OK;
     for (int side = 0; side < SIDES; side++) {
-        const Site *like = twin                                         ? twin
+        const Site *like = twin                                     ? twin
                            : side == KEY && swap->options->share_qk ? site
-                                                                        : NULL;
+                                                                    : NULL;
         if (!like) {
             TRY(create_map(swap, site, side, diag));
             continue;
@@ -276,8 +275,7 @@ static Status add_maps(Swap *swap, Site *site, Diag *diag) {
  * both sides take its root; else the queries take all of it. */
 static double map_scale(const Swap *swap, const Site *site, int side) {
     const AttentionAttrs *attrs = site->attention->attrs;
-    const double scale =
-        attrs->scale != 0 ? attrs->scale : 1 / sqrt((double)site->width);
+    const double scale = attrs->scale != 0 ? attrs->scale : 1 / sqrt((double)site->width);
     if (!swap->options->scale_query) return 1;
     if (swap->options->feature == FEATURE_POSITIVE) return sqrt(scale);
     return side == QUERY ? scale : 1;
@@ -350,11 +348,11 @@ static Status measure_clamped(Swap *swap, Diag *diag) {
     Batches *data = NULL;
     TRY(ctx->data(ctx->self, options->data, ctx->at, &data, diag));
     return t2r_record_clamped(
-        ctx, swap->model, &(T2rData){data, options->limit, options->batch_size}, diag);
+        ctx, swap->graph, &(T2rData){data, options->limit, options->batch_size}, diag);
 }
 
 static Status swap_run(PassContext *ctx, Model *model, const void *opaque, Diag *diag) {
-    Swap swap = {.ctx = ctx, .model = model, .graph = model->graph, .options = opaque};
+    Swap swap = {.ctx = ctx, .graph = model->graph, .options = opaque};
     TRY(find_sites(&swap, diag));
     for (int i = 0; i < swap.site_count; i++) TRY(swap_site(&swap, &swap.sites[i], diag));
     graph_remove_dead(model->graph);

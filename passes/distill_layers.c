@@ -196,9 +196,10 @@ static Status map_term(Node **out, Distill *d, DistillMatch match, Diag *diag) {
 }
 
 static Status fail_unmatched(Distill *d, Diag *diag) {
-    Status status = edit_fail(d->objective.ctx, diag,
-                              "attention_form: match: the student's layers have no linear "
-                              "attention");
+    Status status =
+        edit_fail(d->objective.ctx, diag,
+                  "attention_form: match: the student's layers have no linear "
+                  "attention");
     diag_hint(diag, "attention_to_t2r gives it to them");
     return status;
 }
@@ -208,7 +209,8 @@ Status distill_add_attention(Distill *d, Diag *diag) {
     const int form = d->losses.attention_form;
     const bool relations = form == ATTENTION_relation;
     const int each = relations ? RELATIONS : 1;
-    Node **terms = ARENA_ARRAY(d->objective.arena, Node *, (size_t)(each * d->match_count));
+    Node **terms =
+        ARENA_ARRAY(d->objective.arena, Node *, (size_t)(each * d->match_count));
     int count = 0;
     for (int i = 0; i < d->match_count; i++) {
         if (relations)

@@ -25,9 +25,9 @@ static const MergeOptions defaults = {0};
 
 /* One feature map and the projection that it reads. */
 typedef struct Site {
-    Node *map;        /* feature_map */
-    Node *projection; /* linear */
-    Node *weight, *bias;             /* of the projection; bias NULL = none */
+    Node *map;                         /* feature_map */
+    Node *projection;                  /* linear */
+    Node *weight, *bias;               /* of the projection; bias NULL = none */
     const Node *map_weight, *map_bias; /* NULL = none */
     double scale;
     int64_t heads, width, features; /* width and features of a head */
@@ -44,7 +44,8 @@ typedef struct Merge {
 /* ---- which maps ---- */
 
 static bool does_something(const Node *map) {
-    return node_operand(map, "weight") || ((const FeatureMapAttrs *)map->attrs)->scale != 1;
+    return node_operand(map, "weight") ||
+           ((const FeatureMapAttrs *)map->attrs)->scale != 1;
 }
 
 static Status check_map(const Merge *m, const Site *site, Diag *diag) {
@@ -67,10 +68,10 @@ static Status check_projection(const Merge *m, const Site *site, Diag *diag) {
     const Node *source = site->map->in[0];
     const char *side = role_name(site->map->role);
     if (t2r_is(source, "rotary")) {
-        Status status = edit_fail(
-            m->ctx, diag,
-            "%s: rotary stands between the projection and the feature map %s",
-            site->place, side);
+        Status status =
+            edit_fail(m->ctx, diag,
+                      "%s: rotary stands between the projection and the feature map %s",
+                      site->place, side);
         diag_hint(diag, "attention_to_t2r with rotary: drop leaves it out; then both "
                         "can be merged");
         return status;
@@ -122,15 +123,15 @@ static Status find_sites(Merge *m, const MergeOptions *options, Diag *diag) {
         count += t2r_is(node, "feature_map");
     m->sites = ARENA_ARRAY(m->ctx->arena, Site, count);
     for (Node *node = m->graph->first; node; node = node->next) {
-        const bool chosen = !options->stack ||
-                            (node->stack && strcmp(node->stack, options->stack) == 0);
+        const bool chosen =
+            !options->stack || (node->stack && strcmp(node->stack, options->stack) == 0);
         if (chosen && t2r_is(node, "feature_map") && does_something(node))
             TRY(add_site(m, node, diag));
     }
     if (m->site_count) return STATUS_OK;
-    Status status =
-        edit_fail(m->ctx, diag, "the model%s%s has no feature map that could be merged",
-                  options->stack ? "'s stack " : "", options->stack ? options->stack : "");
+    Status status = edit_fail(
+        m->ctx, diag, "the model%s%s has no feature map that could be merged",
+        options->stack ? "'s stack " : "", options->stack ? options->stack : "");
     diag_hint(diag, "attention_to_t2r gives attention feature maps");
     return status;
 }
@@ -237,8 +238,8 @@ static void merge_weight(const Site *site, const double *map, const double *w,
             gemm_f64(false, true, columns, k, d, site->scale, w + h * d, site->heads * d,
                      phi, d, 0, out + h * k, site->heads * k);
         else
-            gemm_f64(false, false, k, columns, d, site->scale, phi, d, w + h * d * columns,
-                     columns, 0, out + h * k * columns, columns);
+            gemm_f64(false, false, k, columns, d, site->scale, phi, d,
+                     w + h * d * columns, columns, 0, out + h * k * columns, columns);
     }
 }
 

@@ -67,9 +67,9 @@ typedef struct PruneBlock {
     const char *place; /* "encoder.3", for messages and records */
     const char *stack;
     int layer;
-    Node *core; /* the attention node, or the projection ffn_in */
-    Node *out;  /* the projection that the block ends in */
-    Node *gate; /* ffn_gate, in gated feed-forward blocks; else NULL */
+    Node *core;                 /* the attention node, or the projection ffn_in */
+    Node *out;                  /* the projection that the block ends in */
+    Node *gate;                 /* ffn_gate, in gated feed-forward blocks; else NULL */
     Node *headed[PRUNE_HEADED]; /* nodes with attribute `heads`: attention itself, rotary
                                    positions, feature maps */
     int headed_count;

@@ -17,12 +17,12 @@ bool t2r_is(const Node *node, const char *op);
 /* Key/value heads of a node with attributes `heads` and `kv_heads`. */
 int64_t t2r_groups(int64_t heads, int64_t kv_heads);
 
-/* First weights [G, k, d] of a feature map, in place of none. Row i of a head is row i mod
- * d of the identity, negated in every other round: 2 d features are relu(x) and relu(-x).
- * Or rows drawn from a standard normal distribution and made orthogonal, their lengths
- * kept, in blocks of at most d within each head, which lowers the variance of positive
- * features (Choromanski et al., Rethinking Attention with Performers, ICLR 2021, section
- * 2.4). Fail with STATUS_MEMORY. */
+/* First weights [G, k, d] of a feature map, in place of none. Row i of a head is row i
+ * mod d of the identity, negated in every other round: 2 d features are relu(x) and
+ * relu(-x). Or rows drawn from a standard normal distribution and made orthogonal, their
+ * lengths kept, in blocks of at most d within each head, which lowers the variance of
+ * positive features (Choromanski et al., Rethinking Attention with Performers, ICLR 2021,
+ * section 2.4). Fail with STATUS_MEMORY. */
 Status t2r_draw_identity(Tensor *tensor, Diag *diag);
 Status t2r_draw_orthogonal(Tensor *tensor, uint64_t key, Diag *diag);
 
@@ -32,10 +32,10 @@ typedef struct T2rData {
     int64_t limit, batch_size; /* as in forward_batches */
 } T2rData;
 
-/* Adds list "clamped" to the step's record: for every linear attention of the model the
+/* Adds list "clamped" to the step's record: for every linear attention of the graph the
  * share of its rows (one for each sample, token that is not padding, and head) whose
- * denominator lies below eps, so that eps takes its place. The model is not changed. */
-Status t2r_record_clamped(PassContext *ctx, const Model *model, const T2rData *on,
-                          Diag *diag);
+ * denominator lies below eps, so that eps takes its place. Fails with STATUS_MODEL when
+ * the data set lacks an input. */
+Status t2r_record_clamped(PassContext *ctx, Graph *graph, const T2rData *on, Diag *diag);
 
 #endif

@@ -103,8 +103,8 @@ static void test_frozen(void **state) {
     model_close(&f);
 }
 
-/* With `only`, weights that it does not name keep every bit, and those that `freeze` names
- * too; patterns may have * anywhere. */
+/* With `only`, weights that it does not name keep every bit, and those that `freeze`
+ * names too; patterns may have * anywhere. */
 static void test_only(void **state) {
     (void)state;
     Fixture f;
@@ -131,9 +131,9 @@ static void test_only(void **state) {
 static void test_patterns(void **state) {
     (void)state;
     static const char *const yes[][2] = {
-        {"a.b", "a.b"}, {"a.*", "a."},     {"*", ""},        {"*.w", "a.w.w"},
+        {"a.b", "a.b"},    {"a.*", "a."},   {"*", ""},    {"*.w", "a.w.w"},
         {"a*b*c", "abbc"}, {"*ab", "aaab"}, {"a**", "a"}, {"*.map.*", "x.3.map.weight"}};
-    static const char *const no[][2] = {{"a.b", "a.bc"}, {"a.bc", "a.b"}, {"", "a"},
+    static const char *const no[][2] = {{"a.b", "a.bc"}, {"a.bc", "a.b"},  {"", "a"},
                                         {"*.w", "a.wx"}, {"a*b*c", "acb"}, {"a*a", "a"}};
     for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
         assert_true(name_matches(yes[i][0], yes[i][1]));
@@ -350,10 +350,11 @@ static void test_bytes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads), cmocka_unit_test(test_report),
-        cmocka_unit_test(test_frozen), cmocka_unit_test(test_only), cmocka_unit_test(test_patterns),  cmocka_unit_test(test_cuts),
-        cmocka_unit_test(test_errors),  cmocka_unit_test(test_watch),
-        cmocka_unit_test(test_forward), cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_threads),  cmocka_unit_test(test_report),
+        cmocka_unit_test(test_frozen),   cmocka_unit_test(test_only),
+        cmocka_unit_test(test_patterns), cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_errors),   cmocka_unit_test(test_watch),
+        cmocka_unit_test(test_forward),  cmocka_unit_test(test_bytes),
     };
     return cmocka_run_group_tests_name("train", tests, NULL, NULL);
 }
