@@ -1,7 +1,7 @@
 /* What the tables of compositions are made of: models, the recipe text of every pass, and
  * chains of passes. */
-#ifndef COMPRESS_TESTS_PASSES_COMPOSITION_FIXTURE_H
-#define COMPRESS_TESTS_PASSES_COMPOSITION_FIXTURE_H
+#ifndef COMPRESS_TESTS_SUPPORT_COMPOSITION_DATA_H
+#define COMPRESS_TESTS_SUPPORT_COMPOSITION_DATA_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,10 +10,9 @@
 
 /* Of the first three every pair of passes is run, of all of them chains. */
 typedef enum KindName { CLASSIFIES, PREDICTS, SEES, SHARES, TWO_TOKENS, KINDS } KindName;
-#define LAST_OF_PAIRS SEES
 
 typedef struct Kind {
-    const char *title; /* of its table */
+    const char *title; /* of its table; NULL without */
     const char *name;  /* in the table of chains */
     bool images;
     const char *config;

@@ -1,0 +1,39 @@
+/* Passes compose: every ordered pair of passes, and chains of more, work on small models
+ * or are refused with a reason. docs/composition.md has the outcomes as tables, which
+ * COMPRESS_REWRITE=1 writes anew (one test at a time: they share the page).
+ *
+ * What works: the plan on shapes alone leaves the graph that the run leaves (lineages
+ * aside), the model verifies, runs forward to finite numbers, is the same after it was
+ * written and read, and can then be trained. What is refused does not fit the model or
+ * the recipe, and the plan says the same. */
+#ifndef COMPRESS_TESTS_SUPPORT_COMPOSITION_H
+#define COMPRESS_TESTS_SUPPORT_COMPOSITION_H
+
+#include "ir/batches.h"
+#include "ir/model.h"
+#include "tests/support/composition_data.h"
+
+/* A model of one kind, with data for it. */
+typedef struct Bench {
+    KindName kind;
+    Model *base;
+    Batches *data;
+    const char *path; /* where models are written */
+    int faults;       /* what was found wrong, and printed; the test goes on */
+} Bench;
+
+/* Makes a model and its data. Everything but the two lives in the arena. */
+Bench bench_open(Arena *arena, KindName kind);
+
+void bench_close(Bench *bench);
+
+/* NULL when steps, one a line, work on the bench's model, else why they are refused, as
+ * "`pass`: message". `unsure`: the plan may differ from the run. */
+const char *bench_outcome(Arena *arena, Bench *bench, const char *steps, bool unsure);
+
+/* Runs all pairs of passes on a kind of model, or all chains, and compares the outcomes
+ * with the table on the page; fails the test where anything is wrong. */
+void composition_pairs(KindName kind);
+void composition_chains(void);
+
+#endif
