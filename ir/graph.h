@@ -149,6 +149,10 @@ Node *graph_layer_output(const Graph *graph, const char *stack, int layer);
 /* Number of layers of a stack: 1 + the largest layer in use, 0 when it has none. */
 int graph_layer_count(const Graph *graph, const char *stack);
 
+/* The stack whose layers lead to the model's predictions: "decoder" when that has layers,
+ * else "encoder". */
+const char *graph_main_stack(const Graph *graph);
+
 /* Numbers the nodes by position (Node.id) and returns their count. */
 int graph_number(Graph *graph);
 

@@ -100,6 +100,10 @@ int graph_layer_count(const Graph *graph, const char *stack) {
     return count;
 }
 
+const char *graph_main_stack(const Graph *graph) {
+    return graph_layer_count(graph, "decoder") > 0 ? "decoder" : "encoder";
+}
+
 int graph_number(Graph *graph) {
     int id = 0;
     for (Node *n = graph->first; n; n = n->next) n->id = id++;

@@ -46,6 +46,7 @@ typedef struct AddExits {
     const A *options;
     Model *model;
     Graph *graph;
+    const char *trunk; /* stack of the model's layers */
     int depth;
     bool mean; /* over tokens, else token `index` */
     int64_t index;
@@ -164,7 +165,7 @@ static Status add_head(Node **out, AddExits *a, Node *x, const HeadPlace *at,
 
 /* Exit behind layer `layer`, from 1. */
 static Status add_exit(AddExits *a, int layer, Diag *diag) {
-    Node *x = graph_layer_output(a->graph, "encoder", layer - 1), *logits = NULL;
+    Node *x = graph_layer_output(a->graph, a->trunk, layer - 1), *logits = NULL;
     if (!x || x->type.rank != 3 || x->type.dim[2] < 1)
         return edit_fail(a->ctx, diag, "layer %d has no output [N, T, D] to leave from",
                          layer);
@@ -192,7 +193,7 @@ static bool is_in_head(const Node *node) {
 
 /* Puts a head like the exits' in place of the model's own, with what belongs to that. */
 static Status replace_final(AddExits *a, Diag *diag) {
-    Node *last = graph_layer_output(a->graph, "encoder", a->depth - 1), *logits = NULL;
+    Node *last = graph_layer_output(a->graph, a->trunk, a->depth - 1), *logits = NULL;
     Node *x = a->norm ? a->norm : last;
     if (!x || x->type.rank != 3)
         return edit_fail(a->ctx, diag, "the last layer has no output [N, T, D]");
@@ -230,7 +231,7 @@ static Status check_model(const AddExits *a, Diag *diag) {
                              a->graph->outputs[i].name);
     if (a->depth > 1) return STATUS_OK;
     return edit_fail(a->ctx, diag,
-                     "exits need at least 2 layers in stack \"encoder\", found %d",
+                     "exits need at least 2 layers in stack \"%s\", found %d", a->trunk,
                      a->depth);
 }
 
@@ -260,7 +261,7 @@ static Status choose_token(AddExits *a, Diag *diag) {
     const int token = a->options->token;
     a->mean = token == TOKEN_MEAN || (token == TOKEN_MODEL && means);
     a->index = selects ? ((const SelectTokenAttrs *)pool->attrs)->index : 0;
-    const Node *x = graph_layer_output(a->graph, "encoder", 0);
+    const Node *x = graph_layer_output(a->graph, a->trunk, 0);
     if (a->mean && x && x->type.rank == 3 && x->type.dim[1] < 0)
         return edit_fail(a->ctx, diag,
                          "token: mean is for images: the mean over a sentence would "
@@ -278,13 +279,14 @@ static double find_std(const Model *model) {
 
 static Status begin(AddExits *a, Diag *diag) {
     a->graph = a->model->graph;
-    a->depth = graph_layer_count(a->graph, "encoder");
+    a->trunk = graph_main_stack(a->graph);
+    a->depth = graph_layer_count(a->graph, a->trunk);
     TRY(check_model(a, diag));
     TRY(choose_token(a, diag));
     a->classes = graph_output(a->graph, "logits")->type.dim[1];
     a->std = find_std(a->model);
     a->dropout = a->options->dropout < 0 ? find_dropout(a->graph) : a->options->dropout;
-    a->norm = edit_find(a->graph, "encoder", -1, ROLE_FINAL_NORM, "layer_norm");
+    a->norm = edit_find(a->graph, a->trunk, -1, ROLE_FINAL_NORM, "layer_norm");
     a->classifier = edit_find(a->graph, "head", -1, ROLE_HEAD, "linear");
     a->pooler = find_pooler(a->graph);
     return STATUS_OK;

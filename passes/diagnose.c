@@ -61,9 +61,10 @@ static Status keep_features(void *self, const Fetch *what, const float *const *v
 
 /* Every layer must have an output over tokens. */
 static Status check_layers(PassContext *ctx, const Graph *graph, Diag *diag) {
-    const int layers = graph_layer_count(graph, "encoder");
+    const char *stack = graph_main_stack(graph);
+    const int layers = graph_layer_count(graph, stack);
     for (int l = 0; l < layers; l++) {
-        const Node *out = graph_layer_output(graph, "encoder", l);
+        const Node *out = graph_layer_output(graph, stack, l);
         if (!out || out->type.rank != 3)
             return edit_fail(ctx, diag, "layer %d has no output [N, T, D] to compare", l);
     }
@@ -73,7 +74,7 @@ static Status check_layers(PassContext *ctx, const Graph *graph, Diag *diag) {
 /* Adds a mean over tokens after every layer of a copy of the model's graph. */
 static Status add_means(Graph *graph, Node **means, Features *f, Diag *diag) {
     for (int l = 0; l < f->layers; l++) {
-        Node *out = graph_layer_output(graph, "encoder", l);
+        Node *out = graph_layer_output(graph, graph_main_stack(graph), l);
         TRY(edit_node(&means[l], graph, NULL, "mean_tokens", &out, 1, diag, NULL));
         f->width[l] = means[l]->type.dim[1];
         f->layer[l] = memory_alloc((size_t)(f->samples * f->width[l]), sizeof(float));
@@ -83,7 +84,7 @@ static Status add_means(Graph *graph, Node **means, Features *f, Diag *diag) {
 
 static Status collect(Features *f, PassContext *ctx, Model *model, const Batches *data,
                       const D *options, Arena *arena, Diag *diag) {
-    f->layers = graph_layer_count(model->graph, "encoder");
+    f->layers = graph_layer_count(model->graph, graph_main_stack(model->graph));
     f->samples = options->limit < data->count ? options->limit : data->count;
     f->width = ARENA_ARRAY(arena, int64_t, (size_t)f->layers);
     f->layer = ARENA_ARRAY(arena, float *, (size_t)f->layers);
@@ -127,8 +128,8 @@ static Status compare_layers(PassContext *ctx, Model *model, Model *teacher,
 
 /* ---- gradient norms ---- */
 
-static bool in_layer(const Node *node, int layer) {
-    return node->layer == layer && node->stack && strcmp(node->stack, "encoder") == 0;
+static bool in_layer(const Node *node, const char *stack, int layer) {
+    return node->layer == layer && node->stack && strcmp(node->stack, stack) == 0;
 }
 
 /* Gives every layer leaves of its own: a layer's gradient is then what comes through its
@@ -155,8 +156,9 @@ static double storage_square(const Params *params, const Storage *storage,
 static double layer_square(const Graph *graph, int layer, const Params *params,
                            const float *gradient) {
     double sum = 0;
+    const char *stack = graph_main_stack(graph);
     for (const Node *node = graph->first; node; node = node->next)
-        for (int i = 0; i < node->in_count && in_layer(node, layer); i++)
+        for (int i = 0; i < node->in_count && in_layer(node, stack, layer); i++)
             if (node->in[i] && node->in[i]->storage)
                 sum += storage_square(params, node->in[i]->storage, gradient);
     return sum;
@@ -164,7 +166,7 @@ static double layer_square(const Graph *graph, int layer, const Params *params,
 
 static void record_norms(PassContext *ctx, const Graph *graph, const Params *params,
                          const float *gradient) {
-    const int layers = graph_layer_count(graph, "encoder");
+    const int layers = graph_layer_count(graph, graph_main_stack(graph));
     Tree *list = tree_new(ctx->arena, TREE_LIST, LOC_NONE);
     for (int l = 0; l < layers; l++) {
         Tree *value = tree_new(ctx->arena, TREE_FLOAT, LOC_NONE);
@@ -213,8 +215,9 @@ static Status measure_norms(PassContext *ctx, Model *model, const Batches *data,
 static Status diagnose_run(PassContext *ctx, Model *model, const void *opaque,
                            Diag *diag) {
     const D *options = opaque;
-    if (graph_layer_count(model->graph, "encoder") == 0)
-        return edit_fail(ctx, diag, "the model has no layers in stack \"encoder\"");
+    const char *stack = graph_main_stack(model->graph);
+    if (graph_layer_count(model->graph, stack) == 0)
+        return edit_fail(ctx, diag, "the model has no layers in stack \"%s\"", stack);
     if (options->gradient_norms && !graph_output(model->graph, "logits"))
         return edit_fail(ctx, diag, "the model has no output \"logits\"");
     Model *teacher = NULL;

@@ -107,6 +107,10 @@ Node *edit_find(const Graph *graph, const char *stack, int layer, Role role,
     return node && strcmp(node->op->name, op) == 0 ? node : NULL;
 }
 
+const char *edit_stack(const Graph *graph, const char *name) {
+    return name && strcmp(name, "main") == 0 ? graph_main_stack(graph) : name;
+}
+
 int edit_extra_tokens(const Graph *graph) {
     int count = 0;
     for (const Node *node = graph->first; node; node = node->next)

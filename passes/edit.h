@@ -46,6 +46,9 @@ void edit_plan_training(Graph *graph, const TrainOptions *options);
 Node *edit_find(const Graph *graph, const char *stack, int layer, Role role,
                 const char *op);
 
+/* The stack that an option names; "main" stands for graph_main_stack. NULL stays. */
+const char *edit_stack(const Graph *graph, const char *name);
+
 /* Number of tokens put in front of the patches (class, distillation). */
 int edit_extra_tokens(const Graph *graph);
 

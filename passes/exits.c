@@ -50,10 +50,13 @@ static Status fail_exit(PassContext *ctx, const char *name, const char *expected
 /* Checks what is known of an exit of layer `layer`, from 1. */
 static Status check_exit(PassContext *ctx, const Graph *graph, const Exit *exit,
                          const Node *last, Diag *diag) {
-    const int depth = graph_layer_count(graph, "encoder");
-    if (exit->layer < 1 || exit->layer >= depth)
+    const char *stack = graph_main_stack(graph);
+    if (exit->layer < 1 || exit->layer >= graph_layer_count(graph, stack))
         return fail_exit(ctx, exit->output,
-                         "the number of a layer of stack \"encoder\" before the last one",
+                         arena_printf(ctx->arena,
+                                      "the number of a layer of stack \"%s\" before the "
+                                      "last one",
+                                      stack),
                          diag);
     if (!is_in_exit(exit->logits, exit->layer - 1) || exit->logits->role != ROLE_HEAD)
         return fail_exit(ctx, exit->output,
@@ -62,7 +65,7 @@ static Status check_exit(PassContext *ctx, const Graph *graph, const Exit *exit,
     if (exit->logits->type.rank != 2 || !type_equal(&exit->logits->type, &last->type))
         return fail_exit(ctx, exit->output, "the shape of \"logits\", [N, classes]",
                          diag);
-    const Node *output = graph_layer_output(graph, "encoder", exit->layer - 1);
+    const Node *output = graph_layer_output(graph, stack, exit->layer - 1);
     if (!output || !reads_only(graph, exit->layer - 1, output))
         return fail_exit(ctx, exit->output, "it to read its layer's output alone", diag);
     return STATUS_OK;
@@ -86,7 +89,7 @@ Status exits_find(Exits *out, Arena *arena, PassContext *ctx, const Graph *graph
     }
     qsort(out->items, (size_t)out->count, sizeof *out->items, compare_layers);
     out->items[out->count++] =
-        (Exit){"logits", logits, graph_layer_count(graph, "encoder")};
+        (Exit){"logits", logits, graph_layer_count(graph, graph_main_stack(graph))};
     return STATUS_OK;
 }
 
@@ -209,14 +212,15 @@ static void redirect(Graph *graph, const Node *value, Node *scaled, const bool *
 static Status balance(PassContext *ctx, Graph *graph, const Exits *exits, int at,
                       const bool *trunk, int count, Diag *diag) {
     const int layer = exits->items[at].layer - 1, behind = exits->count - at - 1;
-    Node *value = graph_layer_output(graph, "encoder", layer), *scaled = NULL;
+    const char *stack = graph_main_stack(graph);
+    Node *value = graph_layer_output(graph, stack, layer), *scaled = NULL;
     if (behind == 0) return STATUS_OK;
     if (!value) return edit_fail(ctx, diag, "layer %d has no output", layer);
     TRY(add_scale(&scaled, graph, value, 1.0 / (behind + 1), "exits", layer, diag));
     scaled->id = -1;
     redirect(graph, value, scaled, NULL, count, layer);
-    TRY(add_scale(&scaled, graph, value, (double)behind / (behind + 1), "encoder",
-                  layer + 1, diag));
+    TRY(add_scale(&scaled, graph, value, (double)behind / (behind + 1), stack, layer + 1,
+                  diag));
     scaled->id = -1;
     redirect(graph, value, scaled, trunk, count, layer);
     return STATUS_OK;

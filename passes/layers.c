@@ -181,7 +181,8 @@ Status layers_keep(PassContext *ctx, Model *model, const char *stack, IntList ke
     const int depth = graph_layer_count(graph, stack);
     int *number = ARENA_ARRAY(ctx->arena, int, depth);
     TRY(update_lineage(ctx, model, stack, depth, keep, diag));
-    if (strcmp(stack, "encoder") == 0) TRY(exits_keep(ctx, model, keep, diag));
+    if (strcmp(stack, graph_main_stack(graph)) == 0)
+        TRY(exits_keep(ctx, model, keep, diag));
     for (int layer = 0, kept = 0; layer < depth; layer++) {
         number[layer] = kept;
         if (kept < keep.count && keep.items[kept] == layer) {

@@ -17,11 +17,13 @@ static const Field fields[] = {
     F_INT(R, count, 0, 999999,
           "how many layers to keep, instead of `keep`: spread over the depth; 0 = not "
           "given"),
-    F_STRING(R, stack, "stack of layers"),
+    F_STRING(R, stack,
+             "stack of layers: encoder, decoder, ...; main: the decoder if there is one, "
+             "else the encoder"),
     F_END,
 };
 
-static const R defaults = {.stack = "encoder"};
+static const R defaults = {.stack = "main"};
 
 /* ---- which layers ---- */
 
@@ -170,15 +172,16 @@ static Status record_layers(PassContext *ctx, const Model *model, const R *optio
 }
 
 static Status remove_run(PassContext *ctx, Model *model, const void *opaque, Diag *diag) {
-    const R *options = opaque;
-    const int depth = graph_layer_count(model->graph, options->stack);
+    R options = *(const R *)opaque;
+    options.stack = edit_stack(model->graph, options.stack);
+    const int depth = graph_layer_count(model->graph, options.stack);
     if (depth == 0)
         return edit_fail(ctx, diag, "the model has no layers in stack \"%s\"",
-                         options->stack);
+                         options.stack);
     IntList keep;
-    TRY(resolve(&keep, ctx, options, depth, diag));
-    TRY(layers_keep(ctx, model, options->stack, keep, diag));
-    return record_layers(ctx, model, options, keep, depth, diag);
+    TRY(resolve(&keep, ctx, &options, depth, diag));
+    TRY(layers_keep(ctx, model, options.stack, keep, diag));
+    return record_layers(ctx, model, &options, keep, depth, diag);
 }
 
 const Pass pass_remove_layer = {

@@ -28,7 +28,9 @@ static const Field fields[] = {
     F_CHOICE(M, pooling, "keep|mean",
              "keep the class token, or drop it (and the distillation token) for the mean "
              "over patches"),
-    F_STRING(M, stack, "stack of layers to group"),
+    F_STRING(M, stack,
+             "stack of layers to group; main: the decoder if there is one, else the "
+             "encoder"),
     F_END,
 };
 
@@ -38,7 +40,7 @@ static const M defaults = {.group = 2,
                            .position = POSITION_CONTEXTUAL,
                            .mixing_std = 0.02,
                            .kernel = 3,
-                           .stack = "encoder"};
+                           .stack = "main"};
 
 static Status check_depth(Multiplex *m, Diag *diag) {
     const M *options = m->options;
@@ -94,12 +96,14 @@ static bool is_exact(const Multiplex *m) {
 
 static Status multiplex_run(PassContext *ctx, Model *model, const void *opaque,
                             Diag *diag) {
-    const M *options = opaque;
-    Multiplex m = {.ctx = ctx, .model = model, .graph = model->graph, .options = options};
-    m.layers = graph_layer_count(m.graph, options->stack);
+    M options = *(const M *)opaque;
+    Multiplex m = {
+        .ctx = ctx, .model = model, .graph = model->graph, .options = &options};
+    options.stack = edit_stack(m.graph, options.stack);
+    m.layers = graph_layer_count(m.graph, options.stack);
     TRY(check_depth(&m, diag));
     TRY(share_groups(&m, diag));
-    if (options->pooling == POOLING_MEAN) TRY(multiplex_pool_mean(&m, diag));
+    if (options.pooling == POOLING_MEAN) TRY(multiplex_pool_mean(&m, diag));
     for (int layer = 0; layer < m.layers; layer++)
         TRY(multiplex_transform(&m, layer, diag));
     graph_remove_dead(m.graph);
