@@ -1,4 +1,5 @@
-/* Helpers of the tests of text data sets: one that is opened, one that is refused. */
+/* Helpers of the tests of text and language data sets: one that is opened, one that is
+ * refused. */
 #ifndef COMPRESS_TESTS_TEXT_SET_H
 #define COMPRESS_TESTS_TEXT_SET_H
 
@@ -13,8 +14,9 @@ typedef struct Set {
 } Set;
 
 static const char *set_tokenizer = TEXT_DATA "vocab.txt";
+static const char *set_format = "text";
 
-/* Binds and opens `{"format": "text", "tokenizer": set_tokenizer, rest}`. */
+/* Binds and opens `{"format": set_format, "tokenizer": set_tokenizer, rest}`. */
 static inline Status set_load(Set *set, const char *rest) {
     const DataFormat *format;
     void *options;
@@ -22,7 +24,8 @@ static inline Status set_load(Set *set, const char *rest) {
     Text json = {0};
     Bench *bench = &set->bench;
     char *base = realpath(set_tokenizer, NULL);
-    text_add(&json, "{\"format\": \"text\", \"tokenizer\": \"%s\", %s}", base, rest);
+    text_add(&json, "{\"format\": \"%s\", \"tokenizer\": \"%s\", %s}", set_format, base,
+             rest);
     free(base);
     char *text = arena_strdup(bench->arena, json.data);
     text_free(&json);
@@ -32,7 +35,7 @@ static inline Status set_load(Set *set, const char *rest) {
 }
 
 static inline Set set_open(const char *rest) {
-    Set set = {.bench = bench_open(TEXT_DATA "vocab.txt")};
+    Set set = {.bench = bench_open(set_tokenizer)};
     assert_ok(set_load(&set, rest), set.bench.diag);
     return set;
 }
