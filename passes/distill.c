@@ -66,9 +66,10 @@ static const Field fields[] = {
     F_REAL(D, attention, -1, 1e6,
            "weight of the attention loss; -1 =" BY_PRESET(SAY_ATTENTION)),
     F_REAL(D, hidden, -1, 1e6, "weight of the hidden loss; -1 =" BY_PRESET(SAY_HIDDEN)),
-    F_REAL(D, masked_lm, -1, 1e6,
-           "weight of the cross-entropy against masked tokens; -1 =" BY_PRESET(
-               SAY_MASKED_LM) ", as label weight for models that classify"),
+    F_REAL(
+        D, masked_lm, -1, 1e6,
+        "weight of the cross-entropy against masked tokens; -1 =" BY_PRESET(
+            SAY_MASKED_LM) ", as label weight for models that do not predict masked tokens"),
     F_REAL(D, cosine, -1, 1e6,
            "weight of 1 - cosine of last states; -1 =" BY_PRESET(SAY_COSINE)),
     F_REAL(D, label, -1, 1e6,
@@ -134,18 +135,19 @@ static DistillLosses resolve(const D *options) {
     return losses;
 }
 
-/* A preset's masked-LM weight is that of labels in a model that classifies. */
+/* A preset's masked-LM weight is that of labels in a model that predicts something else:
+ * classes or next tokens. */
 static Status settle_labels(Distill *d, Diag *diag) {
     DistillLosses *losses = &d->losses;
-    if (d->tokens && losses->label > 0)
+    if (d->masked && losses->label > 0)
         return edit_fail(d->objective.ctx, diag,
                          "expected masked_lm in place of label: the model predicts "
-                         "tokens");
-    if (d->tokens || losses->masked_lm == 0) return STATUS_OK;
+                         "masked tokens");
+    if (d->masked || losses->masked_lm == 0) return STATUS_OK;
     if (d->options->masked_lm > 0)
         return edit_fail(d->objective.ctx, diag,
                          "expected label in place of masked_lm: the model does not "
-                         "predict tokens");
+                         "predict masked tokens");
     if (d->options->label < 0) losses->label = losses->masked_lm;
     losses->masked_lm = 0;
     return STATUS_OK;
@@ -158,12 +160,12 @@ static Status add_teacher(Distill *d, Diag *diag) {
     Model *teacher = NULL;
     const bool both = distill_compares_predictions(d);
     TRY(o->ctx->model(o->ctx->self, d->options->teacher, o->ctx->at, &teacher, diag));
-    if (d->tokens && !both && d->losses.masked_lm > 0)
+    if (d->masked && !both && d->losses.masked_lm > 0)
         TRY(objective_mask_tokens(o, diag));
     TRY(objective_add_teacher(o, teacher, diag));
     if (!both) return STATUS_OK;
     TRY(distill_check_predictions(d, diag));
-    return d->tokens ? objective_mask_tokens(o, diag) : STATUS_OK;
+    return d->masked ? objective_mask_tokens(o, diag) : STATUS_OK;
 }
 
 /* Equilibrium is about the losses of exits; without any there is nothing to balance. */
@@ -201,7 +203,8 @@ static void record_losses(Distill *d) {
 
 static Status build(Distill *d, Diag *diag) {
     Objective *o = &d->objective;
-    d->tokens = objective_predicts_tokens(o->model->graph);
+    const Graph *graph = o->model->graph;
+    d->masked = objective_predicts_tokens(graph) && !objective_predicts_next(graph);
     TRY(settle_labels(d, diag));
     TRY(add_teacher(d, diag));
     TRY(distill_match(d, diag));

@@ -53,7 +53,7 @@ typedef struct Distill {
     Objective objective;
     const DistillOptions *options;
     DistillLosses losses;
-    bool tokens; /* the student predicts tokens */
+    bool masked; /* the student predicts masked tokens */
     const char *student_stack, *teacher_stack;
     DistillMatch *matches;
     int match_count;
@@ -89,6 +89,10 @@ Status distill_add_cosine(Distill *distill, Diag *diag);
  * its own graph, without the tokens in front that the other side does not have. */
 Status distill_student_tokens(Node **out, Distill *distill, Node *node, Diag *diag);
 Status distill_teacher_tokens(Node **out, Distill *distill, const Node *node, Diag *diag);
+
+/* The mask of padding for values [N, T, ...] of the training graph; NULL when nothing is
+ * padded. */
+Node *distill_padding(const Graph *graph, const Node *value);
 
 /* Sum or mean of scalars as one node. */
 Status distill_sum(Node **out, Distill *distill, Node **terms, int count, bool sum,

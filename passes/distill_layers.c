@@ -5,9 +5,10 @@
 
 /* ---- matching ---- */
 
-/* The stack that holds the model's layers: the encoder, else the first with queries. */
+/* The stack that holds the model's layers: the main one, else the first with queries. */
 static const char *find_stack(const Graph *graph) {
-    if (graph_layer_count(graph, "encoder")) return "encoder";
+    const char *stack = graph_main_stack(graph);
+    if (graph_layer_count(graph, stack)) return stack;
     const Node *query = graph_find(graph, NULL, -1, ROLE_Q);
     return query && query->layer >= 0 ? query->stack : NULL;
 }
@@ -102,8 +103,7 @@ static Status tap(Node *pair[2], Distill *d, DistillMatch match, Role role, Diag
     return distill_teacher_tokens(&pair[1], d, theirs, diag);
 }
 
-/* Mask of padding for values x[N, T, ...]; NULL when nothing is padded. */
-static Node *padding_mask(const Graph *graph, const Node *x) {
+Node *distill_padding(const Graph *graph, const Node *x) {
     Node *mask = graph_find_input(graph, "attention_mask");
     if (!mask || mask->type.dtype != DTYPE_I32 || mask->type.rank != 2) return NULL;
     if (x->type.rank != 3) return NULL;
@@ -134,7 +134,7 @@ Status distill_compare_states(Node **out, Distill *d, const char *op, Node *stud
         diag_hint(diag, "%s compares any widths", use);
         return status;
     }
-    Node *mask = padding_mask(graph, student);
+    Node *mask = distill_padding(graph, student);
     return edit_node(out, graph, NULL, op, (Node *[]){student, teacher, mask},
                      mask ? 3 : 2, diag, NULL);
 }
@@ -190,7 +190,7 @@ static Status map_term(Node **out, Distill *d, DistillMatch match, Diag *diag) {
     TRY(check_heads(d, match, ours, theirs, diag));
     TRY(tap(q, d, match, ROLE_Q, diag));
     TRY(tap(k, d, match, ROLE_K, diag));
-    Node *in[5] = {q[0], k[0], q[1], k[1], padding_mask(o->graph, q[0])};
+    Node *in[5] = {q[0], k[0], q[1], k[1], distill_padding(o->graph, q[0])};
     return edit_node(out, o->graph, NULL, "attention_map_mse", in, in[4] ? 5 : 4, diag,
                      "heads=%lld", (long long)ours);
 }

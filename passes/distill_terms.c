@@ -32,14 +32,20 @@ Status distill_check_predictions(Distill *d, Diag *diag) {
         diag_hint(diag, "give a teacher with a head, or prediction: 0");
         return status;
     }
+    if (objective_predicts_next(o->graph) != objective_predicts_next(o->teacher_graph))
+        return edit_fail(o->ctx, diag,
+                         "expected a teacher that predicts what the student does: one "
+                         "predicts next tokens, the other does not");
     if (type_equal(&ours->type, &theirs->type)) return STATUS_OK;
     return fail_logits(o->ctx, &ours->type, &theirs->type, diag);
 }
 
-/* Rows of predictions that count: all samples, or the masked tokens, whose positions are
- * never 0 (fillers are). */
+/* Rows of predictions that count: all samples; the masked tokens, whose positions are
+ * never 0 (fillers are); or all tokens that are not padding. */
 static Node *prediction_mask(const Distill *d) {
-    return d->tokens ? graph_find_input(d->objective.graph, "masked_positions") : NULL;
+    const Graph *graph = d->objective.graph;
+    return d->masked ? graph_find_input(graph, "masked_positions")
+                     : distill_padding(graph, graph_output(graph, "logits"));
 }
 
 /* The teacher's prediction that a student's exit follows: of the same name, else the
@@ -77,11 +83,11 @@ Status distill_add_prediction(Distill *d, Diag *diag) {
 
 Status distill_add_labels(Distill *d, Diag *diag) {
     Objective *o = &d->objective;
-    const double weight = d->tokens ? d->losses.masked_lm : d->losses.label;
+    const double weight = d->masked ? d->losses.masked_lm : d->losses.label;
     if (weight == 0) return STATUS_OK;
     TRY(objective_add_labels(o, (ObjectiveExits)d->options->exits, weight,
                              d->options->label_smoothing, diag));
-    if (d->tokens) o->part_name[o->part_count - 1] = "masked_lm";
+    if (d->masked) o->part_name[o->part_count - 1] = "masked_lm";
     return STATUS_OK;
 }
 

@@ -15,11 +15,14 @@ static const Field fields[] = {
      .help = "data set to evaluate on"},
     F_CHOICE(EvaluateOptions, metric, METRIC_NAMES,
              "what min and max are about: accuracy and f1 in percent, mcc from -1 to 1, "
-             "loss in nats, perplexity"),
+             "loss in nats, perplexity, bits_per_character of language data"),
     F_REAL(EvaluateOptions, min, 0, 0, "the step fails when the metric is below this"),
     F_REAL(EvaluateOptions, max, 0, 0, "the step fails when the metric is above this"),
     F_INT(EvaluateOptions, limit, 0, 1000000000000, "first samples only; 0 = all"),
-    F_INT(EvaluateOptions, batch_size, 1, 1000000, "samples per run"),
+    F_INT(
+        EvaluateOptions, batch_size, 1, 1000000,
+        "samples per run; fewer where their logits over all tokens would take more than "
+        "64 MiB"),
     F_CHOICE(EvaluateOptions, exits, EVALUATE_EXITS,
              "rule: leave early by a rule; each: every exit; last: run to the end; auto: "
              "by the model's stored rule, else last"),
@@ -39,8 +42,19 @@ static bool has_rule(const EvaluateOptions *options) {
     return options->entropy > 0 || options->patience > 0;
 }
 
+static bool of_tokens(int metric) {
+    return metric == METRIC_PERPLEXITY || metric == METRIC_BITS;
+}
+
+/* Name of a metric, `length` bytes long. */
+static const char *metric_name(int metric, int *length) {
+    return field_choice_name(field_find(fields, "metric"), metric, length);
+}
+
 static Status evaluate_check(const void *opaque, Loc at, const char *key, Diag *diag) {
+    int length;
     const EvaluateOptions *o = opaque;
+    const char *metric = metric_name(o->metric, &length);
     const bool exits = o->exits == EVALUATE_RULE || o->exits == EVALUATE_EACH;
     if (!(o->min <= o->max))
         return diag_fail(diag, STATUS_RECIPE, at, key,
@@ -52,10 +66,11 @@ static Status evaluate_check(const void *opaque, Loc at, const char *key, Diag *
         return diag_fail(diag, STATUS_RECIPE, at, key,
                          "expected exits: rule with entropy or patience, found %s",
                          o->exits == EVALUATE_EACH ? "each" : "last");
-    if (o->metric == METRIC_PERPLEXITY && (exits || has_rule(o)))
+    if (of_tokens(o->metric) && (exits || has_rule(o)))
         return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "perplexity is for models that predict tokens, exits are for "
-                         "models that predict classes");
+                         "%.*s is for models that predict tokens, exits are for models "
+                         "that predict classes",
+                         length, metric);
     return STATUS_OK;
 }
 
@@ -66,21 +81,25 @@ static Status check_logits(Evaluation *e, Diag *diag) {
     const int rank = logits ? logits->type.rank : 0;
     e->classes = rank > 0 ? logits->type.dim[rank - 1] : 0;
     e->words = objective_predicts_tokens(e->model->graph);
+    e->next = objective_predicts_next(e->model->graph);
     if ((rank == 2 || rank == 3) && e->classes >= 1) return STATUS_OK;
     return edit_fail(e->ctx, diag,
                      "expected an output \"logits\" [N, classes] or [N, T, words]");
 }
 
 static Status check_metric(const Evaluation *e, Diag *diag) {
+    int length;
     const int metric = e->options->metric;
+    const char *name = metric_name(metric, &length);
     if (e->words && (metric == METRIC_F1 || metric == METRIC_MCC))
         return edit_fail(e->ctx, diag,
                          "f1 and mcc are for models that predict classes, this one "
                          "predicts tokens");
-    if (!e->words && metric == METRIC_PERPLEXITY)
+    if (!e->words && of_tokens(metric))
         return edit_fail(e->ctx, diag,
-                         "perplexity is for models that predict tokens, this one "
-                         "predicts classes");
+                         "%.*s is for models that predict tokens, this one predicts "
+                         "classes",
+                         length, name);
     return STATUS_OK;
 }
 
@@ -154,27 +173,46 @@ static Status choose_mode(Evaluation *e, Diag *diag) {
 
 /* ---- data ---- */
 
-/* Labels are one integer for each sample, or for each masked position. */
+static Status fail_labels(const Evaluation *e, const char *column, Diag *diag) {
+    const char *name = e->options->data;
+    if (!e->words || e->next)
+        return edit_fail(e->ctx, diag, "data set \"%s\" has no labels", name);
+    Status status = edit_fail(e->ctx, diag, "data set \"%s\" masks no tokens", name);
+    diag_hint(diag, "the model predicts tokens; a masking data set has a column %s",
+              column);
+    return status;
+}
+
+/* Labels are one integer for each sample, masked position or token. */
+static Status find_labels(Evaluation *e, Diag *diag) {
+    const char *column = e->words && !e->next ? "masked_labels" : "labels";
+    const char *each = e->next ? "token" : e->words ? "masked position" : "sample";
+    e->labels = batches_column(e->data, column);
+    if (e->labels < 0) return fail_labels(e, column, diag);
+    const Type *type = &e->data->columns[e->labels].type;
+    if (type->dtype == DTYPE_I32 && type->rank == e->words) return STATUS_OK;
+    Status status =
+        edit_fail(e->ctx, diag, "data set \"%s\": expected %s of one integer for each %s",
+                  e->options->data, column, each);
+    if (e->next)
+        diag_hint(diag, "the model predicts the next token: data sets of format language "
+                        "have such labels");
+    return status;
+}
+
 static Status open_data(Evaluation *e, Diag *diag) {
     PassContext *ctx = e->ctx;
-    const char *name = e->options->data, *column = e->words ? "masked_labels" : "labels";
+    const char *name = e->options->data;
     TRY(ctx->data(ctx->self, name, ctx->at, &e->data, diag));
-    e->labels = batches_column(e->data, column);
-    if (e->labels < 0 && e->words) {
-        Status status = edit_fail(ctx, diag, "data set \"%s\" masks no tokens", name);
-        diag_hint(diag, "the model predicts tokens; a masking data set has a column %s",
-                  column);
-        return status;
-    }
-    if (e->labels < 0) return edit_fail(ctx, diag, "data set \"%s\" has no labels", name);
-    const Type *type = &e->data->columns[e->labels].type;
-    if (type->dtype != DTYPE_I32 || type->rank != e->words)
-        return edit_fail(ctx, diag,
-                         "data set \"%s\": expected %s of one integer for each %s", name,
-                         column, e->words ? "masked position" : "sample");
+    TRY(find_labels(e, diag));
     if (e->data->count == 0)
         return edit_fail(ctx, diag, "data set \"%s\" has no samples", name);
-    return STATUS_OK;
+    if (e->options->metric != METRIC_BITS || e->data->label_characters > 0)
+        return STATUS_OK;
+    Status status = edit_fail(
+        ctx, diag, "data set \"%s\" does not know its number of characters", name);
+    diag_hint(diag, "bits_per_character is for data sets of format language");
+    return status;
 }
 
 Status evaluation_add(const Evaluation *e, Tally *tally, int64_t sample,
@@ -211,8 +249,7 @@ static Status check_gate(const Evaluation *e, Diag *diag) {
     if (value >= options->min && value <= options->max) return STATUS_OK;
     const bool below = !(value >= options->min);
     int length;
-    const Field *field = field_find(fields, "metric");
-    const char *name = field_choice_name(field, options->metric, &length);
+    const char *name = metric_name(options->metric, &length);
     return diag_fail(diag, STATUS_GATE, e->ctx->at, e->ctx->key,
                      "gate: expected %.*s %s %g, found %.4f", length, name,
                      below ? "at least" : "at most", below ? options->min : options->max,
@@ -226,6 +263,7 @@ static Status evaluate_run(PassContext *ctx, Model *model, const void *opaque,
     if (ctx->plan) return STATUS_OK;
     TRY(open_data(&e, diag));
     tally_open(&e.total, ctx->arena, e.classes, e.words);
+    if (e.next) e.total.characters = e.data->label_characters;
     tree_put_string(ctx->arena, ctx->record, "data", e.options->data);
     e.start = ticker_seconds();
     if (e.words)

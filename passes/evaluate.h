@@ -29,6 +29,7 @@ typedef struct Evaluation {
     Model *model;
     const EvaluateOptions *options;
     bool words; /* the model predicts tokens */
+    bool next;  /* the next one after each, not masked ones */
     EvaluateExits mode;
     Exits exits;
     ExitRule rule;
@@ -46,8 +47,8 @@ Status evaluation_add(const Evaluation *e, Tally *tally, int64_t sample,
                       const float *logits, int32_t label, Diag *diag);
 
 /* Runs the data set through the last exit, or with the rule; through every exit; through
- * the head of a model that predicts tokens, at the masked positions. Each fills e->total
- * and the step's record. */
+ * the head of a model that predicts tokens, at the masked positions or at all. Each fills
+ * e->total and the step's record. */
 Status evaluate_dynamic(Evaluation *e, Diag *diag);
 Status evaluate_each(Evaluation *e, Diag *diag);
 Status evaluate_words(Evaluation *e, Diag *diag);

@@ -68,6 +68,7 @@ double tally_metric(const Tally *tally, Metric metric) {
     case METRIC_F1: return 100.0 * tally_f1(tally);
     case METRIC_MCC: return tally_mcc(tally);
     case METRIC_PERPLEXITY: return exp(tally->loss / rows);
+    case METRIC_BITS: return tally->loss / rows / (M_LN2 * tally->characters);
     case METRIC_LOSS: break;
     }
     return tally->loss / rows;
@@ -78,6 +79,9 @@ void tally_record(const Tally *tally, Arena *arena, Tree *map) {
     tree_put_real(arena, map, "loss", tally_metric(tally, METRIC_LOSS));
     if (!tally->hits) {
         tree_put_real(arena, map, "perplexity", tally_metric(tally, METRIC_PERPLEXITY));
+        if (tally->characters > 0)
+            tree_put_real(arena, map, "bits_per_character",
+                          tally_metric(tally, METRIC_BITS));
         return;
     }
     tree_put_real(arena, map, "f1", tally_metric(tally, METRIC_F1));

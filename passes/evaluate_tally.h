@@ -4,24 +4,27 @@
 
 #include "ir/tree.h"
 
-#define METRIC_NAMES "accuracy|f1|mcc|loss|perplexity"
+#define METRIC_NAMES "accuracy|f1|mcc|loss|perplexity|bits_per_character"
 typedef enum Metric {
-    METRIC_ACCURACY,  /* percent */
-    METRIC_F1,        /* percent; two classes: of class 1; more: mean over classes */
-    METRIC_MCC,       /* Matthews correlation, -1 to 1 */
-    METRIC_LOSS,      /* mean cross-entropy, nats */
-    METRIC_PERPLEXITY /* e^loss */
+    METRIC_ACCURACY,   /* percent */
+    METRIC_F1,         /* percent; two classes: of class 1; more: mean over classes */
+    METRIC_MCC,        /* Matthews correlation, -1 to 1 */
+    METRIC_LOSS,       /* mean cross-entropy, nats */
+    METRIC_PERPLEXITY, /* e^loss */
+    METRIC_BITS        /* loss / (ln 2 * characters of a label) */
 } Metric;
 
 typedef struct Tally {
     int64_t classes;
     int64_t rows, correct;
     double loss;
+    double characters;                    /* that a label stands for; 0 = not known */
     int64_t *hits, *predicted, *labelled; /* by class; NULL when they are words */
 } Tally;
 
 /* Empty tally. With `words` the classes are words of a vocabulary: nothing is counted by
- * class, and accuracy, loss and perplexity are what there is to know. */
+ * class, and accuracy, loss, perplexity and, where `characters` is set, bits per
+ * character are what there is to know. */
 void tally_open(Tally *tally, Arena *arena, int64_t classes, bool words);
 
 /* Adds a row of finite logits with its label, from 0 to classes - 1. */
@@ -29,7 +32,7 @@ void tally_row(Tally *tally, const float *logits, int32_t label);
 
 /* One number; there must be a row. An F1 without a positive and a correlation where all
  * labels or all predictions are equal are 0. F1 over more than two classes leaves out
- * those that are neither labelled nor predicted. */
+ * those that are neither labelled nor predicted. Bits per character need `characters`. */
 double tally_metric(const Tally *tally, Metric metric);
 
 /* Puts all there is to know into a map. */

@@ -47,7 +47,8 @@ Status objective_exits(Exits *out, Objective *objective, ObjectiveExits which,
 
 /* Adds cross-entropy of the logits of the chosen exits against the data's labels, summed
  * over exits, as part "label"; of a masked-LM model, against the masked tokens at the
- * masked positions (objective_mask_tokens comes first). Fails with STATUS_MODEL when
+ * masked positions (objective_mask_tokens comes first); of a model that predicts the next
+ * token, the mean over the tokens that have one. Fails with STATUS_MODEL when
  * there is no exit of that kind. */
 Status objective_add_labels(Objective *objective, ObjectiveExits exits, double weight,
                             double smoothing, Diag *diag);
@@ -60,12 +61,12 @@ bool objective_predicts_next(const Graph *graph);
 
 /* For models that predict tokens: lets the heads of student and teacher see the masked
  * positions only, so that logits are [N, M, V] (input `masked_positions` i32[N, M], 0
- * where a sample has fewer: position 0 is never masked). Call after
- * objective_add_teacher, if there is one. */
+ * where a sample has fewer: position 0 is never masked). Nothing when the next token is
+ * predicted. Call after objective_add_teacher, if there is one. */
 Status objective_mask_tokens(Objective *objective, Diag *diag);
 
 /* The same for a graph that is differentiated and not trained; nothing when it does not
- * predict tokens. */
+ * predict masked tokens. */
 Status objective_mask_graph(PassContext *ctx, Graph *graph, Diag *diag);
 
 /* Inserts gradient equilibrium on the student (see passes/exits.h) among all exits, or

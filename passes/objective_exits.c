@@ -1,4 +1,4 @@
-/* Objectives over exits and over masked tokens: see objective.h. */
+/* Objectives over exits, masked tokens and next tokens: see objective.h. */
 #include "passes/objective.h"
 
 #include "ir/rewrite.h"
@@ -53,11 +53,15 @@ Status objective_add_labels(Objective *o, ObjectiveExits which, double weight,
     return objective_add_part(o, "label", loss, weight, diag);
 }
 
-/* ---- masked tokens ---- */
+/* ---- tokens ---- */
 
 bool objective_predicts_tokens(const Graph *graph) {
     const Node *logits = graph_output(graph, "logits");
     return logits && logits->type.rank == 3;
+}
+
+bool objective_predicts_next(const Graph *graph) {
+    return objective_predicts_tokens(graph) && graph_layer_count(graph, "decoder") > 0;
 }
 
 /* Whether a node stands in the head of the student ("head") or teacher. */
@@ -102,6 +106,7 @@ static Node *masked_positions(Graph *graph) {
 }
 
 Status objective_mask_tokens(Objective *o, Diag *diag) {
+    if (objective_predicts_next(o->graph)) return STATUS_OK;
     Node *positions = masked_positions(o->graph);
     TRY(gather_head(o->ctx, o->graph, "head", positions, diag));
     if (o->teacher) TRY(gather_head(o->ctx, o->graph, "teacher.head", positions, diag));
@@ -109,7 +114,8 @@ Status objective_mask_tokens(Objective *o, Diag *diag) {
 }
 
 Status objective_mask_graph(PassContext *ctx, Graph *graph, Diag *diag) {
-    if (!objective_predicts_tokens(graph)) return STATUS_OK;
+    if (!objective_predicts_tokens(graph) || objective_predicts_next(graph))
+        return STATUS_OK;
     TRY(gather_head(ctx, graph, "head", masked_positions(graph), diag));
     return graph_infer(graph, diag);
 }
