@@ -1,0 +1,193 @@
+/* Products with packed weights against naive loops in double, in all the ways rows and
+ * vectors can be taken together; rounding to bf16 against values by hand. */
+#include "exec/gemv.h"
+#include "ir/random.h"
+#include "tests/support/check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COUNT = 19, ROW = 200 };
+
+typedef struct Case {
+    int64_t M, K;
+    bool transposed;
+    StepWeights kind;
+    Tensor weight;
+    Matrix matrix;
+    void *packed;
+    float *x, *bias; /* [COUNT, K], [M] */
+} Case;
+
+static float to_bf16(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static void *zeros(size_t bytes) {
+    void *data = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    memset(data, 0, (bytes + 63) / 64 * 64);
+    return data;
+}
+
+static void case_open(Case *c, int64_t M, int64_t K, bool transposed, StepWeights kind) {
+    Diag *diag = diag_create();
+    void *data = NULL;
+    *c = (Case){.M = M, .K = K, .transposed = transposed, .kind = kind};
+    const int64_t dim[] = {transposed ? K : M, transposed ? M : K};
+    assert_ok(tensor_create(&c->weight, DTYPE_F32, 2, dim, diag), diag);
+    assert_ok(tensor_writable(&c->weight, &data, diag), diag);
+    for (int64_t i = 0; i < M * K; i++)
+        ((float *)data)[i] = (float)random_normal(1, (uint64_t)i);
+    c->matrix = (Matrix){M, K, kind, NULL};
+    c->packed = zeros(matrix_bytes(&c->matrix));
+    matrix_pack(&c->matrix, &c->weight, transposed, c->packed);
+    c->matrix.data = c->packed;
+    c->x = malloc((size_t)(COUNT * K) * sizeof(float));
+    c->bias = malloc((size_t)M * sizeof(float));
+    for (int64_t i = 0; i < COUNT * K; i++)
+        c->x[i] = (float)random_normal(2, (uint64_t)i);
+    for (int64_t i = 0; i < M; i++) c->bias[i] = (float)random_normal(3, (uint64_t)i);
+    diag_destroy(diag);
+}
+
+static void case_close(Case *c) {
+    tensor_release(&c->weight);
+    free(c->packed);
+    free(c->x);
+    free(c->bias);
+}
+
+static double naive(const Case *c, int64_t t, int64_t row) {
+    const float *w = tensor_data(&c->weight);
+    double sum = c->bias[row];
+    for (int64_t k = 0; k < c->K; k++) {
+        float x = w[c->transposed ? k * c->M + row : row * c->K + k];
+        if (c->kind == STEP_BF16) x = to_bf16(x);
+        sum += (double)x * c->x[t * c->K + k];
+    }
+    return sum;
+}
+
+/* Rows first .. last - 1 of `count` vectors: right, and nothing else written. */
+static void check_range(const Case *c, int64_t first, int64_t last, int64_t count,
+                        const float *whole) {
+    static float y[COUNT * ROW];
+    for (int i = 0; i < COUNT * ROW; i++) y[i] = 77;
+    matrix_times(&c->matrix, first, last, c->bias, c->x, c->K, y, ROW, count);
+    for (int64_t t = 0; t < COUNT; t++)
+        for (int64_t r = 0; r < ROW; r++) {
+            const float got = y[t * ROW + r];
+            if (t >= count || r < first || r >= last)
+                assert_true(got == 77);
+            else if (memcmp(&got, &whole[t * ROW + r], sizeof got) != 0)
+                fail_msg("row %lld of vector %lld differs", (long long)r, (long long)t);
+        }
+}
+
+static void check_case(Case *c) {
+    static float whole[COUNT * ROW];
+    for (int64_t t = 0; t < COUNT; t++) /* one by one */
+        matrix_times(&c->matrix, 0, c->M, c->bias, c->x + t * c->K, c->K, whole + t * ROW,
+                     ROW, 1);
+    for (int64_t t = 0; t < COUNT; t++)
+        for (int64_t r = 0; r < c->M; r++)
+            if (!(fabs(whole[t * ROW + r] - naive(c, t, r)) < 2e-5))
+                fail_msg("M %lld K %lld: row %lld is %g, expected %g", (long long)c->M,
+                         (long long)c->K, (long long)r, whole[t * ROW + r],
+                         naive(c, t, r));
+    for (int64_t count = 1; count <= COUNT; count += 3)
+        for (int64_t first = 0; first < c->M; first += 13)
+            for (int64_t last = first + 1; last <= c->M; last += 23)
+                check_range(c, first, last, count, whole);
+    check_range(c, 0, c->M, COUNT, whole);
+}
+
+static void test_products(void **state) {
+    (void)state;
+    static const int64_t SIZES[][2] = {{1, 1},  {2, 3},   {16, 16}, {17, 5},
+                                       {64, 8}, {40, 33}, {150, 21}};
+    for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES; i++)
+        for (int way = 0; way < 4; way++) {
+            Case c;
+            case_open(&c, SIZES[i][0], SIZES[i][1], way & 1,
+                      way & 2 ? STEP_BF16 : STEP_F32);
+            check_case(&c);
+            case_close(&c);
+        }
+}
+
+/* Keys and values of attention: panels at any distance. */
+static void test_panels(void **state) {
+    (void)state;
+    enum { K = 21, STEP = 50, PANELS = 3, WIDE = PANEL_ROWS * PANELS };
+    float w[K * STEP], x[COUNT * K], y[COUNT * WIDE];
+    for (int i = 0; i < K * STEP; i++) w[i] = (float)random_normal(4, (uint64_t)i);
+    for (int i = 0; i < COUNT * K; i++) x[i] = (float)random_normal(5, (uint64_t)i);
+    const Panels panels = {w, STEP, PANEL_ROWS, PANELS, K};
+    panels_times(&panels, x, K, y, WIDE, COUNT);
+    for (int t = 0; t < COUNT; t++)
+        for (int c = 0; c < WIDE; c++) {
+            double want = 0;
+            for (int k = 0; k < K; k++) want += (double)w[k * STEP + c] * x[t * K + k];
+            assert_true(fabs(y[t * WIDE + c] - want) < 2e-5);
+        }
+    const Panels none = {w, STEP, PANEL_ROWS, PANELS, 0};
+    panels_times(&none, x, K, y, WIDE, 1);
+    for (int c = 0; c < WIDE; c++) assert_true(y[c] == 0);
+}
+
+static float from_bits(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* What one weight becomes in bf16, by a product with 1. */
+static float rounded(float value) {
+    Diag *diag = diag_create();
+    Tensor weight;
+    void *data = NULL;
+    const int64_t dim[] = {1, 1};
+    assert_ok(tensor_create(&weight, DTYPE_F32, 2, dim, diag), diag);
+    assert_ok(tensor_writable(&weight, &data, diag), diag);
+    *(float *)data = value;
+    Matrix matrix = {1, 1, STEP_BF16, NULL};
+    void *packed = zeros(matrix_bytes(&matrix));
+    matrix_pack(&matrix, &weight, false, packed);
+    matrix.data = packed;
+    const float one = 1;
+    float y = 0;
+    matrix_times(&matrix, 0, 1, NULL, &one, 1, &y, 1, 1);
+    free(packed);
+    tensor_release(&weight);
+    diag_destroy(diag);
+    return y;
+}
+
+static void test_rounding(void **state) {
+    (void)state;
+    /* halves go to the even code, everything else to the nearest */
+    static const uint32_t PAIRS[][2] = {
+        {0x3f800000, 0x3f800000}, {0x3f808000, 0x3f800000}, {0x3f808001, 0x3f810000},
+        {0x3f818000, 0x3f820000}, {0x3f817fff, 0x3f810000}, {0xbf808000, 0xbf800000},
+        {0xbf818000, 0xbf820000}, {0x7f7fffff, 0x7f800000}, {0x7f800000, 0x7f800000},
+        {0x3fffffff, 0x40000000}, {0x00800000, 0x00800000}};
+    for (size_t i = 0; i < sizeof PAIRS / sizeof *PAIRS; i++)
+        assert_true(rounded(from_bits(PAIRS[i][0])) == from_bits(PAIRS[i][1]));
+    assert_true(isnan(rounded(from_bits(0x7f800001)))); /* not infinity */
+    assert_true(isnan(rounded(NAN)));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_panels),
+        cmocka_unit_test(test_rounding),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
