@@ -1,4 +1,4 @@
-/* Parallel: the one place where threads are started. */
+/* Parallel: threads for loops; those of generation, which stay, are in decode_team.h. */
 #ifndef COMPRESS_EXEC_PARALLEL_H
 #define COMPRESS_EXEC_PARALLEL_H
 

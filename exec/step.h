@@ -1,40 +1,78 @@
-/* Step kernels: what an op does for one more token of one sequence, in float32.
+/* Step kernels: what an op does for the next tokens of one sequence, in float32.
  *
- * A step works on vectors: a value [1, 1, D] is D floats. Several threads share a step:
- * each does units [first, last) of it (rows of a matrix, heads), or, where units is NULL,
- * every thread does all of it into memory of its own. */
+ * A step works on rows: a value [1, T, D] is T rows of D floats, T = 1 when a token is
+ * generated. What later tokens need of earlier ones is the node's state. Every token's
+ * result has the same bytes whether it is computed alone or with others, and by however
+ * many threads. See exec/decode.h for how steps are put together. */
 #ifndef COMPRESS_EXEC_STEP_H
 #define COMPRESS_EXEC_STEP_H
 
+#include "exec/gemv.h"
 #include "ir/graph.h"
-
-typedef enum StepWeights { STEP_F32, STEP_BF16 } StepWeights;
 
 typedef struct StepCall {
     const Node *node;
     const void *attrs;
-    const void *const *in; /* by operand: float *, int32_t * for integers, NULL = absent;
-                              weights as `weights` says for matrices, else float */
-    float *out;
-    void *state;      /* the node's, kept from token to token; zeros at the start */
-    int64_t position; /* of this token, from 0 */
-    int64_t capacity; /* most tokens */
-    StepWeights weights;
-    float *scratch; /* scratch_floats of this thread */
+    const void *const *in; /* by operand, NULL = absent: rows of float (of int32_t for
+                              integers); of weights a Matrix or Tensor for the operands
+                              that the kernel names, else float */
+    float *out;            /* rows; NULL = only the state is wanted */
+    void *state;           /* the node's; contents undefined at position 0 */
+    int64_t position;      /* of the first token, from 0 */
+    int64_t count;         /* tokens */
+    int64_t capacity;      /* most tokens of the sequence */
+    float *scratch;        /* scratch_floats of this thread, 64-byte aligned */
 } StepCall;
 
+/* How threads share one token's work; several tokens are shared out by tokens where there
+ * is neither a state nor a matrix. */
+typedef enum StepShare {
+    STEP_UNITS,  /* by units; it pays */
+    STEP_LIGHT,  /* each thread may as well do all of it for itself */
+    STEP_ALIAS,  /* nothing to do: the result is the first operand */
+    STEP_SERIAL, /* as STEP_UNITS, but a token's units need all units of the token before:
+                    several tokens are one thread's work */
+} StepShare;
+
 typedef struct StepKernel {
-    /* Units that threads may share out; NULL = none, every thread does the whole. */
+    StepShare share;
+    unsigned matrices; /* operands READS_IN(i) that are packed weights: const Matrix * */
+    unsigned tables; /* operands that are weights as stored, read by rows: const Tensor */
+    unsigned local;  /* operands of whose row unit u of n reads the u-th of n parts */
+
+    /* Units of which run takes a range; unit u of n writes the u-th of n parts of a row.
+     * NULL, or 0 for a node: there are none, run is called with [0, 1). */
     int64_t (*units)(const Node *node);
-    /* Bytes of state for `capacity` tokens: all of it, and what `position` tokens use;
-     * NULL = none. */
+
+    /* Whether the node can run token by token: STATUS_MODEL, naming what cannot. */
+    Status (*check)(const Node *node, Diag *diag);
+
+    /* Whether a matrix operand is stored [K, M]; NULL = [M, K] always. */
+    bool (*is_transposed)(const Node *node);
+
+    /* Bytes of state to set aside for `capacity` tokens, and how many of them `position`
+     * tokens fill; NULL = no state. */
     size_t (*state_bytes)(const Node *node, int64_t capacity);
-    int64_t (*scratch_floats)(const Node *node, int64_t capacity);
+    size_t (*filled_bytes)(const Node *node, int64_t position);
+
+    /* Scratch of a call for up to `count` tokens; NULL = none. */
+    int64_t (*scratch_floats)(const Node *node, int64_t capacity, int64_t count);
+
     void (*run)(const StepCall *call, int64_t first, int64_t last);
-    /* Takes `count` tokens at once into the state, from the operands' values [count, D]
-     * of a forward run over all of them, starting at `call->position`; NULL = no state.
-     */
-    void (*absorb)(const StepCall *call, int64_t count);
 } StepKernel;
+
+/* The kernels, one for each op that takes part in generation or for several alike. */
+extern const StepKernel step_embedding, step_add_position, step_linear, step_elementwise,
+    step_rows, step_alias, step_rotary, step_attention, step_feature_map,
+    step_linear_attention, step_lstm;
+
+/* Elements of one token of a type whose symbols are samples and tokens alone; 0 when it
+ * has others. */
+int64_t step_width(const Type *type);
+
+/* Operand `i`'s node, NULL when absent. */
+static inline const Node *step_operand(const Node *node, int i) {
+    return i < node->in_count ? node->in[i] : NULL;
+}
 
 #endif

@@ -1,6 +1,7 @@
 /* activation(x): y = f(x) elementwise; dx = f'(x) dy. */
 #include "exec/infer.h"
 #include "exec/kernel_math.h"
+#include "exec/step.h"
 
 #define SQRT_HALF      ((REAL)0.70710678118654752440)
 #define INV_SQRT_2PI   ((REAL)0.39894228040143267794)
@@ -143,6 +144,7 @@ const Op OP(activation) = {
     .defaults = &DEFAULTS,
     .reads = READS_IN(0),
     .infer = infer,
+    .step = &step_elementwise,
     .forward = forward,
     .backward = backward,
 };

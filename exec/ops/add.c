@@ -3,6 +3,7 @@
  * da = dy; db = dy summed over the repeated dimensions. */
 #include "exec/infer.h"
 #include "exec/kernel_math.h"
+#include "exec/step.h"
 
 #include <string.h>
 
@@ -116,6 +117,7 @@ const Op OP(add) = {
     .operands = OPERANDS,
     .flags = OP_PASS_GRADIENT,
     .infer = infer,
+    .step = &step_elementwise,
     .forward = forward,
     .backward = backward,
 };

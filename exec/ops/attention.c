@@ -7,6 +7,7 @@
 #include "exec/kernel_math.h"
 #include "exec/ops/attention_parts.h"
 #include "exec/ops/heads.h"
+#include "exec/step.h"
 
 static const Operand OPERANDS[] = {
     {"q", OPERAND_REQUIRED, "queries [N, T, H d]"},
@@ -207,6 +208,7 @@ const Op OP(attention) = {
     .flops = flops,
     .aux_bytes = aux_bytes,
     .scratch_bytes = scratch_bytes,
+    .step = &step_attention,
     .forward = forward,
     .backward = REAL_FN(attention_backward),
 };

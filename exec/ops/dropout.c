@@ -7,6 +7,7 @@
  * w of block 16 g + l (ir/random.h): the words of 16 blocks are computed side by side. */
 #include "exec/infer.h"
 #include "exec/kernel_math.h"
+#include "exec/step.h"
 
 #include <string.h>
 
@@ -109,6 +110,7 @@ const Op OP(dropout) = {
     .defaults = &DEFAULTS,
     .flags = OP_STOCHASTIC,
     .infer = infer,
+    .step = &step_alias,
     .forward = forward,
     .backward = backward,
 };

@@ -4,6 +4,7 @@
 #include "exec/infer.h"
 #include "exec/kernel_math.h"
 #include "exec/ops/gradient.h"
+#include "exec/step.h"
 
 static const Operand OPERANDS[] = {
     {"ids", OPERAND_REQUIRED | OPERAND_INTEGER, "[N, T...], from 0 to V - 1"},
@@ -52,6 +53,7 @@ const Op OP(embedding) = {
     .reads = READS_IN(0),
     .infer = infer,
     .index_limit = index_limit,
+    .step = &step_embedding,
     .forward = forward,
     .backward = backward,
 };

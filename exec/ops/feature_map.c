@@ -14,6 +14,7 @@
 #include "exec/kernel_math.h"
 #include "exec/ops/gradient.h"
 #include "exec/ops/heads.h"
+#include "exec/step.h"
 
 enum { X, WEIGHT, BIAS, BLOCK_ROWS = 128 };
 
@@ -266,6 +267,7 @@ const Op OP(feature_map) = {
     .infer = infer,
     .flops = flops,
     .scratch_bytes = scratch_bytes,
+    .step = &step_feature_map,
     .forward = forward,
     .backward = backward,
 };

@@ -6,6 +6,7 @@
  * Kept from forward: mean[R], then rstd[R]. */
 #include "exec/infer.h"
 #include "exec/kernel_math.h"
+#include "exec/step.h"
 
 #include <string.h>
 
@@ -127,6 +128,7 @@ const Op OP(layer_norm) = {
     .infer = infer,
     .aux_bytes = aux_bytes,
     .scratch_bytes = scratch_bytes,
+    .step = &step_rows,
     .forward = forward,
     .backward = backward,
 };

@@ -5,6 +5,7 @@
  * dy W^T, dW = x^T dy. */
 #include "exec/infer.h"
 #include "exec/kernel_math.h"
+#include "exec/step.h"
 
 #include <string.h>
 
@@ -110,6 +111,7 @@ const Op OP(linear) = {
     .reads = READS_IN(0) | READS_IN(1),
     .infer = infer,
     .flops = flops,
+    .step = &step_linear,
     .forward = forward,
     .backward = backward,
 };

@@ -8,6 +8,7 @@
 #include "exec/kernel_math.h"
 #include "exec/ops/heads.h"
 #include "exec/ops/linear_attention_parts.h"
+#include "exec/step.h"
 
 static const Operand OPERANDS[] = {
     {"q", OPERAND_REQUIRED, "features of the queries [N, T, H f]"},
@@ -173,6 +174,7 @@ const Op OP(linear_attention) = {
     .flops = flops,
     .aux_bytes = aux_bytes,
     .scratch_bytes = scratch_bytes,
+    .step = &step_linear_attention,
     .forward = forward,
     .backward = REAL_FN(linear_backward),
 };

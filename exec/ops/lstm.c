@@ -14,6 +14,7 @@
 #include "exec/infer.h"
 #include "exec/kernel_math.h"
 #include "exec/ops/gradient.h"
+#include "exec/step.h"
 
 enum { X, WEIGHT_IN, WEIGHT_STATE, BIAS, GATES = 4 };
 
@@ -172,6 +173,7 @@ const Op OP(lstm) = {
     .flops = flops,
     .aux_bytes = aux_bytes,
     .scratch_bytes = scratch_bytes,
+    .step = &step_lstm,
     .forward = forward,
     .backward = backward,
 };

@@ -1,6 +1,7 @@
 /* multiply(a[...], b[...]): y = a * b, element by element; da = b dy, db = a dy. */
 #include "exec/infer.h"
 #include "exec/kernel.h"
+#include "exec/step.h"
 
 static const Operand OPERANDS[] = {{"a", OPERAND_REQUIRED, "any shape"},
                                    {"b", OPERAND_REQUIRED, "the shape of a"},
@@ -41,6 +42,7 @@ const Op OP(multiply) = {
     .operands = OPERANDS,
     .reads = READS_IN(0) | READS_IN(1),
     .infer = infer,
+    .step = &step_elementwise,
     .forward = forward,
     .backward = backward,
 };

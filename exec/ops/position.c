@@ -4,6 +4,7 @@
 #include "exec/infer.h"
 #include "exec/kernel_math.h"
 #include "exec/ops/gradient.h"
+#include "exec/step.h"
 
 static const Operand OPERANDS[] = {
     {"x", OPERAND_REQUIRED, "tokens [N, T, D]"},
@@ -83,6 +84,7 @@ const Op OP(add_position) = {
     .flags = OP_PASS_GRADIENT,
     .infer = infer,
     .check = check,
+    .step = &step_add_position,
     .forward = forward,
     .backward = backward,
 };

@@ -4,6 +4,7 @@
  * Kept from forward: r[R]. */
 #include "exec/infer.h"
 #include "exec/kernel_math.h"
+#include "exec/step.h"
 
 #include <string.h>
 
@@ -104,6 +105,7 @@ const Op OP(rms_norm) = {
     .infer = infer,
     .aux_bytes = aux_bytes,
     .scratch_bytes = scratch_bytes,
+    .step = &step_rows,
     .forward = forward,
     .backward = backward,
 };

@@ -6,6 +6,7 @@
  * computed in double: (offset + t) may be large. */
 #include "exec/infer.h"
 #include "exec/kernel.h"
+#include "exec/step.h"
 
 #include <math.h>
 
@@ -109,6 +110,7 @@ const Op OP(rotary) = {
     .defaults = &DEFAULTS,
     .infer = infer,
     .scratch_bytes = scratch_bytes,
+    .step = &step_rotary,
     .forward = forward,
     .backward = backward,
 };

@@ -1,6 +1,7 @@
 /* scale(x): y = by * x; dx = by * dy. scale_gradient(x): y = x; dx = by * dy. */
 #include "exec/infer.h"
 #include "exec/kernel_math.h"
+#include "exec/step.h"
 
 static const Operand OPERANDS[] = {{"x", OPERAND_REQUIRED, "any shape"}, {NULL, 0, NULL}};
 
@@ -51,6 +52,7 @@ const Op OP(scale) = {
     .attrs_size = sizeof(ScaleAttrs),
     .defaults = &SCALE_DEFAULTS,
     .infer = scale_infer,
+    .step = &step_elementwise,
     .forward = scale_forward,
     .backward = scale_backward,
 };
@@ -82,6 +84,7 @@ const Op OP(scale_gradient) = {
     .attrs_size = sizeof(ScaleGradientAttrs),
     .defaults = &GRADIENT_DEFAULTS,
     .infer = gradient_infer,
+    .step = &step_alias,
     .forward = gradient_forward,
     .backward = gradient_backward,
 };

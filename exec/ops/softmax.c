@@ -3,6 +3,7 @@
  * dx = y (dy - y . dy) / t, row by row. */
 #include "exec/infer.h"
 #include "exec/kernel_math.h"
+#include "exec/step.h"
 
 static const Operand OPERANDS[] = {{"x", OPERAND_REQUIRED, "[..., C]"}, {NULL, 0, NULL}};
 
@@ -64,6 +65,7 @@ const Op OP(softmax) = {
     .defaults = &DEFAULTS,
     .reads = READS_OUT,
     .infer = infer,
+    .step = &step_rows,
     .forward = forward,
     .backward = backward,
 };
