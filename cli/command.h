@@ -15,10 +15,12 @@
 /* Every flag of every command; rows in cli/flags.c. */
 typedef struct Flags {
     const char *recipe, *model, *output, *report, *input, *dump_dir;
+    const char *prompt, *tokenizer;
     StringList set;
-    int64_t threads;
+    int64_t threads, max_tokens, top_k, seed;
+    double temperature, top_p; /* top_p 0 = not given */
     int dump_ir;
-    bool quiet, json, schema, hidden_states, help, version;
+    bool quiet, timing, bf16, json, schema, hidden_states, help, version;
 } Flags;
 
 typedef struct Command Command;

@@ -22,6 +22,25 @@ static const Flag flags[] = {
                "may be given several times")},
     {"threads", "N",
      F_INT(Flags, threads, 1, 4096, "threads; all processors if not given")},
+    {"prompt", "TEXT", F_STRING(Flags, prompt, "text to go on from")},
+    {"tokenizer", "PATH",
+     F_STRING(Flags, tokenizer,
+              "tokenizer: a folder or file; the model's folder if not given")},
+    {"max-tokens", "N",
+     F_INT(Flags, max_tokens, 1, 10000000, "most tokens to make; 128 if not given")},
+    {"temperature", "X",
+     F_REAL(
+         Flags, temperature, 0, 1000,
+         "divides the logits before sampling; 0, as if not given: the likeliest token")},
+    {"top-k", "N",
+     F_INT(Flags, top_k, 0, 10000000,
+           "sample from so many of the likeliest tokens only")},
+    {"top-p", "X",
+     F_REAL(Flags, top_p, 1e-9, 1,
+            "sample from the fewest tokens whose probabilities reach this")},
+    {"seed", "N", F_INT(Flags, seed, 0, 1000000000000, "of sampling")},
+    {"bf16", NULL, F_BOOL(Flags, bf16, "keep matrices in bfloat16: half the reading")},
+    {"timing", NULL, F_BOOL(Flags, timing, "print times and sizes to stderr")},
     {"dump-ir", "WHEN",
      F_CHOICE(Flags, dump_ir, DUMP_NAMES,
               "write the IR text of steps: before, after, change or "
@@ -76,7 +95,7 @@ static Status unknown_flag(const Cli *cli, const char *name, Diag *diag) {
     return status;
 }
 
-/* The value's tree node: an integer where the flag takes one and it reads as one. */
+/* The value's tree node: a number where the flag takes one and it reads as one. */
 static Tree *flag_tree(Arena *arena, const Flag *flag, const char *value) {
     Tree *tree = tree_new(arena, TREE_STRING, LOC_NONE);
     tree->string = arena_strdup(arena, value);
@@ -90,6 +109,13 @@ static Tree *flag_tree(Arena *arena, const Flag *flag, const char *value) {
         if (*value && !*end && errno == 0) {
             tree->kind = TREE_INT;
             tree->integer = number;
+        }
+    } else if (flag->field.kind == FIELD_REAL) {
+        char *end;
+        const double number = strtod(value, &end);
+        if (*value && !*end) {
+            tree->kind = TREE_FLOAT;
+            tree->real = number;
         }
     }
     return tree;
