@@ -67,6 +67,8 @@ static const Row ROWS[] = {
     {"calibrate_exits", "{data: d, limit: 8, flops: 0.9}",
      "{data: d, limit: 8, drop: 100, criterion: patience}", "add_exits: {}"},
     {"reset_weights", "{}", "{}", NULL},
+    {"attention_to_t2r", "{feature_size: 3}", "{feature_size: 3}", NULL},
+    {"merge_t2r", "{}", "{}", "attention_to_t2r: {feature_size: 3}"},
 };
 enum { ROW_COUNT = sizeof ROWS / sizeof *ROWS };
 
