@@ -96,7 +96,8 @@ typedef struct DepthwiseConvAttrs {
 } DepthwiseConvAttrs;
 
 /* prepend_token(x[N, T, D], token[1, 1, D]) -> [N, T + 1, D]: the token in front.
- * mean_tokens(x[N, T, D]) -> [N, D]: mean over tokens. No attributes. */
+ * mean_tokens(x[N, T, D], mask[N, T]?) -> [N, D]: mean over the tokens whose mask is not
+ * 0; 0 where there is none. No attributes. */
 
 /* slice_tokens(x[N, T, D]) -> [N, T - from, D]: without the first `from` tokens. */
 typedef struct SliceTokensAttrs {

@@ -34,7 +34,7 @@ static const Field fields[] = {
              "first weights: drawn, or those of the model's own classifier (and pooler)"),
     F_CHOICE(A, token, "model|first|mean",
              "what an exit sees: as the model's own classifier, the first token, or the "
-             "mean over tokens"),
+             "mean over tokens, padding left out"),
     F_END,
 };
 
@@ -48,7 +48,8 @@ typedef struct AddExits {
     Graph *graph;
     const char *trunk; /* stack of the model's layers */
     int depth;
-    bool mean; /* over tokens, else token `index` */
+    bool mean;  /* over tokens, else token `index` */
+    Node *mask; /* of the tokens that count in the mean; NULL = all */
     int64_t index;
     double dropout, std;
     Node *norm;       /* final norm; NULL without */
@@ -140,7 +141,8 @@ static Status add_norm(Node **x, AddExits *a, const HeadPlace *at, Diag *diag) {
 static Status add_token(Node **x, AddExits *a, const HeadPlace *at, Diag *diag) {
     if (a->mean) {
         TRY(add_norm(x, a, at, diag));
-        return add_node(x, a, at, ROLE_POOL, "mean_tokens", x, 1, NULL, diag);
+        return add_node(x, a, at, ROLE_POOL, "mean_tokens", (Node *[]){*x, a->mask},
+                        a->mask ? 2 : 1, NULL, diag);
     }
     const char *index = arena_printf(a->ctx->arena, "index=%lld", (long long)a->index);
     TRY(add_node(x, a, at, ROLE_POOL, "select_token", x, 1, index, diag));
@@ -253,6 +255,20 @@ static double find_dropout(const Graph *graph) {
     return 0;
 }
 
+/* The mean over a sentence must not count its padding. */
+static Status find_mask(AddExits *a, Diag *diag) {
+    const Node *x = graph_layer_output(a->graph, a->trunk, 0);
+    if (!a->mean || !x || x->type.rank != 3 || x->type.dim[1] >= 0) return STATUS_OK;
+    a->mask = graph_find_input(a->graph, "attention_mask");
+    const Type *mask = a->mask ? &a->mask->type : &x->type;
+    if (mask->rank == 2 && mask->dim[0] == x->type.dim[0] &&
+        mask->dim[1] == x->type.dim[1])
+        return STATUS_OK;
+    return edit_fail(a->ctx, diag,
+                     "token: mean: expected an input attention_mask that says which of "
+                     "the tokens are padding");
+}
+
 /* What an exit reads. */
 static Status choose_token(AddExits *a, Diag *diag) {
     const Node *pool = graph_find(a->graph, "head", -1, ROLE_POOL);
@@ -261,11 +277,7 @@ static Status choose_token(AddExits *a, Diag *diag) {
     const int token = a->options->token;
     a->mean = token == TOKEN_MEAN || (token == TOKEN_MODEL && means);
     a->index = selects ? ((const SelectTokenAttrs *)pool->attrs)->index : 0;
-    const Node *x = graph_layer_output(a->graph, a->trunk, 0);
-    if (a->mean && x && x->type.rank == 3 && x->type.dim[1] < 0)
-        return edit_fail(a->ctx, diag,
-                         "token: mean is for images: the mean over a sentence would "
-                         "count its padding");
+    TRY(find_mask(a, diag));
     if (!a->mean && means && edit_extra_tokens(a->graph) == 0)
         return edit_fail(a->ctx, diag, "token: first: the model has no class token");
     return STATUS_OK;

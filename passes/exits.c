@@ -29,13 +29,15 @@ static bool is_in_exit(const Node *node, int layer) {
     return node->layer == layer && node->stack && strcmp(node->stack, "exits") == 0;
 }
 
-/* Whether all that an exit's nodes read is `output`, themselves and parameters. */
+/* Whether all that an exit's nodes read is `output`, themselves, inputs (a mask) and
+ * parameters. */
 static bool reads_only(const Graph *graph, int layer, const Node *output) {
     for (const Node *node = graph->first; node; node = node->next) {
         if (!is_in_exit(node, layer)) continue;
         for (int i = 0; i < node->in_count; i++) {
             const Node *in = node->in[i];
-            if (in && in != output && !in->storage && !is_in_exit(in, layer))
+            if (in && in != output && !(in->op->flags & OP_LEAF) &&
+                !is_in_exit(in, layer))
                 return false;
         }
     }

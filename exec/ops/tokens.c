@@ -207,23 +207,41 @@ const Op OP(gather_tokens) = {
     .backward = gather_backward,
 };
 
-/* mean_tokens(x[N, T, D]) -> [N, D] */
+/* mean_tokens(x[N, T, D], mask[N, T]?) -> [N, D] */
+
+static const Operand MEAN[] = {
+    {"x", OPERAND_REQUIRED, "tokens [N, T, D]"},
+    {"mask", OPERAND_OPTIONAL | OPERAND_INTEGER, "[N, T]: 0 = token is left out"},
+    {NULL, 0, NULL}};
 
 static Status mean_infer(const Node *node, Type *out, Diag *diag) {
     TRY(infer_rank(node, 0, 3, 3, diag));
     const int64_t *x = node->in[0]->type.dim;
+    if (node->in_count > 1 && node->in[1]) TRY(infer_shape(node, 1, 2, x, diag));
     *out = real_type(2, (const int64_t[]){x[0], x[2]});
     return STATUS_OK;
 }
 
+/* The mask of a sample's tokens, NULL when all count, and 1 / the tokens that count. */
+static const int32_t *mean_mask(const Call *call, int64_t sample, REAL *by) {
+    const int64_t T = call->in[0].dim[1];
+    const int32_t *mask = call->in_count > 1 ? call->in[1].data : NULL;
+    int64_t count = mask ? 0 : T;
+    if (mask) mask += sample * T;
+    for (int64_t t = 0; mask && t < T; t++) count += mask[t] != 0;
+    *by = count ? 1 / (REAL)count : 0;
+    return mask;
+}
+
 static void mean_forward(const Call *call) {
     const int64_t T = call->in[0].dim[1], D = call->in[0].dim[2];
-    REAL *y = call->out.data;
+    REAL *y = call->out.data, by;
     for (int64_t n = 0; n < call->out.dim[0]; n++, y += D) {
+        const int32_t *mask = mean_mask(call, n, &by);
         memset(y, 0, (size_t)D * sizeof(REAL));
         for (int64_t t = 0; t < T; t++)
-            put(y, 0, call->in[0].data, (n * T + t) * D, D, true);
-        for (int64_t j = 0; j < D; j++) y[j] /= (REAL)T;
+            if (!mask || mask[t]) put(y, 0, call->in[0].data, (n * T + t) * D, D, true);
+        for (int64_t j = 0; j < D; j++) y[j] *= by;
     }
 }
 
@@ -231,20 +249,22 @@ static void mean_backward(const Call *call) {
     const View *dx = &call->d_in[0];
     if (!dx->data) return;
     const int64_t T = dx->dim[1], D = dx->dim[2];
-    const REAL by = 1 / (REAL)T;
+    const REAL *restrict dy = call->d_out.data;
     clear(dx);
-    for (int64_t r = 0; r < dx->dim[0] * T; r++) {
-        const REAL *restrict dy = (const REAL *)call->d_out.data + r / T * D;
-        REAL *restrict row = (REAL *)dx->data + r * D;
-        for (int64_t j = 0; j < D; j++) row[j] += by * dy[j];
+    for (int64_t n = 0; n < dx->dim[0]; n++, dy += D) {
+        REAL by, *restrict row = (REAL *)dx->data + n * T * D;
+        const int32_t *mask = mean_mask(call, n, &by);
+        for (int64_t t = 0; t < T; t++, row += D)
+            for (int64_t j = 0; (!mask || mask[t]) && j < D; j++) row[j] += by * dy[j];
     }
 }
 
 const Op OP(mean_tokens) = {
     .name = "mean_tokens",
     .summary = "mean over the tokens of every sample",
-    .operands = TOKENS,
+    .operands = MEAN,
     .infer = mean_infer,
+    .reads = READS_IN(1),
     .forward = mean_forward,
     .backward = mean_backward,
 };

@@ -233,9 +233,14 @@ static double gathered_at(const Problem *p, int64_t n, int64_t t, int64_t j) {
 }
 
 static double mean_at(const Problem *p, int64_t n, int64_t t, int64_t j) {
-    double sum = 0;
-    for (t = 0; t < p->type[0].dim[1]; t++) sum += token_at(p, n, t, j);
-    return sum / (double)p->type[0].dim[1];
+    const int64_t tokens = p->type[0].dim[1];
+    double sum = 0, count = 0;
+    for (t = 0; t < tokens; t++) {
+        const double counts = p->integer[1] ? p->integer[1][n * tokens + t] : 1;
+        sum += counts * token_at(p, n, t, j);
+        count += counts;
+    }
+    return sum / count;
 }
 
 static void test_tokens(void **state) {
@@ -246,6 +251,7 @@ static void test_tokens(void **state) {
     check_tokens("gather_tokens", "", "3x4x5 i3x2<4", gathered_at);
     check_tokens("gather_tokens", "", "3x4x5 i3x9<4", gathered_at);
     check_tokens("mean_tokens", "", "3x4x5", mean_at);
+    check_tokens("mean_tokens", "", "3x4x5 m3x4", mean_at);
 }
 
 /* Each row of exp(x / t) / sum, also where exp(x / t) would overflow. */

@@ -114,6 +114,21 @@ static void test_copied_exit_predicts_the_same(void **state) {
     model_destroy(model);
 }
 
+/* The mean over a sentence leaves its padding out. */
+static void test_mean_of_sentences(void **state) {
+    (void)state;
+    Model *model = exit_bert("{layers: [1], token: mean}");
+    const Node *pool = graph_find(model->graph, "exits", 0, ROLE_POOL);
+    assert_string_equal(pool->op->name, "mean_tokens");
+    assert_ptr_equal(pool->in[1], graph_find_input(model->graph, "attention_mask"));
+    model_destroy(model);
+    model = configured_bert(2, 1);
+    Node *mask = graph_find_input(model->graph, "attention_mask");
+    mask->type.dim[1] = 3;
+    expect_failure(model, "add_exits", "{token: mean}", "an input attention_mask");
+    model_destroy(model);
+}
+
 static void test_misfits(void **state) {
     (void)state;
     static const char bare[] = "{model_type: bert, architectures: [BertModel],\n"
@@ -125,7 +140,6 @@ static void test_misfits(void **state) {
     expect_failure(tokens, "add_exits", "{}", "exits need a classifier: the model predi");
     expect_failure(none, "add_exits", "{}", "exits need a classifier: the model has no");
     expect_failure(shallow, "add_exits", "{}", "exits need at least 2 layers");
-    expect_failure(bert, "add_exits", "{token: mean}", "count its padding");
     expect_failure(bert, "finetune", "{data: toy, exits: early}", "no early exits");
     expect_failure(bert, "calibrate_exits", "{data: toy, flops: 0.5}", "no early exits");
     model_destroy(bert);
@@ -343,6 +357,7 @@ static void test_damaged_rule(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_copied_exit_predicts_the_same),
+        cmocka_unit_test(test_mean_of_sentences),
         cmocka_unit_test(test_misfits),
         cmocka_unit_test(test_false_exits),
         cmocka_unit_test(test_stages),
