@@ -3,6 +3,7 @@
 
 #include "io/json.h"
 #include "io/yaml.h"
+#include "ir/text.h"
 
 #include <time.h>
 
@@ -199,6 +200,26 @@ static void bombs(void **state) {
     }
 }
 
+/* As many values as the tokenizer of a large language model has. */
+static void large_vocabulary(void **state) {
+    (void)state;
+    Text text = {0};
+    text_add(&text, "{\"vocab\": {\"a\": 0");
+    for (int i = 1; i < 128000; i++) text_add(&text, ",\"token%d\": %d", i, i);
+    text_add(&text, "}, \"merges\": [\"a b\"");
+    for (int i = 1; i < 280000; i++) text_add(&text, ",\"le %dft\"", i);
+    text_add(&text, "]}");
+    Arena *arena = arena_create();
+    Diag *diag = diag_create();
+    Tree *tree;
+    expect_ok(diag, json_parse(&tree, arena, "t.json", text.data, text.length, diag));
+    assert_int_equal(tree_get(tree, "vocab")->count, 128000);
+    assert_int_equal(tree_get(tree, "merges")->count, 280000);
+    text_free(&text);
+    diag_destroy(diag);
+    arena_destroy(arena);
+}
+
 static void limits(void **state) {
     (void)state;
     char *text = repeat("# comment\n", ((size_t)1 << 20) + 1);
@@ -231,9 +252,9 @@ static void limits(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(accepts),      cmocka_unit_test(yaml_refuses),
-        cmocka_unit_test(json_refuses), cmocka_unit_test(bombs),
-        cmocka_unit_test(limits),
+        cmocka_unit_test(accepts),          cmocka_unit_test(yaml_refuses),
+        cmocka_unit_test(json_refuses),     cmocka_unit_test(bombs),
+        cmocka_unit_test(large_vocabulary), cmocka_unit_test(limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
