@@ -71,13 +71,22 @@ typedef struct DropoutAttrs {
 } DropoutAttrs;
 
 /* attention(q[N, T, D], k[N, S, D], v[N, S, E], mask[N, S]? integer, bias[H, T, S]?,
- *           rel_key[d, 49]?, mix_before[H, H]?, mix_after[H, H]?) -> [N, T, E]
+ *           rel_key[d, 49]?, mix_before[H, H]?, mix_after[H, H]?,
+ *           rel_bias[(2 h - 1) (2 w - 1), H]?) -> [N, T, E]
  * per head: A = scale * q k^T + bias + relative position; A'_a = sum_b mix_before[a, b]
  * A_b; P = softmax over keys of A' where mask != 0 and, if causal, key <= query; P'_a =
  * sum_b mix_after[a, b] P_b; out = P' v, heads concatenated. Relative position of keys
  * (Wu et al., iRPE, as in MiniViT): scale * q . rel_key[:, b(i, j)] with b the 7 x 7
  * bucket of the offset between patches i and j of a grid_h x grid_w grid; the first
- * `skip` tokens take no part. */
+ * `skip` tokens take no part. rel_bias is a table of biases by that offset, di rows and
+ * dj columns (i minus j), for a grid of h x w: row (di + h - 1) (2 w - 1) + dj + w - 1 is
+ * added to the scores of all heads, before mix_before. */
+/* With `window` w > 0 (Swin, Liu et al., 2021) the tokens are those that window_partition
+ * made with the same grid_h, grid_w, window and shift: every window of w x w tokens
+ * attends to itself alone. Bias [H, w w, w w], rel_key and rel_bias ((2 w - 1)^2 rows)
+ * are then over one window and shared by all. With `shift` > 0 the windows in the last
+ * row or column hold tokens from opposite ends of the grid: -100 is added between them,
+ * after mix_before. Neither `causal` nor `skip` goes with it. */
 /* With kv_heads G < heads (grouped queries) k and v have G heads; query head h reads head
  * h / (heads / G). */
 typedef struct AttentionAttrs {
@@ -86,7 +95,25 @@ typedef struct AttentionAttrs {
     double scale;     /* 0 = 1 / sqrt(d) */
     bool causal;
     int64_t grid_h, grid_w, skip;
+    int64_t window, shift; /* 0 = every token attends to all */
 } AttentionAttrs;
+
+/* window_partition(x[N, T, D]) -> [N, P, D]: the tokens of a grid_h x grid_w grid, row by
+ * row, come out window by window, each window x window tokens row by row; windows follow
+ * each other row by row. First the grid is padded with zeros at the bottom and on the
+ * right to whole windows (P tokens), then turned, so that the first token comes from row
+ * `shift` and column `shift`. window_reverse(x[N, P, D]) -> [N, T, D] puts all back and
+ * leaves out the padding. */
+typedef struct WindowAttrs {
+    int64_t grid_h, grid_w, window, shift;
+} WindowAttrs;
+
+/* patch_merging(x[N, T, D]) -> [N, T', 4 D]: every 2 x 2 tokens of a grid_h x grid_w grid
+ * side by side, in the order (row, column) = (0, 0), (1, 0), (0, 1), (1, 1), as one token
+ * of a grid half as high and wide; odd grids are padded with zeros. */
+typedef struct PatchMergingAttrs {
+    int64_t grid_h, grid_w;
+} PatchMergingAttrs;
 
 /* depthwise_conv(x[N, T, D], weight[D, 1, K, K], bias[D]?) -> [N, T, D]: 2-D convolution
  * of each channel over the grid, zero padding K/2, cross-correlation as in PyTorch; the

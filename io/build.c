@@ -77,6 +77,12 @@ Node *build_op(Builder *b, const char *name, Role role, Node *const in[4],
     return node_place(graph, node, b->stack, b->layer, role);
 }
 
+void build_operand(Builder *b, Node *node, const char *name, Node *value) {
+    if (b->status != STATUS_OK) return;
+    node_set_operand(b->model->graph, node, name, value);
+    builder_failed(b, node_infer(node, b->diag));
+}
+
 Node *build_linear(Builder *b, Role role, const char *name, Node *x, int64_t out,
                    bool bias) {
     if (b->status != STATUS_OK) return dummy(b);

@@ -75,6 +75,9 @@ Node *build_param(Builder *b, const char *name, InitKind init, int rank,
 Node *build_op(Builder *b, const char *op, Role role, Node *const in[4],
                const char *attrs, ...) __attribute__((format(printf, 5, 6)));
 
+/* Gives a node an operand beyond those of build_op, by its declared name. */
+void build_operand(Builder *b, Node *node, const char *name, Node *value);
+
 /* x W^T + b with storages name.weight [out, in...] and name.bias [out] (when bias). */
 Node *build_linear(Builder *b, Role role, const char *name, Node *x, int64_t out,
                    bool bias);

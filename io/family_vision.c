@@ -26,7 +26,7 @@ static void config_size(Builder *b, const char *key, int64_t max, int64_t out[2]
                       "expected an integer or two, each from 1 to %lld", (long long)max);
 }
 
-static void config_image(Builder *b, Vision *vision) {
+void vision_config_image(Builder *b, Vision *vision) {
     int64_t image[2], patch[2];
     config_size(b, "image_size", PIXELS_MAX, image);
     config_size(b, "patch_size", PIXELS_MAX, patch);
@@ -53,7 +53,7 @@ Builder vision_begin(Vision *vision, Model *model, Diag *diag) {
     vision->heads = build_config_int(&b, "num_attention_heads", NULL, 1, BUILD_WIDTH_MAX);
     vision->hidden = build_config_int(&b, "intermediate_size", NULL, 1, BUILD_FFN_MAX);
     vision->channels = build_config_int(&b, "num_channels", &channels, 1, CHANNELS_MAX);
-    config_image(&b, vision);
+    vision_config_image(&b, vision);
     vision->qkv_bias = build_config_bool(&b, "qkv_bias", true);
     vision->act = build_config_activation(&b, "hidden_act", "gelu");
     vision->eps = build_config_real(&b, "layer_norm_eps", &eps, 0, 1);
@@ -65,7 +65,7 @@ Builder vision_begin(Vision *vision, Model *model, Diag *diag) {
     return b;
 }
 
-static Node *embed_patches(Builder *b, const Vision *vision) {
+Node *vision_patches(Builder *b, const Vision *vision) {
     const int64_t image[] = {DIM_N, vision->channels, vision->height_px,
                              vision->width_px};
     const int64_t weight[] = {vision->width, vision->channels, vision->patch,
@@ -89,7 +89,7 @@ static Node *embed_token(Builder *b, const Vision *vision, const char *name, Nod
 
 Node *vision_embed(Builder *b, const Vision *vision, bool distillation) {
     b->stack = "embeddings";
-    Node *x = embed_patches(b, vision);
+    Node *x = vision_patches(b, vision);
     if (distillation) x = embed_token(b, vision, "embeddings.distillation_token", x);
     x = embed_token(b, vision, "embeddings.cls_token", x);
     const int64_t dim[] = {1, x->type.dim[1], vision->width};

@@ -1,4 +1,5 @@
-/* Vision transformers: what ViT and DeiT have in common. Private to the families. */
+/* Vision transformers: what ViT and DeiT, and in part Swin, have in common. Private to
+ * the families. */
 #ifndef COMPRESS_IO_FAMILY_VISION_H
 #define COMPRESS_IO_FAMILY_VISION_H
 
@@ -15,6 +16,13 @@ typedef struct Vision {
 
 /* Starts a builder on the model and reads the configuration. */
 Builder vision_begin(Vision *vision, Model *model, Diag *diag);
+
+/* Reads image_size and patch_size: height, width and patch. Fails unless square patches
+ * divide the image. */
+void vision_config_image(Builder *b, Vision *vision);
+
+/* Pixels to tokens: patches and their projection to vision->width. */
+Node *vision_patches(Builder *b, const Vision *vision);
 
 /* Pixels to tokens: patches, projection, class token and, for DeiT, distillation token,
  * position. */

@@ -1,12 +1,16 @@
 /* attention: multi-head attention with everything that changes its scores.
  *
- * Per head: A = scale q k^T + bias + scale q . rel_key[:, bucket]; A'_a = sum_b
- * mix_before[a, b] A_b; P = softmax over the keys of A' that mask and causality allow
- * (a row without any such key is zero); P'_a = sum_b mix_after[a, b] P_b; out = P' v. */
+ * Per head: A = scale q k^T + bias + rel_bias[offset] + scale q . rel_key[:, bucket];
+ * A'_a = sum_b mix_before[a, b] A_b; P = softmax over the keys of A' that mask and
+ * causality allow (a row without any such key is zero), in shifted windows less 100
+ * between regions; P'_a = sum_b mix_after[a, b] P_b; out = P' v.
+ *
+ * Windows follow each other along the tokens, so to the kernels they are samples. */
 #include "exec/infer.h"
 #include "exec/kernel_math.h"
 #include "exec/ops/attention_parts.h"
 #include "exec/ops/heads.h"
+#include "exec/ops/windows.h"
 #include "exec/step.h"
 
 static const Operand OPERANDS[] = {
@@ -18,6 +22,7 @@ static const Operand OPERANDS[] = {
     {"rel_key", OPERAND_OPTIONAL, "contextual relative positions of keys [d, 49]"},
     {"mix_before", OPERAND_OPTIONAL, "mixes heads before the softmax [H, H]"},
     {"mix_after", OPERAND_OPTIONAL, "mixes heads after the softmax [H, H]"},
+    {"rel_bias", OPERAND_OPTIONAL, "added to the scores, by offset [(2h-1)(2w-1), H]"},
     {NULL},
 };
 
@@ -27,9 +32,13 @@ static const Field FIELDS[] = {
           "heads G of keys and values; 0 = as many, else a divisor"),
     F_REAL(AttentionAttrs, scale, 0, 1e6, "factor of the scores; 0 = 1 / sqrt(d)"),
     F_BOOL(AttentionAttrs, causal, "a query sees no later keys"),
-    F_INT(AttentionAttrs, grid_h, 0, 65536, "rel_key: rows of the patch grid"),
-    F_INT(AttentionAttrs, grid_w, 0, 65536, "rel_key: columns of the patch grid"),
-    F_INT(AttentionAttrs, skip, 0, 65536, "rel_key: tokens in front of the grid"),
+    F_INT(AttentionAttrs, grid_h, 0, 65536, "relative positions: rows of the grid"),
+    F_INT(AttentionAttrs, grid_w, 0, 65536, "relative positions: columns of the grid"),
+    F_INT(AttentionAttrs, skip, 0, 65536,
+          "relative positions: tokens in front of the grid"),
+    F_INT(AttentionAttrs, window, 0, 65536,
+          "rows and columns of a window of the grid; 0 = no windows"),
+    F_INT(AttentionAttrs, shift, 0, 65536, "by which windows are moved"),
     F_END,
 };
 
@@ -79,20 +88,56 @@ static Status check_mixing(const Node *node, int i, Diag *diag) {
     return infer_shape(node, i, 2, (const int64_t[]){heads, heads}, diag);
 }
 
+/* The tokens must be those of whole windows of the grid. */
+static Status check_windows(const Node *node, int64_t queries, int64_t keys, Diag *diag) {
+    const AttentionAttrs *a = node->attrs;
+    int64_t tokens;
+    if (a->causal || a->skip != 0)
+        return infer_fail_attr(node, "window", diag, "causal=false and skip=0 beside it");
+    if (a->window < 0 || a->shift < 0 || a->shift >= (a->window ? a->window : 1))
+        return infer_fail_attr(node, "shift", diag,
+                               "from 0 to below window=%lld, found %lld",
+                               (long long)a->window, (long long)a->shift);
+    if (windows_tokens(a->grid_h, a->grid_w, a->window, &tokens) && queries == tokens &&
+        keys == tokens)
+        return STATUS_OK;
+    char q[DIM_TEXT_BYTES], k[DIM_TEXT_BYTES];
+    return infer_fail_attr(node, "grid_h, grid_w, window", diag,
+                           "a grid of %lld x %lld in windows of %lld to have as many "
+                           "tokens as queries and keys, found %s and %s",
+                           (long long)a->grid_h, (long long)a->grid_w,
+                           (long long)a->window, dim_text(q, queries), dim_text(k, keys));
+}
+
+/* Operands that are over one window, or over all queries and keys. */
+static Status check_positions(const Node *node, int64_t queries, int64_t keys,
+                              Diag *diag) {
+    const AttentionAttrs *a = node->attrs;
+    const int64_t d = node->in[ATTENTION_Q]->type.dim[2] / a->heads;
+    const bool relative =
+        attention_has(node, ATTENTION_REL_KEY) || attention_has(node, ATTENTION_REL_BIAS);
+    const int64_t bias[] = {a->heads, a->window ? a->window * a->window : queries,
+                            a->window ? a->window * a->window : keys};
+    TRY(check_shape(node, ATTENTION_BIAS, 3, bias, diag));
+    TRY(check_shape(node, ATTENTION_REL_KEY, 2, (const int64_t[]){d, RELATIVE_BUCKETS},
+                    diag));
+    if (relative && !a->window) TRY(check_grid(node, queries, keys, diag));
+    const int64_t rows = a->window ? a->window : a->grid_h;
+    const int64_t columns = a->window ? a->window : a->grid_w;
+    const int64_t table[] = {(2 * rows - 1) * (2 * columns - 1), a->heads};
+    return check_shape(node, ATTENTION_REL_BIAS, 2, table, diag);
+}
+
 static Status check_extras(const Node *node, Diag *diag) {
-    const int64_t heads = ((const AttentionAttrs *)node->attrs)->heads;
+    const AttentionAttrs *attrs = node->attrs;
     const int64_t *q = node->in[ATTENTION_Q]->type.dim,
                   *k = node->in[ATTENTION_K]->type.dim;
     const int64_t mask[] = {q[0], k[1]};
-    const int64_t bias[] = {heads, q[1], k[1]},
-                  rel_key[] = {q[2] / heads, RELATIVE_BUCKETS};
     TRY(check_shape(node, ATTENTION_MASK, 2, mask, diag));
-    TRY(check_shape(node, ATTENTION_BIAS, 3, bias, diag));
     TRY(check_mixing(node, ATTENTION_MIX_BEFORE, diag));
     TRY(check_mixing(node, ATTENTION_MIX_AFTER, diag));
-    TRY(check_shape(node, ATTENTION_REL_KEY, 2, rel_key, diag));
-    const bool relative = attention_has(node, ATTENTION_REL_KEY);
-    return relative ? check_grid(node, q[1], k[1], diag) : STATUS_OK;
+    if (attrs->window || attrs->shift) TRY(check_windows(node, q[1], k[1], diag));
+    return check_positions(node, q[1], k[1], diag);
 }
 
 static Status infer(const Node *node, Type *out, Diag *diag) {
@@ -198,7 +243,7 @@ const Op OP(attention) = {
     .name = "attention",
     .summary =
         "softmax(scale q k^T + bias + relative position) v per head, with optional "
-        "mixing of heads before and after the softmax",
+        "mixing of heads before and after the softmax, over all tokens or in windows",
     .operands = OPERANDS,
     .fields = FIELDS,
     .attrs_size = sizeof(AttentionAttrs),

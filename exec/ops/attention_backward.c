@@ -3,7 +3,7 @@
  *
  * dV = P'^T dO; dP' = dO V^T; d mix_after = dP' . P; dP = mix_after^T dP';
  * dA' = P (dP - sum over keys of P dP); d mix_before = dA' . A; dA = mix_before^T dA';
- * then dA goes to bias, q, k and the relative positions. */
+ * then dA goes to the biases, q, k and the relative positions. */
 #include "exec/kernel_math.h"
 #include "exec/ops/attention_parts.h"
 #include "exec/ops/gradient.h"
@@ -11,18 +11,21 @@
 /* Gradients wanted (NULL = not), and whether q's, k's and v's first contribution adds. */
 typedef struct Gradients {
     const REAL *out;
-    REAL *q, *k, *v, *bias, *rel_key, *mix_before, *mix_after;
+    REAL *q, *k, *v, *rel_key, *mix_before, *mix_after;
+    REAL *bias;              /* bias, or that and rel_bias together */
+    REAL *rel_bias, *summed; /* with rel_bias: where `bias` goes in the end */
     bool add_q, add_k, add_v;
     bool scores; /* any gradient that needs dP' */
 } Gradients;
 
-static void open_gradients(Gradients *d, const Call *call) {
+static void open_gradients(Gradients *d, const Attention *a, const Call *call) {
     *d = (Gradients){
         .out = call->d_out.data,
         .q = gradient_of(call, ATTENTION_Q),
         .k = gradient_of(call, ATTENTION_K),
         .v = gradient_of(call, ATTENTION_V),
         .bias = gradient_to_add(call, ATTENTION_BIAS),
+        .rel_bias = gradient_to_add(call, ATTENTION_REL_BIAS),
         .rel_key = gradient_to_add(call, ATTENTION_REL_KEY),
         .mix_before = gradient_to_add(call, ATTENTION_MIX_BEFORE),
         .mix_after = gradient_to_add(call, ATTENTION_MIX_AFTER),
@@ -30,6 +33,11 @@ static void open_gradients(Gradients *d, const Call *call) {
         .add_k = gradient_adds(call, ATTENTION_K),
         .add_v = gradient_adds(call, ATTENTION_V),
     };
+    if (d->rel_bias) {
+        d->summed = d->bias;
+        d->bias = a->d_spread;
+        memset(d->bias, 0, (size_t)(a->heads * a->queries * a->keys) * sizeof(REAL));
+    }
     d->scores = d->q || d->k || d->bias || d->rel_key || d->mix_before || d->mix_after;
 }
 
@@ -157,6 +165,12 @@ static void backward_block(const Attention *a, Span span, const Gradients *d) {
     score_gradient(a, span, d_scores, d);
 }
 
+static void close_gradients(const Gradients *d, const Attention *a) {
+    if (!d->rel_bias) return;
+    REAL_FN(attention_collect_bias)(a, d->bias, d->rel_bias);
+    if (d->summed) put_row(d->summed, d->bias, a->heads * a->queries * a->keys, true);
+}
+
 static void transpose_source(const Attention *a, int64_t sample, int64_t head) {
     REAL_FN(attention_transpose)
     (a, sample, head, a->k, a->head, a->key_width, a->keys_t);
@@ -168,7 +182,7 @@ void REAL_FN(attention_backward)(const Call *call) {
     Attention a;
     Gradients d;
     REAL_FN(attention_open)(&a, call);
-    open_gradients(&d, call);
+    open_gradients(&d, &a, call);
     for (int64_t n = 0; n < a.samples; n++) {
         REAL_FN(attention_limit_keys)(&a, n);
         for (int64_t h = 0; h < a.heads; h += a.group) {
@@ -180,4 +194,5 @@ void REAL_FN(attention_backward)(const Call *call) {
             }
         }
     }
+    close_gradients(&d, &a);
 }

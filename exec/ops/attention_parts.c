@@ -3,9 +3,15 @@
 
 #include "exec/kernel_math.h"
 #include "exec/ops/heads.h"
+#include "exec/ops/windows.h"
+
+#include <string.h>
 
 /* Scores in one block: as many as the second-level cache holds several times over. */
 enum { BLOCK_SCORES = 1 << 15, BLOCK_ROWS_MIN = 64, BLOCK_ROWS_MAX = 96 };
+
+/* Regions of a window, and what scores between them lose. */
+enum { REGIONS = 4, BETWEEN_REGIONS = 100 };
 
 static const void *operand_data(const Call *call, int i) {
     return attention_has(call->node, i) ? call->in[i].data : NULL;
@@ -40,11 +46,69 @@ static void open_scratch(Attention *a, const Call *call) {
     a->after = carve(a, call, block);
     a->mixed = before ? carve(a, call, block) : a->scores;
     a->unmixed = after ? carve(a, call, block) : a->after;
+    if (a->shift) a->region_limit = carve(a, call, REGIONS * a->padded * size);
+    if (attention_has(call->node, ATTENTION_REL_BIAS)) {
+        a->spread = carve(a, call, a->heads * a->queries * a->keys * size);
+        a->d_spread = carve(a, call, a->heads * a->queries * a->keys * size);
+    }
     if (!attention_has(call->node, ATTENTION_REL_KEY)) return;
     const int64_t width = a->grid.width;
     a->by_bucket = carve(a, call, a->block * RELATIVE_BUCKETS * size);
     a->grid.row_sums = carve(a, call, RELATIVE_STEPS * width * size);
     a->grid.column_step = carve(a, call, 2 * width * (int64_t)sizeof(int32_t));
+}
+
+/* Windows in the place of samples; relative positions are within one. */
+static void open_windows(Attention *a, const AttentionAttrs *attrs) {
+    const int64_t w = attrs->window;
+    a->window = w;
+    a->shift = attrs->shift;
+    a->down = windows_round_up(attrs->grid_h, w) / w;
+    a->across = windows_round_up(attrs->grid_w, w) / w;
+    a->samples *= a->down * a->across;
+    a->queries = a->keys = w * w;
+    a->grid.height = a->grid.width = w;
+}
+
+/* Row of the table of rel_bias for query `i` and the first key of the grid's row `y`; the
+ * next keys' rows are before it. */
+static int64_t table_row(const RelativeGrid *grid, int64_t i, int64_t y) {
+    const int64_t cell = i - grid->skip, width = grid->width;
+    return (cell / width - y + grid->height - 1) * (2 * width - 1) + cell % width +
+           width - 1;
+}
+
+/* a->spread, which then takes the place of the bias. */
+static void spread_bias(Attention *a) {
+    const RelativeGrid *grid = &a->grid;
+    const int64_t map = a->queries * a->keys, H = a->heads;
+    if (a->bias)
+        memcpy(a->spread, a->bias, (size_t)(H * map) * sizeof(REAL));
+    else
+        memset(a->spread, 0, (size_t)(H * map) * sizeof(REAL));
+    for (int64_t i = grid->skip; i < a->queries; i++)
+        for (int64_t y = 0; y < grid->height; y++) {
+            const REAL *from = a->rel_bias + table_row(grid, i, y) * H;
+            REAL *to = a->spread + i * a->keys + grid->skip + y * grid->width;
+            for (int64_t h = 0; h < H; h++)
+                for (int64_t x = 0; x < grid->width; x++)
+                    to[h * map + x] += from[h - x * H];
+        }
+    a->bias = a->spread;
+}
+
+void REAL_FN(attention_collect_bias)(const Attention *a, const REAL *d_spread,
+                                     REAL *d_rel_bias) {
+    const RelativeGrid *grid = &a->grid;
+    const int64_t map = a->queries * a->keys, H = a->heads;
+    for (int64_t i = grid->skip; i < a->queries; i++)
+        for (int64_t y = 0; y < grid->height; y++) {
+            const REAL *from = d_spread + i * a->keys + grid->skip + y * grid->width;
+            REAL *to = d_rel_bias + table_row(grid, i, y) * H;
+            for (int64_t h = 0; h < H; h++)
+                for (int64_t x = 0; x < grid->width; x++)
+                    to[h - x * H] += from[h * map + x];
+        }
 }
 
 void REAL_FN(attention_open)(Attention *a, const Call *call) {
@@ -70,6 +134,7 @@ void REAL_FN(attention_open)(Attention *a, const Call *call) {
         .mask = operand_data(call, ATTENTION_MASK),
         .bias = operand_data(call, ATTENTION_BIAS),
         .rel_key = operand_data(call, ATTENTION_REL_KEY),
+        .rel_bias = operand_data(call, ATTENTION_REL_BIAS),
         .mix_before = operand_data(call, ATTENTION_MIX_BEFORE),
         .mix_after = operand_data(call, ATTENTION_MIX_AFTER),
         .log_sum = call->aux,
@@ -77,23 +142,50 @@ void REAL_FN(attention_open)(Attention *a, const Call *call) {
     };
     const bool mixing = attention_has(call->node, ATTENTION_MIX_BEFORE) ||
                         attention_has(call->node, ATTENTION_MIX_AFTER);
+    if (attrs->window) open_windows(a, attrs);
     a->scale = (REAL)(attrs->scale > 0 ? attrs->scale : 1 / sqrt((double)a->head));
     a->padded = LANES_ROUND_UP(a->keys);
     a->group = mixing ? heads : 1;
     a->block = block_rows(a);
     open_scratch(a, call);
     if (a->rel_key && a->grid.column_step) REAL_FN(relative_prepare)(&a->grid);
+    if (a->rel_bias && a->spread) spread_bias(a);
 }
 
-void REAL_FN(attention_limit_keys)(const Attention *a, int64_t sample) {
+/* Which of the up to four parts of the turned grid a token of a window belongs to: in the
+ * last row of windows the lower `shift` rows come from the top of the grid, in the last
+ * column the right `shift` columns from its left end. */
+static int region_of(const Attention *a, int64_t token) {
+    const int64_t first = a->window - a->shift;
+    return 2 * (a->last_row && token / a->window >= first) +
+           (a->last_column && token % a->window >= first);
+}
+
+/* a->region_limit of one window. */
+static void limit_regions(Attention *a, int64_t sample) {
+    const int64_t window = sample % (a->down * a->across);
+    a->last_row = a->shift > 0 && window / a->across == a->down - 1;
+    a->last_column = a->shift > 0 && window % a->across == a->across - 1;
+    if (!a->last_row && !a->last_column) return;
+    for (int64_t j = 0; j < a->padded; j++) {
+        const int region = j < a->keys ? region_of(a, j) : 0;
+        for (int r = 0; r < REGIONS; r++)
+            a->region_limit[r * a->padded + j] =
+                a->key_limit[j] - (r == region ? 0 : BETWEEN_REGIONS);
+    }
+}
+
+void REAL_FN(attention_limit_keys)(Attention *a, int64_t sample) {
     REAL *limit = a->key_limit;
     for (int64_t j = 0; j < a->padded; j++) limit[j] = j < a->keys ? 0 : -INFINITY;
-    if (!a->mask) return;
-    const int32_t *mask = a->mask + sample * a->keys;
-    for (int64_t j = 0; j < a->keys; j++) limit[j] = mask[j] ? 0 : -INFINITY;
+    const int32_t *mask = a->mask ? a->mask + sample * a->keys : NULL;
+    for (int64_t j = 0; mask && j < a->keys; j++) limit[j] = mask[j] ? 0 : -INFINITY;
+    if (a->window) limit_regions(a, sample);
 }
 
 const REAL *REAL_FN(attention_limits)(const Attention *a, int64_t query) {
+    if (a->last_row || a->last_column)
+        return a->region_limit + region_of(a, query) * a->padded;
     if (!a->causal) return a->key_limit;
     const REAL *restrict key = a->key_limit;
     REAL *restrict row = a->row_limit;

@@ -7,7 +7,8 @@
  * the softmax and after it, and counts as masked.
  *
  * Shapes: samples N, heads H of q and G of k and v, queries T, keys S, head width d of q
- * and k, e of v. */
+ * and k, e of v. With windows, N counts the windows of all samples, and T and S the
+ * tokens of one. */
 #ifndef COMPRESS_EXEC_OPS_ATTENTION_PARTS_H
 #define COMPRESS_EXEC_OPS_ATTENTION_PARTS_H
 
@@ -25,6 +26,7 @@ enum {
     ATTENTION_REL_KEY,
     ATTENTION_MIX_BEFORE,
     ATTENTION_MIX_AFTER,
+    ATTENTION_REL_BIAS,
     ATTENTION_OPERANDS
 };
 
@@ -48,14 +50,21 @@ typedef struct Attention {
     REAL *log_sum; /* aux [N, H, T]: log-sum-exp of every row, inf where all is masked */
 
     RelativeGrid grid;
-    REAL *keys_t, *values_t; /* [group, d, padded] and [group, e, padded] */
-    REAL *key_limit;         /* [padded]: 0, or -inf for a masked key */
-    REAL *row_limit;         /* [padded]: the same for one query */
-    REAL *by_bucket;         /* [block, 49] */
-    REAL *scores;            /* [group, block, padded], as are the next three */
-    REAL *mixed;             /* scores after mix_before */
-    REAL *after;             /* probabilities after mix_after, or their gradient */
-    REAL *unmixed;           /* gradient of the probabilities before mix_after */
+    int64_t window, shift, down, across; /* windows of a sample; 0: none */
+    const REAL *rel_bias;
+    REAL *spread;       /* [H, T, S]: rel_bias by query and key, bias added */
+    REAL *d_spread;     /* its gradient */
+    REAL *region_limit; /* [4, padded]: key_limit for the queries of each region */
+    bool last_row, last_column; /* this window is one of a last row or column that holds
+                                   tokens from both ends of the grid */
+    REAL *keys_t, *values_t;    /* [group, d, padded] and [group, e, padded] */
+    REAL *key_limit;            /* [padded]: 0, or -inf for a masked key */
+    REAL *row_limit;            /* [padded]: the same for one query */
+    REAL *by_bucket;            /* [block, 49] */
+    REAL *scores;               /* [group, block, padded], as are the next three */
+    REAL *mixed;                /* scores after mix_before */
+    REAL *after;                /* probabilities after mix_after, or their gradient */
+    REAL *unmixed;              /* gradient of the probabilities before mix_after */
     size_t scratch_bytes;
 } Attention;
 
@@ -67,10 +76,11 @@ typedef struct Span {
 /* Fills `a` from a call. Without buffers (planning) only sizes are valid. */
 void REAL_FN(attention_open)(Attention *a, const Call *call);
 
-/* a->key_limit of one sample. */
-void REAL_FN(attention_limit_keys)(const Attention *a, int64_t sample);
+/* a->key_limit of one sample, and a->region_limit if it is a window with regions. */
+void REAL_FN(attention_limit_keys)(Attention *a, int64_t sample);
 
-/* The limits of one query: a->key_limit, or a copy with later keys masked. */
+/* The limits of one query: a->key_limit, a copy with later keys masked, or that of the
+ * query's region. */
 const REAL *REAL_FN(attention_limits)(const Attention *a, int64_t query);
 
 /* out[g, c, j] = x[sample, j, (head / share + g) * width + c]: the keys or values that
@@ -106,6 +116,10 @@ static inline int64_t attention_block_at(const Attention *a, int64_t g) {
 static inline int64_t attention_row_at(const Attention *a, Span span, int64_t g) {
     return (span.sample * a->heads + span.head + g) * a->queries + span.row;
 }
+
+/* Adds d_spread (like a->spread) to the gradient of rel_bias. */
+void REAL_FN(attention_collect_bias)(const Attention *a, const REAL *d_spread,
+                                     REAL *d_rel_bias);
 
 /* Backward kernel of attention, in attention_backward.c. */
 void REAL_FN(attention_backward)(const Call *call);

@@ -18,7 +18,7 @@ enum { CASE_COUNT = sizeof CASES / sizeof CASES[0] };
 
 /* attention's optional operands, in order, for heads=3 and a 2 x 3 grid after one token.
  */
-static const char *const EXTRAS[] = {"m2x7", "3x7x7", "4x49", "3x3", "3x3"};
+static const char *const EXTRAS[] = {"m2x7", "3x7x7", "4x49", "3x3", "3x3", "15x3"};
 enum { EXTRA_COUNT = sizeof EXTRAS / sizeof EXTRAS[0], SUBSETS = 1 << EXTRA_COUNT };
 
 /* Runs `check` on every case, and on attention with every subset of operands. */
