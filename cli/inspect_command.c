@@ -49,11 +49,12 @@ static void describe_node(const Inspection *it, Text *text, const Node *node) {
     if (shared && (matrix || heads >= 0)) text_add(text, "*");
 }
 
-/* One line for a place: its nodes with matrices. */
+/* One line for a place: its nodes with matrices, those between stages left out. */
 static void print_place(const Inspection *it, const char *stack, int layer) {
     Text text = {0};
     for (const Node *node = it->model->graph->first; node; node = node->next)
-        if (node->stack && node->layer == layer && strcmp(node->stack, stack) == 0)
+        if (node->stack && node->layer == layer && strcmp(node->stack, stack) == 0 &&
+            node->role != ROLE_MERGE_OUT)
             describe_node(it, &text, node);
     if (text.data && layer >= 0 && strcmp(stack, "exits") == 0)
         printf("  exit.%-4d%s\n", layer + 1, text.data);
@@ -62,6 +63,28 @@ static void print_place(const Inspection *it, const char *stack, int layer) {
     else if (text.data)
         printf("  %9s%s\n", "", text.data);
     text_free(&text);
+}
+
+/* One line for what stands before a stage of layers, from 1: the projection of joined
+ * tokens. */
+static void print_stage(const Inspection *it, const char *stack, int stage) {
+    const Graph *graph = it->model->graph;
+    const Node *out = graph_find(graph, stack, -1, ROLE_MERGE_OUT);
+    for (int i = 1; out && i < stage; i++)
+        out = graph_find_next(graph, out, stack, -1, ROLE_MERGE_OUT);
+    Text text = {0};
+    if (out) describe_node(it, &text, out);
+    printf("  stage %-3d%s\n", stage, text.data ? text.data : "");
+    text_free(&text);
+}
+
+static void print_layers(const Inspection *it, const char *stack, int layers) {
+    for (int layer = 0, last = 0; layer < layers; layer++) {
+        const int stage = graph_layer_stage(it->model->graph, stack, layer);
+        if (stage != last) print_stage(it, stack, stage);
+        print_place(it, stack, layer);
+        last = stage;
+    }
 }
 
 static void print_stacks(const Inspection *it) {
@@ -75,8 +98,7 @@ static void print_stacks(const Inspection *it) {
                    original_layers(it, it->stacks[s]));
         printf("\n");
         print_place(it, it->stacks[s], -1);
-        for (int layer = 0; layer < layers; layer++)
-            print_place(it, it->stacks[s], layer);
+        print_layers(it, it->stacks[s], layers);
     }
     if (shared) printf("\n* = weights shared with another layer\n");
 }

@@ -149,6 +149,10 @@ Node *graph_layer_output(const Graph *graph, const char *stack, int layer);
 /* Number of layers of a stack: 1 + the largest layer in use, 0 when it has none. */
 int graph_layer_count(const Graph *graph, const char *stack);
 
+/* Stage of a layer, from 0: how many times the stack joins neighbouring tokens (role
+ * merge) before it. Layers of one stage have tokens of one width and number. */
+int graph_layer_stage(const Graph *graph, const char *stack, int layer);
+
 /* The stack whose layers lead to the model's predictions: "decoder" when that has layers,
  * else "encoder". */
 const char *graph_main_stack(const Graph *graph);

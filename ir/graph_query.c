@@ -100,6 +100,16 @@ int graph_layer_count(const Graph *graph, const char *stack) {
     return count;
 }
 
+int graph_layer_stage(const Graph *graph, const char *stack, int layer) {
+    int stage = 0;
+    for (const Node *n = graph->first; n; n = n->next) {
+        if (!stack_matches(n, stack)) continue;
+        if (n->layer == layer) break;
+        stage += n->role == ROLE_MERGE;
+    }
+    return stage;
+}
+
 const char *graph_main_stack(const Graph *graph) {
     return graph_layer_count(graph, "decoder") > 0 ? "decoder" : "encoder";
 }

@@ -122,11 +122,11 @@ static Status add_linear(Node **x, AddExits *a, const HeadPlace *at, Role role,
 
 /* ---- one head ---- */
 
-/* A norm of its own that starts as the final norm. */
+/* A norm of its own that starts as the final norm, where that is as wide. */
 static Status add_norm(Node **x, AddExits *a, const HeadPlace *at, Diag *diag) {
     if (!at->norm) return STATUS_OK;
     const LayerNormAttrs *attrs = a->norm->attrs;
-    const int64_t *width = &a->norm->in[1]->type.dim[0];
+    const int64_t *width = &(*x)->type.dim[(*x)->type.rank - 1];
     Node *in[3] = {*x};
     TRY(add_weight(&in[1], a, at, "norm.weight", (Init){INIT_ONES, 0}, 1, width,
                    a->norm->in[1], diag));
@@ -171,12 +171,6 @@ static Status add_exit(AddExits *a, int layer, Diag *diag) {
     if (!x || x->type.rank != 3 || x->type.dim[2] < 1)
         return edit_fail(a->ctx, diag, "layer %d has no output [N, T, D] to leave from",
                          layer);
-    if (a->norm && a->norm->in[1]->type.dim[0] != x->type.dim[2])
-        return edit_fail(a->ctx, diag,
-                         "layer %d: expected an output as wide as the final norm, %lld, "
-                         "found %lld",
-                         layer, (long long)a->norm->in[1]->type.dim[0],
-                         (long long)x->type.dim[2]);
     const HeadPlace at = {.anchor = x->next,
                           .stack = "exits",
                           .name = arena_printf(a->ctx->arena, "exits.%d", layer),

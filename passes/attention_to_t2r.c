@@ -137,10 +137,15 @@ static Status fail_operand(const Swap *swap, const Site *site, const char *opera
 }
 
 static Status check_operands(const Swap *swap, const Site *site, Diag *diag) {
-    static const char *const NAMES[] = {"mix_before", "mix_after", "bias", "rel_key"};
+    static const char *const NAMES[] = {"mix_before", "mix_after", "bias", "rel_key",
+                                        "rel_bias"};
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
         if (node_operand(site->attention, NAMES[i]))
             return fail_operand(swap, site, NAMES[i], diag);
+    if (((const AttentionAttrs *)site->attention->attrs)->window)
+        return edit_fail(swap->ctx, diag,
+                         "%s: expected attention over all tokens, found windows",
+                         site->place);
     return STATUS_OK;
 }
 

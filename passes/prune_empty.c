@@ -17,11 +17,18 @@ static Node *only_reader(const Graph *graph, const Node *value) {
     return NULL;
 }
 
-/* The residual sum that a block's value goes to, over dropout; `value` becomes the
- * operand that comes from the block. */
+/* Whether every token of the result is one of operand 0, as far as a token that is the
+ * same everywhere goes. */
+static bool keeps_tokens(const Node *node) {
+    return strcmp(node->op->name, "dropout") == 0 ||
+           strcmp(node->op->name, "window_reverse") == 0;
+}
+
+/* The residual sum that a block's value goes to, over dropout and windows; `value`
+ * becomes the operand that comes from the block. */
 static Node *find_sum(const Graph *graph, Node **value) {
     Node *node = only_reader(graph, *value);
-    while (node && strcmp(node->op->name, "dropout") == 0) {
+    while (node && keeps_tokens(node)) {
         *value = node;
         node = only_reader(graph, node);
     }

@@ -10,9 +10,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { Q, K, V, MASK, BIAS, REL_KEY, MIX_BEFORE, MIX_AFTER, OPERANDS, BUCKETS = 49 };
+enum {
+    Q,
+    K,
+    V,
+    MASK,
+    BIAS,
+    REL_KEY,
+    MIX_BEFORE,
+    MIX_AFTER,
+    REL_BIAS,
+    OPERANDS,
+    BUCKETS = 49
+};
 #define BIT(operand) (1u << (operand))
 #define ALWAYS       (BIT(Q) | BIT(K) | BIT(V))
+#define OPTIONAL     6 /* operands from MASK on */
 
 /* One problem: sizes, which operands are there, and their values in double. */
 typedef struct Problem {
@@ -40,6 +53,14 @@ static int64_t kv_head(const Problem *p, int64_t h) {
     return h / (p->heads / kv_heads(p));
 }
 
+/* The grid that relative positions are in: one window, or all of it. */
+static int64_t grid_height(const Problem *p) {
+    return p->attrs.window ? p->attrs.window : p->attrs.grid_h;
+}
+static int64_t grid_width(const Problem *p) {
+    return p->attrs.window ? p->attrs.window : p->attrs.grid_w;
+}
+
 /* Operands' shapes and random values from the sizes that are set. */
 static void problem_fill(Problem *p, uint64_t key) {
     const int64_t h = p->heads, t = p->queries, s = p->keys;
@@ -49,7 +70,11 @@ static void problem_fill(Problem *p, uint64_t key) {
     p->type[V] = type_of(3, p->samples, s, kv_heads(p) * p->value_head);
     p->type[MASK] = type_of(2, p->samples, s, 0);
     p->type[MASK].dtype = DTYPE_I32;
-    p->type[BIAS] = type_of(3, h, t, s);
+    const int64_t w = p->attrs.window * p->attrs.window;
+    p->type[BIAS] = type_of(3, h, w ? w : t, w ? w : s);
+    p->type[REL_BIAS] =
+        type_of(2, (2 * grid_height(p) - 1) * (2 * grid_width(p) - 1), h, 0);
+    if (!has(p, REL_BIAS)) p->type[REL_BIAS].dim[0] = 1;
     p->type[REL_KEY] = type_of(2, p->head, BUCKETS, 0);
     p->type[MIX_BEFORE] = p->type[MIX_AFTER] = type_of(2, h, h, 0);
     p->out_count = p->samples * t * h * p->value_head;
@@ -74,23 +99,71 @@ static int step(double distance) {
     return (int)copysign(rho, distance) + 3;
 }
 
-static int bucket(const AttentionAttrs *a, int64_t i, int64_t j) {
-    const int64_t w = a->grid_w, x = i - a->skip, y = j - a->skip;
-    return step((double)(x / w - y / w)) * 7 + step((double)(x % w - y % w));
+/* Rows and columns from key j to query i of the grid; tokens are those of one window. */
+typedef struct Offset {
+    int64_t rows, columns;
+} Offset;
+
+static Offset offset(const Problem *p, int64_t i, int64_t j) {
+    const int64_t w = grid_width(p), x = i - p->attrs.skip, y = j - p->attrs.skip;
+    return (Offset){x / w - y / w, x % w - y % w};
 }
 
-/* A of head h at (i, j). */
+static int bucket(Offset at) {
+    return step((double)at.rows) * 7 + step((double)at.columns);
+}
+
+static double table_entry(const Problem *p, int64_t h, Offset at) {
+    const int64_t down = grid_height(p) - 1, across = grid_width(p) - 1;
+    const int64_t row = (at.rows + down) * (2 * across + 1) + at.columns + across;
+    return p->in[REL_BIAS][row * p->heads + h];
+}
+
+/* A of head h at (i, j), which are in one window. */
 static double score(const Problem *p, int64_t n, int64_t h, int64_t i, int64_t j) {
     const int64_t d = p->head;
+    const int64_t side = p->attrs.window ? p->attrs.window * p->attrs.window : p->keys;
+    const int64_t tall = p->attrs.window ? side : p->queries;
     const double *q = p->in[Q] + ((n * p->queries + i) * p->heads + h) * d;
     const double *k = p->in[K] + ((n * p->keys + j) * kv_heads(p) + kv_head(p, h)) * d;
-    const bool relative = has(p, REL_KEY) && i >= p->attrs.skip && j >= p->attrs.skip;
-    const int b = relative ? bucket(&p->attrs, i, j) : 0;
+    i %= tall;
+    j %= side;
+    const bool relative = i >= p->attrs.skip && j >= p->attrs.skip;
+    const bool key = has(p, REL_KEY) && relative;
+    const int b = key ? bucket(offset(p, i, j)) : 0;
     double sum = 0;
     for (int64_t c = 0; c < d; c++)
-        sum += q[c] * (k[c] + (relative ? p->in[REL_KEY][c * BUCKETS + b] : 0));
+        sum += q[c] * (k[c] + (key ? p->in[REL_KEY][c * BUCKETS + b] : 0));
     sum *= p->attrs.scale > 0 ? p->attrs.scale : 1 / sqrt((double)d);
-    return sum + (has(p, BIAS) ? p->in[BIAS][(h * p->queries + i) * p->keys + j] : 0);
+    if (has(p, REL_BIAS) && relative) sum += table_entry(p, h, offset(p, i, j));
+    return sum + (has(p, BIAS) ? p->in[BIAS][(h * tall + i) * side + j] : 0);
+}
+
+/* ---- windows ---- */
+
+/* Where token t of the windows stands on the turned and padded grid. */
+static Offset place_of(const AttentionAttrs *a, int64_t t) {
+    const int64_t w = a->window, across = (a->grid_w + w - 1) / w;
+    const int64_t window = t / (w * w), inner = t % (w * w);
+    return (Offset){window / across * w + inner / w, window % across * w + inner % w};
+}
+
+/* Of a row or column: 0 before the last window, 1 in it, 2 from the other end. */
+static int slice_of(int64_t at, int64_t size, const AttentionAttrs *a) {
+    const int64_t whole = (size + a->window - 1) / a->window * a->window;
+    return at < whole - a->window ? 0 : at < whole - a->shift ? 1 : 2;
+}
+
+/* What the mask of shifted windows adds, made as in the published code from three slices
+ * of the rows and of the columns; -inf between windows. */
+static double window_mask(const AttentionAttrs *a, int64_t i, int64_t j) {
+    if (a->window == 0) return 0;
+    if (i / (a->window * a->window) != j / (a->window * a->window)) return -INFINITY;
+    const Offset x = place_of(a, i), y = place_of(a, j);
+    const bool same =
+        slice_of(x.rows, a->grid_h, a) == slice_of(y.rows, a->grid_h, a) &&
+        slice_of(x.columns, a->grid_w, a) == slice_of(y.columns, a->grid_w, a);
+    return same || a->shift == 0 ? 0 : -100;
 }
 
 /* x[h][j] = sum over b of matrix[h][b] x[b][j]. */
@@ -111,7 +184,7 @@ static void softmax(const Problem *p, int64_t n, int64_t i, double *x) {
     for (int64_t j = 0; j < p->keys; j++) {
         const bool masked = (has(p, MASK) && p->in[MASK][n * p->keys + j] == 0) ||
                             (p->attrs.causal && j > i);
-        x[j] = masked ? 0 : exp(x[j]);
+        x[j] = masked ? 0 : exp(x[j] + window_mask(&p->attrs, i, j));
         sum += x[j];
     }
     for (int64_t j = 0; j < p->keys && sum > 0; j++) x[j] /= sum;

@@ -173,7 +173,7 @@ static void check_problem(Problem *p, uint64_t key) {
 /* Every subset of optional operands, causal or not. */
 static void test_all_options(void **state) {
     (void)state;
-    for (unsigned set = 0; set < 32; set++)
+    for (unsigned set = 0; set < 1u << OPTIONAL; set++)
         for (int causal = 0; causal < 2; causal++) {
             Problem p = {2,
                          3,
@@ -190,7 +190,8 @@ static void test_all_options(void **state) {
 /* Many blocks of rows, as in a vision transformer, with and without mixing. */
 static void test_many_blocks(void **state) {
     (void)state;
-    for (unsigned set = 0; set < 32; set += 31) {
+    const unsigned all = (1u << OPTIONAL) - 1;
+    for (unsigned set = 0; set <= all; set += all) {
         Problem p = {1, 2, 197, 197, 8, 8, {.grid_h = 14, .grid_w = 14, .skip = 1}};
         p.present = ALWAYS | set << MASK;
         check_problem(&p, 1000 + set);
@@ -212,12 +213,33 @@ static void test_random_shapes(void **state) {
                      pick(key, 3, 40), pick(key, 4, 20), pick(key, 5, 20)};
         p.attrs.causal = bits & 1;
         p.attrs.scale = bits & 2 ? 0.5 : 0;
-        p.present = ALWAYS | (unsigned)(bits >> 8 & 31) << MASK;
+        p.present = ALWAYS | (unsigned)(bits >> 8 & 63) << MASK;
         p.attrs.grid_h = pick(key, 6, 6);
         p.attrs.grid_w = pick(key, 7, 9);
         p.attrs.skip = pick(key, 8, 3) - 1;
         const int64_t tokens = p.attrs.skip + p.attrs.grid_h * p.attrs.grid_w;
-        if (has(&p, REL_KEY)) p.queries = p.keys = tokens;
+        if (has(&p, REL_KEY) || has(&p, REL_BIAS)) p.queries = p.keys = tokens;
+        check_problem(&p, key);
+    }
+}
+
+/* Windows of any size on any grid, shifted and not, with every kind of operand. */
+static void test_windows(void **state) {
+    (void)state;
+    for (uint64_t round = 0; round < 300; round++) {
+        const uint64_t key = random_key(79, round), bits = random_u64(key, 50);
+        Problem p = {.samples = pick(key, 0, 3),
+                     .heads = pick(key, 1, 4),
+                     .head = pick(key, 4, 12),
+                     .value_head = pick(key, 5, 12)};
+        AttentionAttrs *a = &p.attrs;
+        a->grid_h = pick(key, 6, 9);
+        a->grid_w = pick(key, 7, 9);
+        a->window = pick(key, 8, 5);
+        a->shift = pick(key, 9, a->window) - 1;
+        p.present = ALWAYS | (unsigned)(bits >> 8 & 63) << MASK;
+        p.queries = p.keys = (a->grid_h + a->window - 1) / a->window * a->window *
+                             ((a->grid_w + a->window - 1) / a->window * a->window);
         check_problem(&p, key);
     }
 }
@@ -312,7 +334,7 @@ static void test_fully_masked(void **state) {
 static void test_accumulate(void **state) {
     (void)state;
     Problem p = {2, 2, 6, 6, 4, 4, {.grid_h = 2, .grid_w = 3}};
-    p.present = ALWAYS | 31u << MASK;
+    p.present = ALWAYS | 63u << MASK;
     problem_fill(&p, 5);
     double *d_out = normal(9, p.out_count);
     Run once, more;
@@ -372,7 +394,7 @@ static void test_shared_gradient(void **state) {
 static void test_single_gradients(void **state) {
     (void)state;
     Problem p = {2, 2, 6, 6, 4, 3, {.grid_h = 2, .grid_w = 3}};
-    p.present = ALWAYS | 31u << MASK;
+    p.present = ALWAYS | 63u << MASK;
     problem_fill(&p, 7);
     double *d_out = normal(9, p.out_count);
     Run all;
@@ -405,7 +427,7 @@ static void test_infer_errors(void **state) {
     (void)state;
     for (int wrong = 0; wrong < OPERANDS; wrong++) {
         Problem p = {2, 2, 6, 6, 4, 3, {.grid_h = 2, .grid_w = 3}};
-        p.present = ALWAYS | 31u << MASK;
+        p.present = ALWAYS | 63u << MASK;
         problem_fill(&p, 8);
         Run run;
         run_open(&run, &p, false);
@@ -418,7 +440,7 @@ static void test_infer_errors(void **state) {
         problem_free(&p);
     }
     Problem p = {1, 2, 6, 6, 4, 4, {.grid_h = 2, .grid_w = 3}};
-    p.present = ALWAYS | BIT(REL_KEY);
+    p.present = ALWAYS | BIT(REL_KEY) | BIT(REL_BIAS);
     problem_fill(&p, 9);
     Run run;
     run_open(&run, &p, false);
@@ -432,11 +454,12 @@ static void test_infer_errors(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_options),      cmocka_unit_test(test_many_blocks),
-        cmocka_unit_test(test_random_shapes),    cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_repeated_heads),   cmocka_unit_test(test_fully_masked),
-        cmocka_unit_test(test_accumulate),       cmocka_unit_test(test_shared_gradient),
-        cmocka_unit_test(test_single_gradients), cmocka_unit_test(test_infer_errors),
+        cmocka_unit_test(test_all_options),     cmocka_unit_test(test_many_blocks),
+        cmocka_unit_test(test_random_shapes),   cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_windows),         cmocka_unit_test(test_repeated_heads),
+        cmocka_unit_test(test_fully_masked),    cmocka_unit_test(test_accumulate),
+        cmocka_unit_test(test_shared_gradient), cmocka_unit_test(test_single_gradients),
+        cmocka_unit_test(test_infer_errors),
     };
     blas_init();
     return cmocka_run_group_tests(tests, NULL, NULL);
