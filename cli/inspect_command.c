@@ -78,12 +78,12 @@ static void print_stage(const Inspection *it, const char *stack, int stage) {
     text_free(&text);
 }
 
+/* Layers in order, and between them what leads to the next stage. */
 static void print_layers(const Inspection *it, const char *stack, int layers) {
-    for (int layer = 0, last = 0; layer < layers; layer++) {
-        const int stage = graph_layer_stage(it->model->graph, stack, layer);
-        if (stage != last) print_stage(it, stack, stage);
-        print_place(it, stack, layer);
-        last = stage;
+    for (int layer = 0, stage = 0; layer <= layers; layer++) {
+        const int end = graph_layer_stage(it->model->graph, stack, layer);
+        while (stage < end) print_stage(it, stack, ++stage);
+        if (layer < layers) print_place(it, stack, layer);
     }
 }
 

@@ -256,7 +256,17 @@ static const char *rename_tensor(Arena *arena, const char *tensor) {
     return unused ? NULL : tensor;
 }
 
+/* The classifier, where the bare model is read from a checkpoint that has one. */
+static bool is_spare(const char *tensor) {
+    return strncmp(tensor, "classifier.", 11) == 0;
+}
+
+static const char *const HEADS[] = {"classifier.", NULL};
+
 const Family family_swin = {.model_type = "swin",
                             .summary = "Swin: vision transformer with shifted windows",
                             .build = build,
-                            .rename = rename_tensor};
+                            .rename = rename_tensor,
+                            .prefix = "swin.",
+                            .spare = is_spare,
+                            .heads = HEADS};

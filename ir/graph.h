@@ -150,7 +150,8 @@ Node *graph_layer_output(const Graph *graph, const char *stack, int layer);
 int graph_layer_count(const Graph *graph, const char *stack);
 
 /* Stage of a layer, from 0: how many times the stack joins neighbouring tokens (role
- * merge) before it. Layers of one stage have tokens of one width and number. */
+ * merge) before it; for a layer that there is not, how many times in all. Layers of one
+ * stage have tokens of one width and number. */
 int graph_layer_stage(const Graph *graph, const char *stack, int layer);
 
 /* The stack whose layers lead to the model's predictions: "decoder" when that has layers,

@@ -83,6 +83,10 @@ static const struct {
      " n_head: 2, vocab_size: 12, n_positions: 16, initializer_range: 0.3}\n"},
     {"# on llama\n", LLAMA("")},
     {"# on llama_grouped\n", LLAMA(", num_key_value_heads: 2")},
+    {"# on swin\n",
+     "{model_type: swin, image_size: 8, patch_size: 1, num_channels: 1, num_labels: 3,\n"
+     " embed_dim: 8, depths: [2, 2], num_heads: [2, 4], window_size: 3, mlp_ratio: 2,\n"
+     " initializer_range: 0.3}\n"},
 };
 
 /* The model that a case runs on. */
