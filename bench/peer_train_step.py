@@ -57,12 +57,19 @@ class Transformer(nn.Module):
         return self.head(self.norm(self.layers(x))[:, 0])
 
 
+def swin(c):
+    from torchvision.models import SwinTransformer  # python3-torchvision
+    p, w = c["patch_size"], c["window_size"]
+    return SwinTransformer([p, p], c["embed_dim"], c["depths"], c["num_heads"], [w, w], c["mlp_ratio"],
+                           stochastic_depth_prob=0.0, num_classes=c["num_labels"])
+
+
 def main():
     config = json.load(open(sys.argv[1]))
     batch, repeats = int(sys.argv[2]), int(sys.argv[4]) if len(sys.argv) > 4 else 5
     torch.set_num_threads(int(threads))
     torch.manual_seed(0)
-    model = Transformer(config)
+    model = swin(config) if config["model_type"] == "swin" else Transformer(config)
     size = config["image_size"]
     x = torch.randn(batch, config["num_channels"], size, size)
     y = torch.arange(batch) % config["num_labels"]
