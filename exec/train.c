@@ -238,15 +238,22 @@ static Status train_run(Trainer *trainer, uint64_t seed, Arena *arena,
 }
 
 static void warn_unmatched(const Graph *graph, const StringList *patterns,
-                           const char *option, Diag *diag) {
+                           const char *option, Loc at, const char *key, Diag *diag) {
     for (int p = 0; p < patterns->count; p++) {
         bool found = false;
         for (int i = 0; i < graph->storage_count; i++)
             found |= name_matches(patterns->items[p], graph->storages[i]->name);
         if (!found)
-            diag_warn(diag, LOC_NONE, option, "no weights are called \"%s\"",
+            diag_warn(diag, at, key, "%s: no weights are called \"%s\"", option,
                       patterns->items[p]);
     }
+}
+
+void train_warn_unmatched(const Graph *graph, const TrainOptions *options, Loc at,
+                          const char *key, Diag *diag) {
+    warn_unmatched(graph, &options->freeze, "freeze", at, key, diag);
+    warn_unmatched(graph, &options->only, "only", at, key, diag);
+    warn_unmatched(graph, &options->no_decay, "no_decay", at, key, diag);
 }
 
 Status train(Graph *graph, Node *loss, Node *const *parts, int part_count,
@@ -256,9 +263,6 @@ Status train(Graph *graph, Node *loss, Node *const *parts, int part_count,
     if (data->count < 1)
         return diag_fail(diag, STATUS_MODEL, LOC_NONE, data->name,
                          "expected samples to train on, found none");
-    warn_unmatched(graph, &options->freeze, "freeze", diag);
-    warn_unmatched(graph, &options->only, "only", diag);
-    warn_unmatched(graph, &options->no_decay, "no_decay", diag);
     Trainer trainer = {.graph = graph,
                        .loss = loss,
                        .parts = parts,

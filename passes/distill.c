@@ -97,9 +97,17 @@ static const Field fields[] = {
     F_BOOL(D, embeddings, "form state: match what the first layers read as well"),
     F_CHOICE(D, cosine_on, "preset|hidden|probabilities",
              "what the cosine is of;" BY_PRESET(SAY_ON)),
+    F_CHOICE(D, match, "even|ends|every|origin",
+             "the teacher's layer for a layer of the student: at the same share of the "
+             "depth, evenly with both ends, every n-th, or the one that stems from the "
+             "same layer"),
+    F_INT(D, every, 0, 100000, "match every: n; 0 = the ratio of the depths"),
     F_INTS(D, student_layers, 0, 100000, "layers of the student to match; empty: all"),
     F_INTS(D, teacher_layers, 0, 100000,
-           "layers of the teacher they are matched with; empty: evenly spread"),
+           "layers of the teacher they are matched with; empty: by `match`"),
+    F_STRINGS(D, pairs,
+              "places that are matched in place of all that: \"encoder.0=encoder.1\", "
+              "the student's first"),
     TRAIN_FIELDS,
     F_END,
 };
@@ -163,6 +171,7 @@ static Status add_teacher(Distill *d, Diag *diag) {
     if (d->masked && !both && d->losses.masked_lm > 0)
         TRY(objective_mask_tokens(o, diag));
     TRY(objective_add_teacher(o, teacher, diag));
+    d->teacher = teacher;
     if (!both) return STATUS_OK;
     TRY(distill_check_predictions(d, diag));
     return d->masked ? objective_mask_tokens(o, diag) : STATUS_OK;
@@ -175,18 +184,54 @@ static Status balance_exits(Distill *d, Diag *diag) {
     return objective_balance(&d->objective, (ObjectiveExits)d->options->exits, diag);
 }
 
-static Status add_layers(Distill *d, Diag *diag) {
-    Objective *o = &d->objective;
-    if (d->match_count) {
-        TRY(distill_add_attention(d, diag));
-        return distill_add_hidden(d, diag);
-    }
-    if (!o->ctx->plan && d->losses.attention + d->losses.hidden > 0)
-        diag_warn(diag, o->ctx->at, o->ctx->key,
-                  "the %s has no transformer layers: attention and hidden losses are "
-                  "left out",
-                  d->teacher_stack ? "student" : "teacher");
+/* Whether the recipe asks for a loss on layers itself, not by a preset alone. */
+static bool asks_for_layers(const D *options) {
+    return options->attention > 0 || options->attention_form || options->hidden > 0 ||
+           options->hidden_form;
+}
+
+/* Layers that cannot be compared: what a preset alone wants of them is left out. */
+static Status leave_layers_out(Distill *d, Diag *diag) {
+    PassContext *ctx = d->objective.ctx;
+    if (asks_for_layers(d->options))
+        return edit_fail(ctx, diag, "no attention and hidden losses are possible: %s",
+                         d->apart);
+    tree_put_string(ctx->arena, ctx->record, "left_out",
+                    arena_printf(ctx->arena, "attention, hidden: %s", d->apart));
+    if (!ctx->plan)
+        diag_warn(diag, ctx->at, ctx->key, "attention and hidden losses are left out: %s",
+                  d->apart);
     return STATUS_OK;
+}
+
+/* What was matched, "encoder.0=encoder.1", into the step's record. */
+static void record_matches(const Distill *d) {
+    PassContext *ctx = d->objective.ctx;
+    Tree *list = tree_new(ctx->arena, TREE_LIST, LOC_NONE);
+    for (int i = 0; i < d->match_count; i++) {
+        const DistillMatch m = d->matches[i];
+        Tree *item = tree_new(ctx->arena, TREE_STRING, LOC_NONE);
+        item->string = arena_printf(ctx->arena, "%s.%d=%s.%d", m.student_stack, m.student,
+                                    m.teacher_stack, m.teacher);
+        tree_append(ctx->arena, list, NULL, LOC_NONE, item);
+    }
+    tree_append(ctx->arena, ctx->record, "matched", LOC_NONE, list);
+}
+
+static Status add_layers(Distill *d, Diag *diag) {
+    if (d->losses.attention + d->losses.hidden == 0) return STATUS_OK;
+    if (d->apart) return leave_layers_out(d, diag);
+    record_matches(d);
+    TRY(distill_add_attention(d, diag));
+    return distill_add_hidden(d, diag);
+}
+
+static Status fail_nothing(const Distill *d, Diag *diag) {
+    PassContext *ctx = d->objective.ctx;
+    if (!d->apart)
+        return edit_fail(ctx, diag, "nothing to train on: every loss has weight 0");
+    return edit_fail(ctx, diag, "nothing to train on but losses that are not possible: %s",
+                     d->apart);
 }
 
 /* The weights that hold, by part, into the step's record. */
@@ -213,8 +258,7 @@ static Status build(Distill *d, Diag *diag) {
     TRY(add_layers(d, diag));
     TRY(distill_add_cosine(d, diag));
     TRY(distill_add_labels(d, diag));
-    if (!o->part_count)
-        return edit_fail(o->ctx, diag, "nothing to train on: every loss has weight 0");
+    if (!o->part_count) return fail_nothing(d, diag);
     record_losses(d);
     return STATUS_OK;
 }
@@ -251,6 +295,35 @@ static Status check_form(const char *form, bool told, const char *loss, double g
     return STATUS_RECIPE;
 }
 
+/* Pairs stand alone and can be read; `every` has its rule. */
+static Status check_matching(const D *options, Loc at, const char *key, Diag *diag) {
+    const bool rule = options->match != MATCH_EVEN;
+    if (options->every && options->match != MATCH_EVERY)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "expected match: every beside every: %lld",
+                         (long long)options->every);
+    if (rule && options->teacher_layers.count)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "expected teacher_layers or match, found both");
+    if (options->pairs.count &&
+        (rule || options->student_layers.count || options->teacher_layers.count))
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "expected pairs, or match, student_layers and teacher_layers, "
+                         "found both");
+    Status status = STATUS_OK;
+    Arena *arena = arena_create();
+    for (int i = 0; i < options->pairs.count && status == STATUS_OK; i++) {
+        DistillMatch pair;
+        if (!distill_read_pair(&pair, arena, options->pairs.items[i]))
+            status = diag_fail(diag, STATUS_RECIPE, at, key,
+                               "pairs: expected \"STACK.LAYER=STACK.LAYER\", the "
+                               "student's place and the teacher's, found \"%s\"",
+                               options->pairs.items[i]);
+    }
+    arena_destroy(arena);
+    return status;
+}
+
 static Status distill_check(const void *opaque, Loc at, const char *key, Diag *diag) {
     const D *options = opaque;
     const DistillLosses l = resolve(options);
@@ -268,6 +341,7 @@ static Status distill_check(const void *opaque, Loc at, const char *key, Diag *d
                    l.cosine, at, key, diag));
     TRY(check_form("label_smoothing", options->label_smoothing > 0, "label",
                    options->label, l.label + l.masked_lm, at, key, diag));
+    TRY(check_matching(options, at, key, diag));
     if (l.prediction + l.attention + l.hidden + l.masked_lm + l.cosine + l.label > 0)
         return STATUS_OK;
     return diag_fail(diag, STATUS_RECIPE, at, key,

@@ -1,8 +1,9 @@
 /* Distillation: what the parts of pass distill share.
  *
- * distill.c holds the options and puts the objective together; distill_terms.c builds the
- * losses on predictions and last states, distill_layers.c those on matched layers,
- * distill_features.c the one on linear attention. */
+ * distill.c holds the options and puts the objective together; distill_match.c finds what
+ * is compared with what; distill_terms.c builds the losses on predictions and last states,
+ * distill_layers.c those on matched layers, distill_features.c the one on linear
+ * attention. */
 #ifndef COMPRESS_PASSES_DISTILL_H
 #define COMPRESS_PASSES_DISTILL_H
 
@@ -23,6 +24,12 @@ typedef enum HiddenForm {
 } HiddenForm;
 typedef enum CosineOn { COSINE_preset, COSINE_hidden, COSINE_probabilities } CosineOn;
 typedef enum MatchOn { MATCH_ON_TEACHER, MATCH_ON_STUDENT } MatchOn;
+typedef enum MatchRule {
+    MATCH_EVEN,  /* the same share of the depth */
+    MATCH_ENDS,  /* first with first, last with last, evenly in between */
+    MATCH_EVERY, /* every n-th layer of the teacher */
+    MATCH_ORIGIN /* the layer that stems from the same one */
+} MatchRule;
 typedef enum OverLayers { OVER_LAYERS_SUM, OVER_LAYERS_MEAN } OverLayers;
 
 typedef struct DistillOptions {
@@ -35,7 +42,10 @@ typedef struct DistillOptions {
     int attention_form, match_on, hidden_form, cosine_on;
     int exits, gradient, over_layers;
     bool kl, embeddings;
+    int match; /* MatchRule */
+    int64_t every;
     IntList student_layers, teacher_layers;
+    StringList pairs;
 } DistillOptions;
 
 /* The losses that options ask for once the preset has filled in what was not given. */
@@ -44,8 +54,9 @@ typedef struct DistillLosses {
     int attention_form, hidden_form, cosine_on;
 } DistillLosses;
 
-/* One pair of matched layers. */
+/* One pair of matched layers, each in a stack of its own side. */
 typedef struct DistillMatch {
+    const char *student_stack, *teacher_stack;
     int student, teacher;
 } DistillMatch;
 
@@ -54,16 +65,29 @@ typedef struct Distill {
     const DistillOptions *options;
     DistillLosses losses;
     bool masked; /* the student predicts masked tokens */
-    const char *student_stack, *teacher_stack;
+    Model *teacher;
+    const char *student_stack, *teacher_stack; /* of transformer layers; NULL = none */
     DistillMatch *matches;
     int match_count;
+    const char *apart; /* why layers cannot be compared; NULL when they can */
     int student_skip, teacher_skip; /* tokens in front that each side leaves out */
 } Distill;
 
-/* Finds the stacks of layers of both sides and the pairs to be matched: as listed, or
- * student layer i with the teacher's layer that ends at the same share of the depth.
- * Needs the teacher in the objective. Fails with STATUS_MODEL. */
+/* Reads "encoder.1=encoder.3", a place of the student and one of the teacher; the stacks'
+ * names go into the arena. False when the text is no such pair. */
+bool distill_read_pair(DistillMatch *pair, Arena *arena, const char *text);
+
+/* Finds the stacks of layers of both sides and the pairs to be matched, as listed or by
+ * the rule `match`. Where layers cannot be compared (a side is no transformer, or its
+ * tokens are others) says why in `apart`. Needs the teacher in the objective. Fails with
+ * STATUS_MODEL. */
 Status distill_match(Distill *distill, Diag *diag);
+
+/* The teacher's prediction that an exit of the student follows: behind the layer that
+ * stems from the same layer of the model as it was read; its last one where it has no exit
+ * there. Fails with STATUS_MODEL when layers were removed and the teacher has no layer
+ * from there. */
+Status distill_teacher_exit(Node **out, Distill *distill, const Exit *exit, Diag *diag);
 
 /* Adds the attention and hidden losses over the matched layers. */
 Status distill_add_attention(Distill *distill, Diag *diag);

@@ -106,9 +106,9 @@ static Status add_pair(Node **out, Distill *d, const Pair *pair, Diag *diag) {
 
 Status distill_match_term(Node **out, Distill *d, DistillMatch match, Diag *diag) {
     const Objective *o = &d->objective;
-    const Pair pair = {.ours = edit_find(o->graph, d->student_stack, match.student,
+    const Pair pair = {.ours = edit_find(o->graph, match.student_stack, match.student,
                                          ROLE_ATTENTION, "linear_attention"),
-                       .theirs = edit_find(o->teacher_graph, d->teacher_stack,
+                       .theirs = edit_find(o->teacher_graph, match.teacher_stack,
                                            match.teacher, ROLE_ATTENTION, "attention"),
                        .match = match};
     *out = NULL;

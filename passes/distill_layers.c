@@ -3,66 +3,6 @@
 
 #include <string.h>
 
-/* ---- matching ---- */
-
-/* The stack that holds the model's layers: the main one, else the first with queries. */
-static const char *find_stack(const Graph *graph) {
-    const char *stack = graph_main_stack(graph);
-    if (graph_layer_count(graph, stack)) return stack;
-    const Node *query = graph_find(graph, NULL, -1, ROLE_Q);
-    return query && query->layer >= 0 ? query->stack : NULL;
-}
-
-static Status check_layer(PassContext *ctx, const char *side, int64_t layer, int count,
-                          Diag *diag) {
-    if (layer < count) return STATUS_OK;
-    return edit_fail(ctx, diag, "expected %s layers below %d, found %lld", side, count,
-                     (long long)layer);
-}
-
-static Status match_layers(Distill *d, int ours, int theirs, Diag *diag) {
-    const DistillOptions *options = d->options;
-    Objective *o = &d->objective;
-    const int listed = options->student_layers.count;
-    const int count = listed ? listed : ours;
-    if (options->teacher_layers.count && options->teacher_layers.count != count)
-        return edit_fail(o->ctx, diag, "expected %d teacher_layers, found %d", count,
-                         options->teacher_layers.count);
-    d->matches = ARENA_ARRAY(o->arena, DistillMatch, (size_t)count);
-    d->match_count = theirs ? count : 0;
-    for (int i = 0; i < d->match_count; i++) {
-        const int64_t s = listed ? options->student_layers.items[i] : i;
-        TRY(check_layer(o->ctx, "student", s, ours, diag));
-        const int64_t t = options->teacher_layers.count ? options->teacher_layers.items[i]
-                                                        : (s + 1) * theirs / ours - 1;
-        TRY(check_layer(o->ctx, "teacher", t, theirs, diag));
-        d->matches[i] = (DistillMatch){(int)s, t < 0 ? 0 : (int)t};
-    }
-    return STATUS_OK;
-}
-
-/* Tokens in front of the patches are left out when only one side has them (a mean-pooled
- * student keeps none). */
-static void match_tokens(Distill *d) {
-    const int ours = edit_extra_tokens(d->objective.model->graph);
-    const int theirs = edit_extra_tokens(d->objective.teacher_graph);
-    d->student_skip = ours == theirs ? 0 : ours;
-    d->teacher_skip = ours == theirs ? 0 : theirs;
-}
-
-static int depth(const Graph *graph, const char *stack) {
-    return stack ? graph_layer_count(graph, stack) : 0;
-}
-
-Status distill_match(Distill *d, Diag *diag) {
-    const Graph *ours = d->objective.model->graph, *theirs = d->objective.teacher_graph;
-    d->student_stack = find_stack(ours);
-    d->teacher_stack = find_stack(theirs);
-    match_tokens(d);
-    return match_layers(d, depth(ours, d->student_stack), depth(theirs, d->teacher_stack),
-                        diag);
-}
-
 /* ---- values of both sides ---- */
 
 static Status skip_tokens(Node **out, Distill *d, Node *node, int skip, Diag *diag) {
@@ -94,9 +34,9 @@ static Status fail_missing(Distill *d, bool teacher, const char *what, int layer
 /* Nodes of a role in a pair of layers: pair[0] the student's, pair[1] the teacher's. */
 static Status tap(Node *pair[2], Distill *d, DistillMatch match, Role role, Diag *diag) {
     const Objective *o = &d->objective;
-    Node *ours = graph_find(o->graph, d->student_stack, match.student, role);
+    Node *ours = graph_find(o->graph, match.student_stack, match.student, role);
     const Node *theirs =
-        graph_find(o->teacher_graph, d->teacher_stack, match.teacher, role);
+        graph_find(o->teacher_graph, match.teacher_stack, match.teacher, role);
     if (!ours) return fail_missing(d, false, role_name(role), match.student, diag);
     if (!theirs) return fail_missing(d, true, role_name(role), match.teacher, diag);
     TRY(distill_student_tokens(&pair[0], d, ours, diag));
@@ -151,11 +91,53 @@ static Status add_over_layers(Distill *d, const char *name, double weight, Node 
 
 enum { RELATIONS = 9 };
 
+static int64_t last_width(const Node *node) {
+    return node->type.rank ? node->type.dim[node->type.rank - 1] : 1;
+}
+
+/* Queries, keys and values relate to each other where they are equally wide: not behind
+ * merge_t2r, and not where heads share keys and values. */
+static Status check_widths(Distill *d, bool teacher, int layer, Node *const *projection,
+                           int count, Diag *diag) {
+    int64_t width[3] = {0};
+    bool equal = true;
+    for (int i = 0; i < count; i++) {
+        width[i] = last_width(projection[i]);
+        equal &= width[i] == width[0];
+    }
+    if (equal) return STATUS_OK;
+    const char *values =
+        count < 3 ? "" : arena_printf(d->objective.arena, ", values %lld",
+                                      (long long)width[2]);
+    Status status = edit_fail(
+        d->objective.ctx, diag,
+        "the attention loss expects queries, keys and values of equal width, found "
+        "queries %lld, keys %lld%s in layer %d of the %s",
+        (long long)width[0], (long long)width[1], values, layer,
+        teacher ? "teacher" : "student");
+    diag_hint(diag, "behind merge_t2r queries and keys are features: distill before it, "
+                    "or give attention the weight 0");
+    return status;
+}
+
+/* The projections of a pair of layers, those of equal width alone. */
+static Status tap_projections(Node *pair[][2], Distill *d, DistillMatch match, int count,
+                              Diag *diag) {
+    static const Role roles[3] = {ROLE_Q, ROLE_K, ROLE_V};
+    for (int i = 0; i < count; i++) TRY(tap(pair[i], d, match, roles[i], diag));
+    for (int side = 0; side < 2; side++) {
+        Node *projection[3] = {NULL};
+        for (int i = 0; i < count; i++) projection[i] = pair[i][side];
+        TRY(check_widths(d, side == 1, side ? match.teacher : match.student, projection,
+                         count, diag));
+    }
+    return STATUS_OK;
+}
+
 /* Nine relation losses of one pair of layers. */
 static Status add_relations(Distill *d, DistillMatch match, Node **terms, Diag *diag) {
-    static const Role roles[3] = {ROLE_Q, ROLE_K, ROLE_V};
     Node *pair[3][2];
-    for (int i = 0; i < 3; i++) TRY(tap(pair[i], d, match, roles[i], diag));
+    TRY(tap_projections(pair, d, match, 3, diag));
     for (int i = 0; i < RELATIONS; i++) {
         Node *in[4] = {pair[i / 3][0], pair[i % 3][0], pair[i / 3][1], pair[i % 3][1]};
         TRY(edit_node(&terms[i], d->objective.graph, NULL, "relation_cross_entropy", in,
@@ -184,13 +166,13 @@ static Status check_heads(Distill *d, DistillMatch match, int64_t ours, int64_t 
 
 static Status map_term(Node **out, Distill *d, DistillMatch match, Diag *diag) {
     const Objective *o = &d->objective;
-    const int64_t ours = layer_heads(o->model->graph, d->student_stack, match.student);
-    const int64_t theirs = layer_heads(o->teacher_graph, d->teacher_stack, match.teacher);
-    Node *q[2], *k[2];
+    const int64_t ours = layer_heads(o->model->graph, match.student_stack, match.student);
+    const int64_t theirs = layer_heads(o->teacher_graph, match.teacher_stack, match.teacher);
+    Node *pair[2][2];
     TRY(check_heads(d, match, ours, theirs, diag));
-    TRY(tap(q, d, match, ROLE_Q, diag));
-    TRY(tap(k, d, match, ROLE_K, diag));
-    Node *in[5] = {q[0], k[0], q[1], k[1], distill_padding(o->graph, q[0])};
+    TRY(tap_projections(pair, d, match, 2, diag));
+    Node *q = pair[0][0];
+    Node *in[5] = {q, pair[1][0], pair[0][1], pair[1][1], distill_padding(o->graph, q)};
     return edit_node(out, o->graph, NULL, "attention_map_mse", in, in[4] ? 5 : 4, diag,
                      "heads=%lld", (long long)ours);
 }
@@ -267,8 +249,8 @@ static Node *state(const Graph *graph, const char *stack, int layer) {
 
 static Status state_term(Node **out, Distill *d, DistillMatch match, Diag *diag) {
     const Objective *o = &d->objective;
-    Node *student = state(o->graph, d->student_stack, match.student), *teacher = NULL;
-    const Node *theirs = state(o->teacher_graph, d->teacher_stack, match.teacher);
+    Node *student = state(o->graph, match.student_stack, match.student), *teacher = NULL;
+    const Node *theirs = state(o->teacher_graph, match.teacher_stack, match.teacher);
     if (!student) return fail_missing(d, false, "residual2", match.student, diag);
     if (!theirs) return fail_missing(d, true, "residual2", match.teacher, diag);
     TRY(distill_student_tokens(&student, d, student, diag));
@@ -277,13 +259,18 @@ static Status state_term(Node **out, Distill *d, DistillMatch match, Diag *diag)
                                   "hidden_form: relation", diag);
 }
 
+/* What the first layers of both sides read. */
+static DistillMatch first_states(const Distill *d) {
+    return (DistillMatch){d->student_stack, d->teacher_stack, -1, -1};
+}
+
 Status distill_add_hidden(Distill *d, Diag *diag) {
     if (d->losses.hidden == 0) return STATUS_OK;
     const bool states = d->losses.hidden_form == HIDDEN_state;
     Node **terms = ARENA_ARRAY(d->objective.arena, Node *, (size_t)d->match_count + 1);
     int count = 0;
     if (states && d->options->embeddings)
-        TRY(state_term(&terms[count++], d, (DistillMatch){-1, -1}, diag));
+        TRY(state_term(&terms[count++], d, first_states(d), diag));
     for (int i = 0; i < d->match_count; i++) {
         if (states)
             TRY(state_term(&terms[count++], d, d->matches[i], diag));

@@ -48,17 +48,10 @@ static Node *prediction_mask(const Distill *d) {
                      : distill_padding(graph, graph_output(graph, "logits"));
 }
 
-/* The teacher's prediction that a student's exit follows: of the same name, else the
- * last (a teacher with one exit). */
-static Node *teacher_prediction(const Objective *o, const char *output) {
-    const Node *theirs = graph_output(o->teacher_graph, output);
-    if (!theirs) theirs = graph_output(o->teacher_graph, "logits");
-    return objective_teacher_node(o, theirs);
-}
-
 static Status prediction_term(Node **out, Distill *d, const Exit *exit, Diag *diag) {
     const Objective *o = &d->objective;
-    Node *teacher = teacher_prediction(o, exit->output), *mask = prediction_mask(d);
+    Node *teacher = NULL, *mask = prediction_mask(d);
+    TRY(distill_teacher_exit(&teacher, d, exit, diag));
     if (!type_equal(&exit->logits->type, &teacher->type))
         return fail_logits(o->ctx, &exit->logits->type, &teacher->type, diag);
     return edit_node(out, o->graph, NULL, "soft_cross_entropy",
@@ -103,6 +96,7 @@ static Status cosine_of_states(Node **out, Distill *d, Diag *diag) {
     const Objective *o = &d->objective;
     Node *student = last_state(o->graph, d->student_stack), *teacher = NULL;
     const Node *theirs = last_state(o->teacher_graph, d->teacher_stack);
+    if ((!student || !theirs) && d->apart && d->options->cosine < 0) return STATUS_OK;
     if (!student || !theirs)
         return edit_fail(o->ctx, diag, "the %s has no hidden states for cosine",
                          student ? "teacher" : "student");
@@ -114,7 +108,9 @@ static Status cosine_of_states(Node **out, Distill *d, Diag *diag) {
 
 static Status cosine_of_predictions(Node **out, Distill *d, Diag *diag) {
     const Objective *o = &d->objective;
-    Node *logits[2] = {graph_output(o->graph, "logits"), teacher_prediction(o, "logits")};
+    const Node *theirs = graph_output(o->teacher_graph, "logits");
+    Node *logits[2] = {graph_output(o->graph, "logits"),
+                       objective_teacher_node(o, theirs)};
     Node *in[3] = {NULL, NULL, prediction_mask(d)};
     for (int i = 0; i < 2; i++)
         TRY(edit_node(&in[i], o->graph, NULL, "softmax", &logits[i], 1, diag,
@@ -131,5 +127,6 @@ Status distill_add_cosine(Distill *d, Diag *diag) {
         TRY(cosine_of_predictions(&term, d, diag));
     else
         TRY(cosine_of_states(&term, d, diag));
+    if (!term) return STATUS_OK;
     return objective_add_part(o, "cosine", term, d->losses.cosine, diag);
 }

@@ -98,6 +98,7 @@ Status objective_train(Objective *o, const char *data_name, const TrainOptions *
     Node *loss = NULL;
     TRY(edit_sum(&loss, o->graph, o->part, o->weight, o->part_count, diag));
     if (ctx->plan) return plan_training(o, loss, options, diag);
+    train_warn_unmatched(o->model->graph, options, ctx->at, ctx->key, diag);
     Batches *data = NULL;
     TRY(ctx->data(ctx->self, data_name, ctx->at, &data, diag));
     TrainReport report = {0};

@@ -155,11 +155,11 @@ static inline Status give_model(void *self, const char *path, Loc at, Model **ou
     return STATUS_OK;
 }
 
-/* Runs one distill step with the given further options. */
-static inline Status distill(Model *student, Model *teacher, const char *options,
-                             Diag *diag) {
+/* Runs one distill step with the given further options on a data set. */
+static inline Status distill_on(Batches data, Model *student, Model *teacher,
+                                const char *options, Diag *diag) {
     Arena *arena = arena_create();
-    World world = {sentences(), teacher};
+    World world = {data, teacher};
     Tree *document;
     Recipe recipe;
     const PipelineOptions pipeline = {
@@ -175,6 +175,11 @@ static inline Status distill(Model *student, Model *teacher, const char *options
     if (status == STATUS_OK) status = pipeline_run(student, &recipe, &pipeline, diag);
     arena_destroy(arena);
     return status;
+}
+
+static inline Status distill(Model *student, Model *teacher, const char *options,
+                             Diag *diag) {
+    return distill_on(sentences(), student, teacher, options, diag);
 }
 
 /* One step over all sentences at rate 0: the losses that are recorded are those of the
