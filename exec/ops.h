@@ -215,13 +215,19 @@ typedef struct SoftCrossEntropyAttrs {
 /* relation_cross_entropy(x[N, T, D], y[N, T, D], teacher_x[N, T, E], teacher_y[N, T, E]):
  * R = softmax(x y^T / sqrt(D)) by rows, the same for the teacher over sqrt(E);
  * cross-entropy of the student's rows against the teacher's, mean over rows and samples.
- * x and y may be the same node (hidden relation). The teacher gets no gradient.
- * No attributes. */
+ * x and y may be the same node (hidden relation). The teacher gets no gradient. With
+ * `window` w > 0 every w tokens after each other relate to themselves alone; w divides T.
+ */
+typedef struct RelationAttrs {
+    int64_t window; /* 0 = all tokens */
+} RelationAttrs;
 
 /* gram_mse(x[N, T, D], teacher[N, T, E]): rows L2-normalised, Gram matrices x x^T of each
- * sample, mean squared difference over T*T entries and samples, times `weight`. */
+ * sample, mean squared difference over T*T entries and samples, times `weight`. With
+ * `window` as above, w*w entries of every window. */
 typedef struct GramMseAttrs {
     double weight;
+    int64_t window; /* 0 = all tokens */
 } GramMseAttrs;
 
 /* mean_squared_error(x[N..., D], teacher[N..., D], mask[N...]? integer): mean of (x -

@@ -3,9 +3,11 @@
  * Rows of x and of the teacher are divided by their L2 norm (rows of zeros stay zero);
  * G = u u^T of the unit rows of a sample, H likewise from the teacher; the loss is
  * weight * mean over samples and T*T entries of (G - H)^2. With F = 4 weight (G - H) /
- * (N T T): du = F u, dx = (du - u (u . du)) / norm. The teacher gets no gradient. */
+ * (N T T): du = F u, dx = (du - u (u . du)) / norm. The teacher gets no gradient. Windows
+ * are to all of this what samples are. */
 #include "exec/infer.h"
 #include "exec/kernel_math.h"
+#include "exec/ops/relation_window.h"
 
 enum { X, TEACHER };
 
@@ -17,6 +19,7 @@ static const Operand OPERANDS[] = {
 
 static const Field FIELDS[] = {
     F_REAL(GramMseAttrs, weight, -1e30, 1e30, "factor of the loss"),
+    RELATION_WINDOW_FIELD(GramMseAttrs),
     F_END,
 };
 
@@ -33,13 +36,25 @@ static Status infer(const Node *node, Type *out, Diag *diag) {
     TRY(infer_dim(node, TEACHER, 1, dim[1], "the tokens of x", diag));
     if (!isfinite(weight))
         return infer_fail_attr(node, "weight", diag, "a finite number, found %g", weight);
+    TRY(relation_check_window(node, ((const GramMseAttrs *)node->attrs)->window, diag));
     *out = real_type(0, node->in[0]->type.dim);
     return STATUS_OK;
 }
 
+/* Tokens that are compared among themselves. */
+static int64_t compared_tokens(const Call *call) {
+    const GramMseAttrs *attrs = call->attrs;
+    return attrs->window ? attrs->window : call->in[X].dim[1];
+}
+
+/* Samples, or windows of all samples. */
+static int64_t compared_groups(const Call *call) {
+    return call->in[X].dim[0] * (call->in[X].dim[1] / compared_tokens(call));
+}
+
 static double flops(const Call *call) {
     const int64_t *x = call->in[X].dim;
-    const double entries = (double)x[0] * (double)x[1] * (double)x[1];
+    const double entries = (double)x[0] * (double)x[1] * (double)compared_tokens(call);
     return 2 * entries * ((double)x[2] + (double)call->in[TEACHER].dim[2]);
 }
 
@@ -51,7 +66,7 @@ typedef struct Gram {
 } Gram;
 
 static Gram gram_open(const Call *call) {
-    const int64_t t = call->in[X].dim[1], d = call->in[X].dim[2];
+    const int64_t t = compared_tokens(call), d = call->in[X].dim[2];
     const int64_t e = call->in[TEACHER].dim[2];
     Gram g = {t, d, e, call->scratch};
     g.bytes = (size_t)(t * (2 * d + e + t + 1)) * sizeof(REAL);
@@ -90,15 +105,15 @@ static void compare(const Call *call, const Gram *g, int64_t n) {
 
 /* weight / (N T T). */
 static double mean_factor(const Call *call) {
-    const double t = (double)call->in[X].dim[1];
+    const double t = (double)compared_tokens(call);
     return ((const GramMseAttrs *)call->attrs)->weight /
-           ((double)call->in[X].dim[0] * t * t);
+           ((double)compared_groups(call) * t * t);
 }
 
 static void forward(const Call *call) {
     const Gram g = gram_open(call);
     double total = 0;
-    for (int64_t n = 0; n < call->in[X].dim[0]; n++) {
+    for (int64_t n = 0; n < compared_groups(call); n++) {
         compare(call, &g, n);
         for (int64_t i = 0; i < g.tokens; i++) {
             const REAL *row = g.difference + i * g.tokens;
@@ -115,7 +130,7 @@ static void backward(const Call *call) {
     const bool accumulate = call->d_in[X].accumulate;
     const REAL factor = (REAL)(4 * mean_factor(call)) * d_out;
     if (!call->d_in[X].data) return;
-    for (int64_t n = 0; n < call->in[X].dim[0]; n++) {
+    for (int64_t n = 0; n < compared_groups(call); n++) {
         compare(call, &g, n);
         gemm(false, false, t, d, t, factor, g.difference, t, g.unit, d, 0, g.d_unit, d);
         for (int64_t i = 0; i < t; i++) {

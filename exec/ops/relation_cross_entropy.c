@@ -3,10 +3,11 @@
  * Per sample R = softmax(x y^T / sqrt(D)) by rows, T likewise from the teacher over
  * sqrt(E); the loss is the mean over rows and samples of -sum_j T_ij log R_ij. The
  * gradient of the student's scores x y^T / sqrt(D) is (R - T) / (N T). The teacher gets
- * none. */
+ * none. Windows are to all of this what samples are. */
 #include "exec/infer.h"
 #include "exec/kernel_math.h"
 #include "exec/ops/gradient.h"
+#include "exec/ops/relation_window.h"
 #include "exec/ops/score_block.h"
 
 enum { X, Y, TEACHER_X, TEACHER_Y };
@@ -19,6 +20,20 @@ static const Operand OPERANDS[] = {
     {NULL},
 };
 
+static const Field FIELDS[] = {RELATION_WINDOW_FIELD(RelationAttrs), F_END};
+static const RelationAttrs DEFAULTS = {0};
+
+/* Tokens that relate to each other. */
+static int64_t related_tokens(const Call *call) {
+    const RelationAttrs *attrs = call->attrs;
+    return attrs->window ? attrs->window : call->in[X].dim[1];
+}
+
+/* Samples, or windows of all samples. */
+static int64_t related_groups(const Call *call) {
+    return call->in[X].dim[0] * (call->in[X].dim[1] / related_tokens(call));
+}
+
 static Status infer(const Node *node, Type *out, Diag *diag) {
     TRY(infer_rank(node, X, 3, 3, diag));
     TRY(infer_known(node, X, 2, diag));
@@ -29,6 +44,7 @@ static Status infer(const Node *node, Type *out, Diag *diag) {
     TRY(infer_dim(node, TEACHER_X, 0, dim[0], "the samples of x", diag));
     TRY(infer_dim(node, TEACHER_X, 1, dim[1], "the tokens of x", diag));
     TRY(infer_shape(node, TEACHER_Y, 3, node->in[TEACHER_X]->type.dim, diag));
+    TRY(relation_check_window(node, ((const RelationAttrs *)node->attrs)->window, diag));
     *out = real_type(0, node->in[0]->type.dim);
     return STATUS_OK;
 }
@@ -36,7 +52,7 @@ static Status infer(const Node *node, Type *out, Diag *diag) {
 static double flops(const Call *call) {
     const int64_t *x = call->in[X].dim;
     const double rows = (double)x[0] * (double)x[1], width = (double)x[2];
-    return rows * 2 * (double)x[1] * (width + (double)call->in[TEACHER_X].dim[2]);
+    return rows * 2 * (double)related_tokens(call) * (width + (double)call->in[TEACHER_X].dim[2]);
 }
 
 /* Log-sum-exp of every row of student (first) and teacher. */
@@ -46,13 +62,13 @@ static size_t aux_bytes(const Call *call) {
 
 /* One block of scores of student and of teacher. */
 static size_t scratch_bytes(const Call *call) {
-    const int64_t tokens = call->in[X].dim[1];
+    const int64_t tokens = related_tokens(call);
     return (size_t)(score_block_rows(tokens) * tokens) * 2 * sizeof(REAL);
 }
 
 /* scores[rows, T] = x y^T / sqrt(width) from row `first` of operands x and x + 1. */
 static void relate(const Call *call, int x, int64_t first, int64_t rows, REAL *scores) {
-    const int64_t tokens = call->in[x].dim[1], width = call->in[x].dim[2];
+    const int64_t tokens = related_tokens(call), width = call->in[x].dim[2];
     const REAL *a = (const REAL *)call->in[x].data + first * width;
     const REAL *b = (const REAL *)call->in[x + 1].data + first / tokens * tokens * width;
     gemm(false, true, rows, tokens, width, (REAL)(1 / sqrt((double)width)), a, width, b,
@@ -70,7 +86,7 @@ static REAL row_loss(const REAL *restrict s, const REAL *restrict t, int64_t n,
 
 static double forward_block(const Call *call, int64_t first, int64_t rows, REAL *student,
                             REAL *teacher) {
-    const int64_t tokens = call->in[X].dim[1], all = call->in[X].dim[0] * tokens;
+    const int64_t tokens = related_tokens(call), all = related_groups(call) * tokens;
     REAL *log_sum = call->aux;
     double total = 0;
     relate(call, X, first, rows, student);
@@ -88,22 +104,23 @@ static double forward_block(const Call *call, int64_t first, int64_t rows, REAL 
 }
 
 static void forward(const Call *call) {
-    const int64_t tokens = call->in[X].dim[1], block = score_block_rows(tokens);
+    const int64_t groups = related_groups(call), tokens = related_tokens(call);
+    const int64_t block = score_block_rows(tokens);
     REAL *student = call->scratch, *teacher = student + block * tokens;
     double total = 0;
-    for (int64_t n = 0; n < call->in[X].dim[0]; n++)
+    for (int64_t n = 0; n < groups; n++)
         for (int64_t row = 0; row < tokens; row += block) {
             const int64_t left = tokens - row;
             total += forward_block(call, n * tokens + row, left < block ? left : block,
                                    student, teacher);
         }
-    *(REAL *)call->out.data = (REAL)(total / (double)(call->in[X].dim[0] * tokens));
+    *(REAL *)call->out.data = (REAL)(total / (double)(groups * tokens));
 }
 
 /* student = softmax(student) - softmax(teacher) for rows first .. first + rows - 1. */
 static void difference(const Call *call, int64_t first, int64_t rows, REAL *student,
                        const REAL *teacher) {
-    const int64_t tokens = call->in[X].dim[1], all = call->in[X].dim[0] * tokens;
+    const int64_t tokens = related_tokens(call), all = related_groups(call) * tokens;
     const REAL *log_sum = (const REAL *)call->aux + first;
     for (int64_t r = 0; r < rows; r++) {
         REAL *restrict s = student + r * tokens;
@@ -115,16 +132,16 @@ static void difference(const Call *call, int64_t first, int64_t rows, REAL *stud
 }
 
 static void backward(const Call *call) {
-    const int64_t samples = call->in[X].dim[0], tokens = call->in[X].dim[1];
+    const int64_t groups = related_groups(call), tokens = related_tokens(call);
     const int64_t width = call->in[X].dim[2], block = score_block_rows(tokens);
     const REAL *x = call->in[X].data, *y = call->in[Y].data;
     REAL *student = call->scratch, *teacher = student + block * tokens;
     REAL *d_x = gradient_of(call, X), *d_y = gradient_of(call, Y);
     const bool add_x = gradient_adds(call, X), add_y = gradient_adds(call, Y);
-    const REAL factor = *(const REAL *)call->d_out.data / (REAL)(samples * tokens) /
+    const REAL factor = *(const REAL *)call->d_out.data / (REAL)(groups * tokens) /
                         (REAL)sqrt((double)width);
     if (!d_x && !d_y) return;
-    for (int64_t start = 0; start < samples * tokens; start += tokens)
+    for (int64_t start = 0; start < groups * tokens; start += tokens)
         for (int64_t row = 0; row < tokens; row += block) {
             const int64_t rows = tokens - row < block ? tokens - row : block;
             const int64_t first = start + row;
@@ -145,6 +162,9 @@ const Op OP(relation_cross_entropy) = {
     .name = "relation_cross_entropy",
     .summary = "cross-entropy of softmax(x y^T / sqrt(D)) against the teacher's, by rows",
     .operands = OPERANDS,
+    .fields = FIELDS,
+    .attrs_size = sizeof(RelationAttrs),
+    .defaults = &DEFAULTS,
     .reads = READS_IN(X) | READS_IN(Y) | READS_IN(TEACHER_X) | READS_IN(TEACHER_Y),
     .infer = infer,
     .flops = flops,

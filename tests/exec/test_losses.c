@@ -121,7 +121,9 @@ static double naive_attention_map(const Problem *p) {
 }
 
 static double naive_relation(const Problem *p) {
-    const int64_t rows = p->type[0].dim[0] * p->type[0].dim[1], t = p->type[0].dim[1];
+    const int64_t window = ((const RelationAttrs *)p->node->attrs)->window;
+    const int64_t rows = p->type[0].dim[0] * p->type[0].dim[1];
+    const int64_t t = window ? window : p->type[0].dim[1];
     double *score[2], loss = 0;
     for (int side = 0; side < 2; side++) score[side] = malloc((size_t)t * sizeof(double));
     for (int64_t i = 0; i < rows; i++) {
@@ -147,14 +149,16 @@ static double cosine(const Problem *p, int side, int64_t i, int64_t j) {
 }
 
 static double naive_gram(const Problem *p) {
-    const int64_t n = p->type[0].dim[0], t = p->type[0].dim[1];
+    const GramMseAttrs *attrs = p->node->attrs;
+    const int64_t rows = p->type[0].dim[0] * p->type[0].dim[1];
+    const int64_t t = attrs->window ? attrs->window : p->type[0].dim[1];
     double loss = 0;
-    for (int64_t i = 0; i < n * t; i++)
+    for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < t; j++) {
             const double g = cosine(p, 0, i, i / t * t + j);
             loss += pow(g - cosine(p, 1, i, i / t * t + j), 2);
         }
-    return ((const GramMseAttrs *)p->node->attrs)->weight * loss / (double)(n * t * t);
+    return attrs->weight * loss / (double)(rows * t);
 }
 
 static double naive_weighted_sum(const Problem *p) {
@@ -203,6 +207,10 @@ static const struct {
     {{"relation_cross_entropy", "", "3x1x2 3x1x2 3x1x4 3x1x4"}, naive_relation},
     {{"gram_mse", "weight=49.0", "2x5x8 2x5x6"}, naive_gram},
     {{"gram_mse", "", "1x67x17 1x67x3"}, naive_gram},
+    {{"relation_cross_entropy", "window=5", "2x10x8 2x10x8 2x10x6 2x10x6"},
+     naive_relation},
+    {{"relation_cross_entropy", "window=1", "2x4x8 =0 2x4x6 =2"}, naive_relation},
+    {{"gram_mse", "weight=2.0 window=3", "2x9x8 2x9x6"}, naive_gram},
     {{"weighted_sum", "weights=[0.5, -2.0, 3.0]", "scalar scalar =0"},
      naive_weighted_sum},
 };
@@ -333,6 +341,9 @@ static void test_infer_refuses(void **state) {
         {"relation_cross_entropy", "", "2x5x8 2x5x8 2x4x6 2x4x6"},
         {"relation_cross_entropy", "", "2x5x8 2x5x8 2x5x6 2x5x4"},
         {"relation_cross_entropy", "", "2x5xT 2x5xT 2x5x6 2x5x6"},
+        {"relation_cross_entropy", "window=3", "2x5x8 2x5x8 2x5x6 2x5x6"},
+        {"relation_cross_entropy", "window=3", "NxTx8 NxTx8 NxTx6 NxTx6"},
+        {"gram_mse", "window=6", "2x5x8 2x5x8"},
         {"gram_mse", "", "2x5x8 3x5x8"},
         {"gram_mse", "", "5x8 5x8"},
         {"weighted_sum", "weights=[1.0]", "scalar scalar"},
