@@ -17,7 +17,7 @@
 
 enum {
     BLOCK_TOKENS = 64,      /* tokens taken at once of a prompt */
-    DECODE_OPERANDS_MAX = 8 /* of a step */
+    DECODE_OPERANDS_MAX = 12 /* of a step */
 };
 
 /* Weights of one storage as steps read them. */

@@ -72,7 +72,8 @@ typedef struct DropoutAttrs {
 
 /* attention(q[N, T, D], k[N, S, D], v[N, S, E], mask[N, S]? integer, bias[H, T, S]?,
  *           rel_key[d, 49]?, mix_before[H, H]?, mix_after[H, H]?,
- *           rel_bias[(2 h - 1) (2 w - 1), H]?) -> [N, T, E]
+ *           rel_bias[(2 h - 1) (2 w - 1), H]?, mix_before_bias[H]?, mix_after_bias[H]?)
+ *           -> [N, T, E]
  * per head: A = scale * q k^T + bias + relative position; A'_a = sum_b mix_before[a, b]
  * A_b; P = softmax over keys of A' where mask != 0 and, if causal, key <= query; P'_a =
  * sum_b mix_after[a, b] P_b; out = P' v, heads concatenated. Relative position of keys
@@ -80,7 +81,12 @@ typedef struct DropoutAttrs {
  * bucket of the offset between patches i and j of a grid_h x grid_w grid; the first
  * `skip` tokens take no part. rel_bias is a table of biases by that offset, di rows and
  * dj columns (i minus j), for a grid of h x w: row (di + h - 1) (2 w - 1) + dj + w - 1 is
- * added to the scores of all heads, before mix_before. */
+ * added to the scores of all heads, before mix_before.
+ *
+ * Mixing may have a bias (MiniViT's Swin form): mix_after_bias[a] is added to P'_a of every
+ * key that may be attended to, so that rows gain a multiple of the sum of the values.
+ * mix_before_bias[a] would be added to A'_a; equal for all keys, it leaves the softmax as
+ * it is, so nothing is computed with it and its gradient is 0. */
 /* With `window` w > 0 (Swin, Liu et al., 2021) the tokens are those that window_partition
  * made with the same grid_h, grid_w, window and shift: every window of w x w tokens
  * attends to itself alone. Bias [H, w w, w w], rel_key and rel_bias ((2 w - 1)^2 rows)

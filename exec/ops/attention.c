@@ -3,7 +3,8 @@
  * Per head: A = scale q k^T + bias + rel_bias[offset] + scale q . rel_key[:, bucket];
  * A'_a = sum_b mix_before[a, b] A_b; P = softmax over the keys of A' that mask and
  * causality allow (a row without any such key is zero), in shifted windows less 100
- * between regions; P'_a = sum_b mix_after[a, b] P_b; out = P' v.
+ * between regions; P'_a = sum_b mix_after[a, b] P_b + mix_after_bias[a] for those keys;
+ * out = P' v. mix_before_bias[a] belongs to A'_a, where the softmax does not see it.
  *
  * Windows follow each other along the tokens, so to the kernels they are samples. */
 #include "exec/infer.h"
@@ -23,6 +24,8 @@ static const Operand OPERANDS[] = {
     {"mix_before", OPERAND_OPTIONAL, "mixes heads before the softmax [H, H]"},
     {"mix_after", OPERAND_OPTIONAL, "mixes heads after the softmax [H, H]"},
     {"rel_bias", OPERAND_OPTIONAL, "added to the scores, by offset [(2h-1)(2w-1), H]"},
+    {"mix_before_bias", OPERAND_OPTIONAL, "of mix_before [H]; no softmax sees it"},
+    {"mix_after_bias", OPERAND_OPTIONAL, "of mix_after [H]"},
     {NULL},
 };
 
@@ -76,8 +79,11 @@ static Status check_shape(const Node *node, int i, int rank, const int64_t *dim,
 }
 
 /* Mixing matrices are over heads that each have keys and values of their own. */
-static Status check_mixing(const Node *node, int i, Diag *diag) {
+static Status check_mixing(const Node *node, int i, int bias, Diag *diag) {
     const AttentionAttrs *attrs = node->attrs;
+    if (attention_has(node, bias) && !attention_has(node, i))
+        return infer_fail(node, bias, diag, "%s beside it", node->op->operands[i].name);
+    TRY(check_shape(node, bias, 1, &attrs->heads, diag));
     if (!attention_has(node, i)) return STATUS_OK;
     const int64_t heads = attrs->heads, groups = heads_of_keys(heads, attrs->kv_heads);
     if (groups != heads)
@@ -134,8 +140,8 @@ static Status check_extras(const Node *node, Diag *diag) {
                   *k = node->in[ATTENTION_K]->type.dim;
     const int64_t mask[] = {q[0], k[1]};
     TRY(check_shape(node, ATTENTION_MASK, 2, mask, diag));
-    TRY(check_mixing(node, ATTENTION_MIX_BEFORE, diag));
-    TRY(check_mixing(node, ATTENTION_MIX_AFTER, diag));
+    TRY(check_mixing(node, ATTENTION_MIX_BEFORE, ATTENTION_MIX_BEFORE_BIAS, diag));
+    TRY(check_mixing(node, ATTENTION_MIX_AFTER, ATTENTION_MIX_AFTER_BIAS, diag));
     if (attrs->window || attrs->shift) TRY(check_windows(node, q[1], k[1], diag));
     return check_positions(node, q[1], k[1], diag);
 }
@@ -212,8 +218,7 @@ static void forward_block(const Attention *a, Span span, REAL *out) {
         REAL_FN(attention_mix)(a, span, a->mix_before, false, a->scores, a->mixed);
     softmax_block(a, span);
     const REAL *p = a->mix_after ? a->after : a->mixed;
-    if (a->mix_after)
-        REAL_FN(attention_mix)(a, span, a->mix_after, false, a->mixed, a->after);
+    if (a->mix_after) REAL_FN(attention_mix_after)(a, span);
     for (int64_t g = 0; g < a->group; g++) {
         const int64_t e = a->value_head;
         gemm(false, false, span.rows, e, a->keys, 1, p + attention_block_at(a, g),

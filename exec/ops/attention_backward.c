@@ -1,7 +1,8 @@
 /* attention, backward: probabilities are recomputed from the operands and the saved
  * log-sum-exp, block by block as in the forward kernel.
  *
- * dV = P'^T dO; dP' = dO V^T; d mix_after = dP' . P; dP = mix_after^T dP';
+ * dV = P'^T dO; dP' = dO V^T; d mix_after = dP' . P; d mix_after_bias = sum of dP'; dP =
+ * mix_after^T dP';
  * dA' = P (dP - sum over keys of P dP); d mix_before = dA' . A; dA = mix_before^T dA';
  * then dA goes to the biases, q, k and the relative positions. */
 #include "exec/kernel_math.h"
@@ -11,7 +12,7 @@
 /* Gradients wanted (NULL = not), and whether q's, k's and v's first contribution adds. */
 typedef struct Gradients {
     const REAL *out;
-    REAL *q, *k, *v, *rel_key, *mix_before, *mix_after;
+    REAL *q, *k, *v, *rel_key, *mix_before, *mix_after, *mix_after_bias;
     REAL *bias;              /* bias, or that and rel_bias together */
     REAL *rel_bias, *summed; /* with rel_bias: where `bias` goes in the end */
     bool add_q, add_k, add_v;
@@ -29,16 +30,19 @@ static void open_gradients(Gradients *d, const Attention *a, const Call *call) {
         .rel_key = gradient_to_add(call, ATTENTION_REL_KEY),
         .mix_before = gradient_to_add(call, ATTENTION_MIX_BEFORE),
         .mix_after = gradient_to_add(call, ATTENTION_MIX_AFTER),
+        .mix_after_bias = gradient_to_add(call, ATTENTION_MIX_AFTER_BIAS),
         .add_q = gradient_adds(call, ATTENTION_Q),
         .add_k = gradient_adds(call, ATTENTION_K),
         .add_v = gradient_adds(call, ATTENTION_V),
     };
+    gradient_to_add(call, ATTENTION_MIX_BEFORE_BIAS); /* stays 0 */
     if (d->rel_bias) {
         d->summed = d->bias;
         d->bias = a->d_spread;
         memset(d->bias, 0, (size_t)(a->heads * a->queries * a->keys) * sizeof(REAL));
     }
-    d->scores = d->q || d->k || d->bias || d->rel_key || d->mix_before || d->mix_after;
+    d->scores = d->q || d->k || d->bias || d->rel_key || d->mix_before || d->mix_after ||
+                d->mix_after_bias;
 }
 
 /* Turns a->mixed from scores into probabilities. */
@@ -99,6 +103,19 @@ static void mix_gradient(const Attention *a, Span span, const REAL *x, const REA
              stride, 1, d_matrix, a->heads);
 }
 
+/* d_bias[a] += the sum of a->after, dP', over the keys that take part. */
+static void mix_bias_gradient(const Attention *a, Span span, REAL *d_bias) {
+    for (int64_t r = 0; r < span.rows; r++) {
+        const REAL *restrict limit = REAL_FN(attention_limits)(a, span.row + r);
+        for (int64_t g = 0; g < a->group; g++) {
+            const REAL *restrict d = a->after + attention_block_at(a, g) + r * a->padded;
+            REAL sum = 0;
+            for (int64_t j = 0; j < a->keys; j++) sum += limit[j] > -INFINITY ? d[j] : 0;
+            d_bias[g] += sum;
+        }
+    }
+}
+
 static void bias_gradient(const Attention *a, Span span, int64_t g, const REAL *d_score,
                           REAL *d_bias) {
     const int64_t first = (span.head + g) * a->queries + span.row;
@@ -147,12 +164,12 @@ static void backward_block(const Attention *a, Span span, const Gradients *d) {
     if (a->mix_before)
         REAL_FN(attention_mix)(a, span, a->mix_before, false, a->scores, a->mixed);
     recompute_block(a, span);
-    if (a->mix_after)
-        REAL_FN(attention_mix)(a, span, a->mix_after, false, a->mixed, a->after);
+    if (a->mix_after) REAL_FN(attention_mix_after)(a, span);
     value_gradient(a, span, d);
     if (!d->scores) return;
     if (a->mix_after) {
         mix_gradient(a, span, a->after, a->mixed, d->mix_after);
+        if (d->mix_after_bias) mix_bias_gradient(a, span, d->mix_after_bias);
         REAL_FN(attention_mix)(a, span, a->mix_after, true, a->after, a->unmixed);
     }
     softmax_gradient(a, span);

@@ -137,6 +137,7 @@ void REAL_FN(attention_open)(Attention *a, const Call *call) {
         .rel_bias = operand_data(call, ATTENTION_REL_BIAS),
         .mix_before = operand_data(call, ATTENTION_MIX_BEFORE),
         .mix_after = operand_data(call, ATTENTION_MIX_AFTER),
+        .mix_after_bias = operand_data(call, ATTENTION_MIX_AFTER_BIAS),
         .log_sum = call->aux,
         .grid = {attrs->grid_h, attrs->grid_w, attrs->skip, NULL, NULL},
     };
@@ -248,4 +249,16 @@ void REAL_FN(attention_mix)(const Attention *a, Span span, const REAL *matrix,
     const int64_t stride = a->block * a->padded;
     gemm(transpose, false, a->heads, span.rows * a->padded, a->heads, 1, matrix, a->heads,
          in, stride, 0, out, stride);
+}
+
+void REAL_FN(attention_mix_after)(const Attention *a, Span span) {
+    REAL_FN(attention_mix)(a, span, a->mix_after, false, a->mixed, a->after);
+    for (int64_t r = 0; a->mix_after_bias && r < span.rows; r++) {
+        const REAL *restrict limit = REAL_FN(attention_limits)(a, span.row + r);
+        for (int64_t g = 0; g < a->group; g++) {
+            const REAL bias = a->mix_after_bias[g];
+            REAL *restrict p = a->after + attention_block_at(a, g) + r * a->padded;
+            for (int64_t j = 0; j < a->keys; j++) p[j] += limit[j] > -INFINITY ? bias : 0;
+        }
+    }
 }

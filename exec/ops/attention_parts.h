@@ -27,6 +27,8 @@ enum {
     ATTENTION_MIX_BEFORE,
     ATTENTION_MIX_AFTER,
     ATTENTION_REL_BIAS,
+    ATTENTION_MIX_BEFORE_BIAS,
+    ATTENTION_MIX_AFTER_BIAS,
     ATTENTION_OPERANDS
 };
 
@@ -45,7 +47,7 @@ typedef struct Attention {
     int64_t group, block;           /* heads and query rows done together */
     REAL scale;
     bool causal;
-    const REAL *q, *k, *v, *bias, *rel_key, *mix_before, *mix_after;
+    const REAL *q, *k, *v, *bias, *rel_key, *mix_before, *mix_after, *mix_after_bias;
     const int32_t *mask;
     REAL *log_sum; /* aux [N, H, T]: log-sum-exp of every row, inf where all is masked */
 
@@ -95,6 +97,9 @@ void REAL_FN(attention_scores)(const Attention *a, Span span);
 /* out = matrix (or its transpose) times the heads of `in`, both like a->scores. */
 void REAL_FN(attention_mix)(const Attention *a, Span span, const REAL *matrix,
                             bool transpose, const REAL *in, REAL *out);
+
+/* a->after = mix_after times the heads of a->mixed, plus the bias where keys take part. */
+void REAL_FN(attention_mix_after)(const Attention *a, Span span);
 
 /* First row of a span and its head `g` of q or the result [N, T, H * width]. */
 static inline int64_t attention_at(const Attention *a, Span span, int64_t g,

@@ -20,12 +20,14 @@ enum {
     MIX_BEFORE,
     MIX_AFTER,
     REL_BIAS,
+    MIX_BEFORE_BIAS,
+    MIX_AFTER_BIAS,
     OPERANDS,
     BUCKETS = 49
 };
 #define BIT(operand) (1u << (operand))
 #define ALWAYS       (BIT(Q) | BIT(K) | BIT(V))
-#define OPTIONAL     6 /* operands from MASK on */
+#define OPTIONAL     8 /* operands from MASK on */
 
 /* One problem: sizes, which operands are there, and their values in double. */
 typedef struct Problem {
@@ -77,6 +79,9 @@ static void problem_fill(Problem *p, uint64_t key) {
     if (!has(p, REL_BIAS)) p->type[REL_BIAS].dim[0] = 1;
     p->type[REL_KEY] = type_of(2, p->head, BUCKETS, 0);
     p->type[MIX_BEFORE] = p->type[MIX_AFTER] = type_of(2, h, h, 0);
+    p->type[MIX_BEFORE_BIAS] = p->type[MIX_AFTER_BIAS] = type_of(1, h, 0, 0);
+    if (!has(p, MIX_BEFORE)) p->present &= ~BIT(MIX_BEFORE_BIAS);
+    if (!has(p, MIX_AFTER)) p->present &= ~BIT(MIX_AFTER_BIAS);
     p->out_count = p->samples * t * h * p->value_head;
     for (int i = 0; i < OPERANDS; i++) {
         p->count[i] = type_count(&p->type[i]);
@@ -166,6 +171,19 @@ static double window_mask(const AttentionAttrs *a, int64_t i, int64_t j) {
     return same || a->shift == 0 ? 0 : -100;
 }
 
+static bool is_masked(const Problem *p, int64_t n, int64_t i, int64_t j) {
+    return (has(p, MASK) && p->in[MASK][n * p->keys + j] == 0) ||
+           (p->attrs.causal && j > i) || window_mask(&p->attrs, i, j) == -INFINITY;
+}
+
+/* Adds a head's bias to its keys that take part. */
+static void add_bias(const Problem *p, const double *bias, int64_t n, int64_t i,
+                     double *x) {
+    for (int64_t h = 0; h < p->heads; h++)
+        for (int64_t j = 0; j < p->keys; j++)
+            if (!is_masked(p, n, i, j)) x[h * p->keys + j] += bias[h];
+}
+
 /* x[h][j] = sum over b of matrix[h][b] x[b][j]. */
 static void mix(const Problem *p, const double *matrix, double *x) {
     double *old = malloc((size_t)(p->heads * p->keys) * sizeof *old);
@@ -182,9 +200,7 @@ static void mix(const Problem *p, const double *matrix, double *x) {
 static void softmax(const Problem *p, int64_t n, int64_t i, double *x) {
     double sum = 0;
     for (int64_t j = 0; j < p->keys; j++) {
-        const bool masked = (has(p, MASK) && p->in[MASK][n * p->keys + j] == 0) ||
-                            (p->attrs.causal && j > i);
-        x[j] = masked ? 0 : exp(x[j] + window_mask(&p->attrs, i, j));
+        x[j] = is_masked(p, n, i, j) ? 0 : exp(x[j] + window_mask(&p->attrs, i, j));
         sum += x[j];
     }
     for (int64_t j = 0; j < p->keys && sum > 0; j++) x[j] /= sum;
@@ -194,8 +210,10 @@ static void naive_row(const Problem *p, int64_t n, int64_t i, double *x, double 
     for (int64_t h = 0; h < p->heads; h++)
         for (int64_t j = 0; j < p->keys; j++) x[h * p->keys + j] = score(p, n, h, i, j);
     if (has(p, MIX_BEFORE)) mix(p, p->in[MIX_BEFORE], x);
+    if (has(p, MIX_BEFORE_BIAS)) add_bias(p, p->in[MIX_BEFORE_BIAS], n, i, x);
     for (int64_t h = 0; h < p->heads; h++) softmax(p, n, i, x + h * p->keys);
     if (has(p, MIX_AFTER)) mix(p, p->in[MIX_AFTER], x);
+    if (has(p, MIX_AFTER_BIAS)) add_bias(p, p->in[MIX_AFTER_BIAS], n, i, x);
     const int64_t e = p->value_head, width = p->heads * e;
     for (int64_t c = 0; c < width; c++) {
         const double *weight = x + c / e * p->keys;

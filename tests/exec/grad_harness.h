@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPERANDS_MAX = 10, LINE_MAX_BYTES = 256 };
+enum { OPERANDS_MAX = 12, LINE_MAX_BYTES = 256 };
 
 static const int64_t SIZES[DIM_SYMBOLS] = {3, 5, 7, 2}; /* N, T, S, M */
 

@@ -213,7 +213,7 @@ static void test_random_shapes(void **state) {
                      pick(key, 3, 40), pick(key, 4, 20), pick(key, 5, 20)};
         p.attrs.causal = bits & 1;
         p.attrs.scale = bits & 2 ? 0.5 : 0;
-        p.present = ALWAYS | (unsigned)(bits >> 8 & 63) << MASK;
+        p.present = ALWAYS | (unsigned)(bits >> 8 & ((1u << OPTIONAL) - 1)) << MASK;
         p.attrs.grid_h = pick(key, 6, 6);
         p.attrs.grid_w = pick(key, 7, 9);
         p.attrs.skip = pick(key, 8, 3) - 1;
@@ -237,7 +237,7 @@ static void test_windows(void **state) {
         a->grid_w = pick(key, 7, 9);
         a->window = pick(key, 8, 5);
         a->shift = pick(key, 9, a->window) - 1;
-        p.present = ALWAYS | (unsigned)(bits >> 8 & 63) << MASK;
+        p.present = ALWAYS | (unsigned)(bits >> 8 & ((1u << OPTIONAL) - 1)) << MASK;
         p.queries = p.keys = (a->grid_h + a->window - 1) / a->window * a->window *
                              ((a->grid_w + a->window - 1) / a->window * a->window);
         check_problem(&p, key);
@@ -303,10 +303,12 @@ static void test_repeated_heads(void **state) {
 /* A sample without any key to attend to: zeros, not NaN, and no gradient. */
 static void test_fully_masked(void **state) {
     (void)state;
-    for (unsigned set = 0; set < 8; set++) {
+    for (unsigned set = 0; set < 32; set++) {
         Problem p = {2, 2, 5, 6, 4, 3};
         p.present = ALWAYS | BIT(MASK) | (set & 1 ? BIT(BIAS) : 0) |
-                    (set & 2 ? BIT(MIX_BEFORE) : 0) | (set & 4 ? BIT(MIX_AFTER) : 0);
+                    (set & 2 ? BIT(MIX_BEFORE) : 0) | (set & 4 ? BIT(MIX_AFTER) : 0) |
+                    (set & 8 ? BIT(MIX_BEFORE_BIAS) : 0) |
+                    (set & 16 ? BIT(MIX_AFTER_BIAS) : 0);
         problem_fill(&p, set);
         memset(p.in[MASK], 0, (size_t)p.keys * sizeof(double));
         double *d_out = normal(9, p.out_count);
@@ -334,7 +336,7 @@ static void test_fully_masked(void **state) {
 static void test_accumulate(void **state) {
     (void)state;
     Problem p = {2, 2, 6, 6, 4, 4, {.grid_h = 2, .grid_w = 3}};
-    p.present = ALWAYS | 63u << MASK;
+    p.present = ALWAYS | ((1u << OPTIONAL) - 1) << MASK;
     problem_fill(&p, 5);
     double *d_out = normal(9, p.out_count);
     Run once, more;
@@ -394,7 +396,7 @@ static void test_shared_gradient(void **state) {
 static void test_single_gradients(void **state) {
     (void)state;
     Problem p = {2, 2, 6, 6, 4, 3, {.grid_h = 2, .grid_w = 3}};
-    p.present = ALWAYS | 63u << MASK;
+    p.present = ALWAYS | ((1u << OPTIONAL) - 1) << MASK;
     problem_fill(&p, 7);
     double *d_out = normal(9, p.out_count);
     Run all;
@@ -427,7 +429,7 @@ static void test_infer_errors(void **state) {
     (void)state;
     for (int wrong = 0; wrong < OPERANDS; wrong++) {
         Problem p = {2, 2, 6, 6, 4, 3, {.grid_h = 2, .grid_w = 3}};
-        p.present = ALWAYS | 63u << MASK;
+        p.present = ALWAYS | ((1u << OPTIONAL) - 1) << MASK;
         problem_fill(&p, 8);
         Run run;
         run_open(&run, &p, false);
