@@ -1,10 +1,10 @@
 /* Weight multiplexing: the parts of passes/weight_multiplex.c.
  *
  * Zhang et al., MiniViT: Compressing Vision Transformers with Weight Multiplexing, CVPR
- * 2022, section 3.2, in the DeiT form of its reference implementation. Layers l of a
- * group share every parameter except their layer norms; each gets transformations of its
- * own: H x H mixing before and after the softmax (F1, F2), a table of contextual relative
- * positions on keys, and a depth-wise convolution of the MLP's input. */
+ * 2022, section 3.2, in the DeiT and Swin forms of its reference implementation. Layers l
+ * of a group share every parameter except their layer norms; each gets transformations of
+ * its own: H x H mixing before and after the softmax (F1, F2), a table of contextual
+ * relative positions on keys, and a depth-wise convolution before the MLP. */
 #ifndef COMPRESS_PASSES_MULTIPLEX_H
 #define COMPRESS_PASSES_MULTIPLEX_H
 
@@ -15,10 +15,11 @@ typedef enum MlpTransform { MLP_NONE, MLP_CONV, MLP_NORM_CONV } MlpTransform;
 
 typedef struct MultiplexOptions {
     int64_t group;
-    IntList groups;
+    IntList groups, layers_left;
     int init;          /* MultiplexInit */
     int mixing;        /* none, both, before, after */
     int mixing_init;   /* identity, trunc_normal */
+    bool mixing_bias;
     int position;      /* none, contextual */
     int mlp_transform; /* MlpTransform */
     int64_t kernel;
@@ -42,6 +43,11 @@ typedef struct Multiplex {
     double deviation; /* largest ||W_l - W|| / ||W_l|| of the group at hand */
     double largest;   /* of all groups */
 } Multiplex;
+
+/* Sizes of the groups, first to last, in the context's arena: as listed, or as `group` or
+ * `layers_left` say for every stage. A stage is layers one after another that give values
+ * of one shape; most models have one. Fails with STATUS_MODEL. */
+Status multiplex_groups(IntList *out, Multiplex *m, Diag *diag);
 
 /* Makes layers [first, first + count) share projections and MLP: checks that their shapes
  * agree, merges weights by options->init and redirects all users to one leaf. Sets

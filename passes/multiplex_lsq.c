@@ -40,6 +40,13 @@ static Status take(Tensor *out, const Node *leaf, Diag *diag) {
     return tensor_to_f32(out, &leaf->storage->tensor, diag);
 }
 
+/* The value whose channels a projection scales: it may be cut into windows on the way,
+ * which moves tokens and leaves channels alone. */
+static const Node *before_windows(const Node *value) {
+    const bool windows = strcmp(value->op->name, "window_partition") == 0;
+    return windows ? value->in[0] : value;
+}
+
 /* Checks that a layer has a norm of its own that its `roles`, and nothing else, read:
  * what is scaled there must meet the shared matrices alone. */
 static Status check_norm(const Multiplex *m, int layer, Role norm, const Role *roles,
@@ -52,9 +59,11 @@ static Status check_norm(const Multiplex *m, int layer, Role norm, const Role *r
                 m->ctx, diag,
                 "init: lsq expects layer %d to have a norm \"%s\" of its own", layer,
                 role_name(norm));
+    const Node *read = NULL; /* by all of them */
     for (int r = 0; r < count; r++) {
         const Node *linear = graph_find(m->graph, name, layer, roles[r]);
-        if (linear->in[0] != n)
+        if (r == 0) read = linear->in[0];
+        if (linear->in[0] != read || before_windows(read) != n)
             return edit_fail(m->ctx, diag,
                              "init: lsq expects \"%s\" of layer %d to read its norm",
                              role_name(roles[r]), layer);
@@ -64,7 +73,9 @@ static Status check_norm(const Multiplex *m, int layer, Role norm, const Role *r
                              "[out, in], found it transposed",
                              role_name(roles[r]), layer);
     }
-    if (graph_use_count(m->graph, n) == count) return STATUS_OK;
+    if (graph_use_count(m->graph, read) == count &&
+        (read == n || graph_use_count(m->graph, n) == 1))
+        return STATUS_OK;
     return edit_fail(m->ctx, diag,
                      "init: lsq expects \"%s\" of layer %d to have no other readers",
                      role_name(norm), layer);

@@ -174,6 +174,12 @@ static Status check_heads(const Multiplex *m, int first, int count, Diag *diag) 
             return edit_fail(m->ctx, diag,
                              "layers %d and %d cannot be grouped: %lld and %lld heads",
                              first, first + l, (long long)a->heads, (long long)b->heads);
+        if (a->window != b->window)
+            return edit_fail(m->ctx, diag,
+                             "layers %d and %d cannot be grouped: they attend in windows "
+                             "of %lld and %lld (0 = none)",
+                             first, first + l, (long long)a->window,
+                             (long long)b->window);
         if (a->kv_heads != b->kv_heads)
             return edit_fail(
                 m->ctx, diag,
@@ -183,10 +189,33 @@ static Status check_heads(const Multiplex *m, int first, int count, Diag *diag) 
     return STATUS_OK;
 }
 
+/* Attention of the layers of a group. */
+static Node **group_attention(const Multiplex *m, int first, int count) {
+    Node **nodes = ARENA_ARRAY(m->ctx->arena, Node *, (size_t)count);
+    for (int l = 0; l < count; l++)
+        nodes[l] = graph_find(m->graph, m->options->stack, first + l, ROLE_ATTENTION);
+    return nodes;
+}
+
+/* Tables of biases by relative position: of one shape, stored, or there are none. */
+static Status check_tables(const Multiplex *m, Node *const *attention, int count,
+                           Diag *diag) {
+    for (int l = 0; l < count; l++) {
+        const Node *table = node_operand(attention[l], "rel_bias");
+        TRY(check_same_shape(m, attention[0], attention[l], "rel_bias", diag));
+        if (table && !table->storage)
+            return edit_fail(m->ctx, diag, "layer %d: rel_bias is computed, not stored",
+                             attention[l]->layer);
+    }
+    return STATUS_OK;
+}
+
 Status multiplex_share(Multiplex *m, int first, int count, Diag *diag) {
     static const Role attention[] = {ROLE_Q, ROLE_K, ROLE_V}, ffn[] = {ROLE_FFN_IN};
     m->deviation = 0;
     TRY(check_heads(m, first, count, diag));
+    Node **const nodes = group_attention(m, first, count);
+    TRY(check_tables(m, nodes, count, diag));
     for (int i = 0; i < SHARED_ROLES; i++)
         TRY(check_role(m, first, count, shared_roles[i], diag));
     if (count == 1) return STATUS_OK;
@@ -196,5 +225,5 @@ Status multiplex_share(Multiplex *m, int first, int count, Diag *diag) {
     }
     for (int i = 0; i < SHARED_ROLES; i++)
         TRY(share_role(m, first, count, shared_roles[i], diag));
-    return STATUS_OK;
+    return share_operand(m, nodes, count, "rel_bias", diag);
 }

@@ -19,25 +19,42 @@ static Status fail_multiplexed(const Multiplex *m, int layer, const char *part,
                      part);
 }
 
-static Status add_mixing(Multiplex *m, Node *attention, const char *operand, Diag *diag) {
-    const AttentionAttrs *attrs = attention->attrs;
-    const int64_t shape[2] = {attrs->heads, attrs->heads};
-    const Init init = {m->options->mixing_init == MIXING_IDENTITY ? INIT_IDENTITY
-                                                                  : INIT_TRUNC_NORMAL,
-                       m->options->mixing_std};
+/* Gives attention a parameter of its own as an operand. */
+static Status add_operand(Multiplex *m, Node *attention, const char *operand, Init init,
+                          int rank, const int64_t *shape, Diag *diag) {
+    Node *leaf = NULL;
     if (node_operand(attention, operand))
         return fail_multiplexed(m, attention->layer, operand, diag);
-    Node *leaf = NULL;
-    TRY(edit_param(&leaf, m->graph, storage_name(m, attention->layer, operand), init, 2,
+    TRY(edit_param(&leaf, m->graph, storage_name(m, attention->layer, operand), init, rank,
                    shape, diag));
     node_set_operand(m->graph, attention, operand, leaf);
     return STATUS_OK;
 }
 
-/* Grid and number of tokens before it; only image models have one. */
-static Status find_grid(const Multiplex *m, const char *option, int64_t grid[2],
-                        int *skip, Diag *diag) {
+static Status add_mixing(Multiplex *m, Node *attention, const char *operand,
+                         const char *bias, Diag *diag) {
+    const AttentionAttrs *attrs = attention->attrs;
+    const int64_t shape[2] = {attrs->heads, attrs->heads};
+    const Init init = {m->options->mixing_init == MIXING_IDENTITY ? INIT_IDENTITY
+                                                                  : INIT_TRUNC_NORMAL,
+                       m->options->mixing_std};
+    TRY(add_operand(m, attention, operand, init, 2, shape, diag));
+    if (!m->options->mixing_bias) return STATUS_OK;
+    return add_operand(m, attention, bias, (Init){INIT_ZEROS, 0}, 1, shape, diag);
+}
+
+/* Grid of a layer's tokens and number of tokens before it; only image models have one. */
+static Status find_grid(const Multiplex *m, int layer, const char *option,
+                        int64_t grid[2], int *skip, Diag *diag) {
+    const Node *attention =
+        edit_find(m->graph, m->options->stack, layer, ROLE_ATTENTION, "attention");
+    const AttentionAttrs *attrs = attention ? attention->attrs : NULL;
     *skip = edit_extra_tokens(m->graph);
+    if (attrs && attrs->window) { /* the grid of this stage */
+        grid[0] = attrs->grid_h;
+        grid[1] = attrs->grid_w;
+        return STATUS_OK;
+    }
     if (edit_grid(m->graph, &grid[0], &grid[1])) return STATUS_OK;
     Status status =
         edit_fail(m->ctx, diag, "%s: expected an image model, found no patches", option);
@@ -50,14 +67,12 @@ static Status add_position(Multiplex *m, Node *attention, Diag *diag) {
     int skip = 0;
     if (node_operand(attention, "rel_key"))
         return fail_multiplexed(m, attention->layer, "rel_key", diag);
-    TRY(find_grid(m, "position", grid, &skip, diag));
+    TRY(find_grid(m, attention->layer, "position", grid, &skip, diag));
     const AttentionAttrs *attrs = attention->attrs;
     const Type *q = &attention->in[0]->type;
     const int64_t shape[2] = {q->dim[q->rank - 1] / attrs->heads, POSITION_BUCKETS};
-    Node *leaf = NULL;
-    TRY(edit_param(&leaf, m->graph, storage_name(m, attention->layer, "rel_key"),
-                   (Init){INIT_ZEROS, 0}, 2, shape, diag));
-    node_set_operand(m->graph, attention, "rel_key", leaf);
+    TRY(add_operand(m, attention, "rel_key", (Init){INIT_ZEROS, 0}, 2, shape, diag));
+    if (attrs->window) return STATUS_OK; /* positions are those within a window */
     return node_set(m->graph, attention, diag, "grid_h=%lld grid_w=%lld skip=%d",
                     (long long)grid[0], (long long)grid[1], skip);
 }
@@ -69,7 +84,7 @@ static Status add_convolution(Node **out, Multiplex *m, int layer, Node *x, Node
     int skip = 0;
     if (graph_find(m->graph, m->options->stack, layer, ROLE_LOCAL_CONV))
         return fail_multiplexed(m, layer, role_name(ROLE_LOCAL_CONV), diag);
-    TRY(find_grid(m, "mlp_transform", grid, &skip, diag));
+    TRY(find_grid(m, layer, "mlp_transform", grid, &skip, diag));
     const int64_t width = x->type.dim[x->type.rank - 1], k = m->options->kernel;
     const bool zero = m->options->mlp_transform == MLP_CONV;
     const Init init = {zero ? INIT_ZEROS : INIT_TRUNC_NORMAL, 0.02};
@@ -128,9 +143,9 @@ Status multiplex_transform(Multiplex *m, int layer, Diag *diag) {
     Node *attention = graph_find(m->graph, options->stack, layer, ROLE_ATTENTION);
     const int mixing = options->mixing;
     if (mixing == MIXING_BOTH || mixing == MIXING_BEFORE)
-        TRY(add_mixing(m, attention, "mix_before", diag));
+        TRY(add_mixing(m, attention, "mix_before", "mix_before_bias", diag));
     if (mixing == MIXING_BOTH || mixing == MIXING_AFTER)
-        TRY(add_mixing(m, attention, "mix_after", diag));
+        TRY(add_mixing(m, attention, "mix_after", "mix_after_bias", diag));
     if (options->position == POSITION_CONTEXTUAL) TRY(add_position(m, attention, diag));
     if (options->mlp_transform == MLP_CONV) return add_conv(m, layer, diag);
     if (options->mlp_transform == MLP_NORM_CONV) return add_norm_conv(m, layer, diag);

@@ -125,6 +125,8 @@ static Status add_extras(const Prune *p, PruneBlock *block, Diag *diag) {
     if (!is_op(attention, "attention")) return STATUS_OK;
     TRY(add_slot(p, block, attention, "bias", 0, false, diag));
     TRY(add_slot(p, block, attention, "rel_bias", 1, false, diag));
+    TRY(add_slot(p, block, attention, "mix_before_bias", 0, false, diag));
+    TRY(add_slot(p, block, attention, "mix_after_bias", 0, false, diag));
     for (int axis = 0; axis < 2; axis++) {
         TRY(add_slot(p, block, attention, "mix_before", axis, axis == 1, diag));
         TRY(add_slot(p, block, attention, "mix_after", axis, axis == 1, diag));

@@ -6,10 +6,15 @@
 
 #define M MultiplexOptions
 static const Field fields[] = {
-    F_INT(M, group, 1, 100000, "layers in a group; must divide the number of layers"),
+    F_INT(M, group, 1, 100000,
+          "layers in a group; must divide the number of layers, of every stage where "
+          "widths change"),
     F_INTS(M, groups, 1, 100000,
            "sizes of the groups, first to last, instead of `group`; must add up to the "
            "number of layers"),
+    F_INTS(M, layers_left, 1, 100000,
+           "layers of weights left in each stage, first to last, instead of `group`; "
+           "must divide the stage's layers"),
     F_CHOICE(
         M, init, "first|mean|lsq",
         "shared weights: the first layer's, the mean of the layers, or least squares "
@@ -17,6 +22,7 @@ static const Field fields[] = {
     F_CHOICE(M, mixing, "none|both|before|after",
              "H x H mixing of heads before and after the softmax"),
     F_CHOICE(M, mixing_init, "identity|trunc_normal", "first values of the mixing"),
+    F_BOOL(M, mixing_bias, "mixing with a bias for each head, zero at the start"),
     F_REAL(M, mixing_std, 1e-9, 10, "standard deviation of trunc_normal"),
     F_CHOICE(M, position, "none|contextual",
              "table of contextual relative positions on keys, zero at the start"),
@@ -42,24 +48,6 @@ static const M defaults = {.group = 2,
                            .kernel = 3,
                            .stack = "main"};
 
-static Status check_depth(Multiplex *m, Diag *diag) {
-    const M *options = m->options;
-    if (m->layers == 0)
-        return edit_fail(m->ctx, diag, "the model has no layers in stack \"%s\"",
-                         options->stack);
-    int64_t total = 0;
-    for (int i = 0; i < options->groups.count; i++) total += options->groups.items[i];
-    if (options->groups.count && total != m->layers)
-        return edit_fail(m->ctx, diag,
-                         "groups: expected sizes that add up to %d, found %lld",
-                         m->layers, (long long)total);
-    if (!options->groups.count && m->layers % options->group)
-        return edit_fail(m->ctx, diag,
-                         "group: expected a divisor of the model's %d layers, found %lld",
-                         m->layers, (long long)options->group);
-    return STATUS_OK;
-}
-
 static void record_group(const Multiplex *m, Tree *list, int first, int count) {
     Arena *arena = m->ctx->arena;
     Tree *row = tree_new(arena, TREE_MAP, LOC_NONE);
@@ -70,11 +58,11 @@ static void record_group(const Multiplex *m, Tree *list, int first, int count) {
 }
 
 static Status share_groups(Multiplex *m, Diag *diag) {
-    const M *options = m->options;
     Tree *list = tree_new(m->ctx->arena, TREE_LIST, LOC_NONE);
-    for (int first = 0, g = 0; first < m->layers; g++) {
-        const int count =
-            (int)(options->groups.count ? options->groups.items[g] : options->group);
+    IntList groups;
+    TRY(multiplex_groups(&groups, m, diag));
+    for (int first = 0, g = 0; g < groups.count; g++) {
+        const int count = (int)groups.items[g];
         TRY(multiplex_share(m, first, count, diag));
         if (!m->ctx->plan) record_group(m, list, first, count);
         if (m->deviation > m->largest) m->largest = m->deviation;
@@ -101,7 +89,6 @@ static Status multiplex_run(PassContext *ctx, Model *model, const void *opaque,
         .ctx = ctx, .model = model, .graph = model->graph, .options = &options};
     options.stack = edit_stack(m.graph, options.stack);
     m.layers = graph_layer_count(m.graph, options.stack);
-    TRY(check_depth(&m, diag));
     TRY(share_groups(&m, diag));
     if (options.pooling == POOLING_MEAN) TRY(multiplex_pool_mean(&m, diag));
     for (int layer = 0; layer < m.layers; layer++)
@@ -117,6 +104,12 @@ static Status multiplex_check(const void *opaque, Loc at, const char *key, Diag 
     if (!options->stack)
         return diag_fail(diag, STATUS_RECIPE, at, key,
                          "stack: expected the name of a stack, found null");
+    if (options->groups.count && options->layers_left.count)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "expected groups or layers_left, found both");
+    if (options->mixing_bias && options->mixing == MIXING_NONE)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "expected mixing beside mixing_bias, found none");
     if (options->kernel % 2 == 0)
         return diag_fail(diag, STATUS_RECIPE, at, key,
                          "kernel: expected an odd number, found %lld",

@@ -1,10 +1,13 @@
-/* Parameter counts of Mini-DeiT-Ti/S/B, from configuration and pass alone, against the
- * counts of the published reference implementation. */
+/* Parameter counts of Mini-DeiT-Ti/S/B and Mini-Swin-T/S/B, from configuration and pass
+ * alone, against the counts of the published reference implementation. */
 #include "exec/ops.h"
 #include "io/hf.h"
+#include "io/yaml.h"
 #include "passes/measure.h"
 #include "tests/support/check.h"
 #include "tests/support/passes.h"
+
+#include <string.h>
 
 /* A DeiT folder's config.json at the published sizes. */
 static Tree *deit_config(Arena *arena, int64_t width, int64_t heads) {
@@ -28,13 +31,11 @@ static Tree *deit_config(Arena *arena, int64_t width, int64_t heads) {
     return map;
 }
 
-/* Parameters of the model after one weight_multiplex with `options`. */
-static int64_t count_after(int64_t width, int64_t heads, const char *options) {
-    Arena *arena = arena_create();
+/* Parameters of a model after one weight_multiplex with `options`; frees the arena. */
+static int64_t count_config(Arena *arena, const Tree *config, const char *options) {
     Diag *diag = diag_create();
     Model *model = NULL;
-    assert_ok(hf_build(&model, deit_config(arena, width, heads), ops_table(), diag),
-              diag);
+    assert_ok(hf_build(&model, config, ops_table(), diag), diag);
     assert_ok(test_run_pass(model, "weight_multiplex", options, true, diag), diag);
     const int64_t count = graph_parameter_count(model->graph);
     Measure measure;
@@ -45,6 +46,11 @@ static int64_t count_after(int64_t width, int64_t heads, const char *options) {
     diag_destroy(diag);
     arena_destroy(arena);
     return count;
+}
+
+static int64_t count_after(int64_t width, int64_t heads, const char *options) {
+    Arena *arena = arena_create();
+    return count_config(arena, deit_config(arena, width, heads), options);
 }
 
 static void test_mini_deit(void **state) {
@@ -67,10 +73,40 @@ static void test_one_group(void **state) {
     assert_true(expected < 9000000);
 }
 
+/* Swin of 224 x 224 pixels: width and heads of the first stage, layers of the third. */
+static int64_t count_swin(int width, int heads, int third, const char *options) {
+    Arena *arena = arena_create();
+    Diag *diag = diag_create();
+    Tree *config = NULL;
+    const char *yaml = arena_printf(
+        arena,
+        "{model_type: swin, architectures: [SwinForImageClassification], embed_dim: %d,\n"
+        " depths: [2, 2, %d, 2], num_heads: [%d, %d, %d, %d], window_size: 7,\n"
+        " image_size: 224, patch_size: 4, num_channels: 3, num_labels: 1000}\n",
+        width, third, heads, 2 * heads, 4 * heads, 8 * heads);
+    assert_ok(yaml_parse(&config, arena, "swin", yaml, strlen(yaml), diag), diag);
+    diag_destroy(diag);
+    return count_config(arena, config, options);
+}
+
+#define SWIN_FORM                                                                        \
+    "mixing_bias: true, position: none, mlp_transform: norm_conv, kernel: 7}"
+
+static void test_mini_swin(void **state) {
+    (void)state;
+    const char *tiny = "{layers_left: [1, 1, 1, 1], " SWIN_FORM;
+    const char *larger = "{layers_left: [1, 1, 9, 1], " SWIN_FORM;
+    assert_int_equal(count_swin(96, 3, 6, tiny), 12001765);
+    assert_int_equal(count_swin(96, 3, 18, larger), 26463205);
+    assert_int_equal(count_swin(128, 4, 18, larger), 46444852);
+    assert_int_equal(count_swin(128, 4, 18, "{group: 2, " SWIN_FORM), 46444852);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mini_deit),
         cmocka_unit_test(test_one_group),
+        cmocka_unit_test(test_mini_swin),
     };
     return cmocka_run_group_tests_name("parameter counts", tests, NULL, NULL);
 }
