@@ -87,6 +87,64 @@ static Status add_over_layers(Distill *d, const char *name, double weight, Node 
     return objective_add_part(&d->objective, name, part, weight, diag);
 }
 
+/* ---- windows ---- */
+
+/* Attributes of a layer's softmax attention; NULL when it has none. */
+static const AttentionAttrs *attention_of(const Graph *graph, const char *stack,
+                                          int layer) {
+    const Node *node = edit_find(graph, stack, layer, ROLE_ATTENTION, "attention");
+    return node ? node->attrs : NULL;
+}
+
+static const AttentionAttrs *student_attention(const Distill *d, DistillMatch match) {
+    return attention_of(d->objective.graph, match.student_stack, match.student);
+}
+
+static const AttentionAttrs *teacher_attention(const Distill *d, DistillMatch match) {
+    return attention_of(d->objective.teacher_graph, match.teacher_stack, match.teacher);
+}
+
+/* Tokens of a window of a layer's attention; 0 where every token attends to all. */
+static int64_t window_tokens(const AttentionAttrs *attention) {
+    return attention ? attention->window * attention->window : 0;
+}
+
+static bool same_windows(const AttentionAttrs *a, const AttentionAttrs *b) {
+    if (!window_tokens(a) || !window_tokens(b))
+        return window_tokens(a) == window_tokens(b);
+    return a->window == b->window && a->shift == b->shift && a->grid_h == b->grid_h &&
+           a->grid_w == b->grid_w;
+}
+
+/* Queries, keys and values stand window by window: both sides must have the same. */
+static Status check_windows(const Distill *d, DistillMatch match, Diag *diag) {
+    const AttentionAttrs *ours = student_attention(d, match);
+    const AttentionAttrs *theirs = teacher_attention(d, match);
+    if (same_windows(ours, theirs)) return STATUS_OK;
+    Status status = edit_fail(
+        d->objective.ctx, diag,
+        "the attention loss expects equal windows, found size %lld, shift %lld in layer "
+        "%d of the student and size %lld, shift %lld in layer %d of the teacher",
+        (long long)(ours ? ours->window : 0), (long long)(ours ? ours->shift : 0),
+        match.student, (long long)(theirs ? theirs->window : 0),
+        (long long)(theirs ? theirs->shift : 0), match.teacher);
+    diag_hint(diag, "match layers of equal windows (pairs, match), or give attention the "
+                    "weight 0");
+    return status;
+}
+
+/* The tokens of both sides in the windows of the student's layer, where it has some. */
+static Status cut_windows(Node *pair[2], Distill *d, DistillMatch match, Diag *diag) {
+    const AttentionAttrs *a = student_attention(d, match);
+    for (int side = 0; side < 2 && window_tokens(a); side++)
+        TRY(edit_node(&pair[side], d->objective.graph, NULL, "window_partition",
+                      &pair[side], 1, diag,
+                      "grid_h=%lld grid_w=%lld window=%lld shift=%lld",
+                      (long long)a->grid_h, (long long)a->grid_w, (long long)a->window,
+                      (long long)a->shift));
+    return STATUS_OK;
+}
+
 /* ---- attention ---- */
 
 enum { RELATIONS = 9 };
@@ -137,23 +195,28 @@ static Status tap_projections(Node *pair[][2], Distill *d, DistillMatch match, i
 /* Nine relation losses of one pair of layers. */
 static Status add_relations(Distill *d, DistillMatch match, Node **terms, Diag *diag) {
     Node *pair[3][2];
+    TRY(check_windows(d, match, diag));
     TRY(tap_projections(pair, d, match, 3, diag));
+    const int64_t window = window_tokens(student_attention(d, match));
     for (int i = 0; i < RELATIONS; i++) {
         Node *in[4] = {pair[i / 3][0], pair[i % 3][0], pair[i / 3][1], pair[i % 3][1]};
         TRY(edit_node(&terms[i], d->objective.graph, NULL, "relation_cross_entropy", in,
-                      4, diag, NULL));
+                      4, diag, "window=%lld", (long long)window));
     }
     return STATUS_OK;
 }
 
-/* Heads of a layer's attention; 0 when it has none. */
-static int64_t layer_heads(const Graph *graph, const char *stack, int layer) {
-    const Node *node = edit_find(graph, stack, layer, ROLE_ATTENTION, "attention");
-    return node ? ((const AttentionAttrs *)node->attrs)->heads : 0;
-}
-
-static Status check_heads(Distill *d, DistillMatch match, int64_t ours, int64_t theirs,
-                          Diag *diag) {
+static Status check_heads(Distill *d, DistillMatch match, int64_t *heads, Diag *diag) {
+    const AttentionAttrs *s = student_attention(d, match);
+    const AttentionAttrs *t = teacher_attention(d, match);
+    const int64_t ours = s ? s->heads : 0, theirs = t ? t->heads : 0;
+    *heads = ours;
+    if (window_tokens(s) || window_tokens(t))
+        return edit_fail(d->objective.ctx, diag,
+                         "attention_form: map expects attention to all tokens, found "
+                         "windows in layer %d of the %s",
+                         window_tokens(s) ? match.student : match.teacher,
+                         window_tokens(s) ? "student" : "teacher");
     if (ours == theirs && ours > 0) return STATUS_OK;
     Status status = edit_fail(
         d->objective.ctx, diag,
@@ -166,15 +229,14 @@ static Status check_heads(Distill *d, DistillMatch match, int64_t ours, int64_t 
 
 static Status map_term(Node **out, Distill *d, DistillMatch match, Diag *diag) {
     const Objective *o = &d->objective;
-    const int64_t ours = layer_heads(o->model->graph, match.student_stack, match.student);
-    const int64_t theirs = layer_heads(o->teacher_graph, match.teacher_stack, match.teacher);
+    int64_t heads = 0;
     Node *pair[2][2];
-    TRY(check_heads(d, match, ours, theirs, diag));
+    TRY(check_heads(d, match, &heads, diag));
     TRY(tap_projections(pair, d, match, 2, diag));
     Node *q = pair[0][0];
     Node *in[5] = {q, pair[1][0], pair[0][1], pair[1][1], distill_padding(o->graph, q)};
     return edit_node(out, o->graph, NULL, "attention_map_mse", in, in[4] ? 5 : 4, diag,
-                     "heads=%lld", (long long)ours);
+                     "heads=%lld", (long long)heads);
 }
 
 static Status fail_unmatched(Distill *d, Diag *diag) {
@@ -214,12 +276,16 @@ Status distill_add_attention(Distill *d, Diag *diag) {
 static Status mlp_term(Node **out, Distill *d, DistillMatch match, Diag *diag) {
     Graph *graph = d->objective.graph;
     Node *pair[2];
+    const int64_t window = window_tokens(student_attention(d, match));
     TRY(tap(pair, d, match, ROLE_FFN_OUT, diag));
+    TRY(cut_windows(pair, d, match, diag));
     if (d->losses.hidden_form == HIDDEN_gram)
-        return edit_node(out, graph, NULL, "gram_mse", pair, 2, diag, "weight=%.17g",
-                         d->options->gram_weight);
+        return edit_node(out, graph, NULL, "gram_mse", pair, 2, diag,
+                         "weight=%.17g window=%lld", d->options->gram_weight,
+                         (long long)window);
     return edit_node(out, graph, NULL, "relation_cross_entropy",
-                     (Node *[]){pair[0], pair[0], pair[1], pair[1]}, 4, diag, NULL);
+                     (Node *[]){pair[0], pair[0], pair[1], pair[1]}, 4, diag,
+                     "window=%lld", (long long)window);
 }
 
 static bool is_in(const Node *node, const char *stack, int layer) {

@@ -1,0 +1,231 @@
+/* Distillation of Swin, whose relations are within windows, against plain loops over the
+ * values of student and teacher. */
+#include "passes/edit.h"
+#include "tests/passes/distill_fixture.h"
+#include "tests/support/passes.h"
+
+enum { IMAGES = 6, SIDE = 8, DEPTH = 4, WINDOW = 3, WINDOW_TOKENS = WINDOW * WINDOW };
+
+/* 8 x 8 tokens in windows of 3, padded to 9 x 9, then 4 x 4, padded to 6 x 6; every second
+ * layer is shifted by 1. */
+static Model *toy_swin(int width, uint64_t seed) {
+    char yaml[400];
+    snprintf(yaml, sizeof yaml,
+             "{model_type: swin, image_size: 8, patch_size: 1, num_channels: 1,\n"
+             " num_labels: 3, embed_dim: %d, depths: [2, 2], num_heads: [%d, %d],\n"
+             " window_size: 3, mlp_ratio: 2, initializer_range: 0.3}\n",
+             width, width / 4, width / 2);
+    return configured_model(yaml, seed);
+}
+
+static Node *find(Model *model, int layer, Role role) {
+    Node *node = graph_find(model->graph, "encoder", layer, role);
+    assert_non_null(node);
+    return node;
+}
+
+static int width_of(const Node *node) {
+    return (int)node->type.dim[2];
+}
+
+/* A node's value for the first images, in double; free it. */
+static double *image_value(Model *model, Node *node) {
+    Batches *toy = toy_batches();
+    Diag *diag = diag_create();
+    float pixels[IMAGES * SIDE * SIDE];
+    int32_t labels[IMAGES];
+    const int64_t index[IMAGES] = {0, 1, 2, 3, 4, 5};
+    assert_ok(toy->fetch(toy, &(Fetch){index, IMAGES, 0, 0}, (void *[]){pixels, labels},
+                         diag),
+              diag);
+    Runner r;
+    runner_open(&r, model->graph, IMAGES, PRECISION_F64, NULL, &node, 1);
+    double *input = workspace_input(r.workspace, "pixel_values");
+    for (int i = 0; i < IMAGES * SIDE * SIDE; i++) input[i] = (double)pixels[i];
+    runner_run(&r);
+    const size_t count =
+        (size_t)(IMAGES * node->type.dim[1] * node->type.dim[2]) * sizeof(double);
+    double *value = malloc(count);
+    memcpy(value, workspace_value(r.workspace, node), count);
+    runner_close(&r);
+    batches_destroy(toy);
+    diag_destroy(diag);
+    return value;
+}
+
+/* softmax over the tokens of a window of x_i y_j / sqrt(width). */
+static void relate(const double *x, const double *y, int i, int width, double *row) {
+    double sum = 0;
+    for (int j = 0; j < WINDOW_TOKENS; j++) {
+        double score = 0;
+        for (int c = 0; c < width; c++) score += x[i * width + c] * y[j * width + c];
+        sum += row[j] = exp(score / sqrt(width));
+    }
+    for (int j = 0; j < WINDOW_TOKENS; j++) row[j] /= sum;
+}
+
+/* Mean cross-entropy of the rows of so many windows; x, y are s wide, u, v are t. */
+static double relation_of(const double *x, const double *y, int s, const double *u,
+                          const double *v, int t, int windows) {
+    double total = 0, ours[WINDOW_TOKENS], theirs[WINDOW_TOKENS];
+    for (int w = 0; w < windows; w++)
+        for (int i = 0; i < WINDOW_TOKENS; i++) {
+            const ptrdiff_t at = (ptrdiff_t)w * WINDOW_TOKENS;
+            relate(x + at * s, y + at * s, i, s, ours);
+            relate(u + at * t, v + at * t, i, t, theirs);
+            for (int j = 0; j < WINDOW_TOKENS; j++) total -= theirs[j] * log(ours[j]);
+        }
+    return total / (windows * WINDOW_TOKENS);
+}
+
+/* Windows of all images in a layer. */
+static int window_count(Model *model, int layer) {
+    return IMAGES * (int)find(model, layer, ROLE_Q)->type.dim[1] / WINDOW_TOKENS;
+}
+
+static double attention_loss(Model *student, Model *teacher, int layer) {
+    static const Role roles[3] = {ROLE_Q, ROLE_K, ROLE_V};
+    double *ours[3], *theirs[3], total = 0;
+    for (int i = 0; i < 3; i++) {
+        ours[i] = image_value(student, find(student, layer, roles[i]));
+        theirs[i] = image_value(teacher, find(teacher, layer, roles[i]));
+    }
+    for (int i = 0; i < 9; i++)
+        total += relation_of(ours[i / 3], ours[i % 3],
+                             width_of(find(student, layer, ROLE_Q)), theirs[i / 3],
+                             theirs[i % 3], width_of(find(teacher, layer, ROLE_Q)),
+                             window_count(student, layer));
+    for (int i = 0; i < 3; i++) {
+        free(ours[i]);
+        free(theirs[i]);
+    }
+    return total / 9;
+}
+
+/* Rows of an image's square grid by window: padded with zeros, turned by `shift`. */
+static double *cut(const double *x, int side, int width, int shift) {
+    const int padded = (side + WINDOW - 1) / WINDOW * WINDOW, across = padded / WINDOW;
+    double *out = calloc((size_t)(IMAGES * padded * padded * width), sizeof *out);
+    for (int to = 0; to < IMAGES * padded * padded; to++) {
+        const int window = to % (padded * padded) / WINDOW_TOKENS;
+        const int in_window = to % WINDOW_TOKENS;
+        const int row =
+            (window / across * WINDOW + in_window / WINDOW + shift) % padded;
+        const int column =
+            (window % across * WINDOW + in_window % WINDOW + shift) % padded;
+        if (row >= side || column >= side) continue;
+        const int from = (to / (padded * padded) * side + row) * side + column;
+        memcpy(out + (ptrdiff_t)to * width, x + (ptrdiff_t)from * width,
+               (size_t)width * sizeof *out);
+    }
+    return out;
+}
+
+/* The MLP's output of a layer, by window. */
+static double *mlp_windows(Model *model, int layer) {
+    Node *node = find(model, layer, ROLE_FFN_OUT);
+    double *value = image_value(model, node);
+    double *windows = cut(value, layer < 2 ? SIDE : SIDE / 2, width_of(node), layer % 2);
+    free(value);
+    return windows;
+}
+
+static double hidden_loss(Model *student, Model *teacher, int layer) {
+    double *x = mlp_windows(student, layer), *u = mlp_windows(teacher, layer);
+    const double loss =
+        relation_of(x, x, width_of(find(student, layer, ROLE_FFN_OUT)), u, u,
+                    width_of(find(teacher, layer, ROLE_FFN_OUT)),
+                    window_count(student, layer));
+    free(x);
+    free(u);
+    return loss;
+}
+
+static void distill_images(Model *student, Model *teacher, const char *options) {
+    Diag *diag = diag_create();
+    Batches *toy = toy_batches();
+    toy->count = IMAGES;
+    assert_ok(distill_on(*toy, student, teacher, options, diag), diag);
+    batches_destroy(toy);
+    diag_destroy(diag);
+}
+
+/* MiniViT's losses of a student half as wide, with half the heads. */
+static void test_relations(void **state) {
+    (void)state;
+    Model *student = toy_swin(4, 1), *teacher = toy_swin(8, 2);
+    double attention = 0, hidden = 0;
+    for (int l = 0; l < DEPTH; l++) {
+        attention += attention_loss(student, teacher, l) / DEPTH;
+        hidden += hidden_loss(student, teacher, l) / DEPTH;
+    }
+    distill_images(student, teacher, STILL "preset: minivit");
+    expect_near(recorded(student, "loss_attention"), attention);
+    expect_near(recorded(student, "loss_hidden"), hidden);
+    distill_images(student, teacher, "steps: 3, batch_size: 3, lr: 1.0e-2");
+    distill_images(student, teacher, "steps: 1, batch_size: 3, hidden_form: gram");
+    model_destroy(student);
+    model_destroy(teacher);
+}
+
+/* A multiplexed student follows the model it was made of. */
+static void test_multiplexed(void **state) {
+    (void)state;
+    Model *student = toy_swin(8, 2), *teacher = model_copy(student);
+    Diag *diag = diag_create();
+    assert_ok(test_run_pass(student, "weight_multiplex",
+                            "{layers_left: [1, 1], mixing_bias: true, position: none, "
+                            "mlp_transform: norm_conv, kernel: 7}",
+                            false, diag),
+              diag);
+    distill_images(student, teacher, "preset: minivit, steps: 20, batch_size: 6");
+    assert_true(recorded(student, "last_loss") < recorded(student, "first_loss"));
+    diag_destroy(diag);
+    model_destroy(student);
+    model_destroy(teacher);
+}
+
+static void expect_fault(Model *student, Model *teacher, const char *options,
+                         const char *text) {
+    char *got = NULL;
+    size_t length = 0;
+    Diag *diag = diag_create();
+    Batches *toy = toy_batches();
+    assert_int_equal(distill_on(*toy, student, teacher, options, diag), STATUS_MODEL);
+    FILE *out = open_memstream(&got, &length);
+    diag_print(diag, out);
+    fclose(out);
+    if (!strstr(got, text)) fail_msg("expected \"%s\" in:\n%s", text, got);
+    free(got);
+    batches_destroy(toy);
+    diag_destroy(diag);
+}
+
+static void test_faults(void **state) {
+    (void)state;
+    Model *student = toy_swin(4, 1), *teacher = toy_swin(8, 2);
+    expect_fault(student, teacher, "steps: 1, pairs: [encoder.0=encoder.1]",
+                 "the attention loss expects equal windows, found size 3, shift 0 in "
+                 "layer 0 of the student and size 3, shift 1 in layer 1 of the teacher\n"
+                 "    hint: match layers of equal windows");
+    expect_fault(student, teacher, "steps: 1, attention_form: map",
+                 "attention_form: map expects attention to all tokens, found windows in "
+                 "layer 0 of the student");
+    expect_fault(student, teacher,
+                 "steps: 1, attention: 0, hidden: 1, pairs: [encoder.0=encoder.2]",
+                 "no attention and hidden losses are possible: layer 0 of the student "
+                 "gives f32[N, 64, 4], layer 2 of the teacher f32[N, 16, 16]");
+    distill_images(student, teacher,
+                   "steps: 1, attention: 0, hidden: 1, pairs: [encoder.0=encoder.1]");
+    model_destroy(student);
+    model_destroy(teacher);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_relations),
+        cmocka_unit_test(test_multiplexed),
+        cmocka_unit_test(test_faults),
+    };
+    return cmocka_run_group_tests_name("distill: windows", tests, NULL, NULL);
+}
