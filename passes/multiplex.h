@@ -45,8 +45,8 @@ typedef struct Multiplex {
 } Multiplex;
 
 /* Sizes of the groups, first to last, in the context's arena: as listed, or as `group` or
- * `layers_left` say for every stage. A stage is layers one after another that give values
- * of one shape; most models have one. Fails with STATUS_MODEL. */
+ * `layers_left` say for every stage (graph_layer_stage) that has layers; most models have
+ * one. Fails with STATUS_MODEL. */
 Status multiplex_groups(IntList *out, Multiplex *m, Diag *diag);
 
 /* Makes layers [first, first + count) share projections and MLP: checks that their shapes

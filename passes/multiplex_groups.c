@@ -1,22 +1,18 @@
 /* Which layers make a group: see multiplex.h. */
 #include "passes/multiplex.h"
 
-/* Layers that follow each other and give values of one shape. */
+/* Layers of one stage of the stack, which has layers left. */
 typedef struct Stage {
     int first, layers;
 } Stage;
 
-/* Splits the stack where the shape of what layers give changes; a layer without such a
- * value belongs to the stage before it. */
 static int find_stages(const Multiplex *m, Stage *stages) {
-    const Node *last = NULL;
-    int count = 0;
+    int count = 0, last = -1;
     for (int layer = 0; layer < m->layers; layer++) {
-        const Node *output = graph_layer_output(m->graph, m->options->stack, layer);
-        const bool other = last && output && !type_equal(&last->type, &output->type);
-        if (count == 0 || other) stages[count++] = (Stage){layer, 0};
+        const int stage = graph_layer_stage(m->graph, m->options->stack, layer);
+        if (stage != last) stages[count++] = (Stage){layer, 0};
         stages[count - 1].layers++;
-        if (output) last = output;
+        last = stage;
     }
     return count;
 }
