@@ -16,7 +16,7 @@
 #include "ir/arena.h"
 
 enum {
-    BLOCK_TOKENS = 64,      /* tokens taken at once of a prompt */
+    BLOCK_TOKENS = 64,       /* tokens taken at once of a prompt */
     DECODE_OPERANDS_MAX = 12 /* of a step */
 };
 

@@ -83,10 +83,10 @@ typedef struct DropoutAttrs {
  * dj columns (i minus j), for a grid of h x w: row (di + h - 1) (2 w - 1) + dj + w - 1 is
  * added to the scores of all heads, before mix_before.
  *
- * Mixing may have a bias (MiniViT's Swin form): mix_after_bias[a] is added to P'_a of every
- * key that may be attended to, so that rows gain a multiple of the sum of the values.
- * mix_before_bias[a] would be added to A'_a; equal for all keys, it leaves the softmax as
- * it is, so nothing is computed with it and its gradient is 0. */
+ * Mixing may have a bias (MiniViT's Swin form): mix_after_bias[a] is added to P'_a of
+ * every key that may be attended to, so that rows gain a multiple of the sum of the
+ * values. mix_before_bias[a] would be added to A'_a; equal for all keys, it leaves the
+ * softmax as it is, so nothing is computed with it and its gradient is 0. */
 /* With `window` w > 0 (Swin, Liu et al., 2021) the tokens are those that window_partition
  * made with the same grid_h, grid_w, window and shift: every window of w x w tokens
  * attends to itself alone. Bias [H, w w, w w], rel_key and rel_bias ((2 w - 1)^2 rows)

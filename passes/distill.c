@@ -230,8 +230,8 @@ static Status fail_nothing(const Distill *d, Diag *diag) {
     PassContext *ctx = d->objective.ctx;
     if (!d->apart)
         return edit_fail(ctx, diag, "nothing to train on: every loss has weight 0");
-    return edit_fail(ctx, diag, "nothing to train on but losses that are not possible: %s",
-                     d->apart);
+    return edit_fail(
+        ctx, diag, "nothing to train on but losses that are not possible: %s", d->apart);
 }
 
 /* The weights that hold, by part, into the step's record. */

@@ -1,8 +1,8 @@
 /* Distillation: what the parts of pass distill share.
  *
  * distill.c holds the options and puts the objective together; distill_match.c finds what
- * is compared with what; distill_terms.c builds the losses on predictions and last states,
- * distill_layers.c those on matched layers, distill_features.c the one on linear
+ * is compared with what; distill_terms.c builds the losses on predictions and last
+ * states, distill_layers.c those on matched layers, distill_features.c the one on linear
  * attention. */
 #ifndef COMPRESS_PASSES_DISTILL_H
 #define COMPRESS_PASSES_DISTILL_H
@@ -84,9 +84,9 @@ bool distill_read_pair(DistillMatch *pair, Arena *arena, const char *text);
 Status distill_match(Distill *distill, Diag *diag);
 
 /* The teacher's prediction that an exit of the student follows: behind the layer that
- * stems from the same layer of the model as it was read; its last one where it has no exit
- * there. Fails with STATUS_MODEL when layers were removed and the teacher has no layer
- * from there. */
+ * stems from the same layer of the model as it was read; its last one where it has no
+ * exit there. Fails with STATUS_MODEL when layers were removed and the teacher has no
+ * layer from there. */
 Status distill_teacher_exit(Node **out, Distill *distill, const Exit *exit, Diag *diag);
 
 /* Adds the attention and hidden losses over the matched layers. */

@@ -137,11 +137,10 @@ static Status check_windows(const Distill *d, DistillMatch match, Diag *diag) {
 static Status cut_windows(Node *pair[2], Distill *d, DistillMatch match, Diag *diag) {
     const AttentionAttrs *a = student_attention(d, match);
     for (int side = 0; side < 2 && window_tokens(a); side++)
-        TRY(edit_node(&pair[side], d->objective.graph, NULL, "window_partition",
-                      &pair[side], 1, diag,
-                      "grid_h=%lld grid_w=%lld window=%lld shift=%lld",
-                      (long long)a->grid_h, (long long)a->grid_w, (long long)a->window,
-                      (long long)a->shift));
+        TRY(edit_node(
+            &pair[side], d->objective.graph, NULL, "window_partition", &pair[side], 1,
+            diag, "grid_h=%lld grid_w=%lld window=%lld shift=%lld", (long long)a->grid_h,
+            (long long)a->grid_w, (long long)a->window, (long long)a->shift));
     return STATUS_OK;
 }
 
@@ -164,9 +163,9 @@ static Status check_widths(Distill *d, bool teacher, int layer, Node *const *pro
         equal &= width[i] == width[0];
     }
     if (equal) return STATUS_OK;
-    const char *values =
-        count < 3 ? "" : arena_printf(d->objective.arena, ", values %lld",
-                                      (long long)width[2]);
+    const char *values = count < 3 ? ""
+                                   : arena_printf(d->objective.arena, ", values %lld",
+                                                  (long long)width[2]);
     Status status = edit_fail(
         d->objective.ctx, diag,
         "the attention loss expects queries, keys and values of equal width, found "

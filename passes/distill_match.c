@@ -84,7 +84,8 @@ static Status match_pairs(Distill *d, Diag *diag) {
 /* Depths and lineages of both stacks. */
 typedef struct Depths {
     int ours, theirs;
-    IntList our_origin, their_origin; /* layers' numbers in the models as they were read */
+    IntList our_origin,
+        their_origin; /* layers' numbers in the models as they were read */
 } Depths;
 
 static Status read_depths(Depths *depths, Distill *d, const char *ours,
@@ -220,7 +221,8 @@ static const char *find_mismatch(const Distill *d, DistillMatch m) {
     const Node *ours = layer_value(o->graph, m.student_stack, m.student);
     const Node *theirs = layer_value(o->teacher_graph, m.teacher_stack, m.teacher);
     if (!ours || !theirs ||
-        compared_tokens(ours, d->student_skip) == compared_tokens(theirs, d->teacher_skip))
+        compared_tokens(ours, d->student_skip) ==
+            compared_tokens(theirs, d->teacher_skip))
         return NULL;
     return arena_printf(o->arena,
                         "layer %d of the student gives %s, layer %d of the teacher %s: "

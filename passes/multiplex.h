@@ -16,9 +16,9 @@ typedef enum MlpTransform { MLP_NONE, MLP_CONV, MLP_NORM_CONV } MlpTransform;
 typedef struct MultiplexOptions {
     int64_t group;
     IntList groups, layers_left;
-    int init;          /* MultiplexInit */
-    int mixing;        /* none, both, before, after */
-    int mixing_init;   /* identity, trunc_normal */
+    int init;        /* MultiplexInit */
+    int mixing;      /* none, both, before, after */
+    int mixing_init; /* identity, trunc_normal */
     bool mixing_bias;
     int position;      /* none, contextual */
     int mlp_transform; /* MlpTransform */

@@ -22,9 +22,8 @@ static Status check_sum(const Multiplex *m, Diag *diag) {
     int64_t total = 0;
     for (int i = 0; i < groups->count; i++) total += groups->items[i];
     if (total == m->layers) return STATUS_OK;
-    return edit_fail(m->ctx, diag,
-                     "groups: expected sizes that add up to %d, found %lld", m->layers,
-                     (long long)total);
+    return edit_fail(m->ctx, diag, "groups: expected sizes that add up to %d, found %lld",
+                     m->layers, (long long)total);
 }
 
 /* Size of the groups of a stage. */

@@ -25,8 +25,8 @@ static Status add_operand(Multiplex *m, Node *attention, const char *operand, In
     Node *leaf = NULL;
     if (node_operand(attention, operand))
         return fail_multiplexed(m, attention->layer, operand, diag);
-    TRY(edit_param(&leaf, m->graph, storage_name(m, attention->layer, operand), init, rank,
-                   shape, diag));
+    TRY(edit_param(&leaf, m->graph, storage_name(m, attention->layer, operand), init,
+                   rank, shape, diag));
     node_set_operand(m->graph, attention, operand, leaf);
     return STATUS_OK;
 }

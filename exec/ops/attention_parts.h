@@ -98,7 +98,8 @@ void REAL_FN(attention_scores)(const Attention *a, Span span);
 void REAL_FN(attention_mix)(const Attention *a, Span span, const REAL *matrix,
                             bool transpose, const REAL *in, REAL *out);
 
-/* a->after = mix_after times the heads of a->mixed, plus the bias where keys take part. */
+/* a->after = mix_after times the heads of a->mixed, plus the bias where keys take part.
+ */
 void REAL_FN(attention_mix_after)(const Attention *a, Span span);
 
 /* First row of a span and its head `g` of q or the result [N, T, H * width]. */

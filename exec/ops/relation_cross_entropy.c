@@ -52,7 +52,8 @@ static Status infer(const Node *node, Type *out, Diag *diag) {
 static double flops(const Call *call) {
     const int64_t *x = call->in[X].dim;
     const double rows = (double)x[0] * (double)x[1], width = (double)x[2];
-    return rows * 2 * (double)related_tokens(call) * (width + (double)call->in[TEACHER_X].dim[2]);
+    return rows * 2 * (double)related_tokens(call) *
+           (width + (double)call->in[TEACHER_X].dim[2]);
 }
 
 /* Log-sum-exp of every row of student (first) and teacher. */

@@ -76,8 +76,8 @@ static void test_pairs(void **state) {
     distill_ok(student, teacher,
                STILL "preset: none, hidden: 1, hidden_form: state, embeddings: false, "
                      "pairs: [encoder.1=encoder.0, encoder.0=encoder.2]");
-    expect_near(recorded(student, "loss_hidden"), state_loss(student, 1, teacher, 0) +
-                                                      state_loss(student, 0, teacher, 2));
+    expect_near(recorded(student, "loss_hidden"),
+                state_loss(student, 1, teacher, 0) + state_loss(student, 0, teacher, 2));
     model_destroy(student);
     model_destroy(teacher);
 }
@@ -118,17 +118,20 @@ static void test_faults(void **state) {
     expect_fault(three, seven, HIDDEN "match: every, every: 3", STATUS_MODEL,
                  "every: expected at most 2, so that the student's layer 2 has its match "
                  "among the teacher's 7, found 3");
-    expect_fault(three, seven, HIDDEN "every: 3", STATUS_RECIPE, "expected match: every beside");
-    expect_fault(three, seven, HIDDEN "match: ends, teacher_layers: [1, 2, 3]", STATUS_RECIPE,
-                 "expected teacher_layers or match, found both");
-    expect_fault(three, seven, HIDDEN "pairs: [encoder.0=encoder.1], match: ends", STATUS_RECIPE,
+    expect_fault(three, seven, HIDDEN "every: 3", STATUS_RECIPE,
+                 "expected match: every beside");
+    expect_fault(three, seven, HIDDEN "match: ends, teacher_layers: [1, 2, 3]",
+                 STATUS_RECIPE, "expected teacher_layers or match, found both");
+    expect_fault(three, seven, HIDDEN "pairs: [encoder.0=encoder.1], match: ends",
+                 STATUS_RECIPE,
                  "expected pairs, or match, student_layers and teacher_layers");
     expect_fault(three, seven, HIDDEN "pairs: [encoder.0]", STATUS_RECIPE,
                  "pairs: expected \"STACK.LAYER=STACK.LAYER\", the student's place and "
                  "the teacher's, found \"encoder.0\"");
     expect_fault(three, seven, HIDDEN "pairs: [encoder.x=encoder.0]", STATUS_RECIPE,
                  "found \"encoder.x=encoder.0\"");
-    expect_fault(three, seven, HIDDEN "pairs: [encoder.0=.0]", STATUS_RECIPE, "pairs: expected");
+    expect_fault(three, seven, HIDDEN "pairs: [encoder.0=.0]", STATUS_RECIPE,
+                 "pairs: expected");
     expect_fault(three, seven, HIDDEN "pairs: [encoder.3=encoder.1]", STATUS_MODEL,
                  "expected student layers below 3, found 3");
     expect_fault(three, seven, HIDDEN "pairs: [encoder.2=encoder.7]", STATUS_MODEL,
@@ -183,9 +186,9 @@ static double relation_loss(Model *student, int s, Model *teacher, int t) {
         theirs[i] = value_of(teacher, find(teacher, t, roles[i]));
     }
     for (int i = 0; i < 9; i++)
-        total += relation_of(ours[i / 3], ours[i % 3], width_of(find(student, s, ROLE_Q)),
-                             theirs[i / 3], theirs[i % 3],
-                             width_of(find(teacher, t, ROLE_Q)));
+        total +=
+            relation_of(ours[i / 3], ours[i % 3], width_of(find(student, s, ROLE_Q)),
+                        theirs[i / 3], theirs[i % 3], width_of(find(teacher, t, ROLE_Q)));
     for (int i = 0; i < 3; i++) {
         free(ours[i]);
         free(theirs[i]);
@@ -209,13 +212,13 @@ static void test_other_widths(void **state) {
     Model *student = toy_bert((Toy){"BertForSequenceClassification", 2, 4, 1, 0}, 1);
     Model *teacher = classifier(4, 2);
     distill_ok(student, teacher, STILL "preset: minivit, match: ends");
-    expect_near(recorded(student, "loss_attention"),
-                (relation_loss(student, 0, teacher, 0) +
-                 relation_loss(student, 1, teacher, 3)) /
-                    2);
-    expect_near(recorded(student, "loss_hidden"), (hidden_loss(student, 0, teacher, 0) +
-                                                   hidden_loss(student, 1, teacher, 3)) /
-                                                      2);
+    expect_near(
+        recorded(student, "loss_attention"),
+        (relation_loss(student, 0, teacher, 0) + relation_loss(student, 1, teacher, 3)) /
+            2);
+    expect_near(
+        recorded(student, "loss_hidden"),
+        (hidden_loss(student, 0, teacher, 0) + hidden_loss(student, 1, teacher, 3)) / 2);
     distill_ok(student, teacher, "preset: minivit, steps: 2, batch_size: 3");
     expect_fault(student, teacher, HIDDEN "hidden_form: state", STATUS_MODEL,
                  "expected hidden states of equal width, found 4 in the student and 8 in "
@@ -304,8 +307,8 @@ static void test_other_architecture(void **state) {
                  "transformer layers");
     expect_fault(student, teacher, "hidden: 0, attention: 1", STATUS_MODEL,
                  "no attention and hidden losses are possible");
-    expect_fault(student, teacher, "prediction: 0",
-                 STATUS_MODEL, "nothing to train on but losses that are not possible");
+    expect_fault(student, teacher, "prediction: 0", STATUS_MODEL,
+                 "nothing to train on but losses that are not possible");
     free(text);
     diag_destroy(diag);
     model_destroy(student);
@@ -351,9 +354,9 @@ static void test_pattern_without_match(void **state) {
     (void)state;
     Model *student = classifier(2, 1), *teacher = classifier(2, 2);
     Diag *diag = diag_create();
-    assert_ok(distill(student, teacher, STILL "freeze: [\"*.query.*\", \"teacher.*\"]",
-                      diag),
-              diag);
+    assert_ok(
+        distill(student, teacher, STILL "freeze: [\"*.query.*\", \"teacher.*\"]", diag),
+        diag);
     char *text = diag_text(diag);
     assert_string_equal(text, "test:5:5: warning: passes[0]: freeze: no weights are "
                               "called \"teacher.*\"\n");

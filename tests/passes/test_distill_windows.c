@@ -6,8 +6,8 @@
 
 enum { IMAGES = 6, SIDE = 8, DEPTH = 4, WINDOW = 3, WINDOW_TOKENS = WINDOW * WINDOW };
 
-/* 8 x 8 tokens in windows of 3, padded to 9 x 9, then 4 x 4, padded to 6 x 6; every second
- * layer is shifted by 1. */
+/* 8 x 8 tokens in windows of 3, padded to 9 x 9, then 4 x 4, padded to 6 x 6; every
+ * second layer is shifted by 1. */
 static Model *toy_swin(int width, uint64_t seed) {
     char yaml[400];
     snprintf(yaml, sizeof yaml,
@@ -35,9 +35,9 @@ static double *image_value(Model *model, Node *node) {
     float pixels[IMAGES * SIDE * SIDE];
     int32_t labels[IMAGES];
     const int64_t index[IMAGES] = {0, 1, 2, 3, 4, 5};
-    assert_ok(toy->fetch(toy, &(Fetch){index, IMAGES, 0, 0}, (void *[]){pixels, labels},
-                         diag),
-              diag);
+    assert_ok(
+        toy->fetch(toy, &(Fetch){index, IMAGES, 0, 0}, (void *[]){pixels, labels}, diag),
+        diag);
     Runner r;
     runner_open(&r, model->graph, IMAGES, PRECISION_F64, NULL, &node, 1);
     double *input = workspace_input(r.workspace, "pixel_values");
@@ -109,8 +109,7 @@ static double *cut(const double *x, int side, int width, int shift) {
     for (int to = 0; to < IMAGES * padded * padded; to++) {
         const int window = to % (padded * padded) / WINDOW_TOKENS;
         const int in_window = to % WINDOW_TOKENS;
-        const int row =
-            (window / across * WINDOW + in_window / WINDOW + shift) % padded;
+        const int row = (window / across * WINDOW + in_window / WINDOW + shift) % padded;
         const int column =
             (window % across * WINDOW + in_window % WINDOW + shift) % padded;
         if (row >= side || column >= side) continue;
@@ -132,10 +131,9 @@ static double *mlp_windows(Model *model, int layer) {
 
 static double hidden_loss(Model *student, Model *teacher, int layer) {
     double *x = mlp_windows(student, layer), *u = mlp_windows(teacher, layer);
-    const double loss =
-        relation_of(x, x, width_of(find(student, layer, ROLE_FFN_OUT)), u, u,
-                    width_of(find(teacher, layer, ROLE_FFN_OUT)),
-                    window_count(student, layer));
+    const double loss = relation_of(x, x, width_of(find(student, layer, ROLE_FFN_OUT)), u,
+                                    u, width_of(find(teacher, layer, ROLE_FFN_OUT)),
+                                    window_count(student, layer));
     free(x);
     free(u);
     return loss;

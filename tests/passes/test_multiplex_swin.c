@@ -54,16 +54,16 @@ static void disturb(Model *model, uint64_t key) {
         if (storage->init.kind != INIT_ZEROS && storage->init.kind != INIT_ONES) continue;
         float *data = writable(storage);
         for (int64_t k = 0; k < tensor_count(&storage->tensor); k++)
-            data[k] += (float)(0.2 * random_normal(random_key(key, (uint64_t)i),
-                                                   (uint64_t)k));
+            data[k] +=
+                (float)(0.2 * random_normal(random_key(key, (uint64_t)i), (uint64_t)k));
     }
 }
 
 /* Gives all layers of a stage the weights of its first, norms excepted. */
 static void make_identical(Model *model) {
-    static const char *const PARTS[] = {
-        "attention.self.query", "attention.self.key", "attention.self.value",
-        "attention.output.dense", "intermediate.dense", "output.dense"};
+    static const char *const PARTS[] = {"attention.self.query", "attention.self.key",
+                                        "attention.self.value", "attention.output.dense",
+                                        "intermediate.dense",   "output.dense"};
     for (int l = 0; l < DEPTH; l++)
         for (int p = 0; p < 13; p++) {
             char part[80];
@@ -86,7 +86,8 @@ static double *values_of(Model *model, Node *node) {
     Runner r;
     runner_open(&r, model->graph, IMAGES, PRECISION_F64, NULL, &node, 1);
     double *input = workspace_input(r.workspace, "pixel_values");
-    for (int i = 0; i < IMAGES * SIDE * SIDE; i++) input[i] = random_normal(3, (uint64_t)i);
+    for (int i = 0; i < IMAGES * SIDE * SIDE; i++)
+        input[i] = random_normal(3, (uint64_t)i);
     runner_run(&r);
     int64_t count = IMAGES;
     for (int i = 1; i < node->type.rank; i++) count *= node->type.dim[i];
@@ -144,10 +145,9 @@ static void test_identical_layers(void **state) {
 static void test_least_squares(void **state) {
     (void)state;
     Model *model = toy_swin(2);
-    static const char *const PARTS[] = {"attention.self.query.weight",
-                                        "attention.self.key.weight",
-                                        "attention.self.value.weight",
-                                        "intermediate.dense.weight"};
+    static const char *const PARTS[] = {
+        "attention.self.query.weight", "attention.self.key.weight",
+        "attention.self.value.weight", "intermediate.dense.weight"};
     disturb(model, 8);
     make_identical(model);
     for (int p = 0; p < 4; p++) {
@@ -189,8 +189,7 @@ static Node *find(const Model *model, int layer, Role role) {
     return node;
 }
 
-#define FORM                                                                             \
-    "mixing_bias: true, position: none, mlp_transform: norm_conv, kernel: 7}"
+#define FORM "mixing_bias: true, position: none, mlp_transform: norm_conv, kernel: 7}"
 
 static void expect_shared(const Model *model, int a, int b, bool shared) {
     static const Role roles[] = {ROLE_Q,   ROLE_K,      ROLE_V,
@@ -385,9 +384,10 @@ static void test_faults(void **state) {
     (void)state;
     expect_fault("{layers_left: [1], position: none}", STATUS_MODEL,
                  "layers_left: expected 2 numbers, one for each stage, found 1");
-    expect_fault("{layers_left: [2, 3], position: none}", STATUS_MODEL,
-                 "layers_left: expected a divisor of the 4 layers of stage 1 (layers 4 to "
-                 "7), found 3");
+    expect_fault(
+        "{layers_left: [2, 3], position: none}", STATUS_MODEL,
+        "layers_left: expected a divisor of the 4 layers of stage 1 (layers 4 to "
+        "7), found 3");
     expect_fault("{group: 8, position: none}", STATUS_MODEL,
                  "group: expected a divisor of the 4 layers of stage 0 (layers 0 to 3), "
                  "found 8");
@@ -402,9 +402,13 @@ static void test_faults(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_identical_layers), cmocka_unit_test(test_least_squares),
-        cmocka_unit_test(test_norm_conv_is_lossy), cmocka_unit_test(test_sharing),
-        cmocka_unit_test(test_counts), cmocka_unit_test(test_file), cmocka_unit_test(test_norm_conv),
+        cmocka_unit_test(test_identical_layers),
+        cmocka_unit_test(test_least_squares),
+        cmocka_unit_test(test_norm_conv_is_lossy),
+        cmocka_unit_test(test_sharing),
+        cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_file),
+        cmocka_unit_test(test_norm_conv),
         cmocka_unit_test(test_faults),
     };
     return cmocka_run_group_tests_name("weight multiplexing of Swin", tests, NULL, NULL);
