@@ -13,6 +13,13 @@ typedef struct Column {
     Type type;        /* of one sample: F32 or I32, no batch dimension */
 } Column;
 
+/* Columns that passes ask for by name: the class of a sample; and, where training mixes
+ * two samples (mixup, CutMix), the class of the other one and its share of the target, in
+ * [0, 1]. A fetch without augmentation gives the sample's own class and share 0. */
+#define DATA_LABELS     "labels"
+#define DATA_MIX_LABELS "mix_labels"
+#define DATA_MIX_SHARE  "mix_share"
+
 /* What to fetch: samples index[0..n), padded to `tokens` tokens where columns have DIM_T
  * (else ignored). `key` seeds augmentation, 0 = none. `mask_key` seeds the choice of
  * masked positions: training gives every step another one, whether it augments or not;
@@ -29,7 +36,9 @@ struct Batches {
     int64_t count;    /* samples */
     const Column *columns;
     int column_count;
-    int64_t classes;         /* labels lie in [0, classes); 0 = no labels */
+    int64_t classes;                /* labels lie in [0, classes); 0 = no labels */
+    const char *const *class_names; /* by label, where the data set names all of its
+                                       classes; else NULL */
     double label_characters; /* language data: characters that a label stands for, on
                                 average; 0 = not known */
 

@@ -78,6 +78,7 @@ Status distill_add_labels(Distill *d, Diag *diag) {
     Objective *o = &d->objective;
     const double weight = d->masked ? d->losses.masked_lm : d->losses.label;
     if (weight == 0) return STATUS_OK;
+    TRY(objective_find_mixed(o, d->options->data, &d->options->train, diag));
     TRY(objective_add_labels(o, (ObjectiveExits)d->options->exits, weight,
                              d->options->label_smoothing, diag));
     if (d->masked) o->part_name[o->part_count - 1] = "masked_lm";

@@ -97,27 +97,32 @@ Status exits_find(Exits *out, Arena *arena, PassContext *ctx, const Graph *graph
 
 /* ---- loss ---- */
 
-/* The input with the right classes: one for each row of logits. */
-static Node *find_labels(Graph *graph, const Node *logits) {
+/* An input with one value for each row of logits, added where there is none. */
+static Node *find_input(Graph *graph, const char *name, DType dtype, const Node *logits) {
     Type type = logits->type;
-    const bool masked = type.rank == 3 && type.dim[1] == DIM_M;
-    const char *name = masked ? "masked_labels" : "labels";
-    Node *labels = graph_find_input(graph, name);
-    if (labels) return labels;
-    type.dtype = DTYPE_I32;
+    Node *input = graph_find_input(graph, name);
+    if (input) return input;
+    type.dtype = dtype;
     type.dim[--type.rank] = 0;
     return graph_input(graph, name, &type);
 }
 
 Status exits_label_loss(Node **out, Graph *graph, const Exits *exits, double smoothing,
                         Diag *diag) {
-    Node *labels = find_labels(graph, exits->items[0].logits);
+    const Node *logits = exits->items[0].logits;
+    const bool masked = logits->type.rank == 3 && logits->type.dim[1] == DIM_M;
+    const char *name = masked ? "masked_labels" : DATA_LABELS;
+    Node *labels = find_input(graph, name, DTYPE_I32, logits), *mix[2] = {NULL};
+    if (exits->mixed) {
+        mix[0] = find_input(graph, DATA_MIX_LABELS, DTYPE_I32, logits);
+        mix[1] = find_input(graph, DATA_MIX_SHARE, DTYPE_F32, logits);
+    }
     Node **losses = ARENA_ARRAY(graph->arena, Node *, (size_t)exits->count);
     double *ones = ARENA_ARRAY(graph->arena, double, (size_t)exits->count);
     for (int i = 0; i < exits->count; i++) {
-        Node *in[2] = {exits->items[i].logits, labels};
-        TRY(edit_node(&losses[i], graph, NULL, "cross_entropy", in, 2, diag,
-                      "smoothing=%.17g", smoothing));
+        Node *in[4] = {exits->items[i].logits, labels, mix[0], mix[1]};
+        TRY(edit_node(&losses[i], graph, NULL, "cross_entropy", in, exits->mixed ? 4 : 2,
+                      diag, "smoothing=%.17g", smoothing));
         ones[i] = 1;
     }
     *out = losses[0];

@@ -19,6 +19,7 @@ typedef struct Exit {
 typedef struct Exits {
     Exit *items; /* by layer; the last is "logits" */
     int count;
+    bool mixed; /* for exits_label_loss: samples are mixed of two */
 } Exits;
 
 /* The exits of a graph, in `arena`; just the last one when it has no early exits. Fails
@@ -42,7 +43,9 @@ Status exits_equilibrium(PassContext *ctx, Graph *graph, const Exits *exits, Dia
 
 /* Sum of the cross-entropies of all exits against the labels: input `labels`, one for
  * each row of logits, or `masked_labels` where logits are of masked positions [N, M, V].
- * Adds the input when the graph has none. */
+ * Adds the input when the graph has none. Where samples are mixed of two,
+ * inputs `mix_labels` and `mix_share` hold the other's label and its share of the target.
+ */
 Status exits_label_loss(Node **out, Graph *graph, const Exits *exits, double smoothing,
                         Diag *diag);
 

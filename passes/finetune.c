@@ -41,6 +41,7 @@ static const FinetuneOptions defaults = {.train = TRAIN_DEFAULTS};
 static Status build(Objective *o, const FinetuneOptions *options, Diag *diag) {
     if (objective_predicts_tokens(o->graph)) TRY(objective_mask_tokens(o, diag));
     const ObjectiveExits exits = (ObjectiveExits)options->exits;
+    TRY(objective_find_mixed(o, options->data, &options->train, diag));
     TRY(objective_add_labels(o, exits, 1.0, options->label_smoothing, diag));
     if (options->gradient == GRADIENT_EQUILIBRIUM) TRY(objective_balance(o, exits, diag));
     return options->part == PART_EXITS ? objective_freeze_trunk(o, diag) : STATUS_OK;

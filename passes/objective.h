@@ -21,6 +21,7 @@ typedef struct Objective {
     double weight[OBJECTIVE_PARTS];
     const char *part_name[OBJECTIVE_PARTS];
     int part_count;
+    bool mixed; /* samples are mixed of two, and so are the targets of labels */
 } Objective;
 
 /* Copies the model's graph. Call objective_end in any case. */
@@ -44,6 +45,12 @@ typedef enum ObjectiveExits { EXITS_ALL, EXITS_LAST, EXITS_EARLY } ObjectiveExit
  * no exit of that kind. */
 Status objective_exits(Exits *out, Objective *objective, ObjectiveExits which,
                        Diag *diag);
+
+/* Looks whether training will mix samples (`augment` with a data set that has column
+ * "mix_labels"); comes before objective_add_labels. Not known when planning, where a
+ * sample's two numbers, 8 bytes, are left out. Fails as PassContext.data does. */
+Status objective_find_mixed(Objective *objective, const char *data,
+                            const TrainOptions *options, Diag *diag);
 
 /* Adds cross-entropy of the logits of the chosen exits against the data's labels, summed
  * over exits, as part "label"; of a masked-LM model, against the masked tokens at the

@@ -9,7 +9,8 @@
 
 Status objective_exits(Exits *out, Objective *o, ObjectiveExits which, Diag *diag) {
     TRY(exits_find(out, o->arena, o->ctx, o->graph, diag));
-    if (which == EXITS_LAST) *out = (Exits){&out->items[out->count - 1], 1};
+    if (which == EXITS_LAST)
+        *out = (Exits){.items = &out->items[out->count - 1], .count = 1};
     if (which == EXITS_EARLY) out->count--;
     if (out->count > 0) return STATUS_OK;
     Status status = edit_fail(o->ctx, diag, "exits: the model has no early exits");
@@ -44,11 +45,22 @@ Status objective_freeze_trunk(Objective *o, Diag *diag) {
 
 /* ---- labels ---- */
 
+Status objective_find_mixed(Objective *o, const char *name, const TrainOptions *options,
+                            Diag *diag) {
+    PassContext *ctx = o->ctx;
+    Batches *data = NULL;
+    if (ctx->plan || !options->augment) return STATUS_OK;
+    TRY(ctx->data(ctx->self, name, ctx->at, &data, diag));
+    o->mixed = batches_column(data, DATA_MIX_LABELS) >= 0;
+    return STATUS_OK;
+}
+
 Status objective_add_labels(Objective *o, ObjectiveExits which, double weight,
                             double smoothing, Diag *diag) {
     Exits exits;
     Node *loss = NULL;
     TRY(objective_exits(&exits, o, which, diag));
+    exits.mixed = o->mixed;
     TRY(exits_label_loss(&loss, o->graph, &exits, smoothing, diag));
     return objective_add_part(o, "label", loss, weight, diag);
 }

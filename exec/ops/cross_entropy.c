@@ -1,15 +1,23 @@
 /* cross_entropy: mean over rows of -sum_c y_c log softmax(z)_c, where the target y is
- * (1 - e) one-hot + e / C for label smoothing e. Rows with label INDEX_SKIP are left out.
+ * (1 - e) t + e / C for label smoothing e, and t is the label's one-hot row or, for a row
+ * that is mixed of two, (1 - s) one-hot(label) + s one-hot(other) with s its share. Rows
+ * with label INDEX_SKIP are left out.
  *
- * Per row: log-sum-exp - (1 - e) z_label - e mean(z); the gradient is
+ * Per row: log-sum-exp - (1 - e) sum_c t_c z_c - e mean(z); the gradient is
  * (softmax(z) - y) / rows (Call.rows). */
 #include "exec/kernel_math.h"
 #include "exec/ops/rows.h"
+
+enum { LOGITS, LABELS, OTHER, SHARE };
 
 static const Operand OPERANDS[] = {
     {"logits", OPERAND_REQUIRED, "[N..., C]"},
     {"labels", OPERAND_REQUIRED | OPERAND_INTEGER | OPERAND_SKIP,
      "[N...], from 0 to C - 1, or -100: left out"},
+    {"other", OPERAND_OPTIONAL | OPERAND_INTEGER,
+     "[N...], from 0 to C - 1: label of what a row is mixed with"},
+    {"share", OPERAND_OPTIONAL | OPERAND_CONSTANT,
+     "[N...]: the other label's share of the target; beside other"},
     {NULL},
 };
 
@@ -23,7 +31,12 @@ static Status infer(const Node *node, Type *out, Diag *diag) {
     TRY(infer_rank(node, 0, 2, RANK_MAX, diag));
     const Type *logits = &node->in[0]->type;
     TRY(infer_known(node, 0, logits->rank - 1, diag));
-    TRY(infer_shape(node, 1, logits->rank - 1, logits->dim, diag));
+    TRY(infer_shape(node, LABELS, logits->rank - 1, logits->dim, diag));
+    if (!node->in[OTHER] != !node->in[SHARE])
+        return infer_fail(node, node->in[OTHER] ? OTHER : SHARE, diag,
+                          "operands other and share together");
+    for (int i = OTHER; i <= SHARE && node->in[i]; i++)
+        TRY(infer_shape(node, i, logits->rank - 1, logits->dim, diag));
     if (!(smoothing >= 0 && smoothing <= 1))
         return infer_fail_attr(node, "smoothing", diag, "a number from 0 to 1, found %g",
                                smoothing);
@@ -32,7 +45,7 @@ static Status infer(const Node *node, Type *out, Diag *diag) {
 }
 
 static int64_t index_limit(const Call *call, int operand) {
-    return operand == 1 ? view_last(&call->in[0]) : 0;
+    return operand == LABELS || operand == OTHER ? view_last(&call->in[LOGITS]) : 0;
 }
 
 /* The log-sum-exp of every row. */
@@ -42,16 +55,29 @@ static size_t aux_bytes(const Call *call) {
 
 /* Rows that are not left out. */
 static double count_rows(const Call *call) {
-    const int32_t *labels = call->in[1].data;
+    const int32_t *labels = call->in[LABELS].data;
     int64_t kept = 0;
-    for (int64_t i = 0; i < call->in[1].count; i++) kept += labels[i] != INDEX_SKIP;
+    for (int64_t i = 0; i < call->in[LABELS].count; i++) kept += labels[i] != INDEX_SKIP;
     return (double)kept;
+}
+
+/* The other label's share of row i; 0 when no row is mixed. */
+static double share_of(const Call *call, int64_t i) {
+    const REAL *share = call->in[SHARE].data;
+    return share ? (double)share[i] : 0;
+}
+
+/* sum_c t_c z_c of row i. */
+static double target_logit(const Call *call, int64_t i, const REAL *z) {
+    const int32_t *labels = call->in[LABELS].data, *other = call->in[OTHER].data;
+    const double share = share_of(call, i), own = (double)z[labels[i]];
+    return share == 0 ? own : (1 - share) * own + share * (double)z[other[i]];
 }
 
 static void forward(const Call *call) {
     const int64_t rows = view_rows(&call->in[0]), classes = view_last(&call->in[0]);
     const double smoothing = ((const CrossEntropyAttrs *)call->attrs)->smoothing;
-    const int32_t *labels = call->in[1].data;
+    const int32_t *labels = call->in[LABELS].data;
     REAL *log_sum = call->aux;
     double total = 0;
     for (int64_t i = 0; i < rows; i++) {
@@ -59,7 +85,7 @@ static void forward(const Call *call) {
         const REAL *z = (const REAL *)call->in[0].data + i * classes;
         const REAL sum = log_sum_exp(z, classes);
         if (log_sum) log_sum[i] = sum;
-        total += (double)sum - (1 - smoothing) * (double)z[labels[i]];
+        total += (double)sum - (1 - smoothing) * target_logit(call, i, z);
         if (smoothing > 0)
             total -= smoothing * (double)row_sum(z, classes) / (double)classes;
     }
@@ -77,11 +103,19 @@ static void gradient_row(const REAL *restrict z, int64_t classes, REAL log_sum,
             dz[c] = factor * (exp_real(z[c] - log_sum) - even);
 }
 
+/* dz -= factor t of row i. */
+static void subtract_target(const Call *call, int64_t i, REAL factor, REAL *dz) {
+    const int32_t *labels = call->in[LABELS].data, *other = call->in[OTHER].data;
+    const REAL share = (REAL)share_of(call, i);
+    dz[labels[i]] -= factor * (1 - share);
+    if (other) dz[other[i]] -= factor * share;
+}
+
 static void backward(const Call *call) {
     if (!call->d_in[0].data) return;
     const int64_t rows = view_rows(&call->in[0]), classes = view_last(&call->in[0]);
     const double smoothing = ((const CrossEntropyAttrs *)call->attrs)->smoothing;
-    const int32_t *labels = call->in[1].data;
+    const int32_t *labels = call->in[LABELS].data;
     const REAL *log_sum = call->aux;
     const bool accumulate = call->d_in[0].accumulate;
     const REAL factor = rows_gradient(call);
@@ -94,17 +128,18 @@ static void backward(const Call *call) {
         }
         gradient_row((const REAL *)call->in[0].data + i * classes, classes, log_sum[i],
                      factor, even, accumulate, dz);
-        dz[labels[i]] -= factor * (REAL)(1 - smoothing);
+        subtract_target(call, i, factor * (REAL)(1 - smoothing), dz);
     }
 }
 
 const Op OP(cross_entropy) = {
     .name = "cross_entropy",
-    .summary = "mean of -log softmax(logits)[label], with label smoothing",
+    .summary = "mean of -log softmax(logits)[label], with label smoothing and mixed "
+               "labels",
     .operands = OPERANDS,
     .fields = FIELDS,
     .attrs_size = sizeof(CrossEntropyAttrs),
-    .reads = READS_IN(0) | READS_IN(1),
+    .reads = READS_IN(LOGITS) | READS_IN(LABELS) | READS_IN(OTHER) | READS_IN(SHARE),
     .infer = infer,
     .index_limit = index_limit,
     .count_rows = count_rows,

@@ -36,8 +36,10 @@ static double naive_cross_entropy(const Problem *p) {
         double sum = 0;
         for (int64_t c = 0; c < classes; c++) sum += exp(p->value[0][i * classes + c]);
         for (int64_t c = 0; c < classes; c++) {
-            const double target =
-                (c == p->integer[1][i] ? 1 - e : 0) + e / (double)classes;
+            const double share = p->value[3] ? p->value[3][i] : 0;
+            double target = (c == p->integer[1][i] ? 1 - share : 0);
+            if (p->value[3] && c == p->integer[2][i]) target += share;
+            target = (1 - e) * target + e / (double)classes;
             loss -= target * log(exp(p->value[0][i * classes + c]) / sum);
         }
     }
@@ -174,6 +176,8 @@ static const struct {
 } CASES[] = {
     {{"cross_entropy", "", "9x7 i9<7"}, naive_cross_entropy},
     {{"cross_entropy", "smoothing=0.1", "5x1003 i5<1003"}, naive_cross_entropy},
+    {{"cross_entropy", "", "9x3 i9<3 i9<3 !9"}, naive_cross_entropy},
+    {{"cross_entropy", "smoothing=0.1", "3x5x7 l3x5<7 i3x5<7 !3x5"}, naive_cross_entropy},
     {{"cross_entropy", "smoothing=1.0", "1x2 i1<2"}, naive_cross_entropy},
     {{"cross_entropy", "smoothing=0.1", "3x5x9 l3x5<9"}, naive_cross_entropy},
     {{"cross_entropy", "", "1x9 l1<9"}, naive_cross_entropy},
@@ -322,6 +326,9 @@ static void test_infer_refuses(void **state) {
         {"cross_entropy", "", "5x7x2 i5<7"},
         {"cross_entropy", "", "NxT iN<7"},
         {"cross_entropy", "smoothing=1.5", "5x7 i5<7"},
+        {"cross_entropy", "", "5x7 i5<7 i5<7 -"},
+        {"cross_entropy", "", "5x7 i5<7 - !5"},
+        {"cross_entropy", "", "5x7 i5<7 i5<7 !4"},
         {"soft_cross_entropy", "", "5x7 5x8"},
         {"soft_cross_entropy", "temperature=0.0", "5x7 5x7"},
         {"soft_cross_entropy", "", "7 7"},
