@@ -92,10 +92,12 @@ static bool list_has(const char *list, const char *name) {
 static void paths_resolve(const DataFormat *format, void *options, Arena *arena,
                           const char *folder) {
     for (const Field *field = format->fields; field->name; field++) {
-        if (field->kind != FIELD_STRING || !list_has(format->paths, field->name))
-            continue;
-        const char **path = (const char **)((char *)options + field->offset);
-        if (*path) *path = path_join(arena, folder, *path);
+        if (!list_has(format->paths, field->name)) continue;
+        char *at = (char *)options + field->offset;
+        StringList one = {(const char **)at, 1};
+        if (field->kind == FIELD_STRINGS) one = *(StringList *)at;
+        for (int i = 0; i < one.count; i++)
+            if (one.items[i]) one.items[i] = path_join(arena, folder, one.items[i]);
     }
 }
 
@@ -110,6 +112,7 @@ Status dataset_bind(const DataFormat **format, void **options, Arena *arena,
     const Field *fields = fields_with_format(arena, chosen, offset);
     TRY(fields_bind(fields, spec, bound, arena, STATUS_RECIPE, diag));
     paths_resolve(chosen, bound, arena, folder);
+    if (chosen->check) TRY(chosen->check(bound, arena, spec->loc, diag));
     *format = chosen;
     *options = bound;
     return STATUS_OK;

@@ -16,9 +16,13 @@
 typedef struct DataFormat {
     const char *name, *summary;
     const Field *fields;
-    const char *paths; /* names of the string fields that are paths, joined by '|' */
+    const char
+        *paths; /* names of the fields that are paths, one or a list, joined by '|' */
     size_t options_size;
     const void *defaults;
+    /* Checks bound options against each other and binds maps in them; NULL = nothing to
+     * do. Fails with STATUS_RECIPE. */
+    Status (*check)(void *options, Arena *arena, Loc at, Diag *diag);
     Status (*open)(Batches **out, const void *options, Loc at, Diag *diag);
 } DataFormat;
 

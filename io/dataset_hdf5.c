@@ -2,7 +2,9 @@
  *
  * The library runs in a child twice: once for shapes, then to read into memory shared
  * with the parent, whose size the parent has checked. Bytes stay bytes in memory, other
- * numbers become f32; fetch() multiplies by `scale`. */
+ * numbers become f32; fetch() multiplies by `scale` and augments what are images,
+ * x[n, channels, rows, cols]. */
+#include "io/augment.h"
 #include "io/dataset.h"
 #include "io/file.h"
 #include "io/hdf5.h"
@@ -17,14 +19,18 @@ typedef struct Hdf5Options {
     const char *path, *x, *y, *input;
     int64_t limit, offset, classes;
     double scale;
+    const Tree *augment;
+    Augment changes; /* bound from `augment` */
 } Hdf5Options;
 
 typedef struct Hdf5Data {
     Batches base;
-    Column columns[2];
-    Arena *arena;  /* holds this struct */
-    Tensor x;      /* u8 or f32 [n, ...] */
-    Tensor labels; /* i32[n] */
+    Column columns[IMAGE_COLUMNS];
+    Augment augment;
+    AugmentSource view; /* images, where there is something to augment */
+    Arena *arena;       /* holds this struct */
+    Tensor x;           /* u8 or f32 [n, ...] */
+    Tensor labels;      /* i32[n] */
     float scale;
 } Hdf5Data;
 
@@ -46,6 +52,22 @@ static void sample_copy(const Hdf5Data *data, int64_t sample, int64_t each, floa
         const float *src = (const float *)tensor_data(&data->x) + sample * each;
         for (int64_t i = 0; i < each; i++) dst[i] = src[i] * data->scale;
     }
+}
+
+/* AugmentSource.read. */
+static Status view_read(const void *self, int64_t sample, uint64_t key, const Box *box,
+                        float *dst, Diag *diag) {
+    const Hdf5Data *data = self;
+    (void)key, (void)box, (void)diag;
+    sample_copy(data, sample, tensor_count(&data->x) / data->base.count, dst);
+    return STATUS_OK;
+}
+
+static Status images_fetch(const Batches *self, const Fetch *what, void *const *dst,
+                           Diag *diag) {
+    const Hdf5Data *data = (const Hdf5Data *)self;
+    return augment_fetch(&data->augment, &data->view, tensor_data(&data->labels), self,
+                         what, dst, diag);
 }
 
 static Status hdf5_fetch(const Batches *self, const Fetch *what, void *const *dst,
@@ -255,6 +277,25 @@ static Status names_check(const Opening *o) {
                      "expected a name, found null");
 }
 
+/* Columns and the view of data whose samples are images that are augmented. */
+static Status images_fill(const Opening *o, Hdf5Data *data, const char *input,
+                          bool labels) {
+    if (data->x.rank != 4)
+        return diag_fail(o->diag, STATUS_RECIPE, o->at, "augment",
+                         "expected images, x[n, channels, rows, cols], found %d "
+                         "dimensions",
+                         data->x.rank);
+    data->view = (AugmentSource){.self = data,
+                                 .channels = data->x.dim[1],
+                                 .rows = data->x.dim[2],
+                                 .cols = data->x.dim[3],
+                                 .read = view_read};
+    data->base.fetch = images_fetch;
+    data->base.column_count =
+        augment_columns(data->columns, input, &data->augment, &data->view, labels);
+    return STATUS_OK;
+}
+
 static Status hdf5_fill(Opening *o, Hdf5Data *data) {
     int64_t total = 0;
     bool labels = o->options->y && *o->options->y;
@@ -270,7 +311,8 @@ static Status hdf5_fill(Opening *o, Hdf5Data *data) {
     data->columns[1] = (Column){"labels", {DTYPE_I32, 0, {0}}};
     data->base.columns = data->columns;
     data->base.column_count = labels ? 2 : 1;
-    return STATUS_OK;
+    data->augment = o->options->changes;
+    return data->augment.on ? images_fill(o, data, input, labels) : STATUS_OK;
 }
 
 static Status hdf5_open(Batches **out, const void *options, Loc at, Diag *diag) {
@@ -290,6 +332,12 @@ static Status hdf5_open(Batches **out, const void *options, Loc at, Diag *diag) 
     return status;
 }
 
+static Status hdf5_check(void *opaque, Arena *arena, Loc at, Diag *diag) {
+    Hdf5Options *options = opaque;
+    (void)at;
+    return augment_bind(&options->changes, options->augment, arena, diag);
+}
+
 static const Field HDF5_FIELDS[] = {
     {.name = "path",
      .kind = FIELD_STRING,
@@ -303,6 +351,7 @@ static const Field HDF5_FIELDS[] = {
     F_INT(Hdf5Options, offset, 0, 1e12, "leave out this many samples at the start"),
     F_INT(Hdf5Options, classes, 0, 1e9, "number of classes; 0 = 1 + the largest label"),
     F_REAL(Hdf5Options, scale, -1e6, 1e6, "every value is multiplied by it"),
+    F_TREE(Hdf5Options, augment, "training: changes of images, drawn at random"),
     F_END};
 
 static const Hdf5Options HDF5_DEFAULTS = {
@@ -315,5 +364,6 @@ const DataFormat format_hdf5 = {
     .paths = "path",
     .options_size = sizeof(Hdf5Options),
     .defaults = &HDF5_DEFAULTS,
+    .check = hdf5_check,
     .open = hdf5_open,
 };

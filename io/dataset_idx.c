@@ -3,7 +3,9 @@
  * one 32-bit size per dimension; then the data.
  *
  * Pixels stay bytes in memory. fetch() maps them to (byte / 255 - mean) / std through one
- * table per channel and draws the augmentation from the key and the sample's index. */
+ * table per channel; `flip` and `shift` move an image on the way, then comes what
+ * `augment` asks for (io/augment.h). */
+#include "io/augment.h"
 #include "io/dataset.h"
 #include "io/gzip.h"
 #include "ir/random.h"
@@ -21,12 +23,17 @@ typedef struct IdxOptions {
     RealList mean, std;
     int64_t limit, offset, classes, shift;
     bool flip;
+    const Tree *augment;
+    Augment changes; /* bound from `augment` */
 } IdxOptions;
 
 typedef struct IdxData {
     Batches base;
-    Column columns[2];
-    Arena *arena;  /* holds this struct */
+    Column columns[IMAGE_COLUMNS];
+    Arena *arena; /* holds this struct */
+    Augment augment;
+    AugmentSource view;
+    float *black;  /* per channel */
     Tensor pixels; /* u8[n, channels, rows, cols] */
     Tensor labels; /* i32[n] */
     int64_t channels, rows, cols;
@@ -79,25 +86,22 @@ static void sample_copy(const IdxData *data, const uint8_t *src, float *dst, Mov
         }
 }
 
+/* AugmentSource.read. */
+static Status view_read(const void *self, int64_t sample, uint64_t key, const Box *box,
+                        float *dst, Diag *diag) {
+    const IdxData *data = self;
+    const int64_t pixels = data->channels * data->rows * data->cols;
+    const uint8_t *src = tensor_data(&data->pixels);
+    (void)box, (void)diag;
+    sample_copy(data, src + sample * pixels, dst, draw_move(data, key, sample));
+    return STATUS_OK;
+}
+
 static Status idx_fetch(const Batches *self, const Fetch *what, void *const *dst,
                         Diag *diag) {
-    const int64_t *index = what->index;
-    const int64_t n = what->n;
     const IdxData *data = (const IdxData *)self;
-    int64_t pixels = data->channels * data->rows * data->cols;
-    const uint8_t *src = tensor_data(&data->pixels);
-    const int32_t *labels = tensor_data(&data->labels);
-    for (int64_t i = 0; i < n; i++) {
-        if (index[i] < 0 || index[i] >= self->count)
-            return diag_fail(diag, STATUS_INTERNAL, LOC_FILE(self->name), NULL,
-                             "no sample %" PRId64 " of %" PRId64, index[i], self->count);
-        Move move = draw_move(data, what->key, index[i]);
-        if (dst[0])
-            sample_copy(data, src + index[i] * pixels, (float *)dst[0] + i * pixels,
-                        move);
-        if (labels && dst[1]) ((int32_t *)dst[1])[i] = labels[index[i]];
-    }
-    return STATUS_OK;
+    return augment_fetch(&data->augment, &data->view, tensor_data(&data->labels), self,
+                         what, dst, diag);
 }
 
 static void idx_destroy(Batches *self) {
@@ -247,6 +251,23 @@ static Status table_fill(IdxData *data, const IdxOptions *options, Loc at, Diag 
     return STATUS_OK;
 }
 
+/* What augmentation and the columns need to know. */
+static void view_fill(IdxData *data, const IdxOptions *options) {
+    data->augment = options->changes;
+    data->black = ARENA_ARRAY(data->arena, float, (size_t)data->channels);
+    for (int64_t c = 0; c < data->channels; c++) data->black[c] = data->table[c][0];
+    data->view = (AugmentSource){.self = data,
+                                 .channels = data->channels,
+                                 .rows = data->rows,
+                                 .cols = data->cols,
+                                 .black = data->black,
+                                 .read = view_read};
+    data->base.columns = data->columns;
+    data->base.column_count =
+        augment_columns(data->columns, "pixel_values", &data->augment, &data->view,
+                        options->labels != NULL);
+}
+
 static Status idx_fill(IdxData *data, const IdxOptions *options, Loc at, Diag *diag) {
     int64_t total = 0;
     TRY(images_read(data, options, &total, at, diag));
@@ -254,11 +275,7 @@ static Status idx_fill(IdxData *data, const IdxOptions *options, Loc at, Diag *d
     TRY(table_fill(data, options, at, diag));
     data->flip = options->flip;
     data->shift = options->shift;
-    data->columns[0] = (Column){"pixel_values",
-                                {DTYPE_F32, 3, {data->channels, data->rows, data->cols}}};
-    data->columns[1] = (Column){"labels", {DTYPE_I32, 0, {0}}};
-    data->base.columns = data->columns;
-    data->base.column_count = options->labels ? 2 : 1;
+    view_fill(data, options);
     return STATUS_OK;
 }
 
@@ -279,6 +296,12 @@ static Status idx_open(Batches **out, const void *options, Loc at, Diag *diag) {
     return status;
 }
 
+static Status idx_check(void *opaque, Arena *arena, Loc at, Diag *diag) {
+    IdxOptions *options = opaque;
+    (void)at;
+    return augment_bind(&options->changes, options->augment, arena, diag);
+}
+
 static const Field IDX_FIELDS[] = {
     {.name = "images",
      .kind = FIELD_STRING,
@@ -296,6 +319,7 @@ static const Field IDX_FIELDS[] = {
     F_BOOL(IdxOptions, flip, "training: mirror every other sample, at random"),
     F_INT(IdxOptions, shift, 0, SIDE_MAX,
           "training: move by up to this many pixels each way, black at the border"),
+    F_TREE(IdxOptions, augment, "training: changes of the images, drawn at random"),
     F_END};
 
 const DataFormat format_idx = {
@@ -304,5 +328,6 @@ const DataFormat format_idx = {
     .fields = IDX_FIELDS,
     .paths = "images|labels",
     .options_size = sizeof(IdxOptions),
+    .check = idx_check,
     .open = idx_open,
 };
