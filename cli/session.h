@@ -14,6 +14,7 @@ typedef struct DataEntry {
     const DataFormat *format;
     void *options;
     Batches *batches; /* NULL until opened */
+    bool checked;     /* its classes are those of the model */
 } DataEntry;
 
 /* A model that a step asked for, by path. */
@@ -50,6 +51,11 @@ Status session_load_model(Session *session, bool weights, Diag *diag);
 
 /* Opens all data sets, reporting all errors. */
 Status session_open_data(Session *session, Diag *diag);
+
+/* Checks a data set that names its classes against the model's head and, where the
+ * model's configuration has id2label, their names and order; once for each data set.
+ * Fails with STATUS_MODEL at `at`. */
+Status session_check_classes(Session *session, DataEntry *entry, Loc at, Diag *diag);
 
 /* Runs the steps on the model's shapes alone, leaving the model as it is. `start` (may
  * be NULL) receives the measure of the input. */

@@ -1,0 +1,68 @@
+/* Data sets that name their classes, against the classes of the model. */
+#include "cli/session.h"
+
+#include "io/class_names.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* What is checked, and where it is asked for. */
+typedef struct Classes {
+    const DataEntry *entry;
+    StringList data, model; /* names by label; those of the model may be missing */
+    Loc at;
+    Diag *diag;
+} Classes;
+
+static Status fail_count(const Classes *c, int64_t head) {
+    Status status = diag_fail(c->diag, STATUS_MODEL, c->at, NULL,
+                              "data set \"%s\" has %d classes, the model's head %" PRId64,
+                              c->entry->name, c->data.count, head);
+    diag_hint(c->diag, "`labels: [...]` or `config` under the data set names all classes "
+                       "of the head, in order");
+    return status;
+}
+
+static Status fail_order(const Classes *c, int label) {
+    Status status =
+        diag_fail(c->diag, STATUS_MODEL, c->at, NULL,
+                  "data set \"%s\": class %d is '%.64s', in the model it is '%.64s'",
+                  c->entry->name, label, c->data.items[label], c->model.items[label]);
+    diag_hint(c->diag, "`labels: [...]` or `config` under the data set gives the order "
+                       "of the model");
+    return status;
+}
+
+/* Names that differ in one place, where others are the same on both sides. When no name
+ * of the data is one of the model's, nothing can be said of their order. */
+static Status check_names(const Classes *c) {
+    int other = -1, known = 0;
+    for (int i = 0; i < c->data.count; i++) {
+        if (strcmp(c->data.items[i], c->model.items[i]) != 0 && other < 0) other = i;
+        known += class_names_find(&c->model, c->data.items[i]) >= 0;
+    }
+    if (other < 0) return STATUS_OK;
+    if (known > 0) return fail_order(c, other);
+    diag_warn(c->diag, c->at, NULL,
+              "data set \"%s\" and the model name their classes differently ('%.64s', "
+              "'%.64s'): their order is not checked",
+              c->entry->name, c->data.items[0], c->model.items[0]);
+    return STATUS_OK;
+}
+
+Status session_check_classes(Session *session, DataEntry *entry, Loc at, Diag *diag) {
+    const Batches *data = entry->batches;
+    const Node *logits = graph_output(session->model->graph, "logits");
+    if (entry->checked || !data->class_names || !logits || logits->type.rank != 2)
+        return STATUS_OK;
+    entry->checked = true;
+    Classes c = {.entry = entry, .at = at, .diag = diag};
+    c.data =
+        (StringList){ARENA_ARRAY(session->arena, const char *, (size_t)data->classes),
+                     (int)data->classes};
+    for (int i = 0; i < c.data.count; i++) c.data.items[i] = data->class_names[i];
+    if (data->classes != logits->type.dim[1]) return fail_count(&c, logits->type.dim[1]);
+    TRY(class_names_of(&c.model, session->model->config, session->source, session->arena,
+                       diag));
+    return c.model.count == c.data.count ? check_names(&c) : STATUS_OK;
+}
