@@ -70,17 +70,27 @@ static Status read_view(Fetching *f, uint64_t draws, int64_t sample, float *dst)
                    : read_resized(f, sample, &box, dst);
 }
 
-/* dst[y, x] = src[y + down, x + right], black outside; mirrored when flipped. */
+/* One row: dst[x] = src[x + right], black outside; mirrored when flipped. */
+static void move_row(float *dst, const float *src, int64_t cols, Shift shift,
+                     float black) {
+    const int64_t right = shift.right;
+    const int64_t first = right < 0 ? -right : 0;
+    const int64_t end = right > 0 ? cols - right : cols;
+    for (int64_t x = 0; x < cols; x++) {
+        const int64_t at = shift.flip ? cols - 1 - x : x;
+        dst[x] = at >= first && at < end ? src[at + right] : black;
+    }
+}
+
 static void move_plane(float *dst, const float *src, int64_t rows, int64_t cols,
                        Shift shift, float black) {
-    for (int64_t y = 0; y < rows; y++)
-        for (int64_t x = 0; x < cols; x++) {
-            const int64_t from_y = y + shift.down;
-            const int64_t from_x = (shift.flip ? cols - 1 - x : x) + shift.right;
-            const bool inside =
-                from_y >= 0 && from_y < rows && from_x >= 0 && from_x < cols;
-            dst[y * cols + x] = inside ? src[from_y * cols + from_x] : black;
-        }
+    for (int64_t y = 0; y < rows; y++, dst += cols) {
+        const int64_t from = y + shift.down;
+        if (from >= 0 && from < rows)
+            move_row(dst, src + from * cols, cols, shift, black);
+        else
+            for (int64_t x = 0; x < cols; x++) dst[x] = black;
+    }
 }
 
 static Status read_moved(Fetching *f, uint64_t draws, int64_t sample, float *dst) {

@@ -90,41 +90,74 @@ static void weights_round(const Taps *taps, int32_t *fixed) {
     }
 }
 
-static uint8_t byte_of(int64_t sum) {
-    const int64_t value = sum >> WEIGHT_BITS;
+/* Sums stay below 2^31: 255 times weights whose sizes add up to at most 1.5. */
+static uint8_t byte_of(int32_t sum) {
+    const int32_t value = sum >> WEIGHT_BITS;
     return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
 }
 
-/* Value i of a line of bytes that lie `step` apart. */
-static uint8_t byte_value(const Taps *taps, const int32_t *fixed, int64_t i,
-                          const uint8_t *line, int64_t step) {
-    const int32_t *weight = fixed + i * taps->most;
-    int64_t sum = (int64_t)1 << (WEIGHT_BITS - 1);
-    line += taps->first[i] * step;
-    for (int64_t k = 0; k < taps->count[i]; k++)
-        sum += (int64_t)line[k * step] * weight[k];
-    return byte_of(sum);
+static const int32_t HALF = 1 << (WEIGHT_BITS - 1);
+
+/* One row of pixels of three channels. */
+static void colours_across(uint8_t *dst, const uint8_t *line, const Taps *taps,
+                           const int32_t *fixed) {
+    for (int64_t x = 0; x < taps->out; x++) {
+        const int32_t *weight = fixed + x * taps->most;
+        const uint8_t *from = line + 3 * taps->first[x];
+        int32_t r = HALF, g = HALF, b = HALF;
+        for (int64_t k = 0; k < taps->count[x]; k++) {
+            r += from[3 * k] * weight[k];
+            g += from[3 * k + 1] * weight[k];
+            b += from[3 * k + 2] * weight[k];
+        }
+        dst[3 * x] = byte_of(r);
+        dst[3 * x + 1] = byte_of(g);
+        dst[3 * x + 2] = byte_of(b);
+    }
+}
+
+static void greys_across(uint8_t *dst, const uint8_t *line, const Taps *taps,
+                         const int32_t *fixed) {
+    for (int64_t x = 0; x < taps->out; x++) {
+        const int32_t *weight = fixed + x * taps->most;
+        int32_t sum = HALF;
+        for (int64_t k = 0; k < taps->count[x]; k++)
+            sum += line[taps->first[x] + k] * weight[k];
+        dst[x] = byte_of(sum);
+    }
 }
 
 static void bytes_across(Image *out, const Image *in, const Taps *taps,
                          const int32_t *fixed) {
     const int64_t channels = in->channels;
-    for (int64_t y = 0; y < in->rows; y++) {
-        const uint8_t *line = in->pixels + y * in->cols * channels;
-        uint8_t *dst = out->pixels + y * out->cols * channels;
-        for (int64_t x = 0; x < out->cols; x++)
-            for (int64_t c = 0; c < channels; c++)
-                dst[x * channels + c] = byte_value(taps, fixed, x, line + c, channels);
-    }
+    for (int64_t y = 0; y < in->rows; y++)
+        (channels == 3 ? colours_across
+                       : greys_across)(out->pixels + y * out->cols * channels,
+                                       in->pixels + y * in->cols * channels, taps, fixed);
+}
+
+/* Columns are summed a stretch of so many at a time, row by row. */
+enum { STRETCH = 256 };
+
+/* `n` bytes from the rows at `from`, which lie `width` bytes apart. */
+static void stretch_down(uint8_t *dst, const uint8_t *from, int64_t n, int64_t width,
+                         const int32_t *weight, int64_t count) {
+    int32_t sum[STRETCH];
+    for (int64_t x = 0; x < n; x++) sum[x] = HALF;
+    for (int64_t k = 0; k < count; k++, from += width)
+        for (int64_t x = 0; x < n; x++) sum[x] += from[x] * weight[k];
+    for (int64_t x = 0; x < n; x++) dst[x] = byte_of(sum[x]);
 }
 
 static void bytes_down(Image *out, const Image *in, const Taps *taps,
                        const int32_t *fixed) {
     const int64_t width = in->cols * in->channels;
     for (int64_t y = 0; y < out->rows; y++)
-        for (int64_t x = 0; x < width; x++)
-            out->pixels[y * width + x] =
-                byte_value(taps, fixed, y, in->pixels + x, width);
+        for (int64_t x = 0; x < width; x += STRETCH)
+            stretch_down(out->pixels + y * width + x,
+                         in->pixels + taps->first[y] * width + x,
+                         width - x < STRETCH ? width - x : STRETCH, width,
+                         fixed + y * taps->most, taps->count[y]);
 }
 
 /* One direction: `size` columns, or rows with `down`. */
@@ -168,13 +201,22 @@ Status resample_image(Image *out, const Image *image, int64_t rows, int64_t cols
 
 /* ---- floats ---- */
 
-static float float_value(const Taps *taps, int64_t i, const float *line, int64_t step) {
+static float float_value(const Taps *taps, int64_t i, const float *line) {
     const double *weight = taps->weight + i * taps->most;
     double sum = 0;
-    line += taps->first[i] * step;
-    for (int64_t k = 0; k < taps->count[i]; k++)
-        sum += (double)line[k * step] * weight[k];
+    line += taps->first[i];
+    for (int64_t k = 0; k < taps->count[i]; k++) sum += (double)line[k] * weight[k];
     return (float)sum;
+}
+
+/* dst[cols] = sum of weight[k] times row k. */
+static void row_mean(float *restrict dst, const float *restrict rows, int64_t cols,
+                     const double *weight, int64_t count) {
+    memset(dst, 0, (size_t)cols * sizeof *dst);
+    for (int64_t k = 0; k < count; k++, rows += cols) {
+        const float factor = (float)weight[k];
+        for (int64_t x = 0; x < cols; x++) dst[x] += factor * rows[x];
+    }
 }
 
 static void plane_work(float *dst, float *wide, const float *src, int64_t src_rows,
@@ -182,10 +224,10 @@ static void plane_work(float *dst, float *wide, const float *src, int64_t src_ro
     const int64_t cols = across->out;
     for (int64_t y = 0; y < src_rows; y++)
         for (int64_t x = 0; x < cols; x++)
-            wide[y * cols + x] = float_value(across, x, src + y * stride, 1);
+            wide[y * cols + x] = float_value(across, x, src + y * stride);
     for (int64_t y = 0; y < down->out; y++)
-        for (int64_t x = 0; x < cols; x++)
-            dst[y * cols + x] = float_value(down, y, wide + x, cols);
+        row_mean(dst + y * cols, wide + down->first[y] * cols, cols,
+                 down->weight + y * down->most, down->count[y]);
 }
 
 Status resample_plane(float *dst, int64_t rows, int64_t cols, const float *src,

@@ -1,0 +1,65 @@
+/* Classes that a data set names, against the model's head and its names. */
+#include "cli/session.h"
+#include "tests/support/check.h"
+#include "tests/support/configured.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Checks names against a model of three labels with the given id2label; returns the
+ * status and, in *message, what was said. */
+static Status check(const char *id2label, const char *const *names, int count,
+                    char **message) {
+    char yaml[600];
+    size_t length = 0;
+    Diag *diag = diag_create();
+    Session session = {.arena = arena_create(), .source = "model"};
+    Batches data = {.name = "set", .classes = count, .class_names = names};
+    DataEntry entry = {.name = "train", .batches = &data};
+    snprintf(yaml, sizeof yaml,
+             "{model_type: vit, hidden_size: 4, num_hidden_layers: 1,\n"
+             " num_attention_heads: 1, intermediate_size: 4, image_size: 4,\n"
+             " patch_size: 4, num_channels: 1, id2label: %s}\n",
+             id2label);
+    session.model = configured_model(yaml, 1);
+    const Status status = session_check_classes(&session, &entry, LOC_FILE("r"), diag);
+    FILE *out = open_memstream(message, &length);
+    diag_print(diag, out);
+    fclose(out);
+    diag_destroy(diag);
+    model_destroy(session.model);
+    arena_destroy(session.arena);
+    return status;
+}
+
+static void expect(const char *id2label, const char *const *names, int count,
+                   Status status, const char *part) {
+    char *message;
+    const Status found = check(id2label, names, count, &message);
+    if (found != status || (*part ? !strstr(message, part) : *message))
+        fail_msg("expected %d with '%s', got %d: %s", status, part, found, message);
+    free(message);
+}
+
+#define ANIMALS "{'0': ant, '1': bee, '2': cat}"
+
+static void test_classes(void **state) {
+    (void)state;
+    static const char *const ANT_BEE_CAT[] = {"ant", "bee", "cat", "dog"};
+    static const char *const CAT_ANT_BEE[] = {"cat", "ant", "bee"};
+    static const char *const COW_ELK_FOX[] = {"cow", "elk", "fox"};
+    expect(ANIMALS, ANT_BEE_CAT, 3, STATUS_OK, "");
+    expect(ANIMALS, NULL, 2, STATUS_OK, "");
+    expect(ANIMALS, ANT_BEE_CAT, 2, STATUS_MODEL,
+           "data set \"train\" has 2 classes, the model's head 3");
+    expect(ANIMALS, ANT_BEE_CAT, 4, STATUS_MODEL, "has 4 classes, the model's head 3");
+    expect(ANIMALS, CAT_ANT_BEE, 3, STATUS_MODEL,
+           "class 0 is 'cat', in the model it is 'ant'");
+    expect(ANIMALS, COW_ELK_FOX, 3, STATUS_OK, "their order is not checked");
+    expect("{'0': LABEL_0, '1': LABEL_1, '2': LABEL_2}", CAT_ANT_BEE, 3, STATUS_OK, "");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_classes)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
