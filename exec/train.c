@@ -139,7 +139,8 @@ static Status train_step(Trainer *trainer, History *h, int64_t step, Diag *diag)
     optimizer_step(trainer->optimizer, trainer->gradients[0], scale, rate, step,
                    trainer->threads);
     history_add(h, trainer, step, norm);
-    return STATUS_OK;
+    const TrainHook *hook = options->hook;
+    return hook ? hook->step(hook->self, step + 1, h->total, diag) : STATUS_OK;
 }
 
 /* Sorts a window of the permutation by length and shuffles its batches, so that samples

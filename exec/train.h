@@ -19,6 +19,14 @@
 #define OPTIMIZER_NAMES "adamw|sgd"
 #define SCHEDULE_NAMES  "cosine|linear|constant"
 
+/* What happens after each optimiser step: `step` counts from 1 to `total`, and the
+ * trained graph's storages hold the weights as that step left them. A failure ends the
+ * training with it. */
+typedef struct TrainHook {
+    void *self;
+    Status (*step)(void *self, int64_t step, int64_t total, Diag *diag);
+} TrainHook;
+
 /* Options shared by every pass that trains. A pass's options struct has this as its FIRST
  * member, so that TRAIN_FIELDS rows fit. */
 typedef struct TrainOptions {
@@ -47,6 +55,7 @@ typedef struct TrainOptions {
     int64_t seed;         /* added to the recipe's seed */
     int64_t log_every;    /* steps between rows of the loss curve in the record; 0 = one
                              row per epoch */
+    const TrainHook *hook;    /* set by passes, no option of recipes; NULL = none */
 } TrainOptions;
 
 /* Defaults, as an initialiser for pass option structs and as an object. */

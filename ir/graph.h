@@ -6,6 +6,7 @@
 #ifndef COMPRESS_IR_GRAPH_H
 #define COMPRESS_IR_GRAPH_H
 
+#include "ir/gaussian.h"
 #include "ir/lineage.h"
 #include "ir/op.h"
 
@@ -41,6 +42,7 @@ typedef struct Storage {
     Init init;
     bool frozen; /* never trained (a teacher's weights inside a training graph) */
     Lineage kept[RANK_MAX]; /* by axis: what pruning left of the original */
+    Gaussian *gaussian;     /* in the arena; NULL = nothing is known */
 } Storage;
 
 typedef struct Node Node;
@@ -95,6 +97,21 @@ Storage *graph_storage(const Graph *graph, const char *name);
 
 /* A storage name that is not taken: `name`, else `name.2`, ...; in the arena. */
 const char *graph_fresh_name(Graph *graph, const char *name);
+
+/* Drops a storage's Gaussian, if it has one. */
+void storage_drop_gaussian(Storage *storage);
+
+/* Number of storages with a Gaussian. */
+int graph_gaussian_count(const Graph *graph);
+
+/* Drops Gaussians that do not fit their storage any more (gaussian_fits): the check behind
+ * every pass. Returns their number; `first` (may be NULL) receives the first one's name.
+ */
+int graph_drop_unfit_gaussians(Graph *graph, const char **first);
+
+/* Checks the Gaussians of a graph as a whole: they fit, their origins are one, and all of
+ * form low_rank have the same K. Numbers are not read. Fails with `status`. */
+Status graph_check_gaussians(const Graph *graph, Status status, Diag *diag);
 
 /* Leaf that names a storage: the existing one, or a new one at the start of the list
  * (after the other leaves). */

@@ -25,8 +25,17 @@ Model *model_copy(const Model *model);
  * seed gives the same bytes in any order. Fails with STATUS_MEMORY. */
 Status model_init_weights(Model *model, uint64_t seed, Diag *diag);
 
-/* Hash over IR text and weights: equal models have equal hashes. Shape-only storages
- * count by shape. */
+/* Hash over IR text, weights and Gaussians: equal models have equal hashes. Shape-only
+ * storages count by shape. */
 void model_hash(Model *model, char out[HASH_TEXT_BYTES]);
+
+/* The same without Gaussians: what a Gaussian's origin names. */
+void model_content_hash(Model *model, char out[HASH_TEXT_BYTES]);
+
+/* Gives `model` the Gaussians of `from`, sharing their data, in place of those it has.
+ * `model` must be what they were estimated for: its content hash is their origin, and
+ * every storage that has one in `from` is there with the same shape. Fails with
+ * STATUS_MODEL, also when `from` has none; nothing is changed then. */
+Status model_take_gaussians(Model *model, const Model *from, Diag *diag);
 
 #endif
