@@ -37,7 +37,7 @@ typedef enum GaussianForm {
 
 typedef struct Gaussian {
     GaussianForm form;
-    const char *origin; /* model_hash of the model it was estimated for, in the arena:
+    const char *origin; /* model_content_hash of the model it was estimated for, in the arena:
                            Gaussians of one origin belong together */
     Tensor mean;        /* the storage's shape */
     Tensor diagonal;    /* diagonal, low_rank: the storage's shape; else rank 0, unused */
@@ -101,11 +101,19 @@ Status gaussian_keep(Gaussian *gaussian, int axis, const int64_t *keep, int64_t 
                      Diag *diag);
 
 /* The distribution of the mean of `count` storages of equal shapes with Gaussians `from`,
- * into from[0]: what sharing one storage among them by averaging does. False, and nothing
- * is changed, when the forms differ or are kron, where the mean is not of that form. */
-bool gaussian_average(Gaussian *const *from, int count, Status *status, Diag *diag);
+ * into from[0]: what sharing one storage among them by averaging does; diagonal parts are
+ * taken as independent. `*done` is false, and nothing is changed, when one is NULL, forms
+ * or K differ, or they are kron (the mean is not of that form). Fails with STATUS_MEMORY.
+ */
+Status gaussian_average(Gaussian *const *from, int count, bool *done, Diag *diag);
 
-/* Adds the hashes of its tensors and its form to a text that is hashed. */
+/* Writes elements [first, first + count) of one of its tensors, which is copied first when
+ * its data is shared. Fails with STATUS_MEMORY. */
+Status gaussian_write(Tensor *tensor, int64_t first, int64_t count, const double *values,
+                      Diag *diag);
+
+/* Appends one line with form, origin, shape and hash of every tensor: equal lines mean
+ * equal Gaussians. */
 void gaussian_describe(Text *text, const Gaussian *gaussian);
 
 #endif

@@ -19,6 +19,7 @@ void graph_release(Graph *graph) {
         Tensor shape = tensor_shape(tensor->dtype, tensor->rank, tensor->dim);
         tensor_release(tensor);
         *tensor = shape;
+        gaussian_release(graph->storages[i]->gaussian);
     }
 }
 

@@ -115,17 +115,77 @@ Status model_init_weights(Model *model, uint64_t seed, Diag *diag) {
     return STATUS_OK;
 }
 
-void model_hash(Model *model, char out[HASH_TEXT_BYTES]) {
-    Text text = {0};
-    graph_print(&text, model->graph);
+/* Appends the IR text and a line for every leaf's weights. */
+static void describe_content(Text *text, Model *model) {
+    graph_print(text, model->graph);
     for (const Node *n = model->graph->first; n; n = n->next) {
         if (!n->storage) continue;
         char hash[HASH_TEXT_BYTES] = "none";
         if (n->storage->tensor.buf) tensor_hash(&n->storage->tensor, hash);
-        text_add(&text, "%s ", hash);
+        text_add(text, "%s ", hash);
+        text_quoted(text, n->storage->name);
+        text_add(text, "\n");
+    }
+}
+
+void model_content_hash(Model *model, char out[HASH_TEXT_BYTES]) {
+    Text text = {0};
+    describe_content(&text, model);
+    bytes_hash(text.data, text.length, out);
+    text_free(&text);
+}
+
+void model_hash(Model *model, char out[HASH_TEXT_BYTES]) {
+    Text text = {0};
+    describe_content(&text, model);
+    for (const Node *n = model->graph->first; n; n = n->next) {
+        if (!n->storage || !n->storage->gaussian) continue;
         text_quoted(&text, n->storage->name);
-        text_add(&text, "\n");
+        text_add(&text, " ");
+        gaussian_describe(&text, n->storage->gaussian);
     }
     bytes_hash(text.data, text.length, out);
     text_free(&text);
+}
+
+/* Gaussians of another model. */
+
+static Status fail_taking(const Gaussian *gaussian, const char *found, Diag *diag) {
+    Status status = diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
+                              "the posterior belongs to another model: expected that of "
+                              "%s, found that of %s",
+                              found, gaussian->origin);
+    diag_hint(diag, "a posterior is of the weights it was estimated for, and of no others");
+    return status;
+}
+
+static Status check_taking(Model *model, const Graph *from, Diag *diag) {
+    char hash[HASH_TEXT_BYTES];
+    if (graph_gaussian_count(from) == 0)
+        return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
+                         "expected a model with a posterior, found one without");
+    TRY(graph_check_gaussians(from, STATUS_MODEL, diag));
+    model_content_hash(model, hash);
+    for (int i = 0; i < from->storage_count; i++) {
+        const Storage *source = from->storages[i];
+        if (!source->gaussian) continue;
+        const Storage *target = graph_storage(model->graph, source->name);
+        if (strcmp(source->gaussian->origin, hash) != 0 || !target ||
+            !gaussian_fits(source->gaussian, &target->tensor))
+            return fail_taking(source->gaussian, hash, diag);
+    }
+    return STATUS_OK;
+}
+
+Status model_take_gaussians(Model *model, const Model *from, Diag *diag) {
+    TRY(check_taking(model, from->graph, diag));
+    for (int i = 0; i < model->graph->storage_count; i++) {
+        Storage *target = model->graph->storages[i];
+        const Storage *source = graph_storage(from->graph, target->name);
+        Gaussian *copy =
+            gaussian_copy(model->arena, source ? source->gaussian : NULL);
+        storage_drop_gaussian(target);
+        target->gaussian = copy;
+    }
+    return STATUS_OK;
 }

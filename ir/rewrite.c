@@ -41,6 +41,11 @@ static void mark_live(const Graph *graph, bool *live) {
             if (n->in[i]) live[n->in[i]->id] = true;
 }
 
+static void forget_storage(Storage *storage) {
+    tensor_release(&storage->tensor);
+    storage_drop_gaussian(storage);
+}
+
 /* Drops the storages that no leaf names; the order of the others stays. */
 static void drop_storages(Graph *graph) {
     NameMap named = {0};
@@ -52,7 +57,7 @@ static void drop_storages(Graph *graph) {
         if (name_map_get(&named, storage->name) == storage)
             graph->storages[kept++] = storage;
         else
-            tensor_release(&storage->tensor);
+            forget_storage(storage);
     }
     graph->storage_count = kept;
     name_map_free(&named);
@@ -75,11 +80,13 @@ int graph_remove_dead(Graph *graph) {
 
 /* Copies. */
 
-/* Gives a storage the weights, flags and lineage of another one of the same shape. */
+/* Gives a storage the weights, flags, lineage and Gaussian of another one of the same
+ * shape. */
 static void share_storage(Arena *arena, Storage *storage, const Storage *from) {
     storage->tensor = tensor_retain(&from->tensor);
     storage->init = from->init;
     storage->frozen = from->frozen;
+    storage->gaussian = gaussian_copy(arena, from->gaussian);
     for (int axis = 0; axis < RANK_MAX; axis++)
         storage->kept[axis] = lineage_copy(arena, &from->kept[axis]);
 }

@@ -81,7 +81,7 @@ bool exits_rule_is_stale(Model *model) {
     const Tree *of = tree_get(tree_get(model->provenance, "exits"), "model");
     char hash[HASH_TEXT_BYTES];
     if (!of || of->kind != TREE_STRING) return false;
-    model_hash(model, hash);
+    model_content_hash(model, hash);
     return strcmp(of->string, hash) != 0;
 }
 
@@ -99,7 +99,7 @@ Status exits_store_rule(const ExitRule *rule, Model *model, const Exits *exits,
     if (rule->criterion == EXIT_PATIENCE)
         tree_put_int(arena, map, "patience", rule->patience);
     char hash[HASH_TEXT_BYTES];
-    model_hash(model, hash);
+    model_content_hash(model, hash);
     tree_put_string(arena, map, "model", hash);
     return tree_set(arena, model->provenance, "exits", map, diag);
 }

@@ -242,6 +242,7 @@ static void set_table(Node *leaf, Tensor tensor) {
     Storage *storage = leaf->storage;
     tensor_release(&storage->tensor);
     storage->tensor = tensor;
+    storage_drop_gaussian(storage);
     memcpy(leaf->type.dim, tensor.dim, sizeof leaf->type.dim);
 }
 

@@ -126,6 +126,7 @@ static Status fold_run(PassContext *ctx, Model *model, const void *opaque, Diag 
     TRY(fold_row(&folded, ctx, table, types, diag));
     tensor_release(table);
     *table = folded;
+    storage_drop_gaussian(t.table->storage);
     tree_put_int(ctx->arena, ctx->record, "types", type_count);
     if (!ctx->plan)
         tree_put_real(ctx->arena, ctx->record, "largest_difference",

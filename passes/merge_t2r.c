@@ -213,6 +213,7 @@ static Status put_values(Merge *m, Node *leaf, int axis, int64_t size,
     }
     tensor_release(old);
     *old = fresh;
+    storage_drop_gaussian(storage);
     storage->kept[axis] = (Lineage){0};
     leaf->type.dim[axis] = size;
     return STATUS_OK;

@@ -205,6 +205,20 @@ static void stack_store(const Stack *s, Multiplex *m, int first, Role norm,
     }
 }
 
+/* Scaled columns and solved norms are no averages: what was known of them goes. */
+static void drop_gaussians(const Multiplex *m, int first, int count, Role norm,
+                           const Role *roles, int per_layer) {
+    for (int l = 0; l < count; l++) {
+        const Node *n = graph_find(m->graph, m->options->stack, first + l, norm);
+        storage_drop_gaussian(n->in[1]->storage);
+        storage_drop_gaussian(n->in[2]->storage);
+        for (int r = 0; r < per_layer; r++) {
+            n = graph_find(m->graph, m->options->stack, first + l, roles[r]);
+            storage_drop_gaussian(n->in[1]->storage);
+        }
+    }
+}
+
 /* What the merge does to the norms' element type. */
 static void plan_norms(const Multiplex *m, int first, int count, Role norm) {
     for (int l = 0; l < count; l++) {
@@ -221,6 +235,7 @@ Status multiplex_lsq(Multiplex *m, int first, int count, Role norm, const Role *
                          LAYERS_MAX);
     for (int l = 0; l < count; l++)
         TRY(check_norm(m, first + l, norm, roles, per_layer, diag));
+    drop_gaussians(m, first, count, norm, roles, per_layer);
     if (m->ctx->plan) {
         plan_norms(m, first, count, norm);
         return STATUS_OK;

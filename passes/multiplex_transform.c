@@ -152,6 +152,15 @@ Status multiplex_transform(Multiplex *m, int layer, Diag *diag) {
     return STATUS_OK;
 }
 
+/* What is known of rows [first, first + count) of a position table. */
+static Status keep_gaussian_rows(const Multiplex *m, Storage *storage, int first,
+                                 int64_t count, Diag *diag) {
+    if (!storage->gaussian) return STATUS_OK;
+    int64_t *keep = ARENA_ARRAY(m->ctx->arena, int64_t, (size_t)count);
+    for (int64_t i = 0; i < count; i++) keep[i] = first + i;
+    return gaussian_keep(storage->gaussian, 1, keep, count, diag);
+}
+
 /* Drops the first `rows` rows of a position table [1, T, D]. */
 static Status drop_position_rows(Multiplex *m, int rows, Diag *diag) {
     Node *add = graph_find(m->graph, NULL, -1, ROLE_POSITION);
@@ -164,6 +173,7 @@ static Status drop_position_rows(Multiplex *m, int rows, Diag *diag) {
     Tensor *old = &leaf->storage->tensor, fresh;
     const int64_t width = old->dim[2];
     const int64_t shape[3] = {1, old->dim[1] - rows, width};
+    TRY(keep_gaussian_rows(m, leaf->storage, rows, shape[1], diag));
     if (m->ctx->plan) {
         fresh = tensor_shape(DTYPE_F32, 3, shape);
     } else {

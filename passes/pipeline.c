@@ -5,6 +5,7 @@
 #include "ir/irtext.h"
 #include "ir/random.h"
 #include "passes/pipeline_check.h"
+#include "passes/pipeline_gaussians.h"
 #include "passes/pipeline_models.h"
 
 #include <string.h>
@@ -29,6 +30,7 @@ typedef struct StepRun {
     Model *before; /* copy for the check of exactness, NULL when none is needed */
     Text text;     /* IR before the step; empty unless needed */
     char hash[HASH_TEXT_BYTES]; /* of the model before the step */
+    KnownGaussians known;       /* before the step */
     PassContext ctx;
     Measure measure;
     bool changed;
@@ -85,6 +87,7 @@ static void step_prepare(StepRun *run) {
     };
     surroundings_connect(&run->whole->surroundings, &run->ctx);
     hash_model(run, run->hash);
+    run->known = gaussians_known(run->model->graph, arena);
     bool may_be_exact = !(step->pass->flags & (PASS_MEASURES | PASS_TRAINS));
     if (may_be_exact && !options->plan) run->before = model_copy(run->model);
     if (options->dump == DUMP_FAILURE) graph_print(&run->text, run->model->graph);
@@ -118,6 +121,7 @@ static Status check_changed(const StepRun *run, Diag *diag) {
 /* Everything that is checked after a step. */
 static Status step_check(StepRun *run, Diag *diag) {
     const char *name = run->step->pass->name;
+    gaussians_follow(&run->known, &run->ctx, run->model->graph, diag);
     TRY(check_model(run->model, name, false, diag));
     char hash[HASH_TEXT_BYTES];
     hash_model(run, hash);

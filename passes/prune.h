@@ -110,7 +110,7 @@ Status prune_find(Prune *prune, PassContext *ctx, Graph *graph, PruneKind kind,
                   const char *stack, Diag *diag);
 
 /* Keeps entries keep[0..count), increasing, along an axis of a parameter: its data (when
- * it has any), shape, lineage and the leaf's type. Fails with STATUS_MEMORY. */
+ * it has any), Gaussian, shape, lineage and the leaf's type. Fails with STATUS_MEMORY. */
 Status prune_axis(Graph *graph, Node *leaf, int axis, const int64_t *keep, int64_t count,
                   Diag *diag);
 

@@ -31,6 +31,13 @@ Status prune_axis(Graph *graph, Node *leaf, int axis, const int64_t *keep, int64
     Tensor cut = tensor_shape(old.dtype, old.rank, old.dim);
     cut.dim[axis] = count;
     if (old.buf) TRY(slice_data(&cut, &old, axis, keep, count, diag));
+    if (storage->gaussian) {
+        const Status status = gaussian_keep(storage->gaussian, axis, keep, count, diag);
+        if (status != STATUS_OK) {
+            tensor_release(&cut);
+            return status;
+        }
+    }
     tensor_release(&storage->tensor);
     storage->tensor = cut;
     storage->kept[axis] = lineage_keep(graph->arena, &storage->kept[axis], keep, count);
