@@ -55,7 +55,7 @@ typedef struct TrainOptions {
     int64_t seed;         /* added to the recipe's seed */
     int64_t log_every;    /* steps between rows of the loss curve in the record; 0 = one
                              row per epoch */
-    const TrainHook *hook;    /* set by passes, no option of recipes; NULL = none */
+    const TrainHook *hook; /* set by passes, no option of recipes; NULL = none */
 } TrainOptions;
 
 /* Defaults, as an initialiser for pass option structs and as an object. */

@@ -3,7 +3,7 @@
 #include "io/modelfile.h"
 #include "io/file.h"
 #include "io/json.h"
-#include "io/modelfile_sets.h"
+#include "io/modelfile_gaussians.h"
 #include "ir/irtext.h"
 
 #include <fcntl.h>
@@ -184,10 +184,10 @@ static Status read_weights(Reader *r, bool check_hashes) {
     const Tree *rows = tree_get(r->index, "storages");
     int found = 0, others = 0;
     for (int i = 0; i < r->table.count; i++) {
-        bool weight =
-            r->table.sets[i].group && !strcmp(r->table.sets[i].group, MODELFILE_WEIGHTS);
+        const char *group = r->table.sets[i].group;
+        const bool weight = group && !strcmp(group, MODELFILE_WEIGHTS);
         found += weight;
-        others += !weight;
+        others += !weight && !(group && !strcmp(group, MODELFILE_PRIORS));
     }
     if (others != MODELFILE_ROOT_SETS)
         return damaged(r, "the file holds more than a model");
@@ -209,7 +209,15 @@ static Status reader_run(Reader *r, bool check_hashes) {
     TRY(modelfile_sets(&r->table, r->scratch, r->path, r->map, r->diag));
     TRY(read_version(r));
     TRY(read_texts(r));
-    return read_weights(r, check_hashes);
+    TRY(read_weights(r, check_hashes));
+    return modelfile_read_gaussians(&(GaussianReader){.path = r->path,
+                                                      .scratch = r->scratch,
+                                                      .map = r->map,
+                                                      .table = &r->table,
+                                                      .index = r->index,
+                                                      .model = r->model,
+                                                      .check_hashes = check_hashes,
+                                                      .diag = r->diag});
 }
 
 Status modelfile_read(Model **out, const char *path, const OpTable *ops,

@@ -6,6 +6,8 @@
  *     /provenance  uint8[n]: JSON, recipe and one record per pass
  *     /index       uint8[n]: JSON, for every storage its dtype, shape and hash
  *     /weights/<storage>  one contiguous data set per storage; bf16 as uint16
+ *     /priors/<storage>:<part>  parts of the storages' Gaussians (ir/gaussian.h), where
+ *                               there are some; their rows and hashes in the index
  *
  * No attributes, no variable-length types, no time stamps: equal models are equal bytes.
  * Metadata is read by HDF5 in a child process with limits on time and memory, because the

@@ -2,7 +2,7 @@
  * leave broken), the parent reads it back, compares and puts it in place. */
 #include "io/file.h"
 #include "io/modelfile.h"
-#include "io/modelfile_sets.h"
+#include "io/modelfile_gaussians.h"
 #include "io/sandbox.h"
 #include "ir/irtext.h"
 
@@ -20,6 +20,12 @@ typedef struct Weight {
     const Storage *storage;
 } Weight;
 
+/* One part of a Gaussian under its name in the file. */
+typedef struct Part {
+    const char *link;
+    const Tensor *tensor;
+} Part;
+
 typedef struct Writer {
     Model *model;
     const char *path, *temporary;
@@ -27,6 +33,8 @@ typedef struct Writer {
     Text texts[TEXT_COUNT];
     Weight *weights; /* sorted by link */
     int weight_count;
+    Part *parts; /* sorted by link */
+    int part_count;
     Hdf5Set *sets;
     int set_count;
     size_t file_bytes;
@@ -52,6 +60,31 @@ static Status weights_collect(Writer *w) {
     return STATUS_OK;
 }
 
+static int part_compare(const void *a, const void *b) {
+    return strcmp(((const Part *)a)->link, ((const Part *)b)->link);
+}
+
+static Status parts_collect(Writer *w) {
+    const size_t most = (size_t)w->weight_count * GAUSSIAN_PARTS_MAX;
+    w->parts = ARENA_ARRAY(w->scratch, Part, most + 1);
+    for (int i = 0; i < w->weight_count; i++) {
+        const Storage *storage = w->weights[i].storage;
+        GaussianPart part[GAUSSIAN_PARTS_MAX];
+        if (!storage->gaussian) continue;
+        if (!gaussian_fits(storage->gaussian, &storage->tensor) ||
+            !gaussian_has_data(storage->gaussian))
+            return diag_fail(w->diag, STATUS_MODEL, LOC_FILE(w->path), storage->name,
+                             "cannot write a Gaussian without numbers");
+        const int count = gaussian_parts(storage->gaussian, part);
+        for (int p = 0; p < count; p++)
+            w->parts[w->part_count++] =
+                (Part){modelfile_part_link(w->scratch, storage->name, part[p].name),
+                       part[p].tensor};
+    }
+    qsort(w->parts, (size_t)w->part_count, sizeof *w->parts, part_compare);
+    return STATUS_OK;
+}
+
 static void index_add(Tree *rows, Arena *arena, const Storage *storage) {
     const Tensor *tensor = &storage->tensor;
     char hash[HASH_TEXT_BYTES];
@@ -70,7 +103,15 @@ static void index_add(Tree *rows, Arena *arena, const Storage *storage) {
     tree_append(arena, rows, NULL, LOC_NONE, row);
 }
 
-/* {"format", "texts": hashes by name, "storages": rows}. */
+static void index_add_gaussians(const Writer *w, Tree *index) {
+    const Storage **sorted =
+        ARENA_ARRAY(w->scratch, const Storage *, (size_t)w->weight_count + 1);
+    for (int i = 0; i < w->weight_count; i++) sorted[i] = w->weights[i].storage;
+    modelfile_put_gaussians(index, w->scratch, sorted, w->weight_count);
+}
+
+/* {"format", "texts": hashes by name, "storages": rows, "priors": where there are some}.
+ */
 static void index_print(Writer *w) {
     Arena *arena = w->scratch;
     Tree *index = tree_new(arena, TREE_MAP, LOC_NONE);
@@ -86,6 +127,7 @@ static void index_print(Writer *w) {
     tree_put_int(arena, index, "format", MODELFILE_VERSION);
     tree_append(arena, index, "texts", LOC_NONE, texts);
     tree_append(arena, index, "storages", LOC_NONE, rows);
+    index_add_gaussians(w, index);
     tree_print_json(&w->texts[TEXT_INDEX], index, 0);
 }
 
@@ -96,9 +138,21 @@ static void map_print(Text *text, const Tree *map) {
         text_add(text, "{}");
 }
 
+static void sets_add(Writer *w, const char *group, const char *link,
+                     const Tensor *tensor) {
+    Hdf5Set *set = &w->sets[w->set_count++];
+    *set = (Hdf5Set){.group = group,
+                     .name = link,
+                     .dtype = tensor->dtype,
+                     .rank = tensor->rank,
+                     .data = tensor_data(tensor)};
+    memcpy(set->dim, tensor->dim, sizeof set->dim);
+}
+
 static void sets_collect(Writer *w) {
     static const int32_t version = MODELFILE_VERSION;
-    w->sets = ARENA_ARRAY(w->scratch, Hdf5Set, (size_t)w->weight_count + TEXT_COUNT + 1);
+    const size_t most = (size_t)w->weight_count + (size_t)w->part_count + TEXT_COUNT + 1;
+    w->sets = ARENA_ARRAY(w->scratch, Hdf5Set, most);
     w->sets[w->set_count++] =
         (Hdf5Set){.name = "format", .dtype = DTYPE_I32, .data = &version};
     for (int i = 0; i < TEXT_COUNT; i++)
@@ -107,16 +161,11 @@ static void sets_collect(Writer *w) {
                                             .rank = 1,
                                             .dim = {(int64_t)w->texts[i].length},
                                             .data = w->texts[i].data};
-    for (int i = 0; i < w->weight_count; i++) {
-        const Tensor *tensor = &w->weights[i].storage->tensor;
-        Hdf5Set *set = &w->sets[w->set_count++];
-        *set = (Hdf5Set){.group = MODELFILE_WEIGHTS,
-                         .name = w->weights[i].link,
-                         .dtype = tensor->dtype,
-                         .rank = tensor->rank,
-                         .data = tensor_data(tensor)};
-        memcpy(set->dim, tensor->dim, sizeof set->dim);
-    }
+    for (int i = 0; i < w->part_count; i++)
+        sets_add(w, MODELFILE_PRIORS, w->parts[i].link, w->parts[i].tensor);
+    for (int i = 0; i < w->weight_count; i++)
+        sets_add(w, MODELFILE_WEIGHTS, w->weights[i].link,
+                 &w->weights[i].storage->tensor);
 }
 
 static bool write_work(void *state, Text *reply) {
@@ -152,7 +201,19 @@ static Status not_equal(Writer *w, const char *what) {
                      "what was written does not read back equal");
 }
 
-/* Compares a model read back with the one written: graph and every byte of weights. */
+static bool same_gaussian(const Gaussian *a, const Gaussian *b) {
+    if (!a || !b) return a == b;
+    Text one = {0}, two = {0};
+    gaussian_describe(&one, a);
+    gaussian_describe(&two, b);
+    const bool same = strcmp(one.data, two.data) == 0;
+    text_free(&one);
+    text_free(&two);
+    return same;
+}
+
+/* Compares a model read back with the one written: graph, every byte of weights, hashes
+ * of the Gaussians. */
 static Status compare(Writer *w, Model *copy) {
     Text ir = {0};
     graph_print(&ir, copy->graph);
@@ -169,6 +230,7 @@ static Status compare(Writer *w, Model *copy) {
             (bytes &&
              memcmp(tensor_data(&from->tensor), tensor_data(&to->tensor), bytes)))
             return not_equal(w, from->name);
+        if (!same_gaussian(from->gaussian, to->gaussian)) return not_equal(w, from->name);
     }
     return STATUS_OK;
 }
@@ -192,6 +254,7 @@ static Status read_back(Writer *w) {
 static Status writer_run(Writer *w) {
     OutFile *file = NULL;
     TRY(weights_collect(w));
+    TRY(parts_collect(w));
     graph_print(&w->texts[TEXT_IR], w->model->graph);
     map_print(&w->texts[TEXT_CONFIG], w->model->config);
     map_print(&w->texts[TEXT_PROVENANCE], w->model->provenance);

@@ -19,16 +19,17 @@ GaussianForm gaussian_form_parse(const char *name) {
     return (GaussianForm)form;
 }
 
-/* The tensors that a form has. */
-static int parts(const Gaussian *g, Tensor *out[4]) {
+int gaussian_parts(const Gaussian *g, GaussianPart out[GAUSSIAN_PARTS_MAX]) {
     Gaussian *own = (Gaussian *)(uintptr_t)g; /* callers of const Gaussians only read */
     int count = 0;
-    out[count++] = &own->mean;
-    if (g->form != GAUSSIAN_KRON) out[count++] = &own->diagonal;
-    if (g->form == GAUSSIAN_LOW_RANK) out[count++] = &own->factor;
+    out[count++] = (GaussianPart){"mean", &own->mean};
+    if (g->form != GAUSSIAN_KRON)
+        out[count++] = (GaussianPart){"diagonal", &own->diagonal};
+    if (g->form == GAUSSIAN_LOW_RANK)
+        out[count++] = (GaussianPart){"factor", &own->factor};
     if (g->form == GAUSSIAN_KRON) {
-        out[count++] = &own->row;
-        out[count++] = &own->column;
+        out[count++] = (GaussianPart){"row", &own->row};
+        out[count++] = (GaussianPart){"column", &own->column};
     }
     return count;
 }
@@ -52,12 +53,12 @@ Gaussian *gaussian_create(Arena *arena, GaussianForm form, DType dtype,
 }
 
 Status gaussian_allocate(Gaussian *g, Diag *diag) {
-    Tensor *part[4];
-    const int count = parts(g, part);
+    GaussianPart part[GAUSSIAN_PARTS_MAX];
+    const int count = gaussian_parts(g, part);
     for (int i = 0; i < count; i++)
-        if (!part[i]->buf)
-            TRY(tensor_create(part[i], part[i]->dtype, part[i]->rank, part[i]->dim,
-                              diag));
+        if (!part[i].tensor->buf)
+            TRY(tensor_create(part[i].tensor, part[i].tensor->dtype, part[i].tensor->rank,
+                              part[i].tensor->dim, diag));
     return STATUS_OK;
 }
 
@@ -66,9 +67,9 @@ Gaussian *gaussian_copy(Arena *arena, const Gaussian *g) {
     Gaussian *copy = ARENA_NEW(arena, Gaussian);
     *copy = *g;
     copy->origin = arena_strdup(arena, g->origin);
-    Tensor *part[4];
-    const int count = parts(copy, part);
-    for (int i = 0; i < count; i++) buf_retain(part[i]->buf);
+    GaussianPart part[GAUSSIAN_PARTS_MAX];
+    const int count = gaussian_parts(copy, part);
+    for (int i = 0; i < count; i++) buf_retain(part[i].tensor->buf);
     return copy;
 }
 
@@ -79,16 +80,16 @@ static void drop_data(Tensor *tensor) {
 }
 
 void gaussian_release(Gaussian *g) {
-    Tensor *part[4];
-    const int count = g ? parts(g, part) : 0;
-    for (int i = 0; i < count; i++) drop_data(part[i]);
+    GaussianPart part[GAUSSIAN_PARTS_MAX];
+    const int count = g ? gaussian_parts(g, part) : 0;
+    for (int i = 0; i < count; i++) drop_data(part[i].tensor);
 }
 
 bool gaussian_has_data(const Gaussian *g) {
-    Tensor *part[4];
-    const int count = parts(g, part);
+    GaussianPart part[GAUSSIAN_PARTS_MAX];
+    const int count = gaussian_parts(g, part);
     for (int i = 0; i < count; i++)
-        if (!part[i]->buf) return false;
+        if (!part[i].tensor->buf) return false;
     return true;
 }
 
@@ -104,11 +105,12 @@ static bool is_matrix(const Tensor *tensor, int64_t rows, int64_t columns) {
 }
 
 static bool same_dtypes(const Gaussian *g) {
-    Tensor *part[4];
-    const int count = parts(g, part);
+    GaussianPart part[GAUSSIAN_PARTS_MAX];
+    const int count = gaussian_parts(g, part);
     const DType dtype = g->mean.dtype;
     for (int i = 0; i < count; i++)
-        if (part[i]->dtype != dtype || (part[i]->buf != NULL) != (g->mean.buf != NULL))
+        if (part[i].tensor->dtype != dtype ||
+            (part[i].tensor->buf != NULL) != (g->mean.buf != NULL))
             return false;
     return dtype == DTYPE_F32 || dtype == DTYPE_F64;
 }
@@ -137,10 +139,10 @@ int64_t gaussian_samples(const Gaussian *g) {
 }
 
 size_t gaussian_bytes(const Gaussian *g) {
-    Tensor *part[4];
-    const int count = parts(g, part);
+    GaussianPart part[GAUSSIAN_PARTS_MAX];
+    const int count = gaussian_parts(g, part);
     size_t bytes = 0;
-    for (int i = 0; i < count; i++) bytes += tensor_bytes(part[i]);
+    for (int i = 0; i < count; i++) bytes += tensor_bytes(part[i].tensor);
     return bytes;
 }
 
@@ -218,10 +220,10 @@ static bool is_symmetric(const Tensor *tensor) {
 }
 
 Status gaussian_check(const Gaussian *g, const char *name, Status status, Diag *diag) {
-    Tensor *part[4];
-    const int count = parts(g, part);
+    GaussianPart part[GAUSSIAN_PARTS_MAX];
+    const int count = gaussian_parts(g, part);
     for (int i = 0; i < count; i++)
-        if (tensor_find_nonfinite(part[i]) >= 0)
+        if (tensor_find_nonfinite(part[i].tensor) >= 0)
             return diag_fail(diag, status, LOC_NONE, name,
                              "expected a Gaussian of finite numbers, found one that is "
                              "not finite");
@@ -248,7 +250,8 @@ Status gaussian_write(Tensor *tensor, int64_t first, int64_t count, const double
 
 /* ---- keeping a part ---- */
 
-/* Entries keep[0..count) of the middle axis of [outer, dim, inner]; `out` has its shape. */
+/* Entries keep[0..count) of the middle axis of [outer, dim, inner]; `out` has its shape.
+ */
 static Status keep_entries(Tensor *out, const Tensor *in, int64_t outer, int64_t dim,
                            const int64_t *keep, int64_t count, Diag *diag) {
     if (!in->buf) return STATUS_OK;
@@ -300,11 +303,10 @@ static Gaussian cut_shapes(const Gaussian *g, int axis, int64_t count) {
     cut.mean.dim[axis] = count;
     if (g->form != GAUSSIAN_KRON) cut.diagonal = cut.mean;
     if (g->form == GAUSSIAN_LOW_RANK)
-        cut.factor = tensor_shape(
-            g->factor.dtype, 2, (int64_t[]){g->factor.dim[0], tensor_count(&cut.mean)});
+        cut.factor = tensor_shape(g->factor.dtype, 2,
+                                  (int64_t[]){g->factor.dim[0], tensor_count(&cut.mean)});
     if (g->form == GAUSSIAN_KRON) {
-        const Tensor square =
-            tensor_shape(g->mean.dtype, 2, (int64_t[]){count, count});
+        const Tensor square = tensor_shape(g->mean.dtype, 2, (int64_t[]){count, count});
         cut.row = axis == 0 ? square : tensor_retain(&g->row);
         cut.column = axis == 1 ? square : tensor_retain(&g->column);
     }
@@ -325,7 +327,8 @@ Status gaussian_keep(Gaussian *g, int axis, const int64_t *keep, int64_t count,
 static bool can_average(Gaussian *const *from, int count) {
     for (int i = 0; i < count; i++)
         if (!from[i] || from[i]->form == GAUSSIAN_KRON ||
-            from[i]->form != from[0]->form || !same_shape(&from[i]->mean, &from[0]->mean) ||
+            from[i]->form != from[0]->form ||
+            !same_shape(&from[i]->mean, &from[0]->mean) ||
             gaussian_samples(from[i]) != gaussian_samples(from[0]) ||
             strcmp(from[i]->origin, from[0]->origin) != 0)
             return false;
@@ -333,9 +336,9 @@ static bool can_average(Gaussian *const *from, int count) {
 }
 
 static const Tensor *nth_part(const Gaussian *g, int i) {
-    Tensor *part[4];
-    parts(g, part);
-    return part[i];
+    GaussianPart part[GAUSSIAN_PARTS_MAX];
+    gaussian_parts(g, part);
+    return part[i].tensor;
 }
 
 /* Part `part` of all, added and multiplied by `by`, as that of from[0]. */
@@ -369,12 +372,12 @@ Status gaussian_average(Gaussian *const *from, int count, bool *done, Diag *diag
 }
 
 void gaussian_describe(Text *text, const Gaussian *g) {
-    Tensor *part[4];
-    const int count = parts(g, part);
+    GaussianPart part[GAUSSIAN_PARTS_MAX];
+    const int count = gaussian_parts(g, part);
     text_add(text, "%s %s", gaussian_form_name(g->form), g->origin);
     for (int i = 0; i < count; i++) {
         char hash[HASH_TEXT_BYTES];
-        tensor_hash(part[i], hash);
+        tensor_hash(part[i].tensor, hash);
         text_add(text, " %s", hash);
     }
     text_add(text, "\n");

@@ -1,7 +1,7 @@
 /* Gaussian: what is known of a storage's values as a normal distribution N(m, S), for
  * Bayesian distillation: the posterior of a teacher's weights, which conditioned on zeros
- * becomes the prior of a student's. It hangs on its Storage (Storage.gaussian) and follows
- * it through every pass. The mean need not be the current weights.
+ * becomes the prior of a student's. It hangs on its Storage (Storage.gaussian) and
+ * follows it through every pass. The mean need not be the current weights.
  *
  * With x the storage's elements in row-major order, P of them:
  *
@@ -37,8 +37,8 @@ typedef enum GaussianForm {
 
 typedef struct Gaussian {
     GaussianForm form;
-    const char *origin; /* model_content_hash of the model it was estimated for, in the arena:
-                           Gaussians of one origin belong together */
+    const char *origin; /* model_content_hash of the model it was estimated for, in the
+                           arena: Gaussians of one origin belong together */
     Tensor mean;        /* the storage's shape */
     Tensor diagonal;    /* diagonal, low_rank: the storage's shape; else rank 0, unused */
     Tensor factor;      /* low_rank: [K, P] */
@@ -64,6 +64,15 @@ Gaussian *gaussian_copy(Arena *arena, const Gaussian *gaussian);
 
 /* Drops the data; the shapes stay. NULL is allowed. */
 void gaussian_release(Gaussian *gaussian);
+
+/* The tensors that its form has, with their names ("mean", "factor"), into `out`; returns
+ * their number. Those of a const Gaussian are not to be written. */
+enum { GAUSSIAN_PARTS_MAX = 3 };
+typedef struct GaussianPart {
+    const char *name;
+    Tensor *tensor;
+} GaussianPart;
+int gaussian_parts(const Gaussian *gaussian, GaussianPart out[GAUSSIAN_PARTS_MAX]);
 
 /* Whether all its tensors have data. */
 bool gaussian_has_data(const Gaussian *gaussian);
@@ -95,8 +104,8 @@ Status gaussian_check(const Gaussian *gaussian, const char *name, Status status,
                       Diag *diag);
 
 /* Keeps entries keep[0..count), increasing, along an axis of the storage: the marginal of
- * what remains. Shapes alone when there is no data. Fails with STATUS_MEMORY; the Gaussian
- * is then as it was. */
+ * what remains. Shapes alone when there is no data. Fails with STATUS_MEMORY; the
+ * Gaussian is then as it was. */
 Status gaussian_keep(Gaussian *gaussian, int axis, const int64_t *keep, int64_t count,
                      Diag *diag);
 
@@ -107,8 +116,8 @@ Status gaussian_keep(Gaussian *gaussian, int axis, const int64_t *keep, int64_t 
  */
 Status gaussian_average(Gaussian *const *from, int count, bool *done, Diag *diag);
 
-/* Writes elements [first, first + count) of one of its tensors, which is copied first when
- * its data is shared. Fails with STATUS_MEMORY. */
+/* Writes elements [first, first + count) of one of its tensors, which is copied first
+ * when its data is shared. Fails with STATUS_MEMORY. */
 Status gaussian_write(Tensor *tensor, int64_t first, int64_t count, const double *values,
                       Diag *diag);
 

@@ -155,7 +155,8 @@ static Status fail_taking(const Gaussian *gaussian, const char *found, Diag *dia
                               "the posterior belongs to another model: expected that of "
                               "%s, found that of %s",
                               found, gaussian->origin);
-    diag_hint(diag, "a posterior is of the weights it was estimated for, and of no others");
+    diag_hint(diag,
+              "a posterior is of the weights it was estimated for, and of no others");
     return status;
 }
 
@@ -182,8 +183,7 @@ Status model_take_gaussians(Model *model, const Model *from, Diag *diag) {
     for (int i = 0; i < model->graph->storage_count; i++) {
         Storage *target = model->graph->storages[i];
         const Storage *source = graph_storage(from->graph, target->name);
-        Gaussian *copy =
-            gaussian_copy(model->arena, source ? source->gaussian : NULL);
+        Gaussian *copy = gaussian_copy(model->arena, source ? source->gaussian : NULL);
         storage_drop_gaussian(target);
         target->gaussian = copy;
     }

@@ -251,6 +251,9 @@ static Status verify_storages(Verifier *v) {
             return FAIL(v, LOC_NONE, "storage '%.60s' reaches beyond its buffer",
                         storage->name);
         TRY(verify_lineage(v, storage));
+        if (storage->gaussian && !gaussian_fits(storage->gaussian, t))
+            return FAIL(v, LOC_NONE, "storage '%.60s' has a Gaussian of another shape",
+                        storage->name);
     }
     return STATUS_OK;
 }

@@ -23,8 +23,8 @@
 
 #include "passes/edit.h"
 
-/* Elements of a storage: entries index[0..count) of an axis with all that belongs to them,
- * or (axis < 0) all of it. */
+/* Elements of a storage: entries index[0..count) of an axis with all that belongs to
+ * them, or (axis < 0) all of it. */
 typedef struct ConditionSlice {
     Storage *storage;
     int axis;
@@ -46,15 +46,15 @@ typedef struct Condition {
 typedef struct ConditionReport {
     int64_t given, removed, kept; /* elements of v2, v1 and v; of storages that have a
                                      Gaussian */
-    int64_t unknown;   /* elements named by slices whose storage has no Gaussian: they are
-                          taken to be independent of the rest */
-    double moved;      /* ||m_v - mu_v|| / ||mu_v||; 0 when mu_v is 0 and stays */
-    double shrunk;     /* 1 - trace R_vv / trace S_vv: share of variance that went */
-    double jitter;     /* smallest independent variance of v2's elements of form
-                          low_rank; 0 when there are none */
+    int64_t unknown; /* elements named by slices whose storage has no Gaussian: they are
+                        taken to be independent of the rest */
+    double moved;    /* ||m_v - mu_v|| / ||mu_v||; 0 when mu_v is 0 and stays */
+    double shrunk;   /* 1 - trace R_vv / trace S_vv: share of variance that went */
+    double jitter;   /* smallest independent variance of v2's elements of form
+                        low_rank; 0 when there are none */
     double log_density; /* log N(c; mu_2, S_22) per element of v2: how plausible the
                           values were; 0 without v2 */
-    bool changed;      /* whether any kept mean or covariance changed */
+    bool changed;       /* whether any kept mean or covariance changed */
 } ConditionReport;
 
 /* Conditions the Gaussians of a graph's storages in place: elements of v get m_v and

@@ -87,7 +87,8 @@ static double deviation(const Tensor *a, const Tensor *b) {
 /* Puts merged weights into the first storage; shapes only when planning. */
 static Status merge(Multiplex *m, Storage *const *from, int count, Diag *diag) {
     if (m->options->init == SHARE_FIRST && m->ctx->plan) return STATUS_OK;
-    if (m->options->init != SHARE_FIRST) TRY(storage_average_gaussians(from, count, diag));
+    if (m->options->init != SHARE_FIRST)
+        TRY(storage_average_gaussians(from, count, diag));
     if (m->ctx->plan) {
         from[0]->tensor.dtype = DTYPE_F32;
         return STATUS_OK;

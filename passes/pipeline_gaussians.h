@@ -1,5 +1,5 @@
-/* What a step does to the posterior of the model's weights: it follows its storages, or is
- * dropped with a message. Private to the pipeline. */
+/* What a step does to the posterior of the model's weights: it follows its storages, or
+ * is dropped with a message. Private to the pipeline. */
 #ifndef COMPRESS_PASSES_PIPELINE_GAUSSIANS_H
 #define COMPRESS_PASSES_PIPELINE_GAUSSIANS_H
 
