@@ -68,6 +68,16 @@ void syrk_f64(int64_t n, int64_t k, const double *a, int64_t lda, double beta,
                 (blasint)lda, beta, c, (blasint)n);
 }
 
+int cholesky_f64(int64_t n, double *a) {
+    return LAPACKE_dpotrf(LAPACK_COL_MAJOR, 'U', (lapack_int)n, a, (lapack_int)n);
+}
+
+void cholesky_solve_f64(bool transposed, int64_t n, const double *l, int64_t m, double *b,
+                        int64_t ldb) {
+    cblas_dtrsm(CblasRowMajor, CblasLeft, CblasLower, transpose(transposed), CblasNonUnit,
+                (blasint)n, (blasint)m, 1, l, (blasint)n, b, (blasint)ldb);
+}
+
 int symmetric_reduce(int64_t n, double *a, double *d, double *e, double *tau) {
     return LAPACKE_dsytrd(LAPACK_COL_MAJOR, 'U', (lapack_int)n, a, (lapack_int)n, d, e,
                           tau);

@@ -24,6 +24,16 @@ void gemm_f64(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, doubl
 void syrk_f32(int64_t n, int64_t k, const float *a, int64_t lda, float beta, float *c);
 void syrk_f64(int64_t n, int64_t k, const double *a, int64_t lda, double beta, double *c);
 
+/* Cholesky factor L of a symmetric positive definite A[n, n], L L^T = A, row-major in its
+ * lower triangle; the upper one is not touched. Returns 0, k > 0 when the leading minor
+ * of order k is not positive, or a negative number when memory is short. */
+int cholesky_f64(int64_t n, double *a);
+
+/* B[n, m] becomes L^-1 B, or with `transposed` L^-T B; row-major, ldb its row stride.
+ * Both in turn solve A X = B. */
+void cholesky_solve_f64(bool transposed, int64_t n, const double *l, int64_t m, double *b,
+                        int64_t ldb);
+
 /* Eigenvalues and vectors of a symmetric matrix in LAPACK's steps, so that all values but
  * only some vectors can be had for one reduction. Each returns 0, a positive number when
  * it does not converge, or a negative one when memory is short. n is at most

@@ -44,28 +44,27 @@ typedef struct Condition {
 } Condition;
 
 typedef struct ConditionReport {
-    int64_t given, removed, kept; /* elements of v2, v1 and v; of storages that have a
+    int64_t given, removed, kept; /* elements of v2, v1 and v, of storages that have a
                                      Gaussian */
-    int64_t unknown; /* elements named by slices whose storage has no Gaussian: they are
-                        taken to be independent of the rest */
-    double moved;    /* ||m_v - mu_v|| / ||mu_v||; 0 when mu_v is 0 and stays */
-    double shrunk;   /* 1 - trace R_vv / trace S_vv: share of variance that went */
-    double jitter;   /* smallest independent variance of v2's elements of form
-                        low_rank; 0 when there are none */
-    double log_density; /* log N(c; mu_2, S_22) per element of v2: how plausible the
-                          values were; 0 without v2 */
-    bool changed;       /* whether any kept mean or covariance changed */
+    int64_t unknown; /* elements of slices whose storage has none: they are taken to be
+                        independent of the rest */
+    double moved;    /* ||m_v - mu_v|| / ||mu_v||; 0 when nothing moved */
+    double shrunk;   /* 1 - trace R_vv / trace S_vv: share of the variance that went */
+    double jitter;   /* smallest diagonal part among v2's elements of form low_rank; 0 =
+                        there are none */
+    bool changed;    /* whether a mean or variance of v changed */
 } ConditionReport;
 
-/* Conditions the Gaussians of a graph's storages in place: elements of v get m_v and
- * R_vv, those of v2 their value and variance zero; those of v1 are v's kin and get theirs
- * too, to be dropped by whoever removes them (which is marginalising). Weights are not
- * touched. Shapes only (planning): checks alone.
+/* Conditions the Gaussians of a graph's storages in place: elements of v and v1 get m and
+ * R, those of v2 their value and variance zero. Whoever removes v1 and v2 drops or cuts
+ * them, which is marginalising. Weights are not touched. When planning (shapes only) the
+ * checks alone.
  *
  * Fails with STATUS_MODEL at the step's place, the Gaussians unchanged, when no storage
- * has a Gaussian, they do not belong together (graph_check_gaussians), S_22 is singular
- * (variance zero, or jitter zero with form low_rank; the message names storage and
- * jitter), or v2 of a storage of form kron is not whole rows and columns. */
+ * has a Gaussian, they do not belong together (graph_check_gaussians) or hold impossible
+ * numbers, S_22 is singular (the message names the storage; an element of v2 of variance
+ * zero is fine when its mean is its value), or v2 of a storage of form kron is not whole
+ * rows and columns. */
 Status condition_gaussians(PassContext *ctx, Graph *graph, const Condition *condition,
                            ConditionReport *report, Diag *diag);
 
