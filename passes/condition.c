@@ -148,6 +148,7 @@ static void restore_kron(Conditioning *c) {
     for (int i = 0; i < c->part_count; i++) {
         ConditionPart *part = &c->parts[i];
         if (!is_kron(part) || !part->before) continue;
+        part->before->origin = part->gaussian->origin;
         gaussian_release(part->gaussian);
         *part->gaussian = *part->before;
         part->before = NULL;
@@ -190,8 +191,6 @@ static Status condition_all(Conditioning *c, const Condition *condition) {
     TRY(mark_slices(c, condition->removed, condition->removed_count, MARK_REMOVED));
     TRY(mark_slices(c, condition->given, condition->given_count, MARK_GIVEN));
     count_marks(c);
-    for (int i = 0; i < c->part_count; i++)
-        if (is_kron(&c->parts[i])) TRY(condition_kron_check(c, &c->parts[i]));
     if (c->ctx->plan) return STATUS_OK;
     TRY(check_numbers(c));
     return run(c);

@@ -62,9 +62,8 @@ typedef struct ConditionReport {
  *
  * Fails with STATUS_MODEL at the step's place, the Gaussians unchanged, when no storage
  * has a Gaussian, they do not belong together (graph_check_gaussians) or hold impossible
- * numbers, S_22 is singular (the message names the storage; an element of v2 of variance
- * zero is fine when its mean is its value), or v2 of a storage of form kron is not whole
- * rows and columns. */
+ * numbers, or S_22 is singular (the message names the storage; an element of v2 of
+ * variance zero is fine when its mean is its value). */
 Status condition_gaussians(PassContext *ctx, Graph *graph, const Condition *condition,
                            ConditionReport *report, Diag *diag);
 

@@ -40,9 +40,7 @@ Status condition_fail_singular(const Conditioning *c, const ConditionPart *part,
 /* All storages of forms diagonal and low_rank. Fails before anything is changed. */
 Status condition_low_rank(Conditioning *c);
 
-/* Whether the given elements of a kron storage are whole rows and columns; then the
- * storage itself. */
-Status condition_kron_check(const Conditioning *c, const ConditionPart *part);
+/* One storage of form kron. */
 Status condition_kron(const Conditioning *c, const ConditionPart *part);
 
 /* Before and after a part is changed: remembers what it was, and compares. */

@@ -22,9 +22,9 @@ static bool is_given(const ConditionPart *part, int64_t i) {
     return condition_mark(part, i) == MARK_GIVEN;
 }
 
-/* Marks the columns all of whose elements are given, and the rows; `*all` is set when
- * they cover what is given. */
-static void find_lines(const ConditionPart *part, bool *row, bool *column, bool *all) {
+/* Finds the rows and the columns all of whose elements are given. Slices of a matrix are
+ * whole lines, so these cover what is given. */
+static void find_lines(const ConditionPart *part, bool *row, bool *column) {
     const int64_t n = part->storage->tensor.dim[0], m = part->storage->tensor.dim[1];
     for (int64_t i = 0; i < n; i++) row[i] = true;
     for (int64_t j = 0; j < m; j++) column[j] = true;
@@ -33,28 +33,6 @@ static void find_lines(const ConditionPart *part, bool *row, bool *column, bool 
             row[i] &= is_given(part, i * m + j);
             column[j] &= is_given(part, i * m + j);
         }
-    *all = true;
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t j = 0; j < m; j++)
-            *all &= !is_given(part, i * m + j) || row[i] || column[j];
-}
-
-Status condition_kron_check(const Conditioning *c, const ConditionPart *part) {
-    if (part->given == 0) return STATUS_OK;
-    const int64_t *dim = part->storage->tensor.dim;
-    bool *row = memory_alloc((size_t)dim[0] + 1, sizeof *row);
-    bool *column = memory_alloc((size_t)dim[1] + 1, sizeof *column);
-    bool all = true;
-    find_lines(part, row, column, &all);
-    free(row);
-    free(column);
-    if (all) return STATUS_OK;
-    Status status = edit_fail(c->ctx, c->diag,
-                              "'%s': expected whole rows or columns to be set, as its "
-                              "posterior is of form kron, found a part of them",
-                              part->storage->name);
-    diag_hint(c->diag, "estimate the posterior with covariance: low_rank");
-    return status;
 }
 
 /* X = V_JJ^-1 [V_JK, (C - M_J)^T]: `right` [count, m + n] holds the two side by side. */
@@ -134,10 +112,9 @@ static Kron kron_open(const ConditionPart *part) {
     const Gaussian *g = part->gaussian;
     Kron k = {.n = g->mean.dim[0], .m = g->mean.dim[1]};
     const size_t n = (size_t)k.n, m = (size_t)k.m;
-    bool all;
     k.row = memory_alloc(n + 1, sizeof *k.row);
     k.column = memory_alloc(m + 1, sizeof *k.column);
-    find_lines(part, k.row, k.column, &all);
+    find_lines(part, k.row, k.column);
     double **area[] = {&k.mean, &k.value, &k.turned_mean, &k.turned_value};
     for (int i = 0; i < 4; i++) *area[i] = memory_alloc(n * m + 1, sizeof(double));
     k.row_covariance = memory_alloc(n * n + 1, sizeof(double));
