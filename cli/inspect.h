@@ -48,6 +48,11 @@ void inspect_print_kept(const Inspection *it);
 void inspect_print_exits(const Inspection *it);
 void inspect_print_history(const Inspection *it);
 
+/* Prints what is known of the weights' posterior, and adds that of one storage to its
+ * entry for JSON; nothing where there is none. */
+void inspect_print_posterior(const Inspection *it);
+void inspect_put_posterior(Arena *arena, Tree *entry, const Storage *storage);
+
 /* The inspection as a map, for JSON. */
 Tree *inspection_tree(const Inspection *it);
 

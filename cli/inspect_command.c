@@ -131,6 +131,7 @@ static void print_totals(const Inspection *it) {
            measure->input);
     printf("%-12s %s\n", "peak memory", text_size(arena, measure->peak_bytes));
     inspect_print_exits(it);
+    inspect_print_posterior(it);
 }
 
 static void print_json(const Inspection *it) {

@@ -124,6 +124,7 @@ static void put_storages(const Inspection *it, Tree *map) {
         tree_put_int(arena, entry, "bytes", (int64_t)tensor_bytes(tensor));
         tree_put_int(arena, entry, "users", use->users);
         put_kept(arena, entry, use->storage);
+        inspect_put_posterior(arena, entry, use->storage);
         tree_append(arena, list, NULL, LOC_NONE, entry);
     }
 }

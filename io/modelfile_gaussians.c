@@ -13,9 +13,10 @@ static const char *string_of(const Tree *map, const char *key) {
     return value && value->kind == TREE_STRING ? value->string : NULL;
 }
 
-/* Hash over the hashes in an index of the IR and of every storage: what the Gaussians of
- * a file belong to. */
-static void content_hash(const Tree *index, char out[HASH_TEXT_BYTES]) {
+/* Hash over the hashes in an index of the IR and of every storage, and the origins of the
+ * Gaussians: what belongs together in a file. */
+static void content_hash(const Tree *index, const Tree *priors,
+                         char out[HASH_TEXT_BYTES]) {
     Text text = {0};
     const char *ir = string_of(tree_get(index, "texts"), "ir");
     const Tree *rows = tree_get(index, "storages");
@@ -25,6 +26,10 @@ static void content_hash(const Tree *index, char out[HASH_TEXT_BYTES]) {
         text_add(&text, "%s ", hash ? hash : "");
         text_quoted(&text, name ? name : "");
         text_add(&text, "\n");
+    }
+    for (const Tree *row = priors->first; row; row = row->next) {
+        const char *origin = string_of(row, "origin");
+        text_add(&text, "%s\n", origin ? origin : "");
     }
     bytes_hash(text.data, text.length, out);
     text_free(&text);
@@ -60,7 +65,7 @@ void modelfile_put_gaussians(Tree *index, Arena *arena, const Storage *const *so
             tree_append(arena, rows, NULL, LOC_NONE, gaussian_row(arena, sorted[i]));
     if (!rows->first) return;
     char hash[HASH_TEXT_BYTES];
-    content_hash(index, hash);
+    content_hash(index, rows, hash);
     Tree *priors = tree_new(arena, TREE_MAP, LOC_NONE);
     tree_put_string(arena, priors, "model", hash);
     tree_append(arena, priors, "storages", LOC_NONE, rows);
@@ -169,7 +174,7 @@ Status modelfile_read_gaussians(const GaussianReader *r) {
     if (!model || !rows || rows->kind != TREE_LIST)
         return damaged(r, "the index has no list of priors");
     char hash[HASH_TEXT_BYTES];
-    content_hash(r->index, hash);
+    content_hash(r->index, rows, hash);
     if (strcmp(model, hash) != 0)
         return damaged(r,
                        "the priors belong to another model: expected those of %s, "

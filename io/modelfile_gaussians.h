@@ -1,7 +1,7 @@
 /* Gaussians of weights in the native model file: their rows of the index and their data
  * sets.
  *
- *     index: "priors": {"model": hash of the IR and all weights, "storages": [
+ *     index: "priors": {"model": hash of IR, weights, origins, "storages": [
  *         {"name", "form", "dtype", "samples", "origin", "hashes": {part: hash}}]}
  *     /priors/<storage>:<part>     one data set per part (gaussian_parts)
  *

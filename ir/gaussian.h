@@ -38,7 +38,8 @@ typedef enum GaussianForm {
 typedef struct Gaussian {
     GaussianForm form;
     const char *origin; /* model_content_hash of the model it was estimated for, in the
-                           arena: Gaussians of one origin belong together */
+                           arena: Gaussians of one origin belong together. 32 hexadecimal
+                           digits where it is to be written to a file */
     Tensor mean;        /* the storage's shape */
     Tensor diagonal;    /* diagonal, low_rank: the storage's shape; else rank 0, unused */
     Tensor factor;      /* low_rank: [K, P] */

@@ -78,6 +78,24 @@ static void fill(Tensor *tensor, uint64_t key, Diag *diag) {
     }
 }
 
+/* The first three storages have Gaussians of the three forms: kron, low_rank, diagonal.
+ */
+static void add_gaussian(Arena *arena, Storage *storage, int i, Diag *diag) {
+    static const GaussianForm forms[] = {GAUSSIAN_KRON, GAUSSIAN_LOW_RANK,
+                                         GAUSSIAN_DIAGONAL};
+    Gaussian *g =
+        gaussian_create(arena, forms[i], i == 1 ? DTYPE_F64 : DTYPE_F32, &storage->tensor,
+                        2, "0123456789abcdef0123456789abcdef");
+    GaussianPart part[GAUSSIAN_PARTS_MAX];
+    assert_ok(gaussian_allocate(g, diag), diag);
+    const int count = gaussian_parts(g, part);
+    for (int p = 0; p < count; p++)
+        for (int64_t k = 0; k < tensor_count(part[p].tensor); k++)
+            assert_ok(gaussian_write(part[p].tensor, k, 1, (double[]){0.5 + p}, diag),
+                      diag);
+    storage->gaussian = g;
+}
+
 static Model *model_make(Diag *diag) {
     Model *model = model_create(&OPS);
     Graph *graph = model->graph;
@@ -93,6 +111,7 @@ static Model *model_make(Diag *diag) {
             tensor_create(&storage->tensor, spec->dtype, spec->rank, spec->dim, diag),
             diag);
         fill(&storage->tensor, (uint64_t)i + 1, diag);
+        if (i < 3) add_gaussian(model->arena, storage, i, diag);
         last = graph_param(graph, storage);
     }
     Node *sum = graph_insert(graph, NULL, &SUM, (Node *[]){x, last}, 2);

@@ -53,9 +53,8 @@ static void samples_close(Samples *s) {
 
 static void gather(Samples *s, const PosteriorOptions *options) {
     Posterior p;
-    assert_ok(
-        posterior_open(&p, &s->ctx, s->model, options, &train_defaults, s->diag),
-        s->diag);
+    assert_ok(posterior_open(&p, &s->ctx, s->model, options, &train_defaults, s->diag),
+              s->diag);
     for (int k = 0; k < K; k++)
         assert_ok(posterior_take(&p, s->sample[k]->graph, s->diag), s->diag);
     assert_ok(posterior_finish(&p, s->diag), s->diag);
@@ -214,9 +213,8 @@ static void test_equal_samples(void **state) {
     Samples s = samples_open();
     Posterior p;
     const PosteriorOptions options = {GAUSSIAN_LOW_RANK, K, 0, 0.1, 1, 0};
-    assert_ok(
-        posterior_open(&p, &s.ctx, s.model, &options, &train_defaults, s.diag),
-        s.diag);
+    assert_ok(posterior_open(&p, &s.ctx, s.model, &options, &train_defaults, s.diag),
+              s.diag);
     for (int k = 0; k < K; k++)
         assert_ok(posterior_take(&p, s.model->graph, s.diag), s.diag);
     assert_int_equal(posterior_finish(&p, s.diag), STATUS_MODEL);
@@ -412,7 +410,8 @@ static void test_shared(void **state) {
                                 "mlp_transform: none}",
                                 false, diag),
                   diag);
-        const Storage *shared = storage_of(model, "vit.encoder.layer.0.output.dense.weight");
+        const Storage *shared =
+            storage_of(model, "vit.encoder.layer.0.output.dense.weight");
         const Gaussian *a = storage_of(before, shared->name)->gaussian;
         const Gaussian *b = storage_of(before, FFN_OUT)->gaussian;
         char *text = NULL;
@@ -428,9 +427,9 @@ static void test_shared(void **state) {
                 double variance;
                 gaussian_variance_f64(shared->gaussian, i, 1, &variance);
                 const double cross = covariance_of(a, i, b, i);
-                const double wanted = (covariance_of(a, i, a, i) + 2 * cross +
-                                       covariance_of(b, i, b, i)) /
-                                      4;
+                const double wanted =
+                    (covariance_of(a, i, a, i) + 2 * cross + covariance_of(b, i, b, i)) /
+                    4;
                 assert_true(fabs(variance - wanted) < 1e-6 * wanted);
                 assert_true(fabs(read_one(&shared->gaussian->mean, i) -
                                  read_one(&shared->tensor, i)) < 1e-7);
@@ -522,12 +521,14 @@ static void test_plan(void **state) {
     Model *model = toy_vit(4), *run = toy_vit(4);
     assert_ok(test_run_pass(model, "estimate_posterior", estimates[2], true, diag), diag);
     run_pass(run, "estimate_posterior", estimates[2]);
-    assert_int_equal(graph_gaussian_count(model->graph), graph_gaussian_count(run->graph));
+    assert_int_equal(graph_gaussian_count(model->graph),
+                     graph_gaussian_count(run->graph));
     const Storage *storage = storage_of(model, FFN_IN);
     assert_true(gaussian_fits(storage->gaussian, &storage->tensor));
     assert_false(gaussian_has_data(storage->gaussian));
-    assert_ok(test_run_pass(model, "prune_ffn", "{keep: 9, score: magnitude}", true, diag),
-              diag);
+    assert_ok(
+        test_run_pass(model, "prune_ffn", "{keep: 9, score: magnitude}", true, diag),
+        diag);
     assert_true(gaussian_fits(storage->gaussian, &storage->tensor));
     model_destroy(run);
     model_destroy(model);
@@ -536,20 +537,13 @@ static void test_plan(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_low_rank),
-        cmocka_unit_test(test_diagonal_and_floor),
-        cmocka_unit_test(test_kron),
-        cmocka_unit_test(test_kron_floor),
-        cmocka_unit_test(test_equal_samples),
-        cmocka_unit_test(test_iterates),
-        cmocka_unit_test(test_runs),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_pruned),
-        cmocka_unit_test(test_shared),
-        cmocka_unit_test(test_trained),
-        cmocka_unit_test(test_file),
-        cmocka_unit_test(test_take),
-        cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_low_rank),      cmocka_unit_test(test_diagonal_and_floor),
+        cmocka_unit_test(test_kron),          cmocka_unit_test(test_kron_floor),
+        cmocka_unit_test(test_equal_samples), cmocka_unit_test(test_iterates),
+        cmocka_unit_test(test_runs),          cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_pruned),        cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_trained),       cmocka_unit_test(test_file),
+        cmocka_unit_test(test_take),          cmocka_unit_test(test_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

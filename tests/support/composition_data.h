@@ -69,6 +69,8 @@ static const Row ROWS[] = {
     {"reset_weights", "{}", "{}", NULL},
     {"attention_to_t2r", "{feature_size: 3}", "{feature_size: 3}", NULL},
     {"merge_t2r", "{}", "{}", "attention_to_t2r: {feature_size: 3}"},
+    {"estimate_posterior", "{data: d, steps: 2, samples: 2, batch_size: 4}",
+     "{data: d, steps: 2, samples: 2, batch_size: 4, covariance: kron}", NULL},
 };
 enum { ROW_COUNT = sizeof ROWS / sizeof *ROWS };
 
