@@ -5,12 +5,13 @@
 
 #include "passes/pass.h"
 
-/* Storages that had a Gaussian before a step, in an arena. */
+/* Storages that had a Gaussian before a step. */
 typedef struct KnownGaussians {
     Storage **storages;
     int count;
 } KnownGaussians;
 
+/* Those of a graph, in an arena. */
 KnownGaussians gaussians_known(const Graph *graph, Arena *arena);
 
 /* After the step: drops what does not fit its storage any more, and warns of storages
