@@ -8,6 +8,7 @@
 
 #include "exec/parallel.h"
 #include "exec/plan_internal.h"
+#include "exec/prior.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,9 +20,12 @@ enum { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 /* Elements of a block: its arrays stay in the second-level cache. */
 #define BLOCK ((int64_t)8192)
 
-/* A storage's range of the flat array and how it is trained. */
+/* A range of what is trained and how: the weights of a storage, or its log variances,
+ * which stand behind all weights. */
 typedef struct Segment {
-    int64_t first, last; /* last is exclusive */
+    const Storage *storage;
+    const PriorPart *prior; /* of weights; NULL = none */
+    int64_t first, last;    /* last is exclusive */
     double factor, decay;
 } Segment;
 
@@ -29,10 +33,12 @@ struct Optimizer {
     const TrainOptions *options;
     Segment *segments;
     int segment_count;
-    int64_t count, blocks;
-    float *weights, *first, *second, *average; /* NULL = not used */
+    int64_t weight_count, count; /* elements: weights; all that is trained */
+    float *weights, *first, *second, *average; /* [count]; NULL = not used */
     Buf *state;
-    double *square; /* by block: sum of squares of the gradient */
+    Prior *prior;
+    double *square, *added; /* by block of weights: sum of squares of the gradient; what
+                               priors add to the objective */
 };
 
 /* Factors of one step, the same for all elements of a segment. */
@@ -133,16 +139,32 @@ static double group_factor(const StringList *groups, const char *name) {
     return product;
 }
 
+/* A prior takes the place of weight decay. */
 static void add_segment(Optimizer *optimizer, const Params *params,
-                        const Storage *storage) {
+                        const Storage *storage, const PriorPart *part) {
     const TrainOptions *options = optimizer->options;
-    const bool decays =
-        storage->tensor.rank >= 2 && !name_matches_any(&options->no_decay, storage->name);
+    const bool decays = storage->tensor.rank >= 2 && !part &&
+                        !name_matches_any(&options->no_decay, storage->name);
     Segment *segment = &optimizer->segments[optimizer->segment_count++];
+    segment->storage = storage;
+    segment->prior = part;
     segment->first = params_offset(params, storage);
     segment->last = segment->first + tensor_count(&storage->tensor);
     segment->factor = group_factor(&options->lr_groups, storage->name);
     segment->decay = decays ? options->weight_decay : 0;
+}
+
+/* Segments of the log variances, behind those of the weights. */
+static void add_deviations(Optimizer *optimizer) {
+    const int weights = prior_deviations(optimizer->prior) ? optimizer->segment_count : 0;
+    for (int i = 0; i < weights; i++) {
+        const Segment *of = &optimizer->segments[i];
+        if (!of->prior) continue;
+        Segment *segment = &optimizer->segments[optimizer->segment_count++];
+        segment->first = prior_log_variances(optimizer->prior, of->prior);
+        segment->last = segment->first + of->prior->count;
+        segment->factor = of->factor * optimizer->options->variance_lr;
+    }
 }
 
 /* Whether a backward call of the plan adds to the storage's gradient. */
@@ -159,13 +181,15 @@ static bool has_gradient(const Plan *plan, const Storage *storage) {
 
 static Status add_segments(Optimizer *optimizer, const Graph *graph, const Plan *plan,
                            const Params *params, Diag *diag) {
-    size_t count = (size_t)graph->storage_count + 1;
+    size_t count = 2 * (size_t)graph->storage_count + 1;
     optimizer->segments = memory_alloc(count, sizeof *optimizer->segments);
     for (int i = 0; i < graph->storage_count; i++) {
         const Storage *storage = graph->storages[i];
-        if (params_offset(params, storage) >= 0 && has_gradient(plan, storage))
-            add_segment(optimizer, params, storage);
+        const PriorPart *part = prior_part(optimizer->prior, storage);
+        if (part || (params_offset(params, storage) >= 0 && has_gradient(plan, storage)))
+            add_segment(optimizer, params, storage, part);
     }
+    add_deviations(optimizer);
     if (optimizer->segment_count > 0) return STATUS_OK;
     Status status = diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
                               "nothing to train: the loss depends on no weights that "
@@ -179,14 +203,22 @@ static int moment_count(const TrainOptions *options) {
     return options->momentum > 0 ? 1 : 0;
 }
 
-size_t optimizer_bytes(const TrainOptions *options, int64_t count) {
+static size_t state_bytes(const TrainOptions *options, int64_t count) {
     const int arrays = moment_count(options) + (options->ema > 0);
     return (size_t)count * sizeof(float) * (size_t)arrays;
 }
 
+size_t optimizer_bytes(const Graph *graph, const TrainOptions *options) {
+    int64_t *offset = memory_alloc((size_t)graph->storage_count + 1, sizeof *offset);
+    const int64_t count = params_layout(graph, offset);
+    free(offset);
+    return state_bytes(options, count + prior_room(graph, options)) +
+           prior_bytes(graph, options);
+}
+
 static Status add_state(Optimizer *optimizer, Diag *diag) {
     const TrainOptions *options = optimizer->options;
-    const size_t bytes = optimizer_bytes(options, optimizer->count);
+    const size_t bytes = state_bytes(options, optimizer->count);
     if (bytes == 0) return STATUS_OK;
     TRY(buf_create(&optimizer->state, bytes, diag));
     float *next = (float *)(uintptr_t)buf_data(optimizer->state);
@@ -199,15 +231,30 @@ static Status add_state(Optimizer *optimizer, Diag *diag) {
     return STATUS_OK;
 }
 
-Status optimizer_create(Optimizer **out, const Graph *graph, const Plan *plan,
-                        Params *params, const TrainOptions *options, Diag *diag) {
+static int64_t blocks_of(int64_t count) {
+    return (count + BLOCK - 1) / BLOCK;
+}
+
+static void add_blocks(Optimizer *optimizer, Params *params) {
+    float *values = optimizer->prior ? prior_values(optimizer->prior) : NULL;
+    optimizer->weight_count = params_flat_count(params);
+    optimizer->count = optimizer->weight_count + prior_deviations(optimizer->prior);
+    optimizer->weights = values ? values : params_flat(params);
+    const size_t blocks = (size_t)blocks_of(optimizer->weight_count) + 1;
+    optimizer->square = memory_alloc(blocks, sizeof *optimizer->square);
+    optimizer->added = memory_alloc(blocks, sizeof *optimizer->added);
+}
+
+Status optimizer_create(Optimizer **out, Graph *graph, const Plan *plan, Params *params,
+                        const TrainOptions *options, int64_t samples, Diag *diag) {
     Optimizer *optimizer = memory_alloc(1, sizeof *optimizer);
     optimizer->options = options;
-    optimizer->count = params_flat_count(params);
-    optimizer->weights = params_flat(params);
-    optimizer->blocks = (optimizer->count + BLOCK - 1) / BLOCK;
-    optimizer->square = memory_alloc((size_t)optimizer->blocks + 1, sizeof(double));
-    Status status = add_segments(optimizer, graph, plan, params, diag);
+    Status status =
+        prior_create(&optimizer->prior, graph, params, options, samples, diag);
+    if (status == STATUS_OK) {
+        add_blocks(optimizer, params);
+        status = add_segments(optimizer, graph, plan, params, diag);
+    }
     if (status == STATUS_OK) status = add_state(optimizer, diag);
     if (status == STATUS_OK)
         *out = optimizer;
@@ -221,7 +268,65 @@ void optimizer_destroy(Optimizer *optimizer) {
     buf_release(optimizer->state);
     free(optimizer->segments);
     free(optimizer->square);
+    free(optimizer->added);
+    prior_destroy(optimizer->prior);
     free(optimizer);
+}
+
+int64_t optimizer_count(const Optimizer *optimizer) {
+    return optimizer->count;
+}
+
+void optimizer_describe(const Optimizer *optimizer, Arena *arena, TrainReport *report) {
+    const int count = optimizer->prior ? optimizer->segment_count : 0;
+    report->priorless.items = ARENA_ARRAY(arena, const char *, (size_t)count);
+    for (int i = 0; i < count; i++) {
+        const Segment *segment = &optimizer->segments[i];
+        if (!segment->storage) break; /* log variances */
+        if (segment->prior)
+            report->prior_storages++;
+        else
+            report->priorless.items[report->priorless.count++] =
+                arena_printf(arena, "%s", segment->storage->name);
+    }
+}
+
+void optimizer_draw(Optimizer *optimizer, uint64_t key, int threads) {
+    prior_draw(optimizer->prior, key, threads);
+}
+
+/* ---- ranges ---- */
+
+/* First segment that ends after `at`. */
+static int find_segment(const Optimizer *optimizer, int64_t at) {
+    int low = 0, high = optimizer->segment_count;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (optimizer->segments[middle].last > at)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* A segment's elements within a block. */
+typedef struct Range {
+    const Segment *segment;
+    int64_t first, n;
+} Range;
+
+/* Range of segment number *i within [first, end), and the next number; false behind the
+ * last segment that has elements there. */
+static bool next_range(const Optimizer *optimizer, int *i, int64_t first, int64_t end,
+                       Range *out) {
+    if (*i >= optimizer->segment_count) return false;
+    const Segment *segment = &optimizer->segments[(*i)++];
+    if (segment->first >= end) return false;
+    const int64_t from = segment->first > first ? segment->first : first;
+    const int64_t to = segment->last < end ? segment->last : end;
+    *out = (Range){segment, from, to - from};
+    return true;
 }
 
 /* ---- sum of the shards ---- */
@@ -243,26 +348,53 @@ static void add_range(float *restrict to, const float *restrict from, int64_t n)
     for (int64_t i = 0; i < n; i++) to[i] += from[i];
 }
 
-static int64_t block_end(const Optimizer *optimizer, int64_t first) {
-    return first + BLOCK < optimizer->count ? first + BLOCK : optimizer->count;
+static int64_t block_end(int64_t first, int64_t count) {
+    return first + BLOCK < count ? first + BLOCK : count;
+}
+
+/* Completes the gradient of a block with its priors. */
+static void add_priors(const Optimizer *o, float *gradient, int64_t first, int64_t end,
+                       double *added, double *square) {
+    Range range;
+    for (int i = find_segment(o, first); next_range(o, &i, first, end, &range);) {
+        const PriorPart *part = range.segment->prior;
+        if (!part) continue;
+        *added += prior_add(o->prior, part, gradient, range.first, range.n);
+        if (prior_deviations(o->prior) == 0) continue;
+        const float *rho = gradient + prior_log_variances(o->prior, part);
+        *square += sum_squares(rho + (range.first - part->first), range.n);
+    }
 }
 
 static void sum_block(void *self, int64_t block, int worker) {
     (void)worker;
     const SumJob *job = self;
-    const int64_t first = block * BLOCK, n = block_end(job->optimizer, first) - first;
+    Optimizer *o = job->optimizer;
+    const int64_t first = block * BLOCK, end = block_end(first, o->weight_count);
+    const int64_t n = end - first;
     float *to = job->gradients[0] + first;
     for (int64_t s = 1; s < job->shards; s++) add_range(to, job->gradients[s] + first, n);
-    job->optimizer->square[block] = sum_squares(to, n);
+    double added = 0, square = 0;
+    if (o->prior) add_priors(o, job->gradients[0], first, end, &added, &square);
+    o->square[block] = square + sum_squares(to, n);
+    o->added[block] = added;
 }
 
 double optimizer_sum(Optimizer *optimizer, float *const *gradients, int64_t shards,
                      int threads) {
     SumJob job = {optimizer, gradients, shards};
-    parallel_for(optimizer->blocks, threads, sum_block, &job);
+    const int64_t blocks = blocks_of(optimizer->weight_count);
+    parallel_for(blocks, threads, sum_block, &job);
     double sum = 0;
-    for (int64_t i = 0; i < optimizer->blocks; i++) sum += optimizer->square[i];
+    for (int64_t i = 0; i < blocks; i++) sum += optimizer->square[i];
     return sqrt(sum);
+}
+
+double optimizer_prior(const Optimizer *optimizer) {
+    double sum = 0;
+    for (int64_t i = 0; i < blocks_of(optimizer->weight_count); i++)
+        sum += optimizer->added[i];
+    return sum;
 }
 
 /* ---- step ---- */
@@ -308,31 +440,15 @@ static void step_range(const StepJob *job, const Segment *segment, int64_t first
     if (o->average) average_range(o->average + first, w, n, job->average_decay);
 }
 
-/* First segment that ends after `at`. */
-static int find_segment(const Optimizer *optimizer, int64_t at) {
-    int low = 0, high = optimizer->segment_count;
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (optimizer->segments[middle].last > at)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
-}
-
 static void step_block(void *self, int64_t block, int worker) {
     (void)worker;
     const StepJob *job = self;
     const Optimizer *optimizer = job->optimizer;
-    const int64_t first = block * BLOCK, end = block_end(optimizer, first);
-    for (int i = find_segment(optimizer, first); i < optimizer->segment_count; i++) {
-        const Segment *segment = &optimizer->segments[i];
-        if (segment->first >= end) break;
-        const int64_t from = segment->first > first ? segment->first : first;
-        const int64_t to = segment->last < end ? segment->last : end;
-        step_range(job, segment, from, to - from);
-    }
+    const int64_t first = block * BLOCK, end = block_end(first, optimizer->count);
+    Range range;
+    for (int i = find_segment(optimizer, first);
+         next_range(optimizer, &i, first, end, &range);)
+        step_range(job, range.segment, range.first, range.n);
 }
 
 void optimizer_step(Optimizer *optimizer, const float *gradient, double scale,
@@ -348,11 +464,17 @@ void optimizer_step(Optimizer *optimizer, const float *gradient, double scale,
         .correct2 = 1 - pow(options->beta2, time),
         .average_decay = (float)(options->ema < start ? options->ema : start),
     };
-    parallel_for(optimizer->blocks, threads, step_block, &job);
+    parallel_for(blocks_of(optimizer->count), threads, step_block, &job);
 }
 
-void optimizer_finish(Optimizer *optimizer) {
+void optimizer_settle(Optimizer *optimizer) {
+    prior_settle(optimizer->prior);
+}
+
+Status optimizer_finish(Optimizer *optimizer, Diag *diag) {
     if (optimizer->average)
         memcpy(optimizer->weights, optimizer->average,
                (size_t)optimizer->count * sizeof(float));
+    optimizer_settle(optimizer);
+    return prior_finish(optimizer->prior, diag);
 }

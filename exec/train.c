@@ -1,6 +1,7 @@
 /* Train: the loop over steps and epochs, and its report. See exec/train.h. */
 #include "exec/train.h"
 
+#include "exec/prior.h"
 #include "exec/schedule.h"
 #include "exec/train_internal.h"
 #include "ir/random.h"
@@ -32,8 +33,9 @@ typedef struct History {
     int64_t window;       /* steps that the first and last means are over */
     int64_t row;          /* steps of a row of the curve */
     Mean first, last, current;
+    Mean first_prior, last_prior, current_prior;
     Mean *parts;
-    double *loss; /* the curve */
+    double *loss, *prior; /* the curve */
     int64_t *step;
     int count, capacity;
     double largest_norm;
@@ -53,6 +55,7 @@ static History history_open(const Trainer *trainer) {
 static void history_close(History *h) {
     free(h->parts);
     free(h->loss);
+    free(h->prior);
     free(h->step);
 }
 
@@ -60,11 +63,13 @@ static void add_row(History *h, int64_t step) {
     if (h->count == h->capacity) {
         h->capacity = h->capacity ? 2 * h->capacity : 16;
         h->loss = memory_grow(h->loss, (size_t)h->capacity, sizeof *h->loss);
+        h->prior = memory_grow(h->prior, (size_t)h->capacity, sizeof *h->prior);
         h->step = memory_grow(h->step, (size_t)h->capacity, sizeof *h->step);
     }
     h->loss[h->count] = mean_value(&h->current);
+    h->prior[h->count] = mean_value(&h->current_prior);
     h->step[h->count++] = step;
-    h->current = (Mean){0};
+    h->current = h->current_prior = (Mean){0};
 }
 
 /* Adds step `step` (from 0) with its losses. */
@@ -72,9 +77,14 @@ static void history_add(History *h, const Trainer *trainer, int64_t step, double
     const int64_t n = trainer->sample_count;
     if (norm > h->largest_norm) h->largest_norm = norm;
     mean_add(&h->current, trainer->losses[0], n);
-    if (step < h->window) mean_add(&h->first, trainer->losses[0], n);
+    mean_add(&h->current_prior, trainer->prior, n);
+    if (step < h->window) {
+        mean_add(&h->first, trainer->losses[0], n);
+        mean_add(&h->first_prior, trainer->prior, n);
+    }
     if (step >= h->total - h->window) {
         mean_add(&h->last, trainer->losses[0], n);
+        mean_add(&h->last_prior, trainer->prior, n);
         for (int i = 0; i < trainer->part_count; i++)
             mean_add(&h->parts[i], trainer->losses[i + 1], n);
     }
@@ -87,12 +97,16 @@ static void fill_report(TrainReport *report, const History *h, int part_count,
                             .first_loss = mean_value(&h->first),
                             .last_loss = mean_value(&h->last),
                             .curve_count = h->count,
-                            .largest_norm = h->largest_norm};
+                            .largest_norm = h->largest_norm,
+                            .first_prior = mean_value(&h->first_prior),
+                            .last_prior = mean_value(&h->last_prior)};
     report->curve_loss = ARENA_ARRAY(arena, double, (size_t)h->count);
+    report->curve_prior = ARENA_ARRAY(arena, double, (size_t)h->count);
     report->curve_step = ARENA_ARRAY(arena, int64_t, (size_t)h->count);
     report->part_loss = ARENA_ARRAY(arena, double, (size_t)part_count);
     for (int i = 0; i < h->count; i++) {
         report->curve_loss[i] = h->loss[i];
+        report->curve_prior[i] = h->prior[i];
         report->curve_step[i] = h->step[i];
     }
     for (int i = 0; i < part_count; i++) report->part_loss[i] = mean_value(&h->parts[i]);
@@ -118,6 +132,10 @@ static Status check_step(const Trainer *trainer, int64_t step, double norm, Diag
         finite = finite && isfinite(trainer->losses[i]);
     if (!finite)
         status = fail_loss(trainer, step, diag);
+    else if (!isfinite(trainer->prior))
+        status = diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
+                           "step %lld: what the prior adds to the loss is %g",
+                           (long long)step + 1, trainer->prior);
     else if (!isfinite(norm))
         status = diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
                            "step %lld: the gradient's norm is %g, at a loss of %g",
@@ -230,9 +248,11 @@ static Status train_run(Trainer *trainer, uint64_t seed, Arena *arena,
     TRY(trainer_allocate(trainer, diag));
     History history = history_open(trainer);
     Status status = train_loop(trainer, &history, seed, diag);
+    optimizer_settle(trainer->optimizer);
+    if (status == STATUS_OK) status = optimizer_finish(trainer->optimizer, diag);
     if (status == STATUS_OK) {
-        optimizer_finish(trainer->optimizer);
         fill_report(report, &history, trainer->part_count, arena);
+        optimizer_describe(trainer->optimizer, arena, report);
     }
     history_close(&history);
     return status;
@@ -297,7 +317,8 @@ Status train_bytes(Graph *graph, Node *loss, const TrainOptions *options, int th
                        .threads = threads};
     bool *was = memory_alloc((size_t)graph->storage_count + 1, sizeof *was);
     freeze_storages(graph, options, was);
-    Status status = trainer_plan(&trainer, sizes, diag);
+    Status status = prior_check(graph, options, diag);
+    if (status == STATUS_OK) status = trainer_plan(&trainer, sizes, diag);
     if (status == STATUS_OK) *bytes = trainer_bytes(&trainer);
     trainer_close(&trainer);
     restore_frozen(graph, was);

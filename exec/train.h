@@ -18,6 +18,10 @@
 
 #define OPTIMIZER_NAMES "adamw|sgd"
 #define SCHEDULE_NAMES  "cosine|linear|constant"
+#define OBJECTIVE_NAMES "likelihood|map|variational"
+
+/* Indices into OBJECTIVE_NAMES: see exec/prior.h. */
+enum { OBJECTIVE_LIKELIHOOD, OBJECTIVE_MAP, OBJECTIVE_VARIATIONAL };
 
 /* What happens after each optimiser step: `step` counts from 1 to `total`, and the
  * trained graph's storages hold the weights as that step left them. A failure ends the
@@ -55,6 +59,11 @@ typedef struct TrainOptions {
     int64_t seed;         /* added to the recipe's seed */
     int64_t log_every;    /* steps between rows of the loss curve in the record; 0 = one
                              row per epoch */
+    int objective;        /* index into OBJECTIVE_NAMES; see PRIOR_FIELDS */
+    double prior_weight;  /* factor of what the prior adds to the loss */
+    double prior_scale;   /* factor of the prior's variances */
+    double init_variance; /* of q at the start; 0 = the prior's */
+    double variance_lr;   /* learning-rate factor of log variances */
     const TrainHook *hook; /* set by passes, no option of recipes; NULL = none */
 } TrainOptions;
 
@@ -63,7 +72,8 @@ typedef struct TrainOptions {
     {                                                                                    \
         .epochs = 1, .batch_size = 64, .shards = 2, .lr = 1e-3, .beta1 = 0.9,            \
         .beta2 = 0.999, .eps = 1e-8, .momentum = 0.9, .weight_decay = 0.05,              \
-        .warmup = 0.1, .clip = 1.0                                                       \
+        .warmup = 0.1, .clip = 1.0, .prior_weight = 1, .prior_scale = 1,                 \
+        .variance_lr = 1                                                                 \
     }
 extern const TrainOptions train_defaults;
 
@@ -107,6 +117,20 @@ extern const TrainOptions train_defaults;
         F_INT(TrainOptions, log_every, 0, 1000000000,                                    \
               "steps between rows of the loss curve")
 
+/* For passes whose loss is a likelihood, beside TRAIN_FIELDS. */
+#define PRIOR_FIELDS                                                                     \
+    F_CHOICE(TrainOptions, objective, OBJECTIVE_NAMES,                                   \
+             "the loss alone, with the prior's density (maximum a posteriori), or with " \
+             "the divergence of a Gaussian posterior from it"),                          \
+        F_REAL(TrainOptions, prior_weight, 0, 1e12,                                      \
+               "factor of what the prior adds to the loss"),                             \
+        F_REAL(TrainOptions, prior_scale, 1e-12, 1e12,                                   \
+               "factor of the prior's variances"),                                       \
+        F_REAL(TrainOptions, init_variance, 0, 1e12,                                     \
+               "variational: variance of the posterior at the start; 0 = the prior's"),  \
+        F_REAL(TrainOptions, variance_lr, 0, 1e6,                                        \
+               "variational: learning-rate factor of log variances")
+
 /* Whether the options keep storage `name` from being trained: `freeze` names it, or
  * `only` names others alone. */
 bool train_freezes(const TrainOptions *options, const char *name);
@@ -133,19 +157,30 @@ typedef struct TrainReport {
     int curve_count;
     double *part_loss;   /* arena; mean over the last epoch of each of `parts` */
     double largest_norm; /* of the gradient before clipping */
+
+    /* Objectives with a prior: what it adds, over the same steps; for map without the
+     * constant of its density. Zeros and NULL for the likelihood. */
+    double first_prior, last_prior;
+    double *curve_prior;
+    int prior_storages;   /* trained under a prior */
+    StringList priorless; /* those trained without one; arena */
 } TrainReport;
 
 /* Trains the storages of `graph` that are not frozen to lower `loss` (a scalar node).
  * Inputs are fed from the data set's columns of the same name; an input without a column
  * is an error. `parts` are further scalars whose means are reported. Weights change in
  * place. On failure or cancellation the weights are what they were at that moment.
+ * For objectives with a prior see exec/prior.h: storages under a prior have no weight
+ * decay, and are trained even where the loss does not depend on them; variational
+ * inference leaves the means as weights and q as the storages' Gaussians.
  * A non-finite loss stops with STATUS_MODEL naming step and part. */
 Status train(Graph *graph, Node *loss, Node *const *parts, int part_count,
              const Batches *data, const TrainOptions *options, uint64_t seed, int threads,
              const Watch *watch, Arena *arena, TrainReport *report, Diag *diag);
 
 /* Bytes that training takes beside the model's weights: workspaces of all shards that run
- * at once, gradients, optimiser state, averaged weights. */
+ * at once, gradients, optimiser state, averaged weights, priors. Fails with STATUS_MODEL
+ * where the objective needs a prior and there is none. */
 Status train_bytes(Graph *graph, Node *loss, const TrainOptions *options, int threads,
                    size_t *bytes, Diag *diag);
 

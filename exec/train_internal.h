@@ -52,6 +52,7 @@ typedef struct Trainer {
     Shard *shards;
     float **gradients; /* by shard */
     double *losses;    /* of the step: the loss, then the parts; means */
+    double prior;      /* of the step: what priors add to the loss */
     Ticker ticker;
     atomic_bool stop; /* cancelled: workers leave at the next micro-batch */
 
@@ -110,7 +111,7 @@ Status trainer_count_rows(Trainer *trainer, Diag *diag);
 const double *trainer_share_rows(const Trainer *trainer, Worker *worker, int64_t n);
 
 /* Runs all shards of the current step. Then gradients[0] holds the sum, losses the means
- * and `norm` the gradient's norm. STATUS_INTERRUPTED when cancelled. */
+ * and `norm` the gradient's norm, priors included. STATUS_INTERRUPTED when cancelled. */
 Status trainer_gradient(Trainer *trainer, double *norm, Diag *diag);
 
 /* Freezes storages as the options say; `was` receives what Storage.frozen was. */

@@ -155,7 +155,7 @@ size_t trainer_bytes(const Trainer *trainer) {
     free(offset);
     return plan_workspace_bytes(plan_cache_largest(&trainer->plans)) *
                (size_t)trainer->worker_count +
-           gradient_bytes(trainer, count) + optimizer_bytes(trainer->options, count);
+           gradient_bytes(trainer, count) + optimizer_bytes(graph, trainer->options);
 }
 
 /* The largest plan first, so that the workspace is allocated once. */
@@ -171,7 +171,7 @@ static Status open_worker(Worker *worker, const Trainer *trainer, Diag *diag) {
 static Status open_shards(Trainer *trainer, Diag *diag) {
     const size_t count = (size_t)trainer->shard_count;
     const size_t losses = (size_t)trainer->part_count + 1;
-    const size_t bytes = (size_t)params_gradient_count(trainer->params) * sizeof(float);
+    const int64_t weights = params_gradient_count(trainer->params);
     trainer->shards = memory_alloc(count, sizeof *trainer->shards);
     trainer->gradients = memory_alloc(count, sizeof *trainer->gradients);
     trainer->losses = memory_alloc(losses, sizeof *trainer->losses);
@@ -180,7 +180,8 @@ static Status open_shards(Trainer *trainer, Diag *diag) {
         shard->loss = memory_alloc(losses, sizeof *shard->loss);
         shard->rows =
             memory_alloc((size_t)trainer->counted_count + 1, sizeof *shard->rows);
-        TRY(buf_create(&shard->buf, bytes, diag));
+        const int64_t elements = s == 0 ? optimizer_count(trainer->optimizer) : weights;
+        TRY(buf_create(&shard->buf, (size_t)elements * sizeof(float), diag));
         trainer->gradients[s] = (float *)(uintptr_t)buf_data(shard->buf);
     }
     return STATUS_OK;
@@ -189,7 +190,7 @@ static Status open_shards(Trainer *trainer, Diag *diag) {
 Status trainer_allocate(Trainer *trainer, Diag *diag) {
     TRY(params_create(&trainer->params, trainer->graph, PRECISION_F32, true, diag));
     TRY(optimizer_create(&trainer->optimizer, trainer->graph, trainer->plans.plans[0],
-                         trainer->params, trainer->options, diag));
+                         trainer->params, trainer->options, trainer->count, diag));
     trainer_find_rows(trainer);
     trainer->workers =
         memory_alloc((size_t)trainer->worker_count, sizeof *trainer->workers);

@@ -102,9 +102,11 @@ static void sum_losses(Trainer *trainer) {
 Status trainer_gradient(Trainer *trainer, double *norm, Diag *diag) {
     TRY(trainer_plan_step(trainer, diag));
     TRY(trainer_count_rows(trainer, diag));
+    optimizer_draw(trainer->optimizer, trainer->key, trainer->threads);
     TRY(trainer_each_shard(trainer, run_shard, diag));
     sum_losses(trainer);
     *norm = optimizer_sum(trainer->optimizer, trainer->gradients, trainer->shard_count,
                           trainer->threads);
+    trainer->prior = optimizer_prior(trainer->optimizer);
     return STATUS_OK;
 }

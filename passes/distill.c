@@ -108,6 +108,7 @@ static const Field fields[] = {
     F_STRINGS(D, pairs,
               "places that are matched in place of all that: \"encoder.0=encoder.1\", "
               "the student's first"),
+    PRIOR_FIELDS,
     TRAIN_FIELDS,
     F_END,
 };
@@ -327,6 +328,7 @@ static Status check_matching(const D *options, Loc at, const char *key, Diag *di
 static Status distill_check(const void *opaque, Loc at, const char *key, Diag *diag) {
     const D *options = opaque;
     const DistillLosses l = resolve(options);
+    TRY(objective_check(&options->train, at, key, diag));
     TRY(check_weight("prediction", options->prediction, at, key, diag));
     TRY(check_weight("attention", options->attention, at, key, diag));
     TRY(check_weight("hidden", options->hidden, at, key, diag));

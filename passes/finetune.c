@@ -31,6 +31,7 @@ static const Field fields[] = {
      .offset = FIELD_AT(FinetuneOptions, part, int),
      .choices = "all|exits",
      .help = "weights to train: all, or those of the early exits alone"},
+    PRIOR_FIELDS,
     TRAIN_FIELDS,
     F_END,
 };
@@ -61,6 +62,7 @@ static Status finetune_run(PassContext *ctx, Model *model, const void *opaque,
 
 static Status finetune_check(const void *opaque, Loc at, const char *key, Diag *diag) {
     const FinetuneOptions *options = opaque;
+    TRY(objective_check(&options->train, at, key, diag));
     if (options->part != PART_EXITS || options->exits != EXITS_LAST) return STATUS_OK;
     return diag_fail(diag, STATUS_RECIPE, at, key,
                      "train: exits has nothing to train with exits: last");

@@ -1,6 +1,7 @@
 /* Objective: see objective.h. */
 #include "passes/objective.h"
 
+#include "exec/prior.h"
 #include "ir/rewrite.h"
 
 #include <string.h>
@@ -52,8 +53,25 @@ Status objective_add_part(Objective *o, const char *name, Node *part, double wei
     return STATUS_OK;
 }
 
+/* What priors add, and the weights that have none. */
+static void record_prior(const Objective *o, const TrainReport *report) {
+    PassContext *ctx = o->ctx;
+    tree_put_real(ctx->arena, ctx->record, "first_prior", report->first_prior);
+    tree_put_real(ctx->arena, ctx->record, "last_prior", report->last_prior);
+    tree_put_int(ctx->arena, ctx->record, "with_prior", report->prior_storages);
+    if (report->priorless.count == 0) return;
+    Tree *list = tree_new(ctx->arena, TREE_LIST, LOC_NONE);
+    for (int i = 0; i < report->priorless.count; i++) {
+        Tree *name = tree_new(ctx->arena, TREE_STRING, LOC_NONE);
+        name->string = report->priorless.items[i];
+        tree_append(ctx->arena, list, NULL, LOC_NONE, name);
+    }
+    tree_append(ctx->arena, ctx->record, "without_prior", LOC_NONE, list);
+}
+
 /* Loss curve and final parts into the step's record. */
-static void record_training(const Objective *o, const TrainReport *report) {
+static void record_training(const Objective *o, const TrainReport *report,
+                            bool prior) {
     PassContext *ctx = o->ctx;
     tree_put_int(ctx->arena, ctx->record, "steps", report->steps);
     tree_put_real(ctx->arena, ctx->record, "first_loss", report->first_loss);
@@ -63,11 +81,13 @@ static void record_training(const Objective *o, const TrainReport *report) {
         tree_put_real(ctx->arena, ctx->record,
                       arena_printf(ctx->arena, "loss_%s", o->part_name[i]),
                       report->part_loss[i]);
+    if (prior) record_prior(o, report);
     Tree *curve = tree_new(ctx->arena, TREE_LIST, LOC_NONE);
     for (int i = 0; i < report->curve_count; i++) {
         Tree *row = tree_new(ctx->arena, TREE_MAP, LOC_NONE);
         tree_put_int(ctx->arena, row, "step", report->curve_step[i]);
         tree_put_real(ctx->arena, row, "loss", report->curve_loss[i]);
+        if (prior) tree_put_real(ctx->arena, row, "prior", report->curve_prior[i]);
         tree_append(ctx->arena, curve, NULL, LOC_NONE, row);
     }
     tree_append(ctx->arena, ctx->record, "curve", LOC_NONE, curve);
@@ -83,12 +103,47 @@ static void take_types(Graph *model, const Graph *trained) {
     }
 }
 
+/* The Gaussians that variational inference leaves. */
+static void take_gaussians(Graph *model, const Graph *trained) {
+    for (int i = 0; i < model->storage_count; i++) {
+        Storage *storage = model->storages[i];
+        const Storage *source = graph_storage(trained, storage->name);
+        if (!source || !source->gaussian) continue;
+        storage_drop_gaussian(storage);
+        storage->gaussian = gaussian_copy(model->arena, source->gaussian);
+    }
+}
+
 static Status plan_training(Objective *o, Node *loss, const TrainOptions *options,
                             Diag *diag) {
     TRY(train_bytes(o->graph, loss, options, o->ctx->threads, &o->ctx->train_bytes,
                     diag));
     edit_plan_training(o->graph, options);
     take_types(o->model->graph, o->graph);
+    prior_plan(o->graph, options);
+    if (options->objective == OBJECTIVE_VARIATIONAL)
+        take_gaussians(o->model->graph, o->graph);
+    return STATUS_OK;
+}
+
+static Status fail_option(const char *option, const char *objective, Loc at,
+                          const char *key, Diag *diag) {
+    return diag_fail(diag, STATUS_RECIPE, at, key, "%s needs objective: %s", option,
+                     objective);
+}
+
+Status objective_check(const TrainOptions *options, Loc at, const char *key, Diag *diag) {
+    const bool variational = options->objective == OBJECTIVE_VARIATIONAL;
+    const bool prior = options->objective != OBJECTIVE_LIKELIHOOD;
+    const char *either = "map or variational";
+    if (!prior && options->prior_weight != train_defaults.prior_weight)
+        return fail_option("prior_weight", either, at, key, diag);
+    if (!prior && options->prior_scale != train_defaults.prior_scale)
+        return fail_option("prior_scale", either, at, key, diag);
+    if (!variational && options->init_variance != train_defaults.init_variance)
+        return fail_option("init_variance", "variational", at, key, diag);
+    if (!variational && options->variance_lr != train_defaults.variance_lr)
+        return fail_option("variance_lr", "variational", at, key, diag);
     return STATUS_OK;
 }
 
@@ -105,7 +160,9 @@ Status objective_train(Objective *o, const char *data_name, const TrainOptions *
     TRY(train(o->graph, loss, o->part, o->part_count, data, options, ctx->seed,
               ctx->threads, ctx->watch, ctx->arena, &report, diag));
     edit_take_weights(o->model->graph, o->graph);
-    record_training(o, &report);
+    if (options->objective == OBJECTIVE_VARIATIONAL)
+        take_gaussians(o->model->graph, o->graph);
+    record_training(o, &report, options->objective != OBJECTIVE_LIKELIHOOD);
     return STATUS_OK;
 }
 

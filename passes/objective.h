@@ -84,8 +84,12 @@ Status objective_balance(Objective *objective, ObjectiveExits which, Diag *diag)
 /* Freezes every storage of the training graph that no early exit uses. */
 Status objective_freeze_trunk(Objective *objective, Diag *diag);
 
-/* Trains (or, when planning, measures memory), takes the weights over and fills the
- * step's record: loss curve, final value of every part. */
+/* Checks that options about the prior come with an objective that has one. */
+Status objective_check(const TrainOptions *options, Loc at, const char *key, Diag *diag);
+
+/* Trains (or, when planning, measures memory), takes the weights over (in variational
+ * inference the Gaussians too) and fills the step's record: loss curve, final value of
+ * every part, what the prior adds and which weights were trained without one. */
 Status objective_train(Objective *objective, const char *data,
                        const TrainOptions *options, Diag *diag);
 
