@@ -70,8 +70,7 @@ static void record_prior(const Objective *o, const TrainReport *report) {
 }
 
 /* Loss curve and final parts into the step's record. */
-static void record_training(const Objective *o, const TrainReport *report,
-                            bool prior) {
+static void record_training(const Objective *o, const TrainReport *report, bool prior) {
     PassContext *ctx = o->ctx;
     tree_put_int(ctx->arena, ctx->record, "steps", report->steps);
     tree_put_real(ctx->arena, ctx->record, "first_loss", report->first_loss);

@@ -27,6 +27,7 @@ enum { POINTS = 40, INPUTS = 4, PARAMS = INPUTS + 1 /* with the bias */ };
 typedef struct Line {
     Batches batches;
     Column columns[2];
+    float x[POINTS][INPUTS], y[POINTS];
 } Line;
 
 static double line_input(int64_t sample, int i) {
@@ -44,11 +45,12 @@ static double line_target(int64_t sample) {
 
 static Status line_fetch(const Batches *self, const Fetch *what, void *const *dst,
                          Diag *diag) {
-    (void)self, (void)diag;
+    const Line *line = (const Line *)self;
+    (void)diag;
     for (int64_t s = 0; s < what->n; s++) {
-        for (int i = 0; i < INPUTS; i++)
-            ((float *)dst[0])[s * INPUTS + i] = (float)line_input(what->index[s], i);
-        ((float *)dst[1])[s] = (float)line_target(what->index[s]);
+        const int64_t at = what->index[s];
+        memcpy((float *)dst[0] + s * INPUTS, line->x[at], sizeof line->x[at]);
+        ((float *)dst[1])[s] = line->y[at];
     }
     return STATUS_OK;
 }
@@ -63,6 +65,10 @@ static void line_open(Fixture *f, Line *line) {
     f->loss = make(f, "mean_squared_error", (Node *[]){guess, to}, 2, NULL);
     put_gaussian(f, "w", 21, 0.2);
     put_gaussian(f, "b", 31, 0.2);
+    for (int64_t s = 0; s < POINTS; s++) {
+        for (int i = 0; i < INPUTS; i++) line->x[s][i] = (float)line_input(s, i);
+        line->y[s] = (float)line_target(s);
+    }
     line->columns[0] = (Column){"x", {.dtype = DTYPE_F32, .rank = 1, .dim = {INPUTS}}};
     line->columns[1] = (Column){"y", {.dtype = DTYPE_F32, .rank = 1, .dim = {1}}};
     line->batches = (Batches){.name = "line",
@@ -147,7 +153,7 @@ static TrainOptions line_options(int objective) {
 
 static void run_line(Fixture *f, Line *line, const TrainOptions *options,
                      TrainReport *report) {
-    assert_ok(train(f->graph, f->loss, NULL, 0, &line->batches, options, 1, 2, NULL,
+    assert_ok(train(f->graph, f->loss, NULL, 0, &line->batches, options, 1, 1, NULL,
                     f->arena, report, f->diag),
               f->diag);
 }
@@ -215,7 +221,7 @@ static void check_mean_field(double weight, double scale, double start) {
         const double want = weight / closed.A[i][i];
         const double distance = (mean[i] - closed.mean[i]) / sqrt(want);
         assert_true(mean[i] == (double)w[i]);
-        if (!(fabs(distance) < 0.03 && fabs(variance[i] / want - 1) < 0.02))
+        if (!(fabs(distance) < 0.03 && fabs(variance[i] / want - 1) < 0.04))
             fail_msg("weight %d: %g deviations from the posterior mean; variance %g, "
                      "expected %g",
                      i, distance, variance[i], want);
@@ -398,8 +404,10 @@ static void test_unreached(void **state) {
         Fixture f;
         TrainReport report;
         TrainOptions options = usual_options(objective);
-        options.steps = 2000;
+        options.steps = 800;
         options.ema = 0;
+        options.shards = 1;
+        options.micro_batch = 0;
         options.init_variance = objective == OBJECTIVE_VARIATIONAL ? 0.02 : 0;
         model_open(&f, 0);
         put_gaussian(&f, "unused", 1, 0.05);
@@ -458,8 +466,8 @@ static void test_errors(void **state) {
         size_t bytes = 0;
         model_open(&f, 0);
         expect_failure(&f, &options, STATUS_MODEL, "prior", "estimate_posterior");
-        assert_int_equal(
-            train_bytes(f.graph, f.loss, &options, 1, &bytes, f.diag), STATUS_MODEL);
+        assert_int_equal(train_bytes(f.graph, f.loss, &options, 1, &bytes, f.diag),
+                         STATUS_MODEL);
         model_close(&f);
         classifier_open(&f, 0);
         set_gaussian(&f, "out.bias", 1, 0, 0);
@@ -533,11 +541,11 @@ static void test_bytes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ridge),   cmocka_unit_test(test_mean_field),
-        cmocka_unit_test(test_threads), cmocka_unit_test(test_cuts),
-        cmocka_unit_test(test_start),   cmocka_unit_test(test_untouched),
+        cmocka_unit_test(test_ridge),     cmocka_unit_test(test_mean_field),
+        cmocka_unit_test(test_threads),   cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_start),     cmocka_unit_test(test_untouched),
         cmocka_unit_test(test_unreached), cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_stopped), cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_stopped),   cmocka_unit_test(test_bytes),
     };
     return cmocka_run_group_tests_name("prior", tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include "tests/support/check.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define FOLDER "tests/data/reference/losses/"
@@ -92,8 +93,8 @@ static void test_integration(void **state) {
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         const float *v = cases[c];
         float g = 0, g_rho = 0;
-        const double got = variational_add_divergence(
-            &g, &g_rho, v, v, v + 1, (PriorRange){v + 2, v + 3}, 1, 1);
+        const double got = variational_add_divergence(&g, &g_rho, v, v, v + 1,
+                                                      (PriorRange){v + 2, v + 3}, 1, 1);
         const double want =
             integrate((double)v[0], exp((double)v[1]), (double)v[2], (double)v[3]);
         if (!(fabs(got - want) < 1e-9 * fmax(1, want)))
@@ -165,9 +166,8 @@ static void test_density(void **state) {
         float g[2] = {0.25f, 0.5f};
         const double first = variational_add_density(g, w, prior, 1, 2);
         const double second = variational_add_density(g + 1, w + 1, prior, 1, 0);
-        const double want =
-            log_normal((double)w[1], (double)mean, (double)variance) -
-            log_normal((double)w[0], (double)mean, (double)variance);
+        const double want = log_normal((double)w[1], (double)mean, (double)variance) -
+                            log_normal((double)w[0], (double)mean, (double)variance);
         expect_close("density", first - second, want);
         const double distance = (double)w[0] - (double)mean;
         expect_close("slope", (double)g[0], 0.25 + 2 * distance / (double)variance);
@@ -181,7 +181,8 @@ static void test_density(void **state) {
 static void test_draw(void **state) {
     (void)state;
     enum { MANY = 100000, PIECE = 777 };
-    float *mean = memory_alloc(MANY, sizeof *mean), *rho = memory_alloc(MANY, sizeof *rho);
+    float *mean = memory_alloc(MANY, sizeof *mean),
+          *rho = memory_alloc(MANY, sizeof *rho);
     float *w = memory_alloc(MANY, sizeof *w), *again = memory_alloc(MANY, sizeof *again);
     for (int i = 0; i < MANY; i++) mean[i] = 3, rho[i] = (float)log(0.25);
     variational_draw(w, mean, rho, MANY, 7, 0);
@@ -207,7 +208,7 @@ static void test_draw(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference), cmocka_unit_test(test_integration),
+        cmocka_unit_test(test_reference),   cmocka_unit_test(test_integration),
         cmocka_unit_test(test_differences), cmocka_unit_test(test_density),
         cmocka_unit_test(test_draw),
     };
