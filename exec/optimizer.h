@@ -48,7 +48,8 @@ double optimizer_prior(const Optimizer *optimizer);
  * others (in the arena; none when the objective is the likelihood). */
 void optimizer_describe(const Optimizer *optimizer, Arena *arena, TrainReport *report);
 
-/* Puts means in the place of drawn weights: after the last step, whatever came of it. */
+/* Puts means in the place of drawn weights: whenever others look at them between steps,
+ * and after the last one whatever came of it. */
 void optimizer_settle(Optimizer *optimizer);
 
 /* Puts the averaged weights, if any, in the place of the trained ones, and settles. Then

@@ -158,7 +158,9 @@ static Status train_step(Trainer *trainer, History *h, int64_t step, Diag *diag)
                    trainer->threads);
     history_add(h, trainer, step, norm);
     const TrainHook *hook = options->hook;
-    return hook ? hook->step(hook->self, step + 1, h->total, diag) : STATUS_OK;
+    if (!hook) return STATUS_OK;
+    optimizer_settle(trainer->optimizer);
+    return hook->step(hook->self, step + 1, h->total, diag);
 }
 
 /* Sorts a window of the permutation by length and shuffles its batches, so that samples
@@ -248,8 +250,10 @@ static Status train_run(Trainer *trainer, uint64_t seed, Arena *arena,
     TRY(trainer_allocate(trainer, diag));
     History history = history_open(trainer);
     Status status = train_loop(trainer, &history, seed, diag);
-    optimizer_settle(trainer->optimizer);
-    if (status == STATUS_OK) status = optimizer_finish(trainer->optimizer, diag);
+    if (status == STATUS_OK)
+        status = optimizer_finish(trainer->optimizer, diag);
+    else
+        optimizer_settle(trainer->optimizer);
     if (status == STATUS_OK) {
         fill_report(report, &history, trainer->part_count, arena);
         optimizer_describe(trainer->optimizer, arena, report);

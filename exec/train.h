@@ -24,7 +24,8 @@
 enum { OBJECTIVE_LIKELIHOOD, OBJECTIVE_MAP, OBJECTIVE_VARIATIONAL };
 
 /* What happens after each optimiser step: `step` counts from 1 to `total`, and the
- * trained graph's storages hold the weights as that step left them. A failure ends the
+ * trained graph's storages hold the weights as that step left them (variational
+ * inference: the means). A failure ends the
  * training with it. */
 typedef struct TrainHook {
     void *self;
@@ -122,13 +123,12 @@ extern const TrainOptions train_defaults;
     F_CHOICE(TrainOptions, objective, OBJECTIVE_NAMES,                                   \
              "the loss alone, with the prior's density (maximum a posteriori), or with " \
              "the divergence of a Gaussian posterior from it"),                          \
-        F_REAL(TrainOptions, prior_weight, 0, 1e12,                                      \
+        F_REAL(TrainOptions, prior_weight, 0, 1e6,                                       \
                "factor of what the prior adds to the loss"),                             \
-        F_REAL(TrainOptions, prior_scale, 1e-12, 1e12,                                   \
-               "factor of the prior's variances"),                                       \
-        F_REAL(TrainOptions, init_variance, 0, 1e12,                                     \
+        F_REAL(TrainOptions, prior_scale, 1e-6, 1e6, "factor of the prior's variances"), \
+        F_REAL(TrainOptions, init_variance, 0, 1e6,                                      \
                "variational: variance of the posterior at the start; 0 = the prior's"),  \
-        F_REAL(TrainOptions, variance_lr, 0, 1e6,                                        \
+        F_REAL(TrainOptions, variance_lr, 0, 1000,                                       \
                "variational: learning-rate factor of log variances")
 
 /* Whether the options keep storage `name` from being trained: `freeze` names it, or
@@ -159,7 +159,7 @@ typedef struct TrainReport {
     double largest_norm; /* of the gradient before clipping */
 
     /* Objectives with a prior: what it adds, over the same steps; for map without the
-     * constant of its density. Zeros and NULL for the likelihood. */
+     * constant of its density. Zeros for the likelihood. */
     double first_prior, last_prior;
     double *curve_prior;
     int prior_storages;   /* trained under a prior */

@@ -1,0 +1,249 @@
+/* finetune and distill under Gaussian priors, through the pipeline: threads, plans,
+ * files, records, what is refused. */
+#include "exec/ops.h"
+#include "io/modelfile.h"
+#include "ir/random.h"
+#include "tests/support/check.h"
+#include "tests/support/passes.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ORIGIN "0123456789abcdef0123456789abcdef"
+#define HEAD   "version: 1\nseed: 3\ndata: {toy: {format: toy}}\npasses:\n"
+#define RUN    "data: toy, epochs: 2, batch_size: 16, lr: 0.01"
+
+/* Positive numbers for variances and their like; a diagonal matrix when `square`. */
+static void fill(Tensor *tensor, uint64_t key, bool square, Diag *diag) {
+    void *to = NULL;
+    assert_ok(tensor_writable(tensor, &to, diag), diag);
+    for (int64_t i = 0; i < tensor_count(tensor); i++) {
+        const bool zero = square && i % (tensor->dim[0] + 1) != 0;
+        ((float *)to)[i] =
+            zero ? 0 : (float)(0.01 + 0.01 * random_uniform(key, (uint64_t)i));
+    }
+}
+
+/* A Gaussian around the storage's weights. */
+static void put_gaussian(Model *model, Storage *storage, GaussianForm form, Diag *diag) {
+    Gaussian *g = gaussian_create(model->arena, form, DTYPE_F32, &storage->tensor,
+                                  form == GAUSSIAN_LOW_RANK ? 3 : 0, ORIGIN);
+    assert_ok(gaussian_allocate(g, diag), diag);
+    void *mean = NULL;
+    assert_ok(tensor_writable(&g->mean, &mean, diag), diag);
+    tensor_read_f32(&storage->tensor, 0, tensor_count(&storage->tensor), mean);
+    if (form == GAUSSIAN_KRON) {
+        fill(&g->row, 1, true, diag);
+        fill(&g->column, 2, true, diag);
+    } else {
+        fill(&g->diagonal, 3, false, diag);
+        if (form == GAUSSIAN_LOW_RANK) fill(&g->factor, 4, false, diag);
+    }
+    storage->gaussian = g;
+}
+
+/* A model whose layers have Gaussians of all forms, its head none. */
+static Model *model_with_priors(Diag *diag) {
+    Model *model = toy_vit(1);
+    for (int i = 0; i < model->graph->storage_count; i++) {
+        Storage *storage = model->graph->storages[i];
+        if (strncmp(storage->name, "classifier", 10) == 0) continue;
+        const bool matrix = storage->tensor.rank == 2;
+        const GaussianForm form = strstr(storage->name, "query") ? GAUSSIAN_LOW_RANK
+                                  : matrix && strstr(storage->name, "key")
+                                      ? GAUSSIAN_KRON
+                                      : GAUSSIAN_DIAGONAL;
+        put_gaussian(model, storage, form, diag);
+    }
+    return model;
+}
+
+/* Leaves shapes alone, as a plan has them. */
+static void drop_data(Model *model) {
+    for (int i = 0; i < model->graph->storage_count; i++) {
+        Storage *storage = model->graph->storages[i];
+        const Tensor *t = &storage->tensor;
+        const Tensor shape = tensor_shape(t->dtype, t->rank, t->dim);
+        tensor_release(&storage->tensor);
+        storage->tensor = shape;
+        gaussian_release(storage->gaussian);
+    }
+}
+
+static Model *run(const char *yaml, bool plan, int threads) {
+    Diag *diag = diag_create();
+    Model *model = model_with_priors(diag);
+    if (plan) drop_data(model);
+    assert_ok(test_run_recipe(model, "test", yaml, plan, threads, diag), diag);
+    diag_destroy(diag);
+    return model;
+}
+
+static void expect_same(Model *one, Model *two) {
+    char a[HASH_TEXT_BYTES], b[HASH_TEXT_BYTES];
+    model_hash(one, a);
+    model_hash(two, b);
+    assert_string_equal(a, b);
+}
+
+static const Gaussian *gaussian_of(const Model *model, const char *name) {
+    const Storage *storage = graph_storage(model->graph, name);
+    assert_non_null(storage);
+    return storage->gaussian;
+}
+
+#define QUERY "vit.encoder.layer.0.attention.attention.query.weight"
+
+static const char *const RECIPES[] = {
+    HEAD "  - finetune: {objective: map, " RUN "}\n",
+    HEAD "  - finetune: {objective: variational, prior_weight: 0.1, " RUN "}\n",
+    HEAD "  - finetune: {objective: variational, freeze: ['*.query.*'], " RUN "}\n",
+    HEAD "  - distill: {objective: variational, label: 1, attention: 0, hidden: 0, " RUN
+         "}\n"
+         "  - finetune: {objective: map, prior_scale: 2, " RUN "}\n",
+};
+
+enum { RECIPE_COUNT = sizeof RECIPES / sizeof *RECIPES };
+
+static void test_threads(void **state) {
+    (void)state;
+    for (int i = 0; i < RECIPE_COUNT; i++) {
+        Model *one = run(RECIPES[i], false, 1), *two = run(RECIPES[i], false, 2);
+        expect_same(one, two);
+        model_destroy(one);
+        model_destroy(two);
+    }
+}
+
+/* A plan leaves weights and Gaussians of the types and forms that a run leaves. */
+static void test_plan(void **state) {
+    (void)state;
+    for (int i = 0; i < RECIPE_COUNT; i++) {
+        Model *ran = run(RECIPES[i], false, 2), *planned = run(RECIPES[i], true, 1);
+        drop_data(ran);
+        expect_same(ran, planned);
+        model_destroy(ran);
+        model_destroy(planned);
+    }
+}
+
+/* Variational inference leaves weights as means and variances that have moved; frozen
+ * storages and, with map, all keep their Gaussian. */
+static void test_result(void **state) {
+    (void)state;
+    Model *model = run(RECIPES[1], false, 2);
+    const Gaussian *q = gaussian_of(model, QUERY);
+    const Tensor *weights = &graph_storage(model->graph, QUERY)->tensor;
+    assert_int_equal(q->form, GAUSSIAN_DIAGONAL);
+    assert_string_equal(q->origin, ORIGIN);
+    for (int64_t i = 0; i < tensor_count(weights); i++) {
+        double w, mean, variance;
+        tensor_read_f64(weights, i, 1, &w);
+        gaussian_mean_f64(q, i, 1, &mean);
+        gaussian_variance_f64(q, i, 1, &variance);
+        assert_true(w == mean && variance > 0 && isfinite(variance));
+    }
+    assert_null(gaussian_of(model, "classifier.weight"));
+    model_destroy(model);
+    model = run(RECIPES[2], false, 2);
+    assert_int_equal(gaussian_of(model, QUERY)->form, GAUSSIAN_LOW_RANK);
+    model_destroy(model);
+    model = run(RECIPES[0], false, 2);
+    assert_int_equal(gaussian_of(model, QUERY)->form, GAUSSIAN_LOW_RANK);
+    model_destroy(model);
+}
+
+/* The posterior is in the model's file. */
+static void test_file(void **state) {
+    (void)state;
+    Diag *diag = diag_create();
+    Arena *arena = arena_create();
+    const char *base = getenv("TMPDIR");
+    char *path = arena_printf(arena, "%s/prior.XXXXXX", base ? base : "/tmp");
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    Model *model = run(RECIPES[1], false, 2), *read = NULL;
+    assert_ok(modelfile_write(model, path, NULL, diag), diag);
+    assert_ok(modelfile_read(&read, path, ops_table(), true, diag), diag);
+    expect_same(model, read);
+    unlink(path);
+    model_destroy(model);
+    model_destroy(read);
+    arena_destroy(arena);
+    diag_destroy(diag);
+}
+
+static const Tree *first_record(const Model *model) {
+    const Tree *steps = tree_get(model->provenance, "steps");
+    assert_non_null(steps);
+    const Tree *record = tree_get(steps->first, "record");
+    assert_non_null(record);
+    return record;
+}
+
+static void test_record(void **state) {
+    (void)state;
+    Model *model = run(RECIPES[0], false, 2);
+    const Tree *record = first_record(model);
+    const Tree *names = tree_get(record, "without_prior");
+    assert_non_null(tree_get(record, "last_prior"));
+    assert_non_null(names);
+    assert_int_equal(names->count, 2);
+    model_destroy(model);
+    model = run(HEAD "  - finetune: {" RUN "}\n", false, 2);
+    assert_null(tree_get(first_record(model), "last_prior"));
+    model_destroy(model);
+}
+
+/* ---- what is refused ---- */
+
+static void expect_refused(Model *model, bool plan, const char *options, Status status,
+                           const char *message) {
+    Diag *diag = diag_create();
+    char *text = NULL;
+    size_t length = 0;
+    assert_int_equal(test_run_pass(model, "finetune", options, plan, diag), status);
+    FILE *out = open_memstream(&text, &length);
+    diag_print(diag, out);
+    fclose(out);
+    if (!strstr(text, message)) fail_msg("no \"%s\" in: %s", message, text);
+    free(text);
+    diag_destroy(diag);
+}
+
+static void test_refused(void **state) {
+    (void)state;
+    for (int plan = 0; plan < 2; plan++) {
+        Model *model = toy_vit(1);
+        if (plan) drop_data(model);
+        expect_refused(model, plan, "{objective: map, data: toy}", STATUS_MODEL,
+                       "estimate_posterior");
+        expect_refused(model, plan, "{objective: variational, data: toy}", STATUS_MODEL,
+                       "Gaussian prior");
+        model_destroy(model);
+    }
+    static const char *const OPTIONS[][2] = {
+        {"{data: toy, prior_weight: 2}", "prior_weight needs objective: map or"},
+        {"{data: toy, prior_scale: 2}", "prior_scale needs objective: map or"},
+        {"{data: toy, objective: map, init_variance: 1}",
+         "init_variance needs objective: variational"},
+        {"{data: toy, objective: map, variance_lr: 2}",
+         "variance_lr needs objective: variational"},
+    };
+    Model *model = toy_vit(1);
+    for (size_t i = 0; i < sizeof OPTIONS / sizeof *OPTIONS; i++)
+        expect_refused(model, true, OPTIONS[i][0], STATUS_RECIPE, OPTIONS[i][1]);
+    model_destroy(model);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_threads), cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_result),  cmocka_unit_test(test_file),
+        cmocka_unit_test(test_record),  cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests_name("finetune_prior", tests, NULL, NULL);
+}
