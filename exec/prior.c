@@ -122,8 +122,8 @@ static Status scale_part(Prior *prior, const PriorPart *part, Diag *diag) {
                   "element %lld: expected a prior with a positive variance, found mean "
                   "%g and variance %g",
                   (long long)i, mean, variance);
-        diag_hint(diag, "give the posterior a floor where it is estimated, or freeze "
-                        "these weights");
+        diag_hint(diag, "estimate_posterior: prior_floor gives variances a floor; frozen "
+                        "weights need no prior");
         return STATUS_MODEL;
     }
     return STATUS_OK;

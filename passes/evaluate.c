@@ -30,6 +30,9 @@ static const Field fields[] = {
            "leave where the prediction's entropy in nats is below this; 0 = not given"),
     F_INT(EvaluateOptions, patience, 0, 1000000,
           "leave when so many exits in a row agreed with the one before; 0 = not given"),
+    F_INT(EvaluateOptions, draws, 0, 100000,
+          "average the predictions of so many weights drawn from their Gaussians; 0 = "
+          "the weights themselves"),
     F_END,
 };
 
@@ -66,6 +69,10 @@ static Status evaluate_check(const void *opaque, Loc at, const char *key, Diag *
         return diag_fail(diag, STATUS_RECIPE, at, key,
                          "expected exits: rule with entropy or patience, found %s",
                          o->exits == EVALUATE_EACH ? "each" : "last");
+    if (o->draws > 0 && (exits || has_rule(o)))
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "draws are evaluated at the last exit: expected exits: last, "
+                         "without entropy and patience");
     if (of_tokens(o->metric) && (exits || has_rule(o)))
         return diag_fail(diag, STATUS_RECIPE, at, key,
                          "%.*s is for models that predict tokens, exits are for models "
@@ -165,9 +172,24 @@ static Status choose_words(Evaluation *e, Diag *diag) {
                      "predicts tokens");
 }
 
+/* Drawn weights, of a model that predicts classes. */
+static Status choose_draws(Evaluation *e, Diag *diag) {
+    e->mode = EVALUATE_LAST;
+    if (e->words)
+        return edit_fail(e->ctx, diag,
+                         "draws are for models that predict classes, this one predicts "
+                         "tokens");
+    if (graph_gaussian_count(e->model->graph) > 0) return STATUS_OK;
+    Status status = edit_fail(e->ctx, diag, "no weights have a Gaussian to draw from");
+    diag_hint(diag, "estimate_posterior, or finetune with objective: variational, comes "
+                    "before");
+    return status;
+}
+
 static Status choose_mode(Evaluation *e, Diag *diag) {
     TRY(check_logits(e, diag));
     TRY(check_metric(e, diag));
+    if (e->options->draws > 0) return choose_draws(e, diag);
     return e->words ? choose_words(e, diag) : choose_exits(e, diag);
 }
 
@@ -266,7 +288,9 @@ static Status evaluate_run(PassContext *ctx, Model *model, const void *opaque,
     if (e.next) e.total.characters = e.data->label_characters;
     tree_put_string(ctx->arena, ctx->record, "data", e.options->data);
     e.start = ticker_seconds();
-    if (e.words)
+    if (e.options->draws > 0)
+        TRY(evaluate_draws(&e, diag));
+    else if (e.words)
         TRY(evaluate_words(&e, diag));
     else if (e.mode == EVALUATE_EACH)
         TRY(evaluate_each(&e, diag));

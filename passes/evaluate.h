@@ -22,6 +22,7 @@ typedef struct EvaluateOptions {
     int exits;
     double entropy;
     int64_t patience;
+    int64_t draws; /* of weights from their Gaussians; 0 = the weights themselves */
 } EvaluateOptions;
 
 typedef struct Evaluation {
@@ -46,10 +47,12 @@ typedef struct Evaluation {
 Status evaluation_add(const Evaluation *e, Tally *tally, int64_t sample,
                       const float *logits, int32_t label, Diag *diag);
 
-/* Runs the data set through the last exit, or with the rule; through every exit; through
- * the head of a model that predicts tokens, at the masked positions or at all. Each fills
- * e->total and the step's record. */
+/* Runs the data set through the last exit, or with the rule; through the last exit with
+ * drawn weights, whose predictions are averaged; through every exit; through the head of
+ * a model that predicts tokens, at the masked positions or at all. Each fills e->total
+ * and the step's record. */
 Status evaluate_dynamic(Evaluation *e, Diag *diag);
+Status evaluate_draws(Evaluation *e, Diag *diag);
 Status evaluate_each(Evaluation *e, Diag *diag);
 Status evaluate_words(Evaluation *e, Diag *diag);
 
