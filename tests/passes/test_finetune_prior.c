@@ -269,10 +269,42 @@ static void test_draws(void **state) {
     diag_destroy(diag);
 }
 
+static void set_all(Tensor *tensor, float value, Diag *diag) {
+    void *to = NULL;
+    assert_ok(tensor_writable(tensor, &to, diag), diag);
+    for (int64_t i = 0; i < tensor_count(tensor); i++) ((float *)to)[i] = value;
+}
+
+/* Logits that are the drawn bias alone, N(0, 4) each: the mean loss of a draw is
+ * E log(e^a + e^b + e^c), here from draws of the test's own; the mean prediction is
+ * uniform. */
+static void test_draws_of_bias(void **state) {
+    (void)state;
+    enum { MANY = 20000, DRAWS = 400 };
+    Diag *diag = diag_create();
+    Model *model = toy_vit(1);
+    Storage *bias = graph_storage(model->graph, "classifier.bias");
+    set_all(&graph_storage(model->graph, "classifier.weight")->tensor, 0, diag);
+    put_gaussian(model, bias, GAUSSIAN_DIAGONAL, diag);
+    set_all(&bias->gaussian->mean, 0, diag);
+    set_all(&bias->gaussian->diagonal, 4, diag);
+    double want = 0;
+    for (uint64_t i = 0; i < MANY; i++)
+        want += log(exp(2 * random_normal(1, i)) + exp(2 * random_normal(2, i)) +
+                    exp(2 * random_normal(3, i)));
+    const Tree *record = evaluate(model, ", draws: 400", 2);
+    const double mean = metric_of(tree_get(record, "single_draws"), "loss");
+    const double deviation = 2; /* of one draw's loss, at most about */
+    assert_true(fabs(mean - want / MANY) < 3 * deviation / sqrt(DRAWS));
+    assert_true(fabs(metric_of(record, "loss") - log(3)) < 0.02);
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
 /* ---- what is refused ---- */
 
-static void expect_refused(Model *model, const char *pass, bool plan,
-                           const char *options, Status status, const char *message) {
+static void expect_refused(Model *model, const char *pass, bool plan, const char *options,
+                           Status status, const char *message) {
     Diag *diag = diag_create();
     char *text = NULL;
     size_t length = 0;
@@ -290,10 +322,10 @@ static void test_refused(void **state) {
     for (int plan = 0; plan < 2; plan++) {
         Model *model = toy_vit(1);
         if (plan) drop_data(model);
-        expect_refused(model, "finetune", plan, "{objective: map, data: toy}", STATUS_MODEL,
-                       "estimate_posterior");
-        expect_refused(model, "finetune", plan, "{objective: variational, data: toy}", STATUS_MODEL,
-                       "Gaussian prior");
+        expect_refused(model, "finetune", plan, "{objective: map, data: toy}",
+                       STATUS_MODEL, "estimate_posterior");
+        expect_refused(model, "finetune", plan, "{objective: variational, data: toy}",
+                       STATUS_MODEL, "Gaussian prior");
         expect_refused(model, "evaluate", plan, "{draws: 2, data: toy}", STATUS_MODEL,
                        "estimate_posterior");
         model_destroy(model);
@@ -317,10 +349,10 @@ static void test_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads), cmocka_unit_test(test_plan),
-        cmocka_unit_test(test_result),  cmocka_unit_test(test_file),
-        cmocka_unit_test(test_record),  cmocka_unit_test(test_draws),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_threads),       cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_result),        cmocka_unit_test(test_file),
+        cmocka_unit_test(test_record),        cmocka_unit_test(test_draws),
+        cmocka_unit_test(test_draws_of_bias), cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests_name("finetune_prior", tests, NULL, NULL);
 }
