@@ -57,8 +57,9 @@ static Node *layer_input(const Graph *graph, const char *stack, int layer) {
 /* Adds the hidden states of one stack. */
 static Status add_hidden_states(Execution *run, const char *stack, Diag *diag) {
     const Graph *graph = run->model->graph;
-    const char *prefix =
-        strcmp(stack, "encoder") == 0 ? "" : arena_printf(run->arena, "%s_", stack);
+    const bool alone =
+        strcmp(stack, "encoder") == 0 && graph_layer_count(graph, "decoder") == 0;
+    const char *prefix = alone ? "" : arena_printf(run->arena, "%s_", stack);
     int layers = graph_layer_count(graph, stack);
     for (int i = 0; i <= layers && layers > 0; i++) {
         Node *node = i == 0 ? layer_input(graph, stack, 0)

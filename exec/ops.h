@@ -30,6 +30,13 @@ typedef struct AddPositionAttrs {
     int64_t offset;
 } AddPositionAttrs;
 
+/* add_sinusoid(x[N, T, D]) -> same: x + p[offset + t], p[t] being sin(t theta^(-2j/D)) in
+ * its first half, cos of the same in its second, j < D/2 (Vaswani et al., 2017). */
+typedef struct AddSinusoidAttrs {
+    double theta;
+    int64_t offset;
+} AddSinusoidAttrs;
+
 /* linear(x[..., K], weight[M, K...], bias[M]?) -> [..., M]: x W^T + b; weight dimensions
  * after the first are flattened to K. With `transposed` the weight is [K, M] and the
  * result x W + b: a second user of a factor that is stored the other way round. */
@@ -172,9 +179,26 @@ typedef struct RotaryAttrs {
     int64_t offset;
 } RotaryAttrs;
 
+/* rnn(x[N, T, D], weight_in[H, D], weight_state[H, H], bias[H]?) -> [N, T, H]: h_t =
+ * fn(weight_in x_t + weight_state h_{t-1} + bias) from h_0 = 0 (Elman, 1990). */
+#define RNN_FN_NAMES "tanh|sigmoid|relu"
+typedef enum RnnFn { RNN_TANH, RNN_SIGMOID, RNN_RELU } RnnFn;
+typedef struct RnnAttrs {
+    int fn; /* RnnFn */
+} RnnAttrs;
+
 /* lstm(x[N, T, D], weight_in[4 H, D], weight_state[4 H, H], bias[4 H]) -> [N, T, H]: h_t
  * from h_0 = c_0 = 0, gates in the order input, forget, candidate, output as in PyTorch.
  * No attributes. */
+
+/* attention_lstm(memory[N, S, R], weight_in[4M, K], weight_context[4M, R], bias[4M], x[N,
+ * T, K]?, steps[N, T]? integer, mask[N, S]? integer, align_memory[L, R]?, align_state[L,
+ * M]?, align_score[1, L]?) -> [N, T, M]: decoder of a recurrent translation model
+ * (Bahdanau et al., 2015). The gates, in lstm's order, see x_t (without x: the last
+ * result, and `steps` has T columns) and a context: the memory weighted by softmax of
+ * align_score tanh(align_memory memory_j + align_state s_{t-1}), s being the cell, or
+ * without alignment its mean; over the source tokens where mask is not 0. No attributes.
+ */
 
 /* feature_map(x[N, T, H d], weight[G, k, d]?, bias[G, k]?) -> [N, T, H k]: per head h,
  * fn(W_g (scale x_h) + b_g) with g = h / (H / G) (T2R, Kasai et al., 2021). Without a

@@ -57,24 +57,37 @@ static Status set_attrs(Builder *b, Node *node, const char *attrs, va_list args)
     return node_set(b->model->graph, node, b->diag, "%s", text);
 }
 
+/* A node of an op, not placed yet; NULL when there is no such op. */
+static Node *insert(Builder *b, const char *name, Node *const *in, int count) {
+    Graph *graph = b->model->graph;
+    const Op *op = op_find(graph->ops, name);
+    if (op) return graph_insert(graph, NULL, op, in, count);
+    b->status = diag_fail(b->diag, STATUS_INTERNAL, LOC_NONE, NULL,
+                          "the op table has no op '%s'", name);
+    return NULL;
+}
+
+static Node *finish(Builder *b, Node *node, Role role) {
+    if (builder_failed(b, node_infer(node, b->diag))) return dummy(b);
+    return node_place(b->model->graph, node, b->stack, b->layer, role);
+}
+
 Node *build_op(Builder *b, const char *name, Role role, Node *const in[4],
                const char *attrs, ...) {
     if (b->status != STATUS_OK) return dummy(b);
-    Graph *graph = b->model->graph;
-    const Op *op = op_find(graph->ops, name);
-    if (!op) {
-        b->status = diag_fail(b->diag, STATUS_INTERNAL, LOC_NONE, NULL,
-                              "the op table has no op '%s'", name);
-        return dummy(b);
-    }
-    Node *node = graph_insert(graph, NULL, op, in, operand_count(in));
+    Node *node = insert(b, name, in, operand_count(in));
+    if (!node) return dummy(b);
     va_list args;
     va_start(args, attrs);
     Status status = set_attrs(b, node, attrs, args);
     va_end(args);
-    if (builder_failed(b, status)) return dummy(b);
-    if (builder_failed(b, node_infer(node, b->diag))) return dummy(b);
-    return node_place(graph, node, b->stack, b->layer, role);
+    return builder_failed(b, status) ? dummy(b) : finish(b, node, role);
+}
+
+Node *build_op_list(Builder *b, const char *name, Role role, Node *const *in, int count) {
+    if (b->status != STATUS_OK) return dummy(b);
+    Node *node = insert(b, name, in, count);
+    return node ? finish(b, node, role) : dummy(b);
 }
 
 void build_operand(Builder *b, Node *node, const char *name, Node *value) {

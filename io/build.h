@@ -39,6 +39,9 @@ double build_config_real(Builder *b, const char *key, const double *fallback, do
 bool build_config_bool(Builder *b, const char *key, bool fallback);
 const char *build_config_string(Builder *b, const char *key, const char *fallback);
 
+/* Fails unless a key has the one value that the family knows. */
+void build_config_require(Builder *b, const char *key, bool fallback, bool value);
+
 /* Number of labels: num_labels, or the size of id2label, or 2 (transformers' default). */
 int64_t build_config_labels(Builder *b);
 
@@ -77,6 +80,9 @@ Node *build_op(Builder *b, const char *op, Role role, Node *const in[4],
 
 /* Gives a node an operand beyond those of build_op, by its declared name. */
 void build_operand(Builder *b, Node *node, const char *name, Node *value);
+/* build_op with any number of operands, NULL for absent optional ones, and attributes at
+ * their defaults. */
+Node *build_op_list(Builder *b, const char *op, Role role, Node *const *in, int count);
 
 /* x W^T + b with storages name.weight [out, in...] and name.bias [out] (when bias). */
 Node *build_linear(Builder *b, Role role, const char *name, Node *x, int64_t out,

@@ -91,6 +91,13 @@ const char *build_config_string(Builder *b, const char *key, const char *fallbac
     return "";
 }
 
+void build_config_require(Builder *b, const char *key, bool fallback, bool value) {
+    if (build_config_bool(b, key, fallback) != value && b->status == STATUS_OK)
+        b->status =
+            diag_fail(b->diag, STATUS_MODEL, b->model->config->loc, key,
+                      "expected %s, the only kind there is", value ? "true" : "false");
+}
+
 int64_t build_config_labels(Builder *b) {
     const int64_t max = 1 << 24;
     const Tree *labels = build_config_value(b, "id2label");

@@ -32,10 +32,3 @@ bool decoder_spare(const char *tensor) {
 }
 
 const char *const decoder_heads[] = {"lm_head.", NULL};
-
-void decoder_require(Builder *b, const char *key, bool fallback, bool value) {
-    if (build_config_bool(b, key, fallback) != value && b->status == STATUS_OK)
-        b->status =
-            diag_fail(b->diag, STATUS_MODEL, b->model->config->loc, key,
-                      "expected %s, the only kind there is", value ? "true" : "false");
-}

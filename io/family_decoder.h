@@ -32,7 +32,4 @@ bool decoder_spare(const char *tensor);
 /* Beginnings of heads' storages: that matrix. */
 extern const char *const decoder_heads[];
 
-/* Fails unless a key has the one value that the family knows. */
-void decoder_require(Builder *b, const char *key, bool fallback, bool value);
-
 #endif

@@ -42,7 +42,7 @@ static void read_config(Builder *b, Gpt2 *gpt2) {
     b->std = build_config_real(b, "initializer_range", &std, 0, 100);
     gpt2->out_std = b->std / sqrt(2.0 * (double)gpt2->layers);
     read_dropout(b, gpt2);
-    decoder_require(b, "add_cross_attention", false, false);
+    build_config_require(b, "add_cross_attention", false, false);
     build_config_heads(b, "n_head", gpt2->heads, "n_embd", gpt2->width);
 }
 

@@ -170,9 +170,14 @@ static Status missing(Binder *binder, const Storage *storage) {
     return STATUS_FORMAT;
 }
 
+/* Whether two shapes are the same, but for leading ones (a bias that is saved as [1, V]).
+ */
 static bool shape_same(const Tensor *a, const Tensor *b) {
-    return a->rank == b->rank &&
-           memcmp(a->dim, b->dim, sizeof *a->dim * (size_t)a->rank) == 0;
+    const int64_t *x = a->dim, *y = b->dim;
+    int n = a->rank, m = b->rank;
+    for (; n > m && *x == 1; n--) x++;
+    for (; m > n && *y == 1; m--) y++;
+    return n == m && memcmp(x, y, sizeof *x * (size_t)n) == 0;
 }
 
 /* Shape of the tensor of which a storage is one of `parts` slices. */
@@ -235,7 +240,10 @@ static Status bind_storage(Binder *binder, Storage *storage) {
                          dtype_name(tensor->dtype));
     binding->used = true;
     if (binding->parts > 1) return take_part(&storage->tensor, binding, binder->diag);
-    storage->tensor = tensor_retain(tensor);
+    Tensor bound = tensor_retain(tensor);
+    bound.rank = whole.rank;
+    memcpy(bound.dim, whole.dim, sizeof bound.dim);
+    storage->tensor = bound;
     return STATUS_OK;
 }
 

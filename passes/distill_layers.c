@@ -43,13 +43,20 @@ static Status tap(Node *pair[2], Distill *d, DistillMatch match, Role role, Diag
     return distill_teacher_tokens(&pair[1], d, theirs, diag);
 }
 
+/* Whether a mask has one number for each token of x. */
+static bool masks_tokens(const Node *mask, const Node *x) {
+    const Type *type = &mask->type;
+    return type->dtype == DTYPE_I32 && type->rank == 2 && x->type.rank == 3 &&
+           type->dim[0] == x->type.dim[0] && type->dim[1] == x->type.dim[1];
+}
+
 Node *distill_padding(const Graph *graph, const Node *x) {
-    Node *mask = graph_find_input(graph, "attention_mask");
-    if (!mask || mask->type.dtype != DTYPE_I32 || mask->type.rank != 2) return NULL;
-    if (x->type.rank != 3) return NULL;
-    for (int i = 0; i < 2; i++)
-        if (mask->type.dim[i] != x->type.dim[i]) return NULL;
-    return mask;
+    static const char *const NAMES[] = {"attention_mask", "decoder_attention_mask"};
+    for (int i = 0; i < 2; i++) {
+        Node *mask = graph_find_input(graph, NAMES[i]);
+        if (mask && masks_tokens(mask, x)) return mask;
+    }
+    return NULL;
 }
 
 Status distill_sum(Node **out, Distill *d, Node **terms, int count, bool sum,

@@ -12,11 +12,11 @@
  *
  * Kept from forward: gates[N, T, 4 H] after their functions, c[N, T, H]. */
 #include "exec/infer.h"
-#include "exec/kernel_math.h"
 #include "exec/ops/gradient.h"
+#include "exec/ops/lstm_cell.h"
 #include "exec/step.h"
 
-enum { X, WEIGHT_IN, WEIGHT_STATE, BIAS, GATES = 4 };
+enum { X, WEIGHT_IN, WEIGHT_STATE, BIAS, GATES = LSTM_GATES };
 
 static const Operand OPERANDS[] = {{"x", OPERAND_REQUIRED, "tokens [N, T, D]"},
                                    {"weight_in", OPERAND_REQUIRED, "[4 H, D]"},
@@ -59,19 +59,6 @@ static size_t scratch_bytes(const Call *call) {
 
 /* ---- forward ---- */
 
-/* One sample's step: gates[4 H] hold the sums and get their functions' values. */
-static void step(REAL *restrict gates, const REAL *restrict before, REAL *restrict c,
-                 REAL *restrict h, int64_t H) {
-    REAL *i = gates, *f = i + H, *g = f + H, *o = g + H;
-    for (int64_t j = 0; j < 2 * H; j++) i[j] = sigmoid_real(i[j]);
-    for (int64_t j = 0; j < H; j++) g[j] = tanh_real(g[j]);
-    for (int64_t j = 0; j < H; j++) o[j] = sigmoid_real(o[j]);
-    for (int64_t j = 0; j < H; j++) c[j] = i[j] * g[j];
-    if (before)
-        for (int64_t j = 0; j < H; j++) c[j] += f[j] * before[j];
-    for (int64_t j = 0; j < H; j++) h[j] = o[j] * tanh_real(c[j]);
-}
-
 static void forward(const Call *call) {
     const int64_t N = call->out.dim[0], T = call->out.dim[1], H = call->out.dim[2];
     const int64_t D = call->in[X].dim[2], wide = GATES * H;
@@ -86,36 +73,13 @@ static void forward(const Call *call) {
                  call->in[WEIGHT_STATE].data, H, 1, gates + t * wide, T * wide);
         for (int64_t n = 0; n < N; n++) {
             const int64_t r = n * T + t;
-            step(gates + r * wide, t ? c + (r - 1) * H : NULL, c + r * H, h + r * H, H);
+            lstm_cell_step(gates + r * wide, t ? c + (r - 1) * H : NULL, c + r * H,
+                           h + r * H, H);
         }
     }
 }
 
 /* ---- backward ---- */
-
-/* What one sample's step back reads. */
-typedef struct Step {
-    const REAL *gates, *c, *before; /* before: c_{t-1}, NULL at the first token */
-    const REAL *dy;
-    int64_t H;
-} Step;
-
-/* dh[H] and dc[H] are what t + 1 handed back; da[4 H] is written and dc handed on. */
-static void step_back(Step s, const REAL *restrict dh, REAL *restrict dc,
-                      REAL *restrict da) {
-    const int64_t H = s.H;
-    const REAL *restrict i = s.gates, *restrict f = i + H, *restrict g = f + H,
-                         *restrict o = g + H;
-    for (int64_t j = 0; j < H; j++) {
-        const REAL d = s.dy[j] + dh[j], u = tanh_real(s.c[j]);
-        const REAL e = dc[j] + d * o[j] * (1 - u * u);
-        da[j] = e * g[j] * i[j] * (1 - i[j]);
-        da[H + j] = s.before ? e * s.before[j] * f[j] * (1 - f[j]) : 0;
-        da[2 * H + j] = e * i[j] * (1 - g[j] * g[j]);
-        da[3 * H + j] = d * u * o[j] * (1 - o[j]);
-        dc[j] = e * f[j];
-    }
-}
 
 /* da[N, T, 4 H] of all tokens, from the last to the first. */
 static void go_back(const Call *call, REAL *da) {
@@ -127,9 +91,9 @@ static void go_back(const Call *call, REAL *da) {
     for (int64_t t = T - 1; t >= 0; t--) {
         for (int64_t n = 0; n < N; n++) {
             const int64_t r = n * T + t;
-            const Step s = {gates + r * wide, c + r * H, t ? c + (r - 1) * H : NULL,
-                            dy + r * H, H};
-            step_back(s, dh + n * H, dc + n * H, da + r * wide);
+            const LstmCell s = {gates + r * wide, c + r * H, t ? c + (r - 1) * H : NULL,
+                                dy + r * H, H};
+            lstm_cell_back(s, dh + n * H, dc + n * H, da + r * wide);
         }
         if (t > 0)
             gemm(false, false, N, H, wide, 1, da + t * wide, T * wide,

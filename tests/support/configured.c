@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SAMPLES = 2, TOKENS = 5 };
+enum { SAMPLES = 2, TOKENS = 5, SOURCE = 4 };
 
 Model *configured_model(const char *yaml, uint64_t seed) {
     Arena *arena = arena_create();
@@ -54,7 +54,7 @@ static void fill_integers(const char *name, int type, int64_t count, int64_t row
     for (int64_t i = 0; i < count; i++) {
         const bool last = i % row == row - 1 && i / row % 2 == 1;
         out[i] = (int32_t)((i * 7 + 3) % 12);
-        if (strcmp(name, "attention_mask") == 0) out[i] = !last;
+        if (strstr(name, "attention_mask")) out[i] = !last;
         if (strcmp(name, "token_type_ids") == 0) out[i] = type;
     }
 }
@@ -76,7 +76,8 @@ static void fill_input(const Node *input, const int64_t sizes[DIM_SYMBOLS], int 
 int64_t configured_run(Model *model, const char *name, int type, double *out,
                        int64_t most) {
     const int64_t sizes[DIM_SYMBOLS] = {[DIM_INDEX(DIM_N)] = SAMPLES,
-                                        [DIM_INDEX(DIM_T)] = TOKENS};
+                                        [DIM_INDEX(DIM_T)] = TOKENS,
+                                        [DIM_INDEX(DIM_S)] = SOURCE};
     Node *result = graph_output(model->graph, name);
     assert_non_null(result);
     Runner r;

@@ -12,9 +12,9 @@ Model *configured_model(const char *yaml, uint64_t seed);
 Model *configured_vit(int layers, uint64_t seed);
 Model *configured_bert(int layers, uint64_t seed);
 
-/* Output `name` in double for 2 samples (of 5 tokens where that is open): inputs depend
- * on their names alone, token types are `type`, the last token of each odd sample is
- * masked. Returns the number of values, at most `most`. */
+/* Output `name` in double for 2 samples (of 5 tokens where that is open, 4 of a source):
+ * inputs depend on their names alone, token types are `type`, the last token of each odd
+ * sample is masked. Returns the number of values, at most `most`. */
 int64_t configured_run(Model *model, const char *name, int type, double *out,
                        int64_t most);
 

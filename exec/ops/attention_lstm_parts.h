@@ -1,0 +1,67 @@
+/* What the forward and backward kernels of attention_lstm share.
+ *
+ * Shapes: samples N, target tokens T, source tokens S, widths R of the memory, M of the
+ * cell, K of what the gates see beside the context, L of the alignment. Without alignment
+ * the context is one mean for all tokens. */
+#ifndef COMPRESS_EXEC_OPS_ATTENTION_LSTM_PARTS_H
+#define COMPRESS_EXEC_OPS_ATTENTION_LSTM_PARTS_H
+
+#include "exec/kernel.h"
+#include "exec/ops/lstm_cell.h"
+
+/* Operands by position. */
+enum {
+    ALSTM_MEMORY,
+    ALSTM_WEIGHT_IN,
+    ALSTM_WEIGHT_CONTEXT,
+    ALSTM_BIAS,
+    ALSTM_X,
+    ALSTM_STEPS,
+    ALSTM_MASK,
+    ALSTM_ALIGN_MEMORY,
+    ALSTM_ALIGN_STATE,
+    ALSTM_ALIGN_SCORE
+};
+
+/* Whether a node has operand `i`. */
+static inline bool alstm_has(const Node *node, int i) {
+    return i < node->in_count && node->in[i];
+}
+
+/* One call's sizes, operands (NULL when absent) and what is kept for the backward. */
+typedef struct AttentionLstm {
+    int64_t N, T, S, R, M, K, L;
+    int64_t wide; /* 4 M */
+    bool aligned; /* additive attention; else the mean */
+    const REAL *memory, *weight_in, *weight_context, *x;
+    const REAL *align_memory, *align_state, *align_score;
+    const int32_t *mask;
+    const REAL *y; /* the result */
+
+    REAL *gates;   /* [N, T, 4 M], after their functions */
+    REAL *cell;    /* [N, T, M] */
+    REAL *context; /* [N, T, R]; [N, R] when it is the mean */
+    REAL *weight;  /* [N, T, S]: share of each source token; with alignment */
+    REAL *key;     /* [N, S, L]: align_memory times the memory */
+    REAL *query;   /* [N, T, L]: align_state times the cell before */
+    size_t aux_bytes;
+} AttentionLstm;
+
+/* Fills `a` from a call. Without buffers (planning) only sizes are valid. */
+void REAL_FN(attention_lstm_open)(AttentionLstm *a, const Call *call);
+
+/* Source tokens of sample n that count: by `alstm_keeps`, and how many. */
+static inline bool alstm_keeps(const AttentionLstm *a, int64_t n, int64_t s) {
+    return !a->mask || a->mask[n * a->S + s] != 0;
+}
+static inline int64_t alstm_count(const AttentionLstm *a, int64_t n) {
+    int64_t count = 0;
+    for (int64_t s = 0; s < a->S; s++) count += alstm_keeps(a, n, s);
+    return count;
+}
+
+/* Bytes of scratch that the backward takes, and the kernel itself. */
+size_t REAL_FN(attention_lstm_scratch)(const AttentionLstm *a);
+void REAL_FN(attention_lstm_backward)(const Call *call);
+
+#endif
