@@ -43,7 +43,8 @@ static void describe_op(Arena *arena, const Op *op) {
                          ? "Differentiable."
                          : "Not differentiable.");
     if (op->flags & OP_STOCHASTIC)
-        printf("Draws random numbers in training; the identity otherwise.\n");
+        printf("Draws random numbers in training%s.\n",
+               op->flags & OP_PASS_VALUE ? "; the identity otherwise" : "");
 }
 
 static Status unknown_op(const char *name, Arena *arena, Diag *diag) {

@@ -197,8 +197,12 @@ typedef struct RnnAttrs {
  * (Bahdanau et al., 2015). The gates, in lstm's order, see x_t (without x: the last
  * result, and `steps` has T columns) and a context: the memory weighted by softmax of
  * align_score tanh(align_memory memory_j + align_state s_{t-1}), s being the cell, or
- * without alignment its mean; over the source tokens where mask is not 0. No attributes.
- */
+ * without alignment its mean; over the source tokens where mask is not 0. In training,
+ * with embedding[V, K]? and head[V, M]?, words that head chooses by the last result stand
+ * in place of a share 1 - teacher_forcing of the rows of x. */
+typedef struct AttentionLstmAttrs {
+    double teacher_forcing;
+} AttentionLstmAttrs;
 
 /* feature_map(x[N, T, H d], weight[G, k, d]?, bias[G, k]?) -> [N, T, H k]: per head h,
  * fn(W_g (scale x_h) + b_g) with g = h / (H / G) (T2R, Kasai et al., 2021). Without a

@@ -74,9 +74,10 @@ enum {
 
 /* Where an op's random numbers or other mode matter. */
 typedef enum OpFlag {
-    OP_LEAF = 1,         /* input or param: no computation */
-    OP_STOCHASTIC = 2,   /* draws random numbers in training, identity otherwise */
-    OP_PASS_GRADIENT = 4 /* gradient of operand 0 equals the output's gradient */
+    OP_LEAF = 1,          /* input or param: no computation */
+    OP_STOCHASTIC = 2,    /* may draw random numbers in training */
+    OP_PASS_GRADIENT = 4, /* gradient of operand 0 equals the output's gradient */
+    OP_PASS_VALUE = 8     /* the value is that of operand 0 outside of training */
 } OpFlag;
 
 typedef struct Op {

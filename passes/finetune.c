@@ -4,7 +4,7 @@
 typedef struct FinetuneOptions {
     TrainOptions train; /* first: see TRAIN_FIELDS */
     const char *data;
-    double label_smoothing;
+    double label_smoothing, teacher_forcing;
     int exits;    /* ObjectiveExits */
     int gradient; /* GRADIENT_ */
     int part;     /* PART_ */
@@ -21,6 +21,9 @@ static const Field fields[] = {
      .help = "data set to train on"},
     F_REAL(FinetuneOptions, label_smoothing, 0, 0.99,
            "share of each target spread over all classes"),
+    F_REAL(FinetuneOptions, teacher_forcing, 0, 1,
+           "share of the target's tokens that a recurrent decoder reads; in place of the "
+           "others it reads the words that it predicts"),
     F_CHOICE(FinetuneOptions, exits, OBJECTIVE_EXITS,
              "exits whose losses are added up: all, the last one, or all before it"),
     F_CHOICE(FinetuneOptions, gradient, "equilibrium|sum",
@@ -36,7 +39,7 @@ static const Field fields[] = {
     F_END,
 };
 
-static const FinetuneOptions defaults = {.train = TRAIN_DEFAULTS};
+static const FinetuneOptions defaults = {.train = TRAIN_DEFAULTS, .teacher_forcing = 1};
 
 /* The losses, and what the options say of gradients and frozen weights. */
 static Status build(Objective *o, const FinetuneOptions *options, Diag *diag) {
@@ -44,6 +47,8 @@ static Status build(Objective *o, const FinetuneOptions *options, Diag *diag) {
     const ObjectiveExits exits = (ObjectiveExits)options->exits;
     TRY(objective_find_mixed(o, options->data, &options->train, diag));
     TRY(objective_add_labels(o, exits, 1.0, options->label_smoothing, diag));
+    if (options->teacher_forcing < 1)
+        TRY(objective_feed_back(o, options->teacher_forcing, diag));
     if (options->gradient == GRADIENT_EQUILIBRIUM) TRY(objective_balance(o, exits, diag));
     return options->part == PART_EXITS ? objective_freeze_trunk(o, diag) : STATUS_OK;
 }

@@ -76,6 +76,12 @@ Status objective_mask_tokens(Objective *objective, Diag *diag);
  * predict masked tokens. */
 Status objective_mask_graph(PassContext *ctx, Graph *graph, Diag *diag);
 
+/* Lets a recurrent decoder read words that it predicts itself in place of a share 1 -
+ * teacher_forcing of the target's tokens, the first aside, drawn anew in every step
+ * (scheduled sampling, Bengio et al., 2015). Fails with STATUS_MODEL when the model is
+ * another one, or its head more than one matrix. */
+Status objective_feed_back(Objective *objective, double teacher_forcing, Diag *diag);
+
 /* Inserts gradient equilibrium on the student (see passes/exits.h) among all exits, or
  * those that the losses are about; nothing when that is one exit. */
 Status objective_equilibrium(Objective *objective, Diag *diag);

@@ -12,9 +12,14 @@
  * of align_score tanh(align_memory memory_j + align_state s_{t-1}) or, without alignment,
  * the mean of the memory's tokens that count. It is 0 where none counts.
  *
+ * In training, with embedding[V, K]? and head[V, M]?, a row x_t from the second on is
+ * read with the probability teacher_forcing; else u_t is the row of the embedding whose
+ * score head y_{t-1} is the largest (scheduled sampling, Bengio et al., 2015).
+ *
  * Products with the state are one matrix product for each token, over all samples. */
 #include "exec/infer.h"
 #include "exec/ops/attention_lstm_parts.h"
+#include "ir/random.h"
 
 #include <string.h>
 
@@ -29,7 +34,19 @@ static const Operand OPERANDS[] = {
     {"align_memory", OPERAND_OPTIONAL, "additive attention: U1 [L, R]"},
     {"align_state", OPERAND_OPTIONAL, "additive attention: U2 [L, M]"},
     {"align_score", OPERAND_OPTIONAL, "additive attention: U0 [1, L]"},
+    {"embedding", OPERAND_OPTIONAL, "of the words [V, K], for teacher_forcing"},
+    {"head", OPERAND_OPTIONAL | OPERAND_CONSTANT,
+     "that chooses words by the result [V, M], for teacher_forcing"},
     {NULL, 0, NULL}};
+
+static const Field FIELDS[] = {
+    F_REAL(AttentionLstmAttrs, teacher_forcing, 0, 1,
+           "share of the rows of x that are read in training; in place of the others "
+           "stands the embedding of the word that head chooses by the last result"),
+    F_END,
+};
+
+static const AttentionLstmAttrs DEFAULTS = {.teacher_forcing = 1};
 
 /* ---- shapes ---- */
 
@@ -86,11 +103,34 @@ static Status check_alignment(const Node *node, Diag *diag) {
     return infer_shape(node, ALSTM_ALIGN_SCORE, 2, score, diag);
 }
 
+/* What words of its own need. */
+static Status check_feedback(const Node *node, Diag *diag) {
+    const AttentionLstmAttrs *attrs = node->attrs;
+    const int64_t *weight = node->in[ALSTM_WEIGHT_IN]->type.dim;
+    const bool embedding = alstm_has(node, ALSTM_EMBEDDING);
+    if (!(attrs->teacher_forcing >= 0 && attrs->teacher_forcing <= 1))
+        return infer_fail_attr(node, "teacher_forcing", diag,
+                               "a number from 0 to 1, found %g", attrs->teacher_forcing);
+    if (embedding != alstm_has(node, ALSTM_HEAD))
+        return infer_fail(node, ALSTM_MEMORY, diag,
+                          "both of embedding and head beside it, or none");
+    if (!embedding) return STATUS_OK;
+    if (!alstm_has(node, ALSTM_X))
+        return infer_fail(node, ALSTM_EMBEDDING, diag, "x beside it");
+    TRY(infer_rank(node, ALSTM_EMBEDDING, 2, 2, diag));
+    TRY(infer_known(node, ALSTM_EMBEDDING, 0, diag));
+    TRY(infer_dim(node, ALSTM_EMBEDDING, 1, weight[1], "the width of x", diag));
+    const int64_t head[] = {node->in[ALSTM_EMBEDDING]->type.dim[0],
+                            weight[0] / LSTM_GATES};
+    return infer_shape(node, ALSTM_HEAD, 2, head, diag);
+}
+
 static Status infer(const Node *node, Type *out, Diag *diag) {
     int64_t tokens = 0;
     TRY(check_weights(node, diag));
     TRY(check_target(node, &tokens, diag));
     TRY(check_alignment(node, diag));
+    TRY(check_feedback(node, diag));
     const int64_t *memory = node->in[ALSTM_MEMORY]->type.dim;
     if (alstm_has(node, ALSTM_MASK)) TRY(infer_shape(node, ALSTM_MASK, 2, memory, diag));
     const int64_t cell = node->in[ALSTM_WEIGHT_IN]->type.dim[0] / LSTM_GATES;
@@ -130,6 +170,8 @@ void REAL_FN(attention_lstm_open)(AttentionLstm *a, const Call *call) {
         .align_memory = operand_data(call, ALSTM_ALIGN_MEMORY),
         .align_state = operand_data(call, ALSTM_ALIGN_STATE),
         .align_score = operand_data(call, ALSTM_ALIGN_SCORE),
+        .embedding = operand_data(call, ALSTM_EMBEDDING),
+        .head = operand_data(call, ALSTM_HEAD),
         .y = call->out.data,
     };
     if (a->aligned) a->L = call->in[ALSTM_ALIGN_MEMORY].dim[0];
@@ -137,10 +179,15 @@ void REAL_FN(attention_lstm_open)(AttentionLstm *a, const Call *call) {
     a->gates = keep(a, call, tokens * a->wide);
     a->cell = keep(a, call, tokens * a->M);
     a->context = keep(a, call, contexts * a->R);
-    if (!a->aligned) return;
-    a->weight = keep(a, call, tokens * a->S);
+    a->weight = keep(a, call, a->aligned ? tokens * a->S : 0);
     a->key = keep(a, call, a->N * a->S * a->L);
     a->query = keep(a, call, tokens * a->L);
+    if (!alstm_has(call->node, ALSTM_EMBEDDING)) return;
+    const AttentionLstmAttrs *attrs = call->attrs;
+    a->V = call->in[ALSTM_EMBEDDING].dim[0];
+    a->feeding = call->training && attrs->teacher_forcing < 1;
+    a->seen = keep(a, call, tokens * a->K);
+    a->word = (int32_t *)keep(a, call, tokens);
 }
 
 static size_t aux_bytes(const Call *call) {
@@ -149,11 +196,14 @@ static size_t aux_bytes(const Call *call) {
     return a.aux_bytes;
 }
 
-/* Gates of the mean context [N, 4 M], or what the backward takes. */
+/* Gates of the mean context [N, 4 M], then scores of words [N, V]; or what the backward
+ * takes. */
 static size_t scratch_bytes(const Call *call) {
     AttentionLstm a;
     REAL_FN(attention_lstm_open)(&a, call);
-    return REAL_FN(attention_lstm_scratch)(&a);
+    const size_t scores = (size_t)(a.N * a.V) * sizeof(REAL);
+    const size_t back = REAL_FN(attention_lstm_scratch)(&a);
+    return scores > back ? scores : back;
 }
 
 static double flops(const Call *call) {
@@ -196,7 +246,7 @@ static void start_gates(const AttentionLstm *a, const REAL *bias, REAL *scratch)
     for (int64_t r = 0; r < tokens; r++)
         put_row(a->gates + r * wide, a->aligned ? bias : scratch + r / a->T * wide, wide,
                 false);
-    if (a->x)
+    if (a->x && !a->feeding)
         gemm(false, true, tokens, wide, a->K, 1, a->x, a->K, a->weight_in, a->K, 1,
              a->gates, wide);
 }
@@ -240,6 +290,38 @@ static void attend_all(const AttentionLstm *a, int64_t t) {
          a->weight_context, a->R, 1, a->gates + t * a->wide, a->T * a->wide);
 }
 
+static int32_t find_largest(const REAL *x, int64_t n) {
+    int64_t best = 0;
+    for (int64_t i = 1; i < n; i++)
+        if (x[i] > x[best]) best = i;
+    return (int32_t)best;
+}
+
+/* Whether row t of x is read in sample n. */
+static bool reads_x(const Call *call, int64_t n, int64_t t) {
+    const AttentionLstmAttrs *attrs = call->attrs;
+    const uint64_t draw = (uint64_t)(call->first + n) << 32 | (uint64_t)t;
+    return t == 0 || random_uniform(call->key, draw) < attrs->teacher_forcing;
+}
+
+/* What the gates see at token t, and its part of them. */
+static void feed(const AttentionLstm *a, const Call *call, int64_t t) {
+    const int64_t T = a->T, K = a->K, M = a->M;
+    REAL *scores = call->scratch;
+    if (t > 0)
+        gemm(false, true, a->N, a->V, M, 1, a->y + (t - 1) * M, T * M, a->head, M, 0,
+             scores, a->V);
+    for (int64_t n = 0; n < a->N; n++) {
+        const int64_t r = n * T + t;
+        const bool given = reads_x(call, n, t);
+        a->word[r] = given ? -1 : find_largest(scores + n * a->V, a->V);
+        put_row(a->seen + r * K, given ? a->x + r * K : a->embedding + a->word[r] * K, K,
+                false);
+    }
+    gemm(false, true, a->N, a->wide, K, 1, a->seen + t * K, T * K, a->weight_in, K, 1,
+         a->gates + t * a->wide, T * a->wide);
+}
+
 static void forward(const Call *call) {
     AttentionLstm a;
     REAL_FN(attention_lstm_open)(&a, call);
@@ -251,6 +333,7 @@ static void forward(const Call *call) {
              a.key, a.L);
     for (int64_t t = 0; t < T; t++) {
         if (a.aligned) attend_all(&a, t);
+        if (a.feeding) feed(&a, call, t);
         if (!a.x && t > 0)
             gemm(false, true, a.N, a.wide, M, 1, y + (t - 1) * M, T * M, a.weight_in, M,
                  1, a.gates + t * a.wide, T * a.wide);
@@ -265,6 +348,10 @@ const Op OP(attention_lstm) = {
     .summary = "LSTM cell over target tokens whose gates see additive attention to a "
                "source, or its mean",
     .operands = OPERANDS,
+    .fields = FIELDS,
+    .attrs_size = sizeof(AttentionLstmAttrs),
+    .defaults = &DEFAULTS,
+    .flags = OP_STOCHASTIC,
     .reads = READS_IN(ALSTM_MEMORY) | READS_IN(ALSTM_WEIGHT_IN) |
              READS_IN(ALSTM_WEIGHT_CONTEXT) | READS_IN(ALSTM_X) | READS_IN(ALSTM_MASK) |
              READS_IN(ALSTM_ALIGN_MEMORY) | READS_IN(ALSTM_ALIGN_STATE) |

@@ -21,6 +21,7 @@ typedef struct Back {
     REAL *d_key;     /* [N, S, L] */
     REAL *d_weight;  /* [S] */
     REAL *d_score;   /* [L] */
+    REAL *d_seen;    /* [N, T, K], for words of its own */
     REAL *d_memory;  /* the operand's gradient, or NULL */
 } Back;
 
@@ -29,6 +30,7 @@ static int64_t lay_out(Back *b, REAL *at) {
     const AttentionLstm *a = &b->a;
     const int64_t tokens = a->N * a->T, cells = a->N * a->M;
     const int64_t query = tokens * a->L, key = a->N * a->S * a->L;
+    const int64_t seen = a->V > 0 ? tokens * a->K : 0;
     const int64_t sizes[] = {tokens * a->wide,
                              a->N * a->wide,
                              cells,
@@ -37,10 +39,11 @@ static int64_t lay_out(Back *b, REAL *at) {
                              query,
                              key,
                              a->S,
-                             a->L};
-    REAL **const places[] = {&b->da,    &b->da_sum,    &b->ds,
-                             &b->dy,    &b->d_context, &b->d_query,
-                             &b->d_key, &b->d_weight,  &b->d_score};
+                             a->L,
+                             seen};
+    REAL **const places[] = {&b->da,        &b->da_sum,  &b->ds,    &b->dy,
+                             &b->d_context, &b->d_query, &b->d_key, &b->d_weight,
+                             &b->d_score,   &b->d_seen};
     int64_t total = 0;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         *places[i] = at ? at + total : NULL;
@@ -143,13 +146,26 @@ static void add_shifted(const AttentionLstm *a, const REAL *left, int64_t height
 static void input_back(const Back *b, REAL *dx, REAL *dw) {
     const AttentionLstm *a = &b->a;
     const int64_t tokens = a->N * a->T;
-    if (dx)
+    if (dx && !a->feeding)
         gemm(false, false, tokens, a->K, a->wide, 1, b->da, a->wide, a->weight_in, a->K,
              1, dx, a->K);
     if (dw && a->x)
-        gemm(true, false, a->wide, a->K, tokens, 1, b->da, a->wide, a->x, a->K, 1, dw,
-             a->K);
+        gemm(true, false, a->wide, a->K, tokens, 1, b->da, a->wide,
+             a->feeding ? a->seen : a->x, a->K, 1, dw, a->K);
     if (dw && !a->x) add_shifted(a, b->da, a->wide, a->y, a->M, dw);
+}
+
+/* Rows of x and of the embedding that the gates saw. */
+static void seen_back(const Back *b, REAL *dx, REAL *d_embedding) {
+    const AttentionLstm *a = &b->a;
+    const int64_t tokens = a->N * a->T, K = a->K;
+    gemm(false, false, tokens, K, a->wide, 1, b->da, a->wide, a->weight_in, K, 0,
+         b->d_seen, K);
+    for (int64_t r = 0; r < tokens; r++) {
+        const bool given = a->word[r] < 0;
+        REAL *to = given ? dx : d_embedding;
+        if (to) put_row(to + (given ? r : a->word[r]) * K, b->d_seen + r * K, K, true);
+    }
 }
 
 /* The mean context: its gradient goes in equal parts to the tokens that count. */
@@ -192,11 +208,12 @@ void REAL_FN(attention_lstm_backward)(const Call *call) {
     Back b = {0};
     REAL_FN(attention_lstm_open)(&b.a, call);
     lay_out(&b, call->scratch);
-    REAL *d[ALSTM_ALIGN_SCORE + 1];
-    for (int i = 0; i <= ALSTM_ALIGN_SCORE; i++) d[i] = gradient_to_add(call, i);
+    REAL *d[ALSTM_OPERANDS];
+    for (int i = 0; i < ALSTM_OPERANDS; i++) d[i] = gradient_to_add(call, i);
     b.d_memory = d[ALSTM_MEMORY];
     go_back(&b, call->d_out.data);
     input_back(&b, d[ALSTM_X], d[ALSTM_WEIGHT_IN]);
+    if (b.a.feeding) seen_back(&b, d[ALSTM_X], d[ALSTM_EMBEDDING]);
     if (b.a.aligned)
         alignment_back(&b, d[ALSTM_WEIGHT_CONTEXT], d + ALSTM_ALIGN_MEMORY);
     else

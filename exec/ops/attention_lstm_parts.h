@@ -20,7 +20,10 @@ enum {
     ALSTM_MASK,
     ALSTM_ALIGN_MEMORY,
     ALSTM_ALIGN_STATE,
-    ALSTM_ALIGN_SCORE
+    ALSTM_ALIGN_SCORE,
+    ALSTM_EMBEDDING,
+    ALSTM_HEAD,
+    ALSTM_OPERANDS
 };
 
 /* Whether a node has operand `i`. */
@@ -35,6 +38,7 @@ typedef struct AttentionLstm {
     bool aligned; /* additive attention; else the mean */
     const REAL *memory, *weight_in, *weight_context, *x;
     const REAL *align_memory, *align_state, *align_score;
+    const REAL *embedding, *head;
     const int32_t *mask;
     const REAL *y; /* the result */
 
@@ -44,6 +48,12 @@ typedef struct AttentionLstm {
     REAL *weight;  /* [N, T, S]: share of each source token; with alignment */
     REAL *key;     /* [N, S, L]: align_memory times the memory */
     REAL *query;   /* [N, T, L]: align_state times the cell before */
+
+    /* words of its own that the cell reads in training, in place of some rows of x */
+    int64_t V;     /* words; 0 without embedding and head */
+    bool feeding;  /* whether this call does */
+    REAL *seen;    /* [N, T, K]: what the gates saw in place of x */
+    int32_t *word; /* [N, T]: the row of the embedding, -1 = that of x */
     size_t aux_bytes;
 } AttentionLstm;
 

@@ -1,0 +1,310 @@
+/* Training of encoder-decoder models with the target's tokens given: the loss is the mean
+ * over the target's tokens, bytes do not depend on threads, and what attention is for is
+ * learnt. */
+#include "exec/ops.h"
+#include "ir/random.h"
+#include "tests/passes/language_fixture.h"
+
+/* A pair: words 2 to 7, and the same backwards, after START and before END. */
+enum { PAIRS = 96, SOURCE = 4, TARGET = 5, VOCABULARY = 8, END = 0, START = 1 };
+
+static const char *const MODELS[] = {
+    "{model_type: marian, vocab_size: 8, d_model: 24, encoder_layers: 1,\n"
+    " decoder_layers: 1, encoder_attention_heads: 2, decoder_attention_heads: 2,\n"
+    " encoder_ffn_dim: 32, decoder_ffn_dim: 32, dropout: 0, init_std: 0.2,\n"
+    " normalize_before: true}",
+    "{model_type: rnn_attention, source_vocab_size: 8, target_vocab_size: 8,\n"
+    " embedding_size: 12, encoder_size: 24, decoder_size: 24, initializer_range: 0.3}",
+    "{model_type: marian, vocab_size: 8, d_model: 8, encoder_layers: 2,\n"
+    " decoder_layers: 1, encoder_attention_heads: 2, decoder_attention_heads: 2,\n"
+    " encoder_ffn_dim: 8, decoder_ffn_dim: 8, dropout: 0, init_std: 0.5, norm: branch}",
+    "{model_type: rnn_attention, source_vocab_size: 8, target_vocab_size: 8,\n"
+    " embedding_size: 6, encoder_size: 7, decoder_size: 5, decoder_input: state,\n"
+    " context: mean, initializer_range: 0.5}",
+};
+
+/* ---- data ---- */
+
+enum { IDS, MASK, TARGET_IDS, TARGET_MASK, LABELS, COLUMNS };
+
+static const Column PAIR_COLUMNS[COLUMNS] = {
+    {"input_ids", {DTYPE_I32, 1, {SOURCE}}},
+    {"attention_mask", {DTYPE_I32, 1, {SOURCE}}},
+    {"decoder_input_ids", {DTYPE_I32, 1, {TARGET}}},
+    {"decoder_attention_mask", {DTYPE_I32, 1, {TARGET}}},
+    {"labels", {DTYPE_I32, 1, {TARGET}}},
+};
+
+/* Words of pair i: the first 2 to 4 of its source. */
+static int pair_words(int64_t i) {
+    return 2 + (int)(i % 3);
+}
+
+static int32_t pair_word(int64_t i, int s) {
+    return 2 + (int32_t)(random_u64(5, (uint64_t)(i * SOURCE + s)) % 6);
+}
+
+/* Token t of the target. */
+static int32_t pair_label(int64_t i, int t) {
+    const int words = pair_words(i);
+    return t < words ? pair_word(i, words - 1 - t) : t == words ? END : INDEX_SKIP;
+}
+
+static int32_t pair_value(int column, int64_t i, int k) {
+    const int words = pair_words(i);
+    switch (column) {
+    case IDS: return k < words ? pair_word(i, k) : END;
+    case MASK: return k < words;
+    case TARGET_IDS: return k == 0 ? START : k <= words ? pair_label(i, k - 1) : END;
+    case TARGET_MASK: return k <= words;
+    default: return pair_label(i, k);
+    }
+}
+
+static Status pair_fetch(const Batches *self, const Fetch *what, void *const *dst,
+                         Diag *diag) {
+    (void)self, (void)diag;
+    for (int c = 0; c < COLUMNS; c++) {
+        const int each = c < TARGET_IDS ? SOURCE : TARGET;
+        for (int64_t k = 0; dst[c] && k < what->n * each; k++)
+            ((int32_t *)dst[c])[k] =
+                pair_value(c, what->index[k / each], (int)(k % each));
+    }
+    return STATUS_OK;
+}
+
+static Batches pairs(int count) {
+    return (Batches){.name = "pairs",
+                     .count = count,
+                     .columns = PAIR_COLUMNS,
+                     .column_count = COLUMNS,
+                     .classes = VOCABULARY,
+                     .partial = true,
+                     .fetch = pair_fetch};
+}
+
+/* ---- the loss ---- */
+
+/* A node's value for pairs 0 to count - 1, in double; free it. */
+static double *pair_values(Model *model, Node *node, int count) {
+    const int64_t sizes[DIM_SYMBOLS] = {[DIM_INDEX(DIM_N)] = count,
+                                        [DIM_INDEX(DIM_T)] = TARGET,
+                                        [DIM_INDEX(DIM_S)] = SOURCE};
+    Runner r;
+    Type bound;
+    runner_open_sizes(&r, model->graph, sizes, PRECISION_F64, NULL, &node, 1);
+    for (int c = 0; c < LABELS; c++) {
+        int32_t *input = workspace_input(r.workspace, PAIR_COLUMNS[c].name);
+        const int each = c < TARGET_IDS ? SOURCE : TARGET;
+        for (int k = 0; input && k < count * each; k++)
+            input[k] = pair_value(c, k / each, k % each);
+    }
+    runner_run(&r);
+    assert_true(type_bind(&node->type, sizes, &bound));
+    const size_t bytes = (size_t)type_count(&bound) * sizeof(double);
+    double *values = malloc(bytes);
+    memcpy(values, workspace_value(r.workspace, node), bytes);
+    runner_close(&r);
+    return values;
+}
+
+/* log softmax(z / t)[word]. */
+static double log_share(const double *z, int word, double t) {
+    double sum = 0;
+    for (int v = 0; v < VOCABULARY; v++) sum += exp((z[v] - z[word]) / t);
+    return -log(sum);
+}
+
+/* Mean of -log p over the labels. */
+static double naive_loss(Model *model, int count) {
+    double *z = pair_values(model, graph_output(model->graph, "logits"), count);
+    double total = 0;
+    int rows = 0;
+    for (int k = 0; k < count * TARGET; k++) {
+        const int32_t label = pair_label(k / TARGET, k % TARGET);
+        if (label == INDEX_SKIP) continue;
+        total -= log_share(z + (ptrdiff_t)k * VOCABULARY, label, 1);
+        rows++;
+    }
+    free(z);
+    return total / rows;
+}
+
+/* One step at rate 0, cut in parts of unequal numbers of tokens. */
+static void test_loss(void **state) {
+    (void)state;
+    enum { COUNT = 7 };
+    Batches data = pairs(COUNT);
+    World world = {&data, NULL};
+    for (size_t m = 0; m < sizeof MODELS / sizeof *MODELS; m++) {
+        Diag *diag = diag_create();
+        Model *model = configured_model(MODELS[m], 3);
+        const Tree *record;
+        const double loss = naive_loss(model, COUNT);
+        assert_ok(run_steps(model, &world,
+                            "  - finetune: {data: some, steps: 1, lr: 0, batch_size: 7,"
+                            " shards: 3, micro_batch: 2}\n"
+                            "    allow_unchanged: true\n",
+                            2, &record, diag),
+                  diag);
+        assert_close(number(record, "loss_label"), loss, 1e-6);
+        assert_ok(run_steps(model, &world, "  - evaluate: {data: some, batch_size: 2}\n",
+                            1, &record, diag),
+                  diag);
+        assert_close(number(record, "loss"), loss, 1e-6);
+        model_destroy(model);
+        diag_destroy(diag);
+    }
+}
+
+/* ---- learning ---- */
+
+static bool same_weights(const Model *a, const Model *b) {
+    for (int i = 0; i < a->graph->storage_count; i++) {
+        const Tensor *x = &a->graph->storages[i]->tensor;
+        const Tensor *y = &b->graph->storages[i]->tensor;
+        if (memcmp(tensor_data(x), tensor_data(y), tensor_bytes(x)) != 0) return false;
+    }
+    return true;
+}
+
+static Model *trained(const char *config, int threads) {
+    Diag *diag = diag_create();
+    Batches data = pairs(PAIRS);
+    World world = {&data, NULL};
+    Model *model = configured_model(config, 3);
+    assert_ok(run_steps(model, &world,
+                        "  - finetune: {data: some, epochs: 60, batch_size: 8, lr: 0.01,"
+                        " weight_decay: 0}\n"
+                        "  - evaluate: {data: some, min: 97}\n",
+                        threads, NULL, diag),
+              diag);
+    diag_destroy(diag);
+    return model;
+}
+
+static void test_learns(void **state) {
+    (void)state;
+    for (int m = 0; m < 2; m++) {
+        Model *one = trained(MODELS[m], 1), *two = trained(MODELS[m], 2);
+        assert_true(same_weights(one, two));
+        model_destroy(one);
+        model_destroy(two);
+    }
+}
+
+/* ---- words of its own ---- */
+
+static Model *sampled(double share, int threads) {
+    Diag *diag = diag_create();
+    Batches data = pairs(24);
+    World world = {&data, NULL};
+    char step[160];
+    Model *model = configured_model(MODELS[1], 3);
+    snprintf(step, sizeof step,
+             "  - finetune: {data: some, epochs: 4, batch_size: 8, lr: 0.01,"
+             " teacher_forcing: %g}\n",
+             share);
+    assert_ok(run_steps(model, &world, step, threads, NULL, diag), diag);
+    diag_destroy(diag);
+    return model;
+}
+
+/* The model that comes out is the one that went in, with other weights. */
+static void test_teacher_forcing(void **state) {
+    (void)state;
+    Model *given = sampled(1, 1), *half = sampled(0.5, 1), *again = sampled(0.5, 2);
+    Node *recurrence = graph_find(half->graph, "decoder", 0, ROLE_RECURRENCE);
+    assert_null(node_operand(recurrence, "head"));
+    assert_true(((const AttentionLstmAttrs *)recurrence->attrs)->teacher_forcing == 1);
+    assert_true(same_weights(half, again));
+    assert_false(same_weights(half, given));
+    model_destroy(given);
+    model_destroy(half);
+    model_destroy(again);
+    static const int OTHERS[] = {0, 3};
+    Batches data = pairs(7);
+    World world = {&data, NULL};
+    for (int i = 0; i < 2; i++)
+        expect_refusal(configured_model(MODELS[OTHERS[i]], 3), &world,
+                       "  - finetune: {data: some, teacher_forcing: 0.5}\n", STATUS_MODEL,
+                       "teacher_forcing below 1 is for recurrent decoders");
+}
+
+/* ---- distillation ---- */
+
+/* T^2 times the mean over the target's tokens of -sum q log p. */
+static double soft_loss(Model *student, Model *teacher, int count, double t) {
+    double *z = pair_values(student, graph_output(student->graph, "logits"), count);
+    double *y = pair_values(teacher, graph_output(teacher->graph, "logits"), count);
+    double total = 0;
+    int rows = 0;
+    for (int k = 0; k < count * TARGET; k++) {
+        if (!pair_value(TARGET_MASK, k / TARGET, k % TARGET)) continue;
+        const ptrdiff_t row = (ptrdiff_t)k * VOCABULARY;
+        for (int v = 0; v < VOCABULARY; v++)
+            total -= exp(log_share(y + row, v, t)) * log_share(z + row, v, t);
+        rows++;
+    }
+    free(z);
+    free(y);
+    return t * t * total / rows;
+}
+
+/* Mean squared difference of the decoder's first layer over the target's tokens. */
+static double state_loss(Model *student, Model *teacher, int count) {
+    enum { WIDTH = 8 };
+    double *x =
+        pair_values(student, graph_layer_output(student->graph, "decoder", 0), count);
+    double *y =
+        pair_values(teacher, graph_layer_output(teacher->graph, "decoder", 0), count);
+    double total = 0;
+    int rows = 0;
+    for (int k = 0; k < count * TARGET; k++) {
+        if (!pair_value(TARGET_MASK, k / TARGET, k % TARGET)) continue;
+        for (int e = k * WIDTH; e < (k + 1) * WIDTH; e++)
+            total += (x[e] - y[e]) * (x[e] - y[e]);
+        rows++;
+    }
+    free(x);
+    free(y);
+    return total / (rows * WIDTH);
+}
+
+/* Predictions and states of the decoder; padding of the target is left out. */
+static void test_distill(void **state) {
+    (void)state;
+    enum { COUNT = 7 };
+    Diag *diag = diag_create();
+    Batches data = pairs(COUNT);
+    Model *student = configured_model(MODELS[2], 3);
+    Model *teacher = configured_model(MODELS[2], 4);
+    World world = {&data, teacher};
+    const Tree *record;
+    const double prediction = soft_loss(student, teacher, COUNT, 2);
+    const double hidden = state_loss(student, teacher, COUNT);
+    const double label = naive_loss(student, COUNT);
+    assert_ok(run_steps(student, &world,
+                        "  - distill: {data: some, teacher: x, preset: distilbert,"
+                        " hidden: 1, hidden_form: state, embeddings: false, steps: 1,"
+                        " lr: 0, batch_size: 7, shards: 3, micro_batch: 2}\n"
+                        "    allow_unchanged: true\n",
+                        2, &record, diag),
+              diag);
+    assert_close(number(record, "loss_prediction"), prediction, 1e-5);
+    assert_close(number(record, "loss_hidden"), hidden, 1e-5);
+    assert_close(number(record, "loss_label"), label, 1e-5);
+    model_destroy(student);
+    model_destroy(teacher);
+    diag_destroy(diag);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_loss),
+        cmocka_unit_test(test_learns),
+        cmocka_unit_test(test_teacher_forcing),
+        cmocka_unit_test(test_distill),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
