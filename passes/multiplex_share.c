@@ -8,9 +8,10 @@
 #include <string.h>
 
 /* What a group shares. Layer norms are not in the list; feed-forward blocks need not be
- * gated. */
-static const Role shared_roles[] = {ROLE_Q,      ROLE_K,        ROLE_V,      ROLE_OUT,
-                                    ROLE_FFN_IN, ROLE_FFN_GATE, ROLE_FFN_OUT};
+ * gated, and not all layers attend to an encoder. */
+static const Role shared_roles[] = {
+    ROLE_Q,       ROLE_K,         ROLE_V,      ROLE_OUT,      ROLE_CROSS_Q, ROLE_CROSS_K,
+    ROLE_CROSS_V, ROLE_CROSS_OUT, ROLE_FFN_IN, ROLE_FFN_GATE, ROLE_FFN_OUT};
 enum { SHARED_ROLES = sizeof shared_roles / sizeof shared_roles[0] };
 
 /* Projection of a layer whose weight, and bias if it has one, are stored. */
@@ -134,7 +135,8 @@ static Status check_same_side(const Multiplex *m, const Node *a, const Node *b,
 
 /* Whether no layer of a group has a role that layers may do without. */
 static bool is_absent(const Multiplex *m, int first, int count, Role role) {
-    bool absent = role == ROLE_FFN_GATE;
+    bool absent = role == ROLE_FFN_GATE || role == ROLE_CROSS_Q || role == ROLE_CROSS_K ||
+                  role == ROLE_CROSS_V || role == ROLE_CROSS_OUT;
     for (int l = 0; l < count && absent; l++)
         absent = !graph_find(m->graph, m->options->stack, first + l, role);
     return absent;

@@ -225,12 +225,10 @@ static void average_memory(const AttentionLstm *a) {
         REAL *c = a->context + n * a->R;
         const int64_t count = alstm_count(a, n);
         const REAL share = count ? 1 / (REAL)count : 0;
-        for (int64_t r = 0; r < a->R; r++) c[r] = 0;
-        for (int64_t s = 0; s < a->S; s++) {
-            const REAL *h = a->memory + (n * a->S + s) * a->R;
+        memset(c, 0, (size_t)a->R * sizeof(REAL));
+        for (int64_t s = 0; s < a->S; s++)
             if (alstm_keeps(a, n, s))
-                for (int64_t r = 0; r < a->R; r++) c[r] += share * h[r];
-        }
+                alstm_add(c, share, a->memory + (n * a->S + s) * a->R, a->R);
     }
 }
 
@@ -262,18 +260,17 @@ static REAL score_token(const REAL *restrict key, const REAL *restrict query,
 /* Weights and context of one target token. */
 static void attend(const AttentionLstm *a, int64_t n, int64_t t) {
     const int64_t row = n * a->T + t;
-    REAL *weight = a->weight + row * a->S, *restrict c = a->context + row * a->R;
+    REAL *weight = a->weight + row * a->S, *c = a->context + row * a->R;
     const REAL *query = a->query + row * a->L;
     for (int64_t s = 0; s < a->S; s++)
         weight[s] = alstm_keeps(a, n, s) ? score_token(a->key + (n * a->S + s) * a->L,
                                                        query, a->align_score, a->L)
                                          : -(REAL)INFINITY;
     softmax_row(weight, a->S);
-    for (int64_t r = 0; r < a->R; r++) c[r] = 0;
-    for (int64_t s = 0; s < a->S; s++) {
-        const REAL *restrict h = a->memory + (n * a->S + s) * a->R;
-        for (int64_t r = 0; r < a->R && weight[s] != 0; r++) c[r] += weight[s] * h[r];
-    }
+    memset(c, 0, (size_t)a->R * sizeof(REAL));
+    for (int64_t s = 0; s < a->S; s++)
+        if (weight[s] != 0)
+            alstm_add(c, weight[s], a->memory + (n * a->S + s) * a->R, a->R);
 }
 
 /* The contexts of token t of all samples, and their part of the gates. */

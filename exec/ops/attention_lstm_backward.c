@@ -84,8 +84,7 @@ static void attend_back(const Back *b, int64_t n, int64_t t) {
         const int64_t at = (n * S + s) * R;
         b->d_weight[s] = row_dot(dc, a->memory + at, R);
         mean += weight[s] * b->d_weight[s];
-        for (int64_t r = 0; r < R && b->d_memory; r++)
-            b->d_memory[at + r] += weight[s] * dc[r];
+        if (b->d_memory) alstm_add(b->d_memory + at, weight[s], dc, R);
     }
     memset(d_query, 0, (size_t)L * sizeof(REAL));
     for (int64_t s = 0; s < S; s++) {
@@ -182,8 +181,9 @@ static void mean_back(const Back *b, REAL *dw) {
         const int64_t count = alstm_count(a, n);
         const REAL share = count ? 1 / (REAL)count : 0;
         for (int64_t s = 0; s < a->S; s++)
-            for (int64_t r = 0; r < R && alstm_keeps(a, n, s); r++)
-                b->d_memory[(n * a->S + s) * R + r] += share * b->d_context[n * R + r];
+            if (alstm_keeps(a, n, s))
+                alstm_add(b->d_memory + (n * a->S + s) * R, share, b->d_context + n * R,
+                          R);
     }
 }
 

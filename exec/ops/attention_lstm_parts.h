@@ -70,6 +70,12 @@ static inline int64_t alstm_count(const AttentionLstm *a, int64_t n) {
     return count;
 }
 
+/* to += factor * from. */
+static inline void alstm_add(REAL *restrict to, REAL factor, const REAL *restrict from,
+                             int64_t n) {
+    for (int64_t i = 0; i < n; i++) to[i] += factor * from[i];
+}
+
 /* Bytes of scratch that the backward takes, and the kernel itself. */
 size_t REAL_FN(attention_lstm_scratch)(const AttentionLstm *a);
 void REAL_FN(attention_lstm_backward)(const Call *call);

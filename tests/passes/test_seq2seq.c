@@ -231,6 +231,63 @@ static void test_teacher_forcing(void **state) {
                        "teacher_forcing below 1 is for recurrent decoders");
 }
 
+/* ---- other passes ---- */
+
+/* Layers share the projections of both attentions and of the feed-forward block. */
+static void test_multiplex(void **state) {
+    (void)state;
+    static const char config[] =
+        "{model_type: marian, vocab_size: 8, d_model: 8, encoder_layers: 1,\n"
+        " decoder_layers: 2, encoder_attention_heads: 2, decoder_attention_heads: 2,\n"
+        " encoder_ffn_dim: 8, decoder_ffn_dim: 12, dropout: 0, init_std: 0.5}";
+    enum { COUNT = 3, LAYER = 8 * 72 + 2 * 8 * 12 + 12 + 8, MIXING = 4 * 4 };
+    Diag *diag = diag_create();
+    Model *model = configured_model(config, 3);
+    const int64_t before = graph_parameter_count(model->graph);
+    const Node *first = graph_find(model->graph, "decoder", 0, ROLE_CROSS_K);
+    const Node *second = graph_find(model->graph, "decoder", 1, ROLE_CROSS_K);
+    assert_ptr_not_equal(first->in[1], second->in[1]);
+    assert_ok(run_steps(model, &(World){NULL, NULL},
+                        "  - weight_multiplex: {group: 2, stack: decoder,"
+                        " position: none, pooling: keep}\n",
+                        1, NULL, diag),
+              diag);
+    assert_int_equal(graph_parameter_count(model->graph), before - LAYER + MIXING);
+    static const Role ROLES[] = {ROLE_Q,       ROLE_CROSS_Q,   ROLE_CROSS_K,
+                                 ROLE_CROSS_V, ROLE_CROSS_OUT, ROLE_FFN_OUT};
+    for (size_t r = 0; r < sizeof ROLES / sizeof *ROLES; r++) {
+        const Node *a = graph_find(model->graph, "decoder", 0, ROLES[r]);
+        const Node *b = graph_find(model->graph, "decoder", 1, ROLES[r]);
+        assert_ptr_equal(a->in[1], b->in[1]);
+        assert_ptr_equal(a->in[2], b->in[2]);
+    }
+    free(pair_values(model, graph_output(model->graph, "logits"), COUNT));
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
+/* Linear attention in every attention, and its maps merged: outputs stay. */
+static void test_merge_t2r(void **state) {
+    (void)state;
+    enum { COUNT = 4, LOGITS_COUNT = COUNT * TARGET * VOCABULARY };
+    Diag *diag = diag_create();
+    Model *model = configured_model(MODELS[0], 3);
+    World world = {NULL, NULL};
+    assert_ok(run_steps(model, &world, "  - attention_to_t2r: {feature_size: 6}\n", 1,
+                        NULL, diag),
+              diag);
+    const Node *cross = graph_find(model->graph, "decoder", 0, ROLE_CROSS_ATTENTION);
+    assert_string_equal(cross->op->name, "linear_attention");
+    double *swapped = pair_values(model, graph_output(model->graph, "logits"), COUNT);
+    assert_ok(run_steps(model, &world, "  - merge_t2r: {}\n", 1, NULL, diag), diag);
+    double *merged = pair_values(model, graph_output(model->graph, "logits"), COUNT);
+    for (int k = 0; k < LOGITS_COUNT; k++) assert_close(merged[k], swapped[k], 1e-5);
+    free(swapped);
+    free(merged);
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
 /* ---- distillation ---- */
 
 /* T^2 times the mean over the target's tokens of -sum q log p. */
@@ -304,6 +361,8 @@ int main(void) {
         cmocka_unit_test(test_loss),
         cmocka_unit_test(test_learns),
         cmocka_unit_test(test_teacher_forcing),
+        cmocka_unit_test(test_multiplex),
+        cmocka_unit_test(test_merge_t2r),
         cmocka_unit_test(test_distill),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
