@@ -16,11 +16,11 @@
 typedef struct Flags {
     const char *recipe, *model, *output, *report, *input, *dump_dir;
     const char *prompt, *tokenizer;
-    StringList set;
-    int64_t threads, max_tokens, top_k, seed;
+    StringList set, column;
+    int64_t threads, max_tokens, top_k, seed, min_count, max_size;
     double temperature, top_p; /* top_p 0 = not given */
-    int dump_ir;
-    bool quiet, timing, bf16, json, schema, hidden_states, help, version;
+    int dump_ir, split;        /* split: WordSplit */
+    bool lowercase, quiet, timing, bf16, json, schema, hidden_states, help, version;
 } Flags;
 
 typedef struct Command Command;

@@ -1,5 +1,6 @@
 /* Flags: one table of typed rows; parsing, checking and help come from it. */
 #include "cli/command.h"
+#include "io/word_vocabulary.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -41,6 +42,20 @@ static const Flag flags[] = {
     {"seed", "N", F_INT(Flags, seed, 0, 1000000000000, "of sampling")},
     {"bf16", NULL, F_BOOL(Flags, bf16, "keep matrices in bfloat16: half the reading")},
     {"timing", NULL, F_BOOL(Flags, timing, "print times and sizes to stderr")},
+    {"column", "NAME",
+     F_STRINGS(Flags, column,
+               "column of texts; may be given several times; every line is a text if not "
+               "given")},
+    {"split", "HOW",
+     F_CHOICE(Flags, split, WORD_SPLIT_NAMES,
+              "where words end: words (not given) keeps numbers and words with "
+              "apostrophes or hyphens whole; punctuation; spaces")},
+    {"lowercase", NULL, F_BOOL(Flags, lowercase, "texts become lower case")},
+    {"min-count", "N",
+     F_INT(Flags, min_count, 1, 1000000000,
+           "fewest occurrences of a word; 1 if not given")},
+    {"max-size", "N",
+     F_INT(Flags, max_size, 5, 2097150, "most tokens, four special ones included")},
     {"dump-ir", "WHEN",
      F_CHOICE(Flags, dump_ir, DUMP_NAMES,
               "write the IR text of steps: before, after, change or "

@@ -62,10 +62,10 @@ typedef struct Sweep {
 /* One batch of samples from `first` on: fetch, forward, backward. */
 static Status add_batch(Sweep *sweep, int64_t first, int64_t n, Diag *diag) {
     for (int64_t i = 0; i < n; i++) sweep->index[i] = first + i;
-    const Fetch what = {sweep->index, n,
-                        batches_tokens(sweep->feed.data, sweep->index, n), 0};
-    TRY(plan_cache_need(&sweep->plans, n, what.tokens, diag));
-    TRY(workspace_bind(sweep->workspace, plan_cache_find(&sweep->plans, n, what.tokens),
+    Fetch what = {.index = sweep->index, .n = n};
+    batches_pad(sweep->feed.data, &what);
+    TRY(plan_cache_need(&sweep->plans, n, &what, diag));
+    TRY(workspace_bind(sweep->workspace, plan_cache_find(&sweep->plans, n, &what),
                        sweep->params, diag));
     TRY(feed_fetch(&sweep->feed, sweep->workspace, &what, diag));
     run_forward(sweep->workspace, (RunMode){0});

@@ -191,7 +191,7 @@ static Status run_stage(const Dynamic *d, Lane *lane, const Plan *plan, Diag *di
 /* Plan for what a lane has to do next, NULL when there is none yet. */
 static const Plan *find_plan(const Dynamic *d, const Lane *lane) {
     const PlanCache *plans = &d->cut.stages[lane->stage].plans;
-    return plan_cache_find(plans, lane->left, lane->what.tokens);
+    return plan_cache_find(plans, lane->left, &lane->what);
 }
 
 /* Runs stages as long as their plans are there. */
@@ -215,7 +215,7 @@ static int64_t start_lane(const Dynamic *d, Lane *lane, int64_t first) {
     const int64_t rest = d->total - first;
     lane->what =
         (Fetch){.index = d->order + first, .n = rest < d->chunk ? rest : d->chunk};
-    lane->what.tokens = batches_tokens(d->data, lane->what.index, lane->what.n);
+    batches_pad(d->data, &lane->what);
     lane->left = lane->what.n;
     lane->stage = 0;
     for (int64_t s = 0; s < lane->what.n; s++) {
@@ -244,7 +244,7 @@ static Status make_plans(Dynamic *d, int lanes, bool *any, Diag *diag) {
         const Lane *lane = &d->lanes[i];
         if (lane->left == 0) continue;
         PlanCache *plans = &d->cut.stages[lane->stage].plans;
-        TRY(plan_cache_need(plans, lane->left, lane->what.tokens, diag));
+        TRY(plan_cache_need(plans, lane->left, &lane->what, diag));
         *any = true;
     }
     return STATUS_OK;

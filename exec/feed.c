@@ -84,6 +84,7 @@ Status feed_check(Graph *graph, Node *const *roots, int count, const Batches *da
     for (int i = 0; i < count; i++) mark[roots[i]->id] = true;
     plan_mark(graph, mark);
     if (data->length) sizes[DIM_INDEX(DIM_T)] = data->max_tokens;
+    if (data->source_length) sizes[DIM_INDEX(DIM_S)] = data->max_source;
     if (data->masked) sizes[DIM_INDEX(DIM_M)] = batches_masked(data, data->max_tokens);
     Status status = check_inputs(graph, mark, data, sizes, diag);
     free(mark);
@@ -95,6 +96,7 @@ Status feed_check(Graph *graph, Node *const *roots, int count, const Batches *da
 /* Bytes of a column for so many samples, of the longest length. */
 static size_t column_bytes(const Batches *data, const Column *column, int64_t samples) {
     const int64_t sizes[DIM_SYMBOLS] = {[DIM_INDEX(DIM_T)] = data->max_tokens,
+                                        [DIM_INDEX(DIM_S)] = data->max_source,
                                         [DIM_INDEX(DIM_M)] =
                                             batches_masked(data, data->max_tokens)};
     Type bound = column->type;

@@ -87,7 +87,7 @@ static void sweep_close(Sweep *sweep) {
 }
 
 static Status run_lane(const Sweep *sweep, Lane *lane, Diag *diag) {
-    const Plan *plan = plan_cache_find(&sweep->plans, lane->what.n, lane->what.tokens);
+    const Plan *plan = plan_cache_find(&sweep->plans, lane->what.n, &lane->what);
     TRY(workspace_bind(lane->workspace, plan, sweep->params, diag));
     TRY(feed_fetch(&lane->feed, lane->workspace, &lane->what, diag));
     run_forward(lane->workspace, (RunMode){0});
@@ -119,8 +119,8 @@ static Status run_round(Sweep *sweep, int64_t first, int64_t *next, ForwardSink 
         const int64_t left = sweep->total - first;
         lane->what = (Fetch){.index = sweep->order + first,
                              .n = left < sweep->chunk ? left : sweep->chunk};
-        lane->what.tokens = batches_tokens(sweep->data, lane->what.index, lane->what.n);
-        TRY(plan_cache_need(&sweep->plans, lane->what.n, lane->what.tokens, diag));
+        batches_pad(sweep->data, &lane->what);
+        TRY(plan_cache_need(&sweep->plans, lane->what.n, &lane->what, diag));
         first += lane->what.n;
     }
     *next = first;

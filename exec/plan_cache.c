@@ -3,9 +3,10 @@
 
 #include <stdlib.h>
 
-const Plan *plan_cache_find(const PlanCache *cache, int64_t samples, int64_t tokens) {
+const Plan *plan_cache_find(const PlanCache *cache, int64_t samples, const Fetch *what) {
     for (int i = 0; i < cache->count; i++)
-        if (plan_samples(cache->plans[i]) == samples && cache->tokens[i] == tokens)
+        if (plan_samples(cache->plans[i]) == samples &&
+            cache->tokens[i] == what->tokens && cache->source[i] == what->source)
             return cache->plans[i];
     return NULL;
 }
@@ -16,18 +17,22 @@ static void reserve(PlanCache *cache) {
     const size_t capacity = (size_t)cache->capacity;
     cache->plans = memory_grow(cache->plans, capacity, sizeof *cache->plans);
     cache->tokens = memory_grow(cache->tokens, capacity, sizeof *cache->tokens);
+    cache->source = memory_grow(cache->source, capacity, sizeof *cache->source);
 }
 
-Status plan_cache_need(PlanCache *cache, int64_t samples, int64_t tokens, Diag *diag) {
-    if (samples == 0 || plan_cache_find(cache, samples, tokens)) return STATUS_OK;
+Status plan_cache_need(PlanCache *cache, int64_t samples, const Fetch *what, Diag *diag) {
+    if (samples == 0 || plan_cache_find(cache, samples, what)) return STATUS_OK;
+    const int64_t tokens = what->tokens;
     PlanOptions options = cache->options;
     options.sizes[DIM_INDEX(DIM_N)] = samples;
     if (tokens > 0) options.sizes[DIM_INDEX(DIM_T)] = tokens;
     if (tokens > 0 && cache->data && cache->data->masked)
         options.sizes[DIM_INDEX(DIM_M)] = batches_masked(cache->data, tokens);
+    if (what->source > 0) options.sizes[DIM_INDEX(DIM_S)] = what->source;
     reserve(cache);
     TRY(plan_create(&cache->plans[cache->count], cache->graph, &options, diag));
-    cache->tokens[cache->count++] = tokens;
+    cache->tokens[cache->count] = tokens;
+    cache->source[cache->count++] = what->source;
     return STATUS_OK;
 }
 
@@ -44,5 +49,6 @@ void plan_cache_close(PlanCache *cache) {
     for (int i = 0; i < cache->count; i++) plan_destroy(cache->plans[i]);
     free(cache->plans);
     free(cache->tokens);
+    free(cache->source);
     *cache = (PlanCache){0};
 }

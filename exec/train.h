@@ -186,8 +186,8 @@ Status train_bytes(Graph *graph, Node *loss, const TrainOptions *options, int th
 
 /* Receives results of forward_batches for the samples of `what`: values[i] is result i
  * (float *), columns[j] the samples' data as fetched. Where shapes have them, T is
- * what->tokens and M batches_masked of the data set and what->tokens. One call at a time;
- * in the data set's order, or by length where samples have lengths. */
+ * what->tokens, S what->source and M batches_masked of the data set and what->tokens. One
+ * call at a time; in the data set's order, or by length where samples have lengths. */
 typedef Status (*ForwardSink)(void *self, const Fetch *what, const float *const *values,
                               const void *const *columns, Diag *diag);
 

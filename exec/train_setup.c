@@ -77,10 +77,14 @@ static Micro micro_from(const Trainer *trainer, int64_t first, int64_t end) {
     const int64_t left = end - first;
     const int64_t n = left < trainer->micro ? left : trainer->micro;
     const int64_t *index = trainer->samples + first;
-    return (Micro){.what = {index, n, batches_tokens(trainer->data, index, n),
-                            trainer->augment, trainer->key},
+    Micro micro = {.what = {.index = index,
+                            .n = n,
+                            .key = trainer->augment,
+                            .mask_key = trainer->key},
                    .first = first,
                    .end = end};
+    batches_pad(trainer->data, &micro.what);
+    return micro;
 }
 
 Micro micro_first(const Trainer *trainer, int64_t s) {
@@ -96,7 +100,7 @@ Micro micro_next(const Trainer *trainer, const Micro *micro) {
 /* Plans for the micro-batches of one shard of the current step. */
 static Status plan_shard(Trainer *trainer, int64_t s, Diag *diag) {
     for (Micro m = micro_first(trainer, s); m.what.n > 0; m = micro_next(trainer, &m))
-        TRY(plan_cache_need(&trainer->plans, m.what.n, m.what.tokens, diag));
+        TRY(plan_cache_need(&trainer->plans, m.what.n, &m.what, diag));
     return STATUS_OK;
 }
 
@@ -108,14 +112,15 @@ Status trainer_plan_step(Trainer *trainer, Diag *diag) {
 /* The first and the last shard have all the numbers of samples there are. Sequences are
  * planned for the longest, which takes the most memory. */
 static Status plan_batch(Trainer *trainer, int64_t count, Diag *diag) {
-    const bool lengths = trainer->data && trainer->data->length;
-    const int64_t longest = lengths ? trainer->data->max_tokens : 0;
+    const Batches *data = trainer->data;
+    const Fetch longest = {.tokens = data && data->length ? data->max_tokens : 0,
+                           .source = data && data->source_length ? data->max_source : 0};
     const int64_t shards[] = {shard_samples(trainer, count, 0),
                               shard_samples(trainer, count, trainer->shard_count - 1)};
     for (int i = 0; i < 2; i++) {
         if (shards[i] >= trainer->micro)
-            TRY(plan_cache_need(&trainer->plans, trainer->micro, longest, diag));
-        TRY(plan_cache_need(&trainer->plans, shards[i] % trainer->micro, longest, diag));
+            TRY(plan_cache_need(&trainer->plans, trainer->micro, &longest, diag));
+        TRY(plan_cache_need(&trainer->plans, shards[i] % trainer->micro, &longest, diag));
     }
     return STATUS_OK;
 }

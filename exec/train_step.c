@@ -17,8 +17,7 @@ static void add_losses(const Trainer *trainer, Shard *shard, const Workspace *wo
 
 Status micro_bind(const Trainer *trainer, Worker *worker, const Micro *micro,
                   Diag *diag) {
-    const Plan *plan =
-        plan_cache_find(&trainer->plans, micro->what.n, micro->what.tokens);
+    const Plan *plan = plan_cache_find(&trainer->plans, micro->what.n, &micro->what);
     return workspace_bind(worker->workspace, plan, trainer->params, diag);
 }
 

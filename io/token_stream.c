@@ -34,14 +34,8 @@ static void add_tokens(TokenStream *out, const int32_t *tokens, int64_t count) {
 
 /* The text in lower case; valid until the next call. */
 static TextSpan lower_text(Text *lower, TextSpan text) {
-    char bytes[UTF8_MAX];
     lower->length = 0;
-    for (size_t at = 0, read; at < text.length; at += read) {
-        uint32_t out[2];
-        const int count = char_lower(utf8_decode(text.text + at, &read), out);
-        for (int i = 0; i < count; i++)
-            text_bytes(lower, bytes, utf8_encode(bytes, out[i]));
-    }
+    utf8_lower(lower, text.text, text.length);
     return (TextSpan){lower->data, lower->length};
 }
 

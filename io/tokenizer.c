@@ -33,7 +33,10 @@ static bool add_piece(const Tokenizer *self, EncodingScratch *scratch, TextSpan 
     case MODEL_BPE:
         return words_split(&self->words, &self->bpe, &scratch->words, piece, first, ids,
                            &scratch->unknown);
-    case MODEL_CHARACTERS: characters_split(self, piece, ids, &scratch->unknown);
+    case MODEL_CHARACTERS:
+        characters_split(self, piece, ids, &scratch->unknown);
+        return true;
+    case MODEL_WORDS: wordlevel_split(self, piece, ids, &scratch->unknown);
     }
     return true;
 }
@@ -218,6 +221,15 @@ const SpecialIds *tokenizer_specials(const Tokenizer *self) {
     return &self->specials;
 }
 
+bool tokenizer_lowercases(const Tokenizer *self) {
+    for (int i = 0; i < self->normalizer.count; i++) {
+        const NormalizeStep *step = &self->normalizer.steps[i];
+        if (step->kind == NORMALIZE_LOWERCASE) return true;
+        if (step->kind == NORMALIZE_BERT && step->rules.lowercase) return true;
+    }
+    return false;
+}
+
 const char *tokenizer_token(const Tokenizer *self, int32_t id) {
     if (id < 0 || id >= tokenizer_size(self)) return NULL;
     return self->vocabulary.tokens[id].text;
@@ -255,6 +267,10 @@ static Status read_folder(Tokenizer *self, const char *folder, Diag *diag) {
         TRY(path_check_inside(folder, tokens, diag));
         TRY(path_check_inside(folder, merges, diag));
         return tokenizer_read_merges(self, folder, diag);
+    }
+    if (path_is_file(tokens)) {
+        TRY(path_check_inside(folder, tokens, diag));
+        return tokenizer_read_words(self, tokens, folder, diag);
     }
     if (!path_is_file(vocab))
         return diag_fail(diag, STATUS_IO, LOC_FILE(folder), NULL,

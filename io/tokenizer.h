@@ -1,12 +1,12 @@
 /* Tokenizer: text to token numbers and back.
  *
- * Three kinds: WordPiece (BERT and its relatives), byte-pair encoding (GPT-2, Llama and
- * theirs), and characters. The numbers of the first two are those of the `tokenizers`
- * library of Hugging Face, one for one, but for characters that Unicode versions disagree
- * on, and for capital sigma at the end of a word: its lower case is the final sigma, as
- * in BERT's own code and in transformers.js.
- * A Tokenizer does not change once it is read: any number of threads may use one, each
- * with an Encoding of its own. */
+ * Four kinds: WordPiece (BERT and its relatives), byte-pair encoding (GPT-2, Llama and
+ * theirs), whole words, and characters. The numbers of the first three are those of the
+ * `tokenizers` library of Hugging Face, one for one, but for characters that Unicode
+ * versions disagree on, and for capital sigma at the end of a word: its lower case is the
+ * final sigma, as in BERT's own code and in transformers.js. A Tokenizer does not change
+ * once it is read: any number of threads may use one, each with an Encoding of its own.
+ */
 #ifndef COMPRESS_IO_TOKENIZER_H
 #define COMPRESS_IO_TOKENIZER_H
 
@@ -49,8 +49,9 @@ typedef struct Encoding {
 } Encoding;
 
 /* Reads a tokenizer from
- *   - a folder: its tokenizer.json; without one its vocab.json and merges.txt; without
- *     these its vocab.txt;
+ *   - a folder: its tokenizer.json; without one its vocab.json and merges.txt, or its
+ *     vocab.json alone (whole words; where a source.spm says that tokens are
+ * SentencePiece units, it is refused); without these its vocab.txt;
  *   - a tokenizer.json (a file whose name ends in .json):
  *       model WordPiece: normalizer BertNormalizer or null, pre_tokenizer
  *         BertPreTokenizer, post_processor TemplateProcessing or BertProcessing;
@@ -60,6 +61,9 @@ typedef struct Encoding {
  *         TemplateProcessing, RobertaProcessing, BertProcessing, ByteLevel; decoders
  *         ByteLevel, Metaspace, WordPiece, or Replace, ByteFallback, Fuse and Strip;
  *         a Sequence of them, or null;
+ *       model WordLevel, words that are tokens as a whole: normalizers as of BPE;
+ *         pre_tokenizers WhitespaceSplit, BertPreTokenizer, or Split with WORDS_REGEX
+ *         (io/word_split.h); decoder null, which joins words with spaces;
  *       model Characters, our own: {"type": "Characters", "vocab": {...} or [...],
  *         "lowercase": false, "unk_token": null}: every character is a token; no
  *         normalizer, pre_tokenizer or decoder;
@@ -85,6 +89,9 @@ int32_t tokenizer_size(const Tokenizer *tokenizer);
 
 /* Numbers of the special tokens. */
 const SpecialIds *tokenizer_specials(const Tokenizer *tokenizer);
+
+/* Whether texts become lower case before they are cut into tokens. */
+bool tokenizer_lowercases(const Tokenizer *tokenizer);
 
 /* Text of a token, NULL when there is none of this number. It is the vocabulary's own
  * spelling ("Ġthe", "##ing", "<0x0A>"); tokenizer_decode gives what it stands for. */

@@ -159,20 +159,20 @@ static Status wordpiece_read(Tokenizer *self, const Tree *model, const Tree *roo
 /* Old files leave the type out; what a model alone has tells it then. */
 static Status read_kind(ModelKind *kind, const Tree *model, const Tree *root,
                         Diag *diag) {
-    static const char *const NAMES[] = {"WordPiece", "BPE", "Characters"};
+    static const char *const NAMES[] = {"WordPiece", "BPE", "Characters", "WordLevel"};
     const Tree *type = NULL;
     const char *found = "none";
     if (model) TRY(json_member(&type, model, "type", TREE_STRING, "model", diag));
     if (type) found = type->string;
     if (!type && tree_get(model, "max_input_chars_per_word")) found = "WordPiece";
     if (!type && tree_get(model, "merges")) found = "BPE";
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         if (strcmp(found, NAMES[i]) == 0) {
             *kind = (ModelKind)i;
             return STATUS_OK;
         }
     return diag_fail(diag, STATUS_FORMAT, root->loc, "model.type",
-                     "expected WordPiece, BPE or Characters, found %s%.64s%s",
+                     "expected WordPiece, BPE, WordLevel or Characters, found %s%.64s%s",
                      type ? "'" : "", found, type ? "'" : "");
 }
 
@@ -200,6 +200,7 @@ static Status read_model(Tokenizer *self, const Tree *root, const Tree *model,
     switch (self->kind) {
     case MODEL_WORDPIECE: return wordpiece_read(self, model, root, names, diag);
     case MODEL_BPE: return bpe_read(self, root, model, names, diag);
+    case MODEL_WORDS: return wordlevel_read(self, root, model, names, diag);
     case MODEL_CHARACTERS:
         return characters_read(self, root, model, added->tokens, added->count, names,
                                diag);

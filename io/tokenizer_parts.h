@@ -7,6 +7,7 @@
 #include "io/tokenizer.h"
 #include "io/tokenizer_normalize.h"
 #include "io/tokenizer_words.h"
+#include "io/word_split.h"
 #include "io/wordpiece.h"
 #include "ir/tree.h"
 
@@ -89,7 +90,12 @@ typedef struct DecodeRules {
 
 /* --- the tokenizer --- */
 
-typedef enum ModelKind { MODEL_WORDPIECE, MODEL_BPE, MODEL_CHARACTERS } ModelKind;
+typedef enum ModelKind {
+    MODEL_WORDPIECE,
+    MODEL_BPE,
+    MODEL_CHARACTERS,
+    MODEL_WORDS
+} ModelKind;
 
 struct Tokenizer {
     Arena *arena;
@@ -99,7 +105,8 @@ struct Tokenizer {
     WordPiece wordpiece;   /* of MODEL_WORDPIECE */
     Bpe bpe;               /* of MODEL_BPE */
     WordRules words;       /* of MODEL_BPE */
-    int32_t unknown;       /* of MODEL_CHARACTERS: -1 = none */
+    WordSplit split;       /* of MODEL_WORDS */
+    int32_t unknown;       /* of MODEL_CHARACTERS and MODEL_WORDS: -1 = none */
     Normalizer normalizer;
     AddedSet original, normalized; /* added tokens, by where they are looked for */
     Template single, pair;
@@ -152,12 +159,24 @@ Status tokenizer_read_vocab(Tokenizer *tokenizer, const char *path, const char *
  */
 Status tokenizer_read_merges(Tokenizer *tokenizer, const char *folder, Diag *diag);
 
+/* Fills an empty tokenizer from a vocab.json of whole words, Marian's without its
+ * SentencePiece model. */
+Status tokenizer_read_words(Tokenizer *tokenizer, const char *path, const char *folder,
+                            Diag *diag);
+
 /* Read what is particular to a kind of tokenizer.json; the tokens are in their places. */
 Status bpe_read(Tokenizer *tokenizer, const Tree *root, const Tree *model,
                 SpecialNames *names, Diag *diag);
 Status characters_read(Tokenizer *tokenizer, const Tree *root, const Tree *model,
                        const AddedToken *added, int count, SpecialNames *names,
                        Diag *diag);
+
+Status wordlevel_read(Tokenizer *tokenizer, const Tree *root, const Tree *model,
+                      SpecialNames *names, Diag *diag);
+
+/* Appends the tokens of a text of MODEL_WORDS. */
+void wordlevel_split(const Tokenizer *tokenizer, TextSpan text, IdList *ids,
+                     UnknownChars *unknown);
 
 /* Number of a model's unk_token, which may be NULL: -1 then. Sets the name. */
 Status unknown_read(int32_t *id, const Tokenizer *tokenizer, const Tree *token,

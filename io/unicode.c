@@ -206,6 +206,16 @@ int char_lower(uint32_t c, uint32_t out[2]) {
     return 2;
 }
 
+void utf8_lower(Text *out, const char *text, size_t length) {
+    char encoded[UTF8_MAX];
+    for (size_t at = 0, bytes; at < length; at += bytes) {
+        uint32_t lower[2];
+        const int count = char_lower(utf8_decode(text + at, &bytes), lower);
+        for (int i = 0; i < count; i++)
+            text_bytes(out, encoded, utf8_encode(encoded, lower[i]));
+    }
+}
+
 int char_decompose(uint32_t c, uint32_t out[DECOMPOSED_MAX]) {
     utf8proc_int32_t parts[DECOMPOSED_MAX];
     int boundary = 0;

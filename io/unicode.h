@@ -76,6 +76,9 @@ bool char_is_case_ignorable(uint32_t c);
  * their number. */
 int char_lower(uint32_t c, uint32_t out[2]);
 
+/* Appends valid UTF-8 in lower case, by char_lower. */
+void utf8_lower(Text *out, const char *text, size_t length);
+
 /* Full canonical decomposition, not reordered. Returns the number of characters. */
 int char_decompose(uint32_t c, uint32_t out[DECOMPOSED_MAX]);
 

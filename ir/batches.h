@@ -21,16 +21,34 @@ typedef struct Column {
 #define DATA_MIX_SHARE  "mix_share"
 
 /* What to fetch: samples index[0..n), padded to `tokens` tokens where columns have DIM_T
- * (else ignored). `key` seeds augmentation, 0 = none. `mask_key` seeds the choice of
- * masked positions: training gives every step another one, whether it augments or not;
- * with 0 (evaluation) a sample is always masked in the same way. */
+ * and to `source` tokens where they have DIM_S (else ignored). `key` seeds augmentation,
+ * 0 = none. `mask_key` seeds the choice of masked positions: training gives every step
+ * another one, whether it augments or not; with 0 (evaluation) a sample is always masked
+ * in the same way. */
 typedef struct Fetch {
     const int64_t *index;
     int64_t n, tokens;
     uint64_t key, mask_key;
+    int64_t source;
 } Fetch;
 
 typedef struct Batches Batches;
+
+/* What a data set of sentence pairs knows of its targets, for generating translations and
+ * comparing them with the references. */
+typedef struct Translations {
+    int32_t start, end; /* tokens that the decoder begins with, and that ends a target */
+    bool lowercase;     /* targets are lower case as tokens, references as text */
+
+    /* The target sentence of a sample as text; borrowed. */
+    const char *(*reference)(const Batches *self, int64_t index);
+
+    /* Appends the text that target tokens stand for, special ones left out. Fails with
+     * STATUS_FORMAT for a number without a token. */
+    Status (*spell)(const Batches *self, Text *out, const int32_t *tokens, int64_t count,
+                    Diag *diag);
+} Translations;
+
 struct Batches {
     const char *name; /* for messages: the file or folder */
     int64_t count;    /* samples */
@@ -47,6 +65,13 @@ struct Batches {
      * are batched by length and padded no further than needed. */
     int64_t (*length)(const Batches *self, int64_t index);
     int64_t max_tokens;
+
+    /* Pairs of sequences: tokens of the source (DIM_S), where `length` says those of the
+     * target (DIM_T), at most max_source. NULL: no column has DIM_S. */
+    int64_t (*source_length)(const Batches *self, int64_t index);
+    int64_t max_source;
+
+    const Translations *translations; /* NULL = the samples are no sentence pairs */
 
     /* Masked positions (DIM_M, at least 1) of samples padded to so many tokens, the same
      * for every sample; never fewer for more tokens. NULL: no column has DIM_M. */
@@ -68,12 +93,16 @@ void batches_destroy(Batches *batches);
  * lengths. */
 int64_t batches_tokens(const Batches *batches, const int64_t *index, int64_t n);
 
+/* Sets what->tokens, as batches_tokens does, and likewise what->source (0 without source
+ * lengths) to what the samples of `what` can be padded to. */
+void batches_pad(const Batches *batches, Fetch *what);
+
 /* Masked positions of samples padded to `tokens` tokens (0, without lengths: those of
  * max_tokens); 0 where none are masked. */
 int64_t batches_masked(const Batches *batches, int64_t tokens);
 
-/* Sorts samples index[0..n) by length, equally long ones in the order they stood in;
- * without lengths they stay as they are. */
+/* Sorts samples index[0..n) by length, then by that of the source, equally long ones in
+ * the order they stood in; without lengths they stay as they are. */
 void batches_sort(const Batches *batches, int64_t *index, int64_t n);
 
 /* Index of a column by name, -1 when there is none. */

@@ -29,8 +29,8 @@ static Status cost_open(Cost *cost, const Evaluation *e, Node *result, Diag *dia
 }
 
 static Status cost_add(Cost *cost, const Fetch *what, Diag *diag) {
-    TRY(plan_cache_need(&cost->plans, 1, what->tokens, diag));
-    const Plan *plan = plan_cache_find(&cost->plans, 1, what->tokens);
+    TRY(plan_cache_need(&cost->plans, 1, what, diag));
+    const Plan *plan = plan_cache_find(&cost->plans, 1, what);
     cost->flops += plan_flops(plan) * (double)what->n;
     return STATUS_OK;
 }

@@ -136,7 +136,7 @@ static void bad_json(void **state) {
         const char *old, *new, *message;
     } BAD[] = {
         {"\"type\": \"WordPiece\",\n  \"unk", "\"type\": \"Unigram\",\n  \"unk",
-         "model.type: expected WordPiece, BPE or Characters, found 'Unigram'"},
+         "model.type: expected WordPiece, BPE, WordLevel or Characters, found 'Unigram'"},
         {"\"type\": \"WordPiece\",\n  \"unk", "\"type\": \"BPE\",\n  \"unk",
          "model: continuing_subword_prefix '##' is not supported"},
         {"\"BertNormalizer\"", "\"Sequence\"",
