@@ -35,9 +35,9 @@ static double *image_value(Model *model, Node *node) {
     float pixels[IMAGES * SIDE * SIDE];
     int32_t labels[IMAGES];
     const int64_t index[IMAGES] = {0, 1, 2, 3, 4, 5};
-    assert_ok(
-        toy->fetch(toy, &(Fetch){index, IMAGES, 0, 0}, (void *[]){pixels, labels}, diag),
-        diag);
+    assert_ok(toy->fetch(toy, &(Fetch){.index = index, .n = IMAGES},
+                         (void *[]){pixels, labels}, diag),
+              diag);
     Runner r;
     runner_open(&r, model->graph, IMAGES, PRECISION_F64, NULL, &node, 1);
     double *input = workspace_input(r.workspace, "pixel_values");
