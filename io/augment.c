@@ -9,8 +9,8 @@
 
 enum { COLUMN_PIXELS, COLUMN_LABEL, COLUMN_OTHER, COLUMN_SHARE };
 
-int augment_columns(Column columns[IMAGE_COLUMNS], const char *input,
-                    const Augment *augment, const AugmentSource *source, bool labels) {
+int augment_columns(Column *columns, const char *input, const Augment *augment,
+                    const AugmentSource *source, bool labels) {
     columns[COLUMN_PIXELS] =
         (Column){input, {DTYPE_F32, 3, {source->channels, source->rows, source->cols}}};
     columns[COLUMN_LABEL] = (Column){DATA_LABELS, {DTYPE_I32, 0, {0}}};

@@ -73,10 +73,11 @@ Mix augment_mix(const Augment *augment, uint64_t key, int64_t sample, int64_t co
 /* Columns of images: room for them, in the order in which augment_fetch fills them. */
 enum { IMAGE_COLUMNS = 4 };
 
-/* Fills `columns`: `input` f32[channels, rows, cols], labels when there are any and, when
- * the augmentation mixes labelled samples, the columns of mixes. Returns their number. */
-int augment_columns(Column columns[IMAGE_COLUMNS], const char *input,
-                    const Augment *augment, const AugmentSource *source, bool labels);
+/* Fills columns[0..IMAGE_COLUMNS): `input` f32[channels, rows, cols], labels when there
+ * are any and, when the augmentation mixes labelled samples, the columns of mixes.
+ * Returns their number. */
+int augment_columns(Column *columns, const char *input, const Augment *augment,
+                    const AugmentSource *source, bool labels);
 
 /* Batches.fetch of a data set of images; `labels` may be NULL. With key 0 samples come as
  * they are read. */
