@@ -54,13 +54,14 @@ static Node *layer_input(const Graph *graph, const char *stack, int layer) {
     return NULL;
 }
 
-/* Adds the hidden states of one stack. */
+/* Adds the hidden states of one stack; a recurrence has none but its outputs. */
 static Status add_hidden_states(Execution *run, const char *stack, Diag *diag) {
     const Graph *graph = run->model->graph;
     const bool alone =
         strcmp(stack, "encoder") == 0 && graph_layer_count(graph, "decoder") == 0;
     const char *prefix = alone ? "" : arena_printf(run->arena, "%s_", stack);
-    int layers = graph_layer_count(graph, stack);
+    const int layers =
+        graph_layer_output(graph, stack, 0) ? graph_layer_count(graph, stack) : 0;
     for (int i = 0; i <= layers && layers > 0; i++) {
         Node *node = i == 0 ? layer_input(graph, stack, 0)
                             : graph_layer_output(graph, stack, i - 1);
