@@ -242,6 +242,40 @@ static void test_distill_refused(void **state) {
     model_destroy(teacher);
 }
 
+static const char LSTM[] =
+    "{model_type: lstm_lm, vocab_size: 11, embedding_size: 8, hidden_size: 8,\n"
+    " num_layers: 2}\n";
+
+/* Prediction loss between an LSTM and a transformer, whichever is the teacher; the rest
+ * of the preset is left out, or refused where it is asked for. */
+static void check_other_kind(Model *student, Model *teacher, const char *reason) {
+    Diag *diag = diag_create();
+    Batches data = sequences();
+    World world = {&data, teacher};
+    const Tree *record;
+    const double prediction = soft_loss(student, teacher, 1);
+    assert_ok(run_steps(student, &world, "  - distill: {data: some, teacher: x, " STILL,
+                        1, &record, diag),
+              diag);
+    assert_close(number(record, "loss_prediction"), prediction, 1e-5);
+    assert_null(tree_get(record, "loss_attention"));
+    assert_null(tree_get(record, "loss_hidden"));
+    assert_non_null(strstr(tree_get(record, "left_out")->string, reason));
+    expect_refusal(student, &world,
+                   "  - distill: {data: some, teacher: x, attention: 1}\n", STATUS_MODEL,
+                   reason);
+    model_destroy(teacher);
+    diag_destroy(diag);
+}
+
+static void test_distill_other_kind(void **state) {
+    (void)state;
+    check_other_kind(toy_gpt2(2, 8, 5), configured_model(LSTM, 6),
+                     "the teacher has no transformer layers");
+    check_other_kind(configured_model(LSTM, 6), toy_gpt2(2, 8, 5),
+                     "the student has no transformer layers");
+}
+
 /* ---- other passes ---- */
 
 /* Layers are those of stack "decoder" where nothing else is said. */
@@ -370,8 +404,9 @@ int main(void) {
         cmocka_unit_test(test_naive),           cmocka_unit_test(test_uniform),
         cmocka_unit_test(test_refused),         cmocka_unit_test(test_label_loss),
         cmocka_unit_test(test_distill),         cmocka_unit_test(test_distill_relations),
-        cmocka_unit_test(test_distill_refused), cmocka_unit_test(test_stack),
-        cmocka_unit_test(test_gradients),       cmocka_unit_test(test_learns_a_text),
+        cmocka_unit_test(test_distill_refused), cmocka_unit_test(test_distill_other_kind),
+        cmocka_unit_test(test_stack),           cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_learns_a_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
