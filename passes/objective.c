@@ -113,10 +113,20 @@ static void take_gaussians(Graph *model, const Graph *trained) {
     }
 }
 
+/* Faults of priors are found by code that does not know the recipe. */
+static Status place_prior(const Objective *o, const TrainOptions *options, Status status,
+                          Diag *diag) {
+    if (status == STATUS_MODEL && options->objective != OBJECTIVE_LIKELIHOOD)
+        diag_place(diag, o->ctx->at, o->ctx->key);
+    return status;
+}
+
 static Status plan_training(Objective *o, Node *loss, const TrainOptions *options,
                             Diag *diag) {
-    TRY(train_bytes(o->graph, loss, options, o->ctx->threads, &o->ctx->train_bytes,
-                    diag));
+    TRY(place_prior(
+        o, options,
+        train_bytes(o->graph, loss, options, o->ctx->threads, &o->ctx->train_bytes, diag),
+        diag));
     edit_plan_training(o->graph, options);
     take_types(o->model->graph, o->graph);
     prior_plan(o->graph, options);
@@ -156,8 +166,10 @@ Status objective_train(Objective *o, const char *data_name, const TrainOptions *
     Batches *data = NULL;
     TRY(ctx->data(ctx->self, data_name, ctx->at, &data, diag));
     TrainReport report = {0};
-    TRY(train(o->graph, loss, o->part, o->part_count, data, options, ctx->seed,
-              ctx->threads, ctx->watch, ctx->arena, &report, diag));
+    TRY(place_prior(o, options,
+                    train(o->graph, loss, o->part, o->part_count, data, options,
+                          ctx->seed, ctx->threads, ctx->watch, ctx->arena, &report, diag),
+                    diag));
     edit_take_weights(o->model->graph, o->graph);
     if (options->objective == OBJECTIVE_VARIATIONAL)
         take_gaussians(o->model->graph, o->graph);
