@@ -26,16 +26,72 @@ static Status check_value(const Node *node, Diag *diag) {
 }
 
 static Status check_input(const Decoder *decoder, const Node *node, Diag *diag) {
-    const bool known = node == decoder->ids || strcmp(node->name, "attention_mask") == 0;
+    const char *mask = decoder->has_source ? "decoder_attention_mask" : "attention_mask";
+    const bool known = node == decoder->ids || strcmp(node->name, mask) == 0;
     const Type want = {.dtype = DTYPE_I32, .rank = 2, .dim = {DIM_N, DIM_T}};
     if (known && type_equal(&node->type, &want)) return STATUS_OK;
     Text type = {0};
     type_print(&type, &node->type);
-    const Status status = diag_fail(
-        diag, STATUS_MODEL, node->loc, node->name,
-        "expected a model whose only input is input_ids i32[N, T], found %s", type.data);
+    const Status status =
+        diag_fail(diag, STATUS_MODEL, node->loc, node->name,
+                  "expected a model whose only %s is %s i32[N, T], found %s",
+                  decoder->has_source ? "input of the target" : "input",
+                  decoder->has_source ? "decoder_input_ids" : "input_ids", type.data);
     text_free(&type);
     return status;
+}
+
+/* ---- the source ---- */
+
+/* Whether a value is computed before the target's tokens are known. */
+static bool is_of_source(const Decoder *decoder, const Node *node) {
+    return decoder->has_source && !node->storage && !decoder->of_target[node->id];
+}
+
+static bool reads_source(const Decoder *decoder, const Node *node) {
+    for (int i = 0; i < node->in_count; i++)
+        if (node->in[i] && is_of_source(decoder, node->in[i])) return true;
+    return false;
+}
+
+static void mark_target(Decoder *decoder) {
+    bool *mark = decoder->of_target;
+    for (const Node *node = decoder->graph->first; node; node = node->next) {
+        mark[node->id] =
+            node == decoder->ids ||
+            (node->name && strcmp(node->name, "decoder_attention_mask") == 0);
+        for (int i = 0; i < node->in_count; i++)
+            if (node->in[i] && mark[node->in[i]->id]) mark[node->id] = true;
+    }
+}
+
+/* Index of a value of the source, in the order of first use. */
+static int need_source(Decoder *decoder, const Node *node) {
+    for (int i = 0; i < decoder->source_count; i++)
+        if (decoder->source_values[i] == node) return i;
+    decoder->source_values[decoder->source_count] = (Node *)(uintptr_t)node;
+    return decoder->source_count++;
+}
+
+/* Whether operand `i` is what the kernel takes it for: a value of the source with rows
+ * [N, S], or none of the source. */
+static bool operand_fits(const Decoder *decoder, const StepKernel *kernel, const Node *in,
+                         int i) {
+    const bool source = (kernel->sources & READS_IN(i)) != 0;
+    if (!in || in->storage) return true;
+    if (is_of_source(decoder, in) != source) return false;
+    return !source ||
+           (in->type.rank >= 2 && in->type.dim[0] == DIM_N && in->type.dim[1] == DIM_S);
+}
+
+/* The kernel of a node; NULL = it cannot run token by token. */
+static const StepKernel *find_kernel(const Decoder *decoder, const Node *node) {
+    const StepKernel *kernel = node->op->step;
+    if (!kernel) return NULL;
+    if (kernel->source && reads_source(decoder, node)) kernel = kernel->source;
+    for (int i = 0; i < node->in_count; i++)
+        if (!operand_fits(decoder, kernel, node->in[i], i)) return NULL;
+    return kernel;
 }
 
 /* ---- operands ---- */
@@ -103,9 +159,13 @@ static Status bind_operand(Decoder *decoder, DecodeStep *step, int i, const int 
                            Diag *diag) {
     const Node *node = step->node->in[i];
     DecodeOperand *in = &step->in[i];
-    *in = (DecodeOperand){.value = -1};
+    *in = (DecodeOperand){.value = -1, .source = -1};
     if (!node) return STATUS_OK;
     if (node->storage) return bind_param(decoder, step, i, diag);
+    if (is_of_source(decoder, node)) {
+        in->source = need_source(decoder, node);
+        return STATUS_OK;
+    }
     if ((step->kernel->matrices | step->kernel->tables) & READS_IN(i))
         return diag_fail(diag, STATUS_MODEL, step->node->loc, NULL,
                          "%s: operand '%s': expected weights, found a computed value",
@@ -134,7 +194,7 @@ static Status fail_op(const Node *node, Diag *diag) {
 static Status add_step(Decoder *decoder, const Node *node, const int *value_of,
                        Diag *diag) {
     DecodeStep *step = &decoder->steps[decoder->step_count];
-    *step = (DecodeStep){.node = node, .kernel = node->op->step};
+    *step = (DecodeStep){.node = node, .kernel = find_kernel(decoder, node)};
     if (node->in_count > DECODE_OPERANDS_MAX) return fail_op(node, diag);
     for (int i = 0; i < node->in_count; i++)
         TRY(bind_operand(decoder, step, i, value_of, diag));
@@ -147,9 +207,9 @@ static Status add_step(Decoder *decoder, const Node *node, const int *value_of,
 }
 
 static Status add_node(Decoder *decoder, const Node *node, int *value_of, Diag *diag) {
-    if (node->storage) return STATUS_OK;
+    if (node->storage || is_of_source(decoder, node)) return STATUS_OK;
     if (node->op->flags & OP_LEAF) return check_input(decoder, node, diag);
-    const StepKernel *kernel = node->op->step;
+    const StepKernel *kernel = find_kernel(decoder, node);
     if (!kernel) return fail_op(node, diag);
     TRY(check_value(node, diag));
     if (kernel->check) TRY(kernel->check(node, diag));
@@ -183,10 +243,11 @@ static void mark_needed(const Graph *graph, bool *needed) {
 static Status check_plan(Decoder *decoder, Diag *diag) {
     Plan *plan = NULL;
     Node *logits = (Node *)(uintptr_t)decoder->logits;
-    const PlanOptions options = {
-        .sizes = {[DIM_INDEX(DIM_N)] = 1, [DIM_INDEX(DIM_T)] = decoder->options.capacity},
-        .results = &logits,
-        .result_count = 1};
+    const PlanOptions options = {.sizes = {[DIM_INDEX(DIM_N)] = 1,
+                                           [DIM_INDEX(DIM_T)] = decoder->options.capacity,
+                                           [DIM_INDEX(DIM_S)] = 1},
+                                 .results = &logits,
+                                 .result_count = 1};
     TRY(plan_create(&plan, decoder->graph, &options, diag));
     decoder->index_limit = plan_index_limit(plan, decoder->ids);
     plan_destroy(plan);
@@ -196,15 +257,19 @@ static Status check_plan(Decoder *decoder, Diag *diag) {
 Status decode_collect(Decoder *decoder, Diag *diag) {
     Graph *graph = decoder->graph;
     decoder->logits = graph_output(graph, "logits");
-    decoder->ids = graph_find_input(graph, "input_ids");
+    const char *ids = decoder->has_source ? "decoder_input_ids" : "input_ids";
+    decoder->ids = graph_find_input(graph, ids);
     if (!decoder->logits || !decoder->ids)
         return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
-                         "expected a model with input input_ids and output logits to "
-                         "generate, found none called %s",
-                         decoder->ids ? "logits" : "input_ids");
+                         "expected a model with input %s and output logits to generate, "
+                         "found none called %s",
+                         ids, decoder->ids ? "logits" : ids);
     const size_t count = (size_t)graph_number(graph);
     bool *needed = ARENA_ARRAY(decoder->arena, bool, count);
     int *value_of = ARENA_ARRAY(decoder->arena, int, count);
+    decoder->of_target = ARENA_ARRAY(decoder->arena, bool, count);
+    decoder->source_values = ARENA_ARRAY(decoder->arena, Node *, count);
+    mark_target(decoder);
     needed[decoder->logits->id] = true;
     mark_needed(graph, needed);
     decoder->steps = ARENA_ARRAY(decoder->arena, DecodeStep, count);

@@ -34,6 +34,7 @@ typedef struct DecodeOperand {
     const void *fixed;    /* the same for all threads; NULL without value = absent */
     DecodeWeight *weight; /* what `fixed` becomes when weights are packed */
     int64_t width;        /* elements of a token; 0 = the same for all tokens */
+    int source;           /* of Decoder.source_values, above all this; -1 = none */
 } DecodeOperand;
 
 typedef struct DecodeValue {
@@ -68,6 +69,13 @@ struct Decoder {
     const Node *ids, *logits;
     int64_t index_limit; /* ids are below it */
 
+    /* Encoder-decoder models: the steps are those of the target; what they read of the
+     * source is computed before them. */
+    bool has_source;
+    bool *of_target;      /* by node id: depends on the target's tokens */
+    Node **source_values; /* that steps read */
+    int source_count;
+
     DecodeStep *steps;
     int step_count;
     DecodeValue *values;
@@ -88,6 +96,24 @@ struct Decoder {
 
 /* Fills steps and values (widths, readers) from the graph. STATUS_MODEL. */
 Status decode_collect(Decoder *decoder, Diag *diag);
+
+/* Memory that values take in turn. Each has a time from which on it is free. */
+typedef struct Slot {
+    int64_t at, floats;
+    int free;
+} Slot;
+
+typedef struct Pool {
+    Slot *slots;
+    int count;
+    int64_t floats;
+} Pool;
+
+Pool pool_open(Arena *arena, int values);
+
+/* Memory from time `now` until `until`: the smallest free slot that is large enough, or a
+ * new one. Returns its place, in floats. */
+int64_t pool_take(Pool *pool, int64_t floats, int now, int until);
 
 /* Allocates and fills the weights that the steps name. */
 Status decode_pack(Decoder *decoder, Diag *diag);

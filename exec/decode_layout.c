@@ -55,29 +55,15 @@ static void share_out(Decoder *decoder) {
 
 /* ---- placing ---- */
 
-/* A piece of memory that values take in turn; `free` from that time on. */
-typedef struct Slot {
-    int64_t at, floats;
-    int free;
-} Slot;
-
-typedef struct Pool {
-    Slot *slots;
-    int count;
-    int64_t floats;
-} Pool;
-
-static Pool pool_open(Decoder *decoder) {
-    return (Pool){.slots = ARENA_ARRAY(decoder->arena, Slot, decoder->value_count)};
+Pool pool_open(Arena *arena, int values) {
+    return (Pool){.slots = ARENA_ARRAY(arena, Slot, (size_t)values + 1)};
 }
 
 static int64_t round_up(int64_t floats) {
     return (floats + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* Memory from time `now` until `until`: the smallest free slot that is large enough, or a
- * new one. */
-static int64_t pool_take(Pool *pool, int64_t floats, int now, int until) {
+int64_t pool_take(Pool *pool, int64_t floats, int now, int until) {
     Slot *best = NULL;
     for (int i = 0; i < pool->count; i++) {
         Slot *slot = &pool->slots[i];
@@ -171,8 +157,10 @@ static void make_calls(Decoder *decoder, int thread, int64_t scratch) {
 
 Status decode_layout(Decoder *decoder, Diag *diag) {
     share_out(decoder);
-    Pool shared = pool_open(decoder), own = pool_open(decoder),
-         block = pool_open(decoder);
+    const int values = decoder->value_count;
+    Pool shared = pool_open(decoder->arena, values);
+    Pool own = pool_open(decoder->arena, values);
+    Pool block = pool_open(decoder->arena, values);
     place(decoder, &shared, &own, &block);
     TRY(create_states(decoder, diag));
     const size_t size = sizeof(float);

@@ -24,6 +24,17 @@ typedef struct StepCall {
     float *scratch;        /* scratch_floats of this thread, 64-byte aligned */
 } StepCall;
 
+/* Several hypotheses, one token each at the same position: what StepCall.count rows read
+ * beside the operands. Operands that were computed from a source are [sentences, source,
+ * ...], and row r's are those of its sentence. */
+typedef struct StepRows {
+    void *const *state;      /* by row: the node's */
+    const int64_t *sentence; /* by row */
+    int64_t source;          /* tokens of every sentence's source, padding included */
+    char *prepared;          /* by sentence: source_bytes, filled by prepare */
+    size_t prepared_bytes;   /* from one sentence to the next */
+} StepRows;
+
 /* How threads share one token's work; several tokens are shared out by tokens where there
  * is neither a state nor a matrix. */
 typedef enum StepShare {
@@ -39,6 +50,7 @@ typedef struct StepKernel {
     unsigned matrices; /* operands READS_IN(i) that are packed weights: const Matrix * */
     unsigned tables; /* operands that are weights as stored, read by rows: const Tensor */
     unsigned local;  /* operands of whose row unit u of n reads the u-th of n parts */
+    bool position;   /* without a state, the result still depends on the position */
 
     /* Units of which run takes a range; unit u of n writes the u-th of n parts of a row.
      * NULL, or 0 for a node: there are none, run is called with [0, 1). */
@@ -59,12 +71,28 @@ typedef struct StepKernel {
     int64_t (*scratch_floats)(const Node *node, int64_t capacity, int64_t count);
 
     void (*run)(const StepCall *call, int64_t first, int64_t last);
+
+    /* Operands that are values of the source, the only ones; 0 = none may be. */
+    unsigned sources;
+
+    /* All of several hypotheses' work. NULL: run does, row by row where there is a state
+     * or the position counts. */
+    void (*run_rows)(const StepCall *call, const StepRows *rows);
+
+    /* The kernel where an operand is a value of the source; NULL = this one. */
+    const struct StepKernel *source;
+
+    /* What is computed once for each sentence of call->count: bytes of it, of which
+     * prepare may leave some to run_rows. NULL = nothing. */
+    size_t (*source_bytes)(const Node *node, int64_t source);
+    void (*prepare)(const StepCall *call, const StepRows *rows);
 } StepKernel;
 
 /* The kernels, one for each op that takes part in generation or for several alike. */
 extern const StepKernel step_embedding, step_add_position, step_linear, step_elementwise,
     step_rows, step_alias, step_rotary, step_attention, step_feature_map,
-    step_linear_attention, step_lstm;
+    step_linear_attention, step_lstm, step_sinusoid, step_cross_attention,
+    step_attention_lstm;
 
 /* Elements of one token of a type whose symbols are samples and tokens alone; 0 when it
  * has others. */

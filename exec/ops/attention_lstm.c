@@ -19,6 +19,7 @@
  * Products with the state are one matrix product for each token, over all samples. */
 #include "exec/infer.h"
 #include "exec/ops/attention_lstm_parts.h"
+#include "exec/step.h"
 #include "ir/random.h"
 
 #include <string.h>
@@ -357,6 +358,7 @@ const Op OP(attention_lstm) = {
     .flops = flops,
     .aux_bytes = aux_bytes,
     .scratch_bytes = scratch_bytes,
+    .step = &step_attention_lstm,
     .forward = forward,
     .backward = REAL_FN(attention_lstm_backward),
 };

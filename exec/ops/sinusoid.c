@@ -6,6 +6,7 @@
  * dx = dy. Angles, sines and cosines are computed in double. */
 #include "exec/infer.h"
 #include "exec/kernel_math.h"
+#include "exec/step.h"
 
 static const Operand OPERANDS[] = {
     {"x", OPERAND_REQUIRED, "tokens [N, T, D], D even"},
@@ -79,6 +80,7 @@ const Op OP(add_sinusoid) = {
     .flags = OP_PASS_GRADIENT,
     .infer = infer,
     .scratch_bytes = scratch_bytes,
+    .step = &step_sinusoid,
     .forward = forward,
     .backward = backward,
 };

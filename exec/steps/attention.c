@@ -169,4 +169,5 @@ const StepKernel step_attention = {
     .filled_bytes = filled_bytes,
     .scratch_floats = scratch_floats,
     .run = run,
+    .source = &step_cross_attention,
 };

@@ -140,7 +140,43 @@ static void run_rotary(const StepCall *step, int64_t first, int64_t last) {
 const StepKernel step_rotary = {
     .share = STEP_UNITS,
     .local = READS_IN(0),
+    .position = true,
     .units = rotary_heads,
     .scratch_floats = scratch_floats,
     .run = run_rotary,
+};
+
+/* ---- sinusoid ---- */
+
+/* `samples` rows of `tokens` tokens each, from the call's position on. */
+static void sinusoid_forward(const StepCall *step, int64_t samples, int64_t tokens) {
+    AddSinusoidAttrs attrs = *(const AddSinusoidAttrs *)step->attrs;
+    Call call;
+    View in[OPERANDS_MAX] = {{0}};
+    bind_call(&call, in, step->node, tokens, step->in);
+    in[0].dim[0] = call.out.dim[0] = samples;
+    in[0].count = call.out.count = samples * call.out.count;
+    attrs.offset += step->position;
+    call.attrs = &attrs;
+    call.out.data = step->out;
+    call.scratch = step->scratch;
+    step->node->op->forward(&call);
+}
+
+static void run_sinusoid(const StepCall *step, int64_t first, int64_t last) {
+    (void)first, (void)last;
+    sinusoid_forward(step, 1, step->count);
+}
+
+static void run_sinusoid_rows(const StepCall *step, const StepRows *rows) {
+    (void)rows;
+    sinusoid_forward(step, step->count, 1);
+}
+
+const StepKernel step_sinusoid = {
+    .share = STEP_LIGHT,
+    .position = true,
+    .scratch_floats = scratch_floats,
+    .run = run_sinusoid,
+    .run_rows = run_sinusoid_rows,
 };

@@ -32,5 +32,6 @@ static void position_run(const StepCall *call, int64_t first, int64_t last) {
 const StepKernel step_add_position = {
     .share = STEP_LIGHT,
     .tables = READS_IN(TABLE),
+    .position = true,
     .run = position_run,
 };

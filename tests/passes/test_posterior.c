@@ -323,8 +323,6 @@ int main(void) {
         cmocka_unit_test(test_kron),          cmocka_unit_test(test_kron_floor),
         cmocka_unit_test(test_equal_samples), cmocka_unit_test(test_iterates),
         cmocka_unit_test(test_runs),          cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_pruned),        cmocka_unit_test(test_trained),
-        cmocka_unit_test(test_file),          cmocka_unit_test(test_take),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
