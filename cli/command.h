@@ -15,10 +15,11 @@
 /* Every flag of every command; rows in cli/flags.c. */
 typedef struct Flags {
     const char *recipe, *model, *output, *report, *input, *dump_dir;
-    const char *prompt, *tokenizer;
+    const char *prompt, *tokenizer, *target_tokenizer;
     StringList set, column;
-    int64_t threads, max_tokens, top_k, seed, min_count, max_size;
+    int64_t threads, max_tokens, top_k, seed, min_count, max_size, beam;
     double temperature, top_p; /* top_p 0 = not given */
+    double length_penalty;     /* 0 = not given */
     int dump_ir, split;        /* split: WordSplit */
     bool lowercase, quiet, timing, bf16, json, schema, hidden_states, help, version;
 } Flags;

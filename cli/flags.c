@@ -23,7 +23,8 @@ static const Flag flags[] = {
                "may be given several times")},
     {"threads", "N",
      F_INT(Flags, threads, 1, 4096, "threads; all processors if not given")},
-    {"prompt", "TEXT", F_STRING(Flags, prompt, "text to go on from")},
+    {"prompt", "TEXT",
+     F_STRING(Flags, prompt, "text to go on from, or sentence to translate")},
     {"tokenizer", "PATH",
      F_STRING(Flags, tokenizer,
               "tokenizer: a folder or file; the model's folder if not given")},
@@ -42,6 +43,17 @@ static const Flag flags[] = {
     {"seed", "N", F_INT(Flags, seed, 0, 1000000000000, "of sampling")},
     {"bf16", NULL, F_BOOL(Flags, bf16, "keep matrices in bfloat16: half the reading")},
     {"timing", NULL, F_BOOL(Flags, timing, "print times and sizes to stderr")},
+    {"target-tokenizer", "PATH",
+     F_STRING(Flags, target_tokenizer,
+              "of a translation; the same as --tokenizer if not given")},
+    {"beam", "N",
+     F_INT(Flags, beam, 1, 1024,
+           "hypotheses of a translation; 4 if not given; 1: greedy")},
+    {"length-penalty", "X",
+     F_REAL(
+         Flags, length_penalty, 1e-9, 100,
+         "scores of translations are sums of log-probabilities over length^X; 1 if not "
+         "given")},
     {"column", "NAME",
      F_STRINGS(Flags, column,
                "column of texts; may be given several times; every line is a text if not "

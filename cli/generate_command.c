@@ -1,19 +1,19 @@
-/* compress generate: text from a language model, token by token. The text alone goes to
- * standard output. */
+/* compress generate: text from a language model, token by token, or a translation. The
+ * text alone goes to standard output. */
 #include "cli/commands.h"
+#include "cli/generate_translation.h"
 #include "cli/session.h"
 #include "cli/signals.h"
 #include "exec/blas.h"
 #include "exec/decode.h"
 #include "exec/ops.h"
 #include "exec/ticker.h"
+#include "exec/translate.h"
 #include "io/load.h"
 #include "io/tokenizer.h"
 
 #include <string.h>
 #include <sys/stat.h>
-
-enum { MAX_TOKENS = 128 }; /* unless --max-tokens says otherwise */
 
 typedef struct Generation {
     const Cli *cli;
@@ -129,11 +129,18 @@ static void report_times(const Generation *g) {
             decoder_state_bytes(g->decoder), decoder_weight_bytes(g->decoder));
 }
 
+static Status check_flags(const Flags *flags, Diag *diag) {
+    if (!flags->beam && !flags->target_tokenizer) return STATUS_OK;
+    return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                     "--beam and --target-tokenizer are for encoder-decoder models, this "
+                     "one has no encoder");
+}
+
 static Status generate(Generation *g, Diag *diag) {
     const Cli *cli = g->cli;
+    TRY(check_flags(&cli->flags, diag));
     TRY(open_tokenizer(g, diag));
     TRY(read_prompt(g, diag));
-    TRY(model_load(&g->model, cli->args[0], ops_table(), true, diag));
     TRY(open_decoder(g, diag));
     double start = ticker_seconds();
     TRY(decoder_append(g->decoder, g->tokens, g->token_count, diag));
@@ -149,8 +156,12 @@ static Status generate(Generation *g, Diag *diag) {
 
 Status command_generate(const Cli *cli, Diag *diag) {
     Generation g = {.cli = cli, .most = cli->flags.max_tokens};
-    if (g.most == 0) g.most = MAX_TOKENS;
-    Status status = generate(&g, diag);
+    if (g.most == 0) g.most = GENERATE_TOKENS;
+    Status status = model_load(&g.model, cli->args[0], ops_table(), true, diag);
+    if (status == STATUS_OK)
+        status = translator_fits(g.model->graph)
+                     ? generate_translation(cli, g.model, diag)
+                     : generate(&g, diag);
     detokenizer_free(&g.text);
     encoding_free(&g.prompt);
     decoder_destroy(g.decoder);

@@ -139,8 +139,9 @@ static void metric_row(const Report *report, Table *table, int first, const char
 
 /* One row per metric and data set that some step measured. */
 static void metric_rows(const Report *report, Table *table) {
-    static const char *const keys[] = {"accuracy",           "loss",       "perplexity",
-                                       "bits_per_character", "mean_depth", "flops_share"};
+    static const char *const keys[] = {"accuracy",           "loss", "perplexity",
+                                       "bits_per_character", "bleu", "mean_depth",
+                                       "flops_share"};
     for (int k = 0; k < (int)(sizeof keys / sizeof *keys); k++) {
         for (int i = 0; i < report->count; i++) {
             double value, earlier;

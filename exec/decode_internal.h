@@ -109,6 +109,7 @@ typedef struct Pool {
     int64_t floats;
 } Pool;
 
+/* Empty memory for so many values; the slots lie in the arena. */
 Pool pool_open(Arena *arena, int values);
 
 /* Memory from time `now` until `until`: the smallest free slot that is large enough, or a

@@ -330,8 +330,8 @@ static Status sum_flops(Cut *cut, const int64_t sizes[DIM_SYMBOLS], double *flop
     for (int k = 0; k < cut->count; k++) {
         PlanCache *plans = &cut->stages[k].plans;
         memcpy(plans->options.sizes, sizes, sizeof plans->options.sizes);
-        TRY(plan_cache_need(plans, 1, 0, diag));
-        sum += plan_flops(plan_cache_find(plans, 1, 0));
+        TRY(plan_cache_need(plans, 1, NULL, diag));
+        sum += plan_flops(plan_cache_find(plans, 1, NULL));
         flops[k] = sum;
     }
     return STATUS_OK;

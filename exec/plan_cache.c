@@ -4,9 +4,10 @@
 #include <stdlib.h>
 
 const Plan *plan_cache_find(const PlanCache *cache, int64_t samples, const Fetch *what) {
+    const int64_t tokens = what ? what->tokens : 0, source = what ? what->source : 0;
     for (int i = 0; i < cache->count; i++)
-        if (plan_samples(cache->plans[i]) == samples &&
-            cache->tokens[i] == what->tokens && cache->source[i] == what->source)
+        if (plan_samples(cache->plans[i]) == samples && cache->tokens[i] == tokens &&
+            cache->source[i] == source)
             return cache->plans[i];
     return NULL;
 }
@@ -22,17 +23,17 @@ static void reserve(PlanCache *cache) {
 
 Status plan_cache_need(PlanCache *cache, int64_t samples, const Fetch *what, Diag *diag) {
     if (samples == 0 || plan_cache_find(cache, samples, what)) return STATUS_OK;
-    const int64_t tokens = what->tokens;
+    const int64_t tokens = what ? what->tokens : 0, source = what ? what->source : 0;
     PlanOptions options = cache->options;
     options.sizes[DIM_INDEX(DIM_N)] = samples;
     if (tokens > 0) options.sizes[DIM_INDEX(DIM_T)] = tokens;
     if (tokens > 0 && cache->data && cache->data->masked)
         options.sizes[DIM_INDEX(DIM_M)] = batches_masked(cache->data, tokens);
-    if (what->source > 0) options.sizes[DIM_INDEX(DIM_S)] = what->source;
+    if (source > 0) options.sizes[DIM_INDEX(DIM_S)] = source;
     reserve(cache);
     TRY(plan_create(&cache->plans[cache->count], cache->graph, &options, diag));
     cache->tokens[cache->count] = tokens;
-    cache->source[cache->count++] = what->source;
+    cache->source[cache->count++] = source;
     return STATUS_OK;
 }
 

@@ -15,7 +15,7 @@ typedef struct PlanCache {
 } PlanCache;
 
 /* Plan for so many samples, padded as `what` is (tokens 0 = T and M, source 0 = S as in
- * options), NULL when there is none yet. */
+ * options; NULL = all as in options), NULL when there is none yet. */
 const Plan *plan_cache_find(const PlanCache *cache, int64_t samples, const Fetch *what);
 
 /* Makes that plan unless it is there; nothing for 0 samples. Not while other threads use

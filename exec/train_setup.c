@@ -58,7 +58,7 @@ static Status choose_micro(Trainer *trainer, Diag *diag) {
                             .data = trainer->data,
                             .options = trainer->plans.options};
         int64_t bytes = 1, rows = 1;
-        Status status = plan_cache_need(&single, 1, 0, diag);
+        Status status = plan_cache_need(&single, 1, NULL, diag);
         if (status == STATUS_OK) measure_sample(single.plans[0], &bytes, &rows);
         plan_cache_close(&single);
         TRY(status);

@@ -171,6 +171,7 @@ Status characters_read(Tokenizer *tokenizer, const Tree *root, const Tree *model
                        const AddedToken *added, int count, SpecialNames *names,
                        Diag *diag);
 
+/* The same for whole words. */
 Status wordlevel_read(Tokenizer *tokenizer, const Tree *root, const Tree *model,
                       SpecialNames *names, Diag *diag);
 

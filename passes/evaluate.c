@@ -15,7 +15,8 @@ static const Field fields[] = {
      .help = "data set to evaluate on"},
     F_CHOICE(EvaluateOptions, metric, METRIC_NAMES,
              "what min and max are about: accuracy and f1 in percent, mcc from -1 to 1, "
-             "loss in nats, perplexity, bits_per_character of language data"),
+             "loss in nats, perplexity, bits_per_character of language data, bleu of "
+             "translations"),
     F_REAL(EvaluateOptions, min, 0, 0, "the step fails when the metric is below this"),
     F_REAL(EvaluateOptions, max, 0, 0, "the step fails when the metric is above this"),
     F_INT(EvaluateOptions, limit, 0, 1000000000000, "first samples only; 0 = all"),
@@ -33,6 +34,11 @@ static const Field fields[] = {
     F_INT(EvaluateOptions, draws, 0, 100000,
           "average the predictions of so many weights drawn from their Gaussians; 0 = "
           "the weights themselves"),
+    F_TREE(
+        EvaluateOptions, decode,
+        "translate, and report bleu: a map with search (beam or lookahead), beam (4), "
+        "max_length (64), length_penalty (1), early_stopping (false), tokenize (13a or "
+        "none), smooth (exp, floor or none)"),
     F_END,
 };
 
@@ -46,12 +52,20 @@ static bool has_rule(const EvaluateOptions *options) {
 }
 
 static bool of_tokens(int metric) {
-    return metric == METRIC_PERPLEXITY || metric == METRIC_BITS;
+    return metric == METRIC_PERPLEXITY || metric == METRIC_BITS || metric == METRIC_BLEU;
 }
 
 /* Name of a metric, `length` bytes long. */
 static const char *metric_name(int metric, int *length) {
     return field_choice_name(field_find(fields, "metric"), metric, length);
+}
+
+static Status check_decode(const EvaluateOptions *options, Diag *diag) {
+    DecodeKeys keys;
+    Arena *arena = arena_create();
+    const Status status = evaluate_decode_keys(&keys, options->decode, arena, diag);
+    arena_destroy(arena);
+    return status;
 }
 
 static Status evaluate_check(const void *opaque, Loc at, const char *key, Diag *diag) {
@@ -73,6 +87,10 @@ static Status evaluate_check(const void *opaque, Loc at, const char *key, Diag *
         return diag_fail(diag, STATUS_RECIPE, at, key,
                          "draws are evaluated at the last exit: expected exits: last, "
                          "without entropy and patience");
+    if (o->draws > 0 && (o->decode || o->metric == METRIC_BLEU))
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "draws do not translate: expected no decode and no bleu");
+    TRY(check_decode(o, diag));
     if (of_tokens(o->metric) && (exits || has_rule(o)))
         return diag_fail(diag, STATUS_RECIPE, at, key,
                          "%.*s is for models that predict tokens, exits are for models "
@@ -190,7 +208,9 @@ static Status choose_mode(Evaluation *e, Diag *diag) {
     TRY(check_logits(e, diag));
     TRY(check_metric(e, diag));
     if (e->options->draws > 0) return choose_draws(e, diag);
-    return e->words ? choose_words(e, diag) : choose_exits(e, diag);
+    TRY(e->words ? choose_words(e, diag) : choose_exits(e, diag));
+    e->translate = e->options->decode || e->options->metric == METRIC_BLEU;
+    return e->translate ? evaluate_check_translation(e, diag) : STATUS_OK;
 }
 
 /* ---- data ---- */
@@ -218,7 +238,7 @@ static Status find_labels(Evaluation *e, Diag *diag) {
                   e->options->data, column, each);
     if (e->next)
         diag_hint(diag, "the model predicts the next token: data sets of format language "
-                        "have such labels");
+                        "and translation have such labels");
     return status;
 }
 
@@ -267,7 +287,9 @@ void evaluation_time(const Evaluation *e, int64_t samples, double seconds) {
 
 static Status check_gate(const Evaluation *e, Diag *diag) {
     const EvaluateOptions *options = e->options;
-    const double value = tally_metric(&e->total, options->metric);
+    const double value = options->metric == METRIC_BLEU
+                             ? e->bleu
+                             : tally_metric(&e->total, options->metric);
     if (value >= options->min && value <= options->max) return STATUS_OK;
     const bool below = !(value >= options->min);
     int length;
@@ -296,6 +318,7 @@ static Status evaluate_run(PassContext *ctx, Model *model, const void *opaque,
         TRY(evaluate_each(&e, diag));
     else
         TRY(evaluate_dynamic(&e, diag));
+    if (e.translate) TRY(evaluate_translations(&e, diag));
     return check_gate(&e, diag);
 }
 

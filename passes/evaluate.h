@@ -23,7 +23,17 @@ typedef struct EvaluateOptions {
     double entropy;
     int64_t patience;
     int64_t draws; /* of weights from their Gaussians; 0 = the weights themselves */
+    const Tree *decode; /* a map of DecodeKeys; NULL = not given */
 } EvaluateOptions;
+
+/* How translations are made and compared. */
+typedef struct DecodeKeys {
+    int search; /* SearchKind */
+    int64_t beam, max_length;
+    double length_penalty;
+    bool early_stopping;
+    int tokenize, smooth; /* BleuTokenize, BleuSmooth */
+} DecodeKeys;
 
 typedef struct Evaluation {
     PassContext *ctx;
@@ -39,7 +49,10 @@ typedef struct Evaluation {
     int labels;      /* the column */
     int64_t classes; /* or words */
     Tally total;     /* what the gate is about */
-    double start;    /* of the run, by ticker_seconds */
+    bool translate;  /* sources are translated and compared with the references */
+    DecodeKeys decode;
+    double bleu;
+    double start; /* of the run, by ticker_seconds */
 } Evaluation;
 
 /* Adds one row to a tally; fails at the data set or the step when the label is none of
@@ -55,6 +68,15 @@ Status evaluate_dynamic(Evaluation *e, Diag *diag);
 Status evaluate_draws(Evaluation *e, Diag *diag);
 Status evaluate_each(Evaluation *e, Diag *diag);
 Status evaluate_words(Evaluation *e, Diag *diag);
+
+/* Binds the option `decode`, NULL = defaults. Fails with STATUS_RECIPE. */
+Status evaluate_decode_keys(DecodeKeys *keys, const Tree *decode, Arena *arena,
+                            Diag *diag);
+
+/* Checks that the model can translate; planning checks no more. Then translates the
+ * sources of the data set and fills e->bleu and the step's record. */
+Status evaluate_check_translation(Evaluation *e, Diag *diag);
+Status evaluate_translations(Evaluation *e, Diag *diag);
 
 /* Puts the time since e->start, and `seconds` of running where it is known (else 0), into
  * the step's times. */

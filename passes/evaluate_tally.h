@@ -4,14 +4,15 @@
 
 #include "ir/tree.h"
 
-#define METRIC_NAMES "accuracy|f1|mcc|loss|perplexity|bits_per_character"
+#define METRIC_NAMES "accuracy|f1|mcc|loss|perplexity|bits_per_character|bleu"
 typedef enum Metric {
     METRIC_ACCURACY,   /* percent */
     METRIC_F1,         /* percent; two classes: of class 1; more: mean over classes */
     METRIC_MCC,        /* Matthews correlation, -1 to 1 */
     METRIC_LOSS,       /* mean cross-entropy, nats */
     METRIC_PERPLEXITY, /* e^loss */
-    METRIC_BITS        /* loss / (ln 2 * characters of a label) */
+    METRIC_BITS,       /* loss / (ln 2 * characters of a label) */
+    METRIC_BLEU        /* of translations, 0 to 100: see Evaluation.bleu, no tally's */
 } Metric;
 
 typedef struct Tally {
@@ -30,9 +31,10 @@ void tally_open(Tally *tally, Arena *arena, int64_t classes, bool words);
 /* Adds a row of finite logits with its label, from 0 to classes - 1. */
 void tally_row(Tally *tally, const float *logits, int32_t label);
 
-/* One number; there must be a row. An F1 without a positive and a correlation where all
- * labels or all predictions are equal are 0. F1 over more than two classes leaves out
- * those that are neither labelled nor predicted. Bits per character need `characters`. */
+/* One number, not METRIC_BLEU; there must be a row. An F1 without a positive and a
+ * correlation where all labels or all predictions are equal are 0. F1 over more than two
+ * classes leaves out those that are neither labelled nor predicted. Bits per character
+ * need `characters`. */
 double tally_metric(const Tally *tally, Metric metric);
 
 /* Puts all there is to know into a map. */

@@ -35,8 +35,8 @@ Status evaluate_decode_keys(DecodeKeys *keys, const Tree *decode, Arena *arena,
 static Status create(Translator **out, const Evaluation *e, Diag *diag) {
     const TranslatorOptions options = {.max_length = e->decode.max_length,
                                        .hypotheses = e->decode.beam,
-                                       .threads = e->ctx->threads > 0 ? e->ctx->threads
-                                                                      : 1};
+                                       .threads =
+                                           e->ctx->threads > 0 ? e->ctx->threads : 1};
     return translator_create(out, e->model->graph, &options, diag);
 }
 
@@ -53,8 +53,7 @@ Status evaluate_check_translation(Evaluation *e, Diag *diag) {
 static Status check_token(const Evaluation *e, const char *key, int32_t token,
                           Diag *diag) {
     const Tree *number = tree_get(e->model->config, key);
-    if (!number || number->kind != TREE_INT || number->integer == token)
-        return STATUS_OK;
+    if (!number || number->kind != TREE_INT || number->integer == token) return STATUS_OK;
     return edit_fail(e->ctx, diag,
                      "data set \"%s\": expected token %lld, the model's %s, found %d",
                      e->options->data, (long long)number->integer, key, (int)token);
@@ -124,11 +123,10 @@ static Status translate(Translating *t, const Fetch *what, void **columns, Diag 
     const Batches *data = t->e->data;
     const int64_t most = t->e->decode.max_length;
     TRY(data->fetch(data, what, columns, diag));
-    const Sentences sentences = {
-        .ids = columns[batches_column(data, "input_ids")],
-        .mask = columns[batches_column(data, "attention_mask")],
-        .count = what->n,
-        .tokens = what->source};
+    const Sentences sentences = {.ids = columns[batches_column(data, "input_ids")],
+                                 .mask = columns[batches_column(data, "attention_mask")],
+                                 .count = what->n,
+                                 .tokens = what->source};
     for (int64_t i = 0; i < what->n; i++) t->out[i].tokens = t->tokens + i * most;
     TRY(translator_run(t->translator, &sentences, &t->search, t->out, diag));
     for (int64_t i = 0; i < what->n; i++)
