@@ -9,7 +9,15 @@
 /* ---- models ---- */
 
 /* Of the first three every pair of passes is run, of all of them chains. */
-typedef enum KindName { CLASSIFIES, PREDICTS, SEES, SHARES, TWO_TOKENS, KINDS } KindName;
+typedef enum KindName {
+    CLASSIFIES,
+    PREDICTS,
+    SEES,
+    SHARES,
+    TWO_TOKENS,
+    STAGES,
+    KINDS
+} KindName;
 
 typedef struct Kind {
     const char *title; /* of its table; NULL without */
@@ -37,7 +45,12 @@ static const Kind KIND[KINDS] = {
                 FAMILY("albert",
                        "AlbertForSequenceClassification") " embedding_size: 12,\n" WORDS},
     [TWO_TOKENS] = {NULL, "DeiT", true,
-                    FAMILY("deit", "DeiTForImageClassificationWithTeacher") IMAGES}};
+                    FAMILY("deit", "DeiTForImageClassificationWithTeacher") IMAGES},
+    [STAGES] = {NULL, "Swin", true,
+                "{model_type: swin, architectures: [SwinForImageClassification],\n"
+                " embed_dim: 8, depths: [2, 2], num_heads: [2, 4], window_size: 3,\n"
+                " mlp_ratio: 2, image_size: 8, patch_size: 1, num_channels: 1,\n"
+                " num_labels: 3, initializer_range: 0.2, hidden_dropout_prob: 0.1}\n"}};
 
 /* ---- passes ---- */
 
@@ -111,6 +124,11 @@ static const Chain CHAINS[] = {
      "weight_multiplex: {init: lsq, pooling: mean, mlp_transform: norm_conv}\n"
      "distill: {" TRAIN ", preset: minivit}\n",
      false},
+    {STAGES,
+     "weight_multiplex: {layers_left: [1, 1], mixing_bias: true, position: none,"
+     " mlp_transform: norm_conv, kernel: 7}\n"
+     "distill: {" TRAIN ", preset: minivit}\n",
+     false},
     {CLASSIFIES,
      "add_exits\n"
      "finetune: {" TRAIN "}\n"
@@ -167,6 +185,18 @@ static const Chain CHAINS[] = {
      "weight_multiplex: {pooling: mean, mlp_transform: conv}\n"
      "prune_heads: {keep: 2, score: magnitude}\n"
      "distill: {" TRAIN "}\n",
+     false},
+    {STAGES,
+     "weight_multiplex: {layers_left: [1, 1], mixing_bias: true, position: none}\n"
+     "add_exits\n"
+     "prune_heads: {keep_ratio: 0.5, score: magnitude}\n"
+     "prune_ffn: {keep: 12, score: magnitude}\n"
+     "remove_layer: {drop: [1]}\n"
+     "distill: {" TRAIN ", match: origin}\n",
+     false},
+    {STAGES,
+     "remove_layer: {drop: [0]}\n"
+     "distill: {" TRAIN ", pairs: [encoder.0=encoder.0]}\n",
      false},
     /* Layers and heads that are gone. */
     {CLASSIFIES,
