@@ -121,45 +121,82 @@ static Status match_origin(int64_t *out, Distill *d, const Depths *depths, int64
     return status;
 }
 
+/* The layers that a rule spreads over each other: `ours` of the student from `our_first`
+ * on, `theirs` of the teacher. */
+typedef struct Scope {
+    int our_first, ours, their_first, theirs;
+} Scope;
+
+/* First layer of a stage, and how many it has. */
+static void find_stage(const Graph *graph, const char *stack, int stage, int *first,
+                       int *layers) {
+    const int depth = graph_layer_count(graph, stack);
+    *first = *layers = 0;
+    for (int l = 0; l < depth; l++) {
+        if (graph_layer_stage(graph, stack, l) != stage) continue;
+        if ((*layers)++ == 0) *first = l;
+    }
+}
+
+/* The stage of student layer `s` on both sides, where they have as many stages; else all
+ * layers. */
+static Scope find_scope(const Distill *d, const Depths *depths, int64_t s) {
+    const Graph *ours = d->objective.model->graph, *theirs = d->objective.teacher_graph;
+    const char *here = d->student_stack, *there = d->teacher_stack;
+    const Scope all = {0, depths->ours, 0, depths->theirs};
+    const int stage = graph_layer_stage(ours, here, (int)s);
+    Scope scope;
+    if (graph_layer_stage(ours, here, depths->ours) !=
+        graph_layer_stage(theirs, there, depths->theirs))
+        return all;
+    find_stage(ours, here, stage, &scope.our_first, &scope.ours);
+    find_stage(theirs, there, stage, &scope.their_first, &scope.theirs);
+    return scope.theirs ? scope : all;
+}
+
 /* Every n-th layer of the teacher, n as given or as the depths say. */
-static Status match_every(int64_t *out, Distill *d, const Depths *depths, int64_t s,
+static Status match_every(int64_t *out, Distill *d, const Scope *scope, int64_t s,
                           Diag *diag) {
     const int64_t given = d->options->every;
-    const int64_t n = given ? given : depths->theirs / depths->ours;
+    const int64_t n = given ? given : scope->theirs / scope->ours;
     *out = n * (s + 1) - 1;
-    if (!given && depths->theirs % depths->ours)
+    if (!given && scope->theirs % scope->ours)
         return edit_fail(d->objective.ctx, diag,
                          "match: every: expected the student's %d layers to divide the "
                          "teacher's %d, or `every`",
-                         depths->ours, depths->theirs);
-    if (*out < depths->theirs) return STATUS_OK;
+                         scope->ours, scope->theirs);
+    if (*out < scope->theirs) return STATUS_OK;
     return edit_fail(d->objective.ctx, diag,
                      "every: expected at most %d, so that the student's layer %lld has "
                      "its match among the teacher's %d, found %lld",
-                     depths->theirs / (int)(s + 1), (long long)s, depths->theirs,
-                     (long long)n);
+                     scope->theirs / (int)(s + 1), (long long)(scope->our_first + s),
+                     scope->theirs, (long long)n);
 }
 
 /* First with first, last with last, evenly in between, rounded. */
-static int64_t match_ends(const Depths *depths, int64_t s) {
-    const int64_t steps = depths->ours > 1 ? depths->ours - 1 : 1;
-    return (2 * s * (depths->theirs - 1) + steps) / (2 * steps);
+static int64_t match_ends(const Scope *scope, int64_t s) {
+    const int64_t steps = scope->ours > 1 ? scope->ours - 1 : 1;
+    return (2 * s * (scope->theirs - 1) + steps) / (2 * steps);
 }
 
 /* The teacher's layer that ends at the same share of the depth. */
-static int64_t match_even(const Depths *depths, int64_t s) {
-    const int64_t t = (s + 1) * depths->theirs / depths->ours - 1;
+static int64_t match_even(const Scope *scope, int64_t s) {
+    const int64_t t = (s + 1) * scope->theirs / scope->ours - 1;
     return t < 0 ? 0 : t;
 }
 
 static Status match_rule(int64_t *out, Distill *d, const Depths *depths, int64_t s,
                          Diag *diag) {
+    const Scope scope = find_scope(d, depths, s);
+    const int64_t at = s - scope.our_first;
     switch (d->options->match) {
-    case MATCH_ENDS: *out = match_ends(depths, s); return STATUS_OK;
-    case MATCH_EVERY: return match_every(out, d, depths, s, diag);
     case MATCH_ORIGIN: return match_origin(out, d, depths, s, diag);
-    default: *out = match_even(depths, s); return STATUS_OK;
+    case MATCH_ENDS: *out = match_ends(&scope, at); break;
+    case MATCH_EVERY: TRY(match_every(out, d, &scope, at, diag)); break;
+    default: *out = match_even(&scope, at); break;
     }
+    *out += scope.their_first;
+    return STATUS_OK;
 }
 
 static Status match_stacks(Distill *d, Diag *diag) {

@@ -8,14 +8,18 @@ enum { IMAGES = 6, SIDE = 8, DEPTH = 4, WINDOW = 3, WINDOW_TOKENS = WINDOW * WIN
 
 /* 8 x 8 tokens in windows of 3, padded to 9 x 9, then 4 x 4, padded to 6 x 6; every
  * second layer is shifted by 1. */
-static Model *toy_swin(int width, uint64_t seed) {
+static Model *deep_swin(int width, int first, int second, uint64_t seed) {
     char yaml[400];
     snprintf(yaml, sizeof yaml,
              "{model_type: swin, image_size: 8, patch_size: 1, num_channels: 1,\n"
-             " num_labels: 3, embed_dim: %d, depths: [2, 2], num_heads: [%d, %d],\n"
+             " num_labels: 3, embed_dim: %d, depths: [%d, %d], num_heads: [%d, %d],\n"
              " window_size: 3, mlp_ratio: 2, initializer_range: 0.3}\n",
-             width, width / 4, width / 2);
+             width, first, second, width / 4, width / 2);
     return configured_model(yaml, seed);
+}
+
+static Model *toy_swin(int width, uint64_t seed) {
+    return deep_swin(width, 2, 2, seed);
 }
 
 static Node *find(Model *model, int layer, Role role) {
@@ -166,6 +170,34 @@ static void test_relations(void **state) {
     model_destroy(teacher);
 }
 
+/* Rules hold within stages. */
+static void test_stages(void **state) {
+    (void)state;
+    static const char *const rules[][2] = {
+        {"match: even", "encoder.0=encoder.1 encoder.1=encoder.3 encoder.2=encoder.6"},
+        {"match: ends", "encoder.0=encoder.0 encoder.1=encoder.3 encoder.2=encoder.4"},
+        {"match: every, every: 1",
+         "encoder.0=encoder.0 encoder.1=encoder.1 encoder.2=encoder.4"},
+        {"match: origin", ""}}; /* layer 2 has other tokens */
+    Model *student = deep_swin(4, 2, 1, 1), *teacher = deep_swin(8, 4, 3, 2);
+    for (int i = 0; i < 4; i++) {
+        char options[120], *got = NULL;
+        size_t length = 0;
+        snprintf(options, sizeof options, STILL "preset: minivit, attention: 0, %s",
+                 rules[i][0]);
+        distill_images(student, teacher, options);
+        FILE *out = open_memstream(&got, &length);
+        const Tree *list = tree_get(last_record(student), "matched");
+        for (const Tree *at = list ? list->first : NULL; at; at = at->next)
+            fprintf(out, "%s%s", at == list->first ? "" : " ", at->string);
+        fclose(out);
+        assert_string_equal(got, rules[i][1]);
+        free(got);
+    }
+    model_destroy(student);
+    model_destroy(teacher);
+}
+
 /* A multiplexed student follows the model it was made of. */
 static void test_multiplexed(void **state) {
     (void)state;
@@ -222,6 +254,7 @@ static void test_faults(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_relations),
+        cmocka_unit_test(test_stages),
         cmocka_unit_test(test_multiplexed),
         cmocka_unit_test(test_faults),
     };
