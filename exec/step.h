@@ -92,7 +92,7 @@ typedef struct StepKernel {
 extern const StepKernel step_embedding, step_add_position, step_linear, step_elementwise,
     step_rows, step_alias, step_rotary, step_attention, step_feature_map,
     step_linear_attention, step_lstm, step_sinusoid, step_cross_attention,
-    step_attention_lstm;
+    step_cross_linear_attention, step_attention_lstm;
 
 /* Elements of one token of a type whose symbols are samples and tokens alone; 0 when it
  * has others. */

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { Q, K, V };
+enum { Q, K, V, MASK };
 
 typedef struct Sizes {
     int64_t heads, groups, share; /* share: query heads of a head of keys */
@@ -103,4 +103,62 @@ const StepKernel step_linear_attention = {
     .state_bytes = state_bytes,
     .filled_bytes = state_bytes,
     .run = run,
+    .source = &step_cross_linear_attention,
+};
+
+/* ---- to a source: S and z are made once for each sentence ---- */
+
+static Status check_source(const Node *node, Diag *diag) {
+    if (!((const LinearAttentionAttrs *)node->attrs)->causal) return STATUS_OK;
+    return diag_fail(diag, STATUS_MODEL, node->loc, NULL,
+                     "linear_attention: expected causal=false for attention to a source");
+}
+
+static size_t source_bytes(const Node *node, int64_t source) {
+    return state_bytes(node, source);
+}
+
+static void *prepared_of(const StepRows *rows, int64_t sentence) {
+    return rows->prepared + (size_t)sentence * rows->prepared_bytes;
+}
+
+static void take_source(const Sizes *s, const StepCall *call, const StepRows *rows,
+                        int64_t sentence, int64_t group) {
+    const State state = open_state(s, prepared_of(rows, sentence), group);
+    const int32_t *mask = step_operand(call->node, MASK) ? call->in[MASK] : NULL;
+    memset(state.S, 0, (size_t)(s->f * (s->e + 1)) * sizeof(float));
+    for (int64_t j = 0; j < rows->source; j++) {
+        const int64_t token = sentence * rows->source + j;
+        const int64_t row = token * s->groups + group;
+        if (mask && mask[token] == 0) continue;
+        take(s, state, (const float *)call->in[K] + row * s->f,
+             (const float *)call->in[V] + row * s->e);
+    }
+}
+
+static void prepare(const StepCall *call, const StepRows *rows) {
+    const Sizes s = open_sizes(call->node);
+    for (int64_t i = 0; i < call->count; i++)
+        for (int64_t group = 0; group < s.groups; group++)
+            take_source(&s, call, rows, i, group);
+}
+
+static void run_rows(const StepCall *call, const StepRows *rows) {
+    const Sizes s = open_sizes(call->node);
+    for (int64_t r = 0; r < call->count; r++) {
+        void *state = prepared_of(rows, rows->sentence[r]);
+        for (int64_t h = 0; h < s.heads; h++)
+            give(&s, open_state(&s, state, h / s.share),
+                 (const float *)call->in[Q] + (r * s.heads + h) * s.f,
+                 call->out + (r * s.heads + h) * s.e);
+    }
+}
+
+const StepKernel step_cross_linear_attention = {
+    .share = STEP_UNITS,
+    .check = check_source,
+    .sources = READS_IN(K) | READS_IN(V) | READS_IN(MASK),
+    .run_rows = run_rows,
+    .source_bytes = source_bytes,
+    .prepare = prepare,
 };

@@ -185,6 +185,31 @@ static void test_greedy(void **state) {
     }
 }
 
+/* Linear attention to the source: its state is made once; maps apart, then merged. */
+static void test_t2r(void **state) {
+    (void)state;
+    Batches data = pairs();
+    World world = {&data, NULL};
+    Diag *diag = diag_create();
+    const Tree *record;
+    Model *model = configured_model(MARIAN, 9);
+    static const char *const STEPS[] = {"  - attention_to_t2r: {feature_size: 6}\n",
+                                        "  - merge_t2r: {}\n"};
+    for (int i = 0; i < 2; i++) {
+        assert_ok(run_steps(model, &world, STEPS[i], 1, NULL, diag), diag);
+        const double wanted = naive_bleu(model, 12, BLEU_FLOOR);
+        assert_ok(run_steps(model, &world,
+                            "  - evaluate: {data: some, limit: 12, batch_size: 5,\n"
+                            "      decode: {beam: 1, max_length: 10, smooth: floor}}\n",
+                            1, &record, diag),
+                  diag);
+        assert_true(wanted > 0);
+        assert_close(number(record, "bleu"), wanted, 1e-9);
+    }
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
 /* A recurrent model learns to reverse; beam search and lookahead find what it learnt. */
 static void test_learnt(void **state) {
     (void)state;
@@ -243,6 +268,7 @@ static void test_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_greedy),
+        cmocka_unit_test(test_t2r),
         cmocka_unit_test(test_learnt),
         cmocka_unit_test(test_refused),
     };
