@@ -162,8 +162,9 @@ Node *graph_find(const Graph *graph, const char *stack, int layer, Role role);
 Node *graph_find_next(const Graph *graph, const Node *after, const char *stack, int layer,
                       Role role);
 
-/* The value a layer hands on: residual2, or in post-norm layers the norm2 after it. NULL
- * when there is no such layer. */
+/* The value a layer hands on: its last residual sum (residual2, unless that block was
+ * removed), or in post-norm layers the norm after it. NULL when there is no such layer.
+ */
 Node *graph_layer_output(const Graph *graph, const char *stack, int layer);
 
 /* Number of layers of a stack: 1 + the largest layer in use, 0 when it has none. */

@@ -86,10 +86,15 @@ Node *graph_find_next(const Graph *graph, const Node *after, const char *stack, 
 }
 
 Node *graph_layer_output(const Graph *graph, const char *stack, int layer) {
-    Node *residual = graph_find(graph, stack, layer, ROLE_RESIDUAL2);
-    if (!residual) return NULL;
-    Node *norm = find_from(residual->next, stack, layer, ROLE_NORM2);
-    return norm ? norm : residual;
+    static const Role sums[] = {ROLE_RESIDUAL2, ROLE_RESIDUAL_CROSS, ROLE_RESIDUAL1};
+    static const Role norms[] = {ROLE_NORM2, ROLE_NORM_CROSS, ROLE_NORM1};
+    for (int i = 0; i < 3; i++) {
+        Node *sum = graph_find(graph, stack, layer, sums[i]);
+        if (!sum) continue;
+        Node *norm = find_from(sum->next, stack, layer, norms[i]);
+        return norm ? norm : sum;
+    }
+    return NULL;
 }
 
 int graph_layer_count(const Graph *graph, const char *stack) {

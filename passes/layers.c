@@ -39,23 +39,39 @@ static bool is_stream(const Node *node, int i) {
            op_operand_index(node->op, "mask") != i;
 }
 
-/* Values that cross the layer's bounds, inwards and outwards. */
-static void find_ends(Seen *in, Seen *out, const Graph *graph, const char *stack,
-                      int layer) {
+/* Values of the layer that are used outside. */
+static void find_outputs(Seen *out, const Graph *graph, const char *stack, int layer) {
     for (const Node *node = graph->first; node; node = node->next) {
-        const bool inside = is_in(node, stack, layer);
-        for (int i = 0; i < node->in_count; i++) {
-            if (!node->in[i] || is_in(node->in[i], stack, layer) == inside) continue;
-            if (!inside)
-                see(out, node->in[i]);
-            else if (is_stream(node, i))
-                see(in, node->in[i]);
-        }
+        if (is_in(node, stack, layer)) continue;
+        for (int i = 0; i < node->in_count; i++)
+            if (node->in[i] && is_in(node->in[i], stack, layer)) see(out, node->in[i]);
     }
     for (int i = 0; i < graph->output_count; i++) {
         const Node *value = graph->outputs[i].node;
         if (is_in(value, stack, layer)) see(out, value);
     }
+}
+
+/* Values from outside that may be the stream; of `type` alone unless that is NULL. */
+static void find_inputs(Seen *in, const Graph *graph, const char *stack, int layer,
+                        const Type *type) {
+    for (const Node *node = graph->first; node; node = node->next) {
+        if (!is_in(node, stack, layer)) continue;
+        for (int i = 0; i < node->in_count; i++)
+            if (node->in[i] && !is_in(node->in[i], stack, layer) && is_stream(node, i) &&
+                (!type || type_equal(&node->in[i]->type, type)))
+                see(in, node->in[i]);
+    }
+}
+
+/* Values that cross the layer's bounds. Of what comes in, those of the output's type take
+ * precedence: a decoder's layer reads the encoder's result as well. */
+static void find_ends(Seen *in, Seen *out, const Graph *graph, const char *stack,
+                      int layer) {
+    find_outputs(out, graph, stack, layer);
+    if (out->first && !out->second)
+        find_inputs(in, graph, stack, layer, &out->first->type);
+    if (!in->first) find_inputs(in, graph, stack, layer, NULL);
 }
 
 static Status check_one(PassContext *ctx, const Seen *seen, const char *stack, int layer,

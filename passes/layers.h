@@ -1,9 +1,10 @@
 /* Layers: taking whole layers out of a stack, and which of the original ones remain.
  *
- * A layer is the nodes placed in (stack, layer). It has one input, the only value from
- * outside that its nodes read (parameters, masks and integers aside), and one output, the
- * only one of its values that is used outside. Both norms before and norms after the
- * residual sums fit: only who reads what counts. */
+ * A layer is the nodes placed in (stack, layer). It has one output, the only one of its
+ * values that is used outside, and one input, the only value of the output's type that
+ * its nodes read from outside (parameters, masks and integers aside; what cross-attention
+ * reads is of another length). Both norms before and norms after the residual sums fit:
+ * only who reads what counts. */
 #ifndef COMPRESS_PASSES_LAYERS_H
 #define COMPRESS_PASSES_LAYERS_H
 

@@ -1,0 +1,182 @@
+/* Residual blocks of a layer: see block.h. */
+#include "passes/block.h"
+
+#include "ir/rewrite.h"
+
+#include <string.h>
+
+typedef struct Walk {
+    PassContext *ctx;
+    const Graph *graph;
+    const char *stack;
+    int layer;
+} Walk;
+
+static bool is_op(const Node *node, const char *name) {
+    return strcmp(node->op->name, name) == 0;
+}
+
+static bool is_norm(const Node *node) {
+    return is_op(node, "layer_norm") || is_op(node, "rms_norm");
+}
+
+static bool is_inside(const Walk *w, const Node *node) {
+    return node->layer == w->layer && node->stack && strcmp(node->stack, w->stack) == 0;
+}
+
+const char *block_name(BlockKind kind) {
+    static const char *const names[] = {"attention", "cross_attention", "ffn",
+                                        "transform"};
+    return names[kind];
+}
+
+/* ---- kinds ---- */
+
+/* Whether a node changes values head by head or one by one. */
+static bool is_local(const Node *node) {
+    static const char *const ops[] = {"activation", "dropout",     "scale",
+                                      "rotary",     "feature_map", "scale_gradient"};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        if (is_op(node, ops[i])) return true;
+    return false;
+}
+
+static const Node *skip_back(const Node *node) {
+    while (is_local(node)) node = node->in[0];
+    return node;
+}
+
+/* What a projection that attention reads is made of. */
+static const Node *source(const Node *attention, const char *operand) {
+    const Node *value = skip_back(node_operand(attention, operand));
+    return is_op(value, "linear") ? value->in[0] : value;
+}
+
+static BlockKind kind_of(const Node *last) {
+    if (last->storage) return BLOCK_ATTENTION;
+    if (!is_op(last, "linear")) return BLOCK_OTHER;
+    const Node *core = skip_back(last->in[0]);
+    if (!is_op(core, "attention") && !is_op(core, "linear_attention")) return BLOCK_FFN;
+    return source(core, "q") == source(core, "k") ? BLOCK_ATTENTION
+                                                  : BLOCK_CROSS_ATTENTION;
+}
+
+/* ---- one block ---- */
+
+/* Follows an operand of a sum back to what the branch ends in; false when it is no
+ * branch: it leaves the layer, or is read elsewhere. */
+static bool find_last(const Walk *w, Block *block, Node *value) {
+    block->branch_norm = NULL;
+    for (;; value = value->in[0]) {
+        if (value->storage) break;
+        if (!is_inside(w, value) || graph_use_count(w->graph, value) != 1) return false;
+        if (is_op(value, "linear") || is_op(value, "depthwise_conv")) break;
+        if (is_norm(value) && !block->branch_norm)
+            block->branch_norm = value;
+        else if (!is_op(value, "dropout") && !is_op(value, "scale"))
+            return false;
+    }
+    block->last = value;
+    return true;
+}
+
+/* The block that ends in a sum: one operand is its branch, the other its input. */
+static bool read_sum(const Walk *w, Block *block, const Node *sum) {
+    for (int i = 1; i >= 0; i--) {
+        Node *input = sum->in[!i];
+        if (!type_equal(&input->type, &sum->type) || !find_last(w, block, sum->in[i]))
+            continue;
+        block->input = input;
+        block->kind = kind_of(block->last);
+        return true;
+    }
+    return false;
+}
+
+/* The block that hands on `output`. */
+static Status read_block(const Walk *w, Block *block, Node *output, Diag *diag) {
+    *block = (Block){.kind = BLOCK_OTHER, .output = output};
+    Node *sum = output;
+    if (is_inside(w, output) && is_norm(output)) {
+        block->norm = output;
+        block->input = sum = output->in[0];
+        if (output->role == ROLE_LOCAL_NORM) return STATUS_OK;
+    }
+    if (is_inside(w, sum) && is_op(sum, "add") && read_sum(w, block, sum))
+        return STATUS_OK;
+    return edit_fail(w->ctx, diag,
+                     "%s.%d: expected a chain of blocks x + f(x), with norms before or "
+                     "after the sum; found %s (%s)",
+                     w->stack, w->layer, role_name(sum->role), sum->op->name);
+}
+
+static void reverse(LayerBlocks *blocks) {
+    for (int i = 0, j = blocks->count - 1; i < j; i++, j--) {
+        const Block block = blocks->items[i];
+        blocks->items[i] = blocks->items[j];
+        blocks->items[j] = block;
+    }
+}
+
+/* ---- the layer ---- */
+
+Status layer_blocks(LayerBlocks *out, PassContext *ctx, const Graph *graph,
+                    const char *stack, int layer, Diag *diag) {
+    const Walk w = {ctx, graph, stack, layer};
+    LayerEnds ends;
+    TRY(layer_ends(&ends, ctx, graph, stack, layer, diag));
+    out->count = 0;
+    for (Node *value = ends.output; value != ends.input;) {
+        if (out->count == LAYER_BLOCKS)
+            return edit_fail(ctx, diag, "%s.%d: expected at most %d blocks", stack, layer,
+                             LAYER_BLOCKS);
+        Block *block = &out->items[out->count++];
+        TRY(read_block(&w, block, value, diag));
+        value = block->input;
+    }
+    reverse(out);
+    return STATUS_OK;
+}
+
+bool block_is_part(const Block *block, int part) {
+    return part == BLOCK_ALL || (int)block->kind == part ||
+           (part == BLOCK_FFN && block->kind == BLOCK_OTHER);
+}
+
+int layer_count_part(const LayerBlocks *blocks, int part) {
+    int count = 0;
+    for (int i = 0; i < blocks->count; i++)
+        count += block_is_part(&blocks->items[i], part);
+    return count;
+}
+
+/* ---- the identity ---- */
+
+static int add_zero(BlockZero *out, int count, Node *leaf, double value) {
+    if (!leaf || !leaf->storage) return count;
+    out[count] = (BlockZero){leaf, value};
+    return count + 1;
+}
+
+static Node *shift_of(const Node *norm) {
+    return is_op(norm, "layer_norm") ? node_operand(norm, "bias") : NULL;
+}
+
+int block_zeros(const Block *block, BlockZero out[BLOCK_ZEROS]) {
+    int count = 0;
+    const Node *last = block->last;
+    if (last && last->storage) {
+        count = add_zero(out, count, block->last, 0);
+    } else if (last) {
+        count = add_zero(out, count, node_operand(last, "weight"), 0);
+        count = add_zero(out, count, node_operand(last, "bias"), 0);
+    }
+    if (block->branch_norm) count = add_zero(out, count, shift_of(block->branch_norm), 0);
+    if (!block->norm) return count;
+    count = add_zero(out, count, node_operand(block->norm, "weight"), 1);
+    return add_zero(out, count, shift_of(block->norm), 0);
+}
+
+void block_bypass(Graph *graph, const Block *block) {
+    graph_replace_uses(graph, block->output, block->input);
+}
