@@ -1,12 +1,14 @@
 /* remove_layer: takes layers out of a stack; what fed a removed layer feeds whoever used
- * it. See passes/layers.h. */
-#include "passes/layers.h"
+ * it. See passes/layers.h, and passes/removal.h for the weights that stay. */
+#include "passes/removal.h"
 
 #include <stdlib.h>
 
 typedef struct RemoveOptions {
     IntList keep, drop;
-    int64_t count;
+    int64_t count, drop_count;
+    int order; /* RemovalOrder */
+    int prior; /* PriorKind */
     const char *stack;
 } RemoveOptions;
 
@@ -15,8 +17,12 @@ static const Field fields[] = {
     F_INTS(R, keep, 0, 999999, "layers to keep, from 0, in ascending order"),
     F_INTS(R, drop, 0, 999999, "layers to remove, from 0, instead of `keep`"),
     F_INT(R, count, 0, 999999,
-          "how many layers to keep, instead of `keep`: spread over the depth; 0 = not "
+          "how many layers to keep, instead of `keep`, chosen by `order`; 0 = not given"),
+    F_INT(R, drop_count, 0, 999999,
+          "how many layers to remove, instead of `keep`, chosen by `order`; 0 = not "
           "given"),
+    F_CHOICE(R, order, REMOVAL_ORDERS, REMOVAL_ORDER_HELP),
+    F_PRIOR(R),
     F_STRING(R, stack,
              "stack of layers: encoder, decoder, ...; main: the decoder if there is one, "
              "else the encoder"),
@@ -24,46 +30,6 @@ static const Field fields[] = {
 };
 
 static const R defaults = {.stack = "main"};
-
-/* ---- which layers ---- */
-
-/* Layers of a 12-layer model that DistilBERT's authors keep. */
-typedef struct NamedTable {
-    int count;
-    int64_t layers[12];
-} NamedTable;
-enum { NAMED_DEPTH = 12 };
-static const NamedTable named_tables[] = {
-    {1, {0}},
-    {2, {0, 6}},
-    {3, {0, 6, 11}},
-    {4, {0, 4, 8, 11}},
-    {6, {0, 2, 4, 7, 9, 11}},
-    {9, {0, 1, 2, 4, 5, 7, 9, 10, 11}},
-};
-
-/* `count` of `depth` layers: a named table, else evenly with both ends, rounded. */
-static IntList choose_layers(Arena *arena, int count, int depth) {
-    IntList list = {ARENA_ARRAY(arena, int64_t, count), count};
-    const NamedTable *named = NULL;
-    for (size_t t = 0; t < sizeof named_tables / sizeof *named_tables; t++)
-        if (depth == NAMED_DEPTH && named_tables[t].count == count)
-            named = &named_tables[t];
-    const int64_t steps = count > 1 ? count - 1 : 1, last = depth - 1;
-    for (int64_t i = 0; i < count; i++)
-        list.items[i] = named ? named->layers[i] : (2 * i * last + steps) / (2 * steps);
-    return list;
-}
-
-/* The layers below `depth` that are not in `list`. */
-static IntList other_layers(Arena *arena, IntList list, int depth) {
-    bool *listed = ARENA_ARRAY(arena, bool, depth);
-    IntList others = {ARENA_ARRAY(arena, int64_t, depth), 0};
-    for (int i = 0; i < list.count; i++) listed[list.items[i]] = true;
-    for (int layer = 0; layer < depth; layer++)
-        if (!listed[layer]) others.items[others.count++] = layer;
-    return others;
-}
 
 /* ---- checks ---- */
 
@@ -78,9 +44,11 @@ static Status check_range(PassContext *ctx, const char *name, IntList list,
     return STATUS_OK;
 }
 
-/* The layers to keep, ascending. */
-static Status resolve(IntList *keep, PassContext *ctx, const R *options, int depth,
-                      Diag *diag) {
+static IntList all_layers(Arena *arena, int depth) {
+    return removal_others(arena, (IntList){NULL, 0}, depth);
+}
+
+static Status check_numbers(PassContext *ctx, const R *options, int depth, Diag *diag) {
     TRY(check_range(ctx, "keep", options->keep, options->stack, depth, diag));
     TRY(check_range(ctx, "drop", options->drop, options->stack, depth, diag));
     if (options->count > depth)
@@ -93,12 +61,27 @@ static Status resolve(IntList *keep, PassContext *ctx, const R *options, int dep
                          "drop: expected at least one layer to remain, found all %d "
                          "layers of stack \"%s\"",
                          depth, options->stack);
-    if (options->keep.count)
-        *keep = options->keep;
-    else if (options->drop.count)
-        *keep = other_layers(ctx->arena, options->drop, depth);
-    else
-        *keep = choose_layers(ctx->arena, (int)options->count, depth);
+    if (options->drop_count >= depth)
+        return edit_fail(ctx, diag,
+                         "drop_count: expected at least one of the %d layers of stack "
+                         "\"%s\" to remain, found %lld",
+                         depth, options->stack, (long long)options->drop_count);
+    return STATUS_OK;
+}
+
+/* The layers to keep, ascending. */
+static Status resolve(IntList *keep, const Removal *removal, const R *options, int depth,
+                      Diag *diag) {
+    Arena *arena = removal->ctx->arena;
+    IntList drop = options->drop;
+    TRY(check_numbers(removal->ctx, options, depth, diag));
+    *keep = options->keep;
+    if (keep->count) return STATUS_OK;
+    const int64_t count = options->count ? depth - options->count : options->drop_count;
+    if (!drop.count)
+        TRY(removal_choose(&drop, removal, all_layers(arena, depth), count,
+                           (RemovalOrder)options->order, diag));
+    *keep = removal_others(arena, drop, depth);
     return STATUS_OK;
 }
 
@@ -138,18 +121,25 @@ static Status check_ascending(IntList keep, Loc at, const char *key, Diag *diag)
 
 static Status remove_check(const void *opaque, Loc at, const char *key, Diag *diag) {
     const R *options = opaque;
-    const int given =
-        (options->keep.count > 0) + (options->drop.count > 0) + (options->count > 0);
+    const int given = (options->keep.count > 0) + (options->drop.count > 0) +
+                      (options->count > 0) + (options->drop_count > 0);
     if (!options->stack)
         return diag_fail(diag, STATUS_RECIPE, at, key,
                          "stack: expected the name of a stack, found null");
     if (given == 0)
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "expected one of keep, drop and count, with at least one layer; "
-                         "found none");
+        return diag_fail(
+            diag, STATUS_RECIPE, at, key,
+            "expected one of keep, drop, count and drop_count, with at least "
+            "one layer; found none");
     if (given > 1)
         return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "expected one of keep, drop and count, found %d of them", given);
+                         "expected one of keep, drop, count and drop_count, found %d of "
+                         "them",
+                         given);
+    if (options->order != ORDER_SPREAD && !options->count && !options->drop_count)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "order: expected count or drop_count with it, found a list of "
+                         "layers");
     TRY(check_duplicates("keep", options->keep, at, key, diag));
     TRY(check_duplicates("drop", options->drop, at, key, diag));
     return check_ascending(options->keep, at, key, diag);
@@ -157,18 +147,32 @@ static Status remove_check(const void *opaque, Loc at, const char *key, Diag *di
 
 /* ---- the pass ---- */
 
-static Status record_layers(PassContext *ctx, const Model *model, const R *options,
-                            IntList keep, int depth, Diag *diag) {
+static Status record_layers(PassContext *ctx, const Model *model, const char *stack,
+                            IntList removed, int left, Diag *diag) {
     IntList lineage;
-    const IntList removed = other_layers(ctx->arena, keep, depth);
-    TRY(layers_lineage(&lineage, ctx->arena, ctx, model, options->stack, keep.count,
-                       diag));
-    tree_put_int(ctx->arena, ctx->record, "depth", keep.count);
+    TRY(layers_lineage(&lineage, ctx->arena, ctx, model, stack, left, diag));
+    tree_put_int(ctx->arena, ctx->record, "depth", left);
     tree_append(ctx->arena, ctx->record, "removed", LOC_NONE,
                 layers_tree(ctx->arena, removed));
     tree_append(ctx->arena, ctx->record, "original_layers", LOC_NONE,
                 layers_tree(ctx->arena, lineage));
     return STATUS_OK;
+}
+
+/* Takes the other layers out and gives those that stay their weights. */
+static Status keep_layers(const Removal *removal, Model *model, const R *options,
+                          IntList keep, int depth, Diag *diag) {
+    PassContext *ctx = removal->ctx;
+    const IntList gone = removal_others(ctx->arena, keep, depth);
+    Model *before = options->prior == PRIOR_GAUSSIAN ? model_copy(model) : NULL;
+    Status status = layers_keep(ctx, model, removal->stack, keep, diag);
+    if (status == STATUS_OK)
+        status = record_layers(ctx, model, removal->stack, gone, keep.count, diag);
+    if (status == STATUS_OK && gone.count)
+        status =
+            removal_finish(removal, model, before, gone, (PriorKind)options->prior, diag);
+    model_destroy(before);
+    return status;
 }
 
 static Status remove_run(PassContext *ctx, Model *model, const void *opaque, Diag *diag) {
@@ -178,16 +182,18 @@ static Status remove_run(PassContext *ctx, Model *model, const void *opaque, Dia
     if (depth == 0)
         return edit_fail(ctx, diag, "the model has no layers in stack \"%s\"",
                          options.stack);
+    const Removal removal = {ctx, model->graph, options.stack, BLOCK_ALL};
     IntList keep;
-    TRY(resolve(&keep, ctx, &options, depth, diag));
-    TRY(layers_keep(ctx, model, options.stack, keep, diag));
-    return record_layers(ctx, model, &options, keep, depth, diag);
+    TRY(resolve(&keep, &removal, &options, depth, diag));
+    return keep_layers(&removal, model, &options, keep, depth, diag);
 }
 
 const Pass pass_remove_layer = {
     .name = "remove_layer",
-    .summary = "take layers out of a stack; the others keep their weights",
-    .paper = "DistilBERT, a distilled version of BERT (2019), section 3",
+    .summary = "take layers out of a stack; the others keep their weights, or start from "
+               "what a posterior says about them",
+    .paper = "DistilBERT, a distilled version of BERT (2019), section 3; Bayesian "
+             "distillation of transformer models (2023), theorem 5",
     .fields = fields,
     .options_size = sizeof(R),
     .defaults = &defaults,

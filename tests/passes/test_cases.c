@@ -87,6 +87,14 @@ static const struct {
      "{model_type: swin, image_size: 8, patch_size: 1, num_channels: 1, num_labels: 3,\n"
      " embed_dim: 8, depths: [2, 2], num_heads: [2, 4], window_size: 3, mlp_ratio: 2,\n"
      " initializer_range: 0.3}\n"},
+    {"# on marian\n",
+     "{model_type: marian, architectures: [MarianMTModel], d_model: 8,\n"
+     " encoder_layers: 2, decoder_layers: 2, encoder_attention_heads: 2,\n"
+     " decoder_attention_heads: 2, encoder_ffn_dim: 16, decoder_ffn_dim: 16,\n"
+     " vocab_size: 12, activation_function: relu, init_std: 0.3}\n"},
+    {"# on rnn_attention\n",
+     "{model_type: rnn_attention, source_vocab_size: 12, target_vocab_size: 12,\n"
+     " embedding_size: 5, encoder_size: 6, decoder_size: 7, alignment_size: 4}\n"},
 };
 
 /* The model that a case runs on. */
