@@ -10,7 +10,7 @@
 #ifndef COMPRESS_PASSES_PRUNE_H
 #define COMPRESS_PASSES_PRUNE_H
 
-#include "passes/edit.h"
+#include "passes/prior.h"
 
 typedef enum PruneKind { PRUNE_HEADS, PRUNE_FFN } PruneKind;
 
@@ -20,25 +20,33 @@ typedef enum PruneScore {
     SCORE_STORED,
     SCORE_TAYLOR,
     SCORE_MAGNITUDE,
-    SCORE_RANDOM
+    SCORE_RANDOM,
+    SCORE_RELEVANCE /* of the posterior, for pruning alone: passes/relevance.h */
 } PruneScore;
 
 enum { RANKING_PER_LAYER, RANKING_GLOBAL };
 
-/* Options of both pruning passes; allow_empty is offered for heads only. */
+/* What is zero where a head does nothing: its columns of the output projection, or its
+ * values. */
+enum { ZERO_OUTPUT, ZERO_VALUE };
+
+/* Options of both pruning passes; allow_empty and zero are offered for heads only. */
 typedef struct PruneOptions {
     int score;   /* PruneScore */
     int ranking; /* RANKING_ */
     int64_t keep, keep_total;
     double keep_ratio;
     bool allow_empty;
+    int prior; /* PriorKind */
+    int zero;  /* ZERO_ */
     const char *stack;
 } PruneOptions;
 
 #define PRUNE_FIELDS(units)                                                              \
-    F_CHOICE(PruneOptions, score, "stored|" SCORE_NAMES,                                 \
+    F_CHOICE(PruneOptions, score, "stored|" SCORE_NAMES "|relevance",                    \
              "what is kept: the largest scores stored by importance (taylor: only if "   \
-             "they are Taylor scores), of weights, or random ones"),                     \
+             "they are Taylor scores), of weights, random ones, or what the posterior "  \
+             "finds least plausible to be zero (see estimate_posterior)"),               \
         F_CHOICE(PruneOptions, ranking, "per_layer|global",                              \
                  "compare " units " within each layer, or over all layers, which then "  \
                  "keep different numbers"),                                              \
@@ -47,6 +55,7 @@ typedef struct PruneOptions {
               "ranking: global: " units " kept in all; shared ones count once"),         \
         F_REAL(PruneOptions, keep_ratio, 1e-9, 1,                                        \
                "share of the " units " kept, of each layer or of all"),                  \
+        F_PRIOR(PruneOptions),                                                           \
         F_STRING(PruneOptions, stack, "only this stack of layers")
 
 /* Slices of a storage: unit u owns entries [u * width, (u + 1) * width) of the axis. */
@@ -55,6 +64,7 @@ typedef struct PruneSlot {
     int axis;
     int64_t width;
     bool reads; /* the axis is what a matrix reads of the units, not what it gives */
+    bool value; /* of the projection that gives a head's values */
 } PruneSlot;
 
 enum { PRUNE_SLOTS = 24, PRUNE_HEADED = 6 };
@@ -133,6 +143,17 @@ Tree *prune_scores_tree(const Prune *prune, Arena *arena);
 /* Cuts the stored scores to the units that stay, so that they fit the pruned model; drops
  * them when they do not fit the model. Call before the graph is changed. */
 Status prune_cut_scores(const Prune *prune, Model *model, Diag *diag);
+
+/* Fills the scores, one for each group, with the relevance of a unit's zeros; unknown
+ * when planning. Fails with STATUS_MODEL, with a hint, without a posterior. */
+Status prune_relevance(Prune *prune, int zero, Diag *diag);
+
+/* Conditions the Gaussians on the zeros of the units that go. Call after prune_choose and
+ * before anything is cut. Fails with STATUS_MODEL. */
+Status prune_condition(const Prune *prune, int zero, Diag *diag);
+
+/* Whether a slot is the first of its group with its storage and axis. */
+bool prune_is_first(const Prune *prune, const PruneBlock *block, const PruneSlot *slot);
 
 /* Decides what every group keeps. Fails with STATUS_MODEL when there are too few units.
  */

@@ -11,6 +11,10 @@ static bool is_op(const Node *node, const char *name) {
     return strcmp(node->op->name, name) == 0;
 }
 
+static bool is_cross(const Node *attention) {
+    return attention->role == ROLE_CROSS_ATTENTION;
+}
+
 /* Whether unit u of the result depends on unit u of operand 0 alone. */
 static bool is_elementwise(const Node *node) {
     return is_op(node, "activation") || is_op(node, "dropout") || is_op(node, "scale");
@@ -46,7 +50,8 @@ static Status add_slot(const Prune *p, PruneBlock *block, const Node *owner,
                          block->place, (long long)block->units, axis, operand, role,
                          (long long)size);
     block->slots[block->slot_count++] =
-        (PruneSlot){leaf, axis, size / block->units, reads};
+        (PruneSlot){leaf, axis, size / block->units, reads,
+                    owner->role == ROLE_V || owner->role == ROLE_CROSS_V};
     return STATUS_OK;
 }
 
@@ -136,8 +141,10 @@ static Status add_extras(const Prune *p, PruneBlock *block, Diag *diag) {
 
 static Status add_heads(const Prune *p, PruneBlock *block, Diag *diag) {
     static const char *const inputs[] = {"q", "k", "v"};
-    static const Role roles[] = {ROLE_Q, ROLE_K, ROLE_V};
+    static const Role self[] = {ROLE_Q, ROLE_K, ROLE_V};
+    static const Role cross[] = {ROLE_CROSS_Q, ROLE_CROSS_K, ROLE_CROSS_V};
     Node *attention = block->core;
+    const Role *roles = is_cross(attention) ? cross : self;
     block->headed[block->headed_count++] = attention;
     for (int i = 0; i < 3; i++)
         TRY(add_side(p, block, node_operand(attention, inputs[i]), roles[i], diag));
@@ -164,10 +171,11 @@ static Status add_block(Prune *p, Node *core, Diag *diag) {
                           .layer = core->layer,
                           .core = core,
                           .group = p->block_count++};
-    block->place = arena_printf(p->ctx->arena, "%s.%d", core->stack, core->layer);
+    block->place = arena_printf(p->ctx->arena, "%s.%d%s", core->stack, core->layer,
+                                is_cross(core) ? " (cross-attention)" : "");
     if (p->kind == PRUNE_HEADS) {
         TRY(count_heads(p, block, diag));
-        TRY(add_out(p, block, ROLE_OUT, diag));
+        TRY(add_out(p, block, is_cross(core) ? ROLE_CROSS_OUT : ROLE_OUT, diag));
         return add_heads(p, block, diag);
     }
     block->units = core->type.dim[core->type.rank - 1];
@@ -253,7 +261,7 @@ static bool is_core(const Prune *p, const Node *node) {
     if (!node->stack || node->layer < 0) return false;
     if (p->stack && strcmp(node->stack, p->stack) != 0) return false;
     return p->kind == PRUNE_HEADS
-               ? node->role == ROLE_ATTENTION &&
+               ? (node->role == ROLE_ATTENTION || is_cross(node)) &&
                      (is_op(node, "attention") || is_op(node, "linear_attention"))
                : node->role == ROLE_FFN_IN && is_op(node, "linear");
 }

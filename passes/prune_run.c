@@ -23,6 +23,10 @@ Status prune_check(const void *opaque, Loc at, const char *key, Diag *diag) {
     if (!global && options->allow_empty)
         return diag_fail(diag, STATUS_RECIPE, at, key,
                          "allow_empty: expected ranking: global with it");
+    if (options->zero != ZERO_OUTPUT && options->prior != PRIOR_GAUSSIAN &&
+        options->score != SCORE_RELEVANCE)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "zero: expected prior: gaussian or score: relevance with it");
     return STATUS_OK;
 }
 
@@ -75,8 +79,7 @@ static bool is_exact(const Prune *p) {
 
 /* ---- cutting ---- */
 
-/* Whether a slot is the first of its group with its storage and axis. */
-static bool is_first(const Prune *p, const PruneBlock *block, const PruneSlot *slot) {
+bool prune_is_first(const Prune *p, const PruneBlock *block, const PruneSlot *slot) {
     for (const PruneBlock *other = p->blocks;; other++)
         for (int j = 0; other->group == block->group && j < other->slot_count; j++) {
             const PruneSlot *candidate = &other->slots[j];
@@ -109,7 +112,7 @@ static Status cut_block(Prune *p, PruneBlock *block, Diag *diag) {
     if (group->keep_count == group->units) return STATUS_OK;
     if (group->keep_count == 0) return prune_empty(p, block, diag);
     for (int i = 0; i < block->slot_count; i++)
-        if (is_first(p, block, &block->slots[i]))
+        if (prune_is_first(p, block, &block->slots[i]))
             TRY(cut_slot(p, &block->slots[i], group, diag));
     for (int i = 0; i < block->headed_count; i++)
         TRY(set_heads(p->graph, block->headed[i], group->keep_count, diag));
@@ -159,7 +162,7 @@ static int64_t unit_elements(const Prune *p, int group) {
         const PruneBlock *block = &p->blocks[i];
         for (int j = 0; block->group == group && j < block->slot_count; j++) {
             const PruneSlot *slot = &block->slots[j];
-            if (!is_first(p, block, slot)) continue;
+            if (!prune_is_first(p, block, slot)) continue;
             if (slot->reads && j != SLOT_OUT) return -1;
             elements += tensor_count(&slot->leaf->storage->tensor) / block->units;
         }
@@ -183,6 +186,23 @@ static void warn_guess(const Prune *p, const PruneOptions *options, Diag *diag) 
               prune_units(p->kind));
 }
 
+static Status read_scores(Prune *p, const Model *model, const PruneOptions *options,
+                          Diag *diag) {
+    switch (options->score) {
+    case SCORE_STORED:
+    case SCORE_TAYLOR:
+        return prune_read_scores(p, model, options->score == SCORE_TAYLOR, diag);
+    case SCORE_RELEVANCE: return prune_relevance(p, options->zero, diag);
+    default: prune_score(p, (PruneScore)options->score); return STATUS_OK;
+    }
+}
+
+/* What `prior` says about the weights that stay. */
+static Status set_weights(PassContext *ctx, Model *model, int prior, Diag *diag) {
+    if (prior == PRIOR_GAUSSIAN) return condition_set_weights(ctx, model->graph, diag);
+    return prior == PRIOR_RANDOM ? prior_redraw(ctx, model, diag) : STATUS_OK;
+}
+
 Status prune_run(PassContext *ctx, Model *model, PruneKind kind,
                  const PruneOptions *options, Diag *diag) {
     Prune p;
@@ -191,16 +211,15 @@ Status prune_run(PassContext *ctx, Model *model, PruneKind kind,
         return edit_fail(ctx, diag, "the model has no %s to prune%s%s", prune_units(kind),
                          options->stack ? " in stack " : "",
                          options->stack ? options->stack : "");
-    if (options->score == SCORE_STORED || options->score == SCORE_TAYLOR)
-        TRY(prune_read_scores(&p, model, options->score == SCORE_TAYLOR, diag));
-    else
-        prune_score(&p, options->score);
+    TRY(read_scores(&p, model, options, diag));
     TRY(prune_choose(&p, options, diag));
     TRY(prune_cut_scores(&p, model, diag));
-    ctx->exact = !ctx->plan && is_exact(&p);
+    ctx->exact = !ctx->plan && options->prior == PRIOR_COPY && is_exact(&p);
     warn_guess(&p, options, diag);
     record(&p);
+    if (options->prior == PRIOR_GAUSSIAN) TRY(prune_condition(&p, options->zero, diag));
     for (int i = 0; i < p.block_count; i++) TRY(cut_block(&p, &p.blocks[i], diag));
     graph_remove_dead(model->graph);
-    return graph_infer(model->graph, diag);
+    TRY(graph_infer(model->graph, diag));
+    return set_weights(ctx, model, options->prior, diag);
 }
