@@ -70,6 +70,8 @@ static const Row ROWS[] = {
     {"evaluate", "{data: d, limit: 8}", "{data: d, limit: 8, batch_size: 3}", NULL},
     {"diagnose", "{data: d, limit: 8}", "{data: d, limit: 8, cka: false}", NULL},
     {"remove_layer", "{keep: [1, 2, 3]}", "{drop: [0]}", NULL},
+    {"remove_block", "{block: ffn, drop: [0]}", "{block: attention, drop: [1]}", NULL},
+    {"remove_attention", "{}", "{}", NULL},
     {"fold_token_type", "{}", "{}", NULL},
     {"factor_embedding", "{rank: 8}", "{rank: 4}", NULL},
     {"importance", "{data: d, limit: 8, batch_size: 4}", "{score: magnitude}", NULL},
@@ -229,6 +231,23 @@ static const Chain CHAINS[] = {
     {CLASSIFIES,
      "prune_heads: {keep: 2, score: magnitude}\n"
      "distill: {" TRAIN ", attention_form: map}\n",
+     false},
+    /* Posteriors. */
+    {CLASSIFIES,
+     "estimate_posterior: {data: d, steps: 3, batch_size: 4, samples: 3}\n"
+     "remove_block: {block: ffn, drop: [1], prior: gaussian}\n"
+     "prune_heads: {keep: 2, score: relevance, zero: value, prior: gaussian}\n"
+     "remove_layer: {drop: [0], prior: gaussian}\n"
+     "distill: {" TRAIN "}\n",
+     false},
+    {CLASSIFIES,
+     "weight_multiplex: {position: none}\n"
+     "estimate_posterior: {data: d, steps: 3, batch_size: 4, samples: 3}\n"
+     "remove_layer: {drop: [0], prior: gaussian}\n",
+     false},
+    {CLASSIFIES,
+     "remove_block: {block: ffn, drop: [1]}\n"
+     "weight_multiplex: {position: none}\n",
      false},
     /* Exits. */
     {CLASSIFIES, "calibrate_exits: {data: d, drop: 100}\n", false},
