@@ -32,6 +32,7 @@ typedef struct SliceList {
     int count, capacity;
 } SliceList;
 
+/* Appends a slice. */
 void slices_add(Arena *arena, SliceList *list, ConditionSlice slice);
 
 /* Conditions the Gaussians of a graph on `given` and records it as "conditioning". Call

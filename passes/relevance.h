@@ -30,6 +30,7 @@ typedef struct RelevanceCache {
 Status relevance_of(double *out, PassContext *ctx, const ConditionSlice *given, int count,
                     RelevanceCache *cache, Diag *diag);
 
+/* Frees what a cache holds and empties it. */
 void relevance_release(RelevanceCache *cache);
 
 #endif
