@@ -220,12 +220,11 @@ static Status translate(Result *result, Model *model, const Search *search, int 
     return status;
 }
 
-static Result translate_all(Model *model, const Search *search, int64_t most) {
-    Result result;
+static void translate_all(Result *result, Model *model, const Search *search,
+                          int64_t most) {
     Diag *diag = diag_create();
-    assert_ok(translate(&result, model, search, 0, 3, 1, most, search->beam, diag), diag);
+    assert_ok(translate(result, model, search, 0, 3, 1, most, search->beam, diag), diag);
     diag_destroy(diag);
-    return result;
 }
 
 static void check_found(const Translation *got, const Found *want, int model) {
@@ -249,7 +248,8 @@ static Search search_of(SearchKind kind, int64_t beam, double penalty, bool earl
 static void check_beam(Search search) {
     for (int m = 0; m < MODEL_COUNT; m++) {
         Model *model = model_open(m);
-        const Result got = translate_all(model, &search, MOST);
+        Result got;
+        translate_all(&got, model, &search, MOST);
         for (int i = 0; i < 3; i++) {
             const Found want = naive_beam(model, i, &search);
             check_found(&got.all[i], &want, m);
@@ -275,7 +275,8 @@ static void test_lookahead(void **state) {
     const Search search = search_of(SEARCH_LOOKAHEAD, WORD_COUNT, 0, false);
     for (int m = 0; m < MODEL_COUNT; m++) {
         Model *model = model_open(m);
-        const Result got = translate_all(model, &search, MOST);
+        Result got;
+        translate_all(&got, model, &search, MOST);
         for (int i = 0; i < 3; i++) {
             const Found want = naive_lookahead(model, i);
             check_found(&got.all[i], &want, m);
@@ -292,7 +293,8 @@ static void test_exhaustive(void **state) {
         Model *model = model_open(m);
         for (int early = 0; early < 2; early++) {
             const Search search = search_of(SEARCH_BEAM, ALL, early ? 1 : 0.5, false);
-            const Result got = translate_all(model, &search, LENGTH);
+            Result got;
+            translate_all(&got, model, &search, LENGTH);
             for (int i = 0; i < 3; i += 2) {
                 Found best = {.score = -INFINITY};
                 Live none = {{0}, 0};
@@ -313,9 +315,11 @@ static void test_differ(void **state) {
                                search_of(SEARCH_LOOKAHEAD, 8, 0, false)};
     for (int m = 0; m < MODEL_COUNT; m++) {
         Model *model = model_open(m);
-        const Result greedy = translate_all(model, &searches[0], MOST);
+        Result greedy;
+        translate_all(&greedy, model, &searches[0], MOST);
         for (int k = 0; k < 2; k++) {
-            const Result other = translate_all(model, &searches[k + 1], MOST);
+            Result other;
+            translate_all(&other, model, &searches[k + 1], MOST);
             for (int i = 0; i < 3; i++)
                 differ[k] += greedy.all[i].length != other.all[i].length ||
                              memcmp(greedy.tokens[i], other.tokens[i],
@@ -335,7 +339,8 @@ static void test_together(void **state) {
     const Search search = search_of(SEARCH_BEAM, 3, 1, false);
     for (int m = 0; m < MODEL_COUNT; m++) {
         Model *model = model_open(m);
-        const Result together = translate_all(model, &search, MOST);
+        Result together;
+        translate_all(&together, model, &search, MOST);
         for (int i = 0; i < 3; i++) {
             Result alone;
             assert_ok(translate(&alone, model, &search, i, 1, 1, MOST, 5, diag), diag);
@@ -363,7 +368,8 @@ static void test_vocabulary(void **state) {
     Model *model = model_open(0);
     Search search = search_of(SEARCH_BEAM, 2, 1, true);
     search.vocabulary = 4;
-    const Result result = translate_all(model, &search, MOST);
+    Result result;
+    translate_all(&result, model, &search, MOST);
     for (int i = 0; i < 3; i++)
         for (int64_t k = 0; k < result.all[i].length; k++)
             assert_true(result.tokens[i][k] == 2 || result.tokens[i][k] == 3);
