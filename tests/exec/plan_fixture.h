@@ -127,7 +127,8 @@ static void naive_view(const Naive *n, View *view, const Node *node, void *const
 }
 
 static void naive_call(const Naive *n, const Node *node, bool backward) {
-    View in[8], d_in[8];
+    View in[16], d_in[16];
+    assert_in_range(node->in_count, 0, 16);
     Call call = {.node = node,
                  .attrs = node->attrs,
                  .in_count = node->in_count,
