@@ -77,6 +77,8 @@ static inline void solve(double *s, double *x, int n) {
 
 /* S_22 of entries; to be freed. */
 static inline double *dense(const Model *model, const Entries *entries) {
+    static const Storage *from[ENTRIES];
+    static double f[ENTRIES][SAMPLES_K];
     const int n = entries->count;
     if (n < 1) {
         fail_msg("no entries");
@@ -84,13 +86,17 @@ static inline double *dense(const Model *model, const Entries *entries) {
     }
     double *s = calloc((size_t)n * (size_t)n, sizeof *s);
     for (int i = 0; i < n; i++) {
-        const Entry *a = &entries->items[i];
-        const Storage *from = graph_storage(model->graph, a->storage);
-        for (int j = 0; j < n; j++) {
-            const Entry *b = &entries->items[j];
-            s[i * n + j] =
-                covariance(from, a->at, graph_storage(model->graph, b->storage), b->at);
-        }
+        from[i] = graph_storage(model->graph, entries->items[i].storage);
+        for (int k = 0; k < gaussian_samples(from[i]->gaussian); k++)
+            f[i][k] = factor_at(from[i], entries->items[i].at, k);
+    }
+    for (int i = 0; i < n; i++) {
+        for (int j = 0; j < n; j++)
+            for (int k = 0; k < gaussian_samples(from[i]->gaussian); k++)
+                s[i * n + j] += f[i][k] * f[j][k];
+        double diagonal = 0;
+        tensor_read_f64(&from[i]->gaussian->diagonal, entries->items[i].at, 1, &diagonal);
+        s[i * n + i] += diagonal;
     }
     return s;
 }
