@@ -22,7 +22,7 @@ typedef struct EvaluateOptions {
     int exits;
     double entropy;
     int64_t patience;
-    int64_t draws; /* of weights from their Gaussians; 0 = the weights themselves */
+    int64_t draws;      /* of weights from their Gaussians; 0 = the weights themselves */
     const Tree *decode; /* a map of DecodeKeys; NULL = not given */
 } EvaluateOptions;
 
