@@ -57,11 +57,39 @@ static Status open_tokenizer(Generation *g, Diag *diag) {
     return tokenizer_read(&g->tokenizer, path ? path : model, diag);
 }
 
+/* Positions of the model's smallest table of them; INT64_MAX without one. */
+static int64_t most_positions(const Graph *graph) {
+    int64_t most = INT64_MAX;
+    for (const Node *node = graph->first; node; node = node->next) {
+        if (strcmp(node->op->name, "add_position") != 0) continue;
+        const AddPositionAttrs *attrs = node->attrs;
+        const int64_t rows = node->in[1]->type.dim[0] - attrs->offset;
+        if (rows < most) most = rows;
+    }
+    return most;
+}
+
+static Status check_positions(const Generation *g, Diag *diag) {
+    const int64_t most = most_positions(g->model->graph);
+    if (g->token_count + g->most <= most) return STATUS_OK;
+    Status status =
+        diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
+                  "--max-tokens: expected at most %lld positions, the model's table, found "
+                  "a prompt of %lld tokens and %lld to make",
+                  (long long)most, (long long)g->token_count, (long long)g->most);
+    if (g->token_count < most)
+        diag_hint(diag, "--max-tokens %lld", (long long)(most - g->token_count));
+    else
+        diag_hint(diag, "take a shorter prompt");
+    return status;
+}
+
 static Status open_decoder(Generation *g, Diag *diag) {
     const Flags *flags = &g->cli->flags;
     const DecodeOptions options = {.capacity = g->token_count + g->most,
                                    .threads = threads_choose(flags->threads),
                                    .weights = flags->bf16 ? STEP_BF16 : STEP_F32};
+    TRY(check_positions(g, diag));
     blas_init();
     TRY(decoder_create(&g->decoder, g->model->graph, &options, diag));
     if (decoder_vocabulary(g->decoder) >= tokenizer_size(g->tokenizer)) return STATUS_OK;
