@@ -72,11 +72,11 @@ static int64_t most_positions(const Graph *graph) {
 static Status check_positions(const Generation *g, Diag *diag) {
     const int64_t most = most_positions(g->model->graph);
     if (g->token_count + g->most <= most) return STATUS_OK;
-    Status status =
-        diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
-                  "--max-tokens: expected at most %lld positions, the model's table, found "
-                  "a prompt of %lld tokens and %lld to make",
-                  (long long)most, (long long)g->token_count, (long long)g->most);
+    Status status = diag_fail(
+        diag, STATUS_MODEL, LOC_NONE, NULL,
+        "--max-tokens: expected at most %lld positions, the model's table, found "
+        "a prompt of %lld tokens and %lld to make",
+        (long long)most, (long long)g->token_count, (long long)g->most);
     if (g->token_count < most)
         diag_hint(diag, "--max-tokens %lld", (long long)(most - g->token_count));
     else
