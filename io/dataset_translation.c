@@ -266,7 +266,7 @@ static void warn_long(const Reading *r, int64_t rows, Loc at, Diag *diag) {
     if (r->cut == 0) return;
     diag_warn(diag, at, "too_long",
               "%s: %" PRId64 " of %" PRId64 " pairs have more than %" PRId64
-              " or %" PRId64 " tokens and are %s",
+              " source or %" PRId64 " target tokens and are %s",
               r->data->base.name, r->cut, rows, r->options->max_source,
               r->options->max_target, r->dropped ? "left out" : "cut");
 }
