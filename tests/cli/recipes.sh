@@ -29,5 +29,6 @@ reduced() {
 
 shape() {
     $COMPRESS inspect "$1" | sed -e '/^storage  /,/^$/d' -e 's/ (input .*)//' \
-        -e 's/, accuracy .*//' -e 's/=\[[^]]*\]/=[WHICH]/g' -e 's/ below [0-9.]*/ below WHAT/'
+        -e 's/, accuracy .*//' -e 's/=\[[^]]*\]/=[WHICH]/g' -e 's/ below [0-9.]*/ below WHAT/' \
+        -e 's/ of model [0-9a-f]*$/ of model HASH/'
 }
