@@ -22,7 +22,7 @@ void gaussians_follow(const KnownGaussians *known, PassContext *ctx, Graph *grap
         if (!first) first = storage;
         lost++;
     }
-    if (!first) return;
+    if (!first || tree_get(ctx->record, "posteriors_dropped")) return;
     diag_warn(diag, ctx->at, ctx->key,
               "the posterior of %d of the weights is dropped, which this step changes "
               "otherwise than by cutting or averaging: first '%s'",

@@ -15,7 +15,8 @@ typedef struct KnownGaussians {
 KnownGaussians gaussians_known(const Graph *graph, Arena *arena);
 
 /* After the step: drops what does not fit its storage any more, and warns of storages
- * that are still there and lost theirs; their number goes into the record. */
+ * that are still there and lost theirs; their number goes into the record. A step that
+ * was asked to drop them has put it there itself, and there is no warning. */
 void gaussians_follow(const KnownGaussians *known, PassContext *ctx, Graph *graph,
                       Diag *diag);
 
