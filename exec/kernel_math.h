@@ -1,8 +1,8 @@
 /* Arithmetic shared by kernels, in the precision a file is compiled for.
  *
- * exp_real, tanh_real and erf_real are inlined; for float they are polynomials without
- * branches, so that loops over them vectorise, with relative error below 2.5e-7 (see
- * tests/exec/test_grad.c). For double they are libm's. */
+ * exp_real, tanh_real, erf_real and log_real are inlined; for float they are polynomials
+ * without branches, so that loops over them vectorise, with relative error below 2.5e-7
+ * (see tests/exec/test_kernels.c). For double they are libm's. */
 #ifndef COMPRESS_EXEC_KERNEL_MATH_H
 #define COMPRESS_EXEC_KERNEL_MATH_H
 
@@ -35,6 +35,9 @@ KERNEL_INLINE double tanh_real(double x) {
 }
 KERNEL_INLINE double erf_real(double x) {
     return erf(x);
+}
+KERNEL_INLINE double log_real(double x) {
+    return log(x);
 }
 
 #else
@@ -94,6 +97,20 @@ KERNEL_INLINE float erf_real(float x) {
     q = q * a + -0.000222790445f;
     const float far = copysignf(1.0f - exp_real(q), x);
     return b < 0.94f ? near : far;
+}
+
+/* log(x) of a normal number above 0: x = 2^n c with c in [sqrt(1/2), sqrt(2)), log c = 2
+ * atanh((c - 1) / (c + 1)), whose series ends at 2e-9. */
+KERNEL_INLINE float log_real(float x) {
+    union {
+        float f;
+        int32_t i;
+    } c = {.f = x};
+    const int32_t n = (c.i - 0x3f3504f3) >> 23; /* bits of sqrt(1/2) */
+    c.i -= n * (1 << 23);
+    const float f = (c.f - 1) / (c.f + 1), s = f * f;
+    const float series = 1 + s * (1 / 3.0f + s * (1 / 5.0f + s * (1 / 7.0f + s / 9)));
+    return (float)n * 0.693147181f + 2 * f * series;
 }
 
 #endif

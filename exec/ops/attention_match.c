@@ -157,24 +157,6 @@ static void compare(const Call *call, Span span, REAL *student, REAL *teacher) {
         softmax_row(teacher + r * span.keys, span.keys);
 }
 
-/* log(x) of a normal number above 0. For float: x = 2^n c with c in [sqrt(1/2), sqrt(2)),
- * log c = 2 atanh((c - 1) / (c + 1)), whose series ends at 2e-9. */
-KERNEL_INLINE REAL log_real(REAL x) {
-#ifdef REAL_IS_DOUBLE
-    return log(x);
-#else
-    union {
-        float f;
-        int32_t i;
-    } c = {.f = x};
-    const int32_t n = (c.i - 0x3f3504f3) >> 23; /* bits of sqrt(1/2) */
-    c.i -= n * (1 << 23);
-    const float f = (c.f - 1) / (c.f + 1), s = f * f;
-    const float series = 1 + s * (1 / 3.0f + s * (1 / 5.0f + s * (1 / 7.0f + s / 9)));
-    return (float)n * 0.693147181f + 2 * f * series;
-#endif
-}
-
 /* -sum P_j log max(s_j / m, FLOOR) of a row. */
 static REAL row_loss(int64_t n, const REAL *restrict s, const REAL *restrict p, REAL m) {
     const REAL inverse = 1 / m;

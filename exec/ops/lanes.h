@@ -37,6 +37,19 @@ static inline REAL lanes_dot(int64_t n, const REAL *x, const REAL *y) {
     return lanes_total(&sum);
 }
 
+/* Largest element of x. */
+static inline REAL lanes_max(int64_t n, const REAL *x) {
+    Lanes most = LANES_AT(x);
+    for (int64_t j = LANE_COUNT; j < n; j += LANE_COUNT) {
+        const Lanes next = LANES_AT(x + j);
+        const LanesMask more = next > most;
+        most = (Lanes)(((LanesMask)next & more) | ((LanesMask)most & ~more));
+    }
+    REAL best = most[0];
+    for (int l = 1; l < LANE_COUNT; l++) best = most[l] > best ? most[l] : best;
+    return best;
+}
+
 /* x += y; returns the largest element of the result, `least` when all are below it. */
 static inline REAL lanes_add_max(int64_t n, REAL *x, const REAL *y, REAL least) {
     Lanes most = (Lanes){0} + least;

@@ -3,14 +3,21 @@
  * Per sample R = softmax(x y^T / sqrt(D)) by rows, T likewise from the teacher over
  * sqrt(E); the loss is the mean over rows and samples of -sum_j T_ij log R_ij. The
  * gradient of the student's scores x y^T / sqrt(D) is (R - T) / (N T). The teacher gets
- * none. Windows are to all of this what samples are. */
+ * none. Windows are to all of this what samples are.
+ *
+ * Rows of scores are filled up to whole vectors: with 49 tokens of a window, what remains
+ * beside them would cost as much as the rest. */
 #include "exec/infer.h"
 #include "exec/kernel_math.h"
 #include "exec/ops/gradient.h"
+#include "exec/ops/lanes.h"
 #include "exec/ops/relation_window.h"
 #include "exec/ops/score_block.h"
 
 enum { X, Y, TEACHER_X, TEACHER_Y };
+
+/* Fills up rows: has no share in a softmax, and its product with 0 is 0. */
+static const REAL OUTSIDE = (REAL)-1e30;
 
 static const Operand OPERANDS[] = {
     {"x", OPERAND_REQUIRED, "student's [N, T, D]"},
@@ -64,42 +71,61 @@ static size_t aux_bytes(const Call *call) {
 /* One block of scores of student and of teacher. */
 static size_t scratch_bytes(const Call *call) {
     const int64_t tokens = related_tokens(call);
-    return (size_t)(score_block_rows(tokens) * tokens) * 2 * sizeof(REAL);
+    return (size_t)(score_block_rows(tokens) * LANES_ROUND_UP(tokens)) * 2 * sizeof(REAL);
 }
 
-/* scores[rows, T] = x y^T / sqrt(width) from row `first` of operands x and x + 1. */
+/* scores[rows, T filled up] = x y^T / sqrt(width) from row `first` of operands x and
+ * x + 1. */
 static void relate(const Call *call, int x, int64_t first, int64_t rows, REAL *scores) {
     const int64_t tokens = related_tokens(call), width = call->in[x].dim[2];
+    const int64_t stride = LANES_ROUND_UP(tokens);
     const REAL *a = (const REAL *)call->in[x].data + first * width;
     const REAL *b = (const REAL *)call->in[x + 1].data + first / tokens * tokens * width;
     gemm(false, true, rows, tokens, width, (REAL)(1 / sqrt((double)width)), a, width, b,
-         width, 0, scores, tokens);
+         width, 0, scores, stride);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t j = tokens; j < stride; j++) scores[r * stride + j] = OUTSIDE;
 }
 
-/* -sum_j softmax(t)_j log softmax(s)_j from scores and their log-sum-exps. */
-static REAL row_loss(const REAL *restrict s, const REAL *restrict t, int64_t n,
-                     REAL log_s, REAL log_t) {
+/* Sum of exp(x[j] - shift). n is a multiple of LANE_COUNT here and below. */
+static REAL exp_sum(int64_t n, const REAL *x, REAL shift) {
+    n &= -LANE_COUNT;
     REAL sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < n; j++) sum += exp_real(t[j] - log_t) * (log_s - s[j]);
+    for (int64_t j = 0; j < n; j++) sum += exp_real(x[j] - shift);
     return sum;
+}
+
+/* -sum_j softmax(t)_j log softmax(s)_j, and the log-sum-exps of s and t. Destroys t. */
+static REAL row_loss(const REAL *restrict s, REAL *restrict t, int64_t n,
+                     REAL log_sum[2]) {
+    n &= -LANE_COUNT;
+    const REAL top_s = lanes_max(n, s), top_t = lanes_max(n, t);
+    const REAL log_s = top_s + log_real(exp_sum(n, s, top_s));
+    const REAL sum_t = exp_row(t, n, top_t);
+    REAL sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t j = 0; j < n; j++) sum += t[j] * (log_s - s[j]);
+    log_sum[0] = log_s;
+    log_sum[1] = top_t + log_real(sum_t);
+    return sum / sum_t;
 }
 
 static double forward_block(const Call *call, int64_t first, int64_t rows, REAL *student,
                             REAL *teacher) {
     const int64_t tokens = related_tokens(call), all = related_groups(call) * tokens;
-    REAL *log_sum = call->aux;
+    const int64_t stride = LANES_ROUND_UP(tokens);
     double total = 0;
     relate(call, X, first, rows, student);
     relate(call, TEACHER_X, first, rows, teacher);
     for (int64_t r = 0; r < rows; r++) {
-        const REAL *s = student + r * tokens, *t = teacher + r * tokens;
-        const REAL log_s = log_sum_exp(s, tokens), log_t = log_sum_exp(t, tokens);
-        if (log_sum) {
-            log_sum[first + r] = log_s;
-            log_sum[all + first + r] = log_t;
-        }
-        total += (double)row_loss(s, t, tokens, log_s, log_t);
+        REAL log_sum[2];
+        total += (double)row_loss(student + r * stride, teacher + r * stride, stride,
+                                  log_sum);
+        if (!call->aux) continue;
+        REAL *kept = (REAL *)call->aux + first + r;
+        kept[0] = log_sum[0];
+        kept[all] = log_sum[1];
     }
     return total;
 }
@@ -107,7 +133,7 @@ static double forward_block(const Call *call, int64_t first, int64_t rows, REAL 
 static void forward(const Call *call) {
     const int64_t groups = related_groups(call), tokens = related_tokens(call);
     const int64_t block = score_block_rows(tokens);
-    REAL *student = call->scratch, *teacher = student + block * tokens;
+    REAL *student = call->scratch, *teacher = student + block * LANES_ROUND_UP(tokens);
     double total = 0;
     for (int64_t n = 0; n < groups; n++)
         for (int64_t row = 0; row < tokens; row += block) {
@@ -122,12 +148,13 @@ static void forward(const Call *call) {
 static void difference(const Call *call, int64_t first, int64_t rows, REAL *student,
                        const REAL *teacher) {
     const int64_t tokens = related_tokens(call), all = related_groups(call) * tokens;
+    const int64_t stride = LANES_ROUND_UP(tokens);
     const REAL *log_sum = (const REAL *)call->aux + first;
     for (int64_t r = 0; r < rows; r++) {
-        REAL *restrict s = student + r * tokens;
-        const REAL *restrict t = teacher + r * tokens;
+        REAL *restrict s = student + r * stride;
+        const REAL *restrict t = teacher + r * stride;
         const REAL log_s = log_sum[r], log_t = log_sum[all + r];
-        for (int64_t j = 0; j < tokens; j++)
+        for (int64_t j = 0; j < stride; j++)
             s[j] = exp_real(s[j] - log_s) - exp_real(t[j] - log_t);
     }
 }
@@ -135,8 +162,9 @@ static void difference(const Call *call, int64_t first, int64_t rows, REAL *stud
 static void backward(const Call *call) {
     const int64_t groups = related_groups(call), tokens = related_tokens(call);
     const int64_t width = call->in[X].dim[2], block = score_block_rows(tokens);
+    const int64_t stride = LANES_ROUND_UP(tokens);
     const REAL *x = call->in[X].data, *y = call->in[Y].data;
-    REAL *student = call->scratch, *teacher = student + block * tokens;
+    REAL *student = call->scratch, *teacher = student + block * stride;
     REAL *d_x = gradient_of(call, X), *d_y = gradient_of(call, Y);
     const bool add_x = gradient_adds(call, X), add_y = gradient_adds(call, Y);
     const REAL factor = *(const REAL *)call->d_out.data / (REAL)(groups * tokens) /
@@ -150,10 +178,10 @@ static void backward(const Call *call) {
             relate(call, TEACHER_X, first, rows, teacher);
             difference(call, first, rows, student, teacher);
             if (d_x)
-                gemm(false, false, rows, width, tokens, factor, student, tokens,
+                gemm(false, false, rows, width, tokens, factor, student, stride,
                      y + start * width, width, add_x, d_x + first * width, width);
             if (d_y)
-                gemm(true, false, tokens, width, rows, factor, student, tokens,
+                gemm(true, false, tokens, width, rows, factor, student, stride,
                      x + first * width, width, add_y || row > 0, d_y + start * width,
                      width);
         }

@@ -338,6 +338,10 @@ static float erf_single(float x) {
     return erf_real(x);
 }
 
+static float log_single(float x) {
+    return log_real(x);
+}
+
 static void test_function_accuracy(void **state) {
     (void)state;
     static const double RANGES[] = {1e-6, 1e-3, 0.5, 1, 3, 6, 12, 86};
@@ -346,7 +350,11 @@ static void test_function_accuracy(void **state) {
         assert_true(relative_error(exp_single, exp, -r, r) < 2e-7);
         assert_true(relative_error(tanh_single, tanh, -r, r) < 2.5e-7);
         assert_true(relative_error(erf_single, erf, -r, r) < 2.5e-7);
+        assert_true(relative_error(log_single, log, r, 2 * r) < 2.5e-7);
+        assert_true(relative_error(log_single, log, 1, 1 + r) < 2.5e-7);
     }
+    assert_true(relative_error(log_single, log, 2e-38, 1e-36) < 2.5e-7);
+    assert_true(relative_error(log_single, log, 1e36, 3e38) < 2.5e-7);
     assert_true(exp_single(-INFINITY) == 0 && exp_single(-1000) == 0);
     assert_true(exp_single(INFINITY) == INFINITY && exp_single(89) == INFINITY);
     assert_true(exp_single(88.7f) < INFINITY && isnan(exp_single(NAN)));

@@ -119,7 +119,7 @@ static void test_folder_refused(void **state) {
     expect_failure("{\"format\": \"images\", \"path\": null}", STATUS_RECIPE, "path");
     spill("config.json", "{\"id2label\": {\"0\": \"LABEL_0\"}}", 30);
     expect_failure(SET(", \"config\": \".\""), STATUS_FORMAT,
-                   "does not name its classes");
+                   "expected names of the classes, found none");
     spill("config.json", "{\"id2label\": {\"1\": \"ant\"}}", 26);
     expect_failure(SET(", \"config\": \".\""), STATUS_FORMAT, "id2label");
     shell("mkdir set/empty");
