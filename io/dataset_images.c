@@ -81,8 +81,9 @@ static Status classes_given(Folder *f, const ImagesOptions *options, Diag *diag)
     if (f->classes.count > 0 || !options->config) return STATUS_OK;
     TRY(class_names_read(&f->classes, options->config, f->arena, diag));
     if (f->classes.count > 0) return STATUS_OK;
-    Status status = diag_fail(diag, STATUS_FORMAT, LOC_FILE(options->config), "id2label",
-                              "expected names of the classes, found none (LABEL_0 and the like are none)");
+    Status status = diag_fail(
+        diag, STATUS_FORMAT, LOC_FILE(options->config), "id2label",
+        "expected names of the classes, found none (LABEL_0 and the like are none)");
     diag_hint(diag, "give `labels: [...]`, the names in the order of the labels");
     return status;
 }

@@ -120,8 +120,8 @@ static double forward_block(const Call *call, int64_t first, int64_t rows, REAL 
     relate(call, TEACHER_X, first, rows, teacher);
     for (int64_t r = 0; r < rows; r++) {
         REAL log_sum[2];
-        total += (double)row_loss(student + r * stride, teacher + r * stride, stride,
-                                  log_sum);
+        total +=
+            (double)row_loss(student + r * stride, teacher + r * stride, stride, log_sum);
         if (!call->aux) continue;
         REAL *kept = (REAL *)call->aux + first + r;
         kept[0] = log_sum[0];
