@@ -188,10 +188,14 @@ static Status estimate_run(PassContext *ctx, Model *model, const void *opaque,
 static Status estimate_check(const void *opaque, Loc at, const char *key, Diag *diag) {
     const EstimateOptions *o = opaque;
     const int64_t needed = (o->samples - 1) * o->every + 1;
+    const bool by_epochs = o->train.steps == 0 && o->train.epochs > 0;
     if (o->from == FROM_ITERATES && o->start == START_DRAWN)
         return diag_fail(diag, STATUS_RECIPE, at, key,
                          "start: drawn is an option of from: runs");
-    if (o->from != FROM_ITERATES || o->train.steps == 0 || o->train.steps >= needed)
+    if (o->from == FROM_RUNS && o->every != defaults.every)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "every is an option of from: iterates");
+    if (o->from != FROM_ITERATES || by_epochs || o->train.steps >= needed)
         return STATUS_OK;
     return diag_fail(diag, STATUS_RECIPE, at, key,
                      "expected at least %lld steps for %lld iterates %lld apart, found "
