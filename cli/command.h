@@ -19,7 +19,7 @@ typedef struct Flags {
     StringList set, column;
     int64_t threads, max_tokens, top_k, seed, min_count, max_size, beam;
     double temperature, top_p; /* top_p 0 = not given */
-    double length_penalty;     /* 0 = not given */
+    double length_penalty;     /* negative = not given */
     int dump_ir, split;        /* split: WordSplit */
     bool lowercase, quiet, timing, bf16, json, schema, hidden_states, help, version;
 } Flags;

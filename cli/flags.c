@@ -51,7 +51,7 @@ static const Flag flags[] = {
            "hypotheses of a translation; 4 if not given; 1: greedy")},
     {"length-penalty", "X",
      F_REAL(
-         Flags, length_penalty, 1e-9, 100,
+         Flags, length_penalty, 0, 100,
          "scores of translations are sums of log-probabilities over length^X; 1 if not "
          "given")},
     {"column", "NAME",

@@ -158,10 +158,11 @@ static void report_times(const Generation *g) {
 }
 
 static Status check_flags(const Flags *flags, Diag *diag) {
-    if (!flags->beam && !flags->target_tokenizer) return STATUS_OK;
+    if (!flags->beam && !flags->target_tokenizer && flags->length_penalty < 0)
+        return STATUS_OK;
     return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
-                     "--beam and --target-tokenizer are for encoder-decoder models, this "
-                     "one has no encoder");
+                     "--beam, --length-penalty and --target-tokenizer are for "
+                     "encoder-decoder models, this one has no encoder");
 }
 
 static Status generate(Generation *g, Diag *diag) {

@@ -93,7 +93,7 @@ static Status open_translator(Translating *t, Diag *diag) {
     const SpecialIds *specials = tokenizer_specials(t->target);
     t->search =
         (Search){.beam = flags->beam ? flags->beam : BEAM,
-                 .length_penalty = flags->length_penalty > 0 ? flags->length_penalty : 1,
+                 .length_penalty = flags->length_penalty < 0 ? 1 : flags->length_penalty,
                  .start = token_of(t, "decoder_start_token_id", specials->pad),
                  .end = token_of(t, "eos_token_id", specials->eos),
                  .vocabulary = tokenizer_size(t->target)};

@@ -21,7 +21,7 @@ static Status run_command(Cli *cli, int argc, char **argv, Diag *diag) {
 
 int main(int argc, char **argv) {
     Diag *diag = diag_create();
-    Cli cli = {.arena = arena_create()};
+    Cli cli = {.arena = arena_create(), .flags = {.length_penalty = -1}};
     signals_install();
     Status status = run_command(&cli, argc, argv, diag);
     if ((fflush(stdout) != 0 || ferror(stdout)) && status == STATUS_OK)
