@@ -198,6 +198,12 @@ static Status builder_run(Builder *self, const char *output, Diag *diag) {
     TRY(file_collect(self, diag));
     words_count(self);
     const size_t chosen = words_choose(self);
+    if (chosen == 0)
+        return diag_fail(diag, STATUS_FORMAT, LOC_FILE(self->options->path), NULL,
+                         "expected words that occur at least %lld times, the most "
+                         "frequent one occurs %lld times",
+                         (long long)self->options->min_count,
+                         (long long)self->words[0].count);
     Text out = {0};
     text_add(&out,
              "{\n  \"version\": \"1.0\", \"truncation\": null, \"padding\": null,\n");

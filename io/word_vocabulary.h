@@ -34,7 +34,8 @@ typedef struct WordVocabularyReport {
 
 /* Reads the texts and writes a tokenizer.json to `output`. Words of more than
  * TOKEN_BYTES_MAX bytes and those spelt like a special token are left out. Fails with
- * STATUS_IO; with STATUS_FORMAT at the line of a damaged file, or when it has no words;
+ * STATUS_IO; with STATUS_FORMAT at the line of a damaged file, or when it has no words or
+ * none is frequent enough;
  * with STATUS_RECIPE for a column that is not there, naming those that are. */
 Status word_vocabulary_write(WordVocabularyReport *report, const char *output,
                              const WordVocabularyOptions *options, Diag *diag);

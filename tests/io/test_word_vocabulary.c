@@ -160,6 +160,11 @@ static void test_refused(void **state) {
     put_text(texts, "a\tb\n \t2\n");
     expect_error(bench.diag, word_vocabulary_write(&report, output, &options, bench.diag),
                  STATUS_FORMAT, "found no words");
+    put_text(texts, "a\tb\nx y x\t2\n");
+    options.min_count = 3;
+    expect_error(bench.diag, word_vocabulary_write(&report, output, &options, bench.diag),
+                 STATUS_FORMAT,
+                 "occur at least 3 times, the most frequent one occurs 2 times");
     bench_close(&bench);
 }
 
