@@ -38,7 +38,26 @@ static Status range_check(const RealList *list, const char *name, const Tree *sp
     if (list->count == 0 || (list->count == 2 && list->items[0] <= list->items[1]))
         return STATUS_OK;
     return diag_fail(diag, STATUS_RECIPE, at ? at->loc : spec->loc, name,
-                     "expected two numbers, the least and the largest");
+                     "expected two numbers, the least and the largest, found %s",
+                     list->count == 2 ? "the larger one first"
+                                      : (list->count == 1 ? "one" : "more"));
+}
+
+/* A key that says how something is done comes with one that asks for it. */
+static Status needs_check(const Tree *spec, const char *name, const char *one,
+                          const char *other, Diag *diag) {
+    const Tree *at = tree_get(spec, name);
+    if (!at || tree_get(spec, one) || (other && tree_get(spec, other))) return STATUS_OK;
+    return diag_fail(diag, STATUS_RECIPE, at->loc, name, "expected %s%s%s with it", one,
+                     other ? " or " : "", other ? other : "");
+}
+
+static Status all_needs_check(const Tree *spec, Diag *diag) {
+    TRY(needs_check(spec, "resized_ratio", "resized_crop", NULL, diag));
+    TRY(needs_check(spec, "resample", "resized_crop", NULL, diag));
+    TRY(needs_check(spec, "erase_fill", "erase", NULL, diag));
+    TRY(needs_check(spec, "mix", "mixup", "cutmix", diag));
+    return needs_check(spec, "cutmix_share", "mixup", "cutmix", diag);
 }
 
 Status augment_bind(Augment *out, const Tree *spec, Arena *arena, Diag *diag) {
@@ -48,6 +67,7 @@ Status augment_bind(Augment *out, const Tree *spec, Arena *arena, Diag *diag) {
     TRY(fields_bind(FIELDS, spec, out, arena, STATUS_RECIPE, diag));
     TRY(range_check(&out->resized_crop, "resized_crop", spec, diag));
     TRY(range_check(&out->resized_ratio, "resized_ratio", spec, diag));
+    TRY(all_needs_check(spec, diag));
     if (out->resized_ratio.count == 0) out->resized_ratio = (RealList){ratio, 2};
     out->on = out->flip || out->crop > 0 || out->resized_crop.count > 0 ||
               out->erase > 0 || augment_mixes(out);

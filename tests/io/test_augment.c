@@ -63,7 +63,11 @@ static void test_bind(void **state) {
         {"{\"erase\": 2}", "erase"},
         {"{\"resized_crop\": [0.5]}", "expected two numbers"},
         {"{\"resized_crop\": [0.9, 0.5]}", "expected two numbers"},
-        {"{\"resized_ratio\": [2, 1]}", "expected two numbers"},
+        {"{\"resized_ratio\": [2, 1]}", "the larger one first"},
+        {"{\"resized_ratio\": [1, 2]}", "resized_ratio: expected resized_crop with it"},
+        {"{\"erase_fill\": \"noise\"}", "erase_fill: expected erase with it"},
+        {"{\"flip\": true, \"mix\": 0.5}", "mix: expected mixup or cutmix with it"},
+        {"{\"cutmix_share\": 0.5}", "cutmix_share: expected mixup or cutmix with it"},
         {"[1]", "expected"},
     };
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
