@@ -329,6 +329,10 @@ static Status tokenizers_fill(TranslationData *data, const TranslationOptions *o
     if (!source || !target)
         return diag_fail(diag, STATUS_RECIPE, at, "tokenizer",
                          "expected tokenizer, or source_tokenizer and target_tokenizer");
+    if (both && options->source_tokenizer && options->target_tokenizer)
+        return diag_fail(diag, STATUS_RECIPE, at, "tokenizer",
+                         "expected tokenizer, or source_tokenizer and target_tokenizer, "
+                         "found all three");
     TRY(tokenizer_read(&data->source_tokenizer, source, diag));
     data->target_tokenizer = data->source_tokenizer;
     if (strcmp(source, target) != 0) {

@@ -270,6 +270,9 @@ static void test_refused(void **state) {
            "expected tokenizer, or source_tokenizer");
     refuse("\"path\": \"p.tsv\", \"source_tokenizer\": \"t.json\"", STATUS_RECIPE,
            "expected tokenizer");
+    refuse("\"path\": \"p.tsv\", \"tokenizer\": \"t.json\", \"source_tokenizer\": "
+           "\"t.json\", \"target_tokenizer\": \"t.json\"",
+           STATUS_RECIPE, "found all three");
     refuse(P ", \"source\": \"x\"", STATUS_RECIPE, "no column 'x'");
     refuse(P ", \"max_source\": 1", STATUS_RECIPE, "max_source: expected at least 2");
     refuse(P ", \"limit\": 4", STATUS_RECIPE, "limit");
