@@ -123,11 +123,25 @@ void diag_place(Diag *diag, Loc at, const char *key) {
         entry_place(diag, latest, at, latest->key ? latest->key : key);
 }
 
+/* Whether a warning was given before at its place in a recipe: a plan and the run behind
+ * it find the same. */
+static bool warned_before(const Diag *diag, Loc at, const char *key,
+                          const char *message) {
+    for (const Entry *entry = diag->first; entry && at.line > 0; entry = entry->next)
+        if (entry->kind == ENTRY_WARNING && entry->at.line == at.line &&
+            entry->at.column == at.column && strcmp(entry->message, message) == 0 &&
+            strcmp(entry->key ? entry->key : "", key ? key : "") == 0 && entry->at.file &&
+            at.file && strcmp(entry->at.file, at.file) == 0)
+            return true;
+    return false;
+}
+
 void diag_warn(Diag *diag, Loc at, const char *key, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
     char *message = arena_vprintf(diag->arena, fmt, args);
     va_end(args);
+    if (warned_before(diag, at, key, message)) return;
     entry_place(diag, entry_add(diag, NULL, ENTRY_WARNING, message), at, key);
 }
 

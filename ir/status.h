@@ -64,7 +64,7 @@ void diag_hint(Diag *diag, const char *fmt, ...) __attribute__((format(printf, 2
  * a fault stands that was found by code that does not. */
 void diag_place(Diag *diag, Loc at, const char *key);
 
-/* Records a warning; it does not change the outcome. */
+/* Records a warning, at one place in a recipe once; it does not change the outcome. */
 void diag_warn(Diag *diag, Loc at, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 

@@ -76,6 +76,30 @@ static void test_diag(void **state) {
     diag_destroy(diag);
 }
 
+/* A plan and the run behind it warn of the same; what differs in anything stays. */
+static void test_repeated_warnings(void **state) {
+    (void)state;
+    Diag *diag = diag_create();
+    const Loc at = {"a.yaml", 12, 11}, other = {"a.yaml", 13, 11};
+    for (int i = 0; i < 2; i++) {
+        diag_warn(diag, at, "passes[2]", "odd");
+        diag_warn(diag, at, "passes[3]", "odd");
+        diag_warn(diag, at, NULL, "odd");
+        diag_warn(diag, at, "passes[2]", "odd %d", i);
+        diag_warn(diag, other, "passes[2]", "odd");
+        diag_warn(diag, LOC_FILE("b.h5"), NULL, "odd");
+    }
+    assert_printed(diag, "a.yaml:12:11: warning: passes[2]: odd\n"
+                         "a.yaml:12:11: warning: passes[3]: odd\n"
+                         "a.yaml:12:11: warning: odd\n"
+                         "a.yaml:12:11: warning: passes[2]: odd 0\n"
+                         "a.yaml:13:11: warning: passes[2]: odd\n"
+                         "b.h5: warning: odd\n"
+                         "a.yaml:12:11: warning: passes[2]: odd 1\n"
+                         "b.h5: warning: odd\n");
+    diag_destroy(diag);
+}
+
 static void test_arena(void **state) {
     (void)state;
     Arena *arena = arena_create();
@@ -364,6 +388,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_status),
         cmocka_unit_test(test_diag),
+        cmocka_unit_test(test_repeated_warnings),
         cmocka_unit_test(test_arena),
         cmocka_unit_test(test_text_quoted),
         cmocka_unit_test(test_text_real),
