@@ -141,7 +141,8 @@ static Status build_model(Session *session, const Tree *map, bool weights, Diag 
         TRY(fields_bind(build_fields, map, &keys, session->arena, STATUS_RECIPE, diag));
         config = keys.config;
     }
-    if (config->kind == TREE_STRING) {
+    const bool from_file = config->kind == TREE_STRING;
+    if (from_file) {
         const char *path =
             path_join(session->arena, session->recipe.folder, config->string);
         Tree *read = NULL;
@@ -153,7 +154,8 @@ static Status build_model(Session *session, const Tree *map, bool weights, Diag 
                          "expected a path or a map, found %s",
                          tree_kind_name(config->kind));
     session->source = "configuration";
-    TRY(hf_build(&session->model, config, ops_table(), diag));
+    TRY(from_file ? hf_build(&session->model, config, ops_table(), diag)
+                  : hf_build_written(&session->model, config, ops_table(), diag));
     if (!weights) return STATUS_OK;
     return model_init_weights(session->model, (uint64_t)keys.seed, diag);
 }

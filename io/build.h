@@ -30,6 +30,9 @@ void build_watch_config(ConfigKeys *keys);
 /* Value of a key of the model's config, NULL when absent or null. */
 const Tree *build_config_value(const Builder *b, const char *key);
 
+/* Where the value of a key stands, or the configuration where the key is missing. */
+Loc build_config_loc(const Builder *b, const char *key);
+
 /* Integer, real or string of the model's config; `fallback` NULL = required. Checks kind
  * and range and reports with the config's file and the key. */
 int64_t build_config_int(Builder *b, const char *key, const int64_t *fallback,

@@ -31,6 +31,11 @@ const Tree *build_config_value(const Builder *b, const char *key) {
     return value && value->kind == TREE_NULL ? NULL : value;
 }
 
+Loc build_config_loc(const Builder *b, const char *key) {
+    const Tree *value = tree_get(b->model->config, key);
+    return value ? value->loc : b->model->config->loc;
+}
+
 /* Reports a value that is not what was expected. `value` NULL: the key is missing. */
 static void config_fail(Builder *b, const char *key, const Tree *value,
                         const char *expected) {
@@ -94,7 +99,7 @@ const char *build_config_string(Builder *b, const char *key, const char *fallbac
 void build_config_require(Builder *b, const char *key, bool fallback, bool value) {
     if (build_config_bool(b, key, fallback) != value && b->status == STATUS_OK)
         b->status =
-            diag_fail(b->diag, STATUS_MODEL, b->model->config->loc, key,
+            diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, key), key,
                       "expected %s, the only kind there is", value ? "true" : "false");
 }
 
@@ -117,7 +122,7 @@ const char *build_config_activation(Builder *b, const char *key, const char *fal
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
         if (strcmp(name, NAMES[i][0]) == 0) return NAMES[i][1];
     if (b->status == STATUS_OK)
-        b->status = diag_fail(b->diag, STATUS_MODEL, b->model->config->loc, key,
+        b->status = diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, key), key,
                               "expected gelu, gelu_new, gelu_pytorch_tanh, relu, silu or "
                               "swish, found '%.60s'",
                               name);
@@ -130,14 +135,14 @@ double build_config_dropout(Builder *b, const char *key, double fallback) {
 
 void build_config_attention_dropout(Builder *b, const char *key) {
     if (build_config_dropout(b, key, 0) > 0 && b->status == STATUS_OK)
-        diag_warn(b->diag, b->model->config->loc, key,
+        diag_warn(b->diag, build_config_loc(b, key), key,
                   "dropout of attention probabilities is left out");
 }
 
 void build_config_heads(Builder *b, const char *key, int64_t heads, const char *width_key,
                         int64_t width) {
     if (b->status == STATUS_OK && width % heads != 0)
-        b->status = diag_fail(b->diag, STATUS_MODEL, b->model->config->loc, key,
+        b->status = diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, key), key,
                               "expected a divisor of %s %lld, found %lld", width_key,
                               (long long)width, (long long)heads);
 }

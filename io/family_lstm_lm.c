@@ -25,7 +25,8 @@ static void read_config(Builder *b, Lstm *lstm) {
     b->std = build_config_real(b, "initializer_range", &std, 0, 100);
     if (b->status == STATUS_OK && lstm->tied && lstm->embedding != lstm->width)
         b->status =
-            diag_fail(b->diag, STATUS_MODEL, b->model->config->loc, "tie_word_embeddings",
+            diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, "tie_word_embeddings"),
+                      "tie_word_embeddings",
                       "expected embedding_size equal to hidden_size, found %lld "
                       "and %lld",
                       (long long)lstm->embedding, (long long)lstm->width);

@@ -42,7 +42,7 @@ static NormPlace read_place(Builder *b) {
     for (int i = 0; i < 3; i++)
         if (strcmp(name, NAMES[i]) == 0) return (NormPlace)i;
     if (b->status == STATUS_OK)
-        b->status = diag_fail(b->diag, STATUS_MODEL, b->model->config->loc, "norm",
+        b->status = diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, "norm"), "norm",
                               "expected pre, post or branch, found '%.60s'", name);
     return usual;
 }
@@ -72,7 +72,8 @@ static void read_vocabularies(Builder *b, Marian *marian) {
     marian->shared = build_config_bool(b, "share_encoder_decoder_embeddings", true);
     if (b->status == STATUS_OK && marian->shared && source != target)
         b->status =
-            diag_fail(b->diag, STATUS_MODEL, b->model->config->loc, "decoder_vocab_size",
+            diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, "decoder_vocab_size"),
+                      "decoder_vocab_size",
                       "expected vocab_size %lld, as the embeddings are shared "
                       "(share_encoder_decoder_embeddings), found %lld",
                       (long long)source, (long long)target);
@@ -80,7 +81,8 @@ static void read_vocabularies(Builder *b, Marian *marian) {
 
 static void warn_layerdrop(Builder *b, const char *key) {
     if (build_config_dropout(b, key, 0) > 0 && b->status == STATUS_OK)
-        diag_warn(b->diag, b->model->config->loc, key, "dropout of layers is left out");
+        diag_warn(b->diag, build_config_loc(b, key), key,
+                  "dropout of layers is left out");
 }
 
 static void read_rates(Builder *b, Marian *marian) {
@@ -113,10 +115,11 @@ static void read_config(Builder *b, Marian *marian) {
     build_config_require(b, "static_position_embeddings", true, true);
     b->std = build_config_real(b, "init_std", &std, 0, 100);
     if (b->status == STATUS_OK && marian->width % 2)
-        b->status = diag_fail(b->diag, STATUS_MODEL, b->model->config->loc, "d_model",
-                              "expected an even width, half sines and half cosines of "
-                              "the positions, found %lld",
-                              (long long)marian->width);
+        b->status =
+            diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, "d_model"), "d_model",
+                      "expected an even width, half sines and half cosines of "
+                      "the positions, found %lld",
+                      (long long)marian->width);
 }
 
 /* ---- blocks ---- */

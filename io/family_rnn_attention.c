@@ -26,7 +26,7 @@ static bool read_choice(Builder *b, const char *key, const char *yes, const char
     const char *found = build_config_string(b, key, yes);
     if (strcmp(found, yes) == 0) return true;
     if (strcmp(found, no) != 0 && b->status == STATUS_OK)
-        b->status = diag_fail(b->diag, STATUS_MODEL, b->model->config->loc, key,
+        b->status = diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, key), key,
                               "expected %s or %s, found '%.60s'", yes, no, found);
     return false;
 }
@@ -37,9 +37,9 @@ static const char *read_fn(Builder *b) {
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
         if (strcmp(found, NAMES[i]) == 0) return NAMES[i];
     if (b->status == STATUS_OK)
-        b->status =
-            diag_fail(b->diag, STATUS_MODEL, b->model->config->loc, "encoder_activation",
-                      "expected tanh, sigmoid or relu, found '%.60s'", found);
+        b->status = diag_fail(
+            b->diag, STATUS_MODEL, build_config_loc(b, "encoder_activation"),
+            "encoder_activation", "expected tanh, sigmoid or relu, found '%.60s'", found);
     return NAMES[0];
 }
 

@@ -35,7 +35,7 @@ static int config_list(Builder *b, const char *key, int count, int64_t max,
     }
     if (good || b->status != STATUS_OK) return n;
     b->status =
-        diag_fail(b->diag, STATUS_MODEL, value ? value->loc : b->model->config->loc, key,
+        diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, key), key,
                   count ? "expected a list of %d integers from 1 to %lld, one for "
                           "each entry of depths"
                         : "expected a list of 1 to %d integers from 1 to %lld",
@@ -46,7 +46,7 @@ static int config_list(Builder *b, const char *key, int count, int64_t max,
 /* Rates of a branch left out of a sample during training. */
 static void config_drop_path(Builder *b) {
     if (build_config_dropout(b, "drop_path_rate", 0) > 0 && b->status == STATUS_OK)
-        diag_warn(b->diag, b->model->config->loc, "drop_path_rate",
+        diag_warn(b->diag, build_config_loc(b, "drop_path_rate"), "drop_path_rate",
                   "stochastic depth is left out");
 }
 
@@ -56,10 +56,10 @@ static void config_stages(Builder *b, Swin *swin) {
     int64_t stages = swin->stages,
             found = build_config_int(b, "num_layers", &stages, 1, STAGES_MAX);
     if (b->status == STATUS_OK && found != stages)
-        b->status =
-            diag_fail(b->diag, STATUS_MODEL, b->model->config->loc, "num_layers",
-                      "expected the number of entries of depths, %lld, found %lld",
-                      (long long)stages, (long long)found);
+        b->status = diag_fail(
+            b->diag, STATUS_MODEL, build_config_loc(b, "num_layers"), "num_layers",
+            "expected the number of entries of depths, %lld, found %lld",
+            (long long)stages, (long long)found);
 }
 
 static Builder begin(Swin *swin, Model *model, Diag *diag) {
@@ -89,19 +89,21 @@ static Builder begin(Swin *swin, Model *model, Diag *diag) {
 static void check_stage(Builder *b, const Swin *swin, int stage) {
     const Vision *vision = &swin->vision;
     if (b->status != STATUS_OK) return;
-    const Loc loc = b->model->config->loc;
     if (vision->width > BUILD_WIDTH_MAX || vision->hidden > BUILD_FFN_MAX ||
         vision->hidden < 1)
-        b->status = diag_fail(b->diag, STATUS_MODEL, loc, "embed_dim",
+        b->status = diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, "embed_dim"),
+                              "embed_dim",
                               "expected widths that fit, found width %lld and %lld "
                               "feed-forward units in stage %d",
                               (long long)vision->width, (long long)vision->hidden, stage);
     else if (vision->width % vision->heads != 0)
-        b->status = diag_fail(b->diag, STATUS_MODEL, loc, "num_heads",
+        b->status = diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, "num_heads"),
+                              "num_heads",
                               "expected a divisor of width %lld in stage %d, found %lld",
                               (long long)vision->width, stage, (long long)vision->heads);
     else if (swin->rows < swin->window || swin->columns < swin->window) {
-        b->status = diag_fail(b->diag, STATUS_MODEL, loc, "window_size",
+        b->status = diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, "window_size"),
+                              "window_size",
                               "expected windows no larger than the %lld x %lld tokens of "
                               "stage %d, found %lld",
                               (long long)swin->rows, (long long)swin->columns, stage,

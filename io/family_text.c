@@ -11,13 +11,13 @@ static void require_string(Builder *b, const char *key, const char *value) {
     const char *found = build_config_string(b, key, value);
     if (b->status == STATUS_OK && strcmp(found, value) != 0)
         b->status =
-            diag_fail(b->diag, STATUS_MODEL, b->model->config->loc, key,
+            diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, key), key,
                       "expected %s, the only kind there is, found '%.60s'", value, found);
 }
 
 static void require_false(Builder *b, const char *key) {
     if (build_config_bool(b, key, false) && b->status == STATUS_OK)
-        b->status = diag_fail(b->diag, STATUS_MODEL, b->model->config->loc, key,
+        b->status = diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, key), key,
                               "expected false: this family has encoders only");
 }
 

@@ -36,11 +36,12 @@ void vision_config_image(Builder *b, Vision *vision) {
     if (b->status != STATUS_OK) return;
     if (patch[0] == patch[1] && image[0] % patch[0] == 0 && image[1] % patch[0] == 0)
         return;
-    b->status = diag_fail(b->diag, STATUS_MODEL, b->model->config->loc, "patch_size",
-                          "expected square patches that divide the image of %lld x %lld, "
-                          "found %lld x %lld",
-                          (long long)image[0], (long long)image[1], (long long)patch[0],
-                          (long long)patch[1]);
+    b->status =
+        diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, "patch_size"), "patch_size",
+                  "expected square patches that divide the image of %lld x %lld, "
+                  "found %lld x %lld",
+                  (long long)image[0], (long long)image[1], (long long)patch[0],
+                  (long long)patch[1]);
 }
 
 Builder vision_begin(Vision *vision, Model *model, Diag *diag) {

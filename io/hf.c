@@ -69,14 +69,56 @@ static Status build_graph(const Family **out, Model *model, Diag *diag) {
     return graph_verify(model->graph, STATUS_INTERNAL, diag);
 }
 
-Status hf_build(Model **out, const Tree *config, const OpTable *ops, Diag *diag) {
+/* A model of a configuration; `read`, if not NULL, gets the keys that are asked for. */
+static Status build_model(Model **out, const Tree *config, ConfigKeys *read,
+                          const OpTable *ops, Diag *diag) {
     Model *model = model_create(ops);
     model->config = tree_copy(model->arena, config);
+    build_watch_config(read);
     Status status = build_graph(NULL, model, diag);
+    build_watch_config(NULL);
     if (status == STATUS_OK)
         *out = model;
     else
         model_destroy(model);
+    return status;
+}
+
+Status hf_build(Model **out, const Tree *config, const OpTable *ops, Diag *diag) {
+    return build_model(out, config, NULL, ops, diag);
+}
+
+/* Whether others than families read a key: names of labels, numbers of tokens. */
+static bool is_passive_key(const char *key) {
+    static const char *const NAMES[] = {"architectures", "id2label", "label2id",
+                                        "model_type", "num_labels"};
+    static const char TOKEN[] = "_token_id";
+    const size_t length = strlen(key), tail = sizeof TOKEN - 1;
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
+        if (strcmp(key, NAMES[i]) == 0) return true;
+    return length > tail && strcmp(key + length - tail, TOKEN) == 0;
+}
+
+/* Warns of keys that nothing reads. */
+static void warn_unread_keys(const ConfigKeys *read, const Tree *config, Diag *diag) {
+    for (const Tree *value = config->first; value; value = value->next) {
+        bool known = is_passive_key(value->key);
+        for (int i = 0; i < read->count && !known; i++)
+            known = strcmp(read->names[i], value->key) == 0;
+        if (known) continue;
+        const char *nearest = name_nearest(value->key, read->names, read->count);
+        diag_warn(diag, value->key_loc, value->key, "nothing reads this key%s%s%s",
+                  nearest ? "; did you mean \"" : "", nearest ? nearest : "",
+                  nearest ? "\"?" : "");
+    }
+}
+
+Status hf_build_written(Model **out, const Tree *config, const OpTable *ops, Diag *diag) {
+    Arena *arena = arena_create();
+    ConfigKeys read = {.arena = arena};
+    Status status = build_model(out, config, &read, ops, diag);
+    if (status == STATUS_OK) warn_unread_keys(&read, config, diag);
+    arena_destroy(arena);
     return status;
 }
 

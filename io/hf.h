@@ -28,4 +28,8 @@ Status hf_read_with(Model **out, const char *folder, const HfOptions *options,
  * model_init_weights. */
 Status hf_build(Model **out, const Tree *config, const OpTable *ops, Diag *diag);
 
+/* hf_build of a configuration that was written by hand, not found in a file: keys that
+ * nothing reads, which are mistakes more often than not, get a warning. */
+Status hf_build_written(Model **out, const Tree *config, const OpTable *ops, Diag *diag);
+
 #endif
