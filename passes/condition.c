@@ -232,6 +232,14 @@ Status condition_gaussians(PassContext *ctx, Graph *graph, const Condition *cond
 
 /* ---- what passes do with it ---- */
 
+/* Why means and variances of what stays are the old ones. */
+static const char *unchanged_note(const ConditionReport *report) {
+    if (report->given == 0)
+        return "conditioning did nothing: nothing that is set has a posterior";
+    return "conditioning did nothing: what stays is not correlated with what is set, so "
+           "its means and variances are selected";
+}
+
 void condition_record(PassContext *ctx, const char *name, const ConditionReport *report) {
     Arena *arena = ctx->arena;
     Tree *map = tree_new(arena, TREE_MAP, LOC_NONE);
@@ -243,10 +251,7 @@ void condition_record(PassContext *ctx, const char *name, const ConditionReport 
         tree_put_real(arena, map, "moved", report->moved);
         tree_put_real(arena, map, "variance_lost", report->shrunk);
         if (report->jitter > 0) tree_put_real(arena, map, "jitter", report->jitter);
-        if (!report->changed)
-            tree_put_string(arena, map, "note",
-                            "conditioning did nothing: what stays is not correlated with "
-                            "what is set, so its means and variances are selected");
+        if (!report->changed) tree_put_string(arena, map, "note", unchanged_note(report));
     }
     tree_append(arena, ctx->record, name, LOC_NONE, map);
 }

@@ -227,9 +227,14 @@ static Status add_slices(Sum *s, const ConditionSlice *given, int count,
         else
             TRY(add_elements(s, &given[i], diag));
     }
-    if (s->known == 0)
-        return edit_fail(s->ctx, diag, "\"%s\" has no posterior to tell its relevance by",
-                         count ? given[0].storage->name : "");
+    if (s->known == 0) {
+        const Status status =
+            edit_fail(s->ctx, diag, "\"%s\" has no posterior to tell its relevance by",
+                      count ? given[0].storage->name : "");
+        diag_hint(diag, "estimate_posterior gives one to the weights that it trains, see "
+                        "`only` and `freeze`; some steps drop it, with a warning");
+        return status;
+    }
     return s->samples ? subtract_shared(s, diag) : STATUS_OK;
 }
 

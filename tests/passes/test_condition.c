@@ -115,7 +115,10 @@ static void test_diagonal_selects(void **state) {
     assert_true(report.moved == 0 && report.shrunk == 0 && report.jitter == 0);
     condition_record(&b.ctx, "prior", &report);
     const Tree *map = tree_get(b.ctx.record, "prior");
-    assert_non_null(strstr(tree_get(map, "note")->string, "did nothing"));
+    assert_non_null(strstr(tree_get(map, "note")->string, "not correlated"));
+    condition_record(&b.ctx, "none", &(ConditionReport){.kept = 6, .unknown = 12});
+    assert_non_null(strstr(tree_get(tree_get(b.ctx.record, "none"), "note")->string,
+                           "nothing that is set has a posterior"));
     whole_free(&before);
     whole_free(&after);
     bench_close(&b);
