@@ -113,6 +113,7 @@ static Status deliver(Sweep *sweep, Lane *lane, ForwardSink sink, void *self,
 /* Runs chunks from sample `first` on, one for each thread; *next is where to go on. */
 static Status run_round(Sweep *sweep, int64_t first, int64_t *next, ForwardSink sink,
                         void *self, Diag *diag) {
+    const int64_t *sizes = sweep->plans.options.sizes; /* of data of one length */
     int count = 0;
     for (; count < sweep->threads && first < sweep->total; count++) {
         Lane *lane = &sweep->lanes[count];
@@ -120,6 +121,8 @@ static Status run_round(Sweep *sweep, int64_t first, int64_t *next, ForwardSink 
         lane->what = (Fetch){.index = sweep->order + first,
                              .n = left < sweep->chunk ? left : sweep->chunk};
         batches_pad(sweep->data, &lane->what);
+        if (!lane->what.tokens) lane->what.tokens = sizes[DIM_INDEX(DIM_T)];
+        if (!lane->what.source) lane->what.source = sizes[DIM_INDEX(DIM_S)];
         TRY(plan_cache_need(&sweep->plans, lane->what.n, &lane->what, diag));
         first += lane->what.n;
     }

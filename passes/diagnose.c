@@ -1,8 +1,10 @@
 /* diagnose: per-layer gradient norms and similarity to another model, as in MiniViT's
- * analysis (section 4.4): L2 norm of the gradient of the label loss, summed over exits,
- * over each layer's weights, and linear CKA (Kornblith et al., ICML 2019) between the
- * layers' outputs, averaged over tokens, of this model and of the other one. */
+ * analysis (section 4.4), and linear attention's clamped rows: L2 norm of the gradient of
+ * the label loss, summed over exits, over each layer's weights, and linear CKA (Kornblith
+ * et al., ICML 2019) between the layers' outputs, averaged over tokens, of this model and
+ * of the other one. */
 #include "passes/objective.h"
+#include "passes/t2r.h"
 
 #include "exec/cka.h"
 #include "ir/rewrite.h"
@@ -14,7 +16,7 @@
 typedef struct DiagnoseOptions {
     const char *data, *teacher;
     int64_t limit, batch_size;
-    bool cka, gradient_norms;
+    bool cka, gradient_norms, clamped;
 } DiagnoseOptions;
 
 #define D DiagnoseOptions
@@ -29,6 +31,7 @@ static const Field fields[] = {
     F_INT(D, batch_size, 1, 1000000, "samples per run"),
     F_BOOL(D, cka, "compare layers by linear CKA"),
     F_BOOL(D, gradient_norms, "gradient norm of every layer"),
+    F_BOOL(D, clamped, "share of linear attention's rows with a denominator below eps"),
     F_END,
 };
 
@@ -231,6 +234,10 @@ static Status diagnose_run(PassContext *ctx, Model *model, const void *opaque,
     if (data && data->count == 0)
         return edit_fail(ctx, diag, "data set \"%s\" has no samples", options->data);
     if (options->gradient_norms) TRY(measure_norms(ctx, model, data, options, diag));
+    if (options->clamped && data)
+        TRY(t2r_record_clamped(ctx, model->graph,
+                               &(T2rData){data, options->limit, options->batch_size},
+                               diag));
     return options->cka && data ? compare_layers(ctx, model, teacher, data, options, diag)
                                 : STATUS_OK;
 }

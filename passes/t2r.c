@@ -69,7 +69,8 @@ static Status count_clamped(void *self, const Fetch *what, const float *const *v
     (void)diag;
     Probes *probes = self;
     const int64_t sizes[DIM_SYMBOLS] = {[DIM_INDEX(DIM_N)] = what->n,
-                                        [DIM_INDEX(DIM_T)] = what->tokens};
+                                        [DIM_INDEX(DIM_T)] = what->tokens,
+                                        [DIM_INDEX(DIM_S)] = what->source};
     for (int i = 0; i < probes->count; i++) {
         Probe *probe = &probes->items[i];
         const int32_t *mask = probe->mask < 0 ? NULL : columns[probe->mask];

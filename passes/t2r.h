@@ -33,7 +33,7 @@ typedef struct T2rData {
 } T2rData;
 
 /* Adds list "clamped" to the step's record: for every linear attention of the graph the
- * share of its rows (one for each sample, token that is not padding, and head) whose
+ * share of its rows (one for each sample, token that no mask leaves out, and head) whose
  * denominator lies below eps, so that eps takes its place. Fails with STATUS_MODEL when
  * the data set lacks an input. */
 Status t2r_record_clamped(PassContext *ctx, Graph *graph, const T2rData *on, Diag *diag);

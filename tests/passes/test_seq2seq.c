@@ -355,6 +355,42 @@ static void test_distill(void **state) {
     diag_destroy(diag);
 }
 
+/* Rows of linear attention in the record of a swap: all heads of every token that its
+ * mask leaves, and in data of one length too. */
+static void assert_rows(Model *model, Batches *data, int blocks, const int64_t *rows) {
+    Diag *diag = diag_create();
+    const Tree *record = NULL;
+    World world = {data, NULL};
+    assert_ok(run_steps(model, &world,
+                        "  - attention_to_t2r: {feature_size: 4, data: some, "
+                        "batch_size: 5}\n",
+                        2, &record, diag),
+              diag);
+    const Tree *list = tree_get(record, "clamped");
+    assert_int_equal(list->count, blocks);
+    for (const Tree *row = list->first; row; row = row->next)
+        assert_int_equal(tree_get(row, "rows")->integer, *rows++);
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
+static void test_clamped_rows(void **state) {
+    (void)state;
+    const int heads = 2;
+    const int64_t cross = (int64_t)PAIRS * TARGET * heads; /* no mask of the queries */
+    int64_t source = 0, target = 0;
+    for (int64_t i = 0; i < PAIRS; i++) {
+        source += heads * pair_words(i);
+        target += heads * (pair_words(i) + 1);
+    }
+    Batches data = pairs(PAIRS);
+    assert_rows(configured_model(MODELS[0], 1), &data, 3,
+                (int64_t[]){source, target, cross});
+    Batches words = sequences();
+    const int64_t all = (int64_t)SAMPLES * TOKENS * heads;
+    assert_rows(toy_gpt2(2, 8, 1), &words, 2, (int64_t[]){all, all});
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_loss),
@@ -362,6 +398,7 @@ int main(void) {
         cmocka_unit_test(test_teacher_forcing),
         cmocka_unit_test(test_multiplex),
         cmocka_unit_test(test_merge_t2r),
+        cmocka_unit_test(test_clamped_rows),
         cmocka_unit_test(test_distill),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

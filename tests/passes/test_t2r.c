@@ -373,12 +373,19 @@ static void test_clamped(void **state) {
              "{feature_size: 4, layers: [1], eps: %.17g, data: toy, limit: 23, "
              "batch_size: 7}",
              eps);
-    apply(model, "attention_to_t2r", options);
-    const Tree *list = tree_get(last_record(model), "clamped");
-    assert_int_equal(list->count, 1);
-    assert_string_equal(tree_get(list->first, "block")->string, "encoder.1");
-    assert_int_equal(integer(list->first, "rows"), rows);
-    assert_true(tree_get(list->first, "share")->real == 81.0 / rows);
+    for (int again = 0; again < 2; again++) {
+        if (again)
+            apply(model, "diagnose",
+                  "{data: toy, limit: 23, batch_size: 7, cka: false, "
+                  "gradient_norms: false, clamped: true}");
+        else
+            apply(model, "attention_to_t2r", options);
+        const Tree *list = tree_get(last_record(model), "clamped");
+        assert_int_equal(list->count, 1);
+        assert_string_equal(tree_get(list->first, "block")->string, "encoder.1");
+        assert_int_equal(integer(list->first, "rows"), rows);
+        assert_true(tree_get(list->first, "share")->real == 81.0 / rows);
+    }
     model_destroy(model);
 }
 
