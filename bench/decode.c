@@ -5,7 +5,9 @@
  *     bench_decode softmax|t2r f32|bf16 THREADS TOKENS CONTEXT...
  *
  * Contexts must ascend. Prints the median and best time of TOKENS tokens at each, the
- * bytes of weights and state, and how fast the context was taken in. */
+ * bytes of weights and state, and how fast the context was taken in. With 0 for TOKENS
+ * all tokens up to the last context are generated one by one: prints the seconds since
+ * the first token at each context. */
 #include "exec/decode.h"
 #include "exec/ops.h"
 #include "ir/arena.h"
@@ -133,6 +135,19 @@ static void measure(Decoder *decoder, int64_t context, int tokens, double *times
     fflush(stdout);
 }
 
+static void generate(Decoder *decoder, int count, char **contexts, Diag *diag) {
+    const double start = now();
+    for (int i = 0; i < count; i++) {
+        const int64_t context = atoll(contexts[i]);
+        while (decoder_position(decoder) < context)
+            require(
+                decoder_step(decoder, (int32_t)(decoder_position(decoder) % WORDS), diag),
+                diag);
+        printf("generated %5lld: %.3f s\n", (long long)context, now() - start);
+        fflush(stdout);
+    }
+}
+
 int main(int argc, char **argv) {
     if (argc < 6) {
         fprintf(stderr, "usage: %s softmax|t2r f32|bf16 THREADS TOKENS CONTEXT...\n",
@@ -151,8 +166,9 @@ int main(int argc, char **argv) {
         .weights = strcmp(argv[2], "bf16") == 0 ? STEP_BF16 : STEP_F32};
     Decoder *decoder = NULL;
     require(decoder_create(&decoder, b.graph, &options, b.diag), b.diag);
-    double *times = memory_alloc((size_t)tokens, sizeof *times);
-    for (int i = 5; i < argc; i++)
+    if (tokens == 0) generate(decoder, argc - 5, argv + 5, b.diag);
+    double *times = memory_alloc((size_t)tokens + 1, sizeof *times);
+    for (int i = 5; tokens && i < argc; i++)
         measure(decoder, atoll(argv[i]), tokens, times, b.diag);
     free(times);
     decoder_destroy(decoder);

@@ -1,11 +1,11 @@
-/* Times one training step (forward, backward, AdamW) of a model built from configuration,
- * on synthetic images.
+/* Times one training step (forward, backward, AdamW), or one forward run without
+ * gradients, of a model built from configuration, on synthetic images.
  *
- *     bench_train_step CONFIG.json BATCH THREADS [REPEATS]
+ *     bench_step train|infer CONFIG.json BATCH THREADS [REPEATS]
  *
- * Prints the median and best time of a step, GEMM FLOP/s counted as three forward runs,
- * and the process's peak memory. A repeat is a run of 6 steps minus the time of a run of
- * 1 step, over 5, so that planning and allocation do not count. */
+ * Prints the median and best time of a batch, GEMM FLOP/s (training counted as three
+ * forward runs), and the process's peak memory. A repeat is a run of 6 batches minus the
+ * time of a run of 1, over 5, so that planning and allocation do not count. */
 #include "exec/blas.h"
 #include "exec/ops.h"
 #include "exec/train.h"
@@ -86,6 +86,24 @@ static double time_steps(Graph *graph, Node *loss, const Batches *data, int64_t 
     return now() - start;
 }
 
+static Status ignore(void *self, const Fetch *what, const float *const *values,
+                     const void *const *columns, Diag *diag) {
+    (void)self, (void)what, (void)values, (void)columns, (void)diag;
+    return STATUS_OK;
+}
+
+static double time_forward(Graph *graph, const Batches *data, int64_t batch, int threads,
+                           int batches, Diag *diag) {
+    Node *logits = graph_output(graph, "logits");
+    const double start = now();
+    if (forward_batches(graph, &logits, 1, data, batch * batches, batch, threads, NULL,
+                        ignore, NULL, diag) != STATUS_OK) {
+        diag_print(diag, stderr);
+        exit(1);
+    }
+    return now() - start;
+}
+
 static int compare(const void *a, const void *b) {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -106,19 +124,21 @@ static Status load(Model **model, Node **loss, Arena *arena, const char *path,
 }
 
 int main(int argc, char **argv) {
-    if (argc < 4) {
-        fprintf(stderr, "usage: %s CONFIG.json BATCH THREADS [REPEATS]\n", argv[0]);
+    if (argc < 5) {
+        fprintf(stderr, "usage: %s train|infer CONFIG.json BATCH THREADS [REPEATS]\n",
+                argv[0]);
         return 2;
     }
-    const int64_t batch = atoll(argv[2]);
-    const int threads = atoi(argv[3]), repeats = argc > 4 ? atoi(argv[4]) : 5;
+    const bool training = strcmp(argv[1], "train") == 0;
+    const int64_t batch = atoll(argv[3]);
+    const int threads = atoi(argv[4]), repeats = argc > 5 ? atoi(argv[5]) : 5;
     blas_init();
     Arena *arena = arena_create();
     Diag *diag = diag_create();
     Model *model = NULL;
     Node *loss = NULL;
     Measure measure;
-    if (load(&model, &loss, arena, argv[1], diag) != STATUS_OK ||
+    if (load(&model, &loss, arena, argv[2], diag) != STATUS_OK ||
         model_measure(&measure, model, diag) != STATUS_OK) {
         diag_print(diag, stderr);
         return 1;
@@ -127,17 +147,21 @@ int main(int argc, char **argv) {
     noise_init(&noise, model->graph, batch * 6);
     double *times = memory_alloc((size_t)repeats, sizeof(double));
     for (int i = 0; i < repeats; i++) {
-        const double one =
-            time_steps(model->graph, loss, &noise.base, batch, threads, 1, diag);
-        const double six =
-            time_steps(model->graph, loss, &noise.base, batch, threads, 6, diag);
-        times[i] = (six - one) / 5;
+        double seconds[2];
+        for (int k = 0; k < 2; k++) {
+            const int count = k ? 6 : 1;
+            seconds[k] = training ? time_steps(model->graph, loss, &noise.base, batch,
+                                               threads, count, diag)
+                                  : time_forward(model->graph, &noise.base, batch,
+                                                 threads, count, diag);
+        }
+        times[i] = (seconds[1] - seconds[0]) / 5;
     }
     qsort(times, (size_t)repeats, sizeof(double), compare);
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    const double flops = 3 * measure.flops * (double)batch;
-    printf("batch %lld threads %d: step median %.1f ms, best %.1f ms, %.1f GFLOP/s, "
+    const double flops = (training ? 3 : 1) * measure.flops * (double)batch;
+    printf("batch %lld threads %d: median %.1f ms, best %.1f ms, %.1f GFLOP/s, "
            "peak %ld MB\n",
            (long long)batch, threads, 1e3 * times[repeats / 2], 1e3 * times[0],
            flops / times[repeats / 2] / 1e9, usage.ru_maxrss / 1024);

@@ -1,8 +1,8 @@
-"""Times the same training step in PyTorch: forward, backward, AdamW.
+"""Times the same step in PyTorch: forward, backward, AdamW, or forward alone.
 
-    /usr/bin/python3 bench/peer_train_step.py CONFIG.json BATCH THREADS [REPEATS]
+    /usr/bin/python3 bench/peer_step.py train|infer CONFIG.json BATCH THREADS [REPEATS]
 
-Prints the median and best time of a step and the process's peak memory. bench/train_step
+Prints the median and best time of a batch and the process's peak memory. bench/step
 says how to start it as installed and tuned.
 """
 import json
@@ -11,7 +11,7 @@ import resource
 import sys
 import time
 
-threads = sys.argv[3]
+threads = sys.argv[4]
 os.environ["OMP_NUM_THREADS"] = threads
 os.environ["OPENBLAS_NUM_THREADS"] = threads
 import torch
@@ -65,8 +65,8 @@ def swin(c):
 
 
 def main():
-    config = json.load(open(sys.argv[1]))
-    batch, repeats = int(sys.argv[2]), int(sys.argv[4]) if len(sys.argv) > 4 else 5
+    config = json.load(open(sys.argv[2]))
+    batch, repeats = int(sys.argv[3]), int(sys.argv[5]) if len(sys.argv) > 5 else 5
     torch.set_num_threads(int(threads))
     torch.manual_seed(0)
     model = swin(config) if config["model_type"] == "swin" else Transformer(config)
@@ -75,11 +75,18 @@ def main():
     y = torch.arange(batch) % config["num_labels"]
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
 
-    def step():
+    def train():
         optimizer.zero_grad(set_to_none=True)
         nn.functional.cross_entropy(model(x), y).backward()
         optimizer.step()
 
+    def infer():
+        with torch.inference_mode():
+            model(x)
+
+    if sys.argv[1] == "infer":
+        model.eval()
+    step = infer if sys.argv[1] == "infer" else train
     times = []
     for repeat in range(repeats + 1):
         start = time.perf_counter()
@@ -88,7 +95,7 @@ def main():
         times.append((time.perf_counter() - start) / 5)
     times = sorted(times[1:])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"batch {batch} threads {threads}: step median {1e3 * times[len(times) // 2]:.1f} ms, "
+    print(f"batch {batch} threads {threads}: median {1e3 * times[len(times) // 2]:.1f} ms, "
           f"best {1e3 * times[0]:.1f} ms, peak {peak:.0f} MB")
 
 
