@@ -11,7 +11,6 @@
 static Status check(const char *id2label, const char *const *names, int count,
                     char **message) {
     char yaml[600];
-    size_t length = 0;
     Diag *diag = diag_create();
     Session session = {.arena = arena_create(), .source = "model"};
     Batches data = {.name = "set", .classes = count, .class_names = names};
@@ -23,9 +22,7 @@ static Status check(const char *id2label, const char *const *names, int count,
              id2label);
     session.model = configured_model(yaml, 1);
     const Status status = session_check_classes(&session, &entry, LOC_FILE("r"), diag);
-    FILE *out = open_memstream(message, &length);
-    diag_print(diag, out);
-    fclose(out);
+    *message = diag_text(diag);
     diag_destroy(diag);
     model_destroy(session.model);
     arena_destroy(session.arena);

@@ -139,16 +139,6 @@ static Status problem_create(Problem *p, const Case *c) {
     return STATUS_OK;
 }
 
-/* What was said about a problem, to be freed. */
-static inline char *problem_diag(const Problem *p) {
-    char *text = NULL;
-    size_t length = 0;
-    FILE *out = open_memstream(&text, &length);
-    diag_print(p->diag, out);
-    fclose(out);
-    return text;
-}
-
 static void problem_destroy(Problem *p) {
     for (int i = 0; i < OPERANDS_MAX; i++) {
         if (p->first[i] == i) free(p->value[i]);

@@ -72,11 +72,7 @@ static void test_reset(void **state) {
 
 /* The diagnostics as text contain `expected`. */
 static void check_message(Diag *diag, const char *expected) {
-    char *text = NULL;
-    size_t size = 0;
-    FILE *file = open_memstream(&text, &size);
-    diag_print(diag, file);
-    fclose(file);
+    char *text = diag_text(diag);
     if (!strstr(text, expected))
         fail_msg("expected a message with\n%s\nfound\n%s", expected, text);
     free(text);

@@ -103,11 +103,7 @@ static void test_crossings(void **state) {
 }
 
 static void expect(Diag *diag, const char *message) {
-    char *text = NULL;
-    size_t length;
-    FILE *out = open_memstream(&text, &length);
-    diag_print(diag, out);
-    fclose(out);
+    char *text = diag_text(diag);
     if (!strstr(text, message)) fail_msg("expected '%s', found: %s", message, text);
     free(text);
     diag_clear(diag);

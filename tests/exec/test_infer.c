@@ -132,11 +132,7 @@ static void test_infer_refuses(void **state) {
         const Case *c = &REFUSED[i].call;
         Problem p;
         const Status status = problem_create(&p, c);
-        char *text = NULL;
-        size_t length;
-        FILE *out = open_memstream(&text, &length);
-        diag_print(p.diag, out);
-        fclose(out);
+        char *text = diag_text(p.diag);
         if (status != STATUS_MODEL || !strstr(text, REFUSED[i].says))
             fail_msg("%s [%s] (%s): status %d, said \"%s\", expected \"%s\"", c->op,
                      c->attrs, c->operands, status, text, REFUSED[i].says);

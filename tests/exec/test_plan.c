@@ -323,11 +323,7 @@ static Status plan_fails(Fixture *f, const PlanOptions *options, const char *exp
     Plan *plan = NULL;
     Status status = plan_create(&plan, f->graph, options, f->diag);
     assert_null(plan);
-    char *text = NULL;
-    size_t length = 0;
-    FILE *out = open_memstream(&text, &length);
-    diag_print(f->diag, out);
-    fclose(out);
+    char *text = diag_text(f->diag);
     if (!strstr(text, expected)) fail_msg("no \"%s\" in: %s", expected, text);
     free(text);
     diag_clear(f->diag);

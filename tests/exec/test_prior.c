@@ -193,16 +193,12 @@ static void test_unreached(void **state) {
 static void expect_failure(Fixture *f, const TrainOptions *options, Status status,
                            const char *first, const char *second) {
     float before[WEIGHTS], after[WEIGHTS];
-    char *text = NULL;
-    size_t length = 0;
     TrainReport report;
     copy_weights(f->graph, before);
     assert_int_equal(run_training(f, options, 1, 2, &report), status);
     copy_weights(f->graph, after);
     assert_memory_equal(before, after, sizeof before);
-    FILE *out = open_memstream(&text, &length);
-    diag_print(f->diag, out);
-    fclose(out);
+    char *text = diag_text(f->diag);
     if (!strstr(text, first) || !strstr(text, second))
         fail_msg("no \"%s\" or \"%s\" in: %s", first, second, text);
     free(text);

@@ -224,7 +224,7 @@ static void expect_refused(const char *op, const char *operands, const char *mes
     Problem p;
     const Case c = {op, "", operands};
     assert_int_equal(problem_create(&p, &c), STATUS_MODEL);
-    char *text = problem_diag(&p);
+    char *text = diag_text(p.diag);
     if (!strstr(text, message)) fail_msg("expected '%s', found %s", message, text);
     free(text);
     problem_destroy(&p);

@@ -67,7 +67,7 @@ static void expect_refused(const char *attrs, const char *operands, const char *
     Problem p;
     assert_int_equal(problem_create(&p, &(Case){"rotary", attrs, operands}),
                      STATUS_MODEL);
-    char *text = problem_diag(&p);
+    char *text = diag_text(p.diag);
     if (!strstr(text, message)) fail_msg("expected '%s', found %s", message, text);
     free(text);
     problem_destroy(&p);

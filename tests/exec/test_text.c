@@ -39,11 +39,7 @@ static Model *build(const char *text) {
 }
 
 static void expect(Diag *diag, Status got, Status status, const char *message) {
-    char *text = NULL;
-    size_t length;
-    FILE *stream = open_memstream(&text, &length);
-    diag_print(diag, stream);
-    fclose(stream);
+    char *text = diag_text(diag);
     if (got != status || (message && !strstr(text, message)))
         fail_msg("expected %d with '%s', got %d: %s", status, message, got, text);
     free(text);

@@ -162,11 +162,7 @@ static void test_cuts(void **state) {
 /* ---- errors ---- */
 
 static void expect_message(Diag *diag, const char *const *parts, int count) {
-    char *text = NULL;
-    size_t length = 0;
-    FILE *out = open_memstream(&text, &length);
-    diag_print(diag, out);
-    fclose(out);
+    char *text = diag_text(diag);
     for (int i = 0; i < count; i++)
         if (!strstr(text, parts[i])) fail_msg("no \"%s\" in: %s", parts[i], text);
     free(text);

@@ -242,17 +242,13 @@ static void test_bad_label(void **state) {
         Model m;
         TrainReport report;
         const TrainOptions options = plain_options();
-        char *text = NULL;
-        size_t length = 0;
         tokens_model(&m, false);
         m.data.bad = 6;
         m.data.batches.partial = partial;
         assert_int_equal(train(m.f.graph, m.f.loss, NULL, 0, &m.data.batches, &options, 1,
                                2, NULL, m.f.arena, &report, m.f.diag),
                          STATUS_MODEL);
-        FILE *out = open_memstream(&text, &length);
-        diag_print(m.f.diag, out);
-        fclose(out);
+        char *text = diag_text(m.f.diag);
         assert_non_null(strstr(text, "sample 6: expected labels from 0 to 2, found 9"));
         free(text);
         model_close(&m.f);

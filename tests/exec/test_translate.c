@@ -381,11 +381,7 @@ static void refuse(Model *model, const Search *search, const char *part) {
     Diag *diag = diag_create();
     assert_int_equal(translate(&result, model, search, 0, 3, 1, MOST, 2, diag),
                      STATUS_MODEL);
-    char *text = NULL;
-    size_t length = 0;
-    FILE *out = open_memstream(&text, &length);
-    diag_print(diag, out);
-    fclose(out);
+    char *text = diag_text(diag);
     if (!strstr(text, part)) fail_msg("no '%s' in: %s", part, text);
     free(text);
     diag_destroy(diag);

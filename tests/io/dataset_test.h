@@ -37,12 +37,8 @@ static inline void bench_close(Bench *bench) {
 }
 
 static inline const char *message_of(Bench *bench) {
-    size_t length = 0;
     free(bench->message);
-    FILE *out = open_memstream(&bench->message, &length);
-    diag_print(bench->diag, out);
-    fclose(out);
-    return bench->message;
+    return bench->message = diag_text(bench->diag);
 }
 
 /* Binds and opens an entry given as JSON. */

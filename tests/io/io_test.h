@@ -48,16 +48,6 @@ static inline void put_text(const char *path, const char *text) {
     put_file(path, text, strlen(text));
 }
 
-/* Everything recorded, as printed; the caller frees it. */
-static inline char *diag_text(const Diag *diag) {
-    char *text = NULL;
-    size_t length;
-    FILE *stream = open_memstream(&text, &length);
-    diag_print(diag, stream);
-    fclose(stream);
-    return text;
-}
-
 /* Checks that there is exactly one error, that it has this status and that the message
  * holds `part`; forgets it. */
 static inline void expect_error(Diag *diag, Status got, Status status, const char *part) {

@@ -153,15 +153,6 @@ static bool bytes_equal(Bytes a, Bytes b) {
     return a.length == b.length && memcmp(a.data, b.data, a.length) == 0;
 }
 
-static char *message_of(Diag *diag) {
-    char *text = NULL;
-    size_t length = 0;
-    FILE *out = open_memstream(&text, &length);
-    diag_print(diag, out);
-    fclose(out);
-    return text;
-}
-
 static int files_in_folder(void) {
     char command[PATH_BYTES + 64];
     int count = -1;
@@ -336,7 +327,7 @@ static void test_swapped_weights(void **state) {
     spill(path_of("swapped.h5"), good.data, good.length);
     assert_int_equal(modelfile_read(&copy, path_of("swapped.h5"), &OPS, true, diag),
                      STATUS_FORMAT);
-    char *message = message_of(diag);
+    char *message = diag_text(diag);
     assert_non_null(strstr(message, "encoder.0.weight"));
     assert_non_null(strstr(message, "hash"));
     diag_clear(diag);
@@ -362,7 +353,7 @@ static void test_not_writable(void **state) {
     Status status = modelfile_write(model, path_of("full.h5"), NULL, diag);
     setrlimit(RLIMIT_FSIZE, &old);
     assert_int_equal(status, STATUS_IO);
-    char *message = message_of(diag);
+    char *message = diag_text(diag);
     assert_non_null(strstr(message, "full.h5"));
     assert_int_equal(files_in_folder(), before);
     free(message);

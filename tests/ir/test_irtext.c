@@ -277,11 +277,7 @@ static const struct {
 static void check_fails(const char *text, size_t length, const char *message) {
     Diag *diag = diag_create();
     assert_null(reprint(text, length, diag));
-    char *printed = NULL;
-    size_t size;
-    FILE *out = open_memstream(&printed, &size);
-    diag_print(diag, out);
-    fclose(out);
+    char *printed = diag_text(diag);
     assert_string_equal(printed, message);
     free(printed);
     diag_destroy(diag);

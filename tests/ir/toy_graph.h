@@ -71,11 +71,7 @@ static inline int teardown(void **state) {
 
 /* Checks what the list of diagnostics prints, and empties it. */
 static inline void check_message(Diag *diag, const char *expected) {
-    char *text = NULL;
-    size_t length;
-    FILE *out = open_memstream(&text, &length);
-    diag_print(diag, out);
-    fclose(out);
+    char *text = diag_text(diag);
     assert_string_equal(text, expected);
     free(text);
     diag_clear(diag);

@@ -178,12 +178,8 @@ static inline void assert_close(double found, double expected, double tolerance)
 static inline void expect_refusal(Model *model, World *world, const char *steps,
                                   Status wanted, const char *part) {
     Diag *diag = diag_create();
-    char *text = NULL;
-    size_t length = 0;
     const Status status = run_steps(model, world, steps, 1, NULL, diag);
-    FILE *out = open_memstream(&text, &length);
-    diag_print(diag, out);
-    fclose(out);
+    char *text = diag_text(diag);
     if (status != wanted || !strstr(text, part))
         fail_msg("%s: expected status %d and '%s', got %d: %s", steps, wanted, part,
                  status, text);

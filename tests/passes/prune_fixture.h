@@ -118,12 +118,8 @@ static inline void run_pass(Model *model, const char *pass, const char *options)
 static inline void expect_failure(Model *model, const char *pass, const char *options,
                                   const char *part) {
     Diag *diag = diag_create();
-    char *text = NULL;
-    size_t length = 0;
     const Status status = test_run_pass(model, pass, options, false, diag);
-    FILE *out = open_memstream(&text, &length);
-    diag_print(diag, out);
-    fclose(out);
+    char *text = diag_text(diag);
     if (!strstr(text, part)) fail_msg("expected \"%s\" in:\n%s", part, text);
     assert_int_equal(status, STATUS_MODEL);
     free(text);

@@ -36,15 +36,6 @@ static void write_text(const char *path, const char *text) {
     fclose(file);
 }
 
-static char *diag_text(const Diag *diag) {
-    char *text = NULL;
-    size_t length = 0;
-    FILE *out = open_memstream(&text, &length);
-    diag_print(diag, out);
-    fclose(out);
-    return text;
-}
-
 static void expect_text(const char *stem, const char *suffix, const char *got) {
     char path[700];
     snprintf(path, sizeof path, "%s.%s", stem, suffix);

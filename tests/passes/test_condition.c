@@ -302,13 +302,9 @@ static void expect_refused(Bench *b, const ConditionSlice *slice, const char *pa
     Whole before = whole_read(b->graph);
     ConditionReport report;
     const Condition condition = {.given = slice, .given_count = 1};
-    char *text = NULL;
-    size_t size = 0;
     assert_int_equal(condition_gaussians(&b->ctx, b->graph, &condition, &report, b->diag),
                      STATUS_MODEL);
-    FILE *out = open_memstream(&text, &size);
-    diag_print(b->diag, out);
-    fclose(out);
+    char *text = diag_text(b->diag);
     if (!strstr(text, part)) fail_msg("expected \"%s\" in: %s", part, text);
     free(text);
     diag_clear(b->diag);

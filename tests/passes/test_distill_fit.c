@@ -137,14 +137,11 @@ static void test_headless_teacher(void **state) {
 
 static void expect_fault(Model *student, Model *teacher, const char *options,
                          Status status, const char *text) {
-    char all[300], *got = NULL;
-    size_t length = 0;
+    char all[300];
     Diag *diag = diag_create();
     snprintf(all, sizeof all, STILL "%s", options);
     assert_int_equal(distill(student, teacher, all, diag), status);
-    FILE *out = open_memstream(&got, &length);
-    diag_print(diag, out);
-    fclose(out);
+    char *got = diag_text(diag);
     if (!strstr(got, text)) fail_msg("expected \"%s\" in:\n%s", text, got);
     free(got);
     diag_destroy(diag);

@@ -26,14 +26,11 @@ static void expect_matched(Model *student, Model *teacher, const char *options,
 
 static void expect_fault(Model *student, Model *teacher, const char *options,
                          Status status, const char *text) {
-    char all[300], *got = NULL;
-    size_t length = 0;
+    char all[300];
     Diag *diag = diag_create();
     snprintf(all, sizeof all, STILL "%s", options);
     assert_int_equal(distill(student, teacher, all, diag), status);
-    FILE *out = open_memstream(&got, &length);
-    diag_print(diag, out);
-    fclose(out);
+    char *got = diag_text(diag);
     if (!strstr(got, text)) fail_msg("expected \"%s\" in:\n%s", text, got);
     if (!strstr(got, "test:5:5: error: passes[0]: ")) fail_msg("no place in:\n%s", got);
     free(got);
@@ -273,15 +270,6 @@ static Model *without_layers(Model *model) {
     for (Node *node = model->graph->first; node; node = node->next)
         node_place(model->graph, node, NULL, -1, ROLE_NONE);
     return model;
-}
-
-static char *diag_text(const Diag *diag) {
-    char *text = NULL;
-    size_t length = 0;
-    FILE *out = open_memstream(&text, &length);
-    diag_print(diag, out);
-    fclose(out);
-    return text;
 }
 
 /* The prediction loss alone is left, and the step says so. */

@@ -217,14 +217,10 @@ static void test_multiplexed(void **state) {
 
 static void expect_fault(Model *student, Model *teacher, const char *options,
                          const char *text) {
-    char *got = NULL;
-    size_t length = 0;
     Diag *diag = diag_create();
     Batches *toy = toy_batches();
     assert_int_equal(distill_on(*toy, student, teacher, options, diag), STATUS_MODEL);
-    FILE *out = open_memstream(&got, &length);
-    diag_print(diag, out);
-    fclose(out);
+    char *got = diag_text(diag);
     if (!strstr(got, text)) fail_msg("expected \"%s\" in:\n%s", text, got);
     free(got);
     batches_destroy(toy);

@@ -31,12 +31,8 @@ static void run_pass(Model *model, const char *pass, const char *options) {
 static void expect_failure(Model *model, const char *pass, const char *options,
                            const char *part) {
     Diag *diag = diag_create();
-    char *text = NULL;
-    size_t length = 0;
     assert_int_equal(test_run_pass(model, pass, options, false, diag), STATUS_MODEL);
-    FILE *out = open_memstream(&text, &length);
-    diag_print(diag, out);
-    fclose(out);
+    char *text = diag_text(diag);
     if (!strstr(text, part)) fail_msg("expected '%s' in: %s", part, text);
     free(text);
     diag_destroy(diag);

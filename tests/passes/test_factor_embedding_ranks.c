@@ -30,13 +30,9 @@ static Model *shapes(int words) {
 static void expect(Model *model, const char *options, bool plan, Status want,
                    const char *part) {
     Diag *diag = diag_create();
-    char *text = NULL;
-    size_t length = 0;
     const Status status = test_run_pass(model, "factor_embedding", options, plan, diag);
-    FILE *out = open_memstream(&text, &length);
-    diag_print(diag, out);
-    fclose(out);
-    if (status != want || (part ? !strstr(text, part) : length != 0))
+    char *text = diag_text(diag);
+    if (status != want || (part ? !strstr(text, part) : *text))
         fail_msg("%s: expected \"%s\", found exit code %d and:\n%s", options,
                  part ? part : "", status_exit_code(status), text);
     free(text);

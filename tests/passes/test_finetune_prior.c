@@ -307,12 +307,8 @@ static void test_draws_of_bias(void **state) {
 static void expect_refused(Model *model, const char *pass, bool plan, const char *options,
                            Status status, const char *message) {
     Diag *diag = diag_create();
-    char *text = NULL;
-    size_t length = 0;
     assert_int_equal(test_run_pass(model, pass, options, plan, diag), status);
-    FILE *out = open_memstream(&text, &length);
-    diag_print(diag, out);
-    fclose(out);
+    char *text = diag_text(diag);
     if (!strstr(text, message)) fail_msg("no \"%s\" in: %s", message, text);
     free(text);
     diag_destroy(diag);

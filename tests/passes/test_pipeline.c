@@ -128,12 +128,8 @@ static void expect(const Pass *pass, bool plan, bool allow, Status status,
                    const char *part) {
     Diag *diag = diag_create();
     Trace trace;
-    char *messages = NULL;
-    size_t size = 0;
     assert_int_equal(run_one(pass, plan, allow, DUMP_NEVER, &trace, NULL, diag), status);
-    FILE *out = open_memstream(&messages, &size);
-    diag_print(diag, out);
-    fclose(out);
+    char *messages = diag_text(diag);
     if (!strstr(messages, part)) fail_msg("expected \"%s\" in:\n%s", part, messages);
     assert_int_equal(trace.begun, 1);
     assert_int_equal(trace.ended, status == STATUS_OK);

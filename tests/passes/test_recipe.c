@@ -24,10 +24,7 @@ static void bind_text(Bound *bound, const char *text) {
     assert_int_equal(read, STATUS_OK);
     bound->status =
         recipe_bind(&bound->recipe, bound->arena, document, "r.yaml", ".", bound->diag);
-    size_t size = 0;
-    FILE *out = open_memstream(&bound->messages, &size);
-    diag_print(bound->diag, out);
-    fclose(out);
+    bound->messages = diag_text(bound->diag);
 }
 
 static void bound_free(Bound *bound) {

@@ -27,10 +27,7 @@ static void bind_text(Bound *bound, const char *text) {
         bound->diag);
     bound->status =
         recipe_bind(&bound->recipe, bound->arena, document, "r.yaml", ".", bound->diag);
-    size_t size = 0;
-    FILE *out = open_memstream(&bound->messages, &size);
-    diag_print(bound->diag, out);
-    fclose(out);
+    bound->messages = diag_text(bound->diag);
 }
 
 static void bound_free(Bound *bound) {
@@ -269,11 +266,7 @@ static void test_unchanged(void **state) {
     model = toy_vit(1);
     assert_int_equal(test_run_recipe(model, "r.yaml", never, false, 1, diag),
                      STATUS_RECIPE);
-    char *messages = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&messages, &size);
-    diag_print(diag, out);
-    fclose(out);
+    char *messages = diag_text(diag);
     assert_string_equal(messages,
                         "r.yaml:9:11: error: passes[0].repeat[2].passes[1]: expected "
                         "prune_heads to change the model, it changed nothing in any "

@@ -1,4 +1,4 @@
-/* cmocka with what it needs, and checks of a Status. */
+/* cmocka with what it needs, checks of a Status, and what was said. */
 #ifndef COMPRESS_TESTS_SUPPORT_CHECK_H
 #define COMPRESS_TESTS_SUPPORT_CHECK_H
 
@@ -21,5 +21,8 @@
             fail_msg("%s failed", #status);                                              \
         }                                                                                \
     } while (0)
+
+/* Everything recorded, as printed; the caller frees it. */
+char *diag_text(const Diag *diag);
 
 #endif

@@ -224,11 +224,7 @@ static void check_works(Bench *bench, Model *model, const char *steps, Diag *dia
 
 /* The first error, as "`pass`: message"; NULL when there is none. */
 static const char *first_error(Arena *arena, const Diag *diag) {
-    char *text = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    diag_print(diag, out);
-    fclose(out);
+    char *text = diag_text(diag);
     const char *message = strstr(text, "error: "), *step = strstr(text, "note: in step ");
     const char *reason = NULL;
     if (message && step) {
