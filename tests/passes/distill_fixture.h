@@ -7,6 +7,7 @@
 #include "passes/pipeline.h"
 #include "tests/support/check.h"
 #include "tests/support/configured.h"
+#include "tests/support/passes.h"
 #include "tests/support/reference.h"
 
 #include <math.h>
@@ -191,13 +192,6 @@ static inline void distill_ok(Model *student, Model *teacher, const char *option
     assert_ok(distill(student, teacher, options, diag), diag);
     assert_int_equal(diag_errors(diag), 0);
     diag_destroy(diag);
-}
-
-/* The record of the step that ran last. */
-static inline const Tree *last_record(const Model *student) {
-    const Tree *step = tree_get(student->provenance, "steps")->first;
-    while (step->next) step = step->next;
-    return tree_get(step, "record");
 }
 
 /* A number of the last record, NAN when there is none. */

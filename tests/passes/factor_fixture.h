@@ -82,19 +82,13 @@ static inline double tail(const double *sigma, int64_t first) {
 }
 
 static inline void factor(Model *model, const char *options) {
-    Diag *diag = diag_create();
-    assert_ok(test_run_pass(model, "factor_embedding", options, false, diag), diag);
-    diag_destroy(diag);
+    run_pass(model, "factor_embedding", options);
 }
 
 static inline void factor_to(Model *model, int rank) {
     char options[64];
     snprintf(options, sizeof options, "{rank: %d, allow_growth: true}", rank);
     factor(model, options);
-}
-
-static const Tree *last_record(const Model *model) {
-    return tree_get(tree_get(model->provenance, "steps")->last, "record");
 }
 
 static inline double recorded(const Model *model, const char *name) {

@@ -9,13 +9,6 @@
     "data: toy, optimizer: sgd, lr: 0.05, batch_size: 20, schedule: constant, "          \
     "warmup: 0"
 
-/* Runs a pass, which must succeed. */
-static inline void run_pass(Model *model, const char *pass, const char *options) {
-    Diag *diag = diag_create();
-    assert_ok(test_run_pass(model, pass, options, false, diag), diag);
-    diag_destroy(diag);
-}
-
 /* Storage by name, which must be there. */
 static inline Storage *storage_of(const Model *model, const char *name) {
     Storage *storage = graph_storage(model->graph, name);

@@ -5,7 +5,6 @@
 
 #include "exec/ops.h"
 #include "ir/rewrite.h"
-#include "ir/verify.h"
 #include "passes/edit.h"
 #include "tests/support/check.h"
 #include "tests/support/passes.h"
@@ -107,23 +106,10 @@ static inline void expect_equal_logits(Model *a, Model *b, double tolerance) {
         assert_true(fabs(x[i] - y[i]) < tolerance);
 }
 
-static inline void run_pass(Model *model, const char *pass, const char *options) {
-    Diag *diag = diag_create();
-    assert_ok(test_run_pass(model, pass, options, false, diag), diag);
-    assert_ok(graph_verify(model->graph, STATUS_INTERNAL, diag), diag);
-    diag_destroy(diag);
-}
-
 /* Runs a pass that must fail with STATUS_MODEL and say `part`. */
 static inline void expect_failure(Model *model, const char *pass, const char *options,
                                   const char *part) {
-    Diag *diag = diag_create();
-    const Status status = test_run_pass(model, pass, options, false, diag);
-    char *text = diag_text(diag);
-    if (!strstr(text, part)) fail_msg("expected \"%s\" in:\n%s", part, text);
-    assert_int_equal(status, STATUS_MODEL);
-    free(text);
-    diag_destroy(diag);
+    expect_pass_fails(model, pass, options, STATUS_MODEL, part);
 }
 
 /* Stored score of a unit; list is "heads" or "ffn". */

@@ -5,7 +5,6 @@
 
 #include "exec/ops.h"
 #include "ir/random.h"
-#include "ir/verify.h"
 #include "passes/block.h"
 #include "tests/support/check.h"
 #include "tests/support/configured.h"
@@ -261,30 +260,6 @@ static inline double difference(Model *a, Model *b) {
         for (int64_t i = 0; i < count; i++) largest = fmax(largest, fabs(x[i] - y[i]));
     }
     return largest;
-}
-
-static inline void run_pass(Model *model, const char *pass, const char *options) {
-    Diag *diag = diag_create();
-    assert_ok(test_run_pass(model, pass, options, false, diag), diag);
-    assert_ok(graph_verify(model->graph, STATUS_INTERNAL, diag), diag);
-    diag_destroy(diag);
-}
-
-/* Runs a pass that must fail with `status` and say `part`. */
-static inline void expect_failure(Model *model, const char *pass, const char *options,
-                                  Status status, const char *part) {
-    Diag *diag = diag_create();
-    const Status got = test_run_pass(model, pass, options, false, diag);
-    char *text = diag_text(diag);
-    if (!strstr(text, part)) fail_msg("expected \"%s\" in:\n%s", part, text);
-    assert_int_equal(got, status);
-    free(text);
-    diag_destroy(diag);
-}
-
-/* What a step recorded, of the last step. */
-static inline const Tree *last_record(const Model *model) {
-    return tree_get(tree_get(model->provenance, "steps")->last, "record");
 }
 
 #endif

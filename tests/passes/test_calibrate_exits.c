@@ -107,11 +107,6 @@ static int all_points(const Known *known, bool patience, CalibrationPoint *out) 
     return count;
 }
 
-/* The record of the model's last step. */
-static const Tree *last_record(const Model *model) {
-    return tree_get(tree_get(model->provenance, "steps")->last, "record");
-}
-
 static double number(const Tree *map, const char *key) {
     const Tree *value = tree_get(map, key);
     if (!value) fail_msg("no %s", key);
@@ -209,13 +204,7 @@ static void test_candidates(void **state) {
 }
 
 static void expect_failure(Model *model, const char *options, const char *part) {
-    Diag *diag = diag_create();
-    assert_int_equal(test_run_pass(model, "calibrate_exits", options, false, diag),
-                     STATUS_MODEL);
-    char *text = diag_text(diag);
-    if (!strstr(text, part)) fail_msg("expected '%s' in: %s", part, text);
-    free(text);
-    diag_destroy(diag);
+    expect_pass_fails(model, "calibrate_exits", options, STATUS_MODEL, part);
 }
 
 static void test_out_of_reach(void **state) {

@@ -88,22 +88,10 @@ static void expect_equal(const Model *a, const Model *b) {
         assert_true(fabs(x[i] - y[i]) <= 1e-11 * (1 + fabs(y[i])));
 }
 
-static void run_pass(Model *model, const char *pass, const char *options) {
-    Diag *diag = diag_create();
-    assert_ok(test_run_pass(model, pass, options, false, diag), diag);
-    assert_ok(graph_verify(model->graph, STATUS_INTERNAL, diag), diag);
-    diag_destroy(diag);
-}
-
 /* Runs a pass that must fail with STATUS_MODEL and say `part`. */
 static void expect_failure(Model *model, const char *pass, const char *options,
                            const char *part) {
-    Diag *diag = diag_create();
-    assert_int_equal(test_run_pass(model, pass, options, false, diag), STATUS_MODEL);
-    char *text = diag_text(diag);
-    if (!strstr(text, part)) fail_msg("expected \"%s\" in:\n%s", part, text);
-    free(text);
-    diag_destroy(diag);
+    expect_pass_fails(model, pass, options, STATUS_MODEL, part);
 }
 
 /* Whatever a weight's orientation, the same heads and units leave. */

@@ -2,7 +2,6 @@
  * the losses are then, and what is said when they cannot be. */
 #include "passes/edit.h"
 #include "tests/passes/distill_fixture.h"
-#include "tests/support/passes.h"
 
 /* ---- layers ---- */
 
@@ -77,12 +76,6 @@ static void test_pairs(void **state) {
                 state_loss(student, 1, teacher, 0) + state_loss(student, 0, teacher, 2));
     model_destroy(student);
     model_destroy(teacher);
-}
-
-static void run_pass(Model *model, const char *pass, const char *options) {
-    Diag *diag = diag_create();
-    assert_ok(test_run_pass(model, pass, options, false, diag), diag);
-    diag_destroy(diag);
 }
 
 /* After layers were removed, by where they stem from. */

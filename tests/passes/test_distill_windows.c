@@ -2,7 +2,6 @@
  * values of student and teacher. */
 #include "passes/edit.h"
 #include "tests/passes/distill_fixture.h"
-#include "tests/support/passes.h"
 
 enum { IMAGES = 6, SIDE = 8, DEPTH = 4, WINDOW = 3, WINDOW_TOKENS = WINDOW * WINDOW };
 

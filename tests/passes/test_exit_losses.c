@@ -19,13 +19,6 @@ enum { DEPTH = 4, N = 3, T = 5, M = 2 };
 static const int64_t sizes[DIM_SYMBOLS] = {
     [DIM_INDEX(DIM_N)] = N, [DIM_INDEX(DIM_T)] = T, [DIM_INDEX(DIM_M)] = M};
 
-static void run_pass(Model *model, const char *pass, const char *options) {
-    Diag *diag = diag_create();
-    assert_ok(test_run_pass(model, pass, options, false, diag), diag);
-    assert_ok(graph_verify(model->graph, STATUS_INTERNAL, diag), diag);
-    diag_destroy(diag);
-}
-
 static Model *exit_bert(const char *options) {
     Model *model = configured_bert(DEPTH, 5);
     run_pass(model, "add_exits", options);
@@ -331,7 +324,7 @@ static void test_masked_training(void **state) {
         diag);
     assert_ok(recipe_bind(&recipe, arena, document, "test", ".", diag), diag);
     assert_ok(pipeline_run(model, &recipe, &options, diag), diag);
-    const Tree *record = tree_get(tree_get(model->provenance, "steps")->last, "record");
+    const Tree *record = last_record(model);
     const double first = tree_get(record, "first_loss")->real;
     const double last = tree_get(record, "loss_label")->real;
     if (!(first > 1 && last < 0.5 * first)) fail_msg("loss from %g to %g", first, last);

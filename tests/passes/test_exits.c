@@ -2,7 +2,6 @@
  * that other passes change, and the stored rule for leaving. */
 #include "exec/ops.h"
 #include "ir/rewrite.h"
-#include "ir/verify.h"
 #include "passes/exits.h"
 #include "tests/support/check.h"
 #include "tests/support/configured.h"
@@ -20,22 +19,10 @@ static const char MASKED_BERT[] =
     " hidden_act: gelu, vocab_size: 12, max_position_embeddings: 6,\n"
     " type_vocab_size: 2, initializer_range: 0.3}\n";
 
-static void run_pass(Model *model, const char *pass, const char *options) {
-    Diag *diag = diag_create();
-    assert_ok(test_run_pass(model, pass, options, false, diag), diag);
-    assert_ok(graph_verify(model->graph, STATUS_INTERNAL, diag), diag);
-    diag_destroy(diag);
-}
-
 /* Runs a pass that must fail with STATUS_MODEL and say `part`. */
 static void expect_failure(Model *model, const char *pass, const char *options,
                            const char *part) {
-    Diag *diag = diag_create();
-    assert_int_equal(test_run_pass(model, pass, options, false, diag), STATUS_MODEL);
-    char *text = diag_text(diag);
-    if (!strstr(text, part)) fail_msg("expected '%s' in: %s", part, text);
-    free(text);
-    diag_destroy(diag);
+    expect_pass_fails(model, pass, options, STATUS_MODEL, part);
 }
 
 static Model *exit_bert(const char *options) {

@@ -226,7 +226,7 @@ static const Tree *evaluate(Model *model, const char *options, int threads) {
     snprintf(yaml, sizeof yaml, HEAD "  - evaluate: {data: toy%s}\n", options);
     assert_ok(test_run_recipe(model, "test", yaml, false, threads, diag), diag);
     diag_destroy(diag);
-    return tree_get(tree_get(model->provenance, "steps")->last, "record");
+    return last_record(model);
 }
 
 static double metric_of(const Tree *record, const char *name) {

@@ -110,7 +110,7 @@ static const Tree *run_step(Model *model, Images *images, Model *teacher,
     assert_ok(pipeline_run(model, &recipe, &pipeline, diag), diag);
     diag_destroy(diag);
     arena_destroy(arena);
-    return tree_get(tree_get(model->provenance, "steps")->last, "record");
+    return last_record(model);
 }
 
 static double number(const Tree *record, const char *key) {

@@ -102,9 +102,7 @@ static double *logits_of(Model *model) {
 }
 
 static void multiplex(Model *model, const char *options) {
-    Diag *diag = diag_create();
-    assert_ok(test_run_pass(model, "weight_multiplex", options, false, diag), diag);
-    diag_destroy(diag);
+    run_pass(model, "weight_multiplex", options);
 }
 
 static void expect_equal(const double *x, const double *y, int count, double tolerance) {
@@ -366,13 +364,7 @@ static void test_norm_conv(void **state) {
 
 static void expect_fault(const char *options, Status status, const char *text) {
     Model *model = toy_swin(1);
-    Diag *diag = diag_create();
-    assert_int_equal(test_run_pass(model, "weight_multiplex", options, false, diag),
-                     status);
-    char *got = diag_text(diag);
-    if (!strstr(got, text)) fail_msg("expected \"%s\" in:\n%s", text, got);
-    free(got);
-    diag_destroy(diag);
+    expect_pass_fails(model, "weight_multiplex", options, status, text);
     model_destroy(model);
 }
 

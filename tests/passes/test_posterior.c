@@ -282,34 +282,25 @@ static void test_runs(void **state) {
     model_destroy(model);
 }
 
-static void expect_failure(Model *model, const char *pass, const char *options,
-                           Status status, const char *part) {
-    Diag *diag = diag_create();
-    assert_int_equal(test_run_pass(model, pass, options, false, diag), status);
-    char *text = diag_text(diag);
-    if (!strstr(text, part)) fail_msg("expected \"%s\" in: %s", part, text);
-    free(text);
-    diag_destroy(diag);
-}
-
 static void test_refused(void **state) {
     (void)state;
     Model *model = toy_vit(3);
-    expect_failure(model, "estimate_posterior", "{data: toy, samples: 1}", STATUS_RECIPE,
-                   "between 2 and 4096");
-    expect_failure(model, "estimate_posterior",
-                   "{data: toy, steps: 5, samples: 3, every: 3}", STATUS_RECIPE,
-                   "expected at least 7 steps for 3 iterates 3 apart, found 5");
-    expect_failure(model, "estimate_posterior",
-                   "{data: toy, epochs: 1, batch_size: 60, samples: 2}", STATUS_MODEL,
-                   "expected at least 2 steps");
-    expect_failure(model, "estimate_posterior", "{data: toy, start: drawn}",
-                   STATUS_RECIPE, "from: runs");
-    expect_failure(model, "estimate_posterior", "{data: toy, steps: 40, freeze: [\"*\"]}",
-                   STATUS_MODEL, "found none");
-    expect_failure(model, "estimate_posterior",
-                   "{data: toy, steps: 3, samples: 2, lr: 0}", STATUS_MODEL,
-                   "expected samples of the weights that differ");
+    expect_pass_fails(model, "estimate_posterior", "{data: toy, samples: 1}",
+                      STATUS_RECIPE, "between 2 and 4096");
+    expect_pass_fails(model, "estimate_posterior",
+                      "{data: toy, steps: 5, samples: 3, every: 3}", STATUS_RECIPE,
+                      "expected at least 7 steps for 3 iterates 3 apart, found 5");
+    expect_pass_fails(model, "estimate_posterior",
+                      "{data: toy, epochs: 1, batch_size: 60, samples: 2}", STATUS_MODEL,
+                      "expected at least 2 steps");
+    expect_pass_fails(model, "estimate_posterior", "{data: toy, start: drawn}",
+                      STATUS_RECIPE, "from: runs");
+    expect_pass_fails(model, "estimate_posterior",
+                      "{data: toy, steps: 40, freeze: [\"*\"]}", STATUS_MODEL,
+                      "found none");
+    expect_pass_fails(model, "estimate_posterior",
+                      "{data: toy, steps: 3, samples: 2, lr: 0}", STATUS_MODEL,
+                      "expected samples of the weights that differ");
     model_destroy(model);
 }
 

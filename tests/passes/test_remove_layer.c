@@ -11,21 +11,9 @@
 
 enum { VALUES = 256 };
 
-static void run_pass(Model *model, const char *pass, const char *options) {
-    Diag *diag = diag_create();
-    assert_ok(test_run_pass(model, pass, options, false, diag), diag);
-    diag_destroy(diag);
-}
-
 /* Runs the pass, which must fail with a message that holds `part`. */
 static void expect_failure(Model *model, const char *options, const char *part) {
-    Diag *diag = diag_create();
-    assert_int_equal(test_run_pass(model, "remove_layer", options, false, diag),
-                     STATUS_MODEL);
-    char *text = diag_text(diag);
-    if (!strstr(text, part)) fail_msg("expected '%s' in: %s", part, text);
-    free(text);
-    diag_destroy(diag);
+    expect_pass_fails(model, "remove_layer", options, STATUS_MODEL, part);
 }
 
 /* ---- numbers ---- */

@@ -2,6 +2,7 @@
  * layers and units that give nothing leave exactly, exits of every width, training, and
  * what is refused. The toy's windows are padded and shifted. */
 #include "io/modelfile.h"
+#include "ir/verify.h"
 #include "passes/exits.h"
 #include "tests/passes/prune_fixture.h"
 #include "tests/support/configured.h"

@@ -27,16 +27,6 @@ enum { SAMPLES = 2, TOKENS = 5, VALUES = 4096 };
     " num_attention_heads: 2, intermediate_size: 16, vocab_size: 12,\n"                  \
     " max_position_embeddings: 16, initializer_range: 0.3}\n"
 
-static void apply(Model *model, const char *pass, const char *options) {
-    Diag *diag = diag_create();
-    assert_ok(test_run_pass(model, pass, options, false, diag), diag);
-    diag_destroy(diag);
-}
-
-static const Tree *last_record(const Model *model) {
-    return tree_get(tree_get(model->provenance, "steps")->last, "record");
-}
-
 /* Adds noise to every weight, in double precision: biases are no longer 0. */
 static void make_noisy(Model *model) {
     Diag *diag = diag_create();
@@ -159,7 +149,7 @@ static void test_gpt2(void **state) {
     (void)state;
     static double w[VALUES], b[VALUES];
     Model *model = configured_model(GPT2, 1);
-    apply(model, "attention_to_t2r", "{feature_size: 3, eps: 0.1, chunk: 2}");
+    run_pass(model, "attention_to_t2r", "{feature_size: 3, eps: 0.1, chunk: 2}");
     make_noisy(model);
     read_weight(model, "decoder.2.feature_map.weight", w);
     read_weight(model, "decoder.2.feature_map.bias", b);
@@ -176,9 +166,9 @@ static void test_llama(void **state) {
     static double w[2][VALUES];
     for (int drop = 0; drop < 2; drop++) {
         Model *model = configured_model(LLAMA, 1);
-        apply(model, "attention_to_t2r",
-              drop ? "{feature_size: 6, rotary: drop, bias: false, share_qk: false}"
-                   : "{feature_size: 6, bias: false, share_qk: false}");
+        run_pass(model, "attention_to_t2r",
+                 drop ? "{feature_size: 6, rotary: drop, bias: false, share_qk: false}"
+                      : "{feature_size: 6, bias: false, share_qk: false}");
         make_noisy(model);
         read_weight(model, "decoder.1.feature_map_q.weight", w[0]);
         read_weight(model, "decoder.1.feature_map_k.weight", w[1]);
@@ -197,8 +187,10 @@ static void test_bert(void **state) {
     (void)state;
     static double w[VALUES];
     Model *model = configured_bert(2, 1);
-    apply(model, "attention_to_t2r", "{feature: elu1, layers: [0], scale_query: false}");
-    apply(model, "attention_to_t2r", "{feature: positive, feature_size: 7, layers: [1]}");
+    run_pass(model, "attention_to_t2r",
+             "{feature: elu1, layers: [0], scale_query: false}");
+    run_pass(model, "attention_to_t2r",
+             "{feature: positive, feature_size: 7, layers: [1]}");
     make_noisy(model);
     Layer layer = {2,    2,    4,    4,   4, false, true, 1, 1, 1e-2, FEATURE_ELU1,
                    NULL, NULL, NULL, NULL};
@@ -223,9 +215,9 @@ static void test_positive(void **state) {
     for (int many = 0; many < 2; many++) {
         Model *model = configured_bert(2, 7);
         const int64_t count = configured_run(model, "logits", 0, want, VALUES);
-        apply(model, "attention_to_t2r",
-              many ? "{feature: positive, feature_size: 4000, eps: 1.0e-12}"
-                   : "{feature: positive, feature_size: 4, eps: 1.0e-12}");
+        run_pass(model, "attention_to_t2r",
+                 many ? "{feature: positive, feature_size: 4000, eps: 1.0e-12}"
+                      : "{feature: positive, feature_size: 4, eps: 1.0e-12}");
         configured_run(model, "logits", 0, got[many], VALUES);
         for (int64_t i = 0; i < count; i++)
             error[many] = fmax(error[many], fabs(got[many][i] - want[i]));
@@ -247,7 +239,7 @@ static void test_identity(void **state) {
     (void)state;
     static double w[VALUES];
     Model *model = configured_model(GPT2, 1);
-    apply(model, "attention_to_t2r", "{feature_size: 9, init: identity, layers: [0]}");
+    run_pass(model, "attention_to_t2r", "{feature_size: 9, init: identity, layers: [0]}");
     read_weight(model, "decoder.0.feature_map.weight", w);
     for (int row = 0; row < 2 * 9; row++)
         for (int j = 0; j < 4; j++) {
@@ -263,7 +255,7 @@ static void test_normal(void **state) {
     (void)state;
     static double w[16000], b[4000];
     Model *model = configured_model(GPT2, 1);
-    apply(model, "attention_to_t2r", "{feature_size: 2000, layers: [0]}");
+    run_pass(model, "attention_to_t2r", "{feature_size: 2000, layers: [0]}");
     read_weight(model, "decoder.0.feature_map.weight", w);
     read_weight(model, "decoder.0.feature_map.bias", b);
     double square = 0;
@@ -284,7 +276,7 @@ static int64_t integer(const Tree *map, const char *key) {
 static void expect_swapped(const char *options, const char *swapped) {
     Model *model = configured_model(GPT2, 1);
     const int64_t before = graph_parameter_count(model->graph);
-    apply(model, "attention_to_t2r", options);
+    run_pass(model, "attention_to_t2r", options);
     int count = 0;
     for (int layer = 0; layer < 5; layer++) {
         const Node *node = graph_find(model->graph, "decoder", layer, ROLE_ATTENTION);
@@ -362,7 +354,7 @@ static void test_clamped(void **state) {
     static double all[1024];
     char options[200];
     Model *model = toy_vit(1);
-    apply(model, "attention_to_t2r", "{feature_size: 4, layers: [1]}");
+    run_pass(model, "attention_to_t2r", "{feature_size: 4, layers: [1]}");
     const int rows = plain_denominators(model, 23, all);
     model_destroy(model);
     qsort(all, (size_t)rows, sizeof *all, compare);
@@ -375,11 +367,11 @@ static void test_clamped(void **state) {
              eps);
     for (int again = 0; again < 2; again++) {
         if (again)
-            apply(model, "diagnose",
-                  "{data: toy, limit: 23, batch_size: 7, cka: false, "
-                  "gradient_norms: false, clamped: true}");
+            run_pass(model, "diagnose",
+                     "{data: toy, limit: 23, batch_size: 7, cka: false, "
+                     "gradient_norms: false, clamped: true}");
         else
-            apply(model, "attention_to_t2r", options);
+            run_pass(model, "attention_to_t2r", options);
         const Tree *list = tree_get(last_record(model), "clamped");
         assert_int_equal(list->count, 1);
         assert_string_equal(tree_get(list->first, "block")->string, "encoder.1");
@@ -395,10 +387,10 @@ static void test_frozen(void **state) {
     static double before[VALUES], after[VALUES];
     for (int positive = 0; positive < 2; positive++) {
         Model *model = toy_vit(1);
-        apply(model, "attention_to_t2r",
-              positive ? "{feature: positive, feature_size: 4}" : "{feature_size: 4}");
+        run_pass(model, "attention_to_t2r",
+                 positive ? "{feature: positive, feature_size: 4}" : "{feature_size: 4}");
         read_weight(model, "encoder.0.feature_map.weight", before);
-        apply(model, "finetune", "{data: toy, steps: 2}");
+        run_pass(model, "finetune", "{data: toy, steps: 2}");
         read_weight(model, "encoder.0.feature_map.weight", after);
         assert_int_equal(memcmp(before, after, 2 * 4 * 8 * sizeof *before) == 0,
                          positive);
@@ -419,11 +411,11 @@ static int count_maps(const Graph *graph) {
 static void expect_merged(const char *config, const char *swap, const char *output) {
     static double before[VALUES], after[VALUES];
     Model *model = configured_model(config, 1);
-    apply(model, "attention_to_t2r", swap);
+    run_pass(model, "attention_to_t2r", swap);
     make_noisy(model);
     const int64_t parameters = graph_parameter_count(model->graph);
     const int64_t count = configured_run(model, output, 0, before, VALUES);
-    apply(model, "merge_t2r", "{}");
+    run_pass(model, "merge_t2r", "{}");
     configured_run(model, output, 0, after, VALUES);
     double largest = 0;
     for (int64_t i = 0; i < count; i++) largest = fmax(largest, fabs(before[i]));
@@ -451,8 +443,8 @@ static void test_merged_shapes(void **state) {
     (void)state;
     Model *model = configured_model(GPT2, 1);
     const int64_t before = graph_parameter_count(model->graph);
-    apply(model, "attention_to_t2r", "{feature_size: 3, layers: [2]}");
-    apply(model, "merge_t2r", "{}");
+    run_pass(model, "attention_to_t2r", "{feature_size: 3, layers: [2]}");
+    run_pass(model, "merge_t2r", "{}");
     assert_int_equal(graph_parameter_count(model->graph),
                      before - 2 * (8 * 8 + 8) + 2 * (8 * 6 + 6));
     const Storage *q = graph_storage(model->graph, "transformer.h.2.attn.q.weight");
@@ -468,7 +460,7 @@ static void test_prune(void **state) {
     (void)state;
     static double before[VALUES], after[VALUES];
     Model *model = configured_model(GPT2, 1);
-    apply(model, "attention_to_t2r", "{feature_size: 3, layers: [0, 2, 3]}");
+    run_pass(model, "attention_to_t2r", "{feature_size: 3, layers: [0, 2, 3]}");
     make_noisy(model);
     for (int layer = 0; layer < 5; layer++) {
         char name[64];
@@ -481,7 +473,7 @@ static void test_prune(void **state) {
         diag_destroy(diag);
     }
     const int64_t count = configured_run(model, "logits", 0, before, VALUES);
-    apply(model, "prune_heads", "{score: magnitude, keep: 1}");
+    run_pass(model, "prune_heads", "{score: magnitude, keep: 1}");
     configured_run(model, "logits", 0, after, VALUES);
     expect_close(after, before, count, 1e-10);
     const Storage *map = graph_storage(model->graph, "decoder.2.feature_map.weight");

@@ -5,6 +5,7 @@
 #include "io/hf.h"
 #include "io/yaml.h"
 #include "ir/random.h"
+#include "ir/verify.h"
 #include "tests/support/check.h"
 
 #include <stdlib.h>
@@ -126,4 +127,25 @@ Status test_run_pass(Model *model, const char *pass, const char *options, bool p
              "version: 1\nseed: 1\ndata: {toy: {format: toy}}\npasses:\n  - %s: %s\n",
              pass, options);
     return test_run_recipe(model, "test", yaml, plan, 1, diag);
+}
+
+void run_pass(Model *model, const char *pass, const char *options) {
+    Diag *diag = diag_create();
+    assert_ok(test_run_pass(model, pass, options, false, diag), diag);
+    assert_ok(graph_verify(model->graph, STATUS_INTERNAL, diag), diag);
+    diag_destroy(diag);
+}
+
+void expect_pass_fails(Model *model, const char *pass, const char *options, Status status,
+                       const char *part) {
+    Diag *diag = diag_create();
+    assert_int_equal(test_run_pass(model, pass, options, false, diag), status);
+    char *text = diag_text(diag);
+    if (!strstr(text, part)) fail_msg("expected \"%s\" in:\n%s", part, text);
+    free(text);
+    diag_destroy(diag);
+}
+
+const Tree *last_record(const Model *model) {
+    return tree_get(tree_get(model->provenance, "steps")->last, "record");
 }

@@ -15,6 +15,16 @@ Status test_run_pass(Model *model, const char *pass, const char *options, bool p
 Status test_run_recipe(Model *model, const char *file, const char *yaml, bool plan,
                        int threads, Diag *diag);
 
+/* Runs a pass, which must succeed and leave a sound graph. */
+void run_pass(Model *model, const char *pass, const char *options);
+
+/* Runs a pass, which must fail with `status` and say `part`. */
+void expect_pass_fails(Model *model, const char *pass, const char *options, Status status,
+                       const char *part);
+
+/* What the step that ran last recorded. */
+const Tree *last_record(const Model *model);
+
 /* 60 samples of 1 x 8 x 8 pixels in 3 classes that a small model can learn: a bright row
  * band whose position is the label, with seeded noise. Destroy with batches_destroy. */
 Batches *toy_batches(void);
