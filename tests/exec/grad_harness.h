@@ -149,6 +149,18 @@ static void problem_destroy(Problem *p) {
     arena_destroy(p->arena);
 }
 
+/* A case that is refused with STATUS_MODEL and a message that holds `part`. */
+static inline void expect_invalid(const Case *c, const char *part) {
+    Problem p;
+    const Status status = problem_create(&p, c);
+    char *text = diag_text(p.diag);
+    if (status != STATUS_MODEL || !strstr(text, part))
+        fail_msg("%s [%s] (%s): status %d, said \"%s\", expected \"%s\"", c->op,
+                 c->attrs, c->operands, status, text, part);
+    free(text);
+    problem_destroy(&p);
+}
+
 /* `count` reals of a precision from doubles; NaN for NULL. */
 static void *to_reals(const double *from, int64_t count, bool single) {
     void *data = malloc((size_t)count * (single ? sizeof(float) : sizeof(double)));
