@@ -80,18 +80,6 @@ static inline void check_forward(Case *c, double tolerance, int expected) {
     runner_close(&r);
 }
 
-/* Adds the cross-entropy of the logits against input `labels`. */
-static inline Node *add_loss(Case *c) {
-    Graph *graph = c->model->graph;
-    Node *logits = graph_output(graph, "logits");
-    const Type type = {.dtype = DTYPE_I32, .rank = 2, .dim = {DIM_N, DIM_T}};
-    Node *labels = graph_input(graph, "labels", &type);
-    Node *loss = graph_insert(graph, NULL, op_find(graph->ops, "cross_entropy"),
-                              (Node *[]){logits, labels}, 2);
-    assert_ok(node_infer(loss, c->diag), c->diag);
-    return loss;
-}
-
 /* The label of a token is the next one; the last has none. */
 static inline void feed_labels(const Case *c, const Runner *r) {
     const int64_t T = c->sizes[DIM_INDEX(DIM_T)], rows = c->sizes[DIM_INDEX(DIM_N)] * T;
@@ -107,7 +95,7 @@ static inline void check_gradients(Case *c, const Checkpoint *gradients,
     assert_int_equal(gradients->count, c->model->graph->storage_count);
     for (int i = 0; i < gradients->count; i++)
         assert_non_null(graph_storage(c->model->graph, gradients->tensors[i].name + 5));
-    Node *loss = add_loss(c);
+    Node *loss = reference_loss(c->model->graph);
     Runner r;
     runner_open_sizes(&r, c->model->graph, c->sizes, PRECISION_F32, loss, NULL, 0);
     reference_feed(r.workspace, c->reference, "input_ids", "input_ids");

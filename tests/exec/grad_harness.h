@@ -155,8 +155,8 @@ static inline void expect_invalid(const Case *c, const char *part) {
     const Status status = problem_create(&p, c);
     char *text = diag_text(p.diag);
     if (status != STATUS_MODEL || !strstr(text, part))
-        fail_msg("%s [%s] (%s): status %d, said \"%s\", expected \"%s\"", c->op,
-                 c->attrs, c->operands, status, text, part);
+        fail_msg("%s [%s] (%s): status %d, said \"%s\", expected \"%s\"", c->op, c->attrs,
+                 c->operands, status, text, part);
     free(text);
     problem_destroy(&p);
 }

@@ -1,5 +1,5 @@
-/* Encoder-decoder models with reference tensors: feeding both sequences, the loss of the
- * target's tokens, outputs and gradients. */
+/* Encoder-decoder models with reference tensors: their sizes, and feeding both sequences.
+ */
 #ifndef COMPRESS_TESTS_EXEC_SEQ2SEQ_FIXTURE_H
 #define COMPRESS_TESTS_EXEC_SEQ2SEQ_FIXTURE_H
 
@@ -24,18 +24,6 @@ static inline void seq2seq_sizes(int64_t sizes[DIM_SYMBOLS],
     sizes[DIM_INDEX(DIM_N)] = source->dim[0];
     sizes[DIM_INDEX(DIM_S)] = source->dim[1];
     sizes[DIM_INDEX(DIM_T)] = target->dim[1];
-}
-
-/* Adds the cross-entropy of output `logits` against input `labels`. */
-static inline Node *seq2seq_loss(Graph *graph) {
-    Diag *diag = diag_create();
-    const Type type = {.dtype = DTYPE_I32, .rank = 2, .dim = {DIM_N, DIM_T}};
-    Node *const in[] = {graph_output(graph, "logits"),
-                        graph_input(graph, "labels", &type)};
-    Node *loss = graph_insert(graph, NULL, op_find(graph->ops, "cross_entropy"), in, 2);
-    assert_ok(node_infer(loss, diag), diag);
-    diag_destroy(diag);
-    return loss;
 }
 
 /* Feeds both sequences, and the labels where there is a loss; no target token is masked.

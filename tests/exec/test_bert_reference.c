@@ -79,20 +79,6 @@ static void check_forward(Case *c, double tolerance, int least) {
     runner_close(&r);
 }
 
-/* Adds the cross-entropy of the logits against labels of their shape. */
-static Node *add_loss(Case *c) {
-    Graph *graph = c->model->graph;
-    Node *logits = graph_output(graph, "logits");
-    Type type = logits->type;
-    type.dtype = DTYPE_I32;
-    type.rank--;
-    Node *labels = graph_input(graph, "labels", &type);
-    Node *loss = graph_insert(graph, NULL, op_find(graph->ops, "cross_entropy"),
-                              (Node *[]){logits, labels}, 2);
-    assert_ok(node_infer(loss, c->diag), c->diag);
-    return loss;
-}
-
 static void check_gradients(Case *c, const char *name, double tolerance) {
     char path[PATH_BYTES];
     Checkpoint *gradients = NULL;
@@ -100,7 +86,7 @@ static void check_gradients(Case *c, const char *name, double tolerance) {
     assert_ok(safetensors_read(&gradients, path, c->diag), c->diag);
     for (int i = 0; i < gradients->count; i++) /* none is left out of the comparison */
         assert_non_null(graph_storage(c->model->graph, gradients->tensors[i].name + 5));
-    Node *loss = add_loss(c);
+    Node *loss = reference_loss(c->model->graph);
     Runner r;
     runner_open_sizes(&r, c->model->graph, c->sizes, PRECISION_F32, loss, NULL, 0);
     feed(c, &r);

@@ -71,7 +71,7 @@ static void test_gradients(void **state) {
     assert_ok(safetensors_read(&gradients, ROOT "marian/gradients.safetensors", c.diag),
               c.diag);
     assert_int_equal(gradients->count, c.model->graph->storage_count);
-    Node *loss = seq2seq_loss(c.model->graph);
+    Node *loss = reference_loss(c.model->graph);
     Runner r;
     runner_open_sizes(&r, c.model->graph, c.sizes, PRECISION_F32, loss, NULL, 0);
     seq2seq_feed(&r, c.reference, c.sizes);

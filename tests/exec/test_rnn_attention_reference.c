@@ -159,7 +159,7 @@ static void test_forward(void **state) {
 static void check_gradients(Case *c) {
     Graph *graph = c->model->graph;
     assert_int_equal(c->gradients->count, graph->storage_count);
-    Node *loss = seq2seq_loss(graph);
+    Node *loss = reference_loss(graph);
     Runner r;
     char prefix[64];
     snprintf(prefix, sizeof prefix, "grad.%s.%s.", c->context, c->feed);

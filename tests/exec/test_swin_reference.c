@@ -126,28 +126,9 @@ static void test_wide(void **state) {
 static void test_gradients(void **state) {
     (void)state;
     Case c;
-    Checkpoint *gradients = NULL;
     case_open(&c, "swin_padded", NULL);
-    assert_ok(
-        safetensors_read(&gradients, ROOT "swin_padded/gradients.safetensors", c.diag),
-        c.diag);
-    Graph *graph = c.model->graph;
-    const Type type = {.dtype = DTYPE_I32, .rank = 1, .dim = {DIM_N}};
-    Node *labels = graph_input(graph, "labels", &type);
-    Node *loss = graph_insert(graph, NULL, op_find(graph->ops, "cross_entropy"),
-                              (Node *[]){graph_output(graph, "logits"), labels}, 2);
-    assert_ok(node_infer(loss, c.diag), c.diag);
-    const int64_t samples = checkpoint_find(c.reference, "labels")->dim[0];
-    Runner r;
-    runner_open(&r, graph, samples, PRECISION_F32, loss, NULL, 0);
-    reference_feed(r.workspace, c.reference, "pixel_values", "pixel_values");
-    reference_feed(r.workspace, c.reference, "labels", "labels");
-    runner_run(&r);
-    reference_compare(c.reference, "loss", workspace_value(r.workspace, loss),
-                      PRECISION_F32, 1e-5, 0);
-    runner_compare_gradients(&r, graph, gradients, "grad.", 1e-4);
-    runner_close(&r);
-    checkpoint_destroy(gradients);
+    reference_image_gradients(c.model->graph, c.reference,
+                              ROOT "swin_padded/gradients.safetensors");
     case_close(&c);
 }
 

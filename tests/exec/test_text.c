@@ -92,17 +92,6 @@ static Sentences sentences(int32_t id, int32_t label) {
                        label};
 }
 
-/* The masked-LM loss of a model's graph. */
-static Node *add_loss(Model *model, Diag *diag) {
-    Graph *graph = model->graph;
-    const Type type = {.dtype = DTYPE_I32, .rank = 2, .dim = {DIM_N, DIM_T}};
-    Node *labels = graph_input(graph, "labels", &type);
-    Node *loss = graph_insert(graph, NULL, op_find(graph->ops, "cross_entropy"),
-                              (Node *[]){graph_output(graph, "logits"), labels}, 2);
-    assert_ok(node_infer(loss, diag), diag);
-    return loss;
-}
-
 /* ---- limits ---- */
 
 static Status ignore(void *self, const Fetch *what, const float *const *values,
@@ -114,7 +103,7 @@ static Status ignore(void *self, const Fetch *what, const float *const *values,
 static void check_sample(int32_t id, int32_t label, const char *message) {
     Diag *diag = diag_create();
     Model *model = build(BERT);
-    Node *loss = add_loss(model, diag);
+    Node *loss = reference_loss(model->graph);
     Sentences data = sentences(id, label);
     const Status status = forward_batches(model->graph, &loss, 1, &data.batches, 0, 2, 1,
                                           NULL, ignore, NULL, diag);
@@ -296,7 +285,7 @@ static double train_model(const char *config, int threads, double *first) {
     Diag *diag = diag_create();
     Arena *arena = arena_create();
     Model *model = build(config);
-    Node *loss = add_loss(model, diag);
+    Node *loss = reference_loss(model->graph);
     Sentences data = sentences(4, 5);
     TrainOptions options = train_defaults;
     options.epochs = 60;

@@ -1,7 +1,6 @@
 /* Factored embeddings whose head is tied: logits against plain loops, gradients through
  * both users against central differences, training. */
 #include "exec/train.h"
-#include "passes/edit.h"
 #include "tests/passes/factor_fixture.h"
 #include "tests/support/reference.h"
 
@@ -74,19 +73,6 @@ enum { SAMPLES = 2, TOKENS = 5 };
 
 static int32_t word(int64_t i) {
     return (int32_t)((i * 7 + 3) % WORDS);
-}
-
-/* Adds the loss of every token against made-up labels. */
-static Node *add_loss(Model *model) {
-    Graph *graph = model->graph;
-    Diag *diag = diag_create();
-    const Type type = {.dtype = DTYPE_I32, .rank = 2, .dim = {DIM_N, DIM_T}};
-    Node *loss = NULL, *labels = graph_input(graph, "labels", &type);
-    assert_ok(edit_node(&loss, graph, NULL, "cross_entropy",
-                        (Node *[]){graph_output(graph, "logits"), labels}, 2, diag, NULL),
-              diag);
-    diag_destroy(diag);
-    return loss;
 }
 
 static void fill_ids(const char *name, int64_t count, int32_t *out) {
@@ -163,7 +149,7 @@ static void test_gradient_through_tie(void **state) {
     (void)state;
     Model *model = masked(true);
     factor(model, "{rank: 3}");
-    Node *loss = add_loss(model);
+    Node *loss = reference_loss(model->graph);
     widen(model, TABLE);
     widen(model, PROJECTION);
     check_gradient(model, loss, TABLE);
@@ -205,7 +191,7 @@ static void test_training(void **state) {
     graph_set_output(model->graph, "h", head->in[0]);
     factor(model, "{rank: 3}");
     double *left = elements(model, TABLE), *right = elements(model, PROJECTION);
-    Node *loss = add_loss(model);
+    Node *loss = reference_loss(model->graph);
     assert_ok(train(model->graph, loss, NULL, 0, &data, &options, 1, 1, NULL,
                     model->arena, &report, diag),
               diag);

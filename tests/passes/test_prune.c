@@ -1,6 +1,7 @@
 /* What pruning must do to the numbers: zero units leave exactly, lineages lead back to
  * the original weights, a plan counts as the run does. */
 #include "io/modelfile.h"
+#include "passes/edit.h"
 #include "passes/prune.h"
 #include "tests/passes/prune_fixture.h"
 

@@ -66,6 +66,19 @@ double reference_largest(const Checkpoint *reference) {
     return largest;
 }
 
+Node *reference_loss(Graph *graph) {
+    Diag *diag = diag_create();
+    Node *logits = graph_output(graph, "logits");
+    Type type = logits->type;
+    type.dtype = DTYPE_I32;
+    type.rank--;
+    Node *const in[] = {logits, graph_input(graph, "labels", &type)};
+    Node *loss = graph_insert(graph, NULL, op_find(graph->ops, "cross_entropy"), in, 2);
+    assert_ok(node_infer(loss, diag), diag);
+    diag_destroy(diag);
+    return loss;
+}
+
 void runner_open(Runner *runner, Graph *graph, int64_t n, Precision precision, Node *loss,
                  Node *const *results, int count) {
     const int64_t sizes[DIM_SYMBOLS] = {n};
@@ -130,4 +143,24 @@ void runner_compare_gradients(const Runner *runner, const Graph *graph,
         compared++;
     }
     assert_int_not_equal(compared, 0);
+}
+
+void reference_image_gradients(Graph *graph, const Checkpoint *reference,
+                               const char *gradients) {
+    Diag *diag = diag_create();
+    Checkpoint *want = NULL;
+    Runner r;
+    assert_ok(safetensors_read(&want, gradients, diag), diag);
+    Node *loss = reference_loss(graph);
+    runner_open(&r, graph, checkpoint_find(reference, "labels")->dim[0], PRECISION_F32,
+                loss, NULL, 0);
+    reference_feed(r.workspace, reference, "pixel_values", "pixel_values");
+    reference_feed(r.workspace, reference, "labels", "labels");
+    runner_run(&r);
+    reference_compare(reference, "loss", workspace_value(r.workspace, loss),
+                      PRECISION_F32, 1e-5, 0);
+    runner_compare_gradients(&r, graph, want, "grad.", 1e-4);
+    runner_close(&r);
+    checkpoint_destroy(want);
+    diag_destroy(diag);
 }

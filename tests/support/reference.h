@@ -21,6 +21,9 @@ void reference_compare(const Checkpoint *reference, const char *name, const void
 /* Largest absolute value of all tensors of a file. */
 double reference_largest(const Checkpoint *reference);
 
+/* Adds the cross-entropy of output `logits` against an input `labels` of its shape. */
+Node *reference_loss(Graph *graph);
+
 /* One plan with its weights and workspace, for single-threaded tests. */
 typedef struct Runner {
     Params *params;
@@ -47,5 +50,10 @@ void runner_close(Runner *runner);
 void runner_compare_gradients(const Runner *runner, const Graph *graph,
                               const Checkpoint *gradients, const char *prefix,
                               double tolerance);
+
+/* The loss of an image classifier, which is added to its graph, and its gradients,
+ * against those of the reference and of the file `gradients`. */
+void reference_image_gradients(Graph *graph, const Checkpoint *reference,
+                               const char *gradients);
 
 #endif
