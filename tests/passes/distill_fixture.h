@@ -194,6 +194,32 @@ static inline void distill_ok(Model *student, Model *teacher, const char *option
     diag_destroy(diag);
 }
 
+/* What is said when one step over all sentences at rate 0 fails with `status`; free it.
+ */
+static inline char *fault_of(Model *student, Model *teacher, const char *options,
+                             Status status) {
+    char all[300];
+    Diag *diag = diag_create();
+    snprintf(all, sizeof all, STILL "%s", options);
+    assert_int_equal(distill(student, teacher, all, diag), status);
+    char *text = diag_text(diag);
+    diag_destroy(diag);
+    return text;
+}
+
+/* The matched places, as the last record lists them. */
+static inline void expect_matched_places(const Model *student, const char *want) {
+    char *got = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&got, &length);
+    const Tree *list = tree_get(last_record(student), "matched");
+    for (const Tree *item = list ? list->first : NULL; item; item = item->next)
+        fprintf(out, "%s%s", item == list->first ? "" : " ", item->string);
+    fclose(out);
+    assert_string_equal(got, want);
+    free(got);
+}
+
 /* A number of the last record, NAN when there is none. */
 static inline double recorded(const Model *student, const char *key) {
     const Tree *value = tree_get(last_record(student), key);
@@ -262,6 +288,53 @@ static inline double plain_cosine(const double *x, const double *y, int rows, in
         kept++;
     }
     return total / kept;
+}
+
+/* softmax over the tokens of x_i y_j / sqrt(width). */
+static inline void plain_row(const double *x, const double *y, int i, int tokens,
+                             int width, double *row) {
+    double sum = 0;
+    for (int j = 0; j < tokens; j++) {
+        double score = 0;
+        for (int c = 0; c < width; c++) score += x[i * width + c] * y[j * width + c];
+        sum += row[j] = exp(score / sqrt(width));
+    }
+    for (int j = 0; j < tokens; j++) row[j] /= sum;
+}
+
+/* Groups of so many tokens that are related within each: samples, or windows. */
+typedef struct Groups {
+    int count, tokens;
+} Groups;
+
+/* Mean cross-entropy of the relation of x and y (width s) against that of u and v (width
+ * t). */
+static inline double plain_relation(const double *x, const double *y, int s,
+                                    const double *u, const double *v, int t, Groups of) {
+    double total = 0, ours[16], theirs[16];
+    assert_true(of.tokens <= 16);
+    for (int n = 0; n < of.count; n++)
+        for (int i = 0; i < of.tokens; i++) {
+            const ptrdiff_t at = (ptrdiff_t)n * of.tokens;
+            plain_row(x + at * s, y + at * s, i, of.tokens, s, ours);
+            plain_row(u + at * t, v + at * t, i, of.tokens, t, theirs);
+            for (int j = 0; j < of.tokens; j++) total -= theirs[j] * log(ours[j]);
+        }
+    return total / (of.count * of.tokens);
+}
+
+/* Mean over the nine relations of queries, keys and values, which it frees. */
+static inline double plain_relations(double *const ours[3], int s,
+                                     double *const theirs[3], int t, Groups of) {
+    double total = 0;
+    for (int i = 0; i < 9; i++)
+        total += plain_relation(ours[i / 3], ours[i % 3], s, theirs[i / 3], theirs[i % 3],
+                                t, of);
+    for (int i = 0; i < 3; i++) {
+        free(ours[i]);
+        free(theirs[i]);
+    }
+    return total / 9;
 }
 
 /* Rows of tokens that are not padding. */

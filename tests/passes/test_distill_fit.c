@@ -133,18 +133,11 @@ static void test_headless_teacher(void **state) {
     model_destroy(bare);
 }
 
-/* ---- those that do not ---- */
-
 static void expect_fault(Model *student, Model *teacher, const char *options,
                          Status status, const char *text) {
-    char all[300];
-    Diag *diag = diag_create();
-    snprintf(all, sizeof all, STILL "%s", options);
-    assert_int_equal(distill(student, teacher, all, diag), status);
-    char *got = diag_text(diag);
+    char *got = fault_of(student, teacher, options, status);
     if (!strstr(got, text)) fail_msg("expected \"%s\" in:\n%s", text, got);
     free(got);
-    diag_destroy(diag);
 }
 
 static void test_faults(void **state) {

@@ -8,32 +8,20 @@
 /* The matched places, as the record lists them. */
 static void expect_matched(Model *student, Model *teacher, const char *options,
                            const char *want) {
-    char all[300], *got = NULL;
-    size_t length = 0;
+    char all[300];
     snprintf(all, sizeof all, STILL "preset: none, hidden: 1, %s", options);
     distill_ok(student, teacher, all);
-    FILE *out = open_memstream(&got, &length);
-    const Tree *list = tree_get(last_record(student), "matched");
-    for (const Tree *item = list->first; item; item = item->next)
-        fprintf(out, "%s%s", item == list->first ? "" : " ", item->string);
-    fclose(out);
-    assert_string_equal(got, want);
-    free(got);
+    expect_matched_places(student, want);
 }
 
 #define HIDDEN "preset: none, hidden: 1, "
 
 static void expect_fault(Model *student, Model *teacher, const char *options,
                          Status status, const char *text) {
-    char all[300];
-    Diag *diag = diag_create();
-    snprintf(all, sizeof all, STILL "%s", options);
-    assert_int_equal(distill(student, teacher, all, diag), status);
-    char *got = diag_text(diag);
+    char *got = fault_of(student, teacher, options, status);
     if (!strstr(got, text)) fail_msg("expected \"%s\" in:\n%s", text, got);
     if (!strstr(got, "test:5:5: error: passes[0]: ")) fail_msg("no place in:\n%s", got);
     free(got);
-    diag_destroy(diag);
 }
 
 static void test_rules(void **state) {
@@ -142,55 +130,25 @@ static int width_of(const Node *node) {
     return (int)node->type.dim[2];
 }
 
-/* softmax over a sample's tokens of x_i y^T / sqrt(width), token i. */
-static void relate(const double *x, const double *y, int i, int width, double *row) {
-    double sum = 0;
-    for (int j = 0; j < TOKENS; j++) {
-        double score = 0;
-        for (int c = 0; c < width; c++) score += x[i * width + c] * y[j * width + c];
-        sum += row[j] = exp(score / sqrt(width));
-    }
-    for (int j = 0; j < TOKENS; j++) row[j] /= sum;
-}
-
-/* Cross-entropy of the relation of x and y (width s) against that of u and v (width t).
- */
-static double relation_of(const double *x, const double *y, int s, const double *u,
-                          const double *v, int t) {
-    double total = 0, ours[TOKENS], theirs[TOKENS];
-    for (int n = 0; n < SAMPLES; n++)
-        for (int i = 0; i < TOKENS; i++) {
-            const ptrdiff_t at = (ptrdiff_t)n * TOKENS;
-            relate(x + at * s, y + at * s, i, s, ours);
-            relate(u + at * t, v + at * t, i, t, theirs);
-            for (int j = 0; j < TOKENS; j++) total -= theirs[j] * log(ours[j]);
-        }
-    return total / (SAMPLES * TOKENS);
-}
+static const Groups SENTENCES = {SAMPLES, TOKENS};
 
 static double relation_loss(Model *student, int s, Model *teacher, int t) {
     static const Role roles[3] = {ROLE_Q, ROLE_K, ROLE_V};
-    double *ours[3], *theirs[3], total = 0;
+    double *ours[3], *theirs[3];
     for (int i = 0; i < 3; i++) {
         ours[i] = value_of(student, find(student, s, roles[i]));
         theirs[i] = value_of(teacher, find(teacher, t, roles[i]));
     }
-    for (int i = 0; i < 9; i++)
-        total +=
-            relation_of(ours[i / 3], ours[i % 3], width_of(find(student, s, ROLE_Q)),
-                        theirs[i / 3], theirs[i % 3], width_of(find(teacher, t, ROLE_Q)));
-    for (int i = 0; i < 3; i++) {
-        free(ours[i]);
-        free(theirs[i]);
-    }
-    return total / 9;
+    return plain_relations(ours, width_of(find(student, s, ROLE_Q)), theirs,
+                           width_of(find(teacher, t, ROLE_Q)), SENTENCES);
 }
 
 static double hidden_loss(Model *student, int s, Model *teacher, int t) {
     const Node *ours = find(student, s, ROLE_FFN_OUT),
                *theirs = find(teacher, t, ROLE_FFN_OUT);
     double *x = value_of(student, ours), *u = value_of(teacher, theirs);
-    const double loss = relation_of(x, x, width_of(ours), u, u, width_of(theirs));
+    const double loss =
+        plain_relation(x, x, width_of(ours), u, u, width_of(theirs), SENTENCES);
     free(x);
     free(u);
     return loss;
