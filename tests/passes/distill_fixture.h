@@ -3,8 +3,6 @@
 #ifndef COMPRESS_TESTS_PASSES_DISTILL_FIXTURE_H
 #define COMPRESS_TESTS_PASSES_DISTILL_FIXTURE_H
 
-#include "io/yaml.h"
-#include "passes/pipeline.h"
 #include "tests/support/check.h"
 #include "tests/support/configured.h"
 #include "tests/support/passes.h"
@@ -137,43 +135,17 @@ static inline double *state_of(Model *model, int layer) {
 
 /* ---- one step ---- */
 
-typedef struct World {
-    Batches data;
-    Model *teacher;
-} World;
-
-static inline Status give_data(void *self, const char *name, Loc at, Batches **out,
-                               Diag *diag) {
-    (void)name, (void)at, (void)diag;
-    *out = &((World *)self)->data;
-    return STATUS_OK;
-}
-
-static inline Status give_model(void *self, const char *path, Loc at, Model **out,
-                                Diag *diag) {
-    (void)path, (void)at, (void)diag;
-    *out = ((World *)self)->teacher;
-    return STATUS_OK;
-}
-
 /* Runs one distill step with the given further options on a data set. */
 static inline Status distill_on(Batches data, Model *student, Model *teacher,
                                 const char *options, Diag *diag) {
     Arena *arena = arena_create();
-    World world = {data, teacher};
-    Tree *document;
-    Recipe recipe;
-    const PipelineOptions pipeline = {
-        .threads = 1, .self = &world, .data = give_data, .model = give_model};
+    World world = {&data, teacher};
     const char *yaml =
         arena_printf(arena,
                      "version: 1\nseed: 1\ndata: {text: {format: text}}\npasses:\n"
                      "  - distill: {data: text, %s}\n    allow_unchanged: true\n",
                      options);
-    Status status = yaml_parse(&document, arena, "test", yaml, strlen(yaml), diag);
-    if (status == STATUS_OK)
-        status = recipe_bind(&recipe, arena, document, "test", ".", diag);
-    if (status == STATUS_OK) status = pipeline_run(student, &recipe, &pipeline, diag);
+    const Status status = run_in_world(&world, student, yaml, false, 1, diag);
     arena_destroy(arena);
     return status;
 }

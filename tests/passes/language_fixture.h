@@ -3,10 +3,9 @@
 #ifndef COMPRESS_TESTS_PASSES_LANGUAGE_FIXTURE_H
 #define COMPRESS_TESTS_PASSES_LANGUAGE_FIXTURE_H
 
-#include "io/yaml.h"
-#include "passes/pipeline.h"
 #include "tests/support/check.h"
 #include "tests/support/configured.h"
+#include "tests/support/passes.h"
 #include "tests/support/reference.h"
 
 #include <math.h>
@@ -120,43 +119,17 @@ static inline Naive naive_scores(Model *model) {
 
 /* ---- runs ---- */
 
-/* What the steps may ask for. */
-typedef struct World {
-    Batches *data;
-    Model *teacher;
-} World;
-
-static inline Status give_data(void *self, const char *name, Loc at, Batches **out,
-                               Diag *diag) {
-    (void)name, (void)at, (void)diag;
-    *out = ((World *)self)->data;
-    return STATUS_OK;
-}
-
-static inline Status give_model(void *self, const char *name, Loc at, Model **out,
-                                Diag *diag) {
-    (void)name, (void)at, (void)diag;
-    *out = ((World *)self)->teacher;
-    return STATUS_OK;
-}
-
 /* Runs steps (lines of YAML, each with its indent) with so many threads; *record is the
  * last one's and lies in the model's provenance. */
 static inline Status run_steps(Model *model, World *world, const char *steps, int threads,
                                const Tree **record, Diag *diag) {
     Arena *arena = arena_create();
-    Tree *document;
-    Recipe recipe;
     const char *yaml = arena_printf(arena,
                                     "version: 1\n"
                                     "data: {some: {format: toy}}\n"
                                     "passes:\n%s",
                                     steps);
-    const PipelineOptions pipeline = {
-        .threads = threads, .self = world, .data = give_data, .model = give_model};
-    assert_ok(yaml_parse(&document, arena, "test", yaml, strlen(yaml), diag), diag);
-    Status status = recipe_bind(&recipe, arena, document, "test", ".", diag);
-    if (status == STATUS_OK) status = pipeline_run(model, &recipe, &pipeline, diag);
+    const Status status = run_in_world(world, model, yaml, false, threads, diag);
     const Tree *done = tree_get(model->provenance, "steps");
     if (record) *record = done ? tree_get(done->last, "record") : NULL;
     arena_destroy(arena);

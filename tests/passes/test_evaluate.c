@@ -5,10 +5,10 @@
 #include "ir/random.h"
 #include "passes/evaluate_tally.h"
 #include "passes/exits.h"
-#include "passes/pipeline.h"
 #include "tests/support/check.h"
 #include "tests/support/configured.h"
 #include "tests/support/exits.h"
+#include "tests/support/passes.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -80,14 +80,6 @@ static void test_degenerate(void **state) {
     arena_destroy(arena);
 }
 
-/* ---- runs ---- */
-
-static Status give_data(void *self, const char *name, Loc at, Batches **out, Diag *diag) {
-    (void)name, (void)at, (void)diag;
-    *out = self;
-    return STATUS_OK;
-}
-
 /* Runs one step with these options; *record lies in the model's provenance. */
 static Status run(Model *model, Batches *data, const char *options, const Tree **record,
                   Diag *diag) {
@@ -100,7 +92,8 @@ static Status run(Model *model, Batches *data, const char *options, const Tree *
                                     "passes:\n"
                                     "  - evaluate: {data: some, %s}\n",
                                     options);
-    const PipelineOptions pipeline = {.threads = 2, .self = data, .data = give_data};
+    World world = {data, NULL};
+    const PipelineOptions pipeline = {.threads = 2, .self = &world, .data = give_data};
     assert_ok(yaml_parse(&document, arena, "test", yaml, strlen(yaml), diag), diag);
     assert_ok(recipe_bind(&recipe, arena, document, "test", ".", diag), diag);
     const Status status = pipeline_run(model, &recipe, &pipeline, diag);
@@ -259,11 +252,12 @@ static void test_times(void **state) {
     memcpy(options, pass->defaults, pass->options_size);
     assert_ok(fields_bind(pass->fields, named, options, arena, STATUS_RECIPE, c.diag),
               c.diag);
+    World world = {c.data, NULL};
     PassContext ctx = {.arena = arena,
                        .threads = 1,
                        .record = tree_new(arena, TREE_MAP, LOC_NONE),
                        .times = tree_new(arena, TREE_MAP, LOC_NONE),
-                       .self = c.data,
+                       .self = &world,
                        .data = give_data};
     assert_ok(pass->run(&ctx, c.model, options, c.diag), c.diag);
     assert_true(number(ctx.times, "milliseconds_per_sample") > 0);

@@ -1,7 +1,6 @@
 /* What the losses of exits and of masked tokens do to gradients: equilibrium against its
  * closed form, masked positions against all tokens. */
 #include "exec/ops.h"
-#include "io/yaml.h"
 #include "ir/rewrite.h"
 #include "ir/verify.h"
 #include "passes/objective.h"
@@ -288,12 +287,6 @@ static Status sentence_fetch(const Batches *self, const Fetch *what, void *const
     return STATUS_OK;
 }
 
-static Status give_data(void *self, const char *name, Loc at, Batches **out, Diag *diag) {
-    (void)name, (void)at, (void)diag;
-    *out = self;
-    return STATUS_OK;
-}
-
 static void test_masked_training(void **state) {
     (void)state;
     static const char recipe_text[] =
@@ -314,22 +307,14 @@ static void test_masked_training(void **state) {
                     .masked = sentence_masked,
                     .fetch = sentence_fetch};
     Model *model = configured_model(MASKED_BERT, 3);
-    Arena *arena = arena_create();
     Diag *diag = diag_create();
-    Tree *document;
-    Recipe recipe;
-    const PipelineOptions options = {.threads = 1, .self = &data, .data = give_data};
-    assert_ok(
-        yaml_parse(&document, arena, "test", recipe_text, strlen(recipe_text), diag),
-        diag);
-    assert_ok(recipe_bind(&recipe, arena, document, "test", ".", diag), diag);
-    assert_ok(pipeline_run(model, &recipe, &options, diag), diag);
+    assert_ok(run_in_world(&(World){&data, NULL}, model, recipe_text, false, 1, diag),
+              diag);
     const Tree *record = last_record(model);
     const double first = tree_get(record, "first_loss")->real;
     const double last = tree_get(record, "loss_label")->real;
     if (!(first > 1 && last < 0.5 * first)) fail_msg("loss from %g to %g", first, last);
     diag_destroy(diag);
-    arena_destroy(arena);
     model_destroy(model);
 }
 

@@ -2,7 +2,6 @@
  * that depend neither on threads nor on micro-batches. */
 #include "io/augment.h"
 #include "io/json.h"
-#include "io/yaml.h"
 #include "tests/support/check.h"
 #include "tests/support/passes.h"
 #include "tests/support/reference.h"
@@ -73,41 +72,18 @@ static void images_close(Images *images) {
 
 /* ---- a step ---- */
 
-typedef struct World {
-    Images *images;
-    Model *teacher;
-} World;
-
-static Status give_data(void *self, const char *name, Loc at, Batches **out, Diag *diag) {
-    (void)name, (void)at, (void)diag;
-    *out = &((World *)self)->images->base;
-    return STATUS_OK;
-}
-
-static Status give_model(void *self, const char *path, Loc at, Model **out, Diag *diag) {
-    (void)path, (void)at, (void)diag;
-    *out = ((World *)self)->teacher;
-    return STATUS_OK;
-}
-
 /* Runs one step and returns its record. */
 static const Tree *run_step(Model *model, Images *images, Model *teacher,
                             const char *step, int threads) {
     Arena *arena = arena_create();
     Diag *diag = diag_create();
-    World world = {images, teacher};
-    Tree *document;
-    Recipe recipe;
-    const PipelineOptions pipeline = {
-        .threads = threads, .self = &world, .data = give_data, .model = give_model};
+    World world = {&images->base, teacher};
     const char *yaml = arena_printf(
         arena,
         "version: 1\nseed: 1\ndata: {images: {format: idx}}\npasses:\n  - %s\n"
         "    allow_unchanged: true\n",
         step);
-    assert_ok(yaml_parse(&document, arena, "test", yaml, strlen(yaml), diag), diag);
-    assert_ok(recipe_bind(&recipe, arena, document, "test", ".", diag), diag);
-    assert_ok(pipeline_run(model, &recipe, &pipeline, diag), diag);
+    assert_ok(run_in_world(&world, model, yaml, false, threads, diag), diag);
     diag_destroy(diag);
     arena_destroy(arena);
     return last_record(model);

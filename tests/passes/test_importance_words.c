@@ -6,19 +6,11 @@
 static void run_step(Model *model, const char *step, bool plan) {
     Arena *arena = arena_create();
     Diag *diag = diag_create();
-    World world = {sentences(), model};
-    Tree *document;
-    Recipe recipe;
-    const PipelineOptions pipeline = {.plan = plan,
-                                      .threads = 1,
-                                      .self = &world,
-                                      .data = give_data,
-                                      .model = give_model};
+    Batches data = sentences();
+    World world = {&data, model};
     const char *yaml = arena_printf(
         arena, "version: 1\ndata: {text: {format: text}}\npasses: [%s]\n", step);
-    assert_ok(yaml_parse(&document, arena, "test", yaml, strlen(yaml), diag), diag);
-    assert_ok(recipe_bind(&recipe, arena, document, "test", ".", diag), diag);
-    assert_ok(pipeline_run(model, &recipe, &pipeline, diag), diag);
+    assert_ok(run_in_world(&world, model, yaml, plan, 1, diag), diag);
     diag_destroy(diag);
     arena_destroy(arena);
 }

@@ -3,9 +3,9 @@
 #include "io/dataset.h"
 #include "io/yaml.h"
 #include "ir/random.h"
-#include "passes/pipeline.h"
 #include "tests/support/check.h"
 #include "tests/support/configured.h"
+#include "tests/support/passes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -74,27 +74,17 @@ static Batches *sentences(Arena *arena, Diag *diag) {
     return data;
 }
 
-static Status give_data(void *self, const char *name, Loc at, Batches **out, Diag *diag) {
-    (void)name, (void)at, (void)diag;
-    *out = self;
-    return STATUS_OK;
-}
-
 /* A model trained with so many threads; the recipe's gate held. */
 static Model *trained(int threads) {
     Arena *arena = arena_create();
     Diag *diag = diag_create();
-    Tree *document;
-    Recipe recipe;
     Model *model = configured_model(BERT, 7);
     Batches *data = sentences(arena, diag);
     assert_int_equal(data->count, SENTENCES);
     assert_int_equal(data->classes, 2);
     assert_int_equal(data->max_tokens, 11);
-    const PipelineOptions options = {.threads = threads, .self = data, .data = give_data};
-    assert_ok(yaml_parse(&document, arena, "test", RECIPE, strlen(RECIPE), diag), diag);
-    assert_ok(recipe_bind(&recipe, arena, document, "test", ".", diag), diag);
-    assert_ok(pipeline_run(model, &recipe, &options, diag), diag);
+    assert_ok(run_in_world(&(World){data, NULL}, model, RECIPE, false, threads, diag),
+              diag);
     batches_destroy(data);
     diag_destroy(diag);
     arena_destroy(arena);

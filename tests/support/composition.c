@@ -98,24 +98,6 @@ void bench_close(Bench *bench) {
 
 /* ---- running steps ---- */
 
-/* What a pipeline asks for. */
-typedef struct World {
-    const Bench *bench;
-    Model *input;
-} World;
-
-static Status give_data(void *self, const char *name, Loc at, Batches **out, Diag *diag) {
-    (void)name, (void)at, (void)diag;
-    *out = ((World *)self)->bench->data;
-    return STATUS_OK;
-}
-
-static Status give_model(void *self, const char *path, Loc at, Model **out, Diag *diag) {
-    (void)path, (void)at, (void)diag;
-    *out = ((World *)self)->input;
-    return STATUS_OK;
-}
-
 static Model *shapes_of(const Model *model) {
     Model *copy = model_copy(model);
     for (int i = 0; i < copy->graph->storage_count; i++) {
@@ -141,7 +123,7 @@ static const char *recipe_of(Arena *arena, const char *steps) {
 static Status run_steps(Model *model, const Bench *bench, const char *steps, bool plan,
                         Diag *diag) {
     Arena *arena = arena_create();
-    World world = {bench, model_copy(model)};
+    World world = {bench->data, model_copy(model)};
     const PipelineOptions options = {.plan = plan,
                                      .threads = 1,
                                      .self = &world,
@@ -153,7 +135,7 @@ static Status run_steps(Model *model, const Bench *bench, const char *steps, boo
     assert_ok(yaml_parse(&document, arena, "steps", yaml, strlen(yaml), diag), diag);
     assert_ok(recipe_bind(&recipe, arena, document, "steps", ".", diag), diag);
     const Status status = pipeline_run(model, &recipe, &options, diag);
-    model_destroy(world.input);
+    model_destroy(world.model);
     arena_destroy(arena);
     return status;
 }

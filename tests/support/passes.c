@@ -76,47 +76,65 @@ Model *toy_vit(uint64_t seed) {
 
 /* ---- running ---- */
 
-typedef struct World {
-    Batches *toy;
-    Model *input;
-} World;
-
-static Status world_data(void *self, const char *name, Loc at, Batches **out,
-                         Diag *diag) {
-    World *world = self;
-    if (strcmp(name, "toy"))
-        return diag_fail(diag, STATUS_RECIPE, at, name,
-                         "the tests have data \"toy\" only");
-    *out = world->toy;
+Status give_data(void *world, const char *name, Loc at, Batches **out, Diag *diag) {
+    (void)name, (void)at, (void)diag;
+    *out = ((World *)world)->data;
     return STATUS_OK;
 }
 
-static Status world_model(void *self, const char *path, Loc at, Model **out, Diag *diag) {
-    World *world = self;
+Status give_model(void *world, const char *path, Loc at, Model **out, Diag *diag) {
+    (void)path, (void)at, (void)diag;
+    *out = ((World *)world)->model;
+    return STATUS_OK;
+}
+
+static Status run_document(Model *model, const char *file, const char *yaml,
+                           const PipelineOptions *options, Diag *diag) {
+    Arena *arena = arena_create();
+    Tree *document = NULL;
+    Recipe recipe;
+    Status status = yaml_parse(&document, arena, file, yaml, strlen(yaml), diag);
+    if (status == STATUS_OK)
+        status = recipe_bind(&recipe, arena, document, file, ".", diag);
+    if (status == STATUS_OK) status = pipeline_run(model, &recipe, options, diag);
+    arena_destroy(arena);
+    return status;
+}
+
+Status run_in_world(World *world, Model *model, const char *yaml, bool plan, int threads,
+                    Diag *diag) {
+    const PipelineOptions options = {.plan = plan,
+                                     .threads = threads,
+                                     .self = world,
+                                     .data = give_data,
+                                     .model = give_model};
+    return run_document(model, "test", yaml, &options, diag);
+}
+
+static Status toy_data(void *self, const char *name, Loc at, Batches **out, Diag *diag) {
+    if (strcmp(name, "toy"))
+        return diag_fail(diag, STATUS_RECIPE, at, name,
+                         "the tests have data \"toy\" only");
+    return give_data(self, name, at, out, diag);
+}
+
+static Status toy_model(void *self, const char *path, Loc at, Model **out, Diag *diag) {
     if (path)
         return diag_fail(diag, STATUS_IO, at, path, "the tests have no model files");
-    *out = world->input;
-    return STATUS_OK;
+    return give_model(self, path, at, out, diag);
 }
 
 Status test_run_recipe(Model *model, const char *file, const char *yaml, bool plan,
                        int threads, Diag *diag) {
-    Arena *arena = arena_create();
     World world = {toy_batches(), model_copy(model)};
-    Tree *document = NULL;
-    Recipe recipe;
     const PipelineOptions options = {.plan = plan,
                                      .threads = threads,
                                      .self = &world,
-                                     .data = world_data,
-                                     .model = world_model};
-    Status status = yaml_parse(&document, arena, file, yaml, strlen(yaml), diag);
-    if (status == STATUS_OK)
-        status = recipe_bind(&recipe, arena, document, file, ".", diag);
-    if (status == STATUS_OK) status = pipeline_run(model, &recipe, &options, diag);
-    batches_destroy(world.toy);
-    model_destroy(world.input);
-    arena_destroy(arena);
+                                     .data = toy_data,
+                                     .model = toy_model};
+    const Status status = run_document(model, file, yaml, &options, diag);
+    batches_destroy(world.data);
+    model_destroy(world.model);
     return status;
 }
 

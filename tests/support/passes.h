@@ -4,6 +4,20 @@
 
 #include "passes/pipeline.h"
 
+/* What a pipeline may ask for, whatever it is called there; give_data and give_model are
+ * the calls that give it. */
+typedef struct World {
+    Batches *data;
+    Model *model;
+} World;
+
+Status give_data(void *world, const char *name, Loc at, Batches **out, Diag *diag);
+Status give_model(void *world, const char *path, Loc at, Model **out, Diag *diag);
+
+/* Runs a recipe document, "test", with what the world has. */
+Status run_in_world(World *world, Model *model, const char *yaml, bool plan, int threads,
+                    Diag *diag);
+
 /* Runs a recipe of one step on the model through the real pipeline. `options` is the
  * step's YAML ("{group: 2}"); data set "toy" is toy_batches. The input model that passes
  * may ask for is a copy taken before. */
