@@ -1,28 +1,17 @@
 /* Translation data sets: tokens of both sides, shifted targets, padding, lengths,
  * references, and what is refused. */
-#include "io/dataset.h"
-#include "io/json.h"
 #include "io/word_vocabulary.h"
-#include "tokenizer_test.h"
+#include "tests/io/text_set.h"
 
 enum { S = 6, T = 5 };
-
-typedef struct Pairs {
-    Bench bench;
-    Batches *data;
-} Pairs;
-
-static void put_in(const char *name, const char *text) {
-    char file[320];
-    snprintf(file, sizeof file, "%s/%s", folder, name);
-    put_text(file, text);
-}
 
 /* <pad> <unk> <s> </s>, then a to f: numbers 4 to 9. */
 static int enter_pairs(void **state) {
     char texts[320], output[320];
     WordVocabularyReport report;
     Diag *diag = diag_create();
+    set_format = "translation";
+    set_tokenizer = NULL;
     enter(state);
     snprintf(texts, sizeof texts, "%s/texts", folder);
     snprintf(output, sizeof output, "%s/t.json", folder);
@@ -34,37 +23,8 @@ static int enter_pairs(void **state) {
     const WordVocabularyOptions other = {.path = texts};
     assert_ok(word_vocabulary_write(&report, output, &other, diag), diag);
     diag_destroy(diag);
-    put_in("p.tsv", "id\tsource\ttarget\n1\ta b c\tD e\n2\tb\tf\n3\tA A A A\ta b c\n");
+    put("p.tsv", "id\tsource\ttarget\n1\ta b c\tD e\n2\tb\tf\n3\tA A A A\ta b c\n");
     return 0;
-}
-
-static Status load(Pairs *pairs, const char *rest) {
-    const DataFormat *format;
-    void *options;
-    Tree *spec;
-    Bench *bench = &pairs->bench;
-    char *text = arena_printf(bench->arena, "{\"format\": \"translation\", %s}", rest);
-    TRY(json_parse(&spec, bench->arena, "recipe", text, strlen(text), bench->diag));
-    TRY(dataset_bind(&format, &options, bench->arena, spec, folder, bench->diag));
-    return dataset_open(&pairs->data, format, options, LOC_FILE("recipe"), bench->diag);
-}
-
-static Pairs open_pairs(const char *rest) {
-    Pairs pairs = {.bench = bench_open(NULL)};
-    assert_ok(load(&pairs, rest), pairs.bench.diag);
-    return pairs;
-}
-
-static void close_pairs(Pairs *pairs) {
-    batches_destroy(pairs->data);
-    bench_close(&pairs->bench);
-}
-
-static void refuse(const char *rest, Status wanted, const char *part) {
-    Pairs pairs = {.bench = bench_open(NULL)};
-    expect_error(pairs.bench.diag, load(&pairs, rest), wanted, part);
-    assert_null(pairs.data);
-    close_pairs(&pairs);
 }
 
 #define P "\"path\": \"p.tsv\", \"tokenizer\": \"t.json\""
@@ -81,7 +41,7 @@ static void test_columns(void **state) {
                   {"decoder_input_ids", DIM_T},
                   {"decoder_attention_mask", DIM_T},
                   {"labels", DIM_T}};
-    Pairs pairs = open_pairs(P);
+    Set pairs = set_open(P);
     const Batches *data = pairs.data;
     assert_int_equal(data->count, 3);
     assert_int_equal(data->classes, 10);
@@ -95,7 +55,7 @@ static void test_columns(void **state) {
         assert_int_equal(column->type.rank, 1);
         assert_int_equal(column->type.dim[0], WANTED[i].dim);
     }
-    close_pairs(&pairs);
+    set_close(&pairs);
 }
 
 /* Three pairs in one batch, padded on each side by itself. */
@@ -108,7 +68,7 @@ static void test_fetch(void **state) {
     static const int SOURCE[] = {4, 2, 5}, TARGET[] = {3, 2, 4};
     static const int64_t INDEX[] = {0, 1, 2};
     int32_t x[3][S], mask[3][S], shifted[3][T], decoder_mask[3][T], y[3][T];
-    Pairs pairs = open_pairs(P);
+    Set pairs = set_open(P);
     const Batches *data = pairs.data;
     const Fetch what = {.index = INDEX, .n = 3, .tokens = T, .source = S};
     assert_ok(data->fetch(data, &what, (void *[]){x, mask, shifted, decoder_mask, y},
@@ -133,7 +93,7 @@ static void test_fetch(void **state) {
                  data->fetch(data, &narrow, (void *[]){NULL, NULL, NULL, NULL, y},
                              pairs.bench.diag),
                  STATUS_INTERNAL, "sample 2 has 5 and 4 tokens, 4 and 5");
-    close_pairs(&pairs);
+    set_close(&pairs);
 }
 
 /* Batches are padded no further than needed, and sorted by both lengths. */
@@ -147,9 +107,9 @@ static void test_padding(void **state) {
         for (int k = 0; k <= i / 10; k++) text_add(&text, " b");
         text_add(&text, "\n");
     }
-    put_in("p.tsv", text.data);
+    put("p.tsv", text.data);
     text_free(&text);
-    Pairs pairs = open_pairs(P);
+    Set pairs = set_open(P);
     int64_t index[30];
     for (int i = 0; i < 30; i++) index[i] = i;
     batches_sort(pairs.data, index, 30);
@@ -167,7 +127,7 @@ static void test_padding(void **state) {
     what.n = 1;
     batches_pad(pairs.data, &what);
     assert_int_equal(what.source, 8);
-    close_pairs(&pairs);
+    set_close(&pairs);
 }
 
 /* --- options --- */
@@ -180,7 +140,7 @@ static void test_start(void **state) {
         char rest[128];
         int32_t shifted[T];
         snprintf(rest, sizeof rest, P ", \"start\": \"%s\"", NAMES[i]);
-        Pairs pairs = open_pairs(rest);
+        Set pairs = set_open(rest);
         const Fetch what = {.index = (int64_t[]){0}, .n = 1, .tokens = T, .source = S};
         assert_ok(pairs.data->fetch(pairs.data, &what,
                                     (void *[]){NULL, NULL, shifted, NULL, NULL},
@@ -190,7 +150,7 @@ static void test_start(void **state) {
         assert_int_equal(shifted[1], 7);
         assert_int_equal(pairs.data->translations->start, WANTED[i]);
         assert_int_equal(pairs.data->translations->end, 3);
-        close_pairs(&pairs);
+        set_close(&pairs);
     }
 }
 
@@ -202,7 +162,7 @@ static void check_lengths(const Batches *data, int64_t i, int64_t source,
 
 static void test_too_long(void **state) {
     (void)state;
-    Pairs pairs = open_pairs(P ", \"max_source\": 4, \"max_target\": 2");
+    Set pairs = set_open(P ", \"max_source\": 4, \"max_target\": 2");
     assert_int_equal(pairs.data->count, 3);
     check_lengths(pairs.data, 0, 4, 2);
     check_lengths(pairs.data, 1, 2, 2);
@@ -218,14 +178,13 @@ static void test_too_long(void **state) {
         strstr(message, "2 of 3 pairs have more than 4 source or 2 target tokens"));
     free(message);
     assert_string_equal(pairs.data->translations->reference(pairs.data, 2), "a b c");
-    close_pairs(&pairs);
+    set_close(&pairs);
 
-    pairs =
-        open_pairs(P ", \"max_source\": 4, \"max_target\": 2, \"too_long\": \"drop\"");
+    pairs = set_open(P ", \"max_source\": 4, \"max_target\": 2, \"too_long\": \"drop\"");
     assert_int_equal(pairs.data->count, 1);
     check_lengths(pairs.data, 0, 2, 2);
     assert_string_equal(pairs.data->translations->reference(pairs.data, 0), "f");
-    close_pairs(&pairs);
+    set_close(&pairs);
     refuse(P
            ", \"max_source\": 4, \"max_target\": 2, \"too_long\": \"drop\", \"limit\": 1",
            STATUS_RECIPE, "too_long");
@@ -234,10 +193,10 @@ static void test_too_long(void **state) {
 /* Two vocabularies; the target's keeps case, so do its references. */
 static void test_two_tokenizers(void **state) {
     (void)state;
-    put_in("q.tsv", "de\ten\na B\tx Y.\n");
-    Pairs pairs = open_pairs("\"path\": \"q.tsv\", \"source_tokenizer\": \"t.json\", "
-                             "\"target_tokenizer\": \"u.json\", \"source\": \"de\", "
-                             "\"target\": \"en\"");
+    put("q.tsv", "de\ten\na B\tx Y.\n");
+    Set pairs = set_open("\"path\": \"q.tsv\", \"source_tokenizer\": \"t.json\", "
+                         "\"target_tokenizer\": \"u.json\", \"source\": \"de\", "
+                         "\"target\": \"en\"");
     int32_t x[3], y[4];
     Text text = {0};
     const Translations *t = pairs.data->translations;
@@ -257,11 +216,11 @@ static void test_two_tokenizers(void **state) {
                  t->spell(pairs.data, &text, (int32_t[]){6}, 1, pairs.bench.diag),
                  STATUS_FORMAT, "from 0 to 5, found 6");
     text_free(&text);
-    close_pairs(&pairs);
-    pairs = open_pairs(P);
+    set_close(&pairs);
+    pairs = set_open(P);
     assert_true(pairs.data->translations->lowercase);
     assert_string_equal(pairs.data->translations->reference(pairs.data, 0), "d e");
-    close_pairs(&pairs);
+    set_close(&pairs);
 }
 
 static void test_refused(void **state) {
@@ -276,15 +235,15 @@ static void test_refused(void **state) {
     refuse(P ", \"source\": \"x\"", STATUS_RECIPE, "no column 'x'");
     refuse(P ", \"max_source\": 1", STATUS_RECIPE, "max_source: expected at least 2");
     refuse(P ", \"limit\": 4", STATUS_RECIPE, "limit");
-    put_in("p.tsv", "source\ttarget\na\tb\n\na\tb\tc\n");
+    put("p.tsv", "source\ttarget\na\tb\n\na\tb\tc\n");
     refuse(P, STATUS_FORMAT, "p.tsv:4: error: expected 2 columns, found 3");
-    put_in("p.tsv", "source\ttarget\na\tb\n\nb\t \n");
+    put("p.tsv", "source\ttarget\na\tb\n\nb\t \n");
     refuse(P, STATUS_FORMAT, "p.tsv:4: error: expected a translation, found one without");
-    put_in("p.tsv", "source\ttarget\n\tb\n");
+    put("p.tsv", "source\ttarget\n\tb\n");
     refuse(P, STATUS_FORMAT, "p.tsv:2: error: expected a sentence to translate");
-    put_in("p.tsv", "source\ttarget\na\tb\na b\xc3(\tb\n");
+    put("p.tsv", "source\ttarget\na\tb\na b\xc3(\tb\n");
     refuse(P, STATUS_FORMAT, "p.tsv:3:4: error: invalid UTF-8");
-    put_in("v.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n");
+    put("v.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n");
     refuse("\"path\": \"p.tsv\", \"tokenizer\": \"v.txt\"", STATUS_RECIPE,
            "tokens for padding and for the end");
 }

@@ -1,5 +1,5 @@
-/* Helpers of the tests of text and language data sets: one that is opened, one that is
- * refused. */
+/* Helpers of the tests of text, language and translation data sets: one that is opened,
+ * one that is refused. */
 #ifndef COMPRESS_TESTS_TEXT_SET_H
 #define COMPRESS_TESTS_TEXT_SET_H
 
@@ -13,19 +13,21 @@ typedef struct Set {
     Batches *data;
 } Set;
 
-static const char *set_tokenizer = TEXT_DATA "vocab.txt";
+static const char *set_tokenizer = TEXT_DATA "vocab.txt"; /* NULL: `rest` names it */
 static const char *set_format = "text";
 
-/* Binds and opens `{"format": set_format, "tokenizer": set_tokenizer, rest}`. */
+/* Binds and opens `{"format": set_format, "tokenizer": set_tokenizer, rest}`, without a
+ * tokenizer where there is none. */
 static inline Status set_load(Set *set, const char *rest) {
     const DataFormat *format;
     void *options;
     Tree *spec;
     Text json = {0};
     Bench *bench = &set->bench;
-    char *base = realpath(set_tokenizer, NULL);
-    text_add(&json, "{\"format\": \"%s\", \"tokenizer\": \"%s\", %s}", set_format, base,
-             rest);
+    char *base = set_tokenizer ? realpath(set_tokenizer, NULL) : NULL;
+    text_add(&json, "{\"format\": \"%s\", ", set_format);
+    if (base) text_add(&json, "\"tokenizer\": \"%s\", ", base);
+    text_add(&json, "%s}", rest);
     free(base);
     char *text = arena_strdup(bench->arena, json.data);
     text_free(&json);
