@@ -5,6 +5,7 @@
 #include "exec/ops.h"
 #include "io/file.h"
 #include "io/hf.h"
+#include "io/json.h"
 #include "io/load.h"
 #include "io/safetensors.h"
 #include "ir/irtext.h"
@@ -98,6 +99,24 @@ static inline Model *expect_loaded(Fixture *f, const char *part) {
     text_free(&once);
     text_free(&twice);
     return model;
+}
+
+/* Builds the model of a configuration alone. */
+static inline Status build(Fixture *f, Model **model, const char *json) {
+    Tree *config;
+    put_text(f->config, json);
+    expect_ok(f->diag, json_read(&config, f->arena, f->config, 1 << 20, f->diag));
+    return hf_build(model, config, ops_table(), f->diag);
+}
+
+/* Expects a configuration to be refused with a message that holds `part`. */
+static inline void expect_not_built(Fixture *f, const char *json, const char *part) {
+    Model *model;
+    assert_int_equal(build(f, &model, json), STATUS_MODEL);
+    char *text = diag_text(f->diag);
+    if (!strstr(text, part)) fail_msg("expected '%s', found %s", part, text);
+    free(text);
+    diag_clear(f->diag);
 }
 
 /* config.json with the first `old` replaced. */

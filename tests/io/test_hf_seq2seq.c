@@ -1,6 +1,5 @@
 /* Encoder-decoder models: Marian's folders and their names, both families from a
  * configuration, model files, and configurations that do not fit. */
-#include "io/json.h"
 #include "io/modelfile.h"
 #include "tests/io/folder_fixture.h"
 
@@ -138,13 +137,6 @@ enum { /* parameters by hand */
        RECURRENT = 20 * 6 + 7 * 6 + 7 * 7 + GATES + 30 * 5
 };
 
-static Status build(Fixture *f, Model **model, const char *json) {
-    Tree *config;
-    put_text(f->config, json);
-    expect_ok(f->diag, json_read(&config, f->arena, f->config, 1 << 20, f->diag));
-    return hf_build(model, config, ops_table(), f->diag);
-}
-
 /* Builds, draws weights, writes a model file and reads it back. */
 static void expect_built(Fixture *f, const char *json, int64_t parameters) {
     Model *model, *back;
@@ -206,15 +198,8 @@ static void not_built(void **state) {
          "4}",
          "d_model: expected an even width"},
     };
-    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
-        Model *model;
-        assert_int_equal(build(f, &model, CASES[i][0]), STATUS_MODEL);
-        char *text = diag_text(f->diag);
-        if (!strstr(text, CASES[i][1]))
-            fail_msg("expected '%s', found %s", CASES[i][1], text);
-        free(text);
-        diag_clear(f->diag);
-    }
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+        expect_not_built(f, CASES[i][0], CASES[i][1]);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_make, fixture_free)
