@@ -7,7 +7,6 @@
 #include "ir/irtext.h"
 
 #include <fcntl.h>
-#include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,16 +21,6 @@ typedef struct Reader {
     Model *model;
     Diag *diag;
 } Reader;
-
-__attribute__((format(printf, 2, 3))) static Status damaged(Reader *r, const char *fmt,
-                                                            ...) {
-    char line[512];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(line, sizeof line, fmt, args);
-    va_end(args);
-    return diag_fail(r->diag, STATUS_FORMAT, LOC_FILE(r->path), NULL, "%s", line);
-}
 
 bool modelfile_probe(const char *path) {
     char head[8];
@@ -53,9 +42,9 @@ static const char *set_data(const Reader *r, const Hdf5Set *set) {
 
 static Status text_find(Reader *r, const char *name, const Hdf5Set **out) {
     *out = sets_find(&r->table, NULL, name);
-    if (!*out) return damaged(r, "the file has no '%s'", name);
+    if (!*out) return DAMAGED(r, "the file has no '%s'", name);
     if ((*out)->dtype != DTYPE_U8 || (*out)->rank != 1)
-        return damaged(r, "'%s' is not a list of bytes", name);
+        return DAMAGED(r, "'%s' is not a list of bytes", name);
     return STATUS_OK;
 }
 
@@ -66,7 +55,7 @@ static Status text_checked(Reader *r, const char *name, const Hdf5Set **out) {
     const Tree *wanted = tree_get(tree_get(r->index, "texts"), name);
     bytes_hash(set_data(r, *out), (*out)->bytes, hash);
     if (!wanted || wanted->kind != TREE_STRING || strcmp(wanted->string, hash) != 0)
-        return damaged(r, "'%s' does not match its hash in the index", name);
+        return DAMAGED(r, "'%s' does not match its hash in the index", name);
     return STATUS_OK;
 }
 
@@ -77,7 +66,7 @@ static const char *place_of(Reader *r, const char *name) {
 static Status map_parse(Reader *r, Arena *arena, const char *name, const Hdf5Set *set,
                         Tree **out) {
     TRY(json_parse(out, arena, place_of(r, name), set_data(r, set), set->bytes, r->diag));
-    if ((*out)->kind != TREE_MAP) return damaged(r, "'%s' is not a JSON object", name);
+    if ((*out)->kind != TREE_MAP) return DAMAGED(r, "'%s' is not a JSON object", name);
     return STATUS_OK;
 }
 
@@ -85,10 +74,10 @@ static Status read_version(Reader *r) {
     const Hdf5Set *set = sets_find(&r->table, NULL, "format");
     int32_t version;
     if (!set || set->dtype != DTYPE_I32 || set->rank != 0)
-        return damaged(r, "an HDF5 file, but not a model (no 'format')");
+        return DAMAGED(r, "an HDF5 file, but not a model (no 'format')");
     memcpy(&version, set_data(r, set), sizeof version);
     if (version != MODELFILE_VERSION)
-        return damaged(r, "expected format version %d, found %d", MODELFILE_VERSION,
+        return DAMAGED(r, "expected format version %d, found %d", MODELFILE_VERSION,
                        version);
     return STATUS_OK;
 }
@@ -100,7 +89,7 @@ static Status read_texts(Reader *r) {
     TRY(map_parse(r, r->scratch, "index", set, &r->index));
     const Tree *version = tree_get(r->index, "format");
     if (!version || version->kind != TREE_INT || version->integer != MODELFILE_VERSION)
-        return damaged(r, "the index is not of format version %d", MODELFILE_VERSION);
+        return DAMAGED(r, "the index is not of format version %d", MODELFILE_VERSION);
     TRY(text_checked(r, "config", &set));
     TRY(map_parse(r, model->arena, "config", set, &model->config));
     TRY(text_checked(r, "provenance", &set));
@@ -134,10 +123,10 @@ static Status row_read(Reader *r, const Tree *tree, Row *row) {
     *row = (Row){.name = row_string(tree, "name"), .hash = row_string(tree, "hash")};
     if (!row->name || !row->hash || !dtype || !dtype_parse(dtype, &row->dtype) ||
         !shape || shape->kind != TREE_LIST || shape->count > RANK_MAX)
-        return damaged(r, "a row of the index is not {name, dtype, shape, hash}");
+        return DAMAGED(r, "a row of the index is not {name, dtype, shape, hash}");
     for (const Tree *dim = shape->first; dim; dim = dim->next) {
         if (dim->kind != TREE_INT || dim->integer < 0)
-            return damaged(r, "storage '%s': a dimension in the index is not a size",
+            return DAMAGED(r, "storage '%s': a dimension in the index is not a size",
                            row->name);
         row->dim[row->rank++] = dim->integer;
     }
@@ -154,19 +143,19 @@ static Status row_bind(Reader *r, const Row *row, bool check_hashes) {
     const char *link = modelfile_link(r->scratch, row->name);
     const Hdf5Set *set = sets_find(&r->table, MODELFILE_WEIGHTS, link);
     if (!storage || !set || storage->tensor.buf)
-        return damaged(r, "storage '%s' of the index is not %s", row->name,
+        return DAMAGED(r, "storage '%s' of the index is not %s", row->name,
                        !storage ? "in the graph"
                        : !set   ? "in the file"
                                 : "there once");
     DType stored = row->dtype == DTYPE_BOOL ? DTYPE_U8 : row->dtype;
     if (set->dtype != stored || storage->tensor.dtype != row->dtype)
-        return damaged(r,
+        return DAMAGED(r,
                        "storage '%s': graph, index and data differ in type (%s, %s, %s)",
                        row->name, dtype_name(storage->tensor.dtype),
                        dtype_name(row->dtype), dtype_name(set->dtype));
     if (!shapes_equal(row->rank, row->dim, set->rank, set->dim) ||
         !shapes_equal(row->rank, row->dim, storage->tensor.rank, storage->tensor.dim))
-        return damaged(r, "storage '%s': graph, index and data differ in shape",
+        return DAMAGED(r, "storage '%s': graph, index and data differ in shape",
                        row->name);
     storage->tensor.buf = buf_retain(r->map);
     storage->tensor.offset = set->offset;
@@ -174,7 +163,7 @@ static Status row_bind(Reader *r, const Row *row, bool check_hashes) {
     if (!check_hashes) return STATUS_OK;
     tensor_hash(&storage->tensor, hash);
     if (strcmp(hash, row->hash) != 0)
-        return damaged(r, "storage '%s': its data does not match its hash", row->name);
+        return DAMAGED(r, "storage '%s': its data does not match its hash", row->name);
     return STATUS_OK;
 }
 
@@ -190,12 +179,12 @@ static Status read_weights(Reader *r, bool check_hashes) {
         others += !weight && !(group && !strcmp(group, MODELFILE_PRIORS));
     }
     if (others != MODELFILE_ROOT_SETS)
-        return damaged(r, "the file holds more than a model");
+        return DAMAGED(r, "the file holds more than a model");
     if (!rows || rows->kind != TREE_LIST)
-        return damaged(r, "the index has no list of storages");
+        return DAMAGED(r, "the index has no list of storages");
     int wanted = r->model->graph->storage_count;
     if (rows->count != wanted || found != wanted)
-        return damaged(r, "the graph has %d storages, the index %d, the file %d", wanted,
+        return DAMAGED(r, "the graph has %d storages, the index %d, the file %d", wanted,
                        rows->count, found);
     for (const Tree *tree = rows->first; tree; tree = tree->next) {
         Row row;

@@ -1,7 +1,6 @@
 /* Gaussians in the native model file: see modelfile_gaussians.h. */
 #include "io/modelfile_gaussians.h"
 
-#include <stdarg.h>
 #include <string.h>
 
 const char *modelfile_part_link(Arena *arena, const char *storage, const char *part) {
@@ -74,16 +73,6 @@ void modelfile_put_gaussians(Tree *index, Arena *arena, const Storage *const *so
 
 /* ---- reading ---- */
 
-__attribute__((format(printf, 2, 3))) static Status damaged(const GaussianReader *r,
-                                                            const char *fmt, ...) {
-    char line[512];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(line, sizeof line, fmt, args);
-    va_end(args);
-    return diag_fail(r->diag, STATUS_FORMAT, LOC_FILE(r->path), NULL, "%s", line);
-}
-
 static bool is_hash(const char *text) {
     return text && strlen(text) == HASH_TEXT_BYTES - 1 &&
            strspn(text, "0123456789abcdef") == HASH_TEXT_BYTES - 1;
@@ -98,21 +87,21 @@ static Status row_gaussian(const GaussianReader *r, const Tree *row, Storage **o
     if (!name || !form || !dtype || !is_hash(origin) || !samples ||
         samples->kind != TREE_INT || !dtype_parse(dtype, &type) ||
         gaussian_form_parse(form) == GAUSSIAN_FORM_COUNT)
-        return damaged(r, "a row of the priors is not {name, form, dtype, samples, "
+        return DAMAGED(r, "a row of the priors is not {name, form, dtype, samples, "
                           "origin, hashes}");
     Storage *storage = graph_storage(r->model->graph, name);
     if (!storage || storage->gaussian)
-        return damaged(r, "the prior of storage '%s' is not %s", name,
+        return DAMAGED(r, "the prior of storage '%s' is not %s", name,
                        storage ? "there once" : "of the graph");
     const GaussianForm which = gaussian_form_parse(form);
     const int64_t most = which == GAUSSIAN_LOW_RANK ? GAUSSIAN_SAMPLES_MAX : 0;
     if (samples->integer < (most > 0) || samples->integer > most ||
         (which == GAUSSIAN_KRON && storage->tensor.rank != 2))
-        return damaged(r, "the prior of storage '%s' has an impossible shape", name);
+        return DAMAGED(r, "the prior of storage '%s' has an impossible shape", name);
     Gaussian *g = gaussian_create(r->model->arena, which, type, &storage->tensor,
                                   samples->integer, origin);
     if (!gaussian_fits(g, &storage->tensor))
-        return damaged(r, "the prior of storage '%s' does not fit it", name);
+        return DAMAGED(r, "the prior of storage '%s' does not fit it", name);
     storage->gaussian = g;
     *out = storage;
     return STATUS_OK;
@@ -125,10 +114,10 @@ static Status part_bind(const GaussianReader *r, const Tree *row, const char *st
     const Hdf5Set *set = sets_find(r->table, MODELFILE_PRIORS, link);
     const char *wanted = string_of(tree_get(row, "hashes"), part->name);
     if (!set || !wanted)
-        return damaged(r, "the prior of storage '%s' has no %s", storage, part->name);
+        return DAMAGED(r, "the prior of storage '%s' has no %s", storage, part->name);
     if (set->dtype != tensor->dtype || set->rank != tensor->rank ||
         memcmp(set->dim, tensor->dim, (size_t)set->rank * sizeof set->dim[0]) != 0)
-        return damaged(r, "the prior of storage '%s': %s has another shape or type",
+        return DAMAGED(r, "the prior of storage '%s': %s has another shape or type",
                        storage, part->name);
     tensor->buf = buf_retain((Buf *)(uintptr_t)r->map);
     tensor->offset = set->offset;
@@ -136,7 +125,7 @@ static Status part_bind(const GaussianReader *r, const Tree *row, const char *st
     if (!r->check_hashes) return STATUS_OK;
     tensor_hash(tensor, hash);
     if (strcmp(hash, wanted) != 0)
-        return damaged(r, "the prior of storage '%s': %s does not match its hash",
+        return DAMAGED(r, "the prior of storage '%s': %s does not match its hash",
                        storage, part->name);
     return STATUS_OK;
 }
@@ -172,17 +161,17 @@ Status modelfile_read_gaussians(const GaussianReader *r) {
     if (!priors && found == 0) return STATUS_OK;
     const char *model = string_of(priors, "model");
     if (!model || !rows || rows->kind != TREE_LIST)
-        return damaged(r, "the index has no list of priors");
+        return DAMAGED(r, "the index has no list of priors");
     char hash[HASH_TEXT_BYTES];
     content_hash(r->index, rows, hash);
     if (strcmp(model, hash) != 0)
-        return damaged(r,
+        return DAMAGED(r,
                        "the priors belong to another model: expected those of %s, "
                        "found those of %.40s",
                        hash, model);
     for (const Tree *row = rows->first; row; row = row->next)
         TRY(row_read(r, row, &used));
     if (used != found)
-        return damaged(r, "the index has %d parts of priors, the file %d", used, found);
+        return DAMAGED(r, "the index has %d parts of priors, the file %d", used, found);
     return STATUS_OK;
 }

@@ -16,14 +16,13 @@ typedef struct Walk {
     Diag *diag;
 } Walk;
 
-__attribute__((format(printf, 2, 3))) static Status damaged(Walk *w, const char *fmt,
-                                                            ...) {
+Status modelfile_damaged(const char *path, Diag *diag, const char *fmt, ...) {
     char line[512];
     va_list args;
     va_start(args, fmt);
     vsnprintf(line, sizeof line, fmt, args);
     va_end(args);
-    return diag_fail(w->diag, STATUS_FORMAT, LOC_FILE(w->path), NULL, "%s", line);
+    return diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL, "%s", line);
 }
 
 const char *modelfile_link(Arena *arena, const char *storage) {
@@ -75,11 +74,11 @@ static Status set_check(Walk *w, const Hdf5Set *set) {
     if ((int)set->dtype < 0 || set->dtype >= DTYPE_COUNT || set->rank < 0 ||
         set->rank > RANK_MAX ||
         !shape_size(set->dtype, set->rank, set->dim, NULL, &bytes))
-        return damaged(w, "data set '%s' has an impossible shape", set->name);
+        return DAMAGED(w, "data set '%s' has an impossible shape", set->name);
     if (set->bytes != bytes || set->bytes > file || set->offset > file - set->bytes)
-        return damaged(w, "data set '%s' does not lie within the file", set->name);
+        return DAMAGED(w, "data set '%s' does not lie within the file", set->name);
     if (set->offset % dtype_bytes(set->dtype) != 0)
-        return damaged(w, "data set '%s' is not aligned", set->name);
+        return DAMAGED(w, "data set '%s' is not aligned", set->name);
     return STATUS_OK;
 }
 
@@ -87,11 +86,11 @@ static Status set_check(Walk *w, const Hdf5Set *set) {
 static Status set_receive(Walk *w, Hdf5Set *set, const char **at, const char *end) {
     Record record;
     size_t left = (size_t)(end - *at);
-    if (left < sizeof record) return damaged(w, "damaged HDF5 file (cut list)");
+    if (left < sizeof record) return DAMAGED(w, "damaged HDF5 file (cut list)");
     memcpy(&record, *at, sizeof record);
     left -= sizeof record;
     if ((uint64_t)record.group_length + record.name_length > left)
-        return damaged(w, "damaged HDF5 file (cut list)");
+        return DAMAGED(w, "damaged HDF5 file (cut list)");
     const char *group = *at + sizeof record, *name = group + record.group_length;
     *at = name + record.name_length;
     *set = (Hdf5Set){.name = arena_strndup(w->arena, name, record.name_length),
@@ -124,7 +123,7 @@ static Status sets_check_overlap(Walk *w) {
         const Hdf5Set *set = &w->table->sets[i];
         if (set->bytes == 0) continue;
         if (set->offset < end)
-            return damaged(w, "data set '%s' overlaps another", set->name);
+            return DAMAGED(w, "data set '%s' overlaps another", set->name);
         end = set->offset + set->bytes;
     }
     return STATUS_OK;
@@ -146,13 +145,13 @@ static Status check_superblock(Walk *w) {
     const uint8_t *head = buf_data(w->map);
     uint64_t base, end;
     if (buf_bytes(w->map) < 48 || memcmp(head, HDF5_SIGNATURE, 8) != 0)
-        return damaged(w, "expected a model file, found something else than HDF5");
+        return DAMAGED(w, "expected a model file, found something else than HDF5");
     if (head[8] != 2 || head[9] != 8 || head[10] != 8)
-        return damaged(w, "an HDF5 file, but not one that this program wrote");
+        return DAMAGED(w, "an HDF5 file, but not one that this program wrote");
     memcpy(&base, head + 12, sizeof base);
     memcpy(&end, head + 28, sizeof end);
     if (base != 0 || end != buf_bytes(w->map))
-        return damaged(w, "the file holds %zu bytes, its header declares %llu",
+        return DAMAGED(w, "the file holds %zu bytes, its header declares %llu",
                        buf_bytes(w->map), (unsigned long long)end);
     return STATUS_OK;
 }
@@ -167,9 +166,9 @@ static Status file_walk(Walk *w) {
     Status status = STATUS_OK;
     switch (sandbox_run(&reply, walk_work, (void *)(uintptr_t)w->path, &limits)) {
     case SANDBOX_DONE: status = sets_receive(w, &reply); break;
-    case SANDBOX_FAULT: status = damaged(w, "%s", reply.data ? reply.data : "?"); break;
+    case SANDBOX_FAULT: status = DAMAGED(w, "%s", reply.data ? reply.data : "?"); break;
     case SANDBOX_DIED:
-        status = damaged(w, "damaged HDF5 file (the reader did not survive it)");
+        status = DAMAGED(w, "damaged HDF5 file (the reader did not survive it)");
         break;
     case SANDBOX_NONE:
         status =

@@ -13,6 +13,14 @@
 /* The eight bytes that every HDF5 file starts with. */
 #define HDF5_SIGNATURE "\211HDF\r\n\032\n"
 
+/* Fails with STATUS_FORMAT: what is wrong with the model file at `path`. */
+__attribute__((format(printf, 3, 4))) Status
+modelfile_damaged(const char *path, Diag *diag, const char *fmt, ...);
+
+/* The same for a reader's state, which has both. */
+#define DAMAGED(reader, ...)                                                             \
+    modelfile_damaged((reader)->path, (reader)->diag, __VA_ARGS__)
+
 /* Link name of a storage: its name with '%', '/' and a lone "." as %25, %2F and %2E. */
 const char *modelfile_link(Arena *arena, const char *storage);
 
