@@ -77,6 +77,20 @@ static void test_report(void **state) {
     model_close(&f);
 }
 
+/* Trains; out.weight changes, and every other weight keeps every bit. */
+static void check_out_alone_moves(Fixture *f, const TrainOptions *options) {
+    TrainReport report;
+    float before[WEIGHTS], after[WEIGHTS];
+    copy_weights(f->graph, before);
+    assert_ok(run_training(f, options, 1, 2, &report), f->diag);
+    copy_weights(f->graph, after);
+    const int first = HIDDEN * WIDTH + HIDDEN, out = CLASSES * HIDDEN;
+    assert_memory_equal(before, after, (size_t)first * sizeof(float));
+    assert_memory_not_equal(before + first, after + first, (size_t)out * sizeof(float));
+    assert_memory_equal(before + first + out, after + first + out,
+                        (CLASSES + 9) * sizeof(float));
+}
+
 /* Frozen weights, and weights that the loss does not depend on, keep every bit. */
 static void test_frozen(void **state) {
     (void)state;
@@ -86,15 +100,7 @@ static void test_frozen(void **state) {
     const char *freeze[] = {"in.*", "out.bias"};
     options.freeze = (StringList){freeze, 2};
     model_open(&f, 0);
-    float before[WEIGHTS], after[WEIGHTS];
-    copy_weights(f.graph, before);
-    assert_ok(run_training(&f, &options, 1, 2, &report), f.diag);
-    copy_weights(f.graph, after);
-    const int first = HIDDEN * WIDTH + HIDDEN, out = CLASSES * HIDDEN;
-    assert_memory_equal(before, after, (size_t)first * sizeof(float));
-    assert_memory_not_equal(before + first, after + first, (size_t)out * sizeof(float));
-    assert_memory_equal(before + first + out, after + first + out,
-                        (CLASSES + 9) * sizeof(float));
+    check_out_alone_moves(&f, &options);
     for (int i = 0; i < f.graph->storage_count; i++)
         assert_false(f.graph->storages[i]->frozen);
     const char *all[] = {"*"};
@@ -114,15 +120,7 @@ static void test_only(void **state) {
     options.only = (StringList){only, 1};
     options.freeze = (StringList){freeze, 1};
     model_open(&f, 0);
-    float before[WEIGHTS], after[WEIGHTS];
-    copy_weights(f.graph, before);
-    assert_ok(run_training(&f, &options, 1, 2, &report), f.diag);
-    copy_weights(f.graph, after);
-    const int first = HIDDEN * WIDTH + HIDDEN, out = CLASSES * HIDDEN;
-    assert_memory_equal(before, after, (size_t)first * sizeof(float));
-    assert_memory_not_equal(before + first, after + first, (size_t)out * sizeof(float));
-    assert_memory_equal(before + first + out, after + first + out,
-                        (CLASSES + 9) * sizeof(float));
+    check_out_alone_moves(&f, &options);
     options.only = (StringList){none, 1};
     assert_int_equal(run_training(&f, &options, 1, 1, &report), STATUS_MODEL);
     model_close(&f);
