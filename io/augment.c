@@ -1,9 +1,9 @@
 /* Augment: the images. What is drawn stands in io/augment_draw.c. */
 #include "io/augment_draw.h"
 
+#include "io/dataset.h"
 #include "ir/random.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -188,11 +188,8 @@ Status augment_fetch(const Augment *augment, const AugmentSource *source,
     Status status = STATUS_OK;
     for (int64_t i = 0; i < what->n && status == STATUS_OK; i++) {
         const int64_t sample = what->index[i];
-        if (sample < 0 || sample >= data->count)
-            status = diag_fail(diag, STATUS_INTERNAL, LOC_FILE(data->name), NULL,
-                               "no sample %" PRId64 " of %" PRId64, sample, data->count);
-        else
-            status = put_sample(&f, labels, data, sample, i, dst);
+        status = dataset_check_sample(data, sample, diag);
+        if (status == STATUS_OK) status = put_sample(&f, labels, data, sample, i, dst);
     }
     free(f.spare);
     free(f.other);

@@ -138,6 +138,12 @@ Status dataset_slice(int64_t *count, int64_t total, int64_t offset, int64_t limi
     return STATUS_OK;
 }
 
+Status dataset_check_sample(const Batches *data, int64_t sample, Diag *diag) {
+    if (sample >= 0 && sample < data->count) return STATUS_OK;
+    return diag_fail(diag, STATUS_INTERNAL, LOC_FILE(data->name), NULL,
+                     "no sample %" PRId64 " of %" PRId64, sample, data->count);
+}
+
 Status dataset_classes(int64_t *classes, const int32_t *labels, int64_t count,
                        int64_t first, const char *path, Diag *diag) {
     int64_t largest = -1;

@@ -46,6 +46,9 @@ Status dataset_open(Batches **out, const DataFormat *format, const void *options
 Status dataset_slice(int64_t *count, int64_t total, int64_t offset, int64_t limit,
                      const char *path, Loc at, Diag *diag);
 
+/* For formats: fails with STATUS_INTERNAL when there is no such sample. */
+Status dataset_check_sample(const Batches *data, int64_t sample, Diag *diag);
+
 /* For formats: number of classes, `classes` or 1 + the largest label when that is 0. A
  * label outside [0, classes) fails with STATUS_FORMAT, naming file and sample; `first`
  * is the sample of labels[0]. */

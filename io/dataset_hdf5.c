@@ -78,9 +78,7 @@ static Status hdf5_fetch(const Batches *self, const Fetch *what, void *const *ds
     const int32_t *labels = tensor_data(&data->labels);
     int64_t each = tensor_count(&data->x) / self->count;
     for (int64_t i = 0; i < n; i++) {
-        if (index[i] < 0 || index[i] >= self->count)
-            return diag_fail(diag, STATUS_INTERNAL, LOC_FILE(self->name), NULL,
-                             "no sample %" PRId64 " of %" PRId64, index[i], self->count);
+        TRY(dataset_check_sample(self, index[i], diag));
         if (dst[0]) sample_copy(data, index[i], each, (float *)dst[0] + i * each);
         if (labels && dst[1]) ((int32_t *)dst[1])[i] = labels[index[i]];
     }

@@ -33,9 +33,7 @@ static Status language_fetch(const Batches *self, const Fetch *what, void *const
     const int64_t length = data->length;
     for (int64_t i = 0; i < what->n; i++) {
         const int64_t sample = what->index[i];
-        if (sample < 0 || sample >= self->count)
-            return diag_fail(diag, STATUS_INTERNAL, LOC_FILE(self->name), NULL,
-                             "no sample %" PRId64 " of %" PRId64, sample, self->count);
+        TRY(dataset_check_sample(self, sample, diag));
         const int32_t *tokens =
             data->stream.tokens + (data->first + sample) * data->stride;
         for (int c = 0; c < COLUMNS; c++) /* labels are one token ahead */

@@ -116,9 +116,7 @@ static Status translation_fetch(const Batches *self, const Fetch *what, void *co
     const TranslationData *data = (const TranslationData *)self;
     for (int64_t i = 0; i < what->n; i++) {
         const int64_t sample = what->index[i];
-        if (sample < 0 || sample >= self->count)
-            return diag_fail(diag, STATUS_INTERNAL, LOC_FILE(self->name), NULL,
-                             "no sample %" PRId64 " of %" PRId64, sample, self->count);
+        TRY(dataset_check_sample(self, sample, diag));
         if (source_length(self, sample) > what->source ||
             target_length(self, sample) > what->tokens)
             return diag_fail(diag, STATUS_INTERNAL, LOC_FILE(self->name), NULL,
