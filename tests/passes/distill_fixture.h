@@ -194,9 +194,8 @@ static inline void expect_matched_places(const Model *student, const char *want)
 
 /* A number of the last record, NAN when there is none. */
 static inline double recorded(const Model *student, const char *key) {
-    const Tree *value = tree_get(last_record(student), key);
-    if (!value) return NAN;
-    return value->kind == TREE_INT ? (double)value->integer : value->real;
+    const Tree *record = last_record(student);
+    return tree_get(record, key) ? number(record, key) : (double)NAN;
 }
 
 static inline void expect_near(double got, double want) {

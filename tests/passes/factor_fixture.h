@@ -92,9 +92,7 @@ static inline void factor_to(Model *model, int rank) {
 }
 
 static inline double recorded(const Model *model, const char *name) {
-    const Tree *value = tree_get(last_record(model), name);
-    assert_non_null(value);
-    return value->kind == TREE_INT ? (double)value->integer : value->real;
+    return number(last_record(model), name);
 }
 
 /* W1 W2 by a plain loop; to be freed. */

@@ -136,12 +136,6 @@ static inline Status run_steps(Model *model, World *world, const char *steps, in
     return status;
 }
 
-static inline double number(const Tree *map, const char *key) {
-    const Tree *value = tree_get(map, key);
-    if (!value) fail_msg("no %s in the record", key);
-    return value->kind == TREE_INT ? (double)value->integer : value->real;
-}
-
 static inline void assert_close(double found, double expected, double tolerance) {
     if (!(fabs(found - expected) <= tolerance * (1 + fabs(expected))))
         fail_msg("expected %.12g, found %.12g", expected, found);

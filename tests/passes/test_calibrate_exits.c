@@ -107,12 +107,6 @@ static int all_points(const Known *known, bool patience, CalibrationPoint *out) 
     return count;
 }
 
-static double number(const Tree *map, const char *key) {
-    const Tree *value = tree_get(map, key);
-    if (!value) fail_msg("no %s", key);
-    return value->kind == TREE_INT ? (double)value->integer : value->real;
-}
-
 /* What the pass says its choice gives, which is what the rule it stored gives. */
 static CalibrationPoint chosen(Model *model, const Known *known, const char *options) {
     Diag *diag = diag_create();

@@ -103,12 +103,6 @@ static Status run(Model *model, Batches *data, const char *options, const Tree *
     return status;
 }
 
-static double number(const Tree *map, const char *key) {
-    const Tree *value = tree_get(map, key);
-    if (!value) fail_msg("no %s in the record", key);
-    return value->kind == TREE_INT ? (double)value->integer : value->real;
-}
-
 static const Tree *row(const Tree *record, int i) {
     const Tree *item = tree_get(record, "exits")->first;
     while (i-- > 0) item = item->next;

@@ -229,30 +229,24 @@ static const Tree *evaluate(Model *model, const char *options, int threads) {
     return last_record(model);
 }
 
-static double metric_of(const Tree *record, const char *name) {
-    const Tree *value = tree_get(record, name);
-    assert_non_null(value);
-    return value->kind == TREE_INT ? (double)value->integer : value->real;
-}
-
 /* The mean of predictions has at most the mean of their losses (Jensen), and is the
  * prediction itself when there is one draw, or no variance. */
 static void test_draws(void **state) {
     (void)state;
     Diag *diag = diag_create();
     Model *model = model_with_priors(diag);
-    const double plain = metric_of(evaluate(model, "", 1), "loss");
+    const double plain = number(evaluate(model, "", 1), "loss");
     const Tree *record = evaluate(model, ", draws: 8", 1);
     const Tree *single = tree_get(record, "single_draws");
-    const double loss = metric_of(record, "loss"), mean = metric_of(single, "loss");
+    const double loss = number(record, "loss"), mean = number(single, "loss");
     assert_true(loss < mean - 1e-3);
     assert_true(fabs(loss - plain) > 1e-3);
-    assert_true(metric_of(record, "samples") == 60 && metric_of(record, "draws") == 8);
-    assert_true(metric_of(evaluate(model, ", draws: 8", 2), "loss") == loss);
+    assert_true(number(record, "samples") == 60 && number(record, "draws") == 8);
+    assert_true(number(evaluate(model, ", draws: 8", 2), "loss") == loss);
     record = evaluate(model, ", draws: 1, limit: 50", 2);
-    assert_true(metric_of(record, "samples") == 50);
-    assert_true(fabs(metric_of(record, "loss") -
-                     metric_of(tree_get(record, "single_draws"), "loss")) < 1e-6);
+    assert_true(number(record, "samples") == 50);
+    assert_true(fabs(number(record, "loss") -
+                     number(tree_get(record, "single_draws"), "loss")) < 1e-6);
     for (int i = 0; i < model->graph->storage_count; i++) {
         Gaussian *g = model->graph->storages[i]->gaussian;
         if (!g) continue;
@@ -265,7 +259,7 @@ static void test_draws(void **state) {
         }
     }
     record = evaluate(model, ", draws: 3", 1);
-    assert_true(fabs(metric_of(record, "loss") - plain) < 1e-6);
+    assert_true(fabs(number(record, "loss") - plain) < 1e-6);
     model_destroy(model);
     diag_destroy(diag);
 }
@@ -294,10 +288,10 @@ static void test_draws_of_bias(void **state) {
         want += log(exp(2 * random_normal(1, i)) + exp(2 * random_normal(2, i)) +
                     exp(2 * random_normal(3, i)));
     const Tree *record = evaluate(model, ", draws: 400", 2);
-    const double mean = metric_of(tree_get(record, "single_draws"), "loss");
+    const double mean = number(tree_get(record, "single_draws"), "loss");
     const double deviation = 2; /* of one draw's loss, at most about */
     assert_true(fabs(mean - want / MANY) < 3 * deviation / sqrt(DRAWS));
-    assert_true(fabs(metric_of(record, "loss") - log(3)) < 0.02);
+    assert_true(fabs(number(record, "loss") - log(3)) < 0.02);
     model_destroy(model);
     diag_destroy(diag);
 }

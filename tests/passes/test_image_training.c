@@ -89,12 +89,6 @@ static const Tree *run_step(Model *model, Images *images, Model *teacher,
     return last_record(model);
 }
 
-static double number(const Tree *record, const char *key) {
-    const Tree *value = tree_get(record, key);
-    assert_non_null(value);
-    return value->kind == TREE_INT ? (double)value->integer : value->real;
-}
-
 static void expect_near(double got, double want) {
     if (!(fabs(got - want) <= 2e-5 * fmax(1, fabs(want))))
         fail_msg("expected %.9g, found %.9g", want, got);

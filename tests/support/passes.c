@@ -167,3 +167,9 @@ void expect_pass_fails(Model *model, const char *pass, const char *options, Stat
 const Tree *last_record(const Model *model) {
     return tree_get(tree_get(model->provenance, "steps")->last, "record");
 }
+
+double number(const Tree *record, const char *key) {
+    const Tree *value = tree_get(record, key);
+    if (!value) fail_msg("no %s in the record", key);
+    return value->kind == TREE_INT ? (double)value->integer : value->real;
+}

@@ -39,6 +39,9 @@ void expect_pass_fails(Model *model, const char *pass, const char *options, Stat
 /* What the step that ran last recorded. */
 const Tree *last_record(const Model *model);
 
+/* A number of a record, which must be there. */
+double number(const Tree *record, const char *key);
+
 /* 60 samples of 1 x 8 x 8 pixels in 3 classes that a small model can learn: a bright row
  * band whose position is the label, with seeded noise. Destroy with batches_destroy. */
 Batches *toy_batches(void);
