@@ -9,6 +9,7 @@
  * What is left are products over all tokens. */
 #include "exec/ops/attention_lstm_parts.h"
 #include "exec/ops/gradient.h"
+#include "exec/ops/recurrence.h"
 
 /* Scratch of a backward run. */
 typedef struct Back {
@@ -131,16 +132,6 @@ static void go_back(const Back *b, const REAL *d_out) {
 
 /* ---- weights ---- */
 
-/* dw += sum over samples and t > 0 of left_t^T right_{t-1}; rows of `height` and `width`
- * elements for each token. */
-static void add_shifted(const AttentionLstm *a, const REAL *left, int64_t height,
-                        const REAL *right, int64_t width, REAL *dw) {
-    const int64_t T = a->T;
-    for (int64_t n = 0; n < a->N && T > 1; n++)
-        gemm(true, false, height, width, T - 1, 1, left + (n * T + 1) * height, height,
-             right + n * T * width, width, 1, dw, width);
-}
-
 /* What the gates see beside the context, and its weight. */
 static void input_back(const Back *b, REAL *dx, REAL *dw) {
     const AttentionLstm *a = &b->a;
@@ -151,7 +142,8 @@ static void input_back(const Back *b, REAL *dx, REAL *dw) {
     if (dw && a->x)
         gemm(true, false, a->wide, a->K, tokens, 1, b->da, a->wide,
              a->feeding ? a->seen : a->x, a->K, 1, dw, a->K);
-    if (dw && !a->x) add_shifted(a, b->da, a->wide, a->y, a->M, dw);
+    if (dw && !a->x)
+        recurrence_add_shifted(a->N, a->T, b->da, a->wide, a->y, a->M, dw);
 }
 
 /* Rows of x and of the embedding that the gates saw. */
@@ -197,7 +189,8 @@ static void alignment_back(const Back *b, REAL *d_context, REAL *const d[3]) {
     if (d[0])
         gemm(true, false, a->L, a->R, keys, 1, b->d_key, a->L, a->memory, a->R, 1, d[0],
              a->R);
-    if (d[1]) add_shifted(a, b->d_query, a->L, a->cell, a->M, d[1]);
+    if (d[1])
+        recurrence_add_shifted(a->N, a->T, b->d_query, a->L, a->cell, a->M, d[1]);
     if (d[2]) put_row(d[2], b->d_score, a->L, true);
     if (b->d_memory)
         gemm(false, false, keys, a->R, a->L, 1, b->d_key, a->L, a->align_memory, a->R, 1,
