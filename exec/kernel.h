@@ -50,6 +50,11 @@ typedef struct Call {
     bool training;
 } Call;
 
+/* What operand `i` holds; NULL when it is absent. */
+static inline const void *call_data(const Call *call, int i) {
+    return node_has(call->node, i) ? call->in[i].data : NULL;
+}
+
 /* Size helpers: last dimension, and the number of rows before it. */
 static inline int64_t view_last(const View *v) {
     return v->dim[v->rank - 1];

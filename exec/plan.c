@@ -98,8 +98,7 @@ static void bind_operands(Plan *plan, PlanNode *out) {
     out->in_count = node->in_count > declared ? node->in_count : declared;
     out->in = ARENA_ARRAY(plan->arena, PlanOperand, (size_t)out->in_count);
     for (int i = 0; i < out->in_count; i++)
-        out->in[i].node =
-            i < node->in_count && node->in[i] ? plan->index[node->in[i]->id] : -1;
+        out->in[i].node = node_has(node, i) ? plan->index[node->in[i]->id] : -1;
 }
 
 static int64_t storage_offset(const Graph *graph, const Storage *storage,

@@ -143,6 +143,11 @@ Status node_infer(Node *node, Diag *diag);
 /* Operand by its declared name; NULL when absent. The name must exist. */
 Node *node_operand(const Node *node, const char *name);
 
+/* Whether operand `i` is given. */
+static inline bool node_has(const Node *node, int i) {
+    return i < node->in_count && node->in[i];
+}
+
 /* Gives (or with NULL takes away) an operand by its declared name. */
 void node_set_operand(Graph *graph, Node *node, const char *name, Node *value);
 

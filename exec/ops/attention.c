@@ -75,16 +75,16 @@ static Status check_grid(const Node *node, int64_t queries, int64_t keys, Diag *
 
 static Status check_shape(const Node *node, int i, int rank, const int64_t *dim,
                           Diag *diag) {
-    return attention_has(node, i) ? infer_shape(node, i, rank, dim, diag) : STATUS_OK;
+    return node_has(node, i) ? infer_shape(node, i, rank, dim, diag) : STATUS_OK;
 }
 
 /* Mixing matrices are over heads that each have keys and values of their own. */
 static Status check_mixing(const Node *node, int i, int bias, Diag *diag) {
     const AttentionAttrs *attrs = node->attrs;
-    if (attention_has(node, bias) && !attention_has(node, i))
+    if (node_has(node, bias) && !node_has(node, i))
         return infer_fail(node, bias, diag, "%s beside it", node->op->operands[i].name);
     TRY(check_shape(node, bias, 1, &attrs->heads, diag));
-    if (!attention_has(node, i)) return STATUS_OK;
+    if (!node_has(node, i)) return STATUS_OK;
     const int64_t heads = attrs->heads, groups = heads_of_keys(heads, attrs->kv_heads);
     if (groups != heads)
         return infer_fail(node, i, diag,
@@ -121,7 +121,7 @@ static Status check_positions(const Node *node, int64_t queries, int64_t keys,
     const AttentionAttrs *a = node->attrs;
     const int64_t d = node->in[ATTENTION_Q]->type.dim[2] / a->heads;
     const bool relative =
-        attention_has(node, ATTENTION_REL_KEY) || attention_has(node, ATTENTION_REL_BIAS);
+        node_has(node, ATTENTION_REL_KEY) || node_has(node, ATTENTION_REL_BIAS);
     const int64_t bias[] = {a->heads, a->window ? a->window * a->window : queries,
                             a->window ? a->window * a->window : keys};
     TRY(check_shape(node, ATTENTION_BIAS, 3, bias, diag));
@@ -167,9 +167,9 @@ static double flops(const Call *call) {
     const double maps = (double)a.samples * (double)a.heads * (double)a.queries;
     const double mix = 2.0 * (double)a.heads * (double)a.keys;
     double each = 2.0 * (double)a.keys * (double)(a.head + a.value_head);
-    if (attention_has(call->node, ATTENTION_MIX_BEFORE)) each += mix;
-    if (attention_has(call->node, ATTENTION_MIX_AFTER)) each += mix;
-    if (attention_has(call->node, ATTENTION_REL_KEY))
+    if (node_has(call->node, ATTENTION_MIX_BEFORE)) each += mix;
+    if (node_has(call->node, ATTENTION_MIX_AFTER)) each += mix;
+    if (node_has(call->node, ATTENTION_REL_KEY))
         each += 2.0 * RELATIVE_BUCKETS * (double)a.head;
     return maps * each;
 }

@@ -70,7 +70,7 @@ static Status check_weights(const Node *node, Diag *diag) {
 static Status check_target(const Node *node, int64_t *tokens, Diag *diag) {
     const int64_t *memory = node->in[ALSTM_MEMORY]->type.dim;
     const int64_t *weight = node->in[ALSTM_WEIGHT_IN]->type.dim;
-    const bool x = alstm_has(node, ALSTM_X), steps = alstm_has(node, ALSTM_STEPS);
+    const bool x = node_has(node, ALSTM_X), steps = node_has(node, ALSTM_STEPS);
     if (x == steps)
         return infer_fail(node, ALSTM_MEMORY, diag,
                           "one of x and steps beside it, found %s", x ? "both" : "none");
@@ -89,7 +89,7 @@ static Status check_alignment(const Node *node, Diag *diag) {
     const int64_t cell = node->in[ALSTM_WEIGHT_IN]->type.dim[0] / LSTM_GATES;
     int given = 0;
     for (int i = ALSTM_ALIGN_MEMORY; i <= ALSTM_ALIGN_SCORE; i++)
-        given += alstm_has(node, i);
+        given += node_has(node, i);
     if (given == 0) return STATUS_OK;
     if (given < 3)
         return infer_fail(node, ALSTM_MEMORY, diag,
@@ -108,15 +108,15 @@ static Status check_alignment(const Node *node, Diag *diag) {
 static Status check_feedback(const Node *node, Diag *diag) {
     const AttentionLstmAttrs *attrs = node->attrs;
     const int64_t *weight = node->in[ALSTM_WEIGHT_IN]->type.dim;
-    const bool embedding = alstm_has(node, ALSTM_EMBEDDING);
+    const bool embedding = node_has(node, ALSTM_EMBEDDING);
     if (!(attrs->teacher_forcing >= 0 && attrs->teacher_forcing <= 1))
         return infer_fail_attr(node, "teacher_forcing", diag,
                                "a number from 0 to 1, found %g", attrs->teacher_forcing);
-    if (embedding != alstm_has(node, ALSTM_HEAD))
+    if (embedding != node_has(node, ALSTM_HEAD))
         return infer_fail(node, ALSTM_MEMORY, diag,
                           "both of embedding and head beside it, or none");
     if (!embedding) return STATUS_OK;
-    if (!alstm_has(node, ALSTM_X))
+    if (!node_has(node, ALSTM_X))
         return infer_fail(node, ALSTM_EMBEDDING, diag, "x beside it");
     TRY(infer_rank(node, ALSTM_EMBEDDING, 2, 2, diag));
     TRY(infer_known(node, ALSTM_EMBEDDING, 0, diag));
@@ -133,17 +133,13 @@ static Status infer(const Node *node, Type *out, Diag *diag) {
     TRY(check_alignment(node, diag));
     TRY(check_feedback(node, diag));
     const int64_t *memory = node->in[ALSTM_MEMORY]->type.dim;
-    if (alstm_has(node, ALSTM_MASK)) TRY(infer_shape(node, ALSTM_MASK, 2, memory, diag));
+    if (node_has(node, ALSTM_MASK)) TRY(infer_shape(node, ALSTM_MASK, 2, memory, diag));
     const int64_t cell = node->in[ALSTM_WEIGHT_IN]->type.dim[0] / LSTM_GATES;
     *out = real_type(3, (const int64_t[]){memory[0], tokens, cell});
     return STATUS_OK;
 }
 
 /* ---- sizes ---- */
-
-static const void *operand_data(const Call *call, int i) {
-    return alstm_has(call->node, i) ? call->in[i].data : NULL;
-}
 
 /* Next `count` elements of what is kept; NULL while planning. */
 static REAL *keep(AttentionLstm *a, const Call *call, int64_t count) {
@@ -162,17 +158,17 @@ void REAL_FN(attention_lstm_open)(AttentionLstm *a, const Call *call) {
         .M = call->out.dim[2],
         .K = weight->dim[1],
         .wide = weight->dim[0],
-        .aligned = alstm_has(call->node, ALSTM_ALIGN_SCORE),
+        .aligned = node_has(call->node, ALSTM_ALIGN_SCORE),
         .memory = memory->data,
         .weight_in = weight->data,
         .weight_context = call->in[ALSTM_WEIGHT_CONTEXT].data,
-        .x = operand_data(call, ALSTM_X),
-        .mask = operand_data(call, ALSTM_MASK),
-        .align_memory = operand_data(call, ALSTM_ALIGN_MEMORY),
-        .align_state = operand_data(call, ALSTM_ALIGN_STATE),
-        .align_score = operand_data(call, ALSTM_ALIGN_SCORE),
-        .embedding = operand_data(call, ALSTM_EMBEDDING),
-        .head = operand_data(call, ALSTM_HEAD),
+        .x = call_data(call, ALSTM_X),
+        .mask = call_data(call, ALSTM_MASK),
+        .align_memory = call_data(call, ALSTM_ALIGN_MEMORY),
+        .align_state = call_data(call, ALSTM_ALIGN_STATE),
+        .align_score = call_data(call, ALSTM_ALIGN_SCORE),
+        .embedding = call_data(call, ALSTM_EMBEDDING),
+        .head = call_data(call, ALSTM_HEAD),
         .y = call->out.data,
     };
     if (a->aligned) a->L = call->in[ALSTM_ALIGN_MEMORY].dim[0];
@@ -183,7 +179,7 @@ void REAL_FN(attention_lstm_open)(AttentionLstm *a, const Call *call) {
     a->weight = keep(a, call, a->aligned ? tokens * a->S : 0);
     a->key = keep(a, call, a->N * a->S * a->L);
     a->query = keep(a, call, tokens * a->L);
-    if (!alstm_has(call->node, ALSTM_EMBEDDING)) return;
+    if (!node_has(call->node, ALSTM_EMBEDDING)) return;
     const AttentionLstmAttrs *attrs = call->attrs;
     a->V = call->in[ALSTM_EMBEDDING].dim[0];
     a->feeding = call->training && attrs->teacher_forcing < 1;

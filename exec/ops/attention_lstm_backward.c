@@ -142,8 +142,7 @@ static void input_back(const Back *b, REAL *dx, REAL *dw) {
     if (dw && a->x)
         gemm(true, false, a->wide, a->K, tokens, 1, b->da, a->wide,
              a->feeding ? a->seen : a->x, a->K, 1, dw, a->K);
-    if (dw && !a->x)
-        recurrence_add_shifted(a->N, a->T, b->da, a->wide, a->y, a->M, dw);
+    if (dw && !a->x) recurrence_add_shifted(a->N, a->T, b->da, a->wide, a->y, a->M, dw);
 }
 
 /* Rows of x and of the embedding that the gates saw. */
@@ -189,8 +188,7 @@ static void alignment_back(const Back *b, REAL *d_context, REAL *const d[3]) {
     if (d[0])
         gemm(true, false, a->L, a->R, keys, 1, b->d_key, a->L, a->memory, a->R, 1, d[0],
              a->R);
-    if (d[1])
-        recurrence_add_shifted(a->N, a->T, b->d_query, a->L, a->cell, a->M, d[1]);
+    if (d[1]) recurrence_add_shifted(a->N, a->T, b->d_query, a->L, a->cell, a->M, d[1]);
     if (d[2]) put_row(d[2], b->d_score, a->L, true);
     if (b->d_memory)
         gemm(false, false, keys, a->R, a->L, 1, b->d_key, a->L, a->align_memory, a->R, 1,

@@ -26,11 +26,6 @@ enum {
     ALSTM_OPERANDS
 };
 
-/* Whether a node has operand `i`. */
-static inline bool alstm_has(const Node *node, int i) {
-    return i < node->in_count && node->in[i];
-}
-
 /* One call's sizes, operands (NULL when absent) and what is kept for the backward. */
 typedef struct AttentionLstm {
     int64_t N, T, S, R, M, K, L;

@@ -68,7 +68,7 @@ static Status infer(const Node *node, Type *out, Diag *diag) {
     TRY(infer_dim(node, TEACHER_Q, 0, q[0], "the samples of q", diag));
     TRY(infer_dim(node, TEACHER_Q, 1, q[1], "the tokens of q", diag));
     TRY(infer_dim(node, TEACHER_K, 1, k[1], "the tokens of k", diag));
-    if (MASK < node->in_count && node->in[MASK]) TRY(infer_shape(node, MASK, 2, k, diag));
+    if (node_has(node, MASK)) TRY(infer_shape(node, MASK, 2, k, diag));
     *out = real_type(0, q);
     return STATUS_OK;
 }
@@ -135,7 +135,7 @@ static void multiply(const Call *call, int q, Span span, REAL by, REAL *scores) 
 
 /* scores = value at the keys that a query does not see. */
 static void leave_out(const Call *call, Span span, REAL value, REAL *scores) {
-    const int32_t *mask = MASK < call->in_count ? call->in[MASK].data : NULL;
+    const int32_t *mask = call_data(call, MASK);
     const bool causal = ((const AttentionMatchAttrs *)call->attrs)->causal;
     if (mask) mask += span.sample * call->in[K].dim[1];
     for (int64_t r = 0; r < span.rows; r++) {

@@ -13,10 +13,6 @@ enum { BLOCK_SCORES = 1 << 15, BLOCK_ROWS_MIN = 64, BLOCK_ROWS_MAX = 96 };
 /* Regions of a window, and what scores between them lose. */
 enum { REGIONS = 4, BETWEEN_REGIONS = 100 };
 
-static const void *operand_data(const Call *call, int i) {
-    return attention_has(call->node, i) ? call->in[i].data : NULL;
-}
-
 /* Next `bytes` of scratch, 64-byte aligned; NULL while planning. */
 static void *carve(Attention *a, const Call *call, int64_t bytes) {
     const size_t at = a->scratch_bytes;
@@ -36,8 +32,8 @@ static int64_t block_rows(const Attention *a) {
 
 static void open_scratch(Attention *a, const Call *call) {
     const int64_t size = sizeof(REAL), block = a->group * a->block * a->padded * size;
-    const bool before = attention_has(call->node, ATTENTION_MIX_BEFORE);
-    const bool after = attention_has(call->node, ATTENTION_MIX_AFTER);
+    const bool before = node_has(call->node, ATTENTION_MIX_BEFORE);
+    const bool after = node_has(call->node, ATTENTION_MIX_AFTER);
     a->keys_t = carve(a, call, a->group * a->head * a->padded * size);
     a->values_t = carve(a, call, a->group * a->value_head * a->padded * size);
     a->key_limit = carve(a, call, a->padded * size);
@@ -47,11 +43,11 @@ static void open_scratch(Attention *a, const Call *call) {
     a->mixed = before ? carve(a, call, block) : a->scores;
     a->unmixed = after ? carve(a, call, block) : a->after;
     if (a->shift) a->region_limit = carve(a, call, REGIONS * a->padded * size);
-    if (attention_has(call->node, ATTENTION_REL_BIAS)) {
+    if (node_has(call->node, ATTENTION_REL_BIAS)) {
         a->spread = carve(a, call, a->heads * a->queries * a->keys * size);
         a->d_spread = carve(a, call, a->heads * a->queries * a->keys * size);
     }
-    if (!attention_has(call->node, ATTENTION_REL_KEY)) return;
+    if (!node_has(call->node, ATTENTION_REL_KEY)) return;
     const int64_t width = a->grid.width;
     a->by_bucket = carve(a, call, a->block * RELATIVE_BUCKETS * size);
     a->grid.row_sums = carve(a, call, RELATIVE_STEPS * width * size);
@@ -131,18 +127,18 @@ void REAL_FN(attention_open)(Attention *a, const Call *call) {
         .q = q->data,
         .k = call->in[ATTENTION_K].data,
         .v = v->data,
-        .mask = operand_data(call, ATTENTION_MASK),
-        .bias = operand_data(call, ATTENTION_BIAS),
-        .rel_key = operand_data(call, ATTENTION_REL_KEY),
-        .rel_bias = operand_data(call, ATTENTION_REL_BIAS),
-        .mix_before = operand_data(call, ATTENTION_MIX_BEFORE),
-        .mix_after = operand_data(call, ATTENTION_MIX_AFTER),
-        .mix_after_bias = operand_data(call, ATTENTION_MIX_AFTER_BIAS),
+        .mask = call_data(call, ATTENTION_MASK),
+        .bias = call_data(call, ATTENTION_BIAS),
+        .rel_key = call_data(call, ATTENTION_REL_KEY),
+        .rel_bias = call_data(call, ATTENTION_REL_BIAS),
+        .mix_before = call_data(call, ATTENTION_MIX_BEFORE),
+        .mix_after = call_data(call, ATTENTION_MIX_AFTER),
+        .mix_after_bias = call_data(call, ATTENTION_MIX_AFTER_BIAS),
         .log_sum = call->aux,
         .grid = {attrs->grid_h, attrs->grid_w, attrs->skip, NULL, NULL},
     };
-    const bool mixing = attention_has(call->node, ATTENTION_MIX_BEFORE) ||
-                        attention_has(call->node, ATTENTION_MIX_AFTER);
+    const bool mixing = node_has(call->node, ATTENTION_MIX_BEFORE) ||
+                        node_has(call->node, ATTENTION_MIX_AFTER);
     if (attrs->window) open_windows(a, attrs);
     a->scale = (REAL)(attrs->scale > 0 ? attrs->scale : 1 / sqrt((double)a->head));
     a->padded = LANES_ROUND_UP(a->keys);

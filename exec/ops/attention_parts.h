@@ -32,11 +32,6 @@ enum {
     ATTENTION_OPERANDS
 };
 
-/* Whether a node has operand `i`. */
-static inline bool attention_has(const Node *node, int i) {
-    return i < node->in_count && node->in[i];
-}
-
 /* One call's sizes, operands (NULL when absent) and scratch. */
 typedef struct Attention {
     int64_t samples, heads, queries, keys, head, value_head;

@@ -34,10 +34,6 @@ static const Field FIELDS[] = {
 
 static const FeatureMapAttrs DEFAULTS = {.heads = 1, .scale = 1};
 
-static bool has(const Node *node, int i) {
-    return i < node->in_count && node->in[i];
-}
-
 static Status check_attrs(const Node *node, Diag *diag) {
     const FeatureMapAttrs *attrs = node->attrs;
     TRY(heads_check(node, attrs->heads, 0, diag));
@@ -52,9 +48,9 @@ static Status check_attrs(const Node *node, Diag *diag) {
 static Status check_weight(const Node *node, int64_t width, int64_t *feature,
                            Diag *diag) {
     const int64_t heads = ((const FeatureMapAttrs *)node->attrs)->heads;
-    if (!has(node, WEIGHT))
-        return has(node, BIAS) ? infer_fail(node, BIAS, diag, "a weight beside it")
-                               : STATUS_OK;
+    if (!node_has(node, WEIGHT))
+        return node_has(node, BIAS) ? infer_fail(node, BIAS, diag, "a weight beside it")
+                                    : STATUS_OK;
     TRY(infer_rank(node, WEIGHT, 3, 3, diag));
     const int64_t *dim = node->in[WEIGHT]->type.dim;
     TRY(infer_known(node, WEIGHT, 0, diag));
@@ -64,7 +60,7 @@ static Status check_weight(const Node *node, int64_t width, int64_t *feature,
         return infer_fail(node, WEIGHT, diag, "a first dimension that divides heads=%lld",
                           (long long)heads);
     *feature = dim[1];
-    return has(node, BIAS) ? infer_shape(node, BIAS, 2, dim, diag) : STATUS_OK;
+    return node_has(node, BIAS) ? infer_shape(node, BIAS, 2, dim, diag) : STATUS_OK;
 }
 
 static Status infer(const Node *node, Type *out, Diag *diag) {
@@ -91,7 +87,7 @@ typedef struct FeatureMap {
 
 static FeatureMap open_map(const Call *call) {
     const FeatureMapAttrs *attrs = call->attrs;
-    const bool weighted = has(call->node, WEIGHT);
+    const bool weighted = node_has(call->node, WEIGHT);
     const View *x = &call->in[X];
     FeatureMap m = {
         .rows = x->dim[0] * x->dim[1],
@@ -102,8 +98,8 @@ static FeatureMap open_map(const Call *call) {
         .scale = (REAL)attrs->scale,
         .fn = attrs->fn,
         .x = x->data,
-        .weight = weighted ? call->in[WEIGHT].data : NULL,
-        .bias = has(call->node, BIAS) ? call->in[BIAS].data : NULL,
+        .weight = call_data(call, WEIGHT),
+        .bias = call_data(call, BIAS),
     };
     m.feature = weighted ? call->in[WEIGHT].dim[1] : m.width;
     m.y_width = m.heads * m.feature;
@@ -112,7 +108,7 @@ static FeatureMap open_map(const Call *call) {
 
 static double flops(const Call *call) {
     const FeatureMap m = open_map(call);
-    return has(call->node, WEIGHT)
+    return node_has(call->node, WEIGHT)
                ? 2.0 * (double)m.rows * (double)m.x_width * (double)m.feature
                : 0;
 }

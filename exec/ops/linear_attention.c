@@ -54,8 +54,7 @@ static Status infer(const Node *node, Type *out, Diag *diag) {
     const int64_t *q = node->in[LINEAR_Q]->type.dim, *k = node->in[LINEAR_K]->type.dim;
     int64_t dim[] = {q[0], q[1], 0};
     TRY(heads_check_values(node, LINEAR_V, k, heads, groups, &dim[2], diag));
-    if (LINEAR_MASK < node->in_count && node->in[LINEAR_MASK])
-        TRY(infer_shape(node, LINEAR_MASK, 2, k, diag));
+    if (node_has(node, LINEAR_MASK)) TRY(infer_shape(node, LINEAR_MASK, 2, k, diag));
     *out = real_type(3, dim);
     return STATUS_OK;
 }

@@ -18,16 +18,12 @@ static REAL *carve(LinearAttention *a, const Call *call, int64_t count) {
     return call->scratch ? (REAL *)((char *)call->scratch + at) : NULL;
 }
 
-static bool has_mask(const Call *call) {
-    const Node *node = call->node;
-    return LINEAR_MASK < node->in_count && node->in[LINEAR_MASK];
-}
-
 static void open_scratch(LinearAttention *a, const Call *call) {
     const int64_t state = a->feature * a->stride;
     const int64_t chunks = (a->queries + a->chunk - 1) / a->chunk;
     const int64_t scores = a->causal ? a->chunk * a->chunk : 0;
-    a->keys_kept = carve(a, call, has_mask(call) ? a->chunk * a->feature : 0);
+    a->keys_kept =
+        carve(a, call, node_has(call->node, LINEAR_MASK) ? a->chunk * a->feature : 0);
     a->values = carve(a, call, a->chunk * a->stride);
     a->rows = carve(a, call, a->chunk * a->stride);
     a->scores = carve(a, call, scores);
@@ -59,7 +55,7 @@ void REAL_FN(linear_open)(LinearAttention *a, const Call *call) {
         .q = q->data,
         .k = k->data,
         .v = v->data,
-        .mask = has_mask(call) ? call->in[LINEAR_MASK].data : NULL,
+        .mask = call_data(call, LINEAR_MASK),
         .below = call->aux,
     };
     a->share = a->heads / a->kv_heads;

@@ -44,7 +44,7 @@ static inline Status recurrence_infer(const Node *node, int64_t gates, Type *out
     const int64_t sums = node->in[RECURRENCE_WEIGHT_IN]->type.dim[0];
     const int64_t shape[] = {sums, sums / gates};
     TRY(infer_shape(node, RECURRENCE_WEIGHT_STATE, 2, shape, diag));
-    if (node->in[RECURRENCE_BIAS])
+    if (node_has(node, RECURRENCE_BIAS))
         TRY(infer_shape(node, RECURRENCE_BIAS, 1, shape, diag));
     *out = node->in[RECURRENCE_X]->type;
     out->dim[2] = shape[1];
@@ -76,7 +76,7 @@ static inline Recurrence recurrence_open(const Call *call) {
         .x = x->data,
         .weight_in = weight->data,
         .weight_state = call->in[RECURRENCE_WEIGHT_STATE].data,
-        .bias = call->in_count > RECURRENCE_BIAS ? call->in[RECURRENCE_BIAS].data : NULL,
+        .bias = call_data(call, RECURRENCE_BIAS),
         .h = call->out.data,
     };
 }

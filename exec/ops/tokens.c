@@ -217,7 +217,7 @@ static const Operand MEAN[] = {
 static Status mean_infer(const Node *node, Type *out, Diag *diag) {
     TRY(infer_rank(node, 0, 3, 3, diag));
     const int64_t *x = node->in[0]->type.dim;
-    if (node->in_count > 1 && node->in[1]) TRY(infer_shape(node, 1, 2, x, diag));
+    if (node_has(node, 1)) TRY(infer_shape(node, 1, 2, x, diag));
     *out = real_type(2, (const int64_t[]){x[0], x[2]});
     return STATUS_OK;
 }
@@ -225,7 +225,7 @@ static Status mean_infer(const Node *node, Type *out, Diag *diag) {
 /* The mask of a sample's tokens, NULL when all count, and 1 / the tokens that count. */
 static const int32_t *mean_mask(const Call *call, int64_t sample, REAL *by) {
     const int64_t T = call->in[0].dim[1];
-    const int32_t *mask = call->in_count > 1 ? call->in[1].data : NULL;
+    const int32_t *mask = call_data(call, 1);
     int64_t count = mask ? 0 : T;
     if (mask) mask += sample * T;
     for (int64_t t = 0; mask && t < T; t++) count += mask[t] != 0;

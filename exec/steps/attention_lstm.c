@@ -13,7 +13,7 @@ static Sizes open_sizes(const Node *node) {
     Sizes s = {.R = node->in[ALSTM_MEMORY]->type.dim[2],
                .M = node->type.dim[2],
                .K = node->in[ALSTM_WEIGHT_IN]->type.dim[1],
-               .aligned = alstm_has(node, ALSTM_ALIGN_SCORE)};
+               .aligned = node_has(node, ALSTM_ALIGN_SCORE)};
     if (s.aligned) s.L = node->in[ALSTM_ALIGN_MEMORY]->type.dim[0];
     return s;
 }
@@ -44,7 +44,7 @@ static size_t source_bytes(const Node *node, int64_t source) {
 
 static const int32_t *mask_of(const StepCall *call, const StepRows *rows,
                               int64_t sentence) {
-    if (!alstm_has(call->node, ALSTM_MASK)) return NULL;
+    if (!node_has(call->node, ALSTM_MASK)) return NULL;
     return (const int32_t *)call->in[ALSTM_MASK] + sentence * rows->source;
 }
 
@@ -155,7 +155,7 @@ static void run_rows(const StepCall *call, const StepRows *rows) {
     const int64_t n = call->count, wide = LSTM_GATES * s.M;
     float *gates = call->scratch, *more = gates + n * wide, *half = more + n * wide;
     float *query = half + n * s.M, *context = query + n * s.L;
-    const bool x = alstm_has(call->node, ALSTM_X);
+    const bool x = node_has(call->node, ALSTM_X);
     if (!x) gather(call, rows, 1, s.M, half);
     matrix_times(call->in[ALSTM_WEIGHT_IN], 0, wide, call->in[ALSTM_BIAS],
                  x ? call->in[ALSTM_X] : half, s.K, gates, wide, n);
