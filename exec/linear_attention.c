@@ -52,7 +52,7 @@ void linear_attention_count(ClampCount *count, const Node *node,
                             const int64_t sizes[DIM_SYMBOLS], const float *q,
                             const float *k, const int32_t *mask, const int32_t *keep) {
     const LinearAttentionAttrs *attrs = node->attrs;
-    const int64_t groups = attrs->kv_heads > 0 ? attrs->kv_heads : attrs->heads;
+    const int64_t groups = heads_of_keys(attrs->heads, attrs->kv_heads);
     Type queries, keys;
     if (!type_bind(&node->in[0]->type, sizes, &queries) ||
         !type_bind(&node->in[1]->type, sizes, &keys))

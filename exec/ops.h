@@ -111,6 +111,11 @@ typedef struct AttentionAttrs {
     int64_t window, shift; /* 0 = every token attends to all */
 } AttentionAttrs;
 
+/* Heads of keys and values, G, from the attributes of the ops that group queries. */
+static inline int64_t heads_of_keys(int64_t heads, int64_t kv_heads) {
+    return kv_heads > 0 ? kv_heads : heads;
+}
+
 /* window_partition(x[N, T, D]) -> [N, P, D]: the tokens of a grid_h x grid_w grid, row by
  * row, come out window by window, each window x window tokens row by row; windows follow
  * each other row by row. First the grid is padded with zeros at the bottom and on the

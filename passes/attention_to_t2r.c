@@ -170,7 +170,7 @@ static Status add_site(Swap *swap, Node *attention, Diag *diag) {
     for (int side = 0; side < SIDES; side++) find_input(swap, site, side);
     const Type *q = &site->in[QUERY]->type;
     site->heads = attrs->heads;
-    site->groups = t2r_groups(attrs->heads, attrs->kv_heads);
+    site->groups = heads_of_keys(attrs->heads, attrs->kv_heads);
     site->width = q->dim[q->rank - 1] / attrs->heads;
     site->features =
         options->feature == FEATURE_ELU1 ? site->width : options->feature_size;

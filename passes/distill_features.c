@@ -26,15 +26,11 @@ static const AttentionAttrs *teacher_attrs(const Pair *pair) {
     return pair->theirs->attrs;
 }
 
-static int64_t groups(int64_t heads, int64_t kv_heads) {
-    return kv_heads ? kv_heads : heads;
-}
-
 static Status check_pair(const Distill *d, const Pair *pair, Diag *diag) {
     const LinearAttentionAttrs *s = student_attrs(pair);
     const AttentionAttrs *t = teacher_attrs(pair);
-    const int64_t ours = groups(s->heads, s->kv_heads);
-    const int64_t theirs = groups(t->heads, t->kv_heads);
+    const int64_t ours = heads_of_keys(s->heads, s->kv_heads);
+    const int64_t theirs = heads_of_keys(t->heads, t->kv_heads);
     PassContext *ctx = d->objective.ctx;
     if (s->heads != t->heads || ours != theirs)
         return edit_fail(ctx, diag,

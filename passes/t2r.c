@@ -14,10 +14,6 @@ bool t2r_is(const Node *node, const char *op) {
     return node && strcmp(node->op->name, op) == 0;
 }
 
-int64_t t2r_groups(int64_t heads, int64_t kv_heads) {
-    return kv_heads > 0 ? kv_heads : heads;
-}
-
 /* ---- clamped rows ---- */
 
 /* One linear attention that is measured. */

@@ -1,14 +1,9 @@
-/* Heads of attention: `heads` of the queries, `kv_heads` of keys and values (0 = as
- * many). With fewer, query head h reads head h / (heads / kv_heads). */
+/* Checks of the heads of attention: see heads_of_keys. */
 #ifndef COMPRESS_EXEC_OPS_HEADS_H
 #define COMPRESS_EXEC_OPS_HEADS_H
 
 #include "exec/infer.h"
-
-/* Heads of keys and values. */
-static inline int64_t heads_of_keys(int64_t heads, int64_t kv_heads) {
-    return kv_heads > 0 ? kv_heads : heads;
-}
+#include "exec/ops.h"
 
 /* Checks the two attributes. */
 static inline Status heads_check(const Node *node, int64_t heads, int64_t kv_heads,

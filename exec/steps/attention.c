@@ -24,7 +24,7 @@ static int64_t round_up(int64_t n) {
 static Sizes open_sizes(const Node *node, int64_t capacity) {
     const AttentionAttrs *attrs = node->attrs;
     Sizes s = {.heads = attrs->heads,
-               .groups = attrs->kv_heads > 0 ? attrs->kv_heads : attrs->heads};
+               .groups = heads_of_keys(attrs->heads, attrs->kv_heads)};
     s.share = s.heads / s.groups;
     s.d = node->in[Q]->type.dim[2] / s.heads;
     s.e = node->in[V]->type.dim[2] / s.groups;

@@ -14,7 +14,7 @@ typedef struct Sizes {
 static Sizes open_sizes(const Node *node) {
     const AttentionAttrs *attrs = node->attrs;
     Sizes s = {.heads = attrs->heads,
-               .groups = attrs->kv_heads > 0 ? attrs->kv_heads : attrs->heads,
+               .groups = heads_of_keys(attrs->heads, attrs->kv_heads),
                .q_width = node->in[Q]->type.dim[2],
                .k_width = node->in[K]->type.dim[2],
                .v_width = node->in[V]->type.dim[2],

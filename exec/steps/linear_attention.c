@@ -17,7 +17,7 @@ typedef struct Sizes {
 static Sizes open_sizes(const Node *node) {
     const LinearAttentionAttrs *attrs = node->attrs;
     Sizes s = {.heads = attrs->heads,
-               .groups = attrs->kv_heads > 0 ? attrs->kv_heads : attrs->heads,
+               .groups = heads_of_keys(attrs->heads, attrs->kv_heads),
                .eps = (float)attrs->eps};
     s.share = s.heads / s.groups;
     s.f = node->in[Q]->type.dim[2] / s.heads;
