@@ -234,9 +234,9 @@ static Status check_model(const AddExits *a, Diag *diag) {
 /* The projection before tanh that the model's own classifier has. */
 static Node *find_pooler(const Graph *graph) {
     for (Node *node = graph->first; node; node = node->next) {
-        if (!is_in_head(node) || strcmp(node->op->name, "activation") != 0) continue;
+        if (!is_in_head(node) || !node_is(node, "activation")) continue;
         const ActivationAttrs *attrs = node->attrs;
-        if (attrs->fn == ACTIVATION_TANH && strcmp(node->in[0]->op->name, "linear") == 0)
+        if (attrs->fn == ACTIVATION_TANH && node_is(node->in[0], "linear"))
             return node->in[0];
     }
     return NULL;
@@ -244,7 +244,7 @@ static Node *find_pooler(const Graph *graph) {
 
 static double find_dropout(const Graph *graph) {
     for (const Node *node = graph->first; node; node = node->next)
-        if (is_in_head(node) && strcmp(node->op->name, "dropout") == 0)
+        if (is_in_head(node) && node_is(node, "dropout"))
             return ((const DropoutAttrs *)node->attrs)->rate;
     return 0;
 }
@@ -266,8 +266,8 @@ static Status find_mask(AddExits *a, Diag *diag) {
 /* What an exit reads. */
 static Status choose_token(AddExits *a, Diag *diag) {
     const Node *pool = graph_find(a->graph, "head", -1, ROLE_POOL);
-    const bool means = pool && strcmp(pool->op->name, "mean_tokens") == 0;
-    const bool selects = pool && strcmp(pool->op->name, "select_token") == 0;
+    const bool means = node_is(pool, "mean_tokens");
+    const bool selects = node_is(pool, "select_token");
     const int token = a->options->token;
     a->mean = token == TOKEN_MEAN || (token == TOKEN_MODEL && means);
     a->index = selects ? ((const SelectTokenAttrs *)pool->attrs)->index : 0;

@@ -152,13 +152,14 @@ static Status check_operands(const Swap *swap, const Site *site, Diag *diag) {
 /* What a feature map is to read in place of an operand of attention. */
 static void find_input(const Swap *swap, Site *site, int side) {
     Node *value = site->attention->in[side];
-    if (swap->options->rotary == ROTARY_DROP && t2r_is(value, "rotary")) {
+    if (swap->options->rotary == ROTARY_DROP && node_is(value, "rotary")) {
         value = value->in[0];
         site->turned = true;
     }
     site->in[side] = value;
-    const Node *source = t2r_is(value, "rotary") ? value->in[0] : value;
-    if (t2r_is(source, "linear")) site->projection[side] = node_operand(source, "weight");
+    const Node *source = node_is(value, "rotary") ? value->in[0] : value;
+    if (node_is(source, "linear"))
+        site->projection[side] = node_operand(source, "weight");
 }
 
 static Status add_site(Swap *swap, Node *attention, Diag *diag) {
@@ -190,12 +191,12 @@ static Status find_sites(Swap *swap, Diag *diag) {
     TRY(check_list(swap, "keep_softmax", options->keep_softmax, diag));
     size_t count = 0;
     for (const Node *node = swap->graph->first; node; node = node->next)
-        count += t2r_is(node, "attention");
+        count += node_is(node, "attention");
     swap->sites = ARENA_ARRAY(swap->ctx->arena, Site, count);
     for (Node *node = swap->graph->first; node; node = node->next) {
         if (!is_chosen(swap, node)) continue;
-        if (t2r_is(node, "linear_attention")) return fail_swapped(swap, node, diag);
-        if (t2r_is(node, "attention")) TRY(add_site(swap, node, diag));
+        if (node_is(node, "linear_attention")) return fail_swapped(swap, node, diag);
+        if (node_is(node, "attention")) TRY(add_site(swap, node, diag));
     }
     if (swap->site_count) return STATUS_OK;
     return edit_fail(swap->ctx, diag, "the chosen layers%s%s have no attention to swap",
@@ -341,7 +342,7 @@ static void record(const Swap *swap) {
         added += swap->sites[i].parameters;
     }
     for (const Node *node = swap->graph->first; node; node = node->next)
-        softmax += t2r_is(node, "attention");
+        softmax += node_is(node, "attention");
     tree_append(arena, swap->ctx->record, "blocks", LOC_NONE, list);
     tree_put_int(arena, swap->ctx->record, "parameters_added", added);
     tree_put_int(arena, swap->ctx->record, "softmax_left", softmax);

@@ -46,10 +46,6 @@ static Status check_pair(const Distill *d, const Pair *pair, Diag *diag) {
                      pair->match.student, pair->match.teacher);
 }
 
-static bool is_op(const Node *node, const char *op) {
-    return strcmp(node->op->name, op) == 0;
-}
-
 static int64_t last_width(const Node *node) {
     return node->type.dim[node->type.rank - 1];
 }
@@ -60,7 +56,7 @@ static Status map_teacher(Node **out, Distill *d, const Pair *pair, int side,
                           Diag *diag) {
     Objective *o = &d->objective;
     const Node *map = pair->ours->in[side], *value = pair->theirs->in[side];
-    if (!is_op(map, "feature_map")) {
+    if (!node_is(map, "feature_map")) {
         Status status = edit_fail(o->ctx, diag,
                                   "layer %d of the student has no feature map that could "
                                   "read the teacher's queries and keys",
@@ -69,7 +65,7 @@ static Status map_teacher(Node **out, Distill *d, const Pair *pair, int side,
                         "merge_t2r");
         return status;
     }
-    if (is_op(value, "rotary") && !is_op(map->in[0], "rotary")) value = value->in[0];
+    if (node_is(value, "rotary") && !node_is(map->in[0], "rotary")) value = value->in[0];
     if (last_width(value) != last_width(map->in[0]))
         return edit_fail(o->ctx, diag,
                          "attention_form: match expects heads of equal width in layer %d "

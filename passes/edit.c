@@ -104,7 +104,7 @@ void edit_plan_training(Graph *graph, const TrainOptions *options) {
 Node *edit_find(const Graph *graph, const char *stack, int layer, Role role,
                 const char *op) {
     Node *node = graph_find(graph, stack, layer, role);
-    return node && strcmp(node->op->name, op) == 0 ? node : NULL;
+    return node_is(node, op) ? node : NULL;
 }
 
 const char *edit_stack(const Graph *graph, const char *name) {

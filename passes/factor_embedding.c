@@ -51,14 +51,10 @@ typedef struct Factor {
     int64_t even;        /* largest rank that is not growth */
 } Factor;
 
-static bool is_op(const Node *node, const char *op) {
-    return strcmp(node->op->name, op) == 0;
-}
-
 /* ---- what there is ---- */
 
 static bool is_lookup(const Node *node, const Node *table) {
-    return is_op(node, "embedding") && node->in[1] == table;
+    return node_is(node, "embedding") && node->in[1] == table;
 }
 
 static bool is_transposed(const Node *linear) {
@@ -67,7 +63,7 @@ static bool is_transposed(const Node *linear) {
 
 /* Whether a node is linear(x, table): a head tied to the embedding. */
 static bool is_tied(const Node *node, const Node *table) {
-    return is_op(node, "linear") && node->in[1] == table && node->in[0] != table &&
+    return node_is(node, "linear") && node->in[1] == table && node->in[0] != table &&
            !is_transposed(node);
 }
 
@@ -76,7 +72,7 @@ static Status find_table(Factor *f, Diag *diag) {
     const Node *node = graph_find(f->graph, NULL, -1, ROLE_EMBED);
     if (!node) return edit_fail(f->ctx, diag, "expected a model with a word embedding");
     for (; node; node = graph_find_next(f->graph, node, NULL, -1, ROLE_EMBED)) {
-        if (!is_op(node, "embedding"))
+        if (!node_is(node, "embedding"))
             return edit_fail(f->ctx, diag,
                              "expected a model with a word embedding, found one that "
                              "embeds by op %s",
@@ -125,7 +121,7 @@ static Status check_users(Factor *f, Diag *diag) {
 
 /* Whether a node is linear(lookup, W2), with no other part to play. */
 static bool is_projection(const Node *node, const Node *lookup) {
-    if (!is_op(node, "linear") || node->in[0] != lookup) return false;
+    if (!node_is(node, "linear") || node->in[0] != lookup) return false;
     const Node *factor = node->in[1];
     return factor->storage && factor->type.rank == 2 && factor != lookup->in[1] &&
            !is_transposed(node) &&
@@ -143,7 +139,7 @@ static const Node *find_projection(const Graph *graph, const Node *lookup) {
 /* Whether a tied head reads what comes back through the projection, and only it does. */
 static bool comes_back(const Graph *graph, const Node *head, const Node *projection) {
     const Node *back = head->in[0];
-    return is_op(back, "linear") && back->in[1] == projection && is_transposed(back) &&
+    return node_is(back, "linear") && back->in[1] == projection && is_transposed(back) &&
            !node_operand(back, "bias") && graph_use_count(graph, back) == 1;
 }
 

@@ -8,7 +8,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* The nodes that are involved. */
 typedef struct TokenTypes {
@@ -21,7 +20,7 @@ typedef struct TokenTypes {
 } TokenTypes;
 
 static bool is_lookup(const Node *node) {
-    return node && strcmp(node->op->name, "embedding") == 0;
+    return node_is(node, "embedding");
 }
 
 /* The sum that adds token types, and which of its operands does. */
@@ -30,7 +29,7 @@ static Status find_types(TokenTypes *t, PassContext *ctx, const Graph *graph,
     t->sum = graph_find(graph, NULL, -1, ROLE_TOKEN_TYPE);
     if (!t->sum)
         return edit_fail(ctx, diag, "expected a model with token types, found none");
-    const bool pair = t->sum->in_count == 2 && strcmp(t->sum->op->name, "add") == 0;
+    const bool pair = t->sum->in_count == 2 && node_is(t->sum, "add");
     const int at = pair && is_lookup(t->sum->in[1]) ? 1 : 0;
     if (!pair || !is_lookup(t->sum->in[at]))
         return edit_fail(ctx, diag,
@@ -53,7 +52,7 @@ static Status find_types(TokenTypes *t, PassContext *ctx, const Graph *graph,
 static Status find_positions(TokenTypes *t, PassContext *ctx, const Graph *graph,
                              Diag *diag) {
     t->position = graph_find(graph, NULL, -1, ROLE_POSITION);
-    if (!t->position || strcmp(t->position->op->name, "add_position") != 0)
+    if (!node_is(t->position, "add_position"))
         return edit_fail(ctx, diag, "expected a model with a position table, found %s",
                          t->position ? t->position->op->name : "none");
     if (t->position->in[0] != t->sum && t->x != t->position)

@@ -67,7 +67,7 @@ static Status check_map(const Merge *m, const Site *site, Diag *diag) {
 static Status check_projection(const Merge *m, const Site *site, Diag *diag) {
     const Node *source = site->map->in[0];
     const char *side = role_name(site->map->role);
-    if (t2r_is(source, "rotary")) {
+    if (node_is(source, "rotary")) {
         Status status =
             edit_fail(m->ctx, diag,
                       "%s: rotary stands between the projection and the feature map %s",
@@ -76,7 +76,7 @@ static Status check_projection(const Merge *m, const Site *site, Diag *diag) {
                         "can be merged");
         return status;
     }
-    if (!t2r_is(source, "linear"))
+    if (!node_is(source, "linear"))
         return edit_fail(m->ctx, diag,
                          "%s: expected the feature map %s to read a projection, found %s",
                          site->place, side, source->op->name);
@@ -120,12 +120,12 @@ static Status add_site(Merge *m, Node *map, Diag *diag) {
 static Status find_sites(Merge *m, const MergeOptions *options, Diag *diag) {
     size_t count = 0;
     for (const Node *node = m->graph->first; node; node = node->next)
-        count += t2r_is(node, "feature_map");
+        count += node_is(node, "feature_map");
     m->sites = ARENA_ARRAY(m->ctx->arena, Site, count);
     for (Node *node = m->graph->first; node; node = node->next) {
         const bool chosen =
             !options->stack || (node->stack && strcmp(node->stack, options->stack) == 0);
-        if (chosen && t2r_is(node, "feature_map") && does_something(node))
+        if (chosen && node_is(node, "feature_map") && does_something(node))
             TRY(add_site(m, node, diag));
     }
     if (m->site_count) return STATUS_OK;

@@ -12,7 +12,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { LAYERS_MAX = 256 }; /* of a group */
 
@@ -43,7 +42,7 @@ static Status take(Tensor *out, const Node *leaf, Diag *diag) {
 /* The value whose channels a projection scales: it may be cut into windows on the way,
  * which moves tokens and leaves channels alone. */
 static const Node *before_windows(const Node *value) {
-    const bool windows = strcmp(value->op->name, "window_partition") == 0;
+    const bool windows = node_is(value, "window_partition");
     return windows ? value->in[0] : value;
 }
 

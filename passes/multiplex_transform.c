@@ -3,8 +3,6 @@
 
 #include "ir/rewrite.h"
 
-#include <string.h>
-
 /* Buckets of the relative-position table: 7 x 7 offsets, see exec/ops.h. */
 enum { POSITION_BUCKETS = 49 };
 
@@ -202,7 +200,7 @@ static Status pool_mean(Multiplex *m, Node *pool, Diag *diag) {
 static Status pool_exits(Multiplex *m, Diag *diag) {
     for (Node *node = graph_find(m->graph, "exits", -1, ROLE_POOL); node;
          node = graph_find_next(m->graph, node, "exits", -1, ROLE_POOL))
-        if (strcmp(node->op->name, "select_token") == 0) TRY(pool_mean(m, node, diag));
+        if (node_is(node, "select_token")) TRY(pool_mean(m, node, diag));
     return STATUS_OK;
 }
 

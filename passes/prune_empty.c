@@ -6,8 +6,6 @@
 
 #include "ir/rewrite.h"
 
-#include <string.h>
-
 /* The only node that reads a value, NULL when there is another reader or an output. */
 static Node *only_reader(const Graph *graph, const Node *value) {
     if (graph_use_count(graph, value) != 1) return NULL;
@@ -20,8 +18,7 @@ static Node *only_reader(const Graph *graph, const Node *value) {
 /* Whether every token of the result is one of operand 0, as far as a token that is the
  * same everywhere goes. */
 static bool keeps_tokens(const Node *node) {
-    return strcmp(node->op->name, "dropout") == 0 ||
-           strcmp(node->op->name, "window_reverse") == 0;
+    return node_is(node, "dropout") || node_is(node, "window_reverse");
 }
 
 /* The residual sum that a block's value goes to, over dropout and windows; `value`
@@ -32,7 +29,7 @@ static Node *find_sum(const Graph *graph, Node **value) {
         *value = node;
         node = only_reader(graph, node);
     }
-    if (!node || strcmp(node->op->name, "add") != 0) return NULL;
+    if (!node_is(node, "add")) return NULL;
     const Node *other = node->in[node->in[0] == *value];
     return type_equal(&other->type, &(*value)->type) ? node : NULL;
 }

@@ -7,8 +7,6 @@
 #include "ir/rewrite.h"
 #include "passes/prior.h"
 
-#include <string.h>
-
 enum { ZERO_ALL, ZERO_SCORE, ZERO_PROJECTIONS };
 
 typedef struct AttentionOptions {
@@ -43,8 +41,7 @@ static bool is_zeroed(int zero, int part) {
 }
 
 static bool attends(const Node *node) {
-    return strcmp(node->op->name, "attention_lstm") == 0 &&
-           node_operand(node, PART[SCORE]);
+    return node_is(node, "attention_lstm") && node_operand(node, PART[SCORE]);
 }
 
 /* Uses of a leaf as attention's matrix. */

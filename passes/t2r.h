@@ -11,9 +11,6 @@
 /* "decoder.3": where a node stands, for messages and records; in the context's arena. */
 const char *t2r_place(const PassContext *ctx, const Node *node);
 
-/* Whether a node is of the op called `op`; NULL is of none. */
-bool t2r_is(const Node *node, const char *op);
-
 /* First weights [G, k, d] of a feature map, in place of none. Row i of a head is row i
  * mod d of the identity, negated in every other round: 2 d features are relu(x) and
  * relu(-x). Or rows drawn from a standard normal distribution and made orthogonal, their
