@@ -93,6 +93,19 @@ static void walk(const Cut *cut, int64_t samples, int64_t D, REAL *grid, REAL *w
                 walk_window(cut, top, left, D, grid, windows, move, accumulate);
 }
 
+/* Cuts operand 0 into windows, and the way back for gradients. */
+static void cut_forward(const Call *call, Cut cut) {
+    const View *x = &call->in[0];
+    walk(&cut, x->dim[0], x->dim[2], x->data, call->out.data, to_windows, false);
+}
+
+static void cut_backward(const Call *call, Cut cut) {
+    const View *dx = &call->d_in[0];
+    if (dx->data)
+        walk(&cut, dx->dim[0], dx->dim[2], dx->data, call->d_out.data, to_grid,
+             dx->accumulate);
+}
+
 /* ---- checks ---- */
 
 /* Operand 0 is [N, from, D]; the result [N, to, times D]. */
@@ -131,17 +144,11 @@ static Status partition_infer(const Node *node, Type *out, Diag *diag) {
 }
 
 static void partition_forward(const Call *call) {
-    const Cut cut = cut_of(call->attrs);
-    walk(&cut, call->out.dim[0], call->out.dim[2], call->in[0].data, call->out.data,
-         to_windows, false);
+    cut_forward(call, cut_of(call->attrs));
 }
 
 static void partition_backward(const Call *call) {
-    const Cut cut = cut_of(call->attrs);
-    const View *dx = &call->d_in[0];
-    if (dx->data)
-        walk(&cut, dx->dim[0], dx->dim[2], dx->data, call->d_out.data, to_grid,
-             dx->accumulate);
+    cut_backward(call, cut_of(call->attrs));
 }
 
 const Op OP(window_partition) = {
@@ -215,17 +222,11 @@ static Status merging_infer(const Node *node, Type *out, Diag *diag) {
 }
 
 static void merging_forward(const Call *call) {
-    const Cut cut = merging_of(call->attrs);
-    walk(&cut, call->out.dim[0], call->in[0].dim[2], call->in[0].data, call->out.data,
-         to_windows, false);
+    cut_forward(call, merging_of(call->attrs));
 }
 
 static void merging_backward(const Call *call) {
-    const Cut cut = merging_of(call->attrs);
-    const View *dx = &call->d_in[0];
-    if (dx->data)
-        walk(&cut, dx->dim[0], dx->dim[2], dx->data, call->d_out.data, to_grid,
-             dx->accumulate);
+    cut_backward(call, merging_of(call->attrs));
 }
 
 const Op OP(patch_merging) = {
