@@ -35,6 +35,11 @@ typedef struct StepRows {
     size_t prepared_bytes;   /* from one sentence to the next */
 } StepRows;
 
+/* What was prepared for a sentence. */
+static inline void *step_prepared(const StepRows *rows, int64_t sentence) {
+    return rows->prepared + (size_t)sentence * rows->prepared_bytes;
+}
+
 /* How threads share one token's work; several tokens are shared out by tokens where there
  * is neither a state nor a matrix. */
 typedef enum StepShare {
@@ -97,6 +102,9 @@ extern const StepKernel step_embedding, step_add_position, step_linear, step_ele
 /* Elements of one token of a type whose symbols are samples and tokens alone; 0 when it
  * has others. */
 int64_t step_width(const Type *type);
+
+/* Fails with STATUS_MODEL when an operand from `first` on is given; names it. */
+Status step_check_absent(const Node *node, int first, Diag *diag);
 
 /* Operand `i`'s node, NULL when absent. */
 static inline const Node *step_operand(const Node *node, int i) {

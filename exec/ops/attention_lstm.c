@@ -246,21 +246,13 @@ static void start_gates(const AttentionLstm *a, const REAL *bias, REAL *scratch)
              a->gates, wide);
 }
 
-static REAL score_token(const REAL *restrict key, const REAL *restrict query,
-                        const REAL *restrict score, int64_t L) {
-    REAL sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t l = 0; l < L; l++) sum += score[l] * tanh_real(key[l] + query[l]);
-    return sum;
-}
-
 /* Weights and context of one target token. */
 static void attend(const AttentionLstm *a, int64_t n, int64_t t) {
     const int64_t row = n * a->T + t;
     REAL *weight = a->weight + row * a->S, *c = a->context + row * a->R;
     const REAL *query = a->query + row * a->L;
     for (int64_t s = 0; s < a->S; s++)
-        weight[s] = alstm_keeps(a, n, s) ? score_token(a->key + (n * a->S + s) * a->L,
+        weight[s] = alstm_keeps(a, n, s) ? alstm_score(a->key + (n * a->S + s) * a->L,
                                                        query, a->align_score, a->L)
                                          : -(REAL)INFINITY;
     softmax_row(weight, a->S);

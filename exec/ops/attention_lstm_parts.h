@@ -71,6 +71,15 @@ static inline void alstm_add(REAL *restrict to, REAL factor, const REAL *restric
     for (int64_t i = 0; i < n; i++) to[i] += factor * from[i];
 }
 
+/* score . tanh(key + query): how well a source token aligns. */
+static inline REAL alstm_score(const REAL *restrict key, const REAL *restrict query,
+                               const REAL *restrict score, int64_t L) {
+    REAL sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t l = 0; l < L; l++) sum += score[l] * tanh_real(key[l] + query[l]);
+    return sum;
+}
+
 /* Bytes of scratch that the backward takes, and the kernel itself. */
 size_t REAL_FN(attention_lstm_scratch)(const AttentionLstm *a);
 void REAL_FN(attention_lstm_backward)(const Call *call);

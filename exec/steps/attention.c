@@ -39,12 +39,7 @@ static Status check(const Node *node, Diag *diag) {
         return diag_fail(diag, STATUS_MODEL, node->loc, NULL,
                          "attention: expected causal=true to generate, found attention "
                          "to later tokens");
-    for (int i = MASK + 1; i < node->in_count; i++)
-        if (node->in[i])
-            return diag_fail(diag, STATUS_MODEL, node->loc, NULL,
-                             "attention: operand '%s' cannot be used token by token",
-                             node->op->operands[i].name);
-    return STATUS_OK;
+    return step_check_absent(node, MASK + 1, diag);
 }
 
 static int64_t units(const Node *node) {

@@ -48,21 +48,14 @@ static const int32_t *mask_of(const StepCall *call, const StepRows *rows,
     return (const int32_t *)call->in[ALSTM_MASK] + sentence * rows->source;
 }
 
-static float *prepared_of(const StepRows *rows, int64_t sentence) {
-    return (float *)(void *)(rows->prepared + (size_t)sentence * rows->prepared_bytes);
-}
-
 static void average(const Sizes *s, const float *memory, const int32_t *mask, int64_t S,
                     float *restrict mean) {
     int64_t count = 0;
     for (int64_t j = 0; j < S; j++) count += !mask || mask[j] != 0;
     const float share = count ? 1 / (float)count : 0;
     for (int64_t r = 0; r < s->R; r++) mean[r] = 0;
-    for (int64_t j = 0; j < S; j++) {
-        const float *restrict h = memory + j * s->R;
-        if (!mask || mask[j] != 0)
-            for (int64_t r = 0; r < s->R; r++) mean[r] += share * h[r];
-    }
+    for (int64_t j = 0; j < S; j++)
+        if (!mask || mask[j] != 0) alstm_add(mean, share, memory + j * s->R, s->R);
 }
 
 static void prepare(const StepCall *call, const StepRows *rows) {
@@ -72,9 +65,9 @@ static void prepare(const StepCall *call, const StepRows *rows) {
         const float *memory = (const float *)call->in[ALSTM_MEMORY] + i * S * s.R;
         if (s.aligned)
             matrix_times(call->in[ALSTM_ALIGN_MEMORY], 0, s.L, NULL, memory, s.R,
-                         prepared_of(rows, i), s.L, S);
+                         step_prepared(rows, i), s.L, S);
         else
-            average(&s, memory, mask_of(call, rows, i), S, prepared_of(rows, i));
+            average(&s, memory, mask_of(call, rows, i), S, step_prepared(rows, i));
     }
 }
 
@@ -89,37 +82,21 @@ static void gather(const StepCall *call, const StepRows *rows, int64_t half, int
     }
 }
 
-static float score(const float *restrict key, const float *restrict query,
-                   const float *restrict weight, int64_t L) {
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t l = 0; l < L; l++) sum += weight[l] * tanh_real(key[l] + query[l]);
-    return sum;
-}
-
 /* The memory of a sentence weighted by a query. */
 static void attend(const Sizes *s, const StepCall *call, const StepRows *rows,
                    int64_t sentence, const float *query, float *restrict context) {
     const int64_t S = rows->source;
     const int32_t *mask = mask_of(call, rows, sentence);
     const float *memory = (const float *)call->in[ALSTM_MEMORY] + sentence * S * s->R;
-    float *keys = prepared_of(rows, sentence), *weight = keys + S * s->L;
-    int64_t counted = 0;
-    for (int64_t j = 0; j < S; j++) {
-        const bool counts = !mask || mask[j] != 0;
-        weight[j] = counts
-                        ? score(keys + j * s->L, query, call->in[ALSTM_ALIGN_SCORE], s->L)
-                        : -INFINITY;
-        counted += counts;
-    }
-    for (int64_t r = 0; r < s->R; r++) context[r] = 0;
-    if (counted == 0) return;
+    float *keys = step_prepared(rows, sentence), *weight = keys + S * s->L;
+    for (int64_t j = 0; j < S; j++)
+        weight[j] = !mask || mask[j] != 0 ? alstm_score(keys + j * s->L, query,
+                                                        call->in[ALSTM_ALIGN_SCORE], s->L)
+                                          : -INFINITY;
     softmax_row(weight, S);
-    for (int64_t j = 0; j < S; j++) {
-        const float *restrict h = memory + j * s->R;
-        for (int64_t r = 0; r < s->R && weight[j] != 0; r++)
-            context[r] += weight[j] * h[r];
-    }
+    for (int64_t r = 0; r < s->R; r++) context[r] = 0;
+    for (int64_t j = 0; j < S; j++)
+        if (weight[j] != 0) alstm_add(context, weight[j], memory + j * s->R, s->R);
 }
 
 /* The contexts of all rows; `cells` are the cells before, `query` is scratch. */
@@ -133,7 +110,7 @@ static void find_contexts(const Sizes *s, const StepCall *call, const StepRows *
         if (s->aligned)
             attend(s, call, rows, rows->sentence[r], query + r * s->L, row);
         else
-            put_row(row, prepared_of(rows, rows->sentence[r]), s->R, false);
+            put_row(row, step_prepared(rows, rows->sentence[r]), s->R, false);
     }
 }
 

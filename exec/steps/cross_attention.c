@@ -30,12 +30,7 @@ static Status check(const Node *node, Diag *diag) {
     if (((const AttentionAttrs *)node->attrs)->causal)
         return diag_fail(diag, STATUS_MODEL, node->loc, NULL,
                          "attention: expected causal=false for attention to a source");
-    for (int i = MASK + 1; i < node->in_count; i++)
-        if (node->in[i])
-            return diag_fail(diag, STATUS_MODEL, node->loc, NULL,
-                             "attention: operand '%s' cannot be used token by token",
-                             node->op->operands[i].name);
-    return STATUS_OK;
+    return step_check_absent(node, MASK + 1, diag);
 }
 
 /* Scores of one query. */
@@ -44,26 +39,16 @@ static size_t source_bytes(const Node *node, int64_t source) {
     return (size_t)source * sizeof(float);
 }
 
-static float dot(const float *restrict a, const float *restrict b, int64_t n) {
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < n; i++) sum += a[i] * b[i];
-    return sum;
-}
-
 /* One head of one row. Without a token that counts the result is 0. */
 static void attend(const Sizes *s, const float *q, const float *k, const float *v,
                    const int32_t *mask, int64_t source, float *scores,
                    float *restrict out) {
-    int64_t counted = 0;
-    for (int64_t j = 0; j < source; j++) {
-        const bool counts = !mask || mask[j] != 0;
-        scores[j] = counts ? s->scale * dot(q, k + j * s->k_width, s->d) : -INFINITY;
-        counted += counts;
-    }
-    for (int64_t c = 0; c < s->e; c++) out[c] = 0;
-    if (counted == 0) return;
+    for (int64_t j = 0; j < source; j++)
+        scores[j] = !mask || mask[j] != 0
+                        ? s->scale * row_dot(q, k + j * s->k_width, s->d)
+                        : -INFINITY;
     softmax_row(scores, source);
+    for (int64_t c = 0; c < s->e; c++) out[c] = 0;
     for (int64_t j = 0; j < source; j++) {
         const float *restrict row = v + j * s->v_width;
         for (int64_t c = 0; c < s->e && scores[j] != 0; c++) out[c] += scores[j] * row[c];
@@ -81,8 +66,7 @@ static void run_rows(const StepCall *call, const StepRows *rows) {
         const float *v = (const float *)call->in[V] + sentence * S * s.v_width;
         const int32_t *mask =
             masked ? (const int32_t *)call->in[MASK] + sentence * S : NULL;
-        float *scores =
-            (float *)(void *)(rows->prepared + (size_t)sentence * rows->prepared_bytes);
+        float *scores = step_prepared(rows, sentence);
         for (int64_t h = 0; h < s.heads; h++)
             attend(&s, q + h * s.d, k + h / share * s.d, v + h / share * s.e, mask, S,
                    scores, call->out + r * s.out_width + h * s.e);

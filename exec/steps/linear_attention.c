@@ -118,13 +118,9 @@ static size_t source_bytes(const Node *node, int64_t source) {
     return state_bytes(node, source);
 }
 
-static void *prepared_of(const StepRows *rows, int64_t sentence) {
-    return rows->prepared + (size_t)sentence * rows->prepared_bytes;
-}
-
 static void take_source(const Sizes *s, const StepCall *call, const StepRows *rows,
                         int64_t sentence, int64_t group) {
-    const State state = open_state(s, prepared_of(rows, sentence), group);
+    const State state = open_state(s, step_prepared(rows, sentence), group);
     const int32_t *mask = step_operand(call->node, MASK) ? call->in[MASK] : NULL;
     memset(state.S, 0, (size_t)(s->f * (s->e + 1)) * sizeof(float));
     for (int64_t j = 0; j < rows->source; j++) {
@@ -146,7 +142,7 @@ static void prepare(const StepCall *call, const StepRows *rows) {
 static void run_rows(const StepCall *call, const StepRows *rows) {
     const Sizes s = open_sizes(call->node);
     for (int64_t r = 0; r < call->count; r++) {
-        void *state = prepared_of(rows, rows->sentence[r]);
+        void *state = step_prepared(rows, rows->sentence[r]);
         for (int64_t h = 0; h < s.heads; h++)
             give(&s, open_state(&s, state, h / s.share),
                  (const float *)call->in[Q] + (r * s.heads + h) * s.f,
