@@ -21,6 +21,19 @@ static inline void lstm_cell_step(REAL *restrict gates, const REAL *restrict bef
     for (int64_t j = 0; j < H; j++) h[j] = o[j] * tanh_real(c[j]);
 }
 
+/* The same for units first .. last - 1 in generation: the sums stay, c becomes its next
+ * value; unless `begun` it is undefined before. */
+static inline void lstm_cell_next(const REAL *restrict sums, bool begun, int64_t first,
+                                  int64_t last, REAL *restrict c, REAL *restrict h,
+                                  int64_t H) {
+    const REAL *i = sums, *f = i + H, *g = f + H, *o = g + H;
+    for (int64_t j = first; j < last; j++) {
+        const REAL kept = begun ? sigmoid_real(f[j]) * c[j] : 0;
+        c[j] = kept + sigmoid_real(i[j]) * tanh_real(g[j]);
+        h[j] = sigmoid_real(o[j]) * tanh_real(c[j]);
+    }
+}
+
 /* What one sample's step back reads. */
 typedef struct LstmCell {
     const REAL *gates, *c, *before; /* before: c_{t-1}, NULL at the first token */

@@ -114,19 +114,6 @@ static void find_contexts(const Sizes *s, const StepCall *call, const StepRows *
     }
 }
 
-/* One row's new cell and result, into its state. */
-static void step_cell(const float *restrict gates, bool begun, float *restrict state,
-                      int64_t M) {
-    const float *restrict i = gates, *restrict f = i + M, *restrict g = f + M,
-                          *restrict o = g + M;
-    float *restrict c = state, *restrict y = state + M;
-    for (int64_t j = 0; j < M; j++) {
-        const float kept = begun ? sigmoid_real(f[j]) * c[j] : 0;
-        c[j] = kept + sigmoid_real(i[j]) * tanh_real(g[j]);
-        y[j] = sigmoid_real(o[j]) * tanh_real(c[j]);
-    }
-}
-
 static void run_rows(const StepCall *call, const StepRows *rows) {
     const Sizes s = open_sizes(call->node);
     const int64_t n = call->count, wide = LSTM_GATES * s.M;
@@ -143,8 +130,9 @@ static void run_rows(const StepCall *call, const StepRows *rows) {
     for (int64_t i = 0; i < n * wide; i++) gates[i] += more[i];
     for (int64_t r = 0; r < n; r++) {
         float *state = rows->state[r];
-        step_cell(gates + r * wide, call->position > 0, state, s.M);
-        put_row(call->out + r * s.M, state + s.M, s.M, false);
+        float *y = state + s.M;
+        lstm_cell_next(gates + r * wide, call->position > 0, 0, s.M, state, y, s.M);
+        put_row(call->out + r * s.M, y, s.M, false);
     }
 }
 

@@ -1,9 +1,9 @@
 /* lstm: hidden units are units. State: h of tokens at even and at odd positions, then c;
  * each token reads all of the h that the token before wrote. */
-#include "exec/kernel_math.h"
+#include "exec/ops/lstm_cell.h"
 #include "exec/step.h"
 
-enum { X, WEIGHT_IN, WEIGHT_STATE, BIAS, GATES = 4 };
+enum { X, WEIGHT_IN, WEIGHT_STATE, BIAS, GATES = LSTM_GATES };
 
 static int64_t units(const Node *node) {
     return node->type.dim[2];
@@ -38,12 +38,7 @@ static void run_token(const StepCall *call, const float *x, const float *before,
         matrix_times(state, g + first, g + last, NULL, before, 0, sums, 0, 1);
         for (int64_t j = g + first; j < g + last; j++) gates[j] += sums[j];
     }
-    const float *i = gates, *f = i + H, *g = f + H, *o = g + H;
-    for (int64_t j = first; j < last; j++) {
-        const float kept = before ? sigmoid_real(f[j]) * c[j] : 0;
-        c[j] = kept + sigmoid_real(i[j]) * tanh_real(g[j]);
-        h[j] = sigmoid_real(o[j]) * tanh_real(c[j]);
-    }
+    lstm_cell_next(gates, before, first, last, c, h, H);
 }
 
 static void run(const StepCall *call, int64_t first, int64_t last) {
