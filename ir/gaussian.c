@@ -73,16 +73,11 @@ Gaussian *gaussian_copy(Arena *arena, const Gaussian *g) {
     return copy;
 }
 
-static void drop_data(Tensor *tensor) {
-    const Tensor shape = tensor_shape(tensor->dtype, tensor->rank, tensor->dim);
-    tensor_release(tensor);
-    *tensor = shape;
-}
-
 void gaussian_release(Gaussian *g) {
     GaussianPart part[GAUSSIAN_PARTS_MAX];
     const int count = g ? gaussian_parts(g, part) : 0;
-    for (int i = 0; i < count; i++) drop_data(part[i].tensor);
+    for (int i = 0; i < count; i++)
+        tensor_drop_data(part[i].tensor, part[i].tensor->dtype);
 }
 
 bool gaussian_has_data(const Gaussian *g) {

@@ -16,9 +16,7 @@ Graph *graph_create(Arena *arena, const OpTable *ops) {
 void graph_release(Graph *graph) {
     for (int i = 0; graph && i < graph->storage_count; i++) {
         Tensor *tensor = &graph->storages[i]->tensor;
-        Tensor shape = tensor_shape(tensor->dtype, tensor->rank, tensor->dim);
-        tensor_release(tensor);
-        *tensor = shape;
+        tensor_drop_data(tensor, tensor->dtype);
         gaussian_release(graph->storages[i]->gaussian);
     }
 }

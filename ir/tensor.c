@@ -85,6 +85,12 @@ void tensor_release(Tensor *tensor) {
     *tensor = (Tensor){0};
 }
 
+void tensor_drop_data(Tensor *tensor, DType dtype) {
+    const Tensor shape = tensor_shape(dtype, tensor->rank, tensor->dim);
+    tensor_release(tensor);
+    *tensor = shape;
+}
+
 Tensor tensor_retain(const Tensor *tensor) {
     Tensor copy = *tensor;
     buf_retain(copy.buf);

@@ -97,6 +97,9 @@ Status tensor_create(Tensor *out, DType dtype, int rank, const int64_t *dim, Dia
 /* Drops the tensor's reference to its buffer and clears it. */
 void tensor_release(Tensor *tensor);
 
+/* Drops the data alone: what is left is the shape, with `dtype`. */
+void tensor_drop_data(Tensor *tensor, DType dtype);
+
 /* Another reference to the same data. */
 Tensor tensor_retain(const Tensor *tensor);
 

@@ -111,9 +111,7 @@ static void forget_weights(Graph *graph) {
     for (int i = 0; i < graph->storage_count; i++) {
         Tensor *tensor = &graph->storages[i]->tensor;
         if (graph->storages[i]->frozen || !dtype_is_real(tensor->dtype)) continue;
-        const Tensor shape = tensor_shape(DTYPE_F32, tensor->rank, tensor->dim);
-        tensor_release(tensor);
-        *tensor = shape;
+        tensor_drop_data(tensor, DTYPE_F32);
     }
 }
 

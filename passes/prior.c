@@ -38,10 +38,7 @@ Status prior_redraw(PassContext *ctx, Model *model, Diag *diag) {
     const int known = graph_gaussian_count(model->graph);
     for (int i = 0; i < model->graph->storage_count; i++) {
         Storage *storage = model->graph->storages[i];
-        const Tensor shape =
-            tensor_shape(DTYPE_F32, storage->tensor.rank, storage->tensor.dim);
-        tensor_release(&storage->tensor);
-        storage->tensor = shape;
+        tensor_drop_data(&storage->tensor, DTYPE_F32);
         storage_drop_gaussian(storage);
     }
     if (known) tree_put_int(ctx->arena, ctx->record, "posteriors_dropped", known);

@@ -22,10 +22,7 @@ static Status reset_run(PassContext *ctx, Model *model, const void *opaque, Diag
         Storage *storage = model->graph->storages[i];
         if (!name_matches_any(&options->weights, storage->name)) continue;
         parameters += tensor_count(&storage->tensor);
-        const Tensor shape =
-            tensor_shape(DTYPE_F32, storage->tensor.rank, storage->tensor.dim);
-        tensor_release(&storage->tensor);
-        storage->tensor = shape;
+        tensor_drop_data(&storage->tensor, DTYPE_F32);
     }
     if (parameters == 0)
         return edit_fail(ctx, diag, "weights: no weights of the model have such a name");
