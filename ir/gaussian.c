@@ -90,11 +90,6 @@ bool gaussian_has_data(const Gaussian *g) {
 
 /* ---- shapes ---- */
 
-static bool same_shape(const Tensor *a, const Tensor *b) {
-    return a->rank == b->rank &&
-           memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]) == 0;
-}
-
 static bool is_matrix(const Tensor *tensor, int64_t rows, int64_t columns) {
     return tensor->rank == 2 && tensor->dim[0] == rows && tensor->dim[1] == columns;
 }
@@ -112,12 +107,12 @@ static bool same_dtypes(const Gaussian *g) {
 
 bool gaussian_fits(const Gaussian *g, const Tensor *storage) {
     if (!dtype_is_real(storage->dtype) || !same_dtypes(g) ||
-        !same_shape(&g->mean, storage))
+        !tensor_same_shape(&g->mean, storage))
         return false;
     switch (g->form) {
-    case GAUSSIAN_DIAGONAL: return same_shape(&g->diagonal, storage);
+    case GAUSSIAN_DIAGONAL: return tensor_same_shape(&g->diagonal, storage);
     case GAUSSIAN_LOW_RANK:
-        return same_shape(&g->diagonal, storage) && g->factor.rank == 2 &&
+        return tensor_same_shape(&g->diagonal, storage) && g->factor.rank == 2 &&
                g->factor.dim[0] >= 1 && g->factor.dim[0] <= GAUSSIAN_SAMPLES_MAX &&
                g->factor.dim[1] == tensor_count(storage);
     case GAUSSIAN_KRON:
@@ -323,7 +318,7 @@ static bool can_average(Gaussian *const *from, int count) {
     for (int i = 0; i < count; i++)
         if (!from[i] || from[i]->form == GAUSSIAN_KRON ||
             from[i]->form != from[0]->form ||
-            !same_shape(&from[i]->mean, &from[0]->mean) ||
+            !tensor_same_shape(&from[i]->mean, &from[0]->mean) ||
             gaussian_samples(from[i]) != gaussian_samples(from[0]) ||
             strcmp(from[i]->origin, from[0]->origin) != 0)
             return false;

@@ -66,6 +66,11 @@ Tensor tensor_shape(DType dtype, int rank, const int64_t *dim) {
     return tensor;
 }
 
+bool tensor_same_shape(const Tensor *a, const Tensor *b) {
+    return a->rank == b->rank &&
+           memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]) == 0;
+}
+
 Status tensor_create(Tensor *out, DType dtype, int rank, const int64_t *dim, Diag *diag) {
     size_t bytes;
     if (!shape_size(dtype, rank, dim, NULL, &bytes)) {

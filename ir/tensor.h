@@ -91,6 +91,9 @@ bool shape_size(DType dtype, int rank, const int64_t *dim, int64_t *count, size_
 /* Shape-only tensor. The shape must pass shape_size. */
 Tensor tensor_shape(DType dtype, int rank, const int64_t *dim);
 
+/* Whether rank and dimensions are the same, whatever the dtype. */
+bool tensor_same_shape(const Tensor *a, const Tensor *b);
+
 /* Allocates zeroed data for a new tensor. Fails with STATUS_MEMORY. */
 Status tensor_create(Tensor *out, DType dtype, int rank, const int64_t *dim, Diag *diag);
 

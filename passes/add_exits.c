@@ -68,12 +68,6 @@ typedef struct HeadPlace {
 
 /* ---- weights ---- */
 
-static bool same_shape(const Tensor *a, const Tensor *b) {
-    bool same = a->rank == b->rank;
-    for (int i = 0; same && i < a->rank; i++) same = a->dim[i] == b->dim[i];
-    return same;
-}
-
 /* New parameter with the weights of `source` when that has its shape, else drawn later.
  */
 static Status add_weight(Node **out, AddExits *a, const HeadPlace *at, const char *part,
@@ -83,7 +77,7 @@ static Status add_weight(Node **out, AddExits *a, const HeadPlace *at, const cha
     TRY(edit_param(out, a->graph, name, init, rank, dim, diag));
     Tensor *tensor = &(*out)->storage->tensor;
     const Tensor *from = source && source->storage ? &source->storage->tensor : NULL;
-    if (!from || !same_shape(from, tensor)) return STATUS_OK;
+    if (!from || !tensor_same_shape(from, tensor)) return STATUS_OK;
     *tensor = tensor_retain(from);
     return STATUS_OK;
 }

@@ -5,7 +5,6 @@
 #include "passes/posterior_internal.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- opening ---- */
 
@@ -181,10 +180,8 @@ Status posterior_take(Posterior *p, const Graph *graph, Diag *diag) {
     for (int i = 0; i < p->part_count; i++) {
         PosteriorPart *part = &p->parts[i];
         const Storage *source = graph_storage(graph, part->storage->name);
-        const Tensor *shape = &part->gaussian->mean;
-        if (!source || !source->tensor.buf || source->tensor.rank != shape->rank ||
-            memcmp(source->tensor.dim, shape->dim,
-                   (size_t)shape->rank * sizeof shape->dim[0]) != 0)
+        if (!source || !source->tensor.buf ||
+            !tensor_same_shape(&source->tensor, &part->gaussian->mean))
             return diag_fail(diag, STATUS_INTERNAL, p->ctx->at, part->storage->name,
                              "a sample lacks these weights");
         if (tensor_find_nonfinite(&source->tensor) >= 0)
