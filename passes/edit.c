@@ -107,6 +107,15 @@ Node *edit_find(const Graph *graph, const char *stack, int layer, Role role,
     return node_is(node, op) ? node : NULL;
 }
 
+static int compare_numbers(const void *a, const void *b) {
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+void edit_sort(int64_t *items, int64_t count) {
+    qsort(items, (size_t)count, sizeof *items, compare_numbers);
+}
+
 const char *edit_stack(const Graph *graph, const char *name) {
     return name && strcmp(name, "main") == 0 ? graph_main_stack(graph) : name;
 }

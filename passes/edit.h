@@ -49,6 +49,9 @@ Node *edit_find(const Graph *graph, const char *stack, int layer, Role role,
 /* The stack that an option names; "main" stands for graph_main_stack. NULL stays. */
 const char *edit_stack(const Graph *graph, const char *name);
 
+/* Sorts numbers of layers or units, the smallest first. */
+void edit_sort(int64_t *items, int64_t count);
+
 /* Number of tokens put in front of the patches (class, distillation). */
 int edit_extra_tokens(const Graph *graph);
 

@@ -57,11 +57,6 @@ static Candidate *rank_units(const Prune *p, int first, int count, int64_t *tota
     return units;
 }
 
-static int compare_units(const void *left, const void *right) {
-    const int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
-    return a < b ? -1 : a > b;
-}
-
 /* Keeps the best `keep` units of groups [first, first + count) together, at least `least`
  * of each. */
 static void keep_best(Prune *p, int first, int count, int64_t keep, int64_t least) {
@@ -77,8 +72,7 @@ static void keep_best(Prune *p, int first, int count, int64_t keep, int64_t leas
             keep--;
         }
     for (int g = first; g < first + count; g++)
-        qsort(p->groups[g].keep, (size_t)p->groups[g].keep_count, sizeof(int64_t),
-              compare_units);
+        edit_sort(p->groups[g].keep, p->groups[g].keep_count);
     free(units);
 }
 

@@ -5,7 +5,6 @@
 #include "ir/rewrite.h"
 #include "passes/relevance.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- lists of layers ---- */
@@ -110,11 +109,6 @@ Status removal_given(SliceList *given, bool *approximate, const Removal *r,
 
 /* ---- choosing ---- */
 
-static int compare_layers(const void *a, const void *b) {
-    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 static void choose_randomly(IntList *drop, const Removal *r, IntList layers) {
     int64_t *order = ARENA_ARRAY(r->ctx->arena, int64_t, layers.count);
     random_permutation(random_key_name(r->ctx->seed, "removal"), order, layers.count);
@@ -214,7 +208,7 @@ Status removal_choose(IntList *drop, const Removal *r, IntList layers, int64_t c
         choose_randomly(drop, r, layers);
     else
         choose_spread(drop, r, layers);
-    qsort(drop->items, (size_t)count, sizeof(int64_t), compare_layers);
+    edit_sort(drop->items, count);
     return STATUS_OK;
 }
 

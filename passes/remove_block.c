@@ -4,9 +4,6 @@
 
 #include "ir/rewrite.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 typedef struct BlockOptions {
     int block; /* BlockKind */
     IntList drop;
@@ -89,11 +86,6 @@ static Status find_layers(Layers *out, const Removal *r, Diag *diag) {
     return STATUS_OK;
 }
 
-static int compare_layers(const void *a, const void *b) {
-    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* The listed layers, ascending; each must have the block. */
 static Status listed(IntList *out, const Removal *r, const Layers *layers, IntList drop,
                      Diag *diag) {
@@ -110,7 +102,7 @@ static Status listed(IntList *out, const Removal *r, const Layers *layers, IntLi
             return edit_fail(r->ctx, diag, "drop: %s.%lld has no block %s", r->stack,
                              (long long)layer, block_name((BlockKind)r->part));
     }
-    qsort(out->items, (size_t)out->count, sizeof(int64_t), compare_layers);
+    edit_sort(out->items, out->count);
     return STATUS_OK;
 }
 

@@ -85,17 +85,12 @@ static Status resolve(IntList *keep, const Removal *removal, const R *options, i
     return STATUS_OK;
 }
 
-static int compare_numbers(const void *a, const void *b) {
-    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static Status check_duplicates(const char *name, IntList list, Loc at, const char *key,
                                Diag *diag) {
     if (list.count == 0) return STATUS_OK;
     int64_t *sorted = memory_alloc((size_t)list.count, sizeof *sorted);
     for (int i = 0; i < list.count; i++) sorted[i] = list.items[i];
-    qsort(sorted, (size_t)list.count, sizeof *sorted, compare_numbers);
+    edit_sort(sorted, list.count);
     int64_t twice = -1;
     for (int i = 1; i < list.count && twice < 0; i++)
         if (sorted[i] == sorted[i - 1]) twice = sorted[i];
