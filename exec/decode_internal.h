@@ -119,6 +119,14 @@ int64_t pool_take(Pool *pool, int64_t floats, int now, int until);
 /* Allocates and fills the weights that the steps name. */
 Status decode_pack(Decoder *decoder, Diag *diag);
 
+/* Floats of scratch that any step takes for up to `count` tokens. */
+int64_t decode_scratch(const Decoder *decoder, int64_t capacity, int64_t count);
+
+/* The floats of a buffer that only the decoder writes. */
+static inline float *buf_floats(const Buf *buf) {
+    return (float *)(uintptr_t)buf_data(buf);
+}
+
 /* Shares the steps out, places values, allocates them and the states, makes the calls. */
 Status decode_layout(Decoder *decoder, Diag *diag);
 

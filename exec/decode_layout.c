@@ -111,17 +111,12 @@ static Status create_states(Decoder *decoder, Diag *diag) {
     return STATUS_OK;
 }
 
-static float *buf_floats(const Buf *buf) {
-    return (float *)(uintptr_t)buf_data(buf);
-}
-
-static int64_t most_scratch(const Decoder *decoder) {
+int64_t decode_scratch(const Decoder *decoder, int64_t capacity, int64_t count) {
     int64_t most = 0;
     for (int s = 0; s < decoder->step_count; s++) {
         const DecodeStep *step = &decoder->steps[s];
         if (!step->kernel->scratch_floats) continue;
-        const int64_t floats = step->kernel->scratch_floats(
-            step->node, decoder->options.capacity, BLOCK_TOKENS);
+        const int64_t floats = step->kernel->scratch_floats(step->node, capacity, count);
         if (floats > most) most = floats;
     }
     return most;
@@ -166,7 +161,9 @@ Status decode_layout(Decoder *decoder, Diag *diag) {
     const size_t size = sizeof(float);
     TRY(buf_create(&decoder->shared, (size_t)shared.floats * size, diag));
     TRY(buf_create(&decoder->block, (size_t)block.floats * size, diag));
-    const size_t bytes = (size_t)(own.floats + most_scratch(decoder)) * size;
+    const int64_t scratch =
+        decode_scratch(decoder, decoder->options.capacity, BLOCK_TOKENS);
+    const size_t bytes = (size_t)(own.floats + scratch) * size;
     const int threads = decoder->options.threads;
     decoder->own = ARENA_ARRAY(decoder->arena, Buf *, (size_t)threads);
     decoder->call = ARENA_ARRAY(decoder->arena, StepCall *, (size_t)threads);

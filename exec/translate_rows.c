@@ -8,10 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static float *floats_of(const Buf *buf) {
-    return (float *)(uintptr_t)buf_data(buf);
-}
-
 static char *bytes_of(const Buf *buf) {
     return (char *)(uintptr_t)buf_data(buf);
 }
@@ -22,19 +18,6 @@ static Status renew(Buf **buf, size_t bytes, Diag *diag) {
     buf_release(*buf);
     *buf = NULL;
     return buf_create(buf, bytes + 64, diag);
-}
-
-static int64_t most_scratch(const Translator *t, int64_t rows) {
-    int64_t most = 0;
-    const Decoder *decoder = t->decoder;
-    for (int s = 0; s < decoder->step_count; s++) {
-        const DecodeStep *step = &decoder->steps[s];
-        if (!step->kernel->scratch_floats) continue;
-        const int64_t floats =
-            step->kernel->scratch_floats(step->node, t->options.max_length, rows);
-        if (floats > most) most = floats;
-    }
-    return most;
 }
 
 static size_t round_up(size_t bytes) {
@@ -77,7 +60,8 @@ static void make_rows(Lane *lane, int64_t rows) {
 static Status reserve_rows(Translator *t, int64_t sentences, Diag *diag) {
     const int64_t rows = sentences * t->options.hypotheses;
     const size_t count = (size_t)rows;
-    const size_t scratch = (size_t)most_scratch(t, rows) * sizeof(float);
+    const size_t scratch =
+        (size_t)decode_scratch(t->decoder, t->options.max_length, rows) * sizeof(float);
     for (int i = 0; i < t->options.threads; i++) {
         Lane *lane = &t->lanes[i];
         make_rows(lane, rows);
@@ -121,7 +105,7 @@ static char *state_of(const Lane *lane, int s, int64_t slot) {
 
 static float *value_of(const Lane *lane, int value) {
     const Translator *t = lane->translator;
-    return floats_of(lane->values) + t->steps[value].at * t->rows_room;
+    return buf_floats(lane->values) + t->steps[value].at * t->rows_room;
 }
 
 /* Operand `i` from row `row` on; values of the source from the first sentence on. */
@@ -149,7 +133,7 @@ static StepCall call_of(const Lane *lane, int s, const void **in, int64_t row,
                       .position = lane->position,
                       .count = count,
                       .capacity = t->options.max_length,
-                      .scratch = floats_of(lane->scratch)};
+                      .scratch = buf_floats(lane->scratch)};
 }
 
 static StepRows rows_of(const Lane *lane, int s) {
