@@ -67,12 +67,14 @@ Status distill_sum(Node **out, Distill *d, Node **terms, int count, bool sum,
     return edit_sum(out, o->graph, terms, sum ? ones : NULL, count, diag);
 }
 
+static int64_t last_width(const Node *node) {
+    return node->type.rank ? node->type.dim[node->type.rank - 1] : 1;
+}
+
 Status distill_compare_states(Node **out, Distill *d, const char *op, Node *student,
                               Node *teacher, const char *use, Diag *diag) {
     Graph *graph = d->objective.graph;
-    const Type *ours = &student->type, *theirs = &teacher->type;
-    const int64_t width = ours->rank ? ours->dim[ours->rank - 1] : 1;
-    const int64_t other = theirs->rank ? theirs->dim[theirs->rank - 1] : 1;
+    const int64_t width = last_width(student), other = last_width(teacher);
     if (width != other) {
         Status status = edit_fail(d->objective.ctx, diag,
                                   "expected hidden states of equal width, found %lld in "
@@ -154,10 +156,6 @@ static Status cut_windows(Node *pair[2], Distill *d, DistillMatch match, Diag *d
 /* ---- attention ---- */
 
 enum { RELATIONS = 9 };
-
-static int64_t last_width(const Node *node) {
-    return node->type.rank ? node->type.dim[node->type.rank - 1] : 1;
-}
 
 /* Queries, keys and values relate to each other where they are equally wide: not behind
  * merge_t2r, and not where heads share keys and values. */
