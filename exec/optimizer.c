@@ -209,9 +209,7 @@ static size_t state_bytes(const TrainOptions *options, int64_t count) {
 }
 
 size_t optimizer_bytes(const Graph *graph, const TrainOptions *options) {
-    int64_t *offset = memory_alloc((size_t)graph->storage_count + 1, sizeof *offset);
-    const int64_t count = params_layout(graph, offset);
-    free(offset);
+    const int64_t count = params_layout(graph, NULL);
     return state_bytes(options, count + prior_room(graph, options)) +
            prior_bytes(graph, options);
 }

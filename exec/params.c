@@ -29,15 +29,18 @@ static bool is_trainable(const Storage *storage) {
     return !storage->frozen && dtype_is_real(storage->tensor.dtype);
 }
 
+int64_t params_room(const Storage *storage) {
+    const int64_t count = tensor_count(&storage->tensor);
+    return (count + OFFSET_UNIT - 1) / OFFSET_UNIT * OFFSET_UNIT;
+}
+
 int64_t params_layout(const Graph *graph, int64_t *offset) {
     int64_t total = 0;
     for (int i = 0; i < graph->storage_count; i++) {
         const Storage *storage = graph->storages[i];
-        offset[i] = -1;
-        if (!is_trainable(storage)) continue;
-        offset[i] = total;
-        int64_t count = tensor_count(&storage->tensor);
-        total += (count + OFFSET_UNIT - 1) / OFFSET_UNIT * OFFSET_UNIT;
+        const bool trainable = is_trainable(storage);
+        if (offset) offset[i] = trainable ? total : -1;
+        if (trainable) total += params_room(storage);
     }
     return total;
 }

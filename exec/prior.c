@@ -14,9 +14,6 @@
 /* Elements drawn by one thread at a time. */
 #define BLOCK ((int64_t)8192)
 
-/* Parts start at multiples of this many elements. */
-#define OFFSET_UNIT ((int64_t)16)
-
 struct Prior {
     const TrainOptions *options;
     Graph *graph;
@@ -37,17 +34,12 @@ bool prior_applies(const TrainOptions *options, const Storage *storage) {
            !storage->frozen && dtype_is_real(storage->tensor.dtype);
 }
 
-static int64_t part_room(const Storage *storage) {
-    const int64_t count = tensor_count(&storage->tensor);
-    return (count + OFFSET_UNIT - 1) / OFFSET_UNIT * OFFSET_UNIT;
-}
-
 /* Elements of the prior's own arrays. */
 static int64_t count_elements(const Graph *graph, const TrainOptions *options) {
     int64_t total = 0;
     for (int i = 0; i < graph->storage_count; i++)
         if (prior_applies(options, graph->storages[i]))
-            total += part_room(graph->storages[i]);
+            total += params_room(graph->storages[i]);
     return total;
 }
 
@@ -78,9 +70,7 @@ int64_t prior_room(const Graph *graph, const TrainOptions *options) {
 
 size_t prior_bytes(const Graph *graph, const TrainOptions *options) {
     if (options->objective == OBJECTIVE_LIKELIHOOD) return 0;
-    int64_t *offset = memory_alloc((size_t)graph->storage_count + 1, sizeof *offset);
-    const int64_t weights = params_layout(graph, offset);
-    free(offset);
+    const int64_t weights = params_layout(graph, NULL);
     const int64_t state = state_count(options, weights, count_elements(graph, options));
     return (size_t)(state + prior_room(graph, options)) * sizeof(float);
 }
@@ -94,7 +84,7 @@ static void add_parts(Prior *prior, const Params *params) {
         prior->parts[prior->part_count++] =
             (PriorPart){storage, params_offset(params, storage), prior->count,
                         tensor_count(&storage->tensor)};
-        prior->count += part_room(storage);
+        prior->count += params_room(storage);
     }
 }
 

@@ -155,9 +155,7 @@ static size_t gradient_bytes(const Trainer *trainer, int64_t count) {
 
 size_t trainer_bytes(const Trainer *trainer) {
     const Graph *graph = trainer->graph;
-    int64_t *offset = memory_alloc((size_t)graph->storage_count + 1, sizeof *offset);
-    const int64_t count = params_layout(graph, offset);
-    free(offset);
+    const int64_t count = params_layout(graph, NULL);
     return plan_workspace_bytes(plan_cache_largest(&trainer->plans)) *
                (size_t)trainer->worker_count +
            gradient_bytes(trainer, count) + optimizer_bytes(graph, trainer->options);
