@@ -1,6 +1,6 @@
 /* Flags: one table of typed rows; parsing, checking and help come from it. */
 #include "cli/command.h"
-#include "io/word_vocabulary.h"
+#include "io/tokenizers/word_vocabulary.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #include "exec/ticker.h"
 #include "exec/translate.h"
 #include "io/load.h"
-#include "io/tokenizer.h"
+#include "io/tokenizers/tokenizer.h"
 
 #include <string.h>
 #include <sys/stat.h>

@@ -6,7 +6,7 @@
 #include "exec/ticker.h"
 #include "exec/translate.h"
 #include "io/file.h"
-#include "io/tokenizer.h"
+#include "io/tokenizers/tokenizer.h"
 
 #include <stdio.h>
 #include <string.h>

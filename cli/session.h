@@ -4,7 +4,7 @@
 #define COMPRESS_CLI_SESSION_H
 
 #include "cli/command.h"
-#include "io/dataset.h"
+#include "io/datasets/dataset.h"
 #include "passes/pipeline.h"
 
 /* One entry of the recipe's `data:`. */

@@ -1,7 +1,7 @@
 /* Data sets that name their classes, against the classes of the model. */
 #include "cli/session.h"
 
-#include "io/class_names.h"
+#include "io/datasets/class_names.h"
 
 #include <inttypes.h>
 #include <string.h>

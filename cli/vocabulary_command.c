@@ -2,7 +2,7 @@
 #include "cli/commands.h"
 #include "cli/files.h"
 #include "cli/table.h"
-#include "io/word_vocabulary.h"
+#include "io/tokenizers/word_vocabulary.h"
 
 Status command_vocabulary(const Cli *cli, Diag *diag) {
     const Flags *flags = &cli->flags;

@@ -1,8 +1,8 @@
 /* Hugging Face folders: a graph from the configuration, weights from the checkpoint. */
 #include "io/hf.h"
 
-#include "io/build.h"
-#include "io/family.h"
+#include "io/families/build.h"
+#include "io/families/family.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "io/safetensors.h"

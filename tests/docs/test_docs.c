@@ -6,7 +6,7 @@
  *   - on the page of a pass, the first column of a table of options names options, and
  *     `option: value` in the text has a value that the option takes and no misspelling;
  *   - every relative link and every file of the project named in the text exists. */
-#include "io/dataset.h"
+#include "io/datasets/dataset.h"
 #include "io/file.h"
 #include "io/yaml.h"
 #include "passes/recipe.h"

@@ -2,7 +2,7 @@
  * label loss, the three weight-distillation losses and both gradients, against values
  * computed by an independent program (see tests/data/reference/README.md). */
 #include "exec/ops.h"
-#include "io/build.h"
+#include "io/families/build.h"
 #include "tests/support/check.h"
 #include "tests/support/reference.h"
 

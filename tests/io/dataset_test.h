@@ -2,7 +2,7 @@
 #ifndef COMPRESS_TESTS_DATASET_TEST_H
 #define COMPRESS_TESTS_DATASET_TEST_H
 
-#include "io/dataset.h"
+#include "io/datasets/dataset.h"
 #include "io/json.h"
 #include "tests/support/check.h"
 

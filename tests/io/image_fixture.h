@@ -2,7 +2,7 @@
 #ifndef COMPRESS_TESTS_IO_IMAGE_FIXTURE_H
 #define COMPRESS_TESTS_IO_IMAGE_FIXTURE_H
 
-#include "io/image.h"
+#include "io/datasets/image.h"
 #include "tests/io/dataset_test.h"
 
 #include <jpeglib.h>

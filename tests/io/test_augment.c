@@ -1,5 +1,5 @@
 /* Augmentation: exact small cases, ranges and statistics of what is drawn, mixing. */
-#include "io/augment_draw.h"
+#include "io/datasets/augment_draw.h"
 #include "ir/random.h"
 #include "tests/io/dataset_test.h"
 

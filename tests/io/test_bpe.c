@@ -2,9 +2,9 @@
  */
 #include "tokenizer_test.h"
 
-#include "io/bpe.h"
-#include "io/bpe_words.h"
 #include "io/json.h"
+#include "io/tokenizers/bpe.h"
+#include "io/tokenizers/bpe_words.h"
 #include "ir/random.h"
 
 /* --- bytes as characters --- */

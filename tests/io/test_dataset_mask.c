@@ -1,6 +1,6 @@
 /* Masking in text data sets: how many, which and what becomes of them, against closed
  * forms and binomial bounds. */
-#include "io/text_mask.h"
+#include "io/datasets/text_mask.h"
 #include "tests/io/text_set.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Translation data sets: tokens of both sides, shifted targets, padding, lengths,
  * references, and what is refused. */
-#include "io/word_vocabulary.h"
+#include "io/tokenizers/word_vocabulary.h"
 #include "tests/io/text_set.h"
 
 enum { S = 6, T = 5 };

@@ -2,7 +2,7 @@
 #include "io_test.h"
 
 #include "exec/ops.h"
-#include "io/family.h"
+#include "io/families/family.h"
 #include "io/file.h"
 #include "io/hf.h"
 #include "io/json.h"

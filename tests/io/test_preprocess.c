@@ -1,5 +1,5 @@
 /* Resizing against Pillow, cropping and values, preprocessor_config.json. */
-#include "io/preprocess.h"
+#include "io/datasets/preprocess.h"
 #include "tests/io/image_fixture.h"
 
 /* ---- resizing ---- */

@@ -1,8 +1,8 @@
 /* Tokenizer: BERT's rules, added tokens, truncation, the real vocabulary. */
 #include "tokenizer_test.h"
 
+#include "io/datasets/table.h"
 #include "io/json.h"
-#include "io/table.h"
 #include "ir/random.h"
 
 /* --- the rules --- */

@@ -3,7 +3,7 @@
 #include "tokenizer_test.h"
 
 #include "io/json.h"
-#include "io/unicode.h"
+#include "io/tokenizers/unicode.h"
 
 #define BYTES    TEXT_DATA "bytes/"
 #define FALLBACK TEXT_DATA "fallback/"

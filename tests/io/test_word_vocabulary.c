@@ -1,7 +1,7 @@
 /* Words as tokens: where texts are cut, vocabularies made from texts, vocab.json. */
 #include "tokenizer_test.h"
 
-#include "io/word_vocabulary.h"
+#include "io/tokenizers/word_vocabulary.h"
 
 static char output[320], texts[320];
 

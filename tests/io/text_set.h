@@ -3,7 +3,7 @@
 #ifndef COMPRESS_TESTS_TEXT_SET_H
 #define COMPRESS_TESTS_TEXT_SET_H
 
-#include "io/dataset.h"
+#include "io/datasets/dataset.h"
 #include "io/json.h"
 #include "tests/io/tokenizer_test.h"
 

@@ -5,8 +5,8 @@
 #include "io_test.h"
 
 #include "io/file.h"
-#include "io/tokenizer.h"
-#include "io/vocabulary.h"
+#include "io/tokenizers/tokenizer.h"
+#include "io/tokenizers/vocabulary.h"
 
 #define TEXT_DATA "tests/data/text/"
 

@@ -1,6 +1,6 @@
 /* Training on augmented images: soft targets of mixed samples, label smoothing, bytes
  * that depend neither on threads nor on micro-batches. */
-#include "io/augment.h"
+#include "io/datasets/augment.h"
 #include "io/json.h"
 #include "tests/support/check.h"
 #include "tests/support/passes.h"

@@ -1,7 +1,7 @@
 /* Causal language models in passes: evaluate, finetune and distill against plain loops in
  * double, and from a text to a model that knows it by heart. */
 #include "exec/ops.h"
-#include "io/dataset.h"
+#include "io/datasets/dataset.h"
 #include "io/yaml.h"
 #include "ir/rewrite.h"
 #include "tests/passes/language_fixture.h"

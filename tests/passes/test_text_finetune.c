@@ -1,6 +1,6 @@
 /* From sentences in a file to a trained classifier: text data set, batches of similar
  * length, finetune and evaluate through the pipeline. */
-#include "io/dataset.h"
+#include "io/datasets/dataset.h"
 #include "io/yaml.h"
 #include "ir/random.h"
 #include "tests/support/check.h"

@@ -2,7 +2,7 @@
 #include "tests/support/composition.h"
 
 #include "exec/ops.h"
-#include "io/dataset.h"
+#include "io/datasets/dataset.h"
 #include "io/modelfile.h"
 #include "io/yaml.h"
 #include "ir/irtext.h"

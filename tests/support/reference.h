@@ -3,7 +3,7 @@
 #define COMPRESS_TESTS_SUPPORT_REFERENCE_H
 
 #include "exec/run.h"
-#include "io/build.h"
+#include "io/families/build.h"
 #include "io/safetensors.h"
 
 /* Binds every storage of the graph to the checkpoint's tensor of the same name. */

@@ -1,0 +1,66 @@
+/* Class names: see io/datasets/class_names.h. */
+#include "io/datasets/class_names.h"
+
+#include "io/file.h"
+#include "io/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define CONFIG_BYTES_MAX ((size_t)16 << 20)
+
+int64_t class_names_find(const StringList *names, const char *name) {
+    for (int i = 0; i < names->count; i++)
+        if (strcmp(names->items[i], name) == 0) return i;
+    return -1;
+}
+
+Status class_names_check(const StringList *names, Loc at, const char *key, Diag *diag) {
+    for (int i = 1; i < names->count; i++) {
+        const StringList before = {names->items, i};
+        if (class_names_find(&before, names->items[i]) >= 0)
+            return diag_fail(diag, STATUS_RECIPE, at, key, "class '%.64s' occurs twice",
+                             names->items[i]);
+    }
+    return STATUS_OK;
+}
+
+/* The label that a key of id2label stands for, -1 when it is none below `count`. */
+static int64_t label_of(const char *key, int count) {
+    char *end;
+    const long label = strtol(key, &end, 10);
+    return *key && *end == 0 && label >= 0 && label < count ? label : -1;
+}
+
+/* What transformers writes where nobody named the classes. */
+static bool is_default(const char *name) {
+    return strncmp(name, "LABEL_", 6) == 0;
+}
+
+Status class_names_of(StringList *out, const Tree *config, const char *path, Arena *arena,
+                      Diag *diag) {
+    const Tree *map = tree_get(config, "id2label");
+    bool named = false;
+    *out = (StringList){0};
+    if (!map || map->kind != TREE_MAP || map->count == 0) return STATUS_OK;
+    const char **names = ARENA_ARRAY(arena, const char *, (size_t)map->count);
+    for (const Tree *value = map->first; value; value = value->next) {
+        const int64_t label = label_of(value->key, map->count);
+        if (label < 0 || names[label] || value->kind != TREE_STRING)
+            return diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), "id2label",
+                             "expected a name for each of the labels 0 to %d, found key "
+                             "'%.64s'",
+                             map->count - 1, value->key);
+        names[label] = value->string;
+        named |= !is_default(value->string);
+    }
+    if (named) *out = (StringList){names, map->count};
+    return STATUS_OK;
+}
+
+Status class_names_read(StringList *out, const char *path, Arena *arena, Diag *diag) {
+    Tree *config;
+    if (path_is_folder(path)) path = path_join(arena, path, "config.json");
+    TRY(json_read(&config, arena, path, CONFIG_BYTES_MAX, diag));
+    return class_names_of(out, config, path, arena, diag);
+}

@@ -1,0 +1,22 @@
+/* Class names: which label a folder or word stands for. */
+#ifndef COMPRESS_IO_DATASETS_CLASS_NAMES_H
+#define COMPRESS_IO_DATASETS_CLASS_NAMES_H
+
+#include "ir/field.h"
+
+/* Names by label from the `id2label` of a config.json, or of that of a folder. Empty when
+ * it has none but LABEL_0, LABEL_1, ... Fails with STATUS_IO, or STATUS_FORMAT when keys
+ * are not 0, 1, ... or a name is not text. */
+Status class_names_read(StringList *out, const char *path, Arena *arena, Diag *diag);
+
+/* The same of a configuration that has been read; `path` is for messages. */
+Status class_names_of(StringList *out, const Tree *config, const char *path, Arena *arena,
+                      Diag *diag);
+
+/* Label of a name, -1 when there is none. */
+int64_t class_names_find(const StringList *names, const char *name);
+
+/* Checks that no name occurs twice. Fails with STATUS_RECIPE at `at`, about `key`. */
+Status class_names_check(const StringList *names, Loc at, const char *key, Diag *diag);
+
+#endif

@@ -1,0 +1,34 @@
+/* Gzip: sequential reading of a file that may be gzip-compressed or not.
+ *
+ * Callers know from the data's own header how many bytes must come and read exactly
+ * that; nothing is ever inflated beyond it. */
+#ifndef COMPRESS_IO_DATASETS_GZIP_H
+#define COMPRESS_IO_DATASETS_GZIP_H
+
+#include "ir/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct GzipFile GzipFile;
+
+/* Opens a regular file; compression is told by its first two bytes. Fails with STATUS_IO,
+ * STATUS_MEMORY. */
+Status gzip_open(GzipFile **out, const char *path, Diag *diag);
+
+/* Most bytes that may be believed to come: the rest of a plain file, 64 MiB + 128 times
+ * the size of a compressed one. Check declared sizes against it before allocating. */
+uint64_t gzip_limit(const GzipFile *file);
+
+/* Reads exactly `bytes`; `data` NULL skips them. `what` names them in messages. Fails
+ * with STATUS_FORMAT when the file ends early or its compressed data is damaged. */
+Status gzip_read(GzipFile *file, void *data, uint64_t bytes, const char *what,
+                 Diag *diag);
+
+/* Checks that the file ends here, compressed or not. Fails with STATUS_FORMAT. */
+Status gzip_finish(GzipFile *file, Diag *diag);
+
+/* Closes the file. NULL is allowed. */
+void gzip_close(GzipFile *file);
+
+#endif

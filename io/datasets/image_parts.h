@@ -1,0 +1,30 @@
+/* What the decoders of images share: see io/datasets/image.h. */
+#ifndef COMPRESS_IO_DATASETS_IMAGE_PARTS_H
+#define COMPRESS_IO_DATASETS_IMAGE_PARTS_H
+
+#include "io/datasets/image.h"
+
+#include <stddef.h>
+
+/* A file's bytes. */
+typedef struct ImageFile {
+    const char *path;
+    const uint8_t *data;
+    size_t bytes;
+} ImageFile;
+
+/* Decodes into 3 channels, or 1 where the file has grey alone; with `header` only rows
+ * and cols. On failure the pixels, if any, are freed. */
+Status png_decode(Image *out, const ImageFile *file, const ImageOptions *options,
+                  bool header, Diag *diag);
+Status jpeg_decode(Image *out, const ImageFile *file, const ImageOptions *options,
+                   bool header, Diag *diag);
+
+/* Checks the sizes that a header declares; `bytes` is what the decoded image has at
+ * least, and a file holds at most `ratio` times its own size. NULL when they are fine,
+ * else what is wrong, in `message`. */
+const char *image_check_size(char *message, size_t length, const ImageFile *file,
+                             const ImageOptions *options, int64_t rows, int64_t cols,
+                             double bytes, double ratio);
+
+#endif

@@ -1,0 +1,48 @@
+/* Preprocess: from a decoded image to the values that a model was trained on, as Hugging
+ * Face's image processors and torchvision do it: resize, centre crop, rescale, normalise.
+ *
+ * Resizing and cropping work on bytes, so they are done once per image; a pixel's value
+ * is then (byte * rescale - mean) / std. */
+#ifndef COMPRESS_IO_DATASETS_PREPROCESS_H
+#define COMPRESS_IO_DATASETS_PREPROCESS_H
+
+#include "io/datasets/resample.h"
+#include "ir/field.h"
+
+/* RESIZE_SHORTEST: the shorter side becomes `rows`, the longer one
+ * floor(rows * longer / shorter). */
+typedef enum ResizeKind { RESIZE_NONE, RESIZE_EXACT, RESIZE_SHORTEST } ResizeKind;
+
+typedef struct Preprocess {
+    int resize; /* ResizeKind */
+    int64_t rows, cols;
+    int resample;                 /* ResampleKind */
+    int64_t crop_rows, crop_cols; /* cut from the middle, black where the image is
+                                     smaller; 0 = no crop */
+    double rescale;
+    double mean[3], std[3];
+} Preprocess;
+
+/* No change of size, values in [0, 1]. */
+extern const Preprocess preprocess_default;
+
+/* Reads a preprocessor_config.json, or that of a folder: do_resize, size (a number: both
+ * sides, or the shorter one beside crop_pct; {height, width}; {shortest_edge}), resample
+ * (2 bilinear, 3 bicubic), crop_pct (ConvNeXT: below 384 the shorter side becomes
+ * size / crop_pct before a crop to size), do_center_crop, crop_size, do_rescale,
+ * rescale_factor, do_normalize, image_mean, image_std. Keys that are left out have the
+ * values of ViT's processor. Fails with STATUS_IO, STATUS_FORMAT. */
+Status preprocess_read(Preprocess *out, const char *path, Arena *arena, Diag *diag);
+
+/* Rows and columns that an image gets. False when they are too many. */
+bool preprocess_size(const Preprocess *preprocess, int64_t *rows, int64_t *cols);
+
+/* Resizes and crops. `path` names the image in messages. Fails with STATUS_FORMAT when it
+ * would get too large, with STATUS_MEMORY. */
+Status preprocess_image(Image *out, const Image *image, const Preprocess *preprocess,
+                        const char *path, Diag *diag);
+
+/* The value of a byte in a channel. */
+float preprocess_value(const Preprocess *preprocess, int64_t channel, int byte);
+
+#endif

@@ -1,0 +1,123 @@
+/* Text samples: see text_samples.h. */
+#include "io/datasets/text_samples.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- texts --- */
+
+static TextSpan span_of(const TextRows *rows, int64_t row, int column) {
+    TextSpan span;
+    span.text = table_cell(rows->table, row, column, &span.length);
+    return span;
+}
+
+static void sample_add(TextSamples *out, int64_t sample, const Encoding *encoding) {
+    const int64_t length = (int64_t)encoding->length;
+    const int64_t start = out->start[sample], end = start + length;
+    if (end > out->capacity) {
+        out->capacity = end + end / 2 + 1024;
+        out->tokens =
+            memory_grow(out->tokens, (size_t)out->capacity, sizeof *out->tokens);
+    }
+    uint32_t *tokens = out->tokens + start;
+    for (int64_t i = 0; i < length; i++)
+        tokens[i] =
+            (uint32_t)encoding->types[i] << TOKEN_TYPE_SHIFT | (uint32_t)encoding->ids[i];
+    out->start[sample + 1] = end;
+    if (length > out->longest) out->longest = length;
+}
+
+Status text_samples_encode(TextSamples *out, const Tokenizer *tokenizer,
+                           const TextRows *rows, int first, int second, size_t max_length,
+                           Diag *diag) {
+    Encoding encoding = {0};
+    Status status = STATUS_OK;
+    out->start = memory_alloc((size_t)rows->count + 1, sizeof *out->start);
+    for (int64_t i = 0; i < rows->count && status == STATUS_OK; i++) {
+        const int64_t row = rows->first + i;
+        const TextSpan text = span_of(rows, row, first);
+        const TextSpan pair = second < 0 ? (TextSpan){0} : span_of(rows, row, second);
+        status = tokenizer_encode(tokenizer, &encoding, text, second < 0 ? NULL : &pair,
+                                  max_length, LOC_NONE, diag);
+        if (status != STATUS_OK)
+            diag_place(diag, table_loc(rows->table, row), NULL);
+        else if (encoding.length == 0)
+            status = diag_fail(diag, STATUS_FORMAT, table_loc(rows->table, row), NULL,
+                               "expected text, found a row without tokens");
+        else
+            sample_add(out, i, &encoding);
+    }
+    encoding_free(&encoding);
+    return status;
+}
+
+void text_samples_free(TextSamples *samples) {
+    free(samples->tokens);
+    free(samples->start);
+    *samples = (TextSamples){0};
+}
+
+/* --- labels --- */
+
+/* An integer label, -1 when the cell is none. */
+static int64_t label_parse(const char *cell) {
+    char *end;
+    if (*cell < '0' || *cell > '9') return -1;
+    errno = 0;
+    const long long value = strtoll(cell, &end, 10);
+    return *end || errno ? -1 : value;
+}
+
+static int64_t label_find(const char *cell, const StringList *names) {
+    for (int i = 0; i < names->count; i++)
+        if (strcmp(names->items[i], cell) == 0) return i;
+    return -1;
+}
+
+static Status fail_name(const TextRows *rows, int64_t row, const char *cell,
+                        const StringList *names, Diag *diag) {
+    enum { MOST = 16 };
+    Text list = {0};
+    for (int i = 0; i < names->count && i < MOST; i++)
+        text_add(&list, "%s%.64s", i ? ", " : "", names->items[i]);
+    diag_fail(diag, STATUS_FORMAT, table_loc(rows->table, row), NULL,
+              "unknown label '%.64s'", cell);
+    diag_hint(diag, "labels: %s%s", list.data, names->count > MOST ? " ..." : "");
+    text_free(&list);
+    return STATUS_FORMAT;
+}
+
+static Status fail_number(const TextRows *rows, int64_t row, const char *cell,
+                          int64_t classes, Diag *diag) {
+    diag_fail(diag, STATUS_FORMAT, table_loc(rows->table, row), NULL,
+              "expected a label from 0 to %" PRId64 ", found '%.64s'",
+              (classes ? classes : TEXT_CLASSES_MAX) - 1, cell);
+    if (classes && label_parse(cell) >= 0)
+        diag_hint(diag, "`classes` of the data set says how many there are");
+    else
+        diag_hint(diag, "labels: [negative, positive] names the classes of labels that "
+                        "are words; label: \"\" reads no labels");
+    return STATUS_FORMAT;
+}
+
+Status text_labels_read(int32_t *labels, int64_t *classes, const TextRows *rows,
+                        int column, const StringList *names, Diag *diag) {
+    const int64_t most = *classes ? *classes : TEXT_CLASSES_MAX;
+    int64_t largest = -1;
+    for (int64_t i = 0; i < rows->count; i++) {
+        size_t length;
+        const int64_t row = rows->first + i;
+        const char *cell = table_cell(rows->table, row, column, &length);
+        const int64_t label = names->count ? label_find(cell, names) : label_parse(cell);
+        if (label < 0 && names->count) return fail_name(rows, row, cell, names, diag);
+        if (label < 0 || label >= most)
+            return fail_number(rows, row, cell, *classes, diag);
+        labels[i] = (int32_t)label;
+        if (label > largest) largest = label;
+    }
+    if (*classes == 0) *classes = names->count ? names->count : largest + 1;
+    return STATUS_OK;
+}

@@ -1,0 +1,54 @@
+/* Text samples: rows of a table as tokens and labels, what the data format `text` keeps.
+ */
+#ifndef COMPRESS_IO_DATASETS_TEXT_SAMPLES_H
+#define COMPRESS_IO_DATASETS_TEXT_SAMPLES_H
+
+#include "io/datasets/table.h"
+#include "io/tokenizers/tokenizer.h"
+#include "ir/field.h"
+
+/* Most classes, and most names of classes. */
+enum { TEXT_CLASSES_MAX = 1000000, TEXT_NAMES_MAX = 1000 };
+
+/* Rows [first, first + count) of a table. */
+typedef struct TextRows {
+    const Table *table;
+    int64_t first, count;
+} TextRows;
+
+/* Token sequences one after another. Start with zeros; free with text_samples_free. */
+typedef struct TextSamples {
+    uint32_t *tokens; /* [start[count]]: see text_token_id, text_token_type */
+    int64_t *start;   /* [count + 1]: where each sample begins */
+    int64_t longest;  /* most tokens of a sample */
+    int64_t capacity;
+} TextSamples;
+
+/* A token's number and type share 32 bits: numbers take 21 of them. */
+enum { TOKEN_TYPE_SHIFT = 22 };
+
+static inline int32_t text_token_id(uint32_t token) {
+    return (int32_t)(token & (((uint32_t)1 << TOKEN_TYPE_SHIFT) - 1));
+}
+
+static inline int32_t text_token_type(uint32_t token) {
+    return (int32_t)(token >> TOKEN_TYPE_SHIFT);
+}
+
+/* Encodes the text in column `first`, with that in `second` when it is not -1, of every
+ * row, to at most `max_length` tokens. Fails with STATUS_FORMAT at the row that gives no
+ * tokens. */
+Status text_samples_encode(TextSamples *out, const Tokenizer *tokenizer,
+                           const TextRows *rows, int first, int second, size_t max_length,
+                           Diag *diag);
+
+/* Frees the memory and empties the samples. */
+void text_samples_free(TextSamples *samples);
+
+/* Reads a column of labels into labels[rows->count]: the place in `names`, or, when that
+ * is empty, integers in [0, *classes), *classes = 0 becoming 1 + the largest. Fails with
+ * STATUS_FORMAT at the row. */
+Status text_labels_read(int32_t *labels, int64_t *classes, const TextRows *rows,
+                        int column, const StringList *names, Diag *diag);
+
+#endif

@@ -1,0 +1,80 @@
+/* ALBERT (Lan et al., 2020): BERT with narrow embeddings and layers that share weights.
+ */
+#include "io/families/text.h"
+
+#include <string.h>
+
+static const TextKeys KEYS = {.width = "hidden_size",
+                              .layers = "num_hidden_layers",
+                              .heads = "num_attention_heads",
+                              .hidden = "intermediate_size",
+                              .act = "hidden_act",
+                              .dropout = "hidden_dropout_prob",
+                              .attention_dropout = "attention_probs_dropout_prob",
+                              .head_dropout = "classifier_dropout_prob",
+                              .default_act = "gelu_new",
+                              .default_head_dropout = 0.1};
+
+static const TextNames NAMES = {.layers = "encoder.albert_layer_groups",
+                                .inside = ".albert_layers.0",
+                                .q = "attention.query",
+                                .k = "attention.key",
+                                .v = "attention.value",
+                                .out = "attention.dense",
+                                .norm1 = "attention.LayerNorm",
+                                .ffn_in = "ffn",
+                                .ffn_out = "ffn_output",
+                                .norm2 = "full_layer_layer_norm"};
+
+static const TextHead HEAD = {.dense = "predictions.dense",
+                              .norm = "predictions.LayerNorm",
+                              .decoder = "predictions.decoder.weight",
+                              .bias = "predictions.bias"};
+
+static const char *const KNOWN[] = {"AlbertForSequenceClassification",
+                                    "AlbertForMaskedLM", "AlbertModel", NULL};
+
+static void read_config(Builder *b, TextConfig *text) {
+    const int64_t types = 2, one = 1, types_max = 1 << 16;
+    text->types = build_config_int(b, "type_vocab_size", &types, 1, types_max);
+    text->embedding = build_config_int(b, "embedding_size", NULL, 1, BUILD_WIDTH_MAX);
+    text->groups = build_config_int(b, "num_hidden_groups", &one, 1, text->layers);
+    text->ffn_dropout = false;
+    build_config_int(b, "inner_group_num", &one, 1, 1);
+}
+
+static Status build(Model *model, Diag *diag) {
+    TextConfig text;
+    Builder b = text_begin(&text, &KEYS, &NAMES, model, diag);
+    read_config(&b, &text);
+    const char *architecture = build_config_architecture(&b, KNOWN);
+    const bool plain = strcmp(architecture, "AlbertModel") == 0;
+    b.prefix = plain ? "" : "albert.";
+    Node *x = text_embed(&b, &text);
+    x = build_linear(&b, ROLE_NONE, "encoder.embedding_hidden_mapping_in", x, text.width,
+                     true);
+    x = text_encode(&b, &text, x);
+    if (strcmp(architecture, "AlbertForMaskedLM") == 0) {
+        text_predict(&b, &text, &HEAD, x);
+        return b.status;
+    }
+    x = text_pool(&b, &text, "pooler", x);
+    build_output(&b, "pooler_output", x);
+    if (!plain) text_classify(&b, &text, x);
+    return b.status;
+}
+
+static const OptionalOutput OPTIONAL[] = {{"pooler_output", "pooler.weight"},
+                                          {NULL, NULL}};
+
+static const char *const HEADS[] = {"pooler.", "classifier.", "predictions.", NULL};
+
+const Family family_albert = {
+    .model_type = "albert",
+    .summary = "ALBERT: BERT with factored embeddings and shared layers",
+    .build = build,
+    .rename = text_rename,
+    .prefix = "albert.",
+    .spare = text_spare,
+    .optional = OPTIONAL,
+    .heads = HEADS};

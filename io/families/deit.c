@@ -1,0 +1,46 @@
+/* DeiT: vision transformer with a distillation token (Touvron et al., 2021). */
+#include "io/families/vision.h"
+
+#include <string.h>
+
+/* Two classifiers, one on each token; the prediction is the mean of both. */
+static void classify_twice(Builder *b, Node *x) {
+    int64_t labels = build_config_labels(b);
+    Node *cls = vision_classify(b, ROLE_HEAD, "cls_classifier", x, 0, labels);
+    Node *dist =
+        vision_classify(b, ROLE_DIST_HEAD, "distillation_classifier", x, 1, labels);
+    Node *const in[4] = {build_add(b, ROLE_NONE, cls, dist)};
+    Node *logits = build_op(b, "scale", ROLE_LOGITS, in, "by=0.5");
+    build_output(b, "logits", logits);
+    build_output(b, "cls_logits", cls);
+    build_output(b, "distillation_logits", dist);
+}
+
+static void classify_once(Builder *b, Node *x) {
+    Node *logits =
+        vision_classify(b, ROLE_HEAD, "classifier", x, 0, build_config_labels(b));
+    build_output(b, "logits", logits);
+}
+
+static Status build(Model *model, Diag *diag) {
+    static const char *const KNOWN[] = {"DeiTForImageClassification",
+                                        "DeiTForImageClassificationWithTeacher",
+                                        "DeiTModel", NULL};
+    Vision vision;
+    Builder b = vision_begin(&vision, model, diag);
+    const char *architecture = build_config_architecture(&b, KNOWN);
+    bool plain = strcmp(architecture, "DeiTModel") == 0;
+    b.prefix = plain ? "" : "deit.";
+    Node *x = vision_encode(&b, &vision, vision_embed(&b, &vision, true));
+    b.prefix = "";
+    if (strcmp(architecture, "DeiTForImageClassificationWithTeacher") == 0)
+        classify_twice(&b, x);
+    else if (!plain)
+        classify_once(&b, x);
+    return b.status;
+}
+
+const Family family_deit = {.model_type = "deit",
+                            .summary = "DeiT: ViT with a distillation token",
+                            .build = build,
+                            .rename = vision_rename};

@@ -1,0 +1,70 @@
+/* DistilBERT (Sanh et al., 2019): BERT without token types and pooler. */
+#include "io/families/text.h"
+
+#include <string.h>
+
+static const TextKeys KEYS = {.width = "dim",
+                              .layers = "n_layers",
+                              .heads = "n_heads",
+                              .hidden = "hidden_dim",
+                              .act = "activation",
+                              .dropout = "dropout",
+                              .attention_dropout = "attention_dropout",
+                              .head_dropout = "seq_classif_dropout",
+                              .default_act = "gelu",
+                              .default_head_dropout = 0.2};
+
+static const TextNames NAMES = {.layers = "transformer.layer",
+                                .inside = "",
+                                .q = "attention.q_lin",
+                                .k = "attention.k_lin",
+                                .v = "attention.v_lin",
+                                .out = "attention.out_lin",
+                                .norm1 = "sa_layer_norm",
+                                .ffn_in = "ffn.lin1",
+                                .ffn_out = "ffn.lin2",
+                                .norm2 = "output_layer_norm"};
+
+static const TextHead HEAD = {.dense = "vocab_transform",
+                              .norm = "vocab_layer_norm",
+                              .decoder = "vocab_projector.weight",
+                              .bias = "vocab_projector.bias"};
+
+static const char *const KNOWN[] = {"DistilBertForSequenceClassification",
+                                    "DistilBertForMaskedLM", "DistilBertModel", NULL};
+
+/* Projection and relu of the first token, then the classifier. */
+static void classify(Builder *b, const TextConfig *text, Node *x) {
+    b->stack = "head";
+    b->prefix = "";
+    Node *const token[4] = {x};
+    x = build_op(b, "select_token", ROLE_POOL, token, "index=0");
+    Node *const in[4] = {
+        build_linear(b, ROLE_NONE, "pre_classifier", x, text->width, true)};
+    text_classify(b, text, build_op(b, "activation", ROLE_NONE, in, "fn=relu"));
+}
+
+static Status build(Model *model, Diag *diag) {
+    TextConfig text;
+    Builder b = text_begin(&text, &KEYS, &NAMES, model, diag);
+    const char *architecture = build_config_architecture(&b, KNOWN);
+    const bool plain = strcmp(architecture, "DistilBertModel") == 0;
+    b.prefix = plain ? "" : "distilbert.";
+    Node *x = text_encode(&b, &text, text_embed(&b, &text));
+    if (strcmp(architecture, "DistilBertForMaskedLM") == 0)
+        text_predict(&b, &text, &HEAD, x);
+    else if (!plain)
+        classify(&b, &text, x);
+    return b.status;
+}
+
+static const char *const HEADS[] = {"pre_classifier.", "classifier.", "vocab_", NULL};
+
+const Family family_distilbert = {.model_type = "distilbert",
+                                  .summary =
+                                      "DistilBERT: BERT without token types and pooler",
+                                  .build = build,
+                                  .rename = text_rename,
+                                  .prefix = "distilbert.",
+                                  .spare = text_spare,
+                                  .heads = HEADS};

@@ -1,0 +1,51 @@
+/* Families: model architectures of Hugging Face folders, one file each.
+ *
+ * A family turns a configuration into a graph whose storages carry the checkpoint's
+ * tensor names, shapes and initial distributions. Reading a checkpoint and building a
+ * new model are then the same graph, with weights bound or drawn. */
+#ifndef COMPRESS_IO_FAMILIES_FAMILY_H
+#define COMPRESS_IO_FAMILIES_FAMILY_H
+
+#include "ir/model.h"
+
+/* An output that goes, with its nodes, when a checkpoint lacks the storage. */
+typedef struct OptionalOutput {
+    const char *output, *storage;
+} OptionalOutput;
+
+enum { SPLIT_MAX = 4 };
+
+typedef struct Family {
+    const char *model_type; /* config.json's "model_type" */
+    const char *summary;
+    /* Builds model->graph from model->config, shapes only. Fails with STATUS_MODEL
+     * naming the key: missing, wrong type, out of range, not supported. */
+    Status (*build)(Model *model, Diag *diag);
+    /* Name that a tensor of the checkpoint has in the graph, or NULL when the family
+     * leaves it out on purpose (for instance saved position indices). */
+    const char *(*rename)(Arena *arena, const char *tensor);
+    /* Tensors of the checkpoint that hold several storages side by side (GPT-2 keeps
+     * queries, keys and values in one matrix). `tensor` is the name that rename gave:
+     * fills parts[] with the storages' names and returns how many equal slices of the
+     * last dimension they are; 0 = none. NULL = the family has no such tensors. */
+    int (*split)(Arena *arena, const char *tensor, const char *parts[SPLIT_MAX]);
+    /* What checkpoints put in front of the names of all but heads ("bert.") or leave out;
+     * both are found. NULL = names are as in the graph. */
+    const char *prefix;
+    /* Whether a tensor that the graph has no place for may be left out with a warning:
+     * a head that the checkpoint's class does not use. NULL = none may. */
+    bool (*spare)(const char *tensor);
+    const OptionalOutput *optional; /* ended by NULLs; NULL = none */
+    /* Beginnings of the names of heads' storages, `prefix` left out, ended by NULL: what
+     * may be created for a checkpoint that has no such tensor. NULL = none may. */
+    const char *const *heads;
+} Family;
+
+/* Family by model_type, NULL when unknown. Families are listed in
+ * io/families/families.def. */
+const Family *family_find(const char *model_type);
+
+/* All families, ended by NULL. */
+const Family *const *family_list(void);
+
+#endif

@@ -1,0 +1,213 @@
+/* Text encoders: post-norm layers over embedded tokens. See text.h. */
+#include "io/families/text.h"
+
+#include <string.h>
+
+enum { VOCABULARY_MAX = 1 << 24, POSITIONS_MAX = 1 << 20 };
+
+static const double HIDDEN_DROPOUT = 0.1; /* where the configuration gives none */
+
+static void require_string(Builder *b, const char *key, const char *value) {
+    const char *found = build_config_string(b, key, value);
+    if (b->status == STATUS_OK && strcmp(found, value) != 0)
+        b->status =
+            diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, key), key,
+                      "expected %s, the only kind there is, found '%.60s'", value, found);
+}
+
+static void require_false(Builder *b, const char *key) {
+    if (build_config_bool(b, key, false) && b->status == STATUS_OK)
+        b->status = diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, key), key,
+                              "expected false: this family has encoders only");
+}
+
+static void config_dropout(Builder *b, TextConfig *text, const TextKeys *keys) {
+    text->dropout = build_config_dropout(b, keys->dropout, HIDDEN_DROPOUT);
+    const double head =
+        keys->default_head_dropout < 0 ? text->dropout : keys->default_head_dropout;
+    text->head_dropout = build_config_dropout(b, keys->head_dropout, head);
+    build_config_attention_dropout(b, keys->attention_dropout);
+}
+
+Builder text_begin(TextConfig *text, const TextKeys *keys, const TextNames *names,
+                   Model *model, Diag *diag) {
+    Builder b = {.model = model, .diag = diag, .layer = -1, .prefix = ""};
+    const double std = 0.02, eps = 1e-12;
+    *text = (TextConfig){.names = names, .ffn_dropout = true};
+    text->vocabulary = build_config_int(&b, "vocab_size", NULL, 1, VOCABULARY_MAX);
+    text->positions =
+        build_config_int(&b, "max_position_embeddings", NULL, 1, POSITIONS_MAX);
+    text->width = build_config_int(&b, keys->width, NULL, 1, BUILD_WIDTH_MAX);
+    text->layers = build_config_int(&b, keys->layers, NULL, 1, BUILD_LAYERS_MAX);
+    text->heads = build_config_int(&b, keys->heads, NULL, 1, BUILD_WIDTH_MAX);
+    text->hidden = build_config_int(&b, keys->hidden, NULL, 1, BUILD_FFN_MAX);
+    text->embedding = text->width;
+    text->groups = text->layers;
+    text->act = build_config_activation(&b, keys->act, keys->default_act);
+    text->eps = build_config_real(&b, "layer_norm_eps", &eps, 0, 1);
+    b.std = build_config_real(&b, "initializer_range", &std, 0, 100);
+    config_dropout(&b, text, keys);
+    require_string(&b, "position_embedding_type", "absolute");
+    require_false(&b, "is_decoder");
+    require_false(&b, "add_cross_attention");
+    build_config_heads(&b, keys->heads, text->heads, keys->width, text->width);
+    return b;
+}
+
+/* ---- embeddings ---- */
+
+static Node *input_ids(Builder *b, const char *name) {
+    const int64_t dim[] = {DIM_N, DIM_T};
+    return build_input(b, name, DTYPE_I32, 2, dim);
+}
+
+static Node *table(Builder *b, const char *name, int64_t rows, int64_t width) {
+    return build_param(b, name, INIT_NORMAL, 2, (const int64_t[]){rows, width});
+}
+
+static Node *embed_types(Builder *b, const TextConfig *text, Node *ids, Node *x) {
+    Node *const in[4] = {ids, table(b, "embeddings.token_type_embeddings.weight",
+                                    text->types, text->embedding)};
+    return build_add(b, ROLE_TOKEN_TYPE, x,
+                     build_op(b, "embedding", ROLE_NONE, in, NULL));
+}
+
+Node *text_embed(Builder *b, const TextConfig *text) {
+    b->stack = "embeddings";
+    Node *ids = input_ids(b, "input_ids");
+    input_ids(b, "attention_mask");
+    Node *types = text->types > 0 ? input_ids(b, "token_type_ids") : NULL;
+    Node *const word[4] = {ids, table(b, "embeddings.word_embeddings.weight",
+                                      text->vocabulary, text->embedding)};
+    Node *x = build_op(b, "embedding", ROLE_EMBED, word, NULL);
+    if (types) x = embed_types(b, text, types, x);
+    Node *const position[4] = {x, table(b, "embeddings.position_embeddings.weight",
+                                        text->positions, text->embedding)};
+    x = build_op(b, "add_position", ROLE_POSITION, position, NULL);
+    x = build_layer_norm(b, ROLE_NORM0, "embeddings.LayerNorm", x, text->eps);
+    return build_dropout(b, text->dropout, x);
+}
+
+/* ---- layers ---- */
+
+/* Storage name of one part of the current layer. */
+static const char *part(Builder *b, const TextConfig *text, const char *name) {
+    const long long group = (long long)b->layer * text->groups / text->layers;
+    return arena_printf(b->model->arena, "%s.%lld%s.%s", text->names->layers, group,
+                        text->names->inside, name);
+}
+
+static Node *project(Builder *b, const TextConfig *text, Role role, const char *name,
+                     Node *x, int64_t width) {
+    return build_linear(b, role, part(b, text, name), x, width, true);
+}
+
+static Node *attend(Builder *b, const TextConfig *text, Node *x) {
+    const TextNames *names = text->names;
+    const int64_t width = text->width;
+    Node *in[4] = {NULL};
+    in[0] = project(b, text, ROLE_Q, names->q, x, width);
+    in[1] = project(b, text, ROLE_K, names->k, x, width);
+    in[2] = project(b, text, ROLE_V, names->v, x, width);
+    if (b->status == STATUS_OK)
+        in[3] = graph_find_input(b->model->graph, "attention_mask");
+    x = build_op(b, "attention", ROLE_ATTENTION, in, "heads=%lld",
+                 (long long)text->heads);
+    return project(b, text, ROLE_OUT, names->out, x, width);
+}
+
+static Node *feed_forward(Builder *b, const TextConfig *text, Node *x) {
+    x = project(b, text, ROLE_FFN_IN, text->names->ffn_in, x, text->hidden);
+    Node *const in[4] = {x};
+    x = build_op(b, "activation", ROLE_FFN_ACT, in, "fn=%s", text->act);
+    return project(b, text, ROLE_FFN_OUT, text->names->ffn_out, x, text->width);
+}
+
+static Node *encode_layer(Builder *b, const TextConfig *text, Node *x) {
+    const TextNames *names = text->names;
+    Node *attended = build_dropout(b, text->dropout, attend(b, text, x));
+    x = build_add(b, ROLE_RESIDUAL1, x, attended);
+    x = build_layer_norm(b, ROLE_NORM1, part(b, text, names->norm1), x, text->eps);
+    Node *fed = feed_forward(b, text, x);
+    fed = build_dropout(b, text->ffn_dropout ? text->dropout : 0, fed);
+    x = build_add(b, ROLE_RESIDUAL2, x, fed);
+    return build_layer_norm(b, ROLE_NORM2, part(b, text, names->norm2), x, text->eps);
+}
+
+Node *text_encode(Builder *b, const TextConfig *text, Node *x) {
+    b->stack = "encoder";
+    for (int i = 0; i < text->layers && b->status == STATUS_OK; i++) {
+        b->layer = i;
+        x = encode_layer(b, text, x);
+    }
+    b->layer = -1;
+    build_output(b, "last_hidden_state", x);
+    return x;
+}
+
+/* ---- heads ---- */
+
+Node *text_pool(Builder *b, const TextConfig *text, const char *name, Node *x) {
+    b->stack = "head";
+    Node *const token[4] = {x};
+    x = build_op(b, "select_token", ROLE_POOL, token, "index=0");
+    Node *const in[4] = {build_linear(b, ROLE_NONE, name, x, text->width, true)};
+    return build_op(b, "activation", ROLE_NONE, in, "fn=tanh");
+}
+
+void text_classify(Builder *b, const TextConfig *text, Node *x) {
+    b->stack = "head";
+    b->prefix = "";
+    x = build_dropout(b, text->head_dropout, x);
+    const int64_t labels = build_config_labels(b);
+    build_output(b, "logits", build_linear(b, ROLE_HEAD, "classifier", x, labels, true));
+}
+
+void text_predict(Builder *b, const TextConfig *text, const TextHead *head, Node *x) {
+    const bool tied = build_config_bool(b, "tie_word_embeddings", true);
+    Node *words = table(b, "embeddings.word_embeddings.weight", text->vocabulary,
+                        text->embedding); /* under the trunk's prefix: the same leaf */
+    b->stack = "head";
+    b->prefix = "";
+    Node *act[4] = {build_linear(b, ROLE_NONE, head->dense, x, text->embedding, true)};
+    x = build_op(b, "activation", ROLE_NONE, act, "fn=%s", text->act);
+    x = build_layer_norm(b, ROLE_NONE, head->norm, x, text->eps);
+    if (!tied) words = table(b, head->decoder, text->vocabulary, text->embedding);
+    Node *const in[4] = {x, words,
+                         build_param(b, head->bias, INIT_ZEROS, 1, &text->vocabulary)};
+    build_output(b, "logits", build_op(b, "linear", ROLE_HEAD, in, NULL));
+}
+
+/* ---- names ---- */
+
+static bool ends_with(const char *text, const char *end) {
+    const size_t length = strlen(text), last = strlen(end);
+    return length >= last && strcmp(text + length - last, end) == 0;
+}
+
+const char *text_rename(Arena *arena, const char *tensor) {
+    const int stem = (int)strlen(tensor) - (int)strlen("gamma");
+    if (ends_with(tensor, "embeddings.position_ids") ||
+        ends_with(tensor, "embeddings.token_type_ids"))
+        return NULL;
+    if (ends_with(tensor, "LayerNorm.gamma"))
+        return arena_printf(arena, "%.*sweight", stem, tensor);
+    if (ends_with(tensor, "LayerNorm.beta"))
+        return arena_printf(arena, "%.*sbias", stem + 1, tensor);
+    return tensor;
+}
+
+bool text_spare(const char *tensor) {
+    static const char *const TRUNKS[] = {"bert.", "distilbert.", "albert."};
+    static const char *const HEADS[] = {"cls.",        "pooler.",         "classifier.",
+                                        "vocab_",      "pre_classifier.", "predictions.",
+                                        "qa_outputs.", "sop_classifier."};
+    for (size_t i = 0; i < sizeof TRUNKS / sizeof *TRUNKS; i++)
+        if (strncmp(tensor, TRUNKS[i], strlen(TRUNKS[i])) == 0) {
+            tensor += strlen(TRUNKS[i]);
+            break;
+        }
+    for (size_t i = 0; i < sizeof HEADS / sizeof *HEADS; i++)
+        if (strncmp(tensor, HEADS[i], strlen(HEADS[i])) == 0) return true;
+    return false;
+}

@@ -1,0 +1,74 @@
+/* Text encoders: what BERT, DistilBERT and ALBERT have in common. Private to the
+ * families.
+ *
+ * Embeddings, then post-norm layers (norm1 after residual1, norm2 after residual2), then
+ * one of the heads. Inputs: input_ids, attention_mask, and token_type_ids where the
+ * family has them, all i32[N, T]. */
+#ifndef COMPRESS_IO_FAMILIES_TEXT_H
+#define COMPRESS_IO_FAMILIES_TEXT_H
+
+#include "io/families/build.h"
+#include "io/families/family.h"
+
+/* Configuration keys of a family. */
+typedef struct TextKeys {
+    const char *width, *layers, *heads, *hidden, *act;
+    const char *dropout, *attention_dropout, *head_dropout;
+    const char *default_act;
+    double default_head_dropout; /* below 0: as `dropout` */
+} TextKeys;
+
+/* Storage names of a family: layer i is "<layers>.<i><inside>.<part>". */
+typedef struct TextNames {
+    const char *layers, *inside;
+    const char *q, *k, *v, *out, *norm1, *ffn_in, *ffn_out, *norm2;
+} TextNames;
+
+typedef struct TextConfig {
+    const TextNames *names;
+    int64_t vocabulary, positions;
+    int64_t types;                        /* token types; 0 = the model has none */
+    int64_t width, layers, heads, hidden; /* hidden: of the feed-forward block */
+    int64_t embedding;                    /* width of the embeddings */
+    int64_t groups;  /* of layers with the same weights, as in ALBERT */
+    const char *act; /* as the activation op names it */
+    double eps, dropout, head_dropout;
+    bool ffn_dropout; /* dropout after the feed-forward block too */
+} TextConfig;
+
+/* Starts a builder on the model and reads what the families share; `types`, `embedding`,
+ * `groups` and `ffn_dropout` have their usual values. */
+Builder text_begin(TextConfig *text, const TextKeys *keys, const TextNames *names,
+                   Model *model, Diag *diag);
+
+/* Ids to tokens: word, token-type and position embeddings and their norm. */
+Node *text_embed(Builder *b, const TextConfig *text);
+
+/* All layers; the result is output `last_hidden_state`. */
+Node *text_encode(Builder *b, const TextConfig *text, Node *x);
+
+/* tanh of projection `name` of the first token. */
+Node *text_pool(Builder *b, const TextConfig *text, const char *name, Node *x);
+
+/* Dropout and classifier on one vector for each sample: output `logits`. */
+void text_classify(Builder *b, const TextConfig *text, Node *x);
+
+/* Storage names of a masked-LM head. */
+typedef struct TextHead {
+    const char *dense, *norm, *decoder, *bias;
+} TextHead;
+
+/* Masked-LM head: projection, activation, norm, and the word embeddings as decoder (a
+ * decoder of its own with `tie_word_embeddings: false`): output `logits`. */
+void text_predict(Builder *b, const TextConfig *text, const TextHead *head, Node *x);
+
+/* Saved position and type indices are left out; norms of early checkpoints say gamma and
+ * beta. */
+const char *text_rename(Arena *arena, const char *tensor);
+
+/* Whether a tensor belongs to a head of any of the families. */
+bool text_spare(const char *tensor);
+
+extern const Family family_albert, family_bert, family_distilbert;
+
+#endif

@@ -1,0 +1,44 @@
+/* Vision transformers: what ViT and DeiT, and in part Swin, have in common. Private to
+ * the families. */
+#ifndef COMPRESS_IO_FAMILIES_VISION_H
+#define COMPRESS_IO_FAMILIES_VISION_H
+
+#include "io/families/build.h"
+#include "io/families/family.h"
+
+typedef struct Vision {
+    int64_t width, layers, heads, hidden; /* hidden: of the feed-forward block */
+    int64_t height_px, width_px, patch, channels;
+    bool qkv_bias;
+    const char *act; /* as the activation op names it */
+    double eps, dropout;
+} Vision;
+
+/* Starts a builder on the model and reads the configuration. */
+Builder vision_begin(Vision *vision, Model *model, Diag *diag);
+
+/* Reads image_size and patch_size: height, width and patch. Fails unless square patches
+ * divide the image. */
+void vision_config_image(Builder *b, Vision *vision);
+
+/* Pixels to tokens: patches and their projection to vision->width. */
+Node *vision_patches(Builder *b, const Vision *vision);
+
+/* Pixels to tokens: patches, projection, class token and, for DeiT, distillation token,
+ * position. */
+Node *vision_embed(Builder *b, const Vision *vision, bool distillation);
+
+/* All layers and the final norm, named as output `last_hidden_state`. */
+Node *vision_encode(Builder *b, const Vision *vision, Node *x);
+
+/* Classifier `name` on the token `index`. */
+Node *vision_classify(Builder *b, Role role, const char *name, Node *x, int index,
+                      int64_t labels);
+
+/* Tensors that classifiers do not use: poolers and mask tokens have no part in the
+ * graph; all others keep their names. */
+const char *vision_rename(Arena *arena, const char *tensor);
+
+extern const Family family_vit, family_deit;
+
+#endif

@@ -1,0 +1,24 @@
+/* ViT: vision transformer (Dosovitskiy et al., 2021), with or without a classifier. */
+#include "io/families/vision.h"
+
+#include <string.h>
+
+static Status build(Model *model, Diag *diag) {
+    static const char *const KNOWN[] = {"ViTForImageClassification", "ViTModel", NULL};
+    Vision vision;
+    Builder b = vision_begin(&vision, model, diag);
+    bool plain = strcmp(build_config_architecture(&b, KNOWN), "ViTModel") == 0;
+    b.prefix = plain ? "" : "vit.";
+    Node *x = vision_encode(&b, &vision, vision_embed(&b, &vision, false));
+    if (plain) return b.status;
+    b.prefix = "";
+    Node *logits =
+        vision_classify(&b, ROLE_HEAD, "classifier", x, 0, build_config_labels(&b));
+    build_output(&b, "logits", logits);
+    return b.status;
+}
+
+const Family family_vit = {.model_type = "vit",
+                           .summary = "ViT: vision transformer, image classification",
+                           .build = build,
+                           .rename = vision_rename};

@@ -1,0 +1,121 @@
+/* Token stream: see token_stream.h. */
+#include "io/tokenizers/token_stream.h"
+
+#include "io/file.h"
+#include "io/tokenizers/unicode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define TEXT_BYTES ((size_t)1 << 30)
+
+/* One reading. */
+typedef struct Reader {
+    TokenStream *out;
+    const Tokenizer *tokenizer;
+    const StreamRules *rules;
+    const char *path;
+    Encoding encoding;
+    Text lower;
+} Reader;
+
+/* --- documents --- */
+
+static void add_tokens(TokenStream *out, const int32_t *tokens, int64_t count) {
+    const int64_t end = out->count + count;
+    if (end > out->capacity) {
+        out->capacity = end + end / 2;
+        out->tokens =
+            memory_grow(out->tokens, (size_t)out->capacity, sizeof *out->tokens);
+    }
+    memcpy(out->tokens + out->count, tokens, (size_t)count * sizeof *tokens);
+    out->count = end;
+}
+
+/* The text in lower case; valid until the next call. */
+static TextSpan lower_text(Text *lower, TextSpan text) {
+    lower->length = 0;
+    utf8_lower(lower, text.text, text.length);
+    return (TextSpan){lower->data, lower->length};
+}
+
+static Status add_document(Reader *r, TextSpan text, Diag *diag) {
+    if (text.length == 0) return STATUS_OK;
+    if (r->rules->lowercase) text = lower_text(&r->lower, text);
+    r->encoding.skip_unknown = r->rules->skip_unknown;
+    TRY(tokenizer_encode_plain(r->tokenizer, &r->encoding, text, LOC_FILE(r->path),
+                               diag));
+    if (r->encoding.length == 0) return STATUS_OK;
+    if (r->rules->add_bos) add_tokens(r->out, &tokenizer_specials(r->tokenizer)->bos, 1);
+    add_tokens(r->out, r->encoding.ids, (int64_t)r->encoding.length);
+    r->out->characters += (int64_t)(text_characters(text) - r->encoding.skipped);
+    r->out->documents++;
+    return STATUS_OK;
+}
+
+/* Whether a line, its end aside, is the separator. */
+static bool is_separator(const char *line, size_t length, const char *separator) {
+    if (length > 0 && line[length - 1] == '\n') length--;
+    if (length > 0 && line[length - 1] == '\r') length--;
+    return length == strlen(separator) && memcmp(line, separator, length) == 0;
+}
+
+/* Adds what lies between lines that are the separator. */
+static Status add_documents(Reader *r, TextSpan text, Diag *diag) {
+    const char *end = text.text + text.length, *begin = text.text;
+    for (const char *line = begin, *next; line < end; line = next) {
+        const char *stop = memchr(line, '\n', (size_t)(end - line));
+        next = stop ? stop + 1 : end;
+        if (!is_separator(line, (size_t)(next - line), r->rules->separator)) continue;
+        TRY(add_document(r, (TextSpan){begin, (size_t)(line - begin)}, diag));
+        begin = next;
+    }
+    return add_document(r, (TextSpan){begin, (size_t)(end - begin)}, diag);
+}
+
+/* --- the text --- */
+
+/* Offset of the first character that starts at this share of the text or after it. */
+static size_t share_offset(TextSpan text, double share) {
+    size_t at = (size_t)(share * (double)text.length);
+    while (at < text.length && ((unsigned char)text.text[at] & 0xC0) == 0x80) at++;
+    return at;
+}
+
+static Status add_text(Reader *r, TextSpan text, Diag *diag) {
+    const StreamRules *rules = r->rules;
+    const size_t from = share_offset(text, rules->from);
+    const size_t to = share_offset(text, rules->to);
+    const TextSpan part = {text.text + from, to - from};
+    if (rules->separator && *rules->separator) return add_documents(r, part, diag);
+    return add_document(r, part, diag);
+}
+
+static Status read_text(Reader *r, Arena *arena, Diag *diag) {
+    char *text;
+    size_t length;
+    TRY(file_read(&text, &length, arena, r->path, TEXT_BYTES, diag));
+    TRY(utf8_check_file(r->path, text, length, diag));
+    const size_t mark = utf8_mark_length(text, length);
+    return add_text(r, (TextSpan){text + mark, length - mark}, diag);
+}
+
+Status token_stream_read(TokenStream *out, const Tokenizer *tokenizer, const char *path,
+                         const StreamRules *rules, Loc at, Diag *diag) {
+    if (rules->add_bos && tokenizer_specials(tokenizer)->bos < 0)
+        return diag_fail(diag, STATUS_RECIPE, at, "add_bos",
+                         "expected a tokenizer with a token for the beginning of a text, "
+                         "found none");
+    Arena *arena = arena_create();
+    Reader reader = {.out = out, .tokenizer = tokenizer, .rules = rules, .path = path};
+    const Status status = read_text(&reader, arena, diag);
+    encoding_free(&reader.encoding);
+    text_free(&reader.lower);
+    arena_destroy(arena);
+    return status;
+}
+
+void token_stream_free(TokenStream *stream) {
+    free(stream->tokens);
+    *stream = (TokenStream){0};
+}

@@ -1,0 +1,304 @@
+/* Tokenizer: encoding, truncation, template. */
+#include "io/tokenizers/tokenizer_parts.h"
+
+#include "io/file.h"
+#include "io/tokenizers/unicode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Memory that encoding takes, beside the numbers. */
+typedef struct EncodingScratch {
+    IdList first, second;
+    NormalizeScratch normalize;
+    WordScratch words;
+    UnknownChars unknown;
+} EncodingScratch;
+
+static EncodingScratch *scratch_of(Encoding *out) {
+    if (!out->scratch) out->scratch = memory_alloc(1, sizeof *out->scratch);
+    return out->scratch;
+}
+
+/* --- text to tokens --- */
+
+/* Appends the tokens of a piece of normalized text that holds no added token; `first` is
+ * whether the text starts with it. False when it becomes too long. */
+static bool add_piece(const Tokenizer *self, EncodingScratch *scratch, TextSpan piece,
+                      bool first, IdList *ids) {
+    switch (self->kind) {
+    case MODEL_WORDPIECE:
+        wordpiece_split(&self->wordpiece, piece.text, piece.length, ids);
+        return true;
+    case MODEL_BPE:
+        return words_split(&self->words, &self->bpe, &scratch->words, piece, first, ids,
+                           &scratch->unknown);
+    case MODEL_CHARACTERS:
+        characters_split(self, piece, ids, &scratch->unknown);
+        return true;
+    case MODEL_WORDS: wordlevel_split(self, piece, ids, &scratch->unknown);
+    }
+    return true;
+}
+
+/* Appends the tokens of a stretch of the text that holds no token of `original`. */
+static bool add_stretch(const Tokenizer *self, EncodingScratch *scratch, TextSpan stretch,
+                        bool first, IdList *ids) {
+    size_t search = 0, done = 0;
+    AddedMatch match;
+    TextSpan text;
+    if (!normalizer_apply(&self->normalizer, &scratch->normalize, stretch, &text))
+        return false;
+    while (added_next(&self->normalized, text.text, text.length, &search, done, &match)) {
+        TextSpan piece = {text.text + done, match.begin - done};
+        if (done < match.begin &&
+            !add_piece(self, scratch, piece, first && done == 0, ids))
+            return false;
+        ids_add(ids, match.id);
+        done = match.end;
+    }
+    TextSpan rest = {text.text + done, text.length - done};
+    return rest.length == 0 || add_piece(self, scratch, rest, first && done == 0, ids);
+}
+
+/* Appends the tokens of a text; false when it becomes too long. */
+static bool add_text(const Tokenizer *self, EncodingScratch *scratch, TextSpan text,
+                     IdList *ids) {
+    size_t search = 0, done = 0;
+    AddedMatch match;
+    while (added_next(&self->original, text.text, text.length, &search, done, &match)) {
+        TextSpan stretch = {text.text + done, match.begin - done};
+        if (done < match.begin && !add_stretch(self, scratch, stretch, done == 0, ids))
+            return false;
+        ids_add(ids, match.id);
+        done = match.end;
+    }
+    TextSpan rest = {text.text + done, text.length - done};
+    return rest.length == 0 || add_stretch(self, scratch, rest, done == 0, ids);
+}
+
+/* Where a character stands in a text, in lower case or not; the length when nowhere. */
+static size_t find_char(TextSpan text, uint32_t wanted) {
+    for (size_t i = 0, bytes; i < text.length; i += bytes) {
+        uint32_t lower[2], c = utf8_decode(text.text + i, &bytes);
+        if (c == wanted) return i;
+        for (int j = char_lower(c, lower); j > 0; j--)
+            if (lower[j - 1] == wanted) return i;
+    }
+    return text.length;
+}
+
+static Status fail_unknown(TextSpan text, uint32_t c, Loc at, Diag *diag) {
+    char shown[UTF8_MAX + 1] = "", place[64] = "";
+    size_t offset = find_char(text, c);
+    if (c >= ' ' && !char_is_control(c)) shown[utf8_encode(shown, c)] = 0;
+    Loc found = utf8_locate("", text.text, offset);
+    if (offset < text.length)
+        snprintf(place, sizeof place, ", line %d, column %d of the text", found.line,
+                 found.column);
+    diag_fail(diag, STATUS_FORMAT, at, NULL,
+              "no token stands for the character '%s' (U+%04X)%s", shown, c, place);
+    diag_hint(diag, "leave such characters out (skip_unknown), or give the tokenizer an "
+                    "unk_token");
+    return STATUS_FORMAT;
+}
+
+/* Replaces `ids` by the tokens of a whole text. */
+static Status text_split(const Tokenizer *self, Encoding *out, TextSpan text, IdList *ids,
+                         Loc at, Diag *diag) {
+    EncodingScratch *scratch = out->scratch;
+    size_t valid = utf8_check(text.text, text.length);
+    ids->count = 0;
+    scratch->unknown = (UnknownChars){0};
+    if (valid < text.length)
+        return diag_fail(diag, STATUS_FORMAT, at, NULL,
+                         "invalid UTF-8, byte 0x%02x at offset %zu of the text",
+                         (unsigned char)text.text[valid], valid);
+    if (text.length > NORMALIZED_BYTES || !add_text(self, scratch, text, ids))
+        return diag_fail(
+            diag, STATUS_FORMAT, at, NULL,
+            "expected a text of at most %d bytes that normalizing does not swell",
+            NORMALIZED_BYTES);
+    if (scratch->unknown.count > 0 && !out->skip_unknown)
+        return fail_unknown(text, scratch->unknown.first, at, diag);
+    out->skipped += scratch->unknown.count;
+    return STATUS_OK;
+}
+
+/* --- truncation and template --- */
+
+/* Cuts the longer text until both fit, then both. */
+static void cut_pair(size_t *first, size_t *second, size_t room) {
+    bool second_longer = *first <= *second;
+    size_t *shorter = second_longer ? first : second;
+    size_t *longer = second_longer ? second : first;
+    if (*shorter <= room && *longer <= room - *shorter) return;
+    if (*shorter > room / 2) *shorter = room / 2;
+    *longer = room - *shorter;
+}
+
+static void out_reserve(Encoding *out, size_t length) {
+    if (length <= out->capacity) return;
+    out->capacity = length + length / 2;
+    out->ids = memory_grow(out->ids, out->capacity, sizeof *out->ids);
+    out->types = memory_grow(out->types, out->capacity, sizeof *out->types);
+}
+
+static void out_add(Encoding *out, const int32_t *ids, size_t count, int32_t type) {
+    if (count > 0) memcpy(out->ids + out->length, ids, count * sizeof *ids);
+    for (size_t i = 0; i < count; i++) out->types[out->length + i] = type;
+    out->length += count;
+}
+
+static void template_apply(const Template *template, Encoding *out) {
+    const IdList *first = &out->scratch->first, *second = &out->scratch->second;
+    out_reserve(out, (size_t) template->count + first->count + second->count);
+    out->length = 0;
+    for (int i = 0; i < template->count; i++) {
+        const TemplatePiece *piece = &template->pieces[i];
+        if (piece->id == PIECE_FIRST)
+            out_add(out, first->items, first->count, piece->type);
+        else if (piece->id == PIECE_SECOND)
+            out_add(out, second->items, second->count, piece->type);
+        else
+            out_add(out, &piece->id, 1, piece->type);
+    }
+}
+
+size_t tokenizer_overhead(const Tokenizer *self, bool pair) {
+    return (size_t)(pair ? self->pair.count - 2 : self->single.count - 1);
+}
+
+Status tokenizer_encode(const Tokenizer *self, Encoding *out, TextSpan first,
+                        const TextSpan *second, size_t max_length, Loc at, Diag *diag) {
+    size_t overhead = tokenizer_overhead(self, second != NULL);
+    EncodingScratch *scratch = scratch_of(out);
+    if (max_length > 0 && max_length < overhead)
+        return diag_fail(diag, STATUS_RECIPE, at, "max_length",
+                         "expected at least %zu, for the special tokens, found %zu",
+                         overhead, max_length);
+    scratch->second.count = 0;
+    out->skipped = 0;
+    TRY(text_split(self, out, first, &scratch->first, at, diag));
+    if (second) TRY(text_split(self, out, *second, &scratch->second, at, diag));
+    if (max_length > 0)
+        cut_pair(&scratch->first.count, &scratch->second.count, max_length - overhead);
+    template_apply(second ? &self->pair : &self->single, out);
+    return STATUS_OK;
+}
+
+Status tokenizer_encode_plain(const Tokenizer *self, Encoding *out, TextSpan text, Loc at,
+                              Diag *diag) {
+    EncodingScratch *scratch = scratch_of(out);
+    out->skipped = 0;
+    TRY(text_split(self, out, text, &scratch->first, at, diag));
+    out_reserve(out, scratch->first.count);
+    out->length = 0;
+    out_add(out, scratch->first.items, scratch->first.count, 0);
+    return STATUS_OK;
+}
+
+void encoding_free(Encoding *encoding) {
+    free(encoding->ids);
+    free(encoding->types);
+    if (encoding->scratch) {
+        free(encoding->scratch->first.items);
+        free(encoding->scratch->second.items);
+        normalize_scratch_free(&encoding->scratch->normalize);
+        word_scratch_free(&encoding->scratch->words);
+    }
+    free(encoding->scratch);
+    *encoding = (Encoding){0};
+}
+
+/* --- what a tokenizer knows --- */
+
+int32_t tokenizer_size(const Tokenizer *self) {
+    return self->vocabulary.capacity;
+}
+
+const SpecialIds *tokenizer_specials(const Tokenizer *self) {
+    return &self->specials;
+}
+
+bool tokenizer_lowercases(const Tokenizer *self) {
+    for (int i = 0; i < self->normalizer.count; i++) {
+        const NormalizeStep *step = &self->normalizer.steps[i];
+        if (step->kind == NORMALIZE_LOWERCASE) return true;
+        if (step->kind == NORMALIZE_BERT && step->rules.lowercase) return true;
+    }
+    return false;
+}
+
+const char *tokenizer_token(const Tokenizer *self, int32_t id) {
+    if (id < 0 || id >= tokenizer_size(self)) return NULL;
+    return self->vocabulary.tokens[id].text;
+}
+
+static int32_t added_find(const AddedSet *set, const char *token) {
+    for (int32_t i = 0; i < set->vocabulary.capacity; i++)
+        if (strcmp(set->tokens[i].content, token) == 0) return set->tokens[i].id;
+    return -1;
+}
+
+int32_t tokenizer_find(const Tokenizer *self, const char *token) {
+    int32_t id = vocabulary_find(&self->vocabulary, token, strlen(token));
+    return id >= 0 ? id : added_find(&self->original, token);
+}
+
+/* --- reading --- */
+
+static bool ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), bytes = strlen(end);
+    return length >= bytes && strcmp(text + length - bytes, end) == 0;
+}
+
+/* Reads from a folder: what lies in it decides. */
+static Status read_folder(Tokenizer *self, const char *folder, Diag *diag) {
+    const char *json = path_join(self->arena, folder, "tokenizer.json");
+    const char *tokens = path_join(self->arena, folder, "vocab.json");
+    const char *merges = path_join(self->arena, folder, "merges.txt");
+    const char *vocab = path_join(self->arena, folder, "vocab.txt");
+    if (path_is_file(json)) {
+        TRY(path_check_inside(folder, json, diag));
+        return tokenizer_read_json(self, json, folder, diag);
+    }
+    if (path_is_file(tokens) && path_is_file(merges)) {
+        TRY(path_check_inside(folder, tokens, diag));
+        TRY(path_check_inside(folder, merges, diag));
+        return tokenizer_read_merges(self, folder, diag);
+    }
+    if (path_is_file(tokens)) {
+        TRY(path_check_inside(folder, tokens, diag));
+        return tokenizer_read_words(self, tokens, folder, diag);
+    }
+    if (!path_is_file(vocab))
+        return diag_fail(diag, STATUS_IO, LOC_FILE(folder), NULL,
+                         "expected a folder with a tokenizer.json or a vocab.txt, or "
+                         "with vocab.json and merges.txt");
+    TRY(path_check_inside(folder, vocab, diag));
+    return tokenizer_read_vocab(self, vocab, folder, diag);
+}
+
+static Status read_any(Tokenizer *self, const char *path, Diag *diag) {
+    if (path_is_folder(path)) return read_folder(self, path, diag);
+    const char *folder = path_folder(self->arena, path);
+    if (ends_with(path, ".json")) return tokenizer_read_json(self, path, folder, diag);
+    return tokenizer_read_vocab(self, path, folder, diag);
+}
+
+Status tokenizer_read(Tokenizer **out, const char *path, Diag *diag) {
+    Arena *arena = arena_create();
+    Tokenizer *self = ARENA_NEW(arena, Tokenizer);
+    self->arena = arena;
+    Status status = read_any(self, path, diag);
+    if (status == STATUS_OK)
+        *out = self;
+    else
+        arena_destroy(arena);
+    return status;
+}
+
+void tokenizer_destroy(Tokenizer *self) {
+    if (self) arena_destroy(self->arena);
+}

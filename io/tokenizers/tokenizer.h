@@ -1,0 +1,166 @@
+/* Tokenizer: text to token numbers and back.
+ *
+ * Four kinds: WordPiece (BERT and its relatives), byte-pair encoding (GPT-2, Llama and
+ * theirs), whole words, and characters. The numbers of the first three are those of the
+ * `tokenizers` library of Hugging Face, one for one, but for characters that Unicode
+ * versions disagree on, and for capital sigma at the end of a word: its lower case is the
+ * final sigma, as in BERT's own code and in transformers.js. A Tokenizer does not change
+ * once it is read: any number of threads may use one, each with an Encoding of its own.
+ */
+#ifndef COMPRESS_IO_TOKENIZERS_TOKENIZER_H
+#define COMPRESS_IO_TOKENIZERS_TOKENIZER_H
+
+#include "ir/status.h"
+#include "ir/text.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct Tokenizer Tokenizer;
+
+/* Numbers of the tokens with a meaning, -1 where there is none. WordPiece has all of the
+ * first four and neither `bos` nor `eos`. */
+typedef struct SpecialIds {
+    int32_t pad, unk, cls, sep, mask;
+    int32_t bos, eos; /* begin and end of a text, of a language model */
+} SpecialIds;
+
+/* A piece of text; it may hold NUL. */
+typedef struct TextSpan {
+    const char *text;
+    size_t length;
+} TextSpan;
+
+/* A text as tokens, and memory that the next text uses again. Start with zeros; free with
+ * encoding_free. */
+typedef struct Encoding {
+    int32_t *ids;   /* [length] */
+    int32_t *types; /* [length]: 0, for the second text of a pair 1 */
+    size_t length;
+
+    /* To be set before encoding: characters without a token are left out, not an error.
+     * `skipped` says how many there were. */
+    bool skip_unknown;
+    size_t skipped;
+
+    /* private to io/tokenizers/tokenizer.c */
+    size_t capacity;
+    struct EncodingScratch *scratch;
+} Encoding;
+
+/* Reads a tokenizer from
+ *   - a folder: its tokenizer.json; without one its vocab.json and merges.txt, or its
+ *     vocab.json alone (whole words; where a source.spm says that tokens are
+ * SentencePiece units, it is refused); without these its vocab.txt;
+ *   - a tokenizer.json (a file whose name ends in .json):
+ *       model WordPiece: normalizer BertNormalizer or null, pre_tokenizer
+ *         BertPreTokenizer, post_processor TemplateProcessing or BertProcessing;
+ *       model BPE, with byte_fallback or not: normalizers Prepend, Replace (of a string),
+ *         Lowercase, NFC, NFD, NFKC, NFKD; pre_tokenizers ByteLevel, Metaspace, Digits,
+ *         Split (the regular expressions of GPT-2, Llama 3 and Qwen 2); post_processors
+ *         TemplateProcessing, RobertaProcessing, BertProcessing, ByteLevel; decoders
+ *         ByteLevel, Metaspace, WordPiece, or Replace, ByteFallback, Fuse and Strip;
+ *         a Sequence of them, or null;
+ *       model WordLevel, words that are tokens as a whole: normalizers as of BPE;
+ *         pre_tokenizers WhitespaceSplit, BertPreTokenizer, or Split with WORDS_REGEX
+ *         (io/tokenizers/word_split.h); decoder null, which joins words with spaces;
+ *       model Characters, our own: {"type": "Characters", "vocab": {...} or [...],
+ *         "lowercase": false, "unk_token": null}: every character is a token; no
+ *         normalizer, pre_tokenizer or decoder;
+ *     its padding and truncation are not applied;
+ *   - a vocab.txt (any other file): one token a line, BERT's rules.
+ * A tokenizer_config.json beside it may name the special tokens (of WordPiece [PAD],
+ * [UNK], [CLS], [SEP], [MASK] otherwise); beside a vocab.txt it also sets do_lower_case
+ * (true otherwise), strip_accents (as do_lower_case) and tokenize_chinese_chars (true),
+ * beside a vocab.json add_prefix_space and add_bos_token (both false otherwise). Other
+ * kinds than WordPiece may lack special tokens; what tokenizer_config.json does not name,
+ * a config.json beside it may number (bos_token_id, eos_token_id, pad_token_id), and
+ * else <s>, </s>, <pad>, <unk> and <|endoftext|> count where they are added tokens.
+ * Files have at most 64 MiB and 2,097,150 tokens of at most 1,024 bytes. Fails with
+ * STATUS_IO, or with STATUS_FORMAT at the line, or naming the component, that is damaged,
+ * missing or not supported. */
+Status tokenizer_read(Tokenizer **out, const char *path, Diag *diag);
+
+/* Frees the tokenizer. NULL is allowed. */
+void tokenizer_destroy(Tokenizer *tokenizer);
+
+/* Number of tokens, added ones included: all numbers are below it. */
+int32_t tokenizer_size(const Tokenizer *tokenizer);
+
+/* Numbers of the special tokens. */
+const SpecialIds *tokenizer_specials(const Tokenizer *tokenizer);
+
+/* Whether texts become lower case before they are cut into tokens. */
+bool tokenizer_lowercases(const Tokenizer *tokenizer);
+
+/* Text of a token, NULL when there is none of this number. It is the vocabulary's own
+ * spelling ("Ġthe", "##ing", "<0x0A>"); tokenizer_decode gives what it stands for. */
+const char *tokenizer_token(const Tokenizer *tokenizer, int32_t id);
+
+/* Number of a token, -1 when absent. */
+int32_t tokenizer_find(const Tokenizer *tokenizer, const char *token);
+
+/* How many special tokens tokenizer_encode adds to a text, or to a pair. */
+size_t tokenizer_overhead(const Tokenizer *tokenizer, bool pair);
+
+/* Encodes a text, or a pair when `second` is not NULL, with special tokens around them as
+ * the tokenizer's template says. Added tokens ([SEP], [MASK] ...) that stand in the text
+ * become their numbers. More than `max_length` tokens (0 = no limit) are cut at the end;
+ * of a pair the longer text is cut first, then both to the same length, the odd token
+ * going to the longer.
+ * `at` is where the text comes from, for messages. Fails with STATUS_FORMAT for invalid
+ * UTF-8, naming the byte (from 0) of the text, and for a character that has no token,
+ * where the tokenizer has no token for such (unless out->skip_unknown), naming it with
+ * its line and column in the text; with STATUS_RECIPE when the special tokens alone
+ * exceed `max_length`. */
+Status tokenizer_encode(const Tokenizer *tokenizer, Encoding *out, TextSpan first,
+                        const TextSpan *second, size_t max_length, Loc at, Diag *diag);
+
+/* Encodes a text alone: no special tokens around it, nothing cut, types 0. Fails as
+ * tokenizer_encode for the text. */
+Status tokenizer_encode_plain(const Tokenizer *tokenizer, Encoding *out, TextSpan text,
+                              Loc at, Diag *diag);
+
+/* Frees the memory and empties the encoding. */
+void encoding_free(Encoding *encoding);
+
+/* --- back to text --- */
+
+/* Number of characters (code points) of a text of valid UTF-8. */
+size_t text_characters(TextSpan text);
+
+/* Appends the text that tokens stand for; special tokens are left out when
+ * `skip_specials`. Bytes that are not UTF-8 become U+FFFD, one for each longest start of
+ * a character. Fails with STATUS_FORMAT, at `at`, for a number without a token. */
+Status tokenizer_decode(const Tokenizer *tokenizer, Text *out, const int32_t *ids,
+                        size_t count, bool skip_specials, Loc at, Diag *diag);
+
+/* The same token by token, for text that is shown while it is generated. Start with
+ * detokenizer_start; free with detokenizer_free. */
+typedef struct Detokenizer {
+    const Tokenizer *tokenizer; /* must outlive it */
+    bool skip_specials;
+
+    /* private to io/tokenizers/detokenizer.c */
+    size_t tokens; /* taken so far */
+    int stripped;  /* characters taken off the start so far */
+    Text token;    /* the token at hand */
+    char held[4];  /* the start of a character that is not complete yet */
+    size_t held_length;
+} Detokenizer;
+
+/* Starts a text; an earlier one is forgotten. */
+void detokenizer_start(Detokenizer *self, const Tokenizer *tokenizer, bool skip_specials);
+
+/* Appends what is certain of the text with one more token: all but the start of a
+ * character whose last bytes are missing. Fails as tokenizer_decode. */
+Status detokenizer_add(Detokenizer *self, Text *out, int32_t id, Loc at, Diag *diag);
+
+/* Appends what is left at the end of the text: U+FFFD for a character that was never
+ * completed. Then detokenizer_start must come before the next token. */
+void detokenizer_finish(Detokenizer *self, Text *out);
+
+/* Frees the memory. */
+void detokenizer_free(Detokenizer *self);
+
+#endif

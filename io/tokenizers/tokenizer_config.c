@@ -1,0 +1,204 @@
+/* Tokenizer: tokenizer_config.json, special tokens, and what the readers share. */
+#include "io/tokenizers/tokenizer_parts.h"
+
+#include "io/file.h"
+#include "io/json.h"
+
+#include <string.h>
+
+enum { CONFIG_BYTES_MAX = 16 << 20 };
+
+/* Whether a value is there and not null. */
+static bool is_given(const Tree *value) {
+    return value && value->kind != TREE_NULL;
+}
+
+/* --- names of the special tokens --- */
+
+/* A token is given as a string, or as a map with its content. */
+static Status read_name(const char **out, const Tree *config, const char *key,
+                        Diag *diag) {
+    const Tree *value = tree_get(config, key);
+    if (!is_given(value)) return STATUS_OK;
+    if (value->kind == TREE_MAP) {
+        const Tree *content;
+        TRY(json_member(&content, value, "content", TREE_STRING, key, diag));
+        value = content;
+    } else {
+        TRY(json_member(&value, config, key, TREE_STRING, "", diag));
+    }
+    if (value) *out = value->string;
+    return STATUS_OK;
+}
+
+Status config_read(Tree **config, SpecialNames *names, Arena *arena, const char *folder,
+                   Diag *diag) {
+    const char *path = path_join(arena, folder, "tokenizer_config.json");
+    *names = (SpecialNames){0};
+    *config = NULL;
+    if (!path_is_file(path)) return STATUS_OK;
+    TRY(path_check_inside(folder, path, diag));
+    TRY(json_read(config, arena, path, CONFIG_BYTES_MAX, diag));
+    if ((*config)->kind != TREE_MAP)
+        return diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
+                         "expected a JSON object, found %s",
+                         tree_kind_name((*config)->kind));
+    TRY(read_name(&names->pad, *config, "pad_token", diag));
+    TRY(read_name(&names->unk, *config, "unk_token", diag));
+    TRY(read_name(&names->cls, *config, "cls_token", diag));
+    TRY(read_name(&names->sep, *config, "sep_token", diag));
+    TRY(read_name(&names->bos, *config, "bos_token", diag));
+    TRY(read_name(&names->eos, *config, "eos_token", diag));
+    return read_name(&names->mask, *config, "mask_token", diag);
+}
+
+static Status find_special(int32_t *id, const Tokenizer *tokenizer, const char *name,
+                           const char *role, Loc at, Diag *diag) {
+    *id = tokenizer_find(tokenizer, name);
+    if (*id >= 0) return STATUS_OK;
+    diag_fail(diag, STATUS_FORMAT, at, NULL, "the vocabulary lacks %s '%s'", role, name);
+    diag_hint(diag, "a tokenizer_config.json beside it can give another name");
+    return STATUS_FORMAT;
+}
+
+static const char *name_or(const char *name, const char *usual) {
+    return name ? name : usual;
+}
+
+Status specials_find(Tokenizer *tokenizer, const SpecialNames *names, Loc at,
+                     Diag *diag) {
+    SpecialIds *ids = &tokenizer->specials;
+    TRY(find_special(&ids->pad, tokenizer, name_or(names->pad, "[PAD]"),
+                     "the padding token", at, diag));
+    TRY(find_special(&ids->unk, tokenizer, name_or(names->unk, "[UNK]"),
+                     "the unknown token", at, diag));
+    TRY(find_special(&ids->cls, tokenizer, name_or(names->cls, "[CLS]"),
+                     "the class token", at, diag));
+    TRY(find_special(&ids->sep, tokenizer, name_or(names->sep, "[SEP]"),
+                     "the separator token", at, diag));
+    ids->mask = tokenizer_find(tokenizer, name_or(names->mask, "[MASK]"));
+    ids->bos = ids->eos = -1;
+    return STATUS_OK;
+}
+
+/* --- special tokens of language models --- */
+
+/* Takes a number of config.json, of which eos_token_id may be a list: the first counts.
+ * -1 and null are none. */
+static Status take_number(int32_t *id, const Tokenizer *tokenizer, const Tree *config,
+                          const char *key, Diag *diag) {
+    const Tree *value = tree_get(config, key);
+    if (value && value->kind == TREE_LIST) value = value->first;
+    if (*id >= 0 || !is_given(value)) return STATUS_OK;
+    if (value->kind != TREE_INT || value->integer < -1 ||
+        value->integer >= tokenizer_size(tokenizer))
+        return diag_fail(diag, STATUS_FORMAT, value->loc, key,
+                         "expected a token below %d, the size of the vocabulary",
+                         tokenizer_size(tokenizer));
+    *id = (int32_t)value->integer;
+    return STATUS_OK;
+}
+
+/* Numbers that the config.json of a folder gives, for what has none yet. */
+static Status take_numbers(Tokenizer *tokenizer, Arena *scratch, const char *folder,
+                           Diag *diag) {
+    SpecialIds *ids = &tokenizer->specials;
+    Tree *config;
+    const char *path = path_join(scratch, folder, "config.json");
+    if (!path_is_file(path)) return STATUS_OK;
+    TRY(path_check_inside(folder, path, diag));
+    TRY(json_read(&config, scratch, path, CONFIG_BYTES_MAX, diag));
+    TRY(take_number(&ids->bos, tokenizer, config, "bos_token_id", diag));
+    TRY(take_number(&ids->eos, tokenizer, config, "eos_token_id", diag));
+    return take_number(&ids->pad, tokenizer, config, "pad_token_id", diag);
+}
+
+/* Looks up a usual name, for what has no number yet: it must be a special token. */
+static void take_usual(int32_t *id, const Tokenizer *tokenizer, const char *name) {
+    int32_t found = *id < 0 ? tokenizer_find(tokenizer, name) : -1;
+    if (found >= 0 && tokenizer->special[found]) *id = found;
+}
+
+static void take_all_usual(Tokenizer *tokenizer) {
+    SpecialIds *ids = &tokenizer->specials;
+    take_usual(&ids->bos, tokenizer, "<s>");
+    take_usual(&ids->bos, tokenizer, "<|endoftext|>");
+    take_usual(&ids->eos, tokenizer, "</s>");
+    take_usual(&ids->eos, tokenizer, "<|endoftext|>");
+    take_usual(&ids->pad, tokenizer, "<pad>");
+    take_usual(&ids->unk, tokenizer, "<unk>");
+}
+
+Status specials_find_some(Tokenizer *tokenizer, const SpecialNames *names,
+                          const char *folder, Loc at, Diag *diag) {
+    SpecialIds *ids = &tokenizer->specials;
+    const struct {
+        int32_t *id;
+        const char *name, *role;
+    } ALL[] = {{&ids->pad, names->pad, "the padding token"},
+               {&ids->unk, names->unk, "the unknown token"},
+               {&ids->cls, names->cls, "the class token"},
+               {&ids->sep, names->sep, "the separator token"},
+               {&ids->mask, names->mask, "the mask"},
+               {&ids->bos, names->bos, "the token at the beginning"},
+               {&ids->eos, names->eos, "the token at the end"}};
+    for (size_t i = 0; i < sizeof ALL / sizeof *ALL; i++) {
+        *ALL[i].id = -1;
+        if (ALL[i].name)
+            TRY(find_special(ALL[i].id, tokenizer, ALL[i].name, ALL[i].role, at, diag));
+    }
+    Arena *scratch = arena_create();
+    Status status = take_numbers(tokenizer, scratch, folder, diag);
+    arena_destroy(scratch);
+    TRY(status);
+    take_all_usual(tokenizer);
+    for (size_t i = 0; i < sizeof ALL / sizeof *ALL; i++)
+        if (*ALL[i].id >= 0 && ALL[i].id != &ids->unk)
+            tokenizer->special[*ALL[i].id] = true;
+    return STATUS_OK;
+}
+
+/* Number of a token that may not be found in the table yet, -1 when absent. */
+static int32_t find_anywhere(const Tokenizer *tokenizer, const char *text) {
+    for (int32_t id = 0; id < tokenizer_size(tokenizer); id++)
+        if (strcmp(tokenizer->vocabulary.tokens[id].text, text) == 0) return id;
+    return -1;
+}
+
+Status unknown_read(int32_t *id, const Tokenizer *self, const Tree *token,
+                    SpecialNames *names, Loc at, Diag *diag) {
+    *id = -1;
+    if (!token) return STATUS_OK;
+    *id = find_anywhere(self, token->string);
+    names->unk = token->string;
+    if (*id >= 0) return STATUS_OK;
+    return diag_fail(diag, STATUS_FORMAT, at, "model.unk_token",
+                     "'%.64s' is not in the vocabulary", token->string);
+}
+
+/* --- templates and added tokens --- */
+
+void template_bert(Tokenizer *tokenizer, int32_t cls, int32_t sep) {
+    const Template single = {{{cls, 0}, {PIECE_FIRST, 0}, {sep, 0}}, 3};
+    const Template pair = {
+        {{cls, 0}, {PIECE_FIRST, 0}, {sep, 0}, {PIECE_SECOND, 1}, {sep, 1}}, 5};
+    tokenizer->single = single;
+    tokenizer->pair = pair;
+}
+
+void template_plain(Tokenizer *tokenizer) {
+    tokenizer->single = (Template){{{PIECE_FIRST, 0}}, 1};
+    tokenizer->pair = (Template){{{PIECE_FIRST, 0}, {PIECE_SECOND, 1}}, 2};
+}
+
+Status tokenizer_add(Tokenizer *tokenizer, const AddedToken *tokens, int count, Loc at,
+                     Diag *diag) {
+    tokenizer->special =
+        ARENA_ARRAY(tokenizer->arena, bool, (size_t)tokenizer_size(tokenizer));
+    for (int i = 0; i < count; i++)
+        if (tokens[i].special) tokenizer->special[tokens[i].id] = true;
+    TRY(added_collect(&tokenizer->original, tokenizer->arena, tokens, count, NULL, at,
+                      diag));
+    return added_collect(&tokenizer->normalized, tokenizer->arena, tokens, count,
+                         &tokenizer->normalizer, at, diag);
+}

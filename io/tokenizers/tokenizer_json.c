@@ -1,0 +1,255 @@
+/* Tokenizer: reading tokenizer.json: added tokens, vocabulary and the model WordPiece.
+ * The other models, the normalizer, pre_tokenizer, post_processor and decoder have files
+ * of their own. */
+#include "io/tokenizers/tokenizer_parts.h"
+
+#include "io/file.h"
+#include "io/json.h"
+
+#include <string.h>
+
+enum { MAX_CHARS_LIMIT = 1000 };
+
+/* --- added tokens --- */
+
+static Status read_added(AddedToken *out, Arena *arena, const Tree *map, int index,
+                         Diag *diag) {
+    char where[64];
+    const Tree *content, *id;
+    snprintf(where, sizeof where, "added_tokens[%d]", index);
+    if (map->kind != TREE_MAP)
+        return diag_fail(diag, STATUS_FORMAT, map->loc, where, "expected a map");
+    TRY(json_member(&content, map, "content", TREE_STRING, where, diag));
+    TRY(json_member(&id, map, "id", TREE_INT, where, diag));
+    if (!content || !id || id->integer < 0 || id->integer >= TOKENS_MAX)
+        return diag_fail(diag, STATUS_FORMAT, map->loc, where,
+                         "expected a content and an id from 0 to %d", TOKENS_MAX - 1);
+    TRY(json_flag(&out->special, map, "special", false, where, diag));
+    TRY(json_flag(&out->normalized, map, "normalized", !out->special, where, diag));
+    TRY(json_flag(&out->single_word, map, "single_word", false, where, diag));
+    TRY(json_flag(&out->lstrip, map, "lstrip", false, where, diag));
+    TRY(json_flag(&out->rstrip, map, "rstrip", false, where, diag));
+    out->content = arena_strdup(arena, content->string);
+    out->id = (int32_t)id->integer;
+    return STATUS_OK;
+}
+
+static Status read_all_added(AddedToken **out, int *count, Arena *arena, const Tree *root,
+                             Diag *diag) {
+    const Tree *list;
+    int index = 0;
+    *count = 0;
+    TRY(json_member(&list, root, "added_tokens", TREE_LIST, "", diag));
+    if (!list) return STATUS_OK;
+    if (list->count > ADDED_MAX)
+        return diag_fail(diag, STATUS_FORMAT, root->loc, "added_tokens",
+                         "expected at most %d, found %d", ADDED_MAX, list->count);
+    *out = ARENA_ARRAY(arena, AddedToken, (size_t)list->count);
+    for (const Tree *map = list->first; map; map = map->next, index++)
+        TRY(read_added(&(*out)[index], arena, map, index, diag));
+    *count = list->count;
+    return STATUS_OK;
+}
+
+/* --- vocabulary --- */
+
+/* Where a vocabulary stands, for messages. */
+typedef struct Place {
+    Loc at;
+    const char *key;
+} Place;
+
+/* Puts a token at its number, which must be free. */
+static Status place_token(Vocabulary *vocabulary, Arena *arena, const char *text,
+                          int64_t id, Place place, Diag *diag) {
+    size_t length = strlen(text);
+    if (length > TOKEN_BYTES_MAX)
+        return diag_fail(diag, STATUS_FORMAT, place.at, place.key,
+                         "expected tokens of at most %d bytes, found %zu",
+                         TOKEN_BYTES_MAX, length);
+    if (id < 0 || id >= vocabulary->capacity)
+        return diag_fail(diag, STATUS_FORMAT, place.at, place.key,
+                         "'%s' has number %lld, expected 0 to %d, each once", text,
+                         (long long)id, vocabulary->capacity - 1);
+    Token *token = &vocabulary->tokens[id];
+    if (token->text)
+        return diag_fail(diag, STATUS_FORMAT, place.at, place.key,
+                         "'%s' and '%s' have the same number %lld", token->text, text,
+                         (long long)id);
+    *token = (Token){arena_strdup(arena, text), (uint32_t)length};
+    return STATUS_OK;
+}
+
+static Status place_vocab(Vocabulary *vocabulary, Arena *arena, const Tree *vocab,
+                          Place place, Diag *diag) {
+    for (const Tree *entry = vocab->first; entry; entry = entry->next) {
+        int64_t id = entry->kind == TREE_INT ? entry->integer : -1;
+        TRY(place_token(vocabulary, arena, entry->key, id, place, diag));
+        if (vocabulary_add(vocabulary, (int32_t)id) == VOCABULARY_FULL)
+            return diag_fail(diag, STATUS_FORMAT, place.at, place.key,
+                             "too many tokens share one place in the hash table");
+    }
+    return STATUS_OK;
+}
+
+/* Number of added tokens that the vocabulary does not hold; those it holds must have the
+ * same number there. */
+static Status count_new(int *out, const Tree *vocab, const AddedToken *added, int count,
+                        Loc at, Diag *diag) {
+    *out = 0;
+    for (int i = 0; i < count; i++) {
+        const Tree *known = tree_get(vocab, added[i].content);
+        if (!known) ++*out;
+        if (known && (known->kind != TREE_INT || known->integer != added[i].id))
+            return diag_fail(diag, STATUS_FORMAT, at, "added_tokens",
+                             "'%s' has number %d, and another in the vocabulary",
+                             added[i].content, added[i].id);
+    }
+    return STATUS_OK;
+}
+
+Status tokenizer_place(Tokenizer *self, const Tree *vocab, const AddedToken *added,
+                       int count, Loc at, const char *key, Diag *diag) {
+    int new_tokens;
+    const Place place = {at, key};
+    TRY(count_new(&new_tokens, vocab, added, count, at, diag));
+    if (vocab->count == 0 || vocab->count > TOKENS_MAX - new_tokens)
+        return diag_fail(diag, STATUS_FORMAT, at, key,
+                         "expected 1 to %d tokens, found %d", TOKENS_MAX, vocab->count);
+    vocabulary_create(&self->vocabulary, self->arena, vocab->count + new_tokens);
+    TRY(place_vocab(&self->vocabulary, self->arena, vocab, place, diag));
+    for (int i = 0; i < count; i++)
+        if (!tree_get(vocab, added[i].content))
+            TRY(place_token(&self->vocabulary, self->arena, added[i].content, added[i].id,
+                            place, diag));
+    return STATUS_OK;
+}
+
+/* --- WordPiece --- */
+
+static Status wordpiece_read(Tokenizer *self, const Tree *model, const Tree *root,
+                             SpecialNames *names, Diag *diag) {
+    const Tree *prefix, *unknown, *chars, *words;
+    TRY(normalizer_read(&self->normalizer, self->arena, root, true, diag));
+    TRY(json_member(&words, root, "pre_tokenizer", TREE_MAP, "", diag));
+    TRY(json_type(words, "pre_tokenizer", "BertPreTokenizer", root, diag));
+    TRY(json_member(&prefix, model, "continuing_subword_prefix", TREE_STRING, "model",
+                    diag));
+    TRY(json_member(&unknown, model, "unk_token", TREE_STRING, "model", diag));
+    TRY(json_member(&chars, model, "max_input_chars_per_word", TREE_INT, "model", diag));
+    int64_t most = chars ? chars->integer : 100;
+    if (most < 1 || most > MAX_CHARS_LIMIT)
+        return diag_fail(diag, STATUS_FORMAT, root->loc, "model.max_input_chars_per_word",
+                         "expected 1 to %d, found %lld", MAX_CHARS_LIMIT,
+                         (long long)most);
+    const char *text = arena_strdup(self->arena, prefix ? prefix->string : "##");
+    if (strlen(text) > TOKEN_BYTES_MAX)
+        return diag_fail(diag, STATUS_FORMAT, root->loc,
+                         "model.continuing_subword_prefix", "too long");
+    self->wordpiece = (WordPiece){.vocabulary = &self->vocabulary,
+                                  .whole = prefix_of("", 0),
+                                  .continued = prefix_of(text, strlen(text)),
+                                  .max_chars = (size_t)most};
+    if (unknown) names->unk = unknown->string;
+    return STATUS_OK;
+}
+
+/* --- model --- */
+
+/* Old files leave the type out; what a model alone has tells it then. */
+static Status read_kind(ModelKind *kind, const Tree *model, const Tree *root,
+                        Diag *diag) {
+    static const char *const NAMES[] = {"WordPiece", "BPE", "Characters", "WordLevel"};
+    const Tree *type = NULL;
+    const char *found = "none";
+    if (model) TRY(json_member(&type, model, "type", TREE_STRING, "model", diag));
+    if (type) found = type->string;
+    if (!type && tree_get(model, "max_input_chars_per_word")) found = "WordPiece";
+    if (!type && tree_get(model, "merges")) found = "BPE";
+    for (int i = 0; i < 4; i++)
+        if (strcmp(found, NAMES[i]) == 0) {
+            *kind = (ModelKind)i;
+            return STATUS_OK;
+        }
+    return diag_fail(diag, STATUS_FORMAT, root->loc, "model.type",
+                     "expected WordPiece, BPE, WordLevel or Characters, found %s%.64s%s",
+                     type ? "'" : "", found, type ? "'" : "");
+}
+
+typedef struct Added {
+    AddedToken *tokens;
+    int count;
+} Added;
+
+/* Puts the tokens in their places. */
+static Status read_tokens(Tokenizer *self, Arena *scratch, const Tree *root,
+                          const Tree *model, const Added *added, Diag *diag) {
+    const Tree *vocab;
+    if (self->kind == MODEL_CHARACTERS)
+        TRY(characters_vocab(&vocab, scratch, model, root, diag));
+    else
+        TRY(json_member(&vocab, model, "vocab", TREE_MAP, "model", diag));
+    if (!vocab)
+        return diag_fail(diag, STATUS_FORMAT, root->loc, "model.vocab", "missing");
+    return tokenizer_place(self, vocab, added->tokens, added->count, root->loc,
+                           "model.vocab", diag);
+}
+
+static Status read_model(Tokenizer *self, const Tree *root, const Tree *model,
+                         const Added *added, SpecialNames *names, Diag *diag) {
+    switch (self->kind) {
+    case MODEL_WORDPIECE: return wordpiece_read(self, model, root, names, diag);
+    case MODEL_BPE: return bpe_read(self, root, model, names, diag);
+    case MODEL_WORDS: return wordlevel_read(self, root, model, names, diag);
+    case MODEL_CHARACTERS:
+        return characters_read(self, root, model, added->tokens, added->count, names,
+                               diag);
+    }
+    return STATUS_OK;
+}
+
+static Status read_specials(Tokenizer *self, const Tree *root, const SpecialNames *names,
+                            const char *folder, Diag *diag) {
+    if (self->kind != MODEL_WORDPIECE)
+        return specials_find_some(self, names, folder, root->loc, diag);
+    TRY(specials_find(self, names, root->loc, diag));
+    self->wordpiece.unknown = self->specials.unk;
+    return STATUS_OK;
+}
+
+/* Everything but the configuration, from the parsed file. */
+static Status read_root(Tokenizer *self, Arena *scratch, const Tree *root,
+                        SpecialNames *names, const char *folder, Diag *diag) {
+    const Tree *model;
+    Added added = {0};
+    TRY(json_member(&model, root, "model", TREE_MAP, "", diag));
+    TRY(read_kind(&self->kind, model, root, diag));
+    TRY(read_all_added(&added.tokens, &added.count, self->arena, root, diag));
+    TRY(read_tokens(self, scratch, root, model, &added, diag));
+    TRY(read_model(self, root, model, &added, names, diag));
+    TRY(tokenizer_add(self, added.tokens, added.count, root->loc, diag));
+    TRY(read_specials(self, root, names, folder, diag));
+    TRY(decoder_read(self, root, diag));
+    return template_read(self, root, diag);
+}
+
+/* Reads into an arena of its own what is not needed later. */
+static Status read_with(Tokenizer *self, Arena *scratch, const char *path,
+                        const char *folder, Diag *diag) {
+    Tree *root, *config;
+    SpecialNames names;
+    TRY(config_read(&config, &names, scratch, folder, diag));
+    TRY(json_read(&root, scratch, path, VOCABULARY_BYTES_MAX, diag));
+    if (root->kind != TREE_MAP)
+        return diag_fail(diag, STATUS_FORMAT, root->loc, NULL,
+                         "expected a JSON object, found %s", tree_kind_name(root->kind));
+    return read_root(self, scratch, root, &names, folder, diag);
+}
+
+Status tokenizer_read_json(Tokenizer *self, const char *path, const char *folder,
+                           Diag *diag) {
+    Arena *scratch = arena_create();
+    Status status = read_with(self, scratch, path, folder, diag);
+    arena_destroy(scratch);
+    return status;
+}

@@ -1,0 +1,55 @@
+/* Tokenizer: normalizers, what is done to a text before it is cut into words. */
+#ifndef COMPRESS_IO_TOKENIZERS_TOKENIZER_NORMALIZE_H
+#define COMPRESS_IO_TOKENIZERS_TOKENIZER_NORMALIZE_H
+
+#include "io/tokenizers/tokenizer.h"
+#include "io/tokenizers/unicode.h"
+#include "io/tokenizers/wordpiece.h"
+#include "ir/tree.h"
+
+enum {
+    NORMALIZE_MAX = 8,          /* steps */
+    NORMALIZED_BYTES = 1 << 30, /* most of a text, before and after */
+};
+
+typedef enum NormalizeKind {
+    NORMALIZE_BERT,
+    NORMALIZE_PREPEND, /* `to`, unless the text is empty */
+    NORMALIZE_REPLACE, /* `from` by `to` */
+    NORMALIZE_LOWERCASE,
+    NORMALIZE_FORM
+} NormalizeKind;
+
+typedef struct NormalizeStep {
+    NormalizeKind kind;
+    Token from, to;
+    NormalForm form;
+    BertRules rules;
+} NormalizeStep;
+
+typedef struct Normalizer {
+    NormalizeStep steps[NORMALIZE_MAX];
+    int count;
+} Normalizer;
+
+/* Memory for texts. Start with zeros; free with normalize_scratch_free. */
+typedef struct NormalizeScratch {
+    Text texts[2];
+    MarkRun marks;
+} NormalizeScratch;
+
+/* Normalizes valid UTF-8: at `out` the text itself when there is nothing to do, or what
+ * lies in `scratch` until it is used again. False when it becomes longer than
+ * NORMALIZED_BYTES, or than 64 times what it was and a MiB. */
+bool normalizer_apply(const Normalizer *normalizer, NormalizeScratch *scratch,
+                      TextSpan text, TextSpan *out);
+
+/* Reads the normalizer of a tokenizer.json; `bert` = only a BertNormalizer is supported.
+ * Fails with STATUS_FORMAT, naming what is not. */
+Status normalizer_read(Normalizer *normalizer, Arena *arena, const Tree *root, bool bert,
+                       Diag *diag);
+
+/* Frees the memory. */
+void normalize_scratch_free(NormalizeScratch *scratch);
+
+#endif

@@ -1,0 +1,103 @@
+/* Tokenizer: reading vocab.txt, with BERT's rules as tokenizer_config.json sets them. */
+#include "io/tokenizers/tokenizer_parts.h"
+
+#include "io/file.h"
+
+#include <string.h>
+
+enum { MAX_CHARS = 100, SPECIALS = 5 };
+
+/* Whether a tokenizer class works by BERT's rules on a vocab.txt. */
+static bool is_bert_class(const char *name) {
+    static const char *const FAMILIES[] = {"Bert",       "DistilBert",  "Electra",
+                                           "MobileBert", "SqueezeBert", "ConvBert"};
+    for (size_t i = 0; i < sizeof FAMILIES / sizeof *FAMILIES; i++) {
+        size_t length = strlen(FAMILIES[i]);
+        if (strncmp(name, FAMILIES[i], length) != 0) continue;
+        if (strcmp(name + length, "Tokenizer") == 0) return true;
+        if (strcmp(name + length, "TokenizerFast") == 0) return true;
+    }
+    return false;
+}
+
+static Status refuse(const Tree *value, const char *key, const char *reason, Diag *diag) {
+    diag_fail(diag, STATUS_FORMAT, value->loc, key, "%s", reason);
+    diag_hint(diag, "a tokenizer.json in the folder is read instead when it is there");
+    return STATUS_FORMAT;
+}
+
+/* Refuses settings that would change the tokens and that are not supported. */
+static Status check_config(const Tree *config, Diag *diag) {
+    static const char *const EMPTY[] = {"additional_special_tokens", "never_split"};
+    const Tree *class;
+    bool basic;
+    TRY(json_member(&class, config, "tokenizer_class", TREE_STRING, "", diag));
+    if (class && !is_bert_class(class->string))
+        return diag_fail(diag, STATUS_FORMAT, class->loc, "tokenizer_class",
+                         "expected BertTokenizer or one of its relatives, found '%s'",
+                         class->string);
+    TRY(json_flag(&basic, config, "do_basic_tokenize", true, "", diag));
+    if (!basic)
+        return refuse(tree_get(config, "do_basic_tokenize"), "do_basic_tokenize",
+                      "false is not supported", diag);
+    for (size_t i = 0; i < sizeof EMPTY / sizeof *EMPTY; i++) {
+        const Tree *list;
+        TRY(json_member(&list, config, EMPTY[i], TREE_LIST, "", diag));
+        if (list && list->count > 0)
+            return refuse(list, EMPTY[i],
+                          "further tokens beside a vocab.txt are not supported", diag);
+    }
+    return STATUS_OK;
+}
+
+static Status read_rules(BertRules *rules, const Tree *config, Diag *diag) {
+    TRY(check_config(config, diag));
+    rules->clean_text = true;
+    TRY(json_flag(&rules->lowercase, config, "do_lower_case", true, "", diag));
+    TRY(json_flag(&rules->strip_accents, config, "strip_accents", rules->lowercase, "",
+                  diag));
+    return json_flag(&rules->space_chinese, config, "tokenize_chinese_chars", true, "",
+                     diag);
+}
+
+/* The special tokens, wherever they stand in a text, are tokens. */
+static Status add_specials(Tokenizer *self, Loc at, Diag *diag) {
+    const SpecialIds *ids = &self->specials;
+    const int32_t all[SPECIALS] = {ids->pad, ids->unk, ids->cls, ids->sep, ids->mask};
+    AddedToken *added = ARENA_ARRAY(self->arena, AddedToken, SPECIALS);
+    int count = 0;
+    for (int i = 0; i < SPECIALS; i++)
+        if (all[i] >= 0)
+            added[count++] = (AddedToken){.content = self->vocabulary.tokens[all[i]].text,
+                                          .id = all[i],
+                                          .special = true};
+    return tokenizer_add(self, added, count, at, diag);
+}
+
+Status tokenizer_read_vocab(Tokenizer *self, const char *path, const char *folder,
+                            Diag *diag) {
+    char *text;
+    size_t length;
+    Tree *config;
+    SpecialNames names;
+    const char *file = arena_strdup(self->arena, path);
+    const char *extra = path_join(self->arena, folder, "added_tokens.json");
+    TRY(config_read(&config, &names, self->arena, folder, diag));
+    self->normalizer.steps[0].kind = NORMALIZE_BERT;
+    self->normalizer.count = 1;
+    TRY(read_rules(&self->normalizer.steps[0].rules, config, diag));
+    if (path_is_file(extra))
+        return diag_fail(diag, STATUS_FORMAT, LOC_FILE(extra), NULL,
+                         "further tokens beside a vocab.txt are not supported");
+    TRY(file_read(&text, &length, self->arena, path, VOCABULARY_BYTES_MAX, diag));
+    TRY(vocabulary_parse(&self->vocabulary, self->arena, file, text, length, diag));
+    TRY(specials_find(self, &names, LOC_FILE(file), diag));
+    self->wordpiece = (WordPiece){.vocabulary = &self->vocabulary,
+                                  .whole = prefix_of("", 0),
+                                  .continued = prefix_of("##", 2),
+                                  .unknown = self->specials.unk,
+                                  .max_chars = MAX_CHARS};
+    TRY(decoder_read(self, NULL, diag));
+    template_bert(self, self->specials.cls, self->specials.sep);
+    return add_specials(self, LOC_FILE(file), diag);
+}

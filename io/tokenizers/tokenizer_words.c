@@ -1,0 +1,248 @@
+/* Tokenizer: pre-tokenizers. Every step hands the pieces it makes to the next one. */
+#include "io/tokenizers/tokenizer_words.h"
+
+#include "io/tokenizers/tokenizer_normalize.h"
+#include "io/tokenizers/tokenizer_parts.h"
+#include "io/tokenizers/unicode.h"
+
+#include <string.h>
+
+/* --- doing it --- */
+
+typedef struct Cutter {
+    const WordRules *rules;
+    const Bpe *bpe;
+    WordScratch *scratch;
+    IdList *ids;
+    UnknownChars *unknown;
+} Cutter;
+
+static bool cut(const Cutter *self, int step, TextSpan text, bool first);
+
+static bool cut_pattern(const Cutter *self, int step, TextSpan text, bool first) {
+    const WordPattern *pattern = self->rules->steps[step].pattern;
+    for (size_t i = 0, bytes; i < text.length; i += bytes) {
+        bytes = word_match(pattern, text.text + i, text.length - i);
+        TextSpan word = {text.text + i, bytes};
+        if (!cut(self, step + 1, word, first && i == 0)) return false;
+    }
+    return true;
+}
+
+/* End of the characters from `i` on that are all digits, or none of them. */
+static size_t digits_end(TextSpan text, size_t i, bool alone) {
+    size_t bytes;
+    bool digit = char_is_number(utf8_decode(text.text + i, &bytes));
+    i += bytes;
+    if (digit && alone) return i;
+    while (i < text.length && char_is_number(utf8_decode(text.text + i, &bytes)) == digit)
+        i += bytes;
+    return i;
+}
+
+static bool cut_digits(const Cutter *self, int step, TextSpan text, bool first) {
+    bool alone = self->rules->steps[step].alone;
+    for (size_t i = 0, end; i < text.length; i = end) {
+        end = digits_end(text, i, alone);
+        TextSpan word = {text.text + i, end - i};
+        if (!cut(self, step + 1, word, first && i == 0)) return false;
+    }
+    return true;
+}
+
+/* The text with a mark for every space, and one in front if need be. */
+static bool mark_spaces(const WordStep *step, Text *out, TextSpan text, bool first) {
+    const Token *mark = &step->mark;
+    bool marked =
+        text.text[0] == ' ' ||
+        (text.length >= mark->length && memcmp(text.text, mark->text, mark->length) == 0);
+    out->length = 0;
+    if (text.length > NORMALIZED_BYTES / (mark->length + 1)) return false;
+    if (!marked && (step->scheme == MARK_ALWAYS || (step->scheme == MARK_FIRST && first)))
+        text_bytes(out, mark->text, mark->length);
+    for (size_t i = 0, end; i < text.length; i = end) {
+        const char *space = memchr(text.text + i, ' ', text.length - i);
+        end = space ? (size_t)(space - text.text) : text.length;
+        text_bytes(out, text.text + i, end - i);
+        if (space) text_bytes(out, mark->text, mark->length), end++;
+    }
+    return true;
+}
+
+static bool cut_metaspace(const Cutter *self, int step, TextSpan text, bool first) {
+    const WordStep *rule = &self->rules->steps[step];
+    const Token *mark = &rule->mark;
+    Text *marked = &self->scratch->texts[step];
+    if (!mark_spaces(rule, marked, text, first)) return false;
+    for (size_t i = 0, end; i < marked->length; i = end) {
+        size_t from = i + 1 < marked->length ? i + 1 : marked->length;
+        const char *next = rule->split
+                               ? memmem(marked->data + from, marked->length - from,
+                                        mark->text, mark->length)
+                               : NULL;
+        end = next ? (size_t)(next - marked->data) : marked->length;
+        TextSpan word = {marked->data + i, end - i};
+        if (!cut(self, step + 1, word, first && i == 0)) return false;
+    }
+    return true;
+}
+
+static bool cut_bytes(const Cutter *self, int step, TextSpan text, bool first) {
+    const WordStep *rule = &self->rules->steps[step];
+    Text *spaced = &self->scratch->texts[step];
+    if (rule->space_in_front && text.text[0] != ' ') {
+        spaced->length = 0;
+        text_bytes(spaced, " ", 1);
+        text_bytes(spaced, text.text, text.length);
+        text = (TextSpan){spaced->data, spaced->length};
+    }
+    return rule->pattern ? cut_pattern(self, step, text, first)
+                         : cut(self, step + 1, text, first);
+}
+
+static bool cut(const Cutter *self, int step, TextSpan text, bool first) {
+    if (text.length == 0) return true;
+    if (step == self->rules->count) {
+        bpe_split(self->bpe, &self->scratch->bpe, text.text, text.length, self->ids,
+                  self->unknown);
+        return true;
+    }
+    switch (self->rules->steps[step].kind) {
+    case WORDS_PATTERN: return cut_pattern(self, step, text, first);
+    case WORDS_DIGITS: return cut_digits(self, step, text, first);
+    case WORDS_METASPACE: return cut_metaspace(self, step, text, first);
+    case WORDS_BYTES: return cut_bytes(self, step, text, first);
+    }
+    return true;
+}
+
+bool words_split(const WordRules *rules, const Bpe *bpe, WordScratch *scratch,
+                 TextSpan text, bool first, IdList *ids, UnknownChars *unknown) {
+    const Cutter self = {rules, bpe, scratch, ids, unknown};
+    return cut(&self, 0, text, first);
+}
+
+void word_scratch_free(WordScratch *scratch) {
+    for (int i = 0; i < WORD_STEPS_MAX; i++) text_free(&scratch->texts[i]);
+    bpe_scratch_free(&scratch->bpe);
+    *scratch = (WordScratch){0};
+}
+
+/* --- reading --- */
+
+Status metaspace_read(Token *mark, MarkScheme *scheme, Arena *arena, const Tree *map,
+                      const char *where, Diag *diag) {
+    static const char *const NAMES[] = {"always", "first", "never"};
+    const Tree *name;
+    bool prefix;
+    TRY(json_token(mark, arena, map, "replacement", where, diag));
+    TRY(json_member(&name, map, "prepend_scheme", TREE_STRING, where, diag));
+    TRY(json_flag(&prefix, map, "add_prefix_space", true, where, diag));
+    *scheme = prefix ? MARK_ALWAYS : MARK_NEVER; /* how older files say it */
+    for (int i = 0; name && i < 3; i++)
+        if (strcmp(name->string, NAMES[i]) == 0) {
+            *scheme = (MarkScheme)i;
+            return STATUS_OK;
+        }
+    if (!name) return STATUS_OK;
+    return diag_fail(diag, STATUS_FORMAT, map->loc, where,
+                     "expected prepend_scheme always, first or never, found '%.64s'",
+                     name->string);
+}
+
+static Status read_bytes(WordStep *step, Arena *arena, const Tree *map, const char *where,
+                         Diag *diag) {
+    bool regex;
+    (void)arena;
+    step->kind = WORDS_BYTES;
+    TRY(json_flag(&step->space_in_front, map, "add_prefix_space", true, where, diag));
+    TRY(json_flag(&regex, map, "use_regex", true, where, diag));
+    step->pattern = regex ? &PATTERN_GPT2 : NULL;
+    return STATUS_OK;
+}
+
+static Status read_metaspace(WordStep *step, Arena *arena, const Tree *map,
+                             const char *where, Diag *diag) {
+    step->kind = WORDS_METASPACE;
+    TRY(json_flag(&step->split, map, "split", true, where, diag));
+    return metaspace_read(&step->mark, &step->scheme, arena, map, where, diag);
+}
+
+static Status read_digits(WordStep *step, Arena *arena, const Tree *map,
+                          const char *where, Diag *diag) {
+    (void)arena;
+    step->kind = WORDS_DIGITS;
+    return json_flag(&step->alone, map, "individual_digits", false, where, diag);
+}
+
+/* The words are what the expression finds, as it finds something everywhere. */
+static Status read_split(WordStep *step, Arena *arena, const Tree *map, const char *where,
+                         Diag *diag) {
+    const Tree *pattern, *regex, *behavior;
+    bool invert;
+    (void)arena;
+    step->kind = WORDS_PATTERN;
+    TRY(json_member(&pattern, map, "pattern", TREE_MAP, where, diag));
+    TRY(json_member(&regex, pattern, "Regex", TREE_STRING, where, diag));
+    TRY(json_member(&behavior, map, "behavior", TREE_STRING, where, diag));
+    TRY(json_flag(&invert, map, "invert", false, where, diag));
+    step->pattern = regex ? word_pattern(regex->string) : NULL;
+    if (!step->pattern)
+        return diag_fail(diag, STATUS_FORMAT, map->loc, where,
+                         "expected the Regex of GPT-2, Llama 3 or Qwen 2, found '%.160s'",
+                         regex ? regex->string : "none");
+    const char *name = behavior ? behavior->string : "none";
+    if (strcmp(name, invert ? "Removed" : "Isolated") == 0) return STATUS_OK;
+    return diag_fail(
+        diag, STATUS_FORMAT, map->loc, where,
+        "expected behavior Isolated, or Removed with invert, found '%.64s'%s", name,
+        invert ? " with invert" : "");
+}
+
+static const struct {
+    const char *type;
+    Status (*read)(WordStep *step, Arena *arena, const Tree *map, const char *where,
+                   Diag *diag);
+} STEPS[] = {{"ByteLevel", read_bytes},
+             {"Metaspace", read_metaspace},
+             {"Digits", read_digits},
+             {"Split", read_split}};
+
+typedef struct Reading {
+    WordRules *rules;
+    Arena *arena;
+    bool byte_level;
+} Reading;
+
+static Status read_step(void *user, const Tree *map, const char *type, const char *where,
+                        Diag *diag) {
+    Reading *reading = user;
+    WordRules *rules = reading->rules;
+    if (rules->count == WORD_STEPS_MAX)
+        return diag_fail(diag, STATUS_FORMAT, map->loc, where,
+                         "expected at most %d steps", WORD_STEPS_MAX);
+    if (reading->byte_level)
+        return diag_fail(diag, STATUS_FORMAT, map->loc, where,
+                         "expected nothing after ByteLevel, found '%.64s'", type);
+    for (size_t i = 0; i < sizeof STEPS / sizeof *STEPS; i++) {
+        if (strcmp(type, STEPS[i].type) != 0) continue;
+        WordStep *step = &rules->steps[rules->count++];
+        TRY(STEPS[i].read(step, reading->arena, map, where, diag));
+        reading->byte_level = step->kind == WORDS_BYTES;
+        return STATUS_OK;
+    }
+    return diag_fail(diag, STATUS_FORMAT, map->loc, where,
+                     "expected ByteLevel, Metaspace, Digits or Split, found '%.64s'",
+                     type);
+}
+
+Status words_read(WordRules *rules, bool *byte_level, Arena *arena, const Tree *root,
+                  Diag *diag) {
+    static const char WHERE[] = "pre_tokenizer";
+    const Tree *map;
+    Reading reading = {.rules = rules, .arena = arena};
+    TRY(json_member(&map, root, WHERE, TREE_MAP, "", diag));
+    TRY(json_steps(map, WHERE, "pretokenizers", read_step, &reading, diag));
+    *byte_level = reading.byte_level;
+    return STATUS_OK;
+}

@@ -1,0 +1,61 @@
+/* Tokenizer: pre-tokenizers, which cut a normalized text into words for byte-pair
+ * encoding; no token crosses the end of a word. */
+#ifndef COMPRESS_IO_TOKENIZERS_TOKENIZER_WORDS_H
+#define COMPRESS_IO_TOKENIZERS_TOKENIZER_WORDS_H
+
+#include "io/tokenizers/bpe.h"
+#include "io/tokenizers/bpe_words.h"
+#include "io/tokenizers/tokenizer.h"
+#include "ir/tree.h"
+
+enum { WORD_STEPS_MAX = 8 };
+
+typedef enum WordKind {
+    WORDS_PATTERN,   /* by a regular expression */
+    WORDS_DIGITS,    /* digits apart from the rest; each alone when `alone` */
+    WORDS_METASPACE, /* spaces become a mark, with which words start */
+    WORDS_BYTES      /* a space in front, then as WORDS_PATTERN if there is one */
+} WordKind;
+
+/* When Metaspace puts its mark in front. */
+typedef enum MarkScheme { MARK_ALWAYS, MARK_FIRST, MARK_NEVER } MarkScheme;
+
+typedef struct WordStep {
+    WordKind kind;
+    const WordPattern *pattern;
+    Token mark;          /* of Metaspace */
+    MarkScheme scheme;   /* of Metaspace */
+    bool alone;          /* of Digits */
+    bool split;          /* of Metaspace: at marks */
+    bool space_in_front; /* of ByteLevel */
+} WordStep;
+
+typedef struct WordRules {
+    WordStep steps[WORD_STEPS_MAX];
+    int count;
+} WordRules;
+
+/* Memory for words. Start with zeros; free with word_scratch_free. */
+typedef struct WordScratch {
+    Text texts[WORD_STEPS_MAX];
+    BpeScratch bpe;
+} WordScratch;
+
+/* Appends the tokens of a piece of text; `first` is whether the whole text starts with
+ * it. False when it becomes too long. */
+bool words_split(const WordRules *rules, const Bpe *bpe, WordScratch *scratch,
+                 TextSpan text, bool first, IdList *ids, UnknownChars *unknown);
+
+/* Reads the pre_tokenizer of a tokenizer.json. `byte_level` says whether it ends with
+ * ByteLevel. Fails with STATUS_FORMAT, naming what is not supported. */
+Status words_read(WordRules *rules, bool *byte_level, Arena *arena, const Tree *root,
+                  Diag *diag);
+
+/* Reads the mark and the scheme of a Metaspace, pre-tokenizer or decoder. */
+Status metaspace_read(Token *mark, MarkScheme *scheme, Arena *arena, const Tree *map,
+                      const char *where, Diag *diag);
+
+/* Frees the memory. */
+void word_scratch_free(WordScratch *scratch);
+
+#endif
