@@ -50,8 +50,7 @@ static Status file_put(OutFile *file, const Text *header, const NamedTensor *ten
 
 static bool tensor_same(const Tensor *a, const Tensor *b) {
     size_t bytes = tensor_bytes(a);
-    return a->dtype == b->dtype && a->rank == b->rank &&
-           memcmp(a->dim, b->dim, sizeof *a->dim * (size_t)a->rank) == 0 &&
+    return a->dtype == b->dtype && tensor_same_shape(a, b) &&
            (bytes == 0 || memcmp(tensor_data(a), tensor_data(b), bytes) == 0);
 }
 

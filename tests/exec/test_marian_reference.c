@@ -148,18 +148,14 @@ static void test_masks(void **state) {
     "decoder_layers: 1, encoder_attention_heads: 2, decoder_attention_heads: 2, "        \
     "encoder_ffn_dim: 12, decoder_ffn_dim: 12, dropout: 0, init_std: 0.5"
 
-static bool is_op(const Node *node, const char *name) {
-    return strcmp(node->op->name, name) == 0;
-}
-
 /* A residual sum, its norm and its projection stand as `norm` says. */
 static void check_block(const Graph *graph, const char *stack, char place, Role out,
                         Role norm, Role residual) {
     const Node *branch = graph_find(graph, stack, 0, out);
     const Node *normed = graph_find(graph, stack, 0, norm);
     const Node *sum = graph_find(graph, stack, 0, residual);
-    assert_true(is_op(branch, "linear") && is_op(normed, "layer_norm") &&
-                is_op(sum, "add"));
+    assert_true(node_is(branch, "linear") && node_is(normed, "layer_norm") &&
+                node_is(sum, "add"));
     if (place == 'b') assert_ptr_equal(normed->in[0], branch);
     if (place == 'o') assert_ptr_equal(normed->in[0], sum);
     if (place == 'r') assert_ptr_equal(normed->in[0], sum->in[0]);
