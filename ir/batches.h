@@ -108,4 +108,10 @@ void batches_sort(const Batches *batches, int64_t *index, int64_t n);
 /* Index of a column by name, -1 when there is none. */
 int batches_column(const Batches *batches, const char *name);
 
+/* The samples of `data` with `count` further columns of floats, all dimensions known:
+ * values[i] holds column i of every sample one after another. All is borrowed and must
+ * outlive the result, which has no `translations`. */
+Batches *batches_extend(const Batches *data, const Column *columns,
+                        const float *const *values, int count);
+
 #endif

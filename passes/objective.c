@@ -4,6 +4,7 @@
 #include "exec/prior.h"
 #include "ir/rewrite.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 Status objective_begin(Objective *o, PassContext *ctx, Model *model, Diag *diag) {
@@ -14,32 +15,6 @@ Status objective_begin(Objective *o, PassContext *ctx, Model *model, Diag *diag)
     diag_hint(diag, "load a model with a classification head");
     objective_end(o);
     return status;
-}
-
-/* The teacher runs as in inference: what draws in training (dropout) is passed by. */
-static void still_teacher(Objective *o) {
-    for (const Node *node = o->teacher_graph->first; node; node = node->next) {
-        if (!(node->op->flags & OP_PASS_VALUE)) continue;
-        Node *copy = o->teacher[node->id];
-        graph_replace_uses(o->graph, copy, copy->in[0]);
-        o->teacher[node->id] = copy->in[0];
-    }
-}
-
-Status objective_add_teacher(Objective *o, Model *teacher, Diag *diag) {
-    o->teacher_graph = teacher->graph;
-    const int count = graph_number(teacher->graph);
-    o->teacher = ARENA_ARRAY(o->arena, Node *, (size_t)count);
-    const int before = o->graph->storage_count;
-    TRY(graph_import(o->graph, teacher->graph, "teacher.", o->teacher, diag));
-    for (int i = before; i < o->graph->storage_count; i++)
-        o->graph->storages[i]->frozen = true;
-    still_teacher(o);
-    return STATUS_OK;
-}
-
-Node *objective_teacher_node(const Objective *o, const Node *node) {
-    return o->teacher[node->id];
 }
 
 Status objective_add_part(Objective *o, const char *name, Node *part, double weight,
@@ -160,16 +135,19 @@ Status objective_train(Objective *o, const char *data_name, const TrainOptions *
                        Diag *diag) {
     PassContext *ctx = o->ctx;
     Node *loss = NULL;
+    Batches *data = NULL, *more = NULL;
     TRY(edit_sum(&loss, o->graph, o->part, o->weight, o->part_count, diag));
+    if (!ctx->plan) TRY(ctx->data(ctx->self, data_name, ctx->at, &data, diag));
+    objective_remember(o, data, options);
     if (ctx->plan) return plan_training(o, loss, options, diag);
     train_warn_unmatched(o->model->graph, options, ctx->at, ctx->key, diag);
-    Batches *data = NULL;
-    TRY(ctx->data(ctx->self, data_name, ctx->at, &data, diag));
+    TRY(objective_ask_teacher(&more, o, data, options, diag));
     TrainReport report = {0};
-    TRY(place_prior(o, options,
-                    train(o->graph, loss, o->part, o->part_count, data, options,
-                          ctx->seed, ctx->threads, ctx->watch, ctx->arena, &report, diag),
-                    diag));
+    Status status =
+        train(o->graph, loss, o->part, o->part_count, more ? more : data, options,
+              ctx->seed, ctx->threads, ctx->watch, ctx->arena, &report, diag);
+    batches_destroy(more);
+    TRY(place_prior(o, options, status, diag));
     edit_take_weights(o->model->graph, o->graph);
     if (options->objective == OBJECTIVE_VARIATIONAL)
         take_gaussians(o->model->graph, o->graph);
@@ -179,6 +157,8 @@ Status objective_train(Objective *o, const char *data_name, const TrainOptions *
 
 void objective_end(Objective *o) {
     if (!o->arena) return;
+    for (int i = 0; o->remembered_value && i < o->remembered_count; i++)
+        free(o->remembered_value[i]);
     graph_release(o->graph);
     arena_destroy(o->arena);
     o->arena = NULL;

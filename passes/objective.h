@@ -22,6 +22,12 @@ typedef struct Objective {
     const char *part_name[OBJECTIVE_PARTS];
     int part_count;
     bool mixed; /* samples are mixed of two, and so are the targets of labels */
+
+    /* See objective_remember: what the losses read of the teacher, by column. */
+    Node **remembered;
+    Column *remembered_column;
+    float **remembered_value;
+    int remembered_count;
 } Objective;
 
 /* Copies the model's graph. Call objective_end in any case. */
@@ -32,6 +38,20 @@ Status objective_add_teacher(Objective *objective, Model *teacher, Diag *diag);
 
 /* Node of the training graph that computes what `node` computes in the teacher. */
 Node *objective_teacher_node(const Objective *objective, const Node *node);
+
+/* Lets the teacher be asked once where that is enough: what the losses read of it is at
+ * most 256 numbers a sample (a classifier's predictions, not the states of tokens), and
+ * training takes several epochs over samples that stay as they are. The losses then read
+ * inputs, and the training graph no longer runs the teacher. Call when all parts are
+ * there; `data` is NULL when planning. Nothing where it is not enough. */
+void objective_remember(Objective *objective, const Batches *data,
+                        const TrainOptions *options);
+
+/* Runs the teacher over the data set: *out has its samples with the columns that those
+ * inputs read, and is the caller's; NULL when objective_remember did nothing. Fails as
+ * forward_batches does, and with STATUS_MEMORY. */
+Status objective_ask_teacher(Batches **out, Objective *objective, const Batches *data,
+                             const TrainOptions *options, Diag *diag);
 
 /* Adds a scalar to the objective under a name for reports; weight 0 leaves it out. */
 Status objective_add_part(Objective *objective, const char *name, Node *part,

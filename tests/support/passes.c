@@ -105,6 +105,7 @@ Status run_in_world(World *world, Model *model, const char *yaml, bool plan, int
                     Diag *diag) {
     const PipelineOptions options = {.plan = plan,
                                      .threads = threads,
+                                     .hooks = world->hooks,
                                      .self = world,
                                      .data = give_data,
                                      .model = give_model};

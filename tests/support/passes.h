@@ -4,11 +4,12 @@
 
 #include "passes/pipeline.h"
 
-/* What a pipeline may ask for, whatever it is called there; give_data and give_model are
- * the calls that give it. */
+/* What a pipeline may ask for, whatever it is called there, and whom it tells; give_data
+ * and give_model are the calls that give it. */
 typedef struct World {
     Batches *data;
     Model *model;
+    PipelineHooks hooks;
 } World;
 
 Status give_data(void *world, const char *name, Loc at, Batches **out, Diag *diag);
