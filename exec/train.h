@@ -56,6 +56,8 @@ typedef struct TrainOptions {
     double ema;           /* decay of the averaged weights, at step t (from 1) at most
                              (1 + t) / (10 + t); 0 = none; they replace the trained ones
                              at the end */
+    double dropout;       /* rate of every dropout of the trained model, of passes that
+                             build an objective; -1 = the model's rates */
     bool augment;         /* let the data set augment samples */
     int64_t seed;         /* added to the recipe's seed */
     int64_t log_every;    /* steps between rows of the loss curve in the record; 0 = one
@@ -73,7 +75,7 @@ typedef struct TrainOptions {
     {                                                                                    \
         .epochs = 1, .batch_size = 64, .shards = 2, .lr = 1e-3, .beta1 = 0.9,            \
         .beta2 = 0.999, .eps = 1e-8, .momentum = 0.9, .weight_decay = 0.05,              \
-        .warmup = 0.1, .clip = 1.0, .prior_weight = 1, .prior_scale = 1,                 \
+        .warmup = 0.1, .clip = 1.0, .dropout = -1, .prior_weight = 1, .prior_scale = 1,  \
         .variance_lr = 1                                                                 \
     }
 extern const TrainOptions train_defaults;
@@ -113,6 +115,8 @@ extern const TrainOptions train_defaults;
         F_REAL(TrainOptions, ema, 0, 0.9999999,                                          \
                "decay of averaged weights that replace "                                 \
                "the trained ones at the end; 0 = none"),                                 \
+        F_REAL(TrainOptions, dropout, -1, 0.99,                                          \
+               "rate of every dropout in this training; -1 = the model's rates"),        \
         F_BOOL(TrainOptions, augment, "augment the samples if the data set can"),        \
         F_INT(TrainOptions, seed, 0, 1000000000000, "added to the recipe's seed"),       \
         F_INT(TrainOptions, log_every, 0, 1000000000,                                    \

@@ -131,6 +131,14 @@ Status objective_check(const TrainOptions *options, Loc at, const char *key, Dia
     return STATUS_OK;
 }
 
+/* The rates of this training alone: the model keeps its own. */
+static Status set_dropout(Objective *o, double rate, Diag *diag) {
+    for (Node *node = o->graph->first; node && rate >= 0; node = node->next)
+        if (node_is(node, "dropout"))
+            TRY(node_set(o->graph, node, diag, "rate=%.17g", rate));
+    return STATUS_OK;
+}
+
 Status objective_train(Objective *o, const char *data_name, const TrainOptions *options,
                        Diag *diag) {
     PassContext *ctx = o->ctx;
@@ -138,6 +146,7 @@ Status objective_train(Objective *o, const char *data_name, const TrainOptions *
     Batches *data = NULL, *more = NULL;
     TRY(edit_sum(&loss, o->graph, o->part, o->weight, o->part_count, diag));
     if (!ctx->plan) TRY(ctx->data(ctx->self, data_name, ctx->at, &data, diag));
+    TRY(set_dropout(o, options->dropout, diag));
     objective_remember(o, data, options);
     if (ctx->plan) return plan_training(o, loss, options, diag);
     train_warn_unmatched(o->model->graph, options, ctx->at, ctx->key, diag);

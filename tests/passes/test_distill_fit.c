@@ -1,5 +1,6 @@
 /* Which weights hold, which teachers fit a student, and what is said of those that do
  * not. */
+#include "exec/ops.h"
 #include "tests/passes/distill_fixture.h"
 
 /* ---- presets ---- */
@@ -114,6 +115,24 @@ static void test_teacher_without_dropout(void **state) {
     model_destroy(teacher);
 }
 
+/* The rates of one training: the student's loss is that of inference, and the model keeps
+ * the rates it had. */
+static void test_dropout_of_a_step(void **state) {
+    (void)state;
+    const Toy lossy = {"BertForSequenceClassification", 2, WIDTH, 2, 0.5};
+    Model *student = toy_bert(lossy, 3), *teacher = classifier(2, 5);
+    const double want = exit_loss(student, "logits", teacher, "logits", 1);
+    distill_ok(student, teacher, STILL "preset: none, prediction: 1");
+    assert_true(fabs(recorded(student, "loss_prediction") - want) > 1e-3);
+    distill_ok(student, teacher, STILL "preset: none, prediction: 1, dropout: 0");
+    expect_near(recorded(student, "loss_prediction"), want);
+    for (const Node *node = student->graph->first; node; node = node->next)
+        if (node_is(node, "dropout"))
+            assert_true(((const DropoutAttrs *)node->attrs)->rate == 0.5);
+    model_destroy(student);
+    model_destroy(teacher);
+}
+
 /* Without losses on predictions the teacher needs no head, or may have another. */
 static void test_headless_teacher(void **state) {
     (void)state;
@@ -188,6 +207,7 @@ int main(void) {
         cmocka_unit_test(test_preset_forms),
         cmocka_unit_test(test_other_inputs),
         cmocka_unit_test(test_teacher_without_dropout),
+        cmocka_unit_test(test_dropout_of_a_step),
         cmocka_unit_test(test_headless_teacher),
         cmocka_unit_test(test_faults),
     };
