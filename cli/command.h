@@ -9,7 +9,7 @@
 #define COMPRESS_VERSION_TEXT "0.1.0"
 #endif
 
-/* Values of --dump-ir; the order is that of DumpWhen in passes/pipeline.h. */
+/* Values of --dump-ir; the order is that of DumpWhen in passes/pipeline/pipeline.h. */
 #define DUMP_NAMES "never|before|after|change|failure"
 
 /* Every flag of every command; rows in cli/flags.c. */

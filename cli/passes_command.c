@@ -1,7 +1,7 @@
 /* compress passes: the list of passes, the manual of one, the schema of recipes. */
 #include "cli/commands.h"
 #include "cli/table.h"
-#include "passes/recipe.h"
+#include "passes/pipeline/recipe.h"
 
 static void print_text(Text *text) {
     if (text->data) fwrite(text->data, 1, text->length, stdout);

@@ -2,7 +2,7 @@
 #ifndef COMPRESS_CLI_REPORT_H
 #define COMPRESS_CLI_REPORT_H
 
-#include "passes/pipeline.h"
+#include "passes/pipeline/pipeline.h"
 
 typedef struct ReportStep {
     const Step *step;

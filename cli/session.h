@@ -5,7 +5,7 @@
 
 #include "cli/command.h"
 #include "io/datasets/dataset.h"
-#include "passes/pipeline.h"
+#include "passes/pipeline/pipeline.h"
 
 /* One entry of the recipe's `data:`. */
 typedef struct DataEntry {

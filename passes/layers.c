@@ -2,7 +2,7 @@
 #include "passes/layers.h"
 
 #include "ir/rewrite.h"
-#include "passes/exits.h"
+#include "passes/exits/exits.h"
 
 #include <string.h>
 

@@ -9,7 +9,7 @@
 #include "io/datasets/dataset.h"
 #include "io/file.h"
 #include "io/yaml.h"
-#include "passes/recipe.h"
+#include "passes/pipeline/recipe.h"
 #include "tests/support/check.h"
 
 #include <ctype.h>

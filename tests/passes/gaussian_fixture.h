@@ -5,7 +5,7 @@
 
 #include "exec/ops.h"
 #include "ir/random.h"
-#include "passes/condition.h"
+#include "passes/posterior/condition.h"
 #include "tests/support/check.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* BLEU: tokens by 13a's rules, counts by hand, scores of an independent implementation.
  */
-#include "passes/bleu.h"
+#include "passes/evaluate/bleu.h"
 
 #include "tests/support/check.h"
 

@@ -2,8 +2,8 @@
  * with the rule itself, sample by sample, and nothing does better than what was chosen.
  */
 #include "exec/ops.h"
-#include "passes/calibrate_exits.h"
-#include "passes/exits.h"
+#include "passes/exits/calibrate_exits.h"
+#include "passes/exits/exits.h"
 #include "tests/support/check.h"
 #include "tests/support/passes.h"
 

@@ -2,7 +2,7 @@
  * gate, of a model that has learnt to reverse sentences, and what is refused. */
 #include "exec/translate.h"
 #include "ir/random.h"
-#include "passes/bleu.h"
+#include "passes/evaluate/bleu.h"
 #include "tests/passes/language_fixture.h"
 
 /* Sentences of 4 to 7 words out of 2 to 7, their translations the same backwards. */

@@ -3,7 +3,7 @@
 #include "exec/ops.h"
 #include "ir/rewrite.h"
 #include "ir/verify.h"
-#include "passes/objective.h"
+#include "passes/training/objective.h"
 #include "tests/support/check.h"
 #include "tests/support/configured.h"
 #include "tests/support/passes.h"

@@ -2,7 +2,7 @@
  * that other passes change, and the stored rule for leaving. */
 #include "exec/ops.h"
 #include "ir/rewrite.h"
-#include "passes/exits.h"
+#include "passes/exits/exits.h"
 #include "tests/support/check.h"
 #include "tests/support/configured.h"
 #include "tests/support/passes.h"

@@ -1,5 +1,5 @@
 /* The pipeline's own promises, with passes that break them on purpose. */
-#include "passes/pipeline.h"
+#include "passes/pipeline/pipeline.h"
 
 #include "ir/rewrite.h"
 #include "tests/support/check.h"

@@ -1,6 +1,6 @@
 /* Posteriors: the estimates against plain sums over the samples, and the samples against
  * runs of finetune. */
-#include "passes/posterior.h"
+#include "passes/posterior/posterior.h"
 #include "tests/passes/posterior_fixture.h"
 
 /* ---- the estimates ---- */

@@ -2,7 +2,7 @@
  * the original weights, a plan counts as the run does. */
 #include "io/modelfile.h"
 #include "passes/edit.h"
-#include "passes/prune.h"
+#include "passes/pruning/prune.h"
 #include "tests/passes/prune_fixture.h"
 
 #include <unistd.h>

@@ -1,7 +1,7 @@
 /* Recipes: what binds, what is refused and where, the schema and the manual. */
 #include "io/json.h"
 #include "io/yaml.h"
-#include "passes/recipe.h"
+#include "passes/pipeline/recipe.h"
 #include "tests/support/check.h"
 
 #include <stdlib.h>

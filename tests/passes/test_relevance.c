@@ -1,6 +1,6 @@
 /* Relevance of weights that are set, against the dense covariance, and what is chosen by
  * it. */
-#include "passes/relevance.h"
+#include "passes/posterior/relevance.h"
 
 #include "tests/passes/dense_posterior.h"
 

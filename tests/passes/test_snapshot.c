@@ -1,8 +1,8 @@
 /* Snapshots: they keep what the model was, whatever happens to it afterwards. */
-#include "passes/snapshot.h"
+#include "passes/pipeline/snapshot.h"
 
 #include "io/yaml.h"
-#include "passes/pipeline.h"
+#include "passes/pipeline/pipeline.h"
 #include "tests/support/check.h"
 #include "tests/support/passes.h"
 

@@ -3,7 +3,7 @@
  * what is refused. The toy's windows are padded and shifted. */
 #include "io/modelfile.h"
 #include "ir/verify.h"
-#include "passes/exits.h"
+#include "passes/exits/exits.h"
 #include "tests/passes/prune_fixture.h"
 #include "tests/support/configured.h"
 

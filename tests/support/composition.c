@@ -8,7 +8,7 @@
 #include "ir/irtext.h"
 #include "ir/random.h"
 #include "ir/verify.h"
-#include "passes/pipeline.h"
+#include "passes/pipeline/pipeline.h"
 #include "tests/support/check.h"
 #include "tests/support/configured.h"
 #include "tests/support/passes.h"

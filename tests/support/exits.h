@@ -6,7 +6,7 @@
 #include "ir/model.h"
 
 /* Gives each encoder layer but the last an exit: first token -> linear -> tanh -> linear,
- * placed and named as passes/exits.h says. Weights are normal with this standard
+ * placed and named as passes/exits/exits.h says. Weights are normal with this standard
  * deviation, drawn by seed. */
 void exits_add(Model *model, double std, uint64_t seed);
 

@@ -2,7 +2,7 @@
 #ifndef COMPRESS_TESTS_SUPPORT_PASSES_H
 #define COMPRESS_TESTS_SUPPORT_PASSES_H
 
-#include "passes/pipeline.h"
+#include "passes/pipeline/pipeline.h"
 
 /* What a pipeline may ask for, whatever it is called there, and whom it tells; give_data
  * and give_model are the calls that give it. */

@@ -1,0 +1,131 @@
+/* Distillation: what the parts of pass distill share.
+ *
+ * distill.c holds the options and puts the objective together; distill_match.c finds what
+ * is compared with what; distill_terms.c builds the losses on predictions and last
+ * states, distill_layers.c those on matched layers, distill_features.c the one on linear
+ * attention. */
+#ifndef COMPRESS_PASSES_DISTILL_DISTILL_H
+#define COMPRESS_PASSES_DISTILL_DISTILL_H
+
+#include "passes/training/objective.h"
+
+/* Forms of losses, named as in recipes; `preset`: the preset's. */
+typedef enum AttentionForm {
+    ATTENTION_preset,
+    ATTENTION_relation, /* cross-entropy of relations of queries, keys, values */
+    ATTENTION_map,      /* squared difference of attention scores */
+    ATTENTION_match     /* cross-entropy of linear against softmax attention */
+} AttentionForm;
+typedef enum HiddenForm {
+    HIDDEN_preset,
+    HIDDEN_relation, /* cross-entropy of relations of the MLP outputs */
+    HIDDEN_gram,     /* squared difference of their Gram matrices */
+    HIDDEN_state     /* squared difference of the layers' outputs */
+} HiddenForm;
+typedef enum CosineOn { COSINE_preset, COSINE_hidden, COSINE_probabilities } CosineOn;
+typedef enum MatchOn { MATCH_ON_TEACHER, MATCH_ON_STUDENT } MatchOn;
+typedef enum MatchRule {
+    MATCH_EVEN,  /* the same share of the depth */
+    MATCH_ENDS,  /* first with first, last with last, evenly in between */
+    MATCH_EVERY, /* every n-th layer of the teacher */
+    MATCH_ORIGIN /* the layer that stems from the same one */
+} MatchRule;
+typedef enum OverLayers { OVER_LAYERS_SUM, OVER_LAYERS_MEAN } OverLayers;
+
+typedef struct DistillOptions {
+    TrainOptions train; /* first: see TRAIN_FIELDS */
+    const char *data, *teacher;
+    int preset;
+    double prediction, attention, hidden, masked_lm, cosine, label; /* -1 = by preset */
+    double temperature;                                             /* 0 = by preset */
+    double label_smoothing, gram_weight;
+    int attention_form, match_on, hidden_form, cosine_on;
+    int exits, gradient, over_layers;
+    bool kl, embeddings;
+    int match; /* MatchRule */
+    int64_t every;
+    IntList student_layers, teacher_layers;
+    StringList pairs;
+} DistillOptions;
+
+/* The losses that options ask for once the preset has filled in what was not given. */
+typedef struct DistillLosses {
+    double prediction, attention, hidden, masked_lm, cosine, label, temperature;
+    int attention_form, hidden_form, cosine_on;
+} DistillLosses;
+
+/* One pair of matched layers, each in a stack of its own side. */
+typedef struct DistillMatch {
+    const char *student_stack, *teacher_stack;
+    int student, teacher;
+} DistillMatch;
+
+typedef struct Distill {
+    Objective objective;
+    const DistillOptions *options;
+    DistillLosses losses;
+    bool masked; /* the student predicts masked tokens */
+    Model *teacher;
+    const char *student_stack, *teacher_stack; /* of transformer layers; NULL = none */
+    DistillMatch *matches;
+    int match_count;
+    const char *apart; /* why layers cannot be compared; NULL when they can */
+    int student_skip, teacher_skip; /* tokens in front that each side leaves out */
+} Distill;
+
+/* Reads "encoder.1=encoder.3", a place of the student and one of the teacher; the stacks'
+ * names go into the arena. False when the text is no such pair. */
+bool distill_read_pair(DistillMatch *pair, Arena *arena, const char *text);
+
+/* Finds the stacks of layers of both sides and the pairs to be matched, as listed or by
+ * the rule `match`. Where layers cannot be compared (a side is no transformer, or its
+ * tokens are others) says why in `apart`. Needs the teacher in the objective. Fails with
+ * STATUS_MODEL. */
+Status distill_match(Distill *distill, Diag *diag);
+
+/* The teacher's prediction that an exit of the student follows: behind the layer that
+ * stems from the same layer of the model as it was read; its last one where it has no
+ * exit there. Fails with STATUS_MODEL when layers were removed and the teacher has no
+ * layer from there. */
+Status distill_teacher_exit(Node **out, Distill *distill, const Exit *exit, Diag *diag);
+
+/* Adds the attention and hidden losses over the matched layers. */
+Status distill_add_attention(Distill *distill, Diag *diag);
+Status distill_add_hidden(Distill *distill, Diag *diag);
+
+/* Adds the loss of the student's linear attention against the teacher's softmax attention
+ * in a pair of layers; *out is NULL where the student's layer has none. Fails with
+ * STATUS_MODEL when the two do not fit. */
+Status distill_match_term(Node **out, Distill *distill, DistillMatch match, Diag *diag);
+
+/* Whether a loss compares predictions of student and teacher. */
+bool distill_compares_predictions(const Distill *distill);
+
+/* Checks that the teacher predicts what the student does. */
+Status distill_check_predictions(Distill *distill, Diag *diag);
+
+/* Adds the losses on predictions, against labels or masked tokens, and the cosine. */
+Status distill_add_prediction(Distill *distill, Diag *diag);
+Status distill_add_labels(Distill *distill, Diag *diag);
+Status distill_add_cosine(Distill *distill, Diag *diag);
+
+/* Value of the student at a node of its training graph, or of the teacher at a node of
+ * its own graph, without the tokens in front that the other side does not have. */
+Status distill_student_tokens(Node **out, Distill *distill, Node *node, Diag *diag);
+Status distill_teacher_tokens(Node **out, Distill *distill, const Node *node, Diag *diag);
+
+/* The mask of padding for values [N, T, ...] of the training graph; NULL when nothing is
+ * padded. */
+Node *distill_padding(const Graph *graph, const Node *value);
+
+/* Sum or mean of scalars as one node. */
+Status distill_sum(Node **out, Distill *distill, Node **terms, int count, bool sum,
+                   Diag *diag);
+
+/* Adds mean_squared_error or cosine_distance of states [N, T, D] of both sides, padding
+ * left out. Fails with STATUS_MODEL when the widths differ; `use` says what to use then.
+ */
+Status distill_compare_states(Node **out, Distill *distill, const char *op, Node *student,
+                              Node *teacher, const char *use, Diag *diag);
+
+#endif

@@ -1,0 +1,415 @@
+/* factor_embedding: the word embedding becomes a narrow table and a projection.
+ *
+ *     embedding(ids, E)           ->  linear(embedding(ids, W1), W2)
+ *     linear(h, E)   (tied head)  ->  linear(linear(h, W2, transposed), W1)
+ *
+ * Where the model has the right-hand side already, its W1 W2 is truncated again and the
+ * nodes stay. The numbers are in factor_embedding_table.c. */
+#include "passes/embedding/factor_embedding.h"
+
+#include "exec/blas.h"
+#include "ir/rewrite.h"
+#include "passes/edit.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct FactorOptions {
+    int64_t rank;
+    double energy;
+    bool allow_growth;
+} FactorOptions;
+
+#define F FactorOptions
+static const Field fields[] = {
+    F_INT(F, rank, 1, 100000000, "columns of the new table"),
+    F_REAL(
+        F, energy, 1e-9, 1,
+        "instead of rank: the least rank that keeps this share of the squared singular "
+        "values"),
+    F_BOOL(
+        F, allow_growth,
+        "take ranks whose factors have more parameters than the table, with a warning"),
+    F_END,
+};
+
+static const F defaults = {0};
+
+/* Rows may differ by this part of their norm when a factoring counts as exact. */
+#define EXACT_ROW 1e-6
+
+/* What is factored. */
+typedef struct Factor {
+    PassContext *ctx;
+    Graph *graph;
+    const F *options;
+    Node *table;         /* leaf: E, or W1 of a factored embedding */
+    Node *projection;    /* leaf: W2 of a factored embedding, else NULL */
+    int lookups, heads;  /* embedding nodes and tied linear nodes that read the table */
+    int64_t rows, width; /* of E */
+    int64_t most;        /* largest rank that makes sense */
+    int64_t even;        /* largest rank that is not growth */
+} Factor;
+
+/* ---- what there is ---- */
+
+static bool is_lookup(const Node *node, const Node *table) {
+    return node_is(node, "embedding") && node->in[1] == table;
+}
+
+static bool is_transposed(const Node *linear) {
+    return ((const LinearAttrs *)linear->attrs)->transposed;
+}
+
+/* Whether a node is linear(x, table): a head tied to the embedding. */
+static bool is_tied(const Node *node, const Node *table) {
+    return node_is(node, "linear") && node->in[1] == table && node->in[0] != table &&
+           !is_transposed(node);
+}
+
+/* The table that the nodes with role embed look words up in. */
+static Status find_table(Factor *f, Diag *diag) {
+    const Node *node = graph_find(f->graph, NULL, -1, ROLE_EMBED);
+    if (!node) return edit_fail(f->ctx, diag, "expected a model with a word embedding");
+    for (; node; node = graph_find_next(f->graph, node, NULL, -1, ROLE_EMBED)) {
+        if (!node_is(node, "embedding"))
+            return edit_fail(f->ctx, diag,
+                             "expected a model with a word embedding, found one that "
+                             "embeds by op %s",
+                             node->op->name);
+        if (!node->in[1]->storage)
+            return edit_fail(f->ctx, diag,
+                             "expected a word embedding whose table is a parameter");
+        if (f->table && f->table != node->in[1])
+            return edit_fail(f->ctx, diag,
+                             "expected one word embedding, found \"%s\" and \"%s\"",
+                             f->table->storage->name, node->in[1]->storage->name);
+        f->table = node->in[1];
+    }
+    return STATUS_OK;
+}
+
+/* Reports a node that reads the table in a way that factors do not serve. */
+static Status fail_user(const Factor *f, const Node *user, Diag *diag) {
+    char layer[16] = "";
+    if (user->layer >= 0) snprintf(layer, sizeof layer, ".%d", user->layer);
+    return edit_fail(f->ctx, diag,
+                     "\"%s\" cannot be factored: it is read by op %s (%s%s, role %s), "
+                     "not only by embeddings and tied heads",
+                     f->table->storage->name, user->op->name,
+                     user->stack ? user->stack : "no stack", layer,
+                     role_name(user->role));
+}
+
+static Status check_users(Factor *f, Diag *diag) {
+    for (const Node *n = f->graph->first; n; n = n->next) {
+        const bool lookup = is_lookup(n, f->table), tied = is_tied(n, f->table);
+        f->lookups += lookup;
+        f->heads += tied;
+        for (int i = 0; i < n->in_count; i++)
+            if (n->in[i] == f->table && !lookup && !tied) return fail_user(f, n, diag);
+    }
+    for (int i = 0; i < f->graph->output_count; i++)
+        if (f->graph->outputs[i].node == f->table)
+            return edit_fail(f->ctx, diag,
+                             "\"%s\" cannot be factored: it is output \"%s\"",
+                             f->table->storage->name, f->graph->outputs[i].name);
+    return STATUS_OK;
+}
+
+/* ---- factored embeddings ---- */
+
+/* Whether a node is linear(lookup, W2), with no other part to play. */
+static bool is_projection(const Node *node, const Node *lookup) {
+    if (!node_is(node, "linear") || node->in[0] != lookup) return false;
+    const Node *factor = node->in[1];
+    return factor->storage && factor->type.rank == 2 && factor != lookup->in[1] &&
+           !is_transposed(node) &&
+           (node->role == ROLE_NONE || node->role == ROLE_EMBED_PROJECTION);
+}
+
+/* The projection that alone reads a lookup, NULL when there is no such node. */
+static const Node *find_projection(const Graph *graph, const Node *lookup) {
+    if (graph_use_count(graph, lookup) != 1) return NULL;
+    for (const Node *n = lookup->next; n; n = n->next)
+        if (is_projection(n, lookup)) return n;
+    return NULL;
+}
+
+/* Whether a tied head reads what comes back through the projection, and only it does. */
+static bool comes_back(const Graph *graph, const Node *head, const Node *projection) {
+    const Node *back = head->in[0];
+    return node_is(back, "linear") && back->in[1] == projection && is_transposed(back) &&
+           !node_operand(back, "bias") && graph_use_count(graph, back) == 1;
+}
+
+/* The leaf W2 when every reader of the table goes through it and nobody else reads it. */
+static Node *find_factor(const Factor *f) {
+    Node *found = NULL;
+    for (const Node *n = f->graph->first; n; n = n->next) {
+        if (!is_lookup(n, f->table)) continue;
+        const Node *projection = find_projection(f->graph, n);
+        if (!projection || (found && projection->in[1] != found)) return NULL;
+        found = projection->in[1];
+    }
+    for (const Node *n = f->graph->first; n; n = n->next)
+        if (is_tied(n, f->table) && !comes_back(f->graph, n, found)) return NULL;
+    return graph_use_count(f->graph, found) == f->lookups + f->heads ? found : NULL;
+}
+
+/* ---- ranks ---- */
+
+static Status measure_table(Factor *f, Diag *diag) {
+    const int64_t *dim = f->table->storage->tensor.dim;
+    f->rows = dim[0];
+    f->width = f->projection ? f->projection->storage->tensor.dim[0] : dim[1];
+    f->most = dim[0] < dim[1] ? dim[0] : dim[1];
+    if (f->most > f->width) f->most = f->width;
+    const int64_t whole[] = {f->rows,
+                             f->width}; /* of factors: larger than what is there */
+    if (f->most < 1 || f->width > SYMMETRIC_WIDTH_MAX ||
+        !shape_size(DTYPE_F64, 2, whole, NULL, NULL))
+        return edit_fail(f->ctx, diag,
+                         "expected an embedding of 1 to %d columns and at least 1 row "
+                         "that fits in memory, found %lld x %lld",
+                         SYMMETRIC_WIDTH_MAX, (long long)f->rows, (long long)f->width);
+    f->even = f->rows * f->width / (f->rows + f->width);
+    return STATUS_OK;
+}
+
+static double break_even(const Factor *f) {
+    return (double)(f->rows * f->width) / (double)(f->rows + f->width);
+}
+
+static int64_t factor_count(const Factor *f, int64_t rank) {
+    return (f->rows + f->width) * rank;
+}
+
+/* Refuses a rank that makes the model larger, or warns about it: once, as a recipe is
+ * planned before it runs. */
+static Status check_growth(const Factor *f, int64_t rank, Diag *diag) {
+    if (rank <= f->even) return STATUS_OK;
+    const char *text = arena_printf(
+        f->ctx->arena,
+        "rank %lld is above the break-even rank %.2f of an embedding of %lld x %lld: the "
+        "factors have %lld parameters, the table %lld",
+        (long long)rank, break_even(f), (long long)f->rows, (long long)f->width,
+        (long long)factor_count(f, rank), (long long)(f->rows * f->width));
+    if (f->options->allow_growth) {
+        const bool news = f->ctx->plan || !f->options->rank;
+        if (news) diag_warn(diag, f->ctx->at, f->ctx->key, "%s", text);
+        return STATUS_OK;
+    }
+    edit_fail(f->ctx, diag, "%s", text);
+    if (f->even > 0)
+        diag_hint(diag, "choose %sa rank of at most %lld, or add `allow_growth: true`",
+                  f->options->rank ? "" : "less energy, ", (long long)f->even);
+    return STATUS_MODEL;
+}
+
+static Status check_rank(const Factor *f, int64_t rank, Diag *diag) {
+    if (rank > f->most)
+        return edit_fail(f->ctx, diag,
+                         "rank: expected at most %lld for an embedding of %lld x %lld%s, "
+                         "found %lld",
+                         (long long)f->most, (long long)f->rows, (long long)f->width,
+                         f->projection ? " that is factored already" : "",
+                         (long long)rank);
+    return check_growth(f, rank, diag);
+}
+
+/* Energy needs the weights: a plan takes the largest rank that could come of it. */
+static Status guess_rank(const Factor *f, int64_t *rank, Diag *diag) {
+    const bool bounded = !f->options->allow_growth && f->even < f->most;
+    *rank = bounded && f->even > 0 ? f->even : f->most;
+    if (!f->options->allow_growth) TRY(check_growth(f, *rank, diag));
+    diag_warn(diag, f->ctx->at, f->ctx->key,
+              "energy: planned without weights, with the largest rank that can come of "
+              "it, %lld; parameters and bytes after this step are upper bounds",
+              (long long)*rank);
+    tree_put_bool(f->ctx->arena, f->ctx->record, "approximate", true);
+    return STATUS_OK;
+}
+
+/* ---- rewriting ---- */
+
+/* Gives a leaf another tensor, of which it takes the reference. */
+static void set_table(Node *leaf, Tensor tensor) {
+    Storage *storage = leaf->storage;
+    tensor_release(&storage->tensor);
+    storage->tensor = tensor;
+    storage_drop_gaussian(storage);
+    memcpy(leaf->type.dim, tensor.dim, sizeof leaf->type.dim);
+}
+
+/* The leaf of W2: columns of E, with what was pruned of them, by rank. */
+static Status add_projection(Factor *f, const Tensor *right, Diag *diag) {
+    static const char end[] = ".weight";
+    Storage *table = f->table->storage, *storage = NULL;
+    const size_t length = strlen(table->name), last = sizeof end - 1;
+    const bool has_end = length > last && strcmp(table->name + length - last, end) == 0;
+    const char *name = arena_printf(f->graph->arena, "%.*s_projection.weight",
+                                    (int)(has_end ? length - last : length), table->name);
+    TRY(graph_add_storage(&storage, f->graph, graph_fresh_name(f->graph, name), right,
+                          diag));
+    storage->init = table->init;
+    storage->frozen = table->frozen;
+    storage->kept[0] = table->kept[1];
+    f->projection = graph_param(f->graph, storage);
+    return STATUS_OK;
+}
+
+static Status project_lookup(const Factor *f, Node *lookup, Diag *diag) {
+    Node *wide = NULL;
+    TRY(node_infer(lookup, diag));
+    TRY(edit_node(&wide, f->graph, lookup->next, "linear",
+                  (Node *[]){lookup, f->projection}, 2, diag, NULL));
+    node_place(f->graph, wide, lookup->stack, lookup->layer, ROLE_EMBED_PROJECTION);
+    graph_replace_uses(f->graph, lookup, wide);
+    return STATUS_OK;
+}
+
+static Status project_head(const Factor *f, Node *head, Diag *diag) {
+    Node *narrow = NULL;
+    TRY(edit_node(&narrow, f->graph, head, "linear",
+                  (Node *[]){head->in[0], f->projection}, 2, diag, "transposed=true"));
+    node_place(f->graph, narrow, head->stack, head->layer, ROLE_EMBED_PROJECTION);
+    head->in[0] = narrow;
+    return STATUS_OK;
+}
+
+/* Puts the factors into the graph; takes over the tensors. */
+static Status apply(Factor *f, Tensor left, Tensor right, Diag *diag) {
+    const bool factored = f->projection != NULL;
+    Status status = factored ? STATUS_OK : add_projection(f, &right, diag);
+    if (status != STATUS_OK) {
+        tensor_release(&left);
+        tensor_release(&right);
+        return status;
+    }
+    set_table(f->table, left);
+    set_table(f->projection, right);
+    f->table->storage->kept[1] = f->projection->storage->kept[1] = (Lineage){0};
+    for (Node *n = f->graph->first, *next; n && !factored; n = next) {
+        next = n->next;
+        if (is_lookup(n, f->table)) TRY(project_lookup(f, n, diag));
+        if (is_tied(n, f->table)) TRY(project_head(f, n, diag));
+    }
+    return graph_infer(f->graph, diag);
+}
+
+/* ---- with weights ---- */
+
+static void record_error(const Factor *f, const FactorError *error) {
+    Arena *arena = f->ctx->arena;
+    tree_put_real(arena, f->ctx->record, "error", error->absolute);
+    tree_put_real(arena, f->ctx->record, "relative_error", error->relative);
+    tree_put_real(arena, f->ctx->record, "energy", 1 - error->relative * error->relative);
+}
+
+/* Decomposes the table at the rank asked for. */
+static Status decompose(const Factor *f, Tsvd *out, const Tensor *table, Diag *diag) {
+    const F *options = f->options;
+    const Status status = options->rank
+                              ? tsvd(out, table, options->rank, f->ctx->threads, diag)
+                              : factor_by_energy(out, table, options->energy, f->most,
+                                                 f->ctx->threads, diag);
+    if (status == STATUS_MODEL) diag_note(diag, "in \"%s\"", f->table->storage->name);
+    return status;
+}
+
+/* Checks, measures and puts in place what a decomposition gave. */
+static Status use_factors(Factor *f, const Tensor *table, const Tsvd *found,
+                          int64_t *rank, Diag *diag) {
+    FactorError error;
+    Tensor right = {0};
+    *rank = found->right.dim[0];
+    if (!f->options->rank) TRY(check_growth(f, *rank, diag));
+    TRY(factor_transpose(&right, &found->right, diag));
+    const Status status =
+        factor_measure(&error, table, &found->left, &right, f->ctx->threads, diag);
+    if (status != STATUS_OK) {
+        tensor_release(&right);
+        return status;
+    }
+    record_error(f, &error);
+    f->ctx->exact = error.row <= EXACT_ROW;
+    return apply(f, tensor_retain(&found->left), right, diag);
+}
+
+static Status factor_weights(Factor *f, int64_t *rank, Diag *diag) {
+    const Tensor *stored = &f->table->storage->tensor;
+    Tensor table = {0};
+    Tsvd found;
+    if (f->projection)
+        TRY(factor_multiply(&table, stored, &f->projection->storage->tensor,
+                            f->ctx->threads, diag));
+    else
+        table = tensor_retain(stored);
+    Status status = decompose(f, &found, &table, diag);
+    if (status == STATUS_OK) {
+        status = use_factors(f, &table, &found, rank, diag);
+        tsvd_release(&found);
+    }
+    tensor_release(&table);
+    return status;
+}
+
+static Status factor_shapes(Factor *f, int64_t *rank, Diag *diag) {
+    *rank = f->options->rank;
+    if (*rank == 0) TRY(guess_rank(f, rank, diag));
+    f->ctx->unsure = f->projection && *rank == f->table->storage->tensor.dim[1];
+    return apply(f, tensor_shape(DTYPE_F32, 2, (int64_t[]){f->rows, *rank}),
+                 tensor_shape(DTYPE_F32, 2, (int64_t[]){f->width, *rank}), diag);
+}
+
+/* ---- the pass ---- */
+
+static void record_shape(const Factor *f, int64_t rank, int64_t before) {
+    Arena *arena = f->ctx->arena;
+    Tree *record = f->ctx->record;
+    tree_put_int(arena, record, "rows", f->rows);
+    tree_put_int(arena, record, "width", f->width);
+    tree_put_int(arena, record, "rank", rank);
+    tree_put_real(arena, record, "break_even", break_even(f));
+    tree_put_int(arena, record, "parameters_before", before);
+    tree_put_int(arena, record, "parameters_after", factor_count(f, rank));
+    tree_put_int(arena, record, "tied_heads", f->heads);
+}
+
+static Status factor_run(PassContext *ctx, Model *model, const void *opaque, Diag *diag) {
+    Factor f = {.ctx = ctx, .graph = model->graph, .options = opaque};
+    int64_t rank = f.options->rank;
+    TRY(find_table(&f, diag));
+    TRY(check_users(&f, diag));
+    f.projection = find_factor(&f);
+    TRY(measure_table(&f, diag));
+    const int64_t before = f.projection
+                               ? factor_count(&f, f.table->storage->tensor.dim[1])
+                               : f.rows * f.width;
+    if (rank) TRY(check_rank(&f, rank, diag));
+    TRY(ctx->plan ? factor_shapes(&f, &rank, diag) : factor_weights(&f, &rank, diag));
+    record_shape(&f, rank, before);
+    return STATUS_OK;
+}
+
+static Status factor_check(const void *opaque, Loc at, const char *key, Diag *diag) {
+    const F *options = opaque;
+    const int given = (options->rank > 0) + (options->energy > 0);
+    if (given == 1) return STATUS_OK;
+    return diag_fail(diag, STATUS_RECIPE, at, key,
+                     "expected one of rank and energy, found %s",
+                     given ? "both" : "none");
+}
+
+const Pass pass_factor_embedding = {
+    .name = "factor_embedding",
+    .summary = "factor the word embedding into a narrow table and a projection",
+    .paper = "COST-EFF (EMNLP 2022), section 3.2",
+    .fields = fields,
+    .options_size = sizeof(F),
+    .defaults = &defaults,
+    .exactness = PASS_LOSSY,
+    .check = factor_check,
+    .run = factor_run,
+};

@@ -1,0 +1,257 @@
+/* diagnose: per-layer gradient norms and similarity to another model, as in MiniViT's
+ * analysis (section 4.4), and linear attention's clamped rows: L2 norm of the gradient of
+ * the label loss, summed over exits, over each layer's weights, and linear CKA (Kornblith
+ * et al., ICML 2019) between the layers' outputs, averaged over tokens, of this model and
+ * of the other one. */
+#include "passes/t2r/t2r.h"
+#include "passes/training/objective.h"
+
+#include "exec/cka.h"
+#include "ir/rewrite.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct DiagnoseOptions {
+    const char *data, *teacher;
+    int64_t limit, batch_size;
+    bool cka, gradient_norms, clamped;
+} DiagnoseOptions;
+
+#define D DiagnoseOptions
+static const Field fields[] = {
+    {.name = "data",
+     .kind = FIELD_STRING,
+     .offset = FIELD_AT(D, data, const char *),
+     .required = true,
+     .help = "data set with labels"},
+    F_STRING(D, teacher, "model to compare with; not given: the recipe's input model"),
+    F_INT(D, limit, 2, 1000000, "first samples only"),
+    F_INT(D, batch_size, 1, 1000000, "samples per run"),
+    F_BOOL(D, cka, "compare layers by linear CKA"),
+    F_BOOL(D, gradient_norms, "gradient norm of every layer"),
+    F_BOOL(D, clamped, "share of linear attention's rows with a denominator below eps"),
+    F_END,
+};
+
+static const D defaults = {
+    .limit = 1000, .batch_size = 50, .cka = true, .gradient_norms = true};
+
+/* ---- similarity ---- */
+
+/* Mean-token outputs of all layers of one model: layer[l] is [samples, width]. */
+typedef struct Features {
+    int layers;
+    int64_t samples, *width;
+    float **layer; /* malloc */
+} Features;
+
+static void features_free(Features *f) {
+    for (int l = 0; f->layer && l < f->layers; l++) free(f->layer[l]);
+}
+
+static Status keep_features(void *self, const Fetch *what, const float *const *values,
+                            const void *const *columns, Diag *diag) {
+    (void)columns, (void)diag;
+    Features *f = self;
+    for (int l = 0; l < f->layers; l++)
+        for (int64_t i = 0; i < what->n; i++)
+            memcpy(f->layer[l] + what->index[i] * f->width[l],
+                   values[l] + i * f->width[l], (size_t)f->width[l] * sizeof(float));
+    return STATUS_OK;
+}
+
+/* Every layer must have an output over tokens. */
+static Status check_layers(PassContext *ctx, const Graph *graph, Diag *diag) {
+    const char *stack = graph_main_stack(graph);
+    const int layers = graph_layer_count(graph, stack);
+    for (int l = 0; l < layers; l++) {
+        const Node *out = graph_layer_output(graph, stack, l);
+        if (!out || out->type.rank != 3)
+            return edit_fail(ctx, diag, "layer %d has no output [N, T, D] to compare", l);
+    }
+    return STATUS_OK;
+}
+
+/* Adds a mean over tokens after every layer of a copy of the model's graph. */
+static Status add_means(Graph *graph, Node **means, Features *f, Diag *diag) {
+    for (int l = 0; l < f->layers; l++) {
+        Node *out = graph_layer_output(graph, graph_main_stack(graph), l);
+        TRY(edit_node(&means[l], graph, NULL, "mean_tokens", &out, 1, diag, NULL));
+        f->width[l] = means[l]->type.dim[1];
+        f->layer[l] = memory_alloc((size_t)(f->samples * f->width[l]), sizeof(float));
+    }
+    return STATUS_OK;
+}
+
+static Status collect(Features *f, PassContext *ctx, Model *model, const Batches *data,
+                      const D *options, Arena *arena, Diag *diag) {
+    f->layers = graph_layer_count(model->graph, graph_main_stack(model->graph));
+    f->samples = options->limit < data->count ? options->limit : data->count;
+    f->width = ARENA_ARRAY(arena, int64_t, (size_t)f->layers);
+    f->layer = ARENA_ARRAY(arena, float *, (size_t)f->layers);
+    Node **means = ARENA_ARRAY(arena, Node *, (size_t)f->layers);
+    Graph *graph = graph_copy(arena, model->graph);
+    Status status = add_means(graph, means, f, diag);
+    if (status == STATUS_OK)
+        status = forward_batches(graph, means, f->layers, data, f->samples,
+                                 options->batch_size, ctx->threads, ctx->watch,
+                                 keep_features, f, diag);
+    graph_release(graph);
+    return status;
+}
+
+static void record_cka(PassContext *ctx, const Features *ours, const Features *theirs) {
+    Tree *list = tree_new(ctx->arena, TREE_LIST, LOC_NONE);
+    for (int l = 0; l < ours->layers && theirs->layers > 0; l++) {
+        const int t = (l + 1) * theirs->layers / ours->layers - 1;
+        const int at = t < 0 ? 0 : t;
+        Tree *value = tree_new(ctx->arena, TREE_FLOAT, LOC_NONE);
+        value->real = linear_cka(ours->layer[l], ours->width[l], theirs->layer[at],
+                                 theirs->width[at], ours->samples);
+        tree_append(ctx->arena, list, NULL, LOC_NONE, value);
+    }
+    tree_append(ctx->arena, ctx->record, "cka", LOC_NONE, list);
+}
+
+static Status compare_layers(PassContext *ctx, Model *model, Model *teacher,
+                             const Batches *data, const D *options, Diag *diag) {
+    Arena *arena = arena_create();
+    Features ours = {0}, theirs = {0};
+    Status status = collect(&ours, ctx, model, data, options, arena, diag);
+    if (status == STATUS_OK)
+        status = collect(&theirs, ctx, teacher, data, options, arena, diag);
+    if (status == STATUS_OK) record_cka(ctx, &ours, &theirs);
+    features_free(&ours);
+    features_free(&theirs);
+    arena_destroy(arena);
+    return status;
+}
+
+/* ---- gradient norms ---- */
+
+static bool in_layer(const Node *node, const char *stack, int layer) {
+    return node->layer == layer && node->stack && strcmp(node->stack, stack) == 0;
+}
+
+/* Gives every layer leaves of its own: a layer's gradient is then what comes through its
+ * own uses, also where layers share weights. */
+static Status separate_layers(Graph *graph, Diag *diag) {
+    for (Node *node = graph->first; node; node = node->next)
+        for (int i = 0; i < node->in_count && node->layer >= 0; i++)
+            if (node->in[i] && node->in[i]->storage)
+                TRY(edit_own_leaf(graph, node, i, diag));
+    return STATUS_OK;
+}
+
+static double storage_square(const Params *params, const Storage *storage,
+                             const float *gradient) {
+    const int64_t offset = params_offset(params, storage);
+    const int64_t count = offset < 0 ? 0 : tensor_count(&storage->tensor);
+    double sum = 0;
+    for (int64_t k = 0; k < count; k++)
+        sum += (double)gradient[offset + k] * gradient[offset + k];
+    return sum;
+}
+
+/* Sum of squares of the gradient over the weights that a layer uses. */
+static double layer_square(const Graph *graph, int layer, const Params *params,
+                           const float *gradient) {
+    double sum = 0;
+    const char *stack = graph_main_stack(graph);
+    for (const Node *node = graph->first; node; node = node->next)
+        for (int i = 0; i < node->in_count && in_layer(node, stack, layer); i++)
+            if (node->in[i] && node->in[i]->storage)
+                sum += storage_square(params, node->in[i]->storage, gradient);
+    return sum;
+}
+
+static void record_norms(PassContext *ctx, const Graph *graph, const Params *params,
+                         const float *gradient) {
+    const int layers = graph_layer_count(graph, graph_main_stack(graph));
+    Tree *list = tree_new(ctx->arena, TREE_LIST, LOC_NONE);
+    for (int l = 0; l < layers; l++) {
+        Tree *value = tree_new(ctx->arena, TREE_FLOAT, LOC_NONE);
+        value->real = sqrt(layer_square(graph, l, params, gradient));
+        tree_append(ctx->arena, list, NULL, LOC_NONE, value);
+    }
+    tree_append(ctx->arena, ctx->record, "gradient_norms", LOC_NONE, list);
+}
+
+/* Label loss of all exits, of words that are predicted at the masked positions. */
+static Status add_loss(Node **loss, PassContext *ctx, Graph *graph, Diag *diag) {
+    Exits exits;
+    TRY(objective_mask_graph(ctx, graph, diag));
+    TRY(exits_find(&exits, graph->arena, ctx, graph, diag));
+    TRY(exits_label_loss(loss, graph, &exits, 0, diag));
+    return separate_layers(graph, diag);
+}
+
+static Status run_norms(PassContext *ctx, Graph *graph, Node *loss, const Batches *data,
+                        const D *options, Diag *diag) {
+    Params *params = NULL;
+    TRY(params_create(&params, graph, PRECISION_F32, false, diag));
+    float *gradient = memory_alloc((size_t)params_gradient_count(params), sizeof(float));
+    const Status status = mean_gradient(graph, loss, params, data, options->limit,
+                                        options->batch_size, ctx->watch, gradient, diag);
+    if (status == STATUS_OK) record_norms(ctx, graph, params, gradient);
+    free(gradient);
+    params_destroy(params);
+    return status;
+}
+
+/* Builds the graph, and without `data` (planning) leaves it at that. */
+static Status measure_norms(PassContext *ctx, Model *model, const Batches *data,
+                            const D *options, Diag *diag) {
+    Arena *arena = arena_create();
+    Graph *graph = graph_copy(arena, model->graph);
+    Node *loss = NULL;
+    Status status = add_loss(&loss, ctx, graph, diag);
+    if (status == STATUS_OK && data)
+        status = run_norms(ctx, graph, loss, data, options, diag);
+    graph_release(graph);
+    arena_destroy(arena);
+    return status;
+}
+
+static Status diagnose_run(PassContext *ctx, Model *model, const void *opaque,
+                           Diag *diag) {
+    const D *options = opaque;
+    const char *stack = graph_main_stack(model->graph);
+    if (graph_layer_count(model->graph, stack) == 0)
+        return edit_fail(ctx, diag, "the model has no layers in stack \"%s\"", stack);
+    if (options->gradient_norms && !graph_output(model->graph, "logits"))
+        return edit_fail(ctx, diag, "the model has no output \"logits\"");
+    Model *teacher = NULL;
+    if (options->cka) {
+        TRY(ctx->model(ctx->self, options->teacher, ctx->at, &teacher, diag));
+        TRY(check_layers(ctx, model->graph, diag));
+        TRY(check_layers(ctx, teacher->graph, diag));
+    }
+    Batches *data = NULL;
+    if (!ctx->plan) TRY(ctx->data(ctx->self, options->data, ctx->at, &data, diag));
+    if (data && data->count == 0)
+        return edit_fail(ctx, diag, "data set \"%s\" has no samples", options->data);
+    if (options->gradient_norms) TRY(measure_norms(ctx, model, data, options, diag));
+    if (options->clamped && data)
+        TRY(t2r_record_clamped(ctx, model->graph,
+                               &(T2rData){data, options->limit, options->batch_size},
+                               diag));
+    return options->cka && data ? compare_layers(ctx, model, teacher, data, options, diag)
+                                : STATUS_OK;
+}
+
+const Pass pass_diagnose = {
+    .name = "diagnose",
+    .summary = "gradient norm of every layer, and similarity of layers to another model",
+    .paper = "MiniViT (CVPR 2022), section 4.4; Similarity of Neural Network "
+             "Representations Revisited (ICML 2019)",
+    .fields = fields,
+    .options_size = sizeof(D),
+    .defaults = &defaults,
+    .data_options = "data",
+    .flags = PASS_MEASURES,
+    .exactness = PASS_EXACT,
+    .run = diagnose_run,
+};

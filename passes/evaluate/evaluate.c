@@ -1,0 +1,338 @@
+/* evaluate: how well a model does on labelled data, optionally as a gate. */
+#include "passes/evaluate/evaluate.h"
+
+#include "exec/ticker.h"
+#include "passes/training/objective.h"
+
+#include <math.h>
+#include <string.h>
+
+static const Field fields[] = {
+    {.name = "data",
+     .kind = FIELD_STRING,
+     .offset = FIELD_AT(EvaluateOptions, data, const char *),
+     .required = true,
+     .help = "data set to evaluate on"},
+    F_CHOICE(EvaluateOptions, metric, METRIC_NAMES,
+             "what min and max are about: accuracy and f1 in percent, mcc from -1 to 1, "
+             "loss in nats, perplexity, bits_per_character of language data, bleu of "
+             "translations"),
+    F_REAL(EvaluateOptions, min, 0, 0, "the step fails when the metric is below this"),
+    F_REAL(EvaluateOptions, max, 0, 0, "the step fails when the metric is above this"),
+    F_INT(EvaluateOptions, limit, 0, 1000000000000, "first samples only; 0 = all"),
+    F_INT(
+        EvaluateOptions, batch_size, 1, 1000000,
+        "samples per run; fewer where their logits over all tokens would take more than "
+        "64 MiB"),
+    F_CHOICE(EvaluateOptions, exits, EVALUATE_EXITS,
+             "rule: leave early by a rule; each: every exit; last: run to the end; auto: "
+             "by the model's stored rule, else last"),
+    F_REAL(EvaluateOptions, entropy, 0, 100,
+           "leave where the prediction's entropy in nats is below this; 0 = not given"),
+    F_INT(EvaluateOptions, patience, 0, 1000000,
+          "leave when so many exits in a row agreed with the one before; 0 = not given"),
+    F_INT(EvaluateOptions, draws, 0, 100000,
+          "average the predictions of so many weights drawn from their Gaussians; 0 = "
+          "the weights themselves"),
+    F_TREE(
+        EvaluateOptions, decode,
+        "translate, and report bleu: a map with search (beam or lookahead), beam (4), "
+        "max_length (64), length_penalty (1), early_stopping (false), tokenize (13a or "
+        "none), smooth (exp, floor or none)"),
+    F_END,
+};
+
+static const EvaluateOptions defaults = {
+    .min = -INFINITY, .max = INFINITY, .batch_size = 32};
+
+/* ---- options ---- */
+
+static bool has_rule(const EvaluateOptions *options) {
+    return options->entropy > 0 || options->patience > 0;
+}
+
+static bool of_tokens(int metric) {
+    return metric == METRIC_PERPLEXITY || metric == METRIC_BITS || metric == METRIC_BLEU;
+}
+
+/* Name of a metric, `length` bytes long. */
+static const char *metric_name(int metric, int *length) {
+    return field_choice_name(field_find(fields, "metric"), metric, length);
+}
+
+static Status check_decode(const EvaluateOptions *options, Diag *diag) {
+    DecodeKeys keys;
+    Arena *arena = arena_create();
+    const Status status = evaluate_decode_keys(&keys, options->decode, arena, diag);
+    arena_destroy(arena);
+    return status;
+}
+
+static Status evaluate_check(const void *opaque, Loc at, const char *key, Diag *diag) {
+    int length;
+    const EvaluateOptions *o = opaque;
+    const char *metric = metric_name(o->metric, &length);
+    const bool exits = o->exits == EVALUATE_RULE || o->exits == EVALUATE_EACH;
+    if (!(o->min <= o->max))
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "expected min <= max, found min %g and max %g", o->min, o->max);
+    if (o->entropy > 0 && o->patience > 0)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "expected entropy or patience, found both");
+    if (has_rule(o) && o->exits != EVALUATE_AUTO && o->exits != EVALUATE_RULE)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "expected exits: rule with entropy or patience, found %s",
+                         o->exits == EVALUATE_EACH ? "each" : "last");
+    if (o->draws > 0 && (exits || has_rule(o)))
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "draws are evaluated at the last exit: expected exits: last, "
+                         "without entropy and patience");
+    if (o->draws > 0 && (o->decode || o->metric == METRIC_BLEU))
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "draws do not translate: expected no decode and no bleu");
+    TRY(check_decode(o, diag));
+    if (of_tokens(o->metric) && (exits || has_rule(o)))
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "%.*s is for models that predict tokens, exits are for models "
+                         "that predict classes",
+                         length, metric);
+    return STATUS_OK;
+}
+
+/* ---- what to do with this model ---- */
+
+static Status check_logits(Evaluation *e, Diag *diag) {
+    const Node *logits = graph_output(e->model->graph, "logits");
+    const int rank = logits ? logits->type.rank : 0;
+    e->classes = rank > 0 ? logits->type.dim[rank - 1] : 0;
+    e->words = objective_predicts_tokens(e->model->graph);
+    e->next = objective_predicts_next(e->model->graph);
+    if ((rank == 2 || rank == 3) && e->classes >= 1) return STATUS_OK;
+    return edit_fail(e->ctx, diag,
+                     "expected an output \"logits\" [N, classes] or [N, T, words]");
+}
+
+static Status check_metric(const Evaluation *e, Diag *diag) {
+    int length;
+    const int metric = e->options->metric;
+    const char *name = metric_name(metric, &length);
+    if (e->words && (metric == METRIC_F1 || metric == METRIC_MCC))
+        return edit_fail(e->ctx, diag,
+                         "f1 and mcc are for models that predict classes, this one "
+                         "predicts tokens");
+    if (!e->words && of_tokens(metric))
+        return edit_fail(e->ctx, diag,
+                         "%.*s is for models that predict tokens, this one predicts "
+                         "classes",
+                         length, name);
+    return STATUS_OK;
+}
+
+/* The options' rule, else the stored one. */
+static Status choose_rule(Evaluation *e, Diag *diag) {
+    const EvaluateOptions *o = e->options;
+    Arena *arena = e->ctx->arena;
+    if (o->patience > 0)
+        e->rule = (ExitRule){.criterion = EXIT_PATIENCE, .patience = o->patience};
+    if (o->entropy > 0) {
+        double *threshold = ARENA_ARRAY(arena, double, (size_t)e->exits.count);
+        for (int i = 0; i < e->exits.count; i++) threshold[i] = o->entropy;
+        e->rule = (ExitRule){.criterion = EXIT_ENTROPY, .threshold = threshold};
+    }
+    if (has_rule(o)) return STATUS_OK;
+    return exits_read_rule(&e->rule, arena, e->ctx, e->model, &e->exits, diag);
+}
+
+/* Notes, and says, that the stored rule is older than the model. */
+static void check_age(Evaluation *e, Diag *diag) {
+    if (e->ctx->plan || e->mode != EVALUATE_RULE || has_rule(e->options)) return;
+    e->stale = exits_rule_is_stale(e->model);
+    if (e->stale)
+        diag_warn(diag, e->ctx->at, e->ctx->key,
+                  "the stored rule for leaving at exits was calibrated before the "
+                  "model's last change: calibrate again");
+}
+
+static Status fail_exits(const Evaluation *e, const char *what, const char *hint,
+                         Diag *diag) {
+    const Status status = edit_fail(e->ctx, diag, "%s", what);
+    diag_hint(diag, "%s", hint);
+    return status;
+}
+
+/* Exits, mode and rule of a model that predicts classes. */
+static Status choose_exits(Evaluation *e, Diag *diag) {
+    const EvaluateOptions *o = e->options;
+    const bool wanted = has_rule(o) || o->exits == EVALUATE_RULE;
+    TRY(exits_find(&e->exits, e->ctx->arena, e->ctx, e->model->graph, diag));
+    if (e->exits.count == 1 && (wanted || o->exits == EVALUATE_EACH))
+        return fail_exits(e, "the model has no early exits",
+                          "add_exits gives a classifier exits", diag);
+    e->mode = wanted ? EVALUATE_RULE : o->exits;
+    if (e->exits.count == 1) e->mode = EVALUATE_LAST;
+    if (e->mode == EVALUATE_RULE || e->mode == EVALUATE_AUTO) TRY(choose_rule(e, diag));
+    const bool ruled = e->rule.criterion != EXIT_NEVER;
+    if (e->mode == EVALUATE_AUTO) e->mode = ruled ? EVALUATE_RULE : EVALUATE_LAST;
+    check_age(e, diag);
+    if (e->mode != EVALUATE_RULE || ruled) return STATUS_OK;
+    return fail_exits(e, "the model has no stored rule for leaving at its exits",
+                      "give entropy or patience, or let calibrate_exits find a rule",
+                      diag);
+}
+
+static Status choose_words(Evaluation *e, Diag *diag) {
+    const int exits = e->options->exits;
+    e->mode = EVALUATE_LAST;
+    if (!has_rule(e->options) && exits != EVALUATE_RULE && exits != EVALUATE_EACH)
+        return STATUS_OK;
+    return edit_fail(e->ctx, diag,
+                     "exits are for models that predict classes, this one "
+                     "predicts tokens");
+}
+
+/* Drawn weights, of a model that predicts classes. */
+static Status choose_draws(Evaluation *e, Diag *diag) {
+    e->mode = EVALUATE_LAST;
+    if (e->words)
+        return edit_fail(e->ctx, diag,
+                         "draws are for models that predict classes, this one predicts "
+                         "tokens");
+    if (graph_gaussian_count(e->model->graph) > 0) return STATUS_OK;
+    Status status = edit_fail(e->ctx, diag, "no weights have a Gaussian to draw from");
+    diag_hint(diag, "estimate_posterior, or finetune with objective: variational, comes "
+                    "before");
+    return status;
+}
+
+static Status choose_mode(Evaluation *e, Diag *diag) {
+    TRY(check_logits(e, diag));
+    TRY(check_metric(e, diag));
+    if (e->options->draws > 0) return choose_draws(e, diag);
+    TRY(e->words ? choose_words(e, diag) : choose_exits(e, diag));
+    e->translate = e->options->decode || e->options->metric == METRIC_BLEU;
+    return e->translate ? evaluate_check_translation(e, diag) : STATUS_OK;
+}
+
+/* ---- data ---- */
+
+static Status fail_labels(const Evaluation *e, const char *column, Diag *diag) {
+    const char *name = e->options->data;
+    if (!e->words || e->next)
+        return edit_fail(e->ctx, diag, "data set \"%s\" has no labels", name);
+    Status status = edit_fail(e->ctx, diag, "data set \"%s\" masks no tokens", name);
+    diag_hint(diag, "the model predicts tokens; a masking data set has a column %s",
+              column);
+    return status;
+}
+
+/* Labels are one integer for each sample, masked position or token. */
+static Status find_labels(Evaluation *e, Diag *diag) {
+    const char *column = e->words && !e->next ? "masked_labels" : "labels";
+    const char *each = e->next ? "token" : e->words ? "masked position" : "sample";
+    e->labels = batches_column(e->data, column);
+    if (e->labels < 0) return fail_labels(e, column, diag);
+    const Type *type = &e->data->columns[e->labels].type;
+    if (type->dtype == DTYPE_I32 && type->rank == e->words) return STATUS_OK;
+    Status status =
+        edit_fail(e->ctx, diag, "data set \"%s\": expected %s of one integer for each %s",
+                  e->options->data, column, each);
+    if (e->next)
+        diag_hint(diag, "the model predicts the next token: data sets of format language "
+                        "and translation have such labels");
+    return status;
+}
+
+static Status open_data(Evaluation *e, Diag *diag) {
+    PassContext *ctx = e->ctx;
+    const char *name = e->options->data;
+    TRY(ctx->data(ctx->self, name, ctx->at, &e->data, diag));
+    TRY(find_labels(e, diag));
+    if (e->data->count == 0)
+        return edit_fail(ctx, diag, "data set \"%s\" has no samples", name);
+    if (e->options->metric != METRIC_BITS || e->data->label_characters > 0)
+        return STATUS_OK;
+    Status status = edit_fail(
+        ctx, diag, "data set \"%s\" does not know its number of characters", name);
+    diag_hint(diag, "bits_per_character is for data sets of format language");
+    return status;
+}
+
+Status evaluation_add(const Evaluation *e, Tally *tally, int64_t sample,
+                      const float *logits, int32_t label, Diag *diag) {
+    if (label < 0 || label >= e->classes)
+        return edit_fail_label(e->ctx, diag, e->data, sample, e->classes, label);
+    for (int64_t c = 0; c < e->classes; c++)
+        if (!isfinite(logits[c]))
+            return edit_fail(e->ctx, diag,
+                             "sample %lld: expected finite logits, found %g for class "
+                             "%lld",
+                             (long long)sample, logits[c], (long long)c);
+    tally_row(tally, logits, label);
+    return STATUS_OK;
+}
+
+/* ---- results ---- */
+
+void evaluation_time(const Evaluation *e, int64_t samples, double seconds) {
+    Tree *times = e->ctx->times;
+    const double passed = ticker_seconds() - e->start;
+    if (!times) return;
+    if (passed > 0)
+        tree_put_real(e->ctx->arena, times, "samples_per_second",
+                      (double)samples / passed);
+    if (seconds > 0)
+        tree_put_real(e->ctx->arena, times, "milliseconds_per_sample",
+                      1000 * seconds / (double)samples);
+}
+
+static Status check_gate(const Evaluation *e, Diag *diag) {
+    const EvaluateOptions *options = e->options;
+    const double value = options->metric == METRIC_BLEU
+                             ? e->bleu
+                             : tally_metric(&e->total, options->metric);
+    if (value >= options->min && value <= options->max) return STATUS_OK;
+    const bool below = !(value >= options->min);
+    int length;
+    const char *name = metric_name(options->metric, &length);
+    return diag_fail(diag, STATUS_GATE, e->ctx->at, e->ctx->key,
+                     "gate: expected %.*s %s %g, found %.4f", length, name,
+                     below ? "at least" : "at most", below ? options->min : options->max,
+                     value);
+}
+
+static Status evaluate_run(PassContext *ctx, Model *model, const void *opaque,
+                           Diag *diag) {
+    Evaluation e = {.ctx = ctx, .model = model, .options = opaque};
+    TRY(choose_mode(&e, diag));
+    if (ctx->plan) return STATUS_OK;
+    TRY(open_data(&e, diag));
+    tally_open(&e.total, ctx->arena, e.classes, e.words);
+    if (e.next) e.total.characters = e.data->label_characters;
+    tree_put_string(ctx->arena, ctx->record, "data", e.options->data);
+    e.start = ticker_seconds();
+    if (e.options->draws > 0)
+        TRY(evaluate_draws(&e, diag));
+    else if (e.words)
+        TRY(evaluate_words(&e, diag));
+    else if (e.mode == EVALUATE_EACH)
+        TRY(evaluate_each(&e, diag));
+    else
+        TRY(evaluate_dynamic(&e, diag));
+    if (e.translate) TRY(evaluate_translations(&e, diag));
+    return check_gate(&e, diag);
+}
+
+const Pass pass_evaluate = {
+    .name = "evaluate",
+    .summary = "measure a model on a data set, exits included; min and max make it a "
+               "gate",
+    .paper = "exits: DeeBERT (ACL 2020), PABEE (NeurIPS 2020)",
+    .fields = fields,
+    .options_size = sizeof(EvaluateOptions),
+    .defaults = &defaults,
+    .data_options = "data",
+    .flags = PASS_MEASURES,
+    .exactness = PASS_EXACT,
+    .check = evaluate_check,
+    .run = evaluate_run,
+};

@@ -1,0 +1,85 @@
+/* What the files of the pass evaluate share. */
+#ifndef COMPRESS_PASSES_EVALUATE_EVALUATE_H
+#define COMPRESS_PASSES_EVALUATE_EVALUATE_H
+
+#include "passes/evaluate/evaluate_tally.h"
+#include "passes/exits/exits.h"
+
+/* Which exits are evaluated, and how. */
+#define EVALUATE_EXITS "auto|rule|each|last"
+typedef enum EvaluateExits {
+    EVALUATE_AUTO, /* by the rule where the model has one, else the last */
+    EVALUATE_RULE,
+    EVALUATE_EACH,
+    EVALUATE_LAST
+} EvaluateExits;
+
+typedef struct EvaluateOptions {
+    const char *data;
+    int metric;
+    double min, max;
+    int64_t limit, batch_size;
+    int exits;
+    double entropy;
+    int64_t patience;
+    int64_t draws;      /* of weights from their Gaussians; 0 = the weights themselves */
+    const Tree *decode; /* a map of DecodeKeys; NULL = not given */
+} EvaluateOptions;
+
+/* How translations are made and compared. */
+typedef struct DecodeKeys {
+    int search; /* SearchKind */
+    int64_t beam, max_length;
+    double length_penalty;
+    bool early_stopping;
+    int tokenize, smooth; /* BleuTokenize, BleuSmooth */
+} DecodeKeys;
+
+typedef struct Evaluation {
+    PassContext *ctx;
+    Model *model;
+    const EvaluateOptions *options;
+    bool words; /* the model predicts tokens */
+    bool next;  /* the next one after each, not masked ones */
+    EvaluateExits mode;
+    Exits exits;
+    ExitRule rule;
+    bool stale; /* the rule is the stored one, chosen before the model's last change */
+    Batches *data;
+    int labels;      /* the column */
+    int64_t classes; /* or words */
+    Tally total;     /* what the gate is about */
+    bool translate;  /* sources are translated and compared with the references */
+    DecodeKeys decode;
+    double bleu;
+    double start; /* of the run, by ticker_seconds */
+} Evaluation;
+
+/* Adds one row to a tally; fails at the data set or the step when the label is none of
+ * the classes or a logit is not finite. */
+Status evaluation_add(const Evaluation *e, Tally *tally, int64_t sample,
+                      const float *logits, int32_t label, Diag *diag);
+
+/* Runs the data set through the last exit, or with the rule; through the last exit with
+ * drawn weights, whose predictions are averaged; through every exit; through the head of
+ * a model that predicts tokens, at the masked positions or at all. Each fills e->total
+ * and the step's record. */
+Status evaluate_dynamic(Evaluation *e, Diag *diag);
+Status evaluate_draws(Evaluation *e, Diag *diag);
+Status evaluate_each(Evaluation *e, Diag *diag);
+Status evaluate_words(Evaluation *e, Diag *diag);
+
+/* Binds the option `decode`, NULL = defaults. Fails with STATUS_RECIPE. */
+Status evaluate_decode_keys(DecodeKeys *keys, const Tree *decode, Arena *arena,
+                            Diag *diag);
+
+/* Checks that the model can translate; planning checks no more. Then translates the
+ * sources of the data set and fills e->bleu and the step's record. */
+Status evaluate_check_translation(Evaluation *e, Diag *diag);
+Status evaluate_translations(Evaluation *e, Diag *diag);
+
+/* Puts the time since e->start, and `seconds` of running where it is known (else 0), into
+ * the step's times. */
+void evaluation_time(const Evaluation *e, int64_t samples, double seconds);
+
+#endif

@@ -1,0 +1,91 @@
+/* Tally: see evaluate_tally.h. */
+#include "passes/evaluate/evaluate_tally.h"
+
+#include <math.h>
+
+void tally_open(Tally *tally, Arena *arena, int64_t classes, bool words) {
+    *tally = (Tally){.classes = classes};
+    if (words) return;
+    tally->hits = ARENA_ARRAY(arena, int64_t, (size_t)classes);
+    tally->predicted = ARENA_ARRAY(arena, int64_t, (size_t)classes);
+    tally->labelled = ARENA_ARRAY(arena, int64_t, (size_t)classes);
+}
+
+void tally_row(Tally *tally, const float *logits, int32_t label) {
+    int64_t best = 0;
+    double sum = 0;
+    for (int64_t c = 1; c < tally->classes; c++)
+        if (logits[c] > logits[best]) best = c;
+    for (int64_t c = 0; c < tally->classes; c++)
+        sum += exp((double)logits[c] - logits[best]);
+    tally->loss += log(sum) + logits[best] - logits[label];
+    tally->correct += best == label;
+    tally->rows++;
+    if (!tally->hits) return;
+    tally->hits[label] += best == label;
+    tally->predicted[best]++;
+    tally->labelled[label]++;
+}
+
+/* 2 hits / (predicted + labelled) of one class, the harmonic mean of precision and
+ * recall; 0 when the class does not occur. */
+static double class_f1(const Tally *tally, int64_t c) {
+    const int64_t both = tally->predicted[c] + tally->labelled[c];
+    return both > 0 ? 2.0 * (double)tally->hits[c] / (double)both : 0;
+}
+
+static double tally_f1(const Tally *tally) {
+    double sum = 0;
+    int64_t occur = 0;
+    if (tally->classes == 2) return class_f1(tally, 1);
+    for (int64_t c = 0; c < tally->classes; c++) {
+        sum += class_f1(tally, c);
+        occur += tally->predicted[c] + tally->labelled[c] > 0;
+    }
+    return sum / (double)occur;
+}
+
+/* Gorodkin's correlation for any number of classes; for two, Matthews'. With s rows, c of
+ * them correct, p_k predicted and t_k labelled as class k:
+ *     (c s - sum p_k t_k) / sqrt((s^2 - sum p_k^2) (s^2 - sum t_k^2)) */
+static double tally_mcc(const Tally *tally) {
+    const double s = (double)tally->rows;
+    double pt = 0, pp = 0, tt = 0;
+    for (int64_t k = 0; k < tally->classes; k++) {
+        const double p = (double)tally->predicted[k], t = (double)tally->labelled[k];
+        pt += p * t;
+        pp += p * p;
+        tt += t * t;
+    }
+    const double spread = sqrt(s * s - pp) * sqrt(s * s - tt);
+    return spread > 0 ? ((double)tally->correct * s - pt) / spread : 0;
+}
+
+double tally_metric(const Tally *tally, Metric metric) {
+    const double rows = (double)tally->rows;
+    switch (metric) {
+    case METRIC_ACCURACY: return 100.0 * (double)tally->correct / rows;
+    case METRIC_F1: return 100.0 * tally_f1(tally);
+    case METRIC_MCC: return tally_mcc(tally);
+    case METRIC_PERPLEXITY: return exp(tally->loss / rows);
+    case METRIC_BITS: return tally->loss / rows / (M_LN2 * tally->characters);
+    case METRIC_LOSS:
+    case METRIC_BLEU: break;
+    }
+    return tally->loss / rows;
+}
+
+void tally_record(const Tally *tally, Arena *arena, Tree *map) {
+    tree_put_real(arena, map, "accuracy", tally_metric(tally, METRIC_ACCURACY));
+    tree_put_real(arena, map, "loss", tally_metric(tally, METRIC_LOSS));
+    if (!tally->hits) {
+        tree_put_real(arena, map, "perplexity", tally_metric(tally, METRIC_PERPLEXITY));
+        if (tally->characters > 0)
+            tree_put_real(arena, map, "bits_per_character",
+                          tally_metric(tally, METRIC_BITS));
+        return;
+    }
+    tree_put_real(arena, map, "f1", tally_metric(tally, METRIC_F1));
+    tree_put_string(arena, map, "f1_average", tally->classes == 2 ? "binary" : "macro");
+    tree_put_real(arena, map, "mcc", tally_metric(tally, METRIC_MCC));
+}

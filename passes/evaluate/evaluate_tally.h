@@ -1,0 +1,43 @@
+/* Tally: what logits and labels add up to. */
+#ifndef COMPRESS_PASSES_EVALUATE_EVALUATE_TALLY_H
+#define COMPRESS_PASSES_EVALUATE_EVALUATE_TALLY_H
+
+#include "ir/tree.h"
+
+#define METRIC_NAMES "accuracy|f1|mcc|loss|perplexity|bits_per_character|bleu"
+typedef enum Metric {
+    METRIC_ACCURACY,   /* percent */
+    METRIC_F1,         /* percent; two classes: of class 1; more: mean over classes */
+    METRIC_MCC,        /* Matthews correlation, -1 to 1 */
+    METRIC_LOSS,       /* mean cross-entropy, nats */
+    METRIC_PERPLEXITY, /* e^loss */
+    METRIC_BITS,       /* loss / (ln 2 * characters of a label) */
+    METRIC_BLEU        /* of translations, 0 to 100: see Evaluation.bleu, no tally's */
+} Metric;
+
+typedef struct Tally {
+    int64_t classes;
+    int64_t rows, correct;
+    double loss;
+    double characters;                    /* that a label stands for; 0 = not known */
+    int64_t *hits, *predicted, *labelled; /* by class; NULL when they are words */
+} Tally;
+
+/* Empty tally. With `words` the classes are words of a vocabulary: nothing is counted by
+ * class, and accuracy, loss, perplexity and, where `characters` is set, bits per
+ * character are what there is to know. */
+void tally_open(Tally *tally, Arena *arena, int64_t classes, bool words);
+
+/* Adds a row of finite logits with its label, from 0 to classes - 1. */
+void tally_row(Tally *tally, const float *logits, int32_t label);
+
+/* One number, not METRIC_BLEU; there must be a row. An F1 without a positive and a
+ * correlation where all labels or all predictions are equal are 0. F1 over more than two
+ * classes leaves out those that are neither labelled nor predicted. Bits per character
+ * need `characters`. */
+double tally_metric(const Tally *tally, Metric metric);
+
+/* Puts all there is to know into a map. */
+void tally_record(const Tally *tally, Arena *arena, Tree *map);
+
+#endif

@@ -1,0 +1,244 @@
+/* Exits: finding them, keeping them up to date, gradient equilibrium. See exits.h. */
+#include "passes/exits/exits.h"
+
+#include "ir/rewrite.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PREFIX "exit."
+
+/* ---- names ---- */
+
+static bool is_exit_name(const char *name) {
+    return strncmp(name, PREFIX, strlen(PREFIX)) == 0;
+}
+
+/* The number in "exit.3"; 0 when it is none from 1 on, or starts with a zero. */
+static int name_layer(const char *name) {
+    const char *digits = name + strlen(PREFIX);
+    char *end = NULL;
+    if (*digits < '1' || *digits > '9') return 0;
+    const long layer = strtol(digits, &end, 10);
+    return *end || layer > 1 << 20 ? 0 : (int)layer;
+}
+
+/* ---- finding ---- */
+
+static bool is_in_exit(const Node *node, int layer) {
+    return node->layer == layer && node->stack && strcmp(node->stack, "exits") == 0;
+}
+
+/* Whether all that an exit's nodes read is `output`, themselves, inputs (a mask) and
+ * parameters. */
+static bool reads_only(const Graph *graph, int layer, const Node *output) {
+    for (const Node *node = graph->first; node; node = node->next) {
+        if (!is_in_exit(node, layer)) continue;
+        for (int i = 0; i < node->in_count; i++) {
+            const Node *in = node->in[i];
+            if (in && in != output && !(in->op->flags & OP_LEAF) &&
+                !is_in_exit(in, layer))
+                return false;
+        }
+    }
+    return true;
+}
+
+static Status fail_exit(PassContext *ctx, const char *name, const char *expected,
+                        Diag *diag) {
+    return edit_fail(ctx, diag, "output \"%s\" is no exit: expected %s", name, expected);
+}
+
+/* Checks what is known of an exit of layer `layer`, from 1. */
+static Status check_exit(PassContext *ctx, const Graph *graph, const Exit *exit,
+                         const Node *last, Diag *diag) {
+    const char *stack = graph_main_stack(graph);
+    if (exit->layer < 1 || exit->layer >= graph_layer_count(graph, stack))
+        return fail_exit(ctx, exit->output,
+                         arena_printf(ctx->arena,
+                                      "the number of a layer of stack \"%s\" before the "
+                                      "last one",
+                                      stack),
+                         diag);
+    if (!is_in_exit(exit->logits, exit->layer - 1) || exit->logits->role != ROLE_HEAD)
+        return fail_exit(ctx, exit->output,
+                         "a classifier (role head) in stack \"exits\" at this layer",
+                         diag);
+    if (exit->logits->type.rank != 2 || !type_equal(&exit->logits->type, &last->type))
+        return fail_exit(ctx, exit->output, "the shape of \"logits\", [N, classes]",
+                         diag);
+    const Node *output = graph_layer_output(graph, stack, exit->layer - 1);
+    if (!output || !reads_only(graph, exit->layer - 1, output))
+        return fail_exit(ctx, exit->output, "it to read its layer's output alone", diag);
+    return STATUS_OK;
+}
+
+static int compare_layers(const void *a, const void *b) {
+    return ((const Exit *)a)->layer - ((const Exit *)b)->layer;
+}
+
+Status exits_find(Exits *out, Arena *arena, PassContext *ctx, const Graph *graph,
+                  Diag *diag) {
+    Node *logits = graph_output(graph, "logits");
+    if (!logits) return edit_fail(ctx, diag, "the model has no output \"logits\"");
+    *out = (Exits){.items = ARENA_ARRAY(arena, Exit, (size_t)graph->output_count)};
+    for (int i = 0; i < graph->output_count; i++) {
+        const Output *output = &graph->outputs[i];
+        if (!is_exit_name(output->name)) continue;
+        const Exit exit = {output->name, output->node, name_layer(output->name)};
+        TRY(check_exit(ctx, graph, &exit, logits, diag));
+        out->items[out->count++] = exit;
+    }
+    qsort(out->items, (size_t)out->count, sizeof *out->items, compare_layers);
+    out->items[out->count++] =
+        (Exit){"logits", logits, graph_layer_count(graph, graph_main_stack(graph))};
+    return STATUS_OK;
+}
+
+/* ---- loss ---- */
+
+/* An input with one value for each row of logits, added where there is none. */
+static Node *find_input(Graph *graph, const char *name, DType dtype, const Node *logits) {
+    Type type = logits->type;
+    Node *input = graph_find_input(graph, name);
+    if (input) return input;
+    type.dtype = dtype;
+    type.dim[--type.rank] = 0;
+    return graph_input(graph, name, &type);
+}
+
+Status exits_label_loss(Node **out, Graph *graph, const Exits *exits, double smoothing,
+                        Diag *diag) {
+    const Node *logits = exits->items[0].logits;
+    const bool masked = logits->type.rank == 3 && logits->type.dim[1] == DIM_M;
+    const char *name = masked ? "masked_labels" : DATA_LABELS;
+    Node *labels = find_input(graph, name, DTYPE_I32, logits), *mix[2] = {NULL};
+    if (exits->mixed) {
+        mix[0] = find_input(graph, DATA_MIX_LABELS, DTYPE_I32, logits);
+        mix[1] = find_input(graph, DATA_MIX_SHARE, DTYPE_F32, logits);
+    }
+    Node **losses = ARENA_ARRAY(graph->arena, Node *, (size_t)exits->count);
+    double *ones = ARENA_ARRAY(graph->arena, double, (size_t)exits->count);
+    for (int i = 0; i < exits->count; i++) {
+        Node *in[4] = {exits->items[i].logits, labels, mix[0], mix[1]};
+        TRY(edit_node(&losses[i], graph, NULL, "cross_entropy", in, exits->mixed ? 4 : 2,
+                      diag, "smoothing=%.17g", smoothing));
+        ones[i] = 1;
+    }
+    *out = losses[0];
+    if (exits->count == 1) return STATUS_OK;
+    return edit_sum(out, graph, losses, ones, exits->count, diag);
+}
+
+/* ---- after layers were taken out ---- */
+
+/* Place of `layer` (from 0) among those that remain; -1 when its exit goes. */
+static int place_kept(IntList kept, int layer) {
+    for (int i = 0; i < kept.count - 1; i++)
+        if (kept.items[i] == layer) return i;
+    return -1;
+}
+
+/* Gives the exits that are left their new numbers, outputs and places. */
+static void renumber(Graph *graph, IntList kept) {
+    for (int i = 0; i < graph->output_count; i++) {
+        Output *output = &graph->outputs[i];
+        if (!is_exit_name(output->name)) continue;
+        const int at = place_kept(kept, name_layer(output->name) - 1);
+        output->name = arena_printf(graph->arena, PREFIX "%d", at + 1);
+    }
+    for (Node *node = graph->first; node; node = node->next)
+        if (node->layer >= 0 && is_in_exit(node, node->layer))
+            node->layer = place_kept(kept, node->layer);
+}
+
+static Status drop_rule(PassContext *ctx, Model *model, Diag *diag) {
+    const Tree *rule = tree_get(model->provenance, "exits");
+    if (!rule || rule->kind == TREE_NULL) return STATUS_OK;
+    diag_warn(diag, ctx->at, ctx->key,
+              "the rule for leaving at exits does not fit the new depth and is dropped: "
+              "calibrate again");
+    return tree_set(model->arena, model->provenance, "exits",
+                    tree_new(model->arena, TREE_NULL, LOC_NONE), diag);
+}
+
+static bool has_early_exits(const Graph *graph) {
+    for (int i = 0; i < graph->output_count; i++)
+        if (is_exit_name(graph->outputs[i].name)) return true;
+    return false;
+}
+
+Status exits_keep(PassContext *ctx, Model *model, IntList kept, Diag *diag) {
+    Graph *graph = model->graph;
+    Exits exits;
+    if (!has_early_exits(graph)) return STATUS_OK;
+    TRY(exits_find(&exits, ctx->arena, ctx, graph, diag));
+    for (int i = 0; i < exits.count - 1; i++)
+        if (place_kept(kept, exits.items[i].layer - 1) < 0)
+            graph_remove_output(graph, exits.items[i].output);
+    graph_remove_dead(graph);
+    renumber(graph, kept);
+    return drop_rule(ctx, model, diag);
+}
+
+/* ---- gradient equilibrium ---- */
+
+/* Marks by Node.id what `result` depends on. */
+static bool *mark_trunk(const Graph *graph, const Node *result, int count) {
+    bool *marked = memory_alloc((size_t)count, sizeof *marked);
+    marked[result->id] = true;
+    for (const Node *node = graph->last; node; node = node->prev)
+        for (int i = 0; i < node->in_count && marked[node->id]; i++)
+            if (node->in[i]) marked[node->in[i]->id] = true;
+    return marked;
+}
+
+/* New node x whose gradient is scaled, placed with what reads it. */
+static Status add_scale(Node **out, Graph *graph, Node *value, double by,
+                        const char *stack, int layer, Diag *diag) {
+    TRY(edit_node(out, graph, value->next, "scale_gradient", &value, 1, diag, "by=%.17g",
+                  by));
+    node_place(graph, *out, stack, layer, ROLE_NONE);
+    return STATUS_OK;
+}
+
+/* Lets an exit's nodes, or the trunk, read `scaled` in place of `value`. Ids tell the
+ * nodes that were there before from those that are added. */
+static void redirect(Graph *graph, const Node *value, Node *scaled, const bool *trunk,
+                     int count, int exit_layer) {
+    for (Node *node = graph->first; node; node = node->next) {
+        const bool old = node != scaled && node->id >= 0 && node->id < count;
+        const bool exit = is_in_exit(node, exit_layer);
+        if (!old || (trunk ? !trunk[node->id] : !exit)) continue;
+        for (int i = 0; i < node->in_count; i++)
+            if (node->in[i] == value) node->in[i] = scaled;
+    }
+}
+
+/* Scales what comes back from one exit, and through the trunk from those behind it. */
+static Status balance(PassContext *ctx, Graph *graph, const Exits *exits, int at,
+                      const bool *trunk, int count, Diag *diag) {
+    const int layer = exits->items[at].layer - 1, behind = exits->count - at - 1;
+    const char *stack = graph_main_stack(graph);
+    Node *value = graph_layer_output(graph, stack, layer), *scaled = NULL;
+    if (behind == 0) return STATUS_OK;
+    if (!value) return edit_fail(ctx, diag, "layer %d has no output", layer);
+    TRY(add_scale(&scaled, graph, value, 1.0 / (behind + 1), "exits", layer, diag));
+    scaled->id = -1;
+    redirect(graph, value, scaled, NULL, count, layer);
+    TRY(add_scale(&scaled, graph, value, (double)behind / (behind + 1), stack, layer + 1,
+                  diag));
+    scaled->id = -1;
+    redirect(graph, value, scaled, trunk, count, layer);
+    return STATUS_OK;
+}
+
+Status exits_equilibrium(PassContext *ctx, Graph *graph, const Exits *exits, Diag *diag) {
+    const int count = graph_number(graph);
+    bool *trunk = mark_trunk(graph, exits->items[exits->count - 1].logits, count);
+    Status status = STATUS_OK;
+    for (int i = 0; i < exits->count && status == STATUS_OK; i++)
+        status = balance(ctx, graph, exits, i, trunk, count, diag);
+    free(trunk);
+    return status;
+}

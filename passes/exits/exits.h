@@ -1,0 +1,66 @@
+/* Exits: the classifiers of a model from which inference may leave early.
+ *
+ * Early exits stand in stack "exits", layer l reading the output of layer l of the main
+ * stack (graph_main_stack; both from 0), with role head on the classifier; their results
+ * are the outputs "exit.1", "exit.2", ... numbered by layer from 1, as the papers number
+ * them. The last exit is the model's output "logits". All give [N, classes]. */
+#ifndef COMPRESS_PASSES_EXITS_EXITS_H
+#define COMPRESS_PASSES_EXITS_EXITS_H
+
+#include "exec/dynamic.h"
+#include "passes/edit.h"
+
+typedef struct Exit {
+    const char *output; /* "exit.3", or "logits" */
+    Node *logits;
+    int layer; /* number of the layer it reads, from 1; the last exit: the depth */
+} Exit;
+
+typedef struct Exits {
+    Exit *items; /* by layer; the last is "logits" */
+    int count;
+    bool mixed; /* for exits_label_loss: samples are mixed of two */
+} Exits;
+
+/* The exits of a graph, in `arena`; just the last one when it has no early exits. Fails
+ * with STATUS_MODEL, at the step's place, when there is no output "logits", or an output
+ * "exit.K" is not what the head of this file says. */
+Status exits_find(Exits *out, Arena *arena, PassContext *ctx, const Graph *graph,
+                  Diag *diag);
+
+/* After layers were taken out: removes the exits of layers that are gone and renumbers
+ * the others. `kept` lists the remaining layers as they were numbered before, ascending.
+ * An exit of the last layer that remains goes as well: "logits" reads that layer. Drops
+ * a stored rule. Called by layers_keep before the layers are renumbered. */
+Status exits_keep(PassContext *ctx, Model *model, IntList kept, Diag *diag);
+
+/* Gradient equilibrium (Li et al., "Improved Techniques for Training Adaptive Deep
+ * Networks", ICCV 2019; used by COST-EFF): scale_gradient nodes on a training graph, such
+ * that layer k receives the mean, not the sum, of the gradients of the exits behind it.
+ * With c_i the number of exits at layer i or later, exit i's input is scaled by 1 / c_i,
+ * and the trunk behind an exit at layer i by c_{i+1} / c_i. */
+Status exits_equilibrium(PassContext *ctx, Graph *graph, const Exits *exits, Diag *diag);
+
+/* Sum of the cross-entropies of all exits against the labels: input `labels`, one for
+ * each row of logits, or `masked_labels` where logits are of masked positions [N, M, V].
+ * Adds the input when the graph has none. Where samples are mixed of two,
+ * inputs `mix_labels` and `mix_share` hold the other's label and its share of the target.
+ */
+Status exits_label_loss(Node **out, Graph *graph, const Exits *exits, double smoothing,
+                        Diag *diag);
+
+/* The rule for leaving that calibrate_exits (or add_exits) stored in the model's
+ * provenance under "exits"; in `arena`. `rule->criterion` is EXIT_NEVER when there is
+ * none. Fails with STATUS_MODEL when it does not fit the exits. */
+Status exits_read_rule(ExitRule *rule, Arena *arena, PassContext *ctx, const Model *model,
+                       const Exits *exits, Diag *diag);
+
+/* Whether the stored rule was chosen for other weights, or another graph, than the model
+ * has now: what was measured then need not hold. Not for planning. */
+bool exits_rule_is_stale(Model *model);
+
+/* Stores a rule, thresholds by output name, with the model's hash. */
+Status exits_store_rule(const ExitRule *rule, Model *model, const Exits *exits,
+                        Diag *diag);
+
+#endif

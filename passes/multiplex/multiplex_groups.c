@@ -1,0 +1,74 @@
+/* Which layers make a group: see multiplex.h. */
+#include "passes/multiplex/multiplex.h"
+
+/* Layers of one stage of the stack, which has layers left. */
+typedef struct Stage {
+    int first, layers;
+} Stage;
+
+static int find_stages(const Multiplex *m, Stage *stages) {
+    int count = 0, last = -1;
+    for (int layer = 0; layer < m->layers; layer++) {
+        const int stage = graph_layer_stage(m->graph, m->options->stack, layer);
+        if (stage != last) stages[count++] = (Stage){layer, 0};
+        stages[count - 1].layers++;
+        last = stage;
+    }
+    return count;
+}
+
+static Status check_sum(const Multiplex *m, Diag *diag) {
+    const IntList *groups = &m->options->groups;
+    int64_t total = 0;
+    for (int i = 0; i < groups->count; i++) total += groups->items[i];
+    if (total == m->layers) return STATUS_OK;
+    return edit_fail(m->ctx, diag, "groups: expected sizes that add up to %d, found %lld",
+                     m->layers, (long long)total);
+}
+
+/* Size of the groups of a stage. */
+static Status stage_group(int64_t *size, const Multiplex *m, const Stage *stages,
+                          int count, int stage, Diag *diag) {
+    const MultiplexOptions *options = m->options;
+    const int layers = stages[stage].layers;
+    const bool left = options->layers_left.count > 0;
+    const int64_t given = left ? options->layers_left.items[stage] : options->group;
+    *size = left ? layers / given : given;
+    if (layers % given == 0) return STATUS_OK;
+    if (count == 1 && !left)
+        return edit_fail(m->ctx, diag,
+                         "group: expected a divisor of the model's %d layers, found %lld",
+                         layers, (long long)given);
+    return edit_fail(m->ctx, diag,
+                     "%s: expected a divisor of the %d layers of stage %d (layers %d to "
+                     "%d), found %lld",
+                     left ? "layers_left" : "group", layers, stage, stages[stage].first,
+                     stages[stage].first + layers - 1, (long long)given);
+}
+
+static Status group_stages(IntList *out, Multiplex *m, Diag *diag) {
+    const MultiplexOptions *options = m->options;
+    Stage *stages = ARENA_ARRAY(m->ctx->arena, Stage, (size_t)m->layers);
+    const int count = find_stages(m, stages), left = options->layers_left.count;
+    if (left && left != count)
+        return edit_fail(m->ctx, diag,
+                         "layers_left: expected %d numbers, one for each stage, found %d",
+                         count, left);
+    *out = (IntList){ARENA_ARRAY(m->ctx->arena, int64_t, (size_t)m->layers), 0};
+    for (int s = 0; s < count; s++) {
+        int64_t size = 0;
+        TRY(stage_group(&size, m, stages, count, s, diag));
+        for (int64_t l = 0; l < stages[s].layers; l += size)
+            out->items[out->count++] = size;
+    }
+    return STATUS_OK;
+}
+
+Status multiplex_groups(IntList *out, Multiplex *m, Diag *diag) {
+    if (m->layers == 0)
+        return edit_fail(m->ctx, diag, "the model has no layers in stack \"%s\"",
+                         m->options->stack);
+    if (m->options->groups.count == 0) return group_stages(out, m, diag);
+    *out = m->options->groups;
+    return check_sum(m, diag);
+}

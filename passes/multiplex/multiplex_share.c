@@ -1,0 +1,233 @@
+/* Sharing of a group's weights: see multiplex.h. */
+#include "passes/multiplex/multiplex.h"
+
+#include "ir/rewrite.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a group shares. Layer norms are not in the list; feed-forward blocks need not be
+ * gated, and not all layers attend to an encoder. */
+static const Role shared_roles[] = {
+    ROLE_Q,       ROLE_K,         ROLE_V,      ROLE_OUT,      ROLE_CROSS_Q, ROLE_CROSS_K,
+    ROLE_CROSS_V, ROLE_CROSS_OUT, ROLE_FFN_IN, ROLE_FFN_GATE, ROLE_FFN_OUT};
+enum { SHARED_ROLES = sizeof shared_roles / sizeof shared_roles[0] };
+
+/* Projection of a layer whose weight, and bias if it has one, are stored. */
+static Status layer_node(Node **out, const Multiplex *m, int layer, Role role,
+                         Diag *diag) {
+    Node *node = edit_find(m->graph, m->options->stack, layer, role, "linear");
+    if (!node)
+        return edit_fail(m->ctx, diag, "layer %d has no projection \"%s\" to share",
+                         layer, role_name(role));
+    const Node *bias = node_operand(node, "bias");
+    if (!node_operand(node, "weight")->storage || (bias && !bias->storage))
+        return edit_fail(m->ctx, diag,
+                         "layer %d: the weights of %s are computed, not stored", layer,
+                         role_name(role));
+    *out = node;
+    return STATUS_OK;
+}
+
+static Status check_same_shape(const Multiplex *m, const Node *a, const Node *b,
+                               const char *operand, Diag *diag) {
+    const Node *x = node_operand(a, operand), *y = node_operand(b, operand);
+    if (!x && !y) return STATUS_OK;
+    if (x && y && type_equal(&x->type, &y->type)) return STATUS_OK;
+    char left[SHAPE_TEXT_BYTES] = "none", right[SHAPE_TEXT_BYTES] = "none";
+    if (x) shape_text(left, x->type.rank, x->type.dim);
+    if (y) shape_text(right, y->type.rank, y->type.dim);
+    return edit_fail(
+        m->ctx, diag,
+        "layers %d and %d cannot share %s: expected %s of equal shape, found "
+        "%s and %s",
+        a->layer, b->layer, role_name(a->role), operand, left, right);
+}
+
+/* Mean of the storages' weights in double, one after another. */
+static Status mean_weights(Tensor *out, Storage *const *from, int count, Diag *diag) {
+    const Tensor *shape = &from[0]->tensor;
+    TRY(tensor_create(out, DTYPE_F32, shape->rank, shape->dim, diag));
+    void *data = NULL;
+    TRY(tensor_writable(out, &data, diag));
+    float *mean = data;
+    enum { CHUNK = 1024 };
+    double sum[CHUNK], part[CHUNK];
+    const int64_t total = tensor_count(out);
+    for (int64_t at = 0; at < total; at += CHUNK) {
+        const int64_t n = total - at < CHUNK ? total - at : CHUNK;
+        memset(sum, 0, sizeof sum);
+        for (int l = 0; l < count; l++) {
+            tensor_read_f64(&from[l]->tensor, at, n, part);
+            for (int64_t i = 0; i < n; i++) sum[i] += part[i];
+        }
+        for (int64_t i = 0; i < n; i++) mean[at + i] = (float)(sum[i] / count);
+    }
+    return STATUS_OK;
+}
+
+/* ||a - b||_F / ||a||_F. */
+static double deviation(const Tensor *a, const Tensor *b) {
+    enum { CHUNK = 1024 };
+    double x[CHUNK], y[CHUNK], difference = 0, norm = 0;
+    const int64_t total = tensor_count(a);
+    for (int64_t at = 0; at < total; at += CHUNK) {
+        const int64_t n = total - at < CHUNK ? total - at : CHUNK;
+        tensor_read_f64(a, at, n, x);
+        tensor_read_f64(b, at, n, y);
+        for (int64_t i = 0; i < n; i++) {
+            difference += (x[i] - y[i]) * (x[i] - y[i]);
+            norm += x[i] * x[i];
+        }
+    }
+    if (difference == 0) return 0;
+    return norm > 0 ? sqrt(difference / norm) : INFINITY;
+}
+
+/* Puts merged weights into the first storage; shapes only when planning. */
+static Status merge(Multiplex *m, Storage *const *from, int count, Diag *diag) {
+    if (m->options->init == SHARE_FIRST && m->ctx->plan) return STATUS_OK;
+    if (m->options->init != SHARE_FIRST)
+        TRY(storage_average_gaussians(from, count, diag));
+    if (m->ctx->plan) {
+        from[0]->tensor.dtype = DTYPE_F32;
+        return STATUS_OK;
+    }
+    Tensor merged = {0};
+    if (m->options->init == SHARE_FIRST)
+        merged = tensor_retain(&from[0]->tensor);
+    else
+        TRY(mean_weights(&merged, from, count, diag));
+    for (int l = 0; l < count; l++) {
+        const double d = deviation(&from[l]->tensor, &merged);
+        if (d > m->deviation) m->deviation = d;
+    }
+    tensor_release(&from[0]->tensor);
+    from[0]->tensor = merged;
+    return STATUS_OK;
+}
+
+/* Shares one operand of one role over the layers of a group. */
+static Status share_operand(Multiplex *m, Node *const *nodes, int count,
+                            const char *operand, Diag *diag) {
+    Node *leaf = node_operand(nodes[0], operand);
+    if (!leaf) return STATUS_OK;
+    Storage **storages = ARENA_ARRAY(m->ctx->arena, Storage *, (size_t)count);
+    for (int l = 0; l < count; l++)
+        storages[l] = node_operand(nodes[l], operand)->storage;
+    TRY(merge(m, storages, count, diag));
+    for (int l = 1; l < count; l++) node_set_operand(m->graph, nodes[l], operand, leaf);
+    return STATUS_OK;
+}
+
+/* Rows of a weight that is used transposed are its inputs: square matrices must not be
+ * mixed up. */
+static Status check_same_side(const Multiplex *m, const Node *a, const Node *b,
+                              Diag *diag) {
+    const LinearAttrs *x = a->attrs, *y = b->attrs;
+    if (x->transposed == y->transposed) return STATUS_OK;
+    return edit_fail(m->ctx, diag,
+                     "layers %d and %d cannot share %s: one of them uses its weight "
+                     "transposed",
+                     a->layer, b->layer, role_name(a->role));
+}
+
+/* Whether no layer of a group has a role that layers may do without. */
+static bool is_absent(const Multiplex *m, int first, int count, Role role) {
+    bool absent = role == ROLE_FFN_GATE || role == ROLE_CROSS_Q || role == ROLE_CROSS_K ||
+                  role == ROLE_CROSS_V || role == ROLE_CROSS_OUT;
+    for (int l = 0; l < count && absent; l++)
+        absent = !graph_find(m->graph, m->options->stack, first + l, role);
+    return absent;
+}
+
+static Status check_role(const Multiplex *m, int first, int count, Role role,
+                         Diag *diag) {
+    Node *reference = NULL;
+    if (is_absent(m, first, count, role)) return STATUS_OK;
+    TRY(layer_node(&reference, m, first, role, diag));
+    for (int l = 1; l < count; l++) {
+        Node *node = NULL;
+        TRY(layer_node(&node, m, first + l, role, diag));
+        TRY(check_same_side(m, reference, node, diag));
+        TRY(check_same_shape(m, reference, node, "weight", diag));
+        TRY(check_same_shape(m, reference, node, "bias", diag));
+    }
+    return STATUS_OK;
+}
+
+static Status share_role(Multiplex *m, int first, int count, Role role, Diag *diag) {
+    if (is_absent(m, first, count, role)) return STATUS_OK;
+    Node **nodes = ARENA_ARRAY(m->ctx->arena, Node *, (size_t)count);
+    for (int l = 0; l < count; l++)
+        nodes[l] = graph_find(m->graph, m->options->stack, first + l, role);
+    TRY(share_operand(m, nodes, count, "weight", diag));
+    return share_operand(m, nodes, count, "bias", diag);
+}
+
+static Status check_heads(const Multiplex *m, int first, int count, Diag *diag) {
+    const Node *reference = NULL;
+    for (int l = 0; l < count; l++) {
+        const Node *node = edit_find(m->graph, m->options->stack, first + l,
+                                     ROLE_ATTENTION, "attention");
+        if (l == 0) reference = node;
+        if (!node) return edit_fail(m->ctx, diag, "layer %d has no attention", first + l);
+        const AttentionAttrs *a = reference->attrs, *b = node->attrs;
+        if (a->heads != b->heads)
+            return edit_fail(m->ctx, diag,
+                             "layers %d and %d cannot be grouped: %lld and %lld heads",
+                             first, first + l, (long long)a->heads, (long long)b->heads);
+        if (a->window != b->window)
+            return edit_fail(m->ctx, diag,
+                             "layers %d and %d cannot be grouped: they attend in windows "
+                             "of %lld and %lld (0 = none)",
+                             first, first + l, (long long)a->window,
+                             (long long)b->window);
+        if (a->kv_heads != b->kv_heads)
+            return edit_fail(
+                m->ctx, diag,
+                "layers %d and %d cannot be grouped: they differ in kv_heads", first,
+                first + l);
+    }
+    return STATUS_OK;
+}
+
+/* Attention of the layers of a group. */
+static Node **group_attention(const Multiplex *m, int first, int count) {
+    Node **nodes = ARENA_ARRAY(m->ctx->arena, Node *, (size_t)count);
+    for (int l = 0; l < count; l++)
+        nodes[l] = graph_find(m->graph, m->options->stack, first + l, ROLE_ATTENTION);
+    return nodes;
+}
+
+/* Tables of biases by relative position: of one shape, stored, or there are none. */
+static Status check_tables(const Multiplex *m, Node *const *attention, int count,
+                           Diag *diag) {
+    for (int l = 0; l < count; l++) {
+        const Node *table = node_operand(attention[l], "rel_bias");
+        TRY(check_same_shape(m, attention[0], attention[l], "rel_bias", diag));
+        if (table && !table->storage)
+            return edit_fail(m->ctx, diag, "layer %d: rel_bias is computed, not stored",
+                             attention[l]->layer);
+    }
+    return STATUS_OK;
+}
+
+Status multiplex_share(Multiplex *m, int first, int count, Diag *diag) {
+    static const Role attention[] = {ROLE_Q, ROLE_K, ROLE_V}, ffn[] = {ROLE_FFN_IN};
+    m->deviation = 0;
+    TRY(check_heads(m, first, count, diag));
+    Node **const nodes = group_attention(m, first, count);
+    TRY(check_tables(m, nodes, count, diag));
+    for (int i = 0; i < SHARED_ROLES; i++)
+        TRY(check_role(m, first, count, shared_roles[i], diag));
+    if (count == 1) return STATUS_OK;
+    if (m->options->init == SHARE_LSQ) {
+        TRY(multiplex_lsq(m, first, count, ROLE_NORM1, attention, 3, diag));
+        TRY(multiplex_lsq(m, first, count, ROLE_NORM2, ffn, 1, diag));
+    }
+    for (int i = 0; i < SHARED_ROLES; i++)
+        TRY(share_role(m, first, count, shared_roles[i], diag));
+    return share_operand(m, nodes, count, "rel_bias", diag);
+}

@@ -1,0 +1,256 @@
+/* The pipeline: every step run, verified, measured, checked and recorded. */
+#include "passes/pipeline/pipeline.h"
+
+#include "exec/ticker.h"
+#include "ir/irtext.h"
+#include "ir/random.h"
+#include "passes/pipeline/pipeline_check.h"
+#include "passes/pipeline/pipeline_gaussians.h"
+#include "passes/pipeline/pipeline_models.h"
+
+#include <string.h>
+
+/* What is known about a run. */
+typedef struct Run {
+    const PipelineOptions *options;
+    const Recipe *recipe;
+    Arena *arena;
+    Surroundings surroundings;
+    bool *changed; /* of each step so far: it changed the model */
+} Run;
+
+/* What is known about one step while it runs. */
+typedef struct StepRun {
+    Run *whole;
+    const PipelineOptions *options;
+    const Recipe *recipe;
+    const Step *step;
+    int index;
+    Model *model;
+    Model *before; /* copy for the check of exactness, NULL when none is needed */
+    Text text;     /* IR before the step; empty unless needed */
+    char hash[HASH_TEXT_BYTES]; /* of the model before the step */
+    KnownGaussians known;       /* before the step */
+    PassContext ctx;
+    Measure measure;
+    bool changed;
+} StepRun;
+
+static bool is_cancelled(const Watch *watch) {
+    return watch && watch->cancelled && watch->cancelled(watch->self);
+}
+
+/* Hands an IR text to the caller. */
+static Status dump_text(const StepRun *run, const char *when, const Text *text,
+                        Diag *diag) {
+    const PipelineHooks *hooks = &run->options->hooks;
+    if (!hooks->dump) return STATUS_OK;
+    return hooks->dump(hooks->self, run->index, run->step->pass->name, when,
+                       text->data ? text->data : "", text->length, diag);
+}
+
+static Status dump_model(const StepRun *run, const char *when, Diag *diag) {
+    Text text = {0};
+    graph_print(&text, run->model->graph);
+    Status status = dump_text(run, when, &text, diag);
+    text_free(&text);
+    return status;
+}
+
+/* Hash of what a step may change: with weights, or when planning of the IR text alone. */
+static void hash_model(const StepRun *run, char out[HASH_TEXT_BYTES]) {
+    if (!run->options->plan) {
+        model_hash(run->model, out);
+        return;
+    }
+    Text text = {0};
+    graph_print(&text, run->model->graph);
+    bytes_hash(text.data, text.length, out);
+    text_free(&text);
+}
+
+static void step_prepare(StepRun *run) {
+    Arena *arena = run->whole->arena;
+    const PipelineOptions *options = run->options;
+    const Step *step = run->step;
+    run->ctx = (PassContext){
+        .ops = run->model->graph->ops,
+        .arena = arena,
+        .plan = options->plan,
+        .seed = random_key((uint64_t)run->recipe->seed, (uint64_t)run->index),
+        .threads = options->threads,
+        .at = step->at,
+        .key = step->key,
+        .record = tree_new(arena, TREE_MAP, LOC_NONE),
+        .times = tree_new(arena, TREE_MAP, LOC_NONE),
+        .watch = options->watch,
+    };
+    surroundings_connect(&run->whole->surroundings, &run->ctx);
+    hash_model(run, run->hash);
+    run->known = gaussians_known(run->model->graph, arena);
+    bool may_be_exact = !(step->pass->flags & (PASS_MEASURES | PASS_TRAINS));
+    if (may_be_exact && !options->plan) run->before = model_copy(run->model);
+    if (options->dump == DUMP_FAILURE) graph_print(&run->text, run->model->graph);
+}
+
+/* Whether a repeated step may still change the model, or has done so: a slow range may
+ * stand still in some rounds. */
+static bool may_rest(const StepRun *run) {
+    const Step *step = run->step;
+    if (step->round < step->rounds) return true;
+    for (int round = 1; round < step->round; round++)
+        if (run->whole->changed[run->index - round * step->stride]) return true;
+    return false;
+}
+
+/* Fails when a step that had to change the model did not. */
+static Status check_changed(const StepRun *run, Diag *diag) {
+    const Step *step = run->step;
+    run->whole->changed[run->index] = run->changed;
+    bool exempt =
+        step->allow_unchanged || (step->pass->flags & PASS_MEASURES) ||
+        (run->options->plan && (run->ctx.unsure || (step->pass->flags & PASS_TRAINS)));
+    if (run->changed || exempt || may_rest(run)) return STATUS_OK;
+    Status status = diag_fail(diag, STATUS_RECIPE, step->at, step->key,
+                              "expected %s to change the model, it changed nothing%s",
+                              step->pass->name, step->rounds ? " in any round" : "");
+    diag_hint(diag, "add `allow_unchanged: true` beside the pass if that is fine");
+    return status;
+}
+
+/* Everything that is checked after a step. */
+static Status step_check(StepRun *run, Diag *diag) {
+    const char *name = run->step->pass->name;
+    gaussians_follow(&run->known, &run->ctx, run->model->graph, diag);
+    TRY(check_model(run->model, name, false, diag));
+    char hash[HASH_TEXT_BYTES];
+    hash_model(run, hash);
+    run->changed = strcmp(hash, run->hash) != 0;
+    if (run->changed && !run->options->plan)
+        TRY(check_model(run->model, name, true, diag));
+    TRY(model_measure(&run->measure, run->model, diag));
+    TRY(check_changed(run, diag));
+    if (!run->ctx.exact || run->options->plan || !run->changed) return STATUS_OK;
+    if (!run->before)
+        return diag_fail(diag, STATUS_INTERNAL, LOC_NONE, NULL,
+                         "%s trains or measures and cannot claim to be exact", name);
+    return check_exactness(run->before, run->model, name, run->ctx.seed, diag);
+}
+
+/* Appends the step's record to the model's provenance. */
+static void step_record(const StepRun *run) {
+    Model *model = run->model;
+    Arena *arena = model->arena;
+    const Step *step = run->step;
+    Tree *steps = tree_get(model->provenance, "steps");
+    if (!steps || steps->kind != TREE_LIST) {
+        Diag *none = diag_create();
+        steps = tree_new(arena, TREE_LIST, LOC_NONE);
+        tree_set(arena, model->provenance, "steps", steps, none);
+        diag_destroy(none);
+    }
+    Tree *map = tree_new(arena, TREE_MAP, LOC_NONE);
+    tree_put_string(arena, map, "pass", step->pass->name);
+    if (step->label) tree_put_string(arena, map, "label", step->label);
+    Tree *options = step->pass->fields
+                        ? fields_to_tree(arena, step->pass->fields, step->options)
+                        : tree_new(arena, TREE_MAP, LOC_NONE);
+    tree_append(arena, map, "options", LOC_NONE, options);
+    tree_put_int(arena, map, "parameters", run->measure.parameters);
+    tree_put_int(arena, map, "bytes", run->measure.bytes);
+    tree_put_real(arena, map, "flops", run->measure.flops);
+    tree_append(arena, map, "record", LOC_NONE, tree_copy(arena, run->ctx.record));
+    tree_append(arena, steps, NULL, LOC_NONE, map);
+}
+
+static Status dump_after(const StepRun *run, Diag *diag) {
+    DumpWhen when = run->options->dump;
+    if (when == DUMP_AFTER || (when == DUMP_CHANGE && run->changed))
+        return dump_model(run, "after", diag);
+    return STATUS_OK;
+}
+
+/* After a failure: says which step it was and dumps what there was and is. */
+static void step_failed(const StepRun *run, Diag *diag) {
+    diag_place(diag, run->step->at, run->step->key);
+    diag_note(diag, "in step %d of %d, %s%s%s%s", run->index + 1, run->recipe->step_count,
+              run->step->pass->name, run->step->label ? " (" : "",
+              run->step->label ? run->step->label : "", run->step->label ? ")" : "");
+    if (run->options->dump != DUMP_FAILURE) return;
+    dump_text(run, "before", &run->text, diag);
+    dump_model(run, "failure", diag);
+}
+
+static Status step_execute(StepRun *run, Diag *diag) {
+    const Step *step = run->step;
+    if (is_cancelled(run->options->watch))
+        return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL, "interrupted");
+    step_prepare(run);
+    if (run->options->dump == DUMP_BEFORE) TRY(dump_model(run, "before", diag));
+    TRY(step->pass->run(&run->ctx, run->model, step->options, diag));
+    TRY(step_check(run, diag));
+    step_record(run);
+    return dump_after(run, diag);
+}
+
+/* Tells the caller about a step that succeeded. */
+static void step_report(const StepRun *run, double seconds) {
+    const PipelineHooks *hooks = &run->options->hooks;
+    const StepResult result = {.measure = run->measure,
+                               .record = run->ctx.record,
+                               .times = run->ctx.times,
+                               .train_bytes = run->ctx.train_bytes,
+                               .seconds = seconds};
+    if (hooks->step_end) hooks->step_end(hooks->self, run->recipe, run->index, &result);
+}
+
+static Status step_run(Run *whole, int index, Model *model, Diag *diag) {
+    const PipelineHooks *hooks = &whole->options->hooks;
+    StepRun run = {.whole = whole,
+                   .options = whole->options,
+                   .recipe = whole->recipe,
+                   .step = &whole->recipe->steps[index],
+                   .index = index,
+                   .model = model};
+    double start = ticker_seconds();
+    if (hooks->step_begin) hooks->step_begin(hooks->self, run.recipe, index);
+    Status status = step_execute(&run, diag);
+    if (status == STATUS_OK)
+        step_report(&run, ticker_seconds() - start);
+    else
+        step_failed(&run, diag);
+    model_destroy(run.before);
+    text_free(&run.text);
+    return status;
+}
+
+/* Puts what the steps start from into the provenance: the recipe and the input's hash. */
+static Status record_input(Model *model, const Recipe *recipe,
+                           const PipelineOptions *options, Diag *diag) {
+    Arena *arena = model->arena;
+    if (recipe->source)
+        TRY(tree_set(arena, model->provenance, "recipe", tree_copy(arena, recipe->source),
+                     diag));
+    if (options->plan) return STATUS_OK;
+    char hash[HASH_TEXT_BYTES];
+    model_hash(model, hash);
+    Tree *text = tree_new(arena, TREE_STRING, LOC_NONE);
+    text->string = arena_strdup(arena, hash);
+    return tree_set(arena, model->provenance, "input_hash", text, diag);
+}
+
+Status pipeline_run(Model *model, const Recipe *recipe, const PipelineOptions *options,
+                    Diag *diag) {
+    TRY(record_input(model, recipe, options, diag));
+    Run run = {.options = options,
+               .recipe = recipe,
+               .arena = arena_create(),
+               .surroundings = {.options = options}};
+    run.changed = ARENA_ARRAY(run.arena, bool, (size_t)recipe->step_count + 1);
+    Status status = STATUS_OK;
+    for (int i = 0; i < recipe->step_count && status == STATUS_OK; i++)
+        status = step_run(&run, i, model, diag);
+    surroundings_close(&run.surroundings);
+    arena_destroy(run.arena);
+    return status;
+}

@@ -1,0 +1,16 @@
+/* Checks that the pipeline makes after a step. Private to the pipeline. */
+#ifndef COMPRESS_PASSES_PIPELINE_PIPELINE_CHECK_H
+#define COMPRESS_PASSES_PIPELINE_PIPELINE_CHECK_H
+
+#include "passes/pass.h"
+
+/* Runs both models in double precision on the same seeded input and compares the outputs
+ * that both have. Fails with STATUS_INTERNAL, naming `pass` and the numbers, when an
+ * output differs by more than 1e-5 of its largest value. */
+Status check_exactness(Model *before, Model *after, const char *pass, uint64_t seed,
+                       Diag *diag);
+
+/* Checks graph and weights after a step; the weights only when `weights` is set. */
+Status check_model(Model *model, const char *pass, bool weights, Diag *diag);
+
+#endif

@@ -1,0 +1,67 @@
+/* Recipe: an ordered list of passes with their options, bound and checked.
+ *
+ *     version: 1
+ *     seed: 1
+ *     model: models/vit_fashion.h5        # path, or a map with a configuration to build
+ *     data:
+ *       train: {format: idx, images: ..., labels: ...}
+ *     passes:
+ *       - weight_multiplex: {group: 2}
+ *       - distill: {data: train, epochs: 3}
+ *       - evaluate: {data: test, min: 80}
+ *     output: minivit.h5
+ *
+ * Relative paths of inputs are relative to the recipe's folder; the output is relative to
+ * the working directory. A step is a map from the pass's name to its options (or the bare
+ * name), with two keys of its own beside it: `label` (a name for reports) and
+ * `allow_unchanged`. A step may also be a block that is written out in rounds, in which
+ * {from: a, to: b} in place of an option's number goes from a to b:
+ *
+ *       - repeat:
+ *           times: 5
+ *           passes:
+ *             - prune_heads: {keep: {from: 12, to: 2}}
+ *             - distill: {data: train, epochs: 1} */
+#ifndef COMPRESS_PASSES_PIPELINE_RECIPE_H
+#define COMPRESS_PASSES_PIPELINE_RECIPE_H
+
+#include "passes/pass.h"
+
+typedef struct Step {
+    const Pass *pass;
+    void *options;     /* bound, in the arena */
+    const char *label; /* NULL = none; of a repeated step with its round: "slim 3/5" */
+    bool allow_unchanged;
+    Loc at;
+    const char *key;   /* "passes[2]", "passes[2].repeat[3].passes[1]" */
+    const Tree *given; /* the options as written, NULL = none */
+    int round, rounds; /* of its repeat, from 1; 0 = not repeated */
+    int stride;        /* steps of a round */
+} Step;
+
+typedef struct Recipe {
+    const char *path, *folder;
+    int64_t seed;
+    int64_t threads;    /* 0 = number of processors */
+    const Tree *model;  /* string or map; NULL = must come from --model */
+    const Tree *data;   /* map of data sets, or NULL */
+    const char *output; /* NULL = nothing is written unless --output */
+    Step *steps;
+    int step_count;
+    const Tree *source; /* the whole document, after --set */
+} Recipe;
+
+/* Binds a document to a recipe: every step, option, name of a data set and of a snapshot
+ * is checked, repeats are written out (at most 10,000 steps in all), and ALL errors are
+ * reported (STATUS_RECIPE) at their place. Data entries themselves are bound by the
+ * caller (io), before this. */
+Status recipe_bind(Recipe *recipe, Arena *arena, const Tree *document, const char *path,
+                   const char *folder, Diag *diag);
+
+/* Appends the JSON Schema of recipes, every pass included. */
+void recipe_schema(Text *text);
+
+/* Appends the manual of the recipe's own keys. */
+void recipe_document(Text *text);
+
+#endif

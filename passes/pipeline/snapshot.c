@@ -1,0 +1,54 @@
+/* snapshot: keeps a copy of the model as it is now, for later steps. */
+#include "passes/pipeline/snapshot.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#define NAME_MAX_LENGTH 64
+
+static const Field fields[] = {
+    {.name = "name",
+     .kind = FIELD_STRING,
+     .offset = FIELD_AT(SnapshotOptions, name, const char *),
+     .required = true,
+     .help = "name of the copy; later steps write snapshot:NAME for it"},
+    F_END,
+};
+
+static const SnapshotOptions defaults = {0};
+
+const char *snapshot_name(const char *model) {
+    const size_t length = strlen(SNAPSHOT_PREFIX);
+    if (!model || strncmp(model, SNAPSHOT_PREFIX, length) != 0) return NULL;
+    return model + length;
+}
+
+static Status snapshot_check(const void *opaque, Loc at, const char *key, Diag *diag) {
+    const SnapshotOptions *options = opaque;
+    const char *c = options->name;
+    while (isalnum((unsigned char)*c) || (*c && strchr("_-.", *c))) c++;
+    if (!*c && c > options->name && c <= options->name + NAME_MAX_LENGTH)
+        return STATUS_OK;
+    return diag_fail(diag, STATUS_RECIPE, at, key,
+                     "expected a name of 1 to %d letters, digits, '_', '-' and '.', "
+                     "found \"%.100s\"",
+                     NAME_MAX_LENGTH, options->name);
+}
+
+static Status snapshot_run(PassContext *ctx, Model *model, const void *opaque,
+                           Diag *diag) {
+    const SnapshotOptions *options = opaque;
+    return ctx->snapshot(ctx->self, options->name, model, ctx->at, diag);
+}
+
+const Pass pass_snapshot = {
+    .name = "snapshot",
+    .summary = "keep a copy of the model as it is, for later steps (a teacher)",
+    .fields = fields,
+    .options_size = sizeof(SnapshotOptions),
+    .defaults = &defaults,
+    .flags = PASS_MEASURES,
+    .exactness = PASS_EXACT,
+    .check = snapshot_check,
+    .run = snapshot_run,
+};

@@ -1,0 +1,275 @@
+/* Conditioning: marks, order of work, report. See condition.h. */
+#include "passes/posterior/condition.h"
+
+#include "passes/posterior/condition_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Elements handled together. */
+enum { CHUNK = 512 };
+
+Status condition_fail_singular(const Conditioning *c, const ConditionPart *part,
+                               double jitter) {
+    Status status = edit_fail(
+        c->ctx, c->diag,
+        "'%s': the covariance of the parameters to be set is singular (form %s, jitter %g)",
+        part->storage->name, gaussian_form_name(part->gaussian->form), jitter);
+    diag_hint(c->diag, "estimate the posterior with a larger jitter or prior_floor");
+    return status;
+}
+
+/* ---- marks ---- */
+
+static Status check_slice(const Conditioning *c, const ConditionSlice *slice) {
+    const Tensor *tensor = &slice->storage->tensor;
+    bool good = slice->axis < tensor->rank;
+    for (int64_t i = 0; good && slice->axis >= 0 && i < slice->count; i++)
+        good = slice->index[i] >= 0 && slice->index[i] < tensor->dim[slice->axis] &&
+               (i == 0 || slice->index[i] > slice->index[i - 1]);
+    if (good) return STATUS_OK;
+    return diag_fail(c->diag, STATUS_INTERNAL, c->ctx->at, slice->storage->name,
+                     "a slice does not lie within the weights");
+}
+
+static int64_t slice_size(const ConditionSlice *slice) {
+    const int64_t all = tensor_count(&slice->storage->tensor);
+    if (slice->axis < 0 || all == 0) return all;
+    return all / slice->storage->tensor.dim[slice->axis] * slice->count;
+}
+
+static void mark_element(ConditionPart *part, const ConditionSlice *slice,
+                         ConditionMark mark, int64_t i) {
+    part->mark[i] = (uint8_t)mark;
+    if (mark == MARK_GIVEN)
+        part->value[i] = slice->values ? slice->values[i] : slice->value;
+}
+
+static void mark_slice(ConditionPart *part, const ConditionSlice *slice,
+                       ConditionMark mark) {
+    const Tensor *tensor = &slice->storage->tensor;
+    if (!part->mark) part->mark = memory_alloc((size_t)part->count + 1, 1);
+    if (!part->value && mark == MARK_GIVEN)
+        part->value = memory_alloc((size_t)part->count + 1, sizeof *part->value);
+    if (slice->axis < 0) {
+        for (int64_t i = 0; i < part->count; i++) mark_element(part, slice, mark, i);
+        return;
+    }
+    int64_t outer = 1, inner = 1;
+    for (int i = 0; i < slice->axis; i++) outer *= tensor->dim[i];
+    for (int i = slice->axis + 1; i < tensor->rank; i++) inner *= tensor->dim[i];
+    for (int64_t o = 0; o < outer; o++)
+        for (int64_t k = 0; k < slice->count; k++)
+            for (int64_t i = 0; i < inner; i++)
+                mark_element(part, slice, mark,
+                             (o * tensor->dim[slice->axis] + slice->index[k]) * inner +
+                                 i);
+}
+
+static Status mark_slices(Conditioning *c, const ConditionSlice *slices, int count,
+                          ConditionMark mark) {
+    for (int s = 0; s < count; s++) {
+        const ConditionSlice *slice = &slices[s];
+        ConditionPart *part = NULL;
+        TRY(check_slice(c, slice));
+        for (int i = 0; i < c->part_count && !part; i++)
+            if (c->parts[i].storage == slice->storage) part = &c->parts[i];
+        if (part)
+            mark_slice(part, slice, mark);
+        else
+            c->report->unknown += slice_size(slice);
+    }
+    return STATUS_OK;
+}
+
+static void count_marks(Conditioning *c) {
+    for (int p = 0; p < c->part_count; p++) {
+        ConditionPart *part = &c->parts[p];
+        int64_t removed = 0;
+        for (int64_t i = 0; part->mark && i < part->count; i++) {
+            part->given += part->mark[i] == MARK_GIVEN;
+            removed += part->mark[i] == MARK_REMOVED;
+        }
+        c->report->given += part->given;
+        c->report->removed += removed;
+        c->report->kept += part->count - part->given - removed;
+    }
+}
+
+/* ---- comparing ---- */
+
+void condition_begin(const Conditioning *c, ConditionPart *part) {
+    part->before = gaussian_copy(c->scratch, part->gaussian);
+}
+
+/* Adds n elements from `first` on to the sums. */
+static void compare(Conditioning *c, const ConditionPart *part, int64_t first,
+                    int64_t n) {
+    double old_mean[CHUNK], mean[CHUNK], old_variance[CHUNK], variance[CHUNK];
+    gaussian_mean_f64(part->before, first, n, old_mean);
+    gaussian_mean_f64(part->gaussian, first, n, mean);
+    gaussian_variance_f64(part->before, first, n, old_variance);
+    gaussian_variance_f64(part->gaussian, first, n, variance);
+    for (int64_t i = 0; i < n; i++) {
+        if (condition_mark(part, first + i) != MARK_KEPT) continue;
+        const double step = mean[i] - old_mean[i];
+        c->moved += step * step;
+        c->mean += old_mean[i] * old_mean[i];
+        c->left += variance[i];
+        c->variance += old_variance[i];
+        c->report->changed |= step != 0 || variance[i] != old_variance[i];
+    }
+}
+
+void condition_end(Conditioning *c, ConditionPart *part) {
+    for (int64_t first = 0; first < part->count; first += CHUNK) {
+        const int64_t left = part->count - first;
+        compare(c, part, first, left < CHUNK ? left : CHUNK);
+    }
+    gaussian_release(part->before);
+    part->before = NULL;
+}
+
+static void finish_report(Conditioning *c) {
+    ConditionReport *report = c->report;
+    if (c->moved > 0) report->moved = c->mean > 0 ? sqrt(c->moved / c->mean) : INFINITY;
+    if (c->variance > 0) report->shrunk = 1 - c->left / c->variance;
+}
+
+/* ---- the work ---- */
+
+static bool is_kron(const ConditionPart *part) {
+    return part->gaussian->form == GAUSSIAN_KRON;
+}
+
+/* Puts back what the storages of form kron were. */
+static void restore_kron(Conditioning *c) {
+    for (int i = 0; i < c->part_count; i++) {
+        ConditionPart *part = &c->parts[i];
+        if (!is_kron(part) || !part->before) continue;
+        part->before->origin = part->gaussian->origin;
+        gaussian_release(part->gaussian);
+        *part->gaussian = *part->before;
+        part->before = NULL;
+    }
+}
+
+static Status run_kron(Conditioning *c) {
+    for (int i = 0; i < c->part_count; i++) {
+        ConditionPart *part = &c->parts[i];
+        if (!is_kron(part)) continue;
+        condition_begin(c, part);
+        TRY(condition_kron(c, part));
+    }
+    return STATUS_OK;
+}
+
+/* Storages of form kron can fail one by one, the others only together and before the
+ * first of them is changed: so kron goes first, and can be put back. */
+static Status run(Conditioning *c) {
+    Status status = run_kron(c);
+    if (status == STATUS_OK) status = condition_low_rank(c);
+    if (status != STATUS_OK) {
+        restore_kron(c);
+        return status;
+    }
+    for (int i = 0; i < c->part_count; i++)
+        if (is_kron(&c->parts[i])) condition_end(c, &c->parts[i]);
+    finish_report(c);
+    return STATUS_OK;
+}
+
+static Status check_numbers(const Conditioning *c) {
+    for (int i = 0; i < c->part_count; i++)
+        TRY(gaussian_check(c->parts[i].gaussian, c->parts[i].storage->name, STATUS_MODEL,
+                           c->diag));
+    return STATUS_OK;
+}
+
+static Status condition_all(Conditioning *c, const Condition *condition) {
+    TRY(mark_slices(c, condition->removed, condition->removed_count, MARK_REMOVED));
+    TRY(mark_slices(c, condition->given, condition->given_count, MARK_GIVEN));
+    count_marks(c);
+    if (c->ctx->plan) return STATUS_OK;
+    TRY(check_numbers(c));
+    return run(c);
+}
+
+Status condition_gaussians(PassContext *ctx, Graph *graph, const Condition *condition,
+                           ConditionReport *report, Diag *diag) {
+    *report = (ConditionReport){0};
+    const int most = graph_gaussian_count(graph);
+    if (most == 0) {
+        Status status =
+            edit_fail(ctx, diag, "expected a model with a posterior, found one without");
+        diag_hint(diag, "estimate_posterior makes one");
+        return status;
+    }
+    Status status = graph_check_gaussians(graph, STATUS_MODEL, diag);
+    Conditioning c = {
+        .ctx = ctx, .report = report, .diag = diag, .scratch = arena_create()};
+    c.parts = memory_alloc((size_t)most, sizeof *c.parts);
+    for (int i = 0; i < graph->storage_count; i++) {
+        Storage *storage = graph->storages[i];
+        if (storage->gaussian)
+            c.parts[c.part_count++] =
+                (ConditionPart){.storage = storage,
+                                .gaussian = storage->gaussian,
+                                .count = tensor_count(&storage->tensor)};
+    }
+    if (status == STATUS_OK) status = condition_all(&c, condition);
+    if (status != STATUS_OK) diag_place(diag, ctx->at, ctx->key);
+    for (int i = 0; i < c.part_count; i++) {
+        gaussian_release(c.parts[i].before);
+        free(c.parts[i].mark);
+        free(c.parts[i].value);
+    }
+    free(c.parts);
+    arena_destroy(c.scratch);
+    return status;
+}
+
+/* ---- what passes do with it ---- */
+
+/* Why means and variances of what stays are the old ones. */
+static const char *unchanged_note(const ConditionReport *report) {
+    if (report->given == 0)
+        return "conditioning did nothing: nothing that is set has a posterior";
+    return "conditioning did nothing: what stays is not correlated with what is set, so "
+           "its means and variances are selected";
+}
+
+void condition_record(PassContext *ctx, const char *name, const ConditionReport *report) {
+    Arena *arena = ctx->arena;
+    Tree *map = tree_new(arena, TREE_MAP, LOC_NONE);
+    tree_put_int(arena, map, "given", report->given);
+    tree_put_int(arena, map, "removed", report->removed);
+    tree_put_int(arena, map, "kept", report->kept);
+    if (report->unknown > 0) tree_put_int(arena, map, "unknown", report->unknown);
+    if (!ctx->plan) {
+        tree_put_real(arena, map, "moved", report->moved);
+        tree_put_real(arena, map, "variance_lost", report->shrunk);
+        if (report->jitter > 0) tree_put_real(arena, map, "jitter", report->jitter);
+        if (!report->changed) tree_put_string(arena, map, "note", unchanged_note(report));
+    }
+    tree_append(arena, ctx->record, name, LOC_NONE, map);
+}
+
+static Status set_weights(Storage *storage, bool plan, Diag *diag) {
+    Tensor mean;
+    if (plan)
+        mean = tensor_shape(DTYPE_F32, storage->tensor.rank, storage->tensor.dim);
+    else
+        TRY(tensor_to_f32(&mean, &storage->gaussian->mean, diag));
+    tensor_release(&storage->tensor);
+    storage->tensor = mean;
+    return STATUS_OK;
+}
+
+Status condition_set_weights(PassContext *ctx, Graph *graph, Diag *diag) {
+    for (int i = 0; i < graph->storage_count; i++)
+        if (graph->storages[i]->gaussian)
+            TRY(set_weights(graph->storages[i], ctx->plan, diag));
+    return STATUS_OK;
+}

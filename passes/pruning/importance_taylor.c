@@ -1,0 +1,180 @@
+/* First-order Taylor importance of heads and feed-forward units: see importance.h.
+ *
+ * The work is done on a copy of the graph in which every block has leaves of its own for
+ * the weights that are differentiated, so that layers sharing weights are told apart;
+ * every other weight is frozen. */
+#include "passes/pruning/importance.h"
+
+#include "exec/cka.h"
+#include "ir/rewrite.h"
+#include "passes/training/objective.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+typedef struct Taylor {
+    PassContext *ctx;
+    const ImportanceOptions *options;
+    Graph *graph;    /* the copy */
+    Prune copies[2]; /* its heads and feed-forward units */
+    Node *loss;
+    Params *params;
+    float *gradient;
+} Taylor;
+
+/* Slots of a block whose gradients count: the paper's J of a unit's value is what the
+ * columns of the output projection give; the element-wise form of the authors' code adds
+ * the rows of ffn_in. */
+static int slots_used(const Taylor *t, const Prune *p) {
+    return p->kind == PRUNE_FFN && t->options->abs == ABS_ELEMENT ? 2 : 1;
+}
+
+/* Gives the owner of a slot a weight of its own, sharing the data. */
+static Status separate(Taylor *t, PruneSlot *slot, Node *owner, Diag *diag) {
+    const int at = op_operand_index(owner->op, "weight");
+    TRY(edit_own_leaf(t->graph, owner, at, diag));
+    slot->leaf = owner->in[at];
+    slot->leaf->storage->frozen = false;
+    return STATUS_OK;
+}
+
+static Status separate_all(Taylor *t, Diag *diag) {
+    for (int i = 0; i < t->graph->storage_count; i++)
+        t->graph->storages[i]->frozen = true;
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < t->copies[k].block_count; i++) {
+            PruneBlock *block = &t->copies[k].blocks[i];
+            TRY(separate(t, &block->slots[SLOT_OUT], block->out, diag));
+            if (slots_used(t, &t->copies[k]) > 1)
+                TRY(separate(t, &block->slots[SLOT_FFN_IN], block->core, diag));
+        }
+    return STATUS_OK;
+}
+
+/* ---- loss ---- */
+
+/* The outputs that the options name, as exits. */
+static Status named_outputs(Taylor *t, Exits *exits, Diag *diag) {
+    const StringList *outputs = &t->options->outputs;
+    *exits =
+        (Exits){ARENA_ARRAY(t->ctx->arena, Exit, (size_t)outputs->count), outputs->count};
+    for (int i = 0; i < outputs->count; i++) {
+        Node *logits = graph_output(t->graph, outputs->items[i]);
+        if (!logits || logits->type.rank < 2)
+            return edit_fail(t->ctx, diag, "expected an output \"%s\" [N, ..., classes]",
+                             outputs->items[i]);
+        exits->items[i] = (Exit){.output = outputs->items[i], .logits = logits};
+    }
+    return STATUS_OK;
+}
+
+/* Sum of the label losses of the outputs that are named, or of all exits; of words that
+ * are predicted, at the masked positions. */
+static Status sum_losses(Taylor *t, Diag *diag) {
+    Exits exits;
+    TRY(objective_mask_graph(t->ctx, t->graph, diag));
+    if (t->options->outputs.count)
+        TRY(named_outputs(t, &exits, diag));
+    else
+        TRY(exits_find(&exits, t->ctx->arena, t->ctx, t->graph, diag));
+    return exits_label_loss(&t->loss, t->graph, &exits, 0, diag);
+}
+
+/* ---- scores ---- */
+
+/* Adds `share` times the importance by one gradient to a block's scores. */
+static void score_block(const Taylor *t, const Prune *p, PruneBlock *block, double share,
+                        const float *gradient) {
+    const bool element = t->options->abs == ABS_ELEMENT;
+    double *sums = memory_alloc((size_t)block->units, sizeof *sums);
+    for (int s = 0; s < slots_used(t, p); s++) {
+        const PruneSlot *slot = &block->slots[s];
+        const int64_t at = params_offset(t->params, slot->leaf->storage);
+        prune_sum(slot, gradient + at, element, sums);
+    }
+    for (int64_t u = 0; u < block->units; u++) block->scores[u] += share * fabs(sums[u]);
+    free(sums);
+}
+
+static void score_gradient(void *self, int64_t n, int64_t total, const float *gradient) {
+    Taylor *t = self;
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < t->copies[k].block_count; i++)
+            score_block(t, &t->copies[k], &t->copies[k].blocks[i],
+                        (double)n / (double)total, gradient);
+}
+
+static Status differentiate(Taylor *t, const Batches *data, Diag *diag) {
+    const ImportanceOptions *options = t->options;
+    const Watch *watch = t->ctx->watch;
+    t->gradient = memory_alloc((size_t)params_gradient_count(t->params), sizeof(float));
+    if (options->accumulate == ACCUMULATE_ABS_THEN_SUM)
+        return batch_gradients(t->graph, t->loss, t->params, data, options->limit,
+                               options->batch_size, watch, t->gradient, score_gradient, t,
+                               diag);
+    TRY(mean_gradient(t->graph, t->loss, t->params, data, options->limit,
+                      options->batch_size, watch, t->gradient, diag));
+    score_gradient(t, 1, 1, t->gradient);
+    return STATUS_OK;
+}
+
+/* ---- all of it ---- */
+
+static Status find_copy(Taylor *t, const Prune *p, Prune *copy, Diag *diag) {
+    TRY(prune_find(copy, t->ctx, t->graph, p->kind, p->stack, diag));
+    for (int i = 0; i < copy->block_count; i++)
+        copy->blocks[i].scores =
+            ARENA_ARRAY(t->ctx->arena, double, (size_t)copy->blocks[i].units);
+    return STATUS_OK;
+}
+
+/* Hands the scores over; the copy's blocks stand in the same order. */
+static Status take_scores(const Taylor *t, const Prune *copy, Prune *p, Diag *diag) {
+    for (int i = 0; i < p->block_count; i++) {
+        PruneBlock *block = &p->blocks[i];
+        block->scores = copy->blocks[i].scores;
+        for (int64_t u = 0; u < block->units; u++)
+            if (!isfinite(block->scores[u]))
+                return edit_fail(
+                    t->ctx, diag,
+                    "%s: the importance of unit %lld of its %s is not finite",
+                    block->place, (long long)u, prune_units(p->kind));
+    }
+    return STATUS_OK;
+}
+
+/* The graph to differentiate; all that a plan needs. */
+static Status build(Taylor *t, const Prune *heads, const Prune *ffn, Diag *diag) {
+    TRY(find_copy(t, heads, &t->copies[0], diag));
+    TRY(find_copy(t, ffn, &t->copies[1], diag));
+    TRY(separate_all(t, diag));
+    return sum_losses(t, diag);
+}
+
+static Status run(Taylor *t, Prune *heads, Prune *ffn, int64_t *samples, Diag *diag) {
+    const ImportanceOptions *options = t->options;
+    Batches *data = NULL;
+    TRY(t->ctx->data(t->ctx->self, options->data, t->ctx->at, &data, diag));
+    if (data->count == 0)
+        return edit_fail(t->ctx, diag, "data set \"%s\" has no samples", options->data);
+    const int64_t limit = options->limit;
+    *samples = limit > 0 && limit < data->count ? limit : data->count;
+    TRY(params_create(&t->params, t->graph, PRECISION_F32, false, diag));
+    TRY(differentiate(t, data, diag));
+    TRY(take_scores(t, &t->copies[0], heads, diag));
+    return take_scores(t, &t->copies[1], ffn, diag);
+}
+
+Status importance_taylor(Prune *heads, Prune *ffn, Model *model,
+                         const ImportanceOptions *options, int64_t *samples, Diag *diag) {
+    Arena *arena = arena_create();
+    Taylor t = {
+        .ctx = heads->ctx, .options = options, .graph = graph_copy(arena, model->graph)};
+    Status status = build(&t, heads, ffn, diag);
+    if (status == STATUS_OK && !t.ctx->plan) status = run(&t, heads, ffn, samples, diag);
+    free(t.gradient);
+    params_destroy(t.params);
+    graph_release(t.graph);
+    arena_destroy(arena);
+    return status;
+}

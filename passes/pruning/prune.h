@@ -1,0 +1,175 @@
+/* Structured pruning: what importance, prune_heads and prune_ffn share.
+ *
+ * Shen et al., COST-EFF (EMNLP 2022), section 3.2: first-order Taylor importance of heads
+ * and feed-forward units (Molchanov et al., ICLR 2017), which are then cut out of the
+ * matrices.
+ *
+ * A block is one attention or one feed-forward block of a layer; its units are heads or
+ * hidden units. A unit owns slices of the block's storages. Blocks that share a storage
+ * form a group, which keeps the same units everywhere. */
+#ifndef COMPRESS_PASSES_PRUNING_PRUNE_H
+#define COMPRESS_PASSES_PRUNING_PRUNE_H
+
+#include "passes/posterior/prior.h"
+
+typedef enum PruneKind { PRUNE_HEADS, PRUNE_FFN } PruneKind;
+
+/* Where scores come from; the three after the first are also what importance measures. */
+#define SCORE_NAMES "taylor|magnitude|random"
+typedef enum PruneScore {
+    SCORE_STORED,
+    SCORE_TAYLOR,
+    SCORE_MAGNITUDE,
+    SCORE_RANDOM,
+    SCORE_RELEVANCE /* of the posterior, for pruning alone: passes/posterior/relevance.h
+                     */
+} PruneScore;
+
+enum { RANKING_PER_LAYER, RANKING_GLOBAL };
+
+/* What is zero where a head does nothing: its columns of the output projection, or its
+ * values. */
+enum { ZERO_OUTPUT, ZERO_VALUE };
+
+/* Options of both pruning passes; allow_empty and zero are offered for heads only. */
+typedef struct PruneOptions {
+    int score;   /* PruneScore */
+    int ranking; /* RANKING_ */
+    int64_t keep, keep_total;
+    double keep_ratio;
+    bool allow_empty;
+    int prior; /* PriorKind */
+    int zero;  /* ZERO_ */
+    const char *stack;
+} PruneOptions;
+
+#define PRUNE_FIELDS(units)                                                              \
+    F_CHOICE(PruneOptions, score, "stored|" SCORE_NAMES "|relevance",                    \
+             "what is kept: the largest scores stored by importance (taylor: only if "   \
+             "they are Taylor scores), of weights, random ones, or what the posterior "  \
+             "finds least plausible to be zero (see estimate_posterior)"),               \
+        F_CHOICE(PruneOptions, ranking, "per_layer|global",                              \
+                 "compare " units " within each layer, or over all layers, which then "  \
+                 "keep different numbers"),                                              \
+        F_INT(PruneOptions, keep, 1, 100000000, units " kept in every layer"),           \
+        F_INT(PruneOptions, keep_total, 1, 1000000000,                                   \
+              "ranking: global: " units " kept in all; shared ones count once"),         \
+        F_REAL(PruneOptions, keep_ratio, 1e-9, 1,                                        \
+               "share of the " units " kept, of each layer or of all"),                  \
+        F_PRIOR(PruneOptions),                                                           \
+        F_STRING(PruneOptions, stack, "only this stack of layers")
+
+/* Slices of a storage: unit u owns entries [u * width, (u + 1) * width) of the axis. */
+typedef struct PruneSlot {
+    Node *leaf;
+    int axis;
+    int64_t width;
+    bool reads; /* the axis is what a matrix reads of the units, not what it gives */
+    bool value; /* of the projection that gives a head's values */
+} PruneSlot;
+
+enum { PRUNE_SLOTS = 24, PRUNE_HEADED = 6 };
+
+/* The slots that scores are made of: the projection that the block ends in, and for
+ * feed-forward blocks the one it starts with. */
+enum { SLOT_OUT, SLOT_FFN_IN };
+
+typedef struct PruneBlock {
+    const char *place; /* "encoder.3", for messages and records */
+    const char *stack;
+    int layer;
+    Node *core;                 /* the attention node, or the projection ffn_in */
+    Node *out;                  /* the projection that the block ends in */
+    Node *gate;                 /* ffn_gate, in gated feed-forward blocks; else NULL */
+    Node *headed[PRUNE_HEADED]; /* nodes with attribute `heads`: attention itself, rotary
+                                   positions, feature maps */
+    int headed_count;
+    int64_t units;
+    int group;
+    PruneSlot slots[PRUNE_SLOTS];
+    int slot_count;
+    double *scores; /* by unit; NULL = not known (planning) */
+} PruneBlock;
+
+/* What a group keeps: increasing units. */
+typedef struct PruneGroup {
+    int64_t units;
+    double *scores; /* summed over the blocks; NULL = not known */
+    int64_t *keep;
+    int64_t keep_count;
+} PruneGroup;
+
+typedef struct Prune {
+    PassContext *ctx;
+    Graph *graph;
+    PruneKind kind;
+    const char *stack; /* NULL = all */
+    PruneBlock *blocks;
+    int block_count;
+    PruneGroup *groups;
+    int group_count;
+    bool guessed; /* planning: which units stay is not known */
+} Prune;
+
+/* "heads" or "feed-forward units". */
+const char *prune_units(PruneKind kind);
+
+/* Finds the blocks of a kind and their groups, in graph order; everything lives in the
+ * context's arena. Fails with STATUS_MODEL when a block is not built as expected, a
+ * storage has users that pruning would break, or blocks that share weights differ. */
+Status prune_find(Prune *prune, PassContext *ctx, Graph *graph, PruneKind kind,
+                  const char *stack, Diag *diag);
+
+/* Keeps entries keep[0..count), increasing, along an axis of a parameter: its data (when
+ * it has any), Gaussian, shape, lineage and the leaf's type. Fails with STATUS_MEMORY. */
+Status prune_axis(Graph *graph, Node *leaf, int axis, const int64_t *keep, int64_t count,
+                  Diag *diag);
+
+/* Adds to sums[u] the sum over unit u's slices in a slot of w * g (`absolute`: of |w g|),
+ * g being the gradient of the same layout, 1 everywhere when NULL. */
+void prune_sum(const PruneSlot *slot, const float *gradient, bool absolute, double *sums);
+
+/* Fills the blocks' scores from a source other than importance: SCORE_MAGNITUDE (unknown
+ * when planning) or SCORE_RANDOM. */
+void prune_score(Prune *prune, PruneScore score);
+
+/* Reads the scores that importance stored in the model's provenance. Fails with
+ * STATUS_MODEL, with a hint, when there are none that fit; when planning those that are
+ * not known yet are fine. */
+Status prune_read_scores(Prune *prune, const Model *model, bool taylor, Diag *diag);
+
+/* A list with one map per block: stack, layer, units and scores; `arena` may be any. */
+Tree *prune_scores_tree(const Prune *prune, Arena *arena);
+
+/* Cuts the stored scores to the units that stay, so that they fit the pruned model; drops
+ * them when they do not fit the model. Call before the graph is changed. */
+Status prune_cut_scores(const Prune *prune, Model *model, Diag *diag);
+
+/* Fills the scores, one for each group, with the relevance of a unit's zeros; unknown
+ * when planning. Fails with STATUS_MODEL, with a hint, without a posterior. */
+Status prune_relevance(Prune *prune, int zero, Diag *diag);
+
+/* Conditions the Gaussians on the zeros of the units that go. Call after prune_choose and
+ * before anything is cut. Fails with STATUS_MODEL. */
+Status prune_condition(const Prune *prune, int zero, Diag *diag);
+
+/* Whether a slot is the first of its group with its storage and axis. */
+bool prune_is_first(const Prune *prune, const PruneBlock *block, const PruneSlot *slot);
+
+/* Decides what every group keeps. Fails with STATUS_MODEL when there are too few units.
+ */
+Status prune_choose(Prune *prune, const PruneOptions *options, Diag *diag);
+
+/* Checks the options of a pruning pass against each other. */
+Status prune_check(const void *options, Loc at, const char *key, Diag *diag);
+
+/* The whole of a pruning pass. */
+Status prune_run(PassContext *ctx, Model *model, PruneKind kind,
+                 const PruneOptions *options, Diag *diag);
+
+/* Replaces an attention block that keeps no head by what it adds to the residual stream:
+ * the bias of its output projection. Fails with STATUS_MODEL when the projection does not
+ * end in a residual sum. */
+Status prune_empty(Prune *prune, PruneBlock *block, Diag *diag);
+
+#endif

@@ -1,0 +1,278 @@
+/* Blocks and groups of a model: see prune.h. */
+#include "passes/pruning/prune.h"
+
+#include <string.h>
+
+const char *prune_units(PruneKind kind) {
+    return kind == PRUNE_HEADS ? "heads" : "feed-forward units";
+}
+
+static bool is_cross(const Node *attention) {
+    return attention->role == ROLE_CROSS_ATTENTION;
+}
+
+/* Whether unit u of the result depends on unit u of operand 0 alone. */
+static bool is_elementwise(const Node *node) {
+    return node_is(node, "activation") || node_is(node, "dropout") ||
+           node_is(node, "scale");
+}
+
+/* Goes back from a value over elementwise nodes to the node of an op; NULL when there is
+ * something else or a value on the way has another reader. */
+static Node *trace(const Graph *graph, Node *value, const char *op) {
+    while (graph_use_count(graph, value) == 1) {
+        if (node_is(value, op)) return value;
+        if (!is_elementwise(value)) return NULL;
+        value = value->in[0];
+    }
+    return NULL;
+}
+
+/* ---- slots ---- */
+
+/* Adds the slices of an operand, when it is there. `reads`: see PruneSlot. */
+static Status add_slot(const Prune *p, PruneBlock *block, const Node *owner,
+                       const char *operand, int axis, bool reads, Diag *diag) {
+    Node *leaf = node_operand(owner, operand);
+    if (!leaf) return STATUS_OK;
+    const char *role = role_name(owner->role);
+    if (!leaf->storage)
+        return edit_fail(p->ctx, diag, "%s: the %s of %s is computed, not stored",
+                         block->place, operand, role);
+    const int64_t size = axis < leaf->type.rank ? leaf->type.dim[axis] : 0;
+    if (size < 1 || size % block->units)
+        return edit_fail(p->ctx, diag,
+                         "%s: expected a multiple of %lld as dimension %d of the %s of "
+                         "%s, found %lld",
+                         block->place, (long long)block->units, axis, operand, role,
+                         (long long)size);
+    block->slots[block->slot_count++] =
+        (PruneSlot){leaf, axis, size / block->units, reads,
+                    owner->role == ROLE_V || owner->role == ROLE_CROSS_V};
+    return STATUS_OK;
+}
+
+/* The side of a projection that belongs to the units, what it reads or what it gives:
+ * that of the weight and, for what it gives, the bias. */
+static Status add_projection(const Prune *p, PruneBlock *block, const Node *linear,
+                             bool reads, Diag *diag) {
+    const bool transposed = ((const LinearAttrs *)linear->attrs)->transposed;
+    const Node *weight = node_operand(linear, "weight");
+    if (weight->type.rank != 2)
+        return edit_fail(p->ctx, diag, "%s: expected a matrix as weight of %s",
+                         block->place, role_name(linear->role));
+    TRY(add_slot(p, block, linear, "weight", reads != transposed, reads, diag));
+    return reads ? STATUS_OK : add_slot(p, block, linear, "bias", 0, false, diag);
+}
+
+static Status fail_path(const Prune *p, const PruneBlock *block, Role role,
+                        const char *what, Diag *diag) {
+    return edit_fail(p->ctx, diag, "%s: expected \"%s\" to be %s that nothing else reads",
+                     block->place, role_name(role), what);
+}
+
+/* Whether a value is a gated one: the core's times that of projection ffn_gate, which is
+ * then noted. */
+static bool is_gated(const Prune *p, PruneBlock *block, const Node *value) {
+    if (!node_is(value, "multiply") || graph_use_count(p->graph, value) != 1)
+        return false;
+    Node *sides[2] = {trace(p->graph, value->in[0], "linear"),
+                      trace(p->graph, value->in[1], "linear")};
+    block->gate = sides[sides[0] == block->core];
+    return (sides[0] == block->core || sides[1] == block->core) && block->gate &&
+           block->gate->role == ROLE_FFN_GATE;
+}
+
+/* The projection that ends the block, whose columns belong to the units. */
+static Status add_out(const Prune *p, PruneBlock *block, Role role, Diag *diag) {
+    Node *out = graph_find_next(p->graph, block->core, block->stack, block->layer, role);
+    if (!node_is(out, "linear") ||
+        (trace(p->graph, out->in[0], block->core->op->name) != block->core &&
+         !is_gated(p, block, out->in[0])))
+        return fail_path(p, block, role,
+                         p->kind == PRUNE_HEADS ? "a projection of attention's result"
+                                                : "a projection of ffn_in's result",
+                         diag);
+    block->out = out;
+    return add_projection(p, block, out, true, diag);
+}
+
+/* Whether a node works on so many heads apart from each other. */
+static bool has_heads(const Node *node, int64_t heads) {
+    const RotaryAttrs *rotary = node->attrs;
+    const FeatureMapAttrs *map = node->attrs;
+    if (node_is(node, "rotary")) return rotary->heads == heads;
+    return node_is(node, "feature_map") && map->heads == heads;
+}
+
+/* Adds what lies between attention and a projection that it reads, and the projection:
+ * rotary positions and feature maps have heads too. */
+static Status add_side(const Prune *p, PruneBlock *block, Node *value, Role role,
+                       Diag *diag) {
+    for (; graph_use_count(p->graph, value) == 1; value = value->in[0]) {
+        if (node_is(value, "linear") && value->role == role)
+            return add_projection(p, block, value, false, diag);
+        if (is_elementwise(value)) continue;
+        if (!has_heads(value, block->units) || block->headed_count == PRUNE_HEADED) break;
+        block->headed[block->headed_count++] = value;
+        if (!node_is(value, "feature_map")) continue;
+        TRY(add_slot(p, block, value, "weight", 0, false, diag));
+        TRY(add_slot(p, block, value, "bias", 0, false, diag));
+    }
+    return fail_path(p, block, role, "a projection read by attention", diag);
+}
+
+/* What softmax attention has beside q, k and v. */
+static Status add_extras(const Prune *p, PruneBlock *block, Diag *diag) {
+    const Node *attention = block->core;
+    if (!node_is(attention, "attention")) return STATUS_OK;
+    TRY(add_slot(p, block, attention, "bias", 0, false, diag));
+    TRY(add_slot(p, block, attention, "rel_bias", 1, false, diag));
+    TRY(add_slot(p, block, attention, "mix_before_bias", 0, false, diag));
+    TRY(add_slot(p, block, attention, "mix_after_bias", 0, false, diag));
+    for (int axis = 0; axis < 2; axis++) {
+        TRY(add_slot(p, block, attention, "mix_before", axis, axis == 1, diag));
+        TRY(add_slot(p, block, attention, "mix_after", axis, axis == 1, diag));
+    }
+    return STATUS_OK;
+}
+
+static Status add_heads(const Prune *p, PruneBlock *block, Diag *diag) {
+    static const char *const inputs[] = {"q", "k", "v"};
+    static const Role self[] = {ROLE_Q, ROLE_K, ROLE_V};
+    static const Role cross[] = {ROLE_CROSS_Q, ROLE_CROSS_K, ROLE_CROSS_V};
+    Node *attention = block->core;
+    const Role *roles = is_cross(attention) ? cross : self;
+    block->headed[block->headed_count++] = attention;
+    for (int i = 0; i < 3; i++)
+        TRY(add_side(p, block, node_operand(attention, inputs[i]), roles[i], diag));
+    return add_extras(p, block, diag);
+}
+
+/* Heads of attention; those of keys and values must be as many. */
+static Status count_heads(const Prune *p, PruneBlock *block, Diag *diag) {
+    const bool softmax = node_is(block->core, "attention");
+    const AttentionAttrs *a = block->core->attrs;
+    const LinearAttentionAttrs *l = block->core->attrs;
+    const int64_t groups = softmax ? a->kv_heads : l->kv_heads;
+    block->units = softmax ? a->heads : l->heads;
+    if (!groups || groups == block->units) return STATUS_OK;
+    return edit_fail(p->ctx, diag,
+                     "%s: %lld heads share %lld heads of keys and values and cannot be "
+                     "pruned one by one",
+                     block->place, (long long)block->units, (long long)groups);
+}
+
+static Status add_block(Prune *p, Node *core, Diag *diag) {
+    PruneBlock *block = &p->blocks[p->block_count];
+    *block = (PruneBlock){.stack = core->stack,
+                          .layer = core->layer,
+                          .core = core,
+                          .group = p->block_count++};
+    block->place = arena_printf(p->ctx->arena, "%s.%d%s", core->stack, core->layer,
+                                is_cross(core) ? " (cross-attention)" : "");
+    if (p->kind == PRUNE_HEADS) {
+        TRY(count_heads(p, block, diag));
+        TRY(add_out(p, block, is_cross(core) ? ROLE_CROSS_OUT : ROLE_OUT, diag));
+        return add_heads(p, block, diag);
+    }
+    block->units = core->type.dim[core->type.rank - 1];
+    TRY(add_out(p, block, ROLE_FFN_OUT, diag));
+    TRY(add_projection(p, block, core, false, diag));
+    return block->gate ? add_projection(p, block, block->gate, false, diag) : STATUS_OK;
+}
+
+/* ---- groups ---- */
+
+static bool share_leaf(const PruneBlock *a, const PruneBlock *b) {
+    for (int i = 0; i < a->slot_count; i++)
+        for (int j = 0; j < b->slot_count; j++)
+            if (a->slots[i].leaf == b->slots[j].leaf) return true;
+    return false;
+}
+
+static void merge_groups(Prune *p, int from, int into) {
+    for (int i = 0; i < p->block_count; i++)
+        if (p->blocks[i].group == from) p->blocks[i].group = into;
+}
+
+/* Numbers the groups by their first block. */
+static void number_groups(Prune *p) {
+    for (int i = 0; i < p->block_count; i++)
+        for (int j = 0; j < i; j++)
+            if (p->blocks[i].group != p->blocks[j].group &&
+                share_leaf(&p->blocks[i], &p->blocks[j]))
+                merge_groups(p, p->blocks[i].group, p->blocks[j].group);
+    p->groups = ARENA_ARRAY(p->ctx->arena, PruneGroup, (size_t)p->block_count);
+    int *number = ARENA_ARRAY(p->ctx->arena, int, (size_t)p->block_count);
+    for (int i = 0; i < p->block_count; i++) {
+        PruneBlock *block = &p->blocks[i];
+        if (number[block->group] == 0) {
+            p->groups[p->group_count].units = block->units;
+            number[block->group] = ++p->group_count;
+        }
+        block->group = number[block->group] - 1;
+    }
+}
+
+static Status check_units(const Prune *p, const PruneBlock *block, Diag *diag) {
+    const PruneBlock *first = p->blocks;
+    while (first->group != block->group) first++;
+    if (first->units == block->units) return STATUS_OK;
+    return edit_fail(p->ctx, diag,
+                     "%s and %s share weights and must have equally many %s, found %lld "
+                     "and %lld",
+                     first->place, block->place, prune_units(p->kind),
+                     (long long)first->units, (long long)block->units);
+}
+
+/* All uses of a storage must be slots that cut it in the same way. */
+static Status check_uses(const Prune *p, const PruneBlock *block, const PruneSlot *slot,
+                         Diag *diag) {
+    int uses = 0;
+    for (int i = 0; i < p->block_count; i++)
+        for (int j = 0; j < p->blocks[i].slot_count; j++) {
+            const PruneSlot *other = &p->blocks[i].slots[j];
+            uses += other->leaf == slot->leaf && other->axis == slot->axis &&
+                    other->width == slot->width;
+        }
+    if (uses == graph_use_count(p->graph, slot->leaf)) return STATUS_OK;
+    return edit_fail(
+        p->ctx, diag,
+        "%s: \"%s\" cannot be cut: it is used outside of the blocks to prune "
+        "or in another way",
+        block->place, slot->leaf->storage->name);
+}
+
+static Status check_groups(const Prune *p, Diag *diag) {
+    for (int i = 0; i < p->block_count; i++) TRY(check_units(p, &p->blocks[i], diag));
+    for (int i = 0; i < p->block_count; i++) {
+        const PruneBlock *block = &p->blocks[i];
+        for (int j = 0; j < block->slot_count; j++)
+            TRY(check_uses(p, block, &block->slots[j], diag));
+    }
+    return STATUS_OK;
+}
+
+/* Whether a node is the core of a block of the kind. */
+static bool is_core(const Prune *p, const Node *node) {
+    if (!node->stack || node->layer < 0) return false;
+    if (p->stack && strcmp(node->stack, p->stack) != 0) return false;
+    return p->kind == PRUNE_HEADS
+               ? (node->role == ROLE_ATTENTION || is_cross(node)) &&
+                     (node_is(node, "attention") || node_is(node, "linear_attention"))
+               : node->role == ROLE_FFN_IN && node_is(node, "linear");
+}
+
+Status prune_find(Prune *p, PassContext *ctx, Graph *graph, PruneKind kind,
+                  const char *stack, Diag *diag) {
+    *p = (Prune){.ctx = ctx, .graph = graph, .kind = kind, .stack = stack};
+    size_t count = 0;
+    for (const Node *node = graph->first; node; node = node->next)
+        count += is_core(p, node);
+    p->blocks = ARENA_ARRAY(ctx->arena, PruneBlock, count);
+    for (Node *node = graph->first; node; node = node->next)
+        if (is_core(p, node)) TRY(add_block(p, node, diag));
+    number_groups(p);
+    return check_groups(p, diag);
+}

@@ -1,0 +1,99 @@
+/* What a posterior says about units that go: see prune.h.
+ *
+ * A unit does nothing when nobody reads it: what the output projection reads of it is
+ * zero, and what mixing matrices pass on of it to other heads. A head does nothing either
+ * when its values are zero. */
+#include "passes/pruning/prune.h"
+
+#include "passes/posterior/relevance.h"
+
+#include <stdlib.h>
+
+/* Whether a slot's entries of a unit are among those that are zeroed. */
+static bool is_zeroed(const PruneBlock *block, const PruneSlot *slot, int zero) {
+    if (zero == ZERO_VALUE)
+        return slot->value || (slot->reads && slot != &block->slots[SLOT_OUT]);
+    return slot->reads;
+}
+
+/* Entries of a slot that belong to `count` increasing units; in the step's arena. */
+static ConditionSlice slice_of(const Prune *p, const PruneSlot *slot,
+                               const int64_t *units, int64_t count) {
+    int64_t *index = ARENA_ARRAY(p->ctx->arena, int64_t, count * slot->width);
+    for (int64_t i = 0; i < count * slot->width; i++)
+        index[i] = units[i / slot->width] * slot->width + i % slot->width;
+    return (ConditionSlice){.storage = slot->leaf->storage,
+                            .axis = slot->axis,
+                            .index = index,
+                            .count = count * slot->width};
+}
+
+/* Slices of units of a group: those that are zeroed, and all others (unless NULL). */
+static void gather(SliceList *given, SliceList *removed, const Prune *p, int group,
+                   const int64_t *units, int64_t count, int zero) {
+    for (int i = 0; i < p->block_count; i++) {
+        const PruneBlock *block = &p->blocks[i];
+        for (int j = 0; block->group == group && j < block->slot_count; j++) {
+            const PruneSlot *slot = &block->slots[j];
+            if (!prune_is_first(p, block, slot)) continue;
+            SliceList *list = is_zeroed(block, slot, zero) ? given : removed;
+            if (list) slices_add(p->ctx->arena, list, slice_of(p, slot, units, count));
+        }
+    }
+}
+
+/* ---- conditioning ---- */
+
+/* The units of a group that go, increasing; in the step's arena. */
+static int64_t *removed_units(const Prune *p, const PruneGroup *group, int64_t *count) {
+    int64_t *units = ARENA_ARRAY(p->ctx->arena, int64_t, group->units), kept = 0;
+    *count = 0;
+    for (int64_t u = 0; u < group->units; u++) {
+        if (kept < group->keep_count && group->keep[kept] == u)
+            kept++;
+        else
+            units[(*count)++] = u;
+    }
+    return units;
+}
+
+Status prune_condition(const Prune *p, int zero, Diag *diag) {
+    SliceList given = {0}, removed = {0};
+    for (int g = 0; g < p->group_count; g++) {
+        int64_t count = 0;
+        const int64_t *units = removed_units(p, &p->groups[g], &count);
+        if (count) gather(&given, &removed, p, g, units, count, zero);
+    }
+    return prior_condition(p->ctx, p->graph, &given, &removed, diag);
+}
+
+/* ---- relevance ---- */
+
+static PruneBlock *first_block(const Prune *p, int group) {
+    PruneBlock *block = p->blocks;
+    while (block->group != group) block++;
+    return block;
+}
+
+static Status score_group(const Prune *p, int group, int zero, RelevanceCache *cache,
+                          Diag *diag) {
+    PruneBlock *block = first_block(p, group);
+    block->scores = ARENA_ARRAY(p->ctx->arena, double, (size_t)block->units);
+    SliceList given = {0};
+    for (int64_t u = 0; u < block->units; u++) {
+        given.count = 0;
+        gather(&given, NULL, p, group, &u, 1, zero);
+        TRY(relevance_of(&block->scores[u], p->ctx, given.items, given.count, cache,
+                         diag));
+    }
+    return STATUS_OK;
+}
+
+Status prune_relevance(Prune *p, int zero, Diag *diag) {
+    RelevanceCache cache = {0};
+    Status status = prior_require(p->ctx, p->graph, "score: relevance", diag);
+    for (int g = 0; !p->ctx->plan && g < p->group_count && status == STATUS_OK; g++)
+        status = score_group(p, g, zero, &cache, diag);
+    relevance_release(&cache);
+    return status;
+}

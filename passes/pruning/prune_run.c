@@ -1,0 +1,225 @@
+/* The course of a pruning pass: see prune.h. */
+#include "passes/pruning/prune.h"
+
+#include "ir/rewrite.h"
+
+#include <stdlib.h>
+
+Status prune_check(const void *opaque, Loc at, const char *key, Diag *diag) {
+    const PruneOptions *options = opaque;
+    const bool global = options->ranking == RANKING_GLOBAL;
+    const int given =
+        (options->keep > 0) + (options->keep_total > 0) + (options->keep_ratio > 0);
+    if (given != 1)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "expected one of keep, keep_total and keep_ratio, found %s",
+                         given ? "several" : "none");
+    if (global && options->keep)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "keep: expected keep_total or keep_ratio with ranking: global");
+    if (!global && options->keep_total)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "keep_total: expected ranking: global with it");
+    if (!global && options->allow_empty)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "allow_empty: expected ranking: global with it");
+    if (options->zero != ZERO_OUTPUT && options->prior != PRIOR_GAUSSIAN &&
+        options->score != SCORE_RELEVANCE)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "zero: expected prior: gaussian or score: relevance with it");
+    return STATUS_OK;
+}
+
+/* ---- exactness ---- */
+
+/* Marks the units of a group that go; to be freed. */
+static bool *removed_units(const PruneGroup *group) {
+    bool *removed = memory_alloc((size_t)group->units, sizeof *removed);
+    for (int64_t u = 0; u < group->units; u++) removed[u] = true;
+    for (int64_t k = 0; k < group->keep_count; k++) removed[group->keep[k]] = false;
+    return removed;
+}
+
+/* Whether a matrix reads nothing of removed units; what it gives to removed ones does not
+ * matter (`gives`: what it gives belongs to units as well). */
+static bool reads_nothing(const PruneSlot *slot, const bool *removed, bool gives) {
+    const Tensor *tensor = &slot->leaf->storage->tensor;
+    const int64_t columns = tensor->dim[1];
+    double *w = memory_alloc((size_t)columns, sizeof *w);
+    bool zero = true;
+    for (int64_t row = 0; row < tensor->dim[0] && zero; row++) {
+        tensor_read_f64(tensor, row * columns, columns, w);
+        for (int64_t c = 0; c < columns && zero; c++) {
+            const int64_t unit = slot->axis == 1 ? c : row;
+            const int64_t other = slot->axis == 1 ? row : c;
+            zero = !removed[unit / slot->width] || w[c] == 0 || (gives && removed[other]);
+        }
+    }
+    free(w);
+    return zero;
+}
+
+/* Whether nothing reads what the removed units of a block compute: neither the output
+ * projection nor another head by mixing. */
+static bool block_is_exact(const PruneBlock *block, const PruneGroup *group) {
+    bool *removed = removed_units(group), exact = true;
+    for (int i = 0; i < block->slot_count && exact; i++) {
+        const PruneSlot *slot = &block->slots[i];
+        if (slot->reads) exact = reads_nothing(slot, removed, i != SLOT_OUT);
+    }
+    free(removed);
+    return exact;
+}
+
+static bool is_exact(const Prune *p) {
+    for (int i = 0; i < p->block_count; i++)
+        if (!block_is_exact(&p->blocks[i], &p->groups[p->blocks[i].group])) return false;
+    return true;
+}
+
+/* ---- cutting ---- */
+
+bool prune_is_first(const Prune *p, const PruneBlock *block, const PruneSlot *slot) {
+    for (const PruneBlock *other = p->blocks;; other++)
+        for (int j = 0; other->group == block->group && j < other->slot_count; j++) {
+            const PruneSlot *candidate = &other->slots[j];
+            if (candidate->leaf == slot->leaf && candidate->axis == slot->axis)
+                return candidate == slot;
+        }
+}
+
+static Status cut_slot(const Prune *p, const PruneSlot *slot, const PruneGroup *group,
+                       Diag *diag) {
+    const int64_t width = slot->width, count = group->keep_count * width;
+    int64_t *entries = memory_alloc((size_t)count, sizeof *entries);
+    for (int64_t i = 0; i < count; i++)
+        entries[i] = group->keep[i / width] * width + i % width;
+    Status status = prune_axis(p->graph, slot->leaf, slot->axis, entries, count, diag);
+    free(entries);
+    return status;
+}
+
+/* Keys and values, where their heads are counted apart, have as many (see prune_find). */
+static Status set_heads(Graph *graph, Node *node, int64_t heads, Diag *diag) {
+    const Field *groups = field_find(node->op->fields, "kv_heads");
+    if (groups && *(const int64_t *)((const char *)node->attrs + groups->offset))
+        TRY(node_set(graph, node, diag, "kv_heads=%lld", (long long)heads));
+    return node_set(graph, node, diag, "heads=%lld", (long long)heads);
+}
+
+static Status cut_block(Prune *p, PruneBlock *block, Diag *diag) {
+    const PruneGroup *group = &p->groups[block->group];
+    if (group->keep_count == group->units) return STATUS_OK;
+    if (group->keep_count == 0) return prune_empty(p, block, diag);
+    for (int i = 0; i < block->slot_count; i++)
+        if (prune_is_first(p, block, &block->slots[i]))
+            TRY(cut_slot(p, &block->slots[i], group, diag));
+    for (int i = 0; i < block->headed_count; i++)
+        TRY(set_heads(p->graph, block->headed[i], group->keep_count, diag));
+    return STATUS_OK;
+}
+
+/* ---- record ---- */
+
+static void record_block(const Prune *p, const PruneBlock *block, Tree *list) {
+    Arena *arena = p->ctx->arena;
+    const PruneGroup *group = &p->groups[block->group];
+    Tree *row = tree_new(arena, TREE_MAP, LOC_NONE);
+    tree_put_string(arena, row, "block", block->place);
+    tree_put_int(arena, row, "before", group->units);
+    tree_put_int(arena, row, "after", group->keep_count);
+    if (!p->guessed) {
+        Text text = {0};
+        const Lineage none = {0};
+        const Lineage kept = lineage_keep(arena, &none, group->keep, group->keep_count);
+        lineage_print(&text, &kept);
+        tree_put_string(arena, row, "kept", text.data);
+        text_free(&text);
+    }
+    tree_append(arena, list, NULL, LOC_NONE, row);
+}
+
+static void record(const Prune *p) {
+    Arena *arena = p->ctx->arena;
+    Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
+    int64_t before = 0, after = 0;
+    for (int g = 0; g < p->group_count; g++) {
+        before += p->groups[g].units;
+        after += p->groups[g].keep_count;
+    }
+    for (int i = 0; i < p->block_count; i++) record_block(p, &p->blocks[i], list);
+    tree_put_int(arena, p->ctx->record, "units_before", before);
+    tree_put_int(arena, p->ctx->record, "units_after", after);
+    if (p->guessed) tree_put_bool(arena, p->ctx->record, "approximate", true);
+    tree_append(arena, p->ctx->record, "blocks", LOC_NONE, list);
+}
+
+/* Elements that a unit of a group owns, -1 when that depends on how many stay (mixing
+ * matrices have a row and a column for each). */
+static int64_t unit_elements(const Prune *p, int group) {
+    int64_t elements = 0;
+    for (int i = 0; i < p->block_count; i++) {
+        const PruneBlock *block = &p->blocks[i];
+        for (int j = 0; block->group == group && j < block->slot_count; j++) {
+            const PruneSlot *slot = &block->slots[j];
+            if (!prune_is_first(p, block, slot)) continue;
+            if (slot->reads && j != SLOT_OUT) return -1;
+            elements += tensor_count(&slot->leaf->storage->tensor) / block->units;
+        }
+    }
+    return elements;
+}
+
+/* A plan that does not know the scores of a global ranking spreads what is kept evenly:
+ * that gives the same number of parameters only when units are of equal size. */
+static void warn_guess(const Prune *p, const PruneOptions *options, Diag *diag) {
+    if (!p->guessed || options->ranking != RANKING_GLOBAL) return;
+    bool equal = !options->allow_empty;
+    for (int g = 0; g < p->group_count; g++) {
+        const int64_t elements = unit_elements(p, g);
+        equal = equal && elements > 0 && elements == unit_elements(p, 0);
+    }
+    if (equal) return;
+    diag_warn(diag, p->ctx->at, p->ctx->key,
+              "planned without scores, as if all layers kept equally many %s; parameters "
+              "and bytes after this step are approximate",
+              prune_units(p->kind));
+}
+
+static Status read_scores(Prune *p, const Model *model, const PruneOptions *options,
+                          Diag *diag) {
+    switch (options->score) {
+    case SCORE_STORED:
+    case SCORE_TAYLOR:
+        return prune_read_scores(p, model, options->score == SCORE_TAYLOR, diag);
+    case SCORE_RELEVANCE: return prune_relevance(p, options->zero, diag);
+    default: prune_score(p, (PruneScore)options->score); return STATUS_OK;
+    }
+}
+
+/* What `prior` says about the weights that stay. */
+static Status set_weights(PassContext *ctx, Model *model, int prior, Diag *diag) {
+    if (prior == PRIOR_GAUSSIAN) return condition_set_weights(ctx, model->graph, diag);
+    return prior == PRIOR_RANDOM ? prior_redraw(ctx, model, diag) : STATUS_OK;
+}
+
+Status prune_run(PassContext *ctx, Model *model, PruneKind kind,
+                 const PruneOptions *options, Diag *diag) {
+    Prune p;
+    TRY(prune_find(&p, ctx, model->graph, kind, options->stack, diag));
+    if (p.block_count == 0)
+        return edit_fail(ctx, diag, "the model has no %s to prune%s%s", prune_units(kind),
+                         options->stack ? " in stack " : "",
+                         options->stack ? options->stack : "");
+    TRY(read_scores(&p, model, options, diag));
+    TRY(prune_choose(&p, options, diag));
+    TRY(prune_cut_scores(&p, model, diag));
+    ctx->exact = !ctx->plan && options->prior == PRIOR_COPY && is_exact(&p);
+    warn_guess(&p, options, diag);
+    record(&p);
+    if (options->prior == PRIOR_GAUSSIAN) TRY(prune_condition(&p, options->zero, diag));
+    for (int i = 0; i < p.block_count; i++) TRY(cut_block(&p, &p.blocks[i], diag));
+    graph_remove_dead(model->graph);
+    TRY(graph_infer(model->graph, diag));
+    return set_weights(ctx, model, options->prior, diag);
+}

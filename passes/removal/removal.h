@@ -1,0 +1,52 @@
+/* Removal: which layers of a stack go, whole or with one block each, and what their going
+ * says about the weights that stay. What remove_layer and remove_block share. */
+#ifndef COMPRESS_PASSES_REMOVAL_REMOVAL_H
+#define COMPRESS_PASSES_REMOVAL_REMOVAL_H
+
+#include "passes/block.h"
+#include "passes/posterior/prior.h"
+
+#define REMOVAL_ORDERS "spread|relevance|random"
+typedef enum RemovalOrder { ORDER_SPREAD, ORDER_RELEVANCE, ORDER_RANDOM } RemovalOrder;
+
+#define REMOVAL_ORDER_HELP                                                               \
+    "which go when only their number is given: such that those that stay are spread "    \
+    "over the depth; those whose removal the posterior finds most plausible (see "       \
+    "estimate_posterior), one after another; or random ones"
+
+typedef struct Removal {
+    PassContext *ctx;
+    Graph *graph;
+    const char *stack;
+    int part; /* of the layers: BLOCK_ALL or a BlockKind */
+} Removal;
+
+/* Chooses `count` of `layers` (ascending) into `drop`, ascending. `relevance` takes them
+ * one after another, each time the one of the smallest relevance
+ * (passes/posterior/relevance.h), conditions on its zeros and goes on; it records what it
+ * took as "relevance". When planning it spreads, and the record says "approximate". Fails
+ * with STATUS_MODEL. */
+Status removal_choose(IntList *drop, const Removal *removal, IntList layers,
+                      int64_t count, RemovalOrder order, Diag *diag);
+
+/* The entries (v2) that are set so that what goes of `layers` is the identity.
+ * `approximate` receives whether it is so for normalised values alone. Fails with
+ * STATUS_MODEL when a layer is no chain of blocks, or a parameter is also used by what
+ * stays. */
+Status removal_given(SliceList *given, bool *approximate, const Removal *removal,
+                     IntList layers, Diag *diag);
+
+/* After `layers` (or their blocks) left `model`: what `prior` says about its weights.
+ * `before` is a copy of the model as it was; for PRIOR_GAUSSIAN its Gaussians are used
+ * up, for the other kinds it may be NULL. Fails with STATUS_MODEL. */
+Status removal_finish(const Removal *removal, Model *model, Model *before, IntList layers,
+                      PriorKind prior, Diag *diag);
+
+/* `count` of `depth` layers to keep, spread over the depth with both ends, rounded; of 12
+ * those that DistilBERT's authors keep. In `arena`. */
+IntList removal_spread(Arena *arena, int count, int depth);
+
+/* The numbers below `depth` that are not in `list`; ascending, in `arena`. */
+IntList removal_others(Arena *arena, IntList list, int depth);
+
+#endif

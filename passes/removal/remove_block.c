@@ -1,0 +1,199 @@
+/* remove_block: takes single blocks out of layers: self-attention, cross-attention or the
+ * feed-forward block. See passes/block.h and passes/removal/removal.h. */
+#include "passes/removal/removal.h"
+
+#include "ir/rewrite.h"
+
+typedef struct BlockOptions {
+    int block; /* BlockKind */
+    IntList drop;
+    int64_t drop_count;
+    int order; /* RemovalOrder */
+    int prior; /* PriorKind */
+    const char *stack;
+} BlockOptions;
+
+#define B BlockOptions
+static const Field fields[] = {
+    {.name = "block",
+     .kind = FIELD_CHOICE,
+     .offset = FIELD_AT(B, block, int),
+     .choices = BLOCK_NAMES,
+     .required = true,
+     .help = "which block of the layers goes"},
+    F_INTS(B, drop, 0, 999999, "layers, from 0, that lose the block"),
+    F_INT(B, drop_count, 0, 999999,
+          "how many layers lose it, instead of `drop`, chosen by `order`; 0 = not given"),
+    F_CHOICE(B, order, REMOVAL_ORDERS, REMOVAL_ORDER_HELP),
+    F_PRIOR(B),
+    F_STRING(B, stack,
+             "stack of layers: encoder, decoder, ...; main: the decoder if there is one, "
+             "else the encoder"),
+    F_END,
+};
+
+static const B defaults = {.stack = "main"};
+
+static Status check_twice(IntList drop, Loc at, const char *key, Diag *diag) {
+    for (int i = 0; i < drop.count; i++)
+        for (int j = 0; j < i; j++)
+            if (drop.items[i] == drop.items[j])
+                return diag_fail(diag, STATUS_RECIPE, at, key,
+                                 "drop: expected every layer once, found %lld twice",
+                                 (long long)drop.items[i]);
+    return STATUS_OK;
+}
+
+static Status block_check(const void *opaque, Loc at, const char *key, Diag *diag) {
+    const B *options = opaque;
+    if (!options->stack)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "stack: expected the name of a stack, found null");
+    if ((options->drop.count > 0) == (options->drop_count > 0))
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "expected one of drop and drop_count, with at least one layer; "
+                         "found %s",
+                         options->drop_count ? "both" : "none");
+    if (options->order != ORDER_SPREAD && !options->drop_count)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "order: expected drop_count with it, found a list of layers");
+    return check_twice(options->drop, at, key, diag);
+}
+
+/* ---- which layers ---- */
+
+/* What is known of the layers before the step. */
+typedef struct Layers {
+    LayerBlocks *items; /* by layer */
+    int depth;
+    IntList with; /* those that have the block, ascending */
+} Layers;
+
+static Status find_layers(Layers *out, const Removal *r, Diag *diag) {
+    const int depth = graph_layer_count(r->graph, r->stack);
+    Arena *arena = r->ctx->arena;
+    *out = (Layers){ARENA_ARRAY(arena, LayerBlocks, (size_t)depth),
+                    depth,
+                    {ARENA_ARRAY(arena, int64_t, (size_t)depth), 0}};
+    if (depth == 0)
+        return edit_fail(r->ctx, diag, "the model has no layers in stack \"%s\"",
+                         r->stack);
+    for (int l = 0; l < depth; l++) {
+        TRY(layer_blocks(&out->items[l], r->ctx, r->graph, r->stack, l, diag));
+        if (layer_count_part(&out->items[l], r->part))
+            out->with.items[out->with.count++] = l;
+    }
+    return STATUS_OK;
+}
+
+/* The listed layers, ascending; each must have the block. */
+static Status listed(IntList *out, const Removal *r, const Layers *layers, IntList drop,
+                     Diag *diag) {
+    *out = (IntList){ARENA_ARRAY(r->ctx->arena, int64_t, (size_t)drop.count), drop.count};
+    for (int i = 0; i < drop.count; i++) {
+        const int64_t layer = out->items[i] = drop.items[i];
+        if (layer >= layers->depth)
+            return edit_fail(r->ctx, diag,
+                             "drop: expected layers from 0 to %d (stack \"%s\" has %d), "
+                             "found %lld",
+                             layers->depth - 1, r->stack, layers->depth,
+                             (long long)layer);
+        if (!layer_count_part(&layers->items[layer], r->part))
+            return edit_fail(r->ctx, diag, "drop: %s.%lld has no block %s", r->stack,
+                             (long long)layer, block_name((BlockKind)r->part));
+    }
+    edit_sort(out->items, out->count);
+    return STATUS_OK;
+}
+
+static Status resolve(IntList *drop, const Removal *r, const Layers *layers,
+                      const B *options, Diag *diag) {
+    if (options->drop.count) return listed(drop, r, layers, options->drop, diag);
+    if (options->drop_count > layers->with.count)
+        return edit_fail(
+            r->ctx, diag,
+            "drop_count: expected at most the %d layers of stack \"%s\" that "
+            "have a block %s, found %lld",
+            layers->with.count, r->stack, block_name((BlockKind)r->part),
+            (long long)options->drop_count);
+    return removal_choose(drop, r, layers->with, options->drop_count,
+                          (RemovalOrder)options->order, diag);
+}
+
+/* ---- the pass ---- */
+
+/* Layers with a block left, ascending. Fails when there is none. */
+static Status find_kept(IntList *keep, const Removal *r, const Layers *layers,
+                        IntList drop, Diag *diag) {
+    *keep = (IntList){ARENA_ARRAY(r->ctx->arena, int64_t, (size_t)layers->depth), 0};
+    for (int l = 0, d = 0; l < layers->depth; l++) {
+        const LayerBlocks *blocks = &layers->items[l];
+        const bool loses = d < drop.count && drop.items[d] == l;
+        d += loses;
+        if (!loses || blocks->count > layer_count_part(blocks, r->part))
+            keep->items[keep->count++] = l;
+    }
+    if (keep->count) return STATUS_OK;
+    return edit_fail(r->ctx, diag,
+                     "expected at least one block to remain in stack \"%s\", found none",
+                     r->stack);
+}
+
+/* Takes the blocks out, the last first: what feeds one may leave with another; and layers
+ * that have nothing left. */
+static Status take_out(const Removal *r, Model *model, const Layers *layers, IntList drop,
+                       IntList keep, Diag *diag) {
+    for (int i = drop.count - 1; i >= 0; i--) {
+        const LayerBlocks *blocks = &layers->items[drop.items[i]];
+        if (blocks->count == layer_count_part(blocks, r->part)) continue;
+        for (int b = blocks->count - 1; b >= 0; b--)
+            if (block_is_part(&blocks->items[b], r->part))
+                block_bypass(r->graph, &blocks->items[b]);
+    }
+    graph_remove_dead(r->graph);
+    TRY(graph_infer(r->graph, diag));
+    return keep.count < layers->depth ? layers_keep(r->ctx, model, r->stack, keep, diag)
+                                      : STATUS_OK;
+}
+
+static void record(const Removal *r, IntList drop, int left) {
+    Tree *map = r->ctx->record;
+    tree_put_string(r->ctx->arena, map, "stack", r->stack);
+    tree_append(r->ctx->arena, map, "layers", LOC_NONE, layers_tree(r->ctx->arena, drop));
+    tree_put_int(r->ctx->arena, map, "depth", left);
+}
+
+static Status remove_blocks(const Removal *r, Model *model, const Layers *layers,
+                            IntList drop, PriorKind prior, Diag *diag) {
+    IntList keep;
+    TRY(find_kept(&keep, r, layers, drop, diag));
+    Model *before = prior == PRIOR_GAUSSIAN ? model_copy(model) : NULL;
+    Status status = take_out(r, model, layers, drop, keep, diag);
+    record(r, drop, keep.count);
+    if (status == STATUS_OK) status = removal_finish(r, model, before, drop, prior, diag);
+    model_destroy(before);
+    return status;
+}
+
+static Status block_run(PassContext *ctx, Model *model, const void *opaque, Diag *diag) {
+    const B *options = opaque;
+    const Removal removal = {ctx, model->graph, edit_stack(model->graph, options->stack),
+                             options->block};
+    Layers layers;
+    IntList drop;
+    TRY(find_layers(&layers, &removal, diag));
+    TRY(resolve(&drop, &removal, &layers, options, diag));
+    return remove_blocks(&removal, model, &layers, drop, (PriorKind)options->prior, diag);
+}
+
+const Pass pass_remove_block = {
+    .name = "remove_block",
+    .summary = "take attention or feed-forward blocks out of layers",
+    .paper = "Bayesian distillation of transformer models (2023), section 3.2",
+    .fields = fields,
+    .options_size = sizeof(B),
+    .defaults = &defaults,
+    .exactness = PASS_LOSSY,
+    .check = block_check,
+    .run = block_run,
+};

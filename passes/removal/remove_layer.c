@@ -1,0 +1,198 @@
+/* remove_layer: takes layers out of a stack; what fed a removed layer feeds whoever used
+ * it. See passes/layers.h, and passes/removal/removal.h for the weights that stay. */
+#include "passes/removal/removal.h"
+
+#include <stdlib.h>
+
+typedef struct RemoveOptions {
+    IntList keep, drop;
+    int64_t count, drop_count;
+    int order; /* RemovalOrder */
+    int prior; /* PriorKind */
+    const char *stack;
+} RemoveOptions;
+
+#define R RemoveOptions
+static const Field fields[] = {
+    F_INTS(R, keep, 0, 999999, "layers to keep, from 0, in ascending order"),
+    F_INTS(R, drop, 0, 999999, "layers to remove, from 0, instead of `keep`"),
+    F_INT(R, count, 0, 999999,
+          "how many layers to keep, instead of `keep`, chosen by `order`; 0 = not given"),
+    F_INT(R, drop_count, 0, 999999,
+          "how many layers to remove, instead of `keep`, chosen by `order`; 0 = not "
+          "given"),
+    F_CHOICE(R, order, REMOVAL_ORDERS, REMOVAL_ORDER_HELP),
+    F_PRIOR(R),
+    F_STRING(R, stack,
+             "stack of layers: encoder, decoder, ...; main: the decoder if there is one, "
+             "else the encoder"),
+    F_END,
+};
+
+static const R defaults = {.stack = "main"};
+
+/* ---- checks ---- */
+
+static Status check_range(PassContext *ctx, const char *name, IntList list,
+                          const char *stack, int depth, Diag *diag) {
+    for (int i = 0; i < list.count; i++)
+        if (list.items[i] >= depth)
+            return edit_fail(ctx, diag,
+                             "%s: expected layers from 0 to %d (stack \"%s\" has %d), "
+                             "found %lld",
+                             name, depth - 1, stack, depth, (long long)list.items[i]);
+    return STATUS_OK;
+}
+
+static IntList all_layers(Arena *arena, int depth) {
+    return removal_others(arena, (IntList){NULL, 0}, depth);
+}
+
+static Status check_numbers(PassContext *ctx, const R *options, int depth, Diag *diag) {
+    TRY(check_range(ctx, "keep", options->keep, options->stack, depth, diag));
+    TRY(check_range(ctx, "drop", options->drop, options->stack, depth, diag));
+    if (options->count > depth)
+        return edit_fail(ctx, diag,
+                         "count: expected at most the %d layers of stack \"%s\", found "
+                         "%lld",
+                         depth, options->stack, (long long)options->count);
+    if (options->drop.count == depth)
+        return edit_fail(ctx, diag,
+                         "drop: expected at least one layer to remain, found all %d "
+                         "layers of stack \"%s\"",
+                         depth, options->stack);
+    if (options->drop_count >= depth)
+        return edit_fail(ctx, diag,
+                         "drop_count: expected at least one of the %d layers of stack "
+                         "\"%s\" to remain, found %lld",
+                         depth, options->stack, (long long)options->drop_count);
+    return STATUS_OK;
+}
+
+/* The layers to keep, ascending. */
+static Status resolve(IntList *keep, const Removal *removal, const R *options, int depth,
+                      Diag *diag) {
+    Arena *arena = removal->ctx->arena;
+    IntList drop = options->drop;
+    TRY(check_numbers(removal->ctx, options, depth, diag));
+    *keep = options->keep;
+    if (keep->count) return STATUS_OK;
+    const int64_t count = options->count ? depth - options->count : options->drop_count;
+    if (!drop.count)
+        TRY(removal_choose(&drop, removal, all_layers(arena, depth), count,
+                           (RemovalOrder)options->order, diag));
+    *keep = removal_others(arena, drop, depth);
+    return STATUS_OK;
+}
+
+static Status check_duplicates(const char *name, IntList list, Loc at, const char *key,
+                               Diag *diag) {
+    if (list.count == 0) return STATUS_OK;
+    int64_t *sorted = memory_alloc((size_t)list.count, sizeof *sorted);
+    for (int i = 0; i < list.count; i++) sorted[i] = list.items[i];
+    edit_sort(sorted, list.count);
+    int64_t twice = -1;
+    for (int i = 1; i < list.count && twice < 0; i++)
+        if (sorted[i] == sorted[i - 1]) twice = sorted[i];
+    free(sorted);
+    if (twice < 0) return STATUS_OK;
+    return diag_fail(diag, STATUS_RECIPE, at, key,
+                     "%s: expected every layer once, found %lld twice", name,
+                     (long long)twice);
+}
+
+static Status check_ascending(IntList keep, Loc at, const char *key, Diag *diag) {
+    for (int i = 1; i < keep.count; i++) {
+        if (keep.items[i] > keep.items[i - 1]) continue;
+        Status status =
+            diag_fail(diag, STATUS_RECIPE, at, key,
+                      "keep: expected layers in ascending order, found %lld after %lld",
+                      (long long)keep.items[i], (long long)keep.items[i - 1]);
+        diag_hint(diag, "layers stay in the order that they have in the model");
+        return status;
+    }
+    return STATUS_OK;
+}
+
+static Status remove_check(const void *opaque, Loc at, const char *key, Diag *diag) {
+    const R *options = opaque;
+    const int given = (options->keep.count > 0) + (options->drop.count > 0) +
+                      (options->count > 0) + (options->drop_count > 0);
+    if (!options->stack)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "stack: expected the name of a stack, found null");
+    if (given == 0)
+        return diag_fail(
+            diag, STATUS_RECIPE, at, key,
+            "expected one of keep, drop, count and drop_count, with at least "
+            "one layer; found none");
+    if (given > 1)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "expected one of keep, drop, count and drop_count, found %d of "
+                         "them",
+                         given);
+    if (options->order != ORDER_SPREAD && !options->count && !options->drop_count)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "order: expected count or drop_count with it, found a list of "
+                         "layers");
+    TRY(check_duplicates("keep", options->keep, at, key, diag));
+    TRY(check_duplicates("drop", options->drop, at, key, diag));
+    return check_ascending(options->keep, at, key, diag);
+}
+
+/* ---- the pass ---- */
+
+static Status record_layers(PassContext *ctx, const Model *model, const char *stack,
+                            IntList removed, int left, Diag *diag) {
+    IntList lineage;
+    TRY(layers_lineage(&lineage, ctx->arena, ctx, model, stack, left, diag));
+    tree_put_int(ctx->arena, ctx->record, "depth", left);
+    tree_append(ctx->arena, ctx->record, "removed", LOC_NONE,
+                layers_tree(ctx->arena, removed));
+    tree_append(ctx->arena, ctx->record, "original_layers", LOC_NONE,
+                layers_tree(ctx->arena, lineage));
+    return STATUS_OK;
+}
+
+/* Takes the other layers out and gives those that stay their weights. */
+static Status keep_layers(const Removal *removal, Model *model, const R *options,
+                          IntList keep, int depth, Diag *diag) {
+    PassContext *ctx = removal->ctx;
+    const IntList gone = removal_others(ctx->arena, keep, depth);
+    Model *before = options->prior == PRIOR_GAUSSIAN ? model_copy(model) : NULL;
+    Status status = layers_keep(ctx, model, removal->stack, keep, diag);
+    if (status == STATUS_OK)
+        status = record_layers(ctx, model, removal->stack, gone, keep.count, diag);
+    if (status == STATUS_OK && gone.count)
+        status =
+            removal_finish(removal, model, before, gone, (PriorKind)options->prior, diag);
+    model_destroy(before);
+    return status;
+}
+
+static Status remove_run(PassContext *ctx, Model *model, const void *opaque, Diag *diag) {
+    R options = *(const R *)opaque;
+    options.stack = edit_stack(model->graph, options.stack);
+    const int depth = graph_layer_count(model->graph, options.stack);
+    if (depth == 0)
+        return edit_fail(ctx, diag, "the model has no layers in stack \"%s\"",
+                         options.stack);
+    const Removal removal = {ctx, model->graph, options.stack, BLOCK_ALL};
+    IntList keep;
+    TRY(resolve(&keep, &removal, &options, depth, diag));
+    return keep_layers(&removal, model, &options, keep, depth, diag);
+}
+
+const Pass pass_remove_layer = {
+    .name = "remove_layer",
+    .summary = "take layers out of a stack; the others keep their weights, or start from "
+               "what a posterior says about them",
+    .paper = "DistilBERT, a distilled version of BERT (2019), section 3; Bayesian "
+             "distillation of transformer models (2023), theorem 5",
+    .fields = fields,
+    .options_size = sizeof(R),
+    .defaults = &defaults,
+    .exactness = PASS_LOSSY,
+    .check = remove_check,
+    .run = remove_run,
+};

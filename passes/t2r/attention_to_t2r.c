@@ -1,0 +1,403 @@
+/* attention_to_t2r: softmax attention becomes linear attention over learned features.
+ *
+ * Kasai et al., Finetuning Pretrained Transformers into RNNs, EMNLP 2021: similarity
+ * exp(q . k / sqrt(d)) becomes phi(q) . phi(k) with phi(x) = relu(W x + b), W [k, d] and
+ * b [k] of each head, the same for queries and keys. */
+#include "passes/t2r/t2r.h"
+
+#include "ir/random.h"
+#include "ir/rewrite.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct SwapOptions {
+    const char *stack;
+    IntList layers, keep_softmax;
+    int64_t keep_every;
+    int feature; /* FeatureFn */
+    int64_t feature_size;
+    bool bias, scale_query, share_qk, share_layers;
+    int init;   /* MapInit */
+    int rotary; /* RotaryChoice */
+    double eps;
+    int64_t chunk;
+    const char *data;
+    int64_t limit, batch_size;
+} SwapOptions;
+
+typedef enum MapInit { MAP_NORMAL, MAP_IDENTITY } MapInit;
+typedef enum RotaryChoice { ROTARY_KEEP, ROTARY_DROP } RotaryChoice;
+
+#define S SwapOptions
+static const Field fields[] = {
+    F_STRING(S, stack, "only this stack of layers; not given: all"),
+    F_INTS(S, layers, 0, 100000, "layers to change; empty: all"),
+    F_INTS(S, keep_softmax, 0, 100000, "layers that keep softmax attention"),
+    F_INT(S, keep_every, 0, 100000,
+          "every so many layers, counted from the last, one keeps softmax attention; 0 = "
+          "none"),
+    F_CHOICE(S, feature, FEATURE_FN_NAMES,
+             "feature map: relu(W x + b); elu(x) + 1 without weights; positive random "
+             "features, which are not trained"),
+    F_INT(S, feature_size, 1, 65536, "features of a head; elu1 has the head's width"),
+    F_BOOL(S, bias, "relu: a bias in the feature map"),
+    F_BOOL(S, scale_query, "apply the scale of softmax attention to what phi reads"),
+    F_BOOL(S, share_qk, "one feature map for queries and keys"),
+    F_BOOL(S, share_layers,
+           "layers that share their query and key projections share the feature map"),
+    F_CHOICE(S, init, "normal|identity",
+             "relu: first weights, normal with variance 1 / head width, or rows of the "
+             "identity, then of its negative, in turn"),
+    F_CHOICE(S, rotary, "keep|drop",
+             "rotary positions: turn what the feature map reads, or leave them out"),
+    F_REAL(S, eps, 1e-12, 1e6, "smallest denominator"),
+    F_INT(S, chunk, 0, 1000000, "tokens computed at once; 0 = by the widths"),
+    F_STRING(S, data, "data set to measure the share of clamped denominators on"),
+    F_INT(S, limit, 0, 1000000000000, "data: first samples only; 0 = all"),
+    F_INT(S, batch_size, 1, 1000000, "data: samples per run"),
+    F_END,
+};
+
+static const S defaults = {.feature_size = 32,
+                           .bias = true,
+                           .scale_query = true,
+                           .share_qk = true,
+                           .eps = 1e-2,
+                           .limit = 100,
+                           .batch_size = 16};
+
+/* One attention to change. */
+typedef struct Site {
+    Node *attention;
+    const char *place;
+    Node *in[2];         /* what the feature maps of queries and keys read */
+    Node *projection[2]; /* the weights of their projections; NULL = another value */
+    Node *weight[2], *bias[2];
+    int64_t heads, groups, width, features;
+    int64_t parameters; /* added */
+    bool turned;        /* rotary positions were left out */
+} Site;
+
+typedef struct Swap {
+    PassContext *ctx;
+    Graph *graph;
+    const S *options;
+    Site *sites;
+    int site_count;
+} Swap;
+
+enum { QUERY, KEY, SIDES };
+
+/* ---- which layers ---- */
+
+static bool is_listed(IntList list, int64_t layer) {
+    for (int i = 0; i < list.count; i++)
+        if (list.items[i] == layer) return true;
+    return false;
+}
+
+static bool is_chosen(const Swap *swap, const Node *node) {
+    const S *options = swap->options;
+    if (!node->stack || node->layer < 0) return false;
+    if (options->stack && strcmp(node->stack, options->stack) != 0) return false;
+    if (options->layers.count) return is_listed(options->layers, node->layer);
+    if (is_listed(options->keep_softmax, node->layer)) return false;
+    const int from_last = graph_layer_count(swap->graph, node->stack) - 1 - node->layer;
+    return !options->keep_every || from_last % options->keep_every != 0;
+}
+
+static Status check_list(const Swap *swap, const char *option, IntList list, Diag *diag) {
+    int depth = 0;
+    for (const Node *node = swap->graph->first; node; node = node->next)
+        if (node->stack && node->layer >= depth &&
+            (!swap->options->stack || strcmp(node->stack, swap->options->stack) == 0))
+            depth = node->layer + 1;
+    for (int i = 0; i < list.count; i++)
+        if (list.items[i] >= depth)
+            return edit_fail(swap->ctx, diag, "%s: expected layers below %d, found %lld",
+                             option, depth, (long long)list.items[i]);
+    return STATUS_OK;
+}
+
+/* ---- whether they can be changed ---- */
+
+static Status fail_operand(const Swap *swap, const Site *site, const char *operand,
+                           Diag *diag) {
+    const bool mixes = strncmp(operand, "mix_", 4) == 0;
+    Status status = edit_fail(
+        swap->ctx, diag, "%s: expected attention without %s, found %s", site->place,
+        mixes ? "mixing of heads" : "terms added to its scores", operand);
+    diag_hint(diag, mixes ? "mixing needs every score of every head, which linear "
+                            "attention never computes: swap before weight_multiplex, or "
+                            "give it mixing: none"
+                          : "linear attention has no scores that anything could be "
+                            "added to; keep_softmax leaves a layer as it is");
+    return status;
+}
+
+static Status check_operands(const Swap *swap, const Site *site, Diag *diag) {
+    static const char *const NAMES[] = {"mix_before", "mix_after", "bias", "rel_key",
+                                        "rel_bias"};
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
+        if (node_operand(site->attention, NAMES[i]))
+            return fail_operand(swap, site, NAMES[i], diag);
+    if (((const AttentionAttrs *)site->attention->attrs)->window)
+        return edit_fail(swap->ctx, diag,
+                         "%s: expected attention over all tokens, found windows",
+                         site->place);
+    return STATUS_OK;
+}
+
+/* What a feature map is to read in place of an operand of attention. */
+static void find_input(const Swap *swap, Site *site, int side) {
+    Node *value = site->attention->in[side];
+    if (swap->options->rotary == ROTARY_DROP && node_is(value, "rotary")) {
+        value = value->in[0];
+        site->turned = true;
+    }
+    site->in[side] = value;
+    const Node *source = node_is(value, "rotary") ? value->in[0] : value;
+    if (node_is(source, "linear"))
+        site->projection[side] = node_operand(source, "weight");
+}
+
+static Status add_site(Swap *swap, Node *attention, Diag *diag) {
+    const S *options = swap->options;
+    const AttentionAttrs *attrs = attention->attrs;
+    Site *site = &swap->sites[swap->site_count++];
+    *site = (Site){.attention = attention, .place = t2r_place(swap->ctx, attention)};
+    TRY(check_operands(swap, site, diag));
+    for (int side = 0; side < SIDES; side++) find_input(swap, site, side);
+    const Type *q = &site->in[QUERY]->type;
+    site->heads = attrs->heads;
+    site->groups = heads_of_keys(attrs->heads, attrs->kv_heads);
+    site->width = q->dim[q->rank - 1] / attrs->heads;
+    site->features =
+        options->feature == FEATURE_ELU1 ? site->width : options->feature_size;
+    return STATUS_OK;
+}
+
+static Status fail_swapped(const Swap *swap, const Node *node, Diag *diag) {
+    Status status = edit_fail(swap->ctx, diag, "%s has linear attention already",
+                              t2r_place(swap->ctx, node));
+    diag_hint(diag, "layers or keep_softmax chooses the other layers");
+    return status;
+}
+
+static Status find_sites(Swap *swap, Diag *diag) {
+    const S *options = swap->options;
+    TRY(check_list(swap, "layers", options->layers, diag));
+    TRY(check_list(swap, "keep_softmax", options->keep_softmax, diag));
+    size_t count = 0;
+    for (const Node *node = swap->graph->first; node; node = node->next)
+        count += node_is(node, "attention");
+    swap->sites = ARENA_ARRAY(swap->ctx->arena, Site, count);
+    for (Node *node = swap->graph->first; node; node = node->next) {
+        if (!is_chosen(swap, node)) continue;
+        if (node_is(node, "linear_attention")) return fail_swapped(swap, node, diag);
+        if (node_is(node, "attention")) TRY(add_site(swap, node, diag));
+    }
+    if (swap->site_count) return STATUS_OK;
+    return edit_fail(swap->ctx, diag, "the chosen layers%s%s have no attention to swap",
+                     options->stack ? " of stack " : "",
+                     options->stack ? options->stack : "");
+}
+
+/* ---- feature maps ---- */
+
+/* Whether keys come from other tokens than queries. */
+static bool is_cross(const Site *site) {
+    return site->in[QUERY]->type.dim[1] != site->in[KEY]->type.dim[1];
+}
+
+static const char *map_name(const Swap *swap, const Site *site, int side,
+                            const char *part) {
+    const char *which = swap->options->share_qk ? "" : side == QUERY ? "_q" : "_k";
+    return arena_printf(swap->graph->arena, "%s.%sfeature_map%s.%s", site->place,
+                        is_cross(site) ? "cross_" : "", which, part);
+}
+
+/* The site before this one that has the same projections; NULL when there is none. */
+static const Site *find_twin(const Swap *swap, const Site *site) {
+    if (!swap->options->share_layers) return NULL;
+    for (const Site *other = swap->sites; other < site; other++)
+        if (site->projection[QUERY] && site->projection[KEY] &&
+            other->projection[QUERY] == site->projection[QUERY] &&
+            other->projection[KEY] == site->projection[KEY] &&
+            other->heads == site->heads && other->groups == site->groups)
+            return other;
+    return NULL;
+}
+
+/* First weights; the normal ones are drawn with all others that have none. */
+static Status draw_map(const Swap *swap, Storage *storage, Diag *diag) {
+    if (swap->ctx->plan) return STATUS_OK;
+    if (swap->options->feature == FEATURE_POSITIVE)
+        return t2r_draw_orthogonal(&storage->tensor,
+                                   random_key_name(swap->ctx->seed, storage->name), diag);
+    return swap->options->init == MAP_IDENTITY ? t2r_draw_identity(&storage->tensor, diag)
+                                               : STATUS_OK;
+}
+
+static Status create_map(Swap *swap, Site *site, int side, Diag *diag) {
+    const S *options = swap->options;
+    const bool positive = options->feature == FEATURE_POSITIVE;
+    const int64_t shape[3] = {site->groups, site->features, site->width};
+    const Init init = {INIT_NORMAL, positive ? 1 : 1 / sqrt((double)site->width)};
+    TRY(edit_param(&site->weight[side], swap->graph, map_name(swap, site, side, "weight"),
+                   init, 3, shape, diag));
+    site->weight[side]->storage->frozen = positive;
+    site->parameters += site->groups * site->features * site->width;
+    TRY(draw_map(swap, site->weight[side]->storage, diag));
+    if (positive || !options->bias) return STATUS_OK;
+    site->parameters += site->groups * site->features;
+    return edit_param(&site->bias[side], swap->graph, map_name(swap, site, side, "bias"),
+                      (Init){INIT_ZEROS, 0}, 2, shape, diag);
+}
+
+/* Weight and bias of both feature maps, new or another's. */
+static Status add_maps(Swap *swap, Site *site, Diag *diag) {
+    const Site *twin = find_twin(swap, site);
+    if (swap->options->feature == FEATURE_ELU1) return STATUS_OK;
+    for (int side = 0; side < SIDES; side++) {
+        const Site *like = twin                                     ? twin
+                           : side == KEY && swap->options->share_qk ? site
+                                                                    : NULL;
+        if (!like) {
+            TRY(create_map(swap, site, side, diag));
+            continue;
+        }
+        const int from = twin ? side : QUERY;
+        site->weight[side] = like->weight[from];
+        site->bias[side] = like->bias[from];
+    }
+    return STATUS_OK;
+}
+
+/* ---- changing them ---- */
+
+/* The scale that a side's feature map applies. Positive features estimate exp(x . y), so
+ * both sides take its root; else the queries take all of it. */
+static double map_scale(const Swap *swap, const Site *site, int side) {
+    const AttentionAttrs *attrs = site->attention->attrs;
+    const double scale = attrs->scale != 0 ? attrs->scale : 1 / sqrt((double)site->width);
+    if (!swap->options->scale_query) return 1;
+    if (swap->options->feature == FEATURE_POSITIVE) return sqrt(scale);
+    return side == QUERY ? scale : 1;
+}
+
+static Status map_side(Node **out, Swap *swap, const Site *site, int side, Diag *diag) {
+    static const char *const NAMES[] = {"relu", "elu1", "positive"};
+    static const Role ROLES[SIDES] = {ROLE_FEATURE_Q, ROLE_FEATURE_K};
+    Node *const in[3] = {site->in[side], site->weight[side], site->bias[side]};
+    const Node *attention = site->attention;
+    TRY(edit_node(out, swap->graph, site->attention, "feature_map", in, 3, diag,
+                  "heads=%lld scale=%.17g fn=%s",
+                  (long long)(side == QUERY ? site->heads : site->groups),
+                  map_scale(swap, site, side), NAMES[swap->options->feature]));
+    node_place(swap->graph, *out, attention->stack, attention->layer, ROLES[side]);
+    return STATUS_OK;
+}
+
+static Status swap_site(Swap *swap, Site *site, Diag *diag) {
+    Node *attention = site->attention, *linear = NULL;
+    const AttentionAttrs *attrs = attention->attrs;
+    Node *in[4] = {NULL, NULL, node_operand(attention, "v"),
+                   node_operand(attention, "mask")};
+    TRY(add_maps(swap, site, diag));
+    for (int side = 0; side < SIDES; side++)
+        TRY(map_side(&in[side], swap, site, side, diag));
+    TRY(edit_node(&linear, swap->graph, attention, "linear_attention", in, in[3] ? 4 : 3,
+                  diag, "heads=%lld kv_heads=%lld causal=%s eps=%.17g chunk=%lld",
+                  (long long)attrs->heads, (long long)attrs->kv_heads,
+                  attrs->causal ? "true" : "false", swap->options->eps,
+                  (long long)swap->options->chunk));
+    node_place(swap->graph, linear, attention->stack, attention->layer, attention->role);
+    graph_replace_uses(swap->graph, attention, linear);
+    graph_erase(swap->graph, attention);
+    return STATUS_OK;
+}
+
+/* ---- record ---- */
+
+static void record_site(const Swap *swap, const Site *site, Tree *list) {
+    Arena *arena = swap->ctx->arena;
+    Tree *row = tree_new(arena, TREE_MAP, LOC_NONE);
+    tree_put_string(arena, row, "block", site->place);
+    tree_put_int(arena, row, "heads", site->heads);
+    tree_put_int(arena, row, "kv_heads", site->groups);
+    tree_put_int(arena, row, "features", site->features);
+    tree_put_int(arena, row, "parameters_added", site->parameters);
+    if (site->turned) tree_put_bool(arena, row, "rotary_dropped", true);
+    tree_append(arena, list, NULL, LOC_NONE, row);
+}
+
+static void record(const Swap *swap) {
+    Arena *arena = swap->ctx->arena;
+    Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
+    int64_t added = 0, softmax = 0;
+    for (int i = 0; i < swap->site_count; i++) {
+        record_site(swap, &swap->sites[i], list);
+        added += swap->sites[i].parameters;
+    }
+    for (const Node *node = swap->graph->first; node; node = node->next)
+        softmax += node_is(node, "attention");
+    tree_append(arena, swap->ctx->record, "blocks", LOC_NONE, list);
+    tree_put_int(arena, swap->ctx->record, "parameters_added", added);
+    tree_put_int(arena, swap->ctx->record, "softmax_left", softmax);
+}
+
+static Status measure_clamped(Swap *swap, Diag *diag) {
+    PassContext *ctx = swap->ctx;
+    const S *options = swap->options;
+    Batches *data = NULL;
+    TRY(ctx->data(ctx->self, options->data, ctx->at, &data, diag));
+    return t2r_record_clamped(
+        ctx, swap->graph, &(T2rData){data, options->limit, options->batch_size}, diag);
+}
+
+static Status swap_run(PassContext *ctx, Model *model, const void *opaque, Diag *diag) {
+    Swap swap = {.ctx = ctx, .graph = model->graph, .options = opaque};
+    TRY(find_sites(&swap, diag));
+    for (int i = 0; i < swap.site_count; i++) TRY(swap_site(&swap, &swap.sites[i], diag));
+    graph_remove_dead(model->graph);
+    TRY(graph_infer(model->graph, diag));
+    record(&swap);
+    if (ctx->plan) return STATUS_OK;
+    TRY(model_init_weights(model, ctx->seed, diag));
+    return swap.options->data ? measure_clamped(&swap, diag) : STATUS_OK;
+}
+
+static Status swap_check(const void *opaque, Loc at, const char *key, Diag *diag) {
+    const S *options = opaque;
+    const int given = (options->layers.count > 0) + (options->keep_softmax.count > 0) +
+                      (options->keep_every > 0);
+    if (given > 1)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "expected at most one of layers, keep_softmax and keep_every, "
+                         "found %d",
+                         given);
+    if (options->feature == FEATURE_POSITIVE && !options->share_qk)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "feature: positive needs share_qk: true: phi(q) . phi(k) "
+                         "estimates exp(q . k) only with the same random weights");
+    if (options->keep_every == 1)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "keep_every: expected 0 or at least 2: 1 keeps every layer");
+    return STATUS_OK;
+}
+
+const Pass pass_attention_to_t2r = {
+    .name = "attention_to_t2r",
+    .summary = "replace softmax attention by linear attention over learned features, "
+               "which generates with a state of constant size",
+    .paper = "Finetuning Pretrained Transformers into RNNs (EMNLP 2021), section 2.2",
+    .fields = fields,
+    .options_size = sizeof(S),
+    .defaults = &defaults,
+    .data_options = "data",
+    .exactness = PASS_LOSSY,
+    .check = swap_check,
+    .run = swap_run,
+};

@@ -1,0 +1,404 @@
+/* merge_t2r: feature maps become part of the projections that they read.
+ *
+ * Kasai et al., Finetuning Pretrained Transformers into RNNs, EMNLP 2021, equations 8a to
+ * 8d: with q = W_q x + b_q, scale s and map (W, b) of each head,
+ *     phi(q) = fn(W s q + b) = fn(W~ x + b~),  W~ = s W W_q,  b~ = b + s W b_q,
+ * and the same for the keys. The products are made in double precision. */
+#include "passes/t2r/t2r.h"
+
+#include "exec/blas.h"
+#include "ir/rewrite.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct MergeOptions {
+    const char *stack;
+} MergeOptions;
+
+static const Field fields[] = {
+    F_STRING(MergeOptions, stack, "only this stack of layers; not given: all"),
+    F_END,
+};
+
+static const MergeOptions defaults = {0};
+
+/* One feature map and the projection that it reads. */
+typedef struct Site {
+    Node *map;                         /* feature_map */
+    Node *projection;                  /* linear */
+    Node *weight, *bias;               /* of the projection; bias NULL = none */
+    const Node *map_weight, *map_bias; /* NULL = none */
+    double scale;
+    int64_t heads, width, features; /* width and features of a head */
+    const char *place;
+} Site;
+
+typedef struct Merge {
+    PassContext *ctx;
+    Graph *graph;
+    Site *sites;
+    int site_count;
+} Merge;
+
+/* ---- which maps ---- */
+
+static bool does_something(const Node *map) {
+    return node_operand(map, "weight") ||
+           ((const FeatureMapAttrs *)map->attrs)->scale != 1;
+}
+
+static Status check_map(const Merge *m, const Site *site, Diag *diag) {
+    const Node *map = site->map;
+    if (((const FeatureMapAttrs *)map->attrs)->fn == FEATURE_POSITIVE)
+        return edit_fail(m->ctx, diag,
+                         "%s: positive feature maps cannot be merged: they read |x|^2 "
+                         "beside W x",
+                         site->place);
+    if ((site->map_weight && !site->map_weight->storage) ||
+        (site->map_bias && !site->map_bias->storage))
+        return edit_fail(m->ctx, diag,
+                         "%s: the weights of the feature map are computed, not stored",
+                         site->place);
+    return STATUS_OK;
+}
+
+/* The projection must be what the map reads, and the map its only reader. */
+static Status check_projection(const Merge *m, const Site *site, Diag *diag) {
+    const Node *source = site->map->in[0];
+    const char *side = role_name(site->map->role);
+    if (node_is(source, "rotary")) {
+        Status status =
+            edit_fail(m->ctx, diag,
+                      "%s: rotary stands between the projection and the feature map %s",
+                      site->place, side);
+        diag_hint(diag, "attention_to_t2r with rotary: drop leaves it out; then both "
+                        "can be merged");
+        return status;
+    }
+    if (!node_is(source, "linear"))
+        return edit_fail(m->ctx, diag,
+                         "%s: expected the feature map %s to read a projection, found %s",
+                         site->place, side, source->op->name);
+    if (graph_use_count(m->graph, source) != 1)
+        return edit_fail(m->ctx, diag,
+                         "%s: the projection that feature map %s reads has other readers",
+                         site->place, side);
+    return STATUS_OK;
+}
+
+static Status check_storages(const Merge *m, const Site *site, Diag *diag) {
+    if (!site->weight->storage || (site->bias && !site->bias->storage))
+        return edit_fail(m->ctx, diag,
+                         "%s: the weights of the projection are computed, not stored",
+                         site->place);
+    if (site->weight->type.rank == 2) return STATUS_OK;
+    return edit_fail(m->ctx, diag, "%s: expected a matrix as weight of the projection",
+                     site->place);
+}
+
+static Status add_site(Merge *m, Node *map, Diag *diag) {
+    const FeatureMapAttrs *attrs = map->attrs;
+    const Type *x = &map->in[0]->type, *out = &map->type;
+    Site *site = &m->sites[m->site_count++];
+    *site = (Site){.map = map,
+                   .projection = map->in[0],
+                   .map_weight = node_operand(map, "weight"),
+                   .map_bias = node_operand(map, "bias"),
+                   .scale = attrs->scale,
+                   .heads = attrs->heads,
+                   .width = x->dim[x->rank - 1] / attrs->heads,
+                   .features = out->dim[out->rank - 1] / attrs->heads,
+                   .place = t2r_place(m->ctx, map)};
+    TRY(check_map(m, site, diag));
+    TRY(check_projection(m, site, diag));
+    site->weight = node_operand(site->projection, "weight");
+    site->bias = node_operand(site->projection, "bias");
+    return check_storages(m, site, diag);
+}
+
+static Status find_sites(Merge *m, const MergeOptions *options, Diag *diag) {
+    size_t count = 0;
+    for (const Node *node = m->graph->first; node; node = node->next)
+        count += node_is(node, "feature_map");
+    m->sites = ARENA_ARRAY(m->ctx->arena, Site, count);
+    for (Node *node = m->graph->first; node; node = node->next) {
+        const bool chosen =
+            !options->stack || (node->stack && strcmp(node->stack, options->stack) == 0);
+        if (chosen && node_is(node, "feature_map") && does_something(node))
+            TRY(add_site(m, node, diag));
+    }
+    if (m->site_count) return STATUS_OK;
+    Status status = edit_fail(
+        m->ctx, diag, "the model%s%s has no feature map that could be merged",
+        options->stack ? "'s stack " : "", options->stack ? options->stack : "");
+    diag_hint(diag, "attention_to_t2r gives attention feature maps");
+    return status;
+}
+
+/* ---- shared projections ---- */
+
+/* Whether what becomes of a storage is the same in both places. */
+static bool merge_alike(const Site *a, const Site *b) {
+    return a->map_weight == b->map_weight && a->map_bias == b->map_bias &&
+           a->scale == b->scale && a->heads == b->heads;
+}
+
+/* Every reader of a projection's weight or bias must be a projection that is merged with
+ * the same map: layers that share it go on sharing it. */
+static Status check_users(const Merge *m, const Site *site, const Node *leaf,
+                          const char *operand, Diag *diag) {
+    int uses = 0;
+    for (int i = 0; i < m->site_count; i++) {
+        const Site *other = &m->sites[i];
+        if (node_operand(other->projection, operand) != leaf) continue;
+        if (!merge_alike(site, other)) {
+            Status status = edit_fail(
+                m->ctx, diag,
+                "%s and %s share \"%s\" but not the feature map: it cannot become part "
+                "of both",
+                site->place, other->place, leaf->storage->name);
+            diag_hint(diag, "attention_to_t2r with share_layers: true lets layers that "
+                            "share projections share the map");
+            return status;
+        }
+        uses++;
+    }
+    if (uses == graph_use_count(m->graph, leaf)) return STATUS_OK;
+    return edit_fail(m->ctx, diag,
+                     "%s: \"%s\" has other users than projections with a feature map",
+                     site->place, leaf->storage->name);
+}
+
+static Status check_sites(const Merge *m, Diag *diag) {
+    for (int i = 0; i < m->site_count; i++) {
+        const Site *site = &m->sites[i];
+        TRY(check_users(m, site, site->weight, "weight", diag));
+        if (site->bias) TRY(check_users(m, site, site->bias, "bias", diag));
+    }
+    return STATUS_OK;
+}
+
+/* ---- merging ---- */
+
+/* All elements in double; to be freed. */
+static double *read_all(const Tensor *tensor) {
+    const int64_t count = tensor_count(tensor);
+    double *values = memory_alloc((size_t)count, sizeof *values);
+    tensor_read_f64(tensor, 0, count, values);
+    return values;
+}
+
+static void write_all(void *data, DType dtype, const double *values, int64_t count) {
+    if (dtype == DTYPE_F64)
+        memcpy(data, values, (size_t)count * sizeof *values);
+    else
+        for (int64_t i = 0; i < count; i++) ((float *)data)[i] = (float)values[i];
+}
+
+/* Puts new values and a new size of one axis into a leaf's storage; it holds double
+ * precision if it did before. The axis has features now, so no lineage. */
+static Status put_values(Merge *m, Node *leaf, int axis, int64_t size,
+                         const double *values, Diag *diag) {
+    Storage *storage = leaf->storage;
+    Tensor *old = &storage->tensor;
+    const DType dtype = old->dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
+    Tensor fresh = tensor_shape(dtype, old->rank, old->dim);
+    fresh.dim[axis] = size;
+    if (!m->ctx->plan) {
+        void *data = NULL;
+        TRY(tensor_create(&fresh, dtype, fresh.rank, fresh.dim, diag));
+        TRY(tensor_writable(&fresh, &data, diag));
+        write_all(data, dtype, values, tensor_count(&fresh));
+    }
+    tensor_release(old);
+    *old = fresh;
+    storage_drop_gaussian(storage);
+    storage->kept[axis] = (Lineage){0};
+    leaf->type.dim[axis] = size;
+    return STATUS_OK;
+}
+
+static bool is_transposed(const Node *linear) {
+    return ((const LinearAttrs *)linear->attrs)->transposed;
+}
+
+/* Weights of the map that head h uses: one for each group of heads. */
+static const double *head_map(const Site *site, const double *map, int64_t h) {
+    const int64_t groups = site->map_weight->type.dim[0];
+    return map + h / (site->heads / groups) * site->features * site->width;
+}
+
+/* W~ = s W W_q by heads; `columns` is the width of what the projection reads. */
+static void merge_weight(const Site *site, const double *map, const double *w,
+                         int64_t columns, double *out) {
+    const int64_t d = site->width, k = site->features;
+    for (int64_t h = 0; h < site->heads; h++) {
+        const double *phi = head_map(site, map, h);
+        if (is_transposed(site->projection))
+            gemm_f64(false, true, columns, k, d, site->scale, w + h * d, site->heads * d,
+                     phi, d, 0, out + h * k, site->heads * k);
+        else
+            gemm_f64(false, false, k, columns, d, site->scale, phi, d,
+                     w + h * d * columns, columns, 0, out + h * k * columns, columns);
+    }
+}
+
+/* b~ = b + s W b_q; `b` NULL = 0. */
+static void merge_bias(const Site *site, const double *map, const double *map_bias,
+                       const double *b, double *out) {
+    const int64_t d = site->width, k = site->features;
+    for (int64_t h = 0; h < site->heads; h++) {
+        const double *phi = head_map(site, map, h);
+        const int64_t first = (phi - map) / d; /* row of the map's weight and bias */
+        for (int64_t i = 0; i < k; i++) {
+            double sum = 0;
+            for (int64_t j = 0; b && j < d; j++) sum += phi[i * d + j] * b[h * d + j];
+            out[h * k + i] = (map_bias ? map_bias[first + i] : 0) + site->scale * sum;
+        }
+    }
+}
+
+/* values * s: what merging a map without weights comes to. */
+static void scale_values(double *values, int64_t count, double by) {
+    for (int64_t i = 0; i < count; i++) values[i] *= by;
+}
+
+static Status put_weight(Merge *m, const Site *site, Diag *diag) {
+    const int axis = is_transposed(site->projection) ? 1 : 0;
+    const int64_t rows = site->heads * site->features;
+    const int64_t columns = site->weight->type.dim[1 - axis];
+    if (m->ctx->plan) return put_values(m, site->weight, axis, rows, NULL, diag);
+    double *w = read_all(&site->weight->storage->tensor), *out = w;
+    if (site->map_weight) {
+        double *map = read_all(&site->map_weight->storage->tensor);
+        out = memory_alloc((size_t)(rows * columns), sizeof *out);
+        merge_weight(site, map, w, columns, out);
+        free(map);
+        free(w);
+    } else {
+        scale_values(w, rows * columns, site->scale);
+    }
+    Status status = put_values(m, site->weight, axis, rows, out, diag);
+    free(out);
+    return status;
+}
+
+static Status put_bias(Merge *m, const Site *site, Node *leaf, bool fresh, Diag *diag) {
+    const int64_t rows = site->heads * site->features;
+    if (m->ctx->plan) return put_values(m, leaf, 0, rows, NULL, diag);
+    double *b = fresh ? NULL : read_all(&leaf->storage->tensor), *out = b;
+    if (site->map_weight) {
+        double *map = read_all(&site->map_weight->storage->tensor);
+        double *add = site->map_bias ? read_all(&site->map_bias->storage->tensor) : NULL;
+        out = memory_alloc((size_t)rows, sizeof *out);
+        merge_bias(site, map, add, b, out);
+        free(add);
+        free(map);
+        free(b);
+    } else {
+        scale_values(b, rows, site->scale);
+    }
+    Status status = put_values(m, leaf, 0, rows, out, diag);
+    free(out);
+    return status;
+}
+
+/* Whether a site before this one reads the same weight, or bias: it is merged then. */
+static bool weight_is_merged(const Merge *m, const Site *site) {
+    for (const Site *other = m->sites; other < site; other++)
+        if (other->weight == site->weight) return true;
+    return false;
+}
+
+static bool bias_is_merged(const Merge *m, const Site *site) {
+    for (const Site *other = m->sites; other < site; other++)
+        if (other->bias == site->bias) return true;
+    return false;
+}
+
+/* The new bias of a site before this one that reads the same weight and had none. */
+static Node *find_new_bias(const Merge *m, const Site *site) {
+    for (const Site *other = m->sites; other < site; other++)
+        if (other->weight == site->weight && !other->bias)
+            return node_operand(other->projection, "bias");
+    return NULL;
+}
+
+/* A bias for a projection that had none, as the map has one; named like the weight. */
+static Status create_bias(Merge *m, Site *site, Diag *diag) {
+    const int64_t rows = site->heads * site->features;
+    const Storage *weight = site->weight->storage;
+    Node *leaf = find_new_bias(m, site);
+    if (!leaf) {
+        size_t stem = strlen(weight->name);
+        const char *end = ".weight";
+        if (stem > strlen(end) && strcmp(weight->name + stem - strlen(end), end) == 0)
+            stem -= strlen(end);
+        const char *name =
+            arena_printf(m->graph->arena, "%.*s.bias", (int)stem, weight->name);
+        TRY(edit_param(&leaf, m->graph, name, (Init){INIT_ZEROS, 0}, 1, &rows, diag));
+        leaf->storage->frozen = weight->frozen;
+        leaf->storage->tensor.dtype = weight->tensor.dtype;
+        TRY(put_bias(m, site, leaf, true, diag));
+    }
+    node_set_operand(m->graph, site->projection, "bias", leaf);
+    return STATUS_OK;
+}
+
+/* What is left of the map: its function. */
+static Status put_function(Merge *m, const Site *site, Diag *diag) {
+    Node *map = site->map, *relu = NULL;
+    if (((const FeatureMapAttrs *)map->attrs)->fn != FEATURE_RELU) {
+        node_set_operand(m->graph, map, "weight", NULL);
+        node_set_operand(m->graph, map, "bias", NULL);
+        ((FeatureMapAttrs *)map->attrs)->scale = 1;
+        return STATUS_OK;
+    }
+    TRY(edit_node(&relu, m->graph, map, "activation", (Node *[]){site->projection}, 1,
+                  diag, "fn=relu"));
+    node_place(m->graph, relu, map->stack, map->layer, map->role);
+    graph_replace_uses(m->graph, map, relu);
+    graph_erase(m->graph, map);
+    return STATUS_OK;
+}
+
+static Status merge_site(Merge *m, Site *site, Diag *diag) {
+    if (!site->bias && site->map_bias)
+        TRY(create_bias(m, site, diag));
+    else if (site->bias && !bias_is_merged(m, site))
+        TRY(put_bias(m, site, site->bias, false, diag));
+    if (!weight_is_merged(m, site)) TRY(put_weight(m, site, diag));
+    return STATUS_OK;
+}
+
+static Status merge_run(PassContext *ctx, Model *model, const void *opaque, Diag *diag) {
+    Merge m = {.ctx = ctx, .graph = model->graph};
+    const int64_t before = graph_parameter_count(m.graph);
+    TRY(find_sites(&m, opaque, diag));
+    TRY(check_sites(&m, diag));
+    for (int i = 0; i < m.site_count; i++) TRY(merge_site(&m, &m.sites[i], diag));
+    for (int i = 0; i < m.site_count; i++) {
+        TRY(node_infer(m.sites[i].projection, diag));
+        TRY(put_function(&m, &m.sites[i], diag));
+    }
+    graph_remove_dead(m.graph);
+    tree_put_int(ctx->arena, ctx->record, "maps", m.site_count);
+    tree_put_int(ctx->arena, ctx->record, "parameters_before", before);
+    tree_put_int(ctx->arena, ctx->record, "parameters_after",
+                 graph_parameter_count(m.graph));
+    ctx->exact = true;
+    return graph_infer(m.graph, diag);
+}
+
+const Pass pass_merge_t2r = {
+    .name = "merge_t2r",
+    .summary = "merge feature maps into the projections that they read",
+    .paper = "Finetuning Pretrained Transformers into RNNs (EMNLP 2021), equations 8a to "
+             "8d",
+    .fields = fields,
+    .options_size = sizeof(MergeOptions),
+    .defaults = &defaults,
+    .exactness = PASS_EXACT,
+    .run = merge_run,
+};

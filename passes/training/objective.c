@@ -1,0 +1,174 @@
+/* Objective: see objective.h. */
+#include "passes/training/objective.h"
+
+#include "exec/prior.h"
+#include "ir/rewrite.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+Status objective_begin(Objective *o, PassContext *ctx, Model *model, Diag *diag) {
+    *o = (Objective){.ctx = ctx, .model = model, .arena = arena_create()};
+    o->graph = graph_copy(o->arena, model->graph);
+    if (graph_output(o->graph, "logits")) return STATUS_OK;
+    Status status = edit_fail(ctx, diag, "the model has no output \"logits\" to train");
+    diag_hint(diag, "load a model with a classification head");
+    objective_end(o);
+    return status;
+}
+
+Status objective_add_part(Objective *o, const char *name, Node *part, double weight,
+                          Diag *diag) {
+    if (o->part_count == OBJECTIVE_PARTS)
+        return diag_fail(diag, STATUS_INTERNAL, o->ctx->at, o->ctx->key,
+                         "more than %d parts of an objective", OBJECTIVE_PARTS);
+    o->part[o->part_count] = part;
+    o->weight[o->part_count] = weight;
+    o->part_name[o->part_count++] = name;
+    return STATUS_OK;
+}
+
+/* What priors add, and the weights that have none. */
+static void record_prior(const Objective *o, const TrainReport *report) {
+    PassContext *ctx = o->ctx;
+    tree_put_real(ctx->arena, ctx->record, "first_prior", report->first_prior);
+    tree_put_real(ctx->arena, ctx->record, "last_prior", report->last_prior);
+    tree_put_int(ctx->arena, ctx->record, "with_prior", report->prior_storages);
+    if (report->priorless.count == 0) return;
+    Tree *list = tree_new(ctx->arena, TREE_LIST, LOC_NONE);
+    for (int i = 0; i < report->priorless.count; i++) {
+        Tree *name = tree_new(ctx->arena, TREE_STRING, LOC_NONE);
+        name->string = report->priorless.items[i];
+        tree_append(ctx->arena, list, NULL, LOC_NONE, name);
+    }
+    tree_append(ctx->arena, ctx->record, "without_prior", LOC_NONE, list);
+}
+
+/* Loss curve and final parts into the step's record. */
+static void record_training(const Objective *o, const TrainReport *report, bool prior) {
+    PassContext *ctx = o->ctx;
+    tree_put_int(ctx->arena, ctx->record, "steps", report->steps);
+    tree_put_real(ctx->arena, ctx->record, "first_loss", report->first_loss);
+    tree_put_real(ctx->arena, ctx->record, "last_loss", report->last_loss);
+    tree_put_real(ctx->arena, ctx->record, "largest_gradient_norm", report->largest_norm);
+    for (int i = 0; i < o->part_count; i++)
+        tree_put_real(ctx->arena, ctx->record,
+                      arena_printf(ctx->arena, "loss_%s", o->part_name[i]),
+                      report->part_loss[i]);
+    if (prior) record_prior(o, report);
+    Tree *curve = tree_new(ctx->arena, TREE_LIST, LOC_NONE);
+    for (int i = 0; i < report->curve_count; i++) {
+        Tree *row = tree_new(ctx->arena, TREE_MAP, LOC_NONE);
+        tree_put_int(ctx->arena, row, "step", report->curve_step[i]);
+        tree_put_real(ctx->arena, row, "loss", report->curve_loss[i]);
+        if (prior) tree_put_real(ctx->arena, row, "prior", report->curve_prior[i]);
+        tree_append(ctx->arena, curve, NULL, LOC_NONE, row);
+    }
+    tree_append(ctx->arena, ctx->record, "curve", LOC_NONE, curve);
+}
+
+/* Trained storages become float32 in the model as they do in the training graph, which
+ * knows what is frozen for this step alone. */
+static void take_types(Graph *model, const Graph *trained) {
+    for (int i = 0; i < model->storage_count; i++) {
+        Storage *storage = model->storages[i];
+        const Storage *source = graph_storage(trained, storage->name);
+        if (source) storage->tensor.dtype = source->tensor.dtype;
+    }
+}
+
+/* The Gaussians that variational inference leaves. */
+static void take_gaussians(Graph *model, const Graph *trained) {
+    for (int i = 0; i < model->storage_count; i++) {
+        Storage *storage = model->storages[i];
+        const Storage *source = graph_storage(trained, storage->name);
+        if (!source || !source->gaussian) continue;
+        storage_drop_gaussian(storage);
+        storage->gaussian = gaussian_copy(model->arena, source->gaussian);
+    }
+}
+
+/* Faults of priors are found by code that does not know the recipe. */
+static Status place_prior(const Objective *o, const TrainOptions *options, Status status,
+                          Diag *diag) {
+    if (status == STATUS_MODEL && options->objective != OBJECTIVE_LIKELIHOOD)
+        diag_place(diag, o->ctx->at, o->ctx->key);
+    return status;
+}
+
+static Status plan_training(Objective *o, Node *loss, const TrainOptions *options,
+                            Diag *diag) {
+    TRY(place_prior(
+        o, options,
+        train_bytes(o->graph, loss, options, o->ctx->threads, &o->ctx->train_bytes, diag),
+        diag));
+    edit_plan_training(o->graph, options);
+    take_types(o->model->graph, o->graph);
+    prior_plan(o->graph, options);
+    if (options->objective == OBJECTIVE_VARIATIONAL)
+        take_gaussians(o->model->graph, o->graph);
+    return STATUS_OK;
+}
+
+static Status fail_option(const char *option, const char *objective, Loc at,
+                          const char *key, Diag *diag) {
+    return diag_fail(diag, STATUS_RECIPE, at, key, "%s needs objective: %s", option,
+                     objective);
+}
+
+Status objective_check(const TrainOptions *options, Loc at, const char *key, Diag *diag) {
+    const bool variational = options->objective == OBJECTIVE_VARIATIONAL;
+    const bool prior = options->objective != OBJECTIVE_LIKELIHOOD;
+    const char *either = "map or variational";
+    if (!prior && options->prior_weight != train_defaults.prior_weight)
+        return fail_option("prior_weight", either, at, key, diag);
+    if (!prior && options->prior_scale != train_defaults.prior_scale)
+        return fail_option("prior_scale", either, at, key, diag);
+    if (!variational && options->init_variance != train_defaults.init_variance)
+        return fail_option("init_variance", "variational", at, key, diag);
+    if (!variational && options->variance_lr != train_defaults.variance_lr)
+        return fail_option("variance_lr", "variational", at, key, diag);
+    return STATUS_OK;
+}
+
+/* The rates of this training alone: the model keeps its own. */
+static Status set_dropout(Objective *o, double rate, Diag *diag) {
+    for (Node *node = o->graph->first; node && rate >= 0; node = node->next)
+        if (node_is(node, "dropout"))
+            TRY(node_set(o->graph, node, diag, "rate=%.17g", rate));
+    return STATUS_OK;
+}
+
+Status objective_train(Objective *o, const char *data_name, const TrainOptions *options,
+                       Diag *diag) {
+    PassContext *ctx = o->ctx;
+    Node *loss = NULL;
+    Batches *data = NULL, *more = NULL;
+    TRY(edit_sum(&loss, o->graph, o->part, o->weight, o->part_count, diag));
+    if (!ctx->plan) TRY(ctx->data(ctx->self, data_name, ctx->at, &data, diag));
+    TRY(set_dropout(o, options->dropout, diag));
+    objective_remember(o, data, options);
+    if (ctx->plan) return plan_training(o, loss, options, diag);
+    train_warn_unmatched(o->model->graph, options, ctx->at, ctx->key, diag);
+    TRY(objective_ask_teacher(&more, o, data, options, diag));
+    TrainReport report = {0};
+    Status status =
+        train(o->graph, loss, o->part, o->part_count, more ? more : data, options,
+              ctx->seed, ctx->threads, ctx->watch, ctx->arena, &report, diag);
+    batches_destroy(more);
+    TRY(place_prior(o, options, status, diag));
+    edit_take_weights(o->model->graph, o->graph);
+    if (options->objective == OBJECTIVE_VARIATIONAL)
+        take_gaussians(o->model->graph, o->graph);
+    record_training(o, &report, options->objective != OBJECTIVE_LIKELIHOOD);
+    return STATUS_OK;
+}
+
+void objective_end(Objective *o) {
+    if (!o->arena) return;
+    for (int i = 0; o->remembered_value && i < o->remembered_count; i++)
+        free(o->remembered_value[i]);
+    graph_release(o->graph);
+    arena_destroy(o->arena);
+    o->arena = NULL;
+}

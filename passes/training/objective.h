@@ -1,0 +1,125 @@
+/* Objective: the training graph that finetune and distill build around a model.
+ *
+ * The model's graph is copied; losses are added to the copy, and a teacher is imported
+ * into it with its storages frozen. One plan then covers student, teacher and losses, and
+ * gradients flow to the student alone. Afterwards the trained weights go back. */
+#ifndef COMPRESS_PASSES_TRAINING_OBJECTIVE_H
+#define COMPRESS_PASSES_TRAINING_OBJECTIVE_H
+
+#include "passes/exits/exits.h"
+
+#define OBJECTIVE_PARTS 12
+
+typedef struct Objective {
+    PassContext *ctx;
+    Model *model;
+    Arena *arena;   /* of the training graph */
+    Graph *graph;   /* copy of the model's, with losses */
+    Node **teacher; /* the copies of the teacher's nodes by id; NULL without a teacher */
+    Graph *teacher_graph;
+    Node *part[OBJECTIVE_PARTS]; /* scalars */
+    double weight[OBJECTIVE_PARTS];
+    const char *part_name[OBJECTIVE_PARTS];
+    int part_count;
+    bool mixed; /* samples are mixed of two, and so are the targets of labels */
+
+    /* See objective_remember: what the losses read of the teacher, by column. */
+    Node **remembered;
+    Column *remembered_column;
+    float **remembered_value;
+    int remembered_count;
+} Objective;
+
+/* Copies the model's graph. Call objective_end in any case. */
+Status objective_begin(Objective *objective, PassContext *ctx, Model *model, Diag *diag);
+
+/* Imports a teacher, frozen and without dropout. */
+Status objective_add_teacher(Objective *objective, Model *teacher, Diag *diag);
+
+/* Node of the training graph that computes what `node` computes in the teacher. */
+Node *objective_teacher_node(const Objective *objective, const Node *node);
+
+/* Lets the teacher be asked once where that is enough: what the losses read of it is at
+ * most 256 numbers a sample (a classifier's predictions, not the states of tokens), and
+ * training takes several epochs over samples that stay as they are. The losses then read
+ * inputs, and the training graph no longer runs the teacher. Call when all parts are
+ * there; `data` is NULL when planning. Nothing where it is not enough. */
+void objective_remember(Objective *objective, const Batches *data,
+                        const TrainOptions *options);
+
+/* Runs the teacher over the data set: *out has its samples with the columns that those
+ * inputs read, and is the caller's; NULL when objective_remember did nothing. Fails as
+ * forward_batches does, and with STATUS_MEMORY. */
+Status objective_ask_teacher(Batches **out, Objective *objective, const Batches *data,
+                             const TrainOptions *options, Diag *diag);
+
+/* Adds a scalar to the objective under a name for reports; weight 0 leaves it out. */
+Status objective_add_part(Objective *objective, const char *name, Node *part,
+                          double weight, Diag *diag);
+
+/* Which exits a loss is about; a model without early exits has the last one only. */
+#define OBJECTIVE_EXITS "all|last|early"
+typedef enum ObjectiveExits { EXITS_ALL, EXITS_LAST, EXITS_EARLY } ObjectiveExits;
+
+/* The chosen exits of the training graph, by layer. Fails with STATUS_MODEL when there is
+ * no exit of that kind. */
+Status objective_exits(Exits *out, Objective *objective, ObjectiveExits which,
+                       Diag *diag);
+
+/* Looks whether training will mix samples (`augment` with a data set that has column
+ * "mix_labels"); comes before objective_add_labels. Not known when planning, where a
+ * sample's two numbers, 8 bytes, are left out. Fails as PassContext.data does. */
+Status objective_find_mixed(Objective *objective, const char *data,
+                            const TrainOptions *options, Diag *diag);
+
+/* Adds cross-entropy of the logits of the chosen exits against the data's labels, summed
+ * over exits, as part "label"; of a masked-LM model, against the masked tokens at the
+ * masked positions (objective_mask_tokens comes first); of a model that predicts the next
+ * token, the mean over the tokens that have one. Fails with STATUS_MODEL when
+ * there is no exit of that kind. */
+Status objective_add_labels(Objective *objective, ObjectiveExits exits, double weight,
+                            double smoothing, Diag *diag);
+
+/* Whether a model predicts tokens: logits [N, T, V]; and whether it predicts the next one
+ * (its layers stand in stack "decoder"): then the data's `labels` are i32[N, T], the
+ * token after each, INDEX_SKIP where there is none, and nothing is masked. */
+bool objective_predicts_tokens(const Graph *graph);
+bool objective_predicts_next(const Graph *graph);
+
+/* For models that predict tokens: lets the heads of student and teacher see the masked
+ * positions only, so that logits are [N, M, V] (input `masked_positions` i32[N, M], 0
+ * where a sample has fewer: position 0 is never masked). Nothing when the next token is
+ * predicted. Call after objective_add_teacher, if there is one. */
+Status objective_mask_tokens(Objective *objective, Diag *diag);
+
+/* The same for a graph that is differentiated and not trained; nothing when it does not
+ * predict masked tokens. */
+Status objective_mask_graph(PassContext *ctx, Graph *graph, Diag *diag);
+
+/* Lets a recurrent decoder read words that it predicts itself in place of a share 1 -
+ * teacher_forcing of the target's tokens, the first aside, drawn anew in every step
+ * (scheduled sampling, Bengio et al., 2015). Fails with STATUS_MODEL when the model is
+ * another one, or its head more than one matrix. */
+Status objective_feed_back(Objective *objective, double teacher_forcing, Diag *diag);
+
+/* Inserts gradient equilibrium on the student (see passes/exits/exits.h) among all exits,
+ * or those that the losses are about; nothing when that is one exit. */
+Status objective_equilibrium(Objective *objective, Diag *diag);
+Status objective_balance(Objective *objective, ObjectiveExits which, Diag *diag);
+
+/* Freezes every storage of the training graph that no early exit uses. */
+Status objective_freeze_trunk(Objective *objective, Diag *diag);
+
+/* Checks that options about the prior come with an objective that has one. */
+Status objective_check(const TrainOptions *options, Loc at, const char *key, Diag *diag);
+
+/* Trains (or, when planning, measures memory), takes the weights over (in variational
+ * inference the Gaussians too) and fills the step's record: loss curve, final value of
+ * every part, what the prior adds and which weights were trained without one. */
+Status objective_train(Objective *objective, const char *data,
+                       const TrainOptions *options, Diag *diag);
+
+/* Frees the training graph. */
+void objective_end(Objective *objective);
+
+#endif
