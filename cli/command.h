@@ -21,7 +21,8 @@ typedef struct Flags {
     double temperature, top_p; /* top_p 0 = not given */
     double length_penalty;     /* negative = not given */
     int dump_ir, split;        /* split: WordSplit */
-    bool lowercase, quiet, timing, bf16, json, schema, hidden_states, help, version;
+    bool lowercase, quiet, timing, bf16, json, schema, hidden_states, leave_early;
+    bool help, version;
 } Flags;
 
 typedef struct Command Command;

@@ -3,6 +3,7 @@
 #include "cli/files.h"
 #include "cli/progress.h"
 #include "cli/run_data.h"
+#include "cli/run_exits.h"
 #include "cli/session.h"
 #include "exec/blas.h"
 #include "exec/ops.h"
@@ -121,45 +122,80 @@ static Status collect(void *self, const Fetch *what, const float *const *values,
     return STATUS_OK;
 }
 
-static Status execute(Execution *run, const Cli *cli, Diag *diag) {
+/* All outputs, or with `early` what its exits give. */
+static Status execute(Execution *run, EarlyRun *early, const Cli *cli, Diag *diag) {
     const Flags *flags = &cli->flags;
+    const int threads = threads_choose(flags->threads);
+    Graph *graph = run->model->graph;
     Progress progress = progress_create(flags->quiet);
     progress_begin(&progress, 0, 1, "run");
     Watch watch = progress_watch(&progress);
     blas_init();
-    Status status = forward_batches(
-        run->model->graph, run->results, run->count, run->data, 0, RUN_SAMPLES,
-        threads_choose(flags->threads), &watch, collect, run, diag);
+    Status status =
+        early ? early_run(early, graph, run->data, threads, &watch, diag)
+              : forward_batches(graph, run->results, run->count, run->data, 0,
+                                RUN_SAMPLES, threads, &watch, collect, run, diag);
     progress_clear(&progress);
     return status;
 }
 
-static Status run_model(Execution *run, const Cli *cli, Diag *diag) {
-    const Flags *flags = &cli->flags;
-    if (!flags->input || !flags->output)
-        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL, "expected %s FILE",
-                         flags->input ? "--output" : "--input");
-    TRY(output_check(run->arena, "--output", flags->output, diag));
-    TRY(model_load(&run->model, cli->args[0], ops_table(), true, diag));
-    TRY(safetensors_read(&run->inputs, flags->input, diag));
-    TRY(run_data_create(&run->data, run->arena, run->model->graph, run->inputs,
-                        run->sizes, diag));
-    TRY(bind_sizes(run, diag));
-    TRY(choose_results(run, flags->hidden_states, diag));
-    TRY(execute(run, cli, diag));
-    TRY(safetensors_write(flags->output, run->tensors, run->count, diag));
-    for (int i = 0; i < run->count; i++) {
+static Status write_results(const NamedTensor *tensors, int count, const char *path,
+                            Diag *diag) {
+    TRY(safetensors_write(path, tensors, count, diag));
+    for (int i = 0; i < count; i++) {
         char shape[SHAPE_TEXT_BYTES];
-        const Tensor *tensor = &run->tensors[i].tensor;
-        printf("%s %s\n", run->tensors[i].name,
-               shape_text(shape, tensor->rank, tensor->dim));
+        const Tensor *tensor = &tensors[i].tensor;
+        printf("%s %s\n", tensors[i].name, shape_text(shape, tensor->rank, tensor->dim));
     }
     return STATUS_OK;
 }
 
+static Status check_flags(const Flags *flags, Diag *diag) {
+    if (!flags->input || !flags->output)
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL, "expected %s FILE",
+                         flags->input ? "--output" : "--input");
+    if (!flags->leave_early || !flags->hidden_states) return STATUS_OK;
+    return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                     "expected --leave-early or --hidden-states, found both: layers "
+                     "behind an exit are not run");
+}
+
+static Status open_model(Execution *run, EarlyRun *early, const Cli *cli, Diag *diag) {
+    const Flags *flags = &cli->flags;
+    TRY(check_flags(flags, diag));
+    TRY(output_check(run->arena, "--output", flags->output, diag));
+    TRY(model_load(&run->model, cli->args[0], ops_table(), true, diag));
+    if (early) TRY(early_find(early, run->arena, run->model, cli->args[0], diag));
+    TRY(safetensors_read(&run->inputs, flags->input, diag));
+    TRY(run_data_create(&run->data, run->arena, run->model->graph, run->inputs,
+                        run->sizes, diag));
+    return bind_sizes(run, diag);
+}
+
+static Status run_model(Execution *run, const Cli *cli, Diag *diag) {
+    TRY(open_model(run, NULL, cli, diag));
+    TRY(choose_results(run, cli->flags.hidden_states, diag));
+    TRY(execute(run, NULL, cli, diag));
+    return write_results(run->tensors, run->count, cli->flags.output, diag);
+}
+
+static Status run_early(Execution *run, const Cli *cli, Diag *diag) {
+    EarlyRun early = {0};
+    Status status = open_model(run, &early, cli, diag);
+    if (status == STATUS_OK) status = execute(run, &early, cli, diag);
+    if (status == STATUS_OK)
+        status = write_results(early.results, 2, cli->flags.output, diag);
+    if (status == STATUS_OK)
+        printf("mean depth %.2f of %d\n", early_mean_depth(&early),
+               early.exits.items[early.exits.count - 1].layer);
+    for (int i = 0; i < 2; i++) tensor_release(&early.results[i].tensor);
+    return status;
+}
+
 Status command_run(const Cli *cli, Diag *diag) {
     Execution run = {.arena = cli->arena};
-    Status status = run_model(&run, cli, diag);
+    Status status =
+        cli->flags.leave_early ? run_early(&run, cli, diag) : run_model(&run, cli, diag);
     for (int i = 0; i < run.count; i++) tensor_release(&run.tensors[i].tensor);
     batches_destroy(run.data);
     checkpoint_destroy(run.inputs);

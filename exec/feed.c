@@ -130,54 +130,69 @@ static void *spare_column(Feed *feed, int i) {
     return feed->spare[i];
 }
 
-/* Index of the first value that may not be an index, -1 when there is none. */
-static int64_t find_bad_index(const PlanNode *input, const int32_t *data) {
-    for (int64_t i = 0; i < input->count; i++)
-        if ((data[i] < 0 || data[i] >= input->index_limit) &&
-            !(data[i] == INDEX_SKIP && input->index_skip))
+/* ---- limits ---- */
+
+/* What the integers of a column may be. */
+typedef struct Limit {
+    const char *name;
+    int64_t count; /* of one run */
+    int64_t below; /* values lie in [0, below); 0 = they may be any */
+    bool labels;   /* classes, else rows of a table */
+    bool skip;     /* or INDEX_SKIP */
+} Limit;
+
+static Limit limit_of(const PlanNode *input) {
+    if (!input || input->type.dtype != DTYPE_I32) return (Limit){0};
+    return (Limit){.name = input->node->name,
+                   .count = input->count,
+                   .below = input->index_limit,
+                   .labels = input->index_skip,
+                   .skip = input->index_skip};
+}
+
+/* Index of the first value that is out of bounds, -1 when there is none. */
+static int64_t find_bad(const Limit *limit, const int32_t *data) {
+    for (int64_t i = 0; i < limit->count && limit->below > 0; i++)
+        if ((data[i] < 0 || data[i] >= limit->below) &&
+            !(data[i] == INDEX_SKIP && limit->skip))
             return i;
     return -1;
 }
 
-static Status fail_index(const Feed *feed, const PlanNode *input, int64_t sample,
+static Status fail_limit(const Feed *feed, const Limit *limit, int64_t sample,
                          int32_t found, Diag *diag) {
-    Status status =
-        diag_fail(diag, STATUS_MODEL, LOC_NONE, feed->data->name,
-                  "sample %lld: expected %s from 0 to %lld, found %d", (long long)sample,
-                  input->node->name, (long long)input->index_limit - 1, (int)found);
-    if (input->index_skip)
-        diag_hint(diag, "classes of the model: %lld; label %d leaves a row out",
-                  (long long)input->index_limit, INDEX_SKIP);
+    const long long below = (long long)limit->below;
+    Status status = diag_fail(diag, STATUS_MODEL, LOC_NONE, feed->data->name,
+                              "sample %lld: expected %s from 0 to %lld, found %d",
+                              (long long)sample, limit->name, below - 1, (int)found);
+    if (limit->labels && limit->skip)
+        diag_hint(diag, "classes of the model: %lld; label %d leaves a row out", below,
+                  INDEX_SKIP);
+    else if (limit->labels)
+        diag_hint(diag, "classes of the model: %lld", below);
     else
         diag_hint(diag,
                   "the model's table has %lld rows: the tokenizer or data may belong to "
                   "another model",
-                  (long long)input->index_limit);
+                  below);
     return status;
 }
 
-static bool is_index(const PlanNode *input) {
-    return input && input->index_limit != 0 && input->type.dtype == DTYPE_I32;
-}
-
-static Status check_column(const Feed *feed, int i, const PlanNode *input,
-                           const int64_t *index, int64_t n, Diag *diag) {
-    if (!is_index(input)) return STATUS_OK;
-    const int32_t *data = feed->column[i];
-    const int64_t bad = find_bad_index(input, data);
+/* `rows` of data row r belong to sample index[rows[r]], without `rows` to index[r]. */
+static Status check_limit(const Feed *feed, const Limit *limit, const int32_t *data,
+                          const int64_t *index, const int64_t *rows, int64_t n,
+                          Diag *diag) {
+    const int64_t bad = find_bad(limit, data);
     if (bad < 0) return STATUS_OK;
-    return fail_index(feed, input, index[bad / (input->count / n)], data[bad], diag);
+    const int64_t row = bad / (limit->count / n);
+    return fail_limit(feed, limit, index[rows ? rows[row] : row], data[bad], diag);
 }
 
 Status feed_check_rows(const Feed *feed, Workspace *workspace, const char *name,
                        const int64_t *index, const int64_t *rows, int64_t n, Diag *diag) {
-    const PlanNode *input = workspace_input_node(workspace, name);
-    if (!is_index(input)) return STATUS_OK;
-    const int32_t *data = workspace_input(workspace, name);
-    const int64_t bad = find_bad_index(input, data);
-    if (bad < 0) return STATUS_OK;
-    const int64_t row = bad / (input->count / n);
-    return fail_index(feed, input, index[rows[row]], data[bad], diag);
+    const Limit limit = limit_of(workspace_input_node(workspace, name));
+    return check_limit(feed, &limit, workspace_input(workspace, name), index, rows, n,
+                       diag);
 }
 
 /* Fetches into the columns that are set, and checks what came for the plan's inputs. */
@@ -186,9 +201,11 @@ static Status fetch_columns(Feed *feed, const Workspace *workspace, const Fetch 
     const Batches *data = feed->data;
     TRY(data->fetch(data, what, feed->column, diag));
     for (int i = 0; i < data->column_count; i++) {
-        const PlanNode *input = workspace_input_node(workspace, data->columns[i].name);
-        if (input && feed->column[i])
-            TRY(check_column(feed, i, input, what->index, what->n, diag));
+        const Limit limit =
+            limit_of(workspace_input_node(workspace, data->columns[i].name));
+        if (feed->column[i])
+            TRY(check_limit(feed, &limit, feed->column[i], what->index, NULL, what->n,
+                            diag));
     }
     return STATUS_OK;
 }
@@ -216,4 +233,84 @@ Status feed_fetch_integers(Feed *feed, Workspace *workspace, const Fetch *what,
     if (!any) return STATUS_OK;
     return data->partial ? fetch_columns(feed, workspace, what, diag)
                          : feed_fetch(feed, workspace, what, diag);
+}
+
+/* ---- all samples ---- */
+
+static Status check_sample(Feed *feed, const Limit *limits, int64_t index, Diag *diag) {
+    const Batches *data = feed->data;
+    const Fetch what = {.index = &index,
+                        .n = 1,
+                        .tokens = data->length ? data->max_tokens : 0,
+                        .source = data->source_length ? data->max_source : 0};
+    TRY(data->fetch(data, &what, feed->column, diag));
+    for (int i = 0; i < data->column_count; i++)
+        if (limits[i].below > 0)
+            TRY(check_limit(feed, &limits[i], feed->column[i], &index, NULL, 1, diag));
+    return STATUS_OK;
+}
+
+/* Fetches every sample at the longest length and checks it against the limits of the
+ * columns; those without one are left out where the data set can do that. */
+static Status check_samples(const Limit *limits, const Batches *data, Diag *diag) {
+    Feed feed;
+    Status status = feed_open(&feed, data, 1, diag);
+    for (int i = 0; i < data->column_count; i++)
+        if (limits[i].below > 0 || !data->partial)
+            feed.column[i] = spare_column(&feed, i);
+    for (int64_t i = 0; i < data->count && status == STATUS_OK; i++)
+        status = check_sample(&feed, limits, i, diag);
+    feed_close(&feed);
+    return status;
+}
+
+static Limit *new_limits(const Batches *data) {
+    return memory_alloc((size_t)data->column_count + 1, sizeof(Limit));
+}
+
+/* Samples for a plan of one of them, at the longest length. */
+static Status check_planned(const Plan *plan, const Batches *data, Diag *diag) {
+    Limit *limits = new_limits(data);
+    bool any = false;
+    for (int i = 0; i < plan->node_count; i++) {
+        const PlanNode *node = &plan->nodes[i];
+        const int column = node->node->name ? batches_column(data, node->node->name) : -1;
+        if (column < 0) continue;
+        limits[column] = limit_of(node);
+        any = any || limits[column].below > 0;
+    }
+    Status status = any ? check_samples(limits, data, diag) : STATUS_OK;
+    free(limits);
+    return status;
+}
+
+Status feed_check_samples(Graph *graph, Node *const *roots, int count,
+                          const Batches *data, Diag *diag) {
+    PlanOptions options = {
+        .sizes[DIM_INDEX(DIM_N)] = 1, .results = roots, .result_count = count};
+    Plan *plan = NULL;
+    Diag *aside = diag_create();
+    const bool fed =
+        feed_check(graph, roots, count, data, options.sizes, aside) == STATUS_OK;
+    diag_destroy(aside);
+    if (!fed) return STATUS_OK;
+    Status status = plan_create(&plan, graph, &options, diag);
+    if (status != STATUS_OK && data->length)
+        diag_note(diag, "the longest sample of data set \"%s\" has %lld tokens",
+                  data->name ? data->name : "", (long long)data->max_tokens);
+    if (status == STATUS_OK) status = check_planned(plan, data, diag);
+    plan_destroy(plan);
+    return status;
+}
+
+Status feed_check_labels(const Batches *data, int64_t classes, Diag *diag) {
+    const int labels = batches_column(data, DATA_LABELS);
+    if (labels < 0 || data->classes <= classes) return STATUS_OK;
+    if (data->columns[labels].type.rank > 0) return STATUS_OK;
+    Limit *limits = new_limits(data);
+    limits[labels] =
+        (Limit){.name = "a label", .count = 1, .below = classes, .labels = true};
+    Status status = check_samples(limits, data, diag);
+    free(limits);
+    return status;
 }

@@ -13,6 +13,17 @@
 Status feed_check(Graph *graph, Node *const *roots, int count, const Batches *data,
                   int64_t sizes[DIM_SYMBOLS], Diag *diag);
 
+/* Checks all samples before anything is run: the longest sequence fits what `roots`
+ * depend on, and ids lie within its tables, as feed_fetch checks them. Nothing is known,
+ * and nothing said, where an input has no column yet. Fails with STATUS_MODEL. */
+Status feed_check_samples(Graph *graph, Node *const *roots, int count,
+                          const Batches *data, Diag *diag);
+
+/* Checks that the labels of all samples are below `classes`; samples are fetched only
+ * where the data set has more classes. Fails with STATUS_MODEL, naming the first sample.
+ */
+Status feed_check_labels(const Batches *data, int64_t classes, Diag *diag);
+
 /* One worker's way to fetch samples. */
 typedef struct Feed {
     const Batches *data;

@@ -193,6 +193,13 @@ static Status column_find(int *out, const Table *table, const char *name, const 
     return table_column(out, table, name, at, key, diag);
 }
 
+/* The names by class; NULL when there are none. */
+static const char *const *names_copy(Arena *arena, const StringList *names) {
+    const char **copy = ARENA_ARRAY(arena, const char *, (size_t)names->count);
+    for (int i = 0; i < names->count; i++) copy[i] = arena_strdup(arena, names->items[i]);
+    return names->count ? copy : NULL;
+}
+
 static Status labels_fill(TextData *data, const TextOptions *options,
                           const TextRows *rows, Loc at, Diag *diag) {
     int column;
@@ -202,6 +209,7 @@ static Status labels_fill(TextData *data, const TextOptions *options,
     if (status != STATUS_OK || column < 0) return status;
     data->labels = memory_alloc((size_t)rows->count, sizeof *data->labels);
     data->base.classes = options->classes;
+    data->base.class_names = names_copy(data->arena, &options->labels);
     return text_labels_read(data->labels, &data->base.classes, rows, column,
                             &options->labels, diag);
 }

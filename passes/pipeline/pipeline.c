@@ -5,6 +5,7 @@
 #include "ir/irtext.h"
 #include "ir/random.h"
 #include "passes/pipeline/pipeline_check.h"
+#include "passes/pipeline/pipeline_data.h"
 #include "passes/pipeline/pipeline_gaussians.h"
 #include "passes/pipeline/pipeline_models.h"
 
@@ -170,12 +171,18 @@ static Status dump_after(const StepRun *run, Diag *diag) {
     return STATUS_OK;
 }
 
-/* After a failure: says which step it was and dumps what there was and is. */
+/* After a failure: says which step it is about. */
+static void note_step(const Recipe *recipe, int index, Diag *diag) {
+    const Step *step = &recipe->steps[index];
+    diag_place(diag, step->at, step->key);
+    diag_note(diag, "in step %d of %d, %s%s%s%s", index + 1, recipe->step_count,
+              step->pass->name, step->label ? " (" : "", step->label ? step->label : "",
+              step->label ? ")" : "");
+}
+
+/* The same, and dumps what there was and is. */
 static void step_failed(const StepRun *run, Diag *diag) {
-    diag_place(diag, run->step->at, run->step->key);
-    diag_note(diag, "in step %d of %d, %s%s%s%s", run->index + 1, run->recipe->step_count,
-              run->step->pass->name, run->step->label ? " (" : "",
-              run->step->label ? run->step->label : "", run->step->label ? ")" : "");
+    note_step(run->recipe, run->index, diag);
     if (run->options->dump != DUMP_FAILURE) return;
     dump_text(run, "before", &run->text, diag);
     dump_model(run, "failure", diag);
@@ -239,8 +246,18 @@ static Status record_input(Model *model, const Recipe *recipe,
     return tree_set(arena, model->provenance, "input_hash", text, diag);
 }
 
+static Status check_data(Model *model, const Recipe *recipe,
+                         const PipelineOptions *options, Diag *diag) {
+    int index = 0;
+    if (options->plan) return STATUS_OK;
+    Status status = pipeline_check_data(&index, model, recipe, options, diag);
+    if (status != STATUS_OK) note_step(recipe, index, diag);
+    return status;
+}
+
 Status pipeline_run(Model *model, const Recipe *recipe, const PipelineOptions *options,
                     Diag *diag) {
+    TRY(check_data(model, recipe, options, diag));
     TRY(record_input(model, recipe, options, diag));
     Run run = {.options = options,
                .recipe = recipe,

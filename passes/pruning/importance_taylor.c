@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct Taylor {
     PassContext *ctx;
@@ -53,17 +54,38 @@ static Status separate_all(Taylor *t, Diag *diag) {
 
 /* ---- loss ---- */
 
-/* The outputs that the options name, as exits. */
-static Status named_outputs(Taylor *t, Exits *exits, Diag *diag) {
+/* The exit called `name` among those of `all`; NULL when there is none. */
+static const Exit *find_named(const Exits *all, const char *name) {
+    for (int i = 0; i < all->count; i++)
+        if (strcmp(all->items[i].output, name) == 0) return &all->items[i];
+    return NULL;
+}
+
+static Status fail_output(const Taylor *t, const Exits *all, const char *name,
+                          Diag *diag) {
+    Text list = {0};
+    for (int i = 0; i < all->count; i++)
+        text_add(&list, "%s%s", i ? ", " : "", all->items[i].output);
+    Status status =
+        edit_fail(t->ctx, diag,
+                  "outputs: expected predictions of classes, each once, found "
+                  "\"%s\"",
+                  name);
+    diag_hint(diag, "the model has %s", list.data);
+    text_free(&list);
+    return status;
+}
+
+/* Those of all exits that the options name. */
+static Status choose_named(Taylor *t, Exits *exits, Diag *diag) {
     const StringList *outputs = &t->options->outputs;
-    *exits =
-        (Exits){ARENA_ARRAY(t->ctx->arena, Exit, (size_t)outputs->count), outputs->count};
+    const Exits all = *exits;
+    *exits = (Exits){.items = ARENA_ARRAY(t->ctx->arena, Exit, (size_t)outputs->count)};
     for (int i = 0; i < outputs->count; i++) {
-        Node *logits = graph_output(t->graph, outputs->items[i]);
-        if (!logits || logits->type.rank < 2)
-            return edit_fail(t->ctx, diag, "expected an output \"%s\" [N, ..., classes]",
-                             outputs->items[i]);
-        exits->items[i] = (Exit){.output = outputs->items[i], .logits = logits};
+        const Exit *exit = find_named(&all, outputs->items[i]);
+        if (!exit || find_named(exits, outputs->items[i]))
+            return fail_output(t, &all, outputs->items[i], diag);
+        exits->items[exits->count++] = *exit;
     }
     return STATUS_OK;
 }
@@ -73,10 +95,8 @@ static Status named_outputs(Taylor *t, Exits *exits, Diag *diag) {
 static Status sum_losses(Taylor *t, Diag *diag) {
     Exits exits;
     TRY(objective_mask_graph(t->ctx, t->graph, diag));
-    if (t->options->outputs.count)
-        TRY(named_outputs(t, &exits, diag));
-    else
-        TRY(exits_find(&exits, t->ctx->arena, t->ctx, t->graph, diag));
+    TRY(exits_find(&exits, t->ctx->arena, t->ctx, t->graph, diag));
+    if (t->options->outputs.count) TRY(choose_named(t, &exits, diag));
     return exits_label_loss(&t->loss, t->graph, &exits, 0, diag);
 }
 

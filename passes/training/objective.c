@@ -150,7 +150,7 @@ Status objective_train(Objective *o, const char *data_name, const TrainOptions *
     objective_remember(o, data, options);
     if (ctx->plan) return plan_training(o, loss, options, diag);
     train_warn_unmatched(o->model->graph, options, ctx->at, ctx->key, diag);
-    TRY(objective_ask_teacher(&more, o, data, options, diag));
+    TRY(objective_ask_teacher(&more, o, data, diag));
     TrainReport report = {0};
     Status status =
         train(o->graph, loss, o->part, o->part_count, more ? more : data, options,
@@ -167,7 +167,7 @@ Status objective_train(Objective *o, const char *data_name, const TrainOptions *
 void objective_end(Objective *o) {
     if (!o->arena) return;
     for (int i = 0; o->remembered_value && i < o->remembered_count; i++)
-        free(o->remembered_value[i]);
+        buf_release(o->remembered_value[i]);
     graph_release(o->graph);
     arena_destroy(o->arena);
     o->arena = NULL;

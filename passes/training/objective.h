@@ -24,9 +24,9 @@ typedef struct Objective {
     bool mixed; /* samples are mixed of two, and so are the targets of labels */
 
     /* See objective_remember: what the losses read of the teacher, by column. */
-    Node **remembered;
+    Node **remembered; /* of the teacher's own graph */
     Column *remembered_column;
-    float **remembered_value;
+    Buf **remembered_value;
     int remembered_count;
 } Objective;
 
@@ -51,7 +51,7 @@ void objective_remember(Objective *objective, const Batches *data,
  * inputs read, and is the caller's; NULL when objective_remember did nothing. Fails as
  * forward_batches does, and with STATUS_MEMORY. */
 Status objective_ask_teacher(Batches **out, Objective *objective, const Batches *data,
-                             const TrainOptions *options, Diag *diag);
+                             Diag *diag);
 
 /* Adds a scalar to the objective under a name for reports; weight 0 leaves it out. */
 Status objective_add_part(Objective *objective, const char *name, Node *part,

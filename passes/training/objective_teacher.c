@@ -34,30 +34,33 @@ Node *objective_teacher_node(const Objective *o, const Node *node) {
 
 /* ---- asked once ---- */
 
-/* Most numbers of a sample: 1 KiB of memory. */
-enum { REMEMBERED_NUMBERS = 256 };
+/* Most numbers of a sample, 1 KiB of memory; and samples of a batch when they are asked
+ * for. */
+enum { REMEMBERED_NUMBERS = 256, REMEMBERED_BATCH = 32 };
 
-/* What the parts read of the teacher: its nodes with a user that is not the teacher's. */
-static void find_read(Objective *o) {
+/* What the parts read of the teacher: its nodes with a user that is not the teacher's.
+ * Both arrays get them, as copies in the training graph and as the teacher's own. */
+static int find_read(const Objective *o, Node **copies, Node **own) {
     const int count = graph_number(o->graph);
-    bool *teacher = memory_alloc((size_t)count, sizeof *teacher);
+    Node **of = memory_alloc((size_t)count, sizeof *of); /* by copy; leaves left out */
     bool *needed = memory_alloc((size_t)count, sizeof *needed);
-    const int theirs = o->teacher_graph->node_count;
-    for (int i = 0; i < theirs; i++)
-        teacher[o->teacher[i]->id] = o->teacher[i]->in_count > 0;
+    int found = 0;
+    for (Node *node = o->teacher_graph->first; node; node = node->next)
+        if (o->teacher[node->id]->in_count > 0) of[o->teacher[node->id]->id] = node;
     for (int i = 0; i < o->part_count; i++) needed[o->part[i]->id] = true;
-    o->remembered = ARENA_ARRAY(o->arena, Node *, (size_t)count);
     for (Node *node = o->graph->last; node; node = node->prev) {
         if (!needed[node->id]) continue;
-        if (teacher[node->id]) {
-            o->remembered[o->remembered_count++] = node;
+        if (of[node->id]) {
+            copies[found] = node;
+            own[found++] = of[node->id];
             continue;
         }
         for (int i = 0; i < node->in_count; i++)
             if (node->in[i]) needed[node->in[i]->id] = true;
     }
     free(needed);
-    free(teacher);
+    free(of);
+    return found;
 }
 
 /* A sample's share of a value; false when it has none of a known size. */
@@ -72,15 +75,14 @@ static bool sample_type(Type *out, const Type *type) {
     return true;
 }
 
-/* Names the columns; numbers of a sample, 0 when they are too many. */
-static int64_t count_numbers(Objective *o) {
+/* Columns for values; numbers of a sample, 0 when they are too many. */
+static int64_t count_numbers(Arena *arena, Column *columns, Node *const *values,
+                             int count) {
     int64_t numbers = 0;
-    o->remembered_column = ARENA_ARRAY(o->arena, Column, (size_t)o->remembered_count);
-    for (int i = 0; i < o->remembered_count; i++) {
-        Column *column = &o->remembered_column[i];
-        column->name = arena_printf(o->arena, "teacher.%d", i);
-        if (!sample_type(&column->type, &o->remembered[i]->type)) return 0;
-        numbers += type_count(&column->type);
+    for (int i = 0; i < count; i++) {
+        columns[i].name = arena_printf(arena, "teacher.%d", i);
+        if (!sample_type(&columns[i].type, &values[i]->type)) return 0;
+        numbers += type_count(&columns[i].type);
         if (numbers > REMEMBERED_NUMBERS) return 0;
     }
     return numbers;
@@ -90,16 +92,23 @@ void objective_remember(Objective *o, const Batches *data, const TrainOptions *o
     const bool again = options->steps == 0 && options->epochs > 1;
     const bool alike = !options->augment && !(data && data->masked);
     if (!o->teacher || !again || !alike) return;
-    find_read(o);
-    const int64_t numbers = count_numbers(o);
-    if (numbers == 0) o->remembered_count = 0;
-    if (numbers > 0) tree_put_int(o->ctx->arena, o->ctx->record, "remembered", numbers);
-    for (int i = 0; i < o->remembered_count; i++) {
-        Node *read = o->remembered[i];
-        const Column *column = &o->remembered_column[i];
-        graph_replace_uses(o->graph, read,
-                           graph_input(o->graph, column->name, &read->type));
-    }
+    const size_t most = (size_t)o->graph->node_count;
+    Node **copies = ARENA_ARRAY(o->arena, Node *, most);
+    o->remembered = ARENA_ARRAY(o->arena, Node *, most);
+    o->remembered_column = ARENA_ARRAY(o->arena, Column, most);
+    const int count = find_read(o, copies, o->remembered);
+    const int64_t numbers = count_numbers(o->arena, o->remembered_column, copies, count);
+    if (numbers == 0) return;
+    o->remembered_count = count;
+    tree_put_int(o->ctx->arena, o->ctx->record, "remembered", numbers);
+    for (int i = 0; i < count; i++)
+        graph_replace_uses(
+            o->graph, copies[i],
+            graph_input(o->graph, o->remembered_column[i].name, &copies[i]->type));
+}
+
+static float *remembered_value(const Objective *o, int column) {
+    return (float *)(uintptr_t)buf_data(o->remembered_value[column]);
 }
 
 /* ForwardSink: puts the results of some samples in their places. */
@@ -111,25 +120,27 @@ static Status keep_values(void *self, const Fetch *what, const float *const *val
     for (int c = 0; c < o->remembered_count; c++) {
         const int64_t size = type_count(&o->remembered_column[c].type);
         for (int64_t i = 0; i < what->n; i++)
-            memcpy(o->remembered_value[c] + what->index[i] * size, values[c] + i * size,
+            memcpy(remembered_value(o, c) + what->index[i] * size, values[c] + i * size,
                    (size_t)size * sizeof(float));
     }
     return STATUS_OK;
 }
 
 Status objective_ask_teacher(Batches **out, Objective *o, const Batches *data,
-                             const TrainOptions *options, Diag *diag) {
+                             Diag *diag) {
     const int count = o->remembered_count;
     *out = NULL;
     if (count == 0) return STATUS_OK;
-    o->remembered_value = ARENA_ARRAY(o->arena, float *, (size_t)count);
-    for (int i = 0; i < count; i++)
-        o->remembered_value[i] =
-            memory_alloc((size_t)data->count * sizeof(float),
-                         (size_t)type_count(&o->remembered_column[i].type));
-    TRY(forward_batches(o->graph, o->remembered, count, data, 0, options->batch_size,
+    o->remembered_value = ARENA_ARRAY(o->arena, Buf *, (size_t)count);
+    const float **values = ARENA_ARRAY(o->arena, const float *, (size_t)count);
+    for (int i = 0; i < count; i++) {
+        const int64_t size = type_count(&o->remembered_column[i].type);
+        TRY(buf_create(&o->remembered_value[i],
+                       (size_t)data->count * (size_t)size * sizeof(float), diag));
+        values[i] = remembered_value(o, i);
+    }
+    TRY(forward_batches(o->teacher_graph, o->remembered, count, data, 0, REMEMBERED_BATCH,
                         o->ctx->threads, o->ctx->watch, keep_values, o, diag));
-    *out = batches_extend(data, o->remembered_column,
-                          (const float *const *)o->remembered_value, count);
+    *out = batches_extend(data, o->remembered_column, values, count);
     return STATUS_OK;
 }

@@ -37,11 +37,12 @@ static inline int32_t sequence_label(int64_t i, int t) {
 
 static inline Status sequence_fetch(const Batches *self, const Fetch *what,
                                     void *const *dst, Diag *diag) {
-    (void)self, (void)diag;
+    (void)diag;
     for (int64_t k = 0; k < what->n * TOKENS; k++) {
         const int64_t i = what->index[k / TOKENS];
-        ((int32_t *)dst[0])[k] = sequence_id(i, (int)(k % TOKENS));
-        ((int32_t *)dst[1])[k] = sequence_label(i, (int)(k % TOKENS));
+        const int t = (int)(k % TOKENS);
+        ((int32_t *)dst[0])[k] = sequence_id(i, t);
+        if (self->column_count > 1) ((int32_t *)dst[1])[k] = sequence_label(i, t);
     }
     return STATUS_OK;
 }

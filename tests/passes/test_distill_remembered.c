@@ -113,6 +113,37 @@ static void test_exits(void **state) {
     model_destroy(teacher);
 }
 
+static void train_image_student(Model *student, Model *teacher, const char *way) {
+    Batches *images = toy_batches();
+    World world = {images, teacher, {0}};
+    Diag *diag = diag_create();
+    char yaml[400];
+    snprintf(yaml, sizeof yaml,
+             "version: 1\nseed: 1\ndata: {toy: {format: text}}\npasses:\n"
+             "  - distill: {data: toy, batch_size: 20, lr: 1.0e-3, %s, preset: none, "
+             "prediction: 1, cosine: 1}\n",
+             way);
+    assert_ok(run_in_world(&world, student, yaml, false, 1, diag), diag);
+    diag_destroy(diag);
+    batches_destroy(images);
+}
+
+/* Of images, states are of a known size: the predictions are made of states that a loss
+ * reads too. 3 classes, and 5 tokens of width 16. */
+static void test_values_behind_each_other(void **state) {
+    (void)state;
+    Model *once = toy_vit(3), *always = toy_vit(3), *teacher = toy_vit(5);
+    train_image_student(once, teacher, "epochs: 2");
+    train_image_student(always, teacher, "steps: 6, log_every: 3");
+    assert_true(recorded(once, "remembered") == 3 + 5 * 16);
+    assert_true(isnan(recorded(always, "remembered")));
+    expect_near(recorded(once, "loss_prediction"), recorded(always, "loss_prediction"));
+    expect_near(recorded(once, "loss_cosine"), recorded(always, "loss_cosine"));
+    model_destroy(once);
+    model_destroy(always);
+    model_destroy(teacher);
+}
+
 /* Keeps the memory that a step's training takes. */
 static void keep_bytes(void *self, const Recipe *recipe, int index,
                        const StepResult *result) {
@@ -148,9 +179,13 @@ static void test_plan(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_training), cmocka_unit_test(test_what_is_remembered),
-        cmocka_unit_test(test_one_epoch),     cmocka_unit_test(test_masked_data),
-        cmocka_unit_test(test_exits),         cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_same_training),
+        cmocka_unit_test(test_what_is_remembered),
+        cmocka_unit_test(test_one_epoch),
+        cmocka_unit_test(test_masked_data),
+        cmocka_unit_test(test_exits),
+        cmocka_unit_test(test_values_behind_each_other),
+        cmocka_unit_test(test_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

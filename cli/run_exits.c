@@ -1,0 +1,71 @@
+/* Inference that leaves at exits: see run_exits.h. */
+#include "cli/run_exits.h"
+
+#include <string.h>
+
+#define EARLY_SAMPLES 16 /* of a batch, before samples leave it */
+
+static Status fail_early(const char *path, const char *what, const char *hint,
+                         Diag *diag) {
+    diag_fail(diag, STATUS_MODEL, LOC_FILE(path), "--leave-early", "%s", what);
+    diag_hint(diag, "%s", hint);
+    return STATUS_MODEL;
+}
+
+Status early_find(EarlyRun *run, Arena *arena, Model *model, const char *path,
+                  Diag *diag) {
+    PassContext ctx = {.arena = arena, .at = LOC_FILE(path), .key = "--leave-early"};
+    *run = (EarlyRun){.arena = arena};
+    TRY(exits_find(&run->exits, arena, &ctx, model->graph, diag));
+    if (run->exits.count == 1)
+        return fail_early(path, "the model has no early exits",
+                          "add_exits gives a classifier exits", diag);
+    TRY(exits_read_rule(&run->rule, arena, &ctx, model, &run->exits, diag));
+    if (run->rule.criterion == EXIT_NEVER)
+        return fail_early(path, "the model has no stored rule for leaving at its exits",
+                          "calibrate_exits finds a rule and stores it", diag);
+    if (exits_rule_is_stale(model))
+        diag_warn(diag, ctx.at, ctx.key,
+                  "the stored rule for leaving at exits was calibrated before the "
+                  "model's last change: calibrate again");
+    return STATUS_OK;
+}
+
+/* DynamicSink: puts what came of some samples in its place. */
+static Status keep_samples(void *self, const Fetch *what, const int *exit,
+                           const float *logits, const void *const *columns, Diag *diag) {
+    EarlyRun *run = self;
+    const int64_t classes = run->results[0].tensor.dim[1];
+    void *values = NULL, *layers = NULL;
+    (void)columns;
+    TRY(tensor_writable(&run->results[0].tensor, &values, diag));
+    TRY(tensor_writable(&run->results[1].tensor, &layers, diag));
+    for (int64_t i = 0; i < what->n; i++) {
+        memcpy((float *)values + what->index[i] * classes, logits + i * classes,
+               (size_t)classes * sizeof(float));
+        ((int32_t *)layers)[what->index[i]] = run->exits.items[exit[i]].layer;
+    }
+    return STATUS_OK;
+}
+
+Status early_run(EarlyRun *run, Graph *graph, const Batches *data, int threads,
+                 const Watch *watch, Diag *diag) {
+    const int count = run->exits.count;
+    const int64_t shape[] = {data->count, run->exits.items[0].logits->type.dim[1]};
+    Node **exits = ARENA_ARRAY(run->arena, Node *, (size_t)count);
+    for (int i = 0; i < count; i++) exits[i] = run->exits.items[i].logits;
+    run->results[0].name = "logits";
+    run->results[1].name = "exit_layer";
+    TRY(tensor_create(&run->results[0].tensor, DTYPE_F32, 2, shape, diag));
+    TRY(tensor_create(&run->results[1].tensor, DTYPE_I32, 1, shape, diag));
+    return dynamic_batches(graph, exits, count, &run->rule, data, 0, EARLY_SAMPLES,
+                           threads, watch, keep_samples, run, &run->report, diag);
+}
+
+double early_mean_depth(const EarlyRun *run) {
+    const Tensor *tensor = &run->results[1].tensor;
+    const int32_t *layer = tensor_data(tensor);
+    double sum = 0;
+    for (int64_t i = 0; i < tensor->dim[0]; i++) sum += layer[i];
+    return sum / (double)tensor->dim[0];
+}
