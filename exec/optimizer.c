@@ -14,9 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Indices into OPTIMIZER_NAMES. */
-enum { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
-
 /* Elements of a block: its arrays stay in the second-level cache. */
 #define BLOCK ((int64_t)8192)
 

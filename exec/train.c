@@ -115,11 +115,13 @@ static void fill_report(TrainReport *report, const History *h, int part_count,
 /* ---- the loop ---- */
 
 static Status fail_loss(const Trainer *trainer, int64_t step, Diag *diag) {
+    const char *const *names = trainer->options->part_names;
     for (int i = 1; i <= trainer->part_count; i++)
         if (!isfinite(trainer->losses[i]))
             return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
                              "step %lld: part %d of the loss (%s) is %g",
-                             (long long)step + 1, i, trainer->parts[i - 1]->op->name,
+                             (long long)step + 1, i,
+                             names ? names[i - 1] : trainer->parts[i - 1]->op->name,
                              trainer->losses[i]);
     return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL, "step %lld: the loss is %g",
                      (long long)step + 1, trainer->losses[0]);

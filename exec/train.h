@@ -20,6 +20,9 @@
 #define SCHEDULE_NAMES  "cosine|linear|constant"
 #define OBJECTIVE_NAMES "likelihood|map|variational"
 
+/* Indices into OPTIMIZER_NAMES. */
+enum { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
+
 /* Indices into OBJECTIVE_NAMES: see exec/prior.h. */
 enum { OBJECTIVE_LIKELIHOOD, OBJECTIVE_MAP, OBJECTIVE_VARIATIONAL };
 
@@ -68,6 +71,8 @@ typedef struct TrainOptions {
     double init_variance; /* of q at the start; 0 = the prior's */
     double variance_lr;   /* learning-rate factor of log variances */
     const TrainHook *hook; /* set by passes, no option of recipes; NULL = none */
+    const char *const
+        *part_names; /* likewise: what messages call the parts of the loss */
 } TrainOptions;
 
 /* Defaults, as an initialiser for pass option structs and as an object. */

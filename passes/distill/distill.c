@@ -344,6 +344,9 @@ static Status distill_check(const void *opaque, Loc at, const char *key, Diag *d
     TRY(check_form("label_smoothing", options->label_smoothing > 0, "label",
                    options->label, l.label + l.masked_lm, at, key, diag));
     TRY(check_matching(options, at, key, diag));
+    if (options->match_on != MATCH_ON_TEACHER && l.attention_form != ATTENTION_match)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "expected attention_form: match beside match_on: student");
     if (l.prediction + l.attention + l.hidden + l.masked_lm + l.cosine + l.label > 0)
         return STATUS_OK;
     return diag_fail(diag, STATUS_RECIPE, at, key,

@@ -110,25 +110,47 @@ static Status plan_training(Objective *o, Node *loss, const TrainOptions *option
     return STATUS_OK;
 }
 
-static Status fail_option(const char *option, const char *objective, Loc at,
-                          const char *key, Diag *diag) {
-    return diag_fail(diag, STATUS_RECIPE, at, key, "%s needs objective: %s", option,
-                     objective);
+static Status fail_option(const char *option, const char *needs, Loc at, const char *key,
+                          Diag *diag) {
+    return diag_fail(diag, STATUS_RECIPE, at, key, "%s needs %s", option, needs);
 }
 
-Status objective_check(const TrainOptions *options, Loc at, const char *key, Diag *diag) {
+/* Options of a prior that no objective reads. */
+static Status check_prior(const TrainOptions *options, Loc at, const char *key,
+                          Diag *diag) {
     const bool variational = options->objective == OBJECTIVE_VARIATIONAL;
     const bool prior = options->objective != OBJECTIVE_LIKELIHOOD;
-    const char *either = "map or variational";
+    const char *either = "objective: map or variational";
+    const char *second = "objective: variational";
     if (!prior && options->prior_weight != train_defaults.prior_weight)
         return fail_option("prior_weight", either, at, key, diag);
     if (!prior && options->prior_scale != train_defaults.prior_scale)
         return fail_option("prior_scale", either, at, key, diag);
     if (!variational && options->init_variance != train_defaults.init_variance)
-        return fail_option("init_variance", "variational", at, key, diag);
+        return fail_option("init_variance", second, at, key, diag);
     if (!variational && options->variance_lr != train_defaults.variance_lr)
-        return fail_option("variance_lr", "variational", at, key, diag);
+        return fail_option("variance_lr", second, at, key, diag);
     return STATUS_OK;
+}
+
+/* Options that the other optimiser reads. */
+static Status check_optimizer(const TrainOptions *options, Loc at, const char *key,
+                              Diag *diag) {
+    const bool adamw = options->optimizer == OPTIMIZER_ADAMW;
+    if (adamw && options->momentum != train_defaults.momentum)
+        return fail_option("momentum", "optimizer: sgd", at, key, diag);
+    if (!adamw && options->beta1 != train_defaults.beta1)
+        return fail_option("beta1", "optimizer: adamw", at, key, diag);
+    if (!adamw && options->beta2 != train_defaults.beta2)
+        return fail_option("beta2", "optimizer: adamw", at, key, diag);
+    if (!adamw && options->eps != train_defaults.eps)
+        return fail_option("eps", "optimizer: adamw", at, key, diag);
+    return STATUS_OK;
+}
+
+Status objective_check(const TrainOptions *options, Loc at, const char *key, Diag *diag) {
+    TRY(check_prior(options, at, key, diag));
+    return check_optimizer(options, at, key, diag);
 }
 
 /* The rates of this training alone: the model keeps its own. */
@@ -151,9 +173,11 @@ Status objective_train(Objective *o, const char *data_name, const TrainOptions *
     if (ctx->plan) return plan_training(o, loss, options, diag);
     train_warn_unmatched(o->model->graph, options, ctx->at, ctx->key, diag);
     TRY(objective_ask_teacher(&more, o, data, diag));
+    TrainOptions named = *options;
+    named.part_names = o->part_name;
     TrainReport report = {0};
     Status status =
-        train(o->graph, loss, o->part, o->part_count, more ? more : data, options,
+        train(o->graph, loss, o->part, o->part_count, more ? more : data, &named,
               ctx->seed, ctx->threads, ctx->watch, ctx->arena, &report, diag);
     batches_destroy(more);
     TRY(place_prior(o, options, status, diag));

@@ -110,7 +110,8 @@ Status objective_balance(Objective *objective, ObjectiveExits which, Diag *diag)
 /* Freezes every storage of the training graph that no early exit uses. */
 Status objective_freeze_trunk(Objective *objective, Diag *diag);
 
-/* Checks that options about the prior come with an objective that has one. */
+/* Checks that options about the prior come with an objective that has one, and those
+ * about an optimiser with that optimiser. */
 Status objective_check(const TrainOptions *options, Loc at, const char *key, Diag *diag);
 
 /* Trains (or, when planning, measures memory), takes the weights over (in variational
