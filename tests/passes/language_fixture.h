@@ -35,14 +35,19 @@ static inline int32_t sequence_label(int64_t i, int t) {
     return (i + t) % 4 == 3 ? INDEX_SKIP : sequence_id(i, t + 1);
 }
 
+/* Columns "input_ids" and, where there is one, "labels": of each token, or of the first.
+ */
 static inline Status sequence_fetch(const Batches *self, const Fetch *what,
                                     void *const *dst, Diag *diag) {
     (void)diag;
-    for (int64_t k = 0; k < what->n * TOKENS; k++) {
-        const int64_t i = what->index[k / TOKENS];
-        const int t = (int)(k % TOKENS);
-        ((int32_t *)dst[0])[k] = sequence_id(i, t);
-        if (self->column_count > 1) ((int32_t *)dst[1])[k] = sequence_label(i, t);
+    for (int c = 0; c < self->column_count; c++) {
+        const Type *type = &self->columns[c].type;
+        const int tokens = type->rank ? (int)type->dim[0] : 1;
+        for (int64_t k = 0; k < what->n * tokens; k++) {
+            const int64_t i = what->index[k / tokens];
+            const int t = (int)(k % tokens);
+            ((int32_t *)dst[c])[k] = c == 0 ? sequence_id(i, t) : sequence_label(i, t);
+        }
     }
     return STATUS_OK;
 }
