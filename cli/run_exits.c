@@ -5,11 +5,11 @@
 
 #define EARLY_SAMPLES 16 /* of a batch, before samples leave it */
 
-static Status fail_early(const char *path, const char *what, const char *hint,
+static Status fail_early(PassContext *ctx, const char *what, const char *hint,
                          Diag *diag) {
-    diag_fail(diag, STATUS_MODEL, LOC_FILE(path), "--leave-early", "%s", what);
+    const Status status = edit_fail(ctx, diag, "%s", what);
     diag_hint(diag, "%s", hint);
-    return STATUS_MODEL;
+    return status;
 }
 
 Status early_find(EarlyRun *run, Arena *arena, Model *model, const char *path,
@@ -18,16 +18,13 @@ Status early_find(EarlyRun *run, Arena *arena, Model *model, const char *path,
     *run = (EarlyRun){.arena = arena};
     TRY(exits_find(&run->exits, arena, &ctx, model->graph, diag));
     if (run->exits.count == 1)
-        return fail_early(path, "the model has no early exits",
+        return fail_early(&ctx, "the model has no early exits",
                           "add_exits gives a classifier exits", diag);
     TRY(exits_read_rule(&run->rule, arena, &ctx, model, &run->exits, diag));
     if (run->rule.criterion == EXIT_NEVER)
-        return fail_early(path, "the model has no stored rule for leaving at its exits",
+        return fail_early(&ctx, "the model has no stored rule for leaving at its exits",
                           "calibrate_exits finds a rule and stores it", diag);
-    if (exits_rule_is_stale(model))
-        diag_warn(diag, ctx.at, ctx.key,
-                  "the stored rule for leaving at exits was calibrated before the "
-                  "model's last change: calibrate again");
+    exits_warn_stale(&ctx, model, diag);
     return STATUS_OK;
 }
 

@@ -146,11 +146,7 @@ static Status choose_rule(Evaluation *e, Diag *diag) {
 /* Notes, and says, that the stored rule is older than the model. */
 static void check_age(Evaluation *e, Diag *diag) {
     if (e->ctx->plan || e->mode != EVALUATE_RULE || has_rule(e->options)) return;
-    e->stale = exits_rule_is_stale(e->model);
-    if (e->stale)
-        diag_warn(diag, e->ctx->at, e->ctx->key,
-                  "the stored rule for leaving at exits was calibrated before the "
-                  "model's last change: calibrate again");
+    e->stale = exits_warn_stale(e->ctx, e->model, diag);
 }
 
 static Status fail_exits(const Evaluation *e, const char *what, const char *hint,

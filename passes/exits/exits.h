@@ -59,6 +59,9 @@ Status exits_read_rule(ExitRule *rule, Arena *arena, PassContext *ctx, const Mod
  * has now: what was measured then need not hold. Not for planning. */
 bool exits_rule_is_stale(Model *model);
 
+/* Warns of a stale rule at the step's place; whether it is stale. Not for planning. */
+bool exits_warn_stale(PassContext *ctx, Model *model, Diag *diag);
+
 /* Stores a rule, thresholds by output name, with the model's hash. */
 Status exits_store_rule(const ExitRule *rule, Model *model, const Exits *exits,
                         Diag *diag);

@@ -85,6 +85,15 @@ bool exits_rule_is_stale(Model *model) {
     return strcmp(of->string, hash) != 0;
 }
 
+bool exits_warn_stale(PassContext *ctx, Model *model, Diag *diag) {
+    const bool stale = exits_rule_is_stale(model);
+    if (stale)
+        diag_warn(diag, ctx->at, ctx->key,
+                  "the stored rule for leaving at exits was calibrated before the "
+                  "model's last change: calibrate again");
+    return stale;
+}
+
 Status exits_store_rule(const ExitRule *rule, Model *model, const Exits *exits,
                         Diag *diag) {
     Arena *arena = model->arena;

@@ -21,8 +21,7 @@ typedef enum PruneScore {
     SCORE_TAYLOR,
     SCORE_MAGNITUDE,
     SCORE_RANDOM,
-    SCORE_RELEVANCE /* of the posterior, for pruning alone: passes/posterior/relevance.h
-                     */
+    SCORE_RELEVANCE /* of the posterior (relevance.h), for pruning alone */
 } PruneScore;
 
 enum { RANKING_PER_LAYER, RANKING_GLOBAL };
