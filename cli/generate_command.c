@@ -10,6 +10,7 @@
 #include "exec/ticker.h"
 #include "exec/translate.h"
 #include "io/load.h"
+#include "io/model_vocabulary.h"
 #include "io/tokenizers/tokenizer.h"
 
 #include <string.h>
@@ -171,6 +172,7 @@ static Status generate(Generation *g, Diag *diag) {
     TRY(open_tokenizer(g, diag));
     TRY(read_prompt(g, diag));
     TRY(open_decoder(g, diag));
+    TRY(vocabulary_check_tokenizer(g->model, g->tokenizer, LOC_FILE(cli->args[0]), diag));
     double start = ticker_seconds();
     TRY(decoder_append(g->decoder, g->tokens, g->token_count, diag));
     g->prefill_seconds = ticker_seconds() - start;

@@ -43,7 +43,7 @@ static Status find_data(void *self, const char *name, Loc at, Batches **out, Dia
     for (int i = 0; i < session->data_count; i++) {
         if (strcmp(session->data[i].name, name) != 0) continue;
         *out = session->data[i].batches;
-        return session_check_classes(session, &session->data[i], at, diag);
+        return session_check_data(session, &session->data[i], at, diag);
     }
     return diag_fail(diag, STATUS_RECIPE, at, NULL, "unknown data set \"%s\"", name);
 }

@@ -33,6 +33,7 @@ typedef struct Session {
     DataEntry *data;
     int data_count;
     const char *source;  /* path of the input model, or what it is built from */
+    bool built;          /* from a configuration, with new weights */
     Model *model;        /* the one that the steps change */
     Model *input;        /* as it was before the first step */
     Model *input_shapes; /* the same without weights */
@@ -52,10 +53,11 @@ Status session_load_model(Session *session, bool weights, Diag *diag);
 /* Opens all data sets, reporting all errors. */
 Status session_open_data(Session *session, Diag *diag);
 
-/* Checks a data set that names its classes against the model's head and, where the
- * model's configuration has id2label, their names and order; once for each data set.
- * Fails with STATUS_MODEL at `at`. */
-Status session_check_classes(Session *session, DataEntry *entry, Loc at, Diag *diag);
+/* Checks a data set against the model: its vocabulary (vocabulary_check; a built
+ * model takes it over), and, where it
+ * names its classes, the model's head and the names and order in its configuration's
+ * id2label; these once for each data set. Fails with STATUS_MODEL at `at`. */
+Status session_check_data(Session *session, DataEntry *entry, Loc at, Diag *diag);
 
 /* Runs the steps on the model's shapes alone, leaving the model as it is. `start` (may
  * be NULL) receives the measure of the input. */

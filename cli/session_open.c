@@ -154,6 +154,7 @@ static Status build_model(Session *session, const Tree *map, bool weights, Diag 
                          "expected a path or a map, found %s",
                          tree_kind_name(config->kind));
     session->source = "configuration";
+    session->built = true;
     TRY(from_file ? hf_build(&session->model, config, ops_table(), diag)
                   : hf_build_written(&session->model, config, ops_table(), diag));
     if (!weights) return STATUS_OK;

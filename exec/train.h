@@ -120,8 +120,8 @@ extern const TrainOptions train_defaults;
         F_REAL(TrainOptions, ema, 0, 0.9999999,                                          \
                "decay of averaged weights that replace "                                 \
                "the trained ones at the end; 0 = none"),                                 \
-        F_REAL(TrainOptions, dropout, -1, 0.99,                                          \
-               "rate of every dropout in this training; -1 = the model's rates"),        \
+        F_REAL(TrainOptions, dropout, 0, 0.99,                                           \
+               "rate of every dropout in this training; not given: the model's rates"),  \
         F_BOOL(TrainOptions, augment, "augment the samples if the data set can"),        \
         F_INT(TrainOptions, seed, 0, 1000000000000, "added to the recipe's seed"),       \
         F_INT(TrainOptions, log_every, 0, 1000000000,                                    \

@@ -57,6 +57,8 @@ struct Batches {
     int64_t classes;                /* labels lie in [0, classes); 0 = no labels */
     const char *const *class_names; /* by label, where the data set names all of its
                                        classes; else NULL */
+    const char *vocabulary; /* text: hash of its tokens in order; NULL = not known */
+    int64_t vocabulary_tokens;
     double label_characters; /* language data: characters that a label stands for, on
                                 average; 0 = not known */
 

@@ -217,8 +217,18 @@ static Tree *new_bool(Arena *arena, bool value) {
     return tree;
 }
 
+bool field_is_absent(const Field *field, const void *source) {
+    if (field->min == 0 && field->max == 0) return false;
+    if (field->kind != FIELD_INT && field->kind != FIELD_REAL) return false;
+    const double value = field->kind == FIELD_INT
+                             ? (double)*MEMBER(int64_t, source, field)
+                             : *MEMBER(double, source, field);
+    return value < field->min || value > field->max;
+}
+
 static Tree *member_to_tree(Arena *arena, const Field *field, const void *source) {
     const Tree *tree;
+    if (field_is_absent(field, source)) return tree_new(arena, TREE_NULL, LOC_NONE);
     switch (field->kind) {
     case FIELD_BOOL: return new_bool(arena, *MEMBER(bool, source, field));
     case FIELD_INT: return new_int(arena, *MEMBER(int64_t, source, field));

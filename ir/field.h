@@ -125,7 +125,12 @@ void field_print_value(Text *text, const Field *field, const void *source);
  * table of the field (borrowed) and `length` bytes long. */
 const char *field_choice_name(const Field *field, int index, int *length);
 
-/* The struct's values as a map (for provenance), every field included. */
+/* Whether a number is out of its field's range: only a default can be, and stands for
+ * "not given". */
+bool field_is_absent(const Field *field, const void *source);
+
+/* The struct's values as a map (for provenance), every field included; null where a
+ * number is absent. */
 Tree *fields_to_tree(Arena *arena, const Field *fields, const void *source);
 
 /* Appends the manual of a table: name, type, range, default, help, one row a line. */

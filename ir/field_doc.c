@@ -8,17 +8,6 @@ static int max_int(int a, int b) {
     return a > b ? a : b;
 }
 
-/* Whether the default is a number that cannot be given: it stands for "not given". */
-static bool is_absent(const Field *field, const void *defaults) {
-    const char *at = (const char *)defaults + field->offset;
-    if (field->min == 0 && field->max == 0) return false;
-    if (field->kind != FIELD_INT && field->kind != FIELD_REAL) return false;
-    const double value = field->kind == FIELD_INT
-                             ? (double)*(const int64_t *)(const void *)at
-                             : *(const double *)(const void *)at;
-    return value < field->min || value > field->max;
-}
-
 /* The default as it is printed; "required" or "none" where there is no value. */
 static void add_default(Text *text, const Field *field, const void *defaults) {
     if (field->required) {
@@ -28,7 +17,7 @@ static void add_default(Text *text, const Field *field, const void *defaults) {
     if (!defaults) return;
     Text value = {0};
     field_print_value(&value, field, defaults);
-    bool none = strcmp(value.data, "null") == 0 || is_absent(field, defaults);
+    bool none = strcmp(value.data, "null") == 0 || field_is_absent(field, defaults);
     text_add(text, "default %s", none ? "none" : value.data);
     text_free(&value);
 }
@@ -145,8 +134,9 @@ static Tree *field_schema(Arena *arena, const Field *field, const Tree *values,
                           const void *defaults) {
     Tree *schema = tree_new(arena, TREE_MAP, LOC_NONE);
     put_type(arena, schema, field, field->kind);
-    const Tree *value =
-        values && !is_absent(field, defaults) ? tree_get(values, field->name) : NULL;
+    const Tree *value = values && !field_is_absent(field, defaults)
+                            ? tree_get(values, field->name)
+                            : NULL;
     if (value && value->kind != TREE_NULL && !field->required) {
         put_tree(arena, schema, "default", tree_copy(arena, value));
     }

@@ -4,7 +4,6 @@
 #include "ir/arena.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,9 +18,8 @@ static void text_reserve(Text *text, size_t extra) {
     text->capacity = capacity;
 }
 
-void text_add(Text *text, const char *fmt, ...) {
-    va_list args, again;
-    va_start(args, fmt);
+void text_add_list(Text *text, const char *fmt, va_list args) {
+    va_list again;
     va_copy(again, args);
     text_reserve(text, 0);
     size_t room = text->capacity - text->length;
@@ -35,6 +33,12 @@ void text_add(Text *text, const char *fmt, ...) {
     }
     if (length > 0) text->length += (size_t)length;
     va_end(again);
+}
+
+void text_add(Text *text, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    text_add_list(text, fmt, args);
     va_end(args);
 }
 

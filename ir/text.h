@@ -2,6 +2,7 @@
 #ifndef COMPRESS_IR_TEXT_H
 #define COMPRESS_IR_TEXT_H
 
+#include <stdarg.h>
 #include <stddef.h>
 
 typedef struct Text {
@@ -11,6 +12,9 @@ typedef struct Text {
 
 /* Appends formatted text. */
 void text_add(Text *text, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* The same with arguments in a list. */
+void text_add_list(Text *text, const char *fmt, va_list args);
 
 /* Appends `length` bytes as they are. */
 void text_bytes(Text *text, const char *bytes, size_t length);

@@ -42,10 +42,18 @@ Status edit_param(Node **out, Graph *graph, const char *name, Init init, int ran
 Status edit_fail(PassContext *ctx, Diag *diag, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
-    char text[512];
-    vsnprintf(text, sizeof text, fmt, args);
+    given_fail_list(&ctx->given, NULL, STATUS_MODEL, diag, fmt, args);
     va_end(args);
-    return diag_fail(diag, STATUS_MODEL, ctx->at, ctx->key, "%s", text);
+    return STATUS_MODEL;
+}
+
+Status edit_fail_option(PassContext *ctx, const char *options, Diag *diag,
+                        const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    given_fail_list(&ctx->given, options, STATUS_MODEL, diag, fmt, args);
+    va_end(args);
+    return STATUS_MODEL;
 }
 
 Status edit_fail_label(PassContext *ctx, Diag *diag, const Batches *data, int64_t sample,

@@ -20,6 +20,11 @@ Status edit_param(Node **out, Graph *graph, const char *name, Init init, int ran
 Status edit_fail(PassContext *ctx, Diag *diag, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* The same at an option's place, or that of the last given of several joined by '|': see
+ * given_fail. */
+Status edit_fail_option(PassContext *ctx, const char *options, Diag *diag,
+                        const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
 /* Reports a label of a data set that is none of the model's classes. */
 Status edit_fail_label(PassContext *ctx, Diag *diag, const Batches *data, int64_t sample,
                        int64_t classes, int32_t label);

@@ -4,9 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sizes that a measure is for where the model leaves them open: one sample, 128 tokens or
- * what the model takes, 20 masked positions. */
-static const int64_t measure_sizes[DIM_SYMBOLS] = {
+const int64_t measure_sizes[DIM_SYMBOLS] = {
     [DIM_INDEX(DIM_N)] = 1,
     [DIM_INDEX(DIM_T)] = 128,
     [DIM_INDEX(DIM_S)] = 128,

@@ -13,6 +13,10 @@ typedef struct Measure {
     char input[128];    /* the input shape it is for: "pixel_values [1, 1, 28, 28]" */
 } Measure;
 
+/* Sizes that a measure is for where the model leaves them open: one sample, 128 tokens or
+ * what the model takes (plan_fit_sizes), 20 masked positions. */
+extern const int64_t measure_sizes[DIM_SYMBOLS];
+
 /* Measures a model at one sample. Outputs of the graph are what is computed. Fails with
  * STATUS_MODEL when the graph cannot be planned. */
 Status model_measure(Measure *out, Model *model, Diag *diag);

@@ -12,6 +12,7 @@
 
 #include "exec/train.h"
 #include "ir/model.h"
+#include "passes/given.h"
 
 /* What a pass promises about the function the model computes. */
 typedef enum Exactness {
@@ -32,12 +33,11 @@ struct PassContext {
     bool plan;     /* shapes only */
     uint64_t seed; /* of this step: recipe seed and step index mixed */
     int threads;
-    Loc at;          /* of the step in the recipe */
-    const char *key; /* path of the step: "passes[2]" */
-    Tree *record;    /* this step's record: a map; ends up in the provenance and in
-                        --report; numbers must be reproducible, so no times */
-    Tree *times;     /* a map for what no two runs measure alike (seconds, samples per
-                        second): in --report only, never in the model */
+    Given given;  /* the step in the recipe */
+    Tree *record; /* this step's record: a map; ends up in the provenance and in
+                     --report; numbers must be reproducible, so no times */
+    Tree *times;  /* a map for what no two runs measure alike (seconds, samples per
+                     second): in --report only, never in the model */
     const Watch *watch;
 
     /* Set by the pass. */
@@ -70,11 +70,11 @@ typedef struct Pass {
     int flags;                /* OR of PassFlag */
     Exactness exactness;      /* the strongest that holds for every option */
 
-    /* Checks options against each other, before any model is read; `at` and `key` are
-     * the step's. NULL = nothing to check. Fails with STATUS_RECIPE. */
-    Status (*check)(const void *options, Loc at, const char *key, Diag *diag);
+    /* Checks options against each other, before any model is read. NULL = nothing to
+     * check. Fails with STATUS_RECIPE, at an option where it can: see given_fail. */
+    Status (*check)(const void *options, const Given *given, Diag *diag);
 
-    /* Does the work. A model that does not fit gives STATUS_MODEL at ctx->at. */
+    /* Does the work. A model that does not fit gives STATUS_MODEL at ctx->given.at. */
     Status (*run)(PassContext *ctx, Model *model, const void *options, Diag *diag);
 } Pass;
 

@@ -1,6 +1,7 @@
 /* Language data sets: a text as one stream of tokens, cut into windows of equal length,
  * each with the token after every one of its tokens, for causal language models. */
 #include "io/datasets/dataset.h"
+#include "io/model_vocabulary.h"
 #include "io/tokenizers/token_stream.h"
 
 #include <inttypes.h>
@@ -97,6 +98,7 @@ static Status stream_fill(LanguageData *data, const LanguageOptions *options, Lo
     const Status status =
         token_stream_read(&data->stream, tokenizer, options->path, &rules, at, diag);
     data->base.classes = tokenizer_size(tokenizer);
+    vocabulary_of_data(&data->base, tokenizer, data->arena);
     tokenizer_destroy(tokenizer);
     return status;
 }

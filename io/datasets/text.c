@@ -6,6 +6,7 @@
 #include "io/datasets/dataset.h"
 #include "io/datasets/text_mask.h"
 #include "io/datasets/text_samples.h"
+#include "io/model_vocabulary.h"
 #include "ir/random.h"
 
 #include <inttypes.h>
@@ -296,6 +297,7 @@ static Status text_fill(TextData *data, const TextOptions *options, Loc at, Diag
     TRY(options_check(options, at, diag));
     TRY(tokenizer_read(&tokenizer, options->tokenizer, diag));
     Status status = tokenizer_fill(data, options, tokenizer, at, diag);
+    vocabulary_of_data(&data->base, tokenizer, data->arena);
     tokenizer_destroy(tokenizer);
     return status;
 }

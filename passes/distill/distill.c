@@ -60,20 +60,22 @@ static const Field fields[] = {
              "recipe's input model"),
     F_CHOICE(D, preset, &PRESETS(NAME)[1], /* without the first | */
              "method whose weights, temperature and forms hold where none are given"),
-    F_REAL(D, prediction, -1, 1e6,
-           "weight of the soft cross-entropy of predictions; -1 =" BY_PRESET(
+    F_REAL(D, prediction, 0, 1e6,
+           "weight of the soft cross-entropy of predictions; not given:" BY_PRESET(
                SAY_PREDICTION)),
-    F_REAL(D, attention, -1, 1e6,
-           "weight of the attention loss; -1 =" BY_PRESET(SAY_ATTENTION)),
-    F_REAL(D, hidden, -1, 1e6, "weight of the hidden loss; -1 =" BY_PRESET(SAY_HIDDEN)),
+    F_REAL(D, attention, 0, 1e6,
+           "weight of the attention loss; not given:" BY_PRESET(SAY_ATTENTION)),
+    F_REAL(D, hidden, 0, 1e6,
+           "weight of the hidden loss; not given:" BY_PRESET(SAY_HIDDEN)),
     F_REAL(
-        D, masked_lm, -1, 1e6,
-        "weight of the cross-entropy against masked tokens; -1 =" BY_PRESET(
+        D, masked_lm, 0, 1e6,
+        "weight of the cross-entropy against masked tokens; not given:" BY_PRESET(
             SAY_MASKED_LM) ", as label weight for models that do not predict masked tokens"),
-    F_REAL(D, cosine, -1, 1e6,
-           "weight of 1 - cosine of last states; -1 =" BY_PRESET(SAY_COSINE)),
-    F_REAL(D, label, -1, 1e6,
-           "weight of the loss against the data's labels; -1 = 0, but see masked_lm"),
+    F_REAL(D, cosine, 0, 1e6,
+           "weight of 1 - cosine of last states; not given:" BY_PRESET(SAY_COSINE)),
+    F_REAL(
+        D, label, 0, 1e6,
+        "weight of the loss against the data's labels; not given: 0, but see masked_lm"),
     F_REAL(D, temperature, 0.01, 1000,
            "temperature of predictions; not given:" BY_PRESET(SAY_TEMPERATURE)),
     F_CHOICE(D, exits, OBJECTIVE_EXITS,
@@ -168,7 +170,8 @@ static Status add_teacher(Distill *d, Diag *diag) {
     Objective *o = &d->objective;
     Model *teacher = NULL;
     const bool both = distill_compares_predictions(d);
-    TRY(o->ctx->model(o->ctx->self, d->options->teacher, o->ctx->at, &teacher, diag));
+    TRY(o->ctx->model(o->ctx->self, d->options->teacher,
+                      given_loc(&o->ctx->given, "teacher"), &teacher, diag));
     if (d->masked && !both && d->losses.masked_lm > 0)
         TRY(objective_mask_tokens(o, diag));
     TRY(objective_add_teacher(o, teacher, diag));
@@ -200,8 +203,8 @@ static Status leave_layers_out(Distill *d, Diag *diag) {
     tree_put_string(ctx->arena, ctx->record, "left_out",
                     arena_printf(ctx->arena, "attention, hidden: %s", d->apart));
     if (!ctx->plan)
-        diag_warn(diag, ctx->at, ctx->key, "attention and hidden losses are left out: %s",
-                  d->apart);
+        diag_warn(diag, ctx->given.at, ctx->given.key,
+                  "attention and hidden losses are left out: %s", d->apart);
     return STATUS_OK;
 }
 
@@ -275,82 +278,67 @@ static Status distill_run(PassContext *ctx, Model *model, const void *opaque,
     return status;
 }
 
-/* A weight is 0 or more, or -1. */
-static Status check_weight(const char *name, double weight, Loc at, const char *key,
-                           Diag *diag) {
-    if (weight >= 0 || weight == -1) return STATUS_OK;
-    return diag_fail(diag, STATUS_RECIPE, at, key,
-                     "expected %s to be 0 or more, or -1 (by preset), found %g", name,
-                     weight);
-}
-
 /* The form of a loss is told in vain when nothing gives the loss a weight. A weight of 0
  * that is given is fine: it switches the loss off. */
-static Status check_form(const char *form, bool told, const char *loss, double given,
-                         double weight, Loc at, const char *key, Diag *diag) {
-    if (!told || given >= 0 || weight > 0) return STATUS_OK;
-    diag_fail(diag, STATUS_RECIPE, at, key,
-              "expected a weight for the %s loss beside %s: by preset it is 0", loss,
-              form);
+static Status check_form(const char *form, bool told, const char *loss, double own,
+                         double weight, const Given *given, Diag *diag) {
+    if (!told || own >= 0 || weight > 0) return STATUS_OK;
+    given_fail(given, form, STATUS_RECIPE, diag,
+               "expected a weight for the %s loss beside %s: by preset it is 0", loss,
+               form);
     diag_hint(diag, "add `%s: 1`, or leave %s out", loss, form);
     return STATUS_RECIPE;
 }
 
 /* Pairs stand alone and can be read; `every` has its rule. */
-static Status check_matching(const D *options, Loc at, const char *key, Diag *diag) {
+static Status check_matching(const D *options, const Given *given, Diag *diag) {
     const bool rule = options->match != MATCH_EVEN;
     if (options->every && options->match != MATCH_EVERY)
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "expected match: every beside every: %lld",
-                         (long long)options->every);
+        return given_fail(given, "every", STATUS_RECIPE, diag,
+                          "expected match: every beside every: %lld",
+                          (long long)options->every);
     if (rule && options->teacher_layers.count)
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "expected teacher_layers or match, found both");
+        return given_fail(given, "teacher_layers|match", STATUS_RECIPE, diag,
+                          "expected teacher_layers or match, found both");
     if (options->pairs.count &&
         (rule || options->student_layers.count || options->teacher_layers.count))
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "expected pairs, or match, student_layers and teacher_layers, "
-                         "found both");
+        return given_fail(given, "pairs", STATUS_RECIPE, diag,
+                          "expected pairs, or match, student_layers and teacher_layers, "
+                          "found both");
     Status status = STATUS_OK;
     Arena *arena = arena_create();
     for (int i = 0; i < options->pairs.count && status == STATUS_OK; i++) {
         DistillMatch pair;
         if (!distill_read_pair(&pair, arena, options->pairs.items[i]))
-            status = diag_fail(diag, STATUS_RECIPE, at, key,
-                               "pairs: expected \"STACK.LAYER=STACK.LAYER\", the "
-                               "student's place and the teacher's, found \"%s\"",
-                               options->pairs.items[i]);
+            status = given_fail(given, "pairs", STATUS_RECIPE, diag,
+                                "expected \"STACK.LAYER=STACK.LAYER\", the "
+                                "student's place and the teacher's, found \"%s\"",
+                                options->pairs.items[i]);
     }
     arena_destroy(arena);
     return status;
 }
 
-static Status distill_check(const void *opaque, Loc at, const char *key, Diag *diag) {
+static Status distill_check(const void *opaque, const Given *given, Diag *diag) {
     const D *options = opaque;
     const DistillLosses l = resolve(options);
-    TRY(objective_check(&options->train, at, key, diag));
-    TRY(check_weight("prediction", options->prediction, at, key, diag));
-    TRY(check_weight("attention", options->attention, at, key, diag));
-    TRY(check_weight("hidden", options->hidden, at, key, diag));
-    TRY(check_weight("masked_lm", options->masked_lm, at, key, diag));
-    TRY(check_weight("cosine", options->cosine, at, key, diag));
-    TRY(check_weight("label", options->label, at, key, diag));
+    TRY(objective_check(&options->train, given, diag));
     TRY(check_form("attention_form", options->attention_form > 0, "attention",
-                   options->attention, l.attention, at, key, diag));
+                   options->attention, l.attention, given, diag));
     TRY(check_form("hidden_form", options->hidden_form > 0, "hidden", options->hidden,
-                   l.hidden, at, key, diag));
+                   l.hidden, given, diag));
     TRY(check_form("cosine_on", options->cosine_on > 0, "cosine", options->cosine,
-                   l.cosine, at, key, diag));
+                   l.cosine, given, diag));
     TRY(check_form("label_smoothing", options->label_smoothing > 0, "label",
-                   options->label, l.label + l.masked_lm, at, key, diag));
-    TRY(check_matching(options, at, key, diag));
+                   options->label, l.label + l.masked_lm, given, diag));
+    TRY(check_matching(options, given, diag));
     if (options->match_on != MATCH_ON_TEACHER && l.attention_form != ATTENTION_match)
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "expected attention_form: match beside match_on: student");
+        return given_fail(given, "match_on", STATUS_RECIPE, diag,
+                          "expected attention_form: match beside match_on: student");
     if (l.prediction + l.attention + l.hidden + l.masked_lm + l.cosine + l.label > 0)
         return STATUS_OK;
-    return diag_fail(diag, STATUS_RECIPE, at, key,
-                     "expected at least one loss with a weight above 0, found none");
+    return given_fail(given, NULL, STATUS_RECIPE, diag,
+                      "expected at least one loss with a weight above 0, found none");
 }
 
 const Pass pass_distill = {

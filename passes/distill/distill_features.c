@@ -33,17 +33,18 @@ static Status check_pair(const Distill *d, const Pair *pair, Diag *diag) {
     const int64_t theirs = heads_of_keys(t->heads, t->kv_heads);
     PassContext *ctx = d->objective.ctx;
     if (s->heads != t->heads || ours != theirs)
-        return edit_fail(ctx, diag,
-                         "attention_form: match expects equal head counts, found %lld "
-                         "(%lld of keys) in layer %d of the student and %lld (%lld of "
-                         "keys) in layer %d of the teacher",
-                         (long long)s->heads, (long long)ours, pair->match.student,
-                         (long long)t->heads, (long long)theirs, pair->match.teacher);
+        return edit_fail_option(
+            ctx, "attention_form", diag,
+            "match expects equal head counts, found %lld "
+            "(%lld of keys) in layer %d of the student and %lld (%lld of "
+            "keys) in layer %d of the teacher",
+            (long long)s->heads, (long long)ours, pair->match.student,
+            (long long)t->heads, (long long)theirs, pair->match.teacher);
     if (s->causal == t->causal) return STATUS_OK;
-    return edit_fail(ctx, diag,
-                     "attention_form: match: attention of layer %d of the student and "
-                     "layer %d of the teacher must both be causal or not",
-                     pair->match.student, pair->match.teacher);
+    return edit_fail_option(ctx, "attention_form", diag,
+                            "match: attention of layer %d of the student and "
+                            "layer %d of the teacher must both be causal or not",
+                            pair->match.student, pair->match.teacher);
 }
 
 static int64_t last_width(const Node *node) {
@@ -67,10 +68,10 @@ static Status map_teacher(Node **out, Distill *d, const Pair *pair, int side,
     }
     if (node_is(value, "rotary") && !node_is(map->in[0], "rotary")) value = value->in[0];
     if (last_width(value) != last_width(map->in[0]))
-        return edit_fail(o->ctx, diag,
-                         "attention_form: match expects heads of equal width in layer %d "
-                         "of the student and layer %d of the teacher",
-                         pair->match.student, pair->match.teacher);
+        return edit_fail_option(o->ctx, "attention_form", diag,
+                                "match expects heads of equal width in layer %d "
+                                "of the student and layer %d of the teacher",
+                                pair->match.student, pair->match.teacher);
     Node *in[3] = {objective_teacher_node(o, value), node_operand(map, "weight"),
                    node_operand(map, "bias")};
     *out = graph_insert(o->graph, NULL, map->op, in, 3);

@@ -216,15 +216,15 @@ static Status check_heads(Distill *d, DistillMatch match, int64_t *heads, Diag *
     const int64_t ours = s ? s->heads : 0, theirs = t ? t->heads : 0;
     *heads = ours;
     if (window_tokens(s) || window_tokens(t))
-        return edit_fail(d->objective.ctx, diag,
-                         "attention_form: map expects attention to all tokens, found "
-                         "windows in layer %d of the %s",
-                         window_tokens(s) ? match.student : match.teacher,
-                         window_tokens(s) ? "student" : "teacher");
+        return edit_fail_option(d->objective.ctx, "attention_form", diag,
+                                "map expects attention to all tokens, found "
+                                "windows in layer %d of the %s",
+                                window_tokens(s) ? match.student : match.teacher,
+                                window_tokens(s) ? "student" : "teacher");
     if (ours == theirs && ours > 0) return STATUS_OK;
-    Status status = edit_fail(
-        d->objective.ctx, diag,
-        "attention_form: map expects equal head counts, found %lld in layer %d of the "
+    Status status = edit_fail_option(
+        d->objective.ctx, "attention_form", diag,
+        "map expects equal head counts, found %lld in layer %d of the "
         "student and %lld in layer %d of the teacher",
         (long long)ours, match.student, (long long)theirs, match.teacher);
     diag_hint(diag, "attention_form: relation compares any head counts");
@@ -244,10 +244,9 @@ static Status map_term(Node **out, Distill *d, DistillMatch match, Diag *diag) {
 }
 
 static Status fail_unmatched(Distill *d, Diag *diag) {
-    Status status =
-        edit_fail(d->objective.ctx, diag,
-                  "attention_form: match: the student's layers have no linear "
-                  "attention");
+    Status status = edit_fail_option(d->objective.ctx, "attention_form", diag,
+                                     "match: the student's layers have no linear "
+                                     "attention");
     diag_hint(diag, "attention_to_t2r gives it to them");
     return status;
 }

@@ -112,9 +112,9 @@ static Status match_origin(int64_t *out, Distill *d, const Depths *depths, int64
     const int64_t origin = depths->our_origin.items[s];
     *out = find_number(depths->their_origin, origin);
     if (*out >= 0) return STATUS_OK;
-    Status status = edit_fail(
-        d->objective.ctx, diag,
-        "match: origin: layer %lld of the student was layer %lld of the model as it was "
+    Status status = edit_fail_option(
+        d->objective.ctx, "match", diag,
+        "origin: layer %lld of the student was layer %lld of the model as it was "
         "read; the teacher, of %d layers, has none from there",
         (long long)s, (long long)origin, depths->theirs);
     diag_hint(diag, "match: even goes by the share of the depth");
@@ -161,16 +161,17 @@ static Status match_every(int64_t *out, Distill *d, const Scope *scope, int64_t 
     const int64_t n = given ? given : scope->theirs / scope->ours;
     *out = n * (s + 1) - 1;
     if (!given && scope->theirs % scope->ours)
-        return edit_fail(d->objective.ctx, diag,
-                         "match: every: expected the student's %d layers to divide the "
-                         "teacher's %d, or `every`",
-                         scope->ours, scope->theirs);
+        return edit_fail_option(d->objective.ctx, "match", diag,
+                                "every: expected the student's %d layers to divide the "
+                                "teacher's %d, or `every`",
+                                scope->ours, scope->theirs);
     if (*out < scope->theirs) return STATUS_OK;
-    return edit_fail(d->objective.ctx, diag,
-                     "every: expected at most %d, so that the student's layer %lld has "
-                     "its match among the teacher's %d, found %lld",
-                     scope->theirs / (int)(s + 1), (long long)(scope->our_first + s),
-                     scope->theirs, (long long)n);
+    return edit_fail_option(d->objective.ctx, "every", diag,
+                            "expected at most %d, so that the student's layer %lld has "
+                            "its match among the teacher's %d, found %lld",
+                            scope->theirs / (int)(s + 1),
+                            (long long)(scope->our_first + s), scope->theirs,
+                            (long long)n);
 }
 
 /* First with first, last with last, evenly in between, rounded. */

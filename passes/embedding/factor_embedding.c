@@ -197,10 +197,12 @@ static Status check_growth(const Factor *f, int64_t rank, Diag *diag) {
         (long long)factor_count(f, rank), (long long)(f->rows * f->width));
     if (f->options->allow_growth) {
         const bool news = f->ctx->plan || !f->options->rank;
-        if (news) diag_warn(diag, f->ctx->at, f->ctx->key, "%s", text);
+        if (news)
+            diag_warn(diag, given_loc(&f->ctx->given, "rank|energy"), f->ctx->given.key,
+                      "%s", text);
         return STATUS_OK;
     }
-    edit_fail(f->ctx, diag, "%s", text);
+    edit_fail_option(f->ctx, "rank|energy", diag, "%s", text);
     if (f->even > 0)
         diag_hint(diag, "choose %sa rank of at most %lld, or add `allow_growth: true`",
                   f->options->rank ? "" : "less energy, ", (long long)f->even);
@@ -209,12 +211,12 @@ static Status check_growth(const Factor *f, int64_t rank, Diag *diag) {
 
 static Status check_rank(const Factor *f, int64_t rank, Diag *diag) {
     if (rank > f->most)
-        return edit_fail(f->ctx, diag,
-                         "rank: expected at most %lld for an embedding of %lld x %lld%s, "
-                         "found %lld",
-                         (long long)f->most, (long long)f->rows, (long long)f->width,
-                         f->projection ? " that is factored already" : "",
-                         (long long)rank);
+        return edit_fail_option(
+            f->ctx, "rank", diag,
+            "expected at most %lld for an embedding of %lld x %lld%s, "
+            "found %lld",
+            (long long)f->most, (long long)f->rows, (long long)f->width,
+            f->projection ? " that is factored already" : "", (long long)rank);
     return check_growth(f, rank, diag);
 }
 
@@ -223,7 +225,7 @@ static Status guess_rank(const Factor *f, int64_t *rank, Diag *diag) {
     const bool bounded = !f->options->allow_growth && f->even < f->most;
     *rank = bounded && f->even > 0 ? f->even : f->most;
     if (!f->options->allow_growth) TRY(check_growth(f, *rank, diag));
-    diag_warn(diag, f->ctx->at, f->ctx->key,
+    diag_warn(diag, f->ctx->given.at, f->ctx->given.key,
               "energy: planned without weights, with the largest rank that can come of "
               "it, %lld; parameters and bytes after this step are upper bounds",
               (long long)*rank);
@@ -393,13 +395,13 @@ static Status factor_run(PassContext *ctx, Model *model, const void *opaque, Dia
     return STATUS_OK;
 }
 
-static Status factor_check(const void *opaque, Loc at, const char *key, Diag *diag) {
+static Status factor_check(const void *opaque, const Given *given, Diag *diag) {
     const F *options = opaque;
-    const int given = (options->rank > 0) + (options->energy > 0);
-    if (given == 1) return STATUS_OK;
-    return diag_fail(diag, STATUS_RECIPE, at, key,
-                     "expected one of rank and energy, found %s",
-                     given ? "both" : "none");
+    const int ways = (options->rank > 0) + (options->energy > 0);
+    if (ways == 1) return STATUS_OK;
+    return given_fail(given, "rank|energy", STATUS_RECIPE, diag,
+                      "expected one of rank and energy, found %s",
+                      ways ? "both" : "none");
 }
 
 const Pass pass_factor_embedding = {

@@ -68,34 +68,34 @@ static Status check_decode(const EvaluateOptions *options, Diag *diag) {
     return status;
 }
 
-static Status evaluate_check(const void *opaque, Loc at, const char *key, Diag *diag) {
+static Status evaluate_check(const void *opaque, const Given *given, Diag *diag) {
     int length;
     const EvaluateOptions *o = opaque;
     const char *metric = metric_name(o->metric, &length);
     const bool exits = o->exits == EVALUATE_RULE || o->exits == EVALUATE_EACH;
     if (!(o->min <= o->max))
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "expected min <= max, found min %g and max %g", o->min, o->max);
+        return given_fail(given, "min|max", STATUS_RECIPE, diag,
+                          "expected min <= max, found min %g and max %g", o->min, o->max);
     if (o->entropy > 0 && o->patience > 0)
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "expected entropy or patience, found both");
+        return given_fail(given, "entropy|patience", STATUS_RECIPE, diag,
+                          "expected entropy or patience, found both");
     if (has_rule(o) && o->exits != EVALUATE_AUTO && o->exits != EVALUATE_RULE)
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "expected exits: rule with entropy or patience, found %s",
-                         o->exits == EVALUATE_EACH ? "each" : "last");
+        return given_fail(given, "exits", STATUS_RECIPE, diag,
+                          "expected exits: rule with entropy or patience, found %s",
+                          o->exits == EVALUATE_EACH ? "each" : "last");
     if (o->draws > 0 && (exits || has_rule(o)))
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "draws are evaluated at the last exit: expected exits: last, "
-                         "without entropy and patience");
+        return given_fail(given, "draws", STATUS_RECIPE, diag,
+                          "draws are evaluated at the last exit: expected exits: last, "
+                          "without entropy and patience");
     if (o->draws > 0 && (o->decode || o->metric == METRIC_BLEU))
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "draws do not translate: expected no decode and no bleu");
+        return given_fail(given, "draws", STATUS_RECIPE, diag,
+                          "draws do not translate: expected no decode and no bleu");
     TRY(check_decode(o, diag));
     if (of_tokens(o->metric) && (exits || has_rule(o)))
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "%.*s is for models that predict tokens, exits are for models "
-                         "that predict classes",
-                         length, metric);
+        return given_fail(given, "metric", STATUS_RECIPE, diag,
+                          "%.*s is for models that predict tokens, exits are for models "
+                          "that predict classes",
+                          length, metric);
     return STATUS_OK;
 }
 
@@ -131,7 +131,13 @@ static Status check_metric(const Evaluation *e, Diag *diag) {
 /* The options' rule, else the stored one. */
 static Status choose_rule(Evaluation *e, Diag *diag) {
     const EvaluateOptions *o = e->options;
+    const int early = e->exits.count - 1;
     Arena *arena = e->ctx->arena;
+    if (o->patience > early)
+        return edit_fail_option(e->ctx, "patience", diag,
+                                "expected at most %d, the exits before the last one, "
+                                "found %lld",
+                                early, (long long)o->patience);
     if (o->patience > 0)
         e->rule = (ExitRule){.criterion = EXIT_PATIENCE, .patience = o->patience};
     if (o->entropy > 0) {
@@ -241,7 +247,7 @@ static Status find_labels(Evaluation *e, Diag *diag) {
 static Status open_data(Evaluation *e, Diag *diag) {
     PassContext *ctx = e->ctx;
     const char *name = e->options->data;
-    TRY(ctx->data(ctx->self, name, ctx->at, &e->data, diag));
+    TRY(ctx->data(ctx->self, name, given_loc(&ctx->given, "data"), &e->data, diag));
     TRY(find_labels(e, diag));
     if (e->data->count == 0)
         return edit_fail(ctx, diag, "data set \"%s\" has no samples", name);
@@ -290,7 +296,7 @@ static Status check_gate(const Evaluation *e, Diag *diag) {
     const bool below = !(value >= options->min);
     int length;
     const char *name = metric_name(options->metric, &length);
-    return diag_fail(diag, STATUS_GATE, e->ctx->at, e->ctx->key,
+    return diag_fail(diag, STATUS_GATE, e->ctx->given.at, e->ctx->given.key,
                      "gate: expected %.*s %s %g, found %.4f", length, name,
                      below ? "at least" : "at most", below ? options->min : options->max,
                      value);

@@ -26,8 +26,8 @@ static const Field fields[] = {
     F_CHOICE(A, head, "tanh|linear|pooler",
              "what comes before the classifier: tanh of the token, nothing, or a "
              "projection of its own and tanh"),
-    F_REAL(A, dropout, -1, 0.99,
-           "dropout before the classifier; -1 = as before the model's own"),
+    F_REAL(A, dropout, 0, 0.99,
+           "dropout before the classifier; not given: as before the model's own"),
     F_CHOICE(A, final, "keep|replace",
              "the model's own classifier: as it is, or of the same form as the exits"),
     F_CHOICE(A, init, "random|copy",
@@ -252,9 +252,9 @@ static Status find_mask(AddExits *a, Diag *diag) {
     if (mask->rank == 2 && mask->dim[0] == x->type.dim[0] &&
         mask->dim[1] == x->type.dim[1])
         return STATUS_OK;
-    return edit_fail(a->ctx, diag,
-                     "token: mean: expected an input attention_mask that says which of "
-                     "the tokens are padding");
+    return edit_fail_option(a->ctx, "token", diag,
+                            "mean: expected an input attention_mask that says which of "
+                            "the tokens are padding");
 }
 
 /* What an exit reads. */
@@ -267,7 +267,8 @@ static Status choose_token(AddExits *a, Diag *diag) {
     a->index = selects ? ((const SelectTokenAttrs *)pool->attrs)->index : 0;
     TRY(find_mask(a, diag));
     if (!a->mean && means && edit_extra_tokens(a->graph) == 0)
-        return edit_fail(a->ctx, diag, "token: first: the model has no class token");
+        return edit_fail_option(a->ctx, "token", diag,
+                                "first: the model has no class token");
     return STATUS_OK;
 }
 
@@ -298,9 +299,9 @@ static Status check_layers(const AddExits *a, Diag *diag) {
     for (int i = 0; i < a->options->layers.count; i++) {
         const int64_t layer = a->options->layers.items[i];
         if (layer < a->depth) continue;
-        Status status =
-            edit_fail(a->ctx, diag, "layers: expected layers from 1 to %d, found %lld",
-                      a->depth - 1, (long long)layer);
+        Status status = edit_fail_option(a->ctx, "layers", diag,
+                                         "expected layers from 1 to %d, found %lld",
+                                         a->depth - 1, (long long)layer);
         if (layer == a->depth)
             diag_hint(diag, "the model's own classifier is the exit of its last layer");
         return status;
@@ -338,14 +339,14 @@ static Status add_run(PassContext *ctx, Model *model, const void *opaque, Diag *
     return ctx->plan ? STATUS_OK : model_init_weights(model, ctx->seed, diag);
 }
 
-static Status add_check(const void *opaque, Loc at, const char *key, Diag *diag) {
+static Status add_check(const void *opaque, const Given *given, Diag *diag) {
     const IntList layers = ((const A *)opaque)->layers;
     for (int i = 1; i < layers.count; i++)
         if (layers.items[i] <= layers.items[i - 1])
-            return diag_fail(diag, STATUS_RECIPE, at, key,
-                             "layers: expected layers in ascending order, found %lld "
-                             "after %lld",
-                             (long long)layers.items[i], (long long)layers.items[i - 1]);
+            return given_fail(given, "layers", STATUS_RECIPE, diag,
+                              "expected layers in ascending order, found %lld "
+                              "after %lld",
+                              (long long)layers.items[i], (long long)layers.items[i - 1]);
     return STATUS_OK;
 }
 

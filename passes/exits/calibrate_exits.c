@@ -24,15 +24,14 @@ static const Field fields[] = {
     F_CHOICE(C, criterion, "entropy|patience",
              "leave when the entropy of the prediction is below a threshold, or when so "
              "many exits in a row agreed"),
-    F_REAL(C, flops, -1, 1,
+    F_REAL(C, flops, 0, 1,
            "target: the best accuracy with at most this share of the FLOPs to the last "
-           "exit; -1 = not given"),
-    F_REAL(C, accuracy, -1, 100,
-           "target: the fewest FLOPs with at least this accuracy in percent; -1 = not "
-           "given"),
-    F_REAL(C, drop, -1, 100,
+           "exit"),
+    F_REAL(C, accuracy, 0, 100,
+           "target: the fewest FLOPs with at least this accuracy in percent"),
+    F_REAL(C, drop, 0, 100,
            "target: the fewest FLOPs with at most so many points less than the last "
-           "exit; -1 = not given"),
+           "exit"),
     F_INT(C, candidates, 2, 100000, "entropy: thresholds tried, quantiles of the data's"),
     F_INT(C, limit, 0, 1000000000000, "first samples only; 0 = all"),
     F_INT(C, batch_size, 1, 1000000, "samples per run"),
@@ -137,7 +136,8 @@ static Status know_batch(void *self, const Fetch *what, const float *const *valu
 static Status open_data(Calibrate *c, Diag *diag) {
     const C *options = c->options;
     Batches *data = NULL;
-    TRY(c->ctx->data(c->ctx->self, options->data, c->ctx->at, &data, diag));
+    TRY(c->ctx->data(c->ctx->self, options->data, given_loc(&c->ctx->given, "data"),
+                     &data, diag));
     c->data = data;
     c->label_column = batches_column(data, "labels");
     if (c->label_column < 0)
@@ -174,10 +174,10 @@ static Status fail_target(Calibrate *c, const CalibrationPoint *points, int coun
     const CalibrationPoint *fast = calibration_above(points, count, 0);
     const CalibrationPoint *right = calibration_within(points, count, 2);
     if (c->options->flops >= 0)
-        return edit_fail(c->ctx, diag,
-                         "flops: no rule takes at most %g of the FLOPs; the least is "
-                         "%.4f, with accuracy %.2f",
-                         c->options->flops, fast->flops, fast->accuracy);
+        return edit_fail_option(c->ctx, "flops", diag,
+                                "no rule takes at most %g of the FLOPs; the least is "
+                                "%.4f, with accuracy %.2f",
+                                c->options->flops, fast->flops, fast->accuracy);
     return edit_fail(c->ctx, diag,
                      "no rule reaches accuracy %.2f; the best is %.2f, with %.4f of the "
                      "FLOPs",
@@ -279,13 +279,13 @@ static Status calibrate_run(PassContext *ctx, Model *model, const void *opaque,
     return status;
 }
 
-static Status calibrate_check(const void *opaque, Loc at, const char *key, Diag *diag) {
+static Status calibrate_check(const void *opaque, const Given *given, Diag *diag) {
     const C *options = opaque;
-    const int given =
+    const int ways =
         (options->flops >= 0) + (options->accuracy >= 0) + (options->drop >= 0);
-    if (given == 1) return STATUS_OK;
-    return diag_fail(diag, STATUS_RECIPE, at, key,
-                     "expected one of flops, accuracy and drop, found %d of them", given);
+    if (ways == 1) return STATUS_OK;
+    return given_fail(given, "flops|accuracy|drop", STATUS_RECIPE, diag,
+                      "expected one of flops, accuracy and drop, found %d of them", ways);
 }
 
 const Pass pass_calibrate_exits = {

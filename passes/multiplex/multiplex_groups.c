@@ -22,8 +22,9 @@ static Status check_sum(const Multiplex *m, Diag *diag) {
     int64_t total = 0;
     for (int i = 0; i < groups->count; i++) total += groups->items[i];
     if (total == m->layers) return STATUS_OK;
-    return edit_fail(m->ctx, diag, "groups: expected sizes that add up to %d, found %lld",
-                     m->layers, (long long)total);
+    return edit_fail_option(m->ctx, "groups", diag,
+                            "expected sizes that add up to %d, found %lld", m->layers,
+                            (long long)total);
 }
 
 /* Size of the groups of a stage. */
@@ -36,9 +37,9 @@ static Status stage_group(int64_t *size, const Multiplex *m, const Stage *stages
     *size = left ? layers / given : given;
     if (layers % given == 0) return STATUS_OK;
     if (count == 1 && !left)
-        return edit_fail(m->ctx, diag,
-                         "group: expected a divisor of the model's %d layers, found %lld",
-                         layers, (long long)given);
+        return edit_fail_option(m->ctx, "group", diag,
+                                "expected a divisor of the model's %d layers, found %lld",
+                                layers, (long long)given);
     return edit_fail(m->ctx, diag,
                      "%s: expected a divisor of the %d layers of stage %d (layers %d to "
                      "%d), found %lld",
@@ -51,9 +52,9 @@ static Status group_stages(IntList *out, Multiplex *m, Diag *diag) {
     Stage *stages = ARENA_ARRAY(m->ctx->arena, Stage, (size_t)m->layers);
     const int count = find_stages(m, stages), left = options->layers_left.count;
     if (left && left != count)
-        return edit_fail(m->ctx, diag,
-                         "layers_left: expected %d numbers, one for each stage, found %d",
-                         count, left);
+        return edit_fail_option(m->ctx, "layers_left", diag,
+                                "expected %d numbers, one for each stage, found %d",
+                                count, left);
     *out = (IntList){ARENA_ARRAY(m->ctx->arena, int64_t, (size_t)m->layers), 0};
     for (int s = 0; s < count; s++) {
         int64_t size = 0;

@@ -54,30 +54,30 @@ static Status check_norm(const Multiplex *m, int layer, Role norm, const Role *r
     const Node *n = edit_find(m->graph, name, layer, norm, "layer_norm");
     for (int i = 1; i <= 2; i++)
         if (!n || !n->in[i]->storage || graph_use_count(m->graph, n->in[i]) != 1)
-            return edit_fail(
-                m->ctx, diag,
-                "init: lsq expects layer %d to have a norm \"%s\" of its own", layer,
+            return edit_fail_option(
+                m->ctx, "init", diag,
+                "lsq expects layer %d to have a norm \"%s\" of its own", layer,
                 role_name(norm));
     const Node *read = NULL; /* by all of them */
     for (int r = 0; r < count; r++) {
         const Node *linear = graph_find(m->graph, name, layer, roles[r]);
         if (r == 0) read = linear->in[0];
         if (linear->in[0] != read || before_windows(read) != n)
-            return edit_fail(m->ctx, diag,
-                             "init: lsq expects \"%s\" of layer %d to read its norm",
-                             role_name(roles[r]), layer);
+            return edit_fail_option(m->ctx, "init", diag,
+                                    "lsq expects \"%s\" of layer %d to read its norm",
+                                    role_name(roles[r]), layer);
         if (((const LinearAttrs *)linear->attrs)->transposed)
-            return edit_fail(m->ctx, diag,
-                             "init: lsq expects the weight of \"%s\" of layer %d as "
-                             "[out, in], found it transposed",
-                             role_name(roles[r]), layer);
+            return edit_fail_option(m->ctx, "init", diag,
+                                    "lsq expects the weight of \"%s\" of layer %d as "
+                                    "[out, in], found it transposed",
+                                    role_name(roles[r]), layer);
     }
     if (graph_use_count(m->graph, read) == count &&
         (read == n || graph_use_count(m->graph, n) == 1))
         return STATUS_OK;
-    return edit_fail(m->ctx, diag,
-                     "init: lsq expects \"%s\" of layer %d to have no other readers",
-                     role_name(norm), layer);
+    return edit_fail_option(m->ctx, "init", diag,
+                            "lsq expects \"%s\" of layer %d to have no other readers",
+                            role_name(norm), layer);
 }
 
 static Status stack_load(Stack *s, Multiplex *m, int first, Role norm, const Role *roles,
@@ -230,8 +230,8 @@ static void plan_norms(const Multiplex *m, int first, int count, Role norm) {
 Status multiplex_lsq(Multiplex *m, int first, int count, Role norm, const Role *roles,
                      int per_layer, Diag *diag) {
     if (count > LAYERS_MAX)
-        return edit_fail(m->ctx, diag, "init: lsq takes groups of at most %d layers",
-                         LAYERS_MAX);
+        return edit_fail_option(m->ctx, "init", diag,
+                                "lsq takes groups of at most %d layers", LAYERS_MAX);
     for (int l = 0; l < count; l++)
         TRY(check_norm(m, first + l, norm, roles, per_layer, diag));
     drop_gaussians(m, first, count, norm, roles, per_layer);

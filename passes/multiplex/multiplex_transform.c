@@ -114,10 +114,10 @@ static Status add_norm_conv(Multiplex *m, int layer, Diag *diag) {
     Node *x = graph_find(m->graph, m->options->stack, layer, ROLE_RESIDUAL1);
     Node *norm2 = edit_find(m->graph, m->options->stack, layer, ROLE_NORM2, "layer_norm");
     if (!x || !norm2 || norm2->in[0] != x)
-        return edit_fail(m->ctx, diag,
-                         "mlp_transform: norm_conv expects pre-norm layers; layer %d has "
-                         "none",
-                         layer);
+        return edit_fail_option(m->ctx, "mlp_transform", diag,
+                                "norm_conv expects pre-norm layers; layer %d has "
+                                "none",
+                                layer);
     const int64_t width = x->type.dim[x->type.rank - 1];
     Node *next = x->next, *gain = NULL, *shift = NULL, *norm = NULL, *sum = NULL;
     TRY(edit_param(&gain, m->graph, storage_name(m, layer, "local_norm.weight"),
@@ -164,10 +164,10 @@ static Status drop_position_rows(Multiplex *m, int rows, Diag *diag) {
     Node *add = graph_find(m->graph, NULL, -1, ROLE_POSITION);
     Node *leaf = add && add->in_count == 2 ? add->in[1] : NULL;
     if (!leaf || !leaf->storage || leaf->type.rank != 3 || leaf->type.dim[1] <= rows)
-        return edit_fail(m->ctx, diag,
-                         "pooling: expected a position table [1, T, D] of more than %d "
-                         "tokens",
-                         rows);
+        return edit_fail_option(m->ctx, "pooling", diag,
+                                "expected a position table [1, T, D] of more than %d "
+                                "tokens",
+                                rows);
     Tensor *old = &leaf->storage->tensor, fresh;
     const int64_t width = old->dim[2];
     const int64_t shape[3] = {1, old->dim[1] - rows, width};
@@ -207,13 +207,15 @@ static Status pool_exits(Multiplex *m, Diag *diag) {
 /* The class token's classifier alone gives the logits. */
 static Status keep_one_head(Multiplex *m, Diag *diag) {
     Node *head = edit_find(m->graph, "head", -1, ROLE_HEAD, "linear");
-    if (!head) return edit_fail(m->ctx, diag, "pooling: the model has no classifier");
+    if (!head)
+        return edit_fail_option(m->ctx, "pooling", diag, "the model has no classifier");
     graph_set_output(m->graph, "logits", head);
     graph_remove_output(m->graph, "cls_logits");
     graph_remove_output(m->graph, "distillation_logits");
     Node *pool = head->in[0];
     if (pool->role != ROLE_POOL || pool->in_count < 1)
-        return edit_fail(m->ctx, diag, "pooling: the classifier does not read one token");
+        return edit_fail_option(m->ctx, "pooling", diag,
+                                "the classifier does not read one token");
     TRY(pool_mean(m, pool, diag));
     return pool_exits(m, diag);
 }
@@ -221,7 +223,8 @@ static Status keep_one_head(Multiplex *m, Diag *diag) {
 Status multiplex_pool_mean(Multiplex *m, Diag *diag) {
     const int extra = edit_extra_tokens(m->graph);
     if (!extra)
-        return edit_fail(m->ctx, diag, "pooling: there is no class token to drop");
+        return edit_fail_option(m->ctx, "pooling", diag,
+                                "there is no class token to drop");
     TRY(keep_one_head(m, diag));
     TRY(drop_position_rows(m, extra, diag));
     for (Node *node = m->graph->first; node; node = node->next)

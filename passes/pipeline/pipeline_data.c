@@ -36,7 +36,9 @@ Status pipeline_check_data(int *index, Model *model, const Recipe *recipe,
         const char *name = step_data(step);
         Batches *data = NULL;
         if (!name || is_read_before(recipe, *index, name)) continue;
-        TRY(options->data(options->self, name, step->at, &data, diag));
+        TRY(options->data(options->self, name,
+                          given_loc(&step->given, step->pass->data_options), &data,
+                          diag));
         TRY(check_set(model->graph, data, diag));
     }
     return STATUS_OK;

@@ -90,11 +90,12 @@ static Status take_iterate(void *self, int64_t step, int64_t total, Diag *diag) 
     const int64_t samples = e->options->samples, every = e->options->every;
     const int64_t left = total - step;
     if (step == 1 && (total - 1) / every < samples - 1)
-        return edit_fail(e->ctx, diag,
-                         "expected at least %lld steps for %lld iterates %lld apart, "
-                         "found %lld",
-                         (long long)((samples - 1) * every + 1), (long long)samples,
-                         (long long)every, (long long)total);
+        return edit_fail_option(
+            e->ctx, "steps|epochs|samples|every", diag,
+            "expected at least %lld steps for %lld iterates %lld apart, "
+            "found %lld",
+            (long long)((samples - 1) * every + 1), (long long)samples, (long long)every,
+            (long long)total);
     if (left % every != 0 || left / every >= samples) return STATUS_OK;
     return posterior_take(&e->posterior, e->trained, diag);
 }
@@ -183,23 +184,23 @@ static Status estimate_run(PassContext *ctx, Model *model, const void *opaque,
     return status;
 }
 
-static Status estimate_check(const void *opaque, Loc at, const char *key, Diag *diag) {
+static Status estimate_check(const void *opaque, const Given *given, Diag *diag) {
     const EstimateOptions *o = opaque;
     const int64_t needed = (o->samples - 1) * o->every + 1;
     const bool by_epochs = o->train.steps == 0 && o->train.epochs > 0;
     if (o->from == FROM_ITERATES && o->start == START_DRAWN)
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "start: drawn is an option of from: runs");
+        return given_fail(given, "start", STATUS_RECIPE, diag,
+                          "drawn is an option of from: runs");
     if (o->from == FROM_RUNS && o->every != defaults.every)
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "every is an option of from: iterates");
+        return given_fail(given, "every", STATUS_RECIPE, diag,
+                          "is an option of from: iterates");
     if (o->from != FROM_ITERATES || by_epochs || o->train.steps >= needed)
         return STATUS_OK;
-    return diag_fail(diag, STATUS_RECIPE, at, key,
-                     "expected at least %lld steps for %lld iterates %lld apart, found "
-                     "%lld",
-                     (long long)needed, (long long)o->samples, (long long)o->every,
-                     (long long)o->train.steps);
+    return given_fail(given, "samples|every|steps", STATUS_RECIPE, diag,
+                      "expected at least %lld steps for %lld iterates %lld apart, found "
+                      "%lld",
+                      (long long)needed, (long long)o->samples, (long long)o->every,
+                      (long long)o->train.steps);
 }
 
 const Pass pass_estimate_posterior = {

@@ -66,11 +66,10 @@ static Status fail_output(const Taylor *t, const Exits *all, const char *name,
     Text list = {0};
     for (int i = 0; i < all->count; i++)
         text_add(&list, "%s%s", i ? ", " : "", all->items[i].output);
-    Status status =
-        edit_fail(t->ctx, diag,
-                  "outputs: expected predictions of classes, each once, found "
-                  "\"%s\"",
-                  name);
+    Status status = edit_fail_option(t->ctx, "outputs", diag,
+                                     "expected predictions of classes, each once, found "
+                                     "\"%s\"",
+                                     name);
     diag_hint(diag, "the model has %s", list.data);
     text_free(&list);
     return status;
@@ -174,7 +173,8 @@ static Status build(Taylor *t, const Prune *heads, const Prune *ffn, Diag *diag)
 static Status run(Taylor *t, Prune *heads, Prune *ffn, int64_t *samples, Diag *diag) {
     const ImportanceOptions *options = t->options;
     Batches *data = NULL;
-    TRY(t->ctx->data(t->ctx->self, options->data, t->ctx->at, &data, diag));
+    TRY(t->ctx->data(t->ctx->self, options->data, given_loc(&t->ctx->given, "data"),
+                     &data, diag));
     if (data->count == 0)
         return edit_fail(t->ctx, diag, "data set \"%s\" has no samples", options->data);
     const int64_t limit = options->limit;

@@ -120,9 +120,9 @@ static Status choose_per_layer(Prune *p, const PruneOptions *options, Diag *diag
     for (int i = 0; i < p->block_count; i++) {
         const PruneBlock *block = &p->blocks[i];
         if (options->keep <= block->units) continue;
-        return edit_fail(p->ctx, diag, "keep: %s has %lld %s, cannot keep %lld",
-                         block->place, (long long)block->units, prune_units(p->kind),
-                         (long long)options->keep);
+        return edit_fail_option(p->ctx, "keep", diag, "%s has %lld %s, cannot keep %lld",
+                                block->place, (long long)block->units,
+                                prune_units(p->kind), (long long)options->keep);
     }
     for (int g = 0; g < p->group_count; g++) {
         PruneGroup *group = &p->groups[g];
@@ -138,10 +138,11 @@ static Status choose_per_layer(Prune *p, const PruneOptions *options, Diag *diag
 
 static Status fail_total(const Prune *p, const PruneOptions *options, int64_t total,
                          int64_t keep, Diag *diag) {
-    edit_fail(p->ctx, diag,
-              "keep_total: expected %lld to %lld %s for %d blocks, found %lld",
-              (long long)(options->allow_empty ? 1 : p->group_count), (long long)total,
-              prune_units(p->kind), p->group_count, (long long)keep);
+    edit_fail_option(p->ctx, "keep_total|keep_ratio", diag,
+                     "expected %lld to %lld %s for %d blocks, found %lld",
+                     (long long)(options->allow_empty ? 1 : p->group_count),
+                     (long long)total, prune_units(p->kind), p->group_count,
+                     (long long)keep);
     if (p->kind == PRUNE_HEADS && keep < p->group_count)
         diag_hint(diag, "`allow_empty: true` lets layers end without a head");
     return STATUS_MODEL;

@@ -5,28 +5,28 @@
 
 #include <stdlib.h>
 
-Status prune_check(const void *opaque, Loc at, const char *key, Diag *diag) {
+Status prune_check(const void *opaque, const Given *given, Diag *diag) {
     const PruneOptions *options = opaque;
     const bool global = options->ranking == RANKING_GLOBAL;
-    const int given =
+    const int ways =
         (options->keep > 0) + (options->keep_total > 0) + (options->keep_ratio > 0);
-    if (given != 1)
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "expected one of keep, keep_total and keep_ratio, found %s",
-                         given ? "several" : "none");
+    if (ways != 1)
+        return given_fail(given, "keep|keep_total|keep_ratio", STATUS_RECIPE, diag,
+                          "expected one of keep, keep_total and keep_ratio, found %s",
+                          ways ? "several" : "none");
     if (global && options->keep)
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "keep: expected keep_total or keep_ratio with ranking: global");
+        return given_fail(given, "keep", STATUS_RECIPE, diag,
+                          "expected keep_total or keep_ratio with ranking: global");
     if (!global && options->keep_total)
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "keep_total: expected ranking: global with it");
+        return given_fail(given, "keep_total", STATUS_RECIPE, diag,
+                          "expected ranking: global with it");
     if (!global && options->allow_empty)
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "allow_empty: expected ranking: global with it");
+        return given_fail(given, "allow_empty", STATUS_RECIPE, diag,
+                          "expected ranking: global with it");
     if (options->zero != ZERO_OUTPUT && options->prior != PRIOR_GAUSSIAN &&
         options->score != SCORE_RELEVANCE)
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "zero: expected prior: gaussian or score: relevance with it");
+        return given_fail(given, "zero", STATUS_RECIPE, diag,
+                          "expected prior: gaussian or score: relevance with it");
     return STATUS_OK;
 }
 
@@ -180,7 +180,7 @@ static void warn_guess(const Prune *p, const PruneOptions *options, Diag *diag) 
         equal = equal && elements > 0 && elements == unit_elements(p, 0);
     }
     if (equal) return;
-    diag_warn(diag, p->ctx->at, p->ctx->key,
+    diag_warn(diag, p->ctx->given.at, p->ctx->given.key,
               "planned without scores, as if all layers kept equally many %s; parameters "
               "and bytes after this step are approximate",
               prune_units(p->kind));

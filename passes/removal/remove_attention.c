@@ -25,11 +25,11 @@ static const Field fields[] = {
 
 static const A defaults = {0};
 
-static Status attention_check(const void *opaque, Loc at, const char *key, Diag *diag) {
+static Status attention_check(const void *opaque, const Given *given, Diag *diag) {
     const A *options = opaque;
     if (options->zero == ZERO_ALL || options->prior == PRIOR_GAUSSIAN) return STATUS_OK;
-    return diag_fail(diag, STATUS_RECIPE, at, key,
-                     "zero: expected prior: gaussian with it");
+    return given_fail(given, "zero", STATUS_RECIPE, diag,
+                      "expected prior: gaussian with it");
 }
 
 /* Operands of the decoder's op that make up its attention. */

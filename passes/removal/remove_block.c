@@ -34,30 +34,30 @@ static const Field fields[] = {
 
 static const B defaults = {.stack = "main"};
 
-static Status check_twice(IntList drop, Loc at, const char *key, Diag *diag) {
+static Status check_twice(IntList drop, const Given *given, Diag *diag) {
     for (int i = 0; i < drop.count; i++)
         for (int j = 0; j < i; j++)
             if (drop.items[i] == drop.items[j])
-                return diag_fail(diag, STATUS_RECIPE, at, key,
-                                 "drop: expected every layer once, found %lld twice",
-                                 (long long)drop.items[i]);
+                return given_fail(given, "drop", STATUS_RECIPE, diag,
+                                  "expected every layer once, found %lld twice",
+                                  (long long)drop.items[i]);
     return STATUS_OK;
 }
 
-static Status block_check(const void *opaque, Loc at, const char *key, Diag *diag) {
+static Status block_check(const void *opaque, const Given *given, Diag *diag) {
     const B *options = opaque;
     if (!options->stack)
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "stack: expected the name of a stack, found null");
+        return given_fail(given, "stack", STATUS_RECIPE, diag,
+                          "expected the name of a stack, found null");
     if ((options->drop.count > 0) == (options->drop_count > 0))
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "expected one of drop and drop_count, with at least one layer; "
-                         "found %s",
-                         options->drop_count ? "both" : "none");
+        return given_fail(given, "drop|drop_count", STATUS_RECIPE, diag,
+                          "expected one of drop and drop_count, with at least one layer; "
+                          "found %s",
+                          options->drop_count ? "both" : "none");
     if (options->order != ORDER_SPREAD && !options->drop_count)
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "order: expected drop_count with it, found a list of layers");
-    return check_twice(options->drop, at, key, diag);
+        return given_fail(given, "order", STATUS_RECIPE, diag,
+                          "expected drop_count with it, found a list of layers");
+    return check_twice(options->drop, given, diag);
 }
 
 /* ---- which layers ---- */
@@ -93,14 +93,15 @@ static Status listed(IntList *out, const Removal *r, const Layers *layers, IntLi
     for (int i = 0; i < drop.count; i++) {
         const int64_t layer = out->items[i] = drop.items[i];
         if (layer >= layers->depth)
-            return edit_fail(r->ctx, diag,
-                             "drop: expected layers from 0 to %d (stack \"%s\" has %d), "
-                             "found %lld",
-                             layers->depth - 1, r->stack, layers->depth,
-                             (long long)layer);
+            return edit_fail_option(r->ctx, "drop", diag,
+                                    "expected layers from 0 to %d (stack \"%s\" has %d), "
+                                    "found %lld",
+                                    layers->depth - 1, r->stack, layers->depth,
+                                    (long long)layer);
         if (!layer_count_part(&layers->items[layer], r->part))
-            return edit_fail(r->ctx, diag, "drop: %s.%lld has no block %s", r->stack,
-                             (long long)layer, block_name((BlockKind)r->part));
+            return edit_fail_option(r->ctx, "drop", diag, "%s.%lld has no block %s",
+                                    r->stack, (long long)layer,
+                                    block_name((BlockKind)r->part));
     }
     edit_sort(out->items, out->count);
     return STATUS_OK;
@@ -110,12 +111,12 @@ static Status resolve(IntList *drop, const Removal *r, const Layers *layers,
                       const B *options, Diag *diag) {
     if (options->drop.count) return listed(drop, r, layers, options->drop, diag);
     if (options->drop_count > layers->with.count)
-        return edit_fail(
-            r->ctx, diag,
-            "drop_count: expected at most the %d layers of stack \"%s\" that "
-            "have a block %s, found %lld",
-            layers->with.count, r->stack, block_name((BlockKind)r->part),
-            (long long)options->drop_count);
+        return edit_fail_option(r->ctx, "drop_count", diag,
+                                "expected at most the %d layers of stack \"%s\" that "
+                                "have a block %s, found %lld",
+                                layers->with.count, r->stack,
+                                block_name((BlockKind)r->part),
+                                (long long)options->drop_count);
     return removal_choose(drop, r, layers->with, options->drop_count,
                           (RemovalOrder)options->order, diag);
 }
@@ -134,9 +135,9 @@ static Status find_kept(IntList *keep, const Removal *r, const Layers *layers,
             keep->items[keep->count++] = l;
     }
     if (keep->count) return STATUS_OK;
-    return edit_fail(r->ctx, diag,
-                     "expected at least one block to remain in stack \"%s\", found none",
-                     r->stack);
+    return edit_fail_option(
+        r->ctx, "drop|drop_count", diag,
+        "expected at least one block to remain in stack \"%s\", found none", r->stack);
 }
 
 /* Takes the blocks out, the last first: what feeds one may leave with another; and layers

@@ -52,20 +52,20 @@ static Status check_numbers(PassContext *ctx, const R *options, int depth, Diag 
     TRY(check_range(ctx, "keep", options->keep, options->stack, depth, diag));
     TRY(check_range(ctx, "drop", options->drop, options->stack, depth, diag));
     if (options->count > depth)
-        return edit_fail(ctx, diag,
-                         "count: expected at most the %d layers of stack \"%s\", found "
-                         "%lld",
-                         depth, options->stack, (long long)options->count);
+        return edit_fail_option(ctx, "count", diag,
+                                "expected at most the %d layers of stack \"%s\", found "
+                                "%lld",
+                                depth, options->stack, (long long)options->count);
     if (options->drop.count == depth)
-        return edit_fail(ctx, diag,
-                         "drop: expected at least one layer to remain, found all %d "
-                         "layers of stack \"%s\"",
-                         depth, options->stack);
+        return edit_fail_option(ctx, "drop", diag,
+                                "expected at least one layer to remain, found all %d "
+                                "layers of stack \"%s\"",
+                                depth, options->stack);
     if (options->drop_count >= depth)
-        return edit_fail(ctx, diag,
-                         "drop_count: expected at least one of the %d layers of stack "
-                         "\"%s\" to remain, found %lld",
-                         depth, options->stack, (long long)options->drop_count);
+        return edit_fail_option(ctx, "drop_count", diag,
+                                "expected at least one of the %d layers of stack "
+                                "\"%s\" to remain, found %lld",
+                                depth, options->stack, (long long)options->drop_count);
     return STATUS_OK;
 }
 
@@ -85,7 +85,7 @@ static Status resolve(IntList *keep, const Removal *removal, const R *options, i
     return STATUS_OK;
 }
 
-static Status check_duplicates(const char *name, IntList list, Loc at, const char *key,
+static Status check_duplicates(const char *name, IntList list, const Given *given,
                                Diag *diag) {
     if (list.count == 0) return STATUS_OK;
     int64_t *sorted = memory_alloc((size_t)list.count, sizeof *sorted);
@@ -96,48 +96,47 @@ static Status check_duplicates(const char *name, IntList list, Loc at, const cha
         if (sorted[i] == sorted[i - 1]) twice = sorted[i];
     free(sorted);
     if (twice < 0) return STATUS_OK;
-    return diag_fail(diag, STATUS_RECIPE, at, key,
-                     "%s: expected every layer once, found %lld twice", name,
-                     (long long)twice);
+    return given_fail(given, name, STATUS_RECIPE, diag,
+                      "expected every layer once, found %lld twice", (long long)twice);
 }
 
-static Status check_ascending(IntList keep, Loc at, const char *key, Diag *diag) {
+static Status check_ascending(IntList keep, const Given *given, Diag *diag) {
     for (int i = 1; i < keep.count; i++) {
         if (keep.items[i] > keep.items[i - 1]) continue;
         Status status =
-            diag_fail(diag, STATUS_RECIPE, at, key,
-                      "keep: expected layers in ascending order, found %lld after %lld",
-                      (long long)keep.items[i], (long long)keep.items[i - 1]);
+            given_fail(given, "keep", STATUS_RECIPE, diag,
+                       "expected layers in ascending order, found %lld after %lld",
+                       (long long)keep.items[i], (long long)keep.items[i - 1]);
         diag_hint(diag, "layers stay in the order that they have in the model");
         return status;
     }
     return STATUS_OK;
 }
 
-static Status remove_check(const void *opaque, Loc at, const char *key, Diag *diag) {
+static Status remove_check(const void *opaque, const Given *given, Diag *diag) {
     const R *options = opaque;
-    const int given = (options->keep.count > 0) + (options->drop.count > 0) +
-                      (options->count > 0) + (options->drop_count > 0);
+    const int ways = (options->keep.count > 0) + (options->drop.count > 0) +
+                     (options->count > 0) + (options->drop_count > 0);
     if (!options->stack)
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "stack: expected the name of a stack, found null");
-    if (given == 0)
-        return diag_fail(
-            diag, STATUS_RECIPE, at, key,
+        return given_fail(given, "stack", STATUS_RECIPE, diag,
+                          "expected the name of a stack, found null");
+    if (ways == 0)
+        return given_fail(
+            given, NULL, STATUS_RECIPE, diag,
             "expected one of keep, drop, count and drop_count, with at least "
             "one layer; found none");
-    if (given > 1)
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "expected one of keep, drop, count and drop_count, found %d of "
-                         "them",
-                         given);
+    if (ways > 1)
+        return given_fail(given, "keep|drop|count|drop_count", STATUS_RECIPE, diag,
+                          "expected one of keep, drop, count and drop_count, found %d of "
+                          "them",
+                          ways);
     if (options->order != ORDER_SPREAD && !options->count && !options->drop_count)
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "order: expected count or drop_count with it, found a list of "
-                         "layers");
-    TRY(check_duplicates("keep", options->keep, at, key, diag));
-    TRY(check_duplicates("drop", options->drop, at, key, diag));
-    return check_ascending(options->keep, at, key, diag);
+        return given_fail(given, "order", STATUS_RECIPE, diag,
+                          "expected count or drop_count with it, found a list of "
+                          "layers");
+    TRY(check_duplicates("keep", options->keep, given, diag));
+    TRY(check_duplicates("drop", options->drop, given, diag));
+    return check_ascending(options->keep, given, diag);
 }
 
 /* ---- the pass ---- */

@@ -352,7 +352,7 @@ static Status measure_clamped(Swap *swap, Diag *diag) {
     PassContext *ctx = swap->ctx;
     const S *options = swap->options;
     Batches *data = NULL;
-    TRY(ctx->data(ctx->self, options->data, ctx->at, &data, diag));
+    TRY(ctx->data(ctx->self, options->data, given_loc(&ctx->given, "data"), &data, diag));
     return t2r_record_clamped(
         ctx, swap->graph, &(T2rData){data, options->limit, options->batch_size}, diag);
 }
@@ -369,22 +369,22 @@ static Status swap_run(PassContext *ctx, Model *model, const void *opaque, Diag 
     return swap.options->data ? measure_clamped(&swap, diag) : STATUS_OK;
 }
 
-static Status swap_check(const void *opaque, Loc at, const char *key, Diag *diag) {
+static Status swap_check(const void *opaque, const Given *given, Diag *diag) {
     const S *options = opaque;
-    const int given = (options->layers.count > 0) + (options->keep_softmax.count > 0) +
-                      (options->keep_every > 0);
-    if (given > 1)
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "expected at most one of layers, keep_softmax and keep_every, "
-                         "found %d",
-                         given);
+    const int ways = (options->layers.count > 0) + (options->keep_softmax.count > 0) +
+                     (options->keep_every > 0);
+    if (ways > 1)
+        return given_fail(given, "layers|keep_softmax|keep_every", STATUS_RECIPE, diag,
+                          "expected at most one of layers, keep_softmax and keep_every, "
+                          "found %d",
+                          ways);
     if (options->feature == FEATURE_POSITIVE && !options->share_qk)
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "feature: positive needs share_qk: true: phi(q) . phi(k) "
-                         "estimates exp(q . k) only with the same random weights");
+        return given_fail(given, "feature", STATUS_RECIPE, diag,
+                          "positive needs share_qk: true: phi(q) . phi(k) "
+                          "estimates exp(q . k) only with the same random weights");
     if (options->keep_every == 1)
-        return diag_fail(diag, STATUS_RECIPE, at, key,
-                         "keep_every: expected 0 or at least 2: 1 keeps every layer");
+        return given_fail(given, "keep_every", STATUS_RECIPE, diag,
+                          "expected 0 or at least 2: 1 keeps every layer");
     return STATUS_OK;
 }
 

@@ -20,7 +20,7 @@ Status objective_begin(Objective *o, PassContext *ctx, Model *model, Diag *diag)
 Status objective_add_part(Objective *o, const char *name, Node *part, double weight,
                           Diag *diag) {
     if (o->part_count == OBJECTIVE_PARTS)
-        return diag_fail(diag, STATUS_INTERNAL, o->ctx->at, o->ctx->key,
+        return diag_fail(diag, STATUS_INTERNAL, o->ctx->given.at, o->ctx->given.key,
                          "more than %d parts of an objective", OBJECTIVE_PARTS);
     o->part[o->part_count] = part;
     o->weight[o->part_count] = weight;
@@ -92,16 +92,19 @@ static void take_gaussians(Graph *model, const Graph *trained) {
 static Status place_prior(const Objective *o, const TrainOptions *options, Status status,
                           Diag *diag) {
     if (status == STATUS_MODEL && options->objective != OBJECTIVE_LIKELIHOOD)
-        diag_place(diag, o->ctx->at, o->ctx->key);
+        diag_place(diag, o->ctx->given.at, o->ctx->given.key);
     return status;
 }
 
 static Status plan_training(Objective *o, Node *loss, const TrainOptions *options,
                             Diag *diag) {
+    size_t asking;
     TRY(place_prior(
         o, options,
         train_bytes(o->graph, loss, options, o->ctx->threads, &o->ctx->train_bytes, diag),
         diag));
+    TRY(objective_ask_bytes(&asking, o, diag));
+    if (o->ctx->train_bytes < asking) o->ctx->train_bytes = asking;
     edit_plan_training(o->graph, options);
     take_types(o->model->graph, o->graph);
     prior_plan(o->graph, options);
@@ -110,47 +113,46 @@ static Status plan_training(Objective *o, Node *loss, const TrainOptions *option
     return STATUS_OK;
 }
 
-static Status fail_option(const char *option, const char *needs, Loc at, const char *key,
+static Status fail_option(const char *option, const char *needs, const Given *given,
                           Diag *diag) {
-    return diag_fail(diag, STATUS_RECIPE, at, key, "%s needs %s", option, needs);
+    return given_fail(given, option, STATUS_RECIPE, diag, "needs %s", needs);
 }
 
 /* Options of a prior that no objective reads. */
-static Status check_prior(const TrainOptions *options, Loc at, const char *key,
-                          Diag *diag) {
+static Status check_prior(const TrainOptions *options, const Given *given, Diag *diag) {
     const bool variational = options->objective == OBJECTIVE_VARIATIONAL;
     const bool prior = options->objective != OBJECTIVE_LIKELIHOOD;
     const char *either = "objective: map or variational";
     const char *second = "objective: variational";
     if (!prior && options->prior_weight != train_defaults.prior_weight)
-        return fail_option("prior_weight", either, at, key, diag);
+        return fail_option("prior_weight", either, given, diag);
     if (!prior && options->prior_scale != train_defaults.prior_scale)
-        return fail_option("prior_scale", either, at, key, diag);
+        return fail_option("prior_scale", either, given, diag);
     if (!variational && options->init_variance != train_defaults.init_variance)
-        return fail_option("init_variance", second, at, key, diag);
+        return fail_option("init_variance", second, given, diag);
     if (!variational && options->variance_lr != train_defaults.variance_lr)
-        return fail_option("variance_lr", second, at, key, diag);
+        return fail_option("variance_lr", second, given, diag);
     return STATUS_OK;
 }
 
 /* Options that the other optimiser reads. */
-static Status check_optimizer(const TrainOptions *options, Loc at, const char *key,
+static Status check_optimizer(const TrainOptions *options, const Given *given,
                               Diag *diag) {
     const bool adamw = options->optimizer == OPTIMIZER_ADAMW;
     if (adamw && options->momentum != train_defaults.momentum)
-        return fail_option("momentum", "optimizer: sgd", at, key, diag);
+        return fail_option("momentum", "optimizer: sgd", given, diag);
     if (!adamw && options->beta1 != train_defaults.beta1)
-        return fail_option("beta1", "optimizer: adamw", at, key, diag);
+        return fail_option("beta1", "optimizer: adamw", given, diag);
     if (!adamw && options->beta2 != train_defaults.beta2)
-        return fail_option("beta2", "optimizer: adamw", at, key, diag);
+        return fail_option("beta2", "optimizer: adamw", given, diag);
     if (!adamw && options->eps != train_defaults.eps)
-        return fail_option("eps", "optimizer: adamw", at, key, diag);
+        return fail_option("eps", "optimizer: adamw", given, diag);
     return STATUS_OK;
 }
 
-Status objective_check(const TrainOptions *options, Loc at, const char *key, Diag *diag) {
-    TRY(check_prior(options, at, key, diag));
-    return check_optimizer(options, at, key, diag);
+Status objective_check(const TrainOptions *options, const Given *given, Diag *diag) {
+    TRY(check_prior(options, given, diag));
+    return check_optimizer(options, given, diag);
 }
 
 /* The rates of this training alone: the model keeps its own. */
@@ -167,11 +169,12 @@ Status objective_train(Objective *o, const char *data_name, const TrainOptions *
     Node *loss = NULL;
     Batches *data = NULL, *more = NULL;
     TRY(edit_sum(&loss, o->graph, o->part, o->weight, o->part_count, diag));
-    if (!ctx->plan) TRY(ctx->data(ctx->self, data_name, ctx->at, &data, diag));
+    if (!ctx->plan)
+        TRY(ctx->data(ctx->self, data_name, given_loc(&ctx->given, "data"), &data, diag));
     TRY(set_dropout(o, options->dropout, diag));
     objective_remember(o, data, options);
     if (ctx->plan) return plan_training(o, loss, options, diag);
-    train_warn_unmatched(o->model->graph, options, ctx->at, ctx->key, diag);
+    train_warn_unmatched(o->model->graph, options, ctx->given.at, ctx->given.key, diag);
     TRY(objective_ask_teacher(&more, o, data, diag));
     TrainOptions named = *options;
     named.part_names = o->part_name;

@@ -47,6 +47,10 @@ Node *objective_teacher_node(const Objective *objective, const Node *node);
 void objective_remember(Objective *objective, const Batches *data,
                         const TrainOptions *options);
 
+/* Memory that objective_ask_teacher takes for its runs, beside the answers; 0 when
+ * objective_remember did nothing. Fails as plan_create does. */
+Status objective_ask_bytes(size_t *bytes, const Objective *objective, Diag *diag);
+
 /* Runs the teacher over the data set: *out has its samples with the columns that those
  * inputs read, and is the caller's; NULL when objective_remember did nothing. Fails as
  * forward_batches does, and with STATUS_MEMORY. */
@@ -112,7 +116,7 @@ Status objective_freeze_trunk(Objective *objective, Diag *diag);
 
 /* Checks that options about the prior come with an objective that has one, and those
  * about an optimiser with that optimiser. */
-Status objective_check(const TrainOptions *options, Loc at, const char *key, Diag *diag);
+Status objective_check(const TrainOptions *options, const Given *given, Diag *diag);
 
 /* Trains (or, when planning, measures memory), takes the weights over (in variational
  * inference the Gaussians too) and fills the step's record: loss curve, final value of

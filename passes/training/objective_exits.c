@@ -13,7 +13,8 @@ Status objective_exits(Exits *out, Objective *o, ObjectiveExits which, Diag *dia
         *out = (Exits){.items = &out->items[out->count - 1], .count = 1};
     if (which == EXITS_EARLY) out->count--;
     if (out->count > 0) return STATUS_OK;
-    Status status = edit_fail(o->ctx, diag, "exits: the model has no early exits");
+    Status status =
+        edit_fail_option(o->ctx, "exits", diag, "the model has no early exits");
     diag_hint(diag, "add_exits gives a classifier exits");
     return status;
 }
@@ -50,7 +51,7 @@ Status objective_find_mixed(Objective *o, const char *name, const TrainOptions *
     PassContext *ctx = o->ctx;
     Batches *data = NULL;
     if (ctx->plan || !options->augment) return STATUS_OK;
-    TRY(ctx->data(ctx->self, name, ctx->at, &data, diag));
+    TRY(ctx->data(ctx->self, name, given_loc(&ctx->given, "data"), &data, diag));
     o->mixed = batches_column(data, DATA_MIX_LABELS) >= 0;
     return STATUS_OK;
 }

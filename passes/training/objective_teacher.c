@@ -1,6 +1,7 @@
 /* The teacher of an objective: imported and frozen, and asked once where that is enough.
  * See objective.h. */
 #include "ir/rewrite.h"
+#include "passes/measure.h"
 #include "passes/training/objective.h"
 
 #include <stdlib.h>
@@ -105,6 +106,23 @@ void objective_remember(Objective *o, const Batches *data, const TrainOptions *o
         graph_replace_uses(
             o->graph, copies[i],
             graph_input(o->graph, o->remembered_column[i].name, &copies[i]->type));
+}
+
+Status objective_ask_bytes(size_t *bytes, const Objective *o, Diag *diag) {
+    Plan *plan = NULL;
+    PlanOptions options = {.precision = PRECISION_F32,
+                           .results = o->remembered,
+                           .result_count = o->remembered_count};
+    *bytes = 0;
+    if (o->remembered_count == 0) return STATUS_OK;
+    memcpy(options.sizes, measure_sizes, sizeof options.sizes);
+    options.sizes[DIM_INDEX(DIM_N)] = REMEMBERED_BATCH;
+    plan_fit_sizes(o->teacher_graph, options.results, options.result_count,
+                   options.sizes);
+    TRY(plan_create(&plan, o->teacher_graph, &options, diag));
+    *bytes = plan_workspace_bytes(plan) * (size_t)o->ctx->threads;
+    plan_destroy(plan);
+    return STATUS_OK;
 }
 
 static float *remembered_value(const Objective *o, int column) {

@@ -25,7 +25,8 @@ static Status reset_run(PassContext *ctx, Model *model, const void *opaque, Diag
         tensor_drop_data(&storage->tensor, DTYPE_F32);
     }
     if (parameters == 0)
-        return edit_fail(ctx, diag, "weights: no weights of the model have such a name");
+        return edit_fail_option(ctx, "weights", diag,
+                                "no weights of the model have such a name");
     tree_put_int(ctx->arena, ctx->record, "parameters", parameters);
     ctx->unsure = true;
     return ctx->plan ? STATUS_OK : model_init_weights(model, ctx->seed, diag);

@@ -186,8 +186,9 @@ static void test_faults(void **state) {
     expect_fault(tokens, tokens, "label: 1", STATUS_MODEL,
                  "expected masked_lm in place of label");
     expect_fault(bert, bert, "exits: early", STATUS_MODEL, "no early exits");
-    expect_fault(bert, bert, "hidden: -0.5", STATUS_RECIPE,
-                 "expected hidden to be 0 or more, or -1 (by preset), found -0.5");
+    expect_fault(
+        bert, bert, "hidden: -0.5", STATUS_RECIPE,
+        "passes[0].distill.hidden: expected number between 0 and 1000000, found float -0.5");
     expect_fault(bert, bert, "temperature: 0.001", STATUS_RECIPE,
                  "between 0.01 and 1000, found float 0.001");
     expect_fault(bert, bert, "temperature: 0", STATUS_RECIPE, "found integer 0");

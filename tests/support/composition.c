@@ -204,14 +204,22 @@ static void check_works(Bench *bench, Model *model, const char *steps, Diag *dia
 
 /* ---- outcomes ---- */
 
+/* A message without the step in front of it: of "passes[0].PASS.OPTION: text" the option
+ * and the text. */
+static const char *after_step(const char *message) {
+    if (strncmp(message, "passes[", 7) != 0) return message;
+    const char *text = strstr(message, ": ") + 2, *option = text;
+    while (option > message && option[-1] != '.') option--;
+    return option > message ? option : text;
+}
+
 /* The first error, as "`pass`: message"; NULL when there is none. */
 static const char *first_error(Arena *arena, const Diag *diag) {
     char *text = diag_text(diag);
     const char *message = strstr(text, "error: "), *step = strstr(text, "note: in step ");
     const char *reason = NULL;
     if (message && step) {
-        message += strlen("error: ");
-        if (strncmp(message, "passes[", 7) == 0) message = strstr(message, ": ") + 2;
+        message = after_step(message + strlen("error: "));
         step = strstr(step, ", ") + 2;
         reason = arena_printf(arena, "`%.*s`: %.*s", (int)strcspn(step, " \n"), step,
                               (int)strcspn(message, "\n"), message);

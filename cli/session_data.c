@@ -1,7 +1,9 @@
-/* Data sets that name their classes, against the classes of the model. */
+/* Data sets against the model: their vocabulary, and the classes of those that name them.
+ */
 #include "cli/session.h"
 
 #include "io/datasets/class_names.h"
+#include "io/model_vocabulary.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -50,7 +52,7 @@ static Status check_names(const Classes *c) {
     return STATUS_OK;
 }
 
-Status session_check_classes(Session *session, DataEntry *entry, Loc at, Diag *diag) {
+static Status check_classes(Session *session, DataEntry *entry, Loc at, Diag *diag) {
     const Batches *data = entry->batches;
     const Node *logits = graph_output(session->model->graph, "logits");
     if (entry->checked || !data->class_names || !logits || logits->type.rank != 2)
@@ -65,4 +67,10 @@ Status session_check_classes(Session *session, DataEntry *entry, Loc at, Diag *d
     TRY(class_names_of(&c.model, session->model->config, session->source, session->arena,
                        diag));
     return c.model.count == c.data.count ? check_names(&c) : STATUS_OK;
+}
+
+Status session_check_data(Session *session, DataEntry *entry, Loc at, Diag *diag) {
+    if (session->built) vocabulary_adopt(session->model, entry->batches);
+    TRY(vocabulary_check(session->model, entry->batches, entry->name, at, diag));
+    return check_classes(session, entry, at, diag);
 }
