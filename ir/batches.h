@@ -62,6 +62,8 @@ struct Batches {
     double label_characters; /* language data: characters that a label stands for, on
                                 average; 0 = not known */
 
+    bool augments; /* a key of Fetch changes something */
+
     /* Sequences: tokens of one sample, at most max_tokens. NULL: all samples have the
      * shape of their columns. With lengths, a column's type may hold DIM_T, and samples
      * are batched by length and padded no further than needed. */

@@ -310,6 +310,7 @@ static Status hdf5_fill(Opening *o, Hdf5Data *data) {
     data->base.columns = data->columns;
     data->base.column_count = labels ? 2 : 1;
     data->augment = o->options->changes;
+    data->base.augments = data->augment.on;
     return data->augment.on ? images_fill(o, data, input, labels) : STATUS_OK;
 }
 

@@ -340,6 +340,7 @@ static Status choose_samples(ImageSet *set, const ImageKeys *keys, Loc at, Diag 
 
 static Status set_fill(ImageSet *set, const ImageKeys *keys, Loc at, Diag *diag) {
     set->augment = keys->changes;
+    set->base.augments = set->augment.on;
     set->options.color = keys->color;
     set->options.background = keys->background;
     set->options.pixels = IMAGE_PIXELS_MAX;

@@ -163,6 +163,17 @@ static Status set_dropout(Objective *o, double rate, Diag *diag) {
     return STATUS_OK;
 }
 
+/* Says what the options ask for in vain. */
+static void warn_options(const Objective *o, const char *data_name, const Batches *data,
+                         const TrainOptions *options, Diag *diag) {
+    const Given *given = &o->ctx->given;
+    train_warn_unmatched(o->model->graph, options, given->at, given->key, diag);
+    if (options->augment && !data->augments)
+        diag_warn(diag, given_loc(given, "augment"), given->key,
+                  "augment: true changes nothing: data set \"%s\" has no `augment`",
+                  data_name);
+}
+
 Status objective_train(Objective *o, const char *data_name, const TrainOptions *options,
                        Diag *diag) {
     PassContext *ctx = o->ctx;
@@ -174,7 +185,7 @@ Status objective_train(Objective *o, const char *data_name, const TrainOptions *
     TRY(set_dropout(o, options->dropout, diag));
     objective_remember(o, data, options);
     if (ctx->plan) return plan_training(o, loss, options, diag);
-    train_warn_unmatched(o->model->graph, options, ctx->given.at, ctx->given.key, diag);
+    warn_options(o, data_name, data, options, diag);
     TRY(objective_ask_teacher(&more, o, data, diag));
     TrainOptions named = *options;
     named.part_names = o->part_name;
