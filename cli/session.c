@@ -4,6 +4,7 @@
 #include "exec/ops.h"
 #include "io/file.h"
 #include "io/load.h"
+#include "io/model_vocabulary.h"
 
 #include <sched.h>
 #include <string.h>
@@ -64,6 +65,11 @@ static Status other_model(Session *session, const char *path, bool shapes, Loc a
         return status;
     }
     if (shapes) model_strip(model);
+    status = vocabulary_check_model(session->model, model, path, at, diag);
+    if (status != STATUS_OK) {
+        model_destroy(model);
+        return status;
+    }
     OtherModel *other = ARENA_NEW(session->arena, OtherModel);
     *other = (OtherModel){path, shapes, model, session->others};
     session->others = other;

@@ -49,22 +49,32 @@ void vocabulary_adopt(Model *model, const Batches *data) {
     put_note(model, data->vocabulary, data->vocabulary_tokens);
 }
 
+/* The note of a model; false when it has none that can be read. */
+static bool read_note(const Model *model, const char **hash, int64_t *tokens) {
+    const Tree *note = tree_get(model->provenance, "vocabulary");
+    const Tree *count = tree_get(note, "tokens"), *text = tree_get(note, "hash");
+    if (!count || count->kind != TREE_INT || !text || text->kind != TREE_STRING)
+        return false;
+    *hash = text->string;
+    *tokens = count->integer;
+    return true;
+}
+
 /* Compares so many tokens of this hash, which `what` has, with the model's. */
 static Status compare(const Model *model, const char *hash, int64_t count,
                       const char *what, Loc at, Diag *diag) {
-    const Tree *note = tree_get(model->provenance, "vocabulary");
-    const Tree *tokens = tree_get(note, "tokens"), *known = tree_get(note, "hash");
-    if (!tokens || tokens->kind != TREE_INT || !known || known->kind != TREE_STRING)
-        return STATUS_OK;
-    if (strcmp(known->string, hash) == 0) return STATUS_OK;
-    if (tokens->integer == count) {
+    const char *known;
+    int64_t tokens;
+    if (!read_note(model, &known, &tokens) || strcmp(known, hash) == 0) return STATUS_OK;
+    if (tokens == count) {
         diag_fail(diag, STATUS_MODEL, at, NULL,
-                  "%s has other tokens than that of the model, as many", what);
-        diag_hint(diag, "take the tokenizer that the model was trained with");
+                  "%s has other tokens than the model, as many", what);
+        diag_hint(diag, "token numbers have a meaning in the vocabulary that a model was "
+                        "trained with alone");
         return STATUS_MODEL;
     }
-    diag_warn(diag, at, NULL, "%s has %" PRId64 " tokens, that of the model %" PRId64,
-              what, count, tokens->integer);
+    diag_warn(diag, at, NULL, "%s has %" PRId64 " tokens, the model %" PRId64, what,
+              count, tokens);
     return STATUS_OK;
 }
 
@@ -77,6 +87,14 @@ Status vocabulary_check(const Model *model, const Batches *data, const char *nam
         compare(model, data->vocabulary, data->vocabulary_tokens, what.data, at, diag);
     text_free(&what);
     return status;
+}
+
+Status vocabulary_check_model(const Model *model, const Model *other, const char *path,
+                              Loc at, Diag *diag) {
+    const char *hash;
+    int64_t tokens;
+    return read_note(other, &hash, &tokens) ? compare(model, hash, tokens, path, at, diag)
+                                            : STATUS_OK;
 }
 
 Status vocabulary_check_tokenizer(const Model *model, const Tokenizer *tokenizer, Loc at,

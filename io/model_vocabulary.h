@@ -27,6 +27,10 @@ void vocabulary_adopt(Model *model, const Batches *data);
 Status vocabulary_check(const Model *model, const Batches *data, const char *name, Loc at,
                         Diag *diag);
 
+/* The same for another model, which gets the same texts: a teacher, read from `path`. */
+Status vocabulary_check_model(const Model *model, const Model *other, const char *path,
+                              Loc at, Diag *diag);
+
 /* The same for a tokenizer alone. */
 Status vocabulary_check_tokenizer(const Model *model, const Tokenizer *tokenizer, Loc at,
                                   Diag *diag);
