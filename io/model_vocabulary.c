@@ -66,23 +66,24 @@ static Status compare(const Model *model, const char *hash, int64_t count,
     const char *known;
     int64_t tokens;
     if (!read_note(model, &known, &tokens) || strcmp(known, hash) == 0) return STATUS_OK;
-    if (tokens == count) {
-        diag_fail(diag, STATUS_MODEL, at, NULL,
-                  "%s has other tokens than the model, as many", what);
-        diag_hint(diag, "token numbers have a meaning in the vocabulary that a model was "
-                        "trained with alone");
-        return STATUS_MODEL;
+    if (tokens != count) {
+        diag_warn(diag, at, NULL,
+                  "%s: expected the model's %" PRId64 " tokens, found %" PRId64, what,
+                  tokens, count);
+        return STATUS_OK;
     }
-    diag_warn(diag, at, NULL, "%s has %" PRId64 " tokens, the model %" PRId64, what,
-              count, tokens);
-    return STATUS_OK;
+    diag_fail(diag, STATUS_MODEL, at, NULL,
+              "%s: expected the model's %" PRId64 " tokens, found others", what, tokens);
+    diag_hint(diag, "the numbers of tokens mean something in the vocabulary that a model "
+                    "was trained with, and nothing in another");
+    return STATUS_MODEL;
 }
 
 Status vocabulary_check(const Model *model, const Batches *data, const char *name, Loc at,
                         Diag *diag) {
     Text what = {0};
     if (!data->vocabulary) return STATUS_OK;
-    text_add(&what, "data set \"%s\": its tokenizer", name);
+    text_add(&what, "tokenizer of data set \"%s\"", name);
     const Status status =
         compare(model, data->vocabulary, data->vocabulary_tokens, what.data, at, diag);
     text_free(&what);
