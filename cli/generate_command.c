@@ -172,7 +172,9 @@ static Status generate(Generation *g, Diag *diag) {
     TRY(open_tokenizer(g, diag));
     TRY(read_prompt(g, diag));
     TRY(open_decoder(g, diag));
-    TRY(vocabulary_check_tokenizer(g->model, g->tokenizer, LOC_FILE(cli->args[0]), diag));
+    TRY(vocabulary_check(g->model, "the model",
+                         vocabulary_of(g->tokenizer, g->model->arena), "--tokenizer",
+                         LOC_NONE, diag));
     double start = ticker_seconds();
     TRY(decoder_append(g->decoder, g->tokens, g->token_count, diag));
     g->prefill_seconds = ticker_seconds() - start;

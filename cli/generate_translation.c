@@ -6,6 +6,7 @@
 #include "exec/ticker.h"
 #include "exec/translate.h"
 #include "io/file.h"
+#include "io/model_vocabulary.h"
 #include "io/tokenizers/tokenizer.h"
 
 #include <stdio.h>
@@ -63,6 +64,8 @@ static Status open_tokenizers(Translating *t, Diag *diag) {
     TRY(find_tokenizers(t, &source, &target, diag));
     if (t->cli->flags.target_tokenizer) target = t->cli->flags.target_tokenizer;
     TRY(tokenizer_read(&t->source, source, diag));
+    TRY(vocabulary_check(t->model, "the model", vocabulary_of(t->source, t->model->arena),
+                         "tokenizer of the source", LOC_FILE(source), diag));
     if (strcmp(source, target) != 0) return tokenizer_read(&t->target, target, diag);
     t->target = t->source;
     return STATUS_OK;

@@ -65,11 +65,7 @@ static Status other_model(Session *session, const char *path, bool shapes, Loc a
         return status;
     }
     if (shapes) model_strip(model);
-    status = vocabulary_check_model(session->model, model, path, at, diag);
-    if (status != STATUS_OK) {
-        model_destroy(model);
-        return status;
-    }
+    if (path_is_folder(path)) vocabulary_note_folder(model, path); /* else it has one */
     OtherModel *other = ARENA_NEW(session->arena, OtherModel);
     *other = (OtherModel){path, shapes, model, session->others};
     session->others = other;

@@ -14,6 +14,7 @@ typedef struct DataEntry {
     const DataFormat *format;
     void *options;
     Batches *batches; /* NULL until opened */
+    bool compared;    /* its vocabulary with that of the models */
     bool checked;     /* its classes are those of the model */
 } DataEntry;
 
@@ -53,10 +54,10 @@ Status session_load_model(Session *session, bool weights, Diag *diag);
 /* Opens all data sets, reporting all errors. */
 Status session_open_data(Session *session, Diag *diag);
 
-/* Checks a data set against the model: its vocabulary (vocabulary_check; a built
- * model takes it over), and, where it
- * names its classes, the model's head and the names and order in its configuration's
- * id2label; these once for each data set. Fails with STATUS_MODEL at `at`. */
+/* Checks a data set, once. Its vocabulary is compared with those of the model, unless it
+ * was built, which then takes it over, and of all other models read so far; where it
+ * names its classes, they are compared with the model's head and with the names and order
+ * of its configuration's id2label. Fails with STATUS_MODEL at `at`. */
 Status session_check_data(Session *session, DataEntry *entry, Loc at, Diag *diag);
 
 /* Runs the steps on the model's shapes alone, leaving the model as it is. `start` (may

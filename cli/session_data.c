@@ -69,8 +69,20 @@ static Status check_classes(Session *session, DataEntry *entry, Loc at, Diag *di
     return c.model.count == c.data.count ? check_names(&c) : STATUS_OK;
 }
 
+static Status check_vocabulary(Session *session, DataEntry *entry, Loc at, Diag *diag) {
+    const TokenNames *vocabulary = entry->batches->vocabulary;
+    const char *what =
+        arena_printf(session->arena, "tokenizer of data set \"%s\"", entry->name);
+    if (entry->compared) return STATUS_OK;
+    entry->compared = true;
+    if (session->built) vocabulary_note(session->model, vocabulary);
+    TRY(vocabulary_check(session->model, "the model", vocabulary, what, at, diag));
+    for (const OtherModel *other = session->others; other; other = other->next)
+        TRY(vocabulary_check(other->model, other->path, vocabulary, what, at, diag));
+    return STATUS_OK;
+}
+
 Status session_check_data(Session *session, DataEntry *entry, Loc at, Diag *diag) {
-    if (session->built) vocabulary_adopt(session->model, entry->batches);
-    TRY(vocabulary_check(session->model, entry->batches, entry->name, at, diag));
+    TRY(check_vocabulary(session, entry, at, diag));
     return check_classes(session, entry, at, diag);
 }

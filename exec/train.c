@@ -264,25 +264,6 @@ static Status train_run(Trainer *trainer, uint64_t seed, Arena *arena,
     return status;
 }
 
-static void warn_unmatched(const Graph *graph, const StringList *patterns,
-                           const char *option, Loc at, const char *key, Diag *diag) {
-    for (int p = 0; p < patterns->count; p++) {
-        bool found = false;
-        for (int i = 0; i < graph->storage_count; i++)
-            found |= name_matches(patterns->items[p], graph->storages[i]->name);
-        if (!found)
-            diag_warn(diag, at, key, "%s: no weights are called \"%s\"", option,
-                      patterns->items[p]);
-    }
-}
-
-void train_warn_unmatched(const Graph *graph, const TrainOptions *options, Loc at,
-                          const char *key, Diag *diag) {
-    warn_unmatched(graph, &options->freeze, "freeze", at, key, diag);
-    warn_unmatched(graph, &options->only, "only", at, key, diag);
-    warn_unmatched(graph, &options->no_decay, "no_decay", at, key, diag);
-}
-
 Status train(Graph *graph, Node *loss, Node *const *parts, int part_count,
              const Batches *data, const TrainOptions *options, uint64_t seed, int threads,
              const Watch *watch, Arena *arena, TrainReport *report, Diag *diag) {

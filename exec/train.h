@@ -144,10 +144,6 @@ extern const TrainOptions train_defaults;
  * `only` names others alone. */
 bool train_freezes(const TrainOptions *options, const char *name);
 
-/* Warns, at a place of a recipe, of patterns that no storage's name matches. */
-void train_warn_unmatched(const Graph *graph, const TrainOptions *options, Loc at,
-                          const char *key, Diag *diag);
-
 /* What long work tells its caller, and asks: both may be NULL. */
 typedef struct Watch {
     void *self;

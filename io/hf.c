@@ -5,7 +5,6 @@
 #include "io/families/family.h"
 #include "io/file.h"
 #include "io/json.h"
-#include "io/model_vocabulary.h"
 #include "io/safetensors.h"
 #include "ir/rewrite.h"
 #include "ir/verify.h"
@@ -423,9 +422,7 @@ static Status read_folder(Model *model, const char *folder, const HfOptions *opt
     TRY(path_check_inside(folder, path, diag));
     TRY(json_read(&model->config, model->arena, path, CONFIG_BYTES_MAX, diag));
     TRY(build_changed(&family, model, options->overrides, diag));
-    TRY(read_weights(model, family, folder, options, diag));
-    vocabulary_note(model, folder);
-    return STATUS_OK;
+    return read_weights(model, family, folder, options, diag);
 }
 
 Status hf_read_with(Model **out, const char *folder, const HfOptions *options,

@@ -2,6 +2,7 @@
 #include "io/load.h"
 
 #include "io/file.h"
+#include "io/model_vocabulary.h"
 #include "io/modelfile.h"
 #include "ir/verify.h"
 
@@ -25,7 +26,8 @@ static Status not_a_model(const char *path, Diag *diag) {
 Status model_load_with(Model **out, const char *path, const HfOptions *options,
                        const OpTable *ops, bool check, Diag *diag) {
     Model *model;
-    if (path_is_folder(path))
+    const bool folder = path_is_folder(path);
+    if (folder)
         TRY(hf_read_with(&model, path, options, ops, diag));
     else if (options && access(path, R_OK) == 0)
         return diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
@@ -37,6 +39,7 @@ Status model_load_with(Model **out, const char *path, const HfOptions *options,
         return not_a_model(path, diag);
     Status status = check ? graph_verify_weights(model->graph, diag) : STATUS_OK;
     if (status == STATUS_OK) {
+        if (folder && check) vocabulary_note_folder(model, path);
         *out = model;
         return STATUS_OK;
     }

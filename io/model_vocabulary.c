@@ -1,4 +1,4 @@
-/* Vocabularies of models and data: see model_vocabulary.h. */
+/* Vocabularies of models and texts: see model_vocabulary.h. */
 #include "io/model_vocabulary.h"
 
 #include "ir/tensor.h"
@@ -6,101 +6,125 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Every token and a 0 behind it, in order; numbers without a token count as "". */
-static void hash_tokens(const Tokenizer *tokenizer, char out[HASH_TEXT_BYTES]) {
-    Text all = {0};
-    for (int32_t id = 0; id < tokenizer_size(tokenizer); id++) {
+/* Tokens of a sample, evenly spaced; and the most that a note is believed to be of. */
+enum { SAMPLE = 64, TOKENS_MAX = 1 << 30 };
+
+const TokenNames *vocabulary_of(const Tokenizer *tokenizer, Arena *arena) {
+    const int32_t count = tokenizer_size(tokenizer);
+    TokenNames *vocabulary = ARENA_NEW(arena, TokenNames);
+    const char **tokens = ARENA_ARRAY(arena, const char *, (size_t)count + 1);
+    for (int32_t id = 0; id < count; id++) {
         const char *token = tokenizer_token(tokenizer, id);
-        text_bytes(&all, token ? token : "", (token ? strlen(token) : 0) + 1);
+        tokens[id] = token ? arena_strdup(arena, token) : "";
     }
+    *vocabulary = (TokenNames){.tokens = tokens, .count = count};
+    return vocabulary;
+}
+
+/* Every token and a 0 behind it, in order. */
+static void hash_tokens(const TokenNames *vocabulary, char out[HASH_TEXT_BYTES]) {
+    Text all = {0};
+    for (int64_t id = 0; id < vocabulary->count; id++)
+        text_bytes(&all, vocabulary->tokens[id], strlen(vocabulary->tokens[id]) + 1);
     bytes_hash(all.data, all.length, out);
     text_free(&all);
 }
 
-void vocabulary_of_data(Batches *data, const Tokenizer *tokenizer, Arena *arena) {
+/* ---- the note ---- */
+
+/* Number of the i-th of `count` tokens that are sampled of so many. */
+static int64_t sampled(int64_t tokens, int64_t i, int64_t count) {
+    return i * tokens / count;
+}
+
+void vocabulary_note(Model *model, const TokenNames *vocabulary) {
+    if (!vocabulary || tree_get(model->provenance, "vocabulary")) return;
+    Arena *arena = model->arena;
     char hash[HASH_TEXT_BYTES];
-    hash_tokens(tokenizer, hash);
-    data->vocabulary = arena_strdup(arena, hash);
-    data->vocabulary_tokens = tokenizer_size(tokenizer);
+    hash_tokens(vocabulary, hash);
+    Tree *note = tree_new(arena, TREE_MAP, LOC_NONE);
+    Tree *sample = tree_new(arena, TREE_LIST, LOC_NONE);
+    const int64_t count = vocabulary->count < SAMPLE ? vocabulary->count : SAMPLE;
+    for (int64_t i = 0; i < count; i++) {
+        Tree *token = tree_new(arena, TREE_STRING, LOC_NONE);
+        token->string =
+            arena_strdup(arena, vocabulary->tokens[sampled(vocabulary->count, i, count)]);
+        tree_append(arena, sample, NULL, LOC_NONE, token);
+    }
+    tree_put_int(arena, note, "tokens", vocabulary->count);
+    tree_put_string(arena, note, "hash", hash);
+    tree_append(arena, note, "sample", LOC_NONE, sample);
+    tree_append(arena, model->provenance, "vocabulary", LOC_NONE, note);
 }
 
-static void put_note(Model *model, const char *hash, int64_t tokens) {
-    Tree *note = tree_new(model->arena, TREE_MAP, LOC_NONE);
-    tree_put_int(model->arena, note, "tokens", tokens);
-    tree_put_string(model->arena, note, "hash", hash);
-    tree_append(model->arena, model->provenance, "vocabulary", LOC_NONE, note);
-}
-
-void vocabulary_note(Model *model, const char *folder) {
+void vocabulary_note_folder(Model *model, const char *folder) {
     Tokenizer *tokenizer = NULL;
     if (!graph_find_input(model->graph, "input_ids")) return;
     Diag *diag = diag_create(); /* whoever reads texts will report what is damaged */
     if (tokenizer_read(&tokenizer, folder, diag) == STATUS_OK) {
-        char hash[HASH_TEXT_BYTES];
-        hash_tokens(tokenizer, hash);
-        put_note(model, hash, tokenizer_size(tokenizer));
+        Arena *arena = arena_create();
+        vocabulary_note(model, vocabulary_of(tokenizer, arena));
+        arena_destroy(arena);
         tokenizer_destroy(tokenizer);
     }
     diag_destroy(diag);
 }
 
-void vocabulary_adopt(Model *model, const Batches *data) {
-    if (!data->vocabulary || tree_get(model->provenance, "vocabulary")) return;
-    put_note(model, data->vocabulary, data->vocabulary_tokens);
-}
+/* A note as it was read; a model file may hold anything in its place. */
+typedef struct Note {
+    int64_t tokens;
+    const char *hash;
+    const Tree *sample; /* a list of strings */
+} Note;
 
-/* The note of a model; false when it has none that can be read. */
-static bool read_note(const Model *model, const char **hash, int64_t *tokens) {
+static bool read_note(Note *out, const Model *model) {
     const Tree *note = tree_get(model->provenance, "vocabulary");
-    const Tree *count = tree_get(note, "tokens"), *text = tree_get(note, "hash");
-    if (!count || count->kind != TREE_INT || !text || text->kind != TREE_STRING)
+    const Tree *tokens = tree_get(note, "tokens"), *hash = tree_get(note, "hash");
+    const Tree *sample = tree_get(note, "sample");
+    if (!tokens || tokens->kind != TREE_INT || !hash || hash->kind != TREE_STRING ||
+        !sample || sample->kind != TREE_LIST)
         return false;
-    *hash = text->string;
-    *tokens = count->integer;
+    if (tokens->integer < 1 || tokens->integer > TOKENS_MAX || sample->count < 1 ||
+        sample->count > SAMPLE)
+        return false;
+    for (const Tree *token = sample->first; token; token = token->next)
+        if (token->kind != TREE_STRING) return false;
+    *out = (Note){tokens->integer, hash->string, sample};
     return true;
 }
 
-/* Compares so many tokens of this hash, which `what` has, with the model's. */
-static Status compare(const Model *model, const char *hash, int64_t count,
-                      const char *what, Loc at, Diag *diag) {
-    const char *known;
-    int64_t tokens;
-    if (!read_note(model, &known, &tokens) || strcmp(known, hash) == 0) return STATUS_OK;
-    if (tokens != count) {
-        diag_warn(diag, at, NULL,
-                  "%s: expected the model's %" PRId64 " tokens, found %" PRId64, what,
-                  tokens, count);
-        return STATUS_OK;
+/* Tokens of the sample that are the same. */
+static int64_t count_same(const Note *note, const TokenNames *vocabulary) {
+    int64_t i = 0, same = 0;
+    for (const Tree *token = note->sample->first; token; token = token->next, i++) {
+        const int64_t id = sampled(note->tokens, i, note->sample->count);
+        same +=
+            id < vocabulary->count && strcmp(token->string, vocabulary->tokens[id]) == 0;
     }
-    diag_fail(diag, STATUS_MODEL, at, NULL,
-              "%s: expected the model's %" PRId64 " tokens, found others", what, tokens);
-    diag_hint(diag, "the numbers of tokens mean something in the vocabulary that a model "
-                    "was trained with, and nothing in another");
-    return STATUS_MODEL;
+    return same;
 }
 
-Status vocabulary_check(const Model *model, const Batches *data, const char *name, Loc at,
+Status vocabulary_check(const Model *model, const char *whose,
+                        const TokenNames *vocabulary, const char *what, Loc at,
                         Diag *diag) {
-    Text what = {0};
-    if (!data->vocabulary) return STATUS_OK;
-    text_add(&what, "tokenizer of data set \"%s\"", name);
-    const Status status =
-        compare(model, data->vocabulary, data->vocabulary_tokens, what.data, at, diag);
-    text_free(&what);
-    return status;
-}
-
-Status vocabulary_check_model(const Model *model, const Model *other, const char *path,
-                              Loc at, Diag *diag) {
-    const char *hash;
-    int64_t tokens;
-    return read_note(other, &hash, &tokens) ? compare(model, hash, tokens, path, at, diag)
-                                            : STATUS_OK;
-}
-
-Status vocabulary_check_tokenizer(const Model *model, const Tokenizer *tokenizer, Loc at,
-                                  Diag *diag) {
+    Note note;
     char hash[HASH_TEXT_BYTES];
-    hash_tokens(tokenizer, hash);
-    return compare(model, hash, tokenizer_size(tokenizer), "the tokenizer", at, diag);
+    if (!vocabulary || !read_note(&note, model)) return STATUS_OK;
+    hash_tokens(vocabulary, hash);
+    if (strcmp(hash, note.hash) == 0) return STATUS_OK;
+    if (2 * count_same(&note, vocabulary) < note.sample->count) {
+        diag_fail(diag, STATUS_MODEL, at, NULL,
+                  "%s: expected the %" PRId64 " tokens of %s, found %" PRId64 " others",
+                  what, note.tokens, whose, vocabulary->count);
+        diag_hint(diag, "the numbers of tokens mean something in the vocabulary that a "
+                        "model was trained with, and nothing in another");
+        return STATUS_MODEL;
+    }
+    if (note.tokens == vocabulary->count)
+        diag_warn(diag, at, NULL, "%s: some of the %" PRId64 " tokens are others in %s",
+                  what, note.tokens, whose);
+    else
+        diag_warn(diag, at, NULL, "%s: %" PRId64 " tokens, in %s %" PRId64, what,
+                  vocabulary->count, whose, note.tokens);
+    return STATUS_OK;
 }

@@ -1,9 +1,10 @@
-/* The vocabulary that a model's token numbers mean, and that of the texts it gets.
+/* The vocabulary that a model's token numbers mean, and those of the texts it gets.
  *
- * A model that is read from a folder with a tokenizer remembers how many tokens that has
- * and their hash, as "vocabulary" in its provenance, and so does one that a recipe
- * builds, of the first texts it gets; the model files that it becomes keep both. Numbers
- * of another vocabulary would fit the embedding and mean nothing. */
+ * A model that is read, with its weights, from a folder with a tokenizer notes that one's
+ * vocabulary in its provenance, and a model that a recipe builds the one of the first
+ * texts it gets; the model files that they become keep the note: number of tokens, hash,
+ * and a sample of the tokens. Numbers of another vocabulary would fit the embedding and
+ * mean nothing. Of translating models the source counts. */
 #ifndef COMPRESS_IO_MODEL_VOCABULARY_H
 #define COMPRESS_IO_MODEL_VOCABULARY_H
 
@@ -11,28 +12,23 @@
 #include "ir/batches.h"
 #include "ir/model.h"
 
-/* Tells a data set which vocabulary its numbers are of; the hash is put into `arena`. */
-void vocabulary_of_data(Batches *data, const Tokenizer *tokenizer, Arena *arena);
+/* The tokens of a tokenizer, copied into the arena. */
+const TokenNames *vocabulary_of(const Tokenizer *tokenizer, Arena *arena);
 
-/* Notes the vocabulary of a folder's tokenizer in a model with an input "input_ids".
- * Nothing when the folder has no tokenizer, or none that tokenizer_read knows. */
-void vocabulary_note(Model *model, const char *folder);
+/* Notes a vocabulary in a model that has none; nothing where it is NULL. */
+void vocabulary_note(Model *model, const TokenNames *vocabulary);
 
-/* Notes the vocabulary of a data set in a model that has none. */
-void vocabulary_adopt(Model *model, const Batches *data);
+/* Notes the vocabulary of a folder's tokenizer in a model with an input "input_ids" that
+ * has none. Nothing when the folder has no tokenizer, or none that tokenizer_read knows.
+ */
+void vocabulary_note_folder(Model *model, const char *folder);
 
-/* Compares the data set called `name` with the model. As many other tokens fail with
- * STATUS_MODEL at `at`; more or fewer of them, which added tokens can explain, give a
- * warning. Nothing where one of the two is not known. */
-Status vocabulary_check(const Model *model, const Batches *data, const char *name, Loc at,
+/* Compares the vocabulary of `what` ("tokenizer of data set ...") with that of the model
+ * called `whose`. Fails with STATUS_MODEL at `at` when most tokens of the sample are
+ * others, and warns of smaller differences, which added or renamed tokens explain.
+ * Nothing where one of the two is not known (NULL, or a model without a note). */
+Status vocabulary_check(const Model *model, const char *whose,
+                        const TokenNames *vocabulary, const char *what, Loc at,
                         Diag *diag);
-
-/* The same for another model, which gets the same texts: a teacher, read from `path`. */
-Status vocabulary_check_model(const Model *model, const Model *other, const char *path,
-                              Loc at, Diag *diag);
-
-/* The same for a tokenizer alone. */
-Status vocabulary_check_tokenizer(const Model *model, const Tokenizer *tokenizer, Loc at,
-                                  Diag *diag);
 
 #endif

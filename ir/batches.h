@@ -34,6 +34,12 @@ typedef struct Fetch {
 
 typedef struct Batches Batches;
 
+/* The tokens that the numbers of texts stand for. */
+typedef struct TokenNames {
+    const char *const *tokens; /* by number; "" where there is none */
+    int64_t count;
+} TokenNames;
+
 /* What a data set of sentence pairs knows of its targets, for generating translations and
  * comparing them with the references. */
 typedef struct Translations {
@@ -57,10 +63,10 @@ struct Batches {
     int64_t classes;                /* labels lie in [0, classes); 0 = no labels */
     const char *const *class_names; /* by label, where the data set names all of its
                                        classes; else NULL */
-    const char *vocabulary; /* text: hash of its tokens in order; NULL = not known */
-    int64_t vocabulary_tokens;
-    double label_characters; /* language data: characters that a label stands for, on
-                                average; 0 = not known */
+    const TokenNames *vocabulary; /* of texts, of sentence pairs the source's; NULL = not
+                                     known */
+    double label_characters;      /* language data: characters that a label stands for, on
+                                     average; 0 = not known */
 
     bool augments; /* a key of Fetch changes something */
 

@@ -11,8 +11,8 @@
 
 typedef enum FieldKind {
     FIELD_BOOL,    /* bool */
-    FIELD_INT,     /* int64_t, min..max */
-    FIELD_REAL,    /* double, min..max; integers are accepted */
+    FIELD_INT,     /* int64_t, min..max; see field_is_absent */
+    FIELD_REAL,    /* double, likewise; integers are accepted */
     FIELD_STRING,  /* const char *, NULL = not given; null is accepted and gives NULL */
     FIELD_CHOICE,  /* int, index into `choices` ("none|conv|norm_conv") */
     FIELD_INTS,    /* IntList, each min..max */
@@ -126,7 +126,7 @@ void field_print_value(Text *text, const Field *field, const void *source);
 const char *field_choice_name(const Field *field, int index, int *length);
 
 /* Whether a number is out of its field's range: only a default can be, and stands for
- * "not given". */
+ * "not given", for which a document may say null. */
 bool field_is_absent(const Field *field, const void *source);
 
 /* The struct's values as a map (for provenance), every field included; null where a

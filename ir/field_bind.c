@@ -236,6 +236,7 @@ Status field_set(const Field *field, const Tree *value, void *target, Arena *are
                  Status status, Diag *diag) {
     Binding binding = {field, arena, status, diag};
     void *member = (char *)target + field->offset;
+    if (value->kind == TREE_NULL && field_is_absent(field, target)) return STATUS_OK;
     switch (field->kind) {
     case FIELD_BOOL: return set_bool(&binding, value, member);
     case FIELD_INT: return take_int(&binding, value, member);

@@ -109,8 +109,17 @@ static void put_choices(Arena *arena, Tree *schema, const Field *field) {
     put_tree(arena, schema, "enum", list);
 }
 
+/* The type of a number for which null may stand. */
+static void put_nullable(Arena *arena, Tree *schema, const char *name) {
+    Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
+    append_string(arena, list, name, strlen(name));
+    append_string(arena, list, "null", strlen("null"));
+    put_tree(arena, schema, "type", list);
+}
+
 /* Adds the keywords of one kind of value; lists describe their items the same way. */
-static void put_type(Arena *arena, Tree *schema, const Field *field, FieldKind kind) {
+static void put_type(Arena *arena, Tree *schema, const Field *field, FieldKind kind,
+                     bool nullable) {
     static const FieldKind ITEMS[] = {[FIELD_INTS] = FIELD_INT,
                                       [FIELD_REALS] = FIELD_REAL,
                                       [FIELD_STRINGS] = FIELD_STRING};
@@ -118,14 +127,17 @@ static void put_type(Arena *arena, Tree *schema, const Field *field, FieldKind k
         [FIELD_BOOL] = "boolean",  [FIELD_INT] = "integer", [FIELD_REAL] = "number",
         [FIELD_STRING] = "string", [FIELD_INTS] = "array",  [FIELD_REALS] = "array",
         [FIELD_STRINGS] = "array", [FIELD_TREE] = NULL};
-    if (NAMES[kind]) tree_put_string(arena, schema, "type", NAMES[kind]);
+    if (NAMES[kind] && nullable)
+        put_nullable(arena, schema, NAMES[kind]);
+    else if (NAMES[kind])
+        tree_put_string(arena, schema, "type", NAMES[kind]);
     if (kind == FIELD_CHOICE) put_choices(arena, schema, field);
     if (kind == FIELD_INT || kind == FIELD_REAL) {
         put_range(arena, schema, field, kind == FIELD_INT);
     }
     if (kind != FIELD_INTS && kind != FIELD_REALS && kind != FIELD_STRINGS) return;
     Tree *items = tree_new(arena, TREE_MAP, LOC_NONE);
-    put_type(arena, items, field, ITEMS[kind]);
+    put_type(arena, items, field, ITEMS[kind], false);
     put_tree(arena, schema, "items", items);
 }
 
@@ -133,10 +145,9 @@ static void put_type(Arena *arena, Tree *schema, const Field *field, FieldKind k
 static Tree *field_schema(Arena *arena, const Field *field, const Tree *values,
                           const void *defaults) {
     Tree *schema = tree_new(arena, TREE_MAP, LOC_NONE);
-    put_type(arena, schema, field, field->kind);
-    const Tree *value = values && !field_is_absent(field, defaults)
-                            ? tree_get(values, field->name)
-                            : NULL;
+    const bool nullable = defaults && field_is_absent(field, defaults);
+    put_type(arena, schema, field, field->kind, nullable);
+    const Tree *value = tree_get(values, field->name);
     if (value && value->kind != TREE_NULL && !field->required) {
         put_tree(arena, schema, "default", tree_copy(arena, value));
     }

@@ -28,18 +28,38 @@ Loc given_loc(const Given *given, const char *options) {
     return option ? option->loc : given->at;
 }
 
+/* What is said about options, and where. */
+typedef struct Remark {
+    Arena *arena;
+    Loc at;
+    const char *key;
+    Text text;
+} Remark;
+
+static Remark remark_make(const Given *given, const char *options, const char *fmt,
+                          va_list args) {
+    const Tree *option = last_given(given, options);
+    Remark remark = {.arena = arena_create(), .at = given->at, .key = given->key};
+    if (option) {
+        remark.at = option->loc;
+        remark.key = tree_path(remark.arena, option);
+    } else if (options && !strchr(options, '|')) {
+        text_add(&remark.text, "%s: ", options);
+    }
+    text_add_list(&remark.text, fmt, args);
+    return remark;
+}
+
+static void remark_free(Remark *remark) {
+    text_free(&remark->text);
+    arena_destroy(remark->arena);
+}
+
 Status given_fail_list(const Given *given, const char *options, Status status, Diag *diag,
                        const char *fmt, va_list args) {
-    Arena *arena = arena_create();
-    Text text = {0};
-    const Tree *option = last_given(given, options);
-    const bool unsaid = options && !option && !strchr(options, '|');
-    if (unsaid) text_add(&text, "%s: ", options);
-    text_add_list(&text, fmt, args);
-    diag_fail(diag, status, option ? option->loc : given->at,
-              option ? tree_path(arena, option) : given->key, "%s", text.data);
-    text_free(&text);
-    arena_destroy(arena);
+    Remark remark = remark_make(given, options, fmt, args);
+    diag_fail(diag, status, remark.at, remark.key, "%s", remark.text.data);
+    remark_free(&remark);
     return status;
 }
 
@@ -50,4 +70,14 @@ Status given_fail(const Given *given, const char *options, Status status, Diag *
     given_fail_list(given, options, status, diag, fmt, args);
     va_end(args);
     return status;
+}
+
+void given_warn(const Given *given, const char *options, Diag *diag, const char *fmt,
+                ...) {
+    va_list args;
+    va_start(args, fmt);
+    Remark remark = remark_make(given, options, fmt, args);
+    va_end(args);
+    diag_warn(diag, remark.at, remark.key, "%s", remark.text.data);
+    remark_free(&remark);
 }

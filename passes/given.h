@@ -7,7 +7,7 @@
 typedef struct Given {
     Loc at;              /* of the step */
     const char *key;     /* path of the step: "passes[2]" */
-    const Tree *options; /* the options as written, a map; NULL = none */
+    const Tree *options; /* the options as written, a map; NULL or null = none */
 } Given;
 
 /* Place of an option, or of the last given of several joined by '|'; the step's where the
@@ -21,7 +21,11 @@ Loc given_loc(const Given *given, const char *options);
 Status given_fail(const Given *given, const char *options, Status status, Diag *diag,
                   const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
-/* The same with arguments in a list. */
+/* Warns in the same way. */
+void given_warn(const Given *given, const char *options, Diag *diag, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* given_fail with arguments in a list. */
 Status given_fail_list(const Given *given, const char *options, Status status, Diag *diag,
                        const char *fmt, va_list args);
 

@@ -74,7 +74,8 @@ typedef struct Pass {
      * check. Fails with STATUS_RECIPE, at an option where it can: see given_fail. */
     Status (*check)(const void *options, const Given *given, Diag *diag);
 
-    /* Does the work. A model that does not fit gives STATUS_MODEL at ctx->given.at. */
+    /* Does the work. A model that does not fit gives STATUS_MODEL, at an option or the
+     * step: edit_fail_option, edit_fail. */
     Status (*run)(PassContext *ctx, Model *model, const void *options, Diag *diag);
 } Pass;
 

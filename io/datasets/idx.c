@@ -254,7 +254,7 @@ static Status table_fill(IdxData *data, const IdxOptions *options, Loc at, Diag 
 /* What augmentation and the columns need to know. */
 static void view_fill(IdxData *data, const IdxOptions *options) {
     data->augment = options->changes;
-    data->base.augments = data->augment.on;
+    data->base.augments = data->augment.on || options->flip || options->shift > 0;
     data->black = ARENA_ARRAY(data->arena, float, (size_t)data->channels);
     for (int64_t c = 0; c < data->channels; c++) data->black[c] = data->table[c][0];
     data->view = (AugmentSource){.self = data,

@@ -98,7 +98,7 @@ static Status stream_fill(LanguageData *data, const LanguageOptions *options, Lo
     const Status status =
         token_stream_read(&data->stream, tokenizer, options->path, &rules, at, diag);
     data->base.classes = tokenizer_size(tokenizer);
-    vocabulary_of_data(&data->base, tokenizer, data->arena);
+    data->base.vocabulary = vocabulary_of(tokenizer, data->arena);
     tokenizer_destroy(tokenizer);
     return status;
 }

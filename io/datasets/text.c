@@ -297,7 +297,7 @@ static Status text_fill(TextData *data, const TextOptions *options, Loc at, Diag
     TRY(options_check(options, at, diag));
     TRY(tokenizer_read(&tokenizer, options->tokenizer, diag));
     Status status = tokenizer_fill(data, options, tokenizer, at, diag);
-    vocabulary_of_data(&data->base, tokenizer, data->arena);
+    data->base.vocabulary = vocabulary_of(tokenizer, data->arena);
     tokenizer_destroy(tokenizer);
     return status;
 }

@@ -6,6 +6,7 @@
  * pads them to the sizes it is asked for, source and target apart. */
 #include "io/datasets/dataset.h"
 #include "io/datasets/table.h"
+#include "io/model_vocabulary.h"
 #include "io/tokenizers/tokenizer.h"
 #include "io/tokenizers/unicode.h"
 
@@ -338,6 +339,7 @@ static Status tokenizers_fill(TranslationData *data, const TranslationOptions *o
         TRY(tokenizer_read(&data->target_tokenizer, target, diag));
     }
     data->translations.lowercase = tokenizer_lowercases(data->target_tokenizer);
+    data->base.vocabulary = vocabulary_of(data->source_tokenizer, data->arena);
     return specials_fill(data, options, at, diag);
 }
 

@@ -151,14 +151,16 @@ static DistillLosses resolve(const D *options) {
 static Status settle_labels(Distill *d, Diag *diag) {
     DistillLosses *losses = &d->losses;
     if (d->masked && losses->label > 0)
-        return edit_fail(d->objective.ctx, diag,
-                         "expected masked_lm in place of label: the model predicts "
-                         "masked tokens");
+        return edit_fail_option(
+            d->objective.ctx, "label", diag,
+            "expected masked_lm in place of label: the model predicts "
+            "masked tokens");
     if (d->masked || losses->masked_lm == 0) return STATUS_OK;
     if (d->options->masked_lm > 0)
-        return edit_fail(d->objective.ctx, diag,
-                         "expected label in place of masked_lm: the model does not "
-                         "predict masked tokens");
+        return edit_fail_option(
+            d->objective.ctx, "masked_lm", diag,
+            "expected label in place of masked_lm: the model does not "
+            "predict masked tokens");
     if (d->options->label < 0) losses->label = losses->masked_lm;
     losses->masked_lm = 0;
     return STATUS_OK;
@@ -295,8 +297,7 @@ static Status check_matching(const D *options, const Given *given, Diag *diag) {
     const bool rule = options->match != MATCH_EVEN;
     if (options->every && options->match != MATCH_EVERY)
         return given_fail(given, "every", STATUS_RECIPE, diag,
-                          "expected match: every beside every: %lld",
-                          (long long)options->every);
+                          "expected match: every beside it");
     if (rule && options->teacher_layers.count)
         return given_fail(given, "teacher_layers|match", STATUS_RECIPE, diag,
                           "expected teacher_layers or match, found both");

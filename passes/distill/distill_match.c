@@ -56,8 +56,9 @@ static Status check_layer(Distill *d, bool teacher, const char *stack, int64_t l
     if (count == 0)
         return edit_fail(o->ctx, diag, "the %s has no layers in stack \"%s\"", side,
                          stack);
-    return edit_fail(o->ctx, diag, "expected %s layers below %d, found %lld", side, count,
-                     (long long)layer);
+    return edit_fail_option(
+        o->ctx, teacher ? "teacher_layers|pairs" : "student_layers|pairs", diag,
+        "expected %s layers below %d, found %lld", side, count, (long long)layer);
 }
 
 static Status add_match(Distill *d, DistillMatch match, Diag *diag) {
@@ -208,8 +209,8 @@ static Status match_stacks(Distill *d, Diag *diag) {
     TRY(read_depths(&depths, d, d->student_stack, d->teacher_stack, diag));
     const int count = students.count ? students.count : depths.ours;
     if (teachers.count && teachers.count != count)
-        return edit_fail(o->ctx, diag, "expected %d teacher_layers, found %d", count,
-                         teachers.count);
+        return edit_fail_option(o->ctx, "teacher_layers", diag,
+                                "expected %d layers, found %d", count, teachers.count);
     d->matches = ARENA_ARRAY(o->arena, DistillMatch, (size_t)count);
     for (int i = 0; i < count; i++) {
         const int64_t s = students.count ? students.items[i] : i;

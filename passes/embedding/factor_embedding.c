@@ -197,9 +197,7 @@ static Status check_growth(const Factor *f, int64_t rank, Diag *diag) {
         (long long)factor_count(f, rank), (long long)(f->rows * f->width));
     if (f->options->allow_growth) {
         const bool news = f->ctx->plan || !f->options->rank;
-        if (news)
-            diag_warn(diag, given_loc(&f->ctx->given, "rank|energy"), f->ctx->given.key,
-                      "%s", text);
+        if (news) given_warn(&f->ctx->given, "rank|energy", diag, "%s", text);
         return STATUS_OK;
     }
     edit_fail_option(f->ctx, "rank|energy", diag, "%s", text);
@@ -225,10 +223,10 @@ static Status guess_rank(const Factor *f, int64_t *rank, Diag *diag) {
     const bool bounded = !f->options->allow_growth && f->even < f->most;
     *rank = bounded && f->even > 0 ? f->even : f->most;
     if (!f->options->allow_growth) TRY(check_growth(f, *rank, diag));
-    diag_warn(diag, f->ctx->given.at, f->ctx->given.key,
-              "energy: planned without weights, with the largest rank that can come of "
-              "it, %lld; parameters and bytes after this step are upper bounds",
-              (long long)*rank);
+    given_warn(&f->ctx->given, "energy", diag,
+               "planned without weights, with the largest rank that can come of "
+               "it, %lld; parameters and bytes after this step are upper bounds",
+               (long long)*rank);
     tree_put_bool(f->ctx->arena, f->ctx->record, "approximate", true);
     return STATUS_OK;
 }

@@ -85,11 +85,11 @@ static Status evaluate_check(const void *opaque, const Given *given, Diag *diag)
                           o->exits == EVALUATE_EACH ? "each" : "last");
     if (o->draws > 0 && (exits || has_rule(o)))
         return given_fail(given, "draws", STATUS_RECIPE, diag,
-                          "draws are evaluated at the last exit: expected exits: last, "
+                          "evaluated at the last exit alone: expected exits: last, "
                           "without entropy and patience");
     if (o->draws > 0 && (o->decode || o->metric == METRIC_BLEU))
         return given_fail(given, "draws", STATUS_RECIPE, diag,
-                          "draws do not translate: expected no decode and no bleu");
+                          "expected no decode and no bleu");
     TRY(check_decode(o, diag));
     if (of_tokens(o->metric) && (exits || has_rule(o)))
         return given_fail(given, "metric", STATUS_RECIPE, diag,
@@ -117,14 +117,16 @@ static Status check_metric(const Evaluation *e, Diag *diag) {
     const int metric = e->options->metric;
     const char *name = metric_name(metric, &length);
     if (e->words && (metric == METRIC_F1 || metric == METRIC_MCC))
-        return edit_fail(e->ctx, diag,
-                         "f1 and mcc are for models that predict classes, this one "
-                         "predicts tokens");
+        return edit_fail_option(
+            e->ctx, "metric", diag,
+            "f1 and mcc are for models that predict classes, this one "
+            "predicts tokens");
     if (!e->words && of_tokens(metric))
-        return edit_fail(e->ctx, diag,
-                         "%.*s is for models that predict tokens, this one predicts "
-                         "classes",
-                         length, name);
+        return edit_fail_option(
+            e->ctx, "metric", diag,
+            "%.*s is for models that predict tokens, this one predicts "
+            "classes",
+            length, name);
     return STATUS_OK;
 }
 
@@ -157,7 +159,8 @@ static void check_age(Evaluation *e, Diag *diag) {
 
 static Status fail_exits(const Evaluation *e, const char *what, const char *hint,
                          Diag *diag) {
-    const Status status = edit_fail(e->ctx, diag, "%s", what);
+    const Status status =
+        edit_fail_option(e->ctx, "exits|entropy|patience", diag, "%s", what);
     diag_hint(diag, "%s", hint);
     return status;
 }
@@ -187,20 +190,22 @@ static Status choose_words(Evaluation *e, Diag *diag) {
     e->mode = EVALUATE_LAST;
     if (!has_rule(e->options) && exits != EVALUATE_RULE && exits != EVALUATE_EACH)
         return STATUS_OK;
-    return edit_fail(e->ctx, diag,
-                     "exits are for models that predict classes, this one "
-                     "predicts tokens");
+    return edit_fail_option(e->ctx, "exits|entropy|patience", diag,
+                            "exits are for models that predict classes, this one "
+                            "predicts tokens");
 }
 
 /* Drawn weights, of a model that predicts classes. */
 static Status choose_draws(Evaluation *e, Diag *diag) {
     e->mode = EVALUATE_LAST;
     if (e->words)
-        return edit_fail(e->ctx, diag,
-                         "draws are for models that predict classes, this one predicts "
-                         "tokens");
+        return edit_fail_option(
+            e->ctx, "draws", diag,
+            "they are for models that predict classes, this one predicts "
+            "tokens");
     if (graph_gaussian_count(e->model->graph) > 0) return STATUS_OK;
-    Status status = edit_fail(e->ctx, diag, "no weights have a Gaussian to draw from");
+    Status status = edit_fail_option(e->ctx, "draws", diag,
+                                     "no weights have a Gaussian to draw from");
     diag_hint(diag, "estimate_posterior, or finetune with objective: variational, comes "
                     "before");
     return status;
@@ -293,13 +298,13 @@ static Status check_gate(const Evaluation *e, Diag *diag) {
                              ? e->bleu
                              : tally_metric(&e->total, options->metric);
     if (value >= options->min && value <= options->max) return STATUS_OK;
-    const bool below = !(value >= options->min);
+    const bool below = isnan(value) ? isfinite(options->min) : value < options->min;
     int length;
     const char *name = metric_name(options->metric, &length);
-    return diag_fail(diag, STATUS_GATE, e->ctx->given.at, e->ctx->given.key,
-                     "gate: expected %.*s %s %g, found %.4f", length, name,
-                     below ? "at least" : "at most", below ? options->min : options->max,
-                     value);
+    return given_fail(&e->ctx->given, below ? "min" : "max", STATUS_GATE, diag,
+                      "gate: expected %.*s %s %g, found %.4f", length, name,
+                      below ? "at least" : "at most", below ? options->min : options->max,
+                      value);
 }
 
 static Status evaluate_run(PassContext *ctx, Model *model, const void *opaque,

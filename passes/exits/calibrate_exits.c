@@ -178,10 +178,11 @@ static Status fail_target(Calibrate *c, const CalibrationPoint *points, int coun
                                 "no rule takes at most %g of the FLOPs; the least is "
                                 "%.4f, with accuracy %.2f",
                                 c->options->flops, fast->flops, fast->accuracy);
-    return edit_fail(c->ctx, diag,
-                     "no rule reaches accuracy %.2f; the best is %.2f, with %.4f of the "
-                     "FLOPs",
-                     accuracy, right->accuracy, right->flops);
+    return edit_fail_option(
+        c->ctx, "accuracy|drop", diag,
+        "no rule reaches accuracy %.2f; the best is %.2f, with %.4f of the "
+        "FLOPs",
+        accuracy, right->accuracy, right->flops);
 }
 
 static Status choose(CalibrationPoint *out, Calibrate *c, const CalibrationPoint *points,

@@ -40,11 +40,12 @@ static Status stage_group(int64_t *size, const Multiplex *m, const Stage *stages
         return edit_fail_option(m->ctx, "group", diag,
                                 "expected a divisor of the model's %d layers, found %lld",
                                 layers, (long long)given);
-    return edit_fail(m->ctx, diag,
-                     "%s: expected a divisor of the %d layers of stage %d (layers %d to "
-                     "%d), found %lld",
-                     left ? "layers_left" : "group", layers, stage, stages[stage].first,
-                     stages[stage].first + layers - 1, (long long)given);
+    return edit_fail_option(
+        m->ctx, left ? "layers_left" : "group", diag,
+        "expected a divisor of the %d layers of stage %d (layers %d to "
+        "%d), found %lld",
+        layers, stage, stages[stage].first, stages[stage].first + layers - 1,
+        (long long)given);
 }
 
 static Status group_stages(IntList *out, Multiplex *m, Diag *diag) {

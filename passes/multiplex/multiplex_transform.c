@@ -54,8 +54,8 @@ static Status find_grid(const Multiplex *m, int layer, const char *option,
         return STATUS_OK;
     }
     if (edit_grid(m->graph, &grid[0], &grid[1])) return STATUS_OK;
-    Status status =
-        edit_fail(m->ctx, diag, "%s: expected an image model, found no patches", option);
+    Status status = edit_fail_option(m->ctx, option, diag,
+                                     "expected an image model, found no patches");
     diag_hint(diag, "text models have no patch grid: set %s to none", option);
     return status;
 }

@@ -196,7 +196,7 @@ static Status estimate_check(const void *opaque, const Given *given, Diag *diag)
                           "is an option of from: iterates");
     if (o->from != FROM_ITERATES || by_epochs || o->train.steps >= needed)
         return STATUS_OK;
-    return given_fail(given, "samples|every|steps", STATUS_RECIPE, diag,
+    return given_fail(given, "steps|epochs|samples|every", STATUS_RECIPE, diag,
                       "expected at least %lld steps for %lld iterates %lld apart, found "
                       "%lld",
                       (long long)needed, (long long)o->samples, (long long)o->every,

@@ -37,10 +37,10 @@ static Status check_range(PassContext *ctx, const char *name, IntList list,
                           const char *stack, int depth, Diag *diag) {
     for (int i = 0; i < list.count; i++)
         if (list.items[i] >= depth)
-            return edit_fail(ctx, diag,
-                             "%s: expected layers from 0 to %d (stack \"%s\" has %d), "
-                             "found %lld",
-                             name, depth - 1, stack, depth, (long long)list.items[i]);
+            return edit_fail_option(ctx, name, diag,
+                                    "expected layers from 0 to %d (stack \"%s\" has %d), "
+                                    "found %lld",
+                                    depth - 1, stack, depth, (long long)list.items[i]);
     return STATUS_OK;
 }
 
@@ -122,7 +122,7 @@ static Status remove_check(const void *opaque, const Given *given, Diag *diag) {
                           "expected the name of a stack, found null");
     if (ways == 0)
         return given_fail(
-            given, NULL, STATUS_RECIPE, diag,
+            given, "keep|drop|count|drop_count", STATUS_RECIPE, diag,
             "expected one of keep, drop, count and drop_count, with at least "
             "one layer; found none");
     if (ways > 1)

@@ -115,8 +115,9 @@ static Status check_list(const Swap *swap, const char *option, IntList list, Dia
             depth = node->layer + 1;
     for (int i = 0; i < list.count; i++)
         if (list.items[i] >= depth)
-            return edit_fail(swap->ctx, diag, "%s: expected layers below %d, found %lld",
-                             option, depth, (long long)list.items[i]);
+            return edit_fail_option(swap->ctx, option, diag,
+                                    "expected layers below %d, found %lld", depth,
+                                    (long long)list.items[i]);
     return STATUS_OK;
 }
 

@@ -1,6 +1,7 @@
 /* Objective: see objective.h. */
 #include "passes/training/objective.h"
 
+#include "exec/optimizer.h"
 #include "exec/prior.h"
 #include "ir/rewrite.h"
 
@@ -163,15 +164,29 @@ static Status set_dropout(Objective *o, double rate, Diag *diag) {
     return STATUS_OK;
 }
 
+/* Says which patterns match no weights. */
+static void warn_unmatched(const Objective *o, const char *option,
+                           const StringList *patterns, Diag *diag) {
+    const Graph *graph = o->model->graph;
+    for (int p = 0; p < patterns->count; p++) {
+        bool found = false;
+        for (int i = 0; i < graph->storage_count; i++)
+            found |= name_matches(patterns->items[p], graph->storages[i]->name);
+        if (!found)
+            given_warn(&o->ctx->given, option, diag, "no weights are called \"%s\"",
+                       patterns->items[p]);
+    }
+}
+
 /* Says what the options ask for in vain. */
 static void warn_options(const Objective *o, const char *data_name, const Batches *data,
                          const TrainOptions *options, Diag *diag) {
-    const Given *given = &o->ctx->given;
-    train_warn_unmatched(o->model->graph, options, given->at, given->key, diag);
+    warn_unmatched(o, "freeze", &options->freeze, diag);
+    warn_unmatched(o, "only", &options->only, diag);
+    warn_unmatched(o, "no_decay", &options->no_decay, diag);
     if (options->augment && !data->augments)
-        diag_warn(diag, given_loc(given, "augment"), given->key,
-                  "augment: true changes nothing: data set \"%s\" has no `augment`",
-                  data_name);
+        given_warn(&o->ctx->given, "augment", diag, "data set \"%s\" augments nothing",
+                   data_name);
 }
 
 Status objective_train(Objective *o, const char *data_name, const TrainOptions *options,

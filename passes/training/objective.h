@@ -47,8 +47,8 @@ Node *objective_teacher_node(const Objective *objective, const Node *node);
 void objective_remember(Objective *objective, const Batches *data,
                         const TrainOptions *options);
 
-/* Memory that objective_ask_teacher takes for its runs, beside the answers; 0 when
- * objective_remember did nothing. Fails as plan_create does. */
+/* Memory that objective_ask_teacher takes for its runs, beside the answers and its
+ * weights in f32; 0 when objective_remember did nothing. Fails as plan_create does. */
 Status objective_ask_bytes(size_t *bytes, const Objective *objective, Diag *diag);
 
 /* Runs the teacher over the data set: *out has its samples with the columns that those

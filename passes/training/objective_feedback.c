@@ -29,10 +29,11 @@ Status objective_feed_back(Objective *o, double teacher_forcing, Diag *diag) {
     Node *recurrence = find_recurrence(logits);
     Node *table = recurrence ? find_table(recurrence) : NULL;
     if (!table) {
-        Status status = edit_fail(o->ctx, diag,
-                                  "teacher_forcing below 1 is for recurrent decoders "
-                                  "that read the target's tokens, with one matrix as "
-                                  "head");
+        Status status =
+            edit_fail_option(o->ctx, "teacher_forcing", diag,
+                             "a share below 1 is for recurrent decoders "
+                             "that read the target's tokens, with one matrix as "
+                             "head");
         diag_hint(diag, "model_type rnn_attention with decoder_input: token");
         return status;
     }

@@ -308,6 +308,33 @@ static void test_tree_round_trip(void **state) {
     text_free(&b);
 }
 
+/* A default outside of the range stands for "not given": null in maps and documents. */
+static void test_absent(void **state) {
+    typedef struct Share {
+        double share;
+    } Share;
+    static const Field fields[] = {F_REAL(Share, share, 0, 1, "share"), F_END};
+    const Share none = {.share = -1};
+    Setup *s = *state;
+    Share back = none;
+    Text text = {0};
+    Tree *map = fields_to_tree(s->arena, fields, &none);
+    assert_int_equal(tree_get(map, "share")->kind, TREE_NULL);
+    Status status = fields_bind(fields, map, &back, s->arena, STATUS_RECIPE, s->diag);
+    assert_int_equal(status, STATUS_OK);
+    assert_true(field_is_absent(fields, &back) && back.share == -1);
+    fields_schema(&text, fields, &none);
+    assert_non_null(strstr(text.data, "{\"type\":[\"number\",\"null\"],\"minimum\":0.0,"
+                                      "\"maximum\":1.0,\"description\""));
+    text_free(&text);
+    fields_document(&text, fields, &none);
+    assert_non_null(strstr(text.data, "default none"));
+    text_free(&text);
+    back.share = 0.5; /* given: null is no number */
+    status = fields_bind(fields, map, &back, s->arena, STATUS_RECIPE, s->diag);
+    assert_int_equal(status, STATUS_RECIPE);
+}
+
 static void test_document(void **state) {
     (void)state;
     Text text = {0};
@@ -373,6 +400,7 @@ int main(void) {
         CASE(test_null_pointers),
         CASE(test_print),
         CASE(test_tree_round_trip),
+        CASE(test_absent),
         cmocka_unit_test(test_document),
         cmocka_unit_test(test_schema),
         cmocka_unit_test(test_nearest),

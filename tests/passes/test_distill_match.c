@@ -297,8 +297,9 @@ static void test_pattern_without_match(void **state) {
         distill(student, teacher, STILL "freeze: [\"*.query.*\", \"teacher.*\"]", diag),
         diag);
     char *text = diag_text(diag);
-    assert_string_equal(text, "test:5:5: warning: passes[0]: freeze: no weights are "
-                              "called \"teacher.*\"\n");
+    assert_string_equal(text,
+                        "test:5:94: warning: passes[0].distill.freeze: no weights are "
+                        "called \"teacher.*\"\n");
     free(text);
     diag_destroy(diag);
     model_destroy(student);

@@ -322,12 +322,12 @@ static void test_refused(void **state) {
         model_destroy(model);
     }
     static const char *const OPTIONS[][2] = {
-        {"{data: toy, prior_weight: 2}", "prior_weight needs objective: map or"},
-        {"{data: toy, prior_scale: 2}", "prior_scale needs objective: map or"},
+        {"{data: toy, prior_weight: 2}", "prior_weight: needs objective: map or"},
+        {"{data: toy, prior_scale: 2}", "prior_scale: needs objective: map or"},
         {"{data: toy, objective: map, init_variance: 1}",
-         "init_variance needs objective: variational"},
+         "init_variance: needs objective: variational"},
         {"{data: toy, objective: map, variance_lr: 2}",
-         "variance_lr needs objective: variational"},
+         "variance_lr: needs objective: variational"},
     };
     Model *model = toy_vit(1);
     for (size_t i = 0; i < sizeof OPTIONS / sizeof *OPTIONS; i++)

@@ -227,7 +227,7 @@ static void test_teacher_forcing(void **state) {
     for (int i = 0; i < 2; i++)
         expect_refusal(configured_model(MODELS[OTHERS[i]], 3), &world,
                        "  - finetune: {data: some, teacher_forcing: 0.5}\n", STATUS_MODEL,
-                       "teacher_forcing below 1 is for recurrent decoders");
+                       "teacher_forcing: a share below 1 is for recurrent decoders");
 }
 
 /* ---- other passes ---- */
