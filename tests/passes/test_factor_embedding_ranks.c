@@ -58,7 +58,7 @@ static void test_break_even(void **state) {
     expect(shapes(768), "{rank: 385}", true, STATUS_MODEL, "break-even rank 384.00");
     expect(classifier(), "{rank: 8, allow_growth: true}", false, STATUS_OK, NULL);
     expect(classifier(), "{energy: 1, allow_growth: true}", false, STATUS_OK,
-           "warning: passes[0]: rank 8 is above");
+           "warning: passes[0].factor_embedding.energy: rank 8 is above");
     expect(classifier(), "{energy: 1}", false, STATUS_MODEL, "rank 8 is above");
 }
 
