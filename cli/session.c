@@ -65,7 +65,7 @@ static Status other_model(Session *session, const char *path, bool shapes, Loc a
         return status;
     }
     if (shapes) model_strip(model);
-    if (path_is_folder(path)) vocabulary_note_folder(model, path); /* else it has one */
+    if (path_is_folder(path)) vocabulary_note_folder(model, path);
     OtherModel *other = ARENA_NEW(session->arena, OtherModel);
     *other = (OtherModel){path, shapes, model, session->others};
     session->others = other;

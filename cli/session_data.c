@@ -71,10 +71,10 @@ static Status check_classes(Session *session, DataEntry *entry, Loc at, Diag *di
 
 static Status check_vocabulary(Session *session, DataEntry *entry, Loc at, Diag *diag) {
     const TokenNames *vocabulary = entry->batches->vocabulary;
-    const char *what =
-        arena_printf(session->arena, "tokenizer of data set \"%s\"", entry->name);
     if (entry->compared) return STATUS_OK;
     entry->compared = true;
+    const char *what =
+        arena_printf(session->arena, "tokenizer of data set \"%s\"", entry->name);
     if (session->built) vocabulary_note(session->model, vocabulary);
     TRY(vocabulary_check(session->model, "the model", vocabulary, what, at, diag));
     for (const OtherModel *other = session->others; other; other = other->next)

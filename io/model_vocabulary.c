@@ -59,6 +59,7 @@ void vocabulary_note(Model *model, const TokenNames *vocabulary) {
 
 void vocabulary_note_folder(Model *model, const char *folder) {
     Tokenizer *tokenizer = NULL;
+    if (tree_get(model->provenance, "vocabulary")) return;
     if (!graph_find_input(model->graph, "input_ids")) return;
     Diag *diag = diag_create(); /* whoever reads texts will report what is damaged */
     if (tokenizer_read(&tokenizer, folder, diag) == STATUS_OK) {

@@ -225,15 +225,12 @@ static Status diagnose_run(PassContext *ctx, Model *model, const void *opaque,
         return edit_fail(ctx, diag, "the model has no output \"logits\"");
     Model *teacher = NULL;
     if (options->cka) {
-        TRY(ctx->model(ctx->self, options->teacher, given_loc(&ctx->given, "teacher"),
-                       &teacher, diag));
+        TRY(edit_teacher(ctx, options->teacher, &teacher, diag));
         TRY(check_layers(ctx, model->graph, diag));
         TRY(check_layers(ctx, teacher->graph, diag));
     }
     Batches *data = NULL;
-    if (!ctx->plan)
-        TRY(ctx->data(ctx->self, options->data, given_loc(&ctx->given, "data"), &data,
-                      diag));
+    if (!ctx->plan) TRY(edit_data(ctx, options->data, &data, diag));
     if (data && data->count == 0)
         return edit_fail(ctx, diag, "data set \"%s\" has no samples", options->data);
     if (options->gradient_norms) TRY(measure_norms(ctx, model, data, options, diag));

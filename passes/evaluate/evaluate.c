@@ -252,7 +252,7 @@ static Status find_labels(Evaluation *e, Diag *diag) {
 static Status open_data(Evaluation *e, Diag *diag) {
     PassContext *ctx = e->ctx;
     const char *name = e->options->data;
-    TRY(ctx->data(ctx->self, name, given_loc(&ctx->given, "data"), &e->data, diag));
+    TRY(edit_data(ctx, name, &e->data, diag));
     TRY(find_labels(e, diag));
     if (e->data->count == 0)
         return edit_fail(ctx, diag, "data set \"%s\" has no samples", name);

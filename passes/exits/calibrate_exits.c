@@ -136,8 +136,7 @@ static Status know_batch(void *self, const Fetch *what, const float *const *valu
 static Status open_data(Calibrate *c, Diag *diag) {
     const C *options = c->options;
     Batches *data = NULL;
-    TRY(c->ctx->data(c->ctx->self, options->data, given_loc(&c->ctx->given, "data"),
-                     &data, diag));
+    TRY(edit_data(c->ctx, options->data, &data, diag));
     c->data = data;
     c->label_column = batches_column(data, "labels");
     if (c->label_column < 0)

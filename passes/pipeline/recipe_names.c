@@ -125,16 +125,14 @@ static void check_references(const Recipe *recipe, int index, Arena *arena, Diag
 }
 
 /* Checks that no earlier step makes a snapshot of the same name. */
-static void check_taken(const Recipe *recipe, int index, Arena *arena, Diag *diag) {
+static void check_taken(const Recipe *recipe, int index, Diag *diag) {
     const Step *step = &recipe->steps[index];
     const char *name = snapshot_made(step);
     const int earlier = name ? find_snapshot(recipe, name, 0, index) : -1;
     if (earlier < 0) return;
-    const Tree *value = tree_get(step->given.options, "name");
-    diag_fail(diag, STATUS_RECIPE, value ? value->loc : step->given.at,
-              value ? tree_path(arena, value) : step->given.key,
-              "expected a name that is free, %s makes snapshot \"%s\" already",
-              recipe->steps[earlier].given.key, name);
+    given_fail(&step->given, "name", STATUS_RECIPE, diag,
+               "expected a name that is free, %s makes snapshot \"%s\" already",
+               recipe->steps[earlier].given.key, name);
 }
 
 void recipe_check_snapshots(const Recipe *recipe, Arena *arena, Diag *diag) {
@@ -142,6 +140,6 @@ void recipe_check_snapshots(const Recipe *recipe, Arena *arena, Diag *diag) {
         const Step *step = &recipe->steps[i];
         if (!step->options || step->round > 1) continue;
         check_references(recipe, i, arena, diag);
-        check_taken(recipe, i, arena, diag);
+        check_taken(recipe, i, diag);
     }
 }

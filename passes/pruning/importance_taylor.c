@@ -173,8 +173,7 @@ static Status build(Taylor *t, const Prune *heads, const Prune *ffn, Diag *diag)
 static Status run(Taylor *t, Prune *heads, Prune *ffn, int64_t *samples, Diag *diag) {
     const ImportanceOptions *options = t->options;
     Batches *data = NULL;
-    TRY(t->ctx->data(t->ctx->self, options->data, given_loc(&t->ctx->given, "data"),
-                     &data, diag));
+    TRY(edit_data(t->ctx, options->data, &data, diag));
     if (data->count == 0)
         return edit_fail(t->ctx, diag, "data set \"%s\" has no samples", options->data);
     const int64_t limit = options->limit;

@@ -353,7 +353,7 @@ static Status measure_clamped(Swap *swap, Diag *diag) {
     PassContext *ctx = swap->ctx;
     const S *options = swap->options;
     Batches *data = NULL;
-    TRY(ctx->data(ctx->self, options->data, given_loc(&ctx->given, "data"), &data, diag));
+    TRY(edit_data(ctx, options->data, &data, diag));
     return t2r_record_clamped(
         ctx, swap->graph, &(T2rData){data, options->limit, options->batch_size}, diag);
 }

@@ -195,8 +195,7 @@ Status objective_train(Objective *o, const char *data_name, const TrainOptions *
     Node *loss = NULL;
     Batches *data = NULL, *more = NULL;
     TRY(edit_sum(&loss, o->graph, o->part, o->weight, o->part_count, diag));
-    if (!ctx->plan)
-        TRY(ctx->data(ctx->self, data_name, given_loc(&ctx->given, "data"), &data, diag));
+    if (!ctx->plan) TRY(edit_data(ctx, data_name, &data, diag));
     TRY(set_dropout(o, options->dropout, diag));
     objective_remember(o, data, options);
     if (ctx->plan) return plan_training(o, loss, options, diag);

@@ -51,7 +51,7 @@ Status objective_find_mixed(Objective *o, const char *name, const TrainOptions *
     PassContext *ctx = o->ctx;
     Batches *data = NULL;
     if (ctx->plan || !options->augment) return STATUS_OK;
-    TRY(ctx->data(ctx->self, name, given_loc(&ctx->given, "data"), &data, diag));
+    TRY(edit_data(ctx, name, &data, diag));
     o->mixed = batches_column(data, DATA_MIX_LABELS) >= 0;
     return STATUS_OK;
 }
