@@ -8,7 +8,7 @@
  * bytes of weights and state, and how fast the context was taken in. With 0 for TOKENS
  * all tokens up to the last context are generated one by one: prints the seconds since
  * the first token at each context. */
-#include "exec/decode.h"
+#include "exec/generate/decode.h"
 #include "exec/ops.h"
 #include "ir/arena.h"
 #include "ir/random.h"

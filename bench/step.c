@@ -6,11 +6,11 @@
  * Prints the median and best time of a batch, GEMM FLOP/s (training counted as three
  * forward runs), and the process's peak memory. A repeat is a run of 6 batches minus the
  * time of a run of 1, over 5, so that planning and allocation do not count. */
-#include "exec/blas.h"
+#include "exec/linalg/blas.h"
 #include "exec/ops.h"
-#include "exec/train.h"
-#include "io/hf.h"
-#include "io/json.h"
+#include "exec/train/train.h"
+#include "io/files/json.h"
+#include "io/formats/hf.h"
 #include "ir/random.h"
 #include "passes/measure.h"
 

@@ -6,7 +6,7 @@
  * `make` writes a matrix of f32 and prints the least relative error of rank 128. `time`
  * prints the median and best time of a decomposition, its relative error with the part it
  * exceeds OPTIMUM by, and the peak of memory beyond the matrix and the factors. */
-#include "exec/tsvd.h"
+#include "exec/linalg/tsvd.h"
 #include "tests/exec/spectra.h"
 
 #include <sys/resource.h>

@@ -1,7 +1,7 @@
 /* Checks of outputs before long work starts. */
 #include "cli/files.h"
 
-#include "io/file.h"
+#include "io/files/file.h"
 
 #include <errno.h>
 #include <string.h>

@@ -2,11 +2,11 @@
 #include "cli/generate_translation.h"
 
 #include "cli/session.h"
-#include "exec/blas.h"
-#include "exec/ticker.h"
-#include "exec/translate.h"
-#include "io/file.h"
-#include "io/model_vocabulary.h"
+#include "exec/generate/translate.h"
+#include "exec/linalg/blas.h"
+#include "exec/run/ticker.h"
+#include "io/files/file.h"
+#include "io/formats/model_vocabulary.h"
 #include "io/tokenizers/tokenizer.h"
 
 #include <stdio.h>

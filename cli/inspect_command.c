@@ -3,7 +3,7 @@
 #include "cli/inspect.h"
 #include "cli/table.h"
 #include "exec/ops.h"
-#include "io/load.h"
+#include "io/formats/load.h"
 
 #include <string.h>
 

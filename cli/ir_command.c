@@ -1,7 +1,7 @@
 /* compress ir: a model's graph as IR text. */
 #include "cli/commands.h"
 #include "exec/ops.h"
-#include "io/load.h"
+#include "io/formats/load.h"
 #include "ir/irtext.h"
 
 Status command_ir(const Cli *cli, Diag *diag) {

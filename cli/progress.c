@@ -3,7 +3,7 @@
 
 #include "cli/signals.h"
 #include "cli/table.h"
-#include "exec/ticker.h"
+#include "exec/run/ticker.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #ifndef COMPRESS_CLI_PROGRESS_H
 #define COMPRESS_CLI_PROGRESS_H
 
-#include "exec/train.h"
+#include "exec/train/train.h"
 
 typedef struct Progress {
     bool live;  /* rewrite the line: a terminal, not --quiet, not CI */

@@ -6,11 +6,11 @@
 #include "cli/session.h"
 #include "cli/signals.h"
 #include "cli/table.h"
-#include "exec/blas.h"
+#include "exec/linalg/blas.h"
 #include "exec/ops.h"
-#include "io/file.h"
-#include "io/load.h"
-#include "io/modelfile.h"
+#include "io/files/file.h"
+#include "io/formats/load.h"
+#include "io/formats/modelfile.h"
 
 #include <string.h>
 #include <sys/stat.h>

@@ -5,9 +5,9 @@
 #include "cli/run_data.h"
 #include "cli/run_exits.h"
 #include "cli/session.h"
-#include "exec/blas.h"
+#include "exec/linalg/blas.h"
 #include "exec/ops.h"
-#include "io/load.h"
+#include "io/formats/load.h"
 #include "ir/rewrite.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef COMPRESS_CLI_RUN_DATA_H
 #define COMPRESS_CLI_RUN_DATA_H
 
-#include "io/safetensors.h"
+#include "io/formats/safetensors.h"
 #include "ir/batches.h"
 #include "ir/graph.h"
 

@@ -3,7 +3,7 @@
 #ifndef COMPRESS_CLI_RUN_EXITS_H
 #define COMPRESS_CLI_RUN_EXITS_H
 
-#include "io/safetensors.h"
+#include "io/formats/safetensors.h"
 #include "passes/exits/exits.h"
 
 typedef struct EarlyRun {

@@ -2,9 +2,9 @@
 #include "cli/session.h"
 
 #include "exec/ops.h"
-#include "io/file.h"
-#include "io/load.h"
-#include "io/model_vocabulary.h"
+#include "io/files/file.h"
+#include "io/formats/load.h"
+#include "io/formats/model_vocabulary.h"
 
 #include <sched.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "cli/session.h"
 
 #include "io/datasets/class_names.h"
-#include "io/model_vocabulary.h"
+#include "io/formats/model_vocabulary.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -2,11 +2,11 @@
 #include "cli/session.h"
 
 #include "exec/ops.h"
-#include "io/file.h"
-#include "io/hf.h"
-#include "io/json.h"
-#include "io/load.h"
-#include "io/yaml.h"
+#include "io/files/file.h"
+#include "io/files/json.h"
+#include "io/files/yaml.h"
+#include "io/formats/hf.h"
+#include "io/formats/load.h"
 
 #include <string.h>
 

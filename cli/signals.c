@@ -2,8 +2,8 @@
  * are the program's only mutable ones. */
 #include "cli/signals.h"
 
-#include "io/file.h"
-#include "io/guard.h"
+#include "io/files/file.h"
+#include "io/files/guard.h"
 
 #include <signal.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Signals: SIGINT, SIGTERM and SIGHUP ask for an orderly end, a second one ends at once;
- * a mapped file that was truncated ends with a message (io/guard.h). */
+ * a mapped file that was truncated ends with a message (io/files/guard.h). */
 #ifndef COMPRESS_CLI_SIGNALS_H
 #define COMPRESS_CLI_SIGNALS_H
 

@@ -62,8 +62,8 @@ typedef struct Operand {
 } Operand;
 
 struct Node;       /* ir/graph.h */
-struct Call;       /* exec/kernel.h */
-struct StepKernel; /* exec/step.h */
+struct Call;       /* exec/ops/kernel.h */
+struct StepKernel; /* exec/generate/step.h */
 
 /* What a backward kernel reads, so that the planner keeps only that. */
 enum {
@@ -117,8 +117,8 @@ typedef struct Op {
     size_t (*aux_bytes)(const struct Call *call);
     size_t (*scratch_bytes)(const struct Call *call);
 
-    /* One token at a time, with the state of the tokens before: see exec/step.h. NULL =
-     * the op does not take part in generation. */
+    /* One token at a time, with the state of the tokens before: see exec/generate/step.h.
+     * NULL = the op does not take part in generation. */
     const struct StepKernel *step;
 
     void (*forward)(const struct Call *call);

@@ -10,7 +10,7 @@
 #ifndef COMPRESS_PASSES_PASS_H
 #define COMPRESS_PASSES_PASS_H
 
-#include "exec/train.h"
+#include "exec/train/train.h"
 #include "ir/model.h"
 #include "passes/given.h"
 

@@ -1,7 +1,7 @@
 /* activation(x): y = f(x) elementwise; dx = f'(x) dy. */
+#include "exec/generate/step.h"
 #include "exec/infer.h"
-#include "exec/kernel_math.h"
-#include "exec/step.h"
+#include "exec/ops/kernel_math.h"
 
 #define SQRT_HALF      ((REAL)0.70710678118654752440)
 #define INV_SQRT_2PI   ((REAL)0.39894228040143267794)

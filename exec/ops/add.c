@@ -1,9 +1,9 @@
 /* add(a[...], b): y = a + b, b repeated along dimensions where it has 1.
  *
  * da = dy; db = dy summed over the repeated dimensions. */
+#include "exec/generate/step.h"
 #include "exec/infer.h"
-#include "exec/kernel_math.h"
-#include "exec/step.h"
+#include "exec/ops/kernel_math.h"
 
 #include <string.h>
 

@@ -7,12 +7,12 @@
  * out = P' v. mix_before_bias[a] belongs to A'_a, where the softmax does not see it.
  *
  * Windows follow each other along the tokens, so to the kernels they are samples. */
+#include "exec/generate/step.h"
 #include "exec/infer.h"
-#include "exec/kernel_math.h"
 #include "exec/ops/attention_parts.h"
 #include "exec/ops/heads.h"
+#include "exec/ops/kernel_math.h"
 #include "exec/ops/windows.h"
-#include "exec/step.h"
 
 static const Operand OPERANDS[] = {
     {"q", OPERAND_REQUIRED, "queries [N, T, H d]"},

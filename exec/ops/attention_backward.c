@@ -5,9 +5,9 @@
  * mix_after^T dP';
  * dA' = P (dP - sum over keys of P dP); d mix_before = dA' . A; dA = mix_before^T dA';
  * then dA goes to the biases, q, k and the relative positions. */
-#include "exec/kernel_math.h"
 #include "exec/ops/attention_parts.h"
 #include "exec/ops/gradient.h"
+#include "exec/ops/kernel_math.h"
 
 /* Gradients wanted (NULL = not), and whether q's, k's and v's first contribution adds. */
 typedef struct Gradients {

@@ -17,9 +17,9 @@
  * score head y_{t-1} is the largest (scheduled sampling, Bengio et al., 2015).
  *
  * Products with the state are one matrix product for each token, over all samples. */
+#include "exec/generate/step.h"
 #include "exec/infer.h"
 #include "exec/ops/attention_lstm_parts.h"
-#include "exec/step.h"
 #include "ir/random.h"
 
 #include <string.h>

@@ -6,7 +6,7 @@
 #ifndef COMPRESS_EXEC_OPS_ATTENTION_LSTM_PARTS_H
 #define COMPRESS_EXEC_OPS_ATTENTION_LSTM_PARTS_H
 
-#include "exec/kernel.h"
+#include "exec/ops/kernel.h"
 #include "exec/ops/lstm_cell.h"
 
 /* Operands by position. */

@@ -5,8 +5,8 @@
  * count, 0 when none does; the result is the mean over samples. With F = 2 (A - B) / (N H
  * P sqrt(D/H)) for P pairs: dq = F k, dk = F^T q. The teacher gets none. */
 #include "exec/infer.h"
-#include "exec/kernel_math.h"
 #include "exec/ops/gradient.h"
+#include "exec/ops/kernel_math.h"
 #include "exec/ops/score_block.h"
 
 enum { Q, K, TEACHER_Q, TEACHER_K, MASK };

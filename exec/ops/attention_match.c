@@ -10,9 +10,9 @@
  *
  * dq = ds k, dk = ds^T q. The teacher gets none. */
 #include "exec/infer.h"
-#include "exec/kernel_math.h"
 #include "exec/ops/gradient.h"
 #include "exec/ops/heads.h"
+#include "exec/ops/kernel_math.h"
 #include "exec/ops/score_block.h"
 
 enum { Q, K, TEACHER_Q, TEACHER_K, MASK };

@@ -1,8 +1,8 @@
 /* Shared parts of the attention kernels: see attention_parts.h. */
 #include "exec/ops/attention_parts.h"
 
-#include "exec/kernel_math.h"
 #include "exec/ops/heads.h"
+#include "exec/ops/kernel_math.h"
 #include "exec/ops/windows.h"
 
 #include <string.h>

@@ -12,7 +12,7 @@
 #ifndef COMPRESS_EXEC_OPS_ATTENTION_PARTS_H
 #define COMPRESS_EXEC_OPS_ATTENTION_PARTS_H
 
-#include "exec/kernel.h"
+#include "exec/ops/kernel.h"
 #include "exec/ops/lanes.h"
 #include "exec/ops/relative_position.h"
 

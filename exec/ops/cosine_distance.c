@@ -3,7 +3,7 @@
  *
  * With R rows dx = (c x / |x| - t / |t|) / (R |x|), zero where c is 0 by that rule; the
  * teacher gets none. */
-#include "exec/kernel_math.h"
+#include "exec/ops/kernel_math.h"
 #include "exec/ops/rows.h"
 
 static const Operand OPERANDS[] = {

@@ -5,7 +5,7 @@
  *
  * Per row: log-sum-exp - (1 - e) sum_c t_c z_c - e mean(z); the gradient is
  * (softmax(z) - y) / rows (Call.rows). */
-#include "exec/kernel_math.h"
+#include "exec/ops/kernel_math.h"
 #include "exec/ops/rows.h"
 
 enum { LOGITS, LABELS, OTHER, SHARE };

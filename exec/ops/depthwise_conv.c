@@ -7,7 +7,7 @@
  * transposed to [K*K, D] in scratch. A tap joins one token of x to one of y; dx and dw go
  * through the same taps as y. */
 #include "exec/infer.h"
-#include "exec/kernel_math.h"
+#include "exec/ops/kernel_math.h"
 
 #include <string.h>
 

@@ -5,9 +5,9 @@
  * masks do not depend on how samples are spread over calls, and backward draws again
  * instead of keeping them. In groups of 64 elements, element 16 w + l of group g is word
  * w of block 16 g + l (ir/random.h): the words of 16 blocks are computed side by side. */
+#include "exec/generate/step.h"
 #include "exec/infer.h"
-#include "exec/kernel_math.h"
-#include "exec/step.h"
+#include "exec/ops/kernel_math.h"
 
 #include <string.h>
 

@@ -1,10 +1,10 @@
 /* embedding(ids[N, T...], weight[V, D]) -> y[N, T..., D]: y = weight[ids].
  *
  * dweight[v] = sum of dy over the positions where ids = v, in their order. */
+#include "exec/generate/step.h"
 #include "exec/infer.h"
-#include "exec/kernel_math.h"
 #include "exec/ops/gradient.h"
-#include "exec/step.h"
+#include "exec/ops/kernel_math.h"
 
 static const Operand OPERANDS[] = {
     {"ids", OPERAND_REQUIRED | OPERAND_INTEGER, "[N, T...], from 0 to V - 1"},

@@ -10,11 +10,11 @@
  * s du^T x and db_g = the sum of du, both over the heads that share them.
  *
  * Rows (tokens of all samples) go in blocks that stay in cache. */
+#include "exec/generate/step.h"
 #include "exec/infer.h"
-#include "exec/kernel_math.h"
 #include "exec/ops/gradient.h"
 #include "exec/ops/heads.h"
-#include "exec/step.h"
+#include "exec/ops/kernel_math.h"
 
 enum { X, WEIGHT, BIAS, BLOCK_ROWS = 128 };
 

@@ -2,7 +2,7 @@
 #ifndef COMPRESS_EXEC_OPS_GRADIENT_H
 #define COMPRESS_EXEC_OPS_GRADIENT_H
 
-#include "exec/kernel.h"
+#include "exec/ops/kernel.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
  * (N T T): du = F u, dx = (du - u (u . du)) / norm. The teacher gets no gradient. Windows
  * are to all of this what samples are. */
 #include "exec/infer.h"
-#include "exec/kernel_math.h"
+#include "exec/ops/kernel_math.h"
 #include "exec/ops/relation_window.h"
 
 enum { X, TEACHER };

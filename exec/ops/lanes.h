@@ -3,7 +3,7 @@
 #ifndef COMPRESS_EXEC_OPS_LANES_H
 #define COMPRESS_EXEC_OPS_LANES_H
 
-#include "exec/kernel.h"
+#include "exec/ops/kernel.h"
 
 enum { LANE_COUNT = 8 };
 #define LANES_ROUND_UP(n) (((n) + LANE_COUNT - 1) / LANE_COUNT * LANE_COUNT)

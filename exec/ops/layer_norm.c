@@ -4,9 +4,9 @@
  * With h = (x - mean) * rstd and g = dy * w:
  * dx = rstd * (g - mean(g) - h * mean(g h)), dw = sum of dy h, db = sum of dy.
  * Kept from forward: mean[R], then rstd[R]. */
+#include "exec/generate/step.h"
 #include "exec/infer.h"
-#include "exec/kernel_math.h"
-#include "exec/step.h"
+#include "exec/ops/kernel_math.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Leaves of a graph: values that come from outside. No computation. */
-#include "exec/kernel.h"
+#include "exec/ops/kernel.h"
 
 const Op OP(input) = {
     .name = "input",

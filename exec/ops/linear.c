@@ -3,9 +3,9 @@
  *
  * With R rows of x: dx = dy W, dW = dy^T x, db = sum of the rows of dy; transposed dx =
  * dy W^T, dW = x^T dy. */
+#include "exec/generate/step.h"
 #include "exec/infer.h"
-#include "exec/kernel_math.h"
-#include "exec/step.h"
+#include "exec/ops/kernel_math.h"
 
 #include <string.h>
 

@@ -9,8 +9,8 @@
  *
  * S' is that before the chunk, computed once more for all chunks; dS' that of the chunks
  * behind it, gathered on the way from the last chunk to the first. */
-#include "exec/kernel_math.h"
 #include "exec/ops/gradient.h"
+#include "exec/ops/kernel_math.h"
 #include "exec/ops/linear_attention_parts.h"
 
 /* Gradients wanted (NULL = not), and whether the first contribution adds. */

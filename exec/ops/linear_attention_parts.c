@@ -1,8 +1,8 @@
 /* Shared parts of the kernels of linear_attention: see linear_attention_parts.h. */
 #include "exec/ops/linear_attention_parts.h"
 
-#include "exec/kernel_math.h"
 #include "exec/ops/heads.h"
+#include "exec/ops/kernel_math.h"
 #include "exec/ops/lanes.h"
 
 #include <string.h>

@@ -16,7 +16,7 @@
 #ifndef COMPRESS_EXEC_OPS_LINEAR_ATTENTION_PARTS_H
 #define COMPRESS_EXEC_OPS_LINEAR_ATTENTION_PARTS_H
 
-#include "exec/kernel.h"
+#include "exec/ops/kernel.h"
 
 /* Operands by position. */
 enum { LINEAR_Q, LINEAR_K, LINEAR_V, LINEAR_MASK };

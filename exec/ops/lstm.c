@@ -10,9 +10,9 @@
  * functions.
  *
  * Kept from forward: gates[N, T, 4 H] after their functions, c[N, T, H]. */
+#include "exec/generate/step.h"
 #include "exec/ops/lstm_cell.h"
 #include "exec/ops/recurrence.h"
-#include "exec/step.h"
 
 enum { GATES = LSTM_GATES };
 

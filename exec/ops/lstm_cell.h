@@ -3,7 +3,7 @@
 #ifndef COMPRESS_EXEC_OPS_LSTM_CELL_H
 #define COMPRESS_EXEC_OPS_LSTM_CELL_H
 
-#include "exec/kernel_math.h"
+#include "exec/ops/kernel_math.h"
 
 enum { LSTM_GATES = 4 };
 

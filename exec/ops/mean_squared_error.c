@@ -1,7 +1,7 @@
 /* mean_squared_error: mean of (x - teacher)^2 over the elements of the rows that count.
  *
  * With R rows of D elements dx = 2 (x - teacher) / (R D); the teacher gets none. */
-#include "exec/kernel_math.h"
+#include "exec/ops/kernel_math.h"
 #include "exec/ops/rows.h"
 
 static const Operand OPERANDS[] = {

@@ -1,7 +1,7 @@
 /* multiply(a[...], b[...]): y = a * b, element by element; da = b dy, db = a dy. */
+#include "exec/generate/step.h"
 #include "exec/infer.h"
-#include "exec/kernel.h"
-#include "exec/step.h"
+#include "exec/ops/kernel.h"
 
 static const Operand OPERANDS[] = {{"a", OPERAND_REQUIRED, "any shape"},
                                    {"b", OPERAND_REQUIRED, "the shape of a"},

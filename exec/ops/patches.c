@@ -3,7 +3,7 @@
  * Row (i, j) of sample n holds x[n, c, i*p + u, j*p + v] at index (c*p + u)*p + v. The
  * backward pass is the same permutation the other way: every pixel lies in one patch. */
 #include "exec/infer.h"
-#include "exec/kernel_math.h"
+#include "exec/ops/kernel_math.h"
 
 static const Operand OPERANDS[] = {{"x", OPERAND_REQUIRED, "images [N, C, H, W]"},
                                    {NULL, 0, NULL}};

@@ -1,10 +1,10 @@
 /* add_position(x[N, T, D], table[P, D]) -> y: y[n, t] = x[n, t] + table[offset + t].
  *
  * dx = dy; dtable[offset + t] = sum of dy[n, t] over n, other rows 0. */
+#include "exec/generate/step.h"
 #include "exec/infer.h"
-#include "exec/kernel_math.h"
 #include "exec/ops/gradient.h"
-#include "exec/step.h"
+#include "exec/ops/kernel_math.h"
 
 static const Operand OPERANDS[] = {
     {"x", OPERAND_REQUIRED, "tokens [N, T, D]"},

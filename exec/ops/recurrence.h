@@ -10,8 +10,8 @@
 #define COMPRESS_EXEC_OPS_RECURRENCE_H
 
 #include "exec/infer.h"
-#include "exec/kernel_math.h"
 #include "exec/ops/gradient.h"
+#include "exec/ops/kernel_math.h"
 
 /* Operands by position. */
 enum {

@@ -8,8 +8,8 @@
  * Rows of scores are filled up to whole vectors: with 49 tokens of a window, what remains
  * beside them would cost as much as the rest. */
 #include "exec/infer.h"
-#include "exec/kernel_math.h"
 #include "exec/ops/gradient.h"
+#include "exec/ops/kernel_math.h"
 #include "exec/ops/lanes.h"
 #include "exec/ops/relation_window.h"
 #include "exec/ops/score_block.h"

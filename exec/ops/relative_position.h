@@ -6,7 +6,7 @@
 #ifndef COMPRESS_EXEC_OPS_RELATIVE_POSITION_H
 #define COMPRESS_EXEC_OPS_RELATIVE_POSITION_H
 
-#include "exec/kernel.h"
+#include "exec/ops/kernel.h"
 
 enum { RELATIVE_STEPS = 7, RELATIVE_BUCKETS = RELATIVE_STEPS * RELATIVE_STEPS };
 

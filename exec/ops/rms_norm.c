@@ -2,9 +2,9 @@
  *
  * With h = x * r and g = dy * w: dx = r * (g - h * mean(g h)), dw = sum of dy h.
  * Kept from forward: r[R]. */
+#include "exec/generate/step.h"
 #include "exec/infer.h"
-#include "exec/kernel_math.h"
-#include "exec/step.h"
+#include "exec/ops/kernel_math.h"
 
 #include <string.h>
 

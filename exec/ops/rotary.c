@@ -4,9 +4,9 @@
  *
  * A rotation's transpose turns back: dx is dy turned by -a. Angles, sines and cosines are
  * computed in double: (offset + t) may be large. */
+#include "exec/generate/step.h"
 #include "exec/infer.h"
-#include "exec/kernel.h"
-#include "exec/step.h"
+#include "exec/ops/kernel.h"
 
 #include <math.h>
 

@@ -4,7 +4,7 @@
 #define COMPRESS_EXEC_OPS_ROWS_H
 
 #include "exec/infer.h"
-#include "exec/kernel.h"
+#include "exec/ops/kernel.h"
 
 #include <string.h>
 

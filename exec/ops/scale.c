@@ -1,7 +1,7 @@
 /* scale(x): y = by * x; dx = by * dy. scale_gradient(x): y = x; dx = by * dy. */
+#include "exec/generate/step.h"
 #include "exec/infer.h"
-#include "exec/kernel_math.h"
-#include "exec/step.h"
+#include "exec/ops/kernel_math.h"
 
 static const Operand OPERANDS[] = {{"x", OPERAND_REQUIRED, "any shape"}, {NULL, 0, NULL}};
 

@@ -4,9 +4,9 @@
  * same up to an order of the components).
  *
  * dx = dy. Angles, sines and cosines are computed in double. */
+#include "exec/generate/step.h"
 #include "exec/infer.h"
-#include "exec/kernel_math.h"
-#include "exec/step.h"
+#include "exec/ops/kernel_math.h"
 
 static const Operand OPERANDS[] = {
     {"x", OPERAND_REQUIRED, "tokens [N, T, D], D even"},

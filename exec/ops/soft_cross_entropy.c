@@ -3,7 +3,7 @@
  * / p_c).
  *
  * The gradient is t (p - q) / rows either way; the teacher gets none. */
-#include "exec/kernel_math.h"
+#include "exec/ops/kernel_math.h"
 #include "exec/ops/rows.h"
 
 static const Operand OPERANDS[] = {

@@ -1,9 +1,9 @@
 /* softmax(x[..., C]): y = exp(x / t) / sum over the last dimension.
  *
  * dx = y (dy - y . dy) / t, row by row. */
+#include "exec/generate/step.h"
 #include "exec/infer.h"
-#include "exec/kernel_math.h"
-#include "exec/step.h"
+#include "exec/ops/kernel_math.h"
 
 static const Operand OPERANDS[] = {{"x", OPERAND_REQUIRED, "[..., C]"}, {NULL, 0, NULL}};
 

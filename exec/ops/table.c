@@ -1,5 +1,5 @@
 /* The tables of ops, from exec/ops.def. */
-#include "exec/kernel.h"
+#include "exec/ops/kernel.h"
 
 #define OP_ROW(name) extern const Op OP(name);
 #include "exec/ops.def"

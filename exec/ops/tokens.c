@@ -1,8 +1,8 @@
 /* Ops that put, cut, pick, gather and average tokens of x[N, T, D]; they only move data.
  */
 #include "exec/infer.h"
-#include "exec/kernel_math.h"
 #include "exec/ops/gradient.h"
+#include "exec/ops/kernel_math.h"
 
 #include <string.h>
 

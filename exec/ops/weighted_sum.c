@@ -1,6 +1,6 @@
 /* weighted_sum: sum of weights[i] * x[i] over scalars. */
 #include "exec/infer.h"
-#include "exec/kernel.h"
+#include "exec/ops/kernel.h"
 
 static const Operand OPERANDS[] = {
     {"x", OPERAND_VARIADIC, "scalars"},

@@ -8,7 +8,7 @@
  * backward kernel is the other direction. */
 #include "exec/ops/windows.h"
 #include "exec/infer.h"
-#include "exec/kernel_math.h"
+#include "exec/ops/kernel_math.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * features from tiny images, 2009): records of one label byte (CIFAR-100: the coarse and
  * the fine one) and 32 x 32 bytes of red, of green and of blue. */
 #include "io/datasets/image_set.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

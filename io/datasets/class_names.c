@@ -1,8 +1,8 @@
 /* Class names: see io/datasets/class_names.h. */
 #include "io/datasets/class_names.h"
 
-#include "io/file.h"
-#include "io/json.h"
+#include "io/files/file.h"
+#include "io/files/json.h"
 
 #include <stdlib.h>
 #include <string.h>

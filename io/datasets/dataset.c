@@ -1,6 +1,6 @@
 /* Data sets: the table of formats, binding of `data:` entries, checks formats share. */
 #include "io/datasets/dataset.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Gzip: zlib's inflate over a mapped file. The only file that includes zlib.h. */
 #include "io/datasets/gzip.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Image: which decoder a file needs, sizes, grey. */
 #include "io/datasets/image_parts.h"
 
-#include "io/file.h"
+#include "io/files/file.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  */
 #include "io/datasets/class_names.h"
 #include "io/datasets/image_set.h"
-#include "io/file.h"
+#include "io/files/file.h"
 #include "ir/random.h"
 
 #include <dirent.h>

@@ -1,7 +1,7 @@
 /* Language data sets: a text as one stream of tokens, cut into windows of equal length,
  * each with the token after every one of its tokens, for causal language models. */
 #include "io/datasets/dataset.h"
-#include "io/model_vocabulary.h"
+#include "io/formats/model_vocabulary.h"
 #include "io/tokenizers/token_stream.h"
 
 #include <inttypes.h>

@@ -1,8 +1,8 @@
 /* preprocessor_config.json: see io/datasets/preprocess.h. */
 #include "io/datasets/preprocess.h"
 
-#include "io/file.h"
-#include "io/json.h"
+#include "io/files/file.h"
+#include "io/files/json.h"
 
 #include <inttypes.h>
 #include <string.h>

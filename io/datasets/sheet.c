@@ -4,8 +4,8 @@
  * In a grey sheet a row of 3 x rows x cols values is an image in colour, its three planes
  * one after another or its pixels' values side by side. */
 #include "io/datasets/image_set.h"
-#include "io/file.h"
-#include "io/json.h"
+#include "io/files/file.h"
+#include "io/files/json.h"
 
 #include <inttypes.h>
 #include <math.h>

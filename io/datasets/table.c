@@ -1,7 +1,7 @@
 /* Table: reading a file, access to cells. */
 #include "io/datasets/table_parts.h"
 
-#include "io/file.h"
+#include "io/files/file.h"
 #include "io/tokenizers/unicode.h"
 
 #include <limits.h>

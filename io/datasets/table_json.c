@@ -1,7 +1,7 @@
 /* Table: JSON Lines, one object a line. */
 #include "io/datasets/table_parts.h"
 
-#include "io/json.h"
+#include "io/files/json.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include "io/datasets/dataset.h"
 #include "io/datasets/text_mask.h"
 #include "io/datasets/text_samples.h"
-#include "io/model_vocabulary.h"
+#include "io/formats/model_vocabulary.h"
 #include "ir/random.h"
 
 #include <inttypes.h>

@@ -6,7 +6,7 @@
  * pads them to the sizes it is asked for, source and target apart. */
 #include "io/datasets/dataset.h"
 #include "io/datasets/table.h"
-#include "io/model_vocabulary.h"
+#include "io/formats/model_vocabulary.h"
 #include "io/tokenizers/tokenizer.h"
 #include "io/tokenizers/unicode.h"
 

@@ -1,7 +1,7 @@
 /* Token stream: see token_stream.h. */
 #include "io/tokenizers/token_stream.h"
 
-#include "io/file.h"
+#include "io/files/file.h"
 #include "io/tokenizers/unicode.h"
 
 #include <stdlib.h>

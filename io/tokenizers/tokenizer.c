@@ -1,7 +1,7 @@
 /* Tokenizer: encoding, truncation, template. */
 #include "io/tokenizers/tokenizer_parts.h"
 
-#include "io/file.h"
+#include "io/files/file.h"
 #include "io/tokenizers/unicode.h"
 
 #include <stdlib.h>

@@ -2,8 +2,8 @@
  * merges.txt. */
 #include "io/tokenizers/tokenizer_parts.h"
 
-#include "io/file.h"
-#include "io/json.h"
+#include "io/files/file.h"
+#include "io/files/json.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* Tokenizer: tokenizer_config.json, special tokens, and what the readers share. */
 #include "io/tokenizers/tokenizer_parts.h"
 
-#include "io/file.h"
-#include "io/json.h"
+#include "io/files/file.h"
+#include "io/files/json.h"
 
 #include <string.h>
 

@@ -3,8 +3,8 @@
  * of their own. */
 #include "io/tokenizers/tokenizer_parts.h"
 
-#include "io/file.h"
-#include "io/json.h"
+#include "io/files/file.h"
+#include "io/files/json.h"
 
 #include <string.h>
 

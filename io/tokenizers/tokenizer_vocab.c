@@ -1,7 +1,7 @@
 /* Tokenizer: reading vocab.txt, with BERT's rules as tokenizer_config.json sets them. */
 #include "io/tokenizers/tokenizer_parts.h"
 
-#include "io/file.h"
+#include "io/files/file.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* Tokenizer: the model WordLevel, in which every word is a token. */
 #include "io/tokenizers/tokenizer_parts.h"
 
-#include "io/file.h"
-#include "io/json.h"
+#include "io/files/file.h"
+#include "io/files/json.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #include "io/tokenizers/word_vocabulary.h"
 
 #include "io/datasets/table.h"
-#include "io/file.h"
+#include "io/files/file.h"
 #include "io/tokenizers/unicode.h"
 #include "io/tokenizers/vocabulary.h"
 

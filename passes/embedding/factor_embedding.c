@@ -7,7 +7,7 @@
  * nodes stay. The numbers are in factor_embedding_table.c. */
 #include "passes/embedding/factor_embedding.h"
 
-#include "exec/blas.h"
+#include "exec/linalg/blas.h"
 #include "ir/rewrite.h"
 #include "passes/edit.h"
 

@@ -6,7 +6,7 @@
 #ifndef COMPRESS_PASSES_EMBEDDING_FACTOR_EMBEDDING_H
 #define COMPRESS_PASSES_EMBEDDING_FACTOR_EMBEDDING_H
 
-#include "exec/tsvd.h"
+#include "exec/linalg/tsvd.h"
 
 /* How far left right^T is from a table. */
 typedef struct FactorError {

@@ -1,8 +1,8 @@
 /* The numbers behind factor_embedding: see factor_embedding.h. */
 #include "passes/embedding/factor_embedding.h"
 
-#include "exec/blas.h"
-#include "exec/parallel.h"
+#include "exec/linalg/blas.h"
+#include "exec/run/parallel.h"
 
 #include <math.h>
 

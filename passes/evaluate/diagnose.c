@@ -6,7 +6,7 @@
 #include "passes/t2r/t2r.h"
 #include "passes/training/objective.h"
 
-#include "exec/cka.h"
+#include "exec/linalg/cka.h"
 #include "ir/rewrite.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* evaluate: how well a model does on labelled data, optionally as a gate. */
 #include "passes/evaluate/evaluate.h"
 
-#include "exec/ticker.h"
+#include "exec/run/ticker.h"
 #include "passes/training/objective.h"
 
 #include <math.h>

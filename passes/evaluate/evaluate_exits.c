@@ -1,8 +1,8 @@
 /* evaluate: models that predict classes, at their exits. */
 #include "passes/evaluate/evaluate.h"
 
-#include "exec/feed.h"
-#include "exec/plan_cache.h"
+#include "exec/plan/plan_cache.h"
+#include "exec/run/feed.h"
 
 #include <string.h>
 

@@ -2,8 +2,8 @@
  * references of the data set. */
 #include "passes/evaluate/evaluate.h"
 
-#include "exec/ticker.h"
-#include "exec/translate.h"
+#include "exec/generate/translate.h"
+#include "exec/run/ticker.h"
 #include "passes/evaluate/bleu.h"
 
 #include <math.h>

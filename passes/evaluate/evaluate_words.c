@@ -1,7 +1,7 @@
 /* evaluate: models that predict tokens, at the masked positions or after each token. */
 #include "passes/evaluate/evaluate.h"
 
-#include "exec/feed.h"
+#include "exec/run/feed.h"
 #include "passes/training/objective.h"
 
 /* Most bytes of logits of one run: a vocabulary of 32,000 takes 33 MB for 256 tokens. */

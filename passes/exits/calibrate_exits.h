@@ -3,7 +3,7 @@
 #ifndef COMPRESS_PASSES_EXITS_CALIBRATE_EXITS_H
 #define COMPRESS_PASSES_EXITS_CALIBRATE_EXITS_H
 
-#include "exec/dynamic.h"
+#include "exec/run/dynamic.h"
 
 /* What one run over the data with all exits tells. */
 typedef struct Calibration {

@@ -7,7 +7,7 @@
 #ifndef COMPRESS_PASSES_EXITS_EXITS_H
 #define COMPRESS_PASSES_EXITS_EXITS_H
 
-#include "exec/dynamic.h"
+#include "exec/run/dynamic.h"
 #include "passes/edit.h"
 
 typedef struct Exit {

@@ -1,7 +1,7 @@
 /* The pipeline: every step run, verified, measured, checked and recorded. */
 #include "passes/pipeline/pipeline.h"
 
-#include "exec/ticker.h"
+#include "exec/run/ticker.h"
 #include "ir/irtext.h"
 #include "ir/random.h"
 #include "passes/pipeline/pipeline_check.h"

@@ -1,7 +1,7 @@
 /* Data sets against the model: see pipeline_data.h. */
 #include "passes/pipeline/pipeline_data.h"
 
-#include "exec/feed.h"
+#include "exec/run/feed.h"
 
 #include <string.h>
 

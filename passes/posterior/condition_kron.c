@@ -2,7 +2,7 @@
  *
  * Columns come first; what they leave is matrix normal again, with the same covariance of
  * rows, and rows are columns of its transpose. */
-#include "exec/blas.h"
+#include "exec/linalg/blas.h"
 #include "passes/posterior/condition_internal.h"
 
 #include <stdlib.h>

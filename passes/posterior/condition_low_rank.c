@@ -3,7 +3,7 @@
  * A first walk over v2's elements adds up A = F_2 N_2^-1 F_2^T and b = F_2 N_2^-1
  * (c - mu_2); I + A = L L^T; a second one over all elements adds F^T (I + A)^-1 b to the
  * means and replaces F by L^-1 F, both in blocks of columns. */
-#include "exec/blas.h"
+#include "exec/linalg/blas.h"
 #include "passes/posterior/condition_internal.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* Posterior, gathering: see posterior.h. */
 #include "passes/posterior/posterior.h"
 
-#include "exec/blas.h"
+#include "exec/linalg/blas.h"
 #include "passes/posterior/posterior_internal.h"
 
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * all of them, on which the jitter depends; then jitter, scale and floor. */
 #include "passes/posterior/posterior_internal.h"
 
-#include "exec/blas.h"
+#include "exec/linalg/blas.h"
 
 #include <math.h>
 #include <stdlib.h>

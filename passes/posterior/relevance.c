@@ -8,7 +8,7 @@
  * (Woodbury). A matrix normal of rows U and columns V adds tr(U^-1 D V^-1 D^T). */
 #include "passes/posterior/relevance.h"
 
-#include "exec/blas.h"
+#include "exec/linalg/blas.h"
 
 #include <math.h>
 #include <stdlib.h>

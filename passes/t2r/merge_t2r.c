@@ -6,7 +6,7 @@
  * and the same for the keys. The products are made in double precision. */
 #include "passes/t2r/t2r.h"
 
-#include "exec/blas.h"
+#include "exec/linalg/blas.h"
 #include "ir/rewrite.h"
 
 #include <stdlib.h>

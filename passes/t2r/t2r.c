@@ -1,7 +1,7 @@
 /* Shared parts of T2R: see t2r.h. */
 #include "passes/t2r/t2r.h"
 
-#include "exec/linear_attention.h"
+#include "exec/run/clamp_count.h"
 
 const char *t2r_place(const PassContext *ctx, const Node *node) {
     return arena_printf(ctx->arena, "%s.%d", node->stack ? node->stack : "model",

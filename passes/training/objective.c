@@ -1,8 +1,8 @@
 /* Objective: see objective.h. */
 #include "passes/training/objective.h"
 
-#include "exec/optimizer.h"
-#include "exec/prior.h"
+#include "exec/train/optimizer.h"
+#include "exec/train/prior.h"
 #include "ir/rewrite.h"
 
 #include <stdlib.h>

@@ -7,8 +7,8 @@
  *     `option: value` in the text has a value that the option takes and no misspelling;
  *   - every relative link and every file of the project named in the text exists. */
 #include "io/datasets/dataset.h"
-#include "io/file.h"
-#include "io/yaml.h"
+#include "io/files/file.h"
+#include "io/files/yaml.h"
 #include "passes/pipeline/recipe.h"
 #include "tests/support/check.h"
 

@@ -2,7 +2,7 @@
 #ifndef COMPRESS_TESTS_EXEC_DECODE_FIXTURE_H
 #define COMPRESS_TESTS_EXEC_DECODE_FIXTURE_H
 
-#include "exec/decode.h"
+#include "exec/generate/decode.h"
 #include "exec/ops.h"
 #include "ir/arena.h"
 #include "ir/random.h"

@@ -4,7 +4,7 @@
 #define COMPRESS_TESTS_EXEC_DECODER_FIXTURE_H
 
 #include "exec/ops.h"
-#include "io/hf.h"
+#include "io/formats/hf.h"
 #include "tests/support/check.h"
 #include "tests/support/reference.h"
 

@@ -3,7 +3,7 @@
 #ifndef COMPRESS_TESTS_EXEC_DYNAMIC_FIXTURE_H
 #define COMPRESS_TESTS_EXEC_DYNAMIC_FIXTURE_H
 
-#include "exec/dynamic.h"
+#include "exec/run/dynamic.h"
 #include "tests/support/check.h"
 #include "tests/support/exits.h"
 

@@ -6,7 +6,7 @@
 #ifndef COMPRESS_TESTS_EXEC_GRAD_HARNESS_H
 #define COMPRESS_TESTS_EXEC_GRAD_HARNESS_H
 
-#include "exec/kernel.h"
+#include "exec/ops/kernel.h"
 #include "ir/random.h"
 #include "tests/support/check.h"
 

@@ -1,9 +1,10 @@
 /* Matrices with a known kind of spectrum, and the errors of their approximations, for the
- * test and the benchmark of exec/tsvd.h. All is reckoned in f64 with plain products. */
+ * test and the benchmark of exec/linalg/tsvd.h. All is reckoned in f64 with plain
+ * products. */
 #ifndef COMPRESS_TESTS_EXEC_SPECTRA_H
 #define COMPRESS_TESTS_EXEC_SPECTRA_H
 
-#include "exec/blas.h"
+#include "exec/linalg/blas.h"
 #include "ir/arena.h"
 #include "ir/random.h"
 

@@ -1,7 +1,7 @@
 /* attention against its formula, written out naively in double precision: every
  * combination of optional operands, both precisions, gradients by differences. */
-#include "exec/blas.h"
-#include "exec/kernel.h"
+#include "exec/linalg/blas.h"
+#include "exec/ops/kernel.h"
 #include "tests/exec/attention_naive.h"
 #include "tests/support/check.h"
 

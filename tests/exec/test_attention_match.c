@@ -1,6 +1,6 @@
 /* attention_match against a plain double-precision version written from the formula, and
  * where it must vanish. */
-#include "exec/blas.h"
+#include "exec/linalg/blas.h"
 #include "tests/exec/grad_harness.h"
 
 enum { Q, K, TEACHER_Q, TEACHER_K, MASK, KEYS_MOST = 200 };

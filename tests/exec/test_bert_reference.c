@@ -2,7 +2,7 @@
  * says how they were computed), and against the outputs of two released models where
  * COMPRESS_DATA names the folder that has them. */
 #include "exec/ops.h"
-#include "io/hf.h"
+#include "io/formats/hf.h"
 #include "tests/support/check.h"
 #include "tests/support/reference.h"
 

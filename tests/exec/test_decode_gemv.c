@@ -1,6 +1,6 @@
 /* Products with packed weights against naive loops in double, in all the ways rows and
  * vectors can be taken together; rounding to bf16 against values by hand. */
-#include "exec/gemv.h"
+#include "exec/linalg/gemv.h"
 #include "ir/random.h"
 #include "tests/support/check.h"
 

@@ -1,6 +1,6 @@
 /* Choosing a token: greedy, top-k and top-p by hand, frequencies against probabilities.
  */
-#include "exec/decode.h"
+#include "exec/generate/decode.h"
 #include "ir/random.h"
 #include "tests/support/check.h"
 

@@ -1,5 +1,5 @@
 /* The rules for leaving at an exit, by closed forms and by hand. */
-#include "exec/dynamic.h"
+#include "exec/run/dynamic.h"
 #include "tests/support/check.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Every op's kernels: gradients against central differences, the calling conventions of
- * exec/kernel.h, float against double, for the cases of grad_cases.def. */
-#include "exec/blas.h"
+ * exec/ops/kernel.h, float against double, for the cases of grad_cases.def. */
+#include "exec/linalg/blas.h"
 #include "tests/exec/grad_harness.h"
 
 #define STEP               1e-5

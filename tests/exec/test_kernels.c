@@ -1,9 +1,9 @@
 /* Kernels against their formulas, written out naively here. */
-#include "exec/blas.h"
+#include "exec/linalg/blas.h"
 #include "tests/exec/grad_harness.h"
 
 #pragma GCC diagnostic ignored "-Wunknown-pragmas"
-#include "exec/kernel_math.h"
+#include "exec/ops/kernel_math.h"
 
 #define TOLERANCE 1e-12
 

@@ -1,7 +1,7 @@
 /* linear_attention against naive forms in double precision: every cut into chunks, masks,
  * groups of heads, what the clamp does to gradients. */
-#include "exec/blas.h"
-#include "exec/linear_attention.h"
+#include "exec/linalg/blas.h"
+#include "exec/run/clamp_count.h"
 #include "tests/exec/linear_naive.h"
 
 /* Fails unless |got - want| <= tolerance * the largest |want|, or 1 when that is larger.

@@ -1,7 +1,7 @@
 /* feature_map and linear_attention against PyTorch: causal, relu features of 3 heads, a
  * share of the rows clamped. Values stand there as [sample, head, token, width]. */
-#include "exec/blas.h"
-#include "exec/linear_attention.h"
+#include "exec/linalg/blas.h"
+#include "exec/run/clamp_count.h"
 #include "tests/exec/grad_harness.h"
 #include "tests/support/reference.h"
 

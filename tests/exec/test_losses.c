@@ -1,6 +1,6 @@
 /* Values of the losses against their formulas, written out naively, in both precisions.
  * Their gradients are checked by test_grad.c. */
-#include "exec/blas.h"
+#include "exec/linalg/blas.h"
 #include "tests/exec/grad_harness.h"
 
 /* -sum q_c log p_c of two rows of logits over t, with `kl` of q_c (log q_c - log p_c). */

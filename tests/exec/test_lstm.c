@@ -1,5 +1,5 @@
 /* lstm against its equations, token by token and element by element. */
-#include "exec/blas.h"
+#include "exec/linalg/blas.h"
 #include "tests/exec/grad_harness.h"
 
 #define TOLERANCE 1e-12

@@ -1,6 +1,6 @@
 /* Marian against PyTorch's outputs and gradients (tests/data/reference/README.md says how
  * they were computed), what its masks leave out, and where its norms may stand. */
-#include "io/hf.h"
+#include "io/formats/hf.h"
 #include "tests/exec/seq2seq_fixture.h"
 #include "tests/support/configured.h"
 

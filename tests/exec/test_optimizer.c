@@ -1,5 +1,5 @@
 /* Optimisers against a plain scalar reference, and learning-rate schedules. */
-#include "exec/schedule.h"
+#include "exec/train/schedule.h"
 #include "tests/exec/train_fixture.h"
 
 /* The model above in double precision, without dropout; all samples are one batch. */

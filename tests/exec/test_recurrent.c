@@ -1,6 +1,6 @@
 /* rnn and attention_lstm against their equations, token by token and element by element;
  * sources without tokens, sums beyond exp, shapes that do not fit. */
-#include "exec/blas.h"
+#include "exec/linalg/blas.h"
 #include "tests/exec/grad_harness.h"
 
 #define TOLERANCE 1e-12

@@ -2,8 +2,8 @@
  * (tests/data/reference/README.md says how they were computed), and published parameter
  * counts. */
 #include "exec/ops.h"
-#include "io/hf.h"
-#include "io/yaml.h"
+#include "io/files/yaml.h"
+#include "io/formats/hf.h"
 #include "tests/support/check.h"
 #include "tests/support/reference.h"
 

@@ -1,10 +1,10 @@
 /* Text models: limits of ids, labels and lengths; ALBERT against BERT with copied
  * weights; training. */
 #include "exec/ops.h"
-#include "exec/plan.h"
-#include "exec/train.h"
-#include "io/hf.h"
-#include "io/yaml.h"
+#include "exec/plan/plan.h"
+#include "exec/train/train.h"
+#include "io/files/yaml.h"
+#include "io/formats/hf.h"
 #include "ir/random.h"
 #include "tests/support/check.h"
 #include "tests/support/reference.h"

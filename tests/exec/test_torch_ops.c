@@ -3,7 +3,7 @@
  * Element j of operand i is sin(0.7 (j + 1) + i). A mask leaves out every third element
  * from the second, position j is (2 j + 1) mod 5. Values and gradients are compared by
  * their sums weighted with cos(0.3 j), which is also the gradient of the result. */
-#include "exec/blas.h"
+#include "exec/linalg/blas.h"
 #include "tests/exec/grad_harness.h"
 
 enum { GRADIENTS = 4 };

@@ -1,6 +1,6 @@
 /* Training: the same bytes at any number of threads, what stays untouched, the report,
  * every error, and forward runs over data. */
-#include "exec/optimizer.h"
+#include "exec/train/optimizer.h"
 #include "tests/exec/train_fixture.h"
 
 static TrainOptions usual_options(void) {

@@ -1,6 +1,6 @@
 /* Translation with caches against searches written naively over forward runs of the whole
  * graph: greedy, beam, lookahead, exhaustive; padding, threads, and what is refused. */
-#include "exec/translate.h"
+#include "exec/generate/translate.h"
 
 #include "exec/ops.h"
 #include "tests/exec/decode_fixture.h"
@@ -102,7 +102,7 @@ static void note(Found *best, const Live *live, int64_t length, double score, bo
     memcpy(best->tokens, live->tokens, (size_t)length * sizeof(int32_t));
 }
 
-/* Beam search as exec/translate.h defines it. */
+/* Beam search as exec/generate/translate.h defines it. */
 static Found naive_beam(Model *model, int sentence, const Search *search) {
     enum { BEAM_MAX = 8 };
     Live live[BEAM_MAX] = {{{0}, 0}};

@@ -1,5 +1,5 @@
 /* Truncated SVD: errors against the optimum, bytes, edge cases, failures. */
-#include "exec/tsvd.h"
+#include "exec/linalg/tsvd.h"
 
 #include "tests/exec/spectra.h"
 #include "tests/support/check.h"
@@ -96,7 +96,7 @@ static void assert_factors(const Tsvd *result) {
     assert_true(sigma[width - 1] >= 0);
 }
 
-/* What exec/tsvd.h promises of the error. */
+/* What exec/linalg/tsvd.h promises of the error. */
 static void assert_optimal(const float *a, int64_t rows, int64_t width,
                            const Tsvd *result) {
     const int64_t rank = result->right.dim[0];

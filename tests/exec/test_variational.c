@@ -1,7 +1,7 @@
 /* Terms of Gaussian priors: against PyTorch, numerical integration, finite differences;
  * drawn weights. */
-#include "exec/variational.h"
-#include "io/safetensors.h"
+#include "exec/train/variational.h"
+#include "io/formats/safetensors.h"
 #include "ir/random.h"
 #include "tests/support/check.h"
 

@@ -1,7 +1,7 @@
 /* ViT and DeiT folders against torchvision's outputs and gradients
  * (tests/data/reference/README.md says how they were computed). */
 #include "exec/ops.h"
-#include "io/hf.h"
+#include "io/formats/hf.h"
 #include "tests/support/check.h"
 #include "tests/support/reference.h"
 

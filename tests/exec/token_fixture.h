@@ -3,7 +3,7 @@
 #ifndef COMPRESS_TESTS_EXEC_TOKEN_FIXTURE_H
 #define COMPRESS_TESTS_EXEC_TOKEN_FIXTURE_H
 
-#include "exec/kernel.h"
+#include "exec/ops/kernel.h"
 #include "tests/exec/train_fixture.h"
 
 #include <stdatomic.h>

@@ -3,7 +3,7 @@
 #define COMPRESS_TESTS_EXEC_TRAIN_FIXTURE_H
 
 #include "exec/ops.h"
-#include "exec/train.h"
+#include "exec/train/train.h"
 #include "ir/random.h"
 #include "tests/support/check.h"
 

@@ -3,7 +3,7 @@
 #define COMPRESS_TESTS_DATASET_TEST_H
 
 #include "io/datasets/dataset.h"
-#include "io/json.h"
+#include "io/files/json.h"
 #include "tests/support/check.h"
 
 #include <fcntl.h>

@@ -3,11 +3,11 @@
 #define COMPRESS_TESTS_IO_FOLDER_FIXTURE_H
 
 #include "exec/ops.h"
-#include "io/file.h"
-#include "io/hf.h"
-#include "io/json.h"
-#include "io/load.h"
-#include "io/safetensors.h"
+#include "io/files/file.h"
+#include "io/files/json.h"
+#include "io/formats/hf.h"
+#include "io/formats/load.h"
+#include "io/formats/safetensors.h"
 #include "ir/irtext.h"
 #include "ir/verify.h"
 #include "tests/io/io_test.h"

@@ -2,7 +2,7 @@
  */
 #include "tokenizer_test.h"
 
-#include "io/json.h"
+#include "io/files/json.h"
 #include "io/tokenizers/bpe.h"
 #include "io/tokenizers/bpe_words.h"
 #include "ir/random.h"

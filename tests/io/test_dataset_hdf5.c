@@ -1,6 +1,6 @@
 /* HDF5 data sets, good and bad. */
-#include "io/hdf5.h"
-#include "io/sandbox.h"
+#include "io/files/sandbox.h"
+#include "io/formats/hdf5.h"
 #include "tests/io/dataset_test.h"
 
 /* What test files hold. */

@@ -2,10 +2,10 @@
 #include "io_test.h"
 
 #include "exec/ops.h"
-#include "io/file.h"
-#include "io/json.h"
-#include "io/load.h"
-#include "io/safetensors.h"
+#include "io/files/file.h"
+#include "io/files/json.h"
+#include "io/formats/load.h"
+#include "io/formats/safetensors.h"
 #include "ir/verify.h"
 
 #define REFERENCE "tests/data/reference/"

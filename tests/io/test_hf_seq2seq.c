@@ -1,6 +1,6 @@
 /* Encoder-decoder models: Marian's folders and their names, both families from a
  * configuration, model files, and configurations that do not fit. */
-#include "io/modelfile.h"
+#include "io/formats/modelfile.h"
 #include "tests/io/folder_fixture.h"
 
 /* Where removal and pruning find the blocks. */

@@ -1,7 +1,7 @@
 /* Native model file and sandbox: round trips, equal bytes, and files that are damaged. */
-#include "io/file.h"
-#include "io/modelfile.h"
-#include "io/sandbox.h"
+#include "io/files/file.h"
+#include "io/files/sandbox.h"
+#include "io/formats/modelfile.h"
 #include "ir/irtext.h"
 #include "ir/random.h"
 #include "tests/support/check.h"

@@ -1,7 +1,7 @@
 /* Gaussians in the model file: what is refused when index, data sets and weights do not
  * belong together. (Round trips, damaged bytes: test_modelfile.c.) */
 #include "exec/ops.h"
-#include "io/modelfile.h"
+#include "io/formats/modelfile.h"
 #include "tests/io/io_test.h"
 
 #define ORIGIN "00112233445566778899aabbccddeeff"

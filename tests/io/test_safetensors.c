@@ -1,9 +1,9 @@
 /* safetensors: round trips, hostile files, mutations, shards. */
 #include "io_test.h"
 
-#include "io/file.h"
-#include "io/guard.h"
-#include "io/safetensors.h"
+#include "io/files/file.h"
+#include "io/files/guard.h"
+#include "io/formats/safetensors.h"
 #include "ir/random.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 #include "tokenizer_test.h"
 
 #include "io/datasets/table.h"
-#include "io/json.h"
+#include "io/files/json.h"
 #include "ir/random.h"
 
 /* --- the rules --- */

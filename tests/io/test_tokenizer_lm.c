@@ -2,7 +2,7 @@
  * characters, special tokens, and the way back to text. */
 #include "tokenizer_test.h"
 
-#include "io/json.h"
+#include "io/files/json.h"
 #include "io/tokenizers/unicode.h"
 
 #define BYTES    TEXT_DATA "bytes/"

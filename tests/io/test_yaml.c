@@ -1,8 +1,8 @@
 /* YAML and JSON: what is accepted, as JSON; what is refused, with the exact message. */
 #include "io_test.h"
 
-#include "io/json.h"
-#include "io/yaml.h"
+#include "io/files/json.h"
+#include "io/files/yaml.h"
 #include "ir/text.h"
 
 #include <time.h>

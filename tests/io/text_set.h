@@ -4,7 +4,7 @@
 #define COMPRESS_TESTS_TEXT_SET_H
 
 #include "io/datasets/dataset.h"
-#include "io/json.h"
+#include "io/files/json.h"
 #include "tests/io/tokenizer_test.h"
 
 /* A data set and the tokenizer it was made with. */

@@ -4,7 +4,7 @@
 
 #include "io_test.h"
 
-#include "io/file.h"
+#include "io/files/file.h"
 #include "io/tokenizers/tokenizer.h"
 #include "io/tokenizers/vocabulary.h"
 

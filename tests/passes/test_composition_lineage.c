@@ -2,7 +2,7 @@
  * every entry of a weight that kept its values is the entry of the model that was read
  * which the lineage names. */
 #include "exec/ops.h"
-#include "io/modelfile.h"
+#include "io/formats/modelfile.h"
 #include "tests/support/check.h"
 #include "tests/support/configured.h"
 #include "tests/support/passes.h"

@@ -1,8 +1,8 @@
 /* Parameter counts of Mini-DeiT-Ti/S/B and Mini-Swin-T/S/B, from configuration and pass
  * alone, against the counts of the published reference implementation. */
 #include "exec/ops.h"
-#include "io/hf.h"
-#include "io/yaml.h"
+#include "io/files/yaml.h"
+#include "io/formats/hf.h"
 #include "passes/measure.h"
 #include "tests/support/check.h"
 #include "tests/support/passes.h"

@@ -1,7 +1,7 @@
 /* Passes on decoders: weights stored as [in, out], gated feed-forward blocks. */
 #include "exec/ops.h"
-#include "io/hf.h"
-#include "io/json.h"
+#include "io/files/json.h"
+#include "io/formats/hf.h"
 #include "ir/verify.h"
 #include "tests/support/check.h"
 #include "tests/support/passes.h"

@@ -1,7 +1,7 @@
 /* evaluate: scores by hand, exits against runs of their own, masked tokens against the
  * logits of all tokens. */
-#include "exec/train.h"
-#include "io/yaml.h"
+#include "exec/train/train.h"
+#include "io/files/yaml.h"
 #include "ir/random.h"
 #include "passes/evaluate/evaluate_tally.h"
 #include "passes/exits/exits.h"

@@ -1,6 +1,6 @@
 /* evaluate with BLEU: against greedy search over forward runs and BLEU by hand, as a
  * gate, of a model that has learnt to reverse sentences, and what is refused. */
-#include "exec/translate.h"
+#include "exec/generate/translate.h"
 #include "ir/random.h"
 #include "passes/evaluate/bleu.h"
 #include "tests/passes/language_fixture.h"

@@ -1,7 +1,7 @@
 /* Which ranks and models factor_embedding takes, and what it hands on: break-even, plans,
  * lineage, names, other passes, refusals. */
-#include "io/hf.h"
-#include "io/yaml.h"
+#include "io/files/yaml.h"
+#include "io/formats/hf.h"
 #include "passes/edit.h"
 #include "tests/passes/factor_fixture.h"
 

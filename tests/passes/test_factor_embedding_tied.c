@@ -1,6 +1,6 @@
 /* Factored embeddings whose head is tied: logits against plain loops, gradients through
  * both users against central differences, training. */
-#include "exec/train.h"
+#include "exec/train/train.h"
 #include "tests/passes/factor_fixture.h"
 #include "tests/support/reference.h"
 

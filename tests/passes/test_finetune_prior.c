@@ -1,7 +1,7 @@
 /* finetune and distill under Gaussian priors, through the pipeline: threads, plans,
  * files, records, what is refused. */
 #include "exec/ops.h"
-#include "io/modelfile.h"
+#include "io/formats/modelfile.h"
 #include "ir/random.h"
 #include "tests/support/check.h"
 #include "tests/support/passes.h"

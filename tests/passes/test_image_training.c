@@ -1,7 +1,7 @@
 /* Training on augmented images: soft targets of mixed samples, label smoothing, bytes
  * that depend neither on threads nor on micro-batches. */
 #include "io/datasets/augment.h"
-#include "io/json.h"
+#include "io/files/json.h"
 #include "tests/support/check.h"
 #include "tests/support/passes.h"
 #include "tests/support/reference.h"

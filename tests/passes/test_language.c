@@ -2,7 +2,7 @@
  * double, and from a text to a model that knows it by heart. */
 #include "exec/ops.h"
 #include "io/datasets/dataset.h"
-#include "io/yaml.h"
+#include "io/files/yaml.h"
 #include "ir/rewrite.h"
 #include "tests/passes/language_fixture.h"
 

@@ -1,6 +1,6 @@
 /* What weight multiplexing must do to the numbers: identical layers stay exactly what
  * they computed; merged weights are what they are said to be. */
-#include "exec/run.h"
+#include "exec/run/run.h"
 #include "ir/random.h"
 #include "tests/support/check.h"
 #include "tests/support/passes.h"

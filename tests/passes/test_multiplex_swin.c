@@ -1,8 +1,8 @@
 /* Weight multiplexing in Swin's form: what is shared and what is not, exact where it is
  * said to be, and the block written out by plain loops. */
 #include "exec/ops.h"
-#include "exec/run.h"
-#include "io/modelfile.h"
+#include "exec/run/run.h"
+#include "io/formats/modelfile.h"
 #include "ir/random.h"
 #include "tests/support/check.h"
 #include "tests/support/configured.h"

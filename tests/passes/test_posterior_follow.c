@@ -1,5 +1,5 @@
 /* What passes, files and other models do with a posterior. */
-#include "io/modelfile.h"
+#include "io/formats/modelfile.h"
 #include "tests/io/io_test.h"
 #include "tests/passes/posterior_fixture.h"
 

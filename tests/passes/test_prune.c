@@ -1,6 +1,6 @@
 /* What pruning must do to the numbers: zero units leave exactly, lineages lead back to
  * the original weights, a plan counts as the run does. */
-#include "io/modelfile.h"
+#include "io/formats/modelfile.h"
 #include "passes/edit.h"
 #include "passes/pruning/prune.h"
 #include "tests/passes/prune_fixture.h"

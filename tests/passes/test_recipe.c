@@ -1,6 +1,6 @@
 /* Recipes: what binds, what is refused and where, the schema and the manual. */
-#include "io/json.h"
-#include "io/yaml.h"
+#include "io/files/json.h"
+#include "io/files/yaml.h"
 #include "passes/pipeline/recipe.h"
 #include "tests/support/check.h"
 

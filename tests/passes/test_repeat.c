@@ -1,6 +1,6 @@
 /* Repeats: what they are written out to, what is refused and where, and that a run gives
  * what the same steps written by hand give. */
-#include "io/yaml.h"
+#include "io/files/yaml.h"
 #include "passes/pipeline/pipeline.h"
 #include "tests/support/check.h"
 #include "tests/support/passes.h"

@@ -1,7 +1,7 @@
 /* Snapshots: they keep what the model was, whatever happens to it afterwards. */
 #include "passes/pipeline/snapshot.h"
 
-#include "io/yaml.h"
+#include "io/files/yaml.h"
 #include "passes/pipeline/pipeline.h"
 #include "tests/support/check.h"
 #include "tests/support/passes.h"

@@ -1,7 +1,7 @@
 /* Passes on Swin, whose stages have unequal widths and whose attention is in windows:
  * layers and units that give nothing leave exactly, exits of every width, training, and
  * what is refused. The toy's windows are padded and shifted. */
-#include "io/modelfile.h"
+#include "io/formats/modelfile.h"
 #include "ir/verify.h"
 #include "passes/exits/exits.h"
 #include "tests/passes/prune_fixture.h"

@@ -1,7 +1,7 @@
 /* From sentences in a file to a trained classifier: text data set, batches of similar
  * length, finetune and evaluate through the pipeline. */
 #include "io/datasets/dataset.h"
-#include "io/yaml.h"
+#include "io/files/yaml.h"
 #include "ir/random.h"
 #include "tests/support/check.h"
 #include "tests/support/configured.h"

@@ -3,8 +3,8 @@
 
 #include "exec/ops.h"
 #include "io/datasets/dataset.h"
-#include "io/modelfile.h"
-#include "io/yaml.h"
+#include "io/files/yaml.h"
+#include "io/formats/modelfile.h"
 #include "ir/irtext.h"
 #include "ir/random.h"
 #include "ir/verify.h"

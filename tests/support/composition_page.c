@@ -1,5 +1,5 @@
 /* The tables of compositions: see composition.h. */
-#include "exec/blas.h"
+#include "exec/linalg/blas.h"
 #include "ir/text.h"
 #include "tests/support/check.h"
 #include "tests/support/composition.h"

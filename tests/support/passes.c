@@ -2,8 +2,8 @@
 #include "tests/support/passes.h"
 
 #include "exec/ops.h"
-#include "io/hf.h"
-#include "io/yaml.h"
+#include "io/files/yaml.h"
+#include "io/formats/hf.h"
 #include "ir/random.h"
 #include "ir/verify.h"
 #include "tests/support/check.h"

@@ -2,9 +2,9 @@
 #ifndef COMPRESS_TESTS_SUPPORT_REFERENCE_H
 #define COMPRESS_TESTS_SUPPORT_REFERENCE_H
 
-#include "exec/run.h"
+#include "exec/run/run.h"
 #include "io/families/build.h"
-#include "io/safetensors.h"
+#include "io/formats/safetensors.h"
 
 /* Binds every storage of the graph to the checkpoint's tensor of the same name. */
 void reference_bind(Graph *graph, const Checkpoint *weights);

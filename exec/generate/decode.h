@@ -1,0 +1,64 @@
+/* Decode: generation with a causal language model, one sequence, token by token.
+ *
+ * Every layer keeps what it needs of the tokens before: keys and values (attention), S
+ * and z (linear attention), h and c (lstm). A step costs one read of the weights and of
+ * the state. Logits have the same bytes at any number of threads and however tokens are
+ * cut into calls. */
+#ifndef COMPRESS_EXEC_GENERATE_DECODE_H
+#define COMPRESS_EXEC_GENERATE_DECODE_H
+
+#include "exec/generate/step.h"
+
+typedef struct DecodeOptions {
+    int64_t capacity;    /* most tokens of a sequence */
+    int threads;         /* 0 = as many as processors */
+    StepWeights weights; /* how matrices are kept: bf16 halves what a step reads */
+} DecodeOptions;
+
+typedef struct Decoder Decoder;
+
+/* Makes a decoder for output `logits` of a graph whose only input is input_ids [N, T] (an
+ * attention_mask, if it has one, is all ones). Matrices are copied, so that steps stream
+ * them; tables of embeddings and positions are read where the graph has them. Fails with
+ * STATUS_MODEL: an op that cannot run token by token (named), attention that is not
+ * causal, a capacity beyond the position table. The graph must outlive it, unchanged. */
+Status decoder_create(Decoder **out, Graph *graph, const DecodeOptions *options,
+                      Diag *diag);
+void decoder_destroy(Decoder *decoder);
+
+/* Appends tokens: of a prompt, all but the last in blocks, for which weights are read
+ * once, and without logits. Fails with STATUS_MODEL, appending none, when an id has no
+ * row or the capacity is exceeded. */
+Status decoder_append(Decoder *decoder, const int32_t *tokens, int64_t count, Diag *diag);
+
+/* Appends one token. */
+Status decoder_step(Decoder *decoder, int32_t token, Diag *diag);
+
+/* Logits [vocabulary] after the last token; valid until the next call. Zeros before the
+ * first. */
+const float *decoder_logits(const Decoder *decoder);
+int64_t decoder_vocabulary(const Decoder *decoder);
+
+/* Tokens so far; back to none. */
+int64_t decoder_position(const Decoder *decoder);
+void decoder_reset(Decoder *decoder);
+
+/* Bytes of state that the tokens so far take (what grows with the context for keys and
+ * values, constant for S and z), and bytes of weights that a step reads. */
+size_t decoder_state_bytes(const Decoder *decoder);
+size_t decoder_weight_bytes(const Decoder *decoder);
+
+/* How to choose a token: temperature first, then top_k, then top_p of what is left. */
+typedef struct Sampling {
+    double temperature; /* 0 = the largest logit, the first of equals */
+    int64_t top_k;      /* of the most likely ones only; 0 = all */
+    double top_p;       /* of the least set whose probabilities reach this; 1 = all */
+    uint64_t seed;
+} Sampling;
+
+/* Draws a token from logits; NaN counts as impossible. A draw depends on logits, seed and
+ * position alone. */
+int32_t sample_token(const Sampling *sampling, const float *logits, int64_t vocabulary,
+                     int64_t position);
+
+#endif

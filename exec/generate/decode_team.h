@@ -1,0 +1,25 @@
+/* Team: threads that stay, for work of microseconds between meetings.
+ *
+ * Waiting threads spin for a while, then yield the processor, then sleep. */
+#ifndef COMPRESS_EXEC_GENERATE_DECODE_TEAM_H
+#define COMPRESS_EXEC_GENERATE_DECODE_TEAM_H
+
+#include "ir/status.h"
+
+typedef struct Team Team;
+
+/* Starts threads - 1 threads that wait for team_run; with 1 there are none. Fails with
+ * STATUS_MEMORY when the system gives no thread. */
+Status team_create(Team **out, int threads, Diag *diag);
+
+/* Ends the threads. NULL is allowed. */
+void team_destroy(Team *team);
+
+/* Runs body(self, me) once in each thread, me = 0 in the calling one; returns when all
+ * are done. */
+void team_run(Team *team, void (*body)(void *self, int me), void *self);
+
+/* Within a body: waits until all threads have called it as often. */
+void team_meet(Team *team);
+
+#endif

@@ -1,0 +1,168 @@
+/* attention with a cache of keys and values; heads of keys and values are units.
+ *
+ * State of a head: keys in panels of 16 tokens, [tokens / 16, d, 16], so that the scores
+ * of 16 tokens are one panel times the query; then values [tokens, e], e rounded up to
+ * whole panels, whose rows times the probabilities are again panels. Queries go in groups
+ * (those of several tokens, or those of one token that share a head of keys), for which
+ * the cache is read once. */
+#include "exec/generate/step.h"
+#include "exec/ops/kernel_math.h"
+
+enum { Q, K, V, MASK, QUERIES = 8 };
+
+typedef struct Sizes {
+    int64_t heads, groups, share; /* share: query heads of a head of keys */
+    int64_t d, e, wide;           /* wide: e in whole panels */
+    int64_t tokens;               /* capacity in whole panels */
+    float scale;
+} Sizes;
+
+static int64_t round_up(int64_t n) {
+    return (n + PANEL_ROWS - 1) / PANEL_ROWS * PANEL_ROWS;
+}
+
+static Sizes open_sizes(const Node *node, int64_t capacity) {
+    const AttentionAttrs *attrs = node->attrs;
+    Sizes s = {.heads = attrs->heads,
+               .groups = heads_of_keys(attrs->heads, attrs->kv_heads)};
+    s.share = s.heads / s.groups;
+    s.d = node->in[Q]->type.dim[2] / s.heads;
+    s.e = node->in[V]->type.dim[2] / s.groups;
+    s.wide = round_up(s.e);
+    s.tokens = round_up(capacity);
+    s.scale = (float)(attrs->scale > 0 ? attrs->scale : 1 / sqrt((double)s.d));
+    return s;
+}
+
+static Status check(const Node *node, Diag *diag) {
+    if (!((const AttentionAttrs *)node->attrs)->causal)
+        return diag_fail(diag, STATUS_MODEL, node->loc, NULL,
+                         "attention: expected causal=true to generate, found attention "
+                         "to later tokens");
+    return step_check_absent(node, MASK + 1, diag);
+}
+
+static int64_t units(const Node *node) {
+    return open_sizes(node, 1).groups;
+}
+
+static size_t state_bytes(const Node *node, int64_t capacity) {
+    const Sizes s = open_sizes(node, capacity);
+    return (size_t)(s.groups * s.tokens * (s.d + s.wide)) * sizeof(float);
+}
+
+static size_t filled_bytes(const Node *node, int64_t position) {
+    const Sizes s = open_sizes(node, 1);
+    return (size_t)(s.groups * position * (s.d + s.e)) * sizeof(float);
+}
+
+/* Scores [8, tokens], then results [8, wide]. */
+static int64_t scratch_floats(const Node *node, int64_t capacity, int64_t count) {
+    (void)count;
+    const Sizes s = open_sizes(node, capacity);
+    return QUERIES * (s.tokens + s.wide);
+}
+
+/* One head of keys: its part of the state. */
+typedef struct Cache {
+    float *keys, *values;
+} Cache;
+
+static Cache open_cache(const Sizes *s, void *state, int64_t group) {
+    float *keys = (float *)state + group * s->tokens * (s->d + s->wide);
+    return (Cache){keys, keys + s->tokens * s->d};
+}
+
+static void put_token(const Sizes *s, Cache cache, int64_t token,
+                      const float *restrict key, const float *restrict value) {
+    float *restrict keys = cache.keys + token / PANEL_ROWS * PANEL_ROWS * s->d;
+    for (int64_t j = 0; j < s->d; j++) keys[j * PANEL_ROWS + token % PANEL_ROWS] = key[j];
+    float *restrict values = cache.values + token * s->wide;
+    for (int64_t j = 0; j < s->e; j++) values[j] = value[j];
+}
+
+/* `n` queries, `step` floats apart; query i sees first + i * more keys. */
+typedef struct Group {
+    const float *q;
+    float *out;
+    int64_t n, q_step, out_step, first, more;
+} Group;
+
+static void attend(const Sizes *s, Cache cache, const Group *g, float *scratch) {
+    float *scores = scratch, *sums = scratch + QUERIES * s->tokens;
+    const int64_t seen = round_up(g->first + (g->n - 1) * g->more);
+    const Panels keys = {cache.keys, PANEL_ROWS, PANEL_ROWS * s->d, seen / PANEL_ROWS,
+                         s->d};
+    panels_times(&keys, g->q, g->q_step, scores, s->tokens, g->n);
+    for (int64_t i = 0; i < g->n; i++) {
+        float *restrict row = scores + i * s->tokens;
+        const int64_t count = g->first + i * g->more;
+        for (int64_t j = 0; j < count; j++) row[j] *= s->scale;
+        softmax_row(row, count);
+        for (int64_t j = count; j < seen; j++) row[j] = 0;
+    }
+    const Panels values = {cache.values, s->wide, PANEL_ROWS, s->wide / PANEL_ROWS,
+                           g->first + (g->n - 1) * g->more};
+    panels_times(&values, scores, s->tokens, sums, s->wide, g->n);
+    for (int64_t i = 0; i < g->n; i++)
+        put_row(g->out + i * g->out_step, sums + i * s->wide, s->e, false);
+}
+
+/* The queries of one token that share the head of keys. */
+static void attend_token(const Sizes *s, Cache cache, const StepCall *call,
+                         int64_t group) {
+    for (int64_t h = 0; h < s->share; h += QUERIES) {
+        const int64_t head = group * s->share + h, left = s->share - h;
+        const Group g = {.q = (const float *)call->in[Q] + head * s->d,
+                         .out = call->out + head * s->e,
+                         .n = left < QUERIES ? left : QUERIES,
+                         .q_step = s->d,
+                         .out_step = s->e,
+                         .first = call->position + 1};
+        attend(s, cache, &g, call->scratch);
+    }
+}
+
+/* One query head at several tokens. */
+static void attend_head(const Sizes *s, Cache cache, const StepCall *call, int64_t head) {
+    for (int64_t t = 0; t < call->count; t += QUERIES) {
+        const int64_t left = call->count - t;
+        const Group g = {.q = (const float *)call->in[Q] + (t * s->heads + head) * s->d,
+                         .out = call->out + (t * s->heads + head) * s->e,
+                         .n = left < QUERIES ? left : QUERIES,
+                         .q_step = s->heads * s->d,
+                         .out_step = s->heads * s->e,
+                         .first = call->position + t + 1,
+                         .more = 1};
+        attend(s, cache, &g, call->scratch);
+    }
+}
+
+static void run(const StepCall *call, int64_t first, int64_t last) {
+    const Sizes s = open_sizes(call->node, call->capacity);
+    const float *k = call->in[K], *v = call->in[V];
+    for (int64_t group = first; group < last; group++) {
+        const Cache cache = open_cache(&s, call->state, group);
+        for (int64_t t = 0; t < call->count; t++)
+            put_token(&s, cache, call->position + t, k + (t * s.groups + group) * s.d,
+                      v + (t * s.groups + group) * s.e);
+        if (!call->out) continue;
+        if (call->count == 1)
+            attend_token(&s, cache, call, group);
+        else
+            for (int64_t h = 0; h < s.share; h++)
+                attend_head(&s, cache, call, group * s.share + h);
+    }
+}
+
+const StepKernel step_attention = {
+    .share = STEP_UNITS,
+    .local = READS_IN(Q) | READS_IN(K) | READS_IN(V),
+    .units = units,
+    .check = check,
+    .state_bytes = state_bytes,
+    .filled_bytes = filled_bytes,
+    .scratch_floats = scratch_floats,
+    .run = run,
+    .source = &step_cross_attention,
+};

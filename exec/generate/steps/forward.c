@@ -1,0 +1,191 @@
+/* Steps of ops whose rows have nothing to do with each other: their forward kernels, on
+ * the rows there are. */
+#include "exec/generate/step.h"
+#include "exec/ops/kernel.h"
+
+#include <string.h>
+
+enum { OPERANDS_MAX = 4, AUX_ALIGNMENT = 16 };
+
+int64_t step_width(const Type *type) {
+    Type bound;
+    const int64_t sizes[DIM_SYMBOLS] = {[DIM_INDEX(DIM_N)] = 1, [DIM_INDEX(DIM_T)] = 1};
+    return type_bind(type, sizes, &bound) ? type_count(&bound) : 0;
+}
+
+Status step_check_absent(const Node *node, int first, Diag *diag) {
+    for (int i = first; i < node->in_count; i++)
+        if (node->in[i])
+            return diag_fail(diag, STATUS_MODEL, node->loc, NULL,
+                             "%s: operand '%s' cannot be used token by token",
+                             node->op->name, node->op->operands[i].name);
+    return STATUS_OK;
+}
+
+/* ---- views ---- */
+
+static void bind_view(View *view, const Type *type, int64_t tokens, const void *data) {
+    *view = (View){.data = (void *)(uintptr_t)data, .rank = type->rank, .count = 1};
+    for (int i = 0; i < type->rank; i++) {
+        const int64_t dim = type->dim[i];
+        view->dim[i] = dim == DIM_T ? tokens : dim == DIM_N ? 1 : dim;
+        view->count *= view->dim[i];
+    }
+}
+
+/* A forward call of the node over `tokens` tokens; without operands for questions. */
+static void bind_call(Call *call, View *in, const Node *node, int64_t tokens,
+                      const void *const *data) {
+    *call =
+        (Call){.node = node, .attrs = node->attrs, .in_count = node->in_count, .in = in};
+    for (int i = 0; i < node->in_count && i < OPERANDS_MAX; i++)
+        if (node->in[i])
+            bind_view(&in[i], &node->in[i]->type, tokens, data ? data[i] : NULL);
+    bind_view(&call->out, &node->type, tokens, NULL);
+}
+
+/* Floats of what the op keeps for its backward, which lies before its scratch. */
+static int64_t aux_floats(const Op *op, const Call *call) {
+    const size_t bytes = op->aux_bytes ? op->aux_bytes(call) : 0;
+    const size_t floats = bytes / sizeof(float) + 1;
+    return (int64_t)((floats + AUX_ALIGNMENT - 1) / AUX_ALIGNMENT * AUX_ALIGNMENT);
+}
+
+static int64_t scratch_floats(const Node *node, int64_t capacity, int64_t count) {
+    (void)capacity;
+    Call call;
+    View in[OPERANDS_MAX] = {{0}};
+    bind_call(&call, in, node, count, NULL);
+    const size_t bytes = node->op->scratch_bytes ? node->op->scratch_bytes(&call) : 0;
+    return aux_floats(node->op, &call) + (int64_t)(bytes / sizeof(float)) + 1;
+}
+
+static void run_rows(const StepCall *step, int64_t first, int64_t last) {
+    (void)first, (void)last;
+    Call call;
+    View in[OPERANDS_MAX] = {{0}};
+    bind_call(&call, in, step->node, step->count, step->in);
+    call.attrs = step->attrs;
+    call.out.data = step->out;
+    call.aux = step->scratch;
+    call.scratch = step->scratch + aux_floats(step->node->op, &call);
+    step->node->op->forward(&call);
+}
+
+const StepKernel step_rows = {
+    .share = STEP_LIGHT,
+    .scratch_floats = scratch_floats,
+    .run = run_rows,
+};
+
+/* ---- element by element ---- */
+
+static bool is_flat(const Node *node) {
+    for (int i = 0; i < node->in_count; i++)
+        if (!node->in[i] || !type_equal(&node->in[i]->type, &node->type)) return false;
+    return true;
+}
+
+static int64_t elements(const Node *node) {
+    return is_flat(node) ? step_width(&node->type) : 0;
+}
+
+/* Part of one row, or all of several. */
+static void run_elements(const StepCall *step, int64_t first, int64_t last) {
+    if (!is_flat(step->node)) {
+        run_rows(step, first, last);
+        return;
+    }
+    View in[OPERANDS_MAX] = {{0}};
+    const int64_t count = (last - first) * step->count;
+    const View all = {.rank = 1, .dim = {count}, .count = count};
+    Call call = {.node = step->node,
+                 .attrs = step->attrs,
+                 .in_count = step->node->in_count,
+                 .in = in,
+                 .out = all};
+    for (int i = 0; i < call.in_count; i++) {
+        in[i] = all;
+        in[i].data = (float *)(uintptr_t)step->in[i] + first;
+    }
+    call.out.data = step->out + first;
+    step->node->op->forward(&call);
+}
+
+const StepKernel step_elementwise = {
+    .share = STEP_LIGHT,
+    .local = READS_IN(0) | READS_IN(1),
+    .units = elements,
+    .scratch_floats = scratch_floats,
+    .run = run_elements,
+};
+
+const StepKernel step_alias = {.share = STEP_ALIAS};
+
+/* ---- rotary ---- */
+
+static int64_t rotary_heads(const Node *node) {
+    return ((const RotaryAttrs *)node->attrs)->heads;
+}
+
+/* Heads first .. last - 1 of one row, or all of several. */
+static void run_rotary(const StepCall *step, int64_t first, int64_t last) {
+    RotaryAttrs attrs = *(const RotaryAttrs *)step->attrs;
+    Call call;
+    View in[OPERANDS_MAX] = {{0}};
+    bind_call(&call, in, step->node, step->count, step->in);
+    const int64_t head = call.out.dim[2] / attrs.heads, width = (last - first) * head;
+    in[0].dim[2] = call.out.dim[2] = width;
+    in[0].count = call.out.count = step->count * width;
+    in[0].data = (float *)in[0].data + first * head;
+    call.out.data = step->out + first * head;
+    attrs.heads = last - first;
+    attrs.offset += step->position;
+    call.attrs = &attrs;
+    call.scratch = step->scratch;
+    step->node->op->forward(&call);
+}
+
+const StepKernel step_rotary = {
+    .share = STEP_UNITS,
+    .local = READS_IN(0),
+    .position = true,
+    .units = rotary_heads,
+    .scratch_floats = scratch_floats,
+    .run = run_rotary,
+};
+
+/* ---- sinusoid ---- */
+
+/* `samples` rows of `tokens` tokens each, from the call's position on. */
+static void sinusoid_forward(const StepCall *step, int64_t samples, int64_t tokens) {
+    AddSinusoidAttrs attrs = *(const AddSinusoidAttrs *)step->attrs;
+    Call call;
+    View in[OPERANDS_MAX] = {{0}};
+    bind_call(&call, in, step->node, tokens, step->in);
+    in[0].dim[0] = call.out.dim[0] = samples;
+    in[0].count = call.out.count = samples * call.out.count;
+    attrs.offset += step->position;
+    call.attrs = &attrs;
+    call.out.data = step->out;
+    call.scratch = step->scratch;
+    step->node->op->forward(&call);
+}
+
+static void run_sinusoid(const StepCall *step, int64_t first, int64_t last) {
+    (void)first, (void)last;
+    sinusoid_forward(step, 1, step->count);
+}
+
+static void run_sinusoid_rows(const StepCall *step, const StepRows *rows) {
+    (void)rows;
+    sinusoid_forward(step, step->count, 1);
+}
+
+const StepKernel step_sinusoid = {
+    .share = STEP_LIGHT,
+    .position = true,
+    .scratch_floats = scratch_floats,
+    .run = run_sinusoid,
+    .run_rows = run_sinusoid_rows,
+};

@@ -1,0 +1,109 @@
+/* The one file that includes the headers of BLAS and LAPACK: see exec/linalg/blas.h.
+ *
+ * A product with one row is a vector times op(B), for which BLAS need not pack the
+ * matrix. LAPACK sees the column-major view of row-major data: a lower triangle is an
+ * upper one and rows are columns, so nothing is transposed. */
+#include "exec/linalg/blas.h"
+
+#include <cblas.h>
+#include <lapacke.h>
+#include <stdlib.h>
+#include <string.h>
+
+void blas_init(void) {
+    openblas_set_num_threads(1);
+}
+
+static CBLAS_TRANSPOSE transpose(bool flag) {
+    return flag ? CblasTrans : CblasNoTrans;
+}
+
+/* c[n] = alpha op(B)^T a + beta c; a has stride `step`. */
+static void gemv_f32(bool trans_b, int64_t n, int64_t k, float alpha, const float *a,
+                     int64_t step, const float *b, int64_t ldb, float beta, float *c) {
+    if (beta == 0) memset(c, 0, (size_t)n * sizeof *c); /* c may hold NaN */
+    cblas_sgemv(CblasRowMajor, transpose(!trans_b), (blasint)(trans_b ? n : k),
+                (blasint)(trans_b ? k : n), alpha, b, (blasint)ldb, a, (blasint)step,
+                beta, c, 1);
+}
+
+static void gemv_f64(bool trans_b, int64_t n, int64_t k, double alpha, const double *a,
+                     int64_t step, const double *b, int64_t ldb, double beta, double *c) {
+    if (beta == 0) memset(c, 0, (size_t)n * sizeof *c); /* c may hold NaN */
+    cblas_dgemv(CblasRowMajor, transpose(!trans_b), (blasint)(trans_b ? n : k),
+                (blasint)(trans_b ? k : n), alpha, b, (blasint)ldb, a, (blasint)step,
+                beta, c, 1);
+}
+
+void gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
+              const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
+              float *c, int64_t ldc) {
+    if (m == 1)
+        gemv_f32(trans_b, n, k, alpha, a, trans_a ? lda : 1, b, ldb, beta, c);
+    else
+        cblas_sgemm(CblasRowMajor, transpose(trans_a), transpose(trans_b), (blasint)m,
+                    (blasint)n, (blasint)k, alpha, a, (blasint)lda, b, (blasint)ldb, beta,
+                    c, (blasint)ldc);
+}
+
+void gemm_f64(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, double alpha,
+              const double *a, int64_t lda, const double *b, int64_t ldb, double beta,
+              double *c, int64_t ldc) {
+    if (m == 1)
+        gemv_f64(trans_b, n, k, alpha, a, trans_a ? lda : 1, b, ldb, beta, c);
+    else
+        cblas_dgemm(CblasRowMajor, transpose(trans_a), transpose(trans_b), (blasint)m,
+                    (blasint)n, (blasint)k, alpha, a, (blasint)lda, b, (blasint)ldb, beta,
+                    c, (blasint)ldc);
+}
+
+void syrk_f32(int64_t n, int64_t k, const float *a, int64_t lda, float beta, float *c) {
+    cblas_ssyrk(CblasRowMajor, CblasLower, CblasTrans, (blasint)n, (blasint)k, 1, a,
+                (blasint)lda, beta, c, (blasint)n);
+}
+
+void syrk_f64(int64_t n, int64_t k, const double *a, int64_t lda, double beta,
+              double *c) {
+    cblas_dsyrk(CblasRowMajor, CblasLower, CblasTrans, (blasint)n, (blasint)k, 1, a,
+                (blasint)lda, beta, c, (blasint)n);
+}
+
+int cholesky_f64(int64_t n, double *a) {
+    return LAPACKE_dpotrf(LAPACK_COL_MAJOR, 'U', (lapack_int)n, a, (lapack_int)n);
+}
+
+void cholesky_solve_f64(bool transposed, int64_t n, const double *l, int64_t m, double *b,
+                        int64_t ldb) {
+    cblas_dtrsm(CblasRowMajor, CblasLeft, CblasLower, transpose(transposed), CblasNonUnit,
+                (blasint)n, (blasint)m, 1, l, (blasint)n, b, (blasint)ldb);
+}
+
+int symmetric_reduce(int64_t n, double *a, double *d, double *e, double *tau) {
+    return LAPACKE_dsytrd(LAPACK_COL_MAJOR, 'U', (lapack_int)n, a, (lapack_int)n, d, e,
+                          tau);
+}
+
+int tridiagonal_values(int64_t n, double *d, double *e) {
+    return LAPACKE_dsterf((lapack_int)n, d, e);
+}
+
+int tridiagonal_vectors(int64_t n, int64_t count, double *d, double *e, double *z) {
+    double *values = malloc((size_t)n * sizeof *values);
+    lapack_int *support = malloc(2 * (size_t)n * sizeof *support);
+    lapack_int found = 0, info = -1;
+    lapack_logical relative = 1;
+    if (values && support) {
+        info = LAPACKE_dstemr(LAPACK_COL_MAJOR, 'V', 'I', (lapack_int)n, d, e, 0, 0,
+                              (lapack_int)(n - count + 1), (lapack_int)n, &found, values,
+                              z, (lapack_int)n, (lapack_int)count, support, &relative);
+        if (info == 0 && found != count) info = 1;
+    }
+    free(values);
+    free(support);
+    return info;
+}
+
+int symmetric_restore(int64_t n, double *a, const double *tau, int64_t count, double *z) {
+    return LAPACKE_dormtr(LAPACK_COL_MAJOR, 'L', 'U', 'N', (lapack_int)n,
+                          (lapack_int)count, a, (lapack_int)n, tau, z, (lapack_int)n);
+}

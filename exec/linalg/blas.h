@@ -1,0 +1,58 @@
+/* BLAS and LAPACK: the one door to the linear-algebra library, in plain row-major terms.
+ *
+ * Every call runs on the calling thread alone: parallelism is over samples, outside. */
+#ifndef COMPRESS_EXEC_LINALG_BLAS_H
+#define COMPRESS_EXEC_LINALG_BLAS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Makes the library single-threaded. Call once before any thread uses it. */
+void blas_init(void);
+
+/* C[m, n] = alpha op(A) op(B) + beta C, row-major, op = transpose when the flag is set;
+ * lda, ldb, ldc are row strides of the matrices as stored. */
+void gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
+              const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
+              float *c, int64_t ldc);
+void gemm_f64(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, double alpha,
+              const double *a, int64_t lda, const double *b, int64_t ldb, double beta,
+              double *c, int64_t ldc);
+
+/* Lower triangle of C[n, n] = A^T A + beta C for A[k, n], all row-major; lda is the row
+ * stride of A. The upper triangle is not touched. */
+void syrk_f32(int64_t n, int64_t k, const float *a, int64_t lda, float beta, float *c);
+void syrk_f64(int64_t n, int64_t k, const double *a, int64_t lda, double beta, double *c);
+
+/* Cholesky factor L of a symmetric positive definite A[n, n], L L^T = A, row-major in its
+ * lower triangle; the upper one is not touched. Returns 0, k > 0 when the leading minor
+ * of order k is not positive, or a negative number when memory is short. */
+int cholesky_f64(int64_t n, double *a);
+
+/* B[n, m] becomes L^-1 B, or with `transposed` L^-T B; row-major, ldb its row stride.
+ * Both in turn solve A X = B. */
+void cholesky_solve_f64(bool transposed, int64_t n, const double *l, int64_t m, double *b,
+                        int64_t ldb);
+
+/* Eigenvalues and vectors of a symmetric matrix in LAPACK's steps, so that all values but
+ * only some vectors can be had for one reduction. Each returns 0, a positive number when
+ * it does not converge, or a negative one when memory is short. n is at most
+ * SYMMETRIC_WIDTH_MAX and the input finite.
+ *
+ * symmetric_reduce: the lower triangle of A[n, n] to tridiagonal form with diagonal d[n]
+ * and off-diagonal e[n] (n - 1 used); A and tau[n] then hold the transformation. */
+#define SYMMETRIC_WIDTH_MAX 46340 /* its square fits 31 bits */
+int symmetric_reduce(int64_t n, double *a, double *d, double *e, double *tau);
+
+/* All eigenvalues of the tridiagonal matrix, ascending, in place of d; e is destroyed. */
+int tridiagonal_values(int64_t n, double *d, double *e);
+
+/* Eigenvectors of the `count` largest eigenvalues of the tridiagonal matrix as the rows
+ * of z[count, n], eigenvalues ascending; d and e are destroyed. */
+int tridiagonal_vectors(int64_t n, int64_t count, double *d, double *e, double *z);
+
+/* Takes the rows of z[count, n] from the tridiagonal matrix back to the symmetric one.
+ * LAPACK writes to A and restores it, so threads cannot share one A. */
+int symmetric_restore(int64_t n, double *a, const double *tau, int64_t count, double *z);
+
+#endif

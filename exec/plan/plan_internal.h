@@ -1,0 +1,123 @@
+/* Inside of a plan: nodes, times, buffers. For the files that make, run and test plans.
+ *
+ * Time: forward call f happens at time f (0 .. calls - 1), its backward call at time
+ * 2 * calls - 1 - f. `end` is later than every call. Lifetimes are closed intervals. */
+#ifndef COMPRESS_EXEC_PLAN_PLAN_INTERNAL_H
+#define COMPRESS_EXEC_PLAN_PLAN_INTERNAL_H
+
+#include "exec/ops/kernel.h"
+#include "exec/plan/plan.h"
+
+#include <stdatomic.h>
+
+/* Alignment of every buffer in the workspace. */
+#define PLAN_ALIGNMENT ((size_t)64)
+
+typedef enum BufferKind {
+    BUFFER_VALUE,
+    BUFFER_AUX,
+    BUFFER_GRADIENT,
+    BUFFER_SCRATCH
+} BufferKind;
+
+/* A piece of the workspace. */
+typedef struct Buffer {
+    BufferKind kind;
+    int owner;       /* node it was made for; a shared gradient has several users */
+    int first, last; /* lifetime */
+    size_t bytes;    /* a multiple of PLAN_ALIGNMENT */
+    size_t offset;
+} Buffer;
+
+/* What a backward call does to the gradient of an operand. */
+typedef enum GradientWrite {
+    GRADIENT_NONE,      /* not wanted */
+    GRADIENT_SET,       /* first writer: overwrite */
+    GRADIENT_ADD,       /* later writer: add */
+    GRADIENT_CLEAR_ADD, /* first writer, operand used twice: zero it, then add */
+    GRADIENT_SHARE      /* first writer of a plain copy: both are one buffer */
+} GradientWrite;
+
+typedef struct PlanOperand {
+    int node; /* index into Plan.nodes; -1 = absent */
+    GradientWrite write;
+} PlanOperand;
+
+typedef struct PlanNode {
+    Node *node;
+    const Op *op; /* with kernels of the plan's precision */
+    Type type;    /* bound */
+    int64_t count;
+    PlanOperand *in; /* Node.in_count operands, at least the declared number */
+    int in_count;
+    int forward, backward; /* times of its calls; -1 = none */
+    bool depends;          /* on something that wants a gradient */
+    int value, aux, gradient, forward_scratch, backward_scratch; /* buffers, -1 = none */
+    int64_t offset;      /* trainable param: place in the gradient array; else -1 */
+    int64_t index_limit; /* integer input: values must lie below; 0 = not checked */
+    bool index_skip;     /* or may be INDEX_SKIP */
+} PlanNode;
+
+struct Plan {
+    atomic_int references;
+    Arena *arena;
+    Graph *graph;
+    Precision precision;
+    int64_t samples;
+    PlanNode *nodes; /* in graph order */
+    int node_count;
+    int *index; /* by Node.id: index into nodes, -1 = not planned */
+    int index_count;
+    int loss; /* index into nodes, -1 = none */
+    int calls, end;
+    Buffer *buffers;
+    int buffer_count;
+    size_t bytes;
+    double flops;
+};
+
+/* plan_create with the sharing of gradient buffers on or off. */
+Status plan_build(Plan **out, Graph *graph, const PlanOptions *options, bool share,
+                  Diag *diag);
+
+/* Another reference; plan_destroy drops one. */
+Plan *plan_retain(const Plan *plan);
+
+/* Index of a node in a plan, -1 when it is not planned. */
+int plan_find(const Plan *plan, const Node *node);
+
+/* Bytes of a real number in the plan's precision. */
+size_t plan_real_bytes(const Plan *plan);
+
+/* Bytes of one element of a node's value. */
+size_t plan_element_bytes(const Plan *plan, const PlanNode *node);
+
+/* Whether a node is a leaf that names a storage. */
+bool plan_is_param(const PlanNode *node);
+
+/* Fills `view` with the shape of a node's value, without data. */
+void plan_view(View *view, const PlanNode *node);
+
+/* A forward call with shapes only. `in` has room for node->in_count views. */
+void plan_call(Call *call, View *in, const Plan *plan, const PlanNode *node);
+
+/* Marks by Node.id what the roots depend on, themselves included. `mark` has room for
+ * graph_number(graph) entries, all false. */
+void plan_mark(const Graph *graph, bool *mark);
+
+/* Decides which backward calls there are and how they write gradients. */
+Status plan_gradients(Plan *plan, bool input_gradients, bool share, Diag *diag);
+
+/* Makes the buffers with their lifetimes, then gives them places. */
+Status plan_buffers(Plan *plan, const PlanOptions *options, Diag *diag);
+Status plan_place(Plan *plan, Diag *diag);
+
+/* Elements that a storage takes where storages stand one after another, rounded up. */
+int64_t params_room(const Storage *storage);
+
+/* Offsets of the trainable storages (-1 for others) in graph order, each at a multiple of
+ * 16 elements; `offset` has room for graph->storage_count; NULL = not asked for. Returns
+ * the total. */
+int64_t params_layout(const Graph *graph, int64_t *offset);
+
+#endif

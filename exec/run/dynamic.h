@@ -1,0 +1,68 @@
+/* Dynamic: inference that leaves at an exit as soon as a rule is content.
+ *
+ * The graph is cut behind every exit into stages. A stage runs for the samples that are
+ * still in it; those that leave are handed over, the others are moved together and go on.
+ * What a sample gets does not depend on the samples it was run with. */
+#ifndef COMPRESS_EXEC_RUN_DYNAMIC_H
+#define COMPRESS_EXEC_RUN_DYNAMIC_H
+
+#include "exec/train/train.h"
+
+typedef enum ExitCriterion {
+    EXIT_NEVER,   /* everything runs to the last exit */
+    EXIT_ENTROPY, /* leave when -sum p ln p (nats) is below the exit's threshold (DeeBERT,
+                     Xin et al. 2020; COST-EFF) */
+    EXIT_PATIENCE /* leave when so many exits in a row have agreed with the one before
+                     them (PABEE, Zhou et al. 2020) */
+} ExitCriterion;
+#define EXIT_CRITERION_NAMES "never|entropy|patience"
+
+typedef struct ExitRule {
+    int criterion;           /* ExitCriterion */
+    const double *threshold; /* entropy: by exit, the last one's not used */
+    int64_t patience;        /* patience: at least 1 */
+} ExitRule;
+
+/* What the rule remembers of one sample between exits; starts as zeros. */
+typedef struct ExitState {
+    int64_t last;  /* class that the exit before predicted, plus 1 */
+    int64_t agree; /* exits in a row that agreed with the one before them */
+} ExitState;
+
+/* Entropy of softmax(logits) in nats; 0 ln 0 = 0. */
+double exit_entropy(const float *logits, int64_t classes);
+
+/* Whether a sample leaves at exit `exit`, not the last, with these logits. */
+bool exit_leaves(const ExitRule *rule, ExitState *state, int exit, const float *logits,
+                 int64_t classes);
+
+/* What came of the samples of `what`: exit[i] is the exit that sample i left at, and
+ * logits[i * classes ...] its logits there; columns as in ForwardSink. */
+typedef Status (*DynamicSink)(void *self, const Fetch *what, const int *exit,
+                              const float *logits, const void *const *columns,
+                              Diag *diag);
+
+/* What the run took. */
+typedef struct DynamicReport {
+    double flops;    /* of all stages that ran, padding included */
+    double seconds;  /* of running the stages, fetching not included; summed over threads
+                      */
+    int64_t samples; /* that went through */
+} DynamicReport;
+
+/* Runs the first `limit` samples (0 = all) of a data set; exits[] are the logits [N,
+ * classes] of the exits by depth, the last one being where everything ends. Samples are
+ * ordered as in forward_batches. Fails with STATUS_MODEL when the exits do not lie one
+ * behind the other, and as forward_batches does. */
+Status dynamic_batches(Graph *graph, Node *const *exits, int exit_count,
+                       const ExitRule *rule, const Batches *data, int64_t limit,
+                       int64_t batch_size, int threads, const Watch *watch,
+                       DynamicSink sink, void *self, DynamicReport *report, Diag *diag);
+
+/* flops[e]: FLOPs of one sample of `tokens` tokens that leaves at exit e; the early exits
+ * it passes are counted. With 0 tokens: as the graph says, or where it leaves them open,
+ * 128 or as many as it takes. Fails as dynamic_batches does. */
+Status dynamic_flops(Graph *graph, Node *const *exits, int exit_count, int64_t tokens,
+                     double *flops, Diag *diag);
+
+#endif

@@ -1,0 +1,316 @@
+/* Feed: see exec/run/feed.h. */
+#include "exec/run/feed.h"
+
+#include "exec/plan/workspace.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- checking ---- */
+
+static void add_columns(Text *text, const Batches *data) {
+    for (int i = 0; i < data->column_count; i++)
+        text_add(text, "%s%s", i ? ", " : "", data->columns[i].name);
+}
+
+static Status fail_missing(const Node *input, const Batches *data, Diag *diag) {
+    Text columns = {0};
+    text_add(&columns, "%s", "");
+    add_columns(&columns, data);
+    Status status = diag_fail(diag, STATUS_MODEL, LOC_NONE, input->name,
+                              "the model's input has no column in data set \"%s\"",
+                              data->name ? data->name : "");
+    if (strncmp(input->name, "masked_", 7) == 0)
+        diag_hint(diag, "text data masks tokens with `mask_share: 0.15`");
+    diag_note(diag, "the data set's columns are: %s", columns.data);
+    text_free(&columns);
+    return status;
+}
+
+static Status fail_shape(const Node *input, const Column *column, const Batches *data,
+                         Diag *diag) {
+    Type want = input->type;
+    if (want.rank > 0) {
+        want.rank--;
+        memmove(want.dim, want.dim + 1, (size_t)want.rank * sizeof *want.dim);
+    }
+    Text expected = {0}, found = {0};
+    type_print(&expected, &want);
+    type_print(&found, &column->type);
+    Status status = diag_fail(diag, STATUS_MODEL, LOC_NONE, input->name,
+                              "the model expects samples of %s, found %s in data set "
+                              "\"%s\"",
+                              expected.data, found.data, data->name ? data->name : "");
+    text_free(&expected);
+    text_free(&found);
+    return status;
+}
+
+/* Matches a column with an input, symbols taking the column's sizes. */
+static bool match_type(const Type *input, const Type *column,
+                       int64_t sizes[DIM_SYMBOLS]) {
+    if (input->dtype != column->dtype || input->rank != column->rank + 1) return false;
+    if (input->dim[0] != DIM_N) return false;
+    for (int i = 0; i < column->rank; i++) {
+        int64_t want = input->dim[i + 1];
+        if (want == DIM_N) return false;
+        if (want < 0 && column->dim[i] == want) continue; /* padded batch by batch */
+        if (want < 0) {
+            int64_t *size = &sizes[DIM_INDEX(want)];
+            if (*size == 0) *size = column->dim[i];
+            want = *size;
+        }
+        if (want != column->dim[i]) return false;
+    }
+    return true;
+}
+
+static Status check_inputs(const Graph *graph, const bool *mark, const Batches *data,
+                           int64_t sizes[DIM_SYMBOLS], Diag *diag) {
+    for (const Node *node = graph->first; node; node = node->next) {
+        if (!mark[node->id] || !node->name || !(node->op->flags & OP_LEAF)) continue;
+        int i = batches_column(data, node->name);
+        if (i < 0) return fail_missing(node, data, diag);
+        const Column *column = &data->columns[i];
+        if (!match_type(&node->type, &column->type, sizes))
+            return fail_shape(node, column, data, diag);
+    }
+    return STATUS_OK;
+}
+
+Status feed_check(Graph *graph, Node *const *roots, int count, const Batches *data,
+                  int64_t sizes[DIM_SYMBOLS], Diag *diag) {
+    bool *mark = memory_alloc((size_t)graph_number(graph) + 1, sizeof *mark);
+    for (int i = 0; i < count; i++) mark[roots[i]->id] = true;
+    plan_mark(graph, mark);
+    if (data->length) sizes[DIM_INDEX(DIM_T)] = data->max_tokens;
+    if (data->source_length) sizes[DIM_INDEX(DIM_S)] = data->max_source;
+    if (data->masked) sizes[DIM_INDEX(DIM_M)] = batches_masked(data, data->max_tokens);
+    Status status = check_inputs(graph, mark, data, sizes, diag);
+    free(mark);
+    return status;
+}
+
+/* ---- fetching ---- */
+
+/* Bytes of a column for so many samples, of the longest length. */
+static size_t column_bytes(const Batches *data, const Column *column, int64_t samples) {
+    const int64_t sizes[DIM_SYMBOLS] = {[DIM_INDEX(DIM_T)] = data->max_tokens,
+                                        [DIM_INDEX(DIM_S)] = data->max_source,
+                                        [DIM_INDEX(DIM_M)] =
+                                            batches_masked(data, data->max_tokens)};
+    Type bound = column->type;
+    for (int i = 0; i < bound.rank; i++)
+        if (bound.dim[i] < 0) bound.dim[i] = sizes[DIM_INDEX(bound.dim[i])];
+    return (size_t)(samples * type_count(&bound)) * dtype_bytes(bound.dtype);
+}
+
+Status feed_open(Feed *feed, const Batches *data, int64_t samples, Diag *diag) {
+    (void)diag;
+    size_t columns = (size_t)data->column_count + 1;
+    *feed = (Feed){.data = data, .samples = samples};
+    feed->column = memory_alloc(columns, sizeof *feed->column);
+    feed->spare = memory_alloc(columns, sizeof *feed->spare);
+    return STATUS_OK;
+}
+
+void feed_close(Feed *feed) {
+    for (int i = 0; feed->spare && i < feed->data->column_count; i++)
+        free(feed->spare[i]);
+    free(feed->spare);
+    free(feed->column);
+    *feed = (Feed){0};
+}
+
+/* Memory of its own for a column that no input takes; made at the first use. */
+static void *spare_column(Feed *feed, int i) {
+    if (!feed->spare[i])
+        feed->spare[i] = memory_alloc(
+            1, column_bytes(feed->data, &feed->data->columns[i], feed->samples) + 1);
+    return feed->spare[i];
+}
+
+/* ---- limits ---- */
+
+/* What the integers of a column may be. */
+typedef struct Limit {
+    const char *name;
+    int64_t count; /* of one run */
+    int64_t below; /* values lie in [0, below); 0 = they may be any */
+    bool labels;   /* classes, else rows of a table */
+    bool skip;     /* or INDEX_SKIP */
+} Limit;
+
+static Limit limit_of(const PlanNode *input) {
+    if (!input || input->type.dtype != DTYPE_I32) return (Limit){0};
+    return (Limit){.name = input->node->name,
+                   .count = input->count,
+                   .below = input->index_limit,
+                   .labels = input->index_skip,
+                   .skip = input->index_skip};
+}
+
+/* Index of the first value that is out of bounds, -1 when there is none. */
+static int64_t find_bad(const Limit *limit, const int32_t *data) {
+    for (int64_t i = 0; i < limit->count && limit->below > 0; i++)
+        if ((data[i] < 0 || data[i] >= limit->below) &&
+            !(data[i] == INDEX_SKIP && limit->skip))
+            return i;
+    return -1;
+}
+
+static Status fail_limit(const Feed *feed, const Limit *limit, int64_t sample,
+                         int32_t found, Diag *diag) {
+    const long long below = (long long)limit->below;
+    Status status = diag_fail(diag, STATUS_MODEL, LOC_NONE, feed->data->name,
+                              "sample %lld: expected %s from 0 to %lld, found %d",
+                              (long long)sample, limit->name, below - 1, (int)found);
+    if (limit->labels && limit->skip)
+        diag_hint(diag, "classes of the model: %lld; label %d leaves a row out", below,
+                  INDEX_SKIP);
+    else if (limit->labels)
+        diag_hint(diag, "classes of the model: %lld", below);
+    else
+        diag_hint(diag,
+                  "the model's table has %lld rows: the tokenizer or data may belong to "
+                  "another model",
+                  below);
+    return status;
+}
+
+/* `rows` of data row r belong to sample index[rows[r]], without `rows` to index[r]. */
+static Status check_limit(const Feed *feed, const Limit *limit, const int32_t *data,
+                          const int64_t *index, const int64_t *rows, int64_t n,
+                          Diag *diag) {
+    const int64_t bad = find_bad(limit, data);
+    if (bad < 0) return STATUS_OK;
+    const int64_t row = bad / (limit->count / n);
+    return fail_limit(feed, limit, index[rows ? rows[row] : row], data[bad], diag);
+}
+
+Status feed_check_rows(const Feed *feed, Workspace *workspace, const char *name,
+                       const int64_t *index, const int64_t *rows, int64_t n, Diag *diag) {
+    const Limit limit = limit_of(workspace_input_node(workspace, name));
+    return check_limit(feed, &limit, workspace_input(workspace, name), index, rows, n,
+                       diag);
+}
+
+/* Fetches into the columns that are set, and checks what came for the plan's inputs. */
+static Status fetch_columns(Feed *feed, const Workspace *workspace, const Fetch *what,
+                            Diag *diag) {
+    const Batches *data = feed->data;
+    TRY(data->fetch(data, what, feed->column, diag));
+    for (int i = 0; i < data->column_count; i++) {
+        const Limit limit =
+            limit_of(workspace_input_node(workspace, data->columns[i].name));
+        if (feed->column[i])
+            TRY(check_limit(feed, &limit, feed->column[i], what->index, NULL, what->n,
+                            diag));
+    }
+    return STATUS_OK;
+}
+
+Status feed_fetch(Feed *feed, Workspace *workspace, const Fetch *what, Diag *diag) {
+    const Batches *data = feed->data;
+    for (int i = 0; i < data->column_count; i++) {
+        void *input = workspace_input(workspace, data->columns[i].name);
+        feed->column[i] = input ? input : spare_column(feed, i);
+    }
+    return fetch_columns(feed, workspace, what, diag);
+}
+
+Status feed_fetch_integers(Feed *feed, Workspace *workspace, const Fetch *what,
+                           Diag *diag) {
+    const Batches *data = feed->data;
+    bool any = false;
+    for (int i = 0; i < data->column_count; i++) {
+        const Column *column = &data->columns[i];
+        feed->column[i] = column->type.dtype == DTYPE_I32
+                              ? workspace_input(workspace, column->name)
+                              : NULL;
+        any = any || feed->column[i];
+    }
+    if (!any) return STATUS_OK;
+    return data->partial ? fetch_columns(feed, workspace, what, diag)
+                         : feed_fetch(feed, workspace, what, diag);
+}
+
+/* ---- all samples ---- */
+
+static Status check_sample(Feed *feed, const Limit *limits, int64_t index, Diag *diag) {
+    const Batches *data = feed->data;
+    const Fetch what = {.index = &index,
+                        .n = 1,
+                        .tokens = data->length ? data->max_tokens : 0,
+                        .source = data->source_length ? data->max_source : 0};
+    TRY(data->fetch(data, &what, feed->column, diag));
+    for (int i = 0; i < data->column_count; i++)
+        if (limits[i].below > 0)
+            TRY(check_limit(feed, &limits[i], feed->column[i], &index, NULL, 1, diag));
+    return STATUS_OK;
+}
+
+/* Fetches every sample at the longest length and checks it against the limits of the
+ * columns; those without one are left out where the data set can do that. */
+static Status check_samples(const Limit *limits, const Batches *data, Diag *diag) {
+    Feed feed;
+    Status status = feed_open(&feed, data, 1, diag);
+    for (int i = 0; i < data->column_count; i++)
+        if (limits[i].below > 0 || !data->partial)
+            feed.column[i] = spare_column(&feed, i);
+    for (int64_t i = 0; i < data->count && status == STATUS_OK; i++)
+        status = check_sample(&feed, limits, i, diag);
+    feed_close(&feed);
+    return status;
+}
+
+static Limit *new_limits(const Batches *data) {
+    return memory_alloc((size_t)data->column_count + 1, sizeof(Limit));
+}
+
+/* Samples for a plan of one of them, at the longest length. */
+static Status check_planned(const Plan *plan, const Batches *data, Diag *diag) {
+    Limit *limits = new_limits(data);
+    bool any = false;
+    for (int i = 0; i < plan->node_count; i++) {
+        const PlanNode *node = &plan->nodes[i];
+        const int column = node->node->name ? batches_column(data, node->node->name) : -1;
+        if (column < 0) continue;
+        limits[column] = limit_of(node);
+        any = any || limits[column].below > 0;
+    }
+    Status status = any ? check_samples(limits, data, diag) : STATUS_OK;
+    free(limits);
+    return status;
+}
+
+Status feed_check_samples(Graph *graph, Node *const *roots, int count,
+                          const Batches *data, Diag *diag) {
+    PlanOptions options = {
+        .sizes[DIM_INDEX(DIM_N)] = 1, .results = roots, .result_count = count};
+    Plan *plan = NULL;
+    Diag *aside = diag_create();
+    const bool fed =
+        feed_check(graph, roots, count, data, options.sizes, aside) == STATUS_OK;
+    diag_destroy(aside);
+    if (!fed) return STATUS_OK;
+    Status status = plan_create(&plan, graph, &options, diag);
+    if (status != STATUS_OK && data->length)
+        diag_note(diag, "the longest sample of data set \"%s\" has %lld tokens",
+                  data->name ? data->name : "", (long long)data->max_tokens);
+    if (status == STATUS_OK) status = check_planned(plan, data, diag);
+    plan_destroy(plan);
+    return status;
+}
+
+Status feed_check_labels(const Batches *data, int64_t classes, Diag *diag) {
+    const int labels = batches_column(data, DATA_LABELS);
+    if (labels < 0 || data->classes <= classes) return STATUS_OK;
+    if (data->columns[labels].type.rank > 0) return STATUS_OK;
+    Limit *limits = new_limits(data);
+    limits[labels] =
+        (Limit){.name = "a label", .count = 1, .below = classes, .labels = true};
+    Status status = check_samples(limits, data, diag);
+    free(limits);
+    return status;
+}

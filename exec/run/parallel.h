@@ -1,0 +1,13 @@
+/* Parallel: threads for loops; those of generation, which stay, are in decode_team.h. */
+#ifndef COMPRESS_EXEC_RUN_PARALLEL_H
+#define COMPRESS_EXEC_RUN_PARALLEL_H
+
+#include <stdint.h>
+
+/* Runs body(self, i, worker) for every i in [0, count) on at most `threads` threads.
+ * `worker` is below `threads` and names the thread; worker 0 is the calling thread. Each
+ * thread gets one contiguous range, in order. */
+void parallel_for(int64_t count, int threads,
+                  void (*body)(void *self, int64_t i, int worker), void *self);
+
+#endif

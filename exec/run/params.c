@@ -1,0 +1,207 @@
+/* Params: weights in the precision they are computed in. See exec/run/run.h. */
+#include "exec/plan/plan_internal.h"
+#include "exec/run/params_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Trainable storages start at multiples of this many elements. */
+#define OFFSET_UNIT ((int64_t)16)
+
+/* One storage: where its weights are, and the reference that keeps them there. */
+typedef struct Slot {
+    const Storage *storage;
+    Tensor held;
+    const void *data;
+    int64_t offset;
+} Slot;
+
+struct Params {
+    atomic_int references;
+    Precision precision;
+    Slot *slots;
+    int count;
+    Buf *flat; /* with `train` */
+    int64_t gradient_count;
+};
+
+static bool is_trainable(const Storage *storage) {
+    return !storage->frozen && dtype_is_real(storage->tensor.dtype);
+}
+
+int64_t params_room(const Storage *storage) {
+    const int64_t count = tensor_count(&storage->tensor);
+    return (count + OFFSET_UNIT - 1) / OFFSET_UNIT * OFFSET_UNIT;
+}
+
+int64_t params_layout(const Graph *graph, int64_t *offset) {
+    int64_t total = 0;
+    for (int i = 0; i < graph->storage_count; i++) {
+        const Storage *storage = graph->storages[i];
+        const bool trainable = is_trainable(storage);
+        if (offset) offset[i] = trainable ? total : -1;
+        if (trainable) total += params_room(storage);
+    }
+    return total;
+}
+
+static Status check_weights(const Graph *graph, Diag *diag) {
+    for (int i = 0; i < graph->storage_count; i++) {
+        const Storage *storage = graph->storages[i];
+        if (tensor_data(&storage->tensor) || tensor_count(&storage->tensor) == 0)
+            continue;
+        return diag_fail(diag, STATUS_MODEL, LOC_NONE, storage->name,
+                         "expected weights to run the model, found a shape only");
+    }
+    return STATUS_OK;
+}
+
+static bool is_usable(const Tensor *tensor, DType dtype) {
+    return tensor->dtype == dtype &&
+           (uintptr_t)tensor_data(tensor) % dtype_bytes(dtype) == 0;
+}
+
+static Status fail_integer(const Storage *storage, int64_t at, double value, Diag *diag) {
+    return diag_fail(diag, STATUS_MODEL, LOC_NONE, storage->name,
+                     "element %lld: expected an integer of 32 bits, found %.17g",
+                     (long long)at, value);
+}
+
+static Status convert_integers(Tensor *out, const Storage *storage, Diag *diag) {
+    const Tensor *in = &storage->tensor;
+    TRY(tensor_create(out, DTYPE_I32, in->rank, in->dim, diag));
+    void *data = NULL;
+    TRY(tensor_writable(out, &data, diag));
+    const int64_t count = tensor_count(in);
+    for (int64_t i = 0; i < count; i++) {
+        double value;
+        tensor_read_f64(in, i, 1, &value);
+        if (!(value >= INT32_MIN && value <= INT32_MAX))
+            return fail_integer(storage, i, value, diag);
+        ((int32_t *)data)[i] = (int32_t)value;
+    }
+    return STATUS_OK;
+}
+
+static Status convert_doubles(Tensor *out, const Tensor *in, Diag *diag) {
+    TRY(tensor_create(out, DTYPE_F64, in->rank, in->dim, diag));
+    void *data = NULL;
+    TRY(tensor_writable(out, &data, diag));
+    tensor_read_f64(in, 0, tensor_count(in), data);
+    return STATUS_OK;
+}
+
+/* The storage's weights as kernels read them: shared when they are so already. */
+static Status hold_storage(Slot *slot, Precision precision, Diag *diag) {
+    const Tensor *tensor = &slot->storage->tensor;
+    DType dtype = precision == PRECISION_F64 ? DTYPE_F64 : DTYPE_F32;
+    if (!dtype_is_real(tensor->dtype)) dtype = DTYPE_I32;
+    Status status = STATUS_OK;
+    if (is_usable(tensor, dtype))
+        slot->held = tensor_retain(tensor);
+    else if (dtype == DTYPE_I32)
+        status = convert_integers(&slot->held, slot->storage, diag);
+    else if (dtype == DTYPE_F64)
+        status = convert_doubles(&slot->held, tensor, diag);
+    else
+        status = tensor_to_f32(&slot->held, tensor, diag);
+    slot->data = tensor_data(&slot->held);
+    return status;
+}
+
+/* Moves the trainable storages into one array and makes their tensors views of it. */
+static Status gather(Params *params, Graph *graph, Diag *diag) {
+    const size_t bytes = (size_t)params->gradient_count * sizeof(float);
+    TRY(buf_create(&params->flat, bytes, diag));
+    float *flat = params_flat(params);
+    for (int i = 0; i < graph->storage_count; i++) {
+        if (params->slots[i].offset < 0) continue;
+        Tensor *tensor = &graph->storages[i]->tensor;
+        Tensor view = tensor_shape(DTYPE_F32, tensor->rank, tensor->dim);
+        view.buf = buf_retain(params->flat);
+        view.offset = (size_t)params->slots[i].offset * sizeof(float);
+        tensor_read_f32(tensor, 0, tensor_count(tensor), flat + params->slots[i].offset);
+        tensor_release(tensor);
+        *tensor = view;
+    }
+    return STATUS_OK;
+}
+
+static Status params_fill(Params *params, Graph *graph, bool train, Diag *diag) {
+    TRY(check_weights(graph, diag));
+    int64_t *offset = memory_alloc((size_t)graph->storage_count + 1, sizeof *offset);
+    params->gradient_count = params_layout(graph, offset);
+    for (int i = 0; i < graph->storage_count; i++)
+        params->slots[i] = (Slot){.storage = graph->storages[i], .offset = offset[i]};
+    free(offset);
+    if (train && params->precision != PRECISION_F32)
+        return diag_fail(diag, STATUS_INTERNAL, LOC_NONE, NULL,
+                         "weights are trained in single precision only");
+    params->count = graph->storage_count;
+    if (train) TRY(gather(params, graph, diag));
+    for (int i = 0; i < params->count; i++)
+        TRY(hold_storage(&params->slots[i], params->precision, diag));
+    return STATUS_OK;
+}
+
+Status params_create(Params **out, Graph *graph, Precision precision, bool train,
+                     Diag *diag) {
+    Params *params = memory_alloc(1, sizeof *params);
+    atomic_init(&params->references, 1);
+    params->precision = precision;
+    params->slots = memory_alloc((size_t)graph->storage_count + 1, sizeof *params->slots);
+    Status status = params_fill(params, graph, train, diag);
+    if (status == STATUS_OK)
+        *out = params;
+    else
+        params_destroy(params);
+    return status;
+}
+
+Params *params_retain(const Params *params) {
+    Params *shared = (Params *)(uintptr_t)params; /* only the count changes */
+    atomic_fetch_add_explicit(&shared->references, 1, memory_order_relaxed);
+    return shared;
+}
+
+void params_destroy(Params *params) {
+    if (!params) return;
+    if (atomic_fetch_sub_explicit(&params->references, 1, memory_order_acq_rel) > 1)
+        return;
+    for (int i = 0; i < params->count; i++) tensor_release(&params->slots[i].held);
+    buf_release(params->flat);
+    free(params->slots);
+    free(params);
+}
+
+static const Slot *find_slot(const Params *params, const Storage *storage) {
+    for (int i = 0; i < params->count; i++)
+        if (params->slots[i].storage == storage) return &params->slots[i];
+    return NULL;
+}
+
+const void *params_data(const Params *params, const Storage *storage) {
+    const Slot *slot = find_slot(params, storage);
+    return slot ? slot->data : NULL;
+}
+
+float *params_flat(Params *params) {
+    return params->flat ? (float *)(uintptr_t)buf_data(params->flat) : NULL;
+}
+
+int64_t params_flat_count(const Params *params) {
+    return params->flat ? params->gradient_count : 0;
+}
+
+int64_t params_offset(const Params *params, const Storage *storage) {
+    const Slot *slot = find_slot(params, storage);
+    return slot ? slot->offset : -1;
+}
+
+int64_t params_gradient_count(const Params *params) {
+    return params->gradient_count;
+}
+
+Precision params_precision(const Params *params) {
+    return params->precision;
+}

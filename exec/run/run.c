@@ -1,0 +1,298 @@
+/* Run: workspaces, and the two calls that execute a plan. See exec/run/run.h.
+ *
+ * Binding lays out the views and calls of a plan over the workspace once; a run only sets
+ * what changes with its mode. The binds of a few plans are kept, because training and
+ * evaluation switch between a full batch and a smaller last one. */
+#include "exec/linalg/blas.h"
+#include "exec/plan/plan_internal.h"
+#include "exec/plan/workspace.h"
+#include "exec/run/params_internal.h"
+
+#include "ir/random.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Plans whose binds a workspace keeps. */
+enum { BINDS = 64 };
+
+/* One call ready to run. */
+typedef struct Step {
+    void (*run)(const Call *call);
+    Call call;
+    const PlanNode *node;
+    View *d_in;
+} Step;
+
+/* A gradient view that lies in the caller's array. */
+typedef struct WeightView {
+    View *view;
+    int64_t offset;
+} WeightView;
+
+typedef struct Bind {
+    Arena *arena;
+    Plan *plan;     /* retained */
+    Params *params; /* retained */
+    char *base;     /* of the workspace when it was laid out */
+    Step *forward, *backward;
+    int forward_count, backward_count;
+    WeightView *weights;
+    int weight_count;
+    const void *gradients; /* that the weight views point into */
+    bool bound;            /* whether they point anywhere yet */
+} Bind;
+
+struct Workspace {
+    Buf *buf;
+    Bind binds[BINDS];
+    int next;    /* the bind to replace next */
+    int current; /* -1 = none */
+};
+
+Status workspace_create(Workspace **out, Diag *diag) {
+    (void)diag;
+    blas_init();
+    Workspace *workspace = memory_alloc(1, sizeof *workspace);
+    workspace->current = -1;
+    *out = workspace;
+    return STATUS_OK;
+}
+
+static void bind_clear(Bind *bind) {
+    if (!bind->arena) return;
+    arena_destroy(bind->arena);
+    plan_destroy(bind->plan);
+    params_destroy(bind->params);
+    *bind = (Bind){0};
+}
+
+void workspace_destroy(Workspace *workspace) {
+    if (!workspace) return;
+    for (int i = 0; i < BINDS; i++) bind_clear(&workspace->binds[i]);
+    buf_release(workspace->buf);
+    free(workspace);
+}
+
+/* ---- binding ---- */
+
+static void *buffer_data(const Bind *bind, int buffer) {
+    return buffer < 0 ? NULL : bind->base + bind->plan->buffers[buffer].offset;
+}
+
+static void *value_data(const Bind *bind, const PlanNode *node) {
+    if (plan_is_param(node))
+        return (void *)(uintptr_t)params_data(bind->params, node->node->storage);
+    return buffer_data(bind, node->value);
+}
+
+/* The parts that forward and backward calls of a node share. */
+static void lay_call(Bind *bind, Step *step, const PlanNode *node) {
+    View *in = ARENA_ARRAY(bind->arena, View, (size_t)node->in_count);
+    step->node = node;
+    plan_call(&step->call, in, bind->plan, node);
+    for (int j = 0; j < node->in_count; j++)
+        if (node->in[j].node >= 0)
+            in[j].data = value_data(bind, &bind->plan->nodes[node->in[j].node]);
+    step->call.out.data = value_data(bind, node);
+    step->call.aux = buffer_data(bind, node->aux);
+}
+
+static void lay_forward(Bind *bind, const PlanNode *node) {
+    Step *step = &bind->forward[bind->forward_count++];
+    lay_call(bind, step, node);
+    step->run = node->op->forward;
+    step->call.scratch = buffer_data(bind, node->forward_scratch);
+}
+
+/* Gradient of one operand; that of weights is set at run time. */
+static void lay_gradient(Bind *bind, View *view, const PlanOperand *in) {
+    if (in->node < 0) return;
+    const PlanNode *operand = &bind->plan->nodes[in->node];
+    plan_view(view, operand);
+    if (in->write == GRADIENT_NONE || in->write == GRADIENT_SHARE) return;
+    view->accumulate = in->write != GRADIENT_SET;
+    if (plan_is_param(operand))
+        bind->weights[bind->weight_count++] = (WeightView){view, operand->offset};
+    else
+        view->data = buffer_data(bind, operand->gradient);
+}
+
+static void lay_backward(Bind *bind, const PlanNode *node) {
+    Step *step = &bind->backward[bind->backward_count++];
+    lay_call(bind, step, node);
+    step->run = node->op->backward;
+    step->call.scratch = buffer_data(bind, node->backward_scratch);
+    step->d_in = ARENA_ARRAY(bind->arena, View, (size_t)node->in_count);
+    step->call.d_in = step->d_in;
+    for (int j = 0; j < node->in_count; j++)
+        lay_gradient(bind, &step->d_in[j], &node->in[j]);
+    plan_view(&step->call.d_out, node);
+    step->call.d_out.data = buffer_data(bind, node->gradient);
+}
+
+static void bind_lay(Bind *bind, char *base) {
+    const Plan *plan = bind->plan;
+    arena_destroy(bind->arena);
+    bind->arena = arena_create();
+    bind->base = base;
+    bind->bound = false;
+    bind->forward_count = bind->backward_count = bind->weight_count = 0;
+    size_t calls = (size_t)plan->calls, operands = 0;
+    for (int i = 0; i < plan->node_count; i++)
+        operands += (size_t)plan->nodes[i].in_count;
+    bind->forward = ARENA_ARRAY(bind->arena, Step, calls);
+    bind->backward = ARENA_ARRAY(bind->arena, Step, calls);
+    bind->weights = ARENA_ARRAY(bind->arena, WeightView, operands);
+    for (int i = 0; i < plan->node_count; i++)
+        if (plan->nodes[i].forward >= 0) lay_forward(bind, &plan->nodes[i]);
+    for (int i = plan->node_count - 1; i >= 0; i--)
+        if (plan->nodes[i].backward >= 0) lay_backward(bind, &plan->nodes[i]);
+}
+
+/* The bind of a plan, or the one to replace. */
+static int choose_bind(Workspace *workspace, const Plan *plan, const Params *params) {
+    for (int i = 0; i < BINDS; i++)
+        if (workspace->binds[i].plan == plan && workspace->binds[i].params == params)
+            return i;
+    int chosen = workspace->next;
+    workspace->next = (chosen + 1) % BINDS;
+    bind_clear(&workspace->binds[chosen]);
+    return chosen;
+}
+
+static Status workspace_reserve(Workspace *workspace, size_t bytes, Diag *diag) {
+    if (workspace->buf && buf_bytes(workspace->buf) >= bytes) return STATUS_OK;
+    buf_release(workspace->buf); /* first: both need not exist at once */
+    workspace->buf = NULL;
+    workspace->current = -1;
+    return buf_create(&workspace->buf, bytes > 0 ? bytes : PLAN_ALIGNMENT, diag);
+}
+
+Status workspace_bind(Workspace *workspace, const Plan *plan, const Params *params,
+                      Diag *diag) {
+    if (plan->precision != params_precision(params))
+        return diag_fail(diag, STATUS_INTERNAL, LOC_NONE, NULL,
+                         "plan and weights differ in precision");
+    TRY(workspace_reserve(workspace, plan->bytes, diag));
+    int chosen = choose_bind(workspace, plan, params);
+    Bind *bind = &workspace->binds[chosen];
+    if (!bind->plan) {
+        bind->plan = plan_retain(plan);
+        bind->params = params_retain(params);
+    }
+    char *base = (char *)(uintptr_t)buf_data(workspace->buf);
+    if (bind->base != base) bind_lay(bind, base);
+    workspace->current = chosen;
+    return STATUS_OK;
+}
+
+/* ---- access ---- */
+
+static const Bind *current(const Workspace *workspace) {
+    return workspace->current < 0 ? NULL : &workspace->binds[workspace->current];
+}
+
+static const PlanNode *find_input(const Plan *plan, const char *name) {
+    for (int i = 0; i < plan->node_count; i++) {
+        const PlanNode *node = &plan->nodes[i];
+        if (node->forward < 0 && node->node->name && strcmp(node->node->name, name) == 0)
+            return node;
+    }
+    return NULL;
+}
+
+void *workspace_input(Workspace *workspace, const char *name) {
+    const Bind *bind = current(workspace);
+    const PlanNode *node = bind ? find_input(bind->plan, name) : NULL;
+    return node ? buffer_data(bind, node->value) : NULL;
+}
+
+const PlanNode *workspace_input_node(const Workspace *workspace, const char *name) {
+    const Bind *bind = current(workspace);
+    return bind ? find_input(bind->plan, name) : NULL;
+}
+
+const void *workspace_value(const Workspace *workspace, const Node *node) {
+    const Bind *bind = current(workspace);
+    int i = bind ? plan_find(bind->plan, node) : -1;
+    return i < 0 ? NULL : value_data(bind, &bind->plan->nodes[i]);
+}
+
+const void *workspace_input_gradient(const Workspace *workspace, const Node *node) {
+    const Bind *bind = current(workspace);
+    int i = bind ? plan_find(bind->plan, node) : -1;
+    return i < 0 ? NULL : buffer_data(bind, bind->plan->nodes[i].gradient);
+}
+
+double workspace_count_rows(const Workspace *workspace, const Node *node) {
+    const Bind *bind = current(workspace);
+    const PlanNode *planned = &bind->plan->nodes[plan_find(bind->plan, node)];
+    return planned->op->count_rows(&bind->forward[planned->forward].call);
+}
+
+/* ---- running ---- */
+
+/* Call.rows as given by the mode, or the call's own. */
+static double rows_of(const Step *step, const double *rows) {
+    const double given = rows ? rows[step->node->node->id] : -1;
+    return given >= 0 ? given : step->node->op->count_rows(&step->call);
+}
+
+static void set_mode(Step *step, RunMode mode) {
+    Call *call = &step->call;
+    call->training = mode.training;
+    call->first = mode.first;
+    if (step->node->op->count_rows) call->rows = rows_of(step, mode.rows);
+    if (step->node->op->flags & OP_STOCHASTIC)
+        call->key = random_key(mode.key, (uint64_t)step->node->node->id);
+}
+
+void run_forward(Workspace *workspace, RunMode mode) {
+    Bind *bind = &workspace->binds[workspace->current];
+    for (int i = 0; i < bind->forward_count; i++) {
+        Step *step = &bind->forward[i];
+        set_mode(step, mode);
+        step->run(&step->call);
+    }
+}
+
+static void point_weights(Bind *bind, void *gradients) {
+    if (bind->bound && bind->gradients == gradients) return;
+    const size_t size = plan_real_bytes(bind->plan);
+    for (int i = 0; i < bind->weight_count; i++) {
+        const WeightView *weight = &bind->weights[i];
+        weight->view->data =
+            gradients ? (char *)gradients + (size_t)weight->offset * size : NULL;
+    }
+    bind->gradients = gradients;
+    bind->bound = true;
+}
+
+static void clear_gradients(const Step *step, size_t size) {
+    for (int j = 0; j < step->node->in_count; j++)
+        if (step->node->in[j].write == GRADIENT_CLEAR_ADD)
+            memset(step->d_in[j].data, 0, (size_t)step->d_in[j].count * size);
+}
+
+static void seed_loss(const Bind *bind, double seed) {
+    void *gradient = buffer_data(bind, bind->plan->nodes[bind->plan->loss].gradient);
+    if (bind->plan->precision == PRECISION_F64)
+        *(double *)gradient = seed;
+    else
+        *(float *)gradient = (float)seed;
+}
+
+void run_backward(Workspace *workspace, RunMode mode, double seed, void *gradients) {
+    Bind *bind = &workspace->binds[workspace->current];
+    const Plan *plan = bind->plan;
+    if (plan->loss < 0 || plan->nodes[plan->loss].gradient < 0) return;
+    point_weights(bind, gradients);
+    seed_loss(bind, seed);
+    for (int i = 0; i < bind->backward_count; i++) {
+        Step *step = &bind->backward[i];
+        clear_gradients(step, plan_real_bytes(plan));
+        set_mode(step, mode);
+        step->run(&step->call);
+    }
+}

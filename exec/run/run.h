@@ -1,0 +1,78 @@
+/* Run: weights and workspaces, and the two calls that execute a plan. */
+#ifndef COMPRESS_EXEC_RUN_RUN_H
+#define COMPRESS_EXEC_RUN_RUN_H
+
+#include "exec/plan/plan.h"
+
+/* Params: the weights of a graph in the precision they are computed in. */
+typedef struct Params Params;
+
+/* Makes a graph's weights ready. Storages already in the right dtype are used where they
+ * are (mapped files stay mapped); others are converted. With `train`, the storages that
+ * are not frozen are gathered, in order, into one flat array, and the graph's tensors
+ * become views of it (so training changes the model in place; f32 only). Fails with
+ * STATUS_MODEL when a storage has no weights, STATUS_MEMORY. The graph must outlive it.
+ */
+Status params_create(Params **out, Graph *graph, Precision precision, bool train,
+                     Diag *diag);
+
+/* Frees what params_create allocated; trained weights stay with the graph. */
+void params_destroy(Params *params);
+
+/* Weights of one storage (float * or double *), as the kernels read them. */
+const void *params_data(const Params *params, const Storage *storage);
+
+/* Flat array of the trainable weights and its length in elements; NULL and 0 when not
+ * created with `train`. Storage s lies at [params_offset(s), + its count); -1 = frozen.
+ */
+float *params_flat(Params *params);
+int64_t params_flat_count(const Params *params);
+int64_t params_offset(const Params *params, const Storage *storage);
+
+/* Elements that a plan's backward run adds gradients to: every trainable storage of the
+ * graph at params_offset, in either precision (offsets are the same without `train`). */
+int64_t params_gradient_count(const Params *params);
+
+/* Workspace: one thread's memory for running plans. */
+typedef struct Workspace Workspace;
+
+/* Allocates a workspace large enough for `plan` (kept and reused; it grows when a larger
+ * plan is bound). Fails with STATUS_MEMORY. */
+Status workspace_create(Workspace **out, Diag *diag);
+Status workspace_bind(Workspace *workspace, const Plan *plan, const Params *params,
+                      Diag *diag);
+void workspace_destroy(Workspace *workspace);
+
+/* Where to put an input's data: the plan's buffer of the input called `name`, float,
+ * double or int32_t [its bound shape]; NULL when the plan does not use that input. */
+void *workspace_input(Workspace *workspace, const char *name);
+
+typedef struct RunMode {
+    bool training;      /* stochastic ops draw */
+    uint64_t key;       /* random key of the step */
+    int64_t first;      /* index of the first sample within the mini-batch */
+    const double *rows; /* by Node.id: Call.rows of ops with count_rows; below 0, or with
+                           NULL, each call's own */
+} RunMode;
+
+/* What op->count_rows of a node gives for the inputs that are bound now: before or after
+ * a run. The node must be one of the plan's whose op has count_rows and whose integer
+ * operands are inputs. */
+double workspace_count_rows(const Workspace *workspace, const Node *node);
+
+/* Runs all forward calls. Inputs must have been filled. */
+void run_forward(Workspace *workspace, RunMode mode);
+
+/* Runs all backward calls after run_forward with the same mode. The loss's gradient is
+ * `seed`; gradients of trainable weights are added to `gradients` (REAL of the plan's
+ * precision, params_gradient_count elements, zeroed by the caller at the step's start).
+ */
+void run_backward(Workspace *workspace, RunMode mode, double seed, void *gradients);
+
+/* Value of a result (or the loss, or an input) after a run: REAL or int32_t. */
+const void *workspace_value(const Workspace *workspace, const Node *node);
+
+/* Gradient of a real input after run_backward of a plan with input_gradients. */
+const void *workspace_input_gradient(const Workspace *workspace, const Node *node);
+
+#endif

@@ -1,0 +1,36 @@
+/* Ticker: see exec/run/ticker.h. */
+#include "exec/run/ticker.h"
+
+#include <math.h>
+#include <time.h>
+
+#define INTERVAL 0.2 /* seconds */
+
+double ticker_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Whether the interval since *last is over; then a new one starts. */
+static bool is_due(double *last) {
+    double now = ticker_seconds();
+    if (*last > 0 && now - *last < INTERVAL) return false;
+    *last = now;
+    return true;
+}
+
+bool ticker_cancelled(Ticker *ticker) {
+    const Watch *watch = ticker->watch;
+    if (!watch || !watch->cancelled || !is_due(&ticker->asked)) return false;
+    return watch->cancelled(watch->self);
+}
+
+void ticker_progress(Ticker *ticker, int64_t done, int64_t total, double loss, bool now) {
+    const Watch *watch = ticker->watch;
+    if (!watch || !watch->progress) return;
+    if (!is_due(&ticker->told) && !now) return;
+    char text[32] = "";
+    if (!isnan(loss)) snprintf(text, sizeof text, "loss %.4g", loss);
+    watch->progress(watch->self, done, total, text);
+}

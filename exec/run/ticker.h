@@ -1,0 +1,22 @@
+/* Ticker: lets long work talk to its Watch a few times a second, from one thread. */
+#ifndef COMPRESS_EXEC_RUN_TICKER_H
+#define COMPRESS_EXEC_RUN_TICKER_H
+
+#include "exec/train/train.h"
+
+typedef struct Ticker {
+    const Watch *watch; /* may be NULL */
+    double asked, told; /* times of the last calls; 0 = never */
+} Ticker;
+
+/* Seconds on a clock that only goes forward, from an arbitrary start. */
+double ticker_seconds(void);
+
+/* Whether the caller wants the work to stop; asks at most a few times a second. */
+bool ticker_cancelled(Ticker *ticker);
+
+/* Tells the progress if it is time for it, or with `now` in any case. The text is
+ * "loss <loss>", or empty when the loss is NaN. */
+void ticker_progress(Ticker *ticker, int64_t done, int64_t total, double loss, bool now);
+
+#endif

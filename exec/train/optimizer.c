@@ -1,0 +1,475 @@
+/* Optimizer: see exec/train/optimizer.h.
+ *
+ * AdamW (Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019):
+ * m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2; w = w (1 - rate decay)
+ * - rate m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps).
+ * SGD: m = momentum m + g; w = w (1 - rate decay) - rate m. */
+#include "exec/train/optimizer.h"
+
+#include "exec/plan/plan_internal.h"
+#include "exec/run/parallel.h"
+#include "exec/train/prior.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Elements of a block: its arrays stay in the second-level cache. */
+#define BLOCK ((int64_t)8192)
+
+/* A range of what is trained and how: the weights of a storage, or its log variances,
+ * which stand behind all weights. */
+typedef struct Segment {
+    const Storage *storage;
+    const PriorPart *prior; /* of weights; NULL = none */
+    int64_t first, last;    /* last is exclusive */
+    double factor, decay;
+} Segment;
+
+struct Optimizer {
+    const TrainOptions *options;
+    Segment *segments;
+    int segment_count;
+    int64_t weight_count, count; /* elements: weights; all that is trained */
+    float *weights, *first, *second, *average; /* [count]; NULL = not used */
+    Buf *state;
+    Prior *prior;
+    double *square, *added; /* by block of weights: sum of squares of the gradient; what
+                               priors add to the objective */
+};
+
+/* Factors of one step, the same for all elements of a segment. */
+typedef struct Update {
+    float scale, shrink, rate, beta1, beta2, root, eps;
+} Update;
+
+/* ---- kernels ---- */
+
+static void adamw_range(float *restrict w, const float *restrict g, float *restrict m,
+                        float *restrict v, int64_t n, Update u) {
+    const float rest1 = 1 - u.beta1, rest2 = 1 - u.beta2;
+    for (int64_t i = 0; i < n; i++) {
+        const float d = u.scale * g[i];
+        m[i] = u.beta1 * m[i] + rest1 * d;
+        v[i] = u.beta2 * v[i] + rest2 * (d * d);
+        w[i] = u.shrink * w[i] - u.rate * m[i] / (sqrtf(v[i]) * u.root + u.eps);
+    }
+}
+
+static void momentum_range(float *restrict w, const float *restrict g, float *restrict m,
+                           int64_t n, Update u) {
+    for (int64_t i = 0; i < n; i++) {
+        m[i] = u.beta1 * m[i] + u.scale * g[i];
+        w[i] = u.shrink * w[i] - u.rate * m[i];
+    }
+}
+
+static void plain_range(float *restrict w, const float *restrict g, int64_t n, Update u) {
+    for (int64_t i = 0; i < n; i++) w[i] = u.shrink * w[i] - u.rate * (u.scale * g[i]);
+}
+
+static void average_range(float *restrict a, const float *restrict w, int64_t n,
+                          float decay) {
+    for (int64_t i = 0; i < n; i++) a[i] += (1 - decay) * (w[i] - a[i]);
+}
+
+/* ---- setting up ---- */
+
+bool name_matches(const char *pattern, const char *name) {
+    const char *star = NULL, *from = NULL; /* the last * and where it stops for now */
+    while (*name) {
+        if (*pattern == '*') {
+            star = pattern++;
+            from = name;
+        } else if (*pattern == *name) {
+            pattern++;
+            name++;
+        } else if (star) {
+            pattern = star + 1;
+            name = ++from;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*') pattern++;
+    return !*pattern;
+}
+
+bool name_matches_any(const StringList *patterns, const char *name) {
+    for (int i = 0; i < patterns->count; i++)
+        if (name_matches(patterns->items[i], name)) return true;
+    return false;
+}
+
+/* Length of the pattern in "pattern=factor" and the factor; -1 when malformed. */
+static int parse_group(const char *group, double *factor) {
+    const char *equals = strrchr(group, '=');
+    if (!equals || equals == group) return -1;
+    char *end = NULL;
+    *factor = strtod(equals + 1, &end);
+    const bool number = end != equals + 1 && !*end && isfinite(*factor) && *factor >= 0;
+    return number ? (int)(equals - group) : -1;
+}
+
+Status optimizer_check(const TrainOptions *options, Diag *diag) {
+    double factor;
+    for (int i = 0; i < options->lr_groups.count; i++)
+        if (parse_group(options->lr_groups.items[i], &factor) < 0)
+            return diag_fail(diag, STATUS_RECIPE, LOC_NONE, "lr_groups",
+                             "expected \"name=factor\" or \"prefix*=factor\" with a "
+                             "factor of at least 0, found \"%s\"",
+                             options->lr_groups.items[i]);
+    return STATUS_OK;
+}
+
+/* Product of the factors of the groups that hold `name`. */
+static double group_factor(const StringList *groups, const char *name) {
+    double product = 1, factor;
+    for (int i = 0; i < groups->count; i++) {
+        const int length = parse_group(groups->items[i], &factor);
+        if (length < 0) continue;
+        char *pattern = memory_alloc((size_t)length + 1, 1);
+        memcpy(pattern, groups->items[i], (size_t)length);
+        if (name_matches(pattern, name)) product *= factor;
+        free(pattern);
+    }
+    return product;
+}
+
+/* A prior takes the place of weight decay. */
+static void add_segment(Optimizer *optimizer, const Params *params,
+                        const Storage *storage, const PriorPart *part) {
+    const TrainOptions *options = optimizer->options;
+    const bool decays = storage->tensor.rank >= 2 && !part &&
+                        !name_matches_any(&options->no_decay, storage->name);
+    Segment *segment = &optimizer->segments[optimizer->segment_count++];
+    segment->storage = storage;
+    segment->prior = part;
+    segment->first = params_offset(params, storage);
+    segment->last = segment->first + tensor_count(&storage->tensor);
+    segment->factor = group_factor(&options->lr_groups, storage->name);
+    segment->decay = decays ? options->weight_decay : 0;
+}
+
+/* Segments of the log variances, behind those of the weights. */
+static void add_deviations(Optimizer *optimizer) {
+    const int weights = prior_deviations(optimizer->prior) ? optimizer->segment_count : 0;
+    for (int i = 0; i < weights; i++) {
+        const Segment *of = &optimizer->segments[i];
+        if (!of->prior) continue;
+        Segment *segment = &optimizer->segments[optimizer->segment_count++];
+        segment->first = prior_log_variances(optimizer->prior, of->prior);
+        segment->last = segment->first + of->prior->count;
+        segment->factor = of->factor * optimizer->options->variance_lr;
+    }
+}
+
+/* Whether a backward call of the plan adds to the storage's gradient. */
+static bool has_gradient(const Plan *plan, const Storage *storage) {
+    for (int i = 0; i < plan->node_count; i++) {
+        const PlanNode *user = &plan->nodes[i];
+        for (int j = 0; user->backward >= 0 && j < user->in_count; j++)
+            if (user->in[j].write != GRADIENT_NONE &&
+                plan->nodes[user->in[j].node].node->storage == storage)
+                return true;
+    }
+    return false;
+}
+
+static Status add_segments(Optimizer *optimizer, const Graph *graph, const Plan *plan,
+                           const Params *params, Diag *diag) {
+    size_t count = 2 * (size_t)graph->storage_count + 1;
+    optimizer->segments = memory_alloc(count, sizeof *optimizer->segments);
+    for (int i = 0; i < graph->storage_count; i++) {
+        const Storage *storage = graph->storages[i];
+        const PriorPart *part = prior_part(optimizer->prior, storage);
+        if (part || (params_offset(params, storage) >= 0 && has_gradient(plan, storage)))
+            add_segment(optimizer, params, storage, part);
+    }
+    add_deviations(optimizer);
+    if (optimizer->segment_count > 0) return STATUS_OK;
+    Status status = diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
+                              "nothing to train: the loss depends on no weights that "
+                              "are not frozen");
+    diag_hint(diag, "check the options freeze and only");
+    return status;
+}
+
+static int moment_count(const TrainOptions *options) {
+    if (options->optimizer == OPTIMIZER_ADAMW) return 2;
+    return options->momentum > 0 ? 1 : 0;
+}
+
+static size_t state_bytes(const TrainOptions *options, int64_t count) {
+    const int arrays = moment_count(options) + (options->ema > 0);
+    return (size_t)count * sizeof(float) * (size_t)arrays;
+}
+
+size_t optimizer_bytes(const Graph *graph, const TrainOptions *options) {
+    const int64_t count = params_layout(graph, NULL);
+    return state_bytes(options, count + prior_room(graph, options)) +
+           prior_bytes(graph, options);
+}
+
+static Status add_state(Optimizer *optimizer, Diag *diag) {
+    const TrainOptions *options = optimizer->options;
+    const size_t bytes = state_bytes(options, optimizer->count);
+    if (bytes == 0) return STATUS_OK;
+    TRY(buf_create(&optimizer->state, bytes, diag));
+    float *next = (float *)(uintptr_t)buf_data(optimizer->state);
+    const int moments = moment_count(options);
+    if (moments > 0) optimizer->first = next, next += optimizer->count;
+    if (moments > 1) optimizer->second = next, next += optimizer->count;
+    if (options->ema <= 0) return STATUS_OK;
+    optimizer->average = next;
+    memcpy(next, optimizer->weights, (size_t)optimizer->count * sizeof(float));
+    return STATUS_OK;
+}
+
+static int64_t blocks_of(int64_t count) {
+    return (count + BLOCK - 1) / BLOCK;
+}
+
+static void add_blocks(Optimizer *optimizer, Params *params) {
+    float *values = optimizer->prior ? prior_values(optimizer->prior) : NULL;
+    optimizer->weight_count = params_flat_count(params);
+    optimizer->count = optimizer->weight_count + prior_deviations(optimizer->prior);
+    optimizer->weights = values ? values : params_flat(params);
+    const size_t blocks = (size_t)blocks_of(optimizer->weight_count) + 1;
+    optimizer->square = memory_alloc(blocks, sizeof *optimizer->square);
+    optimizer->added = memory_alloc(blocks, sizeof *optimizer->added);
+}
+
+Status optimizer_create(Optimizer **out, Graph *graph, const Plan *plan, Params *params,
+                        const TrainOptions *options, int64_t samples, Diag *diag) {
+    Optimizer *optimizer = memory_alloc(1, sizeof *optimizer);
+    optimizer->options = options;
+    Status status =
+        prior_create(&optimizer->prior, graph, params, options, samples, diag);
+    if (status == STATUS_OK) {
+        add_blocks(optimizer, params);
+        status = add_segments(optimizer, graph, plan, params, diag);
+    }
+    if (status == STATUS_OK) status = add_state(optimizer, diag);
+    if (status == STATUS_OK)
+        *out = optimizer;
+    else
+        optimizer_destroy(optimizer);
+    return status;
+}
+
+void optimizer_destroy(Optimizer *optimizer) {
+    if (!optimizer) return;
+    buf_release(optimizer->state);
+    free(optimizer->segments);
+    free(optimizer->square);
+    free(optimizer->added);
+    prior_destroy(optimizer->prior);
+    free(optimizer);
+}
+
+int64_t optimizer_count(const Optimizer *optimizer) {
+    return optimizer->count;
+}
+
+void optimizer_describe(const Optimizer *optimizer, Arena *arena, TrainReport *report) {
+    const int count = optimizer->prior ? optimizer->segment_count : 0;
+    report->priorless.items = ARENA_ARRAY(arena, const char *, (size_t)count);
+    for (int i = 0; i < count; i++) {
+        const Segment *segment = &optimizer->segments[i];
+        if (!segment->storage) break; /* log variances */
+        if (segment->prior)
+            report->prior_storages++;
+        else
+            report->priorless.items[report->priorless.count++] =
+                arena_printf(arena, "%s", segment->storage->name);
+    }
+}
+
+void optimizer_draw(Optimizer *optimizer, uint64_t key, int threads) {
+    prior_draw(optimizer->prior, key, threads);
+}
+
+/* ---- ranges ---- */
+
+/* First segment that ends after `at`. */
+static int find_segment(const Optimizer *optimizer, int64_t at) {
+    int low = 0, high = optimizer->segment_count;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (optimizer->segments[middle].last > at)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* A segment's elements within a block. */
+typedef struct Range {
+    const Segment *segment;
+    int64_t first, n;
+} Range;
+
+/* Range of segment number *i within [first, end), and the next number; false behind the
+ * last segment that has elements there. */
+static bool next_range(const Optimizer *optimizer, int *i, int64_t first, int64_t end,
+                       Range *out) {
+    if (*i >= optimizer->segment_count) return false;
+    const Segment *segment = &optimizer->segments[(*i)++];
+    if (segment->first >= end) return false;
+    const int64_t from = segment->first > first ? segment->first : first;
+    const int64_t to = segment->last < end ? segment->last : end;
+    *out = (Range){segment, from, to - from};
+    return true;
+}
+
+/* ---- sum of the shards ---- */
+
+typedef struct SumJob {
+    Optimizer *optimizer;
+    float *const *gradients;
+    int64_t shards;
+} SumJob;
+
+static double sum_squares(const float *x, int64_t n) {
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
+    return sum;
+}
+
+static void add_range(float *restrict to, const float *restrict from, int64_t n) {
+    for (int64_t i = 0; i < n; i++) to[i] += from[i];
+}
+
+static int64_t block_end(int64_t first, int64_t count) {
+    return first + BLOCK < count ? first + BLOCK : count;
+}
+
+/* Completes the gradient of a block with its priors. */
+static void add_priors(const Optimizer *o, float *gradient, int64_t first, int64_t end,
+                       double *added, double *square) {
+    Range range;
+    for (int i = find_segment(o, first); next_range(o, &i, first, end, &range);) {
+        const PriorPart *part = range.segment->prior;
+        if (!part) continue;
+        *added += prior_add(o->prior, part, gradient, range.first, range.n);
+        if (prior_deviations(o->prior) == 0) continue;
+        const float *rho = gradient + prior_log_variances(o->prior, part);
+        *square += sum_squares(rho + (range.first - part->first), range.n);
+    }
+}
+
+static void sum_block(void *self, int64_t block, int worker) {
+    (void)worker;
+    const SumJob *job = self;
+    Optimizer *o = job->optimizer;
+    const int64_t first = block * BLOCK, end = block_end(first, o->weight_count);
+    const int64_t n = end - first;
+    float *to = job->gradients[0] + first;
+    for (int64_t s = 1; s < job->shards; s++) add_range(to, job->gradients[s] + first, n);
+    double added = 0, square = 0;
+    if (o->prior) add_priors(o, job->gradients[0], first, end, &added, &square);
+    o->square[block] = square + sum_squares(to, n);
+    o->added[block] = added;
+}
+
+double optimizer_sum(Optimizer *optimizer, float *const *gradients, int64_t shards,
+                     int threads) {
+    SumJob job = {optimizer, gradients, shards};
+    const int64_t blocks = blocks_of(optimizer->weight_count);
+    parallel_for(blocks, threads, sum_block, &job);
+    double sum = 0;
+    for (int64_t i = 0; i < blocks; i++) sum += optimizer->square[i];
+    return sqrt(sum);
+}
+
+double optimizer_prior(const Optimizer *optimizer) {
+    double sum = 0;
+    for (int64_t i = 0; i < blocks_of(optimizer->weight_count); i++)
+        sum += optimizer->added[i];
+    return sum;
+}
+
+/* ---- step ---- */
+
+typedef struct StepJob {
+    Optimizer *optimizer;
+    const float *gradient;
+    double scale, rate;
+    double correct1, correct2; /* AdamW: 1 - beta^t */
+    float average_decay;
+} StepJob;
+
+static Update segment_update(const StepJob *job, const Segment *segment) {
+    const TrainOptions *options = job->optimizer->options;
+    const double rate = job->rate * segment->factor;
+    Update u = {.scale = (float)job->scale,
+                .shrink = (float)(1 - rate * segment->decay),
+                .rate = (float)rate};
+    if (options->optimizer == OPTIMIZER_ADAMW) {
+        u.rate = (float)(rate / job->correct1);
+        u.root = (float)(1 / sqrt(job->correct2));
+        u.beta1 = (float)options->beta1;
+        u.beta2 = (float)options->beta2;
+        u.eps = (float)options->eps;
+    } else {
+        u.beta1 = (float)options->momentum;
+    }
+    return u;
+}
+
+static void step_range(const StepJob *job, const Segment *segment, int64_t first,
+                       int64_t n) {
+    Optimizer *o = job->optimizer;
+    const Update u = segment_update(job, segment);
+    float *w = o->weights + first;
+    const float *g = job->gradient + first;
+    if (o->second)
+        adamw_range(w, g, o->first + first, o->second + first, n, u);
+    else if (o->first)
+        momentum_range(w, g, o->first + first, n, u);
+    else
+        plain_range(w, g, n, u);
+    if (o->average) average_range(o->average + first, w, n, job->average_decay);
+}
+
+static void step_block(void *self, int64_t block, int worker) {
+    (void)worker;
+    const StepJob *job = self;
+    const Optimizer *optimizer = job->optimizer;
+    const int64_t first = block * BLOCK, end = block_end(first, optimizer->count);
+    Range range;
+    for (int i = find_segment(optimizer, first);
+         next_range(optimizer, &i, first, end, &range);)
+        step_range(job, range.segment, range.first, range.n);
+}
+
+void optimizer_step(Optimizer *optimizer, const float *gradient, double scale,
+                    double rate, int64_t step, int threads) {
+    const TrainOptions *options = optimizer->options;
+    const double time = (double)(step + 1), start = (1 + time) / (10 + time);
+    StepJob job = {
+        .optimizer = optimizer,
+        .gradient = gradient,
+        .scale = scale,
+        .rate = rate,
+        .correct1 = 1 - pow(options->beta1, time),
+        .correct2 = 1 - pow(options->beta2, time),
+        .average_decay = (float)(options->ema < start ? options->ema : start),
+    };
+    parallel_for(blocks_of(optimizer->count), threads, step_block, &job);
+}
+
+void optimizer_settle(Optimizer *optimizer) {
+    prior_settle(optimizer->prior);
+}
+
+Status optimizer_finish(Optimizer *optimizer, Diag *diag) {
+    if (optimizer->average)
+        memcpy(optimizer->weights, optimizer->average,
+               (size_t)optimizer->count * sizeof(float));
+    optimizer_settle(optimizer);
+    return prior_finish(optimizer->prior, diag);
+}

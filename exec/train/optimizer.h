@@ -1,0 +1,64 @@
+/* Optimizer: AdamW and SGD over the flat array of weights.
+ *
+ * Work goes by blocks of fixed size, each by one thread, so that results do not depend on
+ * the number of threads. */
+#ifndef COMPRESS_EXEC_TRAIN_OPTIMIZER_H
+#define COMPRESS_EXEC_TRAIN_OPTIMIZER_H
+
+#include "exec/train/train.h"
+
+typedef struct Optimizer Optimizer;
+
+/* Checks the options that fields cannot: STATUS_RECIPE for a malformed lr_groups entry.
+ */
+Status optimizer_check(const TrainOptions *options, Diag *diag);
+
+/* Sets up state for the storages of `graph` that `plan` computes gradients for, or that
+ * are trained under a prior; others are left alone. `samples` is the data set's number of
+ * samples. Fails with STATUS_MEMORY, STATUS_MODEL when there are none, and as
+ * prior_create does. Everything given must outlive it. */
+Status optimizer_create(Optimizer **out, Graph *graph, const Plan *plan, Params *params,
+                        const TrainOptions *options, int64_t samples, Diag *diag);
+void optimizer_destroy(Optimizer *optimizer);
+
+/* Bytes of state for the graph: moments, averaged weights, priors. */
+size_t optimizer_bytes(const Graph *graph, const TrainOptions *options);
+
+/* Elements that gradients[0] must have room for: one for each weight, and behind them one
+ * for each log variance that is trained. */
+int64_t optimizer_count(const Optimizer *optimizer);
+
+/* Puts the weights of the step with random key `key` in place: drawn ones in variational
+ * inference, else they are there. */
+void optimizer_draw(Optimizer *optimizer, uint64_t key, int threads);
+
+/* Adds gradients[1 .. shards) to gradients[0], in that order, and what the priors add;
+ * returns the norm. */
+double optimizer_sum(Optimizer *optimizer, float *const *gradients, int64_t shards,
+                     int threads);
+
+/* Step `step` (from 0) with `scale` times the gradient, at learning rate `rate`. */
+void optimizer_step(Optimizer *optimizer, const float *gradient, double scale,
+                    double rate, int64_t step, int threads);
+
+/* What the priors added to the objective in the last optimizer_sum; 0 without them. */
+double optimizer_prior(const Optimizer *optimizer);
+
+/* Storages that are trained: the number of those under a prior and the names of the
+ * others (in the arena; none when the objective is the likelihood). */
+void optimizer_describe(const Optimizer *optimizer, Arena *arena, TrainReport *report);
+
+/* Puts means in the place of drawn weights: whenever others look at them between steps,
+ * and after the last one whatever came of it. */
+void optimizer_settle(Optimizer *optimizer);
+
+/* Puts the averaged weights, if any, in the place of the trained ones, and settles. Then
+ * the Gaussians are what prior_finish says. Fails with STATUS_MEMORY. */
+Status optimizer_finish(Optimizer *optimizer, Diag *diag);
+
+/* Whether a storage's name matches a pattern: equal, with * for any text ("head.*",
+ * "*.feature_map.*"). */
+bool name_matches(const char *pattern, const char *name);
+bool name_matches_any(const StringList *patterns, const char *name);
+
+#endif

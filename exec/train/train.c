@@ -1,0 +1,314 @@
+/* Train: the loop over steps and epochs, and its report. See exec/train/train.h. */
+#include "exec/train/train.h"
+
+#include "exec/train/prior.h"
+#include "exec/train/schedule.h"
+#include "exec/train/train_internal.h"
+#include "ir/random.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const TrainOptions train_defaults = TRAIN_DEFAULTS;
+
+/* A mean over steps, each sample counting 1. */
+typedef struct Mean {
+    double sum;
+    int64_t samples;
+} Mean;
+
+static void mean_add(Mean *mean, double value, int64_t samples) {
+    mean->sum += value * (double)samples;
+    mean->samples += samples;
+}
+
+static double mean_value(const Mean *mean) {
+    return mean->samples ? mean->sum / (double)mean->samples : 0;
+}
+
+/* What the report is made from. */
+typedef struct History {
+    int64_t total, epoch; /* steps of the run and of an epoch */
+    int64_t window;       /* steps that the first and last means are over */
+    int64_t row;          /* steps of a row of the curve */
+    Mean first, last, current;
+    Mean first_prior, last_prior, current_prior;
+    Mean *parts;
+    double *loss, *prior; /* the curve */
+    int64_t *step;
+    int count, capacity;
+    double largest_norm;
+} History;
+
+static History history_open(const Trainer *trainer) {
+    const TrainOptions *options = trainer->options;
+    History h = {.epoch = (trainer->count + trainer->batch - 1) / trainer->batch};
+    h.total = options->steps > 0 ? options->steps : options->epochs * h.epoch;
+    h.window = h.total >= 2 * h.epoch ? h.epoch : h.total / 10;
+    if (h.window < 1) h.window = 1;
+    h.row = options->log_every > 0 ? options->log_every : h.epoch;
+    h.parts = memory_alloc((size_t)trainer->part_count + 1, sizeof *h.parts);
+    return h;
+}
+
+static void history_close(History *h) {
+    free(h->parts);
+    free(h->loss);
+    free(h->prior);
+    free(h->step);
+}
+
+static void add_row(History *h, int64_t step) {
+    if (h->count == h->capacity) {
+        h->capacity = h->capacity ? 2 * h->capacity : 16;
+        h->loss = memory_grow(h->loss, (size_t)h->capacity, sizeof *h->loss);
+        h->prior = memory_grow(h->prior, (size_t)h->capacity, sizeof *h->prior);
+        h->step = memory_grow(h->step, (size_t)h->capacity, sizeof *h->step);
+    }
+    h->loss[h->count] = mean_value(&h->current);
+    h->prior[h->count] = mean_value(&h->current_prior);
+    h->step[h->count++] = step;
+    h->current = h->current_prior = (Mean){0};
+}
+
+/* Adds step `step` (from 0) with its losses. */
+static void history_add(History *h, const Trainer *trainer, int64_t step, double norm) {
+    const int64_t n = trainer->sample_count;
+    if (norm > h->largest_norm) h->largest_norm = norm;
+    mean_add(&h->current, trainer->losses[0], n);
+    mean_add(&h->current_prior, trainer->prior, n);
+    if (step < h->window) {
+        mean_add(&h->first, trainer->losses[0], n);
+        mean_add(&h->first_prior, trainer->prior, n);
+    }
+    if (step >= h->total - h->window) {
+        mean_add(&h->last, trainer->losses[0], n);
+        mean_add(&h->last_prior, trainer->prior, n);
+        for (int i = 0; i < trainer->part_count; i++)
+            mean_add(&h->parts[i], trainer->losses[i + 1], n);
+    }
+    if ((step + 1) % h->row == 0 || step + 1 == h->total) add_row(h, step + 1);
+}
+
+static void fill_report(TrainReport *report, const History *h, int part_count,
+                        Arena *arena) {
+    *report = (TrainReport){.steps = h->total,
+                            .first_loss = mean_value(&h->first),
+                            .last_loss = mean_value(&h->last),
+                            .curve_count = h->count,
+                            .largest_norm = h->largest_norm,
+                            .first_prior = mean_value(&h->first_prior),
+                            .last_prior = mean_value(&h->last_prior)};
+    report->curve_loss = ARENA_ARRAY(arena, double, (size_t)h->count);
+    report->curve_prior = ARENA_ARRAY(arena, double, (size_t)h->count);
+    report->curve_step = ARENA_ARRAY(arena, int64_t, (size_t)h->count);
+    report->part_loss = ARENA_ARRAY(arena, double, (size_t)part_count);
+    for (int i = 0; i < h->count; i++) {
+        report->curve_loss[i] = h->loss[i];
+        report->curve_prior[i] = h->prior[i];
+        report->curve_step[i] = h->step[i];
+    }
+    for (int i = 0; i < part_count; i++) report->part_loss[i] = mean_value(&h->parts[i]);
+}
+
+/* ---- the loop ---- */
+
+static Status fail_loss(const Trainer *trainer, int64_t step, Diag *diag) {
+    const char *const *names = trainer->options->part_names;
+    for (int i = 1; i <= trainer->part_count; i++)
+        if (!isfinite(trainer->losses[i]))
+            return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
+                             "step %lld: part %d of the loss (%s) is %g",
+                             (long long)step + 1, i,
+                             names ? names[i - 1] : trainer->parts[i - 1]->op->name,
+                             trainer->losses[i]);
+    return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL, "step %lld: the loss is %g",
+                     (long long)step + 1, trainer->losses[0]);
+}
+
+static Status check_step(const Trainer *trainer, int64_t step, double norm, Diag *diag) {
+    Status status = STATUS_OK;
+    bool finite = true;
+    for (int i = 0; i <= trainer->part_count; i++)
+        finite = finite && isfinite(trainer->losses[i]);
+    if (!finite)
+        status = fail_loss(trainer, step, diag);
+    else if (!isfinite(trainer->prior))
+        status = diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
+                           "step %lld: what the prior adds to the loss is %g",
+                           (long long)step + 1, trainer->prior);
+    else if (!isfinite(norm))
+        status = diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
+                           "step %lld: the gradient's norm is %g, at a loss of %g",
+                           (long long)step + 1, norm, trainer->losses[0]);
+    if (status != STATUS_OK)
+        diag_hint(diag, "try a smaller learning rate, a longer warm-up or clipping");
+    return status;
+}
+
+/* Takes step `step`: gradient, checks, update. */
+static Status train_step(Trainer *trainer, History *h, int64_t step, Diag *diag) {
+    const TrainOptions *options = trainer->options;
+    double norm = 0;
+    TRY(trainer_gradient(trainer, &norm, diag));
+    TRY(check_step(trainer, step, norm, diag));
+    const double scale =
+        options->clip > 0 && norm > options->clip ? options->clip / norm : 1;
+    const double rate = options->lr * schedule_factor(options, step, h->total);
+    optimizer_step(trainer->optimizer, trainer->gradients[0], scale, rate, step,
+                   trainer->threads);
+    history_add(h, trainer, step, norm);
+    const TrainHook *hook = options->hook;
+    if (!hook) return STATUS_OK;
+    optimizer_settle(trainer->optimizer);
+    return hook->step(hook->self, step + 1, h->total, diag);
+}
+
+/* Sorts a window of the permutation by length and shuffles its batches, so that samples
+ * of a batch are about equally long and the order of lengths stays random. */
+static void sort_window(const Trainer *trainer, uint64_t key, int64_t *order,
+                        int64_t count) {
+    const int64_t batch = trainer->batch, whole = count / batch;
+    int64_t *sorted = memory_alloc((size_t)count, sizeof *sorted);
+    int64_t *places = memory_alloc((size_t)whole + 1, sizeof *places);
+    memcpy(sorted, order, (size_t)count * sizeof *sorted);
+    batches_sort(trainer->data, sorted, count);
+    random_permutation(key, places, whole);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t from =
+            i / batch < whole ? places[i / batch] * batch + i % batch : i;
+        order[i] = sorted[from];
+    }
+    free(places);
+    free(sorted);
+}
+
+/* Batches of which a window of an epoch is made when samples have lengths. */
+enum { WINDOW_BATCHES = 50 };
+
+/* The order of an epoch's samples: random; by length within windows of it. */
+static void epoch_order(const Trainer *trainer, uint64_t key, int64_t *order) {
+    random_permutation(key, order, trainer->count);
+    if (!trainer->data->length) return;
+    const int64_t window = WINDOW_BATCHES * trainer->batch;
+    for (int64_t first = 0; first < trainer->count; first += window) {
+        const int64_t left = trainer->count - first;
+        sort_window(trainer, random_key(key, (uint64_t)first + 1), order + first,
+                    left < window ? left : window);
+    }
+}
+
+static Status train_loop(Trainer *trainer, History *h, uint64_t seed, Diag *diag) {
+    int64_t *order = memory_alloc((size_t)trainer->count, sizeof *order);
+    const uint64_t augment = random_key_name(seed, "augment");
+    const uint64_t draws = random_key_name(seed, "step");
+    Status status = STATUS_OK;
+    for (int64_t step = 0; step < h->total && status == STATUS_OK; step++) {
+        const int64_t epoch = step / h->epoch;
+        const int64_t first = step % h->epoch * trainer->batch;
+        if (first == 0) epoch_order(trainer, random_key(seed, (uint64_t)epoch), order);
+        trainer->samples = order + first;
+        trainer->sample_count = trainer->count - first < trainer->batch
+                                    ? trainer->count - first
+                                    : trainer->batch;
+        trainer->key = random_key(draws, (uint64_t)step);
+        trainer->augment = trainer->options->augment
+                               ? random_key(augment, (uint64_t)epoch) | 1 /* 0 = none */
+                               : 0;
+        status = train_step(trainer, h, step, diag);
+        if (status == STATUS_INTERRUPTED)
+            diag_fail(diag, status, LOC_NONE, NULL,
+                      "training stopped after %lld of %lld "
+                      "steps",
+                      (long long)step, (long long)h->total);
+        else if (status == STATUS_OK)
+            ticker_progress(&trainer->ticker, step + 1, h->total, trainer->losses[0],
+                            step + 1 == h->total);
+    }
+    free(order);
+    return status;
+}
+
+static Status check_parts(const Trainer *trainer, Diag *diag) {
+    for (int i = 0; i < trainer->part_count; i++) {
+        const Type *type = &trainer->parts[i]->type;
+        if (type->rank != 0 || !dtype_is_real(type->dtype))
+            return diag_fail(diag, STATUS_INTERNAL, LOC_NONE, NULL,
+                             "part %d of the loss (%s) is not a scalar", i + 1,
+                             trainer->parts[i]->op->name);
+    }
+    return STATUS_OK;
+}
+
+static Status train_run(Trainer *trainer, uint64_t seed, Arena *arena,
+                        TrainReport *report, Diag *diag) {
+    int64_t sizes[DIM_SYMBOLS] = {0};
+    TRY(check_parts(trainer, diag));
+    TRY(feed_check(trainer->graph, &trainer->loss, 1, trainer->data, sizes, diag));
+    TRY(feed_check(trainer->graph, trainer->parts, trainer->part_count, trainer->data,
+                   sizes, diag));
+    TRY(trainer_plan(trainer, sizes, diag));
+    TRY(trainer_allocate(trainer, diag));
+    History history = history_open(trainer);
+    Status status = train_loop(trainer, &history, seed, diag);
+    if (status == STATUS_OK)
+        status = optimizer_finish(trainer->optimizer, diag);
+    else
+        optimizer_settle(trainer->optimizer);
+    if (status == STATUS_OK) {
+        fill_report(report, &history, trainer->part_count, arena);
+        optimizer_describe(trainer->optimizer, arena, report);
+    }
+    history_close(&history);
+    return status;
+}
+
+Status train(Graph *graph, Node *loss, Node *const *parts, int part_count,
+             const Batches *data, const TrainOptions *options, uint64_t seed, int threads,
+             const Watch *watch, Arena *arena, TrainReport *report, Diag *diag) {
+    TRY(optimizer_check(options, diag));
+    if (data->count < 1)
+        return diag_fail(diag, STATUS_MODEL, LOC_NONE, data->name,
+                         "expected samples to train on, found none");
+    Trainer trainer = {.graph = graph,
+                       .loss = loss,
+                       .parts = parts,
+                       .part_count = part_count,
+                       .data = data,
+                       .options = options,
+                       .count = data->count,
+                       .threads = threads,
+                       .ticker = {.watch = watch}};
+    bool *was = memory_alloc((size_t)graph->storage_count + 1, sizeof *was);
+    freeze_storages(graph, options, was);
+    Status status =
+        train_run(&trainer, seed + (uint64_t)options->seed, arena, report, diag);
+    trainer_close(&trainer);
+    restore_frozen(graph, was);
+    free(was);
+    return status;
+}
+
+Status train_bytes(Graph *graph, Node *loss, const TrainOptions *options, int threads,
+                   size_t *bytes, Diag *diag) {
+    TRY(optimizer_check(options, diag));
+    /* The lengths of text are known with the data only; these are usual. */
+    int64_t sizes[DIM_SYMBOLS] = {
+        [DIM_INDEX(DIM_T)] = 128, [DIM_INDEX(DIM_S)] = 128, [DIM_INDEX(DIM_M)] = 20};
+    plan_fit_sizes(graph, &loss, 1, sizes);
+    Trainer trainer = {.graph = graph,
+                       .loss = loss,
+                       .options = options,
+                       .count = options->batch_size,
+                       .threads = threads};
+    bool *was = memory_alloc((size_t)graph->storage_count + 1, sizeof *was);
+    freeze_storages(graph, options, was);
+    Status status = prior_check(graph, options, diag);
+    if (status == STATUS_OK) status = trainer_plan(&trainer, sizes, diag);
+    if (status == STATUS_OK) *bytes = trainer_bytes(&trainer);
+    trainer_close(&trainer);
+    restore_frozen(graph, was);
+    free(was);
+    return status;
+}

@@ -1,0 +1,157 @@
+/* Files: reading, mapping and path arithmetic. Writing is in io/files/outfile.c. */
+#include "io/files/file.h"
+
+#include "io/files/guard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *file_kind(mode_t mode) {
+    if (S_ISDIR(mode)) return "a folder";
+    if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
+    return "a pipe or socket";
+}
+
+/* Opens a regular file for reading. O_NONBLOCK: a pipe without a writer does not hang. */
+static Status file_open(int *fd, size_t *bytes, const char *path, Diag *diag) {
+    Loc at = LOC_FILE(path);
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (*fd < 0)
+        return diag_fail(diag, STATUS_IO, at, NULL, "cannot open: %s", strerror(errno));
+    struct stat info;
+    Status status = STATUS_OK;
+    if (fstat(*fd, &info) != 0)
+        status = diag_fail(diag, STATUS_IO, at, NULL, "cannot open: %s", strerror(errno));
+    else if (!S_ISREG(info.st_mode))
+        status = diag_fail(diag, STATUS_IO, at, NULL, "expected a regular file, found %s",
+                           file_kind(info.st_mode));
+    else
+        *bytes = (size_t)info.st_size;
+    if (status != STATUS_OK) close(*fd);
+    return status;
+}
+
+static void file_unmap(void *data, size_t bytes) {
+    guard_remove(data);
+    munmap(data, bytes);
+}
+
+Status file_map(Buf **out, const char *path, Diag *diag) {
+    int fd;
+    size_t bytes;
+    TRY(file_open(&fd, &bytes, path, diag));
+    if (bytes == 0) {
+        close(fd);
+        *out = buf_wrap("", 0, NULL);
+        return STATUS_OK;
+    }
+    void *data = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    int code = errno;
+    close(fd);
+    if (data == MAP_FAILED)
+        return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot map: %s",
+                         strerror(code));
+    guard_add(data, bytes, path);
+    *out = buf_wrap(data, bytes, file_unmap);
+    return STATUS_OK;
+}
+
+/* Reads up to `bytes`; fewer when the file ends first. -1 on an error. */
+static ssize_t read_all(int fd, char *data, size_t bytes) {
+    size_t done = 0;
+    while (done < bytes) {
+        ssize_t n = read(fd, data + done, bytes - done);
+        if (n == 0) break;
+        if (n < 0 && errno != EINTR) return -1;
+        if (n > 0) done += (size_t)n;
+    }
+    return (ssize_t)done;
+}
+
+Status file_read(char **text, size_t *length, Arena *arena, const char *path,
+                 size_t limit, Diag *diag) {
+    int fd;
+    size_t bytes;
+    TRY(file_open(&fd, &bytes, path, diag));
+    if (bytes > limit) {
+        close(fd);
+        return diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
+                         "expected at most %zu bytes, found %zu", limit, bytes);
+    }
+    char *data = arena_alloc(arena, bytes + 1);
+    ssize_t n = read_all(fd, data, bytes);
+    int code = errno;
+    close(fd);
+    if (n < 0)
+        return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot read: %s",
+                         strerror(code));
+    data[n] = 0;
+    *text = data;
+    *length = (size_t)n;
+    return STATUS_OK;
+}
+
+bool path_is_folder(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+bool path_is_file(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+const char *path_join(Arena *arena, const char *folder, const char *name) {
+    if (name[0] == '/') return arena_strdup(arena, name);
+    size_t length = strlen(folder);
+    const char *slash = length && folder[length - 1] != '/' ? "/" : "";
+    return arena_printf(arena, "%s%s%s", folder, slash, name);
+}
+
+const char *path_folder(Arena *arena, const char *path) {
+    const char *slash = strrchr(path, '/');
+    if (!slash) return ".";
+    if (slash == path) return "/";
+    return arena_strndup(arena, path, (size_t)(slash - path));
+}
+
+/* Whether `path` lies below `folder`; both resolved. */
+static bool path_below(const char *path, const char *folder) {
+    size_t length = strlen(folder);
+    if (strncmp(path, folder, length) != 0) return false;
+    return path[length] == '/' || (length && folder[length - 1] == '/');
+}
+
+/* Replaces .../snapshots/<revision> by .../blobs; false when it is another folder. */
+static bool path_to_blobs(char *folder) {
+    char *slash = strrchr(folder, '/');
+    if (!slash) return false;
+    *slash = 0;
+    slash = strrchr(folder, '/');
+    if (!slash || strcmp(slash, "/snapshots") != 0) return false;
+    strcpy(slash, "/blobs"); /* shorter than "/snapshots" */
+    return true;
+}
+
+Status path_check_inside(const char *folder, const char *path, Diag *diag) {
+    char *inner = realpath(path, NULL);
+    if (!inner)
+        return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot open: %s",
+                         strerror(errno));
+    char *outer = realpath(folder, NULL);
+    bool inside = outer && (path_below(inner, outer) ||
+                            (path_to_blobs(outer) && path_below(inner, outer)));
+    free(outer);
+    free(inner);
+    if (inside) return STATUS_OK;
+    diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
+              "expected a file inside the folder, found a link that leads out of it");
+    diag_hint(diag, "replace the link by a copy of the file");
+    return STATUS_FORMAT;
+}

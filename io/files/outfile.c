@@ -1,0 +1,196 @@
+/* OutFile: a file written beside its target and renamed into place. */
+#include "io/files/file.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct OutFile {
+    Arena *arena;
+    const char *path, *folder, *base, *temporary;
+    int fd;
+    int slot; /* in out_slots, -1 = none was free */
+};
+
+enum { OUT_SLOTS = 16 };
+enum { SLOT_FREE, SLOT_FILLING, SLOT_USED };
+
+typedef struct OutSlot {
+    atomic_int state;
+    pid_t owner; /* a forked child leaves its parent's files alone */
+    char path[PATH_MAX];
+} OutSlot;
+
+/* Temporary files of this process: signal handlers have no other way to reach them. */
+static OutSlot out_slots[OUT_SLOTS];
+
+static int slot_take(const char *path) {
+    if (strlen(path) >= PATH_MAX) return -1;
+    for (int i = 0; i < OUT_SLOTS; i++) {
+        int expected = SLOT_FREE;
+        OutSlot *slot = &out_slots[i];
+        if (!atomic_compare_exchange_strong(&slot->state, &expected, SLOT_FILLING))
+            continue;
+        strcpy(slot->path, path);
+        slot->owner = getpid();
+        atomic_store(&slot->state, SLOT_USED);
+        return i;
+    }
+    return -1;
+}
+
+static bool slot_holds(const char *path) {
+    for (int i = 0; i < OUT_SLOTS; i++) {
+        const OutSlot *slot = &out_slots[i];
+        if (atomic_load(&slot->state) == SLOT_USED && slot->owner == getpid() &&
+            strcmp(slot->path, path) == 0)
+            return true;
+    }
+    return false;
+}
+
+void outfile_abandon_all(void) {
+    for (int i = 0; i < OUT_SLOTS; i++) {
+        OutSlot *slot = &out_slots[i];
+        if (atomic_load(&slot->state) == SLOT_USED && slot->owner == getpid())
+            unlink(slot->path);
+    }
+}
+
+static Status out_fail(Diag *diag, const char *path, const char *what, int code) {
+    return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot %s: %s", what,
+                     strerror(code));
+}
+
+/* Process number in a name `.<base>.<pid>.tmp`, 0 for any other name. */
+static pid_t stale_owner(const char *name, const char *base) {
+    size_t length = strlen(base);
+    if (name[0] != '.' || strncmp(name + 1, base, length) != 0) return 0;
+    const char *digits = name + 1 + length;
+    if (digits[0] != '.' || !isdigit((unsigned char)digits[1])) return 0;
+    char *end;
+    errno = 0;
+    long pid = strtol(digits + 1, &end, 10);
+    if (errno || pid <= 0 || pid > INT_MAX || strcmp(end, ".tmp") != 0) return 0;
+    return (pid_t)pid;
+}
+
+/* Removes what dead processes (or an earlier one with our number) left for this target.
+ */
+static void remove_stale(const OutFile *file) {
+    DIR *folder = opendir(file->folder);
+    if (!folder) return; /* opening the temporary file reports what is wrong */
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        pid_t pid = stale_owner(entry->d_name, file->base);
+        if (pid == 0) continue;
+        bool alive = pid == getpid() ? slot_holds(file->temporary)
+                                     : kill(pid, 0) == 0 || errno != ESRCH;
+        if (!alive) unlinkat(dirfd(folder), entry->d_name, 0);
+    }
+    closedir(folder);
+}
+
+static Status check_target(const char *path, const char *base, Diag *diag) {
+    struct stat info;
+    if (base[0] == 0)
+        return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "expected a file name");
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL,
+                         "expected a regular file to replace, found %s",
+                         S_ISDIR(info.st_mode) ? "a folder" : "something else");
+    return STATUS_OK;
+}
+
+static void outfile_free(OutFile *file) {
+    if (file->fd >= 0) close(file->fd);
+    if (file->slot >= 0) atomic_store(&out_slots[file->slot].state, SLOT_FREE);
+    arena_destroy(file->arena);
+}
+
+Status outfile_open(OutFile **out, const char **temporary, const char *path, Diag *diag) {
+    const char *slash = strrchr(path, '/');
+    const char *base = slash ? slash + 1 : path;
+    TRY(check_target(path, base, diag));
+    Arena *arena = arena_create();
+    OutFile *file = ARENA_NEW(arena, OutFile);
+    *file = (OutFile){.arena = arena, .slot = -1, .path = arena_strdup(arena, path)};
+    file->base = arena_strdup(arena, base);
+    file->folder = path_folder(arena, path);
+    file->temporary =
+        path_join(arena, file->folder, arena_printf(arena, ".%s.%d.tmp", base, getpid()));
+    remove_stale(file);
+    file->fd = open(file->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file->fd < 0) {
+        out_fail(diag, path, "create a temporary file beside it", errno);
+        outfile_free(file);
+        return STATUS_IO;
+    }
+    file->slot = slot_take(file->temporary);
+    *out = file;
+    if (temporary) *temporary = file->temporary;
+    return STATUS_OK;
+}
+
+Status outfile_write(OutFile *file, const void *data, size_t length, Diag *diag) {
+    const char *bytes = data;
+    while (length) {
+        ssize_t n = write(file->fd, bytes, length);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return out_fail(diag, file->path, "write", errno);
+        bytes += n;
+        length -= (size_t)n;
+    }
+    return STATUS_OK;
+}
+
+/* Makes the rename itself durable. Some file systems cannot, and say EINVAL. */
+static Status sync_folder(const OutFile *file, Diag *diag) {
+    int fd = open(file->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return out_fail(diag, file->path, "make the folder durable", errno);
+    bool failed = fsync(fd) != 0 && errno != EINVAL;
+    int code = errno;
+    close(fd);
+    return failed ? out_fail(diag, file->path, "make the folder durable", code)
+                  : STATUS_OK;
+}
+
+static Status outfile_finish(OutFile *file, Diag *diag) {
+    if (fsync(file->fd) != 0)
+        return out_fail(diag, file->path, "make the data durable", errno);
+    int closed = close(file->fd);
+    file->fd = -1;
+    if (closed != 0) return out_fail(diag, file->path, "write", errno);
+    if (rename(file->temporary, file->path) != 0)
+        return out_fail(diag, file->path, "put the file in place", errno);
+    return sync_folder(file, diag);
+}
+
+Status outfile_commit(OutFile *file, Diag *diag) {
+    Status status = outfile_finish(file, diag);
+    if (status != STATUS_OK) unlink(file->temporary);
+    outfile_free(file);
+    return status;
+}
+
+void outfile_abandon(OutFile *file) {
+    if (!file) return;
+    unlink(file->temporary);
+    outfile_free(file);
+}
+
+Status file_write(const char *path, const void *data, size_t length, Diag *diag) {
+    OutFile *file;
+    TRY(outfile_open(&file, NULL, path, diag));
+    Status status = outfile_write(file, data, length, diag);
+    if (status == STATUS_OK) return outfile_commit(file, diag);
+    outfile_abandon(file);
+    return status;
+}

@@ -1,0 +1,193 @@
+/* Sandbox: fork, limits, and one framed reply through a pipe. */
+#include "io/files/sandbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+/* Precedes the reply in the pipe; a child that dies early never sends all of it. */
+typedef struct Frame {
+    uint32_t magic, ok;
+    uint64_t length;
+} Frame;
+
+#define FRAME_MAGIC 0x53424f58u
+
+/* --- the child's side --- */
+
+static void signals_reset(void) {
+    struct sigaction action = {.sa_handler = SIG_DFL};
+    for (int sig = 1; sig < NSIG; sig++) sigaction(sig, &action, NULL);
+    action.sa_handler = SIG_IGN;
+    sigaction(SIGINT, &action, NULL); /* the parent decides what an interrupt means */
+    sigaction(SIGHUP, &action, NULL);
+    sigaction(SIGPIPE, &action, NULL);
+    sigaction(SIGXFSZ, &action, NULL); /* writes fail with EFBIG instead */
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static void limit_set(int resource, rlim_t value) {
+    struct rlimit limit;
+    if (getrlimit(resource, &limit) != 0) return;
+    if (value < limit.rlim_cur || limit.rlim_cur == RLIM_INFINITY) limit.rlim_cur = value;
+    setrlimit(resource, &limit);
+}
+
+/* Bytes of address space in use now, 0 when unknown. */
+static size_t address_space(void) {
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (!file) return 0;
+    if (fscanf(file, "%lu", &pages) != 1) pages = 0;
+    fclose(file);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static void limits_set(const SandboxLimits *limits) {
+    limit_set(RLIMIT_CORE, 0);
+    size_t used = address_space();
+    /* AddressSanitizer reserves terabytes of address space. */
+    if (limits->memory && used && !SANITIZED) limit_set(RLIMIT_AS, used + limits->memory);
+    rlim_t cpu = (rlim_t)limits->cpu_seconds * (SANITIZED ? 4 : 1);
+    if (cpu) limit_set(RLIMIT_CPU, cpu);
+    if (limits->wall_seconds) alarm((unsigned)limits->wall_seconds);
+}
+
+static void streams_close(void) {
+    int null = open("/dev/null", O_RDWR);
+    for (int fd = 0; null >= 0 && fd < 3; fd++) dup2(null, fd);
+    if (null > 2) close(null);
+}
+
+static bool write_all(int fd, const void *data, size_t bytes) {
+    const char *at = data;
+    while (bytes > 0) {
+        ssize_t n = write(fd, at, bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return false;
+        at += n;
+        bytes -= (size_t)n;
+    }
+    return true;
+}
+
+static void child_run(int fd, pid_t parent, SandboxWork work, void *state,
+                      const SandboxLimits *limits) {
+    signals_reset();
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(1);
+    fd = fcntl(fd, F_DUPFD, 3); /* out of the way of the standard streams */
+    if (fd < 0) _exit(1);
+    streams_close();
+    limits_set(limits);
+    prctl(PR_SET_DUMPABLE, 0);
+    Text reply = {0};
+    bool ok = work(state, &reply);
+    Frame frame = {FRAME_MAGIC, ok, reply.length};
+    bool sent = write_all(fd, &frame, sizeof frame) &&
+                write_all(fd, reply.data ? reply.data : "", reply.length);
+    _exit(sent ? 0 : 1);
+}
+
+/* --- the parent's side --- */
+
+static int64_t clock_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Reads exactly `bytes`; false at end of file, error or deadline (0 = none). */
+static bool read_all(int fd, void *data, size_t bytes, int64_t deadline) {
+    char *at = data;
+    while (bytes > 0) {
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+        int64_t left = deadline ? deadline - clock_ms() : -1;
+        if (deadline && left <= 0) return false;
+        int ready = poll(&wait, 1, (int)left);
+        if (ready < 0 && errno == EINTR) continue;
+        if (ready <= 0) return false;
+        ssize_t n = read(fd, at, bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return false;
+        at += n;
+        bytes -= (size_t)n;
+    }
+    return true;
+}
+
+static SandboxEnd reply_read(Text *reply, int fd, const SandboxLimits *limits) {
+    int64_t wall = limits->wall_seconds;
+    int64_t deadline = wall ? clock_ms() + wall * 1000 + 1000 : 0;
+    Frame frame;
+    if (!read_all(fd, &frame, sizeof frame, deadline)) return SANDBOX_DIED;
+    if (frame.magic != FRAME_MAGIC || frame.ok > 1) return SANDBOX_DIED;
+    if (limits->reply && frame.length > limits->reply) return SANDBOX_DIED;
+    char chunk[1 << 14];
+    for (uint64_t left = frame.length; left > 0;) {
+        size_t n = left < sizeof chunk ? (size_t)left : sizeof chunk;
+        if (!read_all(fd, chunk, n, deadline)) return SANDBOX_DIED;
+        text_bytes(reply, chunk, n);
+        left -= n;
+    }
+    return frame.ok ? SANDBOX_DONE : SANDBOX_FAULT;
+}
+
+/* Forks with all signals blocked, so that no handler of the parent runs in the child. */
+static pid_t child_start(const int pipe_fd[2], SandboxWork work, void *state,
+                         const SandboxLimits *limits) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pid_t parent = getpid();
+    pid_t child = fork();
+    int fork_errno = errno;
+    if (child == 0) {
+        close(pipe_fd[0]);
+        child_run(pipe_fd[1], parent, work, state, limits);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = fork_errno;
+    return child;
+}
+
+SandboxEnd sandbox_run(Text *reply, SandboxWork work, void *state,
+                       const SandboxLimits *limits) {
+    int pipe_fd[2];
+    if (pipe2(pipe_fd, O_CLOEXEC) != 0) return SANDBOX_NONE;
+    pid_t child = child_start(pipe_fd, work, state, limits);
+    int failure = errno;
+    close(pipe_fd[1]);
+    SandboxEnd end = child < 0 ? SANDBOX_NONE : reply_read(reply, pipe_fd[0], limits);
+    close(pipe_fd[0]);
+    if (child > 0) {
+        kill(child, SIGKILL); /* a full reply is all that was wanted */
+        while (waitpid(child, NULL, 0) < 0 && errno == EINTR) continue;
+    }
+    if (end == SANDBOX_DIED) text_free(reply);
+    errno = failure;
+    return end;
+}

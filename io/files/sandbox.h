@@ -1,0 +1,36 @@
+/* Sandbox: a function run in a child process, so that a library that is not safe on
+ * damaged files can crash, hang or corrupt its memory without harm. */
+#ifndef COMPRESS_IO_FILES_SANDBOX_H
+#define COMPRESS_IO_FILES_SANDBOX_H
+
+#include "ir/text.h"
+
+#include <stdbool.h>
+
+/* What the child may use; 0 = unlimited. */
+typedef struct SandboxLimits {
+    int cpu_seconds;  /* processor time */
+    int wall_seconds; /* elapsed time */
+    size_t memory;    /* bytes of address space beyond what the process has now */
+    size_t reply;     /* bytes of the reply */
+} SandboxLimits;
+
+typedef enum SandboxEnd {
+    SANDBOX_DONE,  /* the work returned true; the reply is what it appended */
+    SANDBOX_FAULT, /* the work returned false; the reply is its message */
+    SANDBOX_DIED,  /* the child crashed or ran into a limit; no reply */
+    SANDBOX_NONE   /* no child could be started; errno says why */
+} SandboxEnd;
+
+/* Work done in the child. It sees a copy of the caller's memory and appends what is to
+ * come back to `reply`. */
+typedef bool (*SandboxWork)(void *state, Text *reply);
+
+/* Runs `work(state, reply)` in a child and waits for it. The child has default signal
+ * handlers (terminal interrupts and SIGXFSZ are ignored), standard streams at /dev/null,
+ * no core dumps, and dies with its parent. The reply's bytes are as hostile as the file
+ * they were read from: check them. The caller frees `reply` in every case. */
+SandboxEnd sandbox_run(Text *reply, SandboxWork work, void *state,
+                       const SandboxLimits *limits);
+
+#endif

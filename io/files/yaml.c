@@ -1,0 +1,280 @@
+/* YAML: events of libyaml, checked one by one and made into a located tree.
+ *
+ * libyaml takes quadratic time on runs of open brackets; because depth is checked at
+ * every event, it never gets that far. */
+#include "io/files/yaml.h"
+
+#include "io/files/file.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yaml.h>
+
+enum { YAML_DEPTH_MAX = 32, YAML_VALUES_MAX = 100000 };
+static const size_t YAML_BYTES_MAX = (size_t)1 << 20;
+
+typedef struct YamlReader {
+    Arena *arena;
+    const char *file;
+    Diag *diag;
+    Tree *root, *container; /* container: the open list or map, NULL at the root */
+    const char *key;        /* of the value to come, NULL when none was read */
+    Loc key_loc;
+    int depth, values, documents;
+} YamlReader;
+
+static Loc mark_loc(const YamlReader *reader, yaml_mark_t mark) {
+    return (Loc){reader->file, (int)mark.line + 1, (int)mark.column + 1};
+}
+
+/* Path of the value about to be added, for messages. */
+static const char *reader_path(const YamlReader *reader) {
+    if (!reader->container) return NULL;
+    const char *path = tree_path(reader->arena, reader->container);
+    if (!reader->key) return path;
+    return arena_printf(reader->arena, "%s%s%s", path, *path ? "." : "", reader->key);
+}
+
+#define FAIL(reader, at, ...)                                                            \
+    diag_fail((reader)->diag, STATUS_RECIPE, at, reader_path(reader), __VA_ARGS__)
+
+static bool is_one_of(const char *text, const char *const *words) {
+    while (*words && strcmp(text, *words) != 0) words++;
+    return *words != NULL;
+}
+
+static const char *skip_digits(const char *text) {
+    while (*text >= '0' && *text <= '9') text++;
+    return text;
+}
+
+static bool looks_integer(const char *text) {
+    if (*text == '-' || *text == '+') text++;
+    return *text && !*skip_digits(text);
+}
+
+/* [-+]? (digits [. digits?] | . digits) ([eE] [-+]? digits)? */
+static bool looks_float(const char *text) {
+    if (*text == '-' || *text == '+') text++;
+    const char *dot = skip_digits(text);
+    const char *end = *dot == '.' ? skip_digits(dot + 1) : dot;
+    bool digits = dot > text || end > dot + 1;
+    if (!digits) return false;
+    if (*end != 'e' && *end != 'E') return !*end;
+    end++;
+    if (*end == '-' || *end == '+') end++;
+    return *end && !*skip_digits(end);
+}
+
+/* Core schema of a plain scalar. */
+static Status resolve_plain(YamlReader *reader, Tree *tree, const char *text) {
+    static const char *const NULLS[] = {"", "~", "null", "Null", "NULL", NULL};
+    static const char *const TRUES[] = {"true", "True", "TRUE", NULL};
+    static const char *const FALSES[] = {"false", "False", "FALSE", NULL};
+    static const char *const NOT_FINITE[] = {".inf",  ".Inf",  ".INF",  "+.inf", "+.Inf",
+                                             "+.INF", "-.inf", "-.Inf", "-.INF", ".nan",
+                                             ".NaN",  ".NAN",  NULL};
+    if (is_one_of(text, NULLS)) {
+        tree->kind = TREE_NULL;
+    } else if (is_one_of(text, TRUES) || is_one_of(text, FALSES)) {
+        tree->kind = TREE_BOOL;
+        tree->boolean = is_one_of(text, TRUES);
+    } else if (looks_integer(text)) {
+        tree->kind = TREE_INT;
+        errno = 0;
+        tree->integer = strtoll(text, NULL, 10);
+        if (errno)
+            return FAIL(reader, tree->loc, "expected an integer of 64 bits, found %.60s",
+                        text);
+    } else if (looks_float(text) || is_one_of(text, NOT_FINITE)) {
+        tree->kind = TREE_FLOAT;
+        tree->real = is_one_of(text, NOT_FINITE) ? HUGE_VAL : strtod(text, NULL);
+        if (!isfinite(tree->real))
+            return FAIL(reader, tree->loc, "number must be finite, found %.60s", text);
+    }
+    return STATUS_OK;
+}
+
+/* Adds a value where it belongs. */
+static Status add_value(YamlReader *reader, Tree *tree) {
+    Tree *parent = reader->container;
+    if (++reader->values > YAML_VALUES_MAX)
+        return FAIL(reader, tree->loc, "expected at most %d values", YAML_VALUES_MAX);
+    if (!parent) {
+        reader->root = tree;
+        return STATUS_OK;
+    }
+    tree_append(reader->arena, parent, reader->key, reader->key_loc, tree);
+    reader->key = NULL;
+    return STATUS_OK;
+}
+
+static Status check_key(YamlReader *reader, const Tree *key) {
+    if (key->kind != TREE_STRING)
+        return FAIL(reader, key->loc, "expected a string as key, found %s",
+                    tree_kind_name(key->kind));
+    const Tree *old = tree_get(reader->container, key->string);
+    reader->key = key->string;
+    reader->key_loc = key->loc;
+    if (old)
+        return FAIL(reader, key->loc, "duplicate key, first given in line %d",
+                    old->key_loc.line);
+    return STATUS_OK;
+}
+
+static bool wants_key(const YamlReader *reader) {
+    return reader->container && reader->container->kind == TREE_MAP && !reader->key;
+}
+
+static Status on_scalar(YamlReader *reader, const yaml_event_t *event) {
+    const char *text = (const char *)event->data.scalar.value;
+    Tree *tree =
+        tree_new(reader->arena, TREE_STRING, mark_loc(reader, event->start_mark));
+    if (strlen(text) != event->data.scalar.length)
+        return FAIL(reader, tree->loc, "expected text, found a NUL character");
+    tree->string = arena_strdup(reader->arena, text);
+    if (event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE)
+        TRY(resolve_plain(reader, tree, text));
+    return wants_key(reader) ? check_key(reader, tree) : add_value(reader, tree);
+}
+
+static Status on_start(YamlReader *reader, const yaml_event_t *event) {
+    TreeKind kind = event->type == YAML_MAPPING_START_EVENT ? TREE_MAP : TREE_LIST;
+    Loc at = mark_loc(reader, event->start_mark);
+    if (++reader->depth > YAML_DEPTH_MAX)
+        return FAIL(reader, at, "nested deeper than %d levels", YAML_DEPTH_MAX);
+    if (wants_key(reader))
+        return FAIL(reader, at, "expected a string as key, found %s",
+                    tree_kind_name(kind));
+    Tree *tree = tree_new(reader->arena, kind, at);
+    TRY(add_value(reader, tree));
+    reader->container = tree;
+    return STATUS_OK;
+}
+
+static Status on_end(YamlReader *reader) {
+    reader->depth--;
+    reader->container = reader->container->parent;
+    return STATUS_OK;
+}
+
+static Status on_document(YamlReader *reader, const yaml_event_t *event) {
+    Loc at = mark_loc(reader, event->start_mark);
+    if (++reader->documents > 1)
+        return FAIL(reader, at, "expected one document, found a second");
+    if (event->data.document_start.tag_directives.start !=
+        event->data.document_start.tag_directives.end)
+        return FAIL(reader, at, "tags are not supported");
+    return STATUS_OK;
+}
+
+/* Refuses anchors, aliases and tags. */
+static Status check_plainness(YamlReader *reader, const yaml_event_t *event) {
+    const yaml_char_t *anchor = NULL, *tag = NULL;
+    if (event->type == YAML_SCALAR_EVENT) {
+        anchor = event->data.scalar.anchor;
+        tag = event->data.scalar.tag;
+    } else if (event->type == YAML_SEQUENCE_START_EVENT) {
+        anchor = event->data.sequence_start.anchor;
+        tag = event->data.sequence_start.tag;
+    } else if (event->type == YAML_MAPPING_START_EVENT) {
+        anchor = event->data.mapping_start.anchor;
+        tag = event->data.mapping_start.tag;
+    }
+    Loc at = mark_loc(reader, event->start_mark);
+    if (event->type == YAML_ALIAS_EVENT)
+        return FAIL(reader, at, "aliases are not supported");
+    if (anchor) return FAIL(reader, at, "anchors are not supported");
+    if (tag) return FAIL(reader, at, "tags are not supported");
+    return STATUS_OK;
+}
+
+static Status on_event(YamlReader *reader, const yaml_event_t *event) {
+    TRY(check_plainness(reader, event));
+    switch (event->type) {
+    case YAML_DOCUMENT_START_EVENT: return on_document(reader, event);
+    case YAML_SCALAR_EVENT: return on_scalar(reader, event);
+    case YAML_SEQUENCE_START_EVENT:
+    case YAML_MAPPING_START_EVENT: return on_start(reader, event);
+    case YAML_SEQUENCE_END_EVENT:
+    case YAML_MAPPING_END_EVENT: return on_end(reader);
+    default: return STATUS_OK;
+    }
+}
+
+/* Line and column of a byte, for faults that libyaml places by offset. */
+static Loc offset_loc(const YamlReader *reader, const char *text, size_t offset) {
+    Loc at = {reader->file, 1, 1};
+    for (size_t i = 0; i < offset; i++) {
+        at.column = text[i] == '\n' ? 1 : at.column + 1;
+        if (text[i] == '\n') at.line++;
+    }
+    return at;
+}
+
+static Status parser_fault(YamlReader *reader, const yaml_parser_t *parser,
+                           const char *text, size_t length) {
+    const char *problem = parser->problem ? parser->problem : "not readable";
+    if (parser->error == YAML_MEMORY_ERROR)
+        return diag_fail(reader->diag, STATUS_MEMORY, LOC_FILE(reader->file), NULL,
+                         "out of memory");
+    if (parser->error == YAML_READER_ERROR) {
+        size_t offset = parser->problem_offset < length ? parser->problem_offset : length;
+        return diag_fail(reader->diag, STATUS_RECIPE, offset_loc(reader, text, offset),
+                         NULL, "invalid YAML: %s", problem);
+    }
+    const char *context = parser->context ? parser->context : "";
+    return diag_fail(reader->diag, STATUS_RECIPE, mark_loc(reader, parser->problem_mark),
+                     NULL, "invalid YAML: %s%s%s", problem, *context ? ", " : "",
+                     context);
+}
+
+static Status read_events(YamlReader *reader, yaml_parser_t *parser, const char *text,
+                          size_t length) {
+    for (bool more = true; more;) {
+        yaml_event_t event;
+        if (!yaml_parser_parse(parser, &event))
+            return parser_fault(reader, parser, text, length);
+        Status status = on_event(reader, &event);
+        more = event.type != YAML_STREAM_END_EVENT;
+        yaml_event_delete(&event);
+        if (status != STATUS_OK) return status;
+    }
+    return STATUS_OK;
+}
+
+Status yaml_parse(Tree **out, Arena *arena, const char *file, const char *text,
+                  size_t length, Diag *diag) {
+    YamlReader reader = {.arena = arena, .file = arena_strdup(arena, file), .diag = diag};
+    if (length > YAML_BYTES_MAX)
+        return diag_fail(diag, STATUS_RECIPE, LOC_FILE(reader.file), NULL,
+                         "expected at most %zu bytes, found %zu", YAML_BYTES_MAX, length);
+    yaml_parser_t parser;
+    if (!yaml_parser_initialize(&parser))
+        return diag_fail(diag, STATUS_MEMORY, LOC_FILE(reader.file), NULL,
+                         "out of memory");
+    yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text, length);
+    Status status = read_events(&reader, &parser, text, length);
+    yaml_parser_delete(&parser);
+    if (status != STATUS_OK) return status;
+    *out = reader.root;
+    if (!*out) *out = tree_new(arena, TREE_NULL, (Loc){reader.file, 1, 1});
+    return STATUS_OK;
+}
+
+Status yaml_read(Tree **out, Arena *arena, const char *path, Diag *diag) {
+    char *text;
+    size_t length;
+    Diag *quiet = diag_create(); /* a recipe that is too large is a recipe error */
+    Status status = file_read(&text, &length, arena, path, YAML_BYTES_MAX, quiet);
+    diag_destroy(quiet);
+    if (status == STATUS_FORMAT)
+        return diag_fail(diag, STATUS_RECIPE, LOC_FILE(path), NULL,
+                         "expected at most %zu bytes", YAML_BYTES_MAX);
+    if (status != STATUS_OK)
+        return file_read(&text, &length, arena, path, YAML_BYTES_MAX, diag);
+    return yaml_parse(out, arena, path, text, length, diag);
+}

@@ -1,0 +1,35 @@
+/* Hugging Face folders: config.json beside model.safetensors (or its sharded index). */
+#ifndef COMPRESS_IO_FORMATS_HF_H
+#define COMPRESS_IO_FORMATS_HF_H
+
+#include "ir/model.h"
+
+/* Reads a folder: builds the graph from config.json by its family and binds every weight
+ * (mapped, f32/f16/bf16), checking shapes; missing and unexpected tensors are errors that
+ * name the tensor. No weight is touched: model_load checks that they are finite. Fails
+ * with STATUS_FORMAT, STATUS_MODEL or STATUS_IO. */
+Status hf_read(Model **out, const char *folder, const OpTable *ops, Diag *diag);
+
+/* What hf_read_with does beyond hf_read; all zero = nothing. */
+typedef struct HfOptions {
+    const Tree *overrides; /* map of keys in place of config.json's; NULL = none */
+    bool create_heads;     /* heads of which the checkpoint has no tensor are created */
+    uint64_t seed;         /* of their initial values */
+} HfOptions;
+
+/* hf_read with the configuration changed: the model keeps the merged one. `num_labels`
+ * takes the place of the names of labels too. Keys that neither config.json has nor the
+ * family reads get a warning. Heads (Family.heads) that were created are
+ * named in a warning; anything else missing is an error still. NULL = no options. */
+Status hf_read_with(Model **out, const char *folder, const HfOptions *options,
+                    const OpTable *ops, Diag *diag);
+
+/* Builds a model from a configuration map (copied), shapes only; weights come from
+ * model_init_weights. */
+Status hf_build(Model **out, const Tree *config, const OpTable *ops, Diag *diag);
+
+/* hf_build of a configuration that was written by hand, not found in a file: keys that
+ * nothing reads, which are mistakes more often than not, get a warning. */
+Status hf_build_written(Model **out, const Tree *config, const OpTable *ops, Diag *diag);
+
+#endif

@@ -1,0 +1,227 @@
+/* Native model file, reading: checks texts, index, graph and data sets against each
+ * other and binds the weights as views of the mapped file. */
+#include "io/formats/modelfile.h"
+#include "io/files/file.h"
+#include "io/files/json.h"
+#include "io/formats/modelfile_gaussians.h"
+#include "ir/irtext.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* State of one reading. */
+typedef struct Reader {
+    const char *path;
+    Arena *scratch;
+    Buf *map;
+    SetTable table;
+    Tree *index;
+    Model *model;
+    Diag *diag;
+} Reader;
+
+bool modelfile_probe(const char *path) {
+    char head[8];
+    struct stat info;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return false;
+    bool found = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
+                 read(fd, head, sizeof head) == (ssize_t)sizeof head &&
+                 memcmp(head, HDF5_SIGNATURE, sizeof head) == 0;
+    close(fd);
+    return found;
+}
+
+/* --- texts --- */
+
+static const char *set_data(const Reader *r, const Hdf5Set *set) {
+    return (const char *)buf_data(r->map) + set->offset;
+}
+
+static Status text_find(Reader *r, const char *name, const Hdf5Set **out) {
+    *out = sets_find(&r->table, NULL, name);
+    if (!*out) return DAMAGED(r, "the file has no '%s'", name);
+    if ((*out)->dtype != DTYPE_U8 || (*out)->rank != 1)
+        return DAMAGED(r, "'%s' is not a list of bytes", name);
+    return STATUS_OK;
+}
+
+/* Finds a text and compares its hash with the index. */
+static Status text_checked(Reader *r, const char *name, const Hdf5Set **out) {
+    char hash[HASH_TEXT_BYTES];
+    TRY(text_find(r, name, out));
+    const Tree *wanted = tree_get(tree_get(r->index, "texts"), name);
+    bytes_hash(set_data(r, *out), (*out)->bytes, hash);
+    if (!wanted || wanted->kind != TREE_STRING || strcmp(wanted->string, hash) != 0)
+        return DAMAGED(r, "'%s' does not match its hash in the index", name);
+    return STATUS_OK;
+}
+
+static const char *place_of(Reader *r, const char *name) {
+    return arena_printf(r->model->arena, "%s:/%s", r->path, name);
+}
+
+static Status map_parse(Reader *r, Arena *arena, const char *name, const Hdf5Set *set,
+                        Tree **out) {
+    TRY(json_parse(out, arena, place_of(r, name), set_data(r, set), set->bytes, r->diag));
+    if ((*out)->kind != TREE_MAP) return DAMAGED(r, "'%s' is not a JSON object", name);
+    return STATUS_OK;
+}
+
+static Status read_version(Reader *r) {
+    const Hdf5Set *set = sets_find(&r->table, NULL, "format");
+    int32_t version;
+    if (!set || set->dtype != DTYPE_I32 || set->rank != 0)
+        return DAMAGED(r, "an HDF5 file, but not a model (no 'format')");
+    memcpy(&version, set_data(r, set), sizeof version);
+    if (version != MODELFILE_VERSION)
+        return DAMAGED(r, "expected format version %d, found %d", MODELFILE_VERSION,
+                       version);
+    return STATUS_OK;
+}
+
+static Status read_texts(Reader *r) {
+    const Hdf5Set *set;
+    Model *model = r->model;
+    TRY(text_find(r, "index", &set));
+    TRY(map_parse(r, r->scratch, "index", set, &r->index));
+    const Tree *version = tree_get(r->index, "format");
+    if (!version || version->kind != TREE_INT || version->integer != MODELFILE_VERSION)
+        return DAMAGED(r, "the index is not of format version %d", MODELFILE_VERSION);
+    TRY(text_checked(r, "config", &set));
+    TRY(map_parse(r, model->arena, "config", set, &model->config));
+    TRY(text_checked(r, "provenance", &set));
+    TRY(map_parse(r, model->arena, "provenance", set, &model->provenance));
+    TRY(text_checked(r, "ir", &set));
+    Graph *graph = NULL;
+    TRY(graph_parse(&graph, model->arena, model->graph->ops, place_of(r, "ir"),
+                    set_data(r, set), set->bytes, r->diag));
+    model->graph = graph;
+    return STATUS_OK;
+}
+
+/* --- weights --- */
+
+/* One row of the index. */
+typedef struct Row {
+    const char *name, *hash;
+    DType dtype;
+    int rank;
+    int64_t dim[RANK_MAX];
+} Row;
+
+static const char *row_string(const Tree *row, const char *key) {
+    const Tree *value = tree_get(row, key);
+    return value && value->kind == TREE_STRING ? value->string : NULL;
+}
+
+static Status row_read(Reader *r, const Tree *tree, Row *row) {
+    const Tree *shape = tree_get(tree, "shape");
+    const char *dtype = row_string(tree, "dtype");
+    *row = (Row){.name = row_string(tree, "name"), .hash = row_string(tree, "hash")};
+    if (!row->name || !row->hash || !dtype || !dtype_parse(dtype, &row->dtype) ||
+        !shape || shape->kind != TREE_LIST || shape->count > RANK_MAX)
+        return DAMAGED(r, "a row of the index is not {name, dtype, shape, hash}");
+    for (const Tree *dim = shape->first; dim; dim = dim->next) {
+        if (dim->kind != TREE_INT || dim->integer < 0)
+            return DAMAGED(r, "storage '%s': a dimension in the index is not a size",
+                           row->name);
+        row->dim[row->rank++] = dim->integer;
+    }
+    return STATUS_OK;
+}
+
+static bool shapes_equal(int rank, const int64_t *dim, int other_rank,
+                         const int64_t *other) {
+    return rank == other_rank && memcmp(dim, other, (size_t)rank * sizeof *dim) == 0;
+}
+
+static Status row_bind(Reader *r, const Row *row, bool check_hashes) {
+    Storage *storage = graph_storage(r->model->graph, row->name);
+    const char *link = modelfile_link(r->scratch, row->name);
+    const Hdf5Set *set = sets_find(&r->table, MODELFILE_WEIGHTS, link);
+    if (!storage || !set || storage->tensor.buf)
+        return DAMAGED(r, "storage '%s' of the index is not %s", row->name,
+                       !storage ? "in the graph"
+                       : !set   ? "in the file"
+                                : "there once");
+    DType stored = row->dtype == DTYPE_BOOL ? DTYPE_U8 : row->dtype;
+    if (set->dtype != stored || storage->tensor.dtype != row->dtype)
+        return DAMAGED(r,
+                       "storage '%s': graph, index and data differ in type (%s, %s, %s)",
+                       row->name, dtype_name(storage->tensor.dtype),
+                       dtype_name(row->dtype), dtype_name(set->dtype));
+    if (!shapes_equal(row->rank, row->dim, set->rank, set->dim) ||
+        !shapes_equal(row->rank, row->dim, storage->tensor.rank, storage->tensor.dim))
+        return DAMAGED(r, "storage '%s': graph, index and data differ in shape",
+                       row->name);
+    storage->tensor.buf = buf_retain(r->map);
+    storage->tensor.offset = set->offset;
+    char hash[HASH_TEXT_BYTES];
+    if (!check_hashes) return STATUS_OK;
+    tensor_hash(&storage->tensor, hash);
+    if (strcmp(hash, row->hash) != 0)
+        return DAMAGED(r, "storage '%s': its data does not match its hash", row->name);
+    return STATUS_OK;
+}
+
+/* Storages, rows and data sets correspond one to one: the counts are equal, and every
+ * row takes a storage that no row took before. */
+static Status read_weights(Reader *r, bool check_hashes) {
+    const Tree *rows = tree_get(r->index, "storages");
+    int found = 0, others = 0;
+    for (int i = 0; i < r->table.count; i++) {
+        const char *group = r->table.sets[i].group;
+        const bool weight = group && !strcmp(group, MODELFILE_WEIGHTS);
+        found += weight;
+        others += !weight && !(group && !strcmp(group, MODELFILE_PRIORS));
+    }
+    if (others != MODELFILE_ROOT_SETS)
+        return DAMAGED(r, "the file holds more than a model");
+    if (!rows || rows->kind != TREE_LIST)
+        return DAMAGED(r, "the index has no list of storages");
+    int wanted = r->model->graph->storage_count;
+    if (rows->count != wanted || found != wanted)
+        return DAMAGED(r, "the graph has %d storages, the index %d, the file %d", wanted,
+                       rows->count, found);
+    for (const Tree *tree = rows->first; tree; tree = tree->next) {
+        Row row;
+        TRY(row_read(r, tree, &row));
+        TRY(row_bind(r, &row, check_hashes));
+    }
+    return STATUS_OK;
+}
+
+static Status reader_run(Reader *r, bool check_hashes) {
+    TRY(modelfile_sets(&r->table, r->scratch, r->path, r->map, r->diag));
+    TRY(read_version(r));
+    TRY(read_texts(r));
+    TRY(read_weights(r, check_hashes));
+    return modelfile_read_gaussians(&(GaussianReader){.path = r->path,
+                                                      .scratch = r->scratch,
+                                                      .map = r->map,
+                                                      .table = &r->table,
+                                                      .index = r->index,
+                                                      .model = r->model,
+                                                      .check_hashes = check_hashes,
+                                                      .diag = r->diag});
+}
+
+Status modelfile_read(Model **out, const char *path, const OpTable *ops,
+                      bool check_hashes, Diag *diag) {
+    Reader r = {.path = path, .diag = diag};
+    *out = NULL;
+    TRY(file_map(&r.map, path, diag));
+    r.scratch = arena_create();
+    r.model = model_create(ops);
+    Status status = reader_run(&r, check_hashes);
+    buf_release(r.map);
+    arena_destroy(r.scratch);
+    if (status == STATUS_OK)
+        *out = r.model;
+    else
+        model_destroy(r.model);
+    return status;
+}
