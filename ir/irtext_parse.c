@@ -1,16 +1,44 @@
-/* IR text: parsing graphs.
+/* IR text: parsing graphs, from the words up.
  *
- * One function per statement; nodes are read in irtext_node.c. */
+ *     types        f32[N, T, 64]
+ *     leaves       input and param lines, with initial values and lineage
+ *     nodes        `%3 = linear(%2, @w, bias=@b) {...} : type at place as role`
+ *     statements   one a line, behind `ir 1`
+ *
+ * The text is hostile: every name, number and list is limited, and graph_verify has the
+ * last word. */
 #include "ir/irtext.h"
-#include "ir/irtext_parser.h"
+
+#include "ir/graph_internal.h"
+#include "ir/irtext_lex.h"
+#include "ir/name_map.h"
 #include "ir/verify.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_BYTES_MAX = 64 << 20, SYMBOL_BYTES = LEX_NAME_BYTES + 1 };
+enum {
+    TEXT_BYTES_MAX = 64 << 20,
+    SYMBOL_BYTES = LEX_NAME_BYTES + 1,
+    NODES_MAX = 1000000 /* and outputs */
+};
 
-Status parser_fail_unknown(Parser *p, Loc loc, const char *what, const char *word,
+typedef struct Parser {
+    Lexer lexer;
+    Graph *graph;
+    NameMap symbols; /* "$input", "@param" and "%node" to Node: what is defined so far */
+    NameMap outputs;
+    Node *last_input, *last_leaf;
+    Node **in; /* operands of the current node */
+    int in_count, in_capacity;
+} Parser;
+
+/* Records an error of the text at `loc`. */
+#define PARSER_FAIL(p, loc, ...)                                                         \
+    diag_fail((p)->lexer.diag, STATUS_FORMAT, (loc), NULL, __VA_ARGS__)
+
+/* Fails because of an unknown word, with the nearest known one as a hint. */
+static Status fail_unknown(Parser *p, Loc loc, const char *what, const char *word,
                            const char *const *names, int count) {
     Status status = PARSER_FAIL(p, loc, "unknown %s '%.60s'", what, word);
     const char *near = name_nearest(word, names, count);
@@ -30,7 +58,7 @@ static Status parse_dtype(Parser *p, DType *out) {
     Loc loc = lex_loc(&p->lexer);
     TRY(lex_word(&p->lexer, "a type", word));
     if (dtype_parse(word, out)) return STATUS_OK;
-    return parser_fail_unknown(p, loc, "element type", word, NAMES, DTYPE_COUNT);
+    return fail_unknown(p, loc, "element type", word, NAMES, DTYPE_COUNT);
 }
 
 static Status parse_dim(Parser *p, bool symbols, int64_t *out) {
@@ -47,7 +75,8 @@ static Status parse_dim(Parser *p, bool symbols, int64_t *out) {
     return lex_integer(lexer, "a dimension", 0, INT64_MAX, out);
 }
 
-Status parser_type(Parser *p, bool symbols, Type *out) {
+/* Reads a type; symbolic dimensions only when `symbols`. */
+static Status parse_type(Parser *p, bool symbols, Type *out) {
     Lexer *lexer = &p->lexer;
     Loc loc = lex_loc(lexer);
     Type type = {0};
@@ -69,7 +98,9 @@ Status parser_type(Parser *p, bool symbols, Type *out) {
 
 /* Leaves. */
 
-Status parser_define(Parser *p, Loc loc, const char *key, Node *node) {
+/* Gives a new node its symbol, whose key lives in the graph's arena, and its place in
+ * the text. */
+static Status define_symbol(Parser *p, Loc loc, const char *key, Node *node) {
     if (p->graph->node_count >= NODES_MAX)
         return PARSER_FAIL(p, loc, "the graph has more than %d nodes", NODES_MAX);
     if (!name_map_add(&p->symbols, key, node))
@@ -90,13 +121,13 @@ static Status parse_input(Parser *p) {
     TRY(lex_expect(lexer, ':'));
     Type type;
     Loc type_loc = lex_loc(lexer);
-    TRY(parser_type(p, true, &type));
+    TRY(parse_type(p, true, &type));
     if (type.dtype != DTYPE_F32 && type.dtype != DTYPE_I32)
         return PARSER_FAIL(p, type_loc, "an input must be f32 or i32, found %s",
                            dtype_name(type.dtype));
     const char *key = arena_printf(p->graph->arena, "$%s", name);
     Node *leaf = graph_new_input(p->graph, key + 1, &type);
-    TRY(parser_define(p, loc, key, leaf));
+    TRY(define_symbol(p, loc, key, leaf));
     graph_link(p->graph, leaf, after(p, p->last_input));
     if (p->last_leaf == p->last_input) p->last_leaf = leaf;
     p->last_input = leaf;
@@ -132,7 +163,101 @@ static Status parse_init(Parser *p, Init *out) {
         bool normal = KINDS[i] == INIT_NORMAL || KINDS[i] == INIT_TRUNC_NORMAL;
         return normal ? parse_std(p, &out->std) : STATUS_OK;
     }
-    return parser_fail_unknown(p, loc, "initialisation", word, NAMES, COUNT);
+    return fail_unknown(p, loc, "initialisation", word, NAMES, COUNT);
+}
+
+/* Lineage at the end of a param's line: `kept 0=[0-63, 70] 1=[0-3]`. */
+
+/* Reads decimal digits of text[0..length). False when there are others or none, or when
+ * the number does not fit. */
+static bool read_index(const char *text, size_t length, int64_t *out) {
+    int64_t value = 0;
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] < '0' || text[i] > '9') return false;
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, text[i] - '0', &value))
+            return false;
+    }
+    *out = value;
+    return length > 0;
+}
+
+/* Reads `first` or `first-last`. */
+static Status parse_range(Parser *p, IndexRange *out) {
+    char word[LEX_NAME_BYTES];
+    const Loc loc = lex_loc(&p->lexer);
+    TRY(lex_word(&p->lexer, "an index or a range", word));
+    const char *dash = strchr(word, '-');
+    const size_t length = dash ? (size_t)(dash - word) : strlen(word);
+    bool good = read_index(word, length, &out->first);
+    out->last = out->first;
+    if (dash) good = good && read_index(dash + 1, strlen(dash + 1), &out->last);
+    if (good && out->last >= out->first) return STATUS_OK;
+    return PARSER_FAIL(p, loc, "expected an index or a range like 0-63, found '%.60s'",
+                       word);
+}
+
+/* Number of commas up to the closing bracket of this line, and one. */
+static size_t count_ranges(const Lexer *lexer) {
+    size_t count = 1;
+    for (const char *c = lexer->at; c < lexer->end && *c != ']' && *c != '\n'; c++)
+        count += *c == ',';
+    return count;
+}
+
+static Status parse_ranges(Parser *p, Lineage *out) {
+    Lexer *lexer = &p->lexer;
+    TRY(lex_expect(lexer, '['));
+    const size_t most = count_ranges(lexer);
+    IndexRange *ranges = ARENA_ARRAY(p->graph->arena, IndexRange, most);
+    int count = 0;
+    do {
+        if (count > 0) TRY(lex_expect(lexer, ','));
+        const Loc loc = lex_loc(lexer);
+        TRY(parse_range(p, &ranges[count]));
+        if (count > 0 && ranges[count].first <= ranges[count - 1].last)
+            return PARSER_FAIL(p, loc, "the indices must increase, found %lld after %lld",
+                               (long long)ranges[count].first,
+                               (long long)ranges[count - 1].last);
+        /* Ranges that touch are one, so that printing gives one text. */
+        if (count > 0 && ranges[count].first == ranges[count - 1].last + 1)
+            ranges[count - 1].last = ranges[count].last;
+        else
+            count++;
+        if (lex_peek(lexer) != ',' && lex_peek(lexer) != ']')
+            return lex_fail(lexer, "',' or ']'");
+    } while (!lex_accept(lexer, ']'));
+    *out = (Lineage){ranges, count};
+    return STATUS_OK;
+}
+
+static Status parse_axis(Parser *p, Storage *storage) {
+    Lexer *lexer = &p->lexer;
+    const Tensor *tensor = &storage->tensor;
+    const Loc loc = lex_loc(lexer);
+    int64_t axis;
+    TRY(lex_integer(lexer, "an axis", 0, INT64_MAX, &axis));
+    if (axis >= tensor->rank)
+        return PARSER_FAIL(p, loc, "'@%.60s' has %d axes, found axis %lld", storage->name,
+                           tensor->rank, (long long)axis);
+    if (storage->kept[axis].count > 0)
+        return PARSER_FAIL(p, loc, "axis %lld is given twice", (long long)axis);
+    TRY(lex_expect(lexer, '='));
+    Lineage kept = {0};
+    TRY(parse_ranges(p, &kept));
+    if (lineage_size(&kept) != tensor->dim[axis])
+        return PARSER_FAIL(p, loc, "axis %lld keeps %lld indices, its dimension is %lld",
+                           (long long)axis, (long long)lineage_size(&kept),
+                           (long long)tensor->dim[axis]);
+    storage->kept[axis] = kept;
+    return STATUS_OK;
+}
+
+/* Reads `axis=[ranges] ...` after the word `kept`. */
+static Status parse_lineage(Parser *p, Storage *storage) {
+    do TRY(parse_axis(p, storage));
+    while (lex_peek(&p->lexer) >= '0' && lex_peek(&p->lexer) <= '9');
+    return STATUS_OK;
 }
 
 static Status parse_param(Parser *p) {
@@ -143,21 +268,24 @@ static Status parse_param(Parser *p) {
     TRY(lex_name(lexer, "a parameter's name", name));
     TRY(lex_expect(lexer, ':'));
     Type type;
-    TRY(parser_type(p, false, &type));
+    TRY(parse_type(p, false, &type));
     const char *key = arena_printf(p->graph->arena, "@%s", name);
     Tensor shape = tensor_shape(type.dtype, type.rank, type.dim);
     Storage *storage = graph_append_storage(p->graph, key + 1, &shape);
     Node *leaf = graph_new_param(p->graph, storage);
-    TRY(parser_define(p, loc, key, leaf));
+    TRY(define_symbol(p, loc, key, leaf));
     graph_link(p->graph, leaf, after(p, p->last_leaf));
     p->last_leaf = leaf;
     if (lex_accept_word(lexer, "init")) TRY(parse_init(p, &storage->init));
-    if (lex_accept_word(lexer, "kept")) TRY(parser_lineage(p, storage));
+    if (lex_accept_word(lexer, "kept")) TRY(parse_lineage(p, storage));
     storage->frozen = lex_accept_word(lexer, "frozen");
     return STATUS_OK;
 }
 
-Status parser_reference(Parser *p, Node **out) {
+/* Nodes. */
+
+/* Reads `$name`, `@name` or `%n` and looks it up. */
+static Status parse_reference(Parser *p, Node **out) {
     Lexer *lexer = &p->lexer;
     Loc loc = lex_loc(lexer);
     char key[SYMBOL_BYTES] = {lex_peek(lexer)};
@@ -174,6 +302,187 @@ Status parser_reference(Parser *p, Node **out) {
     return *out ? STATUS_OK : PARSER_FAIL(p, loc, "'%.60s' is not defined above", key);
 }
 
+static void push_operand(Parser *p, Node *value) {
+    if (p->in_count == p->in_capacity) {
+        p->in_capacity = p->in_capacity ? p->in_capacity * 2 : 16;
+        p->in = memory_grow(p->in, (size_t)p->in_capacity, sizeof *p->in);
+    }
+    p->in[p->in_count++] = value;
+}
+
+/* Puts a value given by position into the next required operand, else into the variadic
+ * one. `*next` is the first operand not looked at yet. */
+static Status add_positional(Parser *p, const Op *op, Loc loc, Node *value, int *next) {
+    int single = op_single_count(op);
+    while (*next < single && (op->operands[*next].flags & OPERAND_OPTIONAL)) ++*next;
+    if (*next < single)
+        p->in[(*next)++] = value;
+    else if (op_is_variadic(op))
+        push_operand(p, value);
+    else
+        return PARSER_FAIL(p, loc, "%s has no further operand without a name", op->name);
+    return STATUS_OK;
+}
+
+/* Fails because the op has no operand called `name`. */
+static Status fail_operand(Parser *p, const Op *op, Loc loc, const char *name) {
+    int count = op_operand_count(op);
+    const char **names = memory_alloc((size_t)count + 1, sizeof *names);
+    for (int i = 0; i < count; i++) names[i] = op->operands[i].name;
+    Status status = fail_unknown(p, loc, "operand", name, names, count);
+    free(names);
+    return status;
+}
+
+/* Index of the optional operand called `name`. */
+static Status find_named(Parser *p, const Op *op, Loc loc, const char *name, int *out) {
+    *out = op_operand_index(op, name);
+    if (*out < 0) return fail_operand(p, op, loc, name);
+    if (*out >= op_single_count(op) || !(op->operands[*out].flags & OPERAND_OPTIONAL))
+        return PARSER_FAIL(p, loc, "%s: operand '%s' is written without its name",
+                           op->name, name);
+    if (p->in[*out])
+        return PARSER_FAIL(p, loc, "%s: operand '%s' is given twice", op->name, name);
+    return STATUS_OK;
+}
+
+static Status parse_operand(Parser *p, const Op *op, int *next) {
+    Lexer *lexer = &p->lexer;
+    Loc loc = lex_loc(lexer);
+    Node *value;
+    if (lex_word_length(lexer) == 0) {
+        TRY(parse_reference(p, &value));
+        return add_positional(p, op, loc, value, next);
+    }
+    char name[LEX_NAME_BYTES];
+    int index;
+    TRY(lex_word(lexer, "an operand", name));
+    TRY(lex_expect(lexer, '='));
+    TRY(find_named(p, op, loc, name, &index));
+    TRY(parse_reference(p, &value));
+    p->in[index] = value;
+    return STATUS_OK;
+}
+
+/* Reads `(operand, ...)` into p->in, laid out as in Node.in. */
+static Status parse_operands(Parser *p, const Op *op) {
+    Lexer *lexer = &p->lexer;
+    p->in_count = 0;
+    for (int i = op_single_count(op); i > 0; i--) push_operand(p, NULL);
+    TRY(lex_expect(lexer, '('));
+    bool first = true;
+    for (int next = 0; !lex_accept(lexer, ')'); first = false) {
+        if (!first && lex_peek(lexer) != ',') return lex_fail(lexer, "',' or ')'");
+        if (!first) TRY(lex_expect(lexer, ','));
+        TRY(parse_operand(p, op, &next));
+    }
+    return STATUS_OK;
+}
+
+static Status parse_op(Parser *p, const Op **out) {
+    const OpTable *ops = p->graph->ops;
+    char word[LEX_NAME_BYTES];
+    Loc loc = lex_loc(&p->lexer);
+    TRY(lex_word(&p->lexer, "an op", word));
+    *out = op_find(ops, word);
+    if (*out && !((*out)->flags & OP_LEAF)) return STATUS_OK;
+    if (*out)
+        return PARSER_FAIL(p, loc,
+                           "'%s' is a leaf: it has a line of its own, '%s ... : type'",
+                           word, word);
+    const char **names = memory_alloc((size_t)ops->count + 1, sizeof *names);
+    for (int i = 0; i < ops->count; i++) names[i] = ops->ops[i]->name;
+    Status status = fail_unknown(p, loc, "op", word, names, ops->count);
+    free(names);
+    return status;
+}
+
+static Status parse_attrs(Parser *p, Node *node) {
+    Tree *map = NULL;
+    if (lex_accept(&p->lexer, '{')) {
+        TRY(lex_attrs(&p->lexer, '}', &map));
+        TRY(lex_expect(&p->lexer, '}'));
+    } else if (node->op->fields) {
+        map = tree_new(p->graph->arena, TREE_MAP, node->loc);
+    }
+    return attrs_bind(p->graph, node, map, STATUS_FORMAT, p->lexer.diag);
+}
+
+/* Splits "stack.layer" in place: the layer is the digits after the last dot, if any. */
+static bool split_place(char *place, int *layer) {
+    char *dot = strrchr(place, '.');
+    *layer = -1;
+    if (!dot || !dot[1] || strspn(dot + 1, "0123456789") != strlen(dot + 1)) return true;
+    long value = strlen(dot + 1) <= 9 ? strtol(dot + 1, NULL, 10) : LAYER_MAX + 1L;
+    *dot = '\0';
+    *layer = (int)value;
+    return value <= LAYER_MAX && dot > place;
+}
+
+static Status parse_place(Parser *p, Node *node) {
+    char place[LEX_NAME_BYTES];
+    Loc loc = lex_loc(&p->lexer);
+    TRY(lex_name(&p->lexer, "a place (stack or stack.layer)", place));
+    if (!split_place(place, &node->layer))
+        return PARSER_FAIL(p, loc, "expected a stack and a layer from 0 to %d",
+                           LAYER_MAX);
+    node->stack = arena_strdup(p->graph->arena, place);
+    return STATUS_OK;
+}
+
+static Status parse_role(Parser *p, Role *out) {
+    const char *names[ROLE_COUNT];
+    for (int i = 0; i < ROLE_COUNT; i++) names[i] = role_name((Role)i);
+    char word[LEX_NAME_BYTES];
+    Loc loc = lex_loc(&p->lexer);
+    TRY(lex_word(&p->lexer, "a role", word));
+    *out = role_parse(word);
+    return *out != ROLE_COUNT ? STATUS_OK
+                              : fail_unknown(p, loc, "role", word, names, ROLE_COUNT);
+}
+
+/* Infers the node's type and compares it with the one declared at `loc`. */
+static Status check_type(Parser *p, Node *node, Loc loc, const Type *declared) {
+    Diag *diag = p->lexer.diag;
+    node->type = *declared;
+    TRY(node_check_operands(node, STATUS_FORMAT, diag));
+    if (node_infer(node, diag) != STATUS_OK) return STATUS_FORMAT;
+    if (type_equal(&node->type, declared)) return STATUS_OK;
+    Text want = {0}, found = {0};
+    type_print(&want, declared);
+    type_print(&found, &node->type);
+    Status status =
+        PARSER_FAIL(p, loc, "declared %s, operands give %s", want.data, found.data);
+    text_free(&want);
+    text_free(&found);
+    return status;
+}
+
+/* Reads a node's line after its '%', which stands at `loc`. */
+static Status parse_node(Parser *p, Loc loc) {
+    Lexer *lexer = &p->lexer;
+    int64_t id;
+    TRY(lex_integer(lexer, "a node's number", 0, INT32_MAX, &id));
+    TRY(lex_expect(lexer, '='));
+    const Op *op;
+    TRY(parse_op(p, &op));
+    TRY(parse_operands(p, op));
+    Node *node = graph_new_node(p->graph, op, p->in_count);
+    if (p->in_count > 0) memcpy(node->in, p->in, (size_t)p->in_count * sizeof *p->in);
+    node->id = (int)id;
+    TRY(define_symbol(p, loc, arena_printf(p->graph->arena, "%%%d", node->id), node));
+    graph_link(p->graph, node, NULL);
+    TRY(parse_attrs(p, node));
+    TRY(lex_expect(lexer, ':'));
+    Loc type_loc = lex_loc(lexer);
+    Type declared;
+    TRY(parse_type(p, true, &declared));
+    TRY(check_type(p, node, type_loc, &declared));
+    if (lex_accept_word(lexer, "at")) TRY(parse_place(p, node));
+    if (lex_accept_word(lexer, "as")) TRY(parse_role(p, &node->role));
+    return STATUS_OK;
+}
+
 static Status parse_output(Parser *p) {
     Lexer *lexer = &p->lexer;
     char name[LEX_NAME_BYTES];
@@ -181,7 +490,7 @@ static Status parse_output(Parser *p) {
     TRY(lex_name(lexer, "an output's name", name));
     TRY(lex_expect(lexer, '='));
     Node *node;
-    TRY(parser_reference(p, &node));
+    TRY(parse_reference(p, &node));
     if (p->graph->output_count >= NODES_MAX)
         return PARSER_FAIL(p, loc, "the graph has more than %d outputs", NODES_MAX);
     const char *key = arena_strdup(p->graph->arena, name);
@@ -201,7 +510,7 @@ static Status parse_statement(Parser *p) {
         {"input", parse_input}, {"param", parse_param}, {"output", parse_output}};
     Lexer *lexer = &p->lexer;
     Loc loc = lex_loc(lexer);
-    if (lex_accept(lexer, '%')) return parser_node(p, loc);
+    if (lex_accept(lexer, '%')) return parse_node(p, loc);
     for (size_t i = 0; i < sizeof STATEMENTS / sizeof *STATEMENTS; i++)
         if (lex_accept_word(lexer, STATEMENTS[i].word)) return STATEMENTS[i].parse(p);
     return lex_fail(lexer, "'input', 'param', 'output' or '%'");
@@ -225,7 +534,7 @@ static Status parse_header(Parser *p) {
     return lex_line_end(lexer);
 }
 
-static Status parse_text(Parser *p) {
+static Status parse_statements(Parser *p) {
     TRY(parse_header(p));
     for (;;) {
         TRY(parse_blank_lines(&p->lexer));
@@ -244,7 +553,7 @@ Status graph_parse(Graph **out, Arena *arena, const OpTable *ops, const char *fi
                          length);
     Parser parser = {.lexer = lexer_start(arena, start, text, length, diag),
                      .graph = graph_create(arena, ops)};
-    Status status = parse_text(&parser);
+    Status status = parse_statements(&parser);
     if (status == STATUS_OK) status = graph_verify(parser.graph, STATUS_FORMAT, diag);
     if (status == STATUS_OK) *out = parser.graph;
     name_map_free(&parser.symbols);
