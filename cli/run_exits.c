@@ -14,7 +14,7 @@ static Status fail_early(PassContext *ctx, const char *what, const char *hint,
 
 Status early_find(EarlyRun *run, Arena *arena, Model *model, const char *path,
                   Diag *diag) {
-    PassContext ctx = {.arena = arena, .given = {LOC_FILE(path), "--leave-early", NULL}};
+    PassContext ctx = {.arena = arena, .source = {LOC_FILE(path), "--leave-early", NULL}};
     *run = (EarlyRun){.arena = arena};
     TRY(exits_find(&run->exits, arena, &ctx, model->graph, diag));
     if (run->exits.count == 1)

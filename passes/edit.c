@@ -42,7 +42,7 @@ Status edit_param(Node **out, Graph *graph, const char *name, Init init, int ran
 Status edit_fail(PassContext *ctx, Diag *diag, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
-    given_fail_list(&ctx->given, NULL, STATUS_MODEL, diag, fmt, args);
+    option_fail_list(&ctx->source, NULL, STATUS_MODEL, diag, fmt, args);
     va_end(args);
     return STATUS_MODEL;
 }
@@ -51,17 +51,17 @@ Status edit_fail_option(PassContext *ctx, const char *options, Diag *diag,
                         const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
-    given_fail_list(&ctx->given, options, STATUS_MODEL, diag, fmt, args);
+    option_fail_list(&ctx->source, options, STATUS_MODEL, diag, fmt, args);
     va_end(args);
     return STATUS_MODEL;
 }
 
 Status edit_data(PassContext *ctx, const char *name, Batches **out, Diag *diag) {
-    return ctx->data(ctx->self, name, given_loc(&ctx->given, "data"), out, diag);
+    return ctx->data(ctx->self, name, option_loc(&ctx->source, "data"), out, diag);
 }
 
 Status edit_teacher(PassContext *ctx, const char *path, Model **out, Diag *diag) {
-    return ctx->model(ctx->self, path, given_loc(&ctx->given, "teacher"), out, diag);
+    return ctx->model(ctx->self, path, option_loc(&ctx->source, "teacher"), out, diag);
 }
 
 Status edit_fail_label(PassContext *ctx, Diag *diag, const Batches *data, int64_t sample,

@@ -21,7 +21,7 @@ Status edit_fail(PassContext *ctx, Diag *diag, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* The same at an option's place, or that of the last given of several joined by '|': see
- * given_fail. */
+ * option_fail. */
 Status edit_fail_option(PassContext *ctx, const char *options, Diag *diag,
                         const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 

@@ -12,7 +12,7 @@
 
 #include "exec/train/train.h"
 #include "ir/model.h"
-#include "passes/given.h"
+#include "passes/step_source.h"
 
 /* What a pass promises about the function the model computes. */
 typedef enum Exactness {
@@ -33,11 +33,11 @@ struct PassContext {
     bool plan;     /* shapes only */
     uint64_t seed; /* of this step: recipe seed and step index mixed */
     int threads;
-    Given given;  /* the step in the recipe */
-    Tree *record; /* this step's record: a map; ends up in the provenance and in
-                     --report; numbers must be reproducible, so no times */
-    Tree *times;  /* a map for what no two runs measure alike (seconds, samples per
-                     second): in --report only, never in the model */
+    StepSource source; /* the step in the recipe */
+    Tree *record;      /* this step's record: a map; ends up in the provenance and in
+                          --report; numbers must be reproducible, so no times */
+    Tree *times;       /* a map for what no two runs measure alike (seconds, samples per
+                          second): in --report only, never in the model */
     const Watch *watch;
 
     /* Set by the pass. */
@@ -71,8 +71,8 @@ typedef struct Pass {
     Exactness exactness;      /* the strongest that holds for every option */
 
     /* Checks options against each other, before any model is read. NULL = nothing to
-     * check. Fails with STATUS_RECIPE, at an option where it can: see given_fail. */
-    Status (*check)(const void *options, const Given *given, Diag *diag);
+     * check. Fails with STATUS_RECIPE, at an option where it can: see option_fail. */
+    Status (*check)(const void *options, const StepSource *source, Diag *diag);
 
     /* Does the work. A model that does not fit gives STATUS_MODEL, at an option or the
      * step: edit_fail_option, edit_fail. */

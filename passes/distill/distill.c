@@ -204,7 +204,7 @@ static Status leave_layers_out(Distill *d, Diag *diag) {
     tree_put_string(ctx->arena, ctx->record, "left_out",
                     arena_printf(ctx->arena, "attention, hidden: %s", d->apart));
     if (!ctx->plan)
-        diag_warn(diag, ctx->given.at, ctx->given.key,
+        diag_warn(diag, ctx->source.at, ctx->source.key,
                   "attention and hidden losses are left out: %s", d->apart);
     return STATUS_OK;
 }
@@ -282,63 +282,63 @@ static Status distill_run(PassContext *ctx, Model *model, const void *opaque,
 /* The form of a loss is told in vain when nothing gives the loss a weight. A weight of 0
  * that is given is fine: it switches the loss off. */
 static Status check_form(const char *form, bool told, const char *loss, double own,
-                         double weight, const Given *given, Diag *diag) {
+                         double weight, const StepSource *source, Diag *diag) {
     if (!told || own >= 0 || weight > 0) return STATUS_OK;
-    given_fail(given, form, STATUS_RECIPE, diag,
-               "expected a weight for the %s loss beside %s: by preset it is 0", loss,
-               form);
+    option_fail(source, form, STATUS_RECIPE, diag,
+                "expected a weight for the %s loss beside %s: by preset it is 0", loss,
+                form);
     diag_hint(diag, "add `%s: 1`, or leave %s out", loss, form);
     return STATUS_RECIPE;
 }
 
 /* Pairs stand alone and can be read; `every` has its rule. */
-static Status check_matching(const D *options, const Given *given, Diag *diag) {
+static Status check_matching(const D *options, const StepSource *source, Diag *diag) {
     const bool rule = options->match != MATCH_EVEN;
     if (options->every && options->match != MATCH_EVERY)
-        return given_fail(given, "every", STATUS_RECIPE, diag,
-                          "expected match: every beside it");
+        return option_fail(source, "every", STATUS_RECIPE, diag,
+                           "expected match: every beside it");
     if (rule && options->teacher_layers.count)
-        return given_fail(given, "teacher_layers|match", STATUS_RECIPE, diag,
-                          "expected teacher_layers or match, found both");
+        return option_fail(source, "teacher_layers|match", STATUS_RECIPE, diag,
+                           "expected teacher_layers or match, found both");
     if (options->pairs.count &&
         (rule || options->student_layers.count || options->teacher_layers.count))
-        return given_fail(given, "pairs", STATUS_RECIPE, diag,
-                          "expected pairs, or match, student_layers and teacher_layers, "
-                          "found both");
+        return option_fail(source, "pairs", STATUS_RECIPE, diag,
+                           "expected pairs, or match, student_layers and teacher_layers, "
+                           "found both");
     Status status = STATUS_OK;
     Arena *arena = arena_create();
     for (int i = 0; i < options->pairs.count && status == STATUS_OK; i++) {
         DistillMatch pair;
         if (!distill_read_pair(&pair, arena, options->pairs.items[i]))
-            status = given_fail(given, "pairs", STATUS_RECIPE, diag,
-                                "expected \"STACK.LAYER=STACK.LAYER\", the "
-                                "student's place and the teacher's, found \"%s\"",
-                                options->pairs.items[i]);
+            status = option_fail(source, "pairs", STATUS_RECIPE, diag,
+                                 "expected \"STACK.LAYER=STACK.LAYER\", the "
+                                 "student's place and the teacher's, found \"%s\"",
+                                 options->pairs.items[i]);
     }
     arena_destroy(arena);
     return status;
 }
 
-static Status distill_check(const void *opaque, const Given *given, Diag *diag) {
+static Status distill_check(const void *opaque, const StepSource *source, Diag *diag) {
     const D *options = opaque;
     const DistillLosses l = resolve(options);
-    TRY(objective_check(&options->train, given, diag));
+    TRY(objective_check(&options->train, source, diag));
     TRY(check_form("attention_form", options->attention_form > 0, "attention",
-                   options->attention, l.attention, given, diag));
+                   options->attention, l.attention, source, diag));
     TRY(check_form("hidden_form", options->hidden_form > 0, "hidden", options->hidden,
-                   l.hidden, given, diag));
+                   l.hidden, source, diag));
     TRY(check_form("cosine_on", options->cosine_on > 0, "cosine", options->cosine,
-                   l.cosine, given, diag));
+                   l.cosine, source, diag));
     TRY(check_form("label_smoothing", options->label_smoothing > 0, "label",
-                   options->label, l.label + l.masked_lm, given, diag));
-    TRY(check_matching(options, given, diag));
+                   options->label, l.label + l.masked_lm, source, diag));
+    TRY(check_matching(options, source, diag));
     if (options->match_on != MATCH_ON_TEACHER && l.attention_form != ATTENTION_match)
-        return given_fail(given, "match_on", STATUS_RECIPE, diag,
-                          "expected attention_form: match beside match_on: student");
+        return option_fail(source, "match_on", STATUS_RECIPE, diag,
+                           "expected attention_form: match beside match_on: student");
     if (l.prediction + l.attention + l.hidden + l.masked_lm + l.cosine + l.label > 0)
         return STATUS_OK;
-    return given_fail(given, NULL, STATUS_RECIPE, diag,
-                      "expected at least one loss with a weight above 0, found none");
+    return option_fail(source, NULL, STATUS_RECIPE, diag,
+                       "expected at least one loss with a weight above 0, found none");
 }
 
 const Pass pass_distill = {

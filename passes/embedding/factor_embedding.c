@@ -197,7 +197,7 @@ static Status check_growth(const Factor *f, int64_t rank, Diag *diag) {
         (long long)factor_count(f, rank), (long long)(f->rows * f->width));
     if (f->options->allow_growth) {
         const bool news = f->ctx->plan || !f->options->rank;
-        if (news) given_warn(&f->ctx->given, "rank|energy", diag, "%s", text);
+        if (news) option_warn(&f->ctx->source, "rank|energy", diag, "%s", text);
         return STATUS_OK;
     }
     edit_fail_option(f->ctx, "rank|energy", diag, "%s", text);
@@ -223,10 +223,10 @@ static Status guess_rank(const Factor *f, int64_t *rank, Diag *diag) {
     const bool bounded = !f->options->allow_growth && f->even < f->most;
     *rank = bounded && f->even > 0 ? f->even : f->most;
     if (!f->options->allow_growth) TRY(check_growth(f, *rank, diag));
-    given_warn(&f->ctx->given, "energy", diag,
-               "planned without weights, with the largest rank that can come of "
-               "it, %lld; parameters and bytes after this step are upper bounds",
-               (long long)*rank);
+    option_warn(&f->ctx->source, "energy", diag,
+                "planned without weights, with the largest rank that can come of "
+                "it, %lld; parameters and bytes after this step are upper bounds",
+                (long long)*rank);
     tree_put_bool(f->ctx->arena, f->ctx->record, "approximate", true);
     return STATUS_OK;
 }
@@ -393,13 +393,13 @@ static Status factor_run(PassContext *ctx, Model *model, const void *opaque, Dia
     return STATUS_OK;
 }
 
-static Status factor_check(const void *opaque, const Given *given, Diag *diag) {
+static Status factor_check(const void *opaque, const StepSource *source, Diag *diag) {
     const F *options = opaque;
     const int ways = (options->rank > 0) + (options->energy > 0);
     if (ways == 1) return STATUS_OK;
-    return given_fail(given, "rank|energy", STATUS_RECIPE, diag,
-                      "expected one of rank and energy, found %s",
-                      ways ? "both" : "none");
+    return option_fail(source, "rank|energy", STATUS_RECIPE, diag,
+                       "expected one of rank and energy, found %s",
+                       ways ? "both" : "none");
 }
 
 const Pass pass_factor_embedding = {

@@ -68,34 +68,35 @@ static Status check_decode(const EvaluateOptions *options, Diag *diag) {
     return status;
 }
 
-static Status evaluate_check(const void *opaque, const Given *given, Diag *diag) {
+static Status evaluate_check(const void *opaque, const StepSource *source, Diag *diag) {
     int length;
     const EvaluateOptions *o = opaque;
     const char *metric = metric_name(o->metric, &length);
     const bool exits = o->exits == EVALUATE_RULE || o->exits == EVALUATE_EACH;
     if (!(o->min <= o->max))
-        return given_fail(given, "min|max", STATUS_RECIPE, diag,
-                          "expected min <= max, found min %g and max %g", o->min, o->max);
+        return option_fail(source, "min|max", STATUS_RECIPE, diag,
+                           "expected min <= max, found min %g and max %g", o->min,
+                           o->max);
     if (o->entropy > 0 && o->patience > 0)
-        return given_fail(given, "entropy|patience", STATUS_RECIPE, diag,
-                          "expected entropy or patience, found both");
+        return option_fail(source, "entropy|patience", STATUS_RECIPE, diag,
+                           "expected entropy or patience, found both");
     if (has_rule(o) && o->exits != EVALUATE_AUTO && o->exits != EVALUATE_RULE)
-        return given_fail(given, "exits", STATUS_RECIPE, diag,
-                          "expected exits: rule with entropy or patience, found %s",
-                          o->exits == EVALUATE_EACH ? "each" : "last");
+        return option_fail(source, "exits", STATUS_RECIPE, diag,
+                           "expected exits: rule with entropy or patience, found %s",
+                           o->exits == EVALUATE_EACH ? "each" : "last");
     if (o->draws > 0 && (exits || has_rule(o)))
-        return given_fail(given, "draws", STATUS_RECIPE, diag,
-                          "evaluated at the last exit alone: expected exits: last, "
-                          "without entropy and patience");
+        return option_fail(source, "draws", STATUS_RECIPE, diag,
+                           "evaluated at the last exit alone: expected exits: last, "
+                           "without entropy and patience");
     if (o->draws > 0 && (o->decode || o->metric == METRIC_BLEU))
-        return given_fail(given, "draws", STATUS_RECIPE, diag,
-                          "expected no decode and no bleu");
+        return option_fail(source, "draws", STATUS_RECIPE, diag,
+                           "expected no decode and no bleu");
     TRY(check_decode(o, diag));
     if (of_tokens(o->metric) && (exits || has_rule(o)))
-        return given_fail(given, "metric", STATUS_RECIPE, diag,
-                          "%.*s is for models that predict tokens, exits are for models "
-                          "that predict classes",
-                          length, metric);
+        return option_fail(source, "metric", STATUS_RECIPE, diag,
+                           "%.*s is for models that predict tokens, exits are for models "
+                           "that predict classes",
+                           length, metric);
     return STATUS_OK;
 }
 
@@ -301,10 +302,10 @@ static Status check_gate(const Evaluation *e, Diag *diag) {
     const bool below = isnan(value) ? isfinite(options->min) : value < options->min;
     int length;
     const char *name = metric_name(options->metric, &length);
-    return given_fail(&e->ctx->given, below ? "min" : "max", STATUS_GATE, diag,
-                      "gate: expected %.*s %s %g, found %.4f", length, name,
-                      below ? "at least" : "at most", below ? options->min : options->max,
-                      value);
+    return option_fail(&e->ctx->source, below ? "min" : "max", STATUS_GATE, diag,
+                       "gate: expected %.*s %s %g, found %.4f", length, name,
+                       below ? "at least" : "at most",
+                       below ? options->min : options->max, value);
 }
 
 static Status evaluate_run(PassContext *ctx, Model *model, const void *opaque,

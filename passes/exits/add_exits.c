@@ -339,14 +339,15 @@ static Status add_run(PassContext *ctx, Model *model, const void *opaque, Diag *
     return ctx->plan ? STATUS_OK : model_init_weights(model, ctx->seed, diag);
 }
 
-static Status add_check(const void *opaque, const Given *given, Diag *diag) {
+static Status add_check(const void *opaque, const StepSource *source, Diag *diag) {
     const IntList layers = ((const A *)opaque)->layers;
     for (int i = 1; i < layers.count; i++)
         if (layers.items[i] <= layers.items[i - 1])
-            return given_fail(given, "layers", STATUS_RECIPE, diag,
-                              "expected layers in ascending order, found %lld "
-                              "after %lld",
-                              (long long)layers.items[i], (long long)layers.items[i - 1]);
+            return option_fail(source, "layers", STATUS_RECIPE, diag,
+                               "expected layers in ascending order, found %lld "
+                               "after %lld",
+                               (long long)layers.items[i],
+                               (long long)layers.items[i - 1]);
     return STATUS_OK;
 }
 

@@ -279,13 +279,14 @@ static Status calibrate_run(PassContext *ctx, Model *model, const void *opaque,
     return status;
 }
 
-static Status calibrate_check(const void *opaque, const Given *given, Diag *diag) {
+static Status calibrate_check(const void *opaque, const StepSource *source, Diag *diag) {
     const C *options = opaque;
     const int ways =
         (options->flops >= 0) + (options->accuracy >= 0) + (options->drop >= 0);
     if (ways == 1) return STATUS_OK;
-    return given_fail(given, "flops|accuracy|drop", STATUS_RECIPE, diag,
-                      "expected one of flops, accuracy and drop, found %d of them", ways);
+    return option_fail(source, "flops|accuracy|drop", STATUS_RECIPE, diag,
+                       "expected one of flops, accuracy and drop, found %d of them",
+                       ways);
 }
 
 const Pass pass_calibrate_exits = {

@@ -155,7 +155,7 @@ static void renumber(Graph *graph, IntList kept) {
 static Status drop_rule(PassContext *ctx, Model *model, Diag *diag) {
     const Tree *rule = tree_get(model->provenance, "exits");
     if (!rule || rule->kind == TREE_NULL) return STATUS_OK;
-    diag_warn(diag, ctx->given.at, ctx->given.key,
+    diag_warn(diag, ctx->source.at, ctx->source.key,
               "the rule for leaving at exits does not fit the new depth and is dropped: "
               "calibrate again");
     return tree_set(model->arena, model->provenance, "exits",

@@ -88,7 +88,7 @@ bool exits_rule_is_stale(Model *model) {
 bool exits_warn_stale(PassContext *ctx, Model *model, Diag *diag) {
     const bool stale = exits_rule_is_stale(model);
     if (stale)
-        diag_warn(diag, ctx->given.at, ctx->given.key,
+        diag_warn(diag, ctx->source.at, ctx->source.key,
                   "the stored rule for leaving at exits was calibrated before the "
                   "model's last change: calibrate again");
     return stale;

@@ -99,21 +99,21 @@ static Status multiplex_run(PassContext *ctx, Model *model, const void *opaque,
     return ctx->plan ? STATUS_OK : model_init_weights(model, ctx->seed, diag);
 }
 
-static Status multiplex_check(const void *opaque, const Given *given, Diag *diag) {
+static Status multiplex_check(const void *opaque, const StepSource *source, Diag *diag) {
     const M *options = opaque;
     if (!options->stack)
-        return given_fail(given, "stack", STATUS_RECIPE, diag,
-                          "expected the name of a stack, found null");
+        return option_fail(source, "stack", STATUS_RECIPE, diag,
+                           "expected the name of a stack, found null");
     if (options->groups.count && options->layers_left.count)
-        return given_fail(given, "groups|layers_left", STATUS_RECIPE, diag,
-                          "expected groups or layers_left, found both");
+        return option_fail(source, "groups|layers_left", STATUS_RECIPE, diag,
+                           "expected groups or layers_left, found both");
     if (options->mixing_bias && options->mixing == MIXING_NONE)
-        return given_fail(given, "mixing_bias", STATUS_RECIPE, diag,
-                          "expected mixing beside mixing_bias, found none");
+        return option_fail(source, "mixing_bias", STATUS_RECIPE, diag,
+                           "expected mixing beside mixing_bias, found none");
     if (options->kernel % 2 == 0)
-        return given_fail(given, "kernel", STATUS_RECIPE, diag,
-                          "expected an odd number, found %lld",
-                          (long long)options->kernel);
+        return option_fail(source, "kernel", STATUS_RECIPE, diag,
+                           "expected an odd number, found %lld",
+                           (long long)options->kernel);
     return STATUS_OK;
 }
 

@@ -80,7 +80,7 @@ static void step_prepare(StepRun *run) {
         .plan = options->plan,
         .seed = random_key((uint64_t)run->recipe->seed, (uint64_t)run->index),
         .threads = options->threads,
-        .given = step->given,
+        .source = step->source,
         .record = tree_new(arena, TREE_MAP, LOC_NONE),
         .times = tree_new(arena, TREE_MAP, LOC_NONE),
         .watch = options->watch,
@@ -111,7 +111,7 @@ static Status check_changed(const StepRun *run, Diag *diag) {
         step->allow_unchanged || (step->pass->flags & PASS_MEASURES) ||
         (run->options->plan && (run->ctx.unsure || (step->pass->flags & PASS_TRAINS)));
     if (run->changed || exempt || may_rest(run)) return STATUS_OK;
-    Status status = diag_fail(diag, STATUS_RECIPE, step->given.at, step->given.key,
+    Status status = diag_fail(diag, STATUS_RECIPE, step->source.at, step->source.key,
                               "expected %s to change the model, it changed nothing%s",
                               step->pass->name, step->rounds ? " in any round" : "");
     diag_hint(diag, "add `allow_unchanged: true` beside the pass if that is fine");
@@ -173,7 +173,7 @@ static Status dump_after(const StepRun *run, Diag *diag) {
 /* After a failure: says which step it is about. */
 static void note_step(const Recipe *recipe, int index, Diag *diag) {
     const Step *step = &recipe->steps[index];
-    diag_place(diag, step->given.at, step->given.key);
+    diag_place(diag, step->source.at, step->source.key);
     diag_note(diag, "in step %d of %d, %s%s%s%s", index + 1, recipe->step_count,
               step->pass->name, step->label ? " (" : "", step->label ? step->label : "",
               step->label ? ")" : "");

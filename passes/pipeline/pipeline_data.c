@@ -37,7 +37,7 @@ Status pipeline_check_data(int *index, Model *model, const Recipe *recipe,
         Batches *data = NULL;
         if (!name || is_read_before(recipe, *index, name)) continue;
         TRY(options->data(options->self, name,
-                          given_loc(&step->given, step->pass->data_options), &data,
+                          option_loc(&step->source, step->pass->data_options), &data,
                           diag));
         TRY(check_set(model->graph, data, diag));
     }

@@ -23,7 +23,7 @@ void gaussians_follow(const KnownGaussians *known, PassContext *ctx, Graph *grap
         lost++;
     }
     if (!first || tree_get(ctx->record, "posteriors_dropped")) return;
-    diag_warn(diag, ctx->given.at, ctx->given.key,
+    diag_warn(diag, ctx->source.at, ctx->source.key,
               "the posterior of %d of the weights is dropped, which this step changes "
               "otherwise than by cutting or averaging: first '%s'",
               lost, first->name);

@@ -57,7 +57,7 @@ static void bind_options(const Recipe *recipe, Step *step, const Tree *options,
     const Pass *pass = step->pass;
     int errors = diag_errors(diag);
     step->options = arena_alloc(arena, pass->options_size + 1);
-    step->given.options = options;
+    step->source.options = options;
     if (pass->defaults) memcpy(step->options, pass->defaults, pass->options_size);
     if (options && options->kind != TREE_NULL && options->kind != TREE_MAP) {
         diag_fail(diag, STATUS_RECIPE, options->loc, tree_path(arena, options),
@@ -69,7 +69,7 @@ static void bind_options(const Recipe *recipe, Step *step, const Tree *options,
                 STATUS_RECIPE, diag);
     recipe_check_data(recipe, step, options, arena, diag);
     if (pass->check && diag_errors(diag) == errors)
-        pass->check(step->options, &step->given, diag);
+        pass->check(step->options, &step->source, diag);
 }
 
 /* The entry of a step's map that names its pass, NULL (and reported) when there is none
@@ -106,7 +106,7 @@ static void bind_step_map(const Recipe *recipe, Step *step, const Tree *tree,
     step->label = keys.label;
     step->allow_unchanged = keys.allow_unchanged;
     if (!entry) return;
-    step->given.at = entry->key_loc;
+    step->source.at = entry->key_loc;
     step->pass = pass_find(entry->key);
     if (step->pass)
         bind_options(recipe, step, entry, arena, diag);
@@ -126,8 +126,8 @@ static const Tree *no_options(Arena *arena, const Tree *name) {
 
 static void bind_step(const Recipe *recipe, Step *step, const Tree *tree, Arena *arena,
                       Diag *diag) {
-    step->given.at = tree->loc;
-    step->given.key = tree_path(arena, tree);
+    step->source.at = tree->loc;
+    step->source.key = tree_path(arena, tree);
     if (tree->kind == TREE_MAP) {
         bind_step_map(recipe, step, tree, arena, diag);
     } else if (tree->kind == TREE_STRING) {
@@ -135,10 +135,10 @@ static void bind_step(const Recipe *recipe, Step *step, const Tree *tree, Arena 
         if (step->pass)
             bind_options(recipe, step, no_options(arena, tree), arena, diag);
         else
-            pass_fail_unknown(tree->string, STATUS_RECIPE, tree->loc, step->given.key,
+            pass_fail_unknown(tree->string, STATUS_RECIPE, tree->loc, step->source.key,
                               diag);
     } else {
-        diag_fail(diag, STATUS_RECIPE, tree->loc, step->given.key,
+        diag_fail(diag, STATUS_RECIPE, tree->loc, step->source.key,
                   "expected the name of a pass or a map, found %s",
                   tree_kind_name(tree->kind));
     }

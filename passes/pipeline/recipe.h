@@ -32,7 +32,7 @@ typedef struct Step {
     void *options;     /* bound, in the arena */
     const char *label; /* NULL = none; of a repeated step with its round: "slim 3/5" */
     bool allow_unchanged;
-    Given given;       /* key: "passes[2]", "passes[2].repeat[3].passes[1]" */
+    StepSource source; /* key: "passes[2]", "passes[2].repeat[3].passes[1]" */
     int round, rounds; /* of its repeat, from 1; 0 = not repeated */
     int stride;        /* steps of a round */
 } Step;

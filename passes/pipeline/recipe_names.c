@@ -16,8 +16,8 @@ static Status check_data_name(const Recipe *recipe, const char *name, const Tree
     if (!name || tree_get(recipe->data, name)) return STATUS_OK;
     const char *key = value && value->parent
                           ? tree_path(arena, value)
-                          : arena_printf(arena, "%s.%s", step->given.key, option);
-    Status status = diag_fail(diag, STATUS_RECIPE, value ? value->loc : step->given.at,
+                          : arena_printf(arena, "%s.%s", step->source.key, option);
+    Status status = diag_fail(diag, STATUS_RECIPE, value ? value->loc : step->source.at,
                               key, "expected the name of a data set, found \"%s\"", name);
     const char *names[NAMES_MAX];
     int count = 0;
@@ -86,7 +86,8 @@ static void hint_snapshot(const Recipe *recipe, const char *name, int end, Diag 
     int count = 0;
     const int later = find_snapshot(recipe, name, end, recipe->step_count);
     if (later >= 0) {
-        diag_hint(diag, "%s makes it, which comes later", recipe->steps[later].given.key);
+        diag_hint(diag, "%s makes it, which comes later",
+                  recipe->steps[later].source.key);
         return;
     }
     for (int i = 0; i < end && count < NAMES_MAX; i++) {
@@ -116,7 +117,7 @@ static void check_references(const Recipe *recipe, int index, Arena *arena, Diag
     const char *base = step->options;
     const Field *field = step->pass->fields;
     for (; field && field->name; field++) {
-        const Tree *value = tree_get(step->given.options, field->name);
+        const Tree *value = tree_get(step->source.options, field->name);
         const char *text = NULL;
         if (value && field->kind == FIELD_STRING)
             text = *(const char *const *)(base + field->offset);
@@ -130,9 +131,9 @@ static void check_taken(const Recipe *recipe, int index, Diag *diag) {
     const char *name = snapshot_made(step);
     const int earlier = name ? find_snapshot(recipe, name, 0, index) : -1;
     if (earlier < 0) return;
-    given_fail(&step->given, "name", STATUS_RECIPE, diag,
-               "expected a name that is free, %s makes snapshot \"%s\" already",
-               recipe->steps[earlier].given.key, name);
+    option_fail(&step->source, "name", STATUS_RECIPE, diag,
+                "expected a name that is free, %s makes snapshot \"%s\" already",
+                recipe->steps[earlier].source.key, name);
 }
 
 void recipe_check_snapshots(const Recipe *recipe, Arena *arena, Diag *diag) {

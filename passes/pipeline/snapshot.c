@@ -23,22 +23,22 @@ const char *snapshot_name(const char *model) {
     return model + length;
 }
 
-static Status snapshot_check(const void *opaque, const Given *given, Diag *diag) {
+static Status snapshot_check(const void *opaque, const StepSource *source, Diag *diag) {
     const SnapshotOptions *options = opaque;
     const char *c = options->name;
     while (isalnum((unsigned char)*c) || (*c && strchr("_-.", *c))) c++;
     if (!*c && c > options->name && c <= options->name + NAME_MAX_LENGTH)
         return STATUS_OK;
-    return given_fail(given, "name", STATUS_RECIPE, diag,
-                      "expected a name of 1 to %d letters, digits, '_', '-' and '.', "
-                      "found \"%.100s\"",
-                      NAME_MAX_LENGTH, options->name);
+    return option_fail(source, "name", STATUS_RECIPE, diag,
+                       "expected a name of 1 to %d letters, digits, '_', '-' and '.', "
+                       "found \"%.100s\"",
+                       NAME_MAX_LENGTH, options->name);
 }
 
 static Status snapshot_run(PassContext *ctx, Model *model, const void *opaque,
                            Diag *diag) {
     const SnapshotOptions *options = opaque;
-    return ctx->snapshot(ctx->self, options->name, model, ctx->given.at, diag);
+    return ctx->snapshot(ctx->self, options->name, model, ctx->source.at, diag);
 }
 
 const Pass pass_snapshot = {

@@ -29,7 +29,7 @@ static Status check_slice(const Conditioning *c, const ConditionSlice *slice) {
         good = slice->index[i] >= 0 && slice->index[i] < tensor->dim[slice->axis] &&
                (i == 0 || slice->index[i] > slice->index[i - 1]);
     if (good) return STATUS_OK;
-    return diag_fail(c->diag, STATUS_INTERNAL, c->ctx->given.at, slice->storage->name,
+    return diag_fail(c->diag, STATUS_INTERNAL, c->ctx->source.at, slice->storage->name,
                      "a slice does not lie within the weights");
 }
 
@@ -219,7 +219,7 @@ Status condition_gaussians(PassContext *ctx, Graph *graph, const Condition *cond
                                 .count = tensor_count(&storage->tensor)};
     }
     if (status == STATUS_OK) status = condition_all(&c, condition);
-    if (status != STATUS_OK) diag_place(diag, ctx->given.at, ctx->given.key);
+    if (status != STATUS_OK) diag_place(diag, ctx->source.at, ctx->source.key);
     for (int i = 0; i < c.part_count; i++) {
         gaussian_release(c.parts[i].before);
         free(c.parts[i].mark);

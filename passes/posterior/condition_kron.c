@@ -186,7 +186,7 @@ Status condition_kron(const Conditioning *c, const ConditionPart *part) {
     if (info > 0)
         status = condition_fail_singular(c, part, 0);
     else if (info < 0)
-        status = diag_fail(c->diag, STATUS_MEMORY, c->ctx->given.at, c->ctx->given.key,
+        status = diag_fail(c->diag, STATUS_MEMORY, c->ctx->source.at, c->ctx->source.key,
                            "not enough memory for '%s'", part->storage->name);
     else
         status = kron_store(&k, part->gaussian, c->diag);

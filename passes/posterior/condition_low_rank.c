@@ -93,8 +93,8 @@ static Status solve(LowRank *l) {
     for (int64_t k = 0; k < samples; k++) l->a[k * samples + k] += 1;
     const int info = cholesky_f64(samples, l->a);
     if (info < 0)
-        return diag_fail(l->c->diag, STATUS_MEMORY, l->c->ctx->given.at,
-                         l->c->ctx->given.key, "not enough memory for %lld samples",
+        return diag_fail(l->c->diag, STATUS_MEMORY, l->c->ctx->source.at,
+                         l->c->ctx->source.key, "not enough memory for %lld samples",
                          (long long)samples);
     if (info > 0)
         return edit_fail(l->c->ctx, l->c->diag,

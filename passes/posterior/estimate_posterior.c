@@ -184,23 +184,23 @@ static Status estimate_run(PassContext *ctx, Model *model, const void *opaque,
     return status;
 }
 
-static Status estimate_check(const void *opaque, const Given *given, Diag *diag) {
+static Status estimate_check(const void *opaque, const StepSource *source, Diag *diag) {
     const EstimateOptions *o = opaque;
     const int64_t needed = (o->samples - 1) * o->every + 1;
     const bool by_epochs = o->train.steps == 0 && o->train.epochs > 0;
     if (o->from == FROM_ITERATES && o->start == START_DRAWN)
-        return given_fail(given, "start", STATUS_RECIPE, diag,
-                          "drawn is an option of from: runs");
+        return option_fail(source, "start", STATUS_RECIPE, diag,
+                           "drawn is an option of from: runs");
     if (o->from == FROM_RUNS && o->every != defaults.every)
-        return given_fail(given, "every", STATUS_RECIPE, diag,
-                          "is an option of from: iterates");
+        return option_fail(source, "every", STATUS_RECIPE, diag,
+                           "is an option of from: iterates");
     if (o->from != FROM_ITERATES || by_epochs || o->train.steps >= needed)
         return STATUS_OK;
-    return given_fail(given, "steps|epochs|samples|every", STATUS_RECIPE, diag,
-                      "expected at least %lld steps for %lld iterates %lld apart, found "
-                      "%lld",
-                      (long long)needed, (long long)o->samples, (long long)o->every,
-                      (long long)o->train.steps);
+    return option_fail(source, "steps|epochs|samples|every", STATUS_RECIPE, diag,
+                       "expected at least %lld steps for %lld iterates %lld apart, found "
+                       "%lld",
+                       (long long)needed, (long long)o->samples, (long long)o->every,
+                       (long long)o->train.steps);
 }
 
 const Pass pass_estimate_posterior = {

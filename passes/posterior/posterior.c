@@ -174,7 +174,7 @@ static Status take_part(const Posterior *p, PosteriorPart *part, const Tensor *s
 
 Status posterior_take(Posterior *p, const Graph *graph, Diag *diag) {
     if (p->taken == p->options->samples)
-        return diag_fail(diag, STATUS_INTERNAL, p->ctx->given.at, p->ctx->given.key,
+        return diag_fail(diag, STATUS_INTERNAL, p->ctx->source.at, p->ctx->source.key,
                          "more samples than the %lld of the posterior",
                          (long long)p->options->samples);
     for (int i = 0; i < p->part_count; i++) {
@@ -182,8 +182,8 @@ Status posterior_take(Posterior *p, const Graph *graph, Diag *diag) {
         const Storage *source = graph_storage(graph, part->storage->name);
         if (!source || !source->tensor.buf ||
             !tensor_same_shape(&source->tensor, &part->gaussian->mean))
-            return diag_fail(diag, STATUS_INTERNAL, p->ctx->given.at, part->storage->name,
-                             "a sample lacks these weights");
+            return diag_fail(diag, STATUS_INTERNAL, p->ctx->source.at,
+                             part->storage->name, "a sample lacks these weights");
         if (tensor_find_nonfinite(&source->tensor) >= 0)
             return edit_fail(p->ctx, diag, "sample %lld: '%s' is not finite",
                              (long long)p->taken + 1, part->storage->name);

@@ -239,7 +239,7 @@ Status posterior_finish(Posterior *p, Diag *diag) {
     double variance = 0;
     Spread spread = {0};
     if (p->taken != p->options->samples)
-        return diag_fail(diag, STATUS_INTERNAL, p->ctx->given.at, p->ctx->given.key,
+        return diag_fail(diag, STATUS_INTERNAL, p->ctx->source.at, p->ctx->source.key,
                          "expected %lld samples, found %lld",
                          (long long)p->options->samples, (long long)p->taken);
     TRY(centre_all(p, &variance, diag));

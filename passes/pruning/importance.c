@@ -89,12 +89,12 @@ static Status importance_run(PassContext *ctx, Model *model, const void *opaque,
     return store(model, options, &heads, &ffn, diag);
 }
 
-static Status importance_check(const void *opaque, const Given *given, Diag *diag) {
+static Status importance_check(const void *opaque, const StepSource *source, Diag *diag) {
     const I *options = opaque;
     if (SCORE_TAYLOR + options->score != SCORE_TAYLOR) return STATUS_OK;
     if (options->data) return STATUS_OK;
-    return given_fail(given, NULL, STATUS_RECIPE, diag,
-                      "expected `data`, a data set with labels, for score: taylor");
+    return option_fail(source, NULL, STATUS_RECIPE, diag,
+                       "expected `data`, a data set with labels, for score: taylor");
 }
 
 const Pass pass_importance = {

@@ -160,7 +160,7 @@ bool prune_is_first(const Prune *prune, const PruneBlock *block, const PruneSlot
 Status prune_choose(Prune *prune, const PruneOptions *options, Diag *diag);
 
 /* Checks the options of a pruning pass against each other. */
-Status prune_check(const void *options, const Given *given, Diag *diag);
+Status prune_check(const void *options, const StepSource *source, Diag *diag);
 
 /* The whole of a pruning pass. */
 Status prune_run(PassContext *ctx, Model *model, PruneKind kind,

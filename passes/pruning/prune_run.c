@@ -5,28 +5,28 @@
 
 #include <stdlib.h>
 
-Status prune_check(const void *opaque, const Given *given, Diag *diag) {
+Status prune_check(const void *opaque, const StepSource *source, Diag *diag) {
     const PruneOptions *options = opaque;
     const bool global = options->ranking == RANKING_GLOBAL;
     const int ways =
         (options->keep > 0) + (options->keep_total > 0) + (options->keep_ratio > 0);
     if (ways != 1)
-        return given_fail(given, "keep|keep_total|keep_ratio", STATUS_RECIPE, diag,
-                          "expected one of keep, keep_total and keep_ratio, found %s",
-                          ways ? "several" : "none");
+        return option_fail(source, "keep|keep_total|keep_ratio", STATUS_RECIPE, diag,
+                           "expected one of keep, keep_total and keep_ratio, found %s",
+                           ways ? "several" : "none");
     if (global && options->keep)
-        return given_fail(given, "keep", STATUS_RECIPE, diag,
-                          "expected keep_total or keep_ratio with ranking: global");
+        return option_fail(source, "keep", STATUS_RECIPE, diag,
+                           "expected keep_total or keep_ratio with ranking: global");
     if (!global && options->keep_total)
-        return given_fail(given, "keep_total", STATUS_RECIPE, diag,
-                          "expected ranking: global with it");
+        return option_fail(source, "keep_total", STATUS_RECIPE, diag,
+                           "expected ranking: global with it");
     if (!global && options->allow_empty)
-        return given_fail(given, "allow_empty", STATUS_RECIPE, diag,
-                          "expected ranking: global with it");
+        return option_fail(source, "allow_empty", STATUS_RECIPE, diag,
+                           "expected ranking: global with it");
     if (options->zero != ZERO_OUTPUT && options->prior != PRIOR_GAUSSIAN &&
         options->score != SCORE_RELEVANCE)
-        return given_fail(given, "zero", STATUS_RECIPE, diag,
-                          "expected prior: gaussian or score: relevance with it");
+        return option_fail(source, "zero", STATUS_RECIPE, diag,
+                           "expected prior: gaussian or score: relevance with it");
     return STATUS_OK;
 }
 
@@ -180,7 +180,7 @@ static void warn_guess(const Prune *p, const PruneOptions *options, Diag *diag) 
         equal = equal && elements > 0 && elements == unit_elements(p, 0);
     }
     if (equal) return;
-    diag_warn(diag, p->ctx->given.at, p->ctx->given.key,
+    diag_warn(diag, p->ctx->source.at, p->ctx->source.key,
               "planned without scores, as if all layers kept equally many %s; parameters "
               "and bytes after this step are approximate",
               prune_units(p->kind));

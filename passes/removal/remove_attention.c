@@ -25,11 +25,11 @@ static const Field fields[] = {
 
 static const A defaults = {0};
 
-static Status attention_check(const void *opaque, const Given *given, Diag *diag) {
+static Status attention_check(const void *opaque, const StepSource *source, Diag *diag) {
     const A *options = opaque;
     if (options->zero == ZERO_ALL || options->prior == PRIOR_GAUSSIAN) return STATUS_OK;
-    return given_fail(given, "zero", STATUS_RECIPE, diag,
-                      "expected prior: gaussian with it");
+    return option_fail(source, "zero", STATUS_RECIPE, diag,
+                       "expected prior: gaussian with it");
 }
 
 /* Operands of the decoder's op that make up its attention. */

@@ -34,30 +34,31 @@ static const Field fields[] = {
 
 static const B defaults = {.stack = "main"};
 
-static Status check_twice(IntList drop, const Given *given, Diag *diag) {
+static Status check_twice(IntList drop, const StepSource *source, Diag *diag) {
     for (int i = 0; i < drop.count; i++)
         for (int j = 0; j < i; j++)
             if (drop.items[i] == drop.items[j])
-                return given_fail(given, "drop", STATUS_RECIPE, diag,
-                                  "expected every layer once, found %lld twice",
-                                  (long long)drop.items[i]);
+                return option_fail(source, "drop", STATUS_RECIPE, diag,
+                                   "expected every layer once, found %lld twice",
+                                   (long long)drop.items[i]);
     return STATUS_OK;
 }
 
-static Status block_check(const void *opaque, const Given *given, Diag *diag) {
+static Status block_check(const void *opaque, const StepSource *source, Diag *diag) {
     const B *options = opaque;
     if (!options->stack)
-        return given_fail(given, "stack", STATUS_RECIPE, diag,
-                          "expected the name of a stack, found null");
+        return option_fail(source, "stack", STATUS_RECIPE, diag,
+                           "expected the name of a stack, found null");
     if ((options->drop.count > 0) == (options->drop_count > 0))
-        return given_fail(given, "drop|drop_count", STATUS_RECIPE, diag,
-                          "expected one of drop and drop_count, with at least one layer; "
-                          "found %s",
-                          options->drop_count ? "both" : "none");
+        return option_fail(
+            source, "drop|drop_count", STATUS_RECIPE, diag,
+            "expected one of drop and drop_count, with at least one layer; "
+            "found %s",
+            options->drop_count ? "both" : "none");
     if (options->order != ORDER_SPREAD && !options->drop_count)
-        return given_fail(given, "order", STATUS_RECIPE, diag,
-                          "expected drop_count with it, found a list of layers");
-    return check_twice(options->drop, given, diag);
+        return option_fail(source, "order", STATUS_RECIPE, diag,
+                           "expected drop_count with it, found a list of layers");
+    return check_twice(options->drop, source, diag);
 }
 
 /* ---- which layers ---- */

@@ -85,7 +85,7 @@ static Status resolve(IntList *keep, const Removal *removal, const R *options, i
     return STATUS_OK;
 }
 
-static Status check_duplicates(const char *name, IntList list, const Given *given,
+static Status check_duplicates(const char *name, IntList list, const StepSource *source,
                                Diag *diag) {
     if (list.count == 0) return STATUS_OK;
     int64_t *sorted = memory_alloc((size_t)list.count, sizeof *sorted);
@@ -96,47 +96,48 @@ static Status check_duplicates(const char *name, IntList list, const Given *give
         if (sorted[i] == sorted[i - 1]) twice = sorted[i];
     free(sorted);
     if (twice < 0) return STATUS_OK;
-    return given_fail(given, name, STATUS_RECIPE, diag,
-                      "expected every layer once, found %lld twice", (long long)twice);
+    return option_fail(source, name, STATUS_RECIPE, diag,
+                       "expected every layer once, found %lld twice", (long long)twice);
 }
 
-static Status check_ascending(IntList keep, const Given *given, Diag *diag) {
+static Status check_ascending(IntList keep, const StepSource *source, Diag *diag) {
     for (int i = 1; i < keep.count; i++) {
         if (keep.items[i] > keep.items[i - 1]) continue;
         Status status =
-            given_fail(given, "keep", STATUS_RECIPE, diag,
-                       "expected layers in ascending order, found %lld after %lld",
-                       (long long)keep.items[i], (long long)keep.items[i - 1]);
+            option_fail(source, "keep", STATUS_RECIPE, diag,
+                        "expected layers in ascending order, found %lld after %lld",
+                        (long long)keep.items[i], (long long)keep.items[i - 1]);
         diag_hint(diag, "layers stay in the order that they have in the model");
         return status;
     }
     return STATUS_OK;
 }
 
-static Status remove_check(const void *opaque, const Given *given, Diag *diag) {
+static Status remove_check(const void *opaque, const StepSource *source, Diag *diag) {
     const R *options = opaque;
     const int ways = (options->keep.count > 0) + (options->drop.count > 0) +
                      (options->count > 0) + (options->drop_count > 0);
     if (!options->stack)
-        return given_fail(given, "stack", STATUS_RECIPE, diag,
-                          "expected the name of a stack, found null");
+        return option_fail(source, "stack", STATUS_RECIPE, diag,
+                           "expected the name of a stack, found null");
     if (ways == 0)
-        return given_fail(
-            given, "keep|drop|count|drop_count", STATUS_RECIPE, diag,
+        return option_fail(
+            source, "keep|drop|count|drop_count", STATUS_RECIPE, diag,
             "expected one of keep, drop, count and drop_count, with at least "
             "one layer; found none");
     if (ways > 1)
-        return given_fail(given, "keep|drop|count|drop_count", STATUS_RECIPE, diag,
-                          "expected one of keep, drop, count and drop_count, found %d of "
-                          "them",
-                          ways);
+        return option_fail(
+            source, "keep|drop|count|drop_count", STATUS_RECIPE, diag,
+            "expected one of keep, drop, count and drop_count, found %d of "
+            "them",
+            ways);
     if (options->order != ORDER_SPREAD && !options->count && !options->drop_count)
-        return given_fail(given, "order", STATUS_RECIPE, diag,
-                          "expected count or drop_count with it, found a list of "
-                          "layers");
-    TRY(check_duplicates("keep", options->keep, given, diag));
-    TRY(check_duplicates("drop", options->drop, given, diag));
-    return check_ascending(options->keep, given, diag);
+        return option_fail(source, "order", STATUS_RECIPE, diag,
+                           "expected count or drop_count with it, found a list of "
+                           "layers");
+    TRY(check_duplicates("keep", options->keep, source, diag));
+    TRY(check_duplicates("drop", options->drop, source, diag));
+    return check_ascending(options->keep, source, diag);
 }
 
 /* ---- the pass ---- */

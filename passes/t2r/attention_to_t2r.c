@@ -370,22 +370,22 @@ static Status swap_run(PassContext *ctx, Model *model, const void *opaque, Diag 
     return swap.options->data ? measure_clamped(&swap, diag) : STATUS_OK;
 }
 
-static Status swap_check(const void *opaque, const Given *given, Diag *diag) {
+static Status swap_check(const void *opaque, const StepSource *source, Diag *diag) {
     const S *options = opaque;
     const int ways = (options->layers.count > 0) + (options->keep_softmax.count > 0) +
                      (options->keep_every > 0);
     if (ways > 1)
-        return given_fail(given, "layers|keep_softmax|keep_every", STATUS_RECIPE, diag,
-                          "expected at most one of layers, keep_softmax and keep_every, "
-                          "found %d",
-                          ways);
+        return option_fail(source, "layers|keep_softmax|keep_every", STATUS_RECIPE, diag,
+                           "expected at most one of layers, keep_softmax and keep_every, "
+                           "found %d",
+                           ways);
     if (options->feature == FEATURE_POSITIVE && !options->share_qk)
-        return given_fail(given, "feature", STATUS_RECIPE, diag,
-                          "positive needs share_qk: true: phi(q) . phi(k) "
-                          "estimates exp(q . k) only with the same random weights");
+        return option_fail(source, "feature", STATUS_RECIPE, diag,
+                           "positive needs share_qk: true: phi(q) . phi(k) "
+                           "estimates exp(q . k) only with the same random weights");
     if (options->keep_every == 1)
-        return given_fail(given, "keep_every", STATUS_RECIPE, diag,
-                          "expected 0 or at least 2: 1 keeps every layer");
+        return option_fail(source, "keep_every", STATUS_RECIPE, diag,
+                           "expected 0 or at least 2: 1 keeps every layer");
     return STATUS_OK;
 }
 

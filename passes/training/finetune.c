@@ -65,12 +65,12 @@ static Status finetune_run(PassContext *ctx, Model *model, const void *opaque,
     return status;
 }
 
-static Status finetune_check(const void *opaque, const Given *given, Diag *diag) {
+static Status finetune_check(const void *opaque, const StepSource *source, Diag *diag) {
     const FinetuneOptions *options = opaque;
-    TRY(objective_check(&options->train, given, diag));
+    TRY(objective_check(&options->train, source, diag));
     if (options->part != PART_EXITS || options->exits != EXITS_LAST) return STATUS_OK;
-    return given_fail(given, "train", STATUS_RECIPE, diag,
-                      "exits has nothing to train with exits: last");
+    return option_fail(source, "train", STATUS_RECIPE, diag,
+                       "exits has nothing to train with exits: last");
 }
 
 const Pass pass_finetune = {

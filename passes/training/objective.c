@@ -21,7 +21,7 @@ Status objective_begin(Objective *o, PassContext *ctx, Model *model, Diag *diag)
 Status objective_add_part(Objective *o, const char *name, Node *part, double weight,
                           Diag *diag) {
     if (o->part_count == OBJECTIVE_PARTS)
-        return diag_fail(diag, STATUS_INTERNAL, o->ctx->given.at, o->ctx->given.key,
+        return diag_fail(diag, STATUS_INTERNAL, o->ctx->source.at, o->ctx->source.key,
                          "more than %d parts of an objective", OBJECTIVE_PARTS);
     o->part[o->part_count] = part;
     o->weight[o->part_count] = weight;
@@ -93,7 +93,7 @@ static void take_gaussians(Graph *model, const Graph *trained) {
 static Status place_prior(const Objective *o, const TrainOptions *options, Status status,
                           Diag *diag) {
     if (status == STATUS_MODEL && options->objective != OBJECTIVE_LIKELIHOOD)
-        diag_place(diag, o->ctx->given.at, o->ctx->given.key);
+        diag_place(diag, o->ctx->source.at, o->ctx->source.key);
     return status;
 }
 
@@ -114,46 +114,48 @@ static Status plan_training(Objective *o, Node *loss, const TrainOptions *option
     return STATUS_OK;
 }
 
-static Status fail_option(const char *option, const char *needs, const Given *given,
+static Status fail_option(const char *option, const char *needs, const StepSource *source,
                           Diag *diag) {
-    return given_fail(given, option, STATUS_RECIPE, diag, "needs %s", needs);
+    return option_fail(source, option, STATUS_RECIPE, diag, "needs %s", needs);
 }
 
 /* Options of a prior that no objective reads. */
-static Status check_prior(const TrainOptions *options, const Given *given, Diag *diag) {
+static Status check_prior(const TrainOptions *options, const StepSource *source,
+                          Diag *diag) {
     const bool variational = options->objective == OBJECTIVE_VARIATIONAL;
     const bool prior = options->objective != OBJECTIVE_LIKELIHOOD;
     const char *either = "objective: map or variational";
     const char *second = "objective: variational";
     if (!prior && options->prior_weight != train_defaults.prior_weight)
-        return fail_option("prior_weight", either, given, diag);
+        return fail_option("prior_weight", either, source, diag);
     if (!prior && options->prior_scale != train_defaults.prior_scale)
-        return fail_option("prior_scale", either, given, diag);
+        return fail_option("prior_scale", either, source, diag);
     if (!variational && options->init_variance != train_defaults.init_variance)
-        return fail_option("init_variance", second, given, diag);
+        return fail_option("init_variance", second, source, diag);
     if (!variational && options->variance_lr != train_defaults.variance_lr)
-        return fail_option("variance_lr", second, given, diag);
+        return fail_option("variance_lr", second, source, diag);
     return STATUS_OK;
 }
 
 /* Options that the other optimiser reads. */
-static Status check_optimizer(const TrainOptions *options, const Given *given,
+static Status check_optimizer(const TrainOptions *options, const StepSource *source,
                               Diag *diag) {
     const bool adamw = options->optimizer == OPTIMIZER_ADAMW;
     if (adamw && options->momentum != train_defaults.momentum)
-        return fail_option("momentum", "optimizer: sgd", given, diag);
+        return fail_option("momentum", "optimizer: sgd", source, diag);
     if (!adamw && options->beta1 != train_defaults.beta1)
-        return fail_option("beta1", "optimizer: adamw", given, diag);
+        return fail_option("beta1", "optimizer: adamw", source, diag);
     if (!adamw && options->beta2 != train_defaults.beta2)
-        return fail_option("beta2", "optimizer: adamw", given, diag);
+        return fail_option("beta2", "optimizer: adamw", source, diag);
     if (!adamw && options->eps != train_defaults.eps)
-        return fail_option("eps", "optimizer: adamw", given, diag);
+        return fail_option("eps", "optimizer: adamw", source, diag);
     return STATUS_OK;
 }
 
-Status objective_check(const TrainOptions *options, const Given *given, Diag *diag) {
-    TRY(check_prior(options, given, diag));
-    return check_optimizer(options, given, diag);
+Status objective_check(const TrainOptions *options, const StepSource *source,
+                       Diag *diag) {
+    TRY(check_prior(options, source, diag));
+    return check_optimizer(options, source, diag);
 }
 
 /* The rates of this training alone: the model keeps its own. */
@@ -173,8 +175,8 @@ static void warn_unmatched(const Objective *o, const char *option,
         for (int i = 0; i < graph->storage_count; i++)
             found |= name_matches(patterns->items[p], graph->storages[i]->name);
         if (!found)
-            given_warn(&o->ctx->given, option, diag, "no weights are called \"%s\"",
-                       patterns->items[p]);
+            option_warn(&o->ctx->source, option, diag, "no weights are called \"%s\"",
+                        patterns->items[p]);
     }
 }
 
@@ -185,8 +187,8 @@ static void warn_options(const Objective *o, const char *data_name, const Batche
     warn_unmatched(o, "only", &options->only, diag);
     warn_unmatched(o, "no_decay", &options->no_decay, diag);
     if (options->augment && !data->augments)
-        given_warn(&o->ctx->given, "augment", diag, "data set \"%s\" augments nothing",
-                   data_name);
+        option_warn(&o->ctx->source, "augment", diag, "data set \"%s\" augments nothing",
+                    data_name);
 }
 
 Status objective_train(Objective *o, const char *data_name, const TrainOptions *options,

@@ -116,7 +116,7 @@ Status objective_freeze_trunk(Objective *objective, Diag *diag);
 
 /* Checks that options about the prior come with an objective that has one, and those
  * about an optimiser with that optimiser. */
-Status objective_check(const TrainOptions *options, const Given *given, Diag *diag);
+Status objective_check(const TrainOptions *options, const StepSource *source, Diag *diag);
 
 /* Trains (or, when planning, measures memory), takes the weights over (in variational
  * inference the Gaussians too) and fills the step's record: loss curve, final value of

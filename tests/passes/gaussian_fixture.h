@@ -25,7 +25,7 @@ typedef struct Bench {
 static inline Bench bench_open(void) {
     Bench b = {.arena = arena_create(), .diag = diag_create()};
     b.graph = graph_create(b.arena, ops_table());
-    b.ctx = (PassContext){.arena = b.arena, .given.key = "passes[0]"};
+    b.ctx = (PassContext){.arena = b.arena, .source.key = "passes[0]"};
     b.ctx.record = tree_new(b.arena, TREE_MAP, LOC_NONE);
     return b;
 }

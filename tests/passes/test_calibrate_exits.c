@@ -111,7 +111,7 @@ static int all_points(const Known *known, bool patience, CalibrationPoint *out) 
 static CalibrationPoint chosen(Model *model, const Known *known, const char *options) {
     Diag *diag = diag_create();
     Arena *arena = arena_create();
-    PassContext ctx = {.ops = ops_table(), .arena = arena, .given.key = "test"};
+    PassContext ctx = {.ops = ops_table(), .arena = arena, .source.key = "test"};
     Exits exits;
     ExitRule rule;
     assert_ok(test_run_pass(model, "calibrate_exits", options, false, diag), diag);

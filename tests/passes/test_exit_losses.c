@@ -35,7 +35,7 @@ typedef struct Trial {
 
 static Trial trial_open(const Model *model) {
     Trial t = {.arena = arena_create(), .diag = diag_create()};
-    t.ctx = (PassContext){.ops = ops_table(), .arena = t.arena, .given.key = "test"};
+    t.ctx = (PassContext){.ops = ops_table(), .arena = t.arena, .source.key = "test"};
     t.graph = graph_copy(t.arena, model->graph);
     assert_ok(exits_find(&t.exits, t.arena, &t.ctx, t.graph, t.diag), t.diag);
     return t;
@@ -217,7 +217,7 @@ static double loss_of_masked(Model *model, Model *teacher) {
     Objective o;
     Diag *diag = diag_create();
     Arena *arena = arena_create();
-    PassContext ctx = {.ops = ops_table(), .arena = arena, .given.key = "test"};
+    PassContext ctx = {.ops = ops_table(), .arena = arena, .source.key = "test"};
     assert_ok(objective_begin(&o, &ctx, model, diag), diag);
     assert_true(objective_predicts_tokens(o.graph));
     assert_ok(objective_add_teacher(&o, teacher, diag), diag);

@@ -42,7 +42,7 @@ typedef struct Trial {
 
 static Trial trial_open(const Model *model) {
     Trial t = {.arena = arena_create(), .diag = diag_create()};
-    t.ctx = (PassContext){.ops = ops_table(), .arena = t.arena, .given.key = "test"};
+    t.ctx = (PassContext){.ops = ops_table(), .arena = t.arena, .source.key = "test"};
     t.graph = graph_copy(t.arena, model->graph);
     assert_ok(exits_find(&t.exits, t.arena, &t.ctx, t.graph, t.diag), t.diag);
     return t;

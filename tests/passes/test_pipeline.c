@@ -111,7 +111,7 @@ static Status on_dump(void *self, int index, const char *pass, const char *when,
 static Status run_one(const Pass *pass, bool plan, bool allow, DumpWhen dump,
                       Trace *trace, Model **model, Diag *diag) {
     Model *toy = toy_vit(1);
-    Step step = {.pass = pass, .allow_unchanged = allow, .given.key = "passes[0]"};
+    Step step = {.pass = pass, .allow_unchanged = allow, .source.key = "passes[0]"};
     Recipe recipe = {.seed = 1, .steps = &step, .step_count = 1};
     PipelineOptions options = {.plan = plan, .dump = dump, .threads = 1};
     *trace = (Trace){0};
@@ -238,7 +238,7 @@ static bool always(void *self) {
 static void test_interrupt(void **state) {
     (void)state;
     const Pass adds = make_pass("adds", 0, run_add_one);
-    Step step = {.pass = &adds, .given.key = "passes[0]"};
+    Step step = {.pass = &adds, .source.key = "passes[0]"};
     Recipe recipe = {.steps = &step, .step_count = 1};
     Watch watch = {.cancelled = always};
     PipelineOptions options = {.threads = 1, .watch = &watch};

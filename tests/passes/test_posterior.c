@@ -34,7 +34,7 @@ static Samples samples_open(void) {
     Samples s = {.arena = arena_create(), .diag = diag_create()};
     s.model = draw_model(1, s.diag);
     for (uint64_t k = 0; k < K; k++) s.sample[k] = draw_model(k + 10, s.diag);
-    s.ctx = (PassContext){.arena = s.arena, .given.key = "passes[0]"};
+    s.ctx = (PassContext){.arena = s.arena, .source.key = "passes[0]"};
     s.ctx.record = tree_new(s.arena, TREE_MAP, LOC_NONE);
     return s;
 }

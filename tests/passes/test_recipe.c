@@ -77,8 +77,8 @@ static void test_good(void **state) {
     assert_string_equal(recipe->steps[0].label, "first");
     assert_false(recipe->steps[0].allow_unchanged);
     assert_true(recipe->steps[1].allow_unchanged);
-    assert_string_equal(recipe->steps[2].given.key, "passes[2]");
-    assert_int_equal(recipe->steps[2].given.at.line, 12);
+    assert_string_equal(recipe->steps[2].source.key, "passes[2]");
+    assert_int_equal(recipe->steps[2].source.at.line, 12);
     bound_free(&bound);
 }
 

@@ -9,7 +9,7 @@
 static PassContext context(Arena *arena) {
     return (PassContext){.ops = ops_table(),
                          .arena = arena,
-                         .given.key = "test",
+                         .source.key = "test",
                          .record = tree_new(arena, TREE_MAP, LOC_NONE)};
 }
 

@@ -69,8 +69,8 @@ static void test_rounds(void **state) {
         assert_string_equal(slim->pass->name, "prune_ffn");
         assert_string_equal(slim->label, label);
         assert_string_equal(tune->label, label + 5);
-        assert_string_equal(tune->given.key, key);
-        assert_int_equal(slim->given.at.line, 9);
+        assert_string_equal(tune->source.key, key);
+        assert_int_equal(slim->source.at.line, 9);
         assert_int_equal(slim->round, round + 1);
         assert_int_equal(slim->rounds, 3);
         assert_int_equal(slim->stride, 2);
@@ -78,7 +78,7 @@ static void test_rounds(void **state) {
         assert_float_equal(option_of(tune, "lr"), 1 - 0.25 * (round + 1), 1e-15);
     }
     assert_true(option_of(&steps[6], "lr") == 0.25);
-    assert_string_equal(steps[7].given.key, "passes[2]");
+    assert_string_equal(steps[7].source.key, "passes[2]");
     assert_int_equal(steps[7].rounds, 0);
     bound_free(&bound);
 }
@@ -203,7 +203,7 @@ static void test_bounds(void **state) {
     bind_text(&full, text);
     assert_string_equal(full.messages, "");
     assert_int_equal(full.recipe.step_count, 10000);
-    assert_string_equal(full.recipe.steps[9999].given.key,
+    assert_string_equal(full.recipe.steps[9999].source.key,
                         "passes[2].repeat[1999].passes[0]");
     bound_free(&full);
     strcat(text, "  - weight_multiplex\n");

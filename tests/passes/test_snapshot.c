@@ -15,7 +15,7 @@ static int seen_count;
 /* Notes the hash of a model by its name. */
 static Status note(PassContext *ctx, const char *name, Diag *diag) {
     Model *model = NULL;
-    TRY(ctx->model(ctx->self, name, ctx->given.at, &model, diag));
+    TRY(ctx->model(ctx->self, name, ctx->source.at, &model, diag));
     model_hash(model, seen[seen_count++]);
     return STATUS_OK;
 }
