@@ -229,6 +229,25 @@ static void columns_fill(TextData *data) {
     if (masked) base->masked = text_masked;
 }
 
+/* A tokenizer without a padding token has no number that may stand behind a shorter
+ * sample: what the model made of any other one would depend on its neighbours. */
+static Status padding_check(const TextData *data, const TextOptions *options, Loc at,
+                            Diag *diag) {
+    const int64_t *start = data->samples.start;
+    if (data->pad >= 0) return STATUS_OK;
+    for (int64_t i = 0; i < data->base.count; i++) {
+        if (start[i + 1] - start[i] == data->samples.longest) continue;
+        diag_fail(diag, STATUS_RECIPE, at, "tokenizer",
+                  "expected one with a padding token, as samples have %" PRId64
+                  " to %" PRId64 " tokens, found none in %s",
+                  start[i + 1] - start[i], data->samples.longest, options->tokenizer);
+        diag_hint(diag, "add <pad> or [PAD] to its added_tokens as a special token, or "
+                        "let a tokenizer_config.json beside it name its pad_token");
+        return STATUS_RECIPE;
+    }
+    return STATUS_OK;
+}
+
 static Status table_fill(TextData *data, const TextOptions *options, const Table *table,
                          const Tokenizer *tokenizer, Loc at, Diag *diag) {
     int first, second;
@@ -243,6 +262,7 @@ static Status table_fill(TextData *data, const TextOptions *options, const Table
     data->pad = tokenizer_specials(tokenizer)->pad;
     data->base.count = rows.count;
     data->base.max_tokens = data->samples.longest;
+    TRY(padding_check(data, options, at, diag));
     columns_fill(data);
     return STATUS_OK;
 }

@@ -75,7 +75,8 @@ typedef struct Encoding {
  * beside a vocab.json add_prefix_space and add_bos_token (both false otherwise). Other
  * kinds than WordPiece may lack special tokens; what tokenizer_config.json does not name,
  * a config.json beside it may number (bos_token_id, eos_token_id, pad_token_id), and
- * else <s>, </s>, <pad>, <unk> and <|endoftext|> count where they are added tokens.
+ * else <s>, </s>, <pad>, <unk>, <mask>, <|endoftext|> and the names that WordPiece has
+ * count where they are added tokens.
  * Files have at most 64 MiB and 2,097,150 tokens of at most 1,024 bytes. Fails with
  * STATUS_IO, or with STATUS_FORMAT at the line, or naming the component, that is damaged,
  * missing or not supported. */

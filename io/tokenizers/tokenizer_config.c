@@ -126,7 +126,13 @@ static void take_all_usual(Tokenizer *tokenizer) {
     take_usual(&ids->eos, tokenizer, "</s>");
     take_usual(&ids->eos, tokenizer, "<|endoftext|>");
     take_usual(&ids->pad, tokenizer, "<pad>");
+    take_usual(&ids->pad, tokenizer, "[PAD]");
     take_usual(&ids->unk, tokenizer, "<unk>");
+    take_usual(&ids->unk, tokenizer, "[UNK]");
+    take_usual(&ids->cls, tokenizer, "[CLS]");
+    take_usual(&ids->sep, tokenizer, "[SEP]");
+    take_usual(&ids->mask, tokenizer, "<mask>");
+    take_usual(&ids->mask, tokenizer, "[MASK]");
 }
 
 Status specials_find_some(Tokenizer *tokenizer, const SpecialNames *names,

@@ -345,12 +345,37 @@ static void test_bad(void **state) {
     set_tokenizer = TEXT_DATA "vocab.txt";
 }
 
+/* [MASK] among the added tokens of a tokenizer that is not WordPiece. */
+static void test_added(void **state) {
+    (void)state;
+    static const char *const NAMES[] = {"[MASK]", "<mask>"};
+    char file[300], json[512];
+    put("a.txt", "abab\n");
+    snprintf(file, sizeof file, "%s/chars.json", folder);
+    set_tokenizer = file;
+    for (int i = 0; i < 2; i++) {
+        snprintf(
+            json, sizeof json,
+            "{\"added_tokens\": [{\"id\": 2, \"content\": \"%s\", \"special\": true}],"
+            " \"model\": {\"type\": \"Characters\", \"vocab\": [\"a\", \"b\"]}}",
+            NAMES[i]);
+        put("chars.json", json);
+        Set set = set_open(MASK("1", ", \"mask_replace\": 1, \"mask_random\": 0"));
+        const Sample sample = sample_fetch(&set, 0, 4, 0);
+        assert_int_equal(tokenizer_specials(set.bench.tokenizer)->mask, 2);
+        assert_true(sample.ids[0] == 0 && sample.ids[1] == 2 && sample.ids[3] == 2);
+        set_close(&set);
+    }
+    set_tokenizer = TEXT_DATA "vocab.txt";
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_columns), cmocka_unit_test(test_counts),
         cmocka_unit_test(test_samples), cmocka_unit_test(test_pairs),
         cmocka_unit_test(test_first),   cmocka_unit_test(test_uniform),
         cmocka_unit_test(test_shares),  cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_batch),   cmocka_unit_test(test_bad)};
+        cmocka_unit_test(test_batch),   cmocka_unit_test(test_bad),
+        cmocka_unit_test(test_added)};
     return cmocka_run_group_tests(tests, enter, leave);
 }

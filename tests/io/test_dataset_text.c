@@ -250,12 +250,31 @@ static void test_bad_files(void **state) {
            "a.jsonl:2:|expected 2 columns, found 1");
 }
 
+/* Characters without a padding token: nothing may be padded, and what would be is named.
+ */
+static void test_no_padding_token(void **state) {
+    (void)state;
+    char file[300];
+    put("chars.json",
+        "{\"model\": {\"type\": \"Characters\", \"vocab\": [\"a\", \"b\"]}}");
+    put("a.tsv", "sentence\tlabel\nab\t1\naba\t0\n");
+    put("equal.tsv", "sentence\tlabel\nab\t1\nba\t0\n");
+    snprintf(file, sizeof file, "%s/chars.json", folder);
+    set_tokenizer = file;
+    refuse(A, STATUS_RECIPE,
+           "tokenizer: expected one with a padding token|2 to 3 tokens|chars.json|<pad>");
+    Set set = set_open("\"path\": \"equal.tsv\"");
+    assert_int_equal(set.data->max_tokens, 2);
+    set_close(&set);
+    set_tokenizer = TEXT_DATA "vocab.txt";
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tables),      cmocka_unit_test(test_padding),
         cmocka_unit_test(test_pairs),       cmocka_unit_test(test_no_labels),
         cmocka_unit_test(test_lines),       cmocka_unit_test(test_bad_lines),
         cmocka_unit_test(test_bad_options), cmocka_unit_test(test_bad_labels),
-        cmocka_unit_test(test_bad_files)};
+        cmocka_unit_test(test_bad_files),   cmocka_unit_test(test_no_padding_token)};
     return cmocka_run_group_tests(tests, enter, leave);
 }
