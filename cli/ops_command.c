@@ -1,7 +1,7 @@
 /* compress ops: the list of ops and the manual of one, from the op table. */
 #include "cli/commands.h"
 #include "cli/table.h"
-#include "exec/ops.h"
+#include "exec/ops/kernel.h"
 
 static void list_ops(Arena *arena) {
     const OpTable *ops = ops_table();
@@ -39,7 +39,7 @@ static void describe_op(Arena *arena, const Op *op) {
         text_free(&text);
     }
     if (op->flags & OP_LEAF) return;
-    printf("\n%s\n", op->backward || (op->flags & OP_PASS_GRADIENT)
+    printf("\n%s\n", kernel_of(kernels_for(PRECISION_F64), op)->backward
                          ? "Differentiable."
                          : "Not differentiable.");
     if (op->flags & OP_STOCHASTIC)

@@ -7,12 +7,19 @@
 
 #include "ir/op.h"
 
-/* The table for float32 kernels: names, attributes, shapes, kernels. The one to give to
- * readers, parsers and graphs. */
+/* The ops: op_linear, op_add, ... An op is compared by its address. */
+#define OP_ROW(id) extern const Op op_##id;
+#include "exec/ops.def"
+#undef OP_ROW
+
+/* All of them: for readers, parsers and graphs. */
 const OpTable *ops_table(void);
 
-/* The same table, same order, with kernels in double precision. */
-const OpTable *ops_table_f64(void);
+/* What computes them (exec/ops/kernel.h): the set for a precision that suits this
+ * processor. The only place that chooses one. */
+typedef enum Precision { PRECISION_F32, PRECISION_F64 } Precision;
+typedef struct KernelTable KernelTable;
+const KernelTable *kernels_for(Precision precision);
 
 /* patches(x[N, C, H, W]) -> [N, H/p * W/p, C*p*p]: non-overlapping patches in row-major
  * order, each flattened channel by channel, so that linear with a convolution weight

@@ -1,8 +1,9 @@
 /* Op: what one kind of node is, declared once.
  *
- * The record is plain data that ir can read (names, operands, attributes, shapes, FLOPs)
- * plus the kernels that exec runs. ir never names an op beyond the leaves below: parser
- * and verifier receive the table as an argument. */
+ * The record is plain data: names, operands, attributes, shapes, FLOPs. What computes it
+ * is a Kernel (exec/ops/kernel.h), of which there is one for each precision and kind of
+ * processor. ir never names an op beyond the leaves below: parser and verifier receive
+ * the table as an argument. */
 #ifndef COMPRESS_IR_OP_H
 #define COMPRESS_IR_OP_H
 
@@ -61,9 +62,9 @@ typedef struct Operand {
     const char *help;
 } Operand;
 
-struct Node;       /* ir/graph.h */
-struct Call;       /* exec/ops/kernel.h */
-struct StepKernel; /* exec/generate/step.h */
+struct Node;   /* ir/graph.h */
+struct Call;   /* exec/ops/kernel.h */
+struct Kernel; /* exec/ops/kernel.h */
 
 /* What a backward kernel reads, so that the planner keeps only that. */
 enum {
@@ -82,6 +83,7 @@ typedef enum OpFlag {
 
 typedef struct Op {
     const char *name;    /* as in IR text */
+    int index;           /* in the program's table, and of its kernels in theirs */
     const char *summary; /* one line, with the formula */
     const Operand *operands;
     const Field *fields; /* attributes; NULL = none */
@@ -112,17 +114,9 @@ typedef struct Op {
      * 2); NULL = memory-bound, counted as 0. */
     double (*flops)(const struct Call *call);
 
-    /* Bytes kept from forward to backward (statistics, masks), and bytes of scratch
-     * that either kernel needs while it runs, for the bound types. NULL = none. */
-    size_t (*aux_bytes)(const struct Call *call);
-    size_t (*scratch_bytes)(const struct Call *call);
-
-    /* One token at a time, with the state of the tokens before: see exec/generate/step.h.
-     * NULL = the op does not take part in generation. */
-    const struct StepKernel *step;
-
-    void (*forward)(const struct Call *call);
-    void (*backward)(const struct Call *call); /* NULL = not differentiable */
+    /* An op that is not of the program's table brings its only kernel along; NULL: the
+     * kernel is looked up by index. */
+    const struct Kernel *kernel;
 } Op;
 
 /* The ops a program knows; order is that of exec/ops.def. */

@@ -86,7 +86,7 @@ static bool operand_fits(const Decoder *decoder, const StepKernel *kernel, const
 
 /* The kernel of a node; NULL = it cannot run token by token. */
 static const StepKernel *find_kernel(const Decoder *decoder, const Node *node) {
-    const StepKernel *kernel = node->op->step;
+    const StepKernel *kernel = kernel_of(kernels_for(PRECISION_F32), node->op)->step;
     if (!kernel) return NULL;
     if (kernel->source && reads_source(decoder, node)) kernel = kernel->source;
     for (int i = 0; i < node->in_count; i++)

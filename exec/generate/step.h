@@ -8,7 +8,7 @@
 #define COMPRESS_EXEC_GENERATE_STEP_H
 
 #include "exec/linalg/gemv.h"
-#include "ir/graph.h"
+#include "exec/ops/kernel.h"
 
 typedef struct StepCall {
     const Node *node;
@@ -93,11 +93,32 @@ typedef struct StepKernel {
     void (*prepare)(const StepCall *call, const StepRows *rows);
 } StepKernel;
 
-/* The kernels, one for each op that takes part in generation or for several alike. */
-extern const StepKernel step_embedding, step_add_position, step_linear, step_elementwise,
-    step_rows, step_alias, step_rotary, step_attention, step_feature_map,
-    step_linear_attention, step_lstm, step_sinusoid, step_cross_attention,
-    step_cross_linear_attention, step_attention_lstm;
+/* A step kernel of this set, and what Kernel.step says of it: sets in double have none.
+ */
+#define STEP_KERNEL(name) const StepKernel REAL_FN(step_##name)
+#ifdef REAL_IS_DOUBLE
+#define STEP(name) NULL
+#else
+#define STEP(name) (&REAL_FN(step_##name))
+#endif
+
+/* One for each op that takes part in generation, or for several alike: rows that have
+ * nothing to do with each other, elements, nothing to do. */
+extern STEP_KERNEL(rows);
+extern STEP_KERNEL(elementwise);
+extern STEP_KERNEL(alias);
+extern STEP_KERNEL(embedding);
+extern STEP_KERNEL(add_position);
+extern STEP_KERNEL(sinusoid);
+extern STEP_KERNEL(linear);
+extern STEP_KERNEL(rotary);
+extern STEP_KERNEL(attention);
+extern STEP_KERNEL(cross_attention);
+extern STEP_KERNEL(feature_map);
+extern STEP_KERNEL(linear_attention);
+extern STEP_KERNEL(cross_linear_attention);
+extern STEP_KERNEL(lstm);
+extern STEP_KERNEL(attention_lstm);
 
 /* Elements of one token of a type whose symbols are samples and tokens alone; 0 when it
  * has others. */

@@ -135,8 +135,8 @@ static void backward(const Call *call) {
                            call->d_out.count, dx->accumulate);
 }
 
-const Op OP(activation) = {
-    .name = "activation",
+OP_RECORD(activation) = {
+    OP_ID(activation),
     .summary = "elementwise fn(x)",
     .operands = OPERANDS,
     .fields = FIELDS,
@@ -144,7 +144,10 @@ const Op OP(activation) = {
     .defaults = &DEFAULTS,
     .reads = READS_IN(0),
     .infer = infer,
-    .step = &step_elementwise,
+};
+
+KERNEL(activation) = {
+    .step = STEP(elementwise),
     .forward = forward,
     .backward = backward,
 };

@@ -111,13 +111,16 @@ static void backward(const Call *call) {
     add_repeated(&m, db->data, dy->data, dy->count);
 }
 
-const Op OP(add) = {
-    .name = "add",
+OP_RECORD(add) = {
+    OP_ID(add),
     .summary = "a + b; b is repeated along dimensions where it has 1",
     .operands = OPERANDS,
     .flags = OP_PASS_GRADIENT,
     .infer = infer,
-    .step = &step_elementwise,
+};
+
+KERNEL(add) = {
+    .step = STEP(elementwise),
     .forward = forward,
     .backward = backward,
 };

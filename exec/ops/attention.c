@@ -244,8 +244,8 @@ static void forward(const Call *call) {
     }
 }
 
-const Op OP(attention) = {
-    .name = "attention",
+OP_RECORD(attention) = {
+    OP_ID(attention),
     .summary =
         "softmax(scale q k^T + bias + relative position) v per head, with optional "
         "mixing of heads before and after the softmax, over all tokens or in windows",
@@ -256,9 +256,12 @@ const Op OP(attention) = {
     .reads = READS_ALL_IN,
     .infer = infer,
     .flops = flops,
+};
+
+KERNEL(attention) = {
     .aux_bytes = aux_bytes,
     .scratch_bytes = scratch_bytes,
-    .step = &step_attention,
+    .step = STEP(attention),
     .forward = forward,
     .backward = REAL_FN(attention_backward),
 };

@@ -329,8 +329,8 @@ static void forward(const Call *call) {
     }
 }
 
-const Op OP(attention_lstm) = {
-    .name = "attention_lstm",
+OP_RECORD(attention_lstm) = {
+    OP_ID(attention_lstm),
     .summary = "LSTM cell over target tokens whose gates see additive attention to a "
                "source, or its mean",
     .operands = OPERANDS,
@@ -344,9 +344,12 @@ const Op OP(attention_lstm) = {
              READS_IN(ALSTM_ALIGN_SCORE) | READS_OUT,
     .infer = infer,
     .flops = flops,
+};
+
+KERNEL(attention_lstm) = {
     .aux_bytes = aux_bytes,
     .scratch_bytes = scratch_bytes,
-    .step = &step_attention_lstm,
+    .step = STEP(attention_lstm),
     .forward = forward,
     .backward = REAL_FN(attention_lstm_backward),
 };

@@ -173,8 +173,8 @@ static void backward(const Call *call) {
     }
 }
 
-const Op OP(attention_map_mse) = {
-    .name = "attention_map_mse",
+OP_RECORD(attention_map_mse) = {
+    OP_ID(attention_map_mse),
     .summary = "mean squared difference of the scores q k^T / sqrt(d) of all heads",
     .operands = OPERANDS,
     .fields = FIELDS,
@@ -184,6 +184,9 @@ const Op OP(attention_map_mse) = {
              READS_IN(MASK),
     .infer = infer,
     .flops = flops,
+};
+
+KERNEL(attention_map_mse) = {
     .scratch_bytes = scratch_bytes,
     .forward = forward,
     .backward = backward,

@@ -253,8 +253,8 @@ static void backward(const Call *call) {
             }
 }
 
-const Op OP(attention_match) = {
-    .name = "attention_match",
+OP_RECORD(attention_match) = {
+    OP_ID(attention_match),
     .summary = "cross-entropy of rows of linear attention against softmax attention's",
     .operands = OPERANDS,
     .fields = FIELDS,
@@ -264,6 +264,9 @@ const Op OP(attention_match) = {
              READS_IN(MASK),
     .infer = infer,
     .flops = flops,
+};
+
+KERNEL(attention_match) = {
     .scratch_bytes = scratch_bytes,
     .forward = forward,
     .backward = backward,

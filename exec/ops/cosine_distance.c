@@ -70,13 +70,16 @@ static void backward(const Call *call) {
     }
 }
 
-const Op OP(cosine_distance) = {
-    .name = "cosine_distance",
+OP_RECORD(cosine_distance) = {
+    OP_ID(cosine_distance),
     .summary = "mean of 1 - x . teacher / (|x| |teacher|) over the rows that count",
     .operands = OPERANDS,
     .reads = READS_IN(ROWS_X) | READS_IN(ROWS_TEACHER) | READS_IN(ROWS_MASK),
     .infer = rows_infer,
     .count_rows = rows_count,
+};
+
+KERNEL(cosine_distance) = {
     .forward = forward,
     .backward = backward,
 };

@@ -132,8 +132,8 @@ static void backward(const Call *call) {
     }
 }
 
-const Op OP(cross_entropy) = {
-    .name = "cross_entropy",
+OP_RECORD(cross_entropy) = {
+    OP_ID(cross_entropy),
     .summary = "mean of -log softmax(logits)[label], with label smoothing and mixed "
                "labels",
     .operands = OPERANDS,
@@ -143,6 +143,9 @@ const Op OP(cross_entropy) = {
     .infer = infer,
     .index_limit = index_limit,
     .count_rows = count_rows,
+};
+
+KERNEL(cross_entropy) = {
     .aux_bytes = aux_bytes,
     .forward = forward,
     .backward = backward,

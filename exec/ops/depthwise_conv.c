@@ -180,8 +180,8 @@ static void backward(const Call *call) {
     if (call->d_in[2].data) backward_bias(call, sum);
 }
 
-const Op OP(depthwise_conv) = {
-    .name = "depthwise_conv",
+OP_RECORD(depthwise_conv) = {
+    OP_ID(depthwise_conv),
     .summary = "2-D convolution of each channel over the grid of tokens",
     .operands = OPERANDS,
     .fields = FIELDS,
@@ -190,6 +190,9 @@ const Op OP(depthwise_conv) = {
     .reads = READS_IN(0) | READS_IN(1),
     .infer = infer,
     .flops = flops,
+};
+
+KERNEL(depthwise_conv) = {
     .scratch_bytes = scratch_bytes,
     .forward = forward,
     .backward = backward,

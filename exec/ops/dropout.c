@@ -101,8 +101,8 @@ static void backward(const Call *call) {
         put_row(dx->data, dy->data, dy->count, dx->accumulate);
 }
 
-const Op OP(dropout) = {
-    .name = "dropout",
+OP_RECORD(dropout) = {
+    OP_ID(dropout),
     .summary = "in training zero with probability rate, else x / (1 - rate)",
     .operands = OPERANDS,
     .fields = FIELDS,
@@ -110,7 +110,10 @@ const Op OP(dropout) = {
     .defaults = &DEFAULTS,
     .flags = OP_STOCHASTIC | OP_PASS_VALUE,
     .infer = infer,
-    .step = &step_alias,
+};
+
+KERNEL(dropout) = {
+    .step = STEP(alias),
     .forward = forward,
     .backward = backward,
 };

@@ -46,14 +46,14 @@ static void backward(const Call *call) {
         put_row(gradient + ids[i] * D, dy + i * D, D, true);
 }
 
-const Op OP(embedding) = {
-    .name = "embedding",
-    .summary = "rows of the weight by integer ids",
-    .operands = OPERANDS,
-    .reads = READS_IN(0),
-    .infer = infer,
-    .index_limit = index_limit,
-    .step = &step_embedding,
+OP_RECORD(embedding) = {
+    OP_ID(embedding),     .summary = "rows of the weight by integer ids",
+    .operands = OPERANDS, .reads = READS_IN(0),
+    .infer = infer,       .index_limit = index_limit,
+};
+
+KERNEL(embedding) = {
+    .step = STEP(embedding),
     .forward = forward,
     .backward = backward,
 };

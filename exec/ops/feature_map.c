@@ -252,8 +252,8 @@ static void backward(const Call *call) {
     }
 }
 
-const Op OP(feature_map) = {
-    .name = "feature_map",
+OP_RECORD(feature_map) = {
+    OP_ID(feature_map),
     .summary = "fn(W (scale x) + b) per head, features for linear attention",
     .operands = OPERANDS,
     .fields = FIELDS,
@@ -262,8 +262,11 @@ const Op OP(feature_map) = {
     .reads = READS_IN(X) | READS_IN(WEIGHT) | READS_OUT,
     .infer = infer,
     .flops = flops,
+};
+
+KERNEL(feature_map) = {
     .scratch_bytes = scratch_bytes,
-    .step = &step_feature_map,
+    .step = STEP(feature_map),
     .forward = forward,
     .backward = backward,
 };

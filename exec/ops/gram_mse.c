@@ -144,8 +144,8 @@ static void backward(const Call *call) {
     }
 }
 
-const Op OP(gram_mse) = {
-    .name = "gram_mse",
+OP_RECORD(gram_mse) = {
+    OP_ID(gram_mse),
     .summary = "weight * mean squared difference of the Gram matrices of unit rows",
     .operands = OPERANDS,
     .fields = FIELDS,
@@ -154,6 +154,9 @@ const Op OP(gram_mse) = {
     .reads = READS_IN(X) | READS_IN(TEACHER),
     .infer = infer,
     .flops = flops,
+};
+
+KERNEL(gram_mse) = {
     .scratch_bytes = scratch_bytes,
     .forward = forward,
     .backward = backward,

@@ -1,8 +1,11 @@
-/* Kernel interface: what an op's forward and backward receive.
+/* Kernels: what computes an op, and what its forward and backward receive.
  *
- * Files under exec/ops/ are compiled twice: with REAL = float for work, and with REAL =
- * double (-DREAL_IS_DOUBLE) for gradient checks and exactness checks. Everything they
- * export goes through OP(name), so both can be linked together. */
+ * Files under exec/ops/ are compiled several times: with REAL = float for work, and with
+ * REAL = double (-DREAL_IS_DOUBLE) for gradient checks and exactness checks. OP_SUFFIX
+ * tells the sets apart (f32, f64): everything that such a file exports goes through
+ * REAL_FN(name), so that all sets link together. An op's file ends with its record,
+ * OP_RECORD(name) = {...}, of which there is one in the program (that of the set compiled
+ * with OP_RECORDS), and KERNEL(name) = {...}, of which there is one in each set. */
 #ifndef COMPRESS_EXEC_OPS_KERNEL_H
 #define COMPRESS_EXEC_OPS_KERNEL_H
 
@@ -11,13 +14,32 @@
 
 #ifdef REAL_IS_DOUBLE
 typedef double REAL;
-#define OP(name)      op_##name##_f64
-#define REAL_FN(name) name##_f64
 #else
 typedef float REAL;
-#define OP(name)      op_##name
-#define REAL_FN(name) name##_f32
 #endif
+
+/* The name of this set's `name`: name_f32. */
+#ifndef OP_SUFFIX
+#define OP_SUFFIX f32
+#endif
+#define OP_JOIN_AGAIN(name, suffix) name##_##suffix
+#define OP_JOIN(name, suffix)       OP_JOIN_AGAIN(name, suffix)
+#define REAL_FN(name)               OP_JOIN(name, OP_SUFFIX)
+
+/* The record of an op, and its first line: name and index, from exec/ops.def. */
+#ifdef OP_RECORDS
+#define OP_RECORD(id) const Op op_##id
+#else
+#define OP_RECORD(id) static const Op record_##id __attribute__((unused))
+#endif
+#define OP_ID(id) .name = #id, .index = OP_INDEX_##id
+
+enum OpIndex {
+#define OP_ROW(id) OP_INDEX_##id,
+#include "exec/ops.def"
+#undef OP_ROW
+    OP_COUNT
+};
 
 /* One value a kernel works on. `data` is REAL * or int32_t *; NULL when the operand is
  * absent, or for gradients when nobody wants them. */
@@ -40,8 +62,8 @@ typedef struct Call {
     View out;
     const View *d_in; /* backward: gradients to write, per operand */
     View d_out;       /* backward: gradient of the result; read only */
-    void *aux;        /* op->aux_bytes, kept from forward to backward */
-    void *scratch;    /* op->scratch_bytes, 64-byte aligned, contents undefined */
+    void *aux;        /* Kernel.aux_bytes, kept from forward to backward */
+    void *scratch;    /* Kernel.scratch_bytes, 64-byte aligned, contents undefined */
     uint64_t key;     /* random key of this step and node; for OP_STOCHASTIC */
     int64_t first;    /* index within the whole mini-batch of this call's first sample */
     double rows;      /* ops with count_rows: what the sum over rows is divided by; that
@@ -49,6 +71,40 @@ typedef struct Call {
                          the loss is 0 */
     bool training;
 } Call;
+
+struct StepKernel; /* exec/generate/step.h */
+
+/* What computes an op in one precision on one kind of processor. */
+typedef struct Kernel {
+    /* Bytes kept from forward to backward (statistics, masks), and bytes of scratch
+     * that either function needs while it runs, for the bound types. NULL = none. */
+    size_t (*aux_bytes)(const Call *call);
+    size_t (*scratch_bytes)(const Call *call);
+
+    void (*forward)(const Call *call);
+    void (*backward)(const Call *call); /* NULL = not differentiable */
+
+    /* One token at a time, with the state of the tokens before; float alone. NULL = the
+     * op does not take part in generation. */
+    const struct StepKernel *step;
+} Kernel;
+
+#define KERNEL(id) const Kernel REAL_FN(kernel_##id)
+
+/* One set of kernels, by Op.index. */
+struct KernelTable {
+    Precision precision;
+    const char *set; /* "f32": OP_SUFFIX */
+    const Kernel *const *kernels;
+};
+
+/* The kernels of the set that a file is compiled for. */
+extern const KernelTable REAL_FN(kernel_table);
+
+/* The kernel of an op in a set. */
+static inline const Kernel *kernel_of(const KernelTable *table, const Op *op) {
+    return op->kernel ? op->kernel : table->kernels[op->index];
+}
 
 /* What operand `i` holds; NULL when it is absent. */
 static inline const void *call_data(const Call *call, int i) {

@@ -117,8 +117,8 @@ static void backward(const Call *call) {
     if (db->data) put_row(db->data, b_sum, D, db->accumulate);
 }
 
-const Op OP(layer_norm) = {
-    .name = "layer_norm",
+OP_RECORD(layer_norm) = {
+    OP_ID(layer_norm),
     .summary = "(x - mean) / sqrt(var + eps) * weight + bias by rows",
     .operands = OPERANDS,
     .fields = FIELDS,
@@ -126,9 +126,12 @@ const Op OP(layer_norm) = {
     .defaults = &DEFAULTS,
     .reads = READS_IN(0) | READS_IN(1),
     .infer = infer,
+};
+
+KERNEL(layer_norm) = {
     .aux_bytes = aux_bytes,
     .scratch_bytes = scratch_bytes,
-    .step = &step_rows,
+    .step = STEP(rows),
     .forward = forward,
     .backward = backward,
 };

@@ -1,14 +1,18 @@
 /* Leaves of a graph: values that come from outside. No computation. */
 #include "exec/ops/kernel.h"
 
-const Op OP(input) = {
-    .name = "input",
+OP_RECORD(input) = {
+    OP_ID(input),
     .summary = "data bound by name when the graph runs",
     .flags = OP_LEAF,
 };
 
-const Op OP(param) = {
-    .name = "param",
+KERNEL(input) = {0};
+
+OP_RECORD(param) = {
+    OP_ID(param),
     .summary = "weights of a storage",
     .flags = OP_LEAF,
 };
+
+KERNEL(param) = {0};

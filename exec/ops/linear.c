@@ -102,8 +102,8 @@ static void backward(const Call *call) {
     }
 }
 
-const Op OP(linear) = {
-    .name = "linear",
+OP_RECORD(linear) = {
+    OP_ID(linear),
     .summary = "x W^T + b, or x W + b",
     .operands = OPERANDS,
     .fields = FIELDS,
@@ -111,7 +111,10 @@ const Op OP(linear) = {
     .reads = READS_IN(0) | READS_IN(1),
     .infer = infer,
     .flops = flops,
-    .step = &step_linear,
+};
+
+KERNEL(linear) = {
+    .step = STEP(linear),
     .forward = forward,
     .backward = backward,
 };

@@ -161,8 +161,8 @@ static void forward(const Call *call) {
             (a.causal ? forward_causal : forward_whole)(&a, n, g, call->out.data);
 }
 
-const Op OP(linear_attention) = {
-    .name = "linear_attention",
+OP_RECORD(linear_attention) = {
+    OP_ID(linear_attention),
     .summary = "q S / max(q . z, eps) per head, with S = sum k v^T and z = sum k",
     .operands = OPERANDS,
     .fields = FIELDS,
@@ -171,9 +171,12 @@ const Op OP(linear_attention) = {
     .reads = READS_ALL_IN | READS_OUT,
     .infer = infer,
     .flops = flops,
+};
+
+KERNEL(linear_attention) = {
     .aux_bytes = aux_bytes,
     .scratch_bytes = scratch_bytes,
-    .step = &step_linear_attention,
+    .step = STEP(linear_attention),
     .forward = forward,
     .backward = REAL_FN(linear_backward),
 };

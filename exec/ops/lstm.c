@@ -82,16 +82,19 @@ static void backward(const Call *call) {
     recurrence_gradients(&s, call, da);
 }
 
-const Op OP(lstm) = {
-    .name = "lstm",
+OP_RECORD(lstm) = {
+    OP_ID(lstm),
     .summary = "long short-term memory over the tokens, from a state of zeros",
     .operands = OPERANDS,
     .reads = RECURRENCE_READS,
     .infer = infer,
     .flops = recurrence_flops,
+};
+
+KERNEL(lstm) = {
     .aux_bytes = aux_bytes,
     .scratch_bytes = scratch_bytes,
-    .step = &step_lstm,
+    .step = STEP(lstm),
     .forward = forward,
     .backward = backward,
 };

@@ -50,13 +50,16 @@ static void backward(const Call *call) {
             rows_clear(dx + i, D, accumulate);
 }
 
-const Op OP(mean_squared_error) = {
-    .name = "mean_squared_error",
+OP_RECORD(mean_squared_error) = {
+    OP_ID(mean_squared_error),
     .summary = "mean of (x - teacher)^2 over the rows that count",
     .operands = OPERANDS,
     .reads = READS_IN(ROWS_X) | READS_IN(ROWS_TEACHER) | READS_IN(ROWS_MASK),
     .infer = rows_infer,
     .count_rows = rows_count,
+};
+
+KERNEL(mean_squared_error) = {
     .forward = forward,
     .backward = backward,
 };

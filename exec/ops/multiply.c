@@ -36,13 +36,14 @@ static void backward(const Call *call) {
     put_product(&call->d_in[1], &call->in[0], &call->d_out);
 }
 
-const Op OP(multiply) = {
-    .name = "multiply",
-    .summary = "a * b, of equal shapes",
-    .operands = OPERANDS,
-    .reads = READS_IN(0) | READS_IN(1),
+OP_RECORD(multiply) = {
+    OP_ID(multiply),      .summary = "a * b, of equal shapes",
+    .operands = OPERANDS, .reads = READS_IN(0) | READS_IN(1),
     .infer = infer,
-    .step = &step_elementwise,
+};
+
+KERNEL(multiply) = {
+    .step = STEP(elementwise),
     .forward = forward,
     .backward = backward,
 };

@@ -65,14 +65,17 @@ static void backward(const Call *call) {
     walk(call, &call->in[0], d_x->data, call->d_out.data, to_image, d_x->accumulate);
 }
 
-const Op OP(patches) = {
-    .name = "patches",
+OP_RECORD(patches) = {
+    OP_ID(patches),
     .summary = "non-overlapping size x size patches, each flattened channel by channel",
     .operands = OPERANDS,
     .fields = FIELDS,
     .attrs_size = sizeof(PatchesAttrs),
     .defaults = &DEFAULTS,
     .infer = infer,
+};
+
+KERNEL(patches) = {
     .forward = forward,
     .backward = backward,
 };

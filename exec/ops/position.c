@@ -75,8 +75,8 @@ static void backward(const Call *call) {
         put_row(gradient, (const REAL *)dy->data + n * size, size, true);
 }
 
-const Op OP(add_position) = {
-    .name = "add_position",
+OP_RECORD(add_position) = {
+    OP_ID(add_position),
     .summary = "x + table[offset + t]",
     .operands = OPERANDS,
     .fields = FIELDS,
@@ -84,7 +84,10 @@ const Op OP(add_position) = {
     .flags = OP_PASS_GRADIENT,
     .infer = infer,
     .check = check,
-    .step = &step_add_position,
+};
+
+KERNEL(add_position) = {
+    .step = STEP(add_position),
     .forward = forward,
     .backward = backward,
 };

@@ -187,8 +187,8 @@ static void backward(const Call *call) {
         }
 }
 
-const Op OP(relation_cross_entropy) = {
-    .name = "relation_cross_entropy",
+OP_RECORD(relation_cross_entropy) = {
+    OP_ID(relation_cross_entropy),
     .summary = "cross-entropy of softmax(x y^T / sqrt(D)) against the teacher's, by rows",
     .operands = OPERANDS,
     .fields = FIELDS,
@@ -197,6 +197,9 @@ const Op OP(relation_cross_entropy) = {
     .reads = READS_IN(X) | READS_IN(Y) | READS_IN(TEACHER_X) | READS_IN(TEACHER_Y),
     .infer = infer,
     .flops = flops,
+};
+
+KERNEL(relation_cross_entropy) = {
     .aux_bytes = aux_bytes,
     .scratch_bytes = scratch_bytes,
     .forward = forward,

@@ -94,8 +94,8 @@ static void backward(const Call *call) {
     if (dw->data) put_row(dw->data, sum, D, dw->accumulate);
 }
 
-const Op OP(rms_norm) = {
-    .name = "rms_norm",
+OP_RECORD(rms_norm) = {
+    OP_ID(rms_norm),
     .summary = "x / sqrt(mean(x^2) + eps) * weight by rows",
     .operands = OPERANDS,
     .fields = FIELDS,
@@ -103,9 +103,12 @@ const Op OP(rms_norm) = {
     .defaults = &DEFAULTS,
     .reads = READS_IN(0) | READS_IN(1),
     .infer = infer,
+};
+
+KERNEL(rms_norm) = {
     .aux_bytes = aux_bytes,
     .scratch_bytes = scratch_bytes,
-    .step = &step_rows,
+    .step = STEP(rows),
     .forward = forward,
     .backward = backward,
 };

@@ -89,8 +89,8 @@ static void backward(const Call *call) {
     recurrence_gradients(&r, call, da);
 }
 
-const Op OP(rnn) = {
-    .name = "rnn",
+OP_RECORD(rnn) = {
+    OP_ID(rnn),
     .summary = "simple recurrence over the tokens, from a state of zeros",
     .operands = OPERANDS,
     .fields = FIELDS,
@@ -98,6 +98,9 @@ const Op OP(rnn) = {
     .reads = RECURRENCE_READS,
     .infer = infer,
     .flops = recurrence_flops,
+};
+
+KERNEL(rnn) = {
     .scratch_bytes = scratch_bytes,
     .forward = forward,
     .backward = backward,

@@ -101,16 +101,19 @@ static void backward(const Call *call) {
     if (call->d_in[0].data) turn(call, &call->d_in[0], &call->d_out, -1);
 }
 
-const Op OP(rotary) = {
-    .name = "rotary",
+OP_RECORD(rotary) = {
+    OP_ID(rotary),
     .summary = "pairs of each head turned by the position",
     .operands = OPERANDS,
     .fields = FIELDS,
     .attrs_size = sizeof(RotaryAttrs),
     .defaults = &DEFAULTS,
     .infer = infer,
+};
+
+KERNEL(rotary) = {
     .scratch_bytes = scratch_bytes,
-    .step = &step_rotary,
+    .step = STEP(rotary),
     .forward = forward,
     .backward = backward,
 };

@@ -44,15 +44,18 @@ static void scale_backward(const Call *call) {
     scale_back(call, (REAL)((const ScaleAttrs *)call->attrs)->by);
 }
 
-const Op OP(scale) = {
-    .name = "scale",
+OP_RECORD(scale) = {
+    OP_ID(scale),
     .summary = "by * x",
     .operands = OPERANDS,
     .fields = SCALE_FIELDS,
     .attrs_size = sizeof(ScaleAttrs),
     .defaults = &SCALE_DEFAULTS,
     .infer = scale_infer,
-    .step = &step_elementwise,
+};
+
+KERNEL(scale) = {
+    .step = STEP(elementwise),
     .forward = scale_forward,
     .backward = scale_backward,
 };
@@ -76,15 +79,18 @@ static void gradient_backward(const Call *call) {
     scale_back(call, (REAL)((const ScaleGradientAttrs *)call->attrs)->by);
 }
 
-const Op OP(scale_gradient) = {
-    .name = "scale_gradient",
+OP_RECORD(scale_gradient) = {
+    OP_ID(scale_gradient),
     .summary = "x, whose gradient is multiplied by `by`",
     .operands = OPERANDS,
     .fields = GRADIENT_FIELDS,
     .attrs_size = sizeof(ScaleGradientAttrs),
     .defaults = &GRADIENT_DEFAULTS,
     .infer = gradient_infer,
-    .step = &step_alias,
+};
+
+KERNEL(scale_gradient) = {
+    .step = STEP(alias),
     .forward = gradient_forward,
     .backward = gradient_backward,
 };

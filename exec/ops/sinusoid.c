@@ -70,8 +70,8 @@ static void backward(const Call *call) {
         put_row(dx->data, dy->data, dy->count, dx->accumulate);
 }
 
-const Op OP(add_sinusoid) = {
-    .name = "add_sinusoid",
+OP_RECORD(add_sinusoid) = {
+    OP_ID(add_sinusoid),
     .summary = "x + sines and cosines of the position",
     .operands = OPERANDS,
     .fields = FIELDS,
@@ -79,8 +79,11 @@ const Op OP(add_sinusoid) = {
     .defaults = &DEFAULTS,
     .flags = OP_PASS_GRADIENT,
     .infer = infer,
+};
+
+KERNEL(add_sinusoid) = {
     .scratch_bytes = scratch_bytes,
-    .step = &step_sinusoid,
+    .step = STEP(sinusoid),
     .forward = forward,
     .backward = backward,
 };

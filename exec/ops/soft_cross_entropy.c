@@ -110,8 +110,8 @@ static void backward(const Call *call) {
     }
 }
 
-const Op OP(soft_cross_entropy) = {
-    .name = "soft_cross_entropy",
+OP_RECORD(soft_cross_entropy) = {
+    OP_ID(soft_cross_entropy),
     .summary = "t^2 * mean of -sum softmax(teacher / t) log softmax(logits / t)",
     .operands = OPERANDS,
     .fields = FIELDS,
@@ -120,6 +120,9 @@ const Op OP(soft_cross_entropy) = {
     .reads = READS_IN(0) | READS_IN(1) | READS_IN(2),
     .infer = infer,
     .count_rows = rows_count,
+};
+
+KERNEL(soft_cross_entropy) = {
     .aux_bytes = aux_bytes,
     .forward = forward,
     .backward = backward,

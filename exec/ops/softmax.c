@@ -56,8 +56,8 @@ static void backward(const Call *call) {
                      (REAL *)dx->data + i);
 }
 
-const Op OP(softmax) = {
-    .name = "softmax",
+OP_RECORD(softmax) = {
+    OP_ID(softmax),
     .summary = "exp(x / t) / sum over the last dimension",
     .operands = OPERANDS,
     .fields = FIELDS,
@@ -65,7 +65,10 @@ const Op OP(softmax) = {
     .defaults = &DEFAULTS,
     .reads = READS_OUT,
     .infer = infer,
-    .step = &step_rows,
+};
+
+KERNEL(softmax) = {
+    .step = STEP(rows),
     .forward = forward,
     .backward = backward,
 };

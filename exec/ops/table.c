@@ -1,24 +1,21 @@
-/* The tables of ops, from exec/ops.def. */
+/* The table of one set of kernels, from exec/ops.def. */
 #include "exec/ops/kernel.h"
 
-#define OP_ROW(name) extern const Op OP(name);
+#define OP_ROW(id) extern KERNEL(id);
 #include "exec/ops.def"
 #undef OP_ROW
 
-static const Op *const OPS[] = {
-#define OP_ROW(name) &OP(name),
+static const Kernel *const KERNELS[OP_COUNT] = {
+#define OP_ROW(id) &REAL_FN(kernel_##id),
 #include "exec/ops.def"
 #undef OP_ROW
 };
 
-static const OpTable TABLE = {OPS, (int)(sizeof OPS / sizeof OPS[0])};
+#define TEXT_AGAIN(word) #word
+#define TEXT(word)       TEXT_AGAIN(word)
 
-#ifdef REAL_IS_DOUBLE
-const OpTable *ops_table_f64(void) {
-    return &TABLE;
-}
-#else
-const OpTable *ops_table(void) {
-    return &TABLE;
-}
-#endif
+const KernelTable REAL_FN(kernel_table) = {
+    .precision = sizeof(REAL) == sizeof(double) ? PRECISION_F64 : PRECISION_F32,
+    .set = TEXT(OP_SUFFIX),
+    .kernels = KERNELS,
+};

@@ -58,11 +58,14 @@ static void prepend_backward(const Call *call) {
         put(dt->data, 0, call->d_out.data, n * out, D, true);
 }
 
-const Op OP(prepend_token) = {
-    .name = "prepend_token",
+OP_RECORD(prepend_token) = {
+    OP_ID(prepend_token),
     .summary = "the same token in front of every sample's tokens",
     .operands = PREPEND,
     .infer = prepend_infer,
+};
+
+KERNEL(prepend_token) = {
     .forward = prepend_forward,
     .backward = prepend_backward,
 };
@@ -99,13 +102,16 @@ static void slice_backward(const Call *call) {
         put(dx->data, (n + 1) * in - out, dy->data, n * out, out, true);
 }
 
-const Op OP(slice_tokens) = {
-    .name = "slice_tokens",
+OP_RECORD(slice_tokens) = {
+    OP_ID(slice_tokens),
     .summary = "x without its first `from` tokens",
     .operands = TOKENS,
     .fields = SLICE_FIELDS,
     .attrs_size = sizeof(SliceTokensAttrs),
     .infer = slice_infer,
+};
+
+KERNEL(slice_tokens) = {
     .forward = slice_forward,
     .backward = slice_backward,
 };
@@ -144,13 +150,16 @@ static void select_backward(const Call *call) {
         put(dx->data, (n * T + index) * D, call->d_out.data, n * D, D, true);
 }
 
-const Op OP(select_token) = {
-    .name = "select_token",
+OP_RECORD(select_token) = {
+    OP_ID(select_token),
     .summary = "token `index` of every sample",
     .operands = TOKENS,
     .fields = SELECT_FIELDS,
     .attrs_size = sizeof(SelectTokenAttrs),
     .infer = select_infer,
+};
+
+KERNEL(select_token) = {
     .forward = select_forward,
     .backward = select_backward,
 };
@@ -196,13 +205,13 @@ static void gather_backward(const Call *call) {
         put(dx, gather_at(call, row) * D, call->d_out.data, row * D, D, true);
 }
 
-const Op OP(gather_tokens) = {
-    .name = "gather_tokens",
-    .summary = "the tokens at given positions of every sample",
-    .operands = GATHER,
-    .reads = READS_IN(1),
-    .infer = gather_infer,
-    .index_limit = gather_limit,
+OP_RECORD(gather_tokens) = {
+    OP_ID(gather_tokens),  .summary = "the tokens at given positions of every sample",
+    .operands = GATHER,    .reads = READS_IN(1),
+    .infer = gather_infer, .index_limit = gather_limit,
+};
+
+KERNEL(gather_tokens) = {
     .forward = gather_forward,
     .backward = gather_backward,
 };
@@ -259,12 +268,13 @@ static void mean_backward(const Call *call) {
     }
 }
 
-const Op OP(mean_tokens) = {
-    .name = "mean_tokens",
-    .summary = "mean over the tokens of every sample",
-    .operands = MEAN,
-    .infer = mean_infer,
+OP_RECORD(mean_tokens) = {
+    OP_ID(mean_tokens),   .summary = "mean over the tokens of every sample",
+    .operands = MEAN,     .infer = mean_infer,
     .reads = READS_IN(1),
+};
+
+KERNEL(mean_tokens) = {
     .forward = mean_forward,
     .backward = mean_backward,
 };

@@ -42,13 +42,16 @@ static void backward(const Call *call) {
     }
 }
 
-const Op OP(weighted_sum) = {
-    .name = "weighted_sum",
+OP_RECORD(weighted_sum) = {
+    OP_ID(weighted_sum),
     .summary = "sum of weights[i] * x[i] over scalars",
     .operands = OPERANDS,
     .fields = FIELDS,
     .attrs_size = sizeof(WeightedSumAttrs),
     .infer = infer,
+};
+
+KERNEL(weighted_sum) = {
     .forward = forward,
     .backward = backward,
 };

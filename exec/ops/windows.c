@@ -151,14 +151,17 @@ static void partition_backward(const Call *call) {
     cut_backward(call, cut_of(call->attrs));
 }
 
-const Op OP(window_partition) = {
-    .name = "window_partition",
+OP_RECORD(window_partition) = {
+    OP_ID(window_partition),
     .summary = "a grid of tokens cut into windows, shifted and padded with zeros",
     .operands = TOKENS,
     .fields = FIELDS,
     .attrs_size = sizeof(WindowAttrs),
     .defaults = &DEFAULTS,
     .infer = partition_infer,
+};
+
+KERNEL(window_partition) = {
     .forward = partition_forward,
     .backward = partition_backward,
 };
@@ -186,14 +189,17 @@ static void reverse_backward(const Call *call) {
              dx->accumulate);
 }
 
-const Op OP(window_reverse) = {
-    .name = "window_reverse",
+OP_RECORD(window_reverse) = {
+    OP_ID(window_reverse),
     .summary = "windows put back on the grid that window_partition cut, without padding",
     .operands = WINDOWS,
     .fields = FIELDS,
     .attrs_size = sizeof(WindowAttrs),
     .defaults = &DEFAULTS,
     .infer = reverse_infer,
+};
+
+KERNEL(window_reverse) = {
     .forward = reverse_forward,
     .backward = reverse_backward,
 };
@@ -229,14 +235,17 @@ static void merging_backward(const Call *call) {
     cut_backward(call, merging_of(call->attrs));
 }
 
-const Op OP(patch_merging) = {
-    .name = "patch_merging",
+OP_RECORD(patch_merging) = {
+    OP_ID(patch_merging),
     .summary = "each 2 x 2 tokens of a grid side by side as one token",
     .operands = TOKENS,
     .fields = MERGING_FIELDS,
     .attrs_size = sizeof(PatchMergingAttrs),
     .defaults = &MERGING_DEFAULTS,
     .infer = merging_infer,
+};
+
+KERNEL(patch_merging) = {
     .forward = merging_forward,
     .backward = merging_backward,
 };

@@ -82,11 +82,11 @@ static Status bind_node(PlanNode *out, const PlanOptions *options, Diag *diag) {
     return STATUS_OK;
 }
 
-static Status choose_kernels(PlanNode *out, Precision precision, Diag *diag) {
+static Status choose_kernel(PlanNode *out, const KernelTable *kernels, Diag *diag) {
     const Node *node = out->node;
-    out->op =
-        precision == PRECISION_F64 ? op_find(ops_table_f64(), node->op->name) : node->op;
-    if (out->op && (is_leaf(node) || out->op->forward)) return STATUS_OK;
+    out->op = node->op;
+    out->kernel = kernel_of(kernels, node->op);
+    if (is_leaf(node) || out->kernel->forward) return STATUS_OK;
     return diag_fail(diag, STATUS_INTERNAL, node->loc, NULL, "no kernel for op %s",
                      node->op->name);
 }
@@ -124,7 +124,7 @@ static Status collect_nodes(Plan *plan, const PlanOptions *options, const bool *
                           .backward_scratch = -1};
         out->offset = storage_offset(plan->graph, node->storage, offset);
         TRY(bind_node(out, options, diag));
-        TRY(choose_kernels(out, plan->precision, diag));
+        TRY(choose_kernel(out, plan->kernels, diag));
         bind_operands(plan, out);
         if (!is_leaf(node)) out->forward = plan->calls++;
         plan->index[node->id] = plan->node_count++;
@@ -242,6 +242,7 @@ Status plan_build(Plan **out, Graph *graph, const PlanOptions *options, bool sha
     plan->arena = arena_create();
     plan->graph = graph;
     plan->precision = options->precision;
+    plan->kernels = kernels_for(options->precision);
     plan->samples = options->sizes[DIM_INDEX(DIM_N)];
     plan->loss = -1;
     Status status = plan_fill(plan, options, share, diag);

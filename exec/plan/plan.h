@@ -8,9 +8,8 @@
 #ifndef COMPRESS_EXEC_PLAN_PLAN_H
 #define COMPRESS_EXEC_PLAN_PLAN_H
 
+#include "exec/ops.h"
 #include "ir/graph.h"
-
-typedef enum Precision { PRECISION_F32, PRECISION_F64 } Precision;
 
 typedef struct PlanOptions {
     int64_t sizes[DIM_SYMBOLS]; /* by DIM_INDEX; N must be set, others when used */

@@ -61,8 +61,9 @@ static void add_work_areas(Plan *plan) {
         Call call;
         View *in = ARENA_ARRAY(plan->arena, View, (size_t)node->in_count);
         plan_call(&call, in, plan, node);
-        size_t aux = node->op->aux_bytes ? node->op->aux_bytes(&call) : 0;
-        size_t scratch = node->op->scratch_bytes ? node->op->scratch_bytes(&call) : 0;
+        const Kernel *kernel = node->kernel;
+        size_t aux = kernel->aux_bytes ? kernel->aux_bytes(&call) : 0;
+        size_t scratch = kernel->scratch_bytes ? kernel->scratch_bytes(&call) : 0;
         if (aux > 0) node->aux = add_buffer(plan, BUFFER_AUX, i, aux, node->forward);
         extend(plan, node->aux, node->backward);
         if (scratch == 0) continue;

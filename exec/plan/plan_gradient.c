@@ -64,7 +64,7 @@ Status plan_gradients(Plan *plan, bool input_gradients, bool share, Diag *diag) 
     for (int i = plan->node_count - 1; i >= 0; i--) {
         PlanNode *user = &plan->nodes[i];
         if (!written[i] || !user->depends || user->forward < 0) continue;
-        if (!user->op->backward) return fail_backward(user->node, diag);
+        if (!user->kernel->backward) return fail_backward(user->node, diag);
         user->backward = 2 * plan->calls - 1 - user->forward;
         for (int j = 0; j < user->in_count; j++) {
             int in = user->in[j].node;

@@ -45,8 +45,9 @@ typedef struct PlanOperand {
 
 typedef struct PlanNode {
     Node *node;
-    const Op *op; /* with kernels of the plan's precision */
-    Type type;    /* bound */
+    const Op *op;
+    const Kernel *kernel; /* of the plan's set */
+    Type type;            /* bound */
     int64_t count;
     PlanOperand *in; /* Node.in_count operands, at least the declared number */
     int in_count;
@@ -63,6 +64,7 @@ struct Plan {
     Arena *arena;
     Graph *graph;
     Precision precision;
+    const KernelTable *kernels;
     int64_t samples;
     PlanNode *nodes; /* in graph order */
     int node_count;

@@ -101,7 +101,7 @@ static void lay_call(Bind *bind, Step *step, const PlanNode *node) {
 static void lay_forward(Bind *bind, const PlanNode *node) {
     Step *step = &bind->forward[bind->forward_count++];
     lay_call(bind, step, node);
-    step->run = node->op->forward;
+    step->run = node->kernel->forward;
     step->call.scratch = buffer_data(bind, node->forward_scratch);
 }
 
@@ -121,7 +121,7 @@ static void lay_gradient(Bind *bind, View *view, const PlanOperand *in) {
 static void lay_backward(Bind *bind, const PlanNode *node) {
     Step *step = &bind->backward[bind->backward_count++];
     lay_call(bind, step, node);
-    step->run = node->op->backward;
+    step->run = node->kernel->backward;
     step->call.scratch = buffer_data(bind, node->backward_scratch);
     step->d_in = ARENA_ARRAY(bind->arena, View, (size_t)node->in_count);
     step->call.d_in = step->d_in;

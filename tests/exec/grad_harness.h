@@ -237,7 +237,7 @@ static void hide_values(const Problem *p, const Mode *mode, Call *call, View *in
         memset(call->out.data, 0xff, (size_t)call->out.count * bytes);
 }
 
-static void run_backward_kernel(const Problem *p, const Mode *mode, const Op *op,
+static void run_backward_kernel(const Problem *p, const Mode *mode, const Kernel *kernel,
                                 Call *call, View *in, Result *result) {
     View d_in[OPERANDS_MAX];
     void *d_out = to_reals(p->weight, call->out.count, mode->single);
@@ -245,7 +245,7 @@ static void run_backward_kernel(const Problem *p, const Mode *mode, const Op *op
     hide_values(p, mode, call, in);
     call->d_in = d_in;
     call->d_out = view_of(&p->out, d_out);
-    op->backward(call);
+    kernel->backward(call);
     for (int i = 0; i < p->count; i++) {
         if (p->first[i] != i || !d_in[i].data) continue;
         result->d_in[i] = from_reals(d_in[i].data, d_in[i].count, mode->single);
@@ -254,8 +254,8 @@ static void run_backward_kernel(const Problem *p, const Mode *mode, const Op *op
     free(d_out);
 }
 
-/* Gives a call what its op asks for, as the planner does: without data. */
-static void make_work_areas(const Op *op, Call *call) {
+/* Gives a call what its kernel asks for, as the planner does: without data. */
+static void make_work_areas(const Kernel *kernel, Call *call) {
     View bare[OPERANDS_MAX];
     Call plan = *call;
     for (int i = 0; i < call->in_count; i++) {
@@ -263,14 +263,15 @@ static void make_work_areas(const Op *op, Call *call) {
         bare[i].data = NULL;
     }
     plan.in = bare;
-    call->aux = nan_bytes(op->aux_bytes ? op->aux_bytes(&plan) : 0);
-    call->scratch = nan_bytes(op->scratch_bytes ? op->scratch_bytes(&plan) : 0);
+    call->aux = nan_bytes(kernel->aux_bytes ? kernel->aux_bytes(&plan) : 0);
+    call->scratch = nan_bytes(kernel->scratch_bytes ? kernel->scratch_bytes(&plan) : 0);
 }
 
 /* Calls forward and, if asked for, backward with d_out = p->weight. */
 static inline Result execute(const Problem *p, Mode mode) {
-    const OpTable *table = mode.single ? ops_table() : ops_table_f64();
-    const Op *op = op_find(table, p->node->op->name);
+    const Op *op = p->node->op;
+    const Kernel *kernel =
+        kernel_of(kernels_for(mode.single ? PRECISION_F32 : PRECISION_F64), op);
     View in[OPERANDS_MAX];
     make_inputs(p, &mode, in);
     void *inputs[OPERANDS_MAX];
@@ -283,12 +284,12 @@ static inline Result execute(const Problem *p, Mode mode) {
                  .key = 12345,
                  .first = mode.first,
                  .training = mode.training};
-    make_work_areas(op, &call);
+    make_work_areas(kernel, &call);
     call.out.data = to_reals(NULL, call.out.count, mode.single);
     if (op->count_rows) call.rows = mode.rows > 0 ? mode.rows : op->count_rows(&call);
-    op->forward(&call);
+    kernel->forward(&call);
     Result result = {.out = from_reals(call.out.data, call.out.count, mode.single)};
-    if (mode.backward) run_backward_kernel(p, &mode, op, &call, in, &result);
+    if (mode.backward) run_backward_kernel(p, &mode, kernel, &call, in, &result);
     for (int i = 0; i < p->count; i++)
         if (p->first[i] == i) free(inputs[i]);
     free(call.out.data);

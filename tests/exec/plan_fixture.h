@@ -135,7 +135,8 @@ static void naive_call(const Naive *n, const Node *node, bool backward) {
                  .in = in,
                  .d_in = d_in,
                  .aux = n->aux[node->id]};
-    const Op *op = op_find(ops_table_f64(), node->op->name);
+    const Op *op = node->op;
+    const Kernel *kernel = kernel_of(kernels_for(PRECISION_F64), op);
     memset(in, 0, sizeof in);
     memset(d_in, 0, sizeof d_in);
     for (int i = 0; i < node->in_count; i++) {
@@ -144,15 +145,15 @@ static void naive_call(const Naive *n, const Node *node, bool backward) {
     }
     naive_view(n, &call.out, node, n->value);
     naive_view(n, &call.d_out, node, n->gradient);
-    size_t scratch = op->scratch_bytes ? op->scratch_bytes(&call) : 0;
-    if (op->aux_bytes && !call.aux)
-        call.aux = n->aux[node->id] = memory_alloc(op->aux_bytes(&call), 1);
+    size_t scratch = kernel->scratch_bytes ? kernel->scratch_bytes(&call) : 0;
+    if (kernel->aux_bytes && !call.aux)
+        call.aux = n->aux[node->id] = memory_alloc(kernel->aux_bytes(&call), 1);
     call.scratch = aligned_alloc(64, (scratch + 127) / 64 * 64);
     if (op->count_rows) call.rows = op->count_rows(&call);
     if (backward)
-        op->backward(&call);
+        kernel->backward(&call);
     else
-        op->forward(&call);
+        kernel->forward(&call);
     free(call.scratch);
 }
 

@@ -7,7 +7,7 @@
 
 /* A call of the kernel in one precision, with everything it points to. */
 typedef struct Run {
-    const Op *op;
+    const Kernel *kernel;
     bool wide; /* double */
     Node node, leaf[OPERANDS], *in[OPERANDS];
     View value[OPERANDS], gradient[OPERANDS];
@@ -47,8 +47,8 @@ static void *mask_buffer(const Problem *p) {
 static void run_open(Run *r, const Problem *p, bool wide) {
     memset(r, 0, sizeof *r);
     r->wide = wide;
-    r->op = op_find(wide ? ops_table_f64() : ops_table(), "attention");
-    assert_non_null(r->op);
+    r->kernel =
+        kernel_of(kernels_for(wide ? PRECISION_F64 : PRECISION_F32), &op_attention);
     for (int i = 0; i < OPERANDS; i++) {
         if (!has(p, i)) continue;
         r->leaf[i].type = p->type[i];
@@ -58,8 +58,10 @@ static void run_open(Run *r, const Problem *p, bool wide) {
         r->gradient[i] = r->value[i];
         r->gradient[i].data = i == MASK ? NULL : buffer(r, NULL, p->count[i]);
     }
-    r->node = (Node){
-        .op = r->op, .in = r->in, .in_count = OPERANDS, .attrs = (void *)&p->attrs};
+    r->node = (Node){.op = &op_attention,
+                     .in = r->in,
+                     .in_count = OPERANDS,
+                     .attrs = (void *)&p->attrs};
     assert_int_equal(node_infer(&r->node, NULL), STATUS_OK);
     assert_int_equal(type_count(&r->node.type), p->out_count);
     r->call = (Call){.node = &r->node,
@@ -67,8 +69,8 @@ static void run_open(Run *r, const Problem *p, bool wide) {
                      .in = r->value,
                      .in_count = r->node.in_count,
                      .out = view_of(&r->node.type, NULL)};
-    const size_t aux = r->op->aux_bytes(&r->call),
-                 scratch = r->op->scratch_bytes(&r->call);
+    const size_t aux = r->kernel->aux_bytes(&r->call),
+                 scratch = r->kernel->scratch_bytes(&r->call);
     r->call.out.data = buffer(r, NULL, p->out_count);
     r->call.aux = buffer(r, NULL, (int64_t)(aux / 4 + 1));
     r->call.scratch = buffer(r, NULL, (int64_t)(scratch / 4 + 1));
@@ -78,7 +80,7 @@ static void run_open(Run *r, const Problem *p, bool wide) {
 static void run_backward_call(Run *r, const Problem *p, const double *d_out) {
     r->call.d_in = r->gradient;
     r->call.d_out = view_of(&r->node.type, buffer(r, d_out, p->out_count));
-    r->op->backward(&r->call);
+    r->kernel->backward(&r->call);
     free(r->call.d_out.data);
 }
 
@@ -158,7 +160,7 @@ static void check_problem(Problem *p, uint64_t key) {
     Run run[2];
     for (int wide = 0; wide < 2; wide++) {
         run_open(&run[wide], p, wide);
-        run[wide].op->forward(&run[wide].call);
+        run[wide].kernel->forward(&run[wide].call);
         for (int64_t i = 0; i < p->out_count; i++)
             check_close(element(&run[wide], run[wide].call.out.data, i), expected[i],
                         wide ? 1e-12 : 1e-5, fabs(expected[i]));
@@ -279,8 +281,8 @@ static void test_repeated_heads(void **state) {
     Run grouped, repeated;
     run_open(&grouped, &p, true);
     run_open(&repeated, &q, true);
-    grouped.op->forward(&grouped.call);
-    repeated.op->forward(&repeated.call);
+    grouped.kernel->forward(&grouped.call);
+    repeated.kernel->forward(&repeated.call);
     run_backward_call(&grouped, &p, d_out);
     run_backward_call(&repeated, &q, d_out);
     assert_memory_equal(grouped.call.out.data, repeated.call.out.data,
@@ -315,7 +317,7 @@ static void test_fully_masked(void **state) {
         for (int wide = 0; wide < 2; wide++) {
             Run run;
             run_open(&run, &p, wide);
-            run.op->forward(&run.call);
+            run.kernel->forward(&run.call);
             run_backward_call(&run, &p, d_out);
             for (int64_t i = 0; i < p.out_count / 2; i++)
                 assert_true(element(&run, run.call.out.data, i) == 0);
@@ -342,8 +344,8 @@ static void test_accumulate(void **state) {
     Run once, more;
     run_open(&once, &p, true);
     run_open(&more, &p, true);
-    once.op->forward(&once.call);
-    more.op->forward(&more.call);
+    once.kernel->forward(&once.call);
+    more.kernel->forward(&more.call);
     run_backward_call(&once, &p, d_out);
     for (int i = 0; i < OPERANDS; i++) {
         more.gradient[i].accumulate = true;
@@ -371,8 +373,8 @@ static void test_shared_gradient(void **state) {
     Run apart, shared;
     run_open(&apart, &p, true);
     run_open(&shared, &p, true);
-    apart.op->forward(&apart.call);
-    shared.op->forward(&shared.call);
+    apart.kernel->forward(&apart.call);
+    shared.kernel->forward(&shared.call);
     run_backward_call(&apart, &p, d_out);
     void *kept[OPERANDS] = {NULL, shared.gradient[K].data, shared.gradient[V].data};
     for (int i = K; i <= V; i++) {
@@ -401,13 +403,13 @@ static void test_single_gradients(void **state) {
     double *d_out = normal(9, p.out_count);
     Run all;
     run_open(&all, &p, true);
-    all.op->forward(&all.call);
+    all.kernel->forward(&all.call);
     run_backward_call(&all, &p, d_out);
     for (int i = 0; i < OPERANDS; i++) {
         if (i == MASK) continue;
         Run one;
         run_open(&one, &p, true);
-        one.op->forward(&one.call);
+        one.kernel->forward(&one.call);
         for (int j = 0; j < OPERANDS; j++) {
             if (j == i) continue;
             free(one.gradient[j].data);

@@ -317,7 +317,8 @@ static void test_params(void **state) {
 
 /* ---- errors ---- */
 
-static const Op op_blocked = {.name = "activation", .infer = NULL, .forward = NULL};
+static const Kernel NO_KERNEL = {0};
+static const Op BLOCKED = {.name = "activation", .kernel = &NO_KERNEL};
 
 static Status plan_fails(Fixture *f, const PlanOptions *options, const char *expected) {
     Plan *plan = NULL;
@@ -343,12 +344,14 @@ static void test_errors(void **state) {
     assert_int_equal(plan_fails(&f, &options, "too large"), STATUS_MODEL);
     Node *node = f.graph->last;
     while (strcmp(node->op->name, "activation") != 0) node = node->prev;
+    Kernel kernel = *kernel_of(kernels_for(PRECISION_F32), node->op);
+    kernel.backward = NULL;
     Op op = *node->op;
-    op.backward = NULL;
+    op.kernel = &kernel;
     node->op = &op;
     options.sizes[0] = N;
     assert_int_equal(plan_fails(&f, &options, "activation"), STATUS_MODEL);
-    node->op = &op_blocked;
+    node->op = &BLOCKED;
     assert_int_equal(plan_fails(&f, &options, "no kernel"), STATUS_INTERNAL);
     fixture_close(&f);
 }

@@ -125,11 +125,12 @@ static void copy_forward(const Call *call) {
 }
 
 static const Operand COPY_OPERANDS[] = {{"x", OPERAND_INTEGER, "integers"}, {NULL}};
+static const Kernel COPY_KERNEL = {.forward = copy_forward};
 static const Op COPY = {.name = "copy_integers",
                         .summary = "x",
                         .operands = COPY_OPERANDS,
                         .infer = copy_infer,
-                        .forward = copy_forward};
+                        .kernel = &COPY_KERNEL};
 
 static const OpTable *extended_table(Arena *arena) {
     const OpTable *usual = ops_table();

@@ -155,7 +155,7 @@ static void run(const StepCall *call, int64_t first, int64_t last) {
     }
 }
 
-const StepKernel step_attention = {
+STEP_KERNEL(attention) = {
     .share = STEP_UNITS,
     .local = READS_IN(Q) | READS_IN(K) | READS_IN(V),
     .units = units,
@@ -164,5 +164,5 @@ const StepKernel step_attention = {
     .filled_bytes = filled_bytes,
     .scratch_floats = scratch_floats,
     .run = run,
-    .source = &step_cross_attention,
+    .source = STEP(cross_attention),
 };

@@ -136,7 +136,7 @@ static void run_rows(const StepCall *call, const StepRows *rows) {
     }
 }
 
-const StepKernel step_attention_lstm = {
+STEP_KERNEL(attention_lstm) = {
     .share = STEP_SERIAL,
     .matrices = READS_IN(ALSTM_WEIGHT_IN) | READS_IN(ALSTM_WEIGHT_CONTEXT) |
                 READS_IN(ALSTM_ALIGN_MEMORY) | READS_IN(ALSTM_ALIGN_STATE),

@@ -73,7 +73,7 @@ static void run_rows(const StepCall *call, const StepRows *rows) {
     }
 }
 
-const StepKernel step_cross_attention = {
+STEP_KERNEL(cross_attention) = {
     .share = STEP_UNITS,
     .check = check,
     .sources = READS_IN(K) | READS_IN(V) | READS_IN(MASK),

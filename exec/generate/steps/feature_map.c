@@ -75,7 +75,7 @@ static void run(const StepCall *call, int64_t first, int64_t last) {
     }
 }
 
-const StepKernel step_feature_map = {
+STEP_KERNEL(feature_map) = {
     .share = STEP_UNITS,
     .matrices = READS_IN(WEIGHT),
     .local = READS_IN(X),

@@ -1,26 +1,10 @@
 /* Steps of ops whose rows have nothing to do with each other: their forward kernels, on
  * the rows there are. */
 #include "exec/generate/step.h"
-#include "exec/ops/kernel.h"
 
 #include <string.h>
 
 enum { OPERANDS_MAX = 4, AUX_ALIGNMENT = 16 };
-
-int64_t step_width(const Type *type) {
-    Type bound;
-    const int64_t sizes[DIM_SYMBOLS] = {[DIM_INDEX(DIM_N)] = 1, [DIM_INDEX(DIM_T)] = 1};
-    return type_bind(type, sizes, &bound) ? type_count(&bound) : 0;
-}
-
-Status step_check_absent(const Node *node, int first, Diag *diag) {
-    for (int i = first; i < node->in_count; i++)
-        if (node->in[i])
-            return diag_fail(diag, STATUS_MODEL, node->loc, NULL,
-                             "%s: operand '%s' cannot be used token by token",
-                             node->op->name, node->op->operands[i].name);
-    return STATUS_OK;
-}
 
 /* ---- views ---- */
 
@@ -44,9 +28,13 @@ static void bind_call(Call *call, View *in, const Node *node, int64_t tokens,
     bind_view(&call->out, &node->type, tokens, NULL);
 }
 
+static const Kernel *own_kernel(const Node *node) {
+    return kernel_of(&REAL_FN(kernel_table), node->op);
+}
+
 /* Floats of what the op keeps for its backward, which lies before its scratch. */
-static int64_t aux_floats(const Op *op, const Call *call) {
-    const size_t bytes = op->aux_bytes ? op->aux_bytes(call) : 0;
+static int64_t aux_floats(const Kernel *kernel, const Call *call) {
+    const size_t bytes = kernel->aux_bytes ? kernel->aux_bytes(call) : 0;
     const size_t floats = bytes / sizeof(float) + 1;
     return (int64_t)((floats + AUX_ALIGNMENT - 1) / AUX_ALIGNMENT * AUX_ALIGNMENT);
 }
@@ -56,8 +44,9 @@ static int64_t scratch_floats(const Node *node, int64_t capacity, int64_t count)
     Call call;
     View in[OPERANDS_MAX] = {{0}};
     bind_call(&call, in, node, count, NULL);
-    const size_t bytes = node->op->scratch_bytes ? node->op->scratch_bytes(&call) : 0;
-    return aux_floats(node->op, &call) + (int64_t)(bytes / sizeof(float)) + 1;
+    const Kernel *kernel = own_kernel(node);
+    const size_t bytes = kernel->scratch_bytes ? kernel->scratch_bytes(&call) : 0;
+    return aux_floats(kernel, &call) + (int64_t)(bytes / sizeof(float)) + 1;
 }
 
 static void run_rows(const StepCall *step, int64_t first, int64_t last) {
@@ -68,11 +57,11 @@ static void run_rows(const StepCall *step, int64_t first, int64_t last) {
     call.attrs = step->attrs;
     call.out.data = step->out;
     call.aux = step->scratch;
-    call.scratch = step->scratch + aux_floats(step->node->op, &call);
-    step->node->op->forward(&call);
+    call.scratch = step->scratch + aux_floats(own_kernel(step->node), &call);
+    own_kernel(step->node)->forward(&call);
 }
 
-const StepKernel step_rows = {
+STEP_KERNEL(rows) = {
     .share = STEP_LIGHT,
     .scratch_floats = scratch_floats,
     .run = run_rows,
@@ -109,10 +98,10 @@ static void run_elements(const StepCall *step, int64_t first, int64_t last) {
         in[i].data = (float *)(uintptr_t)step->in[i] + first;
     }
     call.out.data = step->out + first;
-    step->node->op->forward(&call);
+    own_kernel(step->node)->forward(&call);
 }
 
-const StepKernel step_elementwise = {
+STEP_KERNEL(elementwise) = {
     .share = STEP_LIGHT,
     .local = READS_IN(0) | READS_IN(1),
     .units = elements,
@@ -120,7 +109,7 @@ const StepKernel step_elementwise = {
     .run = run_elements,
 };
 
-const StepKernel step_alias = {.share = STEP_ALIAS};
+STEP_KERNEL(alias) = {.share = STEP_ALIAS};
 
 /* ---- rotary ---- */
 
@@ -143,10 +132,10 @@ static void run_rotary(const StepCall *step, int64_t first, int64_t last) {
     attrs.offset += step->position;
     call.attrs = &attrs;
     call.scratch = step->scratch;
-    step->node->op->forward(&call);
+    own_kernel(step->node)->forward(&call);
 }
 
-const StepKernel step_rotary = {
+STEP_KERNEL(rotary) = {
     .share = STEP_UNITS,
     .local = READS_IN(0),
     .position = true,
@@ -169,7 +158,7 @@ static void sinusoid_forward(const StepCall *step, int64_t samples, int64_t toke
     call.attrs = &attrs;
     call.out.data = step->out;
     call.scratch = step->scratch;
-    step->node->op->forward(&call);
+    own_kernel(step->node)->forward(&call);
 }
 
 static void run_sinusoid(const StepCall *step, int64_t first, int64_t last) {
@@ -182,7 +171,7 @@ static void run_sinusoid_rows(const StepCall *step, const StepRows *rows) {
     sinusoid_forward(step, step->count, 1);
 }
 
-const StepKernel step_sinusoid = {
+STEP_KERNEL(sinusoid) = {
     .share = STEP_LIGHT,
     .position = true,
     .scratch_floats = scratch_floats,

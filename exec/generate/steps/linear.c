@@ -26,7 +26,7 @@ static void run(const StepCall *call, int64_t first, int64_t last) {
                  weight->rows, call->count);
 }
 
-const StepKernel step_linear = {
+STEP_KERNEL(linear) = {
     .share = STEP_UNITS,
     .matrices = READS_IN(WEIGHT),
     .units = units,

@@ -95,7 +95,7 @@ static void run(const StepCall *call, int64_t first, int64_t last) {
     for (int64_t group = first; group < last; group++) run_group(&s, call, group);
 }
 
-const StepKernel step_linear_attention = {
+STEP_KERNEL(linear_attention) = {
     .share = STEP_UNITS,
     .local = READS_IN(Q) | READS_IN(K) | READS_IN(V),
     .units = units,
@@ -103,7 +103,7 @@ const StepKernel step_linear_attention = {
     .state_bytes = state_bytes,
     .filled_bytes = state_bytes,
     .run = run,
-    .source = &step_cross_linear_attention,
+    .source = STEP(cross_linear_attention),
 };
 
 /* ---- to a source: S and z are made once for each sentence ---- */
@@ -150,7 +150,7 @@ static void run_rows(const StepCall *call, const StepRows *rows) {
     }
 }
 
-const StepKernel step_cross_linear_attention = {
+STEP_KERNEL(cross_linear_attention) = {
     .share = STEP_UNITS,
     .check = check_source,
     .sources = READS_IN(K) | READS_IN(V) | READS_IN(MASK),

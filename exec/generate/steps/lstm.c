@@ -54,7 +54,7 @@ static void run(const StepCall *call, int64_t first, int64_t last) {
     }
 }
 
-const StepKernel step_lstm = {
+STEP_KERNEL(lstm) = {
     .share = STEP_SERIAL,
     .matrices = READS_IN(WEIGHT_IN) | READS_IN(WEIGHT_STATE),
     .units = units,

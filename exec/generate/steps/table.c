@@ -13,7 +13,7 @@ static void embedding_run(const StepCall *call, int64_t first, int64_t last) {
         tensor_read_f32(table, ids[t] * D, D, call->out + t * D);
 }
 
-const StepKernel step_embedding = {
+STEP_KERNEL(embedding) = {
     .share = STEP_LIGHT,
     .tables = READS_IN(TABLE),
     .run = embedding_run,
@@ -29,7 +29,7 @@ static void position_run(const StepCall *call, int64_t first, int64_t last) {
     for (int64_t i = 0; i < call->count * D; i++) call->out[i] += x[i];
 }
 
-const StepKernel step_add_position = {
+STEP_KERNEL(add_position) = {
     .share = STEP_LIGHT,
     .tables = READS_IN(TABLE),
     .position = true,
