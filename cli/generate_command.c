@@ -2,7 +2,6 @@
  * text alone goes to standard output. */
 #include "cli/commands.h"
 #include "cli/generate_translation.h"
-#include "cli/session.h"
 #include "cli/signals.h"
 #include "exec/generate/decode.h"
 #include "exec/generate/translate.h"
@@ -12,6 +11,7 @@
 #include "io/formats/load.h"
 #include "io/formats/model_vocabulary.h"
 #include "io/tokenizers/tokenizer.h"
+#include "session/session.h"
 
 #include <string.h>
 #include <sys/stat.h>

@@ -1,13 +1,13 @@
 /* compress generate: translations. See generate_translation.h. */
 #include "cli/generate_translation.h"
 
-#include "cli/session.h"
 #include "exec/generate/translate.h"
 #include "exec/linalg/blas.h"
 #include "exec/run/ticker.h"
 #include "io/files/file.h"
 #include "io/formats/model_vocabulary.h"
 #include "io/tokenizers/tokenizer.h"
+#include "session/session.h"
 
 #include <stdio.h>
 #include <string.h>

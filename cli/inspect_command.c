@@ -1,7 +1,7 @@
 /* compress inspect: structure, storages and totals for people. */
 #include "cli/commands.h"
 #include "cli/inspect.h"
-#include "cli/table.h"
+#include "cli/text_table.h"
 #include "exec/ops.h"
 #include "io/formats/load.h"
 
@@ -105,7 +105,7 @@ static void print_stacks(const Inspection *it) {
 
 static void print_storages(const Inspection *it) {
     static const char *const heads[] = {"storage", "dtype", "shape", "bytes", "users"};
-    Table table = table_create(it->arena, "lllrr");
+    TextTable table = table_create(it->arena, "lllrr");
     for (int i = 0; i < 5; i++) table_add(&table, "%s", heads[i]);
     for (int i = 0; i < it->storage_count; i++) {
         const StorageUse *use = &it->storages[i];

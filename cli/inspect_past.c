@@ -2,7 +2,7 @@
  * that are left, the stored rule for leaving at exits, the steps. All of it but the
  * lineages comes from the provenance, which may hold anything. */
 #include "cli/inspect.h"
-#include "cli/table.h"
+#include "cli/text_table.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* What `compress inspect` says of the posterior of a model's weights. */
 #include "cli/inspect.h"
-#include "cli/table.h"
+#include "cli/text_table.h"
 
 /* Appends ", 12 low_rank" for a form that occurs. */
 static void add_form(Text *text, const Inspection *it, GaussianForm form) {

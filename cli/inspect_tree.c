@@ -1,6 +1,6 @@
 /* `compress inspect --json`: the inspection as a tree. */
 #include "cli/inspect.h"
-#include "cli/report.h"
+#include "session/report.h"
 
 #include <string.h>
 

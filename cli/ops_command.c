@@ -1,11 +1,11 @@
 /* compress ops: the list of ops and the manual of one, from the op table. */
 #include "cli/commands.h"
-#include "cli/table.h"
+#include "cli/text_table.h"
 #include "exec/ops/kernel.h"
 
 static void list_ops(Arena *arena) {
     const OpTable *ops = ops_table();
-    Table table = table_create(arena, "ll");
+    TextTable table = table_create(arena, "ll");
     for (int i = 0; i < ops->count; i++) {
         table_add(&table, "%s", ops->ops[i]->name);
         table_add(&table, "%s", ops->ops[i]->summary);
@@ -15,7 +15,7 @@ static void list_ops(Arena *arena) {
 
 static void list_operands(Arena *arena, const Op *op) {
     if (!op->operands || !op->operands->name) return;
-    Table table = table_create(arena, "lll");
+    TextTable table = table_create(arena, "lll");
     for (const Operand *operand = op->operands; operand->name; operand++) {
         table_add(&table, "%s", operand->name);
         table_add(&table, "%s%s",

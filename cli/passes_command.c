@@ -1,6 +1,6 @@
 /* compress passes: the list of passes, the manual of one, the schema of recipes. */
 #include "cli/commands.h"
-#include "cli/table.h"
+#include "cli/text_table.h"
 #include "passes/pipeline/recipe.h"
 
 static void print_text(Text *text) {
@@ -9,7 +9,7 @@ static void print_text(Text *text) {
 }
 
 static void list_passes(Arena *arena) {
-    Table table = table_create(arena, "lll");
+    TextTable table = table_create(arena, "lll");
     for (const Pass *const *pass = pass_list(); *pass; pass++) {
         table_add(&table, "%s", (*pass)->name);
         table_add(&table, "%s", exactness_name((*pass)->exactness));

@@ -2,7 +2,7 @@
 #include "cli/progress.h"
 
 #include "cli/signals.h"
-#include "cli/table.h"
+#include "cli/text_table.h"
 #include "exec/run/ticker.h"
 
 #include <stdarg.h>

@@ -1,14 +1,14 @@
 /* compress run: a model's outputs for named inputs. */
 #include "cli/commands.h"
-#include "cli/files.h"
 #include "cli/progress.h"
-#include "cli/run_data.h"
-#include "cli/run_exits.h"
-#include "cli/session.h"
 #include "exec/linalg/blas.h"
 #include "exec/ops.h"
 #include "io/formats/load.h"
 #include "ir/rewrite.h"
+#include "session/early_exits.h"
+#include "session/file_batches.h"
+#include "session/output_files.h"
+#include "session/session.h"
 
 #include <string.h>
 
@@ -167,8 +167,8 @@ static Status open_model(Execution *run, EarlyRun *early, const Cli *cli, Diag *
     TRY(model_load(&run->model, cli->args[0], ops_table(), true, diag));
     if (early) TRY(early_find(early, run->arena, run->model, cli->args[0], diag));
     TRY(safetensors_read(&run->inputs, flags->input, diag));
-    TRY(run_data_create(&run->data, run->arena, run->model->graph, run->inputs,
-                        run->sizes, diag));
+    TRY(file_batches_create(&run->data, run->arena, run->model->graph, run->inputs,
+                            run->sizes, diag));
     return bind_sizes(run, diag);
 }
 

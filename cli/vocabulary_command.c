@@ -1,8 +1,8 @@
 /* compress vocabulary: a tokenizer of whole words from a training text. */
 #include "cli/commands.h"
-#include "cli/files.h"
-#include "cli/table.h"
+#include "cli/text_table.h"
 #include "io/tokenizers/word_vocabulary.h"
+#include "session/output_files.h"
 
 Status command_vocabulary(const Cli *cli, Diag *diag) {
     const Flags *flags = &cli->flags;

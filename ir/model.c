@@ -33,6 +33,16 @@ Model *model_copy(const Model *model) {
     return copy;
 }
 
+void model_strip(Model *model) {
+    Graph *graph = model->graph;
+    for (int i = 0; i < graph->storage_count; i++) {
+        Tensor *tensor = &graph->storages[i]->tensor;
+        Tensor shape = tensor_shape(tensor->dtype, tensor->rank, tensor->dim);
+        tensor_release(tensor);
+        *tensor = shape;
+    }
+}
+
 /* Initial values. */
 
 /* Nearest half-precision number of a finite value below its largest, ties to even; small

@@ -20,6 +20,9 @@ void model_destroy(Model *model);
 /* Deep copy; weights are shared until written. */
 Model *model_copy(const Model *model);
 
+/* Drops the data of every storage, so that the model has shapes alone. */
+void model_strip(Model *model);
+
 /* Gives every storage without weights its initial values by Storage.init, from
  * counter-based random numbers keyed by `seed` and the storage's name, so that the same
  * seed gives the same bytes in any order. Fails with STATUS_MEMORY. */

@@ -1,13 +1,13 @@
 /* The report of a run: what steps timed, as text and as JSON. */
-#include "cli/report.h"
+#include "cli/report_tables.h"
 #include "tests/support/check.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* A report of three steps: no times, two numbers, too many numbers. */
-static Report make_report(Arena *arena, Step steps[3]) {
-    Report report = {.arena = arena};
+static RunReport make_report(Arena *arena, Step steps[3]) {
+    RunReport report = {.arena = arena};
     const Pass *pass = pass_find("weight_multiplex");
     for (int i = 0; i < 3; i++) {
         steps[i] = (Step){.pass = pass, .options = (void *)(uintptr_t)pass->defaults};
@@ -31,7 +31,7 @@ static void test_text(void **state) {
     (void)state;
     Arena *arena = arena_create();
     Step steps[3];
-    const Report report = make_report(arena, steps);
+    const RunReport report = make_report(arena, steps);
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
@@ -50,7 +50,7 @@ static void test_json(void **state) {
     (void)state;
     Arena *arena = arena_create();
     Step steps[3];
-    const Report report = make_report(arena, steps);
+    const RunReport report = make_report(arena, steps);
     for (int with = 0; with < 2; with++) {
         const Tree *list = tree_get(report_tree(&report, with), "steps");
         const Tree *second = list->first->next, *third = second->next;

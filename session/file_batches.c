@@ -1,5 +1,5 @@
 /* Named tensors of a file as samples. */
-#include "cli/run_data.h"
+#include "session/file_batches.h"
 
 #include <math.h>
 
@@ -9,10 +9,10 @@
 static const char *const symbol_names[DIM_SYMBOLS] = {"N", "T", "S", "M"};
 
 /* The samples; tensors[i] belongs to columns[i]. Lives in an arena. */
-typedef struct RunData {
+typedef struct FileBatches {
     Batches batches;
     const Tensor **tensors;
-} RunData;
+} FileBatches;
 
 static bool is_integer(DType dtype) {
     return !dtype_is_real(dtype);
@@ -101,7 +101,7 @@ static Status fetch(const Batches *batches, const Fetch *what, void *const *dst,
                     Diag *diag) {
     const int64_t *index = what->index;
     const int64_t n = what->n;
-    const RunData *data = (const RunData *)batches;
+    const FileBatches *data = (const FileBatches *)batches;
     (void)diag;
     for (int c = 0; c < batches->column_count; c++) {
         const Tensor *tensor = data->tensors[c];
@@ -121,7 +121,7 @@ static void destroy(Batches *batches) {
 }
 
 /* Binds one input to its tensor. */
-static Status bind_input(RunData *data, Column *column, const Node *input,
+static Status bind_input(FileBatches *data, Column *column, const Node *input,
                          const Checkpoint *inputs, int64_t sizes[DIM_SYMBOLS],
                          Diag *diag) {
     const Tensor *tensor = checkpoint_find(inputs, input->name);
@@ -140,9 +140,10 @@ static Status bind_input(RunData *data, Column *column, const Node *input,
     return STATUS_OK;
 }
 
-Status run_data_create(Batches **out, Arena *arena, const Graph *graph,
-                       const Checkpoint *inputs, int64_t sizes[DIM_SYMBOLS], Diag *diag) {
-    RunData *data = ARENA_NEW(arena, RunData);
+Status file_batches_create(Batches **out, Arena *arena, const Graph *graph,
+                           const Checkpoint *inputs, int64_t sizes[DIM_SYMBOLS],
+                           Diag *diag) {
+    FileBatches *data = ARENA_NEW(arena, FileBatches);
     Column *columns = ARENA_ARRAY(arena, Column, (size_t)graph->node_count + 1);
     data->tensors = ARENA_ARRAY(arena, const Tensor *, (size_t)graph->node_count + 1);
     data->batches = (Batches){

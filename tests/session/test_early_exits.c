@@ -1,7 +1,7 @@
 /* compress run --leave-early: every sample gets the logits of the exit that the stored
  * rule lets it leave at, as if it had been run alone, and the layer of that exit. */
-#include "cli/run_exits.h"
 #include "passes/exits/exits.h"
+#include "session/early_exits.h"
 #include "tests/support/check.h"
 #include "tests/support/configured.h"
 #include "tests/support/exits.h"

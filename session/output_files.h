@@ -1,6 +1,6 @@
 /* Checks of outputs before long work starts. */
-#ifndef COMPRESS_CLI_FILES_H
-#define COMPRESS_CLI_FILES_H
+#ifndef COMPRESS_SESSION_OUTPUT_FILES_H
+#define COMPRESS_SESSION_OUTPUT_FILES_H
 
 #include "ir/arena.h"
 #include "ir/status.h"

@@ -1,5 +1,5 @@
 /* Checks of outputs before long work starts. */
-#include "cli/files.h"
+#include "session/output_files.h"
 
 #include "io/files/file.h"
 

@@ -1,14 +1,17 @@
 /* Opening a session: the recipe as a document, its data entries, its model. */
-#include "cli/session.h"
+#include "session/session.h"
 
+#include "exec/linalg/blas.h"
 #include "exec/ops.h"
 #include "io/files/file.h"
 #include "io/files/json.h"
 #include "io/files/yaml.h"
 #include "io/formats/hf.h"
 #include "io/formats/load.h"
+#include "session/output_files.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 #define CONFIG_LIMIT ((size_t)16 << 20)
 
@@ -27,7 +30,7 @@ static Status apply_set(Session *session, Tree *document, const char *text, Diag
 }
 
 static Status apply_sets(Session *session, Tree *document, Diag *diag) {
-    const StringList *list = &session->cli->flags.set;
+    const StringList *list = &session->options.sets;
     for (int i = 0; i < list->count; i++)
         TRY(apply_set(session, document, list->items[i], diag));
     return STATUS_OK;
@@ -49,7 +52,6 @@ static void bind_data(Session *session, const Tree *data, Diag *diag) {
 
 /* Reads the document and reports everything that is wrong with it. */
 static Status bind_document(Session *session, const char *path, Diag *diag) {
-    const Flags *flags = &session->cli->flags;
     Arena *arena = session->arena;
     const char *folder = path_folder(arena, path);
     Tree *document = NULL;
@@ -58,27 +60,52 @@ static Status bind_document(Session *session, const char *path, Diag *diag) {
     session->recipe.folder = folder;
     bind_data(session, tree_get(document, "data"), diag);
     recipe_bind(&session->recipe, arena, document, path, folder, diag);
-    if (document && document->kind == TREE_MAP && !session->recipe.model && !flags->model)
+    if (document && document->kind == TREE_MAP && !session->recipe.model &&
+        !session->options.model)
         diag_fail(diag, STATUS_RECIPE, document->loc, "model",
                   "expected the model to start from in the recipe or as --model");
     return diag_status(diag);
 }
 
-Status session_open(Session *session, const Cli *cli, Diag *diag) {
-    const Flags *flags = &cli->flags;
-    *session = (Session){.cli = cli, .arena = cli->arena};
-    if (!flags->recipe) {
-        Status status =
-            diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL, "expected --recipe FILE");
-        diag_hint(diag, "`compress --help` shows the usage");
-        return status;
-    }
-    TRY(bind_document(session, flags->recipe, diag));
-    session->output = flags->output ? flags->output : session->recipe.output;
+Status session_open(Session *session, const SessionOptions *options, Diag *diag) {
+    Arena *arena = arena_create();
+    *session = (Session){.options = *options,
+                         .arena = arena,
+                         .planned = {.arena = arena},
+                         .report = {.arena = arena}};
+    TRY(bind_document(session, options->recipe, diag));
+    session->output = options->output ? options->output : session->recipe.output;
     session->threads =
-        threads_choose(flags->threads ? flags->threads : session->recipe.threads);
+        threads_choose(options->threads ? options->threads : session->recipe.threads);
     return STATUS_OK;
 }
+
+/* ---- what is to be written ---- */
+
+/* Whether two paths name one file: the same text, or the same existing file. */
+static bool same_file(const char *a, const char *b) {
+    struct stat x, y;
+    if (strcmp(a, b) == 0) return true;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
+}
+
+/* Checks everything that can be written before the long work. Keys are those of the
+ * command line. */
+static Status check_outputs(const Session *session, Diag *diag) {
+    const SessionOptions *options = &session->options;
+    const char *output = session->output, *report = options->report;
+    Arena *arena = session->arena;
+    TRY(output_check(arena, options->output ? "--output" : "output", output, diag));
+    TRY(output_check(arena, "--report", report, diag));
+    if (report && output && same_file(report, output))
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, "--report",
+                         "expected another file than the model's output");
+    if (options->dump_folder) TRY(folder_check("--dump-dir", options->dump_folder, diag));
+    return STATUS_OK;
+}
+
+/* ---- the input model ---- */
 
 /* Options of `model:` when it is a map with `config`. */
 typedef struct BuildKeys {
@@ -161,9 +188,13 @@ static Status build_model(Session *session, const Tree *map, bool weights, Diag 
     return model_init_weights(session->model, (uint64_t)keys.seed, diag);
 }
 
-Status session_load_model(Session *session, bool weights, Diag *diag) {
-    const char *path = session->cli->flags.model;
+Status session_load(Session *session, bool weights, Diag *diag) {
+    const char *path = session->options.model;
     const Tree *model = session->recipe.model;
+    if (weights) {
+        TRY(check_outputs(session, diag));
+        blas_init();
+    }
     if (!path && tree_get(model, "path"))
         return adapt_model(session, model, weights, diag);
     if (!path && model->kind == TREE_MAP)

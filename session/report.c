@@ -1,5 +1,28 @@
-/* The report as a tree, for JSON. */
-#include "cli/report.h"
+/* Gathering a report, and the report as a tree, for JSON. */
+#include "session/report.h"
+
+#include <string.h>
+
+const char *step_title(Arena *arena, const Step *step) {
+    if (!step->label) return step->pass->name;
+    return arena_printf(arena, "%s (%s)", step->pass->name, step->label);
+}
+
+void report_add(RunReport *report, const Recipe *recipe, int index,
+                const StepResult *result) {
+    if (report->count == report->capacity) {
+        const int capacity = report->capacity ? 2 * report->capacity : 16;
+        ReportStep *steps = ARENA_ARRAY(report->arena, ReportStep, (size_t)capacity);
+        if (report->count > 0)
+            memcpy(steps, report->steps, (size_t)report->count * sizeof *steps);
+        report->steps = steps;
+        report->capacity = capacity;
+    }
+    ReportStep *step = &report->steps[report->count++];
+    *step = (ReportStep){&recipe->steps[index], *result};
+    step->result.record = tree_copy(report->arena, result->record);
+    step->result.times = tree_copy(report->arena, result->times);
+}
 
 void measure_put(Arena *arena, Tree *map, const Measure *measure) {
     tree_put_int(arena, map, "parameters", measure->parameters);
@@ -26,7 +49,7 @@ static Tree *step_tree(Arena *arena, const ReportStep *step, bool times) {
     return map;
 }
 
-Tree *report_tree(const Report *report, bool times) {
+Tree *report_tree(const RunReport *report, bool times) {
     Arena *arena = report->arena;
     Tree *map = tree_new(arena, TREE_MAP, LOC_NONE);
     Tree *start = tree_new(arena, TREE_MAP, LOC_NONE);

@@ -1,13 +1,13 @@
 /* Aligned tables and numbers with units. */
-#include "cli/table.h"
+#include "cli/text_table.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <string.h>
 
-Table table_create(Arena *arena, const char *align) {
-    return (Table){.arena = arena, .align = align, .columns = (int)strlen(align)};
+TextTable table_create(Arena *arena, const char *align) {
+    return (TextTable){.arena = arena, .align = align, .columns = (int)strlen(align)};
 }
 
 char *text_clean(char *text) {
@@ -16,7 +16,7 @@ char *text_clean(char *text) {
     return text;
 }
 
-void table_add(Table *table, const char *fmt, ...) {
+void table_add(TextTable *table, const char *fmt, ...) {
     char text[1024];
     va_list list;
     va_start(list, fmt);
@@ -40,7 +40,7 @@ static int text_width(const char *text) {
     return width;
 }
 
-static void print_row(const Table *table, int row, const int *width, FILE *out) {
+static void print_row(const TextTable *table, int row, const int *width, FILE *out) {
     int pending = 0; /* spaces owed, so that no row ends in spaces */
     for (int c = 0; c < table->columns; c++) {
         const char *cell = table->cells[row * table->columns + c];
@@ -57,7 +57,7 @@ static void print_row(const Table *table, int row, const int *width, FILE *out) 
     fprintf(out, "\n");
 }
 
-void table_print(const Table *table, int indent, FILE *out) {
+void table_print(const TextTable *table, int indent, FILE *out) {
     int width[TABLE_COLUMNS] = {0};
     int rows = table->columns ? table->count / table->columns : 0;
     for (int i = 0; i < rows * table->columns; i++) {

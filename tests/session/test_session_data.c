@@ -1,5 +1,5 @@
 /* Classes that a data set names, against the model's head and its names. */
-#include "cli/session.h"
+#include "session/session.h"
 #include "tests/support/check.h"
 #include "tests/support/configured.h"
 

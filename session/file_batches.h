@@ -1,7 +1,7 @@
 /* Inputs of `compress run`: named tensors of a file, checked against a graph's inputs and
  * served as samples. */
-#ifndef COMPRESS_CLI_RUN_DATA_H
-#define COMPRESS_CLI_RUN_DATA_H
+#ifndef COMPRESS_SESSION_FILE_BATCHES_H
+#define COMPRESS_SESSION_FILE_BATCHES_H
 
 #include "io/formats/safetensors.h"
 #include "ir/batches.h"
@@ -11,7 +11,8 @@
  * needs a tensor of its name, of a fitting kind, rank and size; N and the other symbols
  * must be the same everywhere and are returned in `sizes`. Fails with STATUS_MODEL,
  * naming the tensor. */
-Status run_data_create(Batches **out, Arena *arena, const Graph *graph,
-                       const Checkpoint *inputs, int64_t sizes[DIM_SYMBOLS], Diag *diag);
+Status file_batches_create(Batches **out, Arena *arena, const Graph *graph,
+                           const Checkpoint *inputs, int64_t sizes[DIM_SYMBOLS],
+                           Diag *diag);
 
 #endif

@@ -1,6 +1,6 @@
-/* Report: sizes, records and times of a recipe's steps, as tables and as JSON. */
-#ifndef COMPRESS_CLI_REPORT_H
-#define COMPRESS_CLI_REPORT_H
+/* Report: sizes, records and times of a recipe's steps. */
+#ifndef COMPRESS_SESSION_REPORT_H
+#define COMPRESS_SESSION_REPORT_H
 
 #include "passes/pipeline/pipeline.h"
 
@@ -9,26 +9,19 @@ typedef struct ReportStep {
     StepResult result; /* the trees in the report's arena */
 } ReportStep;
 
-typedef struct Report {
+typedef struct RunReport {
     Arena *arena;
     Measure start; /* of the input model */
     ReportStep *steps;
     int count, capacity;
-} Report;
+} RunReport;
 
 /* Adds a step that succeeded; its trees are copied. */
-void report_add(Report *report, const Recipe *recipe, int index,
+void report_add(RunReport *report, const Recipe *recipe, int index,
                 const StepResult *result);
 
-/* Prints sizes and memory after every step. */
-void report_print_plan(const Report *report, FILE *out);
-
-/* Prints the input beside the result: sizes, metrics of evaluate steps, time; below it
- * the numbers that steps timed, where a step has few. */
-void report_print_result(const Report *report, FILE *out);
-
 /* The report as a map; `times` = with what no two runs measure alike. */
-Tree *report_tree(const Report *report, bool times);
+Tree *report_tree(const RunReport *report, bool times);
 
 /* A measure's numbers put into a map. */
 void measure_put(Arena *arena, Tree *map, const Measure *measure);

@@ -1,6 +1,6 @@
 /* Tables for people: aligned columns, and numbers with units. */
-#ifndef COMPRESS_CLI_TABLE_H
-#define COMPRESS_CLI_TABLE_H
+#ifndef COMPRESS_CLI_TEXT_TABLE_H
+#define COMPRESS_CLI_TEXT_TABLE_H
 
 #include "ir/arena.h"
 
@@ -10,22 +10,23 @@
 #define TABLE_COLUMNS 12
 
 /* Cells in rows. `align` has one letter a column: 'l' or 'r'. */
-typedef struct Table {
+typedef struct TextTable {
     Arena *arena;
     const char *align;
     const char **cells;
     int count, capacity; /* cells */
     int columns;
-} Table;
+} TextTable;
 
 /* New table with as many columns as `align` has letters. */
-Table table_create(Arena *arena, const char *align);
+TextTable table_create(Arena *arena, const char *align);
 
 /* Adds the next cell, row by row. */
-void table_add(Table *table, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void table_add(TextTable *table, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* Prints the rows, each behind `indent` spaces; unfinished rows are left out. */
-void table_print(const Table *table, int indent, FILE *out);
+void table_print(const TextTable *table, int indent, FILE *out);
 
 /* Replaces control characters, which may come from a damaged file. Returns `text`. */
 char *text_clean(char *text);

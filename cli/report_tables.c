@@ -1,36 +1,11 @@
 /* Report: tables of a recipe's steps. */
-#include "cli/report.h"
+#include "cli/report_tables.h"
 
-#include "cli/table.h"
+#include "cli/text_table.h"
 
 #include <string.h>
 
 #define TIMES_SHOWN 6
-
-const char *step_title(Arena *arena, const Step *step) {
-    if (!step->label) return step->pass->name;
-    return arena_printf(arena, "%s (%s)", step->pass->name, step->label);
-}
-
-/* Room for one more step. */
-static void report_grow(Report *report) {
-    if (report->count < report->capacity) return;
-    int capacity = report->capacity ? 2 * report->capacity : 16;
-    ReportStep *steps = ARENA_ARRAY(report->arena, ReportStep, (size_t)capacity);
-    if (report->count > 0)
-        memcpy(steps, report->steps, (size_t)report->count * sizeof *steps);
-    report->steps = steps;
-    report->capacity = capacity;
-}
-
-void report_add(Report *report, const Recipe *recipe, int index,
-                const StepResult *result) {
-    report_grow(report);
-    ReportStep *step = &report->steps[report->count++];
-    *step = (ReportStep){&recipe->steps[index], *result};
-    step->result.record = tree_copy(report->arena, result->record);
-    step->result.times = tree_copy(report->arena, result->times);
-}
 
 /* Memory of a training step: its weights in float32 and what it takes beside them. */
 static int64_t training_bytes(const ReportStep *step) {
@@ -39,7 +14,7 @@ static int64_t training_bytes(const ReportStep *step) {
            step->result.measure.parameters * (int64_t)sizeof(float);
 }
 
-static void plan_row(Table *table, const char *name, const Measure *measure,
+static void plan_row(TextTable *table, const char *name, const Measure *measure,
                      int64_t training) {
     Arena *arena = table->arena;
     table_add(table, "%s", name);
@@ -50,11 +25,11 @@ static void plan_row(Table *table, const char *name, const Measure *measure,
     table_add(table, "%s", training > 0 ? text_size(arena, training) : "-");
 }
 
-void report_print_plan(const Report *report, FILE *out) {
+void report_print_plan(const RunReport *report, FILE *out) {
     static const char *const heads[] = {"step",  "parameters",       "weights",
                                         "FLOPs", "inference memory", "training memory"};
     Arena *arena = report->arena;
-    Table table = table_create(arena, "lrrrrr");
+    TextTable table = table_create(arena, "lrrrrr");
     int64_t peak = report->start.peak_bytes;
     for (int i = 0; i < 6; i++) table_add(&table, "%s", heads[i]);
     plan_row(&table, "0 input", &report->start, 0);
@@ -73,7 +48,7 @@ void report_print_plan(const Report *report, FILE *out) {
     fprintf(out, "peak memory of the steps: %s\n", text_size(arena, peak));
 }
 
-static void result_row(Table *table, const char *name, const char *before,
+static void result_row(TextTable *table, const char *name, const char *before,
                        const char *after, double ratio) {
     table_add(table, "%s", name);
     table_add(table, "%s", before);
@@ -106,14 +81,15 @@ static bool metric_of(const ReportStep *step, const char *data, const char *key,
 }
 
 /* Whether a step from `first` on may change the model. */
-static bool changes_follow(const Report *report, int first) {
+static bool changes_follow(const RunReport *report, int first) {
     for (int i = first; i < report->count; i++)
         if (!(report->steps[i].step->pass->flags & PASS_MEASURES)) return true;
     return false;
 }
 
 /* A metric on one data set: the first and the last step that measured it. */
-static void metric_row(const Report *report, Table *table, int first, const char *key) {
+static void metric_row(const RunReport *report, TextTable *table, int first,
+                       const char *key) {
     const char *data = tree_get(report->steps[first].result.record, "data")->string;
     double before = 0, after = 0;
     int last = first;
@@ -138,7 +114,7 @@ static void metric_row(const Report *report, Table *table, int first, const char
 }
 
 /* One row per metric and data set that some step measured. */
-static void metric_rows(const Report *report, Table *table) {
+static void metric_rows(const RunReport *report, TextTable *table) {
     static const char *const keys[] = {"accuracy",           "loss", "perplexity",
                                        "bits_per_character", "bleu", "mean_depth",
                                        "flops_share"};
@@ -164,7 +140,7 @@ static bool is_short(const Tree *times) {
 }
 
 /* One line per step: the numbers that it timed. */
-static void print_times(const Report *report, FILE *out) {
+static void print_times(const RunReport *report, FILE *out) {
     for (int i = 0; i < report->count; i++) {
         const ReportStep *step = &report->steps[i];
         if (!is_short(step->result.times)) continue;
@@ -176,14 +152,14 @@ static void print_times(const Report *report, FILE *out) {
     }
 }
 
-void report_print_result(const Report *report, FILE *out) {
+void report_print_result(const RunReport *report, FILE *out) {
     Arena *arena = report->arena;
     const Measure *a = &report->start;
     const Measure *b =
         report->count ? &report->steps[report->count - 1].result.measure : a;
     double seconds = 0;
     for (int i = 0; i < report->count; i++) seconds += report->steps[i].result.seconds;
-    Table table = table_create(arena, "lrrr");
+    TextTable table = table_create(arena, "lrrr");
     table_add(&table, "%s", "");
     table_add(&table, "before");
     table_add(&table, "after");

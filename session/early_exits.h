@@ -1,7 +1,7 @@
 /* `compress run --leave-early`: inference that leaves at exits by the model's own rule.
  */
-#ifndef COMPRESS_CLI_RUN_EXITS_H
-#define COMPRESS_CLI_RUN_EXITS_H
+#ifndef COMPRESS_SESSION_EARLY_EXITS_H
+#define COMPRESS_SESSION_EARLY_EXITS_H
 
 #include "io/formats/safetensors.h"
 #include "passes/exits/exits.h"

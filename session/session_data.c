@@ -1,6 +1,6 @@
 /* Data sets against the model: their vocabulary, and the classes of those that name them.
  */
-#include "cli/session.h"
+#include "session/session.h"
 
 #include "io/datasets/class_names.h"
 #include "io/formats/model_vocabulary.h"

@@ -1,5 +1,5 @@
-/* Inference that leaves at exits: see run_exits.h. */
-#include "cli/run_exits.h"
+/* Inference that leaves at exits: see early_exits.h. */
+#include "session/early_exits.h"
 
 #include <string.h>
 

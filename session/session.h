@@ -1,0 +1,117 @@
+/* Session: one recipe from its file to the model that it makes. All that `compress` does
+ * with a recipe, for programs that have no command line:
+ *
+ *     const SessionOptions options = {.recipe = "minivit.yaml", .output = "small.h5"};
+ *     Session session;
+ *     Status status = session_open(&session, &options, diag);
+ *     if (status == STATUS_OK) status = session_load(&session, true, diag);
+ *     if (status == STATUS_OK) status = session_plan(&session, diag);
+ *     if (status == STATUS_OK) status = session_run(&session, diag);
+ *     if (status == STATUS_OK) status = session_write(&session, diag);
+ *     session_close(&session);
+ *
+ * `session.planned` tells what each step will leave, `session.report` what it left, and
+ * `session.model` is the result. Nothing is printed, and no signal is caught. */
+#ifndef COMPRESS_SESSION_SESSION_H
+#define COMPRESS_SESSION_SESSION_H
+
+#include "io/datasets/dataset.h"
+#include "session/report.h"
+
+/* What is wanted. Paths are relative to the working directory; all are borrowed and must
+ * outlive the session. NULL and 0 = not given. */
+typedef struct SessionOptions {
+    const char *recipe;      /* file of the recipe */
+    StringList sets;         /* "key=value": changes of the recipe, the value in YAML */
+    const char *model;       /* to start from, in place of the recipe's */
+    const char *output;      /* file for the model, in place of the recipe's */
+    const char *report;      /* file for the report as JSON */
+    int64_t threads;         /* in place of the recipe's */
+    DumpWhen dump;           /* which IR texts to write */
+    const char *dump_folder; /* where to: NN-PASS-WHEN.ir */
+    const Watch *watch;      /* progress inside steps, and whether to stop */
+
+    /* Called around the steps of session_run, on its thread. Members may be NULL. */
+    void *self;
+    void (*step_begin)(void *self, const Recipe *recipe, int index);
+    void (*step_end)(void *self, const Recipe *recipe, int index,
+                     const StepResult *result);
+} SessionOptions;
+
+/* One entry of the recipe's `data:`. */
+typedef struct DataEntry {
+    const char *name;
+    Loc at;
+    const DataFormat *format;
+    void *options;
+    Batches *batches; /* NULL until opened */
+    bool compared;    /* its vocabulary with that of the models */
+    bool checked;     /* its classes are those of the model */
+} DataEntry;
+
+/* A model that a step asked for, by path. */
+typedef struct OtherModel OtherModel;
+struct OtherModel {
+    const char *path;
+    bool shapes; /* without weights */
+    Model *model;
+    OtherModel *next;
+};
+
+/* Members are there to be read; the functions below set them. */
+typedef struct Session {
+    SessionOptions options;
+    Arena *arena; /* owned: the recipe and the reports */
+    Recipe recipe;
+    int threads;
+    const char *output; /* NULL = nothing is written */
+    DataEntry *data;
+    int data_count;
+    const char *source;  /* path of the input model, or what it is built from */
+    bool built;          /* from a configuration, with new weights */
+    Model *model;        /* the one that the steps change */
+    Model *input;        /* as it was before the first step */
+    Model *input_shapes; /* the same without weights */
+    OtherModel *others;
+    RunReport planned, report;
+    char hash[HASH_TEXT_BYTES]; /* of the model that was written */
+    size_t file_bytes;          /* size of its file */
+} Session;
+
+/* Reads and binds the recipe with its data sets, reporting all errors together. To be
+ * closed whatever it returns. Fails with STATUS_RECIPE, STATUS_USAGE, STATUS_IO. */
+Status session_open(Session *session, const SessionOptions *options, Diag *diag);
+
+/* Reads the input model, or builds it. With `weights` session_run can follow: every byte
+ * is checked, or the new weights are drawn, and before that it is checked that the files
+ * to write can be written. Without, the storages have shapes only. Fails with STATUS_IO,
+ * STATUS_USAGE, STATUS_RECIPE, STATUS_FORMAT, STATUS_MODEL. */
+Status session_load(Session *session, bool weights, Diag *diag);
+
+/* Runs the steps on the model's shapes alone, leaving the model as it is; fills
+ * session->planned. Fails as the steps do. */
+Status session_plan(Session *session, Diag *diag);
+
+/* Opens all data sets, reporting all errors, and runs the steps on the model; fills
+ * session->report. Fails as the steps do, and with STATUS_INTERRUPTED when the watch says
+ * so. */
+Status session_run(Session *session, Diag *diag);
+
+/* Hashes the model, writes it to the output, if there is one, reads it back and compares;
+ * then writes the report, if one is wanted. Fails with STATUS_IO; with STATUS_INTERNAL
+ * when what was read is another model. */
+Status session_write(Session *session, Diag *diag);
+
+/* Frees models, data sets, recipe and reports. */
+void session_close(Session *session);
+
+/* Checks a data set, once. Its vocabulary is compared with those of the model, unless it
+ * was built, which then takes it over, and of all other models read so far; where it
+ * names its classes, they are compared with the model's head and with the names and order
+ * of its configuration's id2label. Fails with STATUS_MODEL at `at`. */
+Status session_check_data(Session *session, DataEntry *entry, Loc at, Diag *diag);
+
+/* Threads to use: `wanted`, or as many as the process may run on. */
+int threads_choose(int64_t wanted);
+
+#endif
