@@ -62,7 +62,7 @@ static Status open_tokenizer(Generation *g, Diag *diag) {
 static int64_t most_positions(const Graph *graph) {
     int64_t most = INT64_MAX;
     for (const Node *node = graph->first; node; node = node->next) {
-        if (!node_is(node, "add_position")) continue;
+        if (!node_is(node, &op_add_position)) continue;
         const AddPositionAttrs *attrs = node->attrs;
         const int64_t rows = node->in[1]->type.dim[0] - attrs->offset;
         if (rows < most) most = rows;

@@ -126,14 +126,14 @@ Type storage_type(const Storage *storage) {
 }
 
 Node *graph_new_input(Graph *graph, const char *name, const Type *type) {
-    Node *leaf = graph_new_node(graph, op_find(graph->ops, "input"), 0);
+    Node *leaf = graph_new_node(graph, op_flagged(graph->ops, OP_INPUT), 0);
     leaf->name = name;
     leaf->type = *type;
     return leaf;
 }
 
 Node *graph_new_param(Graph *graph, Storage *storage) {
-    Node *leaf = graph_new_node(graph, op_find(graph->ops, "param"), 0);
+    Node *leaf = graph_new_node(graph, op_flagged(graph->ops, OP_PARAM), 0);
     leaf->storage = storage;
     leaf->type = storage_type(storage);
     return leaf;

@@ -143,8 +143,10 @@ Status node_infer(Node *node, Diag *diag);
 /* Operand by its declared name; NULL when absent. The name must exist. */
 Node *node_operand(const Node *node, const char *name);
 
-/* Whether a node is of the op called `op`; NULL is of none. */
-bool node_is(const Node *node, const char *op);
+/* Whether a node is of an op; NULL is of none. */
+static inline bool node_is(const Node *node, const Op *op) {
+    return node && node->op == op;
+}
 
 /* Whether operand `i` is given. */
 static inline bool node_has(const Node *node, int i) {

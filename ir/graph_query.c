@@ -32,10 +32,6 @@ const char *node_label(char out[NODE_LABEL_BYTES], const Node *node) {
     return out;
 }
 
-bool node_is(const Node *node, const char *op) {
-    return node && strcmp(node->op->name, op) == 0;
-}
-
 Storage *graph_storage(const Graph *graph, const char *name) {
     for (int i = 0; i < graph->storage_count; i++)
         if (strcmp(graph->storages[i]->name, name) == 0) return graph->storages[i];

@@ -50,6 +50,12 @@ const Op *op_find(const OpTable *table, const char *name) {
     return NULL;
 }
 
+const Op *op_flagged(const OpTable *table, OpFlag flag) {
+    for (int i = 0; i < table->count; i++)
+        if (table->ops[i]->flags & (int)flag) return table->ops[i];
+    return NULL;
+}
+
 int op_operand_count(const Op *op) {
     int count = 0;
     while (op->operands && op->operands[count].name) count++;

@@ -75,10 +75,12 @@ enum {
 
 /* Where an op's random numbers or other mode matter. */
 typedef enum OpFlag {
-    OP_LEAF = 1,          /* input or param: no computation */
-    OP_STOCHASTIC = 2,    /* may draw random numbers in training */
-    OP_PASS_GRADIENT = 4, /* gradient of operand 0 equals the output's gradient */
-    OP_PASS_VALUE = 8     /* the value is that of operand 0 outside of training */
+    OP_INPUT = 1,         /* a leaf: data bound by name */
+    OP_PARAM = 2,         /* a leaf: weights of a storage */
+    OP_LEAF = 3,          /* either: no computation */
+    OP_STOCHASTIC = 4,    /* may draw random numbers in training */
+    OP_PASS_GRADIENT = 8, /* gradient of operand 0 equals the output's gradient */
+    OP_PASS_VALUE = 16    /* the value is that of operand 0 outside of training */
 } OpFlag;
 
 typedef struct Op {
@@ -127,6 +129,9 @@ typedef struct OpTable {
 
 /* Op by name, NULL when unknown. */
 const Op *op_find(const OpTable *table, const char *name);
+
+/* The first op with a flag, NULL when none has: a table's leaves. */
+const Op *op_flagged(const OpTable *table, OpFlag flag);
 
 /* Number of declared operands, and index of one by name (-1 when unknown). */
 int op_operand_count(const Op *op);

@@ -13,7 +13,7 @@ typedef struct Walk {
 } Walk;
 
 static bool is_norm(const Node *node) {
-    return node_is(node, "layer_norm") || node_is(node, "rms_norm");
+    return node_is(node, &op_layer_norm) || node_is(node, &op_rms_norm);
 }
 
 static bool is_inside(const Walk *w, const Node *node) {
@@ -30,8 +30,8 @@ const char *block_name(BlockKind kind) {
 
 /* Whether a node changes values head by head or one by one. */
 static bool is_local(const Node *node) {
-    static const char *const ops[] = {"activation", "dropout",     "scale",
-                                      "rotary",     "feature_map", "scale_gradient"};
+    static const Op *const ops[] = {&op_activation, &op_dropout,     &op_scale,
+                                    &op_rotary,     &op_feature_map, &op_scale_gradient};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
         if (node_is(node, ops[i])) return true;
     return false;
@@ -45,14 +45,14 @@ static const Node *skip_back(const Node *node) {
 /* What a projection that attention reads is made of. */
 static const Node *source(const Node *attention, const char *operand) {
     const Node *value = skip_back(node_operand(attention, operand));
-    return node_is(value, "linear") ? value->in[0] : value;
+    return node_is(value, &op_linear) ? value->in[0] : value;
 }
 
 static BlockKind kind_of(const Node *last) {
     if (last->storage) return BLOCK_ATTENTION;
-    if (!node_is(last, "linear")) return BLOCK_OTHER;
+    if (!node_is(last, &op_linear)) return BLOCK_OTHER;
     const Node *core = skip_back(last->in[0]);
-    if (!node_is(core, "attention") && !node_is(core, "linear_attention"))
+    if (!node_is(core, &op_attention) && !node_is(core, &op_linear_attention))
         return BLOCK_FFN;
     return source(core, "q") == source(core, "k") ? BLOCK_ATTENTION
                                                   : BLOCK_CROSS_ATTENTION;
@@ -67,10 +67,10 @@ static bool find_last(const Walk *w, Block *block, Node *value) {
     for (;; value = value->in[0]) {
         if (value->storage) break;
         if (!is_inside(w, value) || graph_use_count(w->graph, value) != 1) return false;
-        if (node_is(value, "linear") || node_is(value, "depthwise_conv")) break;
+        if (node_is(value, &op_linear) || node_is(value, &op_depthwise_conv)) break;
         if (is_norm(value) && !block->branch_norm)
             block->branch_norm = value;
-        else if (!node_is(value, "dropout") && !node_is(value, "scale"))
+        else if (!node_is(value, &op_dropout) && !node_is(value, &op_scale))
             return false;
     }
     block->last = value;
@@ -99,7 +99,7 @@ static Status read_block(const Walk *w, Block *block, Node *output, Diag *diag) 
         block->input = sum = output->in[0];
         if (output->role == ROLE_LOCAL_NORM) return STATUS_OK;
     }
-    if (is_inside(w, sum) && node_is(sum, "add") && read_sum(w, block, sum))
+    if (is_inside(w, sum) && node_is(sum, &op_add) && read_sum(w, block, sum))
         return STATUS_OK;
     return edit_fail(w->ctx, diag,
                      "%s.%d: expected a chain of blocks x + f(x), with norms before or "
@@ -156,7 +156,7 @@ static int add_zero(BlockZero *out, int count, Node *leaf, double value) {
 }
 
 static Node *shift_of(const Node *norm) {
-    return node_is(norm, "layer_norm") ? node_operand(norm, "bias") : NULL;
+    return node_is(norm, &op_layer_norm) ? node_operand(norm, "bias") : NULL;
 }
 
 int block_zeros(const Block *block, BlockZero out[BLOCK_ZEROS]) {

@@ -5,12 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-Status edit_node(Node **out, Graph *graph, Node *anchor, const char *op, Node *const *in,
+Status edit_node(Node **out, Graph *graph, Node *anchor, const Op *op, Node *const *in,
                  int count, Diag *diag, const char *attrs, ...) {
-    const Op *found = op_find(graph->ops, op);
-    if (!found)
-        return diag_fail(diag, STATUS_INTERNAL, LOC_NONE, op, "no such op in the table");
-    Node *node = graph_insert(graph, anchor, found, in, count);
+    Node *node = graph_insert(graph, anchor, op, in, count);
     if (attrs) {
         va_list args;
         va_start(args, attrs);
@@ -18,7 +15,7 @@ Status edit_node(Node **out, Graph *graph, Node *anchor, const char *op, Node *c
         int length = vasprintf(&text, attrs, args);
         va_end(args);
         if (length < 0)
-            return diag_fail(diag, STATUS_MEMORY, LOC_NONE, op, "out of memory");
+            return diag_fail(diag, STATUS_MEMORY, LOC_NONE, op->name, "out of memory");
         Status status = node_set(graph, node, diag, "%s", text);
         free(text);
         if (status != STATUS_OK) return status;
@@ -81,8 +78,8 @@ Status edit_sum(Node **out, Graph *graph, Node *const *terms, const double *weig
         text_real(&attrs, weights ? weights[i] : 1.0 / count);
     }
     text_add(&attrs, "]");
-    Status status =
-        edit_node(out, graph, NULL, "weighted_sum", terms, count, diag, "%s", attrs.data);
+    Status status = edit_node(out, graph, NULL, &op_weighted_sum, terms, count, diag,
+                              "%s", attrs.data);
     text_free(&attrs);
     return status;
 }
@@ -118,7 +115,7 @@ void edit_plan_training(Graph *graph, const TrainOptions *options) {
 }
 
 Node *edit_find(const Graph *graph, const char *stack, int layer, Role role,
-                const char *op) {
+                const Op *op) {
     Node *node = graph_find(graph, stack, layer, role);
     return node_is(node, op) ? node : NULL;
 }
@@ -144,7 +141,7 @@ int edit_extra_tokens(const Graph *graph) {
 }
 
 bool edit_grid(const Graph *graph, int64_t *rows, int64_t *columns) {
-    const Node *patches = edit_find(graph, NULL, -1, ROLE_PATCHES, "patches");
+    const Node *patches = edit_find(graph, NULL, -1, ROLE_PATCHES, &op_patches);
     if (!patches) return false;
     const PatchesAttrs *attrs = patches->attrs;
     *rows = patches->in[0]->type.dim[2] / attrs->size;

@@ -6,9 +6,9 @@
 #include "passes/pass.h"
 
 /* Adds a node before `anchor` (NULL: at the end) with `count` operands, attributes from
- * printf-formatted IR text (NULL: defaults), and infers its type. The op must exist in
- * the graph's table. Fails with STATUS_MODEL. */
-Status edit_node(Node **out, Graph *graph, Node *anchor, const char *op, Node *const *in,
+ * printf-formatted IR text (NULL: defaults), and infers its type. Fails with
+ * STATUS_MODEL. */
+Status edit_node(Node **out, Graph *graph, Node *anchor, const Op *op, Node *const *in,
                  int count, Diag *diag, const char *attrs, ...)
     __attribute__((format(printf, 8, 9)));
 
@@ -54,7 +54,7 @@ void edit_plan_training(Graph *graph, const TrainOptions *options);
 /* Node of a place and role, when its op is `op`; NULL else. A file may give any role to
  * any node: passes that read a node's attributes find it with this. */
 Node *edit_find(const Graph *graph, const char *stack, int layer, Role role,
-                const char *op);
+                const Op *op);
 
 /* The stack that an option names; "main" stands for graph_main_stack. NULL stays. */
 const char *edit_stack(const Graph *graph, const char *name);

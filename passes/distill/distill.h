@@ -125,7 +125,7 @@ Status distill_sum(Node **out, Distill *distill, Node **terms, int count, bool s
 /* Adds mean_squared_error or cosine_distance of states [N, T, D] of both sides, padding
  * left out. Fails with STATUS_MODEL when the widths differ; `use` says what to use then.
  */
-Status distill_compare_states(Node **out, Distill *distill, const char *op, Node *student,
+Status distill_compare_states(Node **out, Distill *distill, const Op *op, Node *student,
                               Node *teacher, const char *use, Diag *diag);
 
 #endif

@@ -57,7 +57,7 @@ static Status map_teacher(Node **out, Distill *d, const Pair *pair, int side,
                           Diag *diag) {
     Objective *o = &d->objective;
     const Node *map = pair->ours->in[side], *value = pair->theirs->in[side];
-    if (!node_is(map, "feature_map")) {
+    if (!node_is(map, &op_feature_map)) {
         Status status = edit_fail(o->ctx, diag,
                                   "layer %d of the student has no feature map that could "
                                   "read the teacher's queries and keys",
@@ -66,7 +66,8 @@ static Status map_teacher(Node **out, Distill *d, const Pair *pair, int side,
                         "merge_t2r");
         return status;
     }
-    if (node_is(value, "rotary") && !node_is(map->in[0], "rotary")) value = value->in[0];
+    if (node_is(value, &op_rotary) && !node_is(map->in[0], &op_rotary))
+        value = value->in[0];
     if (last_width(value) != last_width(map->in[0]))
         return edit_fail_option(o->ctx, "attention_form", diag,
                                 "match expects heads of equal width in layer %d "
@@ -89,7 +90,7 @@ static Status add_pair(Node **out, Distill *d, const Pair *pair, Diag *diag) {
         if (d->options->match_on == MATCH_ON_TEACHER)
             TRY(map_teacher(&in[side], d, pair, side, diag));
     }
-    return edit_node(out, o->graph, NULL, "attention_match", in, in[4] ? 5 : 4, diag,
+    return edit_node(out, o->graph, NULL, &op_attention_match, in, in[4] ? 5 : 4, diag,
                      "heads=%lld kv_heads=%lld causal=%s scale=%.17g eps=%.17g",
                      (long long)student_attrs(pair)->heads,
                      (long long)student_attrs(pair)->kv_heads,
@@ -100,9 +101,9 @@ static Status add_pair(Node **out, Distill *d, const Pair *pair, Diag *diag) {
 Status distill_match_term(Node **out, Distill *d, DistillMatch match, Diag *diag) {
     const Objective *o = &d->objective;
     const Pair pair = {.ours = edit_find(o->graph, match.student_stack, match.student,
-                                         ROLE_ATTENTION, "linear_attention"),
+                                         ROLE_ATTENTION, &op_linear_attention),
                        .theirs = edit_find(o->teacher_graph, match.teacher_stack,
-                                           match.teacher, ROLE_ATTENTION, "attention"),
+                                           match.teacher, ROLE_ATTENTION, &op_attention),
                        .match = match};
     *out = NULL;
     if (!pair.ours) return STATUS_OK;

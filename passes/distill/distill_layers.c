@@ -8,7 +8,7 @@
 static Status skip_tokens(Node **out, Distill *d, Node *node, int skip, Diag *diag) {
     *out = node;
     if (!skip) return STATUS_OK;
-    return edit_node(out, d->objective.graph, NULL, "slice_tokens", &node, 1, diag,
+    return edit_node(out, d->objective.graph, NULL, &op_slice_tokens, &node, 1, diag,
                      "from=%d", skip);
 }
 
@@ -71,7 +71,7 @@ static int64_t last_width(const Node *node) {
     return node->type.rank ? node->type.dim[node->type.rank - 1] : 1;
 }
 
-Status distill_compare_states(Node **out, Distill *d, const char *op, Node *student,
+Status distill_compare_states(Node **out, Distill *d, const Op *op, Node *student,
                               Node *teacher, const char *use, Diag *diag) {
     Graph *graph = d->objective.graph;
     const int64_t width = last_width(student), other = last_width(teacher);
@@ -101,7 +101,7 @@ static Status add_over_layers(Distill *d, const char *name, double weight, Node 
 /* Attributes of a layer's softmax attention; NULL when it has none. */
 static const AttentionAttrs *attention_of(const Graph *graph, const char *stack,
                                           int layer) {
-    const Node *node = edit_find(graph, stack, layer, ROLE_ATTENTION, "attention");
+    const Node *node = edit_find(graph, stack, layer, ROLE_ATTENTION, &op_attention);
     return node ? node->attrs : NULL;
 }
 
@@ -147,7 +147,7 @@ static Status cut_windows(Node *pair[2], Distill *d, DistillMatch match, Diag *d
     const AttentionAttrs *a = student_attention(d, match);
     for (int side = 0; side < 2 && window_tokens(a); side++)
         TRY(edit_node(
-            &pair[side], d->objective.graph, NULL, "window_partition", &pair[side], 1,
+            &pair[side], d->objective.graph, NULL, &op_window_partition, &pair[side], 1,
             diag, "grid_h=%lld grid_w=%lld window=%lld shift=%lld", (long long)a->grid_h,
             (long long)a->grid_w, (long long)a->window, (long long)a->shift));
     return STATUS_OK;
@@ -204,7 +204,7 @@ static Status add_relations(Distill *d, DistillMatch match, Node **terms, Diag *
     const int64_t window = window_tokens(student_attention(d, match));
     for (int i = 0; i < RELATIONS; i++) {
         Node *in[4] = {pair[i / 3][0], pair[i % 3][0], pair[i / 3][1], pair[i % 3][1]};
-        TRY(edit_node(&terms[i], d->objective.graph, NULL, "relation_cross_entropy", in,
+        TRY(edit_node(&terms[i], d->objective.graph, NULL, &op_relation_cross_entropy, in,
                       4, diag, "window=%lld", (long long)window));
     }
     return STATUS_OK;
@@ -239,7 +239,7 @@ static Status map_term(Node **out, Distill *d, DistillMatch match, Diag *diag) {
     TRY(tap_projections(pair, d, match, 2, diag));
     Node *q = pair[0][0];
     Node *in[5] = {q, pair[1][0], pair[0][1], pair[1][1], distill_padding(o->graph, q)};
-    return edit_node(out, o->graph, NULL, "attention_map_mse", in, in[4] ? 5 : 4, diag,
+    return edit_node(out, o->graph, NULL, &op_attention_map_mse, in, in[4] ? 5 : 4, diag,
                      "heads=%lld", (long long)heads);
 }
 
@@ -283,10 +283,10 @@ static Status mlp_term(Node **out, Distill *d, DistillMatch match, Diag *diag) {
     TRY(tap(pair, d, match, ROLE_FFN_OUT, diag));
     TRY(cut_windows(pair, d, match, diag));
     if (d->losses.hidden_form == HIDDEN_gram)
-        return edit_node(out, graph, NULL, "gram_mse", pair, 2, diag,
+        return edit_node(out, graph, NULL, &op_gram_mse, pair, 2, diag,
                          "weight=%.17g window=%lld", d->options->gram_weight,
                          (long long)window);
-    return edit_node(out, graph, NULL, "relation_cross_entropy",
+    return edit_node(out, graph, NULL, &op_relation_cross_entropy,
                      (Node *[]){pair[0], pair[0], pair[1], pair[1]}, 4, diag,
                      "window=%lld", (long long)window);
 }
@@ -324,7 +324,7 @@ static Status state_term(Node **out, Distill *d, DistillMatch match, Diag *diag)
     if (!theirs) return fail_missing(d, true, "residual2", match.teacher, diag);
     TRY(distill_student_tokens(&student, d, student, diag));
     TRY(distill_teacher_tokens(&teacher, d, theirs, diag));
-    return distill_compare_states(out, d, "mean_squared_error", student, teacher,
+    return distill_compare_states(out, d, &op_mean_squared_error, student, teacher,
                                   "hidden_form: relation", diag);
 }
 

@@ -54,7 +54,7 @@ static Status prediction_term(Node **out, Distill *d, const Exit *exit, Diag *di
     TRY(distill_teacher_exit(&teacher, d, exit, diag));
     if (!type_equal(&exit->logits->type, &teacher->type))
         return fail_logits(o->ctx, &exit->logits->type, &teacher->type, diag);
-    return edit_node(out, o->graph, NULL, "soft_cross_entropy",
+    return edit_node(out, o->graph, NULL, &op_soft_cross_entropy,
                      (Node *[]){exit->logits, teacher, mask}, mask ? 3 : 2, diag,
                      "temperature=%.17g kl=%s", d->losses.temperature,
                      d->options->kl ? "true" : "false");
@@ -103,7 +103,7 @@ static Status cosine_of_states(Node **out, Distill *d, Diag *diag) {
                          student ? "teacher" : "student");
     TRY(distill_student_tokens(&student, d, student, diag));
     TRY(distill_teacher_tokens(&teacher, d, theirs, diag));
-    return distill_compare_states(out, d, "cosine_distance", student, teacher,
+    return distill_compare_states(out, d, &op_cosine_distance, student, teacher,
                                   "cosine_on: probabilities", diag);
 }
 
@@ -114,9 +114,9 @@ static Status cosine_of_predictions(Node **out, Distill *d, Diag *diag) {
                        objective_teacher_node(o, theirs)};
     Node *in[3] = {NULL, NULL, prediction_mask(d)};
     for (int i = 0; i < 2; i++)
-        TRY(edit_node(&in[i], o->graph, NULL, "softmax", &logits[i], 1, diag,
+        TRY(edit_node(&in[i], o->graph, NULL, &op_softmax, &logits[i], 1, diag,
                       "temperature=%.17g", d->losses.temperature));
-    return edit_node(out, o->graph, NULL, "cosine_distance", in, in[2] ? 3 : 2, diag,
+    return edit_node(out, o->graph, NULL, &op_cosine_distance, in, in[2] ? 3 : 2, diag,
                      NULL);
 }
 

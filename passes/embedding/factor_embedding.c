@@ -54,7 +54,7 @@ typedef struct Factor {
 /* ---- what there is ---- */
 
 static bool is_lookup(const Node *node, const Node *table) {
-    return node_is(node, "embedding") && node->in[1] == table;
+    return node_is(node, &op_embedding) && node->in[1] == table;
 }
 
 static bool is_transposed(const Node *linear) {
@@ -63,7 +63,7 @@ static bool is_transposed(const Node *linear) {
 
 /* Whether a node is linear(x, table): a head tied to the embedding. */
 static bool is_tied(const Node *node, const Node *table) {
-    return node_is(node, "linear") && node->in[1] == table && node->in[0] != table &&
+    return node_is(node, &op_linear) && node->in[1] == table && node->in[0] != table &&
            !is_transposed(node);
 }
 
@@ -72,7 +72,7 @@ static Status find_table(Factor *f, Diag *diag) {
     const Node *node = graph_find(f->graph, NULL, -1, ROLE_EMBED);
     if (!node) return edit_fail(f->ctx, diag, "expected a model with a word embedding");
     for (; node; node = graph_find_next(f->graph, node, NULL, -1, ROLE_EMBED)) {
-        if (!node_is(node, "embedding"))
+        if (!node_is(node, &op_embedding))
             return edit_fail(f->ctx, diag,
                              "expected a model with a word embedding, found one that "
                              "embeds by op %s",
@@ -121,7 +121,7 @@ static Status check_users(Factor *f, Diag *diag) {
 
 /* Whether a node is linear(lookup, W2), with no other part to play. */
 static bool is_projection(const Node *node, const Node *lookup) {
-    if (!node_is(node, "linear") || node->in[0] != lookup) return false;
+    if (!node_is(node, &op_linear) || node->in[0] != lookup) return false;
     const Node *factor = node->in[1];
     return factor->storage && factor->type.rank == 2 && factor != lookup->in[1] &&
            !is_transposed(node) &&
@@ -139,8 +139,9 @@ static const Node *find_projection(const Graph *graph, const Node *lookup) {
 /* Whether a tied head reads what comes back through the projection, and only it does. */
 static bool comes_back(const Graph *graph, const Node *head, const Node *projection) {
     const Node *back = head->in[0];
-    return node_is(back, "linear") && back->in[1] == projection && is_transposed(back) &&
-           !node_operand(back, "bias") && graph_use_count(graph, back) == 1;
+    return node_is(back, &op_linear) && back->in[1] == projection &&
+           is_transposed(back) && !node_operand(back, "bias") &&
+           graph_use_count(graph, back) == 1;
 }
 
 /* The leaf W2 when every reader of the table goes through it and nobody else reads it. */
@@ -262,7 +263,7 @@ static Status add_projection(Factor *f, const Tensor *right, Diag *diag) {
 static Status project_lookup(const Factor *f, Node *lookup, Diag *diag) {
     Node *wide = NULL;
     TRY(node_infer(lookup, diag));
-    TRY(edit_node(&wide, f->graph, lookup->next, "linear",
+    TRY(edit_node(&wide, f->graph, lookup->next, &op_linear,
                   (Node *[]){lookup, f->projection}, 2, diag, NULL));
     node_place(f->graph, wide, lookup->stack, lookup->layer, ROLE_EMBED_PROJECTION);
     graph_replace_uses(f->graph, lookup, wide);
@@ -271,7 +272,7 @@ static Status project_lookup(const Factor *f, Node *lookup, Diag *diag) {
 
 static Status project_head(const Factor *f, Node *head, Diag *diag) {
     Node *narrow = NULL;
-    TRY(edit_node(&narrow, f->graph, head, "linear",
+    TRY(edit_node(&narrow, f->graph, head, &op_linear,
                   (Node *[]){head->in[0], f->projection}, 2, diag, "transposed=true"));
     node_place(f->graph, narrow, head->stack, head->layer, ROLE_EMBED_PROJECTION);
     head->in[0] = narrow;

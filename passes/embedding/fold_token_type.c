@@ -20,7 +20,7 @@ typedef struct TokenTypes {
 } TokenTypes;
 
 static bool is_lookup(const Node *node) {
-    return node_is(node, "embedding");
+    return node_is(node, &op_embedding);
 }
 
 /* The sum that adds token types, and which of its operands does. */
@@ -29,7 +29,7 @@ static Status find_types(TokenTypes *t, PassContext *ctx, const Graph *graph,
     t->sum = graph_find(graph, NULL, -1, ROLE_TOKEN_TYPE);
     if (!t->sum)
         return edit_fail(ctx, diag, "expected a model with token types, found none");
-    const bool pair = t->sum->in_count == 2 && node_is(t->sum, "add");
+    const bool pair = t->sum->in_count == 2 && node_is(t->sum, &op_add);
     const int at = pair && is_lookup(t->sum->in[1]) ? 1 : 0;
     if (!pair || !is_lookup(t->sum->in[at]))
         return edit_fail(ctx, diag,
@@ -52,7 +52,7 @@ static Status find_types(TokenTypes *t, PassContext *ctx, const Graph *graph,
 static Status find_positions(TokenTypes *t, PassContext *ctx, const Graph *graph,
                              Diag *diag) {
     t->position = graph_find(graph, NULL, -1, ROLE_POSITION);
-    if (!node_is(t->position, "add_position"))
+    if (!node_is(t->position, &op_add_position))
         return edit_fail(ctx, diag, "expected a model with a position table, found %s",
                          t->position ? t->position->op->name : "none");
     if (t->position->in[0] != t->sum && t->x != t->position)

@@ -78,7 +78,7 @@ static Status check_layers(PassContext *ctx, const Graph *graph, Diag *diag) {
 static Status add_means(Graph *graph, Node **means, Features *f, Diag *diag) {
     for (int l = 0; l < f->layers; l++) {
         Node *out = graph_layer_output(graph, graph_main_stack(graph), l);
-        TRY(edit_node(&means[l], graph, NULL, "mean_tokens", &out, 1, diag, NULL));
+        TRY(edit_node(&means[l], graph, NULL, &op_mean_tokens, &out, 1, diag, NULL));
         f->width[l] = means[l]->type.dim[1];
         f->layer[l] = memory_alloc((size_t)(f->samples * f->width[l]), sizeof(float));
     }

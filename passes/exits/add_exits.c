@@ -84,7 +84,7 @@ static Status add_weight(Node **out, AddExits *a, const HeadPlace *at, const cha
 
 /* Node of a head, at its place. */
 static Status add_node(Node **out, AddExits *a, const HeadPlace *at, Role role,
-                       const char *op, Node *const *in, int count, const char *attrs,
+                       const Op *op, Node *const *in, int count, const char *attrs,
                        Diag *diag) {
     TRY(edit_node(out, a->graph, at->anchor, op, in, count, diag, attrs ? "%s" : NULL,
                   attrs));
@@ -111,7 +111,7 @@ static Status add_linear(Node **x, AddExits *a, const HeadPlace *at, Role role,
     TRY(add_weight(&in[1], a, at, weight_name, (Init){INIT_TRUNC_NORMAL, a->std}, 2, dim,
                    copy ? source->in[1] : NULL, diag));
     TRY(add_weight(&in[2], a, at, bias_name, (Init){INIT_ZEROS, 0}, 1, dim, bias, diag));
-    return add_node(x, a, at, role, "linear", in, 3, NULL, diag);
+    return add_node(x, a, at, role, &op_linear, in, 3, NULL, diag);
 }
 
 /* ---- one head ---- */
@@ -126,7 +126,7 @@ static Status add_norm(Node **x, AddExits *a, const HeadPlace *at, Diag *diag) {
                    a->norm->in[1], diag));
     TRY(add_weight(&in[2], a, at, "norm.bias", (Init){INIT_ZEROS, 0}, 1, width,
                    a->norm->in[2], diag));
-    return add_node(x, a, at, ROLE_NORM1, "layer_norm", in, 3,
+    return add_node(x, a, at, ROLE_NORM1, &op_layer_norm, in, 3,
                     arena_printf(a->ctx->arena, "eps=%.17g", attrs->eps), diag);
 }
 
@@ -135,11 +135,11 @@ static Status add_norm(Node **x, AddExits *a, const HeadPlace *at, Diag *diag) {
 static Status add_token(Node **x, AddExits *a, const HeadPlace *at, Diag *diag) {
     if (a->mean) {
         TRY(add_norm(x, a, at, diag));
-        return add_node(x, a, at, ROLE_POOL, "mean_tokens", (Node *[]){*x, a->mask},
+        return add_node(x, a, at, ROLE_POOL, &op_mean_tokens, (Node *[]){*x, a->mask},
                         a->mask ? 2 : 1, NULL, diag);
     }
     const char *index = arena_printf(a->ctx->arena, "index=%lld", (long long)a->index);
-    TRY(add_node(x, a, at, ROLE_POOL, "select_token", x, 1, index, diag));
+    TRY(add_node(x, a, at, ROLE_POOL, &op_select_token, x, 1, index, diag));
     return add_norm(x, a, at, diag);
 }
 
@@ -150,9 +150,9 @@ static Status add_head(Node **out, AddExits *a, Node *x, const HeadPlace *at,
     if (a->options->head == HEAD_POOLER)
         TRY(add_linear(&x, a, at, ROLE_NONE, "pooler", width, a->pooler, diag));
     if (a->options->head != HEAD_LINEAR)
-        TRY(add_node(&x, a, at, ROLE_NONE, "activation", &x, 1, "fn=tanh", diag));
+        TRY(add_node(&x, a, at, ROLE_NONE, &op_activation, &x, 1, "fn=tanh", diag));
     if (a->dropout > 0)
-        TRY(add_node(&x, a, at, ROLE_NONE, "dropout", &x, 1,
+        TRY(add_node(&x, a, at, ROLE_NONE, &op_dropout, &x, 1,
                      arena_printf(a->ctx->arena, "rate=%.17g", a->dropout), diag));
     TRY(add_linear(&x, a, at, ROLE_HEAD, "classifier", a->classes, a->classifier, diag));
     *out = x;
@@ -228,9 +228,9 @@ static Status check_model(const AddExits *a, Diag *diag) {
 /* The projection before tanh that the model's own classifier has. */
 static Node *find_pooler(const Graph *graph) {
     for (Node *node = graph->first; node; node = node->next) {
-        if (!is_in_head(node) || !node_is(node, "activation")) continue;
+        if (!is_in_head(node) || !node_is(node, &op_activation)) continue;
         const ActivationAttrs *attrs = node->attrs;
-        if (attrs->fn == ACTIVATION_TANH && node_is(node->in[0], "linear"))
+        if (attrs->fn == ACTIVATION_TANH && node_is(node->in[0], &op_linear))
             return node->in[0];
     }
     return NULL;
@@ -238,7 +238,7 @@ static Node *find_pooler(const Graph *graph) {
 
 static double find_dropout(const Graph *graph) {
     for (const Node *node = graph->first; node; node = node->next)
-        if (is_in_head(node) && node_is(node, "dropout"))
+        if (is_in_head(node) && node_is(node, &op_dropout))
             return ((const DropoutAttrs *)node->attrs)->rate;
     return 0;
 }
@@ -260,8 +260,8 @@ static Status find_mask(AddExits *a, Diag *diag) {
 /* What an exit reads. */
 static Status choose_token(AddExits *a, Diag *diag) {
     const Node *pool = graph_find(a->graph, "head", -1, ROLE_POOL);
-    const bool means = node_is(pool, "mean_tokens");
-    const bool selects = node_is(pool, "select_token");
+    const bool means = node_is(pool, &op_mean_tokens);
+    const bool selects = node_is(pool, &op_select_token);
     const int token = a->options->token;
     a->mean = token == TOKEN_MEAN || (token == TOKEN_MODEL && means);
     a->index = selects ? ((const SelectTokenAttrs *)pool->attrs)->index : 0;
@@ -287,8 +287,8 @@ static Status begin(AddExits *a, Diag *diag) {
     a->classes = graph_output(a->graph, "logits")->type.dim[1];
     a->std = find_std(a->model);
     a->dropout = a->options->dropout < 0 ? find_dropout(a->graph) : a->options->dropout;
-    a->norm = edit_find(a->graph, a->trunk, -1, ROLE_FINAL_NORM, "layer_norm");
-    a->classifier = edit_find(a->graph, "head", -1, ROLE_HEAD, "linear");
+    a->norm = edit_find(a->graph, a->trunk, -1, ROLE_FINAL_NORM, &op_layer_norm);
+    a->classifier = edit_find(a->graph, "head", -1, ROLE_HEAD, &op_linear);
     a->pooler = find_pooler(a->graph);
     return STATUS_OK;
 }

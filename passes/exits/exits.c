@@ -121,8 +121,8 @@ Status exits_label_loss(Node **out, Graph *graph, const Exits *exits, double smo
     double *ones = ARENA_ARRAY(graph->arena, double, (size_t)exits->count);
     for (int i = 0; i < exits->count; i++) {
         Node *in[4] = {exits->items[i].logits, labels, mix[0], mix[1]};
-        TRY(edit_node(&losses[i], graph, NULL, "cross_entropy", in, exits->mixed ? 4 : 2,
-                      diag, "smoothing=%.17g", smoothing));
+        TRY(edit_node(&losses[i], graph, NULL, &op_cross_entropy, in,
+                      exits->mixed ? 4 : 2, diag, "smoothing=%.17g", smoothing));
         ones[i] = 1;
     }
     *out = losses[0];
@@ -196,8 +196,8 @@ static bool *mark_trunk(const Graph *graph, const Node *result, int count) {
 /* New node x whose gradient is scaled, placed with what reads it. */
 static Status add_scale(Node **out, Graph *graph, Node *value, double by,
                         const char *stack, int layer, Diag *diag) {
-    TRY(edit_node(out, graph, value->next, "scale_gradient", &value, 1, diag, "by=%.17g",
-                  by));
+    TRY(edit_node(out, graph, value->next, &op_scale_gradient, &value, 1, diag,
+                  "by=%.17g", by));
     node_place(graph, *out, stack, layer, ROLE_NONE);
     return STATUS_OK;
 }

@@ -42,7 +42,7 @@ static Status take(Tensor *out, const Node *leaf, Diag *diag) {
 /* The value whose channels a projection scales: it may be cut into windows on the way,
  * which moves tokens and leaves channels alone. */
 static const Node *before_windows(const Node *value) {
-    const bool windows = node_is(value, "window_partition");
+    const bool windows = node_is(value, &op_window_partition);
     return windows ? value->in[0] : value;
 }
 
@@ -51,7 +51,7 @@ static const Node *before_windows(const Node *value) {
 static Status check_norm(const Multiplex *m, int layer, Role norm, const Role *roles,
                          int count, Diag *diag) {
     const char *name = m->options->stack;
-    const Node *n = edit_find(m->graph, name, layer, norm, "layer_norm");
+    const Node *n = edit_find(m->graph, name, layer, norm, &op_layer_norm);
     for (int i = 1; i <= 2; i++)
         if (!n || !n->in[i]->storage || graph_use_count(m->graph, n->in[i]) != 1)
             return edit_fail_option(

@@ -17,7 +17,7 @@ enum { SHARED_ROLES = sizeof shared_roles / sizeof shared_roles[0] };
 /* Projection of a layer whose weight, and bias if it has one, are stored. */
 static Status layer_node(Node **out, const Multiplex *m, int layer, Role role,
                          Diag *diag) {
-    Node *node = edit_find(m->graph, m->options->stack, layer, role, "linear");
+    Node *node = edit_find(m->graph, m->options->stack, layer, role, &op_linear);
     if (!node)
         return edit_fail(m->ctx, diag, "layer %d has no projection \"%s\" to share",
                          layer, role_name(role));
@@ -170,7 +170,7 @@ static Status check_heads(const Multiplex *m, int first, int count, Diag *diag) 
     const Node *reference = NULL;
     for (int l = 0; l < count; l++) {
         const Node *node = edit_find(m->graph, m->options->stack, first + l,
-                                     ROLE_ATTENTION, "attention");
+                                     ROLE_ATTENTION, &op_attention);
         if (l == 0) reference = node;
         if (!node) return edit_fail(m->ctx, diag, "layer %d has no attention", first + l);
         const AttentionAttrs *a = reference->attrs, *b = node->attrs;

@@ -45,7 +45,7 @@ static Status add_mixing(Multiplex *m, Node *attention, const char *operand,
 static Status find_grid(const Multiplex *m, int layer, const char *option,
                         int64_t grid[2], int *skip, Diag *diag) {
     const Node *attention =
-        edit_find(m->graph, m->options->stack, layer, ROLE_ATTENTION, "attention");
+        edit_find(m->graph, m->options->stack, layer, ROLE_ATTENTION, &op_attention);
     const AttentionAttrs *attrs = attention ? attention->attrs : NULL;
     *skip = edit_extra_tokens(m->graph);
     if (attrs && attrs->window) { /* the grid of this stage */
@@ -91,11 +91,11 @@ static Status add_convolution(Node **out, Multiplex *m, int layer, Node *x, Node
                    4, (int64_t[]){width, 1, k, k}, diag));
     TRY(edit_param(&bias, m->graph, storage_name(m, layer, "local_conv.bias"),
                    (Init){INIT_ZEROS, 0}, 1, &width, diag));
-    TRY(edit_node(&conv, m->graph, anchor, "depthwise_conv", (Node *[]){x, weight, bias},
-                  3, diag, "grid_h=%lld grid_w=%lld skip=%d", (long long)grid[0],
-                  (long long)grid[1], skip));
+    TRY(edit_node(&conv, m->graph, anchor, &op_depthwise_conv,
+                  (Node *[]){x, weight, bias}, 3, diag, "grid_h=%lld grid_w=%lld skip=%d",
+                  (long long)grid[0], (long long)grid[1], skip));
     node_place(m->graph, conv, m->options->stack, layer, ROLE_LOCAL_CONV);
-    TRY(edit_node(&sum, m->graph, anchor, "add", (Node *[]){x, conv}, 2, diag, NULL));
+    TRY(edit_node(&sum, m->graph, anchor, &op_add, (Node *[]){x, conv}, 2, diag, NULL));
     *out = node_place(m->graph, sum, m->options->stack, layer, ROLE_NONE);
     return STATUS_OK;
 }
@@ -112,7 +112,8 @@ static Status add_conv(Multiplex *m, int layer, Diag *diag) {
 /* x <- LN(x); x <- x + DW(x) on the residual stream before the MLP block. */
 static Status add_norm_conv(Multiplex *m, int layer, Diag *diag) {
     Node *x = graph_find(m->graph, m->options->stack, layer, ROLE_RESIDUAL1);
-    Node *norm2 = edit_find(m->graph, m->options->stack, layer, ROLE_NORM2, "layer_norm");
+    Node *norm2 =
+        edit_find(m->graph, m->options->stack, layer, ROLE_NORM2, &op_layer_norm);
     if (!x || !norm2 || norm2->in[0] != x)
         return edit_fail_option(m->ctx, "mlp_transform", diag,
                                 "norm_conv expects pre-norm layers; layer %d has "
@@ -125,7 +126,7 @@ static Status add_norm_conv(Multiplex *m, int layer, Diag *diag) {
     TRY(edit_param(&shift, m->graph, storage_name(m, layer, "local_norm.bias"),
                    (Init){INIT_ZEROS, 0}, 1, &width, diag));
     const LayerNormAttrs *like = norm2->attrs;
-    TRY(edit_node(&norm, m->graph, next, "layer_norm", (Node *[]){x, gain, shift}, 3,
+    TRY(edit_node(&norm, m->graph, next, &op_layer_norm, (Node *[]){x, gain, shift}, 3,
                   diag, "eps=%.17g", like->eps));
     node_place(m->graph, norm, m->options->stack, layer, ROLE_LOCAL_NORM);
     graph_replace_uses(m->graph, x, norm);
@@ -189,8 +190,8 @@ static Status drop_position_rows(Multiplex *m, int rows, Diag *diag) {
 /* Lets a classifier read the mean over tokens in place of one of them. */
 static Status pool_mean(Multiplex *m, Node *pool, Diag *diag) {
     Node *mean = NULL;
-    TRY(edit_node(&mean, m->graph, pool, "mean_tokens", (Node *[]){pool->in[0]}, 1, diag,
-                  NULL));
+    TRY(edit_node(&mean, m->graph, pool, &op_mean_tokens, (Node *[]){pool->in[0]}, 1,
+                  diag, NULL));
     node_place(m->graph, mean, pool->stack, pool->layer, ROLE_POOL);
     graph_replace_uses(m->graph, pool, mean);
     return STATUS_OK;
@@ -200,13 +201,13 @@ static Status pool_mean(Multiplex *m, Node *pool, Diag *diag) {
 static Status pool_exits(Multiplex *m, Diag *diag) {
     for (Node *node = graph_find(m->graph, "exits", -1, ROLE_POOL); node;
          node = graph_find_next(m->graph, node, "exits", -1, ROLE_POOL))
-        if (node_is(node, "select_token")) TRY(pool_mean(m, node, diag));
+        if (node_is(node, &op_select_token)) TRY(pool_mean(m, node, diag));
     return STATUS_OK;
 }
 
 /* The class token's classifier alone gives the logits. */
 static Status keep_one_head(Multiplex *m, Diag *diag) {
-    Node *head = edit_find(m->graph, "head", -1, ROLE_HEAD, "linear");
+    Node *head = edit_find(m->graph, "head", -1, ROLE_HEAD, &op_linear);
     if (!head)
         return edit_fail_option(m->ctx, "pooling", diag, "the model has no classifier");
     graph_set_output(m->graph, "logits", head);

@@ -18,7 +18,7 @@ static Node *only_reader(const Graph *graph, const Node *value) {
 /* Whether every token of the result is one of operand 0, as far as a token that is the
  * same everywhere goes. */
 static bool keeps_tokens(const Node *node) {
-    return node_is(node, "dropout") || node_is(node, "window_reverse");
+    return node_is(node, &op_dropout) || node_is(node, &op_window_reverse);
 }
 
 /* The residual sum that a block's value goes to, over dropout and windows; `value`
@@ -29,7 +29,7 @@ static Node *find_sum(const Graph *graph, Node **value) {
         *value = node;
         node = only_reader(graph, node);
     }
-    if (!node_is(node, "add")) return NULL;
+    if (!node_is(node, &op_add)) return NULL;
     const Node *other = node->in[node->in[0] == *value];
     return type_equal(&other->type, &(*value)->type) ? node : NULL;
 }

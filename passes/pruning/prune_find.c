@@ -13,13 +13,13 @@ static bool is_cross(const Node *attention) {
 
 /* Whether unit u of the result depends on unit u of operand 0 alone. */
 static bool is_elementwise(const Node *node) {
-    return node_is(node, "activation") || node_is(node, "dropout") ||
-           node_is(node, "scale");
+    return node_is(node, &op_activation) || node_is(node, &op_dropout) ||
+           node_is(node, &op_scale);
 }
 
 /* Goes back from a value over elementwise nodes to the node of an op; NULL when there is
  * something else or a value on the way has another reader. */
-static Node *trace(const Graph *graph, Node *value, const char *op) {
+static Node *trace(const Graph *graph, Node *value, const Op *op) {
     while (graph_use_count(graph, value) == 1) {
         if (node_is(value, op)) return value;
         if (!is_elementwise(value)) return NULL;
@@ -74,10 +74,10 @@ static Status fail_path(const Prune *p, const PruneBlock *block, Role role,
 /* Whether a value is a gated one: the core's times that of projection ffn_gate, which is
  * then noted. */
 static bool is_gated(const Prune *p, PruneBlock *block, const Node *value) {
-    if (!node_is(value, "multiply") || graph_use_count(p->graph, value) != 1)
+    if (!node_is(value, &op_multiply) || graph_use_count(p->graph, value) != 1)
         return false;
-    Node *sides[2] = {trace(p->graph, value->in[0], "linear"),
-                      trace(p->graph, value->in[1], "linear")};
+    Node *sides[2] = {trace(p->graph, value->in[0], &op_linear),
+                      trace(p->graph, value->in[1], &op_linear)};
     block->gate = sides[sides[0] == block->core];
     return (sides[0] == block->core || sides[1] == block->core) && block->gate &&
            block->gate->role == ROLE_FFN_GATE;
@@ -86,8 +86,8 @@ static bool is_gated(const Prune *p, PruneBlock *block, const Node *value) {
 /* The projection that ends the block, whose columns belong to the units. */
 static Status add_out(const Prune *p, PruneBlock *block, Role role, Diag *diag) {
     Node *out = graph_find_next(p->graph, block->core, block->stack, block->layer, role);
-    if (!node_is(out, "linear") ||
-        (trace(p->graph, out->in[0], block->core->op->name) != block->core &&
+    if (!node_is(out, &op_linear) ||
+        (trace(p->graph, out->in[0], block->core->op) != block->core &&
          !is_gated(p, block, out->in[0])))
         return fail_path(p, block, role,
                          p->kind == PRUNE_HEADS ? "a projection of attention's result"
@@ -101,8 +101,8 @@ static Status add_out(const Prune *p, PruneBlock *block, Role role, Diag *diag) 
 static bool has_heads(const Node *node, int64_t heads) {
     const RotaryAttrs *rotary = node->attrs;
     const FeatureMapAttrs *map = node->attrs;
-    if (node_is(node, "rotary")) return rotary->heads == heads;
-    return node_is(node, "feature_map") && map->heads == heads;
+    if (node_is(node, &op_rotary)) return rotary->heads == heads;
+    return node_is(node, &op_feature_map) && map->heads == heads;
 }
 
 /* Adds what lies between attention and a projection that it reads, and the projection:
@@ -110,12 +110,12 @@ static bool has_heads(const Node *node, int64_t heads) {
 static Status add_side(const Prune *p, PruneBlock *block, Node *value, Role role,
                        Diag *diag) {
     for (; graph_use_count(p->graph, value) == 1; value = value->in[0]) {
-        if (node_is(value, "linear") && value->role == role)
+        if (node_is(value, &op_linear) && value->role == role)
             return add_projection(p, block, value, false, diag);
         if (is_elementwise(value)) continue;
         if (!has_heads(value, block->units) || block->headed_count == PRUNE_HEADED) break;
         block->headed[block->headed_count++] = value;
-        if (!node_is(value, "feature_map")) continue;
+        if (!node_is(value, &op_feature_map)) continue;
         TRY(add_slot(p, block, value, "weight", 0, false, diag));
         TRY(add_slot(p, block, value, "bias", 0, false, diag));
     }
@@ -125,7 +125,7 @@ static Status add_side(const Prune *p, PruneBlock *block, Node *value, Role role
 /* What softmax attention has beside q, k and v. */
 static Status add_extras(const Prune *p, PruneBlock *block, Diag *diag) {
     const Node *attention = block->core;
-    if (!node_is(attention, "attention")) return STATUS_OK;
+    if (!node_is(attention, &op_attention)) return STATUS_OK;
     TRY(add_slot(p, block, attention, "bias", 0, false, diag));
     TRY(add_slot(p, block, attention, "rel_bias", 1, false, diag));
     TRY(add_slot(p, block, attention, "mix_before_bias", 0, false, diag));
@@ -151,7 +151,7 @@ static Status add_heads(const Prune *p, PruneBlock *block, Diag *diag) {
 
 /* Heads of attention; those of keys and values must be as many. */
 static Status count_heads(const Prune *p, PruneBlock *block, Diag *diag) {
-    const bool softmax = node_is(block->core, "attention");
+    const bool softmax = node_is(block->core, &op_attention);
     const AttentionAttrs *a = block->core->attrs;
     const LinearAttentionAttrs *l = block->core->attrs;
     const int64_t groups = softmax ? a->kv_heads : l->kv_heads;
@@ -260,8 +260,8 @@ static bool is_core(const Prune *p, const Node *node) {
     if (p->stack && strcmp(node->stack, p->stack) != 0) return false;
     return p->kind == PRUNE_HEADS
                ? (node->role == ROLE_ATTENTION || is_cross(node)) &&
-                     (node_is(node, "attention") || node_is(node, "linear_attention"))
-               : node->role == ROLE_FFN_IN && node_is(node, "linear");
+                     (node_is(node, &op_attention) || node_is(node, &op_linear_attention))
+               : node->role == ROLE_FFN_IN && node_is(node, &op_linear);
 }
 
 Status prune_find(Prune *p, PassContext *ctx, Graph *graph, PruneKind kind,

@@ -41,7 +41,7 @@ static bool is_zeroed(int zero, int part) {
 }
 
 static bool attends(const Node *node) {
-    return node_is(node, "attention_lstm") && node_operand(node, PART[SCORE]);
+    return node_is(node, &op_attention_lstm) && node_operand(node, PART[SCORE]);
 }
 
 /* Uses of a leaf as attention's matrix. */

@@ -153,13 +153,13 @@ static Status check_operands(const Swap *swap, const Site *site, Diag *diag) {
 /* What a feature map is to read in place of an operand of attention. */
 static void find_input(const Swap *swap, Site *site, int side) {
     Node *value = site->attention->in[side];
-    if (swap->options->rotary == ROTARY_DROP && node_is(value, "rotary")) {
+    if (swap->options->rotary == ROTARY_DROP && node_is(value, &op_rotary)) {
         value = value->in[0];
         site->turned = true;
     }
     site->in[side] = value;
-    const Node *source = node_is(value, "rotary") ? value->in[0] : value;
-    if (node_is(source, "linear"))
+    const Node *source = node_is(value, &op_rotary) ? value->in[0] : value;
+    if (node_is(source, &op_linear))
         site->projection[side] = node_operand(source, "weight");
 }
 
@@ -192,12 +192,12 @@ static Status find_sites(Swap *swap, Diag *diag) {
     TRY(check_list(swap, "keep_softmax", options->keep_softmax, diag));
     size_t count = 0;
     for (const Node *node = swap->graph->first; node; node = node->next)
-        count += node_is(node, "attention");
+        count += node_is(node, &op_attention);
     swap->sites = ARENA_ARRAY(swap->ctx->arena, Site, count);
     for (Node *node = swap->graph->first; node; node = node->next) {
         if (!is_chosen(swap, node)) continue;
-        if (node_is(node, "linear_attention")) return fail_swapped(swap, node, diag);
-        if (node_is(node, "attention")) TRY(add_site(swap, node, diag));
+        if (node_is(node, &op_linear_attention)) return fail_swapped(swap, node, diag);
+        if (node_is(node, &op_attention)) TRY(add_site(swap, node, diag));
     }
     if (swap->site_count) return STATUS_OK;
     return edit_fail(swap->ctx, diag, "the chosen layers%s%s have no attention to swap",
@@ -293,7 +293,7 @@ static Status map_side(Node **out, Swap *swap, const Site *site, int side, Diag 
     static const Role ROLES[SIDES] = {ROLE_FEATURE_Q, ROLE_FEATURE_K};
     Node *const in[3] = {site->in[side], site->weight[side], site->bias[side]};
     const Node *attention = site->attention;
-    TRY(edit_node(out, swap->graph, site->attention, "feature_map", in, 3, diag,
+    TRY(edit_node(out, swap->graph, site->attention, &op_feature_map, in, 3, diag,
                   "heads=%lld scale=%.17g fn=%s",
                   (long long)(side == QUERY ? site->heads : site->groups),
                   map_scale(swap, site, side), NAMES[swap->options->feature]));
@@ -309,8 +309,9 @@ static Status swap_site(Swap *swap, Site *site, Diag *diag) {
     TRY(add_maps(swap, site, diag));
     for (int side = 0; side < SIDES; side++)
         TRY(map_side(&in[side], swap, site, side, diag));
-    TRY(edit_node(&linear, swap->graph, attention, "linear_attention", in, in[3] ? 4 : 3,
-                  diag, "heads=%lld kv_heads=%lld causal=%s eps=%.17g chunk=%lld",
+    TRY(edit_node(&linear, swap->graph, attention, &op_linear_attention, in,
+                  in[3] ? 4 : 3, diag,
+                  "heads=%lld kv_heads=%lld causal=%s eps=%.17g chunk=%lld",
                   (long long)attrs->heads, (long long)attrs->kv_heads,
                   attrs->causal ? "true" : "false", swap->options->eps,
                   (long long)swap->options->chunk));
@@ -343,7 +344,7 @@ static void record(const Swap *swap) {
         added += swap->sites[i].parameters;
     }
     for (const Node *node = swap->graph->first; node; node = node->next)
-        softmax += node_is(node, "attention");
+        softmax += node_is(node, &op_attention);
     tree_append(arena, swap->ctx->record, "blocks", LOC_NONE, list);
     tree_put_int(arena, swap->ctx->record, "parameters_added", added);
     tree_put_int(arena, swap->ctx->record, "softmax_left", softmax);

@@ -67,7 +67,7 @@ static Status check_map(const Merge *m, const Site *site, Diag *diag) {
 static Status check_projection(const Merge *m, const Site *site, Diag *diag) {
     const Node *source = site->map->in[0];
     const char *side = role_name(site->map->role);
-    if (node_is(source, "rotary")) {
+    if (node_is(source, &op_rotary)) {
         Status status =
             edit_fail(m->ctx, diag,
                       "%s: rotary stands between the projection and the feature map %s",
@@ -76,7 +76,7 @@ static Status check_projection(const Merge *m, const Site *site, Diag *diag) {
                         "can be merged");
         return status;
     }
-    if (!node_is(source, "linear"))
+    if (!node_is(source, &op_linear))
         return edit_fail(m->ctx, diag,
                          "%s: expected the feature map %s to read a projection, found %s",
                          site->place, side, source->op->name);
@@ -120,12 +120,12 @@ static Status add_site(Merge *m, Node *map, Diag *diag) {
 static Status find_sites(Merge *m, const MergeOptions *options, Diag *diag) {
     size_t count = 0;
     for (const Node *node = m->graph->first; node; node = node->next)
-        count += node_is(node, "feature_map");
+        count += node_is(node, &op_feature_map);
     m->sites = ARENA_ARRAY(m->ctx->arena, Site, count);
     for (Node *node = m->graph->first; node; node = node->next) {
         const bool chosen =
             !options->stack || (node->stack && strcmp(node->stack, options->stack) == 0);
-        if (chosen && node_is(node, "feature_map") && does_something(node))
+        if (chosen && node_is(node, &op_feature_map) && does_something(node))
             TRY(add_site(m, node, diag));
     }
     if (m->site_count) return STATUS_OK;
@@ -355,7 +355,7 @@ static Status put_function(Merge *m, const Site *site, Diag *diag) {
         ((FeatureMapAttrs *)map->attrs)->scale = 1;
         return STATUS_OK;
     }
-    TRY(edit_node(&relu, m->graph, map, "activation", (Node *[]){site->projection}, 1,
+    TRY(edit_node(&relu, m->graph, map, &op_activation, (Node *[]){site->projection}, 1,
                   diag, "fn=relu"));
     node_place(m->graph, relu, map->stack, map->layer, map->role);
     graph_replace_uses(m->graph, map, relu);

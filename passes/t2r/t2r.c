@@ -40,11 +40,11 @@ static Status find_probes(Probes *probes, PassContext *ctx, const Graph *graph,
                           const Batches *data, Diag *diag) {
     size_t count = 0;
     for (const Node *node = graph->first; node; node = node->next)
-        count += node_is(node, "linear_attention");
+        count += node_is(node, &op_linear_attention);
     probes->items = ARENA_ARRAY(ctx->arena, Probe, count);
     probes->results = ARENA_ARRAY(ctx->arena, Node *, 2 * count);
     for (const Node *node = graph->first; node; node = node->next) {
-        if (!node_is(node, "linear_attention")) continue;
+        if (!node_is(node, &op_linear_attention)) continue;
         const int i = probes->count++;
         probes->items[i].node = node;
         probes->results[2 * i] = node_operand(node, "q");

@@ -161,7 +161,7 @@ Status objective_check(const TrainOptions *options, const StepSource *source,
 /* The rates of this training alone: the model keeps its own. */
 static Status set_dropout(Objective *o, double rate, Diag *diag) {
     for (Node *node = o->graph->first; node && rate >= 0; node = node->next)
-        if (node_is(node, "dropout"))
+        if (node_is(node, &op_dropout))
             TRY(node_set(o->graph, node, diag, "rate=%.17g", rate));
     return STATUS_OK;
 }

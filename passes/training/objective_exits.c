@@ -102,7 +102,7 @@ static Status gather_head(PassContext *ctx, Graph *graph, const char *stack,
                                  "expected a head that reads one value of the trunk");
             from = node->in[i];
             if (!gathered)
-                TRY(edit_node(&gathered, graph, node, "gather_tokens",
+                TRY(edit_node(&gathered, graph, node, &op_gather_tokens,
                               (Node *[]){from, positions}, 2, diag, NULL));
             node->in[i] = gathered;
         }

@@ -3,7 +3,7 @@
 
 /* What dropout is applied to. */
 static Node *skip_dropout(Node *node) {
-    while (node_is(node, "dropout")) node = node->in[0];
+    while (node_is(node, &op_dropout)) node = node->in[0];
     return node;
 }
 
@@ -12,16 +12,16 @@ static Node *find_table(const Node *recurrence) {
     Node *x = node_operand(recurrence, "x");
     if (!x) return NULL;
     x = skip_dropout(x);
-    return node_is(x, "embedding") && x->in[1]->storage ? x->in[1] : NULL;
+    return node_is(x, &op_embedding) && x->in[1]->storage ? x->in[1] : NULL;
 }
 
 /* The decoder's recurrence below a head that is one matrix, NULL when there is none. */
 static Node *find_recurrence(Node *logits) {
-    if (!node_is(logits, "linear") || node_operand(logits, "bias") ||
+    if (!node_is(logits, &op_linear) || node_operand(logits, "bias") ||
         !logits->in[1]->storage || ((const LinearAttrs *)logits->attrs)->transposed)
         return NULL;
     Node *node = skip_dropout(logits->in[0]);
-    return node_is(node, "attention_lstm") ? node : NULL;
+    return node_is(node, &op_attention_lstm) ? node : NULL;
 }
 
 Status objective_feed_back(Objective *o, double teacher_forcing, Diag *diag) {

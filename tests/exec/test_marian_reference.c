@@ -154,8 +154,8 @@ static void check_block(const Graph *graph, const char *stack, char place, Role 
     const Node *branch = graph_find(graph, stack, 0, out);
     const Node *normed = graph_find(graph, stack, 0, norm);
     const Node *sum = graph_find(graph, stack, 0, residual);
-    assert_true(node_is(branch, "linear") && node_is(normed, "layer_norm") &&
-                node_is(sum, "add"));
+    assert_true(node_is(branch, &op_linear) && node_is(normed, &op_layer_norm) &&
+                node_is(sum, &op_add));
     if (place == 'b') assert_ptr_equal(normed->in[0], branch);
     if (place == 'o') assert_ptr_equal(normed->in[0], sum);
     if (place == 'r') assert_ptr_equal(normed->in[0], sum->in[0]);

@@ -110,13 +110,13 @@ static void add_exit(Model *model, int layer, uint64_t seed) {
     Node *x = graph_layer_output(graph, "encoder", layer - 1), *in[2] = {NULL};
     char name[32];
     snprintf(name, sizeof name, "exit.%d", layer);
-    assert_ok(edit_node(&in[0], graph, NULL, "select_token", &x, 1, diag, NULL), diag);
+    assert_ok(edit_node(&in[0], graph, NULL, &op_select_token, &x, 1, diag, NULL), diag);
     assert_ok(edit_param(&in[1], graph, name, (Init){INIT_NORMAL, 1}, 2,
                          (const int64_t[]){CLASSES, WIDTH}, diag),
               diag);
     node_place(graph, in[0], "exits", layer - 1, ROLE_POOL);
     Node *logits = NULL;
-    assert_ok(edit_node(&logits, graph, NULL, "linear", in, 2, diag, NULL), diag);
+    assert_ok(edit_node(&logits, graph, NULL, &op_linear, in, 2, diag, NULL), diag);
     node_place(graph, logits, "exits", layer - 1, ROLE_HEAD);
     graph_set_output(graph, name, logits);
     assert_ok(model_init_weights(model, seed, diag), diag);

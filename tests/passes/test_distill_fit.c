@@ -127,7 +127,7 @@ static void test_dropout_of_a_step(void **state) {
     distill_ok(student, teacher, STILL "preset: none, prediction: 1, dropout: 0");
     expect_near(recorded(student, "loss_prediction"), want);
     for (const Node *node = student->graph->first; node; node = node->next)
-        if (node_is(node, "dropout"))
+        if (node_is(node, &op_dropout))
             assert_true(((const DropoutAttrs *)node->attrs)->rate == 0.5);
     model_destroy(student);
     model_destroy(teacher);
