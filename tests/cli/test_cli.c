@@ -1,29 +1,26 @@
-/* The command line, as folders of files: tests/cli/cases/<case>/{cmd,stdout,stderr,exit}.
+/* The command line: tests/cli/cases/<case>.case (tests/support/case_file.h). Its
+ * sections:
  *
- * `cmd` runs through sh in a fresh folder with COMPRESS = the program and SRC = the root
- * of the source tree. What it prints must equal stdout and stderr and its exit code the
- * number in exit (no file: empty, 0). A file `needs` holds a shell command; when it
- * fails the case is skipped. Before comparing,
+ *     needs       a shell command; when it fails the case is skipped
+ *     files NAME  a file of that name is there
+ *     run         commands for sh, in a fresh folder with COMPRESS = the program and SRC
+ * = the root of the source tree; several of these run one after another there stdout,
+ * stderr, exit recorded, behind a run: what it printed and its exit code; absent: nothing
+ *                 and 0
+ *
+ * Before comparing,
  *   - the working folder's path becomes $TMP and the source root's $SRC;
- *   - times ("0.42 s") and the spaces in front of them become " TIME".
- * With COMPRESS_REWRITE=1 the files are written instead of compared. */
-#include <dirent.h>
+ *   - times ("0.42 s") and the spaces in front of them become " TIME". */
+#include "ir/text.h"
+#include "tests/support/case_file.h"
+#include "tests/support/check.h"
+
 #include <limits.h>
 #include <regex.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
-
-#define CASES_MAX    500
-#define CASES_FOLDER "tests/cli/cases"
 
 static const char *const TIME_PATTERN = " *[0-9]+\\.[0-9][0-9] s";
 
@@ -88,98 +85,73 @@ static char *normalise(char *text, const char *folder, const char *source) {
     return replace_pattern(text, TIME_PATTERN, " TIME");
 }
 
-/* `a/b` in `out`, which is returned. */
-static char *join(char out[PATH_MAX], const char *a, const char *b) {
-    snprintf(out, PATH_MAX, "%s/%s", a, b);
-    return out;
-}
-
-/* Compares one stream with its golden file, or rewrites it. */
-static bool check_stream(const char *folder, const char *name, const char *got) {
-    char path[PATH_MAX];
-    join(path, folder, name);
-    if (getenv("COMPRESS_REWRITE")) {
-        write_text(path, got);
-        return true;
-    }
-    char *want = read_text(path);
-    bool equal = strcmp(want, got) == 0;
-    if (!equal) print_error("%s:\n--- expected\n%s--- found\n%s---\n", path, want, got);
-    free(want);
-    return equal;
-}
-
 static int exit_of(int status) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Runs the case's cmd in `temporary`, its streams to files beside that folder. */
-static int run_cmd(const char *folder, const char *temporary) {
-    char command[4 * PATH_MAX];
-    snprintf(command, sizeof command,
-             "cd '%s' && mkdir work && cd work && sh '%s/cmd' >../stdout 2>../stderr "
-             "</dev/null",
-             temporary, folder);
-    return exit_of(system(command));
+/* Runs commands in FOLDER/work, their streams to files beside it. */
+static int run_commands(const char *folder, const char *commands) {
+    char path[PATH_MAX], line[4 * PATH_MAX];
+    snprintf(path, sizeof path, "%s/cmd", folder);
+    write_text(path, commands);
+    snprintf(line, sizeof line,
+             "cd '%s/work' && sh ../cmd >../stdout 2>../stderr </dev/null", folder);
+    return exit_of(system(line));
 }
 
-static bool is_skipped(const char *folder) {
-    char path[PATH_MAX], command[PATH_MAX + 16];
-    if (access(join(path, folder, "needs"), F_OK) != 0) return false;
-    snprintf(command, sizeof command, "sh '%s'", path);
-    return system(command) != 0;
+/* Compares one recorded section of the run at `index`: it stands before the next run. */
+static bool check_recorded(Case *one, int index, const char *kind, const char *got,
+                           const char *absent) {
+    const int next = case_find(one, "run", index + 1);
+    const int end = next < 0 ? one->section_count : next;
+    const int at = case_find(one, kind, index + 1);
+    return case_compare(one, at < end ? at : -1, kind, got, absent, end - 1);
 }
 
-static void remove_folder(const char *folder) {
-    char command[PATH_MAX + 32];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    assert_int_equal(system(command), 0);
-}
-
-static void test_case(void **state) {
-    char folder[PATH_MAX], temporary[] = "/tmp/compress-cli-XXXXXX", path[PATH_MAX];
-    char work[sizeof temporary + 8], code[16];
-    join(folder, getenv("SRC"), CASES_FOLDER);
-    snprintf(folder + strlen(folder), 256, "/%s", (const char *)*state);
-    if (is_skipped(folder)) skip();
-    assert_non_null(mkdtemp(temporary));
-    snprintf(work, sizeof work, "%s/work", temporary);
-    snprintf(code, sizeof code, "%d\n", run_cmd(folder, temporary));
-    bool equal = true;
+static bool check_run(Case *one, int index, const char *folder) {
+    char code[16], work[PATH_MAX], path[PATH_MAX];
+    snprintf(work, sizeof work, "%s/work", folder);
+    snprintf(code, sizeof code, "%d\n", run_commands(folder, one->sections[index].text));
     static const char *const streams[] = {"stdout", "stderr"};
+    bool equal = true;
     for (int i = 0; i < 2; i++) {
-        char *got = read_text(join(path, temporary, streams[i]));
-        got = normalise(got, work, getenv("SRC"));
-        equal &= check_stream(folder, streams[i], got);
+        snprintf(path, sizeof path, "%s/%s", folder, streams[i]);
+        char *got = normalise(read_text(path), work, getenv("SRC"));
+        equal &= check_recorded(one, index, streams[i], got, "");
         free(got);
     }
-    equal &= check_stream(folder, "exit", code);
-    remove_folder(temporary);
-    assert_true(equal);
+    return equal & check_recorded(one, index, "exit", code, "0\n");
 }
 
-static int compare_names(const void *a, const void *b) {
-    const struct CMUnitTest *x = a, *y = b;
-    return strcmp(x->name, y->name);
-}
-
-static int find_cases(struct CMUnitTest *tests) {
-    int count = 0;
-    DIR *folder = opendir(CASES_FOLDER);
-    for (struct dirent *entry; folder && (entry = readdir(folder));) {
-        if (entry->d_name[0] == '.' || count == CASES_MAX) continue;
-        char *name = strdup(entry->d_name);
-        tests[count++] = (struct CMUnitTest){
-            .name = name, .test_func = test_case, .initial_state = name};
+static void write_files(const Case *one, const char *folder) {
+    char path[PATH_MAX];
+    for (int i = case_find(one, "files", 0); i >= 0; i = case_find(one, "files", i + 1)) {
+        snprintf(path, sizeof path, "%s/work/%s", folder, one->sections[i].argument);
+        write_text(path, one->sections[i].text);
     }
-    if (folder) closedir(folder);
-    qsort(tests, (size_t)count, sizeof *tests, compare_names);
-    return count;
 }
 
-int main(void) {
-    static struct CMUnitTest tests[CASES_MAX];
-    char source[PATH_MAX], program[PATH_MAX];
+static void run_case(Case *one) {
+    char folder[] = "/tmp/compress-cli-XXXXXX", command[PATH_MAX];
+    const char *needs = case_text(one, "needs");
+    if (needs && system(needs) != 0) skip();
+    assert_non_null(mkdtemp(folder));
+    snprintf(command, sizeof command, "mkdir '%s/work'", folder);
+    assert_int_equal(system(command), 0);
+    write_files(one, folder);
+    bool equal = true;
+    int runs = 0;
+    for (int i = case_find(one, "run", 0); i >= 0; i = case_find(one, "run", i + 1)) {
+        equal &= check_run(one, i, folder);
+        runs++;
+    }
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    assert_int_equal(system(command), 0);
+    if (!equal || runs == 0) fail_msg("%s: other output than expected", one->name);
+}
+
+int main(int argc, char **argv) {
+    static char source[PATH_MAX], program[PATH_MAX];
     const char *named = getenv("COMPRESS_BIN");
     if (!named || !realpath(named, program) || !getcwd(source, sizeof source)) {
         fprintf(stderr, "expected COMPRESS_BIN to name the program\n");
@@ -189,8 +161,5 @@ int main(void) {
     setenv("SRC", source, 1);
     setenv("LC_ALL", "C", 1);
     setenv("CI", "1", 1);
-    int count = find_cases(tests);
-    int failed = _cmocka_run_group_tests("cli", tests, (size_t)count, NULL, NULL);
-    for (int i = 0; i < count; i++) free((char *)tests[i].name);
-    return failed;
+    return case_main(argc, argv, "tests/cli/cases", run_case);
 }
