@@ -240,27 +240,11 @@ Status gaussian_write(Tensor *tensor, int64_t first, int64_t count, const double
 
 /* ---- keeping a part ---- */
 
-/* Entries keep[0..count) of the middle axis of [outer, dim, inner]; `out` has its shape.
- */
-static Status keep_entries(Tensor *out, const Tensor *in, int64_t outer, int64_t dim,
-                           const int64_t *keep, int64_t count, Diag *diag) {
-    if (!in->buf) return STATUS_OK;
-    TRY(tensor_create(out, out->dtype, out->rank, out->dim, diag));
-    const int64_t blocks = outer * dim;
-    const size_t inner = blocks > 0 ? tensor_bytes(in) / (size_t)blocks : 0;
-    const char *from = tensor_data(in);
-    char *to = (char *)(uintptr_t)tensor_data(out);
-    for (int64_t o = 0; inner > 0 && o < outer; o++)
-        for (int64_t k = 0; k < count; k++, to += inner)
-            memcpy(to, from + (size_t)(o * dim + keep[k]) * inner, inner);
-    return STATUS_OK;
-}
-
 /* The part of a tensor of the storage's shape, `lead` times in a row. */
 static Status keep_axis(Tensor *out, const Tensor *in, const Tensor *like, int64_t lead,
                         int axis, const int64_t *keep, int64_t count, Diag *diag) {
     for (int i = 0; i < axis; i++) lead *= like->dim[i];
-    return keep_entries(out, in, lead, like->dim[axis], keep, count, diag);
+    return tensor_keep(out, in, lead, like->dim[axis], keep, count, diag);
 }
 
 /* Rows and columns of a covariance. */
@@ -268,8 +252,8 @@ static Status keep_square(Tensor *out, const Tensor *in, const int64_t *keep,
                           int64_t count, Diag *diag) {
     const int64_t n = in->dim[0];
     Tensor tall = tensor_shape(in->dtype, 2, (int64_t[]){count, n});
-    TRY(keep_entries(&tall, in, 1, n, keep, count, diag));
-    const Status status = keep_entries(out, &tall, count, n, keep, count, diag);
+    TRY(tensor_keep(&tall, in, 1, n, keep, count, diag));
+    const Status status = tensor_keep(out, &tall, count, n, keep, count, diag);
     tensor_release(&tall);
     return status;
 }
@@ -310,6 +294,16 @@ Status gaussian_keep(Gaussian *g, int axis, const int64_t *keep, int64_t count,
     gaussian_release(status == STATUS_OK ? g : &cut);
     if (status == STATUS_OK) *g = cut;
     return status;
+}
+
+bool gaussian_reshape(Gaussian *g, int rank, const int64_t *dim) {
+    if (g->form == GAUSSIAN_KRON) return false;
+    Tensor *const tensors[] = {&g->mean, &g->diagonal};
+    for (int i = 0; i < 2; i++) {
+        tensors[i]->rank = rank;
+        memcpy(tensors[i]->dim, dim, (size_t)rank * sizeof *dim);
+    }
+    return true;
 }
 
 /* ---- averaging ---- */

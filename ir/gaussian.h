@@ -1,7 +1,7 @@
 /* Gaussian: what is known of a storage's values as a normal distribution N(m, S), for
  * Bayesian distillation: the posterior of a teacher's weights, which conditioned on zeros
- * becomes the prior of a student's. It hangs on its Storage (Storage.gaussian) and
- * follows it through every pass. The mean need not be the current weights.
+ * becomes the prior of a student's. It hangs on its Storage and follows the edits of
+ * ir/storage.h. The mean need not be the current weights.
  *
  * With x the storage's elements in row-major order, P of them:
  *
@@ -109,6 +109,10 @@ Status gaussian_check(const Gaussian *gaussian, const char *name, Status status,
  * Gaussian is then as it was. */
 Status gaussian_keep(Gaussian *gaussian, int axis, const int64_t *keep, int64_t count,
                      Diag *diag);
+
+/* Gives it another shape of as many elements, in the same order. False, and nothing is
+ * changed, for kron. */
+bool gaussian_reshape(Gaussian *gaussian, int rank, const int64_t *dim);
 
 /* The distribution of the mean of `count` storages of equal shapes with Gaussians `from`,
  * into from[0]: what sharing one storage among them by averaging does; diagonal parts are

@@ -14,11 +14,14 @@ Graph *graph_create(Arena *arena, const OpTable *ops) {
 }
 
 void graph_release(Graph *graph) {
-    for (int i = 0; graph && i < graph->storage_count; i++) {
-        Tensor *tensor = &graph->storages[i]->tensor;
-        tensor_drop_data(tensor, tensor->dtype);
-        gaussian_release(graph->storages[i]->gaussian);
-    }
+    for (int i = 0; graph && i < graph->storage_count; i++)
+        storage_release(graph->storages[i]);
+}
+
+void storage_release(Storage *storage) {
+    tensor_drop_data(&storage->tensor, storage->tensor.dtype);
+    gaussian_release(storage->gaussian);
+    storage->gaussian = NULL;
 }
 
 /* The array with room for one more item, in the arena. */

@@ -35,7 +35,8 @@ typedef struct Init {
     double std; /* of the two normal kinds; truncated at 2 std */
 } Init;
 
-/* One weight tensor. Its name is unique in its graph. */
+/* One weight tensor. Its name is unique in its graph. Passes read and change it through
+ * ir/storage.h alone. */
 typedef struct Storage {
     const char *name;
     Tensor tensor; /* shape only until weights are loaded or initialised */
@@ -97,24 +98,6 @@ Storage *graph_storage(const Graph *graph, const char *name);
 
 /* A storage name that is not taken: `name`, else `name.2`, ...; in the arena. */
 const char *graph_fresh_name(Graph *graph, const char *name);
-
-/* Drops a storage's Gaussian, if it has one; all of a graph's; or those that do not fit
- * their storage any more (gaussian_fits), the check behind every pass. */
-void storage_drop_gaussian(Storage *storage);
-void graph_drop_gaussians(Graph *graph);
-void graph_drop_unfit_gaussians(Graph *graph);
-
-/* Number of storages with a Gaussian. */
-int graph_gaussian_count(const Graph *graph);
-
-/* What happens to Gaussians when from[0] takes the mean of the weights of `count`
- * storages: it gets gaussian_average, or none where that is not possible. Fails with
- * STATUS_MEMORY. */
-Status storage_average_gaussians(Storage *const *from, int count, Diag *diag);
-
-/* Checks the Gaussians of a graph as a whole: they fit, their origins are one, and all of
- * form low_rank have the same K. Numbers are not read. Fails with `status`. */
-Status graph_check_gaussians(const Graph *graph, Status status, Diag *diag);
 
 /* Leaf that names a storage: the existing one, or a new one at the start of the list
  * (after the other leaves). */

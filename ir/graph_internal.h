@@ -40,6 +40,9 @@ Node *graph_new_param(Graph *graph, Storage *storage);
 /* Appends a storage without weights; `name` is borrowed, nothing is checked. */
 Storage *graph_append_storage(Graph *graph, const char *name, const Tensor *shape);
 
+/* Drops a storage's weights and its Gaussian; the shape stays. */
+void storage_release(Storage *storage);
+
 /* Appends an output; `name` is borrowed and must be free. */
 void graph_append_output(Graph *graph, const char *name, Node *node);
 

@@ -4,6 +4,7 @@
 #include "ir/irtext.h"
 #include "ir/random.h"
 #include "ir/rewrite.h"
+#include "ir/storage.h"
 
 #include <string.h>
 
@@ -190,12 +191,6 @@ static Status check_taking(Model *model, const Graph *from, Diag *diag) {
 
 Status model_take_gaussians(Model *model, const Model *from, Diag *diag) {
     TRY(check_taking(model, from->graph, diag));
-    for (int i = 0; i < model->graph->storage_count; i++) {
-        Storage *target = model->graph->storages[i];
-        const Storage *source = graph_storage(from->graph, target->name);
-        Gaussian *copy = gaussian_copy(model->arena, source ? source->gaussian : NULL);
-        storage_drop_gaussian(target);
-        target->gaussian = copy;
-    }
+    graph_take_gaussians(model->graph, from->graph);
     return STATUS_OK;
 }

@@ -3,6 +3,7 @@
 
 #include "ir/graph_internal.h"
 #include "ir/name_map.h"
+#include "ir/storage.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,11 +42,6 @@ static void mark_live(const Graph *graph, bool *live) {
             if (n->in[i]) live[n->in[i]->id] = true;
 }
 
-static void forget_storage(Storage *storage) {
-    tensor_release(&storage->tensor);
-    storage_drop_gaussian(storage);
-}
-
 /* Drops the storages that no leaf names; the order of the others stays. */
 static void drop_storages(Graph *graph) {
     NameMap named = {0};
@@ -57,7 +53,7 @@ static void drop_storages(Graph *graph) {
         if (name_map_get(&named, storage->name) == storage)
             graph->storages[kept++] = storage;
         else
-            forget_storage(storage);
+            storage_release(storage);
     }
     graph->storage_count = kept;
     name_map_free(&named);
@@ -79,17 +75,6 @@ int graph_remove_dead(Graph *graph) {
 }
 
 /* Copies. */
-
-/* Gives a storage the weights, flags, lineage and Gaussian of another one of the same
- * shape. */
-static void share_storage(Arena *arena, Storage *storage, const Storage *from) {
-    storage->tensor = tensor_retain(&from->tensor);
-    storage->init = from->init;
-    storage->frozen = from->frozen;
-    storage->gaussian = gaussian_copy(arena, from->gaussian);
-    for (int axis = 0; axis < RANK_MAX; axis++)
-        storage->kept[axis] = lineage_copy(arena, &from->kept[axis]);
-}
 
 /* Copy of a node that is no leaf, at the end of the list. Stacks get `prefix`. */
 static Node *copy_node(Graph *graph, const Node *from, const char *prefix, Node **map) {
@@ -128,7 +113,7 @@ static Status import_param(Graph *graph, const Node *from, const char *prefix, N
     Storage *storage;
     const char *name = arena_printf(graph->arena, "%s%s", prefix, from->storage->name);
     TRY(graph_add_storage(&storage, graph, name, &from->storage->tensor, diag));
-    share_storage(graph->arena, storage, from->storage);
+    storage_copy(graph->arena, storage, from->storage);
     *out = graph_param(graph, storage);
     return STATUS_OK;
 }
@@ -154,7 +139,7 @@ static void copy_storages(Graph *copy, const Graph *from, NameMap *copies) {
         const Storage *storage = from->storages[i];
         const char *name = arena_strdup(copy->arena, storage->name);
         Storage *twin = graph_append_storage(copy, name, &storage->tensor);
-        share_storage(copy->arena, twin, storage);
+        storage_copy(copy->arena, twin, storage);
         name_map_add(copies, name, twin);
     }
 }

@@ -144,6 +144,20 @@ Status tensor_to_f32(Tensor *out, const Tensor *in, Diag *diag) {
     return STATUS_OK;
 }
 
+Status tensor_keep(Tensor *out, const Tensor *in, int64_t outer, int64_t dim,
+                   const int64_t *keep, int64_t count, Diag *diag) {
+    if (!in->buf) return STATUS_OK;
+    TRY(tensor_create(out, out->dtype, out->rank, out->dim, diag));
+    const int64_t blocks = outer * dim;
+    const size_t inner = blocks > 0 ? tensor_bytes(in) / (size_t)blocks : 0;
+    const char *from = tensor_data(in);
+    char *to = writable_data(out);
+    for (int64_t o = 0; inner > 0 && o < outer; o++)
+        for (int64_t k = 0; k < count; k++, to += inner)
+            memcpy(to, from + (size_t)(o * dim + keep[k]) * inner, inner);
+    return STATUS_OK;
+}
+
 const char *shape_text(char out[SHAPE_TEXT_BYTES], int rank, const int64_t *dim) {
     size_t at = 0;
     out[at++] = '[';

@@ -117,6 +117,12 @@ Status tensor_writable(Tensor *tensor, void **data, Diag *diag);
 void tensor_read_f32(const Tensor *tensor, int64_t first, int64_t count, float *out);
 void tensor_read_f64(const Tensor *tensor, int64_t first, int64_t count, double *out);
 
+/* Keeps entries keep[0..count) of the middle axis of a tensor seen as [outer, dim,
+ * inner]. `out` has the shape of the result and gets its data, if `in` has any. Fails
+ * with STATUS_MEMORY. */
+Status tensor_keep(Tensor *out, const Tensor *in, int64_t outer, int64_t dim,
+                   const int64_t *keep, int64_t count, Diag *diag);
+
 /* Float32 copy of any tensor with the same shape. F32 data that is aligned is shared, not
  * copied: call tensor_writable before writing. Fails with STATUS_MEMORY. */
 Status tensor_to_f32(Tensor *out, const Tensor *in, Diag *diag);

@@ -25,17 +25,6 @@ Status edit_node(Node **out, Graph *graph, Node *anchor, const Op *op, Node *con
     return STATUS_OK;
 }
 
-Status edit_param(Node **out, Graph *graph, const char *name, Init init, int rank,
-                  const int64_t *dim, Diag *diag) {
-    Storage *storage = NULL;
-    const Tensor shape = tensor_shape(DTYPE_F32, rank, dim);
-    const char *fresh = graph_fresh_name(graph, name);
-    TRY(graph_add_storage(&storage, graph, fresh, &shape, diag));
-    storage->init = init;
-    *out = graph_param(graph, storage);
-    return STATUS_OK;
-}
-
 Status edit_fail(PassContext *ctx, Diag *diag, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
@@ -82,36 +71,6 @@ Status edit_sum(Node **out, Graph *graph, Node *const *terms, const double *weig
                               "%s", attrs.data);
     text_free(&attrs);
     return status;
-}
-
-void edit_take_weights(Graph *model, Graph *trained) {
-    for (int i = 0; i < model->storage_count; i++) {
-        Storage *target = model->storages[i];
-        const Storage *source = graph_storage(trained, target->name);
-        if (!source) continue;
-        tensor_release(&target->tensor);
-        target->tensor = tensor_retain(&source->tensor);
-    }
-}
-
-Status edit_own_leaf(Graph *graph, Node *user, int i, Diag *diag) {
-    Node *leaf = user->in[i];
-    if (graph_use_count(graph, leaf) == 1) return STATUS_OK;
-    Storage *own = NULL;
-    const char *name = graph_fresh_name(graph, leaf->storage->name);
-    TRY(graph_add_storage(&own, graph, name, &leaf->storage->tensor, diag));
-    own->tensor = tensor_retain(&leaf->storage->tensor);
-    own->frozen = leaf->storage->frozen;
-    user->in[i] = graph_param(graph, own);
-    return STATUS_OK;
-}
-
-void edit_plan_training(Graph *graph, const TrainOptions *options) {
-    for (int i = 0; i < graph->storage_count; i++) {
-        Storage *storage = graph->storages[i];
-        if (storage->frozen || train_freezes(options, storage->name)) continue;
-        if (dtype_is_real(storage->tensor.dtype)) storage->tensor.dtype = DTYPE_F32;
-    }
 }
 
 Node *edit_find(const Graph *graph, const char *stack, int layer, Role role,

@@ -1,8 +1,9 @@
-/* Editing helpers shared by passes: adding nodes and storages with checks in one call. */
+/* Editing helpers shared by passes: adding nodes with checks in one call. */
 #ifndef COMPRESS_PASSES_EDIT_H
 #define COMPRESS_PASSES_EDIT_H
 
 #include "exec/ops.h"
+#include "ir/storage.h"
 #include "passes/pass.h"
 
 /* Adds a node before `anchor` (NULL: at the end) with `count` operands, attributes from
@@ -11,10 +12,6 @@
 Status edit_node(Node **out, Graph *graph, Node *anchor, const Op *op, Node *const *in,
                  int count, Diag *diag, const char *attrs, ...)
     __attribute__((format(printf, 8, 9)));
-
-/* Adds a float32 storage without data, drawn later from `init`, and its leaf. */
-Status edit_param(Node **out, Graph *graph, const char *name, Init init, int rank,
-                  const int64_t *dim, Diag *diag);
 
 /* Reports that the model does not fit this pass, at the step's place. */
 Status edit_fail(PassContext *ctx, Diag *diag, const char *fmt, ...)
@@ -37,19 +34,6 @@ Status edit_fail_label(PassContext *ctx, Diag *diag, const Batches *data, int64_
 /* Weighted sum of scalars as one node; `weights` may be NULL for the mean. */
 Status edit_sum(Node **out, Graph *graph, Node *const *terms, const double *weights,
                 int count, Diag *diag);
-
-/* Moves trained weights from a training graph back to the model's storages of the same
- * names. */
-void edit_take_weights(Graph *model, Graph *trained);
-
-/* Gives `user` a storage of its own, with the same weights, in place of the shared one
- * that its operand i names, so that gradients tell the users apart. Nothing when `user`
- * is the only one. For copies of graphs that are measured and thrown away. */
-Status edit_own_leaf(Graph *graph, Node *user, int i, Diag *diag);
-
-/* What training does to a model when planned from shapes alone: trainable storages
- * become float32, those that the options freeze excepted. */
-void edit_plan_training(Graph *graph, const TrainOptions *options);
 
 /* Node of a place and role, when its op is `op`; NULL else. A file may give any role to
  * any node: passes that read a node's attributes find it with this. */

@@ -5,6 +5,7 @@
 #include "exec/run/parallel.h"
 #include "exec/train/variational.h"
 #include "ir/random.h"
+#include "ir/storage.h"
 
 #include <float.h>
 #include <math.h>
@@ -279,8 +280,7 @@ void prior_plan(Graph *graph, const TrainOptions *options) {
             continue;
         Gaussian *q = gaussian_create(graph->arena, GAUSSIAN_DIAGONAL, DTYPE_F32,
                                       &storage->tensor, 0, storage->gaussian->origin);
-        storage_drop_gaussian(storage);
-        storage->gaussian = q;
+        storage_set_gaussian(storage, q);
     }
 }
 
@@ -291,13 +291,10 @@ Status prior_finish(Prior *prior, Diag *diag) {
     for (int i = 0; i < prior->part_count && status == STATUS_OK; i++)
         status = make_posterior(&made[i], prior, &prior->parts[i], diag);
     for (int i = 0; i < prior->part_count; i++) {
-        Storage *storage = prior->parts[i].storage;
-        if (status == STATUS_OK) {
-            storage_drop_gaussian(storage);
-            storage->gaussian = made[i];
-        } else {
+        if (status == STATUS_OK)
+            storage_set_gaussian(prior->parts[i].storage, made[i]);
+        else
             gaussian_release(made[i]);
-        }
     }
     free(made);
     return status;

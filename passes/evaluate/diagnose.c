@@ -141,7 +141,7 @@ static Status separate_layers(Graph *graph, Diag *diag) {
     for (Node *node = graph->first; node; node = node->next)
         for (int i = 0; i < node->in_count && node->layer >= 0; i++)
             if (node->in[i] && node->in[i]->storage)
-                TRY(edit_own_leaf(graph, node, i, diag));
+                TRY(storage_separate(&node->in[i], graph, STORAGE_USER(node), diag));
     return STATUS_OK;
 }
 

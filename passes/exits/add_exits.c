@@ -74,7 +74,7 @@ static Status add_weight(Node **out, AddExits *a, const HeadPlace *at, const cha
                          Init init, int rank, const int64_t *dim, const Node *source,
                          Diag *diag) {
     const char *name = arena_printf(a->graph->arena, "%s.%s", at->name, part);
-    TRY(edit_param(out, a->graph, name, init, rank, dim, diag));
+    TRY(storage_create(out, a->graph, name, init, rank, dim, diag));
     Tensor *tensor = &(*out)->storage->tensor;
     const Tensor *from = source && source->storage ? &source->storage->tensor : NULL;
     if (!from || !tensor_same_shape(from, tensor)) return STATUS_OK;

@@ -22,6 +22,7 @@ typedef struct Stack {
     Tensor *matrix; /* float32, owned */
     float **data;
     Tensor *gain, *bias;       /* per layer, float32, owned; the norm's */
+    float **gains, **biases;   /* their numbers */
     double *gram, *scale;      /* layers x layers, layers */
     double *residual, *square; /* per layer: ||A_l - W diag(s_l)||^2 and ||A_l||^2 */
 } Stack;
@@ -34,9 +35,14 @@ static void stack_release(Stack *s) {
     }
 }
 
-/* Float32 copy of a leaf's weights that may be written. */
-static Status take(Tensor *out, const Node *leaf, Diag *diag) {
-    return tensor_to_f32(out, &leaf->storage->tensor, diag);
+/* A float32 copy of a leaf's weights, and in *data its numbers, to be written: NULL when
+ * there are none (planning). */
+static Status take(Tensor *out, float **data, const Node *leaf, Diag *diag) {
+    void *writable = NULL;
+    TRY(tensor_to_f32(out, storage_tensor(leaf->storage), diag));
+    if (out->buf) TRY(tensor_writable(out, &writable, diag));
+    *data = writable;
+    return STATUS_OK;
 }
 
 /* The value whose channels a projection scales: it may be cut into windows on the way,
@@ -85,15 +91,12 @@ static Status stack_load(Stack *s, Multiplex *m, int first, Role norm, const Rol
     const char *name = m->options->stack;
     for (int l = 0; l < s->layers; l++) {
         Node *n = graph_find(m->graph, name, first + l, norm);
-        TRY(take(&s->gain[l], n->in[1], diag));
-        TRY(take(&s->bias[l], n->in[2], diag));
+        TRY(take(&s->gain[l], &s->gains[l], n->in[1], diag));
+        TRY(take(&s->bias[l], &s->biases[l], n->in[2], diag));
         for (int r = 0; r < s->per_layer; r++) {
             Node *linear = graph_find(m->graph, name, first + l, roles[r]);
             const int at = l * s->per_layer + r;
-            TRY(take(&s->matrix[at], linear->in[1], diag));
-            void *data = NULL;
-            TRY(tensor_writable(&s->matrix[at], &data, diag));
-            s->data[at] = data;
+            TRY(take(&s->matrix[at], &s->data[at], linear->in[1], diag));
         }
     }
     return STATUS_OK;
@@ -145,7 +148,7 @@ static void set_shared(Stack *s, int l, float *element, double shared) {
 }
 
 /* Writes the shared column into every layer's matrix and the scales into the norms. */
-static void apply_column(Stack *s, int64_t c, float *const *gain, float *const *bias) {
+static void apply_column(Stack *s, int64_t c) {
     double squares = 0;
     for (int l = 0; l < s->layers; l++) squares += s->scale[l] * s->scale[l];
     for (int r = 0; r < s->per_layer; r++) {
@@ -159,72 +162,43 @@ static void apply_column(Stack *s, int64_t c, float *const *gain, float *const *
         }
     }
     for (int l = 0; l < s->layers; l++) {
-        gain[l][c] = (float)(gain[l][c] * s->scale[l]);
-        bias[l][c] = (float)(bias[l][c] * s->scale[l]);
+        s->gains[l][c] = (float)(s->gains[l][c] * s->scale[l]);
+        s->biases[l][c] = (float)(s->biases[l][c] * s->scale[l]);
     }
 }
 
-static Status solve_columns(Stack *s, Arena *arena, Diag *diag) {
-    float **gain = ARENA_ARRAY(arena, float *, (size_t)s->layers);
-    float **bias = ARENA_ARRAY(arena, float *, (size_t)s->layers);
-    for (int l = 0; l < s->layers; l++) {
-        void *data = NULL;
-        TRY(tensor_writable(&s->gain[l], &data, diag));
-        gain[l] = data;
-        TRY(tensor_writable(&s->bias[l], &data, diag));
-        bias[l] = data;
-    }
+static void solve_columns(Stack *s) {
     for (int64_t c = 0; c < s->width; c++) {
         for (int a = 0; a < s->layers; a++)
             for (int b = 0; b <= a; b++)
                 s->gram[a * s->layers + b] = s->gram[b * s->layers + a] =
                     column_dot(s, a, b, c);
         solve_scales(s);
-        apply_column(s, c, gain, bias);
+        apply_column(s, c);
+    }
+}
+
+/* Gives each norm what it became, and the projections of a role one matrix. Scaled
+ * columns and solved norms are no averages: what was known of them goes. */
+static Status stack_store(const Stack *s, Multiplex *m, int first, Role norm,
+                          const Role *roles, Diag *diag) {
+    const char *name = m->options->stack;
+    Node **nodes = ARENA_ARRAY(m->ctx->arena, Node *, (size_t)s->layers);
+    for (int l = 0; l < s->layers; l++) {
+        Node *n = graph_find(m->graph, name, first + l, norm);
+        const StorageUsers user = STORAGE_USER(n);
+        TRY(storage_replace(m->graph, n->in[1], user, tensor_retain(&s->gain[l]), -1,
+                            diag));
+        TRY(storage_replace(m->graph, n->in[2], user, tensor_retain(&s->bias[l]), -1,
+                            diag));
+    }
+    for (int r = 0; r < s->per_layer; r++) {
+        for (int l = 0; l < s->layers; l++)
+            nodes[l] = graph_find(m->graph, name, first + l, roles[r]);
+        TRY(storage_merge_into(m->graph, (StorageUsers){nodes, s->layers}, "weight",
+                               tensor_retain(&s->matrix[r]), diag));
     }
     return STATUS_OK;
-}
-
-static void put(const Node *leaf, const Tensor *value) {
-    tensor_release(&leaf->storage->tensor);
-    leaf->storage->tensor = tensor_retain(value);
-}
-
-static void stack_store(const Stack *s, Multiplex *m, int first, Role norm,
-                        const Role *roles) {
-    for (int l = 0; l < s->layers; l++) {
-        const Node *n = graph_find(m->graph, m->options->stack, first + l, norm);
-        put(n->in[1], &s->gain[l]);
-        put(n->in[2], &s->bias[l]);
-        for (int r = 0; r < s->per_layer; r++) {
-            const Node *linear =
-                graph_find(m->graph, m->options->stack, first + l, roles[r]);
-            put(linear->in[1], &s->matrix[l * s->per_layer + r]);
-        }
-    }
-}
-
-/* Scaled columns and solved norms are no averages: what was known of them goes. */
-static void drop_gaussians(const Multiplex *m, int first, int count, Role norm,
-                           const Role *roles, int per_layer) {
-    for (int l = 0; l < count; l++) {
-        const Node *n = graph_find(m->graph, m->options->stack, first + l, norm);
-        storage_drop_gaussian(n->in[1]->storage);
-        storage_drop_gaussian(n->in[2]->storage);
-        for (int r = 0; r < per_layer; r++) {
-            n = graph_find(m->graph, m->options->stack, first + l, roles[r]);
-            storage_drop_gaussian(n->in[1]->storage);
-        }
-    }
-}
-
-/* What the merge does to the norms' element type. */
-static void plan_norms(const Multiplex *m, int first, int count, Role norm) {
-    for (int l = 0; l < count; l++) {
-        const Node *n = graph_find(m->graph, m->options->stack, first + l, norm);
-        n->in[1]->storage->tensor.dtype = DTYPE_F32;
-        n->in[2]->storage->tensor.dtype = DTYPE_F32;
-    }
 }
 
 Status multiplex_lsq(Multiplex *m, int first, int count, Role norm, const Role *roles,
@@ -234,29 +208,26 @@ Status multiplex_lsq(Multiplex *m, int first, int count, Role norm, const Role *
                                 "lsq takes groups of at most %d layers", LAYERS_MAX);
     for (int l = 0; l < count; l++)
         TRY(check_norm(m, first + l, norm, roles, per_layer, diag));
-    drop_gaussians(m, first, count, norm, roles, per_layer);
-    if (m->ctx->plan) {
-        plan_norms(m, first, count, norm);
-        return STATUS_OK;
-    }
-    const Tensor *matrix =
-        &graph_find(m->graph, m->options->stack, first, roles[0])->in[1]->storage->tensor;
+    const Type *matrix =
+        &graph_find(m->graph, m->options->stack, first, roles[0])->in[1]->type;
     Arena *arena = arena_create();
     const size_t n = (size_t)count, matrices = n * (size_t)per_layer;
     Stack s = {.layers = count,
                .per_layer = per_layer,
-               .width = tensor_count(matrix) / matrix->dim[0],
+               .width = matrix->dim[1],
                .matrix = ARENA_ARRAY(arena, Tensor, matrices),
                .data = ARENA_ARRAY(arena, float *, matrices),
                .gain = ARENA_ARRAY(arena, Tensor, n),
                .bias = ARENA_ARRAY(arena, Tensor, n),
+               .gains = ARENA_ARRAY(arena, float *, n),
+               .biases = ARENA_ARRAY(arena, float *, n),
                .gram = ARENA_ARRAY(arena, double, n *n),
                .scale = ARENA_ARRAY(arena, double, n),
                .residual = ARENA_ARRAY(arena, double, n),
                .square = ARENA_ARRAY(arena, double, n)};
     Status status = stack_load(&s, m, first, norm, roles, diag);
-    if (status == STATUS_OK) status = solve_columns(&s, arena, diag);
-    if (status == STATUS_OK) stack_store(&s, m, first, norm, roles);
+    if (status == STATUS_OK && s.data[0]) solve_columns(&s);
+    if (status == STATUS_OK) status = stack_store(&s, m, first, norm, roles, diag);
     for (int l = 0; l < count; l++)
         if (s.residual[l] > m->deviation * m->deviation * s.square[l])
             m->deviation = sqrt(s.residual[l] / s.square[l]);

@@ -4,8 +4,6 @@
 #include "ir/rewrite.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* What a group shares. Layer norms are not in the list; feed-forward blocks need not be
  * gated, and not all layers attend to an encoder. */
@@ -45,28 +43,6 @@ static Status check_same_shape(const Multiplex *m, const Node *a, const Node *b,
         a->layer, b->layer, role_name(a->role), operand, left, right);
 }
 
-/* Mean of the storages' weights in double, one after another. */
-static Status mean_weights(Tensor *out, Storage *const *from, int count, Diag *diag) {
-    const Tensor *shape = &from[0]->tensor;
-    TRY(tensor_create(out, DTYPE_F32, shape->rank, shape->dim, diag));
-    void *data = NULL;
-    TRY(tensor_writable(out, &data, diag));
-    float *mean = data;
-    enum { CHUNK = 1024 };
-    double sum[CHUNK], part[CHUNK];
-    const int64_t total = tensor_count(out);
-    for (int64_t at = 0; at < total; at += CHUNK) {
-        const int64_t n = total - at < CHUNK ? total - at : CHUNK;
-        memset(sum, 0, sizeof sum);
-        for (int l = 0; l < count; l++) {
-            tensor_read_f64(&from[l]->tensor, at, n, part);
-            for (int64_t i = 0; i < n; i++) sum[i] += part[i];
-        }
-        for (int64_t i = 0; i < n; i++) mean[at + i] = (float)(sum[i] / count);
-    }
-    return STATUS_OK;
-}
-
 /* ||a - b||_F / ||a||_F. */
 static double deviation(const Tensor *a, const Tensor *b) {
     enum { CHUNK = 1024 };
@@ -85,40 +61,29 @@ static double deviation(const Tensor *a, const Tensor *b) {
     return norm > 0 ? sqrt(difference / norm) : INFINITY;
 }
 
-/* Puts merged weights into the first storage; shapes only when planning. */
-static Status merge(Multiplex *m, Storage *const *from, int count, Diag *diag) {
-    if (m->options->init == SHARE_FIRST && m->ctx->plan) return STATUS_OK;
-    if (m->options->init != SHARE_FIRST)
-        TRY(storage_average_gaussians(from, count, diag));
-    if (m->ctx->plan) {
-        from[0]->tensor.dtype = DTYPE_F32;
-        return STATUS_OK;
-    }
-    Tensor merged = {0};
-    if (m->options->init == SHARE_FIRST)
-        merged = tensor_retain(&from[0]->tensor);
-    else
-        TRY(mean_weights(&merged, from, count, diag));
-    for (int l = 0; l < count; l++) {
-        const double d = deviation(&from[l]->tensor, &merged);
-        if (d > m->deviation) m->deviation = d;
-    }
-    tensor_release(&from[0]->tensor);
-    from[0]->tensor = merged;
-    return STATUS_OK;
-}
-
-/* Shares one operand of one role over the layers of a group. */
+/* Shares one operand of one role over the layers of a group, and measures what that costs
+ * each of them. Layers outside the group that use the same weights keep theirs. */
 static Status share_operand(Multiplex *m, Node *const *nodes, int count,
                             const char *operand, Diag *diag) {
-    Node *leaf = node_operand(nodes[0], operand);
-    if (!leaf) return STATUS_OK;
-    Storage **storages = ARENA_ARRAY(m->ctx->arena, Storage *, (size_t)count);
+    const StorageUsers users = {nodes, count};
+    if (!node_operand(nodes[0], operand)) return STATUS_OK;
+    Tensor *before = ARENA_ARRAY(m->ctx->arena, Tensor, (size_t)count);
     for (int l = 0; l < count; l++)
-        storages[l] = node_operand(nodes[l], operand)->storage;
-    TRY(merge(m, storages, count, diag));
-    for (int l = 1; l < count; l++) node_set_operand(m->graph, nodes[l], operand, leaf);
-    return STATUS_OK;
+        before[l] =
+            tensor_retain(storage_tensor(node_operand(nodes[l], operand)->storage));
+    Status status = STATUS_OK;
+    if (m->options->init == SHARE_FIRST)
+        storage_share(users, operand);
+    else
+        status = storage_merge(m->graph, users, operand, diag);
+    const Storage *merged = node_operand(nodes[0], operand)->storage;
+    for (int l = 0; l < count; l++) {
+        if (status == STATUS_OK && storage_has_data(merged))
+            m->deviation =
+                fmax(m->deviation, deviation(&before[l], storage_tensor(merged)));
+        tensor_release(&before[l]);
+    }
+    return status;
 }
 
 /* Rows of a weight that is used transposed are its inputs: square matrices must not be

@@ -23,8 +23,8 @@ static Status add_operand(Multiplex *m, Node *attention, const char *operand, In
     Node *leaf = NULL;
     if (node_operand(attention, operand))
         return fail_multiplexed(m, attention->layer, operand, diag);
-    TRY(edit_param(&leaf, m->graph, storage_name(m, attention->layer, operand), init,
-                   rank, shape, diag));
+    TRY(storage_create(&leaf, m->graph, storage_name(m, attention->layer, operand), init,
+                       rank, shape, diag));
     node_set_operand(m->graph, attention, operand, leaf);
     return STATUS_OK;
 }
@@ -87,10 +87,10 @@ static Status add_convolution(Node **out, Multiplex *m, int layer, Node *x, Node
     const bool zero = m->options->mlp_transform == MLP_CONV;
     const Init init = {zero ? INIT_ZEROS : INIT_TRUNC_NORMAL, 0.02};
     Node *weight = NULL, *bias = NULL, *conv = NULL, *sum = NULL;
-    TRY(edit_param(&weight, m->graph, storage_name(m, layer, "local_conv.weight"), init,
-                   4, (int64_t[]){width, 1, k, k}, diag));
-    TRY(edit_param(&bias, m->graph, storage_name(m, layer, "local_conv.bias"),
-                   (Init){INIT_ZEROS, 0}, 1, &width, diag));
+    TRY(storage_create(&weight, m->graph, storage_name(m, layer, "local_conv.weight"),
+                       init, 4, (int64_t[]){width, 1, k, k}, diag));
+    TRY(storage_create(&bias, m->graph, storage_name(m, layer, "local_conv.bias"),
+                       (Init){INIT_ZEROS, 0}, 1, &width, diag));
     TRY(edit_node(&conv, m->graph, anchor, &op_depthwise_conv,
                   (Node *[]){x, weight, bias}, 3, diag, "grid_h=%lld grid_w=%lld skip=%d",
                   (long long)grid[0], (long long)grid[1], skip));
@@ -121,10 +121,10 @@ static Status add_norm_conv(Multiplex *m, int layer, Diag *diag) {
                                 layer);
     const int64_t width = x->type.dim[x->type.rank - 1];
     Node *next = x->next, *gain = NULL, *shift = NULL, *norm = NULL, *sum = NULL;
-    TRY(edit_param(&gain, m->graph, storage_name(m, layer, "local_norm.weight"),
-                   (Init){INIT_ONES, 0}, 1, &width, diag));
-    TRY(edit_param(&shift, m->graph, storage_name(m, layer, "local_norm.bias"),
-                   (Init){INIT_ZEROS, 0}, 1, &width, diag));
+    TRY(storage_create(&gain, m->graph, storage_name(m, layer, "local_norm.weight"),
+                       (Init){INIT_ONES, 0}, 1, &width, diag));
+    TRY(storage_create(&shift, m->graph, storage_name(m, layer, "local_norm.bias"),
+                       (Init){INIT_ZEROS, 0}, 1, &width, diag));
     const LayerNormAttrs *like = norm2->attrs;
     TRY(edit_node(&norm, m->graph, next, &op_layer_norm, (Node *[]){x, gain, shift}, 3,
                   diag, "eps=%.17g", like->eps));
@@ -151,15 +151,6 @@ Status multiplex_transform(Multiplex *m, int layer, Diag *diag) {
     return STATUS_OK;
 }
 
-/* What is known of rows [first, first + count) of a position table. */
-static Status keep_gaussian_rows(const Multiplex *m, Storage *storage, int first,
-                                 int64_t count, Diag *diag) {
-    if (!storage->gaussian) return STATUS_OK;
-    int64_t *keep = ARENA_ARRAY(m->ctx->arena, int64_t, (size_t)count);
-    for (int64_t i = 0; i < count; i++) keep[i] = first + i;
-    return gaussian_keep(storage->gaussian, 1, keep, count, diag);
-}
-
 /* Drops the first `rows` rows of a position table [1, T, D]. */
 static Status drop_position_rows(Multiplex *m, int rows, Diag *diag) {
     Node *add = graph_find(m->graph, NULL, -1, ROLE_POSITION);
@@ -169,22 +160,13 @@ static Status drop_position_rows(Multiplex *m, int rows, Diag *diag) {
                                 "expected a position table [1, T, D] of more than %d "
                                 "tokens",
                                 rows);
-    Tensor *old = &leaf->storage->tensor, fresh;
-    const int64_t width = old->dim[2];
-    const int64_t shape[3] = {1, old->dim[1] - rows, width};
-    TRY(keep_gaussian_rows(m, leaf->storage, rows, shape[1], diag));
-    if (m->ctx->plan) {
-        fresh = tensor_shape(DTYPE_F32, 3, shape);
-    } else {
-        void *data = NULL;
-        TRY(tensor_create(&fresh, DTYPE_F32, 3, shape, diag));
-        TRY(tensor_writable(&fresh, &data, diag));
-        tensor_read_f32(old, rows * width, shape[1] * width, data);
-    }
-    tensor_release(old);
-    *old = fresh;
-    leaf->type.dim[1] = shape[1];
-    return STATUS_OK;
+    const int64_t left = leaf->type.dim[1] - rows;
+    int64_t *keep = ARENA_ARRAY(m->ctx->arena, int64_t, (size_t)left);
+    for (int64_t i = 0; i < left; i++) keep[i] = rows + i;
+    TRY(storage_separate(&leaf, m->graph, STORAGE_USER(add), diag));
+    TRY(storage_keep(m->graph, leaf, STORAGE_USER(add), 1, keep, left, diag));
+    storage_forget_lineage(leaf->storage, 1); /* counted anew, from the first patch */
+    return storage_to_f32(leaf->storage, diag);
 }
 
 /* Lets a classifier read the mean over tokens in place of one of them. */

@@ -1,6 +1,8 @@
 /* Posteriors across steps: see pipeline_gaussians.h. */
 #include "passes/pipeline/pipeline_gaussians.h"
 
+#include "ir/storage.h"
+
 KnownGaussians gaussians_known(const Graph *graph, Arena *arena) {
     KnownGaussians known = {0};
     const int most = graph_gaussian_count(graph);
@@ -11,11 +13,19 @@ KnownGaussians gaussians_known(const Graph *graph, Arena *arena) {
     return known;
 }
 
+static void drop_unfit(Graph *graph) {
+    for (int i = 0; i < graph->storage_count; i++) {
+        Storage *storage = graph->storages[i];
+        if (storage->gaussian && !gaussian_fits(storage->gaussian, &storage->tensor))
+            storage_drop_gaussian(storage);
+    }
+}
+
 void gaussians_follow(const KnownGaussians *known, PassContext *ctx, Graph *graph,
                       Diag *diag) {
     const Storage *first = NULL;
     int lost = 0;
-    graph_drop_unfit_gaussians(graph);
+    drop_unfit(graph);
     for (int i = 0; i < known->count; i++) {
         const Storage *storage = known->storages[i];
         if (storage->gaussian || graph_storage(graph, storage->name) != storage) continue;

@@ -33,8 +33,8 @@ static int slots_used(const Taylor *t, const Prune *p) {
 /* Gives the owner of a slot a weight of its own, sharing the data. */
 static Status separate(Taylor *t, PruneSlot *slot, Node *owner, Diag *diag) {
     const int at = op_operand_index(owner->op, "weight");
-    TRY(edit_own_leaf(t->graph, owner, at, diag));
     slot->leaf = owner->in[at];
+    TRY(storage_separate(&slot->leaf, t->graph, STORAGE_USER(owner), diag));
     slot->leaf->storage->frozen = false;
     return STATUS_OK;
 }

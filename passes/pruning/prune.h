@@ -61,6 +61,7 @@ typedef struct PruneOptions {
 /* Slices of a storage: unit u owns entries [u * width, (u + 1) * width) of the axis. */
 typedef struct PruneSlot {
     Node *leaf;
+    Node *owner; /* reads the leaf */
     int axis;
     int64_t width;
     bool reads; /* the axis is what a matrix reads of the units, not what it gives */
@@ -118,11 +119,6 @@ const char *prune_units(PruneKind kind);
  * storage has users that pruning would break, or blocks that share weights differ. */
 Status prune_find(Prune *prune, PassContext *ctx, Graph *graph, PruneKind kind,
                   const char *stack, Diag *diag);
-
-/* Keeps entries keep[0..count), increasing, along an axis of a parameter: its data (when
- * it has any), Gaussian, shape, lineage and the leaf's type. Fails with STATUS_MEMORY. */
-Status prune_axis(Graph *graph, Node *leaf, int axis, const int64_t *keep, int64_t count,
-                  Diag *diag);
 
 /* Adds to sums[u] the sum over unit u's slices in a slot of w * g (`absolute`: of |w g|),
  * g being the gradient of the same layout, 1 everywhere when NULL. */

@@ -34,28 +34,27 @@ static Node *find_sum(const Graph *graph, Node **value) {
     return type_equal(&other->type, &(*value)->type) ? node : NULL;
 }
 
-/* Whether all readers of a bias are output projections of its group, which lose their
- * heads together. */
-static bool is_group_bias(const Prune *p, const PruneBlock *block, const Node *bias) {
-    int uses = 0;
+/* The output projections of a block's group, which lose their heads together. */
+static StorageUsers group_outputs(const Prune *p, const PruneBlock *block) {
+    Node **nodes = ARENA_ARRAY(p->ctx->arena, Node *, (size_t)p->block_count);
+    int count = 0;
     for (int i = 0; i < p->block_count; i++)
-        uses += p->blocks[i].group == block->group &&
-                node_operand(p->blocks[i].out, "bias") == bias;
-    return uses == graph_use_count(p->graph, bias);
+        if (p->blocks[i].group == block->group) nodes[count++] = p->blocks[i].out;
+    return (StorageUsers){nodes, count};
 }
 
-/* [D] becomes [1, ..., 1, D]. */
-static void raise_rank(Node *leaf, int rank) {
-    Storage *storage = leaf->storage;
-    Tensor *tensor = &storage->tensor;
-    const int64_t width = tensor->dim[0];
-    for (int i = 0; i < rank; i++) {
-        tensor->dim[i] = leaf->type.dim[i] = i == rank - 1 ? width : 1;
-    }
-    tensor->rank = leaf->type.rank = rank;
-    const Lineage kept = storage->kept[0];
-    storage->kept[0] = (Lineage){0};
-    storage->kept[rank - 1] = kept;
+/* Makes the bias [D] of an output projection [1, ..., 1, D], as an operand of a sum. The
+ * first block of a group does so for all. */
+static Status raise_bias(const Prune *p, const PruneBlock *block, Node *bias, int rank,
+                         Diag *diag) {
+    if (bias->type.rank != 1) return STATUS_OK;
+    const StorageUsers users = group_outputs(p, block);
+    if (!bias->storage || !storage_used_by(p->graph, bias, users))
+        return edit_fail(p->ctx, diag,
+                         "%s keeps no head, but the bias of its output projection is "
+                         "used elsewhere",
+                         block->place);
+    return storage_raise_rank(p->graph, bias, users, rank, diag);
 }
 
 Status prune_empty(Prune *p, PruneBlock *block, Diag *diag) {
@@ -72,13 +71,8 @@ Status prune_empty(Prune *p, PruneBlock *block, Diag *diag) {
         graph_replace_uses(graph, sum, other);
         return STATUS_OK;
     }
-    if (bias->type.rank == 1 && (!bias->storage || !is_group_bias(p, block, bias)))
-        return edit_fail(p->ctx, diag,
-                         "%s keeps no head, but the bias of its output projection is "
-                         "used elsewhere",
-                         block->place);
+    TRY(raise_bias(p, block, bias, sum->type.rank, diag));
     node_set_operand(graph, block->out, "bias", NULL);
-    if (bias->type.rank == 1) raise_rank(bias, sum->type.rank);
     node_set_operand(graph, sum, "a", other);
     node_set_operand(graph, sum, "b", bias);
     return STATUS_OK;

@@ -31,7 +31,7 @@ static Node *trace(const Graph *graph, Node *value, const Op *op) {
 /* ---- slots ---- */
 
 /* Adds the slices of an operand, when it is there. `reads`: see PruneSlot. */
-static Status add_slot(const Prune *p, PruneBlock *block, const Node *owner,
+static Status add_slot(const Prune *p, PruneBlock *block, Node *owner,
                        const char *operand, int axis, bool reads, Diag *diag) {
     Node *leaf = node_operand(owner, operand);
     if (!leaf) return STATUS_OK;
@@ -47,15 +47,16 @@ static Status add_slot(const Prune *p, PruneBlock *block, const Node *owner,
                          block->place, (long long)block->units, axis, operand, role,
                          (long long)size);
     block->slots[block->slot_count++] =
-        (PruneSlot){leaf, axis, size / block->units, reads,
-                    owner->role == ROLE_V || owner->role == ROLE_CROSS_V};
+        (PruneSlot){leaf,  owner,
+                    axis,  size / block->units,
+                    reads, owner->role == ROLE_V || owner->role == ROLE_CROSS_V};
     return STATUS_OK;
 }
 
 /* The side of a projection that belongs to the units, what it reads or what it gives:
  * that of the weight and, for what it gives, the bias. */
-static Status add_projection(const Prune *p, PruneBlock *block, const Node *linear,
-                             bool reads, Diag *diag) {
+static Status add_projection(const Prune *p, PruneBlock *block, Node *linear, bool reads,
+                             Diag *diag) {
     const bool transposed = ((const LinearAttrs *)linear->attrs)->transposed;
     const Node *weight = node_operand(linear, "weight");
     if (weight->type.rank != 2)
@@ -124,7 +125,7 @@ static Status add_side(const Prune *p, PruneBlock *block, Node *value, Role role
 
 /* What softmax attention has beside q, k and v. */
 static Status add_extras(const Prune *p, PruneBlock *block, Diag *diag) {
-    const Node *attention = block->core;
+    Node *attention = block->core;
     if (!node_is(attention, &op_attention)) return STATUS_OK;
     TRY(add_slot(p, block, attention, "bias", 0, false, diag));
     TRY(add_slot(p, block, attention, "rel_bias", 1, false, diag));

@@ -43,7 +43,7 @@ static bool *removed_units(const PruneGroup *group) {
 /* Whether a matrix reads nothing of removed units; what it gives to removed ones does not
  * matter (`gives`: what it gives belongs to units as well). */
 static bool reads_nothing(const PruneSlot *slot, const bool *removed, bool gives) {
-    const Tensor *tensor = &slot->leaf->storage->tensor;
+    const Tensor *tensor = storage_tensor(slot->leaf->storage);
     const int64_t columns = tensor->dim[1];
     double *w = memory_alloc((size_t)columns, sizeof *w);
     bool zero = true;
@@ -88,13 +88,27 @@ bool prune_is_first(const Prune *p, const PruneBlock *block, const PruneSlot *sl
         }
 }
 
-static Status cut_slot(const Prune *p, const PruneSlot *slot, const PruneGroup *group,
-                       Diag *diag) {
+/* The nodes of a group that read a leaf: all of them are cut together. */
+static StorageUsers readers_of(const Prune *p, int group, const Node *leaf) {
+    const size_t most = (size_t)p->block_count * PRUNE_SLOTS;
+    Node **nodes = ARENA_ARRAY(p->ctx->arena, Node *, most);
+    int count = 0;
+    for (int i = 0; i < p->block_count; i++) {
+        const PruneBlock *block = &p->blocks[i];
+        for (int j = 0; block->group == group && j < block->slot_count; j++)
+            if (block->slots[j].leaf == leaf) nodes[count++] = block->slots[j].owner;
+    }
+    return (StorageUsers){nodes, count};
+}
+
+static Status cut_slot(const Prune *p, const PruneSlot *slot, int index, Diag *diag) {
+    const PruneGroup *group = &p->groups[index];
     const int64_t width = slot->width, count = group->keep_count * width;
     int64_t *entries = memory_alloc((size_t)count, sizeof *entries);
     for (int64_t i = 0; i < count; i++)
         entries[i] = group->keep[i / width] * width + i % width;
-    Status status = prune_axis(p->graph, slot->leaf, slot->axis, entries, count, diag);
+    Status status = storage_keep(p->graph, slot->leaf, readers_of(p, index, slot->leaf),
+                                 slot->axis, entries, count, diag);
     free(entries);
     return status;
 }
@@ -113,7 +127,7 @@ static Status cut_block(Prune *p, PruneBlock *block, Diag *diag) {
     if (group->keep_count == 0) return prune_empty(p, block, diag);
     for (int i = 0; i < block->slot_count; i++)
         if (prune_is_first(p, block, &block->slots[i]))
-            TRY(cut_slot(p, &block->slots[i], group, diag));
+            TRY(cut_slot(p, &block->slots[i], block->group, diag));
     for (int i = 0; i < block->headed_count; i++)
         TRY(set_heads(p->graph, block->headed[i], group->keep_count, diag));
     return STATUS_OK;
@@ -164,7 +178,7 @@ static int64_t unit_elements(const Prune *p, int group) {
             const PruneSlot *slot = &block->slots[j];
             if (!prune_is_first(p, block, slot)) continue;
             if (slot->reads && j != SLOT_OUT) return -1;
-            elements += tensor_count(&slot->leaf->storage->tensor) / block->units;
+            elements += tensor_count(storage_tensor(slot->leaf->storage)) / block->units;
         }
     }
     return elements;

@@ -8,10 +8,34 @@
 #include "ir/random.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static double *new_scores(const Prune *p, const PruneBlock *block) {
     return ARENA_ARRAY(p->ctx->arena, double, (size_t)block->units);
+}
+
+/* Adds one row of a matrix to the sums. */
+static void sum_row(const PruneSlot *slot, int64_t row, int64_t columns, const double *w,
+                    const float *g, bool absolute, double *sums) {
+    for (int64_t c = 0; c < columns; c++) {
+        const double product = g ? w[c] * (double)g[c] : w[c];
+        sums[(slot->axis == 0 ? row : c) / slot->width] +=
+            absolute ? fabs(product) : product;
+    }
+}
+
+void prune_sum(const PruneSlot *slot, const float *gradient, bool absolute,
+               double *sums) {
+    const Tensor *tensor = storage_tensor(slot->leaf->storage);
+    const int64_t rows = tensor->dim[0], columns = tensor->dim[1];
+    double *w = memory_alloc((size_t)columns, sizeof *w);
+    for (int64_t row = 0; row < rows; row++) {
+        tensor_read_f64(tensor, row * columns, columns, w);
+        sum_row(slot, row, columns, w, gradient ? gradient + row * columns : NULL,
+                absolute, sums);
+    }
+    free(w);
 }
 
 static void score_randomly(const Prune *p, PruneBlock *block, uint64_t key) {

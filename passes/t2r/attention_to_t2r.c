@@ -246,15 +246,16 @@ static Status create_map(Swap *swap, Site *site, int side, Diag *diag) {
     const bool positive = options->feature == FEATURE_POSITIVE;
     const int64_t shape[3] = {site->groups, site->features, site->width};
     const Init init = {INIT_NORMAL, positive ? 1 : 1 / sqrt((double)site->width)};
-    TRY(edit_param(&site->weight[side], swap->graph, map_name(swap, site, side, "weight"),
-                   init, 3, shape, diag));
+    TRY(storage_create(&site->weight[side], swap->graph,
+                       map_name(swap, site, side, "weight"), init, 3, shape, diag));
     site->weight[side]->storage->frozen = positive;
     site->parameters += site->groups * site->features * site->width;
     TRY(draw_map(swap, site->weight[side]->storage, diag));
     if (positive || !options->bias) return STATUS_OK;
     site->parameters += site->groups * site->features;
-    return edit_param(&site->bias[side], swap->graph, map_name(swap, site, side, "bias"),
-                      (Init){INIT_ZEROS, 0}, 2, shape, diag);
+    return storage_create(&site->bias[side], swap->graph,
+                          map_name(swap, site, side, "bias"), (Init){INIT_ZEROS, 0}, 2,
+                          shape, diag);
 }
 
 /* Weight and bias of both feature maps, new or another's. */

@@ -337,7 +337,7 @@ static Status create_bias(Merge *m, Site *site, Diag *diag) {
             stem -= strlen(end);
         const char *name =
             arena_printf(m->graph->arena, "%.*s.bias", (int)stem, weight->name);
-        TRY(edit_param(&leaf, m->graph, name, (Init){INIT_ZEROS, 0}, 1, &rows, diag));
+        TRY(storage_create(&leaf, m->graph, name, (Init){INIT_ZEROS, 0}, 1, &rows, diag));
         leaf->storage->frozen = weight->frozen;
         leaf->storage->tensor.dtype = weight->tensor.dtype;
         TRY(put_bias(m, site, leaf, true, diag));

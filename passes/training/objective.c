@@ -68,25 +68,23 @@ static void record_training(const Objective *o, const TrainReport *report, bool 
     tree_append(ctx->arena, ctx->record, "curve", LOC_NONE, curve);
 }
 
-/* Trained storages become float32 in the model as they do in the training graph, which
- * knows what is frozen for this step alone. */
-static void take_types(Graph *model, const Graph *trained) {
-    for (int i = 0; i < model->storage_count; i++) {
-        Storage *storage = model->storages[i];
-        const Storage *source = graph_storage(trained, storage->name);
-        if (source) storage->tensor.dtype = source->tensor.dtype;
+/* What training does to weights: those that are trained become float32. */
+static Status plan_types(Graph *graph, const TrainOptions *options, Diag *diag) {
+    for (int i = 0; i < graph->storage_count; i++) {
+        Storage *storage = graph->storages[i];
+        if (storage->frozen || train_freezes(options, storage->name)) continue;
+        if (dtype_is_real(storage_tensor(storage)->dtype))
+            TRY(storage_to_f32(storage, diag));
     }
+    return STATUS_OK;
 }
 
-/* The Gaussians that variational inference leaves. */
-static void take_gaussians(Graph *model, const Graph *trained) {
-    for (int i = 0; i < model->storage_count; i++) {
-        Storage *storage = model->storages[i];
-        const Storage *source = graph_storage(trained, storage->name);
-        if (!source || !source->gaussian) continue;
-        storage_drop_gaussian(storage);
-        storage->gaussian = gaussian_copy(model->arena, source->gaussian);
-    }
+/* Gives the model what training made of its weights, and what variational inference
+ * knows of them. */
+static void take_weights(const Objective *o, const TrainOptions *options) {
+    graph_take_weights(o->model->graph, o->graph);
+    if (options->objective == OBJECTIVE_VARIATIONAL)
+        graph_take_gaussians(o->model->graph, o->graph);
 }
 
 /* Faults of priors are found by code that does not know the recipe. */
@@ -106,11 +104,9 @@ static Status plan_training(Objective *o, Node *loss, const TrainOptions *option
         diag));
     TRY(objective_ask_bytes(&asking, o, diag));
     if (o->ctx->train_bytes < asking) o->ctx->train_bytes = asking;
-    edit_plan_training(o->graph, options);
-    take_types(o->model->graph, o->graph);
+    TRY(plan_types(o->graph, options, diag));
     prior_plan(o->graph, options);
-    if (options->objective == OBJECTIVE_VARIATIONAL)
-        take_gaussians(o->model->graph, o->graph);
+    take_weights(o, options);
     return STATUS_OK;
 }
 
@@ -211,9 +207,7 @@ Status objective_train(Objective *o, const char *data_name, const TrainOptions *
               ctx->seed, ctx->threads, ctx->watch, ctx->arena, &report, diag);
     batches_destroy(more);
     TRY(place_prior(o, options, status, diag));
-    edit_take_weights(o->model->graph, o->graph);
-    if (options->objective == OBJECTIVE_VARIATIONAL)
-        take_gaussians(o->model->graph, o->graph);
+    take_weights(o, options);
     record_training(o, &report, options->objective != OBJECTIVE_LIKELIHOOD);
     return STATUS_OK;
 }

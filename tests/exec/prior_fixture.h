@@ -2,6 +2,7 @@
 #ifndef COMPRESS_TESTS_EXEC_PRIOR_FIXTURE_H
 #define COMPRESS_TESTS_EXEC_PRIOR_FIXTURE_H
 
+#include "ir/storage.h"
 #include "tests/exec/train_fixture.h"
 
 /* Puts a diagonal Gaussian on a storage. */
@@ -19,8 +20,7 @@ static inline void put_gaussian(Fixture *f, const char *name, uint64_t seed,
         ((double *)diagonal)[i] =
             variance * (0.5 + random_uniform(seed + 1, (uint64_t)i));
     }
-    storage_drop_gaussian(storage);
-    storage->gaussian = gaussian;
+    storage_set_gaussian(storage, gaussian);
 }
 
 #endif

@@ -2,6 +2,7 @@
  * belong together. (Round trips, damaged bytes: test_modelfile.c.) */
 #include "exec/ops.h"
 #include "io/formats/modelfile.h"
+#include "ir/storage.h"
 #include "tests/io/io_test.h"
 
 #define ORIGIN "00112233445566778899aabbccddeeff"

@@ -111,8 +111,8 @@ static void add_exit(Model *model, int layer, uint64_t seed) {
     char name[32];
     snprintf(name, sizeof name, "exit.%d", layer);
     assert_ok(edit_node(&in[0], graph, NULL, &op_select_token, &x, 1, diag, NULL), diag);
-    assert_ok(edit_param(&in[1], graph, name, (Init){INIT_NORMAL, 1}, 2,
-                         (const int64_t[]){CLASSES, WIDTH}, diag),
+    assert_ok(storage_create(&in[1], graph, name, (Init){INIT_NORMAL, 1}, 2,
+                             (const int64_t[]){CLASSES, WIDTH}, diag),
               diag);
     node_place(graph, in[0], "exits", layer - 1, ROLE_POOL);
     Node *logits = NULL;

@@ -15,7 +15,7 @@ static void add_bias(Model *model) {
     Node *leaf = NULL;
     const int64_t dim[] = {HEADS, 5, 5};
     assert_ok(
-        edit_param(&leaf, model->graph, "bias", (Init){INIT_NORMAL, 1}, 3, dim, diag),
+        storage_create(&leaf, model->graph, "bias", (Init){INIT_NORMAL, 1}, 3, dim, diag),
         diag);
     Node *attention = graph_find(model->graph, "encoder", 1, ROLE_ATTENTION);
     node_set_operand(model->graph, attention, "bias", leaf);
@@ -189,10 +189,14 @@ static void test_slice(void **state) {
     assert_ok(graph_add_storage(&storage, model->graph, "w", &mapped, diag), diag);
     storage->tensor.buf = buf_wrap(data, sizeof data, NULL);
     Node *leaf = graph_param(model->graph, storage);
-    assert_ok(prune_axis(model->graph, leaf, 1, (int64_t[]){0, 2}, 2, diag), diag);
+    assert_ok(storage_keep(model->graph, leaf, STORAGE_ALL_USERS, 1, (int64_t[]){0, 2}, 2,
+                           diag),
+              diag);
     assert_int_equal(leaf->type.dim[1], 2);
     assert_memory_equal(tensor_data(&storage->tensor), want, sizeof want);
-    assert_ok(prune_axis(model->graph, leaf, 1, (int64_t[]){1}, 1, diag), diag);
+    assert_ok(
+        storage_keep(model->graph, leaf, STORAGE_ALL_USERS, 1, (int64_t[]){1}, 1, diag),
+        diag);
     assert_int_equal(lineage_index(&storage->kept[1], 0), 2);
     assert_int_equal(((const uint16_t *)tensor_data(&storage->tensor))[1], 6);
     model_destroy(model);
