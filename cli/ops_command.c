@@ -38,13 +38,13 @@ static void describe_op(Arena *arena, const Op *op) {
         printf("\nAttributes:\n%s", text.data);
         text_free(&text);
     }
-    if (op->flags & OP_LEAF) return;
+    if (op->traits & OP_LEAF) return;
     printf("\n%s\n", kernel_of(kernels_for(PRECISION_F64), op)->backward
                          ? "Differentiable."
                          : "Not differentiable.");
-    if (op->flags & OP_STOCHASTIC)
+    if (op->traits & OP_STOCHASTIC)
         printf("Draws random numbers in training%s.\n",
-               op->flags & OP_PASS_VALUE ? "; the identity otherwise" : "");
+               op->traits & OP_PASS_VALUE ? "; the identity otherwise" : "");
 }
 
 static Status unknown_op(const char *name, Arena *arena, Diag *diag) {

@@ -112,14 +112,6 @@ void graph_unlink(Graph *graph, Node *node) {
     graph->node_count--;
 }
 
-bool node_is_leaf(const Node *node) {
-    return (node->op->flags & OP_LEAF) != 0;
-}
-
-bool node_is_input(const Node *node) {
-    return node_is_leaf(node) && !node->storage;
-}
-
 Type storage_type(const Storage *storage) {
     const Tensor *tensor = &storage->tensor;
     Type type = {.dtype = dtype_is_real(tensor->dtype) ? DTYPE_F32 : DTYPE_I32,
@@ -129,14 +121,14 @@ Type storage_type(const Storage *storage) {
 }
 
 Node *graph_new_input(Graph *graph, const char *name, const Type *type) {
-    Node *leaf = graph_new_node(graph, op_flagged(graph->ops, OP_INPUT), 0);
+    Node *leaf = graph_new_node(graph, op_with(graph->ops, OP_INPUT), 0);
     leaf->name = name;
     leaf->type = *type;
     return leaf;
 }
 
 Node *graph_new_param(Graph *graph, Storage *storage) {
-    Node *leaf = graph_new_node(graph, op_flagged(graph->ops, OP_PARAM), 0);
+    Node *leaf = graph_new_node(graph, op_with(graph->ops, OP_PARAM), 0);
     leaf->storage = storage;
     leaf->type = storage_type(storage);
     return leaf;

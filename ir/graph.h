@@ -131,6 +131,30 @@ static inline bool node_is(const Node *node, const Op *op) {
     return node && node->op == op;
 }
 
+/* Whether a node's op has a trait, or one of several; NULL has none. */
+static inline bool node_has_trait(const Node *node, int traits) {
+    return node && (node->op->traits & traits) != 0;
+}
+
+/* Whether a node is a leaf, and whether it is one without a storage. */
+static inline bool node_is_leaf(const Node *node) {
+    return node_has_trait(node, OP_LEAF);
+}
+static inline bool node_is_input(const Node *node) {
+    return node_is_leaf(node) && !node->storage;
+}
+
+/* Whether each element of a node's value is a function of that element of its only
+ * operand. */
+static inline bool node_maps_elements(const Node *node) {
+    return node_has_trait(node, OP_ELEMENTWISE) && node->in_count == 1;
+}
+
+/* Heads that a node works on apart from each other, and those of keys and values where
+ * they are counted apart: its attributes `heads` and `kv_heads`. 0: it has none. */
+int64_t node_heads(const Node *node);
+int64_t node_key_heads(const Node *node);
+
 /* Whether operand `i` is given. */
 static inline bool node_has(const Node *node, int i) {
     return i < node->in_count && node->in[i];

@@ -17,10 +17,6 @@ const char *node_label(char out[NODE_LABEL_BYTES], const Node *node);
 /* Whether a name is not NULL, not empty, not too long and UTF-8. */
 bool name_is_valid(const char *name);
 
-/* Whether a leaf is an input, or names a storage. */
-bool node_is_input(const Node *node);
-bool node_is_leaf(const Node *node);
-
 /* Number of declared operands that take one value each, and whether one more follows
  * that takes the rest. */
 int op_single_count(const Op *op);

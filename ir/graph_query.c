@@ -32,6 +32,22 @@ const char *node_label(char out[NODE_LABEL_BYTES], const Node *node) {
     return out;
 }
 
+static int64_t read_integer(const Node *node, const char *attribute) {
+    const Field *field =
+        node->op->fields ? field_find(node->op->fields, attribute) : NULL;
+    if (!field) return 0;
+    return *(const int64_t *)((const char *)node->attrs + field->offset);
+}
+
+int64_t node_heads(const Node *node) {
+    return read_integer(node, "heads");
+}
+
+int64_t node_key_heads(const Node *node) {
+    const int64_t heads = read_integer(node, "kv_heads");
+    return heads ? heads : node_heads(node);
+}
+
 Storage *graph_storage(const Graph *graph, const char *name) {
     for (int i = 0; i < graph->storage_count; i++)
         if (strcmp(graph->storages[i]->name, name) == 0) return graph->storages[i];

@@ -385,7 +385,7 @@ static Status parse_op(Parser *p, const Op **out) {
     Loc loc = lex_loc(&p->lexer);
     TRY(lex_word(&p->lexer, "an op", word));
     *out = op_find(ops, word);
-    if (*out && !((*out)->flags & OP_LEAF)) return STATUS_OK;
+    if (*out && !((*out)->traits & OP_LEAF)) return STATUS_OK;
     if (*out)
         return PARSER_FAIL(p, loc,
                            "'%s' is a leaf: it has a line of its own, '%s ... : type'",

@@ -50,9 +50,9 @@ const Op *op_find(const OpTable *table, const char *name) {
     return NULL;
 }
 
-const Op *op_flagged(const OpTable *table, OpFlag flag) {
+const Op *op_with(const OpTable *table, OpTrait trait) {
     for (int i = 0; i < table->count; i++)
-        if (table->ops[i]->flags & (int)flag) return table->ops[i];
+        if (table->ops[i]->traits & (int)trait) return table->ops[i];
     return NULL;
 }
 

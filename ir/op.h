@@ -73,15 +73,29 @@ enum {
     READS_ALL_IN = 0x7fffffff
 };
 
-/* Where an op's random numbers or other mode matter. */
-typedef enum OpFlag {
-    OP_INPUT = 1,         /* a leaf: data bound by name */
-    OP_PARAM = 2,         /* a leaf: weights of a storage */
-    OP_LEAF = 3,          /* either: no computation */
-    OP_STOCHASTIC = 4,    /* may draw random numbers in training */
-    OP_PASS_GRADIENT = 8, /* gradient of operand 0 equals the output's gradient */
-    OP_PASS_VALUE = 16    /* the value is that of operand 0 outside of training */
-} OpFlag;
+/* What holds of an op whatever its attributes: what a pass or the planner asks instead of
+ * the op's name. A row is all that has the same indices before the last. Tests compute
+ * every trait from the kernels and compare, so that a missing one fails as a wrong one
+ * does. */
+typedef enum OpTrait {
+    OP_INPUT = 1 << 0, /* a leaf: data bound by name */
+    OP_PARAM = 1 << 1, /* a leaf: weights of a storage */
+    OP_LEAF = OP_INPUT | OP_PARAM,
+    OP_STOCHASTIC = 1 << 2,    /* may draw random numbers in training */
+    OP_PASS_GRADIENT = 1 << 3, /* gradient of operand 0 equals the output's gradient */
+    OP_PASS_VALUE = 1 << 4,    /* the value is that of operand 0 outside of training */
+    OP_ELEMENTWISE = 1 << 5,   /* one function of elements that lie at the same place */
+    OP_PROPORTIONAL = 1 << 6,  /* and that function is a constant times operand 0 */
+    OP_ROWWISE = 1 << 7,       /* a row of the result depends on that row of the operands
+                                  alone, beside weights; the position may count */
+    OP_NORM = 1 << 8,       /* rows of operand 0 to a scale of their own, times `weight`,
+                               plus `bias` if the op has one */
+    OP_PROJECTION = 1 << 9, /* linear in operand 0 and in `weight`, plus `bias` */
+    OP_ATTENTION = 1 << 10, /* rows of `v` summed with weights from `q` and `k`, head by
+                               head */
+    OP_PICKS_TOKENS = 1 << 11, /* every row is one of operand 0's, as it was */
+    OP_LOSS = 1 << 12          /* a number from tensors */
+} OpTrait;
 
 typedef struct Op {
     const char *name;    /* as in IR text */
@@ -91,7 +105,7 @@ typedef struct Op {
     const Field *fields; /* attributes; NULL = none */
     size_t attrs_size;
     const void *defaults; /* struct of attrs_size bytes; NULL = zeros */
-    int flags;            /* OR of OpFlag */
+    int traits;           /* OR of OpTrait */
     unsigned reads;       /* OR of READS_; what backward reads besides d_out */
 
     /* Checks the operands' types and attributes and gives the result's type; symbols
@@ -130,8 +144,8 @@ typedef struct OpTable {
 /* Op by name, NULL when unknown. */
 const Op *op_find(const OpTable *table, const char *name);
 
-/* The first op with a flag, NULL when none has: a table's leaves. */
-const Op *op_flagged(const OpTable *table, OpFlag flag);
+/* The first op with a trait, NULL when none has: a table's leaves. */
+const Op *op_with(const OpTable *table, OpTrait trait);
 
 /* Number of declared operands, and index of one by name (-1 when unknown). */
 int op_operand_count(const Op *op);

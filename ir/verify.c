@@ -99,7 +99,7 @@ static Status verify_init(Verifier *v, const Node *leaf) {
 }
 
 static Status verify_input(Verifier *v, Node *leaf) {
-    if (!(leaf->op->flags & OP_INPUT))
+    if (!(leaf->op->traits & OP_INPUT))
         return FAIL_NODE(v, leaf, "a leaf of op %s has no storage", leaf->op->name);
     if (!name_is_valid(leaf->name))
         return FAIL_NODE(v, leaf, "an input's name must have 1 to %d bytes of UTF-8",
@@ -111,7 +111,7 @@ static Status verify_input(Verifier *v, Node *leaf) {
 
 static Status verify_param(Verifier *v, Node *leaf) {
     Storage *storage = leaf->storage;
-    if (!(leaf->op->flags & OP_PARAM) || leaf->name)
+    if (!(leaf->op->traits & OP_PARAM) || leaf->name)
         return FAIL_NODE(v, leaf, "only params without a name have storages, not %s",
                          leaf->op->name);
     if (name_map_get(&v->listed, storage->name) != storage)

@@ -12,10 +12,6 @@ typedef struct Walk {
     int layer;
 } Walk;
 
-static bool is_norm(const Node *node) {
-    return node_is(node, &op_layer_norm) || node_is(node, &op_rms_norm);
-}
-
 static bool is_inside(const Walk *w, const Node *node) {
     return node->layer == w->layer && node->stack && strcmp(node->stack, w->stack) == 0;
 }
@@ -28,17 +24,11 @@ const char *block_name(BlockKind kind) {
 
 /* ---- kinds ---- */
 
-/* Whether a node changes values head by head or one by one. */
-static bool is_local(const Node *node) {
-    static const Op *const ops[] = {&op_activation, &op_dropout,     &op_scale,
-                                    &op_rotary,     &op_feature_map, &op_scale_gradient};
-    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
-        if (node_is(node, ops[i])) return true;
-    return false;
-}
-
+/* Goes back over what changes values one by one, or token by token within heads. */
 static const Node *skip_back(const Node *node) {
-    while (is_local(node)) node = node->in[0];
+    while (node_maps_elements(node) ||
+           (node_has_trait(node, OP_ROWWISE) && node_heads(node) > 0))
+        node = node->in[0];
     return node;
 }
 
@@ -52,8 +42,7 @@ static BlockKind kind_of(const Node *last) {
     if (last->storage) return BLOCK_ATTENTION;
     if (!node_is(last, &op_linear)) return BLOCK_OTHER;
     const Node *core = skip_back(last->in[0]);
-    if (!node_is(core, &op_attention) && !node_is(core, &op_linear_attention))
-        return BLOCK_FFN;
+    if (!node_has_trait(core, OP_ATTENTION)) return BLOCK_FFN;
     return source(core, "q") == source(core, "k") ? BLOCK_ATTENTION
                                                   : BLOCK_CROSS_ATTENTION;
 }
@@ -67,10 +56,10 @@ static bool find_last(const Walk *w, Block *block, Node *value) {
     for (;; value = value->in[0]) {
         if (value->storage) break;
         if (!is_inside(w, value) || graph_use_count(w->graph, value) != 1) return false;
-        if (node_is(value, &op_linear) || node_is(value, &op_depthwise_conv)) break;
-        if (is_norm(value) && !block->branch_norm)
+        if (node_has_trait(value, OP_PROJECTION)) break;
+        if (node_has_trait(value, OP_NORM) && !block->branch_norm)
             block->branch_norm = value;
-        else if (!node_is(value, &op_dropout) && !node_is(value, &op_scale))
+        else if (!node_has_trait(value, OP_PROPORTIONAL))
             return false;
     }
     block->last = value;
@@ -94,7 +83,7 @@ static bool read_sum(const Walk *w, Block *block, const Node *sum) {
 static Status read_block(const Walk *w, Block *block, Node *output, Diag *diag) {
     *block = (Block){.kind = BLOCK_OTHER, .output = output};
     Node *sum = output;
-    if (is_inside(w, output) && is_norm(output)) {
+    if (is_inside(w, output) && node_has_trait(output, OP_NORM)) {
         block->norm = output;
         block->input = sum = output->in[0];
         if (output->role == ROLE_LOCAL_NORM) return STATUS_OK;
@@ -156,7 +145,7 @@ static int add_zero(BlockZero *out, int count, Node *leaf, double value) {
 }
 
 static Node *shift_of(const Node *norm) {
-    return node_is(norm, &op_layer_norm) ? node_operand(norm, "bias") : NULL;
+    return op_operand_index(norm->op, "bias") < 0 ? NULL : node_operand(norm, "bias");
 }
 
 int block_zeros(const Block *block, BlockZero out[BLOCK_ZEROS]) {

@@ -95,7 +95,7 @@ const char *edit_stack(const Graph *graph, const char *name) {
 int edit_extra_tokens(const Graph *graph) {
     int count = 0;
     for (const Node *node = graph->first; node; node = node->next)
-        count += node->role == ROLE_TOKEN && !(node->op->flags & OP_LEAF);
+        count += node->role == ROLE_TOKEN && !node_is_leaf(node);
     return count;
 }
 

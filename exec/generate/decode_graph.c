@@ -208,7 +208,7 @@ static Status add_step(Decoder *decoder, const Node *node, const int *value_of,
 
 static Status add_node(Decoder *decoder, const Node *node, int *value_of, Diag *diag) {
     if (node->storage || is_of_source(decoder, node)) return STATUS_OK;
-    if (node->op->flags & OP_LEAF) return check_input(decoder, node, diag);
+    if (node_is_leaf(node)) return check_input(decoder, node, diag);
     const StepKernel *kernel = find_kernel(decoder, node);
     if (!kernel) return fail_op(node, diag);
     TRY(check_value(node, diag));
@@ -277,7 +277,7 @@ Status decode_collect(Decoder *decoder, Diag *diag) {
     for (const Node *node = graph->first; node; node = node->next)
         if (needed[node->id]) TRY(add_node(decoder, node, value_of, diag));
     decoder->logits_value = value_of[decoder->logits->id];
-    if (decoder->step_count == 0 || decoder->logits->op->flags & OP_LEAF)
+    if (decoder->step_count == 0 || node_is_leaf(decoder->logits))
         return fail_node(decoder->logits, diag, "expected logits that are computed");
     decoder->values[decoder->logits_value].last = decoder->step_count;
     mark_block(decoder);

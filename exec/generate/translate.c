@@ -42,7 +42,7 @@ static Status check_inputs(const Graph *graph, Diag *diag) {
     static const char *const NAMES[] = {"input_ids", "attention_mask"};
     const Type want = {.dtype = DTYPE_I32, .rank = 2, .dim = {DIM_N, DIM_S}};
     for (const Node *node = graph->first; node; node = node->next) {
-        if (!node->name || !(node->op->flags & OP_LEAF) || node->storage) continue;
+        if (!node->name || !node_is_leaf(node) || node->storage) continue;
         if (strncmp(node->name, "decoder_", 8) == 0) continue; /* by decode_collect */
         const bool known =
             strcmp(node->name, NAMES[0]) == 0 || strcmp(node->name, NAMES[1]) == 0;

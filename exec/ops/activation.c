@@ -142,6 +142,7 @@ OP_RECORD(activation) = {
     .fields = FIELDS,
     .attrs_size = sizeof(ActivationAttrs),
     .defaults = &DEFAULTS,
+    .traits = OP_ELEMENTWISE | OP_ROWWISE,
     .reads = READS_IN(0),
     .infer = infer,
 };

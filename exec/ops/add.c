@@ -115,7 +115,7 @@ OP_RECORD(add) = {
     OP_ID(add),
     .summary = "a + b; b is repeated along dimensions where it has 1",
     .operands = OPERANDS,
-    .flags = OP_PASS_GRADIENT,
+    .traits = OP_PASS_GRADIENT | OP_ELEMENTWISE | OP_ROWWISE,
     .infer = infer,
 };
 

@@ -253,6 +253,7 @@ OP_RECORD(attention) = {
     .fields = FIELDS,
     .attrs_size = sizeof(AttentionAttrs),
     .defaults = &DEFAULTS,
+    .traits = OP_ATTENTION,
     .reads = READS_ALL_IN,
     .infer = infer,
     .flops = flops,

@@ -337,7 +337,7 @@ OP_RECORD(attention_lstm) = {
     .fields = FIELDS,
     .attrs_size = sizeof(AttentionLstmAttrs),
     .defaults = &DEFAULTS,
-    .flags = OP_STOCHASTIC,
+    .traits = OP_STOCHASTIC,
     .reads = READS_IN(ALSTM_MEMORY) | READS_IN(ALSTM_WEIGHT_IN) |
              READS_IN(ALSTM_WEIGHT_CONTEXT) | READS_IN(ALSTM_X) | READS_IN(ALSTM_MASK) |
              READS_IN(ALSTM_ALIGN_MEMORY) | READS_IN(ALSTM_ALIGN_STATE) |

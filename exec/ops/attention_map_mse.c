@@ -180,6 +180,7 @@ OP_RECORD(attention_map_mse) = {
     .fields = FIELDS,
     .attrs_size = sizeof(AttentionMapMseAttrs),
     .defaults = &DEFAULTS,
+    .traits = OP_LOSS,
     .reads = READS_IN(Q) | READS_IN(K) | READS_IN(TEACHER_Q) | READS_IN(TEACHER_K) |
              READS_IN(MASK),
     .infer = infer,

@@ -74,6 +74,7 @@ OP_RECORD(cosine_distance) = {
     OP_ID(cosine_distance),
     .summary = "mean of 1 - x . teacher / (|x| |teacher|) over the rows that count",
     .operands = OPERANDS,
+    .traits = OP_LOSS,
     .reads = READS_IN(ROWS_X) | READS_IN(ROWS_TEACHER) | READS_IN(ROWS_MASK),
     .infer = rows_infer,
     .count_rows = rows_count,

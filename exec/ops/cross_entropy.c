@@ -139,6 +139,7 @@ OP_RECORD(cross_entropy) = {
     .operands = OPERANDS,
     .fields = FIELDS,
     .attrs_size = sizeof(CrossEntropyAttrs),
+    .traits = OP_LOSS,
     .reads = READS_IN(LOGITS) | READS_IN(LABELS) | READS_IN(OTHER) | READS_IN(SHARE),
     .infer = infer,
     .index_limit = index_limit,

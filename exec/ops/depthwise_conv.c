@@ -187,6 +187,7 @@ OP_RECORD(depthwise_conv) = {
     .fields = FIELDS,
     .attrs_size = sizeof(DepthwiseConvAttrs),
     .defaults = &DEFAULTS,
+    .traits = OP_PROJECTION,
     .reads = READS_IN(0) | READS_IN(1),
     .infer = infer,
     .flops = flops,

@@ -108,7 +108,8 @@ OP_RECORD(dropout) = {
     .fields = FIELDS,
     .attrs_size = sizeof(DropoutAttrs),
     .defaults = &DEFAULTS,
-    .flags = OP_STOCHASTIC | OP_PASS_VALUE,
+    .traits = OP_STOCHASTIC | OP_PASS_VALUE | OP_ELEMENTWISE | OP_PROPORTIONAL |
+              OP_ROWWISE,
     .infer = infer,
 };
 

@@ -259,6 +259,7 @@ OP_RECORD(feature_map) = {
     .fields = FIELDS,
     .attrs_size = sizeof(FeatureMapAttrs),
     .defaults = &DEFAULTS,
+    .traits = OP_ROWWISE,
     .reads = READS_IN(X) | READS_IN(WEIGHT) | READS_OUT,
     .infer = infer,
     .flops = flops,

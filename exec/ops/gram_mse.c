@@ -151,6 +151,7 @@ OP_RECORD(gram_mse) = {
     .fields = FIELDS,
     .attrs_size = sizeof(GramMseAttrs),
     .defaults = &DEFAULTS,
+    .traits = OP_LOSS,
     .reads = READS_IN(X) | READS_IN(TEACHER),
     .infer = infer,
     .flops = flops,

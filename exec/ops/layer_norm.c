@@ -124,6 +124,7 @@ OP_RECORD(layer_norm) = {
     .fields = FIELDS,
     .attrs_size = sizeof(LayerNormAttrs),
     .defaults = &DEFAULTS,
+    .traits = OP_NORM | OP_ROWWISE,
     .reads = READS_IN(0) | READS_IN(1),
     .infer = infer,
 };

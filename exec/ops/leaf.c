@@ -4,7 +4,7 @@
 OP_RECORD(input) = {
     OP_ID(input),
     .summary = "data bound by name when the graph runs",
-    .flags = OP_INPUT,
+    .traits = OP_INPUT,
 };
 
 KERNEL(input) = {0};
@@ -12,7 +12,7 @@ KERNEL(input) = {0};
 OP_RECORD(param) = {
     OP_ID(param),
     .summary = "weights of a storage",
-    .flags = OP_PARAM,
+    .traits = OP_PARAM,
 };
 
 KERNEL(param) = {0};

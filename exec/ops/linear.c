@@ -108,6 +108,7 @@ OP_RECORD(linear) = {
     .operands = OPERANDS,
     .fields = FIELDS,
     .attrs_size = sizeof(LinearAttrs),
+    .traits = OP_PROJECTION | OP_ROWWISE,
     .reads = READS_IN(0) | READS_IN(1),
     .infer = infer,
     .flops = flops,

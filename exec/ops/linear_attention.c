@@ -168,6 +168,7 @@ OP_RECORD(linear_attention) = {
     .fields = FIELDS,
     .attrs_size = sizeof(LinearAttentionAttrs),
     .defaults = &DEFAULTS,
+    .traits = OP_ATTENTION,
     .reads = READS_ALL_IN | READS_OUT,
     .infer = infer,
     .flops = flops,

@@ -54,6 +54,7 @@ OP_RECORD(mean_squared_error) = {
     OP_ID(mean_squared_error),
     .summary = "mean of (x - teacher)^2 over the rows that count",
     .operands = OPERANDS,
+    .traits = OP_LOSS,
     .reads = READS_IN(ROWS_X) | READS_IN(ROWS_TEACHER) | READS_IN(ROWS_MASK),
     .infer = rows_infer,
     .count_rows = rows_count,

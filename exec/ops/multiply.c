@@ -37,8 +37,11 @@ static void backward(const Call *call) {
 }
 
 OP_RECORD(multiply) = {
-    OP_ID(multiply),      .summary = "a * b, of equal shapes",
-    .operands = OPERANDS, .reads = READS_IN(0) | READS_IN(1),
+    OP_ID(multiply),
+    .summary = "a * b, of equal shapes",
+    .operands = OPERANDS,
+    .traits = OP_ELEMENTWISE | OP_ROWWISE,
+    .reads = READS_IN(0) | READS_IN(1),
     .infer = infer,
 };
 

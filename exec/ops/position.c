@@ -81,7 +81,7 @@ OP_RECORD(add_position) = {
     .operands = OPERANDS,
     .fields = FIELDS,
     .attrs_size = sizeof(AddPositionAttrs),
-    .flags = OP_PASS_GRADIENT,
+    .traits = OP_PASS_GRADIENT | OP_ROWWISE,
     .infer = infer,
     .check = check,
 };

@@ -194,6 +194,7 @@ OP_RECORD(relation_cross_entropy) = {
     .fields = FIELDS,
     .attrs_size = sizeof(RelationAttrs),
     .defaults = &DEFAULTS,
+    .traits = OP_LOSS,
     .reads = READS_IN(X) | READS_IN(Y) | READS_IN(TEACHER_X) | READS_IN(TEACHER_Y),
     .infer = infer,
     .flops = flops,

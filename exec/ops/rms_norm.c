@@ -101,6 +101,7 @@ OP_RECORD(rms_norm) = {
     .fields = FIELDS,
     .attrs_size = sizeof(RmsNormAttrs),
     .defaults = &DEFAULTS,
+    .traits = OP_NORM | OP_ROWWISE,
     .reads = READS_IN(0) | READS_IN(1),
     .infer = infer,
 };

@@ -108,6 +108,7 @@ OP_RECORD(rotary) = {
     .fields = FIELDS,
     .attrs_size = sizeof(RotaryAttrs),
     .defaults = &DEFAULTS,
+    .traits = OP_ROWWISE,
     .infer = infer,
 };
 

@@ -51,6 +51,7 @@ OP_RECORD(scale) = {
     .fields = SCALE_FIELDS,
     .attrs_size = sizeof(ScaleAttrs),
     .defaults = &SCALE_DEFAULTS,
+    .traits = OP_ELEMENTWISE | OP_PROPORTIONAL | OP_ROWWISE,
     .infer = scale_infer,
 };
 
@@ -86,6 +87,7 @@ OP_RECORD(scale_gradient) = {
     .fields = GRADIENT_FIELDS,
     .attrs_size = sizeof(ScaleGradientAttrs),
     .defaults = &GRADIENT_DEFAULTS,
+    .traits = OP_PASS_VALUE | OP_ELEMENTWISE | OP_PROPORTIONAL | OP_ROWWISE,
     .infer = gradient_infer,
 };
 

@@ -77,7 +77,7 @@ OP_RECORD(add_sinusoid) = {
     .fields = FIELDS,
     .attrs_size = sizeof(AddSinusoidAttrs),
     .defaults = &DEFAULTS,
-    .flags = OP_PASS_GRADIENT,
+    .traits = OP_PASS_GRADIENT | OP_ROWWISE,
     .infer = infer,
 };
 

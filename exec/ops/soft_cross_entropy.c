@@ -117,6 +117,7 @@ OP_RECORD(soft_cross_entropy) = {
     .fields = FIELDS,
     .attrs_size = sizeof(SoftCrossEntropyAttrs),
     .defaults = &DEFAULTS,
+    .traits = OP_LOSS,
     .reads = READS_IN(0) | READS_IN(1) | READS_IN(2),
     .infer = infer,
     .count_rows = rows_count,

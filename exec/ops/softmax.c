@@ -63,6 +63,7 @@ OP_RECORD(softmax) = {
     .fields = FIELDS,
     .attrs_size = sizeof(SoftmaxAttrs),
     .defaults = &DEFAULTS,
+    .traits = OP_ROWWISE,
     .reads = READS_OUT,
     .infer = infer,
 };

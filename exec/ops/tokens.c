@@ -108,6 +108,7 @@ OP_RECORD(slice_tokens) = {
     .operands = TOKENS,
     .fields = SLICE_FIELDS,
     .attrs_size = sizeof(SliceTokensAttrs),
+    .traits = OP_PICKS_TOKENS,
     .infer = slice_infer,
 };
 
@@ -156,6 +157,7 @@ OP_RECORD(select_token) = {
     .operands = TOKENS,
     .fields = SELECT_FIELDS,
     .attrs_size = sizeof(SelectTokenAttrs),
+    .traits = OP_PICKS_TOKENS,
     .infer = select_infer,
 };
 
@@ -206,9 +208,13 @@ static void gather_backward(const Call *call) {
 }
 
 OP_RECORD(gather_tokens) = {
-    OP_ID(gather_tokens),  .summary = "the tokens at given positions of every sample",
-    .operands = GATHER,    .reads = READS_IN(1),
-    .infer = gather_infer, .index_limit = gather_limit,
+    OP_ID(gather_tokens),
+    .summary = "the tokens at given positions of every sample",
+    .operands = GATHER,
+    .traits = OP_PICKS_TOKENS,
+    .reads = READS_IN(1),
+    .infer = gather_infer,
+    .index_limit = gather_limit,
 };
 
 KERNEL(gather_tokens) = {

@@ -196,6 +196,7 @@ OP_RECORD(window_reverse) = {
     .fields = FIELDS,
     .attrs_size = sizeof(WindowAttrs),
     .defaults = &DEFAULTS,
+    .traits = OP_PICKS_TOKENS,
     .infer = reverse_infer,
 };
 

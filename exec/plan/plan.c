@@ -16,10 +16,6 @@ bool plan_is_param(const PlanNode *node) {
     return node->node->storage != NULL;
 }
 
-static bool is_leaf(const Node *node) {
-    return (node->op->flags & OP_LEAF) != 0;
-}
-
 void plan_view(View *view, const PlanNode *node) {
     *view = (View){.rank = node->type.rank, .count = node->count};
     memcpy(view->dim, node->type.dim, sizeof view->dim);
@@ -86,7 +82,7 @@ static Status choose_kernel(PlanNode *out, const KernelTable *kernels, Diag *dia
     const Node *node = out->node;
     out->op = node->op;
     out->kernel = kernel_of(kernels, node->op);
-    if (is_leaf(node) || out->kernel->forward) return STATUS_OK;
+    if (node_is_leaf(node) || out->kernel->forward) return STATUS_OK;
     return diag_fail(diag, STATUS_INTERNAL, node->loc, NULL, "no kernel for op %s",
                      node->op->name);
 }
@@ -126,7 +122,7 @@ static Status collect_nodes(Plan *plan, const PlanOptions *options, const bool *
         TRY(bind_node(out, options, diag));
         TRY(choose_kernel(out, plan->kernels, diag));
         bind_operands(plan, out);
-        if (!is_leaf(node)) out->forward = plan->calls++;
+        if (!node_is_leaf(node)) out->forward = plan->calls++;
         plan->index[node->id] = plan->node_count++;
     }
     plan->end = options->loss ? 2 * plan->calls : plan->calls;
@@ -204,7 +200,8 @@ static Status check_options(const PlanOptions *options, Diag *diag) {
     if (!loss) return STATUS_OK;
     if (loss->type.rank != 0 || !dtype_is_real(loss->type.dtype))
         return fail_node(loss, diag, "expected a scalar (rank 0) as loss, found");
-    if (is_leaf(loss)) return fail_node(loss, diag, "expected a loss to compute, found");
+    if (node_is_leaf(loss))
+        return fail_node(loss, diag, "expected a loss to compute, found");
     return STATUS_OK;
 }
 

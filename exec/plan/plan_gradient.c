@@ -31,7 +31,7 @@ static int count_uses(const PlanNode *user, int node) {
 
 /* Whether the gradient of operand `j` is that of the result, so that one buffer does. */
 static bool may_share(const PlanNode *user, int j, const PlanNode *operand) {
-    return j == 0 && (user->op->flags & OP_PASS_GRADIENT) &&
+    return j == 0 && (user->op->traits & OP_PASS_GRADIENT) &&
            type_equal(&user->type, &operand->type);
 }
 

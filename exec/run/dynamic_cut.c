@@ -28,14 +28,6 @@ typedef struct Cutter {
     int carries; /* named so far */
 } Cutter;
 
-static bool is_leaf(const Node *node) {
-    return (node->op->flags & OP_LEAF) != 0;
-}
-
-static bool is_input(const Node *node) {
-    return is_leaf(node) && !node->storage;
-}
-
 static Status fail_exit(int exit, const Node *node, Diag *diag, const char *expected) {
     Text type = {0};
     type_print(&type, &node->type);
@@ -81,7 +73,7 @@ static void find_stages(Cutter *c) {
     for (Node *node = graph->first; node; node = node->next) {
         Crossing *item = &c->items[node->id];
         *item = (Crossing){.node = node, .stage = c->cut->count, .last = -1};
-        item->varies = is_input(node);
+        item->varies = node_is_input(node);
         for (int i = 0; i < node->in_count; i++)
             item->varies |= node->in[i] && c->items[node->in[i]->id].varies;
     }
@@ -109,7 +101,7 @@ static bool lies_behind(const Cutter *c, int e, bool *const marks[3]) {
     }
     for (int i = 0; i < c->count; i++) {
         if (!marks[0][i] || !marks[2][i]) continue;
-        if (is_leaf(c->items[i].node) || !c->items[i].varies) continue;
+        if (node_is_leaf(c->items[i].node) || !c->items[i].varies) continue;
         if (!marks[1][i]) return false;
         shares = true;
     }
@@ -162,7 +154,7 @@ static bool crosses(const Crossing *item) {
 static Status carry_values(Cutter *c, Diag *diag) {
     for (int i = 0; i < c->count; i++) {
         Crossing *item = &c->items[i];
-        if (item->varies && is_input(item->node)) {
+        if (item->varies && node_is_input(item->node)) {
             item->carry = item->node;
             item->stage = 0; /* samples are fetched once */
         } else if (crosses(item)) {

@@ -68,7 +68,7 @@ static bool match_type(const Type *input, const Type *column,
 static Status check_inputs(const Graph *graph, const bool *mark, const Batches *data,
                            int64_t sizes[DIM_SYMBOLS], Diag *diag) {
     for (const Node *node = graph->first; node; node = node->next) {
-        if (!mark[node->id] || !node->name || !(node->op->flags & OP_LEAF)) continue;
+        if (!mark[node->id] || !node->name || !node_is_leaf(node)) continue;
         int i = batches_column(data, node->name);
         if (i < 0) return fail_missing(node, data, diag);
         const Column *column = &data->columns[i];

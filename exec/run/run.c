@@ -244,7 +244,7 @@ static void set_mode(Step *step, RunMode mode) {
     call->training = mode.training;
     call->first = mode.first;
     if (step->node->op->count_rows) call->rows = rows_of(step, mode.rows);
-    if (step->node->op->flags & OP_STOCHASTIC)
+    if (step->node->op->traits & OP_STOCHASTIC)
         call->key = random_key(mode.key, (uint64_t)step->node->node->id);
 }
 

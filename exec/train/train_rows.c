@@ -18,7 +18,7 @@ static bool counts_ahead(const Plan *plan, const PlanNode *node) {
     for (int i = 0; operand[i].name; i++) {
         const int from = node->in[i].node;
         if (!(operand[i].flags & OPERAND_INTEGER) || from < 0) continue;
-        if (!(plan->nodes[from].op->flags & OP_LEAF)) return false;
+        if (!node_is_leaf(plan->nodes[from].node)) return false;
     }
     return true;
 }

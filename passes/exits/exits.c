@@ -36,8 +36,7 @@ static bool reads_only(const Graph *graph, int layer, const Node *output) {
         if (!is_in_exit(node, layer)) continue;
         for (int i = 0; i < node->in_count; i++) {
             const Node *in = node->in[i];
-            if (in && in != output && !(in->op->flags & OP_LEAF) &&
-                !is_in_exit(in, layer))
+            if (in && in != output && !node_is_leaf(in) && !is_in_exit(in, layer))
                 return false;
         }
     }

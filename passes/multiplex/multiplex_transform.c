@@ -211,7 +211,7 @@ Status multiplex_pool_mean(Multiplex *m, Diag *diag) {
     TRY(keep_one_head(m, diag));
     TRY(drop_position_rows(m, extra, diag));
     for (Node *node = m->graph->first; node; node = node->next)
-        if (node->role == ROLE_TOKEN && !(node->op->flags & OP_LEAF))
+        if (node->role == ROLE_TOKEN && !node_is_leaf(node))
             graph_replace_uses(m->graph, node, node->in[0]);
     graph_remove_dead(m->graph);
     return graph_infer(m->graph, diag);

@@ -18,7 +18,7 @@ static Node *only_reader(const Graph *graph, const Node *value) {
 /* Whether every token of the result is one of operand 0, as far as a token that is the
  * same everywhere goes. */
 static bool keeps_tokens(const Node *node) {
-    return node_is(node, &op_dropout) || node_is(node, &op_window_reverse);
+    return node_has_trait(node, OP_PASS_VALUE | OP_PICKS_TOKENS);
 }
 
 /* The residual sum that a block's value goes to, over dropout and windows; `value`

@@ -11,18 +11,12 @@ static bool is_cross(const Node *attention) {
     return attention->role == ROLE_CROSS_ATTENTION;
 }
 
-/* Whether unit u of the result depends on unit u of operand 0 alone. */
-static bool is_elementwise(const Node *node) {
-    return node_is(node, &op_activation) || node_is(node, &op_dropout) ||
-           node_is(node, &op_scale);
-}
-
-/* Goes back from a value over elementwise nodes to the node of an op; NULL when there is
- * something else or a value on the way has another reader. */
+/* Goes back from a value over functions of single elements to the node of an op; NULL
+ * when there is something else or a value on the way has another reader. */
 static Node *trace(const Graph *graph, Node *value, const Op *op) {
     while (graph_use_count(graph, value) == 1) {
         if (node_is(value, op)) return value;
-        if (!is_elementwise(value)) return NULL;
+        if (!node_maps_elements(value)) return NULL;
         value = value->in[0];
     }
     return NULL;
@@ -98,12 +92,11 @@ static Status add_out(const Prune *p, PruneBlock *block, Role role, Diag *diag) 
     return add_projection(p, block, out, true, diag);
 }
 
-/* Whether a node works on so many heads apart from each other. */
+/* Whether a node works token by token on so many heads apart from each other, and on
+ * weights only if they are known to be cut by heads. */
 static bool has_heads(const Node *node, int64_t heads) {
-    const RotaryAttrs *rotary = node->attrs;
-    const FeatureMapAttrs *map = node->attrs;
-    if (node_is(node, &op_rotary)) return rotary->heads == heads;
-    return node_is(node, &op_feature_map) && map->heads == heads;
+    return node_has_trait(node, OP_ROWWISE) && node_heads(node) == heads &&
+           (node->in_count == 1 || node_is(node, &op_feature_map));
 }
 
 /* Adds what lies between attention and a projection that it reads, and the projection:
@@ -113,7 +106,7 @@ static Status add_side(const Prune *p, PruneBlock *block, Node *value, Role role
     for (; graph_use_count(p->graph, value) == 1; value = value->in[0]) {
         if (node_is(value, &op_linear) && value->role == role)
             return add_projection(p, block, value, false, diag);
-        if (is_elementwise(value)) continue;
+        if (node_maps_elements(value)) continue;
         if (!has_heads(value, block->units) || block->headed_count == PRUNE_HEADED) break;
         block->headed[block->headed_count++] = value;
         if (!node_is(value, &op_feature_map)) continue;
@@ -152,12 +145,9 @@ static Status add_heads(const Prune *p, PruneBlock *block, Diag *diag) {
 
 /* Heads of attention; those of keys and values must be as many. */
 static Status count_heads(const Prune *p, PruneBlock *block, Diag *diag) {
-    const bool softmax = node_is(block->core, &op_attention);
-    const AttentionAttrs *a = block->core->attrs;
-    const LinearAttentionAttrs *l = block->core->attrs;
-    const int64_t groups = softmax ? a->kv_heads : l->kv_heads;
-    block->units = softmax ? a->heads : l->heads;
-    if (!groups || groups == block->units) return STATUS_OK;
+    const int64_t groups = node_key_heads(block->core);
+    block->units = node_heads(block->core);
+    if (groups == block->units) return STATUS_OK;
     return edit_fail(p->ctx, diag,
                      "%s: %lld heads share %lld heads of keys and values and cannot be "
                      "pruned one by one",
@@ -261,7 +251,7 @@ static bool is_core(const Prune *p, const Node *node) {
     if (p->stack && strcmp(node->stack, p->stack) != 0) return false;
     return p->kind == PRUNE_HEADS
                ? (node->role == ROLE_ATTENTION || is_cross(node)) &&
-                     (node_is(node, &op_attention) || node_is(node, &op_linear_attention))
+                     node_has_trait(node, OP_ATTENTION)
                : node->role == ROLE_FFN_IN && node_is(node, &op_linear);
 }
 

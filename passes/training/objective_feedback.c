@@ -3,7 +3,7 @@
 
 /* What dropout is applied to. */
 static Node *skip_dropout(Node *node) {
-    while (node_is(node, &op_dropout)) node = node->in[0];
+    while (node_has_trait(node, OP_PASS_VALUE)) node = node->in[0];
     return node;
 }
 

@@ -10,7 +10,7 @@
 /* The teacher runs as in inference: what draws in training (dropout) is passed by. */
 static void still_teacher(Objective *o) {
     for (const Node *node = o->teacher_graph->first; node; node = node->next) {
-        if (!(node->op->flags & OP_PASS_VALUE)) continue;
+        if (!node_has_trait(node, OP_PASS_VALUE)) continue;
         Node *copy = o->teacher[node->id];
         graph_replace_uses(o->graph, copy, copy->in[0]);
         o->teacher[node->id] = copy->in[0];

@@ -186,10 +186,10 @@ static inline void naive_open(Naive *n, Fixture *f) {
 
 static inline void naive_run(const Naive *n, const Node *loss) {
     for (const Node *node = n->graph->first; node; node = node->next)
-        if (!(node->op->flags & OP_LEAF)) naive_call(n, node, false);
+        if (!node_is_leaf(node)) naive_call(n, node, false);
     *(double *)n->gradient[loss->id] = 1;
     for (const Node *node = n->graph->last; node; node = node->prev)
-        if (!(node->op->flags & OP_LEAF)) naive_call(n, node, true);
+        if (!node_is_leaf(node)) naive_call(n, node, true);
 }
 
 static inline void naive_close(Naive *n) {

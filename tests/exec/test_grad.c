@@ -64,7 +64,7 @@ static void assert_same(const Problem *p, const Case *c, const char *what,
 }
 
 static bool is_stochastic(const Problem *p) {
-    return (p->node->op->flags & OP_STOCHASTIC) != 0;
+    return (p->node->op->traits & OP_STOCHASTIC) != 0;
 }
 
 /* The tests below are about ops with a backward kernel; leaves have none. */
@@ -78,7 +78,7 @@ static void test_every_op_has_a_case(void **state) {
         int found = 0;
         for (int j = 0; j < CASE_COUNT; j++) found += strcmp(CASES[j].op, op->name) == 0;
         if (kernel->backward && !found) fail_msg("op '%s' has no case", op->name);
-        if (!kernel->backward && !(op->flags & OP_LEAF))
+        if (!kernel->backward && !(op->traits & OP_LEAF))
             fail_msg("op '%s' has no backward kernel", op->name);
         assert_int_equal(op->index, i);
         assert_ptr_equal(op_find(table, op->name), op);
@@ -276,7 +276,7 @@ static void test_single_precision(void **state) {
 
 /* OP_PASS_GRADIENT: d_in[0] is d_out, and may be in the same place. */
 static void check_pass(Problem *p, const Case *c) {
-    if (!(p->node->op->flags & OP_PASS_GRADIENT)) return;
+    if (!(p->node->op->traits & OP_PASS_GRADIENT)) return;
     Mode mode = {.training = true, .backward = true, .skip = ~1u};
     Result alone = execute(p, mode);
     assert_int_equal(type_count(&p->out), type_count(&p->type[0]));

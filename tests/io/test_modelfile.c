@@ -29,8 +29,8 @@ static Status infer_first(const Node *node, Type *out, Diag *diag) {
 static const Operand NO_OPERANDS[] = {{NULL}};
 static const Operand TWO[] = {
     {"x", OPERAND_REQUIRED, ""}, {"y", OPERAND_REQUIRED, ""}, {NULL}};
-static const Op INPUT = {.name = "input", .operands = NO_OPERANDS, .flags = OP_INPUT};
-static const Op PARAM = {.name = "param", .operands = NO_OPERANDS, .flags = OP_PARAM};
+static const Op INPUT = {.name = "input", .operands = NO_OPERANDS, .traits = OP_INPUT};
+static const Op PARAM = {.name = "param", .operands = NO_OPERANDS, .traits = OP_PARAM};
 static const Op SUM = {.name = "sum", .operands = TWO, .infer = infer_first};
 static const Op *const LIST[] = {&INPUT, &PARAM, &SUM};
 static const OpTable OPS = {LIST, 3};

@@ -77,8 +77,8 @@ static const Field KNOBS_FIELDS[] = {
 
 static const KnobsAttrs KNOBS_DEFAULTS = {.size = 4, .rate = 0.5, .label = "none"};
 
-static const Op TOY_INPUT = {.name = "input", .flags = OP_INPUT};
-static const Op TOY_PARAM = {.name = "param", .flags = OP_PARAM};
+static const Op TOY_INPUT = {.name = "input", .traits = OP_INPUT};
+static const Op TOY_PARAM = {.name = "param", .traits = OP_PARAM};
 static const Op TOY_ADD = {.name = "add",
                            .operands =
                                (const Operand[]){REAL_ROW("a"), REAL_ROW("b"), {0}},

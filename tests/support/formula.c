@@ -363,7 +363,7 @@ static Value measured(Formula *f, Model *model, const char *name, bool *known) {
     if (strcmp(name, "nodes") == 0) {
         double nodes = 0;
         for (const Node *n = model->graph->first; n; n = n->next)
-            nodes += !(n->op->flags & OP_LEAF);
+            nodes += !node_is_leaf(n);
         return number_value(f, nodes);
     }
     if (strcmp(name, "storages") == 0)

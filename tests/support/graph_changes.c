@@ -217,7 +217,7 @@ static Outline outline_create(Arena *arena, Graph *graph) {
     Outline outline = {.arena = arena, .graph = graph};
     for (const Node *node = graph->first; node; node = node->next) {
         if (node->storage) continue;
-        if ((node->op->flags & OP_LEAF)) {
+        if (node_is_leaf(node)) {
             Text type = {0};
             type_print(&type, &node->type);
             fact_add(&outline, place_of(&outline, "inputs", -1), node->name,

@@ -48,7 +48,7 @@ double rounding_terms(Graph *graph, const Node *node, const int64_t sizes[DIM_SY
     Arena *arena = arena_create();
     double *chain = ARENA_ARRAY(arena, double, (size_t)graph_number(graph));
     for (const Node *at = graph->first; at; at = at->next) {
-        if (at->op->flags & OP_LEAF) continue;
+        if (node_is_leaf(at)) continue;
         for (int i = 0; i < at->in_count; i++)
             if (at->in[i]) chain[at->id] = fmax(chain[at->id], chain[at->in[i]->id]);
         chain[at->id] += own_terms(arena, at, sizes);
