@@ -5,12 +5,6 @@
 
 #define STACKS_MAX 64
 
-int64_t node_integer(const Node *node, const char *name) {
-    const Field *field = node->op->fields ? field_find(node->op->fields, name) : NULL;
-    if (!field || field->kind != FIELD_INT) return -1;
-    return *(const int64_t *)((const char *)node->attrs + field->offset);
-}
-
 const char *operand_name(const Op *op, int index) {
     int count = op_operand_count(op);
     if (count == 0) return "";

@@ -30,9 +30,6 @@ Status inspection_make(Inspection *out, Arena *arena, const char *path, Model *m
 /* Use of the storage that a leaf names. */
 const StorageUse *inspection_use(const Inspection *it, const Node *leaf);
 
-/* Value of an integer attribute of a node, or -1 when the op has none of that name. */
-int64_t node_integer(const Node *node, const char *name);
-
 /* Name of an operand by position. */
 const char *operand_name(const Op *op, int index);
 

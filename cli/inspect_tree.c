@@ -1,5 +1,6 @@
 /* `compress inspect --json`: the inspection as a tree. */
 #include "cli/inspect.h"
+#include "io/formats/model_config.h"
 #include "session/report.h"
 
 #include <string.h>
@@ -143,7 +144,11 @@ Tree *inspection_tree(const Inspection *it) {
     tree_put_string(arena, totals, "sample", it->measure.input);
     measure_put(arena, totals, &it->measure);
     tree_append(arena, map, "totals", LOC_NONE, totals);
-    tree_append(arena, map, "config", LOC_NONE, tree_copy(arena, it->model->config));
+    const Tree *config = model_config_now(arena, it->model);
+    tree_append(arena, map, "config", LOC_NONE, tree_copy(arena, config));
+    if (config != it->model->config)
+        tree_append(arena, map, "config_original", LOC_NONE,
+                    tree_copy(arena, it->model->config));
     tree_append(arena, map, "provenance", LOC_NONE,
                 tree_copy(arena, it->model->provenance));
     return map;

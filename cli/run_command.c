@@ -59,7 +59,7 @@ static Node *layer_input(const Graph *graph, const char *stack, int layer) {
 static Status add_hidden_states(Execution *run, const char *stack, Diag *diag) {
     const Graph *graph = run->model->graph;
     const bool alone =
-        strcmp(stack, "encoder") == 0 && graph_layer_count(graph, "decoder") == 0;
+        strcmp(stack, STACK_ENCODER) == 0 && graph_layer_count(graph, STACK_DECODER) == 0;
     const char *prefix = alone ? "" : arena_printf(run->arena, "%s_", stack);
     const int layers =
         graph_layer_output(graph, stack, 0) ? graph_layer_count(graph, stack) : 0;

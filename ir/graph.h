@@ -8,6 +8,7 @@
 
 #include "ir/gaussian.h"
 #include "ir/lineage.h"
+#include "ir/model_parts.h"
 #include "ir/op.h"
 
 typedef enum Role {
@@ -79,6 +80,7 @@ typedef struct Graph {
     int storage_count, storage_capacity;
     Output *outputs;
     int output_count, output_capacity;
+    Task task; /* as declared by who built the graph, TASK_NONE = nobody did */
 } Graph;
 
 /* Empty graph in an arena; it goes with the arena, but call graph_release first: the
@@ -195,6 +197,17 @@ int graph_layer_stage(const Graph *graph, const char *stack, int layer);
 /* The stack whose layers lead to the model's predictions: "decoder" when that has layers,
  * else "encoder". */
 const char *graph_main_stack(const Graph *graph);
+
+/* What the graph looks like it is for: the shape of its logits, its stacks and whether
+ * the logits are as wide as the vocabulary. Stands in for a task that was not declared,
+ * and IR text leaves out a task that is the same. */
+Task graph_implied_task(const Graph *graph);
+
+/* The task: the declared one, else the implied one. */
+Task graph_task(const Graph *graph);
+
+/* Value of an integer attribute, -1 when the node's op has none of this name. */
+int64_t node_integer(const Node *node, const char *name);
 
 /* Numbers the nodes by position (Node.id) and returns their count. */
 int graph_number(Graph *graph);

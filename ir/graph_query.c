@@ -132,7 +132,40 @@ int graph_layer_stage(const Graph *graph, const char *stack, int layer) {
 }
 
 const char *graph_main_stack(const Graph *graph) {
-    return graph_layer_count(graph, "decoder") > 0 ? "decoder" : "encoder";
+    return graph_layer_count(graph, STACK_DECODER) > 0 ? STACK_DECODER : STACK_ENCODER;
+}
+
+/* Whether logits of this width are of the tokens that the graph reads: the table that the
+ * input ids select rows of has as many. True where there is no such table to tell. */
+static bool is_vocabulary(const Graph *graph, int64_t width) {
+    const Node *ids = graph_find_input(graph, INPUT_IDS);
+    for (const Node *n = graph->first; n && ids; n = n->next)
+        if (n->in_count == 2 && n->in[0] == ids && n->in[1] && n->in[1]->storage &&
+            n->role == ROLE_EMBED)
+            return n->in[1]->type.dim[0] == width;
+    return true;
+}
+
+Task graph_implied_task(const Graph *graph) {
+    const Node *logits = graph_output(graph, OUTPUT_LOGITS);
+    const Type *type = logits ? &logits->type : NULL;
+    if (!type) return graph->output_count > 0 ? TASK_EMBED : TASK_NONE;
+    if (type->rank == 2) return TASK_CLASSIFY;
+    if (type->rank != 3) return TASK_NONE;
+    if (graph_layer_count(graph, STACK_DECODER) > 0)
+        return graph_find_input(graph, INPUT_TARGET_IDS) ? TASK_TRANSLATE
+                                                         : TASK_NEXT_TOKEN;
+    return is_vocabulary(graph, type->dim[2]) ? TASK_FILL_IN : TASK_LABEL_TOKENS;
+}
+
+Task graph_task(const Graph *graph) {
+    return graph->task == TASK_NONE ? graph_implied_task(graph) : graph->task;
+}
+
+int64_t node_integer(const Node *node, const char *name) {
+    const Field *field = node->op->fields ? field_find(node->op->fields, name) : NULL;
+    if (!field || field->kind != FIELD_INT) return -1;
+    return *(const int64_t *)((const char *)node->attrs + field->offset);
 }
 
 int graph_number(Graph *graph) {

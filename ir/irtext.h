@@ -9,6 +9,8 @@
  *     %9 = attention(%6, %7, %8, mix_before=@encoder.0.mix) {heads=4} : f32[N, 17, 64] at encoder.0 as attention
  *     output logits = %12
  *
+ * A second line `task fill_in` says what the model is for (ir/model_parts.h); it is left
+ * out where the graph implies the same.
  * `$name` stands for an input as an operand, `@name` for a parameter, `%n` for a node.
  * Names with characters other than letters, digits, '_', '.', '-', '/' are quoted.
  * `at stack.layer` (or `at stack`) and `as role` are left out when none. Attributes equal

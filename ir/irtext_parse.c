@@ -521,6 +521,17 @@ static Status parse_blank_lines(Lexer *lexer) {
     return STATUS_OK;
 }
 
+static Status parse_task(Parser *p) {
+    char word[LEX_NAME_BYTES];
+    Loc loc = lex_loc(&p->lexer);
+    TRY(lex_word(&p->lexer, "a task", word));
+    p->graph->task = task_find(word);
+    if (p->graph->task < TASK_COUNT) return lex_line_end(&p->lexer);
+    const char *names[TASK_COUNT];
+    for (int i = 0; i < TASK_COUNT; i++) names[i] = task_name((Task)i);
+    return fail_unknown(p, loc, "task", word, names, TASK_COUNT);
+}
+
 static Status parse_header(Parser *p) {
     Lexer *lexer = &p->lexer;
     TRY(parse_blank_lines(lexer));
@@ -531,7 +542,9 @@ static Status parse_header(Parser *p) {
     if (version != 1)
         return PARSER_FAIL(p, loc, "version %lld of IR text is not known, expected 1",
                            (long long)version);
-    return lex_line_end(lexer);
+    TRY(lex_line_end(lexer));
+    TRY(parse_blank_lines(lexer));
+    return lex_accept_word(lexer, "task") ? parse_task(p) : STATUS_OK;
 }
 
 static Status parse_statements(Parser *p) {
@@ -555,7 +568,11 @@ Status graph_parse(Graph **out, Arena *arena, const OpTable *ops, const char *fi
                      .graph = graph_create(arena, ops)};
     Status status = parse_statements(&parser);
     if (status == STATUS_OK) status = graph_verify(parser.graph, STATUS_FORMAT, diag);
-    if (status == STATUS_OK) *out = parser.graph;
+    if (status == STATUS_OK) {
+        /* what the text leaves out is settled here: passes may change what is implied */
+        parser.graph->task = graph_task(parser.graph);
+        *out = parser.graph;
+    }
     name_map_free(&parser.symbols);
     name_map_free(&parser.outputs);
     free(parser.in);

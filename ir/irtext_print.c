@@ -119,6 +119,8 @@ void graph_print(Text *text, Graph *graph) {
     Arena *scratch = arena_create();
     graph_number(graph);
     text_add(text, "ir 1\n");
+    const Task task = graph_task(graph);
+    if (task != graph_implied_task(graph)) text_add(text, "task %s\n", task_name(task));
     for (const Node *n = graph->first; n; n = n->next) {
         if (node_is_input(n))
             print_input(text, n);

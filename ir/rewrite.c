@@ -181,6 +181,7 @@ Graph *graph_copy(Arena *arena, Graph *graph) {
         graph_append_output(copy, arena_strdup(arena, output->name),
                             map[output->node->id]);
     }
+    copy->task = graph->task;
     graph_number(copy);
     name_map_free(&storages);
     free(map);

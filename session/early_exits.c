@@ -51,7 +51,7 @@ Status early_run(EarlyRun *run, Graph *graph, const Batches *data, int threads,
     const int64_t shape[] = {data->count, run->exits.items[0].logits->type.dim[1]};
     Node **exits = ARENA_ARRAY(run->arena, Node *, (size_t)count);
     for (int i = 0; i < count; i++) exits[i] = run->exits.items[i].logits;
-    run->results[0].name = "logits";
+    run->results[0].name = OUTPUT_LOGITS;
     run->results[1].name = "exit_layer";
     TRY(tensor_create(&run->results[0].tensor, DTYPE_F32, 2, shape, diag));
     TRY(tensor_create(&run->results[1].tensor, DTYPE_I32, 1, shape, diag));

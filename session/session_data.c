@@ -54,7 +54,7 @@ static Status check_names(const Classes *c) {
 
 static Status check_classes(Session *session, DataEntry *entry, Loc at, Diag *diag) {
     const Batches *data = entry->batches;
-    const Node *logits = graph_output(session->model->graph, "logits");
+    const Node *logits = graph_output(session->model->graph, OUTPUT_LOGITS);
     if (entry->checked || !data->class_names || !logits || logits->type.rank != 2)
         return STATUS_OK;
     entry->checked = true;

@@ -256,14 +256,14 @@ static Status check_plan(Decoder *decoder, Diag *diag) {
 
 Status decode_collect(Decoder *decoder, Diag *diag) {
     Graph *graph = decoder->graph;
-    decoder->logits = graph_output(graph, "logits");
+    decoder->logits = graph_output(graph, OUTPUT_LOGITS);
     const char *ids = decoder->has_source ? "decoder_input_ids" : "input_ids";
     decoder->ids = graph_find_input(graph, ids);
     if (!decoder->logits || !decoder->ids)
         return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
                          "expected a model with input %s and output logits to generate, "
                          "found none called %s",
-                         ids, decoder->ids ? "logits" : ids);
+                         ids, decoder->ids ? OUTPUT_LOGITS : ids);
     const size_t count = (size_t)graph_number(graph);
     bool *needed = ARENA_ARRAY(decoder->arena, bool, count);
     int *value_of = ARENA_ARRAY(decoder->arena, int, count);

@@ -59,20 +59,30 @@ static Status build(Model *model, Diag *diag) {
         return b.status;
     }
     x = text_pool(&b, &text, "pooler", x);
-    build_output(&b, "pooler_output", x);
+    build_output(&b, OUTPUT_POOLER, x);
     if (!plain) text_classify(&b, &text, x);
     return b.status;
 }
 
-static const OptionalOutput OPTIONAL[] = {{"pooler_output", "pooler.weight"},
-                                          {NULL, NULL}};
+static const OptionalOutput OPTIONAL[] = {{OUTPUT_POOLER, "pooler.weight"}, {NULL, NULL}};
 
 static const char *const HEADS[] = {"pooler.", "classifier.", "predictions.", NULL};
+
+static const SizeKey SIZES[] = {
+    {"num_hidden_layers", SIZE_LAYERS, STACK_ENCODER, false},
+    {"num_attention_heads", SIZE_HEADS, STACK_ENCODER, false},
+    {"head_dim", SIZE_HEAD_WIDTH, STACK_ENCODER, false},
+    {"intermediate_size", SIZE_FFN, STACK_ENCODER, false},
+    {"vocab_size", SIZE_VOCABULARY, STACK_EMBEDDINGS, false},
+    {"embedding_size", SIZE_EMBEDDING, STACK_EMBEDDINGS, false},
+    {"type_vocab_size", SIZE_TYPES, STACK_EMBEDDINGS, false},
+    {NULL}};
 
 const Family family_albert = {
     .model_type = "albert",
     .summary = "ALBERT: BERT with factored embeddings and shared layers",
     .build = build,
+    .sizes = SIZES,
     .rename = text_rename,
     .prefix = "albert.",
     .spare = text_spare,

@@ -134,3 +134,8 @@ Node *build_dropout(Builder *b, double rate, Node *x) {
 void build_output(Builder *b, const char *name, Node *x) {
     if (b->status == STATUS_OK) graph_set_output(b->model->graph, name, x);
 }
+
+void build_logits(Builder *b, Task task, Node *x) {
+    build_output(b, OUTPUT_LOGITS, x);
+    b->model->graph->task = task;
+}

@@ -103,4 +103,7 @@ Node *build_dropout(Builder *b, double rate, Node *x);
 /* Names a result. */
 void build_output(Builder *b, const char *name, Node *x);
 
+/* Names the predictions, and says what they are. A model without has TASK_EMBED. */
+void build_logits(Builder *b, Task task, Node *x);
+
 #endif

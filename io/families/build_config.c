@@ -154,8 +154,13 @@ static void unknown_architecture(Builder *b, const Tree *found,
     if (b->status == STATUS_OK)
         b->status = diag_fail(b->diag, STATUS_MODEL, found->loc, "architectures",
                               "expected a list with one of %s", names.data);
-    if (found->kind == TREE_LIST && found->first && found->first->kind == TREE_STRING)
-        diag_note(b->diag, "found '%.100s'", found->first->string);
+    if (found->kind == TREE_LIST && found->first && found->first->kind == TREE_STRING) {
+        const char *class = found->first->string;
+        diag_note(b->diag, "found '%.100s'", class);
+        if (strstr(class, "ForTokenClassification"))
+            diag_hint(b->diag, "token classifiers are not read: no pass trains or "
+                               "evaluates them yet");
+    }
     text_free(&names);
 }
 

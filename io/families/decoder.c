@@ -7,8 +7,8 @@
 
 Node *decoder_embed(Builder *b, const char *name, int64_t rows, int64_t width) {
     const int64_t tokens[] = {DIM_N, DIM_T}, table[] = {rows, width};
-    b->stack = "embeddings";
-    Node *const in[4] = {build_input(b, "input_ids", DTYPE_I32, 2, tokens),
+    b->stack = STACK_EMBEDDINGS;
+    Node *const in[4] = {build_input(b, INPUT_IDS, DTYPE_I32, 2, tokens),
                          build_param(b, name, INIT_NORMAL, 2, table)};
     return build_op(b, "embedding", ROLE_EMBED, in, NULL);
 }
@@ -20,11 +20,11 @@ const char *decoder_part(Builder *b, const char *layers, const char *name) {
 void decoder_predict(Builder *b, Node *x, Node *tied, int64_t vocabulary) {
     if (b->status != STATUS_OK) return;
     const int64_t dim[] = {vocabulary, x->type.dim[x->type.rank - 1]};
-    b->stack = "head";
+    b->stack = STACK_HEAD;
     b->prefix = "";
     if (!tied) tied = build_param(b, HEAD_WEIGHT, INIT_TRUNC_NORMAL, 2, dim);
     Node *const in[4] = {x, tied};
-    build_output(b, "logits", build_op(b, "linear", ROLE_HEAD, in, NULL));
+    build_logits(b, TASK_NEXT_TOKEN, build_op(b, "linear", ROLE_HEAD, in, NULL));
 }
 
 bool decoder_spare(const char *tensor) {

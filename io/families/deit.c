@@ -11,7 +11,7 @@ static void classify_twice(Builder *b, Node *x) {
         vision_classify(b, ROLE_DIST_HEAD, "distillation_classifier", x, 1, labels);
     Node *const in[4] = {build_add(b, ROLE_NONE, cls, dist)};
     Node *logits = build_op(b, "scale", ROLE_LOGITS, in, "by=0.5");
-    build_output(b, "logits", logits);
+    build_logits(b, TASK_CLASSIFY, logits);
     build_output(b, "cls_logits", cls);
     build_output(b, "distillation_logits", dist);
 }
@@ -19,7 +19,7 @@ static void classify_twice(Builder *b, Node *x) {
 static void classify_once(Builder *b, Node *x) {
     Node *logits =
         vision_classify(b, ROLE_HEAD, "classifier", x, 0, build_config_labels(b));
-    build_output(b, "logits", logits);
+    build_logits(b, TASK_CLASSIFY, logits);
 }
 
 static Status build(Model *model, Diag *diag) {
@@ -40,7 +40,14 @@ static Status build(Model *model, Diag *diag) {
     return b.status;
 }
 
+static const SizeKey SIZES[] = {{"num_hidden_layers", SIZE_LAYERS, STACK_ENCODER, false},
+                                {"num_attention_heads", SIZE_HEADS, STACK_ENCODER, false},
+                                {"head_dim", SIZE_HEAD_WIDTH, STACK_ENCODER, false},
+                                {"intermediate_size", SIZE_FFN, STACK_ENCODER, false},
+                                {NULL}};
+
 const Family family_deit = {.model_type = "deit",
                             .summary = "DeiT: ViT with a distillation token",
                             .build = build,
+                            .sizes = SIZES,
                             .rename = vision_rename};

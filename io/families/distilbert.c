@@ -35,7 +35,7 @@ static const char *const KNOWN[] = {"DistilBertForSequenceClassification",
 
 /* Projection and relu of the first token, then the classifier. */
 static void classify(Builder *b, const TextConfig *text, Node *x) {
-    b->stack = "head";
+    b->stack = STACK_HEAD;
     b->prefix = "";
     Node *const token[4] = {x};
     x = build_op(b, "select_token", ROLE_POOL, token, "index=0");
@@ -60,10 +60,20 @@ static Status build(Model *model, Diag *diag) {
 
 static const char *const HEADS[] = {"pre_classifier.", "classifier.", "vocab_", NULL};
 
+static const SizeKey SIZES[] = {
+    {"n_layers", SIZE_LAYERS, STACK_ENCODER, false},
+    {"n_heads", SIZE_HEADS, STACK_ENCODER, false},
+    {"head_dim", SIZE_HEAD_WIDTH, STACK_ENCODER, false},
+    {"hidden_dim", SIZE_FFN, STACK_ENCODER, false},
+    {"vocab_size", SIZE_VOCABULARY, STACK_EMBEDDINGS, false},
+    {"embedding_size", SIZE_EMBEDDING, STACK_EMBEDDINGS, false},
+    {NULL}};
+
 const Family family_distilbert = {.model_type = "distilbert",
                                   .summary =
                                       "DistilBERT: BERT without token types and pooler",
                                   .build = build,
+                                  .sizes = SIZES,
                                   .rename = text_rename,
                                   .prefix = "distilbert.",
                                   .spare = text_spare,

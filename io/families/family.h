@@ -15,6 +15,28 @@ typedef struct OptionalOutput {
 
 enum { SPLIT_MAX = 4 };
 
+/* What a key of the configuration counts or measures. */
+typedef enum SizeKind {
+    SIZE_LAYERS,     /* of a stack */
+    SIZE_HEADS,      /* attention heads of a layer */
+    SIZE_KV_HEADS,   /* heads of its keys and values */
+    SIZE_HEAD_WIDTH, /* numbers of a head's query; matters where heads were taken out */
+    SIZE_FFN,        /* units of a layer's feed-forward block */
+    SIZE_FFN_RATIO,  /* the same as a multiple of the layer's width */
+    SIZE_VOCABULARY, /* rows of the table of tokens */
+    SIZE_EMBEDDING,  /* width of that table */
+    SIZE_TYPES       /* token types */
+} SizeKind;
+
+/* A key that says how large a part of the model is, so that the configuration in a model
+ * file can tell what a model has become (io/formats/model_config.h). */
+typedef struct SizeKey {
+    const char *key;
+    SizeKind kind;
+    const char *stack; /* where the layers, or the table, stand */
+    bool staged;       /* of sizes of layers: one value a stage, not one for all */
+} SizeKey;
+
 typedef struct Family {
     const char *model_type; /* config.json's "model_type" */
     const char *summary;
@@ -36,6 +58,7 @@ typedef struct Family {
      * a head that the checkpoint's class does not use. NULL = none may. */
     bool (*spare)(const char *tensor);
     const OptionalOutput *optional; /* ended by NULLs; NULL = none */
+    const SizeKey *sizes; /* ended by NULL; NULL = the configuration tells none */
     /* Beginnings of the names of heads' storages, `prefix` left out, ended by NULL: what
      * may be created for a checkpoint that has no such tensor. NULL = none may. */
     const char *const *heads;

@@ -96,14 +96,14 @@ static Node *decode_layer(Builder *b, const Gpt2 *gpt2, Node *x) {
 }
 
 static Node *decode(Builder *b, const Gpt2 *gpt2, Node *x) {
-    b->stack = "decoder";
+    b->stack = STACK_DECODER;
     for (int i = 0; i < gpt2->layers && b->status == STATUS_OK; i++) {
         b->layer = i;
         x = decode_layer(b, gpt2, x);
     }
     b->layer = -1;
     x = build_layer_norm(b, ROLE_FINAL_NORM, "ln_f", x, gpt2->eps);
-    build_output(b, "last_hidden_state", x);
+    build_output(b, OUTPUT_STATES, x);
     return x;
 }
 
@@ -149,9 +149,19 @@ static int split(Arena *arena, const char *tensor, const char *parts[SPLIT_MAX])
     return 3;
 }
 
+static const SizeKey SIZES[] = {
+    {"n_layer", SIZE_LAYERS, STACK_DECODER, false},
+    {"n_head", SIZE_HEADS, STACK_DECODER, false},
+    {"head_dim", SIZE_HEAD_WIDTH, STACK_DECODER, false},
+    {"n_inner", SIZE_FFN, STACK_DECODER, false},
+    {"vocab_size", SIZE_VOCABULARY, STACK_EMBEDDINGS, false},
+    {"embedding_size", SIZE_EMBEDDING, STACK_EMBEDDINGS, false},
+    {NULL}};
+
 const Family family_gpt2 = {.model_type = "gpt2",
                             .summary = "GPT-2: language model with learned positions",
                             .build = build,
+                            .sizes = SIZES,
                             .rename = rename_tensor,
                             .split = split,
                             .prefix = "transformer.",

@@ -157,14 +157,14 @@ static Node *decode_layer(Builder *b, const Llama *llama, Node *x) {
 }
 
 static Node *decode(Builder *b, const Llama *llama, Node *x) {
-    b->stack = "decoder";
+    b->stack = STACK_DECODER;
     for (int i = 0; i < llama->layers && b->status == STATUS_OK; i++) {
         b->layer = i;
         x = decode_layer(b, llama, x);
     }
     b->layer = -1;
     x = norm(b, llama, ROLE_FINAL_NORM, "norm", x);
-    build_output(b, "last_hidden_state", x);
+    build_output(b, OUTPUT_STATES, x);
     return x;
 }
 
@@ -188,9 +188,20 @@ static const char *rename_tensor(Arena *arena, const char *tensor) {
     return strstr(tensor, "rotary_emb.inv_freq") ? NULL : tensor;
 }
 
+static const SizeKey SIZES[] = {
+    {"num_hidden_layers", SIZE_LAYERS, STACK_DECODER, false},
+    {"num_attention_heads", SIZE_HEADS, STACK_DECODER, false},
+    {"head_dim", SIZE_HEAD_WIDTH, STACK_DECODER, false},
+    {"intermediate_size", SIZE_FFN, STACK_DECODER, false},
+    {"num_key_value_heads", SIZE_KV_HEADS, STACK_DECODER, false},
+    {"vocab_size", SIZE_VOCABULARY, STACK_EMBEDDINGS, false},
+    {"embedding_size", SIZE_EMBEDDING, STACK_EMBEDDINGS, false},
+    {NULL}};
+
 const Family family_llama = {.model_type = "llama",
                              .summary = "Llama: language model with rotary positions",
                              .build = build,
+                             .sizes = SIZES,
                              .rename = rename_tensor,
                              .prefix = "model.",
                              .spare = decoder_spare,

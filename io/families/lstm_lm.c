@@ -54,13 +54,13 @@ static Status build(Model *model, Diag *diag) {
     Node *x = decoder_embed(&b, "embedding.weight", lstm.vocabulary, lstm.embedding);
     Node *words = b.status == STATUS_OK && lstm.tied ? x->in[1] : NULL;
     x = build_dropout(&b, lstm.dropout, x);
-    b.stack = "decoder";
+    b.stack = STACK_DECODER;
     for (int i = 0; i < lstm.layers && b.status == STATUS_OK; i++) {
         b.layer = i;
         x = decode_layer(&b, &lstm, x);
     }
     b.layer = -1;
-    build_output(&b, "last_hidden_state", x);
+    build_output(&b, OUTPUT_STATES, x);
     decoder_predict(&b, x, words, lstm.vocabulary);
     return b.status;
 }
@@ -70,8 +70,15 @@ static const char *rename_tensor(Arena *arena, const char *tensor) {
     return tensor;
 }
 
+static const SizeKey SIZES[] = {
+    {"num_layers", SIZE_LAYERS, STACK_DECODER, false},
+    {"vocab_size", SIZE_VOCABULARY, STACK_EMBEDDINGS, false},
+    {"embedding_size", SIZE_EMBEDDING, STACK_EMBEDDINGS, false},
+    {NULL}};
+
 const Family family_lstm_lm = {.model_type = "lstm_lm",
                                .summary = "LSTM language model, a baseline",
                                .build = build,
+                               .sizes = SIZES,
                                .rename = rename_tensor,
                                .heads = decoder_heads};

@@ -200,7 +200,7 @@ static Node *embed(Builder *b, const Marian *marian) {
         marian->shared
             ? "shared.weight"
             : arena_printf(b->model->arena, "%s.embed_tokens.weight", side->name);
-    b->stack = side->decoder ? "decoder_embeddings" : "embeddings";
+    b->stack = side->decoder ? STACK_DECODER_EMBEDDINGS : STACK_EMBEDDINGS;
     Node *x = seq2seq_embed(b, side->ids, table, side->vocabulary, marian->width);
     Node *const in[4] = {x};
     if (marian->scaled)
@@ -235,12 +235,12 @@ static Node *run_side(Builder *b, Marian *marian, const Side *side) {
  * NULL, a matrix of its own, plus a bias. */
 static void predict(Builder *b, const Marian *marian, Node *x, Node *tied) {
     const int64_t dim[] = {marian->decoder.vocabulary, marian->width};
-    b->stack = "head";
+    b->stack = STACK_HEAD;
     b->prefix = "";
     if (!tied) tied = build_param(b, "lm_head.weight", INIT_TRUNC_NORMAL, 2, dim);
     Node *const in[4] = {x, tied,
                          build_param(b, "final_logits_bias", INIT_ZEROS, 1, dim)};
-    build_output(b, "logits", build_op(b, "linear", ROLE_HEAD, in, NULL));
+    build_logits(b, TASK_TRANSLATE, build_op(b, "linear", ROLE_HEAD, in, NULL));
 }
 
 static Node *find_table(const Builder *b, const char *stack) {
@@ -258,11 +258,11 @@ static Status build(Model *model, Diag *diag) {
     seq2seq_inputs(&b, &marian.encoder.ids, &marian.encoder.mask, &marian.decoder.ids,
                    &marian.decoder.mask);
     marian.memory = run_side(&b, &marian, &marian.encoder);
-    build_output(&b, "encoder_last_hidden_state", marian.memory);
+    build_output(&b, OUTPUT_ENCODER_STATES, marian.memory);
     Node *x = run_side(&b, &marian, &marian.decoder);
-    build_output(&b, "last_hidden_state", x);
+    build_output(&b, OUTPUT_STATES, x);
     if (!plain)
-        predict(&b, &marian, x, tied ? find_table(&b, "decoder_embeddings") : NULL);
+        predict(&b, &marian, x, tied ? find_table(&b, STACK_DECODER_EMBEDDINGS) : NULL);
     return b.status;
 }
 
@@ -283,9 +283,23 @@ static bool spare(const char *tensor) {
 
 static const char *const HEADS[] = {"lm_head.", "final_logits_bias", NULL};
 
+static const SizeKey SIZES[] = {
+    {"encoder_layers", SIZE_LAYERS, STACK_ENCODER, false},
+    {"encoder_attention_heads", SIZE_HEADS, STACK_ENCODER, false},
+    {"encoder_head_dim", SIZE_HEAD_WIDTH, STACK_ENCODER, false},
+    {"encoder_ffn_dim", SIZE_FFN, STACK_ENCODER, false},
+    {"decoder_layers", SIZE_LAYERS, STACK_DECODER, false},
+    {"decoder_attention_heads", SIZE_HEADS, STACK_DECODER, false},
+    {"decoder_head_dim", SIZE_HEAD_WIDTH, STACK_DECODER, false},
+    {"decoder_ffn_dim", SIZE_FFN, STACK_DECODER, false},
+    {"vocab_size", SIZE_VOCABULARY, STACK_EMBEDDINGS, false},
+    {"embedding_size", SIZE_EMBEDDING, STACK_EMBEDDINGS, false},
+    {NULL}};
+
 const Family family_marian = {.model_type = "marian",
                               .summary = "Marian: encoder-decoder for translation",
                               .build = build,
+                              .sizes = SIZES,
                               .rename = rename_tensor,
                               .prefix = "model.",
                               .spare = spare,

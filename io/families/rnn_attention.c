@@ -73,22 +73,22 @@ static Node *weight(Builder *b, const char *name, int64_t rows, int64_t columns)
 }
 
 static Node *encode(Builder *b, const Recurrent *r, Node *ids) {
-    b->stack = "embeddings";
+    b->stack = STACK_EMBEDDINGS;
     Node *x = seq2seq_embed(b, ids, "encoder.embedding.weight", r->source, r->embedding);
     x = build_dropout(b, r->dropout, x);
-    b->stack = "encoder";
+    b->stack = STACK_ENCODER;
     b->layer = 0;
     Node *const in[4] = {x, weight(b, "encoder.input.weight", r->encoder, r->embedding),
                          weight(b, "encoder.recurrent.weight", r->encoder, r->encoder)};
     x = build_op(b, "rnn", ROLE_RECURRENCE, in, "fn=%s", r->fn);
     b->layer = -1;
-    build_output(b, "encoder_last_hidden_state", x);
+    build_output(b, OUTPUT_ENCODER_STATES, x);
     return build_dropout(b, r->dropout, x);
 }
 
 /* The embedded tokens of the target. */
 static Node *embed_target(Builder *b, const Recurrent *r, Node *ids) {
-    b->stack = "decoder_embeddings";
+    b->stack = STACK_DECODER_EMBEDDINGS;
     Node *x =
         seq2seq_embed(b, ids, "decoder.embedding.weight", r->target, r->target_embedding);
     return build_dropout(b, r->dropout, x);
@@ -98,7 +98,7 @@ static Node *decode(Builder *b, const Recurrent *r, Node *memory, Node *mask, No
     const int64_t gates = 4 * r->decoder;
     const int64_t seen = r->token ? r->target_embedding : r->decoder;
     Node *x = r->token ? embed_target(b, r, ids) : NULL;
-    b->stack = "decoder";
+    b->stack = STACK_DECODER;
     b->layer = 0;
     Node *const in[] = {
         memory,
@@ -116,7 +116,7 @@ static Node *decode(Builder *b, const Recurrent *r, Node *memory, Node *mask, No
     };
     x = build_op_list(b, "attention_lstm", ROLE_RECURRENCE, in, sizeof in / sizeof *in);
     b->layer = -1;
-    build_output(b, "last_hidden_state", x);
+    build_output(b, OUTPUT_STATES, x);
     return build_dropout(b, r->dropout, x);
 }
 
@@ -128,9 +128,9 @@ static Status build(Model *model, Diag *diag) {
     seq2seq_inputs(&b, &source, &source_mask, &target, &target_mask);
     Node *memory = encode(&b, &r, source);
     Node *x = decode(&b, &r, memory, source_mask, target);
-    b.stack = "head";
+    b.stack = STACK_HEAD;
     Node *const in[4] = {x, weight(&b, "head.weight", r.target, r.decoder)};
-    build_output(&b, "logits", build_op(&b, "linear", ROLE_HEAD, in, NULL));
+    build_logits(&b, TASK_TRANSLATE, build_op(&b, "linear", ROLE_HEAD, in, NULL));
     return b.status;
 }
 
@@ -141,9 +141,16 @@ static const char *rename_tensor(Arena *arena, const char *tensor) {
 
 static const char *const HEADS[] = {"head.", NULL};
 
+static const SizeKey SIZES[] = {
+    {"source_vocab_size", SIZE_VOCABULARY, STACK_EMBEDDINGS, false},
+    {"target_vocab_size", SIZE_VOCABULARY, STACK_DECODER_EMBEDDINGS, false},
+    {"embedding_size", SIZE_EMBEDDING, STACK_EMBEDDINGS, false},
+    {NULL}};
+
 const Family family_rnn_attention = {
     .model_type = "rnn_attention",
     .summary = "recurrent encoder-decoder with additive attention",
     .build = build,
+    .sizes = SIZES,
     .rename = rename_tensor,
     .heads = HEADS};

@@ -4,10 +4,10 @@
 void seq2seq_inputs(Builder *b, Node **source, Node **source_mask, Node **target,
                     Node **target_mask) {
     const int64_t from[] = {DIM_N, DIM_S}, to[] = {DIM_N, DIM_T};
-    *source = build_input(b, "input_ids", DTYPE_I32, 2, from);
-    *source_mask = build_input(b, "attention_mask", DTYPE_I32, 2, from);
-    *target = build_input(b, "decoder_input_ids", DTYPE_I32, 2, to);
-    *target_mask = build_input(b, "decoder_attention_mask", DTYPE_I32, 2, to);
+    *source = build_input(b, INPUT_IDS, DTYPE_I32, 2, from);
+    *source_mask = build_input(b, INPUT_MASK, DTYPE_I32, 2, from);
+    *target = build_input(b, INPUT_TARGET_IDS, DTYPE_I32, 2, to);
+    *target_mask = build_input(b, INPUT_TARGET_MASK, DTYPE_I32, 2, to);
 }
 
 Node *seq2seq_embed(Builder *b, Node *ids, const char *name, int64_t rows,

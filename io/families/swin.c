@@ -197,7 +197,7 @@ static Node *merge(Builder *b, Swin *swin, int stage, Node *x) {
 static Node *encode(Builder *b, Swin *swin, Node *x) {
     Vision *vision = &swin->vision;
     int layer = 0;
-    b->stack = "encoder";
+    b->stack = STACK_ENCODER;
     for (int stage = 0; stage < swin->stages && b->status == STATUS_OK; stage++) {
         if (stage) x = merge(b, swin, stage - 1, x);
         vision->heads = swin->heads[stage];
@@ -210,14 +210,14 @@ static Node *encode(Builder *b, Swin *swin, Node *x) {
     }
     b->layer = -1;
     x = build_layer_norm(b, ROLE_FINAL_NORM, "layernorm", x, vision->eps);
-    build_output(b, "last_hidden_state", x);
+    build_output(b, OUTPUT_STATES, x);
     return x;
 }
 
 static Node *embed(Builder *b, Swin *swin) {
     const Vision *vision = &swin->vision;
     const double eps = 1e-5;
-    b->stack = "embeddings";
+    b->stack = STACK_EMBEDDINGS;
     swin->rows = vision->height_px / (vision->patch ? vision->patch : 1);
     swin->columns = vision->width_px / (vision->patch ? vision->patch : 1);
     Node *x = build_layer_norm(b, ROLE_NORM0, "embeddings.norm",
@@ -238,13 +238,13 @@ static Status build(Model *model, Diag *diag) {
     const bool plain = strcmp(build_config_architecture(&b, KNOWN), "SwinModel") == 0;
     b.prefix = plain ? "" : "swin.";
     Node *x = encode(&b, &swin, embed(&b, &swin));
-    b.stack = "head";
+    b.stack = STACK_HEAD;
     x = build_op(&b, "mean_tokens", ROLE_POOL, (Node *[4]){x}, NULL);
-    build_output(&b, "pooler_output", x);
+    build_output(&b, OUTPUT_POOLER, x);
     if (plain) return b.status;
     b.prefix = "";
     x = build_linear(&b, ROLE_HEAD, "classifier", x, build_config_labels(&b), true);
-    build_output(&b, "logits", x);
+    build_logits(&b, TASK_CLASSIFY, x);
     return b.status;
 }
 
@@ -265,9 +265,16 @@ static bool is_spare(const char *tensor) {
 
 static const char *const HEADS[] = {"classifier.", NULL};
 
+static const SizeKey SIZES[] = {{"depths", SIZE_LAYERS, STACK_ENCODER, true},
+                                {"num_heads", SIZE_HEADS, STACK_ENCODER, true},
+                                {"head_dim", SIZE_HEAD_WIDTH, STACK_ENCODER, false},
+                                {"mlp_ratio", SIZE_FFN_RATIO, STACK_ENCODER, false},
+                                {NULL}};
+
 const Family family_swin = {.model_type = "swin",
                             .summary = "Swin: vision transformer with shifted windows",
                             .build = build,
+                            .sizes = SIZES,
                             .rename = rename_tensor,
                             .prefix = "swin.",
                             .spare = is_spare,

@@ -73,10 +73,10 @@ static Node *embed_types(Builder *b, const TextConfig *text, Node *ids, Node *x)
 }
 
 Node *text_embed(Builder *b, const TextConfig *text) {
-    b->stack = "embeddings";
-    Node *ids = input_ids(b, "input_ids");
-    input_ids(b, "attention_mask");
-    Node *types = text->types > 0 ? input_ids(b, "token_type_ids") : NULL;
+    b->stack = STACK_EMBEDDINGS;
+    Node *ids = input_ids(b, INPUT_IDS);
+    input_ids(b, INPUT_MASK);
+    Node *types = text->types > 0 ? input_ids(b, INPUT_TYPES) : NULL;
     Node *const word[4] = {ids, table(b, "embeddings.word_embeddings.weight",
                                       text->vocabulary, text->embedding)};
     Node *x = build_op(b, "embedding", ROLE_EMBED, word, NULL);
@@ -109,8 +109,7 @@ static Node *attend(Builder *b, const TextConfig *text, Node *x) {
     in[0] = project(b, text, ROLE_Q, names->q, x, width);
     in[1] = project(b, text, ROLE_K, names->k, x, width);
     in[2] = project(b, text, ROLE_V, names->v, x, width);
-    if (b->status == STATUS_OK)
-        in[3] = graph_find_input(b->model->graph, "attention_mask");
+    if (b->status == STATUS_OK) in[3] = graph_find_input(b->model->graph, INPUT_MASK);
     x = build_op(b, "attention", ROLE_ATTENTION, in, "heads=%lld",
                  (long long)text->heads);
     return project(b, text, ROLE_OUT, names->out, x, width);
@@ -135,20 +134,20 @@ static Node *encode_layer(Builder *b, const TextConfig *text, Node *x) {
 }
 
 Node *text_encode(Builder *b, const TextConfig *text, Node *x) {
-    b->stack = "encoder";
+    b->stack = STACK_ENCODER;
     for (int i = 0; i < text->layers && b->status == STATUS_OK; i++) {
         b->layer = i;
         x = encode_layer(b, text, x);
     }
     b->layer = -1;
-    build_output(b, "last_hidden_state", x);
+    build_output(b, OUTPUT_STATES, x);
     return x;
 }
 
 /* ---- heads ---- */
 
 Node *text_pool(Builder *b, const TextConfig *text, const char *name, Node *x) {
-    b->stack = "head";
+    b->stack = STACK_HEAD;
     Node *const token[4] = {x};
     x = build_op(b, "select_token", ROLE_POOL, token, "index=0");
     Node *const in[4] = {build_linear(b, ROLE_NONE, name, x, text->width, true)};
@@ -156,18 +155,19 @@ Node *text_pool(Builder *b, const TextConfig *text, const char *name, Node *x) {
 }
 
 void text_classify(Builder *b, const TextConfig *text, Node *x) {
-    b->stack = "head";
+    b->stack = STACK_HEAD;
     b->prefix = "";
     x = build_dropout(b, text->head_dropout, x);
     const int64_t labels = build_config_labels(b);
-    build_output(b, "logits", build_linear(b, ROLE_HEAD, "classifier", x, labels, true));
+    build_logits(b, TASK_CLASSIFY,
+                 build_linear(b, ROLE_HEAD, "classifier", x, labels, true));
 }
 
 void text_predict(Builder *b, const TextConfig *text, const TextHead *head, Node *x) {
     const bool tied = build_config_bool(b, "tie_word_embeddings", true);
     Node *words = table(b, "embeddings.word_embeddings.weight", text->vocabulary,
                         text->embedding); /* under the trunk's prefix: the same leaf */
-    b->stack = "head";
+    b->stack = STACK_HEAD;
     b->prefix = "";
     Node *act[4] = {build_linear(b, ROLE_NONE, head->dense, x, text->embedding, true)};
     x = build_op(b, "activation", ROLE_NONE, act, "fn=%s", text->act);
@@ -175,7 +175,7 @@ void text_predict(Builder *b, const TextConfig *text, const TextHead *head, Node
     if (!tied) words = table(b, head->decoder, text->vocabulary, text->embedding);
     Node *const in[4] = {x, words,
                          build_param(b, head->bias, INIT_ZEROS, 1, &text->vocabulary)};
-    build_output(b, "logits", build_op(b, "linear", ROLE_HEAD, in, NULL));
+    build_logits(b, TASK_FILL_IN, build_op(b, "linear", ROLE_HEAD, in, NULL));
 }
 
 /* ---- names ---- */

@@ -71,7 +71,7 @@ Node *vision_patches(Builder *b, const Vision *vision) {
                              vision->width_px};
     const int64_t weight[] = {vision->width, vision->channels, vision->patch,
                               vision->patch};
-    Node *in[4] = {build_input(b, "pixel_values", DTYPE_F32, 4, image)};
+    Node *in[4] = {build_input(b, INPUT_PIXELS, DTYPE_F32, 4, image)};
     Node *patches =
         build_op(b, "patches", ROLE_PATCHES, in, "size=%lld", (long long)vision->patch);
     in[0] = patches;
@@ -89,7 +89,7 @@ static Node *embed_token(Builder *b, const Vision *vision, const char *name, Nod
 }
 
 Node *vision_embed(Builder *b, const Vision *vision, bool distillation) {
-    b->stack = "embeddings";
+    b->stack = STACK_EMBEDDINGS;
     Node *x = vision_patches(b, vision);
     if (distillation) x = embed_token(b, vision, "embeddings.distillation_token", x);
     x = embed_token(b, vision, "embeddings.cls_token", x);
@@ -137,20 +137,20 @@ static Node *encode_layer(Builder *b, const Vision *vision, Node *x) {
 }
 
 Node *vision_encode(Builder *b, const Vision *vision, Node *x) {
-    b->stack = "encoder";
+    b->stack = STACK_ENCODER;
     for (int i = 0; i < vision->layers && b->status == STATUS_OK; i++) {
         b->layer = i;
         x = encode_layer(b, vision, x);
     }
     b->layer = -1;
     x = build_layer_norm(b, ROLE_FINAL_NORM, "layernorm", x, vision->eps);
-    build_output(b, "last_hidden_state", x);
+    build_output(b, OUTPUT_STATES, x);
     return x;
 }
 
 Node *vision_classify(Builder *b, Role role, const char *name, Node *x, int index,
                       int64_t labels) {
-    b->stack = "head";
+    b->stack = STACK_HEAD;
     Node *const in[4] = {x};
     Node *token = build_op(b, "select_token", ROLE_POOL, in, "index=%d", index);
     return build_linear(b, role, name, token, labels, true);

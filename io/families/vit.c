@@ -14,11 +14,18 @@ static Status build(Model *model, Diag *diag) {
     b.prefix = "";
     Node *logits =
         vision_classify(&b, ROLE_HEAD, "classifier", x, 0, build_config_labels(&b));
-    build_output(&b, "logits", logits);
+    build_logits(&b, TASK_CLASSIFY, logits);
     return b.status;
 }
+
+static const SizeKey SIZES[] = {{"num_hidden_layers", SIZE_LAYERS, STACK_ENCODER, false},
+                                {"num_attention_heads", SIZE_HEADS, STACK_ENCODER, false},
+                                {"head_dim", SIZE_HEAD_WIDTH, STACK_ENCODER, false},
+                                {"intermediate_size", SIZE_FFN, STACK_ENCODER, false},
+                                {NULL}};
 
 const Family family_vit = {.model_type = "vit",
                            .summary = "ViT: vision transformer, image classification",
                            .build = build,
+                           .sizes = SIZES,
                            .rename = vision_rename};

@@ -66,6 +66,7 @@ static Status build_graph(const Family **out, Model *model, Diag *diag) {
     if (!family) return fail_family(config, type, diag);
     if (out) *out = family;
     TRY(family->build(model, diag));
+    if (model->graph->task == TASK_NONE) model->graph->task = TASK_EMBED;
     return graph_verify(model->graph, STATUS_INTERNAL, diag);
 }
 

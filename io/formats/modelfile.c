@@ -92,6 +92,10 @@ static Status read_texts(Reader *r) {
         return DAMAGED(r, "the index is not of format version %d", MODELFILE_VERSION);
     TRY(text_checked(r, "config", &set));
     TRY(map_parse(r, model->arena, "config", set, &model->config));
+    if (sets_find(&r->table, NULL, MODELFILE_ORIGINAL)) {
+        TRY(text_checked(r, MODELFILE_ORIGINAL, &set));
+        TRY(map_parse(r, model->arena, MODELFILE_ORIGINAL, set, &model->config));
+    }
     TRY(text_checked(r, "provenance", &set));
     TRY(map_parse(r, model->arena, "provenance", set, &model->provenance));
     TRY(text_checked(r, "ir", &set));
@@ -178,6 +182,7 @@ static Status read_weights(Reader *r, bool check_hashes) {
         found += weight;
         others += !weight && !(group && !strcmp(group, MODELFILE_PRIORS));
     }
+    others -= sets_find(&r->table, NULL, MODELFILE_ORIGINAL) != NULL;
     if (others != MODELFILE_ROOT_SETS)
         return DAMAGED(r, "the file holds more than a model");
     if (!rows || rows->kind != TREE_LIST)

@@ -2,7 +2,9 @@
  *
  *     /format      int32: version, 1
  *     /ir          uint8[n]: IR text of the graph (ir/irtext.h)
- *     /config      uint8[n]: JSON, the architecture's configuration
+ *     /config      uint8[n]: JSON, the architecture's configuration, sizes as they are
+ *     /config_original  uint8[n]: JSON, the configuration that the graph was first built
+ *                               from, where that one has other sizes; Model.config
  *     /provenance  uint8[n]: JSON, recipe and one record per pass
  *     /index       uint8[n]: JSON, for every storage its dtype, shape and hash
  *     /weights/<storage>  one contiguous data set per storage; bf16 as uint16

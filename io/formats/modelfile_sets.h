@@ -8,7 +8,8 @@
 
 #define MODELFILE_VERSION   1
 #define MODELFILE_WEIGHTS   "weights"
-#define MODELFILE_ROOT_SETS 5 /* format, ir, config, provenance, index */
+#define MODELFILE_ROOT_SETS 5 /* format, ir, config, provenance, index; and maybe */
+#define MODELFILE_ORIGINAL  "config_original"
 
 /* The eight bytes that every HDF5 file starts with. */
 #define HDF5_SIGNATURE "\211HDF\r\n\032\n"

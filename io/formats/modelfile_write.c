@@ -2,6 +2,7 @@
  * leave broken), the parent reads it back, compares and puts it in place. */
 #include "io/files/file.h"
 #include "io/files/sandbox.h"
+#include "io/formats/model_config.h"
 #include "io/formats/modelfile.h"
 #include "io/formats/modelfile_gaussians.h"
 #include "ir/irtext.h"
@@ -10,9 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_IR, TEXT_CONFIG, TEXT_PROVENANCE, TEXT_INDEX, TEXT_COUNT };
+/* A text that is empty is left out: the original configuration where it is the present
+ * one. */
+enum { TEXT_IR, TEXT_CONFIG, TEXT_ORIGINAL, TEXT_PROVENANCE, TEXT_INDEX, TEXT_COUNT };
 
-static const char *const TEXT_NAMES[TEXT_COUNT] = {"ir", "config", "provenance", "index"};
+static const char *const TEXT_NAMES[TEXT_COUNT] = {"ir", "config", MODELFILE_ORIGINAL,
+                                                   "provenance", "index"};
 
 /* One storage under its name in the file. */
 typedef struct Weight {
@@ -119,6 +123,7 @@ static void index_print(Writer *w) {
     Tree *rows = tree_new(arena, TREE_LIST, LOC_NONE);
     char hash[HASH_TEXT_BYTES];
     for (int i = 0; i < TEXT_INDEX; i++) {
+        if (w->texts[i].length == 0) continue;
         bytes_hash(w->texts[i].data, w->texts[i].length, hash);
         tree_put_string(arena, texts, TEXT_NAMES[i], hash);
     }
@@ -156,11 +161,12 @@ static void sets_collect(Writer *w) {
     w->sets[w->set_count++] =
         (Hdf5Set){.name = "format", .dtype = DTYPE_I32, .data = &version};
     for (int i = 0; i < TEXT_COUNT; i++)
-        w->sets[w->set_count++] = (Hdf5Set){.name = TEXT_NAMES[i],
-                                            .dtype = DTYPE_U8,
-                                            .rank = 1,
-                                            .dim = {(int64_t)w->texts[i].length},
-                                            .data = w->texts[i].data};
+        if (w->texts[i].length > 0)
+            w->sets[w->set_count++] = (Hdf5Set){.name = TEXT_NAMES[i],
+                                                .dtype = DTYPE_U8,
+                                                .rank = 1,
+                                                .dim = {(int64_t)w->texts[i].length},
+                                                .data = w->texts[i].data};
     for (int i = 0; i < w->part_count; i++)
         sets_add(w, MODELFILE_PRIORS, w->parts[i].link, w->parts[i].tensor);
     for (int i = 0; i < w->weight_count; i++)
@@ -256,7 +262,9 @@ static Status writer_run(Writer *w) {
     TRY(weights_collect(w));
     TRY(parts_collect(w));
     graph_print(&w->texts[TEXT_IR], w->model->graph);
-    map_print(&w->texts[TEXT_CONFIG], w->model->config);
+    const Tree *config = model_config_now(w->scratch, w->model);
+    map_print(&w->texts[TEXT_CONFIG], config);
+    if (config != w->model->config) map_print(&w->texts[TEXT_ORIGINAL], w->model->config);
     map_print(&w->texts[TEXT_PROVENANCE], w->model->provenance);
     index_print(w);
     sets_collect(w);

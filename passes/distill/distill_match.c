@@ -321,17 +321,17 @@ static Status find_exit(const char **name, Distill *d, const Exit *exit, Diag *d
     const int at = find_number(depths.their_origin, origin);
     if (at < 0 && (has_gaps(depths.our_origin) || has_gaps(depths.their_origin)))
         return fail_exit(d, exit, origin, diag);
-    *name = at < 0 ? "logits" : arena_printf(o->arena, "exit.%d", at + 1);
+    *name = at < 0 ? OUTPUT_LOGITS : arena_printf(o->arena, "exit.%d", at + 1);
     return STATUS_OK;
 }
 
 Status distill_teacher_exit(Node **out, Distill *d, const Exit *exit, Diag *diag) {
     const Objective *o = &d->objective;
     const char *name = exit->output;
-    const bool early = strcmp(name, "logits") != 0;
+    const bool early = strcmp(name, OUTPUT_LOGITS) != 0;
     if (early && has_exits(o->teacher_graph)) TRY(find_exit(&name, d, exit, diag));
     const Node *theirs = graph_output(o->teacher_graph, name);
-    if (!theirs) theirs = graph_output(o->teacher_graph, "logits");
+    if (!theirs) theirs = graph_output(o->teacher_graph, OUTPUT_LOGITS);
     *out = objective_teacher_node(o, theirs);
     return STATUS_OK;
 }

@@ -24,8 +24,8 @@ bool distill_compares_predictions(const Distill *d) {
 
 Status distill_check_predictions(Distill *d, Diag *diag) {
     const Objective *o = &d->objective;
-    const Node *ours = graph_output(o->graph, "logits");
-    const Node *theirs = graph_output(o->teacher_graph, "logits");
+    const Node *ours = graph_output(o->graph, OUTPUT_LOGITS);
+    const Node *theirs = graph_output(o->teacher_graph, OUTPUT_LOGITS);
     if (!theirs) {
         Status status =
             edit_fail(o->ctx, diag, "the teacher has no output \"logits\" to follow");
@@ -45,7 +45,7 @@ Status distill_check_predictions(Distill *d, Diag *diag) {
 static Node *prediction_mask(const Distill *d) {
     const Graph *graph = d->objective.graph;
     return d->masked ? graph_find_input(graph, "masked_positions")
-                     : distill_padding(graph, graph_output(graph, "logits"));
+                     : distill_padding(graph, graph_output(graph, OUTPUT_LOGITS));
 }
 
 static Status prediction_term(Node **out, Distill *d, const Exit *exit, Diag *diag) {
@@ -88,7 +88,7 @@ Status distill_add_labels(Distill *d, Diag *diag) {
 /* ---- cosine ---- */
 
 static Node *last_state(const Graph *graph, const char *stack) {
-    Node *state = graph_output(graph, "last_hidden_state");
+    Node *state = graph_output(graph, OUTPUT_STATES);
     if (state || !stack) return state;
     return graph_layer_output(graph, stack, graph_layer_count(graph, stack) - 1);
 }
@@ -109,8 +109,8 @@ static Status cosine_of_states(Node **out, Distill *d, Diag *diag) {
 
 static Status cosine_of_predictions(Node **out, Distill *d, Diag *diag) {
     const Objective *o = &d->objective;
-    const Node *theirs = graph_output(o->teacher_graph, "logits");
-    Node *logits[2] = {graph_output(o->graph, "logits"),
+    const Node *theirs = graph_output(o->teacher_graph, OUTPUT_LOGITS);
+    Node *logits[2] = {graph_output(o->graph, OUTPUT_LOGITS),
                        objective_teacher_node(o, theirs)};
     Node *in[3] = {NULL, NULL, prediction_mask(d)};
     for (int i = 0; i < 2; i++)

@@ -221,7 +221,7 @@ static Status diagnose_run(PassContext *ctx, Model *model, const void *opaque,
     const char *stack = graph_main_stack(model->graph);
     if (graph_layer_count(model->graph, stack) == 0)
         return edit_fail(ctx, diag, "the model has no layers in stack \"%s\"", stack);
-    if (options->gradient_norms && !graph_output(model->graph, "logits"))
+    if (options->gradient_norms && !graph_output(model->graph, OUTPUT_LOGITS))
         return edit_fail(ctx, diag, "the model has no output \"logits\"");
     Model *teacher = NULL;
     if (options->cka) {

@@ -103,7 +103,8 @@ static Status evaluate_check(const void *opaque, const StepSource *source, Diag 
 /* ---- what to do with this model ---- */
 
 static Status check_logits(Evaluation *e, Diag *diag) {
-    const Node *logits = graph_output(e->model->graph, "logits");
+    const Node *logits = graph_output(e->model->graph, OUTPUT_LOGITS);
+    TRY(objective_check_task(e->ctx, e->model->graph, diag));
     const int rank = logits ? logits->type.rank : 0;
     e->classes = rank > 0 ? logits->type.dim[rank - 1] : 0;
     e->words = objective_predicts_tokens(e->model->graph);

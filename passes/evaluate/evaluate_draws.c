@@ -83,7 +83,7 @@ static Status add_samples(void *self, const Fetch *what, const float *const *val
 static Status run_draws(Draws *d, Diag *diag) {
     const Evaluation *e = d->e;
     const EvaluateOptions *o = e->options;
-    Node *logits = graph_output(d->graph, "logits");
+    Node *logits = graph_output(d->graph, OUTPUT_LOGITS);
     for (int64_t draw = 0; draw < o->draws; draw++) {
         TRY(draw_weights(d, draw, diag));
         TRY(forward_batches(d->graph, &logits, 1, e->data, o->limit, o->batch_size,

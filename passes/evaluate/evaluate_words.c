@@ -61,7 +61,7 @@ static int64_t run_samples(const Evaluation *e) {
 static Status run_words(Words *words, Objective *masked, Diag *diag) {
     const Evaluation *e = words->e;
     TRY(objective_mask_tokens(masked, diag));
-    Node *logits = graph_output(masked->graph, "logits");
+    Node *logits = graph_output(masked->graph, OUTPUT_LOGITS);
     TRY(check_rows(e, masked->graph, logits, diag));
     return forward_batches(masked->graph, &logits, 1, e->data, e->options->limit,
                            run_samples(e), e->ctx->threads, e->ctx->watch, add_rows,

@@ -178,7 +178,7 @@ static Status add_exit(AddExits *a, int layer, Diag *diag) {
 /* ---- the model's own classifier ---- */
 
 static bool is_in_head(const Node *node) {
-    return node->stack && strcmp(node->stack, "head") == 0;
+    return node->stack && strcmp(node->stack, STACK_HEAD) == 0;
 }
 
 /* Puts a head like the exits' in place of the model's own, with what belongs to that. */
@@ -187,14 +187,14 @@ static Status replace_final(AddExits *a, Diag *diag) {
     Node *x = a->norm ? a->norm : last;
     if (!x || x->type.rank != 3)
         return edit_fail(a->ctx, diag, "the last layer has no output [N, T, D]");
-    const HeadPlace at = {.stack = "head", .name = "head", .layer = -1};
+    const HeadPlace at = {.stack = STACK_HEAD, .name = "head", .layer = -1};
     for (int i = a->graph->output_count - 1; i >= 0; i--) {
         const Output *output = &a->graph->outputs[i];
-        if (strcmp(output->name, "logits") != 0 && is_in_head(output->node))
+        if (strcmp(output->name, OUTPUT_LOGITS) != 0 && is_in_head(output->node))
             graph_remove_output(a->graph, output->name);
     }
     TRY(add_head(&logits, a, x, &at, diag));
-    graph_set_output(a->graph, "logits", logits);
+    graph_set_output(a->graph, OUTPUT_LOGITS, logits);
     return STATUS_OK;
 }
 
@@ -207,7 +207,7 @@ static Status fail_classifier(PassContext *ctx, const char *found, Diag *diag) {
 }
 
 static Status check_model(const AddExits *a, Diag *diag) {
-    const Node *logits = graph_output(a->graph, "logits");
+    const Node *logits = graph_output(a->graph, OUTPUT_LOGITS);
     if (!logits)
         return fail_classifier(a->ctx, "the model has no output \"logits\"", diag);
     if (logits->type.rank == 3)
@@ -259,7 +259,7 @@ static Status find_mask(AddExits *a, Diag *diag) {
 
 /* What an exit reads. */
 static Status choose_token(AddExits *a, Diag *diag) {
-    const Node *pool = graph_find(a->graph, "head", -1, ROLE_POOL);
+    const Node *pool = graph_find(a->graph, STACK_HEAD, -1, ROLE_POOL);
     const bool means = node_is(pool, &op_mean_tokens);
     const bool selects = node_is(pool, &op_select_token);
     const int token = a->options->token;
@@ -284,11 +284,11 @@ static Status begin(AddExits *a, Diag *diag) {
     a->depth = graph_layer_count(a->graph, a->trunk);
     TRY(check_model(a, diag));
     TRY(choose_token(a, diag));
-    a->classes = graph_output(a->graph, "logits")->type.dim[1];
+    a->classes = graph_output(a->graph, OUTPUT_LOGITS)->type.dim[1];
     a->std = find_std(a->model);
     a->dropout = a->options->dropout < 0 ? find_dropout(a->graph) : a->options->dropout;
     a->norm = edit_find(a->graph, a->trunk, -1, ROLE_FINAL_NORM, &op_layer_norm);
-    a->classifier = edit_find(a->graph, "head", -1, ROLE_HEAD, &op_linear);
+    a->classifier = edit_find(a->graph, STACK_HEAD, -1, ROLE_HEAD, &op_linear);
     a->pooler = find_pooler(a->graph);
     return STATUS_OK;
 }

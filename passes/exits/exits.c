@@ -78,7 +78,7 @@ static int compare_layers(const void *a, const void *b) {
 
 Status exits_find(Exits *out, Arena *arena, PassContext *ctx, const Graph *graph,
                   Diag *diag) {
-    Node *logits = graph_output(graph, "logits");
+    Node *logits = graph_output(graph, OUTPUT_LOGITS);
     if (!logits) return edit_fail(ctx, diag, "the model has no output \"logits\"");
     *out = (Exits){.items = ARENA_ARRAY(arena, Exit, (size_t)graph->output_count)};
     for (int i = 0; i < graph->output_count; i++) {
@@ -90,7 +90,7 @@ Status exits_find(Exits *out, Arena *arena, PassContext *ctx, const Graph *graph
     }
     qsort(out->items, (size_t)out->count, sizeof *out->items, compare_layers);
     out->items[out->count++] =
-        (Exit){"logits", logits, graph_layer_count(graph, graph_main_stack(graph))};
+        (Exit){OUTPUT_LOGITS, logits, graph_layer_count(graph, graph_main_stack(graph))};
     return STATUS_OK;
 }
 

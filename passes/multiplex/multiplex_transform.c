@@ -189,10 +189,10 @@ static Status pool_exits(Multiplex *m, Diag *diag) {
 
 /* The class token's classifier alone gives the logits. */
 static Status keep_one_head(Multiplex *m, Diag *diag) {
-    Node *head = edit_find(m->graph, "head", -1, ROLE_HEAD, &op_linear);
+    Node *head = edit_find(m->graph, STACK_HEAD, -1, ROLE_HEAD, &op_linear);
     if (!head)
         return edit_fail_option(m->ctx, "pooling", diag, "the model has no classifier");
-    graph_set_output(m->graph, "logits", head);
+    graph_set_output(m->graph, OUTPUT_LOGITS, head);
     graph_remove_output(m->graph, "cls_logits");
     graph_remove_output(m->graph, "distillation_logits");
     Node *pool = head->in[0];

@@ -23,7 +23,7 @@ static bool is_read_before(const Recipe *recipe, int index, const char *name) {
 }
 
 static Status check_set(Graph *graph, const Batches *data, Diag *diag) {
-    Node *logits = graph_output(graph, "logits");
+    Node *logits = graph_output(graph, OUTPUT_LOGITS);
     if (!logits) return STATUS_OK;
     if (logits->type.rank == 2) TRY(feed_check_labels(data, logits->type.dim[1], diag));
     return feed_check_samples(graph, &logits, 1, data, diag);

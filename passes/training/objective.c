@@ -9,9 +9,11 @@
 #include <string.h>
 
 Status objective_begin(Objective *o, PassContext *ctx, Model *model, Diag *diag) {
-    *o = (Objective){.ctx = ctx, .model = model, .arena = arena_create()};
+    *o = (Objective){.ctx = ctx, .model = model};
+    TRY(objective_check_task(ctx, model->graph, diag));
+    o->arena = arena_create();
     o->graph = graph_copy(o->arena, model->graph);
-    if (graph_output(o->graph, "logits")) return STATUS_OK;
+    if (graph_output(o->graph, OUTPUT_LOGITS)) return STATUS_OK;
     Status status = edit_fail(ctx, diag, "the model has no output \"logits\" to train");
     diag_hint(diag, "load a model with a classification head");
     objective_end(o);

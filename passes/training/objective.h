@@ -84,11 +84,15 @@ Status objective_find_mixed(Objective *objective, const char *data,
 Status objective_add_labels(Objective *objective, ObjectiveExits exits, double weight,
                             double smoothing, Diag *diag);
 
-/* Whether a model predicts tokens: logits [N, T, V]; and whether it predicts the next one
- * (its layers stand in stack "decoder"): then the data's `labels` are i32[N, T], the
- * token after each, INDEX_SKIP where there is none, and nothing is masked. */
+/* Whether a model predicts tokens, logits [N, T, V]; and whether it predicts the next
+ * one: then the data's `labels` are i32[N, T], the token after each, INDEX_SKIP where
+ * there is none, and nothing is masked. By the model's task (ir/model_parts.h). */
 bool objective_predicts_tokens(const Graph *graph);
 bool objective_predicts_next(const Graph *graph);
+
+/* Fails with STATUS_MODEL for a task that has logits and that no pass knows: classes of
+ * tokens. objective_begin, objective_add_teacher and objective_mask_graph check it. */
+Status objective_check_task(PassContext *ctx, const Graph *graph, Diag *diag);
 
 /* For models that predict tokens: lets the heads of student and teacher see the masked
  * positions only, so that logits are [N, M, V] (input `masked_positions` i32[N, M], 0

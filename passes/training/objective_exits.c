@@ -69,12 +69,19 @@ Status objective_add_labels(Objective *o, ObjectiveExits which, double weight,
 /* ---- tokens ---- */
 
 bool objective_predicts_tokens(const Graph *graph) {
-    const Node *logits = graph_output(graph, "logits");
-    return logits && logits->type.rank == 3;
+    return task_predicts_tokens(graph_task(graph));
 }
 
 bool objective_predicts_next(const Graph *graph) {
-    return objective_predicts_tokens(graph) && graph_layer_count(graph, "decoder") > 0;
+    return task_predicts_next(graph_task(graph));
+}
+
+Status objective_check_task(PassContext *ctx, const Graph *graph, Diag *diag) {
+    if (graph_task(graph) != TASK_LABEL_TOKENS) return STATUS_OK;
+    return edit_fail(ctx, diag,
+                     "expected a model that classifies samples or predicts tokens, found "
+                     "a token classifier (task label_tokens), which is not trained or "
+                     "evaluated yet");
 }
 
 /* Whether a node stands in the head of the student ("head") or teacher. */
@@ -121,14 +128,15 @@ static Node *masked_positions(Graph *graph) {
 Status objective_mask_tokens(Objective *o, Diag *diag) {
     if (objective_predicts_next(o->graph)) return STATUS_OK;
     Node *positions = masked_positions(o->graph);
-    TRY(gather_head(o->ctx, o->graph, "head", positions, diag));
+    TRY(gather_head(o->ctx, o->graph, STACK_HEAD, positions, diag));
     if (o->teacher) TRY(gather_head(o->ctx, o->graph, "teacher.head", positions, diag));
     return graph_infer(o->graph, diag);
 }
 
 Status objective_mask_graph(PassContext *ctx, Graph *graph, Diag *diag) {
+    TRY(objective_check_task(ctx, graph, diag));
     if (!objective_predicts_tokens(graph) || objective_predicts_next(graph))
         return STATUS_OK;
-    TRY(gather_head(ctx, graph, "head", masked_positions(graph), diag));
+    TRY(gather_head(ctx, graph, STACK_HEAD, masked_positions(graph), diag));
     return graph_infer(graph, diag);
 }

@@ -25,7 +25,7 @@ static Node *find_recurrence(Node *logits) {
 }
 
 Status objective_feed_back(Objective *o, double teacher_forcing, Diag *diag) {
-    Node *logits = graph_output(o->graph, "logits");
+    Node *logits = graph_output(o->graph, OUTPUT_LOGITS);
     Node *recurrence = find_recurrence(logits);
     Node *table = recurrence ? find_table(recurrence) : NULL;
     if (!table) {

@@ -18,6 +18,7 @@ static void still_teacher(Objective *o) {
 }
 
 Status objective_add_teacher(Objective *o, Model *teacher, Diag *diag) {
+    TRY(objective_check_task(o->ctx, teacher->graph, diag));
     o->teacher_graph = teacher->graph;
     const int count = graph_number(teacher->graph);
     o->teacher = ARENA_ARRAY(o->arena, Node *, (size_t)count);

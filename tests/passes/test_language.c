@@ -75,6 +75,27 @@ static void test_uniform(void **state) {
     diag_destroy(diag);
 }
 
+/* Logits of every token that are of other classes than the vocabulary: neither masked nor
+ * next tokens, and refused by name instead of trained as such. */
+static void test_token_classifier(void **state) {
+    (void)state;
+    static const char *const STEPS[] = {
+        "  - evaluate: {data: some}\n", "  - finetune: {data: some, steps: 1}\n",
+        "  - importance: {data: some}\n",
+        "  - distill: {data: some, preset: distilbert, steps: 1}\n"};
+    static const char CONFIG[] =
+        "{model_type: bert, architectures: [BertForMaskedLM],\n"
+        " hidden_size: 8, num_hidden_layers: 1, num_attention_heads: 2,\n"
+        " intermediate_size: 8, vocab_size: 12, max_position_embeddings: 6}\n";
+    Batches data = sequences();
+    World world = {&data, NULL};
+    for (size_t i = 0; i < sizeof STEPS / sizeof *STEPS; i++) {
+        Model *model = configured_model(CONFIG, 1);
+        model->graph->task = TASK_LABEL_TOKENS;
+        expect_refusal(model, &world, STEPS[i], STATUS_MODEL, "token classifier");
+    }
+}
+
 static void test_refused(void **state) {
     (void)state;
     static const char classifier[] =
@@ -407,7 +428,7 @@ int main(void) {
         cmocka_unit_test(test_distill),         cmocka_unit_test(test_distill_relations),
         cmocka_unit_test(test_distill_refused), cmocka_unit_test(test_distill_other_kind),
         cmocka_unit_test(test_stack),           cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_learns_a_text),
+        cmocka_unit_test(test_learns_a_text),   cmocka_unit_test(test_token_classifier),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

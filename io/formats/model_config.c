@@ -1,0 +1,165 @@
+/* Model configuration: see model_config.h. */
+#include "io/formats/model_config.h"
+
+#include "io/families/family.h"
+#include "io/formats/hf.h"
+
+#include <math.h>
+#include <string.h>
+
+/* --- values --- */
+
+static Tree *new_number(Arena *arena, double value) {
+    const bool whole = value == floor(value);
+    Tree *tree = tree_new(arena, whole ? TREE_INT : TREE_FLOAT, LOC_NONE);
+    if (whole)
+        tree->integer = (int64_t)value;
+    else
+        tree->real = value;
+    return tree;
+}
+
+static Tree *new_list(Arena *arena, const double *values, int count) {
+    Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
+    for (int i = 0; i < count; i++)
+        tree_append(arena, list, NULL, LOC_NONE, new_number(arena, values[i]));
+    return list;
+}
+
+/* One number where all are the same, else all of them. */
+static Tree *new_value(Arena *arena, const double *values, int count) {
+    for (int i = 1; i < count; i++)
+        if (values[i] != values[0]) return new_list(arena, values, count);
+    return new_number(arena, count ? values[0] : 0);
+}
+
+static bool same_tree(const Tree *a, const Tree *b) {
+    Text one = {0}, two = {0};
+    tree_print_json(&one, a, 0);
+    tree_print_json(&two, b, 0);
+    const bool same = strcmp(one.data, two.data) == 0;
+    text_free(&one);
+    text_free(&two);
+    return same;
+}
+
+/* --- measures --- */
+
+static int64_t last_dim(const Node *node) {
+    return node->type.rank ? node->type.dim[node->type.rank - 1] : 0;
+}
+
+/* Of one layer; 0 where the block is gone. */
+static double measure_layer(const Graph *graph, const SizeKey *size, int layer) {
+    if (size->kind == SIZE_FFN || size->kind == SIZE_FFN_RATIO) {
+        const Node *in = graph_find(graph, size->stack, layer, ROLE_FFN_IN);
+        if (!in) return 0;
+        const double width = size->kind == SIZE_FFN ? 1 : (double)last_dim(in->in[0]);
+        return width > 0 ? (double)last_dim(in) / width : 0;
+    }
+    const Node *node = graph_find(graph, size->stack, layer, ROLE_ATTENTION);
+    const int64_t heads = node ? node_integer(node, "heads") : 0;
+    const int64_t kv_heads = node ? node_integer(node, "kv_heads") : 0;
+    if (heads < 1) return 0;
+    if (size->kind == SIZE_KV_HEADS) return (double)(kv_heads > 0 ? kv_heads : heads);
+    if (size->kind == SIZE_HEADS) return (double)heads;
+    return (double)(last_dim(node->in[0]) / heads);
+}
+
+/* The lookup in the table of token types: an operand of the sum that adds its rows. */
+static const Node *find_types(const Graph *graph, const char *stack) {
+    const Node *sum = graph_find(graph, stack, -1, ROLE_TOKEN_TYPE);
+    const Node *words = graph_find(graph, stack, -1, ROLE_EMBED);
+    for (int i = 0; sum && words && i < sum->in_count; i++)
+        if (sum->in[i] != words && sum->in[i]->op == words->op) return sum->in[i];
+    return NULL;
+}
+
+/* Of the table of tokens, or of token types, of a stack; 0 without one. */
+static double measure_table(const Graph *graph, const SizeKey *size) {
+    const Node *node = size->kind == SIZE_TYPES
+                           ? find_types(graph, size->stack)
+                           : graph_find(graph, size->stack, -1, ROLE_EMBED);
+    if (!node || node->in_count < 2 || !node->in[1] || !node->in[1]->storage) return 0;
+    const Type *table = &node->in[1]->type;
+    return table->rank == 2 ? (double)table->dim[size->kind == SIZE_EMBEDDING] : 0;
+}
+
+/* What a key should say of a graph. */
+static Tree *measure(Arena *arena, const Graph *graph, const SizeKey *size) {
+    const int layers = graph_layer_count(graph, size->stack);
+    double *values = ARENA_ARRAY(arena, double, (size_t)layers + 1);
+    if (size->kind >= SIZE_VOCABULARY) {
+        values[0] = measure_table(graph, size);
+        return new_value(arena, values, 1);
+    }
+    if (size->kind == SIZE_LAYERS && !size->staged) {
+        values[0] = layers;
+        return new_value(arena, values, 1);
+    }
+    for (int i = 0; i < layers && size->kind != SIZE_LAYERS; i++)
+        values[i] = measure_layer(graph, size, i);
+    if (!size->staged) return new_value(arena, values, layers);
+    Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
+    const int stages = graph_layer_stage(graph, size->stack, layers) + 1;
+    for (int stage = 0, first = 0; stage < stages; stage++) {
+        int end = first;
+        while (end < layers && graph_layer_stage(graph, size->stack, end) == stage) end++;
+        const double depth = end - first;
+        tree_append(arena, list, NULL, LOC_NONE,
+                    size->kind == SIZE_LAYERS
+                        ? new_value(arena, &depth, 1)
+                        : new_value(arena, values + first, end - first));
+        first = end;
+    }
+    return list;
+}
+
+/* --- the configuration --- */
+
+/* Puts `values`, a map, in place of the keys that it has or behind them. */
+static const Tree *replace_values(Arena *arena, const Tree *config, const Tree *values) {
+    Tree *out = tree_new(arena, TREE_MAP, config->loc);
+    for (const Tree *own = config->first; own; own = own->next) {
+        const Tree *value = tree_get(values, own->key);
+        tree_append(arena, out, own->key, own->key_loc,
+                    tree_copy(arena, value ? value : own));
+    }
+    for (const Tree *value = values->first; value; value = value->next)
+        if (!tree_get(out, value->key))
+            tree_append(arena, out, value->key, LOC_NONE, tree_copy(arena, value));
+    return out;
+}
+
+/* The sizes that differ from those of the graph that the configuration builds; a head's
+ * width goes with the number of heads, which says what it is no longer. */
+static Tree *changed_sizes(Arena *arena, const SizeKey *sizes, const Graph *original,
+                           const Graph *graph) {
+    Tree *changed = tree_new(arena, TREE_MAP, LOC_NONE);
+    bool heads = false;
+    for (const SizeKey *size = sizes; size->key; size++) {
+        Tree *now = measure(arena, graph, size);
+        const bool same = same_tree(now, measure(arena, original, size));
+        if (size->kind == SIZE_HEADS) heads = !same;
+        if (!same || (heads && size->kind == SIZE_HEAD_WIDTH))
+            tree_append(arena, changed, size->key, LOC_NONE, now);
+    }
+    return changed;
+}
+
+const Tree *model_config_now(Arena *arena, const Model *model) {
+    const Tree *type = tree_get(model->config, "model_type"), *now = model->config;
+    const Family *family =
+        type && type->kind == TREE_STRING ? family_find(type->string) : NULL;
+    Model *original = NULL;
+    if (!family || !family->sizes) return now;
+    Diag *diag = diag_create(); /* warnings of the configuration were given when read */
+    if (hf_build(&original, model->config, model->graph->ops, diag) == STATUS_OK) {
+        const Tree *changed =
+            changed_sizes(arena, family->sizes, original->graph, model->graph);
+        if (changed->count > 0) now = replace_values(arena, model->config, changed);
+    }
+    model_destroy(original);
+    diag_destroy(diag);
+    return now;
+}

@@ -1,0 +1,53 @@
+/* Model parts: what a model is for, and the names by which its parts are known.
+ *
+ * A family declares them when it builds a graph, passes select by them, and they are
+ * saved with the model. Whoever needs one of these names takes it from here. */
+#ifndef COMPRESS_IR_MODEL_PARTS_H
+#define COMPRESS_IR_MODEL_PARTS_H
+
+#include <stdbool.h>
+
+/* What a model's predictions are. N samples, T tokens, V tokens in the vocabulary. */
+typedef enum Task {
+    TASK_NONE,         /* nothing that is known here */
+    TASK_CLASSIFY,     /* logits [N, classes]: one class a sample */
+    TASK_FILL_IN,      /* logits [N, T, V]: the tokens that were masked (masked LM) */
+    TASK_NEXT_TOKEN,   /* logits [N, T, V]: after every token the next one */
+    TASK_TRANSLATE,    /* the same for the target of an encoder-decoder model */
+    TASK_LABEL_TOKENS, /* logits [N, T, classes]: one class a token; no pass knows it yet
+                        */
+    TASK_EMBED,        /* hidden states, no predictions */
+    TASK_COUNT
+} Task;
+
+/* Printed name ("fill_in"), and the reverse; TASK_COUNT when unknown. */
+const char *task_name(Task task);
+Task task_find(const char *name);
+
+/* Whether the predictions are tokens of a vocabulary; and whether every token is
+ * predicted from those before it alone. */
+bool task_predicts_tokens(Task task);
+bool task_predicts_next(Task task);
+
+/* Stacks: where nodes stand (Node.stack). */
+#define STACK_EMBEDDINGS         "embeddings"
+#define STACK_DECODER_EMBEDDINGS "decoder_embeddings"
+#define STACK_ENCODER            "encoder"
+#define STACK_DECODER            "decoder"
+#define STACK_HEAD               "head"
+
+/* Outputs. */
+#define OUTPUT_LOGITS         "logits"
+#define OUTPUT_STATES         "last_hidden_state" /* of the main stack, [N, T, width] */
+#define OUTPUT_ENCODER_STATES "encoder_last_hidden_state"
+#define OUTPUT_POOLER         "pooler_output" /* [N, width] */
+
+/* Inputs. */
+#define INPUT_PIXELS      "pixel_values"
+#define INPUT_IDS         "input_ids"
+#define INPUT_MASK        "attention_mask"
+#define INPUT_TYPES       "token_type_ids"
+#define INPUT_TARGET_IDS  "decoder_input_ids"
+#define INPUT_TARGET_MASK "decoder_attention_mask"
+
+#endif
