@@ -71,6 +71,13 @@ void arena_destroy(Arena *arena) {
     free(arena);
 }
 
+size_t arena_bytes(const Arena *arena) {
+    size_t bytes = sizeof *arena;
+    for (const Chunk *chunk = arena->chunks; chunk; chunk = chunk->next)
+        bytes += sizeof *chunk + chunk->capacity;
+    return bytes;
+}
+
 static Chunk *chunk_create(size_t capacity) {
     Chunk *chunk = memory_alloc(1, sizeof *chunk + capacity);
     chunk->capacity = capacity;

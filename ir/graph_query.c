@@ -170,7 +170,9 @@ int64_t node_integer(const Node *node, const char *name) {
 
 int graph_number(Graph *graph) {
     int id = 0;
-    for (Node *n = graph->first; n; n = n->next) n->id = id++;
+    for (Node *n = graph->first; n; n = n->next, id++)
+        if (n->id != id)
+            n->id = id; /* no write: threads may be reading a numbered graph */
     return id;
 }
 

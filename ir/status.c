@@ -145,6 +145,20 @@ void diag_warn(Diag *diag, Loc at, const char *key, const char *fmt, ...) {
     entry_place(diag, entry_add(diag, NULL, ENTRY_WARNING, message), at, key);
 }
 
+Status diag_take(Diag *diag, Diag *from) {
+    const Status status = from->status;
+    for (const Entry *entry = from->first; entry; entry = entry->next) {
+        Entry *copy =
+            entry_add(diag, NULL, entry->kind, arena_strdup(diag->arena, entry->message));
+        entry_place(diag, copy, entry->at, entry->key);
+        if (entry->kind != ENTRY_WARNING) diag->anchor = copy;
+    }
+    if (diag->errors == 0) diag->status = status;
+    diag->errors += from->errors;
+    diag_clear(from);
+    return status;
+}
+
 Status diag_status(const Diag *diag) {
     return diag->status;
 }

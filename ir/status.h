@@ -68,6 +68,11 @@ void diag_place(Diag *diag, Loc at, const char *key);
 void diag_warn(Diag *diag, Loc at, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* Moves what `from` has recorded to the end of `diag`, in order, and returns the status
+ * of the first error among it, STATUS_OK when there is none. For work that was done
+ * aside, by another thread say, into a list of its own. `from` is empty afterwards. */
+Status diag_take(Diag *diag, Diag *from);
+
 /* Status of the first error, STATUS_OK when there is none. */
 Status diag_status(const Diag *diag);
 

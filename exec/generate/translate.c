@@ -3,8 +3,6 @@
  */
 #include "exec/generate/translate_internal.h"
 
-#include "exec/run/parallel.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,22 +55,25 @@ static Status check_inputs(const Graph *graph, Diag *diag) {
 /* Plans of what steps read of the source. */
 static Status open_encoder(Translator *t, Diag *diag) {
     Decoder *decoder = t->decoder;
-    t->plans = (PlanCache){.graph = decoder->graph,
-                           .options = {.precision = PRECISION_F32,
-                                       .results = decoder->source_values,
-                                       .result_count = decoder->source_count}};
+    const PlanOptions options = {.precision = PRECISION_F32,
+                                 .results = decoder->source_values,
+                                 .result_count = decoder->source_count};
     if (decoder->source_count == 0) return STATUS_OK;
+    t->plans = plan_cache_create(decoder->graph, NULL, &options, PLAN_CACHE_BYTES);
     const Fetch one = {.source = 1};
-    TRY(plan_cache_need(&t->plans, 1, &one, diag));
+    Plan *plan = NULL;
+    TRY(plan_cache_get(t->plans, 1, &one, &plan, diag));
     const Node *ids = graph_find_input(decoder->graph, "input_ids");
-    if (ids) t->source_limit = plan_index_limit(plan_cache_find(&t->plans, 1, &one), ids);
+    if (ids) t->source_limit = plan_index_limit(plan, ids);
+    plan_destroy(plan);
     return params_create(&t->params, decoder->graph, PRECISION_F32, false, diag);
 }
 
 static Status open_lanes(Translator *t, Diag *diag) {
-    t->lanes = memory_alloc((size_t)t->options.threads, sizeof *t->lanes);
-    for (int i = 0; i < t->options.threads; i++) {
-        Lane *lane = &t->lanes[i];
+    t->lanes = lanes_create(t->options.threads, t->options.threads, NULL);
+    t->memory = memory_alloc((size_t)lanes_count(t->lanes), sizeof *t->memory);
+    for (int i = 0; i < lanes_count(t->lanes); i++) {
+        TranslateLane *lane = &t->memory[i];
         lane->translator = t;
         lane->source_data =
             memory_alloc((size_t)t->decoder->source_count + 1, sizeof(void *));
@@ -114,10 +115,12 @@ Status translator_create(Translator **out, Graph *graph, const TranslatorOptions
 
 void translator_destroy(Translator *t) {
     if (!t) return;
-    for (int i = 0; t->lanes && i < t->options.threads; i++) lane_close(&t->lanes[i]);
-    free(t->lanes);
+    for (int i = 0; t->memory && i < lanes_count(t->lanes); i++)
+        lane_close(&t->memory[i]);
+    free(t->memory);
+    lanes_destroy(t->lanes);
     params_destroy(t->params);
-    plan_cache_close(&t->plans);
+    plan_cache_destroy(t->plans);
     decoder_destroy(t->decoder);
     free(t);
 }
@@ -159,49 +162,30 @@ typedef struct Run {
     const Sentences *sentences;
     Search search;
     Translation *out;
-    Diag **diags; /* by lane */
 } Run;
 
-static void run_lane(void *self, int64_t i, int worker) {
-    (void)worker; /* lane i has memory of its own */
+static Status run_lane(void *self, int64_t i, int lane_number, Diag *diag) {
     const Run *run = self;
-    Lane *lane = &run->translator->lanes[i];
-    lane->status = lane_encode(lane, run->sentences, run->diags[i]);
-    if (lane->status == STATUS_OK)
-        lane_search(lane, &run->search, run->out + lane->first);
-}
-
-/* Shares the sentences out; makes what lanes need. */
-static Status share_out(const Run *run, int lanes, Diag *diag) {
-    Translator *t = run->translator;
-    const int64_t count = run->sentences->count;
-    const Fetch what = {.source = run->sentences->tokens};
-    TRY(lanes_reserve(t, (count + lanes - 1) / lanes, what.source, diag));
-    for (int i = 0; i < lanes; i++) {
-        Lane *lane = &t->lanes[i];
-        lane->first = count * i / lanes;
-        lane->sentences = count * (i + 1) / lanes - lane->first;
-        lane->source = what.source;
-        if (t->decoder->source_count > 0)
-            TRY(plan_cache_need(&t->plans, lane->sentences, &what, diag));
-    }
+    TranslateLane *lane = &run->translator->memory[i];
+    (void)lane_number; /* no more items than lanes: item i is lane i's */
+    TRY(lane_encode(lane, run->sentences, diag));
+    lane_search(lane, &run->search, run->out + lane->first);
     return STATUS_OK;
 }
 
-static Status run_lanes(Run *run, int lanes, Diag *diag) {
-    Status status = share_out(run, lanes, diag);
-    if (status != STATUS_OK) return status;
-    run->diags = memory_alloc((size_t)lanes, sizeof(Diag *));
-    for (int i = 0; i < lanes; i++) run->diags[i] = diag_create();
-    parallel_for(lanes, lanes, run_lane, run);
-    for (int i = 0; i < lanes; i++) {
-        const Status found = run->translator->lanes[i].status;
-        if (found != STATUS_OK && status == STATUS_OK)
-            status = diag_fail(diag, found, LOC_NONE, NULL, "the encoder could not run");
-        diag_destroy(run->diags[i]);
+/* Shares the sentences out, one part for each lane, and runs them. */
+static Status run_lanes(Run *run, Diag *diag) {
+    Translator *t = run->translator;
+    const int64_t count = run->sentences->count, source = run->sentences->tokens;
+    const int64_t most = lanes_count(t->lanes), parts = count < most ? count : most;
+    TRY(translate_reserve(t, (count + parts - 1) / parts, source, diag));
+    for (int64_t i = 0; i < parts; i++) {
+        TranslateLane *lane = &t->memory[i];
+        lane->first = count * i / parts;
+        lane->sentences = count * (i + 1) / parts - lane->first;
+        lane->source = source;
     }
-    free(run->diags);
-    return status;
+    return lanes_run(t->lanes, parts, run_lane, run, diag);
 }
 
 Status translator_run(Translator *t, const Sentences *sentences, const Search *search,
@@ -215,7 +199,5 @@ Status translator_run(Translator *t, const Sentences *sentences, const Search *s
     if (search->vocabulary <= 0 || search->vocabulary > words)
         run.search.vocabulary = words;
     if (limit > 0 && run.search.vocabulary > limit) run.search.vocabulary = limit;
-    const int64_t lanes =
-        sentences->count < t->options.threads ? sentences->count : t->options.threads;
-    return run_lanes(&run, (int)lanes, diag);
+    return run_lanes(&run, diag);
 }

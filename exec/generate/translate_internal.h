@@ -10,7 +10,7 @@
 
 #include "exec/generate/decode_internal.h"
 #include "exec/generate/translate.h"
-#include "exec/plan/plan_cache.h"
+#include "exec/run/lanes.h"
 #include "exec/run/run.h"
 
 /* Memory of one step. */
@@ -22,10 +22,9 @@ typedef struct TranslateStep {
 } TranslateStep;
 
 /* One thread's sentences and hypotheses. */
-typedef struct Lane {
+typedef struct TranslateLane {
     Translator *translator;
-    Workspace *workspace; /* of the encoder */
-    Status status;
+    Workspace *workspace;             /* of the encoder */
     int64_t first, sentences, source; /* sentences of the call; padded length */
 
     /* Hypotheses of the next step. */
@@ -37,7 +36,7 @@ typedef struct Lane {
 
     Buf *values, *scratch, *states, *prepared;
     const void **source_data; /* by value of the source */
-} Lane;
+} TranslateLane;
 
 struct Translator {
     Decoder *decoder; /* steps and weights alone */
@@ -46,32 +45,33 @@ struct Translator {
     int64_t row_floats; /* of all values of a row */
     size_t state_bytes; /* of a slot */
     Params *params;
-    PlanCache plans;      /* of the encoder */
+    PlanCache *plans;     /* of the encoder */
     int64_t source_limit; /* ids of sources are below it; 0 = any */
 
-    Lane *lanes;
+    Lanes *lanes;
+    TranslateLane *memory;                          /* by lane */
     int64_t sentences_room, rows_room, source_room; /* of each lane */
 };
 
 /* Room in every lane for `sentences` of at most `source` tokens. Fails with
  * STATUS_MEMORY. */
-Status lanes_reserve(Translator *translator, int64_t sentences, int64_t source,
-                     Diag *diag);
-void lane_close(Lane *lane);
+Status translate_reserve(Translator *translator, int64_t sentences, int64_t source,
+                         Diag *diag);
+void lane_close(TranslateLane *lane);
 
 /* Runs the encoder, then what is prepared for each sentence. The plan is there. */
-Status lane_encode(Lane *lane, const Sentences *all, Diag *diag);
+Status lane_encode(TranslateLane *lane, const Sentences *all, Diag *diag);
 
 /* One token for rows 0 .. rows - 1 at lane->position, which goes on by one. */
-void lane_step(Lane *lane);
+void lane_step(TranslateLane *lane);
 
 /* Logits of a row [vocabulary] of the last step. */
-const float *lane_logits(const Lane *lane, int64_t row);
+const float *lane_logits(const TranslateLane *lane, int64_t row);
 
 /* Copies the states of slot `from` to slot `to`. */
-void lane_copy(Lane *lane, int64_t from, int64_t to);
+void lane_copy(TranslateLane *lane, int64_t from, int64_t to);
 
 /* Searches for the translations of the lane's sentences: out[0 .. sentences). */
-void lane_search(Lane *lane, const Search *search, Translation *out);
+void lane_search(TranslateLane *lane, const Search *search, Translation *out);
 
 #endif

@@ -39,7 +39,7 @@ static size_t place_prepared(Translator *t, int64_t sentences, int64_t source) {
     return total;
 }
 
-static void free_rows(Lane *lane) {
+static void free_rows(TranslateLane *lane) {
     free(lane->token);
     free(lane->sentence);
     free(lane->slot);
@@ -47,7 +47,7 @@ static void free_rows(Lane *lane) {
     free(lane->state);
 }
 
-static void make_rows(Lane *lane, int64_t rows) {
+static void make_rows(TranslateLane *lane, int64_t rows) {
     free_rows(lane);
     lane->token = memory_alloc((size_t)rows, sizeof *lane->token);
     lane->sentence = memory_alloc((size_t)rows, sizeof *lane->sentence);
@@ -62,8 +62,8 @@ static Status reserve_rows(Translator *t, int64_t sentences, Diag *diag) {
     const size_t count = (size_t)rows;
     const size_t scratch =
         (size_t)decode_scratch(t->decoder, t->options.max_length, rows) * sizeof(float);
-    for (int i = 0; i < t->options.threads; i++) {
-        Lane *lane = &t->lanes[i];
+    for (int i = 0; i < lanes_count(t->lanes); i++) {
+        TranslateLane *lane = &t->memory[i];
         make_rows(lane, rows);
         TRY(renew(&lane->values, count * (size_t)t->row_floats * sizeof(float), diag));
         TRY(renew(&lane->states, count * t->state_bytes, diag));
@@ -74,18 +74,18 @@ static Status reserve_rows(Translator *t, int64_t sentences, Diag *diag) {
     return STATUS_OK;
 }
 
-Status lanes_reserve(Translator *t, int64_t sentences, int64_t source, Diag *diag) {
+Status translate_reserve(Translator *t, int64_t sentences, int64_t source, Diag *diag) {
     const bool more = sentences > t->sentences_room;
     if (more) TRY(reserve_rows(t, sentences, diag));
     if (!more && source <= t->source_room) return STATUS_OK;
     if (source > t->source_room) t->source_room = source;
     const size_t bytes = place_prepared(t, t->sentences_room, t->source_room);
-    for (int i = 0; i < t->options.threads; i++)
-        TRY(renew(&t->lanes[i].prepared, bytes, diag));
+    for (int i = 0; i < lanes_count(t->lanes); i++)
+        TRY(renew(&t->memory[i].prepared, bytes, diag));
     return STATUS_OK;
 }
 
-void lane_close(Lane *lane) {
+void lane_close(TranslateLane *lane) {
     free_rows(lane);
     free(lane->source_data);
     buf_release(lane->values);
@@ -97,19 +97,19 @@ void lane_close(Lane *lane) {
 
 /* ---- one step ---- */
 
-static char *state_of(const Lane *lane, int s, int64_t slot) {
+static char *state_of(const TranslateLane *lane, int s, int64_t slot) {
     const TranslateStep *more = &lane->translator->steps[s];
     return bytes_of(lane->states) + more->state_at * (size_t)lane->translator->rows_room +
            more->state_bytes * (size_t)slot;
 }
 
-static float *value_of(const Lane *lane, int value) {
+static float *value_of(const TranslateLane *lane, int value) {
     const Translator *t = lane->translator;
     return buf_floats(lane->values) + t->steps[value].at * t->rows_room;
 }
 
 /* Operand `i` from row `row` on; values of the source from the first sentence on. */
-static const void *operand_of(const Lane *lane, const DecodeStep *step, int i,
+static const void *operand_of(const TranslateLane *lane, const DecodeStep *step, int i,
                               int64_t row) {
     const DecodeOperand *in = &step->in[i];
     const Node *node = step->node->in[i];
@@ -120,7 +120,7 @@ static const void *operand_of(const Lane *lane, const DecodeStep *step, int i,
     return (node == lane->translator->decoder->ids ? lane->token : lane->ones) + row;
 }
 
-static StepCall call_of(const Lane *lane, int s, const void **in, int64_t row,
+static StepCall call_of(const TranslateLane *lane, int s, const void **in, int64_t row,
                         int64_t count) {
     const Translator *t = lane->translator;
     const DecodeStep *step = &t->decoder->steps[s];
@@ -136,7 +136,7 @@ static StepCall call_of(const Lane *lane, int s, const void **in, int64_t row,
                       .scratch = buf_floats(lane->scratch)};
 }
 
-static StepRows rows_of(const Lane *lane, int s) {
+static StepRows rows_of(const TranslateLane *lane, int s) {
     const Translator *t = lane->translator;
     const TranslateStep *more = &t->steps[s];
     StepRows rows = {.state = lane->state,
@@ -147,7 +147,7 @@ static StepRows rows_of(const Lane *lane, int s) {
     return rows;
 }
 
-static void run_step(Lane *lane, int s) {
+static void run_step(TranslateLane *lane, int s) {
     const DecodeStep *step = &lane->translator->decoder->steps[s];
     const StepKernel *kernel = step->kernel;
     const void *in[DECODE_OPERANDS_MAX];
@@ -168,18 +168,18 @@ static void run_step(Lane *lane, int s) {
     }
 }
 
-void lane_step(Lane *lane) {
+void lane_step(TranslateLane *lane) {
     for (int s = 0; s < lane->translator->decoder->step_count; s++) run_step(lane, s);
     lane->position++;
 }
 
-const float *lane_logits(const Lane *lane, int64_t row) {
+const float *lane_logits(const TranslateLane *lane, int64_t row) {
     const Decoder *decoder = lane->translator->decoder;
     return value_of(lane, decoder->logits_value) +
            row * decoder->values[decoder->logits_value].width;
 }
 
-void lane_copy(Lane *lane, int64_t from, int64_t to) {
+void lane_copy(TranslateLane *lane, int64_t from, int64_t to) {
     const Translator *t = lane->translator;
     for (int s = 0; s < t->decoder->step_count; s++)
         if (t->steps[s].state_bytes > 0)
@@ -189,7 +189,7 @@ void lane_copy(Lane *lane, int64_t from, int64_t to) {
 
 /* ---- the source ---- */
 
-static void prepare(Lane *lane) {
+static void prepare(TranslateLane *lane) {
     const Decoder *decoder = lane->translator->decoder;
     const void *in[DECODE_OPERANDS_MAX];
     for (int s = 0; s < decoder->step_count; s++) {
@@ -201,20 +201,20 @@ static void prepare(Lane *lane) {
     }
 }
 
-static void feed(Lane *lane, const char *name, const int32_t *from) {
+static void feed(TranslateLane *lane, const char *name, const int32_t *from) {
     int32_t *to = workspace_input(lane->workspace, name);
     const size_t count = (size_t)(lane->sentences * lane->source);
     if (to) memcpy(to, from + lane->first * lane->source, count * sizeof *to);
 }
 
-Status lane_encode(Lane *lane, const Sentences *all, Diag *diag) {
+Status lane_encode(TranslateLane *lane, const Sentences *all, Diag *diag) {
     Translator *t = lane->translator;
     const Decoder *decoder = t->decoder;
     const Fetch what = {.source = lane->source};
-    const Plan *plan = plan_cache_find(&t->plans, lane->sentences, &what);
     lane->position = 0;
     if (decoder->source_count == 0) return STATUS_OK;
-    TRY(workspace_bind(lane->workspace, plan, t->params, diag));
+    TRY(workspace_bind_cached(lane->workspace, t->plans, lane->sentences, &what,
+                              t->params, diag));
     feed(lane, "input_ids", all->ids);
     feed(lane, "attention_mask", all->mask);
     run_forward(lane->workspace, (RunMode){0});

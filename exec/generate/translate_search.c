@@ -34,7 +34,7 @@ typedef struct Sentence {
 } Sentence;
 
 typedef struct Searching {
-    Lane *lane;
+    TranslateLane *lane;
     const Search *search;
     int64_t words, most; /* of the model; of a translation */
     Sentence *sentences;
@@ -255,7 +255,7 @@ static void choose_pair(Searching *s, int64_t index) {
 /* Rows of the live hypotheses of sentences that are not done; false when there is none.
  */
 static bool fill_rows(Searching *s) {
-    Lane *lane = s->lane;
+    TranslateLane *lane = s->lane;
     lane->rows = 0;
     for (int64_t i = 0; i < lane->sentences; i++) {
         Sentence *sentence = &s->sentences[i];
@@ -343,7 +343,7 @@ static void close_sentence(Sentence *sentence) {
     free(sentence->candidates);
 }
 
-void lane_search(Lane *lane, const Search *search, Translation *out) {
+void lane_search(TranslateLane *lane, const Search *search, Translation *out) {
     Searching s = {.lane = lane,
                    .search = search,
                    .words = translator_vocabulary(lane->translator),

@@ -1,5 +1,6 @@
 /* Plan: collects what is needed, binds its types and sizes. See exec/plan/plan.h. */
 #include "exec/plan/plan_internal.h"
+#include "exec/plan/weight_layout.h"
 
 #include <stdlib.h>
 #include <string.h>

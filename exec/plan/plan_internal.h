@@ -114,12 +114,4 @@ Status plan_gradients(Plan *plan, bool input_gradients, bool share, Diag *diag);
 Status plan_buffers(Plan *plan, const PlanOptions *options, Diag *diag);
 Status plan_place(Plan *plan, Diag *diag);
 
-/* Elements that a storage takes where storages stand one after another, rounded up. */
-int64_t params_room(const Storage *storage);
-
-/* Offsets of the trainable storages (-1 for others) in graph order, each at a multiple of
- * 16 elements; `offset` has room for graph->storage_count; NULL = not asked for. Returns
- * the total. */
-int64_t params_layout(const Graph *graph, int64_t *offset);
-
 #endif

@@ -6,7 +6,9 @@
 #ifndef COMPRESS_EXEC_RUN_DYNAMIC_H
 #define COMPRESS_EXEC_RUN_DYNAMIC_H
 
-#include "exec/train/train.h"
+#include "exec/run/ticker.h"
+#include "ir/batches.h"
+#include "ir/graph.h"
 
 typedef enum ExitCriterion {
     EXIT_NEVER,   /* everything runs to the last exit */

@@ -188,10 +188,6 @@ static void fill_results(const Cutter *c, int k) {
     stage->results[0] = stage->logits;
     for (int i = 0; i < carries; i++) stage->results[i + 1] = next->carries[i].from;
     stage->result_count = carries + 1;
-    stage->plans = (PlanCache){.graph = cut->graph,
-                               .options = {.precision = PRECISION_F32,
-                                           .results = stage->results,
-                                           .result_count = stage->result_count}};
 }
 
 Status cut_open(Cut *cut, Graph *graph, Node *const *exits, int exit_count, Diag *diag) {
@@ -211,9 +207,22 @@ Status cut_open(Cut *cut, Graph *graph, Node *const *exits, int exit_count, Diag
     return STATUS_OK;
 }
 
+/* The stages share what one cache may hold. */
+void cut_plan(Cut *cut, const Batches *data, const int64_t sizes[DIM_SYMBOLS]) {
+    for (int k = 0; k < cut->count; k++) {
+        Stage *stage = &cut->stages[k];
+        PlanOptions options = {.precision = PRECISION_F32,
+                               .results = stage->results,
+                               .result_count = stage->result_count};
+        memcpy(options.sizes, sizes, sizeof options.sizes);
+        stage->plans = plan_cache_create(cut->graph, data, &options,
+                                         PLAN_CACHE_BYTES / (size_t)cut->count);
+    }
+}
+
 void cut_close(Cut *cut) {
     for (int k = 0; cut->stages && k < cut->count; k++)
-        plan_cache_close(&cut->stages[k].plans);
+        plan_cache_destroy(cut->stages[k].plans);
     if (cut->graph) graph_release(cut->graph);
     arena_destroy(cut->arena);
     *cut = (Cut){0};

@@ -22,7 +22,7 @@ typedef struct Stage {
     int carry_count;
     Node **results; /* logits, and what the next stage takes over */
     int result_count;
-    PlanCache plans; /* sizes are the user's to set */
+    PlanCache *plans; /* made by cut_plan */
 } Stage;
 
 typedef struct Cut {
@@ -37,6 +37,11 @@ typedef struct Cut {
  * STATUS_MODEL when they do not lie one behind the other, or a value that crosses a cut
  * has no row for each sample. Call cut_close in any case. */
 Status cut_open(Cut *cut, Graph *graph, Node *const *exits, int exit_count, Diag *diag);
+
+/* Gives every stage its cache of plans, for samples of `data` (NULL = none) and sizes of
+ * the symbols as in PlanCache. Once, after cut_open. */
+void cut_plan(Cut *cut, const Batches *data, const int64_t sizes[DIM_SYMBOLS]);
+
 void cut_close(Cut *cut);
 
 #endif

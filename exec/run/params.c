@@ -1,12 +1,9 @@
 /* Params: weights in the precision they are computed in. See exec/run/run.h. */
-#include "exec/plan/plan_internal.h"
+#include "exec/plan/weight_layout.h"
 #include "exec/run/params_internal.h"
 
-#include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
-
-/* Trainable storages start at multiples of this many elements. */
-#define OFFSET_UNIT ((int64_t)16)
 
 /* One storage: where its weights are, and the reference that keeps them there. */
 typedef struct Slot {
@@ -24,26 +21,6 @@ struct Params {
     Buf *flat; /* with `train` */
     int64_t gradient_count;
 };
-
-static bool is_trainable(const Storage *storage) {
-    return !storage->frozen && dtype_is_real(storage->tensor.dtype);
-}
-
-int64_t params_room(const Storage *storage) {
-    const int64_t count = tensor_count(&storage->tensor);
-    return (count + OFFSET_UNIT - 1) / OFFSET_UNIT * OFFSET_UNIT;
-}
-
-int64_t params_layout(const Graph *graph, int64_t *offset) {
-    int64_t total = 0;
-    for (int i = 0; i < graph->storage_count; i++) {
-        const Storage *storage = graph->storages[i];
-        const bool trainable = is_trainable(storage);
-        if (offset) offset[i] = trainable ? total : -1;
-        if (trainable) total += params_room(storage);
-    }
-    return total;
-}
 
 static Status check_weights(const Graph *graph, Diag *diag) {
     for (int i = 0; i < graph->storage_count; i++) {

@@ -187,6 +187,15 @@ Status workspace_bind(Workspace *workspace, const Plan *plan, const Params *para
     return STATUS_OK;
 }
 
+Status workspace_bind_cached(Workspace *workspace, PlanCache *plans, int64_t samples,
+                             const Fetch *what, const Params *params, Diag *diag) {
+    Plan *plan = NULL;
+    TRY(plan_cache_get(plans, samples, what, &plan, diag));
+    const Status status = workspace_bind(workspace, plan, params, diag);
+    plan_destroy(plan); /* the workspace has a reference of its own */
+    return status;
+}
+
 /* ---- access ---- */
 
 static const Bind *current(const Workspace *workspace) {

@@ -2,7 +2,7 @@
 #ifndef COMPRESS_EXEC_RUN_RUN_H
 #define COMPRESS_EXEC_RUN_RUN_H
 
-#include "exec/plan/plan.h"
+#include "exec/plan/plan_cache.h"
 
 /* Params: the weights of a graph in the precision they are computed in. */
 typedef struct Params Params;
@@ -42,6 +42,11 @@ Status workspace_create(Workspace **out, Diag *diag);
 Status workspace_bind(Workspace *workspace, const Plan *plan, const Params *params,
                       Diag *diag);
 void workspace_destroy(Workspace *workspace);
+
+/* Binds the plan of a cache for so many samples padded as `what` is. Fails as
+ * plan_cache_get and workspace_bind do. */
+Status workspace_bind_cached(Workspace *workspace, PlanCache *plans, int64_t samples,
+                             const Fetch *what, const Params *params, Diag *diag);
 
 /* Where to put an input's data: the plan's buffer of the input called `name`, float,
  * double or int32_t [its bound shape]; NULL when the plan does not use that input. */

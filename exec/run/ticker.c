@@ -2,6 +2,7 @@
 #include "exec/run/ticker.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <time.h>
 
 #define INTERVAL 0.2 /* seconds */

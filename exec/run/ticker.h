@@ -1,8 +1,18 @@
-/* Ticker: lets long work talk to its Watch a few times a second, from one thread. */
+/* Ticker: lets long work talk to its caller a few times a second, from one thread. */
 #ifndef COMPRESS_EXEC_RUN_TICKER_H
 #define COMPRESS_EXEC_RUN_TICKER_H
 
-#include "exec/train/train.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What long work tells its caller, and asks: both may be NULL. */
+typedef struct Watch {
+    void *self;
+    /* done of total units; `text` is a short state like "loss 0.412"; at most a few
+     * calls a second. */
+    void (*progress)(void *self, int64_t done, int64_t total, const char *text);
+    bool (*cancelled)(void *self); /* true: stop with STATUS_INTERRUPTED */
+} Watch;
 
 typedef struct Ticker {
     const Watch *watch; /* may be NULL */

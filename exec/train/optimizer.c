@@ -7,6 +7,7 @@
 #include "exec/train/optimizer.h"
 
 #include "exec/plan/plan_internal.h"
+#include "exec/plan/weight_layout.h"
 #include "exec/run/parallel.h"
 #include "exec/train/prior.h"
 
@@ -75,67 +76,6 @@ static void average_range(float *restrict a, const float *restrict w, int64_t n,
 
 /* ---- setting up ---- */
 
-bool name_matches(const char *pattern, const char *name) {
-    const char *star = NULL, *from = NULL; /* the last * and where it stops for now */
-    while (*name) {
-        if (*pattern == '*') {
-            star = pattern++;
-            from = name;
-        } else if (*pattern == *name) {
-            pattern++;
-            name++;
-        } else if (star) {
-            pattern = star + 1;
-            name = ++from;
-        } else {
-            return false;
-        }
-    }
-    while (*pattern == '*') pattern++;
-    return !*pattern;
-}
-
-bool name_matches_any(const StringList *patterns, const char *name) {
-    for (int i = 0; i < patterns->count; i++)
-        if (name_matches(patterns->items[i], name)) return true;
-    return false;
-}
-
-/* Length of the pattern in "pattern=factor" and the factor; -1 when malformed. */
-static int parse_group(const char *group, double *factor) {
-    const char *equals = strrchr(group, '=');
-    if (!equals || equals == group) return -1;
-    char *end = NULL;
-    *factor = strtod(equals + 1, &end);
-    const bool number = end != equals + 1 && !*end && isfinite(*factor) && *factor >= 0;
-    return number ? (int)(equals - group) : -1;
-}
-
-Status optimizer_check(const TrainOptions *options, Diag *diag) {
-    double factor;
-    for (int i = 0; i < options->lr_groups.count; i++)
-        if (parse_group(options->lr_groups.items[i], &factor) < 0)
-            return diag_fail(diag, STATUS_RECIPE, LOC_NONE, "lr_groups",
-                             "expected \"name=factor\" or \"prefix*=factor\" with a "
-                             "factor of at least 0, found \"%s\"",
-                             options->lr_groups.items[i]);
-    return STATUS_OK;
-}
-
-/* Product of the factors of the groups that hold `name`. */
-static double group_factor(const StringList *groups, const char *name) {
-    double product = 1, factor;
-    for (int i = 0; i < groups->count; i++) {
-        const int length = parse_group(groups->items[i], &factor);
-        if (length < 0) continue;
-        char *pattern = memory_alloc((size_t)length + 1, 1);
-        memcpy(pattern, groups->items[i], (size_t)length);
-        if (name_matches(pattern, name)) product *= factor;
-        free(pattern);
-    }
-    return product;
-}
-
 /* A prior takes the place of weight decay. */
 static void add_segment(Optimizer *optimizer, const Params *params,
                         const Storage *storage, const PriorPart *part) {
@@ -147,7 +87,7 @@ static void add_segment(Optimizer *optimizer, const Params *params,
     segment->prior = part;
     segment->first = params_offset(params, storage);
     segment->last = segment->first + tensor_count(&storage->tensor);
-    segment->factor = group_factor(&options->lr_groups, storage->name);
+    segment->factor = train_group_factor(options, storage->name);
     segment->decay = decays ? options->weight_decay : 0;
 }
 
@@ -272,16 +212,18 @@ int64_t optimizer_count(const Optimizer *optimizer) {
     return optimizer->count;
 }
 
-void optimizer_describe(const Optimizer *optimizer, Arena *arena, TrainReport *report) {
+void optimizer_describe(const Optimizer *optimizer, Arena *arena, int *with,
+                        StringList *without) {
     const int count = optimizer->prior ? optimizer->segment_count : 0;
-    report->priorless.items = ARENA_ARRAY(arena, const char *, (size_t)count);
+    *with = 0;
+    *without = (StringList){.items = ARENA_ARRAY(arena, const char *, (size_t)count)};
     for (int i = 0; i < count; i++) {
         const Segment *segment = &optimizer->segments[i];
         if (!segment->storage) break; /* log variances */
         if (segment->prior)
-            report->prior_storages++;
+            ++*with;
         else
-            report->priorless.items[report->priorless.count++] =
+            without->items[without->count++] =
                 arena_printf(arena, "%s", segment->storage->name);
     }
 }

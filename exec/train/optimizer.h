@@ -5,13 +5,10 @@
 #ifndef COMPRESS_EXEC_TRAIN_OPTIMIZER_H
 #define COMPRESS_EXEC_TRAIN_OPTIMIZER_H
 
-#include "exec/train/train.h"
+#include "exec/run/run.h"
+#include "exec/train/train_options.h"
 
 typedef struct Optimizer Optimizer;
-
-/* Checks the options that fields cannot: STATUS_RECIPE for a malformed lr_groups entry.
- */
-Status optimizer_check(const TrainOptions *options, Diag *diag);
 
 /* Sets up state for the storages of `graph` that `plan` computes gradients for, or that
  * are trained under a prior; others are left alone. `samples` is the data set's number of
@@ -44,9 +41,10 @@ void optimizer_step(Optimizer *optimizer, const float *gradient, double scale,
 /* What the priors added to the objective in the last optimizer_sum; 0 without them. */
 double optimizer_prior(const Optimizer *optimizer);
 
-/* Storages that are trained: the number of those under a prior and the names of the
- * others (in the arena; none when the objective is the likelihood). */
-void optimizer_describe(const Optimizer *optimizer, Arena *arena, TrainReport *report);
+/* Storages that are trained: *with is the number of those under a prior, *without are the
+ * names of the others (in the arena; none when the objective is the likelihood). */
+void optimizer_describe(const Optimizer *optimizer, Arena *arena, int *with,
+                        StringList *without);
 
 /* Puts means in the place of drawn weights: whenever others look at them between steps,
  * and after the last one whatever came of it. */
@@ -55,10 +53,5 @@ void optimizer_settle(Optimizer *optimizer);
 /* Puts the averaged weights, if any, in the place of the trained ones, and settles. Then
  * the Gaussians are what prior_finish says. Fails with STATUS_MEMORY. */
 Status optimizer_finish(Optimizer *optimizer, Diag *diag);
-
-/* Whether a storage's name matches a pattern: equal, with * for any text ("head.*",
- * "*.feature_map.*"). */
-bool name_matches(const char *pattern, const char *name);
-bool name_matches_any(const StringList *patterns, const char *name);
 
 #endif

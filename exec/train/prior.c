@@ -1,7 +1,7 @@
 /* Prior: see exec/train/prior.h. */
 #include "exec/train/prior.h"
 
-#include "exec/plan/plan_internal.h"
+#include "exec/plan/weight_layout.h"
 #include "exec/run/parallel.h"
 #include "exec/train/variational.h"
 #include "ir/random.h"

@@ -16,7 +16,8 @@
 #ifndef COMPRESS_EXEC_TRAIN_PRIOR_H
 #define COMPRESS_EXEC_TRAIN_PRIOR_H
 
-#include "exec/train/train.h"
+#include "exec/run/run.h"
+#include "exec/train/train_options.h"
 
 typedef struct Prior Prior;
 

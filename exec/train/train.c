@@ -1,16 +1,28 @@
 /* Train: the loop over steps and epochs, and its report. See exec/train/train.h. */
 #include "exec/train/train.h"
 
+#include "exec/plan/weight_layout.h"
+#include "exec/run/feed.h"
+#include "exec/train/optimizer.h"
 #include "exec/train/prior.h"
-#include "exec/train/schedule.h"
-#include "exec/train/train_internal.h"
+#include "exec/train/shards.h"
 #include "ir/random.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-const TrainOptions train_defaults = TRAIN_DEFAULTS;
+/* A run of training. */
+typedef struct Trainer {
+    const TrainOptions *options;
+    ShardsOptions job; /* what is differentiated over what */
+    Params *params;
+    Shards *shards;
+    Optimizer *optimizer;
+    MiniBatch batch; /* of the current step */
+    double *losses;  /* of the step: the loss, then the parts; means */
+    double prior;    /* of the step: what priors add to the loss */
+} Trainer;
 
 /* A mean over steps, each sample counting 1. */
 typedef struct Mean {
@@ -43,12 +55,13 @@ typedef struct History {
 
 static History history_open(const Trainer *trainer) {
     const TrainOptions *options = trainer->options;
-    History h = {.epoch = (trainer->count + trainer->batch - 1) / trainer->batch};
+    History h = {.epoch = (trainer->job.samples + trainer->job.batch - 1) /
+                          trainer->job.batch};
     h.total = options->steps > 0 ? options->steps : options->epochs * h.epoch;
     h.window = h.total >= 2 * h.epoch ? h.epoch : h.total / 10;
     if (h.window < 1) h.window = 1;
     h.row = options->log_every > 0 ? options->log_every : h.epoch;
-    h.parts = memory_alloc((size_t)trainer->part_count + 1, sizeof *h.parts);
+    h.parts = memory_alloc((size_t)trainer->job.part_count + 1, sizeof *h.parts);
     return h;
 }
 
@@ -74,7 +87,7 @@ static void add_row(History *h, int64_t step) {
 
 /* Adds step `step` (from 0) with its losses. */
 static void history_add(History *h, const Trainer *trainer, int64_t step, double norm) {
-    const int64_t n = trainer->sample_count;
+    const int64_t n = trainer->batch.count;
     if (norm > h->largest_norm) h->largest_norm = norm;
     mean_add(&h->current, trainer->losses[0], n);
     mean_add(&h->current_prior, trainer->prior, n);
@@ -85,7 +98,7 @@ static void history_add(History *h, const Trainer *trainer, int64_t step, double
     if (step >= h->total - h->window) {
         mean_add(&h->last, trainer->losses[0], n);
         mean_add(&h->last_prior, trainer->prior, n);
-        for (int i = 0; i < trainer->part_count; i++)
+        for (int i = 0; i < trainer->job.part_count; i++)
             mean_add(&h->parts[i], trainer->losses[i + 1], n);
     }
     if ((step + 1) % h->row == 0 || step + 1 == h->total) add_row(h, step + 1);
@@ -116,12 +129,12 @@ static void fill_report(TrainReport *report, const History *h, int part_count,
 
 static Status fail_loss(const Trainer *trainer, int64_t step, Diag *diag) {
     const char *const *names = trainer->options->part_names;
-    for (int i = 1; i <= trainer->part_count; i++)
+    for (int i = 1; i <= trainer->job.part_count; i++)
         if (!isfinite(trainer->losses[i]))
             return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
                              "step %lld: part %d of the loss (%s) is %g",
                              (long long)step + 1, i,
-                             names ? names[i - 1] : trainer->parts[i - 1]->op->name,
+                             names ? names[i - 1] : trainer->job.parts[i - 1]->op->name,
                              trainer->losses[i]);
     return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL, "step %lld: the loss is %g",
                      (long long)step + 1, trainer->losses[0]);
@@ -130,7 +143,7 @@ static Status fail_loss(const Trainer *trainer, int64_t step, Diag *diag) {
 static Status check_step(const Trainer *trainer, int64_t step, double norm, Diag *diag) {
     Status status = STATUS_OK;
     bool finite = true;
-    for (int i = 0; i <= trainer->part_count; i++)
+    for (int i = 0; i <= trainer->job.part_count; i++)
         finite = finite && isfinite(trainer->losses[i]);
     if (!finite)
         status = fail_loss(trainer, step, diag);
@@ -147,17 +160,29 @@ static Status check_step(const Trainer *trainer, int64_t step, double norm, Diag
     return status;
 }
 
+/* The gradient of the step's mini-batch, priors included, and its norm. Weights are drawn
+ * before any shard runs: all of them see the same ones. */
+static Status step_gradient(Trainer *trainer, double *norm, Diag *diag) {
+    const int threads = trainer->job.threads;
+    optimizer_draw(trainer->optimizer, trainer->batch.key, threads);
+    TRY(shards_run(trainer->shards, &trainer->batch, trainer->losses, diag));
+    *norm = optimizer_sum(trainer->optimizer, shards_gradients(trainer->shards),
+                          shards_count(trainer->shards), threads);
+    trainer->prior = optimizer_prior(trainer->optimizer);
+    return STATUS_OK;
+}
+
 /* Takes step `step`: gradient, checks, update. */
 static Status train_step(Trainer *trainer, History *h, int64_t step, Diag *diag) {
     const TrainOptions *options = trainer->options;
     double norm = 0;
-    TRY(trainer_gradient(trainer, &norm, diag));
+    TRY(step_gradient(trainer, &norm, diag));
     TRY(check_step(trainer, step, norm, diag));
     const double scale =
         options->clip > 0 && norm > options->clip ? options->clip / norm : 1;
     const double rate = options->lr * schedule_factor(options, step, h->total);
-    optimizer_step(trainer->optimizer, trainer->gradients[0], scale, rate, step,
-                   trainer->threads);
+    optimizer_step(trainer->optimizer, shards_gradients(trainer->shards)[0], scale, rate,
+                   step, trainer->job.threads);
     history_add(h, trainer, step, norm);
     const TrainHook *hook = options->hook;
     if (!hook) return STATUS_OK;
@@ -169,11 +194,11 @@ static Status train_step(Trainer *trainer, History *h, int64_t step, Diag *diag)
  * of a batch are about equally long and the order of lengths stays random. */
 static void sort_window(const Trainer *trainer, uint64_t key, int64_t *order,
                         int64_t count) {
-    const int64_t batch = trainer->batch, whole = count / batch;
+    const int64_t batch = trainer->job.batch, whole = count / batch;
     int64_t *sorted = memory_alloc((size_t)count, sizeof *sorted);
     int64_t *places = memory_alloc((size_t)whole + 1, sizeof *places);
     memcpy(sorted, order, (size_t)count * sizeof *sorted);
-    batches_sort(trainer->data, sorted, count);
+    batches_sort(trainer->job.data, sorted, count);
     random_permutation(key, places, whole);
     for (int64_t i = 0; i < count; i++) {
         const int64_t from =
@@ -189,33 +214,32 @@ enum { WINDOW_BATCHES = 50 };
 
 /* The order of an epoch's samples: random; by length within windows of it. */
 static void epoch_order(const Trainer *trainer, uint64_t key, int64_t *order) {
-    random_permutation(key, order, trainer->count);
-    if (!trainer->data->length) return;
-    const int64_t window = WINDOW_BATCHES * trainer->batch;
-    for (int64_t first = 0; first < trainer->count; first += window) {
-        const int64_t left = trainer->count - first;
+    random_permutation(key, order, trainer->job.samples);
+    if (!trainer->job.data->length) return;
+    const int64_t window = WINDOW_BATCHES * trainer->job.batch;
+    for (int64_t first = 0; first < trainer->job.samples; first += window) {
+        const int64_t left = trainer->job.samples - first;
         sort_window(trainer, random_key(key, (uint64_t)first + 1), order + first,
                     left < window ? left : window);
     }
 }
 
 static Status train_loop(Trainer *trainer, History *h, uint64_t seed, Diag *diag) {
-    int64_t *order = memory_alloc((size_t)trainer->count, sizeof *order);
+    const int64_t samples = trainer->job.samples, batch = trainer->job.batch;
+    int64_t *order = memory_alloc((size_t)samples, sizeof *order);
     const uint64_t augment = random_key_name(seed, "augment");
     const uint64_t draws = random_key_name(seed, "step");
     Status status = STATUS_OK;
     for (int64_t step = 0; step < h->total && status == STATUS_OK; step++) {
         const int64_t epoch = step / h->epoch;
-        const int64_t first = step % h->epoch * trainer->batch;
+        const int64_t first = step % h->epoch * batch;
         if (first == 0) epoch_order(trainer, random_key(seed, (uint64_t)epoch), order);
-        trainer->samples = order + first;
-        trainer->sample_count = trainer->count - first < trainer->batch
-                                    ? trainer->count - first
-                                    : trainer->batch;
-        trainer->key = random_key(draws, (uint64_t)step);
-        trainer->augment = trainer->options->augment
-                               ? random_key(augment, (uint64_t)epoch) | 1 /* 0 = none */
-                               : 0;
+        trainer->batch =
+            (MiniBatch){.samples = order + first,
+                        .count = samples - first < batch ? samples - first : batch,
+                        .key = random_key(draws, (uint64_t)step)};
+        if (trainer->options->augment)
+            trainer->batch.augment = random_key(augment, (uint64_t)epoch) | 1;
         status = train_step(trainer, h, step, diag);
         if (status == STATUS_INTERRUPTED)
             diag_fail(diag, status, LOC_NONE, NULL,
@@ -223,33 +247,49 @@ static Status train_loop(Trainer *trainer, History *h, uint64_t seed, Diag *diag
                       "steps",
                       (long long)step, (long long)h->total);
         else if (status == STATUS_OK)
-            ticker_progress(&trainer->ticker, step + 1, h->total, trainer->losses[0],
-                            step + 1 == h->total);
+            shards_progress(trainer->shards, step + 1, h->total, trainer->losses[0]);
     }
     free(order);
     return status;
 }
 
 static Status check_parts(const Trainer *trainer, Diag *diag) {
-    for (int i = 0; i < trainer->part_count; i++) {
-        const Type *type = &trainer->parts[i]->type;
+    for (int i = 0; i < trainer->job.part_count; i++) {
+        const Type *type = &trainer->job.parts[i]->type;
         if (type->rank != 0 || !dtype_is_real(type->dtype))
             return diag_fail(diag, STATUS_INTERNAL, LOC_NONE, NULL,
                              "part %d of the loss (%s) is not a scalar", i + 1,
-                             trainer->parts[i]->op->name);
+                             trainer->job.parts[i]->op->name);
     }
     return STATUS_OK;
 }
 
-static Status train_run(Trainer *trainer, uint64_t seed, Arena *arena,
-                        TrainReport *report, Diag *diag) {
-    int64_t sizes[DIM_SYMBOLS] = {0};
+/* Sizes, plans, weights, optimiser state and gradients, in this order: each is made from
+ * those before it. */
+static Status trainer_open(Trainer *trainer, Diag *diag) {
+    ShardsOptions *job = &trainer->job;
     TRY(check_parts(trainer, diag));
-    TRY(feed_check(trainer->graph, &trainer->loss, 1, trainer->data, sizes, diag));
-    TRY(feed_check(trainer->graph, trainer->parts, trainer->part_count, trainer->data,
-                   sizes, diag));
-    TRY(trainer_plan(trainer, sizes, diag));
-    TRY(trainer_allocate(trainer, diag));
+    TRY(feed_check(job->graph, &job->loss, 1, job->data, job->sizes, diag));
+    TRY(feed_check(job->graph, job->parts, job->part_count, job->data, job->sizes, diag));
+    TRY(shards_create(&trainer->shards, job, diag));
+    TRY(params_create(&trainer->params, job->graph, PRECISION_F32, true, diag));
+    TRY(optimizer_create(&trainer->optimizer, job->graph, shards_plan(trainer->shards),
+                         trainer->params, trainer->options, job->samples, diag));
+    trainer->losses = memory_alloc((size_t)job->part_count + 1, sizeof *trainer->losses);
+    return shards_open(trainer->shards, trainer->params,
+                       optimizer_count(trainer->optimizer), diag);
+}
+
+static void trainer_close(Trainer *trainer) {
+    shards_destroy(trainer->shards);
+    optimizer_destroy(trainer->optimizer);
+    params_destroy(trainer->params);
+    free(trainer->losses);
+}
+
+static Status trainer_run(Trainer *trainer, uint64_t seed, Arena *arena,
+                          TrainReport *report, Diag *diag) {
+    TRY(trainer_open(trainer, diag));
     History history = history_open(trainer);
     Status status = train_loop(trainer, &history, seed, diag);
     if (status == STATUS_OK)
@@ -257,58 +297,67 @@ static Status train_run(Trainer *trainer, uint64_t seed, Arena *arena,
     else
         optimizer_settle(trainer->optimizer);
     if (status == STATUS_OK) {
-        fill_report(report, &history, trainer->part_count, arena);
-        optimizer_describe(trainer->optimizer, arena, report);
+        fill_report(report, &history, trainer->job.part_count, arena);
+        optimizer_describe(trainer->optimizer, arena, &report->prior_storages,
+                           &report->priorless);
     }
     history_close(&history);
     return status;
 }
 
+/* What the options say of the job; there are `samples` of them. */
+static Trainer trainer_of(Graph *graph, Node *loss, const TrainOptions *options,
+                          int64_t samples, int threads) {
+    const int64_t batch = options->batch_size < samples ? options->batch_size : samples;
+    return (Trainer){.options = options,
+                     .job = {.graph = graph,
+                             .loss = loss,
+                             .samples = samples,
+                             .batch = batch,
+                             .shards = options->shards,
+                             .micro_batch = options->micro_batch,
+                             .threads = threads > 1 ? threads : 1}};
+}
+
 Status train(Graph *graph, Node *loss, Node *const *parts, int part_count,
              const Batches *data, const TrainOptions *options, uint64_t seed, int threads,
              const Watch *watch, Arena *arena, TrainReport *report, Diag *diag) {
-    TRY(optimizer_check(options, diag));
+    TRY(train_check_options(options, diag));
     if (data->count < 1)
         return diag_fail(diag, STATUS_MODEL, LOC_NONE, data->name,
                          "expected samples to train on, found none");
-    Trainer trainer = {.graph = graph,
-                       .loss = loss,
-                       .parts = parts,
-                       .part_count = part_count,
-                       .data = data,
-                       .options = options,
-                       .count = data->count,
-                       .threads = threads,
-                       .ticker = {.watch = watch}};
+    Trainer trainer = trainer_of(graph, loss, options, data->count, threads);
+    trainer.job.parts = parts;
+    trainer.job.part_count = part_count;
+    trainer.job.data = data;
+    trainer.job.watch = watch;
     bool *was = memory_alloc((size_t)graph->storage_count + 1, sizeof *was);
-    freeze_storages(graph, options, was);
+    train_freeze(graph, options, was);
     Status status =
-        train_run(&trainer, seed + (uint64_t)options->seed, arena, report, diag);
+        trainer_run(&trainer, seed + (uint64_t)options->seed, arena, report, diag);
     trainer_close(&trainer);
-    restore_frozen(graph, was);
+    train_unfreeze(graph, was);
     free(was);
     return status;
 }
 
 Status train_bytes(Graph *graph, Node *loss, const TrainOptions *options, int threads,
                    size_t *bytes, Diag *diag) {
-    TRY(optimizer_check(options, diag));
+    TRY(train_check_options(options, diag));
+    Trainer trainer = trainer_of(graph, loss, options, options->batch_size, threads);
     /* The lengths of text are known with the data only; these are usual. */
-    int64_t sizes[DIM_SYMBOLS] = {
-        [DIM_INDEX(DIM_T)] = 128, [DIM_INDEX(DIM_S)] = 128, [DIM_INDEX(DIM_M)] = 20};
-    plan_fit_sizes(graph, &loss, 1, sizes);
-    Trainer trainer = {.graph = graph,
-                       .loss = loss,
-                       .options = options,
-                       .count = options->batch_size,
-                       .threads = threads};
+    trainer.job.sizes[DIM_INDEX(DIM_T)] = trainer.job.sizes[DIM_INDEX(DIM_S)] = 128;
+    trainer.job.sizes[DIM_INDEX(DIM_M)] = 20;
+    plan_fit_sizes(graph, &loss, 1, trainer.job.sizes);
     bool *was = memory_alloc((size_t)graph->storage_count + 1, sizeof *was);
-    freeze_storages(graph, options, was);
+    train_freeze(graph, options, was);
     Status status = prior_check(graph, options, diag);
-    if (status == STATUS_OK) status = trainer_plan(&trainer, sizes, diag);
-    if (status == STATUS_OK) *bytes = trainer_bytes(&trainer);
+    if (status == STATUS_OK) status = shards_create(&trainer.shards, &trainer.job, diag);
+    if (status == STATUS_OK)
+        *bytes = shards_bytes(trainer.shards, params_layout(graph, NULL)) +
+                 optimizer_bytes(graph, options);
     trainer_close(&trainer);
-    restore_frozen(graph, was);
+    train_unfreeze(graph, was);
     free(was);
     return status;
 }

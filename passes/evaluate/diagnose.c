@@ -7,6 +7,7 @@
 #include "passes/training/objective.h"
 
 #include "exec/linalg/cka.h"
+#include "exec/run/gradients.h"
 #include "ir/rewrite.h"
 
 #include <math.h>

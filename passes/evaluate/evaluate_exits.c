@@ -11,32 +11,29 @@
 /* FLOPs of what one result takes, alone, for the samples seen. */
 typedef struct Cost {
     Node *result;
-    PlanCache plans; /* at one sample */
+    PlanCache *plans; /* at one sample */
     double flops;
 } Cost;
 
 static Status cost_open(Cost *cost, const Evaluation *e, Node *result, Diag *diag) {
-    int64_t sizes[DIM_SYMBOLS] = {0};
     *cost = (Cost){.result = result};
-    TRY(feed_check(e->model->graph, &cost->result, 1, e->data, sizes, diag));
-    cost->plans = (PlanCache){.graph = e->model->graph,
-                              .data = e->data,
-                              .options = {.precision = PRECISION_F32,
-                                          .results = &cost->result,
-                                          .result_count = 1}};
-    memcpy(cost->plans.options.sizes, sizes, sizeof sizes);
+    PlanOptions options = {
+        .precision = PRECISION_F32, .results = &cost->result, .result_count = 1};
+    TRY(feed_check(e->model->graph, &cost->result, 1, e->data, options.sizes, diag));
+    cost->plans = plan_cache_create(e->model->graph, e->data, &options, PLAN_CACHE_BYTES);
     return STATUS_OK;
 }
 
 static Status cost_add(Cost *cost, const Fetch *what, Diag *diag) {
-    TRY(plan_cache_need(&cost->plans, 1, what, diag));
-    const Plan *plan = plan_cache_find(&cost->plans, 1, what);
+    Plan *plan = NULL;
+    TRY(plan_cache_get(cost->plans, 1, what, &plan, diag));
     cost->flops += plan_flops(plan) * (double)what->n;
+    plan_destroy(plan);
     return STATUS_OK;
 }
 
 static void cost_close(Cost *cost) {
-    plan_cache_close(&cost->plans);
+    plan_cache_destroy(cost->plans);
 }
 
 /* ---- the last exit, or a rule ---- */

@@ -1,6 +1,7 @@
 /* Checks after a step: structure, finite weights, and the promise of exactness. */
 #include "passes/pipeline/pipeline_check.h"
 
+#include "exec/run/run.h"
 #include "ir/random.h"
 #include "ir/verify.h"
 

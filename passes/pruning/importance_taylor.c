@@ -5,7 +5,7 @@
  * every other weight is frozen. */
 #include "passes/pruning/importance.h"
 
-#include "exec/linalg/cka.h"
+#include "exec/run/gradients.h"
 #include "ir/rewrite.h"
 #include "passes/training/objective.h"
 

@@ -1,7 +1,6 @@
 /* Objective: see objective.h. */
 #include "passes/training/objective.h"
 
-#include "exec/train/optimizer.h"
 #include "exec/train/prior.h"
 #include "ir/rewrite.h"
 

@@ -1,6 +1,6 @@
 /* reset_weights: draws weights anew from their initial distributions, for baselines that
  * start from nothing but a model's shape. */
-#include "exec/train/optimizer.h"
+#include "exec/train/train_options.h"
 #include "passes/edit.h"
 
 typedef struct ResetOptions {

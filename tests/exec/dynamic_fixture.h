@@ -4,6 +4,8 @@
 #define COMPRESS_TESTS_EXEC_DYNAMIC_FIXTURE_H
 
 #include "exec/run/dynamic.h"
+#include "exec/run/forward.h"
+#include "exec/run/run.h"
 #include "tests/support/check.h"
 #include "tests/support/exits.h"
 #include "tests/support/rounding.h"

@@ -1,5 +1,5 @@
 /* Optimisers against a plain scalar reference, and learning-rate schedules. */
-#include "exec/train/schedule.h"
+#include "exec/train/train_options.h"
 #include "tests/exec/train_fixture.h"
 
 /* The model above in double precision, without dropout; all samples are one batch. */

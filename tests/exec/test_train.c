@@ -1,6 +1,5 @@
 /* Training: the same bytes at any number of threads, what stays untouched, the report,
  * every error, and forward runs over data. */
-#include "exec/train/optimizer.h"
 #include "tests/exec/train_fixture.h"
 
 static TrainOptions usual_options(void) {

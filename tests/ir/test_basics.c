@@ -77,6 +77,34 @@ static void test_diag(void **state) {
 }
 
 /* A plan and the run behind it warn of the same; what differs in anything stays. */
+/* What was recorded aside comes after what is there, and is gone from there. */
+static void test_diag_take(void **state) {
+    (void)state;
+    Diag *diag = diag_create(), *aside = diag_create();
+    assert_int_equal(diag_take(diag, aside), STATUS_OK);
+    diag_warn(aside, LOC_NONE, NULL, "odd");
+    diag_fail(aside, STATUS_MODEL, (Loc){"a.yaml", 3, 1}, "k", "bad");
+    diag_hint(aside, "try 8");
+    diag_fail(aside, STATUS_IO, LOC_NONE, NULL, "gone");
+    assert_int_equal(diag_take(diag, aside), STATUS_MODEL);
+    assert_int_equal(diag_status(diag), STATUS_MODEL);
+    assert_int_equal(diag_errors(diag), 2);
+    assert_int_equal(diag_errors(aside), 0);
+    assert_printed(aside, "");
+    diag_note(diag, "late");
+    diag_fail(aside, STATUS_FORMAT, LOC_NONE, NULL, "second");
+    assert_int_equal(diag_take(diag, aside), STATUS_FORMAT);
+    assert_int_equal(diag_status(diag), STATUS_MODEL);
+    assert_printed(diag, "warning: odd\n"
+                         "a.yaml:3:1: error: k: bad\n"
+                         "    hint: try 8\n"
+                         "error: gone\n"
+                         "    note: late\n"
+                         "error: second\n");
+    diag_destroy(aside);
+    diag_destroy(diag);
+}
+
 static void test_repeated_warnings(void **state) {
     (void)state;
     Diag *diag = diag_create();
@@ -388,6 +416,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_status),
         cmocka_unit_test(test_diag),
+        cmocka_unit_test(test_diag_take),
         cmocka_unit_test(test_repeated_warnings),
         cmocka_unit_test(test_arena),
         cmocka_unit_test(test_text_quoted),

@@ -1,0 +1,67 @@
+/* Lanes: work on samples, shared out among threads in rounds.
+ *
+ * A lane is the place of one thread: its user keeps a workspace for each, and the lane
+ * has a list of diagnostics of its own. The items of a round (chunks of samples, shards
+ * of a mini-batch) are cut into as many ranges as there are lanes, in order; a lane does
+ * its range one item after the other and stops at the first that fails. So the first item
+ * that fails in order is always reached, and it is the one that is reported, with its
+ * message, once: at any number of lanes the same. Nothing is done again to hear a
+ * message. */
+#ifndef COMPRESS_EXEC_RUN_LANES_H
+#define COMPRESS_EXEC_RUN_LANES_H
+
+#include "exec/run/ticker.h"
+#include "ir/batches.h"
+
+typedef struct Lanes Lanes;
+
+/* As many lanes as threads, but no more than there are items at a time, and at least one.
+ * `watch` may be NULL; it is asked and told by the calling thread alone. */
+Lanes *lanes_create(int64_t threads, int64_t items, const Watch *watch);
+
+/* NULL is allowed. */
+void lanes_destroy(Lanes *lanes);
+
+int lanes_count(const Lanes *lanes);
+
+/* Does item `item` in lane `lane`; what fails is told to `diag`, which is the lane's. */
+typedef Status LaneWork(void *self, int64_t item, int lane, Diag *diag);
+
+/* Does `work` for items 0 .. items - 1. With no more items than lanes, item i is done in
+ * lane i. Fails as the first item in order that failed. */
+Status lanes_run(Lanes *lanes, int64_t items, LaneWork *work, void *self, Diag *diag);
+
+/* Within LaneWork: whether the caller wants the work to stop. Lane 0 asks the watch, the
+ * others hear of it; once said it stays so. */
+bool lanes_cancelled(Lanes *lanes, int lane);
+
+/* Tells the watch, as ticker_progress does. Not within LaneWork. */
+void lanes_progress(Lanes *lanes, int64_t done, int64_t total, double loss);
+
+/* ---- samples of a data set ---- */
+
+/* Something with the samples of `what` in lane `lane`. */
+typedef Status LaneSamples(void *self, const Fetch *what, int lane, Diag *diag);
+
+typedef struct LaneSweep {
+    const Batches *data;
+    int64_t total, chunk; /* the first so many samples, at most so many at a time */
+    bool by_length;       /* where samples have lengths those of a chunk are about equally
+                             long; else they come in the order of the data set */
+    int64_t tokens, source; /* Fetch.tokens and .source of data of one length */
+    LaneSamples *run;       /* in the lane's thread */
+    LaneSamples
+        *deliver; /* in the calling thread, chunk by chunk in order; NULL = none */
+    void *self;
+} LaneSweep;
+
+/* Goes over the samples in rounds of one chunk for each lane. What a lane's run leaves in
+ * its memory is there until it is delivered. Chunks before the first that fails are
+ * delivered, that and later ones are not. Fails as `run` and `deliver` do, and with
+ * STATUS_INTERRUPTED when the watch says so between two rounds. */
+Status lanes_sweep(Lanes *lanes, const LaneSweep *sweep, Diag *diag);
+
+/* Chunks that a sweep of so many samples has. */
+int64_t lanes_chunks(int64_t total, int64_t chunk);
+
+#endif

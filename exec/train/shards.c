@@ -1,0 +1,377 @@
+/* Shards: see exec/train/shards.h. */
+#include "exec/train/shards.h"
+
+#include "exec/plan/plan_internal.h"
+#include "exec/run/feed.h"
+#include "exec/run/lanes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A micro-batch is chosen so that its largest value has about this many bytes (half of a
+ * second-level cache), but matrix products have at least this many rows. */
+#define MICRO_BYTES ((int64_t)512 << 10)
+#define MICRO_ROWS  ((int64_t)256)
+
+/* One lane's means of running samples. */
+typedef struct ShardLane {
+    Workspace *workspace;
+    Feed feed;
+    double *rows; /* RunMode.rows of the micro-batch it runs */
+} ShardLane;
+
+/* One shard of the current mini-batch. */
+typedef struct Shard {
+    Buf *gradient;
+    double *loss; /* sums of the loss and the parts, each sample counting 1 */
+    double *rows; /* by counted node: rows of the shard that count */
+} Shard;
+
+struct Shards {
+    ShardsOptions options;
+    int64_t count, micro; /* shards; samples of a full micro-batch */
+    PlanCache *plans;
+    Plan *largest; /* retained */
+    Lanes *lanes;
+    ShardLane *memory; /* by lane */
+    Shard *shards;
+    float **gradients; /* by shard */
+    Params *params;
+    MiniBatch batch; /* the current one */
+
+    /* losses that are means over rows which are counted before a mini-batch runs */
+    const Node **counted;
+    int counted_count;
+    double
+        *rows; /* by Node.id: rows of the mini-batch that count; below 0 = not counted */
+    int id_count; /* length of rows */
+};
+
+/* ---- sizes and plans ---- */
+
+/* Samples of shard s when `count` samples are cut into shards: the first `count` modulo
+ * shards have one more than the others. */
+static int64_t shard_samples(const Shards *shards, int64_t count, int64_t s) {
+    return count / shards->count + (s < count % shards->count);
+}
+
+static int64_t shard_first(const Shards *shards, int64_t count, int64_t s) {
+    const int64_t rest = count % shards->count;
+    return count / shards->count * s + (s < rest ? s : rest);
+}
+
+/* Bytes of the largest value of one sample, and rows of matrices it brings. */
+static void measure_sample(const Plan *plan, int64_t *bytes, int64_t *rows) {
+    *bytes = *rows = 1;
+    for (int i = 0; i < plan->node_count; i++) {
+        const PlanNode *node = &plan->nodes[i];
+        if (node->forward < 0 || node->type.rank == 0) continue;
+        const int64_t size = node->count * (int64_t)sizeof(float);
+        const int64_t height = node->count / node->type.dim[node->type.rank - 1];
+        if (size > *bytes) *bytes = size;
+        if (height > *rows) *rows = height;
+    }
+}
+
+static Status choose_micro(Shards *shards, Diag *diag) {
+    const int64_t shard = shard_samples(shards, shards->options.batch, 0);
+    shards->micro = shards->options.micro_batch;
+    if (shards->micro == 0) {
+        Plan *single = NULL;
+        int64_t bytes, rows;
+        TRY(plan_cache_get(shards->plans, 1, NULL, &single, diag));
+        measure_sample(single, &bytes, &rows);
+        plan_destroy(single);
+        const int64_t fitting = MICRO_BYTES / bytes;
+        const int64_t filling = (MICRO_ROWS + rows - 1) / rows;
+        const int64_t most = fitting > filling ? fitting : filling;
+        const int64_t runs = (shard + most - 1) / most;
+        shards->micro = (shard + runs - 1) / runs; /* runs of about equal size */
+    }
+    if (shards->micro > shard) shards->micro = shard;
+    return STATUS_OK;
+}
+
+/* Plans for `count` samples (0 = none), sequences being as long as they can be. */
+static Status plan_longest(Shards *shards, int64_t count, Diag *diag) {
+    const Batches *data = shards->options.data;
+    const Fetch longest = {.tokens = data && data->length ? data->max_tokens : 0,
+                           .source = data && data->source_length ? data->max_source : 0};
+    Plan *plan = NULL;
+    if (count == 0) return STATUS_OK;
+    TRY(plan_cache_get(shards->plans, count, &longest, &plan, diag));
+    if (!shards->largest ||
+        plan_workspace_bytes(plan) > plan_workspace_bytes(shards->largest)) {
+        plan_destroy(shards->largest);
+        shards->largest = plan_retain(plan);
+    }
+    plan_destroy(plan);
+    return STATUS_OK;
+}
+
+/* The first and the last shard of a mini-batch have all the numbers of samples there are.
+ */
+static Status plan_batch(Shards *shards, int64_t count, Diag *diag) {
+    const int64_t sizes[] = {shard_samples(shards, count, 0),
+                             shard_samples(shards, count, shards->count - 1)};
+    for (int i = 0; i < 2; i++) {
+        if (sizes[i] >= shards->micro) TRY(plan_longest(shards, shards->micro, diag));
+        TRY(plan_longest(shards, sizes[i] % shards->micro, diag));
+    }
+    return STATUS_OK;
+}
+
+static Status shards_plan_all(Shards *shards, Diag *diag) {
+    const ShardsOptions *o = &shards->options;
+    PlanOptions options = {.precision = PRECISION_F32,
+                           .loss = o->loss,
+                           .results = o->parts,
+                           .result_count = o->part_count};
+    memcpy(options.sizes, o->sizes, sizeof options.sizes);
+    shards->plans = plan_cache_create(o->graph, o->data, &options, PLAN_CACHE_BYTES);
+    TRY(choose_micro(shards, diag));
+    TRY(plan_batch(shards, o->batch, diag));
+    return plan_batch(shards, o->samples % o->batch, diag);
+}
+
+Status shards_create(Shards **out, const ShardsOptions *options, Diag *diag) {
+    Shards *shards = memory_alloc(1, sizeof *shards);
+    shards->options = *options;
+    shards->count = options->shards < options->batch ? options->shards : options->batch;
+    shards->lanes = lanes_create(options->threads, shards->count, options->watch);
+    const Status status = shards_plan_all(shards, diag);
+    if (status == STATUS_OK)
+        *out = shards;
+    else
+        shards_destroy(shards);
+    return status;
+}
+
+int64_t shards_count(const Shards *shards) {
+    return shards->count;
+}
+
+int shards_lanes(const Shards *shards) {
+    return lanes_count(shards->lanes);
+}
+
+const Plan *shards_plan(const Shards *shards) {
+    return shards->largest;
+}
+
+/* ---- memory ---- */
+
+size_t shards_bytes(const Shards *shards, int64_t count) {
+    return plan_workspace_bytes(shards->largest) * (size_t)lanes_count(shards->lanes) +
+           (size_t)shards->count * (size_t)count * sizeof(float);
+}
+
+/* Whether the rows of a node are known as soon as inputs are. */
+static bool counts_ahead(const Plan *plan, const PlanNode *node) {
+    const Operand *operand = node->op->operands;
+    if (!node->op->count_rows) return false;
+    for (int i = 0; operand[i].name; i++) {
+        const int from = node->in[i].node;
+        if (!(operand[i].flags & OPERAND_INTEGER) || from < 0) continue;
+        if (!node_is_leaf(plan->nodes[from].node)) return false;
+    }
+    return true;
+}
+
+/* The losses whose rows are counted: the same nodes in all plans. */
+static void find_counted(Shards *shards) {
+    const Plan *plan = shards->largest;
+    shards->id_count = plan->index_count;
+    shards->counted = memory_alloc((size_t)plan->node_count + 1, sizeof *shards->counted);
+    shards->rows = memory_alloc((size_t)plan->index_count + 1, sizeof *shards->rows);
+    for (int i = 0; i < plan->index_count; i++) shards->rows[i] = -1;
+    for (int i = 0; i < plan->node_count; i++)
+        if (counts_ahead(plan, &plan->nodes[i]))
+            shards->counted[shards->counted_count++] = plan->nodes[i].node;
+}
+
+/* The largest plan is bound first, so that the workspace is allocated once. */
+static Status open_lane(ShardLane *lane, const Shards *shards, Diag *diag) {
+    lane->rows = memory_alloc((size_t)shards->id_count + 1, sizeof *lane->rows);
+    TRY(feed_open(&lane->feed, shards->options.data, shards->micro, diag));
+    TRY(workspace_create(&lane->workspace, diag));
+    return workspace_bind(lane->workspace, shards->largest, shards->params, diag);
+}
+
+static Status open_shard(Shard *shard, const Shards *shards, int64_t elements,
+                         Diag *diag) {
+    shard->loss =
+        memory_alloc((size_t)shards->options.part_count + 1, sizeof *shard->loss);
+    shard->rows = memory_alloc((size_t)shards->counted_count + 1, sizeof *shard->rows);
+    return buf_create(&shard->gradient, (size_t)elements * sizeof(float), diag);
+}
+
+Status shards_open(Shards *shards, Params *params, int64_t first, Diag *diag) {
+    const int64_t weights = params_gradient_count(params);
+    shards->params = params;
+    find_counted(shards);
+    shards->memory =
+        memory_alloc((size_t)lanes_count(shards->lanes), sizeof *shards->memory);
+    for (int i = 0; i < lanes_count(shards->lanes); i++)
+        TRY(open_lane(&shards->memory[i], shards, diag));
+    shards->shards = memory_alloc((size_t)shards->count, sizeof *shards->shards);
+    shards->gradients = memory_alloc((size_t)shards->count, sizeof *shards->gradients);
+    for (int64_t s = 0; s < shards->count; s++) {
+        Shard *shard = &shards->shards[s];
+        TRY(open_shard(shard, shards, s == 0 ? first : weights, diag));
+        shards->gradients[s] = (float *)(uintptr_t)buf_data(shard->gradient);
+    }
+    return STATUS_OK;
+}
+
+void shards_destroy(Shards *shards) {
+    if (!shards) return;
+    for (int i = 0; shards->memory && i < lanes_count(shards->lanes); i++) {
+        workspace_destroy(shards->memory[i].workspace);
+        feed_close(&shards->memory[i].feed);
+        free(shards->memory[i].rows);
+    }
+    for (int64_t s = 0; shards->shards && s < shards->count; s++) {
+        buf_release(shards->shards[s].gradient);
+        free(shards->shards[s].loss);
+        free(shards->shards[s].rows);
+    }
+    free(shards->memory);
+    free(shards->shards);
+    free(shards->gradients);
+    free(shards->counted);
+    free(shards->rows);
+    lanes_destroy(shards->lanes);
+    plan_destroy(shards->largest);
+    plan_cache_destroy(shards->plans);
+    free(shards);
+}
+
+/* ---- micro-batches ---- */
+
+/* One micro-batch of a shard: n samples from `first` on of the mini-batch, of a shard
+ * that ends at `end`; n is 0 behind the last one. */
+typedef struct Micro {
+    Fetch what;
+    int64_t first, end;
+} Micro;
+
+static Micro micro_from(const Shards *shards, int64_t first, int64_t end) {
+    const MiniBatch *batch = &shards->batch;
+    const int64_t left = end - first;
+    Micro micro = {.what = {.index = batch->samples + first,
+                            .n = left < shards->micro ? left : shards->micro,
+                            .key = batch->augment,
+                            .mask_key = batch->key},
+                   .first = first,
+                   .end = end};
+    batches_pad(shards->options.data, &micro.what);
+    return micro;
+}
+
+static Micro micro_first(const Shards *shards, int64_t s) {
+    const int64_t count = shards->batch.count, first = shard_first(shards, count, s);
+    return micro_from(shards, first, first + shard_samples(shards, count, s));
+}
+
+static Micro micro_next(const Shards *shards, const Micro *micro) {
+    return micro_from(shards, micro->first + micro->what.n, micro->end);
+}
+
+static Status micro_bind(const Shards *shards, ShardLane *lane, const Micro *micro,
+                         Diag *diag) {
+    return workspace_bind_cached(lane->workspace, shards->plans, micro->what.n,
+                                 &micro->what, shards->params, diag);
+}
+
+/* ---- rows that count ---- */
+
+static Status count_shard(void *self, int64_t s, int i, Diag *diag) {
+    Shards *shards = self;
+    ShardLane *lane = &shards->memory[i];
+    double *rows = shards->shards[s].rows;
+    for (int k = 0; k < shards->counted_count; k++) rows[k] = 0;
+    for (Micro m = micro_first(shards, s); m.what.n > 0; m = micro_next(shards, &m)) {
+        TRY(micro_bind(shards, lane, &m, diag));
+        TRY(feed_fetch_integers(&lane->feed, lane->workspace, &m.what, diag));
+        for (int k = 0; k < shards->counted_count; k++)
+            rows[k] += workspace_count_rows(lane->workspace, shards->counted[k]);
+    }
+    return STATUS_OK;
+}
+
+static Status count_rows(Shards *shards, Diag *diag) {
+    if (shards->counted_count == 0) return STATUS_OK;
+    TRY(lanes_run(shards->lanes, shards->count, count_shard, shards, diag));
+    for (int k = 0; k < shards->counted_count; k++) {
+        double sum = 0;
+        for (int64_t s = 0; s < shards->count; s++) sum += shards->shards[s].rows[k];
+        shards->rows[shards->counted[k]->id] = sum;
+    }
+    return STATUS_OK;
+}
+
+/* RunMode.rows for n samples of the mini-batch; NULL when no loss needs it. */
+static const double *share_rows(const Shards *shards, ShardLane *lane, int64_t n) {
+    if (shards->counted_count == 0) return NULL;
+    const double share = (double)n / (double)shards->batch.count;
+    for (int i = 0; i < shards->id_count; i++)
+        lane->rows[i] = shards->rows[i] * share; /* below 0 stays so */
+    return lane->rows;
+}
+
+/* ---- running ---- */
+
+static Status run_micro(const Shards *shards, ShardLane *lane, int64_t s,
+                        const Micro *micro, Diag *diag) {
+    const ShardsOptions *options = &shards->options;
+    Workspace *workspace = lane->workspace;
+    const int64_t n = micro->what.n;
+    const RunMode mode = {.training = true,
+                          .key = shards->batch.key,
+                          .first = micro->first,
+                          .rows = share_rows(shards, lane, n)};
+    TRY(micro_bind(shards, lane, micro, diag));
+    TRY(feed_fetch(&lane->feed, workspace, &micro->what, diag));
+    run_forward(workspace, mode);
+    for (int i = 0; i <= options->part_count; i++) {
+        const Node *node = i == 0 ? options->loss : options->parts[i - 1];
+        const float *value = workspace_value(workspace, node);
+        shards->shards[s].loss[i] += (double)n * (double)*value;
+    }
+    run_backward(workspace, mode, (double)n / (double)shards->batch.count,
+                 shards->gradients[s]);
+    return STATUS_OK;
+}
+
+static Status run_shard(void *self, int64_t s, int lane, Diag *diag) {
+    Shards *shards = self;
+    Shard *shard = &shards->shards[s];
+    memset(shards->gradients[s], 0, buf_bytes(shard->gradient));
+    for (int i = 0; i <= shards->options.part_count; i++) shard->loss[i] = 0;
+    for (Micro m = micro_first(shards, s); m.what.n > 0; m = micro_next(shards, &m)) {
+        if (lanes_cancelled(shards->lanes, lane)) return STATUS_INTERRUPTED;
+        TRY(run_micro(shards, &shards->memory[lane], s, &m, diag));
+    }
+    return STATUS_OK;
+}
+
+Status shards_run(Shards *shards, const MiniBatch *batch, double *losses, Diag *diag) {
+    shards->batch = *batch;
+    TRY(count_rows(shards, diag));
+    TRY(lanes_run(shards->lanes, shards->count, run_shard, shards, diag));
+    for (int i = 0; i <= shards->options.part_count; i++) {
+        double sum = 0;
+        for (int64_t s = 0; s < shards->count; s++) sum += shards->shards[s].loss[i];
+        losses[i] = sum / (double)batch->count;
+    }
+    return STATUS_OK;
+}
+
+float *const *shards_gradients(Shards *shards) {
+    return shards->gradients;
+}
+
+void shards_progress(Shards *shards, int64_t done, int64_t total, double loss) {
+    lanes_progress(shards->lanes, done, total, loss);
+}

@@ -1,0 +1,77 @@
+/* Shards: the gradient of a mini-batch, by lanes that have gradients of their own.
+ *
+ * A mini-batch is cut into shards of whole samples. A shard is run in order, one
+ * micro-batch after another, into its own gradient. Lanes only choose who runs which
+ * shard, so bytes depend on the number of shards and the size of micro-batches and never
+ * on the number of threads; more threads than shards have nothing to do here.
+ *
+ * A loss with Op.count_rows is the mean over the W rows of the mini-batch that count, W
+ * being counted before the first run. A micro-batch of n of the N samples divides its sum
+ * over rows by W n / N; as its gradient is seeded with n / N, what adds up is the sum
+ * over all rows divided by W, however the mini-batch is cut. Rows that depend on integers
+ * which the graph computes are not known ahead; such a loss is a mean of the
+ * micro-batches' means, each sample counting 1. */
+#ifndef COMPRESS_EXEC_TRAIN_SHARDS_H
+#define COMPRESS_EXEC_TRAIN_SHARDS_H
+
+#include "exec/run/run.h"
+#include "exec/run/ticker.h"
+
+typedef struct Shards Shards;
+
+/* What is differentiated over what. All is borrowed. */
+typedef struct ShardsOptions {
+    Graph *graph;
+    Node *loss;
+    Node *const *parts; /* further scalars whose means are wanted */
+    int part_count;
+    const Batches *data;        /* NULL while only sizes are asked for */
+    int64_t sizes[DIM_SYMBOLS]; /* of the symbols other than N, of the longest samples */
+    int64_t samples;            /* of the data set */
+    int64_t batch;              /* most samples of a mini-batch */
+    int64_t shards;             /* of a mini-batch that has as many samples */
+    int64_t micro_batch;        /* samples; 0 = chosen from the shape */
+    int threads;
+    const Watch *watch; /* may be NULL */
+} ShardsOptions;
+
+/* Chooses sizes and plans for the longest samples. Fails as plan_create does. */
+Status shards_create(Shards **out, const ShardsOptions *options, Diag *diag);
+void shards_destroy(Shards *shards);
+
+/* Shards of a full mini-batch, and those that are run at a time. */
+int64_t shards_count(const Shards *shards);
+int shards_lanes(const Shards *shards);
+
+/* The plan that needs the largest workspace. */
+const Plan *shards_plan(const Shards *shards);
+
+/* Bytes that shards_open takes for gradients of `count` elements. */
+size_t shards_bytes(const Shards *shards, int64_t count);
+
+/* Allocates workspaces and gradients; the first shard's gradient has room for `first`
+ * elements (at least those of the weights), which the optimiser uses. `params`, of the
+ * same graph, must outlive the shards. Fails with STATUS_MEMORY. */
+Status shards_open(Shards *shards, Params *params, int64_t first, Diag *diag);
+
+/* Samples samples[0 .. count) of the data set, with the step's random key and that of
+ * augmentation, 0 = none. */
+typedef struct MiniBatch {
+    const int64_t *samples;
+    int64_t count;
+    uint64_t key, augment;
+} MiniBatch;
+
+/* Runs all shards of a mini-batch, forward and backward. losses[0] receives the mean of
+ * the loss, losses[1 + i] that of part i. Fails as the first sample in order that cannot
+ * be fetched does; with STATUS_INTERRUPTED, and no message, when the watch says so. */
+Status shards_run(Shards *shards, const MiniBatch *batch, double *losses, Diag *diag);
+
+/* By shard: the gradient of its share of the mean loss, by weights as in
+ * params_gradient_count. */
+float *const *shards_gradients(Shards *shards);
+
+/* Tells the watch. */
+void shards_progress(Shards *shards, int64_t done, int64_t total, double loss);
+
+#endif
