@@ -42,6 +42,7 @@ Status cut_open(Cut *cut, Graph *graph, Node *const *exits, int exit_count, Diag
  * the symbols as in PlanCache. Once, after cut_open. */
 void cut_plan(Cut *cut, const Batches *data, const int64_t sizes[DIM_SYMBOLS]);
 
+/* Frees what the two above made. */
 void cut_close(Cut *cut);
 
 #endif

@@ -22,6 +22,7 @@ Lanes *lanes_create(int64_t threads, int64_t items, const Watch *watch);
 /* NULL is allowed. */
 void lanes_destroy(Lanes *lanes);
 
+/* Lanes there are, at least 1. */
 int lanes_count(const Lanes *lanes);
 
 /* Does item `item` in lane `lane`; what fails is told to `diag`, which is the lane's. */
