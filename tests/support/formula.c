@@ -4,6 +4,7 @@
  * error that float32 arithmetic makes when it is computed so. */
 #include "tests/support/formula.h"
 
+#include "ir/storage.h"
 #include "passes/measure.h"
 #include "tests/support/check.h"
 #include "tests/support/configured.h"
