@@ -21,7 +21,7 @@ typedef struct Flags {
     double temperature, top_p; /* top_p 0 = not given */
     double length_penalty;     /* negative = not given */
     int dump_ir, split;        /* split: WordSplit */
-    bool lowercase, quiet, timing, bf16, json, schema, hidden_states, leave_early;
+    bool lowercase, quiet, timing, bf16, json, schema, hidden_states, leave_early, values;
     bool help, version;
 } Flags;
 

@@ -73,6 +73,11 @@ static const Flag flags[] = {
               "write the IR text of steps: before, after, change or "
               "failure")},
     {"dump-dir", "FOLDER", F_STRING(Flags, dump_dir, "folder for --dump-ir")},
+    {"values", NULL,
+     F_BOOL(
+         Flags, values,
+         "IR text has each weight's norm, smallest and largest element, number of zeros "
+         "and hash")},
     {"report", "FILE", F_STRING(Flags, report, "write sizes, records and times as JSON")},
     {"hidden-states", NULL,
      F_BOOL(Flags, hidden_states, "also write every layer's output")},

@@ -8,7 +8,7 @@ Status command_ir(const Cli *cli, Diag *diag) {
     Model *model = NULL;
     TRY(model_load(&model, cli->args[0], ops_table(), false, diag));
     Text text = {0};
-    graph_print(&text, model->graph);
+    (cli->flags.values ? graph_print_values : graph_print)(&text, model->graph);
     fwrite(text.data, 1, text.length, stdout);
     text_free(&text);
     model_destroy(model);

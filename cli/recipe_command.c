@@ -46,6 +46,7 @@ static Status open_session(Session *session, const Cli *cli, SessionOptions with
     with.threads = flags->threads;
     with.dump = (DumpWhen)flags->dump_ir;
     with.dump_folder = flags->dump_dir;
+    with.dump_values = flags->values;
     TRY(session_open(session, &with, diag));
     if (flags->dump_ir == DUMP_NEVER || flags->dump_dir) return STATUS_OK;
     return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,

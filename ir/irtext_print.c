@@ -3,6 +3,8 @@
 #include "ir/irtext.h"
 #include "ir/irtext_lex.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 static void print_name(Text *text, const char *name) {
@@ -47,7 +49,30 @@ static void print_lineage(Text *text, const Storage *storage) {
     }
 }
 
-static void print_param(Text *text, const Storage *storage) {
+/* What the elements of a storage are, as a comment. Sums are in double, element by
+ * element, so that the same weights give the same text everywhere. */
+static void print_values(Text *text, const Tensor *tensor) {
+    enum { BLOCK = 1024 };
+    double block[BLOCK], squares = 0, least = INFINITY, most = -INFINITY;
+    const int64_t count = tensor_count(tensor);
+    int64_t zeros = 0;
+    for (int64_t first = 0; first < count; first += BLOCK) {
+        const int64_t n = count - first < BLOCK ? count - first : BLOCK;
+        tensor_read_f64(tensor, first, n, block);
+        for (int64_t i = 0; i < n; i++) {
+            squares += block[i] * block[i];
+            if (!(block[i] >= least)) least = block[i];
+            if (!(block[i] <= most)) most = block[i];
+            zeros += block[i] == 0;
+        }
+    }
+    char hash[HASH_TEXT_BYTES];
+    tensor_hash(tensor, hash);
+    text_add(text, " # norm %.9g min %.9g max %.9g zeros %" PRId64 " hash %s",
+             sqrt(squares), least, most, zeros, hash);
+}
+
+static void print_param(Text *text, const Storage *storage, bool values) {
     const Tensor *tensor = &storage->tensor;
     Type type = {.dtype = tensor->dtype, .rank = tensor->rank};
     memcpy(type.dim, tensor->dim, sizeof type.dim);
@@ -57,7 +82,9 @@ static void print_param(Text *text, const Storage *storage) {
     type_print(text, &type);
     print_init(text, &storage->init);
     print_lineage(text, storage);
-    text_add(text, storage->frozen ? " frozen\n" : "\n");
+    if (storage->frozen) text_add(text, " frozen");
+    if (values && tensor_data(tensor)) print_values(text, tensor);
+    text_add(text, "\n");
 }
 
 static void print_input(Text *text, const Node *node) {
@@ -115,7 +142,7 @@ static void print_node(Text *text, Arena *arena, const Node *node) {
     text_add(text, "\n");
 }
 
-void graph_print(Text *text, Graph *graph) {
+static void print_graph(Text *text, Graph *graph, bool values) {
     Arena *scratch = arena_create();
     graph_number(graph);
     text_add(text, "ir 1\n");
@@ -125,7 +152,7 @@ void graph_print(Text *text, Graph *graph) {
         if (node_is_input(n))
             print_input(text, n);
         else if (n->storage)
-            print_param(text, n->storage);
+            print_param(text, n->storage, values);
         else
             print_node(text, scratch, n);
     }
@@ -137,4 +164,12 @@ void graph_print(Text *text, Graph *graph) {
         text_add(text, "\n");
     }
     arena_destroy(scratch);
+}
+
+void graph_print(Text *text, Graph *graph) {
+    print_graph(text, graph, false);
+}
+
+void graph_print_values(Text *text, Graph *graph) {
+    print_graph(text, graph, true);
 }

@@ -135,6 +135,7 @@ Status session_run(Session *session, Diag *diag) {
     session->input = model_copy(session->model);
     PipelineOptions options = {
         .dump = wanted->dump,
+        .dump_values = wanted->dump_values,
         .threads = session->threads,
         .watch = watch,
         .hooks = {.self = session, .step_begin = begin_step, .step_end = end_step},

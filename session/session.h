@@ -29,6 +29,7 @@ typedef struct SessionOptions {
     int64_t threads;         /* in place of the recipe's */
     DumpWhen dump;           /* which IR texts to write */
     const char *dump_folder; /* where to: NN-PASS-WHEN.ir */
+    bool dump_values;        /* with what the weights are (graph_print_values) */
     const Watch *watch;      /* progress inside steps, and whether to stop */
 
     /* Called around the steps of session_run, on its thread. Members may be NULL. */

@@ -50,9 +50,17 @@ static Status dump_text(const StepRun *run, const char *when, const Text *text,
                        text->data ? text->data : "", text->length, diag);
 }
 
+/* The model's text as it is to be dumped. */
+static void print_dump(Text *text, const StepRun *run) {
+    if (run->options->dump_values)
+        graph_print_values(text, run->model->graph);
+    else
+        graph_print(text, run->model->graph);
+}
+
 static Status dump_model(const StepRun *run, const char *when, Diag *diag) {
     Text text = {0};
-    graph_print(&text, run->model->graph);
+    print_dump(&text, run);
     Status status = dump_text(run, when, &text, diag);
     text_free(&text);
     return status;
@@ -90,7 +98,7 @@ static void step_prepare(StepRun *run) {
     run->known = gaussians_known(run->model->graph, arena);
     bool may_be_exact = !(step->pass->flags & (PASS_MEASURES | PASS_TRAINS));
     if (may_be_exact && !options->plan) run->before = model_copy(run->model);
-    if (options->dump == DUMP_FAILURE) graph_print(&run->text, run->model->graph);
+    if (options->dump == DUMP_FAILURE) print_dump(&run->text, run);
 }
 
 /* Whether a repeated step may still change the model, or has done so: a slow range may

@@ -38,8 +38,9 @@ typedef struct PipelineHooks {
 } PipelineHooks;
 
 typedef struct PipelineOptions {
-    bool plan;     /* shapes only */
-    DumpWhen dump; /* which IR texts to hand to hooks->dump */
+    bool plan;        /* shapes only */
+    DumpWhen dump;    /* which IR texts to hand to hooks->dump */
+    bool dump_values; /* with what the weights are (graph_print_values) */
     int threads;
     const Watch *watch;
     PipelineHooks hooks;

@@ -1,12 +1,13 @@
-/* The command line: tests/cli/cases/<case>.case (tests/support/case_file.h). Its
- * sections:
+/* The command line: tests/cli/cases/<case>.case (tests/support/case_file.h).
+ * Its sections:
  *
  *     needs       a shell command; when it fails the case is skipped
  *     files NAME  a file of that name is there
- *     run         commands for sh, in a fresh folder with COMPRESS = the program and SRC
- * = the root of the source tree; several of these run one after another there stdout,
- * stderr, exit recorded, behind a run: what it printed and its exit code; absent: nothing
- *                 and 0
+ *     run         commands for sh, in a fresh folder with COMPRESS = the program and
+ *                 SRC = the root of the source tree; several run one after another
+ *     stdout, stderr, exit
+ *                 recorded, behind a run: what it printed and its exit code; absent:
+ *                 nothing and 0
  *
  * Before comparing,
  *   - the working folder's path becomes $TMP and the source root's $SRC;

@@ -63,6 +63,41 @@ static void test_fixed_point(void **state) {
     check_print(VALID, VALID);
 }
 
+static void test_values(void **state) {
+    (void)state;
+    static const float VALUES[] = {3, -4, 0, 12, 0, 0};
+    static const char WANT[] =
+        "ir 1\nparam @w : f32[2, 3] frozen # norm 13 min -4 max 12 "
+        "zeros 3 hash ";
+    const char *text = "ir 1\nparam @w : f32[2, 3] frozen\noutput y = @w\n";
+    Arena *arena = arena_create();
+    Diag *diag = diag_create();
+    Graph *graph = NULL;
+    Text out = {0};
+    void *data;
+    char hash[HASH_TEXT_BYTES];
+    assert_ok(graph_parse(&graph, arena, &TOY_OPS, "a.ir", text, strlen(text), diag),
+              diag);
+    graph_print_values(&out, graph);
+    assert_string_equal(out.data, text); /* no data, no comment */
+    text_free(&out);
+    Tensor *tensor = &graph->storages[0]->tensor;
+    assert_ok(tensor_create(tensor, DTYPE_F32, 2, (int64_t[]){2, 3}, diag), diag);
+    assert_ok(tensor_writable(tensor, &data, diag), diag);
+    memcpy(data, VALUES, sizeof VALUES);
+    graph_print_values(&out, graph);
+    tensor_hash(tensor, hash);
+    assert_memory_equal(out.data, WANT, strlen(WANT));
+    assert_memory_equal(out.data + strlen(WANT), hash, strlen(hash));
+    char *again = reprint(out.data, out.length, diag);
+    assert_string_equal(again, text);
+    free(again);
+    text_free(&out);
+    graph_release(graph);
+    arena_destroy(arena);
+    diag_destroy(diag);
+}
+
 static void test_normalized(void **state) {
     (void)state;
     check_print("\n# a comment\n  ir 1 # version\r\n\tparam@w:f32[4,4]init normal( 1 )\n"
@@ -448,9 +483,10 @@ static void test_mutations(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fixed_point), cmocka_unit_test(test_normalized),
-        cmocka_unit_test(test_malformed),   cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_attrs_parse), cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_fixed_point), cmocka_unit_test(test_values),
+        cmocka_unit_test(test_normalized),  cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_limits),      cmocka_unit_test(test_attrs_parse),
+        cmocka_unit_test(test_mutations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,21 @@
 /* Cases of passes: tests/passes/cases/<pass>/<file>.case (tests/support/case_file.h).
  * Their sections:
  *
- *     model     what the recipe runs on: the name of a model below, or a configuration
- *               (YAML); absent: the toy model of tests/support/passes.h. Weights by seed
- * 1 weights   values of weights, as tests/support/formula.h says recipe    YAML. Keys
- * that it does not give: version 1, seed 1, and the data set "toy" expect    what must
- * hold of the model and of what was recorded, as formulas changes   recorded: how the
- * graph differs from before (tests/support/graph_changes.h) ir        recorded: the whole
- * graph values    recorded: the weights' comments of IR text with values; only for
- * weights that are copied or exact, because computed ones depend on the processor error
- * recorded: the diagnostics, for recipes that must fail
+ *     model     what the recipe runs on: the name of a model below, or a
+ *               configuration (YAML); absent: the toy model of
+ *               tests/support/passes.h. Weights are drawn by seed 1
+ *     before    a recipe that has run on it already: the case starts from what it left
+ *     weights   values of weights, as tests/support/formula.h says
+ *     recipe    YAML. Keys that it does not give: version 1, seed 1, data set "toy"
+ *     expect    what must hold of the model and of what was recorded, as formulas
+ *     changes   recorded: how the graph differs (tests/support/graph_changes.h)
+ *     ir        recorded: the whole graph
+ *     error     recorded: the diagnostics, for recipes that must fail
  *
- * A recipe that succeeds has at least one of expect, changes and ir. For each of them the
- * model verifies; print -> parse -> print is a fixed point; the plan on shapes alone
- * gives the same graph (lineages aside); runs with 1 and 2 threads give the same weights.
- */
+ * A recipe that succeeds has at least one of expect, changes and ir. For each of them
+ * the model verifies; print -> parse -> print is a fixed point, with values too; the
+ * plan on shapes alone gives the same graph (lineages aside); runs with 1 and 2 threads
+ * give the same weights. */
 #include "ir/irtext.h"
 #include "ir/verify.h"
 #include "tests/support/case_file.h"
@@ -69,18 +70,6 @@ static const struct {
      " embedding_size: 5, encoder_size: 6, decoder_size: 7, alignment_size: 4}\n"},
 };
 
-static Model *case_model(const Case *one) {
-    const char *text = case_text(one, "model"), *weights = case_text(one, "weights");
-    Model *model = NULL;
-    for (size_t i = 0; text && i < sizeof MODELS / sizeof *MODELS; i++)
-        if (strlen(MODELS[i].name) == strcspn(text, "\n") &&
-            strncmp(text, MODELS[i].name, strlen(MODELS[i].name)) == 0)
-            model = configured_model(MODELS[i].config, 1);
-    if (!model) model = text ? configured_model(text, 1) : toy_vit(1);
-    if (weights) formula_assign(model, weights);
-    return model;
-}
-
 /* ---- running ---- */
 
 static bool has_key(const char *yaml, const char *key) {
@@ -94,16 +83,35 @@ static bool has_key(const char *yaml, const char *key) {
 
 /* The recipe, with the keys that it does not give behind it, so that lines keep their
  * numbers. */
-static const char *case_recipe(const Case *one) {
+static const char *case_recipe(const Case *one, const char *section) {
     static const char *const KEYS[][2] = {
         {"version", "1"}, {"seed", "1"}, {"data", "{toy: {format: toy}}"}};
-    const char *given = case_text(one, "recipe"), *yaml = given;
+    const char *given = case_text(one, section), *yaml = given;
     if (!given) fail_msg("%s has no section recipe", one->file->path);
     for (int i = 0; i < 3; i++)
         if (!has_key(given, KEYS[i][0]))
             yaml = arena_printf(one->file->arena, "%s%s: %s\n", yaml, KEYS[i][0],
                                 KEYS[i][1]);
     return yaml;
+}
+
+static Model *case_model(const Case *one) {
+    const char *text = case_text(one, "model"), *weights = case_text(one, "weights");
+    Model *model = NULL;
+    for (size_t i = 0; text && i < sizeof MODELS / sizeof *MODELS; i++)
+        if (strlen(MODELS[i].name) == strcspn(text, "\n") &&
+            strncmp(text, MODELS[i].name, strlen(MODELS[i].name)) == 0)
+            model = configured_model(MODELS[i].config, 1);
+    if (!model) model = text ? configured_model(text, 1) : toy_vit(1);
+    if (case_text(one, "before")) {
+        Diag *diag = diag_create();
+        assert_ok(
+            test_run_recipe(model, "before", case_recipe(one, "before"), false, 1, diag),
+            diag);
+        diag_destroy(diag);
+    }
+    if (weights) formula_assign(model, weights);
+    return model;
 }
 
 static Status run_case(Model **model, const Case *one, bool plan, int threads,
@@ -113,7 +121,8 @@ static Status run_case(Model **model, const Case *one, bool plan, int threads,
         Tensor *tensor = &(*model)->graph->storages[i]->tensor;
         tensor_drop_data(tensor, tensor->dtype);
     }
-    return test_run_recipe(*model, "recipe", case_recipe(one), plan, threads, diag);
+    return test_run_recipe(*model, "recipe", case_recipe(one, "recipe"), plan, threads,
+                           diag);
 }
 
 /* ---- what holds of every recipe that succeeds ---- */
@@ -155,21 +164,34 @@ static void check_threads(const Case *one, Model *by_one) {
     diag_destroy(diag);
 }
 
+/* Printing the graph and parsing it gives the same graph, with values and without. */
+static void check_text(Graph *graph, const char *ir) {
+    Text values = {0};
+    graph_print_values(&values, graph);
+    const char *texts[] = {ir, values.data};
+    for (int i = 0; i < 2; i++) {
+        Graph *parsed = NULL;
+        Text again = {0};
+        Arena *arena = arena_create();
+        Diag *diag = diag_create();
+        assert_ok(graph_parse(&parsed, arena, graph->ops, "printed", texts[i],
+                              strlen(texts[i]), diag),
+                  diag);
+        graph_print(&again, parsed);
+        assert_string_equal(ir, again.data);
+        text_free(&again);
+        arena_destroy(arena);
+        diag_destroy(diag);
+    }
+    text_free(&values);
+}
+
 static void check_graph(const Case *one, Model *model, const char *ir) {
-    Graph *parsed = NULL;
-    Text again = {0};
-    Arena *arena = arena_create();
     Diag *diag = diag_create();
     assert_ok(graph_verify(model->graph, STATUS_INTERNAL, diag), diag);
-    assert_ok(
-        graph_parse(&parsed, arena, model->graph->ops, "printed", ir, strlen(ir), diag),
-        diag);
-    graph_print(&again, parsed);
-    assert_string_equal(ir, again.data);
+    check_text(model->graph, ir);
     check_plan(one, ir);
     check_threads(one, model);
-    text_free(&again);
-    arena_destroy(arena);
     diag_destroy(diag);
 }
 

@@ -85,6 +85,7 @@ CaseFile *case_file_open(const char *path, const char *folder) {
         at = next_section(body);
         if (strcmp(section.kind, "case") == 0) {
             one = add_case(file, folder, section.argument);
+            one->comment = section_text(arena, body, at);
             continue;
         }
         if (!one) one = add_case(file, folder, NULL);
@@ -102,7 +103,8 @@ CaseFile *case_file_open(const char *path, const char *folder) {
 
 static void write_case(FILE *out, const Case *one) {
     const bool first = one == one->file->first && !*one->file->comment;
-    if (one->heading) fprintf(out, "%s-- case %s\n", first ? "" : "\n", one->heading);
+    if (one->heading)
+        fprintf(out, "%s-- case %s\n%s", first ? "" : "\n", one->heading, one->comment);
     for (int i = 0; i < one->section_count; i++) {
         const Section *section = &one->sections[i];
         const size_t length = strlen(section->text);

@@ -8,11 +8,10 @@
  *     recipe:2:25: error: ...
  *
  * A file `keep_one.case` holds the case keep_one, or several cases when it has lines
- * `-- case NAME`, with an empty line above, before the sections of each. A section's line
- * may have an argument
- * (`-- files vocab.txt`). Its text is everything up to the next section; a last line
- * `\ no newline` takes the newline before it away. Lines before the first section are a
- * comment.
+ * `-- case NAME`, with an empty line above, before the sections of each. A section's
+ * line may have an argument (`-- files vocab.txt`). Its text is everything up to the
+ * next section; a last line `\ no newline` takes the newline before it away. Lines
+ * before the first section are a comment, and so is what follows a case's line.
  *
  * A program of cases runs all of them, or those whose names, FOLDER/CASE, match one of
  * its arguments (`prune_heads/keep_*`). With COMPRESS_REWRITE=1 the sections that record
@@ -43,6 +42,7 @@ typedef struct Case {
     CaseFile *file;
     const char *name;    /* FOLDER/CASE below the root of all cases */
     const char *heading; /* NAME of its "-- case" line; NULL = it has none */
+    const char *comment; /* behind that line */
     Section sections[SECTIONS_MAX];
     int section_count;
     struct Case *next;

@@ -35,7 +35,7 @@ typedef struct Formula {
 
 __attribute__((noreturn, format(printf, 2, 3))) static void
 wrong(const Formula *f, const char *format, ...) {
-    char text[400];
+    char text[4000];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
@@ -231,6 +231,16 @@ static Value softmax_rows(Formula *f, const Value *x) {
     return out;
 }
 
+static Value as_matrix(Formula *f, const Value *x, const Value *rows,
+                       const Value *columns) {
+    Value out = *x;
+    out.rank = 2;
+    out.dim[0] = (int64_t)rows->v[0];
+    out.dim[1] = (int64_t)columns->v[0];
+    if (out.dim[0] * out.dim[1] != x->count) wrong(f, "the matrix has another size");
+    return out;
+}
+
 static Value shaped_like(Formula *f, const Value *x, const Value *like) {
     if (x->count != like->count) wrong(f, "the shapes have other numbers of elements");
     Value out = *x;
@@ -340,7 +350,11 @@ static Value recorded(Formula *f, const Model *model, const char *name) {
             tree = tree_get(tree, key);
         }
     }
-    if (!tree) wrong(f, "there is no %s", name);
+    if (!tree) {
+        Text all = {0};
+        tree_print_json(&all, model->provenance, 0);
+        wrong(f, "there is no %s in %s", name, all.data);
+    }
     if (tree->kind == TREE_LIST) {
         const int64_t count = tree->count;
         Value list = value_new(f, 1, &count);
@@ -513,7 +527,8 @@ static Value parse_call(Formula *f, Model *model, const char *name) {
     if (strcmp(name, "product") == 0)
         return matrix_product(f, &argument[0], &argument[1]);
     if (strcmp(name, "join") == 0) return joined(f, &argument[0], &argument[1]);
-    if (strcmp(name, "shaped") == 0) return shaped_like(f, &argument[0], &argument[1]);
+    if (strcmp(name, "matrix") == 0 && count == 3)
+        return as_matrix(f, &argument[0], &argument[1], &argument[2]);
     if (strcmp(name, "keep") == 0 && count == 3)
         return kept_entries(f, &argument[0], &argument[1], &argument[2]);
     wrong(f, "there is no function %s of %d arguments", name, count);

@@ -9,11 +9,13 @@
  *
  * Nodes stand at their place under their role (under their op's name where they have
  * none) and name their operands so: `q`, `embeddings.position`, `layer-1.residual2`.
- * `weights of` is what the names of a place's storages have in common; what is left of a
- * name stands behind '@'. A storage is listed where it is used first. Neighbouring layers
- * that changed alike are listed once. Everything that IR text has is compared: ops,
- * operands, attributes, types, places, initial values, lineages; and the form of
- * Gaussians. */
+ * Storages have an '@' in front; a layer's number in their names is counted from the
+ * number in the name of the first one that the layer uses (`@layer-1.query.weight`,
+ * which it shares with the layer before), and what stands in front of it is left out.
+ * `own weights = layer+2` says how that number differs from the layer's place. A
+ * storage is listed where it is used first. Layers of a stack that changed alike are
+ * listed once. Ops, operands, attributes, types, places, initial values and lineages are
+ * compared, and the form of Gaussians. */
 #ifndef COMPRESS_TESTS_SUPPORT_GRAPH_CHANGES_H
 #define COMPRESS_TESTS_SUPPORT_GRAPH_CHANGES_H
 
