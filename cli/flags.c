@@ -86,6 +86,7 @@ static const Flag flags[] = {
             "leave at the model's early exits, by the rule stored in it")},
     {"json", NULL, F_BOOL(Flags, json, "print JSON")},
     {"schema", NULL, F_BOOL(Flags, schema, "print the JSON Schema of recipes")},
+    {"no-data", NULL, F_BOOL(Flags, no_data, "data sets are neither opened nor checked")},
     {"quiet", NULL, F_BOOL(Flags, quiet, "no progress and no plan on stderr")},
     {"help", NULL, F_BOOL(Flags, help, "print this help")},
     {"version", NULL, F_BOOL(Flags, version, "print the version")},

@@ -84,7 +84,8 @@ Status command_recipe(const Cli *cli, Diag *diag) {
 }
 
 static Status plan_recipe(Session *session, const Cli *cli, Diag *diag) {
-    TRY(open_session(session, cli, (SessionOptions){0}, diag));
+    const SessionOptions options = {.without_data = cli->flags.no_data};
+    TRY(open_session(session, cli, options, diag));
     TRY(session_load(session, false, diag));
     TRY(session_plan(session, diag));
     if (!cli->flags.json) {

@@ -42,14 +42,6 @@ Status edit_fail_option(PassContext *ctx, const char *options, Diag *diag,
     return STATUS_MODEL;
 }
 
-Status edit_data(PassContext *ctx, const char *name, Batches **out, Diag *diag) {
-    return ctx->data(ctx->self, name, option_loc(&ctx->source, "data"), out, diag);
-}
-
-Status edit_teacher(PassContext *ctx, const char *path, Model **out, Diag *diag) {
-    return ctx->model(ctx->self, path, option_loc(&ctx->source, "teacher"), out, diag);
-}
-
 Status edit_fail_label(PassContext *ctx, Diag *diag, const Batches *data, int64_t sample,
                        int64_t classes, int32_t label) {
     edit_fail(ctx, diag, "%s: sample %lld: expected a label from 0 to %lld, found %d",

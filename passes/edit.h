@@ -22,11 +22,6 @@ Status edit_fail(PassContext *ctx, Diag *diag, const char *fmt, ...)
 Status edit_fail_option(PassContext *ctx, const char *options, Diag *diag,
                         const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
-/* The data set called `name` by the step's option `data`, or the model that its option
- * `teacher` names: ctx->data and ctx->model at the option's place. */
-Status edit_data(PassContext *ctx, const char *name, Batches **out, Diag *diag);
-Status edit_teacher(PassContext *ctx, const char *path, Model **out, Diag *diag);
-
 /* Reports a label of a data set that is none of the model's classes. */
 Status edit_fail_label(PassContext *ctx, Diag *diag, const Batches *data, int64_t sample,
                        int64_t classes, int32_t label);

@@ -2,17 +2,16 @@
  *
  * A pass is one file that ends with its `const Pass pass_NAME`, one line in
  * passes/passes.def, one page docs/passes/NAME.md and its cases under tests/passes/. It
- * never opens files: data, teacher and record arrive in the context.
+ * never opens files: data, teacher and record come with the context.
  *
  * Planning runs the same code: with ctx->plan the model's storages have shapes and no
- * data, and a pass does everything except touch weights or data. What `compress plan`
+ * data, and a pass does everything except touch weights or go through data. It asks for
+ * its data set all the same (step_data), which is checked then. What `compress plan`
  * prints is therefore what a run gives. */
 #ifndef COMPRESS_PASSES_PASS_H
 #define COMPRESS_PASSES_PASS_H
 
-#include "exec/train/train.h"
-#include "ir/model.h"
-#include "passes/step_source.h"
+#include "passes/context.h"
 
 /* What a pass promises about the function the model computes. */
 typedef enum Exactness {
@@ -25,40 +24,6 @@ typedef enum PassFlag {
     PASS_MEASURES = 1, /* may leave the model as it was */
     PASS_TRAINS = 2    /* runs training */
 } PassFlag;
-
-typedef struct PassContext PassContext;
-struct PassContext {
-    const OpTable *ops;
-    Arena *arena;  /* lives as long as the whole run */
-    bool plan;     /* shapes only */
-    uint64_t seed; /* of this step: recipe seed and step index mixed */
-    int threads;
-    StepSource source; /* the step in the recipe */
-    Tree *record;      /* this step's record: a map; ends up in the provenance and in
-                          --report; numbers must be reproducible, so no times */
-    Tree *times;       /* a map for what no two runs measure alike (seconds, samples per
-                          second): in --report only, never in the model */
-    const Watch *watch;
-
-    /* Set by the pass. */
-    bool exact;         /* this run should preserve the model's outputs: check it */
-    bool unsure;        /* planning: a run may change what this plan leaves as it is */
-    size_t train_bytes; /* memory that training takes beside the weights (planning) */
-
-    /* The recipe's surroundings. `self` belongs to whoever made the context. */
-    void *self;
-    /* Data set by its name under `data:`; borrowed. Not called when planning. */
-    Status (*data)(void *self, const char *name, Loc at, Batches **out, Diag *diag);
-    /* Another model: a path, "snapshot:NAME" for the one that a `snapshot` step kept, or
-     * NULL for the recipe's input model as it was before the first pass; borrowed, not to
-     * be changed. When planning it has no weights. */
-    Status (*model)(void *self, const char *path, Loc at, Model **out, Diag *diag);
-    /* Keeps a copy of a model as "snapshot:NAME", in place of one of that name: binding a
-     * recipe refuses names that two steps give, and a later round of a repeat takes the
-     * place of the one before. */
-    Status (*snapshot)(void *self, const char *name, const Model *model, Loc at,
-                       Diag *diag);
-};
 
 typedef struct Pass {
     const char *name, *summary;

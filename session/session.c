@@ -18,11 +18,12 @@ int threads_choose(int64_t wanted) {
     return CPU_COUNT(&set) > 0 ? CPU_COUNT(&set) : 1;
 }
 
-/* Opens all data sets, reporting all errors. */
+/* Opens all data sets that are not open, reporting all errors. */
 static Status open_data(Session *session, Diag *diag) {
     Status status = STATUS_OK;
     for (int i = 0; i < session->data_count; i++) {
         DataEntry *entry = &session->data[i];
+        if (entry->batches) continue;
         Status opened =
             dataset_open(&entry->batches, entry->format, entry->options, entry->at, diag);
         if (opened != STATUS_OK) diag_note(diag, "data set \"%s\"", entry->name);
@@ -31,13 +32,15 @@ static Status open_data(Session *session, Diag *diag) {
     return status;
 }
 
-/* PipelineOptions.data: a data set by name. */
-static Status find_data(void *self, const char *name, Loc at, Batches **out, Diag *diag) {
-    Session *session = self;
+/* Resources.data. */
+static Status find_data(Resources *self, const char *name, const Model *model, Loc at,
+                        Batches **out, Diag *diag) {
+    Session *session = (Session *)self;
     for (int i = 0; i < session->data_count; i++) {
-        if (strcmp(session->data[i].name, name) != 0) continue;
-        *out = session->data[i].batches;
-        return session_check_data(session, &session->data[i], at, diag);
+        DataEntry *entry = &session->data[i];
+        if (strcmp(entry->name, name) != 0) continue;
+        *out = entry->batches;
+        return *out ? session_check_data(session, entry, model, at, diag) : STATUS_OK;
     }
     return diag_fail(diag, STATUS_RECIPE, at, NULL, "unknown data set \"%s\"", name);
 }
@@ -66,17 +69,12 @@ static Status other_model(Session *session, const char *path, bool shapes, Loc a
     return STATUS_OK;
 }
 
-/* PipelineOptions.model when running and when planning. */
-static Status find_model(void *self, const char *path, Loc at, Model **out, Diag *diag) {
-    Session *session = self;
-    *out = session->input;
-    return path ? other_model(session, path, false, at, out, diag) : STATUS_OK;
-}
-
-static Status find_shapes(void *self, const char *path, Loc at, Model **out, Diag *diag) {
-    Session *session = self;
-    *out = session->input_shapes;
-    return path ? other_model(session, path, true, at, out, diag) : STATUS_OK;
+/* Resources.model. */
+static Status find_model(Resources *self, const char *path, bool shapes, Loc at,
+                         Model **out, Diag *diag) {
+    Session *session = (Session *)self;
+    *out = shapes ? session->input_shapes : session->input;
+    return path ? other_model(session, path, shapes, at, out, diag) : STATUS_OK;
 }
 
 /* ---- plan and run ---- */
@@ -87,16 +85,23 @@ static void keep_planned(void *self, const Recipe *recipe, int index,
     report_add(&((Session *)self)->planned, recipe, index, result);
 }
 
+/* Gives the steps what they may ask for. */
+static Status connect(Session *session, Diag *diag) {
+    session->resources.data = find_data;
+    session->resources.model = find_model;
+    session->resources.arena = session->arena;
+    return session->options.without_data ? STATUS_OK : open_data(session, diag);
+}
+
 Status session_plan(Session *session, Diag *diag) {
+    TRY(connect(session, diag));
     session->input_shapes = model_copy(session->model);
     model_strip(session->input_shapes);
     Model *model = model_copy(session->input_shapes);
     const PipelineOptions options = {.plan = true,
                                      .threads = session->threads,
                                      .hooks = {.self = session, .step_end = keep_planned},
-                                     .self = session,
-                                     .data = find_data,
-                                     .model = find_shapes};
+                                     .resources = &session->resources};
     Status status = model_measure(&session->planned.start, model, diag);
     session->report.start = session->planned.start;
     if (status == STATUS_OK)
@@ -131,7 +136,7 @@ static Status dump_step(void *self, int index, const char *pass, const char *whe
 Status session_run(Session *session, Diag *diag) {
     const SessionOptions *wanted = &session->options;
     const Watch *watch = wanted->watch;
-    TRY(open_data(session, diag));
+    TRY(connect(session, diag));
     session->input = model_copy(session->model);
     PipelineOptions options = {
         .dump = wanted->dump,
@@ -139,9 +144,7 @@ Status session_run(Session *session, Diag *diag) {
         .threads = session->threads,
         .watch = watch,
         .hooks = {.self = session, .step_begin = begin_step, .step_end = end_step},
-        .self = session,
-        .data = find_data,
-        .model = find_model};
+        .resources = &session->resources};
     if (wanted->dump_folder) options.hooks.dump = dump_step;
     TRY(pipeline_run(session->model, &session->recipe, &options, diag));
     if (watch && watch->cancelled && watch->cancelled(watch->self))

@@ -30,6 +30,7 @@ typedef struct SessionOptions {
     DumpWhen dump;           /* which IR texts to write */
     const char *dump_folder; /* where to: NN-PASS-WHEN.ir */
     bool dump_values;        /* with what the weights are (graph_print_values) */
+    bool without_data;       /* plan alone: data sets are neither opened nor checked */
     const Watch *watch;      /* progress inside steps, and whether to stop */
 
     /* Called around the steps of session_run, on its thread. Members may be NULL. */
@@ -39,19 +40,22 @@ typedef struct SessionOptions {
                      const StepResult *result);
 } SessionOptions;
 
+typedef struct OtherModel OtherModel;
+
 /* One entry of the recipe's `data:`. */
 typedef struct DataEntry {
     const char *name;
     Loc at;
     const DataFormat *format;
     void *options;
-    Batches *batches; /* NULL until opened */
-    bool compared;    /* its vocabulary with that of the models */
-    bool checked;     /* its classes are those of the model */
+    Batches *batches;           /* NULL until opened */
+    const OtherModel *compared; /* the latest of the models read when its vocabulary was
+                                   compared; NULL = only with the input model */
+    bool started;               /* it was compared with that one */
+    bool warned;                /* that the names of its classes tell no order */
 } DataEntry;
 
 /* A model that a step asked for, by path. */
-typedef struct OtherModel OtherModel;
 struct OtherModel {
     const char *path;
     bool shapes; /* without weights */
@@ -61,6 +65,8 @@ struct OtherModel {
 
 /* Members are there to be read; the functions below set them. */
 typedef struct Session {
+    Resources
+        resources; /* what the steps may ask for; first, so that it is the session */
     SessionOptions options;
     Arena *arena; /* owned: the recipe and the reports */
     Recipe recipe;
@@ -89,13 +95,15 @@ Status session_open(Session *session, const SessionOptions *options, Diag *diag)
  * STATUS_USAGE, STATUS_RECIPE, STATUS_FORMAT, STATUS_MODEL. */
 Status session_load(Session *session, bool weights, Diag *diag);
 
-/* Runs the steps on the model's shapes alone, leaving the model as it is; fills
- * session->planned. Fails as the steps do. */
+/* Opens all data sets, reporting all errors, and runs the steps on the model's shapes
+ * alone, leaving the model as it is: every step's options, and all samples of its data
+ * set against the model as the steps before leave it. Fills session->planned. Fails as
+ * the steps do. */
 Status session_plan(Session *session, Diag *diag);
 
-/* Opens all data sets, reporting all errors, and runs the steps on the model; fills
- * session->report. Fails as the steps do, and with STATUS_INTERRUPTED when the watch says
- * so. */
+/* Runs the steps on the model; fills session->report. What is wrong with the data set of
+ * a later step is found before only by session_plan. Fails as the steps do, and with
+ * STATUS_INTERRUPTED when the watch says so. */
 Status session_run(Session *session, Diag *diag);
 
 /* Hashes the model, writes it to the output, if there is one, reads it back and compares;
@@ -106,11 +114,13 @@ Status session_write(Session *session, Diag *diag);
 /* Frees models, data sets, recipe and reports. */
 void session_close(Session *session);
 
-/* Checks a data set, once. Its vocabulary is compared with those of the model, unless it
- * was built, which then takes it over, and of all other models read so far; where it
- * names its classes, they are compared with the model's head and with the names and order
- * of its configuration's id2label. Fails with STATUS_MODEL at `at`. */
-Status session_check_data(Session *session, DataEntry *entry, Loc at, Diag *diag);
+/* Checks a data set that `model`, as the steps have left it so far, will read. Its
+ * vocabulary is compared, once, with those of the input model, unless it was built, which
+ * then takes it over, and of all other models read so far; where it names its classes,
+ * they are compared with the model's head and with the names and order of its
+ * configuration's id2label. Fails with STATUS_MODEL at `at`. */
+Status session_check_data(Session *session, DataEntry *entry, const Model *model, Loc at,
+                          Diag *diag);
 
 /* Threads to use: `wanted`, or as many as the process may run on. */
 int threads_choose(int64_t wanted);

@@ -10,7 +10,7 @@
 
 /* What is checked, and where it is asked for. */
 typedef struct Classes {
-    const DataEntry *entry;
+    DataEntry *entry;
     StringList data, model; /* names by label; those of the model may be missing */
     Loc at;
     Diag *diag;
@@ -45,6 +45,8 @@ static Status check_names(const Classes *c) {
     }
     if (other < 0) return STATUS_OK;
     if (known > 0) return fail_order(c, other);
+    if (c->entry->warned) return STATUS_OK;
+    c->entry->warned = true;
     diag_warn(c->diag, c->at, NULL,
               "data set \"%s\" and the model name their classes differently ('%.64s', "
               "'%.64s'): their order is not checked",
@@ -52,37 +54,39 @@ static Status check_names(const Classes *c) {
     return STATUS_OK;
 }
 
-static Status check_classes(Session *session, DataEntry *entry, Loc at, Diag *diag) {
+static Status check_classes(Session *session, DataEntry *entry, const Model *model,
+                            Loc at, Diag *diag) {
     const Batches *data = entry->batches;
-    const Node *logits = graph_output(session->model->graph, OUTPUT_LOGITS);
-    if (entry->checked || !data->class_names || !logits || logits->type.rank != 2)
-        return STATUS_OK;
-    entry->checked = true;
+    const Node *logits = graph_output(model->graph, OUTPUT_LOGITS);
+    if (!data->class_names || !logits || logits->type.rank != 2) return STATUS_OK;
     Classes c = {.entry = entry, .at = at, .diag = diag};
     c.data =
         (StringList){ARENA_ARRAY(session->arena, const char *, (size_t)data->classes),
                      (int)data->classes};
     for (int i = 0; i < c.data.count; i++) c.data.items[i] = data->class_names[i];
     if (data->classes != logits->type.dim[1]) return fail_count(&c, logits->type.dim[1]);
-    TRY(class_names_of(&c.model, session->model->config, session->source, session->arena,
-                       diag));
+    TRY(class_names_of(&c.model, model->config, session->source, session->arena, diag));
     return c.model.count == c.data.count ? check_names(&c) : STATUS_OK;
 }
 
 static Status check_vocabulary(Session *session, DataEntry *entry, Loc at, Diag *diag) {
     const TokenNames *vocabulary = entry->batches->vocabulary;
-    if (entry->compared) return STATUS_OK;
-    entry->compared = true;
     const char *what =
         arena_printf(session->arena, "tokenizer of data set \"%s\"", entry->name);
-    if (session->built) vocabulary_note(session->model, vocabulary);
-    TRY(vocabulary_check(session->model, "the model", vocabulary, what, at, diag));
-    for (const OtherModel *other = session->others; other; other = other->next)
+    if (!entry->started) {
+        if (session->built) vocabulary_note(session->model, vocabulary);
+        TRY(vocabulary_check(session->model, "the model", vocabulary, what, at, diag));
+    }
+    for (const OtherModel *other = session->others; other != entry->compared;
+         other = other->next)
         TRY(vocabulary_check(other->model, other->path, vocabulary, what, at, diag));
+    entry->started = true;
+    entry->compared = session->others;
     return STATUS_OK;
 }
 
-Status session_check_data(Session *session, DataEntry *entry, Loc at, Diag *diag) {
+Status session_check_data(Session *session, DataEntry *entry, const Model *model, Loc at,
+                          Diag *diag) {
     TRY(check_vocabulary(session, entry, at, diag));
-    return check_classes(session, entry, at, diag);
+    return check_classes(session, entry, model, at, diag);
 }

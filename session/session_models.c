@@ -8,6 +8,7 @@
 #include "io/files/yaml.h"
 #include "io/formats/hf.h"
 #include "io/formats/load.h"
+#include "io/formats/model_vocabulary.h"
 #include "session/output_files.h"
 
 #include <string.h>
@@ -146,6 +147,13 @@ static Status split_keys(PathKeys *keys, Tree *rest, const Tree *map, Arena *are
                      "expected either `path`, a folder, or `config`");
 }
 
+/* Leaves the model that was read from `path` its shapes; it knows its vocabulary as one
+ * that is read with weights does. */
+static void strip_weights(Session *session, const char *path) {
+    model_strip(session->model);
+    if (path_is_folder(path)) vocabulary_note_folder(session->model, path);
+}
+
 /* Reads the folder that a `model:` map names, with the map's configuration. */
 static Status adapt_model(Session *session, const Tree *map, bool weights, Diag *diag) {
     Arena *arena = session->arena;
@@ -156,7 +164,7 @@ static Status adapt_model(Session *session, const Tree *map, bool weights, Diag 
     session->source = path_join(arena, session->recipe.folder, keys.path);
     TRY(model_load_with(&session->model, session->source, &options, ops_table(), weights,
                         diag));
-    if (!weights) model_strip(session->model);
+    if (!weights) strip_weights(session, session->source);
     return STATUS_OK;
 }
 
@@ -202,6 +210,6 @@ Status session_load(Session *session, bool weights, Diag *diag) {
     if (!path) path = path_join(session->arena, session->recipe.folder, model->string);
     session->source = path;
     TRY(model_load(&session->model, path, ops_table(), weights, diag));
-    if (!weights) model_strip(session->model);
+    if (!weights) strip_weights(session, path);
     return STATUS_OK;
 }

@@ -237,80 +237,112 @@ Status feed_fetch_integers(Feed *feed, Workspace *workspace, const Fetch *what,
 
 /* ---- all samples ---- */
 
-static Status check_sample(Feed *feed, const Limit *limits, int64_t index, Diag *diag) {
-    const Batches *data = feed->data;
-    const Fetch what = {.index = &index,
-                        .n = 1,
-                        .tokens = data->length ? data->max_tokens : 0,
-                        .source = data->source_length ? data->max_source : 0};
-    TRY(data->fetch(data, &what, feed->column, diag));
-    for (int i = 0; i < data->column_count; i++)
-        if (limits[i].below > 0)
-            TRY(check_limit(feed, &limits[i], feed->column[i], &index, NULL, 1, diag));
-    return STATUS_OK;
+static void range_add(ColumnRange *range, const int32_t *data, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        if (data[i] == INDEX_SKIP) {
+            range->skips = true;
+            continue;
+        }
+        if (data[i] < range->least) range->least = data[i];
+        if (data[i] > range->most) range->most = data[i];
+    }
 }
 
-/* Fetches every sample at the longest length and checks it against the limits of the
- * columns; those without one are left out where the data set can do that. */
-static Status check_samples(const Limit *limits, const Batches *data, Diag *diag) {
+/* Fetches every sample at the longest length: its integers alone where the data set can
+ * leave the others out. With `limits`, by column, checks it against them; else collects
+ * the ranges of all integer columns. */
+static Status visit_samples(const Batches *data, const Limit *limits, ColumnRange *ranges,
+                            Diag *diag) {
     Feed feed;
     Status status = feed_open(&feed, data, 1, diag);
-    for (int i = 0; i < data->column_count; i++)
-        if (limits[i].below > 0 || !data->partial)
-            feed.column[i] = spare_column(&feed, i);
-    for (int64_t i = 0; i < data->count && status == STATUS_OK; i++)
-        status = check_sample(&feed, limits, i, diag);
+    const Fetch longest = {.n = 1,
+                           .tokens = data->length ? data->max_tokens : 0,
+                           .source = data->source_length ? data->max_source : 0};
+    for (int c = 0; c < data->column_count; c++)
+        if (data->columns[c].type.dtype == DTYPE_I32 || !data->partial)
+            feed.column[c] = spare_column(&feed, c);
+    for (int64_t i = 0; i < data->count && status == STATUS_OK; i++) {
+        Fetch what = longest;
+        what.index = &i;
+        status = data->fetch(data, &what, feed.column, diag);
+        for (int c = 0; c < data->column_count && status == STATUS_OK; c++) {
+            const Column *column = &data->columns[c];
+            if (column->type.dtype != DTYPE_I32) continue;
+            if (limits)
+                status =
+                    check_limit(&feed, &limits[c], feed.column[c], &i, NULL, 1, diag);
+            else
+                range_add(&ranges[c], feed.column[c],
+                          (int64_t)(column_bytes(data, column, 1) / sizeof(int32_t)));
+        }
+    }
     feed_close(&feed);
     return status;
 }
 
-static Limit *new_limits(const Batches *data) {
-    return memory_alloc((size_t)data->column_count + 1, sizeof(Limit));
+/* Whether a column holds the classes of samples. */
+static bool is_class_column(const Batches *data, int column) {
+    return strcmp(data->columns[column].name, DATA_LABELS) == 0 &&
+           data->columns[column].type.rank == 0;
 }
 
-/* Samples for a plan of one of them, at the longest length. */
-static Status check_planned(const Plan *plan, const Batches *data, Diag *diag) {
-    Limit *limits = new_limits(data);
-    bool any = false;
-    for (int i = 0; i < plan->node_count; i++) {
-        const PlanNode *node = &plan->nodes[i];
-        const int column = node->node->name ? batches_column(data, node->node->name) : -1;
-        if (column < 0) continue;
-        limits[column] = limit_of(node);
-        any = any || limits[column].below > 0;
+/* Checks one column against its limit; samples are fetched when their range is not yet
+ * known, and again to name the first at fault. */
+static Status check_column(const Batches *data, int column, const Limit *limit,
+                           ColumnRange *ranges, Diag *diag) {
+    const ColumnRange *range = &ranges[column];
+    if (limit->below == 0) return STATUS_OK;
+    if (is_class_column(data, column) && data->classes > 0 &&
+        data->classes <= limit->below)
+        return STATUS_OK; /* as the data set promises */
+    if (!range->known) {
+        for (int c = 0; c < data->column_count; c++)
+            ranges[c] =
+                (ColumnRange){.known = true, .least = INT32_MAX, .most = INT32_MIN};
+        TRY(visit_samples(data, NULL, ranges, diag));
     }
-    Status status = any ? check_samples(limits, data, diag) : STATUS_OK;
+    const bool inside =
+        range->least > range->most || (range->least >= 0 && range->most < limit->below);
+    if (inside && (limit->skip || !range->skips)) return STATUS_OK;
+    Limit *limits = memory_alloc((size_t)data->column_count + 1, sizeof *limits);
+    limits[column] = *limit;
+    limits[column].count =
+        (int64_t)(column_bytes(data, &data->columns[column], 1) / sizeof(int32_t));
+    Status status = visit_samples(data, limits, NULL, diag);
     free(limits);
     return status;
 }
 
 Status feed_check_samples(Graph *graph, Node *const *roots, int count,
-                          const Batches *data, Diag *diag) {
+                          const Batches *data, ColumnRange *ranges, Diag *diag) {
     PlanOptions options = {
         .sizes[DIM_INDEX(DIM_N)] = 1, .results = roots, .result_count = count};
     Plan *plan = NULL;
-    Diag *aside = diag_create();
-    const bool fed =
-        feed_check(graph, roots, count, data, options.sizes, aside) == STATUS_OK;
-    diag_destroy(aside);
-    if (!fed) return STATUS_OK;
+    TRY(feed_check(graph, roots, count, data, options.sizes, diag));
     Status status = plan_create(&plan, graph, &options, diag);
     if (status != STATUS_OK && data->length)
         diag_note(diag, "the longest sample of data set \"%s\" has %lld tokens",
                   data->name ? data->name : "", (long long)data->max_tokens);
-    if (status == STATUS_OK) status = check_planned(plan, data, diag);
+    for (int i = 0; plan && i < plan->node_count && status == STATUS_OK; i++) {
+        const PlanNode *node = &plan->nodes[i];
+        const int column = node->node->name ? batches_column(data, node->node->name) : -1;
+        Limit limit = limit_of(node);
+        if (column >= 0 && is_class_column(data, column)) {
+            limit.name = "a label";
+            limit.skip = false; /* a sample without a label is none of a training set */
+        }
+        if (column >= 0) status = check_column(data, column, &limit, ranges, diag);
+    }
     plan_destroy(plan);
     return status;
 }
 
-Status feed_check_labels(const Batches *data, int64_t classes, Diag *diag) {
-    const int labels = batches_column(data, DATA_LABELS);
-    if (labels < 0 || data->classes <= classes) return STATUS_OK;
-    if (data->columns[labels].type.rank > 0) return STATUS_OK;
-    Limit *limits = new_limits(data);
-    limits[labels] =
-        (Limit){.name = "a label", .count = 1, .below = classes, .labels = true};
-    Status status = check_samples(limits, data, diag);
-    free(limits);
-    return status;
+Status feed_check_labels(const Batches *data, int column, int64_t classes,
+                         ColumnRange *ranges, Diag *diag) {
+    const bool several = data->columns[column].type.rank > 0;
+    const Limit limit = {.name = several ? data->columns[column].name : "a label",
+                         .below = classes,
+                         .labels = true,
+                         .skip = several};
+    return check_column(data, column, &limit, ranges, diag);
 }

@@ -13,16 +13,26 @@
 Status feed_check(Graph *graph, Node *const *roots, int count, const Batches *data,
                   int64_t sizes[DIM_SYMBOLS], Diag *diag);
 
-/* Checks all samples before anything is run: the longest sequence fits what `roots`
- * depend on, and ids lie within its tables, as feed_fetch checks them. Nothing is known,
- * and nothing said, where an input has no column yet. Fails with STATUS_MODEL. */
-Status feed_check_samples(Graph *graph, Node *const *roots, int count,
-                          const Batches *data, Diag *diag);
+/* What the integers of a column are, over all samples. */
+typedef struct ColumnRange {
+    bool known;
+    int32_t least,
+        most;   /* INDEX_SKIP left out; least > most where there is nothing else */
+    bool skips; /* INDEX_SKIP occurs */
+} ColumnRange;
 
-/* Checks that the labels of all samples are below `classes`; samples are fetched only
- * where the data set has more classes. Fails with STATUS_MODEL, naming the first sample.
- */
-Status feed_check_labels(const Batches *data, int64_t classes, Diag *diag);
+/* Checks all samples before anything is run: feed_check, the longest sequence fits what
+ * `roots` depend on, and ids lie within its tables and labels below its classes, as
+ * feed_fetch checks them. `ranges`, one for each column of `data` and zero at first,
+ * keeps what was seen, so that samples are fetched once for any number of checks. Fails
+ * with STATUS_MODEL, naming the first sample at fault. */
+Status feed_check_samples(Graph *graph, Node *const *roots, int count,
+                          const Batches *data, ColumnRange *ranges, Diag *diag);
+
+/* Checks likewise that the labels in column `column` of all samples are below `classes`;
+ * labels of several rows may be INDEX_SKIP. */
+Status feed_check_labels(const Batches *data, int column, int64_t classes,
+                         ColumnRange *ranges, Diag *diag);
 
 /* One worker's way to fetch samples. */
 typedef struct Feed {

@@ -172,7 +172,7 @@ static Status add_teacher(Distill *d, Diag *diag) {
     Objective *o = &d->objective;
     Model *teacher = NULL;
     const bool both = distill_compares_predictions(d);
-    TRY(edit_teacher(o->ctx, d->options->teacher, &teacher, diag));
+    TRY(step_teacher(o->ctx, d->options->teacher, &teacher, diag));
     if (d->masked && !both && d->losses.masked_lm > 0)
         TRY(objective_mask_tokens(o, diag));
     TRY(objective_add_teacher(o, teacher, diag));

@@ -63,6 +63,24 @@ static Status keep_features(void *self, const Fetch *what, const float *const *v
     return STATUS_OK;
 }
 
+/* Checks the data set against values of a graph that are computed from it. */
+static Status check_fit(PassContext *ctx, Graph *graph, Node *const *roots, int count,
+                        const D *options, Diag *diag) {
+    Batches *data = NULL;
+    const DataUse use = {.graph = graph, .roots = roots, .root_count = count};
+    return step_data(ctx, options->data, &use, &data, diag);
+}
+
+/* The same for the outputs of all layers, which check_layers has found. */
+static Status check_layer_inputs(PassContext *ctx, Graph *graph, const D *options,
+                                 Diag *diag) {
+    const char *stack = graph_main_stack(graph);
+    const int layers = graph_layer_count(graph, stack);
+    Node **outputs = ARENA_ARRAY(ctx->arena, Node *, (size_t)layers);
+    for (int l = 0; l < layers; l++) outputs[l] = graph_layer_output(graph, stack, l);
+    return check_fit(ctx, graph, outputs, layers, options, diag);
+}
+
 /* Every layer must have an output over tokens. */
 static Status check_layers(PassContext *ctx, const Graph *graph, Diag *diag) {
     const char *stack = graph_main_stack(graph);
@@ -202,14 +220,15 @@ static Status run_norms(PassContext *ctx, Graph *graph, Node *loss, const Batche
     return status;
 }
 
-/* Builds the graph, and without `data` (planning) leaves it at that. */
+/* Builds the graph, and checks the data set against it; when planning that is all. */
 static Status measure_norms(PassContext *ctx, Model *model, const Batches *data,
                             const D *options, Diag *diag) {
     Arena *arena = arena_create();
     Graph *graph = graph_copy(arena, model->graph);
     Node *loss = NULL;
     Status status = add_loss(&loss, ctx, graph, diag);
-    if (status == STATUS_OK && data)
+    if (status == STATUS_OK) status = check_fit(ctx, graph, &loss, 1, options, diag);
+    if (status == STATUS_OK && !ctx->plan)
         status = run_norms(ctx, graph, loss, data, options, diag);
     graph_release(graph);
     arena_destroy(arena);
@@ -226,21 +245,24 @@ static Status diagnose_run(PassContext *ctx, Model *model, const void *opaque,
         return edit_fail(ctx, diag, "the model has no output \"logits\"");
     Model *teacher = NULL;
     if (options->cka) {
-        TRY(edit_teacher(ctx, options->teacher, &teacher, diag));
+        TRY(step_teacher(ctx, options->teacher, &teacher, diag));
         TRY(check_layers(ctx, model->graph, diag));
         TRY(check_layers(ctx, teacher->graph, diag));
     }
     Batches *data = NULL;
-    if (!ctx->plan) TRY(edit_data(ctx, options->data, &data, diag));
+    TRY(step_data(ctx, options->data, NULL, &data, diag));
     if (data && data->count == 0)
         return edit_fail(ctx, diag, "data set \"%s\" has no samples", options->data);
     if (options->gradient_norms) TRY(measure_norms(ctx, model, data, options, diag));
-    if (options->clamped && data)
-        TRY(t2r_record_clamped(ctx, model->graph,
-                               &(T2rData){data, options->limit, options->batch_size},
-                               diag));
-    return options->cka && data ? compare_layers(ctx, model, teacher, data, options, diag)
-                                : STATUS_OK;
+    if (options->cka && data) {
+        TRY(check_layer_inputs(ctx, model->graph, options, diag));
+        TRY(check_layer_inputs(ctx, teacher->graph, options, diag));
+    }
+    const T2rData on = {options->data, options->limit, options->batch_size};
+    if (options->clamped) TRY(t2r_record_clamped(ctx, model->graph, &on, diag));
+    return options->cka && !ctx->plan
+               ? compare_layers(ctx, model, teacher, data, options, diag)
+               : STATUS_OK;
 }
 
 const Pass pass_diagnose = {

@@ -235,8 +235,7 @@ static Status fail_labels(const Evaluation *e, const char *column, Diag *diag) {
 }
 
 /* Labels are one integer for each sample, masked position or token. */
-static Status find_labels(Evaluation *e, Diag *diag) {
-    const char *column = e->words && !e->next ? "masked_labels" : "labels";
+static Status find_labels(Evaluation *e, const char *column, Diag *diag) {
     const char *each = e->next ? "token" : e->words ? "masked position" : "sample";
     e->labels = batches_column(e->data, column);
     if (e->labels < 0) return fail_labels(e, column, diag);
@@ -254,8 +253,17 @@ static Status find_labels(Evaluation *e, Diag *diag) {
 static Status open_data(Evaluation *e, Diag *diag) {
     PassContext *ctx = e->ctx;
     const char *name = e->options->data;
-    TRY(edit_data(ctx, name, &e->data, diag));
-    TRY(find_labels(e, diag));
+    const char *column = e->words && !e->next ? "masked_labels" : "labels";
+    Node *logits = graph_output(e->model->graph, OUTPUT_LOGITS);
+    TRY(step_data(ctx, name,
+                  &(DataUse){.graph = e->model->graph,
+                             .roots = &logits,
+                             .root_count = 1,
+                             .labels = column,
+                             .classes = e->classes},
+                  &e->data, diag));
+    if (!e->data) return STATUS_OK;
+    TRY(find_labels(e, column, diag));
     if (e->data->count == 0)
         return edit_fail(ctx, diag, "data set \"%s\" has no samples", name);
     if (e->options->metric != METRIC_BITS || e->data->label_characters > 0)
@@ -264,6 +272,12 @@ static Status open_data(Evaluation *e, Diag *diag) {
         ctx, diag, "data set \"%s\" does not know its number of characters", name);
     diag_hint(diag, "bits_per_character is for data sets of format language");
     return status;
+}
+
+/* What only the ways to evaluate know of the data they need. */
+static Status plan_data(Evaluation *e, Diag *diag) {
+    if (e->words && e->options->draws == 0) TRY(evaluate_words(e, diag));
+    return e->translate ? evaluate_translations(e, diag) : STATUS_OK;
 }
 
 Status evaluation_add(const Evaluation *e, Tally *tally, int64_t sample,
@@ -313,8 +327,8 @@ static Status evaluate_run(PassContext *ctx, Model *model, const void *opaque,
                            Diag *diag) {
     Evaluation e = {.ctx = ctx, .model = model, .options = opaque};
     TRY(choose_mode(&e, diag));
-    if (ctx->plan) return STATUS_OK;
     TRY(open_data(&e, diag));
+    if (ctx->plan) return e.data ? plan_data(&e, diag) : STATUS_OK;
     tally_open(&e.total, ctx->arena, e.classes, e.words);
     if (e.next) e.total.characters = e.data->label_characters;
     tree_put_string(ctx->arena, ctx->record, "data", e.options->data);

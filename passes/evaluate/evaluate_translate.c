@@ -228,6 +228,7 @@ static Status run_translations(Translating *t, Diag *diag) {
 Status evaluate_translations(Evaluation *e, Diag *diag) {
     Translating t = {.e = e};
     TRY(check_data(e, diag));
+    if (e->ctx->plan) return STATUS_OK;
     const Status status = run_translations(&t, diag);
     translator_destroy(t.translator);
     text_free(&t.text);

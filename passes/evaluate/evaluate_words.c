@@ -63,6 +63,7 @@ static Status run_words(Words *words, Objective *masked, Diag *diag) {
     TRY(objective_mask_tokens(masked, diag));
     Node *logits = graph_output(masked->graph, OUTPUT_LOGITS);
     TRY(check_rows(e, masked->graph, logits, diag));
+    if (e->ctx->plan) return STATUS_OK;
     return forward_batches(masked->graph, &logits, 1, e->data, e->options->limit,
                            run_samples(e), e->ctx->threads, e->ctx->watch, add_rows,
                            words, diag);
@@ -75,6 +76,7 @@ Status evaluate_words(Evaluation *e, Diag *diag) {
     Status status = run_words(&words, &masked, diag);
     objective_end(&masked);
     TRY(status);
+    if (e->ctx->plan) return STATUS_OK;
     if (e->total.rows == 0)
         return edit_fail(e->ctx, diag, "data set \"%s\" has no %s", e->options->data,
                          e->next ? "labels" : "masked tokens");

@@ -136,8 +136,14 @@ static Status know_batch(void *self, const Fetch *what, const float *const *valu
 static Status open_data(Calibrate *c, Diag *diag) {
     const C *options = c->options;
     Batches *data = NULL;
-    TRY(edit_data(c->ctx, options->data, &data, diag));
+    const DataUse use = {.graph = c->graph,
+                         .roots = c->logits,
+                         .root_count = c->exits.count,
+                         .labels = DATA_LABELS,
+                         .classes = c->classes};
+    TRY(step_data(c->ctx, options->data, &use, &data, diag));
     c->data = data;
+    if (!data) return STATUS_OK;
     c->label_column = batches_column(data, "labels");
     if (c->label_column < 0)
         return edit_fail(c->ctx, diag, "data set \"%s\" has no labels", options->data);
@@ -255,8 +261,8 @@ static Status calibrate(Calibrate *c, Model *model, Diag *diag) {
     double *thresholds = NULL;
     CalibrationPoint chosen = {0};
     TRY(find(c, diag));
-    if (c->ctx->plan) return store(c, model, 1, diag);
     TRY(open_data(c, diag));
+    if (c->ctx->plan) return store(c, model, 1, diag);
     TRY(run_data(c, diag));
     const int count = calibration_candidates(&thresholds, c->arena, &c->known,
                                              (int)c->options->candidates, c->classes);

@@ -5,9 +5,7 @@
 #include "ir/irtext.h"
 #include "ir/random.h"
 #include "passes/pipeline/pipeline_check.h"
-#include "passes/pipeline/pipeline_data.h"
 #include "passes/pipeline/pipeline_gaussians.h"
-#include "passes/pipeline/pipeline_models.h"
 
 #include <string.h>
 
@@ -16,7 +14,6 @@ typedef struct Run {
     const PipelineOptions *options;
     const Recipe *recipe;
     Arena *arena;
-    Surroundings surroundings;
     bool *changed; /* of each step so far: it changed the model */
 } Run;
 
@@ -92,8 +89,9 @@ static void step_prepare(StepRun *run) {
         .record = tree_new(arena, TREE_MAP, LOC_NONE),
         .times = tree_new(arena, TREE_MAP, LOC_NONE),
         .watch = options->watch,
+        .model = run->model,
+        .resources = options->resources,
     };
-    surroundings_connect(&run->whole->surroundings, &run->ctx);
     hash_model(run, run->hash);
     run->known = gaussians_known(run->model->graph, arena);
     bool may_be_exact = !(step->pass->flags & (PASS_MEASURES | PASS_TRAINS));
@@ -178,18 +176,13 @@ static Status dump_after(const StepRun *run, Diag *diag) {
     return STATUS_OK;
 }
 
-/* After a failure: says which step it is about. */
-static void note_step(const Recipe *recipe, int index, Diag *diag) {
-    const Step *step = &recipe->steps[index];
+/* After a failure: says which step it is about, and dumps what there was and is. */
+static void step_failed(const StepRun *run, Diag *diag) {
+    const Step *step = run->step;
     diag_place(diag, step->source.at, step->source.key);
-    diag_note(diag, "in step %d of %d, %s%s%s%s", index + 1, recipe->step_count,
+    diag_note(diag, "in step %d of %d, %s%s%s%s", run->index + 1, run->recipe->step_count,
               step->pass->name, step->label ? " (" : "", step->label ? step->label : "",
               step->label ? ")" : "");
-}
-
-/* The same, and dumps what there was and is. */
-static void step_failed(const StepRun *run, Diag *diag) {
-    note_step(run->recipe, run->index, diag);
     if (run->options->dump != DUMP_FAILURE) return;
     dump_text(run, "before", &run->text, diag);
     dump_model(run, "failure", diag);
@@ -253,28 +246,15 @@ static Status record_input(Model *model, const Recipe *recipe,
     return tree_set(arena, model->provenance, "input_hash", text, diag);
 }
 
-static Status check_data(Model *model, const Recipe *recipe,
-                         const PipelineOptions *options, Diag *diag) {
-    int index = 0;
-    if (options->plan) return STATUS_OK;
-    Status status = pipeline_check_data(&index, model, recipe, options, diag);
-    if (status != STATUS_OK) note_step(recipe, index, diag);
-    return status;
-}
-
 Status pipeline_run(Model *model, const Recipe *recipe, const PipelineOptions *options,
                     Diag *diag) {
-    TRY(check_data(model, recipe, options, diag));
     TRY(record_input(model, recipe, options, diag));
-    Run run = {.options = options,
-               .recipe = recipe,
-               .arena = arena_create(),
-               .surroundings = {.options = options}};
+    Run run = {.options = options, .recipe = recipe, .arena = arena_create()};
     run.changed = ARENA_ARRAY(run.arena, bool, (size_t)recipe->step_count + 1);
     Status status = STATUS_OK;
     for (int i = 0; i < recipe->step_count && status == STATUS_OK; i++)
         status = step_run(&run, i, model, diag);
-    surroundings_close(&run.surroundings);
+    if (options->resources) resources_drop_snapshots(options->resources);
     arena_destroy(run.arena);
     return status;
 }

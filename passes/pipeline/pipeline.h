@@ -44,10 +44,7 @@ typedef struct PipelineOptions {
     int threads;
     const Watch *watch;
     PipelineHooks hooks;
-    /* As in PassContext; snapshots are kept by the pipeline, until the run ends. */
-    void *self;
-    Status (*data)(void *self, const char *name, Loc at, Batches **out, Diag *diag);
-    Status (*model)(void *self, const char *path, Loc at, Model **out, Diag *diag);
+    Resources *resources; /* snapshots are dropped when the run ends */
 } PipelineOptions;
 
 /* Runs all steps on `model`, which changes in place. On failure the model is whatever the

@@ -17,12 +17,6 @@ static const Field fields[] = {
 
 static const SnapshotOptions defaults = {0};
 
-const char *snapshot_name(const char *model) {
-    const size_t length = strlen(SNAPSHOT_PREFIX);
-    if (!model || strncmp(model, SNAPSHOT_PREFIX, length) != 0) return NULL;
-    return model + length;
-}
-
 static Status snapshot_check(const void *opaque, const StepSource *source, Diag *diag) {
     const SnapshotOptions *options = opaque;
     const char *c = options->name;
@@ -38,7 +32,9 @@ static Status snapshot_check(const void *opaque, const StepSource *source, Diag 
 static Status snapshot_run(PassContext *ctx, Model *model, const void *opaque,
                            Diag *diag) {
     const SnapshotOptions *options = opaque;
-    return ctx->snapshot(ctx->self, options->name, model, ctx->source.at, diag);
+    (void)diag;
+    step_snapshot(ctx, options->name, model);
+    return STATUS_OK;
 }
 
 const Pass pass_snapshot = {

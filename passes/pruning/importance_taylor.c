@@ -162,7 +162,7 @@ static Status take_scores(const Taylor *t, const Prune *copy, Prune *p, Diag *di
     return STATUS_OK;
 }
 
-/* The graph to differentiate; all that a plan needs. */
+/* The graph to differentiate. */
 static Status build(Taylor *t, const Prune *heads, const Prune *ffn, Diag *diag) {
     TRY(find_copy(t, heads, &t->copies[0], diag));
     TRY(find_copy(t, ffn, &t->copies[1], diag));
@@ -173,9 +173,12 @@ static Status build(Taylor *t, const Prune *heads, const Prune *ffn, Diag *diag)
 static Status run(Taylor *t, Prune *heads, Prune *ffn, int64_t *samples, Diag *diag) {
     const ImportanceOptions *options = t->options;
     Batches *data = NULL;
-    TRY(edit_data(t->ctx, options->data, &data, diag));
+    const DataUse use = {.graph = t->graph, .roots = &t->loss, .root_count = 1};
+    TRY(step_data(t->ctx, options->data, &use, &data, diag));
+    if (!data) return STATUS_OK;
     if (data->count == 0)
         return edit_fail(t->ctx, diag, "data set \"%s\" has no samples", options->data);
+    if (t->ctx->plan) return STATUS_OK;
     const int64_t limit = options->limit;
     *samples = limit > 0 && limit < data->count ? limit : data->count;
     TRY(params_create(&t->params, t->graph, PRECISION_F32, false, diag));
@@ -190,7 +193,7 @@ Status importance_taylor(Prune *heads, Prune *ffn, Model *model,
     Taylor t = {
         .ctx = heads->ctx, .options = options, .graph = graph_copy(arena, model->graph)};
     Status status = build(&t, heads, ffn, diag);
-    if (status == STATUS_OK && !t.ctx->plan) status = run(&t, heads, ffn, samples, diag);
+    if (status == STATUS_OK) status = run(&t, heads, ffn, samples, diag);
     free(t.gradient);
     params_destroy(t.params);
     graph_release(t.graph);

@@ -351,15 +351,6 @@ static void record(const Swap *swap) {
     tree_put_int(arena, swap->ctx->record, "softmax_left", softmax);
 }
 
-static Status measure_clamped(Swap *swap, Diag *diag) {
-    PassContext *ctx = swap->ctx;
-    const S *options = swap->options;
-    Batches *data = NULL;
-    TRY(edit_data(ctx, options->data, &data, diag));
-    return t2r_record_clamped(
-        ctx, swap->graph, &(T2rData){data, options->limit, options->batch_size}, diag);
-}
-
 static Status swap_run(PassContext *ctx, Model *model, const void *opaque, Diag *diag) {
     Swap swap = {.ctx = ctx, .graph = model->graph, .options = opaque};
     TRY(find_sites(&swap, diag));
@@ -367,9 +358,11 @@ static Status swap_run(PassContext *ctx, Model *model, const void *opaque, Diag 
     graph_remove_dead(model->graph);
     TRY(graph_infer(model->graph, diag));
     record(&swap);
-    if (ctx->plan) return STATUS_OK;
-    TRY(model_init_weights(model, ctx->seed, diag));
-    return swap.options->data ? measure_clamped(&swap, diag) : STATUS_OK;
+    if (!ctx->plan) TRY(model_init_weights(model, ctx->seed, diag));
+    const S *options = swap.options;
+    if (!options->data) return STATUS_OK;
+    const T2rData on = {options->data, options->limit, options->batch_size};
+    return t2r_record_clamped(ctx, model->graph, &on, diag);
 }
 
 static Status swap_check(const void *opaque, const StepSource *source, Diag *diag) {

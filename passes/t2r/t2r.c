@@ -86,8 +86,15 @@ static void record_probes(PassContext *ctx, const Probes *probes) {
 
 Status t2r_record_clamped(PassContext *ctx, Graph *graph, const T2rData *on, Diag *diag) {
     Probes probes = {0};
-    TRY(find_probes(&probes, ctx, graph, on->data, diag));
-    TRY(forward_batches(graph, probes.results, 2 * probes.count, on->data, on->limit,
+    Batches *data = NULL;
+    TRY(step_data(ctx, on->data, NULL, &data, diag));
+    if (!data) return STATUS_OK;
+    TRY(find_probes(&probes, ctx, graph, data, diag));
+    const DataUse use = {
+        .graph = graph, .roots = probes.results, .root_count = 2 * probes.count};
+    if (probes.count > 0) TRY(step_data(ctx, on->data, &use, &data, diag));
+    if (ctx->plan) return STATUS_OK;
+    TRY(forward_batches(graph, probes.results, 2 * probes.count, data, on->limit,
                         on->batch_size, ctx->threads, ctx->watch, count_clamped, &probes,
                         diag));
     record_probes(ctx, &probes);

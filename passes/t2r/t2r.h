@@ -22,14 +22,14 @@ Status t2r_draw_orthogonal(Tensor *tensor, uint64_t key, Diag *diag);
 
 /* What to measure clamped rows on. */
 typedef struct T2rData {
-    const Batches *data;
+    const char *data;          /* name of the data set */
     int64_t limit, batch_size; /* as in forward_batches */
 } T2rData;
 
 /* Adds list "clamped" to the step's record: for every linear attention of the graph the
  * share of its rows (one for each sample, token that no mask leaves out, and head) whose
- * denominator lies below eps, so that eps takes its place. Fails with STATUS_MODEL when
- * the data set lacks an input. */
+ * denominator lies below eps, so that eps takes its place. When planning the data set is
+ * checked and that is all. Fails as step_data does. */
 Status t2r_record_clamped(PassContext *ctx, Graph *graph, const T2rData *on, Diag *diag);
 
 #endif

@@ -188,13 +188,23 @@ static void warn_options(const Objective *o, const char *data_name, const Batche
                     data_name);
 }
 
+/* The data set, checked against the loss and all parts, the teacher included. */
+static Status find_data(Objective *o, const char *name, Node *loss, Batches **data,
+                        Diag *diag) {
+    Node *roots[OBJECTIVE_PARTS + 1] = {loss};
+    for (int i = 0; i < o->part_count; i++) roots[1 + i] = o->part[i];
+    const DataUse use = {
+        .graph = o->graph, .roots = roots, .root_count = 1 + o->part_count};
+    return step_data(o->ctx, name, &use, data, diag);
+}
+
 Status objective_train(Objective *o, const char *data_name, const TrainOptions *options,
                        Diag *diag) {
     PassContext *ctx = o->ctx;
     Node *loss = NULL;
     Batches *data = NULL, *more = NULL;
     TRY(edit_sum(&loss, o->graph, o->part, o->weight, o->part_count, diag));
-    if (!ctx->plan) TRY(edit_data(ctx, data_name, &data, diag));
+    TRY(find_data(o, data_name, loss, &data, diag));
     TRY(set_dropout(o, options->dropout, diag));
     objective_remember(o, data, options);
     if (ctx->plan) return plan_training(o, loss, options, diag);

@@ -71,8 +71,8 @@ Status objective_exits(Exits *out, Objective *objective, ObjectiveExits which,
                        Diag *diag);
 
 /* Looks whether training will mix samples (`augment` with a data set that has column
- * "mix_labels"); comes before objective_add_labels. Not known when planning, where a
- * sample's two numbers, 8 bytes, are left out. Fails as PassContext.data does. */
+ * "mix_labels"); comes before objective_add_labels. Not known when
+ * planning without data. Fails as step_data does. */
 Status objective_find_mixed(Objective *objective, const char *data,
                             const TrainOptions *options, Diag *diag);
 

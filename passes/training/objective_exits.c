@@ -50,9 +50,9 @@ Status objective_find_mixed(Objective *o, const char *name, const TrainOptions *
                             Diag *diag) {
     PassContext *ctx = o->ctx;
     Batches *data = NULL;
-    if (ctx->plan || !options->augment) return STATUS_OK;
-    TRY(edit_data(ctx, name, &data, diag));
-    o->mixed = batches_column(data, DATA_MIX_LABELS) >= 0;
+    if (!options->augment) return STATUS_OK;
+    TRY(step_data(ctx, name, NULL, &data, diag));
+    o->mixed = data && batches_column(data, DATA_MIX_LABELS) >= 0;
     return STATUS_OK;
 }
 

@@ -93,7 +93,7 @@ static Status run(Model *model, Batches *data, const char *options, const Tree *
                                     "  - evaluate: {data: some, %s}\n",
                                     options);
     World world = {data, NULL};
-    const PipelineOptions pipeline = {.threads = 2, .self = &world, .data = give_data};
+    const PipelineOptions pipeline = {.threads = 2, .resources = world_resources(&world)};
     assert_ok(yaml_parse(&document, arena, "test", yaml, strlen(yaml), diag), diag);
     assert_ok(recipe_bind(&recipe, arena, document, "test", ".", diag), diag);
     const Status status = pipeline_run(model, &recipe, &pipeline, diag);
@@ -251,8 +251,7 @@ static void test_times(void **state) {
                        .threads = 1,
                        .record = tree_new(arena, TREE_MAP, LOC_NONE),
                        .times = tree_new(arena, TREE_MAP, LOC_NONE),
-                       .self = &world,
-                       .data = give_data};
+                       .resources = world_resources(&world)};
     assert_ok(pass->run(&ctx, c.model, options, c.diag), c.diag);
     assert_true(number(ctx.times, "milliseconds_per_sample") > 0);
     assert_true(number(ctx.times, "samples_per_second") > 0);

@@ -15,7 +15,7 @@ static int seen_count;
 /* Notes the hash of a model by its name. */
 static Status note(PassContext *ctx, const char *name, Diag *diag) {
     Model *model = NULL;
-    TRY(ctx->model(ctx->self, name, ctx->source.at, &model, diag));
+    TRY(step_teacher(ctx, name, &model, diag));
     model_hash(model, seen[seen_count++]);
     return STATUS_OK;
 }
@@ -44,12 +44,6 @@ static Status run_edit(PassContext *ctx, Model *model, const void *options, Diag
     return STATUS_OK;
 }
 
-static Status toy_data(void *self, const char *name, Loc at, Batches **out, Diag *diag) {
-    (void)name, (void)at, (void)diag;
-    *out = self;
-    return STATUS_OK;
-}
-
 /* Runs `tune`, snapshot start, `tune`, edit, snapshot later, edit, `tune`, note. */
 static Status run_steps(Model *model, const Pass *last, bool plan, Diag *diag) {
     static const char text[] =
@@ -71,8 +65,9 @@ static Status run_steps(Model *model, const Pass *last, bool plan, Diag *diag) {
     recipe.steps[3].pass = recipe.steps[5].pass = &edit;
     recipe.steps[7].pass = last;
     Batches *toy = toy_batches();
+    World world = {.data = toy};
     const PipelineOptions options = {
-        .plan = plan, .threads = 1, .self = toy, .data = toy_data};
+        .plan = plan, .threads = 1, .resources = world_resources(&world)};
     Status status = pipeline_run(model, &recipe, &options, diag);
     batches_destroy(toy);
     arena_destroy(arena);

@@ -21,7 +21,8 @@ static Status check(const char *id2label, const char *const *names, int count,
              " patch_size: 4, num_channels: 1, id2label: %s}\n",
              id2label);
     session.model = configured_model(yaml, 1);
-    const Status status = session_check_data(&session, &entry, LOC_FILE("r"), diag);
+    const Status status =
+        session_check_data(&session, &entry, session.model, LOC_FILE("r"), diag);
     *message = diag_text(diag);
     diag_destroy(diag);
     model_destroy(session.model);

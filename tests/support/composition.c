@@ -124,11 +124,8 @@ static Status run_steps(Model *model, const Bench *bench, const char *steps, boo
                         Diag *diag) {
     Arena *arena = arena_create();
     World world = {bench->data, model_copy(model)};
-    const PipelineOptions options = {.plan = plan,
-                                     .threads = 1,
-                                     .self = &world,
-                                     .data = give_data,
-                                     .model = give_model};
+    const PipelineOptions options = {
+        .plan = plan, .threads = 1, .resources = world_resources(&world)};
     const char *yaml = recipe_of(arena, steps);
     Tree *document = NULL;
     Recipe recipe;

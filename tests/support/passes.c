@@ -76,16 +76,27 @@ Model *toy_vit(uint64_t seed) {
 
 /* ---- running ---- */
 
-Status give_data(void *world, const char *name, Loc at, Batches **out, Diag *diag) {
-    (void)name, (void)at, (void)diag;
-    *out = ((World *)world)->data;
+static World *world_of(Resources *resources) {
+    return (World *)(void *)((char *)resources - offsetof(World, resources));
+}
+
+static Status give_data(Resources *self, const char *name, const Model *model, Loc at,
+                        Batches **out, Diag *diag) {
+    (void)name, (void)model, (void)at, (void)diag;
+    *out = world_of(self)->data;
     return STATUS_OK;
 }
 
-Status give_model(void *world, const char *path, Loc at, Model **out, Diag *diag) {
-    (void)path, (void)at, (void)diag;
-    *out = ((World *)world)->model;
+static Status give_model(Resources *self, const char *path, bool shapes, Loc at,
+                         Model **out, Diag *diag) {
+    (void)path, (void)shapes, (void)at, (void)diag;
+    *out = world_of(self)->model;
     return STATUS_OK;
+}
+
+Resources *world_resources(World *world) {
+    world->resources = (Resources){.data = give_data, .model = give_model};
+    return &world->resources;
 }
 
 static Status run_document(Model *model, const char *file, const char *yaml,
@@ -106,33 +117,32 @@ Status run_in_world(World *world, Model *model, const char *yaml, bool plan, int
     const PipelineOptions options = {.plan = plan,
                                      .threads = threads,
                                      .hooks = world->hooks,
-                                     .self = world,
-                                     .data = give_data,
-                                     .model = give_model};
+                                     .resources = world_resources(world)};
     return run_document(model, "test", yaml, &options, diag);
 }
 
-static Status toy_data(void *self, const char *name, Loc at, Batches **out, Diag *diag) {
+static Status toy_data(Resources *self, const char *name, const Model *model, Loc at,
+                       Batches **out, Diag *diag) {
     if (strcmp(name, "toy"))
         return diag_fail(diag, STATUS_RECIPE, at, name,
                          "the tests have data \"toy\" only");
-    return give_data(self, name, at, out, diag);
+    return give_data(self, name, model, at, out, diag);
 }
 
-static Status toy_model(void *self, const char *path, Loc at, Model **out, Diag *diag) {
+static Status toy_model(Resources *self, const char *path, bool shapes, Loc at,
+                        Model **out, Diag *diag) {
     if (path)
         return diag_fail(diag, STATUS_IO, at, path, "the tests have no model files");
-    return give_model(self, path, at, out, diag);
+    return give_model(self, path, shapes, at, out, diag);
 }
 
 Status test_run_recipe(Model *model, const char *file, const char *yaml, bool plan,
                        int threads, Diag *diag) {
-    World world = {toy_batches(), model_copy(model)};
-    const PipelineOptions options = {.plan = plan,
-                                     .threads = threads,
-                                     .self = &world,
-                                     .data = toy_data,
-                                     .model = toy_model};
+    World world = {.data = toy_batches(),
+                   .model = model_copy(model),
+                   .resources = {.data = toy_data, .model = toy_model}};
+    const PipelineOptions options = {
+        .plan = plan, .threads = threads, .resources = &world.resources};
     const Status status = run_document(model, file, yaml, &options, diag);
     batches_destroy(world.data);
     model_destroy(world.model);

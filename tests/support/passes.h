@@ -4,16 +4,16 @@
 
 #include "passes/pipeline/pipeline.h"
 
-/* What a pipeline may ask for, whatever it is called there, and whom it tells; give_data
- * and give_model are the calls that give it. */
+/* What a pipeline may ask for, whatever it is called there, and whom it tells. */
 typedef struct World {
     Batches *data;
     Model *model;
     PipelineHooks hooks;
+    Resources resources; /* set by world_resources */
 } World;
 
-Status give_data(void *world, const char *name, Loc at, Batches **out, Diag *diag);
-Status give_model(void *world, const char *path, Loc at, Model **out, Diag *diag);
+/* The same as resources of a pipeline or a pass, valid as long as the world. */
+Resources *world_resources(World *world);
 
 /* Runs a recipe document, "test", with what the world has. */
 Status run_in_world(World *world, Model *model, const char *yaml, bool plan, int threads,

@@ -1,0 +1,92 @@
+/* The context of a step: what it is told, what it may ask for, and where it leaves its
+ * record. */
+#ifndef COMPRESS_PASSES_CONTEXT_H
+#define COMPRESS_PASSES_CONTEXT_H
+
+#include "exec/train/train.h"
+#include "ir/model.h"
+#include "passes/step_source.h"
+
+typedef struct Snapshot Snapshot;
+typedef struct DataRanges DataRanges;
+
+/* The data sets and models that the steps of a recipe may ask for. One value goes from
+ * whoever runs the recipe to every pass; passes ask with the functions below. */
+typedef struct Resources Resources;
+struct Resources {
+    /* Data set by its name under `data:`, checked against what is known of `model`, which
+     * will read it (its vocabulary, the names of its classes). NULL in *out: there is
+     * nothing to look at, because the recipe is planned without its data. Borrowed. */
+    Status (*data)(Resources *self, const char *name, const Model *model, Loc at,
+                   Batches **out, Diag *diag);
+    /* Model by its path, or with NULL the recipe's input model as it was before the first
+     * pass; `shapes`: without weights. Borrowed, not to be changed. */
+    Status (*model)(Resources *self, const char *path, bool shapes, Loc at, Model **out,
+                    Diag *diag);
+    Arena *arena; /* lives as long as the data sets; NULL: nothing is kept about them */
+
+    Snapshot *snapshots; /* of the run: see resources_drop_snapshots */
+    DataRanges *ranges;  /* what is known of the data sets' integers */
+};
+
+typedef struct PassContext {
+    const OpTable *ops;
+    Arena *arena;  /* lives as long as the whole run */
+    bool plan;     /* shapes only */
+    uint64_t seed; /* of this step: recipe seed and step index mixed */
+    int threads;
+    StepSource source; /* the step in the recipe */
+    Tree *record;      /* this step's record: a map; ends up in the provenance and in
+                          --report; numbers must be reproducible, so no times */
+    Tree *times;       /* a map for what no two runs measure alike (seconds, samples per
+                          second): in --report only, never in the model */
+    const Watch *watch;
+
+    /* Set by the pass. */
+    bool exact;         /* this run should preserve the model's outputs: check it */
+    bool unsure;        /* planning: a run may change what this plan leaves as it is */
+    size_t train_bytes; /* memory that training takes beside the weights (planning) */
+
+    Model *model;         /* the one that the step gets */
+    Resources *resources; /* what else it may ask for */
+} PassContext;
+
+/* What a step reads of a data set. */
+typedef struct DataUse {
+    Graph *graph;
+    Node *const *roots; /* values of the graph that are computed from it */
+    int root_count;
+    const char *labels; /* column of labels that are read beside the graph's inputs, where
+                           the data set has it; NULL = none */
+    int64_t classes;    /* they are below it */
+} DataUse;
+
+/* The data set that the step's option `data` names, and all that can be said of it before
+ * any work: every input that the roots depend on has a column of its name, type and
+ * shape, the longest sample fits, and all ids and labels of all samples are within tables
+ * and classes. `use` NULL: nothing is checked yet. The same when planning, so that what
+ * is wrong with the last step's data is said before the first step runs. NULL in *out:
+ * the recipe is planned without data. Fails with STATUS_MODEL, naming the data set, at
+ * the option's place. */
+Status step_data(PassContext *ctx, const char *name, const DataUse *use, Batches **out,
+                 Diag *diag);
+
+/* What stands before the name of a snapshot where a model is named; the name in
+ * "snapshot:NAME", NULL when `model` (may be NULL) is something else. */
+#define SNAPSHOT_PREFIX "snapshot:"
+const char *snapshot_name(const char *model);
+
+/* The model that the step's option `teacher` names: a path, "snapshot:NAME" for the one
+ * that a `snapshot` step kept, NULL for the input model. When planning it has no weights.
+ * Fails as the reading of a model does. */
+Status step_teacher(PassContext *ctx, const char *path, Model **out, Diag *diag);
+
+/* Keeps a copy of a model as "snapshot:NAME", in place of one of that name: binding a
+ * recipe refuses names that two steps give, and a later round of a repeat takes the place
+ * of the one before. */
+void step_snapshot(PassContext *ctx, const char *name, const Model *model);
+
+/* Frees the snapshots. */
+void resources_drop_snapshots(Resources *resources);
+
+#endif
