@@ -23,10 +23,10 @@ const char *field_choice_name(const Field *field, int index, int *length) {
     return name;
 }
 
-static void add_choices(Text *text, const Field *field) {
+static void add_choices(Text *text, const Field *field, const char *separator) {
     for (const char *p = field->choices; *p; p++) {
         if (*p == '|') {
-            text_add(text, ", ");
+            text_add(text, "%s", separator);
         } else {
             text_bytes(text, p, 1);
         }
@@ -64,8 +64,16 @@ void field_expect(Text *text, const Field *field) {
         [FIELD_CHOICE] = "one of ",        [FIELD_INTS] = "list of integers",
         [FIELD_REALS] = "list of numbers", [FIELD_STRINGS] = "list of strings",
         [FIELD_TREE] = "any value"};
-    text_add(text, "%s", NAMES[field->kind]);
-    if (field->kind == FIELD_CHOICE) add_choices(text, field);
+    const bool kinds = field->kind == FIELD_TREE && field->choices;
+    if (field->expect) {
+        text_add(text, "%s", field->expect);
+        return;
+    }
+    if (kinds)
+        add_choices(text, field, " or ");
+    else
+        text_add(text, "%s", NAMES[field->kind]);
+    if (field->kind == FIELD_CHOICE) add_choices(text, field, ", ");
     add_range(text, field);
 }
 
@@ -218,11 +226,11 @@ static Tree *new_bool(Arena *arena, bool value) {
 }
 
 bool field_is_absent(const Field *field, const void *source) {
-    if (field->min == 0 && field->max == 0) return false;
     if (field->kind != FIELD_INT && field->kind != FIELD_REAL) return false;
     const double value = field->kind == FIELD_INT
                              ? (double)*MEMBER(int64_t, source, field)
                              : *MEMBER(double, source, field);
+    if (field->min == 0 && field->max == 0) return !isfinite(value);
     return value < field->min || value > field->max;
 }
 

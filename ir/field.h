@@ -13,12 +13,12 @@ typedef enum FieldKind {
     FIELD_BOOL,    /* bool */
     FIELD_INT,     /* int64_t, min..max; see field_is_absent */
     FIELD_REAL,    /* double, likewise; integers are accepted */
-    FIELD_STRING,  /* const char *, NULL = not given; null is accepted and gives NULL */
+    FIELD_STRING,  /* const char *, NULL = not given */
     FIELD_CHOICE,  /* int, index into `choices` ("none|conv|norm_conv") */
     FIELD_INTS,    /* IntList, each min..max */
     FIELD_REALS,   /* RealList, each min..max */
     FIELD_STRINGS, /* StringList */
-    FIELD_TREE     /* const Tree *, any value, taken as it is; NULL = not given */
+    FIELD_TREE     /* const Tree *, a value taken as it is; NULL = not given */
 } FieldKind;
 
 typedef struct IntList {
@@ -41,56 +41,70 @@ typedef struct Field {
     FieldKind kind;
     size_t offset;
     double min, max;     /* inclusive; both 0 = unlimited */
-    const char *choices; /* FIELD_CHOICE: names joined by '|' */
-    bool required;
+    const char *choices; /* FIELD_CHOICE: names joined by '|'; FIELD_TREE: those of the
+                          * kinds it may be ("string|map"), NULL = any but null */
+    const char *expect;  /* what a value must be, in messages; NULL = by the kind */
+    bool required;       /* lists: and not empty */
+    bool nullable;       /* null may stand for "not given" and gives NULL */
+    bool empty;          /* "" is a value, a required list may be empty */
     const char *help;
 } Field;
 
 /* Offset of a member whose C type must be T, else the code does not compile. */
 #define FIELD_AT(S, m, T) (offsetof(S, m) + 0 * sizeof((T *)0 == &((S *)0)->m))
 
-/* Rows: F_INT(struct, member, min, max, help). The row's name is the member's name. */
-#define F_BOOL(S, m, text)                                                               \
-    { .name = #m, .kind = FIELD_BOOL, .offset = FIELD_AT(S, m, bool), .help = (text) }
-#define F_INT(S, m, lo, hi, text)                                                        \
+/* Rows: F_INT(struct, member, min, max, help). The row's name is the member's name.
+ * Behind the help, further properties may follow: F_STRING(S, m, "...", .nullable =
+ * true).
+ *
+ * A row accepts what makes sense of it: null and "" only where it says so. Then readers
+ * need no checks of their own. A member whose default is NULL is `nullable`, so that what
+ * fields_to_tree writes can be bound again; for numbers see field_is_absent. */
+#define F_BOOL(S, m, ...)                                                                \
+    {                                                                                    \
+        .name = #m, .kind = FIELD_BOOL, .offset = FIELD_AT(S, m, bool),                  \
+        .help = __VA_ARGS__                                                              \
+    }
+#define F_INT(S, m, lo, hi, ...)                                                         \
     {                                                                                    \
         .name = #m, .kind = FIELD_INT, .offset = FIELD_AT(S, m, int64_t), .min = (lo),   \
-        .max = (hi), .help = (text)                                                      \
+        .max = (hi), .help = __VA_ARGS__                                                 \
     }
-#define F_REAL(S, m, lo, hi, text)                                                       \
+#define F_REAL(S, m, lo, hi, ...)                                                        \
     {                                                                                    \
         .name = #m, .kind = FIELD_REAL, .offset = FIELD_AT(S, m, double), .min = (lo),   \
-        .max = (hi), .help = (text)                                                      \
+        .max = (hi), .help = __VA_ARGS__                                                 \
     }
-#define F_STRING(S, m, text)                                                             \
+#define F_STRING(S, m, ...)                                                              \
     {                                                                                    \
         .name = #m, .kind = FIELD_STRING, .offset = FIELD_AT(S, m, const char *),        \
-        .help = (text)                                                                   \
+        .help = __VA_ARGS__                                                              \
     }
-#define F_CHOICE(S, m, names, text)                                                      \
+#define F_CHOICE(S, m, names, ...)                                                       \
     {                                                                                    \
         .name = #m, .kind = FIELD_CHOICE, .offset = FIELD_AT(S, m, int),                 \
-        .choices = (names), .help = (text)                                               \
+        .choices = (names), .help = __VA_ARGS__                                          \
     }
-#define F_INTS(S, m, lo, hi, text)                                                       \
+#define F_INTS(S, m, lo, hi, ...)                                                        \
     {                                                                                    \
         .name = #m, .kind = FIELD_INTS, .offset = FIELD_AT(S, m, IntList), .min = (lo),  \
-        .max = (hi), .help = (text)                                                      \
+        .max = (hi), .help = __VA_ARGS__                                                 \
     }
-#define F_REALS(S, m, lo, hi, text)                                                      \
+#define F_REALS(S, m, lo, hi, ...)                                                       \
     {                                                                                    \
         .name = #m, .kind = FIELD_REALS, .offset = FIELD_AT(S, m, RealList),             \
-        .min = (lo), .max = (hi), .help = (text)                                         \
+        .min = (lo), .max = (hi), .help = __VA_ARGS__                                    \
     }
-#define F_STRINGS(S, m, text)                                                            \
+#define F_STRINGS(S, m, ...)                                                             \
     {                                                                                    \
         .name = #m, .kind = FIELD_STRINGS, .offset = FIELD_AT(S, m, StringList),         \
-        .help = (text)                                                                   \
+        .help = __VA_ARGS__                                                              \
     }
-#define F_TREE(S, m, text)                                                               \
+/* `kinds`: see Field.choices. */
+#define F_TREE(S, m, kinds, ...)                                                         \
     {                                                                                    \
         .name = #m, .kind = FIELD_TREE, .offset = FIELD_AT(S, m, const Tree *),          \
-        .help = (text)                                                                   \
+        .choices = (kinds), .help = __VA_ARGS__                                          \
     }
 #define F_END                                                                            \
     { .name = NULL }
@@ -99,10 +113,11 @@ typedef struct Field {
 const Field *field_find(const Field *fields, const char *name);
 
 /* Binds a map to the struct at `target`: unknown keys (with the nearest name as a hint),
- * wrong types, values out of range and missing required keys are reported with `status`
- * at their place; binding goes on after an error, so all of them are found. `map` NULL or
- * null counts as empty. Lists and strings are copied into the arena; FIELD_TREE members
- * borrow from `map`. Returns the first error's status. */
+ * wrong types, values out of range, null and "" where the row does not allow them, and
+ * missing required keys are reported with `status` at their place; binding goes on after
+ * an error, so all of them are found. `map` NULL or null counts as empty. Lists and
+ * strings are copied into the arena; FIELD_TREE members borrow from `map`. Returns the
+ * first error's status. */
 Status fields_bind(const Field *fields, const Tree *map, void *target, Arena *arena,
                    Status status, Diag *diag);
 
@@ -125,8 +140,8 @@ void field_print_value(Text *text, const Field *field, const void *source);
  * table of the field (borrowed) and `length` bytes long. */
 const char *field_choice_name(const Field *field, int index, int *length);
 
-/* Whether a number is out of its field's range: only a default can be, and stands for
- * "not given", for which a document may say null. */
+/* Whether a number is out of its field's range or not finite: only a default can be, and
+ * stands for "not given", for which a document may say null. */
 bool field_is_absent(const Field *field, const void *source);
 
 /* The struct's values as a map (for provenance), every field included; null where a
@@ -136,8 +151,9 @@ Tree *fields_to_tree(Arena *arena, const Field *fields, const void *source);
 /* Appends the manual of a table: name, type, range, default, help, one row a line. */
 void fields_document(Text *text, const Field *fields, const void *defaults);
 
-/* Appends the table's JSON Schema object (`{"type":"object","properties":...}`). */
-void fields_schema(Text *text, const Field *fields, const void *defaults);
+/* The table's JSON Schema as a new map: {"type": "object", "properties": ...}. Strings
+ * are copied into the arena. `defaults` may be NULL. */
+Tree *fields_schema(Arena *arena, const Field *fields, const void *defaults);
 
 /* Nearest of `count` names to a misspelt one, or NULL when none is near. */
 const char *name_nearest(const char *word, const char *const *names, int count);

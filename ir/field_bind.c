@@ -84,13 +84,23 @@ static Status fail_expected(const Binding *binding, const Tree *value,
     return status;
 }
 
+static bool is_list_kind(FieldKind kind) {
+    return kind == FIELD_INTS || kind == FIELD_REALS || kind == FIELD_STRINGS;
+}
+
 /* Reports that `value` is not what the field (or `as`, for an item of a list) asks. */
 static Status fail_value(const Binding *binding, const Tree *value, FieldKind as) {
     Field field = *binding->field;
     Text expected = {0};
+    const bool item = as != field.kind;
+    const bool real = as == FIELD_REAL && value->kind == TREE_FLOAT;
+    if (item) field.expect = NULL;
     field.kind = as;
-    bool real = as == FIELD_REAL && value->kind == TREE_FLOAT;
     if (real && !isfinite(value->real)) text_add(&expected, "finite ");
+    /* the right kind and still refused: only for being empty */
+    const bool empty = as == FIELD_STRING ? value->kind == TREE_STRING
+                                          : is_list_kind(as) && value->kind == TREE_LIST;
+    if (empty && !field.expect) text_add(&expected, "non-empty ");
     field_expect(&expected, &field);
     Status status = fail_expected(binding, value, expected.data);
     text_free(&expected);
@@ -122,7 +132,8 @@ static Status take_real(const Binding *binding, const Tree *value, double *out) 
 }
 
 static Status take_string(const Binding *binding, const Tree *value, const char **out) {
-    if (value->kind != TREE_STRING) return fail_value(binding, value, FIELD_STRING);
+    if (value->kind != TREE_STRING || !(*value->string || binding->field->empty))
+        return fail_value(binding, value, FIELD_STRING);
     *out = arena_strdup(binding->arena, value->string);
     return STATUS_OK;
 }
@@ -205,24 +216,33 @@ static Status take_strings(const Binding *binding, const Tree *value, StringList
 
 /* A member that is a list. */
 static Status set_list(const Binding *binding, const Tree *value, void *member) {
-    FieldKind kind = binding->field->kind;
-    if (value->kind != TREE_LIST) return fail_value(binding, value, kind);
+    const Field *field = binding->field;
+    const FieldKind kind = field->kind;
+    const bool may_be_empty = field->empty || !field->required;
+    if (value->kind != TREE_LIST || !(value->count || may_be_empty))
+        return fail_value(binding, value, kind);
     if (kind == FIELD_INTS) return take_ints(binding, value, member);
     if (kind == FIELD_REALS) return take_reals(binding, value, member);
     return take_strings(binding, value, member);
 }
 
-/* A member that may be absent: null gives NULL unless the field is required. */
-static Status set_pointer(const Binding *binding, const Tree *value, void *member) {
-    const Field *field = binding->field;
-    bool absent = value->kind == TREE_NULL;
-    if (absent && field->required) return fail_value(binding, value, field->kind);
-    if (field->kind == FIELD_TREE) {
-        *(const Tree **)member = absent ? NULL : value;
-        return STATUS_OK;
+/* Whether `names`, joined by '|', holds the name of a tree's kind. */
+static bool is_of_kind(const Tree *value, const char *names) {
+    const char *name = tree_kind_name(value->kind);
+    const size_t length = strlen(name);
+    for (; *names; names += *names == '|') {
+        const size_t width = strcspn(names, "|");
+        if (width == length && memcmp(names, name, length) == 0) return true;
+        names += width;
     }
-    if (!absent) return take_string(binding, value, member);
-    *(const char **)member = NULL;
+    return false;
+}
+
+static Status set_tree(const Binding *binding, const Tree *value, const Tree **member) {
+    const char *kinds = binding->field->choices;
+    if (kinds ? !is_of_kind(value, kinds) : value->kind == TREE_NULL)
+        return fail_value(binding, value, FIELD_TREE);
+    *member = value;
     return STATUS_OK;
 }
 
@@ -237,13 +257,18 @@ Status field_set(const Field *field, const Tree *value, void *target, Arena *are
     Binding binding = {field, arena, status, diag};
     void *member = (char *)target + field->offset;
     if (value->kind == TREE_NULL && field_is_absent(field, target)) return STATUS_OK;
+    if (value->kind == TREE_NULL && field->nullable) {
+        if (field->kind == FIELD_STRING) *(const char **)member = NULL;
+        if (field->kind == FIELD_TREE) *(const Tree **)member = NULL;
+        return STATUS_OK;
+    }
     switch (field->kind) {
     case FIELD_BOOL: return set_bool(&binding, value, member);
     case FIELD_INT: return take_int(&binding, value, member);
     case FIELD_REAL: return take_real(&binding, value, member);
     case FIELD_CHOICE: return take_choice(&binding, value, member);
-    case FIELD_STRING:
-    case FIELD_TREE: return set_pointer(&binding, value, member);
+    case FIELD_STRING: return take_string(&binding, value, member);
+    case FIELD_TREE: return set_tree(&binding, value, member);
     default: return set_list(&binding, value, member);
     }
 }

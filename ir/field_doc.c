@@ -24,11 +24,12 @@ static void add_default(Text *text, const Field *field, const void *defaults) {
 
 /* What a value must be, the choices separated as in the table. */
 static void add_type(Text *text, const Field *field) {
-    if (field->kind == FIELD_CHOICE) {
+    Field plain = *field;
+    plain.expect = NULL;
+    if (field->kind == FIELD_CHOICE)
         text_add(text, "%s", field->choices);
-    } else {
-        field_expect(text, field);
-    }
+    else
+        field_expect(text, &plain);
 }
 
 /* Columns wider than this do not push the others to the right. */
@@ -88,33 +89,33 @@ static void put_range(Arena *arena, Tree *schema, const Field *field, bool integ
     }
 }
 
-static void put_tree(Arena *arena, Tree *map, const char *key, Tree *value) {
-    tree_append(arena, map, key, LOC_NONE, value);
-}
-
-static Tree *append_string(Arena *arena, Tree *list, const char *string, size_t length) {
-    Tree *item = tree_new(arena, TREE_STRING, LOC_NONE);
-    item->string = arena_strndup(arena, string, length);
-    tree_append(arena, list, NULL, LOC_NONE, item);
-    return item;
-}
-
-static void put_choices(Arena *arena, Tree *schema, const Field *field) {
-    Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
-    for (const char *p = field->choices; *p; p += *p == '|') {
-        size_t length = strcspn(p, "|");
-        append_string(arena, list, p, length);
+/* Puts the names in `names`, which are joined by '|', as a list. */
+static Tree *put_names(Arena *arena, Tree *schema, const char *key, const char *names) {
+    Tree *list = tree_put_list(arena, schema, key);
+    for (const char *p = names; *p; p += *p == '|') {
+        const size_t length = strcspn(p, "|");
+        tree_add_string(arena, list, arena_strndup(arena, p, length));
         p += length;
     }
-    put_tree(arena, schema, "enum", list);
+    return list;
 }
 
-/* The type of a number for which null may stand. */
-static void put_nullable(Arena *arena, Tree *schema, const char *name) {
-    Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
-    append_string(arena, list, name, strlen(name));
-    append_string(arena, list, "null", strlen("null"));
-    put_tree(arena, schema, "type", list);
+/* Puts `type`: one name, or a list of the names that a tree may be and of null. */
+static void put_types(Arena *arena, Tree *schema, const Field *field, FieldKind kind,
+                      bool nullable) {
+    static const char *const NAMES[] = {
+        [FIELD_BOOL] = "boolean",  [FIELD_INT] = "integer", [FIELD_REAL] = "number",
+        [FIELD_STRING] = "string", [FIELD_INTS] = "array",  [FIELD_REALS] = "array",
+        [FIELD_STRINGS] = "array", [FIELD_TREE] = NULL};
+    const char *names = kind == FIELD_TREE ? field->choices : NAMES[kind];
+    if (!names) return; /* choices have no type, some trees may be anything */
+    Tree *list = put_names(arena, schema, "type", names);
+    for (Tree *name = list->first; name; name = name->next) {
+        if (strcmp(name->string, "map") == 0) name->string = "object";
+        if (strcmp(name->string, "list") == 0) name->string = "array";
+    }
+    if (nullable) tree_add_string(arena, list, "null");
+    if (list->count == 1) tree_put_string(arena, schema, "type", list->first->string);
 }
 
 /* Adds the keywords of one kind of value; lists describe their items the same way. */
@@ -123,55 +124,43 @@ static void put_type(Arena *arena, Tree *schema, const Field *field, FieldKind k
     static const FieldKind ITEMS[] = {[FIELD_INTS] = FIELD_INT,
                                       [FIELD_REALS] = FIELD_REAL,
                                       [FIELD_STRINGS] = FIELD_STRING};
-    static const char *const NAMES[] = {
-        [FIELD_BOOL] = "boolean",  [FIELD_INT] = "integer", [FIELD_REAL] = "number",
-        [FIELD_STRING] = "string", [FIELD_INTS] = "array",  [FIELD_REALS] = "array",
-        [FIELD_STRINGS] = "array", [FIELD_TREE] = NULL};
-    if (NAMES[kind] && nullable)
-        put_nullable(arena, schema, NAMES[kind]);
-    else if (NAMES[kind])
-        tree_put_string(arena, schema, "type", NAMES[kind]);
-    if (kind == FIELD_CHOICE) put_choices(arena, schema, field);
+    put_types(arena, schema, field, kind, nullable);
+    if (kind == FIELD_CHOICE) put_names(arena, schema, "enum", field->choices);
     if (kind == FIELD_INT || kind == FIELD_REAL) {
         put_range(arena, schema, field, kind == FIELD_INT);
     }
+    if (kind == FIELD_STRING && !field->empty)
+        tree_put_int(arena, schema, "minLength", 1);
     if (kind != FIELD_INTS && kind != FIELD_REALS && kind != FIELD_STRINGS) return;
-    Tree *items = tree_new(arena, TREE_MAP, LOC_NONE);
+    if (field->required && !field->empty) tree_put_int(arena, schema, "minItems", 1);
+    Tree *items = tree_put_map(arena, schema, "items");
     put_type(arena, items, field, ITEMS[kind], false);
-    put_tree(arena, schema, "items", items);
 }
 
 /* `values`: the defaults as a map, NULL when there are none. */
-static Tree *field_schema(Arena *arena, const Field *field, const Tree *values,
-                          const void *defaults) {
-    Tree *schema = tree_new(arena, TREE_MAP, LOC_NONE);
-    const bool nullable = defaults && field_is_absent(field, defaults);
+static void put_field(Arena *arena, Tree *schema, const Field *field, const Tree *values,
+                      const void *defaults) {
+    const bool nullable =
+        field->nullable || (defaults && field_is_absent(field, defaults));
     put_type(arena, schema, field, field->kind, nullable);
-    const Tree *value = tree_get(values, field->name);
-    if (value && value->kind != TREE_NULL && !field->required) {
-        put_tree(arena, schema, "default", tree_copy(arena, value));
-    }
+    const Tree *value = tree_get_nonnull(values, field->name);
+    if (value && !field->required)
+        tree_put(arena, schema, "default", tree_copy(arena, value));
     if (field->help) tree_put_string(arena, schema, "description", field->help);
-    return schema;
 }
 
-void fields_schema(Text *text, const Field *fields, const void *defaults) {
-    Arena *arena = arena_create();
-    Tree *values = defaults ? fields_to_tree(arena, fields, defaults) : NULL;
+Tree *fields_schema(Arena *arena, const Field *fields, const void *defaults) {
+    const Tree *values = defaults ? fields_to_tree(arena, fields, defaults) : NULL;
     Tree *schema = tree_new(arena, TREE_MAP, LOC_NONE);
-    Tree *properties = tree_new(arena, TREE_MAP, LOC_NONE);
     Tree *required = tree_new(arena, TREE_LIST, LOC_NONE);
-    for (const Field *field = fields; field && field->name; field++) {
-        put_tree(arena, properties, field->name,
-                 field_schema(arena, field, values, defaults));
-        if (field->required) {
-            append_string(arena, required, field->name, strlen(field->name));
-        }
-    }
     tree_put_string(arena, schema, "type", "object");
-    put_tree(arena, schema, "properties", properties);
-    if (required->count > 0) put_tree(arena, schema, "required", required);
+    Tree *properties = tree_put_map(arena, schema, "properties");
+    for (const Field *field = fields; field && field->name; field++) {
+        Tree *property = tree_put_map(arena, properties, field->name);
+        put_field(arena, property, field, values, defaults);
+        if (field->required) tree_add_string(arena, required, field->name);
+    }
+    if (required->count > 0) tree_put(arena, schema, "required", required);
     tree_put_bool(arena, schema, "additionalProperties", false);
-    tree_print_json(text, schema, 0);
-    arena_destroy(arena);
+    return schema;
 }

@@ -81,6 +81,11 @@ Tree *tree_get(const Tree *map, const char *key) {
     return NULL;
 }
 
+Tree *tree_get_nonnull(const Tree *map, const char *key) {
+    Tree *value = tree_get(map, key);
+    return value && value->kind != TREE_NULL ? value : NULL;
+}
+
 /* Puts the detached `value` where `old` stands among its parent's children. */
 static void tree_replace(Tree *old, Tree *value) {
     Tree *parent = old->parent, **link = &parent->first;
@@ -95,7 +100,7 @@ static void tree_replace(Tree *old, Tree *value) {
     old->parent = old->next = NULL;
 }
 
-static void tree_put(Arena *arena, Tree *map, const char *key, Tree *value) {
+void tree_put(Arena *arena, Tree *map, const char *key, Tree *value) {
     Tree *old = tree_get(map, key);
     if (old) {
         tree_replace(old, value);
@@ -126,6 +131,30 @@ void tree_put_string(Arena *arena, Tree *map, const char *key, const char *value
     Tree *tree = tree_new(arena, value ? TREE_STRING : TREE_NULL, LOC_NONE);
     if (value) tree->string = arena_strdup(arena, value);
     tree_put(arena, map, key, tree);
+}
+
+Tree *tree_put_map(Arena *arena, Tree *map, const char *key) {
+    Tree *value = tree_new(arena, TREE_MAP, LOC_NONE);
+    tree_put(arena, map, key, value);
+    return value;
+}
+
+Tree *tree_put_list(Arena *arena, Tree *map, const char *key) {
+    Tree *value = tree_new(arena, TREE_LIST, LOC_NONE);
+    tree_put(arena, map, key, value);
+    return value;
+}
+
+void tree_add_string(Arena *arena, Tree *list, const char *value) {
+    Tree *tree = tree_new(arena, TREE_STRING, LOC_NONE);
+    tree->string = arena_strdup(arena, value);
+    tree_append(arena, list, NULL, LOC_NONE, tree);
+}
+
+Tree *tree_add_map(Arena *arena, Tree *list) {
+    Tree *map = tree_new(arena, TREE_MAP, LOC_NONE);
+    tree_append(arena, list, NULL, LOC_NONE, map);
+    return map;
 }
 
 /* State of one tree_set: what its messages need, and the rest of the path. */

@@ -50,6 +50,10 @@ void tree_append(Arena *arena, Tree *parent, const char *key, Loc key_loc, Tree 
 /* Child of a map by key, NULL when absent or when `map` is NULL or not a map. */
 Tree *tree_get(const Tree *map, const char *key);
 
+/* The same, and NULL for null: for documents that write null for "not given", as those of
+ * Hugging Face and the records in our own model files do. */
+Tree *tree_get_nonnull(const Tree *map, const char *key);
+
 /* Replaces the value at a dotted path (`train.epochs`, `passes.2.rank`), creating maps on
  * the way, by `value`; list indices must exist. Used by --set. Fails with STATUS_USAGE.
  */
@@ -73,6 +77,15 @@ void tree_put_bool(Arena *arena, Tree *map, const char *key, bool value);
 void tree_put_int(Arena *arena, Tree *map, const char *key, int64_t value);
 void tree_put_real(Arena *arena, Tree *map, const char *key, double value);
 void tree_put_string(Arena *arena, Tree *map, const char *key, const char *value);
+void tree_put(Arena *arena, Tree *map, const char *key, Tree *value); /* detached */
+
+/* Puts a new, empty map or list and returns it. */
+Tree *tree_put_map(Arena *arena, Tree *map, const char *key);
+Tree *tree_put_list(Arena *arena, Tree *map, const char *key);
+
+/* Appends to a list: a copy of the string; a new, empty map, which is returned. */
+void tree_add_string(Arena *arena, Tree *list, const char *value);
+Tree *tree_add_map(Arena *arena, Tree *list);
 
 /* Appends the tree as JSON. `indent` spaces a level; 0 = one line. Numbers print so that
  * they read back equal; NaN and infinities print as null. */

@@ -115,7 +115,9 @@ typedef struct BuildKeys {
 } BuildKeys;
 
 static const Field build_fields[] = {
-    F_TREE(BuildKeys, config, "path of a config.json, or the configuration itself"),
+    F_TREE(BuildKeys, config, "string|map",
+           "path of a config.json, or the configuration itself",
+           .expect = "a path or a map"),
     F_INT(BuildKeys, seed, 0, 1e15, "seed of the new weights"),
     F_END,
 };

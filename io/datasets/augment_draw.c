@@ -63,7 +63,7 @@ static Status all_needs_check(const Tree *spec, Diag *diag) {
 Status augment_bind(Augment *out, const Tree *spec, Arena *arena, Diag *diag) {
     static double ratio[] = {3.0 / 4, 4.0 / 3};
     *out = (Augment){.resized_ratio = {ratio, 2}, .mix = 1, .cutmix_share = 0.5};
-    if (!spec || spec->kind == TREE_NULL) return STATUS_OK;
+    if (!spec) return STATUS_OK;
     TRY(fields_bind(FIELDS, spec, out, arena, STATUS_RECIPE, diag));
     TRY(range_check(&out->resized_crop, "resized_crop", spec, diag));
     TRY(range_check(&out->resized_ratio, "resized_ratio", spec, diag));

@@ -140,14 +140,6 @@ static Status cifar_open(Batches **out, const void *opaque, Loc at, Diag *diag) 
                           diag);
 }
 
-static Status cifar_check(void *opaque, Arena *arena, Loc at, Diag *diag) {
-    CifarOptions *options = opaque;
-    TRY(image_keys_check(&options->keys, arena, at, diag));
-    if (options->files.count > 0) return STATUS_OK;
-    return diag_fail(diag, STATUS_RECIPE, at, "files",
-                     "expected at least one file, found none");
-}
-
 static const Field CIFAR_FIELDS[] = {
     {.name = "files",
      .kind = FIELD_STRINGS,
@@ -168,6 +160,6 @@ const DataFormat format_cifar = {
     .paths = "files|preprocessor",
     .options_size = sizeof(CifarOptions),
     .defaults = &CIFAR_DEFAULTS,
-    .check = cifar_check,
+    .check = image_keys_check,
     .open = cifar_open,
 };

@@ -267,14 +267,6 @@ static Status file_check(Opening *o) {
     return STATUS_OK;
 }
 
-/* `x: null` and `input: null` bind, but name nothing. */
-static Status names_check(const Opening *o) {
-    const Hdf5Options *options = o->options;
-    if (options->x && options->input) return STATUS_OK;
-    return diag_fail(o->diag, STATUS_RECIPE, o->at, options->x ? "input" : "x",
-                     "expected a name, found null");
-}
-
 /* Columns and the view of data whose samples are images that are augmented. */
 static Status images_fill(const Opening *o, Hdf5Data *data, const char *input,
                           bool labels) {
@@ -297,7 +289,6 @@ static Status images_fill(const Opening *o, Hdf5Data *data, const char *input,
 static Status hdf5_fill(Opening *o, Hdf5Data *data) {
     int64_t total = 0;
     bool labels = o->options->y && *o->options->y;
-    TRY(names_check(o));
     TRY(file_check(o));
     TRY(x_read(o, data, &total));
     if (labels) TRY(y_read(o, data, total));
@@ -343,14 +334,16 @@ static const Field HDF5_FIELDS[] = {
      .offset = FIELD_AT(Hdf5Options, path, const char *),
      .required = true,
      .help = "HDF5 file"},
-    F_STRING(Hdf5Options, x, "data set of samples, numbers [n, ...]"),
-    F_STRING(Hdf5Options, y, "data set of labels, integers [n]; null or \"\": no labels"),
-    F_STRING(Hdf5Options, input, "input of the model that x is for"),
+    F_STRING(Hdf5Options, x, "data set of samples, numbers [n, ...]", .expect = "a name"),
+    F_STRING(Hdf5Options, y, "data set of labels, integers [n]; null or \"\": no labels",
+             .nullable = true, .empty = true),
+    F_STRING(Hdf5Options, input, "input of the model that x is for", .expect = "a name"),
     F_INT(Hdf5Options, limit, 0, 1e12, "use this many samples; 0 = all"),
     F_INT(Hdf5Options, offset, 0, 1e12, "leave out this many samples at the start"),
     F_INT(Hdf5Options, classes, 0, 1e9, "number of classes; 0 = 1 + the largest label"),
     F_REAL(Hdf5Options, scale, -1e6, 1e6, "every value is multiplied by it"),
-    F_TREE(Hdf5Options, augment, "training: changes of images, drawn at random"),
+    F_TREE(Hdf5Options, augment, "map", "training: changes of images, drawn at random",
+           .nullable = true),
     F_END};
 
 static const Hdf5Options HDF5_DEFAULTS = {

@@ -309,7 +309,8 @@ static const Field IDX_FIELDS[] = {
      .offset = FIELD_AT(IdxOptions, images, const char *),
      .required = true,
      .help = "file of images, u8[n, rows, cols] or u8[n, channels, rows, cols]"},
-    F_STRING(IdxOptions, labels, "file of labels, u8[n]; left out: no labels"),
+    F_STRING(IdxOptions, labels, "file of labels, u8[n]; left out: no labels",
+             .nullable = true),
     F_REALS(IdxOptions, mean, -1e6, 1e6,
             "subtracted from pixels in [0, 1]: one number, or one per channel"),
     F_REALS(IdxOptions, std, 1e-6, 1e6,
@@ -320,7 +321,8 @@ static const Field IDX_FIELDS[] = {
     F_BOOL(IdxOptions, flip, "training: mirror every other sample, at random"),
     F_INT(IdxOptions, shift, 0, SIDE_MAX,
           "training: move by up to this many pixels each way, black at the border"),
-    F_TREE(IdxOptions, augment, "training: changes of the images, drawn at random"),
+    F_TREE(IdxOptions, augment, "map", "training: changes of the images, drawn at random",
+           .nullable = true),
     F_END};
 
 const DataFormat format_idx = {

@@ -30,7 +30,8 @@ typedef struct ImageKeys {
 
 #define IMAGE_FIELDS                                                                     \
     F_STRING(ImageKeys, preprocessor,                                                    \
-             "preprocessor_config.json, or a Hugging Face folder with one"),             \
+             "preprocessor_config.json, or a Hugging Face folder with one",              \
+             .nullable = true),                                                          \
         F_INTS(ImageKeys, resize, 1, 8192,                                               \
                "one number: pixels of the shorter side; two: rows and columns"),         \
         F_INTS(ImageKeys, center_crop, 1, 8192,                                          \
@@ -50,7 +51,8 @@ typedef struct ImageKeys {
               "MiB of decoded images to keep; larger sets are decoded anew each time"),  \
         F_INT(ImageKeys, offset, 0, 1e12, "leave out this many samples at the start"),   \
         F_INT(ImageKeys, limit, 0, 1e12, "use this many samples; 0 = all"),              \
-        F_TREE(ImageKeys, augment, "training: changes of the images, drawn at random")
+        F_TREE(ImageKeys, augment, "map",                                                \
+               "training: changes of the images, drawn at random", .nullable = true)
 
 /* DataFormat.check of formats whose options begin with ImageKeys. */
 Status image_keys_check(void *options, Arena *arena, Loc at, Diag *diag);

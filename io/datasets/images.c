@@ -243,7 +243,8 @@ static const Field IMAGES_FIELDS[] = {
               "sub-folders, sorted"),
     F_STRING(ImagesOptions, config,
              "config.json, or a Hugging Face folder with one, whose id2label names the "
-             "classes"),
+             "classes",
+             .nullable = true),
     F_CHOICE(ImagesOptions, on_error, "stop|skip",
              "damaged images end the run, or are left out and counted"),
     IMAGE_FIELDS,

@@ -159,7 +159,8 @@ static const Field LANGUAGE_FIELDS[] = {
            "leave out characters that the tokenizer has no token for; otherwise they are "
            "its unknown token, or an error where it has none"),
     F_STRING(LanguageOptions, separator,
-             "line that parts documents and is left out; not given: one document"),
+             "line that parts documents and is left out; not given: one document",
+             .nullable = true, .empty = true),
     F_BOOL(LanguageOptions, add_bos,
            "put the tokenizer's token for the beginning before each document"),
     F_INT(LanguageOptions, limit, 0, 1e12, "use this many windows; 0 = all"),

@@ -199,9 +199,6 @@ static Status sheet_open(Batches **out, const void *opaque, Loc at, Diag *diag) 
 static Status sheet_check(void *opaque, Arena *arena, Loc at, Diag *diag) {
     SheetOptions *options = opaque;
     TRY(image_keys_check(&options->keys, arena, at, diag));
-    if (options->images.count == 0)
-        return diag_fail(diag, STATUS_RECIPE, at, "images",
-                         "expected at least one file, found none");
     if (!options->cols || options->rows) return STATUS_OK;
     return diag_fail(diag, STATUS_RECIPE, at, "cols", "expected rows beside cols");
 }

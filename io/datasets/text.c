@@ -171,9 +171,6 @@ static Status shares_check(const TextOptions *options, Loc at, Diag *diag) {
 /* What the fields' own ranges cannot say. */
 static Status options_check(const TextOptions *options, Loc at, Diag *diag) {
     const int names = options->labels.count;
-    if (!is_given(options->sentence))
-        return diag_fail(diag, STATUS_RECIPE, at, "sentence",
-                         "expected a column's name or number, found none");
     if (names && options->classes && options->classes != names)
         return diag_fail(diag, STATUS_RECIPE, at, "classes",
                          "expected %d, one for each name in 'labels', found %" PRId64,
@@ -354,9 +351,12 @@ static const Field TEXT_FIELDS[] = {
              "format of the file; by_name: .csv, .jsonl (.ndjson, .json), else TSV; "
              "lines: each line a sentence, no header, no labels"),
     F_BOOL(TextOptions, header, "TSV, CSV: the first line names the columns"),
-    F_STRING(TextOptions, sentence, "column of the text: its name, or number from 0"),
-    F_STRING(TextOptions, sentence2, "column of the pair's second text; left out: none"),
-    F_STRING(TextOptions, label, "column of the labels; \"\" = no labels"),
+    F_STRING(TextOptions, sentence, "column of the text: its name, or number from 0",
+             .expect = "a column's name or number"),
+    F_STRING(TextOptions, sentence2, "column of the pair's second text; left out: none",
+             .nullable = true, .empty = true),
+    F_STRING(TextOptions, label, "column of the labels; \"\" = no labels",
+             .nullable = true, .empty = true),
     F_STRINGS(TextOptions, labels,
               "names of the classes, in order; left out: labels are numbers from 0"),
     F_INT(TextOptions, max_length, 1, 65536,

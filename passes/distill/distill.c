@@ -57,7 +57,8 @@ static const Field fields[] = {
      .help = "data set to train on"},
     F_STRING(D, teacher,
              "model file or folder of the teacher, or snapshot:NAME; not given: the "
-             "recipe's input model"),
+             "recipe's input model",
+             .nullable = true),
     F_CHOICE(D, preset, &PRESETS(NAME)[1], /* without the first | */
              "method whose weights, temperature and forms hold where none are given"),
     F_REAL(D, prediction, 0, 1e6,

@@ -35,10 +35,11 @@ static const Field fields[] = {
           "average the predictions of so many weights drawn from their Gaussians; 0 = "
           "the weights themselves"),
     F_TREE(
-        EvaluateOptions, decode,
+        EvaluateOptions, decode, "map",
         "translate, and report bleu: a map with search (beam or lookahead), beam (4), "
         "max_length (64), length_penalty (1), early_stopping (false), tokenize (13a or "
-        "none), smooth (exp, floor or none)"),
+        "none), smooth (exp, floor or none)",
+        .nullable = true),
     F_END,
 };
 

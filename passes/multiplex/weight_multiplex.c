@@ -36,7 +36,8 @@ static const Field fields[] = {
              "over patches"),
     F_STRING(M, stack,
              "stack of layers to group; main: the decoder if there is one, else the "
-             "encoder"),
+             "encoder",
+             .expect = "the name of a stack"),
     F_END,
 };
 
@@ -101,9 +102,6 @@ static Status multiplex_run(PassContext *ctx, Model *model, const void *opaque,
 
 static Status multiplex_check(const void *opaque, const StepSource *source, Diag *diag) {
     const M *options = opaque;
-    if (!options->stack)
-        return option_fail(source, "stack", STATUS_RECIPE, diag,
-                           "expected the name of a stack, found null");
     if (options->groups.count && options->layers_left.count)
         return option_fail(source, "groups|layers_left", STATUS_RECIPE, diag,
                            "expected groups or layers_left, found both");

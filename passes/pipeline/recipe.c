@@ -8,7 +8,7 @@
 #include <string.h>
 
 static const Field step_fields[] = {
-    F_STRING(StepKeys, label, "name of the step in reports"),
+    F_STRING(StepKeys, label, "name of the step in reports", .nullable = true),
     F_BOOL(StepKeys, allow_unchanged, "the step may leave the model as it was"),
     F_END,
 };
@@ -19,19 +19,24 @@ static const Field keys_fields[] = {
      .offset = FIELD_AT(RecipeKeys, version, int64_t),
      .required = true,
      .help = "version of the recipe language: 1"},
-    F_STRING(RecipeKeys, name, "name of the recipe, for people"),
+    F_STRING(RecipeKeys, name, "name of the recipe, for people", .nullable = true,
+             .empty = true),
     F_INT(RecipeKeys, seed, 0, 1e15, "seed of everything random"),
     F_INT(RecipeKeys, threads, 0, 4096, "threads; 0 = as many as processors"),
     F_TREE(
-        RecipeKeys, model,
+        RecipeKeys, model, "string|map",
         "path of the model to start from, relative to the recipe; or a map with a "
         "configuration to build (config: file or map, seed: of the new weights) or with "
-        "a folder and changes to its configuration (path: folder, seed: of new heads)"),
-    F_TREE(RecipeKeys, data, "map of data sets by name, each with its format"),
-    F_TREE(RecipeKeys, passes,
-           "list of steps: name of a pass, {pass: {options}}, or {repeat: {...}}"),
+        "a folder and changes to its configuration (path: folder, seed: of new heads)",
+        .expect = "a path or a map", .nullable = true),
+    F_TREE(RecipeKeys, data, "map", "map of data sets by name, each with its format",
+           .expect = "a map of data sets by name", .nullable = true),
+    F_TREE(RecipeKeys, passes, "list",
+           "list of steps: name of a pass, {pass: {options}}, or {repeat: {...}}",
+           .expect = "a list of steps"),
     F_STRING(RecipeKeys, output,
-             "file to write the model to, relative to the working directory"),
+             "file to write the model to, relative to the working directory",
+             .nullable = true),
     F_END,
 };
 
@@ -167,12 +172,10 @@ static void bind_item(const Recipe *recipe, Step *step, StepItem *item, Arena *a
 }
 
 static void bind_steps(Recipe *recipe, const Tree *passes, Arena *arena, Diag *diag) {
-    if (!passes || passes->kind != TREE_LIST || passes->count == 0) {
-        const char *found = !passes                     ? "nothing"
-                            : passes->kind == TREE_LIST ? "an empty list"
-                                                        : tree_kind_name(passes->kind);
-        diag_fail(diag, STATUS_RECIPE, passes ? passes->loc : recipe->source->loc,
-                  "passes", "expected a list of steps, found %s", found);
+    if (!passes) { /* one of another kind has been reported */
+        if (!tree_get(recipe->source, "passes"))
+            diag_fail(diag, STATUS_RECIPE, recipe->source->loc, "passes",
+                      "expected a list of steps, found nothing");
         return;
     }
     StepItems items;
@@ -191,15 +194,6 @@ static void check_keys(const Recipe *recipe, const RecipeKeys *keys, Diag *diag)
         diag_fail(diag, STATUS_RECIPE, version->loc, "version",
                   "expected version 1 of the recipe language, found %lld",
                   (long long)keys->version);
-    const Tree *model = keys->model;
-    if (model && model->kind != TREE_STRING && model->kind != TREE_MAP)
-        diag_fail(diag, STATUS_RECIPE, model->loc, "model",
-                  "expected a path or a map, found %s", tree_kind_name(model->kind));
-    const Tree *data = keys->data;
-    if (data && data->kind != TREE_MAP)
-        diag_fail(diag, STATUS_RECIPE, data->loc, "data",
-                  "expected a map of data sets by name, found %s",
-                  tree_kind_name(data->kind));
 }
 
 Status recipe_bind(Recipe *recipe, Arena *arena, const Tree *document, const char *path,
@@ -216,7 +210,7 @@ Status recipe_bind(Recipe *recipe, Arena *arena, const Tree *document, const cha
     recipe->seed = keys.seed;
     recipe->threads = keys.threads;
     recipe->model = keys.model;
-    recipe->data = keys.data && keys.data->kind == TREE_MAP ? keys.data : NULL;
+    recipe->data = keys.data;
     recipe->output = keys.output;
     bind_steps(recipe, keys.passes, arena, diag);
     return diag_errors(diag) > errors ? STATUS_RECIPE : STATUS_OK;

@@ -20,6 +20,8 @@ static const Field repeat_fields[] = {
     {.name = "passes",
      .kind = FIELD_TREE,
      .offset = FIELD_AT(RepeatKeys, passes, const Tree *),
+     .choices = "list",
+     .expect = "a list of steps",
      .required = true,
      .help = "list of the steps of a round; an option {from: a, to: b} is a + (b - a) t "
              "/ times in round t"},
@@ -213,14 +215,12 @@ static bool is_repeat(const Tree *step) {
     return tree_get(step, "repeat") != NULL;
 }
 
-/* Checks that a block holds a list of plain steps. */
+/* Checks that a block holds plain steps, at least one. */
 static Status check_steps(Expander *e, const Tree *passes) {
     Arena *arena = e->arena;
-    if (passes->kind != TREE_LIST || passes->count == 0)
+    if (passes->count == 0)
         return diag_fail(e->diag, STATUS_RECIPE, passes->loc, tree_path(arena, passes),
-                         "expected a list of steps, found %s",
-                         passes->kind == TREE_LIST ? "an empty list"
-                                                   : tree_kind_name(passes->kind));
+                         "expected a list of steps, found an empty list");
     Status status = STATUS_OK;
     for (const Tree *step = passes->first; step; step = step->next) {
         if (!is_repeat(step)) continue;

@@ -11,113 +11,133 @@ void recipe_document(Text *text) {
     fields_document(text, recipe_repeat_fields(), recipe_repeat_defaults());
 }
 
-static bool has_required(const Pass *pass) {
-    for (const Field *field = pass->fields; field && field->name; field++)
+static const Field NO_FIELDS[] = {F_END};
+
+static const Field *options_of(const Pass *pass) {
+    return pass->fields ? pass->fields : NO_FIELDS;
+}
+
+static bool has_required(const Field *fields) {
+    for (const Field *field = fields; field->name; field++)
         if (field->required) return true;
     return false;
 }
 
-/* The schema of one step given as a bare name: passes without required options. */
-static void schema_names(Text *text) {
-    bool first = true;
-    text_add(text, "{\"enum\":[");
-    for (const Pass *const *pass = pass_list(); *pass; pass++) {
-        if (has_required(*pass)) continue;
-        if (!first) text_add(text, ",");
-        text_quoted(text, (*pass)->name);
-        first = false;
-    }
-    text_add(text, "]}");
+/* Makes `schema` one of a map without other keys than those put into the result. */
+static Tree *put_properties(Arena *arena, Tree *schema) {
+    tree_put_string(arena, schema, "type", "object");
+    tree_put_bool(arena, schema, "additionalProperties", false);
+    return tree_put_map(arena, schema, "properties");
 }
 
-/* The schema of a pass's options, under $defs. */
-static void schema_options(Text *text, const Pass *pass) {
-    static const Field none[] = {F_END};
-    text_add(text, ",\n");
-    text_quoted(text, pass->name);
-    text_add(text, ":");
-    fields_schema(text, pass->fields ? pass->fields : none, pass->defaults);
+static void put_reference(Arena *arena, Tree *schema, const char *name) {
+    tree_put_string(arena, schema, "$ref", arena_printf(arena, "#/$defs/%s", name));
 }
 
-/* The properties of a pass's options in a repeat: numbers may be ranges. */
-static void schema_ranges(Text *text, const Pass *pass) {
-    text_add(text,
-             "{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{");
-    for (const Field *field = pass->fields; field && field->name; field++) {
+/* A pass's options in a repeat: numbers may be ranges. */
+static void put_ranges(Arena *arena, Tree *schema, const Pass *pass) {
+    Tree *properties = put_properties(arena, schema);
+    for (const Field *field = options_of(pass); field->name; field++) {
         const bool number = field->kind == FIELD_INT || field->kind == FIELD_REAL;
-        text_add(text, "%s\"%s\":{\"anyOf\":[%s", field == pass->fields ? "" : ",",
-                 field->name, number ? "{\"$ref\":\"#/$defs/range\"}," : "");
-        text_add(text, "{\"$ref\":\"#/$defs/%s/properties/%s\"}]}", pass->name,
-                 field->name);
+        Tree *property = tree_put_map(arena, properties, field->name);
+        Tree *any = tree_put_list(arena, property, "anyOf");
+        if (number) put_reference(arena, tree_add_map(arena, any), "range");
+        put_reference(arena, tree_add_map(arena, any),
+                      arena_printf(arena, "%s/properties/%s", pass->name, field->name));
     }
-    text_add(text, "},\"required\":[");
-    const char *separator = "";
-    for (const Field *field = pass->fields; field && field->name; field++) {
-        if (!field->required) continue;
-        text_add(text, "%s\"%s\"", separator, field->name);
-        separator = ",";
-    }
-    text_add(text, "]}");
+    if (!has_required(options_of(pass))) return;
+    Tree *required = tree_put_list(arena, schema, "required");
+    for (const Field *field = options_of(pass); field->name; field++)
+        if (field->required) tree_add_string(arena, required, field->name);
 }
 
-/* The schema of `{name: {options}, label: ..., allow_unchanged: ...}`. */
-static void schema_pass(Text *text, const Pass *pass, bool repeated) {
-    text_add(text, ",\n{\"type\":\"object\",\"required\":[");
-    text_quoted(text, pass->name);
-    text_add(text, "],\"additionalProperties\":false,\"description\":");
-    text_quoted(text, pass->summary);
-    text_add(text, ",\n \"properties\":{\"label\":{\"type\":\"string\"},"
-                   "\"allow_unchanged\":{\"type\":\"boolean\"},\n ");
-    text_quoted(text, pass->name);
-    text_add(text, ":{\"anyOf\":[");
-    if (!has_required(pass)) text_add(text, "{\"type\":\"null\"},");
+/* A step `{name: {options}, label: ..., allow_unchanged: ...}`; of a round of a repeat
+ * where `repeated`. */
+static void put_step(Arena *arena, Tree *schema, const Pass *pass, bool repeated) {
+    Tree *properties = put_properties(arena, schema);
+    const Tree *keys =
+        tree_get(fields_schema(arena, recipe_step_fields(), NULL), "properties");
+    for (const Tree *key = keys->first; key; key = key->next)
+        tree_put(arena, properties, key->key, tree_copy(arena, key));
+    Tree *options = tree_put_map(arena, properties, pass->name);
+    Tree *any = tree_put_list(arena, options, "anyOf");
+    if (!has_required(options_of(pass)))
+        tree_put_string(arena, tree_add_map(arena, any), "type", "null");
     if (repeated)
-        schema_ranges(text, pass);
+        put_ranges(arena, tree_add_map(arena, any), pass);
     else
-        text_add(text, "{\"$ref\":\"#/$defs/%s\"}", pass->name);
-    text_add(text, "]}}}");
+        put_reference(arena, tree_add_map(arena, any), pass->name);
+    tree_add_string(arena, tree_put_list(arena, schema, "required"), pass->name);
+    tree_put_string(arena, schema, "description", pass->summary);
 }
 
-/* The schema of the lists of steps, at the top and in a repeat. */
-static void schema_steps(Text *text, bool repeated) {
-    text_add(text, "{\"type\":\"array\",\"minItems\":1,\"items\":{\"anyOf\":[\n");
-    schema_names(text);
-    for (const Pass *const *pass = pass_list(); *pass; pass++)
-        schema_pass(text, *pass, repeated);
-    if (!repeated)
-        text_add(text, ",\n{\"type\":\"object\",\"required\":[\"repeat\"],"
-                       "\"additionalProperties\":false,"
-                       "\"properties\":{\"repeat\":{\"$ref\":\"#/$defs/repeat\"}}}");
-    text_add(text, "]}}");
+/* A list of steps, at the top (where a repeat may stand, and the list may be empty) or in
+ * a repeat. */
+static void put_steps(Arena *arena, Tree *schema, bool repeated) {
+    tree_put_string(arena, schema, "type", "array");
+    if (repeated) tree_put_int(arena, schema, "minItems", 1);
+    Tree *items = tree_put_map(arena, schema, "items");
+    Tree *any = tree_put_list(arena, items, "anyOf");
+    /* a bare name: of passes without required options */
+    Tree *names = tree_put_list(arena, tree_add_map(arena, any), "enum");
+    for (const Pass *const *pass = pass_list(); *pass; pass++) {
+        if (!has_required(options_of(*pass)))
+            tree_add_string(arena, names, (*pass)->name);
+        put_step(arena, tree_add_map(arena, any), *pass, repeated);
+    }
+    if (repeated) return;
+    Tree *block = tree_add_map(arena, any);
+    Tree *properties = put_properties(arena, block);
+    put_reference(arena, tree_put_map(arena, properties, "repeat"), "repeat");
+    tree_add_string(arena, tree_put_list(arena, block, "required"), "repeat");
 }
 
-/* What the rest of the schema refers to. */
-static void schema_definitions(Text *text) {
-    text_add(text, "\"$defs\":{\"range\":{\"type\":\"object\","
-                   "\"required\":[\"from\",\"to\"],\"additionalProperties\":false,"
-                   "\"properties\":{\"from\":{\"type\":\"number\"},"
-                   "\"to\":{\"type\":\"number\"}}},\n\"repeat\":{\"allOf\":[");
-    fields_schema(text, recipe_repeat_fields(), NULL);
-    text_add(text, ",\n{\"properties\":{\"passes\":");
-    schema_steps(text, true);
-    text_add(text, "}}]}");
+/* What the rest of the schema refers to: ranges, repeats, the options of every pass. */
+static void put_definitions(Arena *arena, Tree *schema) {
+    Tree *definitions = tree_put_map(arena, schema, "$defs");
+    Tree *range = tree_put_map(arena, definitions, "range");
+    Tree *ends = put_properties(arena, range);
+    Tree *required = tree_put_list(arena, range, "required");
+    for (int i = 0; i < 2; i++) {
+        const char *const name = i ? "to" : "from";
+        tree_put_string(arena, tree_put_map(arena, ends, name), "type", "number");
+        tree_add_string(arena, required, name);
+    }
+    Tree *repeat = tree_put_map(arena, definitions, "repeat");
+    Tree *all = tree_put_list(arena, repeat, "allOf");
+    tree_append(arena, all, NULL, LOC_NONE,
+                fields_schema(arena, recipe_repeat_fields(), NULL));
+    Tree *properties = tree_put_map(arena, tree_add_map(arena, all), "properties");
+    put_steps(arena, tree_put_map(arena, properties, "passes"), true);
     for (const Pass *const *pass = pass_list(); *pass; pass++)
-        schema_options(text, *pass);
-    text_add(text, "},\n");
+        tree_put(arena, definitions, (*pass)->name,
+                 fields_schema(arena, options_of(*pass), (*pass)->defaults));
+}
+
+/* What the rows of the recipe's own keys leave open. */
+static void put_details(Arena *arena, Tree *schema) {
+    tree_add_string(arena, tree_put_list(arena, schema, "required"), "passes");
+    Tree *properties = tree_put_map(arena, schema, "properties");
+    tree_put_int(arena, tree_put_map(arena, properties, "version"), "const", 1);
+    Tree *data = tree_put_map(arena, properties, "data");
+    Tree *entry = tree_put_map(arena, data, "additionalProperties");
+    tree_put_string(arena, entry, "type", "object");
+    tree_add_string(arena, tree_put_list(arena, entry, "required"), "format");
+    put_steps(arena, tree_put_map(arena, properties, "passes"), false);
 }
 
 void recipe_schema(Text *text) {
-    text_add(text, "{\"$schema\":\"https://json-schema.org/draft/2020-12/schema\",\n"
-                   "\"title\":\"Recipe of compress\",\n");
-    schema_definitions(text);
-    text_add(text, "\"allOf\":[\n");
-    fields_schema(text, recipe_fields(), recipe_key_defaults());
-    text_add(text, ",\n{\"required\":[\"passes\"],\n"
-                   "\"properties\":{\"version\":{\"const\":1},\n"
-                   "\"model\":{\"type\":[\"string\",\"object\"]},\n"
-                   "\"data\":{\"type\":\"object\",\"additionalProperties\":"
-                   "{\"type\":\"object\",\"required\":[\"format\"]}},\n"
-                   "\"passes\":");
-    schema_steps(text, false);
-    text_add(text, "}}]}\n");
+    Arena *arena = arena_create();
+    Tree *schema = tree_new(arena, TREE_MAP, LOC_NONE);
+    tree_put_string(arena, schema, "$schema",
+                    "https://json-schema.org/draft/2020-12/schema");
+    tree_put_string(arena, schema, "title", "Recipe of compress");
+    put_definitions(arena, schema);
+    Tree *all = tree_put_list(arena, schema, "allOf");
+    tree_append(arena, all, NULL, LOC_NONE,
+                fields_schema(arena, recipe_fields(), recipe_key_defaults()));
+    put_details(arena, tree_add_map(arena, all));
+    tree_print_json(text, schema, 1);
+    text_add(text, "\n");
+    arena_destroy(arena);
 }

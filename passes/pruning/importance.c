@@ -4,7 +4,7 @@
 
 #define I ImportanceOptions
 static const Field fields[] = {
-    F_STRING(I, data, "data set with labels; needed for score: taylor"),
+    F_STRING(I, data, "data set with labels; needed for score: taylor", .nullable = true),
     F_INT(I, limit, 0, 1000000000000, "first samples only; 0 = all"),
     F_INT(I, batch_size, 1, 1000000, "samples per run"),
     F_CHOICE(I, score, SCORE_NAMES,
@@ -18,7 +18,7 @@ static const Field fields[] = {
              "data"),
     F_STRINGS(I, outputs,
               "outputs whose label losses are added up; empty: all exits of the model"),
-    F_STRING(I, stack, "only this stack of layers"),
+    F_STRING(I, stack, "only this stack of layers", .nullable = true),
     F_END,
 };
 

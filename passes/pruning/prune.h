@@ -56,7 +56,7 @@ typedef struct PruneOptions {
         F_REAL(PruneOptions, keep_ratio, 1e-9, 1,                                        \
                "share of the " units " kept, of each layer or of all"),                  \
         F_PRIOR(PruneOptions),                                                           \
-        F_STRING(PruneOptions, stack, "only this stack of layers")
+        F_STRING(PruneOptions, stack, "only this stack of layers", .nullable = true)
 
 /* Slices of a storage: unit u owns entries [u * width, (u + 1) * width) of the axis. */
 typedef struct PruneSlot {

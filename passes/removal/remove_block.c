@@ -28,7 +28,8 @@ static const Field fields[] = {
     F_PRIOR(B),
     F_STRING(B, stack,
              "stack of layers: encoder, decoder, ...; main: the decoder if there is one, "
-             "else the encoder"),
+             "else the encoder",
+             .expect = "the name of a stack"),
     F_END,
 };
 
@@ -46,9 +47,6 @@ static Status check_twice(IntList drop, const StepSource *source, Diag *diag) {
 
 static Status block_check(const void *opaque, const StepSource *source, Diag *diag) {
     const B *options = opaque;
-    if (!options->stack)
-        return option_fail(source, "stack", STATUS_RECIPE, diag,
-                           "expected the name of a stack, found null");
     if ((options->drop.count > 0) == (options->drop_count > 0))
         return option_fail(
             source, "drop|drop_count", STATUS_RECIPE, diag,

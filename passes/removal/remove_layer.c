@@ -25,7 +25,8 @@ static const Field fields[] = {
     F_PRIOR(R),
     F_STRING(R, stack,
              "stack of layers: encoder, decoder, ...; main: the decoder if there is one, "
-             "else the encoder"),
+             "else the encoder",
+             .expect = "the name of a stack"),
     F_END,
 };
 
@@ -117,9 +118,6 @@ static Status remove_check(const void *opaque, const StepSource *source, Diag *d
     const R *options = opaque;
     const int ways = (options->keep.count > 0) + (options->drop.count > 0) +
                      (options->count > 0) + (options->drop_count > 0);
-    if (!options->stack)
-        return option_fail(source, "stack", STATUS_RECIPE, diag,
-                           "expected the name of a stack, found null");
     if (ways == 0)
         return option_fail(
             source, "keep|drop|count|drop_count", STATUS_RECIPE, diag,

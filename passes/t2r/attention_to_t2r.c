@@ -31,7 +31,7 @@ typedef enum RotaryChoice { ROTARY_KEEP, ROTARY_DROP } RotaryChoice;
 
 #define S SwapOptions
 static const Field fields[] = {
-    F_STRING(S, stack, "only this stack of layers; not given: all"),
+    F_STRING(S, stack, "only this stack of layers; not given: all", .nullable = true),
     F_INTS(S, layers, 0, 100000, "layers to change; empty: all"),
     F_INTS(S, keep_softmax, 0, 100000, "layers that keep softmax attention"),
     F_INT(S, keep_every, 0, 100000,
@@ -53,7 +53,8 @@ static const Field fields[] = {
              "rotary positions: turn what the feature map reads, or leave them out"),
     F_REAL(S, eps, 1e-12, 1e6, "smallest denominator"),
     F_INT(S, chunk, 0, 1000000, "tokens computed at once; 0 = by the widths"),
-    F_STRING(S, data, "data set to measure the share of clamped denominators on"),
+    F_STRING(S, data, "data set to measure the share of clamped denominators on",
+             .nullable = true),
     F_INT(S, limit, 0, 1000000000000, "data: first samples only; 0 = all"),
     F_INT(S, batch_size, 1, 1000000, "data: samples per run"),
     F_END,

@@ -17,7 +17,8 @@ typedef struct MergeOptions {
 } MergeOptions;
 
 static const Field fields[] = {
-    F_STRING(MergeOptions, stack, "only this stack of layers; not given: all"),
+    F_STRING(MergeOptions, stack, "only this stack of layers; not given: all",
+             .nullable = true),
     F_END,
 };
 

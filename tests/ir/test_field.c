@@ -29,12 +29,12 @@ static const Field FIELDS[] = {
     F_INT(Sample, seed, 0, 0, "seed"),
     F_REAL(Sample, rate, 0, 1, "learning rate"),
     F_REAL(Sample, scale, 0, INFINITY, "scale"),
-    F_STRING(Sample, name, "name of the result"),
+    F_STRING(Sample, name, "name of the result", .nullable = true),
     F_CHOICE(Sample, act, "relu|gelu|gelu_tanh", "activation"),
     F_INTS(Sample, dims, 1, 9, "dimensions"),
     F_REALS(Sample, weights, 0, 0, "weights of terms"),
     F_STRINGS(Sample, parts, "parts to change"),
-    F_TREE(Sample, extra, "anything"),
+    F_TREE(Sample, extra, NULL, "anything", .nullable = true),
     F_END,
 };
 
@@ -130,6 +130,11 @@ static void assert_printed(const Setup *s, const char *expected) {
     fclose(out);
     assert_string_equal(text, expected);
     free(text);
+}
+
+static void print_schema(Text *text, Arena *arena, const Field *fields,
+                         const void *defaults) {
+    tree_print_json(text, fields_schema(arena, fields, defaults), 0);
 }
 
 static void put_everything(Setup *s) {
@@ -267,6 +272,101 @@ static void test_null_pointers(void **state) {
     assert_int_equal(diag_errors(s->diag), 1);
 }
 
+/* null, "", [] and kinds of trees: refused unless the row says otherwise. */
+typedef struct Strict {
+    const char *name, *label;
+    IntList dims;
+    StringList parts, words;
+    const Tree *model, *any;
+} Strict;
+
+static const Field STRICT[] = {
+    F_STRING(Strict, name, "name"),
+    F_STRING(Strict, label, "label", .empty = true, .nullable = true),
+    F_INTS(Strict, dims, 1, 9, "dimensions", .required = true),
+    F_STRINGS(Strict, parts, "parts"),
+    F_STRINGS(Strict, words, "words", .empty = true),
+    F_TREE(Strict, model, "string|map", "model", .expect = "a path or a map"),
+    F_TREE(Strict, any, NULL, "anything"),
+    F_END,
+};
+
+static Tree *new_list(Setup *s, Tree *item) {
+    Tree *list = new_value(s, TREE_LIST);
+    if (item) tree_append(s->arena, list, NULL, LOC_NONE, item);
+    return list;
+}
+
+static void test_null_and_empty(void **state) {
+    Setup *s = *state;
+    Strict strict = {.name = "before", .label = "before"};
+    put(s, "name", new_value(s, TREE_NULL));
+    put(s, "dims", new_list(s, NULL));
+    put(s, "parts", new_list(s, new_string(s, "")));
+    put(s, "model", new_value(s, TREE_NULL));
+    put(s, "any", new_value(s, TREE_NULL));
+    put(s, "words", new_value(s, TREE_NULL));
+    Status status =
+        fields_bind(STRICT, s->map, &strict, s->arena, STATUS_RECIPE, s->diag);
+    assert_int_equal(status, STATUS_RECIPE);
+    assert_string_equal(strict.name, "before");
+    assert_printed(
+        s,
+        "x.yaml:1:11: error: passes[0].name: expected string, found null\n"
+        "x.yaml:2:11: error: passes[0].dims: expected non-empty list of integers between "
+        "1 and 9, found list\n"
+        "x.yaml:2:11: error: passes[0].parts[0]: expected non-empty string, found string "
+        "\"\"\n"
+        "x.yaml:4:11: error: passes[0].model: expected a path or a map, found null\n"
+        "x.yaml:5:11: error: passes[0].any: expected any value, found null\n"
+        "x.yaml:6:11: error: passes[0].words: expected list of strings, found null\n");
+}
+
+static void test_null_and_empty_allowed(void **state) {
+    Setup *s = *state;
+    Strict strict = {.label = "before"};
+    put(s, "label", new_value(s, TREE_NULL));
+    put(s, "dims", new_list(s, new_int(s, 1)));
+    put(s, "parts", new_list(s, NULL));
+    put(s, "words", new_list(s, new_string(s, "")));
+    put(s, "model", new_value(s, TREE_MAP));
+    put(s, "any", new_value(s, TREE_BOOL));
+    Status status =
+        fields_bind(STRICT, s->map, &strict, s->arena, STATUS_RECIPE, s->diag);
+    assert_int_equal(status, STATUS_OK);
+    assert_null(strict.label);
+    assert_int_equal(strict.parts.count, 0);
+    assert_string_equal(strict.words.items[0], "");
+    assert_int_equal(strict.model->kind, TREE_MAP);
+}
+
+static void test_kinds_of_trees(void **state) {
+    Setup *s = *state;
+    Strict strict = {0};
+    Text text = {0};
+    put(s, "dims", new_list(s, new_int(s, 1)));
+    put(s, "model", new_int(s, 7));
+    put(s, "name", new_string(s, ""));
+    put(s, "label", new_string(s, ""));
+    fields_bind(STRICT, s->map, &strict, s->arena, STATUS_RECIPE, s->diag);
+    assert_string_equal(strict.label, "");
+    assert_printed(s, "x.yaml:2:11: error: passes[0].model: expected a path or a map, "
+                      "found integer 7\n"
+                      "x.yaml:3:11: error: passes[0].name: expected non-empty string, "
+                      "found string \"\"\n");
+    print_schema(&text, s->arena, STRICT, NULL);
+    assert_non_null(strstr(text.data, "\"name\":{\"type\":\"string\",\"minLength\":1,"));
+    assert_non_null(
+        strstr(text.data, "\"label\":{\"type\":[\"string\",\"null\"],\"desc"));
+    assert_non_null(strstr(text.data, "\"dims\":{\"type\":\"array\",\"minItems\":1,"));
+    assert_non_null(strstr(text.data, "\"model\":{\"type\":[\"string\",\"object\"],"));
+    text_free(&text);
+    fields_document(&text, STRICT + 5, NULL);
+    assert_string_equal(text.data, "  model  string or map    model\n"
+                                   "  any    any value        anything\n");
+    text_free(&text);
+}
+
 static void test_print(void **state) {
     Setup *s = *state;
     Text text = {0};
@@ -323,7 +423,7 @@ static void test_absent(void **state) {
     Status status = fields_bind(fields, map, &back, s->arena, STATUS_RECIPE, s->diag);
     assert_int_equal(status, STATUS_OK);
     assert_true(field_is_absent(fields, &back) && back.share == -1);
-    fields_schema(&text, fields, &none);
+    print_schema(&text, s->arena, fields, &none);
     assert_non_null(strstr(text.data, "{\"type\":[\"number\",\"null\"],\"minimum\":0.0,"
                                       "\"maximum\":1.0,\"description\""));
     text_free(&text);
@@ -355,15 +455,15 @@ static void test_document(void **state) {
 }
 
 static void test_schema(void **state) {
-    (void)state;
+    Setup *s = *state;
     Text text = {0};
-    fields_schema(&text, REQUIRED, NULL);
+    print_schema(&text, s->arena, REQUIRED, NULL);
     assert_string_equal(
         text.data, "{\"type\":\"object\",\"properties\":{\"rank\":{\"type\":\"integer\","
                    "\"minimum\":1,\"maximum\":768,\"description\":\"rank of the "
                    "factors\"}},\"required\":[\"rank\"],\"additionalProperties\":false}");
     text_free(&text);
-    fields_schema(&text, FIELDS, &DEFAULTS);
+    print_schema(&text, s->arena, FIELDS, &DEFAULTS);
     assert_non_null(strstr(text.data, "\"scale\":{\"type\":\"number\",\"minimum\":0.0,"
                                       "\"default\":1.0,\"description\":\"scale\"}"));
     assert_non_null(strstr(text.data, "\"act\":{\"enum\":[\"relu\",\"gelu\","
@@ -398,11 +498,14 @@ int main(void) {
         CASE(test_out_of_range),
         CASE(test_unknown_and_missing),
         CASE(test_null_pointers),
+        CASE(test_null_and_empty),
+        CASE(test_null_and_empty_allowed),
+        CASE(test_kinds_of_trees),
         CASE(test_print),
         CASE(test_tree_round_trip),
         CASE(test_absent),
         cmocka_unit_test(test_document),
-        cmocka_unit_test(test_schema),
+        CASE(test_schema),
         cmocka_unit_test(test_nearest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

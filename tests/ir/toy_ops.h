@@ -70,8 +70,8 @@ static const Field KNOBS_FIELDS[] = {
     F_CHOICE(KnobsAttrs, fn, "relu|gelu|tanh", "a function"),
     F_INTS(KnobsAttrs, axes, 0, 9, "axes"),
     F_REALS(KnobsAttrs, points, 0, 0, "points"),
-    F_STRINGS(KnobsAttrs, tags, "tags"),
-    F_TREE(KnobsAttrs, extra, "anything"),
+    F_STRINGS(KnobsAttrs, tags, "tags", .empty = true),
+    F_TREE(KnobsAttrs, extra, NULL, "anything", .nullable = true),
     F_END,
 };
 
