@@ -97,9 +97,10 @@ static Status fail_value(const Binding *binding, const Tree *value, FieldKind as
     if (item) field.expect = NULL;
     field.kind = as;
     if (real && !isfinite(value->real)) text_add(&expected, "finite ");
-    /* the right kind and still refused: only for being empty */
-    const bool empty = as == FIELD_STRING ? value->kind == TREE_STRING
-                                          : is_list_kind(as) && value->kind == TREE_LIST;
+    const bool string = as == FIELD_STRING || (as == FIELD_TREE && field.choices);
+    const bool empty =
+        string ? value->kind == TREE_STRING && !*value->string
+               : is_list_kind(as) && value->kind == TREE_LIST && value->count == 0;
     if (empty && !field.expect) text_add(&expected, "non-empty ");
     field_expect(&expected, &field);
     Status status = fail_expected(binding, value, expected.data);
@@ -239,9 +240,12 @@ static bool is_of_kind(const Tree *value, const char *names) {
 }
 
 static Status set_tree(const Binding *binding, const Tree *value, const Tree **member) {
-    const char *kinds = binding->field->choices;
+    const Field *field = binding->field;
+    const char *kinds = field->choices;
+    const bool empty = kinds && value->kind == TREE_STRING && !*value->string;
     if (kinds ? !is_of_kind(value, kinds) : value->kind == TREE_NULL)
         return fail_value(binding, value, FIELD_TREE);
+    if (empty && !field->empty) return fail_value(binding, value, FIELD_TREE);
     *member = value;
     return STATUS_OK;
 }

@@ -186,10 +186,10 @@ static Status list_element(const PathWalk *walk, Tree *list, const char *name,
     }
     const char *place = tree_path(walk->arena, list);
     if (list->count == 0) {
-        return diag_fail(walk->diag, STATUS_USAGE, walk->value->loc, walk->path,
+        return diag_fail(walk->diag, STATUS_RECIPE, walk->value->loc, walk->path,
                          "%s is an empty list, found index \"%s\"", place, name);
     }
-    return diag_fail(walk->diag, STATUS_USAGE, walk->value->loc, walk->path,
+    return diag_fail(walk->diag, STATUS_RECIPE, walk->value->loc, walk->path,
                      "%s is a list: expected an index from 0 to %d, found \"%s\"", place,
                      list->count - 1, name);
 }
@@ -206,7 +206,7 @@ static Status path_step(const PathWalk *walk, Tree *parent, const char *name,
     const char *place = tree_path(walk->arena, parent);
     Text found = {0};
     tree_describe(&found, parent);
-    Status status = diag_fail(walk->diag, STATUS_USAGE, walk->value->loc, walk->path,
+    Status status = diag_fail(walk->diag, STATUS_RECIPE, walk->value->loc, walk->path,
                               "expected a map or list at %s to hold \"%s\", found %s",
                               *place ? place : "the root", name, found.data);
     text_free(&found);

@@ -55,8 +55,8 @@ Tree *tree_get(const Tree *map, const char *key);
 Tree *tree_get_nonnull(const Tree *map, const char *key);
 
 /* Replaces the value at a dotted path (`train.epochs`, `passes.2.rank`), creating maps on
- * the way, by `value`; list indices must exist. Used by --set. Fails with STATUS_USAGE.
- */
+ * the way, by `value`; list indices must exist. Used by --set. Fails with STATUS_USAGE
+ * for a path of another form, with STATUS_RECIPE where it does not fit the tree. */
 Status tree_set(Arena *arena, Tree *root, const char *path, Tree *value, Diag *diag);
 
 /* Path of a value from its root, as `passes[2].rank`; in the arena. The root is "". */

@@ -16,7 +16,29 @@
 
 #define CONFIG_LIMIT ((size_t)16 << 20)
 
-/* Applies one `--set key=value`; the value is read as YAML. */
+/* Whether a value is plain text in which YAML would take " #" for the start of a comment.
+ * A value on the command line has none. */
+static bool is_text_with_hash(const char *value) {
+    value += strspn(value, " ");
+    if (*value && strchr("[{\"'", *value)) return false;
+    const char *hash = strchr(value, '#');
+    while (hash && hash > value && hash[-1] != ' ') hash = strchr(hash + 1, '#');
+    return hash != NULL;
+}
+
+/* Reads the value of a `--set key=value`: YAML, or text as it is. */
+static Status read_value(Tree **out, Arena *arena, const char *key, const char *value,
+                         Diag *diag) {
+    const char *flag = arena_printf(arena, "--set %s", key);
+    if (!is_text_with_hash(value))
+        return yaml_parse(out, arena, flag, value, strlen(value), diag);
+    *out = tree_new(arena, TREE_STRING, (Loc){flag, 1, 1});
+    (*out)->string = arena_strdup(arena, value);
+    return STATUS_OK;
+}
+
+/* Applies one `--set key=value`. How it is written is a matter of usage; where it does
+ * not fit the recipe, the recipe that it makes is wrong (STATUS_RECIPE). */
 static Status apply_set(Session *session, Tree *document, const char *text, Diag *diag) {
     Arena *arena = session->arena;
     const char *equals = strchr(text, '=');
@@ -24,9 +46,8 @@ static Status apply_set(Session *session, Tree *document, const char *text, Diag
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
                          "expected --set key=value, found \"%s\"", text);
     const char *key = arena_strndup(arena, text, (size_t)(equals - text));
-    const char *file = arena_printf(arena, "--set %s", key);
     Tree *value = NULL;
-    TRY(yaml_parse(&value, arena, file, equals + 1, strlen(equals + 1), diag));
+    TRY(read_value(&value, arena, key, equals + 1, diag));
     return tree_set(arena, document, key, value, diag);
 }
 
@@ -61,7 +82,7 @@ static Status bind_document(Session *session, const char *path, Diag *diag) {
     session->recipe.folder = folder;
     bind_data(session, tree_get(document, "data"), diag);
     recipe_bind(&session->recipe, arena, document, path, folder, diag);
-    if (document && document->kind == TREE_MAP && !session->recipe.model &&
+    if (document && document->kind == TREE_MAP && !tree_get_nonnull(document, "model") &&
         !session->options.model)
         diag_fail(diag, STATUS_RECIPE, document->loc, "model",
                   "expected the model to start from in the recipe or as --model");

@@ -55,10 +55,9 @@ static void put_ranges(Arena *arena, Tree *schema, const Pass *pass) {
  * where `repeated`. */
 static void put_step(Arena *arena, Tree *schema, const Pass *pass, bool repeated) {
     Tree *properties = put_properties(arena, schema);
-    const Tree *keys =
-        tree_get(fields_schema(arena, recipe_step_fields(), NULL), "properties");
-    for (const Tree *key = keys->first; key; key = key->next)
-        tree_put(arena, properties, key->key, tree_copy(arena, key));
+    for (const Field *key = recipe_step_fields(); key->name; key++)
+        put_reference(arena, tree_put_map(arena, properties, key->name),
+                      arena_printf(arena, "step/properties/%s", key->name));
     Tree *options = tree_put_map(arena, properties, pass->name);
     Tree *any = tree_put_list(arena, options, "anyOf");
     if (!has_required(options_of(pass)))
@@ -92,7 +91,8 @@ static void put_steps(Arena *arena, Tree *schema, bool repeated) {
     tree_add_string(arena, tree_put_list(arena, block, "required"), "repeat");
 }
 
-/* What the rest of the schema refers to: ranges, repeats, the options of every pass. */
+/* What the rest of the schema refers to: ranges, the keys of a step, repeats, the options
+ * of every pass. */
 static void put_definitions(Arena *arena, Tree *schema) {
     Tree *definitions = tree_put_map(arena, schema, "$defs");
     Tree *range = tree_put_map(arena, definitions, "range");
@@ -103,6 +103,8 @@ static void put_definitions(Arena *arena, Tree *schema) {
         tree_put_string(arena, tree_put_map(arena, ends, name), "type", "number");
         tree_add_string(arena, required, name);
     }
+    tree_put(arena, definitions, "step",
+             fields_schema(arena, recipe_step_fields(), recipe_step_defaults()));
     Tree *repeat = tree_put_map(arena, definitions, "repeat");
     Tree *all = tree_put_list(arena, repeat, "allOf");
     tree_append(arena, all, NULL, LOC_NONE,
