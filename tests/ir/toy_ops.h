@@ -66,7 +66,7 @@ static const Field KNOBS_FIELDS[] = {
     F_BOOL(KnobsAttrs, flag, "a flag"),
     F_INT(KnobsAttrs, size, 1, 100, "a size"),
     F_REAL(KnobsAttrs, rate, -1, 1, "a rate"),
-    F_STRING(KnobsAttrs, label, "a label"),
+    F_STRING(KnobsAttrs, label, "a label", .nullable = true, .empty = true),
     F_CHOICE(KnobsAttrs, fn, "relu|gelu|tanh", "a function"),
     F_INTS(KnobsAttrs, axes, 0, 9, "axes"),
     F_REALS(KnobsAttrs, points, 0, 0, "points"),
