@@ -3,7 +3,10 @@
 #include "io/tokenizers/tokenizer_parts.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
+
+enum { REPLACED_MAX = 1 << 24 }; /* bytes of a token with replacements */
 
 static const char REPLACEMENT[] = "\xef\xbf\xbd"; /* U+FFFD */
 
@@ -89,10 +92,22 @@ static void join_word(const DecodeStep *step, Text *text, bool first) {
     if (step->cleanup) clean_up(text);
 }
 
-static void step_apply(const DecodeStep *step, Text *text, bool first) {
+/* A token that steps before have made bytes of, not characters, is left as it is. */
+static void replace_matches(const DecodeStep *step, RegexScratch *scratch, Text *text) {
+    Text out = {0};
+    if (utf8_check(text->data, text->length) < text->length) return;
+    regex_start(scratch, text->length);
+    if (regex_replace(step->regex, scratch, (TextSpan){text->data, text->length},
+                      (TextSpan){step->to.text, step->to.length}, &out, REPLACED_MAX))
+        text_set(text, out.data, out.length);
+    text_free(&out);
+}
+
+static void step_apply(const DecodeStep *step, RegexScratch *scratch, Text *text,
+                       bool first) {
     static const Token SPACE = {" ", 1}, NOTHING = {"", 0};
     switch (step->kind) {
-    case DECODE_REPLACE: replace_all(text, &step->from, &step->to); break;
+    case DECODE_REPLACE: replace_matches(step, scratch, text); break;
     case DECODE_BYTE_FALLBACK: take_byte(text); break;
     case DECODE_BYTE_LEVEL: take_bytes(text); break;
     case DECODE_METASPACE:
@@ -175,8 +190,9 @@ Status detokenizer_add(Detokenizer *self, Text *out, int32_t id, Loc at, Diag *d
     if (self->skip_specials && tokenizer->special[id]) return STATUS_OK;
     const Token *token = &tokenizer->vocabulary.tokens[id];
     text_set(text, token->text, token->length);
+    if (!self->regex) self->regex = memory_alloc(1, sizeof *self->regex);
     for (int i = 0; i < rules->count; i++)
-        step_apply(&rules->steps[i], text, self->tokens == 0);
+        step_apply(&rules->steps[i], self->regex, text, self->tokens == 0);
     self->tokens++;
     put_held(self, text);
     emit_bytes(self, out, text->data, text->length);
@@ -190,6 +206,8 @@ void detokenizer_finish(Detokenizer *self, Text *out) {
 
 void detokenizer_free(Detokenizer *self) {
     text_free(&self->token);
+    if (self->regex) regex_scratch_free(self->regex);
+    free(self->regex);
     *self = (Detokenizer){0};
 }
 

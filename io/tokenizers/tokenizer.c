@@ -114,11 +114,17 @@ static Status text_split(const Tokenizer *self, Encoding *out, TextSpan text, Id
         return diag_fail(diag, STATUS_FORMAT, at, NULL,
                          "invalid UTF-8, byte 0x%02x at offset %zu of the text",
                          (unsigned char)text.text[valid], valid);
-    if (text.length > NORMALIZED_BYTES || !add_text(self, scratch, text, ids))
+    regex_start(&scratch->words.regex, text.length);
+    if (text.length > NORMALIZED_BYTES || !add_text(self, scratch, text, ids)) {
+        if (scratch->words.regex.gave_up || scratch->normalize.regex.gave_up)
+            return diag_fail(diag, STATUS_FORMAT, at, NULL,
+                             "a regular expression of the tokenizer takes more steps on "
+                             "this text than it may");
         return diag_fail(
             diag, STATUS_FORMAT, at, NULL,
             "expected a text of at most %d bytes that normalizing does not swell",
             NORMALIZED_BYTES);
+    }
     if (scratch->unknown.count > 0 && !out->skip_unknown)
         return fail_unknown(text, scratch->unknown.first, at, diag);
     out->skipped += scratch->unknown.count;
@@ -295,10 +301,16 @@ Status tokenizer_read(Tokenizer **out, const char *path, Diag *diag) {
     if (status == STATUS_OK)
         *out = self;
     else
-        arena_destroy(arena);
+        tokenizer_destroy(self);
     return status;
 }
 
 void tokenizer_destroy(Tokenizer *self) {
-    if (self) arena_destroy(self->arena);
+    if (!self) return;
+    for (int i = 0; i < self->normalizer.count; i++)
+        regex_destroy(self->normalizer.steps[i].regex);
+    for (int i = 0; i < self->words.count; i++) regex_destroy(self->words.steps[i].regex);
+    for (int i = 0; i < self->decode.count; i++)
+        regex_destroy(self->decode.steps[i].regex);
+    arena_destroy(self->arena);
 }

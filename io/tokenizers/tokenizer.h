@@ -55,9 +55,9 @@ typedef struct Encoding {
  *   - a tokenizer.json (a file whose name ends in .json):
  *       model WordPiece: normalizer BertNormalizer or null, pre_tokenizer
  *         BertPreTokenizer, post_processor TemplateProcessing or BertProcessing;
- *       model BPE, with byte_fallback or not: normalizers Prepend, Replace (of a string),
- *         Lowercase, NFC, NFD, NFKC, NFKD; pre_tokenizers ByteLevel, Metaspace, Digits,
- *         Split (the regular expressions of GPT-2, Llama 3 and Qwen 2); post_processors
+ *       model BPE, with byte_fallback or not: normalizers Prepend, Replace, Lowercase,
+ *         NFC, NFD, NFKC, NFKD; pre_tokenizers ByteLevel, Metaspace, Digits, Split with
+ *         every behavior (strings and regular expressions: regex.h); post_processors
  *         TemplateProcessing, RobertaProcessing, BertProcessing, ByteLevel; decoders
  *         ByteLevel, Metaspace, WordPiece, or Replace, ByteFallback, Fuse and Strip;
  *         a Sequence of them, or null;
@@ -146,7 +146,8 @@ typedef struct Detokenizer {
     size_t tokens; /* taken so far */
     int stripped;  /* characters taken off the start so far */
     Text token;    /* the token at hand */
-    char held[4];  /* the start of a character that is not complete yet */
+    struct RegexScratch *regex;
+    char held[4]; /* the start of a character that is not complete yet */
     size_t held_length;
 } Detokenizer;
 

@@ -173,8 +173,9 @@ static Status add_specials(Tokenizer *self, const SpecialNames *names, Loc at,
 static Status use_config(Tokenizer *self, const Tree *config, Diag *diag) {
     bool bos;
     WordStep *step = &self->words.steps[0];
-    *step = (WordStep){.kind = WORDS_BYTES, .pattern = &PATTERN_GPT2};
+    *step = (WordStep){.kind = WORDS_BYTES};
     self->words.count = 1;
+    TRY(regex_compile(&step->regex, self->arena, REGEX_GPT2, LOC_NONE, NULL, diag));
     TRY(json_flag(&step->space_in_front, config, "add_prefix_space", false, "", diag));
     TRY(json_flag(&bos, config, "add_bos_token", false, "", diag));
     template_plain(self);

@@ -16,7 +16,7 @@ typedef Status (*StepReader)(Reading *reading, DecodeStep *step, const Tree *map
 static Status read_replace(Reading *reading, DecodeStep *step, const Tree *map,
                            const char *where, Diag *diag) {
     step->kind = DECODE_REPLACE;
-    return json_replace(&step->from, &step->to, reading->self->arena, map, where, diag);
+    return json_replace(&step->regex, &step->to, reading->self->arena, map, where, diag);
 }
 
 static Status read_byte_fallback(Reading *reading, DecodeStep *step, const Tree *map,

@@ -42,14 +42,25 @@ Status json_token(Token *out, Arena *arena, const Tree *map, const char *key,
     return STATUS_OK;
 }
 
-Status json_replace(Token *from, Token *to, Arena *arena, const Tree *map,
-                    const char *where, Diag *diag) {
-    const Tree *pattern, *content;
+Status json_pattern(Regex **out, Arena *arena, const Tree *map, const char *where,
+                    Diag *diag) {
+    const Tree *pattern, *regex;
+    Token text = {0};
     TRY(json_member(&pattern, map, "pattern", TREE_MAP, where, diag));
+    TRY(json_member(&regex, pattern, "Regex", TREE_STRING, where, diag));
+    if (regex) return regex_compile(out, arena, regex->string, map->loc, where, diag);
     if (!tree_get(pattern, "String"))
         return diag_fail(diag, STATUS_FORMAT, map->loc, where,
-                         "expected a pattern that is a String");
-    TRY(json_token(from, arena, pattern, "String", where, diag));
+                         "expected a pattern that is a String or a Regex");
+    TRY(json_token(&text, arena, pattern, "String", where, diag));
+    *out = regex_literal(arena, text.text, text.length);
+    return STATUS_OK;
+}
+
+Status json_replace(Regex **from, Token *to, Arena *arena, const Tree *map,
+                    const char *where, Diag *diag) {
+    const Tree *content;
+    TRY(json_pattern(from, arena, map, where, diag));
     TRY(json_member(&content, map, "content", TREE_STRING, where, diag));
     if (!content || strlen(content->string) > TOKEN_BYTES_MAX)
         return diag_fail(diag, STATUS_FORMAT, map->loc, where,

@@ -22,20 +22,6 @@ static bool append(Text *out, size_t limit, const char *bytes, size_t length) {
     return true;
 }
 
-static bool replace(const NormalizeStep *step, Text *out, size_t limit, TextSpan text) {
-    size_t i = 0;
-    while (i < text.length) {
-        const char *at =
-            memmem(text.text + i, text.length - i, step->from.text, step->from.length);
-        size_t end = at ? (size_t)(at - text.text) : text.length;
-        if (!append(out, limit, text.text + i, end - i)) return false;
-        if (!at) break;
-        if (!append(out, limit, step->to.text, step->to.length)) return false;
-        i = end + step->from.length;
-    }
-    return true;
-}
-
 static bool lowercase(Text *out, size_t limit, TextSpan text) {
     for (size_t i = 0, bytes; i < text.length; i += bytes) {
         uint32_t lower[2];
@@ -58,7 +44,9 @@ static bool step_apply(const NormalizeStep *step, NormalizeScratch *scratch, Tex
     case NORMALIZE_PREPEND:
         return text.length == 0 || (append(out, limit, step->to.text, step->to.length) &&
                                     append(out, limit, text.text, text.length));
-    case NORMALIZE_REPLACE: return replace(step, out, limit, text);
+    case NORMALIZE_REPLACE:
+        return regex_replace(step->regex, &scratch->regex, text,
+                             (TextSpan){step->to.text, step->to.length}, out, limit);
     case NORMALIZE_LOWERCASE: return lowercase(out, limit, text);
     case NORMALIZE_FORM: utf8_normalize(out, step->form, text.text, text.length);
     }
@@ -68,6 +56,7 @@ static bool step_apply(const NormalizeStep *step, NormalizeScratch *scratch, Tex
 bool normalizer_apply(const Normalizer *normalizer, NormalizeScratch *scratch,
                       TextSpan text, TextSpan *out) {
     const size_t limit = growth_limit(text.length);
+    regex_start(&scratch->regex, text.length);
     for (int i = 0; i < normalizer->count; i++) {
         Text *result = &scratch->texts[i % 2];
         if (!step_apply(&normalizer->steps[i], scratch, result, limit, text))
@@ -82,6 +71,7 @@ void normalize_scratch_free(NormalizeScratch *scratch) {
     text_free(&scratch->texts[0]);
     text_free(&scratch->texts[1]);
     free(scratch->marks.items);
+    regex_scratch_free(&scratch->regex);
     *scratch = (NormalizeScratch){0};
 }
 
@@ -111,7 +101,7 @@ static Status read_prepend(NormalizeStep *step, Arena *arena, const Tree *map,
 static Status read_replace(NormalizeStep *step, Arena *arena, const Tree *map,
                            const char *where, Diag *diag) {
     step->kind = NORMALIZE_REPLACE;
-    return json_replace(&step->from, &step->to, arena, map, where, diag);
+    return json_replace(&step->regex, &step->to, arena, map, where, diag);
 }
 
 static Status read_lowercase(NormalizeStep *step, Arena *arena, const Tree *map,

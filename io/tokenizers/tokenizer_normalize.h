@@ -2,6 +2,7 @@
 #ifndef COMPRESS_IO_TOKENIZERS_TOKENIZER_NORMALIZE_H
 #define COMPRESS_IO_TOKENIZERS_TOKENIZER_NORMALIZE_H
 
+#include "io/tokenizers/regex.h"
 #include "io/tokenizers/tokenizer.h"
 #include "io/tokenizers/unicode.h"
 #include "io/tokenizers/wordpiece.h"
@@ -15,14 +16,15 @@ enum {
 typedef enum NormalizeKind {
     NORMALIZE_BERT,
     NORMALIZE_PREPEND, /* `to`, unless the text is empty */
-    NORMALIZE_REPLACE, /* `from` by `to` */
+    NORMALIZE_REPLACE, /* what `regex` matches by `to` */
     NORMALIZE_LOWERCASE,
     NORMALIZE_FORM
 } NormalizeKind;
 
 typedef struct NormalizeStep {
     NormalizeKind kind;
-    Token from, to;
+    Regex *regex;
+    Token to;
     NormalForm form;
     BertRules rules;
 } NormalizeStep;
@@ -36,11 +38,13 @@ typedef struct Normalizer {
 typedef struct NormalizeScratch {
     Text texts[2];
     MarkRun marks;
+    RegexScratch regex;
 } NormalizeScratch;
 
 /* Normalizes valid UTF-8: at `out` the text itself when there is nothing to do, or what
  * lies in `scratch` until it is used again. False when it becomes longer than
- * NORMALIZED_BYTES, or than 64 times what it was and a MiB. */
+ * NORMALIZED_BYTES, or than 64 times what it was and a MiB, or when
+ * scratch->regex.gave_up. */
 bool normalizer_apply(const Normalizer *normalizer, NormalizeScratch *scratch,
                       TextSpan text, TextSpan *out);
 

@@ -66,7 +66,7 @@ typedef struct Template {
 /* --- back to text --- */
 
 typedef enum DecodeKind {
-    DECODE_REPLACE,       /* `from` by `to` */
+    DECODE_REPLACE,       /* what `regex` matches by `to` */
     DECODE_BYTE_FALLBACK, /* "<0x0A>" is a byte */
     DECODE_BYTE_LEVEL,    /* characters stand for bytes, as GPT-2 writes them */
     DECODE_METASPACE,     /* marks are spaces; of the first token nothing when `strip` */
@@ -76,6 +76,7 @@ typedef enum DecodeKind {
 
 typedef struct DecodeStep {
     DecodeKind kind;
+    Regex *regex;
     Token from, to;
     bool strip;
     bool cleanup; /* of WordPiece: no space before punctuation and English endings */
@@ -214,8 +215,13 @@ Status json_flag(bool *out, const Tree *map, const char *key, bool fallback,
 Status json_token(Token *out, Arena *arena, const Tree *map, const char *key,
                   const char *where, Diag *diag);
 
-/* The members of a Replace: a pattern, which must be a String, and a content. */
-Status json_replace(Token *from, Token *to, Arena *arena, const Tree *map,
+/* The pattern of a Split or a Replace, a String or a Regex; freed by tokenizer_destroy,
+ * also when reading goes on to fail. */
+Status json_pattern(Regex **out, Arena *arena, const Tree *map, const char *where,
+                    Diag *diag);
+
+/* The members of a Replace: a pattern and a content. */
+Status json_replace(Regex **from, Token *to, Arena *arena, const Tree *map,
                     const char *where, Diag *diag);
 
 /* Fails unless a component, which may be NULL, is of the type that is supported. */

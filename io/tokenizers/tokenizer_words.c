@@ -19,14 +19,67 @@ typedef struct Cutter {
 
 static bool cut(const Cutter *self, int step, TextSpan text, bool first);
 
-static bool cut_pattern(const Cutter *self, int step, TextSpan text, bool first) {
-    const WordPattern *pattern = self->rules->steps[step].pattern;
-    for (size_t i = 0, bytes; i < text.length; i += bytes) {
-        bytes = word_match(pattern, text.text + i, text.length - i);
-        TextSpan word = {text.text + i, bytes};
-        if (!cut(self, step + 1, word, first && i == 0)) return false;
+/* A text cut in two kinds of stretches, which come one after another, and the word that
+ * is not handed on yet because it may grow. */
+typedef struct Splitting {
+    const Cutter *cutter;
+    int step;
+    TextSpan text;
+    bool first;
+    bool waits, matched; /* a word waits; the last stretch was a match */
+    size_t begin, end;   /* of the word that waits */
+} Splitting;
+
+static bool hand_on(Splitting *self) {
+    const TextSpan word = {self->text.text + self->begin, self->end - self->begin};
+    if (!self->waits) return true;
+    self->waits = false;
+    return cut(self->cutter, self->step + 1, word, self->first && self->begin == 0);
+}
+
+/* Whether a stretch goes with the one before it. Of matches side by side only the first
+ * goes with what is before, and only the last with what is behind: so does the library
+ * whose tokens these are. */
+static bool goes_along(const Splitting *self, SplitBehavior behavior, bool match) {
+    switch (behavior) {
+    case SPLIT_CONTIGUOUS: return self->waits && match == self->matched;
+    case SPLIT_PREVIOUS: return self->waits && match && !self->matched;
+    case SPLIT_NEXT: return self->waits && !match && self->matched;
+    case SPLIT_ISOLATED:
+    case SPLIT_REMOVED: break;
     }
+    return false;
+}
+
+/* Takes the next stretch; one between matches may be empty and is none then. */
+static bool take_stretch(Splitting *self, size_t begin, size_t end, bool found) {
+    const WordStep *rule = &self->cutter->rules->steps[self->step];
+    const bool match = found != rule->invert;
+    if (begin == end && !found) return true;
+    if (rule->behavior == SPLIT_REMOVED && match) return hand_on(self);
+    if (!goes_along(self, rule->behavior, match)) {
+        if (!hand_on(self)) return false;
+        self->begin = begin;
+    }
+    self->waits = true;
+    self->matched = match;
+    self->end = end;
     return true;
+}
+
+static bool cut_split(const Cutter *cutter, int step, TextSpan text, bool first) {
+    Splitting self = {.cutter = cutter, .step = step, .text = text, .first = first};
+    const Regex *regex = cutter->rules->steps[step].regex;
+    RegexScratch *scratch = &cutter->scratch->regex;
+    RegexPlace place = {0};
+    size_t begin, end, done = 0;
+    while (regex_next(regex, scratch, text, &place, &begin, &end)) {
+        if (!take_stretch(&self, done, begin, false)) return false;
+        if (!take_stretch(&self, begin, end, true)) return false;
+        done = end;
+    }
+    if (scratch->gave_up || !take_stretch(&self, done, text.length, false)) return false;
+    return hand_on(&self);
 }
 
 /* End of the characters from `i` on that are all digits, or none of them. */
@@ -96,8 +149,8 @@ static bool cut_bytes(const Cutter *self, int step, TextSpan text, bool first) {
         text_bytes(spaced, text.text, text.length);
         text = (TextSpan){spaced->data, spaced->length};
     }
-    return rule->pattern ? cut_pattern(self, step, text, first)
-                         : cut(self, step + 1, text, first);
+    return rule->regex ? cut_split(self, step, text, first)
+                       : cut(self, step + 1, text, first);
 }
 
 static bool cut(const Cutter *self, int step, TextSpan text, bool first) {
@@ -108,7 +161,7 @@ static bool cut(const Cutter *self, int step, TextSpan text, bool first) {
         return true;
     }
     switch (self->rules->steps[step].kind) {
-    case WORDS_PATTERN: return cut_pattern(self, step, text, first);
+    case WORDS_SPLIT: return cut_split(self, step, text, first);
     case WORDS_DIGITS: return cut_digits(self, step, text, first);
     case WORDS_METASPACE: return cut_metaspace(self, step, text, first);
     case WORDS_BYTES: return cut_bytes(self, step, text, first);
@@ -124,6 +177,7 @@ bool words_split(const WordRules *rules, const Bpe *bpe, WordScratch *scratch,
 
 void word_scratch_free(WordScratch *scratch) {
     for (int i = 0; i < WORD_STEPS_MAX; i++) text_free(&scratch->texts[i]);
+    regex_scratch_free(&scratch->regex);
     bpe_scratch_free(&scratch->bpe);
     *scratch = (WordScratch){0};
 }
@@ -153,12 +207,11 @@ Status metaspace_read(Token *mark, MarkScheme *scheme, Arena *arena, const Tree 
 static Status read_bytes(WordStep *step, Arena *arena, const Tree *map, const char *where,
                          Diag *diag) {
     bool regex;
-    (void)arena;
     step->kind = WORDS_BYTES;
     TRY(json_flag(&step->space_in_front, map, "add_prefix_space", true, where, diag));
     TRY(json_flag(&regex, map, "use_regex", true, where, diag));
-    step->pattern = regex ? &PATTERN_GPT2 : NULL;
-    return STATUS_OK;
+    return regex ? regex_compile(&step->regex, arena, REGEX_GPT2, map->loc, where, diag)
+                 : STATUS_OK;
 }
 
 static Status read_metaspace(WordStep *step, Arena *arena, const Tree *map,
@@ -175,28 +228,25 @@ static Status read_digits(WordStep *step, Arena *arena, const Tree *map,
     return json_flag(&step->alone, map, "individual_digits", false, where, diag);
 }
 
-/* The words are what the expression finds, as it finds something everywhere. */
 static Status read_split(WordStep *step, Arena *arena, const Tree *map, const char *where,
                          Diag *diag) {
-    const Tree *pattern, *regex, *behavior;
-    bool invert;
-    (void)arena;
-    step->kind = WORDS_PATTERN;
-    TRY(json_member(&pattern, map, "pattern", TREE_MAP, where, diag));
-    TRY(json_member(&regex, pattern, "Regex", TREE_STRING, where, diag));
+    static const char *const NAMES[] = {"Isolated", "Removed", "Contiguous",
+                                        "MergedWithPrevious", "MergedWithNext"};
+    enum { COUNT = sizeof NAMES / sizeof *NAMES };
+    const Tree *behavior;
+    int at = 0;
+    step->kind = WORDS_SPLIT;
+    TRY(json_pattern(&step->regex, arena, map, where, diag));
     TRY(json_member(&behavior, map, "behavior", TREE_STRING, where, diag));
-    TRY(json_flag(&invert, map, "invert", false, where, diag));
-    step->pattern = regex ? word_pattern(regex->string) : NULL;
-    if (!step->pattern)
-        return diag_fail(diag, STATUS_FORMAT, map->loc, where,
-                         "expected the Regex of GPT-2, Llama 3 or Qwen 2, found '%.160s'",
-                         regex ? regex->string : "none");
-    const char *name = behavior ? behavior->string : "none";
-    if (strcmp(name, invert ? "Removed" : "Isolated") == 0) return STATUS_OK;
+    TRY(json_flag(&step->invert, map, "invert", false, where, diag));
+    while (behavior && at < COUNT && strcmp(behavior->string, NAMES[at]) != 0) at++;
+    step->behavior = (SplitBehavior)at;
+    if (behavior && at < COUNT) return STATUS_OK;
     return diag_fail(
         diag, STATUS_FORMAT, map->loc, where,
-        "expected behavior Isolated, or Removed with invert, found '%.64s'%s", name,
-        invert ? " with invert" : "");
+        "expected behavior Isolated, Removed, Contiguous, MergedWithPrevious "
+        "or MergedWithNext, found '%.64s'",
+        behavior ? behavior->string : "none");
 }
 
 static const struct {

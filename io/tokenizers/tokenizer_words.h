@@ -4,25 +4,37 @@
 #define COMPRESS_IO_TOKENIZERS_TOKENIZER_WORDS_H
 
 #include "io/tokenizers/bpe.h"
-#include "io/tokenizers/bpe_words.h"
+#include "io/tokenizers/regex.h"
 #include "io/tokenizers/tokenizer.h"
 #include "ir/tree.h"
 
 enum { WORD_STEPS_MAX = 8 };
 
 typedef enum WordKind {
-    WORDS_PATTERN,   /* by a regular expression */
+    WORDS_SPLIT,     /* by a regular expression */
     WORDS_DIGITS,    /* digits apart from the rest; each alone when `alone` */
     WORDS_METASPACE, /* spaces become a mark, with which words start */
-    WORDS_BYTES      /* a space in front, then as WORDS_PATTERN if there is one */
+    WORDS_BYTES      /* a space in front, then as WORDS_SPLIT if there is one */
 } WordKind;
 
 /* When Metaspace puts its mark in front. */
 typedef enum MarkScheme { MARK_ALWAYS, MARK_FIRST, MARK_NEVER } MarkScheme;
 
+/* What becomes of the stretches that a Split's expression matches, or with `invert` of
+ * those between. */
+typedef enum SplitBehavior {
+    SPLIT_ISOLATED,   /* each is a word */
+    SPLIT_REMOVED,    /* left out */
+    SPLIT_CONTIGUOUS, /* those side by side are one word */
+    SPLIT_PREVIOUS,   /* each belongs to the stretch before it, if there is one */
+    SPLIT_NEXT        /* each belongs to the stretch behind it, if there is one */
+} SplitBehavior;
+
 typedef struct WordStep {
     WordKind kind;
-    const WordPattern *pattern;
+    Regex *regex; /* of Split and ByteLevel; freed by tokenizer_destroy */
+    SplitBehavior behavior;
+    bool invert;
     Token mark;          /* of Metaspace */
     MarkScheme scheme;   /* of Metaspace */
     bool alone;          /* of Digits */
@@ -38,11 +50,12 @@ typedef struct WordRules {
 /* Memory for words. Start with zeros; free with word_scratch_free. */
 typedef struct WordScratch {
     Text texts[WORD_STEPS_MAX];
+    RegexScratch regex;
     BpeScratch bpe;
 } WordScratch;
 
 /* Appends the tokens of a piece of text; `first` is whether the whole text starts with
- * it. False when it becomes too long. */
+ * it. False when it becomes too long, or when scratch->regex.gave_up. */
 bool words_split(const WordRules *rules, const Bpe *bpe, WordScratch *scratch,
                  TextSpan text, bool first, IdList *ids, UnknownChars *unknown);
 

@@ -4,7 +4,7 @@
 
 #include "io/files/json.h"
 #include "io/tokenizers/bpe.h"
-#include "io/tokenizers/bpe_words.h"
+#include "io/tokenizers/regex.h"
 #include "ir/random.h"
 
 /* --- bytes as characters --- */
@@ -32,13 +32,18 @@ static void byte_chars(void **state) {
     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 /* Words between U+001F. */
-static void check_words(const WordPattern *pattern, const char *name, const Tree *item) {
+static void check_words(const Regex *regex, const char *name, const Tree *item) {
     const char *text = tree_get(item, "text")->string;
     Text found = {0}, wanted = {0};
-    for (size_t i = 0, bytes; text[i]; i += bytes) {
-        bytes = word_match(pattern, text + i, strlen(text + i));
-        text_add(&found, "%.*s\x1f", (int)bytes, text + i);
+    RegexScratch scratch = {0};
+    RegexPlace place = {0};
+    regex_start(&scratch, strlen(text));
+    for (size_t begin, end, done = 0;
+         regex_next(regex, &scratch, span(text), &place, &begin, &end); done = end) {
+        assert_int_equal(begin, done);
+        text_add(&found, "%.*s\x1f", (int)(end - begin), text + begin);
     }
+    regex_scratch_free(&scratch);
     for (const Tree *w = tree_get(item, "words")->first; w; w = w->next)
         text_add(&wanted, "%s\x1f", w->string);
     if (strcmp(found.data, wanted.data) != 0)
@@ -60,14 +65,16 @@ static void words(void **state) {
     assert_ok(json_read(&root, bench.arena, TEXT_DATA "words.json", 1 << 20, bench.diag),
               bench.diag);
     for (size_t i = 0; i < sizeof PATTERNS / sizeof *PATTERNS; i++) {
-        const WordPattern *pattern = word_pattern(PATTERNS[i].regex);
+        Regex *regex;
         const Tree *list = tree_get(root, PATTERNS[i].name);
-        assert_non_null(pattern);
+        assert_ok(regex_compile(&regex, bench.arena, PATTERNS[i].regex, LOC_NONE, NULL,
+                                bench.diag),
+                  bench.diag);
         assert_true(list->count > 60);
         for (const Tree *item = list->first; item; item = item->next)
-            check_words(pattern, PATTERNS[i].name, item);
+            check_words(regex, PATTERNS[i].name, item);
+        regex_destroy(regex);
     }
-    assert_null(word_pattern("\\w+"));
     bench_close(&bench);
 }
 
