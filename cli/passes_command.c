@@ -30,6 +30,24 @@ static void describe_data(Text *text, const Pass *pass) {
     text_add(text, "\n");
 }
 
+/* What the pass declares with its default options. */
+static void describe_effects(Text *text, const Pass *pass) {
+    const PassEffects effects = pass_effects(pass, pass->defaults);
+    const struct {
+        const char *what;
+        unsigned properties;
+    } rows[] = {{"Needs", effects.needs},
+                {"Refuses", effects.refuses},
+                {"May give", effects.gives},
+                {"May take away", effects.takes}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (!rows[i].properties) continue;
+        text_add(text, "%s: ", rows[i].what);
+        properties_print(text, rows[i].properties);
+        text_add(text, "\n");
+    }
+}
+
 static void describe_pass(const Pass *pass) {
     static const char *const promises[] = {
         "the model's outputs stay equal up to rounding",
@@ -42,6 +60,7 @@ static void describe_pass(const Pass *pass) {
              promises[pass->exactness]);
     if (pass->flags & PASS_MEASURES) text_add(&text, "May leave the model as it was.\n");
     if (pass->flags & PASS_TRAINS) text_add(&text, "Trains the model.\n");
+    describe_effects(&text, pass);
     describe_data(&text, pass);
     text_add(&text, "\nOptions:\n");
     if (pass->fields)

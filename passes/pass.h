@@ -12,6 +12,7 @@
 #define COMPRESS_PASSES_PASS_H
 
 #include "passes/context.h"
+#include "passes/properties.h"
 
 /* What a pass promises about the function the model computes. */
 typedef enum Exactness {
@@ -34,6 +35,10 @@ typedef struct Pass {
     const char *data_options; /* options that name data sets, joined by '|'; or NULL */
     int flags;                /* OR of PassFlag */
     Exactness exactness;      /* the strongest that holds for every option */
+    PassEffects effects;      /* with default options */
+
+    /* What options change of the effects. NULL = nothing. */
+    void (*effects_of)(const void *options, PassEffects *effects);
 
     /* Checks options against each other, before any model is read. NULL = nothing to
      * check. Fails with STATUS_RECIPE, at an option where it can: see option_fail. */
@@ -53,6 +58,9 @@ Status pass_fail_unknown(const char *name, Status status, Loc at, const char *ke
 
 /* All passes in the order of passes/passes.def, ended by NULL. */
 const Pass *const *pass_list(void);
+
+/* What a pass with these options needs and leaves. */
+PassEffects pass_effects(const Pass *pass, const void *options);
 
 /* Printed name of an exactness: "exact", "bounded", "lossy". */
 const char *exactness_name(Exactness exactness);

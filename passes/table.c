@@ -37,6 +37,12 @@ Status pass_fail_unknown(const char *name, Status status, Loc at, const char *ke
     return status;
 }
 
+PassEffects pass_effects(const Pass *pass, const void *options) {
+    PassEffects effects = pass->effects;
+    if (pass->effects_of) pass->effects_of(options, &effects);
+    return effects;
+}
+
 const char *exactness_name(Exactness exactness) {
     static const char *const names[] = {"exact", "bounded", "lossy"};
     return names[exactness];

@@ -342,6 +342,16 @@ static Status distill_check(const void *opaque, const StepSource *source, Diag *
                        "expected at least one loss with a weight above 0, found none");
 }
 
+/* What is compared within layers must be there. */
+static void distill_effects(const void *opaque, PassEffects *effects) {
+    const DistillLosses losses = resolve(opaque);
+    const bool relations =
+        losses.attention > 0 && losses.attention_form == ATTENTION_relation;
+    if (!relations) effects->needs &= ~(unsigned)MODEL_EQUAL_WIDTHS;
+    if (losses.attention + losses.hidden == 0)
+        effects->needs &= ~(unsigned)MODEL_WHOLE_LAYERS;
+}
+
 const Pass pass_distill = {
     .name = "distill",
     .summary =
@@ -356,6 +366,8 @@ const Pass pass_distill = {
     .data_options = "data",
     .flags = PASS_TRAINS,
     .exactness = PASS_LOSSY,
+    .effects = {.needs = MODEL_WHOLE_LAYERS | MODEL_EQUAL_WIDTHS},
+    .effects_of = distill_effects,
     .check = distill_check,
     .run = distill_run,
 };

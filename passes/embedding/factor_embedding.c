@@ -411,6 +411,7 @@ const Pass pass_factor_embedding = {
     .options_size = sizeof(F),
     .defaults = &defaults,
     .exactness = PASS_LOSSY,
+    .effects = {.needs = MODEL_WORD_EMBEDDING, .gives = MODEL_FACTORED_EMBEDDING},
     .check = factor_check,
     .run = factor_run,
 };

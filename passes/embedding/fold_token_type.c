@@ -142,5 +142,6 @@ const Pass pass_fold_token_type = {
     .summary = "add token type 0 to the positions and drop token types",
     .paper = "DistilBERT, a distilled version of BERT (2019), section 3",
     .exactness = PASS_LOSSY,
+    .effects = {.needs = MODEL_TOKEN_TYPES, .takes = MODEL_TOKEN_TYPES},
     .run = fold_run,
 };

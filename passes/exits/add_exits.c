@@ -360,6 +360,7 @@ const Pass pass_add_exits = {
     .options_size = sizeof(A),
     .defaults = &defaults,
     .exactness = PASS_LOSSY,
+    .effects = {.needs = MODEL_CLASSIFIER, .refuses = MODEL_EXITS, .gives = MODEL_EXITS},
     .check = add_check,
     .run = add_run,
 };

@@ -308,6 +308,7 @@ const Pass pass_calibrate_exits = {
     .data_options = "data",
     .flags = PASS_MEASURES,
     .exactness = PASS_EXACT,
+    .effects = {.needs = MODEL_EXITS, .gives = MODEL_EXIT_RULE},
     .check = calibrate_check,
     .run = calibrate_run,
 };

@@ -115,6 +115,13 @@ static Status multiplex_check(const void *opaque, const StepSource *source, Diag
     return STATUS_OK;
 }
 
+/* Layers may be shared again where they are not mixed again. */
+static void multiplex_effects(const void *opaque, PassEffects *effects) {
+    if (((const M *)opaque)->mixing != MIXING_NONE) return;
+    effects->refuses &= ~(unsigned)MODEL_MIXED_HEADS;
+    effects->gives &= ~(unsigned)MODEL_MIXED_HEADS;
+}
+
 const Pass pass_weight_multiplex = {
     .name = "weight_multiplex",
     .summary = "share weights between the layers of a group, with small transformations "
@@ -125,6 +132,10 @@ const Pass pass_weight_multiplex = {
     .options_size = sizeof(M),
     .defaults = &defaults,
     .exactness = PASS_LOSSY,
+    .effects = {.needs = MODEL_SOFTMAX_ATTENTION | MODEL_WHOLE_LAYERS,
+                .refuses = MODEL_MIXED_HEADS,
+                .gives = MODEL_SHARED_LAYERS | MODEL_MIXED_HEADS},
+    .effects_of = multiplex_effects,
     .check = multiplex_check,
     .run = multiplex_run,
 };

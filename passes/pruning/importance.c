@@ -108,6 +108,7 @@ const Pass pass_importance = {
     .data_options = "data",
     .flags = PASS_MEASURES,
     .exactness = PASS_EXACT,
+    .effects = {.gives = MODEL_IMPORTANCE},
     .check = importance_check,
     .run = importance_run,
 };

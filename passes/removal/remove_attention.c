@@ -111,6 +111,7 @@ const Pass pass_remove_attention = {
     .options_size = sizeof(A),
     .defaults = &defaults,
     .exactness = PASS_LOSSY,
+    .effects = {.needs = MODEL_ADDITIVE_ATTENTION, .takes = MODEL_ADDITIVE_ATTENTION},
     .check = attention_check,
     .run = attention_run,
 };

@@ -194,6 +194,8 @@ const Pass pass_remove_block = {
     .options_size = sizeof(B),
     .defaults = &defaults,
     .exactness = PASS_LOSSY,
+    .effects = {.gives = MODEL_WHOLE_LAYERS | MODEL_EQUAL_WIDTHS,
+                .takes = MODEL_WHOLE_LAYERS | MODEL_EQUAL_WIDTHS | MODEL_EXIT_RULE},
     .check = block_check,
     .run = block_run,
 };

@@ -191,6 +191,8 @@ const Pass pass_remove_layer = {
     .options_size = sizeof(R),
     .defaults = &defaults,
     .exactness = PASS_LOSSY,
+    .effects = {.gives = MODEL_WHOLE_LAYERS | MODEL_EQUAL_WIDTHS,
+                .takes = MODEL_EXIT_RULE | MODEL_SHARED_LAYERS},
     .check = remove_check,
     .run = remove_run,
 };

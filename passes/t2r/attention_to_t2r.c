@@ -395,6 +395,10 @@ const Pass pass_attention_to_t2r = {
     .defaults = &defaults,
     .data_options = "data",
     .exactness = PASS_LOSSY,
+    .effects = {.needs = MODEL_SOFTMAX_ATTENTION,
+                .refuses = MODEL_MIXED_HEADS | MODEL_LINEAR_ATTENTION,
+                .gives = MODEL_LINEAR_ATTENTION | MODEL_FEATURE_MAPS,
+                .takes = MODEL_SOFTMAX_ATTENTION},
     .check = swap_check,
     .run = swap_run,
 };

@@ -401,5 +401,7 @@ const Pass pass_merge_t2r = {
     .options_size = sizeof(MergeOptions),
     .defaults = &defaults,
     .exactness = PASS_EXACT,
+    .effects = {.needs = MODEL_FEATURE_MAPS,
+                .takes = MODEL_FEATURE_MAPS | MODEL_EQUAL_WIDTHS},
     .run = merge_run,
 };

@@ -243,7 +243,32 @@ static const char *try_steps(Arena *arena, Bench *bench, Model *model, const cha
     return reason;
 }
 
-const char *bench_outcome(Arena *arena, Bench *bench, const char *steps, bool unsure) {
+PassEffects step_effects(Arena *arena, const char *step) {
+    Diag *diag = diag_create();
+    const char *yaml = recipe_of(arena, step);
+    Tree *document = NULL;
+    Recipe recipe;
+    PassEffects effects = {0};
+    assert_ok(yaml_parse(&document, arena, "step", yaml, strlen(yaml), diag), diag);
+    /* What the recipe itself refuses (a snapshot of no name) needs nothing of a model. */
+    if (recipe_bind(&recipe, arena, document, "step", ".", diag) == STATUS_OK) {
+        const Step *last = &recipe.steps[recipe.step_count - 1];
+        effects = pass_effects(last->pass, last->options);
+    }
+    diag_destroy(diag);
+    return effects;
+}
+
+unsigned bench_properties(Arena *arena, Bench *bench, const char *steps) {
+    Model *model = model_copy(bench->base);
+    const char *refused = *steps ? try_steps(arena, bench, model, steps, false) : NULL;
+    const unsigned properties = refused ? 0 : model_properties(model);
+    model_destroy(model);
+    return properties;
+}
+
+const char *bench_outcome(Arena *arena, Bench *bench, const char *steps, bool unsure,
+                          unsigned *left) {
     Model *planned = shapes_of(bench->base), *model = model_copy(bench->base);
     Diag *diag = diag_create();
     const char *plan = try_steps(arena, bench, planned, steps, true);
@@ -253,6 +278,7 @@ const char *bench_outcome(Arena *arena, Bench *bench, const char *steps, bool un
               run ? run : "fine");
     if (!run && !plan && !unsure) check_same_graph(bench, planned, model, steps);
     if (!run) check_works(bench, model, steps, diag);
+    if (left) *left = model_properties(model);
     model_destroy(planned);
     model_destroy(model);
     diag_destroy(diag);

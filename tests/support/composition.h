@@ -11,6 +11,7 @@
 
 #include "ir/batches.h"
 #include "ir/model.h"
+#include "passes/pass.h"
 #include "tests/support/composition_data.h"
 
 /* A model of one kind, with data for it. */
@@ -28,12 +29,30 @@ Bench bench_open(Arena *arena, KindName kind);
 void bench_close(Bench *bench);
 
 /* NULL when steps, one a line, work on the bench's model, else why they are refused, as
- * "`pass`: message". `unsure`: the plan may differ from the run. */
-const char *bench_outcome(Arena *arena, Bench *bench, const char *steps, bool unsure);
+ * "`pass`: message". `unsure`: the plan may differ from the run. `left` (may be NULL)
+ * gets the properties of the model that they leave. */
+const char *bench_outcome(Arena *arena, Bench *bench, const char *steps, bool unsure,
+                          unsigned *left);
+
+/* Runs steps; the properties of the model that they leave, 0 when they are refused. */
+unsigned bench_properties(Arena *arena, Bench *bench, const char *steps);
+
+/* What a step, as it stands in a recipe, declares to need and to leave. */
+PassEffects step_effects(Arena *arena, const char *step);
+
+/* Steps that run a pass on a kind of model, with what it needs in front of it. `pass`
+ * counts through all passes that there are, 0 .. composition_passes() - 1. */
+const char *composition_steps(Arena *arena, KindName kind, int pass);
+const char *composition_pass(int pass);
+int composition_passes(void);
 
 /* Runs all pairs of passes on a kind of model, or all chains, and compares the outcomes
- * with the table on the page; fails the test where anything is wrong. */
+ * with the table on the page, and who refuses which model with what the passes declare;
+ * fails the test where anything is wrong. */
 void composition_pairs(KindName kind);
 void composition_chains(void);
+
+/* Compares the page's table of what passes declare. */
+void composition_effects(void);
 
 #endif

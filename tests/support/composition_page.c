@@ -22,6 +22,29 @@ typedef struct Table {
 
 /* ---- pairs ---- */
 
+/* The row of a pass: those of composition_data.h first, then any other with its
+ * defaults. */
+static Row row_of(Arena *arena, int pass) {
+    if (pass < ROW_COUNT) return ROWS[pass];
+    int extra = pass - ROW_COUNT;
+    for (const Pass *const *p = pass_list(); *p; p++) {
+        bool known = false;
+        for (int i = 0; i < ROW_COUNT; i++)
+            known |= strcmp(ROWS[i].pass, (*p)->name) == 0;
+        if (known || extra-- > 0) continue;
+        const char *options = (*p)->data_options ? "{data: d}" : "{}";
+        return (Row){arena_strdup(arena, (*p)->name), options, options, NULL};
+    }
+    fail_msg("no pass %d", pass);
+    return (Row){0};
+}
+
+int composition_passes(void) {
+    int count = 0;
+    while (pass_list()[count]) count++;
+    return count;
+}
+
 static const char *options_of(KindName kind, const Row *row, const Row *before) {
     for (int i = 0; i < SPECIAL_COUNT; i++) {
         const Special *special = &SPECIALS[i];
@@ -30,7 +53,7 @@ static const char *options_of(KindName kind, const Row *row, const Row *before) 
             strcmp(special->pass, row->pass) == 0)
             return special->options;
     }
-    return row == before ? row->again : row->first;
+    return before && strcmp(row->pass, before->pass) == 0 ? row->again : row->first;
 }
 
 /* What a pair needs in front of it. */
@@ -40,11 +63,14 @@ static const char *needs_of(Arena *arena, const Row *first, const Row *second) {
     return arena_printf(arena, "%s\n", needs);
 }
 
-static const char *pair_steps(Arena *arena, KindName kind, const Row *first,
-                              const Row *second) {
-    return arena_printf(arena, "%s%s: %s\n%s: %s\n", needs_of(arena, first, second),
-                        first->pass, options_of(kind, first, NULL), second->pass,
-                        options_of(kind, second, first));
+const char *composition_steps(Arena *arena, KindName kind, int pass) {
+    const Row row = row_of(arena, pass);
+    return arena_printf(arena, "%s%s: %s\n", needs_of(arena, &row, &row), row.pass,
+                        options_of(kind, &row, NULL));
+}
+
+const char *composition_pass(int pass) {
+    return pass < ROW_COUNT ? ROWS[pass].pass : pass_list()[pass]->name;
 }
 
 /* Number of the footnote with this reason. */
@@ -56,9 +82,49 @@ static int reason_number(Table *table, const char *reason) {
     return table->reason_count;
 }
 
+/* Who refuses a pair must be who declares to need what the model has not, or to refuse
+ * what it has; who works gives and takes no more than it declares. */
+static void check_declared(Bench *bench, const char *steps, const char *reason,
+                           const char *pass, PassEffects effects, unsigned before,
+                           unsigned after) {
+    const unsigned missing = effects.needs & ~before, surplus = effects.refuses & before;
+    const unsigned gained = after & ~before & ~effects.gives;
+    const unsigned lost = before & ~after & ~effects.takes;
+    Text text = {0};
+    if (reason && !missing && !surplus)
+        text_add(&text, "%s declares no need that is not met, but: %s", pass, reason);
+    if (!reason && (missing || surplus)) {
+        text_add(&text, "%s works, but declares to need ", pass);
+        properties_print(&text, missing);
+        text_add(&text, " and to refuse ");
+        properties_print(&text, surplus);
+    }
+    if (!reason && (gained || lost)) {
+        text_add(&text, "%s does not declare to give ", pass);
+        properties_print(&text, gained);
+        text_add(&text, " and to take ");
+        properties_print(&text, lost);
+    }
+    if (text.length) {
+        print_error("%s  %s\n", steps, text.data);
+        bench->faults++;
+    }
+    text_free(&text);
+}
+
 static void add_pair(Table *table, Bench *bench, const Row *first, const Row *second) {
-    const char *steps = pair_steps(table->arena, bench->kind, first, second);
-    const char *reason = bench_outcome(table->arena, bench, steps, false);
+    Arena *arena = table->arena;
+    const char *before = arena_printf(arena, "%s%s: %s\n", needs_of(arena, first, second),
+                                      first->pass, options_of(bench->kind, first, NULL));
+    const char *step = arena_printf(arena, "%s: %s\n", second->pass,
+                                    options_of(bench->kind, second, first));
+    const char *steps = arena_printf(arena, "%s%s", before, step);
+    unsigned left = 0;
+    const char *reason = bench_outcome(arena, bench, steps, false, &left);
+    const unsigned found = bench_properties(arena, bench, before);
+    if (found)
+        check_declared(bench, steps, reason, second->pass, step_effects(arena, step),
+                       found, left);
     if (reason)
         text_add(&table->text, " %d |", reason_number(table, reason));
     else
@@ -67,13 +133,16 @@ static void add_pair(Table *table, Bench *bench, const Row *first, const Row *se
 
 static void add_matrix(Table *table, Bench *bench) {
     Text *text = &table->text;
+    const int count = composition_passes();
+    Row *rows = ARENA_ARRAY(table->arena, Row, (size_t)count);
+    for (int i = 0; i < count; i++) rows[i] = row_of(table->arena, i);
     text_add(text, "| first, then |");
-    for (int i = 0; i < ROW_COUNT; i++) text_add(text, " %c |", 'A' + i);
+    for (int i = 0; i < count; i++) text_add(text, " %c |", 'A' + i);
     text_add(text, "\n|---|");
-    for (int i = 0; i < ROW_COUNT; i++) text_add(text, "---|");
-    for (int i = 0; i < ROW_COUNT; i++) {
-        text_add(text, "\n| %c `%s` |", 'A' + i, ROWS[i].pass);
-        for (int k = 0; k < ROW_COUNT; k++) add_pair(table, bench, &ROWS[i], &ROWS[k]);
+    for (int i = 0; i < count; i++) text_add(text, "---|");
+    for (int i = 0; i < count; i++) {
+        text_add(text, "\n| %c `%s` |", 'A' + i, rows[i].pass);
+        for (int k = 0; k < count; k++) add_pair(table, bench, &rows[i], &rows[k]);
     }
     text_add(text, "\n\n");
     for (int i = 0; i < table->reason_count; i++)
@@ -84,7 +153,8 @@ static void add_matrix(Table *table, Bench *bench) {
 
 static void add_chain(Table *table, Bench *bench, const Chain *chain) {
     Text *text = &table->text;
-    const char *reason = bench_outcome(table->arena, bench, chain->steps, chain->unsure);
+    const char *reason =
+        bench_outcome(table->arena, bench, chain->steps, chain->unsure, NULL);
     text_add(text, "| %s | ", KIND[chain->kind].name);
     for (const char *step = chain->steps; *step; step += strcspn(step, "\n") + 1)
         text_add(text, "%s`%.*s`", step == chain->steps ? "" : ", ",
@@ -129,6 +199,26 @@ static void page_check(Table *table, const char *name) {
 static void table_close(Table *table) {
     text_free(&table->text);
     arena_destroy(table->arena);
+}
+
+void composition_effects(void) {
+    Table table = {.arena = arena_create()};
+    Text *text = &table.text;
+    text_add(text, "| pass | needs | refuses | gives | takes |\n|---|---|---|---|---|\n");
+    for (const Pass *const *pass = pass_list(); *pass; pass++) {
+        const PassEffects effects = pass_effects(*pass, (*pass)->defaults);
+        const unsigned columns[] = {effects.needs, effects.refuses, effects.gives,
+                                    effects.takes};
+        text_add(text, "| `%s` |", (*pass)->name);
+        for (int i = 0; i < 4; i++) {
+            text_add(text, " ");
+            properties_print(text, columns[i]);
+            text_add(text, " |");
+        }
+        text_add(text, "\n");
+    }
+    page_check(&table, "effects");
+    table_close(&table);
 }
 
 void composition_pairs(KindName kind) {
