@@ -4,6 +4,7 @@
 #include "cli/generate_translation.h"
 #include "cli/signals.h"
 #include "exec/generate/decode.h"
+#include "exec/generate/sample.h"
 #include "exec/generate/translate.h"
 #include "exec/linalg/blas.h"
 #include "exec/ops.h"

@@ -103,7 +103,7 @@ static Status open_translator(Translating *t, Diag *diag) {
     t->most = flags->max_tokens ? flags->max_tokens : GENERATE_TOKENS;
     const TranslatorOptions options = {.max_length = t->most,
                                        .hypotheses = t->search.beam,
-                                       .threads = 1,
+                                       .threads = threads_choose(flags->threads),
                                        .weights = flags->bf16 ? STEP_BF16 : STEP_F32};
     if (t->search.start < 0 || t->search.end < 0)
         return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
@@ -154,9 +154,10 @@ static Status translate(Translating *t, Diag *diag) {
     TRY(translator_run(t->translator, &sentences, &t->search, &translation, diag));
     const double seconds = ticker_seconds() - start;
     if (t->cli->flags.timing)
-        fprintf(stderr, "%lld tokens read, %lld made in %.1f ms; score %.4f\n",
+        fprintf(stderr,
+                "%lld tokens read, %lld made in %.1f ms; score %.4f; threads %d\n",
                 (long long)length, (long long)translation.length, 1e3 * seconds,
-                translation.score);
+                translation.score, translator_threads(t->translator, 1));
     return show(t, &translation, diag);
 }
 

@@ -1,13 +1,15 @@
-/* sample_token: see exec/generate/decode.h.
+/* Sampling: see exec/generate/sample.h.
  *
  * Without limits the draw walks the probabilities in the order of the tokens. With top-k
  * or top-p the tokens come off a heap, the most likely first and of equals the first,
  * only as many as are needed. */
-#include "exec/generate/decode.h"
+#include "exec/generate/sample.h"
+
 #include "ir/arena.h"
 #include "ir/random.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 /* Logits as weights exp((x - top) / temperature). */

@@ -9,21 +9,19 @@
 #ifndef COMPRESS_EXEC_GENERATE_TRANSLATE_H
 #define COMPRESS_EXEC_GENERATE_TRANSLATE_H
 
-#include "exec/generate/step.h"
+#include "exec/generate/search.h"
 
 typedef struct TranslatorOptions {
     int64_t max_length; /* most tokens of a translation, its end included */
     int64_t hypotheses; /* most of a sentence: the largest Search.beam */
-    int threads;        /* at least 1 */
+    int threads;        /* at least 1: sentences are shared out among them, and where
+                           there are fewer sentences, the steps of each */
     StepWeights weights;
 } TranslatorOptions;
 
 typedef struct Translator Translator;
 
-/* Makes a translator for output `logits` of a graph with inputs input_ids, attention_mask
- * [N, S], decoder_input_ids, decoder_attention_mask [N, T]. Fails with STATUS_MODEL: an
- * input is missing, or an op of the decoder cannot run token by token (named). The graph
- * must outlive it, unchanged. */
+/* Makes a translator for a graph as seq2seq_create takes it, and fails likewise. */
 Status translator_create(Translator **out, Graph *graph, const TranslatorOptions *options,
                          Diag *diag);
 void translator_destroy(Translator *translator);
@@ -35,39 +33,8 @@ bool translator_fits(const Graph *graph);
 /* Tokens that the model can choose from. */
 int64_t translator_vocabulary(const Translator *translator);
 
-/* How the next tokens are searched for.
- *   beam: the `beam` hypotheses with the largest sums of log-probabilities go on; those
- * that end are kept with the score sum / length^length_penalty, the end counted in the
- *     length; the best score wins. The search stops when `beam` have ended
- *     (early_stopping), else when none that goes on could still win. beam 1 takes the
- *     likeliest token each time (greedy) and stops at the first end.
- *   lookahead: of the `beam` likeliest next tokens that one is taken which begins the
- *     likeliest pair of tokens; an end is a pair by itself. */
-#define SEARCH_NAMES "beam|lookahead"
-typedef enum SearchKind { SEARCH_BEAM, SEARCH_LOOKAHEAD } SearchKind;
-
-typedef struct Search {
-    SearchKind kind;
-    int64_t beam;
-    double length_penalty;
-    bool early_stopping;
-    int32_t start, end; /* tokens; `start` is never chosen, unless it is `end` */
-    int64_t vocabulary; /* tokens below it are chosen; 0 = all */
-} Search;
-
-/* Sources of one call, padded to equal length. */
-typedef struct Sentences {
-    const int32_t *ids, *mask; /* [count, tokens]; mask: 0 = padding */
-    int64_t count, tokens;
-} Sentences;
-
-/* One sentence's translation. */
-typedef struct Translation {
-    int32_t *tokens; /* room for max_length; the end is not among them */
-    int64_t length;
-    bool ended;   /* by the end, not by max_length */
-    double score; /* as above; of lookahead the sum of log-probabilities */
-} Translation;
+/* Threads that work on a call with so many sentences. */
+int translator_threads(const Translator *translator, int64_t sentences);
 
 /* Translates; out[i].tokens is the caller's. Fails with STATUS_MODEL for an id without a
  * row or search options outside what the translator was made for. One call at a time. */

@@ -1,4 +1,5 @@
-/* Parallel: threads for loops; those of generation, which stay, are in decode_team.h. */
+/* Parallel: threads for loops; those of generation, which stay, are in
+ * exec/generate/team.h. */
 #ifndef COMPRESS_EXEC_RUN_PARALLEL_H
 #define COMPRESS_EXEC_RUN_PARALLEL_H
 

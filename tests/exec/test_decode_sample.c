@@ -1,6 +1,7 @@
 /* Choosing a token: greedy, top-k and top-p by hand, frequencies against probabilities.
  */
 #include "exec/generate/decode.h"
+#include "exec/generate/sample.h"
 #include "ir/random.h"
 #include "tests/support/check.h"
 

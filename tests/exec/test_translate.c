@@ -363,6 +363,51 @@ static void test_together(void **state) {
     diag_destroy(diag);
 }
 
+/* One sentence: threads share its steps, and the bytes are those of one thread. */
+static void test_threads(void **state) {
+    (void)state;
+    Diag *diag = diag_create();
+    const Search searches[] = {search_of(SEARCH_BEAM, 1, 1, true),
+                               search_of(SEARCH_BEAM, 4, 1, false),
+                               search_of(SEARCH_LOOKAHEAD, 8, 0, false)};
+    for (int m = 0; m < MODEL_COUNT; m++) {
+        Model *model = model_open(m);
+        for (int k = 0; k < 3; k++)
+            for (int threads = 2; threads < 6; threads++) {
+                Result one, many;
+                assert_ok(translate(&one, model, &searches[k], 1, 1, 1, MOST, 8, diag),
+                          diag);
+                assert_ok(
+                    translate(&many, model, &searches[k], 1, 1, threads, MOST, 8, diag),
+                    diag);
+                assert_int_equal(many.all[0].length, one.all[0].length);
+                assert_memory_equal(many.tokens[0], one.tokens[0],
+                                    (size_t)one.all[0].length * sizeof(int32_t));
+                assert_memory_equal(&many.all[0].score, &one.all[0].score,
+                                    sizeof one.all[0].score);
+            }
+        model_destroy(model);
+    }
+    diag_destroy(diag);
+}
+
+/* Every thread has something to do, whatever the number of sentences. */
+static void test_threads_used(void **state) {
+    (void)state;
+    Model *model = model_open(0);
+    Diag *diag = diag_create();
+    Translator *t = NULL;
+    const TranslatorOptions options = {.max_length = MOST, .hypotheses = 2, .threads = 6};
+    assert_ok(translator_create(&t, model->graph, &options, diag), diag);
+    assert_int_equal(translator_threads(t, 1), 6);
+    assert_int_equal(translator_threads(t, 2), 6);
+    assert_int_equal(translator_threads(t, 4), 4); /* parts of one thread each */
+    assert_int_equal(translator_threads(t, 100), 6);
+    translator_destroy(t);
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
 static void test_vocabulary(void **state) {
     (void)state;
     Model *model = model_open(0);
@@ -417,6 +462,7 @@ int main(void) {
         cmocka_unit_test(test_greedy),     cmocka_unit_test(test_beam),
         cmocka_unit_test(test_lookahead),  cmocka_unit_test(test_exhaustive),
         cmocka_unit_test(test_differ),     cmocka_unit_test(test_together),
+        cmocka_unit_test(test_threads),    cmocka_unit_test(test_threads_used),
         cmocka_unit_test(test_vocabulary), cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,11 @@
-/* Translator: which tokens to go on with. See exec/generate/translate_internal.h.
+/* Search: see exec/generate/search.h.
  *
- * All sentences of a lane go on together, token by token; each has up to `hypotheses`
+ * All sentences go on together, token by token; each has up to `hypotheses`
  * live ones, in slots of its own. A hypothesis that goes on with several tokens leaves
  * its slot to the first of them, and its states are copied for the others. */
-#include "exec/generate/translate_internal.h"
+#include "exec/generate/search.h"
+
+#include "ir/arena.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -34,9 +36,11 @@ typedef struct Sentence {
 } Sentence;
 
 typedef struct Searching {
-    TranslateLane *lane;
+    Hypotheses *h;
     const Search *search;
+    int64_t count;       /* of sentences */
     int64_t words, most; /* of the model; of a translation */
+    int64_t slots;       /* of a sentence */
     Sentence *sentences;
     int64_t length;  /* tokens of the live hypotheses */
     int32_t *tokens; /* of all hypotheses */
@@ -86,7 +90,7 @@ static void offer(Sentence *sentence, int64_t most, Candidate candidate) {
 static void offer_words(const Searching *s, Sentence *sentence, int64_t h, int64_t most) {
     const Search *search = s->search;
     const Hypothesis *from = &sentence->live[h];
-    const float *logits = lane_logits(s->lane, from->row);
+    const float *logits = hypotheses_logits(s->h, from->row);
     const double total = log_total(logits, s->words);
     for (int64_t w = 0; w < search->vocabulary; w++) {
         const double sum = from->sum + (double)logits[w] - total;
@@ -127,7 +131,7 @@ static void put_hypothesis(const Searching *s, const Sentence *sentence, int64_t
 /* Makes the chosen candidates the live hypotheses. */
 static void go_on(Searching *s, int64_t index, const Candidate *chosen, int64_t count) {
     Sentence *sentence = &s->sentences[index];
-    const int64_t base = index * s->lane->translator->options.hypotheses;
+    const int64_t base = index * s->slots;
     memset(s->taken, 0, (size_t)s->search->beam * sizeof *s->taken);
     for (int64_t n = 0; n < count; n++)
         s->taken[sentence->live[chosen[n].from].slot - base] = true;
@@ -136,7 +140,7 @@ static void go_on(Searching *s, int64_t index, const Candidate *chosen, int64_t 
         bool first = true;
         for (int64_t k = 0; k < n && first; k++) first = chosen[k].from != chosen[n].from;
         const int64_t slot = first ? parent : free_slot(s, base);
-        if (!first) lane_copy(s->lane, parent, slot);
+        if (!first) hypotheses_copy(s->h, parent, slot);
         s->taken[slot - base] = true;
         put_hypothesis(s, sentence, n, &chosen[n]);
         sentence->next[n].slot = slot;
@@ -217,7 +221,7 @@ static void look_ahead(Searching *s, int64_t index) {
 /* The sum of the likeliest pair that begins with a live hypothesis's last token. */
 static double pair_of(const Searching *s, const Hypothesis *h) {
     const Search *search = s->search;
-    const float *logits = lane_logits(s->lane, h->row);
+    const float *logits = hypotheses_logits(s->h, h->row);
     float most = -INFINITY;
     for (int64_t w = 0; w < search->vocabulary; w++)
         if (logits[w] > most && (w != search->start || w == search->end))
@@ -255,47 +259,46 @@ static void choose_pair(Searching *s, int64_t index) {
 /* Rows of the live hypotheses of sentences that are not done; false when there is none.
  */
 static bool fill_rows(Searching *s) {
-    TranslateLane *lane = s->lane;
-    lane->rows = 0;
-    for (int64_t i = 0; i < lane->sentences; i++) {
+    bool any = false;
+    hypotheses_clear(s->h);
+    for (int64_t i = 0; i < s->count; i++) {
         Sentence *sentence = &s->sentences[i];
-        for (int64_t h = 0; h < sentence->live_count && !sentence->done; h++) {
-            Hypothesis *live = &sentence->live[h];
-            live->row = lane->rows;
-            lane->token[lane->rows] =
+        for (int64_t k = 0; k < sentence->live_count && !sentence->done; k++) {
+            Hypothesis *live = &sentence->live[k];
+            const int32_t token =
                 s->length > 0 ? live->tokens[s->length - 1] : s->search->start;
-            lane->sentence[lane->rows] = i;
-            lane->slot[lane->rows++] = live->slot;
+            live->row = hypotheses_add(s->h, token, i, live->slot);
+            any = true;
         }
     }
-    return lane->rows > 0;
+    return any;
 }
 
 static void run_beam(Searching *s) {
     for (; s->length < s->most && fill_rows(s); s->length++) {
-        lane_step(s->lane);
-        for (int64_t i = 0; i < s->lane->sentences; i++)
+        hypotheses_step(s->h);
+        for (int64_t i = 0; i < s->count; i++)
             if (!s->sentences[i].done) search_beam(s, i);
     }
-    for (int64_t i = 0; i < s->lane->sentences; i++)
+    for (int64_t i = 0; i < s->count; i++)
         if (!s->sentences[i].done) finish(s, &s->sentences[i]);
 }
 
 static bool is_any_left(const Searching *s) {
-    for (int64_t i = 0; i < s->lane->sentences; i++)
+    for (int64_t i = 0; i < s->count; i++)
         if (!s->sentences[i].done) return true;
     return false;
 }
 
 /* Each token's row is the one that looking ahead ran already. */
 static void run_lookahead(Searching *s) {
-    if (fill_rows(s)) lane_step(s->lane);
+    if (fill_rows(s)) hypotheses_step(s->h);
     while (s->length + 1 < s->most && is_any_left(s)) {
-        for (int64_t i = 0; i < s->lane->sentences; i++)
+        for (int64_t i = 0; i < s->count; i++)
             if (!s->sentences[i].done) look_ahead(s, i);
         s->length++;
-        if (fill_rows(s)) lane_step(s->lane);
-        for (int64_t i = 0; i < s->lane->sentences; i++)
+        if (fill_rows(s)) hypotheses_step(s->h);
+        for (int64_t i = 0; i < s->count; i++)
             if (!s->sentences[i].done) choose_pair(s, i);
     }
     const Search *search = s->search; /* there is no second token for the last one */
@@ -305,13 +308,13 @@ static void run_lookahead(Searching *s) {
                            .end = search->end,
                            .vocabulary = search->vocabulary};
     s->search = &greedy;
-    for (int64_t i = 0; i < s->lane->sentences; i++) {
+    for (int64_t i = 0; i < s->count; i++) {
         if (s->sentences[i].done) continue;
         s->sentences[i].best->length = -1;
         search_beam(s, i);
     }
     s->length++;
-    for (int64_t i = 0; i < s->lane->sentences; i++)
+    for (int64_t i = 0; i < s->count; i++)
         if (!s->sentences[i].done) finish(s, &s->sentences[i]);
     s->search = search;
 }
@@ -328,7 +331,7 @@ static void open_sentence(Searching *s, int64_t i, Translation *out) {
                    .live_count = 1,
                    .candidates = memory_alloc((size_t)(2 * beam + 1), sizeof(Candidate)),
                    .best = out};
-    all[0].slot = i * s->lane->translator->options.hypotheses;
+    all[0].slot = i * s->slots;
     out->length = -1;
 }
 
@@ -343,21 +346,23 @@ static void close_sentence(Sentence *sentence) {
     free(sentence->candidates);
 }
 
-void lane_search(TranslateLane *lane, const Search *search, Translation *out) {
-    Searching s = {.lane = lane,
+void search_translations(Hypotheses *h, const Search *search, Translation *out) {
+    Searching s = {.h = h,
                    .search = search,
-                   .words = translator_vocabulary(lane->translator),
-                   .most = lane->translator->options.max_length};
-    const size_t hypotheses = (size_t)(lane->sentences * 2 * search->beam);
+                   .count = hypotheses_sentences(h),
+                   .words = seq2seq_vocabulary(hypotheses_model(h)),
+                   .most = seq2seq_options(hypotheses_model(h))->max_length,
+                   .slots = seq2seq_options(hypotheses_model(h))->slots};
+    const size_t hypotheses = (size_t)(s.count * 2 * search->beam);
     s.tokens = memory_alloc(hypotheses * (size_t)s.most, sizeof *s.tokens);
     s.taken = memory_alloc((size_t)search->beam, sizeof *s.taken);
-    s.sentences = memory_alloc((size_t)lane->sentences, sizeof *s.sentences);
-    for (int64_t i = 0; i < lane->sentences; i++) open_sentence(&s, i, &out[i]);
+    s.sentences = memory_alloc((size_t)s.count, sizeof *s.sentences);
+    for (int64_t i = 0; i < s.count; i++) open_sentence(&s, i, &out[i]);
     if (search->kind == SEARCH_LOOKAHEAD)
         run_lookahead(&s);
     else
         run_beam(&s);
-    for (int64_t i = 0; i < lane->sentences; i++) close_sentence(&s.sentences[i]);
+    for (int64_t i = 0; i < s.count; i++) close_sentence(&s.sentences[i]);
     free(s.sentences);
     free(s.taken);
     free(s.tokens);

@@ -1,8 +1,8 @@
 /* Team: threads that stay, for work of microseconds between meetings.
  *
  * Waiting threads spin for a while, then yield the processor, then sleep. */
-#ifndef COMPRESS_EXEC_GENERATE_DECODE_TEAM_H
-#define COMPRESS_EXEC_GENERATE_DECODE_TEAM_H
+#ifndef COMPRESS_EXEC_GENERATE_TEAM_H
+#define COMPRESS_EXEC_GENERATE_TEAM_H
 
 #include "ir/status.h"
 

@@ -1,5 +1,5 @@
-/* Team: see exec/generate/decode_team.h. */
-#include "exec/generate/decode_team.h"
+/* Team: see exec/generate/team.h. */
+#include "exec/generate/team.h"
 
 #include "ir/arena.h"
 
