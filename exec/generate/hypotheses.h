@@ -53,6 +53,7 @@ Status hypotheses_create(Hypotheses **out, const Seq2Seq *model, Diag *diag);
 /* NULL is allowed. */
 void hypotheses_destroy(Hypotheses *h);
 
+/* The model they were created for. */
 const Seq2Seq *hypotheses_model(const Hypotheses *h);
 
 /* Begins with other sentences, whose ids are below the limit: runs the encoder. Steps
