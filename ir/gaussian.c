@@ -227,17 +227,6 @@ Status gaussian_check(const Gaussian *g, const char *name, Status status, Diag *
     return STATUS_OK;
 }
 
-Status gaussian_write(Tensor *tensor, int64_t first, int64_t count, const double *values,
-                      Diag *diag) {
-    void *data = NULL;
-    TRY(tensor_writable(tensor, &data, diag));
-    if (tensor->dtype == DTYPE_F64 && count > 0)
-        memcpy((double *)data + first, values, (size_t)count * sizeof *values);
-    for (int64_t i = 0; tensor->dtype == DTYPE_F32 && i < count; i++)
-        ((float *)data)[first + i] = (float)values[i];
-    return STATUS_OK;
-}
-
 /* ---- keeping a part ---- */
 
 /* The part of a tensor of the storage's shape, `lead` times in a row. */
@@ -339,7 +328,7 @@ static Status average_part(Gaussian *const *from, int count, int part, double by
             for (int64_t k = 0; k < n; k++) sum[k] += one[k];
         }
         for (int64_t k = 0; k < n; k++) sum[k] *= by;
-        TRY(gaussian_write(out, at, n, sum, diag));
+        TRY(tensor_write_f64(out, at, n, sum, diag));
     }
     return STATUS_OK;
 }

@@ -121,11 +121,6 @@ bool gaussian_reshape(Gaussian *gaussian, int rank, const int64_t *dim);
  */
 Status gaussian_average(Gaussian *const *from, int count, bool *done, Diag *diag);
 
-/* Writes elements [first, first + count) of one of its tensors, which is copied first
- * when its data is shared. Fails with STATUS_MEMORY. */
-Status gaussian_write(Tensor *tensor, int64_t first, int64_t count, const double *values,
-                      Diag *diag);
-
 /* Appends one line with form, origin, shape and hash of every tensor: equal lines mean
  * equal Gaussians. */
 void gaussian_describe(Text *text, const Gaussian *gaussian);

@@ -45,6 +45,7 @@ typedef struct Storage {
     bool frozen; /* never trained (a teacher's weights inside a training graph) */
     Lineage kept[RANK_MAX]; /* by axis: what pruning left of the original */
     Gaussian *gaussian;     /* in the arena; NULL = nothing is known */
+    bool dropped;           /* what was known is so no more: see graph_take_dropped */
 } Storage;
 
 typedef struct Node Node;

@@ -37,10 +37,9 @@ Model *model_copy(const Model *model) {
 void model_strip(Model *model) {
     Graph *graph = model->graph;
     for (int i = 0; i < graph->storage_count; i++) {
-        Tensor *tensor = &graph->storages[i]->tensor;
-        Tensor shape = tensor_shape(tensor->dtype, tensor->rank, tensor->dim);
-        tensor_release(tensor);
-        *tensor = shape;
+        Storage *storage = graph->storages[i];
+        tensor_drop_data(&storage->tensor, storage->tensor.dtype);
+        gaussian_release(storage->gaussian);
     }
 }
 

@@ -253,12 +253,14 @@ static Status choose_target(Node **out, Graph *graph, StorageUsers users, Node *
     return STATUS_OK;
 }
 
-/* The mean of the leaves' values. */
+/* The mean of the leaves' values; a shape alone when one of them has none. */
 static Status mean_values(Tensor *out, Node *const *leaves, int count, Diag *diag) {
-    const Storage *first = leaves[0]->storage;
-    const Tensor *shape = &first->tensor;
+    const Storage *like = leaves[0]->storage;
+    const Tensor *shape = &like->tensor;
     void *data = NULL;
-    TRY(storage_blank(out, &data, first, DTYPE_F32, shape->rank, shape->dim, diag));
+    for (int l = 1; l < count; l++)
+        if (!storage_has_data(leaves[l]->storage)) like = leaves[l]->storage;
+    TRY(storage_blank(out, &data, like, DTYPE_F32, shape->rank, shape->dim, diag));
     float *mean = data;
     double sum[CHUNK], part[CHUNK];
     const int64_t total = mean ? tensor_count(out) : 0;
@@ -386,6 +388,7 @@ void graph_take_weights(Graph *graph, const Graph *from) {
 
 void storage_set_gaussian(Storage *storage, Gaussian *gaussian) {
     if (storage->gaussian == gaussian) return;
+    storage->dropped = !gaussian;
     gaussian_release(storage->gaussian);
     storage->gaussian = gaussian;
 }
@@ -404,8 +407,9 @@ void graph_drop_gaussians(Graph *graph) {
 }
 
 Status storage_take_mean(Storage *storage, Diag *diag) {
-    Tensor mean;
-    TRY(tensor_to_f32(&mean, &storage->gaussian->mean, diag));
+    Tensor mean = tensor_shape(DTYPE_F32, storage->tensor.rank, storage->tensor.dim);
+    if (storage_has_data(storage))
+        TRY(tensor_to_f32(&mean, &storage->gaussian->mean, diag));
     storage_set_values(storage, mean);
     return STATUS_OK;
 }
@@ -417,6 +421,16 @@ void graph_take_gaussians(Graph *graph, const Graph *from) {
         storage_set_gaussian(
             storage, gaussian_copy(graph->arena, source ? source->gaussian : NULL));
     }
+}
+
+int graph_take_dropped(Graph *graph, const char **first) {
+    int count = 0;
+    for (int i = 0; i < graph->storage_count; i++) {
+        Storage *storage = graph->storages[i];
+        if (storage->dropped && count++ == 0) *first = storage->name;
+        storage->dropped = false;
+    }
+    return count;
 }
 
 int graph_gaussian_count(const Graph *graph) {

@@ -154,6 +154,10 @@ Status storage_take_mean(Storage *storage, Diag *diag);
  * that have none in `from`, or are not in it, go. */
 void graph_take_gaussians(Graph *graph, const Graph *from);
 
+/* Number of storages that lost their Gaussian since this was asked last, and the name of
+ * the first: edits that it cannot follow drop it. */
+int graph_take_dropped(Graph *graph, const char **first);
+
 /* Number of storages with a Gaussian. */
 int graph_gaussian_count(const Graph *graph);
 

@@ -129,6 +129,17 @@ Status tensor_writable(Tensor *tensor, void **data, Diag *diag) {
     return STATUS_OK;
 }
 
+Status tensor_write_f64(Tensor *tensor, int64_t first, int64_t count,
+                        const double *values, Diag *diag) {
+    void *data = NULL;
+    TRY(tensor_writable(tensor, &data, diag));
+    if (tensor->dtype == DTYPE_F64 && count > 0)
+        memcpy((double *)data + first, values, (size_t)count * sizeof *values);
+    for (int64_t i = 0; tensor->dtype == DTYPE_F32 && i < count; i++)
+        ((float *)data)[first + i] = (float)values[i];
+    return STATUS_OK;
+}
+
 Status tensor_to_f32(Tensor *out, const Tensor *in, Diag *diag) {
     bool aligned = (uintptr_t)tensor_data(in) % sizeof(float) == 0;
     if (in->dtype == DTYPE_F32 && aligned) {

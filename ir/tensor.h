@@ -123,6 +123,11 @@ void tensor_read_f64(const Tensor *tensor, int64_t first, int64_t count, double 
 Status tensor_keep(Tensor *out, const Tensor *in, int64_t outer, int64_t dim,
                    const int64_t *keep, int64_t count, Diag *diag);
 
+/* Writes elements [first, first + count) of a tensor of F32 or F64, which is copied first
+ * when its data is shared. Fails with STATUS_MEMORY. */
+Status tensor_write_f64(Tensor *tensor, int64_t first, int64_t count,
+                        const double *values, Diag *diag);
+
 /* Float32 copy of any tensor with the same shape. F32 data that is aligned is shared, not
  * copied: call tensor_writable before writing. Fails with STATUS_MEMORY. */
 Status tensor_to_f32(Tensor *out, const Tensor *in, Diag *diag);

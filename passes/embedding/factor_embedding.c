@@ -43,12 +43,13 @@ typedef struct Factor {
     PassContext *ctx;
     Graph *graph;
     const F *options;
-    Node *table;         /* leaf: E, or W1 of a factored embedding */
-    Node *projection;    /* leaf: W2 of a factored embedding, else NULL */
-    int lookups, heads;  /* embedding nodes and tied linear nodes that read the table */
-    int64_t rows, width; /* of E */
-    int64_t most;        /* largest rank that makes sense */
-    int64_t even;        /* largest rank that is not growth */
+    Node *table;          /* leaf: E, or W1 of a factored embedding */
+    Node *projection;     /* leaf: W2 of a factored embedding, else NULL */
+    int lookups, heads;   /* embedding nodes and tied linear nodes that read the table */
+    StorageUsers readers; /* all of them, in graph order */
+    int64_t rows, width;  /* of E */
+    int64_t most;         /* largest rank that makes sense */
+    int64_t even;         /* largest rank that is not growth */
 } Factor;
 
 /* ---- what there is ---- */
@@ -102,8 +103,11 @@ static Status fail_user(const Factor *f, const Node *user, Diag *diag) {
 }
 
 static Status check_users(Factor *f, Diag *diag) {
-    for (const Node *n = f->graph->first; n; n = n->next) {
+    const size_t most = (size_t)graph_use_count(f->graph, f->table);
+    Node **readers = ARENA_ARRAY(f->ctx->arena, Node *, most);
+    for (Node *n = f->graph->first; n; n = n->next) {
         const bool lookup = is_lookup(n, f->table), tied = is_tied(n, f->table);
+        if (lookup || tied) readers[f->readers.count++] = n;
         f->lookups += lookup;
         f->heads += tied;
         for (int i = 0; i < n->in_count; i++)
@@ -114,6 +118,7 @@ static Status check_users(Factor *f, Diag *diag) {
             return edit_fail(f->ctx, diag,
                              "\"%s\" cannot be factored: it is output \"%s\"",
                              f->table->storage->name, f->graph->outputs[i].name);
+    f->readers.nodes = readers;
     return STATUS_OK;
 }
 
@@ -161,9 +166,9 @@ static Node *find_factor(const Factor *f) {
 /* ---- ranks ---- */
 
 static Status measure_table(Factor *f, Diag *diag) {
-    const int64_t *dim = f->table->storage->tensor.dim;
+    const int64_t *dim = f->table->type.dim;
     f->rows = dim[0];
-    f->width = f->projection ? f->projection->storage->tensor.dim[0] : dim[1];
+    f->width = f->projection ? f->projection->type.dim[0] : dim[1];
     f->most = dim[0] < dim[1] ? dim[0] : dim[1];
     if (f->most > f->width) f->most = f->width;
     const int64_t whole[] = {f->rows,
@@ -234,30 +239,14 @@ static Status guess_rank(const Factor *f, int64_t *rank, Diag *diag) {
 
 /* ---- rewriting ---- */
 
-/* Gives a leaf another tensor, of which it takes the reference. */
-static void set_table(Node *leaf, Tensor tensor) {
-    Storage *storage = leaf->storage;
-    tensor_release(&storage->tensor);
-    storage->tensor = tensor;
-    storage_drop_gaussian(storage);
-    memcpy(leaf->type.dim, tensor.dim, sizeof leaf->type.dim);
-}
-
-/* The leaf of W2: columns of E, with what was pruned of them, by rank. */
-static Status add_projection(Factor *f, const Tensor *right, Diag *diag) {
+/* Name of W2: that of the table with "_projection" before its end. */
+static const char *projection_name(const Factor *f) {
     static const char end[] = ".weight";
-    Storage *table = f->table->storage, *storage = NULL;
-    const size_t length = strlen(table->name), last = sizeof end - 1;
-    const bool has_end = length > last && strcmp(table->name + length - last, end) == 0;
-    const char *name = arena_printf(f->graph->arena, "%.*s_projection.weight",
-                                    (int)(has_end ? length - last : length), table->name);
-    TRY(graph_add_storage(&storage, f->graph, graph_fresh_name(f->graph, name), right,
-                          diag));
-    storage->init = table->init;
-    storage->frozen = table->frozen;
-    storage->kept[0] = table->kept[1];
-    f->projection = graph_param(f->graph, storage);
-    return STATUS_OK;
+    const char *table = f->table->storage->name;
+    const size_t length = strlen(table), last = sizeof end - 1;
+    const bool has_end = length > last && strcmp(table + length - last, end) == 0;
+    return arena_printf(f->graph->arena, "%.*s_projection.weight",
+                        (int)(has_end ? length - last : length), table);
 }
 
 static Status project_lookup(const Factor *f, Node *lookup, Diag *diag) {
@@ -279,22 +268,29 @@ static Status project_head(const Factor *f, Node *head, Diag *diag) {
     return STATUS_OK;
 }
 
-/* Puts the factors into the graph; takes over the tensors. */
-static Status apply(Factor *f, Tensor left, Tensor right, Diag *diag) {
-    const bool factored = f->projection != NULL;
-    Status status = factored ? STATUS_OK : add_projection(f, &right, diag);
+/* Other factors W1 and W2 in place of those that are there; takes over the tensors.
+ * Nobody else reads W2 (find_factor). */
+static Status replace_factors(Factor *f, Tensor left, Tensor right, Diag *diag) {
+    const Status status = storage_replace(f->graph, f->table, f->readers, left, 1, diag);
     if (status != STATUS_OK) {
-        tensor_release(&left);
         tensor_release(&right);
         return status;
     }
-    set_table(f->table, left);
-    set_table(f->projection, right);
-    f->table->storage->kept[1] = f->projection->storage->kept[1] = (Lineage){0};
-    for (Node *n = f->graph->first, *next; n && !factored; n = next) {
-        next = n->next;
-        if (is_lookup(n, f->table)) TRY(project_lookup(f, n, diag));
-        if (is_tied(n, f->table)) TRY(project_head(f, n, diag));
+    return storage_replace(f->graph, f->projection, STORAGE_ALL_USERS, right, 1, diag);
+}
+
+/* Puts the factors into the graph; takes over the tensors. */
+static Status apply(Factor *f, Tensor left, Tensor right, Diag *diag) {
+    if (f->projection) {
+        TRY(replace_factors(f, left, right, diag));
+        return graph_infer(f->graph, diag);
+    }
+    TRY(storage_factor(&f->projection, f->graph, f->table, f->readers, left, right,
+                       projection_name(f), diag));
+    for (int i = 0; i < f->readers.count; i++) {
+        Node *reader = f->readers.nodes[i];
+        TRY(is_lookup(reader, f->table) ? project_lookup(f, reader, diag)
+                                        : project_head(f, reader, diag));
     }
     return graph_infer(f->graph, diag);
 }
@@ -339,11 +335,11 @@ static Status use_factors(Factor *f, const Tensor *table, const Tsvd *found,
 }
 
 static Status factor_weights(Factor *f, int64_t *rank, Diag *diag) {
-    const Tensor *stored = &f->table->storage->tensor;
+    const Tensor *stored = storage_tensor(f->table->storage);
     Tensor table = {0};
     Tsvd found;
     if (f->projection)
-        TRY(factor_multiply(&table, stored, &f->projection->storage->tensor,
+        TRY(factor_multiply(&table, stored, storage_tensor(f->projection->storage),
                             f->ctx->threads, diag));
     else
         table = tensor_retain(stored);
@@ -359,7 +355,7 @@ static Status factor_weights(Factor *f, int64_t *rank, Diag *diag) {
 static Status factor_shapes(Factor *f, int64_t *rank, Diag *diag) {
     *rank = f->options->rank;
     if (*rank == 0) TRY(guess_rank(f, rank, diag));
-    f->ctx->unsure = f->projection && *rank == f->table->storage->tensor.dim[1];
+    f->ctx->unsure = f->projection && *rank == f->table->type.dim[1];
     return apply(f, tensor_shape(DTYPE_F32, 2, (int64_t[]){f->rows, *rank}),
                  tensor_shape(DTYPE_F32, 2, (int64_t[]){f->width, *rank}), diag);
 }
@@ -385,11 +381,11 @@ static Status factor_run(PassContext *ctx, Model *model, const void *opaque, Dia
     TRY(check_users(&f, diag));
     f.projection = find_factor(&f);
     TRY(measure_table(&f, diag));
-    const int64_t before = f.projection
-                               ? factor_count(&f, f.table->storage->tensor.dim[1])
-                               : f.rows * f.width;
+    const int64_t before =
+        f.projection ? factor_count(&f, f.table->type.dim[1]) : f.rows * f.width;
     if (rank) TRY(check_rank(&f, rank, diag));
-    TRY(ctx->plan ? factor_shapes(&f, &rank, diag) : factor_weights(&f, &rank, diag));
+    TRY(storage_has_data(f.table->storage) ? factor_weights(&f, &rank, diag)
+                                           : factor_shapes(&f, &rank, diag));
     record_shape(&f, rank, before);
     return STATUS_OK;
 }

@@ -68,21 +68,14 @@ static Status find_positions(TokenTypes *t, PassContext *ctx, const Graph *graph
     return STATUS_OK;
 }
 
-/* The table plus row 0 of the types, as float32; a shape when planning. */
-static Status fold_row(Tensor *out, const PassContext *ctx, const Tensor *table,
-                       const Tensor *types, Diag *diag) {
+/* The table plus row 0 of the types, as float32. */
+static Status fold_row(Tensor *out, const Storage *positions, const Tensor *types,
+                       Diag *diag) {
+    const Tensor *table = storage_tensor(positions);
     const int64_t rows = table->dim[0], width = table->dim[1];
-    if (ctx->plan) {
-        *out = tensor_shape(DTYPE_F32, table->rank, table->dim);
-        return STATUS_OK;
-    }
     void *data = NULL;
-    TRY(tensor_create(out, DTYPE_F32, table->rank, table->dim, diag));
-    Status status = tensor_writable(out, &data, diag);
-    if (status != STATUS_OK) {
-        tensor_release(out);
-        return status;
-    }
+    TRY(storage_blank(out, &data, positions, DTYPE_F32, table->rank, table->dim, diag));
+    if (!data) return STATUS_OK;
     float *folded = data;
     double *row = memory_alloc((size_t)width, sizeof *row);
     double *position = memory_alloc((size_t)width, sizeof *position);
@@ -119,15 +112,13 @@ static Status fold_run(PassContext *ctx, Model *model, const void *opaque, Diag 
     TokenTypes t = {0};
     TRY(find_types(&t, ctx, graph, diag));
     TRY(find_positions(&t, ctx, graph, diag));
-    Tensor *table = &t.table->storage->tensor, folded;
-    const Tensor *types = &t.types->storage->tensor;
+    Tensor folded;
+    const Tensor *types = storage_tensor(t.types->storage);
     const int64_t type_count = types->dim[0];
-    TRY(fold_row(&folded, ctx, table, types, diag));
-    tensor_release(table);
-    *table = folded;
-    storage_drop_gaussian(t.table->storage);
+    TRY(fold_row(&folded, t.table->storage, types, diag));
+    TRY(storage_replace(graph, t.table, STORAGE_USER(t.position), folded, -1, diag));
     tree_put_int(ctx->arena, ctx->record, "types", type_count);
-    if (!ctx->plan)
+    if (storage_has_data(t.types->storage))
         tree_put_real(ctx->arena, ctx->record, "largest_difference",
                       largest_difference(types));
     graph_replace_uses(graph, t.sum, t.x);

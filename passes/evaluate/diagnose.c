@@ -168,7 +168,7 @@ static Status separate_layers(Graph *graph, Diag *diag) {
 static double storage_square(const Params *params, const Storage *storage,
                              const float *gradient) {
     const int64_t offset = params_offset(params, storage);
-    const int64_t count = offset < 0 ? 0 : tensor_count(&storage->tensor);
+    const int64_t count = offset < 0 ? 0 : tensor_count(storage_tensor(storage));
     double sum = 0;
     for (int64_t k = 0; k < count; k++)
         sum += (double)gradient[offset + k] * gradient[offset + k];

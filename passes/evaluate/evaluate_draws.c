@@ -34,24 +34,22 @@ static void draw_piece(const Gaussian *gaussian, uint64_t key, int64_t first, in
 }
 
 static Status draw_storage(Storage *storage, uint64_t key, Diag *diag) {
-    const int64_t count = tensor_count(&storage->tensor);
+    const Tensor *tensor = storage_tensor(storage);
+    const int64_t count = tensor_count(tensor);
     Tensor drawn;
     void *to = NULL;
-    TRY(tensor_create(&drawn, DTYPE_F32, storage->tensor.rank, storage->tensor.dim,
-                      diag));
-    tensor_release(&storage->tensor);
-    storage->tensor = drawn;
-    TRY(tensor_writable(&storage->tensor, &to, diag));
-    for (int64_t i = 0; i < count; i += PIECE)
-        draw_piece(storage->gaussian, random_key_name(key, storage->name), i,
+    TRY(storage_blank(&drawn, &to, storage, DTYPE_F32, tensor->rank, tensor->dim, diag));
+    for (int64_t i = 0; to && i < count; i += PIECE)
+        draw_piece(storage_gaussian(storage), random_key_name(key, storage->name), i,
                    count - i < PIECE ? count - i : PIECE, (float *)to + i);
+    storage_set_values(storage, drawn);
     return STATUS_OK;
 }
 
 static Status draw_weights(const Draws *d, int64_t draw, Diag *diag) {
     const uint64_t key = random_key(d->e->ctx->seed, (uint64_t)draw);
     for (int i = 0; i < d->graph->storage_count; i++)
-        if (d->graph->storages[i]->gaussian)
+        if (storage_gaussian(d->graph->storages[i]))
             TRY(draw_storage(d->graph->storages[i], key, diag));
     return STATUS_OK;
 }

@@ -75,10 +75,10 @@ static Status add_weight(Node **out, AddExits *a, const HeadPlace *at, const cha
                          Diag *diag) {
     const char *name = arena_printf(a->graph->arena, "%s.%s", at->name, part);
     TRY(storage_create(out, a->graph, name, init, rank, dim, diag));
-    Tensor *tensor = &(*out)->storage->tensor;
-    const Tensor *from = source && source->storage ? &source->storage->tensor : NULL;
-    if (!from || !tensor_same_shape(from, tensor)) return STATUS_OK;
-    *tensor = tensor_retain(from);
+    Storage *storage = (*out)->storage;
+    const Storage *from = source ? source->storage : NULL;
+    if (from && tensor_same_shape(storage_tensor(from), storage_tensor(storage)))
+        storage_copy_values(storage, from);
     return STATUS_OK;
 }
 

@@ -4,8 +4,8 @@
 #include "exec/run/ticker.h"
 #include "ir/irtext.h"
 #include "ir/random.h"
+#include "ir/storage.h"
 #include "passes/pipeline/pipeline_check.h"
-#include "passes/pipeline/pipeline_gaussians.h"
 
 #include <string.h>
 
@@ -28,7 +28,6 @@ typedef struct StepRun {
     Model *before; /* copy for the check of exactness, NULL when none is needed */
     Text text;     /* IR before the step; empty unless needed */
     char hash[HASH_TEXT_BYTES]; /* of the model before the step */
-    KnownGaussians known;       /* before the step */
     PassContext ctx;
     Measure measure;
     bool changed;
@@ -93,7 +92,6 @@ static void step_prepare(StepRun *run) {
         .resources = options->resources,
     };
     hash_model(run, run->hash);
-    run->known = gaussians_known(run->model->graph, arena);
     bool may_be_exact = !(step->pass->flags & (PASS_MEASURES | PASS_TRAINS));
     if (may_be_exact && !options->plan) run->before = model_copy(run->model);
     if (options->dump == DUMP_FAILURE) print_dump(&run->text, run);
@@ -124,10 +122,24 @@ static Status check_changed(const StepRun *run, Diag *diag) {
     return status;
 }
 
+/* Posteriors follow their storages through a step, or are dropped with a message. A step
+ * that was asked to drop them has recorded it itself. */
+static void warn_dropped(StepRun *run, Diag *diag) {
+    const char *first = NULL;
+    PassContext *ctx = &run->ctx;
+    const int dropped = graph_take_dropped(run->model->graph, &first);
+    if (dropped == 0 || tree_get(ctx->record, "posteriors_dropped")) return;
+    diag_warn(diag, ctx->source.at, ctx->source.key,
+              "the posterior of %d of the weights is dropped, which this step changes "
+              "otherwise than by cutting or averaging: first '%s'",
+              dropped, first);
+    tree_put_int(ctx->arena, ctx->record, "posteriors_dropped", dropped);
+}
+
 /* Everything that is checked after a step. */
 static Status step_check(StepRun *run, Diag *diag) {
     const char *name = run->step->pass->name;
-    gaussians_follow(&run->known, &run->ctx, run->model->graph, diag);
+    warn_dropped(run, diag);
     TRY(check_model(run->model, name, false, diag));
     char hash[HASH_TEXT_BYTES];
     hash_model(run, hash);

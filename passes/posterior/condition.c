@@ -15,7 +15,7 @@ Status condition_fail_singular(const Conditioning *c, const ConditionPart *part,
     Status status = edit_fail(
         c->ctx, c->diag,
         "'%s': the covariance of the parameters to be set is singular (form %s, jitter %g)",
-        part->storage->name, gaussian_form_name(part->gaussian->form), jitter);
+        part->storage->name, gaussian_form_name(part->normal->form), jitter);
     diag_hint(c->diag, "estimate the posterior with a larger jitter or prior_floor");
     return status;
 }
@@ -23,7 +23,7 @@ Status condition_fail_singular(const Conditioning *c, const ConditionPart *part,
 /* ---- marks ---- */
 
 static Status check_slice(const Conditioning *c, const ConditionSlice *slice) {
-    const Tensor *tensor = &slice->storage->tensor;
+    const Tensor *tensor = storage_tensor(slice->storage);
     bool good = slice->axis < tensor->rank;
     for (int64_t i = 0; good && slice->axis >= 0 && i < slice->count; i++)
         good = slice->index[i] >= 0 && slice->index[i] < tensor->dim[slice->axis] &&
@@ -34,9 +34,9 @@ static Status check_slice(const Conditioning *c, const ConditionSlice *slice) {
 }
 
 static int64_t slice_size(const ConditionSlice *slice) {
-    const int64_t all = tensor_count(&slice->storage->tensor);
+    const int64_t all = tensor_count(storage_tensor(slice->storage));
     if (slice->axis < 0 || all == 0) return all;
-    return all / slice->storage->tensor.dim[slice->axis] * slice->count;
+    return all / storage_tensor(slice->storage)->dim[slice->axis] * slice->count;
 }
 
 static void mark_element(ConditionPart *part, const ConditionSlice *slice,
@@ -48,7 +48,7 @@ static void mark_element(ConditionPart *part, const ConditionSlice *slice,
 
 static void mark_slice(ConditionPart *part, const ConditionSlice *slice,
                        ConditionMark mark) {
-    const Tensor *tensor = &slice->storage->tensor;
+    const Tensor *tensor = storage_tensor(slice->storage);
     if (!part->mark) part->mark = memory_alloc((size_t)part->count + 1, 1);
     if (!part->value && mark == MARK_GIVEN)
         part->value = memory_alloc((size_t)part->count + 1, sizeof *part->value);
@@ -100,7 +100,7 @@ static void count_marks(Conditioning *c) {
 /* ---- comparing ---- */
 
 void condition_begin(const Conditioning *c, ConditionPart *part) {
-    part->before = gaussian_copy(c->scratch, part->gaussian);
+    part->before = gaussian_copy(c->scratch, part->normal);
 }
 
 /* Adds n elements from `first` on to the sums. */
@@ -108,9 +108,9 @@ static void compare(Conditioning *c, const ConditionPart *part, int64_t first,
                     int64_t n) {
     double old_mean[CHUNK], mean[CHUNK], old_variance[CHUNK], variance[CHUNK];
     gaussian_mean_f64(part->before, first, n, old_mean);
-    gaussian_mean_f64(part->gaussian, first, n, mean);
+    gaussian_mean_f64(part->normal, first, n, mean);
     gaussian_variance_f64(part->before, first, n, old_variance);
-    gaussian_variance_f64(part->gaussian, first, n, variance);
+    gaussian_variance_f64(part->normal, first, n, variance);
     for (int64_t i = 0; i < n; i++) {
         if (condition_mark(part, first + i) != MARK_KEPT) continue;
         const double step = mean[i] - old_mean[i];
@@ -140,7 +140,7 @@ static void finish_report(Conditioning *c) {
 /* ---- the work ---- */
 
 static bool is_kron(const ConditionPart *part) {
-    return part->gaussian->form == GAUSSIAN_KRON;
+    return part->normal->form == GAUSSIAN_KRON;
 }
 
 /* Puts back what the storages of form kron were. */
@@ -148,9 +148,9 @@ static void restore_kron(Conditioning *c) {
     for (int i = 0; i < c->part_count; i++) {
         ConditionPart *part = &c->parts[i];
         if (!is_kron(part) || !part->before) continue;
-        part->before->origin = part->gaussian->origin;
-        gaussian_release(part->gaussian);
-        *part->gaussian = *part->before;
+        part->before->origin = part->normal->origin;
+        gaussian_release(part->normal);
+        *part->normal = *part->before;
         part->before = NULL;
     }
 }
@@ -182,7 +182,7 @@ static Status run(Conditioning *c) {
 
 static Status check_numbers(const Conditioning *c) {
     for (int i = 0; i < c->part_count; i++)
-        TRY(gaussian_check(c->parts[i].gaussian, c->parts[i].storage->name, STATUS_MODEL,
+        TRY(gaussian_check(c->parts[i].normal, c->parts[i].storage->name, STATUS_MODEL,
                            c->diag));
     return STATUS_OK;
 }
@@ -212,11 +212,11 @@ Status condition_gaussians(PassContext *ctx, Graph *graph, const Condition *cond
     c.parts = memory_alloc((size_t)most, sizeof *c.parts);
     for (int i = 0; i < graph->storage_count; i++) {
         Storage *storage = graph->storages[i];
-        if (storage->gaussian)
+        if (storage_gaussian(storage))
             c.parts[c.part_count++] =
                 (ConditionPart){.storage = storage,
-                                .gaussian = storage->gaussian,
-                                .count = tensor_count(&storage->tensor)};
+                                .normal = storage_edit_gaussian(storage),
+                                .count = tensor_count(storage_tensor(storage))};
     }
     if (status == STATUS_OK) status = condition_all(&c, condition);
     if (status != STATUS_OK) diag_place(diag, ctx->source.at, ctx->source.key);
@@ -256,20 +256,9 @@ void condition_record(PassContext *ctx, const char *name, const ConditionReport 
     tree_append(arena, ctx->record, name, LOC_NONE, map);
 }
 
-static Status set_weights(Storage *storage, bool plan, Diag *diag) {
-    Tensor mean;
-    if (plan)
-        mean = tensor_shape(DTYPE_F32, storage->tensor.rank, storage->tensor.dim);
-    else
-        TRY(tensor_to_f32(&mean, &storage->gaussian->mean, diag));
-    tensor_release(&storage->tensor);
-    storage->tensor = mean;
-    return STATUS_OK;
-}
-
-Status condition_set_weights(PassContext *ctx, Graph *graph, Diag *diag) {
+Status condition_set_weights(Graph *graph, Diag *diag) {
     for (int i = 0; i < graph->storage_count; i++)
-        if (graph->storages[i]->gaussian)
-            TRY(set_weights(graph->storages[i], ctx->plan, diag));
+        if (storage_gaussian(graph->storages[i]))
+            TRY(storage_take_mean(graph->storages[i], diag));
     return STATUS_OK;
 }

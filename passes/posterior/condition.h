@@ -72,8 +72,7 @@ Status condition_gaussians(PassContext *ctx, Graph *graph, const Condition *cond
 void condition_record(PassContext *ctx, const char *name, const ConditionReport *report);
 
 /* Sets the weights of every storage that has a Gaussian to its mean, as F32: the start of
- * a student that is trained from its prior. When planning, dtypes alone. Fails with
- * STATUS_MEMORY. */
-Status condition_set_weights(PassContext *ctx, Graph *graph, Diag *diag);
+ * a student that is trained from its prior. Fails with STATUS_MEMORY. */
+Status condition_set_weights(Graph *graph, Diag *diag);
 
 #endif

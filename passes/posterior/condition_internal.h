@@ -9,12 +9,12 @@ typedef enum ConditionMark { MARK_KEPT, MARK_REMOVED, MARK_GIVEN } ConditionMark
 /* One storage with a Gaussian. */
 typedef struct ConditionPart {
     Storage *storage;
-    Gaussian *gaussian; /* the storage's */
-    Gaussian *before;   /* copy of what it was, while it is changed; shares data until
-                           that is written */
-    uint8_t *mark;      /* by element: ConditionMark; NULL = all kept */
-    double *value;      /* by element, of those given; NULL = none are */
-    int64_t count;      /* elements */
+    Gaussian *normal; /* the storage's Gaussian */
+    Gaussian *before; /* copy of what it was, while it is changed; shares data until
+                         that is written */
+    uint8_t *mark;    /* by element: ConditionMark; NULL = all kept */
+    double *value;    /* by element, of those given; NULL = none are */
+    int64_t count;    /* elements */
     int64_t given;
 } ConditionPart;
 

@@ -25,7 +25,8 @@ static bool is_given(const ConditionPart *part, int64_t i) {
 /* Finds the rows and the columns all of whose elements are given. Slices of a matrix are
  * whole lines, so these cover what is given. */
 static void find_lines(const ConditionPart *part, bool *row, bool *column) {
-    const int64_t n = part->storage->tensor.dim[0], m = part->storage->tensor.dim[1];
+    const int64_t n = storage_tensor(part->storage)->dim[0],
+                  m = storage_tensor(part->storage)->dim[1];
     for (int64_t i = 0; i < n; i++) row[i] = true;
     for (int64_t j = 0; j < m; j++) column[j] = true;
     for (int64_t i = 0; i < n; i++)
@@ -109,7 +110,7 @@ typedef struct Kron {
 } Kron;
 
 static Kron kron_open(const ConditionPart *part) {
-    const Gaussian *g = part->gaussian;
+    const Gaussian *g = part->normal;
     Kron k = {.n = g->mean.dim[0], .m = g->mean.dim[1]};
     const size_t n = (size_t)k.n, m = (size_t)k.m;
     k.row = memory_alloc(n + 1, sizeof *k.row);
@@ -160,20 +161,20 @@ static int kron_run(Kron *k) {
 }
 
 static Status kron_store(const Kron *k, Gaussian *g, Diag *diag) {
-    TRY(gaussian_write(&g->mean, 0, k->n * k->m, k->mean, diag));
-    TRY(gaussian_write(&g->row, 0, k->n * k->n, k->row_covariance, diag));
-    return gaussian_write(&g->column, 0, k->m * k->m, k->column_covariance, diag);
+    TRY(tensor_write_f64(&g->mean, 0, k->n * k->m, k->mean, diag));
+    TRY(tensor_write_f64(&g->row, 0, k->n * k->n, k->row_covariance, diag));
+    return tensor_write_f64(&g->column, 0, k->m * k->m, k->column_covariance, diag);
 }
 
 /* All of it is given: nothing is left that could be correlated. */
 static Status set_all(const ConditionPart *part, Diag *diag) {
-    Gaussian *g = part->gaussian;
+    Gaussian *g = part->normal;
     const double zero = 0;
-    TRY(gaussian_write(&g->mean, 0, part->count, part->value, diag));
+    TRY(tensor_write_f64(&g->mean, 0, part->count, part->value, diag));
     for (int64_t i = 0; i < tensor_count(&g->row); i++)
-        TRY(gaussian_write(&g->row, i, 1, &zero, diag));
+        TRY(tensor_write_f64(&g->row, i, 1, &zero, diag));
     for (int64_t i = 0; i < tensor_count(&g->column); i++)
-        TRY(gaussian_write(&g->column, i, 1, &zero, diag));
+        TRY(tensor_write_f64(&g->column, i, 1, &zero, diag));
     return STATUS_OK;
 }
 
@@ -189,7 +190,7 @@ Status condition_kron(const Conditioning *c, const ConditionPart *part) {
         status = diag_fail(c->diag, STATUS_MEMORY, c->ctx->source.at, c->ctx->source.key,
                            "not enough memory for '%s'", part->storage->name);
     else
-        status = kron_store(&k, part->gaussian, c->diag);
+        status = kron_store(&k, part->normal, c->diag);
     kron_close(&k);
     return status;
 }

@@ -41,7 +41,7 @@ static bool is_zero_column(const LowRank *l, int64_t i) {
  * known already needs nothing. */
 static Status take_given(LowRank *l, const ConditionPart *part, int64_t i, double noise,
                          double away, int64_t *rows) {
-    const bool low_rank = part->gaussian->form == GAUSSIAN_LOW_RANK;
+    const bool low_rank = part->normal->form == GAUSSIAN_LOW_RANK;
     const bool alone = !low_rank || is_zero_column(l, i);
     if (noise <= 0) {
         if (alone && away == 0) return STATUS_OK;
@@ -64,7 +64,7 @@ static Status take_given(LowRank *l, const ConditionPart *part, int64_t i, doubl
 static Status add_block(LowRank *l, const ConditionPart *part, int64_t first, int64_t n) {
     double mean[BLOCK], noise[BLOCK];
     int64_t rows = 0;
-    const Gaussian *g = part->gaussian;
+    const Gaussian *g = part->normal;
     if (g->form == GAUSSIAN_LOW_RANK) read_block(l, g, first, n);
     tensor_read_f64(&g->mean, first, n, mean);
     tensor_read_f64(&g->diagonal, first, n, noise);
@@ -112,7 +112,7 @@ static Status solve(LowRank *l) {
 static Status update_diagonal(const LowRank *l, const ConditionPart *part, int64_t first,
                               int64_t n, bool moves) {
     double mean[BLOCK], noise[BLOCK];
-    Gaussian *g = part->gaussian;
+    Gaussian *g = part->normal;
     tensor_read_f64(&g->mean, first, n, mean);
     tensor_read_f64(&g->diagonal, first, n, noise);
     for (int64_t k = 0; moves && k < l->samples; k++)
@@ -122,15 +122,15 @@ static Status update_diagonal(const LowRank *l, const ConditionPart *part, int64
         mean[i] = part->value[first + i];
         noise[i] = 0;
     }
-    TRY(gaussian_write(&g->mean, first, n, mean, l->c->diag));
+    TRY(tensor_write_f64(&g->mean, first, n, mean, l->c->diag));
     if (part->given == 0) return STATUS_OK;
-    return gaussian_write(&g->diagonal, first, n, noise, l->c->diag);
+    return tensor_write_f64(&g->diagonal, first, n, noise, l->c->diag);
 }
 
 /* L^-1 F, zero at given elements. */
 static Status update_factor(const LowRank *l, const ConditionPart *part, int64_t first,
                             int64_t n) {
-    Gaussian *g = part->gaussian;
+    Gaussian *g = part->normal;
     const int64_t width = g->factor.dim[1];
     if (l->correlated) cholesky_solve_f64(false, l->samples, l->a, n, l->block, BLOCK);
     for (int64_t i = 0; i < n; i++)
@@ -138,19 +138,19 @@ static Status update_factor(const LowRank *l, const ConditionPart *part, int64_t
              condition_mark(part, first + i) == MARK_GIVEN && k < l->samples; k++)
             l->block[k * BLOCK + i] = 0;
     for (int64_t k = 0; k < l->samples; k++)
-        TRY(gaussian_write(&g->factor, k * width + first, n, l->block + k * BLOCK,
-                           l->c->diag));
+        TRY(tensor_write_f64(&g->factor, k * width + first, n, l->block + k * BLOCK,
+                             l->c->diag));
     return STATUS_OK;
 }
 
 static Status update_part(const LowRank *l, ConditionPart *part) {
-    const bool low_rank = part->gaussian->form == GAUSSIAN_LOW_RANK;
+    const bool low_rank = part->normal->form == GAUSSIAN_LOW_RANK;
     const bool moves = low_rank && l->correlated;
     condition_begin(l->c, part);
     for (int64_t first = 0; (part->given || moves) && first < part->count;
          first += BLOCK) {
         const int64_t left = part->count - first, n = left < BLOCK ? left : BLOCK;
-        if (low_rank) read_block(l, part->gaussian, first, n);
+        if (low_rank) read_block(l, part->normal, first, n);
         TRY(update_diagonal(l, part, first, n, moves));
         if (low_rank) TRY(update_factor(l, part, first, n));
     }
@@ -159,7 +159,7 @@ static Status update_part(const LowRank *l, ConditionPart *part) {
 }
 
 static bool is_ours(const ConditionPart *part) {
-    return part->gaussian->form != GAUSSIAN_KRON;
+    return part->normal->form != GAUSSIAN_KRON;
 }
 
 static Status run(LowRank *l) {
@@ -175,7 +175,7 @@ static Status run(LowRank *l) {
 Status condition_low_rank(Conditioning *c) {
     LowRank l = {.c = c};
     for (int i = 0; i < c->part_count && l.samples == 0; i++)
-        l.samples = gaussian_samples(c->parts[i].gaussian);
+        l.samples = gaussian_samples(c->parts[i].normal);
     const size_t samples = (size_t)l.samples + 1;
     l.a = memory_alloc(samples * samples, sizeof *l.a);
     l.b = memory_alloc(samples, sizeof *l.b);

@@ -110,9 +110,9 @@ static Status from_iterates(Estimate *e, Model *model, Diag *diag) {
 /* Weights of a trainable storage go, to be drawn anew. */
 static void forget_weights(Graph *graph) {
     for (int i = 0; i < graph->storage_count; i++) {
-        Tensor *tensor = &graph->storages[i]->tensor;
-        if (graph->storages[i]->frozen || !dtype_is_real(tensor->dtype)) continue;
-        tensor_drop_data(tensor, DTYPE_F32);
+        Storage *storage = graph->storages[i];
+        if (!storage->frozen && dtype_is_real(storage_tensor(storage)->dtype))
+            storage_redraw(storage);
     }
 }
 

@@ -20,10 +20,10 @@ static GaussianForm form_of(Posterior *p, const Tensor *tensor) {
 
 /* The areas of a part, as shapes. */
 static void shape_part(Posterior *p, PosteriorPart *part, Storage *storage) {
-    const Tensor *like = &storage->tensor;
+    const Tensor *like = storage_tensor(storage);
     const GaussianForm form = form_of(p, like);
     part->storage = storage;
-    part->gaussian =
+    part->normal =
         gaussian_create(p->model->arena, form, DTYPE_F32, like, p->options->samples, "");
     const Tensor wide = tensor_shape(DTYPE_F64, like->rank, like->dim);
     if (form != GAUSSIAN_LOW_RANK) part->mean = wide;
@@ -40,9 +40,9 @@ static int areas(PosteriorPart *part, Tensor *out[6]) {
     Tensor *const all[] = {&part->mean, &part->square, &part->first, &part->row,
                            &part->column};
     int count = 0;
-    const GaussianForm form = part->gaussian->form;
+    const GaussianForm form = part->normal->form;
     if (form == GAUSSIAN_DIAGONAL) out[count++] = all[0], out[count++] = all[1];
-    if (form == GAUSSIAN_LOW_RANK) out[count++] = &part->gaussian->factor;
+    if (form == GAUSSIAN_LOW_RANK) out[count++] = &part->normal->factor;
     if (form == GAUSSIAN_KRON) {
         out[count++] = all[0];
         for (int i = 2; i < 5; i++) out[count++] = all[i];
@@ -59,7 +59,7 @@ static Status allocate(PosteriorPart *part, Diag *diag) {
 }
 
 static bool is_trained(const Storage *storage, const TrainOptions *train) {
-    return dtype_is_real(storage->tensor.dtype) && !storage->frozen &&
+    return dtype_is_real(storage_tensor(storage)->dtype) && !storage->frozen &&
            !train_freezes(train, storage->name);
 }
 
@@ -75,9 +75,9 @@ Status posterior_open(Posterior *p, PassContext *ctx, Model *model,
         if (!is_trained(storage, train)) continue;
         PosteriorPart *part = &p->parts[p->part_count++];
         shape_part(p, part, storage);
-        p->elements += tensor_count(&storage->tensor);
+        p->elements += tensor_count(storage_tensor(storage));
         if (ctx->plan)
-            storage->gaussian = part->gaussian;
+            storage_set_gaussian(storage, part->normal);
         else
             TRY(allocate(part, diag));
     }
@@ -91,8 +91,8 @@ size_t posterior_bytes(const Posterior *p) {
         Tensor *area[6];
         const int count = areas(&p->parts[i], area);
         for (int a = 0; a < count; a++)
-            if (area[a] != &p->parts[i].gaussian->factor) bytes += tensor_bytes(area[a]);
-        bytes += gaussian_bytes(p->parts[i].gaussian);
+            if (area[a] != &p->parts[i].normal->factor) bytes += tensor_bytes(area[a]);
+        bytes += gaussian_bytes(p->parts[i].normal);
     }
     return bytes;
 }
@@ -105,7 +105,8 @@ void posterior_close(Posterior *p) {
         tensor_release(&part->first);
         tensor_release(&part->row);
         tensor_release(&part->column);
-        if (part->storage->gaussian != part->gaussian) gaussian_release(part->gaussian);
+        if (storage_gaussian(part->storage) != part->normal)
+            gaussian_release(part->normal);
     }
     p->part_count = 0;
 }
@@ -133,7 +134,7 @@ static void take_diagonal(PosteriorPart *part, const Tensor *sample, int64_t tak
 }
 
 static void take_low_rank(PosteriorPart *part, const Tensor *sample, int64_t taken) {
-    const Tensor *factor = &part->gaussian->factor;
+    const Tensor *factor = &part->normal->factor;
     float *samples = (float *)(uintptr_t)tensor_data(factor);
     tensor_read_f32(sample, 0, factor->dim[1], samples + taken * factor->dim[1]);
 }
@@ -163,7 +164,7 @@ static Status take_kron(PosteriorPart *part, const Tensor *sample, int64_t taken
 
 static Status take_part(const Posterior *p, PosteriorPart *part, const Tensor *sample,
                         Diag *diag) {
-    switch (part->gaussian->form) {
+    switch (part->normal->form) {
     case GAUSSIAN_DIAGONAL: take_diagonal(part, sample, p->taken); break;
     case GAUSSIAN_LOW_RANK: take_low_rank(part, sample, p->taken); break;
     case GAUSSIAN_KRON: return take_kron(part, sample, p->taken, diag);
@@ -180,14 +181,14 @@ Status posterior_take(Posterior *p, const Graph *graph, Diag *diag) {
     for (int i = 0; i < p->part_count; i++) {
         PosteriorPart *part = &p->parts[i];
         const Storage *source = graph_storage(graph, part->storage->name);
-        if (!source || !source->tensor.buf ||
-            !tensor_same_shape(&source->tensor, &part->gaussian->mean))
+        const Tensor *sample = source ? storage_tensor(source) : NULL;
+        if (!sample || !sample->buf || !tensor_same_shape(sample, &part->normal->mean))
             return diag_fail(diag, STATUS_INTERNAL, p->ctx->source.at,
                              part->storage->name, "a sample lacks these weights");
-        if (tensor_find_nonfinite(&source->tensor) >= 0)
+        if (tensor_find_nonfinite(sample) >= 0)
             return edit_fail(p->ctx, diag, "sample %lld: '%s' is not finite",
                              (long long)p->taken + 1, part->storage->name);
-        TRY(take_part(p, part, &source->tensor, diag));
+        TRY(take_part(p, part, sample, diag));
     }
     p->taken++;
     return STATUS_OK;

@@ -30,8 +30,8 @@ typedef struct PosteriorOptions {
 
 /* What is gathered of one storage. */
 typedef struct PosteriorPart {
-    Storage *storage;   /* of the model */
-    Gaussian *gaussian; /* given to the storage by posterior_finish; of form low_rank its
+    Storage *storage; /* of the model */
+    Gaussian *normal; /* given to the storage by posterior_finish; of form low_rank its
                            factor holds the samples */
     Tensor mean;   /* diagonal, kron: F64, of the samples so far (kron: from `first`) */
     Tensor square; /* diagonal: F64, sums of squares of deviations */

@@ -33,7 +33,7 @@ static double count_of(const Posterior *p) {
 static Status put_mean(const Posterior *p, PosteriorPart *part, int64_t at, int64_t n,
                        const double *mean, Diag *diag) {
     if (p->options->mean != POSTERIOR_MEAN_SAMPLES) return STATUS_OK;
-    return gaussian_write(&part->gaussian->mean, at, n, mean, diag);
+    return tensor_write_f64(&part->normal->mean, at, n, mean, diag);
 }
 
 /* `square` becomes the variances; returns their sum. */
@@ -48,9 +48,9 @@ static Status centre_diagonal(const Posterior *p, PosteriorPart *part, double *s
 /* The samples become deviations over sqrt(K - 1). */
 static Status centre_low_rank(const Posterior *p, PosteriorPart *part, double *sum,
                               Diag *diag) {
-    const int64_t samples = part->gaussian->factor.dim[0];
-    const int64_t total = part->gaussian->factor.dim[1];
-    float *factor = (float *)(uintptr_t)tensor_data(&part->gaussian->factor);
+    const int64_t samples = part->normal->factor.dim[0];
+    const int64_t total = part->normal->factor.dim[1];
+    float *factor = (float *)(uintptr_t)tensor_data(&part->normal->factor);
     const double scale = 1 / sqrt(count_of(p));
     double mean[POSTERIOR_CHUNK];
     for (int64_t at = 0; at < total; at += POSTERIOR_CHUNK) {
@@ -105,12 +105,12 @@ static Status centre_kron(const Posterior *p, PosteriorPart *part, double *sum,
 
 static Status centre_part(const Posterior *p, PosteriorPart *part, double *sum,
                           Diag *diag) {
-    Tensor *mean = &part->gaussian->mean;
+    Tensor *mean = &part->normal->mean;
     if (p->options->mean == POSTERIOR_MEAN_SAMPLES)
         TRY(tensor_create(mean, DTYPE_F32, mean->rank, mean->dim, diag));
     else
-        TRY(tensor_to_f32(mean, &part->storage->tensor, diag));
-    switch (part->gaussian->form) {
+        TRY(tensor_to_f32(mean, storage_tensor(part->storage), diag));
+    switch (part->normal->form) {
     case GAUSSIAN_DIAGONAL: return centre_diagonal(p, part, sum, diag);
     case GAUSSIAN_LOW_RANK: return centre_low_rank(p, part, sum, diag);
     case GAUSSIAN_KRON: return centre_kron(p, part, sum, diag);
@@ -127,24 +127,24 @@ static Status finish_chunk(const Posterior *p, PosteriorPart *part, int64_t at, 
                            double jitter, Spread *spread, Diag *diag) {
     const double scale = p->options->scale, floor = p->options->floor;
     double noise[POSTERIOR_CHUNK], variance[POSTERIOR_CHUNK];
-    Gaussian *g = part->gaussian;
+    Gaussian *g = part->normal;
     const double *square =
         g->form == GAUSSIAN_DIAGONAL ? posterior_area(&part->square) : NULL;
     for (int64_t i = 0; i < n; i++)
         noise[i] = scale * (jitter + (square ? square[at + i] : 0));
-    TRY(gaussian_write(&g->diagonal, at, n, noise, diag));
+    TRY(tensor_write_f64(&g->diagonal, at, n, noise, diag));
     gaussian_variance_f64(g, at, n, variance);
     for (int64_t i = 0; i < n; i++) {
         const double missing = floor - variance[i];
         if (missing > 0) noise[i] += missing;
         spread_add(spread, missing > 0 ? floor : variance[i], missing > 0);
     }
-    return gaussian_write(&g->diagonal, at, n, noise, diag);
+    return tensor_write_f64(&g->diagonal, at, n, noise, diag);
 }
 
 static Status finish_plain(const Posterior *p, PosteriorPart *part, double jitter,
                            Spread *spread, Diag *diag) {
-    Gaussian *g = part->gaussian;
+    Gaussian *g = part->normal;
     TRY(gaussian_allocate(g, diag));
     float *factor = (float *)(uintptr_t)tensor_data(&g->factor);
     const int64_t size = g->form == GAUSSIAN_LOW_RANK ? tensor_count(&g->factor) : 0;
@@ -181,7 +181,7 @@ static Status finish_kron(const Posterior *p, PosteriorPart *part, Spread *sprea
                           Diag *diag) {
     const int64_t n = part->mean.dim[0], m = part->mean.dim[1];
     double *row = posterior_area(&part->row), *column = posterior_area(&part->column);
-    Gaussian *g = part->gaussian;
+    Gaussian *g = part->normal;
     TRY(gaussian_allocate(g, diag));
     raise_diagonal(row, n, p->options->jitter * trace(row, n) / (double)(n ? n : 1));
     raise_diagonal(column, m,
@@ -191,8 +191,8 @@ static Status finish_kron(const Posterior *p, PosteriorPart *part, Spread *sprea
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < m; j++)
             spread_add(spread, row[i * n + i] * column[j * m + j], raised);
-    TRY(gaussian_write(&g->row, 0, n * n, row, diag));
-    return gaussian_write(&g->column, 0, m * m, column, diag);
+    TRY(tensor_write_f64(&g->row, 0, n * n, row, diag));
+    return tensor_write_f64(&g->column, 0, m * m, column, diag);
 }
 
 /* ---- all of it ---- */
@@ -202,7 +202,7 @@ static void record(const Posterior *p, double variance, double jitter,
     Arena *arena = p->ctx->arena;
     Tree *map = p->ctx->record;
     size_t bytes = 0;
-    for (int i = 0; i < p->part_count; i++) bytes += gaussian_bytes(p->parts[i].gaussian);
+    for (int i = 0; i < p->part_count; i++) bytes += gaussian_bytes(p->parts[i].normal);
     tree_put_int(arena, map, "samples", p->taken);
     tree_put_int(arena, map, "elements", p->elements);
     tree_put_int(arena, map, "posterior_bytes", (int64_t)bytes);
@@ -249,12 +249,12 @@ Status posterior_finish(Posterior *p, Diag *diag) {
     const char *origin = arena_strdup(p->model->arena, hash);
     for (int i = 0; i < p->part_count; i++) {
         PosteriorPart *part = &p->parts[i];
-        if (part->gaussian->form == GAUSSIAN_KRON)
+        if (part->normal->form == GAUSSIAN_KRON)
             TRY(finish_kron(p, part, &spread, diag));
         else
             TRY(finish_plain(p, part, jitter, &spread, diag));
-        part->gaussian->origin = origin;
-        part->storage->gaussian = part->gaussian;
+        part->normal->origin = origin;
+        storage_set_gaussian(part->storage, part->normal);
     }
     record(p, variance, jitter, &spread, origin);
     return STATUS_OK;

@@ -38,7 +38,7 @@ Status prior_redraw(PassContext *ctx, Model *model, Diag *diag) {
     const int known = graph_gaussian_count(model->graph);
     for (int i = 0; i < model->graph->storage_count; i++) {
         Storage *storage = model->graph->storages[i];
-        tensor_drop_data(&storage->tensor, DTYPE_F32);
+        storage_redraw(storage);
         storage_drop_gaussian(storage);
     }
     if (known) tree_put_int(ctx->arena, ctx->record, "posteriors_dropped", known);

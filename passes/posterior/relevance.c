@@ -76,7 +76,7 @@ static Status flush(Sum *s, const Storage *storage, int64_t samples, Diag *diag)
 /* Adds `count` elements of a storage from `first` on. */
 static Status add_run(Sum *s, const ConditionSlice *slice, int64_t first, int64_t count,
                       Diag *diag) {
-    const Gaussian *gaussian = slice->storage->gaussian;
+    const Gaussian *gaussian = storage_gaussian(slice->storage);
     const int64_t samples = gaussian_samples(gaussian);
     const int64_t elements = tensor_count(&gaussian->mean);
     while (count > 0) {
@@ -99,8 +99,8 @@ static Status add_run(Sum *s, const ConditionSlice *slice, int64_t first, int64_
 }
 
 static Status add_elements(Sum *s, const ConditionSlice *slice, Diag *diag) {
-    const Tensor *tensor = &slice->storage->tensor;
-    const int64_t samples = gaussian_samples(slice->storage->gaussian);
+    const Tensor *tensor = storage_tensor(slice->storage);
+    const int64_t samples = gaussian_samples(storage_gaussian(slice->storage));
     if (samples && !s->samples) open_samples(s, samples);
     if (slice->axis < 0) {
         TRY(add_run(s, slice, 0, tensor_count(tensor), diag));
@@ -151,7 +151,7 @@ static double *factor_part(const Tensor *covariance, const int64_t *index,
 
 /* The same of a whole side, kept for the next slice of the storage; borrowed. */
 static double *factor_side(RelevanceCache *cache, const Storage *storage, bool of_rows) {
-    const Gaussian *gaussian = storage->gaussian;
+    const Gaussian *gaussian = storage_gaussian(storage);
     if (cache->lower && cache->storage == storage && cache->of_rows == of_rows)
         return cache->lower;
     const Tensor *covariance = of_rows ? &gaussian->row : &gaussian->column;
@@ -164,7 +164,7 @@ static double *factor_side(RelevanceCache *cache, const Storage *storage, bool o
 /* c - mu of a part of a matrix: [rows, columns]. */
 static void read_delta(const ConditionSlice *slice, int64_t rows, int64_t columns,
                        double *delta) {
-    const Tensor *mean = &slice->storage->gaussian->mean;
+    const Tensor *mean = &storage_gaussian(slice->storage)->mean;
     const int64_t width = mean->dim[1];
     double *row = memory_alloc((size_t)width, sizeof *row);
     for (int64_t i = 0; i < rows; i++) {
@@ -195,7 +195,7 @@ static double matrix_distance(const double *u, int64_t rows, const double *v,
 
 static Status add_matrix(Sum *s, const ConditionSlice *slice, RelevanceCache *cache,
                          Diag *diag) {
-    const Gaussian *gaussian = slice->storage->gaussian;
+    const Gaussian *gaussian = storage_gaussian(slice->storage);
     const bool cut_rows = slice->axis == 0;
     const int64_t rows = cut_rows ? slice->count : gaussian->row.dim[0];
     const int64_t columns = slice->axis == 1 ? slice->count : gaussian->column.dim[0];
@@ -220,7 +220,7 @@ static Status add_matrix(Sum *s, const ConditionSlice *slice, RelevanceCache *ca
 static Status add_slices(Sum *s, const ConditionSlice *given, int count,
                          RelevanceCache *cache, Diag *diag) {
     for (int i = 0; i < count; i++) {
-        const Gaussian *gaussian = given[i].storage->gaussian;
+        const Gaussian *gaussian = storage_gaussian(given[i].storage);
         if (!gaussian) continue;
         if (gaussian->form == GAUSSIAN_KRON)
             TRY(add_matrix(s, &given[i], cache, diag));

@@ -213,7 +213,7 @@ static Status read_scores(Prune *p, const Model *model, const PruneOptions *opti
 
 /* What `prior` says about the weights that stay. */
 static Status set_weights(PassContext *ctx, Model *model, int prior, Diag *diag) {
-    if (prior == PRIOR_GAUSSIAN) return condition_set_weights(ctx, model->graph, diag);
+    if (prior == PRIOR_GAUSSIAN) return condition_set_weights(model->graph, diag);
     return prior == PRIOR_RANDOM ? prior_redraw(ctx, model, diag) : STATUS_OK;
 }
 

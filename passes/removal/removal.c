@@ -214,17 +214,6 @@ Status removal_choose(IntList *drop, const Removal *r, IntList layers, int64_t c
 
 /* ---- what stays ---- */
 
-/* Gives the model the Gaussians of its storages in `before`, whose other storages are
- * gone. */
-static void take_gaussians(Model *model, const Model *before) {
-    for (int i = 0; i < model->graph->storage_count; i++) {
-        Storage *storage = model->graph->storages[i];
-        const Storage *from = graph_storage(before->graph, storage->name);
-        storage_drop_gaussian(storage);
-        if (from) storage->gaussian = gaussian_copy(model->arena, from->gaussian);
-    }
-}
-
 static Status condition(const Removal *r, Model *model, Model *before, IntList layers,
                         Diag *diag) {
     SliceList given = {0}, removed = {0};
@@ -244,8 +233,8 @@ static Status condition(const Removal *r, Model *model, Model *before, IntList l
     tree_put_string(r->ctx->arena, r->ctx->record, "identity",
                     approximate ? "approximate: norms after the sums stay norms"
                                 : "exact");
-    take_gaussians(model, before);
-    return condition_set_weights(r->ctx, model->graph, diag);
+    graph_take_gaussians(model->graph, before->graph);
+    return condition_set_weights(model->graph, diag);
 }
 
 Status removal_finish(const Removal *r, Model *model, Model *before, IntList layers,

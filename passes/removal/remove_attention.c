@@ -98,7 +98,7 @@ static Status attention_run(PassContext *ctx, Model *model, const void *opaque,
             node_set_operand(graph, node, PART[p], NULL);
     graph_remove_dead(graph);
     TRY(graph_infer(graph, diag));
-    if (options->prior == PRIOR_GAUSSIAN) return condition_set_weights(ctx, graph, diag);
+    if (options->prior == PRIOR_GAUSSIAN) return condition_set_weights(graph, diag);
     return options->prior == PRIOR_RANDOM ? prior_redraw(ctx, model, diag) : STATUS_OK;
 }
 

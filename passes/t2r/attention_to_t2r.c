@@ -235,11 +235,14 @@ static const Site *find_twin(const Swap *swap, const Site *site) {
 /* First weights; the normal ones are drawn with all others that have none. */
 static Status draw_map(const Swap *swap, Storage *storage, Diag *diag) {
     if (swap->ctx->plan) return STATUS_OK;
+    Tensor first = *storage_tensor(storage); /* no values yet */
     if (swap->options->feature == FEATURE_POSITIVE)
-        return t2r_draw_orthogonal(&storage->tensor,
-                                   random_key_name(swap->ctx->seed, storage->name), diag);
-    return swap->options->init == MAP_IDENTITY ? t2r_draw_identity(&storage->tensor, diag)
-                                               : STATUS_OK;
+        TRY(t2r_draw_orthogonal(&first, random_key_name(swap->ctx->seed, storage->name),
+                                diag));
+    else if (swap->options->init == MAP_IDENTITY)
+        TRY(t2r_draw_identity(&first, diag));
+    storage_set_values(storage, first);
+    return STATUS_OK;
 }
 
 static Status create_map(Swap *swap, Site *site, int side, Diag *diag) {

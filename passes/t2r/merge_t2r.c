@@ -44,6 +44,10 @@ typedef struct Merge {
 
 /* ---- which maps ---- */
 
+static bool is_transposed(const Node *linear) {
+    return ((const LinearAttrs *)linear->attrs)->transposed;
+}
+
 static bool does_something(const Node *map) {
     return node_operand(map, "weight") ||
            ((const FeatureMapAttrs *)map->attrs)->scale != 1;
@@ -142,7 +146,8 @@ static Status find_sites(Merge *m, const MergeOptions *options, Diag *diag) {
 /* Whether what becomes of a storage is the same in both places. */
 static bool merge_alike(const Site *a, const Site *b) {
     return a->map_weight == b->map_weight && a->map_bias == b->map_bias &&
-           a->scale == b->scale && a->heads == b->heads;
+           a->scale == b->scale && a->heads == b->heads &&
+           is_transposed(a->projection) == is_transposed(b->projection);
 }
 
 /* Every reader of a projection's weight or bias must be a projection that is merged with
@@ -183,45 +188,29 @@ static Status check_sites(const Merge *m, Diag *diag) {
 /* ---- merging ---- */
 
 /* All elements in double; to be freed. */
-static double *read_all(const Tensor *tensor) {
+static double *read_all(const Node *leaf) {
+    const Tensor *tensor = storage_tensor(leaf->storage);
     const int64_t count = tensor_count(tensor);
     double *values = memory_alloc((size_t)count, sizeof *values);
     tensor_read_f64(tensor, 0, count, values);
     return values;
 }
 
-static void write_all(void *data, DType dtype, const double *values, int64_t count) {
-    if (dtype == DTYPE_F64)
-        memcpy(data, values, (size_t)count * sizeof *values);
-    else
-        for (int64_t i = 0; i < count; i++) ((float *)data)[i] = (float)values[i];
-}
-
-/* Puts new values and a new size of one axis into a leaf's storage; it holds double
- * precision if it did before. The axis has features now, so no lineage. */
-static Status put_values(Merge *m, Node *leaf, int axis, int64_t size,
-                         const double *values, Diag *diag) {
-    Storage *storage = leaf->storage;
-    Tensor *old = &storage->tensor;
-    const DType dtype = old->dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
+/* Puts new values (NULL: a shape alone) and a new size of one axis into a leaf's storage,
+ * in double precision where `like` has that. The axis has features now. All sites that
+ * read the leaf are merged alike (check_users). */
+static Status put_values(Merge *m, Node *leaf, const Storage *like, int axis,
+                         int64_t size, const double *values, Diag *diag) {
+    const Tensor *old = storage_tensor(leaf->storage);
+    const bool wide = storage_tensor(like)->dtype == DTYPE_F64;
+    const DType dtype = wide ? DTYPE_F64 : DTYPE_F32;
     Tensor fresh = tensor_shape(dtype, old->rank, old->dim);
     fresh.dim[axis] = size;
-    if (!m->ctx->plan) {
-        void *data = NULL;
+    if (values) {
         TRY(tensor_create(&fresh, dtype, fresh.rank, fresh.dim, diag));
-        TRY(tensor_writable(&fresh, &data, diag));
-        write_all(data, dtype, values, tensor_count(&fresh));
+        TRY(tensor_write_f64(&fresh, 0, tensor_count(&fresh), values, diag));
     }
-    tensor_release(old);
-    *old = fresh;
-    storage_drop_gaussian(storage);
-    storage->kept[axis] = (Lineage){0};
-    leaf->type.dim[axis] = size;
-    return STATUS_OK;
-}
-
-static bool is_transposed(const Node *linear) {
-    return ((const LinearAttrs *)linear->attrs)->transposed;
+    return storage_replace(m->graph, leaf, STORAGE_ALL_USERS, fresh, axis, diag);
 }
 
 /* Weights of the map that head h uses: one for each group of heads. */
@@ -269,10 +258,12 @@ static Status put_weight(Merge *m, const Site *site, Diag *diag) {
     const int axis = is_transposed(site->projection) ? 1 : 0;
     const int64_t rows = site->heads * site->features;
     const int64_t columns = site->weight->type.dim[1 - axis];
-    if (m->ctx->plan) return put_values(m, site->weight, axis, rows, NULL, diag);
-    double *w = read_all(&site->weight->storage->tensor), *out = w;
+    const Storage *weight = site->weight->storage;
+    if (!storage_has_data(weight))
+        return put_values(m, site->weight, weight, axis, rows, NULL, diag);
+    double *w = read_all(site->weight), *out = w;
     if (site->map_weight) {
-        double *map = read_all(&site->map_weight->storage->tensor);
+        double *map = read_all(site->map_weight);
         out = memory_alloc((size_t)(rows * columns), sizeof *out);
         merge_weight(site, map, w, columns, out);
         free(map);
@@ -280,18 +271,19 @@ static Status put_weight(Merge *m, const Site *site, Diag *diag) {
     } else {
         scale_values(w, rows * columns, site->scale);
     }
-    Status status = put_values(m, site->weight, axis, rows, out, diag);
+    Status status = put_values(m, site->weight, weight, axis, rows, out, diag);
     free(out);
     return status;
 }
 
 static Status put_bias(Merge *m, const Site *site, Node *leaf, bool fresh, Diag *diag) {
     const int64_t rows = site->heads * site->features;
-    if (m->ctx->plan) return put_values(m, leaf, 0, rows, NULL, diag);
-    double *b = fresh ? NULL : read_all(&leaf->storage->tensor), *out = b;
+    const Storage *like = fresh ? site->weight->storage : leaf->storage;
+    if (!storage_has_data(like)) return put_values(m, leaf, like, 0, rows, NULL, diag);
+    double *b = fresh ? NULL : read_all(leaf), *out = b;
     if (site->map_weight) {
-        double *map = read_all(&site->map_weight->storage->tensor);
-        double *add = site->map_bias ? read_all(&site->map_bias->storage->tensor) : NULL;
+        double *map = read_all(site->map_weight);
+        double *add = site->map_bias ? read_all(site->map_bias) : NULL;
         out = memory_alloc((size_t)rows, sizeof *out);
         merge_bias(site, map, add, b, out);
         free(add);
@@ -300,7 +292,7 @@ static Status put_bias(Merge *m, const Site *site, Node *leaf, bool fresh, Diag 
     } else {
         scale_values(b, rows, site->scale);
     }
-    Status status = put_values(m, leaf, 0, rows, out, diag);
+    Status status = put_values(m, leaf, like, 0, rows, out, diag);
     free(out);
     return status;
 }
@@ -340,7 +332,6 @@ static Status create_bias(Merge *m, Site *site, Diag *diag) {
             arena_printf(m->graph->arena, "%.*s.bias", (int)stem, weight->name);
         TRY(storage_create(&leaf, m->graph, name, (Init){INIT_ZEROS, 0}, 1, &rows, diag));
         leaf->storage->frozen = weight->frozen;
-        leaf->storage->tensor.dtype = weight->tensor.dtype;
         TRY(put_bias(m, site, leaf, true, diag));
     }
     node_set_operand(m->graph, site->projection, "bias", leaf);

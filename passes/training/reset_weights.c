@@ -21,8 +21,8 @@ static Status reset_run(PassContext *ctx, Model *model, const void *opaque, Diag
     for (int i = 0; i < model->graph->storage_count; i++) {
         Storage *storage = model->graph->storages[i];
         if (!name_matches_any(&options->weights, storage->name)) continue;
-        parameters += tensor_count(&storage->tensor);
-        tensor_drop_data(&storage->tensor, DTYPE_F32);
+        parameters += tensor_count(storage_tensor(storage));
+        storage_redraw(storage);
     }
     if (parameters == 0)
         return edit_fail_option(ctx, "weights", diag,

@@ -91,7 +91,7 @@ static void add_gaussian(Arena *arena, Storage *storage, int i, Diag *diag) {
     const int count = gaussian_parts(g, part);
     for (int p = 0; p < count; p++)
         for (int64_t k = 0; k < tensor_count(part[p].tensor); k++)
-            assert_ok(gaussian_write(part[p].tensor, k, 1, (double[]){0.5 + p}, diag),
+            assert_ok(tensor_write_f64(part[p].tensor, k, 1, (double[]){0.5 + p}, diag),
                       diag);
     storage->gaussian = g;
 }

@@ -45,7 +45,7 @@ static inline void fill_normal(Tensor *tensor, uint64_t key, Diag *diag) {
     const int64_t count = tensor_count(tensor);
     for (int64_t i = 0; i < count; i++) {
         const double value = draw(key, i);
-        assert_ok(gaussian_write(tensor, i, 1, &value, diag), diag);
+        assert_ok(tensor_write_f64(tensor, i, 1, &value, diag), diag);
     }
 }
 
@@ -54,7 +54,7 @@ static inline void fill_variance(Tensor *tensor, uint64_t key, Diag *diag) {
     const int64_t count = tensor_count(tensor);
     for (int64_t i = 0; i < count; i++) {
         const double z = draw(key, i), value = 0.05 + 0.2 * z * z;
-        assert_ok(gaussian_write(tensor, i, 1, &value, diag), diag);
+        assert_ok(tensor_write_f64(tensor, i, 1, &value, diag), diag);
     }
 }
 
@@ -66,8 +66,8 @@ static inline void fill_covariance(Tensor *tensor, uint64_t key, Diag *diag) {
             double sum = i == j ? 0.1 : 0;
             for (int64_t k = 0; k < n; k++)
                 sum += draw(key, i * n + k) * draw(key, j * n + k) / (double)n;
-            assert_ok(gaussian_write(tensor, i * n + j, 1, &sum, diag), diag);
-            assert_ok(gaussian_write(tensor, j * n + i, 1, &sum, diag), diag);
+            assert_ok(tensor_write_f64(tensor, i * n + j, 1, &sum, diag), diag);
+            assert_ok(tensor_write_f64(tensor, j * n + i, 1, &sum, diag), diag);
         }
 }
 

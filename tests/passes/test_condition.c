@@ -267,11 +267,11 @@ static void test_regression(void **state) {
     factorise(FEATURES, s, l);
     for (int i = 0; i < FEATURES; i++) {
         Gaussian *g = w->gaussian;
-        assert_ok(gaussian_write(&g->mean, i, 1, &mean[i], b.diag), b.diag);
-        assert_ok(gaussian_write(&g->diagonal, i, 1, &jitter, b.diag), b.diag);
+        assert_ok(tensor_write_f64(&g->mean, i, 1, &mean[i], b.diag), b.diag);
+        assert_ok(tensor_write_f64(&g->diagonal, i, 1, &jitter, b.diag), b.diag);
         for (int k = 0; k < FEATURES; k++)
-            assert_ok(gaussian_write(&g->factor, k * FEATURES + i, 1,
-                                     &l[i * FEATURES + k], b.diag),
+            assert_ok(tensor_write_f64(&g->factor, k * FEATURES + i, 1,
+                                       &l[i * FEATURES + k], b.diag),
                       b.diag);
     }
     expect_textbook(
@@ -326,14 +326,14 @@ static void test_refused(void **state) {
     expect_refused(&b, &row, "belongs to another model");
     w->gaussian->origin = ORIGIN;
     const double held = read_one(&w->gaussian->diagonal, 5);
-    gaussian_write(&w->gaussian->diagonal, 5, 1, &zero, b.diag);
+    tensor_write_f64(&w->gaussian->diagonal, 5, 1, &zero, b.diag);
     expect_refused(&b, &row,
                    "'w': the covariance of the parameters to be set is "
                    "singular (form low_rank, jitter 0)");
-    gaussian_write(&w->gaussian->diagonal, 5, 1, &negative, b.diag);
+    tensor_write_f64(&w->gaussian->diagonal, 5, 1, &negative, b.diag);
     expect_refused(&b, &row, "found a negative one");
-    gaussian_write(&w->gaussian->diagonal, 5, 1, &held, b.diag);
-    for (int i = 0; i < 4; i++) gaussian_write(&t->gaussian->row, i, 1, &zero, b.diag);
+    tensor_write_f64(&w->gaussian->diagonal, 5, 1, &held, b.diag);
+    for (int i = 0; i < 4; i++) tensor_write_f64(&t->gaussian->row, i, 1, &zero, b.diag);
     const ConditionSlice first = {.storage = t, .index = (int64_t[]){0}, .count = 1};
     expect_refused(&b, &first,
                    "'t': the covariance of the parameters to be set is "

@@ -1,0 +1,248 @@
+/* Editing storages: values, type of the leaf, lineage and Gaussian change together, with
+ * and without values, and nobody feels an edit that it is not meant for. The toy graph
+ * has two users of `w`: h = linear(x, w, bias=b) in encoder.0 and y in encoder.1. */
+#include "ir/rewrite.h"
+#include "ir/storage.h"
+#include "ir/verify.h"
+#include "tests/ir/toy_graph.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { SIDE = 4, COUNT = SIDE * SIDE };
+
+/* Gives a storage the values first, first + 1, ... and, of form `form`, a Gaussian with
+ * them as means and variances (kron: identities). */
+static void fill(Fixture *f, Storage *storage, double first, GaussianForm form) {
+    double values[COUNT];
+    const int64_t count = tensor_count(&storage->tensor);
+    for (int64_t i = 0; i < count; i++) values[i] = first + (double)i;
+    Tensor tensor;
+    assert_ok(tensor_create(&tensor, DTYPE_F32, storage->tensor.rank, storage->tensor.dim,
+                            f->diag),
+              f->diag);
+    assert_ok(tensor_write_f64(&tensor, 0, count, values, f->diag), f->diag);
+    storage_set_values(storage, tensor);
+    Gaussian *g =
+        gaussian_create(f->graph->arena, form, DTYPE_F64, &storage->tensor, 2, "origin");
+    assert_ok(gaussian_allocate(g, f->diag), f->diag);
+    assert_ok(tensor_write_f64(&g->mean, 0, count, values, f->diag), f->diag);
+    if (form != GAUSSIAN_KRON)
+        assert_ok(tensor_write_f64(&g->diagonal, 0, count, values, f->diag), f->diag);
+    storage_set_gaussian(storage, g);
+}
+
+static double value_at(const Tensor *tensor, int64_t i) {
+    double value;
+    tensor_read_f64(tensor, i, 1, &value);
+    return value;
+}
+
+static void check_sound(Fixture *f) {
+    assert_ok(graph_infer(f->graph, f->diag), f->diag);
+    assert_ok(graph_verify(f->graph, STATUS_INTERNAL, f->diag), f->diag);
+}
+
+/* An edit for one user of two is refused, and the message names both. */
+static void test_refused(void **state) {
+    Fixture *f = *state;
+    Node *leaf = graph_param(f->graph, f->w);
+    const int64_t keep[] = {0, 2};
+    fill(f, f->w, 0, GAUSSIAN_DIAGONAL);
+    assert_int_equal(
+        storage_keep(f->graph, leaf, STORAGE_USER(f->h), 0, keep, 2, f->diag),
+        STATUS_MODEL);
+    check_message(f->diag,
+                  "error: w: the weights cannot be changed for encoder.0 q (linear) "
+                  "alone: encoder.1 q (linear) uses them too\n"
+                  "    hint: weights are shared: change all that use them, or none\n");
+    Tensor values = tensor_retain(&f->w->tensor);
+    assert_int_equal(
+        storage_replace(f->graph, leaf, STORAGE_USER(f->y), values, -1, f->diag),
+        STATUS_MODEL);
+    diag_clear(f->diag);
+    graph_set_output(f->graph, "weights", leaf);
+    const StorageUsers both = {(Node *[]){f->h, f->y}, 2};
+    assert_int_equal(storage_raise_rank(f->graph, leaf, both, 3, f->diag), STATUS_MODEL);
+    check_message(f->diag,
+                  "error: w: the weights cannot be changed for encoder.0 q (linear) "
+                  "alone: output weights uses them too\n"
+                  "    hint: weights are shared: change all that use them, or none\n");
+    assert_int_equal(f->w->tensor.dim[0], SIDE);
+    assert_non_null(f->w->gaussian);
+    assert_true(storage_used_by(f->graph, leaf, STORAGE_ALL_USERS));
+    check_sound(f);
+}
+
+/* A user gets a copy with all that hangs on it, whose changes the other does not see. */
+static void test_separate(void **state) {
+    Fixture *f = *state;
+    Node *leaf = graph_param(f->graph, f->w), *own = leaf;
+    const int64_t keep[] = {1, 2, 3};
+    fill(f, f->w, 0, GAUSSIAN_LOW_RANK);
+    f->w->init = (Init){INIT_NORMAL, 0.5};
+    f->w->frozen = true;
+    assert_ok(storage_keep(f->graph, leaf, STORAGE_ALL_USERS, 0, (int64_t[]){0, 1, 2, 3},
+                           SIDE, f->diag),
+              f->diag);
+    assert_ok(storage_separate(&own, f->graph, STORAGE_USER(f->y), f->diag), f->diag);
+    assert_ptr_not_equal(own, leaf);
+    assert_ptr_equal(f->y->in[1], own);
+    assert_ptr_equal(f->h->in[1], leaf);
+    assert_string_equal(own->storage->name, "w.2");
+    assert_true(own->storage->frozen);
+    assert_int_equal(own->storage->init.kind, INIT_NORMAL);
+    assert_int_equal(own->storage->kept[0].count, 1);
+    Node *again = own;
+    assert_ok(storage_separate(&again, f->graph, STORAGE_USER(f->y), f->diag), f->diag);
+    assert_ptr_equal(again, own);
+    assert_ok(storage_keep(f->graph, own, STORAGE_USER(f->y), 0, keep, 3, f->diag),
+              f->diag);
+    assert_int_equal(own->type.dim[0], 3);
+    assert_int_equal(lineage_index(&own->storage->kept[0], 0), 1);
+    assert_true(value_at(&own->storage->tensor, 0) == SIDE);
+    assert_true(value_at(&own->storage->gaussian->mean, 0) == SIDE);
+    assert_true(gaussian_fits(own->storage->gaussian, &own->storage->tensor));
+    assert_int_equal(f->w->tensor.dim[0], SIDE);
+    assert_true(gaussian_fits(f->w->gaussian, &f->w->tensor));
+    check_sound(f);
+}
+
+/* Without values the same edits work on shapes. */
+static void test_shapes(void **state) {
+    Fixture *f = *state;
+    Node *leaf = graph_param(f->graph, f->w), *second = NULL;
+    void *data = &data;
+    Tensor blank;
+    assert_false(storage_has_data(f->w));
+    assert_ok(storage_blank(&blank, &data, f->w, DTYPE_F32, 2, f->w->tensor.dim, f->diag),
+              f->diag);
+    assert_null(data);
+    assert_ok(storage_replace(f->graph, leaf, STORAGE_ALL_USERS, blank, -1, f->diag),
+              f->diag);
+    assert_ok(
+        storage_keep(f->graph, leaf, STORAGE_ALL_USERS, 1, (int64_t[]){3}, 1, f->diag),
+        f->diag);
+    assert_int_equal(leaf->type.dim[1], 1);
+    assert_int_equal(lineage_index(&f->w->kept[1], 0), 3);
+    const Tensor left = tensor_shape(DTYPE_F32, 2, (int64_t[]){SIDE, 2});
+    const Tensor right = tensor_shape(DTYPE_F32, 2, (int64_t[]){1, 2});
+    assert_ok(storage_factor(&second, f->graph, leaf, STORAGE_ALL_USERS, left, right,
+                             "right", f->diag),
+              f->diag);
+    assert_int_equal(leaf->type.dim[1], 2);
+    assert_int_equal(second->type.dim[0], 1);
+    assert_int_equal(lineage_index(&second->storage->kept[0], 0), 3);
+    assert_int_equal(f->w->kept[1].count, 0);
+    assert_int_equal(
+        storage_replace(f->graph, leaf, STORAGE_ALL_USERS, right, -1, f->diag),
+        STATUS_INTERNAL);
+}
+
+/* Computed values: what was known of the old ones goes, and is said to have gone. */
+static void test_replace(void **state) {
+    Fixture *f = *state;
+    const char *first = NULL;
+    fill(f, f->w, 0, GAUSSIAN_KRON);
+    fill(f, f->b, 0, GAUSSIAN_DIAGONAL);
+    assert_int_equal(graph_take_dropped(f->graph, &first), 0);
+    Tensor values;
+    assert_ok(tensor_create(&values, DTYPE_F32, 2, f->w->tensor.dim, f->diag), f->diag);
+    assert_ok(storage_replace(f->graph, graph_param(f->graph, f->w), STORAGE_ALL_USERS,
+                              values, -1, f->diag),
+              f->diag);
+    assert_null(f->w->gaussian);
+    assert_int_equal(graph_take_dropped(f->graph, &first), 1);
+    assert_string_equal(first, "w");
+    assert_int_equal(graph_take_dropped(f->graph, &first), 0);
+    storage_redraw(f->b); /* other values of the same parameters */
+    assert_non_null(f->b->gaussian);
+    assert_false(storage_has_data(f->b));
+}
+
+static void test_raise_rank(void **state) {
+    Fixture *f = *state;
+    Node *leaf = graph_param(f->graph, f->b);
+    fill(f, f->b, 5, GAUSSIAN_LOW_RANK);
+    assert_ok(storage_keep(f->graph, leaf, STORAGE_USER(f->h), 0, (int64_t[]){1, 3}, 2,
+                           f->diag),
+              f->diag);
+    assert_ok(storage_raise_rank(f->graph, leaf, STORAGE_USER(f->h), 3, f->diag),
+              f->diag);
+    assert_int_equal(leaf->type.rank, 3);
+    assert_int_equal(leaf->type.dim[0], 1);
+    assert_int_equal(leaf->type.dim[2], 2);
+    assert_int_equal(f->b->kept[0].count, 0);
+    assert_int_equal(lineage_index(&f->b->kept[2], 1), 3);
+    assert_true(gaussian_fits(f->b->gaussian, &f->b->tensor));
+    assert_true(value_at(&f->b->gaussian->mean, 1) == 8);
+}
+
+/* Three users of the weights a, a and b become users of (a + a + b) / 3; a fourth one of
+ * a keeps a. */
+static void test_merge(void **state) {
+    Fixture *f = *state;
+    Storage *other = add_storage(f, "other", 2, SIDE, SIDE);
+    fill(f, f->w, 0, GAUSSIAN_DIAGONAL);
+    fill(f, other, 100, GAUSSIAN_DIAGONAL);
+    Node *a = graph_param(f->graph, f->w), *b = graph_param(f->graph, other);
+    Node *u = INSERT(f, NULL, &TOY_LINEAR, f->y, a);
+    Node *v = INSERT(f, NULL, &TOY_LINEAR, u, b);
+    graph_set_output(f->graph, "logits", v);
+    const StorageUsers users = {(Node *[]){f->y, u, v}, 3};
+    assert_ok(storage_merge(f->graph, users, "weight", f->diag), f->diag);
+    assert_ptr_equal(f->h->in[1], a);
+    for (int i = 0; i < 3; i++) assert_ptr_equal(users.nodes[i]->in[1], b);
+    for (int64_t i = 0; i < COUNT; i++) {
+        const double x = (double)i;
+        assert_true(value_at(&f->w->tensor, i) == x);
+        assert_true(value_at(&other->tensor, i) == (double)(float)((3 * x + 100) / 3));
+    }
+    assert_true(value_at(&f->w->gaussian->mean, 1) == 1);
+    assert_null(other->gaussian); /* a counts twice: no average of independent ones */
+    check_sound(f);
+}
+
+/* Two users of different weights: mean and a quarter of the summed variances. */
+static void test_merge_gaussians(void **state) {
+    Fixture *f = *state;
+    Storage *other = add_storage(f, "other", 2, SIDE, SIDE);
+    fill(f, f->w, 0, GAUSSIAN_DIAGONAL);
+    fill(f, other, 100, GAUSSIAN_DIAGONAL);
+    node_set_operand(f->graph, f->y, "weight", graph_param(f->graph, other));
+    const StorageUsers users = {(Node *[]){f->h, f->y}, 2};
+    assert_ok(storage_merge(f->graph, users, "weight", f->diag), f->diag);
+    assert_ptr_equal(f->h->in[1]->storage, f->w);
+    assert_ptr_equal(f->y->in[1]->storage, f->w);
+    for (int64_t i = 0; i < COUNT; i++) {
+        const double x = (double)i;
+        assert_true(value_at(&f->w->tensor, i) == x + 50);
+        assert_true(value_at(&f->w->gaussian->mean, i) == x + 50);
+        assert_true(value_at(&f->w->gaussian->diagonal, i) == (2 * x + 100) / 4);
+    }
+    assert_ok(storage_merge(f->graph, users, "weight", f->diag),
+              f->diag); /* one already */
+    assert_true(value_at(&f->w->tensor, 1) == 51);
+}
+
+static void test_share(void **state) {
+    Fixture *f = *state;
+    Storage *other = add_storage(f, "other", 2, SIDE, SIDE);
+    node_set_operand(f->graph, f->y, "weight", graph_param(f->graph, other));
+    const StorageUsers users = {(Node *[]){f->h, f->y}, 2};
+    storage_share(users, "weight");
+    assert_ptr_equal(f->y->in[1]->storage, f->w);
+    graph_remove_dead(f->graph);
+    assert_int_equal(f->graph->storage_count, 2);
+}
+
+#define TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_refused),         TEST(test_separate),   TEST(test_shapes),
+        TEST(test_replace),         TEST(test_raise_rank), TEST(test_merge),
+        TEST(test_merge_gaussians), TEST(test_share),
+    };
+    return cmocka_run_group_tests_name("editing storages", tests, NULL, NULL);
+}
