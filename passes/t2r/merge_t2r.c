@@ -146,8 +146,7 @@ static Status find_sites(Merge *m, const MergeOptions *options, Diag *diag) {
 /* Whether what becomes of a storage is the same in both places. */
 static bool merge_alike(const Site *a, const Site *b) {
     return a->map_weight == b->map_weight && a->map_bias == b->map_bias &&
-           a->scale == b->scale && a->heads == b->heads &&
-           is_transposed(a->projection) == is_transposed(b->projection);
+           a->scale == b->scale && a->heads == b->heads;
 }
 
 /* Every reader of a projection's weight or bias must be a projection that is merged with
@@ -158,6 +157,11 @@ static Status check_users(const Merge *m, const Site *site, const Node *leaf,
     for (int i = 0; i < m->site_count; i++) {
         const Site *other = &m->sites[i];
         if (node_operand(other->projection, operand) != leaf) continue;
+        if (is_transposed(site->projection) != is_transposed(other->projection))
+            return edit_fail(m->ctx, diag,
+                             "%s and %s share \"%s\", but one of them uses its weight "
+                             "transposed: the feature map cannot become part of both",
+                             site->place, other->place, leaf->storage->name);
         if (!merge_alike(site, other)) {
             Status status = edit_fail(
                 m->ctx, diag,

@@ -1,6 +1,7 @@
 /* Edits of weights that others use too: a step that is meant for some layers must leave
  * every other user of their weights as it was. Numbers are checked against what the
  * layers held before. */
+#include "exec/ops.h"
 #include "exec/run/run.h"
 #include "tests/passes/posterior_fixture.h"
 #include "tests/support/check.h"
@@ -270,12 +271,28 @@ static void test_prune(void **state) {
     model_destroy(model);
 }
 
+/* A square matrix that one of two layers uses transposed: a feature map belongs to its
+ * rows in one of them and to its columns in the other. */
+static void test_transposed(void **state) {
+    (void)state;
+    Model *model = toy_vit(9);
+    run_pass(model, "weight_multiplex", SHARE("4", "mean"));
+    run_pass(model, "attention_to_t2r", "{feature_size: 4, share_layers: true}");
+    Model *mixed = model_copy(model);
+    Node *q = graph_find(mixed->graph, "encoder", 2, ROLE_Q);
+    ((LinearAttrs *)q->attrs)->transposed = true;
+    expect_pass_fails(mixed, "merge_t2r", "{}", STATUS_MODEL, "transposed");
+    run_pass(model, "merge_t2r", "{}");
+    model_destroy(mixed);
+    model_destroy(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mean),          cmocka_unit_test(test_all_outside),
         cmocka_unit_test(test_least_squares), cmocka_unit_test(test_across_roles),
         cmocka_unit_test(test_posterior),     cmocka_unit_test(test_positions),
-        cmocka_unit_test(test_prune),
+        cmocka_unit_test(test_prune),         cmocka_unit_test(test_transposed),
     };
     return cmocka_run_group_tests_name("edits of shared weights", tests, NULL, NULL);
 }
