@@ -37,6 +37,7 @@ typedef struct Hdf5Data {
 /* What is being opened. */
 typedef struct Opening {
     const Hdf5Options *options;
+    Buf *map; /* of the file */
     uint64_t file_bytes;
     Loc at;
     Diag *diag;
@@ -111,29 +112,34 @@ static Status sandbox_status(const Opening *o, SandboxEnd end, const Text *reply
 
 /* Work of either pass, on one data set. */
 typedef struct Job {
-    const char *path, *name;
+    Hdf5Source source;
+    const char *name;
     Hdf5Array array;
     int64_t first, count;
     DType as;
     void *data;
 } Job;
 
+static Hdf5Source source_of(const Opening *o) {
+    return (Hdf5Source){buf_data(o->map), buf_bytes(o->map)};
+}
+
 static bool describe_work(void *state, Text *reply) {
     Job *job = state;
     Hdf5Array array = {0};
-    if (!hdf5_describe(job->path, job->name, &array, reply)) return false;
+    if (!hdf5_describe(&job->source, job->name, &array, reply)) return false;
     text_bytes(reply, (const char *)&array, sizeof array);
     return true;
 }
 
 static bool read_work(void *state, Text *reply) {
     Job *job = state;
-    return hdf5_read(job->path, job->name, &job->array, job->first, job->count, job->as,
-                     job->data, reply);
+    return hdf5_read(&job->source, job->name, &job->array, job->first, job->count,
+                     job->as, job->data, reply);
 }
 
 static Status array_describe(const Opening *o, Job *job) {
-    const SandboxLimits limits = {1, 10, (size_t)256 << 20, 1 << 16};
+    const SandboxLimits limits = {1, 10, (size_t)256 << 20, 1 << 16, true};
     Text reply = {0};
     SandboxEnd end = sandbox_run(&reply, describe_work, job, &limits);
     if (end == SANDBOX_DONE && reply.length != sizeof job->array) end = SANDBOX_DIED;
@@ -183,7 +189,7 @@ static Status array_read(const Opening *o, Job *job, Tensor *out) {
     out->buf = buf_wrap(job->data, bytes, shared_release);
     int seconds = 10 + (int)(bytes >> 24); /* 16 MiB a second is slow for deflate */
     const SandboxLimits limits = {seconds, 6 * seconds, 3 * bytes + ((size_t)256 << 20),
-                                  1 << 16};
+                                  1 << 16, true};
     Text reply = {0};
     SandboxEnd end = sandbox_run(&reply, read_work, job, &limits);
     Status status = sandbox_status(o, end, &reply);
@@ -195,7 +201,7 @@ static Status array_read(const Opening *o, Job *job, Tensor *out) {
 
 static Status x_read(const Opening *o, Hdf5Data *data, int64_t *total) {
     const Hdf5Options *options = o->options;
-    Job job = {.path = options->path, .name = options->x, .first = options->offset};
+    Job job = {.source = source_of(o), .name = options->x, .first = options->offset};
     TRY(array_describe(o, &job));
     job.as = job.array.is_u8 ? DTYPE_U8 : DTYPE_F32;
     TRY(array_check(o, &job, 1, RANK_MAX));
@@ -231,7 +237,7 @@ static Status labels_narrow(const Opening *o, Hdf5Data *data, const Tensor *wide
 
 static Status y_read(const Opening *o, Hdf5Data *data, int64_t total) {
     const Hdf5Options *options = o->options;
-    Job job = {.path = options->path,
+    Job job = {.source = source_of(o),
                .name = options->y,
                .first = options->offset,
                .count = data->base.count,
@@ -260,10 +266,8 @@ static Status y_read(const Opening *o, Hdf5Data *data, int64_t total) {
 /* Opens the file the ordinary way first: missing, unreadable and special files are told
  * apart there. */
 static Status file_check(Opening *o) {
-    Buf *map;
-    TRY(file_map(&map, o->options->path, o->diag));
-    o->file_bytes = buf_bytes(map);
-    buf_release(map);
+    TRY(file_map(&o->map, o->options->path, o->diag));
+    o->file_bytes = buf_bytes(o->map);
     return STATUS_OK;
 }
 
@@ -315,6 +319,7 @@ static Status hdf5_open(Batches **out, const void *options, Loc at, Diag *diag) 
     data->base.fetch = hdf5_fetch;
     data->base.destroy = hdf5_destroy;
     Status status = hdf5_fill(&opening, data);
+    buf_release(opening.map);
     if (status == STATUS_OK)
         *out = &data->base;
     else

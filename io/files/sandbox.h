@@ -13,6 +13,10 @@ typedef struct SandboxLimits {
     int wall_seconds; /* elapsed time */
     size_t memory;    /* bytes of address space beyond what the process has now */
     size_t reply;     /* bytes of the reply */
+    bool closed; /* no system calls but for memory, time and the reply: the work opens no
+                    file, makes no connection and starts no process, it reads what the
+                    caller mapped. By seccomp; where the system, an emulator or a
+                    sanitizer stands against that, the other limits are all there is */
 } SandboxLimits;
 
 typedef enum SandboxEnd {

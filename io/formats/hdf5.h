@@ -9,6 +9,13 @@
 #include "ir/tensor.h"
 #include "ir/text.h"
 
+/* A file as it lies in memory, mapped by the caller: the library is given its bytes and
+ * opens nothing, so that the process it runs in can be closed (SandboxLimits.closed). */
+typedef struct Hdf5Source {
+    const void *data;
+    size_t bytes;
+} Hdf5Source;
+
 /* A contiguous data set of a file with at most one level of groups. Bool is stored as
  * u8 and found as U8; bf16 is stored as unsigned 16-bit integers. */
 typedef struct Hdf5Set {
@@ -26,7 +33,7 @@ typedef void (*Hdf5Visit)(const Hdf5Set *set, void *state);
 /* Walks a whole file in order of names and calls `visit` for every data set. Refuses
  * soft and external links, attributes, nested groups, named types, element types other
  * than ours, filters, chunks, external storage and user blocks. */
-bool hdf5_walk(const char *path, Hdf5Visit visit, void *state, Text *fault);
+bool hdf5_walk(const Hdf5Source *source, Hdf5Visit visit, void *state, Text *fault);
 
 /* Writes data sets in the order given (sets of one group together) over the file at
  * `path`: no time stamps, no attributes, contiguous, data aligned to 64 bytes. Equal
@@ -44,11 +51,12 @@ typedef struct Hdf5Array {
 
 /* Describes a data set by its path in the file. Chunks, deflate, shuffle and Fletcher
  * checksums are allowed; links out of the file and other filters are refused. */
-bool hdf5_describe(const char *path, const char *name, Hdf5Array *out, Text *fault);
+bool hdf5_describe(const Hdf5Source *source, const char *name, Hdf5Array *out,
+                   Text *fault);
 
 /* Reads rows [first, first + count) of a data set whose shape must be `expected`'s,
  * converted to U8, F32 or I64. `data` has room for them. */
-bool hdf5_read(const char *path, const char *name, const Hdf5Array *expected,
+bool hdf5_read(const Hdf5Source *source, const char *name, const Hdf5Array *expected,
                int64_t first, int64_t count, DType as, void *data, Text *fault);
 
 #endif

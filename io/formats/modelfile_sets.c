@@ -61,8 +61,10 @@ static void set_send(const Hdf5Set *set, void *state) {
 }
 
 static bool walk_work(void *state, Text *reply) {
+    const Walk *w = state;
+    const Hdf5Source source = {buf_data(w->map), buf_bytes(w->map)};
     Text fault = {0};
-    if (hdf5_walk(state, set_send, reply, &fault)) return true;
+    if (hdf5_walk(&source, set_send, reply, &fault)) return true;
     text_free(reply);
     *reply = fault;
     return false;
@@ -161,10 +163,11 @@ static Status file_walk(Walk *w) {
     SandboxLimits limits = {.cpu_seconds = 1 + (int)(file >> 28),
                             .wall_seconds = 10,
                             .memory = (size_t)256 << 20,
-                            .reply = file + (1 << 20)};
+                            .reply = file + (1 << 20),
+                            .closed = true};
     Text reply = {0};
     Status status = STATUS_OK;
-    switch (sandbox_run(&reply, walk_work, (void *)(uintptr_t)w->path, &limits)) {
+    switch (sandbox_run(&reply, walk_work, w, &limits)) {
     case SANDBOX_DONE: status = sets_receive(w, &reply); break;
     case SANDBOX_FAULT: status = DAMAGED(w, "%s", reply.data ? reply.data : "?"); break;
     case SANDBOX_DIED:

@@ -6,11 +6,15 @@
 #include "ir/random.h"
 #include "tests/support/check.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -423,6 +427,46 @@ static bool work_flood(void *state, Text *reply) {
     return true;
 }
 
+/* What a child can reach: letters for a file opened, a socket, a process, a write to
+ * another descriptor. */
+static bool work_reach(void *state, Text *reply) {
+    const int fd = open(state, O_RDONLY), net = socket(AF_INET, SOCK_STREAM, 0);
+    text_add(reply, "%s%s", fd >= 0 ? "o" : "", net >= 0 ? "s" : "");
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    if (child > 0) text_add(reply, "f");
+    if (write(0, "x", 1) == 1) text_add(reply, "w");
+    char *memory = malloc(64 << 20); /* what the work itself needs is still there */
+    memset(memory, 1, 64 << 20);
+    text_add(reply, "%s", memory[(64 << 20) - 1] == 1 ? "." : "");
+    free(memory);
+    return true;
+}
+
+/* Whether filters of system calls can be had: not under emulators and sanitizers. */
+static bool has_filters(void) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return false;
+#else
+    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL) != 0 && errno == EFAULT;
+#endif
+}
+
+static void test_closed(void **state) {
+    (void)state;
+    SandboxLimits limits = {2, 10, (size_t)256 << 20, 4096, .closed = true};
+    char path[] = "/dev/null";
+    Text reply = {0};
+    if (!has_filters()) skip();
+    assert_int_equal(sandbox_run(&reply, work_reach, path, &limits), SANDBOX_DONE);
+    assert_string_equal(reply.data, ".");
+    text_free(&reply);
+    limits.closed = false;
+    assert_int_equal(sandbox_run(&reply, work_reach, path, &limits), SANDBOX_DONE);
+    assert_string_equal(reply.data, "osfw.");
+    text_free(&reply);
+}
+
 static void test_sandbox(void **state) {
     (void)state;
     const SandboxLimits limits = {1, 2, (size_t)64 << 20, 4096};
@@ -463,6 +507,6 @@ int main(void) {
         cmocka_unit_test(test_h5dump),       cmocka_unit_test(test_mutants),
         cmocka_unit_test(test_truncated),    cmocka_unit_test(test_swapped_weights),
         cmocka_unit_test(test_not_writable), cmocka_unit_test(test_not_a_model),
-        cmocka_unit_test(test_sandbox)};
+        cmocka_unit_test(test_sandbox),      cmocka_unit_test(test_closed)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
