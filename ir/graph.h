@@ -176,6 +176,10 @@ void graph_set_output(Graph *graph, const char *name, Node *node);
 Node *graph_output(const Graph *graph, const char *name);
 void graph_remove_output(Graph *graph, const char *name);
 
+/* Whether a node stands in a stack (NULL = any, or none) and in a layer of it (-1 = any,
+ * or none). */
+bool node_is_in(const Node *node, const char *stack, int layer);
+
 /* First node at a place with a role, NULL when there is none. `stack` NULL = any stack,
  * layer -1 = any layer. graph_find_next goes on after `after`. */
 Node *graph_find(const Graph *graph, const char *stack, int layer, Role role);

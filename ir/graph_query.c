@@ -78,16 +78,15 @@ Node *graph_output(const Graph *graph, const char *name) {
     return NULL;
 }
 
-static bool stack_matches(const Node *node, const char *stack) {
-    return !stack || (node->stack && strcmp(node->stack, stack) == 0);
+bool node_is_in(const Node *node, const char *stack, int layer) {
+    return (layer < 0 || node->layer == layer) &&
+           (!stack || (node->stack && strcmp(node->stack, stack) == 0));
 }
 
 /* First match from `node` on. */
 static Node *find_from(Node *node, const char *stack, int layer, Role role) {
     for (; node; node = node->next)
-        if (node->role == role && (layer < 0 || node->layer == layer) &&
-            stack_matches(node, stack))
-            return node;
+        if (node->role == role && node_is_in(node, stack, layer)) return node;
     return NULL;
 }
 
@@ -116,7 +115,7 @@ Node *graph_layer_output(const Graph *graph, const char *stack, int layer) {
 int graph_layer_count(const Graph *graph, const char *stack) {
     int count = 0;
     for (const Node *n = graph->first; n; n = n->next)
-        if (n->stack && stack_matches(n, stack) && n->layer >= count)
+        if (n->stack && node_is_in(n, stack, -1) && n->layer >= count)
             count = n->layer + 1;
     return count;
 }
@@ -124,7 +123,7 @@ int graph_layer_count(const Graph *graph, const char *stack) {
 int graph_layer_stage(const Graph *graph, const char *stack, int layer) {
     int stage = 0;
     for (const Node *n = graph->first; n; n = n->next) {
-        if (!stack_matches(n, stack)) continue;
+        if (!node_is_in(n, stack, -1)) continue;
         if (n->layer == layer) break;
         stage += n->role == ROLE_MERGE;
     }

@@ -35,6 +35,7 @@ bool task_predicts_next(Task task);
 #define STACK_ENCODER            "encoder"
 #define STACK_DECODER            "decoder"
 #define STACK_HEAD               "head"
+#define STACK_EXITS              "exits" /* one layer for each exit: passes/exits/exits.h */
 
 /* Outputs. */
 #define OUTPUT_LOGITS         "logits"

@@ -12,10 +12,6 @@ typedef struct Walk {
     int layer;
 } Walk;
 
-static bool is_inside(const Walk *w, const Node *node) {
-    return node->layer == w->layer && node->stack && strcmp(node->stack, w->stack) == 0;
-}
-
 const char *block_name(BlockKind kind) {
     static const char *const names[] = {"attention", "cross_attention", "ffn",
                                         "transform"};
@@ -55,7 +51,9 @@ static bool find_last(const Walk *w, Block *block, Node *value) {
     block->branch_norm = NULL;
     for (;; value = value->in[0]) {
         if (value->storage) break;
-        if (!is_inside(w, value) || graph_use_count(w->graph, value) != 1) return false;
+        if (!node_is_in(value, w->stack, w->layer) ||
+            graph_use_count(w->graph, value) != 1)
+            return false;
         if (node_has_trait(value, OP_PROJECTION)) break;
         if (node_has_trait(value, OP_NORM) && !block->branch_norm)
             block->branch_norm = value;
@@ -83,12 +81,13 @@ static bool read_sum(const Walk *w, Block *block, const Node *sum) {
 static Status read_block(const Walk *w, Block *block, Node *output, Diag *diag) {
     *block = (Block){.kind = BLOCK_OTHER, .output = output};
     Node *sum = output;
-    if (is_inside(w, output) && node_has_trait(output, OP_NORM)) {
+    if (node_is_in(output, w->stack, w->layer) && node_has_trait(output, OP_NORM)) {
         block->norm = output;
         block->input = sum = output->in[0];
         if (output->role == ROLE_LOCAL_NORM) return STATUS_OK;
     }
-    if (is_inside(w, sum) && node_is(sum, &op_add) && read_sum(w, block, sum))
+    if (node_is_in(sum, w->stack, w->layer) && node_is(sum, &op_add) &&
+        read_sum(w, block, sum))
         return STATUS_OK;
     return edit_fail(w->ctx, diag,
                      "%s.%d: expected a chain of blocks x + f(x), with norms before or "

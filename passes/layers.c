@@ -18,10 +18,6 @@ static void see(Seen *seen, const Node *value) {
         seen->second = value;
 }
 
-static bool is_in(const Node *node, const char *stack, int layer) {
-    return node->layer == layer && node->stack && strcmp(node->stack, stack) == 0;
-}
-
 /* What a node is, for messages: an input's name, a parameter's, or op and role. */
 static const char *describe(const PassContext *ctx, const Node *node) {
     if (node->storage) return node->storage->name;
@@ -42,13 +38,14 @@ static bool is_stream(const Node *node, int i) {
 /* Values of the layer that are used outside. */
 static void find_outputs(Seen *out, const Graph *graph, const char *stack, int layer) {
     for (const Node *node = graph->first; node; node = node->next) {
-        if (is_in(node, stack, layer)) continue;
+        if (node_is_in(node, stack, layer)) continue;
         for (int i = 0; i < node->in_count; i++)
-            if (node->in[i] && is_in(node->in[i], stack, layer)) see(out, node->in[i]);
+            if (node->in[i] && node_is_in(node->in[i], stack, layer))
+                see(out, node->in[i]);
     }
     for (int i = 0; i < graph->output_count; i++) {
         const Node *value = graph->outputs[i].node;
-        if (is_in(value, stack, layer)) see(out, value);
+        if (node_is_in(value, stack, layer)) see(out, value);
     }
 }
 
@@ -56,10 +53,10 @@ static void find_outputs(Seen *out, const Graph *graph, const char *stack, int l
 static void find_inputs(Seen *in, const Graph *graph, const char *stack, int layer,
                         const Type *type) {
     for (const Node *node = graph->first; node; node = node->next) {
-        if (!is_in(node, stack, layer)) continue;
+        if (!node_is_in(node, stack, layer)) continue;
         for (int i = 0; i < node->in_count; i++)
-            if (node->in[i] && !is_in(node->in[i], stack, layer) && is_stream(node, i) &&
-                (!type || type_equal(&node->in[i]->type, type)))
+            if (node->in[i] && !node_is_in(node->in[i], stack, layer) &&
+                is_stream(node, i) && (!type || type_equal(&node->in[i]->type, type)))
                 see(in, node->in[i]);
     }
 }
@@ -187,7 +184,7 @@ static Status update_lineage(PassContext *ctx, Model *model, const char *stack, 
 /* Gives the layers of a stack their new numbers; number[l] is layer l's. */
 static void renumber(Graph *graph, const char *stack, const int *number) {
     for (Node *node = graph->first; node; node = node->next)
-        if (node->layer >= 0 && is_in(node, stack, node->layer))
+        if (node->layer >= 0 && node_is_in(node, stack, node->layer))
             node->layer = number[node->layer];
 }
 

@@ -4,7 +4,7 @@
  * CVPR 2022, section 3.3), DistilBERT (Sanh et al., 2019), COST-EFF (Shen et al., EMNLP
  * 2022, section 3.4) and TinyBERT (Jiao et al., 2020). docs/passes/distill.md has the
  * formulas and lists what differs. */
-#include "passes/distill/distill.h"
+#include "passes/distill/distill_objective.h"
 
 /* PRESET(name, prediction, attention, hidden, masked_lm, cosine, temperature, form of
  * attention, form of hidden, what the cosine is of). Table, names and help derive from

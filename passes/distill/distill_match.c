@@ -1,6 +1,6 @@
 /* What of the student is compared with what of the teacher: layers, tokens, exits. See
- * distill.h. */
-#include "passes/distill/distill.h"
+ * distill_objective.h. */
+#include "passes/distill/distill_objective.h"
 #include "passes/layers.h"
 
 #include <stdlib.h>

@@ -151,10 +151,6 @@ static Status compare_layers(PassContext *ctx, Model *model, Model *teacher,
 
 /* ---- gradient norms ---- */
 
-static bool in_layer(const Node *node, const char *stack, int layer) {
-    return node->layer == layer && node->stack && strcmp(node->stack, stack) == 0;
-}
-
 /* Gives every layer leaves of its own: a layer's gradient is then what comes through its
  * own uses, also where layers share weights. */
 static Status separate_layers(Graph *graph, Diag *diag) {
@@ -181,7 +177,7 @@ static double layer_square(const Graph *graph, int layer, const Params *params,
     double sum = 0;
     const char *stack = graph_main_stack(graph);
     for (const Node *node = graph->first; node; node = node->next)
-        for (int i = 0; i < node->in_count && in_layer(node, stack, layer); i++)
+        for (int i = 0; i < node->in_count && node_is_in(node, stack, layer); i++)
             if (node->in[i] && node->in[i]->storage)
                 sum += storage_square(params, node->in[i]->storage, gradient);
     return sum;

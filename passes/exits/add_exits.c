@@ -166,7 +166,7 @@ static Status add_exit(AddExits *a, int layer, Diag *diag) {
         return edit_fail(a->ctx, diag, "layer %d has no output [N, T, D] to leave from",
                          layer);
     const HeadPlace at = {.anchor = x->next,
-                          .stack = "exits",
+                          .stack = STACK_EXITS,
                           .name = arena_printf(a->ctx->arena, "exits.%d", layer),
                           .layer = layer - 1,
                           .norm = a->norm != NULL};
@@ -177,10 +177,6 @@ static Status add_exit(AddExits *a, int layer, Diag *diag) {
 
 /* ---- the model's own classifier ---- */
 
-static bool is_in_head(const Node *node) {
-    return node->stack && strcmp(node->stack, STACK_HEAD) == 0;
-}
-
 /* Puts a head like the exits' in place of the model's own, with what belongs to that. */
 static Status replace_final(AddExits *a, Diag *diag) {
     Node *last = graph_layer_output(a->graph, a->trunk, a->depth - 1), *logits = NULL;
@@ -190,7 +186,8 @@ static Status replace_final(AddExits *a, Diag *diag) {
     const HeadPlace at = {.stack = STACK_HEAD, .name = "head", .layer = -1};
     for (int i = a->graph->output_count - 1; i >= 0; i--) {
         const Output *output = &a->graph->outputs[i];
-        if (strcmp(output->name, OUTPUT_LOGITS) != 0 && is_in_head(output->node))
+        if (strcmp(output->name, OUTPUT_LOGITS) != 0 &&
+            node_is_in(output->node, STACK_HEAD, -1))
             graph_remove_output(a->graph, output->name);
     }
     TRY(add_head(&logits, a, x, &at, diag));
@@ -228,7 +225,7 @@ static Status check_model(const AddExits *a, Diag *diag) {
 /* The projection before tanh that the model's own classifier has. */
 static Node *find_pooler(const Graph *graph) {
     for (Node *node = graph->first; node; node = node->next) {
-        if (!is_in_head(node) || !node_is(node, &op_activation)) continue;
+        if (!node_is_in(node, STACK_HEAD, -1) || !node_is(node, &op_activation)) continue;
         const ActivationAttrs *attrs = node->attrs;
         if (attrs->fn == ACTIVATION_TANH && node_is(node->in[0], &op_linear))
             return node->in[0];
@@ -238,7 +235,7 @@ static Node *find_pooler(const Graph *graph) {
 
 static double find_dropout(const Graph *graph) {
     for (const Node *node = graph->first; node; node = node->next)
-        if (is_in_head(node) && node_is(node, &op_dropout))
+        if (node_is_in(node, STACK_HEAD, -1) && node_is(node, &op_dropout))
             return ((const DropoutAttrs *)node->attrs)->rate;
     return 0;
 }

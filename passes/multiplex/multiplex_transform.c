@@ -181,8 +181,8 @@ static Status pool_mean(Multiplex *m, Node *pool, Diag *diag) {
 
 /* Early exits choose the token before their norm, which works on tokens and on means. */
 static Status pool_exits(Multiplex *m, Diag *diag) {
-    for (Node *node = graph_find(m->graph, "exits", -1, ROLE_POOL); node;
-         node = graph_find_next(m->graph, node, "exits", -1, ROLE_POOL))
+    for (Node *node = graph_find(m->graph, STACK_EXITS, -1, ROLE_POOL); node;
+         node = graph_find_next(m->graph, node, STACK_EXITS, -1, ROLE_POOL))
         if (node_is(node, &op_select_token)) TRY(pool_mean(m, node, diag));
     return STATUS_OK;
 }

@@ -248,7 +248,7 @@ static Status check_groups(const Prune *p, Diag *diag) {
 /* Whether a node is the core of a block of the kind. */
 static bool is_core(const Prune *p, const Node *node) {
     if (!node->stack || node->layer < 0) return false;
-    if (p->stack && strcmp(node->stack, p->stack) != 0) return false;
+    if (!node_is_in(node, p->stack, -1)) return false;
     return p->kind == PRUNE_HEADS
                ? (node->role == ROLE_ATTENTION || is_cross(node)) &&
                      node_has_trait(node, OP_ATTENTION)

@@ -101,7 +101,7 @@ static bool is_listed(IntList list, int64_t layer) {
 static bool is_chosen(const Swap *swap, const Node *node) {
     const S *options = swap->options;
     if (!node->stack || node->layer < 0) return false;
-    if (options->stack && strcmp(node->stack, options->stack) != 0) return false;
+    if (!node_is_in(node, options->stack, -1)) return false;
     if (options->layers.count) return is_listed(options->layers, node->layer);
     if (is_listed(options->keep_softmax, node->layer)) return false;
     const int from_last = graph_layer_count(swap->graph, node->stack) - 1 - node->layer;
@@ -112,7 +112,7 @@ static Status check_list(const Swap *swap, const char *option, IntList list, Dia
     int depth = 0;
     for (const Node *node = swap->graph->first; node; node = node->next)
         if (node->stack && node->layer >= depth &&
-            (!swap->options->stack || strcmp(node->stack, swap->options->stack) == 0))
+            node_is_in(node, swap->options->stack, -1))
             depth = node->layer + 1;
     for (int i = 0; i < list.count; i++)
         if (list.items[i] >= depth)

@@ -128,9 +128,8 @@ static Status find_sites(Merge *m, const MergeOptions *options, Diag *diag) {
         count += node_is(node, &op_feature_map);
     m->sites = ARENA_ARRAY(m->ctx->arena, Site, count);
     for (Node *node = m->graph->first; node; node = node->next) {
-        const bool chosen =
-            !options->stack || (node->stack && strcmp(node->stack, options->stack) == 0);
-        if (chosen && node_is(node, &op_feature_map) && does_something(node))
+        if (node_is_in(node, options->stack, -1) && node_is(node, &op_feature_map) &&
+            does_something(node))
             TRY(add_site(m, node, diag));
     }
     if (m->site_count) return STATUS_OK;

@@ -1,11 +1,347 @@
-/* Objective: see objective.h. */
+/* Objective: what it is made of (teacher, exits, labels, tokens), then training it. See
+ * objective.h. */
 #include "passes/training/objective.h"
 
 #include "exec/train/prior.h"
 #include "ir/rewrite.h"
+#include "passes/measure.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- teacher ---- */
+
+/* The teacher runs as in inference: what draws in training (dropout) is passed by. */
+static void still_teacher(Objective *o) {
+    for (const Node *node = o->teacher_graph->first; node; node = node->next) {
+        if (!node_has_trait(node, OP_PASS_VALUE)) continue;
+        Node *copy = o->teacher[node->id];
+        graph_replace_uses(o->graph, copy, copy->in[0]);
+        o->teacher[node->id] = copy->in[0];
+    }
+}
+
+Status objective_add_teacher(Objective *o, Model *teacher, Diag *diag) {
+    TRY(objective_check_task(o->ctx, teacher->graph, diag));
+    o->teacher_graph = teacher->graph;
+    const int count = graph_number(teacher->graph);
+    o->teacher = ARENA_ARRAY(o->arena, Node *, (size_t)count);
+    const int before = o->graph->storage_count;
+    TRY(graph_import(o->graph, teacher->graph, "teacher.", o->teacher, diag));
+    for (int i = before; i < o->graph->storage_count; i++)
+        o->graph->storages[i]->frozen = true;
+    still_teacher(o);
+    return STATUS_OK;
+}
+
+Node *objective_teacher_node(const Objective *o, const Node *node) {
+    return o->teacher[node->id];
+}
+
+/* ---- asked once ---- */
+
+/* Most numbers of a sample, 1 KiB of memory; and samples of a batch when they are asked
+ * for. */
+enum { REMEMBERED_NUMBERS = 256, REMEMBERED_BATCH = 32 };
+
+/* What the parts read of the teacher: its nodes with a user that is not the teacher's.
+ * Both arrays get them, as copies in the training graph and as the teacher's own. */
+static int find_read(const Objective *o, Node **copies, Node **own) {
+    const int count = graph_number(o->graph);
+    Node **of = memory_alloc((size_t)count, sizeof *of); /* by copy; leaves left out */
+    bool *needed = memory_alloc((size_t)count, sizeof *needed);
+    int found = 0;
+    for (Node *node = o->teacher_graph->first; node; node = node->next)
+        if (o->teacher[node->id]->in_count > 0) of[o->teacher[node->id]->id] = node;
+    for (int i = 0; i < o->part_count; i++) needed[o->part[i]->id] = true;
+    for (Node *node = o->graph->last; node; node = node->prev) {
+        if (!needed[node->id]) continue;
+        if (of[node->id]) {
+            copies[found] = node;
+            own[found++] = of[node->id];
+            continue;
+        }
+        for (int i = 0; i < node->in_count; i++)
+            if (node->in[i]) needed[node->in[i]->id] = true;
+    }
+    free(needed);
+    free(of);
+    return found;
+}
+
+/* A sample's share of a value; false when it has none of a known size. */
+static bool sample_type(Type *out, const Type *type) {
+    if (type->rank < 1 || type->dim[0] != DIM_N || !dtype_is_real(type->dtype))
+        return false;
+    *out = (Type){.dtype = DTYPE_F32, .rank = type->rank - 1};
+    for (int i = 0; i < out->rank; i++) {
+        out->dim[i] = type->dim[i + 1];
+        if (out->dim[i] < 1 || out->dim[i] > REMEMBERED_NUMBERS) return false;
+    }
+    return true;
+}
+
+/* Columns for values; numbers of a sample, 0 when they are too many. */
+static int64_t count_numbers(Arena *arena, Column *columns, Node *const *values,
+                             int count) {
+    int64_t numbers = 0;
+    for (int i = 0; i < count; i++) {
+        columns[i].name = arena_printf(arena, "teacher.%d", i);
+        if (!sample_type(&columns[i].type, &values[i]->type)) return 0;
+        numbers += type_count(&columns[i].type);
+        if (numbers > REMEMBERED_NUMBERS) return 0;
+    }
+    return numbers;
+}
+
+void objective_remember(Objective *o, const Batches *data, const TrainOptions *options) {
+    const bool again = options->steps == 0 && options->epochs > 1;
+    const bool alike = !options->augment && !(data && data->masked);
+    if (!o->teacher || !again || !alike) return;
+    const size_t most = (size_t)o->graph->node_count;
+    Node **copies = ARENA_ARRAY(o->arena, Node *, most);
+    o->remembered = ARENA_ARRAY(o->arena, Node *, most);
+    o->remembered_column = ARENA_ARRAY(o->arena, Column, most);
+    const int count = find_read(o, copies, o->remembered);
+    const int64_t numbers = count_numbers(o->arena, o->remembered_column, copies, count);
+    if (numbers == 0) return;
+    o->remembered_count = count;
+    tree_put_int(o->ctx->arena, o->ctx->record, "remembered", numbers);
+    for (int i = 0; i < count; i++)
+        graph_replace_uses(
+            o->graph, copies[i],
+            graph_input(o->graph, o->remembered_column[i].name, &copies[i]->type));
+}
+
+Status objective_ask_bytes(size_t *bytes, const Objective *o, Diag *diag) {
+    Plan *plan = NULL;
+    PlanOptions options = {.precision = PRECISION_F32,
+                           .results = o->remembered,
+                           .result_count = o->remembered_count};
+    *bytes = 0;
+    if (o->remembered_count == 0) return STATUS_OK;
+    memcpy(options.sizes, measure_sizes, sizeof options.sizes);
+    options.sizes[DIM_INDEX(DIM_N)] = REMEMBERED_BATCH;
+    plan_fit_sizes(o->teacher_graph, options.results, options.result_count,
+                   options.sizes);
+    TRY(plan_create(&plan, o->teacher_graph, &options, diag));
+    *bytes = plan_workspace_bytes(plan) * (size_t)o->ctx->threads;
+    plan_destroy(plan);
+    return STATUS_OK;
+}
+
+static float *remembered_value(const Objective *o, int column) {
+    return (float *)(uintptr_t)buf_data(o->remembered_value[column]);
+}
+
+/* ForwardSink: puts the results of some samples in their places. */
+static Status keep_values(void *self, const Fetch *what, const float *const *values,
+                          const void *const *columns, Diag *diag) {
+    (void)columns;
+    (void)diag;
+    const Objective *o = self;
+    for (int c = 0; c < o->remembered_count; c++) {
+        const int64_t size = type_count(&o->remembered_column[c].type);
+        for (int64_t i = 0; i < what->n; i++)
+            memcpy(remembered_value(o, c) + what->index[i] * size, values[c] + i * size,
+                   (size_t)size * sizeof(float));
+    }
+    return STATUS_OK;
+}
+
+Status objective_ask_teacher(Batches **out, Objective *o, const Batches *data,
+                             Diag *diag) {
+    const int count = o->remembered_count;
+    *out = NULL;
+    if (count == 0) return STATUS_OK;
+    o->remembered_value = ARENA_ARRAY(o->arena, Buf *, (size_t)count);
+    const float **values = ARENA_ARRAY(o->arena, const float *, (size_t)count);
+    for (int i = 0; i < count; i++) {
+        const int64_t size = type_count(&o->remembered_column[i].type);
+        TRY(buf_create(&o->remembered_value[i],
+                       (size_t)data->count * (size_t)size * sizeof(float), diag));
+        values[i] = remembered_value(o, i);
+    }
+    TRY(forward_batches(o->teacher_graph, o->remembered, count, data, 0, REMEMBERED_BATCH,
+                        o->ctx->threads, o->ctx->watch, keep_values, o, diag));
+    *out = batches_extend(data, o->remembered_column, values, count);
+    return STATUS_OK;
+}
+
+/* ---- exits ---- */
+
+Status objective_exits(Exits *out, Objective *o, ObjectiveExits which, Diag *diag) {
+    TRY(exits_find(out, o->arena, o->ctx, o->graph, diag));
+    if (which == EXITS_LAST)
+        *out = (Exits){.items = &out->items[out->count - 1], .count = 1};
+    if (which == EXITS_EARLY) out->count--;
+    if (out->count > 0) return STATUS_OK;
+    Status status =
+        edit_fail_option(o->ctx, "exits", diag, "the model has no early exits");
+    diag_hint(diag, "add_exits gives a classifier exits");
+    return status;
+}
+
+Status objective_balance(Objective *o, ObjectiveExits which, Diag *diag) {
+    Exits exits;
+    TRY(objective_exits(&exits, o, which, diag));
+    return exits_equilibrium(o->ctx, o->graph, &exits, diag);
+}
+
+Status objective_equilibrium(Objective *o, Diag *diag) {
+    return objective_balance(o, EXITS_ALL, diag);
+}
+
+Status objective_freeze_trunk(Objective *o, Diag *diag) {
+    Exits exits;
+    TRY(objective_exits(&exits, o, EXITS_EARLY, diag));
+    for (int i = 0; i < o->graph->storage_count; i++)
+        o->graph->storages[i]->frozen = true;
+    for (Node *node = o->graph->first; node; node = node->next) {
+        if (!node_is_in(node, STACK_EXITS, -1)) continue;
+        for (int i = 0; i < node->in_count; i++)
+            if (node->in[i] && node->in[i]->storage) node->in[i]->storage->frozen = false;
+    }
+    return STATUS_OK;
+}
+
+/* ---- labels ---- */
+
+Status objective_find_mixed(Objective *o, const char *name, const TrainOptions *options,
+                            Diag *diag) {
+    PassContext *ctx = o->ctx;
+    Batches *data = NULL;
+    if (!options->augment) return STATUS_OK;
+    TRY(step_data(ctx, name, NULL, &data, diag));
+    o->mixed = data && batches_column(data, DATA_MIX_LABELS) >= 0;
+    return STATUS_OK;
+}
+
+Status objective_add_labels(Objective *o, ObjectiveExits which, double weight,
+                            double smoothing, Diag *diag) {
+    Exits exits;
+    Node *loss = NULL;
+    TRY(objective_exits(&exits, o, which, diag));
+    exits.mixed = o->mixed;
+    TRY(exits_label_loss(&loss, o->graph, &exits, smoothing, diag));
+    return objective_add_part(o, "label", loss, weight, diag);
+}
+
+/* ---- tokens ---- */
+
+bool objective_predicts_tokens(const Graph *graph) {
+    return task_predicts_tokens(graph_task(graph));
+}
+
+bool objective_predicts_next(const Graph *graph) {
+    return task_predicts_next(graph_task(graph));
+}
+
+Status objective_check_task(PassContext *ctx, const Graph *graph, Diag *diag) {
+    if (graph_task(graph) != TASK_LABEL_TOKENS) return STATUS_OK;
+    return edit_fail(ctx, diag,
+                     "expected a model that classifies samples or predicts tokens, found "
+                     "a token classifier (task label_tokens), which is not trained or "
+                     "evaluated yet");
+}
+
+/* Whether operand i of a node of the head is tokens that come from outside. */
+static bool reads_tokens(const Node *node, int i, const char *stack) {
+    const Node *in = node->in[i];
+    return in && !in->storage && !node_is_in(in, stack, -1) && in->type.rank == 3 &&
+           in->type.dtype == DTYPE_F32;
+}
+
+/* Lets the head read the tokens at `positions` in place of all tokens: the head has one
+ * input, so there is one gather for all of its readers. */
+static Status gather_head(PassContext *ctx, Graph *graph, const char *stack,
+                          Node *positions, Diag *diag) {
+    Node *from = NULL, *gathered = NULL;
+    for (Node *node = graph->first; node; node = node->next)
+        for (int i = 0; i < node->in_count && node_is_in(node, stack, -1); i++) {
+            if (!reads_tokens(node, i, stack)) continue;
+            if (from && node->in[i] != from)
+                return edit_fail(ctx, diag,
+                                 "expected a head that reads one value of the trunk");
+            from = node->in[i];
+            if (!gathered)
+                TRY(edit_node(&gathered, graph, node, &op_gather_tokens,
+                              (Node *[]){from, positions}, 2, diag, NULL));
+            node->in[i] = gathered;
+        }
+    if (gathered) return STATUS_OK;
+    return edit_fail(ctx, diag, "expected a head (stack \"%s\") that reads the tokens",
+                     stack);
+}
+
+/* The input that says which positions are masked. */
+static Node *masked_positions(Graph *graph) {
+    const Type type = {.dtype = DTYPE_I32, .rank = 2, .dim = {DIM_N, DIM_M}};
+    Node *positions = graph_find_input(graph, "masked_positions");
+    return positions ? positions : graph_input(graph, "masked_positions", &type);
+}
+
+Status objective_mask_tokens(Objective *o, Diag *diag) {
+    if (objective_predicts_next(o->graph)) return STATUS_OK;
+    Node *positions = masked_positions(o->graph);
+    TRY(gather_head(o->ctx, o->graph, STACK_HEAD, positions, diag));
+    if (o->teacher) TRY(gather_head(o->ctx, o->graph, "teacher.head", positions, diag));
+    return graph_infer(o->graph, diag);
+}
+
+Status objective_mask_graph(PassContext *ctx, Graph *graph, Diag *diag) {
+    TRY(objective_check_task(ctx, graph, diag));
+    if (!objective_predicts_tokens(graph) || objective_predicts_next(graph))
+        return STATUS_OK;
+    TRY(gather_head(ctx, graph, STACK_HEAD, masked_positions(graph), diag));
+    return graph_infer(graph, diag);
+}
+
+/* ---- words of the decoder's own: objective_feed_back ---- */
+
+/* What dropout is applied to. */
+static Node *skip_dropout(Node *node) {
+    while (node_has_trait(node, OP_PASS_VALUE)) node = node->in[0];
+    return node;
+}
+
+/* The table of embeddings that a recurrence reads tokens by, NULL when it reads none. */
+static Node *find_table(const Node *recurrence) {
+    Node *x = node_operand(recurrence, "x");
+    if (!x) return NULL;
+    x = skip_dropout(x);
+    return node_is(x, &op_embedding) && x->in[1]->storage ? x->in[1] : NULL;
+}
+
+/* The decoder's recurrence below a head that is one matrix, NULL when there is none. */
+static Node *find_recurrence(Node *logits) {
+    if (!node_is(logits, &op_linear) || node_operand(logits, "bias") ||
+        !logits->in[1]->storage || ((const LinearAttrs *)logits->attrs)->transposed)
+        return NULL;
+    Node *node = skip_dropout(logits->in[0]);
+    return node_is(node, &op_attention_lstm) ? node : NULL;
+}
+
+Status objective_feed_back(Objective *o, double teacher_forcing, Diag *diag) {
+    Node *logits = graph_output(o->graph, OUTPUT_LOGITS);
+    Node *recurrence = find_recurrence(logits);
+    Node *table = recurrence ? find_table(recurrence) : NULL;
+    if (!table) {
+        Status status =
+            edit_fail_option(o->ctx, "teacher_forcing", diag,
+                             "a share below 1 is for recurrent decoders "
+                             "that read the target's tokens, with one matrix as "
+                             "head");
+        diag_hint(diag, "model_type rnn_attention with decoder_input: token");
+        return status;
+    }
+    node_set_operand(o->graph, recurrence, "embedding", table);
+    node_set_operand(o->graph, recurrence, "head", logits->in[1]);
+    TRY(node_set(o->graph, recurrence, diag, "teacher_forcing=%.17g", teacher_forcing));
+    return node_infer(recurrence, diag);
+}
+
+/* ---- training ---- */
 
 Status objective_begin(Objective *o, PassContext *ctx, Model *model, Diag *diag) {
     *o = (Objective){.ctx = ctx, .model = model};

@@ -1,11 +1,9 @@
 /* Distillation: what the parts of pass distill share.
  *
  * distill.c holds the options and puts the objective together; distill_match.c finds what
- * is compared with what; distill_terms.c builds the losses on predictions and last
- * states, distill_layers.c those on matched layers, distill_features.c the one on linear
- * attention. */
-#ifndef COMPRESS_PASSES_DISTILL_DISTILL_H
-#define COMPRESS_PASSES_DISTILL_DISTILL_H
+ * is compared with what; distill_losses.c builds the losses. */
+#ifndef COMPRESS_PASSES_DISTILL_DISTILL_OBJECTIVE_H
+#define COMPRESS_PASSES_DISTILL_DISTILL_OBJECTIVE_H
 
 #include "passes/training/objective.h"
 
@@ -93,11 +91,6 @@ Status distill_teacher_exit(Node **out, Distill *distill, const Exit *exit, Diag
 Status distill_add_attention(Distill *distill, Diag *diag);
 Status distill_add_hidden(Distill *distill, Diag *diag);
 
-/* Adds the loss of the student's linear attention against the teacher's softmax attention
- * in a pair of layers; *out is NULL where the student's layer has none. Fails with
- * STATUS_MODEL when the two do not fit. */
-Status distill_match_term(Node **out, Distill *distill, DistillMatch match, Diag *diag);
-
 /* Whether a loss compares predictions of student and teacher. */
 bool distill_compares_predictions(const Distill *distill);
 
@@ -108,24 +101,5 @@ Status distill_check_predictions(Distill *distill, Diag *diag);
 Status distill_add_prediction(Distill *distill, Diag *diag);
 Status distill_add_labels(Distill *distill, Diag *diag);
 Status distill_add_cosine(Distill *distill, Diag *diag);
-
-/* Value of the student at a node of its training graph, or of the teacher at a node of
- * its own graph, without the tokens in front that the other side does not have. */
-Status distill_student_tokens(Node **out, Distill *distill, Node *node, Diag *diag);
-Status distill_teacher_tokens(Node **out, Distill *distill, const Node *node, Diag *diag);
-
-/* The mask of padding for values [N, T, ...] of the training graph; NULL when nothing is
- * padded. */
-Node *distill_padding(const Graph *graph, const Node *value);
-
-/* Sum or mean of scalars as one node. */
-Status distill_sum(Node **out, Distill *distill, Node **terms, int count, bool sum,
-                   Diag *diag);
-
-/* Adds mean_squared_error or cosine_distance of states [N, T, D] of both sides, padding
- * left out. Fails with STATUS_MODEL when the widths differ; `use` says what to use then.
- */
-Status distill_compare_states(Node **out, Distill *distill, const Op *op, Node *student,
-                              Node *teacher, const char *use, Diag *diag);
 
 #endif
