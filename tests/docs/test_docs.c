@@ -1,6 +1,7 @@
 /* The manual against the program: README.md, docs/ and docs/passes/ are read, and
  *   - every ```yaml block binds: a whole recipe as it is, a block that starts with
  *     `passes:` with the data sets train and test around it;
+ *   - every ```c block is a file that compiles without a warning, where there is a `cc`;
  *   - every command line (`compress ...`, as code or in the text) has a sub-command and
  *     flags that `compress --help` lists;
  *   - on the page of a pass, the first column of a table of options names options, and
@@ -78,6 +79,20 @@ static void check_block(Reader *reader, const char *block) {
         fault(reader, "does not bind", block);
     }
     diag_destroy(diag);
+    reader->blocks++;
+}
+
+/* ---- blocks of C ---- */
+
+static void check_source(Reader *reader, const char *block) {
+    if (system("command -v cc >/dev/null") != 0) return;
+    fflush(stdout);
+    FILE *pipe = popen("cc -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Wshadow -Werror "
+                       "-Wno-missing-field-initializers -fsyntax-only -I. -x c -",
+                       "w");
+    assert_non_null(pipe);
+    fputs(block, pipe);
+    if (pclose(pipe) != 0) fault(reader, "does not compile", block);
     reader->blocks++;
 }
 
@@ -243,14 +258,16 @@ static void check_row(Reader *reader, const char *line) {
 /* Takes a page apart: blocks, lines of code, and text with its paragraphs joined. */
 static void read_lines(Reader *reader, char *rest) {
     Text block = {0}, prose = {0};
-    bool fenced = false, yaml = false, table = false;
+    bool fenced = false, yaml = false, source = false, table = false;
     for (char *line; (line = strsep(&rest, "\n"));) {
         if (starts_with(line, "```")) {
             if (yaml) check_block(reader, block.data ? block.data : "");
+            if (source) check_source(reader, block.data ? block.data : "");
             text_free(&block);
             fenced = !fenced;
             yaml = fenced && strcmp(line, "```yaml") == 0;
-        } else if (yaml) {
+            source = fenced && strcmp(line, "```c") == 0;
+        } else if (yaml || source) {
             text_add(&block, "%s\n", line);
         } else if (fenced || starts_with(line, "    ")) {
             check_code_line(reader, line);
@@ -326,6 +343,7 @@ static void test_faults_are_found(void **state) {
          "  - weight_multiplex\n```\n",
          NULL, 1},
         {"```yaml\nmodel: x\n```\n", NULL, 1},
+        {"```c\n#include \"ir/op.h\"\nint a(void) { return OP_LEAF; }\n```\n", NULL, 0},
         {"text\n\n    compress plan --recipe R   # comment\n", NULL, 0},
         {"text\n\n    compress plann --recipe R\n", NULL, 1},
         {"text\n\n    build/compress --recipe R --colour\n", NULL, 1},

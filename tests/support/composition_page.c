@@ -23,8 +23,8 @@ typedef struct Table {
 /* ---- pairs ---- */
 
 /* The row of a pass: those of composition_data.h first, then any other with its
- * defaults. */
-static Row row_of(Arena *arena, int pass) {
+ * defaults, which need not change anything the second time. */
+static Row row_of(int pass) {
     if (pass < ROW_COUNT) return ROWS[pass];
     int extra = pass - ROW_COUNT;
     for (const Pass *const *p = pass_list(); *p; p++) {
@@ -33,7 +33,7 @@ static Row row_of(Arena *arena, int pass) {
             known |= strcmp(ROWS[i].pass, (*p)->name) == 0;
         if (known || extra-- > 0) continue;
         const char *options = (*p)->data_options ? "{data: d}" : "{}";
-        return (Row){arena_strdup(arena, (*p)->name), options, options, NULL};
+        return (Row){(*p)->name, options, NULL, NULL};
     }
     fail_msg("no pass %d", pass);
     return (Row){0};
@@ -56,6 +56,15 @@ static const char *options_of(KindName kind, const Row *row, const Row *before) 
     return before && strcmp(row->pass, before->pass) == 0 ? row->again : row->first;
 }
 
+/* The line of a pass behind another one or NULL. */
+static const char *step_of(Arena *arena, KindName kind, const Row *row,
+                           const Row *before) {
+    const char *options = options_of(kind, row, before);
+    return options ? arena_printf(arena, "%s: %s\n", row->pass, options)
+                   : arena_printf(arena, "{%s: %s, allow_unchanged: true}\n", row->pass,
+                                  row->first);
+}
+
 /* What a pair needs in front of it. */
 static const char *needs_of(Arena *arena, const Row *first, const Row *second) {
     const char *needs = first->needs ? first->needs : second->needs;
@@ -64,9 +73,9 @@ static const char *needs_of(Arena *arena, const Row *first, const Row *second) {
 }
 
 const char *composition_steps(Arena *arena, KindName kind, int pass) {
-    const Row row = row_of(arena, pass);
-    return arena_printf(arena, "%s%s: %s\n", needs_of(arena, &row, &row), row.pass,
-                        options_of(kind, &row, NULL));
+    const Row row = row_of(pass);
+    return arena_printf(arena, "%s%s", needs_of(arena, &row, &row),
+                        step_of(arena, kind, &row, NULL));
 }
 
 const char *composition_pass(int pass) {
@@ -114,10 +123,9 @@ static void check_declared(Bench *bench, const char *steps, const char *reason,
 
 static void add_pair(Table *table, Bench *bench, const Row *first, const Row *second) {
     Arena *arena = table->arena;
-    const char *before = arena_printf(arena, "%s%s: %s\n", needs_of(arena, first, second),
-                                      first->pass, options_of(bench->kind, first, NULL));
-    const char *step = arena_printf(arena, "%s: %s\n", second->pass,
-                                    options_of(bench->kind, second, first));
+    const char *before = arena_printf(arena, "%s%s", needs_of(arena, first, second),
+                                      step_of(arena, bench->kind, first, NULL));
+    const char *step = step_of(arena, bench->kind, second, first);
     const char *steps = arena_printf(arena, "%s%s", before, step);
     unsigned left = 0;
     const char *reason = bench_outcome(arena, bench, steps, false, &left);
@@ -135,7 +143,7 @@ static void add_matrix(Table *table, Bench *bench) {
     Text *text = &table->text;
     const int count = composition_passes();
     Row *rows = ARENA_ARRAY(table->arena, Row, (size_t)count);
-    for (int i = 0; i < count; i++) rows[i] = row_of(table->arena, i);
+    for (int i = 0; i < count; i++) rows[i] = row_of(i);
     text_add(text, "| first, then |");
     for (int i = 0; i < count; i++) text_add(text, " %c |", 'A' + i);
     text_add(text, "\n|---|");
