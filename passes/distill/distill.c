@@ -149,7 +149,7 @@ static DistillLosses resolve(const D *options) {
 
 /* A preset's masked-LM weight is that of labels in a model that predicts something else:
  * classes or next tokens. */
-static Status settle_labels(Distill *d, Diag *diag) {
+static Status label_masked_tokens(Distill *d, Diag *diag) {
     DistillLosses *losses = &d->losses;
     if (d->masked && losses->label > 0)
         return edit_fail_option(
@@ -183,23 +183,12 @@ static Status add_teacher(Distill *d, Diag *diag) {
     return d->masked ? objective_mask_tokens(o, diag) : STATUS_OK;
 }
 
-/* Equilibrium is about the losses of exits; without any there is nothing to balance. */
-static Status balance_exits(Distill *d, Diag *diag) {
-    if (d->options->gradient != GRADIENT_EQUILIBRIUM) return STATUS_OK;
-    if (d->losses.prediction + d->losses.label == 0) return STATUS_OK;
-    return objective_balance(&d->objective, (ObjectiveExits)d->options->exits, diag);
-}
-
-/* Whether the recipe asks for a loss on layers itself, not by a preset alone. */
-static bool asks_for_layers(const D *options) {
-    return options->attention > 0 || options->attention_form || options->hidden > 0 ||
-           options->hidden_form;
-}
-
 /* Layers that cannot be compared: what a preset alone wants of them is left out. */
 static Status leave_layers_out(Distill *d, Diag *diag) {
     PassContext *ctx = d->objective.ctx;
-    if (asks_for_layers(d->options))
+    const D *options = d->options;
+    if (options->attention > 0 || options->attention_form || options->hidden > 0 ||
+        options->hidden_form)
         return edit_fail(ctx, diag, "no attention and hidden losses are possible: %s",
                          d->apart);
     tree_put_string(ctx->arena, ctx->record, "left_out",
@@ -224,20 +213,13 @@ static void record_matches(const Distill *d) {
     tree_append(ctx->arena, ctx->record, "matched", LOC_NONE, list);
 }
 
+/* Losses on matched layers. */
 static Status add_layers(Distill *d, Diag *diag) {
     if (d->losses.attention + d->losses.hidden == 0) return STATUS_OK;
     if (d->apart) return leave_layers_out(d, diag);
     record_matches(d);
     TRY(distill_add_attention(d, diag));
     return distill_add_hidden(d, diag);
-}
-
-static Status fail_nothing(const Distill *d, Diag *diag) {
-    PassContext *ctx = d->objective.ctx;
-    if (!d->apart)
-        return edit_fail(ctx, diag, "nothing to train on: every loss has weight 0");
-    return edit_fail(
-        ctx, diag, "nothing to train on but losses that are not possible: %s", d->apart);
 }
 
 /* The weights that hold, by part, into the step's record. */
@@ -256,15 +238,24 @@ static Status build(Distill *d, Diag *diag) {
     Objective *o = &d->objective;
     const Graph *graph = o->model->graph;
     d->masked = objective_predicts_tokens(graph) && !objective_predicts_next(graph);
-    TRY(settle_labels(d, diag));
+    TRY(label_masked_tokens(d, diag));
     TRY(add_teacher(d, diag));
     TRY(distill_match(d, diag));
-    TRY(balance_exits(d, diag));
+    /* Equilibrium is about the losses of exits; without any there is nothing to balance.
+     */
+    if (d->options->gradient == GRADIENT_EQUILIBRIUM &&
+        d->losses.prediction + d->losses.label > 0)
+        TRY(objective_balance(o, (ObjectiveExits)d->options->exits, diag));
     TRY(distill_add_prediction(d, diag));
     TRY(add_layers(d, diag));
     TRY(distill_add_cosine(d, diag));
     TRY(distill_add_labels(d, diag));
-    if (!o->part_count) return fail_nothing(d, diag);
+    if (!o->part_count && !d->apart)
+        return edit_fail(o->ctx, diag, "nothing to train on: every loss has weight 0");
+    if (!o->part_count)
+        return edit_fail(o->ctx, diag,
+                         "nothing to train on but losses that are not possible: %s",
+                         d->apart);
     record_losses(d);
     return STATUS_OK;
 }

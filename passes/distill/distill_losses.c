@@ -129,18 +129,15 @@ static int64_t window_tokens(const AttentionAttrs *attention) {
     return attention ? attention->window * attention->window : 0;
 }
 
-static bool same_windows(const AttentionAttrs *a, const AttentionAttrs *b) {
-    if (!window_tokens(a) || !window_tokens(b))
-        return window_tokens(a) == window_tokens(b);
-    return a->window == b->window && a->shift == b->shift && a->grid_h == b->grid_h &&
-           a->grid_w == b->grid_w;
-}
-
 /* Queries, keys and values stand window by window: both sides must have the same. */
 static Status check_windows(const Distill *d, DistillMatch match, Diag *diag) {
     const AttentionAttrs *ours = student_attention(d, match);
     const AttentionAttrs *theirs = teacher_attention(d, match);
-    if (same_windows(ours, theirs)) return STATUS_OK;
+    const bool both = window_tokens(ours) && window_tokens(theirs);
+    if (both ? ours->window == theirs->window && ours->shift == theirs->shift &&
+                   ours->grid_h == theirs->grid_h && ours->grid_w == theirs->grid_w
+             : window_tokens(ours) == window_tokens(theirs))
+        return STATUS_OK;
     Status status = edit_fail(
         d->objective.ctx, diag,
         "the attention loss expects equal windows, found size %lld, shift %lld in layer "
@@ -151,17 +148,6 @@ static Status check_windows(const Distill *d, DistillMatch match, Diag *diag) {
     diag_hint(diag, "match layers of equal windows (pairs, match), or give attention the "
                     "weight 0");
     return status;
-}
-
-/* The tokens of both sides in the windows of the student's layer, where it has some. */
-static Status cut_windows(Node *pair[2], Distill *d, DistillMatch match, Diag *diag) {
-    const AttentionAttrs *a = student_attention(d, match);
-    for (int side = 0; side < 2 && window_tokens(a); side++)
-        TRY(edit_node(
-            &pair[side], d->objective.graph, NULL, &op_window_partition, &pair[side], 1,
-            diag, "grid_h=%lld grid_w=%lld window=%lld shift=%lld", (long long)a->grid_h,
-            (long long)a->grid_w, (long long)a->window, (long long)a->shift));
-    return STATUS_OK;
 }
 
 /* ---- attention ---- */
@@ -389,9 +375,15 @@ Status distill_add_attention(Distill *d, Diag *diag) {
 static Status mlp_term(Node **out, Distill *d, DistillMatch match, Diag *diag) {
     Graph *graph = d->objective.graph;
     Node *pair[2];
-    const int64_t window = window_tokens(student_attention(d, match));
+    const AttentionAttrs *a = student_attention(d, match);
+    const int64_t window = window_tokens(a);
     TRY(tap(pair, d, match, ROLE_FFN_OUT, diag));
-    TRY(cut_windows(pair, d, match, diag));
+    /* The tokens of both sides in the windows of the student's layer, if it has some. */
+    for (int side = 0; side < 2 && window; side++)
+        TRY(edit_node(&pair[side], graph, NULL, &op_window_partition, &pair[side], 1,
+                      diag, "grid_h=%lld grid_w=%lld window=%lld shift=%lld",
+                      (long long)a->grid_h, (long long)a->grid_w, (long long)a->window,
+                      (long long)a->shift));
     if (d->losses.hidden_form == HIDDEN_gram)
         return edit_node(out, graph, NULL, &op_gram_mse, pair, 2, diag,
                          "weight=%.17g window=%lld", d->options->gram_weight,

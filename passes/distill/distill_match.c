@@ -61,21 +61,16 @@ static Status check_layer(Distill *d, bool teacher, const char *stack, int64_t l
         "expected %s layers below %d, found %lld", side, count, (long long)layer);
 }
 
-static Status add_match(Distill *d, DistillMatch match, Diag *diag) {
-    TRY(check_layer(d, false, match.student_stack, match.student, diag));
-    TRY(check_layer(d, true, match.teacher_stack, match.teacher, diag));
-    d->matches[d->match_count++] = match;
-    return STATUS_OK;
-}
-
 static Status match_pairs(Distill *d, Diag *diag) {
     const StringList *pairs = &d->options->pairs;
     Arena *arena = d->objective.arena;
     d->matches = ARENA_ARRAY(arena, DistillMatch, (size_t)pairs->count);
     for (int i = 0; i < pairs->count; i++) {
         DistillMatch match = {0};
-        if (distill_read_pair(&match, arena, pairs->items[i]))
-            TRY(add_match(d, match, diag));
+        if (!distill_read_pair(&match, arena, pairs->items[i])) continue;
+        TRY(check_layer(d, false, match.student_stack, match.student, diag));
+        TRY(check_layer(d, true, match.teacher_stack, match.teacher, diag));
+        d->matches[d->match_count++] = match;
     }
     return STATUS_OK;
 }
@@ -175,27 +170,20 @@ static Status match_every(int64_t *out, Distill *d, const Scope *scope, int64_t 
                             (long long)n);
 }
 
-/* First with first, last with last, evenly in between, rounded. */
-static int64_t match_ends(const Scope *scope, int64_t s) {
-    const int64_t steps = scope->ours > 1 ? scope->ours - 1 : 1;
-    return (2 * s * (scope->theirs - 1) + steps) / (2 * steps);
-}
-
-/* The teacher's layer that ends at the same share of the depth. */
-static int64_t match_even(const Scope *scope, int64_t s) {
-    const int64_t t = (s + 1) * scope->theirs / scope->ours - 1;
-    return t < 0 ? 0 : t;
-}
-
 static Status match_rule(int64_t *out, Distill *d, const Depths *depths, int64_t s,
                          Diag *diag) {
     const Scope scope = find_scope(d, depths, s);
     const int64_t at = s - scope.our_first;
+    const int64_t steps = scope.ours > 1 ? scope.ours - 1 : 1;
     switch (d->options->match) {
     case MATCH_ORIGIN: return match_origin(out, d, depths, s, diag);
-    case MATCH_ENDS: *out = match_ends(&scope, at); break;
     case MATCH_EVERY: TRY(match_every(out, d, &scope, at, diag)); break;
-    default: *out = match_even(&scope, at); break;
+    case MATCH_ENDS: /* first with first, last with last, evenly in between, rounded */
+        *out = (2 * at * (scope.theirs - 1) + steps) / (2 * steps);
+        break;
+    default: /* the teacher's layer that ends at the same share of the depth */
+        *out = (at + 1) * scope.theirs / scope.ours - 1;
+        if (*out < 0) *out = 0;
     }
     *out += scope.their_first;
     return STATUS_OK;
@@ -225,15 +213,6 @@ static Status match_stacks(Distill *d, Diag *diag) {
 }
 
 /* ---- tokens ---- */
-
-/* Tokens in front of the patches are left out when only one side has them (a mean-pooled
- * student keeps none). */
-static void match_tokens(Distill *d) {
-    const int ours = edit_extra_tokens(d->objective.model->graph);
-    const int theirs = edit_extra_tokens(d->objective.teacher_graph);
-    d->student_skip = ours == theirs ? 0 : ours;
-    d->teacher_skip = ours == theirs ? 0 : theirs;
-}
 
 /* The value [N, T, D] that a layer gives; NULL when it has none such. */
 static const Node *layer_value(const Graph *graph, const char *stack, int layer) {
@@ -273,7 +252,12 @@ static const char *find_mismatch(const Distill *d, DistillMatch m) {
 Status distill_match(Distill *d, Diag *diag) {
     d->student_stack = find_stack(d->objective.model->graph);
     d->teacher_stack = find_stack(d->objective.teacher_graph);
-    match_tokens(d);
+    /* Tokens in front of the patches are left out when only one side has them (a
+     * mean-pooled student keeps none). */
+    const int ours = edit_extra_tokens(d->objective.model->graph);
+    const int theirs = edit_extra_tokens(d->objective.teacher_graph);
+    d->student_skip = ours == theirs ? 0 : ours;
+    d->teacher_skip = ours == theirs ? 0 : theirs;
     if (!d->student_stack || !d->teacher_stack) {
         d->apart = d->student_stack ? "the teacher has no transformer layers"
                                     : "the student has no transformer layers";
@@ -287,27 +271,11 @@ Status distill_match(Distill *d, Diag *diag) {
 
 /* ---- exits ---- */
 
-static bool has_exits(const Graph *graph) {
-    for (int i = 0; i < graph->output_count; i++)
-        if (strncmp(graph->outputs[i].name, "exit.", strlen("exit.")) == 0) return true;
-    return false;
-}
-
 /* Whether layers were taken out. */
 static bool has_gaps(IntList lineage) {
     for (int i = 0; i < lineage.count; i++)
         if (lineage.items[i] != i) return true;
     return false;
-}
-
-static Status fail_exit(const Distill *d, const Exit *exit, int64_t origin, Diag *diag) {
-    Status status = edit_fail(
-        d->objective.ctx, diag,
-        "\"%s\" of the student reads layer %lld of the model as it was read; the teacher "
-        "has no layer from there whose exit it could follow",
-        exit->output, (long long)origin);
-    diag_hint(diag, "exits: last compares the last predictions alone");
-    return status;
 }
 
 /* The teacher's output that an early exit follows: the one behind the layer that stems
@@ -319,8 +287,14 @@ static Status find_exit(const char **name, Distill *d, const Exit *exit, Diag *d
                     graph_main_stack(o->teacher_graph), diag));
     const int64_t origin = depths.our_origin.items[exit->layer - 1];
     const int at = find_number(depths.their_origin, origin);
-    if (at < 0 && (has_gaps(depths.our_origin) || has_gaps(depths.their_origin)))
-        return fail_exit(d, exit, origin, diag);
+    if (at < 0 && (has_gaps(depths.our_origin) || has_gaps(depths.their_origin))) {
+        edit_fail(o->ctx, diag,
+                  "\"%s\" of the student reads layer %lld of the model as it was read; "
+                  "the teacher has no layer from there whose exit it could follow",
+                  exit->output, (long long)origin);
+        diag_hint(diag, "exits: last compares the last predictions alone");
+        return STATUS_MODEL;
+    }
     *name = at < 0 ? OUTPUT_LOGITS : arena_printf(o->arena, "exit.%d", at + 1);
     return STATUS_OK;
 }
@@ -329,7 +303,7 @@ Status distill_teacher_exit(Node **out, Distill *d, const Exit *exit, Diag *diag
     const Objective *o = &d->objective;
     const char *name = exit->output;
     const bool early = strcmp(name, OUTPUT_LOGITS) != 0;
-    if (early && has_exits(o->teacher_graph)) TRY(find_exit(&name, d, exit, diag));
+    if (early && exits_any(o->teacher_graph)) TRY(find_exit(&name, d, exit, diag));
     const Node *theirs = graph_output(o->teacher_graph, name);
     if (!theirs) theirs = graph_output(o->teacher_graph, OUTPUT_LOGITS);
     *out = objective_teacher_node(o, theirs);

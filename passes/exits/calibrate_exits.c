@@ -1,6 +1,6 @@
 /* calibrate_exits: chooses from data when samples leave at exits, for a target of FLOPs
  * or accuracy, and stores the rule in the model. */
-#include "passes/exits/calibrate_exits.h"
+#include "passes/exits/calibration.h"
 
 #include "passes/exits/exits.h"
 
@@ -82,13 +82,6 @@ static Status cost_of(Calibrate *c, int64_t sample, const double **flops, Diag *
     return STATUS_OK;
 }
 
-static int64_t largest(const float *logits, int64_t classes) {
-    int64_t best = 0;
-    for (int64_t k = 1; k < classes; k++)
-        if (logits[k] > logits[best]) best = k;
-    return best;
-}
-
 static Status check_sample(const Calibrate *c, int64_t sample, int64_t row,
                            const float *const *values, int32_t label, Diag *diag) {
     if (label < 0 || label >= c->classes)
@@ -111,7 +104,10 @@ static void know_sample(Calibrate *c, int64_t sample, int64_t row,
     ExitState state = {0};
     for (int e = 0; e < known->exits; e++) {
         const float *logits = values[e] + row * c->classes;
-        known->correct[sample * known->exits + e] = largest(logits, c->classes) == label;
+        int64_t best = 0;
+        for (int64_t k = 1; k < c->classes; k++)
+            if (logits[k] > logits[best]) best = k;
+        known->correct[sample * known->exits + e] = best == label;
         if (e == known->exits - 1) break;
         double *score = &known->score[sample * (known->exits - 1) + e];
         exit_leaves(&patience, &state, e, logits, c->classes);

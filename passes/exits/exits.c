@@ -150,17 +150,7 @@ static void renumber(Graph *graph, IntList kept) {
             node->layer = place_kept(kept, node->layer);
 }
 
-static Status drop_rule(PassContext *ctx, Model *model, Diag *diag) {
-    const Tree *rule = tree_get(model->provenance, "exits");
-    if (!rule || rule->kind == TREE_NULL) return STATUS_OK;
-    diag_warn(diag, ctx->source.at, ctx->source.key,
-              "the rule for leaving at exits does not fit the new depth and is dropped: "
-              "calibrate again");
-    return tree_set(model->arena, model->provenance, "exits",
-                    tree_new(model->arena, TREE_NULL, LOC_NONE), diag);
-}
-
-static bool has_early_exits(const Graph *graph) {
+bool exits_any(const Graph *graph) {
     for (int i = 0; i < graph->output_count; i++)
         if (is_exit_name(graph->outputs[i].name)) return true;
     return false;
@@ -169,14 +159,20 @@ static bool has_early_exits(const Graph *graph) {
 Status exits_keep(PassContext *ctx, Model *model, IntList kept, Diag *diag) {
     Graph *graph = model->graph;
     Exits exits;
-    if (!has_early_exits(graph)) return STATUS_OK;
+    if (!exits_any(graph)) return STATUS_OK;
     TRY(exits_find(&exits, ctx->arena, ctx, graph, diag));
     for (int i = 0; i < exits.count - 1; i++)
         if (place_kept(kept, exits.items[i].layer - 1) < 0)
             graph_remove_output(graph, exits.items[i].output);
     graph_remove_dead(graph);
     renumber(graph, kept);
-    return drop_rule(ctx, model, diag);
+    const Tree *rule = tree_get(model->provenance, "exits");
+    if (!rule || rule->kind == TREE_NULL) return STATUS_OK;
+    diag_warn(diag, ctx->source.at, ctx->source.key,
+              "the rule for leaving at exits does not fit the new depth and is dropped: "
+              "calibrate again");
+    return tree_set(model->arena, model->provenance, "exits",
+                    tree_new(model->arena, TREE_NULL, LOC_NONE), diag);
 }
 
 /* ---- gradient equilibrium ---- */

@@ -22,6 +22,9 @@ typedef struct Exits {
     bool mixed; /* for exits_label_loss: samples are mixed of two */
 } Exits;
 
+/* Whether a graph has early exits. */
+bool exits_any(const Graph *graph);
+
 /* The exits of a graph, in `arena`; just the last one when it has no early exits. Fails
  * with STATUS_MODEL, at the step's place, when there is no output "logits", or an output
  * "exit.K" is not what the head of this file says. */

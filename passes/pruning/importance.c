@@ -1,6 +1,6 @@
 /* importance: scores of attention heads and feed-forward units, for prune_heads and
  * prune_ffn. See passes/pruning/prune.h. */
-#include "passes/pruning/importance.h"
+#include "passes/pruning/importance_taylor.h"
 
 #define I ImportanceOptions
 static const Field fields[] = {

@@ -1,9 +1,9 @@
-/* First-order Taylor importance of heads and feed-forward units: see importance.h.
+/* First-order Taylor importance of heads and feed-forward units: see importance_taylor.h.
  *
  * The work is done on a copy of the graph in which every block has leaves of its own for
  * the weights that are differentiated, so that layers sharing weights are told apart;
  * every other weight is frozen. */
-#include "passes/pruning/importance.h"
+#include "passes/pruning/importance_taylor.h"
 
 #include "exec/run/gradients.h"
 #include "ir/rewrite.h"

@@ -11,16 +11,6 @@
 
 /* ---- teacher ---- */
 
-/* The teacher runs as in inference: what draws in training (dropout) is passed by. */
-static void still_teacher(Objective *o) {
-    for (const Node *node = o->teacher_graph->first; node; node = node->next) {
-        if (!node_has_trait(node, OP_PASS_VALUE)) continue;
-        Node *copy = o->teacher[node->id];
-        graph_replace_uses(o->graph, copy, copy->in[0]);
-        o->teacher[node->id] = copy->in[0];
-    }
-}
-
 Status objective_add_teacher(Objective *o, Model *teacher, Diag *diag) {
     TRY(objective_check_task(o->ctx, teacher->graph, diag));
     o->teacher_graph = teacher->graph;
@@ -30,7 +20,13 @@ Status objective_add_teacher(Objective *o, Model *teacher, Diag *diag) {
     TRY(graph_import(o->graph, teacher->graph, "teacher.", o->teacher, diag));
     for (int i = before; i < o->graph->storage_count; i++)
         o->graph->storages[i]->frozen = true;
-    still_teacher(o);
+    /* It runs as in inference: what draws in training (dropout) is passed by. */
+    for (const Node *node = o->teacher_graph->first; node; node = node->next) {
+        if (!node_has_trait(node, OP_PASS_VALUE)) continue;
+        Node *copy = o->teacher[node->id];
+        graph_replace_uses(o->graph, copy, copy->in[0]);
+        o->teacher[node->id] = copy->in[0];
+    }
     return STATUS_OK;
 }
 
@@ -245,13 +241,6 @@ Status objective_check_task(PassContext *ctx, const Graph *graph, Diag *diag) {
                      "evaluated yet");
 }
 
-/* Whether operand i of a node of the head is tokens that come from outside. */
-static bool reads_tokens(const Node *node, int i, const char *stack) {
-    const Node *in = node->in[i];
-    return in && !in->storage && !node_is_in(in, stack, -1) && in->type.rank == 3 &&
-           in->type.dtype == DTYPE_F32;
-}
-
 /* Lets the head read the tokens at `positions` in place of all tokens: the head has one
  * input, so there is one gather for all of its readers. */
 static Status gather_head(PassContext *ctx, Graph *graph, const char *stack,
@@ -259,11 +248,14 @@ static Status gather_head(PassContext *ctx, Graph *graph, const char *stack,
     Node *from = NULL, *gathered = NULL;
     for (Node *node = graph->first; node; node = node->next)
         for (int i = 0; i < node->in_count && node_is_in(node, stack, -1); i++) {
-            if (!reads_tokens(node, i, stack)) continue;
-            if (from && node->in[i] != from)
+            Node *value = node->in[i]; /* tokens that come from outside, or not */
+            if (!value || value->storage || node_is_in(value, stack, -1) ||
+                value->type.rank != 3 || value->type.dtype != DTYPE_F32)
+                continue;
+            if (from && value != from)
                 return edit_fail(ctx, diag,
                                  "expected a head that reads one value of the trunk");
-            from = node->in[i];
+            from = value;
             if (!gathered)
                 TRY(edit_node(&gathered, graph, node, &op_gather_tokens,
                               (Node *[]){from, positions}, 2, diag, NULL));
@@ -491,14 +483,6 @@ Status objective_check(const TrainOptions *options, const StepSource *source,
     return check_optimizer(options, source, diag);
 }
 
-/* The rates of this training alone: the model keeps its own. */
-static Status set_dropout(Objective *o, double rate, Diag *diag) {
-    for (Node *node = o->graph->first; node && rate >= 0; node = node->next)
-        if (node_is(node, &op_dropout))
-            TRY(node_set(o->graph, node, diag, "rate=%.17g", rate));
-    return STATUS_OK;
-}
-
 /* Says which patterns match no weights. */
 static void warn_unmatched(const Objective *o, const char *option,
                            const StringList *patterns, Diag *diag) {
@@ -541,7 +525,10 @@ Status objective_train(Objective *o, const char *data_name, const TrainOptions *
     Batches *data = NULL, *more = NULL;
     TRY(edit_sum(&loss, o->graph, o->part, o->weight, o->part_count, diag));
     TRY(find_data(o, data_name, loss, &data, diag));
-    TRY(set_dropout(o, options->dropout, diag));
+    /* A rate of this training alone: the model keeps its own. */
+    for (Node *node = o->graph->first; node && options->dropout >= 0; node = node->next)
+        if (node_is(node, &op_dropout))
+            TRY(node_set(o->graph, node, diag, "rate=%.17g", options->dropout));
     objective_remember(o, data, options);
     if (ctx->plan) return plan_training(o, loss, options, diag);
     warn_options(o, data_name, data, options, diag);

@@ -2,7 +2,7 @@
  * with the rule itself, sample by sample, and nothing does better than what was chosen.
  */
 #include "exec/ops.h"
-#include "passes/exits/calibrate_exits.h"
+#include "passes/exits/calibration.h"
 #include "passes/exits/exits.h"
 #include "tests/support/check.h"
 #include "tests/support/passes.h"

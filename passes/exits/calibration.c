@@ -1,5 +1,5 @@
-/* Search for the threshold: see calibrate_exits.h. */
-#include "passes/exits/calibrate_exits.h"
+/* Search for the threshold: see calibration.h. */
+#include "passes/exits/calibration.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -21,17 +21,13 @@ static int64_t sort_distinct(double *values, int64_t count) {
     return kept;
 }
 
-static int patience_candidates(double *out, int early) {
-    for (int i = 0; i < early; i++) out[i] = i + 1;
-    return early;
-}
-
 int calibration_candidates(double **out, Arena *arena, const Calibration *c, int most,
                            int64_t classes) {
     const int early = c->exits - 1;
     const int64_t count = c->samples * early;
     *out = ARENA_ARRAY(arena, double, (size_t)(most > early ? most : early) + 2);
-    if (c->criterion == EXIT_PATIENCE) return patience_candidates(*out, early);
+    for (int i = 0; i < early && c->criterion == EXIT_PATIENCE; i++) (*out)[i] = i + 1;
+    if (c->criterion == EXIT_PATIENCE) return early;
     double *seen = memory_alloc((size_t)count, sizeof *seen);
     memcpy(seen, c->score, (size_t)count * sizeof *seen);
     const int64_t distinct = sort_distinct(seen, count);

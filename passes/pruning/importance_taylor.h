@@ -1,6 +1,6 @@
 /* Importance: options of the pass, and the part that differentiates the loss. */
-#ifndef COMPRESS_PASSES_PRUNING_IMPORTANCE_H
-#define COMPRESS_PASSES_PRUNING_IMPORTANCE_H
+#ifndef COMPRESS_PASSES_PRUNING_IMPORTANCE_TAYLOR_H
+#define COMPRESS_PASSES_PRUNING_IMPORTANCE_TAYLOR_H
 
 #include "passes/pruning/prune.h"
 

@@ -1,7 +1,7 @@
 /* Calibration of the rule for leaving at exits: what is known of every sample, what each
  * threshold would give, and which one to take. Private to calibrate_exits. */
-#ifndef COMPRESS_PASSES_EXITS_CALIBRATE_EXITS_H
-#define COMPRESS_PASSES_EXITS_CALIBRATE_EXITS_H
+#ifndef COMPRESS_PASSES_EXITS_CALIBRATION_H
+#define COMPRESS_PASSES_EXITS_CALIBRATION_H
 
 #include "exec/run/dynamic.h"
 
