@@ -25,6 +25,32 @@ static void plan_row(TextTable *table, const char *name, const Measure *measure,
     table_add(table, "%s", training > 0 ? text_size(arena, training) : "-");
 }
 
+/* How many threads training uses: as many as there are shards, whose number results
+ * depend on, so that it does not follow the machine. */
+static void print_threads(const RunReport *report, FILE *out) {
+    long long least = 0, most = 0, threads = 1;
+    char shards[64];
+    for (int i = 0; i < report->count; i++) {
+        const long long step = (long long)report->steps[i].result.train_shards;
+        if (step == 0) continue;
+        if (least == 0 || step < least) least = step;
+        if (step > most) most = step;
+        threads = report->steps[i].result.threads;
+    }
+    if (most == 0) return;
+    if (least == most)
+        snprintf(shards, sizeof shards, "%lld", most);
+    else
+        snprintf(shards, sizeof shards, "%lld to %lld", least, most);
+    fprintf(out, "threads used in training: %lld of %lld (shards: %s)\n",
+            most < threads ? most : threads, threads, shards);
+    if (least < threads)
+        fprintf(out,
+                "    hint: `shards: %lld` would use all of them; the bytes of results "
+                "depend on the number of shards\n",
+                threads);
+}
+
 void report_print_plan(const RunReport *report, FILE *out) {
     static const char *const heads[] = {"step",  "parameters",       "weights",
                                         "FLOPs", "inference memory", "training memory"};
@@ -46,6 +72,7 @@ void report_print_plan(const RunReport *report, FILE *out) {
     fprintf(out, "one sample: %s\n", report->start.input);
     table_print(&table, 0, out);
     fprintf(out, "peak memory of the steps: %s\n", text_size(arena, peak));
+    print_threads(report, out);
 }
 
 static void result_row(TextTable *table, const char *name, const char *before,

@@ -43,9 +43,11 @@ typedef struct PassContext {
     const Watch *watch;
 
     /* Set by the pass. */
-    bool exact;         /* this run should preserve the model's outputs: check it */
-    bool unsure;        /* planning: a run may change what this plan leaves as it is */
-    size_t train_bytes; /* memory that training takes beside the weights (planning) */
+    bool exact;           /* this run should preserve the model's outputs: check it */
+    bool unsure;          /* planning: a run may change what this plan leaves as it is */
+    size_t train_bytes;   /* memory that training takes beside the weights (planning) */
+    int64_t train_shards; /* parts that training does at a time: more threads than these
+                             have nothing to do; 0 = nothing is trained (planning) */
 
     Model *model;         /* the one that the step gets */
     Resources *resources; /* what else it may ask for */

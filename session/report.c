@@ -41,6 +41,8 @@ static Tree *step_tree(Arena *arena, const ReportStep *step, bool times) {
                     fields_to_tree(arena, pass->fields, step->step->options));
     measure_put(arena, map, &step->result.measure);
     tree_put_int(arena, map, "training_bytes", (int64_t)step->result.train_bytes);
+    if (step->result.train_shards > 0)
+        tree_put_int(arena, map, "training_shards", step->result.train_shards);
     tree_append(arena, map, "record", LOC_NONE, tree_copy(arena, step->result.record));
     if (!times) return map;
     tree_put_real(arena, map, "seconds", step->result.seconds);

@@ -4,6 +4,7 @@
 #include "exec/run/parallel.h"
 #include "ir/arena.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -28,7 +29,8 @@ Lanes *lanes_create(int64_t threads, int64_t items, const Watch *watch) {
     lanes->count = most > 1 ? (int)most : 1;
     lanes->lanes = memory_alloc((size_t)lanes->count, sizeof *lanes->lanes);
     for (int i = 0; i < lanes->count; i++) lanes->lanes[i].diag = diag_create();
-    lanes->ticker.watch = watch;
+    lanes->ticker = (Ticker){.watch = watch, .used = lanes->count};
+    lanes->ticker.threads = threads < INT_MAX ? (int)threads : INT_MAX;
     atomic_init(&lanes->stop, false);
     return lanes;
 }

@@ -31,7 +31,9 @@ void ticker_progress(Ticker *ticker, int64_t done, int64_t total, double loss, b
     const Watch *watch = ticker->watch;
     if (!watch || !watch->progress) return;
     if (!is_due(&ticker->told) && !now) return;
-    char text[32] = "";
-    if (!isnan(loss)) snprintf(text, sizeof text, "loss %.4g", loss);
+    char text[80] = "", used[40] = "";
+    if (ticker->used < ticker->threads)
+        snprintf(used, sizeof used, ", %d of %d threads", ticker->used, ticker->threads);
+    if (!isnan(loss)) snprintf(text, sizeof text, "loss %.4g%s", loss, used);
     watch->progress(watch->self, done, total, text);
 }

@@ -17,6 +17,7 @@ typedef struct Watch {
 typedef struct Ticker {
     const Watch *watch; /* may be NULL */
     double asked, told; /* times of the last calls; 0 = never */
+    int used, threads;  /* threads that the work can use, of those it was given */
 } Ticker;
 
 /* Seconds on a clock that only goes forward, from an arbitrary start. */
@@ -26,7 +27,8 @@ double ticker_seconds(void);
 bool ticker_cancelled(Ticker *ticker);
 
 /* Tells the progress if it is time for it, or with `now` in any case. The text is
- * "loss <loss>", or empty when the loss is NaN. */
+ * "loss <loss>", with ", 2 of 16 threads" where not all are used; empty when the loss is
+ * NaN. */
 void ticker_progress(Ticker *ticker, int64_t done, int64_t total, double loss, bool now);
 
 #endif

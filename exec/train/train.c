@@ -298,6 +298,7 @@ static Status trainer_run(Trainer *trainer, uint64_t seed, Arena *arena,
         optimizer_settle(trainer->optimizer);
     if (status == STATUS_OK) {
         fill_report(report, &history, trainer->job.part_count, arena);
+        report->shards = shards_count(trainer->shards);
         optimizer_describe(trainer->optimizer, arena, &report->prior_storages,
                            &report->priorless);
     }
@@ -341,8 +342,8 @@ Status train(Graph *graph, Node *loss, Node *const *parts, int part_count,
     return status;
 }
 
-Status train_bytes(Graph *graph, Node *loss, const TrainOptions *options, int threads,
-                   size_t *bytes, Diag *diag) {
+Status train_plan(Graph *graph, Node *loss, const TrainOptions *options, int threads,
+                  TrainNeeds *needs, Diag *diag) {
     TRY(train_check_options(options, diag));
     Trainer trainer = trainer_of(graph, loss, options, options->batch_size, threads);
     /* The lengths of text are known with the data only; these are usual. */
@@ -354,8 +355,10 @@ Status train_bytes(Graph *graph, Node *loss, const TrainOptions *options, int th
     Status status = prior_check(graph, options, diag);
     if (status == STATUS_OK) status = shards_create(&trainer.shards, &trainer.job, diag);
     if (status == STATUS_OK)
-        *bytes = shards_bytes(trainer.shards, params_layout(graph, NULL)) +
-                 optimizer_bytes(graph, options);
+        *needs = (TrainNeeds){
+            .bytes = optimizer_bytes(graph, options) +
+                     shards_bytes(trainer.shards, params_layout(graph, NULL)),
+            .shards = shards_count(trainer.shards)};
     trainer_close(&trainer);
     train_unfreeze(graph, was);
     free(was);

@@ -15,6 +15,7 @@
 /* What came of a training run. */
 typedef struct TrainReport {
     int64_t steps;
+    int64_t shards;               /* of a full mini-batch: see TrainNeeds */
     double first_loss, last_loss; /* means over the first and the last epoch (or tenth) */
     double *curve_loss;           /* arena; one value per logged row */
     int64_t *curve_step;
@@ -42,10 +43,15 @@ Status train(Graph *graph, Node *loss, Node *const *parts, int part_count,
              const Batches *data, const TrainOptions *options, uint64_t seed, int threads,
              const Watch *watch, Arena *arena, TrainReport *report, Diag *diag);
 
-/* Bytes that training takes beside the model's weights: workspaces of all shards that run
- * at once, gradients, optimiser state, averaged weights, priors. Fails with STATUS_MODEL
- * where the objective needs a prior and there is none. */
-Status train_bytes(Graph *graph, Node *loss, const TrainOptions *options, int threads,
-                   size_t *bytes, Diag *diag);
+/* What training takes. */
+typedef struct TrainNeeds {
+    size_t bytes;   /* beside the model's weights: workspaces of all shards that run at
+                       once,   gradients, optimiser state, averaged weights, priors */
+    int64_t shards; /* of a full mini-batch: as many threads can be used, no more */
+} TrainNeeds;
+
+/* Fails with STATUS_MODEL where the objective needs a prior and there is none. */
+Status train_plan(Graph *graph, Node *loss, const TrainOptions *options, int threads,
+                  TrainNeeds *needs, Diag *diag);
 
 #endif

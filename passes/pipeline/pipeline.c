@@ -219,6 +219,8 @@ static void step_report(const StepRun *run, double seconds) {
                                .record = run->ctx.record,
                                .times = run->ctx.times,
                                .train_bytes = run->ctx.train_bytes,
+                               .train_shards = run->ctx.train_shards,
+                               .threads = run->ctx.threads,
                                .seconds = seconds};
     if (hooks->step_end) hooks->step_end(hooks->self, run->recipe, run->index, &result);
 }

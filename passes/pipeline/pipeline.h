@@ -18,11 +18,13 @@ typedef enum DumpWhen {
 
 /* What a step that succeeded gave; the trees are the pipeline's. */
 typedef struct StepResult {
-    Measure measure;    /* of the model after the step */
-    const Tree *record; /* as in the provenance */
-    const Tree *times;  /* see PassContext.times */
-    size_t train_bytes; /* memory that training takes beside the weights */
-    double seconds;     /* that the step took */
+    Measure measure;      /* of the model after the step */
+    const Tree *record;   /* as in the provenance */
+    const Tree *times;    /* see PassContext.times */
+    size_t train_bytes;   /* memory that training takes beside the weights */
+    int64_t train_shards; /* see PassContext.train_shards */
+    int threads;          /* that the step was given */
+    double seconds;       /* that the step took */
 } StepResult;
 
 /* What the caller wants to know while the pipeline runs. Members may be NULL. */

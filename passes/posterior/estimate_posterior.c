@@ -132,6 +132,7 @@ static Status run_once(Estimate *e, const Model *model, int64_t index, Tree *rec
     if (status == STATUS_OK && !ctx.plan)
         status = posterior_take(&e->posterior, copy->graph, diag);
     e->ctx->train_bytes = ctx.train_bytes;
+    e->ctx->train_shards = ctx.train_shards;
     model_destroy(copy);
     return status;
 }

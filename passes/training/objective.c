@@ -395,6 +395,11 @@ static void record_training(const Objective *o, const TrainReport *report, bool 
         tree_append(ctx->arena, curve, NULL, LOC_NONE, row);
     }
     tree_append(ctx->arena, ctx->record, "curve", LOC_NONE, curve);
+    if (!ctx->times) return;
+    /* not in the record: a model must not tell the threads it was made with */
+    tree_put_int(ctx->arena, ctx->times, "threads", ctx->threads);
+    tree_put_int(ctx->arena, ctx->times, "threads_used",
+                 report->shards < ctx->threads ? report->shards : ctx->threads);
 }
 
 /* What training does to weights: those that are trained become float32. */
@@ -427,10 +432,12 @@ static Status place_prior(const Objective *o, const TrainOptions *options, Statu
 static Status plan_training(Objective *o, Node *loss, const TrainOptions *options,
                             Diag *diag) {
     size_t asking;
-    TRY(place_prior(
-        o, options,
-        train_bytes(o->graph, loss, options, o->ctx->threads, &o->ctx->train_bytes, diag),
-        diag));
+    TrainNeeds needs;
+    TRY(place_prior(o, options,
+                    train_plan(o->graph, loss, options, o->ctx->threads, &needs, diag),
+                    diag));
+    o->ctx->train_bytes = needs.bytes;
+    o->ctx->train_shards = needs.shards;
     TRY(objective_ask_bytes(&asking, o, diag));
     if (o->ctx->train_bytes < asking) o->ctx->train_bytes = asking;
     TRY(plan_types(o->graph, options, diag));

@@ -224,7 +224,7 @@ static void test_errors(void **state) {
         size_t bytes = 0;
         model_open(&f, 0);
         expect_failure(&f, &options, STATUS_MODEL, "prior", "estimate_posterior");
-        assert_int_equal(train_bytes(f.graph, f.loss, &options, 1, &bytes, f.diag),
+        assert_int_equal(bytes_of_training(f.graph, f.loss, &options, 1, &bytes, f.diag),
                          STATUS_MODEL);
         model_close(&f);
         classifier_open(&f, 0);
@@ -283,11 +283,12 @@ static void test_bytes(void **state) {
     size_t plain = 0, map = 0, variational = 0;
     classifier_open(&f, 0);
     TrainOptions options = usual_options(OBJECTIVE_LIKELIHOOD);
-    assert_ok(train_bytes(f.graph, f.loss, &options, 1, &plain, f.diag), f.diag);
+    assert_ok(bytes_of_training(f.graph, f.loss, &options, 1, &plain, f.diag), f.diag);
     options.objective = OBJECTIVE_MAP;
-    assert_ok(train_bytes(f.graph, f.loss, &options, 1, &map, f.diag), f.diag);
+    assert_ok(bytes_of_training(f.graph, f.loss, &options, 1, &map, f.diag), f.diag);
     options.objective = OBJECTIVE_VARIATIONAL;
-    assert_ok(train_bytes(f.graph, f.loss, &options, 1, &variational, f.diag), f.diag);
+    assert_ok(bytes_of_training(f.graph, f.loss, &options, 1, &variational, f.diag),
+              f.diag);
     /* each storage a multiple of 16; the prior's means and variances; means of q, and log
      * variances with gradient, two moments and average */
     const size_t weights = HIDDEN * WIDTH + HIDDEN + CLASSES * HIDDEN + 16 + 16;

@@ -328,10 +328,10 @@ static void test_bytes(void **state) {
     graph_release(f.graph); /* shapes are enough */
     TrainOptions options = usual_options();
     size_t one = 0, two = 0, plain = 0;
-    assert_ok(train_bytes(f.graph, f.loss, &options, 1, &one, f.diag), f.diag);
-    assert_ok(train_bytes(f.graph, f.loss, &options, 2, &two, f.diag), f.diag);
+    assert_ok(bytes_of_training(f.graph, f.loss, &options, 1, &one, f.diag), f.diag);
+    assert_ok(bytes_of_training(f.graph, f.loss, &options, 2, &two, f.diag), f.diag);
     options.ema = 0;
-    assert_ok(train_bytes(f.graph, f.loss, &options, 1, &plain, f.diag), f.diag);
+    assert_ok(bytes_of_training(f.graph, f.loss, &options, 1, &plain, f.diag), f.diag);
     /* five gradients, two moments and the average, each storage a multiple of 16 */
     const size_t weights = (HIDDEN * WIDTH + HIDDEN + CLASSES * HIDDEN + 16 + 16);
     assert_int_equal(one - plain, weights * sizeof(float));

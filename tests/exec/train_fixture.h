@@ -138,6 +138,16 @@ static inline Status run_training(Fixture *f, const TrainOptions *options, uint6
                  NULL, f->arena, report, f->diag);
 }
 
+/* Bytes that training takes. */
+static inline Status bytes_of_training(Graph *graph, Node *loss,
+                                       const TrainOptions *options, int threads,
+                                       size_t *bytes, Diag *diag) {
+    TrainNeeds needs = {0};
+    const Status status = train_plan(graph, loss, options, threads, &needs, diag);
+    *bytes = needs.bytes;
+    return status;
+}
+
 /* All weights one after the other. */
 enum { WEIGHTS = HIDDEN * WIDTH + HIDDEN + CLASSES * HIDDEN + CLASSES + 9 };
 
