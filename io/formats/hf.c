@@ -5,6 +5,8 @@
 #include "io/families/family.h"
 #include "io/files/file.h"
 #include "io/files/json.h"
+#include "io/formats/load.h"
+#include "io/formats/model_vocabulary.h"
 #include "io/formats/safetensors.h"
 #include "ir/rewrite.h"
 #include "ir/verify.h"
@@ -441,3 +443,17 @@ Status hf_read_with(Model **out, const char *folder, const HfOptions *options,
 Status hf_read(Model **out, const char *folder, const OpTable *ops, Diag *diag) {
     return hf_read_with(out, folder, NULL, ops, diag);
 }
+
+/* The vocabulary of the folder's tokenizer is noted once the weights are wanted. */
+static Status read_format(Model **out, const char *path, const HfOptions *options,
+                          const OpTable *ops, bool check, Diag *diag) {
+    TRY(hf_read_with(out, path, options, ops, diag));
+    if (check) vocabulary_note_folder(*out, path);
+    return STATUS_OK;
+}
+
+const ModelFormat model_format_hf = {.name = "Hugging Face folder",
+                                     .what = "a Hugging Face folder",
+                                     .probe = path_is_folder,
+                                     .read = read_format,
+                                     .changes = true};

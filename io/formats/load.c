@@ -1,45 +1,55 @@
 /* Load: dispatch on what the path holds. */
 #include "io/formats/load.h"
 
-#include "io/files/file.h"
-#include "io/formats/model_vocabulary.h"
-#include "io/formats/modelfile.h"
 #include "ir/verify.h"
 
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
+#define MODEL_FORMAT(name) extern const ModelFormat model_format_##name;
+#include "io/formats/formats.def"
+#undef MODEL_FORMAT
+
+static const ModelFormat *const FORMATS[] = {
+#define MODEL_FORMAT(name) &model_format_##name,
+#include "io/formats/formats.def"
+#undef MODEL_FORMAT
+    NULL};
+
+const ModelFormat *const *model_format_list(void) {
+    return FORMATS;
+}
+
 static Status not_a_model(const char *path, Diag *diag) {
-    size_t length = strlen(path);
-    const char *suffix = ".safetensors";
-    if (access(path, R_OK) != 0)
-        return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot open: %s",
-                         strerror(errno));
-    diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
-              "expected a model file of this program or a Hugging Face folder");
-    if (length >= strlen(suffix) && strcmp(path + length - strlen(suffix), suffix) == 0)
+    static const char SUFFIX[] = ".safetensors";
+    const size_t length = strlen(path), end = strlen(SUFFIX);
+    Text formats = {0};
+    for (int i = 0; FORMATS[i]; i++)
+        text_add(&formats, "%s%s", i ? " or " : "", FORMATS[i]->what);
+    diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL, "expected %s", formats.data);
+    text_free(&formats);
+    if (length >= end && strcmp(path + length - end, SUFFIX) == 0)
         diag_hint(diag, "give the folder that holds config.json and the weights");
     return STATUS_FORMAT;
 }
 
 Status model_load_with(Model **out, const char *path, const HfOptions *options,
                        const OpTable *ops, bool check, Diag *diag) {
+    const ModelFormat *const *format = FORMATS;
     Model *model;
-    const bool folder = path_is_folder(path);
-    if (folder)
-        TRY(hf_read_with(&model, path, options, ops, diag));
-    else if (options && access(path, R_OK) == 0)
+    while (*format && !(*format)->probe(path)) format++;
+    if (!*format && access(path, R_OK) != 0)
+        return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot open: %s",
+                         strerror(errno));
+    if (options && !(*format && (*format)->changes))
         return diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
                          "expected a Hugging Face folder, whose configuration can be "
                          "changed, found a file");
-    else if (modelfile_probe(path))
-        TRY(modelfile_read(&model, path, ops, check, diag));
-    else
-        return not_a_model(path, diag);
-    Status status = check ? graph_verify_weights(model->graph, diag) : STATUS_OK;
+    if (!*format) return not_a_model(path, diag);
+    TRY((*format)->read(&model, path, options, ops, check, diag));
+    const Status status = check ? graph_verify_weights(model->graph, diag) : STATUS_OK;
     if (status == STATUS_OK) {
-        if (folder && check) vocabulary_note_folder(model, path);
         *out = model;
         return STATUS_OK;
     }

@@ -3,6 +3,7 @@
 #include "io/formats/modelfile.h"
 #include "io/files/file.h"
 #include "io/files/json.h"
+#include "io/formats/load.h"
 #include "io/formats/modelfile_gaussians.h"
 #include "ir/irtext.h"
 
@@ -230,3 +231,14 @@ Status modelfile_read(Model **out, const char *path, const OpTable *ops,
         model_destroy(r.model);
     return status;
 }
+
+static Status read_format(Model **out, const char *path, const HfOptions *options,
+                          const OpTable *ops, bool check, Diag *diag) {
+    (void)options;
+    return modelfile_read(out, path, ops, check, diag);
+}
+
+const ModelFormat model_format_modelfile = {.name = "native model file",
+                                            .what = "a model file of this program",
+                                            .probe = modelfile_probe,
+                                            .read = read_format};

@@ -8,8 +8,10 @@
  *     `option: value` in the text has a value that the option takes and no misspelling;
  *   - every relative link and every file of the project named in the text exists. */
 #include "io/datasets/dataset.h"
+#include "io/families/family.h"
 #include "io/files/file.h"
 #include "io/files/yaml.h"
+#include "io/formats/load.h"
 #include "passes/pipeline/recipe.h"
 #include "tests/support/check.h"
 
@@ -360,6 +362,59 @@ static void test_faults_are_found(void **state) {
             fail_msg("expected %d faults in:\n%s", pages[i].faults, pages[i].page);
 }
 
+/* ---- completeness ---- */
+
+/* Whether a line of the page holds all parts; the first is what it starts with. */
+static bool has_line(const char *page, const char *start, const char *part) {
+    for (const char *line = page; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        const char *end = strchr(line, '\n'), *found = strstr(line, part);
+        if (starts_with(line, start) && found && (!end || found < end)) return true;
+        if (!end) break;
+    }
+    return false;
+}
+
+static int count_missing;
+
+static void expect_line(const char *page, const char *path, const char *start,
+                        const char *kind, const char *name, const char *part) {
+    if (has_line(page, start, part)) return;
+    print_error("%s: no line that starts with '%s' has %s, for the %s %s\n", path, start,
+                part, kind, name);
+    count_missing++;
+}
+
+static const char *page_text(Arena *arena, const char *path, Diag *diag) {
+    char *text;
+    size_t length;
+    assert_ok(file_read(&text, &length, arena, path, TEXT_BYTES_MAX, diag), diag);
+    return text;
+}
+
+/* Every family has its row of docs/models.md, every format of models its name there, and
+ * every format of data sets its point in docs/recipes.md. */
+static void test_complete(void **state) {
+    (void)state;
+    static const char MODELS[] = "docs/models.md", RECIPES[] = "docs/recipes.md";
+    Arena *arena = arena_create();
+    Diag *diag = diag_create();
+    const char *models = page_text(arena, MODELS, diag);
+    const char *recipes = page_text(arena, RECIPES, diag);
+    for (const Family *const *f = family_list(); *f; f++)
+        expect_line(models, MODELS, "| `", "family", (*f)->model_type,
+                    arena_printf(arena, "`%s`", (*f)->model_type));
+    for (const ModelFormat *const *f = model_format_list(); *f; f++)
+        expect_line(models, MODELS, "", "format", (*f)->name, (*f)->name);
+    for (const DataFormat *const *f = dataformat_list(); *f; f++)
+        expect_line(recipes, RECIPES, "- `", "format", (*f)->name,
+                    arena_printf(arena, "`%s`", (*f)->name));
+    assert_int_equal(count_missing, 0);
+    assert_false(has_line(models, "| `", "`no_such_family`"));
+    diag_destroy(diag);
+    arena_destroy(arena);
+}
+
 int main(void) {
     if (!getenv("COMPRESS_BIN")) {
         fprintf(stderr, "expected COMPRESS_BIN to name the program\n");
@@ -368,6 +423,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_manual),
         cmocka_unit_test(test_faults_are_found),
+        cmocka_unit_test(test_complete),
     };
     return cmocka_run_group_tests_name("the manual", tests, NULL, NULL);
 }
