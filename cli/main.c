@@ -1,6 +1,7 @@
 /* compress: the command line. Results go to stdout, progress and diagnostics to stderr;
  * exit codes are those of ir/status.def. */
 #include "cli/command.h"
+#include "cli/progress.h"
 #include "cli/signals.h"
 
 #include <errno.h>
@@ -23,6 +24,7 @@ int main(int argc, char **argv) {
     Diag *diag = diag_create();
     Cli cli = {.arena = arena_create(), .flags = {.length_penalty = -1}};
     signals_install();
+    diag_on_warning(diag, progress_warn, NULL);
     Status status = run_command(&cli, argc, argv, diag);
     if ((fflush(stdout) != 0 || ferror(stdout)) && status == STATUS_OK)
         status = diag_fail(diag, STATUS_IO, LOC_NONE, NULL,

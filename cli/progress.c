@@ -20,6 +20,11 @@ void progress_clear(Progress *progress) {
     progress->shown = false;
 }
 
+void progress_warn(void *self, const char *line) {
+    if (self) progress_clear(self);
+    fprintf(stderr, "%s\n", line);
+}
+
 void progress_begin(Progress *progress, int step, int steps, const char *name) {
     progress->step = step;
     progress->steps = steps;

@@ -26,6 +26,10 @@ void progress_end(Progress *progress, const char *fmt, ...)
 /* Removes an unfinished line, so that other text can follow. */
 void progress_clear(Progress *progress);
 
+/* Fits diag_on_warning: prints a warning's line when it arises, in place of an unfinished
+ * line. `self` is the Progress, or NULL where there is none. */
+void progress_warn(void *self, const char *line);
+
 /* Fits Watch.progress; `self` is the Progress. */
 void progress_update(void *self, int64_t done, int64_t total, const char *text);
 

@@ -53,18 +53,16 @@ static Status open_session(Session *session, const Cli *cli, SessionOptions with
                      "--dump-ir needs --dump-dir FOLDER");
 }
 
-static Status run_recipe(Session *session, const Cli *cli, Diag *diag) {
-    const Flags *flags = &cli->flags;
-    RecipeRun run = {.arena = cli->arena, .progress = progress_create(flags->quiet)};
-    const Watch watch = progress_watch(&run.progress);
+static Status run_recipe(Session *session, RecipeRun *run, const Cli *cli, Diag *diag) {
+    const Watch watch = progress_watch(&run->progress);
     const SessionOptions options = {
-        .watch = &watch, .self = &run, .step_begin = begin_step, .step_end = end_step};
+        .watch = &watch, .self = run, .step_begin = begin_step, .step_end = end_step};
     TRY(open_session(session, cli, options, diag));
     TRY(session_load(session, true, diag));
     TRY(session_plan(session, diag));
-    if (!flags->quiet) report_print_plan(&session->planned, stderr);
+    if (!cli->flags.quiet) report_print_plan(&session->planned, stderr);
     const Status status = session_run(session, diag);
-    progress_clear(&run.progress);
+    progress_clear(&run->progress);
     TRY(status);
     TRY(session_write(session, diag));
     report_print_result(&session->report, stdout);
@@ -78,7 +76,10 @@ static Status run_recipe(Session *session, const Cli *cli, Diag *diag) {
 
 Status command_recipe(const Cli *cli, Diag *diag) {
     Session session = {0};
-    Status status = run_recipe(&session, cli, diag);
+    RecipeRun run = {.arena = cli->arena, .progress = progress_create(cli->flags.quiet)};
+    diag_on_warning(diag, progress_warn, &run.progress);
+    Status status = run_recipe(&session, &run, cli, diag);
+    diag_on_warning(diag, progress_warn, NULL);
     session_close(&session);
     return status;
 }

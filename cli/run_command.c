@@ -130,12 +130,14 @@ static Status execute(Execution *run, EarlyRun *early, const Cli *cli, Diag *dia
     Progress progress = progress_create(flags->quiet);
     progress_begin(&progress, 0, 1, "run");
     Watch watch = progress_watch(&progress);
+    diag_on_warning(diag, progress_warn, &progress);
     blas_init();
     Status status =
         early ? early_run(early, graph, run->data, threads, &watch, diag)
               : forward_batches(graph, run->results, run->count, run->data, 0,
                                 RUN_SAMPLES, threads, &watch, collect, run, diag);
     progress_clear(&progress);
+    diag_on_warning(diag, progress_warn, NULL);
     return status;
 }
 

@@ -15,6 +15,7 @@ typedef struct Entry {
     EntryKind kind;
     Loc at;
     const char *key, *message;
+    bool told; /* a warning that was handed on */
     struct Entry *next;
 } Entry;
 
@@ -24,6 +25,8 @@ struct Diag {
     Entry *anchor; /* the latest error, or its latest note or hint */
     Status status;
     int errors;
+    DiagLine *warning; /* see diag_on_warning */
+    void *warned;      /* its self */
 };
 
 static const struct {
@@ -59,7 +62,8 @@ void diag_destroy(Diag *diag) {
 
 void diag_clear(Diag *diag) {
     arena_destroy(diag->arena);
-    *diag = (Diag){.arena = arena_create()};
+    *diag =
+        (Diag){.arena = arena_create(), .warning = diag->warning, .warned = diag->warned};
 }
 
 /* New entry, linked behind `after` (NULL: at the end). */
@@ -123,49 +127,7 @@ void diag_place(Diag *diag, Loc at, const char *key) {
         entry_place(diag, latest, at, latest->key ? latest->key : key);
 }
 
-/* Whether a warning was given before at its place in a recipe: a plan and the run behind
- * it find the same. */
-static bool warned_before(const Diag *diag, Loc at, const char *key,
-                          const char *message) {
-    for (const Entry *entry = diag->first; entry && at.line > 0; entry = entry->next)
-        if (entry->kind == ENTRY_WARNING && entry->at.line == at.line &&
-            entry->at.column == at.column && strcmp(entry->message, message) == 0 &&
-            strcmp(entry->key ? entry->key : "", key ? key : "") == 0 && entry->at.file &&
-            at.file && strcmp(entry->at.file, at.file) == 0)
-            return true;
-    return false;
-}
-
-void diag_warn(Diag *diag, Loc at, const char *key, const char *fmt, ...) {
-    va_list args;
-    va_start(args, fmt);
-    char *message = arena_vprintf(diag->arena, fmt, args);
-    va_end(args);
-    if (warned_before(diag, at, key, message)) return;
-    entry_place(diag, entry_add(diag, NULL, ENTRY_WARNING, message), at, key);
-}
-
-Status diag_take(Diag *diag, Diag *from) {
-    const Status status = from->status;
-    for (const Entry *entry = from->first; entry; entry = entry->next) {
-        Entry *copy =
-            entry_add(diag, NULL, entry->kind, arena_strdup(diag->arena, entry->message));
-        entry_place(diag, copy, entry->at, entry->key);
-        if (entry->kind != ENTRY_WARNING) diag->anchor = copy;
-    }
-    if (diag->errors == 0) diag->status = status;
-    diag->errors += from->errors;
-    diag_clear(from);
-    return status;
-}
-
-Status diag_status(const Diag *diag) {
-    return diag->status;
-}
-
-int diag_errors(const Diag *diag) {
-    return diag->errors;
-}
+/* ---- printing ---- */
 
 /* Prints text that may come from a damaged file: control characters are shown as \xNN
  * and further lines are indented, so that no line can pass for a message of its own. */
@@ -190,16 +152,100 @@ static void print_place(FILE *out, Loc at) {
     fputs(": ", out);
 }
 
+static void print_entry(FILE *out, const Entry *entry) {
+    print_place(out, entry->at);
+    fprintf(out, "%s: ", ENTRY_NAMES[entry->kind]);
+    if (entry->key && *entry->key) {
+        print_safe(out, entry->key, false);
+        fputs(": ", out);
+    }
+    print_safe(out, entry->message, true);
+}
+
+/* Hands an entry's line on. */
+static void tell(const Entry *entry, DiagLine *line, void *self) {
+    char *text = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&text, &length);
+    if (!out) return;
+    print_entry(out, entry);
+    if (fclose(out) == 0) line(self, text);
+    free(text);
+}
+
+/* Hands a new warning on, when someone wants it. */
+static void tell_warning(Diag *diag, Entry *entry) {
+    if (!diag->warning) return;
+    entry->told = true;
+    tell(entry, diag->warning, diag->warned);
+}
+
+/* ---- warnings ---- */
+
+/* Whether a warning was given before at its place in a recipe: a plan and the run behind
+ * it find the same. */
+static bool warned_before(const Diag *diag, Loc at, const char *key,
+                          const char *message) {
+    for (const Entry *entry = diag->first; entry && at.line > 0; entry = entry->next)
+        if (entry->kind == ENTRY_WARNING && entry->at.line == at.line &&
+            entry->at.column == at.column && strcmp(entry->message, message) == 0 &&
+            strcmp(entry->key ? entry->key : "", key ? key : "") == 0 && entry->at.file &&
+            at.file && strcmp(entry->at.file, at.file) == 0)
+            return true;
+    return false;
+}
+
+void diag_warn(Diag *diag, Loc at, const char *key, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    char *message = arena_vprintf(diag->arena, fmt, args);
+    va_end(args);
+    if (warned_before(diag, at, key, message)) return;
+    Entry *entry = entry_add(diag, NULL, ENTRY_WARNING, message);
+    entry_place(diag, entry, at, key);
+    tell_warning(diag, entry);
+}
+
+void diag_on_warning(Diag *diag, DiagLine *warning, void *self) {
+    diag->warning = warning;
+    diag->warned = self;
+}
+
+void diag_warnings(const Diag *diag, DiagLine *line, void *self) {
+    for (const Entry *entry = diag->first; entry; entry = entry->next)
+        if (entry->kind == ENTRY_WARNING) tell(entry, line, self);
+}
+
+Status diag_take(Diag *diag, Diag *from) {
+    const Status status = from->status;
+    for (const Entry *entry = from->first; entry; entry = entry->next) {
+        Entry *copy =
+            entry_add(diag, NULL, entry->kind, arena_strdup(diag->arena, entry->message));
+        entry_place(diag, copy, entry->at, entry->key);
+        if (entry->kind != ENTRY_WARNING)
+            diag->anchor = copy;
+        else
+            tell_warning(diag, copy);
+    }
+    if (diag->errors == 0) diag->status = status;
+    diag->errors += from->errors;
+    diag_clear(from);
+    return status;
+}
+
+Status diag_status(const Diag *diag) {
+    return diag->status;
+}
+
+int diag_errors(const Diag *diag) {
+    return diag->errors;
+}
+
 void diag_print(const Diag *diag, FILE *out) {
     for (const Entry *entry = diag->first; entry; entry = entry->next) {
+        if (entry->told) continue;
         if (entry->kind == ENTRY_NOTE || entry->kind == ENTRY_HINT) fputs("    ", out);
-        print_place(out, entry->at);
-        fprintf(out, "%s: ", ENTRY_NAMES[entry->kind]);
-        if (entry->key && *entry->key) {
-            print_safe(out, entry->key, false);
-            fputs(": ", out);
-        }
-        print_safe(out, entry->message, true);
+        print_entry(out, entry);
         fputc('\n', out);
     }
 }

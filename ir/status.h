@@ -64,6 +64,17 @@ void diag_hint(Diag *diag, const char *fmt, ...) __attribute__((format(printf, 2
  * a fault stands that was found by code that does not. */
 void diag_place(Diag *diag, Loc at, const char *key);
 
+/* Hands on one line: what diag_print prints of a warning, without the end of line. */
+typedef void DiagLine(void *self, const char *line);
+
+/* Calls `warning` with every warning that is recorded from now on, when it is recorded,
+ * on the thread that records it; diag_print leaves those out. NULL: warnings wait for
+ * diag_print again. */
+void diag_on_warning(Diag *diag, DiagLine *warning, void *self);
+
+/* Calls `line` with every warning recorded so far, in order. */
+void diag_warnings(const Diag *diag, DiagLine *line, void *self);
+
 /* Records a warning, at one place in a recipe once; it does not change the outcome. */
 void diag_warn(Diag *diag, Loc at, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
@@ -79,8 +90,9 @@ Status diag_status(const Diag *diag);
 /* Number of errors recorded. */
 int diag_errors(const Diag *diag);
 
-/* Prints everything, in order, as `file:line:col: error: key: message`, with notes and
- * hints indented below. Notes and hints follow their error. */
+/* Prints everything that was not handed on before, in order, as `file:line:col: error:
+ * key: message`, with notes and hints indented below. Notes and hints follow their error.
+ */
 void diag_print(const Diag *diag, FILE *out);
 
 /* Forgets everything recorded, so that the list can be used again. */

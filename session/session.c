@@ -167,6 +167,19 @@ static Status compare_written(const Session *session, Diag *diag) {
                      session->hash, hash);
 }
 
+/* A place for warnings in the report. */
+typedef struct WarningList {
+    Arena *arena;
+    Tree *list;
+} WarningList;
+
+static void keep_warning(void *self, const char *line) {
+    const WarningList *warnings = self;
+    Tree *text = tree_new(warnings->arena, TREE_STRING, LOC_NONE);
+    text->string = arena_strdup(warnings->arena, line);
+    tree_append(warnings->arena, warnings->list, NULL, LOC_NONE, text);
+}
+
 static Status write_report(const Session *session, Diag *diag) {
     Arena *arena = session->arena;
     Tree *map = report_tree(&session->report, true);
@@ -177,6 +190,9 @@ static Status write_report(const Session *session, Diag *diag) {
     }
     tree_put_string(arena, output, "hash", session->hash);
     tree_append(arena, map, "output", LOC_NONE, output);
+    WarningList warnings = {arena, tree_new(arena, TREE_LIST, LOC_NONE)};
+    diag_warnings(diag, keep_warning, &warnings);
+    tree_append(arena, map, "warnings", LOC_NONE, warnings.list);
     Text text = {0};
     tree_print_json(&text, map, 2);
     text_add(&text, "\n");
