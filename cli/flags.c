@@ -202,7 +202,7 @@ Status flag_parse(Cli *cli, Tree *given, int argc, char **argv, int *index, Diag
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
                          "--%s takes no value, found \"%s\"", flag->name, value);
     if (flag->value && !value && *index < argc) value = argv[(*index)++];
-    if (flag->value && (!value || !*value))
+    if (flag->value && (!value || (!*value && !flag->field.empty)))
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL, "expected --%s %s",
                          flag->name, flag->value);
     return flag_set(cli, given, flag, value ? value : "", diag);

@@ -2,6 +2,8 @@
  * prune_ffn. See passes/pruning/prune.h. */
 #include "passes/pruning/importance_taylor.h"
 
+#include <string.h>
+
 #define I ImportanceOptions
 static const Field fields[] = {
     F_STRING(I, data, "data set with labels; needed for score: taylor", .nullable = true),
@@ -23,6 +25,17 @@ static const Field fields[] = {
 };
 
 static const I defaults = {.limit = 1000, .batch_size = 32};
+
+/* Whether heads share keys and values: a single one of them cannot be cut, so it needs no
+ * score. */
+static bool has_grouped_heads(const Graph *graph, const char *stack) {
+    for (const Node *node = graph->first; node; node = node->next)
+        if (node_has_trait(node, OP_ATTENTION) && node->stack &&
+            (!stack || strcmp(node->stack, stack) == 0) &&
+            node_key_heads(node) != node_heads(node))
+            return true;
+    return false;
+}
 
 /* One row per block: how its scores are spread. */
 static Tree *summary_tree(const Prune *p, Arena *arena) {
@@ -72,7 +85,12 @@ static Status importance_run(PassContext *ctx, Model *model, const void *opaque,
     const I *options = opaque;
     const PruneScore score = SCORE_TAYLOR + options->score;
     Prune heads, ffn;
-    TRY(prune_find(&heads, ctx, model->graph, PRUNE_HEADS, options->stack, diag));
+    heads = (Prune){.ctx = ctx, .graph = model->graph, .kind = PRUNE_HEADS};
+    if (has_grouped_heads(model->graph, options->stack))
+        tree_put_string(ctx->arena, ctx->record, "heads_left_out",
+                        "they share keys and values");
+    else
+        TRY(prune_find(&heads, ctx, model->graph, PRUNE_HEADS, options->stack, diag));
     TRY(prune_find(&ffn, ctx, model->graph, PRUNE_FFN, options->stack, diag));
     if (heads.block_count + ffn.block_count == 0)
         return edit_fail(ctx, diag,

@@ -140,6 +140,7 @@ static Status differentiate(Taylor *t, const Batches *data, Diag *diag) {
 /* ---- all of it ---- */
 
 static Status find_copy(Taylor *t, const Prune *p, Prune *copy, Diag *diag) {
+    if (p->block_count == 0) return STATUS_OK; /* what is not there, or not scored */
     TRY(prune_find(copy, t->ctx, t->graph, p->kind, p->stack, diag));
     for (int i = 0; i < copy->block_count; i++)
         copy->blocks[i].scores =
