@@ -89,7 +89,7 @@ static Status read_block(const Walk *w, Block *block, Node *output, Diag *diag) 
     if (node_is_in(sum, w->stack, w->layer) && node_is(sum, &op_add) &&
         read_sum(w, block, sum))
         return STATUS_OK;
-    return edit_fail(w->ctx, diag,
+    return step_fail(w->ctx, diag,
                      "%s.%d: expected a chain of blocks x + f(x), with norms before or "
                      "after the sum; found %s (%s)",
                      w->stack, w->layer, role_name(sum->role), sum->op->name);
@@ -113,7 +113,7 @@ Status layer_blocks(LayerBlocks *out, PassContext *ctx, const Graph *graph,
     out->count = 0;
     for (Node *value = ends.output; value != ends.input;) {
         if (out->count == LAYER_BLOCKS)
-            return edit_fail(ctx, diag, "%s.%d: expected at most %d blocks", stack, layer,
+            return step_fail(ctx, diag, "%s.%d: expected at most %d blocks", stack, layer,
                              LAYER_BLOCKS);
         Block *block = &out->items[out->count++];
         TRY(read_block(&w, block, value, diag));

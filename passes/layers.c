@@ -4,6 +4,7 @@
 #include "ir/rewrite.h"
 #include "passes/exits/exits.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* The first two different values that were seen. */
@@ -24,6 +25,10 @@ static const char *describe(const PassContext *ctx, const Node *node) {
     if (node->name) return node->name;
     if (node->role == ROLE_NONE) return arena_printf(ctx->arena, "a %s", node->op->name);
     return arena_printf(ctx->arena, "%s (%s)", role_name(node->role), node->op->name);
+}
+
+const char *stack_named(const Graph *graph, const char *name) {
+    return name && strcmp(name, "main") == 0 ? graph_main_stack(graph) : name;
 }
 
 /* ---- ends of a layer ---- */
@@ -75,10 +80,10 @@ static Status check_one(PassContext *ctx, const Seen *seen, const char *stack, i
                         const char *what, Diag *diag) {
     if (seen->first && !seen->second) return STATUS_OK;
     if (!seen->first)
-        return edit_fail(ctx, diag,
+        return step_fail(ctx, diag,
                          "layer %d of stack \"%s\" cannot be removed: it has no %s",
                          layer, stack, what);
-    Status status = edit_fail(
+    Status status = step_fail(
         ctx, diag,
         "layer %d of stack \"%s\" cannot be removed: expected one %s, found %s and %s",
         layer, stack, what, describe(ctx, seen->first), describe(ctx, seen->second));
@@ -102,18 +107,29 @@ Status layer_ends(LayerEnds *ends, PassContext *ctx, const Graph *graph,
         char reads[SHAPE_TEXT_BYTES], gives[SHAPE_TEXT_BYTES];
         shape_text(reads, in.first->type.rank, in.first->type.dim);
         shape_text(gives, out.first->type.rank, out.first->type.dim);
-        return edit_fail(ctx, diag,
+        return step_fail(ctx, diag,
                          "layer %d of stack \"%s\" cannot be removed: expected input and "
                          "output of equal shape, found %s and %s",
                          layer, stack, reads, gives);
     }
     if (!stands_before(in.first, out.first))
-        return edit_fail(ctx, diag,
+        return step_fail(ctx, diag,
                          "layer %d of stack \"%s\" cannot be removed: its output %s does "
                          "not depend on its input %s",
                          layer, stack, describe(ctx, out.first), describe(ctx, in.first));
     *ends = (LayerEnds){(Node *)in.first, (Node *)out.first};
     return STATUS_OK;
+}
+
+/* ---- lists of layers ---- */
+
+static int compare_numbers(const void *a, const void *b) {
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+void sort_numbers(int64_t *items, int64_t count) {
+    qsort(items, (size_t)count, sizeof *items, compare_numbers);
 }
 
 /* ---- lineage ---- */
@@ -143,7 +159,7 @@ Status layers_lineage(IntList *out, Arena *arena, PassContext *ctx, const Model 
                       const char *stack, int depth, Diag *diag) {
     const Tree *known = tree_get(tree_get(model->provenance, "layers"), stack);
     if (known && !lineage_fits(known, depth))
-        return edit_fail(ctx, diag,
+        return step_fail(ctx, diag,
                          "the model's provenance does not fit it: expected \"layers\" to "
                          "list the %d layers of stack \"%s\" in ascending order",
                          depth, stack);

@@ -8,7 +8,15 @@
 #ifndef COMPRESS_PASSES_LAYERS_H
 #define COMPRESS_PASSES_LAYERS_H
 
-#include "passes/edit.h"
+#include "ir/storage.h"
+#include "passes/fault.h"
+#include "passes/nodes.h"
+
+/* The stack that an option names; "main" stands for graph_main_stack. NULL stays. */
+const char *stack_named(const Graph *graph, const char *name);
+
+/* Sorts numbers of layers or units, the smallest first. */
+void sort_numbers(int64_t *items, int64_t count);
 
 /* What a layer reads and what it hands on; of equal type. */
 typedef struct LayerEnds {

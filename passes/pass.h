@@ -45,7 +45,7 @@ typedef struct Pass {
     Status (*check)(const void *options, const StepSource *source, Diag *diag);
 
     /* Does the work. A model that does not fit gives STATUS_MODEL, at an option or the
-     * step: edit_fail_option, edit_fail. */
+     * step: step_fail_option, step_fail. */
     Status (*run)(PassContext *ctx, Model *model, const void *options, Diag *diag);
 } Pass;
 

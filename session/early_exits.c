@@ -7,7 +7,7 @@
 
 static Status fail_early(PassContext *ctx, const char *what, const char *hint,
                          Diag *diag) {
-    const Status status = edit_fail(ctx, diag, "%s", what);
+    const Status status = step_fail(ctx, diag, "%s", what);
     diag_hint(diag, "%s", hint);
     return status;
 }

@@ -152,13 +152,13 @@ static DistillLosses resolve(const D *options) {
 static Status label_masked_tokens(Distill *d, Diag *diag) {
     DistillLosses *losses = &d->losses;
     if (d->masked && losses->label > 0)
-        return edit_fail_option(
+        return step_fail_option(
             d->objective.ctx, "label", diag,
             "expected masked_lm in place of label: the model predicts "
             "masked tokens");
     if (d->masked || losses->masked_lm == 0) return STATUS_OK;
     if (d->options->masked_lm > 0)
-        return edit_fail_option(
+        return step_fail_option(
             d->objective.ctx, "masked_lm", diag,
             "expected label in place of masked_lm: the model does not "
             "predict masked tokens");
@@ -189,7 +189,7 @@ static Status leave_layers_out(Distill *d, Diag *diag) {
     const D *options = d->options;
     if (options->attention > 0 || options->attention_form || options->hidden > 0 ||
         options->hidden_form)
-        return edit_fail(ctx, diag, "no attention and hidden losses are possible: %s",
+        return step_fail(ctx, diag, "no attention and hidden losses are possible: %s",
                          d->apart);
     tree_put_string(ctx->arena, ctx->record, "left_out",
                     arena_printf(ctx->arena, "attention, hidden: %s", d->apart));
@@ -251,9 +251,9 @@ static Status build(Distill *d, Diag *diag) {
     TRY(distill_add_cosine(d, diag));
     TRY(distill_add_labels(d, diag));
     if (!o->part_count && !d->apart)
-        return edit_fail(o->ctx, diag, "nothing to train on: every loss has weight 0");
+        return step_fail(o->ctx, diag, "nothing to train on: every loss has weight 0");
     if (!o->part_count)
-        return edit_fail(o->ctx, diag,
+        return step_fail(o->ctx, diag,
                          "nothing to train on but losses that are not possible: %s",
                          d->apart);
     record_losses(d);

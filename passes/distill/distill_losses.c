@@ -15,8 +15,8 @@
 static Status skip_tokens(Node **out, Distill *d, Node *node, int skip, Diag *diag) {
     *out = node;
     if (!skip) return STATUS_OK;
-    return edit_node(out, d->objective.graph, NULL, &op_slice_tokens, &node, 1, diag,
-                     "from=%d", skip);
+    return node_add(out, d->objective.graph, NULL, &op_slice_tokens, &node, 1, diag,
+                    "from=%d", skip);
 }
 
 /* Value of the student at a node of its training graph, or of the teacher at a node of
@@ -33,7 +33,7 @@ static Status teacher_tokens(Node **out, Distill *d, const Node *node, Diag *dia
 static Status fail_missing(Distill *d, bool teacher, const char *what, int layer,
                            Diag *diag) {
     const Status status =
-        edit_fail(d->objective.ctx, diag, "the %s has no node \"%s\" in layer %d",
+        step_fail(d->objective.ctx, diag, "the %s has no node \"%s\" in layer %d",
                   teacher ? "teacher" : "student", what, layer);
     diag_hint(diag, "match other layers (student_layers, teacher_layers), or give the "
                     "loss weight 0");
@@ -72,7 +72,7 @@ static Status sum_terms(Node **out, Distill *d, Node **terms, int count, bool su
     Objective *o = &d->objective;
     double *ones = ARENA_ARRAY(o->arena, double, (size_t)count);
     for (int i = 0; i < count; i++) ones[i] = 1;
-    return edit_sum(out, o->graph, terms, sum ? ones : NULL, count, diag);
+    return node_add_sum(out, o->graph, terms, sum ? ones : NULL, count, diag);
 }
 
 static int64_t last_width(const Node *node) {
@@ -87,7 +87,7 @@ static Status compare_states(Node **out, Distill *d, const Op *op, Node *student
     Graph *graph = d->objective.graph;
     const int64_t width = last_width(student), other = last_width(teacher);
     if (width != other) {
-        Status status = edit_fail(d->objective.ctx, diag,
+        Status status = step_fail(d->objective.ctx, diag,
                                   "expected hidden states of equal width, found %lld in "
                                   "the student and %lld in the teacher",
                                   (long long)width, (long long)other);
@@ -95,8 +95,8 @@ static Status compare_states(Node **out, Distill *d, const Op *op, Node *student
         return status;
     }
     Node *mask = find_padding(graph, student);
-    return edit_node(out, graph, NULL, op, (Node *[]){student, teacher, mask},
-                     mask ? 3 : 2, diag, NULL);
+    return node_add(out, graph, NULL, op, (Node *[]){student, teacher, mask},
+                    mask ? 3 : 2, diag, NULL);
 }
 
 /* Adds a part that is the sum or the mean of terms over layers. */
@@ -112,7 +112,7 @@ static Status add_over_layers(Distill *d, const char *name, double weight, Node 
 /* Attributes of a layer's softmax attention; NULL when it has none. */
 static const AttentionAttrs *attention_of(const Graph *graph, const char *stack,
                                           int layer) {
-    const Node *node = edit_find(graph, stack, layer, ROLE_ATTENTION, &op_attention);
+    const Node *node = node_find(graph, stack, layer, ROLE_ATTENTION, &op_attention);
     return node ? node->attrs : NULL;
 }
 
@@ -138,7 +138,7 @@ static Status check_windows(const Distill *d, DistillMatch match, Diag *diag) {
                    ours->grid_h == theirs->grid_h && ours->grid_w == theirs->grid_w
              : window_tokens(ours) == window_tokens(theirs))
         return STATUS_OK;
-    Status status = edit_fail(
+    Status status = step_fail(
         d->objective.ctx, diag,
         "the attention loss expects equal windows, found size %lld, shift %lld in layer "
         "%d of the student and size %lld, shift %lld in layer %d of the teacher",
@@ -168,7 +168,7 @@ static Status check_widths(Distill *d, bool teacher, int layer, Node *const *pro
     const char *values = count < 3 ? ""
                                    : arena_printf(d->objective.arena, ", values %lld",
                                                   (long long)width[2]);
-    Status status = edit_fail(
+    Status status = step_fail(
         d->objective.ctx, diag,
         "the attention loss expects queries, keys and values of equal width, found "
         "queries %lld, keys %lld%s in layer %d of the %s",
@@ -201,8 +201,8 @@ static Status add_relations(Distill *d, DistillMatch match, Node **terms, Diag *
     const int64_t window = window_tokens(student_attention(d, match));
     for (int i = 0; i < RELATIONS; i++) {
         Node *in[4] = {pair[i / 3][0], pair[i % 3][0], pair[i / 3][1], pair[i % 3][1]};
-        TRY(edit_node(&terms[i], d->objective.graph, NULL, &op_relation_cross_entropy, in,
-                      4, diag, "window=%lld", (long long)window));
+        TRY(node_add(&terms[i], d->objective.graph, NULL, &op_relation_cross_entropy, in,
+                     4, diag, "window=%lld", (long long)window));
     }
     return STATUS_OK;
 }
@@ -213,13 +213,13 @@ static Status check_heads(Distill *d, DistillMatch match, int64_t *heads, Diag *
     const int64_t ours = s ? s->heads : 0, theirs = t ? t->heads : 0;
     *heads = ours;
     if (window_tokens(s) || window_tokens(t))
-        return edit_fail_option(d->objective.ctx, "attention_form", diag,
+        return step_fail_option(d->objective.ctx, "attention_form", diag,
                                 "map expects attention to all tokens, found "
                                 "windows in layer %d of the %s",
                                 window_tokens(s) ? match.student : match.teacher,
                                 window_tokens(s) ? "student" : "teacher");
     if (ours == theirs && ours > 0) return STATUS_OK;
-    Status status = edit_fail_option(
+    Status status = step_fail_option(
         d->objective.ctx, "attention_form", diag,
         "map expects equal head counts, found %lld in layer %d of the "
         "student and %lld in layer %d of the teacher",
@@ -236,8 +236,8 @@ static Status map_term(Node **out, Distill *d, DistillMatch match, Diag *diag) {
     TRY(tap_projections(pair, d, match, 2, diag));
     Node *q = pair[0][0];
     Node *in[5] = {q, pair[1][0], pair[0][1], pair[1][1], find_padding(o->graph, q)};
-    return edit_node(out, o->graph, NULL, &op_attention_map_mse, in, in[4] ? 5 : 4, diag,
-                     "heads=%lld", (long long)heads);
+    return node_add(out, o->graph, NULL, &op_attention_map_mse, in, in[4] ? 5 : 4, diag,
+                    "heads=%lld", (long long)heads);
 }
 
 /* ---- linear attention against softmax attention ---- */
@@ -258,7 +258,7 @@ static Status check_pair(const Distill *d, const AttentionPair *pair, Diag *diag
     const int64_t theirs = heads_of_keys(t->heads, t->kv_heads);
     PassContext *ctx = d->objective.ctx;
     if (s->heads != t->heads || ours != theirs)
-        return edit_fail_option(
+        return step_fail_option(
             ctx, "attention_form", diag,
             "match expects equal head counts, found %lld "
             "(%lld of keys) in layer %d of the student and %lld (%lld of "
@@ -266,7 +266,7 @@ static Status check_pair(const Distill *d, const AttentionPair *pair, Diag *diag
             (long long)s->heads, (long long)ours, pair->match.student,
             (long long)t->heads, (long long)theirs, pair->match.teacher);
     if (s->causal == t->causal) return STATUS_OK;
-    return edit_fail_option(ctx, "attention_form", diag,
+    return step_fail_option(ctx, "attention_form", diag,
                             "match: attention of layer %d of the student and "
                             "layer %d of the teacher must both be causal or not",
                             pair->match.student, pair->match.teacher);
@@ -279,7 +279,7 @@ static Status map_teacher(Node **out, Distill *d, const AttentionPair *pair, int
     Objective *o = &d->objective;
     const Node *map = pair->ours->in[side], *value = pair->theirs->in[side];
     if (!node_is(map, &op_feature_map)) {
-        Status status = edit_fail(o->ctx, diag,
+        Status status = step_fail(o->ctx, diag,
                                   "layer %d of the student has no feature map that could "
                                   "read the teacher's queries and keys",
                                   pair->match.student);
@@ -290,7 +290,7 @@ static Status map_teacher(Node **out, Distill *d, const AttentionPair *pair, int
     if (node_is(value, &op_rotary) && !node_is(map->in[0], &op_rotary))
         value = value->in[0];
     if (last_width(value) != last_width(map->in[0]))
-        return edit_fail_option(o->ctx, "attention_form", diag,
+        return step_fail_option(o->ctx, "attention_form", diag,
                                 "match expects heads of equal width in layer %d "
                                 "of the student and layer %d of the teacher",
                                 pair->match.student, pair->match.teacher);
@@ -313,10 +313,10 @@ static Status add_pair(Node **out, Distill *d, const AttentionPair *pair, Diag *
         if (d->options->match_on == MATCH_ON_TEACHER)
             TRY(map_teacher(&in[side], d, pair, side, diag));
     }
-    return edit_node(out, o->graph, NULL, &op_attention_match, in, in[4] ? 5 : 4, diag,
-                     "heads=%lld kv_heads=%lld causal=%s scale=%.17g eps=%.17g",
-                     (long long)ours->heads, (long long)ours->kv_heads,
-                     ours->causal ? "true" : "false", theirs->scale, ours->eps);
+    return node_add(out, o->graph, NULL, &op_attention_match, in, in[4] ? 5 : 4, diag,
+                    "heads=%lld kv_heads=%lld causal=%s scale=%.17g eps=%.17g",
+                    (long long)ours->heads, (long long)ours->kv_heads,
+                    ours->causal ? "true" : "false", theirs->scale, ours->eps);
 }
 
 /* The loss of the student's linear attention against the teacher's softmax attention in a
@@ -326,15 +326,15 @@ static Status linear_attention_term(Node **out, Distill *d, DistillMatch match,
                                     Diag *diag) {
     const Objective *o = &d->objective;
     const AttentionPair pair = {
-        .ours = edit_find(o->graph, match.student_stack, match.student, ROLE_ATTENTION,
+        .ours = node_find(o->graph, match.student_stack, match.student, ROLE_ATTENTION,
                           &op_linear_attention),
-        .theirs = edit_find(o->teacher_graph, match.teacher_stack, match.teacher,
+        .theirs = node_find(o->teacher_graph, match.teacher_stack, match.teacher,
                             ROLE_ATTENTION, &op_attention),
         .match = match};
     *out = NULL;
     if (!pair.ours) return STATUS_OK;
     if (!pair.theirs)
-        return edit_fail(o->ctx, diag,
+        return step_fail(o->ctx, diag,
                          "layer %d of the teacher has no softmax attention to match",
                          match.teacher);
     return add_pair(out, d, &pair, diag);
@@ -360,7 +360,7 @@ Status distill_add_attention(Distill *d, Diag *diag) {
         if (terms[count]) count += each;
     }
     if (count == 0) {
-        edit_fail_option(d->objective.ctx, "attention_form", diag,
+        step_fail_option(d->objective.ctx, "attention_form", diag,
                          "match: the student's layers have no linear attention");
         diag_hint(diag, "attention_to_t2r gives it to them");
         return STATUS_MODEL;
@@ -380,17 +380,17 @@ static Status mlp_term(Node **out, Distill *d, DistillMatch match, Diag *diag) {
     TRY(tap(pair, d, match, ROLE_FFN_OUT, diag));
     /* The tokens of both sides in the windows of the student's layer, if it has some. */
     for (int side = 0; side < 2 && window; side++)
-        TRY(edit_node(&pair[side], graph, NULL, &op_window_partition, &pair[side], 1,
-                      diag, "grid_h=%lld grid_w=%lld window=%lld shift=%lld",
-                      (long long)a->grid_h, (long long)a->grid_w, (long long)a->window,
-                      (long long)a->shift));
+        TRY(node_add(&pair[side], graph, NULL, &op_window_partition, &pair[side], 1, diag,
+                     "grid_h=%lld grid_w=%lld window=%lld shift=%lld",
+                     (long long)a->grid_h, (long long)a->grid_w, (long long)a->window,
+                     (long long)a->shift));
     if (d->losses.hidden_form == HIDDEN_gram)
-        return edit_node(out, graph, NULL, &op_gram_mse, pair, 2, diag,
-                         "weight=%.17g window=%lld", d->options->gram_weight,
-                         (long long)window);
-    return edit_node(out, graph, NULL, &op_relation_cross_entropy,
-                     (Node *[]){pair[0], pair[0], pair[1], pair[1]}, 4, diag,
-                     "window=%lld", (long long)window);
+        return node_add(out, graph, NULL, &op_gram_mse, pair, 2, diag,
+                        "weight=%.17g window=%lld", d->options->gram_weight,
+                        (long long)window);
+    return node_add(out, graph, NULL, &op_relation_cross_entropy,
+                    (Node *[]){pair[0], pair[0], pair[1], pair[1]}, 4, diag,
+                    "window=%lld", (long long)window);
 }
 
 /* The value that a stack's first layer reads: the first operand of its nodes that is
@@ -452,7 +452,7 @@ static Status fail_logits(PassContext *ctx, const Type *ours, const Type *theirs
     Text expected = {0}, found = {0};
     type_print(&expected, ours);
     type_print(&found, theirs);
-    Status status = edit_fail(ctx, diag, "expected a teacher with logits %s, found %s",
+    Status status = step_fail(ctx, diag, "expected a teacher with logits %s, found %s",
                               expected.data, found.data);
     text_free(&expected);
     text_free(&found);
@@ -470,12 +470,12 @@ Status distill_check_predictions(Distill *d, Diag *diag) {
     const Node *theirs = graph_output(o->teacher_graph, OUTPUT_LOGITS);
     if (!theirs) {
         Status status =
-            edit_fail(o->ctx, diag, "the teacher has no output \"logits\" to follow");
+            step_fail(o->ctx, diag, "the teacher has no output \"logits\" to follow");
         diag_hint(diag, "give a teacher with a head, or prediction: 0");
         return status;
     }
     if (objective_predicts_next(o->graph) != objective_predicts_next(o->teacher_graph))
-        return edit_fail(o->ctx, diag,
+        return step_fail(o->ctx, diag,
                          "expected a teacher that predicts what the student does: one "
                          "predicts next tokens, the other does not");
     if (type_equal(&ours->type, &theirs->type)) return STATUS_OK;
@@ -496,10 +496,10 @@ static Status prediction_term(Node **out, Distill *d, const Exit *exit, Diag *di
     TRY(distill_teacher_exit(&teacher, d, exit, diag));
     if (!type_equal(&exit->logits->type, &teacher->type))
         return fail_logits(o->ctx, &exit->logits->type, &teacher->type, diag);
-    return edit_node(out, o->graph, NULL, &op_soft_cross_entropy,
-                     (Node *[]){exit->logits, teacher, mask}, mask ? 3 : 2, diag,
-                     "temperature=%.17g kl=%s", d->losses.temperature,
-                     d->options->kl ? "true" : "false");
+    return node_add(out, o->graph, NULL, &op_soft_cross_entropy,
+                    (Node *[]){exit->logits, teacher, mask}, mask ? 3 : 2, diag,
+                    "temperature=%.17g kl=%s", d->losses.temperature,
+                    d->options->kl ? "true" : "false");
 }
 
 Status distill_add_prediction(Distill *d, Diag *diag) {
@@ -541,7 +541,7 @@ static Status cosine_of_states(Node **out, Distill *d, Diag *diag) {
     const Node *theirs = last_state(o->teacher_graph, d->teacher_stack);
     if ((!student || !theirs) && d->apart && d->options->cosine < 0) return STATUS_OK;
     if (!student || !theirs)
-        return edit_fail(o->ctx, diag, "the %s has no hidden states for cosine",
+        return step_fail(o->ctx, diag, "the %s has no hidden states for cosine",
                          student ? "teacher" : "student");
     TRY(student_tokens(&student, d, student, diag));
     TRY(teacher_tokens(&teacher, d, theirs, diag));
@@ -556,10 +556,10 @@ static Status cosine_of_predictions(Node **out, Distill *d, Diag *diag) {
                        objective_teacher_node(o, theirs)};
     Node *in[3] = {NULL, NULL, prediction_mask(d)};
     for (int i = 0; i < 2; i++)
-        TRY(edit_node(&in[i], o->graph, NULL, &op_softmax, &logits[i], 1, diag,
-                      "temperature=%.17g", d->losses.temperature));
-    return edit_node(out, o->graph, NULL, &op_cosine_distance, in, in[2] ? 3 : 2, diag,
-                     NULL);
+        TRY(node_add(&in[i], o->graph, NULL, &op_softmax, &logits[i], 1, diag,
+                     "temperature=%.17g", d->losses.temperature));
+    return node_add(out, o->graph, NULL, &op_cosine_distance, in, in[2] ? 3 : 2, diag,
+                    NULL);
 }
 
 Status distill_add_cosine(Distill *d, Diag *diag) {

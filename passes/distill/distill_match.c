@@ -2,6 +2,7 @@
  * distill_objective.h. */
 #include "passes/distill/distill_objective.h"
 #include "passes/layers.h"
+#include "passes/patches.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,9 +55,9 @@ static Status check_layer(Distill *d, bool teacher, const char *stack, int64_t l
     const char *side = teacher ? "teacher" : "student";
     if (layer >= 0 && layer < count) return STATUS_OK;
     if (count == 0)
-        return edit_fail(o->ctx, diag, "the %s has no layers in stack \"%s\"", side,
+        return step_fail(o->ctx, diag, "the %s has no layers in stack \"%s\"", side,
                          stack);
-    return edit_fail_option(
+    return step_fail_option(
         o->ctx, teacher ? "teacher_layers|pairs" : "student_layers|pairs", diag,
         "expected %s layers below %d, found %lld", side, count, (long long)layer);
 }
@@ -108,7 +109,7 @@ static Status match_origin(int64_t *out, Distill *d, const Depths *depths, int64
     const int64_t origin = depths->our_origin.items[s];
     *out = find_number(depths->their_origin, origin);
     if (*out >= 0) return STATUS_OK;
-    Status status = edit_fail_option(
+    Status status = step_fail_option(
         d->objective.ctx, "match", diag,
         "origin: layer %lld of the student was layer %lld of the model as it was "
         "read; the teacher, of %d layers, has none from there",
@@ -157,12 +158,12 @@ static Status match_every(int64_t *out, Distill *d, const Scope *scope, int64_t 
     const int64_t n = given ? given : scope->theirs / scope->ours;
     *out = n * (s + 1) - 1;
     if (!given && scope->theirs % scope->ours)
-        return edit_fail_option(d->objective.ctx, "match", diag,
+        return step_fail_option(d->objective.ctx, "match", diag,
                                 "every: expected the student's %d layers to divide the "
                                 "teacher's %d, or `every`",
                                 scope->ours, scope->theirs);
     if (*out < scope->theirs) return STATUS_OK;
-    return edit_fail_option(d->objective.ctx, "every", diag,
+    return step_fail_option(d->objective.ctx, "every", diag,
                             "expected at most %d, so that the student's layer %lld has "
                             "its match among the teacher's %d, found %lld",
                             scope->theirs / (int)(s + 1),
@@ -197,7 +198,7 @@ static Status match_stacks(Distill *d, Diag *diag) {
     TRY(read_depths(&depths, d, d->student_stack, d->teacher_stack, diag));
     const int count = students.count ? students.count : depths.ours;
     if (teachers.count && teachers.count != count)
-        return edit_fail_option(o->ctx, "teacher_layers", diag,
+        return step_fail_option(o->ctx, "teacher_layers", diag,
                                 "expected %d layers, found %d", count, teachers.count);
     d->matches = ARENA_ARRAY(o->arena, DistillMatch, (size_t)count);
     for (int i = 0; i < count; i++) {
@@ -254,8 +255,8 @@ Status distill_match(Distill *d, Diag *diag) {
     d->teacher_stack = find_stack(d->objective.teacher_graph);
     /* Tokens in front of the patches are left out when only one side has them (a
      * mean-pooled student keeps none). */
-    const int ours = edit_extra_tokens(d->objective.model->graph);
-    const int theirs = edit_extra_tokens(d->objective.teacher_graph);
+    const int ours = patches_extra_tokens(d->objective.model->graph);
+    const int theirs = patches_extra_tokens(d->objective.teacher_graph);
     d->student_skip = ours == theirs ? 0 : ours;
     d->teacher_skip = ours == theirs ? 0 : theirs;
     if (!d->student_stack || !d->teacher_stack) {
@@ -288,7 +289,7 @@ static Status find_exit(const char **name, Distill *d, const Exit *exit, Diag *d
     const int64_t origin = depths.our_origin.items[exit->layer - 1];
     const int at = find_number(depths.their_origin, origin);
     if (at < 0 && (has_gaps(depths.our_origin) || has_gaps(depths.their_origin))) {
-        edit_fail(o->ctx, diag,
+        step_fail(o->ctx, diag,
                   "\"%s\" of the student reads layer %lld of the model as it was read; "
                   "the teacher has no layer from there whose exit it could follow",
                   exit->output, (long long)origin);

@@ -9,7 +9,9 @@
 
 #include "exec/linalg/blas.h"
 #include "ir/rewrite.h"
-#include "passes/edit.h"
+#include "ir/storage.h"
+#include "passes/fault.h"
+#include "passes/nodes.h"
 
 #include <math.h>
 #include <string.h>
@@ -71,18 +73,18 @@ static bool is_tied(const Node *node, const Node *table) {
 /* The table that the nodes with role embed look words up in. */
 static Status find_table(Factor *f, Diag *diag) {
     const Node *node = graph_find(f->graph, NULL, -1, ROLE_EMBED);
-    if (!node) return edit_fail(f->ctx, diag, "expected a model with a word embedding");
+    if (!node) return step_fail(f->ctx, diag, "expected a model with a word embedding");
     for (; node; node = graph_find_next(f->graph, node, NULL, -1, ROLE_EMBED)) {
         if (!node_is(node, &op_embedding))
-            return edit_fail(f->ctx, diag,
+            return step_fail(f->ctx, diag,
                              "expected a model with a word embedding, found one that "
                              "embeds by op %s",
                              node->op->name);
         if (!node->in[1]->storage)
-            return edit_fail(f->ctx, diag,
+            return step_fail(f->ctx, diag,
                              "expected a word embedding whose table is a parameter");
         if (f->table && f->table != node->in[1])
-            return edit_fail(f->ctx, diag,
+            return step_fail(f->ctx, diag,
                              "expected one word embedding, found \"%s\" and \"%s\"",
                              f->table->storage->name, node->in[1]->storage->name);
         f->table = node->in[1];
@@ -94,7 +96,7 @@ static Status find_table(Factor *f, Diag *diag) {
 static Status fail_user(const Factor *f, const Node *user, Diag *diag) {
     char layer[16] = "";
     if (user->layer >= 0) snprintf(layer, sizeof layer, ".%d", user->layer);
-    return edit_fail(f->ctx, diag,
+    return step_fail(f->ctx, diag,
                      "\"%s\" cannot be factored: it is read by op %s (%s%s, role %s), "
                      "not only by embeddings and tied heads",
                      f->table->storage->name, user->op->name,
@@ -115,7 +117,7 @@ static Status check_users(Factor *f, Diag *diag) {
     }
     for (int i = 0; i < f->graph->output_count; i++)
         if (f->graph->outputs[i].node == f->table)
-            return edit_fail(f->ctx, diag,
+            return step_fail(f->ctx, diag,
                              "\"%s\" cannot be factored: it is output \"%s\"",
                              f->table->storage->name, f->graph->outputs[i].name);
     f->readers.nodes = readers;
@@ -175,7 +177,7 @@ static Status measure_table(Factor *f, Diag *diag) {
                              f->width}; /* of factors: larger than what is there */
     if (f->most < 1 || f->width > SYMMETRIC_WIDTH_MAX ||
         !shape_size(DTYPE_F64, 2, whole, NULL, NULL))
-        return edit_fail(f->ctx, diag,
+        return step_fail(f->ctx, diag,
                          "expected an embedding of 1 to %d columns and at least 1 row "
                          "that fits in memory, found %lld x %lld",
                          SYMMETRIC_WIDTH_MAX, (long long)f->rows, (long long)f->width);
@@ -206,7 +208,7 @@ static Status check_growth(const Factor *f, int64_t rank, Diag *diag) {
         if (news) option_warn(&f->ctx->source, "rank|energy", diag, "%s", text);
         return STATUS_OK;
     }
-    edit_fail_option(f->ctx, "rank|energy", diag, "%s", text);
+    step_fail_option(f->ctx, "rank|energy", diag, "%s", text);
     if (f->even > 0)
         diag_hint(diag, "choose %sa rank of at most %lld, or add `allow_growth: true`",
                   f->options->rank ? "" : "less energy, ", (long long)f->even);
@@ -215,7 +217,7 @@ static Status check_growth(const Factor *f, int64_t rank, Diag *diag) {
 
 static Status check_rank(const Factor *f, int64_t rank, Diag *diag) {
     if (rank > f->most)
-        return edit_fail_option(
+        return step_fail_option(
             f->ctx, "rank", diag,
             "expected at most %lld for an embedding of %lld x %lld%s, "
             "found %lld",
@@ -252,8 +254,8 @@ static const char *projection_name(const Factor *f) {
 static Status project_lookup(const Factor *f, Node *lookup, Diag *diag) {
     Node *wide = NULL;
     TRY(node_infer(lookup, diag));
-    TRY(edit_node(&wide, f->graph, lookup->next, &op_linear,
-                  (Node *[]){lookup, f->projection}, 2, diag, NULL));
+    TRY(node_add(&wide, f->graph, lookup->next, &op_linear,
+                 (Node *[]){lookup, f->projection}, 2, diag, NULL));
     node_place(f->graph, wide, lookup->stack, lookup->layer, ROLE_EMBED_PROJECTION);
     graph_replace_uses(f->graph, lookup, wide);
     return STATUS_OK;
@@ -261,8 +263,8 @@ static Status project_lookup(const Factor *f, Node *lookup, Diag *diag) {
 
 static Status project_head(const Factor *f, Node *head, Diag *diag) {
     Node *narrow = NULL;
-    TRY(edit_node(&narrow, f->graph, head, &op_linear,
-                  (Node *[]){head->in[0], f->projection}, 2, diag, "transposed=true"));
+    TRY(node_add(&narrow, f->graph, head, &op_linear,
+                 (Node *[]){head->in[0], f->projection}, 2, diag, "transposed=true"));
     node_place(f->graph, narrow, head->stack, head->layer, ROLE_EMBED_PROJECTION);
     head->in[0] = narrow;
     return STATUS_OK;

@@ -2,7 +2,9 @@
  *
  * For a word w at position t with all types 0: E[w] + S[0] + P[t] = E[w] + (P[t] + S[0]),
  * so the table P + S[0] gives the same sum without the types' input and embedding S. */
-#include "passes/edit.h"
+#include "ir/storage.h"
+#include "passes/fault.h"
+#include "passes/nodes.h"
 
 #include "ir/rewrite.h"
 
@@ -28,11 +30,11 @@ static Status find_types(TokenTypes *t, PassContext *ctx, const Graph *graph,
                          Diag *diag) {
     t->sum = graph_find(graph, NULL, -1, ROLE_TOKEN_TYPE);
     if (!t->sum)
-        return edit_fail(ctx, diag, "expected a model with token types, found none");
+        return step_fail(ctx, diag, "expected a model with token types, found none");
     const bool pair = t->sum->in_count == 2 && node_is(t->sum, &op_add);
     const int at = pair && is_lookup(t->sum->in[1]) ? 1 : 0;
     if (!pair || !is_lookup(t->sum->in[at]))
-        return edit_fail(ctx, diag,
+        return step_fail(ctx, diag,
                          "expected token types added by add(x, embedding(ids, weight)), "
                          "found op %s",
                          t->sum->op->name);
@@ -42,7 +44,7 @@ static Status find_types(TokenTypes *t, PassContext *ctx, const Graph *graph,
     t->types = t->lookup->in[1];
     if (!t->types->storage || !type_equal(&t->sum->type, &t->x->type) ||
         !type_equal(&t->sum->type, &t->lookup->type))
-        return edit_fail(ctx, diag,
+        return step_fail(ctx, diag,
                          "expected a table of token types as wide as the tokens");
     return STATUS_OK;
 }
@@ -53,16 +55,16 @@ static Status find_positions(TokenTypes *t, PassContext *ctx, const Graph *graph
                              Diag *diag) {
     t->position = graph_find(graph, NULL, -1, ROLE_POSITION);
     if (!node_is(t->position, &op_add_position))
-        return edit_fail(ctx, diag, "expected a model with a position table, found %s",
+        return step_fail(ctx, diag, "expected a model with a position table, found %s",
                          t->position ? t->position->op->name : "none");
     if (t->position->in[0] != t->sum && t->x != t->position)
-        return edit_fail(ctx, diag,
+        return step_fail(ctx, diag,
                          "expected positions added right before or after token types");
     Node *between = t->x == t->position ? t->position : t->sum;
     t->table = t->position->in[1];
     if (!t->table->storage || graph_use_count(graph, t->table) != 1 ||
         graph_use_count(graph, between) != 1)
-        return edit_fail(ctx, diag,
+        return step_fail(ctx, diag,
                          "expected a position table with one user and no other use of "
                          "the sum that it goes into");
     return STATUS_OK;

@@ -89,7 +89,7 @@ static Status check_layers(PassContext *ctx, const Graph *graph, Diag *diag) {
     for (int l = 0; l < layers; l++) {
         const Node *out = graph_layer_output(graph, stack, l);
         if (!out || out->type.rank != 3)
-            return edit_fail(ctx, diag, "layer %d has no output [N, T, D] to compare", l);
+            return step_fail(ctx, diag, "layer %d has no output [N, T, D] to compare", l);
     }
     return STATUS_OK;
 }
@@ -98,7 +98,7 @@ static Status check_layers(PassContext *ctx, const Graph *graph, Diag *diag) {
 static Status add_means(Graph *graph, Node **means, Features *f, Diag *diag) {
     for (int l = 0; l < f->layers; l++) {
         Node *out = graph_layer_output(graph, graph_main_stack(graph), l);
-        TRY(edit_node(&means[l], graph, NULL, &op_mean_tokens, &out, 1, diag, NULL));
+        TRY(node_add(&means[l], graph, NULL, &op_mean_tokens, &out, 1, diag, NULL));
         f->width[l] = means[l]->type.dim[1];
         f->layer[l] = memory_alloc((size_t)(f->samples * f->width[l]), sizeof(float));
     }
@@ -237,9 +237,9 @@ static Status diagnose_run(PassContext *ctx, Model *model, const void *opaque,
     const D *options = opaque;
     const char *stack = graph_main_stack(model->graph);
     if (graph_layer_count(model->graph, stack) == 0)
-        return edit_fail(ctx, diag, "the model has no layers in stack \"%s\"", stack);
+        return step_fail(ctx, diag, "the model has no layers in stack \"%s\"", stack);
     if (options->gradient_norms && !graph_output(model->graph, OUTPUT_LOGITS))
-        return edit_fail(ctx, diag, "the model has no output \"logits\"");
+        return step_fail(ctx, diag, "the model has no output \"logits\"");
     Model *teacher = NULL;
     if (options->cka) {
         TRY(step_teacher(ctx, options->teacher, &teacher, diag));
@@ -249,7 +249,7 @@ static Status diagnose_run(PassContext *ctx, Model *model, const void *opaque,
     Batches *data = NULL;
     TRY(step_data(ctx, options->data, NULL, &data, diag));
     if (data && data->count == 0)
-        return edit_fail(ctx, diag, "data set \"%s\" has no samples", options->data);
+        return step_fail(ctx, diag, "data set \"%s\" has no samples", options->data);
     if (options->gradient_norms) TRY(measure_norms(ctx, model, data, options, diag));
     if (options->cka && data) {
         TRY(check_layer_inputs(ctx, model->graph, options, diag));

@@ -111,7 +111,7 @@ static Status check_logits(Evaluation *e, Diag *diag) {
     e->words = objective_predicts_tokens(e->model->graph);
     e->next = objective_predicts_next(e->model->graph);
     if ((rank == 2 || rank == 3) && e->classes >= 1) return STATUS_OK;
-    return edit_fail(e->ctx, diag,
+    return step_fail(e->ctx, diag,
                      "expected an output \"logits\" [N, classes] or [N, T, words]");
 }
 
@@ -120,12 +120,12 @@ static Status check_metric(const Evaluation *e, Diag *diag) {
     const int metric = e->options->metric;
     const char *name = metric_name(metric, &length);
     if (e->words && (metric == METRIC_F1 || metric == METRIC_MCC))
-        return edit_fail_option(
+        return step_fail_option(
             e->ctx, "metric", diag,
             "f1 and mcc are for models that predict classes, this one "
             "predicts tokens");
     if (!e->words && of_tokens(metric))
-        return edit_fail_option(
+        return step_fail_option(
             e->ctx, "metric", diag,
             "%.*s is for models that predict tokens, this one predicts "
             "classes",
@@ -139,7 +139,7 @@ static Status choose_rule(Evaluation *e, Diag *diag) {
     const int early = e->exits.count - 1;
     Arena *arena = e->ctx->arena;
     if (o->patience > early)
-        return edit_fail_option(e->ctx, "patience", diag,
+        return step_fail_option(e->ctx, "patience", diag,
                                 "expected at most %d, the exits before the last one, "
                                 "found %lld",
                                 early, (long long)o->patience);
@@ -163,7 +163,7 @@ static void check_age(Evaluation *e, Diag *diag) {
 static Status fail_exits(const Evaluation *e, const char *what, const char *hint,
                          Diag *diag) {
     const Status status =
-        edit_fail_option(e->ctx, "exits|entropy|patience", diag, "%s", what);
+        step_fail_option(e->ctx, "exits|entropy|patience", diag, "%s", what);
     diag_hint(diag, "%s", hint);
     return status;
 }
@@ -193,7 +193,7 @@ static Status choose_words(Evaluation *e, Diag *diag) {
     e->mode = EVALUATE_LAST;
     if (!has_rule(e->options) && exits != EVALUATE_RULE && exits != EVALUATE_EACH)
         return STATUS_OK;
-    return edit_fail_option(e->ctx, "exits|entropy|patience", diag,
+    return step_fail_option(e->ctx, "exits|entropy|patience", diag,
                             "exits are for models that predict classes, this one "
                             "predicts tokens");
 }
@@ -202,12 +202,12 @@ static Status choose_words(Evaluation *e, Diag *diag) {
 static Status choose_draws(Evaluation *e, Diag *diag) {
     e->mode = EVALUATE_LAST;
     if (e->words)
-        return edit_fail_option(
+        return step_fail_option(
             e->ctx, "draws", diag,
             "they are for models that predict classes, this one predicts "
             "tokens");
     if (graph_gaussian_count(e->model->graph) > 0) return STATUS_OK;
-    Status status = edit_fail_option(e->ctx, "draws", diag,
+    Status status = step_fail_option(e->ctx, "draws", diag,
                                      "no weights have a Gaussian to draw from");
     diag_hint(diag, "estimate_posterior, or finetune with objective: variational, comes "
                     "before");
@@ -228,8 +228,8 @@ static Status choose_mode(Evaluation *e, Diag *diag) {
 static Status fail_labels(const Evaluation *e, const char *column, Diag *diag) {
     const char *name = e->options->data;
     if (!e->words || e->next)
-        return edit_fail(e->ctx, diag, "data set \"%s\" has no labels", name);
-    Status status = edit_fail(e->ctx, diag, "data set \"%s\" masks no tokens", name);
+        return step_fail(e->ctx, diag, "data set \"%s\" has no labels", name);
+    Status status = step_fail(e->ctx, diag, "data set \"%s\" masks no tokens", name);
     diag_hint(diag, "the model predicts tokens; a masking data set has a column %s",
               column);
     return status;
@@ -243,7 +243,7 @@ static Status find_labels(Evaluation *e, const char *column, Diag *diag) {
     const Type *type = &e->data->columns[e->labels].type;
     if (type->dtype == DTYPE_I32 && type->rank == e->words) return STATUS_OK;
     Status status =
-        edit_fail(e->ctx, diag, "data set \"%s\": expected %s of one integer for each %s",
+        step_fail(e->ctx, diag, "data set \"%s\": expected %s of one integer for each %s",
                   e->options->data, column, each);
     if (e->next)
         diag_hint(diag, "the model predicts the next token: data sets of format language "
@@ -266,10 +266,10 @@ static Status open_data(Evaluation *e, Diag *diag) {
     if (!e->data) return STATUS_OK;
     TRY(find_labels(e, column, diag));
     if (e->data->count == 0)
-        return edit_fail(ctx, diag, "data set \"%s\" has no samples", name);
+        return step_fail(ctx, diag, "data set \"%s\" has no samples", name);
     if (e->options->metric != METRIC_BITS || e->data->label_characters > 0)
         return STATUS_OK;
-    Status status = edit_fail(
+    Status status = step_fail(
         ctx, diag, "data set \"%s\" does not know its number of characters", name);
     diag_hint(diag, "bits_per_character is for data sets of format language");
     return status;
@@ -284,10 +284,10 @@ static Status plan_data(Evaluation *e, Diag *diag) {
 Status evaluation_add(const Evaluation *e, Tally *tally, int64_t sample,
                       const float *logits, int32_t label, Diag *diag) {
     if (label < 0 || label >= e->classes)
-        return edit_fail_label(e->ctx, diag, e->data, sample, e->classes, label);
+        return step_fail_label(e->ctx, diag, e->data, sample, e->classes, label);
     for (int64_t c = 0; c < e->classes; c++)
         if (!isfinite(logits[c]))
-            return edit_fail(e->ctx, diag,
+            return step_fail(e->ctx, diag,
                              "sample %lld: expected finite logits, found %g for class "
                              "%lld",
                              (long long)sample, logits[c], (long long)c);

@@ -43,7 +43,7 @@ static Status create(Translator **out, const Evaluation *e, Diag *diag) {
 Status evaluate_check_translation(Evaluation *e, Diag *diag) {
     TRY(evaluate_decode_keys(&e->decode, e->options->decode, e->ctx->arena, diag));
     if (translator_fits(e->model->graph)) return STATUS_OK;
-    Status status = edit_fail(e->ctx, diag, "the model translates nothing");
+    Status status = step_fail(e->ctx, diag, "the model translates nothing");
     diag_hint(diag, "bleu and decode are for encoder-decoder models, with an input "
                     "decoder_input_ids");
     return status;
@@ -54,7 +54,7 @@ static Status check_token(const Evaluation *e, const char *key, int32_t token,
                           Diag *diag) {
     const Tree *number = tree_get(e->model->config, key);
     if (!number || number->kind != TREE_INT || number->integer == token) return STATUS_OK;
-    return edit_fail(e->ctx, diag,
+    return step_fail(e->ctx, diag,
                      "data set \"%s\": expected token %lld, the model's %s, found %d",
                      e->options->data, (long long)number->integer, key, (int)token);
 }
@@ -62,7 +62,7 @@ static Status check_token(const Evaluation *e, const char *key, int32_t token,
 static Status check_data(const Evaluation *e, Diag *diag) {
     const Translations *t = e->data->translations;
     if (!t) {
-        Status status = edit_fail(e->ctx, diag, "data set \"%s\" has no translations",
+        Status status = step_fail(e->ctx, diag, "data set \"%s\" has no translations",
                                   e->options->data);
         diag_hint(diag, "bleu and decode are for data sets of format translation");
         return status;

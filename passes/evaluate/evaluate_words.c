@@ -42,7 +42,7 @@ static Status check_rows(const Evaluation *e, Graph *graph, Node *logits, Diag *
     const int64_t labels = label_count(e, e->data->max_tokens);
     const bool known = type_bind(&logits->type, sizes, &bound);
     if (known && bound.dim[1] == labels) return STATUS_OK;
-    return edit_fail(e->ctx, diag,
+    return step_fail(e->ctx, diag,
                      "data set \"%s\": expected labels for %lld rows of logits, found "
                      "%lld",
                      e->options->data, known ? (long long)bound.dim[1] : 0,
@@ -78,7 +78,7 @@ Status evaluate_words(Evaluation *e, Diag *diag) {
     TRY(status);
     if (e->ctx->plan) return STATUS_OK;
     if (e->total.rows == 0)
-        return edit_fail(e->ctx, diag, "data set \"%s\" has no %s", e->options->data,
+        return step_fail(e->ctx, diag, "data set \"%s\" has no %s", e->options->data,
                          e->next ? "labels" : "masked tokens");
     tree_put_int(e->ctx->arena, e->ctx->record, "samples", words.samples);
     tree_put_int(e->ctx->arena, e->ctx->record, "tokens", e->total.rows);

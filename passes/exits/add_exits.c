@@ -5,6 +5,7 @@
 #include "passes/layers.h"
 
 #include "ir/rewrite.h"
+#include "passes/patches.h"
 
 #include <string.h>
 
@@ -86,8 +87,8 @@ static Status add_weight(Node **out, AddExits *a, const HeadPlace *at, const cha
 static Status add_node(Node **out, AddExits *a, const HeadPlace *at, Role role,
                        const Op *op, Node *const *in, int count, const char *attrs,
                        Diag *diag) {
-    TRY(edit_node(out, a->graph, at->anchor, op, in, count, diag, attrs ? "%s" : NULL,
-                  attrs));
+    TRY(node_add(out, a->graph, at->anchor, op, in, count, diag, attrs ? "%s" : NULL,
+                 attrs));
     node_place(a->graph, *out, at->stack, at->layer, role);
     return STATUS_OK;
 }
@@ -163,7 +164,7 @@ static Status add_head(Node **out, AddExits *a, Node *x, const HeadPlace *at,
 static Status add_exit(AddExits *a, int layer, Diag *diag) {
     Node *x = graph_layer_output(a->graph, a->trunk, layer - 1), *logits = NULL;
     if (!x || x->type.rank != 3 || x->type.dim[2] < 1)
-        return edit_fail(a->ctx, diag, "layer %d has no output [N, T, D] to leave from",
+        return step_fail(a->ctx, diag, "layer %d has no output [N, T, D] to leave from",
                          layer);
     const HeadPlace at = {.anchor = x->next,
                           .stack = STACK_EXITS,
@@ -182,7 +183,7 @@ static Status replace_final(AddExits *a, Diag *diag) {
     Node *last = graph_layer_output(a->graph, a->trunk, a->depth - 1), *logits = NULL;
     Node *x = a->norm ? a->norm : last;
     if (!x || x->type.rank != 3)
-        return edit_fail(a->ctx, diag, "the last layer has no output [N, T, D]");
+        return step_fail(a->ctx, diag, "the last layer has no output [N, T, D]");
     const HeadPlace at = {.stack = STACK_HEAD, .name = "head", .layer = -1};
     for (int i = a->graph->output_count - 1; i >= 0; i--) {
         const Output *output = &a->graph->outputs[i];
@@ -198,7 +199,7 @@ static Status replace_final(AddExits *a, Diag *diag) {
 /* ---- what the model has ---- */
 
 static Status fail_classifier(PassContext *ctx, const char *found, Diag *diag) {
-    Status status = edit_fail(ctx, diag, "exits need a classifier: %s", found);
+    Status status = step_fail(ctx, diag, "exits need a classifier: %s", found);
     diag_hint(diag, "load a model with a classification head");
     return status;
 }
@@ -214,10 +215,10 @@ static Status check_model(const AddExits *a, Diag *diag) {
         return fail_classifier(a->ctx, "expected logits [N, classes]", diag);
     for (int i = 0; i < a->graph->output_count; i++)
         if (strncmp(a->graph->outputs[i].name, "exit.", 5) == 0)
-            return edit_fail(a->ctx, diag, "the model has exits already: output \"%s\"",
+            return step_fail(a->ctx, diag, "the model has exits already: output \"%s\"",
                              a->graph->outputs[i].name);
     if (a->depth > 1) return STATUS_OK;
-    return edit_fail(a->ctx, diag,
+    return step_fail(a->ctx, diag,
                      "exits need at least 2 layers in stack \"%s\", found %d", a->trunk,
                      a->depth);
 }
@@ -249,7 +250,7 @@ static Status find_mask(AddExits *a, Diag *diag) {
     if (mask->rank == 2 && mask->dim[0] == x->type.dim[0] &&
         mask->dim[1] == x->type.dim[1])
         return STATUS_OK;
-    return edit_fail_option(a->ctx, "token", diag,
+    return step_fail_option(a->ctx, "token", diag,
                             "mean: expected an input attention_mask that says which of "
                             "the tokens are padding");
 }
@@ -263,8 +264,8 @@ static Status choose_token(AddExits *a, Diag *diag) {
     a->mean = token == TOKEN_MEAN || (token == TOKEN_MODEL && means);
     a->index = selects ? ((const SelectTokenAttrs *)pool->attrs)->index : 0;
     TRY(find_mask(a, diag));
-    if (!a->mean && means && edit_extra_tokens(a->graph) == 0)
-        return edit_fail_option(a->ctx, "token", diag,
+    if (!a->mean && means && patches_extra_tokens(a->graph) == 0)
+        return step_fail_option(a->ctx, "token", diag,
                                 "first: the model has no class token");
     return STATUS_OK;
 }
@@ -284,8 +285,8 @@ static Status begin(AddExits *a, Diag *diag) {
     a->classes = graph_output(a->graph, OUTPUT_LOGITS)->type.dim[1];
     a->std = find_std(a->model);
     a->dropout = a->options->dropout < 0 ? find_dropout(a->graph) : a->options->dropout;
-    a->norm = edit_find(a->graph, a->trunk, -1, ROLE_FINAL_NORM, &op_layer_norm);
-    a->classifier = edit_find(a->graph, STACK_HEAD, -1, ROLE_HEAD, &op_linear);
+    a->norm = node_find(a->graph, a->trunk, -1, ROLE_FINAL_NORM, &op_layer_norm);
+    a->classifier = node_find(a->graph, STACK_HEAD, -1, ROLE_HEAD, &op_linear);
     a->pooler = find_pooler(a->graph);
     return STATUS_OK;
 }
@@ -296,7 +297,7 @@ static Status check_layers(const AddExits *a, Diag *diag) {
     for (int i = 0; i < a->options->layers.count; i++) {
         const int64_t layer = a->options->layers.items[i];
         if (layer < a->depth) continue;
-        Status status = edit_fail_option(a->ctx, "layers", diag,
+        Status status = step_fail_option(a->ctx, "layers", diag,
                                          "expected layers from 1 to %d, found %lld",
                                          a->depth - 1, (long long)layer);
         if (layer == a->depth)

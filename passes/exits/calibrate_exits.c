@@ -85,11 +85,11 @@ static Status cost_of(Calibrate *c, int64_t sample, const double **flops, Diag *
 static Status check_sample(const Calibrate *c, int64_t sample, int64_t row,
                            const float *const *values, int32_t label, Diag *diag) {
     if (label < 0 || label >= c->classes)
-        return edit_fail_label(c->ctx, diag, c->data, sample, c->classes, label);
+        return step_fail_label(c->ctx, diag, c->data, sample, c->classes, label);
     for (int e = 0; e < c->exits.count; e++)
         for (int64_t k = 0; k < c->classes; k++)
             if (!isfinite(values[e][row * c->classes + k]))
-                return edit_fail(c->ctx, diag,
+                return step_fail(c->ctx, diag,
                                  "sample %lld: expected finite logits at \"%s\"",
                                  (long long)sample, c->exits.items[e].output);
     return STATUS_OK;
@@ -142,9 +142,9 @@ static Status open_data(Calibrate *c, Diag *diag) {
     if (!data) return STATUS_OK;
     c->label_column = batches_column(data, "labels");
     if (c->label_column < 0)
-        return edit_fail(c->ctx, diag, "data set \"%s\" has no labels", options->data);
+        return step_fail(c->ctx, diag, "data set \"%s\" has no labels", options->data);
     if (data->count == 0)
-        return edit_fail(c->ctx, diag, "data set \"%s\" has no samples", options->data);
+        return step_fail(c->ctx, diag, "data set \"%s\" has no samples", options->data);
     return STATUS_OK;
 }
 
@@ -175,11 +175,11 @@ static Status fail_target(Calibrate *c, const CalibrationPoint *points, int coun
     const CalibrationPoint *fast = calibration_above(points, count, 0);
     const CalibrationPoint *right = calibration_within(points, count, 2);
     if (c->options->flops >= 0)
-        return edit_fail_option(c->ctx, "flops", diag,
+        return step_fail_option(c->ctx, "flops", diag,
                                 "no rule takes at most %g of the FLOPs; the least is "
                                 "%.4f, with accuracy %.2f",
                                 c->options->flops, fast->flops, fast->accuracy);
-    return edit_fail_option(
+    return step_fail_option(
         c->ctx, "accuracy|drop", diag,
         "no rule reaches accuracy %.2f; the best is %.2f, with %.4f of the "
         "FLOPs",
@@ -243,7 +243,7 @@ static Status store(const Calibrate *c, Model *model, double threshold, Diag *di
 static Status find(Calibrate *c, Diag *diag) {
     TRY(exits_find(&c->exits, c->arena, c->ctx, c->graph, diag));
     if (c->exits.count < 2) {
-        Status status = edit_fail(c->ctx, diag, "the model has no early exits");
+        Status status = step_fail(c->ctx, diag, "the model has no early exits");
         diag_hint(diag, "add_exits gives a classifier exits; train them first");
         return status;
     }

@@ -43,7 +43,7 @@ static bool reads_only(const Graph *graph, int layer, const Node *output) {
 
 static Status fail_exit(PassContext *ctx, const char *name, const char *expected,
                         Diag *diag) {
-    return edit_fail(ctx, diag, "output \"%s\" is no exit: expected %s", name, expected);
+    return step_fail(ctx, diag, "output \"%s\" is no exit: expected %s", name, expected);
 }
 
 /* Checks what is known of an exit of layer `layer`, from 1. */
@@ -78,7 +78,7 @@ static int compare_layers(const void *a, const void *b) {
 Status exits_find(Exits *out, Arena *arena, PassContext *ctx, const Graph *graph,
                   Diag *diag) {
     Node *logits = graph_output(graph, OUTPUT_LOGITS);
-    if (!logits) return edit_fail(ctx, diag, "the model has no output \"logits\"");
+    if (!logits) return step_fail(ctx, diag, "the model has no output \"logits\"");
     *out = (Exits){.items = ARENA_ARRAY(arena, Exit, (size_t)graph->output_count)};
     for (int i = 0; i < graph->output_count; i++) {
         const Output *output = &graph->outputs[i];
@@ -119,13 +119,13 @@ Status exits_label_loss(Node **out, Graph *graph, const Exits *exits, double smo
     double *ones = ARENA_ARRAY(graph->arena, double, (size_t)exits->count);
     for (int i = 0; i < exits->count; i++) {
         Node *in[4] = {exits->items[i].logits, labels, mix[0], mix[1]};
-        TRY(edit_node(&losses[i], graph, NULL, &op_cross_entropy, in,
-                      exits->mixed ? 4 : 2, diag, "smoothing=%.17g", smoothing));
+        TRY(node_add(&losses[i], graph, NULL, &op_cross_entropy, in, exits->mixed ? 4 : 2,
+                     diag, "smoothing=%.17g", smoothing));
         ones[i] = 1;
     }
     *out = losses[0];
     if (exits->count == 1) return STATUS_OK;
-    return edit_sum(out, graph, losses, ones, exits->count, diag);
+    return node_add_sum(out, graph, losses, ones, exits->count, diag);
 }
 
 /* ---- after layers were taken out ---- */
@@ -190,8 +190,8 @@ static bool *mark_trunk(const Graph *graph, const Node *result, int count) {
 /* New node x whose gradient is scaled, placed with what reads it. */
 static Status add_scale(Node **out, Graph *graph, Node *value, double by,
                         const char *stack, int layer, Diag *diag) {
-    TRY(edit_node(out, graph, value->next, &op_scale_gradient, &value, 1, diag,
-                  "by=%.17g", by));
+    TRY(node_add(out, graph, value->next, &op_scale_gradient, &value, 1, diag, "by=%.17g",
+                 by));
     node_place(graph, *out, stack, layer, ROLE_NONE);
     return STATUS_OK;
 }
@@ -216,7 +216,7 @@ static Status balance(PassContext *ctx, Graph *graph, const Exits *exits, int at
     const char *stack = graph_main_stack(graph);
     Node *value = graph_layer_output(graph, stack, layer), *scaled = NULL;
     if (behind == 0) return STATUS_OK;
-    if (!value) return edit_fail(ctx, diag, "layer %d has no output", layer);
+    if (!value) return step_fail(ctx, diag, "layer %d has no output", layer);
     TRY(add_scale(&scaled, graph, value, 1.0 / (behind + 1), STACK_EXITS, layer, diag));
     scaled->id = -1;
     redirect(graph, value, scaled, NULL, count, layer);
@@ -244,7 +244,7 @@ static const char *const criteria[] = {
 
 static Status fail_rule(PassContext *ctx, const char *what, Diag *diag) {
     Status status =
-        edit_fail(ctx, diag, "the model's provenance does not fit it: %s", what);
+        step_fail(ctx, diag, "the model's provenance does not fit it: %s", what);
     diag_hint(diag, "calibrate_exits stores the rule for leaving anew");
     return status;
 }

@@ -8,7 +8,9 @@
 #define COMPRESS_PASSES_EXITS_EXITS_H
 
 #include "exec/run/dynamic.h"
-#include "passes/edit.h"
+#include "ir/storage.h"
+#include "passes/fault.h"
+#include "passes/nodes.h"
 
 typedef struct Exit {
     const char *output; /* "exit.3", or "logits" */

@@ -8,7 +8,9 @@
 #ifndef COMPRESS_PASSES_MULTIPLEX_MULTIPLEX_H
 #define COMPRESS_PASSES_MULTIPLEX_MULTIPLEX_H
 
-#include "passes/edit.h"
+#include "ir/storage.h"
+#include "passes/fault.h"
+#include "passes/nodes.h"
 
 typedef enum MultiplexInit { SHARE_FIRST, SHARE_MEAN, SHARE_LSQ } MultiplexInit;
 typedef enum MlpTransform { MLP_NONE, MLP_CONV, MLP_NORM_CONV } MlpTransform;

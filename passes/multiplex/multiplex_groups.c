@@ -22,7 +22,7 @@ static Status check_sum(const Multiplex *m, Diag *diag) {
     int64_t total = 0;
     for (int i = 0; i < groups->count; i++) total += groups->items[i];
     if (total == m->layers) return STATUS_OK;
-    return edit_fail_option(m->ctx, "groups", diag,
+    return step_fail_option(m->ctx, "groups", diag,
                             "expected sizes that add up to %d, found %lld", m->layers,
                             (long long)total);
 }
@@ -37,10 +37,10 @@ static Status stage_group(int64_t *size, const Multiplex *m, const Stage *stages
     *size = left ? layers / given : given;
     if (layers % given == 0) return STATUS_OK;
     if (count == 1 && !left)
-        return edit_fail_option(m->ctx, "group", diag,
+        return step_fail_option(m->ctx, "group", diag,
                                 "expected a divisor of the model's %d layers, found %lld",
                                 layers, (long long)given);
-    return edit_fail_option(
+    return step_fail_option(
         m->ctx, left ? "layers_left" : "group", diag,
         "expected a divisor of the %d layers of stage %d (layers %d to "
         "%d), found %lld",
@@ -53,7 +53,7 @@ static Status group_stages(IntList *out, Multiplex *m, Diag *diag) {
     Stage *stages = ARENA_ARRAY(m->ctx->arena, Stage, (size_t)m->layers);
     const int count = find_stages(m, stages), left = options->layers_left.count;
     if (left && left != count)
-        return edit_fail_option(m->ctx, "layers_left", diag,
+        return step_fail_option(m->ctx, "layers_left", diag,
                                 "expected %d numbers, one for each stage, found %d",
                                 count, left);
     *out = (IntList){ARENA_ARRAY(m->ctx->arena, int64_t, (size_t)m->layers), 0};
@@ -68,7 +68,7 @@ static Status group_stages(IntList *out, Multiplex *m, Diag *diag) {
 
 Status multiplex_groups(IntList *out, Multiplex *m, Diag *diag) {
     if (m->layers == 0)
-        return edit_fail(m->ctx, diag, "the model has no layers in stack \"%s\"",
+        return step_fail(m->ctx, diag, "the model has no layers in stack \"%s\"",
                          m->options->stack);
     if (m->options->groups.count == 0) return group_stages(out, m, diag);
     *out = m->options->groups;

@@ -57,10 +57,10 @@ static const Node *before_windows(const Node *value) {
 static Status check_norm(const Multiplex *m, int layer, Role norm, const Role *roles,
                          int count, Diag *diag) {
     const char *name = m->options->stack;
-    const Node *n = edit_find(m->graph, name, layer, norm, &op_layer_norm);
+    const Node *n = node_find(m->graph, name, layer, norm, &op_layer_norm);
     for (int i = 1; i <= 2; i++)
         if (!n || !n->in[i]->storage || graph_use_count(m->graph, n->in[i]) != 1)
-            return edit_fail_option(
+            return step_fail_option(
                 m->ctx, "init", diag,
                 "lsq expects layer %d to have a norm \"%s\" of its own", layer,
                 role_name(norm));
@@ -69,11 +69,11 @@ static Status check_norm(const Multiplex *m, int layer, Role norm, const Role *r
         const Node *linear = graph_find(m->graph, name, layer, roles[r]);
         if (r == 0) read = linear->in[0];
         if (linear->in[0] != read || before_windows(read) != n)
-            return edit_fail_option(m->ctx, "init", diag,
+            return step_fail_option(m->ctx, "init", diag,
                                     "lsq expects \"%s\" of layer %d to read its norm",
                                     role_name(roles[r]), layer);
         if (((const LinearAttrs *)linear->attrs)->transposed)
-            return edit_fail_option(m->ctx, "init", diag,
+            return step_fail_option(m->ctx, "init", diag,
                                     "lsq expects the weight of \"%s\" of layer %d as "
                                     "[out, in], found it transposed",
                                     role_name(roles[r]), layer);
@@ -81,7 +81,7 @@ static Status check_norm(const Multiplex *m, int layer, Role norm, const Role *r
     if (graph_use_count(m->graph, read) == count &&
         (read == n || graph_use_count(m->graph, n) == 1))
         return STATUS_OK;
-    return edit_fail_option(m->ctx, "init", diag,
+    return step_fail_option(m->ctx, "init", diag,
                             "lsq expects \"%s\" of layer %d to have no other readers",
                             role_name(norm), layer);
 }
@@ -204,7 +204,7 @@ static Status stack_store(const Stack *s, Multiplex *m, int first, Role norm,
 Status multiplex_lsq(Multiplex *m, int first, int count, Role norm, const Role *roles,
                      int per_layer, Diag *diag) {
     if (count > LAYERS_MAX)
-        return edit_fail_option(m->ctx, "init", diag,
+        return step_fail_option(m->ctx, "init", diag,
                                 "lsq takes groups of at most %d layers", LAYERS_MAX);
     for (int l = 0; l < count; l++)
         TRY(check_norm(m, first + l, norm, roles, per_layer, diag));

@@ -15,13 +15,13 @@ enum { SHARED_ROLES = sizeof shared_roles / sizeof shared_roles[0] };
 /* Projection of a layer whose weight, and bias if it has one, are stored. */
 static Status layer_node(Node **out, const Multiplex *m, int layer, Role role,
                          Diag *diag) {
-    Node *node = edit_find(m->graph, m->options->stack, layer, role, &op_linear);
+    Node *node = node_find(m->graph, m->options->stack, layer, role, &op_linear);
     if (!node)
-        return edit_fail(m->ctx, diag, "layer %d has no projection \"%s\" to share",
+        return step_fail(m->ctx, diag, "layer %d has no projection \"%s\" to share",
                          layer, role_name(role));
     const Node *bias = node_operand(node, "bias");
     if (!node_operand(node, "weight")->storage || (bias && !bias->storage))
-        return edit_fail(m->ctx, diag,
+        return step_fail(m->ctx, diag,
                          "layer %d: the weights of %s are computed, not stored", layer,
                          role_name(role));
     *out = node;
@@ -36,7 +36,7 @@ static Status check_same_shape(const Multiplex *m, const Node *a, const Node *b,
     char left[SHAPE_TEXT_BYTES] = "none", right[SHAPE_TEXT_BYTES] = "none";
     if (x) shape_text(left, x->type.rank, x->type.dim);
     if (y) shape_text(right, y->type.rank, y->type.dim);
-    return edit_fail(
+    return step_fail(
         m->ctx, diag,
         "layers %d and %d cannot share %s: expected %s of equal shape, found "
         "%s and %s",
@@ -92,7 +92,7 @@ static Status check_same_side(const Multiplex *m, const Node *a, const Node *b,
                               Diag *diag) {
     const LinearAttrs *x = a->attrs, *y = b->attrs;
     if (x->transposed == y->transposed) return STATUS_OK;
-    return edit_fail(m->ctx, diag,
+    return step_fail(m->ctx, diag,
                      "layers %d and %d cannot share %s: one of them uses its weight "
                      "transposed",
                      a->layer, b->layer, role_name(a->role));
@@ -134,23 +134,23 @@ static Status share_role(Multiplex *m, int first, int count, Role role, Diag *di
 static Status check_heads(const Multiplex *m, int first, int count, Diag *diag) {
     const Node *reference = NULL;
     for (int l = 0; l < count; l++) {
-        const Node *node = edit_find(m->graph, m->options->stack, first + l,
+        const Node *node = node_find(m->graph, m->options->stack, first + l,
                                      ROLE_ATTENTION, &op_attention);
         if (l == 0) reference = node;
-        if (!node) return edit_fail(m->ctx, diag, "layer %d has no attention", first + l);
+        if (!node) return step_fail(m->ctx, diag, "layer %d has no attention", first + l);
         const AttentionAttrs *a = reference->attrs, *b = node->attrs;
         if (a->heads != b->heads)
-            return edit_fail(m->ctx, diag,
+            return step_fail(m->ctx, diag,
                              "layers %d and %d cannot be grouped: %lld and %lld heads",
                              first, first + l, (long long)a->heads, (long long)b->heads);
         if (a->window != b->window)
-            return edit_fail(m->ctx, diag,
+            return step_fail(m->ctx, diag,
                              "layers %d and %d cannot be grouped: they attend in windows "
                              "of %lld and %lld (0 = none)",
                              first, first + l, (long long)a->window,
                              (long long)b->window);
         if (a->kv_heads != b->kv_heads)
-            return edit_fail(
+            return step_fail(
                 m->ctx, diag,
                 "layers %d and %d cannot be grouped: they differ in kv_heads", first,
                 first + l);
@@ -173,7 +173,7 @@ static Status check_tables(const Multiplex *m, Node *const *attention, int count
         const Node *table = node_operand(attention[l], "rel_bias");
         TRY(check_same_shape(m, attention[0], attention[l], "rel_bias", diag));
         if (table && !table->storage)
-            return edit_fail(m->ctx, diag, "layer %d: rel_bias is computed, not stored",
+            return step_fail(m->ctx, diag, "layer %d: rel_bias is computed, not stored",
                              attention[l]->layer);
     }
     return STATUS_OK;

@@ -2,6 +2,7 @@
 #include "passes/multiplex/multiplex.h"
 
 #include "ir/rewrite.h"
+#include "passes/patches.h"
 
 /* Buckets of the relative-position table: 7 x 7 offsets, see exec/ops.h. */
 enum { POSITION_BUCKETS = 49 };
@@ -13,7 +14,7 @@ static const char *storage_name(const Multiplex *m, int layer, const char *part)
 
 static Status fail_multiplexed(const Multiplex *m, int layer, const char *part,
                                Diag *diag) {
-    return edit_fail(m->ctx, diag, "layer %d is multiplexed already (it has %s)", layer,
+    return step_fail(m->ctx, diag, "layer %d is multiplexed already (it has %s)", layer,
                      part);
 }
 
@@ -45,16 +46,16 @@ static Status add_mixing(Multiplex *m, Node *attention, const char *operand,
 static Status find_grid(const Multiplex *m, int layer, const char *option,
                         int64_t grid[2], int *skip, Diag *diag) {
     const Node *attention =
-        edit_find(m->graph, m->options->stack, layer, ROLE_ATTENTION, &op_attention);
+        node_find(m->graph, m->options->stack, layer, ROLE_ATTENTION, &op_attention);
     const AttentionAttrs *attrs = attention ? attention->attrs : NULL;
-    *skip = edit_extra_tokens(m->graph);
+    *skip = patches_extra_tokens(m->graph);
     if (attrs && attrs->window) { /* the grid of this stage */
         grid[0] = attrs->grid_h;
         grid[1] = attrs->grid_w;
         return STATUS_OK;
     }
-    if (edit_grid(m->graph, &grid[0], &grid[1])) return STATUS_OK;
-    Status status = edit_fail_option(m->ctx, option, diag,
+    if (patches_grid(m->graph, &grid[0], &grid[1])) return STATUS_OK;
+    Status status = step_fail_option(m->ctx, option, diag,
                                      "expected an image model, found no patches");
     diag_hint(diag, "text models have no patch grid: set %s to none", option);
     return status;
@@ -91,11 +92,11 @@ static Status add_convolution(Node **out, Multiplex *m, int layer, Node *x, Node
                        init, 4, (int64_t[]){width, 1, k, k}, diag));
     TRY(storage_create(&bias, m->graph, storage_name(m, layer, "local_conv.bias"),
                        (Init){INIT_ZEROS, 0}, 1, &width, diag));
-    TRY(edit_node(&conv, m->graph, anchor, &op_depthwise_conv,
-                  (Node *[]){x, weight, bias}, 3, diag, "grid_h=%lld grid_w=%lld skip=%d",
-                  (long long)grid[0], (long long)grid[1], skip));
+    TRY(node_add(&conv, m->graph, anchor, &op_depthwise_conv, (Node *[]){x, weight, bias},
+                 3, diag, "grid_h=%lld grid_w=%lld skip=%d", (long long)grid[0],
+                 (long long)grid[1], skip));
     node_place(m->graph, conv, m->options->stack, layer, ROLE_LOCAL_CONV);
-    TRY(edit_node(&sum, m->graph, anchor, &op_add, (Node *[]){x, conv}, 2, diag, NULL));
+    TRY(node_add(&sum, m->graph, anchor, &op_add, (Node *[]){x, conv}, 2, diag, NULL));
     *out = node_place(m->graph, sum, m->options->stack, layer, ROLE_NONE);
     return STATUS_OK;
 }
@@ -113,9 +114,9 @@ static Status add_conv(Multiplex *m, int layer, Diag *diag) {
 static Status add_norm_conv(Multiplex *m, int layer, Diag *diag) {
     Node *x = graph_find(m->graph, m->options->stack, layer, ROLE_RESIDUAL1);
     Node *norm2 =
-        edit_find(m->graph, m->options->stack, layer, ROLE_NORM2, &op_layer_norm);
+        node_find(m->graph, m->options->stack, layer, ROLE_NORM2, &op_layer_norm);
     if (!x || !norm2 || norm2->in[0] != x)
-        return edit_fail_option(m->ctx, "mlp_transform", diag,
+        return step_fail_option(m->ctx, "mlp_transform", diag,
                                 "norm_conv expects pre-norm layers; layer %d has "
                                 "none",
                                 layer);
@@ -126,8 +127,8 @@ static Status add_norm_conv(Multiplex *m, int layer, Diag *diag) {
     TRY(storage_create(&shift, m->graph, storage_name(m, layer, "local_norm.bias"),
                        (Init){INIT_ZEROS, 0}, 1, &width, diag));
     const LayerNormAttrs *like = norm2->attrs;
-    TRY(edit_node(&norm, m->graph, next, &op_layer_norm, (Node *[]){x, gain, shift}, 3,
-                  diag, "eps=%.17g", like->eps));
+    TRY(node_add(&norm, m->graph, next, &op_layer_norm, (Node *[]){x, gain, shift}, 3,
+                 diag, "eps=%.17g", like->eps));
     node_place(m->graph, norm, m->options->stack, layer, ROLE_LOCAL_NORM);
     graph_replace_uses(m->graph, x, norm);
     TRY(add_convolution(&sum, m, layer, norm, next, diag));
@@ -156,7 +157,7 @@ static Status drop_position_rows(Multiplex *m, int rows, Diag *diag) {
     Node *add = graph_find(m->graph, NULL, -1, ROLE_POSITION);
     Node *leaf = add && add->in_count == 2 ? add->in[1] : NULL;
     if (!leaf || !leaf->storage || leaf->type.rank != 3 || leaf->type.dim[1] <= rows)
-        return edit_fail_option(m->ctx, "pooling", diag,
+        return step_fail_option(m->ctx, "pooling", diag,
                                 "expected a position table [1, T, D] of more than %d "
                                 "tokens",
                                 rows);
@@ -172,8 +173,8 @@ static Status drop_position_rows(Multiplex *m, int rows, Diag *diag) {
 /* Lets a classifier read the mean over tokens in place of one of them. */
 static Status pool_mean(Multiplex *m, Node *pool, Diag *diag) {
     Node *mean = NULL;
-    TRY(edit_node(&mean, m->graph, pool, &op_mean_tokens, (Node *[]){pool->in[0]}, 1,
-                  diag, NULL));
+    TRY(node_add(&mean, m->graph, pool, &op_mean_tokens, (Node *[]){pool->in[0]}, 1, diag,
+                 NULL));
     node_place(m->graph, mean, pool->stack, pool->layer, ROLE_POOL);
     graph_replace_uses(m->graph, pool, mean);
     return STATUS_OK;
@@ -189,24 +190,24 @@ static Status pool_exits(Multiplex *m, Diag *diag) {
 
 /* The class token's classifier alone gives the logits. */
 static Status keep_one_head(Multiplex *m, Diag *diag) {
-    Node *head = edit_find(m->graph, STACK_HEAD, -1, ROLE_HEAD, &op_linear);
+    Node *head = node_find(m->graph, STACK_HEAD, -1, ROLE_HEAD, &op_linear);
     if (!head)
-        return edit_fail_option(m->ctx, "pooling", diag, "the model has no classifier");
+        return step_fail_option(m->ctx, "pooling", diag, "the model has no classifier");
     graph_set_output(m->graph, OUTPUT_LOGITS, head);
     graph_remove_output(m->graph, "cls_logits");
     graph_remove_output(m->graph, "distillation_logits");
     Node *pool = head->in[0];
     if (pool->role != ROLE_POOL || pool->in_count < 1)
-        return edit_fail_option(m->ctx, "pooling", diag,
+        return step_fail_option(m->ctx, "pooling", diag,
                                 "the classifier does not read one token");
     TRY(pool_mean(m, pool, diag));
     return pool_exits(m, diag);
 }
 
 Status multiplex_pool_mean(Multiplex *m, Diag *diag) {
-    const int extra = edit_extra_tokens(m->graph);
+    const int extra = patches_extra_tokens(m->graph);
     if (!extra)
-        return edit_fail_option(m->ctx, "pooling", diag,
+        return step_fail_option(m->ctx, "pooling", diag,
                                 "there is no class token to drop");
     TRY(keep_one_head(m, diag));
     TRY(drop_position_rows(m, extra, diag));

@@ -3,6 +3,7 @@
 #include "passes/multiplex/multiplex.h"
 
 #include "ir/rewrite.h"
+#include "passes/layers.h"
 
 #define M MultiplexOptions
 static const Field fields[] = {
@@ -88,7 +89,7 @@ static Status multiplex_run(PassContext *ctx, Model *model, const void *opaque,
     M options = *(const M *)opaque;
     Multiplex m = {
         .ctx = ctx, .model = model, .graph = model->graph, .options = &options};
-    options.stack = edit_stack(m.graph, options.stack);
+    options.stack = stack_named(m.graph, options.stack);
     m.layers = graph_layer_count(m.graph, options.stack);
     TRY(share_groups(&m, diag));
     if (options.pooling == POOLING_MEAN) TRY(multiplex_pool_mean(&m, diag));

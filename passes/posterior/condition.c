@@ -12,7 +12,7 @@ enum { CHUNK = 512 };
 
 Status condition_fail_singular(const Conditioning *c, const ConditionPart *part,
                                double jitter) {
-    Status status = edit_fail(
+    Status status = step_fail(
         c->ctx, c->diag,
         "'%s': the covariance of the parameters to be set is singular (form %s, jitter %g)",
         part->storage->name, gaussian_form_name(part->normal->form), jitter);
@@ -202,7 +202,7 @@ Status condition_gaussians(PassContext *ctx, Graph *graph, const Condition *cond
     const int most = graph_gaussian_count(graph);
     if (most == 0) {
         Status status =
-            edit_fail(ctx, diag, "expected a model with a posterior, found one without");
+            step_fail(ctx, diag, "expected a model with a posterior, found one without");
         diag_hint(diag, "estimate_posterior makes one");
         return status;
     }

@@ -21,7 +21,9 @@
 #ifndef COMPRESS_PASSES_POSTERIOR_CONDITION_H
 #define COMPRESS_PASSES_POSTERIOR_CONDITION_H
 
-#include "passes/edit.h"
+#include "ir/storage.h"
+#include "passes/fault.h"
+#include "passes/nodes.h"
 
 /* Elements of a storage: entries index[0..count) of an axis with all that belongs to
  * them, or (axis < 0) all of it. */

@@ -97,7 +97,7 @@ static Status solve(LowRank *l) {
                          l->c->ctx->source.key, "not enough memory for %lld samples",
                          (long long)samples);
     if (info > 0)
-        return edit_fail(l->c->ctx, l->c->diag,
+        return step_fail(l->c->ctx, l->c->diag,
                          "the covariance of the parameters to be set is not positive "
                          "definite in double precision at a jitter of %g",
                          l->c->report->jitter);

@@ -90,7 +90,7 @@ static Status take_iterate(void *self, int64_t step, int64_t total, Diag *diag) 
     const int64_t samples = e->options->samples, every = e->options->every;
     const int64_t left = total - step;
     if (step == 1 && (total - 1) / every < samples - 1)
-        return edit_fail_option(
+        return step_fail_option(
             e->ctx, "steps|epochs|samples|every", diag,
             "expected at least %lld steps for %lld iterates %lld apart, "
             "found %lld",

@@ -82,7 +82,7 @@ Status posterior_open(Posterior *p, PassContext *ctx, Model *model,
             TRY(allocate(part, diag));
     }
     if (p->elements > 0) return STATUS_OK;
-    return edit_fail(ctx, diag, "expected weights that are trained, found none");
+    return step_fail(ctx, diag, "expected weights that are trained, found none");
 }
 
 size_t posterior_bytes(const Posterior *p) {
@@ -186,7 +186,7 @@ Status posterior_take(Posterior *p, const Graph *graph, Diag *diag) {
             return diag_fail(diag, STATUS_INTERNAL, p->ctx->source.at,
                              part->storage->name, "a sample lacks these weights");
         if (tensor_find_nonfinite(sample) >= 0)
-            return edit_fail(p->ctx, diag, "sample %lld: '%s' is not finite",
+            return step_fail(p->ctx, diag, "sample %lld: '%s' is not finite",
                              (long long)p->taken + 1, part->storage->name);
         TRY(take_part(p, part, sample, diag));
     }

@@ -15,7 +15,9 @@
 #ifndef COMPRESS_PASSES_POSTERIOR_POSTERIOR_H
 #define COMPRESS_PASSES_POSTERIOR_POSTERIOR_H
 
-#include "passes/edit.h"
+#include "ir/storage.h"
+#include "passes/fault.h"
+#include "passes/nodes.h"
 
 #define POSTERIOR_KRON_MOST 4096
 

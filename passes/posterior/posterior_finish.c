@@ -219,7 +219,7 @@ static void record(const Posterior *p, double variance, double jitter,
 }
 
 static Status fail_equal(const Posterior *p, Diag *diag) {
-    Status status = edit_fail(p->ctx, diag,
+    Status status = step_fail(p->ctx, diag,
                               "expected samples of the weights that differ, found %lld "
                               "that do not",
                               (long long)p->taken);

@@ -17,7 +17,7 @@ void slices_add(Arena *arena, SliceList *list, ConditionSlice slice) {
 Status prior_require(PassContext *ctx, const Graph *graph, const char *option,
                      Diag *diag) {
     if (graph_gaussian_count(graph)) return STATUS_OK;
-    edit_fail(ctx, diag, "%s: expected a posterior of the model's weights, found none",
+    step_fail(ctx, diag, "%s: expected a posterior of the model's weights, found none",
               option);
     diag_hint(diag, "`estimate_posterior` before this step gives them one");
     return STATUS_MODEL;

@@ -28,7 +28,7 @@ typedef struct Sum {
 } Sum;
 
 static Status fail_singular(const Sum *s, const Storage *storage, Diag *diag) {
-    edit_fail(s->ctx, diag,
+    step_fail(s->ctx, diag,
               "the posterior of \"%s\" is singular: some of its values have no variance "
               "of their own",
               storage->name);
@@ -123,7 +123,7 @@ static Status subtract_shared(Sum *s, Diag *diag) {
     const int64_t n = s->samples;
     for (int64_t k = 0; k < n; k++) s->a[k * n + k] += 1;
     if (cholesky_f64(n, s->a) != 0)
-        return edit_fail(s->ctx, diag, "the posterior's directions are not finite");
+        return step_fail(s->ctx, diag, "the posterior's directions are not finite");
     cholesky_solve_f64(false, n, s->a, 1, s->b, 1);
     for (int64_t k = 0; k < n; k++) s->total -= s->b[k] * s->b[k];
     return STATUS_OK;
@@ -229,7 +229,7 @@ static Status add_slices(Sum *s, const ConditionSlice *given, int count,
     }
     if (s->known == 0) {
         const Status status =
-            edit_fail(s->ctx, diag, "\"%s\" has no posterior to tell its relevance by",
+            step_fail(s->ctx, diag, "\"%s\" has no posterior to tell its relevance by",
                       count ? given[0].storage->name : "");
         diag_hint(diag, "estimate_posterior gives one to the weights that it trains, see "
                         "`only` and `freeze`; some steps drop it, with a warning");

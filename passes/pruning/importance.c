@@ -93,7 +93,7 @@ static Status importance_run(PassContext *ctx, Model *model, const void *opaque,
         TRY(prune_find(&heads, ctx, model->graph, PRUNE_HEADS, options->stack, diag));
     TRY(prune_find(&ffn, ctx, model->graph, PRUNE_FFN, options->stack, diag));
     if (heads.block_count + ffn.block_count == 0)
-        return edit_fail(ctx, diag,
+        return step_fail(ctx, diag,
                          "the model has no layers with heads or feed-forward "
                          "units to score");
     int64_t samples = 0;

@@ -66,7 +66,7 @@ static Status fail_output(const Taylor *t, const Exits *all, const char *name,
     Text list = {0};
     for (int i = 0; i < all->count; i++)
         text_add(&list, "%s%s", i ? ", " : "", all->items[i].output);
-    Status status = edit_fail_option(t->ctx, "outputs", diag,
+    Status status = step_fail_option(t->ctx, "outputs", diag,
                                      "expected predictions of classes, each once, found "
                                      "\"%s\"",
                                      name);
@@ -155,7 +155,7 @@ static Status take_scores(const Taylor *t, const Prune *copy, Prune *p, Diag *di
         block->scores = copy->blocks[i].scores;
         for (int64_t u = 0; u < block->units; u++)
             if (!isfinite(block->scores[u]))
-                return edit_fail(
+                return step_fail(
                     t->ctx, diag,
                     "%s: the importance of unit %lld of its %s is not finite",
                     block->place, (long long)u, prune_units(p->kind));
@@ -178,7 +178,7 @@ static Status run(Taylor *t, Prune *heads, Prune *ffn, int64_t *samples, Diag *d
     TRY(step_data(t->ctx, options->data, &use, &data, diag));
     if (!data) return STATUS_OK;
     if (data->count == 0)
-        return edit_fail(t->ctx, diag, "data set \"%s\" has no samples", options->data);
+        return step_fail(t->ctx, diag, "data set \"%s\" has no samples", options->data);
     if (t->ctx->plan) return STATUS_OK;
     const int64_t limit = options->limit;
     *samples = limit > 0 && limit < data->count ? limit : data->count;

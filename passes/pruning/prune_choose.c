@@ -1,4 +1,5 @@
 /* What pruning keeps: see prune.h. */
+#include "passes/layers.h"
 #include "passes/pruning/prune.h"
 
 #include <math.h>
@@ -21,7 +22,7 @@ static Status sum_groups(Prune *p, Diag *diag) {
         for (int64_t u = 0; u < group->units; u++) {
             group->scores[u] += block->scores[u];
             if (!isfinite(group->scores[u]))
-                return edit_fail(p->ctx, diag, "%s: the score of %s %lld is not finite",
+                return step_fail(p->ctx, diag, "%s: the score of %s %lld is not finite",
                                  block->place, unit_name(p->kind), (long long)u);
         }
     }
@@ -72,7 +73,7 @@ static void keep_best(Prune *p, int first, int count, int64_t keep, int64_t leas
             keep--;
         }
     for (int g = first; g < first + count; g++)
-        edit_sort(p->groups[g].keep, p->groups[g].keep_count);
+        sort_numbers(p->groups[g].keep, p->groups[g].keep_count);
     free(units);
 }
 
@@ -120,7 +121,7 @@ static Status choose_per_layer(Prune *p, const PruneOptions *options, Diag *diag
     for (int i = 0; i < p->block_count; i++) {
         const PruneBlock *block = &p->blocks[i];
         if (options->keep <= block->units) continue;
-        return edit_fail_option(p->ctx, "keep", diag, "%s has %lld %s, cannot keep %lld",
+        return step_fail_option(p->ctx, "keep", diag, "%s has %lld %s, cannot keep %lld",
                                 block->place, (long long)block->units,
                                 prune_units(p->kind), (long long)options->keep);
     }
@@ -138,7 +139,7 @@ static Status choose_per_layer(Prune *p, const PruneOptions *options, Diag *diag
 
 static Status fail_total(const Prune *p, const PruneOptions *options, int64_t total,
                          int64_t keep, Diag *diag) {
-    edit_fail_option(p->ctx, "keep_total|keep_ratio", diag,
+    step_fail_option(p->ctx, "keep_total|keep_ratio", diag,
                      "expected %lld to %lld %s for %d blocks, found %lld",
                      (long long)(options->allow_empty ? 1 : p->group_count),
                      (long long)total, prune_units(p->kind), p->group_count,

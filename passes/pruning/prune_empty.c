@@ -50,7 +50,7 @@ static Status raise_bias(const Prune *p, const PruneBlock *block, Node *bias, in
     if (bias->type.rank != 1) return STATUS_OK;
     const StorageUsers users = group_outputs(p, block);
     if (!bias->storage || !storage_used_by(p->graph, bias, users))
-        return edit_fail(p->ctx, diag,
+        return step_fail(p->ctx, diag,
                          "%s keeps no head, but the bias of its output projection is "
                          "used elsewhere",
                          block->place);
@@ -62,7 +62,7 @@ Status prune_empty(Prune *p, PruneBlock *block, Diag *diag) {
     Node *value = block->out;
     Node *sum = find_sum(graph, &value), *bias = node_operand(block->out, "bias");
     if (!sum)
-        return edit_fail(p->ctx, diag,
+        return step_fail(p->ctx, diag,
                          "%s keeps no head, but its result does not end in a residual "
                          "sum that could go on without it",
                          block->place);

@@ -31,11 +31,11 @@ static Status add_slot(const Prune *p, PruneBlock *block, Node *owner,
     if (!leaf) return STATUS_OK;
     const char *role = role_name(owner->role);
     if (!leaf->storage)
-        return edit_fail(p->ctx, diag, "%s: the %s of %s is computed, not stored",
+        return step_fail(p->ctx, diag, "%s: the %s of %s is computed, not stored",
                          block->place, operand, role);
     const int64_t size = axis < leaf->type.rank ? leaf->type.dim[axis] : 0;
     if (size < 1 || size % block->units)
-        return edit_fail(p->ctx, diag,
+        return step_fail(p->ctx, diag,
                          "%s: expected a multiple of %lld as dimension %d of the %s of "
                          "%s, found %lld",
                          block->place, (long long)block->units, axis, operand, role,
@@ -54,7 +54,7 @@ static Status add_projection(const Prune *p, PruneBlock *block, Node *linear, bo
     const bool transposed = ((const LinearAttrs *)linear->attrs)->transposed;
     const Node *weight = node_operand(linear, "weight");
     if (weight->type.rank != 2)
-        return edit_fail(p->ctx, diag, "%s: expected a matrix as weight of %s",
+        return step_fail(p->ctx, diag, "%s: expected a matrix as weight of %s",
                          block->place, role_name(linear->role));
     TRY(add_slot(p, block, linear, "weight", reads != transposed, reads, diag));
     return reads ? STATUS_OK : add_slot(p, block, linear, "bias", 0, false, diag);
@@ -62,7 +62,7 @@ static Status add_projection(const Prune *p, PruneBlock *block, Node *linear, bo
 
 static Status fail_path(const Prune *p, const PruneBlock *block, Role role,
                         const char *what, Diag *diag) {
-    return edit_fail(p->ctx, diag, "%s: expected \"%s\" to be %s that nothing else reads",
+    return step_fail(p->ctx, diag, "%s: expected \"%s\" to be %s that nothing else reads",
                      block->place, role_name(role), what);
 }
 
@@ -148,7 +148,7 @@ static Status count_heads(const Prune *p, PruneBlock *block, Diag *diag) {
     const int64_t groups = node_key_heads(block->core);
     block->units = node_heads(block->core);
     if (groups == block->units) return STATUS_OK;
-    return edit_fail(p->ctx, diag,
+    return step_fail(p->ctx, diag,
                      "%s: %lld heads share %lld heads of keys and values and cannot be "
                      "pruned one by one",
                      block->place, (long long)block->units, (long long)groups);
@@ -210,7 +210,7 @@ static Status check_units(const Prune *p, const PruneBlock *block, Diag *diag) {
     const PruneBlock *first = p->blocks;
     while (first->group != block->group) first++;
     if (first->units == block->units) return STATUS_OK;
-    return edit_fail(p->ctx, diag,
+    return step_fail(p->ctx, diag,
                      "%s and %s share weights and must have equally many %s, found %lld "
                      "and %lld",
                      first->place, block->place, prune_units(p->kind),
@@ -228,7 +228,7 @@ static Status check_uses(const Prune *p, const PruneBlock *block, const PruneSlo
                     other->width == slot->width;
         }
     if (uses == graph_use_count(p->graph, slot->leaf)) return STATUS_OK;
-    return edit_fail(
+    return step_fail(
         p->ctx, diag,
         "%s: \"%s\" cannot be cut: it is used outside of the blocks to prune "
         "or in another way",

@@ -222,7 +222,7 @@ Status prune_run(PassContext *ctx, Model *model, PruneKind kind,
     Prune p;
     TRY(prune_find(&p, ctx, model->graph, kind, options->stack, diag));
     if (p.block_count == 0)
-        return edit_fail(ctx, diag, "the model has no %s to prune%s%s", prune_units(kind),
+        return step_fail(ctx, diag, "the model has no %s to prune%s%s", prune_units(kind),
                          options->stack ? " in stack " : "",
                          options->stack ? options->stack : "");
     TRY(read_scores(&p, model, options, diag));

@@ -117,7 +117,7 @@ static bool read_entry(const Tree *entry, int64_t units, double *scores) {
 }
 
 static Status fail_stored(const Prune *p, Diag *diag, const char *message) {
-    Status status = edit_fail(p->ctx, diag, "%s", message);
+    Status status = step_fail(p->ctx, diag, "%s", message);
     diag_hint(diag, "run `importance` before this step, or choose `score: magnitude`");
     return status;
 }

@@ -79,7 +79,7 @@ static bool is_first(const Zeros *zeros, int at) {
 }
 
 static Status fail_shared(const Removal *r, const Node *leaf, Diag *diag) {
-    edit_fail(r->ctx, diag,
+    step_fail(r->ctx, diag,
               "\"%s\" cannot be set to what makes the removed part the identity: what "
               "stays uses it too",
               leaf->storage->name);
@@ -208,7 +208,7 @@ Status removal_choose(IntList *drop, const Removal *r, IntList layers, int64_t c
         choose_randomly(drop, r, layers);
     else
         choose_spread(drop, r, layers);
-    edit_sort(drop->items, count);
+    sort_numbers(drop->items, count);
     return STATUS_OK;
 }
 

@@ -57,7 +57,7 @@ static Status check_leaf(PassContext *ctx, const Graph *graph, const Node *leaf,
                          const char *part, Diag *diag) {
     if (leaf->storage && count_uses(graph, leaf) == graph_use_count(graph, leaf))
         return STATUS_OK;
-    return edit_fail(ctx, diag,
+    return step_fail(ctx, diag,
                      "expected %s to be weights that attention alone uses, found %s",
                      part, leaf->storage ? leaf->storage->name : leaf->op->name);
 }
@@ -80,7 +80,7 @@ static Status gather(SliceList *given, SliceList *removed, PassContext *ctx,
                            (ConditionSlice){.storage = leaf->storage, .axis = -1});
         }
     if (given->count) return STATUS_OK;
-    edit_fail(ctx, diag, "the model has no additive attention to remove");
+    step_fail(ctx, diag, "the model has no additive attention to remove");
     diag_hint(diag, "`remove_block` takes attention out of the layers of a transformer");
     return STATUS_MODEL;
 }

@@ -75,7 +75,7 @@ static Status find_layers(Layers *out, const Removal *r, Diag *diag) {
                     depth,
                     {ARENA_ARRAY(arena, int64_t, (size_t)depth), 0}};
     if (depth == 0)
-        return edit_fail(r->ctx, diag, "the model has no layers in stack \"%s\"",
+        return step_fail(r->ctx, diag, "the model has no layers in stack \"%s\"",
                          r->stack);
     for (int l = 0; l < depth; l++) {
         TRY(layer_blocks(&out->items[l], r->ctx, r->graph, r->stack, l, diag));
@@ -92,17 +92,17 @@ static Status listed(IntList *out, const Removal *r, const Layers *layers, IntLi
     for (int i = 0; i < drop.count; i++) {
         const int64_t layer = out->items[i] = drop.items[i];
         if (layer >= layers->depth)
-            return edit_fail_option(r->ctx, "drop", diag,
+            return step_fail_option(r->ctx, "drop", diag,
                                     "expected layers from 0 to %d (stack \"%s\" has %d), "
                                     "found %lld",
                                     layers->depth - 1, r->stack, layers->depth,
                                     (long long)layer);
         if (!layer_count_part(&layers->items[layer], r->part))
-            return edit_fail_option(r->ctx, "drop", diag, "%s.%lld has no block %s",
+            return step_fail_option(r->ctx, "drop", diag, "%s.%lld has no block %s",
                                     r->stack, (long long)layer,
                                     block_name((BlockKind)r->part));
     }
-    edit_sort(out->items, out->count);
+    sort_numbers(out->items, out->count);
     return STATUS_OK;
 }
 
@@ -110,7 +110,7 @@ static Status resolve(IntList *drop, const Removal *r, const Layers *layers,
                       const B *options, Diag *diag) {
     if (options->drop.count) return listed(drop, r, layers, options->drop, diag);
     if (options->drop_count > layers->with.count)
-        return edit_fail_option(r->ctx, "drop_count", diag,
+        return step_fail_option(r->ctx, "drop_count", diag,
                                 "expected at most the %d layers of stack \"%s\" that "
                                 "have a block %s, found %lld",
                                 layers->with.count, r->stack,
@@ -134,7 +134,7 @@ static Status find_kept(IntList *keep, const Removal *r, const Layers *layers,
             keep->items[keep->count++] = l;
     }
     if (keep->count) return STATUS_OK;
-    return edit_fail_option(
+    return step_fail_option(
         r->ctx, "drop|drop_count", diag,
         "expected at least one block to remain in stack \"%s\", found none", r->stack);
 }
@@ -177,7 +177,7 @@ static Status remove_blocks(const Removal *r, Model *model, const Layers *layers
 
 static Status block_run(PassContext *ctx, Model *model, const void *opaque, Diag *diag) {
     const B *options = opaque;
-    const Removal removal = {ctx, model->graph, edit_stack(model->graph, options->stack),
+    const Removal removal = {ctx, model->graph, stack_named(model->graph, options->stack),
                              options->block};
     Layers layers;
     IntList drop;

@@ -38,7 +38,7 @@ static Status check_range(PassContext *ctx, const char *name, IntList list,
                           const char *stack, int depth, Diag *diag) {
     for (int i = 0; i < list.count; i++)
         if (list.items[i] >= depth)
-            return edit_fail_option(ctx, name, diag,
+            return step_fail_option(ctx, name, diag,
                                     "expected layers from 0 to %d (stack \"%s\" has %d), "
                                     "found %lld",
                                     depth - 1, stack, depth, (long long)list.items[i]);
@@ -53,17 +53,17 @@ static Status check_numbers(PassContext *ctx, const R *options, int depth, Diag 
     TRY(check_range(ctx, "keep", options->keep, options->stack, depth, diag));
     TRY(check_range(ctx, "drop", options->drop, options->stack, depth, diag));
     if (options->count > depth)
-        return edit_fail_option(ctx, "count", diag,
+        return step_fail_option(ctx, "count", diag,
                                 "expected at most the %d layers of stack \"%s\", found "
                                 "%lld",
                                 depth, options->stack, (long long)options->count);
     if (options->drop.count == depth)
-        return edit_fail_option(ctx, "drop", diag,
+        return step_fail_option(ctx, "drop", diag,
                                 "expected at least one layer to remain, found all %d "
                                 "layers of stack \"%s\"",
                                 depth, options->stack);
     if (options->drop_count >= depth)
-        return edit_fail_option(ctx, "drop_count", diag,
+        return step_fail_option(ctx, "drop_count", diag,
                                 "expected at least one of the %d layers of stack "
                                 "\"%s\" to remain, found %lld",
                                 depth, options->stack, (long long)options->drop_count);
@@ -91,7 +91,7 @@ static Status check_duplicates(const char *name, IntList list, const StepSource 
     if (list.count == 0) return STATUS_OK;
     int64_t *sorted = memory_alloc((size_t)list.count, sizeof *sorted);
     for (int i = 0; i < list.count; i++) sorted[i] = list.items[i];
-    edit_sort(sorted, list.count);
+    sort_numbers(sorted, list.count);
     int64_t twice = -1;
     for (int i = 1; i < list.count && twice < 0; i++)
         if (sorted[i] == sorted[i - 1]) twice = sorted[i];
@@ -170,10 +170,10 @@ static Status keep_layers(const Removal *removal, Model *model, const R *options
 
 static Status remove_run(PassContext *ctx, Model *model, const void *opaque, Diag *diag) {
     R options = *(const R *)opaque;
-    options.stack = edit_stack(model->graph, options.stack);
+    options.stack = stack_named(model->graph, options.stack);
     const int depth = graph_layer_count(model->graph, options.stack);
     if (depth == 0)
-        return edit_fail(ctx, diag, "the model has no layers in stack \"%s\"",
+        return step_fail(ctx, diag, "the model has no layers in stack \"%s\"",
                          options.stack);
     const Removal removal = {ctx, model->graph, options.stack, BLOCK_ALL};
     IntList keep;

@@ -116,7 +116,7 @@ static Status check_list(const Swap *swap, const char *option, IntList list, Dia
             depth = node->layer + 1;
     for (int i = 0; i < list.count; i++)
         if (list.items[i] >= depth)
-            return edit_fail_option(swap->ctx, option, diag,
+            return step_fail_option(swap->ctx, option, diag,
                                     "expected layers below %d, found %lld", depth,
                                     (long long)list.items[i]);
     return STATUS_OK;
@@ -127,7 +127,7 @@ static Status check_list(const Swap *swap, const char *option, IntList list, Dia
 static Status fail_operand(const Swap *swap, const Site *site, const char *operand,
                            Diag *diag) {
     const bool mixes = strncmp(operand, "mix_", 4) == 0;
-    Status status = edit_fail(
+    Status status = step_fail(
         swap->ctx, diag, "%s: expected attention without %s, found %s", site->place,
         mixes ? "mixing of heads" : "terms added to its scores", operand);
     diag_hint(diag, mixes ? "mixing needs every score of every head, which linear "
@@ -145,7 +145,7 @@ static Status check_operands(const Swap *swap, const Site *site, Diag *diag) {
         if (node_operand(site->attention, NAMES[i]))
             return fail_operand(swap, site, NAMES[i], diag);
     if (((const AttentionAttrs *)site->attention->attrs)->window)
-        return edit_fail(swap->ctx, diag,
+        return step_fail(swap->ctx, diag,
                          "%s: expected attention over all tokens, found windows",
                          site->place);
     return STATUS_OK;
@@ -181,7 +181,7 @@ static Status add_site(Swap *swap, Node *attention, Diag *diag) {
 }
 
 static Status fail_swapped(const Swap *swap, const Node *node, Diag *diag) {
-    Status status = edit_fail(swap->ctx, diag, "%s has linear attention already",
+    Status status = step_fail(swap->ctx, diag, "%s has linear attention already",
                               t2r_place(swap->ctx, node));
     diag_hint(diag, "layers or keep_softmax chooses the other layers");
     return status;
@@ -201,7 +201,7 @@ static Status find_sites(Swap *swap, Diag *diag) {
         if (node_is(node, &op_attention)) TRY(add_site(swap, node, diag));
     }
     if (swap->site_count) return STATUS_OK;
-    return edit_fail(swap->ctx, diag, "the chosen layers%s%s have no attention to swap",
+    return step_fail(swap->ctx, diag, "the chosen layers%s%s have no attention to swap",
                      options->stack ? " of stack " : "",
                      options->stack ? options->stack : "");
 }
@@ -298,10 +298,10 @@ static Status map_side(Node **out, Swap *swap, const Site *site, int side, Diag 
     static const Role ROLES[SIDES] = {ROLE_FEATURE_Q, ROLE_FEATURE_K};
     Node *const in[3] = {site->in[side], site->weight[side], site->bias[side]};
     const Node *attention = site->attention;
-    TRY(edit_node(out, swap->graph, site->attention, &op_feature_map, in, 3, diag,
-                  "heads=%lld scale=%.17g fn=%s",
-                  (long long)(side == QUERY ? site->heads : site->groups),
-                  map_scale(swap, site, side), NAMES[swap->options->feature]));
+    TRY(node_add(out, swap->graph, site->attention, &op_feature_map, in, 3, diag,
+                 "heads=%lld scale=%.17g fn=%s",
+                 (long long)(side == QUERY ? site->heads : site->groups),
+                 map_scale(swap, site, side), NAMES[swap->options->feature]));
     node_place(swap->graph, *out, attention->stack, attention->layer, ROLES[side]);
     return STATUS_OK;
 }
@@ -314,12 +314,11 @@ static Status swap_site(Swap *swap, Site *site, Diag *diag) {
     TRY(add_maps(swap, site, diag));
     for (int side = 0; side < SIDES; side++)
         TRY(map_side(&in[side], swap, site, side, diag));
-    TRY(edit_node(&linear, swap->graph, attention, &op_linear_attention, in,
-                  in[3] ? 4 : 3, diag,
-                  "heads=%lld kv_heads=%lld causal=%s eps=%.17g chunk=%lld",
-                  (long long)attrs->heads, (long long)attrs->kv_heads,
-                  attrs->causal ? "true" : "false", swap->options->eps,
-                  (long long)swap->options->chunk));
+    TRY(node_add(&linear, swap->graph, attention, &op_linear_attention, in, in[3] ? 4 : 3,
+                 diag, "heads=%lld kv_heads=%lld causal=%s eps=%.17g chunk=%lld",
+                 (long long)attrs->heads, (long long)attrs->kv_heads,
+                 attrs->causal ? "true" : "false", swap->options->eps,
+                 (long long)swap->options->chunk));
     node_place(swap->graph, linear, attention->stack, attention->layer, attention->role);
     graph_replace_uses(swap->graph, attention, linear);
     graph_erase(swap->graph, attention);

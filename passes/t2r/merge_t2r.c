@@ -56,13 +56,13 @@ static bool does_something(const Node *map) {
 static Status check_map(const Merge *m, const Site *site, Diag *diag) {
     const Node *map = site->map;
     if (((const FeatureMapAttrs *)map->attrs)->fn == FEATURE_POSITIVE)
-        return edit_fail(m->ctx, diag,
+        return step_fail(m->ctx, diag,
                          "%s: positive feature maps cannot be merged: they read |x|^2 "
                          "beside W x",
                          site->place);
     if ((site->map_weight && !site->map_weight->storage) ||
         (site->map_bias && !site->map_bias->storage))
-        return edit_fail(m->ctx, diag,
+        return step_fail(m->ctx, diag,
                          "%s: the weights of the feature map are computed, not stored",
                          site->place);
     return STATUS_OK;
@@ -74,7 +74,7 @@ static Status check_projection(const Merge *m, const Site *site, Diag *diag) {
     const char *side = role_name(site->map->role);
     if (node_is(source, &op_rotary)) {
         Status status =
-            edit_fail(m->ctx, diag,
+            step_fail(m->ctx, diag,
                       "%s: rotary stands between the projection and the feature map %s",
                       site->place, side);
         diag_hint(diag, "attention_to_t2r with rotary: drop leaves it out; then both "
@@ -82,11 +82,11 @@ static Status check_projection(const Merge *m, const Site *site, Diag *diag) {
         return status;
     }
     if (!node_is(source, &op_linear))
-        return edit_fail(m->ctx, diag,
+        return step_fail(m->ctx, diag,
                          "%s: expected the feature map %s to read a projection, found %s",
                          site->place, side, source->op->name);
     if (graph_use_count(m->graph, source) != 1)
-        return edit_fail(m->ctx, diag,
+        return step_fail(m->ctx, diag,
                          "%s: the projection that feature map %s reads has other readers",
                          site->place, side);
     return STATUS_OK;
@@ -94,11 +94,11 @@ static Status check_projection(const Merge *m, const Site *site, Diag *diag) {
 
 static Status check_storages(const Merge *m, const Site *site, Diag *diag) {
     if (!site->weight->storage || (site->bias && !site->bias->storage))
-        return edit_fail(m->ctx, diag,
+        return step_fail(m->ctx, diag,
                          "%s: the weights of the projection are computed, not stored",
                          site->place);
     if (site->weight->type.rank == 2) return STATUS_OK;
-    return edit_fail(m->ctx, diag, "%s: expected a matrix as weight of the projection",
+    return step_fail(m->ctx, diag, "%s: expected a matrix as weight of the projection",
                      site->place);
 }
 
@@ -133,7 +133,7 @@ static Status find_sites(Merge *m, const MergeOptions *options, Diag *diag) {
             TRY(add_site(m, node, diag));
     }
     if (m->site_count) return STATUS_OK;
-    Status status = edit_fail(
+    Status status = step_fail(
         m->ctx, diag, "the model%s%s has no feature map that could be merged",
         options->stack ? "'s stack " : "", options->stack ? options->stack : "");
     diag_hint(diag, "attention_to_t2r gives attention feature maps");
@@ -157,12 +157,12 @@ static Status check_users(const Merge *m, const Site *site, const Node *leaf,
         const Site *other = &m->sites[i];
         if (node_operand(other->projection, operand) != leaf) continue;
         if (is_transposed(site->projection) != is_transposed(other->projection))
-            return edit_fail(m->ctx, diag,
+            return step_fail(m->ctx, diag,
                              "%s and %s share \"%s\", but one of them uses its weight "
                              "transposed: the feature map cannot become part of both",
                              site->place, other->place, leaf->storage->name);
         if (!merge_alike(site, other)) {
-            Status status = edit_fail(
+            Status status = step_fail(
                 m->ctx, diag,
                 "%s and %s share \"%s\" but not the feature map: it cannot become part "
                 "of both",
@@ -174,7 +174,7 @@ static Status check_users(const Merge *m, const Site *site, const Node *leaf,
         uses++;
     }
     if (uses == graph_use_count(m->graph, leaf)) return STATUS_OK;
-    return edit_fail(m->ctx, diag,
+    return step_fail(m->ctx, diag,
                      "%s: \"%s\" has other users than projections with a feature map",
                      site->place, leaf->storage->name);
 }
@@ -350,8 +350,8 @@ static Status put_function(Merge *m, const Site *site, Diag *diag) {
         ((FeatureMapAttrs *)map->attrs)->scale = 1;
         return STATUS_OK;
     }
-    TRY(edit_node(&relu, m->graph, map, &op_activation, (Node *[]){site->projection}, 1,
-                  diag, "fn=relu"));
+    TRY(node_add(&relu, m->graph, map, &op_activation, (Node *[]){site->projection}, 1,
+                 diag, "fn=relu"));
     node_place(m->graph, relu, map->stack, map->layer, map->role);
     graph_replace_uses(m->graph, map, relu);
     graph_erase(m->graph, map);

@@ -36,7 +36,7 @@ static Status find_mask(Probe *probe, PassContext *ctx, const Batches *data, Dia
     if (mask->name) probe->mask = batches_column(data, mask->name);
     probe->padded = mask->type.dim[1] == q->type.dim[1];
     if (probe->mask >= 0) return STATUS_OK;
-    return edit_fail(ctx, diag, "%s: expected a mask that is a column of data set \"%s\"",
+    return step_fail(ctx, diag, "%s: expected a mask that is a column of data set \"%s\"",
                      t2r_place(ctx, probe->node), data->name);
 }
 

@@ -6,7 +6,9 @@
 #ifndef COMPRESS_PASSES_T2R_T2R_H
 #define COMPRESS_PASSES_T2R_T2R_H
 
-#include "passes/edit.h"
+#include "ir/storage.h"
+#include "passes/fault.h"
+#include "passes/nodes.h"
 
 /* "decoder.3": where a node stands, for messages and records; in the context's arena. */
 const char *t2r_place(const PassContext *ctx, const Node *node);

@@ -173,7 +173,7 @@ Status objective_exits(Exits *out, Objective *o, ObjectiveExits which, Diag *dia
     if (which == EXITS_EARLY) out->count--;
     if (out->count > 0) return STATUS_OK;
     Status status =
-        edit_fail_option(o->ctx, "exits", diag, "the model has no early exits");
+        step_fail_option(o->ctx, "exits", diag, "the model has no early exits");
     diag_hint(diag, "add_exits gives a classifier exits");
     return status;
 }
@@ -235,7 +235,7 @@ bool objective_predicts_next(const Graph *graph) {
 
 Status objective_check_task(PassContext *ctx, const Graph *graph, Diag *diag) {
     if (graph_task(graph) != TASK_LABEL_TOKENS) return STATUS_OK;
-    return edit_fail(ctx, diag,
+    return step_fail(ctx, diag,
                      "expected a model that classifies samples or predicts tokens, found "
                      "a token classifier (task label_tokens), which is not trained or "
                      "evaluated yet");
@@ -253,16 +253,16 @@ static Status gather_head(PassContext *ctx, Graph *graph, const char *stack,
                 value->type.rank != 3 || value->type.dtype != DTYPE_F32)
                 continue;
             if (from && value != from)
-                return edit_fail(ctx, diag,
+                return step_fail(ctx, diag,
                                  "expected a head that reads one value of the trunk");
             from = value;
             if (!gathered)
-                TRY(edit_node(&gathered, graph, node, &op_gather_tokens,
-                              (Node *[]){from, positions}, 2, diag, NULL));
+                TRY(node_add(&gathered, graph, node, &op_gather_tokens,
+                             (Node *[]){from, positions}, 2, diag, NULL));
             node->in[i] = gathered;
         }
     if (gathered) return STATUS_OK;
-    return edit_fail(ctx, diag, "expected a head (stack \"%s\") that reads the tokens",
+    return step_fail(ctx, diag, "expected a head (stack \"%s\") that reads the tokens",
                      stack);
 }
 
@@ -320,7 +320,7 @@ Status objective_feed_back(Objective *o, double teacher_forcing, Diag *diag) {
     Node *table = recurrence ? find_table(recurrence) : NULL;
     if (!table) {
         Status status =
-            edit_fail_option(o->ctx, "teacher_forcing", diag,
+            step_fail_option(o->ctx, "teacher_forcing", diag,
                              "a share below 1 is for recurrent decoders "
                              "that read the target's tokens, with one matrix as "
                              "head");
@@ -341,7 +341,7 @@ Status objective_begin(Objective *o, PassContext *ctx, Model *model, Diag *diag)
     o->arena = arena_create();
     o->graph = graph_copy(o->arena, model->graph);
     if (graph_output(o->graph, OUTPUT_LOGITS)) return STATUS_OK;
-    Status status = edit_fail(ctx, diag, "the model has no output \"logits\" to train");
+    Status status = step_fail(ctx, diag, "the model has no output \"logits\" to train");
     diag_hint(diag, "load a model with a classification head");
     objective_end(o);
     return status;
@@ -530,7 +530,7 @@ Status objective_train(Objective *o, const char *data_name, const TrainOptions *
     PassContext *ctx = o->ctx;
     Node *loss = NULL;
     Batches *data = NULL, *more = NULL;
-    TRY(edit_sum(&loss, o->graph, o->part, o->weight, o->part_count, diag));
+    TRY(node_add_sum(&loss, o->graph, o->part, o->weight, o->part_count, diag));
     TRY(find_data(o, data_name, loss, &data, diag));
     /* A rate of this training alone: the model keeps its own. */
     for (Node *node = o->graph->first; node && options->dropout >= 0; node = node->next)

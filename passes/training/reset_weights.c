@@ -1,7 +1,8 @@
 /* reset_weights: draws weights anew from their initial distributions, for baselines that
  * start from nothing but a model's shape. */
 #include "exec/train/train_options.h"
-#include "passes/edit.h"
+#include "ir/storage.h"
+#include "passes/fault.h"
 
 typedef struct ResetOptions {
     StringList weights;
@@ -25,7 +26,7 @@ static Status reset_run(PassContext *ctx, Model *model, const void *opaque, Diag
         storage_redraw(storage);
     }
     if (parameters == 0)
-        return edit_fail_option(ctx, "weights", diag,
+        return step_fail_option(ctx, "weights", diag,
                                 "no weights of the model have such a name");
     tree_put_int(ctx->arena, ctx->record, "parameters", parameters);
     ctx->unsure = true;

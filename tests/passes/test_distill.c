@@ -1,6 +1,7 @@
 /* What each loss of distill is: the losses recorded at rate 0 against plain loops over
  * the values of student and teacher run on their own. */
-#include "passes/edit.h"
+#include "ir/storage.h"
+#include "passes/nodes.h"
 #include "tests/passes/distill_fixture.h"
 
 /* ---- hidden states, attention scores, cosine ---- */
@@ -110,13 +111,13 @@ static void add_exit(Model *model, int layer, uint64_t seed) {
     Node *x = graph_layer_output(graph, "encoder", layer - 1), *in[2] = {NULL};
     char name[32];
     snprintf(name, sizeof name, "exit.%d", layer);
-    assert_ok(edit_node(&in[0], graph, NULL, &op_select_token, &x, 1, diag, NULL), diag);
+    assert_ok(node_add(&in[0], graph, NULL, &op_select_token, &x, 1, diag, NULL), diag);
     assert_ok(storage_create(&in[1], graph, name, (Init){INIT_NORMAL, 1}, 2,
                              (const int64_t[]){CLASSES, WIDTH}, diag),
               diag);
     node_place(graph, in[0], "exits", layer - 1, ROLE_POOL);
     Node *logits = NULL;
-    assert_ok(edit_node(&logits, graph, NULL, &op_linear, in, 2, diag, NULL), diag);
+    assert_ok(node_add(&logits, graph, NULL, &op_linear, in, 2, diag, NULL), diag);
     node_place(graph, logits, "exits", layer - 1, ROLE_HEAD);
     graph_set_output(graph, name, logits);
     assert_ok(model_init_weights(model, seed, diag), diag);

@@ -1,6 +1,7 @@
 /* Students and teachers of different shapes: which layers and exits are compared, what
  * the losses are then, and what is said when they cannot be. */
-#include "passes/edit.h"
+#include "ir/storage.h"
+#include "passes/nodes.h"
 #include "tests/passes/distill_fixture.h"
 
 /* ---- layers ---- */

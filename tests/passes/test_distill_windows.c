@@ -1,6 +1,7 @@
 /* Distillation of Swin, whose relations are within windows, against plain loops over the
  * values of student and teacher. */
-#include "passes/edit.h"
+#include "ir/storage.h"
+#include "passes/nodes.h"
 #include "tests/passes/distill_fixture.h"
 
 enum { IMAGES = 6, SIDE = 8, DEPTH = 4, WINDOW = 3, WINDOW_TOKENS = WINDOW * WINDOW };

@@ -2,7 +2,8 @@
  * lineage, names, other passes, refusals. */
 #include "io/files/yaml.h"
 #include "io/formats/hf.h"
-#include "passes/edit.h"
+#include "ir/storage.h"
+#include "passes/nodes.h"
 #include "tests/passes/factor_fixture.h"
 
 /* ---- ranks ---- */
@@ -162,7 +163,7 @@ static void test_other_users(void **state) {
     refused(model, "it is output \"table\"");
     model = classifier();
     Node *sum = NULL, *table = embed(model)->in[1];
-    assert_ok(edit_node(&sum, model->graph, NULL, &op_scale, &table, 1, diag, "by=2"),
+    assert_ok(node_add(&sum, model->graph, NULL, &op_scale, &table, 1, diag, "by=2"),
               diag);
     node_place(model->graph, sum, "encoder", 1, ROLE_FFN_ACT);
     graph_set_output(model->graph, "twice", sum);

@@ -1,7 +1,8 @@
 /* What pruning must do to the numbers: zero units leave exactly, lineages lead back to
  * the original weights, a plan counts as the run does. */
 #include "io/formats/modelfile.h"
-#include "passes/edit.h"
+#include "ir/storage.h"
+#include "passes/nodes.h"
 #include "passes/pruning/prune.h"
 #include "tests/passes/prune_fixture.h"
 

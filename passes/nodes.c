@@ -1,0 +1,46 @@
+/* Making and finding nodes: see nodes.h. */
+#include "passes/nodes.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+
+Status node_add(Node **out, Graph *graph, Node *anchor, const Op *op, Node *const *in,
+                int count, Diag *diag, const char *attrs, ...) {
+    Node *node = graph_insert(graph, anchor, op, in, count);
+    if (attrs) {
+        va_list args;
+        va_start(args, attrs);
+        char *text = NULL;
+        int length = vasprintf(&text, attrs, args);
+        va_end(args);
+        if (length < 0)
+            return diag_fail(diag, STATUS_MEMORY, LOC_NONE, op->name, "out of memory");
+        Status status = node_set(graph, node, diag, "%s", text);
+        free(text);
+        if (status != STATUS_OK) return status;
+    }
+    TRY(node_infer(node, diag));
+    *out = node;
+    return STATUS_OK;
+}
+
+Status node_add_sum(Node **out, Graph *graph, Node *const *terms, const double *weights,
+                    int count, Diag *diag) {
+    Text attrs = {0};
+    text_add(&attrs, "weights=[");
+    for (int i = 0; i < count; i++) {
+        if (i) text_add(&attrs, ", ");
+        text_real(&attrs, weights ? weights[i] : 1.0 / count);
+    }
+    text_add(&attrs, "]");
+    Status status = node_add(out, graph, NULL, &op_weighted_sum, terms, count, diag, "%s",
+                             attrs.data);
+    text_free(&attrs);
+    return status;
+}
+
+Node *node_find(const Graph *graph, const char *stack, int layer, Role role,
+                const Op *op) {
+    Node *node = graph_find(graph, stack, layer, role);
+    return node_is(node, op) ? node : NULL;
+}
