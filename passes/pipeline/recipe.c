@@ -33,7 +33,7 @@ static const Field keys_fields[] = {
            .expect = "a map of data sets by name", .nullable = true),
     F_TREE(RecipeKeys, passes, "list",
            "list of steps: name of a pass, {pass: {options}}, or {repeat: {...}}",
-           .expect = "a list of steps"),
+           .expect = "a list of steps", .required = true),
     F_STRING(RecipeKeys, output,
              "file to write the model to, relative to the working directory",
              .nullable = true),
@@ -172,12 +172,7 @@ static void bind_item(const Recipe *recipe, Step *step, StepItem *item, Arena *a
 }
 
 static void bind_steps(Recipe *recipe, const Tree *passes, Arena *arena, Diag *diag) {
-    if (!passes) { /* one of another kind has been reported */
-        if (!tree_get(recipe->source, "passes"))
-            diag_fail(diag, STATUS_RECIPE, recipe->source->loc, "passes",
-                      "expected a list of steps, found nothing");
-        return;
-    }
+    if (!passes) return; /* reported */
     StepItems items;
     recipe_expand(&items, arena, passes, diag);
     recipe->steps = ARENA_ARRAY(arena, Step, (size_t)items.count + 1);

@@ -94,7 +94,8 @@ static void test_keys(void **state) {
     expect_failure("version: 1\npases: []\npasses: [weight_multiplex]\n", 1, "passes");
     expect_failure("- 1\n", 1, "expected a map of recipe keys, found list");
     expect_failure("", 1, "expected a map of recipe keys");
-    expect_failure("version: 1\n", 1, "passes: expected a list of steps, found nothing");
+    expect_failure("version: 1\n", 1,
+                   "passes: expected a list of steps, found no such key");
     expect_failure("version: 1\nmodel: 3\npasses: [weight_multiplex]\n", 1,
                    "expected a path or a map, found integer");
     expect_failure("version: 1\ndata: [a]\npasses: [weight_multiplex]\n", 1,
