@@ -255,14 +255,20 @@ static void resolve_paths(void *self, Tree *value) {
     free(full);
 }
 
+/* `model: {...}` as `model: {config: {...}, seed: 1}`. */
+static void wrap_model(Sweep *sweep) {
+    Tree *model = tree_get(sweep->root, "model");
+    if (model->kind != TREE_MAP || tree_get(model, "config")) return;
+    Tree *config = tree_copy(sweep->arena, model);
+    Tree *around = tree_put_map(sweep->arena, sweep->root, "model");
+    tree_put(sweep->arena, around, "config", config);
+    tree_put_int(sweep->arena, around, "seed", 1);
+}
+
 static void test_recipes(void **state) {
     (void)state;
-    static const char *const FILES[] = {
-        "bayes_rnn",
-        "cost_eff",
-        "t2r_char",
-        "mini_swin",
-    };
+    static const char *const FILES[] = {"bayes_rnn", "distilbert_task", "mini_swin",
+                                        "train_rnn_tatoeba", "t2r_char"};
     for (size_t i = 0; i < sizeof FILES / sizeof *FILES; i++) {
         char path[128];
         snprintf(path, sizeof path, "recipes/%s.yaml", FILES[i]);
@@ -271,6 +277,7 @@ static void test_recipes(void **state) {
         assert_ok(yaml_read(&sweep.root, sweep.arena, path, diag), diag);
         diag_destroy(diag);
         visit_values(sweep.root, resolve_paths, &sweep);
+        wrap_model(&sweep);
         sweep_run(&sweep);
     }
 }
