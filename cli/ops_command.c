@@ -29,6 +29,31 @@ static void list_operands(Arena *arena, const Op *op) {
     table_print(&table, 2, stdout);
 }
 
+/* What holds of an op whatever its attributes. */
+static void describe_traits(const Op *op) {
+    static const struct {
+        OpTrait trait;
+        const char *text;
+    } rows[] = {
+        {OP_ELEMENTWISE, "Element by element."},
+        {OP_PROPORTIONAL, "A constant times its operand."},
+        {OP_ROWWISE, "Row by row."},
+        {OP_NORM, "A norm."},
+        {OP_PROJECTION, "Linear in x and in the weight."},
+        {OP_ATTENTION, "Attention."},
+        {OP_PICKS_TOKENS, "Gives tokens of its operand as they are."},
+        {OP_LOSS, "A loss: one number."},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (op->traits & rows[i].trait) printf("%s\n", rows[i].text);
+    const bool identity = op->traits & OP_PASS_VALUE;
+    if (op->traits & OP_STOCHASTIC)
+        printf("Draws random numbers in training%s.\n",
+               identity ? "; the identity otherwise" : "");
+    else if (identity)
+        printf("The identity.\n");
+}
+
 static void describe_op(Arena *arena, const Op *op) {
     printf("%s: %s\n", op->name, op->summary);
     list_operands(arena, op);
@@ -39,12 +64,10 @@ static void describe_op(Arena *arena, const Op *op) {
         text_free(&text);
     }
     if (op->traits & OP_LEAF) return;
-    printf("\n%s\n", kernel_of(kernels_for(PRECISION_F64), op)->backward
-                         ? "Differentiable."
-                         : "Not differentiable.");
-    if (op->traits & OP_STOCHASTIC)
-        printf("Draws random numbers in training%s.\n",
-               op->traits & OP_PASS_VALUE ? "; the identity otherwise" : "");
+    const Kernel *kernel = kernel_of(kernels_for(PRECISION_F32), op);
+    printf("\n%s\n", kernel->backward ? "Differentiable." : "Not differentiable.");
+    describe_traits(op);
+    if (kernel->step) printf("Can run token by token.\n");
 }
 
 static Status unknown_op(const char *name, Arena *arena, Diag *diag) {
