@@ -6,10 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *unit_name(PruneKind kind) {
-    return kind == PRUNE_HEADS ? "head" : "feed-forward unit";
-}
-
 /* Sums the blocks' scores into their groups; a group whose scores are not known stays
  * without. Fails when a score is not finite. */
 static Status sum_groups(Prune *p, Diag *diag) {
@@ -22,8 +18,9 @@ static Status sum_groups(Prune *p, Diag *diag) {
         for (int64_t u = 0; u < group->units; u++) {
             group->scores[u] += block->scores[u];
             if (!isfinite(group->scores[u]))
-                return step_fail(p->ctx, diag, "%s: the score of %s %lld is not finite",
-                                 block->place, unit_name(p->kind), (long long)u);
+                return step_fail(
+                    p->ctx, diag, "%s: the score of %s %lld is not finite", block->place,
+                    p->kind == PRUNE_HEADS ? "head" : "feed-forward unit", (long long)u);
         }
     }
     return STATUS_OK;
@@ -137,18 +134,6 @@ static Status choose_per_layer(Prune *p, const PruneOptions *options, Diag *diag
     return STATUS_OK;
 }
 
-static Status fail_total(const Prune *p, const PruneOptions *options, int64_t total,
-                         int64_t keep, Diag *diag) {
-    step_fail_option(p->ctx, "keep_total|keep_ratio", diag,
-                     "expected %lld to %lld %s for %d blocks, found %lld",
-                     (long long)(options->allow_empty ? 1 : p->group_count),
-                     (long long)total, prune_units(p->kind), p->group_count,
-                     (long long)keep);
-    if (p->kind == PRUNE_HEADS && keep < p->group_count)
-        diag_hint(diag, "`allow_empty: true` lets layers end without a head");
-    return STATUS_MODEL;
-}
-
 static Status choose_global(Prune *p, const PruneOptions *options, Diag *diag) {
     int64_t total = 0;
     bool known = true;
@@ -162,8 +147,16 @@ static Status choose_global(Prune *p, const PruneOptions *options, Diag *diag) {
         keep = by_ratio(options->keep_ratio, total);
         if (keep < least * p->group_count) keep = least * p->group_count;
     }
-    if (keep > total || keep < least * p->group_count)
-        return fail_total(p, options, total, keep, diag);
+    if (keep > total || keep < least * p->group_count) {
+        step_fail_option(p->ctx, "keep_total|keep_ratio", diag,
+                         "expected %lld to %lld %s for %d blocks, found %lld",
+                         (long long)(options->allow_empty ? 1 : p->group_count),
+                         (long long)total, prune_units(p->kind), p->group_count,
+                         (long long)keep);
+        if (p->kind == PRUNE_HEADS && keep < p->group_count)
+            diag_hint(diag, "`allow_empty: true` lets layers end without a head");
+        return STATUS_MODEL;
+    }
     if (known)
         keep_best(p, 0, p->group_count, keep, least);
     else

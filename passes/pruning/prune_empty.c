@@ -15,17 +15,12 @@ static Node *only_reader(const Graph *graph, const Node *value) {
     return NULL;
 }
 
-/* Whether every token of the result is one of operand 0, as far as a token that is the
- * same everywhere goes. */
-static bool keeps_tokens(const Node *node) {
-    return node_has_trait(node, OP_PASS_VALUE | OP_PICKS_TOKENS);
-}
-
 /* The residual sum that a block's value goes to, over dropout and windows; `value`
  * becomes the operand that comes from the block. */
 static Node *find_sum(const Graph *graph, Node **value) {
     Node *node = only_reader(graph, *value);
-    while (node && keeps_tokens(node)) {
+    /* Values of which every token is one of operand 0: b is the same everywhere. */
+    while (node && node_has_trait(node, OP_PASS_VALUE | OP_PICKS_TOKENS)) {
         *value = node;
         node = only_reader(graph, node);
     }
@@ -34,21 +29,15 @@ static Node *find_sum(const Graph *graph, Node **value) {
     return type_equal(&other->type, &(*value)->type) ? node : NULL;
 }
 
-/* The output projections of a block's group, which lose their heads together. */
-static StorageUsers group_outputs(const Prune *p, const PruneBlock *block) {
-    Node **nodes = ARENA_ARRAY(p->ctx->arena, Node *, (size_t)p->block_count);
-    int count = 0;
-    for (int i = 0; i < p->block_count; i++)
-        if (p->blocks[i].group == block->group) nodes[count++] = p->blocks[i].out;
-    return (StorageUsers){nodes, count};
-}
-
 /* Makes the bias [D] of an output projection [1, ..., 1, D], as an operand of a sum. The
- * first block of a group does so for all. */
+ * first block of a group does so for all, which lose their heads together. */
 static Status raise_bias(const Prune *p, const PruneBlock *block, Node *bias, int rank,
                          Diag *diag) {
     if (bias->type.rank != 1) return STATUS_OK;
-    const StorageUsers users = group_outputs(p, block);
+    Node **outputs = ARENA_ARRAY(p->ctx->arena, Node *, (size_t)p->block_count);
+    StorageUsers users = {outputs, 0};
+    for (int i = 0; i < p->block_count; i++)
+        if (p->blocks[i].group == block->group) outputs[users.count++] = p->blocks[i].out;
     if (!bias->storage || !storage_used_by(p->graph, bias, users))
         return step_fail(p->ctx, diag,
                          "%s keeps no head, but the bias of its output projection is "

@@ -92,13 +92,6 @@ static Status add_out(const Prune *p, PruneBlock *block, Role role, Diag *diag) 
     return add_projection(p, block, out, true, diag);
 }
 
-/* Whether a node works token by token on so many heads apart from each other, and on
- * weights only if they are known to be cut by heads. */
-static bool has_heads(const Node *node, int64_t heads) {
-    return node_has_trait(node, OP_ROWWISE) && node_heads(node) == heads &&
-           (node->in_count == 1 || node_is(node, &op_feature_map));
-}
-
 /* Adds what lies between attention and a projection that it reads, and the projection:
  * rotary positions and feature maps have heads too. */
 static Status add_side(const Prune *p, PruneBlock *block, Node *value, Role role,
@@ -107,7 +100,12 @@ static Status add_side(const Prune *p, PruneBlock *block, Node *value, Role role
         if (node_is(value, &op_linear) && value->role == role)
             return add_projection(p, block, value, false, diag);
         if (node_maps_elements(value)) continue;
-        if (!has_heads(value, block->units) || block->headed_count == PRUNE_HEADED) break;
+        /* What works token by token on so many heads apart from each other, and on
+         * weights only if they are known to be cut by heads. */
+        const bool headed = node_has_trait(value, OP_ROWWISE) &&
+                            node_heads(value) == block->units &&
+                            (value->in_count == 1 || node_is(value, &op_feature_map));
+        if (!headed || block->headed_count == PRUNE_HEADED) break;
         block->headed[block->headed_count++] = value;
         if (!node_is(value, &op_feature_map)) continue;
         TRY(add_slot(p, block, value, "weight", 0, false, diag));
@@ -182,18 +180,16 @@ static bool share_leaf(const PruneBlock *a, const PruneBlock *b) {
     return false;
 }
 
-static void merge_groups(Prune *p, int from, int into) {
-    for (int i = 0; i < p->block_count; i++)
-        if (p->blocks[i].group == from) p->blocks[i].group = into;
-}
-
-/* Numbers the groups by their first block. */
+/* Merges the groups of blocks that share a leaf, and numbers them by their first block.
+ */
 static void number_groups(Prune *p) {
     for (int i = 0; i < p->block_count; i++)
-        for (int j = 0; j < i; j++)
-            if (p->blocks[i].group != p->blocks[j].group &&
-                share_leaf(&p->blocks[i], &p->blocks[j]))
-                merge_groups(p, p->blocks[i].group, p->blocks[j].group);
+        for (int j = 0; j < i; j++) {
+            const int from = p->blocks[i].group, into = p->blocks[j].group;
+            if (from == into || !share_leaf(&p->blocks[i], &p->blocks[j])) continue;
+            for (int k = 0; k < p->block_count; k++)
+                if (p->blocks[k].group == from) p->blocks[k].group = into;
+        }
     p->groups = ARENA_ARRAY(p->ctx->arena, PruneGroup, (size_t)p->block_count);
     int *number = ARENA_ARRAY(p->ctx->arena, int, (size_t)p->block_count);
     for (int i = 0; i < p->block_count; i++) {
@@ -204,17 +200,6 @@ static void number_groups(Prune *p) {
         }
         block->group = number[block->group] - 1;
     }
-}
-
-static Status check_units(const Prune *p, const PruneBlock *block, Diag *diag) {
-    const PruneBlock *first = p->blocks;
-    while (first->group != block->group) first++;
-    if (first->units == block->units) return STATUS_OK;
-    return step_fail(p->ctx, diag,
-                     "%s and %s share weights and must have equally many %s, found %lld "
-                     "and %lld",
-                     first->place, block->place, prune_units(p->kind),
-                     (long long)first->units, (long long)block->units);
 }
 
 /* All uses of a storage must be slots that cut it in the same way. */
@@ -236,7 +221,16 @@ static Status check_uses(const Prune *p, const PruneBlock *block, const PruneSlo
 }
 
 static Status check_groups(const Prune *p, Diag *diag) {
-    for (int i = 0; i < p->block_count; i++) TRY(check_units(p, &p->blocks[i], diag));
+    for (int i = 0; i < p->block_count; i++) {
+        const PruneBlock *block = &p->blocks[i], *first = p->blocks;
+        while (first->group != block->group) first++;
+        if (first->units != block->units)
+            return step_fail(p->ctx, diag,
+                             "%s and %s share weights and must have equally many %s, "
+                             "found %lld and %lld",
+                             first->place, block->place, prune_units(p->kind),
+                             (long long)first->units, (long long)block->units);
+    }
     for (int i = 0; i < p->block_count; i++) {
         const PruneBlock *block = &p->blocks[i];
         for (int j = 0; j < block->slot_count; j++)

@@ -69,15 +69,10 @@ Status prune_condition(const Prune *p, int zero, Diag *diag) {
 
 /* ---- relevance ---- */
 
-static PruneBlock *first_block(const Prune *p, int group) {
-    PruneBlock *block = p->blocks;
-    while (block->group != group) block++;
-    return block;
-}
-
 static Status score_group(const Prune *p, int group, int zero, RelevanceCache *cache,
                           Diag *diag) {
-    PruneBlock *block = first_block(p, group);
+    PruneBlock *block = p->blocks;
+    while (block->group != group) block++;
     block->scores = ARENA_ARRAY(p->ctx->arena, double, (size_t)block->units);
     SliceList given = {0};
     for (int64_t u = 0; u < block->units; u++) {

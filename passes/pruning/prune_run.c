@@ -32,14 +32,6 @@ Status prune_check(const void *opaque, const StepSource *source, Diag *diag) {
 
 /* ---- exactness ---- */
 
-/* Marks the units of a group that go; to be freed. */
-static bool *removed_units(const PruneGroup *group) {
-    bool *removed = memory_alloc((size_t)group->units, sizeof *removed);
-    for (int64_t u = 0; u < group->units; u++) removed[u] = true;
-    for (int64_t k = 0; k < group->keep_count; k++) removed[group->keep[k]] = false;
-    return removed;
-}
-
 /* Whether a matrix reads nothing of removed units; what it gives to removed ones does not
  * matter (`gives`: what it gives belongs to units as well). */
 static bool reads_nothing(const PruneSlot *slot, const bool *removed, bool gives) {
@@ -62,19 +54,15 @@ static bool reads_nothing(const PruneSlot *slot, const bool *removed, bool gives
 /* Whether nothing reads what the removed units of a block compute: neither the output
  * projection nor another head by mixing. */
 static bool block_is_exact(const PruneBlock *block, const PruneGroup *group) {
-    bool *removed = removed_units(group), exact = true;
+    bool *removed = memory_alloc((size_t)group->units, sizeof *removed), exact = true;
+    for (int64_t u = 0; u < group->units; u++) removed[u] = true;
+    for (int64_t k = 0; k < group->keep_count; k++) removed[group->keep[k]] = false;
     for (int i = 0; i < block->slot_count && exact; i++) {
         const PruneSlot *slot = &block->slots[i];
         if (slot->reads) exact = reads_nothing(slot, removed, i != SLOT_OUT);
     }
     free(removed);
     return exact;
-}
-
-static bool is_exact(const Prune *p) {
-    for (int i = 0; i < p->block_count; i++)
-        if (!block_is_exact(&p->blocks[i], &p->groups[p->blocks[i].group])) return false;
-    return true;
 }
 
 /* ---- cutting ---- */
@@ -211,12 +199,6 @@ static Status read_scores(Prune *p, const Model *model, const PruneOptions *opti
     }
 }
 
-/* What `prior` says about the weights that stay. */
-static Status set_weights(PassContext *ctx, Model *model, int prior, Diag *diag) {
-    if (prior == PRIOR_GAUSSIAN) return condition_set_weights(model->graph, diag);
-    return prior == PRIOR_RANDOM ? prior_redraw(ctx, model, diag) : STATUS_OK;
-}
-
 Status prune_run(PassContext *ctx, Model *model, PruneKind kind,
                  const PruneOptions *options, Diag *diag) {
     Prune p;
@@ -228,12 +210,16 @@ Status prune_run(PassContext *ctx, Model *model, PruneKind kind,
     TRY(read_scores(&p, model, options, diag));
     TRY(prune_choose(&p, options, diag));
     TRY(prune_cut_scores(&p, model, diag));
-    ctx->exact = !ctx->plan && options->prior == PRIOR_COPY && is_exact(&p);
+    ctx->exact = !ctx->plan && options->prior == PRIOR_COPY;
+    for (int i = 0; i < p.block_count && ctx->exact; i++)
+        ctx->exact = block_is_exact(&p.blocks[i], &p.groups[p.blocks[i].group]);
     warn_guess(&p, options, diag);
     record(&p);
     if (options->prior == PRIOR_GAUSSIAN) TRY(prune_condition(&p, options->zero, diag));
     for (int i = 0; i < p.block_count; i++) TRY(cut_block(&p, &p.blocks[i], diag));
     graph_remove_dead(model->graph);
     TRY(graph_infer(model->graph, diag));
-    return set_weights(ctx, model, options->prior, diag);
+    if (options->prior == PRIOR_GAUSSIAN)
+        return condition_set_weights(model->graph, diag);
+    return options->prior == PRIOR_RANDOM ? prior_redraw(ctx, model, diag) : STATUS_OK;
 }

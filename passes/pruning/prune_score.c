@@ -15,16 +15,6 @@ static double *new_scores(const Prune *p, const PruneBlock *block) {
     return ARENA_ARRAY(p->ctx->arena, double, (size_t)block->units);
 }
 
-/* Adds one row of a matrix to the sums. */
-static void sum_row(const PruneSlot *slot, int64_t row, int64_t columns, const double *w,
-                    const float *g, bool absolute, double *sums) {
-    for (int64_t c = 0; c < columns; c++) {
-        const double product = g ? w[c] * (double)g[c] : w[c];
-        sums[(slot->axis == 0 ? row : c) / slot->width] +=
-            absolute ? fabs(product) : product;
-    }
-}
-
 void prune_sum(const PruneSlot *slot, const float *gradient, bool absolute,
                double *sums) {
     const Tensor *tensor = storage_tensor(slot->leaf->storage);
@@ -32,32 +22,29 @@ void prune_sum(const PruneSlot *slot, const float *gradient, bool absolute,
     double *w = memory_alloc((size_t)columns, sizeof *w);
     for (int64_t row = 0; row < rows; row++) {
         tensor_read_f64(tensor, row * columns, columns, w);
-        sum_row(slot, row, columns, w, gradient ? gradient + row * columns : NULL,
-                absolute, sums);
+        const float *g = gradient ? gradient + row * columns : NULL;
+        for (int64_t c = 0; c < columns; c++) {
+            const double product = g ? w[c] * (double)g[c] : w[c];
+            sums[(slot->axis == 0 ? row : c) / slot->width] +=
+                absolute ? fabs(product) : product;
+        }
     }
     free(w);
-}
-
-static void score_randomly(const Prune *p, PruneBlock *block, uint64_t key) {
-    block->scores = new_scores(p, block);
-    for (int64_t u = 0; u < block->units; u++)
-        block->scores[u] = random_uniform(key, (uint64_t)u);
-}
-
-static void score_weights(const Prune *p, PruneBlock *block) {
-    block->scores = new_scores(p, block);
-    prune_sum(&block->slots[SLOT_OUT], NULL, true, block->scores);
-    if (p->kind == PRUNE_FFN)
-        prune_sum(&block->slots[SLOT_FFN_IN], NULL, true, block->scores);
 }
 
 void prune_score(Prune *p, PruneScore score) {
     const uint64_t key = random_key_name(p->ctx->seed, prune_units(p->kind));
     for (int i = 0; i < p->block_count; i++) {
-        if (score == SCORE_RANDOM)
-            score_randomly(p, &p->blocks[i], random_key(key, (uint64_t)i));
-        else if (!p->ctx->plan)
-            score_weights(p, &p->blocks[i]);
+        PruneBlock *block = &p->blocks[i];
+        const uint64_t own = random_key(key, (uint64_t)i);
+        if (p->ctx->plan && score != SCORE_RANDOM) continue; /* weights are not known */
+        block->scores = new_scores(p, block);
+        for (int64_t u = 0; u < block->units && score == SCORE_RANDOM; u++)
+            block->scores[u] = random_uniform(own, (uint64_t)u);
+        if (score == SCORE_RANDOM) continue;
+        prune_sum(&block->slots[SLOT_OUT], NULL, true, block->scores);
+        if (p->kind == PRUNE_FFN)
+            prune_sum(&block->slots[SLOT_FFN_IN], NULL, true, block->scores);
     }
 }
 
@@ -73,12 +60,6 @@ static bool is_int(const Tree *tree, int64_t value) {
 
 static bool is_string(const Tree *tree, const char *value) {
     return tree && tree->kind == TREE_STRING && strcmp(tree->string, value) == 0;
-}
-
-static bool fits_block(const Tree *entry, const PruneBlock *block) {
-    return is_string(tree_get(entry, "stack"), block->stack) &&
-           is_int(tree_get(entry, "layer"), block->layer) &&
-           is_int(tree_get(entry, "units"), block->units);
 }
 
 /* The stored entry that comes next from `entry` on among those of the pruned stacks. */
@@ -98,7 +79,11 @@ static const Tree *stored_list(const Prune *p, const Model *model) {
 static bool fits_model(const Prune *p, const Tree *list) {
     const Tree *entry = next_entry(p, list->first);
     for (int i = 0; i < p->block_count; i++) {
-        if (!entry || !fits_block(entry, &p->blocks[i])) return false;
+        const PruneBlock *block = &p->blocks[i];
+        if (!entry || !is_string(tree_get(entry, "stack"), block->stack) ||
+            !is_int(tree_get(entry, "layer"), block->layer) ||
+            !is_int(tree_get(entry, "units"), block->units))
+            return false;
         entry = next_entry(p, entry->next);
     }
     return !entry;
@@ -155,12 +140,6 @@ static Tree *entry_tree(Arena *arena, const char *stack, int64_t layer, int64_t 
     return map;
 }
 
-static void append_score(Arena *arena, Tree *list, double score) {
-    Tree *item = tree_new(arena, TREE_FLOAT, LOC_NONE);
-    item->real = score;
-    tree_append(arena, list, NULL, LOC_NONE, item);
-}
-
 Tree *prune_scores_tree(const Prune *p, Arena *arena) {
     Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
     for (int i = 0; i < p->block_count; i++) {
@@ -169,8 +148,11 @@ Tree *prune_scores_tree(const Prune *p, Arena *arena) {
         tree_append(arena, list, NULL, LOC_NONE, map);
         if (!block->scores) continue;
         Tree *scores = tree_new(arena, TREE_LIST, LOC_NONE);
-        for (int64_t u = 0; u < block->units; u++)
-            append_score(arena, scores, block->scores[u]);
+        for (int64_t u = 0; u < block->units; u++) {
+            Tree *item = tree_new(arena, TREE_FLOAT, LOC_NONE);
+            item->real = block->scores[u];
+            tree_append(arena, scores, NULL, LOC_NONE, item);
+        }
         tree_append(arena, map, "scores", LOC_NONE, scores);
     }
     return list;
