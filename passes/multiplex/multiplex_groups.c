@@ -6,27 +6,6 @@ typedef struct Stage {
     int first, layers;
 } Stage;
 
-static int find_stages(const Multiplex *m, Stage *stages) {
-    int count = 0, last = -1;
-    for (int layer = 0; layer < m->layers; layer++) {
-        const int stage = graph_layer_stage(m->graph, m->options->stack, layer);
-        if (stage != last) stages[count++] = (Stage){layer, 0};
-        stages[count - 1].layers++;
-        last = stage;
-    }
-    return count;
-}
-
-static Status check_sum(const Multiplex *m, Diag *diag) {
-    const IntList *groups = &m->options->groups;
-    int64_t total = 0;
-    for (int i = 0; i < groups->count; i++) total += groups->items[i];
-    if (total == m->layers) return STATUS_OK;
-    return step_fail_option(m->ctx, "groups", diag,
-                            "expected sizes that add up to %d, found %lld", m->layers,
-                            (long long)total);
-}
-
 /* Size of the groups of a stage. */
 static Status stage_group(int64_t *size, const Multiplex *m, const Stage *stages,
                           int count, int stage, Diag *diag) {
@@ -51,7 +30,14 @@ static Status stage_group(int64_t *size, const Multiplex *m, const Stage *stages
 static Status group_stages(IntList *out, Multiplex *m, Diag *diag) {
     const MultiplexOptions *options = m->options;
     Stage *stages = ARENA_ARRAY(m->ctx->arena, Stage, (size_t)m->layers);
-    const int count = find_stages(m, stages), left = options->layers_left.count;
+    const int left = options->layers_left.count;
+    int count = 0, last = -1;
+    for (int layer = 0; layer < m->layers; layer++) {
+        const int stage = graph_layer_stage(m->graph, options->stack, layer);
+        if (stage != last) stages[count++] = (Stage){layer, 0};
+        stages[count - 1].layers++;
+        last = stage;
+    }
     if (left && left != count)
         return step_fail_option(m->ctx, "layers_left", diag,
                                 "expected %d numbers, one for each stage, found %d",
@@ -72,5 +58,10 @@ Status multiplex_groups(IntList *out, Multiplex *m, Diag *diag) {
                          m->options->stack);
     if (m->options->groups.count == 0) return group_stages(out, m, diag);
     *out = m->options->groups;
-    return check_sum(m, diag);
+    int64_t total = 0;
+    for (int i = 0; i < out->count; i++) total += out->items[i];
+    if (total == m->layers) return STATUS_OK;
+    return step_fail_option(m->ctx, "groups", diag,
+                            "expected sizes that add up to %d, found %lld", m->layers,
+                            (long long)total);
 }

@@ -45,13 +45,6 @@ static Status take(Tensor *out, float **data, const Node *leaf, Diag *diag) {
     return STATUS_OK;
 }
 
-/* The value whose channels a projection scales: it may be cut into windows on the way,
- * which moves tokens and leaves channels alone. */
-static const Node *before_windows(const Node *value) {
-    const bool windows = node_is(value, &op_window_partition);
-    return windows ? value->in[0] : value;
-}
-
 /* Checks that a layer has a norm of its own that its `roles`, and nothing else, read:
  * what is scaled there must meet the shared matrices alone. */
 static Status check_norm(const Multiplex *m, int layer, Role norm, const Role *roles,
@@ -68,7 +61,10 @@ static Status check_norm(const Multiplex *m, int layer, Role norm, const Role *r
     for (int r = 0; r < count; r++) {
         const Node *linear = graph_find(m->graph, name, layer, roles[r]);
         if (r == 0) read = linear->in[0];
-        if (linear->in[0] != read || before_windows(read) != n)
+        /* Cutting into windows moves tokens and leaves channels, which are scaled, alone.
+         */
+        const bool windows = node_is(read, &op_window_partition);
+        if (linear->in[0] != read || (windows ? read->in[0] : read) != n)
             return step_fail_option(m->ctx, "init", diag,
                                     "lsq expects \"%s\" of layer %d to read its norm",
                                     role_name(roles[r]), layer);
@@ -132,22 +128,8 @@ static bool step_scales(Stack *s) {
     return by != 0;
 }
 
-/* Leading eigenvector of the Gram matrix into s->scale; ones for columns of zeros. Starts
- * a little beside equal scales: columns that cancel out are orthogonal to those. */
-static void solve_scales(Stack *s) {
-    for (int l = 0; l < s->layers; l++) s->scale[l] = 1 + 1e-3 * l;
-    for (int step = 0; step < 100 && step_scales(s); step++) continue;
-}
-
-/* Replaces one element of layer l by the shared one and adds up what that costs. */
-static void set_shared(Stack *s, int l, float *element, double shared) {
-    const double error = *element - s->scale[l] * shared;
-    s->residual[l] += error * error;
-    s->square[l] += (double)*element * *element;
-    *element = (float)shared;
-}
-
-/* Writes the shared column into every layer's matrix and the scales into the norms. */
+/* Writes the shared column into every layer's matrix and the scales into the norms, and
+ * adds up what that costs each layer. */
 static void apply_column(Stack *s, int64_t c) {
     double squares = 0;
     for (int l = 0; l < s->layers; l++) squares += s->scale[l] * s->scale[l];
@@ -157,8 +139,14 @@ static void apply_column(Stack *s, int64_t c) {
             double sum = 0;
             for (int l = 0; l < s->layers; l++)
                 sum += s->scale[l] * s->data[l * s->per_layer + r][at];
-            for (int l = 0; l < s->layers; l++)
-                set_shared(s, l, &s->data[l * s->per_layer + r][at], sum / squares);
+            const double shared = sum / squares;
+            for (int l = 0; l < s->layers; l++) {
+                float *element = &s->data[l * s->per_layer + r][at];
+                const double error = *element - s->scale[l] * shared;
+                s->residual[l] += error * error;
+                s->square[l] += (double)*element * *element;
+                *element = (float)shared;
+            }
         }
     }
     for (int l = 0; l < s->layers; l++) {
@@ -167,13 +155,17 @@ static void apply_column(Stack *s, int64_t c) {
     }
 }
 
+/* For every column the leading eigenvector of the Gram matrix, into s->scale: ones for
+ * columns of zeros. The iteration starts a little beside equal scales, since columns that
+ * cancel out are orthogonal to those. */
 static void solve_columns(Stack *s) {
     for (int64_t c = 0; c < s->width; c++) {
         for (int a = 0; a < s->layers; a++)
             for (int b = 0; b <= a; b++)
                 s->gram[a * s->layers + b] = s->gram[b * s->layers + a] =
                     column_dot(s, a, b, c);
-        solve_scales(s);
+        for (int l = 0; l < s->layers; l++) s->scale[l] = 1 + 1e-3 * l;
+        for (int step = 0; step < 100 && step_scales(s); step++) continue;
         apply_column(s, c);
     }
 }

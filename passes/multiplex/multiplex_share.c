@@ -86,18 +86,6 @@ static Status share_operand(Multiplex *m, Node *const *nodes, int count,
     return status;
 }
 
-/* Rows of a weight that is used transposed are its inputs: square matrices must not be
- * mixed up. */
-static Status check_same_side(const Multiplex *m, const Node *a, const Node *b,
-                              Diag *diag) {
-    const LinearAttrs *x = a->attrs, *y = b->attrs;
-    if (x->transposed == y->transposed) return STATUS_OK;
-    return step_fail(m->ctx, diag,
-                     "layers %d and %d cannot share %s: one of them uses its weight "
-                     "transposed",
-                     a->layer, b->layer, role_name(a->role));
-}
-
 /* Whether no layer of a group has a role that layers may do without. */
 static bool is_absent(const Multiplex *m, int first, int count, Role role) {
     bool absent = role == ROLE_FFN_GATE || role == ROLE_CROSS_Q || role == ROLE_CROSS_K ||
@@ -115,7 +103,14 @@ static Status check_role(const Multiplex *m, int first, int count, Role role,
     for (int l = 1; l < count; l++) {
         Node *node = NULL;
         TRY(layer_node(&node, m, first + l, role, diag));
-        TRY(check_same_side(m, reference, node, diag));
+        /* Rows of a weight that is used transposed are its inputs: square matrices must
+         * not be mixed up. */
+        if (((const LinearAttrs *)reference->attrs)->transposed !=
+            ((const LinearAttrs *)node->attrs)->transposed)
+            return step_fail(m->ctx, diag,
+                             "layers %d and %d cannot share %s: one of them uses its "
+                             "weight transposed",
+                             first, first + l, role_name(role));
         TRY(check_same_shape(m, reference, node, "weight", diag));
         TRY(check_same_shape(m, reference, node, "bias", diag));
     }
@@ -158,14 +153,6 @@ static Status check_heads(const Multiplex *m, int first, int count, Diag *diag) 
     return STATUS_OK;
 }
 
-/* Attention of the layers of a group. */
-static Node **group_attention(const Multiplex *m, int first, int count) {
-    Node **nodes = ARENA_ARRAY(m->ctx->arena, Node *, (size_t)count);
-    for (int l = 0; l < count; l++)
-        nodes[l] = graph_find(m->graph, m->options->stack, first + l, ROLE_ATTENTION);
-    return nodes;
-}
-
 /* Tables of biases by relative position: of one shape, stored, or there are none. */
 static Status check_tables(const Multiplex *m, Node *const *attention, int count,
                            Diag *diag) {
@@ -183,7 +170,9 @@ Status multiplex_share(Multiplex *m, int first, int count, Diag *diag) {
     static const Role attention[] = {ROLE_Q, ROLE_K, ROLE_V}, ffn[] = {ROLE_FFN_IN};
     m->deviation = 0;
     TRY(check_heads(m, first, count, diag));
-    Node **const nodes = group_attention(m, first, count);
+    Node **nodes = ARENA_ARRAY(m->ctx->arena, Node *, (size_t)count);
+    for (int l = 0; l < count; l++)
+        nodes[l] = graph_find(m->graph, m->options->stack, first + l, ROLE_ATTENTION);
     TRY(check_tables(m, nodes, count, diag));
     for (int i = 0; i < SHARED_ROLES; i++)
         TRY(check_role(m, first, count, shared_roles[i], diag));

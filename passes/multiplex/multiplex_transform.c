@@ -101,15 +101,6 @@ static Status add_convolution(Node **out, Multiplex *m, int layer, Node *x, Node
     return STATUS_OK;
 }
 
-/* y <- y + DW(y) on the MLP's input. */
-static Status add_conv(Multiplex *m, int layer, Diag *diag) {
-    Node *ffn = graph_find(m->graph, m->options->stack, layer, ROLE_FFN_IN);
-    Node *sum = NULL;
-    TRY(add_convolution(&sum, m, layer, ffn->in[0], ffn, diag));
-    node_set_operand(m->graph, ffn, "x", sum);
-    return STATUS_OK;
-}
-
 /* x <- LN(x); x <- x + DW(x) on the residual stream before the MLP block. */
 static Status add_norm_conv(Multiplex *m, int layer, Diag *diag) {
     Node *x = graph_find(m->graph, m->options->stack, layer, ROLE_RESIDUAL1);
@@ -147,8 +138,12 @@ Status multiplex_transform(Multiplex *m, int layer, Diag *diag) {
     if (mixing == MIXING_BOTH || mixing == MIXING_AFTER)
         TRY(add_mixing(m, attention, "mix_after", "mix_after_bias", diag));
     if (options->position == POSITION_CONTEXTUAL) TRY(add_position(m, attention, diag));
-    if (options->mlp_transform == MLP_CONV) return add_conv(m, layer, diag);
     if (options->mlp_transform == MLP_NORM_CONV) return add_norm_conv(m, layer, diag);
+    if (options->mlp_transform != MLP_CONV) return STATUS_OK;
+    /* y <- y + DW(y) on the MLP's input. */
+    Node *ffn = graph_find(m->graph, options->stack, layer, ROLE_FFN_IN), *sum = NULL;
+    TRY(add_convolution(&sum, m, layer, ffn->in[0], ffn, diag));
+    node_set_operand(m->graph, ffn, "x", sum);
     return STATUS_OK;
 }
 
@@ -180,14 +175,6 @@ static Status pool_mean(Multiplex *m, Node *pool, Diag *diag) {
     return STATUS_OK;
 }
 
-/* Early exits choose the token before their norm, which works on tokens and on means. */
-static Status pool_exits(Multiplex *m, Diag *diag) {
-    for (Node *node = graph_find(m->graph, STACK_EXITS, -1, ROLE_POOL); node;
-         node = graph_find_next(m->graph, node, STACK_EXITS, -1, ROLE_POOL))
-        if (node_is(node, &op_select_token)) TRY(pool_mean(m, node, diag));
-    return STATUS_OK;
-}
-
 /* The class token's classifier alone gives the logits. */
 static Status keep_one_head(Multiplex *m, Diag *diag) {
     Node *head = node_find(m->graph, STACK_HEAD, -1, ROLE_HEAD, &op_linear);
@@ -201,7 +188,12 @@ static Status keep_one_head(Multiplex *m, Diag *diag) {
         return step_fail_option(m->ctx, "pooling", diag,
                                 "the classifier does not read one token");
     TRY(pool_mean(m, pool, diag));
-    return pool_exits(m, diag);
+    /* Early exits choose the token before their norm, which works on tokens and on means.
+     */
+    for (Node *node = graph_find(m->graph, STACK_EXITS, -1, ROLE_POOL); node;
+         node = graph_find_next(m->graph, node, STACK_EXITS, -1, ROLE_POOL))
+        if (node_is(node, &op_select_token)) TRY(pool_mean(m, node, diag));
+    return STATUS_OK;
 }
 
 Status multiplex_pool_mean(Multiplex *m, Diag *diag) {

@@ -50,27 +50,25 @@ static const M defaults = {.group = 2,
                            .kernel = 3,
                            .stack = "main"};
 
-static void record_group(const Multiplex *m, Tree *list, int first, int count) {
-    Arena *arena = m->ctx->arena;
-    Tree *row = tree_new(arena, TREE_MAP, LOC_NONE);
-    tree_put_int(arena, row, "first_layer", first);
-    tree_put_int(arena, row, "layers", count);
-    tree_put_real(arena, row, "deviation", m->deviation);
-    tree_append(arena, list, NULL, LOC_NONE, row);
-}
-
 static Status share_groups(Multiplex *m, Diag *diag) {
-    Tree *list = tree_new(m->ctx->arena, TREE_LIST, LOC_NONE);
+    Arena *arena = m->ctx->arena;
+    Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
     IntList groups;
     TRY(multiplex_groups(&groups, m, diag));
     for (int first = 0, g = 0; g < groups.count; g++) {
         const int count = (int)groups.items[g];
         TRY(multiplex_share(m, first, count, diag));
-        if (!m->ctx->plan) record_group(m, list, first, count);
+        if (!m->ctx->plan) {
+            Tree *row = tree_new(arena, TREE_MAP, LOC_NONE);
+            tree_put_int(arena, row, "first_layer", first);
+            tree_put_int(arena, row, "layers", count);
+            tree_put_real(arena, row, "deviation", m->deviation);
+            tree_append(arena, list, NULL, LOC_NONE, row);
+        }
         if (m->deviation > m->largest) m->largest = m->deviation;
         first += count;
     }
-    tree_append(m->ctx->arena, m->ctx->record, "groups", LOC_NONE, list);
+    tree_append(arena, m->ctx->record, "groups", LOC_NONE, list);
     return STATUS_OK;
 }
 
