@@ -21,6 +21,7 @@ typedef struct Flags {
     double temperature, top_p; /* top_p 0 = not given */
     double length_penalty;     /* negative = not given */
     int dump_ir, split;        /* split: WordSplit */
+    int processor;             /* Processor */
     bool lowercase, quiet, no_data, timing, bf16, json, schema, hidden_states;
     bool leave_early, values;
     bool help, version;

@@ -1,5 +1,6 @@
 /* Flags: one table of typed rows; parsing, checking and help come from it. */
 #include "cli/command.h"
+#include "exec/processor.h"
 #include "io/tokenizers/word_vocabulary.h"
 
 #include <errno.h>
@@ -23,6 +24,9 @@ static const Flag flags[] = {
                "may be given several times")},
     {"threads", "N",
      F_INT(Flags, threads, 1, 4096, "threads; all processors if not given")},
+    {"processor", "LEVEL",
+     F_CHOICE(Flags, processor, PROCESSOR_NAMES,
+              "the same bytes on every processor that has v2, v3 or v4 of x86-64")},
     {"prompt", "TEXT",
      F_STRING(Flags, prompt, "text to go on from, or sentence to translate",
               .empty = true)},

@@ -3,6 +3,7 @@
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
+#include "exec/processor.h"
 
 #include <errno.h>
 #include <string.h>
@@ -17,10 +18,12 @@ static Status run_command(Cli *cli, int argc, char **argv, Diag *diag) {
         printf("compress %s\n", COMPRESS_VERSION_TEXT);
         return STATUS_OK;
     }
+    TRY(processor_fix((Processor)cli->flags.processor, diag));
     return cli->command->run(cli, diag);
 }
 
 int main(int argc, char **argv) {
+    processor_require();
     Diag *diag = diag_create();
     Cli cli = {.arena = arena_create(), .flags = {.length_penalty = -1}};
     signals_install();

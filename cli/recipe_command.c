@@ -4,6 +4,7 @@
 #include "cli/progress.h"
 #include "cli/report_tables.h"
 #include "cli/text_table.h"
+#include "exec/processor.h"
 #include "session/session.h"
 
 /* One run of a recipe. */
@@ -58,6 +59,8 @@ static Status run_recipe(Session *session, RecipeRun *run, const Cli *cli, Diag 
     const SessionOptions options = {
         .watch = &watch, .self = run, .step_begin = begin_step, .step_end = end_step};
     TRY(open_session(session, cli, options, diag));
+    if (cli->flags.processor == PROCESSOR_AUTO)
+        TRY(processor_fix(session->recipe.processor, diag));
     TRY(session_load(session, true, diag));
     TRY(session_plan(session, diag));
     if (!cli->flags.quiet) report_print_plan(&session->planned, stderr);

@@ -3,19 +3,16 @@
 #include "session/session.h"
 
 #include "exec/ops.h"
+#include "exec/run/parallel.h"
 #include "io/files/file.h"
 #include "io/formats/load.h"
 #include "io/formats/model_vocabulary.h"
 #include "io/formats/modelfile.h"
 
-#include <sched.h>
 #include <string.h>
 
 int threads_choose(int64_t wanted) {
-    cpu_set_t set;
-    if (wanted > 0) return (int)wanted;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-    return CPU_COUNT(&set) > 0 ? CPU_COUNT(&set) : 1;
+    return wanted > 0 ? (int)wanted : threads_available();
 }
 
 /* Opens all data sets that are not open, reporting all errors. */

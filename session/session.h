@@ -122,7 +122,8 @@ void session_close(Session *session);
 Status session_check_data(Session *session, DataEntry *entry, const Model *model, Loc at,
                           Diag *diag);
 
-/* Threads to use: `wanted`, or as many as the process may run on. */
+/* Threads to use: `wanted`, or as many as the process may keep busy (threads_available).
+ */
 int threads_choose(int64_t wanted);
 
 #endif

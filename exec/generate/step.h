@@ -7,8 +7,7 @@
 #ifndef COMPRESS_EXEC_GENERATE_STEP_H
 #define COMPRESS_EXEC_GENERATE_STEP_H
 
-#include "exec/linalg/gemv.h"
-#include "exec/ops/kernel.h"
+#include "exec/loops/loops.h"
 
 typedef struct StepCall {
     const Node *node;

@@ -14,6 +14,10 @@ void blas_init(void) {
     openblas_set_num_threads(1);
 }
 
+const char *blas_core(void) {
+    return openblas_get_corename();
+}
+
 static CBLAS_TRANSPOSE transpose(bool flag) {
     return flag ? CblasTrans : CblasNoTrans;
 }

@@ -10,6 +10,9 @@
 /* Makes the library single-threaded. Call once before any thread uses it. */
 void blas_init(void);
 
+/* Name of the processor whose kernels the library has chosen: "Haswell". */
+const char *blas_core(void);
+
 /* C[m, n] = alpha op(A) op(B) + beta C, row-major, op = transpose when the flag is set;
  * lda, ldb, ldc are row strides of the matrices as stored. */
 void gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,

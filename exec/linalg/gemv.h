@@ -29,18 +29,10 @@ size_t matrix_bytes(const Matrix *matrix);
  * matrix_bytes bytes of zeros at `data`. */
 void matrix_pack(const Matrix *matrix, const Tensor *weight, bool transposed, void *data);
 
-/* y[t, r] = sum_k W[r, k] x[t, k] + bias[r] for rows first .. last - 1 and `count`
- * vectors, whose rows lie ldx and ldy apart; bias may be NULL. */
-void matrix_times(const Matrix *matrix, int64_t first, int64_t last, const float *bias,
-                  const float *x, int64_t ldx, float *y, int64_t ldy, int64_t count);
-
-/* y[t, c] = sum_k w[k * step + c] x[t, k] for 16 * panels columns c, of which panel p
- * starts at w + p * gap. K may be 0. */
+/* Columns of panels at any distance, for panels_times (exec/loops/loops.h). */
 typedef struct Panels {
     const float *w;
     int64_t step, gap, panels, K;
 } Panels;
-void panels_times(const Panels *panels, const float *x, int64_t ldx, float *y,
-                  int64_t ldy, int64_t count);
 
 #endif

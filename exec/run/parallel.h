@@ -1,5 +1,5 @@
-/* Parallel: threads for loops; those of generation, which stay, are in
- * exec/generate/team.h. */
+/* Parallel: threads for loops, and how many there may be; those of generation, which
+ * stay, are in exec/generate/team.h. */
 #ifndef COMPRESS_EXEC_RUN_PARALLEL_H
 #define COMPRESS_EXEC_RUN_PARALLEL_H
 
@@ -10,5 +10,13 @@
  * thread gets one contiguous range, in order. */
 void parallel_for(int64_t count, int threads,
                   void (*body)(void *self, int64_t i, int worker), void *self);
+
+/* Threads that the process may keep busy: the processors it may run on, or fewer where
+ * its control group has a quota (rounded up). At least 1. */
+int threads_available(void);
+
+/* Processors' worth of time that the control groups of the process allow, of either
+ * version; infinite without a limit. `root` stands before /proc and /sys: "". */
+double threads_quota(const char *root);
 
 #endif

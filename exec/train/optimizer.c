@@ -6,6 +6,7 @@
  * SGD: m = momentum m + g; w = w (1 - rate decay) - rate m. */
 #include "exec/train/optimizer.h"
 
+#include "exec/loops/loops.h"
 #include "exec/plan/plan_internal.h"
 #include "exec/plan/weight_layout.h"
 #include "exec/run/parallel.h"
@@ -38,41 +39,6 @@ struct Optimizer {
     double *square, *added; /* by block of weights: sum of squares of the gradient; what
                                priors add to the objective */
 };
-
-/* Factors of one step, the same for all elements of a segment. */
-typedef struct Update {
-    float scale, shrink, rate, beta1, beta2, root, eps;
-} Update;
-
-/* ---- kernels ---- */
-
-static void adamw_range(float *restrict w, const float *restrict g, float *restrict m,
-                        float *restrict v, int64_t n, Update u) {
-    const float rest1 = 1 - u.beta1, rest2 = 1 - u.beta2;
-    for (int64_t i = 0; i < n; i++) {
-        const float d = u.scale * g[i];
-        m[i] = u.beta1 * m[i] + rest1 * d;
-        v[i] = u.beta2 * v[i] + rest2 * (d * d);
-        w[i] = u.shrink * w[i] - u.rate * m[i] / (sqrtf(v[i]) * u.root + u.eps);
-    }
-}
-
-static void momentum_range(float *restrict w, const float *restrict g, float *restrict m,
-                           int64_t n, Update u) {
-    for (int64_t i = 0; i < n; i++) {
-        m[i] = u.beta1 * m[i] + u.scale * g[i];
-        w[i] = u.shrink * w[i] - u.rate * m[i];
-    }
-}
-
-static void plain_range(float *restrict w, const float *restrict g, int64_t n, Update u) {
-    for (int64_t i = 0; i < n; i++) w[i] = u.shrink * w[i] - u.rate * (u.scale * g[i]);
-}
-
-static void average_range(float *restrict a, const float *restrict w, int64_t n,
-                          float decay) {
-    for (int64_t i = 0; i < n; i++) a[i] += (1 - decay) * (w[i] - a[i]);
-}
 
 /* ---- setting up ---- */
 
@@ -274,17 +240,6 @@ typedef struct SumJob {
     int64_t shards;
 } SumJob;
 
-static double sum_squares(const float *x, int64_t n) {
-    double sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
-    return sum;
-}
-
-static void add_range(float *restrict to, const float *restrict from, int64_t n) {
-    for (int64_t i = 0; i < n; i++) to[i] += from[i];
-}
-
 static int64_t block_end(int64_t first, int64_t count) {
     return first + BLOCK < count ? first + BLOCK : count;
 }
@@ -299,7 +254,7 @@ static void add_priors(const Optimizer *o, float *gradient, int64_t first, int64
         *added += prior_add(o->prior, part, gradient, range.first, range.n);
         if (prior_deviations(o->prior) == 0) continue;
         const float *rho = gradient + prior_log_variances(o->prior, part);
-        *square += sum_squares(rho + (range.first - part->first), range.n);
+        *square += loops_here()->sum_squares(rho + (range.first - part->first), range.n);
     }
 }
 
@@ -310,10 +265,12 @@ static void sum_block(void *self, int64_t block, int worker) {
     const int64_t first = block * BLOCK, end = block_end(first, o->weight_count);
     const int64_t n = end - first;
     float *to = job->gradients[0] + first;
-    for (int64_t s = 1; s < job->shards; s++) add_range(to, job->gradients[s] + first, n);
+    const Loops *loops = loops_here();
+    for (int64_t s = 1; s < job->shards; s++)
+        loops->add_floats(to, job->gradients[s] + first, n);
     double added = 0, square = 0;
     if (o->prior) add_priors(o, job->gradients[0], first, end, &added, &square);
-    o->square[block] = square + sum_squares(to, n);
+    o->square[block] = square + loops->sum_squares(to, n);
     o->added[block] = added;
 }
 
@@ -366,15 +323,16 @@ static void step_range(const StepJob *job, const Segment *segment, int64_t first
                        int64_t n) {
     Optimizer *o = job->optimizer;
     const Update u = segment_update(job, segment);
+    const Loops *loops = loops_here();
     float *w = o->weights + first;
     const float *g = job->gradient + first;
     if (o->second)
-        adamw_range(w, g, o->first + first, o->second + first, n, u);
+        loops->update_adamw(w, g, o->first + first, o->second + first, n, &u);
     else if (o->first)
-        momentum_range(w, g, o->first + first, n, u);
+        loops->update_momentum(w, g, o->first + first, n, &u);
     else
-        plain_range(w, g, n, u);
-    if (o->average) average_range(o->average + first, w, n, job->average_decay);
+        loops->update_plain(w, g, n, &u);
+    if (o->average) loops->update_average(o->average + first, w, n, job->average_decay);
 }
 
 static void step_block(void *self, int64_t block, int worker) {

@@ -1,9 +1,9 @@
 /* Prior: see exec/train/prior.h. */
 #include "exec/train/prior.h"
 
+#include "exec/loops/loops.h"
 #include "exec/plan/weight_layout.h"
 #include "exec/run/parallel.h"
-#include "exec/train/variational.h"
 #include "ir/random.h"
 #include "ir/storage.h"
 
@@ -208,9 +208,9 @@ static void draw_part(const DrawJob *job, const PriorPart *part, int64_t first,
     const int64_t last = part->first + part->count, to = end < last ? end : last;
     if (from >= to) return;
     const float *rho = prior->values + prior_log_variances(prior, part);
-    variational_draw(prior->weights + from, prior->values + from,
-                     rho + (from - part->first), to - from,
-                     random_key_name(job->key, part->storage->name), from - part->first);
+    loops_here()->variational_draw(
+        prior->weights + from, prior->values + from, rho + (from - part->first),
+        to - from, random_key_name(job->key, part->storage->name), from - part->first);
 }
 
 static void draw_block(void *self, int64_t block, int worker) {
@@ -236,12 +236,14 @@ double prior_add(const Prior *prior, const PriorPart *part, float *gradient,
     const PriorRange range = {prior->mean + part->at + i, prior->variance + part->at + i};
     const float *w = prior->weights + first;
     float *g = gradient + first;
+    const Loops *loops = loops_here();
     if (!prior->values)
-        return prior->factor * variational_add_density(g, w, range, n, prior->factor);
+        return prior->factor *
+               loops->variational_add_density(g, w, range, n, prior->factor);
     const int64_t rho = prior_log_variances(prior, part) + i;
-    return prior->factor *
-           variational_add_divergence(g, gradient + rho, w, prior->values + first,
-                                      prior->values + rho, range, n, prior->factor);
+    return prior->factor * loops->variational_add_divergence(
+                               g, gradient + rho, w, prior->values + first,
+                               prior->values + rho, range, n, prior->factor);
 }
 
 /* ---- the end ---- */

@@ -23,6 +23,9 @@ static const Field keys_fields[] = {
              .empty = true),
     F_INT(RecipeKeys, seed, 0, 1e15, "seed of everything random"),
     F_INT(RecipeKeys, threads, 0, 4096, "threads; 0 = as many as processors"),
+    F_CHOICE(RecipeKeys, processor, PROCESSOR_NAMES,
+             "level of x86-64 whose kernels are used, for the same bytes on every "
+             "processor that has it; auto = the best there is"),
     F_TREE(
         RecipeKeys, model, "string|map",
         "path of the model to start from, relative to the recipe; or a map with a "
@@ -204,6 +207,7 @@ Status recipe_bind(Recipe *recipe, Arena *arena, const Tree *document, const cha
     check_keys(recipe, &keys, diag);
     recipe->seed = keys.seed;
     recipe->threads = keys.threads;
+    recipe->processor = (Processor)keys.processor;
     recipe->model = keys.model;
     recipe->data = keys.data;
     recipe->output = keys.output;

@@ -25,6 +25,7 @@
 #ifndef COMPRESS_PASSES_PIPELINE_RECIPE_H
 #define COMPRESS_PASSES_PIPELINE_RECIPE_H
 
+#include "exec/processor.h"
 #include "passes/pass.h"
 
 typedef struct Step {
@@ -40,10 +41,11 @@ typedef struct Step {
 typedef struct Recipe {
     const char *path, *folder;
     int64_t seed;
-    int64_t threads;    /* 0 = number of processors */
-    const Tree *model;  /* string or map; NULL = must come from --model */
-    const Tree *data;   /* map of data sets, or NULL */
-    const char *output; /* NULL = nothing is written unless --output */
+    int64_t threads;     /* 0 = number of processors */
+    Processor processor; /* to be fixed before the model is read (processor_fix) */
+    const Tree *model;   /* string or map; NULL = must come from --model */
+    const Tree *data;    /* map of data sets, or NULL */
+    const char *output;  /* NULL = nothing is written unless --output */
     Step *steps;
     int step_count;
     const Tree *source; /* the whole document, after --set */

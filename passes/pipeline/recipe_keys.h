@@ -8,6 +8,7 @@
 /* Keys at the top of a recipe. */
 typedef struct RecipeKeys {
     int64_t version, seed, threads;
+    int processor; /* Processor */
     const char *name, *output;
     const Tree *model, *data, *passes;
 } RecipeKeys;

@@ -1,6 +1,6 @@
 /* Terms of Gaussian priors: against PyTorch, numerical integration, finite differences;
  * drawn weights. */
-#include "exec/train/variational.h"
+#include "exec/loops/loops.h"
 #include "io/formats/safetensors.h"
 #include "ir/random.h"
 #include "tests/support/check.h"
@@ -51,7 +51,7 @@ static void test_reference(void **state) {
     read_values(weights, "p.log_variance", COUNT, variance);
     read_values(values, "gaussian_kl", 1, &want);
     for (int i = 0; i < COUNT; i++) variance[i] = (float)exp((double)variance[i]);
-    const double kl = variational_add_divergence(
+    const double kl = loops_here()->variational_add_divergence(
         g, g_rho, mean, mean, rho, (PriorRange){prior, variance}, COUNT, 0.5);
     assert_true(fabs(kl - (double)want) < 1e-6 * (double)want);
     for (int i = 0; i < COUNT; i++) g[i] *= 2, g_rho[i] *= 2;
@@ -93,8 +93,8 @@ static void test_integration(void **state) {
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         const float *v = cases[c];
         float g = 0, g_rho = 0;
-        const double got = variational_add_divergence(&g, &g_rho, v, v, v + 1,
-                                                      (PriorRange){v + 2, v + 3}, 1, 1);
+        const double got = loops_here()->variational_add_divergence(
+            &g, &g_rho, v, v, v + 1, (PriorRange){v + 2, v + 3}, 1, 1);
         const double want =
             integrate((double)v[0], exp((double)v[1]), (double)v[2], (double)v[3]);
         if (!(fabs(got - want) < 1e-9 * fmax(1, want)))
@@ -135,8 +135,8 @@ static void check_point(Point p) {
     const float w = (float)(p.mean + exp(p.rho / 2) * p.noise);
     const float prior = (float)p.prior, variance = (float)p.variance;
     float g = (float)slope_of((double)w), g_rho = 0;
-    variational_add_divergence(&g, &g_rho, &w, &mean, &rho,
-                               (PriorRange){&prior, &variance}, 1, p.factor);
+    loops_here()->variational_add_divergence(
+        &g, &g_rho, &w, &mean, &rho, (PriorRange){&prior, &variance}, 1, p.factor);
     Point up = p, down = p;
     up.mean += h, down.mean -= h;
     expect_close("mean", (double)g, (objective(up) - objective(down)) / (2 * h));
@@ -164,8 +164,9 @@ static void test_density(void **state) {
         const float mean = (float)random_normal(3, i), variance = 0.3f;
         const PriorRange prior = {&mean, &variance};
         float g[2] = {0.25f, 0.5f};
-        const double first = variational_add_density(g, w, prior, 1, 2);
-        const double second = variational_add_density(g + 1, w + 1, prior, 1, 0);
+        const double first = loops_here()->variational_add_density(g, w, prior, 1, 2);
+        const double second =
+            loops_here()->variational_add_density(g + 1, w + 1, prior, 1, 0);
         const double want = log_normal((double)w[1], (double)mean, (double)variance) -
                             log_normal((double)w[0], (double)mean, (double)variance);
         expect_close("density", first - second, want);
@@ -185,7 +186,7 @@ static void test_draw(void **state) {
           *rho = memory_alloc(MANY, sizeof *rho);
     float *w = memory_alloc(MANY, sizeof *w), *again = memory_alloc(MANY, sizeof *again);
     for (int i = 0; i < MANY; i++) mean[i] = 3, rho[i] = (float)log(0.25);
-    variational_draw(w, mean, rho, MANY, 7, 0);
+    loops_here()->variational_draw(w, mean, rho, MANY, 7, 0);
     double sum = 0, square = 0;
     for (int i = 0; i < MANY; i++) {
         const double d = (double)w[i] - 3;
@@ -196,10 +197,11 @@ static void test_draw(void **state) {
     assert_true(fabs(square / MANY / 0.25 - 1) < 4 * sqrt(2.0 / MANY));
     for (int first = 0; first < MANY; first += PIECE) {
         const int n = MANY - first < PIECE ? MANY - first : PIECE;
-        variational_draw(again + first, mean + first, rho + first, n, 7, first);
+        loops_here()->variational_draw(again + first, mean + first, rho + first, n, 7,
+                                       first);
     }
     assert_memory_equal(w, again, MANY * sizeof *w);
-    variational_draw(again, mean, rho, MANY, 8, 0);
+    loops_here()->variational_draw(again, mean, rho, MANY, 8, 0);
     int equal = 0;
     for (int i = 0; i < MANY; i++) equal += w[i] == again[i];
     assert_true(equal < 10);

@@ -93,7 +93,7 @@ static void attend(const Sizes *s, Cache cache, const Group *g, float *scratch) 
     const int64_t seen = round_up(g->first + (g->n - 1) * g->more);
     const Panels keys = {cache.keys, PANEL_ROWS, PANEL_ROWS * s->d, seen / PANEL_ROWS,
                          s->d};
-    panels_times(&keys, g->q, g->q_step, scores, s->tokens, g->n);
+    REAL_FN(panels_times)(&keys, g->q, g->q_step, scores, s->tokens, g->n);
     for (int64_t i = 0; i < g->n; i++) {
         float *restrict row = scores + i * s->tokens;
         const int64_t count = g->first + i * g->more;
@@ -103,7 +103,7 @@ static void attend(const Sizes *s, Cache cache, const Group *g, float *scratch) 
     }
     const Panels values = {cache.values, s->wide, PANEL_ROWS, s->wide / PANEL_ROWS,
                            g->first + (g->n - 1) * g->more};
-    panels_times(&values, scores, s->tokens, sums, s->wide, g->n);
+    REAL_FN(panels_times)(&values, scores, s->tokens, sums, s->wide, g->n);
     for (int64_t i = 0; i < g->n; i++)
         put_row(g->out + i * g->out_step, sums + i * s->wide, s->e, false);
 }

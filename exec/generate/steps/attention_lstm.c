@@ -63,11 +63,10 @@ static void prepare(const StepCall *call, const StepRows *rows) {
     const int64_t S = rows->source;
     for (int64_t i = 0; i < call->count; i++) {
         const float *memory = (const float *)call->in[ALSTM_MEMORY] + i * S * s.R;
-        if (s.aligned)
-            matrix_times(call->in[ALSTM_ALIGN_MEMORY], 0, s.L, NULL, memory, s.R,
-                         step_prepared(rows, i), s.L, S);
-        else
-            average(&s, memory, mask_of(call, rows, i), S, step_prepared(rows, i));
+        if (s.aligned) REAL_FN(matrix_times)
+        (call->in[ALSTM_ALIGN_MEMORY], 0, s.L, NULL, memory, s.R, step_prepared(rows, i),
+         s.L, S);
+        else average(&s, memory, mask_of(call, rows, i), S, step_prepared(rows, i));
     }
 }
 
@@ -102,9 +101,8 @@ static void attend(const Sizes *s, const StepCall *call, const StepRows *rows,
 /* The contexts of all rows; `cells` are the cells before, `query` is scratch. */
 static void find_contexts(const Sizes *s, const StepCall *call, const StepRows *rows,
                           const float *cells, float *query, float *context) {
-    if (s->aligned)
-        matrix_times(call->in[ALSTM_ALIGN_STATE], 0, s->L, NULL, cells, s->M, query, s->L,
-                     call->count);
+    if (s->aligned) REAL_FN(matrix_times)
+    (call->in[ALSTM_ALIGN_STATE], 0, s->L, NULL, cells, s->M, query, s->L, call->count);
     for (int64_t r = 0; r < call->count; r++) {
         float *row = context + r * s->R;
         if (s->aligned)
@@ -121,12 +119,13 @@ static void run_rows(const StepCall *call, const StepRows *rows) {
     float *query = half + n * s.M, *context = query + n * s.L;
     const bool x = node_has(call->node, ALSTM_X);
     if (!x) gather(call, rows, 1, s.M, half);
-    matrix_times(call->in[ALSTM_WEIGHT_IN], 0, wide, call->in[ALSTM_BIAS],
-                 x ? call->in[ALSTM_X] : half, s.K, gates, wide, n);
+    REAL_FN(matrix_times)
+    (call->in[ALSTM_WEIGHT_IN], 0, wide, call->in[ALSTM_BIAS],
+     x ? call->in[ALSTM_X] : half, s.K, gates, wide, n);
     gather(call, rows, 0, s.M, half);
     find_contexts(&s, call, rows, half, query, context);
-    matrix_times(call->in[ALSTM_WEIGHT_CONTEXT], 0, wide, NULL, context, s.R, more, wide,
-                 n);
+    REAL_FN(matrix_times)
+    (call->in[ALSTM_WEIGHT_CONTEXT], 0, wide, NULL, context, s.R, more, wide, n);
     for (int64_t i = 0; i < n * wide; i++) gates[i] += more[i];
     for (int64_t r = 0; r < n; r++) {
         float *state = rows->state[r];

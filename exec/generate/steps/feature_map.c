@@ -62,9 +62,9 @@ static void run(const StepCall *call, int64_t first, int64_t last) {
     for (int64_t h = first; h < last; h++) {
         const float *x = (const float *)call->in[X] + h * s.d;
         const int64_t row = h / s.share * s.f;
-        if (weight)
-            matrix_times(weight, row, row + s.f, NULL, x, s.heads * s.d, call->scratch,
-                         weight->rows, call->count);
+        if (weight) REAL_FN(matrix_times)
+        (weight, row, row + s.f, NULL, x, s.heads * s.d, call->scratch, weight->rows,
+         call->count);
         for (int64_t t = 0; t < call->count; t++) {
             const float *head = x + t * s.heads * s.d;
             float *y = call->out + (t * s.heads + h) * s.f;

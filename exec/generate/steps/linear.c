@@ -22,8 +22,9 @@ static bool is_transposed(const Node *node) {
 static void run(const StepCall *call, int64_t first, int64_t last) {
     const Matrix *weight = call->in[WEIGHT];
     const float *bias = step_operand(call->node, BIAS) ? call->in[BIAS] : NULL;
-    matrix_times(weight, first, last, bias, call->in[X], weight->columns, call->out,
-                 weight->rows, call->count);
+    REAL_FN(matrix_times)
+    (weight, first, last, bias, call->in[X], weight->columns, call->out, weight->rows,
+     call->count);
 }
 
 STEP_KERNEL(linear) = {

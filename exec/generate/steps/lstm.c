@@ -33,9 +33,9 @@ static void run_token(const StepCall *call, const float *x, const float *before,
     const int64_t H = state->columns;
     float *restrict gates = call->scratch, *restrict sums = gates + GATES * H;
     for (int64_t g = 0; g < GATES * H; g += H) {
-        matrix_times(in, g + first, g + last, call->in[BIAS], x, 0, gates, 0, 1);
+        REAL_FN(matrix_times)(in, g + first, g + last, call->in[BIAS], x, 0, gates, 0, 1);
         if (!before) continue;
-        matrix_times(state, g + first, g + last, NULL, before, 0, sums, 0, 1);
+        REAL_FN(matrix_times)(state, g + first, g + last, NULL, before, 0, sums, 0, 1);
         for (int64_t j = g + first; j < g + last; j++) gates[j] += sums[j];
     }
     lstm_cell_next(gates, before, first, last, c, h, H);

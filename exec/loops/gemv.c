@@ -3,9 +3,7 @@
  * The inner blocks hold one register of 16 sums for each panel and vector. With one
  * vector four panels are read at once, which is what memory needs to be busy; with
  * several, each panel read is used for all of them. */
-#include "exec/linalg/gemv.h"
-
-#include <string.h>
+#include "exec/loops/loops.h"
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
@@ -19,53 +17,11 @@ typedef uint32_t Words
 enum { SOLO_PANELS = 4, ACCUMULATORS = 16 };
 #ifdef __AVX512F__
 enum { VECTORS = 8, VECTOR_PANELS = 2 };
+#elif defined(__SSE2__) && !defined(__AVX__)
+enum { VECTORS = 2, VECTOR_PANELS = 1 };
 #else
 enum { VECTORS = 4, VECTOR_PANELS = 1 };
 #endif
-
-/* ---- packing ---- */
-
-size_t matrix_bytes(const Matrix *matrix) {
-    const size_t rows = (size_t)(matrix->rows + PANEL_ROWS - 1) / PANEL_ROWS * PANEL_ROWS;
-    const size_t columns = (size_t)matrix->columns;
-    return rows * 4 * (matrix->kind == STEP_BF16 ? (columns + 1) / 2 : columns);
-}
-
-/* Nearest bf16, ties to even; NaN stays one. */
-static uint32_t bf16_bits(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    if (value != value) return bits >> 16 | 0x40;
-    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-}
-
-static void put_element(const Matrix *matrix, void *data, int64_t row, int64_t k,
-                        float value) {
-    const int64_t panel = row / PANEL_ROWS, lane = row % PANEL_ROWS;
-    if (matrix->kind == STEP_F32) {
-        ((float *)data)[(panel * matrix->columns + k) * PANEL_ROWS + lane] = value;
-        return;
-    }
-    const int64_t pairs = (matrix->columns + 1) / 2;
-    uint32_t *word = (uint32_t *)data + (panel * pairs + k / 2) * PANEL_ROWS + lane;
-    *word |= bf16_bits(value) << (k % 2 ? 16 : 0);
-}
-
-void matrix_pack(const Matrix *matrix, const Tensor *weight, bool transposed,
-                 void *data) {
-    enum { PIECE = 1024 };
-    float piece[PIECE];
-    const int64_t width = transposed ? matrix->rows : matrix->columns;
-    const int64_t total = matrix->rows * matrix->columns;
-    for (int64_t at = 0, n; at < total; at += n) { /* pieces of rows as they are stored */
-        const int64_t major = at / width, minor = at % width;
-        n = width - minor < PIECE ? width - minor : PIECE;
-        tensor_read_f32(weight, at, n, piece);
-        for (int64_t i = 0; i < n; i++)
-            put_element(matrix, data, transposed ? minor + i : major,
-                        transposed ? major : minor + i, piece[i]);
-    }
-}
 
 /* ---- inner blocks ---- */
 
@@ -170,8 +126,9 @@ static void times_panels(const Panels *in, StepWeights kind, int64_t column,
     }
 }
 
-void matrix_times(const Matrix *matrix, int64_t first, int64_t last, const float *bias,
-                  const float *x, int64_t ldx, float *y, int64_t ldy, int64_t count) {
+void REAL_FN(matrix_times)(const Matrix *matrix, int64_t first, int64_t last,
+                           const float *bias, const float *x, int64_t ldx, float *y,
+                           int64_t ldy, int64_t count) {
     const int64_t pairs = (matrix->columns + 1) / 2;
     const int64_t gap =
         PANEL_ROWS * (matrix->kind == STEP_BF16 ? pairs : matrix->columns);
@@ -185,8 +142,8 @@ void matrix_times(const Matrix *matrix, int64_t first, int64_t last, const float
     }
 }
 
-void panels_times(const Panels *panels, const float *x, int64_t ldx, float *y,
-                  int64_t ldy, int64_t count) {
+void REAL_FN(panels_times)(const Panels *panels, const float *x, int64_t ldx, float *y,
+                           int64_t ldy, int64_t count) {
     const Target to = {0, panels->panels * PANEL_ROWS, NULL, y, ldy};
     times_panels(panels, STEP_F32, 0, x, ldx, count, &to);
 }

@@ -1,12 +1,12 @@
-/* Variational: see exec/train/variational.h. */
-#include "exec/train/variational.h"
+/* Loops over weights under a Gaussian prior: see exec/train/variational.h. */
+#include "exec/loops/loops.h"
 
 #include "ir/random.h"
 
 #include <math.h>
 
-double variational_add_density(float *restrict g, const float *restrict w,
-                               PriorRange prior, int64_t n, double factor) {
+double REAL_FN(variational_add_density)(float *restrict g, const float *restrict w,
+                                        PriorRange prior, int64_t n, double factor) {
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) {
@@ -18,10 +18,11 @@ double variational_add_density(float *restrict g, const float *restrict w,
     return sum / 2;
 }
 
-double variational_add_divergence(float *restrict g, float *restrict g_rho,
-                                  const float *restrict w, const float *restrict mean,
-                                  const float *restrict rho, PriorRange prior, int64_t n,
-                                  double factor) {
+double REAL_FN(variational_add_divergence)(float *restrict g, float *restrict g_rho,
+                                           const float *restrict w,
+                                           const float *restrict mean,
+                                           const float *restrict rho, PriorRange prior,
+                                           int64_t n, double factor) {
     double sum = 0;
     for (int64_t i = 0; i < n; i++) {
         const double variance = (double)prior.variance[i];
@@ -37,8 +38,9 @@ double variational_add_divergence(float *restrict g, float *restrict g_rho,
     return sum / 2;
 }
 
-void variational_draw(float *restrict w, const float *restrict mean,
-                      const float *restrict rho, int64_t n, uint64_t key, int64_t first) {
+void REAL_FN(variational_draw)(float *restrict w, const float *restrict mean,
+                               const float *restrict rho, int64_t n, uint64_t key,
+                               int64_t first) {
     for (int64_t i = 0; i < n; i++) {
         const double e = random_normal(key, (uint64_t)(first + i));
         w[i] = (float)((double)mean[i] + exp((double)rho[i] / 2) * e);
