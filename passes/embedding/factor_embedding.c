@@ -5,7 +5,7 @@
  *
  * Where the model has the right-hand side already, its W1 W2 is truncated again and the
  * nodes stay. The numbers are in factor_embedding_table.c. */
-#include "passes/embedding/factor_embedding.h"
+#include "passes/embedding/factor_embedding_table.h"
 
 #include "exec/linalg/blas.h"
 #include "ir/rewrite.h"

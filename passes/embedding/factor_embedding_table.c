@@ -1,5 +1,5 @@
-/* The numbers behind factor_embedding: see factor_embedding.h. */
-#include "passes/embedding/factor_embedding.h"
+/* The numbers behind factor_embedding: see factor_embedding_table.h. */
+#include "passes/embedding/factor_embedding_table.h"
 
 #include "exec/linalg/blas.h"
 #include "exec/run/parallel.h"

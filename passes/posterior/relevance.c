@@ -46,16 +46,16 @@ static void open_samples(Sum *s, int64_t samples) {
 }
 
 /* Whether nothing is asked of element i of the chunk: it has its value for certain. */
-static bool is_settled(const Sum *s, int i, int64_t samples) {
-    bool settled = s->noise[i] == 0 && s->delta[i] == 0;
-    for (int64_t k = 0; k < samples && settled; k++) settled = s->f[k * CHUNK + i] == 0;
-    return settled;
+static bool is_certain(const Sum *s, int i, int64_t samples) {
+    bool certain = s->noise[i] == 0 && s->delta[i] == 0;
+    for (int64_t k = 0; k < samples && certain; k++) certain = s->f[k * CHUNK + i] == 0;
+    return certain;
 }
 
 /* Adds the chunk to the sums and empties it. */
 static Status flush(Sum *s, const Storage *storage, int64_t samples, Diag *diag) {
     for (int i = 0; i < s->count; i++) {
-        if (is_settled(s, i, samples)) s->noise[i] = 1;
+        if (is_certain(s, i, samples)) s->noise[i] = 1;
         if (!(s->noise[i] > 0)) return fail_singular(s, storage, diag);
         const double scale = 1 / sqrt(s->noise[i]);
         s->delta[i] *= scale;

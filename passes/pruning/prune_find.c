@@ -239,6 +239,15 @@ static Status check_groups(const Prune *p, Diag *diag) {
     return STATUS_OK;
 }
 
+bool prune_is_first(const Prune *p, const PruneBlock *block, const PruneSlot *slot) {
+    for (const PruneBlock *other = p->blocks;; other++)
+        for (int j = 0; other->group == block->group && j < other->slot_count; j++) {
+            const PruneSlot *candidate = &other->slots[j];
+            if (candidate->leaf == slot->leaf && candidate->axis == slot->axis)
+                return candidate == slot;
+        }
+}
+
 /* Whether a node is the core of a block of the kind. */
 static bool is_core(const Prune *p, const Node *node) {
     if (!node->stack || node->layer < 0) return false;

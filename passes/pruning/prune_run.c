@@ -67,15 +67,6 @@ static bool block_is_exact(const PruneBlock *block, const PruneGroup *group) {
 
 /* ---- cutting ---- */
 
-bool prune_is_first(const Prune *p, const PruneBlock *block, const PruneSlot *slot) {
-    for (const PruneBlock *other = p->blocks;; other++)
-        for (int j = 0; other->group == block->group && j < other->slot_count; j++) {
-            const PruneSlot *candidate = &other->slots[j];
-            if (candidate->leaf == slot->leaf && candidate->axis == slot->axis)
-                return candidate == slot;
-        }
-}
-
 /* The nodes of a group that read a leaf: all of them are cut together. */
 static StorageUsers readers_of(const Prune *p, int group, const Node *leaf) {
     const size_t most = (size_t)p->block_count * PRUNE_SLOTS;

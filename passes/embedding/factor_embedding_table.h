@@ -3,8 +3,8 @@
  * Shen et al., COST-EFF (EMNLP 2022), section 3.2: E[V, H] ~ W1 W2 by truncated SVD, with
  * W1 = U_R S_R [V, R] and W2 = V_R^T [R, H]. W2 is stored as the weight [H, R] of a
  * linear, so E is left * right^T below. */
-#ifndef COMPRESS_PASSES_EMBEDDING_FACTOR_EMBEDDING_H
-#define COMPRESS_PASSES_EMBEDDING_FACTOR_EMBEDDING_H
+#ifndef COMPRESS_PASSES_EMBEDDING_FACTOR_EMBEDDING_TABLE_H
+#define COMPRESS_PASSES_EMBEDDING_FACTOR_EMBEDDING_TABLE_H
 
 #include "exec/linalg/tsvd.h"
 

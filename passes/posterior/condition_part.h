@@ -1,8 +1,10 @@
-/* Inside of conditioning: see condition.h. */
-#ifndef COMPRESS_PASSES_POSTERIOR_CONDITION_INTERNAL_H
-#define COMPRESS_PASSES_POSTERIOR_CONDITION_INTERNAL_H
+/* Parts: one storage's share in conditioning, which condition.c marks, the forms of
+ * covariances change (condition_forms.h), and the report compares. */
+#ifndef COMPRESS_PASSES_POSTERIOR_CONDITION_PART_H
+#define COMPRESS_PASSES_POSTERIOR_CONDITION_PART_H
 
-#include "passes/posterior/condition.h"
+#include "ir/storage.h"
+#include "passes/fault.h"
 
 typedef enum ConditionMark { MARK_KEPT, MARK_REMOVED, MARK_GIVEN } ConditionMark;
 
@@ -23,7 +25,10 @@ typedef struct Conditioning {
     ConditionPart *parts;
     int part_count;
     Arena *scratch;
-    ConditionReport *report;
+    struct ConditionReport *report; /* condition.h's; what the forms find stands below */
+    double jitter; /* smallest diagonal part among v2's elements of form low_rank; 0 =
+                      there are none */
+    bool changed;  /* whether a mean or variance of v changed */
     double moved, mean, left, variance; /* sums of squares, and of variances */
     Diag *diag;
 } Conditioning;
@@ -36,12 +41,6 @@ static inline ConditionMark condition_mark(const ConditionPart *part, int64_t i)
 /* Reports that S_22 is singular, because of a storage; `jitter` is its diagonal part. */
 Status condition_fail_singular(const Conditioning *c, const ConditionPart *part,
                                double jitter);
-
-/* All storages of forms diagonal and low_rank. Fails before anything is changed. */
-Status condition_low_rank(Conditioning *c);
-
-/* One storage of form kron. */
-Status condition_kron(const Conditioning *c, const ConditionPart *part);
 
 /* Before and after a part is changed: remembers what it was, and compares. */
 void condition_begin(const Conditioning *c, ConditionPart *part);
