@@ -30,4 +30,10 @@ void text_real(Text *text, double value);
 /* Frees the memory and empties the text. */
 void text_free(Text *text);
 
+/* A piece of text; it may hold NUL. */
+typedef struct TextSpan {
+    const char *text;
+    size_t length;
+} TextSpan;
+
 #endif

@@ -3,7 +3,7 @@
 #ifndef COMPRESS_IO_DATASETS_TEXT_SAMPLES_H
 #define COMPRESS_IO_DATASETS_TEXT_SAMPLES_H
 
-#include "io/datasets/table.h"
+#include "io/datasets/data_table.h"
 #include "io/tokenizers/tokenizer.h"
 #include "ir/field.h"
 

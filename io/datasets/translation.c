@@ -4,8 +4,8 @@
  * A target of tokens y_1 .. y_n becomes the labels y_1 .. y_n </s> and the decoder's
  * input start y_1 .. y_n. The texts become tokens when the data set is opened; fetch()
  * pads them to the sizes it is asked for, source and target apart. */
+#include "io/datasets/data_table.h"
 #include "io/datasets/dataset.h"
-#include "io/datasets/table.h"
 #include "io/formats/model_vocabulary.h"
 #include "io/tokenizers/tokenizer.h"
 #include "io/tokenizers/unicode.h"
@@ -159,16 +159,16 @@ static void translation_destroy(Batches *self) {
 /* --- encoding --- */
 
 /* What is at hand while pairs are read. */
-typedef struct Reading {
+typedef struct PairReading {
     TranslationData *data;
     const TranslationOptions *options;
     const Table *table;
     int source, target; /* columns */
     Encoding encoding;
     int64_t dropped, cut;
-} Reading;
+} PairReading;
 
-static TextSpan cell_of(const Reading *r, int64_t row, int column) {
+static TextSpan cell_of(const PairReading *r, int64_t row, int column) {
     TextSpan span;
     span.text = table_cell(r->table, row, column, &span.length);
     return span;
@@ -188,7 +188,7 @@ static int32_t *sequence_set(Sequences *s, int64_t pair, const int32_t *ids,
 }
 
 /* A source, with special tokens as its tokenizer puts them. */
-static Status encode_source(Reading *r, int64_t row, int64_t pair, bool *fits,
+static Status encode_source(PairReading *r, int64_t row, int64_t pair, bool *fits,
                             Diag *diag) {
     const TranslationData *data = r->data;
     const int64_t most = r->options->max_source;
@@ -207,7 +207,7 @@ static Status encode_source(Reading *r, int64_t row, int64_t pair, bool *fits,
 }
 
 /* A target: its tokens and the end. */
-static Status encode_target(Reading *r, int64_t row, int64_t pair, bool *fits,
+static Status encode_target(PairReading *r, int64_t row, int64_t pair, bool *fits,
                             Diag *diag) {
     TranslationData *data = r->data;
     const int64_t most = r->options->max_target - 1;
@@ -224,7 +224,7 @@ static Status encode_target(Reading *r, int64_t row, int64_t pair, bool *fits,
     return STATUS_OK;
 }
 
-static void keep_reference(Reading *r, int64_t row, int64_t pair) {
+static void keep_reference(PairReading *r, int64_t row, int64_t pair) {
     TranslationData *data = r->data;
     const TextSpan text = cell_of(r, row, r->target);
     data->reference_at[pair] = data->references.length;
@@ -241,7 +241,7 @@ static void note_longest(Sequences *s, int64_t pair) {
 }
 
 /* Reads one row as pair number base.count, unless it is dropped. */
-static Status read_pair(Reading *r, int64_t row, Diag *diag) {
+static Status read_pair(PairReading *r, int64_t row, Diag *diag) {
     TranslationData *data = r->data;
     const int64_t pair = data->base.count;
     bool source_fits = false, target_fits = false;
@@ -261,7 +261,7 @@ static Status read_pair(Reading *r, int64_t row, Diag *diag) {
 }
 
 /* Says so when pairs were shortened or left out. */
-static void warn_long(const Reading *r, int64_t rows, Loc at, Diag *diag) {
+static void warn_long(const PairReading *r, int64_t rows, Loc at, Diag *diag) {
     if (r->cut == 0) return;
     diag_warn(diag, at, "too_long",
               "%s: %" PRId64 " of %" PRId64 " pairs have more than %" PRId64
@@ -270,7 +270,7 @@ static void warn_long(const Reading *r, int64_t rows, Loc at, Diag *diag) {
               r->options->max_target, r->dropped ? "left out" : "cut");
 }
 
-static Status read_pairs(Reading *r, Loc at, Diag *diag) {
+static Status read_pairs(PairReading *r, Loc at, Diag *diag) {
     int64_t rows;
     TranslationData *data = r->data;
     const TranslationOptions *options = r->options;
@@ -362,7 +362,7 @@ static Status translation_fill(TranslationData *data, const TranslationOptions *
     TRY(tokenizers_fill(data, options, at, diag));
     TRY(length_check(data, options, at, diag));
     TRY(table_read(&table, options->path, &chosen, diag));
-    Reading reading = {.data = data, .options = options, .table = table};
+    PairReading reading = {.data = data, .options = options, .table = table};
     const Status status = read_pairs(&reading, at, diag);
     encoding_free(&reading.encoding);
     table_destroy(table);

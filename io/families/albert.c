@@ -1,6 +1,6 @@
 /* ALBERT (Lan et al., 2020): BERT with narrow embeddings and layers that share weights.
  */
-#include "io/families/text.h"
+#include "io/families/encoder.h"
 
 #include <string.h>
 

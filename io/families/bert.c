@@ -1,5 +1,5 @@
 /* BERT (Devlin et al., 2019): bare, classifier or masked-LM head. */
-#include "io/families/text.h"
+#include "io/families/encoder.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* DistilBERT (Sanh et al., 2019): BERT without token types and pooler. */
-#include "io/families/text.h"
+#include "io/families/encoder.h"
 
 #include <string.h>
 

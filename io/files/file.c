@@ -1,4 +1,4 @@
-/* Files: reading, mapping and path arithmetic. Writing is in io/files/outfile.c. */
+/* Files: reading and mapping. Writing is in io/files/outfile.c. */
 #include "io/files/file.h"
 
 #include "io/files/guard.h"
@@ -95,63 +95,4 @@ Status file_read(char **text, size_t *length, Arena *arena, const char *path,
     *text = data;
     *length = (size_t)n;
     return STATUS_OK;
-}
-
-bool path_is_folder(const char *path) {
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
-
-bool path_is_file(const char *path) {
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISREG(info.st_mode);
-}
-
-const char *path_join(Arena *arena, const char *folder, const char *name) {
-    if (name[0] == '/') return arena_strdup(arena, name);
-    size_t length = strlen(folder);
-    const char *slash = length && folder[length - 1] != '/' ? "/" : "";
-    return arena_printf(arena, "%s%s%s", folder, slash, name);
-}
-
-const char *path_folder(Arena *arena, const char *path) {
-    const char *slash = strrchr(path, '/');
-    if (!slash) return ".";
-    if (slash == path) return "/";
-    return arena_strndup(arena, path, (size_t)(slash - path));
-}
-
-/* Whether `path` lies below `folder`; both resolved. */
-static bool path_below(const char *path, const char *folder) {
-    size_t length = strlen(folder);
-    if (strncmp(path, folder, length) != 0) return false;
-    return path[length] == '/' || (length && folder[length - 1] == '/');
-}
-
-/* Replaces .../snapshots/<revision> by .../blobs; false when it is another folder. */
-static bool path_to_blobs(char *folder) {
-    char *slash = strrchr(folder, '/');
-    if (!slash) return false;
-    *slash = 0;
-    slash = strrchr(folder, '/');
-    if (!slash || strcmp(slash, "/snapshots") != 0) return false;
-    strcpy(slash, "/blobs"); /* shorter than "/snapshots" */
-    return true;
-}
-
-Status path_check_inside(const char *folder, const char *path, Diag *diag) {
-    char *inner = realpath(path, NULL);
-    if (!inner)
-        return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot open: %s",
-                         strerror(errno));
-    char *outer = realpath(folder, NULL);
-    bool inside = outer && (path_below(inner, outer) ||
-                            (path_to_blobs(outer) && path_below(inner, outer)));
-    free(outer);
-    free(inner);
-    if (inside) return STATUS_OK;
-    diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
-              "expected a file inside the folder, found a link that leads out of it");
-    diag_hint(diag, "replace the link by a copy of the file");
-    return STATUS_FORMAT;
 }

@@ -1,7 +1,7 @@
 /* Guard: a table of mappings that a signal handler may read. */
 #include "io/files/guard.h"
 
-#include "io/files/file.h"
+#include "io/files/outfile.h"
 
 #include <signal.h>
 #include <stdatomic.h>

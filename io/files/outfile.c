@@ -1,5 +1,7 @@
 /* OutFile: a file written beside its target and renamed into place. */
-#include "io/files/file.h"
+#include "io/files/outfile.h"
+
+#include "io/files/path.h"
 
 #include <ctype.h>
 #include <dirent.h>

@@ -10,21 +10,21 @@
 static const size_t INDEX_BYTES_MAX = (size_t)64 << 20;
 
 /* One line of the index: which file holds a tensor. */
-typedef struct Place {
+typedef struct IndexEntry {
     const char *tensor, *shard;
     bool found;
-} Place;
+} IndexEntry;
 
-typedef struct Index {
+typedef struct ShardIndex {
     Arena *arena; /* of the places; freed when all is read */
     const char *folder, *path;
-    Place *places; /* sorted by tensor */
+    IndexEntry *places; /* sorted by tensor */
     int count;
     Diag *diag;
-} Index;
+} ShardIndex;
 
 static int place_by_tensor(const void *a, const void *b) {
-    return strcmp(((const Place *)a)->tensor, ((const Place *)b)->tensor);
+    return strcmp(((const IndexEntry *)a)->tensor, ((const IndexEntry *)b)->tensor);
 }
 
 static int name_order(const void *a, const void *b) {
@@ -32,7 +32,7 @@ static int name_order(const void *a, const void *b) {
 }
 
 /* Shards are plain names: nothing that could lead out of the folder. */
-static Status check_shard(const Index *index, const Tree *item) {
+static Status check_shard(const ShardIndex *index, const Tree *item) {
     Loc at = LOC_FILE(index->path);
     if (item->kind != TREE_STRING)
         return diag_fail(index->diag, STATUS_FORMAT, at, item->key,
@@ -44,7 +44,7 @@ static Status check_shard(const Index *index, const Tree *item) {
     return STATUS_OK;
 }
 
-static Status index_read(Index *index) {
+static Status index_read(ShardIndex *index) {
     Tree *root;
     TRY(path_check_inside(index->folder, index->path, index->diag));
     TRY(json_read(&root, index->arena, index->path, INDEX_BYTES_MAX, index->diag));
@@ -52,23 +52,23 @@ static Status index_read(Index *index) {
     if (!map || map->kind != TREE_MAP || map->count == 0)
         return diag_fail(index->diag, STATUS_FORMAT, LOC_FILE(index->path), "weight_map",
                          "expected a map from tensors to files");
-    index->places = ARENA_ARRAY(index->arena, Place, (size_t)map->count);
+    index->places = ARENA_ARRAY(index->arena, IndexEntry, (size_t)map->count);
     for (const Tree *item = map->first; item; item = item->next) {
         TRY(check_shard(index, item));
-        index->places[index->count++] = (Place){item->key, item->string, false};
+        index->places[index->count++] = (IndexEntry){item->key, item->string, false};
     }
-    qsort(index->places, (size_t)index->count, sizeof(Place), place_by_tensor);
+    qsort(index->places, (size_t)index->count, sizeof(IndexEntry), place_by_tensor);
     return STATUS_OK;
 }
 
 /* Moves one shard's tensors into the checkpoint, checking that they belong there. */
-static Status shard_take(Index *index, const char *shard, Checkpoint *from,
+static Status shard_take(ShardIndex *index, const char *shard, Checkpoint *from,
                          Checkpoint *into) {
     for (int i = 0; i < from->count; i++) {
         NamedTensor *named = &from->tensors[i];
-        Place wanted = {.tensor = named->name};
-        Place *place = bsearch(&wanted, index->places, (size_t)index->count,
-                               sizeof wanted, place_by_tensor);
+        IndexEntry wanted = {.tensor = named->name};
+        IndexEntry *place = bsearch(&wanted, index->places, (size_t)index->count,
+                                    sizeof wanted, place_by_tensor);
         if (!place || strcmp(place->shard, shard) != 0)
             return diag_fail(index->diag, STATUS_FORMAT, LOC_FILE(from->path),
                              named->name, "the index says that this tensor is %s%s",
@@ -81,7 +81,7 @@ static Status shard_take(Index *index, const char *shard, Checkpoint *from,
     return STATUS_OK;
 }
 
-static Status shard_read(Index *index, const char *shard, Checkpoint *into) {
+static Status shard_read(ShardIndex *index, const char *shard, Checkpoint *into) {
     const char *path = path_join(index->arena, index->folder, shard);
     Checkpoint *from;
     TRY(path_check_inside(index->folder, path, index->diag));
@@ -91,7 +91,7 @@ static Status shard_read(Index *index, const char *shard, Checkpoint *into) {
     return status;
 }
 
-static Status shards_read(Index *index, Checkpoint *into) {
+static Status shards_read(ShardIndex *index, Checkpoint *into) {
     const char **shards = ARENA_ARRAY(index->arena, const char *, (size_t)index->count);
     for (int i = 0; i < index->count; i++) shards[i] = index->places[i].shard;
     qsort(shards, (size_t)index->count, sizeof *shards, name_order);
@@ -112,7 +112,7 @@ static int tensor_order(const void *a, const void *b) {
 
 /* Reads the index and all shards. Each place is filled at most once, because names are
  * unique in the index and in each shard. */
-static Status sharded_read(Checkpoint **out, Index *index) {
+static Status sharded_read(Checkpoint **out, ShardIndex *index) {
     TRY(index_read(index));
     Arena *arena = arena_create();
     Checkpoint *checkpoint = ARENA_NEW(arena, Checkpoint);
@@ -142,7 +142,7 @@ Status checkpoint_read(Checkpoint **out, const char *folder, Diag *diag) {
     Arena *arena = arena_create();
     const char *single = path_join(arena, folder, "model.safetensors");
     const char *path = path_join(arena, folder, "model.safetensors.index.json");
-    Index index = {.arena = arena, .folder = folder, .path = path, .diag = diag};
+    ShardIndex index = {.arena = arena, .folder = folder, .path = path, .diag = diag};
     Status status;
     if (path_is_file(single)) {
         status = path_check_inside(folder, single, diag);

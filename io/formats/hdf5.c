@@ -140,12 +140,12 @@ static hid_t type_create(DType dtype) {
 
 /* --- walking --- */
 
-typedef struct Walk {
+typedef struct FileWalk {
     const char *group; /* being walked, NULL = the root */
     Hdf5Visit visit;
     void *state;
     Text *fault;
-} Walk;
+} FileWalk;
 
 static bool set_type(Hdf5Set *set, hid_t id) {
     hid_t type = H5Dget_type(id);
@@ -185,7 +185,7 @@ static bool set_is_plain(hid_t id) {
     return plain;
 }
 
-static bool visit_set(Walk *walk, hid_t id, const char *name) {
+static bool visit_set(FileWalk *walk, hid_t id, const char *name) {
     Hdf5Set set = {.group = walk->group, .name = name};
     if (!set_is_plain(id))
         return fail(walk->fault, "data set '%s' is not stored contiguously", name);
@@ -202,23 +202,23 @@ static bool visit_set(Walk *walk, hid_t id, const char *name) {
     return true;
 }
 
-static bool walk_group(Walk *walk, hid_t group);
+static bool walk_group(FileWalk *walk, hid_t group);
 
-static bool visit_object(Walk *walk, hid_t id, const char *name) {
+static bool visit_object(FileWalk *walk, hid_t id, const char *name) {
     if (H5Aget_num_attrs(id) != 0)
         return fail(walk->fault, "object '%s' has attributes", name);
     H5I_type_t kind = H5Iget_type(id);
     if (kind == H5I_DATASET) return visit_set(walk, id, name);
     if (kind != H5I_GROUP || walk->group)
         return fail(walk->fault, "'%s' is not a data set", name);
-    Walk inner = *walk;
+    FileWalk inner = *walk;
     inner.group = name;
     return walk_group(&inner, id);
 }
 
 static herr_t visit_link(hid_t group, const char *name, const H5L_info_t *info,
                          void *state) {
-    Walk *walk = state;
+    FileWalk *walk = state;
     if (info->type != H5L_TYPE_HARD) {
         fail(walk->fault, "'%s' is a link out of place", name);
         return -1;
@@ -233,7 +233,7 @@ static herr_t visit_link(hid_t group, const char *name, const H5L_info_t *info,
     return ok ? 0 : -1;
 }
 
-static bool walk_group(Walk *walk, hid_t group) {
+static bool walk_group(FileWalk *walk, hid_t group) {
     herr_t result = H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, NULL, visit_link, walk);
     if (result < 0 && walk->fault->length == 0)
         text_add(walk->fault, "a group's list of names is damaged");
@@ -250,7 +250,7 @@ bool hdf5_walk(const Hdf5Source *source, Hdf5Visit visit, void *state, Text *fau
     H5Pclose(list);
     hid_t root = H5Gopen2(file, "/", H5P_DEFAULT);
     if (root < 0) return fail(fault, "the %s group cannot be opened", "root");
-    Walk walk = {.visit = visit, .state = state, .fault = fault};
+    FileWalk walk = {.visit = visit, .state = state, .fault = fault};
     if (H5Aget_num_attrs(root) != 0) return fail(fault, "the root has %s", "attributes");
     if (!walk_group(&walk, root)) return false;
     H5Gclose(root);

@@ -72,13 +72,13 @@ void vocabulary_note_folder(Model *model, const char *folder) {
 }
 
 /* A note as it was read; a model file may hold anything in its place. */
-typedef struct Note {
+typedef struct VocabularyNote {
     int64_t tokens;
     const char *hash;
     const Tree *sample; /* a list of strings */
-} Note;
+} VocabularyNote;
 
-static bool read_note(Note *out, const Model *model) {
+static bool read_note(VocabularyNote *out, const Model *model) {
     const Tree *note = tree_get(model->provenance, "vocabulary");
     const Tree *tokens = tree_get(note, "tokens"), *hash = tree_get(note, "hash");
     const Tree *sample = tree_get(note, "sample");
@@ -90,12 +90,12 @@ static bool read_note(Note *out, const Model *model) {
         return false;
     for (const Tree *token = sample->first; token; token = token->next)
         if (token->kind != TREE_STRING) return false;
-    *out = (Note){tokens->integer, hash->string, sample};
+    *out = (VocabularyNote){tokens->integer, hash->string, sample};
     return true;
 }
 
 /* Tokens of the sample that are the same. */
-static int64_t count_same(const Note *note, const TokenNames *vocabulary) {
+static int64_t count_same(const VocabularyNote *note, const TokenNames *vocabulary) {
     int64_t i = 0, same = 0;
     for (const Tree *token = note->sample->first; token; token = token->next, i++) {
         const int64_t id = sampled(note->tokens, i, note->sample->count);
@@ -108,7 +108,7 @@ static int64_t count_same(const Note *note, const TokenNames *vocabulary) {
 Status vocabulary_check(const Model *model, const char *whose,
                         const TokenNames *vocabulary, const char *what, Loc at,
                         Diag *diag) {
-    Note note;
+    VocabularyNote note;
     char hash[HASH_TEXT_BYTES];
     if (!vocabulary || !read_note(&note, model)) return STATUS_OK;
     hash_tokens(vocabulary, hash);

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* State of one reading. */
-typedef struct Reader {
+typedef struct ModelReader {
     const char *path;
     Arena *scratch;
     Buf *map;
@@ -21,7 +21,7 @@ typedef struct Reader {
     Tree *index;
     Model *model;
     Diag *diag;
-} Reader;
+} ModelReader;
 
 bool modelfile_probe(const char *path) {
     char head[8];
@@ -37,11 +37,11 @@ bool modelfile_probe(const char *path) {
 
 /* --- texts --- */
 
-static const char *set_data(const Reader *r, const Hdf5Set *set) {
+static const char *set_data(const ModelReader *r, const Hdf5Set *set) {
     return (const char *)buf_data(r->map) + set->offset;
 }
 
-static Status text_find(Reader *r, const char *name, const Hdf5Set **out) {
+static Status text_find(ModelReader *r, const char *name, const Hdf5Set **out) {
     *out = sets_find(&r->table, NULL, name);
     if (!*out) return DAMAGED(r, "the file has no '%s'", name);
     if ((*out)->dtype != DTYPE_U8 || (*out)->rank != 1)
@@ -50,7 +50,7 @@ static Status text_find(Reader *r, const char *name, const Hdf5Set **out) {
 }
 
 /* Finds a text and compares its hash with the index. */
-static Status text_checked(Reader *r, const char *name, const Hdf5Set **out) {
+static Status text_checked(ModelReader *r, const char *name, const Hdf5Set **out) {
     char hash[HASH_TEXT_BYTES];
     TRY(text_find(r, name, out));
     const Tree *wanted = tree_get(tree_get(r->index, "texts"), name);
@@ -60,18 +60,18 @@ static Status text_checked(Reader *r, const char *name, const Hdf5Set **out) {
     return STATUS_OK;
 }
 
-static const char *place_of(Reader *r, const char *name) {
+static const char *place_of(ModelReader *r, const char *name) {
     return arena_printf(r->model->arena, "%s:/%s", r->path, name);
 }
 
-static Status map_parse(Reader *r, Arena *arena, const char *name, const Hdf5Set *set,
-                        Tree **out) {
+static Status map_parse(ModelReader *r, Arena *arena, const char *name,
+                        const Hdf5Set *set, Tree **out) {
     TRY(json_parse(out, arena, place_of(r, name), set_data(r, set), set->bytes, r->diag));
     if ((*out)->kind != TREE_MAP) return DAMAGED(r, "'%s' is not a JSON object", name);
     return STATUS_OK;
 }
 
-static Status read_version(Reader *r) {
+static Status read_version(ModelReader *r) {
     const Hdf5Set *set = sets_find(&r->table, NULL, "format");
     int32_t version;
     if (!set || set->dtype != DTYPE_I32 || set->rank != 0)
@@ -83,7 +83,7 @@ static Status read_version(Reader *r) {
     return STATUS_OK;
 }
 
-static Status read_texts(Reader *r) {
+static Status read_texts(ModelReader *r) {
     const Hdf5Set *set;
     Model *model = r->model;
     TRY(text_find(r, "index", &set));
@@ -122,7 +122,7 @@ static const char *row_string(const Tree *row, const char *key) {
     return value && value->kind == TREE_STRING ? value->string : NULL;
 }
 
-static Status row_read(Reader *r, const Tree *tree, Row *row) {
+static Status row_read(ModelReader *r, const Tree *tree, Row *row) {
     const Tree *shape = tree_get(tree, "shape");
     const char *dtype = row_string(tree, "dtype");
     *row = (Row){.name = row_string(tree, "name"), .hash = row_string(tree, "hash")};
@@ -143,7 +143,7 @@ static bool shapes_equal(int rank, const int64_t *dim, int other_rank,
     return rank == other_rank && memcmp(dim, other, (size_t)rank * sizeof *dim) == 0;
 }
 
-static Status row_bind(Reader *r, const Row *row, bool check_hashes) {
+static Status row_bind(ModelReader *r, const Row *row, bool check_hashes) {
     Storage *storage = graph_storage(r->model->graph, row->name);
     const char *link = modelfile_link(r->scratch, row->name);
     const Hdf5Set *set = sets_find(&r->table, MODELFILE_WEIGHTS, link);
@@ -174,7 +174,7 @@ static Status row_bind(Reader *r, const Row *row, bool check_hashes) {
 
 /* Storages, rows and data sets correspond one to one: the counts are equal, and every
  * row takes a storage that no row took before. */
-static Status read_weights(Reader *r, bool check_hashes) {
+static Status read_weights(ModelReader *r, bool check_hashes) {
     const Tree *rows = tree_get(r->index, "storages");
     int found = 0, others = 0;
     for (int i = 0; i < r->table.count; i++) {
@@ -200,7 +200,7 @@ static Status read_weights(Reader *r, bool check_hashes) {
     return STATUS_OK;
 }
 
-static Status reader_run(Reader *r, bool check_hashes) {
+static Status reader_run(ModelReader *r, bool check_hashes) {
     TRY(modelfile_sets(&r->table, r->scratch, r->path, r->map, r->diag));
     TRY(read_version(r));
     TRY(read_texts(r));
@@ -217,7 +217,7 @@ static Status reader_run(Reader *r, bool check_hashes) {
 
 Status modelfile_read(Model **out, const char *path, const OpTable *ops,
                       bool check_hashes, Diag *diag) {
-    Reader r = {.path = path, .diag = diag};
+    ModelReader r = {.path = path, .diag = diag};
     *out = NULL;
     TRY(file_map(&r.map, path, diag));
     r.scratch = arena_create();

@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Walk {
+typedef struct SetWalk {
     const char *path;
     const Buf *map;
     Arena *arena;
     SetTable *table;
     Diag *diag;
-} Walk;
+} SetWalk;
 
 Status modelfile_damaged(const char *path, Diag *diag, const char *fmt, ...) {
     char line[512];
@@ -61,7 +61,7 @@ static void set_send(const Hdf5Set *set, void *state) {
 }
 
 static bool walk_work(void *state, Text *reply) {
-    const Walk *w = state;
+    const SetWalk *w = state;
     const Hdf5Source source = {buf_data(w->map), buf_bytes(w->map)};
     Text fault = {0};
     if (hdf5_walk(&source, set_send, reply, &fault)) return true;
@@ -71,7 +71,7 @@ static bool walk_work(void *state, Text *reply) {
 }
 
 /* Checks one set against the mapping. */
-static Status set_check(Walk *w, const Hdf5Set *set) {
+static Status set_check(SetWalk *w, const Hdf5Set *set) {
     size_t bytes = 0, file = buf_bytes(w->map);
     if ((int)set->dtype < 0 || set->dtype >= DTYPE_COUNT || set->rank < 0 ||
         set->rank > RANK_MAX ||
@@ -85,7 +85,7 @@ static Status set_check(Walk *w, const Hdf5Set *set) {
 }
 
 /* Takes the next set out of the reply and checks it. */
-static Status set_receive(Walk *w, Hdf5Set *set, const char **at, const char *end) {
+static Status set_receive(SetWalk *w, Hdf5Set *set, const char **at, const char *end) {
     Record record;
     size_t left = (size_t)(end - *at);
     if (left < sizeof record) return DAMAGED(w, "damaged HDF5 file (cut list)");
@@ -118,7 +118,7 @@ static int set_by_name(const void *a, const void *b) {
     return order ? order : strcmp(x->name, y->name);
 }
 
-static Status sets_check_overlap(Walk *w) {
+static Status sets_check_overlap(SetWalk *w) {
     qsort(w->table->sets, (size_t)w->table->count, sizeof *w->table->sets, set_by_offset);
     uint64_t end = 0;
     for (int i = 0; i < w->table->count; i++) {
@@ -131,7 +131,7 @@ static Status sets_check_overlap(Walk *w) {
     return STATUS_OK;
 }
 
-static Status sets_receive(Walk *w, const Text *reply) {
+static Status sets_receive(SetWalk *w, const Text *reply) {
     const char *at = reply->data ? reply->data : "", *end = at + reply->length;
     size_t most = reply->length / sizeof(Record);
     w->table->sets = ARENA_ARRAY(w->arena, Hdf5Set, most + 1);
@@ -143,7 +143,7 @@ static Status sets_receive(Walk *w, const Text *reply) {
 
 /* The file's own idea of its layout and size: superblock version 2, 8-byte offsets and
  * lengths, base address 0, end of file (HDF5 File Format Specification, II.A). */
-static Status check_superblock(Walk *w) {
+static Status check_superblock(SetWalk *w) {
     const uint8_t *head = buf_data(w->map);
     uint64_t base, end;
     if (buf_bytes(w->map) < 48 || memcmp(head, HDF5_SIGNATURE, 8) != 0)
@@ -158,7 +158,7 @@ static Status check_superblock(Walk *w) {
     return STATUS_OK;
 }
 
-static Status file_walk(Walk *w) {
+static Status file_walk(SetWalk *w) {
     size_t file = buf_bytes(w->map);
     SandboxLimits limits = {.cpu_seconds = 1 + (int)(file >> 28),
                             .wall_seconds = 10,
@@ -184,7 +184,7 @@ static Status file_walk(Walk *w) {
 
 Status modelfile_sets(SetTable *out, Arena *arena, const char *path, const Buf *map,
                       Diag *diag) {
-    Walk walk = {.path = path, .map = map, .arena = arena, .table = out, .diag = diag};
+    SetWalk walk = {.path = path, .map = map, .arena = arena, .table = out, .diag = diag};
     *out = (SetTable){0};
     TRY(check_superblock(&walk));
     return file_walk(&walk);

@@ -30,7 +30,7 @@ typedef struct Part {
     const Tensor *tensor;
 } Part;
 
-typedef struct Writer {
+typedef struct ModelWriter {
     Model *model;
     const char *path, *temporary;
     Arena *scratch;
@@ -43,13 +43,13 @@ typedef struct Writer {
     int set_count;
     size_t file_bytes;
     Diag *diag;
-} Writer;
+} ModelWriter;
 
 static int weight_compare(const void *a, const void *b) {
     return strcmp(((const Weight *)a)->link, ((const Weight *)b)->link);
 }
 
-static Status weights_collect(Writer *w) {
+static Status weights_collect(ModelWriter *w) {
     const Graph *graph = w->model->graph;
     w->weight_count = graph->storage_count;
     w->weights = ARENA_ARRAY(w->scratch, Weight, (size_t)w->weight_count + 1);
@@ -68,7 +68,7 @@ static int part_compare(const void *a, const void *b) {
     return strcmp(((const Part *)a)->link, ((const Part *)b)->link);
 }
 
-static Status parts_collect(Writer *w) {
+static Status parts_collect(ModelWriter *w) {
     const size_t most = (size_t)w->weight_count * GAUSSIAN_PARTS_MAX;
     w->parts = ARENA_ARRAY(w->scratch, Part, most + 1);
     for (int i = 0; i < w->weight_count; i++) {
@@ -107,7 +107,7 @@ static void index_add(Tree *rows, Arena *arena, const Storage *storage) {
     tree_append(arena, rows, NULL, LOC_NONE, row);
 }
 
-static void index_add_gaussians(const Writer *w, Tree *index) {
+static void index_add_gaussians(const ModelWriter *w, Tree *index) {
     const Storage **sorted =
         ARENA_ARRAY(w->scratch, const Storage *, (size_t)w->weight_count + 1);
     for (int i = 0; i < w->weight_count; i++) sorted[i] = w->weights[i].storage;
@@ -116,7 +116,7 @@ static void index_add_gaussians(const Writer *w, Tree *index) {
 
 /* {"format", "texts": hashes by name, "storages": rows, "priors": where there are some}.
  */
-static void index_print(Writer *w) {
+static void index_print(ModelWriter *w) {
     Arena *arena = w->scratch;
     Tree *index = tree_new(arena, TREE_MAP, LOC_NONE);
     Tree *texts = tree_new(arena, TREE_MAP, LOC_NONE);
@@ -143,7 +143,7 @@ static void map_print(Text *text, const Tree *map) {
         text_add(text, "{}");
 }
 
-static void sets_add(Writer *w, const char *group, const char *link,
+static void sets_add(ModelWriter *w, const char *group, const char *link,
                      const Tensor *tensor) {
     Hdf5Set *set = &w->sets[w->set_count++];
     *set = (Hdf5Set){.group = group,
@@ -154,7 +154,7 @@ static void sets_add(Writer *w, const char *group, const char *link,
     memcpy(set->dim, tensor->dim, sizeof set->dim);
 }
 
-static void sets_collect(Writer *w) {
+static void sets_collect(ModelWriter *w) {
     static const int32_t version = MODELFILE_VERSION;
     const size_t most = (size_t)w->weight_count + (size_t)w->part_count + TEXT_COUNT + 1;
     w->sets = ARENA_ARRAY(w->scratch, Hdf5Set, most);
@@ -175,11 +175,11 @@ static void sets_collect(Writer *w) {
 }
 
 static bool write_work(void *state, Text *reply) {
-    const Writer *w = state;
+    const ModelWriter *w = state;
     return hdf5_write(w->temporary, w->sets, w->set_count, reply);
 }
 
-static Status file_write_sets(Writer *w) {
+static Status file_write_sets(ModelWriter *w) {
     Text reply = {0};
     const SandboxLimits unlimited = {0};
     Status status = STATUS_OK;
@@ -202,7 +202,7 @@ static Status file_write_sets(Writer *w) {
     return status;
 }
 
-static Status not_equal(Writer *w, const char *what) {
+static Status not_equal(ModelWriter *w, const char *what) {
     return diag_fail(w->diag, STATUS_IO, LOC_FILE(w->path), what,
                      "what was written does not read back equal");
 }
@@ -220,7 +220,7 @@ static bool same_gaussian(const Gaussian *a, const Gaussian *b) {
 
 /* Compares a model read back with the one written: graph, every byte of weights, hashes
  * of the Gaussians. */
-static Status compare(Writer *w, Model *copy) {
+static Status compare(ModelWriter *w, Model *copy) {
     Text ir = {0};
     graph_print(&ir, copy->graph);
     const Text *wanted = &w->texts[TEXT_IR];
@@ -241,7 +241,7 @@ static Status compare(Writer *w, Model *copy) {
     return STATUS_OK;
 }
 
-static Status read_back(Writer *w) {
+static Status read_back(ModelWriter *w) {
     Model *copy = NULL;
     Status status =
         modelfile_read(&copy, w->temporary, w->model->graph->ops, true, w->diag);
@@ -257,7 +257,7 @@ static Status read_back(Writer *w) {
     return status;
 }
 
-static Status writer_run(Writer *w) {
+static Status writer_run(ModelWriter *w) {
     OutFile *file = NULL;
     TRY(weights_collect(w));
     TRY(parts_collect(w));
@@ -277,7 +277,8 @@ static Status writer_run(Writer *w) {
 }
 
 Status modelfile_write(Model *model, const char *path, size_t *file_bytes, Diag *diag) {
-    Writer w = {.model = model, .path = path, .diag = diag, .scratch = arena_create()};
+    ModelWriter w = {
+        .model = model, .path = path, .diag = diag, .scratch = arena_create()};
     Status status = writer_run(&w);
     if (status == STATUS_OK && file_bytes) *file_bytes = w.file_bytes;
     for (int i = 0; i < TEXT_COUNT; i++) text_free(&w.texts[i]);

@@ -12,19 +12,19 @@ static const size_t HEADER_BYTES_MAX = 100000000;
 enum { LENGTH_BYTES = 8 };
 
 /* One tensor as the header tells it; begin and end count from the start of the data. */
-typedef struct Span {
+typedef struct ByteRange {
     const char *name;
     DType dtype;
     int rank;
     int64_t dim[RANK_MAX];
     size_t begin, end;
-} Span;
+} ByteRange;
 
 typedef struct Source {
     const char *path;
     Buf *buf;
     size_t header_bytes, data_bytes;
-    Span *spans;
+    ByteRange *spans;
     int count;
     Diag *diag;
 } Source;
@@ -69,7 +69,7 @@ static Status check_length(Source *source) {
     return STATUS_OK;
 }
 
-static Status parse_shape(const Source *source, const Tree *shape, Span *span) {
+static Status parse_shape(const Source *source, const Tree *shape, ByteRange *span) {
     if (shape->count > RANK_MAX)
         return FAIL(source, span->name, "expected at most %d dimensions, found %d",
                     RANK_MAX, shape->count);
@@ -81,7 +81,7 @@ static Status parse_shape(const Source *source, const Tree *shape, Span *span) {
     return STATUS_OK;
 }
 
-static Status parse_offsets(const Source *source, const Tree *offsets, Span *span) {
+static Status parse_offsets(const Source *source, const Tree *offsets, ByteRange *span) {
     const Tree *begin = offsets->first;
     if (offsets->count != 2 || begin->kind != TREE_INT || begin->next->kind != TREE_INT)
         return FAIL(source, span->name, "data_offsets: expected two integers");
@@ -95,7 +95,7 @@ static Status parse_offsets(const Source *source, const Tree *offsets, Span *spa
     return STATUS_OK;
 }
 
-static Status check_size(const Source *source, const Span *span) {
+static Status check_size(const Source *source, const ByteRange *span) {
     size_t bytes;
     char text[SHAPE_TEXT_BYTES];
     if (!shape_size(span->dtype, span->rank, span->dim, NULL, &bytes))
@@ -108,7 +108,7 @@ static Status check_size(const Source *source, const Span *span) {
     return STATUS_OK;
 }
 
-static Status parse_span(const Source *source, const Tree *entry, Span *span) {
+static Status parse_span(const Source *source, const Tree *entry, ByteRange *span) {
     const Tree *dtype = tree_get(entry, "dtype"), *shape = tree_get(entry, "shape"),
                *offsets = tree_get(entry, "data_offsets");
     span->name = entry->key;
@@ -136,7 +136,7 @@ static Status parse_spans(Source *source, Arena *arena) {
     Tree *header;
     TRY(json_parse(&header, arena, source->path, text, source->header_bytes,
                    source->diag));
-    source->spans = ARENA_ARRAY(arena, Span, (size_t)header->count);
+    source->spans = ARENA_ARRAY(arena, ByteRange, (size_t)header->count);
     for (const Tree *entry = header->first; entry; entry = entry->next) {
         if (strcmp(entry->key, "__metadata__") == 0)
             TRY(check_metadata(source, entry));
@@ -147,7 +147,7 @@ static Status parse_spans(Source *source, Arena *arena) {
 }
 
 static int span_by_offset(const void *a, const void *b) {
-    const Span *x = a, *y = b;
+    const ByteRange *x = a, *y = b;
     if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
     return (x->end > y->end) - (x->end < y->end);
 }
@@ -155,10 +155,10 @@ static int span_by_offset(const void *a, const void *b) {
 /* Every byte of the data belongs to exactly one tensor. */
 static Status check_cover(const Source *source) {
     if (source->count)
-        qsort(source->spans, (size_t)source->count, sizeof(Span), span_by_offset);
+        qsort(source->spans, (size_t)source->count, sizeof(ByteRange), span_by_offset);
     size_t end = 0;
     for (int i = 0; i < source->count; i++) {
-        const Span *span = &source->spans[i];
+        const ByteRange *span = &source->spans[i];
         if (span->begin != end)
             return FAIL(source, span->name,
                         "data_offsets: expected to start at %zu, found "
@@ -173,7 +173,7 @@ static Status check_cover(const Source *source) {
 }
 
 /* View of the mapped file; a copy where the data is not aligned to its type. */
-static Status bind_tensor(const Source *source, const Span *span, Tensor *out) {
+static Status bind_tensor(const Source *source, const ByteRange *span, Tensor *out) {
     size_t offset = LENGTH_BYTES + source->header_bytes + span->begin;
     size_t bytes = span->end - span->begin;
     const char *data = (const char *)buf_data(source->buf) + offset;

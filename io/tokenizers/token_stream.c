@@ -10,14 +10,14 @@
 #define TEXT_BYTES ((size_t)1 << 30)
 
 /* One reading. */
-typedef struct Reader {
+typedef struct StreamReader {
     TokenStream *out;
     const Tokenizer *tokenizer;
     const StreamRules *rules;
     const char *path;
     Encoding encoding;
     Text lower;
-} Reader;
+} StreamReader;
 
 /* --- documents --- */
 
@@ -39,7 +39,7 @@ static TextSpan lower_text(Text *lower, TextSpan text) {
     return (TextSpan){lower->data, lower->length};
 }
 
-static Status add_document(Reader *r, TextSpan text, Diag *diag) {
+static Status add_document(StreamReader *r, TextSpan text, Diag *diag) {
     if (text.length == 0) return STATUS_OK;
     if (r->rules->lowercase) text = lower_text(&r->lower, text);
     r->encoding.skip_unknown = r->rules->skip_unknown;
@@ -61,7 +61,7 @@ static bool is_separator(const char *line, size_t length, const char *separator)
 }
 
 /* Adds what lies between lines that are the separator. */
-static Status add_documents(Reader *r, TextSpan text, Diag *diag) {
+static Status add_documents(StreamReader *r, TextSpan text, Diag *diag) {
     const char *end = text.text + text.length, *begin = text.text;
     for (const char *line = begin, *next; line < end; line = next) {
         const char *stop = memchr(line, '\n', (size_t)(end - line));
@@ -82,7 +82,7 @@ static size_t share_offset(TextSpan text, double share) {
     return at;
 }
 
-static Status add_text(Reader *r, TextSpan text, Diag *diag) {
+static Status add_text(StreamReader *r, TextSpan text, Diag *diag) {
     const StreamRules *rules = r->rules;
     const size_t from = share_offset(text, rules->from);
     const size_t to = share_offset(text, rules->to);
@@ -91,7 +91,7 @@ static Status add_text(Reader *r, TextSpan text, Diag *diag) {
     return add_document(r, part, diag);
 }
 
-static Status read_text(Reader *r, Arena *arena, Diag *diag) {
+static Status read_text(StreamReader *r, Arena *arena, Diag *diag) {
     char *text;
     size_t length;
     TRY(file_read(&text, &length, arena, r->path, TEXT_BYTES, diag));
@@ -107,7 +107,8 @@ Status token_stream_read(TokenStream *out, const Tokenizer *tokenizer, const cha
                          "expected a tokenizer with a token for the beginning of a text, "
                          "found none");
     Arena *arena = arena_create();
-    Reader reader = {.out = out, .tokenizer = tokenizer, .rules = rules, .path = path};
+    StreamReader reader = {
+        .out = out, .tokenizer = tokenizer, .rules = rules, .path = path};
     const Status status = read_text(&reader, arena, diag);
     encoding_free(&reader.encoding);
     text_free(&reader.lower);

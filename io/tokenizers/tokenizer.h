@@ -25,12 +25,6 @@ typedef struct SpecialIds {
     int32_t bos, eos; /* begin and end of a text, of a language model */
 } SpecialIds;
 
-/* A piece of text; it may hold NUL. */
-typedef struct TextSpan {
-    const char *text;
-    size_t length;
-} TextSpan;
-
 /* A text as tokens, and memory that the next text uses again. Start with zeros; free with
  * encoding_free. */
 typedef struct Encoding {

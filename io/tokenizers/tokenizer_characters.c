@@ -5,21 +5,6 @@
 
 static const char VOCAB[] = "model.vocab";
 
-/* --- text to tokens --- */
-
-void characters_split(const Tokenizer *self, TextSpan text, IdList *ids,
-                      UnknownChars *unknown) {
-    for (size_t i = 0, bytes; i < text.length; i += bytes) {
-        uint32_t c = utf8_decode(text.text + i, &bytes);
-        int32_t id = vocabulary_find(&self->vocabulary, text.text + i, bytes);
-        if (id < 0) id = self->unknown;
-        if (id >= 0)
-            ids_add(ids, id);
-        else if (unknown->count++ == 0)
-            unknown->first = c;
-    }
-}
-
 /* --- reading --- */
 
 /* A list as a map of numbers. */

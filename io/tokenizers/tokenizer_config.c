@@ -1,4 +1,5 @@
-/* Tokenizer: tokenizer_config.json, special tokens, and what the readers share. */
+/* Tokenizer: what its readers share: tokenizer_config.json, special tokens, templates,
+ * and tokens put in their places. */
 #include "io/tokenizers/tokenizer_parts.h"
 
 #include "io/files/file.h"
@@ -207,4 +208,78 @@ Status tokenizer_add(Tokenizer *tokenizer, const AddedToken *tokens, int count, 
                       diag));
     return added_collect(&tokenizer->normalized, tokenizer->arena, tokens, count,
                          &tokenizer->normalizer, at, diag);
+}
+
+/* --- vocabulary --- */
+
+/* Where a vocabulary stands, for messages. */
+typedef struct TokenSource {
+    Loc at;
+    const char *key;
+} TokenSource;
+
+/* Puts a token at its number, which must be free. */
+static Status place_token(Vocabulary *vocabulary, Arena *arena, const char *text,
+                          int64_t id, TokenSource place, Diag *diag) {
+    size_t length = strlen(text);
+    if (length > TOKEN_BYTES_MAX)
+        return diag_fail(diag, STATUS_FORMAT, place.at, place.key,
+                         "expected tokens of at most %d bytes, found %zu",
+                         TOKEN_BYTES_MAX, length);
+    if (id < 0 || id >= vocabulary->capacity)
+        return diag_fail(diag, STATUS_FORMAT, place.at, place.key,
+                         "'%s' has number %lld, expected 0 to %d, each once", text,
+                         (long long)id, vocabulary->capacity - 1);
+    Token *token = &vocabulary->tokens[id];
+    if (token->text)
+        return diag_fail(diag, STATUS_FORMAT, place.at, place.key,
+                         "'%s' and '%s' have the same number %lld", token->text, text,
+                         (long long)id);
+    *token = (Token){arena_strdup(arena, text), (uint32_t)length};
+    return STATUS_OK;
+}
+
+static Status place_vocab(Vocabulary *vocabulary, Arena *arena, const Tree *vocab,
+                          TokenSource place, Diag *diag) {
+    for (const Tree *entry = vocab->first; entry; entry = entry->next) {
+        int64_t id = entry->kind == TREE_INT ? entry->integer : -1;
+        TRY(place_token(vocabulary, arena, entry->key, id, place, diag));
+        if (vocabulary_add(vocabulary, (int32_t)id) == VOCABULARY_FULL)
+            return diag_fail(diag, STATUS_FORMAT, place.at, place.key,
+                             "too many tokens share one place in the hash table");
+    }
+    return STATUS_OK;
+}
+
+/* Number of added tokens that the vocabulary does not hold; those it holds must have the
+ * same number there. */
+static Status count_new(int *out, const Tree *vocab, const AddedToken *added, int count,
+                        Loc at, Diag *diag) {
+    *out = 0;
+    for (int i = 0; i < count; i++) {
+        const Tree *known = tree_get(vocab, added[i].content);
+        if (!known) ++*out;
+        if (known && (known->kind != TREE_INT || known->integer != added[i].id))
+            return diag_fail(diag, STATUS_FORMAT, at, "added_tokens",
+                             "'%s' has number %d, and another in the vocabulary",
+                             added[i].content, added[i].id);
+    }
+    return STATUS_OK;
+}
+
+Status tokenizer_place(Tokenizer *self, const Tree *vocab, const AddedToken *added,
+                       int count, Loc at, const char *key, Diag *diag) {
+    int new_tokens;
+    const TokenSource place = {at, key};
+    TRY(count_new(&new_tokens, vocab, added, count, at, diag));
+    if (vocab->count == 0 || vocab->count > TOKENS_MAX - new_tokens)
+        return diag_fail(diag, STATUS_FORMAT, at, key,
+                         "expected 1 to %d tokens, found %d", TOKENS_MAX, vocab->count);
+    vocabulary_create(&self->vocabulary, self->arena, vocab->count + new_tokens);
+    TRY(place_vocab(&self->vocabulary, self->arena, vocab, place, diag));
+    for (int i = 0; i < count; i++)
+        if (!tree_get(vocab, added[i].content))
+            TRY(place_token(&self->vocabulary, self->arena, added[i].content, added[i].id,
+                            place, diag));
+    return STATUS_OK;
 }

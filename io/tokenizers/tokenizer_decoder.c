@@ -5,35 +5,35 @@
 
 static const char WHERE[] = "decoder";
 
-typedef struct Reading {
+typedef struct DecoderReading {
     Tokenizer *self;
     bool fused; /* what follows concerns the text as a whole */
-} Reading;
+} DecoderReading;
 
-typedef Status (*StepReader)(Reading *reading, DecodeStep *step, const Tree *map,
+typedef Status (*StepReader)(DecoderReading *reading, DecodeStep *step, const Tree *map,
                              const char *where, Diag *diag);
 
-static Status read_replace(Reading *reading, DecodeStep *step, const Tree *map,
+static Status read_replace(DecoderReading *reading, DecodeStep *step, const Tree *map,
                            const char *where, Diag *diag) {
     step->kind = DECODE_REPLACE;
     return json_replace(&step->regex, &step->to, reading->self->arena, map, where, diag);
 }
 
-static Status read_byte_fallback(Reading *reading, DecodeStep *step, const Tree *map,
-                                 const char *where, Diag *diag) {
+static Status read_byte_fallback(DecoderReading *reading, DecodeStep *step,
+                                 const Tree *map, const char *where, Diag *diag) {
     (void)reading, (void)map, (void)where, (void)diag;
     step->kind = DECODE_BYTE_FALLBACK;
     return STATUS_OK;
 }
 
-static Status read_byte_level(Reading *reading, DecodeStep *step, const Tree *map,
+static Status read_byte_level(DecoderReading *reading, DecodeStep *step, const Tree *map,
                               const char *where, Diag *diag) {
     (void)reading, (void)map, (void)where, (void)diag;
     step->kind = DECODE_BYTE_LEVEL;
     return STATUS_OK;
 }
 
-static Status read_metaspace(Reading *reading, DecodeStep *step, const Tree *map,
+static Status read_metaspace(DecoderReading *reading, DecodeStep *step, const Tree *map,
                              const char *where, Diag *diag) {
     MarkScheme scheme;
     step->kind = DECODE_METASPACE;
@@ -42,7 +42,7 @@ static Status read_metaspace(Reading *reading, DecodeStep *step, const Tree *map
     return STATUS_OK;
 }
 
-static Status read_wordpiece(Reading *reading, DecodeStep *step, const Tree *map,
+static Status read_wordpiece(DecoderReading *reading, DecodeStep *step, const Tree *map,
                              const char *where, Diag *diag) {
     step->kind = DECODE_WORDPIECE;
     TRY(json_flag(&step->cleanup, map, "cleanup", true, where, diag));
@@ -59,7 +59,7 @@ static const struct {
              {"WordPiece", read_wordpiece}};
 
 /* Strip: characters off the start of the whole text. */
-static Status read_strip(Reading *reading, const Tree *map, const char *where,
+static Status read_strip(DecoderReading *reading, const Tree *map, const char *where,
                          Diag *diag) {
     DecodeRules *rules = &reading->self->decode;
     const Tree *start, *stop;
@@ -80,7 +80,7 @@ static Status read_strip(Reading *reading, const Tree *map, const char *where,
 
 static Status read_step(void *user, const Tree *map, const char *type, const char *where,
                         Diag *diag) {
-    Reading *reading = user;
+    DecoderReading *reading = user;
     DecodeRules *rules = &reading->self->decode;
     if (strcmp(type, "Strip") == 0) return read_strip(reading, map, where, diag);
     if (strcmp(type, "Fuse") == 0) {
@@ -118,7 +118,7 @@ static void decoder_suggest(Tokenizer *self) {
 
 Status decoder_read(Tokenizer *self, const Tree *root, Diag *diag) {
     const Tree *map;
-    Reading reading = {.self = self};
+    DecoderReading reading = {.self = self};
     TRY(json_member(&map, root, WHERE, TREE_MAP, "", diag));
     if (!map) decoder_suggest(self);
     return json_steps(map, WHERE, "decoders", read_step, &reading, diag);

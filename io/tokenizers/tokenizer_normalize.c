@@ -132,14 +132,14 @@ static const struct {
     {"Lowercase", read_lowercase}, {"NFC", read_nfc},         {"NFD", read_nfd},
     {"NFKC", read_nfkc},           {"NFKD", read_nfkd}};
 
-typedef struct Reading {
+typedef struct NormalizerReading {
     Normalizer *normalizer;
     Arena *arena;
-} Reading;
+} NormalizerReading;
 
 static Status read_step(void *user, const Tree *map, const char *type, const char *where,
                         Diag *diag) {
-    Reading *reading = user;
+    NormalizerReading *reading = user;
     Normalizer *normalizer = reading->normalizer;
     if (normalizer->count == NORMALIZE_MAX)
         return diag_fail(diag, STATUS_FORMAT, map->loc, where,
@@ -158,6 +158,6 @@ Status normalizer_read(Normalizer *normalizer, Arena *arena, const Tree *root, b
     const Tree *map;
     TRY(json_member(&map, root, WHERE, TREE_MAP, "", diag));
     if (map && bert) TRY(json_type(map, WHERE, "BertNormalizer", root, diag));
-    Reading reading = {normalizer, arena};
+    NormalizerReading reading = {normalizer, arena};
     return json_steps(map, WHERE, "normalizers", read_step, &reading, diag);
 }

@@ -177,10 +177,6 @@ Status characters_read(Tokenizer *tokenizer, const Tree *root, const Tree *model
 Status wordlevel_read(Tokenizer *tokenizer, const Tree *root, const Tree *model,
                       SpecialNames *names, Diag *diag);
 
-/* Appends the tokens of a text of MODEL_WORDS. */
-void wordlevel_split(const Tokenizer *tokenizer, TextSpan text, IdList *ids,
-                     UnknownChars *unknown);
-
 /* Number of a model's unk_token, which may be NULL: -1 then. Sets the name. */
 Status unknown_read(int32_t *id, const Tokenizer *tokenizer, const Tree *token,
                     SpecialNames *names, Loc at, Diag *diag);
@@ -189,10 +185,6 @@ Status unknown_read(int32_t *id, const Tokenizer *tokenizer, const Tree *token,
  * arena. Fails with STATUS_FORMAT. */
 Status characters_vocab(const Tree **vocab, Arena *arena, const Tree *model,
                         const Tree *root, Diag *diag);
-
-/* Appends the tokens of a text of MODEL_CHARACTERS. */
-void characters_split(const Tokenizer *tokenizer, TextSpan text, IdList *ids,
-                      UnknownChars *unknown);
 
 /* Reads the templates of a tokenizer.json's post_processor; the vocabulary is there. */
 Status template_read(Tokenizer *tokenizer, const Tree *root, Diag *diag);

@@ -106,14 +106,14 @@ static Status read_bert(Tokenizer *self, const Tree *processor, bool twice, Diag
     return STATUS_OK;
 }
 
-typedef struct Reading {
+typedef struct TemplateReading {
     Tokenizer *self;
     bool done; /* a template was found */
-} Reading;
+} TemplateReading;
 
 static Status read_processor(void *user, const Tree *map, const char *type,
                              const char *where, Diag *diag) {
-    Reading *reading = user;
+    TemplateReading *reading = user;
     Tokenizer *self = reading->self;
     if (strcmp(type, "ByteLevel") == 0 && self->kind == MODEL_BPE) return STATUS_OK;
     if (reading->done)
@@ -132,7 +132,7 @@ static Status read_processor(void *user, const Tree *map, const char *type,
 
 Status template_read(Tokenizer *self, const Tree *root, Diag *diag) {
     const Tree *map;
-    Reading reading = {self, false};
+    TemplateReading reading = {self, false};
     TRY(json_member(&map, root, WHERE, TREE_MAP, "", diag));
     if (!map && self->kind == MODEL_WORDPIECE)
         return diag_fail(diag, STATUS_FORMAT, root->loc, "post_processor.type",

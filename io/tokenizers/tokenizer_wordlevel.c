@@ -6,22 +6,6 @@
 
 #include <string.h>
 
-/* --- text to tokens --- */
-
-void wordlevel_split(const Tokenizer *self, TextSpan text, IdList *ids,
-                     UnknownChars *unknown) {
-    size_t begin = 0, end = 0;
-    for (; word_next(self->split, text.text, text.length, &begin, &end); begin = end) {
-        size_t bytes;
-        int32_t id = vocabulary_find(&self->vocabulary, text.text + begin, end - begin);
-        if (id < 0) id = self->unknown;
-        if (id >= 0)
-            ids_add(ids, id);
-        else if (unknown->count++ == 0)
-            unknown->first = utf8_decode(text.text + begin, &bytes);
-    }
-}
-
 /* --- pre_tokenizer --- */
 
 /* A Split must be ours: the words are what the expression finds. */

@@ -9,20 +9,20 @@
 
 /* --- doing it --- */
 
-typedef struct Cutter {
+typedef struct WordCutter {
     const WordRules *rules;
     const Bpe *bpe;
     WordScratch *scratch;
     IdList *ids;
     UnknownChars *unknown;
-} Cutter;
+} WordCutter;
 
-static bool cut(const Cutter *self, int step, TextSpan text, bool first);
+static bool cut(const WordCutter *self, int step, TextSpan text, bool first);
 
 /* A text cut in two kinds of stretches, which come one after another, and the word that
  * is not handed on yet because it may grow. */
 typedef struct Splitting {
-    const Cutter *cutter;
+    const WordCutter *cutter;
     int step;
     TextSpan text;
     bool first;
@@ -67,7 +67,7 @@ static bool take_stretch(Splitting *self, size_t begin, size_t end, bool found) 
     return true;
 }
 
-static bool cut_split(const Cutter *cutter, int step, TextSpan text, bool first) {
+static bool cut_split(const WordCutter *cutter, int step, TextSpan text, bool first) {
     Splitting self = {.cutter = cutter, .step = step, .text = text, .first = first};
     const Regex *regex = cutter->rules->steps[step].regex;
     RegexScratch *scratch = &cutter->scratch->regex;
@@ -93,7 +93,7 @@ static size_t digits_end(TextSpan text, size_t i, bool alone) {
     return i;
 }
 
-static bool cut_digits(const Cutter *self, int step, TextSpan text, bool first) {
+static bool cut_digits(const WordCutter *self, int step, TextSpan text, bool first) {
     bool alone = self->rules->steps[step].alone;
     for (size_t i = 0, end; i < text.length; i = end) {
         end = digits_end(text, i, alone);
@@ -122,7 +122,7 @@ static bool mark_spaces(const WordStep *step, Text *out, TextSpan text, bool fir
     return true;
 }
 
-static bool cut_metaspace(const Cutter *self, int step, TextSpan text, bool first) {
+static bool cut_metaspace(const WordCutter *self, int step, TextSpan text, bool first) {
     const WordStep *rule = &self->rules->steps[step];
     const Token *mark = &rule->mark;
     Text *marked = &self->scratch->texts[step];
@@ -140,7 +140,7 @@ static bool cut_metaspace(const Cutter *self, int step, TextSpan text, bool firs
     return true;
 }
 
-static bool cut_bytes(const Cutter *self, int step, TextSpan text, bool first) {
+static bool cut_bytes(const WordCutter *self, int step, TextSpan text, bool first) {
     const WordStep *rule = &self->rules->steps[step];
     Text *spaced = &self->scratch->texts[step];
     if (rule->space_in_front && text.text[0] != ' ') {
@@ -153,7 +153,7 @@ static bool cut_bytes(const Cutter *self, int step, TextSpan text, bool first) {
                        : cut(self, step + 1, text, first);
 }
 
-static bool cut(const Cutter *self, int step, TextSpan text, bool first) {
+static bool cut(const WordCutter *self, int step, TextSpan text, bool first) {
     if (text.length == 0) return true;
     if (step == self->rules->count) {
         bpe_split(self->bpe, &self->scratch->bpe, text.text, text.length, self->ids,
@@ -171,7 +171,7 @@ static bool cut(const Cutter *self, int step, TextSpan text, bool first) {
 
 bool words_split(const WordRules *rules, const Bpe *bpe, WordScratch *scratch,
                  TextSpan text, bool first, IdList *ids, UnknownChars *unknown) {
-    const Cutter self = {rules, bpe, scratch, ids, unknown};
+    const WordCutter self = {rules, bpe, scratch, ids, unknown};
     return cut(&self, 0, text, first);
 }
 
@@ -258,15 +258,15 @@ static const struct {
              {"Digits", read_digits},
              {"Split", read_split}};
 
-typedef struct Reading {
+typedef struct WordsReading {
     WordRules *rules;
     Arena *arena;
     bool byte_level;
-} Reading;
+} WordsReading;
 
 static Status read_step(void *user, const Tree *map, const char *type, const char *where,
                         Diag *diag) {
-    Reading *reading = user;
+    WordsReading *reading = user;
     WordRules *rules = reading->rules;
     if (rules->count == WORD_STEPS_MAX)
         return diag_fail(diag, STATUS_FORMAT, map->loc, where,
@@ -290,7 +290,7 @@ Status words_read(WordRules *rules, bool *byte_level, Arena *arena, const Tree *
                   Diag *diag) {
     static const char WHERE[] = "pre_tokenizer";
     const Tree *map;
-    Reading reading = {.rules = rules, .arena = arena};
+    WordsReading reading = {.rules = rules, .arena = arena};
     TRY(json_member(&map, root, WHERE, TREE_MAP, "", diag));
     TRY(json_steps(map, WHERE, "pretokenizers", read_step, &reading, diag));
     *byte_level = reading.byte_level;

@@ -1,7 +1,7 @@
 /* Word vocabulary: see word_vocabulary.h. All words are collected, sorted and counted. */
 #include "io/tokenizers/word_vocabulary.h"
 
-#include "io/datasets/table.h"
+#include "io/datasets/data_table.h"
 #include "io/files/file.h"
 #include "io/tokenizers/unicode.h"
 #include "io/tokenizers/vocabulary.h"

@@ -1,7 +1,7 @@
 /* Tables: TSV, CSV and JSON Lines, good, ragged and hostile. */
 #include "io_test.h"
 
-#include "io/datasets/table.h"
+#include "io/datasets/data_table.h"
 #include "ir/random.h"
 #include "ir/text.h"
 

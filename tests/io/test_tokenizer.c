@@ -1,7 +1,7 @@
 /* Tokenizer: BERT's rules, added tokens, truncation, the real vocabulary. */
 #include "tokenizer_test.h"
 
-#include "io/datasets/table.h"
+#include "io/datasets/data_table.h"
 #include "io/files/json.h"
 #include "ir/random.h"
 

@@ -4,8 +4,8 @@
  * Embeddings, then post-norm layers (norm1 after residual1, norm2 after residual2), then
  * one of the heads. Inputs: input_ids, attention_mask, and token_type_ids where the
  * family has them, all i32[N, T]. */
-#ifndef COMPRESS_IO_FAMILIES_TEXT_H
-#define COMPRESS_IO_FAMILIES_TEXT_H
+#ifndef COMPRESS_IO_FAMILIES_ENCODER_H
+#define COMPRESS_IO_FAMILIES_ENCODER_H
 
 #include "io/families/build.h"
 #include "io/families/family.h"

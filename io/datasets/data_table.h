@@ -6,8 +6,8 @@
  * the one buffer, each terminated by a NUL; the memory besides is below one byte for each
  * byte of the file. A Table does not change once it is read: any number of threads may
  * use it. */
-#ifndef COMPRESS_IO_DATASETS_TABLE_H
-#define COMPRESS_IO_DATASETS_TABLE_H
+#ifndef COMPRESS_IO_DATASETS_DATA_TABLE_H
+#define COMPRESS_IO_DATASETS_DATA_TABLE_H
 
 #include "ir/status.h"
 

@@ -1,5 +1,5 @@
-/* Text encoders: post-norm layers over embedded tokens. See text.h. */
-#include "io/families/text.h"
+/* Text encoders: post-norm layers over embedded tokens. See encoder.h. */
+#include "io/families/encoder.h"
 
 #include <string.h>
 

@@ -4,11 +4,11 @@
  * with the parent, whose size the parent has checked. Bytes stay bytes in memory, other
  * numbers become f32; fetch() multiplies by `scale` and augments what are images,
  * x[n, channels, rows, cols]. */
-#include "io/formats/hdf5.h"
 #include "io/datasets/augment.h"
 #include "io/datasets/dataset.h"
 #include "io/files/file.h"
 #include "io/files/sandbox.h"
+#include "io/formats/hdf5.h"
 
 #include <errno.h>
 #include <inttypes.h>

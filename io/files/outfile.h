@@ -1,0 +1,38 @@
+/* Output files: written beside their target and renamed into place, so that nothing is
+ * ever half written. */
+#ifndef COMPRESS_IO_FILES_OUTFILE_H
+#define COMPRESS_IO_FILES_OUTFILE_H
+
+#include "ir/status.h"
+
+#include <stddef.h>
+
+/* Output: a file being written under a temporary name beside its target. */
+typedef struct OutFile OutFile;
+
+/* Starts writing `path`: makes a temporary file in the same folder (O_EXCL) and first
+ * removes stale ones that dead processes left there for the same target.
+ * `temporary` (may be NULL) receives its name (valid until the end). Fails with
+ * STATUS_IO. */
+Status outfile_open(OutFile **out, const char **temporary, const char *path, Diag *diag);
+
+/* Appends bytes; for writers that do not open the temporary file themselves. Fails with
+ * STATUS_IO. */
+Status outfile_write(OutFile *file, const void *data, size_t length, Diag *diag);
+
+/* Makes the data durable and puts it in place: fsync, rename, fsync of the folder.
+ * The target holds either its old content or all of the new. Frees `file` either way; on
+ * failure the temporary file is removed. Fails with STATUS_IO. */
+Status outfile_commit(OutFile *file, Diag *diag);
+
+/* Gives up: removes the temporary file. NULL is allowed. */
+void outfile_abandon(OutFile *file);
+
+/* Removes the temporary files of every OutFile still open; async-signal-safe, for signal
+ * handlers that are about to end the process. */
+void outfile_abandon_all(void);
+
+/* Writes a whole small file through an OutFile. */
+Status file_write(const char *path, const void *data, size_t length, Diag *diag);
+
+#endif

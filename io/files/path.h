@@ -1,0 +1,23 @@
+/* Paths: what they are, and putting them together. */
+#ifndef COMPRESS_IO_FILES_PATH_H
+#define COMPRESS_IO_FILES_PATH_H
+
+#include "ir/arena.h"
+#include "ir/status.h"
+
+/* What a path is. */
+bool path_is_folder(const char *path);
+bool path_is_file(const char *path);
+
+/* `folder/name` in the arena; `name` alone when it is absolute. */
+const char *path_join(Arena *arena, const char *folder, const char *name);
+
+/* Folder part of a path in the arena, "." when it has none. */
+const char *path_folder(Arena *arena, const char *path);
+
+/* Checks that a file found in a folder really lies in it: symbolic links must not lead
+ * out, except into the blobs of the Hugging Face cache that the folder is a snapshot of.
+ * Fails with STATUS_FORMAT, or STATUS_IO when there is no such file. */
+Status path_check_inside(const char *folder, const char *path, Diag *diag);
+
+#endif
