@@ -138,7 +138,7 @@ static void add_rule(Text *text, const Tree *rule) {
     const char *name =
         criterion && criterion->kind == TREE_STRING ? criterion->string : "";
     double patience;
-    if (!rule || rule->kind == TREE_NULL) {
+    if (!rule) {
         text_add(text, "no rule is stored: samples run to the end");
     } else if (strcmp(name, "entropy") == 0) {
         text_add(text, "a sample leaves where the entropy in nats is below ");
@@ -161,7 +161,7 @@ void inspect_print_exits(const Inspection *it) {
         count += strncmp(graph->outputs[i].name, "exit.", 5) == 0;
     if (count == 0) return;
     Text text = {0};
-    add_rule(&text, tree_get(it->model->provenance, "exits"));
+    add_rule(&text, tree_get_nonnull(it->model->provenance, "exits"));
     printf("%-12s %d; %s\n", "early exits", count, text.data);
     text_free(&text);
 }

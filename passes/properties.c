@@ -70,8 +70,7 @@ static bool has_whole_layers(const Graph *graph, bool widths) {
 }
 
 static bool has_stored(const Model *model, const char *key) {
-    const Tree *stored = tree_get(model->provenance, key);
-    return stored && stored->kind != TREE_NULL;
+    return tree_get_nonnull(model->provenance, key) != NULL;
 }
 
 unsigned model_properties(const Model *model) {

@@ -30,14 +30,8 @@ static Status config_fail(const Config *c, const char *key, const char *expected
     return status;
 }
 
-/* A key's value; NULL when it is not there or null. */
-static const Tree *find(const Tree *map, const char *key) {
-    const Tree *value = tree_get(map, key);
-    return value && value->kind != TREE_NULL ? value : NULL;
-}
-
 static Status read_bool(const Config *c, const char *key, bool *value) {
-    const Tree *found = find(c->root, key);
+    const Tree *found = tree_get_nonnull(c->root, key);
     if (!found) return STATUS_OK;
     if (found->kind != TREE_BOOL) return config_fail(c, key, "true or false", found);
     *value = found->boolean;
@@ -60,7 +54,8 @@ static Status side_of(const Config *c, const char *key, const Tree *value, int64
 /* `height` and `width` of a map, or one number for both. */
 static Status read_sides(const Config *c, const char *key, const Tree *size,
                          int64_t *rows, int64_t *cols) {
-    const Tree *height = find(size, "height"), *width = find(size, "width");
+    const Tree *height = tree_get_nonnull(size, "height"),
+               *width = tree_get_nonnull(size, "width");
     if (size->kind == TREE_MAP && (!height || !width))
         return config_fail(c, key, "a number, {height, width} or {shortest_edge}", size);
     TRY(side_of(c, key, height ? height : size, rows));
@@ -69,7 +64,7 @@ static Status read_sides(const Config *c, const char *key, const Tree *size,
 
 /* Three numbers, or one for all channels. */
 static Status read_triple(const Config *c, const char *key, double least, double out[3]) {
-    const Tree *found = find(c->root, key);
+    const Tree *found = tree_get_nonnull(c->root, key);
     if (!found) return STATUS_OK;
     const Tree *item = found->kind == TREE_LIST ? found->first : found;
     const bool one = found->kind != TREE_LIST || found->count == 1;
@@ -82,7 +77,7 @@ static Status read_triple(const Config *c, const char *key, double least, double
 }
 
 static Status read_filter(const Config *c, Preprocess *out) {
-    const Tree *found = find(c->root, "resample");
+    const Tree *found = tree_get_nonnull(c->root, "resample");
     if (!found) return STATUS_OK;
     if (found->kind == TREE_INT && found->integer == 2) {
         out->resample = RESAMPLE_BILINEAR;
@@ -109,8 +104,9 @@ static void apply_crop_pct(Preprocess *out, double share) {
 }
 
 static Status read_size(const Config *c, Preprocess *out) {
-    const Tree *size = find(c->root, "size"), *pct = find(c->root, "crop_pct");
-    const Tree *edge = find(size, "shortest_edge");
+    const Tree *size = tree_get_nonnull(c->root, "size"),
+               *pct = tree_get_nonnull(c->root, "crop_pct");
+    const Tree *edge = tree_get_nonnull(size, "shortest_edge");
     double share = 0;
     if (pct && (!real_of(pct, &share) || share < 0.1 || share > 1))
         return config_fail(c, "crop_pct", "a number from 0.1 to 1", pct);
@@ -125,7 +121,7 @@ static Status read_size(const Config *c, Preprocess *out) {
 }
 
 static Status read_crop(const Config *c, Preprocess *out) {
-    const Tree *size = find(c->root, "crop_size");
+    const Tree *size = tree_get_nonnull(c->root, "crop_size");
     bool crop = false;
     TRY(read_bool(c, "do_center_crop", &crop));
     if (!crop) return STATUS_OK;
@@ -135,7 +131,7 @@ static Status read_crop(const Config *c, Preprocess *out) {
 }
 
 static Status read_values(const Config *c, Preprocess *out) {
-    const Tree *factor = find(c->root, "rescale_factor");
+    const Tree *factor = tree_get_nonnull(c->root, "rescale_factor");
     bool rescale = true, normalize = true;
     TRY(read_bool(c, "do_rescale", &rescale));
     TRY(read_bool(c, "do_normalize", &normalize));

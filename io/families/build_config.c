@@ -27,8 +27,7 @@ static void note_key(ConfigKeys *keys, const char *key) {
 
 const Tree *build_config_value(const Builder *b, const char *key) {
     if (watcher) note_key(watcher, key);
-    const Tree *value = tree_get(b->model->config, key);
-    return value && value->kind == TREE_NULL ? NULL : value;
+    return tree_get_nonnull(b->model->config, key);
 }
 
 Loc build_config_loc(const Builder *b, const char *key) {

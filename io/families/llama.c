@@ -24,11 +24,10 @@ static const char *const DEFAULT_ROPE = "default";
 static void check_rope(Builder *b, const char *key) {
     const Tree *map = build_config_value(b, key);
     if (!map || b->status != STATUS_OK) return;
-    const Tree *type = tree_get(map, "rope_type");
-    if (!type) type = tree_get(map, "type");
+    const Tree *type = tree_get_nonnull(map, "rope_type");
+    if (!type) type = tree_get_nonnull(map, "type");
     if (map->kind == TREE_MAP &&
-        (!type || type->kind == TREE_NULL ||
-         (type->kind == TREE_STRING && strcmp(type->string, DEFAULT_ROPE) == 0)))
+        (!type || (type->kind == TREE_STRING && strcmp(type->string, DEFAULT_ROPE) == 0)))
         return;
     b->status = diag_fail(b->diag, STATUS_MODEL, map->loc, key,
                           "expected null or rope_type: default, the only kind there is");

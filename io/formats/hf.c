@@ -61,8 +61,7 @@ static Status build_graph(const Family **out, Model *model, Diag *diag) {
         return diag_fail(diag, STATUS_MODEL, config->loc, NULL,
                          "expected a map with the model's configuration, found %s",
                          tree_kind_name(config->kind));
-    const Tree *type = tree_get(config, "model_type");
-    if (type && type->kind == TREE_NULL) type = NULL;
+    const Tree *type = tree_get_nonnull(config, "model_type");
     const Family *family =
         type && type->kind == TREE_STRING ? family_find(type->string) : NULL;
     if (!family) return fail_family(config, type, diag);

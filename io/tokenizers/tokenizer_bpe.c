@@ -57,7 +57,7 @@ static Status read_merges(Tokenizer *self, const Tree *root, const Tree *list,
 static Status check_unused(const Tree *root, const Tree *model, Diag *diag) {
     static const char *const NAMES[] = {"continuing_subword_prefix",
                                         "end_of_word_suffix"};
-    const Tree *dropout = tree_get(model, "dropout");
+    const Tree *dropout = tree_get_nonnull(model, "dropout");
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
         const Tree *text;
         TRY(json_member(&text, model, NAMES[i], TREE_STRING, "model", diag));
@@ -65,8 +65,7 @@ static Status check_unused(const Tree *root, const Tree *model, Diag *diag) {
             return diag_fail(diag, STATUS_FORMAT, root->loc, "model",
                              "%s '%.64s' is not supported", NAMES[i], text->string);
     }
-    bool none = !dropout || dropout->kind == TREE_NULL ||
-                (dropout->kind == TREE_INT && dropout->integer == 0) ||
+    bool none = !dropout || (dropout->kind == TREE_INT && dropout->integer == 0) ||
                 (dropout->kind == TREE_FLOAT && dropout->real == 0);
     if (none) return STATUS_OK;
     return diag_fail(diag, STATUS_FORMAT, root->loc, "model.dropout",

@@ -9,18 +9,13 @@
 
 enum { CONFIG_BYTES_MAX = 16 << 20 };
 
-/* Whether a value is there and not null. */
-static bool is_given(const Tree *value) {
-    return value && value->kind != TREE_NULL;
-}
-
 /* --- names of the special tokens --- */
 
 /* A token is given as a string, or as a map with its content. */
 static Status read_name(const char **out, const Tree *config, const char *key,
                         Diag *diag) {
-    const Tree *value = tree_get(config, key);
-    if (!is_given(value)) return STATUS_OK;
+    const Tree *value = tree_get_nonnull(config, key);
+    if (!value) return STATUS_OK;
     if (value->kind == TREE_MAP) {
         const Tree *content;
         TRY(json_member(&content, value, "content", TREE_STRING, key, diag));
@@ -90,7 +85,7 @@ static Status take_number(int32_t *id, const Tokenizer *tokenizer, const Tree *c
                           const char *key, Diag *diag) {
     const Tree *value = tree_get(config, key);
     if (value && value->kind == TREE_LIST) value = value->first;
-    if (*id >= 0 || !is_given(value)) return STATUS_OK;
+    if (*id >= 0 || !value || value->kind == TREE_NULL) return STATUS_OK;
     if (value->kind != TREE_INT || value->integer < -1 ||
         value->integer >= tokenizer_size(tokenizer))
         return diag_fail(diag, STATUS_FORMAT, value->loc, key,

@@ -5,18 +5,13 @@
 
 enum { WHERE_MAX = 128 };
 
-/* Whether a value is there and not null. */
-static bool is_given(const Tree *value) {
-    return value && value->kind != TREE_NULL;
-}
-
 Status json_member(const Tree **out, const Tree *map, const char *key, TreeKind kind,
                    const char *where, Diag *diag) {
-    const Tree *value = tree_get(map, key);
-    *out = is_given(value) ? value : NULL;
-    if (!*out || value->kind == kind) return STATUS_OK;
+    const Tree *value = tree_get_nonnull(map, key);
+    *out = value;
+    if (!value || value->kind == kind) return STATUS_OK;
     char path[WHERE_MAX];
-    snprintf(path, sizeof path, "%s%s%s", where, *where ? "." : "", key);
+    snprintf(path, sizeof path, "%.80s%s%.40s", where, *where ? "." : "", key);
     return diag_fail(diag, STATUS_FORMAT, value->loc, path, "expected %s, found %s",
                      tree_kind_name(kind), tree_kind_name(value->kind));
 }

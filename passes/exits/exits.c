@@ -166,8 +166,7 @@ Status exits_keep(PassContext *ctx, Model *model, IntList kept, Diag *diag) {
             graph_remove_output(graph, exits.items[i].output);
     graph_remove_dead(graph);
     renumber(graph, kept);
-    const Tree *rule = tree_get(model->provenance, "exits");
-    if (!rule || rule->kind == TREE_NULL) return STATUS_OK;
+    if (!tree_get_nonnull(model->provenance, "exits")) return STATUS_OK;
     diag_warn(diag, ctx->source.at, ctx->source.key,
               "the rule for leaving at exits does not fit the new depth and is dropped: "
               "calibrate again");
@@ -292,9 +291,9 @@ static Status read_thresholds(ExitRule *rule, Arena *arena, PassContext *ctx,
 
 Status exits_read_rule(ExitRule *rule, Arena *arena, PassContext *ctx, const Model *model,
                        const Exits *exits, Diag *diag) {
-    const Tree *stored = tree_get(model->provenance, "exits");
+    const Tree *stored = tree_get_nonnull(model->provenance, "exits");
     *rule = (ExitRule){.criterion = EXIT_NEVER};
-    if (!stored || stored->kind == TREE_NULL) return STATUS_OK;
+    if (!stored) return STATUS_OK;
     TRY(read_criterion(&rule->criterion, ctx, stored, diag));
     if (rule->criterion == EXIT_ENTROPY)
         return read_thresholds(rule, arena, ctx, stored, exits, diag);
