@@ -77,78 +77,56 @@ void field_expect(Text *text, const Field *field) {
     add_range(text, field);
 }
 
-static void print_ints(Text *text, const IntList *list) {
-    for (int i = 0; i < list->count; i++) {
-        text_add(text, "%s%" PRId64, i > 0 ? ", " : "", list->items[i]);
-    }
-}
-
-static void print_reals(Text *text, const RealList *list) {
-    for (int i = 0; i < list->count; i++) {
-        text_add(text, "%s", i > 0 ? ", " : "");
-        text_real(text, list->items[i]);
-    }
-}
-
-static void print_strings(Text *text, const StringList *list) {
-    for (int i = 0; i < list->count; i++) {
-        text_add(text, "%s", i > 0 ? ", " : "");
-        text_quoted(text, list->items[i]);
-    }
-}
-
-static void print_string(Text *text, const char *string) {
-    if (string) {
-        text_quoted(text, string);
-    } else {
-        text_add(text, "null");
-    }
-}
-
 static void print_choice(Text *text, const Field *field, int index) {
     int length;
     const char *name = field_choice_name(field, index, &length);
     text_bytes(text, name, (size_t)length);
 }
 
-static void print_tree(Text *text, const Tree *tree) {
-    if (tree) {
-        tree_print_json(text, tree, 0);
-    } else {
-        text_add(text, "null");
-    }
-}
-
 static void print_list(Text *text, const Field *field, const void *source) {
+    const IntList *ints = MEMBER(IntList, source, field);
+    const RealList *reals = MEMBER(RealList, source, field);
+    const StringList *strings = MEMBER(StringList, source, field);
+    const FieldKind kind = field->kind;
+    const int count = kind == FIELD_INTS    ? ints->count
+                      : kind == FIELD_REALS ? reals->count
+                                            : strings->count;
     text_add(text, "[");
-    if (field->kind == FIELD_INTS) print_ints(text, MEMBER(IntList, source, field));
-    if (field->kind == FIELD_REALS) print_reals(text, MEMBER(RealList, source, field));
-    if (field->kind == FIELD_STRINGS) {
-        print_strings(text, MEMBER(StringList, source, field));
+    for (int i = 0; i < count; i++) {
+        if (i > 0) text_add(text, ", ");
+        if (kind == FIELD_INTS) text_add(text, "%" PRId64, ints->items[i]);
+        if (kind == FIELD_REALS) text_real(text, reals->items[i]);
+        if (kind == FIELD_STRINGS) text_quoted(text, strings->items[i]);
     }
     text_add(text, "]");
-}
-
-void field_print_value(Text *text, const Field *field, const void *source) {
-    switch (field->kind) {
-    case FIELD_BOOL:
-        text_add(text, "%s", *MEMBER(bool, source, field) ? "true" : "false");
-        break;
-    case FIELD_INT: text_add(text, "%" PRId64, *MEMBER(int64_t, source, field)); break;
-    case FIELD_REAL: text_real(text, *MEMBER(double, source, field)); break;
-    case FIELD_STRING: print_string(text, *MEMBER(const char *, source, field)); break;
-    case FIELD_CHOICE: print_choice(text, field, *MEMBER(int, source, field)); break;
-    case FIELD_TREE: print_tree(text, *MEMBER(const Tree *, source, field)); break;
-    case FIELD_INTS:
-    case FIELD_REALS:
-    case FIELD_STRINGS: print_list(text, field, source); break;
-    }
 }
 
 /* Whether a member is a pointer that is NULL, which stands for "not given". */
 static bool member_absent(const Field *field, const void *source) {
     if (field->kind == FIELD_STRING) return !*MEMBER(const char *, source, field);
     return field->kind == FIELD_TREE && !*MEMBER(const Tree *, source, field);
+}
+
+void field_print_value(Text *text, const Field *field, const void *source) {
+    if (member_absent(field, source)) {
+        text_add(text, "null");
+        return;
+    }
+    switch (field->kind) {
+    case FIELD_BOOL:
+        text_add(text, "%s", *MEMBER(bool, source, field) ? "true" : "false");
+        break;
+    case FIELD_INT: text_add(text, "%" PRId64, *MEMBER(int64_t, source, field)); break;
+    case FIELD_REAL: text_real(text, *MEMBER(double, source, field)); break;
+    case FIELD_STRING: text_quoted(text, *MEMBER(const char *, source, field)); break;
+    case FIELD_CHOICE: print_choice(text, field, *MEMBER(int, source, field)); break;
+    case FIELD_TREE:
+        tree_print_json(text, *MEMBER(const Tree *, source, field), 0);
+        break;
+    case FIELD_INTS:
+    case FIELD_REALS:
+    case FIELD_STRINGS: print_list(text, field, source); break;
+    }
 }
 
 /* Values print so that they read back equal, so equal text means equal values. */
