@@ -2,7 +2,7 @@
 #ifndef COMPRESS_PASSES_MEASURE_H
 #define COMPRESS_PASSES_MEASURE_H
 
-#include "exec/plan/plan.h"
+#include "exec/plan/plan_build.h"
 #include "ir/model.h"
 
 typedef struct Measure {

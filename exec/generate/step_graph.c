@@ -6,7 +6,7 @@
  *     pack_weights    the weights, in the order of the steps */
 #include "exec/generate/step_graph.h"
 
-#include "exec/plan/plan.h"
+#include "exec/plan/plan_build.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,5 @@
-/* Plan: collects what is needed, binds its types and sizes. See exec/plan/plan.h. */
-#include "exec/plan/plan_internal.h"
-#include "exec/plan/weight_layout.h"
+/* Plan: what there is to ask of a finished one. See exec/plan/plan.h. */
+#include "exec/plan/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,12 +33,6 @@ void plan_call(Call *call, View *in, const Plan *plan, const PlanNode *node) {
     plan_view(&call->out, node);
 }
 
-void plan_mark(const Graph *graph, bool *mark) {
-    for (const Node *node = graph->last; node; node = node->prev)
-        for (int i = 0; mark[node->id] && i < node->in_count; i++)
-            if (node->in[i]) mark[node->in[i]->id] = true;
-}
-
 int plan_find(const Plan *plan, const Node *node) {
     if (node && node->id >= 0 && node->id < plan->index_count) {
         int i = plan->index[node->id];
@@ -48,234 +41,6 @@ int plan_find(const Plan *plan, const Node *node) {
     for (int i = 0; i < plan->node_count; i++)
         if (plan->nodes[i].node == node) return i;
     return -1;
-}
-
-/* ---- collecting ---- */
-
-static Status fail_node(const Node *node, Diag *diag, const char *what) {
-    Text type = {0};
-    type_print(&type, &node->type);
-    Status status = diag_fail(diag, STATUS_MODEL, node->loc, node->name, "%s: %s %s",
-                              node->op->name, what, type.data);
-    text_free(&type);
-    return status;
-}
-
-static Status bind_node(PlanNode *out, const PlanOptions *options, Diag *diag) {
-    const Node *node = out->node;
-    for (int i = 0; i < node->type.rank; i++) {
-        int64_t dim = node->type.dim[i];
-        int64_t size =
-            dim < 0 && dim >= -DIM_SYMBOLS ? options->sizes[DIM_INDEX(dim)] : dim;
-        if (size <= 0)
-            return fail_node(node, diag,
-                             dim < 0 ? "expected a size for every symbol of"
-                                     : "expected dimensions above 0, found");
-    }
-    if (!type_bind(&node->type, options->sizes, &out->type) ||
-        type_count(&out->type) > PTRDIFF_MAX / 64)
-        return fail_node(node, diag, "at these sizes too large for memory:");
-    out->count = type_count(&out->type);
-    return STATUS_OK;
-}
-
-static Status choose_kernel(PlanNode *out, const KernelTable *kernels, Diag *diag) {
-    const Node *node = out->node;
-    out->op = node->op;
-    out->kernel = kernel_of(kernels, node->op);
-    if (node_is_leaf(node) || out->kernel->forward) return STATUS_OK;
-    return diag_fail(diag, STATUS_INTERNAL, node->loc, NULL, "no kernel for op %s",
-                     node->op->name);
-}
-
-/* Operands as indices; absent ones up to the declared number are -1. */
-static void bind_operands(Plan *plan, PlanNode *out) {
-    const Node *node = out->node;
-    int declared = op_operand_count(node->op);
-    out->in_count = node->in_count > declared ? node->in_count : declared;
-    out->in = ARENA_ARRAY(plan->arena, PlanOperand, (size_t)out->in_count);
-    for (int i = 0; i < out->in_count; i++)
-        out->in[i].node = node_has(node, i) ? plan->index[node->in[i]->id] : -1;
-}
-
-static int64_t storage_offset(const Graph *graph, const Storage *storage,
-                              const int64_t *offset) {
-    for (int i = 0; storage && i < graph->storage_count; i++)
-        if (graph->storages[i] == storage) return offset[i];
-    return -1;
-}
-
-static Status collect_nodes(Plan *plan, const PlanOptions *options, const bool *mark,
-                            const int64_t *offset, Diag *diag) {
-    for (Node *node = plan->graph->first; node; node = node->next) {
-        plan->index[node->id] = -1;
-        if (!mark[node->id]) continue;
-        PlanNode *out = &plan->nodes[plan->node_count];
-        *out = (PlanNode){.node = node,
-                          .forward = -1,
-                          .backward = -1,
-                          .value = -1,
-                          .aux = -1,
-                          .gradient = -1,
-                          .forward_scratch = -1,
-                          .backward_scratch = -1};
-        out->offset = storage_offset(plan->graph, node->storage, offset);
-        TRY(bind_node(out, options, diag));
-        TRY(choose_kernel(out, plan->kernels, diag));
-        bind_operands(plan, out);
-        if (!node_is_leaf(node)) out->forward = plan->calls++;
-        plan->index[node->id] = plan->node_count++;
-    }
-    plan->end = options->loss ? 2 * plan->calls : plan->calls;
-    return STATUS_OK;
-}
-
-/* A forward call of a node for questions to its op. */
-static Call describe_call(Plan *plan, const PlanNode *node) {
-    Call call;
-    View *in = ARENA_ARRAY(plan->arena, View, (size_t)node->in_count);
-    plan_call(&call, in, plan, node);
-    return call;
-}
-
-/* The strictest of an integer input's users counts. */
-static Status limit_input(PlanNode *input, int64_t limit, bool skip, const Node *user,
-                          Diag *diag) {
-    if (limit <= 0) return STATUS_OK;
-    if (plan_is_param(input)) /* only inputs are checked before they are read */
-        return fail_node(user, diag, "indices must be an input, found weights, to give");
-    const bool first = input->index_limit == 0;
-    input->index_skip = skip && (first || input->index_skip);
-    if (first || limit < input->index_limit) input->index_limit = limit;
-    return STATUS_OK;
-}
-
-static Status limit_operands(Plan *plan, const PlanNode *user, Diag *diag) {
-    const Call call = describe_call(plan, user);
-    const Operand *operand = user->op->operands;
-    for (int i = 0; operand[i].name; i++)
-        if ((operand[i].flags & OPERAND_INTEGER) && user->in[i].node >= 0)
-            TRY(limit_input(&plan->nodes[user->in[i].node],
-                            user->op->index_limit(&call, i),
-                            operand[i].flags & OPERAND_SKIP, user->node, diag));
-    return STATUS_OK;
-}
-
-/* What integer inputs may hold. */
-static Status limit_indices(Plan *plan, Diag *diag) {
-    for (int i = 0; i < plan->node_count; i++)
-        if (plan->nodes[i].op->index_limit)
-            TRY(limit_operands(plan, &plan->nodes[i], diag));
-    return STATUS_OK;
-}
-
-static Status check_calls(Plan *plan, Diag *diag) {
-    for (int i = 0; i < plan->node_count; i++) {
-        const PlanNode *node = &plan->nodes[i];
-        if (!node->op->check) continue;
-        const Call call = describe_call(plan, node);
-        TRY(node->op->check(&call, diag));
-    }
-    return STATUS_OK;
-}
-
-static double count_flops(Plan *plan) {
-    double sum = 0;
-    for (int i = 0; i < plan->node_count; i++) {
-        const PlanNode *node = &plan->nodes[i];
-        if (!node->op->flops) continue;
-        const Call call = describe_call(plan, node);
-        sum += node->op->flops(&call);
-    }
-    return sum;
-}
-
-/* ---- creating ---- */
-
-static Status check_options(const PlanOptions *options, Diag *diag) {
-    for (int i = 0; i < options->result_count; i++)
-        if (!options->results[i])
-            return diag_fail(diag, STATUS_INTERNAL, LOC_NONE, NULL,
-                             "result %d of a plan is missing", i);
-    const Node *loss = options->loss;
-    if (!loss) return STATUS_OK;
-    if (loss->type.rank != 0 || !dtype_is_real(loss->type.dtype))
-        return fail_node(loss, diag, "expected a scalar (rank 0) as loss, found");
-    if (node_is_leaf(loss))
-        return fail_node(loss, diag, "expected a loss to compute, found");
-    return STATUS_OK;
-}
-
-static Status plan_fill(Plan *plan, const PlanOptions *options, bool share, Diag *diag) {
-    TRY(check_options(options, diag));
-    Graph *graph = plan->graph;
-    size_t count = (size_t)graph_number(graph);
-    bool *mark = ARENA_ARRAY(plan->arena, bool, count);
-    for (int i = 0; i < options->result_count; i++) mark[options->results[i]->id] = true;
-    if (options->loss) mark[options->loss->id] = true;
-    plan_mark(graph, mark);
-    int64_t *offset = ARENA_ARRAY(plan->arena, int64_t, (size_t)graph->storage_count);
-    params_layout(graph, offset);
-    size_t marked = 0;
-    for (size_t i = 0; i < count; i++) marked += mark[i];
-    plan->nodes = ARENA_ARRAY(plan->arena, PlanNode, marked);
-    plan->index = ARENA_ARRAY(plan->arena, int, count);
-    plan->index_count = (int)count;
-    TRY(collect_nodes(plan, options, mark, offset, diag));
-    TRY(check_calls(plan, diag));
-    TRY(limit_indices(plan, diag));
-    if (options->loss) {
-        plan->loss = plan_find(plan, options->loss);
-        TRY(plan_gradients(plan, options->input_gradients, share, diag));
-    }
-    TRY(plan_buffers(plan, options, diag));
-    plan->flops = count_flops(plan);
-    return plan_place(plan, diag);
-}
-
-Status plan_build(Plan **out, Graph *graph, const PlanOptions *options, bool share,
-                  Diag *diag) {
-    Plan *plan = memory_alloc(1, sizeof *plan);
-    atomic_init(&plan->references, 1);
-    plan->arena = arena_create();
-    plan->graph = graph;
-    plan->precision = options->precision;
-    plan->kernels = kernels_for(options->precision);
-    plan->samples = options->sizes[DIM_INDEX(DIM_N)];
-    plan->loss = -1;
-    Status status = plan_fill(plan, options, share, diag);
-    if (status == STATUS_OK)
-        *out = plan;
-    else
-        plan_destroy(plan);
-    return status;
-}
-
-Status plan_create(Plan **out, Graph *graph, const PlanOptions *options, Diag *diag) {
-    return plan_build(out, graph, options, true, diag);
-}
-
-static bool sizes_fit(Graph *graph, PlanOptions *options) {
-    Plan *plan = NULL;
-    Diag *diag = diag_create();
-    const bool fit = plan_create(&plan, graph, options, diag) == STATUS_OK;
-    plan_destroy(plan);
-    diag_destroy(diag);
-    return fit;
-}
-
-void plan_fit_sizes(Graph *graph, Node *const *results, int count,
-                    int64_t sizes[DIM_SYMBOLS]) {
-    int64_t *tokens = &sizes[DIM_INDEX(DIM_T)], *source = &sizes[DIM_INDEX(DIM_S)];
-    PlanOptions options = {.results = results, .result_count = count};
-    memcpy(options.sizes, sizes, sizeof options.sizes);
-    options.sizes[DIM_INDEX(DIM_N)] = 1;
-    while (!sizes_fit(graph, &options) && (*tokens > 1 || *source > 1)) {
-        if (*tokens > 1) *tokens /= 2;
-        if (*source > 1) *source /= 2;
-        options.sizes[DIM_INDEX(DIM_T)] = *tokens;
-        options.sizes[DIM_INDEX(DIM_S)] = *source;
-    }
 }
 
 Plan *plan_retain(const Plan *plan) {
@@ -306,4 +71,60 @@ int64_t plan_samples(const Plan *plan) {
 int64_t plan_index_limit(const Plan *plan, const Node *input) {
     const int i = plan_find(plan, input);
     return i < 0 ? 0 : plan->nodes[i].index_limit;
+}
+
+/* ---- a table for people ---- */
+
+static void print_buffer(Text *text, const Plan *plan, const char *name, int id) {
+    if (id < 0) return;
+    const PlanBuffer *b = &plan->buffers[id];
+    text_add(text, "  %s %zu+%zu (%d..%d)", name, b->offset, b->bytes, b->first, b->last);
+}
+
+static void print_gradients(Text *text, const Plan *plan, const PlanNode *node) {
+    static const char *const HOW[] = {"", "=", "+=", "=+=", "shared"};
+    for (int j = 0; j < node->in_count; j++) {
+        const PlanOperand *in = &node->in[j];
+        if (in->write == GRADIENT_NONE) continue;
+        const PlanNode *operand = &plan->nodes[in->node];
+        if (plan_is_param(operand))
+            text_add(text, "  d%d %s weights at %lld", j, HOW[in->write],
+                     (long long)operand->offset);
+        else
+            text_add(text, "  d%d %s gradient of %%%d", j, HOW[in->write],
+                     operand->node->id);
+    }
+}
+
+static void print_node(Text *text, const Plan *plan, const PlanNode *node) {
+    if (plan_is_param(node)) return;
+    if (node->forward < 0)
+        text_add(text, "   input %%%d $%s ", node->node->id, node->node->name);
+    else
+        text_add(text, "%8d %%%d %s ", node->forward, node->node->id, node->op->name);
+    type_print(text, &node->type);
+    print_buffer(text, plan, "value", node->value);
+    print_buffer(text, plan, "aux", node->aux);
+    print_buffer(text, plan, "scratch", node->forward_scratch);
+    text_add(text, "\n");
+}
+
+static void print_backward(Text *text, const Plan *plan, const PlanNode *node) {
+    if (node->backward < 0) return;
+    text_add(text, "%8d %%%d %s backward", node->backward, node->node->id,
+             node->op->name);
+    print_buffer(text, plan, "gradient", node->gradient);
+    print_buffer(text, plan, "scratch", node->backward_scratch);
+    print_gradients(text, plan, node);
+    text_add(text, "\n");
+}
+
+void plan_print(Text *text, const Plan *plan) {
+    text_add(text, "plan for %lld samples: %d calls, %d buffers, %zu bytes, %.6g FLOPs\n",
+             (long long)plan->samples, plan->calls, plan->buffer_count, plan->bytes,
+             plan->flops);
+    text_add(text, "    time node             buffer offset+bytes (first..last time)\n");
+    for (int i = 0; i < plan->node_count; i++) print_node(text, plan, &plan->nodes[i]);
+    for (int i = plan->node_count - 1; i >= 0; i--)
+        print_backward(text, plan, &plan->nodes[i]);
 }

@@ -3,37 +3,108 @@
  * A plan fixes the order of calls and the place of every value, gradient, saved statistic
  * and scratch area in one workspace, from their lifetimes alone: inference reuses memory
  * as soon as the last reader is done, training keeps only what a backward kernel reads.
- * Plans are immutable and may be shared by threads; each thread runs one in a workspace
- * of its own. */
+ * Plans are immutable once made (exec/plan/plan_build.h) and may be shared by threads;
+ * each thread runs one in a workspace of its own (exec/run/run.h).
+ *
+ * Time: forward call f happens at time f (0 .. calls - 1), its backward call at time
+ * 2 * calls - 1 - f. `end` is later than every call. Lifetimes are closed intervals. */
 #ifndef COMPRESS_EXEC_PLAN_PLAN_H
 #define COMPRESS_EXEC_PLAN_PLAN_H
 
-#include "exec/ops.h"
-#include "ir/graph.h"
+#include "exec/ops/kernel.h"
 
-typedef struct PlanOptions {
-    int64_t sizes[DIM_SYMBOLS]; /* by DIM_INDEX; N must be set, others when used */
+#include <stdatomic.h>
+
+/* Alignment of every buffer in the workspace. */
+#define PLAN_ALIGNMENT ((size_t)64)
+
+typedef enum BufferKind {
+    BUFFER_VALUE,
+    BUFFER_AUX,
+    BUFFER_GRADIENT,
+    BUFFER_SCRATCH
+} BufferKind;
+
+/* A piece of the workspace. */
+typedef struct PlanBuffer {
+    BufferKind kind;
+    int owner;       /* node it was made for; a shared gradient has several users */
+    int first, last; /* lifetime */
+    size_t bytes;    /* a multiple of PLAN_ALIGNMENT */
+    size_t offset;
+} PlanBuffer;
+
+/* What a backward call does to the gradient of an operand. */
+typedef enum GradientWrite {
+    GRADIENT_NONE,      /* not wanted */
+    GRADIENT_SET,       /* first writer: overwrite */
+    GRADIENT_ADD,       /* later writer: add */
+    GRADIENT_CLEAR_ADD, /* first writer, operand used twice: zero it, then add */
+    GRADIENT_SHARE      /* first writer of a plain copy: both are one buffer */
+} GradientWrite;
+
+typedef struct PlanOperand {
+    int node; /* index into Plan.nodes; -1 = absent */
+    GradientWrite write;
+} PlanOperand;
+
+typedef struct PlanNode {
+    Node *node;
+    const Op *op;
+    const Kernel *kernel; /* of the plan's set */
+    Type type;            /* bound */
+    int64_t count;
+    PlanOperand *in; /* Node.in_count operands, at least the declared number */
+    int in_count;
+    int forward, backward; /* times of its calls; -1 = none */
+    bool depends;          /* on something that wants a gradient */
+    int value, aux, gradient, forward_scratch, backward_scratch; /* buffers, -1 = none */
+    int64_t offset;      /* trainable param: place in the gradient array; else -1 */
+    int64_t index_limit; /* integer input: values must lie below; 0 = not checked */
+    bool index_skip;     /* or may be INDEX_SKIP */
+} PlanNode;
+
+typedef struct Plan {
+    atomic_int references;
+    Arena *arena;
+    Graph *graph;
     Precision precision;
-    Node *loss;           /* scalar to differentiate; NULL = inference */
-    Node *const *results; /* values that must be readable after a run; the loss counts */
-    int result_count;
-    bool input_gradients; /* also compute gradients of real inputs (checks, saliency) */
-} PlanOptions;
+    const KernelTable *kernels;
+    int64_t samples;
+    PlanNode *nodes; /* in graph order */
+    int node_count;
+    int *index; /* by Node.id: index into nodes, -1 = not planned */
+    int index_count;
+    int loss; /* index into nodes, -1 = none */
+    int calls, end;
+    PlanBuffer *buffers;
+    int buffer_count;
+    size_t bytes;
+    double flops;
+} Plan;
 
-typedef struct Plan Plan;
+/* Another reference; plan_destroy drops one. The first is the maker's. */
+Plan *plan_retain(const Plan *plan);
 
-/* Plans the part of the graph that the loss and results depend on. The graph must
- * outlive the plan and keep its shape. Trainable are the storages that are not frozen.
- * Fails with STATUS_MODEL: symbol without a size, loss not scalar, an op that does not
- * take these sizes, an op on the way to the loss that is not differentiable (named). */
-Status plan_create(Plan **out, Graph *graph, const PlanOptions *options, Diag *diag);
+/* Index of a node in a plan, -1 when it is not planned. */
+int plan_find(const Plan *plan, const Node *node);
 
-/* Halves the sizes of T and S until `results` can be planned with one sample (a position
- * table may be short), at most down to 1: for estimates that no data gives sizes to. */
-void plan_fit_sizes(Graph *graph, Node *const *results, int count,
-                    int64_t sizes[DIM_SYMBOLS]);
+/* Bytes of a real number in the plan's precision. */
+size_t plan_real_bytes(const Plan *plan);
 
-/* Frees the plan. NULL is allowed. */
+/* Bytes of one element of a node's value. */
+size_t plan_element_bytes(const Plan *plan, const PlanNode *node);
+
+/* Whether a node is a leaf that names a storage. */
+bool plan_is_param(const PlanNode *node);
+
+/* Fills `view` with the shape of a node's value, without data. */
+void plan_view(View *view, const PlanNode *node);
+
+/* A forward call with shapes only. `in` has room for node->in_count views. */
+void plan_call(Call *call, View *in, const Plan *plan, const PlanNode *node);
+
+/* Drops a reference, with the last one the plan. NULL is allowed. */
 void plan_destroy(Plan *plan);
 
 /* Bytes of one workspace: activations, gradients, saved statistics, scratch; without

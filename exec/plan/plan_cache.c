@@ -1,8 +1,6 @@
 /* Plan cache: see plan_cache.h. */
 #include "exec/plan/plan_cache.h"
 
-#include "exec/plan/plan_internal.h"
-
 #include <pthread.h>
 #include <stdlib.h>
 

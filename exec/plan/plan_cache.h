@@ -12,7 +12,7 @@
 #ifndef COMPRESS_EXEC_PLAN_PLAN_CACHE_H
 #define COMPRESS_EXEC_PLAN_PLAN_CACHE_H
 
-#include "exec/plan/plan.h"
+#include "exec/plan/plan_build.h"
 #include "ir/batches.h"
 
 typedef struct PlanCache PlanCache;

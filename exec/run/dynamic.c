@@ -6,7 +6,6 @@
  * other. */
 #include "exec/run/dynamic.h"
 
-#include "exec/plan/workspace.h"
 #include "exec/run/dynamic_cut.h"
 #include "exec/run/feed.h"
 #include "exec/run/lanes.h"

@@ -7,7 +7,7 @@
  *   fill_stage      what each stage takes over and gives */
 #include "exec/run/dynamic_cut.h"
 
-#include "exec/plan/plan_internal.h"
+#include "exec/plan/plan_build.h"
 #include "ir/rewrite.h"
 
 #include <string.h>

@@ -1,8 +1,6 @@
 /* Feed: see exec/run/feed.h. */
 #include "exec/run/feed.h"
 
-#include "exec/plan/workspace.h"
-
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
-/* Params: weights in the precision they are computed in. See exec/run/run.h. */
+/* Params: weights in the precision they are computed in. See exec/run/params.h. */
+#include "exec/run/params.h"
+
 #include "exec/plan/weight_layout.h"
-#include "exec/run/params_internal.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

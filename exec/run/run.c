@@ -3,11 +3,9 @@
  * Binding lays out the views and calls of a plan over the workspace once; a run only sets
  * what changes with its mode. The binds of a few plans are kept, because training and
  * evaluation switch between a full batch and a smaller last one. */
-#include "exec/linalg/blas.h"
-#include "exec/plan/plan_internal.h"
-#include "exec/plan/workspace.h"
-#include "exec/run/params_internal.h"
+#include "exec/run/run.h"
 
+#include "exec/linalg/blas.h"
 #include "ir/random.h"
 
 #include <stdlib.h>

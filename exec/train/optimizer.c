@@ -7,7 +7,6 @@
 #include "exec/train/optimizer.h"
 
 #include "exec/loops/loops.h"
-#include "exec/plan/plan_internal.h"
 #include "exec/plan/weight_layout.h"
 #include "exec/run/parallel.h"
 #include "exec/train/prior.h"

@@ -1,7 +1,6 @@
 /* Shards: see exec/train/shards.h. */
 #include "exec/train/shards.h"
 
-#include "exec/plan/plan_internal.h"
 #include "exec/run/feed.h"
 #include "exec/run/lanes.h"
 

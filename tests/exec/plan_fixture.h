@@ -3,7 +3,7 @@
 #ifndef COMPRESS_TESTS_EXEC_PLAN_FIXTURE_H
 #define COMPRESS_TESTS_EXEC_PLAN_FIXTURE_H
 
-#include "exec/plan/plan_internal.h"
+#include "exec/plan/plan_build.h"
 #include "exec/run/run.h"
 #include "ir/random.h"
 #include "tests/support/check.h"

@@ -7,17 +7,17 @@
 
 /* ---- memory ---- */
 
-static bool times_meet(const Buffer *a, const Buffer *b) {
+static bool times_meet(const PlanBuffer *a, const PlanBuffer *b) {
     return a->first <= b->last && b->first <= a->last;
 }
 
 static void check_disjoint(const Plan *plan) {
     for (int i = 0; i < plan->buffer_count; i++) {
-        const Buffer *a = &plan->buffers[i];
+        const PlanBuffer *a = &plan->buffers[i];
         assert_true(a->offset % PLAN_ALIGNMENT == 0);
         assert_true(a->offset + a->bytes <= plan_workspace_bytes(plan));
         for (int j = 0; j < i; j++) {
-            const Buffer *b = &plan->buffers[j];
+            const PlanBuffer *b = &plan->buffers[j];
             if (!times_meet(a, b)) continue;
             assert_true(a->offset + a->bytes <= b->offset ||
                         b->offset + b->bytes <= a->offset);

@@ -1,7 +1,7 @@
 /* Text models: limits of ids, labels and lengths; ALBERT against BERT with copied
  * weights; training. */
 #include "exec/ops.h"
-#include "exec/plan/plan.h"
+#include "exec/plan/plan_build.h"
 #include "exec/train/train.h"
 #include "io/files/yaml.h"
 #include "io/formats/hf.h"

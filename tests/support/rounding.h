@@ -19,7 +19,7 @@
 #ifndef COMPRESS_TESTS_SUPPORT_ROUNDING_H
 #define COMPRESS_TESTS_SUPPORT_ROUNDING_H
 
-#include "exec/plan/plan.h"
+#include "exec/plan/plan_build.h"
 
 /* How far a sum of `terms` products may be from the exact one, per unit of the sum of
  * their absolute values. */

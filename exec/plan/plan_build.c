@@ -1,0 +1,323 @@
+/* Making a plan: see exec/plan/plan_build.h.
+ *
+ *     collect_nodes    what the loss and the results depend on, with bound types and
+ * kernels check_calls      ops that do not take these sizes limit_indices    what integer
+ * inputs may hold plan_gradients   which backward calls there are, how each writes its
+ * operands' ones plan_memory      buffers, lifetimes, places: exec/plan/plan_memory.c */
+#include "exec/plan/plan_build.h"
+
+#include "exec/plan/plan_memory.h"
+#include "exec/plan/weight_layout.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void plan_mark(const Graph *graph, bool *mark) {
+    for (const Node *node = graph->last; node; node = node->prev)
+        for (int i = 0; mark[node->id] && i < node->in_count; i++)
+            if (node->in[i]) mark[node->in[i]->id] = true;
+}
+
+/* ---- collecting ---- */
+
+static Status fail_node(const Node *node, Diag *diag, const char *what) {
+    Text type = {0};
+    type_print(&type, &node->type);
+    Status status = diag_fail(diag, STATUS_MODEL, node->loc, node->name, "%s: %s %s",
+                              node->op->name, what, type.data);
+    text_free(&type);
+    return status;
+}
+
+static Status bind_node(PlanNode *out, const PlanOptions *options, Diag *diag) {
+    const Node *node = out->node;
+    for (int i = 0; i < node->type.rank; i++) {
+        int64_t dim = node->type.dim[i];
+        int64_t size =
+            dim < 0 && dim >= -DIM_SYMBOLS ? options->sizes[DIM_INDEX(dim)] : dim;
+        if (size <= 0)
+            return fail_node(node, diag,
+                             dim < 0 ? "expected a size for every symbol of"
+                                     : "expected dimensions above 0, found");
+    }
+    if (!type_bind(&node->type, options->sizes, &out->type) ||
+        type_count(&out->type) > PTRDIFF_MAX / 64)
+        return fail_node(node, diag, "at these sizes too large for memory:");
+    out->count = type_count(&out->type);
+    return STATUS_OK;
+}
+
+static Status choose_kernel(PlanNode *out, const KernelTable *kernels, Diag *diag) {
+    const Node *node = out->node;
+    out->op = node->op;
+    out->kernel = kernel_of(kernels, node->op);
+    if (node_is_leaf(node) || out->kernel->forward) return STATUS_OK;
+    return diag_fail(diag, STATUS_INTERNAL, node->loc, NULL, "no kernel for op %s",
+                     node->op->name);
+}
+
+/* Operands as indices; absent ones up to the declared number are -1. */
+static void bind_operands(Plan *plan, PlanNode *out) {
+    const Node *node = out->node;
+    int declared = op_operand_count(node->op);
+    out->in_count = node->in_count > declared ? node->in_count : declared;
+    out->in = ARENA_ARRAY(plan->arena, PlanOperand, (size_t)out->in_count);
+    for (int i = 0; i < out->in_count; i++)
+        out->in[i].node = node_has(node, i) ? plan->index[node->in[i]->id] : -1;
+}
+
+static int64_t storage_offset(const Graph *graph, const Storage *storage,
+                              const int64_t *offset) {
+    for (int i = 0; storage && i < graph->storage_count; i++)
+        if (graph->storages[i] == storage) return offset[i];
+    return -1;
+}
+
+static Status collect_nodes(Plan *plan, const PlanOptions *options, const bool *mark,
+                            const int64_t *offset, Diag *diag) {
+    for (Node *node = plan->graph->first; node; node = node->next) {
+        plan->index[node->id] = -1;
+        if (!mark[node->id]) continue;
+        PlanNode *out = &plan->nodes[plan->node_count];
+        *out = (PlanNode){.node = node,
+                          .forward = -1,
+                          .backward = -1,
+                          .value = -1,
+                          .aux = -1,
+                          .gradient = -1,
+                          .forward_scratch = -1,
+                          .backward_scratch = -1};
+        out->offset = storage_offset(plan->graph, node->storage, offset);
+        TRY(bind_node(out, options, diag));
+        TRY(choose_kernel(out, plan->kernels, diag));
+        bind_operands(plan, out);
+        if (!node_is_leaf(node)) out->forward = plan->calls++;
+        plan->index[node->id] = plan->node_count++;
+    }
+    plan->end = options->loss ? 2 * plan->calls : plan->calls;
+    return STATUS_OK;
+}
+
+/* A forward call of a node for questions to its op. */
+static Call describe_call(Plan *plan, const PlanNode *node) {
+    Call call;
+    View *in = ARENA_ARRAY(plan->arena, View, (size_t)node->in_count);
+    plan_call(&call, in, plan, node);
+    return call;
+}
+
+/* The strictest of an integer input's users counts. */
+static Status limit_input(PlanNode *input, int64_t limit, bool skip, const Node *user,
+                          Diag *diag) {
+    if (limit <= 0) return STATUS_OK;
+    if (plan_is_param(input)) /* only inputs are checked before they are read */
+        return fail_node(user, diag, "indices must be an input, found weights, to give");
+    const bool first = input->index_limit == 0;
+    input->index_skip = skip && (first || input->index_skip);
+    if (first || limit < input->index_limit) input->index_limit = limit;
+    return STATUS_OK;
+}
+
+static Status limit_operands(Plan *plan, const PlanNode *user, Diag *diag) {
+    const Call call = describe_call(plan, user);
+    const Operand *operand = user->op->operands;
+    for (int i = 0; operand[i].name; i++)
+        if ((operand[i].flags & OPERAND_INTEGER) && user->in[i].node >= 0)
+            TRY(limit_input(&plan->nodes[user->in[i].node],
+                            user->op->index_limit(&call, i),
+                            operand[i].flags & OPERAND_SKIP, user->node, diag));
+    return STATUS_OK;
+}
+
+/* What integer inputs may hold. */
+static Status limit_indices(Plan *plan, Diag *diag) {
+    for (int i = 0; i < plan->node_count; i++)
+        if (plan->nodes[i].op->index_limit)
+            TRY(limit_operands(plan, &plan->nodes[i], diag));
+    return STATUS_OK;
+}
+
+static Status check_calls(Plan *plan, Diag *diag) {
+    for (int i = 0; i < plan->node_count; i++) {
+        const PlanNode *node = &plan->nodes[i];
+        if (!node->op->check) continue;
+        const Call call = describe_call(plan, node);
+        TRY(node->op->check(&call, diag));
+    }
+    return STATUS_OK;
+}
+
+static double count_flops(Plan *plan) {
+    double sum = 0;
+    for (int i = 0; i < plan->node_count; i++) {
+        const PlanNode *node = &plan->nodes[i];
+        if (!node->op->flops) continue;
+        const Call call = describe_call(plan, node);
+        sum += node->op->flops(&call);
+    }
+    return sum;
+}
+
+/* ---- gradients ---- */
+
+/* Whether the op's backward kernel has no gradient for operand `j`. */
+static bool is_constant(const Op *op, int j) {
+    const int last = op_operand_count(op) - 1;
+    return last >= 0 && (op->operands[j < last ? j : last].flags & OPERAND_CONSTANT);
+}
+
+static void mark_depends(Plan *plan, bool input_gradients) {
+    for (int i = 0; i < plan->node_count; i++) {
+        PlanNode *node = &plan->nodes[i];
+        if (!dtype_is_real(node->type.dtype)) continue;
+        if (plan_is_param(node))
+            node->depends = node->offset >= 0;
+        else if (node->forward < 0)
+            node->depends = input_gradients;
+        for (int j = 0; j < node->in_count; j++) {
+            int in = node->in[j].node;
+            if (in >= 0 && plan->nodes[in].depends && !is_constant(node->op, j))
+                node->depends = true;
+        }
+    }
+}
+
+static int count_uses(const PlanNode *user, int node) {
+    int count = 0;
+    for (int j = 0; j < user->in_count; j++) count += user->in[j].node == node;
+    return count;
+}
+
+/* Whether the gradient of operand `j` is that of the result, so that one buffer does. */
+static bool may_share(const PlanNode *user, int j, const PlanNode *operand) {
+    return j == 0 && (user->op->traits & OP_PASS_GRADIENT) &&
+           type_equal(&user->type, &operand->type);
+}
+
+static GradientWrite choose_write(const Plan *plan, const PlanNode *user, int j,
+                                  bool written, bool share) {
+    int in = user->in[j].node;
+    if (in < 0 || !plan->nodes[in].depends) return GRADIENT_NONE;
+    if (is_constant(user->op, j)) return GRADIENT_NONE;
+    if (plan_is_param(&plan->nodes[in]) || written) return GRADIENT_ADD;
+    if (count_uses(user, in) > 1) return GRADIENT_CLEAR_ADD;
+    if (share && may_share(user, j, &plan->nodes[in])) return GRADIENT_SHARE;
+    return GRADIENT_SET;
+}
+
+static Status fail_backward(const Node *node, Diag *diag) {
+    Status status =
+        diag_fail(diag, STATUS_MODEL, node->loc, NULL,
+                  "op %s is on the way to the loss but has no gradient", node->op->name);
+    if (node->stack)
+        diag_note(diag, "it is in %s, layer %d, role %s", node->stack, node->layer,
+                  role_name(node->role));
+    diag_hint(diag, "freeze the weights that it depends on");
+    return status;
+}
+
+static Status plan_gradients(Plan *plan, bool input_gradients, bool share, Diag *diag) {
+    mark_depends(plan, input_gradients);
+    bool *written = ARENA_ARRAY(plan->arena, bool, (size_t)plan->node_count);
+    written[plan->loss] = true;
+    for (int i = plan->node_count - 1; i >= 0; i--) {
+        PlanNode *user = &plan->nodes[i];
+        if (!written[i] || !user->depends || user->forward < 0) continue;
+        if (!user->kernel->backward) return fail_backward(user->node, diag);
+        user->backward = 2 * plan->calls - 1 - user->forward;
+        for (int j = 0; j < user->in_count; j++) {
+            int in = user->in[j].node;
+            user->in[j].write =
+                choose_write(plan, user, j, in >= 0 && written[in], share);
+            if (user->in[j].write != GRADIENT_NONE) written[in] = true;
+        }
+    }
+    return STATUS_OK;
+}
+
+/* ---- creating ---- */
+
+static Status check_options(const PlanOptions *options, Diag *diag) {
+    for (int i = 0; i < options->result_count; i++)
+        if (!options->results[i])
+            return diag_fail(diag, STATUS_INTERNAL, LOC_NONE, NULL,
+                             "result %d of a plan is missing", i);
+    const Node *loss = options->loss;
+    if (!loss) return STATUS_OK;
+    if (loss->type.rank != 0 || !dtype_is_real(loss->type.dtype))
+        return fail_node(loss, diag, "expected a scalar (rank 0) as loss, found");
+    if (node_is_leaf(loss))
+        return fail_node(loss, diag, "expected a loss to compute, found");
+    return STATUS_OK;
+}
+
+static Status plan_fill(Plan *plan, const PlanOptions *options, bool share, Diag *diag) {
+    TRY(check_options(options, diag));
+    Graph *graph = plan->graph;
+    size_t count = (size_t)graph_number(graph);
+    bool *mark = ARENA_ARRAY(plan->arena, bool, count);
+    for (int i = 0; i < options->result_count; i++) mark[options->results[i]->id] = true;
+    if (options->loss) mark[options->loss->id] = true;
+    plan_mark(graph, mark);
+    int64_t *offset = ARENA_ARRAY(plan->arena, int64_t, (size_t)graph->storage_count);
+    params_layout(graph, offset);
+    size_t marked = 0;
+    for (size_t i = 0; i < count; i++) marked += mark[i];
+    plan->nodes = ARENA_ARRAY(plan->arena, PlanNode, marked);
+    plan->index = ARENA_ARRAY(plan->arena, int, count);
+    plan->index_count = (int)count;
+    TRY(collect_nodes(plan, options, mark, offset, diag));
+    TRY(check_calls(plan, diag));
+    TRY(limit_indices(plan, diag));
+    if (options->loss) {
+        plan->loss = plan_find(plan, options->loss);
+        TRY(plan_gradients(plan, options->input_gradients, share, diag));
+    }
+    plan->flops = count_flops(plan);
+    return plan_memory(plan, options->results, options->result_count, diag);
+}
+
+Status plan_build(Plan **out, Graph *graph, const PlanOptions *options, bool share,
+                  Diag *diag) {
+    Plan *plan = memory_alloc(1, sizeof *plan);
+    atomic_init(&plan->references, 1);
+    plan->arena = arena_create();
+    plan->graph = graph;
+    plan->precision = options->precision;
+    plan->kernels = kernels_for(options->precision);
+    plan->samples = options->sizes[DIM_INDEX(DIM_N)];
+    plan->loss = -1;
+    Status status = plan_fill(plan, options, share, diag);
+    if (status == STATUS_OK)
+        *out = plan;
+    else
+        plan_destroy(plan);
+    return status;
+}
+
+Status plan_create(Plan **out, Graph *graph, const PlanOptions *options, Diag *diag) {
+    return plan_build(out, graph, options, true, diag);
+}
+
+static bool sizes_fit(Graph *graph, PlanOptions *options) {
+    Plan *plan = NULL;
+    Diag *diag = diag_create();
+    const bool fit = plan_create(&plan, graph, options, diag) == STATUS_OK;
+    plan_destroy(plan);
+    diag_destroy(diag);
+    return fit;
+}
+
+void plan_fit_sizes(Graph *graph, Node *const *results, int count,
+                    int64_t sizes[DIM_SYMBOLS]) {
+    int64_t *tokens = &sizes[DIM_INDEX(DIM_T)], *source = &sizes[DIM_INDEX(DIM_S)];
+    PlanOptions options = {.results = results, .result_count = count};
+    memcpy(options.sizes, sizes, sizeof options.sizes);
+    options.sizes[DIM_INDEX(DIM_N)] = 1;
+    while (!sizes_fit(graph, &options) && (*tokens > 1 || *source > 1)) {
+        if (*tokens > 1) *tokens /= 2;
+        if (*source > 1) *source /= 2;
+        options.sizes[DIM_INDEX(DIM_T)] = *tokens;
+        options.sizes[DIM_INDEX(DIM_S)] = *source;
+    }
+}

@@ -1,0 +1,42 @@
+/* Params: the weights of a graph, in the precision they are computed in. */
+#ifndef COMPRESS_EXEC_RUN_PARAMS_H
+#define COMPRESS_EXEC_RUN_PARAMS_H
+
+#include "exec/ops.h"
+#include "ir/graph.h"
+
+typedef struct Params Params;
+
+/* Makes a graph's weights ready. Storages already in the right dtype are used where they
+ * are (mapped files stay mapped); others are converted. With `train`, the storages that
+ * are not frozen are gathered, in order, into one flat array, and the graph's tensors
+ * become views of it (so training changes the model in place; f32 only). Fails with
+ * STATUS_MODEL when a storage has no weights, STATUS_MEMORY. The graph must outlive it.
+ */
+Status params_create(Params **out, Graph *graph, Precision precision, bool train,
+                     Diag *diag);
+
+/* Frees what params_create allocated; trained weights stay with the graph. */
+void params_destroy(Params *params);
+
+/* Weights of one storage (float * or double *), as the kernels read them. */
+const void *params_data(const Params *params, const Storage *storage);
+
+/* Flat array of the trainable weights and its length in elements; NULL and 0 when not
+ * created with `train`. Storage s lies at [params_offset(s), + its count); -1 = frozen.
+ */
+float *params_flat(Params *params);
+int64_t params_flat_count(const Params *params);
+int64_t params_offset(const Params *params, const Storage *storage);
+
+/* Elements that a plan's backward run adds gradients to: every trainable storage of the
+ * graph at params_offset, in either precision (offsets are the same without `train`). */
+int64_t params_gradient_count(const Params *params);
+
+/* Another reference; params_destroy drops one. */
+Params *params_retain(const Params *params);
+
+/* Precision the weights were made ready in. */
+Precision params_precision(const Params *params);
+
+#endif
