@@ -413,7 +413,7 @@ static void test_words(void **state) {
 /* Data that has not what the model asks for. */
 static void test_unfit_data(void **state) {
     (void)state;
-    static const Column REAL[] = {
+    static const Column COUNTED[] = {
         {"input_ids", {.dtype = DTYPE_I32, .rank = 1, .dim = {DIM_T}}},
         {"attention_mask", {.dtype = DTYPE_I32, .rank = 1, .dim = {DIM_T}}},
         {"token_type_ids", {.dtype = DTYPE_I32, .rank = 1, .dim = {DIM_T}}},
@@ -421,7 +421,7 @@ static void test_unfit_data(void **state) {
     Case c;
     case_open(&c);
     Batches data = texts(), real = *c.data;
-    real.columns = REAL;
+    real.columns = COUNTED;
     Model *masked = configured_model(MASKED_LM, 3);
     assert_int_equal(run(c.model, &data, "limit: 0", NULL, c.diag), STATUS_MODEL);
     assert_int_equal(run(c.model, &real, "limit: 0", NULL, c.diag), STATUS_MODEL);
