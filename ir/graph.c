@@ -2,7 +2,6 @@
 #include "ir/graph.h"
 
 #include "ir/graph_internal.h"
-#include "ir/irtext_lex.h"
 
 #include <string.h>
 

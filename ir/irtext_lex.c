@@ -189,27 +189,6 @@ Status lex_integer(Lexer *lexer, const char *what, int64_t min, int64_t max,
 
 /* Strings. */
 
-/* Bytes of the UTF-8 character at `p` in a terminated string; 0 = malformed. */
-static int utf8_bytes(const unsigned char *p) {
-    static const unsigned LEAST[] = {0, 0, 0x80, 0x800, 0x10000};
-    if (*p < 0x80) return 1;
-    int bytes = *p >= 0xf8 ? 0 : *p >= 0xf0 ? 4 : *p >= 0xe0 ? 3 : *p >= 0xc0 ? 2 : 0;
-    unsigned code = *p & (0x7fu >> bytes);
-    for (int i = 1; i < bytes; i++) {
-        if ((p[i] & 0xc0) != 0x80) return 0;
-        code = code << 6 | (p[i] & 0x3f);
-    }
-    bool surrogate = code >= 0xd800 && code < 0xe000;
-    return code < LEAST[bytes] || code > 0x10ffff || surrogate ? 0 : bytes;
-}
-
-bool utf8_is_valid(const char *text) {
-    const unsigned char *p = (const unsigned char *)text;
-    int bytes = 1;
-    while (*p && (bytes = utf8_bytes(p)) > 0) p += bytes;
-    return bytes > 0;
-}
-
 /* Value of four hexadecimal digits, -1 when there are fewer. */
 static int hex4(const char *p, const char *end) {
     int value = 0;
@@ -262,19 +241,14 @@ static const char *decode_escape(const char *p, const char *end, char **out) {
     return p + 1;
 }
 
-/* End of the string whose first byte is `p`: its quote, or the byte that must not be
- * there. */
-static const char *string_end(const char *p, const char *end) {
-    while (p < end && *p != '"' && (unsigned char)*p >= ' ')
-        p += *p == '\\' && end - p > 1 && (unsigned char)p[1] >= ' ' ? 2 : 1;
-    return p;
-}
-
 Status lex_string(Lexer *lexer, const char **out) {
     Loc loc = lex_loc(lexer);
     if (lex_peek(lexer) != '"') return lex_fail(lexer, "a string");
     const char *p = lexer->at + 1;
-    const char *end = string_end(p, lexer->end);
+    const char *end = p; /* its quote, or the byte that must not be there */
+    while (end < lexer->end && *end != '"' && (unsigned char)*end >= ' ')
+        end +=
+            *end == '\\' && lexer->end - end > 1 && (unsigned char)end[1] >= ' ' ? 2 : 1;
     if (end == lexer->end || *end != '"')
         return diag_fail(lexer->diag, lexer->status, loc, NULL,
                          "the string has no closing quote on its line");

@@ -64,9 +64,6 @@ Status lex_number(Lexer *lexer, Tree *value);
 /* Reads a quoted string with JSON's escapes into the arena. */
 Status lex_string(Lexer *lexer, const char **out);
 
-/* Whether a string is valid UTF-8. */
-bool utf8_is_valid(const char *text);
-
 /* Whether a byte belongs to names written without quotes. */
 bool lex_is_name_byte(char c);
 

@@ -14,6 +14,7 @@
 #include "ir/name_map.h"
 #include "ir/verify.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -197,18 +198,12 @@ static Status parse_range(Parser *p, IndexRange *out) {
                        word);
 }
 
-/* Number of commas up to the closing bracket of this line, and one. */
-static size_t count_ranges(const Lexer *lexer) {
-    size_t count = 1;
-    for (const char *c = lexer->at; c < lexer->end && *c != ']' && *c != '\n'; c++)
-        count += *c == ',';
-    return count;
-}
-
 static Status parse_ranges(Parser *p, Lineage *out) {
     Lexer *lexer = &p->lexer;
     TRY(lex_expect(lexer, '['));
-    const size_t most = count_ranges(lexer);
+    size_t most = 1; /* and the commas up to the closing bracket of this line */
+    for (const char *c = lexer->at; c < lexer->end && *c != ']' && *c != '\n'; c++)
+        most += *c == ',';
     IndexRange *ranges = ARENA_ARRAY(p->graph->arena, IndexRange, most);
     int count = 0;
     do {
@@ -324,20 +319,17 @@ static Status add_positional(Parser *p, const Op *op, Loc loc, Node *value, int 
     return STATUS_OK;
 }
 
-/* Fails because the op has no operand called `name`. */
-static Status fail_operand(Parser *p, const Op *op, Loc loc, const char *name) {
-    int count = op_operand_count(op);
-    const char **names = memory_alloc((size_t)count + 1, sizeof *names);
-    for (int i = 0; i < count; i++) names[i] = op->operands[i].name;
-    Status status = fail_unknown(p, loc, "operand", name, names, count);
-    free(names);
-    return status;
-}
-
 /* Index of the optional operand called `name`. */
 static Status find_named(Parser *p, const Op *op, Loc loc, const char *name, int *out) {
     *out = op_operand_index(op, name);
-    if (*out < 0) return fail_operand(p, op, loc, name);
+    if (*out < 0) {
+        int count = op_operand_count(op);
+        const char **names = memory_alloc((size_t)count + 1, sizeof *names);
+        for (int i = 0; i < count; i++) names[i] = op->operands[i].name;
+        Status status = fail_unknown(p, loc, "operand", name, names, count);
+        free(names);
+        return status;
+    }
     if (*out >= op_single_count(op) || !(op->operands[*out].flags & OPERAND_OPTIONAL))
         return PARSER_FAIL(p, loc, "%s: operand '%s' is written without its name",
                            op->name, name);
@@ -408,24 +400,20 @@ static Status parse_attrs(Parser *p, Node *node) {
     return attrs_bind(p->graph, node, map, STATUS_FORMAT, p->lexer.diag);
 }
 
-/* Splits "stack.layer" in place: the layer is the digits after the last dot, if any. */
-static bool split_place(char *place, int *layer) {
-    char *dot = strrchr(place, '.');
-    *layer = -1;
-    if (!dot || !dot[1] || strspn(dot + 1, "0123456789") != strlen(dot + 1)) return true;
-    long value = strlen(dot + 1) <= 9 ? strtol(dot + 1, NULL, 10) : LAYER_MAX + 1L;
-    *dot = '\0';
-    *layer = (int)value;
-    return value <= LAYER_MAX && dot > place;
-}
-
 static Status parse_place(Parser *p, Node *node) {
     char place[LEX_NAME_BYTES];
     Loc loc = lex_loc(&p->lexer);
     TRY(lex_name(&p->lexer, "a place (stack or stack.layer)", place));
-    if (!split_place(place, &node->layer))
-        return PARSER_FAIL(p, loc, "expected a stack and a layer from 0 to %d",
-                           LAYER_MAX);
+    /* The layer is the digits after the last dot, if any. */
+    char *dot = strrchr(place, '.');
+    if (dot && dot[1] && strspn(dot + 1, "0123456789") == strlen(dot + 1)) {
+        const long layer = strlen(dot + 1) <= 9 ? strtol(dot + 1, NULL, 10) : LONG_MAX;
+        if (layer > LAYER_MAX || dot == place)
+            return PARSER_FAIL(p, loc, "expected a stack and a layer from 0 to %d",
+                               LAYER_MAX);
+        *dot = '\0';
+        node->layer = (int)layer;
+    }
     node->stack = arena_strdup(p->graph->arena, place);
     return STATUS_OK;
 }

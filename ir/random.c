@@ -109,16 +109,13 @@ double random_trunc_normal(uint64_t key, uint64_t index) {
     return value;
 }
 
-/* A number below `bound` from 64 random bits: the upper half of a 128-bit product, whose
- * bias is below bound / 2^64. */
-static int64_t scale_bits(uint64_t bits, int64_t bound) {
-    return (int64_t)((unsigned __int128)bits * (uint64_t)bound >> 64);
-}
-
 void random_permutation(uint64_t key, int64_t *order, int64_t count) {
     for (int64_t i = 0; i < count; i++) order[i] = i;
     for (int64_t i = count - 1; i > 0; i--) {
-        int64_t j = scale_bits(random_u64(key, (uint64_t)i), i + 1);
+        /* A number up to i from 64 random bits: the upper half of a 128-bit product,
+         * whose bias is below (i + 1) / 2^64. */
+        const unsigned __int128 bits = random_u64(key, (uint64_t)i);
+        const int64_t j = (int64_t)(bits * (uint64_t)(i + 1) >> 64);
         int64_t swap = order[i];
         order[i] = order[j];
         order[j] = swap;

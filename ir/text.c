@@ -4,7 +4,6 @@
 #include "ir/arena.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,18 +48,24 @@ void text_bytes(Text *text, const char *bytes, size_t length) {
     text->data[text->length] = 0;
 }
 
-/* Length of the valid UTF-8 sequence of two or more bytes at `p`, 0 when it is none. */
-static size_t utf8_length(const unsigned char *p) {
+int utf8_bytes(const char *text) {
     static const unsigned LEAST[] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t length = p[0] >= 0xf8 ? 0 : p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
-    if (length == 0 || p[0] < 0xc0) return 0;
-    unsigned code = p[0] & (0x7fu >> length);
-    for (size_t i = 1; i < length; i++) {
+    const unsigned char *p = (const unsigned char *)text;
+    if (*p < 0x80) return 1;
+    int bytes = *p >= 0xf8 ? 0 : *p >= 0xf0 ? 4 : *p >= 0xe0 ? 3 : *p >= 0xc0 ? 2 : 0;
+    unsigned code = *p & (0x7fu >> bytes);
+    for (int i = 1; i < bytes; i++) {
         if ((p[i] & 0xc0) != 0x80) return 0;
         code = code << 6 | (p[i] & 0x3f);
     }
-    bool surrogate = code >= 0xd800 && code < 0xe000;
-    return code < LEAST[length] || code > 0x10ffff || surrogate ? 0 : length;
+    const bool surrogate = code >= 0xd800 && code < 0xe000;
+    return code < LEAST[bytes] || code > 0x10ffff || surrogate ? 0 : bytes;
+}
+
+bool utf8_is_valid(const char *text) {
+    int bytes = 1;
+    while (*text && (bytes = utf8_bytes(text)) > 0) text += bytes;
+    return bytes > 0;
 }
 
 /* Appends one character that needs an escape; bytes that are not UTF-8 become U+FFFD. */
@@ -80,7 +85,7 @@ void text_quoted(Text *text, const char *string) {
     while (*p) {
         size_t plain = 0;
         if (*p >= 0x80) {
-            plain = utf8_length(p);
+            plain = (size_t)utf8_bytes((const char *)p);
         } else if (*p >= 0x20 && *p != '"' && *p != '\\' && *p != 0x7f) {
             plain = 1;
         }

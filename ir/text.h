@@ -3,6 +3,7 @@
 #define COMPRESS_IR_TEXT_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct Text {
@@ -35,5 +36,10 @@ typedef struct TextSpan {
     const char *text;
     size_t length;
 } TextSpan;
+
+/* Bytes of the UTF-8 character that a terminated string begins with, 0 = malformed; and
+ * whether all of a string is UTF-8. */
+int utf8_bytes(const char *text);
+bool utf8_is_valid(const char *text);
 
 #endif

@@ -141,12 +141,6 @@ static Status verify_leaf(Verifier *v, Node *leaf) {
     return leaf->storage ? verify_param(v, leaf) : verify_input(v, leaf);
 }
 
-/* Whether a stack's name alone reads back as a stack with a layer. */
-static bool ends_in_layer(const char *stack) {
-    const char *dot = strrchr(stack, '.');
-    return dot && dot[1] && strspn(dot + 1, "0123456789") == strlen(dot + 1);
-}
-
 static Status verify_place(Verifier *v, const Node *node) {
     enum { LAYER_TEXT = 7 };
     if ((unsigned)node->role >= ROLE_COUNT)
@@ -160,7 +154,9 @@ static Status verify_place(Verifier *v, const Node *node) {
     if (!name_is_valid(node->stack) || strlen(node->stack) > NAME_LENGTH_MAX - LAYER_TEXT)
         return FAIL_NODE(v, node, "a stack's name must have 1 to %d bytes of UTF-8",
                          NAME_LENGTH_MAX - LAYER_TEXT);
-    if (node->layer == -1 && ends_in_layer(node->stack))
+    const char *dot = strrchr(node->stack, '.');
+    if (node->layer == -1 && dot && dot[1] &&
+        strspn(dot + 1, "0123456789") == strlen(dot + 1))
         return FAIL_NODE(v, node, "stack '%.60s' reads as a layer", node->stack);
     return STATUS_OK;
 }
@@ -258,15 +254,6 @@ static Status verify_storages(Verifier *v) {
     return STATUS_OK;
 }
 
-static Status verify_all_named(Verifier *v) {
-    for (int i = 0; i < v->graph->storage_count; i++) {
-        const char *name = v->graph->storages[i]->name;
-        if (!name_map_get(&v->named, name))
-            return FAIL(v, LOC_NONE, "no leaf names storage '%.60s'", name);
-    }
-    return STATUS_OK;
-}
-
 static Status verify_outputs(Verifier *v) {
     for (int i = 0; i < v->graph->output_count; i++) {
         const Output *output = &v->graph->outputs[i];
@@ -286,7 +273,11 @@ static Status verify_all(Verifier *v) {
     TRY(verify_list(v));
     TRY(verify_storages(v));
     for (Node *n = v->graph->first; n; n = n->next) TRY(verify_node(v, n));
-    TRY(verify_all_named(v));
+    for (int i = 0; i < v->graph->storage_count; i++) {
+        const char *name = v->graph->storages[i]->name;
+        if (!name_map_get(&v->named, name))
+            return FAIL(v, LOC_NONE, "no leaf names storage '%.60s'", name);
+    }
     return verify_outputs(v);
 }
 
