@@ -35,7 +35,7 @@ typedef struct Pass {
     const char *data_options; /* options that name data sets, joined by '|'; or NULL */
     int flags;                /* OR of PassFlag */
     Exactness exactness;      /* the strongest that holds for every option */
-    PassEffects effects;      /* with default options */
+    PassEffects effects;      /* with default options; who is refused is told by run */
 
     /* What options change of the effects. NULL = nothing. */
     void (*effects_of)(const void *options, PassEffects *effects);

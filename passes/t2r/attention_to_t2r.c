@@ -387,6 +387,11 @@ static Status swap_check(const void *opaque, const StepSource *source, Diag *dia
     return STATUS_OK;
 }
 
+/* What stands in other stacks than the chosen one does not matter. */
+static void swap_effects(const void *opaque, PassEffects *effects) {
+    if (((const S *)opaque)->stack) effects->refuses = 0;
+}
+
 const Pass pass_attention_to_t2r = {
     .name = "attention_to_t2r",
     .summary = "replace softmax attention by linear attention over learned features, "
@@ -401,6 +406,7 @@ const Pass pass_attention_to_t2r = {
                 .refuses = MODEL_MIXED_HEADS | MODEL_LINEAR_ATTENTION,
                 .gives = MODEL_LINEAR_ATTENTION | MODEL_FEATURE_MAPS,
                 .takes = MODEL_SOFTMAX_ATTENTION},
+    .effects_of = swap_effects,
     .check = swap_check,
     .run = swap_run,
 };

@@ -143,13 +143,18 @@ static void add_matrix(Table *table, Bench *bench) {
     Text *text = &table->text;
     const int count = composition_passes();
     Row *rows = ARENA_ARRAY(table->arena, Row, (size_t)count);
+    char labels[52][4];
+    assert_true(count <= 52);
     for (int i = 0; i < count; i++) rows[i] = row_of(i);
     text_add(text, "| first, then |");
-    for (int i = 0; i < count; i++) text_add(text, " %c |", 'A' + i);
+    for (int i = 0; i < count; i++) {
+        snprintf(labels[i], sizeof labels[i], "%s%c", i < 26 ? "" : "A", 'A' + i % 26);
+        text_add(text, " %s |", labels[i]);
+    }
     text_add(text, "\n|---|");
     for (int i = 0; i < count; i++) text_add(text, "---|");
     for (int i = 0; i < count; i++) {
-        text_add(text, "\n| %c `%s` |", 'A' + i, rows[i].pass);
+        text_add(text, "\n| %s `%s` |", labels[i], rows[i].pass);
         for (int k = 0; k < count; k++) add_pair(table, bench, &rows[i], &rows[k]);
     }
     text_add(text, "\n\n");
