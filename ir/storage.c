@@ -115,12 +115,6 @@ Status storage_check_users(const Graph *graph, const Node *leaf, StorageUsers us
     return status;
 }
 
-static void redirect(StorageUsers users, const Node *leaf, Node *to) {
-    for (int u = 0; u < users.count; u++)
-        for (int i = 0; i < users.nodes[u]->in_count; i++)
-            if (users.nodes[u]->in[i] == leaf) users.nodes[u]->in[i] = to;
-}
-
 Status storage_separate(Node **leaf, Graph *graph, StorageUsers users, Diag *diag) {
     const Storage *from = (*leaf)->storage;
     Storage *own = NULL;
@@ -129,7 +123,10 @@ Status storage_separate(Node **leaf, Graph *graph, StorageUsers users, Diag *dia
                           diag));
     storage_copy(graph->arena, own, from);
     Node *copy = graph_param(graph, own);
-    redirect(users, *leaf, copy);
+    Node *const old = *leaf; /* `leaf` may be one of the operands */
+    for (int u = 0; u < users.count; u++)
+        for (int i = 0; i < users.nodes[u]->in_count; i++)
+            if (users.nodes[u]->in[i] == old) users.nodes[u]->in[i] = copy;
     *leaf = copy;
     return STATUS_OK;
 }
@@ -169,18 +166,14 @@ void storage_forget_lineage(Storage *storage, int axis) {
     storage->kept[axis] = (Lineage){0};
 }
 
-/* Whether shapes are the same but for an axis. */
-static bool differ_along(const Tensor *a, const Tensor *b, int axis) {
-    bool same = a->rank == b->rank;
-    for (int i = 0; same && i < a->rank; i++) same = i == axis || a->dim[i] == b->dim[i];
-    return same;
-}
-
 Status storage_replace(Graph *graph, Node *leaf, StorageUsers users, Tensor values,
                        int axis, Diag *diag) {
     Storage *storage = leaf->storage;
     Status status = storage_check_users(graph, leaf, users, diag);
-    if (status == STATUS_OK && !differ_along(&values, &storage->tensor, axis))
+    bool fits = values.rank == storage->tensor.rank;
+    for (int i = 0; fits && i < values.rank; i++)
+        fits = i == axis || values.dim[i] == storage->tensor.dim[i];
+    if (status == STATUS_OK && !fits)
         status = diag_fail(diag, STATUS_INTERNAL, LOC_NONE, storage->name,
                            "new values do not have the shape of the weights");
     if (status != STATUS_OK) {
@@ -236,8 +229,9 @@ static Node **read_leaves(StorageUsers users, const char *operand, bool *one) {
     return leaves;
 }
 
-/* Makes users read one leaf that nobody else reads: one of theirs, the first for which
- * that holds, or else a copy of the first. */
+/* The leaf that several become: one of theirs that nobody else reads, the first for which
+ * that holds, so that a group of layers keeps a name of its own; or else a copy of the
+ * first, which then stands in `leaves` too. */
 static Status choose_target(Node **out, Graph *graph, StorageUsers users, Node **leaves,
                             Diag *diag) {
     *out = NULL;

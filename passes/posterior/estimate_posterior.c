@@ -100,11 +100,6 @@ static Status take_iterate(void *self, int64_t step, int64_t total, Diag *diag) 
     return posterior_take(&e->posterior, e->trained, diag);
 }
 
-static Status from_iterates(Estimate *e, Model *model, Diag *diag) {
-    const TrainHook hook = {.self = e, .step = take_iterate};
-    return train_model(e, e->ctx, model, &hook, diag);
-}
-
 /* ---- runs ---- */
 
 /* Weights of a trainable storage go, to be drawn anew. */
@@ -160,10 +155,9 @@ static Status from_runs(Estimate *e, const Model *model, Diag *diag) {
 /* ---- the pass ---- */
 
 static Status estimate(Estimate *e, Model *model, Diag *diag) {
-    if (e->options->from == FROM_RUNS)
-        TRY(from_runs(e, model, diag));
-    else
-        TRY(from_iterates(e, model, diag));
+    const TrainHook hook = {.self = e, .step = take_iterate};
+    TRY(e->options->from == FROM_RUNS ? from_runs(e, model, diag)
+                                      : train_model(e, e->ctx, model, &hook, diag));
     e->ctx->train_bytes += posterior_bytes(&e->posterior);
     return e->ctx->plan ? STATUS_OK : posterior_finish(&e->posterior, diag);
 }

@@ -66,11 +66,6 @@ static Status allocate(PosteriorPart *part, Diag *diag) {
     return STATUS_OK;
 }
 
-static bool is_trained(const Storage *storage, const TrainOptions *train) {
-    return dtype_is_real(storage_tensor(storage)->dtype) && !storage->frozen &&
-           !train_freezes(train, storage->name);
-}
-
 Status posterior_open(Posterior *p, PassContext *ctx, Model *model,
                       const PosteriorOptions *options, const TrainOptions *train,
                       Diag *diag) {
@@ -80,7 +75,9 @@ Status posterior_open(Posterior *p, PassContext *ctx, Model *model,
     graph_drop_gaussians(graph);
     for (int i = 0; i < graph->storage_count; i++) {
         Storage *storage = graph->storages[i];
-        if (!is_trained(storage, train)) continue;
+        if (!dtype_is_real(storage_tensor(storage)->dtype) || storage->frozen ||
+            train_freezes(train, storage->name))
+            continue;
         PosteriorPart *part = &p->parts[p->part_count++];
         shape_part(p, part, storage);
         p->elements += tensor_count(storage_tensor(storage));

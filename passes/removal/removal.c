@@ -109,12 +109,6 @@ Status removal_given(SliceList *given, bool *approximate, const Removal *r,
 
 /* ---- choosing ---- */
 
-static void choose_randomly(IntList *drop, const Removal *r, IntList layers) {
-    int64_t *order = ARENA_ARRAY(r->ctx->arena, int64_t, layers.count);
-    random_permutation(random_key_name(r->ctx->seed, "removal"), order, layers.count);
-    for (int i = 0; i < drop->count; i++) drop->items[i] = layers.items[order[i]];
-}
-
 static void choose_spread(IntList *drop, const Removal *r, IntList layers) {
     const IntList keep =
         removal_spread(r->ctx->arena, layers.count - drop->count, layers.count);
@@ -202,12 +196,15 @@ static Status choose_by_relevance(IntList *drop, const Removal *r, IntList layer
 Status removal_choose(IntList *drop, const Removal *r, IntList layers, int64_t count,
                       RemovalOrder order, Diag *diag) {
     *drop = (IntList){ARENA_ARRAY(r->ctx->arena, int64_t, count), (int)count};
-    if (order == ORDER_RELEVANCE)
+    if (order == ORDER_RELEVANCE) {
         TRY(choose_by_relevance(drop, r, layers, diag));
-    else if (order == ORDER_RANDOM)
-        choose_randomly(drop, r, layers);
-    else
+    } else if (order == ORDER_RANDOM) {
+        int64_t *drawn = ARENA_ARRAY(r->ctx->arena, int64_t, layers.count);
+        random_permutation(random_key_name(r->ctx->seed, "removal"), drawn, layers.count);
+        for (int i = 0; i < count; i++) drop->items[i] = layers.items[drawn[i]];
+    } else {
         choose_spread(drop, r, layers);
+    }
     sort_numbers(drop->items, count);
     return STATUS_OK;
 }

@@ -45,10 +45,6 @@ static Status check_range(PassContext *ctx, const char *name, IntList list,
     return STATUS_OK;
 }
 
-static IntList all_layers(Arena *arena, int depth) {
-    return removal_others(arena, (IntList){NULL, 0}, depth);
-}
-
 static Status check_numbers(PassContext *ctx, const R *options, int depth, Diag *diag) {
     TRY(check_range(ctx, "keep", options->keep, options->stack, depth, diag));
     TRY(check_range(ctx, "drop", options->drop, options->stack, depth, diag));
@@ -80,7 +76,8 @@ static Status resolve(IntList *keep, const Removal *removal, const R *options, i
     if (keep->count) return STATUS_OK;
     const int64_t count = options->count ? depth - options->count : options->drop_count;
     if (!drop.count)
-        TRY(removal_choose(&drop, removal, all_layers(arena, depth), count,
+        TRY(removal_choose(&drop, removal,
+                           removal_others(arena, (IntList){NULL, 0}, depth), count,
                            (RemovalOrder)options->order, diag));
     *keep = removal_others(arena, drop, depth);
     return STATUS_OK;
