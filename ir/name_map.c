@@ -25,10 +25,11 @@ static NameEntry *entry_find(const NameMap *map, const char *key) {
 static void map_grow(NameMap *map) {
     NameMap old = *map;
     map->capacity = old.capacity ? old.capacity * 2 : 64;
-    map->entries = memory_alloc(map->capacity, sizeof(NameEntry));
+    map->entries = map->arena ? ARENA_ARRAY(map->arena, NameEntry, map->capacity)
+                              : memory_alloc(map->capacity, sizeof(NameEntry));
     for (size_t i = 0; i < old.capacity; i++)
         if (old.entries[i].key) *entry_find(map, old.entries[i].key) = old.entries[i];
-    free(old.entries);
+    if (!map->arena) free(old.entries);
 }
 
 void *name_map_get(const NameMap *map, const char *key) {
@@ -44,7 +45,12 @@ bool name_map_add(NameMap *map, const char *key, void *value) {
     return true;
 }
 
+void name_map_replace(NameMap *map, const char *key, void *value) {
+    NameEntry *entry = entry_find(map, key);
+    if (entry->key) *entry = (NameEntry){key, value};
+}
+
 void name_map_free(NameMap *map) {
-    free(map->entries);
+    if (!map->arena) free(map->entries);
     *map = (NameMap){0};
 }

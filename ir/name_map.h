@@ -1,7 +1,9 @@
-/* NameMap: hash map from strings to pointers, for readers and checks that would take
- * quadratic time otherwise. Used inside ir only. */
+/* NameMap: hash map from strings to pointers, for readers, checks and large maps of
+ * documents that would take quadratic time otherwise. Used inside ir only. */
 #ifndef COMPRESS_IR_NAME_MAP_H
 #define COMPRESS_IR_NAME_MAP_H
+
+#include "ir/arena.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,10 +13,11 @@ typedef struct NameEntry {
     void *value;
 } NameEntry;
 
-/* Start with zeros; free with name_map_free. */
+/* Start with zeros; free with name_map_free, or give it an arena to live in. */
 typedef struct NameMap {
     NameEntry *entries;
     size_t capacity, count; /* capacity is 0 or a power of two */
+    Arena *arena;           /* of the entries; NULL = name_map_free frees them */
 } NameMap;
 
 /* Value of a key, NULL when absent. */
@@ -24,7 +27,10 @@ void *name_map_get(const NameMap *map, const char *key);
  * nothing changed, when the key is there already. */
 bool name_map_add(NameMap *map, const char *key, void *value);
 
-/* Frees the map's memory. */
+/* Gives a key that is there another value. */
+void name_map_replace(NameMap *map, const char *key, void *value);
+
+/* Frees the map's memory; nothing where it lies in an arena. */
 void name_map_free(NameMap *map);
 
 #endif

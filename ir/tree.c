@@ -1,18 +1,14 @@
 /* Tree: located documents. */
 #include "ir/tree.h"
 
+#include "ir/name_map.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 /* Maps with more children than this get an index, so that a document of many keys does
  * not take quadratic time. */
 #define INDEX_LEAST 16
-
-/* Hash table of a map's children by key, open addressing, at most half full. */
-typedef struct TreeIndex {
-    Tree **slots;
-    size_t size; /* a power of two */
-} TreeIndex;
 
 const char *tree_kind_name(TreeKind kind) {
     static const char *const NAMES[] = {"null",   "boolean", "integer", "float",
@@ -27,34 +23,18 @@ Tree *tree_new(Arena *arena, TreeKind kind, Loc loc) {
     return tree;
 }
 
-/* The slot that holds `key` or the free one where it belongs (FNV-1a hash). */
-static Tree **index_slot(const TreeIndex *index, const char *key) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (const char *p = key; *p; p++) hash = (hash ^ (unsigned char)*p) * 0x100000001b3u;
-    size_t at = (hash ^ hash >> 32) & (index->size - 1);
-    while (index->slots[at] && strcmp(index->slots[at]->key, key) != 0) {
-        at = (at + 1) & (index->size - 1);
-    }
-    return &index->slots[at];
-}
-
-/* Enters the map's last child; makes or doubles the index first when it is due. */
+/* Enters the map's last child; makes the index first when it is due. Of equal keys the
+ * first one is found. */
 static void index_add_last(Arena *arena, Tree *map) {
-    size_t count = (size_t)map->count;
-    if (count <= INDEX_LEAST) return;
-    if (map->index && count * 2 <= map->index->size) {
-        Tree **slot = index_slot(map->index, map->last->key);
-        if (!*slot) *slot = map->last;
+    if (map->count <= INDEX_LEAST) return;
+    if (map->index) {
+        name_map_add(map->index, map->last->key, map->last);
         return;
     }
-    TreeIndex *index = ARENA_NEW(arena, TreeIndex);
-    index->size = map->index ? map->index->size * 4 : 8 * INDEX_LEAST;
-    index->slots = ARENA_ARRAY(arena, Tree *, index->size);
-    for (Tree *child = map->first; child; child = child->next) {
-        Tree **slot = index_slot(index, child->key);
-        if (!*slot) *slot = child;
-    }
-    map->index = index;
+    map->index = ARENA_NEW(arena, NameMap);
+    map->index->arena = arena;
+    for (Tree *child = map->first; child; child = child->next)
+        name_map_add(map->index, child->key, child);
 }
 
 void tree_append(Arena *arena, Tree *parent, const char *key, Loc key_loc, Tree *child) {
@@ -74,7 +54,7 @@ void tree_append(Arena *arena, Tree *parent, const char *key, Loc key_loc, Tree 
 
 Tree *tree_get(const Tree *map, const char *key) {
     if (!map || map->kind != TREE_MAP) return NULL;
-    if (map->index) return *index_slot(map->index, key);
+    if (map->index) return name_map_get(map->index, key);
     for (Tree *child = map->first; child; child = child->next) {
         if (strcmp(child->key, key) == 0) return child;
     }
@@ -96,7 +76,7 @@ static void tree_replace(Tree *old, Tree *value) {
     value->next = old->next;
     value->key = old->key;
     value->key_loc = old->key_loc;
-    if (parent->index) *index_slot(parent->index, value->key) = value;
+    if (parent->index) name_map_replace(parent->index, value->key, value);
     old->parent = old->next = NULL;
 }
 

@@ -28,10 +28,10 @@ struct Tree {
     Loc loc;         /* of the value */
     const char *key; /* name within the parent map, else NULL */
     Loc key_loc;
-    Tree *parent, *next;     /* next child of the same parent */
-    Tree *first, *last;      /* children of a list or map */
-    int count;               /* number of children */
-    struct TreeIndex *index; /* of a large map: kept by ir/tree.c */
+    Tree *parent, *next;   /* next child of the same parent */
+    Tree *first, *last;    /* children of a list or map */
+    int count;             /* number of children */
+    struct NameMap *index; /* of a large map: kept by ir/tree.c */
     union {
         bool boolean;
         int64_t integer;

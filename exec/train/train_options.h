@@ -145,7 +145,8 @@ void train_unfreeze(Graph *graph, const bool *was);
 double schedule_factor(const TrainOptions *options, int64_t step, int64_t total);
 
 /* Whether a storage's name matches a pattern: equal, with * for any text ("head.*",
- * "*.feature_map.*"). */
+ * "*.feature_map.*"). Not by fnmatch, to which ?, [ and \ mean something too, and which
+ * takes exponential time for patterns of many stars. */
 bool name_matches(const char *pattern, const char *name);
 bool name_matches_any(const StringList *patterns, const char *name);
 

@@ -1,4 +1,7 @@
-/* Gzip: zlib's inflate over a mapped file. The only file that includes zlib.h. */
+/* Gzip: zlib's inflate over a mapped file. The only file that includes zlib.h.
+ *
+ * Not zlib's gzread: it takes whatever follows the last member for nothing and leaves it
+ * out without a word, where a file with a rest is a damaged one here. */
 #include "io/datasets/gzip.h"
 #include "io/files/file.h"
 
