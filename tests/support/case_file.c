@@ -190,9 +190,13 @@ static void run_one(void **state) {
     runner.run(*state);
 }
 
-static bool is_chosen(const char *name) {
+static bool is_chosen(const Case *one, const char *folder) {
+    const char *base = strrchr(one->file->path, '/') + 1;
+    const char *file = arena_printf(one->file->arena, "%s%s%.*s", folder,
+                                    *folder ? "/" : "", (int)strcspn(base, "."), base);
     for (char **pattern = runner.patterns; *pattern; pattern++)
-        if (fnmatch(*pattern, name, 0) == 0) return true;
+        if (fnmatch(*pattern, one->name, 0) == 0 || fnmatch(*pattern, file, 0) == 0)
+            return true;
     return !*runner.patterns;
 }
 
@@ -209,7 +213,7 @@ static void add_file(const char *path, const char *folder) {
         for (int i = 0; i < runner.test_count; i++)
             if (strcmp(runner.tests[i].name, one->name) == 0 && ++runner.faults)
                 print_error("%s: there is another case %s\n", path, one->name);
-        if (!is_chosen(one->name) || runner.test_count == CASES_MAX) continue;
+        if (!is_chosen(one, folder) || runner.test_count == CASES_MAX) continue;
         runner.tests[runner.test_count++] = (struct CMUnitTest){
             .name = one->name, .test_func = run_one, .initial_state = one};
     }

@@ -13,9 +13,10 @@
  * next section; a last line `\ no newline` takes the newline before it away. Lines
  * before the first section are a comment, and so is what follows a case's line.
  *
- * A program of cases runs all of them, or those whose names, FOLDER/CASE, match one of
- * its arguments (`prune_heads/keep_*`). With COMPRESS_REWRITE=1 the sections that record
- * what the program does are written anew instead of compared. */
+ * A program of cases runs all of them, or those of whose names, FOLDER/CASE, or files,
+ * FOLDER/FILE, one of its arguments is a pattern (`prune_heads/keep_*`). With
+ * COMPRESS_REWRITE=1 the sections that record what the program does are written anew
+ * instead of compared. */
 #ifndef COMPRESS_TESTS_SUPPORT_CASE_FILE_H
 #define COMPRESS_TESTS_SUPPORT_CASE_FILE_H
 

@@ -28,10 +28,15 @@ Bench bench_open(Arena *arena, KindName kind);
 
 void bench_close(Bench *bench);
 
+/* What a plan may say of steps: what the run says and leaves; that they are fine,
+ * whatever the run says; or, where a choice over all layers depends on weights, other
+ * numbers than the run, but no refusal of what runs. */
+typedef enum PlanTrust { PLAN_EXACT, PLAN_FINE, PLAN_OTHER_NUMBERS } PlanTrust;
+
 /* NULL when steps, one a line, work on the bench's model, else why they are refused, as
- * "`pass`: message". `unsure`: the plan may differ from the run. `left` (may be NULL)
+ * "`pass`: message". `left` (may be NULL)
  * gets the properties of the model that they leave. */
-const char *bench_outcome(Arena *arena, Bench *bench, const char *steps, bool unsure,
+const char *bench_outcome(Arena *arena, Bench *bench, const char *steps, PlanTrust trust,
                           unsigned *left);
 
 /* Runs steps; the properties of the model that they leave, 0 when they are refused. */
@@ -51,6 +56,9 @@ int composition_passes(void);
  * fails the test where anything is wrong. */
 void composition_pairs(KindName kind);
 void composition_chains(void);
+
+/* The same for pairs of structural passes with further options. */
+void composition_variants(KindName kind);
 
 /* Compares the page's table of what passes declare. */
 void composition_effects(void);

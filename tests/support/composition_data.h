@@ -110,6 +110,44 @@ static const Special SPECIALS[] = {
 };
 enum { SPECIAL_COUNT = sizeof SPECIALS / sizeof *SPECIALS };
 
+/* Structural passes with options of other kinds, among themselves: what each pass leaves
+ * of layers, heads, sharing, exits and maps differs from what its row above leaves. The
+ * first ones are those rows' own options, so that every variant meets them too. */
+static const Row VARIANTS[] = {
+    {"weight_multiplex", "{group: 2, position: none}", NULL, NULL},
+    {"remove_layer", "{drop: [0]}", NULL, NULL},
+    {"prune_heads", "{keep: 3, score: magnitude}", "{keep: 2, score: magnitude}", NULL},
+    {"prune_ffn", "{keep: 20, score: magnitude}", "{keep: 10, score: magnitude}", NULL},
+    {"add_exits", "{}", NULL, NULL},
+    {"attention_to_t2r", "{feature_size: 3}", NULL, NULL},
+    {"weight_multiplex", "{groups: [1, 3], init: first, mixing: none, position: none}",
+     "{groups: [2, 2], init: first, mixing: none, position: none}", NULL},
+    {"weight_multiplex", "{groups: [2, 2], mixing_bias: true, position: none}",
+     "{groups: [1, 3], mixing_bias: true, position: none}", NULL},
+    {"remove_layer", "{count: 2}", "{count: 1}", NULL},
+    {"remove_layer", "{drop: [1, 3], prior: random}", "{drop: [1], prior: random}", NULL},
+    {"remove_block", "{block: attention, drop: [1]}", "{block: attention, drop: [2]}",
+     NULL},
+    {"remove_block", "{block: ffn, drop_count: 2}", "{block: ffn, drop_count: 1}", NULL},
+    {"prune_heads",
+     "{ranking: global, keep_total: 6, allow_empty: true, score: magnitude}",
+     "{ranking: global, keep_total: 4, allow_empty: true, score: magnitude}", NULL},
+    {"prune_heads", "{keep_ratio: 0.5, score: random, prior: random}",
+     "{keep: 1, score: random, prior: random}", NULL},
+    {"prune_ffn", "{ranking: global, keep_ratio: 0.5, score: magnitude}",
+     "{ranking: global, keep_ratio: 0.25, score: magnitude}", NULL},
+    {"add_exits", "{layers: [2], head: pooler, final: replace}", NULL, NULL},
+    {"add_exits", "{layers: [1, 3], head: linear, token: mean, init: copy}", NULL, NULL},
+    {"attention_to_t2r", "{keep_every: 2, feature: elu1}", "{layers: [1], feature: elu1}",
+     NULL},
+    {"attention_to_t2r",
+     "{layers: [0, 1], feature_size: 5, share_qk: false, bias: false}",
+     "{layers: [2], feature_size: 5}", NULL},
+    {"attention_to_t2r", "{feature_size: 4, share_layers: true}", NULL, NULL},
+    {"factor_embedding", "{rank: 3}", "{rank: 2}", NULL},
+};
+enum { VARIANT_COUNT = sizeof VARIANTS / sizeof *VARIANTS };
+
 /* ---- chains ---- */
 
 typedef struct Chain {

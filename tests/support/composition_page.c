@@ -121,6 +121,37 @@ static void check_declared(Bench *bench, const char *steps, const char *reason,
     text_free(&text);
 }
 
+static void add_variant_pair(Table *table, Bench *bench, const Row *first,
+                             const Row *second) {
+    const char *options =
+        first == second && second->again ? second->again : second->first;
+    const char *steps = arena_printf(table->arena, "%s: %s\n%s: %s\n", first->pass,
+                                     first->first, second->pass, options);
+    const bool chooses = strstr(first->first, "global") || strstr(options, "global");
+    const char *reason = bench_outcome(table->arena, bench, steps,
+                                       chooses ? PLAN_OTHER_NUMBERS : PLAN_EXACT, NULL);
+    if (reason)
+        text_add(&table->text, " %d |", reason_number(table, reason));
+    else
+        text_add(&table->text, " yes |");
+}
+
+static void add_variants(Table *table, Bench *bench) {
+    Text *text = &table->text;
+    text_add(text, "| first, then |");
+    for (int i = 0; i < VARIANT_COUNT; i++) text_add(text, " %c |", 'A' + i);
+    text_add(text, "\n|---|");
+    for (int i = 0; i < VARIANT_COUNT; i++) text_add(text, "---|");
+    for (int i = 0; i < VARIANT_COUNT; i++) {
+        text_add(text, "\n| %c `%s: %s` |", 'A' + i, VARIANTS[i].pass, VARIANTS[i].first);
+        for (int k = 0; k < VARIANT_COUNT; k++)
+            add_variant_pair(table, bench, &VARIANTS[i], &VARIANTS[k]);
+    }
+    text_add(text, "\n\n");
+    for (int i = 0; i < table->reason_count; i++)
+        text_add(text, "%d. %s\n", i + 1, table->reasons[i]);
+}
+
 static void add_pair(Table *table, Bench *bench, const Row *first, const Row *second) {
     Arena *arena = table->arena;
     const char *before = arena_printf(arena, "%s%s", needs_of(arena, first, second),
@@ -128,7 +159,7 @@ static void add_pair(Table *table, Bench *bench, const Row *first, const Row *se
     const char *step = step_of(arena, bench->kind, second, first);
     const char *steps = arena_printf(arena, "%s%s", before, step);
     unsigned left = 0;
-    const char *reason = bench_outcome(arena, bench, steps, false, &left);
+    const char *reason = bench_outcome(arena, bench, steps, PLAN_EXACT, &left);
     const unsigned found = bench_properties(arena, bench, before);
     if (found)
         check_declared(bench, steps, reason, second->pass, step_effects(arena, step),
@@ -166,8 +197,8 @@ static void add_matrix(Table *table, Bench *bench) {
 
 static void add_chain(Table *table, Bench *bench, const Chain *chain) {
     Text *text = &table->text;
-    const char *reason =
-        bench_outcome(table->arena, bench, chain->steps, chain->unsure, NULL);
+    const char *reason = bench_outcome(table->arena, bench, chain->steps,
+                                       chain->unsure ? PLAN_FINE : PLAN_EXACT, NULL);
     text_add(text, "| %s | ", KIND[chain->kind].name);
     for (const char *step = chain->steps; *step; step += strcspn(step, "\n") + 1)
         text_add(text, "%s`%.*s`", step == chain->steps ? "" : ", ",
@@ -242,6 +273,17 @@ void composition_pairs(KindName kind) {
     bench_close(&bench);
     assert_int_equal(bench.faults, 0);
     page_check(&table, KIND[kind].title);
+    table_close(&table);
+}
+
+void composition_variants(KindName kind) {
+    blas_init();
+    Table table = {.arena = arena_create()};
+    Bench bench = bench_open(table.arena, kind);
+    add_variants(&table, &bench);
+    bench_close(&bench);
+    assert_int_equal(bench.faults, 0);
+    page_check(&table, "options");
     table_close(&table);
 }
 
