@@ -139,13 +139,13 @@ static inline double *state_of(Model *model, int layer) {
 static inline Status distill_on(Batches data, Model *student, Model *teacher,
                                 const char *options, Diag *diag) {
     Arena *arena = arena_create();
-    World world = {&data, teacher};
+    RecipeInputs inputs = {&data, teacher};
     const char *yaml =
         arena_printf(arena,
                      "version: 1\nseed: 1\ndata: {text: {format: text}}\npasses:\n"
                      "  - distill: {data: text, %s}\n    allow_unchanged: true\n",
                      options);
-    const Status status = run_in_world(&world, student, yaml, false, 1, diag);
+    const Status status = run_with_inputs(&inputs, student, yaml, false, 1, diag);
     arena_destroy(arena);
     return status;
 }

@@ -127,15 +127,15 @@ static inline Naive naive_scores(Model *model) {
 
 /* Runs steps (lines of YAML, each with its indent) with so many threads; *record is the
  * last one's and lies in the model's provenance. */
-static inline Status run_steps(Model *model, World *world, const char *steps, int threads,
-                               const Tree **record, Diag *diag) {
+static inline Status run_steps(Model *model, RecipeInputs *inputs, const char *steps,
+                               int threads, const Tree **record, Diag *diag) {
     Arena *arena = arena_create();
     const char *yaml = arena_printf(arena,
                                     "version: 1\n"
                                     "data: {some: {format: toy}}\n"
                                     "passes:\n%s",
                                     steps);
-    const Status status = run_in_world(world, model, yaml, false, threads, diag);
+    const Status status = run_with_inputs(inputs, model, yaml, false, threads, diag);
     const Tree *done = tree_get(model->provenance, "steps");
     if (record) *record = done ? tree_get(done->last, "record") : NULL;
     arena_destroy(arena);
@@ -148,10 +148,10 @@ static inline void assert_close(double found, double expected, double tolerance)
 }
 
 /* Expects the steps to fail with a message that holds `part`. */
-static inline void expect_refusal(Model *model, World *world, const char *steps,
+static inline void expect_refusal(Model *model, RecipeInputs *inputs, const char *steps,
                                   Status wanted, const char *part) {
     Diag *diag = diag_create();
-    const Status status = run_steps(model, world, steps, 1, NULL, diag);
+    const Status status = run_steps(model, inputs, steps, 1, NULL, diag);
     char *text = diag_text(diag);
     if (status != wanted || !strstr(text, part))
         fail_msg("%s: expected status %d and '%s', got %d: %s", steps, wanted, part,

@@ -103,8 +103,8 @@ static void test_exits(void **state) {
     Diag *diag = diag_create();
     for (int i = 0; i < 2; i++) {
         Batches none = sentences();
-        World world = {&none, teacher};
-        assert_ok(run_in_world(&world, both[i], exits, false, 1, diag), diag);
+        RecipeInputs inputs = {&none, teacher};
+        assert_ok(run_with_inputs(&inputs, both[i], exits, false, 1, diag), diag);
     }
     distill_ok(student, teacher, EPOCHS "preset: none, prediction: 1");
     assert_true(recorded(student, "remembered") == 3 * CLASSES);
@@ -115,7 +115,7 @@ static void test_exits(void **state) {
 
 static void train_image_student(Model *student, Model *teacher, const char *way) {
     Batches *images = toy_batches();
-    World world = {images, teacher, {0}};
+    RecipeInputs inputs = {images, teacher, {0}};
     Diag *diag = diag_create();
     char yaml[400];
     snprintf(yaml, sizeof yaml,
@@ -123,7 +123,7 @@ static void train_image_student(Model *student, Model *teacher, const char *way)
              "  - distill: {data: toy, batch_size: 20, lr: 1.0e-3, %s, preset: none, "
              "prediction: 1, cosine: 1}\n",
              way);
-    assert_ok(run_in_world(&world, student, yaml, false, 1, diag), diag);
+    assert_ok(run_with_inputs(&inputs, student, yaml, false, 1, diag), diag);
     diag_destroy(diag);
     batches_destroy(images);
 }
@@ -156,14 +156,14 @@ static size_t planned_bytes(const char *options) {
     Model *student = student_of(1), *teacher = classifier(3, 5);
     Batches data = sentences();
     size_t bytes = 0;
-    World world = {&data, teacher, {.self = &bytes, .step_end = keep_bytes}};
+    RecipeInputs inputs = {&data, teacher, {.self = &bytes, .step_end = keep_bytes}};
     char yaml[400];
     Diag *diag = diag_create();
     snprintf(yaml, sizeof yaml,
              "version: 1\nseed: 1\ndata: {text: {format: text}}\npasses:\n"
              "  - distill: {data: text, %spreset: none, prediction: 1}\n",
              options);
-    assert_ok(run_in_world(&world, student, yaml, true, 1, diag), diag);
+    assert_ok(run_with_inputs(&inputs, student, yaml, true, 1, diag), diag);
     diag_destroy(diag);
     model_destroy(student);
     model_destroy(teacher);

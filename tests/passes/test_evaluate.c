@@ -92,8 +92,9 @@ static Status run(Model *model, Batches *data, const char *options, const Tree *
                                     "passes:\n"
                                     "  - evaluate: {data: some, %s}\n",
                                     options);
-    World world = {data, NULL};
-    const PipelineOptions pipeline = {.threads = 2, .resources = world_resources(&world)};
+    RecipeInputs inputs = {data, NULL};
+    const PipelineOptions pipeline = {.threads = 2,
+                                      .resources = inputs_resources(&inputs)};
     assert_ok(yaml_parse(&document, arena, "test", yaml, strlen(yaml), diag), diag);
     assert_ok(recipe_bind(&recipe, arena, document, "test", ".", diag), diag);
     const Status status = pipeline_run(model, &recipe, &pipeline, diag);
@@ -246,12 +247,12 @@ static void test_times(void **state) {
     memcpy(options, pass->defaults, pass->options_size);
     assert_ok(fields_bind(pass->fields, named, options, arena, STATUS_RECIPE, c.diag),
               c.diag);
-    World world = {c.data, NULL};
+    RecipeInputs inputs = {c.data, NULL};
     PassContext ctx = {.arena = arena,
                        .threads = 1,
                        .record = tree_new(arena, TREE_MAP, LOC_NONE),
                        .times = tree_new(arena, TREE_MAP, LOC_NONE),
-                       .resources = world_resources(&world)};
+                       .resources = inputs_resources(&inputs)};
     assert_ok(pass->run(&ctx, c.model, options, c.diag), c.diag);
     assert_true(number(ctx.times, "milliseconds_per_sample") > 0);
     assert_true(number(ctx.times, "samples_per_second") > 0);

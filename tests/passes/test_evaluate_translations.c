@@ -159,7 +159,7 @@ static double naive_bleu(Model *model, int count, BleuSmooth smooth) {
 static void test_greedy(void **state) {
     (void)state;
     Batches data = pairs();
-    World world = {&data, NULL};
+    RecipeInputs inputs = {&data, NULL};
     const char *const models[] = {MARIAN, RECURRENT};
     for (int m = 0; m < 2; m++) {
         for (int threads = 1; threads <= 3; threads += 2) {
@@ -168,7 +168,7 @@ static void test_greedy(void **state) {
             Model *model = configured_model(models[m], 9);
             const double wanted = naive_bleu(model, 20, BLEU_FLOOR);
             assert_ok(
-                run_steps(model, &world,
+                run_steps(model, &inputs,
                           "  - evaluate: {data: some, limit: 20, batch_size: 6,\n"
                           "      decode: {beam: 1, max_length: 10, smooth: floor}}\n",
                           threads, &record, diag),
@@ -189,16 +189,16 @@ static void test_greedy(void **state) {
 static void test_t2r(void **state) {
     (void)state;
     Batches data = pairs();
-    World world = {&data, NULL};
+    RecipeInputs inputs = {&data, NULL};
     Diag *diag = diag_create();
     const Tree *record;
     Model *model = configured_model(MARIAN, 9);
     static const char *const STEPS[] = {"  - attention_to_t2r: {feature_size: 6}\n",
                                         "  - merge_t2r: {}\n"};
     for (int i = 0; i < 2; i++) {
-        assert_ok(run_steps(model, &world, STEPS[i], 1, NULL, diag), diag);
+        assert_ok(run_steps(model, &inputs, STEPS[i], 1, NULL, diag), diag);
         const double wanted = naive_bleu(model, 12, BLEU_FLOOR);
-        assert_ok(run_steps(model, &world,
+        assert_ok(run_steps(model, &inputs,
                             "  - evaluate: {data: some, limit: 12, batch_size: 5,\n"
                             "      decode: {beam: 1, max_length: 10, smooth: floor}}\n",
                             1, &record, diag),
@@ -214,12 +214,12 @@ static void test_t2r(void **state) {
 static void test_learnt(void **state) {
     (void)state;
     Batches data = pairs();
-    World world = {&data, NULL};
+    RecipeInputs inputs = {&data, NULL};
     Diag *diag = diag_create();
     const Tree *record;
     Model *model = configured_model(RECURRENT, 9);
     assert_ok(
-        run_steps(model, &world,
+        run_steps(model, &inputs,
                   "  - finetune: {data: some, steps: 250, batch_size: 20, lr: 0.02}\n"
                   "  - evaluate: {data: some, metric: bleu, min: 90,\n"
                   "      decode: {search: lookahead, beam: 3, max_length: 10}}\n"
@@ -235,32 +235,32 @@ static void test_learnt(void **state) {
 static void test_refused(void **state) {
     (void)state;
     Batches data = pairs();
-    World world = {&data, NULL};
-    expect_refusal(configured_model(RECURRENT, 9), &world,
+    RecipeInputs inputs = {&data, NULL};
+    expect_refusal(configured_model(RECURRENT, 9), &inputs,
                    "  - evaluate: {data: some, metric: bleu, min: 101}\n", STATUS_GATE,
                    "gate: expected bleu at least 101");
-    expect_refusal(configured_model(RECURRENT, 9), &world,
+    expect_refusal(configured_model(RECURRENT, 9), &inputs,
                    "  - evaluate: {data: some, decode: {beams: 2}}\n", STATUS_RECIPE,
                    "did you mean \"beam\"");
-    expect_refusal(configured_model(RECURRENT, 9), &world,
+    expect_refusal(configured_model(RECURRENT, 9), &inputs,
                    "  - evaluate: {data: some, decode: {beam: 0}}\n", STATUS_RECIPE,
                    "beam");
-    expect_refusal(configured_model(RECURRENT, 9), &world,
+    expect_refusal(configured_model(RECURRENT, 9), &inputs,
                    "  - evaluate: {data: some, metric: bleu, entropy: 0.5}\n",
                    STATUS_RECIPE, "bleu is for models that predict tokens");
     data.translations = NULL;
-    expect_refusal(configured_model(RECURRENT, 9), &world,
+    expect_refusal(configured_model(RECURRENT, 9), &inputs,
                    "  - evaluate: {data: some, metric: bleu}\n", STATUS_MODEL,
                    "data set \"some\" has no translations");
     Translations other = TRANSLATIONS;
     other.start = 2;
     data.translations = &other;
-    expect_refusal(configured_model(MARIAN, 9), &world,
+    expect_refusal(configured_model(MARIAN, 9), &inputs,
                    "  - evaluate: {data: some, metric: bleu}\n", STATUS_MODEL,
                    "expected token 1, the model's decoder_start_token_id, found 2");
     Batches language = sequences();
-    world.data = &language;
-    expect_refusal(toy_gpt2(1, 8, 1), &world,
+    inputs.data = &language;
+    expect_refusal(toy_gpt2(1, 8, 1), &inputs,
                    "  - evaluate: {data: some, metric: bleu}\n", STATUS_MODEL,
                    "the model translates nothing");
 }

@@ -308,8 +308,9 @@ static void test_masked_training(void **state) {
                     .fetch = sentence_fetch};
     Model *model = configured_model(MASKED_BERT, 3);
     Diag *diag = diag_create();
-    assert_ok(run_in_world(&(World){&data, NULL}, model, recipe_text, false, 1, diag),
-              diag);
+    assert_ok(
+        run_with_inputs(&(RecipeInputs){&data, NULL}, model, recipe_text, false, 1, diag),
+        diag);
     const Tree *record = last_record(model);
     const double first = tree_get(record, "first_loss")->real;
     const double last = tree_get(record, "loss_label")->real;

@@ -77,13 +77,13 @@ static const Tree *run_step(Model *model, Images *images, Model *teacher,
                             const char *step, int threads) {
     Arena *arena = arena_create();
     Diag *diag = diag_create();
-    World world = {&images->base, teacher};
+    RecipeInputs inputs = {&images->base, teacher};
     const char *yaml = arena_printf(
         arena,
         "version: 1\nseed: 1\ndata: {images: {format: idx}}\npasses:\n  - %s\n"
         "    allow_unchanged: true\n",
         step);
-    assert_ok(run_in_world(&world, model, yaml, false, threads, diag), diag);
+    assert_ok(run_with_inputs(&inputs, model, yaml, false, threads, diag), diag);
     diag_destroy(diag);
     arena_destroy(arena);
     return last_record(model);

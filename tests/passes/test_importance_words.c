@@ -7,10 +7,10 @@ static void run_step(Model *model, const char *step, bool plan) {
     Arena *arena = arena_create();
     Diag *diag = diag_create();
     Batches data = sentences();
-    World world = {&data, model};
+    RecipeInputs inputs = {&data, model};
     const char *yaml = arena_printf(
         arena, "version: 1\ndata: {text: {format: text}}\npasses: [%s]\n", step);
-    assert_ok(run_in_world(&world, model, yaml, plan, 1, diag), diag);
+    assert_ok(run_with_inputs(&inputs, model, yaml, plan, 1, diag), diag);
     diag_destroy(diag);
     arena_destroy(arena);
 }

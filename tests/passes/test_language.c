@@ -21,14 +21,14 @@ static void test_naive(void **state) {
     Diag *diag = diag_create();
     Model *model = toy_gpt2(2, 8, 3);
     Batches data = sequences();
-    World world = {&data, NULL};
+    RecipeInputs inputs = {&data, NULL};
     const Naive naive = naive_scores(model);
     for (int batch = 1; batch <= SAMPLES; batch += 2) {
         char step[128];
         const Tree *record;
         snprintf(step, sizeof step, "  - evaluate: {data: some, batch_size: %d}\n",
                  batch);
-        assert_ok(run_steps(model, &world, step, 1 + batch % 2, &record, diag), diag);
+        assert_ok(run_steps(model, &inputs, step, 1 + batch % 2, &record, diag), diag);
         assert_true(number(record, "samples") == SAMPLES);
         assert_true(number(record, "tokens") == naive.rows);
         assert_close(number(record, "accuracy"), 100.0 * naive.correct / naive.rows,
@@ -49,7 +49,7 @@ static void test_uniform(void **state) {
     Diag *diag = diag_create();
     Model *model = toy_gpt2(1, 4, 3);
     Batches data = sequences();
-    World world = {&data, NULL};
+    RecipeInputs inputs = {&data, NULL};
     const Tree *record;
     int zeros = 0, rows = 0;
     for (int i = 0; i < model->graph->storage_count; i++) {
@@ -62,7 +62,7 @@ static void test_uniform(void **state) {
         zeros += sequence_label(k / TOKENS, k % TOKENS) == 0;
         rows += sequence_label(k / TOKENS, k % TOKENS) != INDEX_SKIP;
     }
-    assert_ok(run_steps(model, &world,
+    assert_ok(run_steps(model, &inputs,
                         "  - evaluate: {data: some, metric: bits_per_character,"
                         " min: 1.38, max: 1.39}\n",
                         1, &record, diag),
@@ -88,11 +88,11 @@ static void test_token_classifier(void **state) {
         " hidden_size: 8, num_hidden_layers: 1, num_attention_heads: 2,\n"
         " intermediate_size: 8, vocab_size: 12, max_position_embeddings: 6}\n";
     Batches data = sequences();
-    World world = {&data, NULL};
+    RecipeInputs inputs = {&data, NULL};
     for (size_t i = 0; i < sizeof STEPS / sizeof *STEPS; i++) {
         Model *model = configured_model(CONFIG, 1);
         model->graph->task = TASK_LABEL_TOKENS;
-        expect_refusal(model, &world, STEPS[i], STATUS_MODEL, "token classifier");
+        expect_refusal(model, &inputs, STEPS[i], STATUS_MODEL, "token classifier");
     }
 }
 
@@ -107,28 +107,28 @@ static void test_refused(void **state) {
     static const Column shorter[] = {{"input_ids", {DTYPE_I32, 1, {TOKENS}}},
                                      {"labels", {DTYPE_I32, 1, {TOKENS - 1}}}};
     Batches data = sequences();
-    World world = {&data, NULL};
-    expect_refusal(configured_model(classifier, 1), &world,
+    RecipeInputs inputs = {&data, NULL};
+    expect_refusal(configured_model(classifier, 1), &inputs,
                    "  - evaluate: {data: some, metric: bits_per_character}\n",
                    STATUS_MODEL, "bits_per_character is for models that predict tokens");
-    expect_refusal(toy_gpt2(1, 8, 1), &world, "  - evaluate: {data: some, metric: f1}\n",
+    expect_refusal(toy_gpt2(1, 8, 1), &inputs, "  - evaluate: {data: some, metric: f1}\n",
                    STATUS_MODEL, "f1 and mcc are for models that predict classes");
-    expect_refusal(toy_gpt2(1, 8, 1), &world,
+    expect_refusal(toy_gpt2(1, 8, 1), &inputs,
                    "  - evaluate: {data: some, metric: bits_per_character, max: 0.5}\n",
                    STATUS_GATE, "expected bits_per_character at most 0.5");
     data.columns = scalar;
-    expect_refusal(toy_gpt2(1, 8, 1), &world, "  - evaluate: {data: some}\n",
+    expect_refusal(toy_gpt2(1, 8, 1), &inputs, "  - evaluate: {data: some}\n",
                    STATUS_MODEL, "labels of one integer for each token");
     data.columns = shorter;
-    expect_refusal(toy_gpt2(1, 8, 1), &world, "  - evaluate: {data: some}\n",
+    expect_refusal(toy_gpt2(1, 8, 1), &inputs, "  - evaluate: {data: some}\n",
                    STATUS_MODEL, "labels for 5 rows of logits, found 4");
     data = sequences();
     data.column_count = 1;
-    expect_refusal(toy_gpt2(1, 8, 1), &world, "  - evaluate: {data: some}\n",
+    expect_refusal(toy_gpt2(1, 8, 1), &inputs, "  - evaluate: {data: some}\n",
                    STATUS_MODEL, "has no labels");
     data = sequences();
     data.label_characters = 0;
-    expect_refusal(toy_gpt2(1, 8, 1), &world,
+    expect_refusal(toy_gpt2(1, 8, 1), &inputs,
                    "  - evaluate: {data: some, metric: bits_per_character}\n",
                    STATUS_MODEL, "does not know its number of characters");
 }
@@ -140,11 +140,11 @@ static void test_label_loss(void **state) {
     Diag *diag = diag_create();
     Model *model = toy_gpt2(2, 8, 5);
     Batches data = sequences();
-    World world = {&data, NULL};
+    RecipeInputs inputs = {&data, NULL};
     const Tree *record;
     const Naive naive = naive_scores(model);
     assert_ok(
-        run_steps(model, &world, "  - finetune: {data: some, " STILL, 2, &record, diag),
+        run_steps(model, &inputs, "  - finetune: {data: some, " STILL, 2, &record, diag),
         diag);
     assert_close(number(record, "loss_label"), naive.loss, 1e-6);
     assert_close(number(record, "first_loss"), naive.loss, 1e-6);
@@ -203,14 +203,14 @@ static void test_distill(void **state) {
     Diag *diag = diag_create();
     Model *student = toy_gpt2(2, 8, 5), *teacher = toy_gpt2(4, 8, 6);
     Batches data = sequences();
-    World world = {&data, teacher};
+    RecipeInputs inputs = {&data, teacher};
     const Tree *record;
     const double prediction = soft_loss(student, teacher, 2);
     const double hidden =
         square_loss(student, 0, teacher, 1) + square_loss(student, 1, teacher, 3);
     const double cosine = cosine_loss(student, teacher);
     const Naive naive = naive_scores(student);
-    assert_ok(run_steps(student, &world,
+    assert_ok(run_steps(student, &inputs,
                         "  - distill: {data: some, teacher: x, preset: distilbert,"
                         " hidden: 1, hidden_form: state, embeddings: false, " STILL,
                         2, &record, diag),
@@ -231,9 +231,9 @@ static void test_distill_relations(void **state) {
     Diag *diag = diag_create();
     Model *student = toy_gpt2(2, 4, 5), *teacher = toy_gpt2(4, 8, 6);
     Batches data = sequences();
-    World world = {&data, teacher};
+    RecipeInputs inputs = {&data, teacher};
     const Tree *record;
-    assert_ok(run_steps(student, &world,
+    assert_ok(run_steps(student, &inputs,
                         "  - distill: {data: some, teacher: x, preset: minivit,"
                         " kl: true, epochs: 1, lr: 0.001}\n",
                         2, &record, diag),
@@ -254,11 +254,11 @@ static void test_distill_refused(void **state) {
         " vocab_size: 11, max_position_embeddings: 6}\n";
     Batches data = sequences();
     Model *teacher = configured_model(masked, 1);
-    World world = {&data, teacher};
-    expect_refusal(toy_gpt2(1, 8, 1), &world,
+    RecipeInputs inputs = {&data, teacher};
+    expect_refusal(toy_gpt2(1, 8, 1), &inputs,
                    "  - distill: {data: some, teacher: x, attention: 0, hidden: 0}\n",
                    STATUS_MODEL, "one predicts next tokens, the other does not");
-    expect_refusal(toy_gpt2(1, 8, 1), &world,
+    expect_refusal(toy_gpt2(1, 8, 1), &inputs,
                    "  - distill: {data: some, teacher: x, masked_lm: 1}\n", STATUS_MODEL,
                    "expected label in place of masked_lm");
     model_destroy(teacher);
@@ -273,17 +273,17 @@ static const char LSTM[] =
 static void check_other_kind(Model *student, Model *teacher, const char *reason) {
     Diag *diag = diag_create();
     Batches data = sequences();
-    World world = {&data, teacher};
+    RecipeInputs inputs = {&data, teacher};
     const Tree *record;
     const double prediction = soft_loss(student, teacher, 1);
-    assert_ok(run_steps(student, &world, "  - distill: {data: some, teacher: x, " STILL,
+    assert_ok(run_steps(student, &inputs, "  - distill: {data: some, teacher: x, " STILL,
                         1, &record, diag),
               diag);
     assert_close(number(record, "loss_prediction"), prediction, 1e-5);
     assert_null(tree_get(record, "loss_attention"));
     assert_null(tree_get(record, "loss_hidden"));
     assert_non_null(strstr(tree_get(record, "left_out")->string, reason));
-    expect_refusal(student, &world,
+    expect_refusal(student, &inputs,
                    "  - distill: {data: some, teacher: x, attention: 1}\n", STATUS_MODEL,
                    reason);
     model_destroy(teacher);
@@ -310,9 +310,9 @@ static void test_stack(void **state) {
         " vocab_size: 11, max_position_embeddings: 8}",
         5);
     Batches data = sequences();
-    World world = {&data, model};
+    RecipeInputs inputs = {&data, model};
     assert_string_equal(graph_main_stack(model->graph), "decoder");
-    assert_ok(run_steps(model, &world,
+    assert_ok(run_steps(model, &inputs,
                         "  - remove_layer: {keep: [0, 3]}\n"
                         "  - weight_multiplex: {group: 2, position: none}\n",
                         1, NULL, diag),
@@ -330,9 +330,9 @@ static void test_gradients(void **state) {
     Diag *diag = diag_create();
     Model *model = toy_gpt2(3, 8, 5);
     Batches data = sequences();
-    World world = {&data, model};
+    RecipeInputs inputs = {&data, model};
     const Tree *record;
-    assert_ok(run_steps(model, &world,
+    assert_ok(run_steps(model, &inputs,
                         "  - diagnose: {data: some, teacher: x, batch_size: 3}\n", 1,
                         &record, diag),
               diag);
@@ -342,7 +342,7 @@ static void test_gradients(void **state) {
         assert_true(i->real > 0);
     for (const Tree *i = tree_get(record, "cka")->first; i; i = i->next)
         assert_close(i->real, 1, 1e-6);
-    assert_ok(run_steps(model, &world,
+    assert_ok(run_steps(model, &inputs,
                         "  - importance: {data: some}\n"
                         "  - prune_heads: {keep: 1, score: stored}\n",
                         1, NULL, diag),
@@ -394,9 +394,9 @@ static Model *trained(int threads) {
         " attn_pdrop: 0}",
         7);
     Batches *data = text_open(arena, diag);
-    World world = {data, NULL};
+    RecipeInputs inputs = {data, NULL};
     const Tree *record;
-    assert_ok(run_steps(model, &world,
+    assert_ok(run_steps(model, &inputs,
                         "  - finetune: {data: some, epochs: 60, batch_size: 3,"
                         " lr: 0.02, weight_decay: 0}\n"
                         "  - evaluate: {data: some, max: 0.4, metric: loss}\n",

@@ -135,20 +135,20 @@ static void test_loss(void **state) {
     (void)state;
     enum { COUNT = 7 };
     Batches data = pairs(COUNT);
-    World world = {&data, NULL};
+    RecipeInputs inputs = {&data, NULL};
     for (size_t m = 0; m < sizeof MODELS / sizeof *MODELS; m++) {
         Diag *diag = diag_create();
         Model *model = configured_model(MODELS[m], 3);
         const Tree *record;
         const double loss = naive_loss(model, COUNT);
-        assert_ok(run_steps(model, &world,
+        assert_ok(run_steps(model, &inputs,
                             "  - finetune: {data: some, steps: 1, lr: 0, batch_size: 7,"
                             " shards: 3, micro_batch: 2}\n"
                             "    allow_unchanged: true\n",
                             2, &record, diag),
                   diag);
         assert_close(number(record, "loss_label"), loss, 1e-6);
-        assert_ok(run_steps(model, &world, "  - evaluate: {data: some, batch_size: 2}\n",
+        assert_ok(run_steps(model, &inputs, "  - evaluate: {data: some, batch_size: 2}\n",
                             1, &record, diag),
                   diag);
         assert_close(number(record, "loss"), loss, 1e-6);
@@ -171,9 +171,9 @@ static bool same_weights(const Model *a, const Model *b) {
 static Model *trained(const char *config, int threads) {
     Diag *diag = diag_create();
     Batches data = pairs(PAIRS);
-    World world = {&data, NULL};
+    RecipeInputs inputs = {&data, NULL};
     Model *model = configured_model(config, 3);
-    assert_ok(run_steps(model, &world,
+    assert_ok(run_steps(model, &inputs,
                         "  - finetune: {data: some, epochs: 50, batch_size: 8, lr: 0.01,"
                         " weight_decay: 0}\n"
                         "  - evaluate: {data: some, min: 97}\n",
@@ -197,14 +197,14 @@ static void test_learns(void **state) {
 static Model *sampled(double share, int threads) {
     Diag *diag = diag_create();
     Batches data = pairs(24);
-    World world = {&data, NULL};
+    RecipeInputs inputs = {&data, NULL};
     char step[160];
     Model *model = configured_model(MODELS[1], 3);
     snprintf(step, sizeof step,
              "  - finetune: {data: some, epochs: 4, batch_size: 8, lr: 0.01,"
              " teacher_forcing: %g}\n",
              share);
-    assert_ok(run_steps(model, &world, step, threads, NULL, diag), diag);
+    assert_ok(run_steps(model, &inputs, step, threads, NULL, diag), diag);
     diag_destroy(diag);
     return model;
 }
@@ -223,9 +223,9 @@ static void test_teacher_forcing(void **state) {
     model_destroy(again);
     static const int OTHERS[] = {0, 3};
     Batches data = pairs(7);
-    World world = {&data, NULL};
+    RecipeInputs inputs = {&data, NULL};
     for (int i = 0; i < 2; i++)
-        expect_refusal(configured_model(MODELS[OTHERS[i]], 3), &world,
+        expect_refusal(configured_model(MODELS[OTHERS[i]], 3), &inputs,
                        "  - finetune: {data: some, teacher_forcing: 0.5}\n", STATUS_MODEL,
                        "teacher_forcing: a share below 1 is for recurrent decoders");
 }
@@ -246,7 +246,7 @@ static void test_multiplex(void **state) {
     const Node *first = graph_find(model->graph, "decoder", 0, ROLE_CROSS_K);
     const Node *second = graph_find(model->graph, "decoder", 1, ROLE_CROSS_K);
     assert_ptr_not_equal(first->in[1], second->in[1]);
-    assert_ok(run_steps(model, &(World){NULL, NULL},
+    assert_ok(run_steps(model, &(RecipeInputs){NULL, NULL},
                         "  - weight_multiplex: {group: 2, stack: decoder,"
                         " position: none, pooling: keep}\n",
                         1, NULL, diag),
@@ -271,14 +271,14 @@ static void test_merge_t2r(void **state) {
     enum { COUNT = 4, LOGITS_COUNT = COUNT * TARGET * VOCABULARY };
     Diag *diag = diag_create();
     Model *model = configured_model(MODELS[0], 3);
-    World world = {NULL, NULL};
-    assert_ok(run_steps(model, &world, "  - attention_to_t2r: {feature_size: 6}\n", 1,
+    RecipeInputs inputs = {NULL, NULL};
+    assert_ok(run_steps(model, &inputs, "  - attention_to_t2r: {feature_size: 6}\n", 1,
                         NULL, diag),
               diag);
     const Node *cross = graph_find(model->graph, "decoder", 0, ROLE_CROSS_ATTENTION);
     assert_string_equal(cross->op->name, "linear_attention");
     double *swapped = pair_values(model, graph_output(model->graph, "logits"), COUNT);
-    assert_ok(run_steps(model, &world, "  - merge_t2r: {}\n", 1, NULL, diag), diag);
+    assert_ok(run_steps(model, &inputs, "  - merge_t2r: {}\n", 1, NULL, diag), diag);
     double *merged = pair_values(model, graph_output(model->graph, "logits"), COUNT);
     for (int k = 0; k < LOGITS_COUNT; k++) assert_close(merged[k], swapped[k], 1e-5);
     free(swapped);
@@ -335,12 +335,12 @@ static void test_distill(void **state) {
     Batches data = pairs(COUNT);
     Model *student = configured_model(MODELS[2], 3);
     Model *teacher = configured_model(MODELS[2], 4);
-    World world = {&data, teacher};
+    RecipeInputs inputs = {&data, teacher};
     const Tree *record;
     const double prediction = soft_loss(student, teacher, COUNT, 2);
     const double hidden = state_loss(student, teacher, COUNT);
     const double label = naive_loss(student, COUNT);
-    assert_ok(run_steps(student, &world,
+    assert_ok(run_steps(student, &inputs,
                         "  - distill: {data: some, teacher: x, preset: distilbert,"
                         " hidden: 1, hidden_form: state, embeddings: false, steps: 1,"
                         " lr: 0, batch_size: 7, shards: 3, micro_batch: 2}\n"
@@ -360,8 +360,8 @@ static void test_distill(void **state) {
 static void assert_rows(Model *model, Batches *data, int blocks, const int64_t *rows) {
     Diag *diag = diag_create();
     const Tree *record = NULL;
-    World world = {data, NULL};
-    assert_ok(run_steps(model, &world,
+    RecipeInputs inputs = {data, NULL};
+    assert_ok(run_steps(model, &inputs,
                         "  - attention_to_t2r: {feature_size: 4, data: some, "
                         "batch_size: 5}\n",
                         2, &record, diag),

@@ -65,9 +65,9 @@ static Status run_steps(Model *model, const Pass *last, bool plan, Diag *diag) {
     recipe.steps[3].pass = recipe.steps[5].pass = &edit;
     recipe.steps[7].pass = last;
     Batches *toy = toy_batches();
-    World world = {.data = toy};
+    RecipeInputs inputs = {.data = toy};
     const PipelineOptions options = {
-        .plan = plan, .threads = 1, .resources = world_resources(&world)};
+        .plan = plan, .threads = 1, .resources = inputs_resources(&inputs)};
     Status status = pipeline_run(model, &recipe, &options, diag);
     batches_destroy(toy);
     arena_destroy(arena);

@@ -83,8 +83,9 @@ static Model *trained(int threads) {
     assert_int_equal(data->count, SENTENCES);
     assert_int_equal(data->classes, 2);
     assert_int_equal(data->max_tokens, 11);
-    assert_ok(run_in_world(&(World){data, NULL}, model, RECIPE, false, threads, diag),
-              diag);
+    assert_ok(
+        run_with_inputs(&(RecipeInputs){data, NULL}, model, RECIPE, false, threads, diag),
+        diag);
     batches_destroy(data);
     diag_destroy(diag);
     arena_destroy(arena);

@@ -123,16 +123,16 @@ static const char *recipe_of(Arena *arena, const char *steps) {
 static Status run_steps(Model *model, const Bench *bench, const char *steps, bool plan,
                         Diag *diag) {
     Arena *arena = arena_create();
-    World world = {bench->data, model_copy(model)};
+    RecipeInputs inputs = {bench->data, model_copy(model)};
     const PipelineOptions options = {
-        .plan = plan, .threads = 1, .resources = world_resources(&world)};
+        .plan = plan, .threads = 1, .resources = inputs_resources(&inputs)};
     const char *yaml = recipe_of(arena, steps);
     Tree *document = NULL;
     Recipe recipe;
     assert_ok(yaml_parse(&document, arena, "steps", yaml, strlen(yaml), diag), diag);
     assert_ok(recipe_bind(&recipe, arena, document, "steps", ".", diag), diag);
     const Status status = pipeline_run(model, &recipe, &options, diag);
-    model_destroy(world.model);
+    model_destroy(inputs.model);
     arena_destroy(arena);
     return status;
 }

@@ -76,27 +76,28 @@ Model *toy_vit(uint64_t seed) {
 
 /* ---- running ---- */
 
-static World *world_of(Resources *resources) {
-    return (World *)(void *)((char *)resources - offsetof(World, resources));
+static RecipeInputs *world_of(Resources *resources) {
+    return (RecipeInputs *)(void *)((char *)resources -
+                                    offsetof(RecipeInputs, resources));
 }
 
-static Status give_data(Resources *self, const char *name, const Model *model, Loc at,
-                        Batches **out, Diag *diag) {
+static Status inputs_data(Resources *self, const char *name, const Model *model, Loc at,
+                          Batches **out, Diag *diag) {
     (void)name, (void)model, (void)at, (void)diag;
     *out = world_of(self)->data;
     return STATUS_OK;
 }
 
-static Status give_model(Resources *self, const char *path, bool shapes, Loc at,
-                         Model **out, Diag *diag) {
+static Status inputs_model(Resources *self, const char *path, bool shapes, Loc at,
+                           Model **out, Diag *diag) {
     (void)path, (void)shapes, (void)at, (void)diag;
     *out = world_of(self)->model;
     return STATUS_OK;
 }
 
-Resources *world_resources(World *world) {
-    world->resources = (Resources){.data = give_data, .model = give_model};
-    return &world->resources;
+Resources *inputs_resources(RecipeInputs *inputs) {
+    inputs->resources = (Resources){.data = inputs_data, .model = inputs_model};
+    return &inputs->resources;
 }
 
 static Status run_document(Model *model, const char *file, const char *yaml,
@@ -112,12 +113,12 @@ static Status run_document(Model *model, const char *file, const char *yaml,
     return status;
 }
 
-Status run_in_world(World *world, Model *model, const char *yaml, bool plan, int threads,
-                    Diag *diag) {
+Status run_with_inputs(RecipeInputs *inputs, Model *model, const char *yaml, bool plan,
+                       int threads, Diag *diag) {
     const PipelineOptions options = {.plan = plan,
                                      .threads = threads,
-                                     .hooks = world->hooks,
-                                     .resources = world_resources(world)};
+                                     .hooks = inputs->hooks,
+                                     .resources = inputs_resources(inputs)};
     return run_document(model, "test", yaml, &options, diag);
 }
 
@@ -126,26 +127,26 @@ static Status toy_data(Resources *self, const char *name, const Model *model, Lo
     if (strcmp(name, "toy"))
         return diag_fail(diag, STATUS_RECIPE, at, name,
                          "the tests have data \"toy\" only");
-    return give_data(self, name, model, at, out, diag);
+    return inputs_data(self, name, model, at, out, diag);
 }
 
 static Status toy_model(Resources *self, const char *path, bool shapes, Loc at,
                         Model **out, Diag *diag) {
     if (path)
         return diag_fail(diag, STATUS_IO, at, path, "the tests have no model files");
-    return give_model(self, path, shapes, at, out, diag);
+    return inputs_model(self, path, shapes, at, out, diag);
 }
 
 Status test_run_recipe(Model *model, const char *file, const char *yaml, bool plan,
                        int threads, Diag *diag) {
-    World world = {.data = toy_batches(),
-                   .model = model_copy(model),
-                   .resources = {.data = toy_data, .model = toy_model}};
+    RecipeInputs inputs = {.data = toy_batches(),
+                           .model = model_copy(model),
+                           .resources = {.data = toy_data, .model = toy_model}};
     const PipelineOptions options = {
-        .plan = plan, .threads = threads, .resources = &world.resources};
+        .plan = plan, .threads = threads, .resources = &inputs.resources};
     const Status status = run_document(model, file, yaml, &options, diag);
-    batches_destroy(world.data);
-    model_destroy(world.model);
+    batches_destroy(inputs.data);
+    model_destroy(inputs.model);
     return status;
 }
 

@@ -5,19 +5,19 @@
 #include "passes/pipeline/pipeline.h"
 
 /* What a pipeline may ask for, whatever it is called there, and whom it tells. */
-typedef struct World {
+typedef struct RecipeInputs {
     Batches *data;
     Model *model;
     PipelineHooks hooks;
-    Resources resources; /* set by world_resources */
-} World;
+    Resources resources; /* set by inputs_resources */
+} RecipeInputs;
 
-/* The same as resources of a pipeline or a pass, valid as long as the world. */
-Resources *world_resources(World *world);
+/* The same as resources of a pipeline or a pass, valid as long as the inputs. */
+Resources *inputs_resources(RecipeInputs *inputs);
 
-/* Runs a recipe document, "test", with what the world has. */
-Status run_in_world(World *world, Model *model, const char *yaml, bool plan, int threads,
-                    Diag *diag);
+/* Runs a recipe document, "test", with these inputs. */
+Status run_with_inputs(RecipeInputs *inputs, Model *model, const char *yaml, bool plan,
+                       int threads, Diag *diag);
 
 /* Runs a recipe of one step on the model through the real pipeline. `options` is the
  * step's YAML ("{group: 2}"); data set "toy" is toy_batches. The input model that passes
