@@ -12,12 +12,20 @@
 #define HUGE_LEAST ((size_t)4 << 20)
 #define HUGE_PAGE  ((size_t)2 << 20)
 
+/* A hash of some of a buffer's bytes. */
+typedef struct Digest {
+    size_t offset, bytes;
+    unsigned char digest[16];
+} Digest;
+
 struct Buf {
     atomic_int references;
     bool owned;
     void *data;
     size_t bytes;
     void (*release)(void *data, size_t bytes);
+    Digest *digests; /* a mapped file has one for each storage in it */
+    int digest_count, digest_capacity;
 };
 
 static size_t round_up(size_t bytes, size_t unit) {
@@ -92,7 +100,35 @@ void buf_release(Buf *buf) {
     if (!buf) return;
     if (atomic_fetch_sub_explicit(&buf->references, 1, memory_order_acq_rel) > 1) return;
     if (buf->release) buf->release(buf->data, buf->bytes);
+    free(buf->digests);
     free(buf);
+}
+
+const unsigned char *buf_digest(const Buf *buf, size_t offset, size_t bytes) {
+    for (int i = 0; i < buf->digest_count; i++)
+        if (buf->digests[i].offset == offset && buf->digests[i].bytes == bytes)
+            return buf->digests[i].digest;
+    return NULL;
+}
+
+void buf_keep_digest(Buf *buf, size_t offset, size_t bytes,
+                     const unsigned char digest[16]) {
+    if (buf->digest_count == buf->digest_capacity) {
+        const int capacity = buf->digest_capacity ? 2 * buf->digest_capacity : 1;
+        Digest *grown = memory_alloc((size_t)capacity, sizeof *grown);
+        if (buf->digest_count > 0)
+            memcpy(grown, buf->digests, (size_t)buf->digest_count * sizeof *grown);
+        free(buf->digests);
+        buf->digests = grown;
+        buf->digest_capacity = capacity;
+    }
+    Digest *kept = &buf->digests[buf->digest_count++];
+    *kept = (Digest){.offset = offset, .bytes = bytes};
+    memcpy(kept->digest, digest, sizeof kept->digest);
+}
+
+void buf_drop_digests(Buf *buf) {
+    buf->digest_count = 0;
 }
 
 const void *buf_data(const Buf *buf) {

@@ -19,8 +19,25 @@ void bytes_hash(const void *data, size_t bytes, char out[HASH_TEXT_BYTES]) {
     hash_text(XXH3_128bits(bytes > 0 ? data : "", bytes), out);
 }
 
+/* Hash of a tensor's bytes: the one that its buffer keeps, unless `fresh`. */
+static XXH128_canonical_t data_hash(const Tensor *tensor, bool fresh) {
+    XXH128_canonical_t hash;
+    const void *data = tensor_data(tensor);
+    const size_t bytes = data ? tensor_bytes(tensor) : 0;
+    const unsigned char *kept =
+        bytes > 0 && !fresh ? buf_digest(tensor->buf, tensor->offset, bytes) : NULL;
+    if (kept) {
+        memcpy(hash.digest, kept, sizeof hash.digest);
+        return hash;
+    }
+    XXH128_canonicalFromHash(&hash, XXH3_128bits(bytes > 0 ? data : "", bytes));
+    if (bytes > 0 && !fresh)
+        buf_keep_digest(tensor->buf, tensor->offset, bytes, hash.digest);
+    return hash;
+}
+
 /* Hash of the type's name, the shape and the hash of the data. */
-void tensor_hash(const Tensor *tensor, char out[HASH_TEXT_BYTES]) {
+static void hash_tensor(const Tensor *tensor, bool fresh, char out[HASH_TEXT_BYTES]) {
     struct {
         char dtype[8];
         int64_t rank, dim[RANK_MAX];
@@ -30,8 +47,14 @@ void tensor_hash(const Tensor *tensor, char out[HASH_TEXT_BYTES]) {
     strncpy(head.dtype, dtype_name(tensor->dtype), sizeof head.dtype - 1);
     head.rank = tensor->rank;
     memcpy(head.dim, tensor->dim, (size_t)tensor->rank * sizeof head.dim[0]);
-    const void *data = tensor_data(tensor);
-    size_t bytes = data ? tensor_bytes(tensor) : 0;
-    XXH128_canonicalFromHash(&head.data, XXH3_128bits(bytes > 0 ? data : "", bytes));
+    head.data = data_hash(tensor, fresh);
     bytes_hash(&head, sizeof head, out);
+}
+
+void tensor_hash(const Tensor *tensor, char out[HASH_TEXT_BYTES]) {
+    hash_tensor(tensor, false, out);
+}
+
+void tensor_hash_fresh(const Tensor *tensor, char out[HASH_TEXT_BYTES]) {
+    hash_tensor(tensor, true, out);
 }

@@ -125,6 +125,7 @@ Status tensor_writable(Tensor *tensor, void **data, Diag *diag) {
         buf_release(tensor->buf);
         *tensor = copy;
     }
+    buf_drop_digests(tensor->buf);
     *data = writable_data(tensor);
     return STATUS_OK;
 }

@@ -70,6 +70,14 @@ bool buf_is_owned(const Buf *buf);
 /* Whether the buffer is owned and this is its only reference: it may be written. */
 bool buf_is_exclusive(const Buf *buf);
 
+/* The 16 bytes of a hash of bytes [offset, offset + bytes), kept with the buffer from
+ * buf_keep_digest on until tensor_writable gives the buffer to someone to write; NULL
+ * when none is. Whoever writes without tensor_writable does so before the first hash. */
+const unsigned char *buf_digest(const Buf *buf, size_t offset, size_t bytes);
+void buf_keep_digest(Buf *buf, size_t offset, size_t bytes,
+                     const unsigned char digest[16]);
+void buf_drop_digests(Buf *buf);
+
 typedef struct Tensor {
     Buf *buf;      /* NULL: shape only, no data (planning) */
     size_t offset; /* bytes into buf */
@@ -143,6 +151,10 @@ const char *shape_text(char out[SHAPE_TEXT_BYTES], int rank, const int64_t *dim)
  * included, so equal hashes mean equal tensors. */
 #define HASH_TEXT_BYTES 33
 void tensor_hash(const Tensor *tensor, char out[HASH_TEXT_BYTES]);
+
+/* The same from the bytes themselves: tensor_hash reads them once and keeps what it found
+ * with the buffer until it is written. */
+void tensor_hash_fresh(const Tensor *tensor, char out[HASH_TEXT_BYTES]);
 
 /* Hash of plain bytes, the same function. */
 void bytes_hash(const void *data, size_t bytes, char out[HASH_TEXT_BYTES]);

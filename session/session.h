@@ -106,9 +106,8 @@ Status session_plan(Session *session, Diag *diag);
  * STATUS_INTERRUPTED when the watch says so. */
 Status session_run(Session *session, Diag *diag);
 
-/* Hashes the model, writes it to the output, if there is one, reads it back and compares;
- * then writes the report, if one is wanted. Fails with STATUS_IO; with STATUS_INTERNAL
- * when what was read is another model. */
+/* Writes the model to the output, if there is one, which reads back what it wrote and
+ * compares (modelfile_write); then the report, if one is wanted. Fails with STATUS_IO. */
 Status session_write(Session *session, Diag *diag);
 
 /* Frees models, data sets, recipe and reports. */

@@ -14,7 +14,8 @@ typedef struct Run {
     const PipelineOptions *options;
     const Recipe *recipe;
     Arena *arena;
-    bool *changed; /* of each step so far: it changed the model */
+    bool *changed;              /* of each step so far: it changed the model */
+    char hash[HASH_TEXT_BYTES]; /* of the model as the last step left it */
 } Run;
 
 /* What is known about one step while it runs. */
@@ -27,7 +28,6 @@ typedef struct StepRun {
     Model *model;
     Model *before; /* copy for the check of exactness, NULL when none is needed */
     Text text;     /* IR before the step; empty unless needed */
-    char hash[HASH_TEXT_BYTES]; /* of the model before the step */
     PassContext ctx;
     Measure measure;
     bool changed;
@@ -63,13 +63,13 @@ static Status dump_model(const StepRun *run, const char *when, Diag *diag) {
 }
 
 /* Hash of what a step may change: with weights, or when planning of the IR text alone. */
-static void hash_model(const StepRun *run, char out[HASH_TEXT_BYTES]) {
-    if (!run->options->plan) {
-        model_hash(run->model, out);
+static void hash_model(Model *model, bool plan, char out[HASH_TEXT_BYTES]) {
+    if (!plan) {
+        model_hash(model, out);
         return;
     }
     Text text = {0};
-    graph_print(&text, run->model->graph);
+    graph_print(&text, model->graph);
     bytes_hash(text.data, text.length, out);
     text_free(&text);
 }
@@ -91,7 +91,6 @@ static void step_prepare(StepRun *run) {
         .model = run->model,
         .resources = options->resources,
     };
-    hash_model(run, run->hash);
     bool may_be_exact = !(step->pass->flags & (PASS_MEASURES | PASS_TRAINS));
     if (may_be_exact && !options->plan) run->before = model_copy(run->model);
     if (options->dump == DUMP_FAILURE) print_dump(&run->text, run);
@@ -142,8 +141,9 @@ static Status step_check(StepRun *run, Diag *diag) {
     warn_dropped(run, diag);
     TRY(check_model(run->model, name, false, diag));
     char hash[HASH_TEXT_BYTES];
-    hash_model(run, hash);
-    run->changed = strcmp(hash, run->hash) != 0;
+    hash_model(run->model, run->options->plan, hash);
+    run->changed = strcmp(hash, run->whole->hash) != 0;
+    strcpy(run->whole->hash, hash);
     if (run->changed && !run->options->plan)
         TRY(check_model(run->model, name, true, diag));
     TRY(model_measure(&run->measure, run->model, diag));
@@ -246,26 +246,24 @@ static Status step_run(Run *whole, int index, Model *model, Diag *diag) {
 }
 
 /* Puts what the steps start from into the provenance: the recipe and the input's hash. */
-static Status record_input(Model *model, const Recipe *recipe,
-                           const PipelineOptions *options, Diag *diag) {
+static Status record_input(const Run *run, Model *model, Diag *diag) {
     Arena *arena = model->arena;
+    const Recipe *recipe = run->recipe;
     if (recipe->source)
         TRY(tree_set(arena, model->provenance, "recipe", tree_copy(arena, recipe->source),
                      diag));
-    if (options->plan) return STATUS_OK;
-    char hash[HASH_TEXT_BYTES];
-    model_hash(model, hash);
+    if (run->options->plan) return STATUS_OK;
     Tree *text = tree_new(arena, TREE_STRING, LOC_NONE);
-    text->string = arena_strdup(arena, hash);
+    text->string = arena_strdup(arena, run->hash);
     return tree_set(arena, model->provenance, "input_hash", text, diag);
 }
 
 Status pipeline_run(Model *model, const Recipe *recipe, const PipelineOptions *options,
                     Diag *diag) {
-    TRY(record_input(model, recipe, options, diag));
     Run run = {.options = options, .recipe = recipe, .arena = arena_create()};
     run.changed = ARENA_ARRAY(run.arena, bool, (size_t)recipe->step_count + 1);
-    Status status = STATUS_OK;
+    hash_model(model, options->plan, run.hash);
+    Status status = record_input(&run, model, diag);
     for (int i = 0; i < recipe->step_count && status == STATUS_OK; i++)
         status = step_run(&run, i, model, diag);
     if (options->resources) resources_drop_snapshots(options->resources);

@@ -132,6 +132,7 @@ static Status run_steps(Model *model, const Bench *bench, const char *steps, boo
     assert_ok(yaml_parse(&document, arena, "steps", yaml, strlen(yaml), diag), diag);
     assert_ok(recipe_bind(&recipe, arena, document, "steps", ".", diag), diag);
     const Status status = pipeline_run(model, &recipe, &options, diag);
+    if (status == STATUS_OK) check_hashes(model);
     model_destroy(inputs.model);
     arena_destroy(arena);
     return status;

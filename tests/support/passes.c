@@ -100,6 +100,16 @@ Resources *inputs_resources(RecipeInputs *inputs) {
     return &inputs->resources;
 }
 
+void check_hashes(const Model *model) {
+    for (int i = 0; i < model->graph->storage_count; i++) {
+        const Storage *storage = model->graph->storages[i];
+        char kept[HASH_TEXT_BYTES], fresh[HASH_TEXT_BYTES];
+        tensor_hash(&storage->tensor, kept);
+        tensor_hash_fresh(&storage->tensor, fresh);
+        if (strcmp(kept, fresh)) fail_msg("the hash of %s is stale", storage->name);
+    }
+}
+
 static Status run_document(Model *model, const char *file, const char *yaml,
                            const PipelineOptions *options, Diag *diag) {
     Arena *arena = arena_create();
@@ -109,6 +119,7 @@ static Status run_document(Model *model, const char *file, const char *yaml,
     if (status == STATUS_OK)
         status = recipe_bind(&recipe, arena, document, file, ".", diag);
     if (status == STATUS_OK) status = pipeline_run(model, &recipe, options, diag);
+    if (status == STATUS_OK) check_hashes(model);
     arena_destroy(arena);
     return status;
 }

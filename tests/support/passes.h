@@ -12,6 +12,10 @@ typedef struct RecipeInputs {
     Resources resources; /* set by inputs_resources */
 } RecipeInputs;
 
+/* Fails the test where a storage's hash is not that of its bytes: one that was kept and
+ * is stale. Pipelines run by this file are checked when they succeed. */
+void check_hashes(const Model *model);
+
 /* The same as resources of a pipeline or a pass, valid as long as the inputs. */
 Resources *inputs_resources(RecipeInputs *inputs);
 
