@@ -111,12 +111,6 @@ static Status read_labels(Cifar *c, Diag *diag) {
     return STATUS_OK;
 }
 
-static Status read_files(Cifar *c, const CifarOptions *options, Diag *diag) {
-    for (int i = 0; i < options->files.count; i++)
-        TRY(map_file(c, arena_strdup(c->arena, options->files.items[i]), diag));
-    return read_labels(c, diag);
-}
-
 static Status cifar_open(Batches **out, const void *opaque, Loc at, Diag *diag) {
     const CifarOptions *options = opaque;
     Arena *arena = arena_create();
@@ -124,7 +118,10 @@ static Status cifar_open(Batches **out, const void *opaque, Loc at, Diag *diag) 
     c->arena = arena;
     c->kind = options->labels;
     c->files = ARENA_ARRAY(arena, CifarFile, (size_t)options->files.count);
-    Status status = read_files(c, options, diag);
+    Status status = STATUS_OK;
+    for (int i = 0; i < options->files.count && status == STATUS_OK; i++)
+        status = map_file(c, arena_strdup(arena, options->files.items[i]), diag);
+    if (status == STATUS_OK) status = read_labels(c, diag);
     if (status != STATUS_OK) {
         cifar_destroy(c);
         return status;

@@ -25,18 +25,6 @@ Status class_names_check(const StringList *names, Loc at, const char *key, Diag 
     return STATUS_OK;
 }
 
-/* The label that a key of id2label stands for, -1 when it is none below `count`. */
-static int64_t label_of(const char *key, int count) {
-    char *end;
-    const long label = strtol(key, &end, 10);
-    return *key && *end == 0 && label >= 0 && label < count ? label : -1;
-}
-
-/* What transformers writes where nobody named the classes. */
-static bool is_default(const char *name) {
-    return strncmp(name, "LABEL_", 6) == 0;
-}
-
 Status class_names_of(StringList *out, const Tree *config, const char *path, Arena *arena,
                       Diag *diag) {
     const Tree *map = tree_get(config, "id2label");
@@ -45,14 +33,18 @@ Status class_names_of(StringList *out, const Tree *config, const char *path, Are
     if (!map || map->kind != TREE_MAP || map->count == 0) return STATUS_OK;
     const char **names = ARENA_ARRAY(arena, const char *, (size_t)map->count);
     for (const Tree *value = map->first; value; value = value->next) {
-        const int64_t label = label_of(value->key, map->count);
-        if (label < 0 || names[label] || value->kind != TREE_STRING)
+        char *end;
+        const long label = strtol(value->key, &end, 10);
+        const bool number = *value->key && *end == 0;
+        if (!number || label < 0 || label >= map->count || names[label] ||
+            value->kind != TREE_STRING)
             return diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), "id2label",
                              "expected a name for each of the labels 0 to %d, found key "
                              "'%.64s'",
                              map->count - 1, value->key);
         names[label] = value->string;
-        named |= !is_default(value->string);
+        /* LABEL_0 and so on is what transformers writes where nobody named them. */
+        named |= strncmp(value->string, "LABEL_", 6) != 0;
     }
     if (named) *out = (StringList){names, map->count};
     return STATUS_OK;

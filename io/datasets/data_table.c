@@ -33,15 +33,6 @@ struct Table {
 
 /* --- what the readers fill in --- */
 
-/* Makes room for the rows of a text of so many lines. */
-static void table_reserve(Table *table, const char *text, size_t length) {
-    size_t lines = 1;
-    const char *end = text + length;
-    for (; (text = memchr(text, '\n', (size_t)(end - text))); text++) lines++;
-    table->anchors = ARENA_ARRAY(table->arena, uint32_t, lines / ROWS_PER_ANCHOR + 1);
-    table->starts = ARENA_ARRAY(table->arena, uint64_t, lines / 64 + 1);
-}
-
 /* Notes that the next row starts at `offset` of the data and on a line of the file. */
 static void table_row_add(Table *table, size_t offset, int64_t line) {
     if (table->rows % ROWS_PER_ANCHOR == 0)
@@ -96,13 +87,6 @@ static void cell_write(CellReader *self, const char *text, size_t length) {
     self->write += length;
 }
 
-/* Whether a cell may end here: at a separator, a line end or the end. */
-static bool at_stop(const CellReader *self) {
-    const char *at = self->at;
-    if (at == self->end || *at == '\n' || *at == self->stops[0]) return true;
-    return *at == '\r' && (at + 1 == self->end || at[1] == '\n');
-}
-
 /* Reads a cell that starts with a quote. */
 static Status cell_quoted(CellReader *self) {
     int64_t first = self->line;
@@ -119,26 +103,25 @@ static Status cell_quoted(CellReader *self) {
         self->at += length + 1 + doubled;
         if (quote && !doubled) break;
     }
-    if (at_stop(self)) return STATUS_OK;
+    const char *at = self->at;
+    if (at == self->end || *at == '\n' || *at == self->stops[0]) return STATUS_OK;
+    if (*at == '\r' && (at + 1 == self->end || at[1] == '\n')) return STATUS_OK;
     return diag_fail(self->diag, STATUS_FORMAT, table_place(self->table, self->line),
                      NULL, "expected a separator or line end behind the quote");
-}
-
-static void cell_plain(CellReader *self) {
-    size_t length = strcspn(self->at, self->stops);
-    cell_write(self, self->at, length);
-    self->at += length;
-    bool last = self->at == self->end || *self->at == '\n';
-    if (last && length > 0 && self->at[-1] == '\r') self->write--;
 }
 
 /* Reads the cells of a line and steps behind its end; `count` receives their number. */
 static Status row_read(CellReader *self, int64_t *count) {
     for (*count = 1;; ++*count) {
-        if (self->table->quotes && *self->at == '"')
+        if (self->table->quotes && *self->at == '"') {
             TRY(cell_quoted(self));
-        else
-            cell_plain(self);
+        } else {
+            size_t length = strcspn(self->at, self->stops);
+            cell_write(self, self->at, length);
+            self->at += length;
+            bool last = self->at == self->end || *self->at == '\n';
+            if (last && length > 0 && self->at[-1] == '\r') self->write--;
+        }
         if (*self->at == '\r' && self->at < self->end) self->at++;
         char stop = self->at < self->end ? *self->at : '\n';
         if (self->at < self->end) self->at++;
@@ -218,18 +201,17 @@ static Status row_keep(CellReader *self, char *start, int64_t count, int64_t lin
     return STATUS_OK;
 }
 
-static char separator_of(TableFormat format) {
-    return format == TABLE_LINES ? '\n' : format == TABLE_CSV ? ',' : '\t';
-}
-
 static Status table_parse_text(Table *table, char *text, size_t length, Diag *diag) {
     const bool header = !table->options.no_header && !is_lines(table);
+    const char separator = is_lines(table)                      ? '\n'
+                           : table->options.format == TABLE_CSV ? ','
+                                                                : '\t';
     CellReader self = {.table = table,
                        .at = text,
                        .end = text + length,
                        .write = text,
                        .line = 1,
-                       .stops = {separator_of(table->options.format), '\n'},
+                       .stops = {separator, '\n'},
                        .diag = diag};
     table->data = text;
     if (header && skip_empty(&self)) TRY(header_read(&self));
@@ -274,13 +256,6 @@ static Status take_keys(Table *table, const Tree *object, int64_t line, Diag *di
     return table_set_names(table, names, count, line, diag);
 }
 
-/* First column that an object lacks, NULL when it has all. */
-static const char *find_missing(const Table *table, const Tree *object) {
-    for (int i = 0; i < table->columns; i++)
-        if (!tree_get(object, table->names[i])) return table->names[i];
-    return NULL;
-}
-
 static Status row_add(Table *table, const Tree *object, int64_t line, Diag *diag) {
     if (object->kind != TREE_MAP || object->count == 0)
         return diag_fail(diag, STATUS_FORMAT, object->loc, NULL,
@@ -288,7 +263,9 @@ static Status row_add(Table *table, const Tree *object, int64_t line, Diag *diag
                          object->kind == TREE_MAP ? "an empty one"
                                                   : tree_kind_name(object->kind));
     if (table->columns == 0) TRY(take_keys(table, object, line, diag));
-    const char *missing = find_missing(table, object);
+    const char *missing = NULL;
+    for (int i = 0; i < table->columns && !missing; i++)
+        if (!tree_get(object, table->names[i])) missing = table->names[i];
     if (missing && !table->options.skip_bad)
         return diag_fail(diag, STATUS_FORMAT, object->loc, missing, "missing");
     if (missing) {
@@ -304,25 +281,22 @@ static Status row_add(Table *table, const Tree *object, int64_t line, Diag *diag
                      "expected cells of at most 4 GiB together");
 }
 
-static Status line_read(Table *table, const char *text, size_t length, int64_t line,
-                        Diag *diag) {
-    Arena *scratch = arena_create();
-    Tree *object;
-    Loc at = table_place(table, line);
-    Status status =
-        json_parse_line(&object, scratch, table->path, at.line, text, length, diag);
-    if (status == STATUS_OK) status = row_add(table, object, line, diag);
-    arena_destroy(scratch);
-    return status;
-}
-
 static Status table_parse_json(Table *table, const char *text, size_t length,
                                Diag *diag) {
     const char *end = text + length;
     for (int64_t line = 1; text < end; line++) {
         const char *newline = memchr(text, '\n', (size_t)(end - text));
         size_t bytes = (size_t)((newline ? newline : end) - text);
-        if (strspn(text, " \t\r") < bytes) TRY(line_read(table, text, bytes, line, diag));
+        if (strspn(text, " \t\r") < bytes) {
+            Arena *scratch = arena_create();
+            Tree *object;
+            Status status =
+                json_parse_line(&object, scratch, table->path,
+                                table_place(table, line).line, text, bytes, diag);
+            if (status == STATUS_OK) status = row_add(table, object, line, diag);
+            arena_destroy(scratch);
+            TRY(status);
+        }
         text += bytes + 1;
     }
     table->data = table->owned.data;
@@ -371,20 +345,21 @@ static Status read_with(Table *table, Arena *scratch, Diag *diag) {
                   diag));
     TRY(utf8_check_file(table->path, text, length, diag));
     size_t mark = utf8_mark_length(text, length);
-    table_reserve(table, text + mark, length - mark);
-    TRY(json ? table_parse_json(table, text + mark, length - mark, diag)
-             : table_parse_text(table, text + mark, length - mark, diag));
+    text += mark;
+    length -= mark;
+    size_t lines = 1; /* at least as many as rows */
+    for (const char *at = text; (at = memchr(at, '\n', (size_t)(text + length - at)));
+         at++)
+        lines++;
+    table->anchors = ARENA_ARRAY(table->arena, uint32_t, lines / ROWS_PER_ANCHOR + 1);
+    table->starts = ARENA_ARRAY(table->arena, uint64_t, lines / 64 + 1);
+    TRY(json ? table_parse_json(table, text, length, diag)
+             : table_parse_text(table, text, length, diag));
     if (table->rows == 0)
         return diag_fail(diag, STATUS_FORMAT, LOC_FILE(table->path), NULL,
                          table->skipped ? "expected rows, found none that is complete"
                                         : "expected rows, found none");
     return STATUS_OK;
-}
-
-static bool has_quotes(const TableOptions *options) {
-    if (options->format == TABLE_LINES) return false;
-    return options->quotes == TABLE_QUOTES_RFC4180 ||
-           (options->quotes == TABLE_QUOTES_BY_FORMAT && options->format == TABLE_CSV);
 }
 
 Status table_read(Table **out, const char *path, const TableOptions *options,
@@ -395,7 +370,10 @@ Status table_read(Table **out, const char *path, const TableOptions *options,
     table->path = arena_strdup(arena, path);
     table->options = *options;
     if (options->format == TABLE_BY_NAME) table->options.format = format_by_name(path);
-    table->quotes = has_quotes(&table->options);
+    const TableFormat format = table->options.format;
+    table->quotes = format != TABLE_LINES &&
+                    (options->quotes == TABLE_QUOTES_RFC4180 ||
+                     (options->quotes == TABLE_QUOTES_BY_FORMAT && format == TABLE_CSV));
     Status status = read_with(table, scratch, diag);
     table->options.names = NULL; /* borrowed while reading only */
     arena_destroy(scratch);

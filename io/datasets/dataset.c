@@ -89,18 +89,6 @@ static bool list_has(const char *list, const char *name) {
     return false;
 }
 
-static void paths_resolve(const DataFormat *format, void *options, Arena *arena,
-                          const char *folder) {
-    for (const Field *field = format->fields; field->name; field++) {
-        if (!list_has(format->paths, field->name)) continue;
-        char *at = (char *)options + field->offset;
-        StringList one = {(const char **)at, 1};
-        if (field->kind == FIELD_STRINGS) one = *(StringList *)at;
-        for (int i = 0; i < one.count; i++)
-            if (one.items[i]) one.items[i] = path_join(arena, folder, one.items[i]);
-    }
-}
-
 Status dataset_bind(const DataFormat **format, void **options, Arena *arena,
                     const Tree *spec, const char *folder, Diag *diag) {
     const DataFormat *chosen;
@@ -111,7 +99,14 @@ Status dataset_bind(const DataFormat **format, void **options, Arena *arena,
     if (chosen->defaults) memcpy(bound, chosen->defaults, chosen->options_size);
     const Field *fields = fields_with_format(arena, chosen, offset);
     TRY(fields_bind(fields, spec, bound, arena, STATUS_RECIPE, diag));
-    paths_resolve(chosen, bound, arena, folder);
+    for (const Field *field = chosen->fields; field->name; field++) {
+        if (!list_has(chosen->paths, field->name)) continue;
+        char *at = (char *)bound + field->offset;
+        StringList one = {(const char **)at, 1};
+        if (field->kind == FIELD_STRINGS) one = *(StringList *)at;
+        for (int i = 0; i < one.count; i++)
+            if (one.items[i]) one.items[i] = path_join(arena, folder, one.items[i]);
+    }
     if (chosen->check) TRY(chosen->check(bound, arena, spec->loc, diag));
     *format = chosen;
     *options = bound;

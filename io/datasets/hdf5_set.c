@@ -64,19 +64,14 @@ static Status view_read(const void *self, int64_t sample, uint64_t key, const Bo
     return STATUS_OK;
 }
 
-static Status images_fetch(const Batches *self, const Fetch *what, void *const *dst,
-                           Diag *diag) {
-    const Hdf5Data *data = (const Hdf5Data *)self;
-    return augment_fetch(&data->augment, &data->view, tensor_data(&data->labels), self,
-                         what, dst, diag);
-}
-
 static Status hdf5_fetch(const Batches *self, const Fetch *what, void *const *dst,
                          Diag *diag) {
     const int64_t *index = what->index;
     const int64_t n = what->n;
     const Hdf5Data *data = (const Hdf5Data *)self;
     const int32_t *labels = tensor_data(&data->labels);
+    if (data->augment.on)
+        return augment_fetch(&data->augment, &data->view, labels, self, what, dst, diag);
     int64_t each = tensor_count(&data->x) / self->count;
     for (int64_t i = 0; i < n; i++) {
         TRY(dataset_check_sample(self, index[i], diag));
@@ -263,14 +258,6 @@ static Status y_read(const Opening *o, Hdf5Data *data, int64_t total) {
                            data->base.count, options->offset, options->path, o->diag);
 }
 
-/* Opens the file the ordinary way first: missing, unreadable and special files are told
- * apart there. */
-static Status file_check(Opening *o) {
-    TRY(file_map(&o->map, o->options->path, o->diag));
-    o->file_bytes = buf_bytes(o->map);
-    return STATUS_OK;
-}
-
 /* Columns and the view of data whose samples are images that are augmented. */
 static Status images_fill(const Opening *o, Hdf5Data *data, const char *input,
                           bool labels) {
@@ -284,7 +271,6 @@ static Status images_fill(const Opening *o, Hdf5Data *data, const char *input,
                                  .rows = data->x.dim[2],
                                  .cols = data->x.dim[3],
                                  .read = view_read};
-    data->base.fetch = images_fetch;
     data->base.column_count =
         augment_columns(data->columns, input, &data->augment, &data->view, labels);
     return STATUS_OK;
@@ -293,7 +279,10 @@ static Status images_fill(const Opening *o, Hdf5Data *data, const char *input,
 static Status hdf5_fill(Opening *o, Hdf5Data *data) {
     int64_t total = 0;
     bool labels = o->options->y && *o->options->y;
-    TRY(file_check(o));
+    /* Opened the ordinary way first: missing, unreadable and special files are told apart
+     * there. */
+    TRY(file_map(&o->map, o->options->path, o->diag));
+    o->file_bytes = buf_bytes(o->map);
     TRY(x_read(o, data, &total));
     if (labels) TRY(y_read(o, data, total));
     data->scale = (float)o->options->scale;

@@ -54,35 +54,19 @@ static int64_t draw_shift(uint64_t key, uint64_t index, int64_t most) {
     return (int64_t)(random_u64(key, index) % (uint64_t)(2 * most + 1)) - most;
 }
 
-static Move draw_move(const IdxData *data, uint64_t key, int64_t sample) {
-    Move move = {0};
-    if (key == 0) return move;
-    key = random_key(key, (uint64_t)sample);
-    if (data->flip) move.flip = random_u64(key, 0) & 1;
-    if (data->shift == 0) return move;
-    move.down = draw_shift(key, 1, data->shift);
-    move.right = draw_shift(key, 2, data->shift);
-    return move;
-}
-
-/* One row: pixel x comes from x - right, mirrored when flipped; black outside. */
-static void row_copy(const uint8_t *src, float *dst, int64_t cols, Move move,
-                     const float *table) {
-    for (int64_t x = 0; x < cols; x++) {
-        int64_t from = x - move.right;
-        bool inside = src && from >= 0 && from < cols;
-        if (move.flip) from = cols - 1 - from;
-        dst[x] = table[inside ? src[from] : 0];
-    }
-}
-
+/* Pixel (y, x) comes from (y - down, x - right), mirrored when flipped; black outside. */
 static void sample_copy(const IdxData *data, const uint8_t *src, float *dst, Move move) {
     int64_t rows = data->rows, cols = data->cols;
     for (int64_t c = 0; c < data->channels; c++, src += rows * cols)
         for (int64_t y = 0; y < rows; y++, dst += cols) {
-            int64_t from = y - move.down;
-            const uint8_t *row = from >= 0 && from < rows ? src + from * cols : NULL;
-            row_copy(row, dst, cols, move, data->table[c]);
+            int64_t down = y - move.down;
+            const uint8_t *row = down >= 0 && down < rows ? src + down * cols : NULL;
+            for (int64_t x = 0; x < cols; x++) {
+                int64_t from = x - move.right;
+                bool inside = row && from >= 0 && from < cols;
+                if (move.flip) from = cols - 1 - from;
+                dst[x] = data->table[c][inside ? row[from] : 0];
+            }
         }
 }
 
@@ -92,8 +76,15 @@ static Status view_read(const void *self, int64_t sample, uint64_t key, const Bo
     const IdxData *data = self;
     const int64_t pixels = data->channels * data->rows * data->cols;
     const uint8_t *src = tensor_data(&data->pixels);
+    Move move = {0};
     (void)box, (void)diag;
-    sample_copy(data, src + sample * pixels, dst, draw_move(data, key, sample));
+    if (key != 0) {
+        key = random_key(key, (uint64_t)sample);
+        if (data->flip) move.flip = random_u64(key, 0) & 1;
+        if (data->shift != 0) move.down = draw_shift(key, 1, data->shift);
+        if (data->shift != 0) move.right = draw_shift(key, 2, data->shift);
+    }
+    sample_copy(data, src + sample * pixels, dst, move);
     return STATUS_OK;
 }
 
@@ -160,7 +151,7 @@ static Status slice_read(GzipFile *file, uint8_t *data, int64_t first, int64_t c
     return gzip_finish(file, diag);
 }
 
-static Status images_from(IdxData *data, GzipFile *file, const IdxOptions *options,
+static Status images_read(IdxData *data, GzipFile *file, const IdxOptions *options,
                           int64_t *total, Loc at, Diag *diag) {
     int rank;
     int64_t dim[4] = {0}, count = 0;
@@ -181,7 +172,7 @@ static Status images_from(IdxData *data, GzipFile *file, const IdxOptions *optio
     return slice_read(file, pixels, options->offset, count, dim[0], each, diag);
 }
 
-static Status labels_from(IdxData *data, GzipFile *file, const IdxOptions *options,
+static Status labels_read(IdxData *data, GzipFile *file, const IdxOptions *options,
                           int64_t total, Diag *diag) {
     int rank;
     int64_t dim[4] = {0}, count = data->base.count;
@@ -203,25 +194,6 @@ static Status labels_from(IdxData *data, GzipFile *file, const IdxOptions *optio
     data->base.classes = options->classes;
     return dataset_classes(&data->base.classes, wide, count, options->offset,
                            options->labels, diag);
-}
-
-static Status images_read(IdxData *data, const IdxOptions *options, int64_t *total,
-                          Loc at, Diag *diag) {
-    GzipFile *file;
-    TRY(gzip_open(&file, options->images, diag));
-    Status status = images_from(data, file, options, total, at, diag);
-    gzip_close(file);
-    return status;
-}
-
-static Status labels_read(IdxData *data, const IdxOptions *options, int64_t total,
-                          Diag *diag) {
-    GzipFile *file;
-    if (!options->labels) return STATUS_OK;
-    TRY(gzip_open(&file, options->labels, diag));
-    Status status = labels_from(data, file, options, total, diag);
-    gzip_close(file);
-    return status;
 }
 
 static Status list_check(const RealList *list, const char *key, int64_t channels, Loc at,
@@ -270,9 +242,18 @@ static void view_fill(IdxData *data, const IdxOptions *options) {
 }
 
 static Status idx_fill(IdxData *data, const IdxOptions *options, Loc at, Diag *diag) {
+    GzipFile *file;
     int64_t total = 0;
-    TRY(images_read(data, options, &total, at, diag));
-    TRY(labels_read(data, options, total, diag));
+    TRY(gzip_open(&file, options->images, diag));
+    Status status = images_read(data, file, options, &total, at, diag);
+    gzip_close(file);
+    TRY(status);
+    if (options->labels) {
+        TRY(gzip_open(&file, options->labels, diag));
+        status = labels_read(data, file, options, total, diag);
+        gzip_close(file);
+        TRY(status);
+    }
     TRY(table_fill(data, options, at, diag));
     data->flip = options->flip;
     data->shift = options->shift;

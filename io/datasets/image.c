@@ -50,24 +50,19 @@ const char *image_check_size(char *message, size_t length, const ImageFile *file
 typedef Status Decoder(Image *out, const ImageFile *file, const ImageOptions *options,
                        bool header, Diag *diag);
 
-static Decoder *find_decoder(const ImageFile *file) {
-    static const uint8_t PNG[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
-    static const uint8_t JPEG[] = {0xff, 0xd8, 0xff};
-    const uint8_t *data = file->data;
-    if (file->bytes >= sizeof PNG && memcmp(data, PNG, sizeof PNG) == 0)
-        return png_decode;
-    if (file->bytes >= sizeof JPEG && memcmp(data, JPEG, sizeof JPEG) == 0)
-        return jpeg_decode;
-    return NULL;
-}
-
 static Status decode(Image *out, const char *path, const ImageOptions *options,
                      bool header, Diag *diag) {
+    static const uint8_t PNG[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+    static const uint8_t JPEG[] = {0xff, 0xd8, 0xff};
+    Decoder *decoder = NULL;
     Buf *map;
     *out = (Image){0};
     TRY(file_map(&map, path, diag));
     const ImageFile file = {path, buf_data(map), buf_bytes(map)};
-    Decoder *decoder = find_decoder(&file);
+    if (file.bytes >= sizeof PNG && memcmp(file.data, PNG, sizeof PNG) == 0)
+        decoder = png_decode;
+    if (file.bytes >= sizeof JPEG && memcmp(file.data, JPEG, sizeof JPEG) == 0)
+        decoder = jpeg_decode;
     Status status =
         decoder ? decoder(out, &file, options, header, diag)
                 : diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
@@ -77,31 +72,25 @@ static Status decode(Image *out, const char *path, const ImageOptions *options,
     return status;
 }
 
-/* In place; a pixel of one channel never lies behind the three it is made of. */
-static void make_gray(Image *image) {
+Status image_convert(Image *image, int color, Diag *diag) {
     const int64_t count = image->rows * image->cols;
-    uint8_t *p = image->pixels;
+    if (color == IMAGE_RGB && image->channels != 3) {
+        Image gray = *image;
+        Status status = image_create(image, gray.rows, gray.cols, 3, diag);
+        for (int64_t i = 0; i < count && status == STATUS_OK; i++)
+            memset(image->pixels + 3 * i, gray.pixels[i], 3);
+        image_free(&gray);
+        return status;
+    }
+    if (color != IMAGE_GRAY) return STATUS_OK;
+    /* In place; a pixel of one channel never lies behind the three it is made of. */
     for (int64_t i = 0; i < count && image->channels == 3; i++) {
-        const uint8_t *rgb = p + 3 * i;
-        p[i] = (uint8_t)((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >>
-                         16);
+        const uint8_t *rgb = image->pixels + 3 * i;
+        image->pixels[i] =
+            (uint8_t)((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >>
+                      16);
     }
     image->channels = 1;
-}
-
-static Status make_rgb(Image *image, Diag *diag) {
-    Image gray = *image;
-    if (gray.channels == 3) return STATUS_OK;
-    Status status = image_create(image, gray.rows, gray.cols, 3, diag);
-    const int64_t count = status == STATUS_OK ? gray.rows * gray.cols : 0;
-    for (int64_t i = 0; i < count; i++) memset(image->pixels + 3 * i, gray.pixels[i], 3);
-    image_free(&gray);
-    return status;
-}
-
-Status image_convert(Image *image, int color, Diag *diag) {
-    if (color == IMAGE_RGB) return make_rgb(image, diag);
-    if (color == IMAGE_GRAY) make_gray(image);
     return STATUS_OK;
 }
 

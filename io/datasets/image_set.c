@@ -1,4 +1,4 @@
-/* Image set: fetching, and what is kept in memory. See io/datasets/image_set.h. */
+/* Image set: keys, fetching, and what is kept in memory. See io/datasets/image_set.h. */
 #include "io/datasets/image_set.h"
 
 #include <inttypes.h>
@@ -27,6 +27,58 @@ typedef struct ImageSet {
     float *black;
 } ImageSet;
 
+/* ---- keys, and what becomes of images by them ---- */
+
+Status image_keys_check(void *options, Arena *arena, Loc at, Diag *diag) {
+    ImageKeys *keys = options;
+    if (keys->resize.count > 2)
+        return diag_fail(diag, STATUS_RECIPE, at, "resize",
+                         "expected one or two numbers, found %d", keys->resize.count);
+    if (keys->center_crop.count > 2)
+        return diag_fail(diag, STATUS_RECIPE, at, "center_crop",
+                         "expected one or two numbers, found %d",
+                         keys->center_crop.count);
+    return augment_bind(&keys->changes, keys->augment, arena, diag);
+}
+
+static Status take_values(double out[3], const RealList *list, const char *key,
+                          int64_t channels, Loc at, Diag *diag) {
+    if (list->count == 0) return STATUS_OK;
+    if (list->count != 1 && list->count != channels)
+        return diag_fail(diag, STATUS_RECIPE, at, key,
+                         "expected one value, or one for each of the %d channels, found "
+                         "%d",
+                         (int)channels, list->count);
+    for (int c = 0; c < 3; c++) out[c] = list->items[list->count == 1 ? 0 : c % channels];
+    return STATUS_OK;
+}
+
+static void take_sizes(Preprocess *out, const ImageKeys *keys) {
+    const IntList *resize = &keys->resize, *crop = &keys->center_crop;
+    if (resize->count > 0) {
+        out->resize = resize->count == 1 ? RESIZE_SHORTEST : RESIZE_EXACT;
+        out->rows = resize->items[0];
+        out->cols = resize->items[resize->count - 1];
+        out->crop_rows = out->crop_cols = 0;
+    }
+    if (crop->count > 0) {
+        out->crop_rows = crop->items[0];
+        out->crop_cols = crop->items[crop->count - 1];
+    }
+}
+
+Status image_keys_preprocess(Preprocess *out, const ImageKeys *keys, Arena *arena, Loc at,
+                             Diag *diag) {
+    const int64_t channels = keys->color == IMAGE_GRAY ? 1 : 3;
+    *out = preprocess_default;
+    if (keys->preprocessor) TRY(preprocess_read(out, keys->preprocessor, arena, diag));
+    take_sizes(out, keys);
+    if (keys->resample > 0) out->resample = keys->resample - 1;
+    if (keys->rescale > 0) out->rescale = keys->rescale;
+    TRY(take_values(out->mean, &keys->mean, "mean", channels, at, diag));
+    return take_values(out->std, &keys->std, "std", channels, at, diag);
+}
+
 /* ---- reading samples ---- */
 
 static Status load(const ImageSet *set, int64_t sample, bool header, Image *out,
@@ -39,14 +91,6 @@ static Status load(const ImageSet *set, int64_t sample, bool header, Image *out,
 static const char *name_of(const ImageSet *set, int64_t sample) {
     if (!set->open) return set->base.name;
     return set->source.name(set->source.self, set->image[sample]);
-}
-
-/* Bytes [rows, cols, channels] to [channels, rows, cols]. */
-static void copy_planes(uint8_t *dst, const Image *image) {
-    const int64_t pixels = image->rows * image->cols;
-    for (int64_t c = 0; c < image->channels; c++)
-        for (int64_t i = 0; i < pixels; i++)
-            dst[c * pixels + i] = image->pixels[i * image->channels + c];
 }
 
 /* All images must get the same size. */
@@ -70,13 +114,6 @@ static Status size_image(const ImageSet *set, int64_t sample, const Image *image
     Status status = check_size(set, sample, out->rows, out->cols, diag);
     if (status != STATUS_OK) image_free(out);
     return status;
-}
-
-static void copy_values(const ImageSet *set, const Image *image, float *dst) {
-    const int64_t pixels = image->rows * image->cols;
-    for (int64_t c = 0; c < image->channels; c++)
-        for (int64_t i = 0; i < pixels; i++)
-            dst[c * pixels + i] = set->value[c][image->pixels[i * image->channels + c]];
 }
 
 /* Part of an image, resized. */
@@ -107,18 +144,12 @@ static Status original_values(const ImageSet *set, int64_t sample, const Image *
     Image small;
     if (box) return cut_values(set, image, box, dst, diag);
     TRY(size_image(set, sample, image, &small, diag));
-    copy_values(set, &small, dst);
+    const int64_t pixels = small.rows * small.cols;
+    for (int64_t c = 0; c < small.channels; c++)
+        for (int64_t i = 0; i < pixels; i++)
+            dst[c * pixels + i] = set->value[c][small.pixels[i * small.channels + c]];
     image_free(&small);
     return STATUS_OK;
-}
-
-static void ready_values(const ImageSet *set, int64_t sample, float *dst) {
-    const int64_t pixels = set->view.rows * set->view.cols;
-    const uint8_t *src = tensor_data(&set->ready);
-    src += sample * set->view.channels * pixels;
-    for (int64_t c = 0; c < set->view.channels; c++)
-        for (int64_t i = 0; i < pixels; i++)
-            dst[c * pixels + i] = set->value[c][src[c * pixels + i]];
 }
 
 /* AugmentSource.read. */
@@ -128,7 +159,13 @@ static Status view_read(const void *self, int64_t sample, uint64_t key, const Bo
     Image image;
     (void)key;
     if (set->ready.buf) {
-        ready_values(set, sample, dst);
+        const int64_t channels = set->view.channels;
+        const int64_t pixels = set->view.rows * set->view.cols;
+        const uint8_t *src = tensor_data(&set->ready);
+        src += sample * channels * pixels;
+        for (int64_t c = 0; c < channels; c++)
+            for (int64_t i = 0; i < pixels; i++)
+                dst[c * pixels + i] = set->value[c][src[c * pixels + i]];
         return STATUS_OK;
     }
     if (set->originals)
@@ -221,40 +258,31 @@ static double kept_bytes(const ImageSet *set) {
     return bytes;
 }
 
-/* Makes room for the images that are kept. */
-static Status make_room(ImageSet *set, Diag *diag) {
-    const AugmentSource *view = &set->view;
-    const int64_t count = set->base.count;
-    const int64_t shape[] = {count, view->channels, view->rows, view->cols};
-    if (!view->size) return tensor_create(&set->ready, DTYPE_U8, 4, shape, diag);
-    set->originals = memory_alloc((size_t)count, sizeof *set->originals);
-    return STATUS_OK;
-}
-
-static Status keep_original(ImageSet *set, int64_t sample, const Image *image,
-                            Diag *diag) {
-    int64_t rows, cols;
-    set->originals[sample] = *image;
-    set->original_count = sample + 1;
-    TRY(find_sides(set, sample, image, &rows, &cols, diag));
-    return check_size(set, sample, rows, cols, diag);
-}
-
 static Status keep_ready(ImageSet *set, int64_t sample, const Image *image, Diag *diag) {
     const AugmentSource *view = &set->view;
     Image small;
     void *data;
     TRY(tensor_writable(&set->ready, &data, diag));
     TRY(size_image(set, sample, image, &small, diag));
-    copy_planes((uint8_t *)data + sample * view->channels * view->rows * view->cols,
-                &small);
+    /* Bytes [rows, cols, channels] to [channels, rows, cols]. */
+    const int64_t channels = small.channels, pixels = small.rows * small.cols;
+    uint8_t *dst = (uint8_t *)data + sample * view->channels * view->rows * view->cols;
+    for (int64_t c = 0; c < channels; c++)
+        for (int64_t i = 0; i < pixels; i++)
+            dst[c * pixels + i] = small.pixels[i * channels + c];
     image_free(&small);
     return STATUS_OK;
 }
 
 /* Keeps a decoded image as sample `sample`, and frees what is not kept. */
 static Status keep_image(ImageSet *set, int64_t sample, Image *image, Diag *diag) {
-    if (set->originals) return keep_original(set, sample, image, diag);
+    if (set->originals) {
+        int64_t rows, cols;
+        set->originals[sample] = *image;
+        set->original_count = sample + 1;
+        TRY(find_sides(set, sample, image, &rows, &cols, diag));
+        return check_size(set, sample, rows, cols, diag);
+    }
     Status status = set->ready.buf ? keep_ready(set, sample, image, diag) : STATUS_OK;
     image_free(image);
     return status;
@@ -350,7 +378,13 @@ static Status set_fill(ImageSet *set, const ImageKeys *keys, Loc at, Diag *diag)
     if (set->augment.resized_crop.count > 0) set->view.size = view_size;
     fill_values(set);
     const bool keep = kept_bytes(set) <= (double)keys->memory * (1 << 20);
-    if (keep) TRY(make_room(set, diag));
+    if (keep && set->view.size)
+        set->originals = memory_alloc((size_t)set->base.count, sizeof *set->originals);
+    if (keep && !set->view.size) {
+        const AugmentSource *view = &set->view;
+        const int64_t shape[] = {set->base.count, view->channels, view->rows, view->cols};
+        TRY(tensor_create(&set->ready, DTYPE_U8, 4, shape, diag));
+    }
     if (keep || set->source.skip_damaged) TRY(load_all(set, diag));
     if (keep) close_source(set);
     set->base.columns = set->columns;

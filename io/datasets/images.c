@@ -88,22 +88,19 @@ static Status classes_given(Folder *f, const ImagesOptions *options, Diag *diag)
     return status;
 }
 
-static Status fail_class(const Folder *f, const char *path, const char *name,
-                         Diag *diag) {
-    const char *near = name_nearest(name, f->classes.items, f->classes.count);
-    Status status = diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
-                              "class folder '%.64s' is none of the %d classes", name,
-                              f->classes.count);
-    if (near) diag_hint(diag, "did you mean '%.64s'?", near);
-    return status;
-}
-
 /* Adds a class's files. */
 static Status add_class(Folder *f, const char *path, const char *name, Diag *diag) {
     const int64_t label = class_names_find(&f->classes, name), before = f->files.count;
     const char *folder = path_join(f->arena, path, name);
     Names names = {0};
-    if (label < 0) return fail_class(f, path, name, diag);
+    if (label < 0) {
+        const char *near = name_nearest(name, f->classes.items, f->classes.count);
+        diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
+                  "class folder '%.64s' is none of the %d classes", name,
+                  f->classes.count);
+        if (near) diag_hint(diag, "did you mean '%.64s'?", near);
+        return STATUS_FORMAT;
+    }
     Status status = list_folder(&names, f->arena, folder, diag);
     for (int64_t i = 0; i < names.count; i++) {
         f->others += !is_image(names.items[i]);
@@ -118,15 +115,6 @@ static Status add_class(Folder *f, const char *path, const char *name, Diag *dia
     f->labels = memory_grow(f->labels, (size_t)f->files.count, sizeof *f->labels);
     for (int64_t i = before; i < f->files.count; i++) f->labels[i] = (int32_t)label;
     return STATUS_OK;
-}
-
-/* Keeps the folders of a list. */
-static void keep_folders(Names *names, Arena *arena, const char *path) {
-    int64_t kept = 0;
-    for (int64_t i = 0; i < names->count; i++)
-        if (path_is_folder(path_join(arena, path, names->items[i])))
-            names->items[kept++] = names->items[i];
-    names->count = kept;
 }
 
 static Status add_classes(Folder *f, const Names *found, const char *path, Diag *diag) {
@@ -174,7 +162,11 @@ static Status read_folder(Folder *f, const ImagesOptions *options, Diag *diag) {
     TRY(classes_given(f, options, diag));
     Status status = list_folder(&found, f->arena, options->path, diag);
     if (status == STATUS_OK) {
-        keep_folders(&found, f->arena, options->path);
+        int64_t folders = 0;
+        for (int64_t i = 0; i < found.count; i++)
+            if (path_is_folder(path_join(f->arena, options->path, found.items[i])))
+                found.items[folders++] = found.items[i];
+        found.count = folders;
         status = add_classes(f, &found, options->path, diag);
     }
     free(found.items);

@@ -43,14 +43,12 @@ static void on_error(j_common_ptr library) {
     longjmp(p->leave, 1);
 }
 
-/* Warnings that leave every pixel what it was. */
-static bool is_harmless(int code) {
-    return code == JWRN_EXTRANEOUS_DATA || code == JWRN_JFIF_MAJOR ||
-           code == JWRN_ADOBE_XFORM || code == JWRN_TOO_MUCH_DATA;
-}
-
 static void on_message(j_common_ptr library, int level) {
-    if (level < 0 && !is_harmless(library->err->msg_code)) on_error(library);
+    /* Warnings that leave every pixel what it was. */
+    const int code = library->err->msg_code;
+    const bool harmless = code == JWRN_EXTRANEOUS_DATA || code == JWRN_JFIF_MAJOR ||
+                          code == JWRN_ADOBE_XFORM || code == JWRN_TOO_MUCH_DATA;
+    if (level < 0 && !harmless) on_error(library);
 }
 
 static void on_output(j_common_ptr library) {
@@ -82,19 +80,15 @@ static void read_header(Jpeg *p) {
         fail(p, STATUS_FORMAT);
 }
 
-static void choose_output(struct jpeg_decompress_struct *library) {
+static void read_pixels(Jpeg *p) {
+    struct jpeg_decompress_struct *library = &p->library;
+    Image *image = &p->image;
     switch (library->jpeg_color_space) {
     case JCS_GRAYSCALE: library->out_color_space = JCS_GRAYSCALE; break;
     case JCS_CMYK:
     case JCS_YCCK: library->out_color_space = JCS_CMYK; break;
     default: library->out_color_space = JCS_RGB;
     }
-}
-
-static void read_pixels(Jpeg *p) {
-    struct jpeg_decompress_struct *library = &p->library;
-    Image *image = &p->image;
-    choose_output(library);
     jpeg_start_decompress(library);
     image->channels = library->output_components;
     const size_t row_bytes = (size_t)image->cols * (size_t)image->channels;
@@ -110,16 +104,12 @@ static void read_pixels(Jpeg *p) {
     jpeg_finish_decompress(library);
 }
 
-static void open_library(Jpeg *p) {
-    jpeg_create_decompress(&p->library);
-    p->library.progress = &p->progress;
-    p->progress.progress_monitor = on_progress;
-}
-
 /* Runs the library; false when it left by longjmp. */
 static bool run_library(Jpeg *p) {
     if (setjmp(p->leave)) return false;
-    open_library(p);
+    jpeg_create_decompress(&p->library);
+    p->library.progress = &p->progress;
+    p->progress.progress_monitor = on_progress;
     read_header(p);
     if (!p->header) read_pixels(p);
     return true;

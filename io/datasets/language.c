@@ -53,17 +53,6 @@ static void language_destroy(Batches *self) {
 
 /* --- opening --- */
 
-/* Says so when more than 1 % of the text's tokens make no window. */
-static void warn_rest(const LanguageData *data, int64_t windows, Loc at, Diag *diag) {
-    const int64_t used = (windows - 1) * data->stride + data->length + 1;
-    const int64_t left = data->stream.count - used;
-    if (left > data->stream.count / 100)
-        diag_warn(diag, at, "length",
-                  "%s: the last %" PRId64 " of %" PRId64
-                  " tokens make no whole window and are left out",
-                  data->base.name, left, data->stream.count);
-}
-
 /* Windows of `length` tokens and the one after them that the stream has. */
 static Status windows_fill(LanguageData *data, const LanguageOptions *options, Loc at,
                            Diag *diag) {
@@ -80,7 +69,12 @@ static Status windows_fill(LanguageData *data, const LanguageOptions *options, L
         return STATUS_RECIPE;
     }
     const int64_t windows = (tokens - 1 - data->length) / data->stride + 1;
-    warn_rest(data, windows, at, diag);
+    const int64_t used = (windows - 1) * data->stride + data->length + 1;
+    if (tokens - used > tokens / 100)
+        diag_warn(diag, at, "length",
+                  "%s: the last %" PRId64 " of %" PRId64
+                  " tokens make no whole window and are left out",
+                  data->base.name, tokens - used, tokens);
     return dataset_slice(&data->base.count, windows, options->offset, options->limit,
                          options->path, at, diag);
 }

@@ -43,25 +43,16 @@ static void on_read(png_structp png, png_bytep data, size_t length) {
     p->at += length;
 }
 
-/* Chunks whose texts nobody reads are not even inflated. */
-static void set_limits(Png *p) {
+/* Reads the header and checks sizes. */
+static void read_header(Png *p) {
+    /* Chunks whose texts nobody reads are not even inflated. */
     static const png_byte SKIPPED[] = "iCCP\0iTXt\0zTXt\0tEXt\0eXIf\0sPLT";
+    png_set_read_fn(p->png, p, on_read);
     png_set_user_limits(p->png, (png_uint_32)IMAGE_SIDE_MAX, (png_uint_32)IMAGE_SIDE_MAX);
     png_set_chunk_malloc_max(p->png, CHUNK_BYTES_MAX);
     png_set_chunk_cache_max(p->png, 128);
     png_set_keep_unknown_chunks(p->png, PNG_HANDLE_CHUNK_NEVER, SKIPPED,
                                 (int)sizeof SKIPPED / 5);
-}
-
-static bool has_alpha(const Png *p) {
-    return (png_get_color_type(p->png, p->info) & PNG_COLOR_MASK_ALPHA) ||
-           png_get_valid(p->png, p->info, PNG_INFO_tRNS);
-}
-
-/* Reads the header, checks sizes, and asks for 8-bit grey, RGB or RGBA. */
-static void read_header(Png *p) {
-    png_set_read_fn(p->png, p, on_read);
-    set_limits(p);
     png_read_info(p->png, p->info);
     const int64_t rows = png_get_image_height(p->png, p->info);
     const int64_t cols = png_get_image_width(p->png, p->info);
@@ -75,18 +66,16 @@ static void read_header(Png *p) {
     }
 }
 
-static void choose_output(Png *p) {
-    const bool alpha = has_alpha(p);
+/* Pixels as 8-bit grey, RGB or RGBA. */
+static void read_pixels(Png *p) {
+    Image *image = &p->image;
+    const bool alpha = (png_get_color_type(p->png, p->info) & PNG_COLOR_MASK_ALPHA) ||
+                       png_get_valid(p->png, p->info, PNG_INFO_tRNS);
     png_set_expand(p->png);
     png_set_scale_16(p->png);
     if (alpha) png_set_gray_to_rgb(p->png);
     png_set_interlace_handling(p->png);
     png_read_update_info(p->png, p->info);
-}
-
-static void read_pixels(Png *p) {
-    Image *image = &p->image;
-    choose_output(p);
     image->channels = png_get_channels(p->png, p->info);
     const size_t row_bytes = png_get_rowbytes(p->png, p->info);
     p->rows = malloc((size_t)image->rows * sizeof *p->rows);
@@ -124,19 +113,16 @@ static void flatten(Image *image, int background) {
     image->channels = 3;
 }
 
-static bool open_library(Png *p) {
-    p->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, p, on_error, on_warning);
-    p->info = p->png ? png_create_info_struct(p->png) : NULL;
-    if (p->info) return true;
-    p->status = STATUS_MEMORY;
-    snprintf(p->message, sizeof p->message, "no memory for libpng");
-    return false;
-}
-
 Status png_decode(Image *out, const ImageFile *file, const ImageOptions *options,
                   bool header, Diag *diag) {
     Png p = {.file = file, .options = options, .header = header};
-    const bool done = open_library(&p) && run_library(&p);
+    p.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &p, on_error, on_warning);
+    p.info = p.png ? png_create_info_struct(p.png) : NULL;
+    if (!p.info) {
+        p.status = STATUS_MEMORY;
+        snprintf(p.message, sizeof p.message, "no memory for libpng");
+    }
+    const bool done = p.info && run_library(&p);
     png_destroy_read_struct(&p.png, &p.info, NULL);
     free(p.rows);
     if (!done) {

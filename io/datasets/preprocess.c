@@ -1,11 +1,21 @@
-/* Preprocess: resizing, cropping, values. The file is read in
- * io/datasets/preprocess_config.c. */
+/* Preprocess: resizing, cropping, values, and preprocessor_config.json. */
 #include "io/datasets/preprocess.h"
+
+#include "io/files/file.h"
+#include "io/files/json.h"
 
 #include <inttypes.h>
 #include <string.h>
 
+#define CONFIG_BYTES_MAX ((size_t)1 << 20)
+#define SIDE_MAX         8192
+
+/* Below this size ConvNeXT's processor crops after resizing. */
+#define CROP_PCT_SIDE 384
+
 const Preprocess preprocess_default = {.rescale = 1 / 255.0, .std = {1, 1, 1}};
+
+/* ---- images ---- */
 
 /* Sizes after resizing. */
 static bool resized_size(const Preprocess *p, int64_t *rows, int64_t *cols) {
@@ -77,4 +87,151 @@ Status preprocess_image(Image *out, const Image *image, const Preprocess *p,
 
 float preprocess_value(const Preprocess *p, int64_t channel, int byte) {
     return (float)((byte * p->rescale - p->mean[channel]) / p->std[channel]);
+}
+
+/* ---- the file ---- */
+
+/* The file that is read. */
+typedef struct ProcessorFile {
+    const Tree *root;
+    const char *path;
+    Diag *diag;
+} ProcessorFile;
+
+static Status config_fail(const ProcessorFile *c, const char *key, const char *expected,
+                          const Tree *found) {
+    Text text = {0};
+    tree_describe(&text, found);
+    Status status = diag_fail(c->diag, STATUS_FORMAT, LOC_FILE(c->path), key,
+                              "expected %s, found %s", expected, text.data);
+    text_free(&text);
+    return status;
+}
+
+static Status read_bool(const ProcessorFile *c, const char *key, bool *value) {
+    const Tree *found = tree_get_nonnull(c->root, key);
+    if (!found) return STATUS_OK;
+    if (found->kind != TREE_BOOL) return config_fail(c, key, "true or false", found);
+    *value = found->boolean;
+    return STATUS_OK;
+}
+
+static bool real_of(const Tree *value, double *out) {
+    if (value->kind == TREE_INT) *out = (double)value->integer;
+    if (value->kind == TREE_FLOAT) *out = value->real;
+    return value->kind == TREE_INT || value->kind == TREE_FLOAT;
+}
+
+static Status side_of(const ProcessorFile *c, const char *key, const Tree *value,
+                      int64_t *out) {
+    if (value->kind != TREE_INT || value->integer < 1 || value->integer > SIDE_MAX)
+        return config_fail(c, key, "a number of pixels from 1 to 8192", value);
+    *out = value->integer;
+    return STATUS_OK;
+}
+
+/* `height` and `width` of a map, or one number for both. */
+static Status read_sides(const ProcessorFile *c, const char *key, const Tree *size,
+                         int64_t *rows, int64_t *cols) {
+    const Tree *height = tree_get_nonnull(size, "height"),
+               *width = tree_get_nonnull(size, "width");
+    if (size->kind == TREE_MAP && (!height || !width))
+        return config_fail(c, key, "a number, {height, width} or {shortest_edge}", size);
+    TRY(side_of(c, key, height ? height : size, rows));
+    return side_of(c, key, width ? width : size, cols);
+}
+
+/* Three numbers, or one for all channels. */
+static Status read_triple(const ProcessorFile *c, const char *key, double least,
+                          double out[3]) {
+    const Tree *found = tree_get_nonnull(c->root, key);
+    if (!found) return STATUS_OK;
+    const Tree *item = found->kind == TREE_LIST ? found->first : found;
+    const bool one = found->kind != TREE_LIST || found->count == 1;
+    bool fine = one || (found->kind == TREE_LIST && found->count == 3);
+    for (int i = 0; i < 3 && fine; i++) {
+        fine = item && real_of(item, &out[i]) && out[i] >= least && out[i] <= 1e6;
+        if (!one && item) item = item->next;
+    }
+    return fine ? STATUS_OK : config_fail(c, key, "one number, or three", found);
+}
+
+static Status read_filter(const ProcessorFile *c, Preprocess *out) {
+    const Tree *found = tree_get_nonnull(c->root, "resample");
+    if (!found) return STATUS_OK;
+    if (found->kind == TREE_INT && found->integer == 2) {
+        out->resample = RESAMPLE_BILINEAR;
+        return STATUS_OK;
+    }
+    if (found->kind == TREE_INT && found->integer == 3) {
+        out->resample = RESAMPLE_BICUBIC;
+        return STATUS_OK;
+    }
+    return config_fail(c, "resample", "2 (bilinear) or 3 (bicubic)", found);
+}
+
+/* ConvNeXT: small images are resized to more than the size and cropped. */
+static void apply_crop_pct(Preprocess *out, double share) {
+    const int64_t side = out->rows;
+    out->cols = side;
+    if (side >= CROP_PCT_SIDE) {
+        out->resize = RESIZE_EXACT;
+        return;
+    }
+    out->resize = RESIZE_SHORTEST;
+    out->rows = (int64_t)((double)side / share);
+    out->crop_rows = out->crop_cols = side;
+}
+
+static Status read_size(const ProcessorFile *c, Preprocess *out) {
+    const Tree *size = tree_get_nonnull(c->root, "size"),
+               *pct = tree_get_nonnull(c->root, "crop_pct");
+    const Tree *edge = tree_get_nonnull(size, "shortest_edge");
+    double share = 0;
+    if (pct && (!real_of(pct, &share) || share < 0.1 || share > 1))
+        return config_fail(c, "crop_pct", "a number from 0.1 to 1", pct);
+    out->resize = RESIZE_EXACT;
+    if (!size) return STATUS_OK;
+    if (!edge && !(pct && size->kind == TREE_INT))
+        return read_sides(c, "size", size, &out->rows, &out->cols);
+    TRY(side_of(c, "size", edge ? edge : size, &out->rows));
+    out->resize = RESIZE_SHORTEST;
+    if (pct) apply_crop_pct(out, share);
+    return STATUS_OK;
+}
+
+static Status read_values(const ProcessorFile *c, Preprocess *out) {
+    const Tree *factor = tree_get_nonnull(c->root, "rescale_factor");
+    bool rescale = true, normalize = true;
+    TRY(read_bool(c, "do_rescale", &rescale));
+    TRY(read_bool(c, "do_normalize", &normalize));
+    if (factor && !(real_of(factor, &out->rescale) && out->rescale > 0))
+        return config_fail(c, "rescale_factor", "a number above 0", factor);
+    if (!rescale) out->rescale = 1;
+    if (!normalize) return STATUS_OK;
+    for (int i = 0; i < 3; i++) out->mean[i] = out->std[i] = 0.5;
+    TRY(read_triple(c, "image_mean", -1e6, out->mean));
+    return read_triple(c, "image_std", 1e-6, out->std);
+}
+
+Status preprocess_read(Preprocess *out, const char *path, Arena *arena, Diag *diag) {
+    Tree *root;
+    if (path_is_folder(path)) path = path_join(arena, path, "preprocessor_config.json");
+    TRY(json_read(&root, arena, path, CONFIG_BYTES_MAX, diag));
+    const ProcessorFile config = {root, path, diag};
+    if (root->kind != TREE_MAP) return config_fail(&config, NULL, "a map", root);
+    bool resize = true, crop = false;
+    *out = preprocess_default;
+    out->rows = out->cols = 224;
+    TRY(read_bool(&config, "do_resize", &resize));
+    if (resize) TRY(read_filter(&config, out));
+    if (resize) TRY(read_size(&config, out));
+    TRY(read_bool(&config, "do_center_crop", &crop));
+    if (crop) {
+        const Tree *size = tree_get_nonnull(root, "crop_size");
+        out->crop_rows = out->crop_cols = 224;
+        if (size)
+            TRY(read_sides(&config, "crop_size", size, &out->crop_rows, &out->crop_cols));
+    }
+    return read_values(&config, out);
 }

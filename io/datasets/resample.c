@@ -42,17 +42,6 @@ static void taps_free(Taps *taps) {
     free(taps->weight);
 }
 
-static Status taps_alloc(Taps *taps, int64_t out, int64_t most, Diag *diag) {
-    const size_t n = (size_t)out;
-    *taps = (Taps){.out = out, .most = most};
-    taps->first = malloc(n * sizeof *taps->first);
-    taps->count = malloc(n * sizeof *taps->count);
-    taps->weight = calloc(n * (size_t)most, sizeof *taps->weight);
-    if (taps->first && taps->count && taps->weight) return STATUS_OK;
-    taps_free(taps);
-    return diag_fail(diag, STATUS_MEMORY, LOC_NONE, NULL, "no memory to resize an image");
-}
-
 /* Weights of one value around `center`, with a sum of 1. */
 static void taps_weigh(Taps *taps, int64_t i, int64_t in, double center, double reach,
                        double stretch, ResampleKind kind) {
@@ -75,20 +64,22 @@ static Status taps_make(Taps *taps, int64_t in, int64_t out, ResampleKind kind,
                         Diag *diag) {
     const double scale = (double)in / (double)out, stretch = scale < 1 ? 1 : scale;
     const double reach = (kind == RESAMPLE_BICUBIC ? 2 : 1) * stretch;
-    TRY(taps_alloc(taps, out, 2 * (int64_t)ceil(reach) + 1, diag));
+    const size_t n = (size_t)out;
+    *taps = (Taps){.out = out, .most = 2 * (int64_t)ceil(reach) + 1};
+    taps->first = malloc(n * sizeof *taps->first);
+    taps->count = malloc(n * sizeof *taps->count);
+    taps->weight = calloc(n * (size_t)taps->most, sizeof *taps->weight);
+    if (!taps->first || !taps->count || !taps->weight) {
+        taps_free(taps);
+        return diag_fail(diag, STATUS_MEMORY, LOC_NONE, NULL,
+                         "no memory to resize an image");
+    }
     for (int64_t i = 0; i < out; i++)
         taps_weigh(taps, i, in, ((double)i + 0.5) * scale, reach, stretch, kind);
     return STATUS_OK;
 }
 
 /* ---- bytes ---- */
-
-static void weights_round(const Taps *taps, int32_t *fixed) {
-    for (int64_t i = 0; i < taps->out * taps->most; i++) {
-        const double scaled = taps->weight[i] * (1 << WEIGHT_BITS);
-        fixed[i] = (int32_t)(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
-    }
-}
 
 /* Sums stay below 2^31: 255 times weights whose sizes add up to at most 1.5. */
 static uint8_t byte_of(int32_t sum) {
@@ -116,24 +107,23 @@ static void colours_across(uint8_t *dst, const uint8_t *line, const Taps *taps,
     }
 }
 
-static void greys_across(uint8_t *dst, const uint8_t *line, const Taps *taps,
-                         const int32_t *fixed) {
-    for (int64_t x = 0; x < taps->out; x++) {
-        const int32_t *weight = fixed + x * taps->most;
-        int32_t sum = HALF;
-        for (int64_t k = 0; k < taps->count[x]; k++)
-            sum += line[taps->first[x] + k] * weight[k];
-        dst[x] = byte_of(sum);
-    }
-}
-
 static void bytes_across(Image *out, const Image *in, const Taps *taps,
                          const int32_t *fixed) {
-    const int64_t channels = in->channels;
-    for (int64_t y = 0; y < in->rows; y++)
-        (channels == 3 ? colours_across
-                       : greys_across)(out->pixels + y * out->cols * channels,
-                                       in->pixels + y * in->cols * channels, taps, fixed);
+    for (int64_t y = 0; y < in->rows; y++) {
+        uint8_t *dst = out->pixels + y * out->cols * in->channels;
+        const uint8_t *line = in->pixels + y * in->cols * in->channels;
+        if (in->channels == 3) {
+            colours_across(dst, line, taps, fixed);
+            continue;
+        }
+        for (int64_t x = 0; x < taps->out; x++) {
+            const int32_t *weight = fixed + x * taps->most;
+            int32_t sum = HALF;
+            for (int64_t k = 0; k < taps->count[x]; k++)
+                sum += line[taps->first[x] + k] * weight[k];
+            dst[x] = byte_of(sum);
+        }
+    }
 }
 
 /* Columns are summed a stretch of so many at a time, row by row. */
@@ -171,7 +161,10 @@ static Status bytes_pass(Image *out, const Image *in, int64_t size, bool down,
                           : diag_fail(diag, STATUS_MEMORY, LOC_NONE, NULL,
                                       "no memory to resize an image");
     if (status == STATUS_OK) {
-        weights_round(&taps, fixed);
+        for (int64_t i = 0; i < taps.out * taps.most; i++) {
+            const double scaled = taps.weight[i] * (1 << WEIGHT_BITS);
+            fixed[i] = (int32_t)(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
+        }
         (down ? bytes_down : bytes_across)(out, in, &taps, fixed);
     }
     free(fixed);
@@ -179,18 +172,15 @@ static Status bytes_pass(Image *out, const Image *in, int64_t size, bool down,
     return status;
 }
 
-static Status image_copy(Image *out, const Image *image, Diag *diag) {
-    TRY(image_create(out, image->rows, image->cols, image->channels, diag));
-    memcpy(out->pixels, image->pixels,
-           (size_t)(image->rows * image->cols * image->channels));
-    return STATUS_OK;
-}
-
 Status resample_image(Image *out, const Image *image, int64_t rows, int64_t cols,
                       ResampleKind kind, Diag *diag) {
     Image wide = {0};
     *out = (Image){0};
-    if (cols == image->cols && rows == image->rows) return image_copy(out, image, diag);
+    if (cols == image->cols && rows == image->rows) {
+        TRY(image_create(out, rows, cols, image->channels, diag));
+        memcpy(out->pixels, image->pixels, (size_t)(rows * cols * image->channels));
+        return STATUS_OK;
+    }
     if (cols == image->cols) return bytes_pass(out, image, rows, true, kind, diag);
     if (rows == image->rows) return bytes_pass(out, image, cols, false, kind, diag);
     TRY(bytes_pass(&wide, image, cols, false, kind, diag));
@@ -200,14 +190,6 @@ Status resample_image(Image *out, const Image *image, int64_t rows, int64_t cols
 }
 
 /* ---- floats ---- */
-
-static float float_value(const Taps *taps, int64_t i, const float *line) {
-    const double *weight = taps->weight + i * taps->most;
-    double sum = 0;
-    line += taps->first[i];
-    for (int64_t k = 0; k < taps->count[i]; k++) sum += (double)line[k] * weight[k];
-    return (float)sum;
-}
 
 /* dst[cols] = sum of weight[k] times row k. */
 static void row_mean(float *restrict dst, const float *restrict rows, int64_t cols,
@@ -223,8 +205,14 @@ static void plane_work(float *dst, float *wide, const float *src, int64_t src_ro
                        int64_t stride, const Taps *across, const Taps *down) {
     const int64_t cols = across->out;
     for (int64_t y = 0; y < src_rows; y++)
-        for (int64_t x = 0; x < cols; x++)
-            wide[y * cols + x] = float_value(across, x, src + y * stride);
+        for (int64_t x = 0; x < cols; x++) {
+            const double *weight = across->weight + x * across->most;
+            const float *line = src + y * stride + across->first[x];
+            double sum = 0;
+            for (int64_t k = 0; k < across->count[x]; k++)
+                sum += (double)line[k] * weight[k];
+            wide[y * cols + x] = (float)sum;
+        }
     for (int64_t y = 0; y < down->out; y++)
         row_mean(dst + y * cols, wide + down->first[y] * cols, cols,
                  down->weight + y * down->most, down->count[y]);

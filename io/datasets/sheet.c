@@ -79,12 +79,6 @@ static void sheets_destroy(void *self) {
 
 /* ---- sizes ---- */
 
-/* The side of a square of so many pixels, 0 when there is none. */
-static int64_t square_side(int64_t pixels) {
-    const int64_t side = (int64_t)round(sqrt((double)pixels));
-    return side * side == pixels ? side : 0;
-}
-
 /* Whether a sheet's rows hold images of the given size; one that is not given is found
  * when images are square. */
 static bool fit_size(Sheets *s, const Image *sheet, const SheetOptions *options) {
@@ -92,14 +86,24 @@ static bool fit_size(Sheets *s, const Image *sheet, const SheetOptions *options)
     for (s->channels = sheet->channels; s->channels <= 3; s->channels += 2) {
         const int64_t pixels = values / s->channels;
         if (values % s->channels != 0) continue;
-        s->rows = options->rows ? options->rows : square_side(pixels);
+        const int64_t side = (int64_t)round(sqrt((double)pixels));
+        const int64_t square = side * side == pixels ? side : 0;
+        s->rows = options->rows ? options->rows : square;
         s->cols = options->cols ? options->cols : s->rows;
         if (s->rows > 0 && s->rows * s->cols == pixels) return true;
     }
     return false;
 }
 
-static Status find_size(Sheets *s, const SheetOptions *options, Diag *diag) {
+/* Reads the sheets and finds the size of their images. */
+static Status read_sheets(Sheets *s, const SheetOptions *options, Diag *diag) {
+    const ImageOptions as = {IMAGE_ANY, options->keys.background, SHEET_PIXELS_MAX};
+    for (int i = 0; i < options->images.count; i++) {
+        s->paths[i] = arena_strdup(s->arena, options->images.items[i]);
+        TRY(image_read(&s->sheets[i], s->paths[i], &as, diag));
+        s->sheet_count++;
+        s->count += s->sheets[i].rows;
+    }
     const Image *first = &s->sheets[0];
     const int64_t channels = first->channels;
     if (!fit_size(s, first, options)) {
@@ -118,17 +122,6 @@ static Status find_size(Sheets *s, const SheetOptions *options, Diag *diag) {
                              "expected rows as in %s", s->paths[0]);
     }
     return STATUS_OK;
-}
-
-static Status read_sheets(Sheets *s, const SheetOptions *options, Diag *diag) {
-    const ImageOptions as = {IMAGE_ANY, options->keys.background, SHEET_PIXELS_MAX};
-    for (int i = 0; i < options->images.count; i++) {
-        s->paths[i] = arena_strdup(s->arena, options->images.items[i]);
-        TRY(image_read(&s->sheets[i], s->paths[i], &as, diag));
-        s->sheet_count++;
-        s->count += s->sheets[i].rows;
-    }
-    return find_size(s, options, diag);
 }
 
 /* ---- labels ---- */

@@ -24,16 +24,6 @@ static bool is_candidate(const TextMask *mask, const int32_t *ids, int64_t i) {
            id != special->sep && id != special->mask;
 }
 
-/* What takes the place of a chosen token; `draw` is its place in the stream `key`. */
-static int32_t draw_token(const TextMask *mask, uint64_t key, uint64_t draw, int32_t id) {
-    uint32_t word[4];
-    random_block(key, draw, word);
-    const double kind = word[0] * 0x1p-32;
-    if (kind < mask->replace) return mask->specials.mask;
-    if (kind >= mask->replace + mask->random) return id;
-    return (int32_t)((uint64_t)word[1] * (uint64_t)mask->vocabulary >> 32);
-}
-
 /* Selection sampling (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S): each
  * candidate in turn is chosen with the probability that those still wanted have among
  * those left, which gives every set of `wanted` the same one. Token i draws numbers 2 i
@@ -50,7 +40,13 @@ void text_mask_apply(const TextMask *mask, uint64_t key, int32_t *ids, int64_t l
         if (at >= (double)(wanted - count)) continue;
         positions[count] = (int32_t)i;
         labels[count++] = ids[i];
-        ids[i] = draw_token(mask, key, draw + 1, ids[i]);
+        uint32_t word[4];
+        random_block(key, draw + 1, word);
+        const double kind = word[0] * 0x1p-32;
+        if (kind < mask->replace)
+            ids[i] = mask->specials.mask;
+        else if (kind < mask->replace + mask->random)
+            ids[i] = (int32_t)((uint64_t)word[1] * (uint64_t)mask->vocabulary >> 32);
     }
     for (; count < most; count++) {
         positions[count] = 0;

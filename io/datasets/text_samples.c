@@ -1,6 +1,8 @@
 /* Text samples: see text_samples.h. */
 #include "io/datasets/text_samples.h"
 
+#include "io/datasets/class_names.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -71,12 +73,6 @@ static int64_t label_parse(const char *cell) {
     return *end || errno ? -1 : value;
 }
 
-static int64_t label_find(const char *cell, const StringList *names) {
-    for (int i = 0; i < names->count; i++)
-        if (strcmp(names->items[i], cell) == 0) return i;
-    return -1;
-}
-
 static Status fail_name(const TextRows *rows, int64_t row, const char *cell,
                         const StringList *names, Diag *diag) {
     enum { MOST = 16 };
@@ -111,7 +107,8 @@ Status text_labels_read(int32_t *labels, int64_t *classes, const TextRows *rows,
         size_t length;
         const int64_t row = rows->first + i;
         const char *cell = table_cell(rows->table, row, column, &length);
-        const int64_t label = names->count ? label_find(cell, names) : label_parse(cell);
+        const int64_t label =
+            names->count ? class_names_find(names, cell) : label_parse(cell);
         if (label < 0 && names->count) return fail_name(rows, row, cell, names, diag);
         if (label < 0 || label >= most)
             return fail_number(rows, row, cell, *classes, diag);

@@ -3,6 +3,7 @@
  *
  * The texts become tokens when the data set is opened, and only those are kept. Samples
  * have lengths; fetch() pads them to the tokens it is asked for and masks some. */
+#include "io/datasets/class_names.h"
 #include "io/datasets/dataset.h"
 #include "io/datasets/text_mask.h"
 #include "io/datasets/text_samples.h"
@@ -74,9 +75,10 @@ static int32_t *row_of(const TextData *data, void *const *dst, int column, int64
     return (int32_t *)dst[data->place[column]] + row * width;
 }
 
-/* Writes sample `sample` as row `row`, padded to `tokens`. */
-static void sample_write(const TextData *data, int64_t sample, int64_t row,
-                         int64_t tokens, void *const *dst) {
+/* Writes sample `sample` as row `row`, padded and, where that is asked for, masked. */
+static void sample_write(const TextData *data, const Fetch *what, int64_t sample,
+                         int64_t row, void *const *dst) {
+    const int64_t tokens = what->tokens;
     int32_t *ids = row_of(data, dst, COLUMN_IDS, row, tokens);
     int32_t *mask = row_of(data, dst, COLUMN_MASK, row, tokens);
     int32_t *types = row_of(data, dst, COLUMN_TYPES, row, tokens);
@@ -91,16 +93,11 @@ static void sample_write(const TextData *data, int64_t sample, int64_t row,
         ids[i] = data->pad;
         mask[i] = types[i] = 0;
     }
-}
-
-/* Masks sample `sample`, which has been written as row `row`. */
-static void sample_mask(const TextData *data, const Fetch *what, int64_t sample,
-                        int64_t row, void *const *dst) {
+    if (data->mask.share == 0) return;
     const uint64_t key =
         random_key(random_key_name(what->mask_key, "mask"), (uint64_t)sample);
-    const int64_t most = text_masked(&data->base, what->tokens);
-    text_mask_apply(&data->mask, key, row_of(data, dst, COLUMN_IDS, row, what->tokens),
-                    text_length(&data->base, sample),
+    const int64_t most = text_masked(&data->base, tokens);
+    text_mask_apply(&data->mask, key, ids, length,
                     row_of(data, dst, COLUMN_POSITIONS, row, most),
                     row_of(data, dst, COLUMN_MASKED, row, most), most);
 }
@@ -116,8 +113,7 @@ static Status text_fetch(const Batches *self, const Fetch *what, void *const *ds
                              "sample %" PRId64 " has %" PRId64 " tokens, %" PRId64
                              " were asked for",
                              sample, text_length(self, sample), what->tokens);
-        sample_write(data, sample, i, what->tokens, dst);
-        if (data->mask.share > 0) sample_mask(data, what, sample, i, dst);
+        sample_write(data, what, sample, i, dst);
         if (data->labels) *row_of(data, dst, COLUMN_LABELS, i, 1) = data->labels[sample];
     }
     return STATUS_OK;
@@ -136,16 +132,6 @@ static bool is_given(const char *name) {
     return name && *name;
 }
 
-static Status names_check(const StringList *names, Loc at, Diag *diag) {
-    for (int i = 1; i < names->count; i++)
-        for (int j = 0; j < i; j++)
-            if (strcmp(names->items[i], names->items[j]) == 0)
-                return diag_fail(diag, STATUS_RECIPE, at, "labels",
-                                 "expected names that differ, found '%.64s' twice",
-                                 names->items[i]);
-    return STATUS_OK;
-}
-
 /* Name of the column of labels; NULL = none. Lines have none unless one is asked for. */
 static const char *label_column(const TextOptions *options) {
     const char *label = options->label;
@@ -153,34 +139,34 @@ static const char *label_column(const TextOptions *options) {
     return options->table == TABLE_LINES && strcmp(label, LABEL) == 0 ? NULL : label;
 }
 
-static Status label_check(const TextOptions *options, Loc at, Diag *diag) {
-    if (options->table != TABLE_LINES || !label_column(options)) return STATUS_OK;
-    return diag_fail(diag, STATUS_RECIPE, at, "label",
-                     "expected none, as lines have no labels, found '%.64s'",
-                     options->label);
-}
-
-static Status shares_check(const TextOptions *options, Loc at, Diag *diag) {
-    const double sum = options->mask_replace + options->mask_random;
-    if (options->mask_share == 0 || sum <= 1) return STATUS_OK;
-    return diag_fail(diag, STATUS_RECIPE, at, "mask_random",
-                     "expected at most 1 together with mask_replace, found %g + %g",
-                     options->mask_replace, options->mask_random);
-}
-
 /* What the fields' own ranges cannot say. */
 static Status options_check(const TextOptions *options, Loc at, Diag *diag) {
-    const int names = options->labels.count;
+    const StringList *labels = &options->labels;
+    const double sum = options->mask_replace + options->mask_random;
+    const int names = labels->count;
     if (names && options->classes && options->classes != names)
         return diag_fail(diag, STATUS_RECIPE, at, "classes",
                          "expected %d, one for each name in 'labels', found %" PRId64,
                          names, options->classes);
-    TRY(label_check(options, at, diag));
-    TRY(shares_check(options, at, diag));
+    if (options->table == TABLE_LINES && label_column(options))
+        return diag_fail(diag, STATUS_RECIPE, at, "label",
+                         "expected none, as lines have no labels, found '%.64s'",
+                         options->label);
+    if (options->mask_share != 0 && sum > 1)
+        return diag_fail(diag, STATUS_RECIPE, at, "mask_random",
+                         "expected at most 1 together with mask_replace, found %g + %g",
+                         options->mask_replace, options->mask_random);
     if (names > TEXT_NAMES_MAX)
         return diag_fail(diag, STATUS_RECIPE, at, "labels",
                          "expected at most %d names, found %d", TEXT_NAMES_MAX, names);
-    return names_check(&options->labels, at, diag);
+    for (int i = 1; i < names; i++) {
+        const StringList before = {labels->items, i};
+        if (class_names_find(&before, labels->items[i]) >= 0)
+            return diag_fail(diag, STATUS_RECIPE, at, "labels",
+                             "expected names that differ, found '%.64s' twice",
+                             labels->items[i]);
+    }
+    return STATUS_OK;
 }
 
 /* Finds the column `name`; *out = -1 when none is named. */
@@ -189,13 +175,6 @@ static Status column_find(int *out, const Table *table, const char *name, const 
     *out = -1;
     if (!is_given(name)) return STATUS_OK;
     return table_column(out, table, name, at, key, diag);
-}
-
-/* The names by class; NULL when there are none. */
-static const char *const *names_copy(Arena *arena, const StringList *names) {
-    const char **copy = ARENA_ARRAY(arena, const char *, (size_t)names->count);
-    for (int i = 0; i < names->count; i++) copy[i] = arena_strdup(arena, names->items[i]);
-    return names->count ? copy : NULL;
 }
 
 static Status labels_fill(TextData *data, const TextOptions *options,
@@ -207,7 +186,13 @@ static Status labels_fill(TextData *data, const TextOptions *options,
     if (status != STATUS_OK || column < 0) return status;
     data->labels = memory_alloc((size_t)rows->count, sizeof *data->labels);
     data->base.classes = options->classes;
-    data->base.class_names = names_copy(data->arena, &options->labels);
+    const int names = options->labels.count;
+    if (names > 0) {
+        const char **copy = ARENA_ARRAY(data->arena, const char *, (size_t)names);
+        for (int i = 0; i < names; i++)
+            copy[i] = arena_strdup(data->arena, options->labels.items[i]);
+        data->base.class_names = copy;
+    }
     return text_labels_read(data->labels, &data->base.classes, rows, column,
                             &options->labels, diag);
 }
@@ -264,18 +249,6 @@ static Status table_fill(TextData *data, const TextOptions *options, const Table
     return STATUS_OK;
 }
 
-/* At least one token of each text must fit. */
-static Status length_check(const TextOptions *options, const Tokenizer *tokenizer, Loc at,
-                           Diag *diag) {
-    const bool pair = is_given(options->sentence2);
-    const int64_t least = (int64_t)tokenizer_overhead(tokenizer, pair) + 1 + pair;
-    if (options->max_length >= least) return STATUS_OK;
-    return diag_fail(diag, STATUS_RECIPE, at, "max_length",
-                     "expected at least %" PRId64
-                     ", special tokens and one of each text, found %" PRId64,
-                     least, options->max_length);
-}
-
 static Status mask_fill(TextMask *mask, const TextOptions *options,
                         const Tokenizer *tokenizer, Loc at, Diag *diag) {
     const int64_t overhead =
@@ -301,7 +274,14 @@ static Status tokenizer_fill(TextData *data, const TextOptions *options,
                                  .no_header = !options->header,
                                  .names = &name,
                                  .name_count = options->table == TABLE_LINES};
-    TRY(length_check(options, tokenizer, at, diag));
+    const bool pair = is_given(options->sentence2);
+    /* At least one token of each text must fit. */
+    const int64_t least = (int64_t)tokenizer_overhead(tokenizer, pair) + 1 + pair;
+    if (options->max_length < least)
+        return diag_fail(diag, STATUS_RECIPE, at, "max_length",
+                         "expected at least %" PRId64
+                         ", special tokens and one of each text, found %" PRId64,
+                         least, options->max_length);
     TRY(mask_fill(&data->mask, options, tokenizer, at, diag));
     TRY(table_read(&table, options->path, &chosen, diag));
     Status status = table_fill(data, options, table, tokenizer, at, diag);

@@ -224,17 +224,6 @@ static Status encode_target(PairReading *r, int64_t row, int64_t pair, bool *fit
     return STATUS_OK;
 }
 
-static void keep_reference(PairReading *r, int64_t row, int64_t pair) {
-    TranslationData *data = r->data;
-    const TextSpan text = cell_of(r, row, r->target);
-    data->reference_at[pair] = data->references.length;
-    if (data->translations.lowercase)
-        utf8_lower(&data->references, text.text, text.length);
-    else
-        text_bytes(&data->references, text.text, text.length);
-    text_bytes(&data->references, "", 1);
-}
-
 static void note_longest(Sequences *s, int64_t pair) {
     const int64_t length = sequence_length(s, pair);
     if (length > s->longest) s->longest = length;
@@ -255,19 +244,15 @@ static Status read_pair(PairReading *r, int64_t row, Diag *diag) {
     }
     note_longest(&data->source, pair);
     note_longest(&data->target, pair);
-    keep_reference(r, row, pair);
+    const TextSpan reference = cell_of(r, row, r->target);
+    data->reference_at[pair] = data->references.length;
+    if (data->translations.lowercase)
+        utf8_lower(&data->references, reference.text, reference.length);
+    else
+        text_bytes(&data->references, reference.text, reference.length);
+    text_bytes(&data->references, "", 1);
     data->base.count++;
     return STATUS_OK;
-}
-
-/* Says so when pairs were shortened or left out. */
-static void warn_long(const PairReading *r, int64_t rows, Loc at, Diag *diag) {
-    if (r->cut == 0) return;
-    diag_warn(diag, at, "too_long",
-              "%s: %" PRId64 " of %" PRId64 " pairs have more than %" PRId64
-              " source or %" PRId64 " target tokens and are %s",
-              r->data->base.name, r->cut, rows, r->options->max_source,
-              r->options->max_target, r->dropped ? "left out" : "cut");
 }
 
 static Status read_pairs(PairReading *r, Loc at, Diag *diag) {
@@ -292,7 +277,12 @@ static Status read_pairs(PairReading *r, Loc at, Diag *diag) {
                          "expected pairs of at most %" PRId64 " and %" PRId64
                          " tokens, %s has none",
                          options->max_source, options->max_target, options->path);
-    warn_long(r, rows, at, diag);
+    if (r->cut > 0)
+        diag_warn(diag, at, "too_long",
+                  "%s: %" PRId64 " of %" PRId64 " pairs have more than %" PRId64
+                  " source or %" PRId64 " target tokens and are %s",
+                  data->base.name, r->cut, rows, options->max_source, options->max_target,
+                  r->dropped ? "left out" : "cut");
     return STATUS_OK;
 }
 
@@ -343,24 +333,19 @@ static Status tokenizers_fill(TranslationData *data, const TranslationOptions *o
     return specials_fill(data, options, at, diag);
 }
 
-/* At least one token of the source must fit. */
-static Status length_check(const TranslationData *data, const TranslationOptions *options,
-                           Loc at, Diag *diag) {
-    const int64_t least = (int64_t)tokenizer_overhead(data->source_tokenizer, false) + 1;
-    if (options->max_source >= least) return STATUS_OK;
-    return diag_fail(diag, STATUS_RECIPE, at, "max_source",
-                     "expected at least %" PRId64 ", special tokens and one of the "
-                     "sentence, found %" PRId64,
-                     least, options->max_source);
-}
-
 static Status translation_fill(TranslationData *data, const TranslationOptions *options,
                                Loc at, Diag *diag) {
     Table *table;
     const TableOptions chosen = {.format = (TableFormat)options->table,
                                  .no_header = !options->header};
     TRY(tokenizers_fill(data, options, at, diag));
-    TRY(length_check(data, options, at, diag));
+    /* At least one token of the source must fit. */
+    const int64_t least = (int64_t)tokenizer_overhead(data->source_tokenizer, false) + 1;
+    if (options->max_source < least)
+        return diag_fail(diag, STATUS_RECIPE, at, "max_source",
+                         "expected at least %" PRId64 ", special tokens and one of the "
+                         "sentence, found %" PRId64,
+                         least, options->max_source);
     TRY(table_read(&table, options->path, &chosen, diag));
     PairReading reading = {.data = data, .options = options, .table = table};
     const Status status = read_pairs(&reading, at, diag);
