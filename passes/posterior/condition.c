@@ -9,23 +9,6 @@
 
 /* ---- marks ---- */
 
-static Status check_slice(const Conditioning *c, const ConditionSlice *slice) {
-    const Tensor *tensor = storage_tensor(slice->storage);
-    bool good = slice->axis < tensor->rank;
-    for (int64_t i = 0; good && slice->axis >= 0 && i < slice->count; i++)
-        good = slice->index[i] >= 0 && slice->index[i] < tensor->dim[slice->axis] &&
-               (i == 0 || slice->index[i] > slice->index[i - 1]);
-    if (good) return STATUS_OK;
-    return diag_fail(c->diag, STATUS_INTERNAL, c->ctx->source.at, slice->storage->name,
-                     "a slice does not lie within the weights");
-}
-
-static int64_t slice_size(const ConditionSlice *slice) {
-    const int64_t all = tensor_count(storage_tensor(slice->storage));
-    if (slice->axis < 0 || all == 0) return all;
-    return all / storage_tensor(slice->storage)->dim[slice->axis] * slice->count;
-}
-
 static void mark_element(ConditionPart *part, const ConditionSlice *slice,
                          ConditionMark mark, int64_t i) {
     part->mark[i] = (uint8_t)mark;
@@ -59,13 +42,25 @@ static Status mark_slices(Conditioning *c, const ConditionSlice *slices, int cou
     for (int s = 0; s < count; s++) {
         const ConditionSlice *slice = &slices[s];
         ConditionPart *part = NULL;
-        TRY(check_slice(c, slice));
+        const Tensor *tensor = storage_tensor(slice->storage);
+        bool good = slice->axis < tensor->rank;
+        for (int64_t i = 0; good && slice->axis >= 0 && i < slice->count; i++)
+            good = slice->index[i] >= 0 && slice->index[i] < tensor->dim[slice->axis] &&
+                   (i == 0 || slice->index[i] > slice->index[i - 1]);
+        if (!good)
+            return diag_fail(c->diag, STATUS_INTERNAL, c->ctx->source.at,
+                             slice->storage->name,
+                             "a slice does not lie within the weights");
         for (int i = 0; i < c->part_count && !part; i++)
             if (c->parts[i].storage == slice->storage) part = &c->parts[i];
-        if (part)
+        if (part) {
             mark_slice(part, slice, mark);
-        else
-            c->report->unknown += slice_size(slice);
+            continue;
+        }
+        const int64_t all = tensor_count(tensor);
+        c->report->unknown += slice->axis < 0 || all == 0
+                                  ? all
+                                  : all / tensor->dim[slice->axis] * slice->count;
     }
     return STATUS_OK;
 }
@@ -86,59 +81,38 @@ static void count_marks(Conditioning *c) {
 
 /* ---- the work ---- */
 
-static void finish_report(Conditioning *c) {
-    ConditionReport *report = c->report;
-    report->jitter = c->jitter;
-    report->changed = c->changed;
-    if (c->moved > 0) report->moved = c->mean > 0 ? sqrt(c->moved / c->mean) : INFINITY;
-    if (c->variance > 0) report->shrunk = 1 - c->left / c->variance;
-}
-
 static bool is_kron(const ConditionPart *part) {
     return part->normal->form == GAUSSIAN_KRON;
-}
-
-/* Puts back what the storages of form kron were. */
-static void restore_kron(Conditioning *c) {
-    for (int i = 0; i < c->part_count; i++) {
-        ConditionPart *part = &c->parts[i];
-        if (!is_kron(part) || !part->before) continue;
-        part->before->origin = part->normal->origin;
-        gaussian_release(part->normal);
-        *part->normal = *part->before;
-        part->before = NULL;
-    }
-}
-
-static Status run_kron(Conditioning *c) {
-    for (int i = 0; i < c->part_count; i++) {
-        ConditionPart *part = &c->parts[i];
-        if (!is_kron(part)) continue;
-        condition_begin(c, part);
-        TRY(condition_kron(c, part));
-    }
-    return STATUS_OK;
 }
 
 /* Storages of form kron can fail one by one, the others only together and before the
  * first of them is changed: so kron goes first, and can be put back. */
 static Status run(Conditioning *c) {
-    Status status = run_kron(c);
-    if (status == STATUS_OK) status = condition_low_rank(c);
-    if (status != STATUS_OK) {
-        restore_kron(c);
-        return status;
+    Status status = STATUS_OK;
+    for (int i = 0; i < c->part_count && status == STATUS_OK; i++) {
+        if (!is_kron(&c->parts[i])) continue;
+        condition_begin(c, &c->parts[i]);
+        status = condition_kron(c, &c->parts[i]);
     }
-    for (int i = 0; i < c->part_count; i++)
-        if (is_kron(&c->parts[i])) condition_end(c, &c->parts[i]);
-    finish_report(c);
-    return STATUS_OK;
-}
-
-static Status check_numbers(const Conditioning *c) {
-    for (int i = 0; i < c->part_count; i++)
-        TRY(gaussian_check(c->parts[i].normal, c->parts[i].storage->name, STATUS_MODEL,
-                           c->diag));
+    if (status == STATUS_OK) status = condition_low_rank(c);
+    for (int i = 0; i < c->part_count; i++) {
+        ConditionPart *part = &c->parts[i];
+        if (!is_kron(part) || !part->before) continue;
+        if (status == STATUS_OK) {
+            condition_end(c, part);
+            continue;
+        }
+        part->before->origin = part->normal->origin;
+        gaussian_release(part->normal);
+        *part->normal = *part->before;
+        part->before = NULL;
+    }
+    if (status != STATUS_OK) return status;
+    ConditionReport *report = c->report;
+    report->jitter = c->jitter;
+    report->changed = c->changed;
+    if (c->moved > 0) report->moved = c->mean > 0 ? sqrt(c->moved / c->mean) : INFINITY;
+    if (c->variance > 0) report->shrunk = 1 - c->left / c->variance;
     return STATUS_OK;
 }
 
@@ -147,7 +121,9 @@ static Status condition_all(Conditioning *c, const Condition *condition) {
     TRY(mark_slices(c, condition->given, condition->given_count, MARK_GIVEN));
     count_marks(c);
     if (c->ctx->plan) return STATUS_OK;
-    TRY(check_numbers(c));
+    for (int i = 0; i < c->part_count; i++)
+        TRY(gaussian_check(c->parts[i].normal, c->parts[i].storage->name, STATUS_MODEL,
+                           c->diag));
     return run(c);
 }
 
@@ -187,14 +163,6 @@ Status condition_gaussians(PassContext *ctx, Graph *graph, const Condition *cond
 
 /* ---- what passes do with it ---- */
 
-/* Why means and variances of what stays are the old ones. */
-static const char *unchanged_note(const ConditionReport *report) {
-    if (report->given == 0)
-        return "conditioning did nothing: nothing that is set has a posterior";
-    return "conditioning did nothing: what stays is not correlated with what is set, so "
-           "its means and variances are selected";
-}
-
 void condition_record(PassContext *ctx, const char *name, const ConditionReport *report) {
     Arena *arena = ctx->arena;
     Tree *map = tree_new(arena, TREE_MAP, LOC_NONE);
@@ -206,7 +174,14 @@ void condition_record(PassContext *ctx, const char *name, const ConditionReport 
         tree_put_real(arena, map, "moved", report->moved);
         tree_put_real(arena, map, "variance_lost", report->shrunk);
         if (report->jitter > 0) tree_put_real(arena, map, "jitter", report->jitter);
-        if (!report->changed) tree_put_string(arena, map, "note", unchanged_note(report));
+        if (!report->changed) /* why means and variances of what stays are the old ones */
+            tree_put_string(arena, map, "note",
+                            report->given == 0
+                                ? "conditioning did nothing: nothing that is set has a "
+                                  "posterior"
+                                : "conditioning did nothing: what stays is not "
+                                  "correlated with what is set, so its means and "
+                                  "variances are selected");
     }
     tree_append(arena, ctx->record, name, LOC_NONE, map);
 }

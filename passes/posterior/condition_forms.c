@@ -34,12 +34,6 @@ static void read_block(const LowRank *l, const Gaussian *g, int64_t first, int64
         tensor_read_f64(&g->factor, k * width + first, n, l->block + k * BLOCK);
 }
 
-static bool is_zero_column(const LowRank *l, int64_t i) {
-    for (int64_t k = 0; k < l->samples; k++)
-        if (l->block[k * BLOCK + i] != 0) return false;
-    return true;
-}
-
 /* The first walk. */
 
 /* Takes one given element; its column becomes row *rows of `tall`. An element that is
@@ -47,7 +41,9 @@ static bool is_zero_column(const LowRank *l, int64_t i) {
 static Status take_given(LowRank *l, const ConditionPart *part, int64_t i, double noise,
                          double away, int64_t *rows) {
     const bool low_rank = part->normal->form == GAUSSIAN_LOW_RANK;
-    const bool alone = !low_rank || is_zero_column(l, i);
+    bool alone = true; /* its column of F is zero */
+    for (int64_t k = 0; low_rank && alone && k < l->samples; k++)
+        alone = l->block[k * BLOCK + i] == 0;
     if (noise <= 0) {
         if (alone && away == 0) return STATUS_OK;
         return condition_fail_singular(l->c, part, noise);
@@ -79,15 +75,6 @@ static Status add_block(LowRank *l, const ConditionPart *part, int64_t first, in
     if (rows == 0) return STATUS_OK;
     l->correlated = true;
     syrk_f64(l->samples, rows, l->tall, l->samples, 1, l->a);
-    return STATUS_OK;
-}
-
-static Status add_given(LowRank *l, const ConditionPart *part) {
-    if (part->given == 0) return STATUS_OK;
-    for (int64_t first = 0; first < part->count; first += BLOCK) {
-        const int64_t left = part->count - first;
-        TRY(add_block(l, part, first, left < BLOCK ? left : BLOCK));
-    }
     return STATUS_OK;
 }
 
@@ -168,8 +155,14 @@ static bool is_ours(const ConditionPart *part) {
 
 static Status run(LowRank *l) {
     Conditioning *c = l->c;
-    for (int i = 0; i < c->part_count; i++)
-        if (is_ours(&c->parts[i])) TRY(add_given(l, &c->parts[i]));
+    for (int i = 0; i < c->part_count; i++) {
+        const ConditionPart *part = &c->parts[i];
+        if (!is_ours(part) || part->given == 0) continue;
+        for (int64_t first = 0; first < part->count; first += BLOCK) {
+            const int64_t left = part->count - first;
+            TRY(add_block(l, part, first, left < BLOCK ? left : BLOCK));
+        }
+    }
     if (l->correlated) TRY(solve(l));
     for (int i = 0; i < c->part_count; i++)
         if (is_ours(&c->parts[i])) TRY(update_part(l, &c->parts[i]));
@@ -319,17 +312,6 @@ static Kron kron_open(const ConditionPart *part) {
     return k;
 }
 
-static void kron_close(Kron *k) {
-    free(k->row);
-    free(k->column);
-    free(k->mean);
-    free(k->value);
-    free(k->turned_mean);
-    free(k->turned_value);
-    free(k->row_covariance);
-    free(k->column_covariance);
-}
-
 static int kron_run(Kron *k) {
     Side columns = {k->n,    k->m,     count_lines(k->column, k->m), k->column,
                     k->mean, k->value, k->column_covariance};
@@ -352,27 +334,18 @@ static int kron_run(Kron *k) {
     return 0;
 }
 
-static Status kron_store(const Kron *k, Gaussian *g, Diag *diag) {
-    TRY(tensor_write_f64(&g->mean, 0, k->n * k->m, k->mean, diag));
-    TRY(tensor_write_f64(&g->row, 0, k->n * k->n, k->row_covariance, diag));
-    return tensor_write_f64(&g->column, 0, k->m * k->m, k->column_covariance, diag);
-}
-
-/* All of it is given: nothing is left that could be correlated. */
-static Status set_all(const ConditionPart *part, Diag *diag) {
-    Gaussian *g = part->normal;
-    const double zero = 0;
-    TRY(tensor_write_f64(&g->mean, 0, part->count, part->value, diag));
-    for (int64_t i = 0; i < tensor_count(&g->row); i++)
-        TRY(tensor_write_f64(&g->row, i, 1, &zero, diag));
-    for (int64_t i = 0; i < tensor_count(&g->column); i++)
-        TRY(tensor_write_f64(&g->column, i, 1, &zero, diag));
-    return STATUS_OK;
-}
-
 Status condition_kron(const Conditioning *c, const ConditionPart *part) {
     if (part->given == 0) return STATUS_OK;
-    if (part->given == part->count) return set_all(part, c->diag);
+    Gaussian *g = part->normal;
+    if (part->given == part->count) { /* nothing is left that could be correlated */
+        const double zero = 0;
+        TRY(tensor_write_f64(&g->mean, 0, part->count, part->value, c->diag));
+        for (int64_t i = 0; i < tensor_count(&g->row); i++)
+            TRY(tensor_write_f64(&g->row, i, 1, &zero, c->diag));
+        for (int64_t i = 0; i < tensor_count(&g->column); i++)
+            TRY(tensor_write_f64(&g->column, i, 1, &zero, c->diag));
+        return STATUS_OK;
+    }
     Kron k = kron_open(part);
     const int info = kron_run(&k);
     Status status = STATUS_OK;
@@ -382,7 +355,18 @@ Status condition_kron(const Conditioning *c, const ConditionPart *part) {
         status = diag_fail(c->diag, STATUS_MEMORY, c->ctx->source.at, c->ctx->source.key,
                            "not enough memory for '%s'", part->storage->name);
     else
-        status = kron_store(&k, part->normal, c->diag);
-    kron_close(&k);
+        status = tensor_write_f64(&g->mean, 0, k.n * k.m, k.mean, c->diag);
+    if (status == STATUS_OK)
+        status = tensor_write_f64(&g->row, 0, k.n * k.n, k.row_covariance, c->diag);
+    if (status == STATUS_OK)
+        status = tensor_write_f64(&g->column, 0, k.m * k.m, k.column_covariance, c->diag);
+    free(k.row);
+    free(k.column);
+    free(k.mean);
+    free(k.value);
+    free(k.turned_mean);
+    free(k.turned_value);
+    free(k.row_covariance);
+    free(k.column_covariance);
     return status;
 }

@@ -102,15 +102,6 @@ static Status take_iterate(void *self, int64_t step, int64_t total, Diag *diag) 
 
 /* ---- runs ---- */
 
-/* Weights of a trainable storage go, to be drawn anew. */
-static void forget_weights(Graph *graph) {
-    for (int i = 0; i < graph->storage_count; i++) {
-        Storage *storage = graph->storages[i];
-        if (!storage->frozen && dtype_is_real(storage_tensor(storage)->dtype))
-            storage_redraw(storage);
-    }
-}
-
 /* Run `index` on a copy of the model, with random numbers of its own. */
 static Status run_once(Estimate *e, const Model *model, int64_t index, Tree *record,
                        Diag *diag) {
@@ -120,7 +111,11 @@ static Status run_once(Estimate *e, const Model *model, int64_t index, Tree *rec
     Model *copy = model_copy(model);
     Status status = STATUS_OK;
     if (e->options->start == START_DRAWN) {
-        forget_weights(copy->graph);
+        for (int i = 0; i < copy->graph->storage_count; i++) {
+            Storage *storage = copy->graph->storages[i];
+            if (!storage->frozen && dtype_is_real(storage_tensor(storage)->dtype))
+                storage_redraw(storage);
+        }
         if (!ctx.plan) status = model_init_weights(copy, ctx.seed, diag);
     }
     if (status == STATUS_OK) status = train_model(e, &ctx, copy, NULL, diag);
@@ -132,13 +127,6 @@ static Status run_once(Estimate *e, const Model *model, int64_t index, Tree *rec
     return status;
 }
 
-static void append_loss(Arena *arena, Tree *losses, const Tree *record) {
-    const Tree *last = tree_get(record, "last_loss");
-    Tree *loss = tree_new(arena, TREE_FLOAT, LOC_NONE);
-    if (last && last->kind == TREE_FLOAT) loss->real = last->real;
-    tree_append(arena, losses, NULL, LOC_NONE, loss);
-}
-
 static Status from_runs(Estimate *e, const Model *model, Diag *diag) {
     Arena *arena = e->ctx->arena;
     Tree *losses = tree_new(arena, TREE_LIST, LOC_NONE);
@@ -146,7 +134,10 @@ static Status from_runs(Estimate *e, const Model *model, Diag *diag) {
     for (int64_t i = 0; i < runs; i++) {
         Tree *record = tree_new(arena, TREE_MAP, LOC_NONE);
         TRY(run_once(e, model, i, record, diag));
-        append_loss(arena, losses, record);
+        const Tree *last = tree_get(record, "last_loss");
+        Tree *loss = tree_new(arena, TREE_FLOAT, LOC_NONE);
+        if (last && last->kind == TREE_FLOAT) loss->real = last->real;
+        tree_append(arena, losses, NULL, LOC_NONE, loss);
     }
     if (!e->ctx->plan) tree_append(arena, e->ctx->record, "run_losses", LOC_NONE, losses);
     return STATUS_OK;

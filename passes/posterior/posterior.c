@@ -58,14 +58,6 @@ static int areas(PosteriorPart *part, Tensor *out[6]) {
     return count;
 }
 
-static Status allocate(PosteriorPart *part, Diag *diag) {
-    Tensor *area[6];
-    const int count = areas(part, area);
-    for (int i = 0; i < count; i++)
-        TRY(tensor_create(area[i], area[i]->dtype, area[i]->rank, area[i]->dim, diag));
-    return STATUS_OK;
-}
-
 Status posterior_open(Posterior *p, PassContext *ctx, Model *model,
                       const PosteriorOptions *options, const TrainOptions *train,
                       Diag *diag) {
@@ -81,10 +73,15 @@ Status posterior_open(Posterior *p, PassContext *ctx, Model *model,
         PosteriorPart *part = &p->parts[p->part_count++];
         shape_part(p, part, storage);
         p->elements += tensor_count(storage_tensor(storage));
-        if (ctx->plan)
+        if (ctx->plan) {
             storage_set_gaussian(storage, part->normal);
-        else
-            TRY(allocate(part, diag));
+            continue;
+        }
+        Tensor *area[6];
+        const int count = areas(part, area);
+        for (int a = 0; a < count; a++)
+            TRY(tensor_create(area[a], area[a]->dtype, area[a]->rank, area[a]->dim,
+                              diag));
     }
     if (p->elements > 0) return STATUS_OK;
     return step_fail(ctx, diag, "expected weights that are trained, found none");
@@ -139,12 +136,6 @@ static void take_diagonal(PosteriorPart *part, const Tensor *sample, int64_t tak
     }
 }
 
-static void take_low_rank(PosteriorPart *part, const Tensor *sample, int64_t taken) {
-    const Tensor *factor = &part->normal->factor;
-    float *samples = (float *)(uintptr_t)tensor_data(factor);
-    tensor_read_f32(sample, 0, factor->dim[1], samples + taken * factor->dim[1]);
-}
-
 /* Adds the products of one sample's deviation from the first. */
 static Status take_kron(PosteriorPart *part, const Tensor *sample, int64_t taken,
                         Diag *diag) {
@@ -168,17 +159,6 @@ static Status take_kron(PosteriorPart *part, const Tensor *sample, int64_t taken
     return STATUS_OK;
 }
 
-static Status take_part(const Posterior *p, PosteriorPart *part, const Tensor *sample,
-                        Diag *diag) {
-    switch (part->normal->form) {
-    case GAUSSIAN_DIAGONAL: take_diagonal(part, sample, p->taken); break;
-    case GAUSSIAN_LOW_RANK: take_low_rank(part, sample, p->taken); break;
-    case GAUSSIAN_KRON: return take_kron(part, sample, p->taken, diag);
-    case GAUSSIAN_FORM_COUNT: break;
-    }
-    return STATUS_OK;
-}
-
 Status posterior_take(Posterior *p, const Graph *graph, Diag *diag) {
     if (p->taken == p->options->samples)
         return diag_fail(diag, STATUS_INTERNAL, p->ctx->source.at, p->ctx->source.key,
@@ -194,7 +174,17 @@ Status posterior_take(Posterior *p, const Graph *graph, Diag *diag) {
         if (tensor_find_nonfinite(sample) >= 0)
             return step_fail(p->ctx, diag, "sample %lld: '%s' is not finite",
                              (long long)p->taken + 1, part->storage->name);
-        TRY(take_part(p, part, sample, diag));
+        const Tensor *factor = &part->normal->factor;
+        switch (part->normal->form) {
+        case GAUSSIAN_DIAGONAL: take_diagonal(part, sample, p->taken); break;
+        case GAUSSIAN_LOW_RANK:
+            tensor_read_f32(sample, 0, factor->dim[1],
+                            (float *)(uintptr_t)tensor_data(factor) +
+                                p->taken * factor->dim[1]);
+            break;
+        case GAUSSIAN_KRON: TRY(take_kron(part, sample, p->taken, diag)); break;
+        case GAUSSIAN_FORM_COUNT: break;
+        }
     }
     p->taken++;
     return STATUS_OK;
@@ -230,15 +220,6 @@ static Status put_mean(const Posterior *p, PosteriorPart *part, int64_t at, int6
                        const double *mean, Diag *diag) {
     if (p->options->mean != POSTERIOR_MEAN_SAMPLES) return STATUS_OK;
     return tensor_write_f64(&part->normal->mean, at, n, mean, diag);
-}
-
-/* `square` becomes the variances; returns their sum. */
-static Status centre_diagonal(const Posterior *p, PosteriorPart *part, double *sum,
-                              Diag *diag) {
-    double *square = numbers_of(&part->square);
-    const int64_t total = tensor_count(&part->square);
-    for (int64_t i = 0; i < total; i++) *sum += square[i] /= count_of(p);
-    return put_mean(p, part, 0, total, numbers_of(&part->mean), diag);
 }
 
 /* The samples become deviations over sqrt(K - 1). */
@@ -302,12 +283,17 @@ static Status centre_kron(const Posterior *p, PosteriorPart *part, double *sum,
 static Status centre_part(const Posterior *p, PosteriorPart *part, double *sum,
                           Diag *diag) {
     Tensor *mean = &part->normal->mean;
+    const bool diagonal = part->normal->form == GAUSSIAN_DIAGONAL;
+    double *square = diagonal ? numbers_of(&part->square) : NULL;
+    const int64_t total = tensor_count(mean);
     if (p->options->mean == POSTERIOR_MEAN_SAMPLES)
         TRY(tensor_create(mean, DTYPE_F32, mean->rank, mean->dim, diag));
     else
         TRY(tensor_to_f32(mean, storage_tensor(part->storage), diag));
     switch (part->normal->form) {
-    case GAUSSIAN_DIAGONAL: return centre_diagonal(p, part, sum, diag);
+    case GAUSSIAN_DIAGONAL: /* the squares become the variances */
+        for (int64_t i = 0; i < total; i++) *sum += square[i] /= count_of(p);
+        return put_mean(p, part, 0, total, numbers_of(&part->mean), diag);
     case GAUSSIAN_LOW_RANK: return centre_low_rank(p, part, sum, diag);
     case GAUSSIAN_KRON: return centre_kron(p, part, sum, diag);
     case GAUSSIAN_FORM_COUNT: break;
@@ -414,31 +400,23 @@ static void record(const Posterior *p, double variance, double jitter,
     tree_put_string(arena, map, "origin", origin);
 }
 
-static Status fail_equal(const Posterior *p, Diag *diag) {
-    Status status = step_fail(p->ctx, diag,
-                              "expected samples of the weights that differ, found %lld "
-                              "that do not",
-                              (long long)p->taken);
-    diag_hint(diag, "raise lr or final_lr, or give a prior_floor");
-    return status;
-}
-
-static Status centre_all(Posterior *p, double *variance, Diag *diag) {
-    double sum = 0;
-    for (int i = 0; i < p->part_count; i++) TRY(centre_part(p, &p->parts[i], &sum, diag));
-    *variance = sum / (double)p->elements;
-    if (!(*variance > 0) && p->options->floor <= 0) return fail_equal(p, diag);
-    return STATUS_OK;
-}
-
 Status posterior_finish(Posterior *p, Diag *diag) {
-    double variance = 0;
+    double sum = 0;
     Spread spread = {0};
     if (p->taken != p->options->samples)
         return diag_fail(diag, STATUS_INTERNAL, p->ctx->source.at, p->ctx->source.key,
                          "expected %lld samples, found %lld",
                          (long long)p->options->samples, (long long)p->taken);
-    TRY(centre_all(p, &variance, diag));
+    for (int i = 0; i < p->part_count; i++) TRY(centre_part(p, &p->parts[i], &sum, diag));
+    const double variance = sum / (double)p->elements;
+    if (!(variance > 0) && p->options->floor <= 0) {
+        const Status status = step_fail(
+            p->ctx, diag,
+            "expected samples of the weights that differ, found %lld that do not",
+            (long long)p->taken);
+        diag_hint(diag, "raise lr or final_lr, or give a prior_floor");
+        return status;
+    }
     const double jitter = p->options->jitter * variance;
     char hash[HASH_TEXT_BYTES];
     model_content_hash(p->model, hash);

@@ -38,13 +38,6 @@ static Status fail_singular(const Sum *s, const Storage *storage, Diag *diag) {
 
 /* ---- diagonal and low rank ---- */
 
-static void open_samples(Sum *s, int64_t samples) {
-    s->samples = samples;
-    s->a = memory_alloc((size_t)(samples * samples), sizeof *s->a);
-    s->b = memory_alloc((size_t)samples, sizeof *s->b);
-    s->f = memory_alloc((size_t)samples * CHUNK, sizeof *s->f);
-}
-
 /* Whether nothing is asked of element i of the chunk: it has its value for certain. */
 static bool is_certain(const Sum *s, int i, int64_t samples) {
     bool certain = s->noise[i] == 0 && s->delta[i] == 0;
@@ -101,7 +94,12 @@ static Status add_run(Sum *s, const ConditionSlice *slice, int64_t first, int64_
 static Status add_elements(Sum *s, const ConditionSlice *slice, Diag *diag) {
     const Tensor *tensor = storage_tensor(slice->storage);
     const int64_t samples = gaussian_samples(storage_gaussian(slice->storage));
-    if (samples && !s->samples) open_samples(s, samples);
+    if (samples && !s->samples) {
+        s->samples = samples;
+        s->a = memory_alloc((size_t)(samples * samples), sizeof *s->a);
+        s->b = memory_alloc((size_t)samples, sizeof *s->b);
+        s->f = memory_alloc((size_t)samples * CHUNK, sizeof *s->f);
+    }
     if (slice->axis < 0) {
         TRY(add_run(s, slice, 0, tensor_count(tensor), diag));
         return flush(s, slice->storage, samples, diag);
@@ -115,18 +113,6 @@ static Status add_elements(Sum *s, const ConditionSlice *slice, Diag *diag) {
                         (o * tensor->dim[slice->axis] + slice->index[i]) * inner, inner,
                         diag));
     return flush(s, slice->storage, samples, diag);
-}
-
-/* Takes off what the directions that all elements share explain: |L^-1 b|^2 with L L^T =
- * I + A. */
-static Status subtract_shared(Sum *s, Diag *diag) {
-    const int64_t n = s->samples;
-    for (int64_t k = 0; k < n; k++) s->a[k * n + k] += 1;
-    if (cholesky_f64(n, s->a) != 0)
-        return step_fail(s->ctx, diag, "the posterior's directions are not finite");
-    cholesky_solve_f64(false, n, s->a, 1, s->b, 1);
-    for (int64_t k = 0; k < n; k++) s->total -= s->b[k] * s->b[k];
-    return STATUS_OK;
 }
 
 /* ---- matrix normal ---- */
@@ -235,7 +221,16 @@ static Status add_slices(Sum *s, const ConditionSlice *given, int count,
                         "`only` and `freeze`; some steps drop it, with a warning");
         return status;
     }
-    return s->samples ? subtract_shared(s, diag) : STATUS_OK;
+    const int64_t n = s->samples;
+    if (n == 0) return STATUS_OK;
+    /* Takes off what the directions that all elements share explain: |L^-1 b|^2 with
+     * L L^T = I + A. */
+    for (int64_t k = 0; k < n; k++) s->a[k * n + k] += 1;
+    if (cholesky_f64(n, s->a) != 0)
+        return step_fail(s->ctx, diag, "the posterior's directions are not finite");
+    cholesky_solve_f64(false, n, s->a, 1, s->b, 1);
+    for (int64_t k = 0; k < n; k++) s->total -= s->b[k] * s->b[k];
+    return STATUS_OK;
 }
 
 Status relevance_of(double *out, PassContext *ctx, const ConditionSlice *given, int count,

@@ -65,28 +65,6 @@ static Status add_layer(Zeros *zeros, bool *approximate, const Removal *r, int l
     return STATUS_OK;
 }
 
-/* How often a leaf is among the zeros. */
-static int count_zeros(const Zeros *zeros, const Node *leaf) {
-    int count = 0;
-    for (int i = 0; i < zeros->count; i++) count += zeros->items[i].leaf == leaf;
-    return count;
-}
-
-static bool is_first(const Zeros *zeros, int at) {
-    for (int i = 0; i < at; i++)
-        if (zeros->items[i].leaf == zeros->items[at].leaf) return false;
-    return true;
-}
-
-static Status fail_shared(const Removal *r, const Node *leaf, Diag *diag) {
-    step_fail(r->ctx, diag,
-              "\"%s\" cannot be set to what makes the removed part the identity: what "
-              "stays uses it too",
-              leaf->storage->name);
-    diag_hint(diag, "remove all that shares it, or keep the weights with `prior: copy`");
-    return STATUS_MODEL;
-}
-
 Status removal_given(SliceList *given, bool *approximate, const Removal *r,
                      IntList layers, Diag *diag) {
     const size_t most = (size_t)layers.count * LAYER_BLOCKS * BLOCK_ZEROS;
@@ -96,9 +74,19 @@ Status removal_given(SliceList *given, bool *approximate, const Removal *r,
         TRY(add_layer(&zeros, approximate, r, (int)layers.items[i], diag));
     for (int i = 0; i < zeros.count; i++) {
         Node *leaf = zeros.items[i].leaf;
-        if (count_zeros(&zeros, leaf) != graph_use_count(r->graph, leaf))
-            return fail_shared(r, leaf, diag);
-        if (!is_first(&zeros, i)) continue;
+        int times = 0, first = zeros.count; /* it is among the zeros */
+        for (int k = zeros.count - 1; k >= 0; k--)
+            if (zeros.items[k].leaf == leaf) times++, first = k;
+        if (times != graph_use_count(r->graph, leaf)) {
+            step_fail(r->ctx, diag,
+                      "\"%s\" cannot be set to what makes the removed part the "
+                      "identity: what stays uses it too",
+                      leaf->storage->name);
+            diag_hint(diag, "remove all that shares it, or keep the weights with "
+                            "`prior: copy`");
+            return STATUS_MODEL;
+        }
+        if (first < i) continue;
         slices_add(r->ctx->arena, given,
                    (ConditionSlice){.storage = leaf->storage,
                                     .axis = -1,
@@ -135,14 +123,6 @@ static Status find_least(int *best, double *least, const Removal *r, IntList can
     return STATUS_OK;
 }
 
-static void record_choice(const Removal *r, Tree *list, int64_t layer, double relevance) {
-    Arena *arena = r->ctx->arena;
-    Tree *row = tree_new(arena, TREE_MAP, LOC_NONE);
-    tree_put_int(arena, row, "layer", layer);
-    tree_put_real(arena, row, "relevance", relevance);
-    tree_append(arena, list, NULL, LOC_NONE, row);
-}
-
 static Status condition_on(const Removal *r, int64_t layer, Diag *diag) {
     SliceList given = {0};
     bool approximate = false;
@@ -165,7 +145,10 @@ static Status take_least(IntList *drop, const Removal *r, IntList candidates, Tr
         if (status != STATUS_OK) break;
         drop->items[i] = candidates.items[best];
         candidates.items[best] = -1;
-        record_choice(r, list, drop->items[i], least);
+        Tree *row = tree_new(r->ctx->arena, TREE_MAP, LOC_NONE);
+        tree_put_int(r->ctx->arena, row, "layer", drop->items[i]);
+        tree_put_real(r->ctx->arena, row, "relevance", least);
+        tree_append(r->ctx->arena, list, NULL, LOC_NONE, row);
         if (i + 1 < drop->count) status = condition_on(r, drop->items[i], diag);
     }
     return status;

@@ -36,27 +36,17 @@ static Status attention_check(const void *opaque, const StepSource *source, Diag
 enum { SCORE, MEMORY, STATE, PARTS };
 static const char *const PART[PARTS] = {"align_score", "align_memory", "align_state"};
 
-static bool is_zeroed(int zero, int part) {
-    return zero == ZERO_ALL || (zero == ZERO_SCORE) == (part == SCORE);
-}
-
 static bool attends(const Node *node) {
     return node_is(node, &op_attention_lstm) && node_operand(node, PART[SCORE]);
 }
 
-/* Uses of a leaf as attention's matrix. */
-static int count_uses(const Graph *graph, const Node *leaf) {
-    int count = 0;
-    for (const Node *node = graph->first; node; node = node->next)
-        for (int p = 0; attends(node) && p < PARTS; p++)
-            count += node_operand(node, PART[p]) == leaf;
-    return count;
-}
-
 static Status check_leaf(PassContext *ctx, const Graph *graph, const Node *leaf,
                          const char *part, Diag *diag) {
-    if (leaf->storage && count_uses(graph, leaf) == graph_use_count(graph, leaf))
-        return STATUS_OK;
+    int uses = 0; /* as attention's matrix */
+    for (const Node *node = graph->first; node; node = node->next)
+        for (int p = 0; attends(node) && p < PARTS; p++)
+            uses += node_operand(node, PART[p]) == leaf;
+    if (leaf->storage && uses == graph_use_count(graph, leaf)) return STATUS_OK;
     return step_fail(ctx, diag,
                      "expected %s to be weights that attention alone uses, found %s",
                      part, leaf->storage ? leaf->storage->name : leaf->op->name);
@@ -74,7 +64,8 @@ static Status gather(SliceList *given, SliceList *removed, PassContext *ctx,
         for (int p = 0; attends(node) && p < PARTS; p++) {
             const Node *leaf = node_operand(node, PART[p]);
             TRY(check_leaf(ctx, graph, leaf, PART[p], diag));
-            SliceList *list = is_zeroed(zero, p) ? given : removed;
+            const bool zeroed = zero == ZERO_ALL || (zero == ZERO_SCORE) == (p == SCORE);
+            SliceList *list = zeroed ? given : removed;
             if (!is_listed(given, leaf->storage) && !is_listed(removed, leaf->storage))
                 slices_add(ctx->arena, list,
                            (ConditionSlice){.storage = leaf->storage, .axis = -1});

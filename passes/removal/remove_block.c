@@ -163,27 +163,23 @@ static void record(const Removal *r, IntList drop, int left) {
     tree_put_int(r->ctx->arena, map, "depth", left);
 }
 
-static Status remove_blocks(const Removal *r, Model *model, const Layers *layers,
-                            IntList drop, PriorKind prior, Diag *diag) {
-    IntList keep;
-    TRY(find_kept(&keep, r, layers, drop, diag));
-    Model *before = prior == PRIOR_GAUSSIAN ? model_copy(model) : NULL;
-    Status status = take_out(r, model, layers, drop, keep, diag);
-    record(r, drop, keep.count);
-    if (status == STATUS_OK) status = removal_finish(r, model, before, drop, prior, diag);
-    model_destroy(before);
-    return status;
-}
-
 static Status block_run(PassContext *ctx, Model *model, const void *opaque, Diag *diag) {
     const B *options = opaque;
+    const PriorKind prior = (PriorKind)options->prior;
     const Removal removal = {ctx, model->graph, stack_named(model->graph, options->stack),
                              options->block};
     Layers layers;
-    IntList drop;
+    IntList drop, keep;
     TRY(find_layers(&layers, &removal, diag));
     TRY(resolve(&drop, &removal, &layers, options, diag));
-    return remove_blocks(&removal, model, &layers, drop, (PriorKind)options->prior, diag);
+    TRY(find_kept(&keep, &removal, &layers, drop, diag));
+    Model *before = prior == PRIOR_GAUSSIAN ? model_copy(model) : NULL;
+    Status status = take_out(&removal, model, &layers, drop, keep, diag);
+    record(&removal, drop, keep.count);
+    if (status == STATUS_OK)
+        status = removal_finish(&removal, model, before, drop, prior, diag);
+    model_destroy(before);
+    return status;
 }
 
 const Pass pass_remove_block = {

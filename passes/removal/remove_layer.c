@@ -137,27 +137,24 @@ static Status remove_check(const void *opaque, const StepSource *source, Diag *d
 
 /* ---- the pass ---- */
 
-static Status record_layers(PassContext *ctx, const Model *model, const char *stack,
-                            IntList removed, int left, Diag *diag) {
-    IntList lineage;
-    TRY(layers_lineage(&lineage, ctx->arena, ctx, model, stack, left, diag));
-    tree_put_int(ctx->arena, ctx->record, "depth", left);
-    tree_append(ctx->arena, ctx->record, "removed", LOC_NONE,
-                layers_tree(ctx->arena, removed));
-    tree_append(ctx->arena, ctx->record, "original_layers", LOC_NONE,
-                layers_tree(ctx->arena, lineage));
-    return STATUS_OK;
-}
-
 /* Takes the other layers out and gives those that stay their weights. */
 static Status keep_layers(const Removal *removal, Model *model, const R *options,
                           IntList keep, int depth, Diag *diag) {
     PassContext *ctx = removal->ctx;
     const IntList gone = removal_others(ctx->arena, keep, depth);
     Model *before = options->prior == PRIOR_GAUSSIAN ? model_copy(model) : NULL;
+    IntList lineage;
     Status status = layers_keep(ctx, model, removal->stack, keep, diag);
     if (status == STATUS_OK)
-        status = record_layers(ctx, model, removal->stack, gone, keep.count, diag);
+        status = layers_lineage(&lineage, ctx->arena, ctx, model, removal->stack,
+                                keep.count, diag);
+    if (status == STATUS_OK) {
+        tree_put_int(ctx->arena, ctx->record, "depth", keep.count);
+        tree_append(ctx->arena, ctx->record, "removed", LOC_NONE,
+                    layers_tree(ctx->arena, gone));
+        tree_append(ctx->arena, ctx->record, "original_layers", LOC_NONE,
+                    layers_tree(ctx->arena, lineage));
+    }
     if (status == STATUS_OK && gone.count)
         status =
             removal_finish(removal, model, before, gone, (PriorKind)options->prior, diag);

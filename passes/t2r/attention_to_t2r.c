@@ -180,13 +180,6 @@ static Status add_site(Swap *swap, Node *attention, Diag *diag) {
     return STATUS_OK;
 }
 
-static Status fail_swapped(const Swap *swap, const Node *node, Diag *diag) {
-    Status status = step_fail(swap->ctx, diag, "%s has linear attention already",
-                              t2r_place(swap->ctx, node));
-    diag_hint(diag, "layers or keep_softmax chooses the other layers");
-    return status;
-}
-
 static Status find_sites(Swap *swap, Diag *diag) {
     const S *options = swap->options;
     TRY(check_list(swap, "layers", options->layers, diag));
@@ -197,7 +190,12 @@ static Status find_sites(Swap *swap, Diag *diag) {
     swap->sites = ARENA_ARRAY(swap->ctx->arena, Site, count);
     for (Node *node = swap->graph->first; node; node = node->next) {
         if (!is_chosen(swap, node)) continue;
-        if (node_is(node, &op_linear_attention)) return fail_swapped(swap, node, diag);
+        if (node_is(node, &op_linear_attention)) {
+            Status status = step_fail(swap->ctx, diag, "%s has linear attention already",
+                                      t2r_place(swap->ctx, node));
+            diag_hint(diag, "layers or keep_softmax chooses the other layers");
+            return status;
+        }
         if (node_is(node, &op_attention)) TRY(add_site(swap, node, diag));
     }
     if (swap->site_count) return STATUS_OK;
@@ -208,16 +206,13 @@ static Status find_sites(Swap *swap, Diag *diag) {
 
 /* ---- feature maps ---- */
 
-/* Whether keys come from other tokens than queries. */
-static bool is_cross(const Site *site) {
-    return site->in[QUERY]->type.dim[1] != site->in[KEY]->type.dim[1];
-}
-
 static const char *map_name(const Swap *swap, const Site *site, int side,
                             const char *part) {
     const char *which = swap->options->share_qk ? "" : side == QUERY ? "_q" : "_k";
+    /* crosses where keys come from other tokens than queries */
+    const bool cross = site->in[QUERY]->type.dim[1] != site->in[KEY]->type.dim[1];
     return arena_printf(swap->graph->arena, "%s.%sfeature_map%s.%s", site->place,
-                        is_cross(site) ? "cross_" : "", which, part);
+                        cross ? "cross_" : "", which, part);
 }
 
 /* The site before this one that has the same projections; NULL when there is none. */

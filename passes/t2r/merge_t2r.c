@@ -92,16 +92,6 @@ static Status check_projection(const Merge *m, const Site *site, Diag *diag) {
     return STATUS_OK;
 }
 
-static Status check_storages(const Merge *m, const Site *site, Diag *diag) {
-    if (!site->weight->storage || (site->bias && !site->bias->storage))
-        return step_fail(m->ctx, diag,
-                         "%s: the weights of the projection are computed, not stored",
-                         site->place);
-    if (site->weight->type.rank == 2) return STATUS_OK;
-    return step_fail(m->ctx, diag, "%s: expected a matrix as weight of the projection",
-                     site->place);
-}
-
 static Status add_site(Merge *m, Node *map, Diag *diag) {
     const FeatureMapAttrs *attrs = map->attrs;
     const Type *x = &map->in[0]->type, *out = &map->type;
@@ -119,7 +109,13 @@ static Status add_site(Merge *m, Node *map, Diag *diag) {
     TRY(check_projection(m, site, diag));
     site->weight = node_operand(site->projection, "weight");
     site->bias = node_operand(site->projection, "bias");
-    return check_storages(m, site, diag);
+    if (!site->weight->storage || (site->bias && !site->bias->storage))
+        return step_fail(m->ctx, diag,
+                         "%s: the weights of the projection are computed, not stored",
+                         site->place);
+    if (site->weight->type.rank == 2) return STATUS_OK;
+    return step_fail(m->ctx, diag, "%s: expected a matrix as weight of the projection",
+                     site->place);
 }
 
 static Status find_sites(Merge *m, const MergeOptions *options, Diag *diag) {
@@ -142,12 +138,6 @@ static Status find_sites(Merge *m, const MergeOptions *options, Diag *diag) {
 
 /* ---- shared projections ---- */
 
-/* Whether what becomes of a storage is the same in both places. */
-static bool merge_alike(const Site *a, const Site *b) {
-    return a->map_weight == b->map_weight && a->map_bias == b->map_bias &&
-           a->scale == b->scale && a->heads == b->heads;
-}
-
 /* Every reader of a projection's weight or bias must be a projection that is merged with
  * the same map: layers that share it go on sharing it. */
 static Status check_users(const Merge *m, const Site *site, const Node *leaf,
@@ -161,7 +151,9 @@ static Status check_users(const Merge *m, const Site *site, const Node *leaf,
                              "%s and %s share \"%s\", but one of them uses its weight "
                              "transposed: the feature map cannot become part of both",
                              site->place, other->place, leaf->storage->name);
-        if (!merge_alike(site, other)) {
+        /* what becomes of the storage must be the same in both places */
+        if (site->map_weight != other->map_weight || site->map_bias != other->map_bias ||
+            site->scale != other->scale || site->heads != other->heads) {
             Status status = step_fail(
                 m->ctx, diag,
                 "%s and %s share \"%s\" but not the feature map: it cannot become part "
@@ -177,15 +169,6 @@ static Status check_users(const Merge *m, const Site *site, const Node *leaf,
     return step_fail(m->ctx, diag,
                      "%s: \"%s\" has other users than projections with a feature map",
                      site->place, leaf->storage->name);
-}
-
-static Status check_sites(const Merge *m, Diag *diag) {
-    for (int i = 0; i < m->site_count; i++) {
-        const Site *site = &m->sites[i];
-        TRY(check_users(m, site, site->weight, "weight", diag));
-        if (site->bias) TRY(check_users(m, site, site->bias, "bias", diag));
-    }
-    return STATUS_OK;
 }
 
 /* ---- merging ---- */
@@ -300,32 +283,14 @@ static Status put_bias(Merge *m, const Site *site, Node *leaf, bool fresh, Diag 
     return status;
 }
 
-/* Whether a site before this one reads the same weight, or bias: it is merged then. */
-static bool weight_is_merged(const Merge *m, const Site *site) {
-    for (const Site *other = m->sites; other < site; other++)
-        if (other->weight == site->weight) return true;
-    return false;
-}
-
-static bool bias_is_merged(const Merge *m, const Site *site) {
-    for (const Site *other = m->sites; other < site; other++)
-        if (other->bias == site->bias) return true;
-    return false;
-}
-
-/* The new bias of a site before this one that reads the same weight and had none. */
-static Node *find_new_bias(const Merge *m, const Site *site) {
-    for (const Site *other = m->sites; other < site; other++)
-        if (other->weight == site->weight && !other->bias)
-            return node_operand(other->projection, "bias");
-    return NULL;
-}
-
 /* A bias for a projection that had none, as the map has one; named like the weight. */
 static Status create_bias(Merge *m, Site *site, Diag *diag) {
     const int64_t rows = site->heads * site->features;
     const Storage *weight = site->weight->storage;
-    Node *leaf = find_new_bias(m, site);
+    Node *leaf = NULL; /* a site before this one may read the same weight */
+    for (const Site *other = m->sites; other < site && !leaf; other++)
+        if (other->weight == site->weight && !other->bias)
+            leaf = node_operand(other->projection, "bias");
     if (!leaf) {
         size_t stem = strlen(weight->name);
         const char *end = ".weight";
@@ -359,11 +324,17 @@ static Status put_function(Merge *m, const Site *site, Diag *diag) {
 }
 
 static Status merge_site(Merge *m, Site *site, Diag *diag) {
+    /* what a site before this one reads too is merged already */
+    bool weight_is_merged = false, bias_is_merged = false;
+    for (const Site *other = m->sites; other < site; other++) {
+        weight_is_merged |= other->weight == site->weight;
+        bias_is_merged |= other->bias == site->bias;
+    }
     if (!site->bias && site->map_bias)
         TRY(create_bias(m, site, diag));
-    else if (site->bias && !bias_is_merged(m, site))
+    else if (site->bias && !bias_is_merged)
         TRY(put_bias(m, site, site->bias, false, diag));
-    if (!weight_is_merged(m, site)) TRY(put_weight(m, site, diag));
+    if (!weight_is_merged) TRY(put_weight(m, site, diag));
     return STATUS_OK;
 }
 
@@ -371,7 +342,11 @@ static Status merge_run(PassContext *ctx, Model *model, const void *opaque, Diag
     Merge m = {.ctx = ctx, .graph = model->graph};
     const int64_t before = graph_parameter_count(m.graph);
     TRY(find_sites(&m, opaque, diag));
-    TRY(check_sites(&m, diag));
+    for (int i = 0; i < m.site_count; i++) {
+        const Site *site = &m.sites[i];
+        TRY(check_users(&m, site, site->weight, "weight", diag));
+        if (site->bias) TRY(check_users(&m, site, site->bias, "bias", diag));
+    }
     for (int i = 0; i < m.site_count; i++) TRY(merge_site(&m, &m.sites[i], diag));
     for (int i = 0; i < m.site_count; i++) {
         TRY(node_infer(m.sites[i].projection, diag));
