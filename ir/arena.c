@@ -1,9 +1,8 @@
 /* Arena: chunks of zeroed memory in a list, freed together. */
 #include "ir/arena.h"
 
-#include "ir/status.h"
-
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +16,14 @@
 #else
 #define CHUNK_FIRST ((size_t)4096)
 #endif
+
+/* EXIT_OF_MEMORY: the exit code of STATUS_MEMORY. From the table itself, as diagnostics
+ * live in arenas. */
+enum {
+#define STATUS(name, code, help) EXIT_OF_##name = code,
+#include "ir/status.def"
+#undef STATUS
+};
 
 typedef struct Chunk {
     struct Chunk *next;
@@ -32,7 +39,7 @@ struct Arena {
 static void fail_memory(void) __attribute__((noreturn));
 static void fail_memory(void) {
     fputs("error: out of memory\n", stderr);
-    exit(status_exit_code(STATUS_MEMORY));
+    exit(EXIT_OF_MEMORY);
 }
 
 static size_t multiply_sizes(size_t a, size_t b) {

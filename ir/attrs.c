@@ -1,6 +1,6 @@
 /* Attributes of nodes: defaults, deep copies, binding and range checks by the op's
  * fields. */
-#include "ir/graph_internal.h"
+#include "ir/graph_unchecked.h"
 #include "ir/irtext_lex.h"
 
 #include <math.h>
@@ -28,12 +28,6 @@ static void *copy_bytes(Arena *arena, const void *from, size_t count, size_t siz
     return copy;
 }
 
-static void copy_strings(Arena *arena, StringList *list) {
-    list->items = copy_bytes(arena, list->items, (size_t)list->count, sizeof(char *));
-    for (int i = 0; i < list->count; i++)
-        list->items[i] = arena_strdup(arena, list->items[i]);
-}
-
 /* Replaces what a member points at by a copy. */
 static void copy_member(Arena *arena, const Field *field, void *member) {
     switch (field->kind) {
@@ -52,7 +46,14 @@ static void copy_member(Arena *arena, const Field *field, void *member) {
             copy_bytes(arena, list->items, (size_t)list->count, sizeof *list->items);
         break;
     }
-    case FIELD_STRINGS: copy_strings(arena, member); break;
+    case FIELD_STRINGS: {
+        StringList *list = member;
+        list->items =
+            copy_bytes(arena, list->items, (size_t)list->count, sizeof *list->items);
+        for (int i = 0; i < list->count; i++)
+            list->items[i] = arena_strdup(arena, list->items[i]);
+        break;
+    }
     case FIELD_TREE: {
         const Tree **tree = member;
         if (*tree) *tree = tree_copy(arena, *tree);
@@ -103,12 +104,6 @@ static bool in_range(const Field *field, double value) {
     return value >= field->min && value <= field->max;
 }
 
-static bool choice_exists(const Field *field, int index) {
-    int count = 1;
-    for (const char *c = field->choices; *c; c++) count += *c == '|';
-    return index >= 0 && index < count;
-}
-
 /* First of the list's items out of range, or NULL. */
 static const double *bad_real(const Field *field, const RealList *list) {
     for (int i = 0; i < list->count; i++)
@@ -126,7 +121,7 @@ static const int64_t *bad_int(const Field *field, const IntList *list) {
 static bool member_is_bad(const Field *field, const void *member, double *found) {
     const double *real = NULL;
     const int64_t *integer = NULL;
-    int choice = 0;
+    int choice = 0, choices = 1;
     switch (field->kind) {
     case FIELD_INT: integer = bad_int(field, &(IntList){(int64_t *)member, 1}); break;
     case FIELD_REAL: real = bad_real(field, &(RealList){(double *)member, 1}); break;
@@ -135,7 +130,8 @@ static bool member_is_bad(const Field *field, const void *member, double *found)
     case FIELD_CHOICE:
         choice = *(const int *)member;
         *found = choice;
-        return !choice_exists(field, choice);
+        for (const char *c = field->choices; *c; c++) choices += *c == '|';
+        return choice < 0 || choice >= choices;
     default: break;
     }
     if (integer) *found = (double)*integer;
@@ -143,23 +139,18 @@ static bool member_is_bad(const Field *field, const void *member, double *found)
     return integer || real;
 }
 
-static Status fail_member(const Node *node, const Field *field, double found,
-                          Status status, Diag *diag) {
-    char label[NODE_LABEL_BYTES];
-    Text want = {0};
-    field_expect(&want, field);
-    diag_fail(diag, status, node->loc, field->name, "%s: expected %s, found %s%g",
-              node_label(label, node), want.data,
-              field->kind == FIELD_CHOICE ? "choice number " : "", found);
-    text_free(&want);
-    return status;
-}
-
 Status attrs_check(const Node *node, Status status, Diag *diag) {
     for (const Field *f = op_fields(node->op); f->name; f++) {
         double found;
         if (!member_is_bad(f, (const char *)node->attrs + f->offset, &found)) continue;
-        return fail_member(node, f, found, status, diag);
+        char label[NODE_LABEL_BYTES];
+        Text want = {0};
+        field_expect(&want, f);
+        diag_fail(diag, status, node->loc, f->name, "%s: expected %s, found %s%g",
+                  node_label(label, node), want.data,
+                  f->kind == FIELD_CHOICE ? "choice number " : "", found);
+        text_free(&want);
+        return status;
     }
     return STATUS_OK;
 }

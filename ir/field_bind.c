@@ -84,10 +84,6 @@ static Status fail_expected(const Binding *binding, const Tree *value,
     return status;
 }
 
-static bool is_list_kind(FieldKind kind) {
-    return kind == FIELD_INTS || kind == FIELD_REALS || kind == FIELD_STRINGS;
-}
-
 /* Reports that `value` is not what the field (or `as`, for an item of a list) asks. */
 static Status fail_value(const Binding *binding, const Tree *value, FieldKind as) {
     Field field = *binding->field;
@@ -98,9 +94,9 @@ static Status fail_value(const Binding *binding, const Tree *value, FieldKind as
     field.kind = as;
     if (real && !isfinite(value->real)) text_add(&expected, "finite ");
     const bool string = as == FIELD_STRING || (as == FIELD_TREE && field.choices);
-    const bool empty =
-        string ? value->kind == TREE_STRING && !*value->string
-               : is_list_kind(as) && value->kind == TREE_LIST && value->count == 0;
+    const bool list = as == FIELD_INTS || as == FIELD_REALS || as == FIELD_STRINGS;
+    const bool empty = string ? value->kind == TREE_STRING && !*value->string
+                              : list && value->kind == TREE_LIST && value->count == 0;
     if (empty && !field.expect) text_add(&expected, "non-empty ");
     field_expect(&expected, &field);
     Status status = fail_expected(binding, value, expected.data);
@@ -139,14 +135,13 @@ static Status take_string(const Binding *binding, const Tree *value, const char 
     return STATUS_OK;
 }
 
-/* Index of a choice by name, -1 when there is none. */
-static int choice_index(const Field *field, const char *name) {
+/* Index of a name among `names`, which are joined by '|'; -1 when there is none. */
+static int name_index(const char *names, const char *name) {
     size_t length = strlen(name);
-    const char *choice = field->choices;
-    for (int index = 0; choice; index++) {
-        size_t width = strcspn(choice, "|");
-        if (width == length && memcmp(choice, name, length) == 0) return index;
-        choice = choice[width] ? choice + width + 1 : NULL;
+    for (int index = 0; names; index++) {
+        size_t width = strcspn(names, "|");
+        if (width == length && memcmp(names, name, length) == 0) return index;
+        names = names[width] ? names + width + 1 : NULL;
     }
     return -1;
 }
@@ -166,7 +161,7 @@ static const char **choice_names(const Field *field, Arena *arena, int *count) {
 
 static Status take_choice(const Binding *binding, const Tree *value, int *out) {
     bool string = value->kind == TREE_STRING;
-    int index = string ? choice_index(binding->field, value->string) : -1;
+    int index = string ? name_index(binding->field->choices, value->string) : -1;
     if (index >= 0) {
         *out = index;
         return STATUS_OK;
@@ -180,79 +175,46 @@ static Status take_choice(const Binding *binding, const Tree *value, int *out) {
     return status;
 }
 
-/* The list takers report every item that does not fit before they fail. */
-static Status take_ints(const Binding *binding, const Tree *value, IntList *out) {
-    IntList list = {ARENA_ARRAY(binding->arena, int64_t, (size_t)value->count), 0};
-    Status status = STATUS_OK;
-    for (const Tree *item = value->first; item; item = item->next) {
-        Status one = take_int(binding, item, &list.items[list.count++]);
-        if (status == STATUS_OK) status = one;
-    }
-    if (status == STATUS_OK) *out = list;
-    return status;
-}
-
-static Status take_reals(const Binding *binding, const Tree *value, RealList *out) {
-    RealList list = {ARENA_ARRAY(binding->arena, double, (size_t)value->count), 0};
-    Status status = STATUS_OK;
-    for (const Tree *item = value->first; item; item = item->next) {
-        Status one = take_real(binding, item, &list.items[list.count++]);
-        if (status == STATUS_OK) status = one;
-    }
-    if (status == STATUS_OK) *out = list;
-    return status;
-}
-
-static Status take_strings(const Binding *binding, const Tree *value, StringList *out) {
-    StringList list = {ARENA_ARRAY(binding->arena, const char *, (size_t)value->count),
-                       0};
-    Status status = STATUS_OK;
-    for (const Tree *item = value->first; item; item = item->next) {
-        Status one = take_string(binding, item, &list.items[list.count++]);
-        if (status == STATUS_OK) status = one;
-    }
-    if (status == STATUS_OK) *out = list;
-    return status;
-}
-
-/* A member that is a list. */
+/* A member that is a list. Every item that does not fit is reported before it fails. */
 static Status set_list(const Binding *binding, const Tree *value, void *member) {
     const Field *field = binding->field;
     const FieldKind kind = field->kind;
     const bool may_be_empty = field->empty || !field->required;
     if (value->kind != TREE_LIST || !(value->count || may_be_empty))
         return fail_value(binding, value, kind);
-    if (kind == FIELD_INTS) return take_ints(binding, value, member);
-    if (kind == FIELD_REALS) return take_reals(binding, value, member);
-    return take_strings(binding, value, member);
-}
-
-/* Whether `names`, joined by '|', holds the name of a tree's kind. */
-static bool is_of_kind(const Tree *value, const char *names) {
-    const char *name = tree_kind_name(value->kind);
-    const size_t length = strlen(name);
-    for (; *names; names += *names == '|') {
-        const size_t width = strcspn(names, "|");
-        if (width == length && memcmp(names, name, length) == 0) return true;
-        names += width;
+    const size_t size = kind == FIELD_INTS    ? sizeof(int64_t)
+                        : kind == FIELD_REALS ? sizeof(double)
+                                              : sizeof(const char *);
+    const int count = value->count;
+    char *items = arena_array(binding->arena, (size_t)count, size);
+    void *at = items;
+    Status status = STATUS_OK;
+    for (const Tree *item = value->first; item; item = item->next) {
+        Status one = kind == FIELD_INTS    ? take_int(binding, item, at)
+                     : kind == FIELD_REALS ? take_real(binding, item, at)
+                                           : take_string(binding, item, at);
+        if (status == STATUS_OK) status = one;
+        at = (char *)at + size;
     }
-    return false;
+    if (status != STATUS_OK) return status;
+    if (kind == FIELD_INTS)
+        *(IntList *)member = (IntList){(void *)items, count};
+    else if (kind == FIELD_REALS)
+        *(RealList *)member = (RealList){(void *)items, count};
+    else
+        *(StringList *)member = (StringList){(void *)items, count};
+    return STATUS_OK;
 }
 
 static Status set_tree(const Binding *binding, const Tree *value, const Tree **member) {
     const Field *field = binding->field;
     const char *kinds = field->choices;
     const bool empty = kinds && value->kind == TREE_STRING && !*value->string;
-    if (kinds ? !is_of_kind(value, kinds) : value->kind == TREE_NULL)
+    if (kinds ? name_index(kinds, tree_kind_name(value->kind)) < 0
+              : value->kind == TREE_NULL)
         return fail_value(binding, value, FIELD_TREE);
     if (empty && !field->empty) return fail_value(binding, value, FIELD_TREE);
     *member = value;
-    return STATUS_OK;
-}
-
-static Status set_bool(const Binding *binding, const Tree *value, bool *member) {
-    if (value->kind != TREE_BOOL) return fail_value(binding, value, FIELD_BOOL);
-    *member = value->boolean;
     return STATUS_OK;
 }
 
@@ -267,7 +229,10 @@ Status field_set(const Field *field, const Tree *value, void *target, Arena *are
         return STATUS_OK;
     }
     switch (field->kind) {
-    case FIELD_BOOL: return set_bool(&binding, value, member);
+    case FIELD_BOOL:
+        if (value->kind != TREE_BOOL) return fail_value(&binding, value, FIELD_BOOL);
+        *(bool *)member = value->boolean;
+        return STATUS_OK;
     case FIELD_INT: return take_int(&binding, value, member);
     case FIELD_REAL: return take_real(&binding, value, member);
     case FIELD_CHOICE: return take_choice(&binding, value, member);

@@ -236,23 +236,19 @@ static Status keep_axis(Tensor *out, const Tensor *in, const Tensor *like, int64
     return tensor_keep(out, in, lead, like->dim[axis], keep, count, diag);
 }
 
-/* Rows and columns of a covariance. */
-static Status keep_square(Tensor *out, const Tensor *in, const int64_t *keep,
-                          int64_t count, Diag *diag) {
-    const int64_t n = in->dim[0];
-    Tensor tall = tensor_shape(in->dtype, 2, (int64_t[]){count, n});
-    TRY(tensor_keep(&tall, in, 1, n, keep, count, diag));
-    const Status status = tensor_keep(out, &tall, count, n, keep, count, diag);
-    tensor_release(&tall);
-    return status;
-}
-
 static Status keep_parts(Gaussian *cut, const Gaussian *g, int axis, const int64_t *keep,
                          int64_t count, Diag *diag) {
     TRY(keep_axis(&cut->mean, &g->mean, &g->mean, 1, axis, keep, count, diag));
-    if (g->form == GAUSSIAN_KRON)
-        return keep_square(axis == 0 ? &cut->row : &cut->column,
-                           axis == 0 ? &g->row : &g->column, keep, count, diag);
+    if (g->form == GAUSSIAN_KRON) { /* rows and columns of the axis's covariance */
+        const Tensor *in = axis == 0 ? &g->row : &g->column;
+        Tensor *out = axis == 0 ? &cut->row : &cut->column;
+        const int64_t n = in->dim[0];
+        Tensor tall = tensor_shape(in->dtype, 2, (int64_t[]){count, n});
+        TRY(tensor_keep(&tall, in, 1, n, keep, count, diag));
+        const Status status = tensor_keep(out, &tall, count, n, keep, count, diag);
+        tensor_release(&tall);
+        return status;
+    }
     TRY(keep_axis(&cut->diagonal, &g->diagonal, &g->mean, 1, axis, keep, count, diag));
     if (g->form == GAUSSIAN_DIAGONAL) return STATUS_OK;
     return keep_axis(&cut->factor, &g->factor, &g->mean, g->factor.dim[0], axis, keep,

@@ -287,18 +287,13 @@ static bool real_value(const char *text, size_t length, double *out) {
     return *end == '\0' && end != copy;
 }
 
-static bool is_decimal(const char *text, size_t length) {
-    size_t i = text[0] == '-';
-    if (i == length) return false;
-    while (i < length && text[i] >= '0' && text[i] <= '9') i++;
-    return i == length;
-}
-
 Status lex_number(Lexer *lexer, Tree *value) {
     size_t length = lex_number_length(lexer);
     if (length == 0) return lex_fail(lexer, "a number");
     value->loc = lex_loc(lexer);
-    if (is_decimal(lexer->at, length)) {
+    bool digits; /* alone: the number is an integer, be it too large */
+    integer_value(lexer->at, length, &digits, &value->integer);
+    if (digits) {
         value->kind = TREE_INT;
         return lex_integer(lexer, "an integer", INT64_MIN, INT64_MAX, &value->integer);
     }
@@ -333,17 +328,6 @@ static bool parse_keyword(Lexer *lexer, Tree *value) {
             return true;
         }
     return false;
-}
-
-static Status parse_scalar(Lexer *lexer, Tree *value) {
-    if (parse_keyword(lexer, value)) return STATUS_OK;
-    if (lex_number_length(lexer) == 0) return lex_fail(lexer, "a value");
-    if (strchr("0123456789+-.", *lexer->at)) return lex_number(lexer, value);
-    char word[LEX_NAME_BYTES];
-    TRY(lex_word(lexer, "a value", word));
-    value->kind = TREE_STRING;
-    value->string = arena_strdup(lexer->arena, word);
-    return STATUS_OK;
 }
 
 static Status parse_list(Lexer *lexer, int depth, Tree *list) {
@@ -405,8 +389,16 @@ static Status parse_value(Lexer *lexer, int depth, Tree **out) {
     case '[': return parse_list(lexer, depth, value);
     case '{': return parse_map(lexer, depth, value);
     case '"': value->kind = TREE_STRING; return lex_string(lexer, &value->string);
-    default: return parse_scalar(lexer, value);
+    default: break;
     }
+    if (parse_keyword(lexer, value)) return STATUS_OK;
+    if (lex_number_length(lexer) == 0) return lex_fail(lexer, "a value");
+    if (strchr("0123456789+-.", *lexer->at)) return lex_number(lexer, value);
+    char word[LEX_NAME_BYTES];
+    TRY(lex_word(lexer, "a value", word));
+    value->kind = TREE_STRING;
+    value->string = arena_strdup(lexer->arena, word);
+    return STATUS_OK;
 }
 
 Status lex_attrs(Lexer *lexer, char close, Tree **out) {

@@ -9,7 +9,7 @@
  * last word. */
 #include "ir/irtext.h"
 
-#include "ir/graph_internal.h"
+#include "ir/graph_unchecked.h"
 #include "ir/irtext_lex.h"
 #include "ir/name_map.h"
 #include "ir/verify.h"
@@ -248,13 +248,6 @@ static Status parse_axis(Parser *p, Storage *storage) {
     return STATUS_OK;
 }
 
-/* Reads `axis=[ranges] ...` after the word `kept`. */
-static Status parse_lineage(Parser *p, Storage *storage) {
-    do TRY(parse_axis(p, storage));
-    while (lex_peek(&p->lexer) >= '0' && lex_peek(&p->lexer) <= '9');
-    return STATUS_OK;
-}
-
 static Status parse_param(Parser *p) {
     Lexer *lexer = &p->lexer;
     char name[LEX_NAME_BYTES];
@@ -272,7 +265,10 @@ static Status parse_param(Parser *p) {
     graph_link(p->graph, leaf, after(p, p->last_leaf));
     p->last_leaf = leaf;
     if (lex_accept_word(lexer, "init")) TRY(parse_init(p, &storage->init));
-    if (lex_accept_word(lexer, "kept")) TRY(parse_lineage(p, storage));
+    if (lex_accept_word(lexer, "kept")) {
+        do TRY(parse_axis(p, storage));
+        while (lex_peek(lexer) >= '0' && lex_peek(lexer) <= '9');
+    }
     storage->frozen = lex_accept_word(lexer, "frozen");
     return STATUS_OK;
 }
@@ -509,17 +505,6 @@ static Status parse_blank_lines(Lexer *lexer) {
     return STATUS_OK;
 }
 
-static Status parse_task(Parser *p) {
-    char word[LEX_NAME_BYTES];
-    Loc loc = lex_loc(&p->lexer);
-    TRY(lex_word(&p->lexer, "a task", word));
-    p->graph->task = task_find(word);
-    if (p->graph->task < TASK_COUNT) return lex_line_end(&p->lexer);
-    const char *names[TASK_COUNT];
-    for (int i = 0; i < TASK_COUNT; i++) names[i] = task_name((Task)i);
-    return fail_unknown(p, loc, "task", word, names, TASK_COUNT);
-}
-
 static Status parse_header(Parser *p) {
     Lexer *lexer = &p->lexer;
     TRY(parse_blank_lines(lexer));
@@ -532,7 +517,15 @@ static Status parse_header(Parser *p) {
                            (long long)version);
     TRY(lex_line_end(lexer));
     TRY(parse_blank_lines(lexer));
-    return lex_accept_word(lexer, "task") ? parse_task(p) : STATUS_OK;
+    if (!lex_accept_word(lexer, "task")) return STATUS_OK;
+    char word[LEX_NAME_BYTES];
+    loc = lex_loc(lexer);
+    TRY(lex_word(lexer, "a task", word));
+    p->graph->task = task_find(word);
+    if (p->graph->task < TASK_COUNT) return lex_line_end(lexer);
+    const char *names[TASK_COUNT];
+    for (int i = 0; i < TASK_COUNT; i++) names[i] = task_name((Task)i);
+    return fail_unknown(p, loc, "task", word, names, TASK_COUNT);
 }
 
 static Status parse_statements(Parser *p) {

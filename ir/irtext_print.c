@@ -1,5 +1,5 @@
 /* IR text: printing. */
-#include "ir/graph_internal.h"
+#include "ir/graph_unchecked.h"
 #include "ir/irtext.h"
 #include "ir/irtext_lex.h"
 
@@ -39,16 +39,6 @@ static void print_init(Text *text, const Init *init) {
     text_add(text, ")");
 }
 
-static void print_lineage(Text *text, const Storage *storage) {
-    const char *before = " kept ";
-    for (int axis = 0; axis < storage->tensor.rank; axis++) {
-        if (storage->kept[axis].count == 0) continue;
-        text_add(text, "%s%d=", before, axis);
-        lineage_print(text, &storage->kept[axis]);
-        before = " ";
-    }
-}
-
 /* What the elements of a storage are, as a comment. Sums are in double, element by
  * element, so that the same weights give the same text everywhere. */
 static void print_values(Text *text, const Tensor *tensor) {
@@ -81,17 +71,15 @@ static void print_param(Text *text, const Storage *storage, bool values) {
     text_add(text, " : ");
     type_print(text, &type);
     print_init(text, &storage->init);
-    print_lineage(text, storage);
+    const char *before = " kept ";
+    for (int axis = 0; axis < tensor->rank; axis++) {
+        if (storage->kept[axis].count == 0) continue;
+        text_add(text, "%s%d=", before, axis);
+        lineage_print(text, &storage->kept[axis]);
+        before = " ";
+    }
     if (storage->frozen) text_add(text, " frozen");
     if (values && tensor_data(tensor)) print_values(text, tensor);
-    text_add(text, "\n");
-}
-
-static void print_input(Text *text, const Node *node) {
-    text_add(text, "input ");
-    print_name(text, node->name);
-    text_add(text, " : ");
-    type_print(text, &node->type);
     text_add(text, "\n");
 }
 
@@ -110,15 +98,6 @@ static void print_operands(Text *text, const Node *node) {
     }
 }
 
-static void print_attrs(Text *text, Arena *arena, const Node *node) {
-    const Op *op = node->op;
-    if (!op->fields) return;
-    Text attrs = {0};
-    fields_print(&attrs, op->fields, node->attrs, attrs_defaults(arena, op));
-    if (attrs.length > 0) text_add(text, " {%s}", attrs.data);
-    text_free(&attrs);
-}
-
 static void print_place(Text *text, const Node *node) {
     if (node->stack) {
         text_add(text, " at ");
@@ -132,10 +111,16 @@ static void print_place(Text *text, const Node *node) {
 }
 
 static void print_node(Text *text, Arena *arena, const Node *node) {
-    text_add(text, "%%%d = %s(", node->id, node->op->name);
+    const Op *op = node->op;
+    text_add(text, "%%%d = %s(", node->id, op->name);
     print_operands(text, node);
     text_add(text, ")");
-    print_attrs(text, arena, node);
+    if (op->fields) {
+        Text attrs = {0};
+        fields_print(&attrs, op->fields, node->attrs, attrs_defaults(arena, op));
+        if (attrs.length > 0) text_add(text, " {%s}", attrs.data);
+        text_free(&attrs);
+    }
     text_add(text, " : ");
     type_print(text, &node->type);
     print_place(text, node);
@@ -149,12 +134,17 @@ static void print_graph(Text *text, Graph *graph, bool values) {
     const Task task = graph_task(graph);
     if (task != graph_implied_task(graph)) text_add(text, "task %s\n", task_name(task));
     for (const Node *n = graph->first; n; n = n->next) {
-        if (node_is_input(n))
-            print_input(text, n);
-        else if (n->storage)
+        if (node_is_input(n)) {
+            text_add(text, "input ");
+            print_name(text, n->name);
+            text_add(text, " : ");
+            type_print(text, &n->type);
+            text_add(text, "\n");
+        } else if (n->storage) {
             print_param(text, n->storage, values);
-        else
+        } else {
             print_node(text, scratch, n);
+        }
     }
     for (int i = 0; i < graph->output_count; i++) {
         text_add(text, "output ");

@@ -33,32 +33,21 @@ int64_t lineage_index(const Lineage *lineage, int64_t i) {
     return i;
 }
 
-/* Calls lineage_index for increasing entries without starting over. */
-typedef struct Cursor {
-    const Lineage *lineage;
-    int range;
-    int64_t start; /* entry that ranges[range] starts with */
-} Cursor;
-
-static int64_t cursor_index(Cursor *cursor, int64_t i) {
-    const Lineage *lineage = cursor->lineage;
-    for (; cursor->range < lineage->count; cursor->range++) {
-        const IndexRange *range = &lineage->ranges[cursor->range];
-        if (i - cursor->start <= range->last - range->first)
-            return range->first + i - cursor->start;
-        cursor->start += range->last - range->first + 1;
-    }
-    return i;
-}
-
 /* Writes the ranges of the kept entries to `out` (NULL: counts only). */
 static int write_ranges(IndexRange *out, const Lineage *before, const int64_t *keep,
                         int64_t count) {
-    Cursor cursor = {.lineage = before};
-    int ranges = 0;
+    int from = 0, ranges = 0;
+    int64_t start = 0; /* entry that before->ranges[from] starts with: entries increase */
     int64_t previous = 0;
     for (int64_t k = 0; k < count; k++) {
-        const int64_t index = cursor_index(&cursor, keep[k]);
+        const IndexRange *range = before->ranges;
+        while (from < before->count &&
+               keep[k] - start > range[from].last - range[from].first) {
+            start += range[from].last - range[from].first + 1;
+            from++;
+        }
+        const int64_t index =
+            from < before->count ? range[from].first + keep[k] - start : keep[k];
         if (k == 0 || index != previous + 1) {
             if (out) out[ranges].first = index;
             ranges++;

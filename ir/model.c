@@ -160,16 +160,6 @@ void model_hash(Model *model, char out[HASH_TEXT_BYTES]) {
 
 /* Gaussians of another model. */
 
-static Status fail_taking(const Gaussian *gaussian, const char *found, Diag *diag) {
-    Status status = diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
-                              "the posterior belongs to another model: expected that of "
-                              "%s, found that of %s",
-                              found, gaussian->origin);
-    diag_hint(diag,
-              "a posterior is of the weights it was estimated for, and of no others");
-    return status;
-}
-
 static Status check_taking(Model *model, const Graph *from, Diag *diag) {
     char hash[HASH_TEXT_BYTES];
     if (graph_gaussian_count(from) == 0)
@@ -181,9 +171,16 @@ static Status check_taking(Model *model, const Graph *from, Diag *diag) {
         const Storage *source = from->storages[i];
         if (!source->gaussian) continue;
         const Storage *target = graph_storage(model->graph, source->name);
-        if (strcmp(source->gaussian->origin, hash) != 0 || !target ||
-            !gaussian_fits(source->gaussian, &target->tensor))
-            return fail_taking(source->gaussian, hash, diag);
+        if (strcmp(source->gaussian->origin, hash) == 0 && target &&
+            gaussian_fits(source->gaussian, &target->tensor))
+            continue;
+        Status status = diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
+                                  "the posterior belongs to another model: expected that "
+                                  "of %s, found that of %s",
+                                  hash, source->gaussian->origin);
+        diag_hint(diag,
+                  "a posterior is of the weights it was estimated for, and of no others");
+        return status;
     }
     return STATUS_OK;
 }

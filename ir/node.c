@@ -1,7 +1,66 @@
-/* Node: type, operands and place of a single node. */
-#include "ir/graph_internal.h"
+/* Node: name, attributes by name, operands, type and place of a single node. */
+#include "ir/graph_unchecked.h"
 
+#include <stdio.h>
 #include <string.h>
+
+static const char *const ROLE_NAMES[ROLE_COUNT] = {
+#define ROLE(name, text, help) [ROLE_##name] = text,
+#include "ir/roles.def"
+#undef ROLE
+};
+
+const char *role_name(Role role) {
+    return (unsigned)role < ROLE_COUNT ? ROLE_NAMES[role] : "?";
+}
+
+Role role_parse(const char *name) {
+    int role = 0;
+    while (role < ROLE_COUNT && strcmp(ROLE_NAMES[role], name) != 0) role++;
+    return (Role)role;
+}
+
+const char *node_label(char out[NODE_LABEL_BYTES], const Node *node) {
+    if (node->storage)
+        snprintf(out, NODE_LABEL_BYTES, "@%s", node->storage->name);
+    else if (node_is_leaf(node))
+        snprintf(out, NODE_LABEL_BYTES, "$%s", node->name ? node->name : "");
+    else
+        snprintf(out, NODE_LABEL_BYTES, "%%%d %s", node->id, node->op->name);
+    return out;
+}
+
+static int64_t read_integer(const Node *node, const char *attribute) {
+    const Field *field =
+        node->op->fields ? field_find(node->op->fields, attribute) : NULL;
+    if (!field) return 0;
+    return *(const int64_t *)((const char *)node->attrs + field->offset);
+}
+
+int64_t node_heads(const Node *node) {
+    return read_integer(node, "heads");
+}
+
+int64_t node_key_heads(const Node *node) {
+    const int64_t heads = read_integer(node, "kv_heads");
+    return heads ? heads : node_heads(node);
+}
+
+int64_t node_integer(const Node *node, const char *name) {
+    const Field *field = node->op->fields ? field_find(node->op->fields, name) : NULL;
+    if (!field || field->kind != FIELD_INT) return -1;
+    return *(const int64_t *)((const char *)node->attrs + field->offset);
+}
+
+Node *node_operand(const Node *node, const char *name) {
+    int i = op_operand_index(node->op, name);
+    return i >= 0 && i < node->in_count ? node->in[i] : NULL;
+}
+
+bool node_is_in(const Node *node, const char *stack, int layer) {
+    return (layer < 0 || node->layer == layer) &&
+           (!stack || (node->stack && strcmp(node->stack, stack) == 0));
+}
 
 /* Checks one value against its operand's row. */
 static Status check_operand(const Node *node, const Operand *operand, const Node *value,

@@ -1,7 +1,7 @@
 /* Op and Type: look-up in op tables, and the types of values. */
 #include "ir/op.h"
 
-#include "ir/graph_internal.h"
+#include "ir/graph_unchecked.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Rewriting: replacing, removing and copying nodes. */
 #include "ir/rewrite.h"
 
-#include "ir/graph_internal.h"
+#include "ir/graph_unchecked.h"
 #include "ir/name_map.h"
 #include "ir/storage.h"
 
@@ -33,15 +33,6 @@ Status graph_infer(Graph *graph, Diag *diag) {
 
 /* Dead nodes. */
 
-/* Marks what the outputs depend on; users come after their operands, so one walk from the
- * end is enough. */
-static void mark_live(const Graph *graph, bool *live) {
-    for (int i = 0; i < graph->output_count; i++) live[graph->outputs[i].node->id] = true;
-    for (const Node *n = graph->last; n; n = n->prev)
-        for (int i = 0; live[n->id] && i < n->in_count; i++)
-            if (n->in[i]) live[n->in[i]->id] = true;
-}
-
 /* Drops the storages that no leaf names; the order of the others stays. */
 static void drop_storages(Graph *graph) {
     NameMap named = {0};
@@ -62,7 +53,11 @@ static void drop_storages(Graph *graph) {
 int graph_remove_dead(Graph *graph) {
     int count = graph_number(graph), removed = 0;
     bool *live = memory_alloc((size_t)count + 1, sizeof *live);
-    mark_live(graph, live);
+    for (int i = 0; i < graph->output_count; i++) live[graph->outputs[i].node->id] = true;
+    /* users come after their operands, so one walk from the end is enough */
+    for (const Node *n = graph->last; n; n = n->prev)
+        for (int i = 0; live[n->id] && i < n->in_count; i++)
+            if (n->in[i]) live[n->in[i]->id] = true;
     for (Node *n = graph->first, *next; n; n = next) {
         next = n->next;
         if (live[n->id] || node_is_input(n)) continue;
@@ -133,17 +128,6 @@ Status graph_import(Graph *graph, Graph *from, const char *prefix, Node **map,
     return STATUS_OK;
 }
 
-/* Copies every storage, in order, and puts them into `copies`. */
-static void copy_storages(Graph *copy, const Graph *from, NameMap *copies) {
-    for (int i = 0; i < from->storage_count; i++) {
-        const Storage *storage = from->storages[i];
-        const char *name = arena_strdup(copy->arena, storage->name);
-        Storage *twin = graph_append_storage(copy, name, &storage->tensor);
-        storage_copy(copy->arena, twin, storage);
-        name_map_add(copies, name, twin);
-    }
-}
-
 /* Copy of a leaf, at the end of the list. */
 static Node *copy_leaf(Graph *copy, const Node *from, const NameMap *storages) {
     Node *leaf =
@@ -154,26 +138,26 @@ static Node *copy_leaf(Graph *copy, const Node *from, const NameMap *storages) {
     return leaf;
 }
 
-/* Copies the places in the IR text; they share one copy of each file's name in turn. */
-static void copy_loc(Graph *copy, Node *node, Loc from, const char **file) {
-    node->loc = from;
-    if (!from.file) return;
-    if (!*file || strcmp(*file, from.file) != 0)
-        *file = arena_strdup(copy->arena, from.file);
-    node->loc.file = *file;
-}
-
 Graph *graph_copy(Arena *arena, Graph *graph) {
     Graph *copy = graph_create(arena, graph->ops);
     int count = graph_number(graph);
     Node **map = memory_alloc((size_t)count + 1, sizeof *map);
     const char *file = NULL;
     NameMap storages = {0};
-    copy_storages(copy, graph, &storages);
+    for (int i = 0; i < graph->storage_count; i++) {
+        const Storage *storage = graph->storages[i];
+        const char *name = arena_strdup(arena, storage->name);
+        Storage *twin = graph_append_storage(copy, name, &storage->tensor);
+        storage_copy(arena, twin, storage);
+        name_map_add(&storages, name, twin);
+    }
     for (const Node *n = graph->first; n; n = n->next) {
         Node *node =
             node_is_leaf(n) ? copy_leaf(copy, n, &storages) : copy_node(copy, n, "", map);
-        copy_loc(copy, node, n->loc, &file);
+        node->loc = n->loc; /* places share one copy of each file's name in turn */
+        if (n->loc.file && (!file || strcmp(file, n->loc.file) != 0))
+            file = arena_strdup(arena, n->loc.file);
+        if (n->loc.file) node->loc.file = file;
         map[n->id] = node;
     }
     for (int i = 0; i < graph->output_count; i++) {

@@ -144,16 +144,14 @@ static void print_safe(FILE *out, const char *text, bool lines) {
     }
 }
 
-static void print_place(FILE *out, Loc at) {
-    if (!at.file) return;
-    print_safe(out, at.file, false);
-    if (at.line > 0) fprintf(out, ":%d", at.line);
-    if (at.line > 0 && at.column > 0) fprintf(out, ":%d", at.column);
-    fputs(": ", out);
-}
-
 static void print_entry(FILE *out, const Entry *entry) {
-    print_place(out, entry->at);
+    const Loc at = entry->at;
+    if (at.file) {
+        print_safe(out, at.file, false);
+        if (at.line > 0) fprintf(out, ":%d", at.line);
+        if (at.line > 0 && at.column > 0) fprintf(out, ":%d", at.column);
+        fputs(": ", out);
+    }
     fprintf(out, "%s: ", ENTRY_NAMES[entry->kind]);
     if (entry->key && *entry->key) {
         print_safe(out, entry->key, false);

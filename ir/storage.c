@@ -1,7 +1,7 @@
 /* Storages: see storage.h. */
 #include "ir/storage.h"
 
-#include "ir/graph_internal.h"
+#include "ir/graph_unchecked.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,6 +3,8 @@
 
 #include "ir/name_map.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -145,15 +147,6 @@ typedef struct PathWalk {
     Diag *diag;
 } PathWalk;
 
-static Status path_check(const PathWalk *walk) {
-    const char *path = walk->path;
-    size_t length = strlen(path);
-    bool empty = length == 0 || path[0] == '.' || path[length - 1] == '.';
-    if (!empty && !strstr(path, "..")) return STATUS_OK;
-    return diag_fail(walk->diag, STATUS_USAGE, walk->value->loc, NULL,
-                     "expected a path such as train.epochs, found \"%s\"", path);
-}
-
 /* Element of a list by the digits in `name`. */
 static Status list_element(const PathWalk *walk, Tree *list, const char *name,
                            Tree **out) {
@@ -195,7 +188,10 @@ static Status path_step(const PathWalk *walk, Tree *parent, const char *name,
 
 Status tree_set(Arena *arena, Tree *root, const char *path, Tree *value, Diag *diag) {
     PathWalk walk = {arena, path, value, diag};
-    TRY(path_check(&walk));
+    const size_t length = strlen(path);
+    if (length == 0 || path[0] == '.' || path[length - 1] == '.' || strstr(path, ".."))
+        return diag_fail(diag, STATUS_USAGE, value->loc, NULL,
+                         "expected a path such as train.epochs, found \"%s\"", path);
     Tree *parent = root;
     for (const char *at = path, *dot; (dot = strchr(at, '.')); at = dot + 1) {
         const char *name = arena_strndup(arena, at, (size_t)(dot - at));
@@ -218,19 +214,15 @@ Status tree_set(Arena *arena, Tree *root, const char *path, Tree *value, Diag *d
     return STATUS_OK;
 }
 
-static int child_index(const Tree *child) {
-    int index = 0;
-    for (const Tree *c = child->parent->first; c != child; c = c->next) index++;
-    return index;
-}
-
 static void add_path(Text *text, const Tree *tree) {
     if (!tree->parent) return;
     add_path(text, tree->parent);
     if (tree->key) {
         text_add(text, "%s%s", text->length > 0 ? "." : "", tree->key);
     } else {
-        text_add(text, "[%d]", child_index(tree));
+        int index = 0;
+        for (const Tree *c = tree->parent->first; c != tree; c = c->next) index++;
+        text_add(text, "[%d]", index);
     }
 }
 
@@ -279,4 +271,98 @@ static Tree *copy_value(TreeCopy *copy, const Tree *tree) {
 Tree *tree_copy(Arena *arena, const Tree *tree) {
     TreeCopy copy = {arena, NULL, NULL};
     return copy_value(&copy, tree);
+}
+
+/* ---- printing: for messages and as JSON ---- */
+
+/* Bytes of a string that a message shows. */
+#define SHOWN_BYTES 60
+
+static void describe_string(Text *text, const char *string) {
+    char shown[SHOWN_BYTES + 4];
+    size_t length = strlen(string);
+    if (length > SHOWN_BYTES) {
+        length = SHOWN_BYTES;
+        while (length > 0 && ((unsigned char)string[length] & 0xc0) == 0x80) length--;
+        memcpy(shown, string, length);
+        strcpy(shown + length, "...");
+    } else {
+        memcpy(shown, string, length + 1);
+    }
+    text_quoted(text, shown);
+}
+
+void tree_describe(Text *text, const Tree *value) {
+    text_add(text, "%s", tree_kind_name(value->kind));
+    switch (value->kind) {
+    case TREE_BOOL: text_add(text, " %s", value->boolean ? "true" : "false"); break;
+    case TREE_INT: text_add(text, " %" PRId64, value->integer); break;
+    case TREE_FLOAT:
+        text_add(text, " ");
+        text_real(text, value->real);
+        break;
+    case TREE_STRING:
+        text_add(text, " ");
+        describe_string(text, value->string);
+        break;
+    case TREE_NULL:
+    case TREE_LIST:
+    case TREE_MAP: break;
+    }
+}
+
+static void print_scalar(Text *text, const Tree *tree) {
+    switch (tree->kind) {
+    case TREE_BOOL: text_add(text, "%s", tree->boolean ? "true" : "false"); break;
+    case TREE_INT: text_add(text, "%" PRId64, tree->integer); break;
+    case TREE_STRING: text_quoted(text, tree->string); break;
+    case TREE_FLOAT:
+        if (isfinite(tree->real)) {
+            text_real(text, tree->real);
+            break;
+        } /* fall through */
+    default: text_add(text, "null");
+    }
+}
+
+static bool holds_children(const Tree *tree) {
+    return tree->kind == TREE_LIST || tree->kind == TREE_MAP;
+}
+
+/* Whether a container prints on one line: empty ones and lists of scalars do. */
+static bool prints_flat(const Tree *tree) {
+    if (!tree->first) return true;
+    if (tree->kind == TREE_MAP) return false;
+    for (const Tree *child = tree->first; child; child = child->next) {
+        if (holds_children(child)) return false;
+    }
+    return true;
+}
+
+static void print_break(Text *text, int spaces) {
+    text_add(text, "\n%*s", spaces, "");
+}
+
+static void print_value(Text *text, const Tree *tree, int indent, int level) {
+    if (!holds_children(tree)) {
+        print_scalar(text, tree);
+        return;
+    }
+    bool map = tree->kind == TREE_MAP, flat = indent <= 0 || prints_flat(tree);
+    text_bytes(text, map ? "{" : "[", 1);
+    for (const Tree *child = tree->first; child; child = child->next) {
+        if (child != tree->first) text_add(text, indent > 0 && flat ? ", " : ",");
+        if (!flat) print_break(text, indent * (level + 1));
+        if (map) {
+            text_quoted(text, child->key);
+            text_add(text, indent > 0 ? ": " : ":");
+        }
+        print_value(text, child, indent, level + 1);
+    }
+    if (!flat) print_break(text, indent * level);
+    text_bytes(text, map ? "}" : "]", 1);
+}
+
+void tree_print_json(Text *text, const Tree *tree, int indent) {
+    print_value(text, tree, indent, 0);
 }

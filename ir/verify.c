@@ -1,7 +1,7 @@
 /* Verifier: the list first, then each node, then storages and outputs. */
 #include "ir/verify.h"
 
-#include "ir/graph_internal.h"
+#include "ir/graph_unchecked.h"
 #include "ir/name_map.h"
 
 #include <math.h>
@@ -98,17 +98,6 @@ static Status verify_init(Verifier *v, const Node *leaf) {
     return STATUS_OK;
 }
 
-static Status verify_input(Verifier *v, Node *leaf) {
-    if (!(leaf->op->traits & OP_INPUT))
-        return FAIL_NODE(v, leaf, "a leaf of op %s has no storage", leaf->op->name);
-    if (!name_is_valid(leaf->name))
-        return FAIL_NODE(v, leaf, "an input's name must have 1 to %d bytes of UTF-8",
-                         NAME_LENGTH_MAX);
-    if (!name_map_add(&v->inputs, leaf->name, leaf))
-        return FAIL_NODE(v, leaf, "another input has the same name");
-    return STATUS_OK;
-}
-
 static Status verify_param(Verifier *v, Node *leaf) {
     Storage *storage = leaf->storage;
     if (!(leaf->op->traits & OP_PARAM) || leaf->name)
@@ -138,7 +127,15 @@ static Status verify_leaf(Verifier *v, Node *leaf) {
     if (leaf->stack || leaf->layer != -1 || leaf->role != ROLE_NONE)
         return FAIL_NODE(v, leaf, "a leaf has no place, found role %s",
                          role_name(leaf->role));
-    return leaf->storage ? verify_param(v, leaf) : verify_input(v, leaf);
+    if (leaf->storage) return verify_param(v, leaf);
+    if (!(leaf->op->traits & OP_INPUT))
+        return FAIL_NODE(v, leaf, "a leaf of op %s has no storage", leaf->op->name);
+    if (!name_is_valid(leaf->name))
+        return FAIL_NODE(v, leaf, "an input's name must have 1 to %d bytes of UTF-8",
+                         NAME_LENGTH_MAX);
+    if (!name_map_add(&v->inputs, leaf->name, leaf))
+        return FAIL_NODE(v, leaf, "another input has the same name");
+    return STATUS_OK;
 }
 
 static Status verify_place(Verifier *v, const Node *node) {

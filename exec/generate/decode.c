@@ -53,11 +53,6 @@ struct Decoder {
 
 /* ---- sharing out ---- */
 
-/* Whether threads that share out `a` units and then `b` units get the same parts. */
-static bool is_aligned(int threads, int64_t a, int64_t b) {
-    return a == b || (a % threads == 0 && b % threads == 0);
-}
-
 /* A step must wait for the others when it reads parts of a value that was written since
  * the last meeting and that they wrote: always when it has no units, else unless its
  * units read the same parts that their thread wrote. *fresh: whether it reads such a
@@ -65,6 +60,7 @@ static bool is_aligned(int threads, int64_t a, int64_t b) {
 static bool must_meet(const Decoder *decoder, int s, int phase, bool *fresh) {
     const StepGraph *g = decoder->graph;
     const TokenStep *step = &g->steps[s];
+    const int threads = decoder->options.threads;
     bool others = false;
     *fresh = false;
     for (int i = 0; i < step->node->in_count; i++) {
@@ -73,8 +69,10 @@ static bool must_meet(const Decoder *decoder, int s, int phase, bool *fresh) {
         const int64_t units = g->steps[step->in[i].index].units;
         if (!made->shared || made->phase != phase) continue;
         *fresh = true;
-        if (step->units == 0 || !(step->kernel->local & READS_IN(i)) ||
-            !is_aligned(decoder->options.threads, units, step->units))
+        /* Shared out, both numbers of units give a thread the same parts. */
+        const bool aligned =
+            units == step->units || (units % threads == 0 && step->units % threads == 0);
+        if (step->units == 0 || !(step->kernel->local & READS_IN(i)) || !aligned)
             others = true;
     }
     return others;
@@ -323,12 +321,6 @@ Status decoder_step(Decoder *decoder, int32_t token, Diag *diag) {
 
 /* ---- making ---- */
 
-static int choose_threads(int wanted) {
-    long threads = wanted > 0 ? wanted : sysconf(_SC_NPROCESSORS_ONLN);
-    if (threads < 1) threads = 1;
-    return (int)(threads < THREADS_MAX ? threads : THREADS_MAX);
-}
-
 static Status decoder_fill(Decoder *decoder, Graph *graph, Diag *diag) {
     const DecodeOptions *options = &decoder->options;
     if (options->capacity < 1)
@@ -347,7 +339,10 @@ Status decoder_create(Decoder **out, Graph *graph, const DecodeOptions *options,
                       Diag *diag) {
     Decoder *decoder = memory_alloc(1, sizeof *decoder);
     decoder->options = *options;
-    decoder->options.threads = choose_threads(options->threads);
+    long threads =
+        options->threads > 0 ? options->threads : sysconf(_SC_NPROCESSORS_ONLN);
+    if (threads < 1) threads = 1; /* sysconf may not know */
+    decoder->options.threads = (int)(threads < THREADS_MAX ? threads : THREADS_MAX);
     const Status status = decoder_fill(decoder, graph, diag);
     if (status == STATUS_OK)
         *out = decoder;

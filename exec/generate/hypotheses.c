@@ -120,16 +120,6 @@ static Status open_encoder(Seq2Seq *model, Diag *diag) {
     return params_create(&model->params, g->graph, PRECISION_F32, false, diag);
 }
 
-static Status seq2seq_fill(Seq2Seq *model, Graph *graph, Diag *diag) {
-    const StepGraphOptions options = {.capacity = model->options.max_length,
-                                      .weights = model->options.weights,
-                                      .has_source = true};
-    TRY(step_graph_create(&model->graph, graph, &options, diag));
-    TRY(check_inputs(graph, diag));
-    place_steps(model);
-    return open_encoder(model, diag);
-}
-
 Status seq2seq_create(Seq2Seq **out, Graph *graph, const Seq2SeqOptions *options,
                       Diag *diag) {
     if (options->max_length < 1 || options->slots < 1)
@@ -137,7 +127,14 @@ Status seq2seq_create(Seq2Seq **out, Graph *graph, const Seq2SeqOptions *options
                          "a translator without room for tokens");
     Seq2Seq *model = memory_alloc(1, sizeof *model);
     model->options = *options;
-    const Status status = seq2seq_fill(model, graph, diag);
+    const StepGraphOptions steps = {
+        .capacity = options->max_length, .weights = options->weights, .has_source = true};
+    Status status = step_graph_create(&model->graph, graph, &steps, diag);
+    if (status == STATUS_OK) status = check_inputs(graph, diag);
+    if (status == STATUS_OK) {
+        place_steps(model);
+        status = open_encoder(model, diag);
+    }
     if (status == STATUS_OK)
         *out = model;
     else
@@ -341,19 +338,16 @@ static void run_step(const Hypotheses *h, int s, int me, int64_t first, int64_t 
     }
 }
 
-/* Whether threads do a step together: kernels for several rows have no units. */
-static bool is_shared(const Hypotheses *h, const TokenStep *step) {
-    return h->threads > 1 && step->units > 1 && !step->kernel->run_rows &&
-           step->kernel->share != STEP_LIGHT;
-}
-
 static void run_token(void *self, int me) {
     const Hypotheses *h = self;
     const StepGraph *g = h->model->graph;
     bool before = false; /* whether the step before was shared */
     for (int s = 0; s < g->step_count; s++) {
-        const bool shared = is_shared(h, &g->steps[s]);
-        const int64_t units = g->steps[s].units > 0 ? g->steps[s].units : 1;
+        const TokenStep *step = &g->steps[s];
+        const int64_t units = step->units > 0 ? step->units : 1;
+        /* Kernels for several rows have no units. */
+        const bool shared = h->threads > 1 && step->units > 1 &&
+                            !step->kernel->run_rows && step->kernel->share != STEP_LIGHT;
         if (shared || before) team_meet(h->team);
         before = shared;
         if (!shared && me > 0) continue;

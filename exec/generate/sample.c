@@ -24,15 +24,6 @@ static double weight_of(const Weights *w, int64_t i) {
     return x > -INFINITY ? exp((x - w->top) / w->temperature) : 0; /* NaN is 0 too */
 }
 
-/* The first of the largest; NaN counts as the smallest. */
-static int64_t largest(const float *logits, int64_t count) {
-    int64_t best = 0;
-    for (int64_t i = 1; i < count; i++)
-        if (logits[i] > logits[best] || (isnan(logits[best]) && !isnan(logits[i])))
-            best = i;
-    return best;
-}
-
 /* Token at which the running sum exceeds `target`; `order` NULL = 0, 1, 2, ... */
 static int64_t walk(const Weights *w, const int32_t *order, int64_t count,
                     double target) {
@@ -73,22 +64,6 @@ static void sift_down(const float *logits, int32_t *heap, int64_t count, int64_t
     heap[i] = token;
 }
 
-/* Moves the first of `count` tokens in a heap behind the others. */
-static void heap_pop(const float *logits, int32_t *heap, int64_t count) {
-    const int32_t token = heap[0];
-    heap[0] = heap[count - 1];
-    heap[count - 1] = token;
-    sift_down(logits, heap, count - 1, 0);
-}
-
-static int32_t *make_heap(const Weights *w) {
-    int32_t *heap = memory_alloc((size_t)w->count, sizeof *heap);
-    for (int64_t i = 0; i < w->count; i++) heap[i] = (int32_t)i;
-    for (int64_t i = w->count / 2 - 1; i >= 0; i--)
-        sift_down(w->logits, heap, w->count, i);
-    return heap;
-}
-
 /* The fewest of the first tokens, at least one, whose weights reach `target`. */
 static int64_t cut(const Weights *w, const int32_t *order, int64_t count, double target) {
     double sum = 0;
@@ -102,14 +77,20 @@ static int64_t cut(const Weights *w, const int32_t *order, int64_t count, double
 /* Draws among the first `k` tokens, cut to the fewest whose weights reach top_p of what
  * those k weigh. What all tokens weigh is known before they are in order. */
 static int64_t draw_limited(const Weights *w, int64_t k, double top_p, double uniform) {
-    int32_t *heap = make_heap(w);
+    int32_t *heap = memory_alloc((size_t)w->count, sizeof *heap);
+    for (int64_t i = 0; i < w->count; i++) heap[i] = (int32_t)i;
+    for (int64_t i = w->count / 2 - 1; i >= 0; i--)
+        sift_down(w->logits, heap, w->count, i);
     int32_t *order = memory_alloc((size_t)k, sizeof *order);
     const double all = k == w->count ? sum_weights(w, NULL, k) : INFINITY;
     double sum = 0;
     int64_t count = 0;
     while (count < k && (count == 0 || sum < top_p * all)) {
+        const int64_t rest = w->count - count - 1; /* the first goes behind the others */
         order[count] = heap[0];
-        heap_pop(w->logits, heap, w->count - count);
+        heap[0] = heap[rest];
+        heap[rest] = order[count];
+        sift_down(w->logits, heap, rest, 0);
         sum += weight_of(w, order[count++]);
     }
     if (k < w->count) count = cut(w, order, count, top_p * sum);
@@ -121,7 +102,10 @@ static int64_t draw_limited(const Weights *w, int64_t k, double top_p, double un
 
 int32_t sample_token(const Sampling *sampling, const float *logits, int64_t vocabulary,
                      int64_t position) {
-    const int64_t best = largest(logits, vocabulary);
+    int64_t best = 0; /* the first of the largest; NaN counts as the smallest */
+    for (int64_t i = 1; i < vocabulary; i++)
+        if (logits[i] > logits[best] || (isnan(logits[best]) && !isnan(logits[i])))
+            best = i;
     const Weights w = {logits, vocabulary, logits[best], sampling->temperature};
     const bool limited = sampling->top_k > 0 && sampling->top_k < vocabulary;
     const int64_t k = limited ? sampling->top_k : vocabulary;

@@ -64,13 +64,6 @@ static double score_of(const Search *search, double sum, int64_t length) {
     return sum / pow((double)length, search->length_penalty);
 }
 
-/* The best score that a live hypothesis can still reach: sums only fall. */
-static double bound_of(const Searching *s, double sum) {
-    const double now = score_of(s->search, sum, s->length + 1);
-    const double last = score_of(s->search, sum, s->most);
-    return now > last ? now : last;
-}
-
 /* ---- candidates ---- */
 
 /* Keeps the candidates sorted, the best first; of equal ones the first to come. */
@@ -119,15 +112,6 @@ static int64_t free_slot(const Searching *s, int64_t base) {
     return base; /* there are as many as hypotheses */
 }
 
-static void put_hypothesis(const Searching *s, const Sentence *sentence, int64_t n,
-                           const Candidate *c) {
-    Hypothesis *to = &sentence->next[n];
-    const Hypothesis *from = &sentence->live[c->from];
-    memcpy(to->tokens, from->tokens, (size_t)s->length * sizeof *to->tokens);
-    to->tokens[s->length] = c->token;
-    to->sum = c->sum;
-}
-
 /* Makes the chosen candidates the live hypotheses. */
 static void go_on(Searching *s, int64_t index, const Candidate *chosen, int64_t count) {
     Sentence *sentence = &s->sentences[index];
@@ -142,8 +126,12 @@ static void go_on(Searching *s, int64_t index, const Candidate *chosen, int64_t 
         const int64_t slot = first ? parent : free_slot(s, base);
         if (!first) hypotheses_copy(s->h, parent, slot);
         s->taken[slot - base] = true;
-        put_hypothesis(s, sentence, n, &chosen[n]);
-        sentence->next[n].slot = slot;
+        const Hypothesis *from = &sentence->live[chosen[n].from];
+        Hypothesis *to = &sentence->next[n];
+        memcpy(to->tokens, from->tokens, (size_t)s->length * sizeof *to->tokens);
+        to->tokens[s->length] = chosen[n].token;
+        to->sum = chosen[n].sum;
+        to->slot = slot;
     }
     Hypothesis *old = sentence->live;
     sentence->live = sentence->next;
@@ -169,8 +157,14 @@ static bool is_done(const Searching *s, const Sentence *sentence) {
     if (search->beam == 1 || search->early_stopping)
         return sentence->ended >= search->beam;
     if (sentence->ended < search->beam) return false;
-    for (int64_t h = 0; h < sentence->live_count; h++)
-        if (bound_of(s, sentence->live[h].sum) > sentence->best->score) return false;
+    /* Sums only fall, so the best score that a live hypothesis can still reach is that of
+     * an end at once or at the largest length. */
+    for (int64_t h = 0; h < sentence->live_count; h++) {
+        const double sum = sentence->live[h].sum;
+        if (score_of(search, sum, s->length + 1) > sentence->best->score ||
+            score_of(search, sum, s->most) > sentence->best->score)
+            return false;
+    }
     return true;
 }
 
@@ -218,25 +212,22 @@ static void look_ahead(Searching *s, int64_t index) {
     go_on(s, index, sentence->candidates, count);
 }
 
-/* The sum of the likeliest pair that begins with a live hypothesis's last token. */
-static double pair_of(const Searching *s, const Hypothesis *h) {
-    const Search *search = s->search;
-    const float *logits = hypotheses_logits(s->h, h->row);
-    float most = -INFINITY;
-    for (int64_t w = 0; w < search->vocabulary; w++)
-        if (logits[w] > most && (w != search->start || w == search->end))
-            most = logits[w];
-    return h->sum + (double)most - log_total(logits, s->words);
-}
-
 /* Keeps the first token of the best pair; the others' slots are free again. */
 static void choose_pair(Searching *s, int64_t index) {
+    const Search *search = s->search;
     Sentence *sentence = &s->sentences[index];
     const Candidate *end = &sentence->candidates[sentence->live_count];
     int64_t best = -1;
     double most = end->sum;
     for (int64_t h = 0; h < sentence->live_count; h++) {
-        const double sum = pair_of(s, &sentence->live[h]);
+        const Hypothesis *live = &sentence->live[h];
+        const float *logits = hypotheses_logits(s->h, live->row);
+        float second =
+            -INFINITY; /* of the likeliest pair that begins with its last token */
+        for (int64_t w = 0; w < search->vocabulary; w++)
+            if (logits[w] > second && (w != search->start || w == search->end))
+                second = logits[w];
+        const double sum = live->sum + (double)second - log_total(logits, s->words);
         if (sum > most) {
             most = sum;
             best = h;
@@ -335,17 +326,6 @@ static void open_sentence(Searching *s, int64_t i, Translation *out) {
     out->length = -1;
 }
 
-static void close_sentence(Sentence *sentence) {
-    Translation *best = sentence->best;
-    if (best->length < 0) { /* no logit was finite */
-        best->length = 0;
-        best->score = -INFINITY;
-        best->ended = false;
-    }
-    free(sentence->live < sentence->next ? sentence->live : sentence->next);
-    free(sentence->candidates);
-}
-
 void search_translations(Hypotheses *h, const Search *search, Translation *out) {
     Searching s = {.h = h,
                    .search = search,
@@ -362,7 +342,16 @@ void search_translations(Hypotheses *h, const Search *search, Translation *out) 
         run_lookahead(&s);
     else
         run_beam(&s);
-    for (int64_t i = 0; i < s.count; i++) close_sentence(&s.sentences[i]);
+    for (int64_t i = 0; i < s.count; i++) {
+        Sentence *sentence = &s.sentences[i];
+        if (out[i].length < 0) { /* no logit was finite */
+            out[i].length = 0;
+            out[i].score = -INFINITY;
+            out[i].ended = false;
+        }
+        free(sentence->live < sentence->next ? sentence->live : sentence->next);
+        free(sentence->candidates);
+    }
     free(s.sentences);
     free(s.taken);
     free(s.tokens);

@@ -153,14 +153,6 @@ static Status bind_param(StepGraph *g, TokenStep *step, int i, Diag *diag) {
     return STATUS_OK;
 }
 
-/* Index of a value of the source, in the order of first use. */
-static int need_source(StepGraph *g, const Node *node) {
-    for (int i = 0; i < g->source_count; i++)
-        if (g->source_values[i] == node) return i;
-    g->source_values[g->source_count] = (Node *)(uintptr_t)node;
-    return g->source_count++;
-}
-
 static Status bind_operand(const Cutting *c, TokenStep *step, int i, Diag *diag) {
     StepGraph *g = c->g;
     const Node *node = step->node->in[i];
@@ -170,7 +162,10 @@ static Status bind_operand(const Cutting *c, TokenStep *step, int i, Diag *diag)
     if (node->storage) return bind_param(g, step, i, diag);
     if (is_of_source(c, node)) {
         in->from = FROM_SOURCE;
-        in->index = need_source(g, node);
+        while (in->index < g->source_count && g->source_values[in->index] != node)
+            in->index++; /* they are listed in the order of first use */
+        if (in->index == g->source_count)
+            g->source_values[g->source_count++] = (Node *)(uintptr_t)node;
         return STATUS_OK;
     }
     if ((step->kernel->matrices | step->kernel->tables) & READS_IN(i))
@@ -217,17 +212,6 @@ static Status add_node(const Cutting *c, const Node *node, Diag *diag) {
     return STATUS_OK;
 }
 
-/* What depends on the tokens, by Node.id. */
-static void mark_target(const Cutting *c) {
-    for (const Node *node = c->g->graph->first; node; node = node->next) {
-        bool *mark = &c->of_target[node->id];
-        *mark = node == c->g->ids ||
-                (node->name && strcmp(node->name, "decoder_attention_mask") == 0);
-        for (int i = 0; i < node->in_count; i++)
-            if (node->in[i] && c->of_target[node->in[i]->id]) *mark = true;
-    }
-}
-
 /* A node's value belongs to the step that made it, but for an alias to that of its
  * operand: value s is step s's. */
 static Status collect_steps(StepGraph *g, Diag *diag) {
@@ -240,7 +224,13 @@ static Status collect_steps(StepGraph *g, Diag *diag) {
     g->source_values = ARENA_ARRAY(g->arena, Node *, count);
     g->steps = ARENA_ARRAY(g->arena, TokenStep, count);
     g->values = ARENA_ARRAY(g->arena, TokenValue, count);
-    mark_target(&c);
+    for (const Node *node = graph->first; node; node = node->next) {
+        bool *mark = &c.of_target[node->id];
+        *mark = node == g->ids ||
+                (node->name && strcmp(node->name, "decoder_attention_mask") == 0);
+        for (int i = 0; i < node->in_count; i++)
+            if (node->in[i] && c.of_target[node->in[i]->id]) *mark = true;
+    }
     needed[g->logits->id] = true;
     for (const Node *node = graph->last; node; node = node->prev)
         for (int i = 0; needed[node->id] && i < node->in_count; i++)
@@ -281,17 +271,6 @@ static Status check_plan(StepGraph *g, Diag *diag) {
 
 /* ---- weights ---- */
 
-static void fill_weight(PackedWeight *weight, char *base) {
-    const Tensor *tensor = &weight->storage->tensor;
-    void *data = base + weight->at;
-    if (weight->packed) {
-        matrix_pack(&weight->matrix, tensor, weight->transposed, data);
-        weight->matrix.data = data;
-    } else {
-        tensor_read_f32(tensor, 0, tensor_count(tensor), data);
-    }
-}
-
 /* One after the other, as steps read them: a token streams all of them once, so that the
  * processor's prefetcher runs through one piece of memory. */
 static Status pack_weights(StepGraph *g, Diag *diag) {
@@ -304,7 +283,16 @@ static Status pack_weights(StepGraph *g, Diag *diag) {
     }
     TRY(buf_create(&g->weights, total, diag));
     char *base = (char *)(uintptr_t)buf_data(g->weights);
-    for (PackedWeight *w = g->first_weight; w; w = w->next) fill_weight(w, base);
+    for (PackedWeight *w = g->first_weight; w; w = w->next) {
+        const Tensor *tensor = &w->storage->tensor;
+        void *data = base + w->at;
+        if (w->packed) {
+            matrix_pack(&w->matrix, tensor, w->transposed, data);
+            w->matrix.data = data;
+        } else {
+            tensor_read_f32(tensor, 0, tensor_count(tensor), data);
+        }
+    }
     for (int s = 0; s < g->step_count; s++)
         for (int i = 0; i < g->steps[s].node->in_count; i++) {
             TokenOperand *in = &g->steps[s].in[i];

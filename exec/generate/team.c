@@ -42,14 +42,6 @@ static void relax(void) {
 #endif
 }
 
-static void sleep_until(Team *team, atomic_uint *count, unsigned old) {
-    pthread_mutex_lock(&team->lock);
-    atomic_fetch_add(&team->asleep, 1);
-    while (atomic_load(count) == old) pthread_cond_wait(&team->wake, &team->lock);
-    atomic_fetch_sub(&team->asleep, 1);
-    pthread_mutex_unlock(&team->lock);
-}
-
 /* Waits until `count` is no longer `old`. */
 static void wait_for(Team *team, atomic_uint *count, unsigned old) {
     for (int looks = 0; looks < LOOKS; looks++) {
@@ -59,7 +51,11 @@ static void wait_for(Team *team, atomic_uint *count, unsigned old) {
         else
             sched_yield();
     }
-    sleep_until(team, count, old);
+    pthread_mutex_lock(&team->lock);
+    atomic_fetch_add(&team->asleep, 1);
+    while (atomic_load(count) == old) pthread_cond_wait(&team->wake, &team->lock);
+    atomic_fetch_sub(&team->asleep, 1);
+    pthread_mutex_unlock(&team->lock);
 }
 
 /* Counts on: what was written before is seen by those who waited. A thread that is about

@@ -135,16 +135,6 @@ static int64_t blocks_of(int64_t count) {
     return (count + BLOCK - 1) / BLOCK;
 }
 
-static void add_blocks(Optimizer *optimizer, Params *params) {
-    float *values = optimizer->prior ? prior_values(optimizer->prior) : NULL;
-    optimizer->weight_count = params_flat_count(params);
-    optimizer->count = optimizer->weight_count + prior_deviations(optimizer->prior);
-    optimizer->weights = values ? values : params_flat(params);
-    const size_t blocks = (size_t)blocks_of(optimizer->weight_count) + 1;
-    optimizer->square = memory_alloc(blocks, sizeof *optimizer->square);
-    optimizer->added = memory_alloc(blocks, sizeof *optimizer->added);
-}
-
 Status optimizer_create(Optimizer **out, Graph *graph, const Plan *plan, Params *params,
                         const TrainOptions *options, int64_t samples, Diag *diag) {
     Optimizer *optimizer = memory_alloc(1, sizeof *optimizer);
@@ -152,7 +142,13 @@ Status optimizer_create(Optimizer **out, Graph *graph, const Plan *plan, Params 
     Status status =
         prior_create(&optimizer->prior, graph, params, options, samples, diag);
     if (status == STATUS_OK) {
-        add_blocks(optimizer, params);
+        float *values = optimizer->prior ? prior_values(optimizer->prior) : NULL;
+        optimizer->weight_count = params_flat_count(params);
+        optimizer->count = optimizer->weight_count + prior_deviations(optimizer->prior);
+        optimizer->weights = values ? values : params_flat(params);
+        const size_t blocks = (size_t)blocks_of(optimizer->weight_count) + 1;
+        optimizer->square = memory_alloc(blocks, sizeof *optimizer->square);
+        optimizer->added = memory_alloc(blocks, sizeof *optimizer->added);
         status = add_segments(optimizer, graph, plan, params, diag);
     }
     if (status == STATUS_OK) status = add_state(optimizer, diag);
@@ -361,14 +357,14 @@ void optimizer_step(Optimizer *optimizer, const float *gradient, double scale,
     parallel_for(blocks_of(optimizer->count), threads, step_block, &job);
 }
 
-void optimizer_settle(Optimizer *optimizer) {
-    prior_settle(optimizer->prior);
+void optimizer_restore_means(Optimizer *optimizer) {
+    prior_restore_means(optimizer->prior);
 }
 
 Status optimizer_finish(Optimizer *optimizer, Diag *diag) {
     if (optimizer->average)
         memcpy(optimizer->weights, optimizer->average,
                (size_t)optimizer->count * sizeof(float));
-    optimizer_settle(optimizer);
+    optimizer_restore_means(optimizer);
     return prior_finish(optimizer->prior, diag);
 }

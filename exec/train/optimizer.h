@@ -48,10 +48,10 @@ void optimizer_describe(const Optimizer *optimizer, Arena *arena, int *with,
 
 /* Puts means in the place of drawn weights: whenever others look at them between steps,
  * and after the last one whatever came of it. */
-void optimizer_settle(Optimizer *optimizer);
+void optimizer_restore_means(Optimizer *optimizer);
 
-/* Puts the averaged weights, if any, in the place of the trained ones, and settles. Then
- * the Gaussians are what prior_finish says. Fails with STATUS_MEMORY. */
+/* Puts the averaged weights, if any, in the place of the trained ones, and restores
+ * means. Then the Gaussians are what prior_finish says. Fails with STATUS_MEMORY. */
 Status optimizer_finish(Optimizer *optimizer, Diag *diag);
 
 #endif

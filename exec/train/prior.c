@@ -120,13 +120,6 @@ static Status scale_part(Prior *prior, const PriorPart *part, Diag *diag) {
     return STATUS_OK;
 }
 
-static void start_deviations(Prior *prior, const PriorPart *part) {
-    const double given = prior->options->init_variance;
-    float *rho = prior->values + prior_log_variances(prior, part);
-    for (int64_t i = 0; i < part->count; i++)
-        rho[i] = (float)log(given > 0 ? given : (double)prior->variance[part->at + i]);
-}
-
 static Status read_part(Prior *prior, const PriorPart *part, Diag *diag) {
     const Gaussian *gaussian = part->storage->gaussian;
     if (!gaussian_fits(gaussian, &part->storage->tensor) || !gaussian_has_data(gaussian))
@@ -135,14 +128,11 @@ static Status read_part(Prior *prior, const PriorPart *part, Diag *diag) {
     gaussian_mean_f32(gaussian, 0, part->count, prior->mean + part->at);
     gaussian_variance_f32(gaussian, 0, part->count, prior->variance + part->at);
     TRY(scale_part(prior, part, diag));
-    if (prior->values) start_deviations(prior, part);
-    return STATUS_OK;
-}
-
-static Status prior_fill(Prior *prior, Diag *diag) {
-    TRY(add_state(prior, diag));
-    for (int i = 0; i < prior->part_count; i++)
-        TRY(read_part(prior, &prior->parts[i], diag));
+    if (!prior->values) return STATUS_OK;
+    const double start = prior->options->init_variance; /* 0: that of the prior */
+    float *rho = prior->values + prior_log_variances(prior, part);
+    for (int64_t i = 0; i < part->count; i++)
+        rho[i] = (float)log(start > 0 ? start : (double)prior->variance[part->at + i]);
     return STATUS_OK;
 }
 
@@ -158,7 +148,9 @@ Status prior_create(Prior **out, Graph *graph, Params *params,
                      .weight_count = params_flat_count(params),
                      .weights = params_flat(params)};
     add_parts(prior, params);
-    const Status status = prior_fill(prior, diag);
+    Status status = add_state(prior, diag);
+    for (int i = 0; i < prior->part_count && status == STATUS_OK; i++)
+        status = read_part(prior, &prior->parts[i], diag);
     if (status == STATUS_OK)
         *out = prior;
     else
@@ -200,19 +192,6 @@ typedef struct DrawJob {
     uint64_t key;
 } DrawJob;
 
-/* Draws what a part has in [first, end) of the flat array. */
-static void draw_part(const DrawJob *job, const PriorPart *part, int64_t first,
-                      int64_t end) {
-    Prior *prior = job->prior;
-    const int64_t from = first > part->first ? first : part->first;
-    const int64_t last = part->first + part->count, to = end < last ? end : last;
-    if (from >= to) return;
-    const float *rho = prior->values + prior_log_variances(prior, part);
-    loops_here()->variational_draw(
-        prior->weights + from, prior->values + from, rho + (from - part->first),
-        to - from, random_key_name(job->key, part->storage->name), from - part->first);
-}
-
 static void draw_block(void *self, int64_t block, int worker) {
     (void)worker;
     const DrawJob *job = self;
@@ -220,8 +199,17 @@ static void draw_block(void *self, int64_t block, int worker) {
     const int64_t first = block * BLOCK, left = prior->weight_count - first;
     const int64_t n = left < BLOCK ? left : BLOCK;
     memcpy(prior->weights + first, prior->values + first, (size_t)n * sizeof(float));
-    for (int i = 0; i < prior->part_count; i++)
-        draw_part(job, &prior->parts[i], first, first + n);
+    for (int i = 0; i < prior->part_count; i++) { /* what each part has in the block */
+        const PriorPart *part = &prior->parts[i];
+        const int64_t end = first + n, last = part->first + part->count;
+        const int64_t from = first > part->first ? first : part->first;
+        const int64_t to = end < last ? end : last, at = from - part->first;
+        if (from >= to) continue;
+        loops_here()->variational_draw(
+            prior->weights + from, prior->values + from,
+            prior->values + prior_log_variances(prior, part) + at, to - from,
+            random_key_name(job->key, part->storage->name), at);
+    }
 }
 
 void prior_draw(Prior *prior, uint64_t key, int threads) {
@@ -248,7 +236,7 @@ double prior_add(const Prior *prior, const PriorPart *part, float *gradient,
 
 /* ---- the end ---- */
 
-void prior_settle(Prior *prior) {
+void prior_restore_means(Prior *prior) {
     if (prior && prior->values)
         memcpy(prior->weights, prior->values,
                (size_t)prior->weight_count * sizeof(float));

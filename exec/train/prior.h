@@ -71,10 +71,11 @@ double prior_add(const Prior *prior, const PriorPart *part, float *gradient,
                  int64_t first, int64_t n);
 
 /* Puts the means of q in the place of the weights; nothing for map. */
-void prior_settle(Prior *prior);
+void prior_restore_means(Prior *prior);
 
-/* After prior_settle: the Gaussian of every part becomes q, diagonal and F32, of the same
- * origin; for map it stays the prior. Fails with STATUS_MEMORY, the Gaussians unchanged.
+/* After prior_restore_means: the Gaussian of every part becomes q, diagonal and F32, of
+ * the same origin; for map it stays the prior. Fails with STATUS_MEMORY, the Gaussians
+ * unchanged.
  */
 Status prior_finish(Prior *prior, Diag *diag);
 

@@ -177,9 +177,12 @@ static bool counts_ahead(const Plan *plan, const PlanNode *node) {
     return true;
 }
 
-/* The losses whose rows are counted: the same nodes in all plans. */
-static void find_counted(Shards *shards) {
+Status shards_open(Shards *shards, Params *params, int64_t first, Diag *diag) {
+    const int64_t weights = params_gradient_count(params);
+    const int lanes = lanes_count(shards->lanes);
     const Plan *plan = shards->largest;
+    shards->params = params;
+    /* The losses whose rows are counted: the same nodes in all plans. */
     shards->id_count = plan->index_count;
     shards->counted = memory_alloc((size_t)plan->node_count + 1, sizeof *shards->counted);
     shards->rows = memory_alloc((size_t)plan->index_count + 1, sizeof *shards->rows);
@@ -187,37 +190,25 @@ static void find_counted(Shards *shards) {
     for (int i = 0; i < plan->node_count; i++)
         if (counts_ahead(plan, &plan->nodes[i]))
             shards->counted[shards->counted_count++] = plan->nodes[i].node;
-}
-
-/* The largest plan is bound first, so that the workspace is allocated once. */
-static Status open_lane(ShardLane *lane, const Shards *shards, Diag *diag) {
-    lane->rows = memory_alloc((size_t)shards->id_count + 1, sizeof *lane->rows);
-    TRY(feed_open(&lane->feed, shards->options.data, shards->micro, diag));
-    TRY(workspace_create(&lane->workspace, diag));
-    return workspace_bind(lane->workspace, shards->largest, shards->params, diag);
-}
-
-static Status open_shard(Shard *shard, const Shards *shards, int64_t elements,
-                         Diag *diag) {
-    shard->loss =
-        memory_alloc((size_t)shards->options.part_count + 1, sizeof *shard->loss);
-    shard->rows = memory_alloc((size_t)shards->counted_count + 1, sizeof *shard->rows);
-    return buf_create(&shard->gradient, (size_t)elements * sizeof(float), diag);
-}
-
-Status shards_open(Shards *shards, Params *params, int64_t first, Diag *diag) {
-    const int64_t weights = params_gradient_count(params);
-    shards->params = params;
-    find_counted(shards);
-    shards->memory =
-        memory_alloc((size_t)lanes_count(shards->lanes), sizeof *shards->memory);
-    for (int i = 0; i < lanes_count(shards->lanes); i++)
-        TRY(open_lane(&shards->memory[i], shards, diag));
+    shards->memory = memory_alloc((size_t)lanes, sizeof *shards->memory);
+    for (int i = 0; i < lanes; i++) {
+        ShardLane *lane = &shards->memory[i];
+        lane->rows = memory_alloc((size_t)shards->id_count + 1, sizeof *lane->rows);
+        TRY(feed_open(&lane->feed, shards->options.data, shards->micro, diag));
+        TRY(workspace_create(&lane->workspace, diag));
+        /* the largest plan first, so that the workspace is allocated once */
+        TRY(workspace_bind(lane->workspace, plan, params, diag));
+    }
     shards->shards = memory_alloc((size_t)shards->count, sizeof *shards->shards);
     shards->gradients = memory_alloc((size_t)shards->count, sizeof *shards->gradients);
     for (int64_t s = 0; s < shards->count; s++) {
         Shard *shard = &shards->shards[s];
-        TRY(open_shard(shard, shards, s == 0 ? first : weights, diag));
+        const int64_t elements = s == 0 ? first : weights;
+        shard->loss =
+            memory_alloc((size_t)shards->options.part_count + 1, sizeof *shard->loss);
+        shard->rows =
+            memory_alloc((size_t)shards->counted_count + 1, sizeof *shard->rows);
+        TRY(buf_create(&shard->gradient, (size_t)elements * sizeof(float), diag));
         shards->gradients[s] = (float *)(uintptr_t)buf_data(shard->gradient);
     }
     return STATUS_OK;
@@ -310,15 +301,6 @@ static Status count_rows(Shards *shards, Diag *diag) {
     return STATUS_OK;
 }
 
-/* RunMode.rows for n samples of the mini-batch; NULL when no loss needs it. */
-static const double *share_rows(const Shards *shards, ShardLane *lane, int64_t n) {
-    if (shards->counted_count == 0) return NULL;
-    const double share = (double)n / (double)shards->batch.count;
-    for (int i = 0; i < shards->id_count; i++)
-        lane->rows[i] = shards->rows[i] * share; /* below 0 stays so */
-    return lane->rows;
-}
-
 /* ---- running ---- */
 
 static Status run_micro(const Shards *shards, ShardLane *lane, int64_t s,
@@ -326,10 +308,14 @@ static Status run_micro(const Shards *shards, ShardLane *lane, int64_t s,
     const ShardsOptions *options = &shards->options;
     Workspace *workspace = lane->workspace;
     const int64_t n = micro->what.n;
+    const double share = (double)n / (double)shards->batch.count;
+    const bool counted = shards->counted_count > 0; /* else no loss needs rows */
+    for (int i = 0; counted && i < shards->id_count; i++)
+        lane->rows[i] = shards->rows[i] * share; /* below 0 stays so */
     const RunMode mode = {.training = true,
                           .key = shards->batch.key,
                           .first = micro->first,
-                          .rows = share_rows(shards, lane, n)};
+                          .rows = counted ? lane->rows : NULL};
     TRY(micro_bind(shards, lane, micro, diag));
     TRY(feed_fetch(&lane->feed, workspace, &micro->what, diag));
     run_forward(workspace, mode);
@@ -338,8 +324,7 @@ static Status run_micro(const Shards *shards, ShardLane *lane, int64_t s,
         const float *value = workspace_value(workspace, node);
         shards->shards[s].loss[i] += (double)n * (double)*value;
     }
-    run_backward(workspace, mode, (double)n / (double)shards->batch.count,
-                 shards->gradients[s]);
+    run_backward(workspace, mode, share, shards->gradients[s]);
     return STATUS_OK;
 }
 

@@ -160,33 +160,27 @@ static Status check_step(const Trainer *trainer, int64_t step, double norm, Diag
     return status;
 }
 
-/* The gradient of the step's mini-batch, priors included, and its norm. Weights are drawn
- * before any shard runs: all of them see the same ones. */
-static Status step_gradient(Trainer *trainer, double *norm, Diag *diag) {
-    const int threads = trainer->job.threads;
-    optimizer_draw(trainer->optimizer, trainer->batch.key, threads);
-    TRY(shards_run(trainer->shards, &trainer->batch, trainer->losses, diag));
-    *norm = optimizer_sum(trainer->optimizer, shards_gradients(trainer->shards),
-                          shards_count(trainer->shards), threads);
-    trainer->prior = optimizer_prior(trainer->optimizer);
-    return STATUS_OK;
-}
-
 /* Takes step `step`: gradient, checks, update. */
 static Status train_step(Trainer *trainer, History *h, int64_t step, Diag *diag) {
     const TrainOptions *options = trainer->options;
-    double norm = 0;
-    TRY(step_gradient(trainer, &norm, diag));
+    const int threads = trainer->job.threads;
+    /* Weights are drawn before any shard runs: all of them see the same ones. */
+    optimizer_draw(trainer->optimizer, trainer->batch.key, threads);
+    TRY(shards_run(trainer->shards, &trainer->batch, trainer->losses, diag));
+    const double norm =
+        optimizer_sum(trainer->optimizer, shards_gradients(trainer->shards),
+                      shards_count(trainer->shards), threads);
+    trainer->prior = optimizer_prior(trainer->optimizer);
     TRY(check_step(trainer, step, norm, diag));
     const double scale =
         options->clip > 0 && norm > options->clip ? options->clip / norm : 1;
     const double rate = options->lr * schedule_factor(options, step, h->total);
     optimizer_step(trainer->optimizer, shards_gradients(trainer->shards)[0], scale, rate,
-                   step, trainer->job.threads);
+                   step, threads);
     history_add(h, trainer, step, norm);
     const TrainHook *hook = options->hook;
     if (!hook) return STATUS_OK;
-    optimizer_settle(trainer->optimizer);
+    optimizer_restore_means(trainer->optimizer);
     return hook->step(hook->self, step + 1, h->total, diag);
 }
 
@@ -253,22 +247,17 @@ static Status train_loop(Trainer *trainer, History *h, uint64_t seed, Diag *diag
     return status;
 }
 
-static Status check_parts(const Trainer *trainer, Diag *diag) {
-    for (int i = 0; i < trainer->job.part_count; i++) {
-        const Type *type = &trainer->job.parts[i]->type;
-        if (type->rank != 0 || !dtype_is_real(type->dtype))
-            return diag_fail(diag, STATUS_INTERNAL, LOC_NONE, NULL,
-                             "part %d of the loss (%s) is not a scalar", i + 1,
-                             trainer->job.parts[i]->op->name);
-    }
-    return STATUS_OK;
-}
-
 /* Sizes, plans, weights, optimiser state and gradients, in this order: each is made from
  * those before it. */
 static Status trainer_open(Trainer *trainer, Diag *diag) {
     ShardsOptions *job = &trainer->job;
-    TRY(check_parts(trainer, diag));
+    for (int i = 0; i < job->part_count; i++) {
+        const Type *type = &job->parts[i]->type;
+        if (type->rank != 0 || !dtype_is_real(type->dtype))
+            return diag_fail(diag, STATUS_INTERNAL, LOC_NONE, NULL,
+                             "part %d of the loss (%s) is not a scalar", i + 1,
+                             job->parts[i]->op->name);
+    }
     TRY(feed_check(job->graph, &job->loss, 1, job->data, job->sizes, diag));
     TRY(feed_check(job->graph, job->parts, job->part_count, job->data, job->sizes, diag));
     TRY(shards_create(&trainer->shards, job, diag));
@@ -295,7 +284,7 @@ static Status trainer_run(Trainer *trainer, uint64_t seed, Arena *arena,
     if (status == STATUS_OK)
         status = optimizer_finish(trainer->optimizer, diag);
     else
-        optimizer_settle(trainer->optimizer);
+        optimizer_restore_means(trainer->optimizer);
     if (status == STATUS_OK) {
         fill_report(report, &history, trainer->job.part_count, arena);
         report->shards = shards_count(trainer->shards);

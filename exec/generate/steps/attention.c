@@ -68,11 +68,6 @@ typedef struct Cache {
     float *keys, *values;
 } Cache;
 
-static Cache open_cache(const Sizes *s, void *state, int64_t group) {
-    float *keys = (float *)state + group * s->tokens * (s->d + s->wide);
-    return (Cache){keys, keys + s->tokens * s->d};
-}
-
 static void put_token(const Sizes *s, Cache cache, int64_t token,
                       const float *restrict key, const float *restrict value) {
     float *restrict keys = cache.keys + token / PANEL_ROWS * PANEL_ROWS * s->d;
@@ -142,7 +137,8 @@ static void run(const StepCall *call, int64_t first, int64_t last) {
     const Sizes s = open_sizes(call->node, call->capacity);
     const float *k = call->in[K], *v = call->in[V];
     for (int64_t group = first; group < last; group++) {
-        const Cache cache = open_cache(&s, call->state, group);
+        float *keys = (float *)call->state + group * s.tokens * (s.d + s.wide);
+        const Cache cache = {keys, keys + s.tokens * s.d};
         for (int64_t t = 0; t < call->count; t++)
             put_token(&s, cache, call->position + t, k + (t * s.groups + group) * s.d,
                       v + (t * s.groups + group) * s.e);

@@ -11,17 +11,6 @@ typedef struct Sizes {
     int fn;
 } Sizes;
 
-static Sizes open_sizes(const Node *node) {
-    const FeatureMapAttrs *attrs = node->attrs;
-    const Node *weight = step_operand(node, WEIGHT);
-    return (Sizes){.heads = attrs->heads,
-                   .share = weight ? attrs->heads / weight->type.dim[0] : 1,
-                   .d = node->in[X]->type.dim[2] / attrs->heads,
-                   .f = node->type.dim[2] / attrs->heads,
-                   .scale = (float)attrs->scale,
-                   .fn = attrs->fn};
-}
-
 static int64_t units(const Node *node) {
     return ((const FeatureMapAttrs *)node->attrs)->heads;
 }
@@ -56,8 +45,15 @@ static void put_head(const Sizes *s, const float *restrict u, const float *restr
 }
 
 static void run(const StepCall *call, int64_t first, int64_t last) {
-    const Sizes s = open_sizes(call->node);
-    const Matrix *weight = step_operand(call->node, WEIGHT) ? call->in[WEIGHT] : NULL;
+    const Node *node = call->node, *matrix = step_operand(node, WEIGHT);
+    const FeatureMapAttrs *attrs = node->attrs;
+    const Sizes s = {.heads = attrs->heads,
+                     .share = matrix ? attrs->heads / matrix->type.dim[0] : 1,
+                     .d = node->in[X]->type.dim[2] / attrs->heads,
+                     .f = node->type.dim[2] / attrs->heads,
+                     .scale = (float)attrs->scale,
+                     .fn = attrs->fn};
+    const Matrix *weight = matrix ? call->in[WEIGHT] : NULL;
     const float *bias = step_operand(call->node, BIAS) ? call->in[BIAS] : NULL;
     for (int64_t h = first; h < last; h++) {
         const float *x = (const float *)call->in[X] + h * s.d;

@@ -1,4 +1,4 @@
-/* Field: tables of struct members; finding, describing and printing them. */
+/* Field: tables of struct members; finding, printing and documenting them. */
 #include "ir/field.h"
 
 #include <float.h>
@@ -77,12 +77,6 @@ void field_expect(Text *text, const Field *field) {
     add_range(text, field);
 }
 
-static void print_choice(Text *text, const Field *field, int index) {
-    int length;
-    const char *name = field_choice_name(field, index, &length);
-    text_bytes(text, name, (size_t)length);
-}
-
 static void print_list(Text *text, const Field *field, const void *source) {
     const IntList *ints = MEMBER(IntList, source, field);
     const RealList *reals = MEMBER(RealList, source, field);
@@ -112,6 +106,8 @@ void field_print_value(Text *text, const Field *field, const void *source) {
         text_add(text, "null");
         return;
     }
+    const char *name;
+    int length;
     switch (field->kind) {
     case FIELD_BOOL:
         text_add(text, "%s", *MEMBER(bool, source, field) ? "true" : "false");
@@ -119,7 +115,10 @@ void field_print_value(Text *text, const Field *field, const void *source) {
     case FIELD_INT: text_add(text, "%" PRId64, *MEMBER(int64_t, source, field)); break;
     case FIELD_REAL: text_real(text, *MEMBER(double, source, field)); break;
     case FIELD_STRING: text_quoted(text, *MEMBER(const char *, source, field)); break;
-    case FIELD_CHOICE: print_choice(text, field, *MEMBER(int, source, field)); break;
+    case FIELD_CHOICE:
+        name = field_choice_name(field, *MEMBER(int, source, field), &length);
+        text_bytes(text, name, (size_t)length);
+        break;
     case FIELD_TREE:
         tree_print_json(text, *MEMBER(const Tree *, source, field), 0);
         break;
@@ -189,20 +188,6 @@ static Tree *new_list(Arena *arena, const Field *field, const void *source) {
     return list;
 }
 
-static Tree *new_choice(Arena *arena, const Field *field, int index) {
-    int length;
-    const char *name = field_choice_name(field, index, &length);
-    Tree *tree = tree_new(arena, TREE_STRING, LOC_NONE);
-    tree->string = arena_strndup(arena, name, (size_t)length);
-    return tree;
-}
-
-static Tree *new_bool(Arena *arena, bool value) {
-    Tree *tree = tree_new(arena, TREE_BOOL, LOC_NONE);
-    tree->boolean = value;
-    return tree;
-}
-
 bool field_is_absent(const Field *field, const void *source) {
     if (field->kind != FIELD_INT && field->kind != FIELD_REAL) return false;
     const double value = field->kind == FIELD_INT
@@ -213,14 +198,24 @@ bool field_is_absent(const Field *field, const void *source) {
 }
 
 static Tree *member_to_tree(Arena *arena, const Field *field, const void *source) {
+    Tree *made;
     const Tree *tree;
+    const char *name;
+    int length;
     if (field_is_absent(field, source)) return tree_new(arena, TREE_NULL, LOC_NONE);
     switch (field->kind) {
-    case FIELD_BOOL: return new_bool(arena, *MEMBER(bool, source, field));
+    case FIELD_BOOL:
+        made = tree_new(arena, TREE_BOOL, LOC_NONE);
+        made->boolean = *MEMBER(bool, source, field);
+        return made;
     case FIELD_INT: return new_int(arena, *MEMBER(int64_t, source, field));
     case FIELD_REAL: return new_real(arena, *MEMBER(double, source, field));
     case FIELD_STRING: return new_string(arena, *MEMBER(const char *, source, field));
-    case FIELD_CHOICE: return new_choice(arena, field, *MEMBER(int, source, field));
+    case FIELD_CHOICE:
+        name = field_choice_name(field, *MEMBER(int, source, field), &length);
+        made = tree_new(arena, TREE_STRING, LOC_NONE);
+        made->string = arena_strndup(arena, name, (size_t)length);
+        return made;
     case FIELD_TREE:
         tree = *MEMBER(const Tree *, source, field);
         return tree ? tree_copy(arena, tree) : tree_new(arena, TREE_NULL, LOC_NONE);
@@ -235,4 +230,161 @@ Tree *fields_to_tree(Arena *arena, const Field *fields, const void *source) {
         tree_append(arena, map, field->name, LOC_NONE, value);
     }
     return map;
+}
+
+/* ---- the manual and the JSON Schema of a table ---- */
+
+static int max_int(int a, int b) {
+    return a > b ? a : b;
+}
+
+/* The default as it is printed; "required" or "none" where there is no value. */
+static void add_default(Text *text, const Field *field, const void *defaults) {
+    if (field->required) {
+        text_add(text, "required");
+        return;
+    }
+    if (!defaults) return;
+    Text value = {0};
+    field_print_value(&value, field, defaults);
+    bool none = strcmp(value.data, "null") == 0 || field_is_absent(field, defaults);
+    text_add(text, "default %s", none ? "none" : value.data);
+    text_free(&value);
+}
+
+/* What a value must be, the choices separated as in the table. */
+static void add_type(Text *text, const Field *field) {
+    Field plain = *field;
+    plain.expect = NULL;
+    if (field->kind == FIELD_CHOICE)
+        text_add(text, "%s", field->choices);
+    else
+        field_expect(text, &plain);
+}
+
+/* Columns wider than this do not push the others to the right. */
+#define WIDTH_MAX 32
+
+static int column_width(const Text *cell) {
+    return cell->length > WIDTH_MAX ? 0 : (int)cell->length;
+}
+
+typedef struct Widths {
+    int name, type, value;
+} Widths;
+
+static Widths measure_table(const Field *fields, const void *defaults) {
+    Widths widths = {0};
+    for (const Field *field = fields; field && field->name; field++) {
+        Text type = {0}, value = {0};
+        text_add(&type, "%s", "");
+        text_add(&value, "%s", "");
+        add_type(&type, field);
+        add_default(&value, field, defaults);
+        widths.name = max_int(widths.name, (int)strlen(field->name));
+        widths.type = max_int(widths.type, column_width(&type));
+        widths.value = max_int(widths.value, column_width(&value));
+        text_free(&type);
+        text_free(&value);
+    }
+    return widths;
+}
+
+void fields_document(Text *text, const Field *fields, const void *defaults) {
+    Widths widths = measure_table(fields, defaults);
+    for (const Field *field = fields; field && field->name; field++) {
+        Text type = {0}, value = {0};
+        text_add(&value, "%s", "");
+        add_type(&type, field);
+        add_default(&value, field, defaults);
+        text_add(text, "  %-*s  %-*s  %-*s  %s\n", widths.name, field->name, widths.type,
+                 type.data, widths.value, value.data, field->help ? field->help : "");
+        text_free(&type);
+        text_free(&value);
+    }
+}
+
+static void put_range(Arena *arena, Tree *schema, const Field *field, bool integer) {
+    if (field->min == 0 && field->max == 0) return;
+    const char *const keys[] = {"minimum", "maximum"};
+    const double bounds[] = {field->min, field->max};
+    for (int i = 0; i < 2; i++) {
+        double most = integer ? 9e18 : DBL_MAX;
+        if (!(bounds[i] > -most && bounds[i] < most)) continue;
+        if (integer) {
+            tree_put_int(arena, schema, keys[i], (int64_t)bounds[i]);
+        } else {
+            tree_put_real(arena, schema, keys[i], bounds[i]);
+        }
+    }
+}
+
+/* Puts the names in `names`, which are joined by '|', as a list. */
+static Tree *put_names(Arena *arena, Tree *schema, const char *key, const char *names) {
+    Tree *list = tree_put_list(arena, schema, key);
+    for (const char *p = names; *p; p += *p == '|') {
+        const size_t length = strcspn(p, "|");
+        tree_add_string(arena, list, arena_strndup(arena, p, length));
+        p += length;
+    }
+    return list;
+}
+
+/* Puts `type`: one name, or a list of the names that a tree may be and of null. */
+static void put_types(Arena *arena, Tree *schema, const Field *field, FieldKind kind,
+                      bool nullable) {
+    static const char *const NAMES[] = {
+        [FIELD_BOOL] = "boolean",  [FIELD_INT] = "integer", [FIELD_REAL] = "number",
+        [FIELD_STRING] = "string", [FIELD_INTS] = "array",  [FIELD_REALS] = "array",
+        [FIELD_STRINGS] = "array", [FIELD_TREE] = NULL};
+    const char *names = kind == FIELD_TREE ? field->choices : NAMES[kind];
+    if (!names) return; /* choices have no type, some trees may be anything */
+    Tree *list = put_names(arena, schema, "type", names);
+    for (Tree *name = list->first; name; name = name->next) {
+        if (strcmp(name->string, "map") == 0) name->string = "object";
+        if (strcmp(name->string, "list") == 0) name->string = "array";
+    }
+    if (nullable) tree_add_string(arena, list, "null");
+    if (list->count == 1) tree_put_string(arena, schema, "type", list->first->string);
+}
+
+/* Adds the keywords of one kind of value; lists describe their items the same way. */
+static void put_type(Arena *arena, Tree *schema, const Field *field, FieldKind kind,
+                     bool nullable) {
+    static const FieldKind ITEMS[] = {[FIELD_INTS] = FIELD_INT,
+                                      [FIELD_REALS] = FIELD_REAL,
+                                      [FIELD_STRINGS] = FIELD_STRING};
+    put_types(arena, schema, field, kind, nullable);
+    if (kind == FIELD_CHOICE) put_names(arena, schema, "enum", field->choices);
+    if (kind == FIELD_INT || kind == FIELD_REAL) {
+        put_range(arena, schema, field, kind == FIELD_INT);
+    }
+    if (kind == FIELD_STRING && !field->empty)
+        tree_put_int(arena, schema, "minLength", 1);
+    if (kind != FIELD_INTS && kind != FIELD_REALS && kind != FIELD_STRINGS) return;
+    if (field->required && !field->empty) tree_put_int(arena, schema, "minItems", 1);
+    Tree *items = tree_put_map(arena, schema, "items");
+    put_type(arena, items, field, ITEMS[kind], false);
+}
+
+Tree *fields_schema(Arena *arena, const Field *fields, const void *defaults) {
+    const Tree *values = defaults ? fields_to_tree(arena, fields, defaults) : NULL;
+    Tree *schema = tree_new(arena, TREE_MAP, LOC_NONE);
+    Tree *required = tree_new(arena, TREE_LIST, LOC_NONE);
+    tree_put_string(arena, schema, "type", "object");
+    Tree *properties = tree_put_map(arena, schema, "properties");
+    for (const Field *field = fields; field && field->name; field++) {
+        Tree *property = tree_put_map(arena, properties, field->name);
+        const bool nullable =
+            field->nullable || (defaults && field_is_absent(field, defaults));
+        put_type(arena, property, field, field->kind, nullable);
+        const Tree *value = tree_get_nonnull(values, field->name);
+        if (value && !field->required)
+            tree_put(arena, property, "default", tree_copy(arena, value));
+        if (field->help) tree_put_string(arena, property, "description", field->help);
+        if (field->required) tree_add_string(arena, required, field->name);
+    }
+    if (required->count > 0) tree_put(arena, schema, "required", required);
+    tree_put_bool(arena, schema, "additionalProperties", false);
+    return schema;
 }

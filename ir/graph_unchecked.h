@@ -1,7 +1,8 @@
-/* What the files that implement graphs share: unchecked building blocks and checks.
- * Used inside ir only; everybody else works through ir/graph.h and ir/rewrite.h. */
-#ifndef COMPRESS_IR_GRAPH_INTERNAL_H
-#define COMPRESS_IR_GRAPH_INTERNAL_H
+/* Building blocks of graphs that check nothing, and the checks that go with them: for the
+ * files of ir that make, parse, verify and rewrite graphs. Everybody else works through
+ * ir/graph.h and ir/rewrite.h. */
+#ifndef COMPRESS_IR_GRAPH_UNCHECKED_H
+#define COMPRESS_IR_GRAPH_UNCHECKED_H
 
 #include "ir/graph.h"
 
