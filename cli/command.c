@@ -1,7 +1,231 @@
-/* The table of commands, how a command line chooses one, and the help. */
-#include "cli/commands.h"
+/* The tables of flags and of commands; parsing, checking and help come from them. */
+#include "cli/command.h"
 
+#include "exec/processor.h"
+#include "io/tokenizers/word_vocabulary.h"
+
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* ---- flags ---- */
+
+typedef struct Flag {
+    const char *name, *value; /* "--name VALUE"; value NULL = a switch */
+    Field field;
+} Flag;
+
+static const Flag flags[] = {
+    {"recipe", "FILE", F_STRING(Flags, recipe, "recipe (YAML)")},
+    {"model", "PATH",
+     F_STRING(Flags, model, "model to start from, instead of the recipe's")},
+    {"input", "FILE", F_STRING(Flags, input, "inputs by name (safetensors)")},
+    {"output", "FILE", F_STRING(Flags, output, "file to write")},
+    {"set", "KEY=VALUE",
+     F_STRINGS(Flags, set,
+               "change a key of the recipe, as in passes.0.distill.epochs=3; "
+               "may be given several times")},
+    {"threads", "N",
+     F_INT(Flags, threads, 1, 4096, "threads; all processors if not given")},
+    {"processor", "LEVEL",
+     F_CHOICE(Flags, processor, PROCESSOR_NAMES,
+              "the same bytes on every processor that has v2, v3 or v4 of x86-64")},
+    {"prompt", "TEXT",
+     F_STRING(Flags, prompt, "text to go on from, or sentence to translate",
+              .empty = true)},
+    {"tokenizer", "PATH",
+     F_STRING(Flags, tokenizer,
+              "tokenizer: a folder or file; the model's folder if not given")},
+    {"max-tokens", "N",
+     F_INT(Flags, max_tokens, 1, 10000000, "most tokens to make; 128 if not given")},
+    {"temperature", "X",
+     F_REAL(
+         Flags, temperature, 0, 1000,
+         "divides the logits before sampling; 0, as if not given: the likeliest token")},
+    {"top-k", "N",
+     F_INT(Flags, top_k, 0, 10000000,
+           "sample from so many of the likeliest tokens only")},
+    {"top-p", "X",
+     F_REAL(Flags, top_p, 1e-9, 1,
+            "sample from the fewest tokens whose probabilities reach this")},
+    {"seed", "N", F_INT(Flags, seed, 0, 1000000000000, "of sampling")},
+    {"bf16", NULL, F_BOOL(Flags, bf16, "keep matrices in bfloat16: half the reading")},
+    {"timing", NULL, F_BOOL(Flags, timing, "print times and sizes to stderr")},
+    {"target-tokenizer", "PATH",
+     F_STRING(Flags, target_tokenizer,
+              "of a translation; the same as --tokenizer if not given")},
+    {"beam", "N",
+     F_INT(Flags, beam, 1, 1024,
+           "hypotheses of a translation; 4 if not given; 1: greedy")},
+    {"length-penalty", "X",
+     F_REAL(
+         Flags, length_penalty, 0, 100,
+         "scores of translations are sums of log-probabilities over length^X; 1 if not "
+         "given")},
+    {"column", "NAME",
+     F_STRINGS(Flags, column,
+               "column of texts; may be given several times; every line is a text if not "
+               "given")},
+    {"split", "HOW",
+     F_CHOICE(Flags, split, WORD_SPLIT_NAMES,
+              "where words end: words (not given) keeps numbers and words with "
+              "apostrophes or hyphens whole; punctuation; spaces")},
+    {"lowercase", NULL, F_BOOL(Flags, lowercase, "texts become lower case")},
+    {"min-count", "N",
+     F_INT(Flags, min_count, 1, 1000000000,
+           "fewest occurrences of a word; 1 if not given")},
+    {"max-size", "N",
+     F_INT(Flags, max_size, 5, 2097150, "most tokens, four special ones included")},
+    {"dump-ir", "WHEN",
+     F_CHOICE(Flags, dump_ir, DUMP_NAMES,
+              "write the IR text of steps: before, after, change or "
+              "failure")},
+    {"dump-dir", "FOLDER", F_STRING(Flags, dump_dir, "folder for --dump-ir")},
+    {"values", NULL,
+     F_BOOL(
+         Flags, values,
+         "IR text has each weight's norm, smallest and largest element, number of zeros "
+         "and hash")},
+    {"report", "FILE", F_STRING(Flags, report, "write sizes, records and times as JSON")},
+    {"hidden-states", NULL,
+     F_BOOL(Flags, hidden_states, "also write every layer's output")},
+    {"leave-early", NULL,
+     F_BOOL(Flags, leave_early,
+            "leave at the model's early exits, by the rule stored in it")},
+    {"json", NULL, F_BOOL(Flags, json, "print JSON")},
+    {"schema", NULL, F_BOOL(Flags, schema, "print the JSON Schema of recipes")},
+    {"no-data", NULL, F_BOOL(Flags, no_data, "data sets are neither opened nor checked")},
+    {"quiet", NULL, F_BOOL(Flags, quiet, "no progress and no plan on stderr")},
+    {"help", NULL, F_BOOL(Flags, help, "print this help")},
+    {"version", NULL, F_BOOL(Flags, version, "print the version")},
+};
+#define FLAG_COUNT ((int)(sizeof flags / sizeof flags[0]))
+
+/* Flags that every command takes. */
+#define COMMON_FLAGS "help|version"
+
+/* Whether `name[0..length)` is one of the names joined by '|'. */
+static bool names_hold(const char *names, const char *name, size_t length) {
+    while (*names) {
+        size_t end = strcspn(names, "|");
+        if (end == length && strncmp(names, name, end) == 0) return true;
+        names += end + (names[end] == '|');
+    }
+    return false;
+}
+
+static bool accepts(const Command *command, const char *name, size_t length) {
+    return names_hold(COMMON_FLAGS, name, length) ||
+           names_hold(command->flags, name, length);
+}
+
+static const char *command_title(const Cli *cli) {
+    const char *name = cli->command->name;
+    return *name ? arena_printf(cli->arena, "compress %s", name) : "compress";
+}
+
+static Status unknown_flag(const Cli *cli, const char *name, Diag *diag) {
+    const char *names[FLAG_COUNT];
+    int count = 0;
+    for (int i = 0; i < FLAG_COUNT; i++)
+        if (accepts(cli->command, flags[i].name, strlen(flags[i].name)))
+            names[count++] = flags[i].name;
+    Status status = diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                              "unknown flag --%s of `%s`", name, command_title(cli));
+    const char *nearest = name_nearest(name, names, count);
+    if (nearest)
+        diag_hint(diag, "did you mean --%s?", nearest);
+    else
+        diag_hint(diag, "`%s --help` lists the flags", command_title(cli));
+    return status;
+}
+
+/* The value's tree node: a number where the flag takes one and it reads as one. */
+static Tree *flag_tree(Arena *arena, const Flag *flag, const char *value) {
+    Tree *tree = tree_new(arena, TREE_STRING, LOC_NONE);
+    tree->string = arena_strdup(arena, value);
+    if (flag->field.kind == FIELD_BOOL) {
+        tree->kind = TREE_BOOL;
+        tree->boolean = true;
+    } else if (flag->field.kind == FIELD_INT) {
+        char *end;
+        errno = 0;
+        long long number = strtoll(value, &end, 10);
+        if (*value && !*end && errno == 0) {
+            tree->kind = TREE_INT;
+            tree->integer = number;
+        }
+    } else if (flag->field.kind == FIELD_REAL) {
+        char *end;
+        const double number = strtod(value, &end);
+        if (*value && !*end) {
+            tree->kind = TREE_FLOAT;
+            tree->real = number;
+        }
+    }
+    return tree;
+}
+
+static Status flag_set(Cli *cli, Tree *given, const Flag *flag, const char *value,
+                       Diag *diag) {
+    if (flag->field.kind == FIELD_STRINGS) {
+        StringList *list = (StringList *)((char *)&cli->flags + flag->field.offset);
+        const char **items =
+            ARENA_ARRAY(cli->arena, const char *, (size_t)list->count + 1);
+        for (int i = 0; i < list->count; i++) items[i] = list->items[i];
+        items[list->count++] = arena_strdup(cli->arena, value);
+        list->items = items;
+        return STATUS_OK;
+    }
+    const char *key = arena_printf(cli->arena, "--%s", flag->name);
+    if (tree_get(given, key))
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL, "%s is given twice", key);
+    Tree *tree = flag_tree(cli->arena, flag, value);
+    tree_append(cli->arena, given, key, LOC_NONE, tree);
+    return field_set(&flag->field, tree, &cli->flags, cli->arena, STATUS_USAGE, diag);
+}
+
+static const Flag *flag_find(const Cli *cli, const char *name, size_t length) {
+    for (int i = 0; i < FLAG_COUNT; i++)
+        if (strlen(flags[i].name) == length &&
+            strncmp(flags[i].name, name, length) == 0 &&
+            accepts(cli->command, name, length))
+            return &flags[i];
+    return NULL;
+}
+
+/* Parses the flag at argv[*index] into `cli` and moves *index past it and its value.
+ * `given` collects the flags seen so far (a map). */
+static Status flag_parse(Cli *cli, Tree *given, int argc, char **argv, int *index,
+                         Diag *diag) {
+    const char *word = argv[(*index)++];
+    const char *name = strcmp(word, "-h") == 0 ? "help" : word + (word[1] == '-' ? 2 : 1);
+    size_t length = strcspn(name, "=");
+    const char *value = name[length] ? name + length + 1 : NULL;
+    const Flag *flag =
+        word[1] == '-' || value || name != word + 1 ? flag_find(cli, name, length) : NULL;
+    if (!flag) return unknown_flag(cli, arena_strndup(cli->arena, name, length), diag);
+    if (!flag->value && value)
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                         "--%s takes no value, found \"%s\"", flag->name, value);
+    if (flag->value && !value && *index < argc) value = argv[(*index)++];
+    if (flag->value && (!value || (!*value && !flag->field.empty)))
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL, "expected --%s %s",
+                         flag->name, flag->value);
+    return flag_set(cli, given, flag, value ? value : "", diag);
+}
+
+/* Prints the rows of the flags named in `names` (joined by '|'). */
+static void flags_help(const char *names, FILE *out) {
+    for (int i = 0; i < FLAG_COUNT; i++) {
+        const Flag *flag = &flags[i];
+        if (!names_hold(names, flag->name, strlen(flag->name))) continue;
+        int used = fprintf(out, "  --%s %s", flag->name, flag->value ? flag->value : "");
+        fprintf(out, "%*s%s\n", used < 24 ? 24 - used : 1, "", flag->field.help);
+    }
+}
+
+/* ---- commands ---- */
 
 static const Command commands[] = {
 #define COMMAND(id, name, args, min, max, flags, summary)                                \
@@ -26,15 +250,6 @@ static Status unknown_command(const char *name, Diag *diag) {
     return status;
 }
 
-/* Chooses the command: the first word, or the one without a name before a flag. */
-static Status choose_command(Cli *cli, int argc, char **argv, int *index, Diag *diag) {
-    const char *name = argc > 1 && argv[1][0] != '-' ? argv[1] : "";
-    for (int i = 0; i < COMMAND_COUNT; i++)
-        if (strcmp(commands[i].name, name) == 0) cli->command = &commands[i];
-    *index = *name ? 2 : 1;
-    return cli->command ? STATUS_OK : unknown_command(name, diag);
-}
-
 static Status check_args(const Cli *cli, Diag *diag) {
     const Command *command = cli->command;
     int count = cli->arg_count;
@@ -49,9 +264,13 @@ static Status check_args(const Cli *cli, Diag *diag) {
 }
 
 Status cli_parse(Cli *cli, int argc, char **argv, Diag *diag) {
-    int index = 1;
+    /* The command is the first word, or the one without a name before a flag. */
+    const char *name = argc > 1 && argv[1][0] != '-' ? argv[1] : "";
+    int index = *name ? 2 : 1;
     bool flags_over = false;
-    TRY(choose_command(cli, argc, argv, &index, diag));
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (strcmp(commands[i].name, name) == 0) cli->command = &commands[i];
+    if (!cli->command) return unknown_command(name, diag);
     cli->args = ARENA_ARRAY(cli->arena, const char *, (size_t)argc + 1);
     Tree *given = tree_new(cli->arena, TREE_MAP, LOC_NONE);
     while (index < argc) {
@@ -69,18 +288,6 @@ Status cli_parse(Cli *cli, int argc, char **argv, Diag *diag) {
     return check_args(cli, diag);
 }
 
-static void help_usage(const Command *command, FILE *out) {
-    fprintf(out, "compress%s%s%s%s%s", *command->name ? " " : "", command->name,
-            *command->args ? " " : "", command->args, *command->flags ? " [flags]" : "");
-}
-
-static void help_exit_codes(FILE *out) {
-    fprintf(out, "\nExit codes:\n");
-    for (int status = 0; status < STATUS_COUNT; status++)
-        fprintf(out, "  %3d  %s\n", status_exit_code((Status)status),
-                status_help((Status)status));
-}
-
 static void help_program(FILE *out) {
     fprintf(out,
             "compress %s: makes trained transformers smaller by recipes of passes\n\n",
@@ -94,7 +301,10 @@ static void help_program(FILE *out) {
     flags_help(commands[0].flags, out);
     fprintf(out, "\nFlags of every command:\n");
     flags_help("help|version", out);
-    help_exit_codes(out);
+    fprintf(out, "\nExit codes:\n");
+    for (int status = 0; status < STATUS_COUNT; status++)
+        fprintf(out, "  %3d  %s\n", status_exit_code((Status)status),
+                status_help((Status)status));
 }
 
 void cli_help(const Command *command, FILE *out) {
@@ -103,8 +313,8 @@ void cli_help(const Command *command, FILE *out) {
         return;
     }
     fprintf(out, "%s\n\nUsage:\n  ", command->summary);
-    help_usage(command, out);
-    fprintf(out, "\n");
+    fprintf(out, "compress%s%s%s%s%s\n", *command->name ? " " : "", command->name,
+            *command->args ? " " : "", command->args, *command->flags ? " [flags]" : "");
     if (*command->flags) fprintf(out, "\nFlags:\n");
     flags_help(command->flags, out);
 }

@@ -12,7 +12,7 @@
 /* Values of --dump-ir; the order is that of DumpWhen in passes/pipeline/pipeline.h. */
 #define DUMP_NAMES "never|before|after|change|failure"
 
-/* Every flag of every command; rows in cli/flags.c. */
+/* Every flag of every command; rows in cli/command.c. */
 typedef struct Flags {
     const char *recipe, *model, *output, *report, *input, *dump_dir;
     const char *prompt, *tokenizer, *target_tokenizer;
@@ -54,14 +54,10 @@ Status cli_parse(Cli *cli, int argc, char **argv, Diag *diag);
 /* Prints the help of the program, or of one command, made from the tables. */
 void cli_help(const Command *command, FILE *out);
 
-/* Parses the flag at argv[*index] into `cli` and moves *index past it and its value.
- * `given` collects the flags seen so far (a map). */
-Status flag_parse(Cli *cli, Tree *given, int argc, char **argv, int *index, Diag *diag);
-
-/* Prints the rows of the flags named in `names` (joined by '|'). */
-void flags_help(const char *names, FILE *out);
-
-/* Whether `name[0..length)` is one of the names joined by '|'. */
-bool names_hold(const char *names, const char *name, size_t length);
+/* The functions behind the rows: command_recipe, command_plan, ... Each does what its
+ * row's summary says; results go to stdout, the rest to stderr. */
+#define COMMAND(id, ...) Status command_##id(const Cli *cli, Diag *diag);
+#include "cli/commands.def"
+#undef COMMAND
 
 #endif

@@ -1,7 +1,6 @@
 /* compress generate: text from a language model, token by token, or a translation. The
  * text alone goes to standard output. */
-#include "cli/commands.h"
-#include "cli/generate_translation.h"
+#include "cli/command.h"
 #include "cli/signals.h"
 #include "exec/generate/decode.h"
 #include "exec/generate/sample.h"
@@ -9,6 +8,7 @@
 #include "exec/linalg/blas.h"
 #include "exec/ops.h"
 #include "exec/run/ticker.h"
+#include "io/files/file.h"
 #include "io/formats/load.h"
 #include "io/formats/model_vocabulary.h"
 #include "io/tokenizers/tokenizer.h"
@@ -16,6 +16,11 @@
 
 #include <string.h>
 #include <sys/stat.h>
+
+enum { GENERATE_TOKENS = 128 }; /* unless --max-tokens says otherwise */
+enum { BEAM = 4 };              /* unless --beam says otherwise */
+
+/* ---- text from a language model ---- */
 
 typedef struct Generation {
     const Cli *cli;
@@ -59,20 +64,15 @@ static Status open_tokenizer(Generation *g, Diag *diag) {
     return tokenizer_read(&g->tokenizer, path ? path : model, diag);
 }
 
-/* Positions of the model's smallest table of them; INT64_MAX without one. */
-static int64_t most_positions(const Graph *graph) {
+static Status check_positions(const Generation *g, Diag *diag) {
+    /* The model's smallest table of positions decides. */
     int64_t most = INT64_MAX;
-    for (const Node *node = graph->first; node; node = node->next) {
+    for (const Node *node = g->model->graph->first; node; node = node->next) {
         if (!node_is(node, &op_add_position)) continue;
         const AddPositionAttrs *attrs = node->attrs;
         const int64_t rows = node->in[1]->type.dim[0] - attrs->offset;
         if (rows < most) most = rows;
     }
-    return most;
-}
-
-static Status check_positions(const Generation *g, Diag *diag) {
-    const int64_t most = most_positions(g->model->graph);
     if (g->token_count + g->most <= most) return STATUS_OK;
     Status status = diag_fail(
         diag, STATUS_MODEL, LOC_NONE, NULL,
@@ -113,12 +113,6 @@ static Status show_token(Generation *g, int32_t token, Diag *diag) {
     return status;
 }
 
-static Status show_tokens(Generation *g, Diag *diag) {
-    detokenizer_start(&g->text, g->tokenizer, true);
-    for (int64_t i = 0; i < g->token_count; i++) TRY(show_token(g, g->tokens[i], diag));
-    return STATUS_OK;
-}
-
 static void show_end(Generation *g) {
     Text text = {0};
     detokenizer_finish(&g->text, &text);
@@ -150,26 +144,12 @@ static Status make_tokens(Generation *g, Diag *diag) {
     return STATUS_OK;
 }
 
-static void report_times(const Generation *g) {
-    fprintf(stderr,
-            "%lld tokens read in %.1f ms, %lld made, %.3f ms each; state %zu bytes, "
-            "weights %zu bytes a step\n",
-            (long long)g->token_count, 1e3 * g->prefill_seconds, (long long)g->made,
-            g->made ? 1e3 * g->seconds / (double)g->made : 0,
-            decoder_state_bytes(g->decoder), decoder_weight_bytes(g->decoder));
-}
-
-static Status check_flags(const Flags *flags, Diag *diag) {
-    if (!flags->beam && !flags->target_tokenizer && flags->length_penalty < 0)
-        return STATUS_OK;
-    return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
-                     "--beam, --length-penalty and --target-tokenizer are for "
-                     "encoder-decoder models, this one has no encoder");
-}
-
 static Status generate(Generation *g, Diag *diag) {
-    const Cli *cli = g->cli;
-    TRY(check_flags(&cli->flags, diag));
+    const Flags *flags = &g->cli->flags;
+    if (flags->beam || flags->target_tokenizer || flags->length_penalty >= 0)
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                         "--beam, --length-penalty and --target-tokenizer are for "
+                         "encoder-decoder models, this one has no encoder");
     TRY(open_tokenizer(g, diag));
     TRY(read_prompt(g, diag));
     TRY(open_decoder(g, diag));
@@ -179,12 +159,169 @@ static Status generate(Generation *g, Diag *diag) {
     double start = ticker_seconds();
     TRY(decoder_append(g->decoder, g->tokens, g->token_count, diag));
     g->prefill_seconds = ticker_seconds() - start;
-    TRY(show_tokens(g, diag));
+    detokenizer_start(&g->text, g->tokenizer, true);
+    for (int64_t i = 0; i < g->token_count; i++) TRY(show_token(g, g->tokens[i], diag));
     start = ticker_seconds();
     const Status status = make_tokens(g, diag);
     g->seconds = ticker_seconds() - start;
     show_end(g);
-    if (cli->flags.timing) report_times(g);
+    if (flags->timing)
+        fprintf(stderr,
+                "%lld tokens read in %.1f ms, %lld made, %.3f ms each; state %zu bytes, "
+                "weights %zu bytes a step\n",
+                (long long)g->token_count, 1e3 * g->prefill_seconds, (long long)g->made,
+                g->made ? 1e3 * g->seconds / (double)g->made : 0,
+                decoder_state_bytes(g->decoder), decoder_weight_bytes(g->decoder));
+    return status;
+}
+
+/* ---- translations ---- */
+
+typedef struct Translating {
+    const Cli *cli;
+    const Model *model;
+    Tokenizer *source, *target; /* may be the same one */
+    Encoding sentence;
+    Translator *translator;
+    Search search;
+    int64_t most; /* tokens */
+} Translating;
+
+/* Where the tokenizers are: as the flags say, or beside the model. */
+static Status find_tokenizers(const Translating *t, const char **source,
+                              const char **target, Diag *diag) {
+    static const char *const ONE[] = {"tokenizer.json", "vocab.json", "vocab.txt"};
+    const Flags *flags = &t->cli->flags;
+    Arena *arena = t->cli->arena;
+    const char *model = t->cli->args[0];
+    const char *folder = path_is_folder(model) ? model : path_folder(arena, model);
+    *source = flags->tokenizer;
+    *target = flags->target_tokenizer ? flags->target_tokenizer : *source;
+    if (*source) return STATUS_OK;
+    *source = path_join(arena, folder, "source_tokenizer.json");
+    *target = path_join(arena, folder, "target_tokenizer.json");
+    if (path_is_file(*source) && path_is_file(*target)) return STATUS_OK;
+    for (size_t i = 0; i < sizeof ONE / sizeof *ONE; i++) {
+        if (!path_is_file(path_join(arena, folder, ONE[i]))) continue;
+        *source = *target = folder;
+        return STATUS_OK;
+    }
+    diag_fail(
+        diag, STATUS_USAGE, LOC_NONE, NULL,
+        "expected --tokenizer PATH, and --target-tokenizer where the languages have "
+        "their own: %s has no tokenizer",
+        folder);
+    diag_hint(diag, "source_tokenizer.json and target_tokenizer.json, or tokenizer.json, "
+                    "are found beside the model");
+    return STATUS_USAGE;
+}
+
+static Status open_tokenizers(Translating *t, Diag *diag) {
+    const char *source, *target;
+    TRY(find_tokenizers(t, &source, &target, diag));
+    if (t->cli->flags.target_tokenizer) target = t->cli->flags.target_tokenizer;
+    TRY(tokenizer_read(&t->source, source, diag));
+    TRY(vocabulary_check(t->model, "the model", vocabulary_of(t->source, t->model->arena),
+                         "tokenizer of the source", LOC_FILE(source), diag));
+    if (strcmp(source, target) != 0) return tokenizer_read(&t->target, target, diag);
+    t->target = t->source;
+    return STATUS_OK;
+}
+
+/* A token that the configuration numbers, else the tokenizer's. */
+static int32_t token_of(const Translating *t, const char *key, int32_t usual) {
+    const Tree *number = tree_get(t->model->config, key);
+    const bool given = number && number->kind == TREE_INT && number->integer >= 0 &&
+                       number->integer <= INT32_MAX;
+    return given ? (int32_t)number->integer : usual;
+}
+
+static Status open_translator(Translating *t, Diag *diag) {
+    const Flags *flags = &t->cli->flags;
+    const SpecialIds *specials = tokenizer_specials(t->target);
+    t->search =
+        (Search){.beam = flags->beam ? flags->beam : BEAM,
+                 .length_penalty = flags->length_penalty < 0 ? 1 : flags->length_penalty,
+                 .start = token_of(t, "decoder_start_token_id", specials->pad),
+                 .end = token_of(t, "eos_token_id", specials->eos),
+                 .vocabulary = tokenizer_size(t->target)};
+    t->most = flags->max_tokens ? flags->max_tokens : GENERATE_TOKENS;
+    const TranslatorOptions options = {.max_length = t->most,
+                                       .hypotheses = t->search.beam,
+                                       .threads = threads_choose(flags->threads),
+                                       .weights = flags->bf16 ? STEP_BF16 : STEP_F32};
+    if (t->search.start < 0 || t->search.end < 0)
+        return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
+                         "expected a tokenizer of the target with tokens for padding and "
+                         "for the end of a sentence, or their numbers in the model's "
+                         "configuration");
+    blas_init();
+    TRY(translator_create(&t->translator, t->model->graph, &options, diag));
+    if (translator_vocabulary(t->translator) >= tokenizer_size(t->target))
+        return STATUS_OK;
+    return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
+                     "expected a tokenizer of at most the model's %lld tokens, found %d",
+                     (long long)translator_vocabulary(t->translator),
+                     (int)tokenizer_size(t->target));
+}
+
+static Status translate(Translating *t, Diag *diag) {
+    Arena *arena = t->cli->arena;
+    const int64_t length = (int64_t)t->sentence.length;
+    int32_t *mask = ARENA_ARRAY(arena, int32_t, (size_t)length);
+    Translation translation = {.tokens = ARENA_ARRAY(arena, int32_t, (size_t)t->most)};
+    const Sentences sentences = {t->sentence.ids, mask, 1, length};
+    const double start = ticker_seconds();
+    for (int64_t i = 0; i < length; i++) mask[i] = 1;
+    TRY(translator_run(t->translator, &sentences, &t->search, &translation, diag));
+    const double seconds = ticker_seconds() - start;
+    if (t->cli->flags.timing)
+        fprintf(stderr,
+                "%lld tokens read, %lld made in %.1f ms; score %.4f; threads %d\n",
+                (long long)length, (long long)translation.length, 1e3 * seconds,
+                translation.score, translator_threads(t->translator, 1));
+    Text text = {0};
+    const Status status =
+        tokenizer_decode(t->target, &text, translation.tokens, (size_t)translation.length,
+                         true, LOC_NONE, diag);
+    if (status == STATUS_OK)
+        printf("%.*s\n", (int)text.length, text.data ? text.data : "");
+    text_free(&text);
+    return status;
+}
+
+static Status translate_prompt(Translating *t, Diag *diag) {
+    const Flags *flags = &t->cli->flags;
+    const char *prompt = flags->prompt;
+    const TextSpan span = {prompt, prompt ? strlen(prompt) : 0};
+    if (flags->temperature > 0 || flags->top_k > 0 || flags->top_p > 0)
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                         "expected --beam for a model that translates, which does not "
+                         "sample");
+    if (span.length > 0) {
+        TRY(open_tokenizers(t, diag));
+        TRY(tokenizer_encode(t->source, &t->sentence, span, NULL, 0, LOC_FILE("--prompt"),
+                             diag));
+    }
+    if (t->sentence.length == 0)
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                         "expected --prompt TEXT, a sentence to translate");
+    TRY(open_translator(t, diag));
+    return translate(t, diag);
+}
+
+/* Translates --prompt and prints what comes out. Tokenizers are --tokenizer, of the
+ * source, and --target-tokenizer, the same one if not given; without both, in the model's
+ * folder or beside its file, source_tokenizer.json and target_tokenizer.json, or one for
+ * both. Fails with STATUS_USAGE, with STATUS_MODEL when model and tokenizers do not fit,
+ * or as tokenizer_read. */
+static Status generate_translation(const Cli *cli, const Model *model, Diag *diag) {
+    Translating t = {.cli = cli, .model = model};
+    const Status status = translate_prompt(&t, diag);
+    translator_destroy(t.translator);
+    encoding_free(&t.sentence);
+    if (t.target != t.source) tokenizer_destroy(t.target);
+    tokenizer_destroy(t.source);
     return status;
 }
 

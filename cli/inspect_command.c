@@ -1,11 +1,240 @@
-/* compress inspect: structure, storages and totals for people. */
-#include "cli/commands.h"
+/* compress inspect: structure, storages, totals and past of a model, for people; compress
+ * ir: its graph as IR text. What is told of the past comes, but for the lineages, from
+ * the provenance, which may hold anything. */
+#include "cli/command.h"
 #include "cli/inspect.h"
 #include "cli/text_table.h"
 #include "exec/ops.h"
 #include "io/formats/load.h"
+#include "ir/irtext.h"
 
 #include <string.h>
+
+#define RANGES_SHOWN 8
+
+/* A string of the provenance that is safe to print, "?" when it is none. */
+static const char *safe_string(Arena *arena, const Tree *tree) {
+    if (!tree || tree->kind != TREE_STRING) return "?";
+    return text_clean(arena_strdup(arena, tree->string));
+}
+
+/* ---- layers ---- */
+
+/* "; 0, 2, 5 of the original" for a stack that lost layers, else "". */
+static const char *original_layers(const Inspection *it, const char *stack) {
+    const Tree *layers = tree_get(tree_get(it->model->provenance, "layers"), stack);
+    if (!layers || layers->kind != TREE_LIST || layers->count == 0) return "";
+    Text text = {0};
+    for (const Tree *layer = layers->first; layer; layer = layer->next) {
+        if (layer->kind != TREE_INT) break;
+        text_add(&text, "%s%lld", layer == layers->first ? "" : ", ",
+                 (long long)layer->integer);
+    }
+    const char *copy =
+        text.data ? arena_printf(it->arena, "; %s of the original", text.data) : "";
+    text_free(&text);
+    return copy;
+}
+
+/* ---- lineages ---- */
+
+static bool same_lineage(const Lineage *a, const Lineage *b) {
+    if (a->count != b->count) return false;
+    for (int i = 0; i < a->count; i++)
+        if (a->ranges[i].first != b->ranges[i].first ||
+            a->ranges[i].last != b->ranges[i].last)
+            return false;
+    return true;
+}
+
+/* What pruning left at a place: the lineages seen, each told at the first role that has
+ * it: keys, values and the output projection keep what the queries keep. */
+typedef struct PlaceLineages {
+    Text text;
+    const Lineage **seen;
+    int count;
+} PlaceLineages;
+
+/* Appends " q=[0-15, 48-63]"; of many ranges the first ones and how many there are. */
+static void add_weight(PlaceLineages *place, const Node *node, const Storage *storage) {
+    for (int axis = 0; axis < storage->tensor.rank; axis++) {
+        const Lineage *kept = &storage->kept[axis];
+        bool known = kept->count == 0;
+        for (int i = 0; i < place->count && !known; i++)
+            known = same_lineage(place->seen[i], kept);
+        if (known) continue;
+        place->seen[place->count++] = kept;
+        Text *text = &place->text;
+        Lineage shown = *kept;
+        if (shown.count > RANGES_SHOWN) shown.count = RANGES_SHOWN;
+        text_add(text, " %s=", node->role ? role_name(node->role) : node->op->name);
+        lineage_print(text, &shown);
+        if (shown.count == kept->count) continue;
+        text->data[--text->length] = 0; /* the bracket */
+        text_add(text, ", ...: %lld in %d ranges]", (long long)lineage_size(kept),
+                 kept->count);
+    }
+}
+
+static void print_place_lineages(const Inspection *it, PlaceLineages *place,
+                                 const char *stack, int layer, bool *titled) {
+    place->count = 0;
+    for (const Node *node = it->model->graph->first; node; node = node->next) {
+        if (!node->stack || node->layer != layer || strcmp(node->stack, stack) != 0)
+            continue;
+        for (int i = 0; i < node->in_count; i++)
+            if (node->in[i] && node->in[i]->storage)
+                add_weight(place, node, node->in[i]->storage);
+    }
+    if (!place->text.data) return;
+    if (!*titled) printf("\nkept by pruning (indices of the original model)\n");
+    *titled = true;
+    if (layer >= 0)
+        printf("  %s.%d%s\n", stack, layer, place->text.data);
+    else
+        printf("  %s%s\n", stack, place->text.data);
+    text_free(&place->text);
+}
+
+/* What pruning left, place by place; nothing where it left all. */
+static void print_lineages(const Inspection *it) {
+    PlaceLineages place = {0};
+    bool titled = false;
+    place.seen = ARENA_ARRAY(it->arena, const Lineage *,
+                             RANK_MAX *((size_t)it->storage_count + 1));
+    for (int s = 0; s < it->stack_count; s++) {
+        const int layers = graph_layer_count(it->model->graph, it->stacks[s]);
+        for (int layer = -1; layer < layers; layer++)
+            print_place_lineages(it, &place, it->stacks[s], layer, &titled);
+    }
+}
+
+/* ---- exits ---- */
+
+static bool read_number(const Tree *value, double *number) {
+    if (!value || (value->kind != TREE_INT && value->kind != TREE_FLOAT)) return false;
+    *number = value->kind == TREE_INT ? (double)value->integer : value->real;
+    return true;
+}
+
+/* Appends "1.016", or "1.1 to 1.3" where exits have thresholds of their own. */
+static bool add_thresholds(Text *text, const Tree *thresholds) {
+    double least = 0, most = 0, value;
+    if (!thresholds || thresholds->kind != TREE_MAP || !thresholds->first) return false;
+    for (const Tree *t = thresholds->first; t; t = t->next) {
+        if (!read_number(t, &value)) return false;
+        if (t == thresholds->first || value < least) least = value;
+        if (t == thresholds->first || value > most) most = value;
+    }
+    text_add(text, "%.4g", least);
+    if (most > least) text_add(text, " to %.4g, exit by exit", most);
+    return true;
+}
+
+/* Appends what the stored rule says. */
+static void add_rule(Text *text, const Tree *rule) {
+    const Tree *criterion = tree_get(rule, "criterion");
+    const char *name =
+        criterion && criterion->kind == TREE_STRING ? criterion->string : "";
+    double patience;
+    if (!rule) {
+        text_add(text, "no rule is stored: samples run to the end");
+    } else if (strcmp(name, "entropy") == 0) {
+        text_add(text, "a sample leaves where the entropy in nats is below ");
+        if (!add_thresholds(text, tree_get(rule, "thresholds"))) text_add(text, "?");
+    } else if (strcmp(name, "patience") == 0 &&
+               read_number(tree_get(rule, "patience"), &patience)) {
+        text_add(text,
+                 "patience %.0f: a sample leaves after so many exits in a row that agree "
+                 "with the one before",
+                 patience);
+    } else {
+        text_add(text, "the stored rule is not understood");
+    }
+}
+
+static void print_exits(const Inspection *it) {
+    const Graph *graph = it->model->graph;
+    int count = 0;
+    for (int i = 0; i < graph->output_count; i++)
+        count += strncmp(graph->outputs[i].name, "exit.", 5) == 0;
+    if (count == 0) return;
+    Text text = {0};
+    add_rule(&text, tree_get_nonnull(it->model->provenance, "exits"));
+    printf("%-12s %d; %s\n", "early exits", count, text.data);
+    text_free(&text);
+}
+
+/* ---- steps ---- */
+
+static void print_step(Arena *arena, int index, const Tree *step) {
+    const Tree *label = tree_get(step, "label");
+    const Tree *count = tree_get(step, "parameters");
+    const Tree *record = tree_get(step, "record");
+    const Tree *accuracy = tree_get(record, "accuracy");
+    double share;
+    printf("  %d %s", index, safe_string(arena, tree_get(step, "pass")));
+    if (label) printf(" (%s)", safe_string(arena, label));
+    if (count && count->kind == TREE_INT)
+        printf(": %s parameters", text_grouped(arena, count->integer));
+    if (accuracy && accuracy->kind == TREE_FLOAT)
+        printf(", accuracy %.4f", accuracy->real);
+    if (read_number(tree_get(record, "flops_share"), &share))
+        printf(", %.4f of the FLOPs", share);
+    printf("\n");
+}
+
+static void print_history(const Inspection *it) {
+    const Tree *steps = tree_get(it->model->provenance, "steps");
+    const Tree *input = tree_get(it->model->provenance, "input_hash");
+    if (!steps || steps->kind != TREE_LIST || !steps->first) return;
+    printf("\nmade by");
+    if (input) printf(" (input %s)", safe_string(it->arena, input));
+    printf("\n");
+    int index = 0;
+    for (const Tree *step = steps->first; step; step = step->next)
+        print_step(it->arena, ++index, step);
+}
+
+/* ---- posterior ---- */
+
+/* Appends ", 12 low_rank" for a form that occurs. */
+static void add_form(Text *text, const Inspection *it, GaussianForm form) {
+    int count = 0;
+    int64_t samples = 0;
+    for (int i = 0; i < it->storage_count; i++) {
+        const Gaussian *g = it->storages[i].storage->gaussian;
+        if (!g || g->form != form) continue;
+        count++;
+        samples = gaussian_samples(g);
+    }
+    if (count == 0) return;
+    text_add(text, "%s%d %s", text->length ? ", " : "", count, gaussian_form_name(form));
+    if (samples > 0) text_add(text, " of %lld samples", (long long)samples);
+}
+
+/* What is known of the weights' posterior; nothing where there is none. */
+static void print_posterior(const Inspection *it) {
+    const Gaussian *first = NULL;
+    int64_t elements = 0, bytes = 0;
+    Text text = {0};
+    for (int i = 0; i < it->storage_count; i++) {
+        const Gaussian *g = it->storages[i].storage->gaussian;
+        if (!g) continue;
+        if (!first) first = g;
+        elements += tensor_count(&g->mean);
+        bytes += (int64_t)gaussian_bytes(g);
+    }
+    if (!first) return;
+    for (int form = 0; form < GAUSSIAN_FORM_COUNT; form++)
+        add_form(&text, it, (GaussianForm)form);
+    printf("%-12s %s of the parameters: %s; %s bytes; of model %s\n", "posterior",
+           text_grouped(it->arena, elements), text.data, text_grouped(it->arena, bytes),
+           first->origin);
+    text_free(&text);
+}
+
+/* ---- structure, storages, totals ---- */
 
 static void print_type(const char *label, const char *name, const Type *type) {
     Text text = {0};
@@ -78,15 +307,6 @@ static void print_stage(const Inspection *it, const char *stack, int stage) {
     text_free(&text);
 }
 
-/* Layers in order, and between them what leads to the next stage. */
-static void print_layers(const Inspection *it, const char *stack, int layers) {
-    for (int layer = 0, stage = 0; layer <= layers; layer++) {
-        const int end = graph_layer_stage(it->model->graph, stack, layer);
-        while (stage < end) print_stage(it, stack, ++stage);
-        if (layer < layers) print_place(it, stack, layer);
-    }
-}
-
 static void print_stacks(const Inspection *it) {
     bool shared = false;
     for (int i = 0; i < it->storage_count; i++) shared |= it->storages[i].layers > 1;
@@ -98,7 +318,12 @@ static void print_stacks(const Inspection *it) {
                    original_layers(it, it->stacks[s]));
         printf("\n");
         print_place(it, it->stacks[s], -1);
-        print_layers(it, it->stacks[s], layers);
+        /* Layers in order, and between them what leads to the next stage. */
+        for (int layer = 0, stage = 0; layer <= layers; layer++) {
+            const int end = graph_layer_stage(it->model->graph, it->stacks[s], layer);
+            while (stage < end) print_stage(it, it->stacks[s], ++stage);
+            if (layer < layers) print_place(it, it->stacks[s], layer);
+        }
     }
     if (shared) printf("\n* = weights shared with another layer\n");
 }
@@ -130,24 +355,8 @@ static void print_totals(const Inspection *it) {
     printf("%-12s %s for %s\n", "FLOPs", text_flops(arena, measure->flops),
            measure->input);
     printf("%-12s %s\n", "peak memory", text_size(arena, measure->peak_bytes));
-    inspect_print_exits(it);
-    inspect_print_posterior(it);
-}
-
-static void print_json(const Inspection *it) {
-    Text text = {0};
-    tree_print_json(&text, inspection_tree(it), 2);
-    puts(text.data);
-    text_free(&text);
-}
-
-static void print_people(const Inspection *it) {
-    print_head(it);
-    print_stacks(it);
-    inspect_print_kept(it);
-    print_storages(it);
-    print_totals(it);
-    inspect_print_history(it);
+    print_exits(it);
+    print_posterior(it);
 }
 
 Status command_inspect(const Cli *cli, Diag *diag) {
@@ -155,10 +364,30 @@ Status command_inspect(const Cli *cli, Diag *diag) {
     Inspection it;
     TRY(model_load(&model, cli->args[0], ops_table(), false, diag));
     Status status = inspection_make(&it, cli->arena, cli->args[0], model, diag);
-    if (status == STATUS_OK && cli->flags.json)
-        print_json(&it);
-    else if (status == STATUS_OK)
-        print_people(&it);
+    if (status == STATUS_OK && cli->flags.json) {
+        Text text = {0};
+        tree_print_json(&text, inspection_tree(&it), 2);
+        puts(text.data);
+        text_free(&text);
+    } else if (status == STATUS_OK) {
+        print_head(&it);
+        print_stacks(&it);
+        print_lineages(&it);
+        print_storages(&it);
+        print_totals(&it);
+        print_history(&it);
+    }
     model_destroy(model);
     return status;
+}
+
+Status command_ir(const Cli *cli, Diag *diag) {
+    Model *model = NULL;
+    TRY(model_load(&model, cli->args[0], ops_table(), false, diag));
+    Text text = {0};
+    (cli->flags.values ? graph_print_values : graph_print)(&text, model->graph);
+    fwrite(text.data, 1, text.length, stdout);
+    text_free(&text);
+    model_destroy(model);
+    return STATUS_OK;
 }

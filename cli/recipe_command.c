@@ -1,6 +1,6 @@
 /* compress --recipe: plan, run, write, read back, report; compress plan: the plan alone.
  */
-#include "cli/commands.h"
+#include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/report_tables.h"
 #include "cli/text_table.h"

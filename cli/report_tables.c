@@ -7,13 +7,6 @@
 
 #define TIMES_SHOWN 6
 
-/* Memory of a training step: its weights in float32 and what it takes beside them. */
-static int64_t training_bytes(const ReportStep *step) {
-    if (step->result.train_bytes == 0) return 0;
-    return (int64_t)step->result.train_bytes +
-           step->result.measure.parameters * (int64_t)sizeof(float);
-}
-
 static void plan_row(TextTable *table, const char *name, const Measure *measure,
                      int64_t training) {
     Arena *arena = table->arena;
@@ -61,7 +54,10 @@ void report_print_plan(const RunReport *report, FILE *out) {
     plan_row(&table, "0 input", &report->start, 0);
     for (int i = 0; i < report->count; i++) {
         const ReportStep *step = &report->steps[i];
-        int64_t training = training_bytes(step);
+        /* Of a training step: its weights in float32 and what it takes beside them. */
+        int64_t training = (int64_t)step->result.train_bytes;
+        if (training > 0)
+            training += step->result.measure.parameters * (int64_t)sizeof(float);
         plan_row(&table,
                  arena_printf(arena, "%d %s", i + 1, step_title(arena, step->step)),
                  &step->result.measure, training);
@@ -107,13 +103,6 @@ static bool metric_of(const ReportStep *step, const char *data, const char *key,
     return true;
 }
 
-/* Whether a step from `first` on may change the model. */
-static bool changes_follow(const RunReport *report, int first) {
-    for (int i = first; i < report->count; i++)
-        if (!(report->steps[i].step->pass->flags & PASS_MEASURES)) return true;
-    return false;
-}
-
 /* A metric on one data set: the first and the last step that measured it. */
 static void metric_row(const RunReport *report, TextTable *table, int first,
                        const char *key) {
@@ -123,7 +112,10 @@ static void metric_row(const RunReport *report, TextTable *table, int first,
     metric_of(&report->steps[first], data, key, &before);
     for (int i = first; i < report->count; i++)
         if (metric_of(&report->steps[i], data, key, &after)) last = i;
-    bool has_before = last > first || changes_follow(report, first + 1);
+    /* Measured once, it is of the model before when a later step may change the model. */
+    bool has_before = last > first;
+    for (int i = first + 1; i < report->count; i++)
+        has_before |= !(report->steps[i].step->pass->flags & PASS_MEASURES);
     bool has_after = last > first || !has_before;
     table_add(table, "%s (%s)", key, data);
     if (has_before)

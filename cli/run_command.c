@@ -1,5 +1,5 @@
 /* compress run: a model's outputs for named inputs. */
-#include "cli/commands.h"
+#include "cli/command.h"
 #include "cli/progress.h"
 #include "exec/linalg/blas.h"
 #include "exec/ops.h"
@@ -93,18 +93,6 @@ static Status choose_results(Execution *run, bool hidden, Diag *diag) {
     return STATUS_OK;
 }
 
-/* Puts the sizes of the data in place of all symbols but N. */
-static Status bind_sizes(Execution *run, Diag *diag) {
-    for (Node *node = run->model->graph->first; node; node = node->next) {
-        if (!node->name) continue;
-        for (int d = 0; d < node->type.rank; d++) {
-            int64_t *dim = &node->type.dim[d];
-            if (*dim < 0 && *dim != DIM_N) *dim = run->sizes[DIM_INDEX(*dim)];
-        }
-    }
-    return graph_infer(run->model->graph, diag);
-}
-
 /* ForwardSink: copies the results of some samples to their place. */
 static Status collect(void *self, const Fetch *what, const float *const *values,
                       const void *const *columns, Diag *diag) {
@@ -152,26 +140,29 @@ static Status write_results(const NamedTensor *tensors, int count, const char *p
     return STATUS_OK;
 }
 
-static Status check_flags(const Flags *flags, Diag *diag) {
+static Status open_model(Execution *run, EarlyRun *early, const Cli *cli, Diag *diag) {
+    const Flags *flags = &cli->flags;
     if (!flags->input || !flags->output)
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL, "expected %s FILE",
                          flags->input ? "--output" : "--input");
-    if (!flags->leave_early || !flags->hidden_states) return STATUS_OK;
-    return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
-                     "expected --leave-early or --hidden-states, found both: layers "
-                     "behind an exit are not run");
-}
-
-static Status open_model(Execution *run, EarlyRun *early, const Cli *cli, Diag *diag) {
-    const Flags *flags = &cli->flags;
-    TRY(check_flags(flags, diag));
+    if (flags->leave_early && flags->hidden_states)
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                         "expected --leave-early or --hidden-states, found both: layers "
+                         "behind an exit are not run");
     TRY(output_check(run->arena, "--output", flags->output, diag));
     TRY(model_load(&run->model, cli->args[0], ops_table(), true, diag));
     if (early) TRY(early_find(early, run->arena, run->model, cli->args[0], diag));
     TRY(safetensors_read(&run->inputs, flags->input, diag));
     TRY(file_batches_create(&run->data, run->arena, run->model->graph, run->inputs,
                             run->sizes, diag));
-    return bind_sizes(run, diag);
+    /* The sizes of the data take the place of all symbols but N. */
+    for (Node *node = run->model->graph->first; node; node = node->next) {
+        for (int d = 0; d < node->type.rank && node->name; d++) {
+            int64_t *dim = &node->type.dim[d];
+            if (*dim < 0 && *dim != DIM_N) *dim = run->sizes[DIM_INDEX(*dim)];
+        }
+    }
+    return graph_infer(run->model->graph, diag);
 }
 
 static Status run_model(Execution *run, const Cli *cli, Diag *diag) {

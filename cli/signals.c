@@ -18,16 +18,13 @@ bool signals_interrupted(void *self) {
     return interrupts > 0;
 }
 
-/* In a child process a signal has its usual effect: outputs belong to the parent. */
-static bool is_child(int number) {
-    if (getpid() == (pid_t)owner) return false;
-    signal(number, SIG_DFL);
-    raise(number);
-    return true;
-}
-
 static void on_interrupt(int number) {
-    if (is_child(number)) return;
+    /* In a child process a signal has its usual effect: outputs belong to the parent. */
+    if (getpid() != (pid_t)owner) {
+        signal(number, SIG_DFL);
+        raise(number);
+        return;
+    }
     interrupts = interrupts + 1;
     if (interrupts < 2) return;
     outfile_abandon_all();

@@ -1,5 +1,5 @@
 /* compress vocabulary: a tokenizer of whole words from a training text. */
-#include "cli/commands.h"
+#include "cli/command.h"
 #include "cli/text_table.h"
 #include "io/tokenizers/word_vocabulary.h"
 #include "session/output_files.h"

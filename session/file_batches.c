@@ -18,26 +18,6 @@ static bool is_integer(DType dtype) {
     return !dtype_is_real(dtype);
 }
 
-static Status check_kind(const char *file, const Node *input, const Tensor *tensor,
-                         Diag *diag) {
-    bool wanted = is_integer(input->type.dtype);
-    if (wanted == is_integer(tensor->dtype)) return STATUS_OK;
-    return diag_fail(diag, STATUS_MODEL, LOC_FILE(file), input->name,
-                     "expected %s, found %s", wanted ? "integers" : "real numbers",
-                     dtype_name(tensor->dtype));
-}
-
-/* A symbol's size that is 0, or not the one that other dimensions gave it. */
-static Status size_fail(const char *file, const Node *input, const char *symbol,
-                        int64_t size, const char *found, Diag *diag) {
-    if (size <= 0)
-        return diag_fail(diag, STATUS_MODEL, LOC_FILE(file), input->name,
-                         "expected at least one value, found shape %s", found);
-    return diag_fail(diag, STATUS_MODEL, LOC_FILE(file), input->name,
-                     "expected %s = %lld as in other places, found shape %s", symbol,
-                     (long long)size, found);
-}
-
 /* Checks the shape and collects the sizes of symbols (0 = not known yet). */
 static Status check_shape(const char *file, const Node *input, const Tensor *tensor,
                           int64_t sizes[DIM_SYMBOLS], Diag *diag) {
@@ -51,9 +31,13 @@ static Status check_shape(const char *file, const Node *input, const Tensor *ten
         if (dim >= 0 || !fits) continue;
         int64_t *size = &sizes[DIM_INDEX(dim)];
         if (*size == 0) *size = tensor->dim[d];
-        if (*size != tensor->dim[d] || *size <= 0)
-            return size_fail(file, input, symbol_names[DIM_INDEX(dim)], *size, found,
-                             diag);
+        if (*size <= 0)
+            return diag_fail(diag, STATUS_MODEL, LOC_FILE(file), input->name,
+                             "expected at least one value, found shape %s", found);
+        if (*size != tensor->dim[d])
+            return diag_fail(diag, STATUS_MODEL, LOC_FILE(file), input->name,
+                             "expected %s = %lld as in other places, found shape %s",
+                             symbol_names[DIM_INDEX(dim)], (long long)*size, found);
     }
     if (fits) return STATUS_OK;
     Text text = {0};
@@ -129,7 +113,11 @@ static Status bind_input(FileBatches *data, Column *column, const Node *input,
         return diag_fail(diag, STATUS_MODEL, LOC_FILE(inputs->path), input->name,
                          "expected a tensor for the model's input \"%s\", found none",
                          input->name);
-    TRY(check_kind(inputs->path, input, tensor, diag));
+    const bool wanted = is_integer(input->type.dtype);
+    if (wanted != is_integer(tensor->dtype))
+        return diag_fail(diag, STATUS_MODEL, LOC_FILE(inputs->path), input->name,
+                         "expected %s, found %s", wanted ? "integers" : "real numbers",
+                         dtype_name(tensor->dtype));
     TRY(check_shape(inputs->path, input, tensor, sizes, diag));
     TRY(check_values(inputs->path, input, tensor, diag));
     column->name = input->name;

@@ -1,0 +1,179 @@
+/* compress passes: the list of passes, the manual of one, the schema of recipes; compress
+ * ops: the list of ops and the manual of one, from the op table. */
+#include "cli/command.h"
+#include "cli/text_table.h"
+#include "exec/ops/kernel.h"
+#include "passes/pipeline/recipe.h"
+
+/* ---- passes ---- */
+
+static void print_text(Text *text) {
+    if (text->data) fwrite(text->data, 1, text->length, stdout);
+    text_free(text);
+}
+
+static void list_passes(Arena *arena) {
+    TextTable table = table_create(arena, "lll");
+    for (const Pass *const *pass = pass_list(); *pass; pass++) {
+        table_add(&table, "%s", (*pass)->name);
+        table_add(&table, "%s", exactness_name((*pass)->exactness));
+        table_add(&table, "%s", (*pass)->summary);
+    }
+    table_print(&table, 0, stdout);
+    Text text = {0};
+    text_add(&text, "\n`compress passes NAME` prints the options of one.\n\n");
+    recipe_document(&text);
+    print_text(&text);
+}
+
+/* What the pass declares with its default options. */
+static void describe_effects(Text *text, const Pass *pass) {
+    const PassEffects effects = pass_effects(pass, pass->defaults);
+    const struct {
+        const char *what;
+        unsigned properties;
+    } rows[] = {{"Needs", effects.needs},
+                {"Refuses", effects.refuses},
+                {"May give", effects.gives},
+                {"May take away", effects.takes}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (!rows[i].properties) continue;
+        text_add(text, "%s: ", rows[i].what);
+        properties_print(text, rows[i].properties);
+        text_add(text, "\n");
+    }
+}
+
+static void describe_pass(const Pass *pass) {
+    static const char *const promises[] = {
+        "the model's outputs stay equal up to rounding",
+        "the outputs change by an amount that the step's record states",
+        "the outputs may change in any way; training usually follows"};
+    Text text = {0};
+    text_add(&text, "%s: %s\n\n", pass->name, pass->summary);
+    if (pass->paper) text_add(&text, "Source: %s\n", pass->paper);
+    text_add(&text, "Exactness: %s (%s)\n", exactness_name(pass->exactness),
+             promises[pass->exactness]);
+    if (pass->flags & PASS_MEASURES) text_add(&text, "May leave the model as it was.\n");
+    if (pass->flags & PASS_TRAINS) text_add(&text, "Trains the model.\n");
+    describe_effects(&text, pass);
+    if (pass->data_options) {
+        text_add(&text, "Data sets are named by: ");
+        for (const char *c = pass->data_options; *c; c++)
+            text_bytes(&text, *c == '|' ? ", " : c, *c == '|' ? 2 : 1);
+        text_add(&text, "\n");
+    }
+    text_add(&text, "\nOptions:\n");
+    if (pass->fields)
+        fields_document(&text, pass->fields, pass->defaults);
+    else
+        text_add(&text, "none\n");
+    print_text(&text);
+}
+
+Status command_passes(const Cli *cli, Diag *diag) {
+    if (cli->flags.schema) {
+        Text text = {0};
+        recipe_schema(&text);
+        print_text(&text);
+        return STATUS_OK;
+    }
+    if (cli->arg_count == 0) {
+        list_passes(cli->arena);
+        return STATUS_OK;
+    }
+    const Pass *pass = pass_find(cli->args[0]);
+    if (!pass) return pass_fail_unknown(cli->args[0], STATUS_USAGE, LOC_NONE, NULL, diag);
+    describe_pass(pass);
+    return STATUS_OK;
+}
+
+/* ---- ops ---- */
+
+static void list_operands(Arena *arena, const Op *op) {
+    if (!op->operands || !op->operands->name) return;
+    TextTable table = table_create(arena, "lll");
+    for (const Operand *operand = op->operands; operand->name; operand++) {
+        table_add(&table, "%s", operand->name);
+        table_add(&table, "%s%s",
+                  operand->flags & OPERAND_OPTIONAL   ? "optional"
+                  : operand->flags & OPERAND_VARIADIC ? "one or more"
+                                                      : "required",
+                  operand->flags & OPERAND_INTEGER ? ", integer" : "");
+        table_add(&table, "%s", operand->help ? operand->help : "");
+    }
+    printf("\nOperands:\n");
+    table_print(&table, 2, stdout);
+}
+
+/* What holds of an op whatever its attributes. */
+static void describe_traits(const Op *op) {
+    static const struct {
+        OpTrait trait;
+        const char *text;
+    } rows[] = {
+        {OP_ELEMENTWISE, "Element by element."},
+        {OP_PROPORTIONAL, "A constant times its operand."},
+        {OP_ROWWISE, "Row by row."},
+        {OP_NORM, "A norm."},
+        {OP_PROJECTION, "Linear in x and in the weight."},
+        {OP_ATTENTION, "Attention."},
+        {OP_PICKS_TOKENS, "Gives tokens of its operand as they are."},
+        {OP_LOSS, "A loss: one number."},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (op->traits & rows[i].trait) printf("%s\n", rows[i].text);
+    const bool identity = op->traits & OP_PASS_VALUE;
+    if (op->traits & OP_STOCHASTIC)
+        printf("Draws random numbers in training%s.\n",
+               identity ? "; the identity otherwise" : "");
+    else if (identity)
+        printf("The identity.\n");
+}
+
+static void describe_op(Arena *arena, const Op *op) {
+    printf("%s: %s\n", op->name, op->summary);
+    list_operands(arena, op);
+    if (op->fields && op->fields->name) {
+        Text text = {0};
+        fields_document(&text, op->fields, op->defaults);
+        printf("\nAttributes:\n%s", text.data);
+        text_free(&text);
+    }
+    if (op->traits & OP_LEAF) return;
+    const Kernel *kernel = kernel_of(kernels_for(PRECISION_F32), op);
+    printf("\n%s\n", kernel->backward ? "Differentiable." : "Not differentiable.");
+    describe_traits(op);
+    if (kernel->step) printf("Can run token by token.\n");
+}
+
+static Status unknown_op(const char *name, Arena *arena, Diag *diag) {
+    const OpTable *ops = ops_table();
+    const char **names = ARENA_ARRAY(arena, const char *, (size_t)ops->count + 1);
+    for (int i = 0; i < ops->count; i++) names[i] = ops->ops[i]->name;
+    Status status =
+        diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL, "unknown op \"%s\"", name);
+    const char *nearest = name_nearest(name, names, ops->count);
+    if (nearest)
+        diag_hint(diag, "did you mean \"%s\"?", nearest);
+    else
+        diag_hint(diag, "`compress ops` lists the ops");
+    return status;
+}
+
+Status command_ops(const Cli *cli, Diag *diag) {
+    const OpTable *ops = ops_table();
+    if (cli->arg_count > 0) {
+        const Op *op = op_find(ops, cli->args[0]);
+        if (!op) return unknown_op(cli->args[0], cli->arena, diag);
+        describe_op(cli->arena, op);
+        return STATUS_OK;
+    }
+    TextTable table = table_create(cli->arena, "ll");
+    for (int i = 0; i < ops->count; i++) {
+        table_add(&table, "%s", ops->ops[i]->name);
+        table_add(&table, "%s", ops->ops[i]->summary);
+    }
+    table_print(&table, 0, stdout);
+    return STATUS_OK;
+}
