@@ -6,23 +6,19 @@
 
 enum { MESSAGE_BYTES = 256 };
 
-/* Name of operand `i`; those of a variadic operand share one. */
-static const char *operand_name(const Node *node, int i) {
-    const int last = op_operand_count(node->op) - 1;
-    return node->op->operands[i < last ? i : last].name;
-}
-
 Status infer_fail(const Node *node, int operand, Diag *diag, const char *fmt, ...) {
     char message[MESSAGE_BYTES];
     va_list args;
     va_start(args, fmt);
     vsnprintf(message, sizeof message, fmt, args);
     va_end(args);
+    const int last = op_operand_count(node->op) - 1; /* if variadic, of all from it on */
     Text found = {0};
     type_print(&found, &node->in[operand]->type);
     const Status status = diag_fail(
         diag, STATUS_MODEL, node->loc, NULL, "%s: operand '%s': expected %s, found %s",
-        node->op->name, operand_name(node, operand), message, found.data);
+        node->op->name, node->op->operands[operand < last ? operand : last].name, message,
+        found.data);
     text_free(&found);
     return status;
 }

@@ -170,9 +170,7 @@ typedef struct SoftmaxAttrs {
 } SoftmaxAttrs;
 
 /* scale_gradient(x): x; its gradient is multiplied by `by`. */
-typedef struct ScaleGradientAttrs {
-    double by;
-} ScaleGradientAttrs;
+typedef ScaleAttrs ScaleGradientAttrs;
 
 /* multiply(a[...], b[...]): a * b, of equal shapes. No attributes. */
 

@@ -45,20 +45,10 @@ static int64_t max_of(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-static int64_t block_count(int64_t rows) {
-    const int64_t most = (rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
-    return min_of(most, BLOCKS);
-}
-
 /* First row of a block. */
 static int64_t block_row(const Tall *tall, int64_t block) {
     const int64_t rows = tall->e->dim[0], each = rows / tall->blocks;
     return block * each + min_of(block, rows % tall->blocks);
-}
-
-static bool is_direct(const Tensor *e, bool wide) {
-    return e->dtype == (wide ? DTYPE_F64 : DTYPE_F32) &&
-           (uintptr_t)tensor_data(e) % dtype_bytes(e->dtype) == 0;
 }
 
 /* Rows [first, first + count) as f64 or f32: E's own or converted into the chunk. */
@@ -79,9 +69,12 @@ static const void *read_rows(const Tall *tall, int64_t first, int64_t count, int
 /* Sets what is common to both products, and how many workers share them. */
 static void tall_init(Tall *tall, const Tensor *e, bool wide, bool gram, int threads) {
     const int64_t bytes = wide ? sizeof(double) : sizeof(float), width = e->dim[1];
-    *tall = (Tall){.e = e, .wide = wide, .blocks = block_count(e->dim[0])};
+    const int64_t blocks = (e->dim[0] + BLOCK_ROWS - 1) / BLOCK_ROWS;
+    const bool direct = e->dtype == (wide ? DTYPE_F64 : DTYPE_F32) &&
+                        (uintptr_t)tensor_data(e) % dtype_bytes(e->dtype) == 0;
+    *tall = (Tall){.e = e, .wide = wide, .blocks = min_of(blocks, BLOCKS)};
     tall->partial_bytes = gram ? width * width * bytes : 0;
-    tall->chunk_bytes = is_direct(e, wide) ? 0 : CHUNK_ROWS * width * bytes;
+    tall->chunk_bytes = direct ? 0 : CHUNK_ROWS * width * bytes;
     const int64_t one = tall->partial_bytes + tall->chunk_bytes;
     const int64_t matrices = PRIVATE_MATRICES * width * width * (int64_t)sizeof(double);
     const int64_t most = max_of(PRIVATE_BYTES, matrices) / max_of(one, 1);

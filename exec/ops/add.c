@@ -74,29 +74,6 @@ static void forward(const Call *call) {
     }
 }
 
-/* db += dy summed over what is repeated. */
-static void add_repeated(const Repeat *m, REAL *restrict db, const REAL *restrict dy,
-                         int64_t count) {
-    const int64_t width = m->dim[0];
-    for (int64_t r = 0; r < count / width; r++, dy += width) {
-        REAL *to = db + row_offset(m, r);
-        if (m->step[0])
-            for (int64_t j = 0; j < width; j++) to[j] += dy[j];
-        else
-            *to += row_sum(dy, width);
-    }
-}
-
-/* db += dy or db = dy; the gradient of a may have taken dy's place, which for add(x, x)
- * is that of b too. */
-static void pass_gradient(const View *db, const View *dy) {
-    REAL *d = db->data;
-    if (d != dy->data)
-        put_row(d, dy->data, dy->count, db->accumulate);
-    else if (db->accumulate)
-        for (int64_t i = 0; i < dy->count; i++) d[i] += d[i];
-}
-
 static void backward(const Call *call) {
     const View *da = &call->d_in[0], *db = &call->d_in[1], *dy = &call->d_out;
     if (da->data && da->data != dy->data)
@@ -104,11 +81,25 @@ static void backward(const Call *call) {
     if (!db->data) return;
     const Repeat m = merge_dims(&call->in[0], &call->in[1]);
     if (m.rank == 1 && m.step[0]) {
-        pass_gradient(db, dy);
+        /* The gradient of a may have taken dy's place, which for add(x, x) is that of b
+         * too. */
+        REAL *d = db->data;
+        if (d != dy->data)
+            put_row(d, dy->data, dy->count, db->accumulate);
+        else if (db->accumulate)
+            for (int64_t i = 0; i < dy->count; i++) d[i] += d[i];
         return;
     }
     if (!db->accumulate) memset(db->data, 0, (size_t)call->in[1].count * sizeof(REAL));
-    add_repeated(&m, db->data, dy->data, dy->count);
+    const int64_t width = m.dim[0];
+    for (int64_t r = 0; r < dy->count / width; r++) { /* sums over what is repeated */
+        const REAL *restrict row = (const REAL *)dy->data + r * width;
+        REAL *restrict to = (REAL *)db->data + row_offset(&m, r);
+        if (m.step[0])
+            for (int64_t j = 0; j < width; j++) to[j] += row[j];
+        else
+            *to += row_sum(row, width);
+    }
 }
 
 OP_RECORD(add) = {

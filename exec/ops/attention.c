@@ -47,15 +47,6 @@ static const Field FIELDS[] = {
 
 static const AttentionAttrs DEFAULTS = {.heads = 1};
 
-static Status check_attrs(const Node *node, Diag *diag) {
-    const AttentionAttrs *attrs = node->attrs;
-    TRY(heads_check(node, attrs->heads, attrs->kv_heads, diag));
-    if (!(attrs->scale >= 0 && attrs->scale < INFINITY))
-        return infer_fail_attr(node, "scale", diag, "a number from 0 on, found %g",
-                               attrs->scale);
-    return STATUS_OK;
-}
-
 /* The relative positions need as many queries and keys as the grid has tokens. */
 static Status check_grid(const Node *node, int64_t queries, int64_t keys, Diag *diag) {
     const AttentionAttrs *attrs = node->attrs;
@@ -149,7 +140,10 @@ static Status check_extras(const Node *node, Diag *diag) {
 static Status infer(const Node *node, Type *out, Diag *diag) {
     const AttentionAttrs *attrs = node->attrs;
     const int64_t heads = attrs->heads, groups = attrs->kv_heads;
-    TRY(check_attrs(node, diag));
+    TRY(heads_check(node, heads, groups, diag));
+    if (!(attrs->scale >= 0 && attrs->scale < INFINITY))
+        return infer_fail_attr(node, "scale", diag, "a number from 0 on, found %g",
+                               attrs->scale);
     TRY(heads_check_width(node, ATTENTION_Q, heads, "heads", diag));
     TRY(heads_check_keys(node, ATTENTION_Q, ATTENTION_K, heads, groups, diag));
     const int64_t *q = node->in[ATTENTION_Q]->type.dim,
@@ -200,7 +194,11 @@ static REAL softmax_limited(int64_t n, REAL *restrict s, const REAL *restrict li
     return top + (REAL)log((double)sum);
 }
 
-static void softmax_block(const Attention *a, Span span) {
+/* One block: scores, mixing, softmax, mixing, values. */
+static void forward_block(const Attention *a, AttentionSpan span, REAL *out) {
+    REAL_FN(attention_scores)(a, span);
+    if (a->mix_before)
+        REAL_FN(attention_mix)(a, span, a->mix_before, false, a->scores, a->mixed);
     for (int64_t r = 0; r < span.rows; r++) {
         const REAL *limit = REAL_FN(attention_limits)(a, span.row + r);
         for (int64_t g = 0; g < a->group; g++) {
@@ -209,14 +207,6 @@ static void softmax_block(const Attention *a, Span span) {
             if (a->log_sum) a->log_sum[attention_row_at(a, span, g) + r] = log_sum;
         }
     }
-}
-
-/* One block: scores, mixing, softmax, mixing, values. */
-static void forward_block(const Attention *a, Span span, REAL *out) {
-    REAL_FN(attention_scores)(a, span);
-    if (a->mix_before)
-        REAL_FN(attention_mix)(a, span, a->mix_before, false, a->scores, a->mixed);
-    softmax_block(a, span);
     const REAL *p = a->mix_after ? a->after : a->mixed;
     if (a->mix_after) REAL_FN(attention_mix_after)(a, span);
     for (int64_t g = 0; g < a->group; g++) {
@@ -237,7 +227,7 @@ static void forward(const Call *call) {
             (&a, n, h, a.k, a.head, a.key_width, a.keys_t);
             for (int64_t row = 0; row < a.queries; row += a.block) {
                 const int64_t left = a.queries - row;
-                const Span span = {n, h, row, left < a.block ? left : a.block};
+                const AttentionSpan span = {n, h, row, left < a.block ? left : a.block};
                 forward_block(&a, span, call->out.data);
             }
         }

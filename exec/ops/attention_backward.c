@@ -9,18 +9,19 @@
 #include "exec/ops/gradient.h"
 #include "exec/ops/kernel_math.h"
 
-/* Gradients wanted (NULL = not), and whether q's, k's and v's first contribution adds. */
-typedef struct Gradients {
+/* Gradients wanted (NULL = not), and whether q's, k's and v's first contribution
+ * adds. */
+typedef struct AttentionGradients {
     const REAL *out;
     REAL *q, *k, *v, *rel_key, *mix_before, *mix_after, *mix_after_bias;
     REAL *bias;              /* bias, or that and rel_bias together */
     REAL *rel_bias, *summed; /* with rel_bias: where `bias` goes in the end */
     bool add_q, add_k, add_v;
     bool scores; /* any gradient that needs dP' */
-} Gradients;
+} AttentionGradients;
 
-static void open_gradients(Gradients *d, const Attention *a, const Call *call) {
-    *d = (Gradients){
+static void open_gradients(AttentionGradients *d, const Attention *a, const Call *call) {
+    *d = (AttentionGradients){
         .out = call->d_out.data,
         .q = gradient_of(call, ATTENTION_Q),
         .k = gradient_of(call, ATTENTION_K),
@@ -46,7 +47,7 @@ static void open_gradients(Gradients *d, const Attention *a, const Call *call) {
 }
 
 /* Turns a->mixed from scores into probabilities. */
-static void recompute_block(const Attention *a, Span span) {
+static void recompute_block(const Attention *a, AttentionSpan span) {
     const int64_t n = a->padded & -LANE_COUNT;
     for (int64_t r = 0; r < span.rows; r++) {
         const REAL *restrict limit = REAL_FN(attention_limits)(a, span.row + r);
@@ -59,7 +60,7 @@ static void recompute_block(const Attention *a, Span span) {
 }
 
 /* Turns a->unmixed from dP into dA' = P (dP - P . dP). */
-static void softmax_gradient(const Attention *a, Span span) {
+static void softmax_gradient(const Attention *a, AttentionSpan span) {
     const int64_t n = a->padded & -LANE_COUNT;
     for (int64_t g = 0; g < a->group; g++)
         for (int64_t r = 0; r < span.rows; r++) {
@@ -73,12 +74,13 @@ static void softmax_gradient(const Attention *a, Span span) {
 
 /* Whether an earlier span has written to the gradients of the keys that head `g` of this
  * one reads. */
-static bool is_later(const Attention *a, Span span, int64_t g) {
+static bool is_later(const Attention *a, AttentionSpan span, int64_t g) {
     return span.row > 0 || (span.head + g) % a->share > 0;
 }
 
 /* d_v += P'^T dO; then a->after becomes dP' = dO V^T. */
-static void value_gradient(const Attention *a, Span span, const Gradients *d) {
+static void value_gradient(const Attention *a, AttentionSpan span,
+                           const AttentionGradients *d) {
     const int64_t e = a->value_head, width = a->out_width;
     const REAL *p = a->mix_after ? a->after : a->mixed;
     for (int64_t g = 0; g < a->group; g++) {
@@ -95,8 +97,8 @@ static void value_gradient(const Attention *a, Span span, const Gradients *d) {
 }
 
 /* d_matrix[a, b] += x_a . y_b over a block. */
-static void mix_gradient(const Attention *a, Span span, const REAL *x, const REAL *y,
-                         REAL *d_matrix) {
+static void mix_gradient(const Attention *a, AttentionSpan span, const REAL *x,
+                         const REAL *y, REAL *d_matrix) {
     const int64_t stride = a->block * a->padded;
     if (d_matrix)
         gemm(false, true, a->heads, a->heads, span.rows * a->padded, 1, x, stride, y,
@@ -104,7 +106,7 @@ static void mix_gradient(const Attention *a, Span span, const REAL *x, const REA
 }
 
 /* d_bias[a] += the sum of a->after, dP', over the keys that take part. */
-static void mix_bias_gradient(const Attention *a, Span span, REAL *d_bias) {
+static void mix_bias_gradient(const Attention *a, AttentionSpan span, REAL *d_bias) {
     for (int64_t r = 0; r < span.rows; r++) {
         const REAL *restrict limit = REAL_FN(attention_limits)(a, span.row + r);
         for (int64_t g = 0; g < a->group; g++) {
@@ -116,15 +118,8 @@ static void mix_bias_gradient(const Attention *a, Span span, REAL *d_bias) {
     }
 }
 
-static void bias_gradient(const Attention *a, Span span, int64_t g, const REAL *d_score,
-                          REAL *d_bias) {
-    const int64_t first = (span.head + g) * a->queries + span.row;
-    for (int64_t r = 0; r < span.rows; r++)
-        put_row(d_bias + (first + r) * a->keys, d_score + r * a->padded, a->keys, true);
-}
-
 /* d_q and d_rel_key through the relative positions. */
-static void relative_gradient(const Attention *a, Span span, const REAL *d_score,
+static void relative_gradient(const Attention *a, AttentionSpan span, const REAL *d_score,
                               const REAL *q, REAL *d_q, REAL *d_rel_key) {
     for (int64_t r = 0; r < span.rows; r++) REAL_FN(relative_collect)
     (&a->grid, span.row + r, d_score + r * a->padded,
@@ -138,14 +133,17 @@ static void relative_gradient(const Attention *a, Span span, const REAL *d_score
 }
 
 /* Hands dA (like a->scores) on to bias, q, k and rel_key. */
-static void score_gradient(const Attention *a, Span span, const REAL *d_scores,
-                           const Gradients *d) {
+static void score_gradient(const Attention *a, AttentionSpan span, const REAL *d_scores,
+                           const AttentionGradients *d) {
     for (int64_t g = 0; g < a->group; g++) {
         const int64_t w = a->head;
         const int64_t at_q = attention_at(a, span, g, w);
         const int64_t at_k = attention_key_at(a, span, g, w);
         const REAL *d_score = d_scores + attention_block_at(a, g);
-        if (d->bias) bias_gradient(a, span, g, d_score, d->bias);
+        const int64_t first = (span.head + g) * a->queries + span.row;
+        for (int64_t r = 0; d->bias && r < span.rows; r++)
+            put_row(d->bias + (first + r) * a->keys, d_score + r * a->padded, a->keys,
+                    true);
         if (d->q)
             gemm(false, false, span.rows, w, a->keys, a->scale, d_score, a->padded,
                  a->k + at_k, a->key_width, d->add_q, d->q + at_q, a->width);
@@ -159,7 +157,8 @@ static void score_gradient(const Attention *a, Span span, const REAL *d_scores,
     }
 }
 
-static void backward_block(const Attention *a, Span span, const Gradients *d) {
+static void backward_block(const Attention *a, AttentionSpan span,
+                           const AttentionGradients *d) {
     REAL_FN(attention_scores)(a, span);
     if (a->mix_before)
         REAL_FN(attention_mix)(a, span, a->mix_before, false, a->scores, a->mixed);
@@ -182,12 +181,6 @@ static void backward_block(const Attention *a, Span span, const Gradients *d) {
     score_gradient(a, span, d_scores, d);
 }
 
-static void close_gradients(const Gradients *d, const Attention *a) {
-    if (!d->rel_bias) return;
-    REAL_FN(attention_collect_bias)(a, d->bias, d->rel_bias);
-    if (d->summed) put_row(d->summed, d->bias, a->heads * a->queries * a->keys, true);
-}
-
 static void transpose_source(const Attention *a, int64_t sample, int64_t head) {
     REAL_FN(attention_transpose)
     (a, sample, head, a->k, a->head, a->key_width, a->keys_t);
@@ -197,7 +190,7 @@ static void transpose_source(const Attention *a, int64_t sample, int64_t head) {
 
 void REAL_FN(attention_backward)(const Call *call) {
     Attention a;
-    Gradients d;
+    AttentionGradients d;
     REAL_FN(attention_open)(&a, call);
     open_gradients(&d, &a, call);
     for (int64_t n = 0; n < a.samples; n++) {
@@ -206,10 +199,12 @@ void REAL_FN(attention_backward)(const Call *call) {
             if (h % a.share == 0) transpose_source(&a, n, h);
             for (int64_t row = 0; row < a.queries; row += a.block) {
                 const int64_t left = a.queries - row;
-                const Span span = {n, h, row, left < a.block ? left : a.block};
+                const AttentionSpan span = {n, h, row, left < a.block ? left : a.block};
                 backward_block(&a, span, &d);
             }
         }
     }
-    close_gradients(&d, &a);
+    if (!d.rel_bias) return;
+    REAL_FN(attention_collect_bias)(&a, d.bias, d.rel_bias);
+    if (d.summed) put_row(d.summed, d.bias, a.heads * a.queries * a.keys, true);
 }

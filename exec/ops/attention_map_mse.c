@@ -66,9 +66,9 @@ static size_t scratch_bytes(const Call *call) {
 }
 
 /* Rows row .. row + rows - 1 of the scores of one head and sample. */
-typedef struct Span {
+typedef struct MapSpan {
     int64_t sample, head, row, rows;
-} Span;
+} MapSpan;
 
 /* The mask of a sample's tokens, NULL when all count. */
 static const int32_t *sample_mask(const Call *call, int64_t sample) {
@@ -86,7 +86,7 @@ static double count_pairs(const Call *call, int64_t sample) {
 }
 
 /* scores = by * q k^T / sqrt(head width) + add * scores, of operands q and q + 1. */
-static void add_scores(const Call *call, int q, Span span, REAL by, REAL add,
+static void add_scores(const Call *call, int q, MapSpan span, REAL by, REAL add,
                        REAL *scores) {
     const int64_t tokens = call->in[q].dim[1], width = call->in[q].dim[2];
     const int64_t head = width / head_count(call->attrs);
@@ -97,7 +97,7 @@ static void add_scores(const Call *call, int q, Span span, REAL by, REAL add,
 }
 
 /* difference[rows, T] = student's scores - teacher's, 0 where a token is left out. */
-static void compare(const Call *call, Span span, REAL *difference) {
+static void compare(const Call *call, MapSpan span, REAL *difference) {
     const int64_t tokens = call->in[Q].dim[1];
     const int32_t *mask = sample_mask(call, span.sample);
     add_scores(call, Q, span, 1, 0, difference);
@@ -116,7 +116,7 @@ static double head_loss(const Call *call, int64_t sample, int64_t head) {
     double total = 0;
     for (int64_t row = 0; row < tokens; row += block) {
         const int64_t rows = tokens - row < block ? tokens - row : block;
-        compare(call, (Span){sample, head, row, rows}, difference);
+        compare(call, (MapSpan){sample, head, row, rows}, difference);
         for (int64_t r = 0; r < rows; r++)
             total +=
                 (double)row_dot(difference + r * tokens, difference + r * tokens, tokens);
@@ -148,7 +148,7 @@ static void head_backward(const Call *call, int64_t sample, int64_t head, REAL f
     REAL *difference = call->scratch;
     for (int64_t row = 0; row < tokens; row += block) {
         const int64_t rows = tokens - row < block ? tokens - row : block;
-        compare(call, (Span){sample, head, row, rows}, difference);
+        compare(call, (MapSpan){sample, head, row, rows}, difference);
         if (d_q)
             gemm(false, false, rows, d, tokens, factor, difference, tokens, k, width,
                  add_q, d_q + at + row * width, width);

@@ -74,14 +74,14 @@ static Status infer(const Node *node, Type *out, Diag *diag) {
 }
 
 /* Queries row .. row + rows - 1 of one head and sample against its first `keys` keys. */
-typedef struct Span {
+typedef struct MatchSpan {
     int64_t sample, head, row, rows, keys;
-} Span;
+} MatchSpan;
 
-static Span span_at(const Call *call, int64_t sample, int64_t head, int64_t row) {
+static MatchSpan span_at(const Call *call, int64_t sample, int64_t head, int64_t row) {
     const int64_t queries = call->in[Q].dim[1], keys = call->in[K].dim[1];
     const int64_t block = score_block_rows(keys), left = queries - row;
-    Span span = {sample, head, row, left < block ? left : block, keys};
+    MatchSpan span = {sample, head, row, left < block ? left : block, keys};
     const bool causal = ((const AttentionMatchAttrs *)call->attrs)->causal;
     if (causal && row + span.rows < keys) span.keys = row + span.rows;
     return span;
@@ -93,12 +93,12 @@ static int64_t head_width(const Call *call, int q) {
 }
 
 /* Where a span's rows of operand `q` and the keys they read begin. */
-static int64_t query_at(const Call *call, int q, Span span) {
+static int64_t query_at(const Call *call, int q, MatchSpan span) {
     const int64_t *dim = call->in[q].dim;
     return (span.sample * dim[1] + span.row) * dim[2] + span.head * head_width(call, q);
 }
 
-static int64_t key_at(const Call *call, int q, Span span) {
+static int64_t key_at(const Call *call, int q, MatchSpan span) {
     const AttentionMatchAttrs *attrs = call->attrs;
     const int64_t *dim = call->in[q + 1].dim;
     const int64_t share = attrs->heads / heads_of_keys(attrs->heads, attrs->kv_heads);
@@ -111,7 +111,7 @@ static double flops(const Call *call) {
     const double width = (double)(head_width(call, Q) + head_width(call, TEACHER_Q));
     double pairs = 0;
     for (int64_t row = 0; row < call->in[Q].dim[1];) {
-        const Span span = span_at(call, 0, 0, row);
+        const MatchSpan span = span_at(call, 0, 0, row);
         pairs += (double)span.rows * (double)span.keys;
         row += span.rows;
     }
@@ -125,7 +125,7 @@ static size_t scratch_bytes(const Call *call) {
 }
 
 /* scores[rows, keys] = by * q k^T of operands q and q + 1. */
-static void multiply(const Call *call, int q, Span span, REAL by, REAL *scores) {
+static void multiply(const Call *call, int q, MatchSpan span, REAL by, REAL *scores) {
     const View *queries = &call->in[q], *keys = &call->in[q + 1];
     gemm(false, true, span.rows, span.keys, head_width(call, q), by,
          (const REAL *)queries->data + query_at(call, q, span), queries->dim[2],
@@ -134,7 +134,7 @@ static void multiply(const Call *call, int q, Span span, REAL by, REAL *scores) 
 }
 
 /* scores = value at the keys that a query does not see. */
-static void leave_out(const Call *call, Span span, REAL value, REAL *scores) {
+static void leave_out(const Call *call, MatchSpan span, REAL value, REAL *scores) {
     const int32_t *mask = call_data(call, MASK);
     const bool causal = ((const AttentionMatchAttrs *)call->attrs)->causal;
     if (mask) mask += span.sample * call->in[K].dim[1];
@@ -146,7 +146,7 @@ static void leave_out(const Call *call, Span span, REAL value, REAL *scores) {
 }
 
 /* student = s, teacher = P, both 0 at the keys left out. */
-static void compare(const Call *call, Span span, REAL *student, REAL *teacher) {
+static void compare(const Call *call, MatchSpan span, REAL *student, REAL *teacher) {
     const double scale = ((const AttentionMatchAttrs *)call->attrs)->scale;
     const double width = (double)head_width(call, TEACHER_Q);
     multiply(call, Q, span, 1, student);
@@ -179,7 +179,7 @@ static void row_gradient(int64_t n, REAL *restrict s, const REAL *restrict p, RE
     for (int64_t j = 0; j < n; j++) s[j] = (s[j] > FLOOR * m ? -p[j] / s[j] : 0) + shift;
 }
 
-static double forward_block(const Call *call, Span span) {
+static double forward_block(const Call *call, MatchSpan span) {
     const REAL eps = (REAL)((const AttentionMatchAttrs *)call->attrs)->eps;
     const int64_t keys = call->in[K].dim[1];
     REAL *student = call->scratch, *teacher = student + score_block_rows(keys) * keys;
@@ -205,7 +205,7 @@ static void forward(const Call *call) {
     for (int64_t n = 0; n < call->in[Q].dim[0]; n++)
         for (int64_t h = 0; h < heads; h++)
             for (int64_t row = 0; row < call->in[Q].dim[1];) {
-                const Span span = span_at(call, n, h, row);
+                const MatchSpan span = span_at(call, n, h, row);
                 total += forward_block(call, span);
                 row += span.rows;
             }
@@ -213,12 +213,12 @@ static void forward(const Call *call) {
 }
 
 /* The gradients wanted (NULL = not), which are added to. */
-typedef struct Gradients {
+typedef struct MatchGradients {
     REAL *q, *k;
     REAL factor; /* of every row's gradient */
-} Gradients;
+} MatchGradients;
 
-static void backward_block(const Call *call, Span span, const Gradients *d) {
+static void backward_block(const Call *call, MatchSpan span, const MatchGradients *d) {
     const REAL eps = (REAL)((const AttentionMatchAttrs *)call->attrs)->eps;
     const View *q = &call->in[Q], *k = &call->in[K];
     const int64_t keys = k->dim[1], width = head_width(call, Q);
@@ -238,7 +238,7 @@ static void backward_block(const Call *call, Span span, const Gradients *d) {
 
 static void backward(const Call *call) {
     const int64_t heads = ((const AttentionMatchAttrs *)call->attrs)->heads;
-    const Gradients d = {
+    const MatchGradients d = {
         .q = gradient_to_add(call, Q),
         .k = gradient_to_add(call, K),
         .factor = (REAL)((double)*(const REAL *)call->d_out.data / row_count(call)),
@@ -247,7 +247,7 @@ static void backward(const Call *call) {
     for (int64_t n = 0; n < call->in[Q].dim[0]; n++)
         for (int64_t h = 0; h < heads; h++)
             for (int64_t row = 0; row < call->in[Q].dim[1];) {
-                const Span span = span_at(call, n, h, row);
+                const MatchSpan span = span_at(call, n, h, row);
                 backward_block(call, span, &d);
                 row += span.rows;
             }

@@ -210,7 +210,7 @@ void REAL_FN(attention_transpose)(const Attention *a, int64_t sample, int64_t he
 }
 
 /* Adds the bias [H, T, S] to the scores of head `g`. */
-static void add_bias(const Attention *a, Span span, int64_t g) {
+static void add_bias(const Attention *a, AttentionSpan span, int64_t g) {
     const int64_t keys = a->keys;
     const int64_t first = (span.head + g) * a->queries + span.row;
     for (int64_t r = 0; r < span.rows; r++) {
@@ -221,7 +221,8 @@ static void add_bias(const Attention *a, Span span, int64_t g) {
 }
 
 /* Adds scale * q . rel_key[:, bucket] to the scores of head `g`. */
-static void add_relative(const Attention *a, Span span, int64_t g, const REAL *q) {
+static void add_relative(const Attention *a, AttentionSpan span, int64_t g,
+                         const REAL *q) {
     gemm(false, false, span.rows, RELATIVE_BUCKETS, a->head, a->scale, q, a->width,
          a->rel_key, RELATIVE_BUCKETS, 0, a->by_bucket, RELATIVE_BUCKETS);
     for (int64_t r = 0; r < span.rows; r++) REAL_FN(relative_spread)
@@ -229,7 +230,7 @@ static void add_relative(const Attention *a, Span span, int64_t g, const REAL *q
      a->scores + attention_block_at(a, g) + r * a->padded);
 }
 
-void REAL_FN(attention_scores)(const Attention *a, Span span) {
+void REAL_FN(attention_scores)(const Attention *a, AttentionSpan span) {
     for (int64_t g = 0; g < a->group; g++) {
         const REAL *q = a->q + attention_at(a, span, g, a->head);
         gemm(false, false, span.rows, a->padded, a->head, a->scale, q, a->width,
@@ -240,14 +241,14 @@ void REAL_FN(attention_scores)(const Attention *a, Span span) {
     }
 }
 
-void REAL_FN(attention_mix)(const Attention *a, Span span, const REAL *matrix,
+void REAL_FN(attention_mix)(const Attention *a, AttentionSpan span, const REAL *matrix,
                             bool transpose, const REAL *in, REAL *out) {
     const int64_t stride = a->block * a->padded;
     gemm(transpose, false, a->heads, span.rows * a->padded, a->heads, 1, matrix, a->heads,
          in, stride, 0, out, stride);
 }
 
-void REAL_FN(attention_mix_after)(const Attention *a, Span span) {
+void REAL_FN(attention_mix_after)(const Attention *a, AttentionSpan span) {
     REAL_FN(attention_mix)(a, span, a->mix_after, false, a->mixed, a->after);
     for (int64_t r = 0; a->mix_after_bias && r < span.rows; r++) {
         const REAL *restrict limit = REAL_FN(attention_limits)(a, span.row + r);

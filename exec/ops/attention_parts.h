@@ -66,9 +66,9 @@ typedef struct Attention {
 } Attention;
 
 /* Rows row .. row + rows - 1 of heads head .. head + group - 1 of a sample. */
-typedef struct Span {
+typedef struct AttentionSpan {
     int64_t sample, head, row, rows;
-} Span;
+} AttentionSpan;
 
 /* Fills `a` from a call. Without buffers (planning) only sizes are valid. */
 void REAL_FN(attention_open)(Attention *a, const Call *call);
@@ -87,24 +87,24 @@ void REAL_FN(attention_transpose)(const Attention *a, int64_t sample, int64_t he
                                   const REAL *x, int64_t width, int64_t total, REAL *out);
 
 /* a->scores of a span from a->keys_t: scaled products, bias and relative positions. */
-void REAL_FN(attention_scores)(const Attention *a, Span span);
+void REAL_FN(attention_scores)(const Attention *a, AttentionSpan span);
 
 /* out = matrix (or its transpose) times the heads of `in`, both like a->scores. */
-void REAL_FN(attention_mix)(const Attention *a, Span span, const REAL *matrix,
+void REAL_FN(attention_mix)(const Attention *a, AttentionSpan span, const REAL *matrix,
                             bool transpose, const REAL *in, REAL *out);
 
 /* a->after = mix_after times the heads of a->mixed, plus the bias where keys take part.
  */
-void REAL_FN(attention_mix_after)(const Attention *a, Span span);
+void REAL_FN(attention_mix_after)(const Attention *a, AttentionSpan span);
 
 /* First row of a span and its head `g` of q or the result [N, T, H * width]. */
-static inline int64_t attention_at(const Attention *a, Span span, int64_t g,
+static inline int64_t attention_at(const Attention *a, AttentionSpan span, int64_t g,
                                    int64_t width) {
     return ((span.sample * a->queries + span.row) * a->heads + span.head + g) * width;
 }
 
 /* First key of the head of k or v [N, S, G * width] that it reads. */
-static inline int64_t attention_key_at(const Attention *a, Span span, int64_t g,
+static inline int64_t attention_key_at(const Attention *a, AttentionSpan span, int64_t g,
                                        int64_t width) {
     const int64_t heads = a->heads / a->share;
     return (span.sample * a->keys * heads + (span.head + g) / a->share) * width;
@@ -114,7 +114,8 @@ static inline int64_t attention_key_at(const Attention *a, Span span, int64_t g,
 static inline int64_t attention_block_at(const Attention *a, int64_t g) {
     return g * a->block * a->padded;
 }
-static inline int64_t attention_row_at(const Attention *a, Span span, int64_t g) {
+static inline int64_t attention_row_at(const Attention *a, AttentionSpan span,
+                                       int64_t g) {
     return (span.sample * a->heads + span.head + g) * a->queries + span.row;
 }
 

@@ -11,8 +11,6 @@
 
 #include <string.h>
 
-#include <string.h>
-
 static const Operand OPERANDS[] = {
     {"x", OPERAND_REQUIRED, "tokens [N, T, D], T = skip + grid_h * grid_w"},
     {"weight", OPERAND_REQUIRED, "[D, 1, K, K], K odd"},
@@ -146,21 +144,10 @@ static void forward(const Call *call) {
     run_grid(call, (Tap){.x = x->data, .w = taps, .y = y, .D = D}, tap_forward);
 }
 
-/* db = sum of dy over the tokens of the grid. */
-static void backward_bias(const Call *call, REAL *sum) {
-    const DepthwiseConvAttrs *a = call->attrs;
-    const int64_t T = call->in[0].dim[1], D = call->in[0].dim[2];
-    memset(sum, 0, (size_t)D * sizeof(REAL));
-    for (int64_t r = 0; r < call->in[0].count / D; r++)
-        if (r % T >= a->skip)
-            put_row(sum, (const REAL *)call->d_out.data + r * D, D, true);
-    put_row(call->d_in[2].data, sum, D, call->d_in[2].accumulate);
-}
-
 static void backward(const Call *call) {
     const View *x = &call->in[0], *w = &call->in[1];
-    const View *dx = &call->d_in[0], *dw = &call->d_in[1];
-    const int64_t D = x->dim[2], count = w->count;
+    const View *dx = &call->d_in[0], *dw = &call->d_in[1], *db = &call->d_in[2];
+    const int64_t T = x->dim[1], D = x->dim[2], count = w->count;
     REAL *taps = call->scratch, *d_taps = taps + count, *sum = d_taps + count;
     transpose(taps, w->data, D, count / D);
     memset(d_taps, 0, (size_t)count * sizeof(REAL));
@@ -177,7 +164,12 @@ static void backward(const Call *call) {
         transpose(taps, d_taps, count / D, D);
         put_row(dw->data, taps, count, dw->accumulate);
     }
-    if (call->d_in[2].data) backward_bias(call, sum);
+    if (!db->data) return;
+    memset(sum, 0, (size_t)D * sizeof(REAL)); /* of dy over the tokens of the grid */
+    for (int64_t r = 0; r < x->count / D; r++)
+        if (r % T >= ((const DepthwiseConvAttrs *)call->attrs)->skip)
+            put_row(sum, (const REAL *)call->d_out.data + r * D, D, true);
+    put_row(db->data, sum, D, db->accumulate);
 }
 
 OP_RECORD(depthwise_conv) = {

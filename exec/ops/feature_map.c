@@ -34,16 +34,6 @@ static const Field FIELDS[] = {
 
 static const FeatureMapAttrs DEFAULTS = {.heads = 1, .scale = 1};
 
-static Status check_attrs(const Node *node, Diag *diag) {
-    const FeatureMapAttrs *attrs = node->attrs;
-    TRY(heads_check(node, attrs->heads, 0, diag));
-    if (!isfinite(attrs->scale))
-        return infer_fail_attr(node, "scale", diag, "a number, found %g", attrs->scale);
-    if (attrs->fn < 0 || attrs->fn > FEATURE_POSITIVE)
-        return infer_fail_attr(node, "fn", diag, "one of %s", FEATURE_FN_NAMES);
-    return STATUS_OK;
-}
-
 /* Weight and bias; `feature` receives f, `width` is d. */
 static Status check_weight(const Node *node, int64_t width, int64_t *feature,
                            Diag *diag) {
@@ -64,8 +54,13 @@ static Status check_weight(const Node *node, int64_t width, int64_t *feature,
 }
 
 static Status infer(const Node *node, Type *out, Diag *diag) {
-    TRY(check_attrs(node, diag));
-    const int64_t heads = ((const FeatureMapAttrs *)node->attrs)->heads;
+    const FeatureMapAttrs *attrs = node->attrs;
+    const int64_t heads = attrs->heads;
+    TRY(heads_check(node, heads, 0, diag));
+    if (!isfinite(attrs->scale))
+        return infer_fail_attr(node, "scale", diag, "a number, found %g", attrs->scale);
+    if (attrs->fn < 0 || attrs->fn > FEATURE_POSITIVE)
+        return infer_fail_attr(node, "fn", diag, "one of %s", FEATURE_FN_NAMES);
     TRY(heads_check_width(node, X, heads, "heads", diag));
     *out = node->in[X]->type;
     const int64_t width = out->dim[2] / heads;
@@ -179,20 +174,20 @@ static void forward(const Call *call) {
 }
 
 /* Gradients (NULL = not wanted) and the block of one head they come from. */
-typedef struct Step {
+typedef struct HeadBlock {
     const REAL *y, *d_y;
     REAL *d_x, *d_weight, *d_bias;
     bool add_x;
     REAL *du; /* [count, f] */
     int64_t first, count, head;
-} Step;
+} HeadBlock;
 
-/* step->du from y and dy. */
-static void slopes(const FeatureMap *m, const Step *step) {
-    for (int64_t r = 0; r < step->count; r++) {
-        const int64_t at = (step->first + r) * m->y_width + step->head * m->feature;
-        const REAL *restrict y = step->y + at, *restrict d_y = step->d_y + at;
-        REAL *restrict du = step->du + r * m->feature;
+/* block->du from y and dy. */
+static void slopes(const FeatureMap *m, const HeadBlock *block) {
+    for (int64_t r = 0; r < block->count; r++) {
+        const int64_t at = (block->first + r) * m->y_width + block->head * m->feature;
+        const REAL *restrict y = block->y + at, *restrict d_y = block->d_y + at;
+        REAL *restrict du = block->du + r * m->feature;
         if (m->fn == FEATURE_RELU)
             for (int64_t c = 0; c < m->feature; c++) du[c] = y[c] > 0 ? d_y[c] : 0;
         else if (m->fn == FEATURE_ELU1)
@@ -203,40 +198,40 @@ static void slopes(const FeatureMap *m, const Step *step) {
     }
 }
 
-static void input_gradient(const FeatureMap *m, const Step *step) {
-    const int64_t at = step->first * m->x_width + step->head * m->width;
-    REAL *d_x = step->d_x + at;
+static void input_gradient(const FeatureMap *m, const HeadBlock *block) {
+    const int64_t at = block->first * m->x_width + block->head * m->width;
+    REAL *d_x = block->d_x + at;
     if (m->weight)
-        gemm(false, false, step->count, m->width, m->feature, m->scale, step->du,
-             m->feature, m->weight + step->head / m->share * m->feature * m->width,
-             m->width, step->add_x, d_x, m->x_width);
-    for (int64_t r = 0; r < step->count; r++) {
-        const REAL *du = step->du + r * m->feature, *x = m->x + at + r * m->x_width;
+        gemm(false, false, block->count, m->width, m->feature, m->scale, block->du,
+             m->feature, m->weight + block->head / m->share * m->feature * m->width,
+             m->width, block->add_x, d_x, m->x_width);
+    for (int64_t r = 0; r < block->count; r++) {
+        const REAL *du = block->du + r * m->feature, *x = m->x + at + r * m->x_width;
         REAL *restrict row = d_x + r * m->x_width;
         for (int64_t c = 0; !m->weight && c < m->width; c++)
-            row[c] = (step->add_x ? row[c] : 0) + m->scale * du[c];
+            row[c] = (block->add_x ? row[c] : 0) + m->scale * du[c];
         if (m->fn != FEATURE_POSITIVE) continue;
         const REAL pull = m->scale * m->scale * row_sum(du, m->feature);
         for (int64_t c = 0; c < m->width; c++) row[c] -= pull * x[c];
     }
 }
 
-static void step_backward(const FeatureMap *m, const Step *step) {
-    const int64_t g = step->head / m->share;
-    slopes(m, step);
-    if (step->d_x) input_gradient(m, step);
-    if (step->d_weight)
-        gemm(true, false, m->feature, m->width, step->count, m->scale, step->du,
-             m->feature, m->x + step->first * m->x_width + step->head * m->width,
-             m->x_width, 1, step->d_weight + g * m->feature * m->width, m->width);
-    for (int64_t r = 0; step->d_bias && r < step->count; r++)
-        put_row(step->d_bias + g * m->feature, step->du + r * m->feature, m->feature,
+static void block_backward(const FeatureMap *m, const HeadBlock *block) {
+    const int64_t g = block->head / m->share;
+    slopes(m, block);
+    if (block->d_x) input_gradient(m, block);
+    if (block->d_weight)
+        gemm(true, false, m->feature, m->width, block->count, m->scale, block->du,
+             m->feature, m->x + block->first * m->x_width + block->head * m->width,
+             m->x_width, 1, block->d_weight + g * m->feature * m->width, m->width);
+    for (int64_t r = 0; block->d_bias && r < block->count; r++)
+        put_row(block->d_bias + g * m->feature, block->du + r * m->feature, m->feature,
                 true);
 }
 
 static void backward(const Call *call) {
     const FeatureMap m = open_map(call);
-    Step step = {
+    HeadBlock block = {
         .y = call->out.data,
         .d_y = call->d_out.data,
         .d_x = gradient_of(call, X),
@@ -245,10 +240,11 @@ static void backward(const Call *call) {
         .d_bias = gradient_to_add(call, BIAS),
         .du = call->scratch,
     };
-    for (; step.first < m.rows; step.first += BLOCK_ROWS) {
-        const int64_t left = m.rows - step.first;
-        step.count = left < BLOCK_ROWS ? left : BLOCK_ROWS;
-        for (step.head = 0; step.head < m.heads; step.head++) step_backward(&m, &step);
+    for (; block.first < m.rows; block.first += BLOCK_ROWS) {
+        const int64_t left = m.rows - block.first;
+        block.count = left < BLOCK_ROWS ? left : BLOCK_ROWS;
+        for (block.head = 0; block.head < m.heads; block.head++)
+            block_backward(&m, &block);
     }
 }
 

@@ -64,14 +64,14 @@ static void forward(const Call *call) {
 }
 
 /* One row of x, dy and what was kept of it. */
-typedef struct Row {
+typedef struct LayerNormRow {
     const REAL *x, *dy;
     REAL mean, rstd;
     int64_t D;
-} Row;
+} LayerNormRow;
 
 /* dw += dy h and db += dy, both in scratch: they stay in cache. */
-static void add_parameters(Row row, REAL *restrict dw, REAL *restrict db) {
+static void add_parameters(LayerNormRow row, REAL *restrict dw, REAL *restrict db) {
     const REAL *restrict x = row.x, *restrict dy = row.dy;
     for (int64_t j = 0; j < row.D; j++) {
         dw[j] += dy[j] * ((x[j] - row.mean) * row.rstd);
@@ -80,7 +80,7 @@ static void add_parameters(Row row, REAL *restrict dw, REAL *restrict db) {
 }
 
 /* dx = rstd * (g - mean(g) - h * mean(g h)), or added to it. */
-static void put_input(Row row, const REAL *restrict w, REAL *restrict dx,
+static void put_input(LayerNormRow row, const REAL *restrict w, REAL *restrict dx,
                       bool accumulate) {
     const REAL *restrict x = row.x, *restrict dy = row.dy;
     const REAL mean = row.mean, rstd = row.rstd;
@@ -107,8 +107,9 @@ static void backward(const Call *call) {
     REAL *w_sum = call->scratch, *b_sum = w_sum + D;
     memset(call->scratch, 0, (size_t)D * 2 * sizeof(REAL));
     for (int64_t r = 0; r < R; r++) {
-        const Row row = {(const REAL *)call->in[0].data + r * D,
-                         (const REAL *)call->d_out.data + r * D, means[r], rstds[r], D};
+        const LayerNormRow row = {(const REAL *)call->in[0].data + r * D,
+                                  (const REAL *)call->d_out.data + r * D, means[r],
+                                  rstds[r], D};
         if (dw->data || db->data) add_parameters(row, w_sum, b_sum);
         if (dx->data)
             put_input(row, call->in[1].data, (REAL *)dx->data + r * D, dx->accumulate);

@@ -94,18 +94,6 @@ static size_t scratch_bytes(const Call *call) {
     return a.scratch_bytes;
 }
 
-/* out = numerator / max(denominator, eps) for the rows in a->rows. */
-static void divide(const LinearAttention *a, int64_t count, REAL *out, REAL *below) {
-    for (int64_t r = 0; r < count; r++) {
-        const REAL *restrict row = a->rows + r * a->stride;
-        REAL *restrict to = out + r * a->out_width;
-        const REAL denominator = row[a->value_head];
-        const REAL inverse = 1 / (denominator < a->eps ? a->eps : denominator);
-        for (int64_t c = 0; c < a->value_head; c++) to[c] = row[c] * inverse;
-        if (below) below[r] = denominator;
-    }
-}
-
 /* A chunk of queries of one head: against S' (NULL = nothing before) and, of the same
  * chunk, `source` (NULL = all is in S'). */
 static void forward_chunk(const LinearAttention *a, int64_t sample, int64_t head,
@@ -125,9 +113,15 @@ static void forward_chunk(const LinearAttention *a, int64_t sample, int64_t head
              source->v, a->stride, state != NULL, a->rows, a->stride);
     }
     REAL *below = a->below ? a->below + linear_row_at(a, sample, head, first) : NULL;
-    divide(a, count,
-           out + linear_at(a->queries, sample, first, a->out_width, head, a->value_head),
-           below);
+    out += linear_at(a->queries, sample, first, a->out_width, head, a->value_head);
+    for (int64_t r = 0; r < count; r++) { /* numerator / max(denominator, eps) */
+        const REAL *restrict row = a->rows + r * a->stride;
+        REAL *restrict to = out + r * a->out_width;
+        const REAL denominator = row[a->value_head];
+        const REAL inverse = 1 / (denominator < a->eps ? a->eps : denominator);
+        for (int64_t c = 0; c < a->value_head; c++) to[c] = row[c] * inverse;
+        if (below) below[r] = denominator;
+    }
 }
 
 static void forward_causal(const LinearAttention *a, int64_t sample, int64_t group,

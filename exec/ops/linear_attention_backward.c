@@ -14,21 +14,21 @@
 #include "exec/ops/linear_attention_parts.h"
 
 /* Gradients wanted (NULL = not), and whether the first contribution adds. */
-typedef struct Gradients {
+typedef struct LinearGradients {
     const REAL *d_out, *out;
     REAL *q, *k, *v;
     bool add_q, add_k, add_v;
-} Gradients;
+} LinearGradients;
 
 /* The tokens that one step is about: first .. of a head of k and v. */
-typedef struct Span {
+typedef struct LinearSpan {
     int64_t sample, group, first;
     LinearSource source;
     bool started; /* dk and dv of these tokens have a first contribution */
-} Span;
+} LinearSpan;
 
-static void open_gradients(Gradients *d, const Call *call) {
-    *d = (Gradients){
+static void open_gradients(LinearGradients *d, const Call *call) {
+    *d = (LinearGradients){
         .d_out = call->d_out.data,
         .out = call->out.data,
         .q = gradient_of(call, LINEAR_Q),
@@ -41,20 +41,20 @@ static void open_gradients(Gradients *d, const Call *call) {
 }
 
 /* Rows of k's and of v's gradient at a span; NULL = not wanted. */
-static REAL *span_k(const LinearAttention *a, const Span *span, REAL *d_k) {
+static REAL *span_k(const LinearAttention *a, const LinearSpan *span, REAL *d_k) {
     return d_k ? d_k + linear_at(a->keys, span->sample, span->first, a->k_width,
                                  span->group, a->feature)
                : NULL;
 }
-static REAL *span_v(const LinearAttention *a, const Span *span, REAL *d_v) {
+static REAL *span_v(const LinearAttention *a, const LinearSpan *span, REAL *d_v) {
     return d_v ? d_v + linear_at(a->keys, span->sample, span->first, a->v_width,
                                  span->group, a->value_head)
                : NULL;
 }
 
 /* a->rows = dR of `count` rows of a head. */
-static void row_gradients(const LinearAttention *a, const Span *span, int64_t head,
-                          int64_t count, const Gradients *d) {
+static void row_gradients(const LinearAttention *a, const LinearSpan *span, int64_t head,
+                          int64_t count, const LinearGradients *d) {
     const int64_t e = a->value_head;
     const int64_t at =
         linear_at(a->queries, span->sample, span->first, a->out_width, head, e);
@@ -70,8 +70,8 @@ static void row_gradients(const LinearAttention *a, const Span *span, int64_t he
 }
 
 /* dk and dv of a span from dS', that of the queries that see all of it. */
-static void source_gradients(const LinearAttention *a, const Span *span,
-                             const Gradients *d) {
+static void source_gradients(const LinearAttention *a, const LinearSpan *span,
+                             const LinearGradients *d) {
     const LinearSource *source = &span->source;
     REAL *d_k = span_k(a, span, d->k), *d_v = span_v(a, span, d->v);
     if (d_k)
@@ -84,9 +84,9 @@ static void source_gradients(const LinearAttention *a, const Span *span,
 
 /* dq and dS' of a chunk of queries of one head from dR and the state (NULL = none) that
  * they see. */
-static void query_gradients(const LinearAttention *a, const Span *span, int64_t head,
-                            int64_t count, const REAL *state, bool gather,
-                            const Gradients *d) {
+static void query_gradients(const LinearAttention *a, const LinearSpan *span,
+                            int64_t head, int64_t count, const REAL *state, bool gather,
+                            const LinearGradients *d) {
     const int64_t at =
         linear_at(a->queries, span->sample, span->first, a->q_width, head, a->feature);
     if (d->q && state)
@@ -98,8 +98,8 @@ static void query_gradients(const LinearAttention *a, const Span *span, int64_t 
 }
 
 /* What the queries and keys of one chunk give each other's gradients. */
-static void chunk_gradients(const LinearAttention *a, const Span *span, int64_t head,
-                            int64_t count, const Gradients *d) {
+static void chunk_gradients(const LinearAttention *a, const LinearSpan *span,
+                            int64_t head, int64_t count, const LinearGradients *d) {
     const LinearSource *s = &span->source;
     const int64_t f = a->feature, at = linear_at(a->queries, span->sample, span->first,
                                                  a->q_width, head, f);
@@ -141,9 +141,9 @@ static void recompute_states(const LinearAttention *a, int64_t sample, int64_t g
 
 /* One chunk; the chunks behind it are done. */
 static void backward_chunk(const LinearAttention *a, int64_t sample, int64_t group,
-                           int64_t first, const Gradients *d) {
-    Span span = {sample, group, first, REAL_FN(linear_source)(a, sample, group, first),
-                 false};
+                           int64_t first, const LinearGradients *d) {
+    LinearSpan span = {sample, group, first,
+                       REAL_FN(linear_source)(a, sample, group, first), false};
     const int64_t count = linear_count(a, a->queries, first);
     const REAL *state = first > 0 ? state_before(a, first) : NULL;
     if (span.source.count > 0 && (count == 0 || first + count < a->queries)) {
@@ -159,7 +159,7 @@ static void backward_chunk(const LinearAttention *a, int64_t sample, int64_t gro
 }
 
 static void backward_causal(const LinearAttention *a, int64_t sample, int64_t group,
-                            const Gradients *d) {
+                            const LinearGradients *d) {
     const int64_t longest = a->keys > a->queries ? a->keys : a->queries;
     if (d->q) recompute_states(a, sample, group);
     clear_d_state(a);
@@ -169,8 +169,8 @@ static void backward_causal(const LinearAttention *a, int64_t sample, int64_t gr
 }
 
 static void backward_whole(const LinearAttention *a, int64_t sample, int64_t group,
-                           const Gradients *d) {
-    Span span = {sample, group, 0, {0}, false};
+                           const LinearGradients *d) {
+    LinearSpan span = {sample, group, 0, {0}, false};
     for (; d->q && span.first < a->keys; span.first += a->chunk) {
         span.source = REAL_FN(linear_source)(a, sample, group, span.first);
         REAL_FN(linear_add)(a, &span.source, span.first > 0, a->states);
@@ -190,7 +190,7 @@ static void backward_whole(const LinearAttention *a, int64_t sample, int64_t gro
 
 void REAL_FN(linear_backward)(const Call *call) {
     LinearAttention a;
-    Gradients d;
+    LinearGradients d;
     REAL_FN(linear_open)(&a, call);
     open_gradients(&d, call);
     if (!d.q && !d.k && !d.v) return;

@@ -32,11 +32,6 @@ static void open_scratch(LinearAttention *a, const Call *call) {
     a->d_state = carve(a, call, state);
 }
 
-static int64_t choose_chunk(const LinearAttention *a) {
-    const bool wide = a->feature + a->value_head >= WIDE_HEADS;
-    return a->causal && !wide ? CHUNK_NARROW : CHUNK_WIDE;
-}
-
 void REAL_FN(linear_open)(LinearAttention *a, const Call *call) {
     const LinearAttentionAttrs *attrs = call->attrs;
     const View *q = &call->in[LINEAR_Q], *k = &call->in[LINEAR_K],
@@ -64,7 +59,8 @@ void REAL_FN(linear_open)(LinearAttention *a, const Call *call) {
     a->out_width = a->heads * a->value_head;
     a->wide = a->value_head + 1;
     a->stride = LANES_ROUND_UP(a->wide);
-    a->chunk = attrs->chunk > 0 ? attrs->chunk : choose_chunk(a);
+    const bool narrow = a->causal && a->feature + a->value_head < WIDE_HEADS;
+    a->chunk = attrs->chunk > 0 ? attrs->chunk : narrow ? CHUNK_NARROW : CHUNK_WIDE;
     const int64_t longest = a->keys > a->queries ? a->keys : a->queries;
     if (a->chunk > longest) a->chunk = longest;
     open_scratch(a, call);

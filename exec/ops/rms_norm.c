@@ -51,20 +51,20 @@ static void forward(const Call *call) {
 }
 
 /* One row of x and dy, and r. */
-typedef struct Row {
+typedef struct RmsNormRow {
     const REAL *x, *dy;
     REAL r;
     int64_t D;
-} Row;
+} RmsNormRow;
 
 /* dw += dy h, in scratch. */
-static void add_weight(Row row, REAL *restrict dw) {
+static void add_weight(RmsNormRow row, REAL *restrict dw) {
     const REAL *restrict x = row.x, *restrict dy = row.dy;
     for (int64_t j = 0; j < row.D; j++) dw[j] += dy[j] * (x[j] * row.r);
 }
 
 /* dx = r * (g - h * mean(g h)), or added to it. */
-static void put_input(Row row, const REAL *restrict w, REAL *restrict dx,
+static void put_input(RmsNormRow row, const REAL *restrict w, REAL *restrict dx,
                       bool accumulate) {
     const REAL *restrict x = row.x, *restrict dy = row.dy;
     const REAL r = row.r;
@@ -85,8 +85,8 @@ static void backward(const Call *call) {
     REAL *sum = call->scratch;
     memset(sum, 0, (size_t)D * sizeof(REAL));
     for (int64_t r = 0; r < R; r++) {
-        const Row row = {(const REAL *)call->in[0].data + r * D,
-                         (const REAL *)call->d_out.data + r * D, inverses[r], D};
+        const RmsNormRow row = {(const REAL *)call->in[0].data + r * D,
+                                (const REAL *)call->d_out.data + r * D, inverses[r], D};
         if (dw->data) add_weight(row, sum);
         if (dx->data)
             put_input(row, call->in[1].data, (REAL *)dx->data + r * D, dx->accumulate);

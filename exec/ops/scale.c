@@ -5,14 +5,18 @@
 
 static const Operand OPERANDS[] = {{"x", OPERAND_REQUIRED, "any shape"}, {NULL, 0, NULL}};
 
-static Status infer_by(const Node *node, double by, Type *out, Diag *diag) {
+static const ScaleAttrs DEFAULTS = {.by = 1};
+
+static Status infer(const Node *node, Type *out, Diag *diag) {
+    const double by = ((const ScaleAttrs *)node->attrs)->by;
     if (!isfinite(by)) return infer_fail_attr(node, "by", diag, "a finite number");
     *out = node->in[0]->type;
     return STATUS_OK;
 }
 
 /* dx (+)= by * dy. */
-static void scale_back(const Call *call, REAL by) {
+static void backward(const Call *call) {
+    const REAL by = (REAL)((const ScaleAttrs *)call->attrs)->by;
     const REAL *restrict dy = call->d_out.data;
     REAL *restrict dx = call->d_in[0].data;
     const int64_t count = call->d_out.count;
@@ -27,21 +31,11 @@ static void scale_back(const Call *call, REAL by) {
 
 static const Field SCALE_FIELDS[] = {F_REAL(ScaleAttrs, by, 0, 0, "factor"), F_END};
 
-static const ScaleAttrs SCALE_DEFAULTS = {.by = 1};
-
-static Status scale_infer(const Node *node, Type *out, Diag *diag) {
-    return infer_by(node, ((const ScaleAttrs *)node->attrs)->by, out, diag);
-}
-
 static void scale_forward(const Call *call) {
     const REAL by = (REAL)((const ScaleAttrs *)call->attrs)->by;
     const REAL *restrict x = call->in[0].data;
     REAL *restrict y = call->out.data;
     for (int64_t i = 0; i < call->out.count; i++) y[i] = by * x[i];
-}
-
-static void scale_backward(const Call *call) {
-    scale_back(call, (REAL)((const ScaleAttrs *)call->attrs)->by);
 }
 
 OP_RECORD(scale) = {
@@ -50,15 +44,15 @@ OP_RECORD(scale) = {
     .operands = OPERANDS,
     .fields = SCALE_FIELDS,
     .attrs_size = sizeof(ScaleAttrs),
-    .defaults = &SCALE_DEFAULTS,
+    .defaults = &DEFAULTS,
     .traits = OP_ELEMENTWISE | OP_PROPORTIONAL | OP_ROWWISE,
-    .infer = scale_infer,
+    .infer = infer,
 };
 
 KERNEL(scale) = {
     .step = STEP(elementwise),
     .forward = scale_forward,
-    .backward = scale_backward,
+    .backward = backward,
 };
 
 /* ---- scale_gradient ---- */
@@ -66,18 +60,8 @@ KERNEL(scale) = {
 static const Field GRADIENT_FIELDS[] = {
     F_REAL(ScaleGradientAttrs, by, 0, 0, "factor of the gradient"), F_END};
 
-static const ScaleGradientAttrs GRADIENT_DEFAULTS = {.by = 1};
-
-static Status gradient_infer(const Node *node, Type *out, Diag *diag) {
-    return infer_by(node, ((const ScaleGradientAttrs *)node->attrs)->by, out, diag);
-}
-
 static void gradient_forward(const Call *call) {
     put_row(call->out.data, call->in[0].data, call->out.count, false);
-}
-
-static void gradient_backward(const Call *call) {
-    scale_back(call, (REAL)((const ScaleGradientAttrs *)call->attrs)->by);
 }
 
 OP_RECORD(scale_gradient) = {
@@ -86,13 +70,13 @@ OP_RECORD(scale_gradient) = {
     .operands = OPERANDS,
     .fields = GRADIENT_FIELDS,
     .attrs_size = sizeof(ScaleGradientAttrs),
-    .defaults = &GRADIENT_DEFAULTS,
+    .defaults = &DEFAULTS,
     .traits = OP_PASS_VALUE | OP_ELEMENTWISE | OP_PROPORTIONAL | OP_ROWWISE,
-    .infer = gradient_infer,
+    .infer = infer,
 };
 
 KERNEL(scale_gradient) = {
     .step = STEP(alias),
     .forward = gradient_forward,
-    .backward = gradient_backward,
+    .backward = backward,
 };

@@ -29,29 +29,29 @@ static const WindowAttrs DEFAULTS = {.grid_h = 1, .grid_w = 1, .window = 1};
 /* ---- the walk ---- */
 
 /* A grid and how it is cut. */
-typedef struct Cut {
+typedef struct GridCut {
     int64_t height, width, window, shift;
     int64_t full_height, full_width; /* with the padding */
     bool by_column;                  /* order of the tokens within a window */
-} Cut;
+} GridCut;
 
-static Cut cut_grid(int64_t height, int64_t width, int64_t window, int64_t shift,
-                    bool by_column) {
-    return (Cut){.height = height,
-                 .width = width,
-                 .window = window,
-                 .shift = shift,
-                 .full_height = windows_round_up(height, window),
-                 .full_width = windows_round_up(width, window),
-                 .by_column = by_column};
+static GridCut cut_grid(int64_t height, int64_t width, int64_t window, int64_t shift,
+                        bool by_column) {
+    return (GridCut){.height = height,
+                     .width = width,
+                     .window = window,
+                     .shift = shift,
+                     .full_height = windows_round_up(height, window),
+                     .full_width = windows_round_up(width, window),
+                     .by_column = by_column};
 }
 
-static Cut cut_of(const WindowAttrs *a) {
+static GridCut cut_of(const WindowAttrs *a) {
     return cut_grid(a->grid_h, a->grid_w, a->window, a->shift, false);
 }
 
 /* Cell of the grid that stands at (row, column) of the turned grid; -1 = padding. */
-static int64_t cell_at(const Cut *cut, int64_t row, int64_t column) {
+static int64_t cell_at(const GridCut *cut, int64_t row, int64_t column) {
     row += cut->shift;
     column += cut->shift;
     if (row >= cut->full_height) row -= cut->full_height;
@@ -74,8 +74,8 @@ static void to_grid(REAL *grid, REAL *windows, int64_t D, bool accumulate) {
 }
 
 /* Moves the tokens of the window whose first one is (top, left) of the turned grid. */
-static void walk_window(const Cut *cut, int64_t top, int64_t left, int64_t D, REAL *grid,
-                        REAL *windows, Move *move, bool accumulate) {
+static void walk_window(const GridCut *cut, int64_t top, int64_t left, int64_t D,
+                        REAL *grid, REAL *windows, Move *move, bool accumulate) {
     for (int64_t i = 0; i < cut->window; i++)
         for (int64_t j = 0; j < cut->window; j++, windows += D) {
             const int64_t cell = cut->by_column ? cell_at(cut, top + j, left + i)
@@ -84,8 +84,8 @@ static void walk_window(const Cut *cut, int64_t top, int64_t left, int64_t D, RE
         }
 }
 
-static void walk(const Cut *cut, int64_t samples, int64_t D, REAL *grid, REAL *windows,
-                 Move *move, bool accumulate) {
+static void walk(const GridCut *cut, int64_t samples, int64_t D, REAL *grid,
+                 REAL *windows, Move *move, bool accumulate) {
     const int64_t w = cut->window;
     for (int64_t n = 0; n < samples; n++, grid += cut->height * cut->width * D)
         for (int64_t top = 0; top < cut->height; top += w)
@@ -94,12 +94,12 @@ static void walk(const Cut *cut, int64_t samples, int64_t D, REAL *grid, REAL *w
 }
 
 /* Cuts operand 0 into windows, and the way back for gradients. */
-static void cut_forward(const Call *call, Cut cut) {
+static void cut_forward(const Call *call, GridCut cut) {
     const View *x = &call->in[0];
     walk(&cut, x->dim[0], x->dim[2], x->data, call->out.data, to_windows, false);
 }
 
-static void cut_backward(const Call *call, Cut cut) {
+static void cut_backward(const Call *call, GridCut cut) {
     const View *dx = &call->d_in[0];
     if (dx->data)
         walk(&cut, dx->dim[0], dx->dim[2], dx->data, call->d_out.data, to_grid,
@@ -176,13 +176,13 @@ static Status reverse_infer(const Node *node, Type *out, Diag *diag) {
 }
 
 static void reverse_forward(const Call *call) {
-    const Cut cut = cut_of(call->attrs);
+    const GridCut cut = cut_of(call->attrs);
     walk(&cut, call->out.dim[0], call->out.dim[2], call->out.data, call->in[0].data,
          to_grid, false);
 }
 
 static void reverse_backward(const Call *call) {
-    const Cut cut = cut_of(call->attrs);
+    const GridCut cut = cut_of(call->attrs);
     const View *dx = &call->d_in[0];
     if (dx->data)
         walk(&cut, dx->dim[0], dx->dim[2], call->d_out.data, dx->data, to_windows,
@@ -214,7 +214,7 @@ static const Field MERGING_FIELDS[] = {
 
 static const PatchMergingAttrs MERGING_DEFAULTS = {.grid_h = 1, .grid_w = 1};
 
-static Cut merging_of(const PatchMergingAttrs *a) {
+static GridCut merging_of(const PatchMergingAttrs *a) {
     return cut_grid(a->grid_h, a->grid_w, 2, 0, true);
 }
 

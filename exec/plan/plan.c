@@ -81,21 +81,6 @@ static void print_buffer(Text *text, const Plan *plan, const char *name, int id)
     text_add(text, "  %s %zu+%zu (%d..%d)", name, b->offset, b->bytes, b->first, b->last);
 }
 
-static void print_gradients(Text *text, const Plan *plan, const PlanNode *node) {
-    static const char *const HOW[] = {"", "=", "+=", "=+=", "shared"};
-    for (int j = 0; j < node->in_count; j++) {
-        const PlanOperand *in = &node->in[j];
-        if (in->write == GRADIENT_NONE) continue;
-        const PlanNode *operand = &plan->nodes[in->node];
-        if (plan_is_param(operand))
-            text_add(text, "  d%d %s weights at %lld", j, HOW[in->write],
-                     (long long)operand->offset);
-        else
-            text_add(text, "  d%d %s gradient of %%%d", j, HOW[in->write],
-                     operand->node->id);
-    }
-}
-
 static void print_node(Text *text, const Plan *plan, const PlanNode *node) {
     if (plan_is_param(node)) return;
     if (node->forward < 0)
@@ -110,12 +95,23 @@ static void print_node(Text *text, const Plan *plan, const PlanNode *node) {
 }
 
 static void print_backward(Text *text, const Plan *plan, const PlanNode *node) {
+    static const char *const HOW[] = {"", "=", "+=", "=+=", "shared"};
     if (node->backward < 0) return;
     text_add(text, "%8d %%%d %s backward", node->backward, node->node->id,
              node->op->name);
     print_buffer(text, plan, "gradient", node->gradient);
     print_buffer(text, plan, "scratch", node->backward_scratch);
-    print_gradients(text, plan, node);
+    for (int j = 0; j < node->in_count; j++) {
+        const PlanOperand *in = &node->in[j];
+        if (in->write == GRADIENT_NONE) continue;
+        const PlanNode *operand = &plan->nodes[in->node];
+        if (plan_is_param(operand))
+            text_add(text, "  d%d %s weights at %lld", j, HOW[in->write],
+                     (long long)operand->offset);
+        else
+            text_add(text, "  d%d %s gradient of %%%d", j, HOW[in->write],
+                     operand->node->id);
+    }
     text_add(text, "\n");
 }
 

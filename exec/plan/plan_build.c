@@ -1,9 +1,9 @@
 /* Making a plan: see exec/plan/plan_build.h.
  *
- *     collect_nodes    what the loss and the results depend on, with bound types and
- * kernels check_calls      ops that do not take these sizes limit_indices    what integer
- * inputs may hold plan_gradients   which backward calls there are, how each writes its
- * operands' ones plan_memory      buffers, lifetimes, places: exec/plan/plan_memory.c */
+ *     collect_nodes     what the loss and the results depend on
+ *     ask_ops           which sizes an op refuses, what integer inputs may hold
+ *     plan_gradients    the backward calls, how each writes its operands' gradients
+ *     plan_memory       buffers, lifetimes, places: exec/plan/plan_memory.c */
 #include "exec/plan/plan_build.h"
 
 #include "exec/plan/plan_memory.h"
@@ -47,39 +47,19 @@ static Status bind_node(PlanNode *out, const PlanOptions *options, Diag *diag) {
     return STATUS_OK;
 }
 
-static Status choose_kernel(PlanNode *out, const KernelTable *kernels, Diag *diag) {
-    const Node *node = out->node;
-    out->op = node->op;
-    out->kernel = kernel_of(kernels, node->op);
-    if (node_is_leaf(node) || out->kernel->forward) return STATUS_OK;
-    return diag_fail(diag, STATUS_INTERNAL, node->loc, NULL, "no kernel for op %s",
-                     node->op->name);
-}
-
-/* Operands as indices; absent ones up to the declared number are -1. */
-static void bind_operands(Plan *plan, PlanNode *out) {
-    const Node *node = out->node;
-    int declared = op_operand_count(node->op);
-    out->in_count = node->in_count > declared ? node->in_count : declared;
-    out->in = ARENA_ARRAY(plan->arena, PlanOperand, (size_t)out->in_count);
-    for (int i = 0; i < out->in_count; i++)
-        out->in[i].node = node_has(node, i) ? plan->index[node->in[i]->id] : -1;
-}
-
-static int64_t storage_offset(const Graph *graph, const Storage *storage,
-                              const int64_t *offset) {
-    for (int i = 0; storage && i < graph->storage_count; i++)
-        if (graph->storages[i] == storage) return offset[i];
-    return -1;
-}
-
+/* The marked nodes with bound types, kernels and operands as indices. `offset`: by
+ * storage of the graph. */
 static Status collect_nodes(Plan *plan, const PlanOptions *options, const bool *mark,
                             const int64_t *offset, Diag *diag) {
-    for (Node *node = plan->graph->first; node; node = node->next) {
+    const Graph *graph = plan->graph;
+    for (Node *node = graph->first; node; node = node->next) {
         plan->index[node->id] = -1;
         if (!mark[node->id]) continue;
         PlanNode *out = &plan->nodes[plan->node_count];
         *out = (PlanNode){.node = node,
+                          .op = node->op,
+                          .kernel = kernel_of(plan->kernels, node->op),
+                          .offset = -1,
                           .forward = -1,
                           .backward = -1,
                           .value = -1,
@@ -87,10 +67,17 @@ static Status collect_nodes(Plan *plan, const PlanOptions *options, const bool *
                           .gradient = -1,
                           .forward_scratch = -1,
                           .backward_scratch = -1};
-        out->offset = storage_offset(plan->graph, node->storage, offset);
+        for (int i = 0; node->storage && i < graph->storage_count; i++)
+            if (graph->storages[i] == node->storage) out->offset = offset[i];
         TRY(bind_node(out, options, diag));
-        TRY(choose_kernel(out, plan->kernels, diag));
-        bind_operands(plan, out);
+        if (!node_is_leaf(node) && !out->kernel->forward)
+            return diag_fail(diag, STATUS_INTERNAL, node->loc, NULL,
+                             "no kernel for op %s", node->op->name);
+        const int declared = op_operand_count(node->op);
+        out->in_count = node->in_count > declared ? node->in_count : declared;
+        out->in = ARENA_ARRAY(plan->arena, PlanOperand, (size_t)out->in_count);
+        for (int i = 0; i < out->in_count; i++)
+            out->in[i].node = node_has(node, i) ? plan->index[node->in[i]->id] : -1;
         if (!node_is_leaf(node)) out->forward = plan->calls++;
         plan->index[node->id] = plan->node_count++;
     }
@@ -118,44 +105,28 @@ static Status limit_input(PlanNode *input, int64_t limit, bool skip, const Node 
     return STATUS_OK;
 }
 
-static Status limit_operands(Plan *plan, const PlanNode *user, Diag *diag) {
-    const Call call = describe_call(plan, user);
-    const Operand *operand = user->op->operands;
-    for (int i = 0; operand[i].name; i++)
-        if ((operand[i].flags & OPERAND_INTEGER) && user->in[i].node >= 0)
-            TRY(limit_input(&plan->nodes[user->in[i].node],
-                            user->op->index_limit(&call, i),
-                            operand[i].flags & OPERAND_SKIP, user->node, diag));
-    return STATUS_OK;
-}
-
-/* What integer inputs may hold. */
-static Status limit_indices(Plan *plan, Diag *diag) {
-    for (int i = 0; i < plan->node_count; i++)
-        if (plan->nodes[i].op->index_limit)
-            TRY(limit_operands(plan, &plan->nodes[i], diag));
-    return STATUS_OK;
-}
-
-static Status check_calls(Plan *plan, Diag *diag) {
+/* Which sizes an op refuses; then, as all of them fit, what integer inputs may hold and
+ * what the calls cost. */
+static Status ask_ops(Plan *plan, Diag *diag) {
     for (int i = 0; i < plan->node_count; i++) {
         const PlanNode *node = &plan->nodes[i];
         if (!node->op->check) continue;
         const Call call = describe_call(plan, node);
         TRY(node->op->check(&call, diag));
     }
-    return STATUS_OK;
-}
-
-static double count_flops(Plan *plan) {
-    double sum = 0;
     for (int i = 0; i < plan->node_count; i++) {
-        const PlanNode *node = &plan->nodes[i];
-        if (!node->op->flops) continue;
-        const Call call = describe_call(plan, node);
-        sum += node->op->flops(&call);
+        const PlanNode *user = &plan->nodes[i];
+        const Operand *operand = user->op->operands;
+        if (!user->op->index_limit && !user->op->flops) continue;
+        const Call call = describe_call(plan, user);
+        for (int j = 0; user->op->index_limit && operand[j].name; j++)
+            if ((operand[j].flags & OPERAND_INTEGER) && user->in[j].node >= 0)
+                TRY(limit_input(&plan->nodes[user->in[j].node],
+                                user->op->index_limit(&call, j),
+                                operand[j].flags & OPERAND_SKIP, user->node, diag));
+        if (user->op->flops) plan->flops += user->op->flops(&call);
     }
-    return sum;
+    return STATUS_OK;
 }
 
 /* ---- gradients ---- */
@@ -182,27 +153,19 @@ static void mark_depends(Plan *plan, bool input_gradients) {
     }
 }
 
-static int count_uses(const PlanNode *user, int node) {
-    int count = 0;
-    for (int j = 0; j < user->in_count; j++) count += user->in[j].node == node;
-    return count;
-}
-
-/* Whether the gradient of operand `j` is that of the result, so that one buffer does. */
-static bool may_share(const PlanNode *user, int j, const PlanNode *operand) {
-    return j == 0 && (user->op->traits & OP_PASS_GRADIENT) &&
-           type_equal(&user->type, &operand->type);
-}
-
 static GradientWrite choose_write(const Plan *plan, const PlanNode *user, int j,
                                   bool written, bool share) {
     int in = user->in[j].node;
     if (in < 0 || !plan->nodes[in].depends) return GRADIENT_NONE;
     if (is_constant(user->op, j)) return GRADIENT_NONE;
     if (plan_is_param(&plan->nodes[in]) || written) return GRADIENT_ADD;
-    if (count_uses(user, in) > 1) return GRADIENT_CLEAR_ADD;
-    if (share && may_share(user, j, &plan->nodes[in])) return GRADIENT_SHARE;
-    return GRADIENT_SET;
+    int uses = 0;
+    for (int k = 0; k < user->in_count; k++) uses += user->in[k].node == in;
+    if (uses > 1) return GRADIENT_CLEAR_ADD;
+    /* Where the operand's gradient is that of the result, one buffer does. */
+    const bool same = j == 0 && (user->op->traits & OP_PASS_GRADIENT) &&
+                      type_equal(&user->type, &plan->nodes[in].type);
+    return share && same ? GRADIENT_SHARE : GRADIENT_SET;
 }
 
 static Status fail_backward(const Node *node, Diag *diag) {
@@ -267,13 +230,11 @@ static Status plan_fill(Plan *plan, const PlanOptions *options, bool share, Diag
     plan->index = ARENA_ARRAY(plan->arena, int, count);
     plan->index_count = (int)count;
     TRY(collect_nodes(plan, options, mark, offset, diag));
-    TRY(check_calls(plan, diag));
-    TRY(limit_indices(plan, diag));
+    TRY(ask_ops(plan, diag));
     if (options->loss) {
         plan->loss = plan_find(plan, options->loss);
         TRY(plan_gradients(plan, options->input_gradients, share, diag));
     }
-    plan->flops = count_flops(plan);
     return plan_memory(plan, options->results, options->result_count, diag);
 }
 
@@ -299,22 +260,19 @@ Status plan_create(Plan **out, Graph *graph, const PlanOptions *options, Diag *d
     return plan_build(out, graph, options, true, diag);
 }
 
-static bool sizes_fit(Graph *graph, PlanOptions *options) {
-    Plan *plan = NULL;
-    Diag *diag = diag_create();
-    const bool fit = plan_create(&plan, graph, options, diag) == STATUS_OK;
-    plan_destroy(plan);
-    diag_destroy(diag);
-    return fit;
-}
-
 void plan_fit_sizes(Graph *graph, Node *const *results, int count,
                     int64_t sizes[DIM_SYMBOLS]) {
     int64_t *tokens = &sizes[DIM_INDEX(DIM_T)], *source = &sizes[DIM_INDEX(DIM_S)];
     PlanOptions options = {.results = results, .result_count = count};
     memcpy(options.sizes, sizes, sizeof options.sizes);
     options.sizes[DIM_INDEX(DIM_N)] = 1;
-    while (!sizes_fit(graph, &options) && (*tokens > 1 || *source > 1)) {
+    for (;;) { /* a plan is the only one to know what fits */
+        Plan *plan = NULL;
+        Diag *diag = diag_create();
+        const bool fit = plan_create(&plan, graph, &options, diag) == STATUS_OK;
+        plan_destroy(plan);
+        diag_destroy(diag);
+        if (fit || (*tokens <= 1 && *source <= 1)) return;
         if (*tokens > 1) *tokens /= 2;
         if (*source > 1) *source /= 2;
         options.sizes[DIM_INDEX(DIM_T)] = *tokens;

@@ -38,18 +38,6 @@ void plan_cache_destroy(PlanCache *cache) {
     free(cache);
 }
 
-/* Drops the plans asked for the longest time ago, but never the last one. */
-static void make_room(PlanCache *cache) {
-    while (cache->bytes > cache->most && cache->count > 1) {
-        CachedPlan *oldest = cache->plans;
-        for (int i = 1; i < cache->count; i++)
-            if (cache->plans[i].used < oldest->used) oldest = &cache->plans[i];
-        cache->bytes -= oldest->bytes;
-        plan_destroy(oldest->plan);
-        *oldest = cache->plans[--cache->count];
-    }
-}
-
 static Status make_plan(PlanCache *cache, int64_t samples, int64_t tokens, int64_t source,
                         Plan **out, Diag *diag) {
     PlanOptions options = cache->options;
@@ -71,7 +59,15 @@ static Status make_plan(PlanCache *cache, int64_t samples, int64_t tokens, int64
                              .used = ++cache->clock};
     cache->plans[cache->count++] = made;
     cache->bytes += made.bytes;
-    make_room(cache);
+    /* The plans asked for the longest time ago go, but never the last one. */
+    while (cache->bytes > cache->most && cache->count > 1) {
+        CachedPlan *oldest = cache->plans;
+        for (int i = 1; i < cache->count; i++)
+            if (cache->plans[i].used < oldest->used) oldest = &cache->plans[i];
+        cache->bytes -= oldest->bytes;
+        plan_destroy(oldest->plan);
+        *oldest = cache->plans[--cache->count];
+    }
     return STATUS_OK;
 }
 

@@ -61,13 +61,6 @@ static void add_values(Plan *plan) {
     }
 }
 
-/* Results live to the end, and the loss is one. */
-static void keep_results(Plan *plan, Node *const *results, int count) {
-    for (int i = 0; i < count; i++)
-        extend(plan, plan->nodes[plan_find(plan, results[i])].value, plan->end);
-    if (plan->loss >= 0) extend(plan, plan->nodes[plan->loss].value, plan->end);
-}
-
 /* Saved statistics and scratch: their sizes come from the op. */
 static void add_work_areas(Plan *plan) {
     for (int i = 0; i < plan->node_count; i++) {
@@ -125,7 +118,9 @@ static Status add_buffers(Plan *plan, Node *const *results, int count, Diag *dia
     plan->buffers =
         ARENA_ARRAY(plan->arena, PlanBuffer, (size_t)plan->node_count * NODE_BUFFERS);
     add_values(plan);
-    keep_results(plan, results, count);
+    for (int i = 0; i < count; i++) /* results live to the end, and the loss is one */
+        extend(plan, plan->nodes[plan_find(plan, results[i])].value, plan->end);
+    if (plan->loss >= 0) extend(plan, plan->nodes[plan->loss].value, plan->end);
     add_work_areas(plan);
     if (plan->loss >= 0) add_gradients(plan);
     for (int i = 0; i < plan->buffer_count; i++)
@@ -150,10 +145,6 @@ static int compare_items(const void *a, const void *b) {
     return x->buffer - y->buffer;
 }
 
-static bool overlap(const PlanBuffer *a, const PlanBuffer *b) {
-    return a->first <= b->last && b->first <= a->last;
-}
-
 /* Offset of the smallest gap that holds `buffer`, else the end of what is in its way.
  * `placed` is sorted by offset. */
 static size_t find_gap(const PlanBuffer *buffers, const PlanBuffer *buffer,
@@ -161,7 +152,7 @@ static size_t find_gap(const PlanBuffer *buffers, const PlanBuffer *buffer,
     size_t end = 0, best = 0, best_gap = SIZE_MAX;
     for (int i = 0; i < count; i++) {
         const PlanBuffer *other = &buffers[placed[i]];
-        if (!overlap(buffer, other)) continue;
+        if (buffer->first > other->last || other->first > buffer->last) continue;
         if (other->offset > end) {
             size_t gap = other->offset - end;
             if (gap >= buffer->bytes && gap < best_gap) best = end, best_gap = gap;
@@ -169,15 +160,6 @@ static size_t find_gap(const PlanBuffer *buffers, const PlanBuffer *buffer,
         if (other->offset + other->bytes > end) end = other->offset + other->bytes;
     }
     return best_gap < SIZE_MAX ? best : end;
-}
-
-static void insert_sorted(const PlanBuffer *buffers, int *placed, int count, int buffer) {
-    int at = count;
-    while (at > 0 && buffers[placed[at - 1]].offset > buffers[buffer].offset) {
-        placed[at] = placed[at - 1];
-        at--;
-    }
-    placed[at] = buffer;
 }
 
 /* Places all items in order; false when the total does not fit into an address. */
@@ -191,7 +173,10 @@ static bool place_items(PlanBuffer *buffers, Placement *items, int count, int *p
         size_t end = buffer->offset + buffer->bytes;
         if (end > PTRDIFF_MAX / 2) return false;
         if (end > *total) *total = end;
-        insert_sorted(buffers, placed, i, items[i].buffer);
+        int at = i; /* `placed` stays sorted by offset */
+        for (; at > 0 && buffers[placed[at - 1]].offset > buffer->offset; at--)
+            placed[at] = placed[at - 1];
+        placed[at] = items[i].buffer;
     }
     return true;
 }

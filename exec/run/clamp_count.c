@@ -38,16 +38,6 @@ static void count_query(const Rows *r, int64_t sample, int64_t group, int64_t t,
     }
 }
 
-static void count_group(const Rows *r, int64_t sample, int64_t group, ClampCount *count) {
-    memset(r->z, 0, (size_t)r->feature * sizeof *r->z);
-    for (int64_t j = 0; !r->attrs->causal && j < r->keys; j++)
-        add_key(r, sample, group, j);
-    for (int64_t t = 0; t < r->queries; t++) {
-        if (r->attrs->causal) add_key(r, sample, group, t);
-        count_query(r, sample, group, t, count);
-    }
-}
-
 void linear_attention_count(ClampCount *count, const Node *node,
                             const int64_t sizes[DIM_SYMBOLS], const float *q,
                             const float *k, const int32_t *mask, const int32_t *keep) {
@@ -71,6 +61,13 @@ void linear_attention_count(ClampCount *count, const Node *node,
               NULL};
     r.z = memory_alloc((size_t)r.feature, sizeof *r.z);
     for (int64_t n = 0; n < queries.dim[0]; n++)
-        for (int64_t g = 0; g < groups; g++) count_group(&r, n, g, count);
+        for (int64_t g = 0; g < groups; g++) {
+            memset(r.z, 0, (size_t)r.feature * sizeof *r.z);
+            for (int64_t j = 0; !attrs->causal && j < r.keys; j++) add_key(&r, n, g, j);
+            for (int64_t t = 0; t < r.queries; t++) {
+                if (attrs->causal) add_key(&r, n, g, t);
+                count_query(&r, n, g, t, count);
+            }
+        }
     free(r.z);
 }

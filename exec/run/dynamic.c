@@ -46,8 +46,9 @@ static Workspace *workspace_of(const DynamicLane *lane, int stage) {
     return lane->workspace[stage == 0 ? 0 : 1 + stage % 2];
 }
 
-/* Moves the rows that go on from the stage before into this stage's inputs. */
-static void take_over(DynamicLane *lane, const Stage *stage) {
+/* Moves the rows that go on from the stage before into this stage's inputs, and checks
+ * plain inputs, which this stage may be the first to use as indices. */
+static Status take_over(DynamicLane *lane, const Stage *stage, Diag *diag) {
     const Workspace *before = workspace_of(lane, lane->stage - 1);
     Workspace *now = workspace_of(lane, lane->stage);
     for (int i = 0; i < stage->carry_count; i++) {
@@ -58,16 +59,9 @@ static void take_over(DynamicLane *lane, const Stage *stage) {
         const size_t bytes = (size_t)(input->count / lane->left) * sizeof(float);
         for (int64_t r = 0; r < lane->left; r++)
             memcpy(to + (size_t)r * bytes, from + (size_t)lane->row[r] * bytes, bytes);
-    }
-}
-
-/* Plain inputs that a later stage is the first to use as indices. */
-static Status check_rows(const DynamicLane *lane, const Stage *stage, Diag *diag) {
-    for (int i = 0; i < stage->carry_count; i++) {
-        const Carry *carry = &stage->carries[i];
-        if (carry->to != carry->from) continue;
-        TRY(feed_check_rows(&lane->feed, workspace_of(lane, lane->stage), carry->to->name,
-                            lane->index, lane->sample, lane->left, diag));
+        if (carry->to == carry->from)
+            TRY(feed_check_rows(&lane->feed, now, carry->to->name, lane->index,
+                                lane->sample, lane->left, diag));
     }
     return STATUS_OK;
 }
@@ -104,8 +98,7 @@ static Status run_stage(const Dynamic *d, DynamicLane *lane, const Fetch *what,
         TRY(feed_fetch(&lane->feed, workspace, what, diag));
         start = ticker_seconds();
     } else {
-        take_over(lane, stage);
-        TRY(check_rows(lane, stage, diag));
+        TRY(take_over(lane, stage, diag));
     }
     run_forward(workspace, (RunMode){0});
     choose(d, lane);

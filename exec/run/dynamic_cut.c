@@ -123,7 +123,7 @@ static Status check_chain(const Cutter *c, Diag *diag) {
     return STATUS_OK;
 }
 
-/* An input for what crosses a cut. */
+/* An input for what crosses a cut, which readers in later stages take. */
 static Status make_carry(Cutter *c, Crossing *item, Diag *diag) {
     char name[32];
     Graph *graph = c->cut->graph;
@@ -134,17 +134,13 @@ static Status make_carry(Cutter *c, Crossing *item, Diag *diag) {
     do snprintf(name, sizeof name, "carry.%d", c->carries++);
     while (graph_find_input(graph, name));
     item->carry = graph_input(graph, name, type);
-    return STATUS_OK;
-}
-
-/* Readers in later stages than `item`'s read the carry. */
-static void redirect(const Cutter *c, const Crossing *item) {
     for (int i = 0; i < c->count; i++) {
         Node *user = c->items[i].node;
         if (c->items[i].stage <= item->stage) continue;
         for (int j = 0; j < user->in_count; j++)
             if (user->in[j] == item->node) user->in[j] = item->carry;
     }
+    return STATUS_OK;
 }
 
 static bool crosses(const Crossing *item) {
@@ -159,28 +155,24 @@ static Status carry_values(Cutter *c, Diag *diag) {
             item->stage = 0; /* samples are fetched once */
         } else if (crosses(item)) {
             TRY(make_carry(c, item, diag));
-            redirect(c, item);
         }
     }
     return STATUS_OK;
 }
 
-/* What stage k takes over. */
-static void fill_carries(const Cutter *c, int k) {
-    Stage *stage = &c->cut->stages[k];
-    stage->carries = ARENA_ARRAY(c->cut->arena, Carry, (size_t)c->count);
+/* What stage k takes over, and its results, which are what the next stage takes over: a
+ * plan keeps them, and the inputs among them, to its end. The stages behind it are
+ * done. */
+static void fill_stage(const Cutter *c, int k) {
+    Cut *cut = c->cut;
+    Stage *stage = &cut->stages[k];
+    stage->carries = ARENA_ARRAY(cut->arena, Carry, (size_t)c->count);
     for (int i = 0; i < c->count; i++) {
         const Crossing *item = &c->items[i];
         if (!crosses(item) || item->stage >= k || item->last < k) continue;
         Node *from = item->stage == k - 1 ? item->node : item->carry;
         stage->carries[stage->carry_count++] = (Carry){from, item->carry};
     }
-}
-
-/* Results of stage k: a plan keeps them, and the inputs among them, to its end. */
-static void fill_results(const Cutter *c, int k) {
-    Cut *cut = c->cut;
-    Stage *stage = &cut->stages[k];
     const Stage *next = k + 1 < cut->count ? stage + 1 : NULL;
     const int carries = next ? next->carry_count : 0;
     stage->logits = c->exits[k];
@@ -202,8 +194,7 @@ Status cut_open(Cut *cut, Graph *graph, Node *const *exits, int exit_count, Diag
     find_stages(&c);
     TRY(check_chain(&c, diag));
     TRY(carry_values(&c, diag));
-    for (int k = 1; k < exit_count; k++) fill_carries(&c, k);
-    for (int k = 0; k < exit_count; k++) fill_results(&c, k);
+    for (int k = exit_count - 1; k >= 0; k--) fill_stage(&c, k);
     return STATUS_OK;
 }
 

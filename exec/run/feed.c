@@ -6,15 +6,11 @@
 
 /* ---- checking ---- */
 
-static void add_columns(Text *text, const Batches *data) {
-    for (int i = 0; i < data->column_count; i++)
-        text_add(text, "%s%s", i ? ", " : "", data->columns[i].name);
-}
-
 static Status fail_missing(const Node *input, const Batches *data, Diag *diag) {
     Text columns = {0};
-    text_add(&columns, "%s", "");
-    add_columns(&columns, data);
+    text_add(&columns, "%s", ""); /* a text also where there is no column */
+    for (int i = 0; i < data->column_count; i++)
+        text_add(&columns, "%s%s", i ? ", " : "", data->columns[i].name);
     Status status = diag_fail(diag, STATUS_MODEL, LOC_NONE, input->name,
                               "the model's input has no column in data set \"%s\"",
                               data->name ? data->name : "");
@@ -148,15 +144,6 @@ static Limit limit_of(const PlanNode *input) {
                    .skip = input->index_skip};
 }
 
-/* Index of the first value that is out of bounds, -1 when there is none. */
-static int64_t find_bad(const Limit *limit, const int32_t *data) {
-    for (int64_t i = 0; i < limit->count && limit->below > 0; i++)
-        if ((data[i] < 0 || data[i] >= limit->below) &&
-            !(data[i] == INDEX_SKIP && limit->skip))
-            return i;
-    return -1;
-}
-
 static Status fail_limit(const Feed *feed, const Limit *limit, int64_t sample,
                          int32_t found, Diag *diag) {
     const long long below = (long long)limit->below;
@@ -180,8 +167,12 @@ static Status fail_limit(const Feed *feed, const Limit *limit, int64_t sample,
 static Status check_limit(const Feed *feed, const Limit *limit, const int32_t *data,
                           const int64_t *index, const int64_t *rows, int64_t n,
                           Diag *diag) {
-    const int64_t bad = find_bad(limit, data);
-    if (bad < 0) return STATUS_OK;
+    int64_t bad = 0; /* the first value that is out of bounds */
+    if (limit->below <= 0) return STATUS_OK;
+    while (bad < limit->count && ((data[bad] >= 0 && data[bad] < limit->below) ||
+                                  (data[bad] == INDEX_SKIP && limit->skip)))
+        bad++;
+    if (bad == limit->count) return STATUS_OK;
     const int64_t row = bad / (limit->count / n);
     return fail_limit(feed, limit, index[rows ? rows[row] : row], data[bad], diag);
 }

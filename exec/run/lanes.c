@@ -135,22 +135,19 @@ static int give_chunks(const Sweeping *s, int64_t *first) {
     return count;
 }
 
-static Status sweep_round(const Sweeping *s, int count, Diag *diag) {
-    const LaneSweep *sweep = s->sweep;
-    const int failed = run_round(s->lanes, count, run_chunk, (void *)(uintptr_t)s);
-    for (int i = 0; i < count && i < failed && sweep->deliver; i++)
-        TRY(sweep->deliver(sweep->self, &s->lanes->lanes[i].what, i, diag));
-    return report(s->lanes, failed, diag);
-}
-
 static Status sweep_all(const Sweeping *s, Diag *diag) {
-    const int64_t total = s->sweep->total;
+    const LaneSweep *sweep = s->sweep;
+    const int64_t total = sweep->total;
     for (int64_t first = 0; first < total;) {
         if (lanes_cancelled(s->lanes, 0))
             return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL,
                              "stopped after %lld of %lld samples", (long long)first,
                              (long long)total);
-        TRY(sweep_round(s, give_chunks(s, &first), diag));
+        const int count = give_chunks(s, &first);
+        const int failed = run_round(s->lanes, count, run_chunk, (void *)(uintptr_t)s);
+        for (int i = 0; i < count && i < failed && sweep->deliver; i++)
+            TRY(sweep->deliver(sweep->self, &s->lanes->lanes[i].what, i, diag));
+        TRY(report(s->lanes, failed, diag));
         lanes_progress(s->lanes, first, total, NAN);
     }
     return STATUS_OK;

@@ -1,7 +1,16 @@
-/* Parallel: see exec/run/parallel.h. The only file that includes OpenMP's header. */
+/* Parallel: see exec/run/parallel.h. The only file that includes OpenMP's header.
+ *
+ * A container gets a share of the processors as a quota of time, which no count of
+ * processors shows; threads beyond it are stopped in turn and wait for each other. The
+ * kernel's documentation: admin-guide/cgroup-v2 (cpu.max) and scheduler/sched-bwc. */
 #include "exec/run/parallel.h"
 
+#include <math.h>
 #include <omp.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
 
 void parallel_for(int64_t count, int threads,
                   void (*body)(void *self, int64_t i, int worker), void *self) {
@@ -12,4 +21,88 @@ void parallel_for(int64_t count, int threads,
     }
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t i = 0; i < count; i++) body(self, i, omp_get_thread_num());
+}
+
+/* ---- how many there may be ---- */
+
+enum { PATH_MOST = 4096 };
+
+/* Reads a number or the word "max" (as -1) from a file of a group; false where there is
+ * no such file. `period` stays as it is where a second number is missing. */
+static bool read_quota(const char *folder, const char *file, double *quota,
+                       double *period) {
+    char path[2 * PATH_MOST], word[32];
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    FILE *stream = fopen(path, "r");
+    if (!stream) return false;
+    const bool found = fscanf(stream, "%31s", word) == 1;
+    if (found && sscanf(word, "%lf", quota) != 1) *quota = -1;
+    if (found && period && fscanf(stream, "%lf", period) != 1) *period = 100000;
+    fclose(stream);
+    return found;
+}
+
+/* Processors that one group allows; infinite where it has no limit. */
+static double group_limit(const char *folder) {
+    double quota = -1, period = 100000;
+    if (!read_quota(folder, "cpu.max", &quota, &period) &&
+        read_quota(folder, "cpu.cfs_quota_us", &quota, NULL))
+        read_quota(folder, "cpu.cfs_period_us", &period, NULL);
+    return quota > 0 && period > 0 ? quota / period : (double)INFINITY;
+}
+
+/* The least that a group and those above it allow. A container may see its group's path
+ * from outside, with its own group at the mount's root: paths that are not there count
+ * for nothing. */
+static double groups_limit(const char *mount, const char *group) {
+    char folder[2 * PATH_MOST];
+    snprintf(folder, sizeof folder, "%s%s", mount, group);
+    double limit = group_limit(folder);
+    const size_t root = strlen(mount);
+    for (char *slash; (slash = strrchr(folder + root, '/'));) {
+        *slash = '\0';
+        limit = fmin(limit, group_limit(folder));
+    }
+    return limit;
+}
+
+/* Whether a list "cpu,cpuacct" has "cpu". */
+static bool has_cpu(const char *controllers) {
+    for (const char *at = controllers; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, "cpu", 3) == 0 && (at[3] == ',' || !at[3])) return true;
+    }
+    return false;
+}
+
+double threads_quota(const char *root) {
+    char path[PATH_MOST], line[PATH_MOST];
+    double limit = INFINITY;
+    snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
+    FILE *stream = fopen(path, "r");
+    while (stream && fgets(line, sizeof line, stream)) {
+        /* "4:cpu,cpuacct:/group", or of version 2 "0::/group" */
+        char *controllers = strchr(line, ':'), *group = NULL;
+        if (controllers) group = strchr(++controllers, ':');
+        if (!group) continue;
+        *group++ = '\0';
+        group[strcspn(group, "\n")] = '\0';
+        const char *mounts[] = {*controllers ? controllers : "",
+                                *controllers ? "cpu" : "unified"};
+        if (*controllers && !has_cpu(controllers)) continue;
+        for (int i = 0; i < 2; i++) {
+            snprintf(path, sizeof path, "%s/sys/fs/cgroup%s%s", root,
+                     *mounts[i] ? "/" : "", mounts[i]);
+            limit = fmin(limit, groups_limit(path, strcmp(group, "/") == 0 ? "" : group));
+        }
+    }
+    if (stream) fclose(stream);
+    return limit;
+}
+
+int threads_available(void) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+    const double most = fmin(CPU_COUNT(&set), ceil(threads_quota("")));
+    return most > 1 ? (int)most : 1;
 }

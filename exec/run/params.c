@@ -23,28 +23,6 @@ struct Params {
     int64_t gradient_count;
 };
 
-static Status check_weights(const Graph *graph, Diag *diag) {
-    for (int i = 0; i < graph->storage_count; i++) {
-        const Storage *storage = graph->storages[i];
-        if (tensor_data(&storage->tensor) || tensor_count(&storage->tensor) == 0)
-            continue;
-        return diag_fail(diag, STATUS_MODEL, LOC_NONE, storage->name,
-                         "expected weights to run the model, found a shape only");
-    }
-    return STATUS_OK;
-}
-
-static bool is_usable(const Tensor *tensor, DType dtype) {
-    return tensor->dtype == dtype &&
-           (uintptr_t)tensor_data(tensor) % dtype_bytes(dtype) == 0;
-}
-
-static Status fail_integer(const Storage *storage, int64_t at, double value, Diag *diag) {
-    return diag_fail(diag, STATUS_MODEL, LOC_NONE, storage->name,
-                     "element %lld: expected an integer of 32 bits, found %.17g",
-                     (long long)at, value);
-}
-
 static Status convert_integers(Tensor *out, const Storage *storage, Diag *diag) {
     const Tensor *in = &storage->tensor;
     TRY(tensor_create(out, DTYPE_I32, in->rank, in->dim, diag));
@@ -55,7 +33,9 @@ static Status convert_integers(Tensor *out, const Storage *storage, Diag *diag) 
         double value;
         tensor_read_f64(in, i, 1, &value);
         if (!(value >= INT32_MIN && value <= INT32_MAX))
-            return fail_integer(storage, i, value, diag);
+            return diag_fail(diag, STATUS_MODEL, LOC_NONE, storage->name,
+                             "element %lld: expected an integer of 32 bits, found %.17g",
+                             (long long)i, value);
         ((int32_t *)data)[i] = (int32_t)value;
     }
     return STATUS_OK;
@@ -74,8 +54,10 @@ static Status hold_storage(Slot *slot, Precision precision, Diag *diag) {
     const Tensor *tensor = &slot->storage->tensor;
     DType dtype = precision == PRECISION_F64 ? DTYPE_F64 : DTYPE_F32;
     if (!dtype_is_real(tensor->dtype)) dtype = DTYPE_I32;
+    const bool usable = tensor->dtype == dtype &&
+                        (uintptr_t)tensor_data(tensor) % dtype_bytes(dtype) == 0;
     Status status = STATUS_OK;
-    if (is_usable(tensor, dtype))
+    if (usable)
         slot->held = tensor_retain(tensor);
     else if (dtype == DTYPE_I32)
         status = convert_integers(&slot->held, slot->storage, diag);
@@ -106,7 +88,12 @@ static Status gather(Params *params, Graph *graph, Diag *diag) {
 }
 
 static Status params_fill(Params *params, Graph *graph, bool train, Diag *diag) {
-    TRY(check_weights(graph, diag));
+    for (int i = 0; i < graph->storage_count; i++) {
+        const Storage *storage = graph->storages[i];
+        if (!tensor_data(&storage->tensor) && tensor_count(&storage->tensor) > 0)
+            return diag_fail(diag, STATUS_MODEL, LOC_NONE, storage->name,
+                             "expected weights to run the model, found a shape only");
+    }
     int64_t *offset = memory_alloc((size_t)graph->storage_count + 1, sizeof *offset);
     params->gradient_count = params_layout(graph, offset);
     for (int i = 0; i < graph->storage_count; i++)

@@ -15,12 +15,12 @@
 enum { BINDS = 64 };
 
 /* One call ready to run. */
-typedef struct Step {
+typedef struct BoundCall {
     void (*run)(const Call *call);
     Call call;
     const PlanNode *node;
     View *d_in;
-} Step;
+} BoundCall;
 
 /* A gradient view that lies in the caller's array. */
 typedef struct WeightView {
@@ -33,7 +33,7 @@ typedef struct Bind {
     Plan *plan;     /* retained */
     Params *params; /* retained */
     char *base;     /* of the workspace when it was laid out */
-    Step *forward, *backward;
+    BoundCall *forward, *backward;
     int forward_count, backward_count;
     WeightView *weights;
     int weight_count;
@@ -85,7 +85,7 @@ static void *value_data(const Bind *bind, const PlanNode *node) {
 }
 
 /* The parts that forward and backward calls of a node share. */
-static void lay_call(Bind *bind, Step *step, const PlanNode *node) {
+static void lay_call(Bind *bind, BoundCall *step, const PlanNode *node) {
     View *in = ARENA_ARRAY(bind->arena, View, (size_t)node->in_count);
     step->node = node;
     plan_call(&step->call, in, bind->plan, node);
@@ -97,7 +97,7 @@ static void lay_call(Bind *bind, Step *step, const PlanNode *node) {
 }
 
 static void lay_forward(Bind *bind, const PlanNode *node) {
-    Step *step = &bind->forward[bind->forward_count++];
+    BoundCall *step = &bind->forward[bind->forward_count++];
     lay_call(bind, step, node);
     step->run = node->kernel->forward;
     step->call.scratch = buffer_data(bind, node->forward_scratch);
@@ -117,7 +117,7 @@ static void lay_gradient(Bind *bind, View *view, const PlanOperand *in) {
 }
 
 static void lay_backward(Bind *bind, const PlanNode *node) {
-    Step *step = &bind->backward[bind->backward_count++];
+    BoundCall *step = &bind->backward[bind->backward_count++];
     lay_call(bind, step, node);
     step->run = node->kernel->backward;
     step->call.scratch = buffer_data(bind, node->backward_scratch);
@@ -139,8 +139,8 @@ static void bind_lay(Bind *bind, char *base) {
     size_t calls = (size_t)plan->calls, operands = 0;
     for (int i = 0; i < plan->node_count; i++)
         operands += (size_t)plan->nodes[i].in_count;
-    bind->forward = ARENA_ARRAY(bind->arena, Step, calls);
-    bind->backward = ARENA_ARRAY(bind->arena, Step, calls);
+    bind->forward = ARENA_ARRAY(bind->arena, BoundCall, calls);
+    bind->backward = ARENA_ARRAY(bind->arena, BoundCall, calls);
     bind->weights = ARENA_ARRAY(bind->arena, WeightView, operands);
     for (int i = 0; i < plan->node_count; i++)
         if (plan->nodes[i].forward >= 0) lay_forward(bind, &plan->nodes[i]);
@@ -148,32 +148,27 @@ static void bind_lay(Bind *bind, char *base) {
         if (plan->nodes[i].backward >= 0) lay_backward(bind, &plan->nodes[i]);
 }
 
-/* The bind of a plan, or the one to replace. */
-static int choose_bind(Workspace *workspace, const Plan *plan, const Params *params) {
-    for (int i = 0; i < BINDS; i++)
-        if (workspace->binds[i].plan == plan && workspace->binds[i].params == params)
-            return i;
-    int chosen = workspace->next;
-    workspace->next = (chosen + 1) % BINDS;
-    bind_clear(&workspace->binds[chosen]);
-    return chosen;
-}
-
-static Status workspace_reserve(Workspace *workspace, size_t bytes, Diag *diag) {
-    if (workspace->buf && buf_bytes(workspace->buf) >= bytes) return STATUS_OK;
-    buf_release(workspace->buf); /* first: both need not exist at once */
-    workspace->buf = NULL;
-    workspace->current = -1;
-    return buf_create(&workspace->buf, bytes > 0 ? bytes : PLAN_ALIGNMENT, diag);
-}
-
 Status workspace_bind(Workspace *workspace, const Plan *plan, const Params *params,
                       Diag *diag) {
     if (plan->precision != params_precision(params))
         return diag_fail(diag, STATUS_INTERNAL, LOC_NONE, NULL,
                          "plan and weights differ in precision");
-    TRY(workspace_reserve(workspace, plan->bytes, diag));
-    int chosen = choose_bind(workspace, plan, params);
+    if (!workspace->buf || buf_bytes(workspace->buf) < plan->bytes) {
+        buf_release(workspace->buf); /* first: both need not exist at once */
+        workspace->buf = NULL;
+        workspace->current = -1;
+        const size_t bytes = plan->bytes > 0 ? plan->bytes : PLAN_ALIGNMENT;
+        TRY(buf_create(&workspace->buf, bytes, diag));
+    }
+    int chosen = 0;
+    while (chosen < BINDS && (workspace->binds[chosen].plan != plan ||
+                              workspace->binds[chosen].params != params))
+        chosen++;
+    if (chosen == BINDS) { /* a new one: which bind it replaces goes round */
+        chosen = workspace->next;
+        workspace->next = (chosen + 1) % BINDS;
+        bind_clear(&workspace->binds[chosen]);
+    }
     Bind *bind = &workspace->binds[chosen];
     if (!bind->plan) {
         bind->plan = plan_retain(plan);
@@ -240,25 +235,23 @@ double workspace_count_rows(const Workspace *workspace, const Node *node) {
 
 /* ---- running ---- */
 
-/* Call.rows as given by the mode, or the call's own. */
-static double rows_of(const Step *step, const double *rows) {
-    const double given = rows ? rows[step->node->node->id] : -1;
-    return given >= 0 ? given : step->node->op->count_rows(&step->call);
-}
-
-static void set_mode(Step *step, RunMode mode) {
+static void set_mode(BoundCall *step, RunMode mode) {
     Call *call = &step->call;
+    const Op *op = step->node->op;
+    const int id = step->node->node->id;
     call->training = mode.training;
     call->first = mode.first;
-    if (step->node->op->count_rows) call->rows = rows_of(step, mode.rows);
-    if (step->node->op->traits & OP_STOCHASTIC)
-        call->key = random_key(mode.key, (uint64_t)step->node->node->id);
+    if (op->count_rows) { /* as given by the mode, or the call's own */
+        const double given = mode.rows ? mode.rows[id] : -1;
+        call->rows = given >= 0 ? given : op->count_rows(call);
+    }
+    if (op->traits & OP_STOCHASTIC) call->key = random_key(mode.key, (uint64_t)id);
 }
 
 void run_forward(Workspace *workspace, RunMode mode) {
     Bind *bind = &workspace->binds[workspace->current];
     for (int i = 0; i < bind->forward_count; i++) {
-        Step *step = &bind->forward[i];
+        BoundCall *step = &bind->forward[i];
         set_mode(step, mode);
         step->run(&step->call);
     }
@@ -276,29 +269,22 @@ static void point_weights(Bind *bind, void *gradients) {
     bind->bound = true;
 }
 
-static void clear_gradients(const Step *step, size_t size) {
-    for (int j = 0; j < step->node->in_count; j++)
-        if (step->node->in[j].write == GRADIENT_CLEAR_ADD)
-            memset(step->d_in[j].data, 0, (size_t)step->d_in[j].count * size);
-}
-
-static void seed_loss(const Bind *bind, double seed) {
-    void *gradient = buffer_data(bind, bind->plan->nodes[bind->plan->loss].gradient);
-    if (bind->plan->precision == PRECISION_F64)
-        *(double *)gradient = seed;
-    else
-        *(float *)gradient = (float)seed;
-}
-
 void run_backward(Workspace *workspace, RunMode mode, double seed, void *gradients) {
     Bind *bind = &workspace->binds[workspace->current];
     const Plan *plan = bind->plan;
     if (plan->loss < 0 || plan->nodes[plan->loss].gradient < 0) return;
+    const size_t size = plan_real_bytes(plan);
+    void *d_loss = buffer_data(bind, plan->nodes[plan->loss].gradient);
     point_weights(bind, gradients);
-    seed_loss(bind, seed);
+    if (plan->precision == PRECISION_F64)
+        *(double *)d_loss = seed;
+    else
+        *(float *)d_loss = (float)seed;
     for (int i = 0; i < bind->backward_count; i++) {
-        Step *step = &bind->backward[i];
-        clear_gradients(step, plan_real_bytes(plan));
+        BoundCall *step = &bind->backward[i];
+        for (int j = 0; j < step->node->in_count; j++)
+            if (step->node->in[j].write == GRADIENT_CLEAR_ADD)
+                memset(step->d_in[j].data, 0, (size_t)step->d_in[j].count * size);
         set_mode(step, mode);
         step->run(&step->call);
     }
