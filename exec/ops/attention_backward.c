@@ -181,13 +181,6 @@ static void backward_block(const Attention *a, AttentionSpan span,
     score_gradient(a, span, d_scores, d);
 }
 
-static void transpose_source(const Attention *a, int64_t sample, int64_t head) {
-    REAL_FN(attention_transpose)
-    (a, sample, head, a->k, a->head, a->key_width, a->keys_t);
-    REAL_FN(attention_transpose)
-    (a, sample, head, a->v, a->value_head, a->value_width, a->values_t);
-}
-
 void REAL_FN(attention_backward)(const Call *call) {
     Attention a;
     AttentionGradients d;
@@ -196,7 +189,12 @@ void REAL_FN(attention_backward)(const Call *call) {
     for (int64_t n = 0; n < a.samples; n++) {
         REAL_FN(attention_limit_keys)(&a, n);
         for (int64_t h = 0; h < a.heads; h += a.group) {
-            if (h % a.share == 0) transpose_source(&a, n, h);
+            if (h % a.share == 0) {
+                REAL_FN(attention_transpose)
+                (&a, n, h, a.k, a.head, a.key_width, a.keys_t);
+                REAL_FN(attention_transpose)
+                (&a, n, h, a.v, a.value_head, a.value_width, a.values_t);
+            }
             for (int64_t row = 0; row < a.queries; row += a.block) {
                 const int64_t left = a.queries - row;
                 const AttentionSpan span = {n, h, row, left < a.block ? left : a.block};

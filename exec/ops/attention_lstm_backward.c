@@ -96,17 +96,6 @@ static void attend_back(const Back *b, int64_t n, int64_t t) {
     }
 }
 
-/* Token t of all samples: the contexts' gradients, and the cells' of t - 1. */
-static void attend_all_back(const Back *b, int64_t t) {
-    const AttentionLstm *a = &b->a;
-    gemm(false, false, a->N, a->R, a->wide, 1, b->da + t * a->wide, a->T * a->wide,
-         a->weight_context, a->R, 0, b->d_context, a->R);
-    for (int64_t n = 0; n < a->N; n++) attend_back(b, n, t);
-    if (t > 0)
-        gemm(false, false, a->N, a->M, a->L, 1, b->d_query + t * a->L, a->T * a->L,
-             a->align_state, a->M, 1, b->ds, a->M);
-}
-
 /* ---- through time ---- */
 
 static void go_back(const Back *b, const REAL *d_out) {
@@ -123,7 +112,13 @@ static void go_back(const Back *b, const REAL *d_out) {
                                    t ? a->cell + (r - 1) * M : NULL, d_out + r * M, M};
             lstm_cell_back(cell, b->dy + n * M, b->ds + n * M, b->da + r * wide);
         }
-        if (a->aligned) attend_all_back(b, t);
+        if (a->aligned) /* the contexts' gradients, and the cells' of t - 1 */
+            gemm(false, false, a->N, a->R, wide, 1, b->da + t * wide, T * wide,
+                 a->weight_context, a->R, 0, b->d_context, a->R);
+        for (int64_t n = 0; a->aligned && n < a->N; n++) attend_back(b, n, t);
+        if (a->aligned && t > 0)
+            gemm(false, false, a->N, M, a->L, 1, b->d_query + t * a->L, T * a->L,
+                 a->align_state, M, 1, b->ds, M);
         if (!a->x && t > 0)
             gemm(false, false, a->N, M, wide, 1, b->da + t * wide, T * wide, a->weight_in,
                  M, 0, b->dy, M);

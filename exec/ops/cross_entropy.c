@@ -67,17 +67,10 @@ static double share_of(const Call *call, int64_t i) {
     return share ? (double)share[i] : 0;
 }
 
-/* sum_c t_c z_c of row i. */
-static double target_logit(const Call *call, int64_t i, const REAL *z) {
-    const int32_t *labels = call->in[LABELS].data, *other = call->in[OTHER].data;
-    const double share = share_of(call, i), own = (double)z[labels[i]];
-    return share == 0 ? own : (1 - share) * own + share * (double)z[other[i]];
-}
-
 static void forward(const Call *call) {
     const int64_t rows = view_rows(&call->in[0]), classes = view_last(&call->in[0]);
     const double smoothing = ((const CrossEntropyAttrs *)call->attrs)->smoothing;
-    const int32_t *labels = call->in[LABELS].data;
+    const int32_t *labels = call->in[LABELS].data, *other = call->in[OTHER].data;
     REAL *log_sum = call->aux;
     double total = 0;
     for (int64_t i = 0; i < rows; i++) {
@@ -85,7 +78,10 @@ static void forward(const Call *call) {
         const REAL *z = (const REAL *)call->in[0].data + i * classes;
         const REAL sum = log_sum_exp(z, classes);
         if (log_sum) log_sum[i] = sum;
-        total += (double)sum - (1 - smoothing) * target_logit(call, i, z);
+        const double share = share_of(call, i), own = (double)z[labels[i]];
+        const double target = /* sum_c t_c z_c */
+            share == 0 ? own : (1 - share) * own + share * (double)z[other[i]];
+        total += (double)sum - (1 - smoothing) * target;
         if (smoothing > 0)
             total -= smoothing * (double)row_sum(z, classes) / (double)classes;
     }
@@ -103,19 +99,11 @@ static void gradient_row(const REAL *restrict z, int64_t classes, REAL log_sum,
             dz[c] = factor * (exp_real(z[c] - log_sum) - even);
 }
 
-/* dz -= factor t of row i. */
-static void subtract_target(const Call *call, int64_t i, REAL factor, REAL *dz) {
-    const int32_t *labels = call->in[LABELS].data, *other = call->in[OTHER].data;
-    const REAL share = (REAL)share_of(call, i);
-    dz[labels[i]] -= factor * (1 - share);
-    if (other) dz[other[i]] -= factor * share;
-}
-
 static void backward(const Call *call) {
     if (!call->d_in[0].data) return;
     const int64_t rows = view_rows(&call->in[0]), classes = view_last(&call->in[0]);
     const double smoothing = ((const CrossEntropyAttrs *)call->attrs)->smoothing;
-    const int32_t *labels = call->in[LABELS].data;
+    const int32_t *labels = call->in[LABELS].data, *other = call->in[OTHER].data;
     const REAL *log_sum = call->aux;
     const bool accumulate = call->d_in[0].accumulate;
     const REAL factor = rows_gradient(call);
@@ -128,7 +116,10 @@ static void backward(const Call *call) {
         }
         gradient_row((const REAL *)call->in[0].data + i * classes, classes, log_sum[i],
                      factor, even, accumulate, dz);
-        subtract_target(call, i, factor * (REAL)(1 - smoothing), dz);
+        const REAL target = factor * (REAL)(1 - smoothing);
+        const REAL share = (REAL)share_of(call, i);
+        dz[labels[i]] -= target * (1 - share);
+        if (other) dz[other[i]] -= target * share;
     }
 }
 

@@ -127,18 +127,6 @@ static void clear_d_state(const LinearAttention *a) {
     memset(a->d_state, 0, (size_t)(a->feature * a->stride) * sizeof(REAL));
 }
 
-/* S' before every chunk but the first, which has none. */
-static void recompute_states(const LinearAttention *a, int64_t sample, int64_t group) {
-    const int64_t size = a->feature * a->stride;
-    for (int64_t next = a->chunk; next < a->queries; next += a->chunk) {
-        const int64_t first = next - a->chunk;
-        const LinearSource source = REAL_FN(linear_source)(a, sample, group, first);
-        REAL *state = state_before(a, next);
-        if (first > 0) memcpy(state, state - size, (size_t)size * sizeof(REAL));
-        if (source.count > 0) REAL_FN(linear_add)(a, &source, first > 0, state);
-    }
-}
-
 /* One chunk; the chunks behind it are done. */
 static void backward_chunk(const LinearAttention *a, int64_t sample, int64_t group,
                            int64_t first, const LinearGradients *d) {
@@ -161,7 +149,15 @@ static void backward_chunk(const LinearAttention *a, int64_t sample, int64_t gro
 static void backward_causal(const LinearAttention *a, int64_t sample, int64_t group,
                             const LinearGradients *d) {
     const int64_t longest = a->keys > a->queries ? a->keys : a->queries;
-    if (d->q) recompute_states(a, sample, group);
+    const int64_t size = a->feature * a->stride;
+    /* S' before every chunk but the first, which has none. */
+    for (int64_t next = a->chunk; d->q && next < a->queries; next += a->chunk) {
+        const int64_t first = next - a->chunk;
+        const LinearSource source = REAL_FN(linear_source)(a, sample, group, first);
+        REAL *state = state_before(a, next);
+        if (first > 0) memcpy(state, state - size, (size_t)size * sizeof(REAL));
+        if (source.count > 0) REAL_FN(linear_add)(a, &source, first > 0, state);
+    }
     clear_d_state(a);
     for (int64_t first = (longest - 1) / a->chunk * a->chunk; first >= 0;
          first -= a->chunk)

@@ -22,19 +22,16 @@ double exit_entropy(const float *logits, int64_t classes) {
     return log(sum) - weighted / sum;
 }
 
-/* Counts exits in a row that agree; the first one has none before it. */
-static int64_t count_agreement(ExitState *state, const float *logits, int64_t classes) {
-    const int64_t class = largest(logits, classes) + 1;
-    state->agree = class == state->last ? state->agree + 1 : 0;
-    state->last = class;
-    return state->agree;
-}
-
 bool exit_leaves(const ExitRule *rule, ExitState *state, int exit, const float *logits,
                  int64_t classes) {
+    int64_t class;
     switch ((ExitCriterion)rule->criterion) {
     case EXIT_ENTROPY: return exit_entropy(logits, classes) < rule->threshold[exit];
-    case EXIT_PATIENCE: return count_agreement(state, logits, classes) >= rule->patience;
+    case EXIT_PATIENCE: /* exits in a row that agree; the first has none before it */
+        class = largest(logits, classes) + 1;
+        state->agree = class == state->last ? state->agree + 1 : 0;
+        state->last = class;
+        return state->agree >= rule->patience;
     case EXIT_NEVER: break;
     }
     return false;

@@ -35,16 +35,6 @@ static Status add_batch(void *self, const Fetch *what, int lane, Diag *diag) {
     return STATUS_OK;
 }
 
-static Status run_batches(Gradients *g, const LaneSweep *sweep, const Watch *watch,
-                          Diag *diag) {
-    TRY(feed_open(&g->feed, sweep->data, sweep->chunk, diag));
-    TRY(workspace_create(&g->workspace, diag));
-    Lanes *lanes = lanes_create(1, 1, watch);
-    const Status status = lanes_sweep(lanes, sweep, diag);
-    lanes_destroy(lanes);
-    return status;
-}
-
 Status batch_gradients(Graph *graph, Node *loss, const Params *params,
                        const Batches *data, int64_t limit, int64_t batch_size,
                        const Watch *watch, float *gradient, GradientSink sink, void *self,
@@ -63,7 +53,11 @@ Status batch_gradients(Graph *graph, Node *loss, const Params *params,
                              .self = &g};
     TRY(feed_check(graph, &loss, 1, data, options.sizes, diag));
     g.plans = plan_cache_create(graph, data, &options, PLAN_CACHE_BYTES);
-    const Status status = run_batches(&g, &sweep, watch, diag);
+    Lanes *lanes = lanes_create(1, 1, watch);
+    Status status = feed_open(&g.feed, data, sweep.chunk, diag);
+    if (status == STATUS_OK) status = workspace_create(&g.workspace, diag);
+    if (status == STATUS_OK) status = lanes_sweep(lanes, &sweep, diag);
+    lanes_destroy(lanes);
     plan_cache_destroy(g.plans);
     workspace_destroy(g.workspace);
     feed_close(&g.feed);

@@ -23,13 +23,15 @@ struct Params {
     int64_t gradient_count;
 };
 
-static Status convert_integers(Tensor *out, const Storage *storage, Diag *diag) {
+/* To doubles, or to integers of 32 bits, which must hold them. */
+static Status convert(Tensor *out, const Storage *storage, DType dtype, Diag *diag) {
     const Tensor *in = &storage->tensor;
-    TRY(tensor_create(out, DTYPE_I32, in->rank, in->dim, diag));
+    TRY(tensor_create(out, dtype, in->rank, in->dim, diag));
     void *data = NULL;
     TRY(tensor_writable(out, &data, diag));
     const int64_t count = tensor_count(in);
-    for (int64_t i = 0; i < count; i++) {
+    if (dtype == DTYPE_F64) tensor_read_f64(in, 0, count, data);
+    for (int64_t i = 0; dtype == DTYPE_I32 && i < count; i++) {
         double value;
         tensor_read_f64(in, i, 1, &value);
         if (!(value >= INT32_MIN && value <= INT32_MAX))
@@ -38,14 +40,6 @@ static Status convert_integers(Tensor *out, const Storage *storage, Diag *diag) 
                              (long long)i, value);
         ((int32_t *)data)[i] = (int32_t)value;
     }
-    return STATUS_OK;
-}
-
-static Status convert_doubles(Tensor *out, const Tensor *in, Diag *diag) {
-    TRY(tensor_create(out, DTYPE_F64, in->rank, in->dim, diag));
-    void *data = NULL;
-    TRY(tensor_writable(out, &data, diag));
-    tensor_read_f64(in, 0, tensor_count(in), data);
     return STATUS_OK;
 }
 
@@ -59,12 +53,10 @@ static Status hold_storage(Slot *slot, Precision precision, Diag *diag) {
     Status status = STATUS_OK;
     if (usable)
         slot->held = tensor_retain(tensor);
-    else if (dtype == DTYPE_I32)
-        status = convert_integers(&slot->held, slot->storage, diag);
-    else if (dtype == DTYPE_F64)
-        status = convert_doubles(&slot->held, tensor, diag);
-    else
+    else if (dtype == DTYPE_F32)
         status = tensor_to_f32(&slot->held, tensor, diag);
+    else
+        status = convert(&slot->held, slot->storage, dtype, diag);
     slot->data = tensor_data(&slot->held);
     return status;
 }

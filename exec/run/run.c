@@ -84,23 +84,19 @@ static void *value_data(const Bind *bind, const PlanNode *node) {
     return buffer_data(bind, node->value);
 }
 
-/* The parts that forward and backward calls of a node share. */
-static void lay_call(Bind *bind, BoundCall *step, const PlanNode *node) {
+/* A forward call, or what a backward call shares with it. */
+static void lay_call(Bind *bind, BoundCall *step, const PlanNode *node,
+                     void (*run)(const Call *), int scratch) {
     View *in = ARENA_ARRAY(bind->arena, View, (size_t)node->in_count);
     step->node = node;
+    step->run = run;
     plan_call(&step->call, in, bind->plan, node);
     for (int j = 0; j < node->in_count; j++)
         if (node->in[j].node >= 0)
             in[j].data = value_data(bind, &bind->plan->nodes[node->in[j].node]);
     step->call.out.data = value_data(bind, node);
     step->call.aux = buffer_data(bind, node->aux);
-}
-
-static void lay_forward(Bind *bind, const PlanNode *node) {
-    BoundCall *step = &bind->forward[bind->forward_count++];
-    lay_call(bind, step, node);
-    step->run = node->kernel->forward;
-    step->call.scratch = buffer_data(bind, node->forward_scratch);
+    step->call.scratch = buffer_data(bind, scratch);
 }
 
 /* Gradient of one operand; that of weights is set at run time. */
@@ -118,9 +114,7 @@ static void lay_gradient(Bind *bind, View *view, const PlanOperand *in) {
 
 static void lay_backward(Bind *bind, const PlanNode *node) {
     BoundCall *step = &bind->backward[bind->backward_count++];
-    lay_call(bind, step, node);
-    step->run = node->kernel->backward;
-    step->call.scratch = buffer_data(bind, node->backward_scratch);
+    lay_call(bind, step, node, node->kernel->backward, node->backward_scratch);
     step->d_in = ARENA_ARRAY(bind->arena, View, (size_t)node->in_count);
     step->call.d_in = step->d_in;
     for (int j = 0; j < node->in_count; j++)
@@ -142,8 +136,12 @@ static void bind_lay(Bind *bind, char *base) {
     bind->forward = ARENA_ARRAY(bind->arena, BoundCall, calls);
     bind->backward = ARENA_ARRAY(bind->arena, BoundCall, calls);
     bind->weights = ARENA_ARRAY(bind->arena, WeightView, operands);
-    for (int i = 0; i < plan->node_count; i++)
-        if (plan->nodes[i].forward >= 0) lay_forward(bind, &plan->nodes[i]);
+    for (int i = 0; i < plan->node_count; i++) {
+        const PlanNode *node = &plan->nodes[i];
+        if (node->forward >= 0)
+            lay_call(bind, &bind->forward[bind->forward_count++], node,
+                     node->kernel->forward, node->forward_scratch);
+    }
     for (int i = plan->node_count - 1; i >= 0; i--)
         if (plan->nodes[i].backward >= 0) lay_backward(bind, &plan->nodes[i]);
 }
