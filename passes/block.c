@@ -95,14 +95,6 @@ static Status read_block(const Walk *w, Block *block, Node *output, Diag *diag) 
                      w->stack, w->layer, role_name(sum->role), sum->op->name);
 }
 
-static void reverse(LayerBlocks *blocks) {
-    for (int i = 0, j = blocks->count - 1; i < j; i++, j--) {
-        const Block block = blocks->items[i];
-        blocks->items[i] = blocks->items[j];
-        blocks->items[j] = block;
-    }
-}
-
 /* ---- the layer ---- */
 
 Status layer_blocks(LayerBlocks *out, PassContext *ctx, const Graph *graph,
@@ -119,7 +111,11 @@ Status layer_blocks(LayerBlocks *out, PassContext *ctx, const Graph *graph,
         TRY(read_block(&w, block, value, diag));
         value = block->input;
     }
-    reverse(out);
+    for (int i = 0, j = out->count - 1; i < j; i++, j--) { /* the first block first */
+        const Block block = out->items[i];
+        out->items[i] = out->items[j];
+        out->items[j] = block;
+    }
     return STATUS_OK;
 }
 

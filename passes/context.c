@@ -30,23 +30,21 @@ static ColumnRange *find_ranges(PassContext *ctx, const Batches *data) {
     return columns;
 }
 
-static Status check_use(PassContext *ctx, const DataUse *use, const Batches *data,
-                        Diag *diag) {
-    ColumnRange *ranges = find_ranges(ctx, data);
-    const int labels = use->labels ? batches_column(data, use->labels) : -1;
-    if (labels >= 0 && data->columns[labels].type.dtype == DTYPE_I32)
-        TRY(feed_check_labels(data, labels, use->classes, ranges, diag));
-    return feed_check_samples(use->graph, use->roots, use->root_count, data, ranges,
-                              diag);
-}
-
 Status step_data(PassContext *ctx, const char *name, const DataUse *use, Batches **out,
                  Diag *diag) {
     const Loc at = option_loc(&ctx->source, "data");
     Resources *resources = ctx->resources;
     TRY(resources->data(resources, name, ctx->model, at, out, diag));
     if (!use || !*out) return STATUS_OK;
-    const Status status = check_use(ctx, use, *out, diag);
+    const Batches *data = *out;
+    ColumnRange *ranges = find_ranges(ctx, data);
+    const int labels = use->labels ? batches_column(data, use->labels) : -1;
+    Status status = STATUS_OK;
+    if (labels >= 0 && data->columns[labels].type.dtype == DTYPE_I32)
+        status = feed_check_labels(data, labels, use->classes, ranges, diag);
+    if (status == STATUS_OK)
+        status = feed_check_samples(use->graph, use->roots, use->root_count, data, ranges,
+                                    diag);
     if (status == STATUS_OK) return STATUS_OK;
     const Tree *option = tree_get(ctx->source.options, "data");
     diag_place(diag, at, option ? tree_path(ctx->arena, option) : ctx->source.key);

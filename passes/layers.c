@@ -66,16 +66,6 @@ static void find_inputs(Seen *in, const Graph *graph, const char *stack, int lay
     }
 }
 
-/* Values that cross the layer's bounds. Of what comes in, those of the output's type take
- * precedence: a decoder's layer reads the encoder's result as well. */
-static void find_ends(Seen *in, Seen *out, const Graph *graph, const char *stack,
-                      int layer) {
-    find_outputs(out, graph, stack, layer);
-    if (out->first && !out->second)
-        find_inputs(in, graph, stack, layer, &out->first->type);
-    if (!in->first) find_inputs(in, graph, stack, layer, NULL);
-}
-
 static Status check_one(PassContext *ctx, const Seen *seen, const char *stack, int layer,
                         const char *what, Diag *diag) {
     if (seen->first && !seen->second) return STATUS_OK;
@@ -92,15 +82,14 @@ static Status check_one(PassContext *ctx, const Seen *seen, const char *stack, i
     return status;
 }
 
-static bool stands_before(const Node *node, const Node *other) {
-    while (node && node != other) node = node->next;
-    return node != NULL;
-}
-
 Status layer_ends(LayerEnds *ends, PassContext *ctx, const Graph *graph,
                   const char *stack, int layer, Diag *diag) {
     Seen in = {0}, out = {0};
-    find_ends(&in, &out, graph, stack, layer);
+    find_outputs(&out, graph, stack, layer);
+    /* Of what comes in, values of the output's type take precedence: a decoder's layer
+     * reads the encoder's result as well. */
+    if (out.first && !out.second) find_inputs(&in, graph, stack, layer, &out.first->type);
+    if (!in.first) find_inputs(&in, graph, stack, layer, NULL);
     TRY(check_one(ctx, &in, stack, layer, "input", diag));
     TRY(check_one(ctx, &out, stack, layer, "output", diag));
     if (!type_equal(&in.first->type, &out.first->type)) {
@@ -112,7 +101,9 @@ Status layer_ends(LayerEnds *ends, PassContext *ctx, const Graph *graph,
                          "output of equal shape, found %s and %s",
                          layer, stack, reads, gives);
     }
-    if (!stands_before(in.first, out.first))
+    const Node *after = in.first;
+    while (after && after != out.first) after = after->next;
+    if (!after)
         return step_fail(ctx, diag,
                          "layer %d of stack \"%s\" cannot be removed: its output %s does "
                          "not depend on its input %s",
@@ -186,30 +177,18 @@ static Status put_lineage(Model *model, const char *stack, IntList lineage, Diag
     return tree_set(arena, model->provenance, "layers", map, diag);
 }
 
-static Status update_lineage(PassContext *ctx, Model *model, const char *stack, int depth,
-                             IntList keep, Diag *diag) {
-    IntList before;
-    TRY(layers_lineage(&before, ctx->arena, ctx, model, stack, depth, diag));
-    IntList after = {ARENA_ARRAY(ctx->arena, int64_t, keep.count), keep.count};
-    for (int i = 0; i < keep.count; i++) after.items[i] = before.items[keep.items[i]];
-    return put_lineage(model, stack, after, diag);
-}
-
 /* ---- removal ---- */
-
-/* Gives the layers of a stack their new numbers; number[l] is layer l's. */
-static void renumber(Graph *graph, const char *stack, const int *number) {
-    for (Node *node = graph->first; node; node = node->next)
-        if (node->layer >= 0 && node_is_in(node, stack, node->layer))
-            node->layer = number[node->layer];
-}
 
 Status layers_keep(PassContext *ctx, Model *model, const char *stack, IntList keep,
                    Diag *diag) {
     Graph *graph = model->graph;
     const int depth = graph_layer_count(graph, stack);
-    int *number = ARENA_ARRAY(ctx->arena, int, depth);
-    TRY(update_lineage(ctx, model, stack, depth, keep, diag));
+    int *number = ARENA_ARRAY(ctx->arena, int, depth); /* new ones, by layer */
+    IntList before;
+    TRY(layers_lineage(&before, ctx->arena, ctx, model, stack, depth, diag));
+    IntList after = {ARENA_ARRAY(ctx->arena, int64_t, keep.count), keep.count};
+    for (int i = 0; i < keep.count; i++) after.items[i] = before.items[keep.items[i]];
+    TRY(put_lineage(model, stack, after, diag));
     if (strcmp(stack, graph_main_stack(graph)) == 0)
         TRY(exits_keep(ctx, model, keep, diag));
     for (int layer = 0, kept = 0; layer < depth; layer++) {
@@ -223,6 +202,8 @@ Status layers_keep(PassContext *ctx, Model *model, const char *stack, IntList ke
         graph_replace_uses(graph, ends.output, ends.input);
     }
     graph_remove_dead(graph);
-    renumber(graph, stack, number);
+    for (Node *node = graph->first; node; node = node->next)
+        if (node->layer >= 0 && node_is_in(node, stack, node->layer))
+            node->layer = number[node->layer];
     return graph_infer(graph, diag);
 }

@@ -6,16 +6,6 @@
 
 #include <string.h>
 
-static bool has_exits(const Model *model) {
-    for (int i = 0; i < model->graph->output_count; i++)
-        if (strncmp(model->graph->outputs[i].name, "exit.", 5) == 0) return true;
-    return false;
-}
-
-static bool is_additive(const Node *node) {
-    return node_is(node, &op_attention_lstm) && node_operand(node, "align_score");
-}
-
 /* A map with neither matrix nor scale is its function alone: nothing to merge. */
 static bool is_mergeable(const Node *node) {
     return node_is(node, &op_feature_map) &&
@@ -30,10 +20,6 @@ static bool mixes_heads(const Node *node) {
 
 static bool is_lookup(const Node *node) {
     return node_is(node, &op_embedding) && node->role == ROLE_EMBED;
-}
-
-static bool is_behind_lookup(const Node *node) {
-    return node_is(node, &op_linear) && is_lookup(node->in[0]);
 }
 
 /* Whether nodes of different layers of a stack read the same leaf. */
@@ -78,7 +64,8 @@ unsigned model_properties(const Model *model) {
     const Node *logits = graph_output(graph, OUTPUT_LOGITS);
     unsigned found = 0;
     if (logits && logits->type.rank == 2) found |= MODEL_CLASSIFIER;
-    if (has_exits(model)) found |= MODEL_EXITS;
+    for (int i = 0; i < graph->output_count; i++)
+        if (strncmp(graph->outputs[i].name, "exit.", 5) == 0) found |= MODEL_EXITS;
     if (has_stored(model, "exits")) found |= MODEL_EXIT_RULE;
     if (has_stored(model, "importance")) found |= MODEL_IMPORTANCE;
     if (shares_layers(graph)) found |= MODEL_SHARED_LAYERS;
@@ -87,11 +74,13 @@ unsigned model_properties(const Model *model) {
     for (const Node *node = graph->first; node; node = node->next) {
         if (node_is(node, &op_attention)) found |= MODEL_SOFTMAX_ATTENTION;
         if (node_is(node, &op_linear_attention)) found |= MODEL_LINEAR_ATTENTION;
-        if (is_additive(node)) found |= MODEL_ADDITIVE_ATTENTION;
+        if (node_is(node, &op_attention_lstm) && node_operand(node, "align_score"))
+            found |= MODEL_ADDITIVE_ATTENTION;
         if (is_mergeable(node)) found |= MODEL_FEATURE_MAPS;
         if (mixes_heads(node)) found |= MODEL_MIXED_HEADS;
         if (is_lookup(node)) found |= MODEL_WORD_EMBEDDING;
-        if (is_behind_lookup(node)) found |= MODEL_FACTORED_EMBEDDING;
+        if (node_is(node, &op_linear) && is_lookup(node->in[0]))
+            found |= MODEL_FACTORED_EMBEDDING;
         if (node->role == ROLE_TOKEN_TYPE) found |= MODEL_TOKEN_TYPES;
     }
     return found;

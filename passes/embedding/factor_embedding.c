@@ -92,18 +92,6 @@ static Status find_table(Factor *f, Diag *diag) {
     return STATUS_OK;
 }
 
-/* Reports a node that reads the table in a way that factors do not serve. */
-static Status fail_user(const Factor *f, const Node *user, Diag *diag) {
-    char layer[16] = "";
-    if (user->layer >= 0) snprintf(layer, sizeof layer, ".%d", user->layer);
-    return step_fail(f->ctx, diag,
-                     "\"%s\" cannot be factored: it is read by op %s (%s%s, role %s), "
-                     "not only by embeddings and tied heads",
-                     f->table->storage->name, user->op->name,
-                     user->stack ? user->stack : "no stack", layer,
-                     role_name(user->role));
-}
-
 static Status check_users(Factor *f, Diag *diag) {
     const size_t most = (size_t)graph_use_count(f->graph, f->table);
     Node **readers = ARENA_ARRAY(f->ctx->arena, Node *, most);
@@ -112,8 +100,17 @@ static Status check_users(Factor *f, Diag *diag) {
         if (lookup || tied) readers[f->readers.count++] = n;
         f->lookups += lookup;
         f->heads += tied;
-        for (int i = 0; i < n->in_count; i++)
-            if (n->in[i] == f->table && !lookup && !tied) return fail_user(f, n, diag);
+        bool other = false; /* reads the table in a way that factors do not serve */
+        for (int i = 0; i < n->in_count && !lookup && !tied; i++)
+            other |= n->in[i] == f->table;
+        if (!other) continue;
+        char layer[16] = "";
+        if (n->layer >= 0) snprintf(layer, sizeof layer, ".%d", n->layer);
+        return step_fail(f->ctx, diag,
+                         "\"%s\" cannot be factored: it is read by op %s (%s%s, role "
+                         "%s), not only by embeddings and tied heads",
+                         f->table->storage->name, n->op->name,
+                         n->stack ? n->stack : "no stack", layer, role_name(n->role));
     }
     for (int i = 0; i < f->graph->output_count; i++)
         if (f->graph->outputs[i].node == f->table)
@@ -215,17 +212,6 @@ static Status check_growth(const Factor *f, int64_t rank, Diag *diag) {
     return STATUS_MODEL;
 }
 
-static Status check_rank(const Factor *f, int64_t rank, Diag *diag) {
-    if (rank > f->most)
-        return step_fail_option(
-            f->ctx, "rank", diag,
-            "expected at most %lld for an embedding of %lld x %lld%s, "
-            "found %lld",
-            (long long)f->most, (long long)f->rows, (long long)f->width,
-            f->projection ? " that is factored already" : "", (long long)rank);
-    return check_growth(f, rank, diag);
-}
-
 /* Energy needs the weights: a plan takes the largest rank that could come of it. */
 static Status guess_rank(const Factor *f, int64_t *rank, Diag *diag) {
     const bool bounded = !f->options->allow_growth && f->even < f->most;
@@ -251,71 +237,38 @@ static const char *projection_name(const Factor *f) {
                         (int)(has_end ? length - last : length), table);
 }
 
-static Status project_lookup(const Factor *f, Node *lookup, Diag *diag) {
-    Node *wide = NULL;
-    TRY(node_infer(lookup, diag));
-    TRY(node_add(&wide, f->graph, lookup->next, &op_linear,
-                 (Node *[]){lookup, f->projection}, 2, diag, NULL));
-    node_place(f->graph, wide, lookup->stack, lookup->layer, ROLE_EMBED_PROJECTION);
-    graph_replace_uses(f->graph, lookup, wide);
-    return STATUS_OK;
-}
-
-static Status project_head(const Factor *f, Node *head, Diag *diag) {
-    Node *narrow = NULL;
-    TRY(node_add(&narrow, f->graph, head, &op_linear,
-                 (Node *[]){head->in[0], f->projection}, 2, diag, "transposed=true"));
-    node_place(f->graph, narrow, head->stack, head->layer, ROLE_EMBED_PROJECTION);
-    head->in[0] = narrow;
-    return STATUS_OK;
-}
-
-/* Other factors W1 and W2 in place of those that are there; takes over the tensors.
- * Nobody else reads W2 (find_factor). */
-static Status replace_factors(Factor *f, Tensor left, Tensor right, Diag *diag) {
-    const Status status = storage_replace(f->graph, f->table, f->readers, left, 1, diag);
-    if (status != STATUS_OK) {
-        tensor_release(&right);
-        return status;
-    }
-    return storage_replace(f->graph, f->projection, STORAGE_ALL_USERS, right, 1, diag);
-}
-
 /* Puts the factors into the graph; takes over the tensors. */
 static Status apply(Factor *f, Tensor left, Tensor right, Diag *diag) {
     if (f->projection) {
-        TRY(replace_factors(f, left, right, diag));
-        return graph_infer(f->graph, diag);
+        /* nobody else reads W2 (find_factor) */
+        Status status = storage_replace(f->graph, f->table, f->readers, left, 1, diag);
+        if (status == STATUS_OK)
+            status = storage_replace(f->graph, f->projection, STORAGE_ALL_USERS, right, 1,
+                                     diag);
+        else
+            tensor_release(&right);
+        return status == STATUS_OK ? graph_infer(f->graph, diag) : status;
     }
     TRY(storage_factor(&f->projection, f->graph, f->table, f->readers, left, right,
                        projection_name(f), diag));
     for (int i = 0; i < f->readers.count; i++) {
-        Node *reader = f->readers.nodes[i];
-        TRY(is_lookup(reader, f->table) ? project_lookup(f, reader, diag)
-                                        : project_head(f, reader, diag));
+        /* a lookup's result goes through W2, what a head reads comes back through it */
+        Node *reader = f->readers.nodes[i], *added = NULL;
+        const bool lookup = is_lookup(reader, f->table);
+        Node *const in[] = {lookup ? reader : reader->in[0], f->projection};
+        if (lookup) TRY(node_infer(reader, diag));
+        TRY(node_add(&added, f->graph, lookup ? reader->next : reader, &op_linear, in, 2,
+                     diag, lookup ? NULL : "transposed=true"));
+        node_place(f->graph, added, reader->stack, reader->layer, ROLE_EMBED_PROJECTION);
+        if (lookup)
+            graph_replace_uses(f->graph, reader, added);
+        else
+            reader->in[0] = added;
     }
     return graph_infer(f->graph, diag);
 }
 
 /* ---- with weights ---- */
-
-static void record_error(const Factor *f, const FactorError *error) {
-    Arena *arena = f->ctx->arena;
-    tree_put_real(arena, f->ctx->record, "error", error->absolute);
-    tree_put_real(arena, f->ctx->record, "relative_error", error->relative);
-    tree_put_real(arena, f->ctx->record, "energy", 1 - error->relative * error->relative);
-}
-
-/* Decomposes the table at the rank asked for. */
-static Status decompose(const Factor *f, Tsvd *out, const Tensor *table, Diag *diag) {
-    const F *options = f->options;
-    const Status status = options->rank
-                              ? tsvd(out, table, options->rank, f->ctx->threads, diag)
-                              : factor_by_energy(out, table, options->energy, f->most,
-                                                 f->ctx->threads, diag);
-    if (status == STATUS_MODEL) diag_note(diag, "in \"%s\"", f->table->storage->name);
-    return status;
-}
 
 /* Checks, measures and puts in place what a decomposition gave. */
 static Status use_factors(Factor *f, const Tensor *table, const Tsvd *found,
@@ -331,7 +284,10 @@ static Status use_factors(Factor *f, const Tensor *table, const Tsvd *found,
         tensor_release(&right);
         return status;
     }
-    record_error(f, &error);
+    Arena *arena = f->ctx->arena;
+    tree_put_real(arena, f->ctx->record, "error", error.absolute);
+    tree_put_real(arena, f->ctx->record, "relative_error", error.relative);
+    tree_put_real(arena, f->ctx->record, "energy", 1 - error.relative * error.relative);
     f->ctx->exact = error.row <= EXACT_ROW;
     return apply(f, tensor_retain(&found->left), right, diag);
 }
@@ -345,7 +301,12 @@ static Status factor_weights(Factor *f, int64_t *rank, Diag *diag) {
                             f->ctx->threads, diag));
     else
         table = tensor_retain(stored);
-    Status status = decompose(f, &found, &table, diag);
+    const F *options = f->options;
+    Status status = options->rank
+                        ? tsvd(&found, &table, options->rank, f->ctx->threads, diag)
+                        : factor_by_energy(&found, &table, options->energy, f->most,
+                                           f->ctx->threads, diag);
+    if (status == STATUS_MODEL) diag_note(diag, "in \"%s\"", f->table->storage->name);
     if (status == STATUS_OK) {
         status = use_factors(f, &table, &found, rank, diag);
         tsvd_release(&found);
@@ -385,7 +346,13 @@ static Status factor_run(PassContext *ctx, Model *model, const void *opaque, Dia
     TRY(measure_table(&f, diag));
     const int64_t before =
         f.projection ? factor_count(&f, f.table->type.dim[1]) : f.rows * f.width;
-    if (rank) TRY(check_rank(&f, rank, diag));
+    if (rank > f.most)
+        return step_fail_option(
+            ctx, "rank", diag,
+            "expected at most %lld for an embedding of %lld x %lld%s, found %lld",
+            (long long)f.most, (long long)f.rows, (long long)f.width,
+            f.projection ? " that is factored already" : "", (long long)rank);
+    if (rank) TRY(check_growth(&f, rank, diag));
     TRY(storage_has_data(f.table->storage) ? factor_weights(&f, &rank, diag)
                                            : factor_shapes(&f, &rank, diag));
     record_shape(&f, rank, before);

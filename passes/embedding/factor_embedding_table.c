@@ -38,16 +38,6 @@ static void product_block(void *self, int64_t block, int worker) {
              p->out + first * p->width, p->width);
 }
 
-static void multiply(float *out, const Tensor *left, const Tensor *right, int threads) {
-    Product p = {.left = tensor_data(left),
-                 .right = tensor_data(right),
-                 .out = out,
-                 .rows = left->dim[0],
-                 .rank = left->dim[1],
-                 .width = right->dim[0]};
-    parallel_for(block_count(p.rows), threads, product_block, &p);
-}
-
 Status factor_multiply(Tensor *out, const Tensor *left, const Tensor *right, int threads,
                        Diag *diag) {
     const int64_t dim[] = {left->dim[0], right->dim[0]};
@@ -59,7 +49,13 @@ Status factor_multiply(Tensor *out, const Tensor *left, const Tensor *right, int
     if (status == STATUS_OK) status = tensor_to_f32(&b, right, diag);
     if (status == STATUS_OK) status = tensor_writable(&table, &data, diag);
     if (status == STATUS_OK) {
-        multiply(data, &a, &b, threads);
+        Product p = {.left = tensor_data(&a),
+                     .right = tensor_data(&b),
+                     .out = data,
+                     .rows = dim[0],
+                     .rank = left->dim[1],
+                     .width = dim[1]};
+        parallel_for(block_count(p.rows), threads, product_block, &p);
         *out = tensor_retain(&table);
     }
     tensor_release(&a);
@@ -135,19 +131,6 @@ static int64_t scratch_size(const Comparison *c) {
     return BLOCK_ROWS * (2 * c->width + c->rank);
 }
 
-/* Adds one row, e of the table and p of the product, to its block. */
-static void compare_row(BlockError *block, const double *e, const double *p,
-                        int64_t width) {
-    double error = 0, norm = 0;
-    for (int64_t i = 0; i < width; i++) {
-        error += (e[i] - p[i]) * (e[i] - p[i]);
-        norm += e[i] * e[i];
-    }
-    block->error += error;
-    block->norm += norm;
-    if (error > 0) block->row = fmax(block->row, error / norm);
-}
-
 static void compare_block(void *self, int64_t block, int worker) {
     Comparison *c = self;
     const int64_t first = block * BLOCK_ROWS, count = block_rows(c->rows, block);
@@ -158,8 +141,16 @@ static void compare_block(void *self, int64_t block, int worker) {
     tensor_read_f64(c->left, first * c->rank, count * c->rank, left);
     gemm_f64(false, true, count, c->width, c->rank, 1, left, c->rank, c->right, c->rank,
              0, p, c->width);
-    for (int64_t r = 0; r < count; r++)
-        compare_row(&sum, e + r * c->width, p + r * c->width, c->width);
+    for (int64_t r = 0; r < count; r++, e += c->width, p += c->width) {
+        double error = 0, norm = 0;
+        for (int64_t i = 0; i < c->width; i++) {
+            error += (e[i] - p[i]) * (e[i] - p[i]);
+            norm += e[i] * e[i];
+        }
+        sum.error += error;
+        sum.norm += norm;
+        if (error > 0) sum.row = fmax(sum.row, error / norm);
+    }
     c->blocks[block] = sum;
 }
 

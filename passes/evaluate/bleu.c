@@ -103,21 +103,17 @@ static void rule_apply(const Rule *rule, Text *out, const Text *in) {
     }
 }
 
-static void set_apart(Text *out, const Text *in) {
-    out->length = 0;
-    for (size_t i = 0; i < in->length; i++) {
-        const bool alone = is_alone(in->data[i]);
-        if (alone) text_bytes(out, " ", 1);
-        text_bytes(out, in->data + i, 1);
-        if (alone) text_bytes(out, " ", 1);
-    }
-}
-
 /* Spaces where 13a puts them; the result is in texts[0]. */
 static void tokenize_13a(Text texts[2], const char *sentence) {
     enum { COUNT = sizeof RULES / sizeof *RULES };
     text_prepare(&texts[1], sentence);
-    set_apart(&texts[0], &texts[1]);
+    texts[0].length = 0;
+    for (size_t i = 0; i < texts[1].length; i++) {
+        const bool alone = is_alone(texts[1].data[i]);
+        if (alone) text_bytes(&texts[0], " ", 1);
+        text_bytes(&texts[0], texts[1].data + i, 1);
+        if (alone) text_bytes(&texts[0], " ", 1);
+    }
     for (int i = 0; i < COUNT; i++) {
         rule_apply(&RULES[i], &texts[1], &texts[0]);
         const Text swapped = texts[0];
@@ -180,16 +176,6 @@ static int64_t cut(Token *tokens, const Text *text, int64_t from) {
     return count;
 }
 
-/* Equal tokens get equal numbers, by place. */
-static void number(int32_t *numbers, Token *tokens, int64_t count) {
-    int32_t next = 0;
-    qsort(tokens, (size_t)count, sizeof *tokens, compare_token);
-    for (int64_t i = 0; i < count; i++) {
-        next += i > 0 && compare_token(&tokens[i - 1], &tokens[i]) != 0;
-        numbers[tokens[i].place] = next;
-    }
-}
-
 typedef struct Gram {
     int32_t token[BLEU_ORDERS]; /* -1 behind the last */
 } Gram;
@@ -211,26 +197,19 @@ static int64_t list_grams(Gram *grams, const int32_t *tokens, int64_t count, int
     return grams_count;
 }
 
-/* How many of two sorted lists match, each element once. */
-static int64_t count_common(const Gram *a, int64_t a_count, const Gram *b,
-                            int64_t b_count) {
-    int64_t common = 0;
-    for (int64_t i = 0, j = 0; i < a_count && j < b_count;) {
-        const int order = compare_gram(&a[i], &b[j]);
-        common += order == 0;
-        i += order <= 0;
-        j += order >= 0;
-    }
-    return common;
-}
-
 static void add_counts(Bleu *bleu, const int32_t *numbers, int64_t length,
                        int64_t reference) {
     Gram *grams = memory_alloc((size_t)(length + reference) + 1, sizeof *grams);
     for (int n = 1; n <= BLEU_ORDERS; n++) {
         const int64_t a = list_grams(grams, numbers, length, n);
         const int64_t b = list_grams(grams + length, numbers + length, reference, n);
-        bleu->correct[n - 1] += count_common(grams, a, grams + length, b);
+        /* how many of the two sorted lists match, each n-gram once */
+        for (int64_t i = 0, j = 0; i < a && j < b;) {
+            const int order = compare_gram(&grams[i], &grams[length + j]);
+            bleu->correct[n - 1] += order == 0;
+            i += order <= 0;
+            j += order >= 0;
+        }
         bleu->total[n - 1] += a;
     }
     bleu->length += length;
@@ -249,7 +228,13 @@ void bleu_add(Bleu *bleu, BleuTokenize tokenize, const char *translation,
     int32_t *numbers = memory_alloc(most, sizeof *numbers);
     const int64_t length = cut(tokens, &texts[0], 0);
     const int64_t wanted = cut(tokens, &texts[1], length);
-    number(numbers, tokens, length + wanted);
+    /* equal tokens get equal numbers, by place */
+    int32_t next = 0;
+    qsort(tokens, (size_t)(length + wanted), sizeof *tokens, compare_token);
+    for (int64_t i = 0; i < length + wanted; i++) {
+        next += i > 0 && compare_token(&tokens[i - 1], &tokens[i]) != 0;
+        numbers[tokens[i].place] = next;
+    }
     add_counts(bleu, numbers, length, wanted);
     free(numbers);
     free(tokens);

@@ -94,17 +94,6 @@ static Status check_layers(PassContext *ctx, const Graph *graph, Diag *diag) {
     return STATUS_OK;
 }
 
-/* Adds a mean over tokens after every layer of a copy of the model's graph. */
-static Status add_means(Graph *graph, Node **means, Features *f, Diag *diag) {
-    for (int l = 0; l < f->layers; l++) {
-        Node *out = graph_layer_output(graph, graph_main_stack(graph), l);
-        TRY(node_add(&means[l], graph, NULL, &op_mean_tokens, &out, 1, diag, NULL));
-        f->width[l] = means[l]->type.dim[1];
-        f->layer[l] = memory_alloc((size_t)(f->samples * f->width[l]), sizeof(float));
-    }
-    return STATUS_OK;
-}
-
 static Status collect(Features *f, PassContext *ctx, Model *model, const Batches *data,
                       const D *options, Arena *arena, Diag *diag) {
     f->layers = graph_layer_count(model->graph, graph_main_stack(model->graph));
@@ -113,7 +102,14 @@ static Status collect(Features *f, PassContext *ctx, Model *model, const Batches
     f->layer = ARENA_ARRAY(arena, float *, (size_t)f->layers);
     Node **means = ARENA_ARRAY(arena, Node *, (size_t)f->layers);
     Graph *graph = graph_copy(arena, model->graph);
-    Status status = add_means(graph, means, f, diag);
+    Status status = STATUS_OK;
+    for (int l = 0; l < f->layers && status == STATUS_OK; l++) {
+        Node *out = graph_layer_output(graph, graph_main_stack(graph), l);
+        status = node_add(&means[l], graph, NULL, &op_mean_tokens, &out, 1, diag, NULL);
+        if (status != STATUS_OK) break;
+        f->width[l] = means[l]->type.dim[1];
+        f->layer[l] = memory_alloc((size_t)(f->samples * f->width[l]), sizeof(float));
+    }
     if (status == STATUS_OK)
         status = forward_batches(graph, means, f->layers, data, f->samples,
                                  options->batch_size, ctx->threads, ctx->watch,
@@ -151,16 +147,6 @@ static Status compare_layers(PassContext *ctx, Model *model, Model *teacher,
 
 /* ---- gradient norms ---- */
 
-/* Gives every layer leaves of its own: a layer's gradient is then what comes through its
- * own uses, also where layers share weights. */
-static Status separate_layers(Graph *graph, Diag *diag) {
-    for (Node *node = graph->first; node; node = node->next)
-        for (int i = 0; i < node->in_count && node->layer >= 0; i++)
-            if (node->in[i] && node->in[i]->storage)
-                TRY(storage_separate(&node->in[i], graph, STORAGE_USER(node), diag));
-    return STATUS_OK;
-}
-
 static double storage_square(const Params *params, const Storage *storage,
                              const float *gradient) {
     const int64_t offset = params_offset(params, storage);
@@ -183,25 +169,19 @@ static double layer_square(const Graph *graph, int layer, const Params *params,
     return sum;
 }
 
-static void record_norms(PassContext *ctx, const Graph *graph, const Params *params,
-                         const float *gradient) {
-    const int layers = graph_layer_count(graph, graph_main_stack(graph));
-    Tree *list = tree_new(ctx->arena, TREE_LIST, LOC_NONE);
-    for (int l = 0; l < layers; l++) {
-        Tree *value = tree_new(ctx->arena, TREE_FLOAT, LOC_NONE);
-        value->real = sqrt(layer_square(graph, l, params, gradient));
-        tree_append(ctx->arena, list, NULL, LOC_NONE, value);
-    }
-    tree_append(ctx->arena, ctx->record, "gradient_norms", LOC_NONE, list);
-}
-
 /* Label loss of all exits, of words that are predicted at the masked positions. */
 static Status add_loss(Node **loss, PassContext *ctx, Graph *graph, Diag *diag) {
     Exits exits;
     TRY(objective_mask_graph(ctx, graph, diag));
     TRY(exits_find(&exits, graph->arena, ctx, graph, diag));
     TRY(exits_label_loss(loss, graph, &exits, 0, diag));
-    return separate_layers(graph, diag);
+    /* Every layer gets leaves of its own: its gradient is then what comes through its own
+     * uses, also where layers share weights. */
+    for (Node *node = graph->first; node; node = node->next)
+        for (int i = 0; i < node->in_count && node->layer >= 0; i++)
+            if (node->in[i] && node->in[i]->storage)
+                TRY(storage_separate(&node->in[i], graph, STORAGE_USER(node), diag));
+    return STATUS_OK;
 }
 
 static Status run_norms(PassContext *ctx, Graph *graph, Node *loss, const Batches *data,
@@ -211,7 +191,15 @@ static Status run_norms(PassContext *ctx, Graph *graph, Node *loss, const Batche
     float *gradient = memory_alloc((size_t)params_gradient_count(params), sizeof(float));
     const Status status = mean_gradient(graph, loss, params, data, options->limit,
                                         options->batch_size, ctx->watch, gradient, diag);
-    if (status == STATUS_OK) record_norms(ctx, graph, params, gradient);
+    Tree *list = tree_new(ctx->arena, TREE_LIST, LOC_NONE);
+    const int layers = graph_layer_count(graph, graph_main_stack(graph));
+    for (int l = 0; l < layers && status == STATUS_OK; l++) {
+        Tree *value = tree_new(ctx->arena, TREE_FLOAT, LOC_NONE);
+        value->real = sqrt(layer_square(graph, l, params, gradient));
+        tree_append(ctx->arena, list, NULL, LOC_NONE, value);
+    }
+    if (status == STATUS_OK)
+        tree_append(ctx->arena, ctx->record, "gradient_norms", LOC_NONE, list);
     free(gradient);
     params_destroy(params);
     return status;

@@ -1,5 +1,5 @@
 /* evaluate: how well a model does on labelled data, optionally as a gate. */
-#include "passes/evaluate/evaluate.h"
+#include "passes/evaluate/evaluation.h"
 
 #include "exec/run/ticker.h"
 #include "passes/training/objective.h"
@@ -61,14 +61,6 @@ static const char *metric_name(int metric, int *length) {
     return field_choice_name(field_find(fields, "metric"), metric, length);
 }
 
-static Status check_decode(const EvaluateOptions *options, Diag *diag) {
-    DecodeKeys keys;
-    Arena *arena = arena_create();
-    const Status status = evaluate_decode_keys(&keys, options->decode, arena, diag);
-    arena_destroy(arena);
-    return status;
-}
-
 static Status evaluate_check(const void *opaque, const StepSource *source, Diag *diag) {
     int length;
     const EvaluateOptions *o = opaque;
@@ -92,7 +84,11 @@ static Status evaluate_check(const void *opaque, const StepSource *source, Diag 
     if (o->draws > 0 && (o->decode || o->metric == METRIC_BLEU))
         return option_fail(source, "draws", STATUS_RECIPE, diag,
                            "expected no decode and no bleu");
-    TRY(check_decode(o, diag));
+    DecodeKeys keys;
+    Arena *arena = arena_create();
+    const Status status = evaluate_decode_keys(&keys, o->decode, arena, diag);
+    arena_destroy(arena);
+    TRY(status);
     if (of_tokens(o->metric) && (exits || has_rule(o)))
         return option_fail(source, "metric", STATUS_RECIPE, diag,
                            "%.*s is for models that predict tokens, exits are for models "
@@ -154,12 +150,6 @@ static Status choose_rule(Evaluation *e, Diag *diag) {
     return exits_read_rule(&e->rule, arena, e->ctx, e->model, &e->exits, diag);
 }
 
-/* Notes, and says, that the stored rule is older than the model. */
-static void check_age(Evaluation *e, Diag *diag) {
-    if (e->ctx->plan || e->mode != EVALUATE_RULE || has_rule(e->options)) return;
-    e->stale = exits_warn_stale(e->ctx, e->model, diag);
-}
-
 static Status fail_exits(const Evaluation *e, const char *what, const char *hint,
                          Diag *diag) {
     const Status status =
@@ -181,21 +171,12 @@ static Status choose_exits(Evaluation *e, Diag *diag) {
     if (e->mode == EVALUATE_RULE || e->mode == EVALUATE_AUTO) TRY(choose_rule(e, diag));
     const bool ruled = e->rule.criterion != EXIT_NEVER;
     if (e->mode == EVALUATE_AUTO) e->mode = ruled ? EVALUATE_RULE : EVALUATE_LAST;
-    check_age(e, diag);
+    if (!e->ctx->plan && e->mode == EVALUATE_RULE && !has_rule(o))
+        e->stale = exits_warn_stale(e->ctx, e->model, diag);
     if (e->mode != EVALUATE_RULE || ruled) return STATUS_OK;
     return fail_exits(e, "the model has no stored rule for leaving at its exits",
                       "give entropy or patience, or let calibrate_exits find a rule",
                       diag);
-}
-
-static Status choose_words(Evaluation *e, Diag *diag) {
-    const int exits = e->options->exits;
-    e->mode = EVALUATE_LAST;
-    if (!has_rule(e->options) && exits != EVALUATE_RULE && exits != EVALUATE_EACH)
-        return STATUS_OK;
-    return step_fail_option(e->ctx, "exits|entropy|patience", diag,
-                            "exits are for models that predict classes, this one "
-                            "predicts tokens");
 }
 
 /* Drawn weights, of a model that predicts classes. */
@@ -218,28 +199,33 @@ static Status choose_mode(Evaluation *e, Diag *diag) {
     TRY(check_logits(e, diag));
     TRY(check_metric(e, diag));
     if (e->options->draws > 0) return choose_draws(e, diag);
-    TRY(e->words ? choose_words(e, diag) : choose_exits(e, diag));
+    e->mode = EVALUATE_LAST;
+    if (!e->words)
+        TRY(choose_exits(e, diag));
+    else if (has_rule(e->options) || e->options->exits == EVALUATE_RULE ||
+             e->options->exits == EVALUATE_EACH)
+        return step_fail_option(e->ctx, "exits|entropy|patience", diag,
+                                "exits are for models that predict classes, this one "
+                                "predicts tokens");
     e->translate = e->options->decode || e->options->metric == METRIC_BLEU;
     return e->translate ? evaluate_check_translation(e, diag) : STATUS_OK;
 }
 
 /* ---- data ---- */
 
-static Status fail_labels(const Evaluation *e, const char *column, Diag *diag) {
-    const char *name = e->options->data;
-    if (!e->words || e->next)
-        return step_fail(e->ctx, diag, "data set \"%s\" has no labels", name);
-    Status status = step_fail(e->ctx, diag, "data set \"%s\" masks no tokens", name);
-    diag_hint(diag, "the model predicts tokens; a masking data set has a column %s",
-              column);
-    return status;
-}
-
 /* Labels are one integer for each sample, masked position or token. */
 static Status find_labels(Evaluation *e, const char *column, Diag *diag) {
     const char *each = e->next ? "token" : e->words ? "masked position" : "sample";
     e->labels = batches_column(e->data, column);
-    if (e->labels < 0) return fail_labels(e, column, diag);
+    if (e->labels < 0 && (!e->words || e->next))
+        return step_fail(e->ctx, diag, "data set \"%s\" has no labels", e->options->data);
+    if (e->labels < 0) {
+        Status status =
+            step_fail(e->ctx, diag, "data set \"%s\" masks no tokens", e->options->data);
+        diag_hint(diag, "the model predicts tokens; a masking data set has a column %s",
+                  column);
+        return status;
+    }
     const Type *type = &e->data->columns[e->labels].type;
     if (type->dtype == DTYPE_I32 && type->rank == e->words) return STATUS_OK;
     Status status =
@@ -275,39 +261,7 @@ static Status open_data(Evaluation *e, Diag *diag) {
     return status;
 }
 
-/* What only the ways to evaluate know of the data they need. */
-static Status plan_data(Evaluation *e, Diag *diag) {
-    if (e->words && e->options->draws == 0) TRY(evaluate_words(e, diag));
-    return e->translate ? evaluate_translations(e, diag) : STATUS_OK;
-}
-
-Status evaluation_add(const Evaluation *e, Tally *tally, int64_t sample,
-                      const float *logits, int32_t label, Diag *diag) {
-    if (label < 0 || label >= e->classes)
-        return step_fail_label(e->ctx, diag, e->data, sample, e->classes, label);
-    for (int64_t c = 0; c < e->classes; c++)
-        if (!isfinite(logits[c]))
-            return step_fail(e->ctx, diag,
-                             "sample %lld: expected finite logits, found %g for class "
-                             "%lld",
-                             (long long)sample, logits[c], (long long)c);
-    tally_row(tally, logits, label);
-    return STATUS_OK;
-}
-
 /* ---- results ---- */
-
-void evaluation_time(const Evaluation *e, int64_t samples, double seconds) {
-    Tree *times = e->ctx->times;
-    const double passed = ticker_seconds() - e->start;
-    if (!times) return;
-    if (passed > 0)
-        tree_put_real(e->ctx->arena, times, "samples_per_second",
-                      (double)samples / passed);
-    if (seconds > 0)
-        tree_put_real(e->ctx->arena, times, "milliseconds_per_sample",
-                      1000 * seconds / (double)samples);
-}
 
 static Status check_gate(const Evaluation *e, Diag *diag) {
     const EvaluateOptions *options = e->options;
@@ -329,7 +283,10 @@ static Status evaluate_run(PassContext *ctx, Model *model, const void *opaque,
     Evaluation e = {.ctx = ctx, .model = model, .options = opaque};
     TRY(choose_mode(&e, diag));
     TRY(open_data(&e, diag));
-    if (ctx->plan) return e.data ? plan_data(&e, diag) : STATUS_OK;
+    if (ctx->plan) { /* only the ways to evaluate know of the data they need */
+        if (e.data && e.words && e.options->draws == 0) TRY(evaluate_words(&e, diag));
+        return e.data && e.translate ? evaluate_translations(&e, diag) : STATUS_OK;
+    }
     tally_open(&e.total, ctx->arena, e.classes, e.words);
     if (e.next) e.total.characters = e.data->label_characters;
     tree_put_string(ctx->arena, ctx->record, "data", e.options->data);

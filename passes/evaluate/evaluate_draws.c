@@ -1,5 +1,5 @@
 /* evaluate: predictions averaged over weights drawn from their Gaussians. */
-#include "passes/evaluate/evaluate.h"
+#include "passes/evaluate/evaluation.h"
 
 #include "ir/random.h"
 #include "ir/rewrite.h"
@@ -23,34 +23,25 @@ typedef struct Draws {
 
 /* ---- weights ---- */
 
-static void draw_piece(const Gaussian *gaussian, uint64_t key, int64_t first, int64_t n,
-                       float *out) {
-    double mean[PIECE], variance[PIECE];
-    gaussian_mean_f64(gaussian, first, n, mean);
-    gaussian_variance_f64(gaussian, first, n, variance);
-    for (int64_t i = 0; i < n; i++)
-        out[i] = (float)(mean[i] +
-                         sqrt(variance[i]) * random_normal(key, (uint64_t)(first + i)));
-}
-
 static Status draw_storage(Storage *storage, uint64_t key, Diag *diag) {
     const Tensor *tensor = storage_tensor(storage);
     const int64_t count = tensor_count(tensor);
     Tensor drawn;
     void *to = NULL;
     TRY(storage_blank(&drawn, &to, storage, DTYPE_F32, tensor->rank, tensor->dim, diag));
-    for (int64_t i = 0; to && i < count; i += PIECE)
-        draw_piece(storage_gaussian(storage), random_key_name(key, storage->name), i,
-                   count - i < PIECE ? count - i : PIECE, (float *)to + i);
+    const Gaussian *gaussian = storage_gaussian(storage);
+    const uint64_t own = random_key_name(key, storage->name);
+    for (int64_t first = 0; to && first < count; first += PIECE) {
+        double mean[PIECE], variance[PIECE];
+        const int64_t n = count - first < PIECE ? count - first : PIECE;
+        gaussian_mean_f64(gaussian, first, n, mean);
+        gaussian_variance_f64(gaussian, first, n, variance);
+        for (int64_t i = first; i < first + n; i++)
+            ((float *)to)[i] =
+                (float)(mean[i - first] +
+                        sqrt(variance[i - first]) * random_normal(own, (uint64_t)i));
+    }
     storage_set_values(storage, drawn);
-    return STATUS_OK;
-}
-
-static Status draw_weights(const Draws *d, int64_t draw, Diag *diag) {
-    const uint64_t key = random_key(d->e->ctx->seed, (uint64_t)draw);
-    for (int i = 0; i < d->graph->storage_count; i++)
-        if (storage_gaussian(d->graph->storages[i]))
-            TRY(draw_storage(d->graph->storages[i], key, diag));
     return STATUS_OK;
 }
 
@@ -84,7 +75,10 @@ static Status run_draws(Draws *d, Diag *diag) {
     const EvaluateOptions *o = e->options;
     Node *logits = graph_output(d->graph, OUTPUT_LOGITS);
     for (int64_t draw = 0; draw < o->draws; draw++) {
-        TRY(draw_weights(d, draw, diag));
+        const uint64_t key = random_key(e->ctx->seed, (uint64_t)draw);
+        for (int i = 0; i < d->graph->storage_count; i++)
+            if (storage_gaussian(d->graph->storages[i]))
+                TRY(draw_storage(d->graph->storages[i], key, diag));
         TRY(forward_batches(d->graph, &logits, 1, e->data, o->limit, o->batch_size,
                             e->ctx->threads, e->ctx->watch, add_samples, d, diag));
     }

@@ -1,5 +1,5 @@
 /* evaluate: models that predict classes, at their exits. */
-#include "passes/evaluate/evaluate.h"
+#include "passes/evaluate/evaluation.h"
 
 #include "exec/plan/plan_cache.h"
 #include "exec/run/feed.h"

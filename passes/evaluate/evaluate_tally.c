@@ -1,5 +1,8 @@
-/* Tally: see evaluate_tally.h. */
+/* Tally: see evaluate_tally.h; and what all ways to evaluate add to it (evaluation.h). */
 #include "passes/evaluate/evaluate_tally.h"
+
+#include "exec/run/ticker.h"
+#include "passes/evaluate/evaluation.h"
 
 #include <math.h>
 
@@ -88,4 +91,32 @@ void tally_record(const Tally *tally, Arena *arena, Tree *map) {
     tree_put_real(arena, map, "f1", tally_metric(tally, METRIC_F1));
     tree_put_string(arena, map, "f1_average", tally->classes == 2 ? "binary" : "macro");
     tree_put_real(arena, map, "mcc", tally_metric(tally, METRIC_MCC));
+}
+
+/* ---- of an evaluation ---- */
+
+Status evaluation_add(const Evaluation *e, Tally *tally, int64_t sample,
+                      const float *logits, int32_t label, Diag *diag) {
+    if (label < 0 || label >= e->classes)
+        return step_fail_label(e->ctx, diag, e->data, sample, e->classes, label);
+    for (int64_t c = 0; c < e->classes; c++)
+        if (!isfinite(logits[c]))
+            return step_fail(e->ctx, diag,
+                             "sample %lld: expected finite logits, found %g for class "
+                             "%lld",
+                             (long long)sample, logits[c], (long long)c);
+    tally_row(tally, logits, label);
+    return STATUS_OK;
+}
+
+void evaluation_time(const Evaluation *e, int64_t samples, double seconds) {
+    Tree *times = e->ctx->times;
+    const double passed = ticker_seconds() - e->start;
+    if (!times) return;
+    if (passed > 0)
+        tree_put_real(e->ctx->arena, times, "samples_per_second",
+                      (double)samples / passed);
+    if (seconds > 0)
+        tree_put_real(e->ctx->arena, times, "milliseconds_per_sample",
+                      1000 * seconds / (double)samples);
 }

@@ -1,6 +1,6 @@
 /* evaluate: models that translate. Sources are translated and compared with the
  * references of the data set. */
-#include "passes/evaluate/evaluate.h"
+#include "passes/evaluate/evaluation.h"
 
 #include "exec/generate/translate.h"
 #include "exec/run/ticker.h"
@@ -31,14 +31,6 @@ Status evaluate_decode_keys(DecodeKeys *keys, const Tree *decode, Arena *arena,
 }
 
 /* ---- the model ---- */
-
-static Status create(Translator **out, const Evaluation *e, Diag *diag) {
-    const TranslatorOptions options = {.max_length = e->decode.max_length,
-                                       .hypotheses = e->decode.beam,
-                                       .threads =
-                                           e->ctx->threads > 0 ? e->ctx->threads : 1};
-    return translator_create(out, e->model->graph, &options, diag);
-}
 
 Status evaluate_check_translation(Evaluation *e, Diag *diag) {
     TRY(evaluate_decode_keys(&e->decode, e->options->decode, e->ctx->arena, diag));
@@ -92,15 +84,6 @@ static int compare_lengths(const void *a, const void *b, void *self) {
     const int64_t p = data->source_length(data, x), q = data->source_length(data, y);
     if (p != q) return p > q ? -1 : 1;
     return x < y ? -1 : x > y;
-}
-
-static void open_order(Translating *t) {
-    const Evaluation *e = t->e;
-    const int64_t limit = e->options->limit;
-    t->total = limit > 0 && limit < e->data->count ? limit : e->data->count;
-    t->order = memory_alloc((size_t)t->total, sizeof *t->order);
-    for (int64_t i = 0; i < t->total; i++) t->order[i] = i;
-    qsort_r(t->order, (size_t)t->total, sizeof *t->order, compare_lengths, e->data);
 }
 
 static Status compare(Translating *t, int64_t sample, const Translation *translation,
@@ -215,11 +198,19 @@ static Status run_translations(Translating *t, Diag *diag) {
                          .start = data->start,
                          .end = data->end,
                          .vocabulary = e->data->classes};
-    open_order(t);
+    const int64_t limit = e->options->limit;
+    t->total = limit > 0 && limit < e->data->count ? limit : e->data->count;
+    t->order = memory_alloc((size_t)t->total, sizeof *t->order);
+    for (int64_t i = 0; i < t->total; i++) t->order[i] = i;
+    qsort_r(t->order, (size_t)t->total, sizeof *t->order, compare_lengths, e->data);
     t->batch = e->options->batch_size < t->total ? e->options->batch_size : t->total;
     t->tokens = memory_alloc((size_t)(t->batch * e->decode.max_length), sizeof(int32_t));
     t->out = memory_alloc((size_t)t->batch, sizeof *t->out);
-    TRY(create(&t->translator, e, diag));
+    const TranslatorOptions options = {.max_length = e->decode.max_length,
+                                       .hypotheses = e->decode.beam,
+                                       .threads =
+                                           e->ctx->threads > 0 ? e->ctx->threads : 1};
+    TRY(translator_create(&t->translator, e->model->graph, &options, diag));
     TRY(run_all(t, diag));
     record(t, ticker_seconds() - start);
     return STATUS_OK;

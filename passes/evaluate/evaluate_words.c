@@ -1,5 +1,5 @@
 /* evaluate: models that predict tokens, at the masked positions or after each token. */
-#include "passes/evaluate/evaluate.h"
+#include "passes/evaluate/evaluation.h"
 
 #include "exec/run/feed.h"
 #include "passes/training/objective.h"
@@ -49,24 +49,20 @@ static Status check_rows(const Evaluation *e, Graph *graph, Node *logits, Diag *
                      (long long)labels);
 }
 
-/* Samples of a run: those asked for, or as many as keep the logits small. */
-static int64_t run_samples(const Evaluation *e) {
-    const int64_t rows = label_count(e, e->data->max_tokens);
-    const int64_t row_bytes = e->classes * (int64_t)sizeof(float);
-    const int64_t most = LOGITS_BYTES / row_bytes / (rows > 0 ? rows : 1);
-    if (e->options->batch_size <= most) return e->options->batch_size;
-    return most > 0 ? most : 1;
-}
-
 static Status run_words(Words *words, Objective *masked, Diag *diag) {
     const Evaluation *e = words->e;
     TRY(objective_mask_tokens(masked, diag));
     Node *logits = graph_output(masked->graph, OUTPUT_LOGITS);
     TRY(check_rows(e, masked->graph, logits, diag));
     if (e->ctx->plan) return STATUS_OK;
-    return forward_batches(masked->graph, &logits, 1, e->data, e->options->limit,
-                           run_samples(e), e->ctx->threads, e->ctx->watch, add_rows,
-                           words, diag);
+    /* samples of a run: those asked for, or as many as keep the logits small */
+    const int64_t rows = label_count(e, e->data->max_tokens);
+    const int64_t row_bytes = e->classes * (int64_t)sizeof(float);
+    const int64_t most = LOGITS_BYTES / row_bytes / (rows > 0 ? rows : 1);
+    int64_t samples = e->options->batch_size;
+    if (samples > most) samples = most > 0 ? most : 1;
+    return forward_batches(masked->graph, &logits, 1, e->data, e->options->limit, samples,
+                           e->ctx->threads, e->ctx->watch, add_rows, words, diag);
 }
 
 Status evaluate_words(Evaluation *e, Diag *diag) {

@@ -93,18 +93,13 @@ static Status add_node(Node **out, AddExits *a, const HeadPlace *at, Role role,
     return STATUS_OK;
 }
 
-/* Whether a projection's weights may start another one. */
-static bool may_copy(const AddExits *a, const Node *linear) {
-    return linear && a->options->init == EXIT_INIT_COPY &&
-           !((const LinearAttrs *)linear->attrs)->transposed;
-}
-
 /* x W^T + b, from the weights of `source` with init: copy. */
 static Status add_linear(Node **x, AddExits *a, const HeadPlace *at, Role role,
                          const char *part, int64_t outputs, const Node *source,
                          Diag *diag) {
     const int64_t dim[2] = {outputs, (*x)->type.dim[(*x)->type.rank - 1]};
-    const bool copy = may_copy(a, source);
+    const bool copy = source && a->options->init == EXIT_INIT_COPY &&
+                      !((const LinearAttrs *)source->attrs)->transposed;
     const Node *bias = copy ? node_operand(source, "bias") : NULL;
     const char *weight_name = arena_printf(a->graph->arena, "%s.weight", part);
     const char *bias_name = arena_printf(a->graph->arena, "%s.bias", part);
@@ -131,23 +126,19 @@ static Status add_norm(Node **x, AddExits *a, const HeadPlace *at, Diag *diag) {
                     arena_printf(a->ctx->arena, "eps=%.17g", attrs->eps), diag);
 }
 
-/* One vector from the tokens. A norm works on each token alone: it comes behind the
- * choice of one, where it is cheaper, and before the mean. */
-static Status add_token(Node **x, AddExits *a, const HeadPlace *at, Diag *diag) {
-    if (a->mean) {
-        TRY(add_norm(x, a, at, diag));
-        return add_node(x, a, at, ROLE_POOL, &op_mean_tokens, (Node *[]){*x, a->mask},
-                        a->mask ? 2 : 1, NULL, diag);
-    }
-    const char *index = arena_printf(a->ctx->arena, "index=%lld", (long long)a->index);
-    TRY(add_node(x, a, at, ROLE_POOL, &op_select_token, x, 1, index, diag));
-    return add_norm(x, a, at, diag);
-}
-
 static Status add_head(Node **out, AddExits *a, Node *x, const HeadPlace *at,
                        Diag *diag) {
     const int64_t width = x->type.dim[2];
-    TRY(add_token(&x, a, at, diag));
+    /* One vector from the tokens. A norm works on each token alone: it comes behind the
+     * choice of one, where it is cheaper, and before the mean. */
+    if (a->mean) TRY(add_norm(&x, a, at, diag));
+    Node *const in[] = {x, a->mask};
+    TRY(add_node(&x, a, at, ROLE_POOL, a->mean ? &op_mean_tokens : &op_select_token, in,
+                 a->mean && a->mask ? 2 : 1,
+                 a->mean ? NULL
+                         : arena_printf(a->ctx->arena, "index=%lld", (long long)a->index),
+                 diag));
+    if (!a->mean) TRY(add_norm(&x, a, at, diag));
     if (a->options->head == HEAD_POOLER)
         TRY(add_linear(&x, a, at, ROLE_NONE, "pooler", width, a->pooler, diag));
     if (a->options->head != HEAD_LINEAR)
@@ -234,13 +225,6 @@ static Node *find_pooler(const Graph *graph) {
     return NULL;
 }
 
-static double find_dropout(const Graph *graph) {
-    for (const Node *node = graph->first; node; node = node->next)
-        if (node_is_in(node, STACK_HEAD, -1) && node_is(node, &op_dropout))
-            return ((const DropoutAttrs *)node->attrs)->rate;
-    return 0;
-}
-
 /* The mean over a sentence must not count its padding. */
 static Status find_mask(AddExits *a, Diag *diag) {
     const Node *x = graph_layer_output(a->graph, a->trunk, 0);
@@ -270,12 +254,6 @@ static Status choose_token(AddExits *a, Diag *diag) {
     return STATUS_OK;
 }
 
-static double find_std(const Model *model) {
-    const Tree *range = tree_get(model->config, "initializer_range");
-    const double std = range && range->kind == TREE_FLOAT ? range->real : 0.02;
-    return std > 0 && std < 100 ? std : 0.02;
-}
-
 static Status begin(AddExits *a, Diag *diag) {
     a->graph = a->model->graph;
     a->trunk = graph_main_stack(a->graph);
@@ -283,8 +261,14 @@ static Status begin(AddExits *a, Diag *diag) {
     TRY(check_model(a, diag));
     TRY(choose_token(a, diag));
     a->classes = graph_output(a->graph, OUTPUT_LOGITS)->type.dim[1];
-    a->std = find_std(a->model);
-    a->dropout = a->options->dropout < 0 ? find_dropout(a->graph) : a->options->dropout;
+    const Tree *range = tree_get(a->model->config, "initializer_range");
+    a->std = range && range->kind == TREE_FLOAT ? range->real : 0.02;
+    if (!(a->std > 0 && a->std < 100)) a->std = 0.02;
+    a->dropout = a->options->dropout;
+    for (const Node *node = a->graph->first; node && a->dropout < 0; node = node->next)
+        if (node_is_in(node, STACK_HEAD, -1) && node_is(node, &op_dropout))
+            a->dropout = ((const DropoutAttrs *)node->attrs)->rate;
+    if (a->dropout < 0) a->dropout = 0;
     a->norm = node_find(a->graph, a->trunk, -1, ROLE_FINAL_NORM, &op_layer_norm);
     a->classifier = node_find(a->graph, STACK_HEAD, -1, ROLE_HEAD, &op_linear);
     a->pooler = find_pooler(a->graph);
@@ -307,24 +291,18 @@ static Status check_layers(const AddExits *a, Diag *diag) {
     return STATUS_OK;
 }
 
-/* The layers of the early exits. */
-static IntList exit_layers(const AddExits *a) {
-    if (a->options->layers.count) return a->options->layers;
-    IntList layers = {ARENA_ARRAY(a->ctx->arena, int64_t, (size_t)a->depth), 0};
-    while (layers.count < a->depth - 1) {
-        layers.items[layers.count] = layers.count + 1;
-        layers.count++;
-    }
-    return layers;
-}
-
 static Status add_run(PassContext *ctx, Model *model, const void *opaque, Diag *diag) {
     const A *options = opaque;
     AddExits a = {.ctx = ctx, .options = options, .model = model};
     TRY(begin(&a, diag));
     TRY(check_layers(&a, diag));
     const int64_t before = graph_parameter_count(a.graph);
-    const IntList layers = exit_layers(&a);
+    IntList layers = options->layers;
+    if (!layers.count) layers.items = ARENA_ARRAY(ctx->arena, int64_t, (size_t)a.depth);
+    while (!options->layers.count && layers.count < a.depth - 1) {
+        layers.items[layers.count] = layers.count + 1;
+        layers.count++;
+    }
     for (int i = 0; i < layers.count; i++) TRY(add_exit(&a, (int)layers.items[i], diag));
     if (options->final == FINAL_REPLACE) TRY(replace_final(&a, diag));
     graph_remove_dead(a.graph);

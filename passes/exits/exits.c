@@ -176,16 +176,6 @@ Status exits_keep(PassContext *ctx, Model *model, IntList kept, Diag *diag) {
 
 /* ---- gradient equilibrium ---- */
 
-/* Marks by Node.id what `result` depends on. */
-static bool *mark_trunk(const Graph *graph, const Node *result, int count) {
-    bool *marked = memory_alloc((size_t)count, sizeof *marked);
-    marked[result->id] = true;
-    for (const Node *node = graph->last; node; node = node->prev)
-        for (int i = 0; i < node->in_count && marked[node->id]; i++)
-            if (node->in[i]) marked[node->in[i]->id] = true;
-    return marked;
-}
-
 /* New node x whose gradient is scaled, placed with what reads it. */
 static Status add_scale(Node **out, Graph *graph, Node *value, double by,
                         const char *stack, int layer, Diag *diag) {
@@ -228,7 +218,12 @@ static Status balance(PassContext *ctx, Graph *graph, const Exits *exits, int at
 
 Status exits_equilibrium(PassContext *ctx, Graph *graph, const Exits *exits, Diag *diag) {
     const int count = graph_number(graph);
-    bool *trunk = mark_trunk(graph, exits->items[exits->count - 1].logits, count);
+    /* by Node.id: what the last exit depends on */
+    bool *trunk = memory_alloc((size_t)count, sizeof *trunk);
+    trunk[exits->items[exits->count - 1].logits->id] = true;
+    for (const Node *node = graph->last; node; node = node->prev)
+        for (int i = 0; i < node->in_count && trunk[node->id]; i++)
+            if (node->in[i]) trunk[node->in[i]->id] = true;
     Status status = STATUS_OK;
     for (int i = 0; i < exits->count && status == STATUS_OK; i++)
         status = balance(ctx, graph, exits, i, trunk, count, diag);
@@ -277,26 +272,23 @@ static Status read_threshold(double *out, PassContext *ctx, const Tree *threshol
         diag);
 }
 
-static Status read_thresholds(ExitRule *rule, Arena *arena, PassContext *ctx,
-                              const Tree *stored, const Exits *exits, Diag *diag) {
-    const Tree *thresholds = tree_get(stored, "thresholds");
-    double *threshold = ARENA_ARRAY(arena, double, (size_t)exits->count);
-    for (int i = 0; i < exits->count - 1; i++)
-        TRY(read_threshold(&threshold[i], ctx, thresholds, exits->items[i].output, diag));
-    if (thresholds && thresholds->count != exits->count - 1)
-        return fail_rule(ctx, "expected one threshold for each early exit", diag);
-    rule->threshold = threshold;
-    return STATUS_OK;
-}
-
 Status exits_read_rule(ExitRule *rule, Arena *arena, PassContext *ctx, const Model *model,
                        const Exits *exits, Diag *diag) {
     const Tree *stored = tree_get_nonnull(model->provenance, "exits");
     *rule = (ExitRule){.criterion = EXIT_NEVER};
     if (!stored) return STATUS_OK;
     TRY(read_criterion(&rule->criterion, ctx, stored, diag));
-    if (rule->criterion == EXIT_ENTROPY)
-        return read_thresholds(rule, arena, ctx, stored, exits, diag);
+    if (rule->criterion == EXIT_ENTROPY) {
+        const Tree *thresholds = tree_get(stored, "thresholds");
+        double *threshold = ARENA_ARRAY(arena, double, (size_t)exits->count);
+        for (int i = 0; i < exits->count - 1; i++)
+            TRY(read_threshold(&threshold[i], ctx, thresholds, exits->items[i].output,
+                               diag));
+        if (thresholds && thresholds->count != exits->count - 1)
+            return fail_rule(ctx, "expected one threshold for each early exit", diag);
+        rule->threshold = threshold;
+        return STATUS_OK;
+    }
     if (rule->criterion == EXIT_NEVER) return STATUS_OK;
     const Tree *patience = tree_get(stored, "patience");
     if (!patience || patience->kind != TREE_INT || patience->integer < 1)

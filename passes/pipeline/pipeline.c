@@ -33,10 +33,6 @@ typedef struct StepRun {
     bool changed;
 } StepRun;
 
-static bool is_cancelled(const Watch *watch) {
-    return watch && watch->cancelled && watch->cancelled(watch->self);
-}
-
 /* Hands an IR text to the caller. */
 static Status dump_text(const StepRun *run, const char *when, const Text *text,
                         Diag *diag) {
@@ -181,35 +177,20 @@ static void step_record(const StepRun *run) {
     tree_append(arena, steps, NULL, LOC_NONE, map);
 }
 
-static Status dump_after(const StepRun *run, Diag *diag) {
-    DumpWhen when = run->options->dump;
-    if (when == DUMP_AFTER || (when == DUMP_CHANGE && run->changed))
-        return dump_model(run, "after", diag);
-    return STATUS_OK;
-}
-
-/* After a failure: says which step it is about, and dumps what there was and is. */
-static void step_failed(const StepRun *run, Diag *diag) {
-    const Step *step = run->step;
-    diag_place(diag, step->source.at, step->source.key);
-    diag_note(diag, "in step %d of %d, %s%s%s%s", run->index + 1, run->recipe->step_count,
-              step->pass->name, step->label ? " (" : "", step->label ? step->label : "",
-              step->label ? ")" : "");
-    if (run->options->dump != DUMP_FAILURE) return;
-    dump_text(run, "before", &run->text, diag);
-    dump_model(run, "failure", diag);
-}
-
 static Status step_execute(StepRun *run, Diag *diag) {
     const Step *step = run->step;
-    if (is_cancelled(run->options->watch))
+    const DumpWhen dump = run->options->dump;
+    const Watch *watch = run->options->watch;
+    if (watch && watch->cancelled && watch->cancelled(watch->self))
         return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL, "interrupted");
     step_prepare(run);
-    if (run->options->dump == DUMP_BEFORE) TRY(dump_model(run, "before", diag));
+    if (dump == DUMP_BEFORE) TRY(dump_model(run, "before", diag));
     TRY(step->pass->run(&run->ctx, run->model, step->options, diag));
     TRY(step_check(run, diag));
     step_record(run);
-    return dump_after(run, diag);
+    if (dump == DUMP_AFTER || (dump == DUMP_CHANGE && run->changed))
+        return dump_model(run, "after", diag);
+    return STATUS_OK;
 }
 
 /* Tells the caller about a step that succeeded. */
@@ -236,10 +217,19 @@ static Status step_run(Run *whole, int index, Model *model, Diag *diag) {
     double start = ticker_seconds();
     if (hooks->step_begin) hooks->step_begin(hooks->self, run.recipe, index);
     Status status = step_execute(&run, diag);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK) {
         step_report(&run, ticker_seconds() - start);
-    else
-        step_failed(&run, diag);
+    } else { /* says which step it is about, and dumps what there was and is */
+        const char *label = run.step->label;
+        diag_place(diag, run.step->source.at, run.step->source.key);
+        diag_note(diag, "in step %d of %d, %s%s%s%s", index + 1, run.recipe->step_count,
+                  run.step->pass->name, label ? " (" : "", label ? label : "",
+                  label ? ")" : "");
+        if (run.options->dump == DUMP_FAILURE) {
+            dump_text(&run, "before", &run.text, diag);
+            dump_model(&run, "failure", diag);
+        }
+    }
     model_destroy(run.before);
     text_free(&run.text);
     return status;

@@ -1,11 +1,17 @@
-/* Binding a recipe: its own keys, then every step, all errors reported. */
+/* Recipes: binding one (its own keys, then every step, all errors reported), and the
+ * manual and the JSON Schema, from the same rows that bind them. */
 #include "passes/pipeline/recipe.h"
 
 #include "passes/pipeline/recipe_expand.h"
 #include "passes/pipeline/recipe_keys.h"
-#include "passes/pipeline/recipe_names.h"
+#include "passes/pipeline/snapshot.h"
 
 #include <string.h>
+
+/* Names that are compared with one that is not known. */
+#define NAMES_MAX 256
+
+/* ---- keys ---- */
 
 static const Field step_fields[] = {
     F_STRING(StepKeys, label, "name of the step in reports", .nullable = true),
@@ -59,6 +65,133 @@ const StepKeys *recipe_step_defaults(void) {
     return &step_defaults;
 }
 
+static const Field NO_FIELDS[] = {F_END};
+
+static const Field *options_of(const Pass *pass) {
+    return pass->fields ? pass->fields : NO_FIELDS;
+}
+
+/* ---- data sets ---- */
+
+/* Checks that one option of a step names a data set of the recipe. */
+static Status check_data_name(const Recipe *recipe, const char *name, const Tree *value,
+                              const Step *step, const char *option, Arena *arena,
+                              Diag *diag) {
+    if (!name || tree_get(recipe->data, name)) return STATUS_OK;
+    const char *key = value && value->parent
+                          ? tree_path(arena, value)
+                          : arena_printf(arena, "%s.%s", step->source.key, option);
+    Status status = diag_fail(diag, STATUS_RECIPE, value ? value->loc : step->source.at,
+                              key, "expected the name of a data set, found \"%s\"", name);
+    const char *names[NAMES_MAX];
+    int count = 0;
+    const Tree *entry = recipe->data ? recipe->data->first : NULL;
+    for (; entry && count < NAMES_MAX; entry = entry->next) names[count++] = entry->key;
+    const char *nearest = name_nearest(name, names, count);
+    if (nearest)
+        diag_hint(diag, "did you mean \"%s\"?", nearest);
+    else if (count == 0)
+        diag_hint(diag, "the recipe has no `data:`");
+    return status;
+}
+
+/* Checks the option `name[0..length)` of a step: one data set or a list of them. */
+static Status check_data_option(const Recipe *recipe, const Step *step,
+                                const Tree *options, const char *name, Arena *arena,
+                                Diag *diag) {
+    const Field *field = field_find(step->pass->fields, name);
+    const char *base = step->options;
+    const Tree *value = tree_get(options, name);
+    if (field && field->kind == FIELD_STRING) {
+        const char *data = *(const char *const *)(base + field->offset);
+        return check_data_name(recipe, data, value, step, name, arena, diag);
+    }
+    if (!field || field->kind != FIELD_STRINGS) return STATUS_OK;
+    const StringList *list = (const StringList *)(base + field->offset);
+    const Tree *item = value ? value->first : NULL;
+    for (int i = 0; i < list->count; i++) {
+        check_data_name(recipe, list->items[i], item, step, name, arena, diag);
+        item = item ? item->next : NULL;
+    }
+    return STATUS_OK;
+}
+
+/* ---- snapshots ---- */
+
+/* Name that a step gives to a snapshot, NULL when it makes none. */
+static const char *snapshot_made(const Step *step) {
+    if (step->pass != &pass_snapshot || !step->options) return NULL;
+    return ((const SnapshotOptions *)step->options)->name;
+}
+
+/* Index of the first step in [first, end) that makes the snapshot, -1 = none does. */
+static int find_snapshot(const Recipe *recipe, const char *name, int first, int end) {
+    for (int i = first; i < end; i++) {
+        const char *made = snapshot_made(&recipe->steps[i]);
+        if (made && strcmp(made, name) == 0) return i;
+    }
+    return -1;
+}
+
+/* Says what could be meant by the name of a snapshot that no step before `end` makes. */
+static void hint_snapshot(const Recipe *recipe, const char *name, int end, Diag *diag) {
+    const char *names[NAMES_MAX];
+    int count = 0;
+    const int later = find_snapshot(recipe, name, end, recipe->step_count);
+    if (later >= 0) {
+        diag_hint(diag, "%s makes it, which comes later",
+                  recipe->steps[later].source.key);
+        return;
+    }
+    for (int i = 0; i < end && count < NAMES_MAX; i++) {
+        const char *made = snapshot_made(&recipe->steps[i]);
+        if (made) names[count++] = made;
+    }
+    const char *nearest = name_nearest(name, names, count);
+    if (nearest)
+        diag_hint(diag, "did you mean \"" SNAPSHOT_PREFIX "%s\"?", nearest);
+    else
+        diag_hint(diag, "a step `- snapshot: {name: NAME}` before this one makes it");
+}
+
+/* Checks the strings among the options of a step. */
+static void check_references(const Recipe *recipe, int index, Arena *arena, Diag *diag) {
+    const Step *step = &recipe->steps[index];
+    const char *base = step->options;
+    const Field *field = step->pass->fields;
+    for (; field && field->name; field++) {
+        const Tree *value = tree_get(step->source.options, field->name);
+        const char *text = NULL;
+        if (value && field->kind == FIELD_STRING)
+            text = *(const char *const *)(base + field->offset);
+        const char *name = text ? snapshot_name(text) : NULL;
+        if (!name || find_snapshot(recipe, name, 0, index) >= 0) continue;
+        diag_fail(diag, STATUS_RECIPE, value->loc, tree_path(arena, value),
+                  "expected a snapshot that an earlier step makes, found \"%s\"", text);
+        hint_snapshot(recipe, name, index, diag);
+    }
+}
+
+/* Reports "snapshot:NAME" among the options where no earlier step makes that snapshot,
+ * and names that two steps give to snapshots. Rounds of a repeat are one step here: each
+ * round's snapshot takes the place of the last one's. Steps that did not bind have no
+ * options. */
+static void check_snapshots(const Recipe *recipe, Arena *arena, Diag *diag) {
+    for (int i = 0; i < recipe->step_count; i++) {
+        const Step *step = &recipe->steps[i];
+        if (!step->options || step->round > 1) continue;
+        check_references(recipe, i, arena, diag);
+        const char *name = snapshot_made(step);
+        const int earlier = name ? find_snapshot(recipe, name, 0, i) : -1;
+        if (earlier < 0) continue;
+        option_fail(&step->source, "name", STATUS_RECIPE, diag,
+                    "expected a name that is free, %s makes snapshot \"%s\" already",
+                    recipe->steps[earlier].source.key, name);
+    }
+}
+
+/* ---- binding ---- */
+
 /* Binds the options of a step whose pass is known. */
 static void bind_options(const Recipe *recipe, Step *step, const Tree *options,
                          Arena *arena, Diag *diag) {
@@ -72,10 +205,13 @@ static void bind_options(const Recipe *recipe, Step *step, const Tree *options,
                   "expected a map of options, found %s", tree_kind_name(options->kind));
         return;
     }
-    static const Field none[] = {F_END};
-    fields_bind(pass->fields ? pass->fields : none, options, step->options, arena,
-                STATUS_RECIPE, diag);
-    recipe_check_data(recipe, step, options, arena, diag);
+    fields_bind(options_of(pass), options, step->options, arena, STATUS_RECIPE, diag);
+    for (const char *rest = pass->data_options; rest && *rest;) { /* names joined by | */
+        const size_t length = strcspn(rest, "|");
+        const char *name = arena_strndup(arena, rest, length);
+        check_data_option(recipe, step, options, name, arena, diag);
+        rest += length + (rest[length] == '|');
+    }
     if (pass->check && diag_errors(diag) == errors)
         pass->check(step->options, &step->source, diag);
 }
@@ -123,15 +259,6 @@ static void bind_step_map(const Recipe *recipe, Step *step, const Tree *tree,
                           tree_path(arena, tree), diag);
 }
 
-/* The options of a step that is a bare name: nothing, at the place of the name. */
-static const Tree *no_options(Arena *arena, const Tree *name) {
-    Tree *options = tree_new(arena, TREE_NULL, name->loc);
-    options->key = name->string;
-    options->key_loc = name->loc;
-    options->parent = (Tree *)name;
-    return options;
-}
-
 static void bind_step(const Recipe *recipe, Step *step, const Tree *tree, Arena *arena,
                       Diag *diag) {
     step->source.at = tree->loc;
@@ -140,22 +267,22 @@ static void bind_step(const Recipe *recipe, Step *step, const Tree *tree, Arena 
         bind_step_map(recipe, step, tree, arena, diag);
     } else if (tree->kind == TREE_STRING) {
         step->pass = pass_find(tree->string);
-        if (step->pass)
-            bind_options(recipe, step, no_options(arena, tree), arena, diag);
-        else
+        if (!step->pass) {
             pass_fail_unknown(tree->string, STATUS_RECIPE, tree->loc, step->source.key,
                               diag);
+            return;
+        }
+        /* a bare name: its options are nothing, at the place of the name */
+        Tree *options = tree_new(arena, TREE_NULL, tree->loc);
+        options->key = tree->string;
+        options->key_loc = tree->loc;
+        options->parent = (Tree *)tree;
+        bind_options(recipe, step, options, arena, diag);
     } else {
         diag_fail(diag, STATUS_RECIPE, tree->loc, step->source.key,
                   "expected the name of a pass or a map, found %s",
                   tree_kind_name(tree->kind));
     }
-}
-
-/* Label of a step in a round: that of the step with the round behind it. */
-static const char *round_label(Arena *arena, const char *label, const StepItem *item) {
-    return arena_printf(arena, "%s%s%d/%d", label ? label : "", label ? " " : "",
-                        item->round, item->rounds);
 }
 
 /* Binds one step. A mistake in a step of a block is reported in the first round that has
@@ -169,29 +296,12 @@ static void bind_item(const Recipe *recipe, Step *step, StepItem *item, Arena *a
     step->stride = item->stride;
     if (!item->failed && !again) bind_step(recipe, step, item->tree, arena, diag);
     item->failed = item->failed || again || diag_errors(diag) > errors;
-    if (item->round > 0) step->label = round_label(arena, step->label, item);
+    const char *label = step->label; /* gets the round behind it */
+    if (item->round > 0)
+        step->label = arena_printf(arena, "%s%s%d/%d", label ? label : "",
+                                   label ? " " : "", item->round, item->rounds);
     if (item->round > 1 && diag_errors(diag) > errors)
         diag_note(diag, "in round %d of %d", item->round, item->rounds);
-}
-
-static void bind_steps(Recipe *recipe, const Tree *passes, Arena *arena, Diag *diag) {
-    if (!passes) return; /* reported */
-    StepItems items;
-    recipe_expand(&items, arena, passes, diag);
-    recipe->steps = ARENA_ARRAY(arena, Step, (size_t)items.count + 1);
-    recipe->step_count = items.count;
-    for (int i = 0; i < items.count; i++)
-        bind_item(recipe, &recipe->steps[i], &items.items[i], arena, diag);
-    recipe_check_snapshots(recipe, arena, diag);
-}
-
-/* Checks what the types of the recipe's own keys leave open. */
-static void check_keys(const Recipe *recipe, const RecipeKeys *keys, Diag *diag) {
-    const Tree *version = tree_get(recipe->source, "version");
-    if (version && version->kind == TREE_INT && keys->version != 1)
-        diag_fail(diag, STATUS_RECIPE, version->loc, "version",
-                  "expected version 1 of the recipe language, found %lld",
-                  (long long)keys->version);
 }
 
 Status recipe_bind(Recipe *recipe, Arena *arena, const Tree *document, const char *path,
@@ -204,13 +314,158 @@ Status recipe_bind(Recipe *recipe, Arena *arena, const Tree *document, const cha
     int errors = diag_errors(diag);
     RecipeKeys keys = keys_defaults;
     fields_bind(keys_fields, document, &keys, arena, STATUS_RECIPE, diag);
-    check_keys(recipe, &keys, diag);
+    const Tree *version = tree_get(document, "version");
+    if (version && version->kind == TREE_INT && keys.version != 1)
+        diag_fail(diag, STATUS_RECIPE, version->loc, "version",
+                  "expected version 1 of the recipe language, found %lld",
+                  (long long)keys.version);
     recipe->seed = keys.seed;
     recipe->threads = keys.threads;
     recipe->processor = (Processor)keys.processor;
     recipe->model = keys.model;
     recipe->data = keys.data;
     recipe->output = keys.output;
-    bind_steps(recipe, keys.passes, arena, diag);
+    if (keys.passes) { /* else reported */
+        StepItems items;
+        recipe_expand(&items, arena, keys.passes, diag);
+        recipe->steps = ARENA_ARRAY(arena, Step, (size_t)items.count + 1);
+        recipe->step_count = items.count;
+        for (int i = 0; i < items.count; i++)
+            bind_item(recipe, &recipe->steps[i], &items.items[i], arena, diag);
+        check_snapshots(recipe, arena, diag);
+    }
     return diag_errors(diag) > errors ? STATUS_RECIPE : STATUS_OK;
+}
+
+/* ---- manual and schema ---- */
+
+void recipe_document(Text *text) {
+    text_add(text, "Keys of a recipe:\n");
+    fields_document(text, recipe_fields(), recipe_key_defaults());
+    text_add(text, "\nKeys of a step, beside the name of its pass:\n");
+    fields_document(text, recipe_step_fields(), recipe_step_defaults());
+    text_add(text, "\nKeys of `repeat`, a step that is a block of others:\n");
+    fields_document(text, recipe_repeat_fields(), recipe_repeat_defaults());
+}
+
+static bool has_required(const Field *fields) {
+    for (const Field *field = fields; field->name; field++)
+        if (field->required) return true;
+    return false;
+}
+
+/* Makes `schema` one of a map without other keys than those put into the result. */
+static Tree *put_properties(Arena *arena, Tree *schema) {
+    tree_put_string(arena, schema, "type", "object");
+    tree_put_bool(arena, schema, "additionalProperties", false);
+    return tree_put_map(arena, schema, "properties");
+}
+
+static void put_reference(Arena *arena, Tree *schema, const char *name) {
+    tree_put_string(arena, schema, "$ref", arena_printf(arena, "#/$defs/%s", name));
+}
+
+/* A pass's options in a repeat: numbers may be ranges. */
+static void put_ranges(Arena *arena, Tree *schema, const Pass *pass) {
+    Tree *properties = put_properties(arena, schema);
+    for (const Field *field = options_of(pass); field->name; field++) {
+        const bool number = field->kind == FIELD_INT || field->kind == FIELD_REAL;
+        Tree *property = tree_put_map(arena, properties, field->name);
+        Tree *any = tree_put_list(arena, property, "anyOf");
+        if (number) put_reference(arena, tree_add_map(arena, any), "range");
+        put_reference(arena, tree_add_map(arena, any),
+                      arena_printf(arena, "%s/properties/%s", pass->name, field->name));
+    }
+    if (!has_required(options_of(pass))) return;
+    Tree *required = tree_put_list(arena, schema, "required");
+    for (const Field *field = options_of(pass); field->name; field++)
+        if (field->required) tree_add_string(arena, required, field->name);
+}
+
+/* A step `{name: {options}, label: ..., allow_unchanged: ...}`; of a round of a repeat
+ * where `repeated`. */
+static void put_step(Arena *arena, Tree *schema, const Pass *pass, bool repeated) {
+    Tree *properties = put_properties(arena, schema);
+    for (const Field *key = recipe_step_fields(); key->name; key++)
+        put_reference(arena, tree_put_map(arena, properties, key->name),
+                      arena_printf(arena, "step/properties/%s", key->name));
+    Tree *options = tree_put_map(arena, properties, pass->name);
+    Tree *any = tree_put_list(arena, options, "anyOf");
+    if (!has_required(options_of(pass)))
+        tree_put_string(arena, tree_add_map(arena, any), "type", "null");
+    if (repeated)
+        put_ranges(arena, tree_add_map(arena, any), pass);
+    else
+        put_reference(arena, tree_add_map(arena, any), pass->name);
+    tree_add_string(arena, tree_put_list(arena, schema, "required"), pass->name);
+    tree_put_string(arena, schema, "description", pass->summary);
+}
+
+/* A list of steps, at the top (where a repeat may stand, and the list may be empty) or in
+ * a repeat. */
+static void put_steps(Arena *arena, Tree *schema, bool repeated) {
+    tree_put_string(arena, schema, "type", "array");
+    if (repeated) tree_put_int(arena, schema, "minItems", 1);
+    Tree *items = tree_put_map(arena, schema, "items");
+    Tree *any = tree_put_list(arena, items, "anyOf");
+    /* a bare name: of passes without required options */
+    Tree *names = tree_put_list(arena, tree_add_map(arena, any), "enum");
+    for (const Pass *const *pass = pass_list(); *pass; pass++) {
+        if (!has_required(options_of(*pass)))
+            tree_add_string(arena, names, (*pass)->name);
+        put_step(arena, tree_add_map(arena, any), *pass, repeated);
+    }
+    if (repeated) return;
+    Tree *block = tree_add_map(arena, any);
+    Tree *properties = put_properties(arena, block);
+    put_reference(arena, tree_put_map(arena, properties, "repeat"), "repeat");
+    tree_add_string(arena, tree_put_list(arena, block, "required"), "repeat");
+}
+
+/* What the rest of the schema refers to: ranges, the keys of a step, repeats, the options
+ * of every pass. */
+static void put_definitions(Arena *arena, Tree *schema) {
+    Tree *definitions = tree_put_map(arena, schema, "$defs");
+    Tree *range = tree_put_map(arena, definitions, "range");
+    Tree *ends = put_properties(arena, range);
+    Tree *required = tree_put_list(arena, range, "required");
+    for (int i = 0; i < 2; i++) {
+        const char *const name = i ? "to" : "from";
+        tree_put_string(arena, tree_put_map(arena, ends, name), "type", "number");
+        tree_add_string(arena, required, name);
+    }
+    tree_put(arena, definitions, "step",
+             fields_schema(arena, recipe_step_fields(), recipe_step_defaults()));
+    Tree *repeat = tree_put_map(arena, definitions, "repeat");
+    Tree *all = tree_put_list(arena, repeat, "allOf");
+    tree_append(arena, all, NULL, LOC_NONE,
+                fields_schema(arena, recipe_repeat_fields(), NULL));
+    Tree *properties = tree_put_map(arena, tree_add_map(arena, all), "properties");
+    put_steps(arena, tree_put_map(arena, properties, "passes"), true);
+    for (const Pass *const *pass = pass_list(); *pass; pass++)
+        tree_put(arena, definitions, (*pass)->name,
+                 fields_schema(arena, options_of(*pass), (*pass)->defaults));
+}
+
+void recipe_schema(Text *text) {
+    Arena *arena = arena_create();
+    Tree *schema = tree_new(arena, TREE_MAP, LOC_NONE);
+    tree_put_string(arena, schema, "$schema",
+                    "https://json-schema.org/draft/2020-12/schema");
+    tree_put_string(arena, schema, "title", "Recipe of compress");
+    put_definitions(arena, schema);
+    Tree *all = tree_put_list(arena, schema, "allOf");
+    tree_append(arena, all, NULL, LOC_NONE,
+                fields_schema(arena, recipe_fields(), recipe_key_defaults()));
+    /* what the rows of the recipe's own keys leave open */
+    Tree *properties = tree_put_map(arena, tree_add_map(arena, all), "properties");
+    tree_put_int(arena, tree_put_map(arena, properties, "version"), "const", 1);
+    Tree *data = tree_put_map(arena, properties, "data");
+    Tree *entry = tree_put_map(arena, data, "additionalProperties");
+    tree_put_string(arena, entry, "type", "object");
+    tree_add_string(arena, tree_put_list(arena, entry, "required"), "format");
+    put_steps(arena, tree_put_map(arena, properties, "passes"), false);
+    tree_print_json(text, schema, 1);
+    text_add(text, "\n");
+    arena_destroy(arena);
 }

@@ -44,12 +44,6 @@ static bool is_range(const Tree *value) {
            tree_get(value, "to");
 }
 
-/* A map with one end, or with keys that are none: meant as a range. */
-static bool is_half_range(const Tree *value) {
-    return value->kind == TREE_MAP && !is_range(value) &&
-           (tree_get(value, "from") || tree_get(value, "to"));
-}
-
 static Status fail_half(Arena *arena, const Tree *value, Diag *diag) {
     Text keys = {0};
     for (const Tree *end = value->first; end; end = end->next)
@@ -86,8 +80,13 @@ static Status check_ranges(Arena *arena, const Tree *step, int rounds, Diag *dia
     for (const Tree *entry = step->first; entry; entry = entry->next) {
         const Tree *option = entry->kind == TREE_MAP ? entry->first : NULL;
         for (; option; option = option->next) {
-            if (is_half_range(option)) status = fail_half(arena, option, diag);
-            if (!is_range(option)) continue;
+            if (option->kind != TREE_MAP) continue;
+            if (!is_range(option)) {
+                /* one end, or keys that are none beside it, is meant as a range */
+                if (tree_get(option, "from") || tree_get(option, "to"))
+                    status = fail_half(arena, option, diag);
+                continue;
+            }
             if (rounds == 0)
                 status =
                     diag_fail(diag, STATUS_RECIPE, option->loc, tree_path(arena, option),
@@ -162,16 +161,6 @@ static void add_item(Expander *e, StepItem item) {
     out->items[out->count++] = item;
 }
 
-/* Empty list at `parent`.repeat that the rounds' copies are put into, so that their paths
- * read passes[2].repeat[3].passes[1]. The parent does not know of it. */
-static Tree *rounds_list(Arena *arena, const Tree *parent, const Tree *repeat) {
-    Tree *list = tree_new(arena, TREE_LIST, repeat->loc);
-    list->key = repeat->key;
-    list->key_loc = repeat->key_loc;
-    list->parent = (Tree *)(uintptr_t)parent; /* only followed upwards */
-    return list;
-}
-
 /* Writes out one round. Ranges are checked once; the binder leaves out the later rounds
  * of a step that failed. */
 static void add_round(Expander *e, Tree *list, const Tree *passes, int round,
@@ -231,8 +220,11 @@ static Status check_steps(Expander *e, const Tree *passes) {
     return status;
 }
 
-/* Checks that a block stands alone in its step. */
-static void check_alone(Expander *e, const Tree *step) {
+/* Writes out a block. One whose bounds or number of rounds are wrong has one round, so
+ * that the mistakes in its steps are found too. */
+static void add_repeat(Expander *e, const Tree *step) {
+    const Tree *repeat = tree_get(step, "repeat");
+    RepeatKeys keys = repeat_defaults;
     for (const Tree *entry = step->first; entry; entry = entry->next) {
         if (strcmp(entry->key, "repeat") == 0) continue;
         diag_fail(e->diag, STATUS_RECIPE, entry->key_loc, tree_path(e->arena, entry),
@@ -240,20 +232,17 @@ static void check_alone(Expander *e, const Tree *step) {
         diag_hint(e->diag, "`label` and `allow_unchanged` stand beside the passes of a "
                            "round");
     }
-}
-
-/* Writes out a block. One whose bounds or number of rounds are wrong has one round, so
- * that the mistakes in its steps are found too. */
-static void add_repeat(Expander *e, const Tree *step) {
-    const Tree *repeat = tree_get(step, "repeat");
-    RepeatKeys keys = repeat_defaults;
-    check_alone(e, step);
     Status status =
         fields_bind(repeat_fields, repeat, &keys, e->arena, STATUS_RECIPE, e->diag);
     if (!keys.passes || check_steps(e, keys.passes) != STATUS_OK) return;
     if (status == STATUS_OK) status = check_bounds(e, repeat, &keys);
     const int rounds = status == STATUS_OK ? (int)keys.times : 1;
-    Tree *list = rounds_list(e->arena, step, repeat);
+    /* An empty list at step.repeat takes the rounds' copies, so that their paths read
+     * passes[2].repeat[3].passes[1]. The step does not know of it. */
+    Tree *list = tree_new(e->arena, TREE_LIST, repeat->loc);
+    list->key = repeat->key;
+    list->key_loc = repeat->key_loc;
+    list->parent = (Tree *)(uintptr_t)step; /* only followed upwards */
     for (int round = 1; round <= rounds; round++)
         add_round(e, list, keys.passes, round, rounds);
 }

@@ -1,4 +1,4 @@
-/* The table of passes, made from passes/passes.def. */
+/* All passes, made from passes/passes.def. */
 #include "passes/pass.h"
 
 #include <string.h>
@@ -7,27 +7,27 @@
 #include "passes/passes.def"
 #undef PASS_ROW
 
-static const Pass *const table[] = {
+static const Pass *const passes[] = {
 #define PASS_ROW(name) &pass_##name,
 #include "passes/passes.def"
 #undef PASS_ROW
     NULL};
 
 const Pass *const *pass_list(void) {
-    return table;
+    return passes;
 }
 
 const Pass *pass_find(const char *name) {
-    for (const Pass *const *pass = table; *pass; pass++)
+    for (const Pass *const *pass = passes; *pass; pass++)
         if (strcmp((*pass)->name, name) == 0) return *pass;
     return NULL;
 }
 
 Status pass_fail_unknown(const char *name, Status status, Loc at, const char *key,
                          Diag *diag) {
-    enum { COUNT = sizeof table / sizeof table[0] - 1 };
+    enum { COUNT = sizeof passes / sizeof passes[0] - 1 };
     const char *names[COUNT];
-    for (int i = 0; i < COUNT; i++) names[i] = table[i]->name;
+    for (int i = 0; i < COUNT; i++) names[i] = passes[i]->name;
     diag_fail(diag, status, at, key, "unknown pass \"%s\"", name);
     const char *nearest = name_nearest(name, names, COUNT);
     if (nearest)

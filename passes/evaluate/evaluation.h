@@ -1,6 +1,6 @@
 /* What the files of the pass evaluate share. */
-#ifndef COMPRESS_PASSES_EVALUATE_EVALUATE_H
-#define COMPRESS_PASSES_EVALUATE_EVALUATE_H
+#ifndef COMPRESS_PASSES_EVALUATE_EVALUATION_H
+#define COMPRESS_PASSES_EVALUATE_EVALUATION_H
 
 #include "passes/evaluate/evaluate_tally.h"
 #include "passes/exits/exits.h"
