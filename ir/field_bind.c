@@ -7,12 +7,12 @@
 #include <string.h>
 
 /* One member being set: what every checker needs. */
-typedef struct Binding {
+typedef struct MemberBinding {
     const Field *field;
     Arena *arena;
     Status status;
     Diag *diag;
-} Binding;
+} MemberBinding;
 
 /* Longest word that name_nearest looks at. */
 #define WORD_MAX 63
@@ -73,7 +73,7 @@ const char *name_nearest(const char *word, const char *const *names, int count) 
 }
 
 /* Reports that `value` is not `expected`. */
-static Status fail_expected(const Binding *binding, const Tree *value,
+static Status fail_expected(const MemberBinding *binding, const Tree *value,
                             const char *expected) {
     Text found = {0};
     tree_describe(&found, value);
@@ -85,7 +85,7 @@ static Status fail_expected(const Binding *binding, const Tree *value,
 }
 
 /* Reports that `value` is not what the field (or `as`, for an item of a list) asks. */
-static Status fail_value(const Binding *binding, const Tree *value, FieldKind as) {
+static Status fail_value(const MemberBinding *binding, const Tree *value, FieldKind as) {
     Field field = *binding->field;
     Text expected = {0};
     const bool item = as != field.kind;
@@ -109,7 +109,7 @@ static bool in_range(const Field *field, double value) {
     return value >= field->min && value <= field->max;
 }
 
-static Status take_int(const Binding *binding, const Tree *value, int64_t *out) {
+static Status take_int(const MemberBinding *binding, const Tree *value, int64_t *out) {
     if (value->kind != TREE_INT || !in_range(binding->field, (double)value->integer)) {
         return fail_value(binding, value, FIELD_INT);
     }
@@ -117,7 +117,7 @@ static Status take_int(const Binding *binding, const Tree *value, int64_t *out) 
     return STATUS_OK;
 }
 
-static Status take_real(const Binding *binding, const Tree *value, double *out) {
+static Status take_real(const MemberBinding *binding, const Tree *value, double *out) {
     bool integer = value->kind == TREE_INT;
     double real = integer ? (double)value->integer : NAN;
     if (value->kind == TREE_FLOAT) real = value->real;
@@ -128,7 +128,8 @@ static Status take_real(const Binding *binding, const Tree *value, double *out) 
     return STATUS_OK;
 }
 
-static Status take_string(const Binding *binding, const Tree *value, const char **out) {
+static Status take_string(const MemberBinding *binding, const Tree *value,
+                          const char **out) {
     if (value->kind != TREE_STRING || !(*value->string || binding->field->empty))
         return fail_value(binding, value, FIELD_STRING);
     *out = arena_strdup(binding->arena, value->string);
@@ -159,7 +160,7 @@ static const char **choice_names(const Field *field, Arena *arena, int *count) {
     return names;
 }
 
-static Status take_choice(const Binding *binding, const Tree *value, int *out) {
+static Status take_choice(const MemberBinding *binding, const Tree *value, int *out) {
     bool string = value->kind == TREE_STRING;
     int index = string ? name_index(binding->field->choices, value->string) : -1;
     if (index >= 0) {
@@ -176,7 +177,7 @@ static Status take_choice(const Binding *binding, const Tree *value, int *out) {
 }
 
 /* A member that is a list. Every item that does not fit is reported before it fails. */
-static Status set_list(const Binding *binding, const Tree *value, void *member) {
+static Status set_list(const MemberBinding *binding, const Tree *value, void *member) {
     const Field *field = binding->field;
     const FieldKind kind = field->kind;
     const bool may_be_empty = field->empty || !field->required;
@@ -206,7 +207,8 @@ static Status set_list(const Binding *binding, const Tree *value, void *member) 
     return STATUS_OK;
 }
 
-static Status set_tree(const Binding *binding, const Tree *value, const Tree **member) {
+static Status set_tree(const MemberBinding *binding, const Tree *value,
+                       const Tree **member) {
     const Field *field = binding->field;
     const char *kinds = field->choices;
     const bool empty = kinds && value->kind == TREE_STRING && !*value->string;
@@ -220,7 +222,7 @@ static Status set_tree(const Binding *binding, const Tree *value, const Tree **m
 
 Status field_set(const Field *field, const Tree *value, void *target, Arena *arena,
                  Status status, Diag *diag) {
-    Binding binding = {field, arena, status, diag};
+    MemberBinding binding = {field, arena, status, diag};
     void *member = (char *)target + field->offset;
     if (value->kind == TREE_NULL && field_is_absent(field, target)) return STATUS_OK;
     if (value->kind == TREE_NULL && field->nullable) {
@@ -243,7 +245,7 @@ Status field_set(const Field *field, const Tree *value, void *target, Arena *are
 }
 
 /* Reports a key that no field has, with the nearest name or all of them. */
-static Status fail_unknown(const Binding *binding, const Field *fields,
+static Status fail_unknown(const MemberBinding *binding, const Field *fields,
                            const Tree *value) {
     int count = 0;
     while (fields && fields[count].name) count++;
@@ -265,7 +267,7 @@ static Status fail_unknown(const Binding *binding, const Field *fields,
     return status;
 }
 
-static Status fail_missing(const Binding *binding, const Tree *map) {
+static Status fail_missing(const MemberBinding *binding, const Tree *map) {
     const char *name = binding->field->name,
                *path = map ? tree_path(binding->arena, map) : "";
     Text expected = {0};
@@ -282,7 +284,7 @@ static Status fail_missing(const Binding *binding, const Tree *map) {
 
 Status fields_bind(const Field *fields, const Tree *map, void *target, Arena *arena,
                    Status status, Diag *diag) {
-    Binding binding = {NULL, arena, status, diag};
+    MemberBinding binding = {NULL, arena, status, diag};
     bool empty = !map || map->kind == TREE_NULL;
     if (!empty && map->kind != TREE_MAP) return fail_expected(&binding, map, "map");
     Status result = STATUS_OK;

@@ -385,17 +385,6 @@ static Status parse_op(Parser *p, const Op **out) {
     return status;
 }
 
-static Status parse_attrs(Parser *p, Node *node) {
-    Tree *map = NULL;
-    if (lex_accept(&p->lexer, '{')) {
-        TRY(lex_attrs(&p->lexer, '}', &map));
-        TRY(lex_expect(&p->lexer, '}'));
-    } else if (node->op->fields) {
-        map = tree_new(p->graph->arena, TREE_MAP, node->loc);
-    }
-    return attrs_bind(p->graph, node, map, STATUS_FORMAT, p->lexer.diag);
-}
-
 static Status parse_place(Parser *p, Node *node) {
     char place[LEX_NAME_BYTES];
     Loc loc = lex_loc(&p->lexer);
@@ -456,7 +445,14 @@ static Status parse_node(Parser *p, Loc loc) {
     node->id = (int)id;
     TRY(define_symbol(p, loc, arena_printf(p->graph->arena, "%%%d", node->id), node));
     graph_link(p->graph, node, NULL);
-    TRY(parse_attrs(p, node));
+    Tree *map = NULL;
+    if (lex_accept(lexer, '{')) {
+        TRY(lex_attrs(lexer, '}', &map));
+        TRY(lex_expect(lexer, '}'));
+    } else if (op->fields) {
+        map = tree_new(p->graph->arena, TREE_MAP, node->loc);
+    }
+    TRY(attrs_bind(p->graph, node, map, STATUS_FORMAT, lexer->diag));
     TRY(lex_expect(lexer, ':'));
     Loc type_loc = lex_loc(lexer);
     Type declared;

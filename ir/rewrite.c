@@ -128,16 +128,6 @@ Status graph_import(Graph *graph, Graph *from, const char *prefix, Node **map,
     return STATUS_OK;
 }
 
-/* Copy of a leaf, at the end of the list. */
-static Node *copy_leaf(Graph *copy, const Node *from, const NameMap *storages) {
-    Node *leaf =
-        from->storage
-            ? graph_new_param(copy, name_map_get(storages, from->storage->name))
-            : graph_new_input(copy, arena_strdup(copy->arena, from->name), &from->type);
-    graph_link(copy, leaf, NULL);
-    return leaf;
-}
-
 Graph *graph_copy(Arena *arena, Graph *graph) {
     Graph *copy = graph_create(arena, graph->ops);
     int count = graph_number(graph);
@@ -152,8 +142,14 @@ Graph *graph_copy(Arena *arena, Graph *graph) {
         name_map_add(&storages, name, twin);
     }
     for (const Node *n = graph->first; n; n = n->next) {
-        Node *node =
-            node_is_leaf(n) ? copy_leaf(copy, n, &storages) : copy_node(copy, n, "", map);
+        Node *node;
+        if (!node_is_leaf(n))
+            node = copy_node(copy, n, "", map);
+        else if (n->storage)
+            node = graph_new_param(copy, name_map_get(&storages, n->storage->name));
+        else
+            node = graph_new_input(copy, arena_strdup(arena, n->name), &n->type);
+        if (node_is_leaf(n)) graph_link(copy, node, NULL);
         node->loc = n->loc; /* places share one copy of each file's name in turn */
         if (n->loc.file && (!file || strcmp(file, n->loc.file) != 0))
             file = arena_strdup(arena, n->loc.file);

@@ -324,27 +324,23 @@ Status storage_merge_into(Graph *graph, StorageUsers users, const char *operand,
 
 /* ---- one becomes two ---- */
 
-static Status add_factor(Node **out, Graph *graph, const Storage *from,
-                         const Tensor *right, const char *name, Diag *diag) {
-    Storage *storage = NULL;
-    TRY(graph_add_storage(&storage, graph, graph_fresh_name(graph, name), right, diag));
-    storage->init = from->init;
-    storage->frozen = from->frozen;
-    storage->kept[0] = from->kept[1];
-    *out = graph_param(graph, storage);
-    return STATUS_OK;
-}
-
 Status storage_factor(Node **second, Graph *graph, Node *leaf, StorageUsers users,
                       Tensor left, Tensor right, const char *name, Diag *diag) {
+    const Storage *from = leaf->storage;
+    Storage *storage = NULL;
     Status status = storage_check_users(graph, leaf, users, diag);
     if (status == STATUS_OK)
-        status = add_factor(second, graph, leaf->storage, &right, name, diag);
+        status = graph_add_storage(&storage, graph, graph_fresh_name(graph, name), &right,
+                                   diag);
     if (status != STATUS_OK) {
         tensor_release(&left);
         tensor_release(&right);
         return status;
     }
+    storage->init = from->init;
+    storage->frozen = from->frozen;
+    storage->kept[0] = from->kept[1];
+    *second = graph_param(graph, storage);
     set_tensor(*second, right);
     return storage_replace(graph, leaf, users, left, 1, diag);
 }

@@ -158,16 +158,6 @@ static Status verify_place(Verifier *v, const Node *node) {
     return STATUS_OK;
 }
 
-static Status verify_operands(Verifier *v, const Node *node) {
-    for (int i = 0; i < node->in_count; i++)
-        if (node->in[i] && !stands_before(v, node->in[i], node->id))
-            return FAIL_NODE(v, node, "operand %d is not a node above it", i);
-    Status status = node_check_operands(node, v->status, v->diag);
-    if (status != STATUS_OK)
-        diag_note(v->diag, "in %s", node_label((char[NODE_LABEL_BYTES]){0}, node));
-    return status;
-}
-
 static Status verify_inferred(Verifier *v, const Node *node) {
     if (!node->op->infer) return STATUS_OK;
     Type type = {0};
@@ -195,7 +185,14 @@ static Status verify_node(Verifier *v, Node *node) {
     if (node->storage || node->name)
         return FAIL_NODE(v, node, "only leaves have a name or storage, not %s",
                          node->op->name);
-    TRY(verify_operands(v, node));
+    for (int i = 0; i < node->in_count; i++)
+        if (node->in[i] && !stands_before(v, node->in[i], node->id))
+            return FAIL_NODE(v, node, "operand %d is not a node above it", i);
+    Status status = node_check_operands(node, v->status, v->diag);
+    if (status != STATUS_OK) {
+        diag_note(v->diag, "in %s", node_label((char[NODE_LABEL_BYTES]){0}, node));
+        return status;
+    }
     TRY(attrs_check(node, v->status, v->diag));
     TRY(verify_inferred(v, node));
     return verify_place(v, node);

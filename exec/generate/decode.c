@@ -28,7 +28,7 @@ enum {
 };
 
 /* What there is of a step of the graph, and of the value it makes, beside these. */
-typedef struct DecodeStep {
+typedef struct PlacedStep {
     bool meet;        /* begins with a meeting */
     int phase;        /* meetings before it, that one included */
     bool alone;       /* every thread does all of it for itself */
@@ -36,13 +36,13 @@ typedef struct DecodeStep {
     int64_t at;       /* its value: floats into the shared memory, or each thread's */
     int64_t block_at; /* its value: floats into the memory for BLOCK_TOKENS tokens */
     Buf *state;       /* NULL = none */
-} DecodeStep;
+} PlacedStep;
 
 struct Decoder {
     StepGraph *graph;
     DecodeOptions options; /* threads: the number there are */
     Team *team;
-    DecodeStep *steps;
+    PlacedStep *steps;
     Buf *shared, *block;
     Buf **own;       /* by thread: its values, then scratch */
     StepCall **call; /* by thread: of each step, for one token */
@@ -65,7 +65,7 @@ static bool must_meet(const Decoder *decoder, int s, int phase, bool *fresh) {
     *fresh = false;
     for (int i = 0; i < step->node->in_count; i++) {
         if (step->in[i].from != FROM_VALUE) continue;
-        const DecodeStep *made = &decoder->steps[step->in[i].index];
+        const PlacedStep *made = &decoder->steps[step->in[i].index];
         const int64_t units = g->steps[step->in[i].index].units;
         if (!made->shared || made->phase != phase) continue;
         *fresh = true;
@@ -84,7 +84,7 @@ static void share_out(Decoder *decoder) {
     const StepGraph *g = decoder->graph;
     int phase = 0;
     for (int s = 0; s < g->step_count; s++) {
-        DecodeStep *step = &decoder->steps[s];
+        PlacedStep *step = &decoder->steps[s];
         bool fresh;
         step->meet = must_meet(decoder, s, phase, &fresh);
         phase += step->meet;
@@ -102,7 +102,7 @@ static void share_out(Decoder *decoder) {
 static void place(Decoder *decoder, ValuePool *shared, ValuePool *own, ValuePool *block) {
     const StepGraph *g = decoder->graph;
     for (int s = 0; s < g->step_count; s++) {
-        DecodeStep *step = &decoder->steps[s];
+        PlacedStep *step = &decoder->steps[s];
         const TokenValue *value = &g->values[s];
         const bool kept = value->last == g->step_count;
         const int last = kept ? INT_MAX - 1 : value->last;
@@ -118,7 +118,7 @@ static void place(Decoder *decoder, ValuePool *shared, ValuePool *own, ValuePool
 }
 
 static float *value_data(const Decoder *decoder, int value, int thread) {
-    const DecodeStep *made = &decoder->steps[value];
+    const PlacedStep *made = &decoder->steps[value];
     return buf_floats(made->shared ? decoder->shared : decoder->own[thread]) + made->at;
 }
 
@@ -174,7 +174,7 @@ static Status lay_out(Decoder *decoder, Diag *diag) {
     const StepGraph *g = decoder->graph;
     ValuePool shared = value_pool_open(g), own = value_pool_open(g);
     ValuePool block = value_pool_open(g);
-    decoder->steps = ARENA_ARRAY(g->arena, DecodeStep, (size_t)g->step_count);
+    decoder->steps = ARENA_ARRAY(g->arena, PlacedStep, (size_t)g->step_count);
     share_out(decoder);
     place(decoder, &shared, &own, &block);
     TRY(create_states(decoder, diag));

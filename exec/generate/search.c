@@ -19,16 +19,16 @@ typedef struct Hypothesis {
 } Hypothesis;
 
 /* A way to go on. */
-typedef struct Candidate {
+typedef struct Continuation {
     int64_t from; /* live hypothesis */
     int32_t token;
     double sum;
-} Candidate;
+} Continuation;
 
 typedef struct Sentence {
     Hypothesis *live, *next; /* [beam] */
     int64_t live_count;
-    Candidate *candidates; /* [2 beam] */
+    Continuation *candidates; /* [2 beam] */
     int64_t candidate_count;
     int64_t ended; /* hypotheses */
     bool done;
@@ -67,8 +67,8 @@ static double score_of(const Search *search, double sum, int64_t length) {
 /* ---- candidates ---- */
 
 /* Keeps the candidates sorted, the best first; of equal ones the first to come. */
-static void offer(Sentence *sentence, int64_t most, Candidate candidate) {
-    Candidate *list = sentence->candidates;
+static void offer(Sentence *sentence, int64_t most, Continuation candidate) {
+    Continuation *list = sentence->candidates;
     int64_t i = sentence->candidate_count;
     if (i == most && !(candidate.sum > list[i - 1].sum)) return;
     if (i < most)
@@ -88,7 +88,7 @@ static void offer_words(const Searching *s, Sentence *sentence, int64_t h, int64
     for (int64_t w = 0; w < search->vocabulary; w++) {
         const double sum = from->sum + (double)logits[w] - total;
         if (w == search->start && w != search->end) continue;
-        if (sum > -INFINITY) offer(sentence, most, (Candidate){h, (int32_t)w, sum});
+        if (sum > -INFINITY) offer(sentence, most, (Continuation){h, (int32_t)w, sum});
     }
 }
 
@@ -113,7 +113,8 @@ static int64_t free_slot(const Searching *s, int64_t base) {
 }
 
 /* Makes the chosen candidates the live hypotheses. */
-static void go_on(Searching *s, int64_t index, const Candidate *chosen, int64_t count) {
+static void go_on(Searching *s, int64_t index, const Continuation *chosen,
+                  int64_t count) {
     Sentence *sentence = &s->sentences[index];
     const int64_t base = index * s->slots;
     memset(s->taken, 0, (size_t)s->search->beam * sizeof *s->taken);
@@ -172,7 +173,7 @@ static bool is_done(const Searching *s, const Sentence *sentence) {
 static void search_beam(Searching *s, int64_t index) {
     Sentence *sentence = &s->sentences[index];
     const int64_t beam = s->search->beam;
-    Candidate *list = sentence->candidates;
+    Continuation *list = sentence->candidates;
     int64_t count = 0;
     sentence->candidate_count = 0;
     for (int64_t h = 0; h < sentence->live_count; h++)
@@ -205,7 +206,7 @@ static void look_ahead(Searching *s, int64_t index) {
             end = sentence->candidates[i].sum;
         else
             sentence->candidates[count++] = sentence->candidates[i];
-    sentence->candidates[count] = (Candidate){.from = -1, .sum = end};
+    sentence->candidates[count] = (Continuation){.from = -1, .sum = end};
     sentence->best->length = s->length; /* of the translation, should it end here */
     memcpy(sentence->best->tokens, sentence->live[0].tokens,
            (size_t)s->length * sizeof *sentence->best->tokens);
@@ -216,7 +217,7 @@ static void look_ahead(Searching *s, int64_t index) {
 static void choose_pair(Searching *s, int64_t index) {
     const Search *search = s->search;
     Sentence *sentence = &s->sentences[index];
-    const Candidate *end = &sentence->candidates[sentence->live_count];
+    const Continuation *end = &sentence->candidates[sentence->live_count];
     int64_t best = -1;
     double most = end->sum;
     for (int64_t h = 0; h < sentence->live_count; h++) {
@@ -275,22 +276,19 @@ static void run_beam(Searching *s) {
         if (!s->sentences[i].done) finish(s, &s->sentences[i]);
 }
 
-static bool is_any_left(const Searching *s) {
-    for (int64_t i = 0; i < s->count; i++)
-        if (!s->sentences[i].done) return true;
-    return false;
-}
-
 /* Each token's row is the one that looking ahead ran already. */
 static void run_lookahead(Searching *s) {
     if (fill_rows(s)) hypotheses_step(s->h);
-    while (s->length + 1 < s->most && is_any_left(s)) {
+    int64_t left = s->count; /* of the sentences, those that are not done */
+    while (s->length + 1 < s->most && left > 0) {
         for (int64_t i = 0; i < s->count; i++)
             if (!s->sentences[i].done) look_ahead(s, i);
         s->length++;
         if (fill_rows(s)) hypotheses_step(s->h);
-        for (int64_t i = 0; i < s->count; i++)
+        for (int64_t i = left = 0; i < s->count; i++) {
             if (!s->sentences[i].done) choose_pair(s, i);
+            left += !s->sentences[i].done;
+        }
     }
     const Search *search = s->search; /* there is no second token for the last one */
     const Search greedy = {.kind = SEARCH_BEAM,
@@ -316,12 +314,12 @@ static void open_sentence(Searching *s, int64_t i, Translation *out) {
     Hypothesis *all = memory_alloc((size_t)(2 * beam), sizeof *all);
     for (int64_t h = 0; h < 2 * beam; h++)
         all[h].tokens = s->tokens + (i * 2 * beam + h) * s->most;
-    *sentence =
-        (Sentence){.live = all,
-                   .next = all + beam,
-                   .live_count = 1,
-                   .candidates = memory_alloc((size_t)(2 * beam + 1), sizeof(Candidate)),
-                   .best = out};
+    *sentence = (Sentence){.live = all,
+                           .next = all + beam,
+                           .live_count = 1,
+                           .candidates =
+                               memory_alloc((size_t)(2 * beam + 1), sizeof(Continuation)),
+                           .best = out};
     all[0].slot = i * s->slots;
     out->length = -1;
 }

@@ -23,11 +23,11 @@ struct PackedWeight {
 };
 
 /* What is known while nodes become steps. */
-typedef struct Cutting {
+typedef struct StepBuilder {
     StepGraph *g;
     bool *of_target; /* by Node.id: depends on the target's tokens */
     int *value_of;   /* by Node.id: index of the value of a node that was computed */
-} Cutting;
+} StepBuilder;
 
 static Status fail_node(const Node *node, Diag *diag, const char *what) {
     Text type = {0};
@@ -78,14 +78,14 @@ static Status check_input(const StepGraph *g, const Node *node, Diag *diag) {
 }
 
 /* Whether a value is computed before the target's tokens are known. */
-static bool is_of_source(const Cutting *c, const Node *node) {
+static bool is_of_source(const StepBuilder *c, const Node *node) {
     return c->g->options.has_source && !node->storage && !c->of_target[node->id];
 }
 
 /* The kernel of a node: of those for a source, where an operand is of it. NULL = it
  * cannot run token by token: it has none, or takes another operand for a value of the
  * source than is one. */
-static const StepKernel *find_kernel(const Cutting *c, const Node *node) {
+static const StepKernel *find_kernel(const StepBuilder *c, const Node *node) {
     const StepKernel *kernel = kernel_of(kernels_for(PRECISION_F32), node->op)->step;
     if (!kernel) return NULL;
     bool reads_source = false;
@@ -153,7 +153,7 @@ static Status bind_param(StepGraph *g, TokenStep *step, int i, Diag *diag) {
     return STATUS_OK;
 }
 
-static Status bind_operand(const Cutting *c, TokenStep *step, int i, Diag *diag) {
+static Status bind_operand(const StepBuilder *c, TokenStep *step, int i, Diag *diag) {
     StepGraph *g = c->g;
     const Node *node = step->node->in[i];
     TokenOperand *in = &step->in[i];
@@ -186,7 +186,7 @@ static Status bind_operand(const Cutting *c, TokenStep *step, int i, Diag *diag)
 
 /* ---- steps ---- */
 
-static Status add_step(const Cutting *c, const Node *node, const StepKernel *kernel,
+static Status add_step(const StepBuilder *c, const Node *node, const StepKernel *kernel,
                        Diag *diag) {
     StepGraph *g = c->g;
     TokenStep *step = &g->steps[g->step_count];
@@ -200,7 +200,7 @@ static Status add_step(const Cutting *c, const Node *node, const StepKernel *ker
     return STATUS_OK;
 }
 
-static Status add_node(const Cutting *c, const Node *node, Diag *diag) {
+static Status add_node(const StepBuilder *c, const Node *node, Diag *diag) {
     if (node->storage || is_of_source(c, node)) return STATUS_OK;
     if (node_is_leaf(node)) return check_input(c->g, node, diag);
     const StepKernel *kernel = find_kernel(c, node);
@@ -217,9 +217,9 @@ static Status add_node(const Cutting *c, const Node *node, Diag *diag) {
 static Status collect_steps(StepGraph *g, Diag *diag) {
     Graph *graph = g->graph;
     const size_t count = (size_t)graph_number(graph);
-    const Cutting c = {.g = g,
-                       .of_target = ARENA_ARRAY(g->arena, bool, count),
-                       .value_of = ARENA_ARRAY(g->arena, int, count)};
+    const StepBuilder c = {.g = g,
+                           .of_target = ARENA_ARRAY(g->arena, bool, count),
+                           .value_of = ARENA_ARRAY(g->arena, int, count)};
     bool *needed = ARENA_ARRAY(g->arena, bool, count);
     g->source_values = ARENA_ARRAY(g->arena, Node *, count);
     g->steps = ARENA_ARRAY(g->arena, TokenStep, count);

@@ -65,13 +65,6 @@ static History history_open(const Trainer *trainer) {
     return h;
 }
 
-static void history_close(History *h) {
-    free(h->parts);
-    free(h->loss);
-    free(h->prior);
-    free(h->step);
-}
-
 static void add_row(History *h, int64_t step) {
     if (h->count == h->capacity) {
         h->capacity = h->capacity ? 2 * h->capacity : 16;
@@ -291,7 +284,10 @@ static Status trainer_run(Trainer *trainer, uint64_t seed, Arena *arena,
         optimizer_describe(trainer->optimizer, arena, &report->prior_storages,
                            &report->priorless);
     }
-    history_close(&history);
+    free(history.parts);
+    free(history.loss);
+    free(history.prior);
+    free(history.step);
     return status;
 }
 

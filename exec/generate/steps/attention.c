@@ -10,21 +10,21 @@
 
 enum { Q, K, V, MASK, QUERIES = 8 };
 
-typedef struct Sizes {
+typedef struct AttentionSizes {
     int64_t heads, groups, share; /* share: query heads of a head of keys */
     int64_t d, e, wide;           /* wide: e in whole panels */
     int64_t tokens;               /* capacity in whole panels */
     float scale;
-} Sizes;
+} AttentionSizes;
 
 static int64_t round_up(int64_t n) {
     return (n + PANEL_ROWS - 1) / PANEL_ROWS * PANEL_ROWS;
 }
 
-static Sizes open_sizes(const Node *node, int64_t capacity) {
+static AttentionSizes open_sizes(const Node *node, int64_t capacity) {
     const AttentionAttrs *attrs = node->attrs;
-    Sizes s = {.heads = attrs->heads,
-               .groups = heads_of_keys(attrs->heads, attrs->kv_heads)};
+    AttentionSizes s = {.heads = attrs->heads,
+                        .groups = heads_of_keys(attrs->heads, attrs->kv_heads)};
     s.share = s.heads / s.groups;
     s.d = node->in[Q]->type.dim[2] / s.heads;
     s.e = node->in[V]->type.dim[2] / s.groups;
@@ -47,19 +47,19 @@ static int64_t units(const Node *node) {
 }
 
 static size_t state_bytes(const Node *node, int64_t capacity) {
-    const Sizes s = open_sizes(node, capacity);
+    const AttentionSizes s = open_sizes(node, capacity);
     return (size_t)(s.groups * s.tokens * (s.d + s.wide)) * sizeof(float);
 }
 
 static size_t filled_bytes(const Node *node, int64_t position) {
-    const Sizes s = open_sizes(node, 1);
+    const AttentionSizes s = open_sizes(node, 1);
     return (size_t)(s.groups * position * (s.d + s.e)) * sizeof(float);
 }
 
 /* Scores [8, tokens], then results [8, wide]. */
 static int64_t scratch_floats(const Node *node, int64_t capacity, int64_t count) {
     (void)count;
-    const Sizes s = open_sizes(node, capacity);
+    const AttentionSizes s = open_sizes(node, capacity);
     return QUERIES * (s.tokens + s.wide);
 }
 
@@ -68,7 +68,7 @@ typedef struct Cache {
     float *keys, *values;
 } Cache;
 
-static void put_token(const Sizes *s, Cache cache, int64_t token,
+static void put_token(const AttentionSizes *s, Cache cache, int64_t token,
                       const float *restrict key, const float *restrict value) {
     float *restrict keys = cache.keys + token / PANEL_ROWS * PANEL_ROWS * s->d;
     for (int64_t j = 0; j < s->d; j++) keys[j * PANEL_ROWS + token % PANEL_ROWS] = key[j];
@@ -83,7 +83,7 @@ typedef struct Group {
     int64_t n, q_step, out_step, first, more;
 } Group;
 
-static void attend(const Sizes *s, Cache cache, const Group *g, float *scratch) {
+static void attend(const AttentionSizes *s, Cache cache, const Group *g, float *scratch) {
     float *scores = scratch, *sums = scratch + QUERIES * s->tokens;
     const int64_t seen = round_up(g->first + (g->n - 1) * g->more);
     const Panels keys = {cache.keys, PANEL_ROWS, PANEL_ROWS * s->d, seen / PANEL_ROWS,
@@ -104,7 +104,7 @@ static void attend(const Sizes *s, Cache cache, const Group *g, float *scratch) 
 }
 
 /* The queries of one token that share the head of keys. */
-static void attend_token(const Sizes *s, Cache cache, const StepCall *call,
+static void attend_token(const AttentionSizes *s, Cache cache, const StepCall *call,
                          int64_t group) {
     for (int64_t h = 0; h < s->share; h += QUERIES) {
         const int64_t head = group * s->share + h, left = s->share - h;
@@ -119,7 +119,8 @@ static void attend_token(const Sizes *s, Cache cache, const StepCall *call,
 }
 
 /* One query head at several tokens. */
-static void attend_head(const Sizes *s, Cache cache, const StepCall *call, int64_t head) {
+static void attend_head(const AttentionSizes *s, Cache cache, const StepCall *call,
+                        int64_t head) {
     for (int64_t t = 0; t < call->count; t += QUERIES) {
         const int64_t left = call->count - t;
         const Group g = {.q = (const float *)call->in[Q] + (t * s->heads + head) * s->d,
@@ -134,7 +135,7 @@ static void attend_head(const Sizes *s, Cache cache, const StepCall *call, int64
 }
 
 static void run(const StepCall *call, int64_t first, int64_t last) {
-    const Sizes s = open_sizes(call->node, call->capacity);
+    const AttentionSizes s = open_sizes(call->node, call->capacity);
     const float *k = call->in[K], *v = call->in[V];
     for (int64_t group = first; group < last; group++) {
         float *keys = (float *)call->state + group * s.tokens * (s.d + s.wide);

@@ -4,16 +4,16 @@
 #include "exec/generate/step.h"
 #include "exec/ops/attention_lstm_parts.h"
 
-typedef struct Sizes {
+typedef struct AttentionLstmSizes {
     int64_t R, M, K, L; /* widths: memory, cell, input, alignment */
     bool aligned;
-} Sizes;
+} AttentionLstmSizes;
 
-static Sizes open_sizes(const Node *node) {
-    Sizes s = {.R = node->in[ALSTM_MEMORY]->type.dim[2],
-               .M = node->type.dim[2],
-               .K = node->in[ALSTM_WEIGHT_IN]->type.dim[1],
-               .aligned = node_has(node, ALSTM_ALIGN_SCORE)};
+static AttentionLstmSizes open_sizes(const Node *node) {
+    AttentionLstmSizes s = {.R = node->in[ALSTM_MEMORY]->type.dim[2],
+                            .M = node->type.dim[2],
+                            .K = node->in[ALSTM_WEIGHT_IN]->type.dim[1],
+                            .aligned = node_has(node, ALSTM_ALIGN_SCORE)};
     if (s.aligned) s.L = node->in[ALSTM_ALIGN_MEMORY]->type.dim[0];
     return s;
 }
@@ -31,14 +31,14 @@ static size_t filled_bytes(const Node *node, int64_t position) {
 /* Of each row: gates, what the context adds to them, cell or input, query, context. */
 static int64_t scratch_floats(const Node *node, int64_t capacity, int64_t count) {
     (void)capacity;
-    const Sizes s = open_sizes(node);
+    const AttentionLstmSizes s = open_sizes(node);
     return count * (2 * LSTM_GATES * s.M + s.M + s.L + s.R);
 }
 
 /* ---- once for each sentence ---- */
 
 static size_t source_bytes(const Node *node, int64_t source) {
-    const Sizes s = open_sizes(node);
+    const AttentionLstmSizes s = open_sizes(node);
     return (size_t)(s.aligned ? source * (s.L + 1) : s.R) * sizeof(float);
 }
 
@@ -48,8 +48,8 @@ static const int32_t *mask_of(const StepCall *call, const StepRows *rows,
     return (const int32_t *)call->in[ALSTM_MASK] + sentence * rows->source;
 }
 
-static void average(const Sizes *s, const float *memory, const int32_t *mask, int64_t S,
-                    float *restrict mean) {
+static void average(const AttentionLstmSizes *s, const float *memory, const int32_t *mask,
+                    int64_t S, float *restrict mean) {
     int64_t count = 0;
     for (int64_t j = 0; j < S; j++) count += !mask || mask[j] != 0;
     const float share = count ? 1 / (float)count : 0;
@@ -59,7 +59,7 @@ static void average(const Sizes *s, const float *memory, const int32_t *mask, in
 }
 
 static void prepare(const StepCall *call, const StepRows *rows) {
-    const Sizes s = open_sizes(call->node);
+    const AttentionLstmSizes s = open_sizes(call->node);
     const int64_t S = rows->source;
     for (int64_t i = 0; i < call->count; i++) {
         const float *memory = (const float *)call->in[ALSTM_MEMORY] + i * S * s.R;
@@ -82,8 +82,9 @@ static void gather(const StepCall *call, const StepRows *rows, int64_t half, int
 }
 
 /* The memory of a sentence weighted by a query. */
-static void attend(const Sizes *s, const StepCall *call, const StepRows *rows,
-                   int64_t sentence, const float *query, float *restrict context) {
+static void attend(const AttentionLstmSizes *s, const StepCall *call,
+                   const StepRows *rows, int64_t sentence, const float *query,
+                   float *restrict context) {
     const int64_t S = rows->source;
     const int32_t *mask = mask_of(call, rows, sentence);
     const float *memory = (const float *)call->in[ALSTM_MEMORY] + sentence * S * s->R;
@@ -99,8 +100,9 @@ static void attend(const Sizes *s, const StepCall *call, const StepRows *rows,
 }
 
 /* The contexts of all rows; `cells` are the cells before, `query` is scratch. */
-static void find_contexts(const Sizes *s, const StepCall *call, const StepRows *rows,
-                          const float *cells, float *query, float *context) {
+static void find_contexts(const AttentionLstmSizes *s, const StepCall *call,
+                          const StepRows *rows, const float *cells, float *query,
+                          float *context) {
     if (s->aligned) REAL_FN(matrix_times)
     (call->in[ALSTM_ALIGN_STATE], 0, s->L, NULL, cells, s->M, query, s->L, call->count);
     for (int64_t r = 0; r < call->count; r++) {
@@ -113,7 +115,7 @@ static void find_contexts(const Sizes *s, const StepCall *call, const StepRows *
 }
 
 static void run_rows(const StepCall *call, const StepRows *rows) {
-    const Sizes s = open_sizes(call->node);
+    const AttentionLstmSizes s = open_sizes(call->node);
     const int64_t n = call->count, wide = LSTM_GATES * s.M;
     float *gates = call->scratch, *more = gates + n * wide, *half = more + n * wide;
     float *query = half + n * s.M, *context = query + n * s.L;

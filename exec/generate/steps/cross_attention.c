@@ -5,20 +5,20 @@
 
 enum { Q, K, V, MASK };
 
-typedef struct Sizes {
+typedef struct CrossSizes {
     int64_t heads, groups;
     int64_t d, e, q_width, k_width, v_width, out_width;
     float scale;
-} Sizes;
+} CrossSizes;
 
-static Sizes open_sizes(const Node *node) {
+static CrossSizes open_sizes(const Node *node) {
     const AttentionAttrs *attrs = node->attrs;
-    Sizes s = {.heads = attrs->heads,
-               .groups = heads_of_keys(attrs->heads, attrs->kv_heads),
-               .q_width = node->in[Q]->type.dim[2],
-               .k_width = node->in[K]->type.dim[2],
-               .v_width = node->in[V]->type.dim[2],
-               .out_width = node->type.dim[2]};
+    CrossSizes s = {.heads = attrs->heads,
+                    .groups = heads_of_keys(attrs->heads, attrs->kv_heads),
+                    .q_width = node->in[Q]->type.dim[2],
+                    .k_width = node->in[K]->type.dim[2],
+                    .v_width = node->in[V]->type.dim[2],
+                    .out_width = node->type.dim[2]};
     s.d = s.q_width / s.heads;
     s.e = s.v_width / s.groups;
     s.scale = (float)(attrs->scale > 0 ? attrs->scale : 1 / sqrt((double)s.d));
@@ -40,7 +40,7 @@ static size_t source_bytes(const Node *node, int64_t source) {
 }
 
 /* One head of one row. Without a token that counts the result is 0. */
-static void attend(const Sizes *s, const float *q, const float *k, const float *v,
+static void attend(const CrossSizes *s, const float *q, const float *k, const float *v,
                    const int32_t *mask, int64_t source, float *scores,
                    float *restrict out) {
     for (int64_t j = 0; j < source; j++)
@@ -56,7 +56,7 @@ static void attend(const Sizes *s, const float *q, const float *k, const float *
 }
 
 static void run_rows(const StepCall *call, const StepRows *rows) {
-    const Sizes s = open_sizes(call->node);
+    const CrossSizes s = open_sizes(call->node);
     const int64_t S = rows->source, share = s.heads / s.groups;
     const bool masked = step_operand(call->node, MASK) != NULL;
     for (int64_t r = 0; r < call->count; r++) {

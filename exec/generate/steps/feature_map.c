@@ -4,12 +4,12 @@
 
 enum { X, WEIGHT, BIAS };
 
-typedef struct Sizes {
+typedef struct FeatureSizes {
     int64_t heads, share; /* share: heads of one weight */
     int64_t d, f;
     float scale;
     int fn;
-} Sizes;
+} FeatureSizes;
 
 static int64_t units(const Node *node) {
     return ((const FeatureMapAttrs *)node->attrs)->heads;
@@ -23,7 +23,7 @@ static int64_t scratch_floats(const Node *node, int64_t capacity, int64_t count)
 }
 
 /* y = fn(y), where x is the head that y comes from. */
-static void apply(const Sizes *s, const float *x, float *restrict y) {
+static void apply(const FeatureSizes *s, const float *x, float *restrict y) {
     if (s->fn == FEATURE_RELU) {
         for (int64_t i = 0; i < s->f; i++) y[i] = y[i] < 0 ? 0 : y[i];
     } else if (s->fn == FEATURE_ELU1) {
@@ -39,20 +39,20 @@ static void apply(const Sizes *s, const float *x, float *restrict y) {
 }
 
 /* y = scale * u + b, u = W x in place of x when there is a weight. */
-static void put_head(const Sizes *s, const float *restrict u, const float *restrict bias,
-                     float *restrict y) {
+static void put_head(const FeatureSizes *s, const float *restrict u,
+                     const float *restrict bias, float *restrict y) {
     for (int64_t i = 0; i < s->f; i++) y[i] = s->scale * u[i] + (bias ? bias[i] : 0);
 }
 
 static void run(const StepCall *call, int64_t first, int64_t last) {
     const Node *node = call->node, *matrix = step_operand(node, WEIGHT);
     const FeatureMapAttrs *attrs = node->attrs;
-    const Sizes s = {.heads = attrs->heads,
-                     .share = matrix ? attrs->heads / matrix->type.dim[0] : 1,
-                     .d = node->in[X]->type.dim[2] / attrs->heads,
-                     .f = node->type.dim[2] / attrs->heads,
-                     .scale = (float)attrs->scale,
-                     .fn = attrs->fn};
+    const FeatureSizes s = {.heads = attrs->heads,
+                            .share = matrix ? attrs->heads / matrix->type.dim[0] : 1,
+                            .d = node->in[X]->type.dim[2] / attrs->heads,
+                            .f = node->type.dim[2] / attrs->heads,
+                            .scale = (float)attrs->scale,
+                            .fn = attrs->fn};
     const Matrix *weight = matrix ? call->in[WEIGHT] : NULL;
     const float *bias = step_operand(call->node, BIAS) ? call->in[BIAS] : NULL;
     for (int64_t h = first; h < last; h++) {

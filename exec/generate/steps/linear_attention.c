@@ -8,17 +8,17 @@
 
 enum { Q, K, V, MASK };
 
-typedef struct Sizes {
+typedef struct LinearSizes {
     int64_t heads, groups, share; /* share: query heads of a head of keys */
     int64_t f, e;
     float eps;
-} Sizes;
+} LinearSizes;
 
-static Sizes open_sizes(const Node *node) {
+static LinearSizes open_sizes(const Node *node) {
     const LinearAttentionAttrs *attrs = node->attrs;
-    Sizes s = {.heads = attrs->heads,
-               .groups = heads_of_keys(attrs->heads, attrs->kv_heads),
-               .eps = (float)attrs->eps};
+    LinearSizes s = {.heads = attrs->heads,
+                     .groups = heads_of_keys(attrs->heads, attrs->kv_heads),
+                     .eps = (float)attrs->eps};
     s.share = s.heads / s.groups;
     s.f = node->in[Q]->type.dim[2] / s.heads;
     s.e = node->in[V]->type.dim[2] / s.groups;
@@ -39,7 +39,7 @@ static int64_t units(const Node *node) {
 
 static size_t state_bytes(const Node *node, int64_t capacity) {
     (void)capacity;
-    const Sizes s = open_sizes(node);
+    const LinearSizes s = open_sizes(node);
     return (size_t)(s.groups * s.f * (s.e + 1)) * sizeof(float);
 }
 
@@ -48,13 +48,13 @@ typedef struct State {
     float *S, *z;
 } State;
 
-static State open_state(const Sizes *s, void *state, int64_t group) {
+static State open_state(const LinearSizes *s, void *state, int64_t group) {
     float *S = (float *)state + group * s->f * (s->e + 1);
     return (State){S, S + s->f * s->e};
 }
 
 /* S += k v^T and z += k. */
-static void take(const Sizes *s, State state, const float *restrict k,
+static void take(const LinearSizes *s, State state, const float *restrict k,
                  const float *restrict v) {
     for (int64_t i = 0; i < s->f; i++) {
         float *restrict row = state.S + i * s->e;
@@ -64,7 +64,7 @@ static void take(const Sizes *s, State state, const float *restrict k,
 }
 
 /* out = q S / max(q . z, eps). */
-static void give(const Sizes *s, State state, const float *restrict q,
+static void give(const LinearSizes *s, State state, const float *restrict q,
                  float *restrict out) {
     const float below = row_dot(q, state.z, s->f);
     const float inverse = 1 / (below < s->eps ? s->eps : below);
@@ -76,7 +76,7 @@ static void give(const Sizes *s, State state, const float *restrict q,
     for (int64_t j = 0; j < s->e; j++) out[j] *= inverse;
 }
 
-static void run_group(const Sizes *s, const StepCall *call, int64_t group) {
+static void run_group(const LinearSizes *s, const StepCall *call, int64_t group) {
     const State state = open_state(s, call->state, group);
     if (call->position == 0)
         memset(state.S, 0, (size_t)(s->f * (s->e + 1)) * sizeof(float));
@@ -91,7 +91,7 @@ static void run_group(const Sizes *s, const StepCall *call, int64_t group) {
 }
 
 static void run(const StepCall *call, int64_t first, int64_t last) {
-    const Sizes s = open_sizes(call->node);
+    const LinearSizes s = open_sizes(call->node);
     for (int64_t group = first; group < last; group++) run_group(&s, call, group);
 }
 
@@ -118,7 +118,7 @@ static size_t source_bytes(const Node *node, int64_t source) {
     return state_bytes(node, source);
 }
 
-static void take_source(const Sizes *s, const StepCall *call, const StepRows *rows,
+static void take_source(const LinearSizes *s, const StepCall *call, const StepRows *rows,
                         int64_t sentence, int64_t group) {
     const State state = open_state(s, step_prepared(rows, sentence), group);
     const int32_t *mask = step_operand(call->node, MASK) ? call->in[MASK] : NULL;
@@ -133,14 +133,14 @@ static void take_source(const Sizes *s, const StepCall *call, const StepRows *ro
 }
 
 static void prepare(const StepCall *call, const StepRows *rows) {
-    const Sizes s = open_sizes(call->node);
+    const LinearSizes s = open_sizes(call->node);
     for (int64_t i = 0; i < call->count; i++)
         for (int64_t group = 0; group < s.groups; group++)
             take_source(&s, call, rows, i, group);
 }
 
 static void run_rows(const StepCall *call, const StepRows *rows) {
-    const Sizes s = open_sizes(call->node);
+    const LinearSizes s = open_sizes(call->node);
     for (int64_t r = 0; r < call->count; r++) {
         void *state = step_prepared(rows, rows->sentence[r]);
         for (int64_t h = 0; h < s.heads; h++)
