@@ -10,20 +10,13 @@
 
 /* ---- filters ---- */
 
-static double triangle(double x) {
-    x = fabs(x);
-    return x < 1 ? 1 - x : 0;
-}
-
-static double cubic(double x) {
+/* The filter's weight at distance x: a triangle, or Keys' cubic with a = -1/2. */
+static double filter_value(ResampleKind kind, double x) {
     const double a = -0.5;
     x = fabs(x);
+    if (kind != RESAMPLE_BICUBIC) return x < 1 ? 1 - x : 0;
     if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
     return x < 2 ? ((x - 5) * x + 8) * x * a - 4 * a : 0;
-}
-
-static double filter_value(ResampleKind kind, double x) {
-    return kind == RESAMPLE_BICUBIC ? cubic(x) : triangle(x);
 }
 
 /* ---- taps ---- */

@@ -34,19 +34,15 @@ static const TextHead HEAD = {.dense = "predictions.dense",
 static const char *const KNOWN[] = {"AlbertForSequenceClassification",
                                     "AlbertForMaskedLM", "AlbertModel", NULL};
 
-static void read_config(Builder *b, TextConfig *text) {
-    const int64_t types = 2, one = 1, types_max = 1 << 16;
-    text->types = build_config_int(b, "type_vocab_size", &types, 1, types_max);
-    text->embedding = build_config_int(b, "embedding_size", NULL, 1, BUILD_WIDTH_MAX);
-    text->groups = build_config_int(b, "num_hidden_groups", &one, 1, text->layers);
-    text->ffn_dropout = false;
-    build_config_int(b, "inner_group_num", &one, 1, 1);
-}
-
 static Status build(Model *model, Diag *diag) {
     TextConfig text;
+    const int64_t types = 2, one = 1, types_max = 1 << 16;
     Builder b = text_begin(&text, &KEYS, &NAMES, model, diag);
-    read_config(&b, &text);
+    text.types = build_config_int(&b, "type_vocab_size", &types, 1, types_max);
+    text.embedding = build_config_int(&b, "embedding_size", NULL, 1, BUILD_WIDTH_MAX);
+    text.groups = build_config_int(&b, "num_hidden_groups", &one, 1, text.layers);
+    text.ffn_dropout = false;
+    build_config_int(&b, "inner_group_num", &one, 1, 1);
     const char *architecture = build_config_architecture(&b, KNOWN);
     const bool plain = strcmp(architecture, "AlbertModel") == 0;
     b.prefix = plain ? "" : "albert.";

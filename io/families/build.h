@@ -51,9 +51,12 @@ int64_t build_config_labels(Builder *b);
 /* The activation op's name of the function that `key` names in transformers' terms. */
 const char *build_config_activation(Builder *b, const char *key, const char *fallback);
 
-/* A dropout rate; and that of attention probabilities, which is accepted with a warning
- * that it is left out. */
+/* A dropout rate. */
 double build_config_dropout(Builder *b, const char *key, double fallback);
+
+/* A rate of something that no op does: accepted with a warning that `what`, or dropout of
+ * attention probabilities, is left out. */
+void build_config_left_out(Builder *b, const char *key, const char *what);
 void build_config_attention_dropout(Builder *b, const char *key);
 
 /* Checks that the number of heads divides the width; both with their keys. */

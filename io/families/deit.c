@@ -16,12 +16,6 @@ static void classify_twice(Builder *b, Node *x) {
     build_output(b, "distillation_logits", dist);
 }
 
-static void classify_once(Builder *b, Node *x) {
-    Node *logits =
-        vision_classify(b, ROLE_HEAD, "classifier", x, 0, build_config_labels(b));
-    build_logits(b, TASK_CLASSIFY, logits);
-}
-
 static Status build(Model *model, Diag *diag) {
     static const char *const KNOWN[] = {"DeiTForImageClassification",
                                         "DeiTForImageClassificationWithTeacher",
@@ -36,7 +30,9 @@ static Status build(Model *model, Diag *diag) {
     if (strcmp(architecture, "DeiTForImageClassificationWithTeacher") == 0)
         classify_twice(&b, x);
     else if (!plain)
-        classify_once(&b, x);
+        build_logits(
+            &b, TASK_CLASSIFY,
+            vision_classify(&b, ROLE_HEAD, "classifier", x, 0, build_config_labels(&b)));
     return b.status;
 }
 

@@ -33,17 +33,6 @@ static const TextHead HEAD = {.dense = "vocab_transform",
 static const char *const KNOWN[] = {"DistilBertForSequenceClassification",
                                     "DistilBertForMaskedLM", "DistilBertModel", NULL};
 
-/* Projection and relu of the first token, then the classifier. */
-static void classify(Builder *b, const TextConfig *text, Node *x) {
-    b->stack = STACK_HEAD;
-    b->prefix = "";
-    Node *const token[4] = {x};
-    x = build_op(b, "select_token", ROLE_POOL, token, "index=0");
-    Node *const in[4] = {
-        build_linear(b, ROLE_NONE, "pre_classifier", x, text->width, true)};
-    text_classify(b, text, build_op(b, "activation", ROLE_NONE, in, "fn=relu"));
-}
-
 static Status build(Model *model, Diag *diag) {
     TextConfig text;
     Builder b = text_begin(&text, &KEYS, &NAMES, model, diag);
@@ -51,10 +40,16 @@ static Status build(Model *model, Diag *diag) {
     const bool plain = strcmp(architecture, "DistilBertModel") == 0;
     b.prefix = plain ? "" : "distilbert.";
     Node *x = text_encode(&b, &text, text_embed(&b, &text));
-    if (strcmp(architecture, "DistilBertForMaskedLM") == 0)
+    if (strcmp(architecture, "DistilBertForMaskedLM") == 0) {
         text_predict(&b, &text, &HEAD, x);
-    else if (!plain)
-        classify(&b, &text, x);
+    } else if (!plain) { /* projection and relu of the first token, then the classifier */
+        b.stack = STACK_HEAD;
+        b.prefix = "";
+        x = build_op(&b, "select_token", ROLE_POOL, (Node *[4]){x}, "index=0");
+        x = build_linear(&b, ROLE_NONE, "pre_classifier", x, text.width, true);
+        x = build_op(&b, "activation", ROLE_NONE, (Node *[4]){x}, "fn=relu");
+        text_classify(&b, &text, x);
+    }
     return b.status;
 }
 

@@ -6,27 +6,12 @@
 enum { VOCABULARY_MAX = 1 << 24, POSITIONS_MAX = 1 << 20 };
 
 static const double HIDDEN_DROPOUT = 0.1; /* where the configuration gives none */
-
-static void require_string(Builder *b, const char *key, const char *value) {
-    const char *found = build_config_string(b, key, value);
-    if (b->status == STATUS_OK && strcmp(found, value) != 0)
-        b->status =
-            diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, key), key,
-                      "expected %s, the only kind there is, found '%.60s'", value, found);
-}
+static const char POSITION_KIND[] = "position_embedding_type";
 
 static void require_false(Builder *b, const char *key) {
     if (build_config_bool(b, key, false) && b->status == STATUS_OK)
         b->status = diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, key), key,
                               "expected false: this family has encoders only");
-}
-
-static void config_dropout(Builder *b, TextConfig *text, const TextKeys *keys) {
-    text->dropout = build_config_dropout(b, keys->dropout, HIDDEN_DROPOUT);
-    const double head =
-        keys->default_head_dropout < 0 ? text->dropout : keys->default_head_dropout;
-    text->head_dropout = build_config_dropout(b, keys->head_dropout, head);
-    build_config_attention_dropout(b, keys->attention_dropout);
 }
 
 Builder text_begin(TextConfig *text, const TextKeys *keys, const TextNames *names,
@@ -46,8 +31,16 @@ Builder text_begin(TextConfig *text, const TextKeys *keys, const TextNames *name
     text->act = build_config_activation(&b, keys->act, keys->default_act);
     text->eps = build_config_real(&b, "layer_norm_eps", &eps, 0, 1);
     b.std = build_config_real(&b, "initializer_range", &std, 0, 100);
-    config_dropout(&b, text, keys);
-    require_string(&b, "position_embedding_type", "absolute");
+    text->dropout = build_config_dropout(&b, keys->dropout, HIDDEN_DROPOUT);
+    const double head =
+        keys->default_head_dropout < 0 ? text->dropout : keys->default_head_dropout;
+    text->head_dropout = build_config_dropout(&b, keys->head_dropout, head);
+    build_config_attention_dropout(&b, keys->attention_dropout);
+    const char *kind = build_config_string(&b, POSITION_KIND, "absolute");
+    if (b.status == STATUS_OK && strcmp(kind, "absolute") != 0)
+        b.status = diag_fail(
+            diag, STATUS_MODEL, build_config_loc(&b, POSITION_KIND), POSITION_KIND,
+            "expected absolute, the only kind there is, found '%.60s'", kind);
     require_false(&b, "is_decoder");
     require_false(&b, "add_cross_attention");
     build_config_heads(&b, keys->heads, text->heads, keys->width, text->width);
@@ -65,13 +58,6 @@ static Node *table(Builder *b, const char *name, int64_t rows, int64_t width) {
     return build_param(b, name, INIT_NORMAL, 2, (const int64_t[]){rows, width});
 }
 
-static Node *embed_types(Builder *b, const TextConfig *text, Node *ids, Node *x) {
-    Node *const in[4] = {ids, table(b, "embeddings.token_type_embeddings.weight",
-                                    text->types, text->embedding)};
-    return build_add(b, ROLE_TOKEN_TYPE, x,
-                     build_op(b, "embedding", ROLE_NONE, in, NULL));
-}
-
 Node *text_embed(Builder *b, const TextConfig *text) {
     b->stack = STACK_EMBEDDINGS;
     Node *ids = input_ids(b, INPUT_IDS);
@@ -80,7 +66,12 @@ Node *text_embed(Builder *b, const TextConfig *text) {
     Node *const word[4] = {ids, table(b, "embeddings.word_embeddings.weight",
                                       text->vocabulary, text->embedding)};
     Node *x = build_op(b, "embedding", ROLE_EMBED, word, NULL);
-    if (types) x = embed_types(b, text, types, x);
+    if (types) {
+        Node *const type[4] = {types, table(b, "embeddings.token_type_embeddings.weight",
+                                            text->types, text->embedding)};
+        x = build_add(b, ROLE_TOKEN_TYPE, x,
+                      build_op(b, "embedding", ROLE_NONE, type, NULL));
+    }
     Node *const position[4] = {x, table(b, "embeddings.position_embeddings.weight",
                                         text->positions, text->embedding)};
     x = build_op(b, "add_position", ROLE_POSITION, position, NULL);
@@ -115,19 +106,14 @@ static Node *attend(Builder *b, const TextConfig *text, Node *x) {
     return project(b, text, ROLE_OUT, names->out, x, width);
 }
 
-static Node *feed_forward(Builder *b, const TextConfig *text, Node *x) {
-    x = project(b, text, ROLE_FFN_IN, text->names->ffn_in, x, text->hidden);
-    Node *const in[4] = {x};
-    x = build_op(b, "activation", ROLE_FFN_ACT, in, "fn=%s", text->act);
-    return project(b, text, ROLE_FFN_OUT, text->names->ffn_out, x, text->width);
-}
-
 static Node *encode_layer(Builder *b, const TextConfig *text, Node *x) {
     const TextNames *names = text->names;
     Node *attended = build_dropout(b, text->dropout, attend(b, text, x));
     x = build_add(b, ROLE_RESIDUAL1, x, attended);
     x = build_layer_norm(b, ROLE_NORM1, part(b, text, names->norm1), x, text->eps);
-    Node *fed = feed_forward(b, text, x);
+    Node *fed = project(b, text, ROLE_FFN_IN, names->ffn_in, x, text->hidden);
+    fed = build_op(b, "activation", ROLE_FFN_ACT, (Node *[4]){fed}, "fn=%s", text->act);
+    fed = project(b, text, ROLE_FFN_OUT, names->ffn_out, fed, text->width);
     fed = build_dropout(b, text->ffn_dropout ? text->dropout : 0, fed);
     x = build_add(b, ROLE_RESIDUAL2, x, fed);
     return build_layer_norm(b, ROLE_NORM2, part(b, text, names->norm2), x, text->eps);

@@ -22,3 +22,8 @@ const Family *family_find(const char *model_type) {
         if (strcmp((*family)->model_type, model_type) == 0) return *family;
     return NULL;
 }
+
+const char *family_same_name(Arena *arena, const char *tensor) {
+    (void)arena;
+    return tensor;
+}

@@ -64,6 +64,9 @@ typedef struct Family {
     const char *const *heads;
 } Family;
 
+/* Family.rename of families whose checkpoints have the graph's names. */
+const char *family_same_name(Arena *arena, const char *tensor);
+
 /* Family by model_type, NULL when unknown. Families are listed in
  * io/families/families.def. */
 const Family *family_find(const char *model_type);

@@ -17,15 +17,8 @@ typedef struct Gpt2 {
 
 static const char *const KNOWN[] = {"GPT2LMHeadModel", "GPT2Model", NULL};
 
-static void read_dropout(Builder *b, Gpt2 *gpt2) {
-    const double rate = 0.1;
-    gpt2->dropout = build_config_dropout(b, "resid_pdrop", rate);
-    gpt2->embedding_dropout = build_config_dropout(b, "embd_pdrop", rate);
-    build_config_attention_dropout(b, "attn_pdrop");
-}
-
 static void read_config(Builder *b, Gpt2 *gpt2) {
-    const double std = 0.02, eps = 1e-5;
+    const double std = 0.02, eps = 1e-5, rate = 0.1;
     *gpt2 = (Gpt2){
         .vocabulary = build_config_int(b, "vocab_size", NULL, 1, DECODER_VOCABULARY_MAX),
         .positions = build_config_int(b, "n_positions", NULL, 1, DECODER_POSITIONS_MAX),
@@ -41,7 +34,9 @@ static void read_config(Builder *b, Gpt2 *gpt2) {
     gpt2->hidden = build_config_int(b, "n_inner", &hidden, 1, BUILD_FFN_MAX);
     b->std = build_config_real(b, "initializer_range", &std, 0, 100);
     gpt2->out_std = b->std / sqrt(2.0 * (double)gpt2->layers);
-    read_dropout(b, gpt2);
+    gpt2->dropout = build_config_dropout(b, "resid_pdrop", rate);
+    gpt2->embedding_dropout = build_config_dropout(b, "embd_pdrop", rate);
+    build_config_attention_dropout(b, "attn_pdrop");
     build_config_require(b, "add_cross_attention", false, false);
     build_config_heads(b, "n_head", gpt2->heads, "n_embd", gpt2->width);
 }
@@ -81,18 +76,15 @@ static Node *attend(Builder *b, const Gpt2 *gpt2, Node *x) {
     return project_out(b, gpt2, ROLE_OUT, "attn.c_proj", x);
 }
 
-static Node *feed_forward(Builder *b, const Gpt2 *gpt2, Node *x) {
-    Node *const in[4] = {project(b, ROLE_FFN_IN, "mlp.c_fc", x, gpt2->hidden)};
-    x = build_op(b, "activation", ROLE_FFN_ACT, in, "fn=%s", gpt2->act);
-    return project_out(b, gpt2, ROLE_FFN_OUT, "mlp.c_proj", x);
-}
-
 static Node *decode_layer(Builder *b, const Gpt2 *gpt2, Node *x) {
     Node *norm =
         build_layer_norm(b, ROLE_NORM1, decoder_part(b, "h", "ln_1"), x, gpt2->eps);
     x = build_add(b, ROLE_RESIDUAL1, x, attend(b, gpt2, norm));
     norm = build_layer_norm(b, ROLE_NORM2, decoder_part(b, "h", "ln_2"), x, gpt2->eps);
-    return build_add(b, ROLE_RESIDUAL2, x, feed_forward(b, gpt2, norm));
+    Node *fed = project(b, ROLE_FFN_IN, "mlp.c_fc", norm, gpt2->hidden);
+    fed = build_op(b, "activation", ROLE_FFN_ACT, (Node *[4]){fed}, "fn=%s", gpt2->act);
+    fed = project_out(b, gpt2, ROLE_FFN_OUT, "mlp.c_proj", fed);
+    return build_add(b, ROLE_RESIDUAL2, x, fed);
 }
 
 static Node *decode(Builder *b, const Gpt2 *gpt2, Node *x) {

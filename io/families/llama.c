@@ -136,23 +136,20 @@ static Node *attend(Builder *b, const Llama *llama, Node *x) {
     return project(b, llama, ROLE_OUT, "self_attn.o_proj", x, llama->width);
 }
 
-/* down(act(gate(x)) * up(x)). */
-static Node *feed_forward(Builder *b, const Llama *llama, Node *x) {
-    const bool bias = llama->mlp_bias;
-    Node *const gate[4] = {
-        build_linear(b, ROLE_FFN_GATE, part(b, "mlp.gate_proj"), x, llama->hidden, bias)};
-    Node *const in[4] = {
-        build_op(b, "activation", ROLE_NONE, gate, "fn=%s", llama->act),
-        build_linear(b, ROLE_FFN_IN, part(b, "mlp.up_proj"), x, llama->hidden, bias)};
-    x = build_op(b, "multiply", ROLE_FFN_ACT, in, NULL);
-    return build_linear(b, ROLE_FFN_OUT, part(b, "mlp.down_proj"), x, llama->width, bias);
-}
-
 static Node *decode_layer(Builder *b, const Llama *llama, Node *x) {
+    const bool bias = llama->mlp_bias;
     Node *y = norm(b, llama, ROLE_NORM1, part(b, "input_layernorm"), x);
     x = build_add(b, ROLE_RESIDUAL1, x, attend(b, llama, y));
     y = norm(b, llama, ROLE_NORM2, part(b, "post_attention_layernorm"), x);
-    return build_add(b, ROLE_RESIDUAL2, x, feed_forward(b, llama, y));
+    /* down(act(gate(y)) * up(y)) */
+    Node *const gate[4] = {
+        build_linear(b, ROLE_FFN_GATE, part(b, "mlp.gate_proj"), y, llama->hidden, bias)};
+    Node *const in[4] = {
+        build_op(b, "activation", ROLE_NONE, gate, "fn=%s", llama->act),
+        build_linear(b, ROLE_FFN_IN, part(b, "mlp.up_proj"), y, llama->hidden, bias)};
+    y = build_op(b, "multiply", ROLE_FFN_ACT, in, NULL);
+    y = build_linear(b, ROLE_FFN_OUT, part(b, "mlp.down_proj"), y, llama->width, bias);
+    return build_add(b, ROLE_RESIDUAL2, x, y);
 }
 
 static Node *decode(Builder *b, const Llama *llama, Node *x) {

@@ -65,11 +65,6 @@ static Status build(Model *model, Diag *diag) {
     return b.status;
 }
 
-static const char *rename_tensor(Arena *arena, const char *tensor) {
-    (void)arena;
-    return tensor;
-}
-
 static const SizeKey SIZES[] = {
     {"num_layers", SIZE_LAYERS, STACK_DECODER, false},
     {"vocab_size", SIZE_VOCABULARY, STACK_EMBEDDINGS, false},
@@ -80,5 +75,5 @@ const Family family_lstm_lm = {.model_type = "lstm_lm",
                                .summary = "LSTM language model, a baseline",
                                .build = build,
                                .sizes = SIZES,
-                               .rename = rename_tensor,
+                               .rename = family_same_name,
                                .heads = decoder_heads};

@@ -11,12 +11,12 @@
 typedef enum NormPlace { NORM_POST, NORM_PRE, NORM_BRANCH } NormPlace;
 
 /* Encoder or decoder. */
-typedef struct Side {
+typedef struct MarianSide {
     const char *name; /* stack, and part of the storages' names */
     int64_t layers, heads, hidden, vocabulary;
     Node *ids, *mask;
     bool decoder;
-} Side;
+} MarianSide;
 
 typedef struct Marian {
     int64_t width;
@@ -24,9 +24,9 @@ typedef struct Marian {
     double eps, dropout, act_dropout;
     NormPlace place;
     bool shared, scaled, embedding_norm, final_norm;
-    Side encoder, decoder;
-    const Side *side; /* that which is being built */
-    Node *memory;     /* what the encoder hands to the decoder */
+    MarianSide encoder, decoder;
+    const MarianSide *side; /* that which is being built */
+    Node *memory;           /* what the encoder hands to the decoder */
 } Marian;
 
 static const char *const KNOWN[] = {"MarianMTModel", "MarianModel", NULL};
@@ -47,10 +47,11 @@ static NormPlace read_place(Builder *b) {
     return usual;
 }
 
-static void read_side(Builder *b, const Marian *marian, Side *side, const char *name) {
+static void read_side(Builder *b, const Marian *marian, MarianSide *side,
+                      const char *name) {
     Arena *arena = b->model->arena;
     const char *heads = arena_printf(arena, "%s_attention_heads", name);
-    *side = (Side){
+    *side = (MarianSide){
         .name = name,
         .layers = build_config_int(b, arena_printf(arena, "%s_layers", name), NULL, 1,
                                    BUILD_LAYERS_MAX),
@@ -79,20 +80,6 @@ static void read_vocabularies(Builder *b, Marian *marian) {
                       (long long)source, (long long)target);
 }
 
-static void warn_layerdrop(Builder *b, const char *key) {
-    if (build_config_dropout(b, key, 0) > 0 && b->status == STATUS_OK)
-        diag_warn(b->diag, build_config_loc(b, key), key,
-                  "dropout of layers is left out");
-}
-
-static void read_rates(Builder *b, Marian *marian) {
-    marian->dropout = build_config_dropout(b, "dropout", 0.1);
-    marian->act_dropout = build_config_dropout(b, "activation_dropout", 0);
-    build_config_attention_dropout(b, "attention_dropout");
-    warn_layerdrop(b, "encoder_layerdrop");
-    warn_layerdrop(b, "decoder_layerdrop");
-}
-
 static void read_config(Builder *b, Marian *marian) {
     const double std = 0.02, eps = 1e-5;
     const int64_t positions = 1024;
@@ -110,7 +97,11 @@ static void read_config(Builder *b, Marian *marian) {
     read_side(b, marian, &marian->decoder, "decoder");
     marian->decoder.decoder = true;
     read_vocabularies(b, marian);
-    read_rates(b, marian);
+    marian->dropout = build_config_dropout(b, "dropout", 0.1);
+    marian->act_dropout = build_config_dropout(b, "activation_dropout", 0);
+    build_config_attention_dropout(b, "attention_dropout");
+    build_config_left_out(b, "encoder_layerdrop", "dropout of layers");
+    build_config_left_out(b, "decoder_layerdrop", "dropout of layers");
     build_config_int(b, "max_position_embeddings", &positions, 1, 1 << 24);
     build_config_require(b, "static_position_embeddings", true, true);
     b->std = build_config_real(b, "init_std", &std, 0, 100);
@@ -136,7 +127,7 @@ static Node *project(Builder *b, const Marian *marian, Role role, const char *na
 }
 
 static Node *attend(Builder *b, const Marian *marian, Node *x) {
-    const Side *side = marian->side;
+    const MarianSide *side = marian->side;
     const int64_t width = marian->width;
     Node *const in[4] = {project(b, marian, ROLE_Q, "self_attn.q_proj", x, width),
                          project(b, marian, ROLE_K, "self_attn.k_proj", x, width),
@@ -169,18 +160,21 @@ static Node *feed_forward(Builder *b, const Marian *marian, Node *x) {
 }
 
 /* A residual block: what it computes, its norm and its sum. */
-typedef struct Block {
+typedef struct ResidualBlock {
     Node *(*compute)(Builder *b, const Marian *marian, Node *x);
     const char *norm_name;
     Role norm, residual;
-} Block;
+} ResidualBlock;
 
-static const Block SELF = {attend, "self_attn_layer_norm", ROLE_NORM1, ROLE_RESIDUAL1};
-static const Block CROSS = {attend_source, "encoder_attn_layer_norm", ROLE_NORM_CROSS,
-                            ROLE_RESIDUAL_CROSS};
-static const Block FEED = {feed_forward, "final_layer_norm", ROLE_NORM2, ROLE_RESIDUAL2};
+static const ResidualBlock SELF = {attend, "self_attn_layer_norm", ROLE_NORM1,
+                                   ROLE_RESIDUAL1};
+static const ResidualBlock CROSS = {attend_source, "encoder_attn_layer_norm",
+                                    ROLE_NORM_CROSS, ROLE_RESIDUAL_CROSS};
+static const ResidualBlock FEED = {feed_forward, "final_layer_norm", ROLE_NORM2,
+                                   ROLE_RESIDUAL2};
 
-static Node *add_block(Builder *b, const Marian *marian, const Block *block, Node *x) {
+static Node *add_block(Builder *b, const Marian *marian, const ResidualBlock *block,
+                       Node *x) {
     const char *name = part(b, marian, block->norm_name);
     const NormPlace place = marian->place;
     Node *y = x;
@@ -195,7 +189,7 @@ static Node *add_block(Builder *b, const Marian *marian, const Block *block, Nod
 /* ---- sides ---- */
 
 static Node *embed(Builder *b, const Marian *marian) {
-    const Side *side = marian->side;
+    const MarianSide *side = marian->side;
     const char *table =
         marian->shared
             ? "shared.weight"
@@ -215,7 +209,7 @@ static Node *embed(Builder *b, const Marian *marian) {
     return build_dropout(b, marian->dropout, x);
 }
 
-static Node *run_side(Builder *b, Marian *marian, const Side *side) {
+static Node *run_side(Builder *b, Marian *marian, const MarianSide *side) {
     marian->side = side;
     Node *x = embed(b, marian);
     b->stack = side->name;
@@ -231,21 +225,21 @@ static Node *run_side(Builder *b, Marian *marian, const Side *side) {
                               : x;
 }
 
-/* Output `logits`: x times the decoder's table of embeddings `tied` or, when that is
- * NULL, a matrix of its own, plus a bias. */
-static void predict(Builder *b, const Marian *marian, Node *x, Node *tied) {
+/* Output `logits`: x times the decoder's table of embeddings when that is tied, else a
+ * matrix of its own, plus a bias. */
+static void predict(Builder *b, const Marian *marian, Node *x, bool tied) {
     const int64_t dim[] = {marian->decoder.vocabulary, marian->width};
     b->stack = STACK_HEAD;
     b->prefix = "";
-    if (!tied) tied = build_param(b, "lm_head.weight", INIT_TRUNC_NORMAL, 2, dim);
-    Node *const in[4] = {x, tied,
+    Node *table;
+    if (tied && b->status == STATUS_OK)
+        table =
+            graph_find(b->model->graph, STACK_DECODER_EMBEDDINGS, -1, ROLE_EMBED)->in[1];
+    else
+        table = build_param(b, "lm_head.weight", INIT_TRUNC_NORMAL, 2, dim);
+    Node *const in[4] = {x, table,
                          build_param(b, "final_logits_bias", INIT_ZEROS, 1, dim)};
     build_logits(b, TASK_TRANSLATE, build_op(b, "linear", ROLE_HEAD, in, NULL));
-}
-
-static Node *find_table(const Builder *b, const char *stack) {
-    if (b->status != STATUS_OK) return NULL;
-    return graph_find(b->model->graph, stack, -1, ROLE_EMBED)->in[1];
 }
 
 static Status build(Model *model, Diag *diag) {
@@ -261,8 +255,7 @@ static Status build(Model *model, Diag *diag) {
     build_output(&b, OUTPUT_ENCODER_STATES, marian.memory);
     Node *x = run_side(&b, &marian, &marian.decoder);
     build_output(&b, OUTPUT_STATES, x);
-    if (!plain)
-        predict(&b, &marian, x, tied ? find_table(&b, STACK_DECODER_EMBEDDINGS) : NULL);
+    if (!plain) predict(&b, &marian, x, tied);
     return b.status;
 }
 

@@ -86,18 +86,16 @@ static Node *encode(Builder *b, const Recurrent *r, Node *ids) {
     return build_dropout(b, r->dropout, x);
 }
 
-/* The embedded tokens of the target. */
-static Node *embed_target(Builder *b, const Recurrent *r, Node *ids) {
-    b->stack = STACK_DECODER_EMBEDDINGS;
-    Node *x =
-        seq2seq_embed(b, ids, "decoder.embedding.weight", r->target, r->target_embedding);
-    return build_dropout(b, r->dropout, x);
-}
-
 static Node *decode(Builder *b, const Recurrent *r, Node *memory, Node *mask, Node *ids) {
     const int64_t gates = 4 * r->decoder;
     const int64_t seen = r->token ? r->target_embedding : r->decoder;
-    Node *x = r->token ? embed_target(b, r, ids) : NULL;
+    Node *x = NULL; /* the embedded tokens of the target */
+    if (r->token) {
+        b->stack = STACK_DECODER_EMBEDDINGS;
+        x = seq2seq_embed(b, ids, "decoder.embedding.weight", r->target,
+                          r->target_embedding);
+        x = build_dropout(b, r->dropout, x);
+    }
     b->stack = STACK_DECODER;
     b->layer = 0;
     Node *const in[] = {
@@ -134,11 +132,6 @@ static Status build(Model *model, Diag *diag) {
     return b.status;
 }
 
-static const char *rename_tensor(Arena *arena, const char *tensor) {
-    (void)arena;
-    return tensor;
-}
-
 static const char *const HEADS[] = {"head.", NULL};
 
 static const SizeKey SIZES[] = {
@@ -152,5 +145,5 @@ const Family family_rnn_attention = {
     .summary = "recurrent encoder-decoder with additive attention",
     .build = build,
     .sizes = SIZES,
-    .rename = rename_tensor,
+    .rename = family_same_name,
     .heads = HEADS};

@@ -43,13 +43,6 @@ static int config_list(Builder *b, const char *key, int count, int64_t max,
     return 1;
 }
 
-/* Rates of a branch left out of a sample during training. */
-static void config_drop_path(Builder *b) {
-    if (build_config_dropout(b, "drop_path_rate", 0) > 0 && b->status == STATUS_OK)
-        diag_warn(b->diag, build_config_loc(b, "drop_path_rate"), "drop_path_rate",
-                  "stochastic depth is left out");
-}
-
 static void config_stages(Builder *b, Swin *swin) {
     swin->stages = config_list(b, "depths", 0, BUILD_LAYERS_MAX, swin->depths);
     config_list(b, "num_heads", swin->stages, BUILD_WIDTH_MAX, swin->heads);
@@ -80,7 +73,8 @@ static Builder begin(Swin *swin, Model *model, Diag *diag) {
     vision->eps = build_config_real(&b, "layer_norm_eps", &eps, 0, 1);
     vision->dropout = build_config_dropout(&b, "hidden_dropout_prob", 0);
     build_config_attention_dropout(&b, "attention_probs_dropout_prob");
-    config_drop_path(&b);
+    /* Rates of a branch left out of a sample during training. */
+    build_config_left_out(&b, "drop_path_rate", "stochastic depth");
     b.std = build_config_real(&b, "initializer_range", &std, 0, 100);
     return b;
 }
@@ -150,15 +144,6 @@ static Node *attend(Builder *b, const Swin *swin, int stage, int block, Node *x)
                         width, true);
 }
 
-static Node *feed_forward(Builder *b, const Swin *swin, int stage, int block, Node *x) {
-    const Vision *vision = &swin->vision;
-    x = build_linear(b, ROLE_FFN_IN, part(b, stage, block, "intermediate.dense"), x,
-                     vision->hidden, true);
-    x = build_op(b, "activation", ROLE_FFN_ACT, (Node *[4]){x}, "fn=%s", vision->act);
-    return build_linear(b, ROLE_FFN_OUT, part(b, stage, block, "output.dense"), x,
-                        vision->width, true);
-}
-
 static Node *encode_layer(Builder *b, const Swin *swin, int stage, int block, Node *x) {
     const Vision *vision = &swin->vision;
     const char *attrs = window_attrs(b, swin, block);
@@ -170,7 +155,11 @@ static Node *encode_layer(Builder *b, const Swin *swin, int stage, int block, No
     x = build_add(b, ROLE_RESIDUAL1, x, build_dropout(b, vision->dropout, y));
     y = build_layer_norm(b, ROLE_NORM2, part(b, stage, block, "layernorm_after"), x,
                          vision->eps);
-    y = feed_forward(b, swin, stage, block, y);
+    y = build_linear(b, ROLE_FFN_IN, part(b, stage, block, "intermediate.dense"), y,
+                     vision->hidden, true);
+    y = build_op(b, "activation", ROLE_FFN_ACT, (Node *[4]){y}, "fn=%s", vision->act);
+    y = build_linear(b, ROLE_FFN_OUT, part(b, stage, block, "output.dense"), y,
+                     vision->width, true);
     return build_add(b, ROLE_RESIDUAL2, x, build_dropout(b, vision->dropout, y));
 }
 

@@ -118,22 +118,18 @@ static Node *attend(Builder *b, const Vision *vision, Node *x) {
     return build_linear(b, ROLE_OUT, part(b, "attention.output.dense"), x, width, true);
 }
 
-static Node *feed_forward(Builder *b, const Vision *vision, Node *x) {
-    x = build_linear(b, ROLE_FFN_IN, part(b, "intermediate.dense"), x, vision->hidden,
-                     true);
-    Node *const in[4] = {x};
-    x = build_op(b, "activation", ROLE_FFN_ACT, in, "fn=%s", vision->act);
-    return build_linear(b, ROLE_FFN_OUT, part(b, "output.dense"), x, vision->width, true);
-}
-
 static Node *encode_layer(Builder *b, const Vision *vision, Node *x) {
     Node *norm =
         build_layer_norm(b, ROLE_NORM1, part(b, "layernorm_before"), x, vision->eps);
     Node *attended = build_dropout(b, vision->dropout, attend(b, vision, norm));
     x = build_add(b, ROLE_RESIDUAL1, x, attended);
     norm = build_layer_norm(b, ROLE_NORM2, part(b, "layernorm_after"), x, vision->eps);
-    Node *fed = build_dropout(b, vision->dropout, feed_forward(b, vision, norm));
-    return build_add(b, ROLE_RESIDUAL2, x, fed);
+    Node *fed = build_linear(b, ROLE_FFN_IN, part(b, "intermediate.dense"), norm,
+                             vision->hidden, true);
+    fed = build_op(b, "activation", ROLE_FFN_ACT, (Node *[4]){fed}, "fn=%s", vision->act);
+    fed =
+        build_linear(b, ROLE_FFN_OUT, part(b, "output.dense"), fed, vision->width, true);
+    return build_add(b, ROLE_RESIDUAL2, x, build_dropout(b, vision->dropout, fed));
 }
 
 Node *vision_encode(Builder *b, const Vision *vision, Node *x) {
