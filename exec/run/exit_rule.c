@@ -1,5 +1,5 @@
-/* When a sample leaves: see exec/run/dynamic.h. */
-#include "exec/run/dynamic.h"
+/* When a sample leaves: see exec/run/exit_rule.h. */
+#include "exec/run/exit_rule.h"
 
 #include <math.h>
 
