@@ -149,14 +149,14 @@ void bleu_tokens(Text *out, BleuTokenize tokenize, const char *sentence) {
 
 /* --- counting --- */
 
-typedef struct Token {
+typedef struct SentenceToken {
     const char *text;
     size_t length;
     int64_t place; /* in the translation, then in the reference */
-} Token;
+} SentenceToken;
 
 static int compare_token(const void *a, const void *b) {
-    const Token *x = a, *y = b;
+    const SentenceToken *x = a, *y = b;
     const int order =
         memcmp(x->text, y->text, x->length < y->length ? x->length : y->length);
     if (order) return order;
@@ -164,31 +164,31 @@ static int compare_token(const void *a, const void *b) {
 }
 
 /* Cuts at single spaces, writes from tokens[from] on, returns the number. */
-static int64_t cut(Token *tokens, const Text *text, int64_t from) {
+static int64_t cut(SentenceToken *tokens, const Text *text, int64_t from) {
     int64_t count = 0;
     for (size_t i = 0; i < text->length; count++) {
         const char *begin = text->data + i;
         const char *space = memchr(begin, ' ', text->length - i);
         const size_t end = space ? (size_t)(space - text->data) : text->length;
-        tokens[from + count] = (Token){begin, end - i, from + count};
+        tokens[from + count] = (SentenceToken){begin, end - i, from + count};
         i = end + 1;
     }
     return count;
 }
 
-typedef struct Gram {
+typedef struct NGram {
     int32_t token[BLEU_ORDERS]; /* -1 behind the last */
-} Gram;
+} NGram;
 
 static int compare_gram(const void *a, const void *b) {
-    const Gram *x = a, *y = b;
+    const NGram *x = a, *y = b;
     for (int i = 0; i < BLEU_ORDERS; i++)
         if (x->token[i] != y->token[i]) return x->token[i] < y->token[i] ? -1 : 1;
     return 0;
 }
 
 /* The sorted n-grams of `count` tokens; returns their number. */
-static int64_t list_grams(Gram *grams, const int32_t *tokens, int64_t count, int n) {
+static int64_t list_grams(NGram *grams, const int32_t *tokens, int64_t count, int n) {
     const int64_t grams_count = count >= n ? count - n + 1 : 0;
     for (int64_t i = 0; i < grams_count; i++)
         for (int k = 0; k < BLEU_ORDERS; k++)
@@ -199,7 +199,7 @@ static int64_t list_grams(Gram *grams, const int32_t *tokens, int64_t count, int
 
 static void add_counts(Bleu *bleu, const int32_t *numbers, int64_t length,
                        int64_t reference) {
-    Gram *grams = memory_alloc((size_t)(length + reference) + 1, sizeof *grams);
+    NGram *grams = memory_alloc((size_t)(length + reference) + 1, sizeof *grams);
     for (int n = 1; n <= BLEU_ORDERS; n++) {
         const int64_t a = list_grams(grams, numbers, length, n);
         const int64_t b = list_grams(grams + length, numbers + length, reference, n);
@@ -224,7 +224,7 @@ void bleu_add(Bleu *bleu, BleuTokenize tokenize, const char *translation,
     bleu_tokens(&texts[0], tokenize, translation);
     bleu_tokens(&texts[1], tokenize, reference);
     const size_t most = texts[0].length + texts[1].length + 1;
-    Token *tokens = memory_alloc(most, sizeof *tokens);
+    SentenceToken *tokens = memory_alloc(most, sizeof *tokens);
     int32_t *numbers = memory_alloc(most, sizeof *numbers);
     const int64_t length = cut(tokens, &texts[0], 0);
     const int64_t wanted = cut(tokens, &texts[1], length);

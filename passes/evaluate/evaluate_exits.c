@@ -9,14 +9,14 @@
 /* ---- cost ---- */
 
 /* FLOPs of what one result takes, alone, for the samples seen. */
-typedef struct Cost {
+typedef struct ExitCost {
     Node *result;
     PlanCache *plans; /* at one sample */
     double flops;
-} Cost;
+} ExitCost;
 
-static Status cost_open(Cost *cost, const Evaluation *e, Node *result, Diag *diag) {
-    *cost = (Cost){.result = result};
+static Status cost_open(ExitCost *cost, const Evaluation *e, Node *result, Diag *diag) {
+    *cost = (ExitCost){.result = result};
     PlanOptions options = {
         .precision = PRECISION_F32, .results = &cost->result, .result_count = 1};
     TRY(feed_check(e->model->graph, &cost->result, 1, e->data, options.sizes, diag));
@@ -24,7 +24,7 @@ static Status cost_open(Cost *cost, const Evaluation *e, Node *result, Diag *dia
     return STATUS_OK;
 }
 
-static Status cost_add(Cost *cost, const Fetch *what, Diag *diag) {
+static Status cost_add(ExitCost *cost, const Fetch *what, Diag *diag) {
     Plan *plan = NULL;
     TRY(plan_cache_get(cost->plans, 1, what, &plan, diag));
     cost->flops += plan_flops(plan) * (double)what->n;
@@ -32,22 +32,22 @@ static Status cost_add(Cost *cost, const Fetch *what, Diag *diag) {
     return STATUS_OK;
 }
 
-static void cost_close(Cost *cost) {
+static void cost_close(ExitCost *cost) {
     plan_cache_destroy(cost->plans);
 }
 
 /* ---- the last exit, or a rule ---- */
 
-typedef struct Dynamic {
+typedef struct ExitRun {
     Evaluation *e;
-    Cost full;      /* of the model without early exits */
+    ExitCost full;  /* of the model without early exits */
     int64_t *taken; /* samples by exit */
     DynamicReport report;
-} Dynamic;
+} ExitRun;
 
 static Status add_samples(void *self, const Fetch *what, const int *exit,
                           const float *logits, const void *const *columns, Diag *diag) {
-    Dynamic *d = self;
+    ExitRun *d = self;
     const int32_t *labels = columns[d->e->labels];
     for (int64_t i = 0; i < what->n; i++) {
         TRY(evaluation_add(d->e, &d->e->total, what->index[i], logits + i * d->e->classes,
@@ -86,7 +86,7 @@ static void record_rule(const Evaluation *e, Tree *record) {
 }
 
 /* Who left where, and what it took. */
-static void record_leaving(const Dynamic *d) {
+static void record_leaving(const ExitRun *d) {
     const Evaluation *e = d->e;
     Arena *arena = e->ctx->arena;
     Tree *record = e->ctx->record, *list = tree_new(arena, TREE_LIST, LOC_NONE);
@@ -105,7 +105,7 @@ static void record_leaving(const Dynamic *d) {
     tree_put_real(arena, record, "flops_share", d->report.flops / d->full.flops);
 }
 
-static Status run_dynamic(Dynamic *d, Diag *diag) {
+static Status run_dynamic(ExitRun *d, Diag *diag) {
     const Evaluation *e = d->e;
     const EvaluateOptions *o = e->options;
     const bool ruled = e->mode == EVALUATE_RULE;
@@ -121,7 +121,7 @@ static Status run_dynamic(Dynamic *d, Diag *diag) {
 }
 
 Status evaluate_dynamic(Evaluation *e, Diag *diag) {
-    Dynamic d = {.e = e};
+    ExitRun d = {.e = e};
     Node *last = e->exits.items[e->exits.count - 1].logits;
     TRY(cost_open(&d.full, e, last, diag));
     Status status = run_dynamic(&d, diag);
@@ -139,8 +139,8 @@ Status evaluate_dynamic(Evaluation *e, Diag *diag) {
 
 typedef struct Curve {
     Evaluation *e;
-    Tally *tallies; /* by exit */
-    Cost *costs;    /* of the model cut off behind the exit */
+    Tally *tallies;  /* by exit */
+    ExitCost *costs; /* of the model cut off behind the exit */
 } Curve;
 
 static Status add_exits(void *self, const Fetch *what, const float *const *values,
@@ -187,7 +187,7 @@ Status evaluate_each(Evaluation *e, Diag *diag) {
     const size_t count = (size_t)e->exits.count;
     Curve c = {.e = e,
                .tallies = ARENA_ARRAY(e->ctx->arena, Tally, count),
-               .costs = ARENA_ARRAY(e->ctx->arena, Cost, count)};
+               .costs = ARENA_ARRAY(e->ctx->arena, ExitCost, count)};
     Status status = run_each(&c, diag);
     if (status == STATUS_OK) {
         e->total = c.tallies[count - 1];

@@ -65,7 +65,7 @@ static Status check_data(const Evaluation *e, Diag *diag) {
 
 /* ---- translating ---- */
 
-typedef struct Translating {
+typedef struct TranslationRun {
     Evaluation *e;
     Translator *translator;
     Search search;
@@ -75,7 +75,7 @@ typedef struct Translating {
     Bleu *bleu;
     int64_t made, unfinished;
     Text text;
-} Translating;
+} TranslationRun;
 
 /* Sources of a batch are about equally long, the longest first. */
 static int compare_lengths(const void *a, const void *b, void *self) {
@@ -86,7 +86,7 @@ static int compare_lengths(const void *a, const void *b, void *self) {
     return x < y ? -1 : x > y;
 }
 
-static Status compare(Translating *t, int64_t sample, const Translation *translation,
+static Status compare(TranslationRun *t, int64_t sample, const Translation *translation,
                       Diag *diag) {
     const Batches *data = t->e->data;
     t->text.length = 0;
@@ -102,7 +102,8 @@ static Status compare(Translating *t, int64_t sample, const Translation *transla
 }
 
 /* Fetches and translates the samples of `what`. */
-static Status translate(Translating *t, const Fetch *what, void **columns, Diag *diag) {
+static Status translate(TranslationRun *t, const Fetch *what, void **columns,
+                        Diag *diag) {
     const Batches *data = t->e->data;
     const int64_t most = t->e->decode.max_length;
     TRY(data->fetch(data, what, columns, diag));
@@ -117,7 +118,7 @@ static Status translate(Translating *t, const Fetch *what, void **columns, Diag 
     return STATUS_OK;
 }
 
-static Status run_batch(Translating *t, int64_t first, int64_t n, Diag *diag) {
+static Status run_batch(TranslationRun *t, int64_t first, int64_t n, Diag *diag) {
     const Batches *data = t->e->data;
     Fetch what = {.index = t->order + first, .n = n};
     batches_pad(data, &what);
@@ -132,7 +133,7 @@ static Status run_batch(Translating *t, int64_t first, int64_t n, Diag *diag) {
     return status;
 }
 
-static Status run_all(Translating *t, Diag *diag) {
+static Status run_all(TranslationRun *t, Diag *diag) {
     Ticker ticker = {.watch = t->e->ctx->watch};
     const int64_t batch = t->batch;
     for (int64_t first = 0, n; first < t->total; first += n) {
@@ -162,7 +163,7 @@ static const char *signature(const Evaluation *e) {
                         smooth, s);
 }
 
-static void record(Translating *t, double seconds) {
+static void record(TranslationRun *t, double seconds) {
     Evaluation *e = t->e;
     Arena *arena = e->ctx->arena;
     Tree *map = e->ctx->record;
@@ -185,7 +186,7 @@ static void record(Translating *t, double seconds) {
                       (double)t->total / seconds);
 }
 
-static Status run_translations(Translating *t, Diag *diag) {
+static Status run_translations(TranslationRun *t, Diag *diag) {
     Evaluation *e = t->e;
     Bleu bleu = {0};
     const double start = ticker_seconds();
@@ -217,7 +218,7 @@ static Status run_translations(Translating *t, Diag *diag) {
 }
 
 Status evaluate_translations(Evaluation *e, Diag *diag) {
-    Translating t = {.e = e};
+    TranslationRun t = {.e = e};
     TRY(check_data(e, diag));
     if (e->ctx->plan) return STATUS_OK;
     const Status status = run_translations(&t, diag);

@@ -42,11 +42,11 @@ static const C defaults = {
     .flops = -1, .accuracy = -1, .drop = -1, .candidates = 200, .batch_size = 32};
 
 /* FLOPs up to each exit of samples of so many tokens. */
-typedef struct Cost {
+typedef struct TokenCost {
     int64_t tokens;
     double *flops;
-    struct Cost *next;
-} Cost;
+    struct TokenCost *next;
+} TokenCost;
 
 typedef struct Calibrate {
     PassContext *ctx;
@@ -58,7 +58,7 @@ typedef struct Calibrate {
     const Batches *data;
     int label_column;
     int64_t classes;
-    Cost *costs;
+    TokenCost *costs;
     Calibration known;
 } Calibrate;
 
@@ -67,10 +67,10 @@ typedef struct Calibrate {
 static Status cost_of(Calibrate *c, int64_t sample, const double **flops, Diag *diag) {
     const Batches *data = c->data;
     const int64_t tokens = data->length ? data->length(data, sample) : 0;
-    Cost *cost = c->costs;
+    TokenCost *cost = c->costs;
     while (cost && cost->tokens != tokens) cost = cost->next;
     if (!cost) {
-        cost = ARENA_NEW(c->arena, Cost);
+        cost = ARENA_NEW(c->arena, TokenCost);
         cost->tokens = tokens;
         cost->flops = ARENA_ARRAY(c->arena, double, (size_t)c->exits.count);
         TRY(dynamic_flops(c->graph, c->logits, c->exits.count, tokens, cost->flops,

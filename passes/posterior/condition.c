@@ -87,7 +87,14 @@ static bool is_kron(const ConditionPart *part) {
 
 /* Storages of form kron can fail one by one, the others only together and before the
  * first of them is changed: so kron goes first, and can be put back. */
-static Status run(Conditioning *c) {
+static Status run(Conditioning *c, const Condition *condition) {
+    TRY(mark_slices(c, condition->removed, condition->removed_count, MARK_REMOVED));
+    TRY(mark_slices(c, condition->given, condition->given_count, MARK_GIVEN));
+    count_marks(c);
+    if (c->ctx->plan) return STATUS_OK;
+    for (int i = 0; i < c->part_count; i++)
+        TRY(gaussian_check(c->parts[i].normal, c->parts[i].storage->name, STATUS_MODEL,
+                           c->diag));
     Status status = STATUS_OK;
     for (int i = 0; i < c->part_count && status == STATUS_OK; i++) {
         if (!is_kron(&c->parts[i])) continue;
@@ -116,17 +123,6 @@ static Status run(Conditioning *c) {
     return STATUS_OK;
 }
 
-static Status condition_all(Conditioning *c, const Condition *condition) {
-    TRY(mark_slices(c, condition->removed, condition->removed_count, MARK_REMOVED));
-    TRY(mark_slices(c, condition->given, condition->given_count, MARK_GIVEN));
-    count_marks(c);
-    if (c->ctx->plan) return STATUS_OK;
-    for (int i = 0; i < c->part_count; i++)
-        TRY(gaussian_check(c->parts[i].normal, c->parts[i].storage->name, STATUS_MODEL,
-                           c->diag));
-    return run(c);
-}
-
 Status condition_gaussians(PassContext *ctx, Graph *graph, const Condition *condition,
                            ConditionReport *report, Diag *diag) {
     *report = (ConditionReport){0};
@@ -149,7 +145,7 @@ Status condition_gaussians(PassContext *ctx, Graph *graph, const Condition *cond
                                 .normal = storage_edit_gaussian(storage),
                                 .count = tensor_count(storage_tensor(storage))};
     }
-    if (status == STATUS_OK) status = condition_all(&c, condition);
+    if (status == STATUS_OK) status = run(&c, condition);
     if (status != STATUS_OK) diag_place(diag, ctx->source.at, ctx->source.key);
     for (int i = 0; i < c.part_count; i++) {
         gaussian_release(c.parts[i].before);

@@ -195,13 +195,13 @@ Status condition_low_rank(Conditioning *c) {
 
 /* A matrix [n, m] and the covariance of its columns [m, m], of which `count` are given.
  */
-typedef struct Side {
+typedef struct KronSide {
     int64_t n, m, count;
     const bool *given; /* by column */
     double *mean;      /* [n, m] */
     double *value;     /* [n, m]; read where given */
     double *covariance;
-} Side;
+} KronSide;
 
 static bool is_given(const ConditionPart *part, int64_t i) {
     return condition_mark(part, i) == MARK_GIVEN;
@@ -222,7 +222,7 @@ static void find_lines(const ConditionPart *part, bool *row, bool *column) {
 }
 
 /* X = V_JJ^-1 [V_JK, (C - M_J)^T]: `right` [count, m + n] holds the two side by side. */
-static int solve_side(const Side *s, const int64_t *given, double *square,
+static int solve_side(const KronSide *s, const int64_t *given, double *square,
                       double *right) {
     const int64_t wide = s->m + s->n;
     for (int64_t a = 0; a < s->count; a++) {
@@ -240,7 +240,7 @@ static int solve_side(const Side *s, const int64_t *given, double *square,
 
 /* With L L^T = V_JJ, Y = L^-1 V_J. and Z = L^-1 (C - M_J)^T: M + Z^T Y and V - Y^T Y, of
  * which the given columns are then set. */
-static int condition_side(Side *s) {
+static int condition_side(KronSide *s) {
     if (s->count == 0) return 0;
     const int64_t wide = s->m + s->n;
     int64_t *given = memory_alloc((size_t)s->count, sizeof *given), found = 0;
@@ -263,7 +263,7 @@ static int condition_side(Side *s) {
 
 /* Given columns: their values, no variance. Elsewhere rounding may leave a variance below
  * zero, and two halves that differ. */
-static void clean_side(Side *s) {
+static void clean_side(KronSide *s) {
     for (int64_t j = 0; j < s->m; j++)
         for (int64_t k = 0; k <= j; k++) {
             double v = s->covariance[j * s->m + k];
@@ -313,20 +313,20 @@ static Kron kron_open(const ConditionPart *part) {
 }
 
 static int kron_run(Kron *k) {
-    Side columns = {k->n,    k->m,     count_lines(k->column, k->m), k->column,
-                    k->mean, k->value, k->column_covariance};
+    KronSide columns = {k->n,    k->m,     count_lines(k->column, k->m), k->column,
+                        k->mean, k->value, k->column_covariance};
     int info = condition_side(&columns);
     if (info) return info;
     clean_side(&columns);
     transpose(k->mean, k->n, k->m, k->turned_mean);
     transpose(k->value, k->n, k->m, k->turned_value);
-    Side rows = {k->m,
-                 k->n,
-                 count_lines(k->row, k->n),
-                 k->row,
-                 k->turned_mean,
-                 k->turned_value,
-                 k->row_covariance};
+    KronSide rows = {k->m,
+                     k->n,
+                     count_lines(k->row, k->n),
+                     k->row,
+                     k->turned_mean,
+                     k->turned_value,
+                     k->row_covariance};
     info = condition_side(&rows);
     if (info) return info;
     clean_side(&rows);

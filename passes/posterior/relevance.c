@@ -16,7 +16,7 @@
 
 enum { CHUNK = 1024 };
 
-typedef struct Sum {
+typedef struct RelevanceSum {
     PassContext *ctx;
     double total;    /* of squares */
     int64_t known;   /* elements with a Gaussian */
@@ -25,9 +25,9 @@ typedef struct Sum {
     /* A chunk: f is [K, CHUNK]. */
     int count;
     double *delta, *noise, *f;
-} Sum;
+} RelevanceSum;
 
-static Status fail_singular(const Sum *s, const Storage *storage, Diag *diag) {
+static Status fail_singular(const RelevanceSum *s, const Storage *storage, Diag *diag) {
     step_fail(s->ctx, diag,
               "the posterior of \"%s\" is singular: some of its values have no variance "
               "of their own",
@@ -39,14 +39,15 @@ static Status fail_singular(const Sum *s, const Storage *storage, Diag *diag) {
 /* ---- diagonal and low rank ---- */
 
 /* Whether nothing is asked of element i of the chunk: it has its value for certain. */
-static bool is_certain(const Sum *s, int i, int64_t samples) {
+static bool is_certain(const RelevanceSum *s, int i, int64_t samples) {
     bool certain = s->noise[i] == 0 && s->delta[i] == 0;
     for (int64_t k = 0; k < samples && certain; k++) certain = s->f[k * CHUNK + i] == 0;
     return certain;
 }
 
 /* Adds the chunk to the sums and empties it. */
-static Status flush(Sum *s, const Storage *storage, int64_t samples, Diag *diag) {
+static Status flush(RelevanceSum *s, const Storage *storage, int64_t samples,
+                    Diag *diag) {
     for (int i = 0; i < s->count; i++) {
         if (is_certain(s, i, samples)) s->noise[i] = 1;
         if (!(s->noise[i] > 0)) return fail_singular(s, storage, diag);
@@ -67,8 +68,8 @@ static Status flush(Sum *s, const Storage *storage, int64_t samples, Diag *diag)
 }
 
 /* Adds `count` elements of a storage from `first` on. */
-static Status add_run(Sum *s, const ConditionSlice *slice, int64_t first, int64_t count,
-                      Diag *diag) {
+static Status add_run(RelevanceSum *s, const ConditionSlice *slice, int64_t first,
+                      int64_t count, Diag *diag) {
     const Gaussian *gaussian = storage_gaussian(slice->storage);
     const int64_t samples = gaussian_samples(gaussian);
     const int64_t elements = tensor_count(&gaussian->mean);
@@ -91,7 +92,7 @@ static Status add_run(Sum *s, const ConditionSlice *slice, int64_t first, int64_
     return STATUS_OK;
 }
 
-static Status add_elements(Sum *s, const ConditionSlice *slice, Diag *diag) {
+static Status add_elements(RelevanceSum *s, const ConditionSlice *slice, Diag *diag) {
     const Tensor *tensor = storage_tensor(slice->storage);
     const int64_t samples = gaussian_samples(storage_gaussian(slice->storage));
     if (samples && !s->samples) {
@@ -179,8 +180,8 @@ static double matrix_distance(const double *u, int64_t rows, const double *v,
     return sum;
 }
 
-static Status add_matrix(Sum *s, const ConditionSlice *slice, RelevanceCache *cache,
-                         Diag *diag) {
+static Status add_matrix(RelevanceSum *s, const ConditionSlice *slice,
+                         RelevanceCache *cache, Diag *diag) {
     const Gaussian *gaussian = storage_gaussian(slice->storage);
     const bool cut_rows = slice->axis == 0;
     const int64_t rows = cut_rows ? slice->count : gaussian->row.dim[0];
@@ -203,7 +204,7 @@ static Status add_matrix(Sum *s, const ConditionSlice *slice, RelevanceCache *ca
 
 /* ---- together ---- */
 
-static Status add_slices(Sum *s, const ConditionSlice *given, int count,
+static Status add_slices(RelevanceSum *s, const ConditionSlice *given, int count,
                          RelevanceCache *cache, Diag *diag) {
     for (int i = 0; i < count; i++) {
         const Gaussian *gaussian = storage_gaussian(given[i].storage);
@@ -236,9 +237,9 @@ static Status add_slices(Sum *s, const ConditionSlice *given, int count,
 Status relevance_of(double *out, PassContext *ctx, const ConditionSlice *given, int count,
                     RelevanceCache *cache, Diag *diag) {
     RelevanceCache own = {0};
-    Sum s = {.ctx = ctx,
-             .delta = memory_alloc(CHUNK, sizeof(double)),
-             .noise = memory_alloc(CHUNK, sizeof(double))};
+    RelevanceSum s = {.ctx = ctx,
+                      .delta = memory_alloc(CHUNK, sizeof(double)),
+                      .noise = memory_alloc(CHUNK, sizeof(double))};
     const Status status = add_slices(&s, given, count, cache ? cache : &own, diag);
     *out = s.total / 2;
     free(s.delta);

@@ -40,18 +40,6 @@ static bool attends(const Node *node) {
     return node_is(node, &op_attention_lstm) && node_operand(node, PART[SCORE]);
 }
 
-static Status check_leaf(PassContext *ctx, const Graph *graph, const Node *leaf,
-                         const char *part, Diag *diag) {
-    int uses = 0; /* as attention's matrix */
-    for (const Node *node = graph->first; node; node = node->next)
-        for (int p = 0; attends(node) && p < PARTS; p++)
-            uses += node_operand(node, PART[p]) == leaf;
-    if (leaf->storage && uses == graph_use_count(graph, leaf)) return STATUS_OK;
-    return step_fail(ctx, diag,
-                     "expected %s to be weights that attention alone uses, found %s",
-                     part, leaf->storage ? leaf->storage->name : leaf->op->name);
-}
-
 static bool is_listed(const SliceList *list, const Storage *storage) {
     for (int i = 0; i < list->count; i++)
         if (list->items[i].storage == storage) return true;
@@ -63,7 +51,15 @@ static Status gather(SliceList *given, SliceList *removed, PassContext *ctx,
     for (const Node *node = graph->first; node; node = node->next)
         for (int p = 0; attends(node) && p < PARTS; p++) {
             const Node *leaf = node_operand(node, PART[p]);
-            TRY(check_leaf(ctx, graph, leaf, PART[p], diag));
+            int uses = 0; /* as attention's matrix */
+            for (const Node *n = graph->first; n; n = n->next)
+                for (int q = 0; attends(n) && q < PARTS; q++)
+                    uses += node_operand(n, PART[q]) == leaf;
+            if (!leaf->storage || uses != graph_use_count(graph, leaf))
+                return step_fail(
+                    ctx, diag,
+                    "expected %s to be weights that attention alone uses, found %s",
+                    PART[p], leaf->storage ? leaf->storage->name : leaf->op->name);
             const bool zeroed = zero == ZERO_ALL || (zero == ZERO_SCORE) == (p == SCORE);
             SliceList *list = zeroed ? given : removed;
             if (!is_listed(given, leaf->storage) && !is_listed(removed, leaf->storage))

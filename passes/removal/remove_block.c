@@ -35,16 +35,6 @@ static const Field fields[] = {
 
 static const B defaults = {.stack = "main"};
 
-static Status check_twice(IntList drop, const StepSource *source, Diag *diag) {
-    for (int i = 0; i < drop.count; i++)
-        for (int j = 0; j < i; j++)
-            if (drop.items[i] == drop.items[j])
-                return option_fail(source, "drop", STATUS_RECIPE, diag,
-                                   "expected every layer once, found %lld twice",
-                                   (long long)drop.items[i]);
-    return STATUS_OK;
-}
-
 static Status block_check(const void *opaque, const StepSource *source, Diag *diag) {
     const B *options = opaque;
     if ((options->drop.count > 0) == (options->drop_count > 0))
@@ -56,7 +46,14 @@ static Status block_check(const void *opaque, const StepSource *source, Diag *di
     if (options->order != ORDER_SPREAD && !options->drop_count)
         return option_fail(source, "order", STATUS_RECIPE, diag,
                            "expected drop_count with it, found a list of layers");
-    return check_twice(options->drop, source, diag);
+    const IntList drop = options->drop;
+    for (int i = 0; i < drop.count; i++)
+        for (int j = 0; j < i; j++)
+            if (drop.items[i] == drop.items[j])
+                return option_fail(source, "drop", STATUS_RECIPE, diag,
+                                   "expected every layer once, found %lld twice",
+                                   (long long)drop.items[i]);
+    return STATUS_OK;
 }
 
 /* ---- which layers ---- */

@@ -69,7 +69,7 @@ static const S defaults = {.feature_size = 32,
                            .batch_size = 16};
 
 /* One attention to change. */
-typedef struct Site {
+typedef struct SwapSite {
     Node *attention;
     const char *place;
     Node *in[2];         /* what the feature maps of queries and keys read */
@@ -78,13 +78,13 @@ typedef struct Site {
     int64_t heads, groups, width, features;
     int64_t parameters; /* added */
     bool turned;        /* rotary positions were left out */
-} Site;
+} SwapSite;
 
 typedef struct Swap {
     PassContext *ctx;
     Graph *graph;
     const S *options;
-    Site *sites;
+    SwapSite *sites;
     int site_count;
 } Swap;
 
@@ -124,7 +124,7 @@ static Status check_list(const Swap *swap, const char *option, IntList list, Dia
 
 /* ---- whether they can be changed ---- */
 
-static Status fail_operand(const Swap *swap, const Site *site, const char *operand,
+static Status fail_operand(const Swap *swap, const SwapSite *site, const char *operand,
                            Diag *diag) {
     const bool mixes = strncmp(operand, "mix_", 4) == 0;
     Status status = step_fail(
@@ -138,7 +138,7 @@ static Status fail_operand(const Swap *swap, const Site *site, const char *opera
     return status;
 }
 
-static Status check_operands(const Swap *swap, const Site *site, Diag *diag) {
+static Status check_operands(const Swap *swap, const SwapSite *site, Diag *diag) {
     static const char *const NAMES[] = {"mix_before", "mix_after", "bias", "rel_key",
                                         "rel_bias"};
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
@@ -152,7 +152,7 @@ static Status check_operands(const Swap *swap, const Site *site, Diag *diag) {
 }
 
 /* What a feature map is to read in place of an operand of attention. */
-static void find_input(const Swap *swap, Site *site, int side) {
+static void find_input(const Swap *swap, SwapSite *site, int side) {
     Node *value = site->attention->in[side];
     if (swap->options->rotary == ROTARY_DROP && node_is(value, &op_rotary)) {
         value = value->in[0];
@@ -167,8 +167,8 @@ static void find_input(const Swap *swap, Site *site, int side) {
 static Status add_site(Swap *swap, Node *attention, Diag *diag) {
     const S *options = swap->options;
     const AttentionAttrs *attrs = attention->attrs;
-    Site *site = &swap->sites[swap->site_count++];
-    *site = (Site){.attention = attention, .place = t2r_place(swap->ctx, attention)};
+    SwapSite *site = &swap->sites[swap->site_count++];
+    *site = (SwapSite){.attention = attention, .place = t2r_place(swap->ctx, attention)};
     TRY(check_operands(swap, site, diag));
     for (int side = 0; side < SIDES; side++) find_input(swap, site, side);
     const Type *q = &site->in[QUERY]->type;
@@ -187,7 +187,7 @@ static Status find_sites(Swap *swap, Diag *diag) {
     size_t count = 0;
     for (const Node *node = swap->graph->first; node; node = node->next)
         count += node_is(node, &op_attention);
-    swap->sites = ARENA_ARRAY(swap->ctx->arena, Site, count);
+    swap->sites = ARENA_ARRAY(swap->ctx->arena, SwapSite, count);
     for (Node *node = swap->graph->first; node; node = node->next) {
         if (!is_chosen(swap, node)) continue;
         if (node_is(node, &op_linear_attention)) {
@@ -206,7 +206,7 @@ static Status find_sites(Swap *swap, Diag *diag) {
 
 /* ---- feature maps ---- */
 
-static const char *map_name(const Swap *swap, const Site *site, int side,
+static const char *map_name(const Swap *swap, const SwapSite *site, int side,
                             const char *part) {
     const char *which = swap->options->share_qk ? "" : side == QUERY ? "_q" : "_k";
     /* crosses where keys come from other tokens than queries */
@@ -216,9 +216,9 @@ static const char *map_name(const Swap *swap, const Site *site, int side,
 }
 
 /* The site before this one that has the same projections; NULL when there is none. */
-static const Site *find_twin(const Swap *swap, const Site *site) {
+static const SwapSite *find_twin(const Swap *swap, const SwapSite *site) {
     if (!swap->options->share_layers) return NULL;
-    for (const Site *other = swap->sites; other < site; other++)
+    for (const SwapSite *other = swap->sites; other < site; other++)
         if (site->projection[QUERY] && site->projection[KEY] &&
             other->projection[QUERY] == site->projection[QUERY] &&
             other->projection[KEY] == site->projection[KEY] &&
@@ -240,7 +240,7 @@ static Status draw_map(const Swap *swap, Storage *storage, Diag *diag) {
     return STATUS_OK;
 }
 
-static Status create_map(Swap *swap, Site *site, int side, Diag *diag) {
+static Status create_map(Swap *swap, SwapSite *site, int side, Diag *diag) {
     const S *options = swap->options;
     const bool positive = options->feature == FEATURE_POSITIVE;
     const int64_t shape[3] = {site->groups, site->features, site->width};
@@ -258,13 +258,13 @@ static Status create_map(Swap *swap, Site *site, int side, Diag *diag) {
 }
 
 /* Weight and bias of both feature maps, new or another's. */
-static Status add_maps(Swap *swap, Site *site, Diag *diag) {
-    const Site *twin = find_twin(swap, site);
+static Status add_maps(Swap *swap, SwapSite *site, Diag *diag) {
+    const SwapSite *twin = find_twin(swap, site);
     if (swap->options->feature == FEATURE_ELU1) return STATUS_OK;
     for (int side = 0; side < SIDES; side++) {
-        const Site *like = twin                                     ? twin
-                           : side == KEY && swap->options->share_qk ? site
-                                                                    : NULL;
+        const SwapSite *like = twin                                     ? twin
+                               : side == KEY && swap->options->share_qk ? site
+                                                                        : NULL;
         if (!like) {
             TRY(create_map(swap, site, side, diag));
             continue;
@@ -280,7 +280,7 @@ static Status add_maps(Swap *swap, Site *site, Diag *diag) {
 
 /* The scale that a side's feature map applies. Positive features estimate exp(x . y), so
  * both sides take its root; else the queries take all of it. */
-static double map_scale(const Swap *swap, const Site *site, int side) {
+static double map_scale(const Swap *swap, const SwapSite *site, int side) {
     const AttentionAttrs *attrs = site->attention->attrs;
     const double scale = attrs->scale != 0 ? attrs->scale : 1 / sqrt((double)site->width);
     if (!swap->options->scale_query) return 1;
@@ -288,7 +288,8 @@ static double map_scale(const Swap *swap, const Site *site, int side) {
     return side == QUERY ? scale : 1;
 }
 
-static Status map_side(Node **out, Swap *swap, const Site *site, int side, Diag *diag) {
+static Status map_side(Node **out, Swap *swap, const SwapSite *site, int side,
+                       Diag *diag) {
     static const char *const NAMES[] = {"relu", "elu1", "positive"};
     static const Role ROLES[SIDES] = {ROLE_FEATURE_Q, ROLE_FEATURE_K};
     Node *const in[3] = {site->in[side], site->weight[side], site->bias[side]};
@@ -301,7 +302,7 @@ static Status map_side(Node **out, Swap *swap, const Site *site, int side, Diag 
     return STATUS_OK;
 }
 
-static Status swap_site(Swap *swap, Site *site, Diag *diag) {
+static Status swap_site(Swap *swap, SwapSite *site, Diag *diag) {
     Node *attention = site->attention, *linear = NULL;
     const AttentionAttrs *attrs = attention->attrs;
     Node *in[4] = {NULL, NULL, node_operand(attention, "v"),
@@ -322,7 +323,7 @@ static Status swap_site(Swap *swap, Site *site, Diag *diag) {
 
 /* ---- record ---- */
 
-static void record_site(const Swap *swap, const Site *site, Tree *list) {
+static void record_site(const Swap *swap, const SwapSite *site, Tree *list) {
     Arena *arena = swap->ctx->arena;
     Tree *row = tree_new(arena, TREE_MAP, LOC_NONE);
     tree_put_string(arena, row, "block", site->place);

@@ -25,7 +25,7 @@ static const Field fields[] = {
 static const MergeOptions defaults = {0};
 
 /* One feature map and the projection that it reads. */
-typedef struct Site {
+typedef struct MergeSite {
     Node *map;                         /* feature_map */
     Node *projection;                  /* linear */
     Node *weight, *bias;               /* of the projection; bias NULL = none */
@@ -33,14 +33,14 @@ typedef struct Site {
     double scale;
     int64_t heads, width, features; /* width and features of a head */
     const char *place;
-} Site;
+} MergeSite;
 
-typedef struct Merge {
+typedef struct MapMerge {
     PassContext *ctx;
     Graph *graph;
-    Site *sites;
+    MergeSite *sites;
     int site_count;
-} Merge;
+} MapMerge;
 
 /* ---- which maps ---- */
 
@@ -53,7 +53,7 @@ static bool does_something(const Node *map) {
            ((const FeatureMapAttrs *)map->attrs)->scale != 1;
 }
 
-static Status check_map(const Merge *m, const Site *site, Diag *diag) {
+static Status check_map(const MapMerge *m, const MergeSite *site, Diag *diag) {
     const Node *map = site->map;
     if (((const FeatureMapAttrs *)map->attrs)->fn == FEATURE_POSITIVE)
         return step_fail(m->ctx, diag,
@@ -69,7 +69,7 @@ static Status check_map(const Merge *m, const Site *site, Diag *diag) {
 }
 
 /* The projection must be what the map reads, and the map its only reader. */
-static Status check_projection(const Merge *m, const Site *site, Diag *diag) {
+static Status check_projection(const MapMerge *m, const MergeSite *site, Diag *diag) {
     const Node *source = site->map->in[0];
     const char *side = role_name(site->map->role);
     if (node_is(source, &op_rotary)) {
@@ -92,19 +92,19 @@ static Status check_projection(const Merge *m, const Site *site, Diag *diag) {
     return STATUS_OK;
 }
 
-static Status add_site(Merge *m, Node *map, Diag *diag) {
+static Status add_site(MapMerge *m, Node *map, Diag *diag) {
     const FeatureMapAttrs *attrs = map->attrs;
     const Type *x = &map->in[0]->type, *out = &map->type;
-    Site *site = &m->sites[m->site_count++];
-    *site = (Site){.map = map,
-                   .projection = map->in[0],
-                   .map_weight = node_operand(map, "weight"),
-                   .map_bias = node_operand(map, "bias"),
-                   .scale = attrs->scale,
-                   .heads = attrs->heads,
-                   .width = x->dim[x->rank - 1] / attrs->heads,
-                   .features = out->dim[out->rank - 1] / attrs->heads,
-                   .place = t2r_place(m->ctx, map)};
+    MergeSite *site = &m->sites[m->site_count++];
+    *site = (MergeSite){.map = map,
+                        .projection = map->in[0],
+                        .map_weight = node_operand(map, "weight"),
+                        .map_bias = node_operand(map, "bias"),
+                        .scale = attrs->scale,
+                        .heads = attrs->heads,
+                        .width = x->dim[x->rank - 1] / attrs->heads,
+                        .features = out->dim[out->rank - 1] / attrs->heads,
+                        .place = t2r_place(m->ctx, map)};
     TRY(check_map(m, site, diag));
     TRY(check_projection(m, site, diag));
     site->weight = node_operand(site->projection, "weight");
@@ -118,11 +118,11 @@ static Status add_site(Merge *m, Node *map, Diag *diag) {
                      site->place);
 }
 
-static Status find_sites(Merge *m, const MergeOptions *options, Diag *diag) {
+static Status find_sites(MapMerge *m, const MergeOptions *options, Diag *diag) {
     size_t count = 0;
     for (const Node *node = m->graph->first; node; node = node->next)
         count += node_is(node, &op_feature_map);
-    m->sites = ARENA_ARRAY(m->ctx->arena, Site, count);
+    m->sites = ARENA_ARRAY(m->ctx->arena, MergeSite, count);
     for (Node *node = m->graph->first; node; node = node->next) {
         if (node_is_in(node, options->stack, -1) && node_is(node, &op_feature_map) &&
             does_something(node))
@@ -140,11 +140,11 @@ static Status find_sites(Merge *m, const MergeOptions *options, Diag *diag) {
 
 /* Every reader of a projection's weight or bias must be a projection that is merged with
  * the same map: layers that share it go on sharing it. */
-static Status check_users(const Merge *m, const Site *site, const Node *leaf,
+static Status check_users(const MapMerge *m, const MergeSite *site, const Node *leaf,
                           const char *operand, Diag *diag) {
     int uses = 0;
     for (int i = 0; i < m->site_count; i++) {
-        const Site *other = &m->sites[i];
+        const MergeSite *other = &m->sites[i];
         if (node_operand(other->projection, operand) != leaf) continue;
         if (is_transposed(site->projection) != is_transposed(other->projection))
             return step_fail(m->ctx, diag,
@@ -185,7 +185,7 @@ static double *read_all(const Node *leaf) {
 /* Puts new values (NULL: a shape alone) and a new size of one axis into a leaf's storage,
  * in double precision where `like` has that. The axis has features now. All sites that
  * read the leaf are merged alike (check_users). */
-static Status put_values(Merge *m, Node *leaf, const Storage *like, int axis,
+static Status put_values(MapMerge *m, Node *leaf, const Storage *like, int axis,
                          int64_t size, const double *values, Diag *diag) {
     const Tensor *old = storage_tensor(leaf->storage);
     const bool wide = storage_tensor(like)->dtype == DTYPE_F64;
@@ -200,13 +200,13 @@ static Status put_values(Merge *m, Node *leaf, const Storage *like, int axis,
 }
 
 /* Weights of the map that head h uses: one for each group of heads. */
-static const double *head_map(const Site *site, const double *map, int64_t h) {
+static const double *head_map(const MergeSite *site, const double *map, int64_t h) {
     const int64_t groups = site->map_weight->type.dim[0];
     return map + h / (site->heads / groups) * site->features * site->width;
 }
 
 /* W~ = s W W_q by heads; `columns` is the width of what the projection reads. */
-static void merge_weight(const Site *site, const double *map, const double *w,
+static void merge_weight(const MergeSite *site, const double *map, const double *w,
                          int64_t columns, double *out) {
     const int64_t d = site->width, k = site->features;
     for (int64_t h = 0; h < site->heads; h++) {
@@ -221,7 +221,7 @@ static void merge_weight(const Site *site, const double *map, const double *w,
 }
 
 /* b~ = b + s W b_q; `b` NULL = 0. */
-static void merge_bias(const Site *site, const double *map, const double *map_bias,
+static void merge_bias(const MergeSite *site, const double *map, const double *map_bias,
                        const double *b, double *out) {
     const int64_t d = site->width, k = site->features;
     for (int64_t h = 0; h < site->heads; h++) {
@@ -240,7 +240,7 @@ static void scale_values(double *values, int64_t count, double by) {
     for (int64_t i = 0; i < count; i++) values[i] *= by;
 }
 
-static Status put_weight(Merge *m, const Site *site, Diag *diag) {
+static Status put_weight(MapMerge *m, const MergeSite *site, Diag *diag) {
     const int axis = is_transposed(site->projection) ? 1 : 0;
     const int64_t rows = site->heads * site->features;
     const int64_t columns = site->weight->type.dim[1 - axis];
@@ -262,7 +262,8 @@ static Status put_weight(Merge *m, const Site *site, Diag *diag) {
     return status;
 }
 
-static Status put_bias(Merge *m, const Site *site, Node *leaf, bool fresh, Diag *diag) {
+static Status put_bias(MapMerge *m, const MergeSite *site, Node *leaf, bool fresh,
+                       Diag *diag) {
     const int64_t rows = site->heads * site->features;
     const Storage *like = fresh ? site->weight->storage : leaf->storage;
     if (!storage_has_data(like)) return put_values(m, leaf, like, 0, rows, NULL, diag);
@@ -284,11 +285,11 @@ static Status put_bias(Merge *m, const Site *site, Node *leaf, bool fresh, Diag 
 }
 
 /* A bias for a projection that had none, as the map has one; named like the weight. */
-static Status create_bias(Merge *m, Site *site, Diag *diag) {
+static Status create_bias(MapMerge *m, MergeSite *site, Diag *diag) {
     const int64_t rows = site->heads * site->features;
     const Storage *weight = site->weight->storage;
     Node *leaf = NULL; /* a site before this one may read the same weight */
-    for (const Site *other = m->sites; other < site && !leaf; other++)
+    for (const MergeSite *other = m->sites; other < site && !leaf; other++)
         if (other->weight == site->weight && !other->bias)
             leaf = node_operand(other->projection, "bias");
     if (!leaf) {
@@ -307,7 +308,7 @@ static Status create_bias(Merge *m, Site *site, Diag *diag) {
 }
 
 /* What is left of the map: its function. */
-static Status put_function(Merge *m, const Site *site, Diag *diag) {
+static Status put_function(MapMerge *m, const MergeSite *site, Diag *diag) {
     Node *map = site->map, *relu = NULL;
     if (((const FeatureMapAttrs *)map->attrs)->fn != FEATURE_RELU) {
         node_set_operand(m->graph, map, "weight", NULL);
@@ -323,10 +324,10 @@ static Status put_function(Merge *m, const Site *site, Diag *diag) {
     return STATUS_OK;
 }
 
-static Status merge_site(Merge *m, Site *site, Diag *diag) {
+static Status merge_site(MapMerge *m, MergeSite *site, Diag *diag) {
     /* what a site before this one reads too is merged already */
     bool weight_is_merged = false, bias_is_merged = false;
-    for (const Site *other = m->sites; other < site; other++) {
+    for (const MergeSite *other = m->sites; other < site; other++) {
         weight_is_merged |= other->weight == site->weight;
         bias_is_merged |= other->bias == site->bias;
     }
@@ -339,11 +340,11 @@ static Status merge_site(Merge *m, Site *site, Diag *diag) {
 }
 
 static Status merge_run(PassContext *ctx, Model *model, const void *opaque, Diag *diag) {
-    Merge m = {.ctx = ctx, .graph = model->graph};
+    MapMerge m = {.ctx = ctx, .graph = model->graph};
     const int64_t before = graph_parameter_count(m.graph);
     TRY(find_sites(&m, opaque, diag));
     for (int i = 0; i < m.site_count; i++) {
-        const Site *site = &m.sites[i];
+        const MergeSite *site = &m.sites[i];
         TRY(check_users(&m, site, site->weight, "weight", diag));
         if (site->bias) TRY(check_users(&m, site, site->bias, "bias", diag));
     }
