@@ -113,14 +113,6 @@ static Status show_token(Generation *g, int32_t token, Diag *diag) {
     return status;
 }
 
-static void show_end(Generation *g) {
-    Text text = {0};
-    detokenizer_finish(&g->text, &text);
-    if (text.length) fwrite(text.data, 1, text.length, stdout);
-    putchar('\n');
-    text_free(&text);
-}
-
 static Status make_tokens(Generation *g, Diag *diag) {
     const Flags *flags = &g->cli->flags;
     const Sampling sampling = {.temperature = flags->temperature,
@@ -164,7 +156,11 @@ static Status generate(Generation *g, Diag *diag) {
     start = ticker_seconds();
     const Status status = make_tokens(g, diag);
     g->seconds = ticker_seconds() - start;
-    show_end(g);
+    Text rest = {0}; /* U+FFFD where the last bytes of a character never came */
+    detokenizer_finish(&g->text, &rest);
+    if (rest.length) fwrite(rest.data, 1, rest.length, stdout);
+    putchar('\n');
+    text_free(&rest);
     if (flags->timing)
         fprintf(stderr,
                 "%lld tokens read in %.1f ms, %lld made, %.3f ms each; state %zu bytes, "
