@@ -12,12 +12,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *file_kind(mode_t mode) {
-    if (S_ISDIR(mode)) return "a folder";
-    if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
-    return "a pipe or socket";
-}
-
 /* Opens a regular file for reading. O_NONBLOCK: a pipe without a writer does not hang. */
 static Status file_open(int *fd, size_t *bytes, const char *path, Diag *diag) {
     Loc at = LOC_FILE(path);
@@ -30,7 +24,10 @@ static Status file_open(int *fd, size_t *bytes, const char *path, Diag *diag) {
         status = diag_fail(diag, STATUS_IO, at, NULL, "cannot open: %s", strerror(errno));
     else if (!S_ISREG(info.st_mode))
         status = diag_fail(diag, STATUS_IO, at, NULL, "expected a regular file, found %s",
-                           file_kind(info.st_mode));
+                           S_ISDIR(info.st_mode) ? "a folder"
+                           : S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode)
+                               ? "a device"
+                               : "a pipe or socket");
     else
         *bytes = (size_t)info.st_size;
     if (status != STATUS_OK) close(*fd);
@@ -62,18 +59,6 @@ Status file_map(Buf **out, const char *path, Diag *diag) {
     return STATUS_OK;
 }
 
-/* Reads up to `bytes`; fewer when the file ends first. -1 on an error. */
-static ssize_t read_all(int fd, char *data, size_t bytes) {
-    size_t done = 0;
-    while (done < bytes) {
-        ssize_t n = read(fd, data + done, bytes - done);
-        if (n == 0) break;
-        if (n < 0 && errno != EINTR) return -1;
-        if (n > 0) done += (size_t)n;
-    }
-    return (ssize_t)done;
-}
-
 Status file_read(char **text, size_t *length, Arena *arena, const char *path,
                  size_t limit, Diag *diag) {
     int fd;
@@ -85,14 +70,20 @@ Status file_read(char **text, size_t *length, Arena *arena, const char *path,
                          "expected at most %zu bytes, found %zu", limit, bytes);
     }
     char *data = arena_alloc(arena, bytes + 1);
-    ssize_t n = read_all(fd, data, bytes);
+    size_t done = 0;
+    ssize_t n = 1;
+    while (done < bytes && n != 0) { /* 0: the file ends before its size says */
+        n = read(fd, data + done, bytes - done);
+        if (n < 0 && errno != EINTR) break;
+        if (n > 0) done += (size_t)n;
+    }
     int code = errno;
     close(fd);
-    if (n < 0)
+    if (done < bytes && n < 0)
         return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot read: %s",
                          strerror(code));
-    data[n] = 0;
+    data[done] = 0;
     *text = data;
-    *length = (size_t)n;
+    *length = done;
     return STATUS_OK;
 }

@@ -44,15 +44,6 @@ void guard_remove(const void *base) {
     }
 }
 
-static const char *guard_find(const char *address) {
-    for (int i = 0; i < GUARD_SLOTS; i++) {
-        const char *base = atomic_load(&guard_slots[i].base);
-        if (base && address >= base && address < base + guard_slots[i].bytes)
-            return guard_slots[i].path;
-    }
-    return NULL;
-}
-
 static void write_text(const char *text) {
     ssize_t written = write(STDERR_FILENO, text, strlen(text));
     (void)written; /* nothing is left to be done about it */
@@ -60,7 +51,12 @@ static void write_text(const char *text) {
 
 static void guard_handle(int number, siginfo_t *info, void *context) {
     (void)context;
-    const char *path = guard_find(info->si_addr);
+    const char *address = info->si_addr, *path = NULL;
+    for (int i = 0; i < GUARD_SLOTS && !path; i++) {
+        const char *base = atomic_load(&guard_slots[i].base);
+        if (base && address >= base && address < base + guard_slots[i].bytes)
+            path = guard_slots[i].path;
+    }
     if (!path) {
         signal(number, SIG_DFL); /* the access is repeated and ends the program */
         return;

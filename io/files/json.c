@@ -19,79 +19,59 @@ enum {
 };
 static const size_t JSON_BUDGET = (size_t)64 << 20;
 
-typedef struct Scan {
-    const char *file, *text;
-    size_t length;
-    Loc at;
-    int depth;
-    size_t cost;
-} Scan;
-
 /* Steps over one character, or over the rest of a string that it opens. */
-static size_t scan_skip(Scan *scan, size_t i) {
-    if (scan->text[i] != '"') return i + 1;
-    for (i++; i < scan->length && scan->text[i] != '"'; i++)
-        if (scan->text[i] == '\\') i++;
+static size_t scan_skip(const char *text, size_t length, size_t i) {
+    if (text[i] != '"') return i + 1;
+    for (i++; i < length && text[i] != '"'; i++)
+        if (text[i] == '\\') i++;
     return i + 1;
-}
-
-/* Takes account of one character outside strings. */
-static void scan_count(Scan *scan, char c) {
-    if (c == '{' || c == '[') scan->depth++;
-    if (c == '}' || c == ']') scan->depth--;
-    if (c == '{') scan->cost += JSON_COST_MAP;
-    if (c == '[') scan->cost += JSON_COST_LIST;
-    if (c == ',' || c == ':') scan->cost += JSON_COST_ITEM / (c == ':' ? 2 : 1);
 }
 
 /* Limits depth and memory before jansson sees the text. */
 static Status json_scan(const char *file, int line, const char *text, size_t length,
                         Diag *diag) {
-    Scan scan = {.file = file, .text = text, .length = length};
-    size_t start = 0;
-    for (size_t i = 0; i < length; i = scan_skip(&scan, i)) {
-        if (text[i] == '\n') {
+    const size_t most = JSON_BUDGET + JSON_COST_BYTE * length;
+    size_t start = 0, cost = 0;
+    int depth = 0;
+    for (size_t i = 0; i < length; i = scan_skip(text, length, i)) {
+        const char c = text[i];
+        if (c == '\n') {
             line++;
             start = i + 1;
         }
-        scan_count(&scan, text[i]);
+        depth += (c == '{' || c == '[') - (c == '}' || c == ']');
+        if (c == '{') cost += JSON_COST_MAP;
+        if (c == '[') cost += JSON_COST_LIST;
+        if (c == ',') cost += JSON_COST_ITEM;
+        if (c == ':') cost += JSON_COST_ITEM / 2;
         Loc at = {file, line, (int)(i - start) + 1};
-        if (scan.depth > JSON_DEPTH_MAX)
+        if (depth > JSON_DEPTH_MAX)
             return diag_fail(diag, STATUS_FORMAT, at, NULL,
                              "nested deeper than %d levels", JSON_DEPTH_MAX);
-        if (scan.cost > JSON_BUDGET + JSON_COST_BYTE * length)
+        if (cost > most)
             return diag_fail(diag, STATUS_FORMAT, at, NULL,
                              "too many values: reading them would take more than %zu MiB",
-                             (JSON_BUDGET + JSON_COST_BYTE * length) >> 20);
+                             most >> 20);
     }
     return STATUS_OK;
 }
 
-static Tree *json_convert(Arena *arena, Loc at, const json_t *value);
-
-static Tree *json_convert_map(Arena *arena, Loc at, const json_t *value) {
-    Tree *map = tree_new(arena, TREE_MAP, at);
-    json_t *object = (json_t *)value; /* jansson's iterators are not const */
-    for (void *it = json_object_iter(object); it; it = json_object_iter_next(object, it))
-        tree_append(arena, map, json_object_iter_key(it), at,
-                    json_convert(arena, at, json_object_iter_value(it)));
-    return map;
-}
-
-static Tree *json_convert_list(Arena *arena, Loc at, const json_t *value) {
-    Tree *list = tree_new(arena, TREE_LIST, at);
-    for (size_t i = 0; i < json_array_size(value); i++)
-        tree_append(arena, list, NULL, LOC_NONE,
-                    json_convert(arena, at, json_array_get(value, i)));
-    return list;
-}
-
 /* Recursion is limited by JSON_DEPTH_MAX. */
 static Tree *json_convert(Arena *arena, Loc at, const json_t *value) {
-    if (json_is_object(value)) return json_convert_map(arena, at, value);
-    if (json_is_array(value)) return json_convert_list(arena, at, value);
     Tree *tree = tree_new(arena, TREE_NULL, at);
-    if (json_is_boolean(value)) {
+    json_t *object = (json_t *)value; /* jansson's iterators are not const */
+    if (json_is_object(value)) {
+        tree->kind = TREE_MAP;
+        for (void *it = json_object_iter(object); it;
+             it = json_object_iter_next(object, it))
+            tree_append(arena, tree, json_object_iter_key(it), at,
+                        json_convert(arena, at, json_object_iter_value(it)));
+    } else if (json_is_array(value)) {
+        tree->kind = TREE_LIST;
+        for (size_t i = 0; i < json_array_size(value); i++)
+            tree_append(arena, tree, NULL, LOC_NONE,
+                        json_convert(arena, at, json_array_get(value, i)));
+    } else if (json_is_boolean(value)) {
         tree->kind = TREE_BOOL;
         tree->boolean = json_is_true(value);
     } else if (json_is_integer(value)) {

@@ -100,17 +100,6 @@ static void remove_stale(const OutFile *file) {
     closedir(folder);
 }
 
-static Status check_target(const char *path, const char *base, Diag *diag) {
-    struct stat info;
-    if (base[0] == 0)
-        return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "expected a file name");
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
-        return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL,
-                         "expected a regular file to replace, found %s",
-                         S_ISDIR(info.st_mode) ? "a folder" : "something else");
-    return STATUS_OK;
-}
-
 static void outfile_free(OutFile *file) {
     if (file->fd >= 0) close(file->fd);
     if (file->slot >= 0) atomic_store(&out_slots[file->slot].state, SLOT_FREE);
@@ -120,7 +109,13 @@ static void outfile_free(OutFile *file) {
 Status outfile_open(OutFile **out, const char **temporary, const char *path, Diag *diag) {
     const char *slash = strrchr(path, '/');
     const char *base = slash ? slash + 1 : path;
-    TRY(check_target(path, base, diag));
+    struct stat info;
+    if (base[0] == 0)
+        return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "expected a file name");
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL,
+                         "expected a regular file to replace, found %s",
+                         S_ISDIR(info.st_mode) ? "a folder" : "something else");
     Arena *arena = arena_create();
     OutFile *file = ARENA_NEW(arena, OutFile);
     *file = (OutFile){.arena = arena, .slot = -1, .path = arena_strdup(arena, path)};
@@ -153,17 +148,6 @@ Status outfile_write(OutFile *file, const void *data, size_t length, Diag *diag)
     return STATUS_OK;
 }
 
-/* Makes the rename itself durable. Some file systems cannot, and say EINVAL. */
-static Status sync_folder(const OutFile *file, Diag *diag) {
-    int fd = open(file->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return out_fail(diag, file->path, "make the folder durable", errno);
-    bool failed = fsync(fd) != 0 && errno != EINVAL;
-    int code = errno;
-    close(fd);
-    return failed ? out_fail(diag, file->path, "make the folder durable", code)
-                  : STATUS_OK;
-}
-
 static Status outfile_finish(OutFile *file, Diag *diag) {
     if (fsync(file->fd) != 0)
         return out_fail(diag, file->path, "make the data durable", errno);
@@ -172,7 +156,14 @@ static Status outfile_finish(OutFile *file, Diag *diag) {
     if (closed != 0) return out_fail(diag, file->path, "write", errno);
     if (rename(file->temporary, file->path) != 0)
         return out_fail(diag, file->path, "put the file in place", errno);
-    return sync_folder(file, diag);
+    /* The rename itself becomes durable; some file systems cannot, and say EINVAL. */
+    int fd = open(file->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return out_fail(diag, file->path, "make the folder durable", errno);
+    bool failed = fsync(fd) != 0 && errno != EINVAL;
+    int code = errno;
+    close(fd);
+    return failed ? out_fail(diag, file->path, "make the folder durable", code)
+                  : STATUS_OK;
 }
 
 Status outfile_commit(OutFile *file, Diag *diag) {

@@ -110,22 +110,6 @@ static size_t address_space(void) {
     return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-static void limits_set(const SandboxLimits *limits) {
-    limit_set(RLIMIT_CORE, 0);
-    size_t used = address_space();
-    /* AddressSanitizer reserves terabytes of address space. */
-    if (limits->memory && used && !SANITIZED) limit_set(RLIMIT_AS, used + limits->memory);
-    rlim_t cpu = (rlim_t)limits->cpu_seconds * (SANITIZED ? 4 : 1);
-    if (cpu) limit_set(RLIMIT_CPU, cpu);
-    if (limits->wall_seconds) alarm((unsigned)limits->wall_seconds);
-}
-
-static void streams_close(void) {
-    int null = open("/dev/null", O_RDWR);
-    for (int fd = 0; null >= 0 && fd < 3; fd++) dup2(null, fd);
-    if (null > 2) close(null);
-}
-
 static bool write_all(int fd, const void *data, size_t bytes) {
     const char *at = data;
     while (bytes > 0) {
@@ -145,8 +129,16 @@ static void child_run(int fd, pid_t parent, SandboxWork work, void *state,
     if (getppid() != parent) _exit(1);
     fd = fcntl(fd, F_DUPFD, 3); /* out of the way of the standard streams */
     if (fd < 0) _exit(1);
-    streams_close();
-    limits_set(limits);
+    int null = open("/dev/null", O_RDWR);
+    for (int i = 0; null >= 0 && i < 3; i++) dup2(null, i);
+    if (null > 2) close(null);
+    limit_set(RLIMIT_CORE, 0);
+    size_t used = address_space();
+    /* AddressSanitizer reserves terabytes of address space. */
+    if (limits->memory && used && !SANITIZED) limit_set(RLIMIT_AS, used + limits->memory);
+    rlim_t cpu = (rlim_t)limits->cpu_seconds * (SANITIZED ? 4 : 1);
+    if (cpu) limit_set(RLIMIT_CPU, cpu);
+    if (limits->wall_seconds) alarm((unsigned)limits->wall_seconds);
     prctl(PR_SET_DUMPABLE, 0);
     if (limits->closed) calls_close(fd);
     Text reply = {0};

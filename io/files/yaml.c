@@ -154,22 +154,6 @@ static Status on_start(YamlReader *reader, const yaml_event_t *event) {
     return STATUS_OK;
 }
 
-static Status on_end(YamlReader *reader) {
-    reader->depth--;
-    reader->container = reader->container->parent;
-    return STATUS_OK;
-}
-
-static Status on_document(YamlReader *reader, const yaml_event_t *event) {
-    Loc at = mark_loc(reader, event->start_mark);
-    if (++reader->documents > 1)
-        return FAIL(reader, at, "expected one document, found a second");
-    if (event->data.document_start.tag_directives.start !=
-        event->data.document_start.tag_directives.end)
-        return FAIL(reader, at, "tags are not supported");
-    return STATUS_OK;
-}
-
 /* Refuses anchors, aliases and tags. */
 static Status check_plainness(YamlReader *reader, const yaml_event_t *event) {
     const yaml_char_t *anchor = NULL, *tag = NULL;
@@ -192,26 +176,26 @@ static Status check_plainness(YamlReader *reader, const yaml_event_t *event) {
 }
 
 static Status on_event(YamlReader *reader, const yaml_event_t *event) {
+    Loc at = mark_loc(reader, event->start_mark);
     TRY(check_plainness(reader, event));
     switch (event->type) {
-    case YAML_DOCUMENT_START_EVENT: return on_document(reader, event);
+    case YAML_DOCUMENT_START_EVENT:
+        if (++reader->documents > 1)
+            return FAIL(reader, at, "expected one document, found a second");
+        if (event->data.document_start.tag_directives.start !=
+            event->data.document_start.tag_directives.end)
+            return FAIL(reader, at, "tags are not supported");
+        return STATUS_OK;
     case YAML_SCALAR_EVENT: return on_scalar(reader, event);
     case YAML_SEQUENCE_START_EVENT:
     case YAML_MAPPING_START_EVENT: return on_start(reader, event);
     case YAML_SEQUENCE_END_EVENT:
-    case YAML_MAPPING_END_EVENT: return on_end(reader);
+    case YAML_MAPPING_END_EVENT:
+        reader->depth--;
+        reader->container = reader->container->parent;
+        return STATUS_OK;
     default: return STATUS_OK;
     }
-}
-
-/* Line and column of a byte, for faults that libyaml places by offset. */
-static Loc offset_loc(const YamlReader *reader, const char *text, size_t offset) {
-    Loc at = {reader->file, 1, 1};
-    for (size_t i = 0; i < offset; i++) {
-        at.column = text[i] == '\n' ? 1 : at.column + 1;
-        if (text[i] == '\n') at.line++;
-    }
-    return at;
 }
 
 static Status parser_fault(YamlReader *reader, const yaml_parser_t *parser,
@@ -221,9 +205,15 @@ static Status parser_fault(YamlReader *reader, const yaml_parser_t *parser,
         return diag_fail(reader->diag, STATUS_MEMORY, LOC_FILE(reader->file), NULL,
                          "out of memory");
     if (parser->error == YAML_READER_ERROR) {
+        /* libyaml places these faults by offset */
         size_t offset = parser->problem_offset < length ? parser->problem_offset : length;
-        return diag_fail(reader->diag, STATUS_RECIPE, offset_loc(reader, text, offset),
-                         NULL, "invalid YAML: %s", problem);
+        Loc at = {reader->file, 1, 1};
+        for (size_t i = 0; i < offset; i++) {
+            at.column = text[i] == '\n' ? 1 : at.column + 1;
+            if (text[i] == '\n') at.line++;
+        }
+        return diag_fail(reader->diag, STATUS_RECIPE, at, NULL, "invalid YAML: %s",
+                         problem);
     }
     const char *context = parser->context ? parser->context : "";
     return diag_fail(reader->diag, STATUS_RECIPE, mark_loc(reader, parser->problem_mark),

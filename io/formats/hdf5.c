@@ -177,17 +177,13 @@ static bool shape_get(hid_t id, int *rank, int64_t *dim) {
     return ok;
 }
 
-static bool set_is_plain(hid_t id) {
-    hid_t list = H5Dget_create_plist(id);
-    bool plain = H5Pget_layout(list) == H5D_CONTIGUOUS && H5Pget_nfilters(list) == 0 &&
-                 H5Pget_external_count(list) == 0;
-    H5Pclose(list);
-    return plain;
-}
-
 static bool visit_set(FileWalk *walk, hid_t id, const char *name) {
     Hdf5Set set = {.group = walk->group, .name = name};
-    if (!set_is_plain(id))
+    hid_t list = H5Dget_create_plist(id);
+    const bool plain = H5Pget_layout(list) == H5D_CONTIGUOUS &&
+                       H5Pget_nfilters(list) == 0 && H5Pget_external_count(list) == 0;
+    H5Pclose(list);
+    if (!plain)
         return fail(walk->fault, "data set '%s' is not stored contiguously", name);
     if (!set_type(&set, id))
         return fail(walk->fault, "data set '%s' has an unexpected element type", name);
@@ -292,14 +288,6 @@ static hid_t file_create(const char *path) {
     return file;
 }
 
-static hid_t group_create(hid_t file, const char *name) {
-    hid_t create = H5Pcreate(H5P_GROUP_CREATE);
-    H5Pset_obj_track_times(create, 0);
-    hid_t group = H5Gcreate2(file, name, H5P_DEFAULT, create, H5P_DEFAULT);
-    H5Pclose(create);
-    return group;
-}
-
 static hid_t set_create(hid_t parent, const Hdf5Set *set, hid_t type) {
     hsize_t dim[RANK_MAX] = {0};
     for (int i = 0; i < set->rank; i++) dim[i] = (hsize_t)set->dim[i];
@@ -340,7 +328,10 @@ bool hdf5_write(const char *path, const Hdf5Set *sets, int count, Text *fault) {
         if (sets[i].group && (!name || strcmp(name, sets[i].group) != 0)) {
             if (group >= 0) H5Gclose(group);
             name = sets[i].group;
-            group = group_create(file, name);
+            hid_t create = H5Pcreate(H5P_GROUP_CREATE);
+            H5Pset_obj_track_times(create, 0);
+            group = H5Gcreate2(file, name, H5P_DEFAULT, create, H5P_DEFAULT);
+            H5Pclose(create);
             if (group < 0) return write_failed(fault, name);
         }
         if (!set_write(sets[i].group ? group : file, &sets[i], fault)) return false;
@@ -378,24 +369,21 @@ static herr_t name_list(hid_t group, const char *name, const H5L_info_t *info,
     return list->length > 200; /* enough for a message */
 }
 
-static void array_missing(hid_t file, const char *name, Text *fault) {
-    Text names = {0};
-    H5Literate(file, H5_INDEX_NAME, H5_ITER_INC, NULL, name_list, &names);
-    text_add(fault, "expected a data set '%s', found %s", name,
-             names.length ? names.data : "an empty file");
-    text_free(&names);
-}
-
 static hid_t array_open(hid_t file, const char *name, Text *fault) {
     PathKind kind = path_kind(file, name);
     hid_t id = kind == PATH_HARD ? H5Oopen(file, name, H5P_DEFAULT) : -1;
     if (id >= 0 && H5Iget_type(id) == H5I_DATASET) return id;
-    if (kind == PATH_MISSING)
-        array_missing(file, name, fault);
-    else if (kind == PATH_LINK)
+    if (kind == PATH_MISSING) {
+        Text names = {0};
+        H5Literate(file, H5_INDEX_NAME, H5_ITER_INC, NULL, name_list, &names);
+        text_add(fault, "expected a data set '%s', found %s", name,
+                 names.length ? names.data : "an empty file");
+        text_free(&names);
+    } else if (kind == PATH_LINK) {
         fail(fault, "'%s' is a soft or external link, which is not followed", name);
-    else
+    } else {
         fail(fault, "'%s' is not a readable data set", name);
+    }
     return -1;
 }
 
@@ -411,17 +399,6 @@ static bool filters_allowed(hid_t list) {
             return false;
     }
     return count >= 0;
-}
-
-static bool array_storage(hid_t id, const char *name, Text *fault) {
-    hid_t list = H5Dget_create_plist(id);
-    H5D_layout_t layout = H5Pget_layout(list);
-    if (H5Pget_external_count(list) != 0 || layout == H5D_VIRTUAL || layout < 0)
-        return fail(fault, "data set '%s' keeps its data in another file", name);
-    if (!filters_allowed(list))
-        return fail(fault, "data set '%s' uses a filter other than deflate", name);
-    H5Pclose(list);
-    return true;
 }
 
 static bool array_type(hid_t id, const char *name, Hdf5Array *out, Text *fault) {
@@ -441,7 +418,13 @@ static bool array_describe(hid_t *id, hid_t file, const char *name, Hdf5Array *o
                            Text *fault) {
     *id = array_open(file, name, fault);
     if (*id < 0) return false;
-    if (!array_storage(*id, name, fault)) return false;
+    hid_t list = H5Dget_create_plist(*id);
+    H5D_layout_t layout = H5Pget_layout(list);
+    if (H5Pget_external_count(list) != 0 || layout == H5D_VIRTUAL || layout < 0)
+        return fail(fault, "data set '%s' keeps its data in another file", name);
+    if (!filters_allowed(list))
+        return fail(fault, "data set '%s' uses a filter other than deflate", name);
+    H5Pclose(list);
     if (!array_type(*id, name, out, fault)) return false;
     if (!shape_get(*id, &out->rank, out->dim) || out->rank == 0)
         return fail(fault, "data set '%s' needs 1 to 6 dimensions, samples first", name);

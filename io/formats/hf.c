@@ -168,18 +168,6 @@ static Status bindings_list(Binder *binder) {
     return STATUS_OK;
 }
 
-/* A hint with the tensor nearest to a name, among those not used. */
-static void hint_nearest(const Binder *binder, const char *name) {
-    const char **names =
-        ARENA_ARRAY(binder->arena, const char *, (size_t)binder->count + 1);
-    int count = 0;
-    for (int i = 0; i < binder->count; i++)
-        if (!graph_storage(binder->graph, binder->bindings[i].name))
-            names[count++] = binder->bindings[i].name;
-    const char *nearest = name_nearest(name, names, count);
-    if (nearest) diag_hint(binder->diag, "the checkpoint has '%s'", nearest);
-}
-
 /* The beginning in Family.heads that the name has, or NULL. */
 static const char *find_head(const Family *family, const char *name) {
     const char *prefix = family->prefix ? family->prefix : "";
@@ -189,17 +177,13 @@ static const char *find_head(const Family *family, const char *name) {
     return NULL;
 }
 
-/* Whether the storage is of a head of which the checkpoint has nothing at all. */
-static bool is_new_head(const Binder *binder, const char *name) {
-    const char *head = find_head(binder->family, name);
-    for (int i = 0; head && i < binder->count; i++)
-        if (find_head(binder->family, binder->bindings[i].name) == head) return false;
-    return head != NULL;
-}
-
 /* A storage without a tensor: left to be created, or a fault. */
 static Status missing(Binder *binder, const Storage *storage) {
-    const bool new_head = is_new_head(binder, storage->name);
+    /* a new head is one of which the checkpoint has nothing at all */
+    const char *head = find_head(binder->family, storage->name);
+    bool new_head = head != NULL;
+    for (int i = 0; new_head && i < binder->count; i++)
+        new_head = find_head(binder->family, binder->bindings[i].name) != head;
     if (new_head && binder->options->create_heads) {
         text_add(&binder->created, "%s%s", binder->created.length ? ", " : "",
                  storage->name);
@@ -207,10 +191,19 @@ static Status missing(Binder *binder, const Storage *storage) {
     }
     diag_fail(binder->diag, STATUS_FORMAT, LOC_FILE(binder->checkpoint->path),
               storage->name, "the checkpoint lacks this tensor");
-    if (new_head)
+    if (new_head) {
         diag_hint(binder->diag, "`model: {path: ..., seed: 1}` creates a new head");
-    else
-        hint_nearest(binder, storage->name);
+        return STATUS_FORMAT;
+    }
+    /* the nearest name among those that have no place in the graph */
+    const char **names =
+        ARENA_ARRAY(binder->arena, const char *, (size_t)binder->count + 1);
+    int count = 0;
+    for (int i = 0; i < binder->count; i++)
+        if (!graph_storage(binder->graph, binder->bindings[i].name))
+            names[count++] = binder->bindings[i].name;
+    const char *nearest = name_nearest(storage->name, names, count);
+    if (nearest) diag_hint(binder->diag, "the checkpoint has '%s'", nearest);
     return STATUS_FORMAT;
 }
 
@@ -222,13 +215,6 @@ static bool shape_same(const Tensor *a, const Tensor *b) {
     for (; n > m && *x == 1; n--) x++;
     for (; m > n && *y == 1; m--) y++;
     return n == m && memcmp(x, y, sizeof *x * (size_t)n) == 0;
-}
-
-/* Shape of the tensor of which a storage is one of `parts` slices. */
-static Tensor whole_shape(const Storage *storage, int parts) {
-    Tensor whole = storage->tensor;
-    if (whole.rank > 0) whole.dim[whole.rank - 1] *= parts;
-    return whole;
 }
 
 /* Gives a storage's tensor, which has its shape only, the part of a tensor that the
@@ -252,25 +238,14 @@ static Binding *find_binding(const Binder *binder, const char *name) {
                    binding_order);
 }
 
-/* Takes away the outputs that may go and for which the checkpoint has no weights. */
-static void drop_outputs(const Binder *binder) {
-    const OptionalOutput *optional = binder->family->optional;
-    for (; optional && optional->output; optional++) {
-        if (!graph_storage(binder->graph, optional->storage) ||
-            find_binding(binder, optional->storage))
-            continue;
-        graph_remove_output(binder->graph, optional->output);
-        graph_remove_dead(binder->graph);
-    }
-}
-
 static Status bind_storage(Binder *binder, Storage *storage) {
     Binding *binding = find_binding(binder, storage->name);
     if (!binding) return missing(binder, storage);
     const Tensor *tensor = &binding->source->tensor;
     const char *name = binding->source->name;
     Loc at = LOC_FILE(binder->checkpoint->path);
-    const Tensor whole = whole_shape(storage, binding->parts);
+    Tensor whole = storage->tensor; /* shape of that of which it is one of the slices */
+    if (whole.rank > 0) whole.dim[whole.rank - 1] *= binding->parts;
     char want[SHAPE_TEXT_BYTES], have[SHAPE_TEXT_BYTES];
     if (!shape_same(tensor, &whole))
         return diag_fail(binder->diag, STATUS_FORMAT, at, name,
@@ -313,7 +288,15 @@ static Status check_unused(const Binder *binder) {
 
 static Status bind_weights(Binder *binder) {
     TRY(bindings_list(binder));
-    drop_outputs(binder);
+    /* Outputs that may go and for which the checkpoint has no weights are taken away. */
+    const OptionalOutput *optional = binder->family->optional;
+    for (; optional && optional->output; optional++) {
+        if (!graph_storage(binder->graph, optional->storage) ||
+            find_binding(binder, optional->storage))
+            continue;
+        graph_remove_output(binder->graph, optional->output);
+        graph_remove_dead(binder->graph);
+    }
     for (int i = 0; i < binder->graph->storage_count; i++)
         TRY(bind_storage(binder, binder->graph->storages[i]));
     return check_unused(binder);
@@ -346,18 +329,15 @@ static Status read_weights(Model *model, const Family *family, const char *folde
     return status;
 }
 
-/* Whether a new number of labels makes a key of the old configuration void. */
-static bool is_stale(const Tree *overrides, const char *key) {
-    return tree_get(overrides, "num_labels") &&
-           (strcmp(key, "id2label") == 0 || strcmp(key, "label2id") == 0);
-}
-
 /* The configuration with the keys of `overrides` in place of its own. */
 static Tree *merge_config(Arena *arena, const Tree *config, const Tree *overrides) {
     Tree *merged = tree_new(arena, TREE_MAP, config->loc);
+    const bool labels = tree_get(overrides, "num_labels") != NULL;
     for (const Tree *own = config->first; own; own = own->next) {
         const Tree *value = tree_get(overrides, own->key);
-        if (!value && is_stale(overrides, own->key)) continue;
+        const bool names =
+            strcmp(own->key, "id2label") == 0 || strcmp(own->key, "label2id") == 0;
+        if (!value && labels && names) continue; /* void with another number of labels */
         if (!value) value = own;
         tree_append(arena, merged, own->key, value->key_loc, tree_copy(arena, value));
     }

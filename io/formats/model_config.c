@@ -19,18 +19,15 @@ static Tree *new_number(Arena *arena, double value) {
     return tree;
 }
 
-static Tree *new_list(Arena *arena, const double *values, int count) {
+/* One number where all are the same, else all of them. */
+static Tree *new_value(Arena *arena, const double *values, int count) {
+    bool same = true;
+    for (int i = 1; i < count; i++) same = same && values[i] == values[0];
+    if (same) return new_number(arena, count ? values[0] : 0);
     Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
     for (int i = 0; i < count; i++)
         tree_append(arena, list, NULL, LOC_NONE, new_number(arena, values[i]));
     return list;
-}
-
-/* One number where all are the same, else all of them. */
-static Tree *new_value(Arena *arena, const double *values, int count) {
-    for (int i = 1; i < count; i++)
-        if (values[i] != values[0]) return new_list(arena, values, count);
-    return new_number(arena, count ? values[0] : 0);
 }
 
 static bool same_tree(const Tree *a, const Tree *b) {

@@ -145,19 +145,14 @@ static Status row_read(const GaussianReader *r, const Tree *row, int *sets) {
     return status;
 }
 
-static int count_sets(const SetTable *table) {
-    int count = 0;
-    for (int i = 0; i < table->count; i++)
-        count +=
-            table->sets[i].group && strcmp(table->sets[i].group, MODELFILE_PRIORS) == 0;
-    return count;
-}
-
 Status modelfile_read_gaussians(const GaussianReader *r) {
     const Tree *priors = tree_get(r->index, "priors");
     const Tree *rows = tree_get(priors, "storages");
-    const int found = count_sets(r->table);
-    int used = 0;
+    int found = 0, used = 0;
+    for (int i = 0; i < r->table->count; i++) {
+        const char *group = r->table->sets[i].group;
+        found += group && strcmp(group, MODELFILE_PRIORS) == 0;
+    }
     if (!priors && found == 0) return STATUS_OK;
     const char *model = string_of(priors, "model");
     if (!model || !rows || rows->kind != TREE_LIST)

@@ -45,8 +45,9 @@ typedef struct ModelWriter {
     Diag *diag;
 } ModelWriter;
 
-static int weight_compare(const void *a, const void *b) {
-    return strcmp(((const Weight *)a)->link, ((const Weight *)b)->link);
+/* Weights and parts both start with their link. */
+static int link_compare(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 static Status weights_collect(ModelWriter *w) {
@@ -60,12 +61,8 @@ static Status weights_collect(ModelWriter *w) {
                              "cannot write a storage without weights");
         w->weights[i] = (Weight){modelfile_link(w->scratch, storage->name), storage};
     }
-    qsort(w->weights, (size_t)w->weight_count, sizeof *w->weights, weight_compare);
+    qsort(w->weights, (size_t)w->weight_count, sizeof *w->weights, link_compare);
     return STATUS_OK;
-}
-
-static int part_compare(const void *a, const void *b) {
-    return strcmp(((const Part *)a)->link, ((const Part *)b)->link);
 }
 
 static Status parts_collect(ModelWriter *w) {
@@ -85,7 +82,7 @@ static Status parts_collect(ModelWriter *w) {
                 (Part){modelfile_part_link(w->scratch, storage->name, part[p].name),
                        part[p].tensor};
     }
-    qsort(w->parts, (size_t)w->part_count, sizeof *w->parts, part_compare);
+    qsort(w->parts, (size_t)w->part_count, sizeof *w->parts, link_compare);
     return STATUS_OK;
 }
 
@@ -107,13 +104,6 @@ static void index_add(Tree *rows, Arena *arena, const Storage *storage) {
     tree_append(arena, rows, NULL, LOC_NONE, row);
 }
 
-static void index_add_gaussians(const ModelWriter *w, Tree *index) {
-    const Storage **sorted =
-        ARENA_ARRAY(w->scratch, const Storage *, (size_t)w->weight_count + 1);
-    for (int i = 0; i < w->weight_count; i++) sorted[i] = w->weights[i].storage;
-    modelfile_put_gaussians(index, w->scratch, sorted, w->weight_count);
-}
-
 /* {"format", "texts": hashes by name, "storages": rows, "priors": where there are some}.
  */
 static void index_print(ModelWriter *w) {
@@ -132,7 +122,10 @@ static void index_print(ModelWriter *w) {
     tree_put_int(arena, index, "format", MODELFILE_VERSION);
     tree_append(arena, index, "texts", LOC_NONE, texts);
     tree_append(arena, index, "storages", LOC_NONE, rows);
-    index_add_gaussians(w, index);
+    const Storage **sorted =
+        ARENA_ARRAY(arena, const Storage *, (size_t)w->weight_count + 1);
+    for (int i = 0; i < w->weight_count; i++) sorted[i] = w->weights[i].storage;
+    modelfile_put_gaussians(index, arena, sorted, w->weight_count);
     tree_print_json(&w->texts[TEXT_INDEX], index, 0);
 }
 

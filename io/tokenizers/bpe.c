@@ -209,29 +209,24 @@ static void add_bytes(const Bpe *bpe, BpeScratch *scratch, const char *word,
     }
 }
 
-/* Joins a symbol and the one after it. */
-static void symbol_join(const Bpe *bpe, BpeScratch *scratch, int32_t place, int32_t id) {
-    BpeSymbol *symbols = scratch->symbols, *left = &symbols[place];
-    BpeSymbol *right = &symbols[left->after];
-    left->id = id;
-    left->after = right->after;
-    right->id = -1;
-    if (left->after >= 0) symbols[left->after].before = place;
-    if (left->before >= 0) wait_for(bpe, scratch, left->before);
-    wait_for(bpe, scratch, place);
-}
-
 static void merge_all(const Bpe *bpe, BpeScratch *scratch) {
     scratch->waiting = 0;
     for (size_t i = 0; i + 1 < scratch->count; i++) wait_for(bpe, scratch, (int32_t)i);
     while (scratch->waiting > 0) {
         BpeCandidate next = heap_pop(scratch);
         int32_t place = (int32_t)(next.order & UINT32_MAX);
-        const BpeSymbol *left = &scratch->symbols[place];
+        BpeSymbol *left = &scratch->symbols[place];
         if (left->id < 0 || left->after < 0) continue;
         /* what stands here may be other tokens by now */
         const Merge *merge = merge_find(bpe, left->id, scratch->symbols[left->after].id);
-        if (merge && merge->id == next.id) symbol_join(bpe, scratch, place, next.id);
+        if (!merge || merge->id != next.id) continue;
+        BpeSymbol *symbols = scratch->symbols, *right = &symbols[left->after];
+        left->id = next.id;
+        left->after = right->after;
+        right->id = -1;
+        if (left->after >= 0) symbols[left->after].before = place;
+        if (left->before >= 0) wait_for(bpe, scratch, left->before);
+        wait_for(bpe, scratch, place);
     }
 }
 

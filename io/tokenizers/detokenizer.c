@@ -21,11 +21,6 @@ static void text_set(Text *text, const char *bytes, size_t length) {
     if (length > 0) text_bytes(text, bytes, length);
 }
 
-static bool starts_with(const Text *text, const Token *start) {
-    return text->length >= start->length &&
-           memcmp(text->data, start->text, start->length) == 0;
-}
-
 /* Replaces every `from` by `to`. Tokens and both are short. */
 static void replace_all(Text *text, const Token *from, const Token *to) {
     Text out = {0};
@@ -64,17 +59,6 @@ static void take_bytes(Text *text) {
     text->length = length;
 }
 
-/* Takes the space off where English has none. */
-static void clean_up(Text *text) {
-    static const char *const TIGHT[] = {" .",  " ?",  " !",   " ,",  " n't",
-                                        " 'm", " 's", " 've", " 're"};
-    for (size_t i = 0; i < sizeof TIGHT / sizeof *TIGHT; i++) {
-        Token from = {TIGHT[i], (uint32_t)strlen(TIGHT[i])};
-        Token to = {TIGHT[i] + 1, from.length - 1};
-        replace_all(text, &from, &to);
-    }
-}
-
 static void space_in_front(Text *text) {
     text_bytes(text, " ", 1);
     memmove(text->data + 1, text->data, text->length - 1);
@@ -82,14 +66,22 @@ static void space_in_front(Text *text) {
 }
 
 static void join_word(const DecodeStep *step, Text *text, bool first) {
+    static const char *const TIGHT[] = {" .",  " ?",  " !",   " ,",  " n't",
+                                        " 'm", " 's", " 've", " 're"};
     const size_t prefix = step->from.length;
-    if (!first && prefix > 0 && starts_with(text, &step->from)) {
+    if (!first && prefix > 0 && text->length >= prefix &&
+        memcmp(text->data, step->from.text, prefix) == 0) {
         text->length -= prefix;
         memmove(text->data, text->data + prefix, text->length);
     } else if (!first) {
         space_in_front(text);
     }
-    if (step->cleanup) clean_up(text);
+    /* the space goes where English has none */
+    for (size_t i = 0; step->cleanup && i < sizeof TIGHT / sizeof *TIGHT; i++) {
+        Token from = {TIGHT[i], (uint32_t)strlen(TIGHT[i])};
+        Token to = {TIGHT[i] + 1, from.length - 1};
+        replace_all(text, &from, &to);
+    }
 }
 
 /* A token that steps before have made bytes of, not characters, is left as it is. */
@@ -160,16 +152,6 @@ static void emit_bytes(Detokenizer *self, Text *out, const char *text, size_t le
     }
 }
 
-/* Puts the bytes that were held back in front. */
-static void put_held(Detokenizer *self, Text *text) {
-    const size_t held = self->held_length, length = text->length;
-    if (held == 0) return;
-    text_bytes(text, self->held, held);
-    memmove(text->data + held, text->data, length);
-    memcpy(text->data, self->held, held);
-    self->held_length = 0;
-}
-
 /* --- tokens --- */
 
 void detokenizer_start(Detokenizer *self, const Tokenizer *tokenizer,
@@ -194,7 +176,13 @@ Status detokenizer_add(Detokenizer *self, Text *out, int32_t id, Loc at, Diag *d
     for (int i = 0; i < rules->count; i++)
         step_apply(&rules->steps[i], self->regex, text, self->tokens == 0);
     self->tokens++;
-    put_held(self, text);
+    const size_t held = self->held_length, length = text->length;
+    if (held > 0) { /* the bytes that were held back come first */
+        text_bytes(text, self->held, held);
+        memmove(text->data + held, text->data, length);
+        memcpy(text->data, self->held, held);
+        self->held_length = 0;
+    }
     emit_bytes(self, out, text->data, text->length);
     return STATUS_OK;
 }

@@ -32,16 +32,13 @@ static void add_tokens(TokenStream *out, const int32_t *tokens, int64_t count) {
     out->count = end;
 }
 
-/* The text in lower case; valid until the next call. */
-static TextSpan lower_text(Text *lower, TextSpan text) {
-    lower->length = 0;
-    utf8_lower(lower, text.text, text.length);
-    return (TextSpan){lower->data, lower->length};
-}
-
 static Status add_document(StreamReader *r, TextSpan text, Diag *diag) {
     if (text.length == 0) return STATUS_OK;
-    if (r->rules->lowercase) text = lower_text(&r->lower, text);
+    if (r->rules->lowercase) {
+        r->lower.length = 0;
+        utf8_lower(&r->lower, text.text, text.length);
+        text = (TextSpan){r->lower.data, r->lower.length};
+    }
     r->encoding.skip_unknown = r->rules->skip_unknown;
     TRY(tokenizer_encode_plain(r->tokenizer, &r->encoding, text, LOC_FILE(r->path),
                                diag));
@@ -53,20 +50,17 @@ static Status add_document(StreamReader *r, TextSpan text, Diag *diag) {
     return STATUS_OK;
 }
 
-/* Whether a line, its end aside, is the separator. */
-static bool is_separator(const char *line, size_t length, const char *separator) {
-    if (length > 0 && line[length - 1] == '\n') length--;
-    if (length > 0 && line[length - 1] == '\r') length--;
-    return length == strlen(separator) && memcmp(line, separator, length) == 0;
-}
-
 /* Adds what lies between lines that are the separator. */
 static Status add_documents(StreamReader *r, TextSpan text, Diag *diag) {
     const char *end = text.text + text.length, *begin = text.text;
+    const char *separator = r->rules->separator;
     for (const char *line = begin, *next; line < end; line = next) {
         const char *stop = memchr(line, '\n', (size_t)(end - line));
         next = stop ? stop + 1 : end;
-        if (!is_separator(line, (size_t)(next - line), r->rules->separator)) continue;
+        size_t length = (size_t)(next - line); /* without the end of the line */
+        if (length > 0 && line[length - 1] == '\n') length--;
+        if (length > 0 && line[length - 1] == '\r') length--;
+        if (length != strlen(separator) || memcmp(line, separator, length) != 0) continue;
         TRY(add_document(r, (TextSpan){begin, (size_t)(line - begin)}, diag));
         begin = next;
     }
@@ -82,22 +76,18 @@ static size_t share_offset(TextSpan text, double share) {
     return at;
 }
 
-static Status add_text(StreamReader *r, TextSpan text, Diag *diag) {
-    const StreamRules *rules = r->rules;
-    const size_t from = share_offset(text, rules->from);
-    const size_t to = share_offset(text, rules->to);
-    const TextSpan part = {text.text + from, to - from};
-    if (rules->separator && *rules->separator) return add_documents(r, part, diag);
-    return add_document(r, part, diag);
-}
-
 static Status read_text(StreamReader *r, Arena *arena, Diag *diag) {
     char *text;
     size_t length;
     TRY(file_read(&text, &length, arena, r->path, TEXT_BYTES, diag));
     TRY(utf8_check_file(r->path, text, length, diag));
     const size_t mark = utf8_mark_length(text, length);
-    return add_text(r, (TextSpan){text + mark, length - mark}, diag);
+    const TextSpan whole = {text + mark, length - mark};
+    const size_t from = share_offset(whole, r->rules->from);
+    const size_t to = share_offset(whole, r->rules->to);
+    const TextSpan part = {whole.text + from, to - from};
+    if (r->rules->separator && *r->rules->separator) return add_documents(r, part, diag);
+    return add_document(r, part, diag);
 }
 
 Status token_stream_read(TokenStream *out, const Tokenizer *tokenizer, const char *path,

@@ -270,15 +270,12 @@ const char *tokenizer_token(const Tokenizer *self, int32_t id) {
     return self->vocabulary.tokens[id].text;
 }
 
-static int32_t added_find(const AddedSet *set, const char *token) {
-    for (int32_t i = 0; i < set->vocabulary.capacity; i++)
-        if (strcmp(set->tokens[i].content, token) == 0) return set->tokens[i].id;
-    return -1;
-}
-
 int32_t tokenizer_find(const Tokenizer *self, const char *token) {
     int32_t id = vocabulary_find(&self->vocabulary, token, strlen(token));
-    return id >= 0 ? id : added_find(&self->original, token);
+    const AddedSet *added = &self->original;
+    for (int32_t i = 0; i < added->vocabulary.capacity && id < 0; i++)
+        if (strcmp(added->tokens[i].content, token) == 0) id = added->tokens[i].id;
+    return id;
 }
 
 /* --- the end --- */

@@ -37,19 +37,14 @@ Status characters_vocab(const Tree **vocab, Arena *arena, const Tree *model,
     return json_member(vocab, model, "vocab", TREE_MAP, "model", diag);
 }
 
-static bool is_added(const AddedToken *added, int count, int32_t id) {
-    for (int i = 0; i < count; i++)
-        if (added[i].id == id) return true;
-    return false;
-}
-
 /* Tokens that were not added must be one character long. */
 static Status check_lengths(const Tokenizer *self, const AddedToken *added, int count,
                             Loc at, Diag *diag) {
     for (int32_t id = 0; id < tokenizer_size(self); id++) {
         const Token *token = &self->vocabulary.tokens[id];
-        if (utf8_count(token->text, token->length) == 1 || is_added(added, count, id))
-            continue;
+        bool known = utf8_count(token->text, token->length) == 1;
+        for (int i = 0; i < count && !known; i++) known = added[i].id == id;
+        if (known) continue;
         return diag_fail(diag, STATUS_FORMAT, at, VOCAB,
                          "expected characters, found '%.64s' at number %d, which is "
                          "not among added_tokens",

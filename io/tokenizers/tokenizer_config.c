@@ -160,18 +160,13 @@ Status specials_find_some(Tokenizer *tokenizer, const SpecialNames *names,
     return STATUS_OK;
 }
 
-/* Number of a token that may not be found in the table yet, -1 when absent. */
-static int32_t find_anywhere(const Tokenizer *tokenizer, const char *text) {
-    for (int32_t id = 0; id < tokenizer_size(tokenizer); id++)
-        if (strcmp(tokenizer->vocabulary.tokens[id].text, text) == 0) return id;
-    return -1;
-}
-
 Status unknown_read(int32_t *id, const Tokenizer *self, const Tree *token,
                     SpecialNames *names, Loc at, Diag *diag) {
     *id = -1;
     if (!token) return STATUS_OK;
-    *id = find_anywhere(self, token->string);
+    /* the token may not be found in the table yet */
+    for (int32_t i = 0; i < tokenizer_size(self) && *id < 0; i++)
+        if (strcmp(self->vocabulary.tokens[i].text, token->string) == 0) *id = i;
     names->unk = token->string;
     if (*id >= 0) return STATUS_OK;
     return diag_fail(diag, STATUS_FORMAT, at, "model.unk_token",
@@ -234,18 +229,6 @@ static Status place_token(Vocabulary *vocabulary, Arena *arena, const char *text
     return STATUS_OK;
 }
 
-static Status place_vocab(Vocabulary *vocabulary, Arena *arena, const Tree *vocab,
-                          TokenSource place, Diag *diag) {
-    for (const Tree *entry = vocab->first; entry; entry = entry->next) {
-        int64_t id = entry->kind == TREE_INT ? entry->integer : -1;
-        TRY(place_token(vocabulary, arena, entry->key, id, place, diag));
-        if (vocabulary_add(vocabulary, (int32_t)id) == VOCABULARY_FULL)
-            return diag_fail(diag, STATUS_FORMAT, place.at, place.key,
-                             "too many tokens share one place in the hash table");
-    }
-    return STATUS_OK;
-}
-
 /* Number of added tokens that the vocabulary does not hold; those it holds must have the
  * same number there. */
 static Status count_new(int *out, const Tree *vocab, const AddedToken *added, int count,
@@ -271,7 +254,13 @@ Status tokenizer_place(Tokenizer *self, const Tree *vocab, const AddedToken *add
         return diag_fail(diag, STATUS_FORMAT, at, key,
                          "expected 1 to %d tokens, found %d", TOKENS_MAX, vocab->count);
     vocabulary_create(&self->vocabulary, self->arena, vocab->count + new_tokens);
-    TRY(place_vocab(&self->vocabulary, self->arena, vocab, place, diag));
+    for (const Tree *entry = vocab->first; entry; entry = entry->next) {
+        int64_t id = entry->kind == TREE_INT ? entry->integer : -1;
+        TRY(place_token(&self->vocabulary, self->arena, entry->key, id, place, diag));
+        if (vocabulary_add(&self->vocabulary, (int32_t)id) == VOCABULARY_FULL)
+            return diag_fail(diag, STATUS_FORMAT, at, key,
+                             "too many tokens share one place in the hash table");
+    }
     for (int i = 0; i < count; i++)
         if (!tree_get(vocab, added[i].content))
             TRY(place_token(&self->vocabulary, self->arena, added[i].content, added[i].id,

@@ -134,15 +134,6 @@ static Status read_model(Tokenizer *self, const Tree *root, const Tree *model,
     return STATUS_OK;
 }
 
-static Status read_specials(Tokenizer *self, const Tree *root, const SpecialNames *names,
-                            const char *folder, Diag *diag) {
-    if (self->kind != MODEL_WORDPIECE)
-        return specials_find_some(self, names, folder, root->loc, diag);
-    TRY(specials_find(self, names, root->loc, diag));
-    self->wordpiece.unknown = self->specials.unk;
-    return STATUS_OK;
-}
-
 /* Everything but the configuration, from the parsed file. */
 static Status read_root(Tokenizer *self, Arena *scratch, const Tree *root,
                         SpecialNames *names, const char *folder, Diag *diag) {
@@ -154,7 +145,12 @@ static Status read_root(Tokenizer *self, Arena *scratch, const Tree *root,
     TRY(read_tokens(self, scratch, root, model, &added, diag));
     TRY(read_model(self, root, model, &added, names, diag));
     TRY(tokenizer_add(self, added.tokens, added.count, root->loc, diag));
-    TRY(read_specials(self, root, names, folder, diag));
+    if (self->kind == MODEL_WORDPIECE) {
+        TRY(specials_find(self, names, root->loc, diag));
+        self->wordpiece.unknown = self->specials.unk;
+    } else {
+        TRY(specials_find_some(self, names, folder, root->loc, diag));
+    }
     TRY(decoder_read(self, root, diag));
     return template_read(self, root, diag);
 }

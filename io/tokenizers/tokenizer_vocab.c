@@ -50,16 +50,6 @@ static Status check_config(const Tree *config, Diag *diag) {
     return STATUS_OK;
 }
 
-static Status read_rules(BertRules *rules, const Tree *config, Diag *diag) {
-    TRY(check_config(config, diag));
-    rules->clean_text = true;
-    TRY(json_flag(&rules->lowercase, config, "do_lower_case", true, "", diag));
-    TRY(json_flag(&rules->strip_accents, config, "strip_accents", rules->lowercase, "",
-                  diag));
-    return json_flag(&rules->space_chinese, config, "tokenize_chinese_chars", true, "",
-                     diag);
-}
-
 /* The special tokens, wherever they stand in a text, are tokens. */
 static Status add_specials(Tokenizer *self, Loc at, Diag *diag) {
     const SpecialIds *ids = &self->specials;
@@ -85,7 +75,14 @@ Status tokenizer_read_vocab(Tokenizer *self, const char *path, const char *folde
     TRY(config_read(&config, &names, self->arena, folder, diag));
     self->normalizer.steps[0].kind = NORMALIZE_BERT;
     self->normalizer.count = 1;
-    TRY(read_rules(&self->normalizer.steps[0].rules, config, diag));
+    BertRules *rules = &self->normalizer.steps[0].rules;
+    TRY(check_config(config, diag));
+    rules->clean_text = true;
+    TRY(json_flag(&rules->lowercase, config, "do_lower_case", true, "", diag));
+    TRY(json_flag(&rules->strip_accents, config, "strip_accents", rules->lowercase, "",
+                  diag));
+    TRY(json_flag(&rules->space_chinese, config, "tokenize_chinese_chars", true, "",
+                  diag));
     if (path_is_file(extra))
         return diag_fail(diag, STATUS_FORMAT, LOC_FILE(extra), NULL,
                          "further tokens beside a vocab.txt are not supported");

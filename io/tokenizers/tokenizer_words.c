@@ -82,21 +82,15 @@ static bool cut_split(const WordCutter *cutter, int step, TextSpan text, bool fi
     return hand_on(&self);
 }
 
-/* End of the characters from `i` on that are all digits, or none of them. */
-static size_t digits_end(TextSpan text, size_t i, bool alone) {
-    size_t bytes;
-    bool digit = char_is_number(utf8_decode(text.text + i, &bytes));
-    i += bytes;
-    if (digit && alone) return i;
-    while (i < text.length && char_is_number(utf8_decode(text.text + i, &bytes)) == digit)
-        i += bytes;
-    return i;
-}
-
 static bool cut_digits(const WordCutter *self, int step, TextSpan text, bool first) {
     bool alone = self->rules->steps[step].alone;
-    for (size_t i = 0, end; i < text.length; i = end) {
-        end = digits_end(text, i, alone);
+    for (size_t i = 0, end, bytes; i < text.length; i = end) {
+        const bool digit = char_is_number(utf8_decode(text.text + i, &bytes));
+        end = i + bytes;
+        /* characters that are all digits, or none of them */
+        while (!(digit && alone) && end < text.length &&
+               char_is_number(utf8_decode(text.text + end, &bytes)) == digit)
+            end += bytes;
         TextSpan word = {text.text + i, end - i};
         if (!cut(self, step + 1, word, first && i == 0)) return false;
     }

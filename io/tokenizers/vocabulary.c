@@ -91,11 +91,6 @@ Prefix prefix_of(const char *text, size_t length) {
     return (Prefix){text, (uint32_t)length, hash_bytes(HASH_START, text, length)};
 }
 
-/* Whether a byte of UTF-8 goes on with a character: no token ends before it. */
-static inline bool is_inner_byte(char byte) {
-    return (byte & 0xc0) == 0x80;
-}
-
 int32_t vocabulary_longest(const Vocabulary *vocabulary, const Prefix *prefix,
                            const char *text, size_t length, size_t *matched) {
     uint64_t hashes[TOKEN_BYTES_MAX], hash = prefix->hash;
@@ -104,7 +99,7 @@ int32_t vocabulary_longest(const Vocabulary *vocabulary, const Prefix *prefix,
     if (most > length) most = length;
     for (size_t i = 0; i < most; i++) hashes[i] = hash = hash_step(hash, text[i]);
     for (size_t n = most; n > 0; n--) {
-        if (n < length && is_inner_byte(text[n])) continue;
+        if (n < length && (text[n] & 0xc0) == 0x80) continue; /* within a character */
         int32_t id = slot_find(vocabulary, hashes[n - 1], prefix, text, n, NULL);
         if (id < 0) continue;
         *matched = n;
@@ -115,28 +110,12 @@ int32_t vocabulary_longest(const Vocabulary *vocabulary, const Prefix *prefix,
 
 /* --- vocab.txt --- */
 
-static size_t trim_end(const char *line, size_t length) {
-    while (length > 0 && (unsigned char)line[length - 1] < 0x80 &&
-           char_is_space((unsigned char)line[length - 1]))
-        length--;
-    return length;
-}
-
-static int32_t count_lines(const char *text, size_t length) {
-    int32_t lines = 0;
-    const char *end = text + length;
-    while (text < end && lines <= TOKENS_MAX) {
-        const char *newline = memchr(text, '\n', (size_t)(end - text));
-        text = newline ? newline + 1 : end;
-        lines++;
-    }
-    return lines;
-}
-
 static Status add_line(Vocabulary *vocabulary, Loc at, char *line, size_t length,
                        Diag *diag) {
     int32_t id = at.line - 1;
-    length = trim_end(line, length);
+    while (length > 0 && (unsigned char)line[length - 1] < 0x80 &&
+           char_is_space((unsigned char)line[length - 1]))
+        length--;
     if (length == 0)
         return diag_fail(diag, STATUS_FORMAT, at, NULL,
                          "expected a token, found an empty line");
@@ -161,7 +140,11 @@ Status vocabulary_parse(Vocabulary *vocabulary, Arena *arena, const char *file,
     TRY(utf8_check_file(file, text, length, diag));
     size_t mark = utf8_mark_length(text, length);
     char *line = text + mark, *end = text + length;
-    int32_t lines = count_lines(line, length - mark);
+    int32_t lines = 0;
+    for (const char *at = line; at < end && lines <= TOKENS_MAX; lines++) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        at = newline ? newline + 1 : end;
+    }
     if (lines == 0 || lines > TOKENS_MAX)
         return diag_fail(diag, STATUS_FORMAT, LOC_FILE(file), NULL,
                          "expected 1 to %d tokens, one a line, found %s", TOKENS_MAX,

@@ -31,16 +31,12 @@ typedef struct Builder {
 
 /* --- collecting --- */
 
-static bool is_special(const char *word, size_t length) {
-    for (int i = 0; i < SPECIALS; i++)
-        if (strlen(SPECIAL[i]) == length && memcmp(SPECIAL[i], word, length) == 0)
-            return true;
-    return false;
-}
-
 static void word_add(Builder *self, const char *word, size_t length) {
+    bool special = false;
+    for (int i = 0; i < SPECIALS && !special; i++)
+        special = strlen(SPECIAL[i]) == length && memcmp(SPECIAL[i], word, length) == 0;
     self->report->words++;
-    if (length > TOKEN_BYTES_MAX || is_special(word, length)) return;
+    if (length > TOKEN_BYTES_MAX || special) return;
     if (self->count == self->capacity) {
         self->capacity = self->capacity ? 2 * self->capacity : 4096;
         self->words = memory_grow(self->words, self->capacity, sizeof *self->words);

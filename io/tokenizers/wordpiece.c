@@ -22,17 +22,14 @@ void ids_add(IdList *ids, int32_t id) {
     ids->items[ids->count++] = id;
 }
 
-static CharKind wide_kind(const char *text, size_t *bytes) {
-    uint32_t c = utf8_decode(text, bytes);
-    if (char_is_space(c)) return CHAR_SPACE;
-    return char_is_punctuation(c) ? CHAR_PUNCTUATION : CHAR_LETTER;
-}
-
 /* Kind of the character at `text` and its length. */
 static inline CharKind char_kind(const char *text, size_t *bytes) {
     CharKind kind = BYTE_KIND[(unsigned char)*text];
     *bytes = 1;
-    return kind == CHAR_WIDE ? wide_kind(text, bytes) : kind;
+    if (kind != CHAR_WIDE) return kind;
+    uint32_t c = utf8_decode(text, bytes);
+    if (char_is_space(c)) return CHAR_SPACE;
+    return char_is_punctuation(c) ? CHAR_PUNCTUATION : CHAR_LETTER;
 }
 
 /* Appends the tokens of one word; what was appended is taken back when a part has none.
