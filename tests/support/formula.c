@@ -126,7 +126,7 @@ static Value map_elements(Formula *f, double (*call)(double), const Value *x) {
 static Value reduce(Formula *f, const char *name, const Value *x) {
     Value out = value_new(f, 0, NULL);
     const double n = (double)x->count;
-    double sum = 0, squares = 0, most = -INFINITY, least = INFINITY, zeros = 0, size = 0;
+    double sum = 0, squares = 0, most = -INFINITY, least = INFINITY, zeros = 0;
     for (int64_t i = 0; i < x->count; i++) {
         const double v = x->v[i];
         sum += v;
@@ -134,7 +134,6 @@ static Value reduce(Formula *f, const char *name, const Value *x) {
         most = fmax(most, v);
         least = fmin(least, v);
         zeros += v == 0;
-        size += fabs(v);
         out.error[0] += x->error[i] + (n + 1) * EPSILON * fabs(v);
     }
     double spread = 0;

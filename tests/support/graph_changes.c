@@ -100,7 +100,7 @@ static const char *storage_key(Outline *outline, const PlaceFacts *place,
         return arena_printf(outline->arena, "@%s", name);
     const char *rest = number + strspn(number, "0123456789.");
     const int offset = atoi(number) - place->own;
-    const char *layer = arena_printf(outline->arena, offset ? "layer%+d." : "", offset);
+    const char *layer = offset ? arena_printf(outline->arena, "layer%+d.", offset) : "";
     if (numbers == 1) return arena_printf(outline->arena, "@%s%s", layer, rest);
     return arena_printf(outline->arena, "@%.*slayer%+d.%s", (int)(number - name), name,
                         offset, rest);
