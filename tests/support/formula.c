@@ -372,7 +372,6 @@ static Value recorded(Formula *f, const Model *model, const char *name) {
 
 static Value measured(Formula *f, Model *model, const char *name, bool *known) {
     Measure measure = {0};
-    Diag *diag = diag_create();
     *known = true;
     if (strcmp(name, "nodes") == 0) {
         double nodes = 0;
@@ -386,6 +385,7 @@ static Value measured(Formula *f, Model *model, const char *name, bool *known) {
         return number_value(f, graph_gaussian_count(model->graph));
     *known = strcmp(name, "parameters") == 0 || strcmp(name, "bytes") == 0 ||
              strcmp(name, "flops") == 0;
+    Diag *diag = diag_create();
     if (*known) assert_ok(model_measure(&measure, model, diag), diag);
     diag_destroy(diag);
     return number_value(f, *name == 'p'   ? (double)measure.parameters
