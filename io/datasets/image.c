@@ -1,5 +1,5 @@
 /* Image: which decoder a file needs, sizes, grey. */
-#include "io/datasets/image_parts.h"
+#include "io/datasets/image_decoders.h"
 
 #include "io/files/file.h"
 

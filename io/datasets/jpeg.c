@@ -1,6 +1,6 @@
 /* JPEG through libjpeg, from memory. Errors leave the library by longjmp to one place;
  * everything that must be freed hangs on a struct of the caller's. */
-#include "io/datasets/image_parts.h"
+#include "io/datasets/image_decoders.h"
 
 #include <setjmp.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "io/families/family.h"
 #include "io/files/file.h"
 #include "io/files/json.h"
-#include "io/formats/load.h"
+#include "io/formats/model_format.h"
 #include "io/formats/model_vocabulary.h"
 #include "io/formats/safetensors.h"
 #include "ir/rewrite.h"

@@ -2,20 +2,13 @@
 #ifndef COMPRESS_IO_FORMATS_HF_H
 #define COMPRESS_IO_FORMATS_HF_H
 
-#include "ir/model.h"
+#include "io/formats/model_format.h"
 
 /* Reads a folder: builds the graph from config.json by its family and binds every weight
  * (mapped, f32/f16/bf16), checking shapes; missing and unexpected tensors are errors that
  * name the tensor. No weight is touched: model_load checks that they are finite. Fails
  * with STATUS_FORMAT, STATUS_MODEL or STATUS_IO. */
 Status hf_read(Model **out, const char *folder, const OpTable *ops, Diag *diag);
-
-/* What hf_read_with does beyond hf_read; all zero = nothing. */
-typedef struct HfOptions {
-    const Tree *overrides; /* map of keys in place of config.json's; NULL = none */
-    bool create_heads;     /* heads of which the checkpoint has no tensor are created */
-    uint64_t seed;         /* of their initial values */
-} HfOptions;
 
 /* hf_read with the configuration changed: the model keeps the merged one. `num_labels`
  * takes the place of the names of labels too. Keys that neither config.json has nor the

@@ -1,5 +1,5 @@
 /* Added tokens: finding them in a text, as AddedVocabulary of Hugging Face does. */
-#include "io/tokenizers/tokenizer_parts.h"
+#include "io/tokenizers/added_tokens.h"
 
 #include "io/tokenizers/unicode.h"
 
@@ -46,12 +46,6 @@ static uint32_t char_at(const char *text, size_t i) {
     return utf8_decode(text + i, &bytes);
 }
 
-/* Whether no letter or digit stands on either side. */
-static bool is_word_alone(const char *text, size_t length, size_t begin, size_t end) {
-    if (begin > 0 && char_is_word(char_at(text, utf8_before(text, begin)))) return false;
-    return end == length || !char_is_word(char_at(text, end));
-}
-
 /* Start of the white space before `begin`, not before `least`. */
 static size_t space_before(const char *text, size_t begin, size_t least) {
     while (begin > least) {
@@ -62,19 +56,11 @@ static size_t space_before(const char *text, size_t begin, size_t least) {
     return begin > least ? begin : least;
 }
 
-/* End of the white space from `end` on. */
-static size_t space_after(const char *text, size_t length, size_t end) {
-    size_t bytes;
-    while (end < length && char_is_space(utf8_decode(text + end, &bytes))) end += bytes;
-    return end;
-}
-
 /* --- searching --- */
 
 /* Longest token at or after `from`: its index and place, or -1. */
 static int32_t find_from(const AddedSet *set, const char *text, size_t length,
                          size_t from, AddedMatch *match) {
-
     Prefix none = prefix_of("", 0);
     for (size_t i = from; i < length; i++) {
         size_t bytes;
@@ -95,10 +81,14 @@ bool added_next(const AddedSet *set, const char *text, size_t length, size_t *se
     while ((index = find_from(set, text, length, *search, match)) >= 0) {
         const AddedToken *token = &set->tokens[index];
         *search = match->end;
-        if (token->single_word && !is_word_alone(text, length, match->begin, match->end))
-            continue;
-        if (token->lstrip) match->begin = space_before(text, match->begin, done);
-        if (token->rstrip) match->end = space_after(text, length, match->end);
+        const size_t begin = match->begin;
+        const bool in_word =
+            (begin > 0 && char_is_word(char_at(text, utf8_before(text, begin)))) ||
+            (match->end < length && char_is_word(char_at(text, match->end)));
+        if (token->single_word && in_word) continue;
+        if (token->lstrip) match->begin = space_before(text, begin, done);
+        for (size_t bytes; token->rstrip && match->end < length; match->end += bytes)
+            if (!char_is_space(utf8_decode(text + match->end, &bytes))) break;
         return true;
     }
     return false;

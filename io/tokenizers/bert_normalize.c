@@ -1,26 +1,28 @@
-/* WordPiece: the normalizer. ASCII goes through a table; other characters one by one
+/* BERT's normalizer: ASCII goes through a table; other characters one by one
  * through cleaning, spacing, decomposition and lower case.
  *
  * Canonical order: characters of a combining class above 0 wait in a MarkRun until one of
  * class 0 comes, and are then sorted by class. Nonspacing marks are dropped instead;
  * those of class 0 end a run all the same. */
+#include "io/tokenizers/bert_normalize.h"
+
 #include "io/tokenizers/unicode.h"
-#include "io/tokenizers/wordpiece.h"
+#include "ir/arena.h"
 
 #include <stdlib.h>
 
 enum { DROP = 0x80, ROOM = 96, SIGMA = 0x3a3, FINAL_SIGMA = 0x3c2 };
 
-typedef struct Normalizer {
+typedef struct BertWriter {
     const BertRules *rules;
     const char *text;
     size_t length;
     Text *out;
     MarkRun *marks;
     uint8_t ascii[0x80]; /* what a byte becomes, or DROP */
-} Normalizer;
+} BertWriter;
 
-static void ascii_fill(Normalizer *self) {
+static void ascii_fill(BertWriter *self) {
     bool clean = self->rules->clean_text;
     for (int c = 0; c < 0x80; c++) {
         self->ascii[c] = (uint8_t)c;
@@ -41,7 +43,7 @@ static inline void out_reserve(Text *out, size_t bytes) {
 /* --- the last steps: lower case, writing --- */
 
 /* There is room: ROOM is more than what DECOMPOSED_MAX characters take. */
-static void emit(Normalizer *self, uint32_t c) {
+static void emit(BertWriter *self, uint32_t c) {
     uint32_t lower[2] = {c};
     int count = self->rules->lowercase ? char_lower(c, lower) : 1;
     for (int i = 0; i < count; i++)
@@ -56,7 +58,7 @@ static int mark_compare(const void *a, const void *b) {
 }
 
 /* Sorts and writes the characters that wait. */
-static void marks_flush(Normalizer *self) {
+static void marks_flush(BertWriter *self) {
     MarkRun *marks = self->marks;
     if (marks->count == 0) return;
     if (marks->count > 1)
@@ -81,7 +83,7 @@ static void marks_add(MarkRun *marks, uint32_t c, int class) {
 
 /* --- characters beyond ASCII --- */
 
-static void strip(Normalizer *self, uint32_t c) {
+static void strip(BertWriter *self, uint32_t c) {
     uint32_t parts[DECOMPOSED_MAX];
     int count = char_decompose(c, parts);
     for (int i = 0; i < count; i++) {
@@ -105,14 +107,14 @@ static bool is_chinese(uint32_t c) {
 }
 
 /* Whether cleaning drops a character. */
-static bool is_dropped(const Normalizer *self, uint32_t c) {
+static bool is_dropped(const BertWriter *self, uint32_t c) {
     if (c < 0x80) return self->ascii[c] == DROP;
     return self->rules->clean_text && (c == 0xfffd || char_is_control(c));
 }
 
 /* Whether a capital sigma between `begin` and `end` ends a word: a letter with case
  * before it and none after it, seen across what Case_Ignorable names. */
-static bool is_final(const Normalizer *self, size_t begin, size_t end) {
+static bool is_final(const BertWriter *self, size_t begin, size_t end) {
     uint32_t c = 0;
     size_t bytes;
     while (begin > 0) {
@@ -129,7 +131,7 @@ static bool is_final(const Normalizer *self, size_t begin, size_t end) {
 }
 
 /* Takes in the character at `place`, beyond ASCII; returns its length. */
-static size_t normalize_wide(Normalizer *self, size_t place) {
+static size_t normalize_wide(BertWriter *self, size_t place) {
     const BertRules *rules = self->rules;
     size_t bytes;
     uint32_t c = utf8_decode(self->text + place, &bytes);
@@ -151,7 +153,7 @@ static size_t normalize_wide(Normalizer *self, size_t place) {
 }
 
 /* Copies a run of ASCII; returns its length. */
-static size_t normalize_ascii(Normalizer *self, const char *text, size_t length) {
+static size_t normalize_ascii(BertWriter *self, const char *text, size_t length) {
     char *out = self->out->data + self->out->length;
     size_t i = 0;
     for (; i < length && (unsigned char)text[i] < 0x80; i++) {
@@ -165,7 +167,7 @@ static size_t normalize_ascii(Normalizer *self, const char *text, size_t length)
 
 void bert_normalize(const BertRules *rules, Text *out, MarkRun *marks, const char *text,
                     size_t length) {
-    Normalizer self = {
+    BertWriter self = {
         .rules = rules, .text = text, .length = length, .out = out, .marks = marks};
     ascii_fill(&self);
     out->length = 0;

@@ -4,9 +4,8 @@
 #ifndef COMPRESS_IO_TOKENIZERS_BPE_H
 #define COMPRESS_IO_TOKENIZERS_BPE_H
 
-#include "io/tokenizers/tokenizer.h"
 #include "io/tokenizers/vocabulary.h"
-#include "io/tokenizers/wordpiece.h"
+#include "ir/text.h"
 
 enum {
     MERGES_MAX = TOKENS_MAX,

@@ -1,6 +1,8 @@
 /* Detokenizer: tokens to text. Every token goes through the decoder's steps by itself and
  * becomes bytes; of the bytes of all tokens, complete characters are text. */
-#include "io/tokenizers/tokenizer_parts.h"
+#include "io/tokenizers/tokenizer_model.h"
+
+#include "io/tokenizers/unicode.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -13,8 +13,13 @@
 #ifndef COMPRESS_IO_TOKENIZERS_REGEX_H
 #define COMPRESS_IO_TOKENIZERS_REGEX_H
 
-#include "io/tokenizers/tokenizer.h"
 #include "ir/arena.h"
+#include "ir/status.h"
+#include "ir/text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 typedef struct Regex Regex;
 

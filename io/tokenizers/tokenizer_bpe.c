@@ -1,6 +1,6 @@
 /* Tokenizer: reading the model BPE, from tokenizer.json or from vocab.json and
  * merges.txt. */
-#include "io/tokenizers/tokenizer_parts.h"
+#include "io/tokenizers/tokenizer_readers.h"
 
 #include "io/files/file.h"
 #include "io/files/json.h"
@@ -92,17 +92,6 @@ Status bpe_read(Tokenizer *self, const Tree *root, const Tree *model, SpecialNam
 
 /* --- vocab.json and merges.txt --- */
 
-/* One line, without its end; NULL after the last. */
-static char *next_line(char **rest, size_t *length) {
-    char *line = *rest;
-    if (!line || !*line) return NULL;
-    char *newline = strchr(line, '\n');
-    *length = newline ? (size_t)(newline - line) : strlen(line);
-    *rest = newline ? newline + 1 : NULL;
-    if (*length > 0 && line[*length - 1] == '\r') --*length;
-    return line;
-}
-
 static Status add_line(Bpe *bpe, const char *line, size_t length, Loc at, Diag *diag) {
     const char *space = memchr(line, ' ', length), *end = line + length;
     if (!space || memchr(space + 1, ' ', (size_t)(end - space - 1)))
@@ -114,26 +103,24 @@ static Status add_line(Bpe *bpe, const char *line, size_t length, Loc at, Diag *
     return bpe_add(bpe, left, right, at, NULL, diag);
 }
 
-static Status add_lines(Tokenizer *self, char *text, const char *file, Diag *diag) {
+static Status add_lines(Tokenizer *self, Arena *scratch, const char *file, Diag *diag) {
     static const char HEADER[] = "#version";
+    char *text;
     size_t length, lines = 1;
+    TRY(file_read(&text, &length, scratch, file, VOCABULARY_BYTES_MAX, diag));
+    TRY(utf8_check_file(file, text, length, diag));
     for (const char *p = text; (p = strchr(p, '\n')); p++) lines++;
     if (lines > MERGES_MAX) return too_many(LOC_FILE(file), NULL, diag);
     bpe_create(&self->bpe, self->arena, &self->vocabulary, lines);
     Loc at = {file, 1, 0};
-    for (char *line; (line = next_line(&text, &length)); at.line++) {
+    for (char *line = text, *next; *line; line = next, at.line++) {
+        length = strcspn(line, "\n");
+        next = line + length + (line[length] == '\n');
+        if (length > 0 && line[length - 1] == '\r') length--;
         if (length == 0 || strncmp(line, HEADER, strlen(HEADER)) == 0) continue;
         TRY(add_line(&self->bpe, line, length, at, diag));
     }
     return STATUS_OK;
-}
-
-static Status read_lines(Tokenizer *self, Arena *scratch, const char *path, Diag *diag) {
-    char *text;
-    size_t length;
-    TRY(file_read(&text, &length, scratch, path, VOCABULARY_BYTES_MAX, diag));
-    TRY(utf8_check_file(path, text, length, diag));
-    return add_lines(self, text, path, diag);
 }
 
 /* Refuses what is not GPT-2's tokenizer. */
@@ -188,11 +175,11 @@ static Status use_config(Tokenizer *self, const Tree *config, Diag *diag) {
     return STATUS_OK;
 }
 
-static Status read_with(Tokenizer *self, Arena *scratch, const char *folder, Diag *diag) {
+Status tokenizer_read_merges(Tokenizer *self, Arena *scratch, const char *path,
+                             const char *folder, Diag *diag) {
     Tree *config, *vocab;
     SpecialNames names;
     Bpe *bpe = &self->bpe;
-    const char *path = path_join(scratch, folder, "vocab.json");
     const char *merges = path_join(scratch, folder, "merges.txt");
     const char *extra = path_join(scratch, folder, "added_tokens.json");
     Loc at = LOC_FILE(path);
@@ -206,7 +193,7 @@ static Status read_with(Tokenizer *self, Arena *scratch, const char *folder, Dia
         return diag_fail(diag, STATUS_FORMAT, at, NULL, "expected a map, found %s",
                          tree_kind_name(vocab->kind));
     TRY(tokenizer_place(self, vocab, NULL, 0, at, NULL, diag));
-    TRY(read_lines(self, scratch, merges, diag));
+    TRY(add_lines(self, scratch, merges, diag));
     self->kind = MODEL_BPE;
     bpe->byte_level = true;
     bpe->unknown =
@@ -216,11 +203,4 @@ static Status read_with(Tokenizer *self, Arena *scratch, const char *folder, Dia
     TRY(specials_find_some(self, &names, folder, at, diag));
     TRY(use_config(self, config, diag));
     return decoder_read(self, NULL, diag);
-}
-
-Status tokenizer_read_merges(Tokenizer *self, const char *folder, Diag *diag) {
-    Arena *scratch = arena_create();
-    Status status = read_with(self, scratch, folder, diag);
-    arena_destroy(scratch);
-    return status;
 }

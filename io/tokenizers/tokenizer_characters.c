@@ -1,5 +1,5 @@
 /* Tokenizer: the model Characters, in which every character is a token. */
-#include "io/tokenizers/tokenizer_parts.h"
+#include "io/tokenizers/tokenizer_readers.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Tokenizer: reading the decoder of tokenizer.json, which says how tokens become text. */
-#include "io/tokenizers/tokenizer_parts.h"
+#include "io/tokenizers/tokenizer_readers.h"
 
 #include <string.h>
 
@@ -10,53 +10,35 @@ typedef struct DecoderReading {
     bool fused; /* what follows concerns the text as a whole */
 } DecoderReading;
 
-typedef Status (*StepReader)(DecoderReading *reading, DecodeStep *step, const Tree *map,
-                             const char *where, Diag *diag);
-
-static Status read_replace(DecoderReading *reading, DecodeStep *step, const Tree *map,
-                           const char *where, Diag *diag) {
-    step->kind = DECODE_REPLACE;
-    return json_replace(&step->regex, &step->to, reading->self->arena, map, where, diag);
-}
-
-static Status read_byte_fallback(DecoderReading *reading, DecodeStep *step,
-                                 const Tree *map, const char *where, Diag *diag) {
-    (void)reading, (void)map, (void)where, (void)diag;
-    step->kind = DECODE_BYTE_FALLBACK;
-    return STATUS_OK;
-}
-
-static Status read_byte_level(DecoderReading *reading, DecodeStep *step, const Tree *map,
-                              const char *where, Diag *diag) {
-    (void)reading, (void)map, (void)where, (void)diag;
-    step->kind = DECODE_BYTE_LEVEL;
-    return STATUS_OK;
-}
-
-static Status read_metaspace(DecoderReading *reading, DecodeStep *step, const Tree *map,
-                             const char *where, Diag *diag) {
-    MarkScheme scheme;
-    step->kind = DECODE_METASPACE;
-    TRY(metaspace_read(&step->from, &scheme, reading->self->arena, map, where, diag));
-    step->strip = scheme != MARK_NEVER;
-    return STATUS_OK;
-}
-
-static Status read_wordpiece(DecoderReading *reading, DecodeStep *step, const Tree *map,
-                             const char *where, Diag *diag) {
-    step->kind = DECODE_WORDPIECE;
-    TRY(json_flag(&step->cleanup, map, "cleanup", true, where, diag));
-    return json_token(&step->from, reading->self->arena, map, "prefix", where, diag);
-}
-
 static const struct {
     const char *type;
-    StepReader read;
-} STEPS[] = {{"Replace", read_replace},
-             {"ByteFallback", read_byte_fallback},
-             {"ByteLevel", read_byte_level},
-             {"Metaspace", read_metaspace},
-             {"WordPiece", read_wordpiece}};
+    DecodeKind kind;
+} STEPS[] = {{"Replace", DECODE_REPLACE},
+             {"ByteFallback", DECODE_BYTE_FALLBACK},
+             {"ByteLevel", DECODE_BYTE_LEVEL},
+             {"Metaspace", DECODE_METASPACE},
+             {"WordPiece", DECODE_WORDPIECE}};
+
+/* Reads the members of a step of the kind that it has. */
+static Status read_members(DecodeStep *step, Arena *arena, const Tree *map,
+                           const char *where, Diag *diag) {
+    MarkScheme scheme;
+    switch (step->kind) {
+    case DECODE_REPLACE:
+        return json_replace(&step->regex, &step->to, arena, map, where, diag);
+    case DECODE_METASPACE:
+        TRY(metaspace_read(&step->from, &scheme, arena, map, where, diag));
+        step->strip = scheme != MARK_NEVER;
+        return STATUS_OK;
+    case DECODE_WORDPIECE:
+        TRY(json_flag(&step->cleanup, map, "cleanup", true, where, diag));
+        return json_token(&step->from, arena, map, "prefix", where, diag);
+    case DECODE_BYTE_FALLBACK:
+    case DECODE_BYTE_LEVEL:
+    case DECODE_SPACED: break;
+    }
+    return STATUS_OK;
+}
 
 /* Strip: characters off the start of the whole text. */
 static Status read_strip(DecoderReading *reading, const Tree *map, const char *where,
@@ -93,9 +75,11 @@ static Status read_step(void *user, const Tree *map, const char *type, const cha
                          "'%.64s'",
                          DECODE_MAX, type);
     for (size_t i = 0; i < sizeof STEPS / sizeof *STEPS; i++)
-        if (strcmp(type, STEPS[i].type) == 0)
-            return STEPS[i].read(reading, &rules->steps[rules->count++], map, where,
-                                 diag);
+        if (strcmp(type, STEPS[i].type) == 0) {
+            DecodeStep *step = &rules->steps[rules->count++];
+            step->kind = STEPS[i].kind;
+            return read_members(step, reading->self->arena, map, where, diag);
+        }
     return diag_fail(diag, STATUS_FORMAT, map->loc, where,
                      "expected a decoder that is supported, found '%.64s'", type);
 }

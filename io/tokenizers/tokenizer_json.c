@@ -1,7 +1,7 @@
 /* Tokenizer: reading tokenizer.json: added tokens, vocabulary and the model WordPiece.
  * The other models, the normalizer, pre_tokenizer, post_processor and decoder have files
  * of their own. */
-#include "io/tokenizers/tokenizer_parts.h"
+#include "io/tokenizers/tokenizer_readers.h"
 
 #include "io/files/file.h"
 #include "io/files/json.h"
@@ -155,9 +155,8 @@ static Status read_root(Tokenizer *self, Arena *scratch, const Tree *root,
     return template_read(self, root, diag);
 }
 
-/* Reads into an arena of its own what is not needed later. */
-static Status read_with(Tokenizer *self, Arena *scratch, const char *path,
-                        const char *folder, Diag *diag) {
+Status tokenizer_read_json(Tokenizer *self, Arena *scratch, const char *path,
+                           const char *folder, Diag *diag) {
     Tree *root, *config;
     SpecialNames names;
     TRY(config_read(&config, &names, scratch, folder, diag));
@@ -166,12 +165,4 @@ static Status read_with(Tokenizer *self, Arena *scratch, const char *path,
         return diag_fail(diag, STATUS_FORMAT, root->loc, NULL,
                          "expected a JSON object, found %s", tree_kind_name(root->kind));
     return read_root(self, scratch, root, &names, folder, diag);
-}
-
-Status tokenizer_read_json(Tokenizer *self, const char *path, const char *folder,
-                           Diag *diag) {
-    Arena *scratch = arena_create();
-    Status status = read_with(self, scratch, path, folder, diag);
-    arena_destroy(scratch);
-    return status;
 }

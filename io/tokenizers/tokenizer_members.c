@@ -1,5 +1,5 @@
 /* Tokenizer: members of tokenizer.json, checked for their kinds. */
-#include "io/tokenizers/tokenizer_parts.h"
+#include "io/tokenizers/tokenizer_members.h"
 
 #include <string.h>
 

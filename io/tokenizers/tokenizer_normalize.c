@@ -1,19 +1,12 @@
 /* Tokenizer: normalizers. */
 #include "io/tokenizers/tokenizer_normalize.h"
 
-#include "io/tokenizers/tokenizer_parts.h"
+#include "io/tokenizers/tokenizer_members.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* --- doing it --- */
-
-/* What a text may become; hostile steps could let it grow without end. */
-static size_t growth_limit(size_t length) {
-    size_t limit = ((size_t)1 << 20) + 64 * length;
-    return length > NORMALIZED_BYTES / 64 || limit > NORMALIZED_BYTES ? NORMALIZED_BYTES
-                                                                      : limit;
-}
 
 /* Appends; false when the text becomes too long. */
 static bool append(Text *out, size_t limit, const char *bytes, size_t length) {
@@ -55,7 +48,10 @@ static bool step_apply(const NormalizeStep *step, NormalizeScratch *scratch, Tex
 
 bool normalizer_apply(const Normalizer *normalizer, NormalizeScratch *scratch,
                       TextSpan text, TextSpan *out) {
-    const size_t limit = growth_limit(text.length);
+    /* hostile steps could let the text grow without end */
+    size_t limit = NORMALIZED_BYTES;
+    if (text.length <= (limit - ((size_t)1 << 20)) / 64)
+        limit = ((size_t)1 << 20) + 64 * text.length;
     regex_start(&scratch->regex, text.length);
     for (int i = 0; i < normalizer->count; i++) {
         Text *result = &scratch->texts[i % 2];
@@ -77,60 +73,37 @@ void normalize_scratch_free(NormalizeScratch *scratch) {
 
 /* --- reading --- */
 
-typedef Status (*StepReader)(NormalizeStep *step, Arena *arena, const Tree *map,
-                             const char *where, Diag *diag);
-
-static Status read_bert(NormalizeStep *step, Arena *arena, const Tree *map,
-                        const char *where, Diag *diag) {
-    BertRules *rules = &step->rules;
-    (void)arena;
-    step->kind = NORMALIZE_BERT;
-    TRY(json_flag(&rules->clean_text, map, "clean_text", true, where, diag));
-    TRY(json_flag(&rules->space_chinese, map, "handle_chinese_chars", true, where, diag));
-    TRY(json_flag(&rules->lowercase, map, "lowercase", true, where, diag));
-    return json_flag(&rules->strip_accents, map, "strip_accents", rules->lowercase, where,
-                     diag);
-}
-
-static Status read_prepend(NormalizeStep *step, Arena *arena, const Tree *map,
-                           const char *where, Diag *diag) {
-    step->kind = NORMALIZE_PREPEND;
-    return json_token(&step->to, arena, map, "prepend", where, diag);
-}
-
-static Status read_replace(NormalizeStep *step, Arena *arena, const Tree *map,
-                           const char *where, Diag *diag) {
-    step->kind = NORMALIZE_REPLACE;
-    return json_replace(&step->regex, &step->to, arena, map, where, diag);
-}
-
-static Status read_lowercase(NormalizeStep *step, Arena *arena, const Tree *map,
-                             const char *where, Diag *diag) {
-    (void)arena, (void)map, (void)where, (void)diag;
-    step->kind = NORMALIZE_LOWERCASE;
-    return STATUS_OK;
-}
-
-#define FORM_READER(name, value)                                                         \
-    static Status name(NormalizeStep *step, Arena *arena, const Tree *map,               \
-                       const char *where, Diag *diag) {                                  \
-        (void)arena, (void)map, (void)where, (void)diag;                                 \
-        step->kind = NORMALIZE_FORM;                                                     \
-        step->form = (value);                                                            \
-        return STATUS_OK;                                                                \
-    }
-FORM_READER(read_nfc, NORMAL_NFC)
-FORM_READER(read_nfd, NORMAL_NFD)
-FORM_READER(read_nfkc, NORMAL_NFKC)
-FORM_READER(read_nfkd, NORMAL_NFKD)
-
 static const struct {
     const char *type;
-    StepReader read;
+    NormalizeKind kind;
+    NormalForm form; /* of NORMALIZE_FORM */
 } STEPS[] = {
-    {"BertNormalizer", read_bert}, {"Prepend", read_prepend}, {"Replace", read_replace},
-    {"Lowercase", read_lowercase}, {"NFC", read_nfc},         {"NFD", read_nfd},
-    {"NFKC", read_nfkc},           {"NFKD", read_nfkd}};
+    {"BertNormalizer", NORMALIZE_BERT},    {"Prepend", NORMALIZE_PREPEND},
+    {"Replace", NORMALIZE_REPLACE},        {"Lowercase", NORMALIZE_LOWERCASE},
+    {"NFC", NORMALIZE_FORM, NORMAL_NFC},   {"NFD", NORMALIZE_FORM, NORMAL_NFD},
+    {"NFKC", NORMALIZE_FORM, NORMAL_NFKC}, {"NFKD", NORMALIZE_FORM, NORMAL_NFKD}};
+
+/* Reads the members of a step of the kind that it has. */
+static Status read_members(NormalizeStep *step, Arena *arena, const Tree *map,
+                           const char *where, Diag *diag) {
+    BertRules *bert = &step->rules;
+    switch (step->kind) {
+    case NORMALIZE_BERT:
+        TRY(json_flag(&bert->clean_text, map, "clean_text", true, where, diag));
+        TRY(json_flag(&bert->space_chinese, map, "handle_chinese_chars", true, where,
+                      diag));
+        TRY(json_flag(&bert->lowercase, map, "lowercase", true, where, diag));
+        return json_flag(&bert->strip_accents, map, "strip_accents", bert->lowercase,
+                         where, diag);
+    case NORMALIZE_PREPEND:
+        return json_token(&step->to, arena, map, "prepend", where, diag);
+    case NORMALIZE_REPLACE:
+        return json_replace(&step->regex, &step->to, arena, map, where, diag);
+    case NORMALIZE_LOWERCASE:
+    case NORMALIZE_FORM: break;
+    }
+    return STATUS_OK;
+}
 
 typedef struct NormalizerReading {
     Normalizer *normalizer;
@@ -145,9 +118,11 @@ static Status read_step(void *user, const Tree *map, const char *type, const cha
         return diag_fail(diag, STATUS_FORMAT, map->loc, where,
                          "expected at most %d steps", NORMALIZE_MAX);
     for (size_t i = 0; i < sizeof STEPS / sizeof *STEPS; i++)
-        if (strcmp(type, STEPS[i].type) == 0)
-            return STEPS[i].read(&normalizer->steps[normalizer->count++], reading->arena,
-                                 map, where, diag);
+        if (strcmp(type, STEPS[i].type) == 0) {
+            NormalizeStep *step = &normalizer->steps[normalizer->count++];
+            *step = (NormalizeStep){.kind = STEPS[i].kind, .form = STEPS[i].form};
+            return read_members(step, reading->arena, map, where, diag);
+        }
     return diag_fail(diag, STATUS_FORMAT, map->loc, where,
                      "expected a normalizer that is supported, found '%.64s'", type);
 }

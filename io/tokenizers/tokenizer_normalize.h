@@ -2,10 +2,10 @@
 #ifndef COMPRESS_IO_TOKENIZERS_TOKENIZER_NORMALIZE_H
 #define COMPRESS_IO_TOKENIZERS_TOKENIZER_NORMALIZE_H
 
+#include "io/tokenizers/bert_normalize.h"
 #include "io/tokenizers/regex.h"
-#include "io/tokenizers/tokenizer.h"
 #include "io/tokenizers/unicode.h"
-#include "io/tokenizers/wordpiece.h"
+#include "io/tokenizers/vocabulary.h"
 #include "ir/tree.h"
 
 enum {

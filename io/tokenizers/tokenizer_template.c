@@ -1,5 +1,5 @@
 /* Tokenizer: the post_processor of tokenizer.json, which puts special tokens around. */
-#include "io/tokenizers/tokenizer_parts.h"
+#include "io/tokenizers/tokenizer_readers.h"
 
 #include <string.h>
 

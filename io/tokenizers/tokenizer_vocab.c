@@ -1,5 +1,5 @@
 /* Tokenizer: reading vocab.txt, with BERT's rules as tokenizer_config.json sets them. */
-#include "io/tokenizers/tokenizer_parts.h"
+#include "io/tokenizers/tokenizer_readers.h"
 
 #include "io/files/file.h"
 
@@ -64,15 +64,15 @@ static Status add_specials(Tokenizer *self, Loc at, Diag *diag) {
     return tokenizer_add(self, added, count, at, diag);
 }
 
-Status tokenizer_read_vocab(Tokenizer *self, const char *path, const char *folder,
-                            Diag *diag) {
+Status tokenizer_read_vocab(Tokenizer *self, Arena *scratch, const char *path,
+                            const char *folder, Diag *diag) {
     char *text;
     size_t length;
     Tree *config;
     SpecialNames names;
     const char *file = arena_strdup(self->arena, path);
-    const char *extra = path_join(self->arena, folder, "added_tokens.json");
-    TRY(config_read(&config, &names, self->arena, folder, diag));
+    const char *extra = path_join(scratch, folder, "added_tokens.json");
+    TRY(config_read(&config, &names, scratch, folder, diag));
     self->normalizer.steps[0].kind = NORMALIZE_BERT;
     self->normalizer.count = 1;
     BertRules *rules = &self->normalizer.steps[0].rules;

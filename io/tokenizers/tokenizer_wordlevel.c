@@ -1,5 +1,5 @@
 /* Tokenizer: the model WordLevel, in which every word is a token. */
-#include "io/tokenizers/tokenizer_parts.h"
+#include "io/tokenizers/tokenizer_readers.h"
 
 #include "io/files/file.h"
 #include "io/files/json.h"
@@ -108,8 +108,8 @@ static Status use_config(Tokenizer *self, const Tree *config, Diag *diag) {
     return STATUS_OK;
 }
 
-static Status read_with(Tokenizer *self, Arena *scratch, const char *path,
-                        const char *folder, Diag *diag) {
+Status tokenizer_read_words(Tokenizer *self, Arena *scratch, const char *path,
+                            const char *folder, Diag *diag) {
     Tree *config, *vocab;
     SpecialNames names;
     const Loc at = LOC_FILE(arena_strdup(self->arena, path));
@@ -125,12 +125,4 @@ static Status read_with(Tokenizer *self, Arena *scratch, const char *path,
     TRY(specials_find_some(self, &names, folder, at, diag));
     TRY(use_config(self, config, diag));
     return decoder_read(self, NULL, diag);
-}
-
-Status tokenizer_read_words(Tokenizer *self, const char *path, const char *folder,
-                            Diag *diag) {
-    Arena *scratch = arena_create();
-    const Status status = read_with(self, scratch, path, folder, diag);
-    arena_destroy(scratch);
-    return status;
 }

@@ -1,8 +1,8 @@
 /* Tokenizer: pre-tokenizers. Every step hands the pieces it makes to the next one. */
 #include "io/tokenizers/tokenizer_words.h"
 
+#include "io/tokenizers/tokenizer_members.h"
 #include "io/tokenizers/tokenizer_normalize.h"
-#include "io/tokenizers/tokenizer_parts.h"
 #include "io/tokenizers/unicode.h"
 
 #include <string.h>
@@ -198,30 +198,6 @@ Status metaspace_read(Token *mark, MarkScheme *scheme, Arena *arena, const Tree 
                      name->string);
 }
 
-static Status read_bytes(WordStep *step, Arena *arena, const Tree *map, const char *where,
-                         Diag *diag) {
-    bool regex;
-    step->kind = WORDS_BYTES;
-    TRY(json_flag(&step->space_in_front, map, "add_prefix_space", true, where, diag));
-    TRY(json_flag(&regex, map, "use_regex", true, where, diag));
-    return regex ? regex_compile(&step->regex, arena, REGEX_GPT2, map->loc, where, diag)
-                 : STATUS_OK;
-}
-
-static Status read_metaspace(WordStep *step, Arena *arena, const Tree *map,
-                             const char *where, Diag *diag) {
-    step->kind = WORDS_METASPACE;
-    TRY(json_flag(&step->split, map, "split", true, where, diag));
-    return metaspace_read(&step->mark, &step->scheme, arena, map, where, diag);
-}
-
-static Status read_digits(WordStep *step, Arena *arena, const Tree *map,
-                          const char *where, Diag *diag) {
-    (void)arena;
-    step->kind = WORDS_DIGITS;
-    return json_flag(&step->alone, map, "individual_digits", false, where, diag);
-}
-
 static Status read_split(WordStep *step, Arena *arena, const Tree *map, const char *where,
                          Diag *diag) {
     static const char *const NAMES[] = {"Isolated", "Removed", "Contiguous",
@@ -229,7 +205,6 @@ static Status read_split(WordStep *step, Arena *arena, const Tree *map, const ch
     enum { COUNT = sizeof NAMES / sizeof *NAMES };
     const Tree *behavior;
     int at = 0;
-    step->kind = WORDS_SPLIT;
     TRY(json_pattern(&step->regex, arena, map, where, diag));
     TRY(json_member(&behavior, map, "behavior", TREE_STRING, where, diag));
     TRY(json_flag(&step->invert, map, "invert", false, where, diag));
@@ -245,12 +220,31 @@ static Status read_split(WordStep *step, Arena *arena, const Tree *map, const ch
 
 static const struct {
     const char *type;
-    Status (*read)(WordStep *step, Arena *arena, const Tree *map, const char *where,
-                   Diag *diag);
-} STEPS[] = {{"ByteLevel", read_bytes},
-             {"Metaspace", read_metaspace},
-             {"Digits", read_digits},
-             {"Split", read_split}};
+    WordKind kind;
+} STEPS[] = {{"ByteLevel", WORDS_BYTES},
+             {"Metaspace", WORDS_METASPACE},
+             {"Digits", WORDS_DIGITS},
+             {"Split", WORDS_SPLIT}};
+
+/* Reads the members of a step of the kind that it has. */
+static Status read_members(WordStep *step, Arena *arena, const Tree *map,
+                           const char *where, Diag *diag) {
+    bool *space = &step->space_in_front, regex;
+    switch (step->kind) {
+    case WORDS_BYTES:
+        TRY(json_flag(space, map, "add_prefix_space", true, where, diag));
+        TRY(json_flag(&regex, map, "use_regex", true, where, diag));
+        if (!regex) return STATUS_OK;
+        return regex_compile(&step->regex, arena, REGEX_GPT2, map->loc, where, diag);
+    case WORDS_METASPACE:
+        TRY(json_flag(&step->split, map, "split", true, where, diag));
+        return metaspace_read(&step->mark, &step->scheme, arena, map, where, diag);
+    case WORDS_DIGITS:
+        return json_flag(&step->alone, map, "individual_digits", false, where, diag);
+    case WORDS_SPLIT: break;
+    }
+    return read_split(step, arena, map, where, diag);
+}
 
 typedef struct WordsReading {
     WordRules *rules;
@@ -271,7 +265,8 @@ static Status read_step(void *user, const Tree *map, const char *type, const cha
     for (size_t i = 0; i < sizeof STEPS / sizeof *STEPS; i++) {
         if (strcmp(type, STEPS[i].type) != 0) continue;
         WordStep *step = &rules->steps[rules->count++];
-        TRY(STEPS[i].read(step, reading->arena, map, where, diag));
+        step->kind = STEPS[i].kind;
+        TRY(read_members(step, reading->arena, map, where, diag));
         reading->byte_level = step->kind == WORDS_BYTES;
         return STATUS_OK;
     }

@@ -5,7 +5,6 @@
 
 #include "io/tokenizers/bpe.h"
 #include "io/tokenizers/regex.h"
-#include "io/tokenizers/tokenizer.h"
 #include "ir/tree.h"
 
 enum { WORD_STEPS_MAX = 8 };

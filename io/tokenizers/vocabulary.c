@@ -158,3 +158,13 @@ Status vocabulary_parse(Vocabulary *vocabulary, Arena *arena, const char *file,
     }
     return STATUS_OK;
 }
+
+/* --- numbers of tokens --- */
+
+void ids_add(IdList *ids, int32_t id) {
+    if (ids->count == ids->capacity) {
+        ids->capacity = ids->capacity ? 2 * ids->capacity : 64;
+        ids->items = memory_grow(ids->items, ids->capacity, sizeof *ids->items);
+    }
+    ids->items[ids->count++] = id;
+}

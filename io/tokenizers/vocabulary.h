@@ -61,4 +61,15 @@ int32_t vocabulary_longest(const Vocabulary *vocabulary, const Prefix *prefix,
 Status vocabulary_parse(Vocabulary *vocabulary, Arena *arena, const char *file,
                         char *text, size_t length, Diag *diag);
 
+/* --- numbers of tokens --- */
+
+/* A growing list of token numbers. Start with zeros. */
+typedef struct IdList {
+    int32_t *items;
+    size_t count, capacity;
+} IdList;
+
+/* Appends a number. */
+void ids_add(IdList *ids, int32_t id);
+
 #endif

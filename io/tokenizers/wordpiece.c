@@ -14,14 +14,6 @@ static const uint8_t BYTE_KIND[256] = {
     [0x80 ... 0xff] = CHAR_WIDE,
 };
 
-void ids_add(IdList *ids, int32_t id) {
-    if (ids->count == ids->capacity) {
-        ids->capacity = ids->capacity ? 2 * ids->capacity : 64;
-        ids->items = memory_grow(ids->items, ids->capacity, sizeof *ids->items);
-    }
-    ids->items[ids->count++] = id;
-}
-
 /* Kind of the character at `text` and its length. */
 static inline CharKind char_kind(const char *text, size_t *bytes) {
     CharKind kind = BYTE_KIND[(unsigned char)*text];

@@ -1,5 +1,5 @@
 /* Tokenizer: encoding, truncation, template. */
-#include "io/tokenizers/tokenizer_parts.h"
+#include "io/tokenizers/tokenizer_model.h"
 
 #include "io/files/file.h"
 #include "io/tokenizers/unicode.h"

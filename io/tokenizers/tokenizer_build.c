@@ -1,6 +1,6 @@
 /* Tokenizer: what its readers share: tokenizer_config.json, special tokens, templates,
  * and tokens put in their places. */
-#include "io/tokenizers/tokenizer_parts.h"
+#include "io/tokenizers/tokenizer_build.h"
 
 #include "io/files/file.h"
 #include "io/files/json.h"

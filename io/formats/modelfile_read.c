@@ -1,9 +1,9 @@
 /* Native model file, reading: checks texts, index, graph and data sets against each
  * other and binds the weights as views of the mapped file. */
-#include "io/formats/modelfile.h"
 #include "io/files/file.h"
 #include "io/files/json.h"
-#include "io/formats/load.h"
+#include "io/formats/model_format.h"
+#include "io/formats/modelfile.h"
 #include "io/formats/modelfile_gaussians.h"
 #include "ir/irtext.h"
 

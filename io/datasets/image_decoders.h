@@ -1,6 +1,7 @@
-/* What the decoders of images share: see io/datasets/image.h. */
-#ifndef COMPRESS_IO_DATASETS_IMAGE_PARTS_H
-#define COMPRESS_IO_DATASETS_IMAGE_PARTS_H
+/* Decoders of images, one for each kind of file, asked by io/datasets/image.c; what they
+ * check before they allocate. See io/datasets/image.h. */
+#ifndef COMPRESS_IO_DATASETS_IMAGE_DECODERS_H
+#define COMPRESS_IO_DATASETS_IMAGE_DECODERS_H
 
 #include "io/datasets/image.h"
 
@@ -13,10 +14,13 @@ typedef struct ImageFile {
     size_t bytes;
 } ImageFile;
 
-/* Decodes into 3 channels, or 1 where the file has grey alone; with `header` only rows
- * and cols. On failure the pixels, if any, are freed. */
+/* A decoder: into 3 channels, or 1 where the file has grey alone; with `header` only rows
+ * and cols. On failure the pixels, if any, are freed. Fails with STATUS_FORMAT, naming
+ * the file, or STATUS_MEMORY. */
 Status png_decode(Image *out, const ImageFile *file, const ImageOptions *options,
                   bool header, Diag *diag);
+
+/* The same for JPEG. */
 Status jpeg_decode(Image *out, const ImageFile *file, const ImageOptions *options,
                    bool header, Diag *diag);
 

@@ -1,0 +1,48 @@
+/* Tokenizer: putting one together: configuration, special tokens, templates, and tokens
+ * in their places; for the readers of tokenizer_readers.h. */
+#ifndef COMPRESS_IO_TOKENIZERS_TOKENIZER_BUILD_H
+#define COMPRESS_IO_TOKENIZERS_TOKENIZER_BUILD_H
+
+#include "io/tokenizers/tokenizer_members.h"
+#include "io/tokenizers/tokenizer_model.h"
+
+/* Names of the special tokens, NULL = not given. */
+typedef struct SpecialNames {
+    const char *pad, *unk, *cls, *sep, *mask, *bos, *eos;
+} SpecialNames;
+
+/* Reads tokenizer_config.json in a folder; at `config` NULL when there is none. The
+ * strings live in the arena. */
+Status config_read(Tree **config, SpecialNames *names, Arena *arena, const char *folder,
+                   Diag *diag);
+
+/* Looks up the special tokens of WordPiece, [PAD], [UNK] ... where they have no other
+ * name; all but the mask must be there. */
+Status specials_find(Tokenizer *tokenizer, const SpecialNames *names, Loc at, Diag *diag);
+
+/* Looks up those of a language model: the ones that are named must be there; then those
+ * that the config.json of the folder numbers, then the usual names. */
+Status specials_find_some(Tokenizer *tokenizer, const SpecialNames *names,
+                          const char *folder, Loc at, Diag *diag);
+
+/* Fills in the template of BERT: [CLS] A [SEP], [CLS] A [SEP] B [SEP]. */
+void template_bert(Tokenizer *tokenizer, int32_t cls, int32_t sep);
+
+/* Fills in templates without special tokens: A, A B. */
+void template_plain(Tokenizer *tokenizer);
+
+/* Makes the added tokens known: sets `original`, `normalized` and `special`. */
+Status tokenizer_add(Tokenizer *tokenizer, const AddedToken *tokens, int count, Loc at,
+                     Diag *diag);
+
+/* Puts the tokens of a vocabulary, a map of numbers, and the added ones that it does not
+ * hold at their numbers, which must be 0, 1, 2 ... without a gap. Fails with
+ * STATUS_FORMAT, about `key`. */
+Status tokenizer_place(Tokenizer *tokenizer, const Tree *vocab, const AddedToken *added,
+                       int count, Loc at, const char *key, Diag *diag);
+
+/* Number of a model's unk_token, which may be NULL: -1 then. Sets the name. */
+Status unknown_read(int32_t *id, const Tokenizer *tokenizer, const Tree *token,
+                    SpecialNames *names, Loc at, Diag *diag);
+
+#endif

@@ -1,0 +1,79 @@
+/* Tokenizer: what one is made of. tokenizer.h says what is done with it,
+ * tokenizer_build.h how it comes to be; nothing of it changes once it is read. */
+#ifndef COMPRESS_IO_TOKENIZERS_TOKENIZER_MODEL_H
+#define COMPRESS_IO_TOKENIZERS_TOKENIZER_MODEL_H
+
+#include "io/tokenizers/added_tokens.h"
+#include "io/tokenizers/tokenizer.h"
+#include "io/tokenizers/tokenizer_words.h"
+#include "io/tokenizers/word_split.h"
+#include "io/tokenizers/wordpiece.h"
+
+enum { TEMPLATE_MAX = 64, DECODE_MAX = 8 };
+
+/* --- special tokens around a text --- */
+
+/* One place of a template: a special token, or one of the two texts. */
+enum { PIECE_FIRST = -1, PIECE_SECOND = -2 };
+typedef struct TemplatePiece {
+    int32_t id; /* of a special token, or one of the above */
+    int32_t type;
+} TemplatePiece;
+
+typedef struct Template {
+    TemplatePiece pieces[TEMPLATE_MAX];
+    int count;
+} Template;
+
+/* --- back to text --- */
+
+typedef enum DecodeKind {
+    DECODE_REPLACE,       /* what `regex` matches by `to` */
+    DECODE_BYTE_FALLBACK, /* "<0x0A>" is a byte */
+    DECODE_BYTE_LEVEL,    /* characters stand for bytes, as GPT-2 writes them */
+    DECODE_METASPACE,     /* marks are spaces; of the first token nothing when `strip` */
+    DECODE_WORDPIECE,     /* a space in front, or the prefix `from` taken off */
+    DECODE_SPACED         /* a space in front of all but the first */
+} DecodeKind;
+
+typedef struct DecodeStep {
+    DecodeKind kind;
+    Regex *regex;
+    Token from, to;
+    bool strip;
+    bool cleanup; /* of WordPiece: no space before punctuation and English endings */
+} DecodeStep;
+
+/* What every token goes through, and then the text as a whole. */
+typedef struct DecodeRules {
+    DecodeStep steps[DECODE_MAX];
+    int count;
+    Token strip; /* a character that is taken off the start, */
+    int most;    /* so often at most */
+} DecodeRules;
+
+typedef enum ModelKind {
+    MODEL_WORDPIECE,
+    MODEL_BPE,
+    MODEL_CHARACTERS,
+    MODEL_WORDS
+} ModelKind;
+
+struct Tokenizer {
+    Arena *arena;
+    ModelKind kind;
+    Vocabulary vocabulary; /* its tokens include the added ones */
+    bool *special;         /* [tokens]: left out of text where that is wanted */
+    WordPiece wordpiece;   /* of MODEL_WORDPIECE */
+    Bpe bpe;               /* of MODEL_BPE */
+    WordRules words;       /* of MODEL_BPE */
+    WordSplit split;       /* of MODEL_WORDS */
+    int32_t unknown;       /* of MODEL_CHARACTERS and MODEL_WORDS: -1 = none */
+    Normalizer normalizer;
+    AddedSet original, normalized; /* added tokens, by where they are looked for */
+    Template single, pair;
+    SpecialIds specials;
+    DecodeRules decode;
+};
+
+#endif

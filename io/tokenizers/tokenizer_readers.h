@@ -1,0 +1,53 @@
+/* Tokenizer: its readers. io/tokenizers/tokenizer_read.c asks one for each kind of file;
+ * they ask each other for the parts of a tokenizer.json. */
+#ifndef COMPRESS_IO_TOKENIZERS_TOKENIZER_READERS_H
+#define COMPRESS_IO_TOKENIZERS_TOKENIZER_READERS_H
+
+#include "io/tokenizers/tokenizer_build.h"
+
+/* --- one kind of file each; the folder is where the configuration lies, and what is not
+ * needed later goes into the arena `scratch` --- */
+
+/* Fills an empty tokenizer from a tokenizer.json. */
+Status tokenizer_read_json(Tokenizer *tokenizer, Arena *scratch, const char *path,
+                           const char *folder, Diag *diag);
+
+/* Fills an empty tokenizer from a vocab.txt, one token a line. */
+Status tokenizer_read_vocab(Tokenizer *tokenizer, Arena *scratch, const char *path,
+                            const char *folder, Diag *diag);
+
+/* Fills an empty tokenizer from the vocab.json, at `path`, and the merges.txt of a
+ * folder: GPT-2's. */
+Status tokenizer_read_merges(Tokenizer *tokenizer, Arena *scratch, const char *path,
+                             const char *folder, Diag *diag);
+
+/* Fills an empty tokenizer from a vocab.json of whole words, Marian's without its
+ * SentencePiece model. */
+Status tokenizer_read_words(Tokenizer *tokenizer, Arena *scratch, const char *path,
+                            const char *folder, Diag *diag);
+
+/* --- parts of a tokenizer.json --- */
+
+/* Read what is particular to a kind of tokenizer.json; the tokens are in their places. */
+Status bpe_read(Tokenizer *tokenizer, const Tree *root, const Tree *model,
+                SpecialNames *names, Diag *diag);
+Status characters_read(Tokenizer *tokenizer, const Tree *root, const Tree *model,
+                       const AddedToken *added, int count, SpecialNames *names,
+                       Diag *diag);
+
+/* The same for whole words. */
+Status wordlevel_read(Tokenizer *tokenizer, const Tree *root, const Tree *model,
+                      SpecialNames *names, Diag *diag);
+
+/* Vocabulary of a model Characters as a map of numbers, also where it is a list; in the
+ * arena. Fails with STATUS_FORMAT. */
+Status characters_vocab(const Tree **vocab, Arena *arena, const Tree *model,
+                        const Tree *root, Diag *diag);
+
+/* Reads the templates of a tokenizer.json's post_processor; the vocabulary is there. */
+Status template_read(Tokenizer *tokenizer, const Tree *root, Diag *diag);
+
+/* Reads the decoder of a tokenizer.json, or sets what the model suggests. */
+Status decoder_read(Tokenizer *tokenizer, const Tree *root, Diag *diag);
+
+#endif
