@@ -1,6 +1,7 @@
 /* Model: creating, copying, initialising and hashing. */
 #include "ir/model.h"
 
+#include "ir/half.h"
 #include "ir/irtext.h"
 #include "ir/random.h"
 #include "ir/rewrite.h"
@@ -45,41 +46,13 @@ void model_strip(Model *model) {
 
 /* Initial values. */
 
-/* Nearest half-precision number of a finite value below its largest, ties to even; small
- * values lose bits as half precision does. */
-static uint16_t half_bits(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
-    int exponent = (int)(magnitude >> 23) - 112;
-    uint32_t mantissa = magnitude & 0x7fffff;
-    if (exponent <= -11) return (uint16_t)sign;
-    if (exponent >= 31) return (uint16_t)(sign | 0x7c00);
-    int drop = 13;
-    if (exponent <= 0) {
-        mantissa |= 0x800000;
-        drop += 1 - exponent;
-        exponent = 0;
-    }
-    uint32_t half = ((uint32_t)exponent << 10) + (mantissa >> drop);
-    uint32_t rest = mantissa & ((1u << drop) - 1), middle = 1u << (drop - 1);
-    half += rest > middle || (rest == middle && (half & 1));
-    return (uint16_t)(sign | half);
-}
-
-static uint16_t bfloat_bits(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 /* Writes one element of any dtype. */
 static void store(void *data, DType dtype, int64_t i, double value) {
     switch (dtype) {
     case DTYPE_F32: ((float *)data)[i] = (float)value; break;
     case DTYPE_F64: ((double *)data)[i] = value; break;
-    case DTYPE_F16: ((uint16_t *)data)[i] = half_bits((float)value); break;
-    case DTYPE_BF16: ((uint16_t *)data)[i] = bfloat_bits((float)value); break;
+    case DTYPE_F16: ((uint16_t *)data)[i] = f16_from_float((float)value); break;
+    case DTYPE_BF16: ((uint16_t *)data)[i] = bf16_from_float((float)value); break;
     case DTYPE_I64: ((int64_t *)data)[i] = (int64_t)value; break;
     case DTYPE_I32: ((int32_t *)data)[i] = (int32_t)value; break;
     case DTYPE_I8: ((int8_t *)data)[i] = (int8_t)value; break;

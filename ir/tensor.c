@@ -3,6 +3,7 @@
 #include "ir/tensor.h"
 
 #include "ir/arena.h"
+#include "ir/half.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -341,32 +342,6 @@ const char *shape_text(char out[SHAPE_TEXT_BYTES], int rank, const int64_t *dim)
 
 /* Elements looked at together when searching. */
 #define BLOCK 2048
-
-static float bits_to_float(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-/* Half precision: 1 sign, 5 exponent (bias 15) and 10 fraction bits. Normal numbers get
- * the exponent of bias 127, infinities and NaN the largest one. Subnormals read as
- * 2^-14 (1 + fraction) first, which the subtraction takes back exactly; it happens to all
- * numbers (0 taken from most), as floating point under a condition stays scalar code. */
-static float f16_to_float(uint16_t code) {
-    uint32_t sign = (uint32_t)(code & 0x8000) << 16, magnitude = code & 0x7fff;
-    bool subnormal = magnitude < 0x400, special = magnitude >= 0x7c00;
-    uint32_t shift = subnormal ? 113u << 23 : special ? 224u << 23 : 112u << 23;
-    uint32_t excess = subnormal ? 113u << 23 : 0; /* 2^-14 or 0 */
-    float value = bits_to_float((magnitude << 13) + shift) - bits_to_float(excess);
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits_to_float(bits | sign);
-}
-
-/* The upper half of a float. */
-static float bf16_to_float(uint16_t code) {
-    return bits_to_float((uint32_t)code << 16);
-}
 
 #define PLAIN(x) (x)
 

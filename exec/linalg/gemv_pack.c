@@ -1,20 +1,12 @@
 /* Packing of matrices: see exec/linalg/gemv.h. */
 #include "exec/linalg/gemv.h"
 
-#include <string.h>
+#include "ir/half.h"
 
 size_t matrix_bytes(const Matrix *matrix) {
     const size_t rows = (size_t)(matrix->rows + PANEL_ROWS - 1) / PANEL_ROWS * PANEL_ROWS;
     const size_t columns = (size_t)matrix->columns;
     return rows * 4 * (matrix->kind == STEP_BF16 ? (columns + 1) / 2 : columns);
-}
-
-/* Nearest bf16, ties to even; NaN stays one. */
-static uint32_t bf16_bits(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    if (value != value) return bits >> 16 | 0x40;
-    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 
 static void put_element(const Matrix *matrix, void *data, int64_t row, int64_t k,
@@ -26,7 +18,7 @@ static void put_element(const Matrix *matrix, void *data, int64_t row, int64_t k
     }
     const int64_t pairs = (matrix->columns + 1) / 2;
     uint32_t *word = (uint32_t *)data + (panel * pairs + k / 2) * PANEL_ROWS + lane;
-    *word |= bf16_bits(value) << (k % 2 ? 16 : 0);
+    *word |= (uint32_t)bf16_from_float(value) << (k % 2 ? 16 : 0);
 }
 
 void matrix_pack(const Matrix *matrix, const Tensor *weight, bool transposed,

@@ -86,6 +86,7 @@ static const Row ROWS[] = {
     {"merge_t2r", "{}", "{}", "attention_to_t2r: {feature_size: 3}"},
     {"estimate_posterior", "{data: d, steps: 2, samples: 2, batch_size: 4}",
      "{data: d, steps: 2, samples: 2, batch_size: 4, covariance: kron}", NULL},
+    {"cast", "{dtype: f16}", "{dtype: bf16}", NULL},
 };
 enum { ROW_COUNT = sizeof ROWS / sizeof *ROWS };
 

@@ -1,0 +1,54 @@
+/* cast: the weights in another element type. The numbers are in ir/cast.c. */
+#include "ir/cast.h"
+
+#include "ir/storage.h"
+#include "passes/fault.h"
+
+typedef struct CastOptions {
+    int dtype;
+} CastOptions;
+
+static const Field fields[] = {
+    F_CHOICE(CastOptions, dtype, "f16|bf16|f32", "element type of all weights",
+             .required = true),
+    F_END,
+};
+
+static const CastOptions defaults = {0};
+
+/* Whether the type holds all that the weights may be. */
+static bool widens_all(const Graph *graph, DType dtype) {
+    for (int i = 0; i < graph->storage_count; i++) {
+        const DType from = storage_tensor(graph->storages[i])->dtype;
+        if (dtype_is_real(from) && !dtype_widens(from, dtype)) return false;
+    }
+    return true;
+}
+
+static Status cast_run(PassContext *ctx, Model *model, const void *opaque, Diag *diag) {
+    static const DType TYPES[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F32};
+    const CastOptions *options = opaque;
+    const DType dtype = TYPES[options->dtype];
+    CastReport report;
+    ctx->exact = widens_all(model->graph, dtype);
+    TRY(model_cast(model, dtype, &report, diag));
+    tree_put_int(ctx->arena, ctx->record, "storages", report.storages);
+    tree_put_int(ctx->arena, ctx->record, "parameters", report.elements);
+    if (ctx->plan) return STATUS_OK;
+    tree_put_real(ctx->arena, ctx->record, "largest_error", report.error);
+    if (report.worst)
+        tree_put_string(ctx->arena, ctx->record, "worst_storage", report.worst);
+    tree_put_int(ctx->arena, ctx->record, "subnormals", report.subnormals);
+    tree_put_int(ctx->arena, ctx->record, "zeros", report.zeros);
+    return STATUS_OK;
+}
+
+const Pass pass_cast = {
+    .name = "cast",
+    .summary = "round all weights to f16, bf16 or f32",
+    .fields = fields,
+    .options_size = sizeof(CastOptions),
+    .defaults = &defaults,
+    .exactness = PASS_BOUNDED,
+    .run = cast_run,
+};
