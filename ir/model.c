@@ -32,7 +32,36 @@ Model *model_copy(const Model *model) {
     copy->graph = graph_copy(arena, model->graph);
     copy->config = tree_copy(arena, model->config);
     copy->provenance = tree_copy(arena, model->provenance);
+    copy->file_bytes = model->file_bytes;
+    for (int i = 0; i < model->asset_count; i++) {
+        const ModelAsset *asset = &model->assets[i];
+        model_put_asset(copy, asset->name, asset->data, asset->length);
+    }
     return copy;
+}
+
+const ModelAsset *model_asset(const Model *model, const char *name) {
+    for (int i = 0; i < model->asset_count; i++)
+        if (strcmp(model->assets[i].name, name) == 0) return &model->assets[i];
+    return NULL;
+}
+
+void model_put_asset(Model *model, const char *name, const void *data, size_t length) {
+    Arena *arena = model->arena;
+    int at = 0;
+    while (at < model->asset_count && strcmp(model->assets[at].name, name) < 0) at++;
+    const bool known =
+        at < model->asset_count && strcmp(model->assets[at].name, name) == 0;
+    if (!known) {
+        ModelAsset *assets =
+            ARENA_ARRAY(arena, ModelAsset, (size_t)model->asset_count + 1);
+        for (int i = 0; i < model->asset_count; i++)
+            assets[i + (i >= at)] = model->assets[i];
+        model->assets = assets;
+        model->asset_count++;
+    }
+    model->assets[at] = (ModelAsset){arena_strdup(arena, name),
+                                     arena_strndup(arena, data, length), length};
 }
 
 void model_strip(Model *model) {

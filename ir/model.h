@@ -4,11 +4,22 @@
 
 #include "ir/graph.h"
 
+/* A small file that goes with a model wherever it is taken: its tokenizer, its names of
+ * labels, how its images are prepared. Kept as it is, byte for byte. */
+typedef struct ModelAsset {
+    const char *name; /* a plain file name: "tokenizer.json" */
+    const void *data;
+    size_t length;
+} ModelAsset;
+
 typedef struct Model {
     Arena *arena; /* owned: everything below */
     Graph *graph;
-    Tree *config;     /* the architecture's configuration (Hugging Face keys), a map */
-    Tree *provenance; /* a map: "steps" is a list with one map per pass that ran */
+    Tree *config;       /* the architecture's configuration (Hugging Face keys), a map */
+    Tree *provenance;   /* a map: "steps" is a list with one map per pass that ran */
+    ModelAsset *assets; /* sorted by name */
+    int asset_count;
+    int64_t file_bytes; /* of the files that it was read from; 0 = of none */
 } Model;
 
 /* New model with an empty graph, empty config and provenance; never NULL. */
@@ -19,6 +30,12 @@ void model_destroy(Model *model);
 
 /* Deep copy; weights are shared until written. */
 Model *model_copy(const Model *model);
+
+/* Asset by name, NULL when the model has none. */
+const ModelAsset *model_asset(const Model *model, const char *name);
+
+/* Adds an asset, copied, in place of the one of this name. */
+void model_put_asset(Model *model, const char *name, const void *data, size_t length);
 
 /* Drops the data of every storage, so that the model has shapes alone. */
 void model_strip(Model *model);

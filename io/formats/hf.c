@@ -5,7 +5,8 @@
 #include "io/families/family.h"
 #include "io/files/file.h"
 #include "io/files/json.h"
-#include "io/formats/model_format.h"
+#include "io/formats/assets.h"
+#include "io/formats/format.h"
 #include "io/formats/model_vocabulary.h"
 #include "io/formats/safetensors.h"
 #include "ir/rewrite.h"
@@ -311,6 +312,19 @@ static Status create_heads(Model *model, const Binder *binder) {
     return model_init_weights(model, seed, binder->diag);
 }
 
+/* Bytes of the files behind the tensors: each file is one buffer. */
+static int64_t checkpoint_bytes(const Checkpoint *checkpoint) {
+    int64_t bytes = 0;
+    for (int i = 0; i < checkpoint->count; i++) {
+        const Buf *buf = checkpoint->tensors[i].tensor.buf;
+        bool counted = false;
+        for (int j = 0; j < i && !counted; j++)
+            counted = checkpoint->tensors[j].tensor.buf == buf;
+        if (buf && !counted) bytes += (int64_t)buf_bytes(buf);
+    }
+    return bytes;
+}
+
 static Status read_weights(Model *model, const Family *family, const char *folder,
                            const HfOptions *options, Diag *diag) {
     Checkpoint *checkpoint;
@@ -325,6 +339,7 @@ static Status read_weights(Model *model, const Family *family, const char *folde
     if (status == STATUS_OK) status = create_heads(model, &binder);
     text_free(&binder.created);
     arena_destroy(binder.arena);
+    model->file_bytes += checkpoint_bytes(checkpoint);
     checkpoint_destroy(checkpoint);
     return status;
 }
@@ -402,7 +417,11 @@ static Status read_folder(Model *model, const char *folder, const HfOptions *opt
     const Family *family;
     const char *path = path_join(model->arena, folder, "config.json");
     TRY(path_check_inside(folder, path, diag));
-    TRY(json_read(&model->config, model->arena, path, CONFIG_BYTES_MAX, diag));
+    char *text;
+    size_t length;
+    TRY(file_read(&text, &length, model->arena, path, CONFIG_BYTES_MAX, diag));
+    TRY(json_parse(&model->config, model->arena, path, text, length, diag));
+    model->file_bytes = (int64_t)length;
     TRY(build_changed(&family, model, options->overrides, diag));
     return read_weights(model, family, folder, options, diag);
 }
@@ -428,10 +447,14 @@ static Status read_format(Model **out, const char *path, const HfOptions *option
                           const OpTable *ops, bool check, Diag *diag) {
     TRY(hf_read_with(out, path, options, ops, diag));
     if (check) vocabulary_note_folder(*out, path);
+    assets_read(*out, path, diag);
+    for (int i = 0; i < (*out)->asset_count; i++)
+        (*out)->file_bytes += (int64_t)(*out)->assets[i].length;
     return STATUS_OK;
 }
 
-const ModelFormat model_format_hf = {.name = "Hugging Face folder",
+const ModelFormat model_format_hf = {.name = "huggingface",
+                                     .summary = "config.json beside safetensors",
                                      .what = "a Hugging Face folder",
                                      .probe = path_is_folder,
                                      .read = read_format,

@@ -7,26 +7,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MODEL_FORMAT(name) extern const ModelFormat model_format_##name;
-#include "io/formats/formats.def"
-#undef MODEL_FORMAT
-
-static const ModelFormat *const FORMATS[] = {
-#define MODEL_FORMAT(name) &model_format_##name,
-#include "io/formats/formats.def"
-#undef MODEL_FORMAT
-    NULL};
-
-const ModelFormat *const *model_format_list(void) {
-    return FORMATS;
-}
-
 static Status not_a_model(const char *path, Diag *diag) {
     static const char SUFFIX[] = ".safetensors";
     const size_t length = strlen(path), end = strlen(SUFFIX);
     Text formats = {0};
-    for (int i = 0; FORMATS[i]; i++)
-        text_add(&formats, "%s%s", i ? " or " : "", FORMATS[i]->what);
+    for (const ModelFormat *const *format = model_format_list(); *format; format++)
+        if ((*format)->read)
+            text_add(&formats, "%s%s", formats.length ? " or " : "", (*format)->what);
     diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL, "expected %s", formats.data);
     text_free(&formats);
     if (length >= end && strcmp(path + length - end, SUFFIX) == 0)
@@ -36,9 +23,9 @@ static Status not_a_model(const char *path, Diag *diag) {
 
 Status model_load_with(Model **out, const char *path, const HfOptions *options,
                        const OpTable *ops, bool check, Diag *diag) {
-    const ModelFormat *const *format = FORMATS;
+    const ModelFormat *const *format = model_format_list();
     Model *model;
-    while (*format && !(*format)->probe(path)) format++;
+    while (*format && !((*format)->read && (*format)->probe(path))) format++;
     if (!*format && access(path, R_OK) != 0)
         return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot open: %s",
                          strerror(errno));

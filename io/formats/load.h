@@ -2,10 +2,7 @@
 #ifndef COMPRESS_IO_FORMATS_LOAD_H
 #define COMPRESS_IO_FORMATS_LOAD_H
 
-#include "io/formats/model_format.h"
-
-/* All formats, ended by NULL. */
-const ModelFormat *const *model_format_list(void);
+#include "io/formats/format.h"
 
 /* Reads a model of any format, told apart by content. `check` verifies hashes and that
  * all weights are finite; without it no weight is touched (for inspect and plan). Fails

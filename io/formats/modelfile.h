@@ -8,6 +8,8 @@
  *     /provenance  uint8[n]: JSON, recipe and one record per pass
  *     /index       uint8[n]: JSON, for every storage its dtype, shape and hash
  *     /weights/<storage>  one contiguous data set per storage; bf16 as uint16
+ *     /assets/<name>      uint8[n]: tokenizer and other small files (ModelAsset), where
+ *                         there are some; their hashes in the index
  *     /priors/<storage>:<part>  parts of the storages' Gaussians (ir/gaussian.h), where
  *                               there are some; their rows and hashes in the index
  *

@@ -2,7 +2,8 @@
  * other and binds the weights as views of the mapped file. */
 #include "io/files/file.h"
 #include "io/files/json.h"
-#include "io/formats/model_format.h"
+#include "io/formats/assets.h"
+#include "io/formats/format.h"
 #include "io/formats/modelfile.h"
 #include "io/formats/modelfile_gaussians.h"
 #include "ir/irtext.h"
@@ -179,9 +180,10 @@ static Status read_weights(ModelReader *r, bool check_hashes) {
     int found = 0, others = 0;
     for (int i = 0; i < r->table.count; i++) {
         const char *group = r->table.sets[i].group;
-        const bool weight = group && !strcmp(group, MODELFILE_WEIGHTS);
-        found += weight;
-        others += !weight && !(group && !strcmp(group, MODELFILE_PRIORS));
+        found += group && !strcmp(group, MODELFILE_WEIGHTS);
+        others += !group || (strcmp(group, MODELFILE_WEIGHTS) != 0 &&
+                             strcmp(group, MODELFILE_PRIORS) != 0 &&
+                             strcmp(group, MODELFILE_ASSETS) != 0);
     }
     others -= sets_find(&r->table, NULL, MODELFILE_ORIGINAL) != NULL;
     if (others != MODELFILE_ROOT_SETS)
@@ -200,11 +202,38 @@ static Status read_weights(ModelReader *r, bool check_hashes) {
     return STATUS_OK;
 }
 
+/* Assets are few and small: they are copied, and their hashes always compared. */
+static Status read_assets(ModelReader *r) {
+    const Tree *hashes = tree_get(r->index, MODELFILE_ASSETS);
+    int found = 0;
+    if (hashes && hashes->kind != TREE_MAP)
+        return DAMAGED(r, "the index has no map of assets");
+    for (int i = 0; i < r->table.count; i++) {
+        const Hdf5Set *set = &r->table.sets[i];
+        if (!set->group || strcmp(set->group, MODELFILE_ASSETS) != 0) continue;
+        const Tree *wanted = tree_get(hashes, set->name);
+        char hash[HASH_TEXT_BYTES];
+        if (!asset_is_known(set->name) || set->dtype != DTYPE_U8 || set->rank != 1)
+            return DAMAGED(r, "'%.80s' is not an asset", set->name);
+        bytes_hash(set_data(r, set), set->bytes, hash);
+        if (!wanted || wanted->kind != TREE_STRING || strcmp(wanted->string, hash) != 0)
+            return DAMAGED(r, "asset '%s' does not match its hash in the index",
+                           set->name);
+        model_put_asset(r->model, set->name, set_data(r, set), set->bytes);
+        found++;
+    }
+    if (hashes && hashes->count != found)
+        return DAMAGED(r, "the index has %d assets, the file %d", hashes->count, found);
+    return STATUS_OK;
+}
+
 static Status reader_run(ModelReader *r, bool check_hashes) {
     TRY(modelfile_sets(&r->table, r->scratch, r->path, r->map, r->diag));
     TRY(read_version(r));
     TRY(read_texts(r));
     TRY(read_weights(r, check_hashes));
+    TRY(read_assets(r));
+    r->model->file_bytes = (int64_t)buf_bytes(r->map);
     return modelfile_read_gaussians(&(GaussianReader){.path = r->path,
                                                       .scratch = r->scratch,
                                                       .map = r->map,
@@ -238,7 +267,20 @@ static Status read_format(Model **out, const char *path, const HfOptions *option
     return modelfile_read(out, path, ops, check, diag);
 }
 
-const ModelFormat model_format_modelfile = {.name = "native model file",
-                                            .what = "a model file of this program",
-                                            .probe = modelfile_probe,
-                                            .read = read_format};
+static Status write_format(Model *model, const char *path, const WriteOptions *options,
+                           Written *written, Diag *diag) {
+    size_t bytes;
+    (void)options;
+    TRY(modelfile_write(model, path, &bytes, diag));
+    *written = (Written){(int64_t)bytes, 1};
+    return STATUS_OK;
+}
+
+const ModelFormat model_format_modelfile = {
+    .name = "native",
+    .what = "a model file of this program",
+    .ending = ".h5",
+    .summary = "every model, with its history and what it knows of its weights; HDF5",
+    .probe = modelfile_probe,
+    .read = read_format,
+    .write = write_format};

@@ -10,6 +10,7 @@
 #define MODELFILE_WEIGHTS   "weights"
 #define MODELFILE_ROOT_SETS 5 /* format, ir, config, provenance, index; and maybe */
 #define MODELFILE_ORIGINAL  "config_original"
+#define MODELFILE_ASSETS    "assets" /* the group, and the key of the index */
 
 /* The eight bytes that every HDF5 file starts with. */
 #define HDF5_SIGNATURE "\211HDF\r\n\032\n"

@@ -104,8 +104,8 @@ static void index_add(Tree *rows, Arena *arena, const Storage *storage) {
     tree_append(arena, rows, NULL, LOC_NONE, row);
 }
 
-/* {"format", "texts": hashes by name, "storages": rows, "priors": where there are some}.
- */
+/* {"format", "texts": hashes by name, "storages": rows, and where there are some
+ * "priors", "assets": hashes by name}. */
 static void index_print(ModelWriter *w) {
     Arena *arena = w->scratch;
     Tree *index = tree_new(arena, TREE_MAP, LOC_NONE);
@@ -126,6 +126,13 @@ static void index_print(ModelWriter *w) {
         ARENA_ARRAY(arena, const Storage *, (size_t)w->weight_count + 1);
     for (int i = 0; i < w->weight_count; i++) sorted[i] = w->weights[i].storage;
     modelfile_put_gaussians(index, arena, sorted, w->weight_count);
+    Tree *assets = tree_new(arena, TREE_MAP, LOC_NONE);
+    for (int i = 0; i < w->model->asset_count; i++) {
+        const ModelAsset *asset = &w->model->assets[i];
+        bytes_hash(asset->data, asset->length, hash);
+        tree_put_string(arena, assets, asset->name, hash);
+    }
+    if (assets->count > 0) tree_append(arena, index, MODELFILE_ASSETS, LOC_NONE, assets);
     tree_print_json(&w->texts[TEXT_INDEX], index, 0);
 }
 
@@ -149,7 +156,8 @@ static void sets_add(ModelWriter *w, const char *group, const char *link,
 
 static void sets_collect(ModelWriter *w) {
     static const int32_t version = MODELFILE_VERSION;
-    const size_t most = (size_t)w->weight_count + (size_t)w->part_count + TEXT_COUNT + 1;
+    const size_t most = (size_t)w->weight_count + (size_t)w->part_count + TEXT_COUNT +
+                        (size_t)w->model->asset_count + 1;
     w->sets = ARENA_ARRAY(w->scratch, Hdf5Set, most);
     w->sets[w->set_count++] =
         (Hdf5Set){.name = "format", .dtype = DTYPE_I32, .data = &version};
@@ -160,6 +168,15 @@ static void sets_collect(ModelWriter *w) {
                                                 .rank = 1,
                                                 .dim = {(int64_t)w->texts[i].length},
                                                 .data = w->texts[i].data};
+    for (int i = 0; i < w->model->asset_count; i++) {
+        const ModelAsset *asset = &w->model->assets[i];
+        w->sets[w->set_count++] = (Hdf5Set){.group = MODELFILE_ASSETS,
+                                            .name = asset->name,
+                                            .dtype = DTYPE_U8,
+                                            .rank = 1,
+                                            .dim = {(int64_t)asset->length},
+                                            .data = asset->data};
+    }
     for (int i = 0; i < w->part_count; i++)
         sets_add(w, MODELFILE_PRIORS, w->parts[i].link, w->parts[i].tensor);
     for (int i = 0; i < w->weight_count; i++)
@@ -231,6 +248,8 @@ static Status compare(ModelWriter *w, Model *copy) {
             return not_equal(w, from->name);
         if (!same_gaussian(from->gaussian, to->gaussian)) return not_equal(w, from->name);
     }
+    /* reading has compared their hashes */
+    if (copy->asset_count != w->model->asset_count) return not_equal(w, MODELFILE_ASSETS);
     return STATUS_OK;
 }
 

@@ -123,6 +123,9 @@ static Model *model_make(Diag *diag) {
     graph_set_output(graph, "y", sum);
     tree_put_string(model->arena, model->config, "model_type", "test");
     tree_put_int(model->arena, model->provenance, "seed", 7);
+    model_put_asset(model, "vocab.txt", "", 0);
+    model_put_asset(model, "tokenizer.json", "old", 3);
+    model_put_asset(model, "tokenizer.json", "{\"a\": \"\0\"}", 10);
     return model;
 }
 
@@ -203,6 +206,13 @@ static void test_round_trip(void **state) {
         assert_string_equal(wanted, found);
         assert_string_equal(tree_get(copy->config, "model_type")->string, "test");
         assert_int_equal(tree_get(copy->provenance, "seed")->integer, 7);
+        assert_int_equal(copy->asset_count, 2);
+        assert_null(model_asset(copy, "merges.txt"));
+        assert_int_equal(model_asset(copy, "vocab.txt")->length, 0);
+        const ModelAsset *asset = model_asset(copy, "tokenizer.json");
+        assert_int_equal(asset->length, 10);
+        assert_memory_equal(asset->data, "{\"a\": \"\0\"}", 10);
+        assert_int_equal(copy->file_bytes, slurp(path_of("model.h5")).length);
         model_destroy(copy);
     }
     model_destroy(model);

@@ -1,0 +1,24 @@
+/* Assets: the small files beside a model's weights that others need to use it. */
+#ifndef COMPRESS_IO_FORMATS_ASSETS_H
+#define COMPRESS_IO_FORMATS_ASSETS_H
+
+#include "ir/model.h"
+
+/* Most that one asset may hold: the largest published tokenizers have a third of it. */
+#define ASSET_BYTES_MAX ((size_t)64 << 20)
+
+/* Whether a file of this name is an asset: one of the names that Hugging Face's libraries
+ * give to tokenizers, to how inputs are prepared and to how texts are generated. */
+bool asset_is_known(const char *name);
+
+/* Takes the folder's assets into the model. A link that leads out of the folder, and a
+ * file that is too large or cannot be read, is left out with a warning: it is missed by
+ * whoever wants it, not by the model. */
+void assets_read(Model *model, const char *folder, Diag *diag);
+
+/* Writes the model's assets into a folder and adds their bytes and number. Fails with
+ * STATUS_IO. */
+Status assets_write(const Model *model, const char *folder, int64_t *bytes, int *files,
+                    Diag *diag);
+
+#endif

@@ -1,0 +1,64 @@
+/* Format: one kind of file, or folder, that models are read from or written to.
+ *
+ * Each format's file ends with its record, `const ModelFormat model_format_<name>`, and
+ * io/formats/formats.def lists them. Reading tells formats apart by content
+ * (io/formats/load.h), writing by the ending of the path (io/formats/save.h). */
+#ifndef COMPRESS_IO_FORMATS_FORMAT_H
+#define COMPRESS_IO_FORMATS_FORMAT_H
+
+#include "io/formats/hf.h"
+
+/* How a model is to be written. */
+typedef struct WriteOptions {
+    const char *dtype;   /* one of ModelFormat.dtypes; weights were cast already unless it
+                            is the format's own */
+    const void *options; /* struct of ModelFormat.options_size; NULL = its defaults */
+} WriteOptions;
+
+/* What was written. */
+typedef struct Written {
+    int64_t bytes; /* on disk, all files together */
+    int files;
+} Written;
+
+typedef struct ModelFormat {
+    const char *name;    /* as `compress formats` and messages have it: "onnx" */
+    const char *what;    /* for messages: "a Hugging Face folder" */
+    const char *ending;  /* of paths that are written: ".onnx"; "/" = a folder */
+    const char *summary; /* one line: what it holds, who reads it */
+
+    /* Whether a path is of this format, by its content; opens and maps nothing large.
+     * NULL = it is not read. */
+    bool (*probe)(const char *path);
+    /* Reads a model; names and shapes of weights are checked, their numbers are not. With
+     * `check` stored hashes are compared, without it no weight is touched. `options` is
+     * NULL unless `changes`. Fails with STATUS_FORMAT, STATUS_MODEL or STATUS_IO. */
+    Status (*read)(Model **out, const char *path, const HfOptions *options,
+                   const OpTable *ops, bool check, Diag *diag);
+    bool changes; /* the configuration can be changed while reading */
+
+    /* Options of writing: a struct of options_size bytes, bound by the table to the keys
+     * beside `path` and `dtype` of a recipe's output. NULL = none. */
+    const Field *fields;
+    size_t options_size;
+    const void *defaults; /* NULL = zeros */
+    /* Values of `dtype`, joined by '|', the first one being the default; "keep" = as the
+     * weights are. What is neither keep, f32, f16 nor bf16 is the format's own, and
+     * reaches it in WriteOptions.dtype. NULL = "keep|f32|f16|bf16". */
+    const char *dtypes;
+
+    /* Whether the model can be written so; its shapes suffice. Fails with STATUS_MODEL:
+     * the reason, naming the layer or node, with a hint that names the nearest format
+     * that can. NULL = every model can. */
+    Status (*check)(const Model *model, const WriteOptions *options, Diag *diag);
+    /* Writes a model whose storages all have weights, and which passed `check`. Nothing
+     * is left half written: files are put in place when all are complete. Fails with
+     * STATUS_IO, STATUS_MODEL. NULL = it is not written. */
+    Status (*write)(Model *model, const char *path, const WriteOptions *options,
+                    Written *written, Diag *diag);
+} ModelFormat;
+
+/* All formats, in the order in which reading asks them, ended by NULL. */
+const ModelFormat *const *model_format_list(void);
+
+#endif

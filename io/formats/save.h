@@ -1,0 +1,33 @@
+/* Save: a model to a path of any format that can hold it. */
+#ifndef COMPRESS_IO_FORMATS_SAVE_H
+#define COMPRESS_IO_FORMATS_SAVE_H
+
+#include "io/formats/format.h"
+
+/* One place where a model is to go. */
+typedef struct ModelOutput {
+    const char *path;
+    const ModelFormat *format;
+    WriteOptions options;
+    Loc at;          /* in the recipe, else none */
+    Written written; /* set by model_save */
+} ModelOutput;
+
+/* Binds an output: a path, whose ending names the format, or a map with `path`, `dtype`
+ * and the options of that format. All is copied into the arena. Fails with `status`: an
+ * ending that no format has, an option that the format does not have. */
+Status output_bind(ModelOutput *out, Arena *arena, const Tree *value, Status status,
+                   Diag *diag);
+
+/* Appends the manual of all formats: endings, what each reads and writes, its options. */
+void output_document(Text *text);
+
+/* Whether the model, with or without weights, can be written there. Fails with
+ * STATUS_MODEL: the reason, and the nearest format that can. */
+Status output_check_model(const ModelOutput *output, const Model *model, Diag *diag);
+
+/* Writes the model, its weights in the type that is wanted; the model stays as it is.
+ * Fails with STATUS_MODEL, STATUS_IO. */
+Status model_save(Model *model, ModelOutput *output, Diag *diag);
+
+#endif
