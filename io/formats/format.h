@@ -6,7 +6,14 @@
 #ifndef COMPRESS_IO_FORMATS_FORMAT_H
 #define COMPRESS_IO_FORMATS_FORMAT_H
 
-#include "io/formats/hf.h"
+#include "ir/model.h"
+
+/* What is changed while a Hugging Face folder is read; all zero = nothing. */
+typedef struct HfOptions {
+    const Tree *overrides; /* map of keys in place of config.json's; NULL = none */
+    bool create_heads;     /* heads of which the checkpoint has no tensor are created */
+    uint64_t seed;         /* of their initial values */
+} HfOptions;
 
 /* How a model is to be written. */
 typedef struct WriteOptions {

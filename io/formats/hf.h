@@ -2,7 +2,7 @@
 #ifndef COMPRESS_IO_FORMATS_HF_H
 #define COMPRESS_IO_FORMATS_HF_H
 
-#include "io/formats/model_format.h"
+#include "io/formats/format.h"
 
 /* Reads a folder: builds the graph from config.json by its family and binds every weight
  * (mapped, f32/f16/bf16), checking shapes; missing and unexpected tensors are errors that
