@@ -206,11 +206,14 @@ static void softmax(const Problem *p, int64_t n, int64_t i, double *x) {
     for (int64_t j = 0; j < p->keys && sum > 0; j++) x[j] /= sum;
 }
 
-static void naive_row(const Problem *p, int64_t n, int64_t i, double *x, double *out) {
+/* Returns the largest score, by which softmax multiplies errors. */
+static double naive_row(const Problem *p, int64_t n, int64_t i, double *x, double *out) {
     for (int64_t h = 0; h < p->heads; h++)
         for (int64_t j = 0; j < p->keys; j++) x[h * p->keys + j] = score(p, n, h, i, j);
     if (has(p, MIX_BEFORE)) mix(p, p->in[MIX_BEFORE], x);
     if (has(p, MIX_BEFORE_BIAS)) add_bias(p, p->in[MIX_BEFORE_BIAS], n, i, x);
+    double largest = 0;
+    for (int64_t j = 0; j < p->heads * p->keys; j++) largest = fmax(largest, fabs(x[j]));
     for (int64_t h = 0; h < p->heads; h++) softmax(p, n, i, x + h * p->keys);
     if (has(p, MIX_AFTER)) mix(p, p->in[MIX_AFTER], x);
     if (has(p, MIX_AFTER_BIAS)) add_bias(p, p->in[MIX_AFTER_BIAS], n, i, x);
@@ -223,13 +226,18 @@ static void naive_row(const Problem *p, int64_t n, int64_t i, double *x, double 
             sum += weight[j] * v[(n * p->keys + j) * kv_heads(p) * e];
         out[(n * p->queries + i) * width + c] = sum;
     }
+    return largest;
 }
 
-static void naive(const Problem *p, double *out) {
+/* All rows; returns the largest score. */
+static double naive(const Problem *p, double *out) {
+    double largest = 0;
     double *x = malloc((size_t)(p->heads * p->keys) * sizeof *x);
     for (int64_t n = 0; n < p->samples; n++)
-        for (int64_t i = 0; i < p->queries; i++) naive_row(p, n, i, x, out);
+        for (int64_t i = 0; i < p->queries; i++)
+            largest = fmax(largest, naive_row(p, n, i, x, out));
     free(x);
+    return largest;
 }
 
 #endif

@@ -58,7 +58,7 @@ static inline Node *find_value(const Case *c, const char *name) {
 }
 
 /* Compares everything that both sides name; exactly `expected` tensors. */
-static inline void check_forward(Case *c, double tolerance, int expected) {
+static inline void check_forward(Case *c, int expected) {
     Graph *graph = c->model->graph;
     Node *results[RESULTS_MAX];
     const char *names[RESULTS_MAX];
@@ -74,9 +74,7 @@ static inline void check_forward(Case *c, double tolerance, int expected) {
     reference_feed(r.workspace, c->reference, "input_ids", "input_ids");
     runner_run(&r);
     for (int i = 0; i < count; i++)
-        reference_compare(c->reference, names[i],
-                          workspace_value(r.workspace, results[i]), PRECISION_F32,
-                          tolerance, 0);
+        runner_compare(&r, c->reference, names[i], results[i]);
     runner_close(&r);
 }
 
@@ -90,8 +88,7 @@ static inline void feed_labels(const Case *c, const Runner *r) {
 }
 
 /* `gradients` by the names of the storages, each behind "grad.". */
-static inline void check_gradients(Case *c, const Checkpoint *gradients,
-                                   double tolerance) {
+static inline void check_gradients(Case *c, const Checkpoint *gradients) {
     assert_int_equal(gradients->count, c->model->graph->storage_count);
     for (int i = 0; i < gradients->count; i++)
         assert_non_null(graph_storage(c->model->graph, gradients->tensors[i].name + 5));
@@ -101,9 +98,8 @@ static inline void check_gradients(Case *c, const Checkpoint *gradients,
     reference_feed(r.workspace, c->reference, "input_ids", "input_ids");
     feed_labels(c, &r);
     runner_run(&r);
-    reference_compare(c->reference, "loss", workspace_value(r.workspace, loss),
-                      PRECISION_F32, 1e-5, 0);
-    runner_compare_gradients(&r, c->model->graph, gradients, "grad.", tolerance);
+    runner_compare(&r, c->reference, "loss", loss);
+    runner_compare_gradients(&r, gradients, "grad.");
     runner_close(&r);
 }
 

@@ -9,6 +9,7 @@
 #include "exec/ops/kernel.h"
 #include "ir/random.h"
 #include "tests/support/check.h"
+#include "tests/support/rounding.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -296,6 +297,39 @@ static inline Result execute(const Problem *p, Mode mode) {
     free(call.aux);
     free(call.scratch);
     return result;
+}
+
+/* Largest of the values that a call reads. */
+static inline double operand_size(const Problem *p) {
+    double size = 0;
+    for (int i = 0; i < p->count; i++)
+        if (p->value[i])
+            size = fmax(size, largest_value(p->value[i], type_count(&p->type[i])));
+    return size;
+}
+
+/* How far one element of a call's value may be off, for values of a magnitude. */
+static inline double value_tolerance(const Problem *p, bool single, double magnitude) {
+    return rounding_tolerance(single ? PRECISION_F32 : PRECISION_F64,
+                              rounding_node_terms(p->node, SIZES), magnitude);
+}
+
+/* Fails unless a call's value is `want`, or its gradient of operand i is, within what a
+ * chain of the node's terms (tests/support/rounding.h) rounds. The magnitude is the
+ * largest |want|, or `least` when that is larger. */
+static inline void compare_value(const Problem *p, const char *what, bool single,
+                                 const double *got, const double *want, double least) {
+    rounding_compare(what, got, want, type_count(&p->out),
+                     single ? PRECISION_F32 : PRECISION_F64,
+                     rounding_node_terms(p->node, SIZES), least);
+}
+
+static inline void compare_gradient(const Problem *p, const char *what, int i,
+                                    bool single, const double *got, const double *want,
+                                    double least) {
+    rounding_compare(what, got, want, type_count(&p->type[i]),
+                     single ? PRECISION_F32 : PRECISION_F64,
+                     rounding_operand_terms(p->node, i, SIZES), least);
 }
 
 static inline void result_free(Result *result) {

@@ -4,6 +4,7 @@
 #include "exec/ops/kernel.h"
 #include "tests/exec/attention_naive.h"
 #include "tests/support/check.h"
+#include "tests/support/rounding.h"
 
 /* A call of the kernel in one precision, with everything it points to. */
 typedef struct Run {
@@ -106,10 +107,9 @@ static double dot(const double *x, const double *y, int64_t n) {
     return sum;
 }
 
-/* Derivative of sum(d_out * naive) along `direction` of one operand. */
+/* Difference of sum(d_out * naive) over h along `direction` of one operand. */
 static double difference(const Problem *p, int i, const double *direction,
-                         const double *d_out) {
-    const double h = 1e-5;
+                         const double *d_out, double h) {
     double *out = malloc((size_t)p->out_count * sizeof *out), value[2];
     double *old = p->in[i], *moved = malloc((size_t)p->count[i] * sizeof *moved);
     Problem at = *p;
@@ -125,29 +125,56 @@ static double difference(const Problem *p, int i, const double *direction,
     return (value[0] - value[1]) / (2 * h);
 }
 
-static void check_close(double found, double expected, double tolerance, double size) {
-    if (fabs(found - expected) <= tolerance * (1 + size)) return;
-    fail_msg("expected %.12g, found %.12g", expected, found);
+static const int64_t NO_SYMBOLS[DIM_SYMBOLS]; /* all types are bound */
+
+/* The gradient along a random direction against the difference. Products with d_out of
+ * values, which lie among those of V times the mixing weights, are what is summed. */
+static void check_direction(const Problem *p, const Run *r, int i, const double *d_out,
+                            const double *direction) {
+    const double h = 1e-5, narrow = difference(p, i, direction, d_out, h);
+    const double terms = rounding_node_terms(&r->node, NO_SYMBOLS) + (double)p->out_count;
+    const double size = largest_value(r->call.out.data, p->out_count) *
+                        sqrt((double)p->out_count * dot(d_out, d_out, p->out_count));
+    assert_within(dot(r->gradient[i].data, direction, p->count[i]), narrow,
+                  difference_tolerance(PRECISION_F64, h, narrow,
+                                       difference(p, i, direction, d_out, 2 * h), terms,
+                                       size));
+}
+
+/* One of the run's arrays is `want`, each element being made of `terms` terms. An error
+ * of a score is a relative one of its weight, so softmax multiplies by the largest score.
+ */
+static void check_array(const char *what, const Run *r, const View *array,
+                        const double *want, double terms, double score) {
+    double *got = malloc((size_t)array->count * sizeof *got);
+    for (int64_t j = 0; j < array->count; j++) got[j] = element(r, array->data, j);
+    const double size = fmax(1, score) * fmax(1, largest_value(want, array->count));
+    rounding_compare(what, got, want, array->count,
+                     r->wide ? PRECISION_F64 : PRECISION_F32, terms, size);
+    free(got);
+}
+
+static void check_value(const Run *r, const double *want, double score) {
+    check_array("value", r, &r->call.out, want, rounding_node_terms(&r->node, NO_SYMBOLS),
+                score);
+}
+
+static void check_gradient(const Run *r, int i, const double *want, double score) {
+    check_array("gradient", r, &r->gradient[i], want,
+                rounding_operand_terms(&r->node, i, NO_SYMBOLS), score);
 }
 
 /* Gradients in double against differences, those in float against double. */
-static void check_gradients(const Problem *p, Run *wide, Run *narrow, uint64_t key) {
+static void check_gradients(const Problem *p, Run *wide, Run *narrow, uint64_t key,
+                            double score) {
     double *d_out = normal(random_key(key, 100), p->out_count);
     run_backward_call(wide, p, d_out);
     run_backward_call(narrow, p, d_out);
     for (int i = 0; i < OPERANDS; i++) {
         if (!has(p, i) || i == MASK) continue;
-        const double *gradient = wide->gradient[i].data;
         double *direction = normal(random_key(key, 200 + (uint64_t)i), p->count[i]);
-        check_close(dot(gradient, direction, p->count[i]),
-                    difference(p, i, direction, d_out), 1e-6,
-                    sqrt(dot(gradient, gradient, p->count[i])));
-        double largest = 0;
-        for (int64_t j = 0; j < p->count[i]; j++)
-            largest = fmax(largest, fabs(gradient[j]));
-        for (int64_t j = 0; j < p->count[i]; j++)
-            check_close(element(narrow, narrow->gradient[i].data, j), gradient[j], 3e-5,
-                        largest);
+        check_direction(p, wide, i, d_out, direction);
+        check_gradient(narrow, i, wide->gradient[i].data, score);
         free(direction);
     }
     free(d_out);
@@ -156,16 +183,14 @@ static void check_gradients(const Problem *p, Run *wide, Run *narrow, uint64_t k
 static void check_problem(Problem *p, uint64_t key) {
     problem_fill(p, key);
     double *expected = malloc((size_t)p->out_count * sizeof *expected);
-    naive(p, expected);
+    const double score = naive(p, expected);
     Run run[2];
     for (int wide = 0; wide < 2; wide++) {
         run_open(&run[wide], p, wide);
         run[wide].kernel->forward(&run[wide].call);
-        for (int64_t i = 0; i < p->out_count; i++)
-            check_close(element(&run[wide], run[wide].call.out.data, i), expected[i],
-                        wide ? 1e-12 : 1e-5, fabs(expected[i]));
+        check_value(&run[wide], expected, score);
     }
-    check_gradients(p, &run[1], &run[0], key);
+    check_gradients(p, &run[1], &run[0], key, score);
     run_close(&run[0]);
     run_close(&run[1]);
     problem_free(p);
@@ -287,14 +312,16 @@ static void test_repeated_heads(void **state) {
     run_backward_call(&repeated, &q, d_out);
     assert_memory_equal(grouped.call.out.data, repeated.call.out.data,
                         (size_t)p.out_count * sizeof(double));
-    for (int i = K; i <= V; i++)
+    for (int i = K; i <= V; i++) {
+        double *sum = calloc((size_t)p.count[i], sizeof *sum);
         for (int64_t j = 0; j < p.count[i]; j++) {
             const int64_t width = i == K ? 8 : 5, first = j / width * 3 * width;
             const double *all = repeated.gradient[i].data;
-            double sum = 0;
-            for (int64_t h = 0; h < 3; h++) sum += all[first + h * width + j % width];
-            check_close(((double *)grouped.gradient[i].data)[j], sum, 1e-13, fabs(sum));
+            for (int64_t h = 0; h < 3; h++) sum[j] += all[first + h * width + j % width];
         }
+        check_gradient(&grouped, i, sum, 1);
+        free(sum);
+    }
     run_close(&grouped);
     run_close(&repeated);
     problem_free(&p);
@@ -353,10 +380,12 @@ static void test_accumulate(void **state) {
             ((double *)more.gradient[i].data)[j] = 1000;
     }
     run_backward_call(&more, &p, d_out);
-    for (int i = 0; i < OPERANDS; i++)
-        for (int64_t j = 0; i != MASK && j < p.count[i]; j++)
-            check_close(((double *)more.gradient[i].data)[j],
-                        1000 + ((double *)once.gradient[i].data)[j], 1e-12, 1000);
+    for (int i = 0; i < OPERANDS; i++) {
+        if (i == MASK) continue;
+        for (int64_t j = 0; j < p.count[i]; j++)
+            ((double *)once.gradient[i].data)[j] += 1000;
+        check_gradient(&more, i, once.gradient[i].data, 1);
+    }
     run_close(&once);
     run_close(&more);
     problem_free(&p);
@@ -382,11 +411,11 @@ static void test_shared_gradient(void **state) {
         shared.gradient[i].accumulate = true;
     }
     run_backward_call(&shared, &p, d_out);
-    for (int64_t j = 0; j < p.count[Q]; j++) {
-        double sum = 0;
-        for (int i = Q; i <= V; i++) sum += ((double *)apart.gradient[i].data)[j];
-        check_close(((double *)shared.gradient[Q].data)[j], sum, 1e-12, fabs(sum));
-    }
+    double *sum = calloc((size_t)p.count[Q], sizeof *sum);
+    for (int64_t j = 0; j < p.count[Q]; j++)
+        for (int i = Q; i <= V; i++) sum[j] += ((double *)apart.gradient[i].data)[j];
+    check_gradient(&shared, Q, sum, 1);
+    free(sum);
     for (int i = K; i <= V; i++) shared.gradient[i].data = kept[i];
     run_close(&apart);
     run_close(&shared);

@@ -57,7 +57,7 @@ static Node *find_value(Graph *graph, const char *name) {
 }
 
 /* Compares everything that both sides name; at least `least` tensors. */
-static void check_forward(Case *c, double tolerance, int least) {
+static void check_forward(Case *c, int least) {
     Graph *graph = c->model->graph;
     Node *results[RESULTS_MAX];
     const char *names[RESULTS_MAX];
@@ -73,13 +73,11 @@ static void check_forward(Case *c, double tolerance, int least) {
     feed(c, &r);
     runner_run(&r);
     for (int i = 0; i < count; i++)
-        reference_compare(c->reference, names[i],
-                          workspace_value(r.workspace, results[i]), PRECISION_F32,
-                          tolerance, 0);
+        runner_compare(&r, c->reference, names[i], results[i]);
     runner_close(&r);
 }
 
-static void check_gradients(Case *c, const char *name, double tolerance) {
+static void check_gradients(Case *c, const char *name) {
     char path[PATH_BYTES];
     Checkpoint *gradients = NULL;
     snprintf(path, sizeof path, ROOT "%s/gradients.safetensors", name);
@@ -91,34 +89,33 @@ static void check_gradients(Case *c, const char *name, double tolerance) {
     runner_open_sizes(&r, c->model->graph, c->sizes, PRECISION_F32, loss, NULL, 0);
     feed(c, &r);
     runner_run(&r);
-    reference_compare(c->reference, "loss", workspace_value(r.workspace, loss),
-                      PRECISION_F32, 1e-5, 0);
-    runner_compare_gradients(&r, c->model->graph, gradients, "grad.", tolerance);
+    runner_compare(&r, c->reference, "loss", loss);
+    runner_compare_gradients(&r, gradients, "grad.");
     runner_close(&r);
     checkpoint_destroy(gradients);
 }
 
-static void check_case(const char *name, int least, double gradient_tolerance) {
+static void check_case(const char *name, int least) {
     Case c;
     case_open(&c, ROOT, name);
-    check_forward(&c, 1e-5, least);
-    check_gradients(&c, name, gradient_tolerance);
+    check_forward(&c, least);
+    check_gradients(&c, name);
     case_close(&c);
 }
 
 static void test_bert(void **state) {
     (void)state;
-    check_case("bert", 7, 1e-5);
+    check_case("bert", 7);
 }
 
 static void test_bert_mlm(void **state) {
     (void)state;
-    check_case("bert_mlm", 6, 1e-4);
+    check_case("bert_mlm", 6);
 }
 
 static void test_distilbert(void **state) {
     (void)state;
-    check_case("distilbert", 6, 1e-4);
+    check_case("distilbert", 6);
 }
 
 /* ---- released models ---- */
@@ -136,7 +133,7 @@ static void check_released(const char *name, int least, bool pooled) {
     fclose(file);
     Case c;
     case_open(&c, root, name);
-    check_forward(&c, 1e-4, least);
+    check_forward(&c, least);
     assert_int_equal(graph_output(c.model->graph, "pooler_output") != NULL, pooled);
     case_close(&c);
 }

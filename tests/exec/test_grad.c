@@ -3,11 +3,8 @@
 #include "exec/linalg/blas.h"
 #include "tests/exec/grad_harness.h"
 
-#define STEP               1e-5
-#define GRADIENT_TOLERANCE 1e-6
-#define SINGLE_TOLERANCE   1e-5
-#define SAME_TOLERANCE     1e-12
-#define SMALLEST           1e-3 /* values are compared as if one were this large */
+#define STEP     1e-5
+#define SMALLEST 1e-3 /* values are compared as if one were this large */
 
 static const Case CASES[] = {
 #define CASE(op, attrs, operands) {#op, attrs, operands},
@@ -41,26 +38,25 @@ static void each_case(void (*check)(Problem *, const Case *)) {
     }
 }
 
-/* Fails, naming the case and the value, when two arrays differ by more than `tolerance`
- * of the largest expected value. */
-static void assert_near(const Case *c, const char *what, int operand, const double *got,
-                        const double *want, int64_t count, double tolerance) {
-    double largest = SMALLEST;
-    for (int64_t j = 0; j < count; j++) largest = fmax(largest, fabs(want[j]));
-    for (int64_t j = 0; j < count; j++)
-        if (!(fabs(got[j] - want[j]) <= tolerance * largest))
-            fail_msg("%s [%s] (%s): %s %d: element %lld is %.17g, expected %.17g", c->op,
-                     c->attrs, c->operands, what, operand, (long long)j, got[j], want[j]);
-}
-
-/* Compares outputs and all gradients that both results have. */
+/* Compares outputs and all gradients that both results have, of which `got` is of a
+ * precision. */
 static void assert_same(const Problem *p, const Case *c, const char *what,
-                        const Result *got, const Result *want, double tolerance) {
-    assert_near(c, what, -1, got->out, want->out, type_count(&p->out), tolerance);
-    for (int i = 0; i < p->count; i++)
+                        const Result *got, const Result *want, bool single) {
+    char name[2 * LINE_MAX_BYTES];
+    /* What may cancel has the size of its terms: the derivative of an element that of
+     * d_out, a loss that of what it compares. */
+    const double least = p->node->op->traits & OP_ELEMENTWISE
+                             ? largest_value(p->weight, type_count(&p->out))
+                             : SMALLEST;
+    snprintf(name, sizeof name, "%s [%s] (%s): %s", c->op, c->attrs, c->operands, what);
+    compare_value(p, name, single, got->out, want->out,
+                  p->node->op->traits & OP_LOSS ? operand_size(p) : SMALLEST);
+    for (int i = 0; i < p->count; i++) {
+        snprintf(name, sizeof name, "%s [%s] (%s): %s %d", c->op, c->attrs, c->operands,
+                 what, i);
         if (got->d_in[i] && want->d_in[i])
-            assert_near(c, what, i, got->d_in[i], want->d_in[i], type_count(&p->type[i]),
-                        tolerance);
+            compare_gradient(p, name, i, single, got->d_in[i], want->d_in[i], least);
+    }
 }
 
 static bool is_stochastic(const Problem *p) {
@@ -108,25 +104,40 @@ static double gradient_factor(const Node *node) {
     return ((const ScaleGradientAttrs *)node->attrs)->by;
 }
 
+/* Terms of L: those of an element, of their sum, and the operand's own rounding when it
+ * is moved. */
+static double loss_terms(const Problem *p) {
+    return rounding_node_terms(p->node, SIZES) + (double)type_count(&p->out) +
+           FUNCTION_TERMS;
+}
+
+/* Magnitude of L: elements are of the size of the largest value that is read or made. */
+static double loss_size(const Problem *p, const Result *result) {
+    double weights = 0;
+    for (int64_t j = 0; j < type_count(&p->out); j++) weights += fabs(p->weight[j]);
+    return weights *
+           fmax(operand_size(p), largest_value(result->out, type_count(&p->out)));
+}
+
 static void check_direction(Problem *p, const Case *c, Mode mode, int i,
-                            const double *gradient, uint64_t key) {
+                            const Result *result, uint64_t key) {
+    const double *gradient = result->d_in[i];
     const int64_t count = type_count(&p->type[i]);
-    double *direction = random_values(count, key), analytic = 0, squares = 0;
-    for (int64_t j = 0; j < count; j++) {
-        analytic += gradient[j] * direction[j];
-        squares += gradient[j] * gradient[j] * direction[j] * direction[j];
+    double *direction = random_values(count, key), analytic = 0, numeric[2];
+    for (int64_t j = 0; j < count; j++) analytic += gradient[j] * direction[j];
+    for (int wide = 0; wide < 2; wide++) {
+        const double h = (1 + wide) * STEP;
+        const double up = loss_at(p, mode, i, direction, h);
+        const double down = loss_at(p, mode, i, direction, -h);
+        numeric[wide] = gradient_factor(p->node) * (up - down) / (2 * h);
     }
-    const double up = loss_at(p, mode, i, direction, STEP);
-    const double down = loss_at(p, mode, i, direction, -STEP);
-    const double numeric = gradient_factor(p->node) * (up - down) / (2 * STEP);
-    const double rounding = 1e-15 * (fabs(up) + fabs(down)) * sqrt((double)count) / STEP;
-    const double bound =
-        GRADIENT_TOLERANCE * (sqrt(squares) + fabs(numeric)) + rounding + 1e-12;
+    const double bound = difference_tolerance(PRECISION_F64, STEP, numeric[0], numeric[1],
+                                              loss_terms(p), loss_size(p, result));
     free(direction);
-    if (!(fabs(analytic - numeric) <= bound))
+    if (!(fabs(analytic - numeric[0]) <= bound))
         fail_msg("%s [%s] (%s): gradient of operand %d: %.12g along a direction, by "
                  "differences %.12g (bound %.3g)",
-                 c->op, c->attrs, c->operands, i, analytic, numeric, bound);
+                 c->op, c->attrs, c->operands, i, analytic, numeric[0], bound);
 }
 
 static void check_gradients(Problem *p, const Case *c) {
@@ -135,7 +146,7 @@ static void check_gradients(Problem *p, const Case *c) {
         Result result = execute(p, mode);
         for (int i = 0; i < p->count; i++)
             for (uint64_t key = 0; key < 2 && p->wanted[i] && p->first[i] == i; key++)
-                check_direction(p, c, mode, i, result.d_in[i], 100 + key);
+                check_direction(p, c, mode, i, &result, 100 + key);
         result_free(&result);
     }
 }
@@ -158,8 +169,7 @@ static void check_accumulate(Problem *p, const Case *c) {
         for (int i = 0; i < p->count; i++)
             for (int64_t j = 0; want.d_in[i] && j < type_count(&p->type[i]); j++)
                 want.d_in[i][j] += old[i][j];
-        assert_same(p, c, "accumulated gradient", &got, &want,
-                    single ? SINGLE_TOLERANCE : SAME_TOLERANCE);
+        assert_same(p, c, "accumulated gradient", &got, &want, single);
         result_free(&want);
         result_free(&got);
     }
@@ -180,7 +190,7 @@ static void check_skipped(Problem *p, const Case *c) {
         for (int j = 0; j < p->count; j++)
             if (i < 0 || p->first[j] != p->first[i]) mode.skip |= 1u << j;
         Result got = execute(p, mode);
-        assert_same(p, c, "gradient asked for alone", &got, &want, SAME_TOLERANCE);
+        assert_same(p, c, "gradient asked for alone", &got, &want, false);
         result_free(&got);
     }
     result_free(&want);
@@ -202,7 +212,7 @@ static void check_reads(Problem *p, const Case *c) {
         for (int j = 0; j < p->count; j++)
             if (p->first[i] == p->first[j] && (reads >> j & 1)) mode.hide &= ~(1u << i);
     Result got = execute(p, mode);
-    assert_same(p, c, "gradient from declared reads", &got, &want, SAME_TOLERANCE);
+    assert_same(p, c, "gradient from declared reads", &got, &want, false);
     result_free(&want);
     result_free(&got);
 }
@@ -264,7 +274,7 @@ static void test_reads_are_needed(void **state) {
 static void check_single(Problem *p, const Case *c) {
     Result want = execute(p, (Mode){.training = true, .backward = true});
     Result got = execute(p, (Mode){.single = true, .training = true, .backward = true});
-    assert_same(p, c, "float against double", &got, &want, SINGLE_TOLERANCE);
+    assert_same(p, c, "float against double", &got, &want, true);
     result_free(&want);
     result_free(&got);
 }
@@ -280,13 +290,13 @@ static void check_pass(Problem *p, const Case *c) {
     Mode mode = {.training = true, .backward = true, .skip = ~1u};
     Result alone = execute(p, mode);
     assert_int_equal(type_count(&p->out), type_count(&p->type[0]));
-    assert_near(c, "passed gradient", 0, alone.d_in[0], p->weight, type_count(&p->out),
-                0);
+    assert_memory_equal(alone.d_in[0], p->weight,
+                        (size_t)type_count(&p->out) * sizeof(double));
     mode.skip = 0;
     Result want = execute(p, mode);
     mode.in_place = true;
     Result got = execute(p, mode);
-    assert_same(p, c, "gradient in place", &got, &want, SAME_TOLERANCE);
+    assert_same(p, c, "gradient in place", &got, &want, false);
     result_free(&alone);
     result_free(&want);
     result_free(&got);

@@ -4,17 +4,7 @@
 #include "exec/run/clamp_count.h"
 #include "tests/exec/linear_naive.h"
 
-/* Fails unless |got - want| <= tolerance * the largest |want|, or 1 when that is larger.
- */
-static void expect_near(const char *what, const double *got, const double *want,
-                        int64_t count, double tolerance) {
-    double largest = 1;
-    for (int64_t j = 0; j < count; j++) largest = fmax(largest, fabs(want[j]));
-    for (int64_t j = 0; j < count; j++)
-        if (!(fabs(got[j] - want[j]) <= tolerance * largest))
-            fail_msg("%s: element %lld is %.15g, expected %.15g", what, (long long)j,
-                     got[j], want[j]);
-}
+enum { DRAWN = 1 }; /* size of values, which are standard normal */
 
 static void open_problem(Problem *p, const char *operands, const char *format, ...) {
     char attrs[LINE_MAX_BYTES];
@@ -40,14 +30,12 @@ static void check_cut(const Problem *p, const Result *whole) {
     naive_recurrent(p, recurrent);
     naive_parallel(p, parallel);
     for (int single = 0; single < 2; single++) {
-        const double tolerance = single ? 1e-4 : 1e-10;
         Result result = run(p, single);
-        expect_near("recurrence", result.out, recurrent, type_count(&p->out), tolerance);
-        expect_near("masked scores", result.out, parallel, type_count(&p->out),
-                    tolerance);
+        compare_value(p, "recurrence", single, result.out, recurrent, DRAWN);
+        compare_value(p, "masked scores", single, result.out, parallel, DRAWN);
         for (int i = LINEAR_Q; i <= LINEAR_V; i++)
-            expect_near("gradient", result.d_in[i], whole->d_in[i],
-                        type_count(&p->type[i]), tolerance);
+            compare_gradient(p, "gradient", i, single, result.d_in[i], whole->d_in[i],
+                             DRAWN);
         result_free(&result);
     }
     free(recurrent);
@@ -111,9 +99,9 @@ static void test_left_context(void **state) {
         }
     Result result = run(&p, false);
     for (int64_t n = 0; n < s.samples; n++)
-        expect_near("second half", result.out + out_at(&s, n, HALF, 0),
-                    want + out_at(&s, n, HALF, 0), (TOKENS - HALF) * s.heads * s.e,
-                    1e-12);
+        rounding_compare("second half", result.out + out_at(&s, n, HALF, 0),
+                         want + out_at(&s, n, HALF, 0), (TOKENS - HALF) * s.heads * s.e,
+                         PRECISION_F64, rounding_node_terms(p.node, SIZES), DRAWN);
     result_free(&result);
     free(want);
     problem_destroy(&p);
@@ -132,7 +120,8 @@ static void test_causality(void **state) {
         for (int64_t j = CHANGED * width; j < s.keys * width; j++) p.value[i][j] = 1e3;
     }
     Result after = run(&p, false);
-    expect_near("tokens before", after.out, before.out, CHANGED * s.heads * s.e, 1e-14);
+    assert_memory_equal(after.out, before.out,
+                        (size_t)(CHANGED * s.heads * s.e) * sizeof(double));
     assert_true(fabs(after.out[out_at(&s, 0, CHANGED, 0)] -
                      before.out[out_at(&s, 0, CHANGED, 0)]) > 1);
     result_free(&before);
@@ -161,10 +150,11 @@ static void test_padding(void **state) {
                 longer.value[i][j] = (double)NAN;
         }
         Result padded = run(&longer, false), alone = run(&shorter, false);
-        expect_near("value", padded.out, alone.out, type_count(&shorter.out), 1e-12);
+        compare_value(&shorter, "value", false, padded.out, alone.out, DRAWN);
         for (int i = LINEAR_Q; i <= LINEAR_V; i++) {
             const int64_t count = type_count(&shorter.type[i]);
-            expect_near("gradient", padded.d_in[i], alone.d_in[i], count, 1e-12);
+            compare_gradient(&shorter, "gradient", i, false, padded.d_in[i],
+                             alone.d_in[i], DRAWN);
             for (int64_t j = count; j < type_count(&longer.type[i]); j++)
                 assert_true(padded.d_in[i][j] == 0);
         }
@@ -196,15 +186,15 @@ static void test_groups(void **state) {
         repeat_heads(repeated.value[LINEAR_K], grouped.value[LINEAR_K], 40, 2, 3, 4);
         repeat_heads(repeated.value[LINEAR_V], grouped.value[LINEAR_V], 40, 2, 3, 5);
         Result got = run(&grouped, false), want = run(&repeated, false);
-        expect_near("value", got.out, want.out, type_count(&grouped.out), 1e-13);
-        expect_near("gradient", got.d_in[LINEAR_Q], want.d_in[LINEAR_Q],
-                    type_count(&grouped.type[LINEAR_Q]), 1e-13);
+        compare_value(&grouped, "value", false, got.out, want.out, DRAWN);
+        compare_gradient(&grouped, "gradient", LINEAR_Q, false, got.d_in[LINEAR_Q],
+                         want.d_in[LINEAR_Q], DRAWN);
         for (int i = LINEAR_K; i <= LINEAR_V; i++) {
             const int64_t width = i == LINEAR_K ? 4 : 5, count = 40 * 2 * width;
             double *sum = calloc((size_t)count, sizeof *sum);
             for (int64_t j = 0; j < 3 * count; j++)
                 sum[j / width / 3 * width + j % width] += want.d_in[i][j];
-            expect_near("gradient", got.d_in[i], sum, count, 1e-12);
+            compare_gradient(&grouped, "gradient", i, false, got.d_in[i], sum, DRAWN);
             free(sum);
         }
         result_free(&got);
@@ -234,10 +224,16 @@ static void test_clamp(void **state) {
             Result result = run(&p, false);
             const double loss = product(result.out, p.weight, type_count(&p.out));
             for (int i = LINEAR_Q; i <= LINEAR_V; i++) {
-                const double found =
-                    product(result.d_in[i], p.value[i], type_count(&p.type[i]));
+                const int64_t count = type_count(&p.type[i]);
+                const double found = product(result.d_in[i], p.value[i], count);
                 const double expected = i == LINEAR_V || clamped ? loss : 0;
-                assert_true(fabs(found - expected) <= 1e-12 * (1 + fabs(loss)));
+                double size = 0;
+                for (int64_t j = 0; j < count; j++)
+                    size += fabs(result.d_in[i][j] * p.value[i][j]);
+                const double terms =
+                    rounding_operand_terms(p.node, i, SIZES) + (double)count;
+                assert_within(found, expected,
+                              rounding_tolerance(PRECISION_F64, terms, size));
             }
             result_free(&result);
             problem_destroy(&p);

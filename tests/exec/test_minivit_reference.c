@@ -196,9 +196,7 @@ static void compare_side(const Case *c, const Runner *r, const Side *side,
         for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
             char key[64];
             snprintf(key, sizeof key, "%s.%s.%d", name, rows[i].what, l);
-            reference_compare(c->reference, key,
-                              workspace_value(r->workspace, rows[i].node), r->precision,
-                              1e-5, 0);
+            runner_compare(r, c->reference, key, rows[i].node);
         }
     }
 }
@@ -221,12 +219,8 @@ static void test_forward(void **state) {
     runner_run(&r);
     compare_side(c, &r, &c->student, "student");
     compare_side(c, &r, &c->teacher, "teacher");
-    reference_compare(c->reference, "student.logits",
-                      workspace_value(r.workspace, c->student.logits), PRECISION_F32,
-                      1e-5, 0);
-    reference_compare(c->reference, "teacher.logits",
-                      workspace_value(r.workspace, c->teacher.logits), PRECISION_F32,
-                      1e-5, 0);
+    runner_compare(&r, c->reference, "student.logits", c->student.logits);
+    runner_compare(&r, c->reference, "teacher.logits", c->teacher.logits);
     runner_close(&r);
 }
 
@@ -238,11 +232,10 @@ static void check_losses(const Case *c, const Runner *r) {
             relations[i] =
                 *(const float *)workspace_value(r->workspace, c->relations[l][i]);
         snprintf(key, sizeof key, "loss_attention.%d", l);
-        reference_compare(c->reference, key, relations, PRECISION_F32, 1e-5, 0);
+        reference_compare(c->reference, key, relations, PRECISION_F32,
+                          runner_terms(r, c->relations[l][8]), 0);
         snprintf(key, sizeof key, "loss_hidden.%d", l);
-        reference_compare(c->reference, key,
-                          workspace_value(r->workspace, c->hidden_relation[l]),
-                          PRECISION_F32, 1e-5, 0);
+        runner_compare(r, c->reference, key, c->hidden_relation[l]);
     }
     const struct {
         const char *key;
@@ -252,9 +245,7 @@ static void check_losses(const Case *c, const Runner *r) {
                 {"loss_hidden", c->hidden},
                 {"loss_distillation", c->distillation}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        reference_compare(c->reference, rows[i].key,
-                          workspace_value(r->workspace, rows[i].node), PRECISION_F32,
-                          1e-5, 0);
+        runner_compare(r, c->reference, rows[i].key, rows[i].node);
 }
 
 static void test_distillation(void **state) {
@@ -271,8 +262,7 @@ static void test_distillation(void **state) {
     reference_feed(r.workspace, c->reference, "pixel_values", "pixel_values");
     runner_run(&r);
     check_losses(c, &r);
-    runner_compare_gradients(&r, c->model->graph, c->gradients, "grad_distillation.",
-                             1e-4);
+    runner_compare_gradients(&r, c->gradients, "grad_distillation.");
     runner_close(&r);
 }
 
@@ -286,9 +276,8 @@ static void check_label_loss(const Case *c, Precision precision) {
                         workspace_input(r.workspace, "pixel_values"));
     reference_feed(r.workspace, c->reference, "labels", "labels");
     runner_run(&r);
-    reference_compare(c->reference, "loss", workspace_value(r.workspace, c->label),
-                      precision, 1e-5, 0);
-    runner_compare_gradients(&r, c->model->graph, c->gradients, "grad.", 1e-4);
+    runner_compare(&r, c->reference, "loss", c->label);
+    runner_compare_gradients(&r, c->gradients, "grad.");
     runner_close(&r);
 }
 

@@ -91,9 +91,7 @@ static void check_forward(const Case *c, const char *suffix) {
     reference_feed(r.workspace, c->reference, pixels, "pixel_values");
     runner_run(&r);
     for (int i = 0; i < results.count; i++)
-        reference_compare(c->reference, results.names[i],
-                          workspace_value(r.workspace, results.nodes[i]), PRECISION_F32,
-                          1e-5, 0);
+        runner_compare(&r, c->reference, results.names[i], results.nodes[i]);
     runner_close(&r);
 }
 

@@ -47,9 +47,8 @@ static void check_forward(const Case *c, const char *const *outputs, int count) 
     for (int i = 0; i < n; i++) {
         char key[64];
         snprintf(key, sizeof key, "hidden_states.%d", i);
-        reference_compare(c->reference, i < states ? key : outputs[i - states],
-                          workspace_value(r.workspace, results[i]), PRECISION_F32, 1e-5,
-                          0);
+        runner_compare(&r, c->reference, i < states ? key : outputs[i - states],
+                       results[i]);
     }
     runner_close(&r);
 }

@@ -34,22 +34,24 @@ void reference_feed(Workspace *workspace, const Checkpoint *reference, const cha
 }
 
 void reference_compare(const Checkpoint *reference, const char *name, const void *got,
-                       Precision precision, double tolerance, double scale) {
+                       Precision precision, double terms, double least) {
     const Tensor *want = checkpoint_find(reference, name);
     if (!want) fail_msg("the reference has no %s", name);
     const int64_t count = tensor_count(want);
     double *values = memory_alloc((size_t)count, sizeof(double));
     tensor_read_f64(want, 0, count, values);
-    double largest = scale, worst = 0;
+    const double largest = fmax(least, largest_value(values, count));
+    const double tolerance =
+        rounding_tolerance(precision, terms, largest) + ldexp(largest, -24);
+    double worst = 0;
     for (int64_t i = 0; i < count; i++) {
         const double have = precision == PRECISION_F64 ? ((const double *)got)[i]
                                                        : (double)((const float *)got)[i];
-        largest = fmax(largest, fabs(values[i]));
         worst = isfinite(have) ? fmax(worst, fabs(have - values[i])) : INFINITY;
     }
     free(values);
-    if (!(worst <= tolerance * largest))
-        fail_msg("%s: off by %.3g, largest %.3g, tolerance %.0e", name, worst, largest,
+    if (!(worst <= tolerance))
+        fail_msg("%s: off by %.3g, largest %.3g, tolerance %.3g", name, worst, largest,
                  tolerance);
 }
 
@@ -88,7 +90,8 @@ void runner_open(Runner *runner, Graph *graph, int64_t n, Precision precision, N
 void runner_open_sizes(Runner *runner, Graph *graph, const int64_t sizes[DIM_SYMBOLS],
                        Precision precision, Node *loss, Node *const *results, int count) {
     Diag *diag = diag_create();
-    *runner = (Runner){.precision = precision};
+    *runner = (Runner){.graph = graph, .loss = loss, .precision = precision};
+    memcpy(runner->sizes, sizes, sizeof runner->sizes);
     PlanOptions options = {
         .precision = precision, .loss = loss, .results = results, .result_count = count};
     memcpy(options.sizes, sizes, sizeof options.sizes);
@@ -116,14 +119,24 @@ void runner_close(Runner *runner) {
     free(runner->gradients);
 }
 
-void runner_compare_gradients(const Runner *runner, const Graph *graph,
-                              const Checkpoint *gradients, const char *prefix,
-                              double tolerance) {
+double runner_terms(const Runner *runner, const Node *node) {
+    return rounding_terms(runner->graph, node, runner->sizes);
+}
+
+void runner_compare(const Runner *runner, const Checkpoint *reference, const char *name,
+                    const Node *node) {
+    reference_compare(reference, name, workspace_value(runner->workspace, node),
+                      runner->precision, runner_terms(runner, node), 0);
+}
+
+void runner_compare_gradients(const Runner *runner, const Checkpoint *gradients,
+                              const char *prefix) {
+    const Graph *graph = runner->graph;
     const double largest = reference_largest(gradients);
     const size_t bytes = runner->precision == PRECISION_F64 ? 8 : 4;
     int compared = 0;
     for (int i = 0; i < graph->storage_count; i++) {
-        const Storage *storage = graph->storages[i];
+        Storage *storage = graph->storages[i];
         char name[512];
         snprintf(name, sizeof name, "%s%s", prefix, storage->name);
         const Tensor *want = checkpoint_find(gradients, name);
@@ -137,9 +150,12 @@ void runner_compare_gradients(const Runner *runner, const Graph *graph,
         }
         /* Gradients that are zero but for rounding are compared on the file's scale. */
         const double scale = peak < 1e-9 * largest ? largest : 0;
+        const double terms =
+            rounding_gradient_terms(runner->graph, runner->loss,
+                                    graph_param(runner->graph, storage), runner->sizes);
         reference_compare(gradients, name,
                           (const char *)runner->gradients + (size_t)offset * bytes,
-                          runner->precision, tolerance, scale);
+                          runner->precision, terms, scale);
         compared++;
     }
     assert_int_not_equal(compared, 0);
@@ -157,9 +173,8 @@ void reference_image_gradients(Graph *graph, const Checkpoint *reference,
     reference_feed(r.workspace, reference, "pixel_values", "pixel_values");
     reference_feed(r.workspace, reference, "labels", "labels");
     runner_run(&r);
-    reference_compare(reference, "loss", workspace_value(r.workspace, loss),
-                      PRECISION_F32, 1e-5, 0);
-    runner_compare_gradients(&r, graph, want, "grad.", 1e-4);
+    runner_compare(&r, reference, "loss", loss);
+    runner_compare_gradients(&r, want, "grad.");
     runner_close(&r);
     checkpoint_destroy(want);
     diag_destroy(diag);

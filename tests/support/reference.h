@@ -5,6 +5,7 @@
 #include "exec/run/run.h"
 #include "io/families/build.h"
 #include "io/formats/safetensors.h"
+#include "tests/support/rounding.h"
 
 /* Binds every storage of the graph to the checkpoint's tensor of the same name. */
 void reference_bind(Graph *graph, const Checkpoint *weights);
@@ -13,10 +14,12 @@ void reference_bind(Graph *graph, const Checkpoint *weights);
 void reference_feed(Workspace *workspace, const Checkpoint *reference, const char *name,
                     const char *input);
 
-/* Fails the test unless |got - want| <= tolerance * largest |want| over the tensor, or
- * over `scale` when that is larger. `precision` says what `got` holds. */
+/* Fails the test unless `got`, of chains of `terms` terms in a precision, is the tensor
+ * `name` within their rounding (tests/support/rounding.h), whose magnitude is the largest
+ * value of the tensor, or `least` when that is larger. References are computed in float64
+ * and stored as float32, which is one more rounding. */
 void reference_compare(const Checkpoint *reference, const char *name, const void *got,
-                       Precision precision, double tolerance, double scale);
+                       Precision precision, double terms, double least);
 
 /* Largest absolute value of all tensors of a file. */
 double reference_largest(const Checkpoint *reference);
@@ -26,11 +29,14 @@ Node *reference_loss(Graph *graph);
 
 /* One plan with its weights and workspace, for single-threaded tests. */
 typedef struct Runner {
+    Graph *graph;
+    Node *loss;
     Params *params;
     Plan *plan;
     Workspace *workspace;
     void *gradients;
     Precision precision;
+    int64_t sizes[DIM_SYMBOLS];
 } Runner;
 
 /* Plans `graph` for n samples and binds everything; fails the test on error. */
@@ -46,10 +52,17 @@ void runner_run(Runner *runner);
 
 void runner_close(Runner *runner);
 
-/* Compares the gradients of all trainable storages with `prefix` + storage name. */
-void runner_compare_gradients(const Runner *runner, const Graph *graph,
-                              const Checkpoint *gradients, const char *prefix,
-                              double tolerance);
+/* Terms of the chain that ends in a node, in this runner's sizes. */
+double runner_terms(const Runner *runner, const Node *node);
+
+/* Compares the value of a node with a tensor, within the rounding of its chain. */
+void runner_compare(const Runner *runner, const Checkpoint *reference, const char *name,
+                    const Node *node);
+
+/* Compares the gradients of all trainable storages with `prefix` + storage name, within
+ * the rounding of the chain to the loss and back. */
+void runner_compare_gradients(const Runner *runner, const Checkpoint *gradients,
+                              const char *prefix);
 
 /* The loss of an image classifier, which is added to its graph, and its gradients,
  * against those of the reference and of the file `gradients`. */
