@@ -9,7 +9,7 @@
  * Windows follow each other along the tokens, so to the kernels they are samples. */
 #include "exec/generate/step.h"
 #include "exec/infer.h"
-#include "exec/ops/attention_parts.h"
+#include "exec/ops/attention_blocks.h"
 #include "exec/ops/heads.h"
 #include "exec/ops/kernel_math.h"
 #include "exec/ops/windows.h"
@@ -194,13 +194,14 @@ static REAL softmax_limited(int64_t n, REAL *restrict s, const REAL *restrict li
     return top + (REAL)log((double)sum);
 }
 
-/* One block: scores, mixing, softmax, mixing, values. */
-static void forward_block(const Attention *a, AttentionSpan span, REAL *out) {
+/* One block: scores, mixing, softmax, mixing, values; `user` is the result. */
+static void forward_block(const Attention *a, AttentionSpan span, void *user) {
+    REAL *out = user;
     REAL_FN(attention_scores)(a, span);
     if (a->mix_before)
         REAL_FN(attention_mix)(a, span, a->mix_before, false, a->scores, a->mixed);
     for (int64_t r = 0; r < span.rows; r++) {
-        const REAL *limit = REAL_FN(attention_limits)(a, span.row + r);
+        const REAL *limit = REAL_FN(limits_of)(&a->limits, span.row + r);
         for (int64_t g = 0; g < a->group; g++) {
             REAL *row = a->mixed + attention_block_at(a, g) + r * a->padded;
             const REAL log_sum = softmax_limited(a->padded, row, limit);
@@ -220,18 +221,7 @@ static void forward_block(const Attention *a, AttentionSpan span, REAL *out) {
 static void forward(const Call *call) {
     Attention a;
     REAL_FN(attention_open)(&a, call);
-    for (int64_t n = 0; n < a.samples; n++) {
-        REAL_FN(attention_limit_keys)(&a, n);
-        for (int64_t h = 0; h < a.heads; h += a.group) {
-            if (h % a.share == 0) REAL_FN(attention_transpose)
-            (&a, n, h, a.k, a.head, a.key_width, a.keys_t);
-            for (int64_t row = 0; row < a.queries; row += a.block) {
-                const int64_t left = a.queries - row;
-                const AttentionSpan span = {n, h, row, left < a.block ? left : a.block};
-                forward_block(&a, span, call->out.data);
-            }
-        }
-    }
+    REAL_FN(attention_walk)(&a, false, forward_block, call->out.data);
 }
 
 OP_RECORD(attention) = {

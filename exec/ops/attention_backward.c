@@ -5,7 +5,7 @@
  * mix_after^T dP';
  * dA' = P (dP - sum over keys of P dP); d mix_before = dA' . A; dA = mix_before^T dA';
  * then dA goes to the biases, q, k and the relative positions. */
-#include "exec/ops/attention_parts.h"
+#include "exec/ops/attention_blocks.h"
 #include "exec/ops/gradient.h"
 #include "exec/ops/kernel_math.h"
 
@@ -50,7 +50,7 @@ static void open_gradients(AttentionGradients *d, const Attention *a, const Call
 static void recompute_block(const Attention *a, AttentionSpan span) {
     const int64_t n = a->padded & -LANE_COUNT;
     for (int64_t r = 0; r < span.rows; r++) {
-        const REAL *restrict limit = REAL_FN(attention_limits)(a, span.row + r);
+        const REAL *restrict limit = REAL_FN(limits_of)(&a->limits, span.row + r);
         for (int64_t g = 0; g < a->group; g++) {
             REAL *restrict p = a->mixed + attention_block_at(a, g) + r * a->padded;
             const REAL log_sum = a->log_sum[attention_row_at(a, span, g) + r];
@@ -108,7 +108,7 @@ static void mix_gradient(const Attention *a, AttentionSpan span, const REAL *x,
 /* d_bias[a] += the sum of a->after, dP', over the keys that take part. */
 static void mix_bias_gradient(const Attention *a, AttentionSpan span, REAL *d_bias) {
     for (int64_t r = 0; r < span.rows; r++) {
-        const REAL *restrict limit = REAL_FN(attention_limits)(a, span.row + r);
+        const REAL *restrict limit = REAL_FN(limits_of)(&a->limits, span.row + r);
         for (int64_t g = 0; g < a->group; g++) {
             const REAL *restrict d = a->after + attention_block_at(a, g) + r * a->padded;
             REAL sum = 0;
@@ -157,8 +157,8 @@ static void score_gradient(const Attention *a, AttentionSpan span, const REAL *d
     }
 }
 
-static void backward_block(const Attention *a, AttentionSpan span,
-                           const AttentionGradients *d) {
+static void backward_block(const Attention *a, AttentionSpan span, void *user) {
+    const AttentionGradients *d = user;
     REAL_FN(attention_scores)(a, span);
     if (a->mix_before)
         REAL_FN(attention_mix)(a, span, a->mix_before, false, a->scores, a->mixed);
@@ -186,23 +186,8 @@ void REAL_FN(attention_backward)(const Call *call) {
     AttentionGradients d;
     REAL_FN(attention_open)(&a, call);
     open_gradients(&d, &a, call);
-    for (int64_t n = 0; n < a.samples; n++) {
-        REAL_FN(attention_limit_keys)(&a, n);
-        for (int64_t h = 0; h < a.heads; h += a.group) {
-            if (h % a.share == 0) {
-                REAL_FN(attention_transpose)
-                (&a, n, h, a.k, a.head, a.key_width, a.keys_t);
-                REAL_FN(attention_transpose)
-                (&a, n, h, a.v, a.value_head, a.value_width, a.values_t);
-            }
-            for (int64_t row = 0; row < a.queries; row += a.block) {
-                const int64_t left = a.queries - row;
-                const AttentionSpan span = {n, h, row, left < a.block ? left : a.block};
-                backward_block(&a, span, &d);
-            }
-        }
-    }
+    REAL_FN(attention_walk)(&a, true, backward_block, &d);
     if (!d.rel_bias) return;
-    REAL_FN(attention_collect_bias)(&a, d.bias, d.rel_bias);
+    REAL_FN(relative_bias_collect)(&a.grid, a.heads, d.bias, d.rel_bias);
     if (d.summed) put_row(d.summed, d.bias, a.heads * a.queries * a.keys, true);
 }

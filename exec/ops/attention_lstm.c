@@ -17,9 +17,9 @@
  * score head y_{t-1} is the largest (scheduled sampling, Bengio et al., 2015).
  *
  * Products with the state are one matrix product for each token, over all samples. */
+#include "exec/ops/attention_lstm.h"
 #include "exec/generate/step.h"
 #include "exec/infer.h"
-#include "exec/ops/attention_lstm_parts.h"
 #include "ir/random.h"
 
 #include <string.h>
@@ -225,7 +225,7 @@ static void average_memory(const AttentionLstm *a) {
         memset(c, 0, (size_t)a->R * sizeof(REAL));
         for (int64_t s = 0; s < a->S; s++)
             if (alstm_keeps(a, n, s))
-                alstm_add(c, share, a->memory + (n * a->S + s) * a->R, a->R);
+                additive_add(c, share, a->memory + (n * a->S + s) * a->R, a->R);
     }
 }
 
@@ -252,14 +252,14 @@ static void attend(const AttentionLstm *a, int64_t n, int64_t t) {
     REAL *weight = a->weight + row * a->S, *c = a->context + row * a->R;
     const REAL *query = a->query + row * a->L;
     for (int64_t s = 0; s < a->S; s++)
-        weight[s] = alstm_keeps(a, n, s) ? alstm_score(a->key + (n * a->S + s) * a->L,
-                                                       query, a->align_score, a->L)
+        weight[s] = alstm_keeps(a, n, s) ? additive_score(a->key + (n * a->S + s) * a->L,
+                                                          query, a->align_score, a->L)
                                          : -(REAL)INFINITY;
     softmax_row(weight, a->S);
     memset(c, 0, (size_t)a->R * sizeof(REAL));
     for (int64_t s = 0; s < a->S; s++)
         if (weight[s] != 0)
-            alstm_add(c, weight[s], a->memory + (n * a->S + s) * a->R, a->R);
+            additive_add(c, weight[s], a->memory + (n * a->S + s) * a->R, a->R);
 }
 
 /* The contexts of token t of all samples, and their part of the gates. */

@@ -7,7 +7,7 @@
  * dkey_j += dz_j; then dquery align_state goes to ds of t - 1 and, without x,
  * da weight_in to dy of t - 1. v is computed again: T S L values are too many to keep.
  * What is left are products over all tokens. */
-#include "exec/ops/attention_lstm_parts.h"
+#include "exec/ops/attention_lstm.h"
 #include "exec/ops/gradient.h"
 #include "exec/ops/recurrence.h"
 
@@ -85,7 +85,7 @@ static void attend_back(const Back *b, int64_t n, int64_t t) {
         const int64_t at = (n * S + s) * R;
         b->d_weight[s] = row_dot(dc, a->memory + at, R);
         mean += weight[s] * b->d_weight[s];
-        if (b->d_memory) alstm_add(b->d_memory + at, weight[s], dc, R);
+        if (b->d_memory) additive_add(b->d_memory + at, weight[s], dc, R);
     }
     memset(d_query, 0, (size_t)L * sizeof(REAL));
     for (int64_t s = 0; s < S; s++) {
@@ -168,8 +168,8 @@ static void mean_back(const Back *b, REAL *dw) {
         const REAL share = count ? 1 / (REAL)count : 0;
         for (int64_t s = 0; s < a->S; s++)
             if (alstm_keeps(a, n, s))
-                alstm_add(b->d_memory + (n * a->S + s) * R, share, b->d_context + n * R,
-                          R);
+                additive_add(b->d_memory + (n * a->S + s) * R, share,
+                             b->d_context + n * R, R);
     }
 }
 

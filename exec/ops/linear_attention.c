@@ -3,12 +3,12 @@
  *
  * Per head S = sum k_j v_j^T and z = sum k_j over the source tokens that mask and, if
  * causal, j <= t allow; out_t = q_t^T S / max(q_t . z, eps). How it is cut into chunks is
- * in linear_attention_parts.h. */
+ * in linear_chunks.h. */
 #include "exec/generate/step.h"
 #include "exec/infer.h"
 #include "exec/ops/heads.h"
 #include "exec/ops/kernel_math.h"
-#include "exec/ops/linear_attention_parts.h"
+#include "exec/ops/linear_chunks.h"
 
 static const Operand OPERANDS[] = {
     {"q", OPERAND_REQUIRED, "features of the queries [N, T, H f]"},

@@ -11,7 +11,7 @@
  * behind it, gathered on the way from the last chunk to the first. */
 #include "exec/ops/gradient.h"
 #include "exec/ops/kernel_math.h"
-#include "exec/ops/linear_attention_parts.h"
+#include "exec/ops/linear_chunks.h"
 
 /* Gradients wanted (NULL = not), and whether the first contribution adds. */
 typedef struct LinearGradients {

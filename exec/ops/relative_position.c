@@ -1,4 +1,4 @@
-/* Relative positions of keys by bucket: see relative_position.h. */
+/* Relative positions of keys, by bucket and by offset: see relative_position.h. */
 #include "exec/ops/relative_position.h"
 
 #include <string.h>
@@ -50,4 +50,38 @@ void REAL_FN(relative_collect)(const RelativeGrid *grid, int64_t query,
     for (int64_t x = 0; x < width; x++)
         for (int r = 0; r < RELATIVE_STEPS; r++)
             by_bucket[r * RELATIVE_STEPS + step[x]] += grid->row_sums[r * width + x];
+}
+
+/* Row of the table of biases for query `i` and the first key of the grid's row `y`; the
+ * next keys' rows are before it. */
+static int64_t table_row(const RelativeGrid *grid, int64_t i, int64_t y) {
+    const int64_t cell = i - grid->skip, width = grid->width;
+    return (cell / width - y + grid->height - 1) * (2 * width - 1) + cell % width +
+           width - 1;
+}
+
+void REAL_FN(relative_bias_spread)(const RelativeGrid *grid, int64_t heads,
+                                   const REAL *table, REAL *maps) {
+    const int64_t tokens = grid->skip + grid->height * grid->width, map = tokens * tokens;
+    for (int64_t i = grid->skip; i < tokens; i++)
+        for (int64_t y = 0; y < grid->height; y++) {
+            const REAL *from = table + table_row(grid, i, y) * heads;
+            REAL *to = maps + i * tokens + grid->skip + y * grid->width;
+            for (int64_t h = 0; h < heads; h++)
+                for (int64_t x = 0; x < grid->width; x++)
+                    to[h * map + x] += from[h - x * heads];
+        }
+}
+
+void REAL_FN(relative_bias_collect)(const RelativeGrid *grid, int64_t heads,
+                                    const REAL *maps, REAL *table) {
+    const int64_t tokens = grid->skip + grid->height * grid->width, map = tokens * tokens;
+    for (int64_t i = grid->skip; i < tokens; i++)
+        for (int64_t y = 0; y < grid->height; y++) {
+            const REAL *from = maps + i * tokens + grid->skip + y * grid->width;
+            REAL *to = table + table_row(grid, i, y) * heads;
+            for (int64_t h = 0; h < heads; h++)
+                for (int64_t x = 0; x < grid->width; x++)
+                    to[h - x * heads] += from[h * map + x];
+        }
 }

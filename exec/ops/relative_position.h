@@ -1,5 +1,6 @@
-/* Contextual relative positions of keys: the 7 x 7 buckets of Wu et al. (iRPE).
+/* Relative positions of keys in a grid.
  *
+ * Contextual ones: the 7 x 7 buckets of Wu et al. (iRPE).
  * Patches i and j of a grid, dy rows and dx columns apart (i minus j), belong to bucket
  * (rho(dy) + 3) * 7 + rho(dx) + 3 with rho(t) = t while |t| <= 1.9, else
  * sign(t) * min(3, round(1.9 + 1.9 ln(|t| / 1.9) / ln(15.2 / 1.9))). */
@@ -31,5 +32,16 @@ void REAL_FN(relative_spread)(const RelativeGrid *grid, int64_t query,
 /* The transpose: by_bucket[b] = sum of scores[j] over the keys j in bucket b. */
 void REAL_FN(relative_collect)(const RelativeGrid *grid, int64_t query,
                                const REAL *scores, REAL *by_bucket);
+
+/* --- a bias for every offset: a table [(2 height - 1) (2 width - 1), heads] --- */
+
+/* maps[h, i, j] += table[offset of i and j, h] for the tokens i and j of the grid; a map
+ * is of all tokens, those before the grid too. */
+void REAL_FN(relative_bias_spread)(const RelativeGrid *grid, int64_t heads,
+                                   const REAL *table, REAL *maps);
+
+/* The transpose: table[offset, h] += maps[h, i, j]. */
+void REAL_FN(relative_bias_collect)(const RelativeGrid *grid, int64_t heads,
+                                    const REAL *maps, REAL *table);
 
 #endif

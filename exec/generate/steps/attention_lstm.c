@@ -1,8 +1,8 @@
 /* attention_lstm for several hypotheses: one product for all rows wherever a weight is
  * read. State: cell, then last result. Prepared for a sentence: with alignment the keys
  * [S, L] of its source and room for scores [S], else the mean [R] of its memory. */
+#include "exec/ops/attention_lstm.h"
 #include "exec/generate/step.h"
-#include "exec/ops/attention_lstm_parts.h"
 
 typedef struct AttentionLstmSizes {
     int64_t R, M, K, L; /* widths: memory, cell, input, alignment */
@@ -55,7 +55,7 @@ static void average(const AttentionLstmSizes *s, const float *memory, const int3
     const float share = count ? 1 / (float)count : 0;
     for (int64_t r = 0; r < s->R; r++) mean[r] = 0;
     for (int64_t j = 0; j < S; j++)
-        if (!mask || mask[j] != 0) alstm_add(mean, share, memory + j * s->R, s->R);
+        if (!mask || mask[j] != 0) additive_add(mean, share, memory + j * s->R, s->R);
 }
 
 static void prepare(const StepCall *call, const StepRows *rows) {
@@ -90,13 +90,14 @@ static void attend(const AttentionLstmSizes *s, const StepCall *call,
     const float *memory = (const float *)call->in[ALSTM_MEMORY] + sentence * S * s->R;
     float *keys = step_prepared(rows, sentence), *weight = keys + S * s->L;
     for (int64_t j = 0; j < S; j++)
-        weight[j] = !mask || mask[j] != 0 ? alstm_score(keys + j * s->L, query,
-                                                        call->in[ALSTM_ALIGN_SCORE], s->L)
-                                          : -INFINITY;
+        weight[j] = !mask || mask[j] != 0
+                        ? additive_score(keys + j * s->L, query,
+                                         call->in[ALSTM_ALIGN_SCORE], s->L)
+                        : -INFINITY;
     softmax_row(weight, S);
     for (int64_t r = 0; r < s->R; r++) context[r] = 0;
     for (int64_t j = 0; j < S; j++)
-        if (weight[j] != 0) alstm_add(context, weight[j], memory + j * s->R, s->R);
+        if (weight[j] != 0) additive_add(context, weight[j], memory + j * s->R, s->R);
 }
 
 /* The contexts of all rows; `cells` are the cells before, `query` is scratch. */

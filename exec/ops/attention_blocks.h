@@ -1,4 +1,5 @@
-/* What the forward and backward kernels of attention share.
+/* Attention by blocks of scores: how a call is cut, and the scores of a block; for the
+ * kernels forward and backward.
  *
  * Work goes by blocks of query rows against all keys, so that the scores of a block stay
  * in cache. Without mixing one head is done after the other; with mixing a block holds
@@ -9,10 +10,10 @@
  * Shapes: samples N, heads H of q and G of k and v, queries T, keys S, head width d of q
  * and k, e of v. With windows, N counts the windows of all samples, and T and S the
  * tokens of one. */
-#ifndef COMPRESS_EXEC_OPS_ATTENTION_PARTS_H
-#define COMPRESS_EXEC_OPS_ATTENTION_PARTS_H
+#ifndef COMPRESS_EXEC_OPS_ATTENTION_BLOCKS_H
+#define COMPRESS_EXEC_OPS_ATTENTION_BLOCKS_H
 
-#include "exec/ops/kernel.h"
+#include "exec/ops/attention_limits.h"
 #include "exec/ops/lanes.h"
 #include "exec/ops/relative_position.h"
 
@@ -41,27 +42,20 @@ typedef struct Attention {
     int64_t padded;                 /* S rounded up: elements of a score row */
     int64_t group, block;           /* heads and query rows done together */
     REAL scale;
-    bool causal;
     const REAL *q, *k, *v, *bias, *rel_key, *mix_before, *mix_after, *mix_after_bias;
-    const int32_t *mask;
-    REAL *log_sum; /* aux [N, H, T]: log-sum-exp of every row, inf where all is masked */
-
-    RelativeGrid grid;
-    int64_t window, shift, down, across; /* windows of a sample; 0: none */
     const REAL *rel_bias;
-    REAL *spread;       /* [H, T, S]: rel_bias by query and key, bias added */
-    REAL *d_spread;     /* its gradient */
-    REAL *region_limit; /* [4, padded]: key_limit for the queries of each region */
-    bool last_row, last_column; /* this window is one of a last row or column that holds
-                                   tokens from both ends of the grid */
-    REAL *keys_t, *values_t;    /* [group, d, padded] and [group, e, padded] */
-    REAL *key_limit;            /* [padded]: 0, or -inf for a masked key */
-    REAL *row_limit;            /* [padded]: the same for one query */
-    REAL *by_bucket;            /* [block, 49] */
-    REAL *scores;               /* [group, block, padded], as are the next three */
-    REAL *mixed;                /* scores after mix_before */
-    REAL *after;                /* probabilities after mix_after, or their gradient */
-    REAL *unmixed;              /* gradient of the probabilities before mix_after */
+    REAL *log_sum; /* aux [N, H, T]: log-sum-exp of every row, inf where all is masked */
+    AttentionLimits limits;
+    RelativeGrid grid;
+
+    REAL *keys_t, *values_t; /* [group, d, padded] and [group, e, padded] */
+    REAL *spread;            /* [H, T, S]: rel_bias by query and key, bias added */
+    REAL *d_spread;          /* its gradient */
+    REAL *by_bucket;         /* [block, 49] */
+    REAL *scores;            /* [group, block, padded], as are the next three */
+    REAL *mixed;             /* scores after mix_before */
+    REAL *after;             /* probabilities after mix_after, or their gradient */
+    REAL *unmixed;           /* gradient of the probabilities before mix_after */
     size_t scratch_bytes;
 } Attention;
 
@@ -73,18 +67,12 @@ typedef struct AttentionSpan {
 /* Fills `a` from a call. Without buffers (planning) only sizes are valid. */
 void REAL_FN(attention_open)(Attention *a, const Call *call);
 
-/* a->key_limit of one sample, and a->region_limit if it is a window with regions. */
-void REAL_FN(attention_limit_keys)(Attention *a, int64_t sample);
+/* What is done with a block. */
+typedef void (*AttentionVisit)(const Attention *a, AttentionSpan span, void *user);
 
-/* The limits of one query: a->key_limit, a copy with later keys masked, or that of the
- * query's region. */
-const REAL *REAL_FN(attention_limits)(const Attention *a, int64_t query);
-
-/* out[g, c, j] = x[sample, j, (head / share + g) * width + c]: the keys or values that
- * one group of query heads reads, with the keys along rows, padding zeroed; x has `total`
- * columns. */
-void REAL_FN(attention_transpose)(const Attention *a, int64_t sample, int64_t head,
-                                  const REAL *x, int64_t width, int64_t total, REAL *out);
+/* Hands all blocks to `visit`, the limits of their samples set and their keys in
+ * a->keys_t (with `values` also their values in a->values_t). */
+void REAL_FN(attention_walk)(Attention *a, bool values, AttentionVisit visit, void *user);
 
 /* a->scores of a span from a->keys_t: scaled products, bias and relative positions. */
 void REAL_FN(attention_scores)(const Attention *a, AttentionSpan span);
@@ -118,10 +106,6 @@ static inline int64_t attention_row_at(const Attention *a, AttentionSpan span,
                                        int64_t g) {
     return (span.sample * a->heads + span.head + g) * a->queries + span.row;
 }
-
-/* Adds d_spread (like a->spread) to the gradient of rel_bias. */
-void REAL_FN(attention_collect_bias)(const Attention *a, const REAL *d_spread,
-                                     REAL *d_rel_bias);
 
 /* Backward kernel of attention, in attention_backward.c. */
 void REAL_FN(attention_backward)(const Call *call);

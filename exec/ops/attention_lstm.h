@@ -1,11 +1,13 @@
-/* What the forward and backward kernels of attention_lstm share.
+/* A call of attention_lstm: its operands and sizes, and what the forward kernel keeps for
+ * the backward one.
  *
  * Shapes: samples N, target tokens T, source tokens S, widths R of the memory, M of the
  * cell, K of what the gates see beside the context, L of the alignment. Without alignment
  * the context is one mean for all tokens. */
-#ifndef COMPRESS_EXEC_OPS_ATTENTION_LSTM_PARTS_H
-#define COMPRESS_EXEC_OPS_ATTENTION_LSTM_PARTS_H
+#ifndef COMPRESS_EXEC_OPS_ATTENTION_LSTM_H
+#define COMPRESS_EXEC_OPS_ATTENTION_LSTM_H
 
+#include "exec/ops/additive_attention.h"
 #include "exec/ops/kernel.h"
 #include "exec/ops/lstm_cell.h"
 
@@ -63,21 +65,6 @@ static inline int64_t alstm_count(const AttentionLstm *a, int64_t n) {
     int64_t count = 0;
     for (int64_t s = 0; s < a->S; s++) count += alstm_keeps(a, n, s);
     return count;
-}
-
-/* to += factor * from. */
-static inline void alstm_add(REAL *restrict to, REAL factor, const REAL *restrict from,
-                             int64_t n) {
-    for (int64_t i = 0; i < n; i++) to[i] += factor * from[i];
-}
-
-/* score . tanh(key + query): how well a source token aligns. */
-static inline REAL alstm_score(const REAL *restrict key, const REAL *restrict query,
-                               const REAL *restrict score, int64_t L) {
-    REAL sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t l = 0; l < L; l++) sum += score[l] * tanh_real(key[l] + query[l]);
-    return sum;
 }
 
 /* Bytes of scratch that the backward takes, and the kernel itself. */

@@ -1,4 +1,5 @@
-/* What the forward and backward kernels of linear_attention share.
+/* Linear attention by chunks of tokens: how a call is cut, and what chunks have in
+ * common; for the kernels forward and backward.
  *
  * The denominator is one more column: with v' = [v, 1] and S' = [S, z] of width e + 1, a
  * product with a row of q gives numerator and denominator together. A source token that
@@ -13,8 +14,8 @@
  *
  * Shapes: samples N, heads H of q and G of k and v, queries T, keys S, width f of a
  * head's features and e of its values. */
-#ifndef COMPRESS_EXEC_OPS_LINEAR_ATTENTION_PARTS_H
-#define COMPRESS_EXEC_OPS_LINEAR_ATTENTION_PARTS_H
+#ifndef COMPRESS_EXEC_OPS_LINEAR_CHUNKS_H
+#define COMPRESS_EXEC_OPS_LINEAR_CHUNKS_H
 
 #include "exec/ops/kernel.h"
 

@@ -1,5 +1,5 @@
-/* Shared parts of the kernels of linear_attention: see linear_attention_parts.h. */
-#include "exec/ops/linear_attention_parts.h"
+/* Linear attention by chunks of tokens: see linear_chunks.h. */
+#include "exec/ops/linear_chunks.h"
 
 #include "exec/ops/heads.h"
 #include "exec/ops/kernel_math.h"

@@ -1,0 +1,42 @@
+/* Which keys a query of attention sees: see attention_limits.h. */
+#include "exec/ops/attention_limits.h"
+
+#include <math.h>
+
+enum { BETWEEN_REGIONS = 100 };
+
+/* Which of the up to four parts of the turned grid a token of a window belongs to: in the
+ * last row of windows the lower `shift` rows come from the top of the grid, in the last
+ * column the right `shift` columns from its left end. */
+static int region_of(const AttentionLimits *l, int64_t token) {
+    const int64_t first = l->window - l->shift;
+    return 2 * (l->last_row && token / l->window >= first) +
+           (l->last_column && token % l->window >= first);
+}
+
+void REAL_FN(limits_start)(AttentionLimits *l, int64_t sample) {
+    REAL *limit = l->by_key;
+    for (int64_t j = 0; j < l->padded; j++) limit[j] = j < l->keys ? 0 : -INFINITY;
+    const int32_t *mask = l->mask ? l->mask + sample * l->keys : NULL;
+    for (int64_t j = 0; mask && j < l->keys; j++) limit[j] = mask[j] ? 0 : -INFINITY;
+    if (l->shift == 0) return;
+    const int64_t window = sample % (l->down * l->across);
+    l->last_row = window / l->across == l->down - 1;
+    l->last_column = window % l->across == l->across - 1;
+    for (int64_t j = 0; (l->last_row || l->last_column) && j < l->padded; j++) {
+        const int region = j < l->keys ? region_of(l, j) : 0;
+        for (int r = 0; r < LIMIT_REGIONS; r++)
+            l->by_region[r * l->padded + j] =
+                limit[j] - (r == region ? 0 : BETWEEN_REGIONS);
+    }
+}
+
+const REAL *REAL_FN(limits_of)(const AttentionLimits *l, int64_t query) {
+    if (l->last_row || l->last_column)
+        return l->by_region + region_of(l, query) * l->padded;
+    if (!l->causal) return l->by_key;
+    const REAL *restrict key = l->by_key;
+    REAL *restrict row = l->by_query;
+    for (int64_t j = 0; j < l->padded; j++) row[j] = j <= query ? key[j] : -INFINITY;
+    return row;
+}
