@@ -49,8 +49,7 @@ static Status draw_storage(Storage *storage, uint64_t key, Diag *diag) {
 
 static void add_softmax(double *to, const float *logits, int64_t classes) {
     double largest = (double)logits[0], sum = 0;
-    for (int64_t c = 1; c < classes; c++)
-        if ((double)logits[c] > largest) largest = (double)logits[c];
+    for (int64_t c = 1; c < classes; c++) largest = fmax(largest, (double)logits[c]);
     for (int64_t c = 0; c < classes; c++) sum += exp((double)logits[c] - largest);
     for (int64_t c = 0; c < classes; c++) to[c] += exp((double)logits[c] - largest) / sum;
 }
