@@ -1,0 +1,24 @@
+/* What fuzz targets share: see fuzz.h. */
+#include "tests/fuzz/fuzz.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+void fuzz_file(FuzzPath *out, const char *ending, const uint8_t *data, size_t size) {
+    snprintf(out->path, sizeof out->path, "/tmp/compress-fuzz-%ld%s", (long)getpid(),
+             ending);
+    FILE *file = fopen(out->path, "wb");
+    fuzz_expect(file && fwrite(data, 1, size, file) == size && fclose(file) == 0,
+                "the input's file was written");
+}
+
+void fuzz_remove(const FuzzPath *file) {
+    unlink(file->path);
+}
+
+void fuzz_expect(int holds, const char *what) {
+    if (holds) return;
+    fprintf(stderr, "expected: %s\n", what);
+    abort();
+}

@@ -1,0 +1,33 @@
+/* Fuzz targets: programs that give a reader any bytes at all. One file a reader, which
+ * ends with LLVMFuzzerTestOneInput (https://llvm.org/docs/LibFuzzer.html). A reader may
+ * refuse; it must not crash, leak, read past an end or run for long. What it accepts is
+ * used once, so that what it let through is met, too.
+ *
+ * With -DCOMPRESS_FUZZ=ON (clang; the preset `fuzz`) libFuzzer drives them: scripts/fuzz.
+ * Otherwise replay.c gives them their seeds once, as a test. */
+#ifndef COMPRESS_TESTS_FUZZ_FUZZ_H
+#define COMPRESS_TESTS_FUZZ_FUZZ_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* One input. Returns 0. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Memory for the path of an input's file. */
+typedef struct FuzzPath {
+    char path[64];
+} FuzzPath;
+
+/* Writes an input into a file of its own whose name ends in `ending`, for readers that
+ * take a path. Aborts where that cannot be. */
+void fuzz_file(FuzzPath *out, const char *ending, const uint8_t *data, size_t size);
+
+/* Removes the file. */
+void fuzz_remove(const FuzzPath *file);
+
+/* Aborts with a message unless `holds`: for what must be so of an input that was
+ * accepted. */
+void fuzz_expect(int holds, const char *what);
+
+#endif
