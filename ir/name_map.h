@@ -1,5 +1,6 @@
 /* NameMap: hash map from strings to pointers, for readers, checks and large maps of
- * documents that would take quadratic time otherwise. Used inside ir only. */
+ * documents that would take quadratic time otherwise. For ir, and for readers of files
+ * with names. */
 #ifndef COMPRESS_IR_NAME_MAP_H
 #define COMPRESS_IR_NAME_MAP_H
 

@@ -1,0 +1,50 @@
+/* Probes: what every value of a net is when the inputs have given sizes.
+ *
+ * Shapes of exported graphs are computed by their own nodes, in many ways. Rather than
+ * with symbols, they are computed with numbers, for two choices of the number of samples
+ * and tokens: what does not change is constant, and what a chain of reshapes and
+ * transposes does to a value is seen by what it does to indices. Values that follow from
+ * constants, sizes, positions and masks alone get their numbers, so that a mask or a
+ * table of angles is known by what it says, not by the nodes that make it.
+ *
+ * What is not the model's own is fixed: there are no earlier keys and values (past_...
+ * has length 0), positions are 0, 1, 2, ..., and use_cache_branch is false. */
+#ifndef COMPRESS_IO_ONNX_PROBE_H
+#define COMPRESS_IO_ONNX_PROBE_H
+
+#include "io/onnx/array.h"
+
+/* What an input is. */
+typedef enum InputKind {
+    INPUT_OTHER,
+    INPUT_TOKENS,    /* ids [N, T] */
+    INPUT_TYPE_IDS,  /* kinds of the tokens [N, T] */
+    INPUT_PADDING,   /* the mask [N, T] */
+    INPUT_POSITIONS, /* positions [N, T]: always 0, 1, 2, ... here */
+    INPUT_IMAGE,     /* pixels [N, C, H, W] */
+    INPUT_STATES,    /* an encoder's states [N, S, width] */
+    INPUT_PAST,      /* keys or values of earlier tokens: always none here */
+    INPUT_SWITCH     /* use_cache_branch: always false here */
+} InputKind;
+
+/* By its name, as Hugging Face's exporter gives them. */
+InputKind probe_input_kind(const NetValue *input);
+
+/* Sizes of a probe. */
+int64_t probe_samples(int probe);
+int64_t probe_tokens(int probe);
+
+/* Whether token `t` of sample `n` counts in a probe's mask. */
+bool probe_mask(int probe, int64_t n, int64_t t);
+
+/* Sizes that the file leaves open but whoever reads it knows; 0 = not known. */
+typedef struct ProbeSizes {
+    int64_t channels, height, width; /* of images */
+} ProbeSizes;
+
+/* Evaluates all nodes for both probes: fills NetValue.probe. Fails with STATUS_FORMAT for
+ * an operator that is not known or whose operands do not fit, naming the node, and with
+ * STATUS_MODEL for an input whose size is open and not known. */
+Status probe_run(Net *net, ArrayPool *pool, const ProbeSizes *sizes, Diag *diag);
+
+#endif
