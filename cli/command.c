@@ -25,6 +25,12 @@ static const Flag flags[] = {
      F_STRINGS(Flags, set,
                "change a key of the recipe, as in passes.0.distill.epochs=3; "
                "may be given several times")},
+    {"dtype", "TYPE",
+     F_STRING(Flags, dtype, "type of the weights that are written: f32, f16, bf16, ...")},
+    {"option", "KEY=VALUE",
+     F_STRINGS(Flags, option,
+               "option of the format that is written (`compress formats`); may be given "
+               "several times")},
     {"threads", "N",
      F_INT(Flags, threads, 1, 4096, "threads; all processors if not given")},
     {"processor", "LEVEL",

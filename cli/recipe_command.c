@@ -68,12 +68,7 @@ static Status run_recipe(Session *session, RecipeRun *run, const Cli *cli, Diag 
     progress_clear(&run->progress);
     TRY(status);
     TRY(session_write(session, diag));
-    report_print_result(&session->report, stdout);
-    if (session->output)
-        printf("wrote %s, %s bytes\n", session->output,
-               text_grouped(cli->arena, (int64_t)session->file_bytes));
-    else
-        printf("no output was named: nothing is written\n");
+    report_print_result(session, stdout);
     return STATUS_OK;
 }
 

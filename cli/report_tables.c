@@ -171,7 +171,16 @@ static void print_times(const RunReport *report, FILE *out) {
     }
 }
 
-void report_print_result(const RunReport *report, FILE *out) {
+void print_written(Arena *arena, const ModelOutput *output, FILE *out) {
+    const Written *written = &output->written;
+    fprintf(out, "wrote %s, %s bytes", output->path, text_grouped(arena, written->bytes));
+    if (written->files > 1) fprintf(out, " in %d files", written->files);
+    fprintf(out, "\n");
+}
+
+void report_print_result(const Session *session, FILE *out) {
+    const RunReport *report = &session->report;
+    const int64_t read = session->model->file_bytes; /* 0: it was built */
     Arena *arena = report->arena;
     const Measure *a = &report->start;
     const Measure *b =
@@ -189,6 +198,13 @@ void report_print_result(const RunReport *report, FILE *out) {
     result_row(&table, "weight bytes", text_grouped(arena, a->bytes),
                text_grouped(arena, b->bytes),
                ratio_of((double)a->bytes, (double)b->bytes));
+    for (int i = 0; i < session->output_count; i++) {
+        const ModelOutput *output = &session->outputs[i];
+        const int64_t bytes = output->written.bytes;
+        result_row(&table, arena_printf(arena, "on disk (%s)", output->path),
+                   read ? text_grouped(arena, read) : "-", text_grouped(arena, bytes),
+                   ratio_of((double)read, (double)bytes));
+    }
     result_row(&table, "FLOPs", text_flops(arena, a->flops), text_flops(arena, b->flops),
                ratio_of(a->flops, b->flops));
     metric_rows(report, &table);
@@ -198,4 +214,8 @@ void report_print_result(const RunReport *report, FILE *out) {
     table_add(&table, "-");
     table_print(&table, 0, out);
     print_times(report, out);
+    for (int i = 0; i < session->output_count; i++)
+        print_written(arena, &session->outputs[i], out);
+    if (session->output_count == 0)
+        fprintf(out, "no output was named: nothing is written\n");
 }

@@ -2,13 +2,17 @@
 #ifndef COMPRESS_CLI_REPORT_TABLES_H
 #define COMPRESS_CLI_REPORT_TABLES_H
 
-#include "session/report.h"
+#include "session/session.h"
 
 /* Prints sizes and memory after every step. */
 void report_print_plan(const RunReport *report, FILE *out);
 
-/* Prints the input beside the result: sizes, metrics of evaluate steps, time; below it
- * the numbers that steps timed, where a step has few. */
-void report_print_result(const RunReport *report, FILE *out);
+/* Prints the input beside the result: sizes, in memory and on disk, metrics of evaluate
+ * steps, time; below it the numbers that steps timed, where a step has few, and what was
+ * written. */
+void report_print_result(const Session *session, FILE *out);
+
+/* Prints what was written: "wrote small.h5, 1,234 bytes". */
+void print_written(Arena *arena, const ModelOutput *output, FILE *out);
 
 #endif

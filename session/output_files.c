@@ -35,6 +35,20 @@ Status output_check(Arena *arena, const char *what, const char *path, Diag *diag
     return check_writable(what, path_folder(arena, path), diag);
 }
 
+Status output_path_check(Arena *arena, const char *what, const ModelOutput *output,
+                         Diag *diag) {
+    const char *path = output->path, *ending = output->format->ending;
+    struct stat info;
+    size_t length = strlen(path);
+    if (ending[strlen(ending) - 1] != '/') return output_check(arena, what, path, diag);
+    while (length > 1 && path[length - 1] == '/') length--;
+    path = arena_strndup(arena, path, length);
+    if (stat(path, &info) == 0 && !S_ISDIR(info.st_mode))
+        return diag_fail(diag, STATUS_IO, LOC_FILE(path), what,
+                         "expected a folder or none, found a file");
+    return check_writable(what, path_folder(arena, path), diag);
+}
+
 Status folder_check(const char *what, const char *path, Diag *diag) {
     if (mkdir(path, 0777) != 0 && errno != EEXIST)
         return diag_fail(diag, STATUS_IO, LOC_FILE(path), what,

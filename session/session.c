@@ -73,6 +73,28 @@ static void bind_data(Session *session, const Tree *data, Diag *diag) {
     }
 }
 
+/* Binds where the model is to go. */
+static Status bind_outputs(Session *session, Diag *diag) {
+    const char *path = session->options.output;
+    const Tree *output = session->recipe.output;
+    const bool is_list = !path && output && output->kind == TREE_LIST;
+    const int most = is_list ? output->count : 1;
+    session->outputs = ARENA_ARRAY(session->arena, ModelOutput, (size_t)most + 1);
+    if (path) {
+        Tree *given = tree_new(session->arena, TREE_STRING, LOC_NONE);
+        given->string = path;
+        session->output_count = 1;
+        return output_bind(&session->outputs[0], session->arena, given, STATUS_USAGE,
+                           diag);
+    }
+    for (const Tree *own = is_list ? output->first : output; own; own = own->next) {
+        output_bind(&session->outputs[session->output_count++], session->arena, own,
+                    STATUS_RECIPE, diag);
+        if (!is_list) break; /* what follows is the recipe's next key */
+    }
+    return diag_status(diag);
+}
+
 /* Reads the document and reports everything that is wrong with it. */
 static Status bind_document(Session *session, const char *path, Diag *diag) {
     Arena *arena = session->arena;
@@ -86,6 +108,7 @@ static Status bind_document(Session *session, const char *path, Diag *diag) {
     session->recipe.folder = folder;
     bind_data(session, tree_get(document, "data"), diag);
     recipe_bind(&session->recipe, arena, document, path, folder, diag);
+    bind_outputs(session, diag);
     if (is_map && !tree_get_nonnull(document, "model") && !session->options.model)
         diag_fail(diag, STATUS_RECIPE, document->loc, "model",
                   "expected the model to start from in the recipe or as --model");
@@ -99,7 +122,6 @@ Status session_open(Session *session, const SessionOptions *options, Diag *diag)
                          .planned = {.arena = arena},
                          .report = {.arena = arena}};
     TRY(bind_document(session, options->recipe, diag));
-    session->output = options->output ? options->output : session->recipe.output;
     session->threads =
         threads_choose(options->threads ? options->threads : session->recipe.threads);
     return STATUS_OK;
@@ -107,25 +129,41 @@ Status session_open(Session *session, const SessionOptions *options, Diag *diag)
 
 /* ---- what is to be written ---- */
 
-/* Whether two paths name one file: the same text, or the same existing file. */
+/* Whether two paths name one file: the same existing file, or the same name in one
+ * folder. */
 static bool same_file(const char *a, const char *b) {
     struct stat x, y;
-    if (strcmp(a, b) == 0) return true;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev &&
-           x.st_ino == y.st_ino;
+    Arena *arena = arena_create();
+    const char *last = strrchr(a, '/'), *other = strrchr(b, '/');
+    if (stat(a, &x) != 0 || stat(b, &y) != 0) {
+        const bool named = strcmp(last ? last + 1 : a, other ? other + 1 : b) == 0;
+        if (!named || stat(path_folder(arena, a), &x) != 0 ||
+            stat(path_folder(arena, b), &y) != 0)
+            x.st_ino = y.st_ino + 1;
+    }
+    arena_destroy(arena);
+    return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
 /* Checks everything that can be written before the long work. Keys are those of the
  * command line. */
 static Status check_outputs(const Session *session, Diag *diag) {
     const SessionOptions *options = &session->options;
-    const char *output = session->output, *report = options->report;
+    const char *report = options->report;
     Arena *arena = session->arena;
-    TRY(output_check(arena, options->output ? "--output" : "output", output, diag));
     TRY(output_check(arena, "--report", report, diag));
-    if (report && output && same_file(report, output))
-        return diag_fail(diag, STATUS_USAGE, LOC_NONE, "--report",
-                         "expected another file than the model's output");
+    for (int i = 0; i < session->output_count; i++) {
+        const ModelOutput *output = &session->outputs[i];
+        const char *what = options->output ? "--output" : "output";
+        TRY(output_path_check(arena, what, output, diag));
+        if (report && same_file(report, output->path))
+            return diag_fail(diag, STATUS_USAGE, LOC_NONE, "--report",
+                             "expected another file than the model's output");
+        for (int j = 0; j < i; j++)
+            if (same_file(session->outputs[j].path, output->path))
+                return diag_fail(diag, STATUS_RECIPE, output->at, "output",
+                                 "two outputs have the path '%s'", output->path);
+    }
     if (options->dump_folder) TRY(folder_check("--dump-dir", options->dump_folder, diag));
     return STATUS_OK;
 }
@@ -412,6 +450,8 @@ Status session_plan(Session *session, Diag *diag) {
     session->report.start = session->planned.start;
     if (status == STATUS_OK)
         status = pipeline_run(model, &session->recipe, &options, diag);
+    for (int i = 0; i < session->output_count && status == STATUS_OK; i++)
+        status = output_check_model(&session->outputs[i], model, diag);
     model_destroy(model);
     return status;
 }
@@ -473,16 +513,29 @@ static void keep_warning(void *self, const char *line) {
     tree_append(warnings->arena, warnings->list, NULL, LOC_NONE, text);
 }
 
+/* The model's hash and the files that it was written to. */
+static Tree *output_tree(const Session *session) {
+    Arena *arena = session->arena;
+    Tree *map = tree_new(arena, TREE_MAP, LOC_NONE);
+    Tree *files = tree_new(arena, TREE_LIST, LOC_NONE);
+    tree_put_string(arena, map, "hash", session->hash);
+    for (int i = 0; i < session->output_count; i++) {
+        const ModelOutput *output = &session->outputs[i];
+        Tree *row = tree_new(arena, TREE_MAP, LOC_NONE);
+        tree_put_string(arena, row, "path", output->path);
+        tree_put_string(arena, row, "format", output->format->name);
+        tree_put_string(arena, row, "dtype", output->options.dtype);
+        tree_put_int(arena, row, "bytes", output->written.bytes);
+        tree_append(arena, files, NULL, LOC_NONE, row);
+    }
+    tree_append(arena, map, "files", LOC_NONE, files);
+    return map;
+}
+
 static Status write_report(const Session *session, Diag *diag) {
     Arena *arena = session->arena;
     Tree *map = report_tree(&session->report, true);
-    Tree *output = tree_new(arena, TREE_MAP, LOC_NONE);
-    if (session->output) {
-        tree_put_string(arena, output, "path", session->output);
-        tree_put_int(arena, output, "file_bytes", (int64_t)session->file_bytes);
-    }
-    tree_put_string(arena, output, "hash", session->hash);
-    tree_append(arena, map, "output", LOC_NONE, output);
+    tree_append(arena, map, "output", LOC_NONE, output_tree(session));
     WarningList warnings = {arena, tree_new(arena, TREE_LIST, LOC_NONE)};
     diag_warnings(diag, keep_warning, &warnings);
     tree_append(arena, map, "warnings", LOC_NONE, warnings.list);
@@ -496,8 +549,8 @@ static Status write_report(const Session *session, Diag *diag) {
 
 Status session_write(Session *session, Diag *diag) {
     model_hash(session->model, session->hash);
-    if (session->output)
-        TRY(modelfile_write(session->model, session->output, &session->file_bytes, diag));
+    for (int i = 0; i < session->output_count; i++)
+        TRY(model_save(session->model, &session->outputs[i], diag));
     return session->options.report ? write_report(session, diag) : STATUS_OK;
 }
 

@@ -16,6 +16,7 @@
 #define COMPRESS_SESSION_SESSION_H
 
 #include "io/datasets/dataset.h"
+#include "io/formats/save.h"
 #include "session/report.h"
 
 /* What is wanted. Paths are relative to the working directory; all are borrowed and must
@@ -24,7 +25,7 @@ typedef struct SessionOptions {
     const char *recipe;      /* file of the recipe */
     StringList sets;         /* "key=value": changes of the recipe, the value in YAML */
     const char *model;       /* to start from, in place of the recipe's */
-    const char *output;      /* file for the model, in place of the recipe's */
+    const char *output;      /* path for the model, in place of all of the recipe's */
     const char *report;      /* file for the report as JSON */
     int64_t threads;         /* in place of the recipe's */
     DumpWhen dump;           /* which IR texts to write */
@@ -71,7 +72,8 @@ typedef struct Session {
     Arena *arena; /* owned: the recipe and the reports */
     Recipe recipe;
     int threads;
-    const char *output; /* NULL = nothing is written */
+    ModelOutput *outputs; /* where the model goes */
+    int output_count;     /* 0 = nothing is written */
     DataEntry *data;
     int data_count;
     const char *source;  /* path of the input model, or what it is built from */
@@ -82,7 +84,6 @@ typedef struct Session {
     OtherModel *others;
     RunReport planned, report;
     char hash[HASH_TEXT_BYTES]; /* of the model that was written */
-    size_t file_bytes;          /* size of its file */
 } Session;
 
 /* Reads and binds the recipe with its data sets, reporting all errors together. To be
@@ -97,8 +98,9 @@ Status session_load(Session *session, bool weights, Diag *diag);
 
 /* Opens all data sets, reporting all errors, and runs the steps on the model's shapes
  * alone, leaving the model as it is: every step's options, and all samples of its data
- * set against the model as the steps before leave it. Fills session->planned. Fails as
- * the steps do. */
+ * set against the model as the steps before leave it; then whether the model that comes
+ * out can be written to every output. Fills session->planned. Fails as the steps do, and
+ * with STATUS_MODEL. */
 Status session_plan(Session *session, Diag *diag);
 
 /* Runs the steps on the model; fills session->report. What is wrong with the data set of
@@ -106,8 +108,9 @@ Status session_plan(Session *session, Diag *diag);
  * STATUS_INTERRUPTED when the watch says so. */
 Status session_run(Session *session, Diag *diag);
 
-/* Writes the model to the output, if there is one, which reads back what it wrote and
- * compares (modelfile_write); then the report, if one is wanted. Fails with STATUS_IO. */
+/* Writes the model to the outputs (model_save), in order; then the report, if one is
+ * wanted. Fails with STATUS_IO, and with STATUS_MODEL where a weight does not fit the
+ * wanted type. */
 Status session_write(Session *session, Diag *diag);
 
 /* Frees models, data sets, recipe and reports. */

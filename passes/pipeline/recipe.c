@@ -43,9 +43,11 @@ static const Field keys_fields[] = {
     F_TREE(RecipeKeys, passes, "list",
            "list of steps: name of a pass, {pass: {options}}, or {repeat: {...}}",
            .expect = "a list of steps", .required = true),
-    F_STRING(RecipeKeys, output,
-             "file to write the model to, relative to the working directory",
-             .nullable = true),
+    F_TREE(RecipeKeys, output, "string|map|list",
+           "where to write the model, relative to the working directory: a path, whose "
+           "ending names the format (`compress formats`); a map with path, dtype and the "
+           "format's options; or a list of these",
+           .expect = "a path, a map with path, or a list of them", .nullable = true),
     F_END,
 };
 

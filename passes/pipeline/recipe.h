@@ -45,7 +45,7 @@ typedef struct Recipe {
     Processor processor; /* to be fixed before the model is read (processor_fix) */
     const Tree *model;   /* string or map; NULL = must come from --model */
     const Tree *data;    /* map of data sets, or NULL */
-    const char *output;  /* NULL = nothing is written unless --output */
+    const Tree *output;  /* string, map or list of them; NULL = nothing is written */
     Step *steps;
     int step_count;
     const Tree *source; /* the whole document, after --set */

@@ -9,8 +9,8 @@
 typedef struct RecipeKeys {
     int64_t version, seed, threads;
     int processor; /* Processor */
-    const char *name, *output;
-    const Tree *model, *data, *passes;
+    const char *name;
+    const Tree *model, *data, *passes, *output;
 } RecipeKeys;
 
 /* Keys of a step beside the name of its pass. */

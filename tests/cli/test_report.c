@@ -1,5 +1,6 @@
 /* The report of a run: what steps timed, as text and as JSON. */
 #include "cli/report_tables.h"
+#include "exec/ops.h"
 #include "tests/support/check.h"
 
 #include <stdlib.h>
@@ -31,16 +32,19 @@ static void test_text(void **state) {
     (void)state;
     Arena *arena = arena_create();
     Step steps[3];
-    const RunReport report = make_report(arena, steps);
+    Session session = {.model = model_create(ops_table()),
+                       .report = make_report(arena, steps)};
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
-    report_print_result(&report, out);
+    report_print_result(&session, out);
     fclose(out);
+    model_destroy(session.model);
     const char *line = strstr(text, "2 weight_multiplex (both):");
     assert_non_null(line);
     assert_string_equal(line,
-                        "2 weight_multiplex (both): full_seconds 0.125, repetitions 7\n");
+                        "2 weight_multiplex (both): full_seconds 0.125, repetitions 7\n"
+                        "no output was named: nothing is written\n");
     assert_null(strstr(text, "part_0"));
     free(text);
     arena_destroy(arena);

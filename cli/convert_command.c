@@ -1,0 +1,60 @@
+/* compress convert: a model in another format; compress formats: which there are. */
+#include "cli/command.h"
+#include "cli/report_tables.h"
+#include "cli/text_table.h"
+#include "exec/ops.h"
+#include "io/files/yaml.h"
+#include "io/formats/load.h"
+#include "session/output_files.h"
+
+#include <string.h>
+
+/* Puts `key=value`, the value in YAML, into the map of an output. */
+static Status put_option(Arena *arena, Tree *map, const char *text, Diag *diag) {
+    const char *equals = strchr(text, '=');
+    if (!equals || equals == text)
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                         "expected --option KEY=VALUE, found \"%s\"", text);
+    const char *key = arena_strndup(arena, text, (size_t)(equals - text));
+    const char *flag = arena_printf(arena, "--option %s", key);
+    Tree *value;
+    TRY(yaml_parse(&value, arena, flag, equals + 1, strlen(equals + 1), diag));
+    tree_append(arena, map, key, (Loc){flag, 1, 1}, value);
+    return STATUS_OK;
+}
+
+/* The output that the command line describes. */
+static Status bind_output(ModelOutput *output, const Cli *cli, Diag *diag) {
+    const Flags *flags = &cli->flags;
+    Tree *map = tree_new(cli->arena, TREE_MAP, LOC_NONE);
+    tree_put_string(cli->arena, map, "path", cli->args[1]);
+    if (flags->dtype) tree_put_string(cli->arena, map, "dtype", flags->dtype);
+    for (int i = 0; i < flags->option.count; i++)
+        TRY(put_option(cli->arena, map, flags->option.items[i], diag));
+    TRY(output_bind(output, cli->arena, map, STATUS_USAGE, diag));
+    return output_path_check(cli->arena, "OUTPUT", output, diag);
+}
+
+Status command_convert(const Cli *cli, Diag *diag) {
+    ModelOutput output;
+    Model *model = NULL;
+    TRY(bind_output(&output, cli, diag));
+    TRY(model_load(&model, cli->args[0], ops_table(), true, diag));
+    const Status status = model_save(model, &output, diag);
+    if (status == STATUS_OK && !cli->flags.quiet) {
+        print_written(cli->arena, &output, stdout);
+        printf("read %s, %s bytes\n", cli->args[0],
+               text_grouped(cli->arena, model->file_bytes));
+    }
+    model_destroy(model);
+    return status;
+}
+
+Status command_formats(const Cli *cli, Diag *diag) {
+    Text text = {0};
+    (void)cli, (void)diag;
+    output_document(&text);
+    fputs(text.data, stdout);
+    text_free(&text);
+    return STATUS_OK;
+}

@@ -1,0 +1,135 @@
+/* Save: see save.h. */
+#include "io/formats/save.h"
+
+#include "ir/cast.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char DTYPES[] = "keep|f32|f16|bf16";
+
+static const Field NO_FIELDS[] = {F_END};
+
+static const char *dtypes_of(const ModelFormat *format) {
+    return format->dtypes ? format->dtypes : DTYPES;
+}
+
+/* ---- binding ---- */
+
+static bool ends_with(const char *path, const char *ending) {
+    const size_t length = strlen(path), tail = strlen(ending);
+    return length > tail && strcmp(path + length - tail, ending) == 0;
+}
+
+static const ModelFormat *format_of_path(const char *path) {
+    const ModelFormat *const *format = model_format_list();
+    while (*format && !((*format)->write && ends_with(path, (*format)->ending))) format++;
+    return *format;
+}
+
+static Status unknown_ending(const char *path, Loc at, Status status, Diag *diag) {
+    Text endings = {0};
+    for (const ModelFormat *const *f = model_format_list(); *f; f++)
+        if ((*f)->write)
+            text_add(&endings, "%s%s (%s)", endings.length ? ", " : "", (*f)->ending,
+                     (*f)->name);
+    diag_fail(diag, status, at, "output",
+              "expected a path that ends in one of %s; found '%s'", endings.data, path);
+    diag_hint(diag, "`compress formats` tells what each of them holds and who reads it");
+    text_free(&endings);
+    return status;
+}
+
+/* Takes `dtype`, which every format has, out of the map; the rest is the format's own. */
+static Status bind_dtype(ModelOutput *out, Arena *arena, const Tree *value, Status status,
+                         Diag *diag) {
+    const Field field = {.name = "dtype",
+                         .kind = FIELD_CHOICE,
+                         .choices = dtypes_of(out->format),
+                         .help = "type of the weights"};
+    int choice = 0, length;
+    if (value) TRY(field_set(&field, value, &choice, arena, status, diag));
+    const char *name = field_choice_name(&field, choice, &length);
+    out->options.dtype = arena_strndup(arena, name, (size_t)length);
+    return STATUS_OK;
+}
+
+static Status bind_options(ModelOutput *out, Arena *arena, const Tree *map, Status status,
+                           Diag *diag) {
+    const ModelFormat *format = out->format;
+    void *options = ARENA_ARRAY(arena, char, format->options_size + 1);
+    if (format->defaults) memcpy(options, format->defaults, format->options_size);
+    out->options.options = options;
+    return fields_bind(format->fields ? format->fields : NO_FIELDS, map, options, arena,
+                       status, diag);
+}
+
+Status output_bind(ModelOutput *out, Arena *arena, const Tree *value, Status status,
+                   Diag *diag) {
+    const bool is_map = value->kind == TREE_MAP;
+    const Tree *path = is_map ? tree_get(value, "path") : value, *dtype = NULL;
+    Tree *rest = tree_new(arena, TREE_MAP, value->loc);
+    *out = (ModelOutput){.at = value->loc};
+    if (!path || path->kind != TREE_STRING || !*path->string)
+        return diag_fail(diag, status, path ? path->loc : value->loc, "output",
+                         "expected a path, or a map with `path`");
+    out->path = arena_strdup(arena, path->string);
+    out->format = format_of_path(out->path);
+    if (!out->format) return unknown_ending(out->path, path->loc, status, diag);
+    for (const Tree *own = is_map ? value->first : NULL; own; own = own->next) {
+        if (strcmp(own->key, "dtype") == 0)
+            dtype = own;
+        else if (own != path)
+            tree_append(arena, rest, own->key, own->key_loc, tree_copy(arena, own));
+    }
+    TRY(bind_dtype(out, arena, dtype, status, diag));
+    return bind_options(out, arena, rest, status, diag);
+}
+
+/* ---- manual ---- */
+
+void output_document(Text *text) {
+    for (const ModelFormat *const *f = model_format_list(); *f; f++) {
+        const ModelFormat *format = *f;
+        const bool reads = format->read, writes = format->write;
+        text_add(text, "%s%-12s %-14s %-5s %-6s %s\n",
+                 f == model_format_list() ? "" : "\n", format->name,
+                 writes ? format->ending : "", reads ? "reads" : "",
+                 writes ? "writes" : "", format->summary);
+        if (!writes) continue;
+        text_add(text, "  dtype: %s\n", dtypes_of(format));
+        if (format->fields) fields_document(text, format->fields, format->defaults);
+    }
+}
+
+/* ---- writing ---- */
+
+Status output_check_model(const ModelOutput *output, const Model *model, Diag *diag) {
+    if (!output->format->check) return STATUS_OK;
+    const Status status = output->format->check(model, &output->options, diag);
+    if (status != STATUS_OK)
+        diag_note(diag, "%s is to be written to %s", output->format->what, output->path);
+    return status;
+}
+
+/* The type that the weights are cast to before the format sees them. */
+static bool cast_wanted(const char *dtype, DType *out) {
+    return dtype_parse(dtype, out) &&
+           (*out == DTYPE_F32 || *out == DTYPE_F16 || *out == DTYPE_BF16);
+}
+
+Status model_save(Model *model, ModelOutput *output, Diag *diag) {
+    const ModelFormat *format = output->format;
+    Model *cast = NULL;
+    DType dtype;
+    Status status = output_check_model(output, model, diag);
+    if (status == STATUS_OK && cast_wanted(output->options.dtype, &dtype)) {
+        cast = model_copy(model);
+        status = model_cast(cast, dtype, NULL, diag);
+    }
+    if (status == STATUS_OK)
+        status = format->write(cast ? cast : model, output->path, &output->options,
+                               &output->written, diag);
+    model_destroy(cast);
+    return status;
+}
