@@ -8,7 +8,7 @@
 #include "io/formats/assets.h"
 #include "io/formats/format.h"
 #include "io/formats/model_vocabulary.h"
-#include "io/formats/safetensors.h"
+#include "io/formats/shards.h"
 #include "ir/rewrite.h"
 #include "ir/verify.h"
 
@@ -267,6 +267,19 @@ static Status bind_storage(Binder *binder, Storage *storage) {
     return STATUS_OK;
 }
 
+/* Whether a tensor is the same bytes as one that has its place: PyTorch's files name tied
+ * weights under each of their names. */
+static bool is_tied(const Binder *binder, const Tensor *tensor) {
+    for (int i = 0; i < binder->count; i++) {
+        const Tensor *other = &binder->bindings[i].source->tensor;
+        if (binder->bindings[i].used && other->buf == tensor->buf &&
+            other->offset == tensor->offset && other->dtype == tensor->dtype &&
+            tensor_same_shape(other, tensor))
+            return true;
+    }
+    return false;
+}
+
 /* Tensors without a place: faults, or parts of heads that are left out. */
 static Status check_unused(const Binder *binder) {
     const Loc at = LOC_FILE(binder->checkpoint->path);
@@ -274,7 +287,7 @@ static Status check_unused(const Binder *binder) {
     int count = 0;
     for (int i = 0; i < binder->count; i++) {
         const Binding *binding = &binder->bindings[i];
-        if (binding->used) continue;
+        if (binding->used || is_tied(binder, &binding->source->tensor)) continue;
         if (!binder->family->spare || !binder->family->spare(binding->name))
             return diag_fail(binder->diag, STATUS_FORMAT, at, binding->source->name,
                              "the model has no place for this tensor");

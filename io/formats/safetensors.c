@@ -1,5 +1,4 @@
-/* safetensors: reading one file; reading a folder, of one file or of shards with an
- * index; writing a file. */
+/* safetensors: reading and writing a file. */
 #include "io/formats/safetensors.h"
 
 #include "io/files/file.h"
@@ -9,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const size_t HEADER_BYTES_MAX = 100000000, INDEX_BYTES_MAX = (size_t)64 << 20;
+static const size_t HEADER_BYTES_MAX = 100000000;
 enum { LENGTH_BYTES = 8 };
 
 static const char *const DTYPE_NAMES[DTYPE_COUNT] = {
@@ -164,58 +163,25 @@ static Status check_cover(const Source *source) {
     return STATUS_OK;
 }
 
-/* View of the mapped file; a copy where the data is not aligned to its type. */
-static Status bind_tensor(const Source *source, const ByteRange *span, Tensor *out) {
-    size_t offset = LENGTH_BYTES + source->header_bytes + span->begin;
-    size_t bytes = span->end - span->begin;
-    const char *data = (const char *)buf_data(source->buf) + offset;
-    if (bytes && (uintptr_t)data % dtype_bytes(span->dtype) != 0) {
-        void *copy;
-        TRY(tensor_create(out, span->dtype, span->rank, span->dim, source->diag));
-        TRY(tensor_writable(out, &copy, source->diag));
-        memcpy(copy, data, bytes);
-        return STATUS_OK;
-    }
-    *out = tensor_shape(span->dtype, span->rank, span->dim);
-    out->buf = buf_retain(source->buf);
-    out->offset = bytes ? offset : 0;
-    return STATUS_OK;
-}
-
-static int tensor_by_name(const void *a, const void *b) {
-    return strcmp(((const NamedTensor *)a)->name, ((const NamedTensor *)b)->name);
-}
-
 static Status bind_tensors(const Source *source, Checkpoint *checkpoint) {
-    checkpoint->tensors =
-        ARENA_ARRAY(checkpoint->arena, NamedTensor, (size_t)source->count);
+    const size_t data = LENGTH_BYTES + source->header_bytes;
     for (int i = 0; i < source->count; i++) {
+        const ByteRange *span = &source->spans[i];
         NamedTensor *named = &checkpoint->tensors[checkpoint->count++];
-        named->name = arena_strdup(checkpoint->arena, source->spans[i].name);
-        TRY(bind_tensor(source, &source->spans[i], &named->tensor));
+        named->name = arena_strdup(checkpoint->arena, span->name);
+        TRY(checkpoint_view(&named->tensor, source->buf, data + span->begin, span->dtype,
+                            span->rank, span->dim, source->diag));
     }
-    if (source->count)
-        qsort(checkpoint->tensors, (size_t)source->count, sizeof(NamedTensor),
-              tensor_by_name);
+    checkpoint_sort(checkpoint);
     return STATUS_OK;
 }
 
-static Status source_read(Source *source, Arena *scratch, Checkpoint *checkpoint) {
+static Status source_read(Source *source, Arena *scratch, Checkpoint **out) {
     TRY(check_length(source));
     TRY(parse_spans(source, scratch));
     TRY(check_cover(source));
-    return bind_tensors(source, checkpoint);
-}
-
-Status safetensors_read(Checkpoint **out, const char *path, Diag *diag) {
-    Source source = {.path = path, .diag = diag};
-    TRY(file_map(&source.buf, path, diag));
-    Arena *arena = arena_create(), *scratch = arena_create();
-    Checkpoint *checkpoint = ARENA_NEW(arena, Checkpoint);
-    *checkpoint = (Checkpoint){.arena = arena, .path = arena_strdup(arena, path)};
-    Status status = source_read(&source, scratch, checkpoint);
-    arena_destroy(scratch);
-    buf_release(source.buf);
+    Checkpoint *checkpoint = checkpoint_create(source->path, source->count);
+    const Status status = bind_tensors(source, checkpoint);
     if (status == STATUS_OK)
         *out = checkpoint;
     else
@@ -223,158 +189,13 @@ Status safetensors_read(Checkpoint **out, const char *path, Diag *diag) {
     return status;
 }
 
-void checkpoint_destroy(Checkpoint *checkpoint) {
-    if (!checkpoint) return;
-    for (int i = 0; i < checkpoint->count; i++)
-        tensor_release(&checkpoint->tensors[i].tensor);
-    arena_destroy(checkpoint->arena);
-}
-
-const Tensor *checkpoint_find(const Checkpoint *checkpoint, const char *name) {
-    NamedTensor wanted = {.name = name};
-    if (checkpoint->count == 0) return NULL;
-    const NamedTensor *found =
-        bsearch(&wanted, checkpoint->tensors, (size_t)checkpoint->count, sizeof wanted,
-                tensor_by_name);
-    return found ? &found->tensor : NULL;
-}
-
-/* --- reading a folder --- */
-
-/* One line of the index: which file holds a tensor. */
-typedef struct IndexEntry {
-    const char *tensor, *shard;
-    bool found;
-} IndexEntry;
-
-typedef struct ShardIndex {
-    Arena *arena; /* of the places; freed when all is read */
-    const char *folder, *path;
-    IndexEntry *places; /* sorted by tensor */
-    int count;
-    Diag *diag;
-} ShardIndex;
-
-static int place_by_tensor(const void *a, const void *b) {
-    return strcmp(((const IndexEntry *)a)->tensor, ((const IndexEntry *)b)->tensor);
-}
-
-static int name_order(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* Shards are plain names: nothing that could lead out of the folder. */
-static Status check_shard(const ShardIndex *index, const Tree *item) {
-    Loc at = LOC_FILE(index->path);
-    if (item->kind != TREE_STRING)
-        return diag_fail(index->diag, STATUS_FORMAT, at, item->key,
-                         "expected a file name, found %s", tree_kind_name(item->kind));
-    const char *name = item->string;
-    if (!*name || strpbrk(name, "/\\") || !strcmp(name, ".") || !strcmp(name, ".."))
-        return diag_fail(index->diag, STATUS_FORMAT, at, item->key,
-                         "expected a plain file name, found '%.100s'", name);
-    return STATUS_OK;
-}
-
-static Status index_read(ShardIndex *index) {
-    Tree *root;
-    TRY(path_check_inside(index->folder, index->path, index->diag));
-    TRY(json_read(&root, index->arena, index->path, INDEX_BYTES_MAX, index->diag));
-    const Tree *map = tree_get(root, "weight_map");
-    if (!map || map->kind != TREE_MAP || map->count == 0)
-        return diag_fail(index->diag, STATUS_FORMAT, LOC_FILE(index->path), "weight_map",
-                         "expected a map from tensors to files");
-    index->places = ARENA_ARRAY(index->arena, IndexEntry, (size_t)map->count);
-    for (const Tree *item = map->first; item; item = item->next) {
-        TRY(check_shard(index, item));
-        index->places[index->count++] = (IndexEntry){item->key, item->string, false};
-    }
-    qsort(index->places, (size_t)index->count, sizeof(IndexEntry), place_by_tensor);
-    return STATUS_OK;
-}
-
-/* Moves one shard's tensors into the checkpoint, checking that they belong there. */
-static Status shard_take(ShardIndex *index, const char *shard, Checkpoint *from,
-                         Checkpoint *into) {
-    for (int i = 0; i < from->count; i++) {
-        NamedTensor *named = &from->tensors[i];
-        IndexEntry wanted = {.tensor = named->name};
-        IndexEntry *place = bsearch(&wanted, index->places, (size_t)index->count,
-                                    sizeof wanted, place_by_tensor);
-        if (!place || strcmp(place->shard, shard) != 0)
-            return diag_fail(index->diag, STATUS_FORMAT, LOC_FILE(from->path),
-                             named->name, "the index says that this tensor is %s%s",
-                             place ? "in " : "nowhere", place ? place->shard : "");
-        place->found = true;
-        NamedTensor *taken = &into->tensors[into->count++];
-        taken->name = arena_strdup(into->arena, named->name);
-        taken->tensor = tensor_retain(&named->tensor);
-    }
-    return STATUS_OK;
-}
-
-static Status shards_read(ShardIndex *index, Checkpoint *into) {
-    const char **shards = ARENA_ARRAY(index->arena, const char *, (size_t)index->count);
-    for (int i = 0; i < index->count; i++) shards[i] = index->places[i].shard;
-    qsort(shards, (size_t)index->count, sizeof *shards, name_order);
-    for (int i = 0; i < index->count; i++) {
-        Checkpoint *from;
-        if (i > 0 && strcmp(shards[i], shards[i - 1]) == 0) continue;
-        const char *path = path_join(index->arena, index->folder, shards[i]);
-        TRY(path_check_inside(index->folder, path, index->diag));
-        TRY(safetensors_read(&from, path, index->diag));
-        Status status = shard_take(index, shards[i], from, into);
-        checkpoint_destroy(from);
-        TRY(status);
-    }
-    for (int i = 0; i < index->count; i++)
-        if (!index->places[i].found)
-            return diag_fail(index->diag, STATUS_FORMAT, LOC_FILE(index->path),
-                             index->places[i].tensor, "expected in %s, which lacks it",
-                             index->places[i].shard);
-    return STATUS_OK;
-}
-
-/* Reads the index and all shards. Each place is filled at most once, because names are
- * unique in the index and in each shard. */
-static Status sharded_read(Checkpoint **out, ShardIndex *index) {
-    TRY(index_read(index));
-    Arena *arena = arena_create();
-    Checkpoint *checkpoint = ARENA_NEW(arena, Checkpoint);
-    *checkpoint = (Checkpoint){.arena = arena, .path = arena_strdup(arena, index->path)};
-    checkpoint->tensors = ARENA_ARRAY(arena, NamedTensor, (size_t)index->count);
-    Status status = shards_read(index, checkpoint);
-    if (status != STATUS_OK) {
-        checkpoint_destroy(checkpoint);
-        return status;
-    }
-    qsort(checkpoint->tensors, (size_t)checkpoint->count, sizeof(NamedTensor),
-          tensor_by_name);
-    *out = checkpoint;
-    return STATUS_OK;
-}
-
-Status checkpoint_read(Checkpoint **out, const char *folder, Diag *diag) {
-    Arena *arena = arena_create();
-    const char *single = path_join(arena, folder, "model.safetensors");
-    const char *path = path_join(arena, folder, "model.safetensors.index.json");
-    ShardIndex index = {.arena = arena, .folder = folder, .path = path, .diag = diag};
-    Status status;
-    if (path_is_file(single)) {
-        status = path_check_inside(folder, single, diag);
-        if (status == STATUS_OK) status = safetensors_read(out, single, diag);
-    } else if (path_is_file(path)) {
-        status = sharded_read(out, &index);
-    } else {
-        status = diag_fail(
-            diag, STATUS_IO, LOC_FILE(folder), NULL,
-            "expected model.safetensors or model.safetensors.index.json in the folder, "
-            "found neither");
-        if (path_is_file(path_join(arena, folder, "pytorch_model.bin")))
-            diag_hint(diag,
-                      "pytorch_model.bin is not read: save the model as safetensors");
-    }
-    arena_destroy(arena);
+Status safetensors_read(Checkpoint **out, const char *path, Diag *diag) {
+    Source source = {.path = path, .diag = diag};
+    TRY(file_map(&source.buf, path, diag));
+    Arena *scratch = arena_create();
+    const Status status = source_read(&source, scratch, out);
+    arena_destroy(scratch);
+    buf_release(source.buf);
     return status;
 }
 

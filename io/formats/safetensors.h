@@ -4,38 +4,13 @@
 #ifndef COMPRESS_IO_FORMATS_SAFETENSORS_H
 #define COMPRESS_IO_FORMATS_SAFETENSORS_H
 
-#include "ir/arena.h"
-#include "ir/tensor.h"
-
-typedef struct NamedTensor {
-    const char *name;
-    Tensor tensor; /* a view of the mapped file */
-} NamedTensor;
-
-/* Named tensors of one or more files, sorted by name. */
-typedef struct Checkpoint {
-    Arena *arena;
-    const char *path;
-    NamedTensor *tensors;
-    int count;
-} Checkpoint;
+#include "io/formats/checkpoint.h"
 
 /* Maps one file and checks its header: length at most 100,000,000 bytes and within the
  * file, a JSON object, known dtypes, rank <= 6, sizes without overflow, offsets that
  * cover the data exactly without holes, overlaps or trailing bytes, no duplicates.
  * Fails with STATUS_FORMAT (naming the tensor) or STATUS_IO. */
 Status safetensors_read(Checkpoint **out, const char *path, Diag *diag);
-
-/* Reads a folder's `model.safetensors`, or the shards of `model.safetensors.index.json`.
- * Shard names must be plain file names within the folder; every tensor must be where the
- * index says. */
-Status checkpoint_read(Checkpoint **out, const char *folder, Diag *diag);
-
-/* Frees the checkpoint; tensors retained elsewhere keep the mapping alive. */
-void checkpoint_destroy(Checkpoint *checkpoint);
-
-/* Tensor by name, NULL when absent. */
-const Tensor *checkpoint_find(const Checkpoint *checkpoint, const char *name);
 
 /* Writes tensors, in the order given, atomically: what was written is read back and
  * compared before it is put in place. Fails with STATUS_IO, STATUS_MODEL for a tensor

@@ -8,6 +8,7 @@
 #include "io/formats/hf.h"
 #include "io/formats/load.h"
 #include "io/formats/safetensors.h"
+#include "io/formats/shards.h"
 #include "ir/irtext.h"
 #include "ir/verify.h"
 

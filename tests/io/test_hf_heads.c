@@ -6,6 +6,7 @@
 #include "io/files/json.h"
 #include "io/formats/load.h"
 #include "io/formats/safetensors.h"
+#include "io/formats/shards.h"
 #include "ir/verify.h"
 
 #define REFERENCE "tests/data/reference/"

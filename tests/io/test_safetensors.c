@@ -4,6 +4,7 @@
 #include "io/files/file.h"
 #include "io/files/guard.h"
 #include "io/formats/safetensors.h"
+#include "io/formats/shards.h"
 #include "ir/random.h"
 
 #include <errno.h>

@@ -1,0 +1,56 @@
+/* Checkpoint: see checkpoint.h. */
+#include "io/formats/checkpoint.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+Checkpoint *checkpoint_create(const char *path, int capacity) {
+    Arena *arena = arena_create();
+    Checkpoint *checkpoint = ARENA_NEW(arena, Checkpoint);
+    *checkpoint = (Checkpoint){.arena = arena, .path = arena_strdup(arena, path)};
+    checkpoint->tensors = ARENA_ARRAY(arena, NamedTensor, (size_t)capacity);
+    return checkpoint;
+}
+
+static int tensor_by_name(const void *a, const void *b) {
+    return strcmp(((const NamedTensor *)a)->name, ((const NamedTensor *)b)->name);
+}
+
+void checkpoint_sort(Checkpoint *checkpoint) {
+    if (checkpoint->count > 0)
+        qsort(checkpoint->tensors, (size_t)checkpoint->count, sizeof(NamedTensor),
+              tensor_by_name);
+}
+
+void checkpoint_destroy(Checkpoint *checkpoint) {
+    if (!checkpoint) return;
+    for (int i = 0; i < checkpoint->count; i++)
+        tensor_release(&checkpoint->tensors[i].tensor);
+    arena_destroy(checkpoint->arena);
+}
+
+const Tensor *checkpoint_find(const Checkpoint *checkpoint, const char *name) {
+    NamedTensor wanted = {.name = name};
+    if (checkpoint->count == 0) return NULL;
+    const NamedTensor *found =
+        bsearch(&wanted, checkpoint->tensors, (size_t)checkpoint->count, sizeof wanted,
+                tensor_by_name);
+    return found ? &found->tensor : NULL;
+}
+
+Status checkpoint_view(Tensor *out, Buf *file, size_t offset, DType dtype, int rank,
+                       const int64_t *dim, Diag *diag) {
+    *out = tensor_shape(dtype, rank, dim);
+    const size_t bytes = tensor_bytes(out);
+    const char *data = (const char *)buf_data(file) + (bytes ? offset : 0);
+    if (bytes && (uintptr_t)data % dtype_bytes(dtype) != 0) {
+        void *copy;
+        TRY(tensor_create(out, dtype, rank, dim, diag));
+        TRY(tensor_writable(out, &copy, diag));
+        memcpy(copy, data, bytes);
+        return STATUS_OK;
+    }
+    out->buf = buf_retain(file);
+    out->offset = bytes ? offset : 0;
+    return STATUS_OK;
+}

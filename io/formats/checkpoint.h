@@ -1,0 +1,40 @@
+/* Checkpoint: named tensors of one or more files, whatever their format. */
+#ifndef COMPRESS_IO_FORMATS_CHECKPOINT_H
+#define COMPRESS_IO_FORMATS_CHECKPOINT_H
+
+#include "ir/arena.h"
+#include "ir/tensor.h"
+
+typedef struct NamedTensor {
+    const char *name;
+    Tensor tensor; /* a view of the mapped file where its layout allows */
+} NamedTensor;
+
+/* Named tensors, sorted by name. */
+typedef struct Checkpoint {
+    Arena *arena;
+    const char *path;
+    NamedTensor *tensors;
+    int count;
+} Checkpoint;
+
+/* An empty checkpoint with room for `capacity` tensors; never NULL. The path is copied.
+ */
+Checkpoint *checkpoint_create(const char *path, int capacity);
+
+/* Sorts the tensors by name, as checkpoint_find wants them; names are unique. */
+void checkpoint_sort(Checkpoint *checkpoint);
+
+/* Frees the checkpoint; tensors retained elsewhere keep the mapping alive. */
+void checkpoint_destroy(Checkpoint *checkpoint);
+
+/* Tensor by name, NULL when absent. */
+const Tensor *checkpoint_find(const Checkpoint *checkpoint, const char *name);
+
+/* Contiguous elements that stand at `offset` of a mapped file: a view, or a copy where
+ * the data is not aligned to its type. The shape passes shape_size and the range lies in
+ * the buffer. Fails with STATUS_MEMORY. */
+Status checkpoint_view(Tensor *out, Buf *file, size_t offset, DType dtype, int rank,
+                       const int64_t *dim, Diag *diag);
+
+#endif

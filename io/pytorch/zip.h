@@ -1,0 +1,43 @@
+/* Zip: the archives that torch.save writes
+ * (https://pkware.cachefly.net/webdocs/casestudies /APPNOTE.TXT, sections 4.3 to 4.5;
+ * ZIP64, data descriptors, padding in extra fields).
+ *
+ * Entries are stored, so that each is a range of the mapped file; compressed and
+ * encrypted ones are refused, and with them archives that grow when they are read. The
+ * central directory is believed only where the local headers say the same, entries do not
+ * overlap, and names are plain relative paths that occur once. */
+#ifndef COMPRESS_IO_PYTORCH_ZIP_H
+#define COMPRESS_IO_PYTORCH_ZIP_H
+
+#include "ir/arena.h"
+#include "ir/tensor.h"
+
+#include <stdint.h>
+
+typedef struct ZipEntry {
+    const char *name;
+    size_t offset, bytes; /* of the data in the file */
+    uint32_t crc;         /* CRC-32 of the data, as the archive says; not checked */
+    size_t header, end;   /* the whole entry, from its local header on */
+} ZipEntry;
+
+/* The entries of an archive, directories left out, sorted by name; in an arena. */
+typedef struct Zip {
+    ZipEntry *entries;
+    int count;
+} Zip;
+
+/* Whether a file begins as such an archive does. */
+bool zip_probe(const void *data, size_t bytes);
+
+/* Reads the directory of the archive that the file is. Fails with STATUS_FORMAT, naming
+ * the entry. */
+Status zip_read(Zip *out, Arena *arena, const Buf *file, const char *path, Diag *diag);
+
+/* Entry by name, NULL when absent. */
+const ZipEntry *zip_find(const Zip *zip, const char *name);
+
+/* CRC-32 (ISO 3309) of bytes, as archives have it. */
+uint32_t zip_crc(const void *data, size_t bytes);
+
+#endif

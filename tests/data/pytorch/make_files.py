@@ -1,0 +1,80 @@
+"""Writes the files of this folder: python3 make_files.py (numpy, no PyTorch)."""
+import json
+import os
+import struct
+
+import numpy as np
+
+from torch_files import (OldTensor, OrderedDict, Parameter, Size, Storage, Tensor, dumps,
+                         save_stream, save_zip, tensor, write_archive, archive_entries)
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def save_safetensors(tensors, path):
+    kinds = {"<f4": "F32", "<f2": "F16", "<i8": "I64", "<i4": "I32", "|i1": "I8", "|u1": "U8",
+             "|b1": "BOOL", "<u2": "BF16"}
+    header, data = {}, b""
+    for name in sorted(tensors):
+        array = np.asarray(tensors[name], order="C")
+        header[name] = {"dtype": kinds[array.dtype.str], "shape": list(array.shape),
+                        "data_offsets": [len(data), len(data) + array.nbytes]}
+        data += array.tobytes()
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def main():
+    """One state dict with all that tensors may be, in every form; and what it must read as."""
+    draw = np.random.default_rng(1)
+    wide = draw.standard_normal((3, 4)).astype("<f4")
+    shared, matrix = Storage(wide), draw.standard_normal((2, 3, 4)).astype("<f4")
+    doubles = draw.standard_normal(5)
+    brain = (draw.standard_normal(6).astype("<f4").view("<u4") >> 16).astype("<u2")
+    state = OrderedDict()
+    state["a.weight"] = tensor(wide, storage=shared)
+    state["tied"] = tensor(wide, storage=shared)
+    state["row"] = Tensor(shared, 4, (4,), (1,))
+    state["columns"] = Tensor(shared, 1, (2, 3), (1, 4))
+    state["turned"] = tensor(matrix, size=(4, 2, 3), stride=(1, 12, 4))
+    state["parameter"] = Parameter(tensor(draw.standard_normal(3).astype("<f4")))
+    state["old"] = OldTensor(Storage(np.arange(4, dtype="<f4")), 1, (2,), (2,))
+    state["scalar"] = tensor(np.float32(2.5), size=())
+    state["empty"] = tensor(np.zeros((0, 3), "<f4"), size=(0, 3))
+    state["double"] = tensor(doubles)
+    state["half"] = tensor(draw.standard_normal((2, 2)).astype("<f2"))
+    state["brain"] = tensor(brain, "bf16")
+    state["long"] = tensor(np.array([-1, 2**40]))
+    state["int"] = tensor(np.array([-7], "<i4"))
+    state["char"] = tensor(np.array([-8, 8], "|i1"))
+    state["byte"] = tensor(np.array([200], "|u1"))
+    state["bool"] = tensor(np.array([True, False, True]))
+    state["size"] = Size(2, 3)
+    state["nothing"] = None
+    state._metadata = OrderedDict([("", {"version": 2})])
+    want = {"a.weight": wide, "tied": wide, "row": wide[1], "columns": wide[:, 1:3].T,
+            "turned": matrix.transpose(2, 0, 1), "old": np.array([1, 3], "<f4"),
+            "scalar": np.float32(2.5).reshape(()), "empty": np.zeros((0, 3), "<f4"),
+            "double": doubles.astype("<f4"), "brain": brain}
+    for name in ["parameter", "half", "long", "int", "char", "byte", "bool"]:
+        item = state[name].data if name == "parameter" else state[name]
+        want[name] = item.arguments[0].array.reshape(item.arguments[2])
+    save_safetensors(want, os.path.join(HERE, "state.safetensors"))
+    for protocol in (2, 3, 4, 5):
+        save_zip(state, os.path.join(HERE, "state_%d.pt" % protocol), protocol)
+    save_stream(state, os.path.join(HERE, "state_stream.pt"))
+
+    # a state dict among other things, of a model that DataParallel wrapped
+    inner = OrderedDict(("module." + key, tensor(np.arange(n, dtype="<f4")))
+                        for key, n in [("head.weight", 4), ("head.bias", 2)])
+    save_zip({"epoch": 3, "best": 0.5, "model": {"state_dict": inner},
+              "optimizer": {"lr": 1e-3, "state": {0: {"step": tensor(np.float32(7), size=())}}}},
+             os.path.join(HERE, "training.pt"))
+    # a list of tensors, and one in it
+    save_zip([tensor(np.arange(2, dtype="<f4")), [tensor(np.arange(3, dtype="<f4"))]],
+             os.path.join(HERE, "list.pt"))
+
+
+if __name__ == "__main__":
+    main()
