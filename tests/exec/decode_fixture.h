@@ -157,15 +157,19 @@ static inline double *forward_logits(Model *model, int64_t count) {
     return out;
 }
 
-/* Fails unless the logits differ by at most `tolerance` of the largest. */
-static inline void check_logits(const float *got, const double *want, double tolerance,
+/* Fails unless logits at a position differ by no more than float rounds in the chain that
+ * makes them of all tokens up to there. */
+static inline void check_logits(Model *model, const float *got, const double *want,
                                 int64_t position) {
+    const int64_t sizes[DIM_SYMBOLS] = {1, position + 1};
+    const double terms =
+        rounding_terms(model->graph, graph_output(model->graph, "logits"), sizes);
     double largest = 0, worst = 0;
     for (int i = 0; i < WORDS; i++) {
         largest = fmax(largest, fabs(want[i]));
         worst = fmax(worst, isnan(got[i]) ? INFINITY : fabs(got[i] - want[i]));
     }
-    if (worst > tolerance * largest)
+    if (worst > rounding_tolerance(PRECISION_F32, terms, largest))
         fail_msg("position %lld: off by %g of %g", (long long)position, worst, largest);
 }
 

@@ -38,14 +38,17 @@ static int64_t read_tokens(const Checkpoint *file, const char *name, double *to)
 
 typedef int64_t (*Reader)(const Checkpoint *file, const char *name, double *to);
 
-/* As the reference's tolerance is meant: of the tensor's largest value. */
+/* Values of chains of `terms` terms, against a file that is float32. */
 static void compare(const Checkpoint *file, const char *name, Reader reader,
-                    const double *got, double tolerance) {
-    double want[VALUES], largest = 0;
+                    const double *got, bool single, double terms) {
+    double want[VALUES];
     const int64_t count = reader(file, name, want);
-    for (int64_t i = 0; i < count; i++) largest = fmax(largest, fabs(want[i]));
+    const double largest = largest_value(want, count);
+    const double tolerance =
+        rounding_tolerance(single ? PRECISION_F32 : PRECISION_F64, terms, largest) +
+        ldexp(largest, -24);
     for (int64_t i = 0; i < count; i++)
-        if (!(fabs(got[i] - want[i]) <= tolerance * largest))
+        if (!(fabs(got[i] - want[i]) <= tolerance))
             fail_msg("%s: element %lld is %.9g, expected %.9g", name, (long long)i,
                      got[i], want[i]);
 }
@@ -99,29 +102,34 @@ static void chain_close(Chain *c) {
 }
 
 /* The map is one for q and k, so its gradients are summed. */
-static void compare_weights(const Chain *c, const Files *f, double tolerance) {
+static void compare_weights(const Chain *c, const Files *f, bool single, double terms) {
     static const char *const NAMES[] = {"grad.feature.weight", "grad.feature.bias"};
     double sum[VALUES];
     for (int i = 0; i < 2; i++) {
         for (int64_t j = 0; j < type_count(&c->map[0].type[1 + i]); j++)
             sum[j] = c->d_feature[0].d_in[1 + i][j] + c->d_feature[1].d_in[1 + i][j];
-        compare(f->gradients, NAMES[i], read_flat, sum, tolerance);
+        compare(f->gradients, NAMES[i], read_flat, sum, single, terms);
     }
 }
 
 static void test_values_and_gradients(void **state) {
     const Files *f = *state;
     for (int single = 0; single < 2; single++) {
-        const double tolerance = single ? 1e-5 : 2e-7; /* the file is float32 */
         Chain c;
         chain_run(&c, f, single);
-        compare(f->reference, "phi_q", read_tokens, c.feature[0].out, tolerance);
-        compare(f->reference, "phi_k", read_tokens, c.feature[1].out, tolerance);
-        compare(f->reference, "output", read_tokens, c.result.out, tolerance);
-        compare(f->gradients, "grad.q", read_tokens, c.d_feature[0].d_in[0], tolerance);
-        compare(f->gradients, "grad.k", read_tokens, c.d_feature[1].d_in[0], tolerance);
-        compare(f->gradients, "grad.v", read_tokens, c.result.d_in[2], tolerance);
-        compare_weights(&c, f, tolerance);
+        const double map = rounding_node_terms(c.map[0].node, SIZES);
+        const double values = map + rounding_node_terms(c.attention.node, SIZES);
+        const double back = values + rounding_operand_terms(c.attention.node, 1, SIZES) +
+                            rounding_operand_terms(c.map[0].node, 1, SIZES);
+        compare(f->reference, "phi_q", read_tokens, c.feature[0].out, single, map);
+        compare(f->reference, "phi_k", read_tokens, c.feature[1].out, single, map);
+        compare(f->reference, "output", read_tokens, c.result.out, single, values);
+        compare(f->gradients, "grad.q", read_tokens, c.d_feature[0].d_in[0], single,
+                back);
+        compare(f->gradients, "grad.k", read_tokens, c.d_feature[1].d_in[0], single,
+                back);
+        compare(f->gradients, "grad.v", read_tokens, c.result.d_in[2], single, back);
+        compare_weights(&c, f, single, back);
         chain_close(&c);
     }
 }
@@ -148,7 +156,8 @@ static void test_state(void **state) {
             S[((n * HEADS + h) * FEATURES + row) * WIDTH + i % 8] = value;
             z[(n * HEADS + h) * FEATURES + row] = value;
         }
-        compare(f->reference, ones ? "z" : "S", read_flat, ones ? z : S, 2e-7);
+        compare(f->reference, ones ? "z" : "S", read_flat, ones ? z : S, false,
+                rounding_node_terms(p.node, SIZES));
         result_free(&result);
     }
     problem_destroy(&p);

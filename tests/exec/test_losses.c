@@ -228,8 +228,8 @@ static void test_values(void **state) {
         const double want = CASES[i].naive(&p);
         for (int single = 0; single < 2; single++) {
             Result result = execute(&p, (Mode){.single = single});
-            const double error = fabs(result.out[0] - want) / fmax(1, fabs(want));
-            if (!(error <= (single ? 2e-6 : 1e-12)))
+            const double size = fmax(operand_size(&p), fabs(want));
+            if (!(fabs(result.out[0] - want) <= value_tolerance(&p, single, size)))
                 fail_msg("%s %s: expected %.12g, found %.12g", CASES[i].at.op,
                          CASES[i].at.attrs, want, result.out[0]);
             result_free(&result);
@@ -255,9 +255,10 @@ static void test_share_of_rows(void **state) {
             rows += i == 0 ? p.integer[1][j] != INDEX_SKIP : p.integer[2][j] != 0;
         Result own = execute(&p, (Mode){.backward = true});
         Result share = execute(&p, (Mode){.backward = true, .rows = 40});
-        assert_true(fabs(share.out[0] - own.out[0] * rows / 40) < 1e-14);
-        for (int j = 0; j < 3 * 5 * 9; j++)
-            assert_true(fabs(share.d_in[0][j] - own.d_in[0][j] * rows / 40) < 1e-14);
+        own.out[0] *= rows / 40;
+        for (int j = 0; j < 3 * 5 * 9; j++) own.d_in[0][j] *= rows / 40;
+        compare_value(&p, "share", false, share.out, own.out, 0);
+        compare_gradient(&p, "share", 0, false, share.d_in[0], own.d_in[0], 0);
         result_free(&own);
         result_free(&share);
         problem_destroy(&p);
@@ -275,7 +276,7 @@ static void test_cosine_zero_row(void **state) {
     for (int j = 10; j < 15; j++) p.value[1][j] = 2 * (p.value[0][j] *= 1e-15);
     for (int single = 0; single < 2; single++) {
         Result result = execute(&p, (Mode){.single = single, .backward = true});
-        assert_true(fabs(result.out[0] - 2.0 / 3) < 1e-6);
+        assert_within(result.out[0], 2.0 / 3, value_tolerance(&p, single, 1));
         for (int j = 0; j < 15; j++) assert_true(isfinite(result.d_in[0][j]));
         for (int j = 0; j < 10; j++) assert_true(result.d_in[0][j] == 0);
         result_free(&result);
@@ -309,7 +310,7 @@ static void test_gram_zero_row(void **state) {
     memset(p.value[0] + 8, 0, 8 * sizeof(double));
     for (int single = 0; single < 2; single++) {
         Result result = execute(&p, (Mode){.single = single, .backward = true});
-        assert_true(fabs(result.out[0] - naive_gram(&p)) < 1e-6);
+        assert_within(result.out[0], naive_gram(&p), value_tolerance(&p, single, 1));
         for (int i = 0; i < 2 * 5 * 8; i++) {
             assert_true(isfinite(result.d_in[0][i]));
             if (i >= 8 && i < 16) assert_true(result.d_in[0][i] == 0);

@@ -2,8 +2,6 @@
 #include "exec/linalg/blas.h"
 #include "tests/exec/grad_harness.h"
 
-#define TOLERANCE 1e-12
-
 /* What one sample carries from token to token. */
 typedef struct Memory {
     double *h, *c, *next;
@@ -41,12 +39,13 @@ static void check_case(const char *operands) {
     const int64_t N = p.out.dim[0], T = p.out.dim[1], H = p.out.dim[2];
     const int64_t D = p.type[0].dim[2];
     Result got = execute(&p, (Mode){0});
+    const double tolerance = value_tolerance(&p, false, 1); /* what tanh may be */
     for (int64_t n = 0; n < N; n++) {
         Memory m = {calloc((size_t)H, 8), calloc((size_t)H, 8), calloc((size_t)H, 8)};
         for (int64_t t = 0; t < T; t++) {
             next_token(&p, p.value[0] + (n * T + t) * D, &m);
             for (int64_t j = 0; j < H; j++)
-                if (!(fabs(got.out[(n * T + t) * H + j] - m.h[j]) <= TOLERANCE))
+                if (!(fabs(got.out[(n * T + t) * H + j] - m.h[j]) <= tolerance))
                     fail_msg("%s: sample %lld, token %lld", operands, (long long)n,
                              (long long)t);
         }

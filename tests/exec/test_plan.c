@@ -2,8 +2,7 @@
  * gives what a naive run of the same kernels with memory of its own for everything does.
  */
 #include "tests/exec/plan_fixture.h"
-
-#include <math.h>
+#include "tests/support/rounding.h"
 
 /* ---- memory ---- */
 
@@ -119,11 +118,15 @@ static void fill(void *x, void *labels, size_t real) {
     for (int i = 0; i < N; i++) ((int32_t *)labels)[i] = i % CLASSES;
 }
 
-static void check_near(const double *want, const double *got, int64_t count) {
-    for (int64_t i = 0; i < count; i++)
-        if (!(fabs(want[i] - got[i]) <= 1e-12 * (1 + fabs(want[i]))))
-            fail_msg("element %lld: expected %.17g, got %.17g", (long long)i, want[i],
-                     got[i]);
+/* Terms of the longest chain to the loss and back. */
+static double fixture_terms(const Fixture *f) {
+    const int64_t sizes[DIM_SYMBOLS] = {N};
+    return rounding_gradient_terms(f->graph, f->loss, NULL, sizes);
+}
+
+static void check_near(const Fixture *f, const double *want, const double *got,
+                       int64_t count) {
+    rounding_compare("planned", got, want, count, PRECISION_F64, fixture_terms(f), 0);
 }
 
 typedef struct Planned {
@@ -164,16 +167,16 @@ static const double *weight_gradient(const Planned *p, const Storage *storage) {
 static void check_against(const Naive *n, const Planned *p, const Fixture *f) {
     for (const Node *node = f->graph->first; node; node = node->next)
         if (node->storage && params_offset(p->params, node->storage) >= 0)
-            check_near(n->gradient[node->id], weight_gradient(p, node->storage),
+            check_near(f, n->gradient[node->id], weight_gradient(p, node->storage),
                        type_count(&n->type[node->id]));
     const Node *kept[] = {f->hidden, f->logits, f->loss};
     for (int i = 0; i < 3; i++)
-        check_near(n->value[kept[i]->id], workspace_value(p->workspace, kept[i]),
+        check_near(f, n->value[kept[i]->id], workspace_value(p->workspace, kept[i]),
                    type_count(&n->type[kept[i]->id]));
     Node *x = graph_find_input(f->graph, "x");
-    check_near(n->gradient[x->id], workspace_input_gradient(p->workspace, x),
+    check_near(f, n->gradient[x->id], workspace_input_gradient(p->workspace, x),
                type_count(&n->type[x->id]));
-    check_near(n->value[x->id], workspace_value(p->workspace, x), N * T * D);
+    check_near(f, n->value[x->id], workspace_value(p->workspace, x), N * T * D);
 }
 
 static void test_naive(void **state) {
@@ -221,8 +224,12 @@ static void test_sharing(void **state) {
     memcpy(once, with.gradients, bytes);
     planned_run(&with, 0.5);
     const float *twice = with.gradients;
-    for (size_t i = 0; i < bytes / sizeof(float); i++)
-        assert_true(fabsf(twice[i] - 2 * once[i]) <= 1e-5f * (fabsf(once[i]) + 0.01f));
+    const size_t count = bytes / sizeof(float);
+    float largest = 0;
+    for (size_t i = 0; i < count; i++) largest = fmaxf(largest, fabsf(once[i]));
+    const double tolerance =
+        rounding_tolerance(PRECISION_F32, fixture_terms(&f), (double)largest);
+    for (size_t i = 0; i < count; i++) assert_within(twice[i], 2 * once[i], tolerance);
     free(once);
     planned_close(&with);
     planned_close(&without);
@@ -249,9 +256,10 @@ static void test_results(void **state) {
         Planned p;
         planned_open(&p, &f, &options, true);
         planned_run(&p, 1);
-        check_near(naive.value[results[i]->id], workspace_value(p.workspace, results[i]),
+        check_near(&f, naive.value[results[i]->id],
+                   workspace_value(p.workspace, results[i]),
                    type_count(&naive.type[results[i]->id]));
-        check_near(naive.value[f.loss->id], workspace_value(p.workspace, f.loss), 1);
+        check_near(&f, naive.value[f.loss->id], workspace_value(p.workspace, f.loss), 1);
         planned_close(&p);
     }
     naive_close(&naive);
@@ -283,7 +291,10 @@ static void test_rebinding(void **state) {
         run_forward(workspace, (RunMode){0});
         const float loss = *(const float *)workspace_value(workspace, f.loss);
         if (round == 0) first = loss;
-        assert_true(fabsf(loss - first) < 1e-5f);
+        assert_within(loss, first,
+                      rounding_tolerance(PRECISION_F32,
+                                         rounding_terms(f.graph, f.loss, options.sizes),
+                                         (double)first));
         assert_null(workspace_input(workspace, "absent"));
     }
     params_destroy(params);

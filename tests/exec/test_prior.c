@@ -37,7 +37,7 @@ static void copy_gaussians(const Graph *graph, float *mean, float *variance) {
 
 typedef struct Outcome {
     float weights[WEIGHTS], mean[PRIORS], variance[PRIORS];
-    double loss, prior;
+    double loss, prior, norm;
 } Outcome;
 
 static void classify(const TrainOptions *options, double dropout, int threads,
@@ -46,7 +46,9 @@ static void classify(const TrainOptions *options, double dropout, int threads,
     TrainReport report;
     classifier_open(&f, dropout);
     assert_ok(run_training(&f, options, 1, threads, &report), f.diag);
-    *out = (Outcome){.loss = report.last_loss, .prior = report.last_prior};
+    *out = (Outcome){.loss = report.last_loss,
+                     .prior = report.last_prior,
+                     .norm = report.largest_norm};
     copy_weights(f.graph, out->weights);
     copy_gaussians(f.graph, out->mean, out->variance);
     model_close(&f);
@@ -75,18 +77,26 @@ static void test_cuts(void **state) {
     static const int64_t cuts[][2] = {{1, 0}, {1, 7}, {3, 100}, {100, 1}};
     TrainOptions options = usual_options(OBJECTIVE_VARIATIONAL);
     options.epochs = 1;
-    options.eps = 1e-3;
+    options.eps = 1; /* so that an update differs no more than its gradient does */
     Outcome first, other;
     classify(&options, 0, 2, &first);
+    Fixture f;
+    classifier_open(&f, 0);
+    const double tolerance = weight_tolerance(&f, &options, 4, 1, first.norm);
+    model_close(&f);
+    /* the slopes of the prior's density, (w - mean) / variance, over the samples */
+    double slope = 0;
+    for (int i = 0; i < PRIORS; i++)
+        slope += fabs(first.weights[i] - first.mean[i]) / first.variance[i] / SAMPLES;
     for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
         options.shards = cuts[c][0];
         options.micro_batch = cuts[c][1];
         classify(&options, 0, 2, &other);
         for (int i = 0; i < WEIGHTS; i++)
-            assert_true(fabsf(first.weights[i] - other.weights[i]) < 1e-5f);
-        for (int i = 0; i < PRIORS; i++)
-            assert_true(fabsf(first.variance[i] / other.variance[i] - 1) < 1e-5f);
-        assert_true(fabs(first.prior - other.prior) < 1e-5);
+            assert_within(first.weights[i], other.weights[i], tolerance);
+        for (int i = 0; i < PRIORS; i++) /* whose logarithms are trained */
+            assert_within(first.variance[i] / other.variance[i], 1, tolerance);
+        assert_within(first.prior, other.prior, (1 + slope) * tolerance);
     }
 }
 
@@ -110,10 +120,14 @@ static void test_start(void **state) {
     double divergence = 0;
     for (int i = 0; i < PRIORS; i++) {
         divergence += pow((double)q_mean[i] - (double)mean[i], 2) / (double)variance[i];
-        assert_true(fabsf(q_variance[i] / variance[i] - 1) < 1e-6f);
+        /* exp of a float's logarithm, whose size multiplies its rounding */
+        const double size = 1 - log((double)variance[i]);
+        assert_within(q_variance[i] / variance[i], 1,
+                      rounding_tolerance(PRECISION_F32, 2, size));
     }
     divergence /= 2 * SAMPLES;
-    assert_true(fabs(report.first_prior - divergence) < 1e-6 * divergence);
+    assert_within(report.first_prior, divergence,
+                  rounding_tolerance(PRECISION_F32, FUNCTION_TERMS, divergence));
     assert_true(report.first_prior == report.last_prior);
     assert_memory_equal(q_mean, before, HIDDEN * WIDTH * sizeof(float));
     model_close(&f);
@@ -159,6 +173,11 @@ static void test_untouched(void **state) {
     model_close(&f);
 }
 
+/* What 800 steps of Adam, with rates that fall to 0, may leave of the way: weights start
+ * some tenths off, where none of it was gone the first would be 1e4 times larger. */
+#define WEIGHT_LEFT   1e-5
+#define VARIANCE_LEFT 1e-4
+
 /* Weights that the loss does not depend on go to the prior. */
 static void test_unreached(void **state) {
     (void)state;
@@ -181,8 +200,8 @@ static void test_unreached(void **state) {
         tensor_read_f64(&storage->tensor, 0, 9, w);
         gaussian_variance_f64(storage->gaussian, 0, 9, q_variance);
         for (int i = 0; i < 9; i++) {
-            assert_true(fabs(w[i] - mean[i]) < 1e-5);
-            assert_true(fabs(q_variance[i] / variance[i] - 1) < 1e-4);
+            assert_within(w[i], mean[i], WEIGHT_LEFT);
+            assert_within(q_variance[i] / variance[i], 1, VARIANCE_LEFT);
         }
         model_close(&f);
     }

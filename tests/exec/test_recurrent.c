@@ -3,10 +3,8 @@
 #include "exec/linalg/blas.h"
 #include "tests/exec/grad_harness.h"
 
-#define TOLERANCE 1e-12
-
-static void expect(const Case *c, double got, double want) {
-    if (!(fabs(got - want) <= TOLERANCE * (1 + fabs(want))))
+static void expect(const Problem *p, const Case *c, double got, double want) {
+    if (!(fabs(got - want) <= value_tolerance(p, false, fmax(1, fabs(want)))))
         fail_msg("%s [%s] (%s): %.15g, expected %.15g", c->op, c->attrs, c->operands, got,
                  want);
 }
@@ -43,7 +41,7 @@ static void check_rnn(const char *attrs, const char *operands) {
                 double sum = p.value[3] ? p.value[3][j] : 0;
                 sum += dot(p.value[1] + j * D, p.value[0] + (n * T + t) * D, D);
                 if (t > 0) sum += dot(p.value[2] + j * H, h - H, H);
-                expect(&c, h[j], apply(attrs, sum));
+                expect(&p, &c, h[j], apply(attrs, sum));
             }
     result_free(&got);
     problem_destroy(&p);
@@ -127,7 +125,7 @@ static void check_sample(const Problem *p, const Case *c, int64_t n, const doubl
             const double g = tanh(gate_sum(p, u, context, 2 * M + j));
             s[j] = f * s[j] + i * g;
             next[j] = sigmoid(gate_sum(p, u, context, 3 * M + j)) * tanh(s[j]);
-            expect(c, out[j], next[j]);
+            expect(p, c, out[j], next[j]);
         }
         memcpy(y, next, sizeof y);
     }

@@ -1,8 +1,7 @@
 /* Losses over rows in plans: the halves of a mini-batch that are told how many rows the
  * whole of it has add up to the whole. */
 #include "tests/exec/plan_fixture.h"
-
-#include <math.h>
+#include "tests/support/rounding.h"
 
 enum { SAMPLES = 4, WEIGHTS_MAX = 2048 };
 
@@ -94,9 +93,14 @@ static void test_halves_add_up(void **state) {
     const Outcome low = run(&m, params, 0, SAMPLES / 2, rows);
     const Outcome high = run(&m, params, SAMPLES / 2, SAMPLES / 2, rows);
     assert_true(low.rows[0] == 3 && high.rows[0] == 7);
-    assert_true(fabs(low.loss + high.loss - whole.loss) < 1e-12);
-    for (int64_t i = 0; i < count; i++)
-        assert_true(fabs(low.gradient[i] + high.gradient[i] - whole.gradient[i]) < 1e-12);
+    const int64_t sizes[DIM_SYMBOLS] = {SAMPLES};
+    const double terms = rounding_gradient_terms(m.f.graph, m.f.loss, NULL, sizes);
+    assert_within(low.loss + high.loss, whole.loss,
+                  rounding_tolerance(PRECISION_F64, terms, whole.loss));
+    Outcome sum = low;
+    for (int64_t i = 0; i < count; i++) sum.gradient[i] += high.gradient[i];
+    rounding_compare("gradient", sum.gradient, whole.gradient, count, PRECISION_F64,
+                     terms, 0);
     const Outcome own = run(&m, params, 0, SAMPLES / 2, NULL);
     assert_true(fabs(own.loss - low.loss) > 0.1);
     params_destroy(params);

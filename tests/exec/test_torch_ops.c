@@ -100,17 +100,22 @@ static void fill(Problem *p) {
     for (int64_t j = 0; j < type_count(&p->out); j++) p->weight[j] = cos(0.3 * (double)j);
 }
 
-static double weighted(const double *x, const Type *type) {
-    double sum = 0;
-    for (int64_t j = 0; j < type_count(type); j++) sum += x[j] * cos(0.3 * (double)j);
-    return sum;
-}
-
-static void expect(const Row *row, const char *what, double got, double want,
-                   double tolerance) {
-    if (!(fabs(got - want) <= tolerance * fmax(1, fabs(want))))
-        fail_msg("%s %s: %s is %.15g, expected %.15g", row->at.op, row->at.attrs, what,
-                 got, want);
+/* The weighted sum of x is `want`, of which the rows have 15 digits. Elements are made of
+ * `terms` terms. */
+static void expect(const Row *row, const char *what, const double *x, const Type *type,
+                   double want, bool single, double terms) {
+    double got = 0, size = 0;
+    for (int64_t j = 0; j < type_count(type); j++) {
+        const double term = x[j] * cos(0.3 * (double)j);
+        got += term;
+        size += fabs(term);
+    }
+    const double tolerance = rounding_tolerance(single ? PRECISION_F32 : PRECISION_F64,
+                                                terms + (double)type_count(type), size) +
+                             1e-14 * fabs(want);
+    if (!(fabs(got - want) <= tolerance))
+        fail_msg("%s %s: %s is %.15g, expected %.15g within %.3g", row->at.op,
+                 row->at.attrs, what, got, want, tolerance);
 }
 
 static void check_row(const Row *row) {
@@ -120,14 +125,14 @@ static void check_row(const Row *row) {
     assert_ok(problem_create(&p, &row->at), p.diag);
     fill(&p);
     for (int single = 0; single < 2; single++) {
-        const double tolerance = single ? 2e-6 : 1e-12;
         Result result = execute(&p, (Mode){.single = single, .backward = true});
-        expect(row, "value", weighted(result.out, &p.out), row->value, tolerance);
+        expect(row, "value", result.out, &p.out, row->value, single,
+               rounding_node_terms(p.node, SIZES));
         for (int i = 0; i < GRADIENTS; i++) {
             assert_int_equal(result.d_in[i] != NULL, row->gradient[i] != 0);
             if (result.d_in[i])
-                expect(row, NAMES[i], weighted(result.d_in[i], &p.type[i]),
-                       row->gradient[i], tolerance);
+                expect(row, NAMES[i], result.d_in[i], &p.type[i], row->gradient[i],
+                       single, rounding_operand_terms(p.node, i, SIZES));
         }
         result_free(&result);
     }

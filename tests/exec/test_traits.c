@@ -2,6 +2,8 @@
  * grad_cases.def that it speaks of, and what holds in all of them must be declared. */
 #include "tests/exec/grad_harness.h"
 
+/* What tells a value that changed, by 0.5 of an operand or a factor of 2, from one that
+ * was rounded: rounding leaves less than 1e-12 of any case. */
 #define TOLERANCE 1e-9
 
 static const Case CASES[] = {

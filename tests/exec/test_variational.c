@@ -4,8 +4,8 @@
 #include "io/formats/safetensors.h"
 #include "ir/random.h"
 #include "tests/support/check.h"
+#include "tests/support/rounding.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,13 +27,13 @@ static void read_values(const Checkpoint *file, const char *name, int64_t count,
     tensor_read_f32(tensor, 0, count, to);
 }
 
-static void compare(const float *got, const float *want, double tolerance) {
+/* Each element is one formula of a float and of a variance that is rounded to one. */
+static void compare(const float *got, const float *want) {
     double largest = 0;
     for (int i = 0; i < COUNT; i++) largest = fmax(largest, fabs((double)want[i]));
     for (int i = 0; i < COUNT; i++)
-        if (!(fabs((double)got[i] - (double)want[i]) <= tolerance * largest))
-            fail_msg("element %d: expected %.9g, got %.9g", i, (double)want[i],
-                     (double)got[i]);
+        assert_within(got[i], want[i],
+                      rounding_tolerance(PRECISION_F32, FUNCTION_TERMS, largest));
 }
 
 /* KL and its gradients of a reference case, times a factor. */
@@ -53,12 +53,13 @@ static void test_reference(void **state) {
     for (int i = 0; i < COUNT; i++) variance[i] = (float)exp((double)variance[i]);
     const double kl = loops_here()->variational_add_divergence(
         g, g_rho, mean, mean, rho, (PriorRange){prior, variance}, COUNT, 0.5);
-    assert_true(fabs(kl - (double)want) < 1e-6 * (double)want);
+    assert_within(kl, want,
+                  rounding_tolerance(PRECISION_F32, FUNCTION_TERMS, (double)want));
     for (int i = 0; i < COUNT; i++) g[i] *= 2, g_rho[i] *= 2;
     read_values(gradients, "grad.gaussian_kl.q.mean", COUNT, by);
-    compare(g, by, 1e-6);
+    compare(g, by);
     read_values(gradients, "grad.gaussian_kl.q.log_variance", COUNT, by);
-    compare(g_rho, by, 1e-6);
+    compare(g_rho, by);
     checkpoint_destroy(weights);
     checkpoint_destroy(values);
     checkpoint_destroy(gradients);
@@ -70,16 +71,20 @@ static double log_normal(double x, double mean, double variance) {
     return -(d * d / variance + log(2 * acos(-1.0) * variance)) / 2;
 }
 
-/* Integral of q (log q - log p) by the trapezium rule, over 12 deviations each way. */
-static double integrate(double mean, double variance, double prior,
-                        double prior_variance) {
-    const int steps = 4000;
-    const double reach = 12 * sqrt(variance), width = 2 * reach / steps;
+enum { STEPS = 4000 };
+
+/* Integral of q (log q - log p) by the trapezium rule, over 12 deviations each way; the
+ * rule is exact for such functions but for exp(-72). `size`: that of absolute values. */
+static double integrate(double mean, double variance, double prior, double prior_variance,
+                        double *size) {
+    const double reach = 12 * sqrt(variance), width = 2 * reach / STEPS;
     double sum = 0;
-    for (int i = 0; i <= steps; i++) {
+    for (int i = 0; i <= STEPS; i++) {
         const double x = mean - reach + i * width;
         const double q = log_normal(x, mean, variance);
-        sum += exp(q) * (q - log_normal(x, prior, prior_variance));
+        const double p = log_normal(x, prior, prior_variance);
+        sum += exp(q) * (q - p);
+        *size += exp(q) * (fabs(q) + fabs(p)) * width;
     }
     return sum * width;
 }
@@ -93,12 +98,13 @@ static void test_integration(void **state) {
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         const float *v = cases[c];
         float g = 0, g_rho = 0;
+        double size = 0;
         const double got = loops_here()->variational_add_divergence(
             &g, &g_rho, v, v, v + 1, (PriorRange){v + 2, v + 3}, 1, 1);
         const double want =
-            integrate((double)v[0], exp((double)v[1]), (double)v[2], (double)v[3]);
-        if (!(fabs(got - want) < 1e-9 * fmax(1, want)))
-            fail_msg("case %zu: expected %.12g, got %.12g", c, want, got);
+            integrate((double)v[0], exp((double)v[1]), (double)v[2], (double)v[3], &size);
+        assert_within(got, want,
+                      rounding_tolerance(PRECISION_F64, STEPS + FUNCTION_TERMS, size));
     }
 }
 
@@ -124,25 +130,41 @@ static double objective(Point p) {
     return loss_of(p.mean + exp(p.rho / 2) * p.noise) + p.factor * kl;
 }
 
-static void expect_close(const char *what, double got, double want) {
-    if (!(fabs(got - want) < 2e-6 * fmax(1, fabs(want))))
-        fail_msg("%s: expected %.9g, got %.9g", what, want, got);
+/* A float's gradient by one place of p, whose terms have the sum of absolute values
+ * `size`, against differences. */
+static void check_slope(Point *p, double *place, float got, double size) {
+    const double h = 1e-5, at = *place;
+    double difference[2], most = 0;
+    for (int wide = 0; wide < 2; wide++) {
+        double value[2];
+        for (int side = 0; side < 2; side++) {
+            *place = at + (1 + wide) * (side ? -h : h);
+            value[side] = objective(*p);
+            most = fmax(most, fabs(value[side]));
+        }
+        difference[wide] = (value[0] - value[1]) / (2 * (1 + wide) * h);
+    }
+    *place = at;
+    assert_within(got, difference[0],
+                  rounding_tolerance(PRECISION_F32, FUNCTION_TERMS, size) +
+                      difference_tolerance(PRECISION_F64, h, difference[0], difference[1],
+                                           FUNCTION_TERMS, 1 + most));
 }
 
 static void check_point(Point p) {
-    const double h = 1e-5;
     const float mean = (float)p.mean, rho = (float)p.rho;
     const float w = (float)(p.mean + exp(p.rho / 2) * p.noise);
     const float prior = (float)p.prior, variance = (float)p.variance;
     float g = (float)slope_of((double)w), g_rho = 0;
     loops_here()->variational_add_divergence(
         &g, &g_rho, &w, &mean, &rho, (PriorRange){&prior, &variance}, 1, p.factor);
-    Point up = p, down = p;
-    up.mean += h, down.mean -= h;
-    expect_close("mean", (double)g, (objective(up) - objective(down)) / (2 * h));
-    up = down = p;
-    up.rho += h, down.rho -= h;
-    expect_close("rho", (double)g_rho, (objective(up) - objective(down)) / (2 * h));
+    /* the slope of the loss at a weight that is rounded; rho as the exponent it is */
+    const double x = fabs((double)w), s = exp(p.rho / 2) * fabs(p.noise);
+    const double slope = 2 + x * x + x * (4 + 2 * x), exponent = 1 + fabs(p.rho);
+    check_slope(&p, &p.mean, g,
+                slope + p.factor * (fabs(p.mean) + fabs(p.prior)) / p.variance);
+    check_slope(&p, &p.rho, g_rho,
+                exponent * (slope * s + p.factor * (1 + exp(p.rho) / p.variance)));
 }
 
 static void test_differences(void **state) {
@@ -169,9 +191,11 @@ static void test_density(void **state) {
             loops_here()->variational_add_density(g + 1, w + 1, prior, 1, 0);
         const double want = log_normal((double)w[1], (double)mean, (double)variance) -
                             log_normal((double)w[0], (double)mean, (double)variance);
-        expect_close("density", first - second, want);
-        const double distance = (double)w[0] - (double)mean;
-        expect_close("slope", (double)g[0], 0.25 + 2 * distance / (double)variance);
+        assert_within(first - second, want,
+                      rounding_tolerance(PRECISION_F64, FUNCTION_TERMS, first + second));
+        const double pull = 2 * ((double)w[0] - (double)mean) / (double)variance;
+        assert_within(g[0], 0.25 + pull,
+                      rounding_tolerance(PRECISION_F32, FUNCTION_TERMS, 1 + fabs(pull)));
         assert_true(g[1] == 0.5f);
     }
 }
@@ -193,8 +217,8 @@ static void test_draw(void **state) {
         sum += d;
         square += d * d;
     }
-    assert_true(fabs(sum / MANY) < 4 * 0.5 / sqrt(MANY));
-    assert_true(fabs(square / MANY / 0.25 - 1) < 4 * sqrt(2.0 / MANY));
+    assert_within(sum / MANY, 0, chance_tolerance(0.5, MANY));
+    assert_within(square / MANY / 0.25, 1, chance_tolerance(sqrt(2), MANY));
     for (int first = 0; first < MANY; first += PIECE) {
         const int n = MANY - first < PIECE ? MANY - first : PIECE;
         loops_here()->variational_draw(again + first, mean + first, rho + first, n, 7,

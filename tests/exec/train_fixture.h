@@ -6,8 +6,8 @@
 #include "exec/train/train.h"
 #include "ir/random.h"
 #include "tests/support/check.h"
+#include "tests/support/rounding.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -146,6 +146,17 @@ static inline Status bytes_of_training(Graph *graph, Node *loss,
     const Status status = train_plan(graph, loss, options, threads, &needs, diag);
     *bytes = needs.bytes;
     return status;
+}
+
+/* How far weights may be apart that were trained for so many steps in other cuts or in
+ * double, by gradients of a size. `slope` as in training_tolerance. */
+static inline double weight_tolerance(const Fixture *f, const TrainOptions *options,
+                                      double steps, double slope, double gradient) {
+    const int64_t sizes[DIM_SYMBOLS] = {
+        options->batch_size < SAMPLES ? options->batch_size : SAMPLES};
+    const double terms = rounding_gradient_terms(f->graph, f->loss, NULL, sizes);
+    return training_tolerance(steps, options->lr, slope,
+                              rounding_tolerance(PRECISION_F32, terms, gradient), 1);
 }
 
 /* All weights one after the other. */

@@ -1,4 +1,6 @@
 #include "tests/support/rounding.h"
+#include <stdio.h>  // report
+#include <stdlib.h> // report
 
 #include "exec/ops/kernel.h"
 #include "ir/arena.h"
@@ -26,6 +28,12 @@ void rounding_compare(const char *what, const double *got, const double *want,
                       int64_t count, Precision precision, double terms, double least) {
     const double magnitude = fmax(least, largest_value(want, count));
     const double tolerance = rounding_tolerance(precision, terms, magnitude);
+    if (getenv("ROUNDING_REPORT")) {
+        double w = 0;
+        for (int64_t i = 0; i < count; i++) w = fmax(w, fabs(got[i] - want[i]));
+        fprintf(stderr, "RATIO %.3g %s tol %.3g terms %g mag %.3g\n", w / tolerance, what,
+                tolerance, terms, magnitude);
+    }
     for (int64_t i = 0; i < count; i++)
         if (!(fabs(got[i] - want[i]) <= tolerance))
             fail_msg("%s: element %lld is %.17g, expected %.17g within %.3g", what,
@@ -34,6 +42,9 @@ void rounding_compare(const char *what, const double *got, const double *want,
 
 void rounding_check(double got, double want, double tolerance, const char *file,
                     int line) {
+    if (getenv("ROUNDING_REPORT"))
+        fprintf(stderr, "RATIO %.3g %s:%d tol %.3g mag %.3g\n",
+                fabs(got - want) / tolerance, file, line, tolerance, fabs(want));
     if (fabs(got - want) <= tolerance) return;
     print_error("found %.17g, expected %.17g within %.3g\n", got, want, tolerance);
     _fail(file, line);
@@ -152,12 +163,20 @@ double rounding_gradient_terms(Graph *graph, const Node *loss, const Node *leaf,
             users[at->in[i]->id]++;
         }
     }
-    const double terms = chain[leaf->id] + users[leaf->id];
+    double terms = leaf ? chain[leaf->id] + users[leaf->id] : 0;
+    for (const Node *at = graph->first; !leaf && at; at = at->next)
+        if (at->op->traits & OP_PARAM) terms = fmax(terms, chain[at->id] + users[at->id]);
     arena_destroy(arena);
     return terms;
 }
 
-/* ---- differences and chance ---- */
+/* ---- training, differences, chance ---- */
+
+double training_tolerance(double steps, double rate, double slope, double gradient,
+                          double weight) {
+    return steps * rate * slope * gradient +
+           rounding_tolerance(PRECISION_F32, FUNCTION_TERMS * steps, weight);
+}
 
 double difference_tolerance(Precision precision, double h, double narrow, double wide,
                             double terms, double magnitude) {

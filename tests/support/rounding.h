@@ -73,9 +73,20 @@ double rounding_operand_terms(const Node *node, int operand,
 /* Terms of the longest chain of operations that ends in `node`. */
 double rounding_terms(Graph *graph, const Node *node, const int64_t sizes[DIM_SYMBOLS]);
 
-/* Terms of the longest chain to `loss` and back to the gradient by the leaf `leaf`. */
+/* Terms of the longest chain to `loss` and back to the gradient by the leaf `leaf`, or by
+ * any parameter where that is NULL. */
 double rounding_gradient_terms(Graph *graph, const Node *loss, const Node *leaf,
                                const int64_t sizes[DIM_SYMBOLS]);
+
+/* How far float weights may be apart, or from weights trained in double, after `steps`
+ * steps whose learning rate is `rate` at most. Their gradients are at most `gradient`
+ * off. An update differs by up to `slope` times what its gradients do: 1 with SGD, 1 / (1
+ * - momentum) with momentum, 1 / eps with Adam, so that tests of cuts and threads choose
+ * a large eps. Every step rounds the weights, of size `weight`, again. To first order:
+ * that later gradients are taken at other weights is left out (it multiplies by 1 + rate
+ * x curvature at each step). */
+double training_tolerance(double steps, double rate, double slope, double gradient,
+                          double weight);
 
 /* ---- differences ---- */
 
