@@ -214,6 +214,14 @@ Task graph_task(const Graph *graph);
 /* Value of an integer attribute, -1 when the node's op has none of this name. */
 int64_t node_integer(const Node *node, const char *name);
 
+/* The same of a real number, 0 when there is none; and of a bool, false when there is
+ * none. */
+double node_real(const Node *node, const char *name);
+bool node_flag(const Node *node, const char *name);
+
+/* Whether the attribute `name` is a choice and stands at `choice` ("gelu"). */
+bool node_chooses(const Node *node, const char *name, const char *choice);
+
 /* Numbers the nodes by position (Node.id) and returns their count. */
 int graph_number(Graph *graph);
 

@@ -46,10 +46,39 @@ int64_t node_key_heads(const Node *node) {
     return heads ? heads : node_heads(node);
 }
 
+/* Attribute of a kind by name, NULL when the node's op has none. */
+static const void *find_attribute(const Node *node, const char *name, FieldKind kind,
+                                  const Field **field) {
+    *field = node->op->fields ? field_find(node->op->fields, name) : NULL;
+    if (!*field || (*field)->kind != kind) return NULL;
+    return (const char *)node->attrs + (*field)->offset;
+}
+
 int64_t node_integer(const Node *node, const char *name) {
-    const Field *field = node->op->fields ? field_find(node->op->fields, name) : NULL;
-    if (!field || field->kind != FIELD_INT) return -1;
-    return *(const int64_t *)((const char *)node->attrs + field->offset);
+    const Field *field;
+    const int64_t *value = find_attribute(node, name, FIELD_INT, &field);
+    return value ? *value : -1;
+}
+
+double node_real(const Node *node, const char *name) {
+    const Field *field;
+    const double *value = find_attribute(node, name, FIELD_REAL, &field);
+    return value ? *value : 0;
+}
+
+bool node_flag(const Node *node, const char *name) {
+    const Field *field;
+    const bool *value = find_attribute(node, name, FIELD_BOOL, &field);
+    return value && *value;
+}
+
+bool node_chooses(const Node *node, const char *name, const char *choice) {
+    const Field *field;
+    const int *value = find_attribute(node, name, FIELD_CHOICE, &field);
+    int length = 0;
+    const char *chosen = value ? field_choice_name(field, *value, &length) : NULL;
+    return chosen && strlen(choice) == (size_t)length &&
+           memcmp(chosen, choice, (size_t)length) == 0;
 }
 
 Node *node_operand(const Node *node, const char *name) {
