@@ -1,0 +1,34 @@
+/* ONNX as a format of models. */
+#include "io/onnx/onnx_file.h"
+
+#include <string.h>
+
+static const OnnxOptions *options_of(const WriteOptions *options) {
+    return options->options ? options->options : &ONNX_DEFAULTS;
+}
+
+static Status check(const Model *model, const WriteOptions *options, Diag *diag) {
+    return onnx_check(model, options_of(options), diag);
+}
+
+static Status write(Model *model, const char *path, const WriteOptions *options,
+                    Written *written, Diag *diag) {
+    const bool half = options->dtype && strcmp(options->dtype, "f16") == 0;
+    *written = (Written){0};
+    return onnx_file_write(model, ONNX_WHOLE, path, half, options_of(options), written,
+                           diag);
+}
+
+const ModelFormat model_format_onnx = {
+    .name = "onnx",
+    .what = "an ONNX file",
+    .ending = ".onnx",
+    .summary =
+        "opset 17 for onnxruntime and all that reads ONNX; dtype f16 computes in f16",
+    .fields = ONNX_FIELDS,
+    .options_size = sizeof(OnnxOptions),
+    .defaults = &ONNX_DEFAULTS,
+    .dtypes = "keep|f32|f16",
+    .check = check,
+    .write = write,
+};

@@ -1,0 +1,372 @@
+/* A model as one ONNX file: see onnx_file.h. */
+#include "io/onnx/onnx_file.h"
+
+#include "io/onnx/onnx_exits.h"
+#include "io/onnx/onnx_export.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPSET = 17, IR_VERSION = 8, EXTERNAL_ALIGN = 4096 };
+
+const Field ONNX_FIELDS[] = {
+    F_CHOICE(
+        OnnxOptions, exits, "outputs|nested|none",
+        "early exits: outputs of their own; one If in the other, by the model's rule "
+        "for leaving; or left out"),
+    F_BOOL(OnnxOptions, cache,
+           "decoders take the states of the tokens before and hand out the next ones"),
+    F_INT(OnnxOptions, external_above, 0, 2000000000,
+          "bytes from which weights stand in a file beside"),
+    F_END,
+};
+
+const OnnxOptions ONNX_DEFAULTS = {.cache = true, .external_above = 2000000000};
+
+/* ---- what can be written ---- */
+
+static Status fail_node(const Node *node, Diag *diag, const char *what) {
+    const Status status =
+        diag_fail(diag, STATUS_MODEL, node->loc, NULL, "%s at %s.%d: %s", node->op->name,
+                  node->stack ? node->stack : "no stack", node->layer, what);
+    diag_hint(diag, "the native file (.h5) holds every model");
+    return status;
+}
+
+/* Operands that a function takes from storages: all of this op's weights but values. */
+static Status check_weights(const Node *node, Diag *diag) {
+    static const char *const NAMES[] = {"rnn", "lstm", "attention_lstm", "feature_map"};
+    const int first = strcmp(node->op->name, "attention") == 0 ? 6 : 1;
+    bool named = first > 1;
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
+        named = named || strcmp(NAMES[i], node->op->name) == 0;
+    for (int i = first; named && i < node->in_count; i++) {
+        const Operand *operand = &node->op->operands[i];
+        const bool value =
+            (operand->flags & OPERAND_INTEGER) || strcmp(operand->name, "x") == 0;
+        if (node_has(node, i) && !node->in[i]->storage && !value)
+            return fail_node(node, diag,
+                             "expected weights for ONNX, found computed ones");
+    }
+    return STATUS_OK;
+}
+
+Status onnx_check(const Model *model, const OnnxOptions *options, Diag *diag) {
+    const Graph *graph = model->graph;
+    for (const Node *node = graph->first; node; node = node->next) {
+        if (node_is_leaf(node)) continue;
+        if (!onnx_op_find(node->op->name))
+            return fail_node(node, diag, "this op has no form in ONNX");
+        TRY(check_weights(node, diag));
+    }
+    return options->exits == ONNX_EXITS_NESTED ? onnx_exits_check(model, diag)
+                                               : STATUS_OK;
+}
+
+/* ---- inputs and outputs ---- */
+
+/* Name of a symbolic dimension in a model. */
+static const char *dim_name(const Graph *graph, int64_t dim) {
+    const bool source = graph_find_input(graph, INPUT_TARGET_IDS) != NULL;
+    switch (dim) {
+    case DIM_N: return ONNX_BATCH;
+    case DIM_T: return source ? "decoder_" ONNX_SEQUENCE : ONNX_SEQUENCE;
+    case DIM_S: return ONNX_SOURCE;
+    case DIM_M: return ONNX_MASKED;
+    default: return NULL;
+    }
+}
+
+static void names_of(const Graph *graph, const Type *type, const char *names[RANK_MAX]) {
+    for (int i = 0; i < type->rank; i++) names[i] = dim_name(graph, type->dim[i]);
+}
+
+static void declare_input(OnnxExport *x, const Node *node, const char *name) {
+    const char *names[RANK_MAX];
+    names_of(x->graph, &node->type, names);
+    const bool real = node->type.dtype == DTYPE_F32;
+    onnx_input(x->b, name, real ? ONNX_F32 : ONNX_I64, node->type.dim, names,
+               node->type.rank);
+    x->values[node->id] = arena_strdup(x->b->arena, name);
+    if (real && x->b->real != ONNX_F32)
+        x->values[node->id] = onnx_cast(x->b, x->values[node->id], x->b->real);
+}
+
+/* Makes a node's value the output `name`. */
+static void declare_output(OnnxExport *x, const Node *node, const char *name) {
+    OnnxBuild *b = x->b;
+    const char *value = x->values[node->id], *names[RANK_MAX];
+    names_of(x->graph, &node->type, names);
+    const char *own = b->real == ONNX_F32 ? onnx_rename(b, value, name) : value;
+    if (b->real != ONNX_F32) {
+        onnx_rename(b, onnx_cast(b, value, ONNX_F32), name);
+    } else if (own == value) {
+        onnx_rename(b, ONNX_NODE(b, "Identity", value), name);
+    } else {
+        x->values[node->id] = own;
+    }
+    onnx_output(b, name, ONNX_F32, node->type.dim, names, node->type.rank);
+}
+
+/* ---- what is exported ---- */
+
+/* Marks what a node's value is computed from. */
+static void mark(const Node *node, bool *needed) {
+    if (needed[node->id]) return;
+    needed[node->id] = true;
+    for (int i = 0; i < node->in_count; i++)
+        if (node->in[i]) mark(node->in[i], needed);
+}
+
+/* Storages of which every needed user is a linear that wants the transpose. */
+static bool *find_whole(Arena *arena, const Graph *graph, const bool *needed) {
+    bool *whole = ARENA_ARRAY(arena, bool, (size_t)graph->storage_count + 1);
+    for (int i = 0; i < graph->storage_count; i++) whole[i] = true;
+    for (const Node *node = graph->first; node; node = node->next)
+        for (int i = 0; needed[node->id] && i < node->in_count; i++) {
+            const Storage *storage = onnx_storage(node, i);
+            const bool linear = strcmp(node->op->name, "linear") == 0 && i == 1 &&
+                                !node_flag(node, "transposed");
+            for (int j = 0; storage && !linear && j < graph->storage_count; j++)
+                if (graph->storages[j] == storage) whole[j] = false;
+        }
+    return whole;
+}
+
+/* Whether an output goes into a file: with logits, the states before them do not. */
+static bool is_wanted(const Graph *graph, const Output *output,
+                      const OnnxOptions *options) {
+    if (strncmp(output->name, "exit.", 5) == 0)
+        return options->exits == ONNX_EXITS_OUTPUTS;
+    return strcmp(output->name, OUTPUT_LOGITS) == 0 ||
+           !graph_output(graph, OUTPUT_LOGITS);
+}
+
+/* Whether a decoder is written with its states. */
+static bool is_cached(const Graph *graph, const OnnxOptions *options) {
+    return options->cache && graph_task(graph) == TASK_NEXT_TOKEN &&
+           graph_find_input(graph, INPUT_IDS);
+}
+
+/* Text models alone know how long they are from a cache of keys: where there is none, one
+ * of no bytes tells it. It belongs to a layer behind the others. */
+static void add_length(OnnxExport *x) {
+    OnnxBuild *b = x->b;
+    const int64_t dim[] = {0, 1, 0, 0};
+    const char *const before[] = {ONNX_BATCH, NULL, ONNX_PAST, NULL};
+    const char *const after[] = {ONNX_BATCH, NULL, ONNX_TOTAL, NULL};
+    const int layers = graph_layer_count(x->graph, graph_main_stack(x->graph));
+    const char *ids = x->values[graph_find_input(x->graph, INPUT_IDS)->id];
+    const char *past = onnx_state_in(
+        x, arena_printf(b->arena, "past_key_values.%d.key", layers), dim, before, 4);
+    const char *shape = ONNX_NODE(b, "Concat", onnx_dim(b, ids, 0), ONNX_VECTOR(b, 1),
+                                  onnx_length(x, DIM_T), ONNX_VECTOR(b, 0));
+    onnx_set_int(b, "axis", 0);
+    const char *more = ONNX_NODE(b, "Expand", onnx_real(b, 0), shape);
+    onnx_state_out(x, arena_printf(b->arena, "present.%d.key", layers),
+                   onnx_concat(b, 2, past, more), dim, after, 4);
+}
+
+static void declare_key_mask(OnnxExport *x) {
+    const char *const names[] = {ONNX_BATCH, ONNX_TOTAL};
+    onnx_input(x->b, INPUT_MASK, ONNX_I64, NULL, names, 2);
+    x->key_mask = INPUT_MASK;
+}
+
+static void export_whole(OnnxExport *x, const OnnxOptions *options) {
+    const Graph *graph = x->graph;
+    Arena *arena = x->b->arena;
+    bool *needed = ARENA_ARRAY(arena, bool, (size_t)graph->node_count + 1);
+    for (int i = 0; i < graph->output_count; i++)
+        if (is_wanted(graph, &graph->outputs[i], options))
+            mark(graph->outputs[i].node, needed);
+    x->whole = find_whole(arena, graph, needed);
+    for (const Node *node = graph->first; node; node = node->next)
+        if (node_is_input(node) && needed[node->id]) declare_input(x, node, node->name);
+    x->cached = is_cached(graph, options);
+    if (x->cached) declare_key_mask(x);
+    for (const Node *node = graph->first; node; node = node->next) {
+        if (!needed[node->id] || node_is_leaf(node)) continue;
+        onnx_export_node(x, node);
+        for (int i = 0; i < graph->output_count; i++)
+            if (graph->outputs[i].node == node &&
+                is_wanted(graph, &graph->outputs[i], options))
+                declare_output(x, node, graph->outputs[i].name);
+    }
+    if (x->cached && !x->key_states) add_length(x);
+}
+
+/* ---- bytes of weights ---- */
+
+/* Rows of a [4 H, ...] weight in the order i, o, f, g. */
+static void copy_gates(uint8_t *to, const uint8_t *from, size_t bytes) {
+    static const int ORDER[] = {0, 3, 1, 2};
+    const size_t block = bytes / 4;
+    for (int i = 0; i < 4; i++)
+        memcpy(to + (size_t)i * block, from + (size_t)ORDER[i] * block, block);
+}
+
+/* to[K, M] = from[M, K], in tiles that stay in cache. */
+static void copy_transposed(uint8_t *to, const uint8_t *from, int64_t M, int64_t K,
+                            size_t each) {
+    enum { TILE = 32 };
+    for (int64_t m0 = 0; m0 < M; m0 += TILE)
+        for (int64_t k0 = 0; k0 < K; k0 += TILE)
+            for (int64_t m = m0; m < M && m < m0 + TILE; m++)
+                for (int64_t k = k0; k < K && k < k0 + TILE; k++)
+                    memcpy(to + (size_t)(k * M + m) * each,
+                           from + (size_t)(m * K + k) * each, each);
+}
+
+/* The bytes of a weight in its form: those of the storage, or a copy in `*made`. */
+static Status weight_bytes(const OnnxWeight *weight, const uint8_t **bytes, Buf **made,
+                           Diag *diag) {
+    const Tensor *tensor = &weight->storage->tensor;
+    const size_t length = tensor_bytes(tensor);
+    *made = NULL;
+    *bytes = tensor_data(tensor);
+    if (weight->form == ONNX_AS_IT_IS) return STATUS_OK;
+    TRY(buf_create(made, length, diag));
+    uint8_t *to = (uint8_t *)buf_data(*made);
+    if (weight->form == ONNX_GATES)
+        copy_gates(to, *bytes, length);
+    else
+        copy_transposed(to, *bytes, tensor->dim[0], tensor_count(tensor) / tensor->dim[0],
+                        dtype_bytes(tensor->dtype));
+    *bytes = to;
+    return STATUS_OK;
+}
+
+/* ---- files ---- */
+
+static void set_entry(Arena *arena, OnnxTensor *tensor, const char *key,
+                      const char *value) {
+    OnnxEntry *entry = ARENA_NEW(arena, OnnxEntry);
+    *entry = (OnnxEntry)ONNX__STRING_STRING_ENTRY_PROTO__INIT;
+    entry->key = arena_strdup(arena, key);
+    entry->value = arena_strdup(arena, value);
+    tensor->external_data[tensor->n_external_data++] = entry;
+}
+
+/* Appends all weights to the file beside, one at a time. */
+static Status write_external(OnnxBuild *b, const char *name, OutFile *file,
+                             Written *written, Diag *diag) {
+    static const uint8_t ZEROS[EXTERNAL_ALIGN];
+    size_t at = 0;
+    for (int i = 0; i < b->weights.count; i++) {
+        const OnnxWeight *weight = b->weights.items[i];
+        OnnxTensor *tensor = weight->tensor;
+        const uint8_t *bytes;
+        Buf *made;
+        const size_t length = tensor_bytes(&weight->storage->tensor);
+        const size_t gap = (EXTERNAL_ALIGN - at % EXTERNAL_ALIGN) % EXTERNAL_ALIGN;
+        TRY(weight_bytes(weight, &bytes, &made, diag));
+        Status status = outfile_write(file, ZEROS, gap, diag);
+        if (status == STATUS_OK) status = outfile_write(file, bytes, length, diag);
+        buf_release(made);
+        TRY(status);
+        at += gap;
+        tensor->has_raw_data = false;
+        tensor->has_data_location = true;
+        tensor->data_location = ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
+        tensor->external_data = ARENA_ARRAY(b->arena, OnnxEntry *, 3);
+        set_entry(b->arena, tensor, "location", name);
+        set_entry(b->arena, tensor, "offset", arena_printf(b->arena, "%zu", at));
+        set_entry(b->arena, tensor, "length", arena_printf(b->arena, "%zu", length));
+        at += length;
+    }
+    written->bytes += (int64_t)at;
+    written->files++;
+    return STATUS_OK;
+}
+
+/* Gives every weight its bytes; `made[i]` receives what was allocated. */
+static Status take_bytes(OnnxBuild *b, Buf **made, Diag *diag) {
+    for (int i = 0; i < b->weights.count; i++) {
+        const OnnxWeight *weight = b->weights.items[i];
+        const uint8_t *bytes;
+        TRY(weight_bytes(weight, &bytes, &made[i], diag));
+        weight->tensor->raw_data.data = (uint8_t *)bytes;
+        weight->tensor->raw_data.len = tensor_bytes(&weight->storage->tensor);
+    }
+    return STATUS_OK;
+}
+
+static OnnxModel *model_of(OnnxBuild *b) {
+    OnnxModel *model = ARENA_NEW(b->arena, OnnxModel);
+    OnnxOpset *opset = ARENA_NEW(b->arena, OnnxOpset);
+    *model = (OnnxModel)ONNX__MODEL_PROTO__INIT;
+    *opset = (OnnxOpset)ONNX__OPERATOR_SET_ID_PROTO__INIT;
+    opset->has_version = true;
+    opset->version = OPSET;
+    opset->domain = arena_strdup(b->arena, "");
+    model->has_ir_version = true;
+    model->ir_version = IR_VERSION;
+    model->n_opset_import = 1;
+    model->opset_import = ARENA_NEW(b->arena, OnnxOpset *);
+    model->opset_import[0] = opset;
+    model->producer_name = arena_strdup(b->arena, "compress");
+    model->graph = onnx_build_graph(b, "main_graph");
+    return model;
+}
+
+static Status write_file(const OnnxModel *model, const char *path, Written *written,
+                         Diag *diag) {
+    OutFile *file;
+    TRY(outfile_open(&file, NULL, path, diag));
+    const Status status = onnx_write(model, file, diag);
+    if (status != STATUS_OK) {
+        outfile_abandon(file);
+        return status;
+    }
+    TRY(outfile_commit(file, diag));
+    written->bytes += (int64_t)onnx_bytes(model);
+    written->files++;
+    return STATUS_OK;
+}
+
+/* The file with its weights in it. */
+static Status write_inside(OnnxBuild *b, const char *path, Written *written, Diag *diag) {
+    Buf **made = memory_alloc((size_t)b->weights.count + 1, sizeof *made);
+    memset(made, 0, ((size_t)b->weights.count + 1) * sizeof *made);
+    Status status = take_bytes(b, made, diag);
+    if (status == STATUS_OK) status = write_file(model_of(b), path, written, diag);
+    for (int i = 0; i < b->weights.count; i++) buf_release(made[i]);
+    free(made);
+    return status;
+}
+
+/* The file with its weights beside it, which are put in place first. */
+static Status write_beside(OnnxBuild *b, const char *path, Written *written, Diag *diag) {
+    const char *beside = arena_printf(b->arena, "%s_data", path);
+    const char *slash = strrchr(beside, '/');
+    OutFile *file;
+    TRY(outfile_open(&file, NULL, beside, diag));
+    const Status status =
+        write_external(b, slash ? slash + 1 : beside, file, written, diag);
+    if (status != STATUS_OK) {
+        outfile_abandon(file);
+        return status;
+    }
+    TRY(outfile_commit(file, diag));
+    return write_file(model_of(b), path, written, diag);
+}
+
+Status onnx_file_write(Model *model, OnnxPart part, const char *path, bool half,
+                       const OnnxOptions *options, Written *written, Diag *diag) {
+    Arena *arena = arena_create();
+    OnnxExport x = {.graph = model->graph};
+    graph_number(model->graph);
+    x.b = onnx_build_create(arena, half ? ONNX_F16 : ONNX_F32);
+    x.values = ARENA_ARRAY(arena, const char *, (size_t)model->graph->node_count + 1);
+    (void)part;
+    export_whole(&x, options);
+    size_t bytes = 0;
+    for (int i = 0; i < x.b->weights.count; i++)
+        bytes += tensor_bytes(&((OnnxWeight *)x.b->weights.items[i])->storage->tensor);
+    const Status status = bytes > (size_t)options->external_above
+                              ? write_beside(x.b, path, written, diag)
+                              : write_inside(x.b, path, written, diag);
+    arena_destroy(arena);
+    return status;
+}
