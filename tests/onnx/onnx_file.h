@@ -1,0 +1,122 @@
+/* ONNX files of tests: models to write, and what must hold of every file. */
+#ifndef COMPRESS_TESTS_ONNX_FILE_H
+#define COMPRESS_TESTS_ONNX_FILE_H
+
+#include "tests/io/io_test.h"
+
+#include "exec/ops.h"
+#include "io/files/file.h"
+#include "io/formats/load.h"
+#include "io/onnx/onnx_file.h"
+#include "io/onnx/proto.h"
+
+/* A file that was written and read again. */
+typedef struct ReadBack {
+    Buf *buf;
+    OnnxFile file;
+} ReadBack;
+
+static inline void read_back(ReadBack *out, const char *path) {
+    Diag *diag = diag_create();
+    expect_ok(diag, file_map(&out->buf, path, diag));
+    expect_ok(diag, onnx_parse(&out->file, buf_data(out->buf), buf_bytes(out->buf),
+                               LOC_FILE(path), diag));
+    diag_destroy(diag);
+}
+
+static inline void read_back_end(ReadBack *file) {
+    onnx_release(&file->file);
+    buf_release(file->buf);
+}
+
+/* Names that are defined, those of the graphs around first. */
+typedef struct Names {
+    const char *items[20000];
+    int count;
+} Names;
+
+static inline bool names_hold(const Names *names, const char *name) {
+    for (int i = 0; i < names->count; i++)
+        if (strcmp(names->items[i], name) == 0) return true;
+    return false;
+}
+
+/* A name is defined once. */
+static inline void names_add(Names *names, const char *name) {
+    if (names_hold(names, name)) fail_msg("%s is defined twice", name);
+    assert_true(names->count < 20000);
+    names->items[names->count++] = name;
+}
+
+/* What the standard asks of a graph: every name is defined once and before it is used,
+ * names of nodes are unique, types are known, initialisers have as many bytes as their
+ * shape says. */
+static inline void check_graph(const OnnxGraph *graph, Names *names) {
+    const int around = names->count;
+    for (size_t i = 0; i < graph->n_input; i++) {
+        names_add(names, graph->input[i]->name);
+        assert_true(graph->input[i]->type->tensor_type->elem_type > 0);
+    }
+    for (size_t i = 0; i < graph->n_initializer; i++) {
+        const OnnxTensor *tensor = graph->initializer[i];
+        DType dtype;
+        int64_t count = 1;
+        names_add(names, tensor->name);
+        assert_true(onnx_dtype(tensor->data_type, &dtype));
+        for (size_t j = 0; j < tensor->n_dims; j++) count *= tensor->dims[j];
+        if (!tensor->has_data_location)
+            assert_int_equal(tensor->raw_data.len, (size_t)count * dtype_bytes(dtype));
+    }
+    for (size_t i = 0; i < graph->n_node; i++) {
+        const OnnxNode *node = graph->node[i];
+        assert_true(node->op_type && node->name && node->n_output > 0);
+        for (size_t j = 0; j < node->n_input; j++)
+            if (*node->input[j] && !names_hold(names, node->input[j]))
+                fail_msg("%s reads %s, which is not defined", node->name, node->input[j]);
+        for (size_t j = 0; j < node->n_attribute; j++)
+            if (node->attribute[j]->g) check_graph(node->attribute[j]->g, names);
+        for (size_t j = 0; j < node->n_output; j++) names_add(names, node->output[j]);
+    }
+    for (size_t i = 0; i < graph->n_output; i++)
+        if (!names_hold(names, graph->output[i]->name))
+            fail_msg("output %s is not defined", graph->output[i]->name);
+    names->count = around;
+}
+
+static inline void check_file(const OnnxModel *model) {
+    Names *names = calloc(1, sizeof *names);
+    assert_int_equal(model->ir_version, 8);
+    assert_int_equal(model->opset_import[0]->version, 17);
+    check_graph(model->graph, names);
+    free(names);
+}
+
+/* How many nodes of an operator a graph has, bodies included. */
+static inline int count_ops(const OnnxGraph *graph, const char *op) {
+    int count = 0;
+    for (size_t i = 0; i < graph->n_node; i++) {
+        count += strcmp(graph->node[i]->op_type, op) == 0;
+        for (size_t j = 0; j < graph->node[i]->n_attribute; j++)
+            if (graph->node[i]->attribute[j]->g)
+                count += count_ops(graph->node[i]->attribute[j]->g, op);
+    }
+    return count;
+}
+
+/* The names of inputs or outputs with their types, "input_ids:7[batch_size,..]". */
+static inline void list_values(Text *text, OnnxValue *const *values, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const OnnxTensorType *type = values[i]->type->tensor_type;
+        text_add(text, "%s%s:%d[", i ? " " : "", values[i]->name, (int)type->elem_type);
+        for (size_t j = 0; j < type->shape->n_dim; j++) {
+            const OnnxDim *dim = type->shape->dim[j];
+            if (dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM)
+                text_add(text, "%s%s", j ? "," : "", dim->dim_param);
+            else
+                text_add(text, "%s%lld", j ? "," : "", (long long)dim->dim_value);
+        }
+        text_add(text, "]");
+    }
+}
+
+#endif

@@ -1,0 +1,260 @@
+/* ONNX files that are written: what the standard asks of a graph, names of inputs and
+ * outputs, the operators of small models one by one. Values are compared with those of
+ * onnxruntime by tests/consumers/. */
+#include "onnx_file.h"
+
+#include "ir/irtext.h"
+
+static char folder[256], path[300];
+
+static int enter(void **state) {
+    (void)state;
+    scratch_make(folder);
+    snprintf(path, sizeof path, "%s/model.onnx", folder);
+    return 0;
+}
+
+static int leave(void **state) {
+    (void)state;
+    scratch_remove(folder);
+    return 0;
+}
+
+static Model *load(const char *name) {
+    Diag *diag = diag_create();
+    char from[100];
+    Model *model;
+    snprintf(from, sizeof from, "tests/data/reference/%s", name);
+    expect_ok(diag, model_load(&model, from, ops_table(), true, diag));
+    diag_destroy(diag);
+    return model;
+}
+
+/* A model of IR text with initial weights. */
+static Model *model_of(const char *text) {
+    Diag *diag = diag_create();
+    Model *model = model_create(ops_table());
+    expect_ok(diag, graph_parse(&model->graph, model->arena, ops_table(), "text", text,
+                                strlen(text), diag));
+    expect_ok(diag, model_init_weights(model, 1, diag));
+    diag_destroy(diag);
+    return model;
+}
+
+static void write_model(Model *model, const OnnxOptions *options, bool half) {
+    Diag *diag = diag_create();
+    Written written = {0};
+    expect_ok(diag, onnx_check(model, options, diag));
+    expect_ok(diag,
+              onnx_file_write(model, ONNX_WHOLE, path, half, options, &written, diag));
+    assert_true(written.bytes > 0 && written.files >= 1);
+    diag_destroy(diag);
+}
+
+static void test_families(void **state) {
+    static const char *const NAMES[] = {"bert",  "bert_mlm", "distilbert", "gpt2",
+                                        "llama", "marian",   "swin",       "swin_padded",
+                                        "vit",   "deit"};
+    (void)state;
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
+        for (int half = 0; half < 2; half++)
+            for (int cache = 0; cache < 2; cache++) {
+                OnnxOptions options = ONNX_DEFAULTS;
+                Model *model = load(NAMES[i]);
+                ReadBack file;
+                options.cache = cache;
+                write_model(model, &options, half);
+                read_back(&file, path);
+                check_file(file.file.model);
+                read_back_end(&file);
+                model_destroy(model);
+            }
+}
+
+/* Names, types and dimensions of inputs and outputs, as Hugging Face's exporter has them.
+ */
+static void expect_interface(const char *name, bool cache, const char *inputs,
+                             const char *outputs) {
+    OnnxOptions options = ONNX_DEFAULTS;
+    Model *model = load(name);
+    Text in = {0}, out = {0};
+    ReadBack file;
+    options.cache = cache;
+    write_model(model, &options, false);
+    read_back(&file, path);
+    const OnnxGraph *graph = file.file.model->graph;
+    list_values(&in, graph->input, graph->n_input);
+    list_values(&out, graph->output, graph->n_output);
+    if (inputs) assert_string_equal(in.data, inputs);
+    assert_string_equal(out.data, outputs);
+    text_free(&in), text_free(&out);
+    read_back_end(&file);
+    model_destroy(model);
+}
+
+static void test_interfaces(void **state) {
+    (void)state;
+    expect_interface("bert", true,
+                     "input_ids:7[batch_size,sequence_length] "
+                     "attention_mask:7[batch_size,sequence_length] "
+                     "token_type_ids:7[batch_size,sequence_length]",
+                     "logits:1[batch_size,3]");
+    expect_interface("vit", true, "pixel_values:1[batch_size,3,32,32]",
+                     "logits:1[batch_size,7]");
+    expect_interface("gpt2", false, "input_ids:7[batch_size,sequence_length]",
+                     "logits:1[batch_size,sequence_length,53]");
+    expect_interface("marian", true,
+                     "input_ids:7[batch_size,encoder_sequence_length] "
+                     "attention_mask:7[batch_size,encoder_sequence_length] "
+                     "decoder_input_ids:7[batch_size,decoder_sequence_length] "
+                     "decoder_attention_mask:7[batch_size,decoder_sequence_length]",
+                     "logits:1[batch_size,decoder_sequence_length,48]");
+}
+
+static void test_cache(void **state) {
+    (void)state;
+    const char *const text =
+        "ir 1\n"
+        "input input_ids : i32[N, T]\n"
+        "param @e : f32[11, 8] init normal(0.1)\n"
+        "param @w : f32[4, 8] init normal(0.1)\n"
+        "%1 = embedding($input_ids, @e) : f32[N, T, 8] at embeddings as embed\n"
+        "%2 = linear(%1, @w) : f32[N, T, 4] at decoder.0 as k\n"
+        "%3 = attention(%1, %2, %2) {heads=4 kv_heads=2 causal=true} : f32[N, T, 8] at "
+        "decoder.0 as attention\n"
+        "%4 = linear(%3, @e) : f32[N, T, 11] at head as logits\n"
+        "output logits = %4\n";
+    Model *model = model_of(text);
+    Text in = {0}, out = {0};
+    ReadBack file;
+    write_model(model, &ONNX_DEFAULTS, false);
+    read_back(&file, path);
+    const OnnxGraph *graph = file.file.model->graph;
+    check_file(file.file.model);
+    list_values(&in, graph->input, graph->n_input);
+    list_values(&out, graph->output, graph->n_output);
+    assert_string_equal(in.data,
+                        "input_ids:7[batch_size,sequence_length] "
+                        "attention_mask:7[batch_size,total_sequence_length] "
+                        "past_key_values.0.key:1[batch_size,2,past_sequence_length,2] "
+                        "past_key_values.0.value:1[batch_size,2,past_sequence_length,2]");
+    assert_string_equal(out.data,
+                        "present.0.key:1[batch_size,2,total_sequence_length,2] "
+                        "present.0.value:1[batch_size,2,total_sequence_length,2] "
+                        "logits:1[batch_size,sequence_length,11]");
+    /* The embedding is the head, too: one initialiser, as it is stored. */
+    int tables = 0;
+    for (size_t i = 0; i < graph->n_initializer; i++)
+        tables += graph->initializer[i]->name[0] == 'e';
+    assert_int_equal(tables, 1);
+    text_free(&in), text_free(&out);
+    read_back_end(&file);
+    model_destroy(model);
+}
+
+/* The operators of a small encoder layer, in their order. */
+static void test_operators(void **state) {
+    (void)state;
+    const char *const text =
+        "ir 1\n"
+        "input x : f32[N, T, 8]\n"
+        "input attention_mask : i32[N, T]\n"
+        "param @w : f32[8, 8] init normal(0.1)\n"
+        "param @b : f32[8]\n"
+        "%1 = linear($x, @w, bias=@b) : f32[N, T, 8] at encoder.0 as q\n"
+        "%2 = attention(%1, %1, %1, mask=$attention_mask) {heads=2} : f32[N, T, 8] at "
+        "encoder.0 as attention\n"
+        "%3 = dropout(%2) : f32[N, T, 8] at encoder.0\n"
+        "%4 = add($x, %3) : f32[N, T, 8] at encoder.0 as residual1\n"
+        "%5 = layer_norm(%4, @b, @b) : f32[N, T, 8] at encoder.0 as norm1\n"
+        "%6 = activation(%5) : f32[N, T, 8] at encoder.0 as ffn_act\n"
+        "output last_hidden_state = %6\n";
+    const char *const expected =
+        "MatMul Add Reshape Transpose Reshape Transpose Reshape Transpose MatMul Div "
+        "Unsqueeze Unsqueeze Cast Sub Mul Add Softmax MatMul Transpose Reshape Add "
+        "LayerNormalization Div Erf Add Mul Mul";
+    Model *model = model_of(text);
+    Text found = {0};
+    ReadBack file;
+    write_model(model, &ONNX_DEFAULTS, false);
+    read_back(&file, path);
+    check_file(file.file.model);
+    const OnnxGraph *graph = file.file.model->graph;
+    for (size_t i = 0; i < graph->n_node; i++)
+        text_add(&found, "%s%s", i ? " " : "", graph->node[i]->op_type);
+    assert_string_equal(found.data, expected);
+    assert_string_equal(graph->node[0]->name, "/encoder.0/q/MatMul_0");
+    assert_string_equal(graph->node[0]->input[1], "w.transposed");
+    text_free(&found);
+    read_back_end(&file);
+    model_destroy(model);
+}
+
+/* Weights beside the file: the same bytes, at places that the file tells. */
+static void test_external(void **state) {
+    (void)state;
+    OnnxOptions options = ONNX_DEFAULTS;
+    Model *model = load("bert");
+    char beside[320];
+    ReadBack inside, outside;
+    snprintf(beside, sizeof beside, "%s_data", path);
+    write_model(model, &options, false);
+    read_back(&inside, path);
+    options.external_above = 1000;
+    write_model(model, &options, false);
+    read_back(&outside, path);
+    check_file(outside.file.model);
+    Diag *diag = diag_create();
+    Buf *data;
+    expect_ok(diag, file_map(&data, beside, diag));
+    const OnnxGraph *a = inside.file.model->graph, *b = outside.file.model->graph;
+    int external = 0;
+    assert_int_equal(a->n_initializer, b->n_initializer);
+    for (size_t i = 0; i < a->n_initializer; i++) {
+        const OnnxTensor *from = a->initializer[i], *to = b->initializer[i];
+        assert_string_equal(from->name, to->name);
+        if (!to->n_external_data) continue;
+        external++;
+        assert_int_equal(to->n_external_data, 3);
+        assert_string_equal(to->external_data[0]->value, "model.onnx_data");
+        const size_t at = strtoul(to->external_data[1]->value, NULL, 10);
+        assert_int_equal(strtoul(to->external_data[2]->value, NULL, 10),
+                         from->raw_data.len);
+        assert_int_equal(at % 4096, 0);
+        assert_true(at + from->raw_data.len <= buf_bytes(data));
+        assert_memory_equal((const char *)buf_data(data) + at, from->raw_data.data,
+                            from->raw_data.len);
+    }
+    assert_int_equal(external, model->graph->storage_count);
+    buf_release(data);
+    read_back_end(&inside);
+    read_back_end(&outside);
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
+static void test_refused(void **state) {
+    (void)state;
+    Diag *diag = diag_create();
+    Model *model = model_of("ir 1\n"
+                            "input x : f32[N, 8]\n"
+                            "input labels : i32[N]\n"
+                            "%1 = cross_entropy($x, $labels) : f32[] at head as loss\n"
+                            "output loss = %1\n");
+    expect_error(diag, onnx_check(model, &ONNX_DEFAULTS, diag), STATUS_MODEL,
+                 "this op has no form in ONNX");
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_families, enter, leave),
+        cmocka_unit_test_setup_teardown(test_interfaces, enter, leave),
+        cmocka_unit_test_setup_teardown(test_cache, enter, leave),
+        cmocka_unit_test_setup_teardown(test_operators, enter, leave),
+        cmocka_unit_test_setup_teardown(test_external, enter, leave),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
