@@ -31,8 +31,8 @@ static const TextHead HEAD = {.dense = "predictions.dense",
                               .decoder = "predictions.decoder.weight",
                               .bias = "predictions.bias"};
 
-static const char *const KNOWN[] = {"AlbertForSequenceClassification",
-                                    "AlbertForMaskedLM", "AlbertModel", NULL};
+static const char *const CLASSES[] = {"AlbertForSequenceClassification",
+                                      "AlbertForMaskedLM", "AlbertModel", NULL};
 
 static Status build(Model *model, Diag *diag) {
     TextConfig text;
@@ -43,7 +43,7 @@ static Status build(Model *model, Diag *diag) {
     text.groups = build_config_int(&b, "num_hidden_groups", &one, 1, text.layers);
     text.ffn_dropout = false;
     build_config_int(&b, "inner_group_num", &one, 1, 1);
-    const char *architecture = build_config_architecture(&b, KNOWN);
+    const char *architecture = build_config_architecture(&b, CLASSES);
     const bool plain = strcmp(architecture, "AlbertModel") == 0;
     b.prefix = plain ? "" : "albert.";
     Node *x = text_embed(&b, &text);
@@ -77,6 +77,7 @@ static const SizeKey SIZES[] = {
 const Family family_albert = {
     .model_type = "albert",
     .summary = "ALBERT: BERT with factored embeddings and shared layers",
+    .classes = CLASSES,
     .build = build,
     .sizes = SIZES,
     .rename = text_rename,

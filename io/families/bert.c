@@ -30,15 +30,15 @@ static const TextHead HEAD = {.dense = "cls.predictions.transform.dense",
                               .decoder = "cls.predictions.decoder.weight",
                               .bias = "cls.predictions.bias"};
 
-static const char *const KNOWN[] = {"BertForSequenceClassification", "BertForMaskedLM",
-                                    "BertModel", NULL};
+static const char *const CLASSES[] = {"BertForSequenceClassification", "BertForMaskedLM",
+                                      "BertModel", NULL};
 
 static Status build(Model *model, Diag *diag) {
     TextConfig text;
     const int64_t types = 2, types_max = 1 << 16;
     Builder b = text_begin(&text, &KEYS, &NAMES, model, diag);
     text.types = build_config_int(&b, "type_vocab_size", &types, 1, types_max);
-    const char *architecture = build_config_architecture(&b, KNOWN);
+    const char *architecture = build_config_architecture(&b, CLASSES);
     const bool plain = strcmp(architecture, "BertModel") == 0;
     b.prefix = plain ? "" : "bert.";
     Node *x = text_encode(&b, &text, text_embed(&b, &text));
@@ -69,6 +69,7 @@ static const SizeKey SIZES[] = {
 
 const Family family_bert = {.model_type = "bert",
                             .summary = "BERT: text encoder, classification, masked LM",
+                            .classes = CLASSES,
                             .build = build,
                             .sizes = SIZES,
                             .rename = text_rename,

@@ -16,13 +16,14 @@ static void classify_twice(Builder *b, Node *x) {
     build_output(b, "distillation_logits", dist);
 }
 
+static const char *const CLASSES[] = {"DeiTForImageClassification",
+                                      "DeiTForImageClassificationWithTeacher",
+                                      "DeiTModel", NULL};
+
 static Status build(Model *model, Diag *diag) {
-    static const char *const KNOWN[] = {"DeiTForImageClassification",
-                                        "DeiTForImageClassificationWithTeacher",
-                                        "DeiTModel", NULL};
     Vision vision;
     Builder b = vision_begin(&vision, model, diag);
-    const char *architecture = build_config_architecture(&b, KNOWN);
+    const char *architecture = build_config_architecture(&b, CLASSES);
     bool plain = strcmp(architecture, "DeiTModel") == 0;
     b.prefix = plain ? "" : "deit.";
     Node *x = vision_encode(&b, &vision, vision_embed(&b, &vision, true));
@@ -44,6 +45,7 @@ static const SizeKey SIZES[] = {{"num_hidden_layers", SIZE_LAYERS, STACK_ENCODER
 
 const Family family_deit = {.model_type = "deit",
                             .summary = "DeiT: ViT with a distillation token",
+                            .classes = CLASSES,
                             .build = build,
                             .sizes = SIZES,
                             .rename = vision_rename};

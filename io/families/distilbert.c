@@ -30,13 +30,13 @@ static const TextHead HEAD = {.dense = "vocab_transform",
                               .decoder = "vocab_projector.weight",
                               .bias = "vocab_projector.bias"};
 
-static const char *const KNOWN[] = {"DistilBertForSequenceClassification",
-                                    "DistilBertForMaskedLM", "DistilBertModel", NULL};
+static const char *const CLASSES[] = {"DistilBertForSequenceClassification",
+                                      "DistilBertForMaskedLM", "DistilBertModel", NULL};
 
 static Status build(Model *model, Diag *diag) {
     TextConfig text;
     Builder b = text_begin(&text, &KEYS, &NAMES, model, diag);
-    const char *architecture = build_config_architecture(&b, KNOWN);
+    const char *architecture = build_config_architecture(&b, CLASSES);
     const bool plain = strcmp(architecture, "DistilBertModel") == 0;
     b.prefix = plain ? "" : "distilbert.";
     Node *x = text_encode(&b, &text, text_embed(&b, &text));
@@ -67,6 +67,7 @@ static const SizeKey SIZES[] = {
 const Family family_distilbert = {.model_type = "distilbert",
                                   .summary =
                                       "DistilBERT: BERT without token types and pooler",
+                                  .classes = CLASSES,
                                   .build = build,
                                   .sizes = SIZES,
                                   .rename = text_rename,

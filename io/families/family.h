@@ -15,6 +15,12 @@ typedef struct OptionalOutput {
 
 enum { SPLIT_MAX = 4 };
 
+/* Where a storage stands in a checkpoint: a tensor, or one of its slices. */
+typedef struct TensorSlice {
+    const char *tensor;
+    int part, parts; /* which of how many slices of the last dimension; 1 = all of it */
+} TensorSlice;
+
 /* What a key of the configuration counts or measures. */
 typedef enum SizeKind {
     SIZE_LAYERS,     /* of a stack */
@@ -40,6 +46,9 @@ typedef struct SizeKey {
 typedef struct Family {
     const char *model_type; /* config.json's "model_type" */
     const char *summary;
+    /* Classes of transformers that the family builds, ended by NULL; the first one where
+     * the configuration names none. NULL = the family is this program's own. */
+    const char *const *classes;
     /* Builds model->graph from model->config, shapes only. Fails with STATUS_MODEL
      * naming the key: missing, wrong type, out of range, not supported. */
     Status (*build)(Model *model, Diag *diag);
@@ -51,6 +60,17 @@ typedef struct Family {
      * fills parts[] with the storages' names and returns how many equal slices of the
      * last dimension they are; 0 = none. NULL = the family has no such tensors. */
     int (*split)(Arena *arena, const char *tensor, const char *parts[SPLIT_MAX]);
+    /* The reverse of split: the tensor of which a storage is a slice, with the name that
+     * checkpoints have. False, and NULL = a tensor of its own and of its name. */
+    bool (*join)(Arena *arena, const char *storage, TensorSlice *slice);
+    /* Storages with one axis that are tensors [1, n] in checkpoints, ended by NULL; NULL
+     * = none. */
+    const char *const *rows;
+    /* Tensors of integers that checkpoints hold and `rename` leaves out, of a built
+     * graph: fills `out` and `name` with number `i`, counted from 0; *name NULL = there
+     * are no more. NULL = there are none. Fails with STATUS_MEMORY. */
+    Status (*constant)(const char **name, Tensor *out, Arena *arena, const Graph *graph,
+                       int i, Diag *diag);
     /* What checkpoints put in front of the names of all but heads ("bert.") or leave out;
      * both are found. NULL = names are as in the graph. */
     const char *prefix;

@@ -15,7 +15,7 @@ typedef struct Gpt2 {
     bool scaled, layer_scale; /* scores over sqrt(d); over the number of the layer */
 } Gpt2;
 
-static const char *const KNOWN[] = {"GPT2LMHeadModel", "GPT2Model", NULL};
+static const char *const CLASSES[] = {"GPT2LMHeadModel", "GPT2Model", NULL};
 
 static void read_config(Builder *b, Gpt2 *gpt2) {
     const double std = 0.02, eps = 1e-5, rate = 0.1;
@@ -103,7 +103,7 @@ static Status build(Model *model, Diag *diag) {
     Builder b = {.model = model, .diag = diag, .layer = -1};
     Gpt2 gpt2;
     read_config(&b, &gpt2);
-    const bool plain = strcmp(build_config_architecture(&b, KNOWN), "GPT2Model") == 0;
+    const bool plain = strcmp(build_config_architecture(&b, CLASSES), "GPT2Model") == 0;
     const bool tied = build_config_bool(&b, "tie_word_embeddings", true);
     b.prefix = plain ? "" : "transformer.";
     Node *x = decoder_embed(&b, "wte.weight", gpt2.vocabulary, gpt2.width);
@@ -141,6 +141,18 @@ static int split(Arena *arena, const char *tensor, const char *parts[SPLIT_MAX])
     return 3;
 }
 
+static bool join(Arena *arena, const char *storage, TensorSlice *slice) {
+    static const char INSIDE[] = ".attn.", LETTERS[] = "qkv";
+    const char *at = strstr(storage, INSIDE);
+    const char *letter = at ? at + strlen(INSIDE) : "";
+    const char *found = *letter ? strchr(LETTERS, *letter) : NULL;
+    if (!found || letter[1] != '.') return false;
+    *slice = (TensorSlice){arena_printf(arena, "%.*s.attn.c_attn%s", (int)(at - storage),
+                                        storage, letter + 1),
+                           (int)(found - LETTERS), 3};
+    return true;
+}
+
 static const SizeKey SIZES[] = {
     {"n_layer", SIZE_LAYERS, STACK_DECODER, false},
     {"n_head", SIZE_HEADS, STACK_DECODER, false},
@@ -152,10 +164,12 @@ static const SizeKey SIZES[] = {
 
 const Family family_gpt2 = {.model_type = "gpt2",
                             .summary = "GPT-2: language model with learned positions",
+                            .classes = CLASSES,
                             .build = build,
                             .sizes = SIZES,
                             .rename = rename_tensor,
                             .split = split,
+                            .join = join,
                             .prefix = "transformer.",
                             .spare = decoder_spare,
                             .heads = decoder_heads};

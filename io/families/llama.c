@@ -14,7 +14,7 @@ typedef struct Llama {
     bool attention_bias, mlp_bias;
 } Llama;
 
-static const char *const KNOWN[] = {"LlamaForCausalLM", "LlamaModel", NULL};
+static const char *const CLASSES[] = {"LlamaForCausalLM", "LlamaModel", NULL};
 
 /* ---- configuration ---- */
 
@@ -168,7 +168,7 @@ static Status build(Model *model, Diag *diag) {
     Builder b = {.model = model, .diag = diag, .layer = -1};
     Llama llama;
     read_config(&b, &llama);
-    const bool plain = strcmp(build_config_architecture(&b, KNOWN), "LlamaModel") == 0;
+    const bool plain = strcmp(build_config_architecture(&b, CLASSES), "LlamaModel") == 0;
     const bool tied = build_config_bool(&b, "tie_word_embeddings", false);
     b.prefix = plain ? "" : "model.";
     Node *x = decoder_embed(&b, "embed_tokens.weight", llama.vocabulary, llama.width);
@@ -196,6 +196,7 @@ static const SizeKey SIZES[] = {
 
 const Family family_llama = {.model_type = "llama",
                              .summary = "Llama: language model with rotary positions",
+                             .classes = CLASSES,
                              .build = build,
                              .sizes = SIZES,
                              .rename = rename_tensor,

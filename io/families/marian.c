@@ -29,7 +29,7 @@ typedef struct Marian {
     Node *memory;           /* what the encoder hands to the decoder */
 } Marian;
 
-static const char *const KNOWN[] = {"MarianMTModel", "MarianModel", NULL};
+static const char *const CLASSES[] = {"MarianMTModel", "MarianModel", NULL};
 
 /* ---- configuration ---- */
 
@@ -246,7 +246,7 @@ static Status build(Model *model, Diag *diag) {
     Builder b = {.model = model, .diag = diag, .layer = -1};
     Marian marian;
     read_config(&b, &marian);
-    const bool plain = strcmp(build_config_architecture(&b, KNOWN), "MarianModel") == 0;
+    const bool plain = strcmp(build_config_architecture(&b, CLASSES), "MarianModel") == 0;
     const bool tied = build_config_bool(&b, "tie_word_embeddings", true);
     b.prefix = plain ? "" : "model.";
     seq2seq_inputs(&b, &marian.encoder.ids, &marian.encoder.mask, &marian.decoder.ids,
@@ -276,6 +276,8 @@ static bool spare(const char *tensor) {
 
 static const char *const HEADS[] = {"lm_head.", "final_logits_bias", NULL};
 
+static const char *const ROWS[] = {"final_logits_bias", NULL};
+
 static const SizeKey SIZES[] = {
     {"encoder_layers", SIZE_LAYERS, STACK_ENCODER, false},
     {"encoder_attention_heads", SIZE_HEADS, STACK_ENCODER, false},
@@ -291,9 +293,11 @@ static const SizeKey SIZES[] = {
 
 const Family family_marian = {.model_type = "marian",
                               .summary = "Marian: encoder-decoder for translation",
+                              .classes = CLASSES,
                               .build = build,
                               .sizes = SIZES,
                               .rename = rename_tensor,
+                              .rows = ROWS,
                               .prefix = "model.",
                               .spare = spare,
                               .heads = HEADS};

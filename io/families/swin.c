@@ -220,11 +220,12 @@ static Node *embed(Builder *b, Swin *swin) {
     return build_dropout(b, vision->dropout, x);
 }
 
+static const char *const CLASSES[] = {"SwinForImageClassification", "SwinModel", NULL};
+
 static Status build(Model *model, Diag *diag) {
-    static const char *const KNOWN[] = {"SwinForImageClassification", "SwinModel", NULL};
     Swin swin;
     Builder b = begin(&swin, model, diag);
-    const bool plain = strcmp(build_config_architecture(&b, KNOWN), "SwinModel") == 0;
+    const bool plain = strcmp(build_config_architecture(&b, CLASSES), "SwinModel") == 0;
     b.prefix = plain ? "" : "swin.";
     Node *x = encode(&b, &swin, embed(&b, &swin));
     b.stack = STACK_HEAD;
@@ -247,6 +248,32 @@ static const char *rename_tensor(Arena *arena, const char *tensor) {
     return unused ? NULL : tensor;
 }
 
+/* relative_position_index of the layer that a table belongs to: for two tokens of a
+ * window the row of the table, as the attention op counts it (dy (2 w - 1) + dx, from the
+ * lower right corner). */
+static Status constant(const char **name, Tensor *out, Arena *arena, const Graph *graph,
+                       int i, Diag *diag) {
+    static const char END[] = "relative_position_bias_table";
+    *name = NULL;
+    for (const Node *node = graph->first; node; node = node->next) {
+        if (node->role != ROLE_ATTENTION || i-- > 0) continue;
+        const char *table = node_operand(node, "rel_bias")->storage->name;
+        const int64_t window = node_integer(node, "window"), count = window * window;
+        void *data;
+        *name = arena_printf(arena, "%.*srelative_position_index",
+                             (int)(strlen(table) - strlen(END)), table);
+        TRY(tensor_create(out, DTYPE_I64, 2, (const int64_t[]){count, count}, diag));
+        TRY(tensor_writable(out, &data, diag));
+        for (int64_t q = 0; q < count; q++)
+            for (int64_t k = 0; k < count; k++)
+                ((int64_t *)data)[q * count + k] =
+                    (q / window - k / window + window - 1) * (2 * window - 1) +
+                    q % window - k % window + window - 1;
+        return STATUS_OK;
+    }
+    return STATUS_OK;
+}
+
 /* The classifier, where the bare model is read from a checkpoint that has one. */
 static bool is_spare(const char *tensor) {
     return strncmp(tensor, "classifier.", 11) == 0;
@@ -262,9 +289,11 @@ static const SizeKey SIZES[] = {{"depths", SIZE_LAYERS, STACK_ENCODER, true},
 
 const Family family_swin = {.model_type = "swin",
                             .summary = "Swin: vision transformer with shifted windows",
+                            .classes = CLASSES,
                             .build = build,
                             .sizes = SIZES,
                             .rename = rename_tensor,
+                            .constant = constant,
                             .prefix = "swin.",
                             .spare = is_spare,
                             .heads = HEADS};

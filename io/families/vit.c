@@ -3,11 +3,12 @@
 
 #include <string.h>
 
+static const char *const CLASSES[] = {"ViTForImageClassification", "ViTModel", NULL};
+
 static Status build(Model *model, Diag *diag) {
-    static const char *const KNOWN[] = {"ViTForImageClassification", "ViTModel", NULL};
     Vision vision;
     Builder b = vision_begin(&vision, model, diag);
-    bool plain = strcmp(build_config_architecture(&b, KNOWN), "ViTModel") == 0;
+    bool plain = strcmp(build_config_architecture(&b, CLASSES), "ViTModel") == 0;
     b.prefix = plain ? "" : "vit.";
     Node *x = vision_encode(&b, &vision, vision_embed(&b, &vision, false));
     if (plain) return b.status;
@@ -26,6 +27,7 @@ static const SizeKey SIZES[] = {{"num_hidden_layers", SIZE_LAYERS, STACK_ENCODER
 
 const Family family_vit = {.model_type = "vit",
                            .summary = "ViT: vision transformer, image classification",
+                           .classes = CLASSES,
                            .build = build,
                            .sizes = SIZES,
                            .rename = vision_rename};

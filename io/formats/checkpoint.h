@@ -2,8 +2,8 @@
 #ifndef COMPRESS_IO_FORMATS_CHECKPOINT_H
 #define COMPRESS_IO_FORMATS_CHECKPOINT_H
 
-#include "ir/arena.h"
 #include "ir/tensor.h"
+#include "ir/tree.h"
 
 typedef struct NamedTensor {
     const char *name;
@@ -16,6 +16,8 @@ typedef struct Checkpoint {
     const char *path;
     NamedTensor *tensors;
     int count;
+    const Tree
+        *metadata; /* of a safetensors file: a map of strings; NULL = it has none */
 } Checkpoint;
 
 /* An empty checkpoint with room for `capacity` tensors; never NULL. The path is copied.

@@ -7,6 +7,7 @@
 #include "io/files/json.h"
 #include "io/formats/assets.h"
 #include "io/formats/format.h"
+#include "io/formats/hf_write.h"
 #include "io/formats/model_vocabulary.h"
 #include "io/formats/shards.h"
 #include "ir/rewrite.h"
@@ -466,9 +467,16 @@ static Status read_format(Model **out, const char *path, const HfOptions *option
     return STATUS_OK;
 }
 
-const ModelFormat model_format_hf = {.name = "huggingface",
-                                     .summary = "config.json beside safetensors",
-                                     .what = "a Hugging Face folder",
-                                     .probe = path_is_folder,
-                                     .read = read_format,
-                                     .changes = true};
+const ModelFormat model_format_hf = {
+    .name = "huggingface",
+    .what = "a Hugging Face folder",
+    .ending = "/",
+    .summary = "config.json, weights and tokenizer of an architecture of transformers",
+    .probe = path_is_folder,
+    .read = read_format,
+    .changes = true,
+    .fields = hf_write_fields,
+    .options_size = sizeof(HfWriteOptions),
+    .defaults = &hf_write_defaults,
+    .check = hf_check,
+    .write = hf_write};

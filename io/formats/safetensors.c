@@ -33,6 +33,7 @@ typedef struct Source {
     size_t header_bytes, data_bytes;
     ByteRange *spans;
     int count;
+    const Tree *metadata;
     Diag *diag;
 } Source;
 
@@ -133,6 +134,7 @@ static Status parse_spans(Source *source, Arena *arena) {
         for (const Tree *item = entry->first; strings && item; item = item->next)
             strings = item->kind == TREE_STRING;
         if (!strings) return FAIL(source, entry->key, "expected a map of strings");
+        source->metadata = entry;
     }
     return STATUS_OK;
 }
@@ -181,6 +183,8 @@ static Status source_read(Source *source, Arena *scratch, Checkpoint **out) {
     TRY(parse_spans(source, scratch));
     TRY(check_cover(source));
     Checkpoint *checkpoint = checkpoint_create(source->path, source->count);
+    if (source->metadata)
+        checkpoint->metadata = tree_copy(checkpoint->arena, source->metadata);
     const Status status = bind_tensors(source, checkpoint);
     if (status == STATUS_OK)
         *out = checkpoint;
@@ -202,12 +206,17 @@ Status safetensors_read(Checkpoint **out, const char *path, Diag *diag) {
 /* --- writing --- */
 
 /* The JSON header, padded with spaces so that the data starts at a multiple of 8. */
-static void header_print(Text *text, const NamedTensor *tensors, int count) {
+static void header_print(Text *text, const NamedTensor *tensors, int count,
+                         const Tree *metadata) {
     size_t begin = 0;
     text_add(text, "{");
+    if (metadata) {
+        text_add(text, "\"__metadata__\":");
+        tree_print_json(text, metadata, 0);
+    }
     for (int i = 0; i < count; i++) {
         const Tensor *tensor = &tensors[i].tensor;
-        if (i) text_add(text, ",");
+        if (i || metadata) text_add(text, ",");
         text_quoted(text, tensors[i].name);
         text_add(text, ":{\"dtype\":\"%s\",\"shape\":[", DTYPE_NAMES[tensor->dtype]);
         for (int d = 0; d < tensor->rank; d++)
@@ -255,6 +264,11 @@ static Status file_verify(const char *path, const NamedTensor *tensors, int coun
 
 Status safetensors_write(const char *path, const NamedTensor *tensors, int count,
                          Diag *diag) {
+    return safetensors_write_with(path, tensors, count, NULL, diag);
+}
+
+Status safetensors_write_with(const char *path, const NamedTensor *tensors, int count,
+                              const Tree *metadata, Diag *diag) {
     for (int i = 0; i < count; i++)
         if (!tensors[i].tensor.buf)
             return diag_fail(diag, STATUS_MODEL, LOC_FILE(path), tensors[i].name,
@@ -263,8 +277,13 @@ Status safetensors_write(const char *path, const NamedTensor *tensors, int count
     const char *temporary;
     TRY(outfile_open(&file, &temporary, path, diag));
     Text header = {0};
-    header_print(&header, tensors, count);
-    Status status = file_put(file, &header, tensors, count, diag);
+    header_print(&header, tensors, count, metadata);
+    Status status = STATUS_OK;
+    if (header.length > HEADER_BYTES_MAX)
+        status = diag_fail(diag, STATUS_MODEL, LOC_FILE(path), NULL,
+                           "expected a header of at most %zu bytes, found %zu",
+                           HEADER_BYTES_MAX, header.length);
+    if (status == STATUS_OK) status = file_put(file, &header, tensors, count, diag);
     text_free(&header);
     if (status == STATUS_OK) status = file_verify(temporary, tensors, count, diag);
     if (status == STATUS_OK) return outfile_commit(file, diag);

@@ -18,4 +18,9 @@ Status safetensors_read(Checkpoint **out, const char *path, Diag *diag);
 Status safetensors_write(const char *path, const NamedTensor *tensors, int count,
                          Diag *diag);
 
+/* The same with metadata, a map of strings, in front; NULL = none. Fails with
+ * STATUS_MODEL, too, where the header is larger than the format allows. */
+Status safetensors_write_with(const char *path, const NamedTensor *tensors, int count,
+                              const Tree *metadata, Diag *diag);
+
 #endif

@@ -1,0 +1,195 @@
+/* OutFolder: a folder of plain files, written beside its target and renamed into place.
+ */
+#include "io/files/outfolder.h"
+
+#include "io/files/path.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct OutFolder {
+    Arena *arena;
+    const char *path; /* without a slash at the end */
+    const char *parent, *base, *temporary;
+    bool (*is_ours)(const char *name);
+};
+
+static Status folder_fail(Diag *diag, const char *path, const char *what, int code) {
+    return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot %s: %s", what,
+                     strerror(code));
+}
+
+static bool is_entry(const char *name) {
+    return strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
+
+/* Removes a folder with its files; folders in it stay, and then it does too. */
+static void remove_folder(const char *path) {
+    DIR *list = opendir(path);
+    for (struct dirent *entry; list && (entry = readdir(list));)
+        if (is_entry(entry->d_name)) unlinkat(dirfd(list), entry->d_name, 0);
+    if (list) closedir(list);
+    rmdir(path);
+}
+
+/* Process number in a name `.<base>.<pid>.tmp`, 0 for any other name. */
+static pid_t temporary_owner(const char *name, const char *base) {
+    const size_t length = strlen(base);
+    if (name[0] != '.' || strncmp(name + 1, base, length) != 0) return 0;
+    const char *digits = name + 1 + length;
+    if (digits[0] != '.' || !isdigit((unsigned char)digits[1])) return 0;
+    char *end;
+    errno = 0;
+    const long pid = strtol(digits + 1, &end, 10);
+    return errno || pid <= 0 || pid > INT_MAX || strcmp(end, ".tmp") != 0 ? 0
+                                                                          : (pid_t)pid;
+}
+
+/* Removes what dead processes, or an earlier one with our number, left for this target.
+ */
+static void remove_stale(const OutFolder *folder) {
+    Arena *scratch = arena_create();
+    DIR *list = opendir(folder->parent);
+    for (struct dirent *entry; list && (entry = readdir(list));) {
+        const pid_t pid = temporary_owner(entry->d_name, folder->base);
+        const char *path = path_join(scratch, folder->parent, entry->d_name);
+        if (pid != 0 && path_is_folder(path) &&
+            (pid == getpid() || (kill(pid, 0) != 0 && errno == ESRCH)))
+            remove_folder(path);
+    }
+    if (list) closedir(list);
+    arena_destroy(scratch);
+}
+
+/* Whether the target may be replaced. */
+static Status check_target(const OutFolder *folder, Diag *diag) {
+    struct stat info;
+    const Loc at = LOC_FILE(folder->path);
+    if (stat(folder->path, &info) != 0) return STATUS_OK;
+    if (!S_ISDIR(info.st_mode))
+        return diag_fail(diag, STATUS_IO, at, NULL,
+                         "expected a folder to replace, found a file");
+    DIR *list = opendir(folder->path);
+    if (!list) return folder_fail(diag, folder->path, "read the folder", errno);
+    Status status = STATUS_OK;
+    for (struct dirent *entry; status == STATUS_OK && (entry = readdir(list));) {
+        if (!is_entry(entry->d_name) || folder->is_ours(entry->d_name)) continue;
+        status = diag_fail(diag, STATUS_IO, at, NULL,
+                           "the folder holds '%.100s', which would be lost: expected a "
+                           "new folder, or one with a model and nothing else",
+                           entry->d_name);
+        diag_hint(diag, "name another folder, or move that file away");
+    }
+    closedir(list);
+    return status;
+}
+
+Status outfolder_open(OutFolder **out, const char **temporary, const char *path,
+                      bool (*is_ours)(const char *name), Diag *diag) {
+    Arena *arena = arena_create();
+    OutFolder *folder = ARENA_NEW(arena, OutFolder);
+    char *resolved = realpath(path, NULL); /* a link stays one */
+    char *plain = arena_strdup(arena, resolved ? resolved : path);
+    free(resolved);
+    size_t length = strlen(plain);
+    while (length > 1 && plain[length - 1] == '/') plain[--length] = 0;
+    const char *slash = strrchr(plain, '/');
+    *folder = (OutFolder){.arena = arena,
+                          .path = plain,
+                          .parent = path_folder(arena, plain),
+                          .base = slash ? slash + 1 : plain,
+                          .is_ours = is_ours};
+    Status status = STATUS_OK;
+    if (!folder->base[0] || !is_entry(folder->base))
+        status = diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL,
+                           "expected the name of a folder");
+    if (status == STATUS_OK) status = check_target(folder, diag);
+    if (status == STATUS_OK) {
+        folder->temporary =
+            path_join(arena, folder->parent,
+                      arena_printf(arena, ".%s.%d.tmp", folder->base, getpid()));
+        remove_stale(folder);
+        if (mkdir(folder->temporary, 0777) != 0)
+            status =
+                folder_fail(diag, path, "create a temporary folder beside it", errno);
+    }
+    if (status != STATUS_OK) {
+        arena_destroy(arena);
+        return status;
+    }
+    *out = folder;
+    *temporary = folder->temporary;
+    return STATUS_OK;
+}
+
+void outfolder_measure(const OutFolder *folder, int64_t *bytes, int *files) {
+    DIR *list = opendir(folder->temporary);
+    *bytes = *files = 0;
+    for (struct dirent *entry; list && (entry = readdir(list));) {
+        struct stat info;
+        if (fstatat(dirfd(list), entry->d_name, &info, 0) != 0 || !S_ISREG(info.st_mode))
+            continue;
+        *bytes += info.st_size;
+        ++*files;
+    }
+    if (list) closedir(list);
+}
+
+/* Puts the temporary folder where the target is and the target where that was. */
+static Status swap_folders(const OutFolder *folder, Diag *diag) {
+    if (renameat2(AT_FDCWD, folder->temporary, AT_FDCWD, folder->path, RENAME_EXCHANGE) ==
+        0)
+        return STATUS_OK;
+    if (errno != EINVAL && errno != ENOSYS)
+        return folder_fail(diag, folder->path, "put the folder in place", errno);
+    /* a file system without exchanges: for a moment there is none */
+    const char *old = arena_printf(folder->arena, "%s.old", folder->temporary);
+    if (rename(folder->path, old) != 0)
+        return folder_fail(diag, folder->path, "move the old folder away", errno);
+    if (rename(folder->temporary, folder->path) != 0) {
+        const int code = errno;
+        rename(old, folder->path);
+        return folder_fail(diag, folder->path, "put the folder in place", code);
+    }
+    rename(old, folder->temporary);
+    return STATUS_OK;
+}
+
+static Status put_in_place(const OutFolder *folder, Diag *diag) {
+    if (path_is_folder(folder->path)) {
+        TRY(check_target(folder, diag)); /* it may have got files meanwhile */
+        TRY(swap_folders(folder, diag));
+        remove_folder(folder->temporary);
+    } else if (rename(folder->temporary, folder->path) != 0) {
+        return folder_fail(diag, folder->path, "put the folder in place", errno);
+    }
+    const int fd = open(folder->parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool failed = fd < 0 || (fsync(fd) != 0 && errno != EINVAL);
+    const int code = errno;
+    if (fd >= 0) close(fd);
+    return failed ? folder_fail(diag, folder->path, "make the folder durable", code)
+                  : STATUS_OK;
+}
+
+Status outfolder_commit(OutFolder *folder, Diag *diag) {
+    const Status status = put_in_place(folder, diag);
+    if (status == STATUS_OK)
+        arena_destroy(folder->arena);
+    else
+        outfolder_abandon(folder);
+    return status;
+}
+
+void outfolder_abandon(OutFolder *folder) {
+    if (!folder) return;
+    remove_folder(folder->temporary);
+    arena_destroy(folder->arena);
+}

@@ -1,0 +1,31 @@
+/* Output folders: written beside their target and renamed into place, so that a folder
+ * holds all of its new files or none. */
+#ifndef COMPRESS_IO_FILES_OUTFOLDER_H
+#define COMPRESS_IO_FILES_OUTFOLDER_H
+
+#include "ir/status.h"
+
+#include <stdint.h>
+
+typedef struct OutFolder OutFolder;
+
+/* Starts writing the folder `path`: makes a temporary one beside it, and first removes
+ * stale ones that dead processes left there for the same target. A folder that is there
+ * already will be replaced, if it holds nothing but files whose names `is_ours` knows;
+ * anything else in it, and a target that is no folder, is refused. `temporary` receives
+ * the folder to write into (valid until the end). Fails with STATUS_IO. */
+Status outfolder_open(OutFolder **out, const char **temporary, const char *path,
+                      bool (*is_ours)(const char *name), Diag *diag);
+
+/* Bytes and number of the files that are in the temporary folder by now. */
+void outfolder_measure(const OutFolder *folder, int64_t *bytes, int *files);
+
+/* Puts the folder in place, in one step with what it replaces, which is then removed.
+ * Files are durable already (io/files/outfile.h). Frees `folder` either way; on failure
+ * the target is as it was. Fails with STATUS_IO. */
+Status outfolder_commit(OutFolder *folder, Diag *diag);
+
+/* Gives up: removes the temporary folder. NULL is allowed. */
+void outfolder_abandon(OutFolder *folder);
+
+#endif

@@ -1,0 +1,135 @@
+/* Densify: see densify.h. */
+#include "io/formats/densify.h"
+
+#include "ir/half.h"
+#include "ir/rewrite.h"
+#include "ir/storage.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what is factored ---- */
+
+static bool is_op(const Node *node, const char *name) {
+    return node && strcmp(node->op->name, name) == 0;
+}
+
+/* x times the matrix `weight`, transposed or not, and nothing else. */
+static bool is_product(const Node *node, const Node *weight, bool transposed) {
+    return is_op(node, "linear") && node->in[1] == weight && !node_has(node, 2) &&
+           node_flag(node, "transposed") == transposed;
+}
+
+/* The only node that reads a value; NULL where it has more, or is an output. */
+static Node *only_user(const Graph *graph, const Node *value) {
+    if (graph_use_count(graph, value) != 1) return NULL;
+    for (Node *node = graph->first; node; node = node->next)
+        for (int i = 0; i < node->in_count; i++)
+            if (node->in[i] == value) return node;
+    return NULL;
+}
+
+/* Whether a node reads table W1 [rows, r] in a way that the dense table can serve: it
+ * looks rows up that W2 then widens, or it is a head on what W2 has narrowed. `*second`
+ * is W2, the same for all. */
+static bool serves(const Graph *graph, const Node *node, const Node *table,
+                   Node **second) {
+    const bool lookup = is_op(node, "embedding");
+    const Node *product = lookup ? only_user(graph, node) : node->in[0];
+    if (!product || !is_op(product, "linear") || !product->in[1]->storage ||
+        product->role != ROLE_EMBED_PROJECTION)
+        return false;
+    if (!*second) *second = product->in[1];
+    if (lookup) return node->in[1] == table && is_product(product, *second, false);
+    return is_op(node, "linear") && node->in[1] == table &&
+           !node_flag(node, "transposed") && is_product(product, *second, true);
+}
+
+/* W2 of a table, NULL when it is not factored, or not only that. */
+static Node *find_second(const Graph *graph, const Node *table) {
+    Node *second = NULL;
+    if (!table->storage || table->type.rank != 2) return NULL;
+    for (const Node *node = graph->first; node; node = node->next)
+        for (int i = 0; i < node->in_count; i++)
+            if (node->in[i] == table && !serves(graph, node, table, &second)) return NULL;
+    for (int i = 0; i < graph->output_count; i++)
+        if (graph->outputs[i].node == table) return NULL;
+    return second;
+}
+
+/* ---- products ---- */
+
+static void store_row(void *data, DType dtype, int64_t at, const double *row,
+                      int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        const float value = (float)row[i];
+        if (dtype == DTYPE_F16)
+            ((uint16_t *)data)[at + i] = f16_from_float(value);
+        else if (dtype == DTYPE_BF16)
+            ((uint16_t *)data)[at + i] = bf16_from_float(value);
+        else
+            ((float *)data)[at + i] = value;
+    }
+}
+
+/* W1 [rows, r] times the transpose of W2 [width, r], row by row. */
+static Status multiply(Tensor *out, const Storage *first, const Tensor *second,
+                       Diag *diag) {
+    const Tensor *table = storage_tensor(first);
+    const int64_t rows = table->dim[0], rank = table->dim[1], width = second->dim[0];
+    const DType dtype = table->dtype == DTYPE_F64 ? DTYPE_F32 : table->dtype;
+    void *data;
+    TRY(storage_blank(out, &data, first, dtype, 2, (int64_t[]){rows, width}, diag));
+    if (!data) return STATUS_OK;
+    double *factor = memory_alloc((size_t)rank + 1, sizeof *factor);
+    double *sum = memory_alloc((size_t)width + 1, sizeof *sum);
+    double *column = memory_alloc((size_t)(rank * width) + 1, sizeof *column);
+    for (int64_t c = 0; c < width; c++) { /* W2 turned: a column is contiguous then */
+        tensor_read_f64(second, c * rank, rank, factor);
+        for (int64_t k = 0; k < rank; k++) column[k * width + c] = factor[k];
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        tensor_read_f64(table, r * rank, rank, factor);
+        memset(sum, 0, (size_t)width * sizeof *sum);
+        for (int64_t k = 0; k < rank; k++)
+            for (int64_t c = 0; c < width; c++)
+                sum[c] += factor[k] * column[k * width + c];
+        store_row(data, dtype, r * width, sum, width);
+    }
+    free(factor);
+    free(sum);
+    free(column);
+    return STATUS_OK;
+}
+
+/* ---- the graph ---- */
+
+/* Puts the dense table in place of W1 and takes the products with W2 out. */
+static Status unfactor(Graph *graph, Node *table, const Node *second, Diag *diag) {
+    Tensor dense;
+    TRY(multiply(&dense, table->storage, storage_tensor(second->storage), diag));
+    TRY(storage_replace(graph, table, STORAGE_ALL_USERS, dense, 1, diag));
+    for (Node *node = graph->first; node; node = node->next) {
+        if (node->in_count < 2 || node->in[1] != table) continue;
+        if (is_op(node, "embedding"))
+            graph_replace_uses(graph, only_user(graph, node), node);
+        else
+            node->in[0] = node->in[0]->in[0];
+    }
+    graph_remove_dead(graph);
+    return graph_infer(graph, diag);
+}
+
+Status model_densify(Model *model, DenseReport *report, Diag *diag) {
+    Graph *graph = model->graph;
+    const int64_t before = graph_parameter_count(graph);
+    *report = (DenseReport){0};
+    for (Node *leaf = graph->first; leaf; leaf = leaf->next) {
+        const Node *second = find_second(graph, leaf);
+        if (!second) continue;
+        TRY(unfactor(graph, leaf, second, diag));
+        report->factors++;
+    }
+    report->parameters = graph_parameter_count(graph) - before;
+    return STATUS_OK;
+}

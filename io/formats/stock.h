@@ -1,0 +1,31 @@
+/* Stock architectures: what a model is in the terms of transformers, if it is that.
+ *
+ * A model is stock when the configuration of what it is (io/formats/model_config.h)
+ * builds a graph that equals its own, up to the names of storages and places and to nodes
+ * that do nothing outside of training. The graph that is built then names every weight as
+ * a checkpoint does. */
+#ifndef COMPRESS_IO_FORMATS_STOCK_H
+#define COMPRESS_IO_FORMATS_STOCK_H
+
+#include "io/families/family.h"
+
+typedef struct Stock {
+    const Family *family;
+    const Tree *config;      /* in the arena: the configuration of what the model is */
+    Model *built;            /* owned: the graph of that configuration, shapes only */
+    const Storage **weights; /* in the arena: the model's storage for each of built's */
+    int copies; /* storages of built's beyond the first for one of the model's */
+    int64_t copied_bytes; /* what they take as the model has them */
+} Stock;
+
+/* Finds out what the model is; its shapes suffice. With `may_copy` layers may share
+ * weights that the architecture has one for each of: copies then. Fails with
+ * STATUS_MODEL: the first thing in which the model differs, for instance that layer 2 has
+ * 5 heads and layer 0 has 6. */
+Status stock_match(Stock *out, Arena *arena, const Model *model, bool may_copy,
+                   Diag *diag);
+
+/* Frees what stock_match made, but for the arena. */
+void stock_release(Stock *stock);
+
+#endif
