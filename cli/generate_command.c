@@ -15,7 +15,6 @@
 #include "session/session.h"
 
 #include <string.h>
-#include <sys/stat.h>
 
 enum { GENERATE_TOKENS = 128 }; /* unless --max-tokens says otherwise */
 enum { BEAM = 4 };              /* unless --beam says otherwise */
@@ -56,12 +55,12 @@ static Status read_prompt(Generation *g, Diag *diag) {
 
 static Status open_tokenizer(Generation *g, Diag *diag) {
     const char *path = g->cli->flags.tokenizer, *model = g->cli->args[0];
-    struct stat info;
-    if (!path && stat(model, &info) == 0 && !S_ISDIR(info.st_mode))
-        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
-                         "expected --tokenizer PATH: %s is no folder with a tokenizer",
-                         model);
-    return tokenizer_read(&g->tokenizer, path ? path : model, diag);
+    if (path || path_is_folder(model))
+        return tokenizer_read(&g->tokenizer, path ? path : model, diag);
+    if (tokenizer_of_model(g->model))
+        return tokenizer_read_model(&g->tokenizer, g->model, model, diag);
+    return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                     "expected --tokenizer PATH: %s has no tokenizer", model);
 }
 
 static Status check_positions(const Generation *g, Diag *diag) {
@@ -183,7 +182,7 @@ typedef struct Translating {
     int64_t most; /* tokens */
 } Translating;
 
-/* Where the tokenizers are: as the flags say, or beside the model. */
+/* Where the tokenizers are: as the flags say, or beside the model; NULL: in it. */
 static Status find_tokenizers(const Translating *t, const char **source,
                               const char **target, Diag *diag) {
     static const char *const ONE[] = {"tokenizer.json", "vocab.json", "vocab.txt"};
@@ -202,6 +201,8 @@ static Status find_tokenizers(const Translating *t, const char **source,
         *source = *target = folder;
         return STATUS_OK;
     }
+    *source = *target = NULL;
+    if (tokenizer_of_model(t->model)) return STATUS_OK;
     diag_fail(
         diag, STATUS_USAGE, LOC_NONE, NULL,
         "expected --tokenizer PATH, and --target-tokenizer where the languages have "
@@ -216,10 +217,15 @@ static Status open_tokenizers(Translating *t, Diag *diag) {
     const char *source, *target;
     TRY(find_tokenizers(t, &source, &target, diag));
     if (t->cli->flags.target_tokenizer) target = t->cli->flags.target_tokenizer;
-    TRY(tokenizer_read(&t->source, source, diag));
+    if (source)
+        TRY(tokenizer_read(&t->source, source, diag));
+    else
+        TRY(tokenizer_read_model(&t->source, t->model, t->cli->args[0], diag));
     TRY(vocabulary_check(t->model, "the model", vocabulary_of(t->source, t->model->arena),
-                         "tokenizer of the source", LOC_FILE(source), diag));
-    if (strcmp(source, target) != 0) return tokenizer_read(&t->target, target, diag);
+                         "tokenizer of the source",
+                         LOC_FILE(source ? source : t->cli->args[0]), diag));
+    if (target && (!source || strcmp(source, target) != 0))
+        return tokenizer_read(&t->target, target, diag);
     t->target = t->source;
     return STATUS_OK;
 }

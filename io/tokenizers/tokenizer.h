@@ -10,6 +10,7 @@
 #ifndef COMPRESS_IO_TOKENIZERS_TOKENIZER_H
 #define COMPRESS_IO_TOKENIZERS_TOKENIZER_H
 
+#include "ir/model.h"
 #include "ir/status.h"
 #include "ir/text.h"
 
@@ -75,6 +76,15 @@ typedef struct Encoding {
  * STATUS_IO, or with STATUS_FORMAT at the line, or naming the component, that is damaged,
  * missing or not supported. */
 Status tokenizer_read(Tokenizer **out, const char *path, Diag *diag);
+
+/* Whether a tokenizer goes with a model: one of its assets is one. */
+bool tokenizer_of_model(const Model *model);
+
+/* Reads the tokenizer that goes with a model (ModelAsset), as from the folder that the
+ * model came from. `name` is the model's in messages. Fails as tokenizer_read does, with
+ * STATUS_IO where the model has no tokenizer. */
+Status tokenizer_read_model(Tokenizer **out, const Model *model, const char *name,
+                            Diag *diag);
 
 /* Frees the tokenizer. NULL is allowed. */
 void tokenizer_destroy(Tokenizer *tokenizer);

@@ -2,7 +2,6 @@
  * merges.txt. */
 #include "io/tokenizers/tokenizer_readers.h"
 
-#include "io/files/file.h"
 #include "io/files/json.h"
 
 #include <string.h>
@@ -103,11 +102,13 @@ static Status add_line(Bpe *bpe, const char *line, size_t length, Loc at, Diag *
     return bpe_add(bpe, left, right, at, NULL, diag);
 }
 
-static Status add_lines(Tokenizer *self, Arena *scratch, const char *file, Diag *diag) {
-    static const char HEADER[] = "#version";
+static Status add_lines(Tokenizer *self, Arena *scratch, const Folder *folder,
+                        Diag *diag) {
+    static const char HEADER[] = "#version", NAME[] = "merges.txt";
+    const char *file = folder_file(folder, scratch, NAME);
     char *text;
     size_t length, lines = 1;
-    TRY(file_read(&text, &length, scratch, file, VOCABULARY_BYTES_MAX, diag));
+    TRY(folder_read(&text, &length, folder, scratch, NAME, VOCABULARY_BYTES_MAX, diag));
     TRY(utf8_check_file(file, text, length, diag));
     for (const char *p = text; (p = strchr(p, '\n')); p++) lines++;
     if (lines > MERGES_MAX) return too_many(LOC_FILE(file), NULL, diag);
@@ -175,25 +176,25 @@ static Status use_config(Tokenizer *self, const Tree *config, Diag *diag) {
     return STATUS_OK;
 }
 
-Status tokenizer_read_merges(Tokenizer *self, Arena *scratch, const char *path,
-                             const char *folder, Diag *diag) {
+Status tokenizer_read_merges(Tokenizer *self, Arena *scratch, const Folder *folder,
+                             const char *name, Diag *diag) {
     Tree *config, *vocab;
     SpecialNames names;
     Bpe *bpe = &self->bpe;
-    const char *merges = path_join(scratch, folder, "merges.txt");
-    const char *extra = path_join(scratch, folder, "added_tokens.json");
-    Loc at = LOC_FILE(path);
+    static const char EXTRA[] = "added_tokens.json";
+    const Loc at = LOC_FILE(folder_file(folder, self->arena, name));
     TRY(config_read(&config, &names, scratch, folder, diag));
     TRY(check_config(config, diag));
-    if (path_is_file(extra))
-        return diag_fail(diag, STATUS_FORMAT, LOC_FILE(extra), NULL,
+    if (folder_has(folder, EXTRA))
+        return diag_fail(diag, STATUS_FORMAT,
+                         LOC_FILE(folder_file(folder, self->arena, EXTRA)), NULL,
                          "further tokens beside a vocab.json are not supported");
-    TRY(json_read(&vocab, scratch, path, VOCABULARY_BYTES_MAX, diag));
+    TRY(folder_read_json(&vocab, folder, scratch, name, VOCABULARY_BYTES_MAX, diag));
     if (vocab->kind != TREE_MAP)
         return diag_fail(diag, STATUS_FORMAT, at, NULL, "expected a map, found %s",
                          tree_kind_name(vocab->kind));
     TRY(tokenizer_place(self, vocab, NULL, 0, at, NULL, diag));
-    TRY(add_lines(self, scratch, merges, diag));
+    TRY(add_lines(self, scratch, folder, diag));
     self->kind = MODEL_BPE;
     bpe->byte_level = true;
     bpe->unknown =

@@ -2,7 +2,6 @@
  * and tokens put in their places. */
 #include "io/tokenizers/tokenizer_build.h"
 
-#include "io/files/file.h"
 #include "io/files/json.h"
 
 #include <string.h>
@@ -27,16 +26,15 @@ static Status read_name(const char **out, const Tree *config, const char *key,
     return STATUS_OK;
 }
 
-Status config_read(Tree **config, SpecialNames *names, Arena *arena, const char *folder,
+Status config_read(Tree **config, SpecialNames *names, Arena *arena, const Folder *folder,
                    Diag *diag) {
-    const char *path = path_join(arena, folder, "tokenizer_config.json");
+    static const char NAME[] = "tokenizer_config.json";
     *names = (SpecialNames){0};
     *config = NULL;
-    if (!path_is_file(path)) return STATUS_OK;
-    TRY(path_check_inside(folder, path, diag));
-    TRY(json_read(config, arena, path, CONFIG_BYTES_MAX, diag));
+    if (!folder_has(folder, NAME)) return STATUS_OK;
+    TRY(folder_read_json(config, folder, arena, NAME, CONFIG_BYTES_MAX, diag));
     if ((*config)->kind != TREE_MAP)
-        return diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
+        return diag_fail(diag, STATUS_FORMAT, (*config)->loc, NULL,
                          "expected a JSON object, found %s",
                          tree_kind_name((*config)->kind));
     TRY(read_name(&names->pad, *config, "pad_token", diag));
@@ -96,14 +94,13 @@ static Status take_number(int32_t *id, const Tokenizer *tokenizer, const Tree *c
 }
 
 /* Numbers that the config.json of a folder gives, for what has none yet. */
-static Status take_numbers(Tokenizer *tokenizer, Arena *scratch, const char *folder,
+static Status take_numbers(Tokenizer *tokenizer, Arena *scratch, const Folder *folder,
                            Diag *diag) {
     SpecialIds *ids = &tokenizer->specials;
     Tree *config;
-    const char *path = path_join(scratch, folder, "config.json");
-    if (!path_is_file(path)) return STATUS_OK;
-    TRY(path_check_inside(folder, path, diag));
-    TRY(json_read(&config, scratch, path, CONFIG_BYTES_MAX, diag));
+    static const char NAME[] = "config.json";
+    if (!folder_has(folder, NAME)) return STATUS_OK;
+    TRY(folder_read_json(&config, folder, scratch, NAME, CONFIG_BYTES_MAX, diag));
     TRY(take_number(&ids->bos, tokenizer, config, "bos_token_id", diag));
     TRY(take_number(&ids->eos, tokenizer, config, "eos_token_id", diag));
     return take_number(&ids->pad, tokenizer, config, "pad_token_id", diag);
@@ -132,7 +129,7 @@ static void take_all_usual(Tokenizer *tokenizer) {
 }
 
 Status specials_find_some(Tokenizer *tokenizer, const SpecialNames *names,
-                          const char *folder, Loc at, Diag *diag) {
+                          const Folder *folder, Loc at, Diag *diag) {
     SpecialIds *ids = &tokenizer->specials;
     const struct {
         int32_t *id;

@@ -3,6 +3,7 @@
 #ifndef COMPRESS_IO_TOKENIZERS_TOKENIZER_BUILD_H
 #define COMPRESS_IO_TOKENIZERS_TOKENIZER_BUILD_H
 
+#include "io/files/folder.h"
 #include "io/tokenizers/tokenizer_members.h"
 #include "io/tokenizers/tokenizer_model.h"
 
@@ -13,7 +14,7 @@ typedef struct SpecialNames {
 
 /* Reads tokenizer_config.json in a folder; at `config` NULL when there is none. The
  * strings live in the arena. */
-Status config_read(Tree **config, SpecialNames *names, Arena *arena, const char *folder,
+Status config_read(Tree **config, SpecialNames *names, Arena *arena, const Folder *folder,
                    Diag *diag);
 
 /* Looks up the special tokens of WordPiece, [PAD], [UNK] ... where they have no other
@@ -23,7 +24,7 @@ Status specials_find(Tokenizer *tokenizer, const SpecialNames *names, Loc at, Di
 /* Looks up those of a language model: the ones that are named must be there; then those
  * that the config.json of the folder numbers, then the usual names. */
 Status specials_find_some(Tokenizer *tokenizer, const SpecialNames *names,
-                          const char *folder, Loc at, Diag *diag);
+                          const Folder *folder, Loc at, Diag *diag);
 
 /* Fills in the template of BERT: [CLS] A [SEP], [CLS] A [SEP] B [SEP]. */
 void template_bert(Tokenizer *tokenizer, int32_t cls, int32_t sep);

@@ -3,7 +3,6 @@
  * of their own. */
 #include "io/tokenizers/tokenizer_readers.h"
 
-#include "io/files/file.h"
 #include "io/files/json.h"
 
 #include <string.h>
@@ -136,7 +135,7 @@ static Status read_model(Tokenizer *self, const Tree *root, const Tree *model,
 
 /* Everything but the configuration, from the parsed file. */
 static Status read_root(Tokenizer *self, Arena *scratch, const Tree *root,
-                        SpecialNames *names, const char *folder, Diag *diag) {
+                        SpecialNames *names, const Folder *folder, Diag *diag) {
     const Tree *model;
     Added added = {0};
     TRY(json_member(&model, root, "model", TREE_MAP, "", diag));
@@ -155,12 +154,12 @@ static Status read_root(Tokenizer *self, Arena *scratch, const Tree *root,
     return template_read(self, root, diag);
 }
 
-Status tokenizer_read_json(Tokenizer *self, Arena *scratch, const char *path,
-                           const char *folder, Diag *diag) {
+Status tokenizer_read_json(Tokenizer *self, Arena *scratch, const Folder *folder,
+                           const char *name, Diag *diag) {
     Tree *root, *config;
     SpecialNames names;
     TRY(config_read(&config, &names, scratch, folder, diag));
-    TRY(json_read(&root, scratch, path, VOCABULARY_BYTES_MAX, diag));
+    TRY(folder_read_json(&root, folder, scratch, name, VOCABULARY_BYTES_MAX, diag));
     if (root->kind != TREE_MAP)
         return diag_fail(diag, STATUS_FORMAT, root->loc, NULL,
                          "expected a JSON object, found %s", tree_kind_name(root->kind));

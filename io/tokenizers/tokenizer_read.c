@@ -1,53 +1,74 @@
 /* Tokenizer: reading one from whatever the path is. */
 #include "io/files/path.h"
 #include "io/tokenizers/tokenizer_readers.h"
+#include "ir/text.h"
 
 #include <string.h>
 
 /* Reads from a folder: what lies in it decides. */
-static Status read_folder(Tokenizer *self, Arena *scratch, const char *folder,
+static Status read_folder(Tokenizer *self, Arena *scratch, const Folder *folder,
                           Diag *diag) {
-    const char *json = path_join(scratch, folder, "tokenizer.json");
-    const char *tokens = path_join(scratch, folder, "vocab.json");
-    const char *merges = path_join(scratch, folder, "merges.txt");
-    const char *vocab = path_join(scratch, folder, "vocab.txt");
-    if (path_is_file(json)) {
-        TRY(path_check_inside(folder, json, diag));
-        return tokenizer_read_json(self, scratch, json, folder, diag);
-    }
-    if (path_is_file(tokens) && path_is_file(merges)) {
-        TRY(path_check_inside(folder, tokens, diag));
-        TRY(path_check_inside(folder, merges, diag));
-        return tokenizer_read_merges(self, scratch, tokens, folder, diag);
-    }
-    if (path_is_file(tokens)) {
-        TRY(path_check_inside(folder, tokens, diag));
-        return tokenizer_read_words(self, scratch, tokens, folder, diag);
-    }
-    if (!path_is_file(vocab))
-        return diag_fail(diag, STATUS_IO, LOC_FILE(folder), NULL,
-                         "expected a folder with a tokenizer.json or a vocab.txt, or "
-                         "with vocab.json and merges.txt");
-    TRY(path_check_inside(folder, vocab, diag));
-    return tokenizer_read_vocab(self, scratch, vocab, folder, diag);
+    static const char JSON[] = "tokenizer.json", TOKENS[] = "vocab.json";
+    static const char VOCAB[] = "vocab.txt";
+    if (folder_has(folder, JSON))
+        return tokenizer_read_json(self, scratch, folder, JSON, diag);
+    if (folder_has(folder, TOKENS) && folder_has(folder, "merges.txt"))
+        return tokenizer_read_merges(self, scratch, folder, TOKENS, diag);
+    if (folder_has(folder, TOKENS))
+        return tokenizer_read_words(self, scratch, folder, TOKENS, diag);
+    if (folder_has(folder, VOCAB))
+        return tokenizer_read_vocab(self, scratch, folder, VOCAB, diag);
+    return diag_fail(diag, STATUS_IO, LOC_FILE(folder->path), NULL,
+                     "expected a tokenizer.json or a vocab.txt, or vocab.json and "
+                     "merges.txt");
 }
 
-Status tokenizer_read(Tokenizer **out, const char *path, Diag *diag) {
+/* Reads the file that was named. */
+static Status read_file(Tokenizer *self, Arena *scratch, const char *path, Diag *diag) {
+    const char *slash = strrchr(path, '/'), *ending = strrchr(path, '.');
+    const Folder folder = {.path = path_folder(scratch, path), .given = path};
+    const bool is_json = ending && strcmp(ending, ".json") == 0;
+    return (is_json ? tokenizer_read_json : tokenizer_read_vocab)(
+        self, scratch, &folder, slash ? slash + 1 : path, diag);
+}
+
+static Status read_any(Tokenizer **out, const char *path, const Folder *folder,
+                       Diag *diag) {
     Arena *arena = arena_create(), *scratch = arena_create();
     Tokenizer *self = ARENA_NEW(arena, Tokenizer);
-    Status status;
     self->arena = arena;
-    const char *folder = path_folder(scratch, path), *ending = strrchr(path, '.');
-    if (path_is_folder(path))
-        status = read_folder(self, scratch, path, diag);
-    else if (ending && strcmp(ending, ".json") == 0)
-        status = tokenizer_read_json(self, scratch, path, folder, diag);
-    else
-        status = tokenizer_read_vocab(self, scratch, path, folder, diag);
+    const Status status = folder ? read_folder(self, scratch, folder, diag)
+                                 : read_file(self, scratch, path, diag);
     arena_destroy(scratch);
     if (status == STATUS_OK)
         *out = self;
     else
         tokenizer_destroy(self);
+    return status;
+}
+
+Status tokenizer_read(Tokenizer **out, const char *path, Diag *diag) {
+    const Folder folder = {.path = path};
+    return read_any(out, path, path_is_folder(path) ? &folder : NULL, diag);
+}
+
+bool tokenizer_of_model(const Model *model) {
+    return model_asset(model, "tokenizer.json") || model_asset(model, "vocab.json") ||
+           model_asset(model, "vocab.txt");
+}
+
+Status tokenizer_read_model(Tokenizer **out, const Model *model, const char *name,
+                            Diag *diag) {
+    Text config = {0};
+    tree_print_json(&config, model->config, 0);
+    Arena *arena = arena_create();
+    ModelAsset *files = ARENA_ARRAY(arena, ModelAsset, (size_t)model->asset_count + 1);
+    for (int i = 0; i < model->asset_count; i++) files[i] = model->assets[i];
+    files[model->asset_count] = (ModelAsset){"config.json", config.data, config.length};
+    const Folder folder = {
+        .path = name, .files = files, .file_count = model->asset_count + 1};
+    const Status status = read_any(out, name, &folder, diag);
+    arena_destroy(arena);
+    text_free(&config);
     return status;
 }

@@ -5,26 +5,26 @@
 
 #include "io/tokenizers/tokenizer_build.h"
 
-/* --- one kind of file each; the folder is where the configuration lies, and what is not
- * needed later goes into the arena `scratch` --- */
+/* --- one kind of file each: `name` in the folder, where the configuration lies too. What
+ * is not needed later goes into the arena `scratch` --- */
 
 /* Fills an empty tokenizer from a tokenizer.json. */
-Status tokenizer_read_json(Tokenizer *tokenizer, Arena *scratch, const char *path,
-                           const char *folder, Diag *diag);
+Status tokenizer_read_json(Tokenizer *tokenizer, Arena *scratch, const Folder *folder,
+                           const char *name, Diag *diag);
 
 /* Fills an empty tokenizer from a vocab.txt, one token a line. */
-Status tokenizer_read_vocab(Tokenizer *tokenizer, Arena *scratch, const char *path,
-                            const char *folder, Diag *diag);
+Status tokenizer_read_vocab(Tokenizer *tokenizer, Arena *scratch, const Folder *folder,
+                            const char *name, Diag *diag);
 
-/* Fills an empty tokenizer from the vocab.json, at `path`, and the merges.txt of a
+/* Fills an empty tokenizer from the vocab.json, `name`, and the merges.txt of a
  * folder: GPT-2's. */
-Status tokenizer_read_merges(Tokenizer *tokenizer, Arena *scratch, const char *path,
-                             const char *folder, Diag *diag);
+Status tokenizer_read_merges(Tokenizer *tokenizer, Arena *scratch, const Folder *folder,
+                             const char *name, Diag *diag);
 
 /* Fills an empty tokenizer from a vocab.json of whole words, Marian's without its
  * SentencePiece model. */
-Status tokenizer_read_words(Tokenizer *tokenizer, Arena *scratch, const char *path,
-                            const char *folder, Diag *diag);
+Status tokenizer_read_words(Tokenizer *tokenizer, Arena *scratch, const Folder *folder,
+                            const char *name, Diag *diag);
 
 /* --- parts of a tokenizer.json --- */
 

@@ -1,8 +1,6 @@
 /* Tokenizer: reading vocab.txt, with BERT's rules as tokenizer_config.json sets them. */
 #include "io/tokenizers/tokenizer_readers.h"
 
-#include "io/files/file.h"
-
 #include <string.h>
 
 enum { MAX_CHARS = 100, SPECIALS = 5 };
@@ -64,14 +62,14 @@ static Status add_specials(Tokenizer *self, Loc at, Diag *diag) {
     return tokenizer_add(self, added, count, at, diag);
 }
 
-Status tokenizer_read_vocab(Tokenizer *self, Arena *scratch, const char *path,
-                            const char *folder, Diag *diag) {
+Status tokenizer_read_vocab(Tokenizer *self, Arena *scratch, const Folder *folder,
+                            const char *name, Diag *diag) {
     char *text;
     size_t length;
     Tree *config;
     SpecialNames names;
-    const char *file = arena_strdup(self->arena, path);
-    const char *extra = path_join(scratch, folder, "added_tokens.json");
+    static const char EXTRA[] = "added_tokens.json";
+    const char *file = folder_file(folder, self->arena, name);
     TRY(config_read(&config, &names, scratch, folder, diag));
     self->normalizer.steps[0].kind = NORMALIZE_BERT;
     self->normalizer.count = 1;
@@ -83,10 +81,12 @@ Status tokenizer_read_vocab(Tokenizer *self, Arena *scratch, const char *path,
                   diag));
     TRY(json_flag(&rules->space_chinese, config, "tokenize_chinese_chars", true, "",
                   diag));
-    if (path_is_file(extra))
-        return diag_fail(diag, STATUS_FORMAT, LOC_FILE(extra), NULL,
+    if (folder_has(folder, EXTRA))
+        return diag_fail(diag, STATUS_FORMAT,
+                         LOC_FILE(folder_file(folder, self->arena, EXTRA)), NULL,
                          "further tokens beside a vocab.txt are not supported");
-    TRY(file_read(&text, &length, self->arena, path, VOCABULARY_BYTES_MAX, diag));
+    TRY(folder_read(&text, &length, folder, self->arena, name, VOCABULARY_BYTES_MAX,
+                    diag));
     TRY(vocabulary_parse(&self->vocabulary, self->arena, file, text, length, diag));
     TRY(specials_find(self, &names, LOC_FILE(file), diag));
     self->wordpiece = (WordPiece){.vocabulary = &self->vocabulary,

@@ -1,7 +1,6 @@
 /* Tokenizer: the model WordLevel, in which every word is a token. */
 #include "io/tokenizers/tokenizer_readers.h"
 
-#include "io/files/file.h"
 #include "io/files/json.h"
 
 #include <string.h>
@@ -58,14 +57,13 @@ Status wordlevel_read(Tokenizer *self, const Tree *root, const Tree *model,
 /* --- vocab.json alone --- */
 
 /* SentencePiece units are no words: their tokens would all be unknown. */
-static Status refuse_pieces(const char *folder, Arena *scratch, Diag *diag) {
+static Status refuse_pieces(const Folder *folder, Arena *arena, Diag *diag) {
     static const char *const NAMES[] = {"source.spm", "target.spm", "spiece.model",
                                         "tokenizer.model"};
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
-        const char *path = path_join(scratch, folder, NAMES[i]);
-        if (!path_is_file(path)) continue;
-        diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
-                  "SentencePiece models are not supported");
+        if (!folder_has(folder, NAMES[i])) continue;
+        diag_fail(diag, STATUS_FORMAT, LOC_FILE(folder_file(folder, arena, NAMES[i])),
+                  NULL, "SentencePiece models are not supported");
         diag_hint(diag, "a tokenizer.json in the folder is read instead when it is "
                         "there; a vocab.json without this file is read as words");
         return STATUS_FORMAT;
@@ -108,14 +106,14 @@ static Status use_config(Tokenizer *self, const Tree *config, Diag *diag) {
     return STATUS_OK;
 }
 
-Status tokenizer_read_words(Tokenizer *self, Arena *scratch, const char *path,
-                            const char *folder, Diag *diag) {
+Status tokenizer_read_words(Tokenizer *self, Arena *scratch, const Folder *folder,
+                            const char *name, Diag *diag) {
     Tree *config, *vocab;
     SpecialNames names;
-    const Loc at = LOC_FILE(arena_strdup(self->arena, path));
-    TRY(refuse_pieces(folder, scratch, diag));
+    const Loc at = LOC_FILE(folder_file(folder, self->arena, name));
+    TRY(refuse_pieces(folder, self->arena, diag));
     TRY(config_read(&config, &names, scratch, folder, diag));
-    TRY(json_read(&vocab, scratch, path, VOCABULARY_BYTES_MAX, diag));
+    TRY(folder_read_json(&vocab, folder, scratch, name, VOCABULARY_BYTES_MAX, diag));
     if (vocab->kind != TREE_MAP)
         return diag_fail(diag, STATUS_FORMAT, at, NULL, "expected a map, found %s",
                          tree_kind_name(vocab->kind));

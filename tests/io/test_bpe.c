@@ -82,7 +82,7 @@ static void words(void **state) {
 
 enum { TOKENS = 80, LETTERS = 3 };
 
-typedef struct Model {
+typedef struct BpeModel {
     Arena *arena;
     Vocabulary vocabulary;
     Bpe bpe;
@@ -91,10 +91,10 @@ typedef struct Model {
     } merges[TOKENS];
     int count;
     int32_t known; /* tokens so far */
-} Model;
+} BpeModel;
 
 /* Number of a token, which becomes known if need be. */
-static int32_t model_token(Model *model, const char *text) {
+static int32_t model_token(BpeModel *model, const char *text) {
     int32_t id = vocabulary_find(&model->vocabulary, text, strlen(text));
     if (id >= 0) return id;
     model->vocabulary.tokens[model->known] =
@@ -103,7 +103,7 @@ static int32_t model_token(Model *model, const char *text) {
 }
 
 /* Appends the merge of two tokens. */
-static void model_merge(Model *model, int32_t left, int32_t right) {
+static void model_merge(BpeModel *model, int32_t left, int32_t right) {
     Diag *diag = diag_create();
     const Token *a = &model->vocabulary.tokens[left];
     const Token *b = &model->vocabulary.tokens[right];
@@ -118,7 +118,7 @@ static void model_merge(Model *model, int32_t left, int32_t right) {
     diag_destroy(diag);
 }
 
-static bool is_new_merge(const Model *model, int32_t left, int32_t right) {
+static bool is_new_merge(const BpeModel *model, int32_t left, int32_t right) {
     const Token *tokens = model->vocabulary.tokens;
     if (tokens[left].length + tokens[right].length > 12) return false;
     for (int i = 0; i < model->count; i++)
@@ -128,8 +128,8 @@ static bool is_new_merge(const Model *model, int32_t left, int32_t right) {
 }
 
 /* Letters a, b, c, then random merges of what there is. They live where they are. */
-static void model_fill(Model *model, uint64_t key, uint64_t merges) {
-    *model = (Model){.arena = arena_create()};
+static void model_fill(BpeModel *model, uint64_t key, uint64_t merges) {
+    *model = (BpeModel){.arena = arena_create()};
     vocabulary_create(&model->vocabulary, model->arena, TOKENS);
     for (int i = 0; i < LETTERS; i++) model_token(model, (char[]){(char)('a' + i), 0});
     bpe_create(&model->bpe, model->arena, &model->vocabulary, TOKENS);
@@ -143,7 +143,7 @@ static void model_fill(Model *model, uint64_t key, uint64_t merges) {
 }
 
 /* The definition: of the first merge that stands anywhere, the leftmost place. */
-static size_t naive(const Model *model, const char *word, int32_t *ids) {
+static size_t naive(const BpeModel *model, const char *word, int32_t *ids) {
     size_t length = strlen(word);
     for (size_t i = 0; i < length; i++) ids[i] = word[i] - 'a';
     for (int m = 0; m < model->count; m++)
@@ -166,7 +166,7 @@ static void merging(void **state) {
     UnknownChars unknown = {0};
     size_t shorter = 0;
     for (uint64_t key = 0; key < 60; key++) {
-        Model model;
+        BpeModel model;
         model_fill(&model, key, 10 + key);
         for (uint64_t w = 0; w < 40; w++) {
             char word[64] = "";
@@ -193,7 +193,7 @@ static void merging(void **state) {
 static void long_word(void **state) {
     (void)state;
     enum { LENGTH = 1 << 20 };
-    Model model;
+    BpeModel model;
     char *word = malloc(LENGTH);
     memset(word, 'a', LENGTH);
     model_fill(&model, 0, 0);

@@ -1,0 +1,32 @@
+/* Folder: files by name, on disk or in memory, for readers that need several that lie
+ * beside each other. */
+#ifndef COMPRESS_IO_FILES_FOLDER_H
+#define COMPRESS_IO_FILES_FOLDER_H
+
+#include "ir/model.h"
+
+typedef struct Folder {
+    const char *path;        /* of the folder; of files in memory, what they are called */
+    const ModelAsset *files; /* in memory; NULL = they lie in the folder at `path` */
+    int file_count;
+    const char *given; /* path of a file in it that the user named, who may have named a
+                          link that leads elsewhere; NULL = none */
+} Folder;
+
+/* Path of a file, there or not, for messages; in the arena. */
+const char *folder_file(const Folder *folder, Arena *arena, const char *name);
+
+/* Whether there is a file of this name. */
+bool folder_has(const Folder *folder, const char *name);
+
+/* Reads a file of at most `limit` bytes into the arena, terminated by a zero byte that
+ * `length` does not count. Links that lead out of the folder are refused. Fails with
+ * STATUS_IO, STATUS_FORMAT. */
+Status folder_read(char **text, size_t *length, const Folder *folder, Arena *arena,
+                   const char *name, size_t limit, Diag *diag);
+
+/* The same, parsed as JSON. */
+Status folder_read_json(Tree **out, const Folder *folder, Arena *arena, const char *name,
+                        size_t limit, Diag *diag);
+
+#endif
