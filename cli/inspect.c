@@ -213,6 +213,7 @@ Tree *inspection_tree(const Inspection *it) {
     tree_put_string(arena, map, "path", it->path);
     if (type && type->kind == TREE_STRING)
         tree_put_string(arena, map, "model_type", type->string);
+    tree_put_string(arena, map, "task", task_name(graph_task(it->model->graph)));
     put_ends(arena, map, it->model->graph);
     put_stacks(it, map);
     put_storages(it, map);

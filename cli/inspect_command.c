@@ -249,6 +249,7 @@ static void print_head(const Inspection *it) {
     printf("%-7s %s\n", "model", it->path);
     if (type && type->kind == TREE_STRING)
         printf("%-7s %s\n", "type", safe_string(it->arena, type));
+    printf("%-7s %s\n", "task", task_name(graph_task(graph)));
     for (const Node *node = graph->first; node; node = node->next)
         if (node->name) print_type("input", node->name, &node->type);
     for (int i = 0; i < graph->output_count; i++)

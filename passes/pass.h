@@ -35,9 +35,11 @@ typedef struct Pass {
     const char *data_options; /* options that name data sets, joined by '|'; or NULL */
     int flags;                /* OR of PassFlag */
     Exactness exactness;      /* the strongest that holds for every option */
-    PassEffects effects;      /* with default options; who is refused is told by run */
+    PassEffects effects;      /* with default options; the pipeline refuses what does not
+                                 fit, with the message that run has for it, if any */
 
-    /* What options change of the effects. NULL = nothing. */
+    /* What options change of the effects: where they choose layers or a stack, needs and
+     * refusals of the model as a whole may go. NULL = nothing. */
     void (*effects_of)(const void *options, PassEffects *effects);
 
     /* Checks options against each other, before any model is read. NULL = nothing to

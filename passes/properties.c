@@ -38,11 +38,16 @@ static bool shares_layers(const Graph *graph) {
     return false;
 }
 
-/* Whether each layer of the main stack has attention and a feed-forward block, and, if
- * `widths`, queries as wide as values. */
+/* Whether each layer of the main stack has attention and a feed-forward block, or none
+ * has either, and, if `widths`, queries as wide as values. */
 static bool has_whole_layers(const Graph *graph, bool widths) {
     const char *stack = graph_main_stack(graph);
     const int depth = stack ? graph_layer_count(graph, stack) : 0;
+    bool any = false;
+    for (int layer = 0; layer < depth; layer++)
+        any |= graph_find(graph, stack, layer, ROLE_ATTENTION) ||
+               graph_find(graph, stack, layer, ROLE_FFN_IN);
+    if (!any) return depth > 0;
     for (int layer = 0; layer < depth; layer++) {
         const Node *attention = graph_find(graph, stack, layer, ROLE_ATTENTION);
         const Node *q = graph_find(graph, stack, layer, ROLE_Q);
@@ -52,7 +57,7 @@ static bool has_whole_layers(const Graph *graph, bool widths) {
             (widths && !type_equal(&q->type, &v->type)))
             return false;
     }
-    return depth > 0;
+    return true;
 }
 
 static bool has_stored(const Model *model, const char *key) {

@@ -1,8 +1,9 @@
 /* Properties of models: what passes need and leave, in terms that hold of any graph.
  *
- * A pass declares them in its record (Pass.effects); docs/composition.md is written from
- * that, and the tests of every ordered pair of passes hold what is declared against what
- * is seen of the models and against who refuses what. */
+ * A pass declares them in its record (Pass.effects). The pipeline asks them of the model
+ * before the pass runs; docs/composition.md is written from them, and the tests of every
+ * ordered pair of passes hold what is declared against what is seen of the models and
+ * against who refuses what. */
 #ifndef COMPRESS_PASSES_PROPERTIES_H
 #define COMPRESS_PASSES_PROPERTIES_H
 
@@ -19,7 +20,7 @@ typedef enum ModelProperty {
     MODEL_MIXED_HEADS = 1 << 7,        /* matrices between heads, around the softmax */
     MODEL_SHARED_LAYERS = 1 << 8,      /* a storage that several layers read */
     MODEL_WHOLE_LAYERS = 1 << 9,       /* attention and a feed-forward block in each layer
-                                          of the main stack */
+                                          of the main stack, or in none */
     MODEL_EQUAL_WIDTHS = 1 << 10,      /* and queries and values of equal width */
     MODEL_WORD_EMBEDDING = 1 << 11,    /* that looks words up */
     MODEL_FACTORED_EMBEDDING = 1 << 12, /* in a narrow table, with a projection behind */

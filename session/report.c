@@ -57,6 +57,7 @@ Tree *report_tree(const RunReport *report, bool times) {
     Tree *start = tree_new(arena, TREE_MAP, LOC_NONE);
     Tree *steps = tree_new(arena, TREE_LIST, LOC_NONE);
     tree_put_string(arena, start, "sample", report->start.input);
+    tree_put_string(arena, start, "task", task_name(report->task));
     measure_put(arena, start, &report->start);
     tree_append(arena, map, "input", LOC_NONE, start);
     for (int i = 0; i < report->count; i++)

@@ -11,7 +11,8 @@ typedef struct ReportStep {
 
 typedef struct RunReport {
     Arena *arena;
-    Measure start; /* of the input model */
+    Task task;     /* of the input model */
+    Measure start; /* the same */
     ReportStep *steps;
     int count, capacity;
 } RunReport;

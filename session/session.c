@@ -98,9 +98,11 @@ static Status bind_outputs(Session *session, Diag *diag) {
 /* Reads the document and reports everything that is wrong with it. */
 static Status bind_document(Session *session, const char *path, Diag *diag) {
     Arena *arena = session->arena;
-    const char *folder = path_folder(arena, path);
     const StringList *sets = &session->options.sets;
+    const int stream = file_descriptor(path);
+    const char *folder = stream < 0 ? path_folder(arena, path) : ".";
     Tree *document = NULL;
+    if (stream >= 0) TRY(file_keep_stream(stream, YAML_BYTES_MAX, path, diag));
     TRY(yaml_read(&document, arena, path, diag));
     const bool is_map = document && document->kind == TREE_MAP;
     for (int i = 0; i < sets->count && is_map; i++)
@@ -448,6 +450,7 @@ Status session_plan(Session *session, Diag *diag) {
                                      .resources = &session->resources};
     Status status = model_measure(&session->planned.start, model, diag);
     session->report.start = session->planned.start;
+    session->report.task = session->planned.task = graph_task(model->graph);
     if (status == STATUS_OK)
         status = pipeline_run(model, &session->recipe, &options, diag);
     for (int i = 0; i < session->output_count && status == STATUS_OK; i++)

@@ -87,3 +87,41 @@ Status file_read(char **text, size_t *length, Arena *arena, const char *path,
     *length = done;
     return STATUS_OK;
 }
+
+int file_descriptor(const char *path) {
+    static const char *const FOLDERS[] = {"/dev/fd/", "/proc/self/fd/"};
+    if (strcmp(path, "/dev/stdin") == 0) return STDIN_FILENO;
+    for (size_t i = 0; i < sizeof FOLDERS / sizeof *FOLDERS; i++) {
+        const size_t length = strlen(FOLDERS[i]);
+        const char *number = path + length;
+        if (strncmp(path, FOLDERS[i], length) == 0 && *number && strlen(number) < 8 &&
+            strspn(number, "0123456789") == strlen(number))
+            return atoi(number);
+    }
+    return -1;
+}
+
+Status file_keep_stream(int descriptor, size_t limit, const char *path, Diag *diag) {
+    struct stat info;
+    if (fstat(descriptor, &info) != 0 ||
+        !(S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode)))
+        return STATUS_OK;
+    const int kept = memfd_create("stream", 0);
+    bool sound = kept >= 0;
+    char chunk[4096];
+    for (size_t total = 0; sound && total <= limit;) {
+        const size_t room = limit + 1 - total;
+        const ssize_t got =
+            read(descriptor, chunk, room < sizeof chunk ? room : sizeof chunk);
+        if (got < 0 && errno == EINTR) continue;
+        if (got == 0) break;
+        sound = got > 0 && write(kept, chunk, (size_t)got) == got;
+        if (sound) total += (size_t)got;
+    }
+    sound = sound && dup2(kept, descriptor) >= 0;
+    const int code = errno;
+    if (kept >= 0) close(kept);
+    if (sound) return STATUS_OK;
+    return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot read: %s",
+                     strerror(code));
+}

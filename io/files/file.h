@@ -18,4 +18,14 @@ Status file_map(Buf **out, const char *path, Diag *diag);
 Status file_read(char **text, size_t *length, Arena *arena, const char *path,
                  size_t limit, Diag *diag);
 
+/* The open descriptor that a path names (/dev/stdin, /dev/fd/N, /proc/self/fd/N), -1 for
+ * any other path. */
+int file_descriptor(const char *path);
+
+/* Lets what comes through such a descriptor be read as a file, from its start and as
+ * often as need be, also by a program that takes this one's place: what a pipe or socket
+ * gives, up to `limit` bytes and one more, goes into memory that takes its place. Nothing
+ * for a file. Fails with STATUS_IO. */
+Status file_keep_stream(int descriptor, size_t limit, const char *path, Diag *diag);
+
 #endif

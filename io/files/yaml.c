@@ -13,7 +13,6 @@
 #include <yaml.h>
 
 enum { YAML_DEPTH_MAX = 32, YAML_VALUES_MAX = 100000 };
-static const size_t YAML_BYTES_MAX = (size_t)1 << 20;
 
 typedef struct YamlReader {
     Arena *arena;

@@ -10,6 +10,8 @@
 
 #include "ir/tree.h"
 
+#define YAML_BYTES_MAX ((size_t)1 << 20)
+
 /* Reads a file. Fails with STATUS_IO or STATUS_RECIPE. */
 Status yaml_read(Tree **out, Arena *arena, const char *path, Diag *diag);
 

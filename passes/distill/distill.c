@@ -339,8 +339,7 @@ static void distill_effects(const void *opaque, PassEffects *effects) {
     const bool relations =
         losses.attention > 0 && losses.attention_form == ATTENTION_relation;
     if (!relations) effects->needs &= ~(unsigned)MODEL_EQUAL_WIDTHS;
-    if (losses.attention + losses.hidden == 0)
-        effects->needs &= ~(unsigned)MODEL_WHOLE_LAYERS;
+    if (losses.attention == 0) effects->needs &= ~(unsigned)MODEL_WHOLE_LAYERS;
 }
 
 const Pass pass_distill = {

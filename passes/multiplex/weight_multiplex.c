@@ -5,6 +5,8 @@
 #include "ir/rewrite.h"
 #include "passes/layers.h"
 
+#include <string.h>
+
 #define M MultiplexOptions
 static const Field fields[] = {
     F_INT(M, group, 1, 100000,
@@ -114,9 +116,13 @@ static Status multiplex_check(const void *opaque, const StepSource *source, Diag
     return STATUS_OK;
 }
 
-/* Layers may be shared again where they are not mixed again. */
+/* Layers outside of given groups or in other stacks may be of any kind; layers may be
+ * shared again where they are not mixed again. */
 static void multiplex_effects(const void *opaque, PassEffects *effects) {
-    if (((const M *)opaque)->mixing != MIXING_NONE) return;
+    const M *options = opaque;
+    if (options->groups.count || strcmp(options->stack, defaults.stack) != 0)
+        effects->needs = effects->refuses = 0;
+    if (options->mixing != MIXING_NONE) return;
     effects->refuses &= ~(unsigned)MODEL_MIXED_HEADS;
     effects->gives &= ~(unsigned)MODEL_MIXED_HEADS;
 }

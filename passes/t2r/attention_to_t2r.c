@@ -383,9 +383,12 @@ static Status swap_check(const void *opaque, const StepSource *source, Diag *dia
     return STATUS_OK;
 }
 
-/* What stands in other stacks than the chosen one does not matter. */
+/* What stands in other places than the chosen ones does not matter. */
 static void swap_effects(const void *opaque, PassEffects *effects) {
-    if (((const S *)opaque)->stack) effects->refuses = 0;
+    const S *options = opaque;
+    if (options->stack || options->layers.count || options->keep_softmax.count ||
+        options->keep_every)
+        effects->refuses = 0;
 }
 
 const Pass pass_attention_to_t2r = {

@@ -68,6 +68,20 @@ static Status run_disorder(PassContext *ctx, Model *model, const void *options,
     return STATUS_OK;
 }
 
+/* Sees shapes alone. */
+static Status run_on_shapes(PassContext *ctx, Model *model, const void *options,
+                            Diag *diag) {
+    (void)options;
+    if (ctx->plan && !model->graph->storages[0]->tensor.buf) return STATUS_OK;
+    return diag_fail(diag, STATUS_INTERNAL, LOC_NONE, NULL, "it ran on weights");
+}
+
+static Status run_refusal(PassContext *ctx, Model *model, const void *options,
+                          Diag *diag) {
+    (void)ctx, (void)model, (void)options;
+    return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL, "a reason of its own");
+}
+
 static Pass make_pass(const char *name, int flags,
                       Status (*run)(PassContext *, Model *, const void *, Diag *)) {
     return (Pass){.name = name, .summary = "", .flags = flags, .run = run};
@@ -150,6 +164,27 @@ static void test_changes(void **state) {
     expect(&trains, true, false, STATUS_OK, "");
     expect(&trains, false, false, STATUS_RECIPE, "allow_unchanged: true");
     expect(&adds, false, false, STATUS_OK, "");
+}
+
+/* What a pass declares is asked of the model before it runs, on shapes alone. */
+static void test_declared_needs(void **state) {
+    (void)state;
+    Pass needs = make_pass("needs", 0, run_on_shapes);
+    Pass refuses = make_pass("refuses", 0, run_on_shapes);
+    Pass tells = make_pass("tells", 0, run_refusal);
+    needs.effects.needs = MODEL_SOFTMAX_ATTENTION | MODEL_TOKEN_TYPES;
+    refuses.effects.refuses = MODEL_CLASSIFIER | MODEL_EXITS;
+    tells.effects.needs = MODEL_EXITS;
+    for (int plan = 0; plan < 2; plan++) {
+        expect(&needs, plan, false, STATUS_MODEL,
+               "needs needs token types, which the model has not");
+        expect(&refuses, plan, false, STATUS_MODEL,
+               "refuses does not work on a model with a classifier");
+        expect(&tells, plan, false, STATUS_MODEL, "a reason of its own");
+    }
+    Pass fits = make_pass("fits", 0, run_add_one);
+    fits.effects = (PassEffects){.needs = MODEL_CLASSIFIER, .refuses = MODEL_EXITS};
+    expect(&fits, false, false, STATUS_OK, "");
 }
 
 static void test_exactness(void **state) {
@@ -254,7 +289,7 @@ int main(void) {
         cmocka_unit_test(test_changes),       cmocka_unit_test(test_exactness),
         cmocka_unit_test(test_broken_models), cmocka_unit_test(test_provenance),
         cmocka_unit_test(test_dumps),         cmocka_unit_test(test_interrupt),
-        cmocka_unit_test(test_times),
+        cmocka_unit_test(test_times),         cmocka_unit_test(test_declared_needs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
