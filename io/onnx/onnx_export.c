@@ -86,22 +86,47 @@ static const char *total_of(OnnxExport *x, int64_t dim) {
     return kept ? kept : onnx_keep(x->b, "total", ONNX_NODE(x->b, "Add", past, length));
 }
 
+/* 0, 1, ... along the last dimension of integers [N, T], `more` added. Values that come
+ * out of the integers themselves keep the names of their dimensions, which onnxruntime
+ * needs to see that shapes are equal. */
+static const char *count_along(OnnxBuild *b, const char *integers, const char *more) {
+    const char *ones = ONNX_NODE(b, "Sub", integers, integers);
+    ones = ONNX_NODE(b, "Add", ones, onnx_i64(b, 1));
+    const char *numbers = ONNX_NODE(b, "CumSum", ones, onnx_i64(b, 1));
+    onnx_set_int(b, "exclusive", 1);
+    return more ? ONNX_NODE(b, "Add", numbers, more) : numbers;
+}
+
+/* Places of the tokens of `dim` among all of their text, [N or 1, T]. */
+static const char *places_of(OnnxExport *x, int64_t dim) {
+    OnnxBuild *b = x->b;
+    const char *key = arena_printf(b->arena, "places %lld %d", (long long)dim, x->cached);
+    const char *value = onnx_kept(b, key), *ids = NULL;
+    if (value) return value;
+    const char *past = x->cached && dim == DIM_T ? onnx_past(x, dim) : NULL;
+    for (const Node *node = x->graph->first; node; node = node->next)
+        if (node_is_input(node) && node->type.dtype == DTYPE_I32 &&
+            node->type.rank == 2 && node->type.dim[1] == dim && !ids)
+            ids = x->values[node->id];
+    if (ids && dim < 0) return onnx_keep(b, key, count_along(b, ids, past));
+    value = onnx_range(b, ONNX_VECTOR(b, 0), onnx_length(x, dim));
+    return onnx_keep(b, key, onnx_unsqueeze(b, value, 0));
+}
+
 const char *onnx_positions(OnnxExport *x, int64_t dim, int64_t offset) {
     OnnxBuild *b = x->b;
     const char *key =
-        arena_printf(b->arena, "positions %d %lld", (int)dim, (long long)offset);
+        arena_printf(b->arena, "positions %lld %lld", (long long)dim, (long long)offset);
     const char *value = onnx_kept(b, key);
     if (value) return value;
+    value = places_of(x, dim);
     if (x->cached && dim == DIM_T && x->key_mask) {
         /* A token's number is that of the tokens before it that count. */
-        value = ONNX_NODE(b, "CumSum", x->key_mask, onnx_i64(b, 1));
-        value = ONNX_NODE(b, "Sub", value, onnx_i64(b, 1));
-        value = ONNX_NODE(b, "Max", value, onnx_i64(b, 0));
-        const char *past = onnx_past(x, dim);
-        value = onnx_slice(b, value, past, total_of(x, dim), 1);
-    } else {
-        const char *past = onnx_past(x, dim);
-        value = onnx_unsqueeze(b, onnx_range(b, past, total_of(x, dim)), 0);
+        const char *numbers = ONNX_NODE(b, "CumSum", x->key_mask, onnx_i64(b, 1));
+        numbers = ONNX_NODE(b, "Sub", numbers, onnx_i64(b, 1));
+        numbers = ONNX_NODE(b, "Max", numbers, onnx_i64(b, 0));
+        value = ONNX_NODE(b, "GatherElements", numbers, value);
+        onnx_set_int(b, "axis", 1);
     }
     if (offset) value = ONNX_NODE(b, "Add", value, onnx_i64(b, offset));
     return onnx_keep(b, key, value);
@@ -109,12 +134,17 @@ const char *onnx_positions(OnnxExport *x, int64_t dim, int64_t offset) {
 
 const char *onnx_causal(OnnxExport *x, int64_t dim) {
     OnnxBuild *b = x->b;
-    const char *key = arena_printf(b->arena, "causal %d %d", (int)dim, x->cached);
+    const char *key = arena_printf(b->arena, "causal %lld %d", (long long)dim, x->cached);
     const char *value = onnx_kept(b, key);
     if (value) return value;
-    const char *past = onnx_past(x, dim), *total = total_of(x, dim);
-    const char *queries = onnx_unsqueeze(b, onnx_range(b, past, total), 1);
-    const char *keys = onnx_unsqueeze(b, onnx_range(b, ONNX_VECTOR(b, 0), total), 0);
+    const char *queries = places_of(x, dim), *keys = queries;
+    if (x->cached && dim == DIM_T)
+        keys = x->key_mask
+                   ? count_along(b, x->key_mask, NULL)
+                   : onnx_unsqueeze(b, onnx_range(b, ONNX_VECTOR(b, 0), total_of(x, dim)),
+                                    0);
+    queries = onnx_unsqueeze(b, onnx_unsqueeze(b, queries, 1), 3);
+    keys = onnx_unsqueeze(b, onnx_unsqueeze(b, keys, 1), 1);
     return onnx_keep(b, key, ONNX_NODE(b, "LessOrEqual", keys, queries));
 }
 

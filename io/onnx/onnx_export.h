@@ -64,12 +64,12 @@ const char *onnx_length(OnnxExport *x, int64_t dim);
 /* Number of tokens before those of a dimension, a vector of one. */
 const char *onnx_past(OnnxExport *x, int64_t dim);
 
-/* Numbers of tokens along a dimension, from `offset` on: [1, T], or [N, T] where padding
- * in front of a text is not counted. */
+/* Numbers of tokens along a dimension, from `offset` on, [N or 1, T]. Padding in front of
+ * a text is not counted where states come in. */
 const char *onnx_positions(OnnxExport *x, int64_t dim, int64_t offset);
 
-/* Which keys (up to `keys`, a vector of one) each of the tokens of `dim` may see when it
- * sees none behind it: bool [T, keys]. */
+/* Which keys each of the tokens of `dim` may see when it sees none behind it: bool [N or
+ * 1, 1, T, S], S being the tokens before and these where states come in. */
 const char *onnx_causal(OnnxExport *x, int64_t dim);
 
 /* A mask [N, S] of integers as real numbers 0 and 1, as it is. */
