@@ -27,6 +27,11 @@ static const Flag flags[] = {
                "may be given several times")},
     {"dtype", "TYPE",
      F_STRING(Flags, dtype, "type of the weights that are written: f32, f16, bf16, ...")},
+    {"config", "FILE",
+     F_STRING(Flags, config,
+              "configuration of a model whose weights alone are in MODEL")},
+    {"names", "FILE",
+     F_STRING(Flags, names, "name map of those weights (docs/name-maps.md)")},
     {"option", "KEY=VALUE",
      F_STRINGS(Flags, option,
                "option of the format that is written (`compress formats`); may be given "

@@ -3,11 +3,14 @@
 #include "cli/report_tables.h"
 #include "cli/text_table.h"
 #include "exec/ops.h"
+#include "io/files/json.h"
 #include "io/files/yaml.h"
 #include "io/formats/load.h"
 #include "session/output_files.h"
 
 #include <string.h>
+
+#define CONFIG_LIMIT ((size_t)16 << 20)
 
 /* Puts `key=value`, the value in YAML, into the map of an output. */
 static Status put_option(Arena *arena, Tree *map, const char *text, Diag *diag) {
@@ -35,11 +38,28 @@ static Status bind_output(ModelOutput *output, const Cli *cli, Diag *diag) {
     return output_path_check(cli->arena, "OUTPUT", output, diag);
 }
 
+/* The model to convert: a path that says all, or weights with a configuration. */
+static Status read_model(Model **out, const Cli *cli, Diag *diag) {
+    const Flags *flags = &cli->flags;
+    Tree *config;
+    if (!flags->config) {
+        if (flags->names)
+            return diag_fail(
+                diag, STATUS_USAGE, LOC_NONE, "--names",
+                "expected --config, the configuration that the names are of");
+        return model_load(out, cli->args[0], ops_table(), true, diag);
+    }
+    TRY(json_read(&config, cli->arena, flags->config, CONFIG_LIMIT, diag));
+    const SeparateFiles files = {
+        .config = config, .weights = cli->args[0], .names = flags->names};
+    return model_load_separate(out, &files, ops_table(), true, diag);
+}
+
 Status command_convert(const Cli *cli, Diag *diag) {
     ModelOutput output;
     Model *model = NULL;
     TRY(bind_output(&output, cli, diag));
-    TRY(model_load(&model, cli->args[0], ops_table(), true, diag));
+    TRY(read_model(&model, cli, diag));
     const Status status = model_save(model, &output, diag);
     if (status == STATUS_OK && !cli->flags.quiet) {
         print_written(cli->arena, &output, stdout);

@@ -175,6 +175,7 @@ static Status check_outputs(const Session *session, Diag *diag) {
 /* Options of `model:` when it is a map with `config`. */
 typedef struct BuildKeys {
     const Tree *config;
+    const char *weights, *names;
     int64_t seed;
 } BuildKeys;
 
@@ -182,6 +183,10 @@ static const Field build_fields[] = {
     F_TREE(BuildKeys, config, "string|map",
            "path of a config.json, or the configuration itself",
            .expect = "a path or a map"),
+    F_STRING(BuildKeys, weights, "file or folder of its weights, which are drawn else",
+             .nullable = true),
+    F_STRING(BuildKeys, names, "name map of the weights: docs/name-maps.md",
+             .nullable = true),
     F_INT(BuildKeys, seed, 0, 1e15, "seed of the new weights"),
     F_END,
 };
@@ -234,6 +239,23 @@ static Status adapt_model(Session *session, const Tree *map, bool weights, Diag 
     return STATUS_OK;
 }
 
+/* Reads the weights of a configuration from a file of their own. */
+static Status read_separate(Session *session, const BuildKeys *keys, const Tree *config,
+                            bool weights, Diag *diag) {
+    Arena *arena = session->arena;
+    const char *folder = session->recipe.folder;
+    const SeparateFiles files = {
+        .config = config,
+        .written = keys->config->kind == TREE_MAP,
+        .weights = path_join(arena, folder, keys->weights),
+        .names = keys->names ? path_join(arena, folder, keys->names) : NULL,
+        .options = {.create_heads = true, .seed = (uint64_t)keys->seed}};
+    session->source = files.weights;
+    TRY(model_load_separate(&session->model, &files, ops_table(), weights, diag));
+    if (!weights) strip_weights(session, files.weights);
+    return STATUS_OK;
+}
+
 /* Builds the model that a `model:` map describes. */
 static Status build_model(Session *session, const Tree *map, bool weights, Diag *diag) {
     BuildKeys keys = {.seed = session->recipe.seed};
@@ -254,6 +276,10 @@ static Status build_model(Session *session, const Tree *map, bool weights, Diag 
         return diag_fail(diag, STATUS_RECIPE, config->loc, "model.config",
                          "expected a path or a map, found %s",
                          tree_kind_name(config->kind));
+    if (keys.weights) return read_separate(session, &keys, config, weights, diag);
+    if (keys.names)
+        return diag_fail(diag, STATUS_RECIPE, map->loc, "model.names",
+                         "expected `weights`, whose names these are");
     session->source = "configuration";
     session->built = true;
     TRY(from_file ? hf_build(&session->model, config, ops_table(), diag)

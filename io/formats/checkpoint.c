@@ -54,3 +54,19 @@ Status checkpoint_view(Tensor *out, Buf *file, size_t offset, DType dtype, int r
     out->offset = bytes ? offset : 0;
     return STATUS_OK;
 }
+
+void checkpoint_gather(void *to, const void *from, size_t size, int rank,
+                       const int64_t *dim, const int64_t *stride) {
+    int64_t index[RANK_MAX] = {0}, count = 1;
+    const char *element = from;
+    for (int i = 0; i < rank; i++) count *= dim[i];
+    for (int64_t done = 0; done < count; done++) {
+        memcpy((char *)to + (size_t)done * size, element, size);
+        int axis = rank - 1;
+        while (axis >= 0 && ++index[axis] == dim[axis]) {
+            element -= (dim[axis] - 1) * stride[axis] * (int64_t)size;
+            index[axis--] = 0;
+        }
+        if (axis >= 0) element += stride[axis] * (int64_t)size;
+    }
+}

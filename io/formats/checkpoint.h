@@ -39,4 +39,9 @@ const Tensor *checkpoint_find(const Checkpoint *checkpoint, const char *name);
 Status checkpoint_view(Tensor *out, Buf *file, size_t offset, DType dtype, int rank,
                        const int64_t *dim, Diag *diag);
 
+/* Copies elements of `size` bytes, which stand by `stride` (in elements, >= 0) from
+ * `from` on, one after another to `to`. All of both is there. */
+void checkpoint_gather(void *to, const void *from, size_t size, int rank,
+                       const int64_t *dim, const int64_t *stride);
+
 #endif

@@ -339,10 +339,9 @@ static int64_t checkpoint_bytes(const Checkpoint *checkpoint) {
     return bytes;
 }
 
-static Status read_weights(Model *model, const Family *family, const char *folder,
-                           const HfOptions *options, Diag *diag) {
-    Checkpoint *checkpoint;
-    TRY(checkpoint_read(&checkpoint, folder, diag));
+static Status bind_checkpoint(Model *model, const Family *family,
+                              const Checkpoint *checkpoint, const HfOptions *options,
+                              Diag *diag) {
     Binder binder = {.arena = arena_create(),
                      .family = family,
                      .checkpoint = checkpoint,
@@ -354,6 +353,21 @@ static Status read_weights(Model *model, const Family *family, const char *folde
     text_free(&binder.created);
     arena_destroy(binder.arena);
     model->file_bytes += checkpoint_bytes(checkpoint);
+    return status;
+}
+
+Status hf_bind(Model *model, const Checkpoint *checkpoint, const HfOptions *options,
+               Diag *diag) {
+    const HfOptions none = {0};
+    const Family *family = family_find(tree_get(model->config, "model_type")->string);
+    return bind_checkpoint(model, family, checkpoint, options ? options : &none, diag);
+}
+
+static Status read_weights(Model *model, const Family *family, const char *folder,
+                           const HfOptions *options, Diag *diag) {
+    Checkpoint *checkpoint;
+    TRY(checkpoint_read(&checkpoint, folder, diag));
+    const Status status = bind_checkpoint(model, family, checkpoint, options, diag);
     checkpoint_destroy(checkpoint);
     return status;
 }

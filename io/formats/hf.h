@@ -2,6 +2,7 @@
 #ifndef COMPRESS_IO_FORMATS_HF_H
 #define COMPRESS_IO_FORMATS_HF_H
 
+#include "io/formats/checkpoint.h"
 #include "io/formats/format.h"
 
 /* Reads a folder: builds the graph from config.json by its family and binds every weight
@@ -24,5 +25,10 @@ Status hf_build(Model **out, const Tree *config, const OpTable *ops, Diag *diag)
 /* hf_build of a configuration that was written by hand, not found in a file: keys that
  * nothing reads, which are mistakes more often than not, get a warning. */
 Status hf_build_written(Model **out, const Tree *config, const OpTable *ops, Diag *diag);
+
+/* Gives a model that hf_build made the weights of a checkpoint, as hf_read does; of the
+ * options all but `overrides` count. */
+Status hf_bind(Model *model, const Checkpoint *checkpoint, const HfOptions *options,
+               Diag *diag);
 
 #endif

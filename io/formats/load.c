@@ -1,6 +1,10 @@
 /* Load: dispatch on what the path holds. */
 #include "io/formats/load.h"
 
+#include "io/formats/hf.h"
+#include "io/formats/name_rules.h"
+#include "io/formats/shards.h"
+#include "io/pytorch/pytorch.h"
 #include "ir/verify.h"
 
 #include <errno.h>
@@ -18,6 +22,9 @@ static Status not_a_model(const char *path, Diag *diag) {
     text_free(&formats);
     if (length >= end && strcmp(path + length - end, SUFFIX) == 0)
         diag_hint(diag, "give the folder that holds config.json and the weights");
+    else if (pytorch_probe(path))
+        diag_hint(diag, "weights of PyTorch need a configuration: `model: {config: ..., "
+                        "weights: ...}`, or `compress convert` with --config");
     return STATUS_FORMAT;
 }
 
@@ -48,4 +55,41 @@ Status model_load_with(Model **out, const char *path, const HfOptions *options,
 Status model_load(Model **out, const char *path, const OpTable *ops, bool check,
                   Diag *diag) {
     return model_load_with(out, path, NULL, ops, check, diag);
+}
+
+/* The tensors under the names of the family. */
+static Status read_renamed(Checkpoint **out, const SeparateFiles *files, Diag *diag) {
+    NameRules *rules;
+    Checkpoint *own;
+    if (!files->names) return checkpoint_read_path(out, files->weights, NULL, diag);
+    TRY(name_rules_read(&rules, files->names, diag));
+    Status status =
+        checkpoint_read_path(&own, files->weights, name_rules_from(rules), diag);
+    if (status == STATUS_OK) {
+        status = name_rules_apply(out, rules, own, diag);
+        checkpoint_destroy(own);
+    }
+    name_rules_destroy(rules);
+    return status;
+}
+
+Status model_load_separate(Model **out, const SeparateFiles *files, const OpTable *ops,
+                           bool check, Diag *diag) {
+    Model *model;
+    Checkpoint *checkpoint;
+    TRY((files->written ? hf_build_written : hf_build)(&model, files->config, ops, diag));
+    Status status = read_renamed(&checkpoint, files, diag);
+    if (status == STATUS_OK) {
+        status = hf_bind(model, checkpoint, &files->options, diag);
+        checkpoint_destroy(checkpoint);
+    }
+    if (status == STATUS_OK && check) {
+        status = graph_verify_weights(model->graph, diag);
+        if (status != STATUS_OK) diag_place(diag, LOC_FILE(files->weights), NULL);
+    }
+    if (status == STATUS_OK)
+        *out = model;
+    else
+        model_destroy(model);
+    return status;
 }

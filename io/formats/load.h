@@ -15,4 +15,19 @@ Status model_load(Model **out, const char *path, const OpTable *ops, bool check,
 Status model_load_with(Model **out, const char *path, const HfOptions *options,
                        const OpTable *ops, bool check, Diag *diag);
 
+/* A model whose configuration, weights and names of weights are files of their own. */
+typedef struct SeparateFiles {
+    const Tree *config;  /* the configuration, a map */
+    bool written;        /* by hand: keys that nothing reads get a warning */
+    const char *weights; /* path of any kind that checkpoint_read_path reads */
+    const char *names; /* path of a name map (io/formats/name_rules.h); NULL = the tensors
+                          have the names of the configuration's family */
+    HfOptions options; /* of new heads */
+} SeparateFiles;
+
+/* Builds the model of the configuration and gives it the weights; `check` as in
+ * model_load. Fails as name_rules_apply and model_load do. */
+Status model_load_separate(Model **out, const SeparateFiles *files, const OpTable *ops,
+                           bool check, Diag *diag);
+
 #endif

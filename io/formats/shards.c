@@ -157,3 +157,13 @@ Status checkpoint_read(Checkpoint **out, const char *folder, Diag *diag) {
     arena_destroy(arena);
     return status;
 }
+
+Status checkpoint_read_path(Checkpoint **out, const char *path, const char *from,
+                            Diag *diag) {
+    if (pytorch_probe(path)) return pytorch_read_from(out, path, from, diag);
+    if (from)
+        return diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), from,
+                         "expected a file of PyTorch, which has a dict under this key");
+    return path_is_folder(path) ? checkpoint_read(out, path, diag)
+                                : safetensors_read(out, path, diag);
+}

@@ -10,4 +10,10 @@
  * every tensor must be where the index says. Fails with STATUS_FORMAT or STATUS_IO. */
 Status checkpoint_read(Checkpoint **out, const char *folder, Diag *diag);
 
+/* Reads the tensors of a path of any kind, told apart by content: a folder, a file of
+ * PyTorch, of which those under the key `from` (pytorch_read_from; NULL = not said), or
+ * of safetensors. Fails with STATUS_FORMAT or STATUS_IO. */
+Status checkpoint_read_path(Checkpoint **out, const char *path, const char *from,
+                            Diag *diag);
+
 #endif

@@ -180,21 +180,6 @@ static bool is_contiguous(const PickleTensor *tensor) {
     return true;
 }
 
-/* Copies elements of `size` bytes by their strides into one stretch. */
-static void gather(char *to, const char *from, const PickleTensor *tensor, size_t size) {
-    int64_t index[RANK_MAX] = {0}, count = 1;
-    for (int i = 0; i < tensor->rank; i++) count *= tensor->dim[i];
-    for (int64_t done = 0; done < count; done++) {
-        memcpy(to + (size_t)done * size, from, size);
-        int axis = tensor->rank - 1;
-        while (axis >= 0 && ++index[axis] == tensor->dim[axis]) {
-            from -= (tensor->dim[axis] - 1) * tensor->stride[axis] * (int64_t)size;
-            index[axis--] = 0;
-        }
-        if (axis >= 0) from += tensor->stride[axis] * (int64_t)size;
-    }
-}
-
 /* Room for a copy of a tensor. Copies of all of a file's tensors together are bounded by
  * its size: many tensors may look at one storage. */
 static Status make_room(StateReader *reader, const char *name, Tensor *out, DType dtype,
@@ -225,8 +210,9 @@ static Status read_tensor(StateReader *reader, const StateTensor *named, Tensor 
                             reader->diag));
     } else {
         TRY(make_room(reader, named->name, out, storage->dtype, tensor, &data));
-        gather(data, (const char *)buf_data(buf) + offset, tensor,
-               dtype_bytes(storage->dtype));
+        checkpoint_gather(data, (const char *)buf_data(buf) + offset,
+                          dtype_bytes(storage->dtype), tensor->rank, tensor->dim,
+                          tensor->stride);
     }
     if (storage->dtype != DTYPE_F64) return STATUS_OK;
     Tensor doubles = *out;

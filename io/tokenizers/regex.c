@@ -259,7 +259,7 @@ void regex_scratch_free(RegexScratch *scratch) {
  */
 static bool match_at(const Regex *regex, RegexScratch *scratch, TextSpan text, size_t at,
                      size_t *begin, size_t *end) {
-    if (!scratch->match) scratch->match = pcre2_match_data_create(1, NULL);
+    if (!scratch->match) scratch->match = pcre2_match_data_create(REGEX_GROUPS_MAX, NULL);
     if (!scratch->context) scratch->context = pcre2_match_context_create(NULL);
     int found = PCRE2_ERROR_NOMEMORY;
     for (uint32_t steps = STEPS_FIRST; scratch->match && scratch->context; steps *= 10) {
@@ -315,6 +315,27 @@ bool regex_next(const Regex *regex, RegexScratch *scratch, TextSpan text,
         place->next = at + bytes;
     }
     return false;
+}
+
+int regex_group_count(const Regex *regex) {
+    uint32_t count = 0;
+    if (regex->code) pcre2_pattern_info(regex->code, PCRE2_INFO_CAPTURECOUNT, &count);
+    return (int)count;
+}
+
+bool regex_match(const Regex *regex, RegexScratch *scratch, TextSpan text,
+                 TextSpan groups[REGEX_GROUPS_MAX]) {
+    size_t begin, end;
+    const int count = regex_group_count(regex);
+    if (!regex->code || !match_at(regex, scratch, text, 0, &begin, &end)) return false;
+    const PCRE2_SIZE *places = pcre2_get_ovector_pointer(scratch->match);
+    for (int i = 0; i < REGEX_GROUPS_MAX; i++) {
+        const bool took_part = i <= count && places[2 * i] != PCRE2_UNSET;
+        groups[i] = took_part ? (TextSpan){text.text + places[2 * i],
+                                           places[2 * i + 1] - places[2 * i]}
+                              : (TextSpan){NULL, 0};
+    }
+    return true;
 }
 
 bool regex_replace(const Regex *regex, RegexScratch *scratch, TextSpan text, TextSpan to,

@@ -65,6 +65,17 @@ typedef struct RegexPlace {
 bool regex_next(const Regex *regex, RegexScratch *scratch, TextSpan text,
                 RegexPlace *place, size_t *begin, size_t *end);
 
+/* Groups of an expression that regex_match tells apart, the whole of it included. */
+#define REGEX_GROUPS_MAX 10
+
+/* Number of groups (...) in an expression, the whole of it not counted. */
+int regex_group_count(const Regex *regex);
+
+/* Whether the expression matches at the beginning of valid UTF-8; groups[0] is then what
+ * it matched, groups[i] what the i-th (...) did (text NULL: it took no part). */
+bool regex_match(const Regex *regex, RegexScratch *scratch, TextSpan text,
+                 TextSpan groups[REGEX_GROUPS_MAX]);
+
 /* Appends the text with every match replaced by `to`; false when it becomes longer than
  * `limit` bytes, or scratch->gave_up. */
 bool regex_replace(const Regex *regex, RegexScratch *scratch, TextSpan text, TextSpan to,

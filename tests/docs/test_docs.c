@@ -1,6 +1,7 @@
 /* The manual against the program: README.md, docs/ and docs/passes/ are read, and
  *   - every ```yaml block binds: a whole recipe as it is, a block that starts with
- *     `passes:` with the data sets train and test around it;
+ *     `passes:` with the data sets train and test around it, one that starts with
+ *     `rules:` as a name map;
  *   - every ```c block is a file that compiles without a warning, where there is a `cc`;
  *   - every command line (`compress ...`, as code or in the text) has a sub-command and
  *     flags that `compress --help` lists;
@@ -12,6 +13,7 @@
 #include "io/files/file.h"
 #include "io/files/yaml.h"
 #include "io/formats/load.h"
+#include "io/formats/name_rules.h"
 #include "passes/pipeline/recipe.h"
 #include "tests/support/check.h"
 
@@ -65,14 +67,21 @@ static Status bind_block(Arena *arena, const char *path, const char *block, Diag
     if (starts_with(block, "passes:")) block = arena_printf(arena, "%s%s", around, block);
     Tree *document = NULL;
     Recipe recipe;
+    NameRules *rules = NULL;
+    if (starts_with(block, "rules:")) {
+        TRY(name_rules_parse(&rules, path, block, strlen(block), diag));
+        name_rules_destroy(rules);
+        return STATUS_OK;
+    }
     TRY(yaml_parse(&document, arena, path, block, strlen(block), diag));
     TRY(bind_data(arena, document, diag));
     return recipe_bind(&recipe, arena, document, path, ".", diag);
 }
 
 static void check_block(Reader *reader, const char *block) {
-    if (!starts_with(block, "passes:") && !starts_with(block, "version:")) {
-        fault(reader, "neither a recipe nor `passes:`", block);
+    if (!starts_with(block, "passes:") && !starts_with(block, "version:") &&
+        !starts_with(block, "rules:")) {
+        fault(reader, "neither a recipe nor `passes:` nor `rules:`", block);
         return;
     }
     Diag *diag = diag_create();

@@ -5,8 +5,8 @@ import struct
 
 import numpy as np
 
-from torch_files import (OldTensor, OrderedDict, Parameter, Size, Storage, Tensor, dumps,
-                         save_stream, save_zip, tensor, write_archive, archive_entries)
+from torch_files import (OldTensor, OrderedDict, Parameter, Size, Storage, Tensor,
+                         read_safetensors, save_stream, save_zip, tensor)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -74,6 +74,36 @@ def main():
     # a list of tensors, and one in it
     save_zip([tensor(np.arange(2, dtype="<f4")), [tensor(np.arange(3, dtype="<f4"))]],
              os.path.join(HERE, "list.pt"))
+
+    # the reference ViT under the names of a hand-written one, queries, keys and values in one
+    vit = read_safetensors(os.path.join(HERE, "..", "reference", "vit", "model.safetensors"))
+    own = OrderedDict((name, tensor(array)) for name, array in hand_written(vit))
+    save_zip({"model": own, "epoch": 300}, os.path.join(HERE, "vit.pt"), folder="vit")
+
+
+def hand_written(vit):
+    """Names and arrays as timm's VisionTransformer has them."""
+    top = {"embeddings.cls_token": "cls_token", "embeddings.position_embeddings": "pos_embed",
+           "embeddings.patch_embeddings.projection.": "patch_embed.proj.", "layernorm.": "norm."}
+    inner = {"layernorm_before.": "norm1.", "layernorm_after.": "norm2.",
+             "attention.output.dense.": "attn.proj.", "intermediate.dense.": "mlp.fc1.",
+             "output.dense.": "mlp.fc2."}
+    layer = "vit.encoder.layer."
+    for name, array in vit.items():
+        if name.startswith(layer):
+            number, rest = name[len(layer):].split(".", 1)
+            if rest.startswith("attention.attention.query"):
+                parts = [vit[name.replace("query", part)] for part in ("query", "key", "value")]
+                yield "blocks.%s.attn.qkv.%s" % (number, rest.rsplit(".")[-1]), np.concatenate(parts)
+            for old, new in inner.items():
+                if rest.startswith(old):
+                    yield "blocks.%s.%s" % (number, rest.replace(old, new)), array
+        elif name.startswith("classifier."):
+            yield name.replace("classifier", "head"), array
+        else:
+            for old, new in top.items():
+                if name.startswith("vit." + old):
+                    yield name.replace("vit." + old, new), array
 
 
 if __name__ == "__main__":
