@@ -22,3 +22,19 @@ void fuzz_expect(int holds, const char *what) {
     fprintf(stderr, "expected: %s\n", what);
     abort();
 }
+
+enum { PIECE = 1024 };
+
+void fuzz_checkpoint(const Checkpoint *checkpoint) {
+    float piece[PIECE];
+    for (int i = 0; i < checkpoint->count; i++) {
+        const Tensor *tensor = &checkpoint->tensors[i].tensor;
+        const int64_t count = tensor_count(tensor);
+        fuzz_expect(checkpoint_find(checkpoint, checkpoint->tensors[i].name) == tensor,
+                    "a tensor is found by its name");
+        if (!dtype_is_real(tensor->dtype)) continue;
+        for (int64_t first = 0; first < count; first += PIECE)
+            tensor_read_f32(tensor, first, count - first < PIECE ? count - first : PIECE,
+                            piece);
+    }
+}

@@ -8,8 +8,7 @@
 #ifndef COMPRESS_TESTS_FUZZ_FUZZ_H
 #define COMPRESS_TESTS_FUZZ_FUZZ_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "io/formats/checkpoint.h"
 
 /* One input. Returns 0. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -29,5 +28,8 @@ void fuzz_remove(const FuzzPath *file);
 /* Aborts with a message unless `holds`: for what must be so of an input that was
  * accepted. */
 void fuzz_expect(int holds, const char *what);
+
+/* Reads every value of a checkpoint and finds every tensor by its name. */
+void fuzz_checkpoint(const Checkpoint *checkpoint);
 
 #endif
