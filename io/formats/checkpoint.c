@@ -70,3 +70,19 @@ void checkpoint_gather(void *to, const void *from, size_t size, int rank,
         if (axis >= 0) element += stride[axis] * (int64_t)size;
     }
 }
+
+Status checkpoint_slice(Tensor *out, const Tensor *whole, int part, int parts,
+                        Diag *diag) {
+    int64_t dim[RANK_MAX];
+    void *data;
+    memcpy(dim, whole->dim, sizeof dim);
+    dim[whole->rank - 1] /= parts;
+    TRY(tensor_create(out, whole->dtype, whole->rank, dim, diag));
+    TRY(tensor_writable(out, &data, diag));
+    const size_t row = (size_t)dim[whole->rank - 1] * dtype_bytes(whole->dtype);
+    const size_t rows = row ? tensor_bytes(out) / row : 0;
+    const char *from = (const char *)tensor_data(whole) + (size_t)part * row;
+    for (size_t r = 0; r < rows; r++)
+        memcpy((char *)data + r * row, from + r * (size_t)parts * row, row);
+    return STATUS_OK;
+}

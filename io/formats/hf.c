@@ -219,21 +219,6 @@ static bool shape_same(const Tensor *a, const Tensor *b) {
     return n == m && memcmp(x, y, sizeof *x * (size_t)n) == 0;
 }
 
-/* Gives a storage's tensor, which has its shape only, the part of a tensor that the
- * binding stands for: a copy. */
-static Status take_part(Tensor *out, const Binding *binding, Diag *diag) {
-    const Tensor *whole = &binding->source->tensor;
-    TRY(tensor_create(out, whole->dtype, out->rank, out->dim, diag));
-    void *data;
-    TRY(tensor_writable(out, &data, diag));
-    const size_t row = (size_t)out->dim[out->rank - 1] * dtype_bytes(whole->dtype);
-    const size_t rows = row ? tensor_bytes(out) / row : 0;
-    const char *from = (const char *)tensor_data(whole) + (size_t)binding->part * row;
-    for (size_t r = 0; r < rows; r++)
-        memcpy((char *)data + r * row, from + r * (size_t)binding->parts * row, row);
-    return STATUS_OK;
-}
-
 static Binding *find_binding(const Binder *binder, const char *name) {
     const Binding wanted = {.name = name};
     return bsearch(&wanted, binder->bindings, (size_t)binder->count, sizeof wanted,
@@ -260,10 +245,14 @@ static Status bind_storage(Binder *binder, Storage *storage) {
                          "expected f32, f16 or bf16, found %s",
                          dtype_name(tensor->dtype));
     binding->used = true;
-    if (binding->parts > 1) return take_part(&storage->tensor, binding, binder->diag);
     Tensor bound = tensor_retain(tensor);
-    bound.rank = whole.rank;
-    memcpy(bound.dim, whole.dim, sizeof bound.dim);
+    if (binding->parts > 1) {
+        tensor_release(&bound);
+        TRY(checkpoint_slice(&bound, tensor, binding->part, binding->parts,
+                             binder->diag));
+    }
+    bound.rank = storage->tensor.rank;
+    memcpy(bound.dim, storage->tensor.dim, sizeof bound.dim);
     storage->tensor = bound;
     return STATUS_OK;
 }

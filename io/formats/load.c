@@ -21,7 +21,9 @@ static Status not_a_model(const char *path, Diag *diag) {
     diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL, "expected %s", formats.data);
     text_free(&formats);
     if (length >= end && strcmp(path + length - end, SUFFIX) == 0)
-        diag_hint(diag, "give the folder that holds config.json and the weights");
+        diag_hint(diag, "these are weights alone: give the folder that holds them beside "
+                        "config.json, or a configuration as well: `model: {config: ..., "
+                        "weights: ...}`, or `compress convert` with --config");
     else if (pytorch_probe(path))
         diag_hint(diag, "weights of PyTorch need a configuration: `model: {config: ..., "
                         "weights: ...}`, or `compress convert` with --config");

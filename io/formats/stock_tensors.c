@@ -41,7 +41,7 @@ int stock_tensors(StockTensor **out, Arena *arena, const Stock *stock) {
         ARENA_ARRAY(arena, StockTensor, (size_t)built->storage_count + 1);
     int count = 0;
     for (int i = 0; i < built->storage_count; i++) {
-        const char *name = built->storages[i]->name;
+        const char *name = arena_strdup(arena, built->storages[i]->name);
         TensorSlice slice = {name, 0, 1};
         if (family->join) family->join(arena, name, &slice);
         count = add_slice(tensors, count, &slice, stock->weights[i], name);
