@@ -140,6 +140,18 @@ static void check_direction(Problem *p, const Case *c, Mode mode, int i,
         fprintf(stderr, "RATIO %.3g DIFF %s %d bound %.3g rel %.3g\n",
                 fabs(analytic - numeric[0]) / bound, c->op, i, bound,
                 bound / fabs(analytic));
+    if (getenv("ROUNDING_REPORT"))
+        fprintf(stderr, "RATIO %.3g DIFF %s %d bound %.3g rel %.3g\n",
+                fabs(analytic - numeric[0]) / bound, c->op, i, bound,
+                bound / fabs(analytic));
+    if (getenv("ROUNDING_REPORT"))
+        fprintf(stderr, "RATIO %.3g DIFF %s %d bound %.3g rel %.3g\n",
+                fabs(analytic - numeric[0]) / bound, c->op, i, bound,
+                bound / fabs(analytic));
+    if (getenv("ROUNDING_REPORT"))
+        fprintf(stderr, "RATIO %.3g DIFF %s %d bound %.3g rel %.3g\n",
+                fabs(analytic - numeric[0]) / bound, c->op, i, bound,
+                bound / fabs(analytic));
     if (!(fabs(analytic - numeric[0]) <= bound))
         fail_msg("%s [%s] (%s): gradient of operand %d: %.12g along a direction, by "
                  "differences %.12g (bound %.3g)",

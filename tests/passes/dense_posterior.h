@@ -7,6 +7,10 @@
 
 enum { SAMPLES_K = 3 };
 
+/* Rounding of what is solved for, of entries of size 1: up to 512 of variance 0.02 or
+ * more, to which the directions add 0.0025 for each entry at most. */
+#define SOLVE_ROUNDING solve_tolerance(512, 100)
+
 /* ---- a posterior ---- */
 
 static inline void fill(Tensor *tensor, uint64_t key, double base, double spread) {

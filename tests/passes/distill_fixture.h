@@ -99,6 +99,10 @@ static inline Batches sentences(void) {
 
 /* ---- values of a model ---- */
 
+/* Terms of a recorded loss: the longest chains of a student and of a teacher, up to
+ * LOSS_TERMS / 3 each as value_of sees to, and those of the loss over their rows. */
+enum { LOSS_TERMS = 2700 };
+
 /* A node's value for all sentences, in double; free it. */
 static inline double *value_of(Model *model, const Node *node) {
     const int64_t sizes[DIM_SYMBOLS] = {[DIM_INDEX(DIM_N)] = SAMPLES,
@@ -113,6 +117,7 @@ static inline double *value_of(Model *model, const Node *node) {
             data[i] = sentence_value(in->name, i / TOKENS, i % TOKENS);
     }
     runner_run(&r);
+    assert_true(runner_terms(&r, result) <= LOSS_TERMS / 3);
     Type bound;
     assert_true(type_bind(&node->type, sizes, &bound));
     const size_t count = (size_t)type_count(&bound);
@@ -198,14 +203,18 @@ static inline double recorded(const Model *student, const char *key) {
     return tree_get(record, key) ? number(record, key) : (double)NAN;
 }
 
+/* Losses that are run in float, against loops over values in double. */
 static inline void expect_near(double got, double want) {
-    if (!(fabs(got - want) <= 2e-5 * fmax(1, fabs(want))))
-        fail_msg("expected %.9g, found %.9g", want, got);
+    assert_within(got, want,
+                  rounding_tolerance(PRECISION_F32, LOSS_TERMS, fmax(1, fabs(want))));
 }
 
-/* Of plain loops in double. */
+/* What PyTorch's CosineEmbeddingLoss adds to squares of norms. */
+#define TORCH_EPSILON 1e-12
+
+/* Plain loops in double, against PyTorch's. */
 static inline void expect_close(double got, double want) {
-    if (!(fabs(got - want) <= 1e-12)) fail_msg("expected %.15g, found %.15g", want, got);
+    assert_within(got, want, TORCH_EPSILON);
 }
 
 /* ---- losses by plain loops ---- */

@@ -6,6 +6,7 @@
 #include "tests/support/check.h"
 #include "tests/support/configured.h"
 #include "tests/support/passes.h"
+#include "tests/support/rounding.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -114,9 +115,16 @@ static inline double distance(const double *a, const double *b, int64_t count) {
     return sqrt(sum);
 }
 
-static inline void assert_near(double got, double want, double tolerance) {
-    if (!(fabs(got - want) <= tolerance))
-        fail_msg("got %.17g, want %.17g to %g", got, want, tolerance);
+/* What rounding factors to float leaves of their product, per norm: exec/linalg/tsvd.h.
+ */
+#define FACTORS 5e-7
+
+/* Two models' logits: but for the rounding of double, or of float where weights were
+ * rounded to it in between. */
+static inline void expect_logits(Model *model, const double *got, const double *want,
+                                 int64_t count, Precision precision) {
+    rounding_compare("logits", got, want, count, precision,
+                     configured_terms(model, "logits"), 0);
 }
 
 static inline void assert_rank(const Model *model, int64_t rank) {

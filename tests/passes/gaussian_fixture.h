@@ -7,6 +7,7 @@
 #include "ir/random.h"
 #include "passes/posterior/condition.h"
 #include "tests/support/check.h"
+#include "tests/support/rounding.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -220,6 +221,10 @@ static inline void whole_condition(Whole *w, const bool *given, const double *va
     free(square);
     free(at);
 }
+
+/* Rounding of what is solved for: up to 64 elements of covariances that are at most 1, on
+ * top of independent variances of at least 0.001. */
+#define SOLVE_ROUNDING solve_tolerance(64, 1000)
 
 static inline void expect_equal(const Whole *a, const Whole *b, double tolerance) {
     assert_int_equal(a->n, b->n);

@@ -7,6 +7,7 @@
 #include "tests/support/configured.h"
 #include "tests/support/passes.h"
 #include "tests/support/reference.h"
+#include "tests/support/rounding.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -142,9 +143,18 @@ static inline Status run_steps(Model *model, RecipeInputs *inputs, const char *s
     return status;
 }
 
-static inline void assert_close(double found, double expected, double tolerance) {
-    if (!(fabs(found - expected) <= tolerance * (1 + fabs(expected))))
-        fail_msg("expected %.12g, found %.12g", expected, found);
+/* A loss of a model, and of a teacher where there is one, that was run in float. */
+static inline void expect_loss(Model *model, Model *teacher, double found,
+                               double expected) {
+    double tolerance = loss_tolerance(model->graph, expected);
+    if (teacher) tolerance += loss_tolerance(teacher->graph, expected);
+    assert_within(found, expected, tolerance);
+}
+
+/* A few operations in double on numbers that are recorded. */
+static inline void assert_close(double found, double expected) {
+    assert_within(found, expected,
+                  rounding_tolerance(PRECISION_F64, 4 * FUNCTION_TERMS, expected));
 }
 
 /* Expects the steps to fail with a message that holds `part`. */

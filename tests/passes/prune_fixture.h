@@ -92,12 +92,55 @@ static inline double run_model(Model *model, double *logits) {
     return result;
 }
 
-static inline void expect_equal_logits(Model *a, Model *b, double tolerance) {
+/* Equal but for the rounding of double. */
+static inline void expect_equal_logits(Model *a, Model *b) {
+    double x[SAMPLES * CLASSES], y[SAMPLES * CLASSES];
+    const int64_t sizes[DIM_SYMBOLS] = {SAMPLES};
+    run_model(a, x);
+    run_model(b, y);
+    rounding_compare("logits", y, x, SAMPLES * CLASSES, PRECISION_F64,
+                     rounding_terms(a->graph, graph_output(a->graph, "logits"), sizes),
+                     0);
+}
+
+static inline void expect_same_logits(Model *a, Model *b) {
     double x[SAMPLES * CLASSES], y[SAMPLES * CLASSES];
     run_model(a, x);
     run_model(b, y);
-    for (int i = 0; i < SAMPLES * CLASSES; i++)
-        assert_true(fabs(x[i] - y[i]) < tolerance);
+    assert_memory_equal(x, y, sizeof x);
+}
+
+/* Derivative of the loss when columns of a weight are scaled by 1 + t, by differences;
+ * *tolerance is how far off it may be. */
+static inline double scaled_slope(const Model *model, const char *name, int64_t first,
+                                  int64_t count, double *tolerance) {
+    const double h = 1e-4;
+    const int64_t sizes[DIM_SYMBOLS] = {SAMPLES};
+    double slope[2], size = 0;
+    for (int wide = 0; wide < 2; wide++) {
+        double loss[2];
+        for (int side = 0; side < 2; side++) {
+            Model *copy = model_copy(model);
+            const double by = (1 + wide) * (side ? -h : h);
+            scale_columns(copy, name, first, count, 1 + by);
+            loss[side] = run_model(copy, NULL);
+            size = fmax(size, fabs(loss[side]));
+            model_destroy(copy);
+        }
+        slope[wide] = (loss[0] - loss[1]) / (2 * (1 + wide) * h);
+    }
+    const double terms =
+        rounding_terms(model->graph, graph_output(model->graph, "logits"), sizes) +
+        SAMPLES;
+    *tolerance = difference_tolerance(PRECISION_F64, h, slope[0], slope[1], terms, size);
+    return slope[0];
+}
+
+/* How far a score, which is summed over all samples in float, may be from the slope. Its
+ * terms may cancel: they are of the size of the larger scores. */
+static inline double score_tolerance(const Model *model, double slope) {
+    const double larger = 0.02;
+    return 2 * loss_tolerance(model->graph, 0) * fmax(larger, fabs(slope));
 }
 
 /* Runs a pass that must fail with STATUS_MODEL and say `part`. */

@@ -6,6 +6,7 @@
 #include "passes/exits/exits.h"
 #include "tests/support/check.h"
 #include "tests/support/passes.h"
+#include "tests/support/rounding.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -63,6 +64,9 @@ static int best_class(const float *logits) {
     return best;
 }
 
+/* Of means over the samples of shares of 1 and of percents, in double. */
+#define SHARE_ROUNDING rounding_tolerance(PRECISION_F64, SAMPLES, 100)
+
 /* Runs the rule over every sample. */
 static CalibrationPoint play(const Known *known, const ExitRule *rule) {
     CalibrationPoint out = {0};
@@ -119,9 +123,9 @@ static CalibrationPoint chosen(Model *model, const Known *known, const char *opt
     assert_ok(exits_read_rule(&rule, arena, &ctx, model, &exits, diag), diag);
     const CalibrationPoint played = play(known, &rule);
     const Tree *record = last_record(model);
-    assert_true(fabs(played.accuracy - number(record, "accuracy")) < 1e-9);
-    assert_true(fabs(played.depth - number(record, "depth")) < 1e-9);
-    assert_true(fabs(played.flops - number(record, "flops")) < 1e-9);
+    assert_within(played.accuracy, number(record, "accuracy"), SHARE_ROUNDING);
+    assert_within(played.depth, number(record, "depth"), SHARE_ROUNDING);
+    assert_within(played.flops, number(record, "flops"), SHARE_ROUNDING);
     arena_destroy(arena);
     diag_destroy(diag);
     return played;
@@ -135,12 +139,12 @@ static void check_flops(Model *model, const Known *known, bool patience, double 
     static CalibrationPoint points[SAMPLES * EXITS];
     const int count = all_points(known, patience, points);
     const CalibrationPoint got = chosen(model, known, options);
-    assert_true(got.flops <= most + 1e-12);
+    assert_true(got.flops <= most + SHARE_ROUNDING);
     for (int i = 0; i < count; i++)
         if (points[i].flops <= most) {
-            assert_true(points[i].accuracy <= got.accuracy + 1e-9);
-            if (points[i].accuracy > got.accuracy - 1e-9)
-                assert_true(points[i].flops >= got.flops - 1e-9);
+            assert_true(points[i].accuracy <= got.accuracy + SHARE_ROUNDING);
+            if (points[i].accuracy > got.accuracy - SHARE_ROUNDING)
+                assert_true(points[i].flops >= got.flops - SHARE_ROUNDING);
         }
 }
 
@@ -153,9 +157,10 @@ static void check_accuracy(Model *model, const Known *known, bool patience,
     static CalibrationPoint points[SAMPLES * EXITS];
     const int count = all_points(known, patience, points);
     const CalibrationPoint got = chosen(model, known, options);
-    assert_true(got.accuracy >= least - 1e-9);
+    assert_true(got.accuracy >= least - SHARE_ROUNDING);
     for (int i = 0; i < count; i++)
-        if (points[i].accuracy >= least) assert_true(points[i].flops >= got.flops - 1e-9);
+        if (points[i].accuracy >= least)
+            assert_true(points[i].flops >= got.flops - SHARE_ROUNDING);
 }
 
 static void test_brute_force(void **state) {

@@ -84,8 +84,10 @@ static void expect_equal(const Model *a, const Model *b) {
     static double x[SAMPLES * TOKENS * VOCABULARY], y[SAMPLES * TOKENS * VOCABULARY];
     run_model(a, x);
     run_model(b, y);
-    for (size_t i = 0; i < sizeof x / sizeof *x; i++)
-        assert_true(fabs(x[i] - y[i]) <= 1e-11 * (1 + fabs(y[i])));
+    const int64_t sizes[DIM_SYMBOLS] = {SAMPLES, TOKENS};
+    rounding_compare("logits", x, y, sizeof x / sizeof *x, PRECISION_F64,
+                     rounding_terms(a->graph, graph_output(a->graph, "logits"), sizes),
+                     0);
 }
 
 /* Runs a pass that must fail with STATUS_MODEL and say `part`. */

@@ -9,14 +9,16 @@
 #include "tests/support/configured.h"
 #include "tests/support/exits.h"
 #include "tests/support/passes.h"
+#include "tests/support/rounding.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Scores in double, of up to some hundred samples. */
 static void assert_near(double found, double expected) {
-    if (!(fabs(found - expected) <= 1e-9 * (1 + fabs(expected))))
-        fail_msg("expected %.12g, found %.12g", expected, found);
+    assert_within(found, expected,
+                  rounding_tolerance(PRECISION_F64, 256, 1 + fabs(expected)));
 }
 
 /* ---- scores ---- */
@@ -172,7 +174,8 @@ static void test_each(void **state) {
         assert_true(number(found, "layer") == e + 1);
         assert_near(number(found, "accuracy"),
                     100.0 * (double)single.correct / SENTENCE_SAMPLES);
-        assert_true(fabs(number(found, "loss") - single.loss / SENTENCE_SAMPLES) < 1e-5);
+        assert_within(number(found, "loss"), single.loss / SENTENCE_SAMPLES,
+                      loss_tolerance(c.model->graph, single.loss / SENTENCE_SAMPLES));
         assert_string_equal(tree_get(found, "f1_average")->string, "macro");
         assert_true(number(found, "flops") > flops);
         flops = number(found, "flops");
@@ -398,7 +401,7 @@ static void test_words(void **state) {
     assert_true(number(record, "tokens") == TEXTS / 2 * (1 + MASKED));
     assert_true(plain.rows == TEXTS / 2 * (1 + MASKED));
     const double loss = plain.loss / (double)plain.rows;
-    assert_true(fabs(number(record, "loss") - loss) < 1e-5);
+    assert_within(number(record, "loss"), loss, loss_tolerance(model->graph, loss));
     assert_near(number(record, "perplexity"), exp(number(record, "loss")));
     assert_near(number(record, "accuracy"),
                 100.0 * (double)plain.correct / (double)plain.rows);

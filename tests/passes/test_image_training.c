@@ -5,6 +5,7 @@
 #include "tests/support/check.h"
 #include "tests/support/passes.h"
 #include "tests/support/reference.h"
+#include "tests/support/rounding.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -89,9 +90,10 @@ static const Tree *run_step(Model *model, Images *images, Model *teacher,
     return last_record(model);
 }
 
+/* A loss that is run in float by one or two models (toy_vit, 1000 terms each). */
 static void expect_near(double got, double want) {
-    if (!(fabs(got - want) <= 2e-5 * fmax(1, fabs(want))))
-        fail_msg("expected %.9g, found %.9g", want, got);
+    assert_within(got, want,
+                  rounding_tolerance(PRECISION_F32, 2 * 1000, fmax(1, fabs(want))));
 }
 
 /* ---- plain loops ---- */
@@ -280,18 +282,21 @@ static void test_determinism(void **state) {
     double first, loss, without;
     images_open(&images, ALL, false);
     Model *one = trained(&images, 1, 1, true, &first);
+    /* four steps with momentum 0.9, of gradients of size 1, of weights below 1 */
+    const double gradient = 3 * loss_tolerance(one->graph, 1);
+    const double tolerance = training_tolerance(4, 1e-3, 1 / (1 - 0.9), gradient, 1);
     for (int threads = 1; threads <= 3; threads++) {
         Model *same = trained(&images, 1, threads, true, &loss);
         assert_true(largest_difference(one, same) == 0);
         assert_true(loss == first);
         model_destroy(same);
         Model *pairs = trained(&images, 2, threads, true, &loss);
-        assert_true(largest_difference(one, pairs) < 1e-6); /* rounding */
-        assert_true(fabs(loss - first) < 1e-5);
+        assert_true(largest_difference(one, pairs) <= tolerance);
+        assert_within(loss, first, loss_tolerance(one->graph, first));
         model_destroy(pairs);
     }
     Model *plain = trained(&images, 1, 1, false, &without);
-    assert_true(largest_difference(one, plain) > 1e-5);
+    assert_true(largest_difference(one, plain) > 2 * tolerance);
     model_destroy(plain);
     model_destroy(one);
     images_close(&images);

@@ -105,10 +105,17 @@ static void multiplex(Model *model, const char *options) {
     run_pass(model, "weight_multiplex", options);
 }
 
-static void expect_equal(const double *x, const double *y, int count, double tolerance) {
-    for (int i = 0; i < count; i++)
-        if (!(fabs(x[i] - y[i]) <= tolerance * (1 + fabs(y[i]))))
-            fail_msg("value %d is %.17g, expected %.17g", i, x[i], y[i]);
+/* Values of a node, or logits, of the same chain of operations. */
+static void expect_equal(Model *model, const Node *node, const double *x, const double *y,
+                         int count, Precision precision) {
+    const int64_t sizes[DIM_SYMBOLS] = {IMAGES};
+    rounding_compare("value", x, y, count, precision,
+                     rounding_terms(model->graph, node, sizes), 0);
+}
+
+static void expect_logits(Model *model, const double *x, const double *y,
+                          Precision precision) {
+    expect_equal(model, graph_output(model->graph, "logits"), x, y, LOGITS, precision);
 }
 
 /* ---- exactness ---- */
@@ -121,7 +128,7 @@ static void check_identity(const char *options) {
     const int64_t count = graph_parameter_count(model->graph);
     multiplex(model, options);
     double *after = logits_of(model);
-    expect_equal(after, before, LOGITS, 1e-12);
+    expect_logits(model, after, before, PRECISION_F64);
     assert_true(graph_parameter_count(model->graph) < count);
     free(before);
     free(after);
@@ -157,7 +164,7 @@ static void test_least_squares(void **state) {
     double *before = logits_of(model);
     multiplex(model, "{group: 2, init: lsq, position: none}");
     double *after = logits_of(model);
-    expect_equal(after, before, LOGITS, 1e-4);
+    expect_logits(model, after, before, PRECISION_F32); /* of scales in float */
     free(before);
     free(after);
     model_destroy(model);
@@ -265,7 +272,7 @@ static File save(Model *model) {
     for (int i = 0; i < back->graph->storage_count; i++)
         file.weights += (int64_t)tensor_bytes(&back->graph->storages[i]->tensor);
     double *ours = logits_of(model), *theirs = logits_of(back);
-    expect_equal(theirs, ours, LOGITS, 0);
+    assert_memory_equal(theirs, ours, LOGITS * sizeof *ours);
     free(ours);
     free(theirs);
     model_destroy(back);
@@ -347,11 +354,12 @@ static void test_norm_conv(void **state) {
         double *x = values_of(model, find(model, layer, ROLE_RESIDUAL1));
         double *found = values_of(model, sum);
         plain_norm_conv(model, layer, x);
-        expect_equal(found, x, COUNT, 1e-12);
+        expect_equal(model, sum, found, x, COUNT, PRECISION_F64);
         double *y = values_of(model, find(model, layer, ROLE_FFN_OUT));
         double *out = values_of(model, find(model, layer, ROLE_RESIDUAL2));
         for (int i = 0; i < COUNT; i++) y[i] += x[i];
-        expect_equal(out, y, COUNT, 1e-12);
+        expect_equal(model, find(model, layer, ROLE_RESIDUAL2), out, y, COUNT,
+                     PRECISION_F64);
         free(x);
         free(y);
         free(out);

@@ -19,8 +19,7 @@ static void expect_relevance(const ConditionSlice *given, int count, double want
     PassContext ctx = context(arena);
     double got = 0;
     assert_ok(relevance_of(&got, &ctx, given, count, NULL, diag), diag);
-    if (!(fabs(got - want) <= 1e-9 * fabs(want)))
-        fail_msg("relevance %.12g, expected %.12g", got, want);
+    assert_within(got, want, SOLVE_ROUNDING * fabs(want));
     arena_destroy(arena);
     diag_destroy(diag);
 }
@@ -156,9 +155,9 @@ static void test_order(void **state) {
         }
         assert_int_equal(rows->count, 2);
         assert_int_equal(tree_get(rows->first, "layer")->integer, best);
-        assert_true(fabs(tree_get(rows->first, "relevance")->real - least) <=
-                    1e-9 * least);
-        assert_true(fabs(sum - dense_relevance(teacher, &both)) <= 1e-9 * sum);
+        assert_within(tree_get(rows->first, "relevance")->real, least,
+                      SOLVE_ROUNDING * least);
+        assert_within(sum, dense_relevance(teacher, &both), SOLVE_ROUNDING * sum);
         model_destroy(student);
         model_destroy(teacher);
     }

@@ -39,16 +39,19 @@ static void check_student(const Model *teacher, const Model *student,
             for (int k = 0; k < SAMPLES_K; k++) mean += factor_at(before, at, k) * w[k];
             gaussian_mean_f64(storage->gaussian, e, 1, &got);
             tensor_read_f64(&storage->tensor, e, 1, &weight);
-            if (!(fabs(got - mean) <= 1e-10) || !(fabs(weight - mean) <= 1e-6))
+            const double rounding = rounding_tolerance(PRECISION_F32, 1, fabs(mean));
+            if (!(fabs(got - mean) <= SOLVE_ROUNDING) ||
+                !(fabs(weight - mean) <= rounding + SOLVE_ROUNDING))
                 fail_msg("%s[%d]: mean %.12g, weight %.12g, expected %.12g",
                          storage->name, (int)e, got, weight, mean);
         }
         if (i % 16) continue;
         double variance = 0;
         gaussian_variance_f64(storage->gaussian, 0, 1, &variance);
-        assert_true(fabs(variance - expected_variance(teacher, entries, before,
-                                                      original(storage, before, 0))) <=
-                    1e-10);
+        assert_within(
+            variance,
+            expected_variance(teacher, entries, before, original(storage, before, 0)),
+            SOLVE_ROUNDING);
     }
     free(x);
 }

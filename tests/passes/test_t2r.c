@@ -1,12 +1,13 @@
 /* T2R: swapped layers compute what plain loops compute in double from what stands before
  * them, positive features come near softmax attention, merging changes no output by more
- * than 1e-10 in double, the record's numbers are those of plain counting. */
+ * than the rounding of double, the record's numbers are those of plain counting. */
 #include "exec/ops.h"
 #include "ir/random.h"
 #include "tests/support/check.h"
 #include "tests/support/configured.h"
 #include "tests/support/passes.h"
 #include "tests/support/reference.h"
+#include "tests/support/rounding.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -46,14 +47,6 @@ static void make_noisy(Model *model) {
         storage->tensor = noisy;
     }
     diag_destroy(diag);
-}
-
-static void expect_close(const double *a, const double *b, int64_t count,
-                         double tolerance) {
-    for (int64_t i = 0; i < count; i++)
-        if (!(fabs(a[i] - b[i]) <= tolerance))
-            fail_msg("element %lld: expected %.15g, found %.15g", (long long)i, b[i],
-                     a[i]);
 }
 
 /* ---- against plain loops ---- */
@@ -141,7 +134,12 @@ static void check_layer(Model *model, const Layer *l, const char *stack, int lay
             for (int h = 0; h < l->heads; h++)
                 plain_row(l, got[0], got[1], got[2], n, t, h,
                           want + ((n * TOKENS + t) * l->heads + h) * l->values);
-    expect_close(got[3], want, (int64_t)SAMPLES * TOKENS * l->heads * l->values, 1e-12);
+    const int64_t sizes[DIM_SYMBOLS] = {SAMPLES, TOKENS};
+    const double terms = rounding_node_terms(nodes[3], sizes) +
+                         rounding_node_terms(nodes[3]->in[0], sizes);
+    rounding_compare("values", got[3], want,
+                     (int64_t)SAMPLES * TOKENS * l->heads * l->values, PRECISION_F64,
+                     terms, 1);
 }
 
 /* GPT-2: causal, one map for queries and keys, queries scaled. */
@@ -226,7 +224,8 @@ static void test_positive(void **state) {
             for (int b = 0; b < a; b++) {
                 double dot = 0;
                 for (int j = 0; j < 4; j++) dot += w[a * 4 + j] * w[b * 4 + j];
-                assert_true(fabs(dot) < 1e-5);
+                /* rows of length 2 in their mean, the root of 4 normal squares */
+                assert_within(dot, 0, rounding_tolerance(PRECISION_F32, 4, 4 * 4));
             }
         model_destroy(model);
     }
@@ -250,7 +249,8 @@ static void test_identity(void **state) {
     model_destroy(model);
 }
 
-/* Normal weights with variance 1 / d: of 2 x 2000 x 4 within 5 %; biases are 0. */
+/* Normal weights with variance 1 / d: of 2 x 2000 x 4 as the mean of squares; biases are
+ * 0. */
 static void test_normal(void **state) {
     (void)state;
     static double w[16000], b[4000];
@@ -260,7 +260,7 @@ static void test_normal(void **state) {
     read_weight(model, "decoder.0.feature_map.bias", b);
     double square = 0;
     for (int i = 0; i < 16000; i++) square += w[i] * w[i] / 16000;
-    assert_true(fabs(square - 0.25) < 0.25 * 0.05);
+    assert_within(square, 0.25, chance_tolerance(0.25 * sqrt(2), 16000));
     for (int i = 0; i < 4000; i++) assert_true(b[i] == 0);
     model_destroy(model);
 }
@@ -414,13 +414,12 @@ static void expect_merged(const char *config, const char *swap, const char *outp
     run_pass(model, "attention_to_t2r", swap);
     make_noisy(model);
     const int64_t parameters = graph_parameter_count(model->graph);
+    const double terms = configured_terms(model, output);
     const int64_t count = configured_run(model, output, 0, before, VALUES);
     run_pass(model, "merge_t2r", "{}");
     configured_run(model, output, 0, after, VALUES);
-    double largest = 0;
-    for (int64_t i = 0; i < count; i++) largest = fmax(largest, fabs(before[i]));
-    assert_true(largest > 0.01);
-    expect_close(after, before, count, 1e-10);
+    assert_true(largest_value(before, count) > 0.01);
+    rounding_compare(output, after, before, count, PRECISION_F64, terms, 0);
     assert_int_equal(count_maps(model->graph), 0);
     assert_int_equal(integer(last_record(model), "parameters_before"), parameters);
     assert_int_equal(integer(last_record(model), "parameters_after"),
@@ -472,10 +471,11 @@ static void test_prune(void **state) {
         memset((double *)data + layer % 2 * 32, 0, 32 * sizeof(double));
         diag_destroy(diag);
     }
+    const double terms = configured_terms(model, "logits");
     const int64_t count = configured_run(model, "logits", 0, before, VALUES);
     run_pass(model, "prune_heads", "{score: magnitude, keep: 1}");
     configured_run(model, "logits", 0, after, VALUES);
-    expect_close(after, before, count, 1e-10);
+    rounding_compare("logits", after, before, count, PRECISION_F64, terms, 0);
     const Storage *map = graph_storage(model->graph, "decoder.2.feature_map.weight");
     assert_int_equal(map->tensor.dim[0], 1);
     model_destroy(model);

@@ -73,21 +73,26 @@ static void fill_input(const Node *input, const int64_t sizes[DIM_SYMBOLS], int 
         ((double *)data)[i] = random_normal(key, (uint64_t)i);
 }
 
+static const int64_t SIZES[DIM_SYMBOLS] = {[DIM_INDEX(DIM_N)] = SAMPLES,
+                                           [DIM_INDEX(DIM_T)] = TOKENS,
+                                           [DIM_INDEX(DIM_S)] = SOURCE};
+
+double configured_terms(Model *model, const char *name) {
+    return rounding_terms(model->graph, graph_output(model->graph, name), SIZES);
+}
+
 int64_t configured_run(Model *model, const char *name, int type, double *out,
                        int64_t most) {
-    const int64_t sizes[DIM_SYMBOLS] = {[DIM_INDEX(DIM_N)] = SAMPLES,
-                                        [DIM_INDEX(DIM_T)] = TOKENS,
-                                        [DIM_INDEX(DIM_S)] = SOURCE};
     Node *result = graph_output(model->graph, name);
     assert_non_null(result);
     Runner r;
-    runner_open_sizes(&r, model->graph, sizes, PRECISION_F64, NULL, &result, 1);
+    runner_open_sizes(&r, model->graph, SIZES, PRECISION_F64, NULL, &result, 1);
     for (Node *node = model->graph->first; node; node = node->next)
         if (node->name)
-            fill_input(node, sizes, type, workspace_input(r.workspace, node->name));
+            fill_input(node, SIZES, type, workspace_input(r.workspace, node->name));
     runner_run(&r);
     Type bound;
-    assert_true(type_bind(&result->type, sizes, &bound));
+    assert_true(type_bind(&result->type, SIZES, &bound));
     const int64_t count = type_count(&bound);
     assert_true(count <= most);
     memcpy(out, workspace_value(r.workspace, result), (size_t)count * sizeof *out);

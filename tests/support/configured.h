@@ -18,4 +18,7 @@ Model *configured_bert(int layers, uint64_t seed);
 int64_t configured_run(Model *model, const char *name, int type, double *out,
                        int64_t most);
 
+/* Terms behind that output (rounding_terms). */
+double configured_terms(Model *model, const char *name);
+
 #endif

@@ -54,6 +54,15 @@ void reference_compare(const Checkpoint *reference, const char *name, const void
     if (getenv("ROUNDING_REPORT"))
         fprintf(stderr, "RATIO %.3g %s tol %.3g rel %.3g terms %g\n", worst / tolerance,
                 name, tolerance, tolerance / largest, terms);
+    if (getenv("ROUNDING_REPORT"))
+        fprintf(stderr, "RATIO %.3g %s tol %.3g rel %.3g terms %g\n", worst / tolerance,
+                name, tolerance, tolerance / largest, terms);
+    if (getenv("ROUNDING_REPORT"))
+        fprintf(stderr, "RATIO %.3g %s tol %.3g rel %.3g terms %g\n", worst / tolerance,
+                name, tolerance, tolerance / largest, terms);
+    if (getenv("ROUNDING_REPORT"))
+        fprintf(stderr, "RATIO %.3g %s tol %.3g rel %.3g terms %g\n", worst / tolerance,
+                name, tolerance, tolerance / largest, terms);
     free(values);
     if (!(worst <= tolerance))
         fail_msg("%s: off by %.3g, largest %.3g, tolerance %.3g", name, worst, largest,

@@ -18,6 +18,10 @@ double rounding_tolerance(Precision precision, double terms, double magnitude) {
     return 2 * rounding_error(precision, terms) * magnitude;
 }
 
+double solve_tolerance(double unknowns, double condition) {
+    return rounding_tolerance(PRECISION_F64, unknowns, condition);
+}
+
 double largest_value(const double *x, int64_t count) {
     double largest = 0;
     for (int64_t i = 0; i < count; i++) largest = fmax(largest, fabs(x[i]));
@@ -34,6 +38,24 @@ void rounding_compare(const char *what, const double *got, const double *want,
         fprintf(stderr, "RATIO %.3g %s tol %.3g terms %g mag %.3g\n", w / tolerance, what,
                 tolerance, terms, magnitude);
     }
+    if (getenv("ROUNDING_REPORT")) {
+        double w = 0;
+        for (int64_t i = 0; i < count; i++) w = fmax(w, fabs(got[i] - want[i]));
+        fprintf(stderr, "RATIO %.3g %s tol %.3g terms %g mag %.3g\n", w / tolerance, what,
+                tolerance, terms, magnitude);
+    }
+    if (getenv("ROUNDING_REPORT")) {
+        double w = 0;
+        for (int64_t i = 0; i < count; i++) w = fmax(w, fabs(got[i] - want[i]));
+        fprintf(stderr, "RATIO %.3g %s tol %.3g terms %g mag %.3g\n", w / tolerance, what,
+                tolerance, terms, magnitude);
+    }
+    if (getenv("ROUNDING_REPORT")) {
+        double w = 0;
+        for (int64_t i = 0; i < count; i++) w = fmax(w, fabs(got[i] - want[i]));
+        fprintf(stderr, "RATIO %.3g %s tol %.3g terms %g mag %.3g\n", w / tolerance, what,
+                tolerance, terms, magnitude);
+    }
     for (int64_t i = 0; i < count; i++)
         if (!(fabs(got[i] - want[i]) <= tolerance))
             fail_msg("%s: element %lld is %.17g, expected %.17g within %.3g", what,
@@ -42,6 +64,15 @@ void rounding_compare(const char *what, const double *got, const double *want,
 
 void rounding_check(double got, double want, double tolerance, const char *file,
                     int line) {
+    if (getenv("ROUNDING_REPORT"))
+        fprintf(stderr, "RATIO %.3g %s:%d tol %.3g mag %.3g\n",
+                fabs(got - want) / tolerance, file, line, tolerance, fabs(want));
+    if (getenv("ROUNDING_REPORT"))
+        fprintf(stderr, "RATIO %.3g %s:%d tol %.3g mag %.3g\n",
+                fabs(got - want) / tolerance, file, line, tolerance, fabs(want));
+    if (getenv("ROUNDING_REPORT"))
+        fprintf(stderr, "RATIO %.3g %s:%d tol %.3g mag %.3g\n",
+                fabs(got - want) / tolerance, file, line, tolerance, fabs(want));
     if (getenv("ROUNDING_REPORT"))
         fprintf(stderr, "RATIO %.3g %s:%d tol %.3g mag %.3g\n",
                 fabs(got - want) / tolerance, file, line, tolerance, fabs(want));
@@ -171,6 +202,15 @@ double rounding_gradient_terms(Graph *graph, const Node *loss, const Node *leaf,
 }
 
 /* ---- training, differences, chance ---- */
+
+double loss_tolerance(Graph *graph, double loss) {
+    const int64_t sizes[DIM_SYMBOLS] = {8, 8, 8, 8};
+    double terms = 0;
+    for (int o = 0; o < graph->output_count; o++)
+        terms = fmax(terms, rounding_terms(graph, graph->outputs[o].node, sizes));
+    return rounding_tolerance(PRECISION_F32, terms + 8 * 8 + FUNCTION_TERMS,
+                              fmax(1, fabs(loss)));
+}
 
 double training_tolerance(double steps, double rate, double slope, double gradient,
                           double weight) {

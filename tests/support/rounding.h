@@ -57,6 +57,11 @@ void rounding_compare(const char *what, const double *got, const double *want,
 void rounding_check(double got, double want, double tolerance, const char *file,
                     int line);
 
+/* How far the solution of a positive definite system in double may be off, of so many
+ * unknowns of size 1, by Cholesky's or a like method: n u times the condition number
+ * (Higham, 10.1), n with the probabilistic bound again. */
+double solve_tolerance(double unknowns, double condition);
+
 /* ---- graphs ---- */
 
 /* Terms behind one element of a node's value, those of its operands left out: its
@@ -77,6 +82,12 @@ double rounding_terms(Graph *graph, const Node *node, const int64_t sizes[DIM_SY
  * any parameter where that is NULL. */
 double rounding_gradient_terms(Graph *graph, const Node *loss, const Node *leaf,
                                const int64_t sizes[DIM_SYMBOLS]);
+
+/* How far a mean loss of a model's outputs may be from the same in double, when a model
+ * is run in float on samples of up to 8 tokens: the longest chain to an output, and the
+ * loss's own terms. Losses are logarithms of shares or squares of values that come out of
+ * norms: of size 1 at least. */
+double loss_tolerance(Graph *graph, double loss);
 
 /* How far float weights may be apart, or from weights trained in double, after `steps`
  * steps whose learning rate is `rate` at most. Their gradients are at most `gradient`
