@@ -26,3 +26,7 @@ bool task_predicts_tokens(Task task) {
 bool task_predicts_next(Task task) {
     return task == TASK_NEXT_TOKEN || task == TASK_TRANSLATE;
 }
+
+bool input_is_mask(const char *name) {
+    return strcmp(name, INPUT_MASK) == 0 || strcmp(name, INPUT_TARGET_MASK) == 0;
+}

@@ -51,4 +51,8 @@ bool task_predicts_next(Task task);
 #define INPUT_TARGET_IDS  "decoder_input_ids"
 #define INPUT_TARGET_MASK "decoder_attention_mask"
 
+/* Whether an input of this name is a mask of tokens: 1 where one counts, 0 where it fills
+ * up. One that is left out is all ones, where nothing fills up. */
+bool input_is_mask(const char *name);
+
 #endif

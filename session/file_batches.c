@@ -1,7 +1,9 @@
 /* Named tensors of a file as samples. */
 #include "session/file_batches.h"
 
-#include <math.h>
+#include "ir/model_parts.h"
+
+#include <string.h>
 
 /* Values converted at a time. */
 #define CHUNK 1024
@@ -128,6 +130,26 @@ static Status bind_input(FileBatches *data, Column *column, const Node *input,
     return STATUS_OK;
 }
 
+/* Checks that a tensor is no input that the model would have to take and does not. */
+static Status check_name(const Graph *graph, const Checkpoint *inputs, const char *name,
+                         Diag *diag) {
+    static const char *const KNOWN[] = {
+        INPUT_PIXELS,     INPUT_IDS,         INPUT_TYPES,    INPUT_MASK,
+        INPUT_TARGET_IDS, INPUT_TARGET_MASK, "position_ids", "inputs_embeds"};
+    bool input = strstr(name, "mask") != NULL;
+    for (size_t i = 0; i < sizeof KNOWN / sizeof *KNOWN && !input; i++)
+        input = strcmp(name, KNOWN[i]) == 0;
+    if (!input || graph_find_input(graph, name)) return STATUS_OK;
+    Text names = {0};
+    for (const Node *node = graph->first; node; node = node->next)
+        if (node->name) text_add(&names, "%s%s", names.length ? ", " : "", node->name);
+    diag_fail(diag, STATUS_MODEL, LOC_FILE(inputs->path), name,
+              "the model has no input of this name; its inputs are %s",
+              names.data ? names.data : "none");
+    text_free(&names);
+    return STATUS_MODEL;
+}
+
 Status file_batches_create(Batches **out, Arena *arena, const Graph *graph,
                            const Checkpoint *inputs, int64_t sizes[DIM_SYMBOLS],
                            Diag *diag) {
@@ -137,10 +159,14 @@ Status file_batches_create(Batches **out, Arena *arena, const Graph *graph,
     data->batches = (Batches){
         .name = inputs->path, .columns = columns, .fetch = fetch, .destroy = destroy};
     for (int i = 0; i < DIM_SYMBOLS; i++) sizes[i] = 0;
-    for (const Node *node = graph->first; node; node = node->next)
-        if (node->name)
-            TRY(bind_input(data, &columns[data->batches.column_count], node, inputs,
-                           sizes, diag));
+    for (int i = 0; i < inputs->count; i++)
+        TRY(check_name(graph, inputs, inputs->tensors[i].name, diag));
+    for (const Node *node = graph->first; node; node = node->next) {
+        if (!node->name) continue;
+        if (input_is_mask(node->name) && !checkpoint_find(inputs, node->name)) continue;
+        TRY(bind_input(data, &columns[data->batches.column_count], node, inputs, sizes,
+                       diag));
+    }
     data->batches.count = sizes[DIM_INDEX(DIM_N)];
     if (data->batches.count == 0)
         return diag_fail(diag, STATUS_MODEL, LOC_FILE(inputs->path), NULL,

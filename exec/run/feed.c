@@ -1,6 +1,8 @@
 /* Feed: see exec/run/feed.h. */
 #include "exec/run/feed.h"
 
+#include "ir/model_parts.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,11 +61,18 @@ static bool match_type(const Type *input, const Type *column,
     return true;
 }
 
+/* Whether an input that has no column is a mask of samples that nothing fills up. */
+static bool is_full_mask(const char *input, const Batches *data) {
+    return input_is_mask(input) && !data->length && !data->source_length &&
+           batches_column(data, input) < 0;
+}
+
 static Status check_inputs(const Graph *graph, const bool *mark, const Batches *data,
                            int64_t sizes[DIM_SYMBOLS], Diag *diag) {
     for (const Node *node = graph->first; node; node = node->next) {
         if (!mark[node->id] || !node->name || !node_is_leaf(node)) continue;
         int i = batches_column(data, node->name);
+        if (is_full_mask(node->name, data)) continue;
         if (i < 0) return fail_missing(node, data, diag);
         const Column *column = &data->columns[i];
         if (!match_type(&node->type, &column->type, sizes))
@@ -184,10 +193,22 @@ Status feed_check_rows(const Feed *feed, Workspace *workspace, const char *name,
                        diag);
 }
 
+/* Sets the masks to one that samples of one length lack. */
+static void fill_masks(const Feed *feed, Workspace *workspace) {
+    static const char *const MASKS[] = {INPUT_MASK, INPUT_TARGET_MASK};
+    for (size_t m = 0; m < sizeof MASKS / sizeof *MASKS; m++) {
+        int32_t *mask = workspace_input(workspace, MASKS[m]);
+        if (!mask || !is_full_mask(MASKS[m], feed->data)) continue;
+        const int64_t count = workspace_input_node(workspace, MASKS[m])->count;
+        for (int64_t i = 0; i < count; i++) mask[i] = 1;
+    }
+}
+
 /* Fetches into the columns that are set, and checks what came for the plan's inputs. */
-static Status fetch_columns(Feed *feed, const Workspace *workspace, const Fetch *what,
+static Status fetch_columns(Feed *feed, Workspace *workspace, const Fetch *what,
                             Diag *diag) {
     const Batches *data = feed->data;
+    fill_masks(feed, workspace);
     TRY(data->fetch(data, what, feed->column, diag));
     for (int i = 0; i < data->column_count; i++) {
         const Limit limit =

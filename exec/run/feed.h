@@ -5,11 +5,11 @@
 #include "exec/run/run.h"
 #include "ir/batches.h"
 
-/* Checks that every input that `roots` depend on has a column of its name and shape, and
- * finds the sizes of the symbols other than N in the columns; those that no column names
- * stay as they are. Where samples have lengths, T (and S, of a source) is the longest
- * there can be; where positions are masked, M is their largest number. Fails with
- * STATUS_MODEL. */
+/* Checks that every input that `roots` depend on has a column of its name and shape
+ * (masks that samples of one length lack are all ones), and finds the sizes of the
+ * symbols other than N in the columns; those that no column names stay as they are. Where
+ * samples have lengths, T (and S, of a source) is the longest there can be; where
+ * positions are masked, M is their largest number. Fails with STATUS_MODEL. */
 Status feed_check(Graph *graph, Node *const *roots, int count, const Batches *data,
                   int64_t sizes[DIM_SYMBOLS], Diag *diag);
 
