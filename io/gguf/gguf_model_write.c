@@ -1,0 +1,247 @@
+/* GGUF as a format of models: checking and writing. See gguf_model.h. */
+#include "io/gguf/gguf_model.h"
+
+#include "io/gguf/outline.h"
+#include "io/gguf/tokens.h"
+
+#include <string.h>
+
+static const int POOLING_NUMBER[] = {1, 2, 3, 0};
+enum { POOLING_RANK = 4 };
+
+/* Where the rows of a tensor come from. */
+typedef struct Source {
+    const TensorSlot *slot;
+    const Storage *part[SLOT_PARTS]; /* NULL: zeros, of an empty block */
+} Source;
+
+/* A model on its way out. */
+typedef struct Export {
+    Arena *arena;
+    Outline outline;
+    Tokens tokens;
+    Model *whole, *built;    /* with and without empty blocks; shapes only */
+    const Storage **weights; /* of `built`'s, in the model */
+    TensorSlot *slots;
+    int count;
+    Diag *diag;
+} Export;
+
+static Status export_open(Export *e, const Model *model) {
+    Diag *diag = e->diag;
+    TRY(outline_of_graph(&e->outline, e->arena, model, diag));
+    TRY(outline_build(&e->built, &e->outline, false, NULL, model->graph->ops, diag));
+    TRY(outline_match(&e->weights, e->arena, e->built->graph, model->graph, diag));
+    TRY(outline_build(&e->whole, &e->outline, true, NULL, model->graph->ops, diag));
+    outline_slots(&e->slots, &e->count, e->arena, &e->outline, e->whole->graph);
+    return tokens_of_model(&e->tokens, e->arena, model, e->outline.vocabulary, diag);
+}
+
+static void export_close(Export *e) {
+    model_destroy(e->whole);
+    model_destroy(e->built);
+    arena_destroy(e->arena);
+}
+
+static Status check_model(const Model *model, const WriteOptions *options, Diag *diag) {
+    Export e = {.arena = arena_create(), .diag = diag};
+    (void)options;
+    const Status status = export_open(&e, model);
+    export_close(&e);
+    if (status == STATUS_MODEL) {
+        diag_note(diag, "GGUF holds models that llama.cpp runs as llama, deci, gpt2 or "
+                        "bert");
+        diag_hint(diag, "write ONNX (.onnx), which takes every graph, or the native file "
+                        "(.h5)");
+    }
+    return status;
+}
+
+/* ---- rows ---- */
+
+/* Row of the storage that comes as row `row` of the part in the file. */
+static int64_t source_row(const TensorSlot *slot, int64_t row) {
+    if (slot->order != ORDER_PAIRS) return row;
+    const int64_t width = slot->type.dim[0] / slot->heads, at = row % width;
+    return row - at + at % 2 * (width / 2) + at / 2;
+}
+
+/* Rows of one part in the file. */
+static int64_t part_rows(const TensorSlot *slot) {
+    return slot->type.dim[slot->order == ORDER_TRANSPOSED && slot->type.rank == 2];
+}
+
+static void read_matrix_row(const Source *source, int64_t row, float *out) {
+    const TensorSlot *slot = source->slot;
+    const int64_t rows = part_rows(slot), in = source_row(slot, row % rows);
+    const bool transposed = slot->order == ORDER_TRANSPOSED;
+    const int64_t width = slot->type.dim[!transposed];
+    const Storage *storage = source->part[row / rows];
+    if (!storage)
+        memset(out, 0, (size_t)width * sizeof *out);
+    else if (!transposed)
+        tensor_read_f32(&storage->tensor, in * width, width, out);
+    for (int64_t i = 0; storage && transposed && i < width; i++)
+        tensor_read_f32(&storage->tensor, i * rows + in, 1, out + i);
+}
+
+static void read_vector(const Source *source, float *out) {
+    const TensorSlot *slot = source->slot;
+    const int64_t rows = part_rows(slot);
+    for (int part = 0; part < slot->parts; part++, out += rows)
+        for (int64_t i = 0; i < rows; i++) {
+            const Storage *storage = source->part[part];
+            out[i] = 0;
+            if (storage)
+                tensor_read_f32(&storage->tensor, source_row(slot, i), 1, out + i);
+        }
+}
+
+static void read_row(const void *opaque, int64_t row, float *out) {
+    const Source *source = opaque;
+    if (source->slot->type.rank == 1)
+        read_vector(source, out);
+    else
+        read_matrix_row(source, row, out);
+}
+
+/* ---- tensors ---- */
+
+/* The model's storage for one of the whole graph; NULL = of an empty block. */
+static const Storage *find_weights(const Export *e, const char *name) {
+    const Graph *built = e->built->graph;
+    for (int i = 0; i < built->storage_count; i++)
+        if (strcmp(built->storages[i]->name, name) == 0) return e->weights[i];
+    return NULL;
+}
+
+/* Type by the option; "keep" = as the weights are. Vectors, and tables that llama.cpp
+ * adds as they are, stay f32; rows that are not whole blocks become f16. */
+static const BlockType *choose_type(const TensorSlot *slot, const Source *source,
+                                    const char *dtype, int64_t width, int *uneven) {
+    if (slot->type.rank == 1 || slot->plain) return block_type_by_name("f32");
+    const Storage *storage = source->part[0];
+    if (strcmp(dtype, "keep") == 0) {
+        const DType stored = storage ? storage->tensor.dtype : DTYPE_F32;
+        const bool half = stored == DTYPE_F16 || stored == DTYPE_BF16;
+        return block_type_by_name(half ? dtype_name(stored) : "f32");
+    }
+    const BlockType *type = block_type_by_name(dtype);
+    if (width % type->values == 0) return type;
+    ++*uneven;
+    return block_type_by_name("f16");
+}
+
+static void put_tensors(const Export *e, GgufWriter *writer, const char *dtype,
+                        int *uneven) {
+    for (int i = 0; i < e->count; i++) {
+        const TensorSlot *slot = &e->slots[i];
+        Source *source = ARENA_NEW(e->arena, Source);
+        const int rank = slot->type.rank;
+        const int64_t rows = part_rows(slot) * slot->parts;
+        const int64_t width =
+            rank == 2 ? slot->type.dim[slot->order != ORDER_TRANSPOSED] : rows;
+        source->slot = slot;
+        for (int part = 0; part < slot->parts; part++)
+            source->part[part] = find_weights(e, slot->storage[part]);
+        const int64_t dim[] = {rank == 2 ? rows : width, width};
+        gguf_put_tensor(writer, slot->name,
+                        choose_type(slot, source, dtype, width, uneven), rank, dim,
+                        read_row, source);
+    }
+}
+
+/* ---- keys ---- */
+
+/* Names of classes in their order, as the configuration has them. */
+static void put_labels(const Export *e, GgufWriter *writer, const Model *model) {
+    const Tree *names = tree_get_nonnull(model->config, "id2label");
+    const int64_t count = e->outline.labels;
+    if (!count || count > 1 << 20) return;
+    const char **labels = ARENA_ARRAY(e->arena, const char *, (size_t)count);
+    for (int64_t i = 0; i < count; i++) {
+        char key[24];
+        snprintf(key, sizeof key, "%lld", (long long)i);
+        const Tree *name = names ? tree_get(names, key) : NULL;
+        labels[i] = name && name->kind == TREE_STRING
+                        ? name->string
+                        : arena_printf(e->arena, "LABEL_%lld", (long long)i);
+    }
+    gguf_put_texts(writer, "bert.classifier.output_labels", labels, count);
+}
+
+static void put_keys(const Export *e, GgufWriter *writer, const Model *model,
+                     const char *dtype, const GgufOptions *options) {
+    const BlockType *type =
+        block_type_by_name(strcmp(dtype, "keep") == 0 ? "f32" : dtype);
+    const Tree *name = tree_get_nonnull(model->config, "_name_or_path");
+    gguf_put_text(writer, "general.architecture", outline_architecture(&e->outline));
+    gguf_put_text(writer, "general.type", "model");
+    if (name && name->kind == TREE_STRING)
+        gguf_put_text(writer, "general.name", name->string);
+    gguf_put_integer(writer, "general.file_type", type->file_type);
+    if (type->values > 1) gguf_put_integer(writer, "general.quantization_version", 2);
+    outline_put(writer, e->arena, &e->outline);
+    if (e->outline.kind == OUTLINE_BERT) {
+        gguf_put_integer(writer, "bert.pooling_type",
+                         e->outline.labels ? POOLING_RANK
+                                           : POOLING_NUMBER[options->pooling]);
+        put_labels(e, writer, model);
+    }
+    tokens_put(writer, &e->tokens);
+}
+
+static Status write_export(Export *e, Model *model, const char *path,
+                           const WriteOptions *options, Written *written) {
+    const GgufOptions *own = options->options ? options->options : &gguf_options;
+    const char *dtype = options->dtype ? options->dtype : "keep";
+    int uneven = 0;
+    TRY(export_open(e, model));
+    if (!e->tokens.model)
+        diag_warn(e->diag, LOC_FILE(path), NULL,
+                  "the model has no tokenizer.json, so the file has no tokenizer");
+    else if (!e->tokens.lowercase)
+        diag_warn(e->diag, LOC_FILE(path), NULL,
+                  "llama.cpp makes all texts for BERT lower case, this tokenizer does "
+                  "not");
+    GgufWriter *writer = gguf_create();
+    put_keys(e, writer, model, dtype, own);
+    put_tensors(e, writer, dtype, &uneven);
+    if (uneven)
+        diag_warn(e->diag, LOC_FILE(path), NULL,
+                  "%d matri%s f16 in place of %s, whose blocks do not fit their width",
+                  uneven, uneven == 1 ? "x is" : "ces are", dtype);
+    written->files = 1;
+    return gguf_write(writer, path, &written->bytes, e->diag);
+}
+
+static Status write_model(Model *model, const char *path, const WriteOptions *options,
+                          Written *written, Diag *diag) {
+    Export e = {.arena = arena_create(), .diag = diag};
+    const Status status = write_export(&e, model, path, options, written);
+    export_close(&e);
+    return status;
+}
+
+/* ---- the record ---- */
+
+static const Field FIELDS[] = {
+    F_CHOICE(GgufOptions, pooling, "mean|cls|last|none",
+             "of BERT without a classifier: how llama.cpp makes one vector of a text"),
+    F_END};
+
+const GgufOptions gguf_options = {0};
+
+const ModelFormat model_format_gguf = {
+    .name = "gguf",
+    .what = "a GGUF file",
+    .ending = ".gguf",
+    .summary = "Llama, GPT-2 and BERT for llama.cpp and its kin",
+    .probe = gguf_probe,
+    .read = gguf_read_model,
+    .fields = FIELDS,
+    .options_size = sizeof(GgufOptions),
+    .defaults = &gguf_options,
+    .dtypes = "keep|f32|f16|bf16|q8_0|q4_0",
+    .check = check_model,
+    .write = write_model};
