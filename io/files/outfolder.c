@@ -1,5 +1,4 @@
-/* OutFolder: a folder of plain files, written beside its target and renamed into place.
- */
+/* OutFolder: a folder, written beside its target and renamed into place. */
 #include "io/files/outfolder.h"
 
 #include "io/files/path.h"
@@ -31,11 +30,16 @@ static bool is_entry(const char *name) {
     return strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
 
-/* Removes a folder with its files; folders in it stay, and then it does too. */
+/* Removes a folder with its files and the folders in it. */
 static void remove_folder(const char *path) {
     DIR *list = opendir(path);
-    for (struct dirent *entry; list && (entry = readdir(list));)
-        if (is_entry(entry->d_name)) unlinkat(dirfd(list), entry->d_name, 0);
+    for (struct dirent *entry; list && (entry = readdir(list));) {
+        if (!is_entry(entry->d_name) || unlinkat(dirfd(list), entry->d_name, 0) == 0)
+            continue;
+        Arena *scratch = arena_create();
+        remove_folder(path_join(scratch, path, entry->d_name));
+        arena_destroy(scratch);
+    }
     if (list) closedir(list);
     rmdir(path);
 }
@@ -69,26 +73,48 @@ static void remove_stale(const OutFolder *folder) {
     arena_destroy(scratch);
 }
 
-/* Whether the target may be replaced. */
-static Status check_target(const OutFolder *folder, Diag *diag) {
-    struct stat info;
-    const Loc at = LOC_FILE(folder->path);
-    if (stat(folder->path, &info) != 0) return STATUS_OK;
-    if (!S_ISDIR(info.st_mode))
-        return diag_fail(diag, STATUS_IO, at, NULL,
-                         "expected a folder to replace, found a file");
-    DIR *list = opendir(folder->path);
-    if (!list) return folder_fail(diag, folder->path, "read the folder", errno);
+/* Whether what a folder holds may go: it knows the names of all files, and of folders in
+ * it with a slash behind them. `within`: the folder's own such name, "" for the target.
+ */
+static Status check_entries(const OutFolder *folder, Arena *scratch, const char *path,
+                            const char *within, Diag *diag) {
+    DIR *list = opendir(path);
+    if (!list) return folder_fail(diag, path, "read the folder", errno);
     Status status = STATUS_OK;
     for (struct dirent *entry; status == STATUS_OK && (entry = readdir(list));) {
-        if (!is_entry(entry->d_name) || folder->is_ours(entry->d_name)) continue;
-        status = diag_fail(diag, STATUS_IO, at, NULL,
-                           "the folder holds '%.100s', which would be lost: expected a "
+        if (!is_entry(entry->d_name)) continue;
+        struct stat info;
+        const bool inner =
+            fstatat(dirfd(list), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISDIR(info.st_mode);
+        const char *name =
+            arena_printf(scratch, "%s%s%s", within, entry->d_name, inner ? "/" : "");
+        if (folder->is_ours(name)) {
+            if (inner)
+                status = check_entries(
+                    folder, scratch, path_join(scratch, path, entry->d_name), name, diag);
+            continue;
+        }
+        status = diag_fail(diag, STATUS_IO, LOC_FILE(folder->path), NULL,
+                           "the folder holds '%s%.100s', which would be lost: expected a "
                            "new folder, or one with a model and nothing else",
-                           entry->d_name);
+                           within, entry->d_name);
         diag_hint(diag, "name another folder, or move that file away");
     }
     closedir(list);
+    return status;
+}
+
+/* Whether the target may be replaced. */
+static Status check_target(const OutFolder *folder, Diag *diag) {
+    struct stat info;
+    if (stat(folder->path, &info) != 0) return STATUS_OK;
+    if (!S_ISDIR(info.st_mode))
+        return diag_fail(diag, STATUS_IO, LOC_FILE(folder->path), NULL,
+                         "expected a folder to replace, found a file");
+    Arena *scratch = arena_create();
+    const Status status = check_entries(folder, scratch, folder->path, "", diag);
+    arena_destroy(scratch);
     return status;
 }
 
@@ -130,17 +156,28 @@ Status outfolder_open(OutFolder **out, const char **temporary, const char *path,
     return STATUS_OK;
 }
 
-void outfolder_measure(const OutFolder *folder, int64_t *bytes, int *files) {
-    DIR *list = opendir(folder->temporary);
-    *bytes = *files = 0;
+static void measure(const char *path, int64_t *bytes, int *files) {
+    DIR *list = opendir(path);
     for (struct dirent *entry; list && (entry = readdir(list));) {
         struct stat info;
-        if (fstatat(dirfd(list), entry->d_name, &info, 0) != 0 || !S_ISREG(info.st_mode))
+        if (!is_entry(entry->d_name) ||
+            fstatat(dirfd(list), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
-        *bytes += info.st_size;
-        ++*files;
+        if (S_ISREG(info.st_mode)) {
+            *bytes += info.st_size;
+            ++*files;
+        } else if (S_ISDIR(info.st_mode)) {
+            Arena *scratch = arena_create();
+            measure(path_join(scratch, path, entry->d_name), bytes, files);
+            arena_destroy(scratch);
+        }
     }
     if (list) closedir(list);
+}
+
+void outfolder_measure(const OutFolder *folder, int64_t *bytes, int *files) {
+    *bytes = *files = 0;
+    measure(folder->temporary, bytes, files);
 }
 
 /* Puts the temporary folder where the target is and the target where that was. */

@@ -12,12 +12,14 @@ typedef struct OutFolder OutFolder;
 /* Starts writing the folder `path`: makes a temporary one beside it, and first removes
  * stale ones that dead processes left there for the same target. A folder that is there
  * already will be replaced, if it holds nothing but files whose names `is_ours` knows;
- * anything else in it, and a target that is no folder, is refused. `temporary` receives
- * the folder to write into (valid until the end). Fails with STATUS_IO. */
+ * anything else in it, and a target that is no folder, is refused. A folder in it is
+ * asked for as "onnx/", a file of that as "onnx/model.onnx". `temporary` receives the
+ * folder to write into (valid until the end). Fails with STATUS_IO. */
 Status outfolder_open(OutFolder **out, const char **temporary, const char *path,
                       bool (*is_ours)(const char *name), Diag *diag);
 
-/* Bytes and number of the files that are in the temporary folder by now. */
+/* Bytes and number of the files that are in the temporary folder by now, those of folders
+ * in it included. */
 void outfolder_measure(const OutFolder *folder, int64_t *bytes, int *files);
 
 /* Puts the folder in place, in one step with what it replaces, which is then removed.

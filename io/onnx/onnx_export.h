@@ -30,6 +30,8 @@ typedef struct OnnxExport {
     const char *first_key; /* cached without key_mask: a state [N, G, past, d] */
     const char *use_cache; /* cached decoders of encoder-decoders: input, whether keys and
                               values of the source come in */
+    const char *cross[2];  /* keys and values of the source for the node that is written,
+                              as heads [N, G, S, d]; NULL = its operands */
     int key_states;        /* cached: states of keys and values declared so far */
 } OnnxExport;
 

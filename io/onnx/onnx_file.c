@@ -2,7 +2,7 @@
 #include "io/onnx/onnx_file.h"
 
 #include "io/onnx/onnx_exits.h"
-#include "io/onnx/onnx_export.h"
+#include "io/onnx/onnx_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,139 +61,6 @@ Status onnx_check(const Model *model, const OnnxOptions *options, Diag *diag) {
     }
     return options->exits == ONNX_EXITS_NESTED ? onnx_exits_check(model, diag)
                                                : STATUS_OK;
-}
-
-/* ---- inputs and outputs ---- */
-
-/* Name of a symbolic dimension in a model. */
-static const char *dim_name(const Graph *graph, int64_t dim) {
-    const bool source = graph_find_input(graph, INPUT_TARGET_IDS) != NULL;
-    switch (dim) {
-    case DIM_N: return ONNX_BATCH;
-    case DIM_T: return source ? "decoder_" ONNX_SEQUENCE : ONNX_SEQUENCE;
-    case DIM_S: return ONNX_SOURCE;
-    case DIM_M: return ONNX_MASKED;
-    default: return NULL;
-    }
-}
-
-static void names_of(const Graph *graph, const Type *type, const char *names[RANK_MAX]) {
-    for (int i = 0; i < type->rank; i++) names[i] = dim_name(graph, type->dim[i]);
-}
-
-static void declare_input(OnnxExport *x, const Node *node, const char *name) {
-    const char *names[RANK_MAX];
-    names_of(x->graph, &node->type, names);
-    const bool real = node->type.dtype == DTYPE_F32;
-    onnx_input(x->b, name, real ? ONNX_F32 : ONNX_I64, node->type.dim, names,
-               node->type.rank);
-    x->values[node->id] = arena_strdup(x->b->arena, name);
-    if (real && x->b->real != ONNX_F32)
-        x->values[node->id] = onnx_cast(x->b, x->values[node->id], x->b->real);
-}
-
-/* Makes a node's value the output `name`. */
-static void declare_output(OnnxExport *x, const Node *node, const char *name) {
-    OnnxBuild *b = x->b;
-    const char *value = x->values[node->id], *names[RANK_MAX];
-    names_of(x->graph, &node->type, names);
-    const char *own = b->real == ONNX_F32 ? onnx_rename(b, value, name) : value;
-    if (b->real != ONNX_F32) {
-        onnx_rename(b, onnx_cast(b, value, ONNX_F32), name);
-    } else if (own == value) {
-        onnx_rename(b, ONNX_NODE(b, "Identity", value), name);
-    } else {
-        x->values[node->id] = own;
-    }
-    onnx_output(b, name, ONNX_F32, node->type.dim, names, node->type.rank);
-}
-
-/* ---- what is exported ---- */
-
-/* Marks what a node's value is computed from. */
-static void mark(const Node *node, bool *needed) {
-    if (needed[node->id]) return;
-    needed[node->id] = true;
-    for (int i = 0; i < node->in_count; i++)
-        if (node->in[i]) mark(node->in[i], needed);
-}
-
-/* Storages of which every needed user is a linear that wants the transpose. */
-static bool *find_whole(Arena *arena, const Graph *graph, const bool *needed) {
-    bool *whole = ARENA_ARRAY(arena, bool, (size_t)graph->storage_count + 1);
-    for (int i = 0; i < graph->storage_count; i++) whole[i] = true;
-    for (const Node *node = graph->first; node; node = node->next)
-        for (int i = 0; needed[node->id] && i < node->in_count; i++) {
-            const Storage *storage = onnx_storage(node, i);
-            const bool linear = strcmp(node->op->name, "linear") == 0 && i == 1 &&
-                                !node_flag(node, "transposed");
-            for (int j = 0; storage && !linear && j < graph->storage_count; j++)
-                if (graph->storages[j] == storage) whole[j] = false;
-        }
-    return whole;
-}
-
-/* Whether an output goes into a file: with logits, the states before them do not. */
-static bool is_wanted(const Graph *graph, const Output *output,
-                      const OnnxOptions *options) {
-    if (strncmp(output->name, "exit.", 5) == 0)
-        return options->exits == ONNX_EXITS_OUTPUTS;
-    return strcmp(output->name, OUTPUT_LOGITS) == 0 ||
-           !graph_output(graph, OUTPUT_LOGITS);
-}
-
-/* Whether a decoder is written with its states. */
-static bool is_cached(const Graph *graph, const OnnxOptions *options) {
-    return options->cache && graph_task(graph) == TASK_NEXT_TOKEN &&
-           graph_find_input(graph, INPUT_IDS);
-}
-
-/* Text models alone know how long they are from a cache of keys: where there is none, one
- * of no bytes tells it. It belongs to a layer behind the others. */
-static void add_length(OnnxExport *x) {
-    OnnxBuild *b = x->b;
-    const int64_t dim[] = {0, 1, 0, 0};
-    const char *const before[] = {ONNX_BATCH, NULL, ONNX_PAST, NULL};
-    const char *const after[] = {ONNX_BATCH, NULL, ONNX_TOTAL, NULL};
-    const int layers = graph_layer_count(x->graph, graph_main_stack(x->graph));
-    const char *ids = x->values[graph_find_input(x->graph, INPUT_IDS)->id];
-    const char *past = onnx_state_in(
-        x, arena_printf(b->arena, "past_key_values.%d.key", layers), dim, before, 4);
-    const char *shape = ONNX_NODE(b, "Concat", onnx_dim(b, ids, 0), ONNX_VECTOR(b, 1),
-                                  onnx_length(x, DIM_T), ONNX_VECTOR(b, 0));
-    onnx_set_int(b, "axis", 0);
-    const char *more = ONNX_NODE(b, "Expand", onnx_real(b, 0), shape);
-    onnx_state_out(x, arena_printf(b->arena, "present.%d.key", layers),
-                   onnx_concat(b, 2, past, more), dim, after, 4);
-}
-
-static void declare_key_mask(OnnxExport *x) {
-    const char *const names[] = {ONNX_BATCH, ONNX_TOTAL};
-    onnx_input(x->b, INPUT_MASK, ONNX_I64, NULL, names, 2);
-    x->key_mask = INPUT_MASK;
-}
-
-static void export_whole(OnnxExport *x, const OnnxOptions *options) {
-    const Graph *graph = x->graph;
-    Arena *arena = x->b->arena;
-    bool *needed = ARENA_ARRAY(arena, bool, (size_t)graph->node_count + 1);
-    for (int i = 0; i < graph->output_count; i++)
-        if (is_wanted(graph, &graph->outputs[i], options))
-            mark(graph->outputs[i].node, needed);
-    x->whole = find_whole(arena, graph, needed);
-    for (const Node *node = graph->first; node; node = node->next)
-        if (node_is_input(node) && needed[node->id]) declare_input(x, node, node->name);
-    x->cached = is_cached(graph, options);
-    if (x->cached) declare_key_mask(x);
-    for (const Node *node = graph->first; node; node = node->next) {
-        if (!needed[node->id] || node_is_leaf(node)) continue;
-        onnx_export_node(x, node);
-        for (int i = 0; i < graph->output_count; i++)
-            if (graph->outputs[i].node == node &&
-                is_wanted(graph, &graph->outputs[i], options))
-                declare_output(x, node, graph->outputs[i].name);
-    }
-    if (x->cached && !x->key_states) add_length(x);
 }
 
 /* ---- bytes of weights ---- */
@@ -359,8 +226,7 @@ Status onnx_file_write(Model *model, OnnxPart part, const char *path, bool half,
     graph_number(model->graph);
     x.b = onnx_build_create(arena, half ? ONNX_F16 : ONNX_F32);
     x.values = ARENA_ARRAY(arena, const char *, (size_t)model->graph->node_count + 1);
-    (void)part;
-    export_whole(&x, options);
+    onnx_export_part(&x, model, part, options);
     size_t bytes = 0;
     for (int i = 0; i < x.b->weights.count; i++)
         bytes += tensor_bytes(&((OnnxWeight *)x.b->weights.items[i])->storage->tensor);

@@ -74,9 +74,13 @@ static bool is_own(const OnnxExport *x, const Attention *a) {
 /* Keys as [N, H, d, S]. */
 static const char *keys_of(OnnxExport *x, const Attention *a) {
     OnnxBuild *b = x->b;
-    const char *k = tokens_of(x, a, onnx_operand(x, a->node, 1), a->groups, a->width);
-    if (a->groups == a->heads && !is_own(x, a)) return ONNX_TRANSPOSE(b, k, 0, 2, 3, 1);
-    k = ONNX_TRANSPOSE(b, k, 0, 2, 1, 3);
+    const char *k = x->cross[0];
+    if (!k) {
+        k = tokens_of(x, a, onnx_operand(x, a->node, 1), a->groups, a->width);
+        if (a->groups == a->heads && !is_own(x, a))
+            return ONNX_TRANSPOSE(b, k, 0, 2, 3, 1);
+        k = ONNX_TRANSPOSE(b, k, 0, 2, 1, 3);
+    }
     if (is_own(x, a))
         k = with_past(x, a, k, x->key_mask ? "key" : "decoder.key", a->width);
     k = onnx_repeat_heads(b, k, a->groups, a->heads, a->width);
@@ -85,9 +89,11 @@ static const char *keys_of(OnnxExport *x, const Attention *a) {
 
 /* Values as [N, H, S, e]. */
 static const char *values_of(OnnxExport *x, const Attention *a) {
-    const char *v =
-        tokens_of(x, a, onnx_operand(x, a->node, 2), a->groups, a->value_width);
-    v = ONNX_TRANSPOSE(x->b, v, 0, 2, 1, 3);
+    const char *v = x->cross[1];
+    if (!v) {
+        v = tokens_of(x, a, onnx_operand(x, a->node, 2), a->groups, a->value_width);
+        v = ONNX_TRANSPOSE(x->b, v, 0, 2, 1, 3);
+    }
     if (is_own(x, a))
         v = with_past(x, a, v, x->key_mask ? "value" : "decoder.value", a->value_width);
     return onnx_repeat_heads(x->b, v, a->groups, a->heads, a->value_width);

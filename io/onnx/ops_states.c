@@ -150,23 +150,38 @@ static const char *both_biases(OnnxExport *x, const Node *node, OnnxForm form) {
                      ONNX_VECTOR(x->b, 0, 0, 0, node->in[3]->type.dim[0]));
 }
 
-/* Operator `op` over the tokens; states (NULL = zeros) are [1, N, H]. Its values come
- * out as [T, 1, N, H]. */
+/* A value in f32 where real values are f16, and back: onnxruntime has the recurrent
+ * operators in f32 alone. */
+static const char *to_single(OnnxBuild *b, const char *value) {
+    return b->real == ONNX_F32 ? value : onnx_cast(b, value, ONNX_F32);
+}
+static const char *from_single(OnnxBuild *b, const char *value) {
+    return b->real == ONNX_F32 ? value : onnx_cast(b, value, b->real);
+}
+
+/* Operator `op` over the tokens; states (NULL = zeros) are [1, N, H]. All its values are
+ * f32; those of the tokens come out as [T, 1, N, H]. */
 static const char *recurrence(OnnxExport *x, const Node *node, const char *op,
                               OnnxForm form, const char *hidden, const char *cell) {
     OnnxBuild *b = x->b;
-    const char *tokens = ONNX_TRANSPOSE(b, onnx_operand(x, node, 0), 1, 0, 2);
+    const int32_t real = b->real;
+    const char *tokens = to_single(b, onnx_operand(x, node, 0));
+    if (hidden) hidden = to_single(b, hidden);
+    if (cell) cell = to_single(b, cell);
+    b->real = ONNX_F32;
+    tokens = ONNX_TRANSPOSE(b, tokens, 1, 0, 2);
     const char *weight = direction(x, node, 1, form);
     const char *state = direction(x, node, 2, form), *bias = both_biases(x, node, form);
     const char *in[] = {tokens, weight, state, bias, "", hidden, cell};
     const char *y = onnx_node(b, op, in, cell ? 7 : hidden ? 6 : 4);
     onnx_set_int(b, "hidden_size", node->type.dim[2]);
+    b->real = real;
     return y;
 }
 
 /* [T, 1, N, H] as [N, T, H]. */
 static const char *by_sample(OnnxBuild *b, const char *y) {
-    return ONNX_TRANSPOSE(b, onnx_squeeze(b, y, 1), 1, 0, 2);
+    return from_single(b, ONNX_TRANSPOSE(b, onnx_squeeze(b, y, 1), 1, 0, 2));
 }
 
 const char *onnx_op_rnn(OnnxExport *x, const Node *node) {
@@ -197,7 +212,7 @@ const char *onnx_op_lstm(OnnxExport *x, const Node *node) {
     const char *y = recurrence(x, node, "LSTM", ONNX_GATES, hidden, cell);
     const char *last = onnx_more(b), *state = onnx_more(b);
     const char *out = onnx_concat(b, 0, last, state);
-    out = ONNX_TRANSPOSE(b, out, 1, 0, 2);
+    out = from_single(b, ONNX_TRANSPOSE(b, out, 1, 0, 2));
     onnx_state_out(x, arena_printf(b->arena, "present_recurrent.%d", node->layer), out,
                    dim, names, 3);
     return by_sample(b, y);

@@ -247,6 +247,139 @@ static void test_refused(void **state) {
     diag_destroy(diag);
 }
 
+/* Early exits: outputs of their own; or one If in the other, by the rule that the model
+ * has for them, with nothing behind an exit outside of its If. */
+static const char EXITS[] = "ir 1\n"
+                            "input x : f32[N, 8]\n"
+                            "param @w : f32[8, 8] init normal(0.5)\n"
+                            "param @h : f32[3, 8] init normal(0.5)\n"
+                            "%1 = linear($x, @w) : f32[N, 8] at encoder.0 as ffn_out\n"
+                            "%2 = linear(%1, @h) : f32[N, 3] at exits.0 as head\n"
+                            "%3 = linear(%1, @w) : f32[N, 8] at encoder.1 as ffn_out\n"
+                            "%4 = linear(%3, @h) : f32[N, 3] at exits.1 as head\n"
+                            "%5 = linear(%3, @w) : f32[N, 8] at encoder.2 as ffn_out\n"
+                            "%6 = linear(%5, @h) : f32[N, 3] at head as logits\n"
+                            "output exit.1 = %2\n"
+                            "output exit.2 = %4\n"
+                            "output logits = %6\n";
+
+static void test_exits(void **state) {
+    (void)state;
+    static const int PRODUCTS[] = {
+        [ONNX_EXITS_OUTPUTS] = 6, [ONNX_EXITS_NESTED] = 2, [ONNX_EXITS_NONE] = 4};
+    static const size_t OUTPUTS[] = {
+        [ONNX_EXITS_OUTPUTS] = 3, [ONNX_EXITS_NESTED] = 1, [ONNX_EXITS_NONE] = 1};
+    Diag *diag = diag_create();
+    OnnxOptions options = ONNX_DEFAULTS;
+    Model *model = model_of(EXITS);
+    options.exits = ONNX_EXITS_NESTED;
+    expect_error(diag, onnx_check(model, &options, diag), STATUS_MODEL,
+                 "expected a rule for leaving by entropy");
+    Tree *rule = tree_put_map(model->arena, model->provenance, "exits");
+    tree_put_string(model->arena, rule, "criterion", "entropy");
+    Tree *thresholds = tree_put_map(model->arena, rule, "thresholds");
+    tree_put_real(model->arena, thresholds, "exit.1", 0.25);
+    expect_error(diag, onnx_check(model, &options, diag), STATUS_MODEL, "entropy");
+    tree_put_int(model->arena, thresholds, "exit.2", 1);
+    for (int exits = ONNX_EXITS_OUTPUTS; exits <= ONNX_EXITS_NONE; exits++) {
+        ReadBack file;
+        options.exits = exits;
+        write_model(model, &options, false);
+        read_back(&file, path);
+        const OnnxGraph *graph = file.file.model->graph;
+        int outside = 0;
+        check_file(file.file.model);
+        for (size_t i = 0; i < graph->n_node; i++)
+            outside += strcmp(graph->node[i]->op_type, "MatMul") == 0;
+        assert_int_equal(outside, PRODUCTS[exits]);
+        assert_int_equal(count_ops(graph, "If"), exits == ONNX_EXITS_NESTED ? 2 : 0);
+        assert_int_equal(graph->n_output, OUTPUTS[exits]);
+        read_back_end(&file);
+    }
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
+/* Encoder and decoder of a translation model: the states of the source are computed in an
+ * If, once for a text. */
+static void test_parts(void **state) {
+    (void)state;
+    Diag *diag = diag_create();
+    Model *model = load("marian");
+    Written written = {0};
+    ReadBack file;
+    Text in = {0};
+    expect_ok(diag, onnx_file_write(model, ONNX_ENCODER, path, false, &ONNX_DEFAULTS,
+                                    &written, diag));
+    read_back(&file, path);
+    check_file(file.file.model);
+    assert_int_equal(file.file.model->graph->n_input, 2);
+    assert_string_equal(file.file.model->graph->output[0]->name, "last_hidden_state");
+    read_back_end(&file);
+    for (int cache = 0; cache < 2; cache++) {
+        OnnxOptions options = ONNX_DEFAULTS;
+        options.cache = cache;
+        expect_ok(diag, onnx_file_write(model, ONNX_DECODER, path, false, &options,
+                                        &written, diag));
+        read_back(&file, path);
+        check_file(file.file.model);
+        const OnnxGraph *graph = file.file.model->graph;
+        assert_int_equal(count_ops(graph, "If"), cache ? 2 : 0);
+        assert_int_equal(graph->n_output, cache ? 1 + 2 * 4 : 1);
+        if (cache) list_values(&in, graph->input, graph->n_input);
+        read_back_end(&file);
+    }
+    assert_non_null(strstr(in.data, "encoder_hidden_states:1[batch_size,"
+                                    "encoder_sequence_length,32]"));
+    assert_non_null(strstr(in.data, "use_cache_branch:9[1]"));
+    assert_non_null(strstr(in.data, "past_key_values.1.encoder.value:1[batch_size,4,"
+                                    "encoder_sequence_length,8]"));
+    assert_non_null(strstr(in.data, "past_key_values.1.decoder.key:1[batch_size,4,"
+                                    "past_sequence_length,8]"));
+    text_free(&in);
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
+/* Linear attention: a state of constant size, and keys of no bytes that tell the length.
+ */
+static void test_recurrent(void **state) {
+    (void)state;
+    const char *const text =
+        "ir 1\n"
+        "input input_ids : i32[N, T]\n"
+        "param @e : f32[11, 8] init normal(0.1)\n"
+        "param @f : f32[2, 3, 4] init normal(0.1)\n"
+        "%1 = embedding($input_ids, @e) : f32[N, T, 8] at embeddings as embed\n"
+        "%2 = feature_map(%1, weight=@f) {heads=2} : f32[N, T, 6] at decoder.0 as "
+        "feature_q\n"
+        "%3 = linear_attention(%2, %2, %1) {heads=2 causal=true} : f32[N, T, 8] at "
+        "decoder.0 as attention\n"
+        "%4 = linear(%3, @e) : f32[N, T, 11] at head as logits\n"
+        "output logits = %4\n";
+    Model *model = model_of(text);
+    Text in = {0}, out = {0};
+    ReadBack file;
+    write_model(model, &ONNX_DEFAULTS, false);
+    read_back(&file, path);
+    const OnnxGraph *graph = file.file.model->graph;
+    check_file(file.file.model);
+    list_values(&in, graph->input, graph->n_input);
+    list_values(&out, graph->output, graph->n_output);
+    assert_string_equal(in.data, "input_ids:7[batch_size,sequence_length] "
+                                 "attention_mask:7[batch_size,total_sequence_length] "
+                                 "past_recurrent.0:1[batch_size,2,3,5] "
+                                 "past_key_values.1.key:1[batch_size,1,"
+                                 "past_sequence_length,0]");
+    assert_string_equal(out.data, "present_recurrent.0:1[batch_size,2,3,5] "
+                                  "logits:1[batch_size,sequence_length,11] "
+                                  "present.1.key:1[batch_size,1,"
+                                  "total_sequence_length,0]");
+    text_free(&in), text_free(&out);
+    read_back_end(&file);
+    model_destroy(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_families, enter, leave),
@@ -254,6 +387,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_cache, enter, leave),
         cmocka_unit_test_setup_teardown(test_operators, enter, leave),
         cmocka_unit_test_setup_teardown(test_external, enter, leave),
+        cmocka_unit_test_setup_teardown(test_exits, enter, leave),
+        cmocka_unit_test_setup_teardown(test_parts, enter, leave),
+        cmocka_unit_test_setup_teardown(test_recurrent, enter, leave),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,209 @@
+/* Folders that transformers.js loads: config.json and tokenizer beside onnx/model.onnx,
+ * or the two files of an encoder-decoder model.
+ *
+ * It knows caches by names that follow from config.json, and takes their shapes from the
+ * file. Keys and values of layers that keep them are as in any decoder; layers without
+ * them are such of a model type with recurrent layers, whose state is of whatever shape
+ * the file declares. So a model with linear attention is told to be of that type. */
+#include "io/files/file.h"
+#include "io/files/outfolder.h"
+#include "io/formats/assets.h"
+#include "io/formats/model_config.h"
+#include "io/onnx/onnx_parts.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define CONFIG_FILE     "config.json"
+#define TOKENIZER_FILE  "tokenizer.json"
+#define TOKENIZER_CLASS "tokenizer_config.json"
+#define GRAPHS          "onnx/"
+
+/* The model type with recurrent layers. */
+#define RECURRENT_TYPE  "qwen3_next"
+#define RECURRENT_CLASS "Qwen3NextForCausalLM"
+
+static bool is_ours(const char *name) {
+    if (asset_is_known(name) || strcmp(name, CONFIG_FILE) == 0) return true;
+    if (strncmp(name, GRAPHS, strlen(GRAPHS)) != 0) return false;
+    const char *graph = name + strlen(GRAPHS);
+    if (strchr(graph, '/')) return false;
+    return !*graph || strncmp(graph, "model", 5) == 0 ||
+           strncmp(graph, "encoder_model", 13) == 0 ||
+           strncmp(graph, "decoder_model", 13) == 0;
+}
+
+static const OnnxOptions *options_of(const WriteOptions *options) {
+    return options->options ? options->options : &ONNX_DEFAULTS;
+}
+
+/* ---- config.json ---- */
+
+/* Whether a layer of a text decoder has a recurrent state. */
+static bool is_recurrent(const Graph *graph, int layer) {
+    for (const Node *node = graph->first; node; node = node->next)
+        if (node->layer == layer && (strcmp(node->op->name, "lstm") == 0 ||
+                                     (strcmp(node->op->name, "linear_attention") == 0 &&
+                                      node_flag(node, "causal"))))
+            return true;
+    return false;
+}
+
+/* Makes the configuration that of a model with recurrent layers, if there are any. */
+static void put_layer_types(Arena *arena, Tree *config, const Graph *graph) {
+    const int layers = graph_layer_count(graph, graph_main_stack(graph));
+    const bool length = onnx_length_layer(graph) >= 0;
+    bool any = false;
+    for (int layer = 0; layer < layers; layer++) any = any || is_recurrent(graph, layer);
+    if (!any) return;
+    const Tree *type = tree_get_nonnull(config, "model_type");
+    if (type && type->kind == TREE_STRING)
+        tree_put_string(arena, config, "compressed_model_type", type->string);
+    tree_put_string(arena, config, "model_type", RECURRENT_TYPE);
+    tree_add_string(arena, tree_put_list(arena, config, "architectures"),
+                    RECURRENT_CLASS);
+    Tree *types = tree_put_list(arena, config, "layer_types");
+    for (int layer = 0; layer < layers + length; layer++)
+        tree_add_string(arena, types,
+                        layer < layers && is_recurrent(graph, layer) ? "linear_attention"
+                                                                     : "full_attention");
+    tree_put_int(arena, config, "num_hidden_layers", layers + length);
+}
+
+/* Names of labels, which the pipelines of classifiers read. */
+static void put_labels(Arena *arena, Tree *config, const Node *logits) {
+    if (tree_get_nonnull(config, "id2label")) return;
+    Tree *names = tree_put_map(arena, config, "id2label");
+    const int64_t count = logits->type.dim[logits->type.rank - 1];
+    for (int64_t i = 0; i < count; i++)
+        tree_put_string(arena, names, arena_printf(arena, "%lld", (long long)i),
+                        arena_printf(arena, "LABEL_%lld", (long long)i));
+}
+
+static Status write_tree(const char *folder, const char *name, const Tree *tree,
+                         Arena *arena, Diag *diag) {
+    Text text = {0};
+    tree_print_json(&text, tree, 2);
+    text_add(&text, "\n");
+    const Status status =
+        file_write(path_join(arena, folder, name), text.data, text.length, diag);
+    text_free(&text);
+    return status;
+}
+
+static Status write_config(const Model *model, const char *folder,
+                           const OnnxOptions *options, bool beside, Arena *arena,
+                           Diag *diag) {
+    Tree *config = tree_copy(arena, model_config_now(arena, model));
+    const Graph *graph = model->graph;
+    const Node *logits = graph_output(graph, OUTPUT_LOGITS);
+    if (onnx_is_cached(graph, options)) put_layer_types(arena, config, graph);
+    if (graph_task(graph) == TASK_CLASSIFY && logits) put_labels(arena, config, logits);
+    if (beside)
+        tree_put_bool(arena, tree_put_map(arena, config, "transformers.js_config"),
+                      "use_external_data_format", true);
+    return write_tree(folder, CONFIG_FILE, config, arena, diag);
+}
+
+/* transformers.js asks a tokenizer for its class, which a plain one has none of. */
+static Status write_tokenizer_class(const Model *model, const char *folder, Arena *arena,
+                                    Diag *diag) {
+    if (!model_asset(model, TOKENIZER_FILE) || model_asset(model, TOKENIZER_CLASS))
+        return STATUS_OK;
+    Tree *tree = tree_new(arena, TREE_MAP, LOC_NONE);
+    tree_put_string(arena, tree, "tokenizer_class", "PreTrainedTokenizerFast");
+    return write_tree(folder, TOKENIZER_CLASS, tree, arena, diag);
+}
+
+/* ---- the format ---- */
+
+static Status check(const Model *model, const WriteOptions *options, Diag *diag) {
+    const OnnxOptions *own = options_of(options);
+    TRY(onnx_check(model, own, diag));
+    const Graph *graph = model->graph;
+    if (graph_find_input(graph, INPUT_TARGET_IDS) &&
+        !(graph_output(graph, OUTPUT_ENCODER_STATES) &&
+          graph_output(graph, OUTPUT_LOGITS))) {
+        diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
+                  "expected the outputs " OUTPUT_ENCODER_STATES " and " OUTPUT_LOGITS
+                  " to part encoder and decoder");
+        diag_hint(diag, "an .onnx file holds the model in one");
+        return STATUS_MODEL;
+    }
+    return STATUS_OK;
+}
+
+static Status write_graphs(Model *model, const char *folder, const WriteOptions *options,
+                           bool *beside, Arena *arena, Diag *diag) {
+    const OnnxOptions *own = options_of(options);
+    const bool half = options->dtype && strcmp(options->dtype, "f16") == 0;
+    const char *suffix = half ? "_fp16" : "";
+    const char *decoder = own->cache ? "decoder_model_merged" : "decoder_model";
+    Written written = {0};
+    if (!graph_find_input(model->graph, INPUT_TARGET_IDS)) {
+        TRY(onnx_file_write(
+            model, ONNX_WHOLE,
+            arena_printf(arena, "%s/" GRAPHS "model%s.onnx", folder, suffix), half, own,
+            &written, diag));
+        *beside = written.files > 1;
+        return STATUS_OK;
+    }
+    TRY(onnx_file_write(
+        model, ONNX_ENCODER,
+        arena_printf(arena, "%s/" GRAPHS "encoder_model%s.onnx", folder, suffix), half,
+        own, &written, diag));
+    TRY(onnx_file_write(
+        model, ONNX_DECODER,
+        arena_printf(arena, "%s/" GRAPHS "%s%s.onnx", folder, decoder, suffix), half, own,
+        &written, diag));
+    *beside = written.files > 2;
+    return STATUS_OK;
+}
+
+static Status fill_folder(Model *model, const char *folder, const WriteOptions *options,
+                          Arena *arena, Diag *diag) {
+    bool beside = false;
+    int64_t bytes = 0;
+    int files = 0;
+    const char *graphs = arena_printf(arena, "%s/" GRAPHS, folder);
+    if (mkdir(graphs, 0777) != 0)
+        return diag_fail(diag, STATUS_IO, LOC_FILE(graphs), NULL,
+                         "cannot create the folder: %s", strerror(errno));
+    TRY(write_graphs(model, folder, options, &beside, arena, diag));
+    TRY(write_config(model, folder, options_of(options), beside, arena, diag));
+    TRY(assets_write(model, folder, &bytes, &files, diag));
+    return write_tokenizer_class(model, folder, arena, diag);
+}
+
+static Status write(Model *model, const char *path, const WriteOptions *options,
+                    Written *written, Diag *diag) {
+    Arena *arena = arena_create();
+    OutFolder *out;
+    const char *temporary;
+    Status status = outfolder_open(&out, &temporary, path, is_ours, diag);
+    if (status == STATUS_OK) {
+        status = fill_folder(model, temporary, options, arena, diag);
+        outfolder_measure(out, &written->bytes, &written->files);
+        if (status == STATUS_OK)
+            status = outfolder_commit(out, diag);
+        else
+            outfolder_abandon(out);
+    }
+    arena_destroy(arena);
+    return status;
+}
+
+const ModelFormat model_format_webfolder = {
+    .name = "transformers.js",
+    .what = "a folder for transformers.js",
+    .ending = ".onnx/",
+    .summary =
+        "ONNX files with configuration and tokenizer, as transformers.js loads them",
+    .fields = ONNX_FIELDS,
+    .options_size = sizeof(OnnxOptions),
+    .defaults = &ONNX_DEFAULTS,
+    .dtypes = "keep|f32|f16",
+    .check = check,
+    .write = write,
+};

@@ -1,0 +1,146 @@
+/* Folders for transformers.js: what stands in them, and that nothing of others is lost.
+ */
+#include "onnx_file.h"
+
+#include "io/files/json.h"
+
+#include <sys/stat.h>
+
+extern const ModelFormat model_format_webfolder;
+
+static char folder[256], target[300];
+
+static int enter(void **state) {
+    (void)state;
+    scratch_make(folder);
+    snprintf(target, sizeof target, "%s/small.onnx/", folder);
+    return 0;
+}
+
+static void empty(const char *path) {
+    DIR *list = opendir(path);
+    for (struct dirent *entry; list && (entry = readdir(list));) {
+        char inner[600];
+        if (entry->d_name[0] == '.') continue;
+        snprintf(inner, sizeof inner, "%s/%s", path, entry->d_name);
+        if (entry->d_type == DT_DIR)
+            empty(inner);
+        else
+            unlink(inner);
+    }
+    if (list) closedir(list);
+    rmdir(path);
+}
+
+static int leave(void **state) {
+    (void)state;
+    empty(folder);
+    return 0;
+}
+
+static Model *load(const char *name) {
+    Diag *diag = diag_create();
+    char from[100];
+    Model *model;
+    snprintf(from, sizeof from, "tests/data/reference/%s", name);
+    expect_ok(diag, model_load(&model, from, ops_table(), true, diag));
+    diag_destroy(diag);
+    return model;
+}
+
+static bool is_there(const char *name) {
+    char path[500];
+    snprintf(path, sizeof path, "%s%s", target, name);
+    return access(path, R_OK) == 0;
+}
+
+static const Tree *config_of(Arena *arena, Diag *diag) {
+    char path[400];
+    Tree *config;
+    snprintf(path, sizeof path, "%sconfig.json", target);
+    expect_ok(diag, json_read(&config, arena, path, 1 << 20, diag));
+    return config;
+}
+
+static Written write_folder(Model *model, const char *dtype, const OnnxOptions *options) {
+    Diag *diag = diag_create();
+    const WriteOptions with = {dtype, options};
+    Written written = {0};
+    expect_ok(diag, model_format_webfolder.check(model, &with, diag));
+    expect_ok(diag, model_format_webfolder.write(model, target, &with, &written, diag));
+    diag_destroy(diag);
+    return written;
+}
+
+static void test_classifier(void **state) {
+    (void)state;
+    Diag *diag = diag_create();
+    Arena *arena = arena_create();
+    Model *model = load("bert");
+    model_put_asset(model, "tokenizer.json", "{}", 2);
+    const Written written = write_folder(model, "keep", NULL);
+    assert_int_equal(written.files, 4);
+    assert_true(is_there("onnx/model.onnx") && is_there("tokenizer.json"));
+    assert_true(is_there("tokenizer_config.json"));
+    const Tree *config = config_of(arena, diag);
+    assert_string_equal(tree_get(config, "model_type")->string, "bert");
+    assert_int_equal(tree_get(config, "id2label")->count, 3);
+    write_folder(model, "f16", NULL);
+    assert_true(is_there("onnx/model_fp16.onnx") && !is_there("onnx/model.onnx"));
+    OnnxOptions options = ONNX_DEFAULTS;
+    options.external_above = 0;
+    write_folder(model, "keep", &options);
+    assert_true(is_there("onnx/model.onnx_data"));
+    config = tree_get(config_of(arena, diag), "transformers.js_config");
+    assert_true(tree_get(config, "use_external_data_format")->boolean);
+    model_destroy(model);
+    arena_destroy(arena);
+    diag_destroy(diag);
+}
+
+static void test_translation(void **state) {
+    (void)state;
+    Model *model = load("marian");
+    write_folder(model, "keep", NULL);
+    assert_true(is_there("onnx/encoder_model.onnx"));
+    assert_true(is_there("onnx/decoder_model_merged.onnx"));
+    OnnxOptions options = ONNX_DEFAULTS;
+    options.cache = false;
+    write_folder(model, "keep", &options);
+    assert_true(is_there("onnx/decoder_model.onnx"));
+    assert_true(!is_there("onnx/decoder_model_merged.onnx"));
+    model_destroy(model);
+}
+
+/* A file of somebody else's, in the folder or in the one within, is not lost. */
+static void test_others(void **state) {
+    (void)state;
+    Diag *diag = diag_create();
+    Model *model = load("bert");
+    const WriteOptions with = {"keep", NULL};
+    Written written;
+    char path[400];
+    write_folder(model, "keep", NULL);
+    snprintf(path, sizeof path, "%sonnx/notes.txt", target);
+    put_text(path, "mine");
+    expect_error(diag, model_format_webfolder.write(model, target, &with, &written, diag),
+                 STATUS_IO, "the folder holds 'onnx/notes.txt', which would be lost");
+    assert_true(is_there("onnx/notes.txt") && is_there("onnx/model.onnx"));
+    unlink(path);
+    snprintf(path, sizeof path, "%sonnx/model_files", target);
+    mkdir(path, 0777);
+    expect_error(diag, model_format_webfolder.write(model, target, &with, &written, diag),
+                 STATUS_IO, "onnx/model_files");
+    assert_int_equal(scratch_count(folder), 1);
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_classifier, enter, leave),
+        cmocka_unit_test_setup_teardown(test_translation, enter, leave),
+        cmocka_unit_test_setup_teardown(test_others, enter, leave),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
