@@ -3,12 +3,12 @@
 #include "ir/text.h"
 #include "tests/support/check.h"
 #include "tests/support/composition.h"
+#include "tests/support/page.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define PAGE "docs/composition.md"
-#define END  "<!-- end of table -->\n"
 
 enum { REASONS = 100 };
 
@@ -208,38 +208,6 @@ static void add_chain(Table *table, Bench *bench, const Chain *chain) {
 
 /* ---- the page ---- */
 
-static char *page_read(void) {
-    Text text = {0};
-    char block[4096];
-    FILE *file = fopen(PAGE, "rb");
-    if (!file) fail_msg("cannot read %s", PAGE);
-    for (size_t n; (n = fread(block, 1, sizeof block, file)) > 0;)
-        text_bytes(&text, block, n);
-    fclose(file);
-    return text.data;
-}
-
-/* Compares the page's table of this name with the one made, or puts this in its place. */
-static void page_check(Table *table, const char *name) {
-    const char *mark = arena_printf(table->arena, "<!-- table: %s -->\n", name);
-    char *page = page_read(), *begin = strstr(page, mark);
-    char *end = begin ? strstr(begin, END) : NULL;
-    if (!end) fail_msg("%s: no place for the table %s", PAGE, name);
-    begin += strlen(mark);
-    const size_t length = (size_t)(end - begin);
-    if (getenv("COMPRESS_REWRITE")) {
-        FILE *file = fopen(PAGE, "wb");
-        if (!file) fail_msg("cannot write %s", PAGE);
-        fprintf(file, "%.*s%s%s", (int)(begin - page), page, table->text.data, end);
-        assert_int_equal(fclose(file), 0);
-    } else if (length != table->text.length ||
-               memcmp(begin, table->text.data, length) != 0) {
-        fprintf(stderr, "%s\n", table->text.data);
-        fail_msg("%s has another table %s", PAGE, name);
-    }
-    free(page);
-}
-
 static void table_close(Table *table) {
     text_free(&table->text);
     arena_destroy(table->arena);
@@ -261,7 +229,7 @@ void composition_effects(void) {
         }
         text_add(text, "\n");
     }
-    page_check(&table, "effects");
+    page_check_table(PAGE, "effects", &table.text);
     table_close(&table);
 }
 
@@ -272,7 +240,7 @@ void composition_pairs(KindName kind) {
     add_matrix(&table, &bench);
     bench_close(&bench);
     assert_int_equal(bench.faults, 0);
-    page_check(&table, KIND[kind].title);
+    page_check_table(PAGE, KIND[kind].title, &table.text);
     table_close(&table);
 }
 
@@ -283,7 +251,7 @@ void composition_variants(KindName kind) {
     add_variants(&table, &bench);
     bench_close(&bench);
     assert_int_equal(bench.faults, 0);
-    page_check(&table, "options");
+    page_check_table(PAGE, "options", &table.text);
     table_close(&table);
 }
 
@@ -302,6 +270,6 @@ void composition_chains(void) {
         bench_close(&benches[kind]);
     }
     assert_int_equal(faults, 0);
-    page_check(&table, "chains");
+    page_check_table(PAGE, "chains", &table.text);
     table_close(&table);
 }
