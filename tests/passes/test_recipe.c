@@ -70,7 +70,8 @@ static void test_good(void **state) {
     const Recipe *recipe = &bound.recipe;
     assert_int_equal(recipe->seed, 7);
     assert_int_equal(recipe->threads, 2);
-    assert_string_equal(recipe->output, "out.h5");
+    assert_int_equal(recipe->output->kind, TREE_STRING);
+    assert_string_equal(recipe->output->string, "out.h5");
     assert_string_equal(recipe->model->string, "m.h5");
     assert_int_equal(recipe->step_count, 3);
     assert_string_equal(recipe->steps[0].pass->name, "evaluate");
