@@ -5,8 +5,10 @@
 #     onnx_compressed.sh COMPRESS NODE_FOLDER MODELS [NAME...]
 #
 # COMPRESS is the program, NODE_FOLDER has node_modules with onnxruntime-node, MODELS the
-# folder of ready models (recipes/models); a line below whose model is a path that is not
-# there is left out. Names choose lines. Prints one line each; exits with 1 if one failed.
+# folder of ready models (recipes/models). Names choose lines. REAL_MODELS: folders of
+# further checkpoints, which are run as they are and pruned; REAL_DECODERS: of language
+# models with a tokenizer, whose text in transformers.js is compared. Where python3-onnx is,
+# its checker reads every file. Prints one line each; exits with 1 if one failed.
 set -u
 compress=$(realpath "$1"); node=$(realpath "$2"); models=$(realpath "$3"); shift 3
 here=$(dirname "$(realpath "$0")")
@@ -15,22 +17,56 @@ export OMP_WAIT_POLICY=passive
 ln -s "$node/node_modules" "$work/node_modules"
 cp "$here"/*.mjs "$work"
 failed=0 run=0
+standard() { # what onnx.checker says of a file
+    /usr/bin/python3 -c 'import onnx' 2>/dev/null || return 0
+    /usr/bin/python3 -c 'import sys, onnx.checker as c; c.check_model(sys.argv[1], full_check=True)' "$1" >"$work/log" 2>&1
+}
 check() { # NAME MODEL PASSES
     local name=$1 model=$2 passes=$3 wanted
-    [ -e "$model" ] || return
     [ -z "$only" ] || case " $only " in *" $name "*) ;; *) return ;; esac
     run=$((run + 1))
-    if [ -n "$passes" ]; then
-        printf 'version: 1\nseed: 1\nmodel: %s\ndata:\n  train: %s\npasses: [%s]\noutput: %s\n' \
-            "$model" "$images" "$passes" "$work/model.h5" >"$work/r.yaml"
-        "$compress" --recipe "$work/r.yaml" --quiet >"$work/log" 2>&1 || { echo "FAILED $name: $(tail -2 "$work/log")"; failed=1; return; }
-        model=$work/model.h5
-    fi
+    compressed "$name" "$model" "$passes" || return
+    model=$work/model.h5
     "$compress" ir "$model" 2>/dev/null | node "$work/random_inputs.mjs" "$work/in" &&
         "$compress" run "$model" --input "$work/in" --output "$work/out" --quiet >"$work/log" 2>&1 &&
         "$compress" convert "$model" "$work/model.onnx" --quiet >"$work/log" 2>&1 &&
+        standard "$work/model.onnx" &&
         wanted=$(cd "$work" && node ort_outputs.mjs model.onnx in out 2>&1)
     if [ $? = 0 ]; then echo "ok     $name: $(echo "$wanted" | tr '\n' ' ')"; else echo "FAILED $name: $(tail -3 "$work/log") ${wanted:-}"; failed=1; fi
+}
+# Token by token, with states, by the folder that transformers.js would load.
+steps() { # NAME MODEL PASSES
+    local name=$1 model=$2 passes=$3 said
+    [ -z "$only" ] || case " $only " in *" $name "*) ;; *) return ;; esac
+    run=$((run + 1))
+    compressed "$name" "$model" "$passes" || return
+    "$compress" ir "$work/model.h5" 2>/dev/null | node "$work/random_inputs.mjs" "$work/in" 9 1 &&
+        "$compress" run "$work/model.h5" --input "$work/in" --output "$work/out" --quiet >"$work/log" 2>&1 &&
+        "$compress" convert "$work/model.h5" "$work/folder.onnx/" --quiet >"$work/log" 2>&1 &&
+        said=$(cd "$work" && node ort_steps.mjs folder.onnx in out 2>&1)
+    if [ $? = 0 ]; then echo "ok     $name: $(echo "$said" | tail -1)"; else echo "FAILED $name: $(tail -3 "$work/log") ${said:-}"; failed=1; fi
+    rm -rf "$work/folder.onnx"
+}
+# The text that transformers.js writes is ours.
+writes() { # NAME MODEL PASSES
+    local name=$1 said
+    [ -z "$only" ] || case " $only " in *" $name "*) ;; *) return ;; esac
+    run=$((run + 1))
+    compressed "$@" || return
+    "$compress" generate "$work/model.h5" --prompt 'Once upon a time' --max-tokens 60 >"$work/text" 2>"$work/log" &&
+        "$compress" convert "$work/model.h5" "$work/folder.onnx/" --quiet >"$work/log" 2>&1 &&
+        said=$(cd "$work" && node tjs_generate.mjs folder.onnx 60 'Once upon a time' text 2>&1)
+    if [ $? = 0 ]; then echo "ok     $name: $(echo "$said" | tail -1)"; else echo "FAILED $name: $(tail -3 "$work/log") ${said:-}"; failed=1; fi
+    rm -rf "$work/folder.onnx"
+}
+compressed() { # NAME MODEL PASSES: makes $work/model.h5
+    if [ -n "$3" ]; then
+        printf 'version: 1\nseed: 1\nmodel: %s\ndata:\n  train: %s\npasses: [%s]\noutput: %s\n' \
+            "$2" "$images" "$3" "$work/model.h5" >"$work/r.yaml"
+        "$compress" --recipe "$work/r.yaml" --quiet >"$work/log" 2>&1
+    else
+        "$compress" convert "$2" "$work/model.h5" --quiet >"$work/log" 2>&1
+    fi || { echo "FAILED $1: $(tail -2 "$work/log")"; failed=1; return 1; }
 }
 only="$*"
 # A few steps of training give values to what starts with zeros: tables of positions, biases
@@ -71,6 +107,22 @@ check marian_pruned "$marian" 'prune_heads: {score: magnitude, keep_ratio: 0.5},
 check marian_t2r "$marian" 'attention_to_t2r: {feature_size: 4}'
 check rnn "$rnn" ''
 check rnn_mean "$rnn" 'remove_attention'
+steps llama_steps "$llama" ''
+steps llama_t2r_steps "$llama" 'attention_to_t2r: {feature_size: 8, keep_softmax: [1]}'
+steps llama_elu1_steps "$llama" 'attention_to_t2r: {feature: elu1}'
+steps llama_pruned_steps "$llama" 'remove_block: {block: attention, drop: [1]}, prune_ffn: {score: magnitude, keep_ratio: 0.5}'
+steps marian_steps "$marian" ''
+steps marian_pruned_steps "$marian" 'prune_heads: {score: magnitude, ranking: global, keep_ratio: 0.6}'
+steps marian_t2r_steps "$marian" 'attention_to_t2r: {feature_size: 4}'
+steps rnn_steps "$rnn" ''
+steps rnn_mean_steps "$rnn" 'remove_attention'
+for folder in ${REAL_DECODERS:-}; do
+    name=$(basename "$folder")
+    writes "${name}_text" "$folder" ''
+    writes "${name}_pruned_text" "$folder" 'prune_heads: {score: magnitude, ranking: global, keep_ratio: 0.8}, prune_ffn: {score: magnitude, ranking: global, keep_ratio: 0.8}'
+    writes "${name}_t2r_text" "$folder" 'attention_to_t2r: {feature_size: 32, init: identity}'
+    writes "${name}_mixed_text" "$folder" 'attention_to_t2r: {feature: elu1, layers: [1, 4]}, remove_block: {block: attention, drop: [2]}'
+done
 for folder in ${REAL_MODELS:-}; do # folders of checkpoints, as they are and pruned
     name=$(basename "$folder")
     check "$name" "$folder" ''
