@@ -282,8 +282,8 @@ static Status build_model(Session *session, const Tree *map, bool weights, Diag 
                          "expected `weights`, whose names these are");
     session->source = "configuration";
     session->built = true;
-    TRY(from_file ? hf_build(&session->model, config, ops_table(), diag)
-                  : hf_build_written(&session->model, config, ops_table(), diag));
+    TRY(hf_build_from(&session->model, config, from_file ? CONFIG_FILE : CONFIG_WRITTEN,
+                      ops_table(), diag));
     if (!weights) return STATUS_OK;
     return model_init_weights(session->model, (uint64_t)keys.seed, diag);
 }

@@ -106,7 +106,18 @@ void build_config_require(Builder *b, const char *key, bool fallback, bool value
                       "expected %s, the only kind there is", value ? "true" : "false");
 }
 
+/* Classifiers choose one class: anything else is another loss and another prediction. */
+static void check_problem(Builder *b) {
+    static const char KEY[] = "problem_type", ONE[] = "single_label_classification";
+    const char *type = build_config_string(b, KEY, ONE);
+    if (b->status == STATUS_OK && strcmp(type, ONE) != 0)
+        b->status =
+            diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, KEY), KEY,
+                      "expected %s, the only kind there is, found '%.60s'", ONE, type);
+}
+
 int64_t build_config_labels(Builder *b) {
+    check_problem(b);
     const int64_t max = 1 << 24;
     const Tree *labels = build_config_value(b, "id2label");
     int64_t count = 2;

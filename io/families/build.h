@@ -45,7 +45,8 @@ const char *build_config_string(Builder *b, const char *key, const char *fallbac
 /* Fails unless a key has the one value that the family knows. */
 void build_config_require(Builder *b, const char *key, bool fallback, bool value);
 
-/* Number of labels: num_labels, or the size of id2label, or 2 (transformers' default). */
+/* Number of labels: num_labels, or the size of id2label, or 2 (transformers' default).
+ * Fails for a problem_type other than choosing one of them. */
 int64_t build_config_labels(Builder *b);
 
 /* The activation op's name of the function that `key` names in transformers' terms. */

@@ -27,10 +27,14 @@ static Status build(Model *model, Diag *diag) {
     bool plain = strcmp(architecture, "DeiTModel") == 0;
     b.prefix = plain ? "" : "deit.";
     Node *x = vision_encode(&b, &vision, vision_embed(&b, &vision, true));
+    if (plain) {
+        vision_pool(&b, &vision, x);
+        return b.status;
+    }
     b.prefix = "";
     if (strcmp(architecture, "DeiTForImageClassificationWithTeacher") == 0)
         classify_twice(&b, x);
-    else if (!plain)
+    else
         build_logits(
             &b, TASK_CLASSIFY,
             vision_classify(&b, ROLE_HEAD, "classifier", x, 0, build_config_labels(&b)));
@@ -48,4 +52,6 @@ const Family family_deit = {.model_type = "deit",
                             .classes = CLASSES,
                             .build = build,
                             .sizes = SIZES,
-                            .rename = vision_rename};
+                            .rename = vision_rename,
+                            .spare = vision_spare,
+                            .optional = vision_optional};

@@ -35,11 +35,26 @@ static void check_rope(Builder *b, const char *key) {
         diag_note(b->diag, "found '%.60s'", type->string);
 }
 
+/* The share of a head that is turned, which later versions put there, too. */
+static void check_partial(Builder *b) {
+    static const char KEY[] = "partial_rotary_factor";
+    const Tree *map = build_config_value(b, "rope_parameters");
+    const Tree *share = tree_get_nonnull(map, KEY);
+    if (b->status != STATUS_OK || !share ||
+        (share->kind == TREE_INT && share->integer == 1) ||
+        (share->kind == TREE_FLOAT && share->real == 1))
+        return;
+    b->status = diag_fail(b->diag, STATUS_MODEL, share->loc,
+                          "rope_parameters.partial_rotary_factor",
+                          "expected 1: rotary positions turn whole heads");
+}
+
 /* rope_theta, which later versions of transformers put into rope_parameters. */
 static double read_theta(Builder *b) {
     const double usual = 10000, most = 1e12;
     check_rope(b, "rope_scaling");
     check_rope(b, "rope_parameters");
+    check_partial(b);
     const double theta = build_config_real(b, "rope_theta", &usual, 1, most);
     const Tree *map = build_config_value(b, "rope_parameters");
     const Tree *own = map && map->kind == TREE_MAP ? tree_get(map, "rope_theta") : NULL;

@@ -152,14 +152,34 @@ Node *vision_classify(Builder *b, Role role, const char *name, Node *x, int inde
     return build_linear(b, role, name, token, labels, true);
 }
 
-const char *vision_rename(Arena *arena, const char *tensor) {
-    (void)arena;
+void vision_pool(Builder *b, const Vision *vision, Node *x) {
+    static const char KEY[] = "pooler_act";
+    const int64_t width =
+        build_config_int(b, "pooler_output_size", &vision->width, 1, BUILD_WIDTH_MAX);
+    const bool tanh = strcmp(build_config_string(b, KEY, "tanh"), "tanh") == 0;
+    const char *act = tanh ? "tanh" : build_config_activation(b, KEY, "tanh");
+    b->stack = STACK_HEAD;
+    x = build_op(b, "select_token", ROLE_POOL, (Node *[4]){x}, "index=0");
+    x = build_linear(b, ROLE_NONE, "pooler.dense", x, width, true);
+    build_output(b, OUTPUT_POOLER,
+                 build_op(b, "activation", ROLE_NONE, (Node *[4]){x}, "fn=%s", act));
+}
+
+const OptionalOutput vision_optional[] = {{OUTPUT_POOLER, "pooler.dense.weight"},
+                                          {NULL, NULL}};
+
+bool vision_spare(const char *tensor) {
+    static const char *const POOLER[] = {"pooler.dense.weight", "pooler.dense.bias"};
     const char *dot = strchr(tensor, '.');
-    bool trunk =
-        dot && (strncmp(tensor, "vit.", 4) == 0 || strncmp(tensor, "deit.", 5) == 0);
+    const bool trunk =
+        strncmp(tensor, "vit.", 4) == 0 || strncmp(tensor, "deit.", 5) == 0;
     const char *name = trunk ? dot + 1 : tensor;
-    bool unused = strcmp(name, "pooler.dense.weight") == 0 ||
-                  strcmp(name, "pooler.dense.bias") == 0 ||
-                  strcmp(name, "embeddings.mask_token") == 0;
-    return unused ? NULL : tensor;
+    return strcmp(name, POOLER[0]) == 0 || strcmp(name, POOLER[1]) == 0;
+}
+
+const char *vision_rename(Arena *arena, const char *tensor) {
+    static const char TOKEN[] = "embeddings.mask_token";
+    const size_t length = strlen(tensor), tail = sizeof TOKEN - 1;
+    (void)arena;
+    return length >= tail && strcmp(tensor + length - tail, TOKEN) == 0 ? NULL : tensor;
 }

@@ -35,8 +35,16 @@ Node *vision_encode(Builder *b, const Vision *vision, Node *x);
 Node *vision_classify(Builder *b, Role role, const char *name, Node *x, int index,
                       int64_t labels);
 
-/* Tensors that classifiers do not use: poolers and mask tokens have no part in the
- * graph; all others keep their names. */
+/* The bare model's pooler, a projection of the first token: output `pooler_output`; and
+ * that it goes where a checkpoint has none. */
+void vision_pool(Builder *b, const Vision *vision, Node *x);
+extern const OptionalOutput vision_optional[];
+
+/* The pooler of a bare model, where a classifier is read. */
+bool vision_spare(const char *tensor);
+
+/* Tokens that stand for masked patches have no part in the graph; all other tensors keep
+ * their names. */
 const char *vision_rename(Arena *arena, const char *tensor);
 
 extern const Family family_vit, family_deit;

@@ -11,7 +11,10 @@ static Status build(Model *model, Diag *diag) {
     bool plain = strcmp(build_config_architecture(&b, CLASSES), "ViTModel") == 0;
     b.prefix = plain ? "" : "vit.";
     Node *x = vision_encode(&b, &vision, vision_embed(&b, &vision, false));
-    if (plain) return b.status;
+    if (plain) {
+        vision_pool(&b, &vision, x);
+        return b.status;
+    }
     b.prefix = "";
     Node *logits =
         vision_classify(&b, ROLE_HEAD, "classifier", x, 0, build_config_labels(&b));
@@ -30,4 +33,6 @@ const Family family_vit = {.model_type = "vit",
                            .classes = CLASSES,
                            .build = build,
                            .sizes = SIZES,
-                           .rename = vision_rename};
+                           .rename = vision_rename,
+                           .spare = vision_spare,
+                           .optional = vision_optional};

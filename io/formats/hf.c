@@ -2,6 +2,7 @@
 #include "io/formats/hf.h"
 
 #include "io/families/build.h"
+#include "io/families/config_keys.h"
 #include "io/families/family.h"
 #include "io/files/file.h"
 #include "io/files/json.h"
@@ -68,6 +69,7 @@ static Status build_graph(const Family **out, Model *model, Diag *diag) {
         type && type->kind == TREE_STRING ? family_find(type->string) : NULL;
     if (!family) return fail_family(config, type, diag);
     if (out) *out = family;
+    TRY(config_check(config, diag));
     TRY(family->build(model, diag));
     if (model->graph->task == TASK_NONE) model->graph->task = TASK_EMBED;
     return graph_verify(model->graph, STATUS_INTERNAL, diag);
@@ -117,11 +119,36 @@ static void warn_unread_keys(const ConfigKeys *read, const Tree *config, Diag *d
     }
 }
 
-Status hf_build_written(Model **out, const Tree *config, const OpTable *ops, Diag *diag) {
+/* Warns, once, of keys of somebody's config.json that nothing reads and that are not
+ * known to change nothing. */
+static void warn_ignored_keys(const ConfigKeys *read, const Tree *config, Diag *diag) {
+    Text names = {0};
+    int count = 0;
+    for (const Tree *value = config->first; value; value = value->next) {
+        bool known = config_key_is_passive(value->key) || value->kind == TREE_NULL;
+        for (int i = 0; i < read->count && !known; i++)
+            known = strcmp(read->names[i], value->key) == 0;
+        if (!known) text_add(&names, "%s%.60s", count++ ? ", " : "", value->key);
+    }
+    if (count > 0)
+        diag_warn(
+            diag, config->loc, NULL,
+            "nothing reads th%s of the configuration: %s; what %s ask%s for is left "
+            "out",
+            count == 1 ? "is key" : "ese keys", names.data, count == 1 ? "it" : "they",
+            count == 1 ? "s" : "");
+    text_free(&names);
+}
+
+Status hf_build_from(Model **out, const Tree *config, ConfigOrigin origin,
+                     const OpTable *ops, Diag *diag) {
     Arena *arena = arena_create();
     ConfigKeys read = {.arena = arena};
     Status status = build_model(out, config, &read, ops, diag);
-    if (status == STATUS_OK) warn_unread_keys(&read, config, diag);
+    if (status == STATUS_OK && origin == CONFIG_WRITTEN)
+        warn_unread_keys(&read, config, diag);
+    if (status == STATUS_OK && origin == CONFIG_FILE)
+        warn_ignored_keys(&read, config, diag);
     arena_destroy(arena);
     return status;
 }
@@ -414,17 +441,19 @@ static void warn_unknown_keys(const ConfigKeys *read, const Tree *config,
     }
 }
 
-/* Builds the graph of the folder's configuration with the keys of `overrides` changed. */
+/* Builds the graph of the folder's configuration, with the keys of `overrides`, if any,
+ * changed. */
 static Status build_changed(const Family **family, Model *model, const Tree *overrides,
                             Diag *diag) {
     const Tree *config = model->config;
-    if (!overrides || config->kind != TREE_MAP) return build_graph(family, model, diag);
     ConfigKeys read = {.arena = model->arena};
-    model->config = merge_config(model->arena, config, overrides);
+    if (overrides && config->kind == TREE_MAP)
+        model->config = merge_config(model->arena, config, overrides);
     build_watch_config(&read);
     Status status = build_graph(family, model, diag);
     build_watch_config(NULL);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK) warn_ignored_keys(&read, config, diag);
+    if (status == STATUS_OK && overrides)
         warn_unknown_keys(&read, config, overrides, (*family)->model_type, diag);
     return status;
 }

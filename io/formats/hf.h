@@ -22,9 +22,16 @@ Status hf_read_with(Model **out, const char *folder, const HfOptions *options,
  * model_init_weights. */
 Status hf_build(Model **out, const Tree *config, const OpTable *ops, Diag *diag);
 
-/* hf_build of a configuration that was written by hand, not found in a file: keys that
- * nothing reads, which are mistakes more often than not, get a warning. */
-Status hf_build_written(Model **out, const Tree *config, const OpTable *ops, Diag *diag);
+/* Where a configuration comes from: what keys that nothing reads mean. */
+typedef enum ConfigOrigin {
+    CONFIG_DERIVED, /* from a model: nothing is said */
+    CONFIG_FILE,    /* somebody's config.json: one warning names those that may matter */
+    CONFIG_WRITTEN  /* by hand: each is a mistake more often than not */
+} ConfigOrigin;
+
+/* hf_build with warnings of keys that nothing reads. */
+Status hf_build_from(Model **out, const Tree *config, ConfigOrigin origin,
+                     const OpTable *ops, Diag *diag);
 
 /* Gives a model that hf_build made the weights of a checkpoint, as hf_read does; of the
  * options all but `overrides` count. */

@@ -79,7 +79,8 @@ Status model_load_separate(Model **out, const SeparateFiles *files, const OpTabl
                            bool check, Diag *diag) {
     Model *model;
     Checkpoint *checkpoint;
-    TRY((files->written ? hf_build_written : hf_build)(&model, files->config, ops, diag));
+    TRY(hf_build_from(&model, files->config,
+                      files->written ? CONFIG_WRITTEN : CONFIG_FILE, ops, diag));
     Status status = read_renamed(&checkpoint, files, diag);
     if (status == STATUS_OK) {
         status = hf_bind(model, checkpoint, &files->options, diag);

@@ -145,7 +145,7 @@ static void deit_reference(void **state) {
     model_destroy(model);
 }
 
-/* ViTModel: no prefix, no head; its pooler is left out. */
+/* ViTModel: no prefix, no head, with its pooler or without. */
 static void plain_model(void **state) {
     Fixture *f = *state;
     int kept = 0;
@@ -156,8 +156,7 @@ static void plain_model(void **state) {
     f->count = kept;
     const Tensor weight =
         find(f, "encoder.layer.0.attention.output.dense.weight")->tensor;
-    f->tensors[f->count++] = (NamedTensor){"pooler.dense.weight", weight};
-    f->tensors[f->count++] = (NamedTensor){"pooler.dense.bias", weight};
+    const Tensor bias = find(f, "encoder.layer.0.attention.output.dense.bias")->tensor;
     f->text = replace(f->arena, f->text, "ViTForImageClassification", "ViTModel");
     Model *model;
     expect_ok(f->diag, load(f, &model, true));
@@ -165,7 +164,15 @@ static void plain_model(void **state) {
     assert_int_equal(model->graph->output_count, 1);
     assert_non_null(graph_output(model->graph, "last_hidden_state"));
     model_destroy(model);
-    f->tensors[f->count - 1].name = "pooler.dense.other";
+    f->tensors[f->count++] = (NamedTensor){"pooler.dense.weight", weight};
+    f->tensors[f->count++] = (NamedTensor){"pooler.dense.bias", bias};
+    expect_ok(f->diag, load(f, &model, true));
+    check_graph(model, f->diag);
+    assert_int_equal(model->graph->output_count, 2);
+    assert_non_null(graph_output(model->graph, "last_hidden_state"));
+    assert_non_null(graph_output(model->graph, "pooler_output"));
+    model_destroy(model);
+    f->tensors[f->count++] = (NamedTensor){"pooler.dense.other", bias};
     expect_refused(f, STATUS_FORMAT, "pooler.dense.other: the model has no place");
 }
 

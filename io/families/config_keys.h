@@ -1,0 +1,17 @@
+/* Config keys: what the keys of a config.json mean that no family asks for. */
+#ifndef COMPRESS_IO_FAMILIES_CONFIG_KEYS_H
+#define COMPRESS_IO_FAMILIES_CONFIG_KEYS_H
+
+#include "ir/tree.h"
+
+/* Refuses what changes the weights or the mathematics of any model in ways that no family
+ * follows: quantised weights, heads that were pruned, tied stacks, ... Fails with
+ * STATUS_MODEL, at the key. */
+Status config_check(const Tree *config, Diag *diag);
+
+/* Whether a key changes nothing of what a model computes from given weights: where it
+ * comes from, how it is trained, how texts are generated, parts that are no part of the
+ * classes that are read. */
+bool config_key_is_passive(const char *key);
+
+#endif

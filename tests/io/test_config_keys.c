@@ -1,0 +1,160 @@
+/* Keys of a config.json: what changes the model is followed or refused by its name, what
+ * nothing reads is said, and what published configurations hold beside that is known. */
+#include "tests/io/folder_fixture.h"
+
+#define LLAMA                                                                            \
+    "\"model_type\": \"llama\", \"vocab_size\": 16, \"hidden_size\": 8, "                \
+    "\"intermediate_size\": 16, \"num_hidden_layers\": 1, \"num_attention_heads\": 2"
+#define BERT                                                                             \
+    "\"model_type\": \"bert\", \"vocab_size\": 16, \"hidden_size\": 8, "                 \
+    "\"intermediate_size\": 16, \"num_hidden_layers\": 1, \"num_attention_heads\": 2, "  \
+    "\"max_position_embeddings\": 8, \"attention_probs_dropout_prob\": 0"
+#define VIT                                                                              \
+    "\"model_type\": \"vit\", \"hidden_size\": 8, \"intermediate_size\": 16, "           \
+    "\"num_hidden_layers\": 1, \"num_attention_heads\": 2, \"image_size\": 4, "          \
+    "\"patch_size\": 2"
+
+static const struct {
+    const char *config, *message;
+} REFUSED[] = {
+    {"{" BERT ", \"problem_type\": \"regression\"}",
+     "problem_type: expected single_label_classification, the only kind there is, found "
+     "'regression'"},
+    {"{" BERT ", \"problem_type\": \"multi_label_classification\"}", "problem_type"},
+    {"{" VIT ", \"problem_type\": \"multi_label_classification\"}", "problem_type"},
+    {"{" BERT ", \"quantization_config\": {\"bits\": 4}}",
+     "quantization_config: expected null, found {\"bits\":4}: quantised weights"},
+    {"{" LLAMA ", \"quantization_config\": {}}", "quantization_config"},
+    {"{" BERT ", \"pruned_heads\": {\"0\": [1]}}",
+     "pruned_heads: expected {}, found {\"0\":[1]}"},
+    {"{" VIT ", \"pruned_heads\": {\"0\": [1]}}", "pruned_heads"},
+    {"{" LLAMA ", \"partial_rotary_factor\": 0.5}",
+     "partial_rotary_factor: expected 1, found 0.5: rotary positions turn whole heads"},
+    {"{" LLAMA ", \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 1e4, "
+     "\"partial_rotary_factor\": 0.5}}",
+     "rope_parameters.partial_rotary_factor: expected 1"},
+    {"{" LLAMA ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0}}",
+     "rope_scaling: expected null or rope_type: default"},
+    {"{" LLAMA ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.0}}",
+     "rope_scaling"},
+    {"{" LLAMA ", \"rope_parameters\": {\"rope_type\": \"yarn\"}}", "rope_parameters"},
+    {"{" LLAMA ", \"sliding_window\": 4096}", "sliding_window: expected null"},
+    {"{" BERT ", \"is_decoder\": true}", "is_decoder: expected false"},
+    {"{" BERT ", \"tie_encoder_decoder\": true}", "tie_encoder_decoder: expected false"},
+    {"{" BERT ", \"position_embedding_type\": \"relative_key\"}",
+     "position_embedding_type: expected absolute"},
+    {"{" BERT ", \"architectures\": [\"BertForTokenClassification\"]}",
+     "architectures: expected a list with one of"},
+    {"{" VIT ", \"architectures\": [\"ViTModel\"], \"pooler_act\": \"mish\"}",
+     "pooler_act: expected gelu"},
+};
+
+static void refused(void **state) {
+    Fixture *f = *state;
+    for (size_t i = 0; i < sizeof REFUSED / sizeof *REFUSED; i++)
+        expect_not_built(f, REFUSED[i].config, REFUSED[i].message);
+}
+
+/* Builds as from a file and returns what was said. */
+static const char *said_of(Fixture *f, const char *json) {
+    Tree *config;
+    Model *model;
+    put_text(f->config, json);
+    expect_ok(f->diag, json_read(&config, f->arena, f->config, 1 << 20, f->diag));
+    expect_ok(f->diag, hf_build_from(&model, config, CONFIG_FILE, ops_table(), f->diag));
+    model_destroy(model);
+    char *text = diag_text(f->diag);
+    const char *kept = arena_strdup(f->arena, text);
+    free(text);
+    diag_clear(f->diag);
+    return kept;
+}
+
+static void unread_keys(void **state) {
+    Fixture *f = *state;
+    assert_non_null(strstr(said_of(f, "{" LLAMA ", \"logit_scale\": 0.1}"),
+                           "warning: nothing reads this key of the configuration: "
+                           "logit_scale; what it asks for is left out"));
+    assert_non_null(strstr(said_of(f, "{" BERT ", \"a\": 1, \"b\": [2], \"c\": null}"),
+                           "nothing reads these keys of the configuration: a, b; what"));
+    /* said for a folder, too */
+    take(f, "gpt2");
+    edit(f, "\"n_layer\"", "\"residual_scale\": 2, \"n_layer\"");
+    model_destroy(expect_loaded(f, "the configuration: residual_scale;"));
+}
+
+/* Keys as in configurations that are published on the Hugging Face hub, sizes apart. */
+static const char *const PUBLISHED[] = {
+    "{" BERT
+    ", \"architectures\": [\"BertForMaskedLM\"], \"gradient_checkpointing\": false, "
+    "\"hidden_act\": \"gelu\", \"hidden_dropout_prob\": 0.1, \"initializer_range\": 0.02, "
+    "\"layer_norm_eps\": 1e-12, \"pad_token_id\": 0, \"position_embedding_type\": "
+    "\"absolute\", \"transformers_version\": \"4.6.0.dev0\", \"type_vocab_size\": 2, "
+    "\"use_cache\": true, \"directionality\": \"bidi\", \"pooler_fc_size\": 768, "
+    "\"pooler_num_attention_heads\": 12, \"pooler_num_fc_layers\": 3, "
+    "\"pooler_size_per_head\": 128, \"pooler_type\": \"first_token_transform\"}",
+    "{\"activation\": \"gelu\", \"architectures\": [\"DistilBertForSequenceClassification\"], "
+    "\"attention_dropout\": 0, \"dim\": 8, \"dropout\": 0.1, \"finetuning_task\": \"sst-2\", "
+    "\"hidden_dim\": 16, \"id2label\": {\"0\": \"NEGATIVE\", \"1\": \"POSITIVE\"}, "
+    "\"initializer_range\": 0.02, \"label2id\": {\"NEGATIVE\": 0, \"POSITIVE\": 1}, "
+    "\"max_position_embeddings\": 8, \"model_type\": \"distilbert\", \"n_heads\": 2, "
+    "\"n_layers\": 1, \"output_past\": true, \"pad_token_id\": 0, \"qa_dropout\": 0.1, "
+    "\"seq_classif_dropout\": 0.2, \"sinusoidal_pos_embds\": false, \"tie_weights_\": true, "
+    "\"vocab_size\": 16, \"problem_type\": \"single_label_classification\"}",
+    "{\"architectures\": [\"AlbertForMaskedLM\"], \"attention_probs_dropout_prob\": 0, "
+    "\"bos_token_id\": 2, \"classifier_dropout_prob\": 0.1, \"down_scale_factor\": 1, "
+    "\"embedding_size\": 4, \"eos_token_id\": 3, \"gap_size\": 0, \"hidden_act\": "
+    "\"gelu_new\", \"hidden_dropout_prob\": 0, \"hidden_size\": 8, \"initializer_range\": "
+    "0.02, \"inner_group_num\": 1, \"intermediate_size\": 16, \"layer_norm_eps\": 1e-12, "
+    "\"max_position_embeddings\": 8, \"model_type\": \"albert\", \"net_structure_type\": 0, "
+    "\"num_attention_heads\": 2, \"num_hidden_groups\": 1, \"num_hidden_layers\": 2, "
+    "\"num_memory_blocks\": 0, \"pad_token_id\": 0, \"type_vocab_size\": 2, \"vocab_size\": "
+    "16}",
+    "{\"activation_function\": \"gelu_new\", \"architectures\": [\"GPT2LMHeadModel\"], "
+    "\"attn_pdrop\": 0, \"bos_token_id\": 1, \"embd_pdrop\": 0.1, \"eos_token_id\": 1, "
+    "\"initializer_range\": 0.02, \"layer_norm_epsilon\": 1e-05, \"model_type\": \"gpt2\", "
+    "\"n_ctx\": 8, \"n_embd\": 8, \"n_head\": 2, \"n_layer\": 1, \"n_positions\": 8, "
+    "\"resid_pdrop\": 0.1, \"summary_activation\": null, \"summary_first_dropout\": 0.1, "
+    "\"summary_proj_to_labels\": true, \"summary_type\": \"cls_index\", "
+    "\"summary_use_proj\": true, \"task_specific_params\": {\"text-generation\": "
+    "{\"do_sample\": true, \"max_length\": 50}}, \"vocab_size\": 16}",
+    "{" LLAMA ", \"architectures\": [\"LlamaForCausalLM\"], \"bos_token_id\": 1, "
+    "\"eos_token_id\": 2, \"hidden_act\": \"silu\", \"initializer_range\": 0.02, "
+    "\"max_position_embeddings\": 2048, \"num_key_value_heads\": 1, \"pretraining_tp\": 1, "
+    "\"rms_norm_eps\": 1e-05, \"rope_scaling\": null, \"tie_word_embeddings\": false, "
+    "\"torch_dtype\": \"float32\", \"transformers_version\": \"4.31.0.dev0\", "
+    "\"use_cache\": true, \"attention_bias\": false, \"rope_theta\": 10000.0, "
+    "\"partial_rotary_factor\": 1.0, \"pruned_heads\": {}}",
+    "{" VIT
+    ", \"_name_or_path\": \"google/vit-base-patch16-224-in21k\", \"architectures\": "
+    "[\"ViTForImageClassification\"], \"attention_probs_dropout_prob\": 0.0, "
+    "\"encoder_stride\": 16, \"hidden_act\": \"gelu\", \"hidden_dropout_prob\": 0.0, "
+    "\"initializer_range\": 0.02, \"layer_norm_eps\": 1e-12, \"num_channels\": 3, "
+    "\"qkv_bias\": true, \"pooler_act\": \"tanh\", \"pooler_output_size\": 8}",
+    "{\"_num_labels\": 3, \"activation_dropout\": 0.0, \"activation_function\": \"swish\", "
+    "\"add_bias_logits\": false, \"add_final_layer_norm\": false, \"architectures\": "
+    "[\"MarianMTModel\"], \"attention_dropout\": 0.0, \"bad_words_ids\": [[15]], "
+    "\"bos_token_id\": 0, \"classif_dropout\": 0.0, \"d_model\": 8, "
+    "\"decoder_attention_heads\": 2, \"decoder_ffn_dim\": 16, \"decoder_layerdrop\": 0.0, "
+    "\"decoder_layers\": 1, \"decoder_start_token_id\": 15, \"dropout\": 0.1, "
+    "\"encoder_attention_heads\": 2, \"encoder_ffn_dim\": 16, \"encoder_layerdrop\": 0.0, "
+    "\"encoder_layers\": 1, \"eos_token_id\": 0, \"extra_pos_embeddings\": 16, "
+    "\"force_bos_token_to_be_generated\": false, \"forced_eos_token_id\": 0, \"init_std\": "
+    "0.02, \"is_encoder_decoder\": true, \"max_length\": 512, \"max_position_embeddings\": "
+    "512, \"model_type\": \"marian\", \"normalize_before\": false, \"normalize_embedding\": "
+    "false, \"num_beams\": 6, \"num_hidden_layers\": 1, \"pad_token_id\": 15, "
+    "\"scale_embedding\": true, \"static_position_embeddings\": true, \"vocab_size\": 16, "
+    "\"share_encoder_decoder_embeddings\": true, \"decoder_vocab_size\": 16}",
+};
+
+static void published(void **state) {
+    Fixture *f = *state;
+    for (size_t i = 0; i < sizeof PUBLISHED / sizeof *PUBLISHED; i++)
+        assert_string_equal(said_of(f, PUBLISHED[i]), "");
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_make, fixture_free)
+    const struct CMUnitTest tests[] = {TEST(refused), TEST(unread_keys), TEST(published)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
