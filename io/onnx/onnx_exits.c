@@ -1,8 +1,6 @@
 /* Early exits as If in If: see onnx_exits.h. */
 #include "io/onnx/onnx_exits.h"
 
-#include "io/onnx/onnx_parts.h"
-
 #include <stdlib.h>
 #include <string.h>
 

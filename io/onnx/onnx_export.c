@@ -37,6 +37,13 @@ const char *onnx_export_node(OnnxExport *x, const Node *node) {
     return x->values[node->id] = value;
 }
 
+void onnx_mark(const Node *node, bool *needed) {
+    if (needed[node->id]) return;
+    needed[node->id] = true;
+    for (int i = 0; i < node->in_count; i++)
+        if (node->in[i]) onnx_mark(node->in[i], needed);
+}
+
 /* ---- operands ---- */
 
 const Storage *onnx_storage(const Node *node, int i) {

@@ -50,6 +50,9 @@ OnnxOp *onnx_op_find(const char *name);
  * it stands. Its operands were written before. */
 const char *onnx_export_node(OnnxExport *x, const Node *node);
 
+/* Marks what a node's value is computed from, by Node.id, up to nodes that are marked. */
+void onnx_mark(const Node *node, bool *needed);
+
 /* Value of operand `i`: of a node, of an input, or a parameter's weights. */
 const char *onnx_operand(OnnxExport *x, const Node *node, int i);
 

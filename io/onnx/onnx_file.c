@@ -2,26 +2,11 @@
 #include "io/onnx/onnx_file.h"
 
 #include "io/onnx/onnx_exits.h"
-#include "io/onnx/onnx_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { OPSET = 17, IR_VERSION = 8, EXTERNAL_ALIGN = 4096 };
-
-const Field ONNX_FIELDS[] = {
-    F_CHOICE(
-        OnnxOptions, exits, "outputs|nested|none",
-        "early exits: outputs of their own; one If in the other, by the model's rule "
-        "for leaving; or left out"),
-    F_BOOL(OnnxOptions, cache,
-           "decoders take the states of the tokens before and hand out the next ones"),
-    F_INT(OnnxOptions, external_above, 0, 2000000000,
-          "bytes from which weights stand in a file beside"),
-    F_END,
-};
-
-const OnnxOptions ONNX_DEFAULTS = {.cache = true, .external_above = 2000000000};
 
 /* ---- what can be written ---- */
 

@@ -3,31 +3,7 @@
 #define COMPRESS_IO_ONNX_ONNX_FILE_H
 
 #include "io/formats/format.h"
-
-/* What early exits become. */
-typedef enum OnnxExits {
-    ONNX_EXITS_OUTPUTS, /* outputs of their own, all computed */
-    ONNX_EXITS_NESTED,  /* one If in the other: what lies behind an exit is computed only
-                           where the model's rule does not leave there */
-    ONNX_EXITS_NONE     /* left out */
-} OnnxExits;
-
-typedef struct OnnxOptions {
-    int exits;              /* OnnxExits */
-    bool cache;             /* states of decoders come in and go out */
-    int64_t external_above; /* bytes from which weights stand in a file beside */
-} OnnxOptions;
-
-/* Their rows and defaults. */
-extern const Field ONNX_FIELDS[];
-extern const OnnxOptions ONNX_DEFAULTS;
-
-/* Which part of a model a file holds. */
-typedef enum OnnxPart {
-    ONNX_WHOLE,
-    ONNX_ENCODER, /* of an encoder-decoder model: source to states */
-    ONNX_DECODER  /* states and the target so far to logits, with states if `cache` */
-} OnnxPart;
+#include "io/onnx/onnx_parts.h"
 
 /* Whether a model has a form in ONNX; shapes suffice. Fails with STATUS_MODEL, naming the
  * node. */

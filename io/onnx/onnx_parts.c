@@ -5,6 +5,22 @@
 
 #include <string.h>
 
+/* ---- options ---- */
+
+const Field ONNX_FIELDS[] = {
+    F_CHOICE(
+        OnnxOptions, exits, "outputs|nested|none",
+        "early exits: outputs of their own; one If in the other, by the model's rule "
+        "for leaving; or left out"),
+    F_BOOL(OnnxOptions, cache,
+           "decoders take the states of the tokens before and hand out the next ones"),
+    F_INT(OnnxOptions, external_above, 0, 2000000000,
+          "bytes from which weights stand in a file beside"),
+    F_END,
+};
+
+const OnnxOptions ONNX_DEFAULTS = {.cache = true, .external_above = 2000000000};
+
 /* ---- inputs and outputs ---- */
 
 /* Name of a symbolic dimension in a model. */
@@ -54,13 +70,6 @@ static void declare_output(OnnxExport *x, const Node *node, const char *value,
 }
 
 /* ---- what is exported ---- */
-
-void onnx_mark(const Node *node, bool *needed) {
-    if (needed[node->id]) return;
-    needed[node->id] = true;
-    for (int i = 0; i < node->in_count; i++)
-        if (node->in[i]) onnx_mark(node->in[i], needed);
-}
 
 static bool *flags_of(Arena *arena, const Graph *graph) {
     return ARENA_ARRAY(arena, bool, (size_t)graph->node_count + 1);

@@ -3,16 +3,37 @@
 #define COMPRESS_IO_ONNX_ONNX_PARTS_H
 
 #include "io/onnx/onnx_export.h"
-#include "io/onnx/onnx_file.h"
+
+/* What early exits become. */
+typedef enum OnnxExits {
+    ONNX_EXITS_OUTPUTS, /* outputs of their own, all computed */
+    ONNX_EXITS_NESTED,  /* one If in the other: what lies behind an exit is computed only
+                           where the model's rule does not leave there */
+    ONNX_EXITS_NONE     /* left out */
+} OnnxExits;
+
+typedef struct OnnxOptions {
+    int exits;              /* OnnxExits */
+    bool cache;             /* states of decoders come in and go out */
+    int64_t external_above; /* bytes from which weights stand in a file beside */
+} OnnxOptions;
+
+/* Their rows and defaults. */
+extern const Field ONNX_FIELDS[];
+extern const OnnxOptions ONNX_DEFAULTS;
+
+/* Which part of a model a file holds. */
+typedef enum OnnxPart {
+    ONNX_WHOLE,
+    ONNX_ENCODER, /* of an encoder-decoder model: source to states */
+    ONNX_DECODER  /* states and the target so far to logits, with states if `cache` */
+} OnnxPart;
 
 /* Appends the operators of a part of a model with its inputs and outputs, named as
  * Hugging Face's exporter names them. The graph's nodes are numbered; x->b, x->graph and
  * x->values are set. The model passed onnx_check. */
 void onnx_export_part(OnnxExport *x, const Model *model, OnnxPart part,
                       const OnnxOptions *options);
-
-/* Marks what a node's value is computed from, by Node.id, up to nodes that are marked. */
-void onnx_mark(const Node *node, bool *needed);
 
 /* Whether a decoder is written with its states. */
 bool onnx_is_cached(const Graph *graph, const OnnxOptions *options);

@@ -6,19 +6,20 @@
  * them are such of a model type with recurrent layers, whose state is of whatever shape
  * the file declares. So a model with linear attention is told to be of that type. */
 #include "io/files/file.h"
+#include "io/files/json.h"
 #include "io/files/outfolder.h"
 #include "io/formats/assets.h"
 #include "io/formats/model_config.h"
-#include "io/onnx/onnx_parts.h"
+#include "io/onnx/onnx_file.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#define CONFIG_FILE     "config.json"
-#define TOKENIZER_FILE  "tokenizer.json"
-#define TOKENIZER_CLASS "tokenizer_config.json"
-#define GRAPHS          "onnx/"
+#define CONFIG_FILE      "config.json"
+#define TOKENIZER_FILE   "tokenizer.json"
+#define TOKENIZER_CONFIG "tokenizer_config.json"
+#define GRAPHS           "onnx/"
 
 /* The model type with recurrent layers. */
 #define RECURRENT_TYPE  "qwen3_next"
@@ -106,14 +107,51 @@ static Status write_config(const Model *model, const char *folder,
     return write_tree(folder, CONFIG_FILE, config, arena, diag);
 }
 
-/* transformers.js asks a tokenizer for its class, which a plain one has none of. */
-static Status write_tokenizer_class(const Model *model, const char *folder, Arena *arena,
-                                    Diag *diag) {
-    if (!model_asset(model, TOKENIZER_FILE) || model_asset(model, TOKENIZER_CLASS))
-        return STATUS_OK;
-    Tree *tree = tree_new(arena, TREE_MAP, LOC_NONE);
-    tree_put_string(arena, tree, "tokenizer_class", "PreTrainedTokenizerFast");
-    return write_tree(folder, TOKENIZER_CLASS, tree, arena, diag);
+/* ---- tokenizer_config.json ---- */
+
+/* Tokens with a part to play, by the names that tokenizers give them. */
+static const struct {
+    const char *content, *key;
+} SPECIAL[] = {
+    {"[PAD]", "pad_token"}, {"<pad>", "pad_token"},         {"[CLS]", "cls_token"},
+    {"[SEP]", "sep_token"}, {"[MASK]", "mask_token"},       {"<mask>", "mask_token"},
+    {"[UNK]", "unk_token"}, {"<unk>", "unk_token"},         {"<s>", "bos_token"},
+    {"</s>", "eos_token"},  {"<|endoftext|>", "eos_token"},
+};
+
+/* What tokenizer.json tells of them: texts of unequal length need one to pad with. */
+static void put_special_tokens(Arena *arena, Tree *config, const ModelAsset *tokenizer) {
+    Diag *aside = diag_create(); /* whoever reads the tokenizer will say what is wrong */
+    Tree *document = NULL;
+    if (json_parse(&document, arena, tokenizer->name, tokenizer->data, tokenizer->length,
+                   aside) != STATUS_OK)
+        document = NULL;
+    const Tree *tokens = tree_get_nonnull(document, "added_tokens");
+    for (const Tree *token = tokens ? tokens->first : NULL; token; token = token->next) {
+        const Tree *content = tree_get(token, "content");
+        for (size_t i = 0; i < sizeof SPECIAL / sizeof *SPECIAL; i++)
+            if (content && content->kind == TREE_STRING &&
+                strcmp(content->string, SPECIAL[i].content) == 0)
+                tree_put_string(arena, config, SPECIAL[i].key, content->string);
+    }
+    const Tree *pad = tree_get(tree_get_nonnull(document, "padding"), "pad_token");
+    if (pad && pad->kind == TREE_STRING)
+        tree_put_string(arena, config, "pad_token", pad->string);
+    diag_destroy(aside);
+}
+
+/* transformers.js reads this file with every tokenizer; a checkpoint may lack it. */
+static Status write_tokenizer_config(const Model *model, const char *folder, Arena *arena,
+                                     Diag *diag) {
+    const ModelAsset *tokenizer = model_asset(model, TOKENIZER_FILE);
+    if (!tokenizer || model_asset(model, TOKENIZER_CONFIG)) return STATUS_OK;
+    Tree *config = tree_new(arena, TREE_MAP, LOC_NONE);
+    tree_put_string(arena, config, "tokenizer_class", "PreTrainedTokenizerFast");
+    put_special_tokens(arena, config, tokenizer);
+    const Tree *length = tree_get(model->config, "max_position_embeddings");
+    if (length && length->kind == TREE_INT)
+        tree_put_int(arena, config, "model_max_length", length->integer);
+    return write_tree(folder, TOKENIZER_CONFIG, config, arena, diag);
 }
 
 /* ---- the format ---- */
@@ -173,7 +211,7 @@ static Status fill_folder(Model *model, const char *folder, const WriteOptions *
     TRY(write_graphs(model, folder, options, &beside, arena, diag));
     TRY(write_config(model, folder, options_of(options), beside, arena, diag));
     TRY(assets_write(model, folder, &bytes, &files, diag));
-    return write_tokenizer_class(model, folder, arena, diag);
+    return write_tokenizer_config(model, folder, arena, diag);
 }
 
 static Status write(Model *model, const char *path, const WriteOptions *options,
