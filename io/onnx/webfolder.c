@@ -99,6 +99,8 @@ static Status write_config(const Model *model, const char *folder,
     Tree *config = tree_copy(arena, model_config_now(arena, model));
     const Graph *graph = model->graph;
     const Node *logits = graph_output(graph, OUTPUT_LOGITS);
+    if (graph_find_input(graph, INPUT_TARGET_IDS))
+        tree_put_bool(arena, config, "is_encoder_decoder", true);
     if (onnx_is_cached(graph, options)) put_layer_types(arena, config, graph);
     if (graph_task(graph) == TASK_CLASSIFY && logits) put_labels(arena, config, logits);
     if (beside)

@@ -100,8 +100,13 @@ static void test_classifier(void **state) {
 
 static void test_translation(void **state) {
     (void)state;
+    Diag *diag = diag_create();
+    Arena *arena = arena_create();
     Model *model = load("marian");
     write_folder(model, "keep", NULL);
+    assert_true(tree_get(config_of(arena, diag), "is_encoder_decoder")->boolean);
+    arena_destroy(arena);
+    diag_destroy(diag);
     assert_true(is_there("onnx/encoder_model.onnx"));
     assert_true(is_there("onnx/decoder_model_merged.onnx"));
     OnnxOptions options = ONNX_DEFAULTS;
