@@ -126,6 +126,16 @@ void array_broadcast(const Array *array, int rank, int64_t step[NET_RANK_MAX]) {
     }
 }
 
+double array_broadcast_number(const Array *array, const Array *shape, int64_t element) {
+    int64_t at = 0, step[NET_RANK_MAX];
+    array_broadcast(array, shape->rank, step);
+    for (int d = shape->rank - 1; d >= 0; d--) {
+        at += element % shape->dim[d] * step[d];
+        element /= shape->dim[d];
+    }
+    return array->data[at];
+}
+
 bool array_next(int rank, const int64_t *dim, int64_t *index) {
     for (int i = rank - 1; i >= 0; i--) {
         if (++index[i] < dim[i]) return true;

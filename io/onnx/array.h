@@ -63,6 +63,9 @@ int64_t array_stride(const Array *array, int dim);
  * broadcast to it: 0 along dimensions of size 1. */
 void array_broadcast(const Array *array, int rank, int64_t step[NET_RANK_MAX]);
 
+/* Number of an array that is broadcast to a shape, by the index of the element there. */
+double array_broadcast_number(const Array *array, const Array *shape, int64_t element);
+
 /* The next index of a shape, last dimension fastest; false after the last one. */
 bool array_next(int rank, const int64_t *dim, int64_t *index);
 

@@ -26,10 +26,10 @@ static Status fail_unknown(const Net *net, const NetNode *node, Diag *diag) {
     for (size_t t = 0; t < sizeof TABLES / sizeof *TABLES; t++)
         for (const EvalRow *row = TABLES[t]; row->op; row++)
             text_add(&known, "%s%s", known.length ? ", " : "", row->op);
-    net_fail(net, node, diag, "this operator is not known");
+    net_fail(net, node, STATUS_MODEL, diag, "this operator is not known");
     diag_note(diag, "known: %s", known.data);
     text_free(&known);
-    return STATUS_FORMAT;
+    return STATUS_MODEL;
 }
 
 Status eval_node(const Net *net, ArrayPool *pool, const NetNode *node, Array *const *in,
@@ -49,7 +49,7 @@ Status eval_node(const Net *net, ArrayPool *pool, const NetNode *node, Array *co
                      .in_count = node->in_count,
                      .out = out};
     if (node->out_count < 1 || !row->run(&call))
-        return net_fail(net, node, diag, "%s",
+        return net_fail(net, node, STATUS_FORMAT, diag, "%s",
                         call.fault ? call.fault : "its operands do not fit");
     const bool of_shape = strcmp(node->op, "Shape") == 0 || strcmp(node->op, "Size") == 0;
     for (int i = 0; i < node->out_count && !of_shape; i++)

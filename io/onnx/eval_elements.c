@@ -163,6 +163,9 @@ static bool run_two(EvalCall *call) {
     const Array *x = call->in[0];
     if (two == fn_div && array_is_integer(x)) two = fn_quotient;
     if (two == fn_mod && net_int(call->node, "fmod", 0)) two = fn_fmod;
+    /* ids less themselves: zeros of their shape, from which positions are counted */
+    if (two == fn_sub && call->in_count == 2 && x == call->in[1] && array_is_integer(x))
+        return eval_result(call, 0, x->type, x->rank, x->dim, true) != NULL;
     return fold_two(call, two, is_test(two) ? ONNX_BOOL : x->type);
 }
 

@@ -1,5 +1,6 @@
 /* ONNX as a format of models. */
 #include "io/onnx/onnx_file.h"
+#include "io/onnx/onnx_read.h"
 
 #include <string.h>
 
@@ -19,12 +20,20 @@ static Status write(Model *model, const char *path, const WriteOptions *options,
                            diag);
 }
 
+static Status read_format(Model **out, const char *path, const HfOptions *options,
+                          const OpTable *ops, bool verify, Diag *diag) {
+    (void)options, (void)verify;
+    return onnx_read(out, path, ops, diag);
+}
+
 const ModelFormat model_format_onnx = {
     .name = "onnx",
     .what = "an ONNX file",
     .ending = ".onnx",
     .summary =
         "opset 17 for onnxruntime and all that reads ONNX; dtype f16 computes in f16",
+    .probe = onnx_probe,
+    .read = read_format,
     .fields = ONNX_FIELDS,
     .options_size = sizeof(OnnxOptions),
     .defaults = &ONNX_DEFAULTS,

@@ -275,7 +275,7 @@ static Status link_node(NetReader *reader, NetNode *node) {
         if (!*proto->input[i]) continue;
         node->in[i] = name_map_get(&reader->names, proto->input[i]);
         if (!node->in[i])
-            return net_fail(reader->net, node, reader->diag,
+            return net_fail(reader->net, node, STATUS_FORMAT, reader->diag,
                             "no node, input or initialiser gives its operand '%.200s'",
                             proto->input[i]);
         node->in[i]->user_count++;
@@ -321,7 +321,8 @@ static Status sort_nodes(NetReader *reader) {
         }
     for (int i = 0; i < net->node_count; i++)
         if (waits[net->nodes[i]->order] > 0)
-            return net_fail(net, net->nodes[i], reader->diag, "it depends on itself");
+            return net_fail(net, net->nodes[i], STATUS_FORMAT, reader->diag,
+                            "it depends on itself");
     net->nodes = sorted;
     for (int i = 0; i < done; i++) sorted[i]->order = i;
     return STATUS_OK;
@@ -464,12 +465,13 @@ bool net_is(const NetNode *node, const char *op) {
     return node && strcmp(node->op, op) == 0;
 }
 
-Status net_fail(const Net *net, const NetNode *node, Diag *diag, const char *fmt, ...) {
+Status net_fail(const Net *net, const NetNode *node, Status status, Diag *diag,
+                const char *fmt, ...) {
     char text[512];
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    return diag_fail(diag, STATUS_FORMAT, LOC_FILE(net->path), NULL,
+    return diag_fail(diag, status, LOC_FILE(net->path), NULL,
                      "node '%.200s' (%.100s): %s", node->name, node->op, text);
 }

@@ -29,6 +29,8 @@ struct NetValue {
     NetNode **users; /* each as often as it uses the value */
     int user_count;
     struct Array *probe[NET_PROBES]; /* what probing found: io/onnx/probe.h */
+    struct Node *lifted;             /* what lifting made of it: io/onnx/lift.h */
+    bool failed;                     /* lifting it was tried, and could not be done */
 };
 
 struct NetNode {
@@ -99,8 +101,8 @@ const int64_t *net_ints(const NetNode *node, const char *name, int *count);
 /* Whether a node is of an operator; NULL is of none. */
 bool net_is(const NetNode *node, const char *op);
 
-/* Records a fault at a node: STATUS_FORMAT, "node 'x' (Slice): ...". */
-Status net_fail(const Net *net, const NetNode *node, Diag *diag, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
+/* Records a fault at a node, "node 'x' (Slice): ...", and returns `status`. */
+Status net_fail(const Net *net, const NetNode *node, Status status, Diag *diag,
+                const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
 #endif

@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-/* Primes, apart from usual widths, so that a product of them is known by its factors. */
-static const int64_t SAMPLES[NET_PROBES] = {2, 3}, TOKENS[NET_PROBES] = {7, 11};
+/* Few tokens: tables of positions may be short. */
+static const int64_t SAMPLES[NET_PROBES] = {2, 3}, TOKENS[NET_PROBES] = {3, 5};
 
 int64_t probe_samples(int probe) {
     return SAMPLES[probe];

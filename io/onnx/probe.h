@@ -42,9 +42,9 @@ typedef struct ProbeSizes {
     int64_t channels, height, width; /* of images */
 } ProbeSizes;
 
-/* Evaluates all nodes for both probes: fills NetValue.probe. Fails with STATUS_FORMAT for
- * an operator that is not known or whose operands do not fit, naming the node, and with
- * STATUS_MODEL for an input whose size is open and not known. */
+/* Evaluates all nodes for both probes: fills NetValue.probe. Fails as eval_node does,
+ * naming the node, and with STATUS_MODEL for an input whose size is open and not known.
+ */
 Status probe_run(Net *net, ArrayPool *pool, const ProbeSizes *sizes, Diag *diag);
 
 #endif

@@ -1,0 +1,214 @@
+/* Lifting: the driver, and what the matchers share. See lift.h. */
+#include "io/onnx/lift.h"
+
+#include "io/onnx/eval.h"
+#include "io/onnx/probe.h"
+#include "ir/rewrite.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+enum { LIFT_DEPTH_MAX = 500 };
+
+Node *lift_stop(Lift *lift, const NetNode *node, const char *why) {
+    if (!lift->stop) {
+        lift->stop = node;
+        lift->why = why;
+    }
+    return NULL;
+}
+
+Node *lift_op(Lift *lift, const NetNode *from, const char *op, Node *const *in, int count,
+              const char *attrs, ...) {
+    const Op *kind = op_find(lift->graph->ops, op);
+    char text[256];
+    if (!kind) return lift_stop(lift, from, "no op of ours does this");
+    Node *node = graph_insert(lift->graph, NULL, kind, in, count);
+    Diag *diag = diag_create();
+    Status status = STATUS_OK;
+    if (attrs) {
+        va_list args;
+        va_start(args, attrs);
+        vsnprintf(text, sizeof text, attrs, args);
+        va_end(args);
+        status = node_set(lift->graph, node, diag, "%s", text);
+    }
+    if (status == STATUS_OK) status = node_infer(node, diag);
+    diag_destroy(diag);
+    if (status == STATUS_OK) return node;
+    graph_erase(lift->graph, node);
+    return lift_stop(lift, from,
+                     arena_printf(lift->arena, "its shapes do not fit the op %s", op));
+}
+
+Node *lift_input(Lift *lift, const char *name, const Type *type) {
+    const Type tokens = {DTYPE_I32, 2, {DIM_N, DIM_T}};
+    Node *input = graph_find_input(lift->graph, name);
+    return input ? input : graph_input(lift->graph, name, type ? type : &tokens);
+}
+
+/* ---- inputs ---- */
+
+static Node *lift_graph_input(Lift *lift, NetValue *value) {
+    const Array *shape = value->probe[0];
+    switch (probe_input_kind(value)) {
+    case INPUT_TOKENS: return lift_input(lift, INPUT_IDS, NULL);
+    case INPUT_TYPE_IDS: return lift_input(lift, INPUT_TYPES, NULL);
+    case INPUT_PADDING: return lift_input(lift, INPUT_MASK, NULL);
+    case INPUT_PAST:
+    case INPUT_SWITCH:
+    case INPUT_POSITIONS: return NULL;
+    default: break;
+    }
+    Type type = {array_is_integer(shape) ? DTYPE_I32 : DTYPE_F32, shape->rank, {DIM_N}};
+    if (shape->rank < 1 || shape->rank > RANK_MAX) return NULL;
+    for (int d = 1; d < shape->rank; d++) {
+        type.dim[d] = shape->dim[d];
+        if (value->probe[1]->dim[d] != shape->dim[d]) type.dim[d] = DIM_T;
+    }
+    const bool image = probe_input_kind(value) == INPUT_IMAGE;
+    return lift_input(lift, image ? INPUT_PIXELS : value->name, &type);
+}
+
+/* ---- values ---- */
+
+/* Matchers, tried in turn for what a node gives. */
+static Node *match_node(Lift *lift, NetValue *value) {
+    NetNode *node = value->producer;
+    const EvalRow *row = eval_find(node->op);
+    Projection projection;
+    Node *found = NULL;
+    if (value_behind(value) != value) return lift_value(lift, value_behind(value));
+    if (match_projection(lift, value, &projection))
+        return lift_projection(lift, &projection, NULL, 0);
+    if (row->kind == EVAL_MOVES) {
+        if (net_is(node, "Gather")) found = match_embedding(lift, node);
+        return found ? found : match_moved(lift, value);
+    }
+    if (row->kind == EVAL_SHAPE || strncmp(node->op, "Reduce", 6) == 0) {
+        if (net_is(node, "Softmax")) return match_softmax(lift, node);
+        found = match_fused(lift, node, value);
+        return found ? found : match_pool(lift, node);
+    }
+    found = match_norm(lift, value);
+    if (!found) found = match_activation(lift, value);
+    if (!found && (net_is(node, "Add") || net_is(node, "Sum")))
+        found = match_sum(lift, node);
+    if (!found && (net_is(node, "Mul") || net_is(node, "Div")))
+        found = match_product(lift, node);
+    return found;
+}
+
+/* Whether a node has the elements of a value, rows of one width. */
+static bool has_elements(const Node *node, const NetValue *value) {
+    for (int p = 0; p < NET_PROBES; p++) {
+        const Array *shape = value->probe[p];
+        const int64_t sizes[DIM_SYMBOLS] = {probe_samples(p), probe_tokens(p),
+                                            probe_tokens(p), 1};
+        Type bound;
+        if (!shape || !type_bind(&node->type, sizes, &bound)) return false;
+        if (type_count(&bound) != shape->count) return false;
+        int last = shape->rank - 1; /* images of one pixel end with sizes of 1 */
+        const int64_t width = bound.rank > 0 ? bound.dim[bound.rank - 1] : 1;
+        while (last > 1 && shape->dim[last] == 1 && width != 1) last--;
+        if (last >= 0 && bound.rank > 0 && width != shape->dim[last]) return false;
+    }
+    return true;
+}
+
+Node *lift_value(Lift *lift, NetValue *value) {
+    static const char OTHER[] = "no op of ours does this, and nothing around it is known";
+    if (value->lifted) return value->lifted;
+    if (value->failed) return lift_stop(lift, value->producer, OTHER);
+    if (!value->producer && value->input) return lift_graph_input(lift, value);
+    if (value_is_constant(value)) return lift_stored(lift, value, -1, NULL);
+    if (!value->producer || lift->depth >= LIFT_DEPTH_MAX)
+        return lift_stop(lift, value->producer, "it is nested too deep");
+    lift->depth++;
+    const NetNode *stop = lift->stop;
+    Node *node = match_node(lift, value);
+    lift->depth--;
+    if (node && !has_elements(node, value)) node = NULL;
+    value->failed = !node;
+    value->lifted = node;
+    if (!node) return lift_stop(lift, value->producer, OTHER);
+    lift->stop = stop; /* what other matchers found in the way is none any more */
+    return node;
+}
+
+/* ---- outputs ---- */
+
+static bool is_cache(const char *name) {
+    return strncmp(name, "present", 7) == 0;
+}
+
+/* The name of an output in our graphs: exporters give some no name. */
+static const char *output_name(const Lift *lift, const NetValue *value) {
+    static const char *const KEPT[] = {OUTPUT_LOGITS, OUTPUT_STATES, OUTPUT_POOLER};
+    for (size_t i = 0; i < sizeof KEPT / sizeof *KEPT; i++)
+        if (strcmp(value->name, KEPT[i]) == 0) return value->name;
+    if (lift->net->output_count > 1) return value->name;
+    return value->probe[0]->rank == 2 ? OUTPUT_LOGITS : OUTPUT_STATES;
+}
+
+/* Values with several users are lifted first, in order: residual sums above all. So the
+ * way from a value to one that is there already is short. */
+static void lift_joints(Lift *lift) {
+    for (int i = 0; i < lift->net->node_count; i++) {
+        const NetNode *node = lift->net->nodes[i];
+        for (int k = 0; k < node->out_count; k++) {
+            NetValue *value = node->out[k];
+            if (!value || value->user_count < 2 || !value->probe[0] ||
+                value_is_known(value) || array_is_integer(value->probe[0]))
+                continue;
+            lift->stop = NULL;
+            lift_value(lift, value);
+        }
+    }
+}
+
+static Status fail_output(Lift *lift, const NetValue *output, Diag *diag) {
+    const NetNode *node = lift->stop;
+    if (!node)
+        return diag_fail(diag, STATUS_MODEL, LOC_FILE(lift->net->path), output->name,
+                         "this output is not computed from the inputs");
+    net_fail(lift->net, node, STATUS_MODEL, diag, "%s", lift->why);
+    diag_note(diag, "output '%.200s' needs it", output->name);
+    return STATUS_MODEL;
+}
+
+/* Forgets which values could not be lifted, to try again and hear why. */
+static void forget_failures(Net *net) {
+    for (int i = 0; i < net->value_count; i++) net->values[i]->failed = false;
+}
+
+/* Inputs in the order that families have them. */
+static void lift_inputs(Lift *lift) {
+    static const InputKind ORDER[] = {INPUT_TOKENS, INPUT_PADDING, INPUT_TYPE_IDS};
+    for (size_t k = 0; k < sizeof ORDER / sizeof *ORDER; k++)
+        for (int i = 0; i < lift->net->input_count; i++)
+            if (probe_input_kind(lift->net->inputs[i]) == ORDER[k])
+                lift_value(lift, lift->net->inputs[i]);
+}
+
+Status lift_outputs(Lift *lift, Diag *diag) {
+    Net *net = lift->net;
+    lift_inputs(lift);
+    lift_joints(lift);
+    for (int i = 0; i < net->output_count; i++) {
+        NetValue *value = net->outputs[i];
+        if (is_cache(value->name)) continue;
+        forget_failures(net);
+        lift->stop = NULL;
+        Node *node = lift_value(lift, value);
+        if (!node) return fail_output(lift, value, diag);
+        graph_set_output(lift->graph, output_name(lift, value), node);
+    }
+    /* a decoder sees no padding: the mask is not asked for */
+    Node *mask = graph_find_input(lift->graph, INPUT_MASK);
+    if (mask && graph_use_count(lift->graph, mask) == 0) graph_erase(lift->graph, mask);
+    if (lift->graph->output_count == 0)
+        return diag_fail(diag, STATUS_MODEL, LOC_FILE(net->path), NULL,
+                         "expected an output beside keys and values of tokens");
+    return STATUS_OK;
+}

@@ -1,0 +1,158 @@
+/* ONNX in: see onnx_read.h. */
+#include "io/onnx/onnx_read.h"
+
+#include "io/families/family.h"
+#include "io/files/json.h"
+#include "io/files/path.h"
+#include "io/formats/assets.h"
+#include "io/onnx/lift.h"
+#include "io/onnx/places.h"
+#include "io/onnx/probe.h"
+#include "ir/rewrite.h"
+#include "ir/verify.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const size_t CONFIG_BYTES_MAX = (size_t)16 << 20;
+
+/* Fields of ModelProto begin with the version of the format (a varint below 128), and its
+ * graph or an operator set follows among few others. */
+bool onnx_probe(const char *path) {
+    unsigned char head[2] = {0, 0};
+    const char *dot = strrchr(path, '.');
+    FILE *file = path_is_file(path) ? fopen(path, "re") : NULL;
+    const bool found = file && fread(head, 1, 2, file) == 2;
+    if (file) fclose(file);
+    return found && dot && strcmp(dot, ".onnx") == 0 && (head[0] & 7) <= 2;
+}
+
+/* ---- what stands beside the file ---- */
+
+/* The folder of a file's config.json: its own or the one above; NULL when neither has
+ * one. */
+static const char *config_folder(Arena *arena, const char *path) {
+    const char *folder = path_folder(arena, path);
+    const char *above = path_join(arena, folder, "..");
+    if (path_is_file(path_join(arena, folder, "config.json"))) return folder;
+    return path_is_file(path_join(arena, above, "config.json")) ? above : NULL;
+}
+
+/* The configuration beside the file, NULL when there is none that can be read. */
+static Tree *read_config(Arena *arena, const char *folder, Diag *diag) {
+    Tree *config = NULL;
+    Diag *aside = diag_create();
+    const char *path = path_join(arena, folder, "config.json");
+    if (json_read(&config, arena, path, CONFIG_BYTES_MAX, aside) != STATUS_OK ||
+        config->kind != TREE_MAP) {
+        diag_warn(diag, LOC_FILE(path), NULL, "not a configuration: left out");
+        config = NULL;
+    }
+    diag_destroy(aside);
+    return config;
+}
+
+static int64_t config_size(const Tree *config, const char *key) {
+    const Tree *value = tree_get(config, key);
+    if (value && value->kind == TREE_LIST && value->count > 0) value = value->first;
+    return value && value->kind == TREE_INT && value->integer > 0 &&
+                   value->integer <= 1 << 14
+               ? value->integer
+               : 0;
+}
+
+/* Sizes of images by the weights: channels from the filters of the first Conv, a square
+ * of as many patches as a stored table has positions beside one or two tokens. */
+static void sizes_of_weights(const Net *net, ProbeSizes *sizes) {
+    const OnnxTensor *filters = NULL;
+    for (int i = 0; i < net->node_count && !filters; i++)
+        if (net_is(net->nodes[i], "Conv") && net->nodes[i]->in_count > 1 &&
+            net->nodes[i]->in[1])
+            filters = net->nodes[i]->in[1]->stored;
+    if (!filters || filters->n_dims != 4) return;
+    if (!sizes->channels) sizes->channels = filters->dims[1];
+    for (int i = 0; i < net->value_count && !sizes->height; i++) {
+        const OnnxTensor *t = net->values[i]->stored;
+        if (!t || t->n_dims != 3 || t->dims[0] != 1 || t->dims[2] != filters->dims[0])
+            continue;
+        for (int tokens = 1; tokens <= 2 && t->dims[1] < 1 << 20; tokens++) {
+            const int64_t side = (int64_t)llround(sqrt((double)(t->dims[1] - tokens)));
+            if (side > 0 && side * side == t->dims[1] - tokens &&
+                filters->dims[2] < 1 << 12)
+                sizes->height = sizes->width = side * filters->dims[2];
+        }
+    }
+}
+
+static ProbeSizes find_sizes(const Net *net, const Tree *config) {
+    const int64_t image = config_size(config, "image_size");
+    ProbeSizes sizes = {config_size(config, "num_channels"), image, image};
+    const Tree *list = tree_get(config, "image_size");
+    if (list && list->kind == TREE_LIST && list->count == 2 &&
+        list->last->kind == TREE_INT && list->last->integer > 0)
+        sizes.width = list->last->integer <= 1 << 14 ? list->last->integer : 0;
+    sizes_of_weights(net, &sizes);
+    return sizes;
+}
+
+/* ---- the model ---- */
+
+/* The configuration beside the file is the model's where it is of its family. */
+static void choose_config(Model *model, const Tree *beside, const char *path,
+                          Diag *diag) {
+    Tree *found = places_config(model->arena, model->graph);
+    const Tree *type = tree_get(found, "model_type"),
+               *other = tree_get_nonnull(beside, "model_type");
+    const bool same = type && other && other->kind == TREE_STRING &&
+                      strcmp(type->string, other->string) == 0;
+    model->config = found;
+    if (same)
+        model->config = tree_copy(model->arena, beside);
+    else if (beside)
+        diag_warn(diag, LOC_FILE(path), NULL,
+                  "the config.json beside it is not of the family that the graph is like "
+                  "(%s): left out",
+                  type ? type->string : "none that is known");
+}
+
+static Status lift_model(Model *model, Net *net, const Tree *beside, Diag *diag) {
+    ArrayPool pool = {arena_create(), ARRAY_POOL_MAX};
+    Lift lift = {.net = net, .pool = &pool, .graph = model->graph, .arena = model->arena};
+    const ProbeSizes sizes = find_sizes(net, beside);
+    Status status = probe_run(net, &pool, &sizes, diag);
+    if (status == STATUS_OK) status = lift_outputs(&lift, diag);
+    free(lift.leaves);
+    arena_destroy(pool.arena);
+    if (status != STATUS_OK) return status;
+    graph_remove_dead(model->graph);
+    const int layers = places_find(model->graph, lift.decoder);
+    if (layers == 0)
+        diag_warn(diag, LOC_FILE(net->path), NULL,
+                  "no layer of a transformer was found in its graph: it runs, but passes "
+                  "that work on layers have nothing to work on");
+    TRY(graph_infer(model->graph, diag));
+    choose_config(model, beside, net->path, diag);
+    return graph_verify(model->graph, STATUS_MODEL, diag);
+}
+
+static Status read_file(Model *model, const char *path, Diag *diag) {
+    Net *net;
+    TRY(net_read(&net, path, diag));
+    const char *folder = config_folder(net->arena, path);
+    const Tree *beside = folder ? read_config(net->arena, folder, diag) : NULL;
+    const Status status = lift_model(model, net, beside, diag);
+    if (status == STATUS_OK && folder) assets_read(model, folder, diag);
+    net_destroy(net);
+    return status;
+}
+
+Status onnx_read(Model **out, const char *path, const OpTable *ops, Diag *diag) {
+    Model *model = model_create(ops);
+    const Status status = read_file(model, path, diag);
+    if (status == STATUS_OK)
+        *out = model;
+    else
+        model_destroy(model);
+    return status;
+}

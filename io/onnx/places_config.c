@@ -1,0 +1,249 @@
+/* Places: the configuration that a lifted graph has, in Hugging Face's keys. */
+#include "io/onnx/places.h"
+
+#include <string.h>
+
+/* What configurations are made of. */
+typedef struct Facts {
+    const Graph *graph;
+    const char *stack;
+    int64_t layers, heads, kv_heads, head_width, hidden, width, vocabulary, labels;
+    const Node *embed, *position, *attention, *norm, *act;
+} Facts;
+
+static bool is(const Node *node, const char *op) {
+    return node && strcmp(node->op->name, op) == 0;
+}
+
+static const Node *find_op(const Graph *graph, const char *op) {
+    for (const Node *node = graph->first; node; node = node->next)
+        if (is(node, op)) return node;
+    return NULL;
+}
+
+static int64_t last_dim(const Node *node) {
+    return node && node->type.rank > 0 ? node->type.dim[node->type.rank - 1] : 0;
+}
+
+static Facts find_facts(const Graph *graph) {
+    Facts f = {.graph = graph, .stack = graph_main_stack(graph)};
+    f.layers = graph_layer_count(graph, f.stack);
+    f.attention = graph_find(graph, f.stack, -1, ROLE_ATTENTION);
+    f.embed = graph_find(graph, STACK_EMBEDDINGS, -1, ROLE_EMBED);
+    f.position = graph_find(graph, STACK_EMBEDDINGS, -1, ROLE_POSITION);
+    f.act = graph_find(graph, f.stack, -1, ROLE_FFN_ACT);
+    f.norm = graph_find(graph, f.stack, -1, ROLE_NORM1);
+    if (!f.norm) f.norm = graph_find(graph, f.stack, -1, ROLE_NORM2);
+    f.width = last_dim(graph_find(graph, f.stack, -1, ROLE_RESIDUAL2));
+    if (f.width == 0) f.width = last_dim(graph_find(graph, f.stack, -1, ROLE_RESIDUAL1));
+    f.hidden = last_dim(graph_find(graph, f.stack, -1, ROLE_FFN_IN));
+    f.vocabulary = is(f.embed, "embedding") ? f.embed->in[1]->type.dim[0] : 0;
+    f.labels = last_dim(graph_output(graph, OUTPUT_LOGITS));
+    if (f.attention) {
+        f.heads = node_integer(f.attention, "heads");
+        f.kv_heads = node_integer(f.attention, "kv_heads");
+        if (f.kv_heads <= 0) f.kv_heads = f.heads;
+        f.head_width = f.heads > 0 ? last_dim(f.attention->in[0]) / f.heads : 0;
+    }
+    return f;
+}
+
+/* An activation in transformers' terms. */
+static const char *act_name(const Node *act, const char *tanh_form) {
+    static const char *const SAME[] = {"gelu", "relu", "silu", "tanh", "sigmoid"};
+    if (is(act, "multiply")) act = act->in[is(act->in[1], "activation")];
+    if (!act || node_chooses(act, "fn", "gelu_tanh")) return tanh_form;
+    for (size_t i = 0; i < sizeof SAME / sizeof *SAME; i++)
+        if (node_chooses(act, "fn", SAME[i])) return SAME[i];
+    return "gelu";
+}
+
+/* ---- families ---- */
+
+static void put_labels(Arena *arena, Tree *config, const Facts *f) {
+    if (f->labels > 0) tree_put_int(arena, config, "num_labels", f->labels);
+}
+
+static void put_class(Arena *arena, Tree *config, const char *stem, const Facts *f,
+                      const char *bare) {
+    static const char *const CLASSES[TASK_COUNT] = {
+        [TASK_CLASSIFY] = "ForSequenceClassification", [TASK_FILL_IN] = "ForMaskedLM"};
+    const char *end = CLASSES[f->graph->task];
+    Tree *list = tree_put_list(arena, config, "architectures");
+    tree_add_string(arena, list, arena_printf(arena, "%s%s", stem, end ? end : bare));
+    if (f->graph->task == TASK_CLASSIFY) put_labels(arena, config, f);
+}
+
+static void put_bert(Arena *arena, Tree *config, const Facts *f) {
+    const Node *types = graph_find(f->graph, STACK_EMBEDDINGS, -1, ROLE_TOKEN_TYPE);
+    const bool distil = !types;
+    const bool table = types && is(types->in[1], "embedding");
+    tree_put_string(arena, config, "model_type", distil ? "distilbert" : "bert");
+    put_class(arena, config, distil ? "DistilBert" : "Bert", f, "Model");
+    tree_put_int(arena, config, distil ? "dim" : "hidden_size", f->width);
+    tree_put_int(arena, config, distil ? "n_layers" : "num_hidden_layers", f->layers);
+    tree_put_int(arena, config, distil ? "n_heads" : "num_attention_heads", f->heads);
+    tree_put_int(arena, config, distil ? "hidden_dim" : "intermediate_size", f->hidden);
+    tree_put_string(arena, config, distil ? "activation" : "hidden_act",
+                    act_name(f->act, "gelu_new"));
+    if (is(f->position, "add_position"))
+        tree_put_int(arena, config, "max_position_embeddings",
+                     f->position->in[1]->type.dim[0]);
+    tree_put_int(arena, config, "vocab_size", f->vocabulary);
+    if (!distil)
+        tree_put_int(arena, config, "type_vocab_size",
+                     table ? types->in[1]->in[1]->type.dim[0] : 1);
+    if (!distil && f->norm)
+        tree_put_real(arena, config, "layer_norm_eps", node_real(f->norm, "eps"));
+}
+
+static void put_gpt2(Arena *arena, Tree *config, const Facts *f) {
+    const bool head = graph_output(f->graph, OUTPUT_LOGITS) != NULL;
+    tree_put_string(arena, config, "model_type", "gpt2");
+    Tree *list = tree_put_list(arena, config, "architectures");
+    tree_add_string(arena, list, head ? "GPT2LMHeadModel" : "GPT2Model");
+    tree_put_int(arena, config, "n_embd", f->width);
+    tree_put_int(arena, config, "n_layer", f->layers);
+    tree_put_int(arena, config, "n_head", f->heads);
+    tree_put_int(arena, config, "n_inner", f->hidden);
+    tree_put_int(arena, config, "n_positions", f->position->in[1]->type.dim[0]);
+    tree_put_int(arena, config, "vocab_size", f->vocabulary);
+    tree_put_string(arena, config, "activation_function", act_name(f->act, "gelu_new"));
+    if (f->norm)
+        tree_put_real(arena, config, "layer_norm_epsilon", node_real(f->norm, "eps"));
+}
+
+/* Whether the head reads the embeddings' table. */
+static bool is_tied(const Facts *f) {
+    const Node *head = graph_find(f->graph, STACK_HEAD, -1, ROLE_HEAD);
+    return is(head, "linear") && is(f->embed, "embedding") &&
+           head->in[1] == f->embed->in[1];
+}
+
+static void put_llama(Arena *arena, Tree *config, const Facts *f) {
+    const bool head = graph_output(f->graph, OUTPUT_LOGITS) != NULL;
+    const Node *rotary = find_op(f->graph, "rotary");
+    const Node *q = graph_find(f->graph, f->stack, -1, ROLE_Q),
+               *in = graph_find(f->graph, f->stack, -1, ROLE_FFN_IN);
+    tree_put_string(arena, config, "model_type", "llama");
+    Tree *list = tree_put_list(arena, config, "architectures");
+    tree_add_string(arena, list, head ? "LlamaForCausalLM" : "LlamaModel");
+    tree_put_int(arena, config, "hidden_size", f->width);
+    tree_put_int(arena, config, "num_hidden_layers", f->layers);
+    tree_put_int(arena, config, "num_attention_heads", f->heads);
+    tree_put_int(arena, config, "num_key_value_heads", f->kv_heads);
+    tree_put_int(arena, config, "head_dim", f->head_width);
+    tree_put_int(arena, config, "intermediate_size", f->hidden);
+    tree_put_int(arena, config, "vocab_size", f->vocabulary);
+    tree_put_string(arena, config, "hidden_act", act_name(f->act, "gelu_pytorch_tanh"));
+    if (f->norm) tree_put_real(arena, config, "rms_norm_eps", node_real(f->norm, "eps"));
+    if (rotary) tree_put_real(arena, config, "rope_theta", node_real(rotary, "theta"));
+    if (q) tree_put_bool(arena, config, "attention_bias", node_has(q, 2));
+    if (in) tree_put_bool(arena, config, "mlp_bias", node_has(in, 2));
+    tree_put_bool(arena, config, "tie_word_embeddings", is_tied(f));
+}
+
+/* Pixels and patches of an image model. */
+static void put_image(Arena *arena, Tree *config, const Node *patches) {
+    const int64_t *dim = patches->in[0]->type.dim;
+    if (dim[2] == dim[3]) {
+        tree_put_int(arena, config, "image_size", dim[2]);
+    } else {
+        Tree *list = tree_put_list(arena, config, "image_size");
+        for (int i = 2; i < 4; i++) {
+            Tree *size = tree_new(arena, TREE_INT, LOC_NONE);
+            size->integer = dim[i];
+            tree_append(arena, list, NULL, LOC_NONE, size);
+        }
+    }
+    tree_put_int(arena, config, "patch_size", node_integer(patches, "size"));
+    tree_put_int(arena, config, "num_channels", dim[1]);
+}
+
+static int count_role(const Graph *graph, Role role) {
+    int count = 0;
+    for (const Node *node = graph->first; node; node = node->next)
+        count += node->role == role;
+    return count;
+}
+
+static void put_vit(Arena *arena, Tree *config, const Facts *f, const Node *patches) {
+    const bool deit = count_role(f->graph, ROLE_TOKEN) == 2;
+    const bool teacher = count_role(f->graph, ROLE_DIST_HEAD) > 0;
+    const char *stem = deit ? "DeiT" : "ViT";
+    const char *end = teacher         ? "ForImageClassificationWithTeacher"
+                      : f->labels > 0 ? "ForImageClassification"
+                                      : "Model";
+    const Node *q = graph_find(f->graph, f->stack, -1, ROLE_Q);
+    tree_put_string(arena, config, "model_type", deit ? "deit" : "vit");
+    Tree *list = tree_put_list(arena, config, "architectures");
+    tree_add_string(arena, list, arena_printf(arena, "%s%s", stem, end));
+    tree_put_int(arena, config, "hidden_size", f->width);
+    tree_put_int(arena, config, "num_hidden_layers", f->layers);
+    tree_put_int(arena, config, "num_attention_heads", f->heads);
+    tree_put_int(arena, config, "intermediate_size", f->hidden);
+    put_image(arena, config, patches);
+    tree_put_string(arena, config, "hidden_act", act_name(f->act, "gelu_pytorch_tanh"));
+    if (f->norm)
+        tree_put_real(arena, config, "layer_norm_eps", node_real(f->norm, "eps"));
+    if (q) tree_put_bool(arena, config, "qkv_bias", node_has(q, 2));
+    put_labels(arena, config, f);
+}
+
+static void append_int(Arena *arena, Tree *list, int64_t value) {
+    Tree *item = tree_new(arena, TREE_INT, LOC_NONE);
+    item->integer = value;
+    tree_append(arena, list, NULL, LOC_NONE, item);
+}
+
+static void put_swin(Arena *arena, Tree *config, const Facts *f, const Node *patches) {
+    Tree *list = tree_put_list(arena, config, "architectures");
+    const Node *in = graph_find(f->graph, f->stack, -1, ROLE_FFN_IN);
+    const Node *first = graph_find(f->graph, STACK_EMBEDDINGS, -1, ROLE_EMBED);
+    tree_put_string(arena, config, "model_type", "swin");
+    tree_add_string(arena, list,
+                    f->labels > 0 ? "SwinForImageClassification" : "SwinModel");
+    tree_put_int(arena, config, "embed_dim", last_dim(first));
+    Tree *depths = tree_put_list(arena, config, "depths"),
+         *heads = tree_put_list(arena, config, "num_heads");
+    const int stages = graph_layer_stage(f->graph, f->stack, (int)f->layers) + 1;
+    for (int stage = 0; stage < stages; stage++) {
+        int64_t depth = 0, wide = 1;
+        for (int i = 0; i < f->layers; i++) {
+            if (graph_layer_stage(f->graph, f->stack, i) != stage) continue;
+            const Node *attention = graph_find(f->graph, f->stack, i, ROLE_ATTENTION);
+            if (attention) wide = node_integer(attention, "heads");
+            depth++;
+        }
+        append_int(arena, depths, depth);
+        append_int(arena, heads, wide);
+    }
+    put_image(arena, config, patches);
+    tree_put_int(arena, config, "window_size",
+                 f->attention ? node_integer(f->attention, "window") : 7);
+    if (in && last_dim(in->in[0]) > 0)
+        tree_put_real(arena, config, "mlp_ratio",
+                      (double)last_dim(in) / (double)last_dim(in->in[0]));
+    tree_put_string(arena, config, "hidden_act", act_name(f->act, "gelu_pytorch_tanh"));
+    if (f->norm)
+        tree_put_real(arena, config, "layer_norm_eps", node_real(f->norm, "eps"));
+    put_labels(arena, config, f);
+}
+
+Tree *places_config(Arena *arena, const Graph *graph) {
+    Tree *config = tree_new(arena, TREE_MAP, LOC_NONE);
+    const Facts f = find_facts(graph);
+    const Node *patches = find_op(graph, "patches");
+    const bool decoder = strcmp(f.stack, STACK_DECODER) == 0;
+    if (patches && find_op(graph, "window_partition"))
+        put_swin(arena, config, &f, patches);
+    else if (patches)
+        put_vit(arena, config, &f, patches);
+    else if (decoder && find_op(graph, "rotary"))
+        put_llama(arena, config, &f);
+    else if (decoder && is(f.position, "add_position"))
+        put_gpt2(arena, config, &f);
+    else if (!decoder && f.layers > 0 && is(f.embed, "embedding"))
+        put_bert(arena, config, &f);
+    return config;
+}
