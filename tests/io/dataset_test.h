@@ -5,6 +5,7 @@
 #include "io/datasets/dataset.h"
 #include "io/files/json.h"
 #include "tests/support/check.h"
+#include "tests/support/rounding.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -14,6 +15,10 @@
 #include <unistd.h>
 
 enum { PATH_BYTES = 512, ROWS = 3, COLS = 4, SAMPLES = 5, PIXELS = ROWS * COLS };
+
+/* Rounding of pixels in float: a byte over 255 and a mean that is taken off it, both at
+ * most 1. A deviation divides it. */
+#define PIXEL_ROUNDING rounding_tolerance(PRECISION_F32, 4, 1)
 
 static char folder[PATH_BYTES];
 

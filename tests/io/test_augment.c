@@ -2,6 +2,7 @@
 #include "io/datasets/augment_draw.h"
 #include "ir/random.h"
 #include "tests/io/dataset_test.h"
+#include "tests/support/rounding.h"
 
 enum { H = 6, W = 5, C = 2, N = 7, EACH = C * H * W };
 
@@ -254,9 +255,11 @@ static void test_mixup(void **state) {
         assert_false(mix.cut);
         for (int i = 0; i < EACH; i += 7) {
             const int c = i / (H * W), y = i / W % H, col = i % W;
-            const double want = (1 - mix.share) * (double)value(3, c, y, col) +
-                                mix.share * (double)value(mix.other, c, y, col);
-            assert_true(fabs(x[i] - want) < 2e-3);
+            const double a = (double)value(3, c, y, col);
+            const double b = (double)value(mix.other, c, y, col);
+            const double want = (1 - mix.share) * a + mix.share * b;
+            const double largest = fmax(fabs(a), fabs(b));
+            assert_within(x[i], want, rounding_tolerance(PRECISION_F32, 4, largest));
         }
         mixed += mix.share > 0;
         if (mix.share > 0) partners[mix.other]++;
@@ -280,7 +283,8 @@ static void test_cutmix(void **state) {
         if (!mix.cut) continue;
         toy_fetch(&t, key, &sample, 1, x, &label, &other, &share);
         const Box b = mix.box;
-        assert_true(fabs(share - (double)(b.rows * b.cols) / (H * W)) < 1e-6);
+        assert_within(share, (double)(b.rows * b.cols) / (H * W),
+                      rounding_tolerance(PRECISION_F32, 1, 1));
         assert_int_equal(other, LABELS[mix.other]);
         for (int i = 0; i < EACH; i++) {
             const int c = i / (H * W), y = i / W % H, col = i % W;

@@ -44,7 +44,8 @@ static void check_idx(const char *json, int64_t offset, int64_t count) {
             bench.diag);
         assert_int_equal(label, (offset + i) % 3);
         for (int p = 0; p < PIXELS; p++)
-            assert_true(fabs(x[p] - (pixel(offset + i, p) / 255.0 - 0.5) / 0.25) < 1e-6);
+            assert_within(x[p], (pixel(offset + i, p) / 255.0 - 0.5) / 0.25,
+                          4 * PIXEL_ROUNDING);
     }
     check_partial(data, bench.diag);
     bench_close(&bench);
@@ -77,8 +78,8 @@ static void test_idx_channels(void **state) {
         bench.diag);
     assert_int_equal(bench.data->classes, 0);
     assert_int_equal(bench.data->column_count, 1);
-    assert_true(fabs(x[4] - (pixel(1, 4) / 255.0 - 0.5)) < 1e-6);
-    assert_true(fabs(x[20] - (pixel(0, 8) / 255.0 - 1.0)) < 1e-6);
+    assert_within(x[4], pixel(1, 4) / 255.0 - 0.5, PIXEL_ROUNDING);
+    assert_within(x[20], pixel(0, 8) / 255.0 - 1.0, PIXEL_ROUNDING);
     bench_close(&bench);
 }
 

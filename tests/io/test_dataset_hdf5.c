@@ -60,7 +60,8 @@ static void check_hdf5(const char *json, int64_t offset, int64_t count, double s
             bench.diag);
         if (data->column_count == 2) assert_int_equal(label, LABELS[offset + i]);
         for (int p = 0; p < PIXELS; p++)
-            assert_true(fabs(x[p] - pixel(offset + i, p) * scale) < 1e-6);
+            assert_within(x[p], pixel(offset + i, p) * scale,
+                          255 * scale * PIXEL_ROUNDING);
     }
     check_partial(data, bench.diag);
     bench_close(&bench);

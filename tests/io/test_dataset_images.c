@@ -68,7 +68,7 @@ static void check_set(const char *json, const int *label, int64_t count) {
         const int k = (int)lround(s.x[SIDE * SIDE] * 255 / 10);
         assert_int_equal(s.label, label[class]);
         for (int p = 0; p < SIDE * SIDE; p++)
-            assert_true(fabs(s.x[2 * SIDE * SIDE + p] - p / 255.0) < 1e-6);
+            assert_within(s.x[2 * SIDE * SIDE + p], p / 255.0, PIXEL_ROUNDING);
         seen[class][k]++;
     }
     for (int i = 0; i < 9; i++) assert_true(seen[i / 3][i % 3] <= 1);
@@ -204,14 +204,14 @@ static void test_preprocessor(void **state) {
     assert_int_equal(dim_of(&bench, 1), 6);
     for (int64_t i = 0; i < 9; i++) {
         const Sample s = fetch_one(&bench, i, 0);
-        assert_true(fabs(s.x[0] - (40 * s.label / 255.0 - 0.5) / 0.5) < 1e-6);
+        assert_within(s.x[0], (40 * s.label / 255.0 - 0.5) / 0.5, 2 * PIXEL_ROUNDING);
     }
     assert_ok(bench_load(&bench, SET(", \"preprocessor\": \".\", \"resize\": [5, 5],"
                                      " \"mean\": [0], \"std\": [1]")),
               bench.diag);
     assert_int_equal(dim_of(&bench, 1), 5);
     const Sample s = fetch_one(&bench, 3, 0);
-    assert_true(fabs(s.x[0] - 40 * s.label / 255.0) < 1e-6);
+    assert_within(s.x[0], 40 * s.label / 255.0, PIXEL_ROUNDING);
     bench_close(&bench);
 }
 
@@ -311,7 +311,7 @@ static void check_cifar(const char *json, int64_t classes, const int *labels, in
                   bench.diag);
         assert_int_equal(label, labels[i]);
         for (int at = 0; at < 3072; at++)
-            assert_true(fabs(x[at] - cifar_byte((int)i % 2, at) / 255.0) < 1e-6);
+            assert_within(x[at], cifar_byte((int)i % 2, at) / 255.0, PIXEL_ROUNDING);
     }
     bench_close(&bench);
 }
@@ -371,7 +371,8 @@ static void check_sheet(const char *json, int64_t count, PixelOf *want) {
         if (bench.data->column_count > 1) assert_int_equal(s.label, i % 3);
         for (int64_t c = 0; c < 3; c++)
             for (int64_t at = 0; at < 6; at++)
-                assert_true(fabs(s.x[c * 6 + at] - want(i % 4, c, at) / 255.0) < 1e-6);
+                assert_within(s.x[c * 6 + at], want(i % 4, c, at) / 255.0,
+                              PIXEL_ROUNDING);
     }
     bench_close(&bench);
 }

@@ -1,6 +1,7 @@
 /* Resizing against Pillow, cropping and values, preprocessor_config.json. */
 #include "io/datasets/preprocess.h"
 #include "tests/io/image_fixture.h"
+#include "tests/support/rounding.h"
 
 /* ---- resizing ---- */
 
@@ -83,7 +84,9 @@ static void test_plane(void **state) {
             resample_plane(wide, 46, 34, plane, 23, 17, 20, (ResampleKind)kind, diag),
             diag);
         for (int x = 4; x < 30; x++)
-            assert_true(fabs(wide[5 * 34 + x] - (3 + 2 * ((x + 0.5) / 2 - 0.5))) < 1e-4);
+            /* two sums of up to four weighted values of up to 41 */
+            assert_within(wide[5 * 34 + x], 3 + 2 * ((x + 0.5) / 2 - 0.5),
+                          rounding_tolerance(PRECISION_F32, 2 * 8, 41));
         for (int i = 0; i < 23 * 17; i++) plane[i / 17 * 20 + i % 17] = from.pixels[i];
     }
     image_free(&from);
@@ -173,8 +176,10 @@ static void test_config(void **state) {
     (void)state;
     Preprocess p = read_config("{}");
     expect_change(&p, RESIZE_EXACT, 224, 224, 0, RESAMPLE_BILINEAR);
-    assert_true(fabs(preprocess_value(&p, 1, 255) - 1) < 1e-6);
-    assert_true(fabs(preprocess_value(&p, 2, 0) + 1) < 1e-6);
+    /* (x / 255 - 1 / 2) / (1 / 2): of terms up to 2 */
+    const double tolerance = rounding_tolerance(PRECISION_F32, 4, 2);
+    assert_within(preprocess_value(&p, 1, 255), 1, tolerance);
+    assert_within(preprocess_value(&p, 2, 0), -1, tolerance);
     p = read_config("{\"do_resize\": true, \"size\": 384, \"resample\": 3}");
     expect_change(&p, RESIZE_EXACT, 384, 384, 0, RESAMPLE_BICUBIC);
     p = read_config("{\"size\": {\"height\": 20, \"width\": 30}, \"resample\": 2}");
@@ -189,7 +194,8 @@ static void test_config(void **state) {
     p = read_config("{\"do_resize\": false, \"do_center_crop\": true, \"crop_size\": 9}");
     expect_change(&p, RESIZE_NONE, 0, 0, 9, RESAMPLE_BILINEAR);
     p = read_config("{\"image_mean\": [0.1, 0.2, 0.3], \"image_std\": [1, 2, 4]}");
-    assert_true(fabs(preprocess_value(&p, 2, 51) - (0.2 - 0.3) / 4) < 1e-7);
+    assert_within(preprocess_value(&p, 2, 51), (0.2 - 0.3) / 4,
+                  rounding_tolerance(PRECISION_F32, 4, 0.3 / 4));
     p = read_config("{\"do_rescale\": false, \"do_normalize\": false,"
                     " \"image_mean\": [0.1, 0.2, 0.3]}");
     assert_true(preprocess_value(&p, 1, 77) == 77);
