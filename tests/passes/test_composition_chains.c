@@ -16,7 +16,7 @@ static void test_complete(void **state) {
     const Pass *const *pass = pass_list();
     for (int i = 0; i < ROW_COUNT || pass[i]; i++)
         if (i == ROW_COUNT || !pass[i] || strcmp(pass[i]->name, ROWS[i].pass) != 0)
-            fail_msg("composition_data.h: expected a row of %s, found %s",
+            fail_msg("tests/support/composition_data.h: expected a row of %s, found %s",
                      pass[i] ? pass[i]->name : "nothing",
                      i < ROW_COUNT ? ROWS[i].pass : "nothing");
 }
