@@ -6,10 +6,7 @@
 #include "io/families/family.h"
 #include "io/files/file.h"
 #include "io/files/json.h"
-#include "io/formats/assets.h"
 #include "io/formats/format.h"
-#include "io/formats/hf_write.h"
-#include "io/formats/model_vocabulary.h"
 #include "io/formats/shards.h"
 #include "ir/rewrite.h"
 #include "ir/verify.h"
@@ -487,28 +484,3 @@ Status hf_read_with(Model **out, const char *folder, const HfOptions *options,
 Status hf_read(Model **out, const char *folder, const OpTable *ops, Diag *diag) {
     return hf_read_with(out, folder, NULL, ops, diag);
 }
-
-/* The vocabulary of the folder's tokenizer is noted once the weights are wanted. */
-static Status read_format(Model **out, const char *path, const HfOptions *options,
-                          const OpTable *ops, bool check, Diag *diag) {
-    TRY(hf_read_with(out, path, options, ops, diag));
-    if (check) vocabulary_note_folder(*out, path);
-    assets_read(*out, path, diag);
-    for (int i = 0; i < (*out)->asset_count; i++)
-        (*out)->file_bytes += (int64_t)(*out)->assets[i].length;
-    return STATUS_OK;
-}
-
-const ModelFormat model_format_hf = {
-    .name = "huggingface",
-    .what = "a Hugging Face folder",
-    .ending = "/",
-    .summary = "config.json, weights and tokenizer of an architecture of transformers",
-    .probe = path_is_folder,
-    .read = read_format,
-    .changes = true,
-    .fields = hf_write_fields,
-    .options_size = sizeof(HfWriteOptions),
-    .defaults = &hf_write_defaults,
-    .check = hf_check,
-    .write = hf_write};

@@ -3,7 +3,6 @@
 #include "io/files/file.h"
 #include "io/files/json.h"
 #include "io/formats/assets.h"
-#include "io/formats/format.h"
 #include "io/formats/modelfile.h"
 #include "io/formats/modelfile_gaussians.h"
 #include "ir/irtext.h"
@@ -260,27 +259,3 @@ Status modelfile_read(Model **out, const char *path, const OpTable *ops,
         model_destroy(r.model);
     return status;
 }
-
-static Status read_format(Model **out, const char *path, const HfOptions *options,
-                          const OpTable *ops, bool check, Diag *diag) {
-    (void)options;
-    return modelfile_read(out, path, ops, check, diag);
-}
-
-static Status write_format(Model *model, const char *path, const WriteOptions *options,
-                           Written *written, Diag *diag) {
-    size_t bytes;
-    (void)options;
-    TRY(modelfile_write(model, path, &bytes, diag));
-    *written = (Written){(int64_t)bytes, 1};
-    return STATUS_OK;
-}
-
-const ModelFormat model_format_modelfile = {
-    .name = "native",
-    .what = "a model file of this program",
-    .ending = ".h5",
-    .summary = "every model, with its history and what it knows of its weights; HDF5",
-    .probe = modelfile_probe,
-    .read = read_format,
-    .write = write_format};
