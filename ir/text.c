@@ -119,3 +119,7 @@ void text_free(Text *text) {
     free(text->data);
     *text = (Text){0};
 }
+
+int text_order(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}

@@ -42,4 +42,8 @@ typedef struct TextSpan {
 int utf8_bytes(const char *text);
 bool utf8_is_valid(const char *text);
 
+/* Order of texts by their bytes, for qsort and bsearch over `const char *`, or over
+ * structs that begin with one. */
+int text_order(const void *a, const void *b);
+
 #endif

@@ -6,16 +6,10 @@
 
 #include <string.h>
 
-/* A map with neither matrix nor scale is its function alone: nothing to merge. */
-static bool is_mergeable(const Node *node) {
+bool node_is_mergeable(const Node *node) {
     return node_is(node, &op_feature_map) &&
            (node_operand(node, "weight") ||
             ((const FeatureMapAttrs *)node->attrs)->scale != 1);
-}
-
-static bool mixes_heads(const Node *node) {
-    return node_is(node, &op_attention) &&
-           (node_operand(node, "mix_before") || node_operand(node, "mix_after"));
 }
 
 static bool is_lookup(const Node *node) {
@@ -77,12 +71,15 @@ unsigned model_properties(const Model *model) {
     if (has_whole_layers(graph, false)) found |= MODEL_WHOLE_LAYERS;
     if (has_whole_layers(graph, true)) found |= MODEL_EQUAL_WIDTHS;
     for (const Node *node = graph->first; node; node = node->next) {
-        if (node_is(node, &op_attention)) found |= MODEL_SOFTMAX_ATTENTION;
+        if (node_is(node, &op_attention)) {
+            found |= MODEL_SOFTMAX_ATTENTION;
+            if (node_operand(node, "mix_before") || node_operand(node, "mix_after"))
+                found |= MODEL_MIXED_HEADS;
+        }
         if (node_is(node, &op_linear_attention)) found |= MODEL_LINEAR_ATTENTION;
         if (node_is(node, &op_attention_lstm) && node_operand(node, "align_score"))
             found |= MODEL_ADDITIVE_ATTENTION;
-        if (is_mergeable(node)) found |= MODEL_FEATURE_MAPS;
-        if (mixes_heads(node)) found |= MODEL_MIXED_HEADS;
+        if (node_is_mergeable(node)) found |= MODEL_FEATURE_MAPS;
         if (is_lookup(node)) found |= MODEL_WORD_EMBEDDING;
         if (node_is(node, &op_linear) && is_lookup(node->in[0]))
             found |= MODEL_FACTORED_EMBEDDING;

@@ -40,6 +40,10 @@ typedef struct PassEffects {
 /* The properties that a model has. */
 unsigned model_properties(const Model *model);
 
+/* Whether a node is a feature map with a matrix or a scale: else it is its function
+ * alone, and there is nothing to merge. */
+bool node_is_mergeable(const Node *node);
+
 /* What one property is called, in words: "early exits". */
 const char *property_name(ModelProperty property);
 

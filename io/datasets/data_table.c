@@ -46,17 +46,13 @@ static Loc table_place(const Table *table, int64_t line) {
     return (Loc){table->path, line > INT_MAX ? 0 : (int)line, 0};
 }
 
-static int name_compare(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* Takes over the names of the columns; the texts are borrowed. Fails with STATUS_FORMAT
  * when two are equal. */
 static Status table_set_names(Table *table, const char *const *names, int count,
                               int64_t line, Diag *diag) {
     const char **sorted = ARENA_ARRAY(table->arena, const char *, (size_t)count);
     memcpy(sorted, names, (size_t)count * sizeof *sorted);
-    qsort(sorted, (size_t)count, sizeof *sorted, name_compare);
+    qsort(sorted, (size_t)count, sizeof *sorted, text_order);
     for (int i = 1; i < count; i++)
         if (*sorted[i] && strcmp(sorted[i - 1], sorted[i]) == 0)
             return diag_fail(diag, STATUS_FORMAT, table_place(table, line), NULL,

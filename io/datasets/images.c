@@ -7,6 +7,7 @@
 #include "io/datasets/image_set.h"
 #include "io/files/file.h"
 #include "ir/random.h"
+#include "ir/text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -50,10 +51,6 @@ static void names_add(Names *names, const char *name) {
     names->items[names->count++] = name;
 }
 
-static int compare_names(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* What a folder holds, sorted by bytes; names that begin with a dot are left out. */
 static Status list_folder(Names *out, Arena *arena, const char *path, Diag *diag) {
     DIR *folder = opendir(path);
@@ -64,7 +61,7 @@ static Status list_folder(Names *out, Arena *arena, const char *path, Diag *diag
         if (entry->d_name[0] != '.') names_add(out, arena_strdup(arena, entry->d_name));
     closedir(folder);
     if (out->count > 0)
-        qsort(out->items, (size_t)out->count, sizeof *out->items, compare_names);
+        qsort(out->items, (size_t)out->count, sizeof *out->items, text_order);
     return STATUS_OK;
 }
 

@@ -6,6 +6,7 @@
 #include "io/formats/modelfile.h"
 #include "io/formats/modelfile_gaussians.h"
 #include "ir/irtext.h"
+#include "ir/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -45,11 +46,6 @@ typedef struct ModelWriter {
     Diag *diag;
 } ModelWriter;
 
-/* Weights and parts both start with their link. */
-static int link_compare(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 static Status weights_collect(ModelWriter *w) {
     const Graph *graph = w->model->graph;
     w->weight_count = graph->storage_count;
@@ -61,7 +57,7 @@ static Status weights_collect(ModelWriter *w) {
                              "cannot write a storage without weights");
         w->weights[i] = (Weight){modelfile_link(w->scratch, storage->name), storage};
     }
-    qsort(w->weights, (size_t)w->weight_count, sizeof *w->weights, link_compare);
+    qsort(w->weights, (size_t)w->weight_count, sizeof *w->weights, text_order);
     return STATUS_OK;
 }
 
@@ -82,7 +78,7 @@ static Status parts_collect(ModelWriter *w) {
                 (Part){modelfile_part_link(w->scratch, storage->name, part[p].name),
                        part[p].tensor};
     }
-    qsort(w->parts, (size_t)w->part_count, sizeof *w->parts, link_compare);
+    qsort(w->parts, (size_t)w->part_count, sizeof *w->parts, text_order);
     return STATUS_OK;
 }
 

@@ -5,6 +5,7 @@
 #include "io/files/json.h"
 #include "io/formats/safetensors.h"
 #include "io/pytorch/pytorch.h"
+#include "ir/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,10 +40,6 @@ typedef struct ShardIndex {
 
 static int place_by_tensor(const void *a, const void *b) {
     return strcmp(((const IndexEntry *)a)->tensor, ((const IndexEntry *)b)->tensor);
-}
-
-static int name_order(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 /* Shards are plain names: nothing that could lead out of the folder. */
@@ -98,7 +95,7 @@ static Status shard_take(ShardIndex *index, const char *shard, Checkpoint *from,
 static Status shards_read(ShardIndex *index, Checkpoint *into) {
     const char **shards = ARENA_ARRAY(index->arena, const char *, (size_t)index->count);
     for (int i = 0; i < index->count; i++) shards[i] = index->places[i].shard;
-    qsort(shards, (size_t)index->count, sizeof *shards, name_order);
+    qsort(shards, (size_t)index->count, sizeof *shards, text_order);
     for (int i = 0; i < index->count; i++) {
         Checkpoint *from;
         if (i > 0 && strcmp(shards[i], shards[i - 1]) == 0) continue;

@@ -9,16 +9,13 @@
 
 /* ---- stacks ---- */
 
-/* Whether a stack's layers are a transformer's. */
-static bool is_transformer(const Graph *graph, const char *stack) {
-    return graph_find(graph, stack, -1, ROLE_ATTENTION) ||
-           graph_find(graph, stack, -1, ROLE_FFN_OUT);
-}
-
-/* The stack that holds the model's layers: the main one, else the first with queries. */
+/* The stack that holds the model's layers: the main one, if they are a transformer's,
+ * else the first with queries. */
 static const char *find_stack(const Graph *graph) {
     const char *stack = graph_main_stack(graph);
-    if (is_transformer(graph, stack)) return stack;
+    if (graph_find(graph, stack, -1, ROLE_ATTENTION) ||
+        graph_find(graph, stack, -1, ROLE_FFN_OUT))
+        return stack;
     const Node *query = graph_find(graph, NULL, -1, ROLE_Q);
     return query && query->layer >= 0 ? query->stack : NULL;
 }

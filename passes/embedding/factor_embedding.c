@@ -123,20 +123,18 @@ static Status check_users(Factor *f, Diag *diag) {
 
 /* ---- factored embeddings ---- */
 
-/* Whether a node is linear(lookup, W2), with no other part to play. */
-static bool is_projection(const Node *node, const Node *lookup) {
-    if (!node_is(node, &op_linear) || node->in[0] != lookup) return false;
-    const Node *factor = node->in[1];
-    return factor->storage && factor->type.rank == 2 && factor != lookup->in[1] &&
-           !is_transposed(node) &&
-           (node->role == ROLE_NONE || node->role == ROLE_EMBED_PROJECTION);
-}
-
-/* The projection that alone reads a lookup, NULL when there is no such node. */
+/* The projection linear(lookup, W2), with no other part to play, that alone reads a
+ * lookup; NULL when there is no such node. */
 static const Node *find_projection(const Graph *graph, const Node *lookup) {
     if (graph_use_count(graph, lookup) != 1) return NULL;
-    for (const Node *n = lookup->next; n; n = n->next)
-        if (is_projection(n, lookup)) return n;
+    for (const Node *n = lookup->next; n; n = n->next) {
+        if (!node_is(n, &op_linear) || n->in[0] != lookup) continue;
+        const Node *factor = n->in[1];
+        const bool plain = n->role == ROLE_NONE || n->role == ROLE_EMBED_PROJECTION;
+        if (factor->storage && factor->type.rank == 2 && factor != lookup->in[1] &&
+            !is_transposed(n) && plain)
+            return n;
+    }
     return NULL;
 }
 

@@ -89,16 +89,6 @@ static Status choose_named(Taylor *t, Exits *exits, Diag *diag) {
     return STATUS_OK;
 }
 
-/* Sum of the label losses of the outputs that are named, or of all exits; of words that
- * are predicted, at the masked positions. */
-static Status sum_losses(Taylor *t, Diag *diag) {
-    Exits exits;
-    TRY(objective_mask_graph(t->ctx, t->graph, diag));
-    TRY(exits_find(&exits, t->ctx->arena, t->ctx, t->graph, diag));
-    if (t->options->outputs.count) TRY(choose_named(t, &exits, diag));
-    return exits_label_loss(&t->loss, t->graph, &exits, 0, diag);
-}
-
 /* ---- scores ---- */
 
 /* Adds `share` times the importance by one gradient to a block's scores. */
@@ -163,12 +153,17 @@ static Status take_scores(const Taylor *t, const Prune *copy, Prune *p, Diag *di
     return STATUS_OK;
 }
 
-/* The graph to differentiate. */
+/* The graph to differentiate: the sum of the label losses of the outputs that are named,
+ * or of all exits; of words that are predicted, at the masked positions. */
 static Status build(Taylor *t, const Prune *heads, const Prune *ffn, Diag *diag) {
+    Exits exits;
     TRY(find_copy(t, heads, &t->copies[0], diag));
     TRY(find_copy(t, ffn, &t->copies[1], diag));
     TRY(separate_all(t, diag));
-    return sum_losses(t, diag);
+    TRY(objective_mask_graph(t->ctx, t->graph, diag));
+    TRY(exits_find(&exits, t->ctx->arena, t->ctx, t->graph, diag));
+    if (t->options->outputs.count) TRY(choose_named(t, &exits, diag));
+    return exits_label_loss(&t->loss, t->graph, &exits, 0, diag);
 }
 
 static Status run(Taylor *t, Prune *heads, Prune *ffn, int64_t *samples, Diag *diag) {

@@ -9,13 +9,6 @@
 
 #include <stdlib.h>
 
-/* Whether a slot's entries of a unit are among those that are zeroed. */
-static bool is_zeroed(const PruneBlock *block, const PruneSlot *slot, int zero) {
-    if (zero == ZERO_VALUE)
-        return slot->value || (slot->reads && slot != &block->slots[SLOT_OUT]);
-    return slot->reads;
-}
-
 /* Entries of a slot that belong to `count` increasing units; in the step's arena. */
 static ConditionSlice slice_of(const Prune *p, const PruneSlot *slot,
                                const int64_t *units, int64_t count) {
@@ -36,7 +29,10 @@ static void gather(SliceList *given, SliceList *removed, const Prune *p, int gro
         for (int j = 0; block->group == group && j < block->slot_count; j++) {
             const PruneSlot *slot = &block->slots[j];
             if (!prune_is_first(p, block, slot)) continue;
-            SliceList *list = is_zeroed(block, slot, zero) ? given : removed;
+            const bool reads_values = slot->reads && slot != &block->slots[SLOT_OUT];
+            const bool zeroed =
+                zero == ZERO_VALUE ? slot->value || reads_values : slot->reads;
+            SliceList *list = zeroed ? given : removed;
             if (list) slices_add(p->ctx->arena, list, slice_of(p, slot, units, count));
         }
     }

@@ -48,11 +48,6 @@ static bool is_transposed(const Node *linear) {
     return ((const LinearAttrs *)linear->attrs)->transposed;
 }
 
-static bool does_something(const Node *map) {
-    return node_operand(map, "weight") ||
-           ((const FeatureMapAttrs *)map->attrs)->scale != 1;
-}
-
 static Status check_map(const MapMerge *m, const MergeSite *site, Diag *diag) {
     const Node *map = site->map;
     if (((const FeatureMapAttrs *)map->attrs)->fn == FEATURE_POSITIVE)
@@ -124,8 +119,7 @@ static Status find_sites(MapMerge *m, const MergeOptions *options, Diag *diag) {
         count += node_is(node, &op_feature_map);
     m->sites = ARENA_ARRAY(m->ctx->arena, MergeSite, count);
     for (Node *node = m->graph->first; node; node = node->next) {
-        if (node_is_in(node, options->stack, -1) && node_is(node, &op_feature_map) &&
-            does_something(node))
+        if (node_is_in(node, options->stack, -1) && node_is_mergeable(node))
             TRY(add_site(m, node, diag));
     }
     if (m->site_count) return STATUS_OK;

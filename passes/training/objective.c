@@ -297,27 +297,23 @@ static Node *skip_dropout(Node *node) {
     return node;
 }
 
-/* The table of embeddings that a recurrence reads tokens by, NULL when it reads none. */
-static Node *find_table(const Node *recurrence) {
-    Node *x = node_operand(recurrence, "x");
+/* The table of embeddings by which the decoder's recurrence, below a head that is one
+ * matrix, reads tokens, and the recurrence; NULL when there is none. */
+static Node *find_table(Node *logits, Node **recurrence) {
+    if (!node_is(logits, &op_linear) || node_operand(logits, "bias") ||
+        !logits->in[1]->storage || ((const LinearAttrs *)logits->attrs)->transposed)
+        return NULL;
+    *recurrence = skip_dropout(logits->in[0]);
+    Node *x =
+        node_is(*recurrence, &op_attention_lstm) ? node_operand(*recurrence, "x") : NULL;
     if (!x) return NULL;
     x = skip_dropout(x);
     return node_is(x, &op_embedding) && x->in[1]->storage ? x->in[1] : NULL;
 }
 
-/* The decoder's recurrence below a head that is one matrix, NULL when there is none. */
-static Node *find_recurrence(Node *logits) {
-    if (!node_is(logits, &op_linear) || node_operand(logits, "bias") ||
-        !logits->in[1]->storage || ((const LinearAttrs *)logits->attrs)->transposed)
-        return NULL;
-    Node *node = skip_dropout(logits->in[0]);
-    return node_is(node, &op_attention_lstm) ? node : NULL;
-}
-
 Status objective_feed_back(Objective *o, double teacher_forcing, Diag *diag) {
     Node *logits = graph_output(o->graph, OUTPUT_LOGITS);
-    Node *recurrence = find_recurrence(logits);
-    Node *table = recurrence ? find_table(recurrence) : NULL;
+    Node *recurrence = NULL, *table = find_table(logits, &recurrence);
     if (!table) {
         Status status =
             step_fail_option(o->ctx, "teacher_forcing", diag,
@@ -515,23 +511,17 @@ static void warn_options(const Objective *o, const char *data_name, const Batche
                     data_name);
 }
 
-/* The data set, checked against the loss and all parts, the teacher included. */
-static Status find_data(Objective *o, const char *name, Node *loss, Batches **data,
-                        Diag *diag) {
-    Node *roots[OBJECTIVE_PARTS + 1] = {loss};
-    for (int i = 0; i < o->part_count; i++) roots[1 + i] = o->part[i];
-    const DataUse use = {
-        .graph = o->graph, .roots = roots, .root_count = 1 + o->part_count};
-    return step_data(o->ctx, name, &use, data, diag);
-}
-
 Status objective_train(Objective *o, const char *data_name, const TrainOptions *options,
                        Diag *diag) {
     PassContext *ctx = o->ctx;
     Node *loss = NULL;
     Batches *data = NULL, *more = NULL;
     TRY(node_add_sum(&loss, o->graph, o->part, o->weight, o->part_count, diag));
-    TRY(find_data(o, data_name, loss, &data, diag));
+    Node *roots[OBJECTIVE_PARTS + 1] = {loss};
+    for (int i = 0; i < o->part_count; i++) roots[1 + i] = o->part[i];
+    const DataUse use = {
+        .graph = o->graph, .roots = roots, .root_count = 1 + o->part_count};
+    TRY(step_data(ctx, data_name, &use, &data, diag));
     /* A rate of this training alone: the model keeps its own. */
     for (Node *node = o->graph->first; node && options->dropout >= 0; node = node->next)
         if (node_is(node, &op_dropout))
