@@ -62,7 +62,9 @@ void vocabulary_note_folder(Model *model, const char *folder) {
     if (tree_get(model->provenance, "vocabulary")) return;
     if (!graph_find_input(model->graph, "input_ids")) return;
     Diag *diag = diag_create(); /* whoever reads texts will report what is damaged */
-    if (tokenizer_read(&tokenizer, folder, diag) == STATUS_OK) {
+    const Status status = folder ? tokenizer_read(&tokenizer, folder, diag)
+                                 : tokenizer_read_model(&tokenizer, model, "", diag);
+    if (status == STATUS_OK) {
         Arena *arena = arena_create();
         vocabulary_note(model, vocabulary_of(tokenizer, arena));
         arena_destroy(arena);

@@ -18,9 +18,9 @@ const TokenNames *vocabulary_of(const Tokenizer *tokenizer, Arena *arena);
 /* Notes a vocabulary in a model that has none; nothing where it is NULL. */
 void vocabulary_note(Model *model, const TokenNames *vocabulary);
 
-/* Notes the vocabulary of a folder's tokenizer in a model with an input "input_ids" that
- * has none. Nothing when the folder has no tokenizer, or none that tokenizer_read knows.
- */
+/* Notes the vocabulary of a folder's tokenizer (NULL: of the one that goes with the
+ * model) in a model with an input "input_ids" that has none. Nothing when there is no
+ * tokenizer, or none that tokenizer_read knows. */
 void vocabulary_note_folder(Model *model, const char *folder);
 
 /* Compares the vocabulary of `what` ("tokenizer of data set ...") with that of the model

@@ -1,6 +1,7 @@
 /* GGUF as a format of models: reading. See gguf_model.h. */
 #include "io/gguf/gguf_model.h"
 
+#include "io/formats/model_vocabulary.h"
 #include "io/gguf/outline.h"
 #include "io/gguf/tokens.h"
 
@@ -15,7 +16,7 @@ typedef struct Import {
     Model *whole, *model; /* with and without empty blocks */
     bool *used;           /* of each tensor of the file */
     int decoded;          /* tensors that became f32 */
-    const BlockType *decoded_type;
+    Text decoded_types;   /* their types: "q4_k, q6_k" */
     Diag *diag;
 } Import;
 
@@ -125,8 +126,9 @@ static Status bind_slot(Import *import, const TensorSlot *slot) {
     if (dtype == DTYPE_COUNT) {
         reader.dtype = DTYPE_F32;
         reader.buffer = memory_alloc((size_t)width, sizeof *reader.buffer);
-        import->decoded++;
-        import->decoded_type = tensor->type;
+        Text *types = &import->decoded_types;
+        if (import->decoded++ == 0 || !strstr(types->data, tensor->type->name))
+            text_add(types, "%s%s", types->length ? ", " : "", tensor->type->name);
     }
     reader.bytes = (size_t)width * dtype_bytes(reader.dtype);
     Status status = STATUS_OK;
@@ -184,9 +186,9 @@ static Status import_model(Import *import, const OpTable *ops) {
     TRY(outline_build(&import->whole, outline, true, config, ops, diag));
     TRY(bind_weights(import));
     if (import->decoded)
-        diag_warn(diag, LOC_FILE(file->path), NULL,
-                  "%d tensor%s of %s and the like became f32", import->decoded,
-                  import->decoded == 1 ? "" : "s", import->decoded_type->name);
+        diag_warn(diag, LOC_FILE(file->path), NULL, "%d tensor%s became f32: %s",
+                  import->decoded, import->decoded == 1 ? "" : "s",
+                  import->decoded_types.data);
     import->model->file_bytes = (int64_t)buf_bytes(file->buf);
     return tokens_to_assets(import->model, &import->tokens, diag);
 }
@@ -194,15 +196,19 @@ static Status import_model(Import *import, const OpTable *ops) {
 Status gguf_read_model(Model **out, const char *path, const HfOptions *options,
                        const OpTable *ops, bool check, Diag *diag) {
     Import import = {.arena = arena_create(), .diag = diag};
-    (void)options, (void)check;
+    (void)options;
     Status status = gguf_read(&import.file, path, diag);
     if (status == STATUS_OK) status = import_model(&import, ops);
-    if (status != STATUS_OK) diag_place(diag, LOC_FILE(path), NULL);
+    if (status != STATUS_OK)
+        diag_place(diag, LOC_FILE(path), NULL);
+    else if (check)
+        vocabulary_note_folder(import.model, NULL);
     if (status == STATUS_OK)
         *out = import.model;
     else
         model_destroy(import.model);
     model_destroy(import.whole);
+    text_free(&import.decoded_types);
     gguf_destroy(import.file);
     arena_destroy(import.arena);
     return status;

@@ -115,17 +115,26 @@ static const Storage *find_weights(const Export *e, const char *name) {
     return NULL;
 }
 
+/* Whether a tensor is the matrix of predictions. */
+static bool predicts(const Export *e, const TensorSlot *slot) {
+    const bool tied = e->outline.kind != OUTLINE_BERT && e->outline.tied;
+    return strcmp(slot->name, tied ? "token_embd.weight" : "output.weight") == 0;
+}
+
 /* Type by the option; "keep" = as the weights are. Vectors, and tables that llama.cpp
- * adds as they are, stay f32; rows that are not whole blocks become f16. */
-static const BlockType *choose_type(const TensorSlot *slot, const Source *source,
+ * adds as they are, stay f32; rows that are not whole blocks become f16; predictions have
+ * 8 bits at least, as llama.cpp's own quantisation sees to. */
+static const BlockType *choose_type(const Export *e, const Source *source,
                                     const char *dtype, int64_t width, int *uneven) {
-    if (slot->type.rank == 1 || slot->plain) return block_type_by_name("f32");
+    const TensorSlot *slot = source->slot;
     const Storage *storage = source->part[0];
+    if (slot->type.rank == 1 || slot->plain) return block_type_by_name("f32");
     if (strcmp(dtype, "keep") == 0) {
         const DType stored = storage ? storage->tensor.dtype : DTYPE_F32;
         const bool half = stored == DTYPE_F16 || stored == DTYPE_BF16;
         return block_type_by_name(half ? dtype_name(stored) : "f32");
     }
+    if (strcmp(dtype, "q4_0") == 0 && predicts(e, slot)) dtype = "q8_0";
     const BlockType *type = block_type_by_name(dtype);
     if (width % type->values == 0) return type;
     ++*uneven;
@@ -145,9 +154,8 @@ static void put_tensors(const Export *e, GgufWriter *writer, const char *dtype,
         for (int part = 0; part < slot->parts; part++)
             source->part[part] = find_weights(e, slot->storage[part]);
         const int64_t dim[] = {rank == 2 ? rows : width, width};
-        gguf_put_tensor(writer, slot->name,
-                        choose_type(slot, source, dtype, width, uneven), rank, dim,
-                        read_row, source);
+        gguf_put_tensor(writer, slot->name, choose_type(e, source, dtype, width, uneven),
+                        rank, dim, read_row, source);
     }
 }
 

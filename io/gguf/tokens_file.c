@@ -38,11 +38,11 @@ void tokens_put(GgufWriter *writer, const Tokens *tokens) {
     gguf_put_integers(writer, PREFIX "token_type", tokens->types, tokens->count);
     if (tokens->merge_count)
         gguf_put_texts(writer, PREFIX "merges", tokens->merges, tokens->merge_count);
+    /* llama.cpp begins a text for BERT with the token of BOS, and ends it with that of
+     * SEP */
     for (int use = 0; use < TOKEN_USES; use++) {
         int64_t id = tokens->use[use];
-        /* llama.cpp puts these two around a text, whatever they are called */
         if (bert && use == USE_BOS && id < 0) id = tokens->use[USE_CLS];
-        if (bert && use == USE_EOS && id < 0) id = tokens->use[USE_SEP];
         if (id >= 0) gguf_put_integer(writer, USE_KEYS[use], id);
     }
     gguf_put_flag(writer, PREFIX "add_bos_token", tokens->add_bos || bert);

@@ -186,10 +186,10 @@ static Status read_scores(const TokenReader *r) {
                              "'%.60s' is no token", piece);
         if (scored[id->integer]) continue;
         scored[id->integer] = true;
-        out->scores[id->integer] = -(double)rank++;
+        out->scores[id->integer] = (double)-rank++;
     }
     for (int64_t i = 0; i < out->count; i++)
-        if (!scored[i] && out->types[i] == TOKEN_NORMAL) out->scores[i] = -(double)rank++;
+        if (!scored[i] && out->types[i] == TOKEN_NORMAL) out->scores[i] = (double)-rank++;
     out->merge_count = 0;
     return STATUS_OK;
 }
