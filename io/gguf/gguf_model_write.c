@@ -207,7 +207,7 @@ static Status write_export(Export *e, Model *model, const char *path,
     TRY(export_open(e, model));
     if (!e->tokens.model)
         diag_warn(e->diag, LOC_FILE(path), NULL,
-                  "the model has no tokenizer.json, so the file has no tokenizer");
+                  "the model has no tokenizer, so the file has none");
     else if (!e->tokens.lowercase)
         diag_warn(e->diag, LOC_FILE(path), NULL,
                   "llama.cpp makes all texts for BERT lower case, this tokenizer does "

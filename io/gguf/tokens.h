@@ -54,6 +54,12 @@ typedef struct Tokens {
 Status tokens_of_model(Tokens *out, Arena *arena, const Model *model, int64_t rows,
                        Diag *diag);
 
+/* The tree of a tokenizer.json that says what a model's vocab.txt, or its vocab.json and
+ * merges.txt, say; NULL where it has neither. `config` is tokenizer_config.json, NULL =
+ * none. Fails with STATUS_FORMAT for damaged JSON. */
+Status tokens_of_vocabulary(Tree **out, Arena *arena, const Model *model,
+                            const Tree *config, Diag *diag);
+
 /* Appends the keys. */
 void tokens_put(GgufWriter *writer, const Tokens *tokens);
 

@@ -280,6 +280,10 @@ static int64_t find_text(const Tokens *tokens, const char *text) {
     return -1;
 }
 
+/* What BERT calls them where nothing says so. */
+static const char *const USUAL[TOKEN_USES] = {"",      "",      "[UNK]", "[PAD]",
+                                              "[SEP]", "[CLS]", "[MASK]"};
+
 /* By name in tokenizer_config.json, else by number in the configuration, whose lists
  * begin with the most usual one. */
 static int64_t find_use(const TokenReader *r, TokenUse use) {
@@ -293,7 +297,7 @@ static int64_t find_use(const TokenReader *r, TokenUse use) {
     if (id && id->kind == TREE_LIST) id = id->first;
     if (id && id->kind == TREE_INT && id->integer >= 0 && id->integer < r->out->count)
         return id->integer;
-    return -1;
+    return strcmp(r->out->model, "bert") == 0 ? find_text(r->out, USUAL[use]) : -1;
 }
 
 /* What the template puts around a text. */
@@ -335,7 +339,12 @@ Status tokens_of_model(Tokens *out, Arena *arena, const Model *model, int64_t ro
     *out = (Tokens){.count = rows, .lowercase = true};
     TRY(parse_asset(&r.root, &r, "tokenizer.json"));
     TRY(parse_asset(&r.config, &r, "tokenizer_config.json"));
-    if (!r.root) return STATUS_OK;
+    if (!r.root) {
+        Tree *root;
+        TRY(tokens_of_vocabulary(&root, arena, model, r.config, diag));
+        if (!root) return STATUS_OK;
+        r.root = root;
+    }
     r.bpe = tree_get(r.root, "model");
     const bool fallback = flag_of(r.bpe, "byte_fallback", false);
     if (is_type(r.bpe, "WordPiece"))

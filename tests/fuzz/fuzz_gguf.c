@@ -1,5 +1,7 @@
-/* GGUF: the container, and every row and number of what was accepted. */
+/* GGUF: the container, every row and number of what was accepted, and the model in it. */
+#include "exec/ops.h"
 #include "io/gguf/gguf.h"
+#include "io/gguf/gguf_model.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
@@ -32,6 +34,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             read_rows(file, &file->tensors[i]);
         gguf_destroy(file);
     }
+    diag_clear(diag);
+    Model *model = NULL;
+    if (gguf_read_model(&model, path.path, NULL, ops_table(), true, diag) == STATUS_OK)
+        model_destroy(model);
     fuzz_remove(&path);
     diag_destroy(diag);
     return 0;

@@ -49,15 +49,17 @@ static void put_asset(const Fixture *f, const char *name, const char *path) {
     put_file(path, asset->data, asset->length);
 }
 
-/* Writes the tokens of a tokenizer.json into a file and makes assets of what that says.
- */
-static void go_round(Fixture *f, const char *json, int64_t rows) {
+static void take_asset(Fixture *f, const char *name, const char *path) {
     char *text;
     size_t length;
+    expect_ok(f->diag, file_read(&text, &length, f->arena, path, 1 << 20, f->diag));
+    model_put_asset(f->model, name, text, length);
+}
+
+/* Writes the model's tokens into a file and makes assets of what that says. */
+static void go_round(Fixture *f, int64_t rows) {
     GgufFile *file;
     Tokens out, in;
-    expect_ok(f->diag, file_read(&text, &length, f->arena, json, 1 << 20, f->diag));
-    model_put_asset(f->model, "tokenizer.json", text, length);
     expect_ok(f->diag, tokens_of_model(&out, f->arena, f->model, rows, f->diag));
     GgufWriter *writer = gguf_create();
     tokens_put(writer, &out);
@@ -106,7 +108,16 @@ static void check_cases(Fixture *f, const char *cases, const char *left_out, int
  * out. */
 static void byte_level(void **state) {
     Fixture *f = *state;
-    go_round(f, TEXTS "bytes/tokenizer.json", 360);
+    take_asset(f, "tokenizer.json", TEXTS "bytes/tokenizer.json");
+    go_round(f, 360);
+    check_cases(f, TEXTS "bytes/cases.json", "<|user|>", 60);
+}
+
+static void byte_level_of_two_files(void **state) {
+    Fixture *f = *state;
+    take_asset(f, "vocab.json", TEXTS "bytes/vocab.json");
+    take_asset(f, "merges.txt", TEXTS "bytes/merges.txt");
+    go_round(f, 360);
     check_cases(f, TEXTS "bytes/cases.json", "<|user|>", 60);
 }
 
@@ -114,20 +125,24 @@ static void pieces(void **state) {
     Fixture *f = *state;
     tree_put_int(f->model->arena, f->model->config, "bos_token_id", 1);
     tree_put_int(f->model->arena, f->model->config, "unk_token_id", 0);
-    go_round(f, TEXTS "fallback/tokenizer.json", 427);
+    take_asset(f, "tokenizer.json", TEXTS "fallback/tokenizer.json");
+    go_round(f, 427);
     check_cases(f, TEXTS "fallback/cases.json", NULL, 60);
 }
 
-static void wordpiece(void **state) {
+static void check_wordpiece(Fixture *f, bool vocabulary) {
     static const char *const TEXT[] = {"The cat sat on the mat.", "cats, unhappily!", ""};
-    Fixture *f = *state;
     Tokenizer *tokenizer[2];
     Encoding encoding[2] = {{0}, {0}};
     static const char config[] =
         "{\"cls_token\": \"[CLS]\", \"sep_token\": \"[SEP]\", \"unk_token\": \"[UNK]\", "
         "\"pad_token\": \"[PAD]\", \"mask_token\": {\"content\": \"[MASK]\"}}";
     model_put_asset(f->model, "tokenizer_config.json", config, strlen(config));
-    go_round(f, TEXTS "tokenizer.json", 109);
+    if (vocabulary)
+        take_asset(f, "vocab.txt", TEXTS "vocab.txt");
+    else
+        take_asset(f, "tokenizer.json", TEXTS "tokenizer.json");
+    go_round(f, 109);
     expect_ok(f->diag, tokenizer_read(&tokenizer[0], TEXTS "tokenizer.json", f->diag));
     expect_ok(f->diag, tokenizer_read(&tokenizer[1], f->json, f->diag));
     for (int i = 0; i < 3; i++) {
@@ -145,6 +160,14 @@ static void wordpiece(void **state) {
         encoding_free(&encoding[t]);
         tokenizer_destroy(tokenizer[t]);
     }
+}
+
+static void wordpiece(void **state) {
+    check_wordpiece(*state, false);
+}
+
+static void wordpiece_of_lines(void **state) {
+    check_wordpiece(*state, true);
 }
 
 /* ---- what is refused ---- */
@@ -182,8 +205,10 @@ static void refuses_what_llama_cpp_cuts_otherwise(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(byte_level),
+        TEST(byte_level_of_two_files),
         TEST(pieces),
         TEST(wordpiece),
+        TEST(wordpiece_of_lines),
         TEST(refuses_what_llama_cpp_cuts_otherwise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
