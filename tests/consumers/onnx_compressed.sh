@@ -59,6 +59,26 @@ writes() { # NAME MODEL PASSES
     if [ $? = 0 ]; then echo "ok     $name: $(echo "$said" | tail -1)"; else echo "FAILED $name: $(tail -3 "$work/log") ${said:-}"; failed=1; fi
     rm -rf "$work/folder.onnx"
 }
+# Nested exits leave where `compress run --leave-early` does.
+leaves() { # NAME MODEL
+    local name=$1 data early=0 tokens said
+    [ -z "$only" ] || case " $only " in *" $name "*) ;; *) return ;; esac
+    run=$((run + 1))
+    data="{format: text, path: $models/../data/authors/train.tsv, tokenizer: $models/../data/authors/vocab.txt, labels: [shakespeare, wells, tatoeba], limit: 300}"
+    printf 'version: 1\nseed: 1\nmodel: %s\ndata:\n  dev: %s\npasses:\n%s\noutput: [%s, {path: %s, exits: nested}]\n' "$2" "$data" \
+        '  [add_exits: {init: copy}, finetune: {data: dev, steps: 30, batch_size: 16}, calibrate_exits: {data: dev, flops: 0.5}]' \
+        "$work/model.h5" "$work/model.onnx" >"$work/r.yaml"
+    "$compress" --recipe "$work/r.yaml" --quiet >"$work/log" 2>&1 || { echo "FAILED $name: $(tail -2 "$work/log")"; failed=1; return; }
+    for tokens in 4 6 8 11 15 20 27 35 48 64; do
+        "$compress" ir "$work/model.h5" | node "$work/random_inputs.mjs" "$work/in" $tokens 1 &&
+            "$compress" run "$work/model.h5" --input "$work/in" --output "$work/out" --leave-early >"$work/log" 2>&1 &&
+            said=$(cd "$work" && node ort_outputs.mjs model.onnx in out 2>&1) ||
+            { echo "FAILED $name: $(tail -3 "$work/log") ${said:-}"; failed=1; return; }
+        grep -q 'mean depth 6.00 of 6' "$work/log" || early=$((early + 1))
+    done
+    [ $early -gt 0 ] || { echo "FAILED $name: no sample left early"; failed=1; return; }
+    echo "ok     $name: 10 samples, of which $early left early"
+}
 compressed() { # NAME MODEL PASSES: makes $work/model.h5
     if [ -n "$3" ]; then
         printf 'version: 1\nseed: 1\nmodel: %s\ndata:\n  train: %s\npasses: [%s]\noutput: %s\n' \
@@ -84,6 +104,7 @@ check bert_blocks "$bert" 'remove_block: {block: attention, drop: [0]}, remove_b
 check bert_factored "$bert" 'factor_embedding: {rank: 16}'
 check bert_shared "$bert" 'weight_multiplex: {group: 2, init: mean, mixing: both, mixing_init: trunc_normal, mixing_bias: true, position: none, pooling: keep}'
 check bert_exits "$bert" 'add_exits: {head: tanh, init: copy}'
+leaves bert_leaves "$bert"
 check bert_types "$bert" 'fold_token_type'
 check bert_f16 "$bert" 'cast: {dtype: f16}'
 check bert_bf16 "$bert" 'cast: {dtype: bf16}'

@@ -13,35 +13,33 @@ import path from 'node:path';
 import ort from 'onnxruntime-node';
 import { largestDifference, readTensors } from './ort_outputs.mjs';
 
-const [folder, inputs, outputs, tolerance = '1e-4'] = process.argv.slice(2);
-const graph = (name) => path.join(folder, 'onnx', name);
-const open = (name) => ort.InferenceSession.create(graph(name));
-const seq2seq = fs.existsSync(graph('encoder_model.onnx'));
-const given = readTensors(inputs), wanted = readTensors(outputs).logits;
-const decoder = await open(seq2seq ? 'decoder_model_merged.onnx' : 'model.onnx');
-const ids = seq2seq ? given.decoder_input_ids : given.input_ids;
-const [N, T] = ids.shape;
 const integers = (data, dims) => new ort.Tensor('int64', BigInt64Array.from(data, BigInt), dims);
 
-let source = {};
-if (seq2seq) {
-    const encoder = await open('encoder_model.onnx');
-    const feeds = { input_ids: integers(given.input_ids.data, given.input_ids.shape) };
-    if (given.attention_mask) feeds.attention_mask = integers(given.attention_mask.data, given.attention_mask.shape);
-    source = { encoder_hidden_states: (await encoder.run(feeds)).last_hidden_state };
-    if (given.attention_mask) source.encoder_attention_mask = feeds.attention_mask;
+function emptyState({ type, shape }, samples) {
+    const dims = shape.map((dim) => (typeof dim === 'number' ? dim : dim === 'batch_size' ? samples : 0));
+    return new ort.Tensor(type, new Float32Array(dims.reduce((a, b) => a * b, 1)), dims);
 }
 
-const emptyState = ({ type, shape }) => {
-    const dims = shape.map((dim) => (typeof dim === 'number' ? dim : dim === 'batch_size' ? N : 0));
-    return new ort.Tensor(type, new Float32Array(dims.reduce((a, b) => a * b, 1)), dims);
-};
+// The decoder of a folder, and what it is told of the source.
+async function open(folder, given) {
+    const graph = (name) => path.join(folder, 'onnx', name);
+    if (!fs.existsSync(graph('encoder_model.onnx')))
+        return { decoder: await ort.InferenceSession.create(graph('model.onnx')), ids: given.input_ids, source: {} };
+    const encoder = await ort.InferenceSession.create(graph('encoder_model.onnx'));
+    const decoder = await ort.InferenceSession.create(graph('decoder_model_merged.onnx'));
+    const mask = given.attention_mask, feeds = { input_ids: integers(given.input_ids.data, given.input_ids.shape) };
+    if (mask && encoder.inputNames.includes('attention_mask')) feeds.attention_mask = integers(mask.data, mask.shape);
+    const source = { encoder_hidden_states: (await encoder.run(feeds)).last_hidden_state };
+    if (mask) source.encoder_attention_mask = integers(mask.data, mask.shape);
+    return { decoder, ids: given.decoder_input_ids, source };
+}
 
-// The largest difference of all logits, with `padding` tokens in front that do not count.
-async function difference(first, padding) {
-    const states = {};
-    for (const input of decoder.inputMetadata) if (input.name.startsWith('past')) states[input.name] = emptyState(input);
-    let worst = 0, bytes = [];
+// The largest difference of all logits: `first` tokens at once, `padding` in front of them
+// that do not count; and the bytes of the states after the first and the last step.
+async function difference({ decoder, ids, source }, wanted, first, padding) {
+    const [N, T] = ids.shape, states = {}, bytes = [];
+    for (const input of decoder.inputMetadata) if (input.name.startsWith('past')) states[input.name] = emptyState(input, N);
+    let worst = 0;
     for (let at = 0; at < T; at = at === 0 ? first : at + 1) {
         const count = at === 0 ? first : 1, more = at === 0 ? padding : 0;
         const tokens = [], mask = [];
@@ -50,8 +48,8 @@ async function difference(first, padding) {
             mask.push(...Array(padding).fill(0n), ...Array(at + count).fill(1n));
         }
         const feeds = { ...states, ...source, input_ids: integers(tokens, [N, more + count]) };
-        if (decoder.inputNames.includes('attention_mask')) feeds.attention_mask = integers(mask, [N, padding + at + count]);
-        if (decoder.inputNames.includes('use_cache_branch')) feeds.use_cache_branch = new ort.Tensor('bool', [at > 0], [1]);
+        feeds.attention_mask = integers(mask, [N, padding + at + count]);
+        feeds.use_cache_branch = new ort.Tensor('bool', [at > 0], [1]);
         for (const name of Object.keys(feeds)) if (!decoder.inputNames.includes(name)) delete feeds[name];
         const results = await decoder.run(feeds);
         const V = results.logits.dims[2];
@@ -63,10 +61,21 @@ async function difference(first, padding) {
             if (name.startsWith('present')) states[name.replace('present_', 'past_').replace('present.', 'past_key_values.')] = value;
         bytes.push(Object.values(states).reduce((sum, state) => sum + state.data.byteLength, 0));
     }
-    console.log(`${first} at once, ${padding} in front: differs by ${worst.toExponential(2)}; states of ${bytes[0]}, then ${bytes.at(-1)} bytes`);
-    return worst;
+    return { worst, text: `${first} at once, ${padding} in front: differs by ${worst.toExponential(2)}; states of ${bytes[0]}, then ${bytes.at(-1)} bytes` };
 }
 
-let worst = Math.max(await difference(1, 0), await difference(4, 0), await difference(T, 0));
-if (decoder.inputNames.includes('attention_mask') && !seq2seq) worst = Math.max(worst, await difference(4, 3));
-process.exit(worst < Number(tolerance) ? 0 : 1);
+// Every way, as { worst, text }.
+export async function stepDifferences(folder, given, wanted) {
+    const model = await open(folder, given), T = model.ids.shape[1], all = [];
+    for (const first of new Set([1, Math.min(4, T), T])) all.push(await difference(model, wanted, first, 0));
+    if (model.decoder.inputNames.includes('attention_mask') && !model.source.encoder_hidden_states)
+        all.push(await difference(model, wanted, Math.min(4, T), 3));
+    return all;
+}
+
+if (process.argv[1] === new URL(import.meta.url).pathname) {
+    const [folder, inputs, outputs, tolerance = '1e-4'] = process.argv.slice(2);
+    const all = await stepDifferences(folder, readTensors(inputs), readTensors(outputs).logits);
+    for (const { text } of all) console.log(text);
+    process.exit(all.every(({ worst }) => worst < Number(tolerance)) ? 0 : 1);
+}
