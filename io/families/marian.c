@@ -280,6 +280,7 @@ static const char *const ROWS[] = {"final_logits_bias", NULL};
 
 static const SizeKey SIZES[] = {
     {"encoder_layers", SIZE_LAYERS, STACK_ENCODER, false},
+    {"num_hidden_layers", SIZE_LAYERS, STACK_ENCODER, false},
     {"encoder_attention_heads", SIZE_HEADS, STACK_ENCODER, false},
     {"encoder_head_dim", SIZE_HEAD_WIDTH, STACK_ENCODER, false},
     {"encoder_ffn_dim", SIZE_FFN, STACK_ENCODER, false},

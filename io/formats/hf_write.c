@@ -5,6 +5,7 @@
 #include "io/files/outfolder.h"
 #include "io/formats/assets.h"
 #include "io/formats/densify.h"
+#include "io/formats/model_config.h"
 #include "io/formats/safetensors.h"
 #include "io/formats/stock_tensors.h"
 
@@ -28,23 +29,6 @@ const HfWriteOptions hf_write_defaults = {.shard_bytes = 5000000000};
 
 /* ---- config.json ---- */
 
-/* Names of labels, which classes of transformers have in any case. */
-static void put_labels(Arena *arena, Tree *config, int64_t count) {
-    const Tree *names = tree_get_nonnull(config, "id2label");
-    if (!names) {
-        Tree *made = tree_put_map(arena, config, "id2label");
-        for (int64_t i = 0; i < count; i++)
-            tree_put_string(arena, made, arena_printf(arena, "%lld", (long long)i),
-                            arena_printf(arena, "LABEL_%lld", (long long)i));
-        names = made;
-    }
-    if (tree_get_nonnull(config, "label2id") || names->kind != TREE_MAP) return;
-    Tree *numbers = tree_put_map(arena, config, "label2id");
-    for (const Tree *name = names->first; name; name = name->next)
-        if (name->kind == TREE_STRING)
-            tree_put_int(arena, numbers, name->string, atoll(name->key));
-}
-
 /* The type of all weights; F32 where they have several. */
 static DType common_dtype(const StockTensor *tensors, int count) {
     DType dtype = count > 0 ? tensors[0].shape.dtype : DTYPE_F32;
@@ -66,7 +50,7 @@ static void print_config(Text *text, Arena *arena, const Stock *stock,
         tree_add_string(arena, tree_put_list(arena, config, "architectures"),
                         stock->family->classes[0]);
     if (graph_task(graph) == TASK_CLASSIFY && logits)
-        put_labels(arena, config, logits->type.dim[logits->type.rank - 1]);
+        config_put_labels(arena, config, logits->type.dim[logits->type.rank - 1]);
     tree_put_string(arena, config, "torch_dtype", type);
     if (tree_get(config, "dtype")) tree_put_string(arena, config, "dtype", type);
     tree_print_json(text, config, 2);

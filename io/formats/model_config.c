@@ -5,6 +5,7 @@
 #include "io/formats/hf.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* --- values --- */
@@ -159,4 +160,20 @@ const Tree *model_config_now(Arena *arena, const Model *model) {
     model_destroy(original);
     diag_destroy(diag);
     return now;
+}
+
+void config_put_labels(Arena *arena, Tree *config, int64_t count) {
+    const Tree *names = tree_get_nonnull(config, "id2label");
+    if (!names) {
+        Tree *made = tree_put_map(arena, config, "id2label");
+        for (int64_t i = 0; i < count; i++)
+            tree_put_string(arena, made, arena_printf(arena, "%lld", (long long)i),
+                            arena_printf(arena, "LABEL_%lld", (long long)i));
+        names = made;
+    }
+    if (tree_get_nonnull(config, "label2id") || names->kind != TREE_MAP) return;
+    Tree *numbers = tree_put_map(arena, config, "label2id");
+    for (const Tree *name = names->first; name; name = name->next)
+        if (name->kind == TREE_STRING)
+            tree_put_int(arena, numbers, name->string, atoll(name->key));
 }

@@ -15,4 +15,8 @@
  * The configuration of an unknown family stays as it is. */
 const Tree *model_config_now(Arena *arena, const Model *model);
 
+/* Puts the names of `count` labels into a configuration that has none, "LABEL_0" and so
+ * on as transformers has them, and their numbers where those are missing. */
+void config_put_labels(Arena *arena, Tree *config, int64_t count);
+
 #endif

@@ -72,16 +72,6 @@ static void put_layer_types(Arena *arena, Tree *config, const Graph *graph) {
     tree_put_int(arena, config, "num_hidden_layers", layers + length);
 }
 
-/* Names of labels, which the pipelines of classifiers read. */
-static void put_labels(Arena *arena, Tree *config, const Node *logits) {
-    if (tree_get_nonnull(config, "id2label")) return;
-    Tree *names = tree_put_map(arena, config, "id2label");
-    const int64_t count = logits->type.dim[logits->type.rank - 1];
-    for (int64_t i = 0; i < count; i++)
-        tree_put_string(arena, names, arena_printf(arena, "%lld", (long long)i),
-                        arena_printf(arena, "LABEL_%lld", (long long)i));
-}
-
 static Status write_tree(const char *folder, const char *name, const Tree *tree,
                          Arena *arena, Diag *diag) {
     Text text = {0};
@@ -102,7 +92,8 @@ static Status write_config(const Model *model, const char *folder,
     if (graph_find_input(graph, INPUT_TARGET_IDS))
         tree_put_bool(arena, config, "is_encoder_decoder", true);
     if (onnx_is_cached(graph, options)) put_layer_types(arena, config, graph);
-    if (graph_task(graph) == TASK_CLASSIFY && logits) put_labels(arena, config, logits);
+    if (graph_task(graph) == TASK_CLASSIFY && logits)
+        config_put_labels(arena, config, logits->type.dim[logits->type.rank - 1]);
     if (beside)
         tree_put_bool(arena, tree_put_map(arena, config, "transformers.js_config"),
                       "use_external_data_format", true);
