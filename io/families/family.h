@@ -43,6 +43,11 @@ typedef struct SizeKey {
     bool staged;       /* of sizes of layers: one value a stage, not one for all */
 } SizeKey;
 
+/* A key with which a family builds more than the architecture that it is named after. */
+typedef struct OwnKey {
+    const char *key, *usual; /* the value, as JSON, with which it does not */
+} OwnKey;
+
 typedef struct Family {
     const char *model_type; /* config.json's "model_type" */
     const char *summary;
@@ -63,6 +68,8 @@ typedef struct Family {
     /* The reverse of split: the tensor of which a storage is a slice, with the name that
      * checkpoints have. False, and NULL = a tensor of its own and of its name. */
     bool (*join)(Arena *arena, const char *storage, TensorSlice *slice);
+    /* Keys that transformers does not follow, ended by NULL; NULL = none. */
+    const OwnKey *own_keys;
     /* Storages with one axis that are tensors [1, n] in checkpoints, ended by NULL; NULL
      * = none. */
     const char *const *rows;

@@ -278,6 +278,13 @@ static const char *const HEADS[] = {"lm_head.", "final_logits_bias", NULL};
 
 static const char *const ROWS[] = {"final_logits_bias", NULL};
 
+/* In transformers norms stand after the sums, and nowhere else. */
+static const OwnKey OWN_KEYS[] = {{"normalize_before", "false"},
+                                  {"norm", "\"post\""},
+                                  {"add_final_layer_norm", "false"},
+                                  {"normalize_embedding", "false"},
+                                  {NULL, NULL}};
+
 static const SizeKey SIZES[] = {
     {"encoder_layers", SIZE_LAYERS, STACK_ENCODER, false},
     {"num_hidden_layers", SIZE_LAYERS, STACK_ENCODER, false},
@@ -298,6 +305,7 @@ const Family family_marian = {.model_type = "marian",
                               .build = build,
                               .sizes = SIZES,
                               .rename = rename_tensor,
+                              .own_keys = OWN_KEYS,
                               .rows = ROWS,
                               .prefix = "model.",
                               .spare = spare,

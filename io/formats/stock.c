@@ -366,6 +366,28 @@ static Status fail_config(const Stock *stock, const Model *model, Diag *faults,
     return status;
 }
 
+/* What the family builds beyond the architecture of its name. */
+static Status check_own_keys(const Stock *stock, const Tree *config, Diag *diag) {
+    const OwnKey *own = stock->family->own_keys;
+    for (; own && own->key; own++) {
+        const Tree *value = tree_get_nonnull(config, own->key);
+        Text found = {0}, why = {0};
+        if (value) tree_print_json(&found, value, 0);
+        const bool usual = !value || strcmp(found.data, own->usual) == 0;
+        if (!usual) {
+            text_add(&why,
+                     "its configuration has %s: %s, which transformers does not "
+                     "follow",
+                     own->key, found.data);
+            fail_match(stock, &why, diag);
+        }
+        text_free(&found);
+        text_free(&why);
+        if (!usual) return STATUS_MODEL;
+    }
+    return STATUS_OK;
+}
+
 Status stock_match(Stock *out, Arena *arena, const Model *model, bool may_copy,
                    Diag *diag) {
     const Tree *type = tree_get_nonnull(model->config, "model_type");
@@ -377,6 +399,7 @@ Status stock_match(Stock *out, Arena *arena, const Model *model, bool may_copy,
                          "found %s%.60s%s",
                          named ? "'" : "none", named ? type->string : "",
                          named ? "'" : "");
+    TRY(check_own_keys(out, model->config, diag));
     Diag *faults = diag_create();
     Status status = build_as_is(out, arena, model, faults);
     if (status != STATUS_OK)

@@ -354,6 +354,15 @@ static void test_refused(void **state) {
                                      " embedding_size: 4, hidden_size: 4, num_layers: 1}",
                                      1),
                     NULL, "found 'lstm_lm'", ".onnx");
+    expect_no_stock(bench,
+                    configured_model("{model_type: marian, d_model: 8, vocab_size: 12,\n"
+                                     " encoder_layers: 1, decoder_layers: 1,\n"
+                                     " encoder_attention_heads: 2, encoder_ffn_dim: 8,\n"
+                                     " decoder_attention_heads: 2, decoder_ffn_dim: 8,\n"
+                                     " normalize_before: true}",
+                                     1),
+                    NULL, "normalize_before: true, which transformers does not follow",
+                    ".onnx");
     Model *wide = configured_model(GPT2, 3);
     Node *table = graph_find(wide->graph, NULL, -1, ROLE_EMBED)->in[1];
     Tensor values;
