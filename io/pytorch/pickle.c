@@ -513,6 +513,8 @@ Status pickle_read(const PickleValue **out, PickleSource *source, size_t *used) 
     Arena *scratch = source->arena;
     Machine *m = ARENA_NEW(scratch, Machine);
     *m = (Machine){.source = source, .data = source->data, .length = length};
+    m->stack.capacity = 64; /* values on top of none are none, and stand somewhere */
+    m->stack.items = ARENA_ARRAY(source->arena, PickleValue *, m->stack.capacity);
     source->room = VALUES_MAX;
     source->storages = NULL;
     if (length < 2 || m->data[0] != 0x80 || m->data[1] < 2 || m->data[1] > 5)
