@@ -16,7 +16,8 @@
 typedef struct Flags {
     const char *recipe, *model, *output, *report, *input, *dump_dir;
     const char *prompt, *tokenizer, *target_tokenizer;
-    StringList set, column, option;
+    const char *jsonl, *preprocessor;
+    StringList set, column, option, text, image;
     const char *dtype, *config, *names;
     int64_t threads, max_tokens, top_k, seed, min_count, max_size, beam;
     double temperature, top_p; /* top_p 0 = not given */

@@ -1,15 +1,21 @@
-/* compress run: a model's outputs for named inputs. */
+/* compress run: a model's outputs for named inputs, texts or images; compress tokenize.
+ */
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "exec/linalg/blas.h"
 #include "exec/ops.h"
+#include "io/datasets/class_names.h"
+#include "io/files/path.h"
 #include "io/formats/load.h"
+#include "ir/model_parts.h"
 #include "ir/rewrite.h"
 #include "session/early_exits.h"
 #include "session/file_batches.h"
 #include "session/output_files.h"
 #include "session/session.h"
+#include "session/user_inputs.h"
 
+#include <math.h>
 #include <string.h>
 
 #define RUN_SAMPLES 16 /* per forward run */
@@ -19,6 +25,7 @@ typedef struct Execution {
     Arena *arena;
     Model *model;
     Checkpoint *inputs;
+    const char **samples; /* texts or paths that the inputs are of, NULL = of neither */
     Batches *data;
     int64_t sizes[DIM_SYMBOLS];
     Node **results;
@@ -129,8 +136,32 @@ static Status execute(Execution *run, EarlyRun *early, const Cli *cli, Diag *dia
     return status;
 }
 
-static Status write_results(const NamedTensor *tensors, int count, const char *path,
-                            Diag *diag) {
+/* Prints the likeliest class of every sample: its probability, name and the sample. */
+static Status print_classes(const Execution *run, const Tensor *logits, Diag *diag) {
+    const int64_t classes = logits->dim[1];
+    StringList names;
+    TRY(class_names_of(&names, run->model->config, "config.json", run->arena, diag));
+    for (int64_t i = 0; i < logits->dim[0]; i++) {
+        const float *row = (const float *)tensor_data(logits) + i * classes;
+        int64_t best = 0;
+        double sum = 0;
+        for (int64_t c = 1; c < classes; c++)
+            if (row[c] > row[best]) best = c;
+        for (int64_t c = 0; c < classes; c++) sum += exp((double)row[c] - row[best]);
+        const char *name = best < names.count
+                               ? names.items[best]
+                               : arena_printf(run->arena, "LABEL_%d", (int)best);
+        printf("%.4f  %s  %s\n", 1 / sum, name, run->samples[i]);
+    }
+    return STATUS_OK;
+}
+
+/* Writes the results, or, of texts and images that are classified, prints the classes. */
+static Status write_results(const Execution *run, const NamedTensor *tensors, int count,
+                            const char *path, Diag *diag) {
+    for (int i = 0; i < count && !path; i++)
+        if (strcmp(tensors[i].name, OUTPUT_LOGITS) == 0)
+            return print_classes(run, &tensors[i].tensor, diag);
     TRY(safetensors_write(path, tensors, count, diag));
     for (int i = 0; i < count; i++) {
         char shape[SHAPE_TEXT_BYTES];
@@ -140,19 +171,67 @@ static Status write_results(const NamedTensor *tensors, int count, const char *p
     return STATUS_OK;
 }
 
-static Status open_model(Execution *run, EarlyRun *early, const Cli *cli, Diag *diag) {
+/* The texts of --text or --jsonl. */
+static Status read_texts(UserTexts *out, const Cli *cli, Diag *diag) {
+    if (cli->flags.jsonl) return user_texts_read(out, cli->arena, cli->flags.jsonl, diag);
+    user_texts_of(out, cli->arena, &cli->flags.text);
+    return STATUS_OK;
+}
+
+static Status read_text_inputs(Execution *run, const Cli *cli, Diag *diag) {
+    UserTexts texts;
+    Tokenizer *tokenizer;
+    TRY(read_texts(&texts, cli, diag));
+    TRY(user_tokenizer_read(&tokenizer, cli->flags.tokenizer, run->model, cli->args[0],
+                            diag));
+    const Status status =
+        user_inputs_of_texts(&run->inputs, &texts, tokenizer, run->model, diag);
+    tokenizer_destroy(tokenizer);
+    run->samples = ARENA_ARRAY(run->arena, const char *, (size_t)texts.count);
+    for (int i = 0; i < texts.count; i++) run->samples[i] = texts.items[i].first.text;
+    return status;
+}
+
+/* What the model is run on, of whichever kind was given. */
+static Status read_inputs(Execution *run, const Cli *cli, Diag *diag) {
     const Flags *flags = &cli->flags;
-    if (!flags->input || !flags->output)
-        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL, "expected %s FILE",
-                         flags->input ? "--output" : "--input");
+    if (flags->input) return safetensors_read(&run->inputs, flags->input, diag);
+    if (flags->image.count == 0) return read_text_inputs(run, cli, diag);
+    run->samples = flags->image.items;
+    return user_inputs_of_images(&run->inputs, &flags->image, flags->preprocessor,
+                                 run->model, diag);
+}
+
+/* Checks that one kind of input was given, and somewhere to write the results to. */
+static Status check_flags(const Flags *flags, Diag *diag) {
+    const int kinds = (flags->input != NULL) + (flags->text.count > 0) +
+                      (flags->jsonl != NULL) + (flags->image.count > 0);
+    if (kinds != 1)
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                         kinds == 0
+                             ? "expected --input FILE, --text TEXT, --jsonl FILE or "
+                               "--image FILE"
+                             : "expected one of --input, --text, --jsonl and "
+                               "--image, found several");
+    if (flags->input && !flags->output)
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL, "expected --output FILE");
     if (flags->leave_early && flags->hidden_states)
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
                          "expected --leave-early or --hidden-states, found both: layers "
                          "behind an exit are not run");
+    return STATUS_OK;
+}
+
+static Status open_model(Execution *run, EarlyRun *early, const Cli *cli, Diag *diag) {
+    const Flags *flags = &cli->flags;
+    TRY(check_flags(flags, diag));
     TRY(output_check(run->arena, "--output", flags->output, diag));
     TRY(model_load(&run->model, cli->args[0], ops_table(), true, diag));
     if (early) TRY(early_find(early, run->arena, run->model, cli->args[0], diag));
-    TRY(safetensors_read(&run->inputs, flags->input, diag));
+    if (!flags->output && run->model->graph->task != TASK_CLASSIFY)
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                         "expected --output FILE: the model does not classify");
+    TRY(read_inputs(run, cli, diag));
     TRY(file_batches_create(&run->data, run->arena, run->model->graph, run->inputs,
                             run->sizes, diag));
     /* The sizes of the data take the place of all symbols but N. */
@@ -169,7 +248,7 @@ static Status run_model(Execution *run, const Cli *cli, Diag *diag) {
     TRY(open_model(run, NULL, cli, diag));
     TRY(choose_results(run, cli->flags.hidden_states, diag));
     TRY(execute(run, NULL, cli, diag));
-    return write_results(run->tensors, run->count, cli->flags.output, diag);
+    return write_results(run, run->tensors, run->count, cli->flags.output, diag);
 }
 
 static Status run_early(Execution *run, const Cli *cli, Diag *diag) {
@@ -177,7 +256,7 @@ static Status run_early(Execution *run, const Cli *cli, Diag *diag) {
     Status status = open_model(run, &early, cli, diag);
     if (status == STATUS_OK) status = execute(run, &early, cli, diag);
     if (status == STATUS_OK)
-        status = write_results(early.results, 2, cli->flags.output, diag);
+        status = write_results(run, early.results, 2, cli->flags.output, diag);
     if (status == STATUS_OK)
         printf("mean depth %.2f of %d\n", early_mean_depth(&early),
                early.exits.items[early.exits.count - 1].layer);
@@ -193,5 +272,61 @@ Status command_run(const Cli *cli, Diag *diag) {
     batches_destroy(run.data);
     checkpoint_destroy(run.inputs);
     model_destroy(run.model);
+    return status;
+}
+
+/* ---- compress tokenize ---- */
+
+/* Reads a tokenizer's own file or folder, or that of a model. */
+static Status open_tokenizer(Tokenizer **out, const char *path, Diag *diag) {
+    const char *dot = strrchr(path, '.');
+    const bool file = dot && (strcmp(dot, ".json") == 0 || strcmp(dot, ".txt") == 0);
+    Model *model;
+    if (file || path_is_folder(path)) return tokenizer_read(out, path, diag);
+    TRY(model_load(&model, path, ops_table(), false, diag));
+    const Status status = user_tokenizer_read(out, NULL, model, path, diag);
+    model_destroy(model);
+    return status;
+}
+
+/* One line of JSON: the numbers and the tokens, of a pair the types, too. */
+static void print_tokens(const Tokenizer *tokenizer, const Encoding *encoding,
+                         bool pair) {
+    Text line = {0};
+    text_add(&line, "{\"input_ids\": [");
+    for (size_t i = 0; i < encoding->length; i++)
+        text_add(&line, "%s%d", i ? ", " : "", (int)encoding->ids[i]);
+    text_add(&line, "]");
+    if (pair) text_add(&line, ", \"token_type_ids\": [");
+    for (size_t i = 0; i < encoding->length && pair; i++)
+        text_add(&line, "%s%d", i ? ", " : "", (int)encoding->types[i]);
+    text_add(&line, "%s, \"tokens\": [", pair ? "]" : "");
+    for (size_t i = 0; i < encoding->length; i++) {
+        text_add(&line, "%s", i ? ", " : "");
+        text_quoted(&line, tokenizer_token(tokenizer, encoding->ids[i]));
+    }
+    text_add(&line, "]}");
+    puts(line.data);
+    text_free(&line);
+}
+
+Status command_tokenize(const Cli *cli, Diag *diag) {
+    Tokenizer *tokenizer;
+    Encoding encoding = {0};
+    UserTexts texts;
+    if ((cli->flags.text.count > 0) == (cli->flags.jsonl != NULL))
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                         "expected --text TEXT or --jsonl FILE");
+    TRY(read_texts(&texts, cli, diag));
+    TRY(open_tokenizer(&tokenizer, cli->args[0], diag));
+    Status status = STATUS_OK;
+    for (int i = 0; i < texts.count && status == STATUS_OK; i++) {
+        const UserText *text = &texts.items[i];
+        status = tokenizer_encode(tokenizer, &encoding, text->first,
+                                  text->pair ? &text->second : NULL, 0, text->at, diag);
+        if (status == STATUS_OK) print_tokens(tokenizer, &encoding, text->pair);
+    }
+    encoding_free(&encoding);
+    tokenizer_destroy(tokenizer);
     return status;
 }

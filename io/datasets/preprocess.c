@@ -214,10 +214,8 @@ static Status read_values(const ProcessorFile *c, Preprocess *out) {
     return read_triple(c, "image_std", 1e-6, out->std);
 }
 
-Status preprocess_read(Preprocess *out, const char *path, Arena *arena, Diag *diag) {
-    Tree *root;
-    if (path_is_folder(path)) path = path_join(arena, path, "preprocessor_config.json");
-    TRY(json_read(&root, arena, path, CONFIG_BYTES_MAX, diag));
+static Status read_config(Preprocess *out, const Tree *root, const char *path,
+                          Diag *diag) {
     const ProcessorFile config = {root, path, diag};
     if (root->kind != TREE_MAP) return config_fail(&config, NULL, "a map", root);
     bool resize = true, crop = false;
@@ -234,4 +232,18 @@ Status preprocess_read(Preprocess *out, const char *path, Arena *arena, Diag *di
             TRY(read_sides(&config, "crop_size", size, &out->crop_rows, &out->crop_cols));
     }
     return read_values(&config, out);
+}
+
+Status preprocess_read(Preprocess *out, const char *path, Arena *arena, Diag *diag) {
+    Tree *root;
+    if (path_is_folder(path)) path = path_join(arena, path, "preprocessor_config.json");
+    TRY(json_read(&root, arena, path, CONFIG_BYTES_MAX, diag));
+    return read_config(out, root, path, diag);
+}
+
+Status preprocess_parse(Preprocess *out, const char *name, const char *text,
+                        size_t length, Arena *arena, Diag *diag) {
+    Tree *root;
+    TRY(json_parse(&root, arena, name, text, length, diag));
+    return read_config(out, root, name, diag);
 }

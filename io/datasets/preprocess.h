@@ -34,6 +34,10 @@ extern const Preprocess preprocess_default;
  * values of ViT's processor. Fails with STATUS_IO, STATUS_FORMAT. */
 Status preprocess_read(Preprocess *out, const char *path, Arena *arena, Diag *diag);
 
+/* The same of the text of such a file; `name` is for messages. */
+Status preprocess_parse(Preprocess *out, const char *name, const char *text,
+                        size_t length, Arena *arena, Diag *diag);
+
 /* Rows and columns that an image gets. False when they are too many. */
 bool preprocess_size(const Preprocess *preprocess, int64_t *rows, int64_t *cols);
 

@@ -1,0 +1,256 @@
+/* User inputs: see user_inputs.h. */
+#include "session/user_inputs.h"
+
+#include "io/datasets/preprocess.h"
+#include "io/files/file.h"
+#include "io/files/json.h"
+#include "ir/model_parts.h"
+
+#include <string.h>
+
+static const size_t JSONL_BYTES_MAX = (size_t)256 << 20;
+
+/* ---- texts ---- */
+
+void user_texts_of(UserTexts *out, Arena *arena, const StringList *texts) {
+    out->items = ARENA_ARRAY(arena, UserText, (size_t)texts->count);
+    out->count = texts->count;
+    for (int i = 0; i < texts->count; i++)
+        out->items[i] = (UserText){.first = {texts->items[i], strlen(texts->items[i])},
+                                   .at = LOC_FILE("--text")};
+}
+
+/* One line of JSON Lines. */
+static Status read_line(UserText *out, Arena *arena, const char *path, int line,
+                        const char *text, size_t length, Diag *diag) {
+    Tree *map;
+    TRY(json_parse_line(&map, arena, path, line, text, length, diag));
+    const Tree *first = tree_get_nonnull(map, "text"),
+               *second = tree_get_nonnull(map, "text_pair");
+    *out = (UserText){.at = {path, line, 1}, .pair = second != NULL};
+    if (!first || first->kind != TREE_STRING || (second && second->kind != TREE_STRING))
+        return diag_fail(diag, STATUS_FORMAT, out->at, NULL,
+                         "expected a map with \"text\", and \"text_pair\" for the second "
+                         "one of a pair");
+    out->first = (TextSpan){first->string, strlen(first->string)};
+    if (second) out->second = (TextSpan){second->string, strlen(second->string)};
+    return STATUS_OK;
+}
+
+Status user_texts_read(UserTexts *out, Arena *arena, const char *path, Diag *diag) {
+    char *text;
+    size_t length;
+    int lines = 1, line = 0;
+    TRY(file_read(&text, &length, arena, path, JSONL_BYTES_MAX, diag));
+    for (size_t i = 0; i < length; i++) lines += text[i] == '\n';
+    *out = (UserTexts){.items = ARENA_ARRAY(arena, UserText, (size_t)lines)};
+    for (char *end, *at = text; at < text + length; at = end + 1) {
+        end = memchr(at, '\n', (size_t)(text + length - at));
+        if (!end) end = text + length;
+        line++;
+        if (strspn(at, " \t\r") >= (size_t)(end - at)) continue; /* empty lines */
+        TRY(read_line(&out->items[out->count++], arena, path, line, at,
+                      (size_t)(end - at), diag));
+    }
+    if (out->count > 0) return STATUS_OK;
+    return diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
+                     "expected a map with \"text\" on every line, found none");
+}
+
+Status user_tokenizer_read(Tokenizer **out, const char *path, const Model *model,
+                           const char *name, Diag *diag) {
+    if (path) return tokenizer_read(out, path, diag);
+    if (tokenizer_of_model(model)) return tokenizer_read_model(out, model, name, diag);
+    return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                     "expected --tokenizer PATH: %s has no tokenizer", name);
+}
+
+/* Tokens that the model has positions for; 0 = any number. */
+static size_t count_positions(const Graph *graph) {
+    int64_t most = 0;
+    for (const Node *node = graph->first; node; node = node->next) {
+        if (strcmp(node->op ? node->op->name : "", "add_position") != 0) continue;
+        const int64_t rows = node->in[1]->type.dim[0];
+        if (most == 0 || rows < most) most = rows;
+    }
+    return (size_t)most;
+}
+
+/* Checks that the model takes nothing but what there is; the names end with NULL. */
+static Status check_inputs(const Graph *graph, const char *const *known, const char *what,
+                           Diag *diag) {
+    if (!graph_find_input(graph, known[0]))
+        return diag_fail(diag, STATUS_MODEL, LOC_NONE, known[0],
+                         "the model has no such input: it does not take %s", what);
+    for (const Node *node = graph->first; node; node = node->next) {
+        bool found = !node->name;
+        for (int i = 0; known[i] && !found; i++)
+            found = strcmp(node->name, known[i]) == 0;
+        if (!found)
+            return diag_fail(diag, STATUS_MODEL, LOC_NONE, node->name,
+                             "the model has this input, too: it does not take %s alone",
+                             what);
+    }
+    return STATUS_OK;
+}
+
+/* Texts as rows of tokens. */
+typedef struct TokenRows {
+    Arena *arena;
+    int32_t **ids, **types; /* [count][length] */
+    size_t *length;
+    size_t longest;
+} TokenRows;
+
+static Status encode_texts(TokenRows *rows, const UserTexts *texts,
+                           const Tokenizer *tokenizer, size_t most, Diag *diag) {
+    Encoding encoding = {0};
+    Status status = STATUS_OK;
+    for (int i = 0; i < texts->count && status == STATUS_OK; i++) {
+        const UserText *text = &texts->items[i];
+        const TextSpan *second = text->pair ? &text->second : NULL;
+        status = tokenizer_encode(tokenizer, &encoding, text->first, second, 0, text->at,
+                                  diag);
+        if (status == STATUS_OK && most > 0 && encoding.length > most) {
+            diag_warn(diag, text->at, NULL,
+                      "text %d has %zu tokens: cut to the model's %zu positions", i + 1,
+                      encoding.length, most);
+            status = tokenizer_encode(tokenizer, &encoding, text->first, second, most,
+                                      text->at, diag);
+        }
+        if (status != STATUS_OK) break;
+        const size_t bytes = encoding.length * sizeof(int32_t);
+        rows->length[i] = encoding.length;
+        rows->ids[i] = ARENA_ARRAY(rows->arena, int32_t, encoding.length);
+        rows->types[i] = ARENA_ARRAY(rows->arena, int32_t, encoding.length);
+        if (bytes > 0) memcpy(rows->ids[i], encoding.ids, bytes);
+        if (bytes > 0) memcpy(rows->types[i], encoding.types, bytes);
+        if (encoding.length > rows->longest) rows->longest = encoding.length;
+    }
+    encoding_free(&encoding);
+    if (status == STATUS_OK && rows->longest == 0)
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                         "expected a text with at least one token");
+    return status;
+}
+
+/* Adds an input of integers, zeroed, if the model has one of this name. */
+static Status add_input(Checkpoint *into, const Graph *graph, const char *name, int rank,
+                        const int64_t *dim, void **data, Diag *diag) {
+    const Node *node = graph_find_input(graph, name);
+    *data = NULL;
+    if (!node) return STATUS_OK;
+    NamedTensor *named = &into->tensors[into->count];
+    named->name = node->name;
+    TRY(tensor_create(&named->tensor, node->type.dtype, rank, dim, diag));
+    into->count++;
+    return tensor_writable(&named->tensor, data, diag);
+}
+
+static Status fill_tokens(Checkpoint *into, const TokenRows *rows, int count, int32_t pad,
+                          const Graph *graph, Diag *diag) {
+    const int64_t dim[] = {count, (int64_t)rows->longest};
+    void *ids, *mask, *types;
+    TRY(add_input(into, graph, INPUT_IDS, 2, dim, &ids, diag));
+    TRY(add_input(into, graph, INPUT_MASK, 2, dim, &mask, diag));
+    TRY(add_input(into, graph, INPUT_TYPES, 2, dim, &types, diag));
+    for (int i = 0; i < count; i++)
+        for (size_t j = 0; j < rows->longest; j++) {
+            const size_t at = (size_t)i * rows->longest + j;
+            const bool inside = j < rows->length[i];
+            ((int32_t *)ids)[at] = inside ? rows->ids[i][j] : pad;
+            if (mask) ((int32_t *)mask)[at] = inside;
+            if (types) ((int32_t *)types)[at] = inside ? rows->types[i][j] : 0;
+        }
+    checkpoint_sort(into);
+    return STATUS_OK;
+}
+
+Status user_inputs_of_texts(Checkpoint **out, const UserTexts *texts,
+                            const Tokenizer *tokenizer, const Model *model, Diag *diag) {
+    static const char *const KNOWN[] = {INPUT_IDS, INPUT_MASK, INPUT_TYPES, NULL};
+    const Graph *graph = model->graph;
+    const int32_t pad = tokenizer_specials(tokenizer)->pad;
+    const size_t count = (size_t)texts->count;
+    TRY(check_inputs(graph, KNOWN, "texts", diag));
+    Checkpoint *into = checkpoint_create("texts", 3);
+    TokenRows rows = {.arena = into->arena,
+                      .ids = ARENA_ARRAY(into->arena, int32_t *, count),
+                      .types = ARENA_ARRAY(into->arena, int32_t *, count),
+                      .length = ARENA_ARRAY(into->arena, size_t, count)};
+    Status status = encode_texts(&rows, texts, tokenizer, count_positions(graph), diag);
+    if (status == STATUS_OK)
+        status = fill_tokens(into, &rows, texts->count, pad < 0 ? 0 : pad, graph, diag);
+    if (status == STATUS_OK)
+        *out = into;
+    else
+        checkpoint_destroy(into);
+    return status;
+}
+
+/* ---- images ---- */
+
+static Status read_preprocess(Preprocess *out, Arena *arena, const char *path,
+                              const Model *model, Diag *diag) {
+    static const char NAME[] = "preprocessor_config.json";
+    const ModelAsset *asset = model_asset(model, NAME);
+    if (path) return preprocess_read(out, path, arena, diag);
+    if (asset)
+        return preprocess_parse(out, NAME, (const char *)asset->data, asset->length,
+                                arena, diag);
+    return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                     "expected --preprocessor PATH: the model has no %s", NAME);
+}
+
+/* Prepares one image as values [channels, rows, cols]. */
+static Status read_image(float *out, const char *path, const Preprocess *preprocess,
+                         const int64_t *dim, Diag *diag) {
+    const ImageOptions options = {.color = dim[1] == 1 ? IMAGE_GRAY : IMAGE_RGB,
+                                  .pixels = IMAGE_PIXELS_MAX};
+    Image file = {0}, image = {0};
+    TRY(image_read(&file, path, &options, diag));
+    Status status = preprocess_image(&image, &file, preprocess, path, diag);
+    image_free(&file);
+    if (status != STATUS_OK) return status;
+    if (image.channels != dim[1] || image.rows != dim[2] || image.cols != dim[3])
+        status = diag_fail(
+            diag, STATUS_MODEL, LOC_FILE(path), INPUT_PIXELS,
+            "expected %lld x %lld pixels of %lld channels, prepared %lld x "
+            "%lld of %lld",
+            (long long)dim[2], (long long)dim[3], (long long)dim[1],
+            (long long)image.rows, (long long)image.cols, (long long)image.channels);
+    const int64_t pixels = image.rows * image.cols;
+    for (int64_t c = 0; c < image.channels && status == STATUS_OK; c++)
+        for (int64_t p = 0; p < pixels; p++)
+            out[c * pixels + p] =
+                preprocess_value(preprocess, c, image.pixels[p * image.channels + c]);
+    image_free(&image);
+    return status;
+}
+
+Status user_inputs_of_images(Checkpoint **out, const StringList *paths,
+                             const char *preprocessor, const Model *model, Diag *diag) {
+    static const char *const KNOWN[] = {INPUT_PIXELS, NULL};
+    const Graph *graph = model->graph;
+    Preprocess preprocess;
+    void *values;
+    TRY(check_inputs(graph, KNOWN, "images", diag));
+    const Type *type = &graph_find_input(graph, INPUT_PIXELS)->type;
+    const int64_t dim[] = {paths->count, type->dim[1], type->dim[2], type->dim[3]};
+    if (type->rank != 4 || type->dtype != DTYPE_F32 || dim[1] < 1 || dim[2] < 1 ||
+        dim[3] < 1)
+        return diag_fail(diag, STATUS_MODEL, LOC_NONE, INPUT_PIXELS,
+                         "expected a model of images with one size");
+    Checkpoint *into = checkpoint_create("images", 1);
+    Status status = read_preprocess(&preprocess, into->arena, preprocessor, model, diag);
+    if (status == STATUS_OK)
+        status = add_input(into, graph, INPUT_PIXELS, 4, dim, &values, diag);
+    for (int i = 0; i < paths->count && status == STATUS_OK; i++)
+        status = read_image((float *)values + i * dim[1] * dim[2] * dim[3],
+                            paths->items[i], &preprocess, dim, diag);
+    if (status == STATUS_OK)
+        *out = into;
+    else
+        checkpoint_destroy(into);
+    return status;
+}

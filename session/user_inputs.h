@@ -1,0 +1,46 @@
+/* User inputs: texts and image files as the named inputs of a model. */
+#ifndef COMPRESS_SESSION_USER_INPUTS_H
+#define COMPRESS_SESSION_USER_INPUTS_H
+
+#include "io/formats/checkpoint.h"
+#include "io/tokenizers/tokenizer.h"
+#include "ir/field.h"
+#include "ir/model.h"
+
+/* One text, or a pair. */
+typedef struct UserText {
+    TextSpan first, second;
+    bool pair;
+    Loc at;
+} UserText;
+
+typedef struct UserTexts {
+    UserText *items;
+    int count;
+} UserTexts;
+
+/* Texts as they were given on the command line, and those of a file of JSON Lines: maps
+ * with `text`, and `text_pair` for the second one of a pair. In the arena. Fail with
+ * STATUS_IO, STATUS_FORMAT at the line. */
+void user_texts_of(UserTexts *out, Arena *arena, const StringList *texts);
+Status user_texts_read(UserTexts *out, Arena *arena, const char *path, Diag *diag);
+
+/* Reads the tokenizer at `path`; NULL = the one that goes with the model. Fails with
+ * STATUS_USAGE when it has none, and as tokenizer_read. */
+Status user_tokenizer_read(Tokenizer **out, const char *path, const Model *model,
+                           const char *name, Diag *diag);
+
+/* The texts as input_ids, attention_mask and token_type_ids, of which the model takes
+ * what it has, filled up to the longest. Texts of more tokens than the model has
+ * positions are cut, with a warning. Fails with STATUS_MODEL when the model takes other
+ * inputs, and as tokenizer_encode. */
+Status user_inputs_of_texts(Checkpoint **out, const UserTexts *texts,
+                            const Tokenizer *tokenizer, const Model *model, Diag *diag);
+
+/* Image files as pixel_values, prepared as the preprocessor_config.json at `preprocessor`
+ * says; NULL = the one that goes with the model. Fails with STATUS_USAGE when there is
+ * none, STATUS_MODEL when the model takes other inputs or sizes, and as image_read. */
+Status user_inputs_of_images(Checkpoint **out, const StringList *paths,
+                             const char *preprocessor, const Model *model, Diag *diag);
+
+#endif
