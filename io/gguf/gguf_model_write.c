@@ -121,19 +121,21 @@ static bool predicts(const Export *e, const TensorSlot *slot) {
     return strcmp(slot->name, tied ? "token_embd.weight" : "output.weight") == 0;
 }
 
+/* What a storage is kept as; NULL = one of zeros. */
+static const BlockType *stored_type(const Storage *storage) {
+    const DType dtype = storage ? storage->tensor.dtype : DTYPE_F32;
+    const bool half = dtype == DTYPE_F16 || dtype == DTYPE_BF16;
+    return block_type_by_name(half ? dtype_name(dtype) : "f32");
+}
+
 /* Type by the option; "keep" = as the weights are. Vectors, and tables that llama.cpp
  * adds as they are, stay f32; rows that are not whole blocks become f16; predictions have
  * 8 bits at least, as llama.cpp's own quantisation sees to. */
 static const BlockType *choose_type(const Export *e, const Source *source,
                                     const char *dtype, int64_t width, int *uneven) {
     const TensorSlot *slot = source->slot;
-    const Storage *storage = source->part[0];
     if (slot->type.rank == 1 || slot->plain) return block_type_by_name("f32");
-    if (strcmp(dtype, "keep") == 0) {
-        const DType stored = storage ? storage->tensor.dtype : DTYPE_F32;
-        const bool half = stored == DTYPE_F16 || stored == DTYPE_BF16;
-        return block_type_by_name(half ? dtype_name(stored) : "f32");
-    }
+    if (strcmp(dtype, "keep") == 0) return stored_type(source->part[0]);
     if (strcmp(dtype, "q4_0") == 0 && predicts(e, slot)) dtype = "q8_0";
     const BlockType *type = block_type_by_name(dtype);
     if (width % type->values == 0) return type;
@@ -180,8 +182,9 @@ static void put_labels(const Export *e, GgufWriter *writer, const Model *model) 
 
 static void put_keys(const Export *e, GgufWriter *writer, const Model *model,
                      const char *dtype, const GgufOptions *options) {
-    const BlockType *type =
-        block_type_by_name(strcmp(dtype, "keep") == 0 ? "f32" : dtype);
+    const bool keep = strcmp(dtype, "keep") == 0;
+    const BlockType *type = keep ? stored_type(find_weights(e, e->slots[0].storage[0]))
+                                 : block_type_by_name(dtype);
     const Tree *name = tree_get_nonnull(model->config, "_name_or_path");
     gguf_put_text(writer, "general.architecture", outline_architecture(&e->outline));
     gguf_put_text(writer, "general.type", "model");
