@@ -122,8 +122,8 @@ void onnx_set_body(OnnxBuild *b, const char *name, OnnxBuild *body) {
 }
 
 const char *onnx_rename(OnnxBuild *b, const char *name, const char *to) {
-    OnnxNode *node = last_node(b);
-    for (size_t i = 0; i < node->n_output; i++)
+    OnnxNode *node = b->nodes.count ? last_node(b) : NULL;
+    for (size_t i = 0; node && i < node->n_output; i++)
         if (strcmp(node->output[i], name) == 0)
             return node->output[i] = arena_strdup(b->arena, to);
     return name;

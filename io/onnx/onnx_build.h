@@ -71,7 +71,8 @@ void onnx_set_real(OnnxBuild *b, const char *name, double value);
 void onnx_set_text(OnnxBuild *b, const char *name, const char *value);
 void onnx_set_body(OnnxBuild *b, const char *name, OnnxBuild *body);
 
-/* Gives the value `name`, which the operator appended last computes, another name. */
+/* Gives the value `name` another name, if the operator appended last computes it; returns
+ * the name that it has. */
 const char *onnx_rename(OnnxBuild *b, const char *name, const char *to);
 
 /* Operators with what they are told by constants or attributes. Shapes may hold 0 (as in

@@ -44,6 +44,7 @@ Status onnx_check(const Model *model, const OnnxOptions *options, Diag *diag) {
             return fail_node(node, diag, "this op has no form in ONNX");
         TRY(check_weights(node, diag));
     }
+    if (onnx_is_cached(graph, options)) TRY(onnx_check_states(graph, diag));
     return options->exits == ONNX_EXITS_NESTED ? onnx_exits_check(model, diag)
                                                : STATUS_OK;
 }

@@ -110,6 +110,30 @@ static bool keeps_keys(const Node *node) {
            node->in[1]->type.dim[1] == DIM_T;
 }
 
+/* Whether a node has a state of its own in a decoder with states. */
+static bool has_state(const Node *node) {
+    return keeps_keys(node) || strcmp(node->op->name, "lstm") == 0 ||
+           strcmp(node->op->name, "attention_lstm") == 0 ||
+           (strcmp(node->op->name, "linear_attention") == 0 && node_flag(node, "causal"));
+}
+
+Status onnx_check_states(const Graph *graph, Diag *diag) {
+    for (const Node *node = graph->first; node; node = node->next) {
+        if (!has_state(node)) continue;
+        bool alone = node->layer >= 0;
+        for (const Node *other = graph->first; other != node; other = other->next)
+            alone = alone && !(has_state(other) && other->layer == node->layer);
+        if (alone) continue;
+        diag_fail(diag, STATUS_MODEL, node->loc, NULL,
+                  "%s: expected a layer of its own, by which its state is known to "
+                  "whoever runs the file",
+                  node->op->name);
+        diag_hint(diag, "`cache: false` writes the model without states");
+        return STATUS_MODEL;
+    }
+    return STATUS_OK;
+}
+
 int onnx_length_layer(const Graph *graph) {
     for (const Node *node = graph->first; node; node = node->next)
         if (keeps_keys(node)) return -1;
@@ -168,8 +192,8 @@ static void export_whole(OnnxExport *x, const Model *model, const OnnxOptions *o
         x->key_mask = INPUT_MASK;
     }
     for (const Node *node = graph->first; node; node = node->next) {
-        if (!needed[node->id] || node_is_leaf(node)) continue;
-        onnx_export_node(x, node);
+        if (!needed[node->id] || node->storage) continue;
+        if (!node_is_leaf(node)) onnx_export_node(x, node);
         for (int i = 0; i < graph->output_count; i++)
             if (graph->outputs[i].node == node &&
                 is_wanted(graph, &graph->outputs[i], options))

@@ -38,6 +38,9 @@ void onnx_export_part(OnnxExport *x, const Model *model, OnnxPart part,
 /* Whether a decoder is written with its states. */
 bool onnx_is_cached(const Graph *graph, const OnnxOptions *options);
 
+/* Whether every state of a decoder has a layer of its own. Fails with STATUS_MODEL. */
+Status onnx_check_states(const Graph *graph, Diag *diag);
+
 /* Layer behind the others, whose keys of no bytes tell how long a text is by now where no
  * layer has keys; -1 where some layer has. */
 int onnx_length_layer(const Graph *graph);

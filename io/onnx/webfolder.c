@@ -153,8 +153,9 @@ static Status check(const Model *model, const WriteOptions *options, Diag *diag)
     const OnnxOptions *own = options_of(options);
     TRY(onnx_check(model, own, diag));
     const Graph *graph = model->graph;
-    if (graph_find_input(graph, INPUT_TARGET_IDS) &&
-        !(graph_output(graph, OUTPUT_ENCODER_STATES) &&
+    if (!graph_find_input(graph, INPUT_TARGET_IDS)) return STATUS_OK;
+    if (own->cache) TRY(onnx_check_states(graph, diag));
+    if (!(graph_output(graph, OUTPUT_ENCODER_STATES) &&
           graph_output(graph, OUTPUT_LOGITS))) {
         diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
                   "expected the outputs " OUTPUT_ENCODER_STATES " and " OUTPUT_LOGITS

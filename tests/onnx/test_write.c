@@ -380,6 +380,47 @@ static void test_recurrent(void **state) {
     model_destroy(model);
 }
 
+/* Outputs that nothing computes: an input, and what dropout leaves of it. */
+static void test_identity(void **state) {
+    (void)state;
+    Model *model = model_of("ir 1\n"
+                            "input x : f32[N, 8]\n"
+                            "%1 = dropout($x) : f32[N, 8] at head\n"
+                            "output a = $x\n"
+                            "output b = %1\n");
+    for (int half = 0; half < 2; half++) {
+        ReadBack file;
+        write_model(model, &ONNX_DEFAULTS, half);
+        read_back(&file, path);
+        check_file(file.file.model);
+        assert_int_equal(file.file.model->graph->n_output, 2);
+        read_back_end(&file);
+    }
+    model_destroy(model);
+}
+
+/* States are known by their layers. */
+static void test_layers(void **state) {
+    (void)state;
+    Diag *diag = diag_create();
+    Model *model =
+        model_of("ir 1\n"
+                 "input input_ids : i32[N, T]\n"
+                 "param @e : f32[11, 8] init normal(0.1)\n"
+                 "%1 = embedding($input_ids, @e) : f32[N, T, 8] at embeddings as embed\n"
+                 "%2 = attention(%1, %1, %1) {causal=true} : f32[N, T, 8] at decoder.0\n"
+                 "%3 = attention(%2, %2, %2) {causal=true} : f32[N, T, 8] at decoder.0\n"
+                 "%4 = linear(%3, @e) : f32[N, T, 11] at head as logits\n"
+                 "output logits = %4\n");
+    OnnxOptions options = ONNX_DEFAULTS;
+    expect_error(diag, onnx_check(model, &options, diag), STATUS_MODEL,
+                 "expected a layer of its own");
+    options.cache = false;
+    write_model(model, &options, false);
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_families, enter, leave),
@@ -390,6 +431,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_exits, enter, leave),
         cmocka_unit_test_setup_teardown(test_parts, enter, leave),
         cmocka_unit_test_setup_teardown(test_recurrent, enter, leave),
+        cmocka_unit_test_setup_teardown(test_identity, enter, leave),
+        cmocka_unit_test_setup_teardown(test_layers, enter, leave),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
