@@ -80,6 +80,41 @@ def main():
     own = OrderedDict((name, tensor(array)) for name, array in hand_written(vit))
     save_zip({"model": own, "epoch": 300}, os.path.join(HERE, "vit.pt"), folder="vit")
 
+    # a folder of a masked language model as transformers saved it with torch.save: tied
+    # weights under both names, and indices of positions
+    folder = os.path.join(HERE, "tied")
+    os.makedirs(folder, exist_ok=True)
+    config = {"architectures": ["BertForMaskedLM"], "model_type": "bert", "vocab_size": 6,
+              "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2,
+              "intermediate_size": 8, "max_position_embeddings": 5, "type_vocab_size": 2,
+              "attention_probs_dropout_prob": 0.0}
+    with open(os.path.join(folder, "config.json"), "w") as file:
+        json.dump(config, file, indent=1, sort_keys=True)
+    save_zip(masked_lm(draw), os.path.join(folder, "pytorch_model.bin"))
+
+
+def masked_lm(draw):
+    def new(*shape):
+        return tensor(draw.standard_normal(shape).astype("<f4"))
+    state = OrderedDict()
+    layer, head = "bert.encoder.layer.0.", "cls.predictions."
+    for name, shape in [("word", (6, 4)), ("position", (5, 4)), ("token_type", (2, 4))]:
+        state["bert.embeddings.%s_embeddings.weight" % name] = new(*shape)
+    linear = [(layer + "attention.self." + name, (4, 4)) for name in ("query", "key", "value")]
+    linear += [(layer + "attention.output.dense", (4, 4)), (layer + "intermediate.dense", (8, 4)),
+               (layer + "output.dense", (4, 8)), (head + "transform.dense", (4, 4))]
+    for name, shape in linear:
+        state[name + ".weight"], state[name + ".bias"] = new(*shape), new(shape[0])
+    for name in ("bert.embeddings.LayerNorm", layer + "attention.output.LayerNorm",
+                 layer + "output.LayerNorm", head + "transform.LayerNorm"):
+        state[name + ".weight"], state[name + ".bias"] = new(4), new(4)
+    state["bert.embeddings.position_ids"] = tensor(np.arange(5).reshape(1, 5))
+    state[head + "bias"] = new(6)
+    words, bias = state["bert.embeddings.word_embeddings.weight"], state[head + "bias"]
+    state[head + "decoder.weight"] = tensor(None, storage=words.arguments[0], size=(6, 4))
+    state[head + "decoder.bias"] = tensor(None, storage=bias.arguments[0], size=(6,))
+    return state
+
 
 def hand_written(vit):
     """Names and arrays as timm's VisionTransformer has them."""

@@ -101,7 +101,7 @@ def strides(shape):
 
 def tensor(array, kind=None, storage=None, offset=0, size=None, stride=None):
     storage = storage or Storage(array, kind)
-    size = size if size is not None else np.shape(array)
+    size = np.shape(array) if size is None else size
     return Tensor(storage, offset, size, stride if stride is not None else strides(size))
 
 
