@@ -20,11 +20,6 @@ static const Node *weight_of(const Node *node) {
     return leaf && leaf->storage ? leaf : NULL;
 }
 
-static Node *skip_idle(Node *node) {
-    while (node_has_trait(node, OP_PASS_VALUE)) node = node->in[0];
-    return node;
-}
-
 /* ---- layers ---- */
 
 static OutlineLayer measure_layer(const Graph *graph, const char *stack, int layer) {
@@ -124,7 +119,7 @@ static Status measure_decoder(Outline *out, const Model *model, const Node *word
     const Graph *graph = model->graph;
     const Node *norm = graph_find(graph, STACK_DECODER, -1, ROLE_FINAL_NORM);
     const Node *turn = graph_find(graph, STACK_DECODER, -1, ROLE_ROTARY_Q);
-    const Node *logits = skip_idle(graph_output(graph, OUTPUT_LOGITS));
+    const Node *logits = graph_output(graph, OUTPUT_LOGITS);
     if (graph_task(graph) != TASK_NEXT_TOKEN || !norm || !weight_of(logits))
         return refuse(diag, NULL, "expected a model that predicts the next token");
     out->eps = node_real(norm, "eps");
