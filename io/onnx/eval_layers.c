@@ -214,6 +214,7 @@ const EvalRow eval_layer_rows[] = {
     LAYER("Conv", run_conv),
     LAYER("GlobalAveragePool", run_global_pool),
     LAYER("com.microsoft.FusedMatMul", run_matmul),
+    LAYER("com.microsoft.FusedGemm", run_gemm),
     LAYER("com.microsoft.FastGelu", run_same),
     LAYER("com.microsoft.BiasGelu", run_same),
     LAYER("com.microsoft.SkipLayerNormalization", run_skip_norm),

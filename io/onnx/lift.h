@@ -71,6 +71,9 @@ typedef struct Projection {
 /* Whether a value is a projection of an unknown value. */
 bool match_projection(const Lift *lift, NetValue *value, Projection *out);
 
+/* The same of a node, by its operands: of Gemm's, or else of MatMul's kind. */
+bool match_matrix_product(NetNode *node, bool gemm, Projection *out);
+
 /* Lifts outputs columns[0..count) of a projection, in this order; NULL columns = all. */
 Node *lift_projection(Lift *lift, const Projection *projection, const int64_t *columns,
                       int64_t count);
@@ -93,6 +96,9 @@ Node *match_embedding(Lift *lift, NetNode *node);
 Node *match_softmax(Lift *lift, NetNode *node);
 Node *match_sum(Lift *lift, NetNode *node);
 Node *match_product(Lift *lift, NetNode *node);
+
+/* A sum of two values: of unknown ones, or with positions or something stored. */
+Node *lift_sum(Lift *lift, const NetNode *node, NetValue *a, NetValue *b);
 
 /* Layer norm and RMS norm in parts; an activation, whatever it is made of. */
 Node *match_norm(Lift *lift, NetValue *value);

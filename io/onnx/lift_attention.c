@@ -213,13 +213,70 @@ static bool is_relative_table(const Scores *s, int64_t heads, int64_t window) {
     return true;
 }
 
+/* The table that a bias of every pair of tokens was computed from: what an optimiser has
+ * made of it. NULL when pairs with the same offset differ. */
+static NetValue *table_of_pairs(Lift *lift, const NetNode *node, const Scores *s,
+                                int64_t heads, int64_t window) {
+    const int64_t tokens = window * window, side = 2 * window - 1;
+    const int64_t dim[2] = {side * side, heads};
+    const Array *pairs = s->table->probe[0];
+    if (!trace_is_plain(&s->table_trace) || pairs->count != heads * tokens * tokens)
+        return NULL;
+    Array *table = array_create(lift->pool, ONNX_F32, 2, dim, true);
+    if (!table || !table->data || !pairs->data) return NULL;
+    for (int pass = 0; pass < 2; pass++) /* filled, then compared */
+        for (int64_t i = 0; i < pairs->count; i++) {
+            const int64_t key = i % tokens, query = i / tokens % tokens;
+            const int64_t di = query / window - key / window + window - 1,
+                          dj = query % window - key % window + window - 1;
+            double *at = &table->data[(di * side + dj) * heads + i / (tokens * tokens)];
+            if (pass == 0) *at = pairs->data[i];
+            if (*at != pairs->data[i]) return NULL;
+        }
+    NetValue *value = ARENA_NEW(lift->net->arena, NetValue);
+    const char *last = strrchr(node->name, '/');
+    const int length = last ? (int)(last - node->name) : 0;
+    value->name = arena_printf(lift->arena, "%.*s.relative_position_bias_table", length,
+                               node->name);
+    value->probe[0] = value->probe[1] = table;
+    return value;
+}
+
+/* Gives attention what is added to its scores beside masks: a table by offset, where it
+ * is one of windows or of a grid, or else a bias for every pair of tokens. */
+static Node *add_table(Lift *lift, const NetNode *node, const Scores *s, Node *attention,
+                       int64_t heads, int64_t window) {
+    const int64_t side = 2 * window - 1, table_dim[2] = {side * side, heads};
+    const Array *pairs = s->table_trace.index[0];
+    const int64_t rows = pairs->rank > 1 ? pairs->dim[pairs->rank - 2] : 0,
+                  columns = pairs->rank > 1 ? pairs->dim[pairs->rank - 1] : 0;
+    NetValue *folded = window ? table_of_pairs(lift, node, s, heads, window) : NULL;
+    Node *value = NULL;
+    const char *name = "rel_bias";
+    if (window && is_relative_table(s, heads, window)) {
+        value = lift_stored(lift, s->table, 2, table_dim);
+    } else if (folded) {
+        value = lift_stored(lift, folded, 2, table_dim);
+    } else if (trace_is_plain(&s->table_trace) &&
+               pairs->count == heads * rows * columns) {
+        name = "bias";
+        value = lift_stored(lift, s->table, 3, (const int64_t[]){heads, rows, columns});
+    }
+    if (!value) return lift_stop(lift, node, "its table is none of relative positions");
+    node_set_operand(lift->graph, attention, name, value);
+    Diag *diag = diag_create();
+    const Status status = node_infer(attention, diag);
+    diag_destroy(diag);
+    return status == STATUS_OK ? attention
+                               : lift_stop(lift, node, "its table is of another size");
+}
+
 static Node *lift_windowed(Lift *lift, const NetNode *node, const Scores *s,
                            Node *const in[3], int64_t heads, const char *scale,
                            const Node *partition, int64_t window) {
     const int64_t grid_h = node_integer(partition, "grid_h"),
                   grid_w = node_integer(partition, "grid_w"),
                   shift = node_integer(partition, "shift");
-    const int64_t side = 2 * window - 1, dim[2] = {side * side, heads};
     if (s->added[0] && !is_shift_mask(s, heads, grid_h, grid_w, window, shift))
         return lift_stop(lift, node, "its mask is none of shifted windows");
     if (!s->added[0] && shift > 0)
@@ -228,17 +285,8 @@ static Node *lift_windowed(Lift *lift, const NetNode *node, const Scores *s,
         lift, node, "attention", in, 3,
         "heads=%lld grid_h=%lld grid_w=%lld window=%lld shift=%lld%s", (long long)heads,
         (long long)grid_h, (long long)grid_w, (long long)window, (long long)shift, scale);
-    if (!attention || !s->table) return attention;
-    if (!is_relative_table(s, heads, window))
-        return lift_stop(lift, node, "its table is none of relative positions");
-    Node *table = lift_stored(lift, s->table, 2, dim);
-    if (!table) return NULL;
-    node_set_operand(lift->graph, attention, "rel_bias", table);
-    Diag *diag = diag_create();
-    const Status status = node_infer(attention, diag);
-    diag_destroy(diag);
-    return status == STATUS_OK ? attention
-                               : lift_stop(lift, node, "its table is of another size");
+    return attention && s->table ? add_table(lift, node, s, attention, heads, window)
+                                 : attention;
 }
 
 /* ---- the whole ---- */
@@ -292,7 +340,6 @@ static Node *lift_scores(Lift *lift, const NetNode *node, Scores *s, NetValue *v
     if (partition)
         return lift_windowed(lift, node, s, in, heads, scale, partition,
                              (int64_t)llround(sqrt((double)rows)));
-    if (s->table) return lift_stop(lift, node, "a bias that no op of ours has");
     if (s->added[0] && !find_mask(s, scores, &causal, &padded))
         return lift_stop(lift, node, "its mask is neither causal nor one of padding");
     /* What stands behind a token is not seen by it: no padding to be masked. */
@@ -301,8 +348,11 @@ static Node *lift_scores(Lift *lift, const NetNode *node, Scores *s, NetValue *v
     const char *groups = k.groups == heads ? ""
                                            : arena_printf(lift->arena, " kv_heads=%lld",
                                                           (long long)k.groups);
-    return lift_op(lift, node, "attention", in, in[3] ? 4 : 3, "heads=%lld%s%s%s",
-                   (long long)heads, groups, causal ? " causal=true" : "", scale);
+    Node *attention =
+        lift_op(lift, node, "attention", in, in[3] ? 4 : 3, "heads=%lld%s%s%s",
+                (long long)heads, groups, causal ? " causal=true" : "", scale);
+    return attention && s->table ? add_table(lift, node, s, attention, heads, 0)
+                                 : attention;
 }
 
 /* The softmax behind a product's first operand: some put zeros where it is not a number.

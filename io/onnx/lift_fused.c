@@ -63,9 +63,11 @@ static Node *fused_skip_norm(Lift *lift, NetNode *node, NetValue *value, bool me
     if (!operand(node, 0) || !operand(node, 1) || !weight || (mean && !beta)) return NULL;
     Node *x = sum ? sum->lifted : NULL;
     if (!x) {
-        Node *in[2] = {lift_value(lift, node->in[1])};
+        Node *in[2] = {bias ? lift_value(lift, node->in[1]) : NULL};
         if (in[0]) in[1] = lift_biased(lift, node, node->in[0], bias);
-        x = in[1] ? lift_op(lift, node, "add", in, 2, NULL) : NULL;
+        x = !bias   ? lift_sum(lift, node, node->in[1], node->in[0])
+            : in[1] ? lift_op(lift, node, "add", in, 2, NULL)
+                    : NULL;
         if (sum) sum->lifted = x;
     }
     if (value->slot != 0) return x;
@@ -105,6 +107,19 @@ static Node *fused_activation(Lift *lift, NetNode *node, const char *name) {
     if (!operand(node, 0) || (operand(node, 1) && !bias)) return NULL;
     Node *x = lift_biased(lift, node, node->in[0], bias);
     return x ? lift_op(lift, node, "activation", &x, 1, "fn=%s", name) : NULL;
+}
+
+/* Gemm with an activation behind it. */
+static Node *fused_gemm(Lift *lift, NetNode *node) {
+    static const char *const NAMES[][2] = {
+        {"Tanh", "tanh"}, {"Relu", "relu"}, {"Sigmoid", "sigmoid"}};
+    Projection projection;
+    if (!match_matrix_product(node, true, &projection)) return NULL;
+    Node *x = lift_projection(lift, &projection, NULL, 0);
+    for (size_t i = 0; x && i < sizeof NAMES / sizeof *NAMES; i++)
+        if (net_string_is(node, "activation", NAMES[i][0], ""))
+            return lift_op(lift, node, "activation", &x, 1, "fn=%s", NAMES[i][1]);
+    return lift_stop(lift, node, "expected the activation Tanh, Relu or Sigmoid");
 }
 
 /* ---- attention ---- */
@@ -225,6 +240,7 @@ Node *match_fused(Lift *lift, NetNode *node, NetValue *value) {
         return fused_skip_norm(lift, node, value, false);
     if (net_is(node, "com.microsoft.EmbedLayerNormalization"))
         return fused_embedding(lift, node, value);
+    if (net_is(node, "com.microsoft.FusedGemm")) return fused_gemm(lift, node);
     if (net_is(node, "com.microsoft.BiasGelu"))
         return fused_activation(lift, node, "gelu");
     if (net_is(node, "com.microsoft.FastGelu"))

@@ -372,13 +372,18 @@ static Node *add_two(Lift *lift, const NetNode *node, Node *a, Node *b) {
     return lift_op(lift, node, "add", (Node *[]){a, b}, 2, NULL);
 }
 
+Node *lift_sum(Lift *lift, const NetNode *node, NetValue *a, NetValue *b) {
+    NetValue *both[2] = {a, b};
+    for (int i = 0; i < 2; i++)
+        if (is_of_tables(both[i], lift->net))
+            return add_known(lift, node, both[1 - i], both[i]);
+    Node *x = lift_value(lift, a);
+    return x ? add_two(lift, node, x, lift_value(lift, b)) : NULL;
+}
+
 Node *match_sum(Lift *lift, NetNode *node) {
     if (node->in_count != 2 || !node->in[0] || !node->in[1]) return NULL;
-    for (int i = 0; i < 2; i++)
-        if (is_of_tables(node->in[i], lift->net))
-            return add_known(lift, node, node->in[1 - i], node->in[i]);
-    Node *a = lift_value(lift, node->in[0]);
-    return a ? add_two(lift, node, a, lift_value(lift, node->in[1])) : NULL;
+    return lift_sum(lift, node, node->in[0], node->in[1]);
 }
 
 /* ---- products ---- */

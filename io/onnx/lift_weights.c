@@ -185,13 +185,8 @@ static bool is_vector(const NetValue *value, int64_t width) {
            !array_is_integer(shape);
 }
 
-/* MatMul or Gemm of an unknown value and a stored matrix. */
-static bool match_matrix_product(NetValue *value, Projection *out) {
-    NetNode *node = value->producer;
+bool match_matrix_product(NetNode *node, bool gemm, Projection *out) {
     bool turned;
-    const bool gemm = net_is(node, "Gemm"),
-               fused = net_is(node, "com.microsoft.FusedMatMul");
-    if (!gemm && !fused && !net_is(node, "MatMul")) return false;
     NetValue *x = node->in_count > 1 ? node->in[0] : NULL;
     if (!x || !node->in[1] || value_is_known(x)) return false;
     NetValue *weight = stored_matrix(node->in[1], &turned);
@@ -205,16 +200,24 @@ static bool match_matrix_product(NetValue *value, Projection *out) {
     return net_real(node, "beta", 1) == 1 && is_vector(out->bias, width);
 }
 
+/* The projection that a node alone is. */
+static bool match_product_node(NetNode *node, Projection *out) {
+    if (net_is(node, "Gemm")) return match_matrix_product(node, true, out);
+    return (net_is(node, "MatMul") || net_is(node, "com.microsoft.FusedMatMul")) &&
+           match_matrix_product(node, false, out);
+}
+
 bool match_projection(const Lift *lift, NetValue *value, Projection *out) {
     NetNode *node = value->producer;
     (void)lift;
     if (!node) return false;
-    if (match_matrix_product(value, out)) return true;
+    if (match_product_node(node, out)) return true;
     if (!net_is(node, "Add") || node->in_count != 2) return false;
     for (int i = 0; i < 2; i++) {
         NetValue *product = node->in[i], *bias = node->in[1 - i];
         if (!product || !bias || !product->producer) continue;
-        if (!match_matrix_product(value_behind(product), out) || out->bias) continue;
+        if (!match_product_node(value_behind(product)->producer, out) || out->bias)
+            continue;
         if (!is_vector(bias, out->weight->stored->dims[out->rows_are_outputs ? 0 : 1]))
             continue;
         out->bias = value_behind(bias);
