@@ -340,6 +340,19 @@ static bool run_gather_elements(EvalCall *call) {
     return true;
 }
 
+/* Row of a tensor that the `width` numbers at `at` name; -1 = there is none. */
+static int64_t named_row(const Array *x, int64_t row, const double *at, int64_t first,
+                         int64_t width) {
+    for (int64_t k = 0; k < width; k++) {
+        const int64_t size = x->dim[first + k];
+        int64_t index = eval_integer(at[k]);
+        if (index < 0) index += size;
+        if (index < 0 || index >= size) return -1;
+        row = row * size + index;
+    }
+    return row;
+}
+
 /* Element or block that the last dimension of the indices names, batch by batch. */
 static bool run_gather_nd(EvalCall *call) {
     int64_t dim[NET_RANK_MAX];
@@ -365,15 +378,36 @@ static bool run_gather_nd(EvalCall *call) {
     if (!y || !y->data || y->count == 0) return y != NULL;
     const int64_t rows = y->count / block, each = rows / batches;
     for (int64_t r = 0; r < rows; r++) {
-        int64_t from = r / each;
-        for (int k = 0; k < width; k++) {
-            const int64_t size = x->dim[batch + k];
-            int64_t row = eval_integer(at->data[r * width + k]);
-            if (row < 0) row += size;
-            if (row < 0 || row >= size) return eval_fault(call, "an index is too large");
-            from = from * size + row;
-        }
+        const int64_t from = named_row(x, r / each, at->data + r * width, batch, width);
+        if (from < 0) return eval_fault(call, "an index is too large");
         copy_rows(y, r, x, from, block, 1);
+    }
+    return true;
+}
+
+/* A copy with blocks replaced, or added to or multiplied, where the indices say. */
+static bool run_scatter_nd(EvalCall *call) {
+    if (!eval_has(call, 3) || call->in[1]->rank < 1) return false;
+    const Array *x = call->in[0], *at = call->in[1], *from = call->in[2];
+    const int64_t width = at->dim[at->rank - 1];
+    if (width < 0 || width > x->rank)
+        return eval_fault(call, "indices of too high a rank");
+    Array *y = eval_result(call, 0, x->type, x->rank, x->dim, eval_knows(call));
+    if (!y || !y->data) return y != NULL;
+    const int64_t block = width > 0 ? array_stride(x, (int)width - 1) : x->count;
+    const int64_t rows = width > 0 ? at->count / width : 1;
+    if (from->count != rows * block)
+        return eval_fault(call, "expected a block for each index");
+    memcpy(y->data, x->data, (size_t)x->count * sizeof *x->data);
+    const bool adds = net_string_is(call->node, "reduction", "add", "none"),
+               multiplies = net_string_is(call->node, "reduction", "mul", "none");
+    for (int64_t r = 0; r < rows; r++) {
+        const int64_t row = named_row(x, 0, at->data + r * width, 0, width);
+        if (row < 0) return eval_fault(call, "an index is too large");
+        double *to = y->data + row * block;
+        const double *with = from->data + r * block;
+        for (int64_t i = 0; i < block; i++)
+            to[i] = adds ? to[i] + with[i] : multiplies ? to[i] * with[i] : with[i];
     }
     return true;
 }
@@ -546,6 +580,7 @@ const EvalRow eval_move_rows[] = {MOVE("Reshape", run_reshape),
                                   MOVE("Gather", run_gather),
                                   MOVE("GatherElements", run_gather_elements),
                                   MOVE("GatherND", run_gather_nd),
+                                  NUMBER("ScatterND", run_scatter_nd),
                                   MOVE("Pad", run_pad),
                                   MOVE("Dropout", run_dropout),
                                   NUMBER("Trilu", run_trilu),

@@ -28,9 +28,10 @@ typedef struct Scores {
     Arena *arena;
 } Scores;
 
-/* Adds known numbers, broadcast to the scores' shape, times the scale so far. */
+/* Adds known numbers, broadcast to the scores' shape, times the scale so far; with
+ * `where` only there where that is, or is not, 0. */
 static bool add_mask(Scores *s, const NetValue *mask, const NetValue *scores,
-                     const NetValue *where) {
+                     const NetValue *where, bool at_zero) {
     for (int p = 0; p < NET_PROBES; p++) {
         const Array *shape = scores->probe[p];
         if (!s->added[p]) {
@@ -42,7 +43,10 @@ static bool add_mask(Scores *s, const NetValue *mask, const NetValue *scores,
             return false;
         for (int64_t i = 0; i < shape->count; i++) {
             double x = array_broadcast_number(mask->probe[p], shape, i);
-            if (where) x = array_broadcast_number(where->probe[p], shape, i) != 0 ? 0 : x;
+            if (where)
+                x = (array_broadcast_number(where->probe[p], shape, i) == 0) == at_zero
+                        ? x
+                        : 0;
             s->added[p][i] += s->scale * x;
         }
     }
@@ -63,7 +67,7 @@ static bool is_mask(const NetValue *value) {
 /* An operand of a sum with the scores: a mask, or a table of relative positions. */
 static bool take_added(Scores *s, const Net *net, NetValue *added,
                        const NetValue *scores) {
-    if (is_mask(added)) return add_mask(s, added, scores, NULL);
+    if (is_mask(added)) return add_mask(s, added, scores, NULL, false);
     if (s->table || s->scale != 1) return false;
     if (!trace_value(&s->table_trace, net, added, true)) return false;
     s->table = s->table_trace.source;
@@ -82,8 +86,8 @@ static NetValue *step_scores(Scores *s, const Net *net, NetValue *value) {
     if (net_is(node, "Where") && node->in_count == 3) {
         NetValue *c = node->in[2];
         if (!a || !b || !c || !value_is_known(a)) return NULL;
-        if (value_is_known(c) && is_mask(c)) return add_mask(s, c, value, a) ? b : NULL;
-        return NULL;
+        if (is_mask(c)) return add_mask(s, c, value, a, true) ? b : NULL;
+        return is_mask(b) && add_mask(s, b, value, a, false) ? c : NULL;
     }
     if (!b) return NULL;
     const bool divided = net_is(node, "Div"), scaled = divided || net_is(node, "Mul");
