@@ -2,6 +2,7 @@
 #include "session/output_files.h"
 
 #include "io/files/file.h"
+#include "io/files/outfolder.h"
 
 #include <errno.h>
 #include <string.h>
@@ -46,6 +47,8 @@ Status output_path_check(Arena *arena, const char *what, const ModelOutput *outp
     if (stat(path, &info) == 0 && !S_ISDIR(info.st_mode))
         return diag_fail(diag, STATUS_IO, LOC_FILE(path), what,
                          "expected a folder or none, found a file");
+    if (output->format->is_ours)
+        TRY(outfolder_check(path, output->format->is_ours, diag));
     return check_writable(what, path_folder(arena, path), diag);
 }
 

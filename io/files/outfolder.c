@@ -105,15 +105,15 @@ static Status check_entries(const OutFolder *folder, Arena *scratch, const char 
     return status;
 }
 
-/* Whether the target may be replaced. */
-static Status check_target(const OutFolder *folder, Diag *diag) {
+Status outfolder_check(const char *path, bool (*is_ours)(const char *name), Diag *diag) {
+    const OutFolder folder = {.path = path, .is_ours = is_ours};
     struct stat info;
-    if (stat(folder->path, &info) != 0) return STATUS_OK;
+    if (stat(path, &info) != 0) return STATUS_OK;
     if (!S_ISDIR(info.st_mode))
-        return diag_fail(diag, STATUS_IO, LOC_FILE(folder->path), NULL,
+        return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL,
                          "expected a folder to replace, found a file");
     Arena *scratch = arena_create();
-    const Status status = check_entries(folder, scratch, folder->path, "", diag);
+    const Status status = check_entries(&folder, scratch, path, "", diag);
     arena_destroy(scratch);
     return status;
 }
@@ -137,7 +137,7 @@ Status outfolder_open(OutFolder **out, const char **temporary, const char *path,
     if (!folder->base[0] || !is_entry(folder->base))
         status = diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL,
                            "expected the name of a folder");
-    if (status == STATUS_OK) status = check_target(folder, diag);
+    if (status == STATUS_OK) status = outfolder_check(folder->path, is_ours, diag);
     if (status == STATUS_OK) {
         folder->temporary =
             path_join(arena, folder->parent,
@@ -202,7 +202,8 @@ static Status swap_folders(const OutFolder *folder, Diag *diag) {
 
 static Status put_in_place(const OutFolder *folder, Diag *diag) {
     if (path_is_folder(folder->path)) {
-        TRY(check_target(folder, diag)); /* it may have got files meanwhile */
+        TRY(outfolder_check(folder->path, folder->is_ours,
+                            diag)); /* it may have got files meanwhile */
         TRY(swap_folders(folder, diag));
         remove_folder(folder->temporary);
     } else if (rename(folder->temporary, folder->path) != 0) {

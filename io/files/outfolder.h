@@ -18,6 +18,10 @@ typedef struct OutFolder OutFolder;
 Status outfolder_open(OutFolder **out, const char **temporary, const char *path,
                       bool (*is_ours)(const char *name), Diag *diag);
 
+/* Whether outfolder_open would replace the folder `path`, or make it: to be asked before
+ * work whose result it is to hold. Fails with STATUS_IO. */
+Status outfolder_check(const char *path, bool (*is_ours)(const char *name), Diag *diag);
+
 /* Bytes and number of the files that are in the temporary folder by now, those of folders
  * in it included. */
 void outfolder_measure(const OutFolder *folder, int64_t *bytes, int *files);

@@ -44,6 +44,10 @@ typedef struct ModelFormat {
                    const OpTable *ops, bool check, Diag *diag);
     bool changes; /* the configuration can be changed while reading */
 
+    /* Of a folder: the files that one which is there already may hold to be replaced
+     * (io/files/outfolder.h). */
+    bool (*is_ours)(const char *name);
+
     /* Options of writing: a struct of options_size bytes, bound by the table to the keys
      * beside `path` and `dtype` of a recipe's output. NULL = none. */
     const Field *fields;

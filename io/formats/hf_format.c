@@ -24,6 +24,7 @@ const ModelFormat model_format_hf = {
     .probe = path_is_folder,
     .read = read_format,
     .changes = true,
+    .is_ours = hf_is_ours,
     .fields = hf_write_fields,
     .options_size = sizeof(HfWriteOptions),
     .defaults = &hf_write_defaults,

@@ -150,8 +150,7 @@ static Status write_weights(HfFolder *folder, int64_t limit) {
 
 /* ---- the folder ---- */
 
-/* Whether a file of this name is one that is written here. */
-static bool is_ours(const char *name) {
+bool hf_is_ours(const char *name) {
     int file, files, end = 0;
     const bool shard =
         sscanf(name, "model-%5d-of-%5d.safetensors%n", &file, &files, &end) == 2 &&
@@ -182,7 +181,7 @@ static Status write_stock(const Model *model, const Stock *stock, Arena *arena,
     OutFolder *out;
     HfFolder folder = {.arena = arena, .stock = stock, .diag = diag};
     folder.count = stock_tensors(&folder.tensors, arena, stock);
-    TRY(outfolder_open(&out, &folder.path, path, is_ours, diag));
+    TRY(outfolder_open(&out, &folder.path, path, hf_is_ours, diag));
     const Status status = fill_folder(&folder, model, options);
     outfolder_measure(out, &written->bytes, &written->files);
     if (status == STATUS_OK) return outfolder_commit(out, diag);

@@ -19,6 +19,9 @@ typedef struct HfWriteOptions {
 extern const Field hf_write_fields[];
 extern const HfWriteOptions hf_write_defaults;
 
+/* Whether a file of this name is one that such a folder has. */
+bool hf_is_ours(const char *name);
+
 /* ModelFormat.check and ModelFormat.write: see format.h. */
 Status hf_check(const Model *model, const WriteOptions *options, Diag *diag);
 Status hf_write(Model *model, const char *path, const WriteOptions *options,

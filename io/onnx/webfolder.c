@@ -232,6 +232,7 @@ const ModelFormat model_format_webfolder = {
     .ending = ".onnx/",
     .summary =
         "ONNX files with configuration and tokenizer, as transformers.js loads them",
+    .is_ours = is_ours,
     .fields = ONNX_FIELDS,
     .options_size = sizeof(OnnxOptions),
     .defaults = &ONNX_DEFAULTS,
