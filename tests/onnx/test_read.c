@@ -10,6 +10,7 @@
 #include "ir/rewrite.h"
 #include "tests/support/configured.h"
 #include "tests/support/graph_changes.h"
+#include "tests/support/reference.h"
 
 #include <math.h>
 
@@ -142,6 +143,50 @@ static void test_configuration(void **state) {
     model_destroy(built);
     model_destroy(back);
     model_destroy(model);
+}
+
+/* ---- PyTorch's exports ---- */
+
+static void check_export(const char *name, const char *type, int layers) {
+    char file[100];
+    Checkpoint *reference;
+    Diag *diag = diag_create();
+    snprintf(path, sizeof path, "tests/data/onnx/%s.onnx", name);
+    snprintf(file, sizeof file, "tests/data/onnx/%s.safetensors", name);
+    Model *model = read_model();
+    expect_ok(diag, safetensors_read(&reference, file, diag));
+    assert_string_equal(tree_get(model->config, "model_type")->string, type);
+    assert_int_equal(graph_layer_count(model->graph, graph_main_stack(model->graph)),
+                     layers);
+    Runner r;
+    const Tensor *ids = checkpoint_find(reference, INPUT_IDS);
+    int64_t sizes[DIM_SYMBOLS] = {3, 1, 1, 1};
+    if (ids) sizes[DIM_INDEX(DIM_T)] = ids->dim[1];
+    Node *logits = graph_output(model->graph, OUTPUT_LOGITS);
+    runner_open_sizes(&r, model->graph, sizes, PRECISION_F32, NULL, &logits, 1);
+    for (int i = 0; i < reference->count; i++) {
+        const char *input = reference->tensors[i].name;
+        if (workspace_input(r.workspace, input))
+            reference_feed(r.workspace, reference, input, input);
+    }
+    runner_run(&r);
+    runner_compare(&r, reference, OUTPUT_LOGITS, logits);
+    runner_close(&r);
+    checkpoint_destroy(reference);
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
+/* Outputs of PyTorch itself (tests/data/onnx/README.md). */
+static void test_exports(void **state) {
+    (void)state;
+    check_export("bert", "bert", 2);
+    check_export("bert_sdpa", "bert", 2);
+    check_export("distilbert", "distilbert", 2);
+    check_export("gpt2", "gpt2", 2);
+    check_export("llama", "llama", 2);
+    check_export("vit_timm", "vit", 2);
+    check_export("swin", "swin", 4);
 }
 
 /* ---- graphs made here ---- */
@@ -454,6 +499,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_families, enter, leave),
         cmocka_unit_test_setup_teardown(test_configuration, enter, leave),
+        cmocka_unit_test_setup_teardown(test_exports, enter, leave),
         cmocka_unit_test_setup_teardown(test_fused_layer, enter, leave),
         cmocka_unit_test_setup_teardown(test_refused_operators, enter, leave),
         cmocka_unit_test_setup_teardown(test_refused_names, enter, leave),
