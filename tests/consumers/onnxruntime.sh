@@ -1,0 +1,104 @@
+# Models before and after compression of each kind in onnxruntime: outputs of drawn inputs,
+# and what writes texts token by token with its states.
+
+# All tokens at once. Where python3-onnx is, its checker reads the file.
+onnx_outputs() { # MODEL PASSES
+    local model size
+    model=$(compressed "$1" "$2") || return 1
+    "$COMPRESS" convert "$model" "$work/model.onnx" --quiet || return 1
+    if /usr/bin/python3 -c 'import onnx' 2>/dev/null; then
+        /usr/bin/python3 -c 'import sys, onnx.checker as c; c.check_model(sys.argv[1], full_check=True)' "$work/model.onnx" || return 1
+    fi
+    for size in "7 2" "11 3"; do
+        # shellcheck disable=SC2086
+        "$COMPRESS" ir "$model" | node "$modules/random_inputs.mjs" "$work/in.safetensors" $size &&
+            "$COMPRESS" run "$model" --input "$work/in.safetensors" --output "$work/out.safetensors" --quiet &&
+            node "$modules/ort_outputs.mjs" "$work/model.onnx" "$work/in.safetensors" "$work/out.safetensors" 1e-4 || return 1
+    done
+}
+
+# Token by token, by the folder that transformers.js would load.
+onnx_steps() { # MODEL PASSES
+    local model
+    model=$(compressed "$1" "$2") || return 1
+    rm -rf "$work/folder.onnx"
+    "$COMPRESS" ir "$model" | node "$modules/random_inputs.mjs" "$work/in.safetensors" 9 1 &&
+        "$COMPRESS" run "$model" --input "$work/in.safetensors" --output "$work/out.safetensors" --quiet &&
+        "$COMPRESS" convert "$model" "$work/folder.onnx/" --quiet &&
+        node "$modules/ort_steps.mjs" "$work/folder.onnx" "$work/in.safetensors" "$work/out.safetensors"
+}
+
+onnx() { # NAME MODEL [PASSES]
+    line "onnxruntime: $1" onnx_outputs "$2" "${3:-}"
+}
+steps() { # NAME MODEL [PASSES]
+    line "onnxruntime, token by token: $1" onnx_steps "$2" "${3:-}"
+}
+
+# The time that is left of a model at half of the work.
+onnx_time() { # MODEL PASSES
+    local half
+    "$COMPRESS" convert "$1" "$work/whole.onnx" --quiet && half=$(compressed "$1" "$2") &&
+        "$COMPRESS" convert "$half" "$work/half.onnx" --quiet &&
+        "$COMPRESS" ir "$1" | node "$modules/random_inputs.mjs" "$work/in.safetensors" 128 1 &&
+        node "$modules/ort_time.mjs" "$work/whole.onnx" "$work/half.onnx" "$work/in.safetensors" 1000
+}
+
+line "onnxruntime: drawn models of all families" node "$modules/onnx_grid.mjs" "$COMPRESS"
+for model in bert bert_mlm distilbert gpt2 llama marian vit deit swin swin_padded; do
+    onnx "reference $model" "$root/tests/data/reference/$model"
+done
+
+# A few steps of training give values to what starts with zeros: tables of positions, biases of
+# the mixing, convolutions.
+train='finetune: {data: train, steps: 8, batch_size: 8, lr: 2.0e-2}'
+onnx "bert" "$bert"
+onnx "bert, heads" "$bert" 'prune_heads: {score: magnitude, ranking: global, keep_ratio: 0.6}'
+onnx "bert, no heads" "$bert" 'prune_heads: {score: random, ranking: global, keep_ratio: 0.3, allow_empty: true}'
+onnx "bert, units" "$bert" 'prune_ffn: {score: magnitude, ranking: global, keep_ratio: 0.4}'
+onnx "bert, layers" "$bert" 'remove_layer: {drop: [1]}'
+onnx "bert, blocks" "$bert" 'remove_block: {block: attention, drop: [0]}, remove_block: {block: ffn, drop: [1]}'
+onnx "bert, factored" "$bert" 'factor_embedding: {rank: 16}'
+onnx "bert, shared" "$bert" 'weight_multiplex: {group: 2, init: mean, mixing: both, mixing_init: trunc_normal, mixing_bias: true, position: none, pooling: keep}'
+onnx "bert, exits" "$bert" 'add_exits: {head: tanh, init: copy}'
+onnx "bert, types" "$bert" 'fold_token_type'
+onnx "bert, f16" "$bert" 'cast: {dtype: f16}'
+onnx "bert, bf16" "$bert" 'cast: {dtype: bf16}'
+onnx "llama" "$llama"
+onnx "llama, units" "$llama" 'prune_ffn: {score: magnitude, ranking: global, keep_ratio: 0.5}'
+onnx "llama, blocks" "$llama" 'remove_block: {block: attention, drop: [1]}'
+onnx "llama, factored" "$llama" 'factor_embedding: {rank: 16}'
+onnx "llama, t2r" "$llama" 'attention_to_t2r: {feature_size: 8}'
+onnx "llama, t2r elu1" "$llama" 'attention_to_t2r: {feature: elu1, scale_query: false}'
+onnx "llama, t2r positive" "$llama" 'attention_to_t2r: {feature: positive, keep_softmax: [0]}'
+onnx "llama, t2r merged" "$llama" 'attention_to_t2r: {feature_size: 8, rotary: drop, keep_every: 2}, merge_t2r'
+onnx "vit" "$vit"
+onnx "vit, shared" "$vit" "weight_multiplex: {group: 2, init: lsq, mixing: both, mixing_init: trunc_normal, mixing_bias: true, position: contextual, mlp_transform: norm_conv, pooling: keep}, $train"
+onnx "vit, mean" "$vit" "weight_multiplex: {group: 3, init: first, mixing: after, position: contextual, mlp_transform: conv, pooling: mean}, $train"
+onnx "vit, pruned" "$vit" 'prune_heads: {score: magnitude, keep: 1}, prune_ffn: {score: magnitude, keep: 32}, remove_layer: {drop: [2]}'
+onnx "swin" "$swin"
+onnx "swin, shared" "$swin" "weight_multiplex: {layers_left: [1, 2], init: mean, mixing: both, mixing_init: trunc_normal, mixing_bias: true, position: contextual, mlp_transform: norm_conv}, $train"
+onnx "swin, pruned" "$swin" 'prune_heads: {score: magnitude, ranking: global, keep_ratio: 0.6}, prune_ffn: {score: magnitude, keep_ratio: 0.5}'
+onnx "marian" "$marian"
+onnx "marian, pruned" "$marian" 'prune_heads: {score: magnitude, keep_ratio: 0.5}, prune_ffn: {score: magnitude, keep_ratio: 0.5}, remove_block: {block: cross_attention, drop: [0]}'
+onnx "marian, t2r" "$marian" 'attention_to_t2r: {feature_size: 4}'
+onnx "rnn" "$rnn"
+onnx "rnn, mean" "$rnn" 'remove_attention'
+steps "llama" "$llama"
+steps "llama, t2r" "$llama" 'attention_to_t2r: {feature_size: 8, keep_softmax: [1]}'
+steps "llama, elu1" "$llama" 'attention_to_t2r: {feature: elu1}'
+steps "llama, pruned" "$llama" 'remove_block: {block: attention, drop: [1]}, prune_ffn: {score: magnitude, keep_ratio: 0.5}'
+steps "marian" "$marian"
+steps "marian, pruned" "$marian" 'prune_heads: {score: magnitude, ranking: global, keep_ratio: 0.6}'
+steps "marian, t2r" "$marian" 'attention_to_t2r: {feature_size: 4}'
+steps "rnn" "$rnn"
+steps "rnn, mean" "$rnn" 'remove_attention'
+if [ -n "$released" ]; then
+    prune='prune_heads: {score: magnitude, ranking: global, keep_ratio: 0.7}, prune_ffn: {score: magnitude, ranking: global, keep_ratio: 0.5}'
+    for model in minilm-l6-v2 gte-small stories15M; do
+        onnx "$model" "$released/$model"
+        onnx "$model, pruned" "$released/$model" "$prune"
+    done
+    half='prune_heads: {score: magnitude, keep: 6}, prune_ffn: {score: magnitude, keep_ratio: 0.5}'
+    line "onnxruntime: gte-small, time at half the work" onnx_time "$released/gte-small" "$half"
+fi
