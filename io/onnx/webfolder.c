@@ -11,6 +11,7 @@
 #include "io/formats/assets.h"
 #include "io/formats/model_config.h"
 #include "io/onnx/onnx_file.h"
+#include "io/tokenizers/tokenizer.h"
 
 #include <errno.h>
 #include <string.h>
@@ -83,6 +84,24 @@ static Status write_tree(const char *folder, const char *name, const Tree *tree,
     return status;
 }
 
+/* The numbers of the tokens that begin, end and fill a text, where the configuration
+ * lacks them: transformers.js asks it, not the tokenizer, when a text is at its end. */
+static void put_token_numbers(Arena *arena, Tree *config, const Model *model) {
+    Diag *aside = diag_create(); /* whoever reads the tokenizer will say what is wrong */
+    Tokenizer *tokenizer;
+    if (tokenizer_of_model(model) &&
+        tokenizer_read_model(&tokenizer, model, "tokenizer", aside) == STATUS_OK) {
+        const SpecialIds *ids = tokenizer_specials(tokenizer);
+        const char *const keys[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+        const int32_t numbers[] = {ids->bos, ids->eos, ids->pad};
+        for (int i = 0; i < 3; i++)
+            if (numbers[i] >= 0 && !tree_get_nonnull(config, keys[i]))
+                tree_put_int(arena, config, keys[i], numbers[i]);
+        tokenizer_destroy(tokenizer);
+    }
+    diag_destroy(aside);
+}
+
 static Status write_config(const Model *model, const char *folder,
                            const OnnxOptions *options, bool beside, Arena *arena,
                            Diag *diag) {
@@ -91,6 +110,7 @@ static Status write_config(const Model *model, const char *folder,
     const Node *logits = graph_output(graph, OUTPUT_LOGITS);
     if (graph_find_input(graph, INPUT_TARGET_IDS))
         tree_put_bool(arena, config, "is_encoder_decoder", true);
+    if (task_predicts_tokens(graph_task(graph))) put_token_numbers(arena, config, model);
     if (onnx_is_cached(graph, options)) put_layer_types(arena, config, graph);
     if (graph_task(graph) == TASK_CLASSIFY && logits)
         config_put_labels(arena, config, logits->type.dim[logits->type.rank - 1]);

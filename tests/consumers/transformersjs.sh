@@ -13,6 +13,17 @@ writes() { # NAME MODEL [PASSES]
     line "transformers.js: $1" transformersjs_text "$2" "${3:-}" "$prompt" 60
 }
 
+# Decisions of a classifier on the sentences of a table: FOLDER's first column.
+decides() { # MODEL PASSES TABLE
+    local model
+    model=$(compressed "$1" "$2") || return 1
+    rm -rf "$work/folder.onnx"
+    node -e 'const fs = require("fs"); for (const line of fs.readFileSync(process.argv[1], "utf8").split("\n").slice(1)) if (line) console.log(JSON.stringify({ text: line.split("\t")[0] }))' "$3" >"$work/texts.jsonl" &&
+        "$COMPRESS" convert "$model" "$work/folder.onnx/" --quiet &&
+        "$COMPRESS" run "$model" --jsonl "$work/texts.jsonl" --output "$work/out.safetensors" --quiet &&
+        node "$modules/tjs_classify.mjs" "$work/folder.onnx" "$work/texts.jsonl" "$work/out.safetensors"
+}
+
 prompt='The cat'
 writes "drawn llama" "$work/llama"
 writes "drawn llama, T2R" "$work/llama" 'attention_to_t2r: {feature_size: 16}'
