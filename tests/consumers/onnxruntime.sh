@@ -35,6 +35,31 @@ steps() { # NAME MODEL [PASSES]
     line "onnxruntime, token by token: $1" onnx_steps "$2" "${3:-}"
 }
 
+# Nested exits leave where `compress run --leave-early` does.
+onnx_leaves() { # MODEL
+    local data=$root/recipes/data/authors early=0 tokens
+    cat >"$work/recipe.yaml" <<END
+version: 1
+seed: 1
+model: $1
+data:
+  dev: {format: text, path: $data/train.tsv, tokenizer: $data/vocab.txt,
+        labels: [shakespeare, wells, tatoeba], limit: 300}
+passes: [add_exits: {init: copy}, finetune: {data: dev, steps: 30, batch_size: 16},
+         calibrate_exits: {data: dev, flops: 0.5}]
+output: [$work/exits.h5, {path: $work/exits.onnx, exits: nested}]
+END
+    "$COMPRESS" --recipe "$work/recipe.yaml" --quiet || return 1
+    for tokens in 4 6 8 11 15 20 27 35 48 64; do
+        "$COMPRESS" ir "$work/exits.h5" | node "$modules/random_inputs.mjs" "$work/in.safetensors" $tokens 1 &&
+            "$COMPRESS" run "$work/exits.h5" --input "$work/in.safetensors" --output "$work/out.safetensors" --leave-early >"$work/left" &&
+            node "$modules/ort_outputs.mjs" "$work/exits.onnx" "$work/in.safetensors" "$work/out.safetensors" || return 1
+        grep -q 'mean depth 6.00 of 6' "$work/left" || early=$((early + 1))
+    done
+    echo "10 samples, of which $early left early"
+    [ $early -gt 0 ]
+}
+
 # The time that is left of a model at half of the work.
 onnx_time() { # MODEL PASSES
     local half
@@ -84,6 +109,7 @@ onnx "marian, pruned" "$marian" 'prune_heads: {score: magnitude, keep_ratio: 0.5
 onnx "marian, t2r" "$marian" 'attention_to_t2r: {feature_size: 4}'
 onnx "rnn" "$rnn"
 onnx "rnn, mean" "$rnn" 'remove_attention'
+line "onnxruntime: bert, nested exits" onnx_leaves "$bert"
 steps "llama" "$llama"
 steps "llama, t2r" "$llama" 'attention_to_t2r: {feature_size: 8, keep_softmax: [1]}'
 steps "llama, elu1" "$llama" 'attention_to_t2r: {feature: elu1}'
