@@ -72,33 +72,6 @@ static Node *lift_graph_input(Lift *lift, NetValue *value) {
 
 /* ---- values ---- */
 
-/* Matchers, tried in turn for what a node gives. */
-static Node *match_node(Lift *lift, NetValue *value) {
-    NetNode *node = value->producer;
-    const EvalRow *row = eval_find(node->op);
-    Projection projection;
-    Node *found = NULL;
-    if (value_behind(value) != value) return lift_value(lift, value_behind(value));
-    if (match_projection(lift, value, &projection))
-        return lift_projection(lift, &projection, NULL, 0);
-    if (row->kind == EVAL_MOVES) {
-        if (net_is(node, "Gather")) found = match_embedding(lift, node);
-        return found ? found : match_moved(lift, value);
-    }
-    if (row->kind == EVAL_SHAPE || strncmp(node->op, "Reduce", 6) == 0) {
-        if (net_is(node, "Softmax")) return match_softmax(lift, node);
-        found = match_fused(lift, node, value);
-        return found ? found : match_pool(lift, node);
-    }
-    found = match_norm(lift, value);
-    if (!found) found = match_activation(lift, value);
-    if (!found && (net_is(node, "Add") || net_is(node, "Sum")))
-        found = match_sum(lift, node);
-    if (!found && (net_is(node, "Mul") || net_is(node, "Div")))
-        found = match_product(lift, node);
-    return found;
-}
-
 /* Whether a node has the elements of a value, rows of one width. */
 static bool has_elements(const Node *node, const NetValue *value) {
     for (int p = 0; p < NET_PROBES; p++) {
@@ -121,12 +94,11 @@ Node *lift_value(Lift *lift, NetValue *value) {
     if (value->lifted) return value->lifted;
     if (value->failed) return lift_stop(lift, value->producer, OTHER);
     if (!value->producer && value->input) return lift_graph_input(lift, value);
-    if (value_is_constant(value)) return lift_stored(lift, value, -1, NULL);
-    if (!value->producer || lift->depth >= LIFT_DEPTH_MAX)
+    if ((!value->producer && !value->stored) || lift->depth >= LIFT_DEPTH_MAX)
         return lift_stop(lift, value->producer, "it is nested too deep");
     lift->depth++;
     const NetNode *stop = lift->stop;
-    Node *node = match_node(lift, value);
+    Node *node = lift->match(lift, value);
     lift->depth--;
     if (node && !has_elements(node, value)) node = NULL;
     value->failed = !node;

@@ -1,12 +1,15 @@
 /* Lifting attention: joined heads of softmax(q k^T + masks) v, whatever reshapes,
- * transposes and scalings stand between. See lift.h.
+ * transposes and scalings stand between. See lift_attention.h.
  *
  * Walked from the joined heads back: the product with the values, the softmax, what is
  * added to the scores (masks are known by their numbers, tables of relative positions by
  * where their elements go), the product of queries and keys, and how each of the three
  * comes from tokens: which columns of a projection are which number of which head. */
-#include "io/onnx/lift.h"
+#include "io/onnx/lift_attention.h"
 
+#include "io/onnx/lift_heads.h"
+#include "io/onnx/lift_rows.h"
+#include "io/onnx/lift_weights.h"
 #include "io/onnx/probe.h"
 
 #include <math.h>

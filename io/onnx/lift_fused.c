@@ -1,7 +1,10 @@
 /* Lifting the nodes that stand for several: LayerNormalization and onnxruntime's fusions
- * (https://github.com/microsoft/onnxruntime, docs/ContribOperators.md). See lift.h. */
-#include "io/onnx/lift.h"
+ * (https://github.com/microsoft/onnxruntime, docs/ContribOperators.md). See lift_fused.h.
+ */
+#include "io/onnx/lift_fused.h"
 
+#include "io/onnx/lift_rows.h"
+#include "io/onnx/lift_weights.h"
 #include "io/onnx/probe.h"
 
 #include <math.h>

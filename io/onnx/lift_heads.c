@@ -1,8 +1,10 @@
 /* Lifting heads: which columns of which projection the queries, keys or values of
  * attention are, through views, splits, rotations by position and copies for grouped
- * queries. See lift.h. */
-#include "io/onnx/lift.h"
+ * queries. See lift_heads.h. */
+#include "io/onnx/lift_heads.h"
 
+#include "io/onnx/lift_rows.h"
+#include "io/onnx/lift_weights.h"
 #include "io/onnx/probe.h"
 
 #include <math.h>
@@ -155,61 +157,95 @@ static double rotary_base(const Rotary *rotary, const Trace *x, int64_t columns)
     return 0;
 }
 
+/* A rotation of heads of one source: where its operands come from. */
+typedef struct Turn {
+    Trace x, turned;
+    int64_t columns; /* of the source */
+    int64_t width;   /* of a head */
+    double theta;
+    int64_t
+        *place; /* by column of the source: which one it is among those that are taken */
+} Turn;
+
+static void turn_close(Turn *turn) {
+    trace_free(&turn->x);
+    trace_free(&turn->turned);
+}
+
+/* Checks that a value is a rotation by position of heads of one source. */
+static bool turn_open(Turn *turn, const Net *net, const NetValue *value,
+                      const Rotary *rotary) {
+    *turn = (Turn){0};
+    if (!trace_value(&turn->x, net, rotary->x, false)) return false;
+    if (!trace_value(&turn->turned, net, rotary->turned, false)) {
+        trace_free(&turn->x);
+        return false;
+    }
+    const Array *shape = turn->x.source->probe[0], *index = turn->x.index[0];
+    turn->columns = shape->rank > 0 ? shape->dim[shape->rank - 1] : 0;
+    turn->width = index->rank > 0 ? index->dim[index->rank - 1] : 0;
+    bool good = turn->columns > 1 && turn->width > 1 && turn->width % 2 == 0 &&
+                turn->turned.source == turn->x.source &&
+                turn->x.scale == turn->turned.scale &&
+                array_same_shape(index, value->probe[0]);
+    if (good) turn->theta = rotary_base(rotary, &turn->x, turn->columns);
+    good = good && turn->theta > 1;
+    for (int p = 0; p < NET_PROBES && good; p++)
+        good =
+            is_rotation(rotary, &turn->x, &turn->turned, p, turn->columns, turn->theta);
+    if (!good) turn_close(turn);
+    return good;
+}
+
+/* The columns that are taken, in the order of the first token's elements. */
+static bool turn_columns(Turn *turn, HeadMap *m, Arena *arena) {
+    const Array *index = turn->x.index[0];
+    const int64_t columns = turn->columns;
+    const int64_t tokens = turn->x.source->probe[0]->count / columns;
+    const int64_t used = tokens > 0 ? index->count / tokens : 0;
+    int64_t next = 0;
+    m->columns = columns;
+    m->column = ARENA_ARRAY(arena, int64_t, (size_t)columns);
+    turn->place = ARENA_ARRAY(arena, int64_t, (size_t)columns);
+    for (int64_t i = 0; i < index->count; i++) {
+        const int64_t from = (int64_t)index->data[i] - 1;
+        if (from >= columns) continue;
+        if (next == columns) return false;
+        turn->place[from] = next;
+        m->column[next++] = from;
+    }
+    m->width = turn->width;
+    m->heads = used / turn->width;
+    m->group = 1;
+    return next == used && used > 0 && used % turn->width == 0;
+}
+
 /* The rotated value's tokens: a rotary node on the columns that it takes, and where the
  * elements of the value stand in its rows. */
 static Node *lift_rotary(Lift *lift, NetValue *value, const Rotary *rotary, Arena *arena,
                          HeadMap *m, Array *at[NET_PROBES]) {
-    Trace x, other;
-    if (!trace_value(&x, lift->net, rotary->x, false)) return NULL;
-    Node *node = NULL;
-    NetValue *source = x.source;
-    const Array *shape = source->probe[0];
-    m->columns = shape->rank > 0 ? shape->dim[shape->rank - 1] : 0;
-    const int rank = x.index[0]->rank;
-    const int64_t width = x.index[0]->dim[rank - 1];
-    if (m->columns < 2 || width % 2 ||
-        !trace_value(&other, lift->net, rotary->turned, false)) {
-        trace_free(&x);
-        return lift_stop(lift, value->producer, "its operands are not heads of tokens");
-    }
-    const double theta = rotary_base(rotary, &x, m->columns);
-    bool good = theta > 1 && other.source == source && x.scale == other.scale &&
-                array_same_shape(x.index[0], value->probe[0]);
-    for (int p = 0; p < NET_PROBES && good; p++)
-        good = is_rotation(rotary, &x, &other, p, m->columns, theta);
-    /* columns in the order of their first token */
-    const int64_t tokens = shape->count / (m->columns > 0 ? m->columns : 1);
-    const int64_t used = x.index[0]->count / tokens;
-    m->column = ARENA_ARRAY(arena, int64_t, (size_t)m->columns);
-    int64_t *place = ARENA_ARRAY(arena, int64_t, (size_t)m->columns), next = 0;
-    for (int64_t i = 0; i < x.index[0]->count && good; i++) {
-        const int64_t from = (int64_t)x.index[0]->data[i] - 1;
-        if (from >= m->columns) continue;
-        place[from] = next;
-        m->column[next++] = from;
-    }
-    good = good && next == used && used % width == 0;
-    m->width = width;
-    m->heads = good ? used / width : 0;
-    m->group = 1;
-    if (good) node = lift_columns(lift, source, m);
+    Turn turn;
+    ArrayPool pool = {arena, 4 * (int64_t)ARRAY_COUNT_MAX};
+    if (!turn_open(&turn, lift->net, value, rotary))
+        return lift_stop(lift, value->producer, "it is no rotation by position");
+    Node *node =
+        turn_columns(&turn, m, arena) ? lift_columns(lift, turn.x.source, m) : NULL;
     if (node)
         node = lift_op(lift, value->producer, "rotary", &node, 1, "heads=%lld theta=%s",
-                       (long long)m->heads, short_decimal(lift, theta));
+                       (long long)m->heads, short_decimal(lift, turn.theta));
+    const int64_t used = m->heads * m->width;
     for (int p = 0; p < NET_PROBES && node; p++) {
-        ArrayPool pool = {arena, ARRAY_COUNT_MAX};
-        const Array *index = x.index[p];
+        const Array *index = turn.x.index[p];
         at[p] = array_create(&pool, ONNX_F64, index->rank, index->dim, true);
-        for (int64_t i = 0; at[p] && at[p]->data && i < index->count; i++) {
-            const int64_t from = (int64_t)index->data[i] - 1;
-            at[p]->data[i] =
-                (double)(from / m->columns * used + place[from % m->columns] + 1);
-        }
         if (!at[p] || !at[p]->data) node = NULL;
+        for (int64_t i = 0; node && i < index->count; i++) {
+            const int64_t from = (int64_t)index->data[i] - 1;
+            at[p]->data[i] = (double)(from / turn.columns * used +
+                                      turn.place[from % turn.columns] + 1);
+        }
     }
     m->columns = used;
-    trace_free(&x);
-    trace_free(&other);
+    turn_close(&turn);
     return node ? node
                 : lift_stop(lift, value->producer, "it is no rotation by position");
 }

@@ -1,8 +1,9 @@
 /* Lifting what works on rows by themselves: embeddings, norms, activations, sums and
- * products. See lift.h. */
-#include "io/onnx/lift.h"
+ * products. See lift_rows.h. */
+#include "io/onnx/lift_rows.h"
 
 #include "io/onnx/eval.h"
+#include "io/onnx/lift_weights.h"
 #include "io/onnx/probe.h"
 
 #include <math.h>

@@ -1,7 +1,9 @@
 /* Lifting what moves, joins or chooses tokens: patches of images, windows, tokens in
- * front, one token, means. Known by where elements go. See lift.h. */
-#include "io/onnx/lift.h"
+ * front, one token, means. Known by where elements go. See lift_tokens.h. */
+#include "io/onnx/lift_tokens.h"
 
+#include "io/onnx/lift_attention.h"
+#include "io/onnx/lift_weights.h"
 #include "io/onnx/probe.h"
 
 #include <math.h>

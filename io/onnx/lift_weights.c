@@ -1,6 +1,6 @@
 /* Lifting weights: stored tensors become storages, in the layout of our ops and under
- * names that say where they belong. See lift.h. */
-#include "io/onnx/lift.h"
+ * names that say where they belong. See lift_weights.h. */
+#include "io/onnx/lift_weights.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -5,8 +5,9 @@
 #include "io/files/json.h"
 #include "io/files/path.h"
 #include "io/formats/assets.h"
-#include "io/onnx/lift.h"
+#include "io/onnx/lift_match.h"
 #include "io/onnx/places.h"
+#include "io/onnx/places_config.h"
 #include "io/onnx/probe.h"
 #include "ir/rewrite.h"
 #include "ir/verify.h"
@@ -118,7 +119,11 @@ static void choose_config(Model *model, const Tree *beside, const char *path,
 
 static Status lift_model(Model *model, Net *net, const Tree *beside, Diag *diag) {
     ArrayPool pool = {arena_create(), ARRAY_POOL_MAX};
-    Lift lift = {.net = net, .pool = &pool, .graph = model->graph, .arena = model->arena};
+    Lift lift = {.net = net,
+                 .match = match_value,
+                 .pool = &pool,
+                 .graph = model->graph,
+                 .arena = model->arena};
     const ProbeSizes sizes = find_sizes(net, beside);
     Status status = probe_run(net, &pool, &sizes, diag);
     if (status == STATUS_OK) status = lift_outputs(&lift, diag);

@@ -15,8 +15,4 @@
  * attention is causal. Returns the number of layers. */
 int places_find(Graph *graph, bool decoder);
 
-/* A configuration as Hugging Face's of the family that the graph is like: "bert", "gpt2",
- * "vit", ...; without `model_type` when it is like none. */
-Tree *places_config(Arena *arena, const Graph *graph);
-
 #endif

@@ -1,5 +1,5 @@
-/* Places: the configuration that a lifted graph has, in Hugging Face's keys. */
-#include "io/onnx/places.h"
+/* Configurations of lifted graphs: see places_config.h. */
+#include "io/onnx/places_config.h"
 
 #include <string.h>
 
