@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static Status not_a_model(const char *path, Diag *diag) {
@@ -45,7 +46,10 @@ Status model_load_with(Model **out, const char *path, const HfOptions *options,
     if (!*format) return not_a_model(path, diag);
     TRY((*format)->read(&model, path, options, ops, check, diag));
     const Status status = check ? graph_verify_weights(model->graph, diag) : STATUS_OK;
+    struct stat info;
     if (status == STATUS_OK) {
+        if (model->file_bytes == 0 && stat(path, &info) == 0 && S_ISREG(info.st_mode))
+            model->file_bytes = (int64_t)info.st_size;
         *out = model;
         return STATUS_OK;
     }
