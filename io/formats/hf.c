@@ -165,25 +165,23 @@ static const char *graph_name(const Binder *binder, const char *name) {
     return graph_storage(binder->graph, other) ? other : name;
 }
 
-/* Adds a tensor of the checkpoint under its name in the graph, or its parts. */
-static void bindings_add(Binder *binder, const NamedTensor *source) {
-    const Family *family = binder->family;
-    const char *parts[SPLIT_MAX], *name = family->rename(binder->arena, source->name);
-    if (!name) return;
-    int count = family->split ? family->split(binder->arena, name, parts) : 0;
-    if (count == 0) parts[count++] = name;
-    for (int i = 0; i < count; i++)
-        binder->bindings[binder->count++] =
-            (Binding){graph_name(binder, parts[i]), source, i, count, false};
-}
-
-/* Lists the tensors by their names in the graph, those left out on purpose excepted. */
+/* Lists the tensors, or their parts, by their names in the graph, those left out on
+ * purpose excepted. */
 static Status bindings_list(Binder *binder) {
     const Checkpoint *checkpoint = binder->checkpoint;
+    const Family *family = binder->family;
     const size_t most = SPLIT_MAX * (size_t)checkpoint->count + 1;
     binder->bindings = ARENA_ARRAY(binder->arena, Binding, most);
-    for (int i = 0; i < checkpoint->count; i++)
-        bindings_add(binder, &checkpoint->tensors[i]);
+    for (int i = 0; i < checkpoint->count; i++) {
+        const NamedTensor *source = &checkpoint->tensors[i];
+        const char *parts[SPLIT_MAX], *name = family->rename(binder->arena, source->name);
+        if (!name) continue;
+        int count = family->split ? family->split(binder->arena, name, parts) : 0;
+        if (count == 0) parts[count++] = name;
+        for (int part = 0; part < count; part++)
+            binder->bindings[binder->count++] =
+                (Binding){graph_name(binder, parts[part]), source, part, count, false};
+    }
     qsort(binder->bindings, (size_t)binder->count, sizeof(Binding), binding_order);
     for (int i = 1; i < binder->count; i++)
         if (strcmp(binder->bindings[i].name, binder->bindings[i - 1].name) == 0)
@@ -376,15 +374,6 @@ Status hf_bind(Model *model, const Checkpoint *checkpoint, const HfOptions *opti
     return bind_checkpoint(model, family, checkpoint, options ? options : &none, diag);
 }
 
-static Status read_weights(Model *model, const Family *family, const char *folder,
-                           const HfOptions *options, Diag *diag) {
-    Checkpoint *checkpoint;
-    TRY(checkpoint_read(&checkpoint, folder, diag));
-    const Status status = bind_checkpoint(model, family, checkpoint, options, diag);
-    checkpoint_destroy(checkpoint);
-    return status;
-}
-
 /* The configuration with the keys of `overrides` in place of its own. */
 static Tree *merge_config(Arena *arena, const Tree *config, const Tree *overrides) {
     Tree *merged = tree_new(arena, TREE_MAP, config->loc);
@@ -403,17 +392,6 @@ static Tree *merge_config(Arena *arena, const Tree *config, const Tree *override
     return merged;
 }
 
-/* Nearest name to a misspelt key, among those of config.json and those that were read. */
-static const char *nearest_key(const ConfigKeys *read, const Tree *config,
-                               const char *key) {
-    const int most = read->count + config->count;
-    const char **names = ARENA_ARRAY(read->arena, const char *, (size_t)most + 1);
-    int count = 0;
-    for (; count < read->count; count++) names[count] = read->names[count];
-    for (const Tree *own = config->first; own; own = own->next) names[count++] = own->key;
-    return name_nearest(key, names, count);
-}
-
 /* Whether a key that changes a configuration has a meaning: config.json has it, the
  * family reads it, or it belongs to one that is read. */
 static bool is_known_key(const ConfigKeys *read, const Tree *config, const char *key) {
@@ -425,12 +403,18 @@ static bool is_known_key(const ConfigKeys *read, const Tree *config, const char 
     return false;
 }
 
-/* Warns of keys that change nothing. */
+/* Warns of keys that change nothing, with the nearest name to a misspelt one among those
+ * of config.json and those that were read. */
 static void warn_unknown_keys(const ConfigKeys *read, const Tree *config,
                               const Tree *overrides, const char *family, Diag *diag) {
+    const int most = read->count + config->count;
+    const char **names = ARENA_ARRAY(read->arena, const char *, (size_t)most + 1);
+    int count = 0;
+    for (; count < read->count; count++) names[count] = read->names[count];
+    for (const Tree *own = config->first; own; own = own->next) names[count++] = own->key;
     for (const Tree *value = overrides->first; value; value = value->next) {
         if (is_known_key(read, config, value->key)) continue;
-        const char *nearest = nearest_key(read, config, value->key);
+        const char *nearest = name_nearest(value->key, names, count);
         diag_warn(diag, value->key_loc, value->key,
                   "neither config.json nor the family %s has this key%s%s%s", family,
                   nearest ? "; did you mean \"" : "", nearest ? nearest : "",
@@ -466,7 +450,11 @@ static Status read_folder(Model *model, const char *folder, const HfOptions *opt
     TRY(json_parse(&model->config, model->arena, path, text, length, diag));
     model->file_bytes = (int64_t)length;
     TRY(build_changed(&family, model, options->overrides, diag));
-    return read_weights(model, family, folder, options, diag);
+    Checkpoint *checkpoint;
+    TRY(checkpoint_read(&checkpoint, folder, diag));
+    const Status status = bind_checkpoint(model, family, checkpoint, options, diag);
+    checkpoint_destroy(checkpoint);
+    return status;
 }
 
 Status hf_read_with(Model **out, const char *folder, const HfOptions *options,

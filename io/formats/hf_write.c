@@ -29,14 +29,6 @@ const HfWriteOptions hf_write_defaults = {.shard_bytes = 5000000000};
 
 /* ---- config.json ---- */
 
-/* The type of all weights; F32 where they have several. */
-static DType common_dtype(const StockTensor *tensors, int count) {
-    DType dtype = count > 0 ? tensors[0].shape.dtype : DTYPE_F32;
-    for (int i = 1; i < count; i++)
-        if (tensors[i].shape.dtype != dtype) return DTYPE_F32;
-    return dtype;
-}
-
 /* Appends the text of config.json. */
 static void print_config(Text *text, Arena *arena, const Stock *stock,
                          const StockTensor *tensors, int count) {
@@ -45,7 +37,10 @@ static void print_config(Text *text, Arena *arena, const Stock *stock,
     Tree *config = tree_copy(arena, stock->config);
     const Graph *graph = stock->built->graph;
     const Node *logits = graph_output(graph, OUTPUT_LOGITS);
-    const char *type = TYPES[common_dtype(tensors, count)];
+    DType dtype = count > 0 ? tensors[0].shape.dtype : DTYPE_F32;
+    for (int i = 1; i < count; i++) /* one type of all weights, F32 of several */
+        if (tensors[i].shape.dtype != dtype) dtype = DTYPE_F32;
+    const char *type = TYPES[dtype];
     if (!tree_get_nonnull(config, "architectures"))
         tree_add_string(arena, tree_put_list(arena, config, "architectures"),
                         stock->family->classes[0]);

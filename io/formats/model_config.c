@@ -64,20 +64,16 @@ static double measure_layer(const Graph *graph, const SizeKey *size, int layer) 
     return (double)(last_dim(node->in[0]) / heads);
 }
 
-/* The lookup in the table of token types: an operand of the sum that adds its rows. */
-static const Node *find_types(const Graph *graph, const char *stack) {
-    const Node *sum = graph_find(graph, stack, -1, ROLE_TOKEN_TYPE);
-    const Node *words = graph_find(graph, stack, -1, ROLE_EMBED);
-    for (int i = 0; sum && words && i < sum->in_count; i++)
-        if (sum->in[i] != words && sum->in[i]->op == words->op) return sum->in[i];
-    return NULL;
-}
-
 /* Of the table of tokens, or of token types, of a stack; 0 without one. */
 static double measure_table(const Graph *graph, const SizeKey *size) {
-    const Node *node = size->kind == SIZE_TYPES
-                           ? find_types(graph, size->stack)
-                           : graph_find(graph, size->stack, -1, ROLE_EMBED);
+    const Node *words = graph_find(graph, size->stack, -1, ROLE_EMBED), *node = words;
+    if (size->kind == SIZE_TYPES) {
+        /* the lookup is an operand of the sum that adds its rows */
+        const Node *sum = graph_find(graph, size->stack, -1, ROLE_TOKEN_TYPE);
+        node = NULL;
+        for (int i = 0; sum && words && i < sum->in_count && !node; i++)
+            if (sum->in[i] != words && sum->in[i]->op == words->op) node = sum->in[i];
+    }
     if (!node || node->in_count < 2 || !node->in[1] || !node->in[1]->storage) return 0;
     const Type *table = &node->in[1]->type;
     return table->rank == 2 ? (double)table->dim[size->kind == SIZE_EMBEDDING] : 0;

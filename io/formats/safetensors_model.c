@@ -80,17 +80,13 @@ static void add_place(SafetensorsWriter *w, const Storage *storage, const char *
     tree_put_int(w->arena, place, "parts", parts);
 }
 
-static bool one_type(const StockTensor *tensor) {
-    bool same = true;
-    for (int p = 1; p < tensor->count; p++)
-        same &= tensor->parts[p]->tensor.dtype == tensor->parts[0]->tensor.dtype;
-    return same;
-}
-
 /* Adds a tensor of the checkpoint; its parts one by one, under the names that they have
  * in the graph of the architecture, where they are of several types. */
 static Status add_stock(SafetensorsWriter *w, const StockTensor *tensor) {
-    if (one_type(tensor)) {
+    bool one_type = true;
+    for (int p = 1; p < tensor->count; p++)
+        one_type &= tensor->parts[p]->tensor.dtype == tensor->parts[0]->tensor.dtype;
+    if (one_type) {
         NamedTensor *named = &w->tensors[w->count];
         TRY(stock_tensor_values(&named->tensor, tensor, w->diag));
         named->name = tensor->name;

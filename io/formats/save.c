@@ -112,18 +112,14 @@ Status output_check_model(const ModelOutput *output, const Model *model, Diag *d
     return status;
 }
 
-/* The type that the weights are cast to before the format sees them. */
-static bool cast_wanted(const char *dtype, DType *out) {
-    return dtype_parse(dtype, out) &&
-           (*out == DTYPE_F32 || *out == DTYPE_F16 || *out == DTYPE_BF16);
-}
-
 Status model_save(Model *model, ModelOutput *output, Diag *diag) {
     const ModelFormat *format = output->format;
     Model *cast = NULL;
     DType dtype;
     Status status = output_check_model(output, model, diag);
-    if (status == STATUS_OK && cast_wanted(output->options.dtype, &dtype)) {
+    /* to these types weights are cast before the format sees them */
+    if (status == STATUS_OK && dtype_parse(output->options.dtype, &dtype) &&
+        (dtype == DTYPE_F32 || dtype == DTYPE_F16 || dtype == DTYPE_BF16)) {
         cast = model_copy(model);
         status = model_cast(cast, dtype, NULL, diag);
     }

@@ -115,12 +115,6 @@ static const Storage *find_weights(const Export *e, const char *name) {
     return NULL;
 }
 
-/* Whether a tensor is the matrix of predictions. */
-static bool predicts(const Export *e, const TensorSlot *slot) {
-    const bool tied = e->outline.kind != OUTLINE_BERT && e->outline.tied;
-    return strcmp(slot->name, tied ? "token_embd.weight" : "output.weight") == 0;
-}
-
 /* What a storage is kept as; NULL = one of zeros. */
 static const BlockType *stored_type(const Storage *storage) {
     const DType dtype = storage ? storage->tensor.dtype : DTYPE_F32;
@@ -136,7 +130,10 @@ static const BlockType *choose_type(const Export *e, const Source *source,
     const TensorSlot *slot = source->slot;
     if (slot->type.rank == 1 || slot->plain) return block_type_by_name("f32");
     if (strcmp(dtype, "keep") == 0) return stored_type(source->part[0]);
-    if (strcmp(dtype, "q4_0") == 0 && predicts(e, slot)) dtype = "q8_0";
+    const bool tied = e->outline.kind != OUTLINE_BERT && e->outline.tied;
+    const char *predictions = tied ? "token_embd.weight" : "output.weight";
+    if (strcmp(dtype, "q4_0") == 0 && strcmp(slot->name, predictions) == 0)
+        dtype = "q8_0";
     const BlockType *type = block_type_by_name(dtype);
     if (width % type->values == 0) return type;
     ++*uneven;

@@ -8,10 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool has_attention(const OutlineLayer *layer) {
-    return layer->heads > 0;
-}
-
 /* Whether all layers are alike, so that one number says what each of them has. */
 static bool is_uniform(const Outline *outline) {
     for (int i = 0; i < outline->layers; i++) {
@@ -158,12 +154,6 @@ static Status cut_attention(Graph *graph, int i, const OutlineLayer *layer, int6
                     "heads=%lld kv_heads=%lld", heads, kv_heads == heads ? 0 : kv_heads);
 }
 
-static Status cut_units(Graph *graph, int i, int64_t units, Diag *diag) {
-    TRY(cut_projection(graph, i, ROLE_FFN_GATE, false, units, diag));
-    TRY(cut_projection(graph, i, ROLE_FFN_IN, false, units, diag));
-    return cut_projection(graph, i, ROLE_FFN_OUT, true, units, diag);
-}
-
 /* Takes a block out: its residual sum is what it was added to. */
 static void remove_block(Graph *graph, int layer, Role residual) {
     Node *sum = graph_find(graph, STACK_DECODER, layer, residual);
@@ -173,16 +163,19 @@ static void remove_block(Graph *graph, int layer, Role residual) {
 static Status cut_layers(Graph *graph, const Outline *outline, bool whole, Diag *diag) {
     for (int i = 0; i < outline->layers; i++) {
         const OutlineLayer *layer = &outline->layer[i];
-        const bool attends = has_attention(layer) && (whole || !layer->empty_attention);
+        const bool attends = layer->heads > 0 && (whole || !layer->empty_attention);
         const bool feeds = layer->units > 0 && (whole || !layer->empty_units);
         if (attends)
             TRY(cut_attention(graph, i, layer, outline->head_width, diag));
         else
             remove_block(graph, i, ROLE_RESIDUAL1);
-        if (feeds)
-            TRY(cut_units(graph, i, layer->units, diag));
-        else
+        if (feeds) {
+            TRY(cut_projection(graph, i, ROLE_FFN_GATE, false, layer->units, diag));
+            TRY(cut_projection(graph, i, ROLE_FFN_IN, false, layer->units, diag));
+            TRY(cut_projection(graph, i, ROLE_FFN_OUT, true, layer->units, diag));
+        } else {
             remove_block(graph, i, ROLE_RESIDUAL2);
+        }
     }
     graph_remove_dead(graph);
     return graph_infer(graph, diag);

@@ -22,24 +22,18 @@ static const Node *weight_of(const Node *node) {
 
 /* ---- layers ---- */
 
-static OutlineLayer measure_layer(const Graph *graph, const char *stack, int layer) {
-    const Node *attention = graph_find(graph, stack, layer, ROLE_ATTENTION);
-    const Node *in = graph_find(graph, stack, layer, ROLE_FFN_IN);
-    OutlineLayer out = {0};
-    if (attention) out.heads = node_heads(attention);
-    if (attention) out.kv_heads = node_key_heads(attention);
-    if (in) out.units = last_dim(in);
-    return out;
-}
-
 /* Layers that have a block, one after the other. */
 static void measure_layers(Outline *out, Arena *arena, const Graph *graph,
                            const char *stack) {
     const int count = graph_layer_count(graph, stack);
     out->layer = ARENA_ARRAY(arena, OutlineLayer, (size_t)count + 1);
     for (int i = 0; i < count; i++) {
-        const OutlineLayer layer = measure_layer(graph, stack, i);
         const Node *attention = graph_find(graph, stack, i, ROLE_ATTENTION);
+        const Node *in = graph_find(graph, stack, i, ROLE_FFN_IN);
+        OutlineLayer layer = {0};
+        if (attention) layer.heads = node_heads(attention);
+        if (attention) layer.kv_heads = node_key_heads(attention);
+        if (in) layer.units = last_dim(in);
         if (attention && layer.heads && !out->head_width)
             out->head_width = last_dim(attention->in[0]) / layer.heads;
         if (layer.heads || layer.units) out->layer[out->layers++] = layer;

@@ -15,11 +15,6 @@ static const char EMPTY_UNITS[] = "compress.empty_feed_forward";
 
 typedef enum LayerSize { SIZE_HEADS_OF, SIZE_KV_HEADS_OF, SIZE_UNITS_OF } LayerSize;
 
-static int64_t layer_size(const OutlineLayer *layer, LayerSize size) {
-    if (size == SIZE_HEADS_OF) return layer->heads;
-    return size == SIZE_KV_HEADS_OF ? layer->kv_heads : layer->units;
-}
-
 typedef struct KeyWriter {
     GgufWriter *writer;
     Arena *arena;
@@ -43,8 +38,12 @@ static void put_real(const KeyWriter *w, const char *name, double value) {
 static void put_layers(const KeyWriter *w, const char *name, LayerSize size) {
     const Outline *outline = w->outline;
     int64_t *values = ARENA_ARRAY(w->arena, int64_t, (size_t)outline->layers);
-    for (int i = 0; i < outline->layers; i++)
-        values[i] = layer_size(&outline->layer[i], size);
+    for (int i = 0; i < outline->layers; i++) {
+        const OutlineLayer *layer = &outline->layer[i];
+        values[i] = size == SIZE_HEADS_OF      ? layer->heads
+                    : size == SIZE_KV_HEADS_OF ? layer->kv_heads
+                                               : layer->units;
+    }
     if (strcmp(w->architecture, "deci") == 0)
         gguf_put_integers(w->writer, full_key(w->arena, w->architecture, name), values,
                           outline->layers);

@@ -99,13 +99,6 @@ static const char *put_layer(Arena *arena, const char *name, int layer) {
     return arena_printf(arena, "%.*s%d%s", (int)(at - name), name, layer, at + 2);
 }
 
-/* The storage of a row; checkpoints of a trunk alone have names without the prefix. */
-static const Storage *find_storage(const Graph *graph, const char *name) {
-    const char *dot = strchr(name, '.');
-    const Storage *storage = graph_storage(graph, name);
-    return storage || !dot ? storage : graph_storage(graph, dot + 1);
-}
-
 /* Adds the tensor of a row where the graph has the storages of it. */
 static void add_slot(TensorSlot *slots, int *count, Arena *arena, const Outline *outline,
                      const Graph *graph, const SlotRow *row, int layer) {
@@ -113,8 +106,11 @@ static void add_slot(TensorSlot *slots, int *count, Arena *arena, const Outline 
                        .order = row->order,
                        .plain = row->plain};
     while (slot.parts < SLOT_PARTS && row->storage[slot.parts]) {
-        const Storage *storage =
-            find_storage(graph, put_layer(arena, row->storage[slot.parts], layer));
+        const char *name = put_layer(arena, row->storage[slot.parts], layer);
+        const char *dot = strchr(name, '.');
+        const Storage *storage = graph_storage(graph, name);
+        /* checkpoints of a trunk alone have names without the prefix */
+        if (!storage && dot) storage = graph_storage(graph, dot + 1);
         if (!storage) return;
         slot.type = (Type){.rank = storage->tensor.rank};
         memcpy(slot.type.dim, storage->tensor.dim, sizeof slot.type.dim);

@@ -13,14 +13,6 @@ static const char *const USE_KEYS[TOKEN_USES] = {
 
 /* ---- writing ---- */
 
-/* WordPiece in llama.cpp marks the start of a word, where BERT marks what goes on. */
-static const char *mark_word(Arena *arena, const Tokens *tokens, int64_t i) {
-    const char *text = tokens->texts[i];
-    if (strcmp(tokens->model, "bert") != 0 || tokens->types[i] == TOKEN_CONTROL)
-        return text;
-    return strncmp(text, "##", 2) == 0 ? text + 2 : arena_printf(arena, SPACE "%s", text);
-}
-
 void tokens_put(GgufWriter *writer, const Tokens *tokens) {
     if (!tokens->model) {
         gguf_put_text(writer, PREFIX "model", "none");
@@ -28,8 +20,16 @@ void tokens_put(GgufWriter *writer, const Tokens *tokens) {
     }
     Arena *arena = arena_create();
     const char **texts = ARENA_ARRAY(arena, const char *, (size_t)tokens->count);
-    for (int64_t i = 0; i < tokens->count; i++) texts[i] = mark_word(arena, tokens, i);
     const bool bert = strcmp(tokens->model, "bert") == 0;
+    for (int64_t i = 0; i < tokens->count; i++) {
+        texts[i] = tokens->texts[i];
+        if (!bert || tokens->types[i] == TOKEN_CONTROL) continue;
+        /* WordPiece in llama.cpp marks the start of a word, where BERT marks what goes
+         * on */
+        texts[i] = strncmp(texts[i], "##", 2) == 0
+                       ? texts[i] + 2
+                       : arena_printf(arena, SPACE "%s", texts[i]);
+    }
     gguf_put_text(writer, PREFIX "model", tokens->model);
     gguf_put_text(writer, PREFIX "pre", tokens->pre ? tokens->pre : "default");
     gguf_put_texts(writer, PREFIX "tokens", texts, tokens->count);

@@ -105,10 +105,6 @@ static Status place_token(const TokenReader *r, const char *text, const Tree *id
     return STATUS_OK;
 }
 
-static bool is_byte(const char *text) {
-    return strlen(text) == 6 && strncmp(text, "<0x", 3) == 0 && text[5] == '>';
-}
-
 static Status read_texts(const TokenReader *r) {
     Tokens *out = r->out;
     const Tree *vocab = tree_get(r->bpe, "vocab"), *added;
@@ -120,8 +116,10 @@ static Status read_texts(const TokenReader *r) {
     out->texts = ARENA_ARRAY(r->arena, const char *, (size_t)out->count);
     out->types = ARENA_ARRAY(r->arena, int64_t, (size_t)out->count);
     for (const Tree *token = vocab->first; token; token = token->next) {
-        const bool byte = pieces && is_byte(token->key);
-        TRY(place_token(r, token->key, token, byte ? TOKEN_BYTE : TOKEN_NORMAL));
+        const char *text = token->key; /* "<0x0A>" is a byte */
+        const bool byte =
+            pieces && strlen(text) == 6 && strncmp(text, "<0x", 3) == 0 && text[5] == '>';
+        TRY(place_token(r, text, token, byte ? TOKEN_BYTE : TOKEN_NORMAL));
     }
     added = tree_get_nonnull(r->root, "added_tokens");
     for (added = added ? added->first : NULL; added; added = added->next) {

@@ -110,10 +110,6 @@ Node *lift_value(Lift *lift, NetValue *value) {
 
 /* ---- outputs ---- */
 
-static bool is_cache(const char *name) {
-    return strncmp(name, "present", 7) == 0;
-}
-
 /* The name of an output in our graphs: exporters give some no name. */
 static const char *output_name(const Lift *lift, const NetValue *value) {
     static const char *const KEPT[] = {OUTPUT_LOGITS, OUTPUT_STATES, OUTPUT_POOLER};
@@ -149,11 +145,6 @@ static Status fail_output(Lift *lift, const NetValue *output, Diag *diag) {
     return STATUS_MODEL;
 }
 
-/* Forgets which values could not be lifted, to try again and hear why. */
-static void forget_failures(Net *net) {
-    for (int i = 0; i < net->value_count; i++) net->values[i]->failed = false;
-}
-
 /* Inputs in the order that families have them. */
 static void lift_inputs(Lift *lift) {
     static const InputKind ORDER[] = {INPUT_TOKENS, INPUT_PADDING, INPUT_TYPE_IDS};
@@ -169,8 +160,9 @@ Status lift_outputs(Lift *lift, Diag *diag) {
     lift_joints(lift);
     for (int i = 0; i < net->output_count; i++) {
         NetValue *value = net->outputs[i];
-        if (is_cache(value->name)) continue;
-        forget_failures(net);
+        if (strncmp(value->name, "present", 7) == 0) continue; /* keys and values */
+        /* what could not be lifted before is tried again, to hear why */
+        for (int k = 0; k < net->value_count; k++) net->values[k]->failed = false;
         lift->stop = NULL;
         Node *node = lift_value(lift, value);
         if (!node) return fail_output(lift, value, diag);

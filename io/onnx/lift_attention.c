@@ -320,12 +320,6 @@ static bool joins_heads(const Trace *trace, int64_t *heads) {
     return rows > 0 && trace->scale == 1;
 }
 
-/* Scale as the op has it: 0 for the usual one. */
-static const char *scale_text(const Lift *lift, double scale, int64_t width) {
-    if (fabs(scale * sqrt((double)width) - 1) < 1e-5) return "";
-    return arena_printf(lift->arena, " scale=%s", short_decimal(lift, scale));
-}
-
 static Node *lift_scores(Lift *lift, const NetNode *node, Scores *s, NetValue *values,
                          int64_t heads) {
     Heads q, k, v;
@@ -339,7 +333,11 @@ static Node *lift_scores(Lift *lift, const NetNode *node, Scores *s, NetValue *v
     if (q.groups != heads || k.groups != v.groups || q.width != k.width || v.scale != 1)
         return lift_stop(lift, node, "its heads do not go together");
     Node *in[4] = {q.node, k.node, v.node, NULL};
-    const char *scale = scale_text(lift, s->scale * q.scale * k.scale, q.width);
+    const double factor = s->scale * q.scale * k.scale; /* the usual one is not said */
+    const char *scale =
+        fabs(factor * sqrt((double)q.width) - 1) < 1e-5
+            ? ""
+            : arena_printf(lift->arena, " scale=%s", short_decimal(lift, factor));
     const Array *scores[NET_PROBES];
     for (int p = 0; p < NET_PROBES; p++) scores[p] = product->out[0]->probe[p];
     const int64_t rows = scores[0]->dim[scores[0]->rank - 2];

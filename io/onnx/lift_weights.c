@@ -72,11 +72,6 @@ static const char *matrix_name(const Lift *lift, const Projection *projection) {
 
 /* ---- storages ---- */
 
-/* Whether weights can stay as they are stored. */
-static bool is_weight_type(int32_t type) {
-    return type == ONNX_F32 || type == ONNX_F16 || type == ONNX_BF16;
-}
-
 /* A view of the stored bytes, or a copy where they are not aligned or in a list. */
 static bool stored_tensor(Lift *lift, const NetValue *value, int rank, const int64_t *dim,
                           Tensor *out, Diag *diag) {
@@ -84,8 +79,10 @@ static bool stored_tensor(Lift *lift, const NetValue *value, int rank, const int
     DType dtype = DTYPE_F32;
     Buf *map;
     const char *bytes = net_bytes(lift->net, stored, &map);
-    const bool kept = is_weight_type(stored->data_type) && bytes;
-    if (kept) onnx_dtype(stored->data_type, &dtype);
+    const int32_t type = stored->data_type;
+    const bool kept =
+        bytes && (type == ONNX_F32 || type == ONNX_F16 || type == ONNX_BF16);
+    if (kept) onnx_dtype(type, &dtype);
     *out = tensor_shape(dtype, rank, dim);
     if (kept && (uintptr_t)bytes % dtype_bytes(dtype) == 0) {
         out->buf = buf_retain(map);
@@ -226,12 +223,6 @@ bool match_projection(const Lift *lift, NetValue *value, Projection *out) {
     return false;
 }
 
-/* Whether a module keeps its matrix [in, out], as those of GPT-2 do: exporters name what
- * they have transposed otherwise than the modules do. */
-static bool is_kept_turned(const char *name) {
-    return !is_numbered(name) && ends_with(name, ".weight");
-}
-
 /* Copies outputs `columns` of a matrix [rows, width] to [count, rows], or when `turned`
  * is false to [rows, count]. */
 static void copy_columns(char *to, const char *from, size_t each, int64_t rows,
@@ -352,7 +343,10 @@ static Node *projection_bias(Lift *lift, const Projection *p, const int64_t *col
 
 Node *lift_projection(Lift *lift, const Projection *p, const int64_t *columns,
                       int64_t count) {
-    const bool keep = !p->rows_are_outputs && is_kept_turned(p->weight->name);
+    /* A module keeps its matrix [in, out], as those of GPT-2 do: exporters name what they
+     * have transposed otherwise than the modules do. */
+    const bool keep = !p->rows_are_outputs && !is_numbered(p->weight->name) &&
+                      ends_with(p->weight->name, ".weight");
     Node *in[3] = {lift_value(lift, p->x)};
     if (!in[0]) return NULL;
     in[1] = projection_matrix(lift, p, in[0], columns, count, keep);

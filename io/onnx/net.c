@@ -224,13 +224,6 @@ static Status add_leaves(NetReader *reader, const OnnxGraph *graph) {
     return STATUS_OK;
 }
 
-/* The standard domain has two names; those of others are put in front. */
-static const char *op_name(Arena *arena, const OnnxNode *proto) {
-    const char *domain = proto->domain, *op = proto->op_type ? proto->op_type : "";
-    if (!domain || !*domain || strcmp(domain, "ai.onnx") == 0) return op;
-    return arena_printf(arena, "%s.%s", domain, op);
-}
-
 /* A constant with a tensor is a stored value, not a node. */
 static const OnnxTensor *constant_tensor(const OnnxNode *proto) {
     if (!proto->op_type || strcmp(proto->op_type, "Constant") != 0) return NULL;
@@ -250,7 +243,10 @@ static Status add_node(NetReader *reader, const OnnxNode *proto) {
         return STATUS_OK;
     }
     NetNode *node = ARENA_NEW(net->arena, NetNode);
-    node->op = op_name(net->arena, proto);
+    node->op = proto->op_type ? proto->op_type : "";
+    /* The standard domain has two names; those of others are put in front. */
+    if (proto->domain && *proto->domain && strcmp(proto->domain, "ai.onnx") != 0)
+        node->op = arena_printf(net->arena, "%s.%s", proto->domain, node->op);
     node->proto = proto;
     node->out_count = (int)proto->n_output;
     node->out = ARENA_ARRAY(net->arena, NetValue *, proto->n_output);

@@ -20,18 +20,18 @@ OnnxOp *onnx_op_find(const char *name) {
     return NULL;
 }
 
-/* Where a node stands, as PyTorch's exporter names modules: "/encoder.3/attention". */
-static const char *scope_of(Arena *arena, const Node *node) {
-    const char *role = node->role != ROLE_NONE ? role_name(node->role) : node->op->name;
-    if (!node->stack) return arena_printf(arena, "/%s", role);
-    if (node->layer < 0) return arena_printf(arena, "/%s/%s", node->stack, role);
-    return arena_printf(arena, "/%s.%d/%s", node->stack, node->layer, role);
-}
-
 const char *onnx_export_node(OnnxExport *x, const Node *node) {
     if (x->values[node->id]) return x->values[node->id];
+    /* where a node stands, as PyTorch's exporter names modules: "/encoder.3/attention" */
+    const char *role = node->role != ROLE_NONE ? role_name(node->role) : node->op->name;
     const char *around = x->b->scope;
-    x->b->scope = scope_of(x->b->arena, node);
+    if (!node->stack)
+        x->b->scope = arena_printf(x->b->arena, "/%s", role);
+    else if (node->layer < 0)
+        x->b->scope = arena_printf(x->b->arena, "/%s/%s", node->stack, role);
+    else
+        x->b->scope =
+            arena_printf(x->b->arena, "/%s.%d/%s", node->stack, node->layer, role);
     const char *value = onnx_op_find(node->op->name)(x, node);
     x->b->scope = around;
     return x->values[node->id] = value;

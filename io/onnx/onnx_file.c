@@ -51,14 +51,6 @@ Status onnx_check(const Model *model, const OnnxOptions *options, Diag *diag) {
 
 /* ---- bytes of weights ---- */
 
-/* Rows of a [4 H, ...] weight in the order i, o, f, g. */
-static void copy_gates(uint8_t *to, const uint8_t *from, size_t bytes) {
-    static const int ORDER[] = {0, 3, 1, 2};
-    const size_t block = bytes / 4;
-    for (int i = 0; i < 4; i++)
-        memcpy(to + (size_t)i * block, from + (size_t)ORDER[i] * block, block);
-}
-
 /* to[K, M] = from[M, K], in tiles that stay in cache. */
 static void copy_transposed(uint8_t *to, const uint8_t *from, int64_t M, int64_t K,
                             size_t each) {
@@ -74,6 +66,7 @@ static void copy_transposed(uint8_t *to, const uint8_t *from, int64_t M, int64_t
 /* The bytes of a weight in its form: those of the storage, or a copy in `*made`. */
 static Status weight_bytes(const OnnxWeight *weight, const uint8_t **bytes, Buf **made,
                            Diag *diag) {
+    static const size_t GATES[] = {0, 3, 1, 2};
     const Tensor *tensor = &weight->storage->tensor;
     const size_t length = tensor_bytes(tensor);
     *made = NULL;
@@ -81,9 +74,10 @@ static Status weight_bytes(const OnnxWeight *weight, const uint8_t **bytes, Buf 
     if (weight->form == ONNX_AS_IT_IS) return STATUS_OK;
     TRY(buf_create(made, length, diag));
     uint8_t *to = (uint8_t *)buf_data(*made);
-    if (weight->form == ONNX_GATES)
-        copy_gates(to, *bytes, length);
-    else
+    /* rows of a [4 H, ...] weight in the order i, o, f, g */
+    for (size_t i = 0; i < 4 && weight->form == ONNX_GATES; i++)
+        memcpy(to + i * (length / 4), *bytes + GATES[i] * (length / 4), length / 4);
+    if (weight->form == ONNX_TRANSPOSED)
         copy_transposed(to, *bytes, tensor->dim[0], tensor_count(tensor) / tensor->dim[0],
                         dtype_bytes(tensor->dtype));
     *bytes = to;
@@ -133,18 +127,6 @@ static Status write_external(OnnxBuild *b, const char *name, OutFile *file,
     return STATUS_OK;
 }
 
-/* Gives every weight its bytes; `made[i]` receives what was allocated. */
-static Status take_bytes(OnnxBuild *b, Buf **made, Diag *diag) {
-    for (int i = 0; i < b->weights.count; i++) {
-        const OnnxWeight *weight = b->weights.items[i];
-        const uint8_t *bytes;
-        TRY(weight_bytes(weight, &bytes, &made[i], diag));
-        weight->tensor->raw_data.data = (uint8_t *)bytes;
-        weight->tensor->raw_data.len = tensor_bytes(&weight->storage->tensor);
-    }
-    return STATUS_OK;
-}
-
 static OnnxModel *model_of(OnnxBuild *b) {
     OnnxModel *model = ARENA_NEW(b->arena, OnnxModel);
     OnnxOpset *opset = ARENA_NEW(b->arena, OnnxOpset);
@@ -182,7 +164,15 @@ static Status write_file(const OnnxModel *model, const char *path, Written *writ
 static Status write_inside(OnnxBuild *b, const char *path, Written *written, Diag *diag) {
     Buf **made = memory_alloc((size_t)b->weights.count + 1, sizeof *made);
     memset(made, 0, ((size_t)b->weights.count + 1) * sizeof *made);
-    Status status = take_bytes(b, made, diag);
+    Status status = STATUS_OK;
+    for (int i = 0; i < b->weights.count; i++) {
+        const OnnxWeight *weight = b->weights.items[i];
+        const uint8_t *bytes;
+        status = weight_bytes(weight, &bytes, &made[i], diag);
+        if (status != STATUS_OK) break;
+        weight->tensor->raw_data.data = (uint8_t *)bytes;
+        weight->tensor->raw_data.len = tensor_bytes(&weight->storage->tensor);
+    }
     if (status == STATUS_OK) status = write_file(model_of(b), path, written, diag);
     for (int i = 0; i < b->weights.count; i++) buf_release(made[i]);
     free(made);

@@ -3,7 +3,7 @@
 #define COMPRESS_IO_ONNX_ONNX_FILE_H
 
 #include "io/formats/format.h"
-#include "io/onnx/onnx_parts.h"
+#include "io/onnx/onnx_graph.h"
 
 /* Whether a model has a form in ONNX; shapes suffice. Fails with STATUS_MODEL, naming the
  * node. */

@@ -48,13 +48,6 @@ const char *onnx_op_feature_map(OnnxExport *x, const Node *node) {
 
 /* ---- linear attention ---- */
 
-/* Values with a column of ones, [N, G, S, e + 1]: products with it give numerator and
- * denominator together. */
-static const char *with_ones(OnnxBuild *b, const char *v) {
-    return ONNX_NODE(b, "Pad", v, ONNX_VECTOR(b, 0, 0, 0, 0, 0, 0, 0, 1),
-                     onnx_real(b, 1));
-}
-
 /* The mask of the source's tokens [N, 1, S, 1] as real numbers, NULL when all count. */
 static const char *token_mask(OnnxExport *x, const Node *node, bool own) {
     OnnxBuild *b = x->b;
@@ -101,7 +94,10 @@ const char *onnx_op_linear_attention(OnnxExport *x, const Node *node) {
     const int64_t f = node->in[0]->type.dim[2] / H, e = node->type.dim[2] / H;
     const char *q = onnx_split_heads(b, onnx_operand(x, node, 0), H, f);
     const char *k = onnx_split_heads(b, onnx_operand(x, node, 1), G, f);
-    const char *v = with_ones(b, onnx_split_heads(b, onnx_operand(x, node, 2), G, e));
+    const char *v = onnx_split_heads(b, onnx_operand(x, node, 2), G, e);
+    /* Values with a column of ones, [N, G, S, e + 1]: products with it give numerator and
+     * denominator together. */
+    v = ONNX_NODE(b, "Pad", v, ONNX_VECTOR(b, 0, 0, 0, 0, 0, 0, 0, 1), onnx_real(b, 1));
     const char *mask = token_mask(x, node, own);
     if (mask) k = ONNX_NODE(b, "Mul", k, mask);
     const char *rows = NULL;
@@ -142,14 +138,6 @@ static const char *direction(OnnxExport *x, const Node *node, int i, OnnxForm fo
     return onnx_weight(x->b, onnx_storage(node, i), form, dim, tensor->rank + 1);
 }
 
-/* The biases [1, 2 W]: those of the input and zeros for those of the state. */
-static const char *both_biases(OnnxExport *x, const Node *node, OnnxForm form) {
-    if (!node_has(node, 3)) return "";
-    const char *bias = direction(x, node, 3, form);
-    return ONNX_NODE(x->b, "Pad", bias,
-                     ONNX_VECTOR(x->b, 0, 0, 0, node->in[3]->type.dim[0]));
-}
-
 /* A value in f32 where real values are f16, and back: onnxruntime has the recurrent
  * operators in f32 alone. */
 static const char *to_single(OnnxBuild *b, const char *value) {
@@ -171,7 +159,13 @@ static const char *recurrence(OnnxExport *x, const Node *node, const char *op,
     b->real = ONNX_F32;
     tokens = ONNX_TRANSPOSE(b, tokens, 1, 0, 2);
     const char *weight = direction(x, node, 1, form);
-    const char *state = direction(x, node, 2, form), *bias = both_biases(x, node, form);
+    const char *state = direction(x, node, 2, form), *bias = "";
+    if (node_has(node, 3)) {
+        /* [1, 2 W]: those of the input and zeros for those of the state */
+        bias = direction(x, node, 3, form);
+        bias =
+            ONNX_NODE(b, "Pad", bias, ONNX_VECTOR(b, 0, 0, 0, node->in[3]->type.dim[0]));
+    }
     const char *in[] = {tokens, weight, state, bias, "", hidden, cell};
     const char *y = onnx_node(b, op, in, cell ? 7 : hidden ? 6 : 4);
     onnx_set_int(b, "hidden_size", node->type.dim[2]);

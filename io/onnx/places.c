@@ -260,19 +260,14 @@ static void place_rest(Finder *f) {
 
 /* ---- outputs, ties, task ---- */
 
-/* Whether two storages hold the same numbers. */
-static bool is_equal_storage(const Storage *a, const Storage *b) {
-    const Tensor *x = &a->tensor, *y = &b->tensor;
-    return a != b && x->dtype == y->dtype && tensor_same_shape(x, y) && tensor_data(x) &&
-           tensor_data(y) && memcmp(tensor_data(x), tensor_data(y), tensor_bytes(x)) == 0;
-}
-
 static void tie_head(Graph *graph) {
     Node *head = graph_find(graph, STACK_HEAD, -1, ROLE_HEAD);
     Node *embed = graph_find(graph, STACK_EMBEDDINGS, -1, ROLE_EMBED);
     if (!is(head, "linear") || !is(embed, "embedding")) return;
     if (node_flag(head, "transposed") || !head->in[1]->storage) return;
-    if (is_equal_storage(head->in[1]->storage, embed->in[1]->storage))
+    const Tensor *x = &head->in[1]->storage->tensor, *y = &embed->in[1]->storage->tensor;
+    if (x != y && x->dtype == y->dtype && tensor_same_shape(x, y) && tensor_data(x) &&
+        tensor_data(y) && memcmp(tensor_data(x), tensor_data(y), tensor_bytes(x)) == 0)
         node_set_operand(graph, head, "weight", embed->in[1]);
 }
 

@@ -113,13 +113,6 @@ static void put_gpt2(Arena *arena, Tree *config, const Facts *f) {
         tree_put_real(arena, config, "layer_norm_epsilon", node_real(f->norm, "eps"));
 }
 
-/* Whether the head reads the embeddings' table. */
-static bool is_tied(const Facts *f) {
-    const Node *head = graph_find(f->graph, STACK_HEAD, -1, ROLE_HEAD);
-    return is(head, "linear") && is(f->embed, "embedding") &&
-           head->in[1] == f->embed->in[1];
-}
-
 static void put_llama(Arena *arena, Tree *config, const Facts *f) {
     const bool head = graph_output(f->graph, OUTPUT_LOGITS) != NULL;
     const Node *rotary = find_op(f->graph, "rotary");
@@ -140,7 +133,10 @@ static void put_llama(Arena *arena, Tree *config, const Facts *f) {
     if (rotary) tree_put_real(arena, config, "rope_theta", node_real(rotary, "theta"));
     if (q) tree_put_bool(arena, config, "attention_bias", node_has(q, 2));
     if (in) tree_put_bool(arena, config, "mlp_bias", node_has(in, 2));
-    tree_put_bool(arena, config, "tie_word_embeddings", is_tied(f));
+    const Node *last = graph_find(f->graph, STACK_HEAD, -1, ROLE_HEAD);
+    tree_put_bool(arena, config, "tie_word_embeddings",
+                  is(last, "linear") && is(f->embed, "embedding") &&
+                      last->in[1] == f->embed->in[1]);
 }
 
 /* Pixels and patches of an image model. */

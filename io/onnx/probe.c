@@ -119,12 +119,6 @@ static Status probe_input(Net *net, ArrayPool *pool, NetValue *input, int probe,
 
 /* ---- nodes ---- */
 
-/* A stored tensor's numbers do not depend on the probe. */
-static void probe_stored(Net *net, ArrayPool *pool, NetValue *value) {
-    Array *array = array_stored(pool, net, value->stored);
-    for (int p = 0; p < NET_PROBES; p++) value->probe[p] = array;
-}
-
 static Status probe_node(Net *net, ArrayPool *pool, NetNode *node, int probe,
                          Diag *diag) {
     Array **in = ARENA_ARRAY(pool->arena, Array *, (size_t)node->in_count);
@@ -138,8 +132,13 @@ static Status probe_node(Net *net, ArrayPool *pool, NetNode *node, int probe,
 }
 
 Status probe_run(Net *net, ArrayPool *pool, const ProbeSizes *sizes, Diag *diag) {
-    for (int i = 0; i < net->value_count; i++)
-        if (net->values[i]->stored) probe_stored(net, pool, net->values[i]);
+    for (int i = 0; i < net->value_count; i++) {
+        NetValue *value = net->values[i];
+        if (!value->stored) continue;
+        /* a stored tensor's numbers do not depend on the probe */
+        Array *array = array_stored(pool, net, value->stored);
+        for (int p = 0; p < NET_PROBES; p++) value->probe[p] = array;
+    }
     for (int p = 0; p < NET_PROBES; p++) {
         for (int i = 0; i < net->input_count; i++)
             TRY(probe_input(net, pool, net->inputs[i], p, sizes, diag));

@@ -180,20 +180,16 @@ bool trace_is_plain(const Trace *trace) {
 
 enum { CONE_NODES_MAX = 24, CONE_FRONT_MAX = 8 };
 
-/* Whether all operands of a node that are known are what the cone may have. */
-static bool takes_operands(const NetNode *node, ConeKind kind) {
+static bool is_in_cone(const NetNode *node, ConeKind kind) {
+    const EvalRow *row = node ? eval_find(node->op) : NULL;
     double number;
+    if (!row || node->out_count != 1) return false;
     for (int i = 0; i < node->in_count; i++) {
+        /* an operand that is known must be what the cone may have */
         const NetValue *value = node->in[i];
         if (!value || !value_is_known(value) || value_scalar(value, &number)) continue;
         if (kind != CONE_ROWS || value->probe[0]->depends) return false;
     }
-    return true;
-}
-
-static bool is_in_cone(const NetNode *node, ConeKind kind) {
-    const EvalRow *row = node ? eval_find(node->op) : NULL;
-    if (!row || node->out_count != 1 || !takes_operands(node, kind)) return false;
     if (row->kind == EVAL_ELEMENTS) return true;
     const Array *x = node->in_count && node->in[0] ? node->in[0]->probe[0] : NULL;
     const Array *y = node->out[0] ? node->out[0]->probe[0] : NULL;

@@ -287,21 +287,17 @@ static Status op_add(Machine *m, int argument) {
     return add_to_top(m, (PickleKind)argument, &items);
 }
 
-/* Python numbers the memo from 0 or 1 on, without gaps. */
-static Status memo_put(Machine *m, uint64_t number) {
+static Status op_put(Machine *m, int argument) {
+    uint64_t number = m->memo.count; /* MEMOIZE */
+    if (argument) TRY(read_number(m, argument, &number));
     TRY(need_values(m, 1));
+    /* Python numbers the memo from 0 or 1 on, without gaps */
     if (number > m->memo.count + 1)
         return FAIL(m, "memo number %llu behind %zu others", (unsigned long long)number,
                     m->memo.count);
     while (m->memo.count <= number) TRY(items_add(m, &m->memo, NULL));
     m->memo.items[number] = top(m, 0);
     return STATUS_OK;
-}
-
-static Status op_put(Machine *m, int argument) {
-    uint64_t number = m->memo.count; /* MEMOIZE */
-    if (argument) TRY(read_number(m, argument, &number));
-    return memo_put(m, number);
 }
 
 static Status op_get(Machine *m, int argument) {

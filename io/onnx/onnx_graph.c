@@ -1,5 +1,5 @@
-/* Parts of a model as graphs of ONNX: see onnx_parts.h. */
-#include "io/onnx/onnx_parts.h"
+/* Parts of a model as graphs of ONNX: see onnx_graph.h. */
+#include "io/onnx/onnx_graph.h"
 
 #include "io/onnx/onnx_exits.h"
 

@@ -1,6 +1,6 @@
-/* Onnx parts: which nodes of a model a file has, and its inputs and outputs. */
-#ifndef COMPRESS_IO_ONNX_ONNX_PARTS_H
-#define COMPRESS_IO_ONNX_ONNX_PARTS_H
+/* Onnx graph: which nodes of a model a file's graph has, and its inputs and outputs. */
+#ifndef COMPRESS_IO_ONNX_ONNX_GRAPH_H
+#define COMPRESS_IO_ONNX_ONNX_GRAPH_H
 
 #include "io/onnx/onnx_export.h"
 
