@@ -1,5 +1,3 @@
-#include <stdio.h>  // report
-#include <stdlib.h> // report
 /* Every op's kernels: gradients against central differences, the calling conventions of
  * exec/ops/kernel.h, float against double, for the cases of grad_cases.def. */
 #include "exec/linalg/blas.h"
@@ -136,22 +134,6 @@ static void check_direction(Problem *p, const Case *c, Mode mode, int i,
     const double bound = difference_tolerance(PRECISION_F64, STEP, numeric[0], numeric[1],
                                               loss_terms(p), loss_size(p, result));
     free(direction);
-    if (getenv("ROUNDING_REPORT"))
-        fprintf(stderr, "RATIO %.3g DIFF %s %d bound %.3g rel %.3g\n",
-                fabs(analytic - numeric[0]) / bound, c->op, i, bound,
-                bound / fabs(analytic));
-    if (getenv("ROUNDING_REPORT"))
-        fprintf(stderr, "RATIO %.3g DIFF %s %d bound %.3g rel %.3g\n",
-                fabs(analytic - numeric[0]) / bound, c->op, i, bound,
-                bound / fabs(analytic));
-    if (getenv("ROUNDING_REPORT"))
-        fprintf(stderr, "RATIO %.3g DIFF %s %d bound %.3g rel %.3g\n",
-                fabs(analytic - numeric[0]) / bound, c->op, i, bound,
-                bound / fabs(analytic));
-    if (getenv("ROUNDING_REPORT"))
-        fprintf(stderr, "RATIO %.3g DIFF %s %d bound %.3g rel %.3g\n",
-                fabs(analytic - numeric[0]) / bound, c->op, i, bound,
-                bound / fabs(analytic));
     if (!(fabs(analytic - numeric[0]) <= bound))
         fail_msg("%s [%s] (%s): gradient of operand %d: %.12g along a direction, by "
                  "differences %.12g (bound %.3g)",

@@ -1,5 +1,3 @@
-#include <stdio.h>  // report
-#include <stdlib.h> // report
 /* Support for tests against reference tensors: see reference.h. */
 #include "tests/support/reference.h"
 
@@ -51,18 +49,6 @@ void reference_compare(const Checkpoint *reference, const char *name, const void
                                                        : (double)((const float *)got)[i];
         worst = isfinite(have) ? fmax(worst, fabs(have - values[i])) : INFINITY;
     }
-    if (getenv("ROUNDING_REPORT"))
-        fprintf(stderr, "RATIO %.3g %s tol %.3g rel %.3g terms %g\n", worst / tolerance,
-                name, tolerance, tolerance / largest, terms);
-    if (getenv("ROUNDING_REPORT"))
-        fprintf(stderr, "RATIO %.3g %s tol %.3g rel %.3g terms %g\n", worst / tolerance,
-                name, tolerance, tolerance / largest, terms);
-    if (getenv("ROUNDING_REPORT"))
-        fprintf(stderr, "RATIO %.3g %s tol %.3g rel %.3g terms %g\n", worst / tolerance,
-                name, tolerance, tolerance / largest, terms);
-    if (getenv("ROUNDING_REPORT"))
-        fprintf(stderr, "RATIO %.3g %s tol %.3g rel %.3g terms %g\n", worst / tolerance,
-                name, tolerance, tolerance / largest, terms);
     free(values);
     if (!(worst <= tolerance))
         fail_msg("%s: off by %.3g, largest %.3g, tolerance %.3g", name, worst, largest,

@@ -1,6 +1,4 @@
 #include "tests/support/rounding.h"
-#include <stdio.h>  // report
-#include <stdlib.h> // report
 
 #include "exec/ops/kernel.h"
 #include "ir/arena.h"
@@ -32,30 +30,6 @@ void rounding_compare(const char *what, const double *got, const double *want,
                       int64_t count, Precision precision, double terms, double least) {
     const double magnitude = fmax(least, largest_value(want, count));
     const double tolerance = rounding_tolerance(precision, terms, magnitude);
-    if (getenv("ROUNDING_REPORT")) {
-        double w = 0;
-        for (int64_t i = 0; i < count; i++) w = fmax(w, fabs(got[i] - want[i]));
-        fprintf(stderr, "RATIO %.3g %s tol %.3g terms %g mag %.3g\n", w / tolerance, what,
-                tolerance, terms, magnitude);
-    }
-    if (getenv("ROUNDING_REPORT")) {
-        double w = 0;
-        for (int64_t i = 0; i < count; i++) w = fmax(w, fabs(got[i] - want[i]));
-        fprintf(stderr, "RATIO %.3g %s tol %.3g terms %g mag %.3g\n", w / tolerance, what,
-                tolerance, terms, magnitude);
-    }
-    if (getenv("ROUNDING_REPORT")) {
-        double w = 0;
-        for (int64_t i = 0; i < count; i++) w = fmax(w, fabs(got[i] - want[i]));
-        fprintf(stderr, "RATIO %.3g %s tol %.3g terms %g mag %.3g\n", w / tolerance, what,
-                tolerance, terms, magnitude);
-    }
-    if (getenv("ROUNDING_REPORT")) {
-        double w = 0;
-        for (int64_t i = 0; i < count; i++) w = fmax(w, fabs(got[i] - want[i]));
-        fprintf(stderr, "RATIO %.3g %s tol %.3g terms %g mag %.3g\n", w / tolerance, what,
-                tolerance, terms, magnitude);
-    }
     for (int64_t i = 0; i < count; i++)
         if (!(fabs(got[i] - want[i]) <= tolerance))
             fail_msg("%s: element %lld is %.17g, expected %.17g within %.3g", what,
@@ -64,18 +38,6 @@ void rounding_compare(const char *what, const double *got, const double *want,
 
 void rounding_check(double got, double want, double tolerance, const char *file,
                     int line) {
-    if (getenv("ROUNDING_REPORT"))
-        fprintf(stderr, "RATIO %.3g %s:%d tol %.3g mag %.3g\n",
-                fabs(got - want) / tolerance, file, line, tolerance, fabs(want));
-    if (getenv("ROUNDING_REPORT"))
-        fprintf(stderr, "RATIO %.3g %s:%d tol %.3g mag %.3g\n",
-                fabs(got - want) / tolerance, file, line, tolerance, fabs(want));
-    if (getenv("ROUNDING_REPORT"))
-        fprintf(stderr, "RATIO %.3g %s:%d tol %.3g mag %.3g\n",
-                fabs(got - want) / tolerance, file, line, tolerance, fabs(want));
-    if (getenv("ROUNDING_REPORT"))
-        fprintf(stderr, "RATIO %.3g %s:%d tol %.3g mag %.3g\n",
-                fabs(got - want) / tolerance, file, line, tolerance, fabs(want));
     if (fabs(got - want) <= tolerance) return;
     print_error("found %.17g, expected %.17g within %.3g\n", got, want, tolerance);
     _fail(file, line);
