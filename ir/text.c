@@ -48,6 +48,11 @@ void text_bytes(Text *text, const char *bytes, size_t length) {
     text->data[text->length] = 0;
 }
 
+bool text_ends_with(const char *text, const char *end) {
+    const size_t length = strlen(text), last = strlen(end);
+    return length >= last && strcmp(text + length - last, end) == 0;
+}
+
 int utf8_bytes(const char *text) {
     static const unsigned LEAST[] = {0, 0, 0x80, 0x800, 0x10000};
     const unsigned char *p = (const unsigned char *)text;

@@ -37,6 +37,9 @@ typedef struct TextSpan {
     size_t length;
 } TextSpan;
 
+/* Whether a text ends with another; every text ends with "". */
+bool text_ends_with(const char *text, const char *end);
+
 /* Bytes of the UTF-8 character that a terminated string begins with, 0 = malformed; and
  * whether all of a string is UTF-8. */
 int utf8_bytes(const char *text);

@@ -78,16 +78,10 @@ static const char *const PASSIVE[] = {
     "n_ctx", "add_bias_logits", "extra_pos_embeddings", "decoder_vocab_size",
     "is_decoder", "add_cross_attention"};
 
-/* Endings of the keys of tokens and their lists. */
-static bool ends_with(const char *text, const char *end) {
-    const size_t length = strlen(text), last = strlen(end);
-    return length >= last && strcmp(text + length - last, end) == 0;
-}
-
 bool config_key_is_passive(const char *key) {
     for (size_t i = 0; i < sizeof PASSIVE / sizeof *PASSIVE; i++)
         if (strcmp(key, PASSIVE[i]) == 0) return true;
     for (size_t i = 0; i < sizeof REFUSED / sizeof *REFUSED; i++)
         if (strcmp(key, REFUSED[i].key) == 0) return true; /* checked otherwise */
-    return ends_with(key, "_token_id") || ends_with(key, "_token_ids");
+    return text_ends_with(key, "_token_id") || text_ends_with(key, "_token_ids");
 }

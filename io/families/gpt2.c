@@ -118,16 +118,11 @@ static Status build(Model *model, Diag *diag) {
 
 /* ---- names ---- */
 
-static bool ends_with(const char *text, const char *end) {
-    const size_t length = strlen(text), last = strlen(end);
-    return length >= last && strcmp(text + length - last, end) == 0;
-}
-
 /* The causal mask is saved with some checkpoints. */
 static const char *rename_tensor(Arena *arena, const char *tensor) {
     (void)arena;
-    const bool mask =
-        ends_with(tensor, ".attn.bias") || ends_with(tensor, ".attn.masked_bias");
+    const bool mask = text_ends_with(tensor, ".attn.bias") ||
+                      text_ends_with(tensor, ".attn.masked_bias");
     return mask ? NULL : tensor;
 }
 

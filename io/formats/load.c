@@ -13,15 +13,13 @@
 #include <unistd.h>
 
 static Status not_a_model(const char *path, Diag *diag) {
-    static const char SUFFIX[] = ".safetensors";
-    const size_t length = strlen(path), end = strlen(SUFFIX);
     Text formats = {0};
     for (const ModelFormat *const *format = model_format_list(); *format; format++)
         if ((*format)->read)
             text_add(&formats, "%s%s", formats.length ? " or " : "", (*format)->what);
     diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL, "expected %s", formats.data);
     text_free(&formats);
-    if (length >= end && strcmp(path + length - end, SUFFIX) == 0)
+    if (text_ends_with(path, ".safetensors"))
         diag_hint(diag, "these are weights alone: give the folder that holds them beside "
                         "config.json, or a configuration as well: `model: {config: ..., "
                         "weights: ...}`, or `compress convert` with --config");

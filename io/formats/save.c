@@ -16,14 +16,13 @@ static const char *dtypes_of(const ModelFormat *format) {
 
 /* ---- binding ---- */
 
-static bool ends_with(const char *path, const char *ending) {
-    const size_t length = strlen(path), tail = strlen(ending);
-    return length > tail && strcmp(path + length - tail, ending) == 0;
-}
-
+/* The format whose ending the path has, with a name in front of it. */
 static const ModelFormat *format_of_path(const char *path) {
     const ModelFormat *const *format = model_format_list();
-    while (*format && !((*format)->write && ends_with(path, (*format)->ending))) format++;
+    for (; *format; format++)
+        if ((*format)->write && text_ends_with(path, (*format)->ending) &&
+            strcmp(path, (*format)->ending) != 0)
+            break;
     return *format;
 }
 

@@ -4,19 +4,15 @@
 
 #include <string.h>
 
-static const OnnxOptions *options_of(const WriteOptions *options) {
-    return options->options ? options->options : &ONNX_DEFAULTS;
-}
-
 static Status check(const Model *model, const WriteOptions *options, Diag *diag) {
-    return onnx_check(model, options_of(options), diag);
+    return onnx_check(model, onnx_options(options), diag);
 }
 
 static Status write(Model *model, const char *path, const WriteOptions *options,
                     Written *written, Diag *diag) {
-    const bool half = options->dtype && strcmp(options->dtype, "f16") == 0;
+    const bool half = onnx_in_half(options);
     *written = (Written){0};
-    return onnx_file_write(model, ONNX_WHOLE, path, half, options_of(options), written,
+    return onnx_file_write(model, ONNX_WHOLE, path, half, onnx_options(options), written,
                            diag);
 }
 

@@ -37,11 +37,6 @@ static bool is_numbered(const char *name) {
     return !name[digits] || !strchr(name, '.');
 }
 
-static bool ends_with(const char *text, const char *end) {
-    const size_t length = strlen(text), last = strlen(end);
-    return length >= last && strcmp(text + length - last, end) == 0;
-}
-
 /* A node's name as a path of modules: "/encoder/layer.0/query/MatMul" without its last
  * part is "encoder.layer.0.query". NULL when it is not such a name. */
 static const char *node_module(const Lift *lift, const NetNode *node) {
@@ -60,10 +55,10 @@ static const char *matrix_name(const Lift *lift, const Projection *projection) {
     const char *own = projection->weight->name, *module;
     static const char TURNED[] = ".transposed"; /* our exporter's */
     const int stem = (int)(strlen(own) - strlen(TURNED));
-    if (ends_with(own, TURNED)) return arena_printf(lift->arena, "%.*s", stem, own);
+    if (text_ends_with(own, TURNED)) return arena_printf(lift->arena, "%.*s", stem, own);
     if (!is_numbered(own)) return own;
     const NetValue *bias = projection->bias;
-    if (bias && !is_numbered(bias->name) && ends_with(bias->name, ".bias"))
+    if (bias && !is_numbered(bias->name) && text_ends_with(bias->name, ".bias"))
         return arena_printf(lift->arena, "%.*sweight", (int)strlen(bias->name) - 4,
                             bias->name);
     module = node_module(lift, projection->node);
@@ -140,7 +135,7 @@ static Node *add_leaf(Lift *lift, const LiftLeaf *like, const char *name,
     storage->tensor = *tensor;
     const bool vector = tensor->rank == 1;
     storage->init = (Init){vector ? INIT_ZEROS : INIT_TRUNC_NORMAL, 0.02};
-    if (vector && ends_with(name, "weight")) storage->init.kind = INIT_ONES;
+    if (vector && text_ends_with(name, "weight")) storage->init.kind = INIT_ONES;
     Node *leaf = graph_param(lift->graph, storage);
     if (lift->leaf_count == lift->leaf_capacity) {
         lift->leaf_capacity = lift->leaf_capacity ? 2 * lift->leaf_capacity : 64;
@@ -346,7 +341,7 @@ Node *lift_projection(Lift *lift, const Projection *p, const int64_t *columns,
     /* A module keeps its matrix [in, out], as those of GPT-2 do: exporters name what they
      * have transposed otherwise than the modules do. */
     const bool keep = !p->rows_are_outputs && !is_numbered(p->weight->name) &&
-                      ends_with(p->weight->name, ".weight");
+                      text_ends_with(p->weight->name, ".weight");
     Node *in[3] = {lift_value(lift, p->x)};
     if (!in[0]) return NULL;
     in[1] = projection_matrix(lift, p, in[0], columns, count, keep);

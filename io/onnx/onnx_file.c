@@ -36,6 +36,14 @@ static Status check_weights(const Node *node, Diag *diag) {
     return STATUS_OK;
 }
 
+const OnnxOptions *onnx_options(const WriteOptions *options) {
+    return options->options ? options->options : &ONNX_DEFAULTS;
+}
+
+bool onnx_in_half(const WriteOptions *options) {
+    return options->dtype && strcmp(options->dtype, "f16") == 0;
+}
+
 Status onnx_check(const Model *model, const OnnxOptions *options, Diag *diag) {
     const Graph *graph = model->graph;
     for (const Node *node = graph->first; node; node = node->next) {

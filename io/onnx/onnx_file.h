@@ -5,6 +5,10 @@
 #include "io/formats/format.h"
 #include "io/onnx/onnx_graph.h"
 
+/* What the options of an output say: those of ONNX, and whether to compute in f16. */
+const OnnxOptions *onnx_options(const WriteOptions *options);
+bool onnx_in_half(const WriteOptions *options);
+
 /* Whether a model has a form in ONNX; shapes suffice. Fails with STATUS_MODEL, naming the
  * node. */
 Status onnx_check(const Model *model, const OnnxOptions *options, Diag *diag);

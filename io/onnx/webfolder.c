@@ -36,10 +36,6 @@ static bool is_ours(const char *name) {
            strncmp(graph, "decoder_model", 13) == 0;
 }
 
-static const OnnxOptions *options_of(const WriteOptions *options) {
-    return options->options ? options->options : &ONNX_DEFAULTS;
-}
-
 /* ---- config.json ---- */
 
 /* Whether a layer of a text decoder has a recurrent state. */
@@ -170,7 +166,7 @@ static Status write_tokenizer_config(const Model *model, const char *folder, Are
 /* ---- the format ---- */
 
 static Status check(const Model *model, const WriteOptions *options, Diag *diag) {
-    const OnnxOptions *own = options_of(options);
+    const OnnxOptions *own = onnx_options(options);
     TRY(onnx_check(model, own, diag));
     const Graph *graph = model->graph;
     if (!graph_find_input(graph, INPUT_TARGET_IDS)) return STATUS_OK;
@@ -188,8 +184,8 @@ static Status check(const Model *model, const WriteOptions *options, Diag *diag)
 
 static Status write_graphs(Model *model, const char *folder, const WriteOptions *options,
                            bool *beside, Arena *arena, Diag *diag) {
-    const OnnxOptions *own = options_of(options);
-    const bool half = options->dtype && strcmp(options->dtype, "f16") == 0;
+    const OnnxOptions *own = onnx_options(options);
+    const bool half = onnx_in_half(options);
     const char *suffix = half ? "_fp16" : "";
     const char *decoder = own->cache ? "decoder_model_merged" : "decoder_model";
     Written written = {0};
@@ -223,7 +219,7 @@ static Status fill_folder(Model *model, const char *folder, const WriteOptions *
         return diag_fail(diag, STATUS_IO, LOC_FILE(graphs), NULL,
                          "cannot create the folder: %s", strerror(errno));
     TRY(write_graphs(model, folder, options, &beside, arena, diag));
-    TRY(write_config(model, folder, options_of(options), beside, arena, diag));
+    TRY(write_config(model, folder, onnx_options(options), beside, arena, diag));
     TRY(assets_write(model, folder, &bytes, &files, diag));
     return write_tokenizer_config(model, folder, arena, diag);
 }

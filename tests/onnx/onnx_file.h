@@ -10,6 +10,17 @@
 #include "io/onnx/onnx_file.h"
 #include "io/onnx/proto.h"
 
+/* A model of tests/data/reference. */
+static inline Model *load_reference(const char *name) {
+    Diag *diag = diag_create();
+    char from[100];
+    Model *model;
+    snprintf(from, sizeof from, "tests/data/reference/%s", name);
+    expect_ok(diag, model_load(&model, from, ops_table(), true, diag));
+    diag_destroy(diag);
+    return model;
+}
+
 /* A file that was written and read again. */
 typedef struct ReadBack {
     Buf *buf;

@@ -38,16 +38,6 @@ static int leave(void **state) {
     return 0;
 }
 
-static Model *load(const char *name) {
-    Diag *diag = diag_create();
-    char from[100];
-    Model *model;
-    snprintf(from, sizeof from, "tests/data/reference/%s", name);
-    expect_ok(diag, model_load(&model, from, ops_table(), true, diag));
-    diag_destroy(diag);
-    return model;
-}
-
 static bool is_there(const char *name) {
     char path[500];
     snprintf(path, sizeof path, "%s%s", target, name);
@@ -76,7 +66,7 @@ static void test_classifier(void **state) {
     (void)state;
     Diag *diag = diag_create();
     Arena *arena = arena_create();
-    Model *model = load("bert");
+    Model *model = load_reference("bert");
     model_put_asset(model, "tokenizer.json", "{}", 2);
     const Written written = write_folder(model, "keep", NULL);
     assert_int_equal(written.files, 4);
@@ -102,7 +92,7 @@ static void test_translation(void **state) {
     (void)state;
     Diag *diag = diag_create();
     Arena *arena = arena_create();
-    Model *model = load("marian");
+    Model *model = load_reference("marian");
     write_folder(model, "keep", NULL);
     assert_true(tree_get(config_of(arena, diag), "is_encoder_decoder")->boolean);
     arena_destroy(arena);
@@ -121,7 +111,7 @@ static void test_translation(void **state) {
 static void test_others(void **state) {
     (void)state;
     Diag *diag = diag_create();
-    Model *model = load("bert");
+    Model *model = load_reference("bert");
     const WriteOptions with = {"keep", NULL};
     Written written;
     char path[400];

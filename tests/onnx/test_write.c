@@ -20,16 +20,6 @@ static int leave(void **state) {
     return 0;
 }
 
-static Model *load(const char *name) {
-    Diag *diag = diag_create();
-    char from[100];
-    Model *model;
-    snprintf(from, sizeof from, "tests/data/reference/%s", name);
-    expect_ok(diag, model_load(&model, from, ops_table(), true, diag));
-    diag_destroy(diag);
-    return model;
-}
-
 /* A model of IR text with initial weights. */
 static Model *model_of(const char *text) {
     Diag *diag = diag_create();
@@ -51,6 +41,25 @@ static void write_model(Model *model, const OnnxOptions *options, bool half) {
     diag_destroy(diag);
 }
 
+/* Writes a model, reads the file again and holds it against the standard. */
+static void write_and_check(ReadBack *out, Model *model, const OnnxOptions *options,
+                            bool half) {
+    write_model(model, options, half);
+    read_back(out, path);
+    check_file(out->file.model);
+}
+
+/* Names, types and dimensions of a graph's inputs (NULL = any) and outputs. */
+static void expect_values(const OnnxGraph *graph, const char *inputs,
+                          const char *outputs) {
+    Text in = {0}, out = {0};
+    list_values(&in, graph->input, graph->n_input);
+    list_values(&out, graph->output, graph->n_output);
+    if (inputs) assert_string_equal(in.data, inputs);
+    assert_string_equal(out.data, outputs);
+    text_free(&in), text_free(&out);
+}
+
 static void test_families(void **state) {
     static const char *const NAMES[] = {"bert",  "bert_mlm", "distilbert", "gpt2",
                                         "llama", "marian",   "swin",       "swin_padded",
@@ -60,12 +69,10 @@ static void test_families(void **state) {
         for (int half = 0; half < 2; half++)
             for (int cache = 0; cache < 2; cache++) {
                 OnnxOptions options = ONNX_DEFAULTS;
-                Model *model = load(NAMES[i]);
+                Model *model = load_reference(NAMES[i]);
                 ReadBack file;
                 options.cache = cache;
-                write_model(model, &options, half);
-                read_back(&file, path);
-                check_file(file.file.model);
+                write_and_check(&file, model, &options, half);
                 read_back_end(&file);
                 model_destroy(model);
             }
@@ -76,18 +83,11 @@ static void test_families(void **state) {
 static void expect_interface(const char *name, bool cache, const char *inputs,
                              const char *outputs) {
     OnnxOptions options = ONNX_DEFAULTS;
-    Model *model = load(name);
-    Text in = {0}, out = {0};
+    Model *model = load_reference(name);
     ReadBack file;
     options.cache = cache;
-    write_model(model, &options, false);
-    read_back(&file, path);
-    const OnnxGraph *graph = file.file.model->graph;
-    list_values(&in, graph->input, graph->n_input);
-    list_values(&out, graph->output, graph->n_output);
-    if (inputs) assert_string_equal(in.data, inputs);
-    assert_string_equal(out.data, outputs);
-    text_free(&in), text_free(&out);
+    write_and_check(&file, model, &options, false);
+    expect_values(file.file.model->graph, inputs, outputs);
     read_back_end(&file);
     model_destroy(model);
 }
@@ -125,29 +125,22 @@ static void test_cache(void **state) {
         "%4 = linear(%3, @e) : f32[N, T, 11] at head as logits\n"
         "output logits = %4\n";
     Model *model = model_of(text);
-    Text in = {0}, out = {0};
     ReadBack file;
-    write_model(model, &ONNX_DEFAULTS, false);
-    read_back(&file, path);
+    write_and_check(&file, model, &ONNX_DEFAULTS, false);
     const OnnxGraph *graph = file.file.model->graph;
-    check_file(file.file.model);
-    list_values(&in, graph->input, graph->n_input);
-    list_values(&out, graph->output, graph->n_output);
-    assert_string_equal(in.data,
-                        "input_ids:7[batch_size,sequence_length] "
-                        "attention_mask:7[batch_size,total_sequence_length] "
-                        "past_key_values.0.key:1[batch_size,2,past_sequence_length,2] "
-                        "past_key_values.0.value:1[batch_size,2,past_sequence_length,2]");
-    assert_string_equal(out.data,
-                        "present.0.key:1[batch_size,2,total_sequence_length,2] "
-                        "present.0.value:1[batch_size,2,total_sequence_length,2] "
-                        "logits:1[batch_size,sequence_length,11]");
+    expect_values(graph,
+                  "input_ids:7[batch_size,sequence_length] "
+                  "attention_mask:7[batch_size,total_sequence_length] "
+                  "past_key_values.0.key:1[batch_size,2,past_sequence_length,2] "
+                  "past_key_values.0.value:1[batch_size,2,past_sequence_length,2]",
+                  "present.0.key:1[batch_size,2,total_sequence_length,2] "
+                  "present.0.value:1[batch_size,2,total_sequence_length,2] "
+                  "logits:1[batch_size,sequence_length,11]");
     /* The embedding is the head, too: one initialiser, as it is stored. */
     int tables = 0;
     for (size_t i = 0; i < graph->n_initializer; i++)
         tables += graph->initializer[i]->name[0] == 'e';
     assert_int_equal(tables, 1);
-    text_free(&in), text_free(&out);
     read_back_end(&file);
     model_destroy(model);
 }
@@ -176,9 +169,7 @@ static void test_operators(void **state) {
     Model *model = model_of(text);
     Text found = {0};
     ReadBack file;
-    write_model(model, &ONNX_DEFAULTS, false);
-    read_back(&file, path);
-    check_file(file.file.model);
+    write_and_check(&file, model, &ONNX_DEFAULTS, false);
     const OnnxGraph *graph = file.file.model->graph;
     for (size_t i = 0; i < graph->n_node; i++)
         text_add(&found, "%s%s", i ? " " : "", graph->node[i]->op_type);
@@ -194,7 +185,7 @@ static void test_operators(void **state) {
 static void test_external(void **state) {
     (void)state;
     OnnxOptions options = ONNX_DEFAULTS;
-    Model *model = load("bert");
+    Model *model = load_reference("bert");
     char beside[320];
     ReadBack inside, outside;
     snprintf(beside, sizeof beside, "%s_data", path);
@@ -305,7 +296,7 @@ static void test_exits(void **state) {
 static void test_parts(void **state) {
     (void)state;
     Diag *diag = diag_create();
-    Model *model = load("marian");
+    Model *model = load_reference("marian");
     Written written = {0};
     ReadBack file;
     Text in = {0};
@@ -358,24 +349,19 @@ static void test_recurrent(void **state) {
         "%4 = linear(%3, @e) : f32[N, T, 11] at head as logits\n"
         "output logits = %4\n";
     Model *model = model_of(text);
-    Text in = {0}, out = {0};
     ReadBack file;
-    write_model(model, &ONNX_DEFAULTS, false);
-    read_back(&file, path);
+    write_and_check(&file, model, &ONNX_DEFAULTS, false);
     const OnnxGraph *graph = file.file.model->graph;
-    check_file(file.file.model);
-    list_values(&in, graph->input, graph->n_input);
-    list_values(&out, graph->output, graph->n_output);
-    assert_string_equal(in.data, "input_ids:7[batch_size,sequence_length] "
-                                 "attention_mask:7[batch_size,total_sequence_length] "
-                                 "past_recurrent.0:1[batch_size,2,3,5] "
-                                 "past_key_values.1.key:1[batch_size,1,"
-                                 "past_sequence_length,0]");
-    assert_string_equal(out.data, "present_recurrent.0:1[batch_size,2,3,5] "
-                                  "logits:1[batch_size,sequence_length,11] "
-                                  "present.1.key:1[batch_size,1,"
-                                  "total_sequence_length,0]");
-    text_free(&in), text_free(&out);
+    expect_values(graph,
+                  "input_ids:7[batch_size,sequence_length] "
+                  "attention_mask:7[batch_size,total_sequence_length] "
+                  "past_recurrent.0:1[batch_size,2,3,5] "
+                  "past_key_values.1.key:1[batch_size,1,"
+                  "past_sequence_length,0]",
+                  "present_recurrent.0:1[batch_size,2,3,5] "
+                  "logits:1[batch_size,sequence_length,11] "
+                  "present.1.key:1[batch_size,1,"
+                  "total_sequence_length,0]");
     read_back_end(&file);
     model_destroy(model);
 }
@@ -390,9 +376,7 @@ static void test_identity(void **state) {
                             "output b = %1\n");
     for (int half = 0; half < 2; half++) {
         ReadBack file;
-        write_model(model, &ONNX_DEFAULTS, half);
-        read_back(&file, path);
-        check_file(file.file.model);
+        write_and_check(&file, model, &ONNX_DEFAULTS, half);
         assert_int_equal(file.file.model->graph->n_output, 2);
         read_back_end(&file);
     }
