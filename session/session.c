@@ -218,11 +218,11 @@ static Status split_keys(PathKeys *keys, Tree *rest, const Tree *map, Arena *are
                      "expected either `path`, a folder, or `config`");
 }
 
-/* Leaves the model that was read from `path` its shapes; it knows its vocabulary as one
- * that is read with weights does. */
-static void strip_weights(Session *session, const char *path) {
-    model_strip(session->model);
-    if (path_is_folder(path)) vocabulary_note_folder(session->model, path);
+/* Leaves a model that was read its shapes; it knows its vocabulary as one that is read
+ * with weights does. */
+static void strip_weights(Model *model) {
+    model_strip(model);
+    vocabulary_note_own(model);
 }
 
 /* Reads the folder that a `model:` map names, with the map's configuration. */
@@ -235,7 +235,7 @@ static Status adapt_model(Session *session, const Tree *map, bool weights, Diag 
     session->source = path_join(arena, session->recipe.folder, keys.path);
     TRY(model_load_with(&session->model, session->source, &options, ops_table(), weights,
                         diag));
-    if (!weights) strip_weights(session, session->source);
+    if (!weights) strip_weights(session->model);
     return STATUS_OK;
 }
 
@@ -252,7 +252,7 @@ static Status read_separate(Session *session, const BuildKeys *keys, const Tree 
         .options = {.create_heads = true, .seed = (uint64_t)keys->seed}};
     session->source = files.weights;
     TRY(model_load_separate(&session->model, &files, ops_table(), weights, diag));
-    if (!weights) strip_weights(session, files.weights);
+    if (!weights) strip_weights(session->model);
     return STATUS_OK;
 }
 
@@ -302,7 +302,7 @@ Status session_load(Session *session, bool weights, Diag *diag) {
     if (!path) path = path_join(session->arena, session->recipe.folder, model->string);
     session->source = path;
     TRY(model_load(&session->model, path, ops_table(), weights, diag));
-    if (!weights) strip_weights(session, path);
+    if (!weights) strip_weights(session->model);
     return STATUS_OK;
 }
 
@@ -432,8 +432,7 @@ static Status other_model(Session *session, const char *path, bool shapes, Loc a
         diag_note(diag, "named in %s:%d", at.file ? at.file : "the recipe", at.line);
         return status;
     }
-    if (shapes) model_strip(model);
-    if (path_is_folder(path)) vocabulary_note_folder(model, path);
+    if (shapes) strip_weights(model);
     OtherModel *other = ARENA_NEW(session->arena, OtherModel);
     *other = (OtherModel){path, shapes, model, session->others};
     session->others = other;

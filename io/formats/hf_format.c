@@ -3,13 +3,11 @@
 #include "io/formats/assets.h"
 #include "io/formats/hf.h"
 #include "io/formats/hf_write.h"
-#include "io/formats/model_vocabulary.h"
 
-/* The vocabulary of the folder's tokenizer is noted once the weights are wanted. */
 static Status read_format(Model **out, const char *path, const HfOptions *options,
                           const OpTable *ops, bool check, Diag *diag) {
+    (void)check;
     TRY(hf_read_with(out, path, options, ops, diag));
-    if (check) vocabulary_note_folder(*out, path);
     assets_read(*out, path, diag);
     for (int i = 0; i < (*out)->asset_count; i++)
         (*out)->file_bytes += (int64_t)(*out)->assets[i].length;

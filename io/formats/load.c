@@ -1,7 +1,10 @@
 /* Load: dispatch on what the path holds. */
 #include "io/formats/load.h"
 
+#include "io/files/path.h"
+#include "io/formats/assets.h"
 #include "io/formats/hf.h"
+#include "io/formats/model_vocabulary.h"
 #include "io/formats/name_rules.h"
 #include "io/formats/shards.h"
 #include "io/pytorch/pytorch.h"
@@ -48,6 +51,7 @@ Status model_load_with(Model **out, const char *path, const HfOptions *options,
     if (status == STATUS_OK) {
         if (model->file_bytes == 0 && stat(path, &info) == 0 && S_ISREG(info.st_mode))
             model->file_bytes = (int64_t)info.st_size;
+        if (check) vocabulary_note_own(model);
         *out = model;
         return STATUS_OK;
     }
@@ -92,9 +96,12 @@ Status model_load_separate(Model **out, const SeparateFiles *files, const OpTabl
         status = graph_verify_weights(model->graph, diag);
         if (status != STATUS_OK) diag_place(diag, LOC_FILE(files->weights), NULL);
     }
-    if (status == STATUS_OK)
-        *out = model;
-    else
+    if (status != STATUS_OK) {
         model_destroy(model);
-    return status;
+        return status;
+    }
+    if (path_is_folder(files->weights)) assets_read(model, files->weights, diag);
+    if (check) vocabulary_note_own(model);
+    *out = model;
+    return STATUS_OK;
 }

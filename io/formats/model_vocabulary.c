@@ -57,14 +57,12 @@ void vocabulary_note(Model *model, const TokenNames *vocabulary) {
     tree_append(arena, model->provenance, "vocabulary", LOC_NONE, note);
 }
 
-void vocabulary_note_folder(Model *model, const char *folder) {
+void vocabulary_note_own(Model *model) {
     Tokenizer *tokenizer = NULL;
     if (tree_get(model->provenance, "vocabulary")) return;
     if (!graph_find_input(model->graph, "input_ids")) return;
     Diag *diag = diag_create(); /* whoever reads texts will report what is damaged */
-    const Status status = folder ? tokenizer_read(&tokenizer, folder, diag)
-                                 : tokenizer_read_model(&tokenizer, model, "", diag);
-    if (status == STATUS_OK) {
+    if (tokenizer_read_model(&tokenizer, model, "", diag) == STATUS_OK) {
         Arena *arena = arena_create();
         vocabulary_note(model, vocabulary_of(tokenizer, arena));
         arena_destroy(arena);

@@ -1,6 +1,6 @@
 /* The vocabulary that a model's token numbers mean, and those of the texts it gets.
  *
- * A model that is read, with its weights, from a folder with a tokenizer notes that one's
+ * A model that is read, with its weights and a tokenizer (ModelAsset), notes that one's
  * vocabulary in its provenance, and a model that a recipe builds the one of the first
  * texts it gets; the model files that they become keep the note: number of tokens, hash,
  * and a sample of the tokens. Numbers of another vocabulary would fit the embedding and
@@ -18,10 +18,10 @@ const TokenNames *vocabulary_of(const Tokenizer *tokenizer, Arena *arena);
 /* Notes a vocabulary in a model that has none; nothing where it is NULL. */
 void vocabulary_note(Model *model, const TokenNames *vocabulary);
 
-/* Notes the vocabulary of a folder's tokenizer (NULL: of the one that goes with the
- * model) in a model with an input "input_ids" that has none. Nothing when there is no
- * tokenizer, or none that tokenizer_read knows. */
-void vocabulary_note_folder(Model *model, const char *folder);
+/* Notes the vocabulary of the tokenizer that goes with the model, which has an input
+ * "input_ids" and no note. Nothing when there is no tokenizer, or none that
+ * tokenizer_read knows. */
+void vocabulary_note_own(Model *model);
 
 /* Compares the vocabulary of `what` ("tokenizer of data set ...") with that of the model
  * called `whose`. Fails with STATUS_MODEL at `at` when most tokens of the sample are

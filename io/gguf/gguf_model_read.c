@@ -1,7 +1,6 @@
 /* GGUF as a format of models: reading. See gguf_model.h. */
 #include "io/gguf/gguf_model.h"
 
-#include "io/formats/model_vocabulary.h"
 #include "io/gguf/outline.h"
 #include "io/gguf/tokens.h"
 
@@ -196,17 +195,15 @@ static Status import_model(Import *import, const OpTable *ops) {
 Status gguf_read_model(Model **out, const char *path, const HfOptions *options,
                        const OpTable *ops, bool check, Diag *diag) {
     Import import = {.arena = arena_create(), .diag = diag};
-    (void)options;
+    (void)options, (void)check;
     Status status = gguf_read(&import.file, path, diag);
     if (status == STATUS_OK) status = import_model(&import, ops);
-    if (status != STATUS_OK)
-        diag_place(diag, LOC_FILE(path), NULL);
-    else if (check)
-        vocabulary_note_folder(import.model, NULL);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK) {
         *out = import.model;
-    else
+    } else {
+        diag_place(diag, LOC_FILE(path), NULL);
         model_destroy(import.model);
+    }
     model_destroy(import.whole);
     text_free(&import.decoded_types);
     gguf_destroy(import.file);
