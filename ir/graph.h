@@ -158,6 +158,12 @@ static inline bool node_maps_elements(const Node *node) {
 int64_t node_heads(const Node *node);
 int64_t node_key_heads(const Node *node);
 
+/* Numbers in a row of a node's value: its last dimension; 0 for a scalar, or NULL. */
+int64_t node_width(const Node *node);
+
+/* Width of a head's query of a node with heads; 0 where it has none, or is NULL. */
+int64_t node_head_width(const Node *node);
+
 /* Whether operand `i` is given. */
 static inline bool node_has(const Node *node, int i) {
     return i < node->in_count && node->in[i];

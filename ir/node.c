@@ -46,6 +46,15 @@ int64_t node_key_heads(const Node *node) {
     return heads ? heads : node_heads(node);
 }
 
+int64_t node_width(const Node *node) {
+    return node && node->type.rank > 0 ? node->type.dim[node->type.rank - 1] : 0;
+}
+
+int64_t node_head_width(const Node *node) {
+    const int64_t heads = node ? node_heads(node) : 0;
+    return heads > 0 ? node_width(node->in[0]) / heads : 0;
+}
+
 /* Attribute of a kind by name, NULL when the node's op has none. */
 static const void *find_attribute(const Node *node, const char *name, FieldKind kind,
                                   const Field **field) {

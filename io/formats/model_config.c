@@ -43,25 +43,19 @@ static bool same_tree(const Tree *a, const Tree *b) {
 
 /* --- measures --- */
 
-static int64_t last_dim(const Node *node) {
-    return node->type.rank ? node->type.dim[node->type.rank - 1] : 0;
-}
-
 /* Of one layer; 0 where the block is gone. */
 static double measure_layer(const Graph *graph, const SizeKey *size, int layer) {
     if (size->kind == SIZE_FFN || size->kind == SIZE_FFN_RATIO) {
         const Node *in = graph_find(graph, size->stack, layer, ROLE_FFN_IN);
         if (!in) return 0;
-        const double width = size->kind == SIZE_FFN ? 1 : (double)last_dim(in->in[0]);
-        return width > 0 ? (double)last_dim(in) / width : 0;
+        const double width = size->kind == SIZE_FFN ? 1 : (double)node_width(in->in[0]);
+        return width > 0 ? (double)node_width(in) / width : 0;
     }
     const Node *node = graph_find(graph, size->stack, layer, ROLE_ATTENTION);
-    const int64_t heads = node ? node_integer(node, "heads") : 0;
-    const int64_t kv_heads = node ? node_integer(node, "kv_heads") : 0;
-    if (heads < 1) return 0;
-    if (size->kind == SIZE_KV_HEADS) return (double)(kv_heads > 0 ? kv_heads : heads);
-    if (size->kind == SIZE_HEADS) return (double)heads;
-    return (double)(last_dim(node->in[0]) / heads);
+    if (!node || node_heads(node) < 1) return 0;
+    if (size->kind == SIZE_KV_HEADS) return (double)node_key_heads(node);
+    if (size->kind == SIZE_HEADS) return (double)node_heads(node);
+    return (double)node_head_width(node);
 }
 
 /* Of the table of tokens, or of token types, of a stack; 0 without one. */

@@ -144,21 +144,17 @@ typedef struct Uneven {
     int64_t count, expected;
 } Uneven;
 
-static int64_t last_dim(const Node *node) {
-    return node && node->type.rank ? node->type.dim[node->type.rank - 1] : 0;
-}
-
 typedef enum Measure { HEADS, KEY_HEADS, HEAD_WIDTH, UNITS, MEASURES } Measure;
 
 static int64_t measure_layer(const Graph *graph, const char *stack, int layer,
                              Measure measure) {
-    if (measure == UNITS) return last_dim(graph_find(graph, stack, layer, ROLE_FFN_IN));
+    if (measure == UNITS) return node_width(graph_find(graph, stack, layer, ROLE_FFN_IN));
     const Node *attention = graph_find(graph, stack, layer, ROLE_ATTENTION);
     const int64_t heads = attention ? node_heads(attention) : 0;
     if (heads < 1) return 0;
     if (measure == HEADS) return heads;
     if (measure == KEY_HEADS) return node_key_heads(attention);
-    return last_dim(attention->in[0]) / heads;
+    return node_head_width(attention);
 }
 
 static bool find_uneven(Uneven *out, const Graph *graph, const char *stack) {
@@ -232,12 +228,13 @@ static bool explain_heads(Text *why, const Graph *graph, const Graph *built) {
             built ? measure_layer(built, STACKS[s], 0, HEAD_WIDTH) : 0;
         const Node *out = graph_find(graph, STACKS[s], 0, ROLE_OUT);
         if (!heads || !out || (heads == built_heads && width == built_width) ||
-            heads * width == last_dim(out))
+            heads * width == node_width(out))
             continue;
         text_add(why,
                  "each layer of the %s has %lld heads of %lld numbers, which do not make "
                  "up its width of %lld",
-                 STACKS[s], (long long)heads, (long long)width, (long long)last_dim(out));
+                 STACKS[s], (long long)heads, (long long)width,
+                 (long long)node_width(out));
         return true;
     }
     return false;

@@ -11,10 +11,6 @@ static Status refuse(Diag *diag, const char *key, const char *why) {
     return diag_fail(diag, STATUS_MODEL, LOC_NONE, key, "%s", why);
 }
 
-static int64_t last_dim(const Node *node) {
-    return node && node->type.rank ? node->type.dim[node->type.rank - 1] : 0;
-}
-
 static const Node *weight_of(const Node *node) {
     const Node *leaf = node && node->in_count > 1 ? node->in[1] : NULL;
     return leaf && leaf->storage ? leaf : NULL;
@@ -33,9 +29,9 @@ static void measure_layers(Outline *out, Arena *arena, const Graph *graph,
         OutlineLayer layer = {0};
         if (attention) layer.heads = node_heads(attention);
         if (attention) layer.kv_heads = node_key_heads(attention);
-        if (in) layer.units = last_dim(in);
+        if (in) layer.units = node_width(in);
         if (attention && layer.heads && !out->head_width)
-            out->head_width = last_dim(attention->in[0]) / layer.heads;
+            out->head_width = node_head_width(attention);
         if (layer.heads || layer.units) out->layer[out->layers++] = layer;
     }
 }
@@ -146,7 +142,7 @@ static Status measure_encoder(Outline *out, const Graph *graph, Diag *diag) {
     out->positions = measure_positions(graph);
     out->types = types ? types->type.dim[0] : 0;
     out->labels =
-        task == TASK_CLASSIFY ? last_dim(graph_output(graph, OUTPUT_LOGITS)) : 0;
+        task == TASK_CLASSIFY ? node_width(graph_output(graph, OUTPUT_LOGITS)) : 0;
     out->pooled = out->labels || graph_output(graph, OUTPUT_POOLER);
     return check_layers(out, STACK_ENCODER, diag);
 }

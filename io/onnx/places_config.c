@@ -21,10 +21,6 @@ static const Node *find_op(const Graph *graph, const char *op) {
     return NULL;
 }
 
-static int64_t last_dim(const Node *node) {
-    return node && node->type.rank > 0 ? node->type.dim[node->type.rank - 1] : 0;
-}
-
 static Facts find_facts(const Graph *graph) {
     Facts f = {.graph = graph, .stack = graph_main_stack(graph)};
     f.layers = graph_layer_count(graph, f.stack);
@@ -34,16 +30,16 @@ static Facts find_facts(const Graph *graph) {
     f.act = graph_find(graph, f.stack, -1, ROLE_FFN_ACT);
     f.norm = graph_find(graph, f.stack, -1, ROLE_NORM1);
     if (!f.norm) f.norm = graph_find(graph, f.stack, -1, ROLE_NORM2);
-    f.width = last_dim(graph_find(graph, f.stack, -1, ROLE_RESIDUAL2));
-    if (f.width == 0) f.width = last_dim(graph_find(graph, f.stack, -1, ROLE_RESIDUAL1));
-    f.hidden = last_dim(graph_find(graph, f.stack, -1, ROLE_FFN_IN));
+    f.width = node_width(graph_find(graph, f.stack, -1, ROLE_RESIDUAL2));
+    if (f.width == 0)
+        f.width = node_width(graph_find(graph, f.stack, -1, ROLE_RESIDUAL1));
+    f.hidden = node_width(graph_find(graph, f.stack, -1, ROLE_FFN_IN));
     f.vocabulary = is(f.embed, "embedding") ? f.embed->in[1]->type.dim[0] : 0;
-    f.labels = last_dim(graph_output(graph, OUTPUT_LOGITS));
+    f.labels = node_width(graph_output(graph, OUTPUT_LOGITS));
     if (f.attention) {
-        f.heads = node_integer(f.attention, "heads");
-        f.kv_heads = node_integer(f.attention, "kv_heads");
-        if (f.kv_heads <= 0) f.kv_heads = f.heads;
-        f.head_width = f.heads > 0 ? last_dim(f.attention->in[0]) / f.heads : 0;
+        f.heads = node_heads(f.attention);
+        f.kv_heads = node_key_heads(f.attention);
+        f.head_width = node_head_width(f.attention);
     }
     return f;
 }
@@ -199,7 +195,7 @@ static void put_swin(Arena *arena, Tree *config, const Facts *f, const Node *pat
     tree_put_string(arena, config, "model_type", "swin");
     tree_add_string(arena, list,
                     f->labels > 0 ? "SwinForImageClassification" : "SwinModel");
-    tree_put_int(arena, config, "embed_dim", last_dim(first));
+    tree_put_int(arena, config, "embed_dim", node_width(first));
     Tree *depths = tree_put_list(arena, config, "depths"),
          *heads = tree_put_list(arena, config, "num_heads");
     const int stages = graph_layer_stage(f->graph, f->stack, (int)f->layers) + 1;
@@ -217,9 +213,9 @@ static void put_swin(Arena *arena, Tree *config, const Facts *f, const Node *pat
     put_image(arena, config, patches);
     tree_put_int(arena, config, "window_size",
                  f->attention ? node_integer(f->attention, "window") : 7);
-    if (in && last_dim(in->in[0]) > 0)
+    if (in && node_width(in->in[0]) > 0)
         tree_put_real(arena, config, "mlp_ratio",
-                      (double)last_dim(in) / (double)last_dim(in->in[0]));
+                      (double)node_width(in) / (double)node_width(in->in[0]));
     tree_put_string(arena, config, "hidden_act", act_name(f->act, "gelu_pytorch_tanh"));
     if (f->norm)
         tree_put_real(arena, config, "layer_norm_eps", node_real(f->norm, "eps"));
