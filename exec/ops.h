@@ -256,6 +256,20 @@ typedef struct SoftCrossEntropyAttrs {
     bool kl;
 } SoftCrossEntropyAttrs;
 
+/* binary_cross_entropy(logits[N..., C], targets[N..., C], mask[N...]? integer): every
+ * label for itself, mean over labels and rows. Targets lie in [0, 1]; smoothing e makes
+ * them (1 - e) y + e / 2. `positive` weighs the term of y: empty = 1, one number = that
+ * of all labels, or one for each. The targets get no gradient. */
+typedef struct BinaryCrossEntropyAttrs {
+    double smoothing;
+    RealList positive;
+} BinaryCrossEntropyAttrs;
+
+/* soft_binary_cross_entropy(logits[N..., C], teacher[N..., C], mask[N...]? integer): the
+ * same against sigmoid(teacher / t), of logits / t, times t^2. The teacher gets no
+ * gradient. With `kl` the teacher's entropy is subtracted (same gradient). */
+typedef SoftCrossEntropyAttrs SoftBinaryCrossEntropyAttrs;
+
 /* relation_cross_entropy(x[N, T, D], y[N, T, D], teacher_x[N, T, E], teacher_y[N, T, E]):
  * R = softmax(x y^T / sqrt(D)) by rows, the same for the teacher over sqrt(E);
  * cross-entropy of the student's rows against the teacher's, mean over rows and samples.

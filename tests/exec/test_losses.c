@@ -81,6 +81,41 @@ static double naive_mean_squared_error(const Problem *p) {
     return mean_of_rows(p, squared_row);
 }
 
+/* Targets are any numbers here: the formula is linear in them. */
+static double binary_row(const Problem *p, const double *z, const double *t, int64_t n) {
+    const BinaryCrossEntropyAttrs *a = p->node->attrs;
+    const RealList *w = &a->positive;
+    double sum = 0;
+    for (int64_t c = 0; c < n; c++) {
+        const double y = (1 - a->smoothing) * t[c] + a->smoothing / 2;
+        const double weight = w->count == 0 ? 1 : w->items[w->count == 1 ? 0 : c];
+        const double s = 1 / (1 + exp(-z[c]));
+        sum -= weight * y * log(s) + (1 - y) * log(1 - s);
+    }
+    return sum / (double)n;
+}
+
+static double naive_binary_cross_entropy(const Problem *p) {
+    return mean_of_rows(p, binary_row);
+}
+
+static double soft_binary_row(const Problem *p, const double *z, const double *y,
+                              int64_t n) {
+    const SoftBinaryCrossEntropyAttrs *a = p->node->attrs;
+    const double t = a->temperature;
+    double sum = 0;
+    for (int64_t c = 0; c < n; c++) {
+        const double s = 1 / (1 + exp(-z[c] / t)), q = 1 / (1 + exp(-y[c] / t));
+        sum -= q * log(s) + (1 - q) * log(1 - s);
+        if (a->kl) sum += q * log(q) + (1 - q) * log(1 - q);
+    }
+    return t * t * sum / (double)n;
+}
+
+static double naive_soft_binary_cross_entropy(const Problem *p) {
+    return mean_of_rows(p, soft_binary_row);
+}
+
 static double inner(const double *x, const double *y, int64_t n) {
     double sum = 0;
     for (int64_t c = 0; c < n; c++) sum += x[c] * y[c];
@@ -193,6 +228,19 @@ static const struct {
     {{"soft_cross_entropy", "kl=true", "2x3x4x5 2x3x4x5 i2x3x4<2"},
      naive_soft_cross_entropy},
     {{"soft_cross_entropy", "", "3x5 3x5 i3<1"}, naive_soft_cross_entropy},
+    {{"binary_cross_entropy", "", "9x67 9x67"}, naive_binary_cross_entropy},
+    {{"binary_cross_entropy", "smoothing=0.1 positive=[3.0]", "3x5x9 3x5x9 m3x5"},
+     naive_binary_cross_entropy},
+    {{"binary_cross_entropy", "positive=[0.0, 2.0, 0.5]", "3x5x3 3x5x3 i3x5<2"},
+     naive_binary_cross_entropy},
+    {{"binary_cross_entropy", "", "3x5 3x5 i3<1"}, naive_binary_cross_entropy},
+    {{"soft_binary_cross_entropy", "", "9x67 9x67"}, naive_soft_binary_cross_entropy},
+    {{"soft_binary_cross_entropy", "temperature=4.0", "3x5x9 3x5x9 m3x5"},
+     naive_soft_binary_cross_entropy},
+    {{"soft_binary_cross_entropy", "temperature=0.5 kl=true", "3x33 3x33"},
+     naive_soft_binary_cross_entropy},
+    {{"soft_binary_cross_entropy", "kl=true", "3x33 =0"},
+     naive_soft_binary_cross_entropy},
     {{"mean_squared_error", "", "9x67 9x67"}, naive_mean_squared_error},
     {{"mean_squared_error", "", "3x5x9 3x5x9 m3x5"}, naive_mean_squared_error},
     {{"mean_squared_error", "", "2x3x4x5 2x3x4x5 i2x3x4<2"}, naive_mean_squared_error},
@@ -245,6 +293,8 @@ static void test_share_of_rows(void **state) {
         {"cross_entropy", "smoothing=0.1", "3x5x9 l3x5<9"},
         {"soft_cross_entropy", "temperature=2.0", "3x5x9 !3x5x9 m3x5"},
         {"mean_squared_error", "", "3x5x9 !3x5x9 m3x5"},
+        {"binary_cross_entropy", "smoothing=0.1", "3x5x9 !3x5x9 m3x5"},
+        {"soft_binary_cross_entropy", "", "3x5x9 !3x5x9 m3x5"},
         {"cosine_distance", "", "3x5x9 !3x5x9 m3x5"},
     };
     for (size_t i = 0; i < sizeof SHARED / sizeof *SHARED; i++) {
@@ -302,6 +352,28 @@ static void test_large_logits(void **state) {
     }
 }
 
+/* The same of labels for themselves: a far logit costs its size, or nothing. */
+static void test_large_binary_logits(void **state) {
+    (void)state;
+    static const char *const OPS[] = {"binary_cross_entropy",
+                                      "soft_binary_cross_entropy"};
+    for (int k = 0; k < 2; k++) {
+        Problem p;
+        assert_ok(problem_create(&p, &(Case){OPS[k], "", "1x4 !1x4"}), p.diag);
+        for (int c = 0; c < 4; c++) {
+            p.value[0][c] = c < 2 ? -3e4 : 3e4;
+            p.value[1][c] = k == 0 ? c % 2 : c % 2 ? 6e4 : -6e4;
+        }
+        Result result = execute(&p, (Mode){.single = true, .backward = true});
+        assert_true(result.out[0] == 1.5e4); /* labels 1 and 2 are wrong, of four */
+        for (int c = 0; c < 4; c++)
+            assert_true(fabs(result.d_in[0][c]) ==
+                        (c == 1 || c == 2 ? fabs(p.weight[0]) / 4 : 0));
+        result_free(&result);
+        problem_destroy(&p);
+    }
+}
+
 /* A token of zeros has no direction: it is compared as zeros and gets no gradient. */
 static void test_gram_zero_row(void **state) {
     (void)state;
@@ -334,6 +406,12 @@ static void test_infer_refuses(void **state) {
         {"soft_cross_entropy", "temperature=0.0", "5x7 5x7"},
         {"soft_cross_entropy", "", "7 7"},
         {"soft_cross_entropy", "", "3x5x7 3x5x7 i3<2"},
+        {"binary_cross_entropy", "", "5x7 5x8"},
+        {"binary_cross_entropy", "", "5x7 i5x7<2"},
+        {"binary_cross_entropy", "smoothing=1.5", "5x7 5x7"},
+        {"binary_cross_entropy", "positive=[1.0, 2.0]", "5x7 5x7"},
+        {"soft_binary_cross_entropy", "temperature=0.0", "5x7 5x7"},
+        {"soft_binary_cross_entropy", "", "3x5x7 3x5x7 i3<2"},
         {"mean_squared_error", "", "3x5x7 3x5x6"},
         {"mean_squared_error", "", "5xT 5xT"},
         {"mean_squared_error", "", "3x5x7 3x5x7 3x5"},
@@ -367,9 +445,13 @@ static void test_infer_refuses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),          cmocka_unit_test(test_share_of_rows),
-        cmocka_unit_test(test_cosine_zero_row), cmocka_unit_test(test_large_logits),
-        cmocka_unit_test(test_gram_zero_row),   cmocka_unit_test(test_infer_refuses),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_share_of_rows),
+        cmocka_unit_test(test_cosine_zero_row),
+        cmocka_unit_test(test_large_logits),
+        cmocka_unit_test(test_large_binary_logits),
+        cmocka_unit_test(test_gram_zero_row),
+        cmocka_unit_test(test_infer_refuses),
     };
     blas_init();
     return cmocka_run_group_tests(tests, NULL, NULL);
