@@ -86,7 +86,8 @@ typedef struct DropoutAttrs {
 
 /* attention(q[N, T, D], k[N, S, D], v[N, S, E], mask[N, S]? integer, bias[H, T, S]?,
  *           rel_key[d, 49]?, mix_before[H, H]?, mix_after[H, H]?,
- *           rel_bias[(2 h - 1) (2 w - 1), H]?, mix_before_bias[H]?, mix_after_bias[H]?)
+ *           rel_bias[(2 h - 1) (2 w - 1), H] or [B, H]?, mix_before_bias[H]?,
+ *           mix_after_bias[H]?)
  *           -> [N, T, E]
  * per head: A = scale * q k^T + bias + relative position; A'_a = sum_b mix_before[a, b]
  * A_b; P = softmax over keys of A' where mask != 0 and, if causal, key <= query; P'_a =
@@ -107,6 +108,10 @@ typedef struct DropoutAttrs {
  * are then over one window and shared by all. With `shift` > 0 the windows in the last
  * row or column hold tokens from opposite ends of the grid: -100 is added between them,
  * after mix_before. Neither `causal` nor `skip` goes with it. */
+/* With `buckets` B > 0 rel_bias is a table by the distance of key and query along the
+ * tokens (ir/buckets.h): of a sequence of any length, T and S need not be equal.
+ * `distance` is that from which on all are in the last bucket, and with `bidirectional`
+ * later keys have buckets of their own. */
 /* With kv_heads G < heads (grouped queries) k and v have G heads; query head h reads head
  * h / (heads / G). */
 typedef struct AttentionAttrs {
@@ -115,7 +120,9 @@ typedef struct AttentionAttrs {
     double scale;     /* 0 = 1 / sqrt(d) */
     bool causal;
     int64_t grid_h, grid_w, skip;
-    int64_t window, shift; /* 0 = every token attends to all */
+    int64_t window, shift;     /* 0 = every token attends to all */
+    int64_t buckets, distance; /* 0 = rel_bias is by offsets in a grid */
+    bool bidirectional;
 } AttentionAttrs;
 
 /* Heads of keys and values, G, from the attributes of the ops that group queries. */

@@ -123,8 +123,9 @@ extern STEP_KERNEL(attention_lstm);
  * has others. */
 int64_t step_width(const Type *type);
 
-/* Fails with STATUS_MODEL when an operand from `first` on is given; names it. */
-Status step_check_absent(const Node *node, int first, Diag *diag);
+/* Fails with STATUS_MODEL when an operand from `first` on is given, but for those of
+ * `except` (READS_IN); names it. */
+Status step_check_absent(const Node *node, int first, unsigned except, Diag *diag);
 
 /* Operand `i`'s node, NULL when absent. */
 static inline const Node *step_operand(const Node *node, int i) {

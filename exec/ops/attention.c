@@ -1,8 +1,8 @@
 /* attention: multi-head attention with everything that changes its scores.
  *
- * Per head: A = scale q k^T + bias + rel_bias[offset] + scale q . rel_key[:, bucket];
- * A'_a = sum_b mix_before[a, b] A_b; P = softmax over the keys of A' that mask and
- * causality allow (a row without any such key is zero), in shifted windows less 100
+ * Per head: A = scale q k^T + bias + rel_bias[offset or bucket] + scale q . rel_key[:,
+ * bucket]; A'_a = sum_b mix_before[a, b] A_b; P = softmax over the keys of A' that mask
+ * and causality allow (a row without any such key is zero), in shifted windows less 100
  * between regions; P'_a = sum_b mix_after[a, b] P_b + mix_after_bias[a] for those keys;
  * out = P' v. mix_before_bias[a] belongs to A'_a, where the softmax does not see it.
  *
@@ -23,7 +23,8 @@ static const Operand OPERANDS[] = {
     {"rel_key", OPERAND_OPTIONAL, "contextual relative positions of keys [d, 49]"},
     {"mix_before", OPERAND_OPTIONAL, "mixes heads before the softmax [H, H]"},
     {"mix_after", OPERAND_OPTIONAL, "mixes heads after the softmax [H, H]"},
-    {"rel_bias", OPERAND_OPTIONAL, "added to the scores, by offset [(2h-1)(2w-1), H]"},
+    {"rel_bias", OPERAND_OPTIONAL,
+     "added to the scores, by offset [(2h-1)(2w-1), H] or by bucket [buckets, H]"},
     {"mix_before_bias", OPERAND_OPTIONAL, "of mix_before [H]; no softmax sees it"},
     {"mix_after_bias", OPERAND_OPTIONAL, "of mix_after [H]"},
     {NULL},
@@ -42,6 +43,10 @@ static const Field FIELDS[] = {
     F_INT(AttentionAttrs, window, 0, 65536,
           "rows and columns of a window of the grid; 0 = no windows"),
     F_INT(AttentionAttrs, shift, 0, 65536, "by which windows are moved"),
+    F_INT(AttentionAttrs, buckets, 0, 65536,
+          "rel_bias is by bucket of the distance: how many; 0 = by offset in a grid"),
+    F_INT(AttentionAttrs, distance, 0, 65536, "from which on the last bucket holds all"),
+    F_BOOL(AttentionAttrs, bidirectional, "later keys have buckets of their own"),
     F_END,
 };
 
@@ -106,23 +111,43 @@ static Status check_windows(const Node *node, int64_t queries, int64_t keys, Dia
                            (long long)a->window, dim_text(q, queries), dim_text(k, keys));
 }
 
+/* Buckets belong to a table of biases over whole sequences. */
+static Status check_buckets(const Node *node, Diag *diag) {
+    const AttentionAttrs *a = node->attrs;
+    const Buckets b = {a->buckets, a->distance, a->bidirectional};
+    if (a->buckets == 0 && a->distance == 0 && !a->bidirectional) return STATUS_OK;
+    if (!buckets_sane(&b))
+        return infer_fail_attr(node, "buckets, distance", diag,
+                               "at least %d buckets and a distance above %lld, found "
+                               "%lld and %lld",
+                               a->bidirectional ? 4 : 2, (long long)buckets_exact(&b),
+                               (long long)a->buckets, (long long)a->distance);
+    if (a->window || !node_has(node, ATTENTION_REL_BIAS))
+        return infer_fail_attr(node, "buckets", diag,
+                               "rel_bias and no windows beside it");
+    return infer_shape(node, ATTENTION_REL_BIAS, 2,
+                       (const int64_t[]){a->buckets, a->heads}, diag);
+}
+
 /* Operands that are over one window, or over all queries and keys. */
 static Status check_positions(const Node *node, int64_t queries, int64_t keys,
                               Diag *diag) {
     const AttentionAttrs *a = node->attrs;
     const int64_t d = node->in[ATTENTION_Q]->type.dim[2] / a->heads;
-    const bool relative =
-        node_has(node, ATTENTION_REL_KEY) || node_has(node, ATTENTION_REL_BIAS);
+    const bool by_offset = node_has(node, ATTENTION_REL_BIAS) && !a->buckets;
+    const bool relative = node_has(node, ATTENTION_REL_KEY) || by_offset;
     const int64_t bias[] = {a->heads, a->window ? a->window * a->window : queries,
                             a->window ? a->window * a->window : keys};
     TRY(check_shape(node, ATTENTION_BIAS, 3, bias, diag));
     TRY(check_shape(node, ATTENTION_REL_KEY, 2, (const int64_t[]){d, RELATIVE_BUCKETS},
                     diag));
     if (relative && !a->window) TRY(check_grid(node, queries, keys, diag));
+    TRY(check_buckets(node, diag));
+    if (!by_offset) return STATUS_OK;
     const int64_t rows = a->window ? a->window : a->grid_h;
     const int64_t columns = a->window ? a->window : a->grid_w;
     const int64_t table[] = {(2 * rows - 1) * (2 * columns - 1), a->heads};
-    return check_shape(node, ATTENTION_REL_BIAS, 2, table, diag);
+    return infer_shape(node, ATTENTION_REL_BIAS, 2, table, diag);
 }
 
 static Status check_extras(const Node *node, Diag *diag) {

@@ -37,13 +37,15 @@ static void open_gradients(AttentionGradients *d, const Attention *a, const Call
         .add_v = gradient_adds(call, ATTENTION_V),
     };
     gradient_to_add(call, ATTENTION_MIX_BEFORE_BIAS); /* stays 0 */
-    if (d->rel_bias) {
+    if (a->along) {
+        memset(a->d_along, 0, (size_t)(a->heads * attention_offsets(a)) * sizeof(REAL));
+    } else if (d->rel_bias) {
         d->summed = d->bias;
         d->bias = a->d_spread;
         memset(d->bias, 0, (size_t)(a->heads * a->queries * a->keys) * sizeof(REAL));
     }
-    d->scores = d->q || d->k || d->bias || d->rel_key || d->mix_before || d->mix_after ||
-                d->mix_after_bias;
+    d->scores = d->q || d->k || d->bias || d->rel_bias || d->rel_key || d->mix_before ||
+                d->mix_after || d->mix_after_bias;
 }
 
 /* Turns a->mixed from scores into probabilities. */
@@ -144,6 +146,9 @@ static void score_gradient(const Attention *a, AttentionSpan span, const REAL *d
         for (int64_t r = 0; d->bias && r < span.rows; r++)
             put_row(d->bias + (first + r) * a->keys, d_score + r * a->padded, a->keys,
                     true);
+        for (int64_t r = 0; a->along && d->rel_bias && r < span.rows; r++)
+            put_row(a->d_along + attention_along_at(a, span, g, r),
+                    d_score + r * a->padded, a->keys, true);
         if (d->q)
             gemm(false, false, span.rows, w, a->keys, a->scale, d_score, a->padded,
                  a->k + at_k, a->key_width, d->add_q, d->q + at_q, a->width);
@@ -181,6 +186,14 @@ static void backward_block(const Attention *a, AttentionSpan span, void *user) {
     score_gradient(a, span, d_scores, d);
 }
 
+/* The gradient of the table of biases by bucket from that by distance. */
+static void collect_buckets(const Attention *a, REAL *table) {
+    const int64_t count = attention_offsets(a);
+    for (int64_t h = 0; h < a->heads; h++)
+        for (int64_t i = 0; i < count; i++)
+            table[a->bucket[i] * a->heads + h] += a->d_along[h * count + i];
+}
+
 void REAL_FN(attention_backward)(const Call *call) {
     Attention a;
     AttentionGradients d;
@@ -188,6 +201,10 @@ void REAL_FN(attention_backward)(const Call *call) {
     open_gradients(&d, &a, call);
     REAL_FN(attention_walk)(&a, true, backward_block, &d);
     if (!d.rel_bias) return;
+    if (a.along) {
+        collect_buckets(&a, d.rel_bias);
+        return;
+    }
     REAL_FN(relative_bias_collect)(&a.grid, a.heads, d.bias, d.rel_bias);
     if (d.summed) put_row(d.summed, d.bias, a.heads * a.queries * a.keys, true);
 }

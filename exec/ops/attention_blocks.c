@@ -31,7 +31,13 @@ static void open_scratch(Attention *a, const Call *call) {
     a->unmixed = after ? carve(a, call, block) : a->after;
     if (a->limits.shift)
         a->limits.by_region = carve(a, call, LIMIT_REGIONS * a->padded * size);
-    if (node_has(call->node, ATTENTION_REL_BIAS)) {
+    const AttentionAttrs *attrs = call->attrs;
+    if (attrs->buckets) {
+        const int64_t count = attention_offsets(a);
+        a->bucket = carve(a, call, count * (int64_t)sizeof(int32_t));
+        a->along = carve(a, call, a->heads * count * size);
+        a->d_along = carve(a, call, a->heads * count * size);
+    } else if (node_has(call->node, ATTENTION_REL_BIAS)) {
         a->spread = carve(a, call, a->heads * a->queries * a->keys * size);
         a->d_spread = carve(a, call, a->heads * a->queries * a->keys * size);
     }
@@ -40,6 +46,16 @@ static void open_scratch(Attention *a, const Call *call) {
     a->by_bucket = carve(a, call, a->block * RELATIVE_BUCKETS * size);
     a->grid.row_sums = carve(a, call, RELATIVE_STEPS * width * size);
     a->grid.column_step = carve(a, call, 2 * width * (int64_t)sizeof(int32_t));
+}
+
+/* a->along from the table of biases by bucket. */
+static void spread_buckets(Attention *a, const AttentionAttrs *attrs) {
+    const Buckets b = {attrs->buckets, attrs->distance, attrs->bidirectional};
+    const int64_t count = attention_offsets(a);
+    buckets_fill(&b, a->queries - 1, a->keys - 1, a->bucket);
+    for (int64_t h = 0; h < a->heads; h++)
+        for (int64_t i = 0; i < count; i++)
+            a->along[h * count + i] = a->rel_bias[a->bucket[i] * a->heads + h];
 }
 
 void REAL_FN(attention_open)(Attention *a, const Call *call) {
@@ -98,6 +114,7 @@ void REAL_FN(attention_open)(Attention *a, const Call *call) {
     a->block = (a->queries + blocks - 1) / blocks;
     open_scratch(a, call);
     if (a->rel_key && a->grid.column_step) REAL_FN(relative_prepare)(&a->grid);
+    if (a->rel_bias && a->along) spread_buckets(a, attrs);
     if (!a->rel_bias || !a->spread) return;
     const size_t map_bytes = (size_t)(heads * a->queries * a->keys) * sizeof(REAL);
     if (a->bias)
@@ -158,6 +175,13 @@ static void add_bias(const Attention *a, AttentionSpan span, int64_t g) {
     }
 }
 
+/* Adds the biases by distance to the scores of head `g`. */
+static void add_along(const Attention *a, AttentionSpan span, int64_t g) {
+    for (int64_t r = 0; r < span.rows; r++)
+        put_row(a->scores + attention_block_at(a, g) + r * a->padded,
+                a->along + attention_along_at(a, span, g, r), a->keys, true);
+}
+
 /* Adds scale * q . rel_key[:, bucket] to the scores of head `g`. */
 static void add_relative(const Attention *a, AttentionSpan span, int64_t g,
                          const REAL *q) {
@@ -175,6 +199,7 @@ void REAL_FN(attention_scores)(const Attention *a, AttentionSpan span) {
              a->keys_t + g * a->head * a->padded, a->padded, 0,
              a->scores + attention_block_at(a, g), a->padded);
         if (a->bias) add_bias(a, span, g);
+        if (a->along) add_along(a, span, g);
         if (a->rel_key) add_relative(a, span, g, q);
     }
 }

@@ -16,6 +16,7 @@
 #include "exec/ops/attention_limits.h"
 #include "exec/ops/lanes.h"
 #include "exec/ops/relative_position.h"
+#include "ir/buckets.h"
 
 /* Operands by position. */
 enum {
@@ -51,6 +52,10 @@ typedef struct Attention {
     REAL *keys_t, *values_t; /* [group, d, padded] and [group, e, padded] */
     REAL *spread;            /* [H, T, S]: rel_bias by query and key, bias added */
     REAL *d_spread;          /* its gradient */
+    int32_t *bucket;         /* [T + S - 1]: of the key that stands i - (T - 1) tokens
+                                after the query; with buckets, as the next two */
+    REAL *along;             /* [H, T + S - 1]: rel_bias of it */
+    REAL *d_along;           /* its gradient */
     REAL *by_bucket;         /* [block, 49] */
     REAL *scores;            /* [group, block, padded], as are the next three */
     REAL *mixed;             /* scores after mix_before */
@@ -84,6 +89,15 @@ void REAL_FN(attention_mix)(const Attention *a, AttentionSpan span, const REAL *
 /* a->after = mix_after times the heads of a->mixed, plus the bias where keys take part.
  */
 void REAL_FN(attention_mix_after)(const Attention *a, AttentionSpan span);
+
+/* Numbers of a->along, of a head; where in it those of a query's first key stand. */
+static inline int64_t attention_offsets(const Attention *a) {
+    return a->queries + a->keys - 1;
+}
+static inline int64_t attention_along_at(const Attention *a, AttentionSpan span,
+                                         int64_t g, int64_t r) {
+    return (span.head + g) * attention_offsets(a) + a->queries - 1 - span.row - r;
+}
 
 /* First row of a span and its head `g` of q or the result [N, T, H * width]. */
 static inline int64_t attention_at(const Attention *a, AttentionSpan span, int64_t g,

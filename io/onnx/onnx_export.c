@@ -155,6 +155,14 @@ const char *onnx_causal(OnnxExport *x, int64_t dim) {
     return onnx_keep(b, key, ONNX_NODE(b, "LessOrEqual", keys, queries));
 }
 
+const char *onnx_offsets(OnnxExport *x, int64_t queries, int64_t keys) {
+    OnnxBuild *b = x->b;
+    const char *past = onnx_past(x, queries), *zero = ONNX_VECTOR(b, 0);
+    const char *from = onnx_range(b, past, total_of(x, queries));
+    const char *to = onnx_range(b, zero, total_of(x, keys));
+    return ONNX_NODE(b, "Sub", onnx_unsqueeze(b, to, 0), onnx_unsqueeze(b, from, 1));
+}
+
 const char *onnx_mask_real(OnnxExport *x, const char *mask) {
     const char *key = arena_printf(x->b->arena, "real %s", mask);
     const char *kept = onnx_kept(x->b, key);

@@ -77,6 +77,10 @@ const char *onnx_positions(OnnxExport *x, int64_t dim, int64_t offset);
  * 1, 1, T, S], S being the tokens before and these where states come in. */
 const char *onnx_causal(OnnxExport *x, int64_t dim);
 
+/* By how many tokens keys stand after queries, [T, S], both counted from the text's
+ * first; S is the tokens before and these where states come in. */
+const char *onnx_offsets(OnnxExport *x, int64_t queries, int64_t keys);
+
 /* A mask [N, S] of integers as real numbers 0 and 1, as it is. */
 const char *onnx_mask_real(OnnxExport *x, const char *mask);
 

@@ -1,6 +1,7 @@
 /* attention: multi-head attention with everything that changes its scores, with the keys
  * and values of the tokens before in decoders that write token by token. */
 #include "io/onnx/onnx_export.h"
+#include "ir/buckets.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -120,6 +121,37 @@ static const char *table_bias(OnnxExport *x, const Attention *a, const char *tab
         bias =
             ONNX_NODE(b, "Pad", bias, ONNX_VECTOR(b, 0, 0, a->skip, a->skip, 0, 0, 0, 0));
     return bias;
+}
+
+/* The biases of a table by bucket [B, H] as [1, H, T, S]: looked up by offset, those
+ * farther than the last bucket's first taken for that. Layers of one table share them. */
+static const char *bucket_bias(OnnxExport *x, const Attention *a, const char *table) {
+    OnnxBuild *b = x->b;
+    const Node *node = a->node;
+    const Buckets buckets = {node_integer(node, "buckets"),
+                             node_integer(node, "distance"),
+                             node_flag(node, "bidirectional")};
+    const int64_t far = buckets.distance, count = 2 * far + 1;
+    const char *key =
+        arena_printf(b->arena, "biases %s %lld %d %lld %lld", table, (long long)far,
+                     buckets.both_sides, (long long)a->queries, (long long)a->keys);
+    const char *kept = onnx_kept(b, key);
+    if (kept) return kept;
+    int32_t *bucket = memory_alloc((size_t)count, sizeof *bucket);
+    int64_t *rows = memory_alloc((size_t)count, sizeof *rows);
+    buckets_fill(&buckets, far, far, bucket);
+    for (int64_t i = 0; i < count; i++) rows[i] = bucket[i];
+    const char *by_offset =
+        onnx_gather(b, table, onnx_indices(b, rows, ONNX_I64S(count), 1), 0);
+    free(rows);
+    free(bucket);
+    const char *at = onnx_offsets(x, a->queries, a->keys);
+    at =
+        ONNX_NODE(b, "Min", ONNX_NODE(b, "Max", at, onnx_i64(b, -far)), onnx_i64(b, far));
+    at = ONNX_NODE(b, "Add", at, onnx_i64(b, far));
+    const char *bias = onnx_gather(b, by_offset, at, 0);
+    bias = ONNX_TRANSPOSE(b, bias, 2, 0, 1);
+    return onnx_keep(b, key, onnx_unsqueeze(b, bias, 0));
 }
 
 /* rho(distance) + 3. */
@@ -264,7 +296,10 @@ static const char *scores_of(OnnxExport *x, const Attention *a, const char *q,
     const char *bias = onnx_named(x, a->node, "bias");
     if (bias) scores = ONNX_NODE(b, "Add", scores, onnx_unsqueeze(b, bias, 0));
     const char *table = onnx_named(x, a->node, "rel_bias");
-    return table ? ONNX_NODE(b, "Add", scores, table_bias(x, a, table)) : scores;
+    if (!table) return scores;
+    const bool by_bucket = node_integer(a->node, "buckets") > 0;
+    return ONNX_NODE(b, "Add", scores,
+                     by_bucket ? bucket_bias(x, a, table) : table_bias(x, a, table));
 }
 
 /* mix_after_bias belongs to keys that may be attended to. */

@@ -76,6 +76,7 @@ static void problem_fill(Problem *p, uint64_t key) {
     p->type[BIAS] = type_of(3, h, w ? w : t, w ? w : s);
     p->type[REL_BIAS] =
         type_of(2, (2 * grid_height(p) - 1) * (2 * grid_width(p) - 1), h, 0);
+    if (p->attrs.buckets) p->type[REL_BIAS].dim[0] = p->attrs.buckets;
     if (!has(p, REL_BIAS)) p->type[REL_BIAS].dim[0] = 1;
     p->type[REL_KEY] = type_of(2, p->head, BUCKETS, 0);
     p->type[MIX_BEFORE] = p->type[MIX_AFTER] = type_of(2, h, h, 0);
@@ -124,6 +125,18 @@ static double table_entry(const Problem *p, int64_t h, Offset at) {
     return p->in[REL_BIAS][row * p->heads + h];
 }
 
+/* Raffel et al., 2020, as their code has it, logarithms in float32. */
+static int64_t distance_bucket(const AttentionAttrs *a, int64_t i, int64_t j) {
+    const int64_t side = a->bidirectional ? a->buckets / 2 : a->buckets, exact = side / 2;
+    const int64_t first = a->bidirectional && j > i ? side : 0;
+    const int64_t n = a->bidirectional ? llabs(j - i) : i > j ? i - j : 0;
+    if (n < exact) return first + n;
+    const float part =
+        logf((float)n / (float)exact) / (float)log((double)a->distance / (double)exact);
+    const int64_t far = exact + (int64_t)(part * (float)(side - exact));
+    return first + (far < side - 1 ? far : side - 1);
+}
+
 /* A of head h at (i, j), which are in one window. */
 static double score(const Problem *p, int64_t n, int64_t h, int64_t i, int64_t j) {
     const int64_t d = p->head;
@@ -140,7 +153,10 @@ static double score(const Problem *p, int64_t n, int64_t h, int64_t i, int64_t j
     for (int64_t c = 0; c < d; c++)
         sum += q[c] * (k[c] + (key ? p->in[REL_KEY][c * BUCKETS + b] : 0));
     sum *= p->attrs.scale > 0 ? p->attrs.scale : 1 / sqrt((double)d);
-    if (has(p, REL_BIAS) && relative) sum += table_entry(p, h, offset(p, i, j));
+    if (has(p, REL_BIAS) && p->attrs.buckets)
+        sum += p->in[REL_BIAS][distance_bucket(&p->attrs, i, j) * p->heads + h];
+    else if (has(p, REL_BIAS) && relative)
+        sum += table_entry(p, h, offset(p, i, j));
     return sum + (has(p, BIAS) ? p->in[BIAS][(h * tall + i) * side + j] : 0);
 }
 

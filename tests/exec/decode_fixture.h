@@ -60,7 +60,7 @@ static inline Model *lstm_model(void) {
                        " hidden_size: 28, num_layers: 3}\n");
 }
 
-/* ---- linear attention ---- */
+/* ---- other nodes ---- */
 
 static inline Node *insert_before(Model *model, Node *anchor, const char *op,
                                   Node *const *in, int count, const char *attrs) {
@@ -85,6 +85,27 @@ static inline Node *new_param(Model *model, const char *name, int rank,
     diag_destroy(diag);
     return graph_param(model->graph, storage);
 }
+
+/* Shared heads with biases by buckets of distances, one table for all layers. */
+static inline Model *biased_model(void) {
+    Model *model = llama_model();
+    Diag *diag = diag_create();
+    Node *table = new_param(model, "distances", 2, (const int64_t[]){10, 8});
+    for (int layer = 0; layer < LAYERS; layer++) {
+        Node *node = graph_find(model->graph, "decoder", layer, ROLE_ATTENTION);
+        node_set_operand(model->graph, node, "rel_bias", table);
+        assert_ok(node_set(model->graph, node, diag,
+                           "heads=8 kv_heads=2 causal=true buckets=10 "
+                           "distance=40"),
+                  diag);
+        assert_ok(node_infer(node, diag), diag);
+    }
+    diag_destroy(diag);
+    draw_weights(model, 0.15);
+    return model;
+}
+
+/* ---- linear attention ---- */
 
 /* Puts linear attention in the place of a layer's attention: `features` per head with a
  * weight and bias, or with 0 none. */

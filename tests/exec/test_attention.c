@@ -2,6 +2,7 @@
  * combination of optional operands, both precisions, gradients by differences. */
 #include "exec/linalg/blas.h"
 #include "exec/ops/kernel.h"
+#include "ir/buckets.h"
 #include "tests/exec/attention_naive.h"
 #include "tests/support/check.h"
 #include "tests/support/rounding.h"
@@ -271,6 +272,42 @@ static void test_windows(void **state) {
     }
 }
 
+/* Biases by buckets of distances: both sides or one, with everything that may stand
+ * beside them, and lengths beyond the last bucket. */
+static void test_buckets(void **state) {
+    (void)state;
+    for (uint64_t round = 0; round < 100; round++) {
+        const uint64_t key = random_key(80, round), bits = random_u64(key, 50);
+        Problem p = {pick(key, 0, 2),   pick(key, 1, 4), pick(key, 2, 120),
+                     pick(key, 3, 120), pick(key, 4, 9), pick(key, 5, 9)};
+        AttentionAttrs *a = &p.attrs;
+        a->causal = bits & 1;
+        a->bidirectional = bits >> 1 & 1;
+        a->scale = bits & 4 ? 1 : 0;
+        a->buckets = pick(key, 6, 40) + 3;
+        a->distance = a->buckets / (a->bidirectional ? 4 : 2) + pick(key, 7, 130);
+        p.present = ALWAYS | BIT(REL_BIAS) |
+                    (unsigned)(bits >> 8 & ((1u << OPTIONAL) - 1)) << MASK;
+        p.present &= ~BIT(REL_KEY);
+        check_problem(&p, key);
+    }
+}
+
+/* The published sizes, at every offset of long texts. */
+static void test_published_buckets(void **state) {
+    (void)state;
+    enum { FAR = 3000 };
+    int32_t row[2 * FAR + 1];
+    for (int sides = 0; sides < 2; sides++) {
+        const AttentionAttrs attrs = {
+            .buckets = 32, .distance = 128, .bidirectional = sides};
+        const Buckets b = {32, 128, sides};
+        buckets_fill(&b, FAR, FAR, row);
+        for (int64_t o = -FAR; o <= FAR; o++)
+            assert_int_equal(row[FAR + o], distance_bucket(&attrs, FAR, FAR + o));
+    }
+}
+
 /* Groups of query heads with one head of keys and values each. */
 static void test_groups(void **state) {
     (void)state;
@@ -487,12 +524,13 @@ static void test_infer_errors(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_options),     cmocka_unit_test(test_many_blocks),
-        cmocka_unit_test(test_random_shapes),   cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_windows),         cmocka_unit_test(test_repeated_heads),
-        cmocka_unit_test(test_fully_masked),    cmocka_unit_test(test_accumulate),
-        cmocka_unit_test(test_shared_gradient), cmocka_unit_test(test_single_gradients),
-        cmocka_unit_test(test_infer_errors),
+        cmocka_unit_test(test_all_options),       cmocka_unit_test(test_many_blocks),
+        cmocka_unit_test(test_random_shapes),     cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_windows),           cmocka_unit_test(test_repeated_heads),
+        cmocka_unit_test(test_fully_masked),      cmocka_unit_test(test_accumulate),
+        cmocka_unit_test(test_shared_gradient),   cmocka_unit_test(test_single_gradients),
+        cmocka_unit_test(test_infer_errors),      cmocka_unit_test(test_buckets),
+        cmocka_unit_test(test_published_buckets),
     };
     blas_init();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,8 +4,8 @@
 
 typedef Model *MakeModel(void);
 
-static MakeModel *const MODELS[] = {gpt2_model, llama_model, lstm_model, t2r_model,
-                                    mixed_model};
+static MakeModel *const MODELS[] = {gpt2_model, llama_model, lstm_model,
+                                    t2r_model,  mixed_model, biased_model};
 
 enum { MODEL_COUNT = sizeof MODELS / sizeof *MODELS };
 

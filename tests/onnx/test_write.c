@@ -111,6 +111,39 @@ static void test_interfaces(void **state) {
                      "logits:1[batch_size,decoder_sequence_length,48]");
 }
 
+/* A table of biases by bucket that layers share is looked up once, with states and
+ * without. */
+static void test_buckets(void **state) {
+    (void)state;
+    const char *const text =
+        "ir 1\n"
+        "input input_ids : i32[N, T]\n"
+        "param @e : f32[11, 8] init normal(0.1)\n"
+        "param @b : f32[6, 2] init normal(0.1)\n"
+        "%1 = embedding($input_ids, @e) : f32[N, T, 8] at embeddings as embed\n"
+        "%2 = attention(%1, %1, %1, rel_bias=@b) {heads=2 causal=true buckets=6 "
+        "distance=7} : f32[N, T, 8] at decoder.0 as attention\n"
+        "%3 = attention(%2, %2, %2, rel_bias=@b) {heads=2 causal=true buckets=6 "
+        "distance=7} : f32[N, T, 8] at decoder.1 as attention\n"
+        "%4 = linear(%3, @e) : f32[N, T, 11] at head as logits\n"
+        "output logits = %4\n";
+    for (int cache = 0; cache < 2; cache++) {
+        OnnxOptions options = ONNX_DEFAULTS;
+        options.cache = cache;
+        Model *model = model_of(text);
+        ReadBack file;
+        write_and_check(&file, model, &options, false);
+        const OnnxGraph *graph = file.file.model->graph;
+        int looked_up = 0;
+        for (size_t i = 0; i < graph->n_node; i++)
+            looked_up += strcmp(graph->node[i]->op_type, "Gather") == 0 &&
+                         strcmp(graph->node[i]->input[0], "b") == 0;
+        assert_int_equal(looked_up, 1);
+        read_back_end(&file);
+        model_destroy(model);
+    }
+}
+
 static void test_cache(void **state) {
     (void)state;
     const char *const text =
@@ -410,6 +443,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_families, enter, leave),
         cmocka_unit_test_setup_teardown(test_interfaces, enter, leave),
         cmocka_unit_test_setup_teardown(test_cache, enter, leave),
+        cmocka_unit_test_setup_teardown(test_buckets, enter, leave),
         cmocka_unit_test_setup_teardown(test_operators, enter, leave),
         cmocka_unit_test_setup_teardown(test_external, enter, leave),
         cmocka_unit_test_setup_teardown(test_exits, enter, leave),

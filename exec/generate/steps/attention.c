@@ -6,15 +6,19 @@
  * (those of several tokens, or those of one token that share a head of keys), for which
  * the cache is read once. */
 #include "exec/generate/step.h"
+#include "exec/ops/attention_blocks.h"
 #include "exec/ops/kernel_math.h"
 
-enum { Q, K, V, MASK, QUERIES = 8 };
+enum { Q = ATTENTION_Q, K = ATTENTION_K, V = ATTENTION_V, QUERIES = 8 };
 
 typedef struct AttentionSizes {
     int64_t heads, groups, share; /* share: query heads of a head of keys */
     int64_t d, e, wide;           /* wide: e in whole panels */
     int64_t tokens;               /* capacity in whole panels */
     float scale;
+    Buckets buckets;           /* of distances, when there is a table of biases */
+    const float *table;        /* [buckets, heads] of a call; NULL = there is none */
+    const int32_t *bucket_end; /* behind the bucket of distance 0; farther ones before */
 } AttentionSizes;
 
 static int64_t round_up(int64_t n) {
@@ -31,15 +35,20 @@ static AttentionSizes open_sizes(const Node *node, int64_t capacity) {
     s.wide = round_up(s.e);
     s.tokens = round_up(capacity);
     s.scale = (float)(attrs->scale > 0 ? attrs->scale : 1 / sqrt((double)s.d));
+    s.buckets = (Buckets){attrs->buckets, attrs->distance, attrs->bidirectional};
     return s;
 }
 
 static Status check(const Node *node, Diag *diag) {
-    if (!((const AttentionAttrs *)node->attrs)->causal)
+    const AttentionAttrs *attrs = node->attrs;
+    if (!attrs->causal)
         return diag_fail(diag, STATUS_MODEL, node->loc, NULL,
                          "attention: expected causal=true to generate, found attention "
                          "to later tokens");
-    return step_check_absent(node, MASK + 1, diag);
+    const Node *table = step_operand(node, ATTENTION_REL_BIAS);
+    const bool fits = attrs->buckets > 0 && table && table->storage;
+    return step_check_absent(node, ATTENTION_BIAS,
+                             fits ? READS_IN(ATTENTION_REL_BIAS) : 0, diag);
 }
 
 static int64_t units(const Node *node) {
@@ -56,11 +65,11 @@ static size_t filled_bytes(const Node *node, int64_t position) {
     return (size_t)(s.groups * position * (s.d + s.e)) * sizeof(float);
 }
 
-/* Scores [8, tokens], then results [8, wide]. */
+/* Scores [8, tokens], then results [8, wide], then buckets [tokens]. */
 static int64_t scratch_floats(const Node *node, int64_t capacity, int64_t count) {
     (void)count;
     const AttentionSizes s = open_sizes(node, capacity);
-    return QUERIES * (s.tokens + s.wide);
+    return QUERIES * (s.tokens + s.wide) + (s.buckets.count ? s.tokens : 0);
 }
 
 /* One head of keys: its part of the state. */
@@ -81,7 +90,16 @@ typedef struct Group {
     const float *q;
     float *out;
     int64_t n, q_step, out_step, first, more;
+    int64_t head, head_step; /* of the first query, and to that of the next */
 } Group;
+
+/* Adds a head's biases to `count` keys, of which the query is the last. */
+static void add_bias(const AttentionSizes *s, int64_t head, int64_t count,
+                     float *restrict row) {
+    const float *restrict column = s->table + head;
+    const int32_t *restrict bucket = s->bucket_end - count;
+    for (int64_t j = 0; j < count; j++) row[j] += column[bucket[j] * s->heads];
+}
 
 static void attend(const AttentionSizes *s, Cache cache, const Group *g, float *scratch) {
     float *scores = scratch, *sums = scratch + QUERIES * s->tokens;
@@ -93,6 +111,7 @@ static void attend(const AttentionSizes *s, Cache cache, const Group *g, float *
         float *restrict row = scores + i * s->tokens;
         const int64_t count = g->first + i * g->more;
         for (int64_t j = 0; j < count; j++) row[j] *= s->scale;
+        if (s->table) add_bias(s, g->head + i * g->head_step, count, row);
         softmax_row(row, count);
         for (int64_t j = count; j < seen; j++) row[j] = 0;
     }
@@ -101,6 +120,18 @@ static void attend(const AttentionSizes *s, Cache cache, const Group *g, float *
     REAL_FN(panels_times)(&values, scores, s->tokens, sums, s->wide, g->n);
     for (int64_t i = 0; i < g->n; i++)
         put_row(g->out + i * g->out_step, sums + i * s->wide, s->e, false);
+}
+
+/* Finds the buckets of all keys that a call's last query sees; they lie behind scores and
+ * results. */
+static void find_buckets(AttentionSizes *s, const StepCall *call) {
+    s->table = s->buckets.count ? call->in[ATTENTION_REL_BIAS] : NULL;
+    if (!s->table) return;
+    const int64_t before = call->position + call->count - 1;
+    int32_t *bucket =
+        (int32_t *)(void *)(call->scratch + QUERIES * (s->tokens + s->wide));
+    buckets_fill(&s->buckets, before, 0, bucket);
+    s->bucket_end = bucket + before + 1;
 }
 
 /* The queries of one token that share the head of keys. */
@@ -113,7 +144,9 @@ static void attend_token(const AttentionSizes *s, Cache cache, const StepCall *c
                          .n = left < QUERIES ? left : QUERIES,
                          .q_step = s->d,
                          .out_step = s->e,
-                         .first = call->position + 1};
+                         .first = call->position + 1,
+                         .head = head,
+                         .head_step = 1};
         attend(s, cache, &g, call->scratch);
     }
 }
@@ -129,14 +162,16 @@ static void attend_head(const AttentionSizes *s, Cache cache, const StepCall *ca
                          .q_step = s->heads * s->d,
                          .out_step = s->heads * s->e,
                          .first = call->position + t + 1,
-                         .more = 1};
+                         .more = 1,
+                         .head = head};
         attend(s, cache, &g, call->scratch);
     }
 }
 
 static void run(const StepCall *call, int64_t first, int64_t last) {
-    const AttentionSizes s = open_sizes(call->node, call->capacity);
+    AttentionSizes s = open_sizes(call->node, call->capacity);
     const float *k = call->in[K], *v = call->in[V];
+    if (call->out) find_buckets(&s, call);
     for (int64_t group = first; group < last; group++) {
         float *keys = (float *)call->state + group * s.tokens * (s.d + s.wide);
         const Cache cache = {keys, keys + s.tokens * s.d};

@@ -30,7 +30,7 @@ static Status check(const Node *node, Diag *diag) {
     if (((const AttentionAttrs *)node->attrs)->causal)
         return diag_fail(diag, STATUS_MODEL, node->loc, NULL,
                          "attention: expected causal=false for attention to a source");
-    return step_check_absent(node, MASK + 1, diag);
+    return step_check_absent(node, MASK + 1, 0, diag);
 }
 
 /* Scores of one query. */
