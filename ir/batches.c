@@ -8,6 +8,10 @@ void batches_destroy(Batches *batches) {
     if (batches) batches->destroy(batches);
 }
 
+int64_t batches_group(const Batches *batches) {
+    return batches && batches->group > 1 ? batches->group : 1;
+}
+
 int batches_column(const Batches *batches, const char *name) {
     for (int i = 0; i < batches->column_count; i++) {
         if (strcmp(batches->columns[i].name, name) == 0) return i;

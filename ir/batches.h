@@ -58,6 +58,10 @@ typedef struct Translations {
 struct Batches {
     const char *name; /* for messages: the file or folder */
     int64_t count;    /* samples */
+    int64_t group;    /* samples that belong together: so many consecutive ones each (the
+                         choices of a question, the texts of a pair), kept together and in
+                         order in every mini-batch and part of one; 0 or 1 = each alone.
+                         `count` is a multiple of it */
     const Column *columns;
     int column_count;
     int64_t classes;                /* labels lie in [0, classes); 0 = no labels */
@@ -114,6 +118,9 @@ int64_t batches_masked(const Batches *batches, int64_t tokens);
 /* Sorts samples index[0..n) by length, then by that of the source, equally long ones in
  * the order they stood in; without lengths they stay as they are. */
 void batches_sort(const Batches *batches, int64_t *index, int64_t n);
+
+/* Samples that stay together, at least 1. NULL, no data set: 1. */
+int64_t batches_group(const Batches *batches);
 
 /* Index of a column by name, -1 when there is none. */
 int batches_column(const Batches *batches, const char *name);

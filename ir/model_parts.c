@@ -3,11 +3,17 @@
 
 #include <string.h>
 
-static const char *const NAMES[TASK_COUNT] = {
-    [TASK_NONE] = "none",           [TASK_CLASSIFY] = "classify",
-    [TASK_FILL_IN] = "fill_in",     [TASK_NEXT_TOKEN] = "next_token",
-    [TASK_TRANSLATE] = "translate", [TASK_LABEL_TOKENS] = "label_tokens",
-    [TASK_EMBED] = "embed"};
+static const char *const NAMES[TASK_COUNT] = {[TASK_NONE] = "none",
+                                              [TASK_CLASSIFY] = "classify",
+                                              [TASK_MULTI_LABEL] = "multi_label",
+                                              [TASK_REGRESS] = "regress",
+                                              [TASK_FILL_IN] = "fill_in",
+                                              [TASK_NEXT_TOKEN] = "next_token",
+                                              [TASK_TRANSLATE] = "translate",
+                                              [TASK_LABEL_TOKENS] = "label_tokens",
+                                              [TASK_FIND_SPAN] = "find_span",
+                                              [TASK_CHOOSE] = "choose",
+                                              [TASK_EMBED] = "embed"};
 
 const char *task_name(Task task) {
     return NAMES[task];

@@ -11,12 +11,15 @@
 typedef enum Task {
     TASK_NONE,         /* nothing that is known here */
     TASK_CLASSIFY,     /* logits [N, classes]: one class a sample */
+    TASK_MULTI_LABEL,  /* logits [N, labels]: each label is there or not */
+    TASK_REGRESS,      /* logits [N, values]: numbers */
     TASK_FILL_IN,      /* logits [N, T, V]: the tokens that were masked (masked LM) */
     TASK_NEXT_TOKEN,   /* logits [N, T, V]: after every token the next one */
     TASK_TRANSLATE,    /* the same for the target of an encoder-decoder model */
-    TASK_LABEL_TOKENS, /* logits [N, T, classes]: one class a token; no pass knows it yet
-                        */
-    TASK_EMBED,        /* hidden states, no predictions */
+    TASK_LABEL_TOKENS, /* logits [N, T, classes]: one class a token */
+    TASK_FIND_SPAN,    /* logits [N, T, 2]: the first and the last token of an answer */
+    TASK_CHOOSE,       /* logits [N, 1]: of a group of samples (Batches.group) one */
+    TASK_EMBED,        /* hidden states or embeddings, no predictions */
     TASK_COUNT
 } Task;
 

@@ -29,6 +29,7 @@ typedef struct Shard {
 struct Shards {
     ShardsOptions options;
     int64_t count, micro; /* shards; samples of a full micro-batch */
+    int64_t group;        /* samples that no cut takes apart */
     PlanCache *plans;
     Plan *largest; /* retained */
     Lanes *lanes;
@@ -48,15 +49,16 @@ struct Shards {
 
 /* ---- sizes and plans ---- */
 
-/* Samples of shard s when `count` samples are cut into shards: the first `count` modulo
- * shards have one more than the others. */
+/* Samples of shard s when `count` samples are cut into shards: the first shards, as many
+ * as there are groups left over, have one group more than the others. */
 static int64_t shard_samples(const Shards *shards, int64_t count, int64_t s) {
-    return count / shards->count + (s < count % shards->count);
+    const int64_t groups = count / shards->group;
+    return (groups / shards->count + (s < groups % shards->count)) * shards->group;
 }
 
 static int64_t shard_first(const Shards *shards, int64_t count, int64_t s) {
-    const int64_t rest = count % shards->count;
-    return count / shards->count * s + (s < rest ? s : rest);
+    const int64_t groups = count / shards->group, rest = groups % shards->count;
+    return (groups / shards->count * s + (s < rest ? s : rest)) * shards->group;
 }
 
 /* Bytes of the largest value of one sample, and rows of matrices it brings. */
@@ -87,6 +89,7 @@ static Status choose_micro(Shards *shards, Diag *diag) {
         const int64_t runs = (shard + most - 1) / most;
         shards->micro = (shard + runs - 1) / runs; /* runs of about equal size */
     }
+    shards->micro = (shards->micro + shards->group - 1) / shards->group * shards->group;
     if (shards->micro > shard) shards->micro = shard;
     return STATUS_OK;
 }
@@ -136,7 +139,9 @@ static Status shards_plan_all(Shards *shards, Diag *diag) {
 Status shards_create(Shards **out, const ShardsOptions *options, Diag *diag) {
     Shards *shards = memory_alloc(1, sizeof *shards);
     shards->options = *options;
-    shards->count = options->shards < options->batch ? options->shards : options->batch;
+    shards->group = batches_group(options->data);
+    const int64_t groups = options->batch / shards->group;
+    shards->count = options->shards < groups ? options->shards : groups;
     shards->lanes = lanes_create(options->threads, shards->count, options->watch);
     const Status status = shards_plan_all(shards, diag);
     if (status == STATUS_OK)

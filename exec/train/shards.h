@@ -1,9 +1,10 @@
 /* Shards: the gradient of a mini-batch, by lanes that have gradients of their own.
  *
- * A mini-batch is cut into shards of whole samples. A shard is run in order, one
- * micro-batch after another, into its own gradient. Lanes only choose who runs which
- * shard, so bytes depend on the number of shards and the size of micro-batches and never
- * on the number of threads; more threads than shards have nothing to do here.
+ * A mini-batch is cut into shards of whole samples, or whole groups (Batches.group). A
+ * shard is run in order, one micro-batch after another, into its own gradient. Lanes only
+ * choose who runs which shard, so bytes depend on the number of shards and the size of
+ * micro-batches and never on the number of threads; more threads than shards have nothing
+ * to do here.
  *
  * A loss with Op.count_rows is the mean over the W rows of the mini-batch that count, W
  * being counted before the first run. A micro-batch of n of the N samples divides its sum

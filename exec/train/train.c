@@ -177,11 +177,12 @@ static Status train_step(Trainer *trainer, History *h, int64_t step, Diag *diag)
     return hook->step(hook->self, step + 1, h->total, diag);
 }
 
-/* Sorts a window of the permutation by length and shuffles its batches, so that samples
- * of a batch are about equally long and the order of lengths stays random. */
+/* Sorts a window of the permutation of groups by length and shuffles its batches, so that
+ * samples of a batch are about equally long and the order of lengths stays random. */
 static void sort_window(const Trainer *trainer, uint64_t key, int64_t *order,
                         int64_t count) {
-    const int64_t batch = trainer->job.batch, whole = count / batch;
+    const int64_t batch = trainer->job.batch / batches_group(trainer->job.data);
+    const int64_t whole = count / batch;
     int64_t *sorted = memory_alloc((size_t)count, sizeof *sorted);
     int64_t *places = memory_alloc((size_t)whole + 1, sizeof *places);
     memcpy(sorted, order, (size_t)count * sizeof *sorted);
@@ -199,16 +200,28 @@ static void sort_window(const Trainer *trainer, uint64_t key, int64_t *order,
 /* Batches of which a window of an epoch is made when samples have lengths. */
 enum { WINDOW_BATCHES = 50 };
 
-/* The order of an epoch's samples: random; by length within windows of it. */
+/* Puts the other samples of its group behind each of order[0..groups), the groups'
+ * first ones. */
+static void spread_groups(int64_t *order, int64_t groups, int64_t group) {
+    for (int64_t i = groups - 1; i >= 0; i--)
+        for (int64_t k = group - 1; k >= 0; k--) order[i * group + k] = order[i] + k;
+}
+
+/* The order of an epoch's samples, or groups of them: random; by length (a group's is
+ * that of its first sample) within windows of it. */
 static void epoch_order(const Trainer *trainer, uint64_t key, int64_t *order) {
-    random_permutation(key, order, trainer->job.samples);
-    if (!trainer->job.data->length) return;
-    const int64_t window = WINDOW_BATCHES * trainer->job.batch;
-    for (int64_t first = 0; first < trainer->job.samples; first += window) {
-        const int64_t left = trainer->job.samples - first;
+    const int64_t group = batches_group(trainer->job.data);
+    const int64_t groups = trainer->job.samples / group;
+    random_permutation(key, order, groups);
+    for (int64_t i = 0; i < groups; i++) order[i] *= group;
+    const int64_t window = WINDOW_BATCHES * (trainer->job.batch / group);
+    for (int64_t first = 0; trainer->job.data->length && first < groups;
+         first += window) {
+        const int64_t left = groups - first;
         sort_window(trainer, random_key(key, (uint64_t)first + 1), order + first,
                     left < window ? left : window);
     }
+    spread_groups(order, groups, group);
 }
 
 static Status train_loop(Trainer *trainer, History *h, uint64_t seed, Diag *diag) {
@@ -305,6 +318,18 @@ static Trainer trainer_of(Graph *graph, Node *loss, const TrainOptions *options,
                              .threads = threads > 1 ? threads : 1}};
 }
 
+/* A mini-batch and its parts hold whole groups. */
+static Status check_groups(const Batches *data, const TrainOptions *options, Diag *diag) {
+    const int64_t group = batches_group(data);
+    const bool micro = options->batch_size % group == 0;
+    if (micro && options->micro_batch % group == 0) return STATUS_OK;
+    return diag_fail(diag, STATUS_RECIPE, LOC_NONE, micro ? "micro_batch" : "batch_size",
+                     "expected a multiple of %lld, the samples of \"%s\" that belong "
+                     "together, found %lld",
+                     (long long)group, data->name,
+                     (long long)(micro ? options->micro_batch : options->batch_size));
+}
+
 Status train(Graph *graph, Node *loss, Node *const *parts, int part_count,
              const Batches *data, const TrainOptions *options, uint64_t seed, int threads,
              const Watch *watch, Arena *arena, TrainReport *report, Diag *diag) {
@@ -312,6 +337,7 @@ Status train(Graph *graph, Node *loss, Node *const *parts, int part_count,
     if (data->count < 1)
         return diag_fail(diag, STATUS_MODEL, LOC_NONE, data->name,
                          "expected samples to train on, found none");
+    TRY(check_groups(data, options, diag));
     Trainer trainer = trainer_of(graph, loss, options, data->count, threads);
     trainer.job.parts = parts;
     trainer.job.part_count = part_count;

@@ -29,10 +29,18 @@ static const TextNames NAMES = {.layers = "encoder.albert_layer_groups",
 static const TextHead HEAD = {.dense = "predictions.dense",
                               .norm = "predictions.LayerNorm",
                               .decoder = "predictions.decoder.weight",
-                              .bias = "predictions.bias"};
+                              .bias = "predictions.bias",
+                              .pool = "pooler",
+                              .pool_act = "tanh",
+                              .pool_is_trunk = true};
 
 static const char *const CLASSES[] = {"AlbertForSequenceClassification",
-                                      "AlbertForMaskedLM", "AlbertModel", NULL};
+                                      "AlbertForMaskedLM",
+                                      "AlbertForTokenClassification",
+                                      "AlbertForQuestionAnswering",
+                                      "AlbertForMultipleChoice",
+                                      "AlbertModel",
+                                      NULL};
 
 static Status build(Model *model, Diag *diag) {
     TextConfig text;
@@ -50,19 +58,14 @@ static Status build(Model *model, Diag *diag) {
     x = build_linear(&b, ROLE_NONE, "encoder.embedding_hidden_mapping_in", x, text.width,
                      true);
     x = text_encode(&b, &text, x);
-    if (strcmp(architecture, "AlbertForMaskedLM") == 0) {
-        text_predict(&b, &text, &HEAD, x);
-        return b.status;
-    }
-    x = text_pool(&b, &text, "pooler", x);
-    build_output(&b, OUTPUT_POOLER, x);
-    if (!plain) text_classify(&b, &text, x);
+    text_head(&b, &text, &HEAD, architecture, x);
     return b.status;
 }
 
 static const OptionalOutput OPTIONAL[] = {{OUTPUT_POOLER, "pooler.weight"}, {NULL, NULL}};
 
-static const char *const HEADS[] = {"pooler.", "classifier.", "predictions.", NULL};
+static const char *const HEADS[] = {"qa_outputs.", "pooler.", "classifier.",
+                                    "predictions.", NULL};
 
 static const SizeKey SIZES[] = {
     {"num_hidden_layers", SIZE_LAYERS, STACK_ENCODER, false},

@@ -28,10 +28,18 @@ static const TextNames NAMES = {.layers = "encoder.layer",
 static const TextHead HEAD = {.dense = "cls.predictions.transform.dense",
                               .norm = "cls.predictions.transform.LayerNorm",
                               .decoder = "cls.predictions.decoder.weight",
-                              .bias = "cls.predictions.bias"};
+                              .bias = "cls.predictions.bias",
+                              .pool = "pooler.dense",
+                              .pool_act = "tanh",
+                              .pool_is_trunk = true};
 
-static const char *const CLASSES[] = {"BertForSequenceClassification", "BertForMaskedLM",
-                                      "BertModel", NULL};
+static const char *const CLASSES[] = {"BertForSequenceClassification",
+                                      "BertForMaskedLM",
+                                      "BertForTokenClassification",
+                                      "BertForQuestionAnswering",
+                                      "BertForMultipleChoice",
+                                      "BertModel",
+                                      NULL};
 
 static Status build(Model *model, Diag *diag) {
     TextConfig text;
@@ -42,20 +50,15 @@ static Status build(Model *model, Diag *diag) {
     const bool plain = strcmp(architecture, "BertModel") == 0;
     b.prefix = plain ? "" : "bert.";
     Node *x = text_encode(&b, &text, text_embed(&b, &text));
-    if (strcmp(architecture, "BertForMaskedLM") == 0) {
-        text_predict(&b, &text, &HEAD, x);
-        return b.status;
-    }
-    x = text_pool(&b, &text, "pooler.dense", x);
-    build_output(&b, OUTPUT_POOLER, x);
-    if (!plain) text_classify(&b, &text, x);
+    text_head(&b, &text, &HEAD, architecture, x);
     return b.status;
 }
 
 static const OptionalOutput OPTIONAL[] = {{OUTPUT_POOLER, "pooler.dense.weight"},
                                           {NULL, NULL}};
 
-static const char *const HEADS[] = {"pooler.", "classifier.", "cls.predictions.", NULL};
+static const char *const HEADS[] = {"qa_outputs.", "pooler.", "classifier.",
+                                    "cls.predictions.", NULL};
 
 static const SizeKey SIZES[] = {
     {"num_hidden_layers", SIZE_LAYERS, STACK_ENCODER, false},

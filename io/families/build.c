@@ -106,18 +106,25 @@ void build_config_require(Builder *b, const char *key, bool fallback, bool value
                       "expected %s, the only kind there is", value ? "true" : "false");
 }
 
-/* Classifiers choose one class: anything else is another loss and another prediction. */
-static void check_problem(Builder *b) {
-    static const char KEY[] = "problem_type", ONE[] = "single_label_classification";
-    const char *type = build_config_string(b, KEY, ONE);
-    if (b->status == STATUS_OK && strcmp(type, ONE) != 0)
-        b->status =
-            diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, KEY), KEY,
-                      "expected %s, the only kind there is, found '%.60s'", ONE, type);
+Task build_config_problem(Builder *b, int64_t labels) {
+    static const char KEY[] = "problem_type";
+    static const struct {
+        const char *name;
+        Task task;
+    } TYPES[] = {{"single_label_classification", TASK_CLASSIFY},
+                 {"multi_label_classification", TASK_MULTI_LABEL},
+                 {"regression", TASK_REGRESS}};
+    const char *type = build_config_string(b, KEY, TYPES[labels == 1 ? 2 : 0].name);
+    for (size_t i = 0; i < sizeof TYPES / sizeof *TYPES; i++)
+        if (strcmp(type, TYPES[i].name) == 0) return TYPES[i].task;
+    if (b->status == STATUS_OK)
+        b->status = diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, KEY), KEY,
+                              "expected %s, %s or %s, found '%.60s'", TYPES[0].name,
+                              TYPES[1].name, TYPES[2].name, type);
+    return TASK_CLASSIFY;
 }
 
 int64_t build_config_labels(Builder *b) {
-    check_problem(b);
     const int64_t max = 1 << 24;
     const Tree *labels = build_config_value(b, "id2label");
     int64_t count = 2;
@@ -171,13 +178,8 @@ static void unknown_architecture(Builder *b, const Tree *found,
     if (b->status == STATUS_OK)
         b->status = diag_fail(b->diag, STATUS_MODEL, found->loc, "architectures",
                               "expected a list with one of %s", names.data);
-    if (found->kind == TREE_LIST && found->first && found->first->kind == TREE_STRING) {
-        const char *class = found->first->string;
-        diag_note(b->diag, "found '%.100s'", class);
-        if (strstr(class, "ForTokenClassification"))
-            diag_hint(b->diag, "token classifiers are not read: no pass trains or "
-                               "evaluates them yet");
-    }
+    if (found->kind == TREE_LIST && found->first && found->first->kind == TREE_STRING)
+        diag_note(b->diag, "found '%.100s'", found->first->string);
     text_free(&names);
 }
 

@@ -45,9 +45,13 @@ const char *build_config_string(Builder *b, const char *key, const char *fallbac
 /* Fails unless a key has the one value that the family knows. */
 void build_config_require(Builder *b, const char *key, bool fallback, bool value);
 
-/* Number of labels: num_labels, or the size of id2label, or 2 (transformers' default).
- * Fails for a problem_type other than choosing one of them. */
+/* Number of labels: num_labels, or the size of id2label, or 2 (transformers' default). */
 int64_t build_config_labels(Builder *b);
+
+/* What a classifier of samples with so many outputs is for, by problem_type: one class
+ * of all, labels that are there or not, or numbers. Where the configuration does not say,
+ * one output is a number and several are classes, as transformers has it. */
+Task build_config_problem(Builder *b, int64_t labels);
 
 /* The activation op's name of the function that `key` names in transformers' terms. */
 const char *build_config_activation(Builder *b, const char *key, const char *fallback);

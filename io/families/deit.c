@@ -4,14 +4,13 @@
 #include <string.h>
 
 /* Two classifiers, one on each token; the prediction is the mean of both. */
-static void classify_twice(Builder *b, Node *x) {
-    int64_t labels = build_config_labels(b);
+static void classify_twice(Builder *b, Node *x, int64_t labels) {
     Node *cls = vision_classify(b, ROLE_HEAD, "cls_classifier", x, 0, labels);
     Node *dist =
         vision_classify(b, ROLE_DIST_HEAD, "distillation_classifier", x, 1, labels);
     Node *const in[4] = {build_add(b, ROLE_NONE, cls, dist)};
     Node *logits = build_op(b, "scale", ROLE_LOGITS, in, "by=0.5");
-    build_logits(b, TASK_CLASSIFY, logits);
+    build_logits(b, build_config_problem(b, labels), logits);
     build_output(b, "cls_logits", cls);
     build_output(b, "distillation_logits", dist);
 }
@@ -32,12 +31,12 @@ static Status build(Model *model, Diag *diag) {
         return b.status;
     }
     b.prefix = "";
+    const int64_t labels = build_config_labels(&b);
     if (strcmp(architecture, "DeiTForImageClassificationWithTeacher") == 0)
-        classify_twice(&b, x);
+        classify_twice(&b, x, labels);
     else
-        build_logits(
-            &b, TASK_CLASSIFY,
-            vision_classify(&b, ROLE_HEAD, "classifier", x, 0, build_config_labels(&b)));
+        build_logits(&b, build_config_problem(&b, labels),
+                     vision_classify(&b, ROLE_HEAD, "classifier", x, 0, labels));
     return b.status;
 }
 

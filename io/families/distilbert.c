@@ -28,10 +28,18 @@ static const TextNames NAMES = {.layers = "transformer.layer",
 static const TextHead HEAD = {.dense = "vocab_transform",
                               .norm = "vocab_layer_norm",
                               .decoder = "vocab_projector.weight",
-                              .bias = "vocab_projector.bias"};
+                              .bias = "vocab_projector.bias",
+                              .pool = "pre_classifier",
+                              .pool_act = "relu",
+                              .span_dropout = "qa_dropout"};
 
 static const char *const CLASSES[] = {"DistilBertForSequenceClassification",
-                                      "DistilBertForMaskedLM", "DistilBertModel", NULL};
+                                      "DistilBertForMaskedLM",
+                                      "DistilBertForTokenClassification",
+                                      "DistilBertForQuestionAnswering",
+                                      "DistilBertForMultipleChoice",
+                                      "DistilBertModel",
+                                      NULL};
 
 static Status build(Model *model, Diag *diag) {
     TextConfig text;
@@ -39,21 +47,13 @@ static Status build(Model *model, Diag *diag) {
     const char *architecture = build_config_architecture(&b, CLASSES);
     const bool plain = strcmp(architecture, "DistilBertModel") == 0;
     b.prefix = plain ? "" : "distilbert.";
-    Node *x = text_encode(&b, &text, text_embed(&b, &text));
-    if (strcmp(architecture, "DistilBertForMaskedLM") == 0) {
-        text_predict(&b, &text, &HEAD, x);
-    } else if (!plain) { /* projection and relu of the first token, then the classifier */
-        b.stack = STACK_HEAD;
-        b.prefix = "";
-        x = build_op(&b, "select_token", ROLE_POOL, (Node *[4]){x}, "index=0");
-        x = build_linear(&b, ROLE_NONE, "pre_classifier", x, text.width, true);
-        x = build_op(&b, "activation", ROLE_NONE, (Node *[4]){x}, "fn=relu");
-        text_classify(&b, &text, x);
-    }
+    text_head(&b, &text, &HEAD, architecture,
+              text_encode(&b, &text, text_embed(&b, &text)));
     return b.status;
 }
 
-static const char *const HEADS[] = {"pre_classifier.", "classifier.", "vocab_", NULL};
+static const char *const HEADS[] = {"qa_outputs.", "pre_classifier.", "classifier.",
+                                    "vocab_", NULL};
 
 static const SizeKey SIZES[] = {
     {"n_layers", SIZE_LAYERS, STACK_ENCODER, false},

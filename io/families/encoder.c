@@ -132,24 +132,15 @@ Node *text_encode(Builder *b, const TextConfig *text, Node *x) {
 
 /* ---- heads ---- */
 
-Node *text_pool(Builder *b, const TextConfig *text, const char *name, Node *x) {
-    b->stack = STACK_HEAD;
-    Node *const token[4] = {x};
-    x = build_op(b, "select_token", ROLE_POOL, token, "index=0");
-    Node *const in[4] = {build_linear(b, ROLE_NONE, name, x, text->width, true)};
-    return build_op(b, "activation", ROLE_NONE, in, "fn=tanh");
+/* A projection of the first token. The prefix is set: poolers are the trunk's. */
+static Node *pool(Builder *b, const TextConfig *text, const TextHead *head, Node *x) {
+    x = build_op(b, "select_token", ROLE_POOL, (Node *[4]){x}, "index=0");
+    Node *const in[4] = {build_linear(b, ROLE_NONE, head->pool, x, text->width, true)};
+    return build_op(b, "activation", ROLE_NONE, in, "fn=%s", head->pool_act);
 }
 
-void text_classify(Builder *b, const TextConfig *text, Node *x) {
-    b->stack = STACK_HEAD;
-    b->prefix = "";
-    x = build_dropout(b, text->head_dropout, x);
-    const int64_t labels = build_config_labels(b);
-    build_logits(b, TASK_CLASSIFY,
-                 build_linear(b, ROLE_HEAD, "classifier", x, labels, true));
-}
-
-void text_predict(Builder *b, const TextConfig *text, const TextHead *head, Node *x) {
+static void predict_masked(Builder *b, const TextConfig *text, const TextHead *head,
+                           Node *x) {
     const bool tied = build_config_bool(b, "tie_word_embeddings", true);
     Node *words = table(b, "embeddings.word_embeddings.weight", text->vocabulary,
                         text->embedding); /* under the trunk's prefix: the same leaf */
@@ -164,21 +155,71 @@ void text_predict(Builder *b, const TextConfig *text, const TextHead *head, Node
     build_logits(b, TASK_FILL_IN, build_op(b, "linear", ROLE_HEAD, in, NULL));
 }
 
-/* ---- names ---- */
-
-static bool ends_with(const char *text, const char *end) {
-    const size_t length = strlen(text), last = strlen(end);
-    return length >= last && strcmp(text + length - last, end) == 0;
+/* Dropout and a linear classifier of samples or tokens. */
+static Node *classify(Builder *b, const char *name, double dropout, Node *x,
+                      int64_t outputs) {
+    b->prefix = "";
+    return build_linear(b, ROLE_HEAD, name, build_dropout(b, dropout, x), outputs, true);
 }
+
+/* The classes of transformers, by how their names end. */
+enum { HEAD_BARE, HEAD_MASKED, HEAD_SAMPLES, HEAD_TOKENS, HEAD_SPAN, HEAD_CHOICE };
+
+static int head_kind(const char *class) {
+    static const char *const ENDS[] = {
+        [HEAD_MASKED] = "ForMaskedLM",
+        [HEAD_SAMPLES] = "ForSequenceClassification",
+        [HEAD_TOKENS] = "ForTokenClassification",
+        [HEAD_SPAN] = "ForQuestionAnswering",
+        [HEAD_CHOICE] = "ForMultipleChoice",
+    };
+    for (int i = HEAD_MASKED; i <= HEAD_CHOICE; i++)
+        if (text_ends_with(class, ENDS[i])) return i;
+    return HEAD_BARE;
+}
+
+void text_head(Builder *b, const TextConfig *text, const TextHead *head,
+               const char *class, Node *x) {
+    const int kind = head_kind(class);
+    const double dropout = text->head_dropout;
+    if (kind == HEAD_MASKED) {
+        predict_masked(b, text, head, x);
+        return;
+    }
+    b->stack = STACK_HEAD;
+    if (kind == HEAD_TOKENS) {
+        const double rate = head->pool_is_trunk ? dropout : text->dropout;
+        x = classify(b, "classifier", rate, x, build_config_labels(b));
+        build_logits(b, TASK_LABEL_TOKENS, x);
+        return;
+    }
+    if (kind == HEAD_SPAN) {
+        const double rate =
+            head->span_dropout ? build_config_dropout(b, head->span_dropout, 0.1) : 0;
+        build_logits(b, TASK_FIND_SPAN, classify(b, "qa_outputs", rate, x, 2));
+        return;
+    }
+    if (kind == HEAD_BARE && !head->pool_is_trunk) return;
+    if (!head->pool_is_trunk) b->prefix = "";
+    x = pool(b, text, head, x);
+    if (head->pool_is_trunk) build_output(b, OUTPUT_POOLER, x);
+    if (kind == HEAD_BARE) return;
+    const int64_t labels = kind == HEAD_CHOICE ? 1 : build_config_labels(b);
+    x = classify(b, "classifier", dropout, x, labels);
+    build_logits(b, kind == HEAD_CHOICE ? TASK_CHOOSE : build_config_problem(b, labels),
+                 x);
+}
+
+/* ---- names ---- */
 
 const char *text_rename(Arena *arena, const char *tensor) {
     const int stem = (int)strlen(tensor) - (int)strlen("gamma");
-    if (ends_with(tensor, "embeddings.position_ids") ||
-        ends_with(tensor, "embeddings.token_type_ids"))
+    if (text_ends_with(tensor, "embeddings.position_ids") ||
+        text_ends_with(tensor, "embeddings.token_type_ids"))
         return NULL;
-    if (ends_with(tensor, "LayerNorm.gamma"))
+    if (text_ends_with(tensor, "LayerNorm.gamma"))
         return arena_printf(arena, "%.*sweight", stem, tensor);
-    if (ends_with(tensor, "LayerNorm.beta"))
+    if (text_ends_with(tensor, "LayerNorm.beta"))
         return arena_printf(arena, "%.*sbias", stem + 1, tensor);
     return tensor;
 }

@@ -47,20 +47,21 @@ Node *text_embed(Builder *b, const TextConfig *text);
 /* All layers; the result is output `last_hidden_state`. */
 Node *text_encode(Builder *b, const TextConfig *text, Node *x);
 
-/* tanh of projection `name` of the first token. */
-Node *text_pool(Builder *b, const TextConfig *text, const char *name, Node *x);
-
-/* Dropout and classifier on one vector for each sample: output `logits`. */
-void text_classify(Builder *b, const TextConfig *text, Node *x);
-
-/* Storage names of a masked-LM head. */
+/* Storage names, and what differs between families, of the heads. */
 typedef struct TextHead {
-    const char *dense, *norm, *decoder, *bias;
+    const char *dense, *norm, *decoder, *bias; /* of the masked-LM head */
+    const char *pool, *pool_act;               /* projection of the first token */
+    bool pool_is_trunk; /* it belongs to the trunk, its result is output pooler_output;
+                           else to the classifiers of samples alone */
+    const char *span_dropout; /* key of the rate before span answers; NULL = no dropout */
 } TextHead;
 
-/* Masked-LM head: projection, activation, norm, and the word embeddings as decoder (a
- * decoder of its own with `tie_word_embeddings: false`): output `logits`. */
-void text_predict(Builder *b, const TextConfig *text, const TextHead *head, Node *x);
+/* The head of a class of transformers, by how its name ends: ...ForMaskedLM (projection,
+ * activation, norm, and the word embeddings as decoder, or with `tie_word_embeddings:
+ * false` one of its own), ForSequenceClassification, ForTokenClassification,
+ * ForQuestionAnswering, ForMultipleChoice: output `logits`; or none. `x`: all tokens. */
+void text_head(Builder *b, const TextConfig *text, const TextHead *head,
+               const char *class, Node *x);
 
 /* Saved position and type indices are left out; norms of early checkpoints say gamma and
  * beta. */

@@ -233,8 +233,9 @@ static Status build(Model *model, Diag *diag) {
     build_output(&b, OUTPUT_POOLER, x);
     if (plain) return b.status;
     b.prefix = "";
-    x = build_linear(&b, ROLE_HEAD, "classifier", x, build_config_labels(&b), true);
-    build_logits(&b, TASK_CLASSIFY, x);
+    const int64_t labels = build_config_labels(&b);
+    x = build_linear(&b, ROLE_HEAD, "classifier", x, labels, true);
+    build_logits(&b, build_config_problem(&b, labels), x);
     return b.status;
 }
 

@@ -16,9 +16,9 @@ static Status build(Model *model, Diag *diag) {
         return b.status;
     }
     b.prefix = "";
-    Node *logits =
-        vision_classify(&b, ROLE_HEAD, "classifier", x, 0, build_config_labels(&b));
-    build_logits(&b, TASK_CLASSIFY, logits);
+    const int64_t labels = build_config_labels(&b);
+    build_logits(&b, build_config_problem(&b, labels),
+                 vision_classify(&b, ROLE_HEAD, "classifier", x, 0, labels));
     return b.status;
 }
 

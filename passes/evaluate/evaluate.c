@@ -14,9 +14,8 @@ static const Field fields[] = {
      .required = true,
      .help = "data set to evaluate on"},
     F_CHOICE(EvaluateOptions, metric, METRIC_NAMES,
-             "what min and max are about: accuracy and f1 in percent, mcc from -1 to 1, "
-             "loss in nats, perplexity, bits_per_character of language data, bleu of "
-             "translations"),
+             "what min and max are about; auto: the usual one of the model's task, "
+             "accuracy of classes and words (docs/tasks.md names those of each task)"),
     F_REAL(EvaluateOptions, min, 0, 0, "the step fails when the metric is below this"),
     F_REAL(EvaluateOptions, max, 0, 0, "the step fails when the metric is above this"),
     F_INT(EvaluateOptions, limit, 0, 1000000000000, "first samples only; 0 = all"),
@@ -100,6 +99,14 @@ static Status evaluate_check(const void *opaque, const StepSource *source, Diag 
 /* ---- what to do with this model ---- */
 
 static Status check_logits(Evaluation *e, Diag *diag) {
+    const Task task = graph_task(e->model->graph);
+    e->judge = judge_find(task);
+    if (e->judge) return STATUS_OK;
+    if (task != TASK_CLASSIFY && task != TASK_NONE && !task_predicts_tokens(task))
+        return step_fail(
+            e->ctx, diag,
+            "expected a model of a task that can be evaluated, found task %s",
+            task_name(task));
     const Node *logits = graph_output(e->model->graph, OUTPUT_LOGITS);
     TRY(objective_check_task(e->ctx, e->model->graph, diag));
     const int rank = logits ? logits->type.rank : 0;
@@ -111,22 +118,36 @@ static Status check_logits(Evaluation *e, Diag *diag) {
                      "expected an output \"logits\" [N, classes] or [N, T, words]");
 }
 
-static Status check_metric(const Evaluation *e, Diag *diag) {
+/* What tallies know of classes and of words. */
+static const unsigned CLASS_METRICS = JUDGE_KNOWS(METRIC_ACCURACY) |
+                                      JUDGE_KNOWS(METRIC_F1) | JUDGE_KNOWS(METRIC_MCC) |
+                                      JUDGE_KNOWS(METRIC_LOSS);
+static const unsigned WORD_METRICS =
+    JUDGE_KNOWS(METRIC_ACCURACY) | JUDGE_KNOWS(METRIC_LOSS) |
+    JUDGE_KNOWS(METRIC_PERPLEXITY) | JUDGE_KNOWS(METRIC_BITS) | JUDGE_KNOWS(METRIC_BLEU);
+
+/* Chooses the gate's metric, which must be one of the task's. */
+static Status check_metric(Evaluation *e, Diag *diag) {
     int length;
-    const int metric = e->options->metric;
-    const char *name = metric_name(metric, &length);
-    if (e->words && (metric == METRIC_F1 || metric == METRIC_MCC))
-        return step_fail_option(
-            e->ctx, "metric", diag,
-            "f1 and mcc are for models that predict classes, this one "
-            "predicts tokens");
-    if (!e->words && of_tokens(metric))
-        return step_fail_option(
-            e->ctx, "metric", diag,
-            "%.*s is for models that predict tokens, this one predicts "
-            "classes",
-            length, name);
-    return STATUS_OK;
+    const unsigned known = e->judge   ? e->judge->metrics
+                           : e->words ? WORD_METRICS
+                                      : CLASS_METRICS;
+    e->metric = (Metric)e->options->metric;
+    if (e->metric == METRIC_AUTO)
+        e->metric = e->judge ? e->judge->usual : METRIC_ACCURACY;
+    if (known & JUDGE_KNOWS(e->metric)) return STATUS_OK;
+    Text names = {0};
+    for (int i = METRIC_AUTO + 1; i < METRIC_COUNT; i++) {
+        const char *name = metric_name(i, &length);
+        if (known & JUDGE_KNOWS(i))
+            text_add(&names, "%s%.*s", names.length ? ", " : "", length, name);
+    }
+    const char *name = metric_name(e->metric, &length);
+    step_fail_option(e->ctx, "metric", diag,
+                     "expected one that is known of a model of task %s (%s), found %.*s",
+                     task_name(graph_task(e->model->graph)), names.data, length, name);
+    text_free(&names);
+    return STATUS_MODEL;
 }
 
 /* The options' rule, else the stored one. */
@@ -195,9 +216,20 @@ static Status choose_draws(Evaluation *e, Diag *diag) {
     return status;
 }
 
+/* What is for tallies alone: exits, draws, translations. */
+static Status check_judged(const Evaluation *e, Diag *diag) {
+    const EvaluateOptions *o = e->options;
+    const bool exits = o->exits == EVALUATE_RULE || o->exits == EVALUATE_EACH;
+    if (!exits && !has_rule(o) && o->draws == 0 && !o->decode) return STATUS_OK;
+    return step_fail_option(e->ctx, "exits|entropy|patience|draws|decode", diag,
+                            "expected none for a model of task %s",
+                            task_name(e->judge->task));
+}
+
 static Status choose_mode(Evaluation *e, Diag *diag) {
     TRY(check_logits(e, diag));
     TRY(check_metric(e, diag));
+    if (e->judge) return check_judged(e, diag);
     if (e->options->draws > 0) return choose_draws(e, diag);
     e->mode = EVALUATE_LAST;
     if (!e->words)
@@ -240,21 +272,24 @@ static Status find_labels(Evaluation *e, const char *column, Diag *diag) {
 static Status open_data(Evaluation *e, Diag *diag) {
     PassContext *ctx = e->ctx;
     const char *name = e->options->data;
-    const char *column = e->words && !e->next ? "masked_labels" : "labels";
-    Node *logits = graph_output(e->model->graph, OUTPUT_LOGITS);
+    const char *column = e->judge               ? e->judge->columns[0]
+                         : e->words && !e->next ? "masked_labels"
+                                                : DATA_LABELS;
+    Node *logits =
+        graph_output(e->model->graph, e->judge ? e->judge->output : OUTPUT_LOGITS);
+    const Type *type = &logits->type;
     TRY(step_data(ctx, name,
                   &(DataUse){.graph = e->model->graph,
                              .roots = &logits,
                              .root_count = 1,
                              .labels = column,
-                             .classes = e->classes},
+                             .classes = type->dim[type->rank - 1]},
                   &e->data, diag));
     if (!e->data) return STATUS_OK;
-    TRY(find_labels(e, column, diag));
+    if (!e->judge) TRY(find_labels(e, column, diag));
     if (e->data->count == 0)
         return step_fail(ctx, diag, "data set \"%s\" has no samples", name);
-    if (e->options->metric != METRIC_BITS || e->data->label_characters > 0)
-        return STATUS_OK;
+    if (e->metric != METRIC_BITS || e->data->label_characters > 0) return STATUS_OK;
     Status status = step_fail(
         ctx, diag, "data set \"%s\" does not know its number of characters", name);
     diag_hint(diag, "bits_per_character is for data sets of format language");
@@ -265,13 +300,13 @@ static Status open_data(Evaluation *e, Diag *diag) {
 
 static Status check_gate(const Evaluation *e, Diag *diag) {
     const EvaluateOptions *options = e->options;
-    const double value = options->metric == METRIC_BLEU
-                             ? e->bleu
-                             : tally_metric(&e->total, options->metric);
+    const double value = e->judge ? e->judge->metric(e->judged, e->metric)
+                         : e->metric == METRIC_BLEU ? e->bleu
+                                                    : tally_metric(&e->total, e->metric);
     if (value >= options->min && value <= options->max) return STATUS_OK;
     const bool below = isnan(value) ? isfinite(options->min) : value < options->min;
     int length;
-    const char *name = metric_name(options->metric, &length);
+    const char *name = metric_name(e->metric, &length);
     return option_fail(&e->ctx->source, below ? "min" : "max", STATUS_GATE, diag,
                        "gate: expected %.*s %s %g, found %.4f", length, name,
                        below ? "at least" : "at most",
@@ -283,6 +318,7 @@ static Status evaluate_run(PassContext *ctx, Model *model, const void *opaque,
     Evaluation e = {.ctx = ctx, .model = model, .options = opaque};
     TRY(choose_mode(&e, diag));
     TRY(open_data(&e, diag));
+    if (ctx->plan && e.judge) return e.data ? evaluate_judged(&e, diag) : STATUS_OK;
     if (ctx->plan) { /* only the ways to evaluate know of the data they need */
         if (e.data && e.words && e.options->draws == 0) TRY(evaluate_words(&e, diag));
         return e.data && e.translate ? evaluate_translations(&e, diag) : STATUS_OK;
@@ -291,7 +327,9 @@ static Status evaluate_run(PassContext *ctx, Model *model, const void *opaque,
     if (e.next) e.total.characters = e.data->label_characters;
     tree_put_string(ctx->arena, ctx->record, "data", e.options->data);
     e.start = ticker_seconds();
-    if (e.options->draws > 0)
+    if (e.judge)
+        TRY(evaluate_judged(&e, diag));
+    else if (e.options->draws > 0)
         TRY(evaluate_draws(&e, diag));
     else if (e.words)
         TRY(evaluate_words(&e, diag));

@@ -72,8 +72,7 @@ double tally_metric(const Tally *tally, Metric metric) {
     case METRIC_MCC: return tally_mcc(tally);
     case METRIC_PERPLEXITY: return exp(tally->loss / rows);
     case METRIC_BITS: return tally->loss / rows / (M_LN2 * tally->characters);
-    case METRIC_LOSS:
-    case METRIC_BLEU: break;
+    default: break;
     }
     return tally->loss / rows;
 }

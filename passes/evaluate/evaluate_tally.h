@@ -3,17 +3,7 @@
 #define COMPRESS_PASSES_EVALUATE_EVALUATE_TALLY_H
 
 #include "ir/tree.h"
-
-#define METRIC_NAMES "accuracy|f1|mcc|loss|perplexity|bits_per_character|bleu"
-typedef enum Metric {
-    METRIC_ACCURACY,   /* percent */
-    METRIC_F1,         /* percent; two classes: of class 1; more: mean over classes */
-    METRIC_MCC,        /* Matthews correlation, -1 to 1 */
-    METRIC_LOSS,       /* mean cross-entropy, nats */
-    METRIC_PERPLEXITY, /* e^loss */
-    METRIC_BITS,       /* loss / (ln 2 * characters of a label) */
-    METRIC_BLEU        /* of translations, 0 to 100: see Evaluation.bleu, no tally's */
-} Metric;
+#include "passes/evaluate/metric.h"
 
 typedef struct Tally {
     int64_t classes;

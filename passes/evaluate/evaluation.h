@@ -3,6 +3,7 @@
 #define COMPRESS_PASSES_EVALUATE_EVALUATION_H
 
 #include "passes/evaluate/evaluate_tally.h"
+#include "passes/evaluate/judge.h"
 #include "passes/exits/exits.h"
 
 /* Which exits are evaluated, and how. */
@@ -46,10 +47,13 @@ typedef struct Evaluation {
     ExitRule rule;
     bool stale; /* the rule is the stored one, chosen before the model's last change */
     Batches *data;
-    int labels;      /* the column */
-    int64_t classes; /* or words */
-    Tally total;     /* what the gate is about */
-    bool translate;  /* sources are translated and compared with the references */
+    const Judge *judge; /* of the task; NULL: tallies do */
+    void *judged;       /* the judge's state */
+    int labels;         /* the column */
+    int64_t classes;    /* or words */
+    Metric metric;      /* the gate's */
+    Tally total;        /* what the gate is about */
+    bool translate;     /* sources are translated and compared with the references */
     DecodeKeys decode;
     double bleu;
     double start; /* of the run, by ticker_seconds */
@@ -68,6 +72,15 @@ Status evaluate_dynamic(Evaluation *e, Diag *diag);
 Status evaluate_draws(Evaluation *e, Diag *diag);
 Status evaluate_each(Evaluation *e, Diag *diag);
 Status evaluate_words(Evaluation *e, Diag *diag);
+
+/* The same by e->judge, which fills the record; checks the data set first, and when
+ * planning does no more. */
+Status evaluate_judged(Evaluation *e, Diag *diag);
+
+/* The value of a sample's prediction, checked: fails at the step when it is not finite.
+ */
+Status evaluation_check_finite(const Evaluation *e, int64_t sample, const float *values,
+                               int64_t count, Diag *diag);
 
 /* Binds the option `decode`, NULL = defaults. Fails with STATUS_RECIPE. */
 Status evaluate_decode_keys(DecodeKeys *keys, const Tree *decode, Arena *arena,

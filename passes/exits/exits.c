@@ -2,6 +2,7 @@
 #include "passes/exits/exits.h"
 
 #include "ir/rewrite.h"
+#include "passes/training/label_loss.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -95,32 +96,13 @@ Status exits_find(Exits *out, Arena *arena, PassContext *ctx, const Graph *graph
 
 /* ---- loss ---- */
 
-/* An input with one value for each row of logits, added where there is none. */
-static Node *find_input(Graph *graph, const char *name, DType dtype, const Node *logits) {
-    Type type = logits->type;
-    Node *input = graph_find_input(graph, name);
-    if (input) return input;
-    type.dtype = dtype;
-    type.dim[--type.rank] = 0;
-    return graph_input(graph, name, &type);
-}
-
 Status exits_label_loss(Node **out, Graph *graph, const Exits *exits, double smoothing,
                         Diag *diag) {
-    const Node *logits = exits->items[0].logits;
-    const bool masked = logits->type.rank == 3 && logits->type.dim[1] == DIM_M;
-    const char *name = masked ? "masked_labels" : DATA_LABELS;
-    Node *labels = find_input(graph, name, DTYPE_I32, logits), *mix[2] = {NULL};
-    if (exits->mixed) {
-        mix[0] = find_input(graph, DATA_MIX_LABELS, DTYPE_I32, logits);
-        mix[1] = find_input(graph, DATA_MIX_SHARE, DTYPE_F32, logits);
-    }
+    const LabelLossOptions options = {smoothing, exits->mixed};
     Node **losses = ARENA_ARRAY(graph->arena, Node *, (size_t)exits->count);
     double *ones = ARENA_ARRAY(graph->arena, double, (size_t)exits->count);
     for (int i = 0; i < exits->count; i++) {
-        Node *in[4] = {exits->items[i].logits, labels, mix[0], mix[1]};
-        TRY(node_add(&losses[i], graph, NULL, &op_cross_entropy, in, exits->mixed ? 4 : 2,
-                     diag, "smoothing=%.17g", smoothing));
+        TRY(label_loss_add(&losses[i], graph, exits->items[i].logits, &options, diag));
         ones[i] = 1;
     }
     *out = losses[0];

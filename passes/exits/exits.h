@@ -46,11 +46,7 @@ Status exits_keep(PassContext *ctx, Model *model, IntList kept, Diag *diag);
  * and the trunk behind an exit at layer i by c_{i+1} / c_i. */
 Status exits_equilibrium(PassContext *ctx, Graph *graph, const Exits *exits, Diag *diag);
 
-/* Sum of the cross-entropies of all exits against the labels: input `labels`, one for
- * each row of logits, or `masked_labels` where logits are of masked positions [N, M, V].
- * Adds the input when the graph has none. Where samples are mixed of two,
- * inputs `mix_labels` and `mix_share` hold the other's label and its share of the target.
- */
+/* Sum of the label losses of all exits (passes/training/label_loss.h). */
 Status exits_label_loss(Node **out, Graph *graph, const Exits *exits, double smoothing,
                         Diag *diag);
 

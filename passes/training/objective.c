@@ -5,6 +5,7 @@
 #include "exec/train/prior.h"
 #include "ir/rewrite.h"
 #include "passes/measure.h"
+#include "passes/training/label_loss.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -234,11 +235,13 @@ bool objective_predicts_next(const Graph *graph) {
 }
 
 Status objective_check_task(PassContext *ctx, const Graph *graph, Diag *diag) {
-    if (graph_task(graph) != TASK_LABEL_TOKENS) return STATUS_OK;
+    const Task task = graph_task(graph);
+    if (task == TASK_EMBED || task == TASK_NONE || label_loss_known(task))
+        return STATUS_OK;
     return step_fail(ctx, diag,
-                     "expected a model that classifies samples or predicts tokens, found "
-                     "a token classifier (task label_tokens), which is not trained or "
-                     "evaluated yet");
+                     "expected a model of a task that has a loss against labels, found "
+                     "task %s",
+                     task_name(task));
 }
 
 /* Lets the head read the tokens at `positions` in place of all tokens: the head has one

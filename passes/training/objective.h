@@ -90,8 +90,9 @@ Status objective_add_labels(Objective *objective, ObjectiveExits exits, double w
 bool objective_predicts_tokens(const Graph *graph);
 bool objective_predicts_next(const Graph *graph);
 
-/* Fails with STATUS_MODEL for a task that has logits and that no pass knows: classes of
- * tokens. objective_begin, objective_add_teacher and objective_mask_graph check it. */
+/* Fails with STATUS_MODEL for a task that has logits and no loss against labels
+ * (passes/training/label_loss.h). objective_begin, objective_add_teacher and
+ * objective_mask_graph check it. */
 Status objective_check_task(PassContext *ctx, const Graph *graph, Diag *diag);
 
 /* For models that predict tokens: lets the heads of student and teacher see the masked

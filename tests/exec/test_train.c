@@ -346,6 +346,40 @@ static void test_bytes(void **state) {
     model_close(&f);
 }
 
+/* ---- samples that belong together ---- */
+
+/* Counts fetches that take a group apart or bring it in another order. */
+static _Atomic int torn;
+
+static Status grouped_fetch(const Batches *self, const Fetch *what, void *const *dst,
+                            Diag *diag) {
+    for (int64_t i = 0; i < what->n; i++)
+        if (what->n % self->group || what->index[i] % self->group != i % self->group ||
+            (i % self->group && what->index[i] != what->index[i - 1] + 1))
+            torn++;
+    return toy_fetch(self, what, dst, diag);
+}
+
+static void test_groups(void **state) {
+    (void)state;
+    Fixture f;
+    TrainReport report;
+    TrainOptions options = usual_options();
+    options.batch_size = 30; /* of 100 samples, the last one 10 */
+    options.shards = 4;      /* of 10, 10, 5 and 5 samples */
+    options.micro_batch = 0;
+    model_open(&f, 0);
+    f.toy.batches.fetch = grouped_fetch;
+    f.toy.batches.group = 5;
+    torn = 0;
+    assert_ok(run_training(&f, &options, 1, 2, &report), f.diag);
+    assert_int_equal(torn, 0);
+    options.batch_size = 32;
+    assert_int_equal(run_training(&f, &options, 1, 1, &report), STATUS_RECIPE);
+    expect_message(f.diag, (const char *[]){"batch_size", "multiple of 5"}, 2);
+    model_close(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads),  cmocka_unit_test(test_report),
@@ -353,6 +387,7 @@ int main(void) {
         cmocka_unit_test(test_patterns), cmocka_unit_test(test_cuts),
         cmocka_unit_test(test_errors),   cmocka_unit_test(test_watch),
         cmocka_unit_test(test_forward),  cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_groups),
     };
     return cmocka_run_group_tests_name("train", tests, NULL, NULL);
 }

@@ -17,11 +17,10 @@
 static const struct {
     const char *config, *message;
 } REFUSED[] = {
-    {"{" BERT ", \"problem_type\": \"regression\"}",
-     "problem_type: expected single_label_classification, the only kind there is, found "
-     "'regression'"},
-    {"{" BERT ", \"problem_type\": \"multi_label_classification\"}", "problem_type"},
-    {"{" VIT ", \"problem_type\": \"multi_label_classification\"}", "problem_type"},
+    {"{" BERT ", \"problem_type\": \"regress\"}",
+     "problem_type: expected single_label_classification, multi_label_classification or "
+     "regression, found 'regress'"},
+    {"{" VIT ", \"problem_type\": \"multi_label\"}", "problem_type"},
     {"{" BERT ", \"quantization_config\": {\"bits\": 4}}",
      "quantization_config: expected null, found {\"bits\":4}: quantised weights"},
     {"{" LLAMA ", \"quantization_config\": {}}", "quantization_config"},
@@ -43,7 +42,7 @@ static const struct {
     {"{" BERT ", \"tie_encoder_decoder\": true}", "tie_encoder_decoder: expected false"},
     {"{" BERT ", \"position_embedding_type\": \"relative_key\"}",
      "position_embedding_type: expected absolute"},
-    {"{" BERT ", \"architectures\": [\"BertForTokenClassification\"]}",
+    {"{" BERT ", \"architectures\": [\"BertForNextSentencePrediction\"]}",
      "architectures: expected a list with one of"},
     {"{" VIT ", \"architectures\": [\"ViTModel\"], \"pooler_act\": \"mish\"}",
      "pooler_act: expected gelu"},

@@ -201,7 +201,8 @@ static void faults(void **state) {
     write_folder(f, "bert", "", (const char *[]){"pooler", "classifier", NULL});
     expect_refused(f, "{\"hidden_size\": 33}", "num_attention_heads: expected a divisor");
     expect_refused(f, "{\"vocab_size\": 60}", "asks for shape [60, 32]");
-    expect_refused(f, "{\"architectures\": [\"BertForX\"]}", "BertForMaskedLM, BertMod");
+    expect_refused(f, "{\"architectures\": [\"BertForX\"]}",
+                   "BertForMultipleChoice, BertMod");
     expect_refused(f, "{\"num_labels\": null, \"id2label\": 3}", "id2label: expected");
     assert_int_not_equal(model_load(&f->model, f->folder, ops_table(), true, f->diag),
                          STATUS_OK);

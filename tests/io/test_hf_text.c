@@ -100,7 +100,7 @@ static void decoder(void **state) {
 static const struct {
     const char *name, *old, *new, *message;
 } CONFIGS[] = {
-    {"bert", "BertForSeq", "BertForX", "BertForMaskedLM, BertModel"},
+    {"bert", "BertForSeq", "BertForX", "BertForMultipleChoice, BertModel"},
     {"bert", "\"vocab_size\": 61", "\"vocab_size\": 0",
      "vocab_size: expected an integer"},
     {"bert", "\"vocab_size\": 61", "\"vocab_size\": 60", "asks for shape [60, 32]"},

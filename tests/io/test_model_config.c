@@ -239,16 +239,38 @@ static void saved(void **state) {
                  STATUS_FORMAT, "unknown task 'fill_on'");
 }
 
-/* A class of checkpoints that nobody trains here is refused by name. */
-static void token_classifier(void **state) {
+/* What the class of a checkpoint and problem_type make of a model. */
+static void problems(void **state) {
     Bench *bench = *state;
-    Model *model;
-    const char *config =
-        arena_printf(bench->arena, "%.*s, architectures: [BertForTokenClassification]}",
-                     (int)strlen(BERT) - 1, BERT);
-    const Status status =
-        hf_build(&model, parse(bench, config), ops_table(), bench->diag);
-    expect_error(bench->diag, status, STATUS_MODEL, "token classifiers are not read");
+    static const struct {
+        const char *keys;
+        Task task;
+        int rank;
+        int64_t width; /* of the logits */
+    } CASES[] = {
+        {"architectures: [BertForTokenClassification], num_labels: 5", TASK_LABEL_TOKENS,
+         3, 5},
+        {"architectures: [BertForQuestionAnswering]", TASK_FIND_SPAN, 3, 2},
+        {"architectures: [BertForMultipleChoice]", TASK_CHOOSE, 2, 1},
+        {"num_labels: 3", TASK_CLASSIFY, 2, 3},
+        {"num_labels: 1", TASK_REGRESS, 2, 1},
+        {"num_labels: 1, problem_type: single_label_classification", TASK_CLASSIFY, 2, 1},
+        {"num_labels: 4, problem_type: regression", TASK_REGRESS, 2, 4},
+        {"num_labels: 4, problem_type: multi_label_classification", TASK_MULTI_LABEL, 2,
+         4},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        Model *model;
+        const char *config = arena_printf(bench->arena, "%.*s, %s}",
+                                          (int)strlen(BERT) - 1, BERT, CASES[i].keys);
+        expect_ok(bench->diag,
+                  hf_build(&model, parse(bench, config), ops_table(), bench->diag));
+        const Type *type = &graph_output(model->graph, OUTPUT_LOGITS)->type;
+        assert_int_equal(graph_task(model->graph), CASES[i].task);
+        assert_int_equal(type->rank, CASES[i].rank);
+        assert_int_equal(type->dim[type->rank - 1], CASES[i].width);
+        model_destroy(model);
+    }
 }
 
 int main(void) {
@@ -258,6 +280,6 @@ int main(void) {
         cmocka_unit_test_setup_teardown(files, bench_make, bench_free),
         cmocka_unit_test_setup_teardown(declared, bench_make, bench_free),
         cmocka_unit_test_setup_teardown(saved, bench_make, bench_free),
-        cmocka_unit_test_setup_teardown(token_classifier, bench_make, bench_free)};
+        cmocka_unit_test_setup_teardown(problems, bench_make, bench_free)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

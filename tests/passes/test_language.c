@@ -74,9 +74,9 @@ static void test_uniform(void **state) {
     diag_destroy(diag);
 }
 
-/* Logits of every token that are of other classes than the vocabulary: neither masked nor
+/* Logits of every token that are of other things than the vocabulary: neither masked nor
  * next tokens, and refused by name instead of trained as such. */
-static void test_token_classifier(void **state) {
+static void test_other_task(void **state) {
     (void)state;
     static const char *const STEPS[] = {
         "  - evaluate: {data: some}\n", "  - finetune: {data: some, steps: 1}\n",
@@ -90,8 +90,8 @@ static void test_token_classifier(void **state) {
     RecipeInputs inputs = {&data, NULL};
     for (size_t i = 0; i < sizeof STEPS / sizeof *STEPS; i++) {
         Model *model = configured_model(CONFIG, 1);
-        model->graph->task = TASK_LABEL_TOKENS;
-        expect_refusal(model, &inputs, STEPS[i], STATUS_MODEL, "token classifier");
+        model->graph->task = TASK_FIND_SPAN;
+        expect_refusal(model, &inputs, STEPS[i], STATUS_MODEL, "task find_span");
     }
 }
 
@@ -109,9 +109,12 @@ static void test_refused(void **state) {
     RecipeInputs inputs = {&data, NULL};
     expect_refusal(configured_model(classifier, 1), &inputs,
                    "  - evaluate: {data: some, metric: bits_per_character}\n",
-                   STATUS_MODEL, "bits_per_character is for models that predict tokens");
-    expect_refusal(toy_gpt2(1, 8, 1), &inputs, "  - evaluate: {data: some, metric: f1}\n",
-                   STATUS_MODEL, "f1 and mcc are for models that predict classes");
+                   STATUS_MODEL,
+                   "task classify (accuracy, f1, mcc, loss), found bits_per_character");
+    expect_refusal(
+        toy_gpt2(1, 8, 1), &inputs, "  - evaluate: {data: some, metric: f1}\n",
+        STATUS_MODEL,
+        "task next_token (accuracy, loss, perplexity, bits_per_character, bleu), found");
     expect_refusal(toy_gpt2(1, 8, 1), &inputs,
                    "  - evaluate: {data: some, metric: bits_per_character, max: 0.5}\n",
                    STATUS_GATE, "expected bits_per_character at most 0.5");
@@ -427,7 +430,7 @@ int main(void) {
         cmocka_unit_test(test_distill),         cmocka_unit_test(test_distill_relations),
         cmocka_unit_test(test_distill_refused), cmocka_unit_test(test_distill_other_kind),
         cmocka_unit_test(test_stack),           cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_learns_a_text),   cmocka_unit_test(test_token_classifier),
+        cmocka_unit_test(test_learns_a_text),   cmocka_unit_test(test_other_task),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,34 @@
+/* Metrics: the numbers by which evaluate's gates know what a model is worth. */
+#ifndef COMPRESS_PASSES_EVALUATE_METRIC_H
+#define COMPRESS_PASSES_EVALUATE_METRIC_H
+
+#define METRIC_NAMES                                                                     \
+    "auto|accuracy|f1|f1_micro|f1_macro|precision|recall|mcc|loss|perplexity|"           \
+    "bits_per_character|bleu|mse|pearson|spearman|exact_match|average_precision|"        \
+    "recall_at_1|recall_at_10|mrr"
+typedef enum Metric {
+    METRIC_AUTO,        /* the usual one of the model's task */
+    METRIC_ACCURACY,    /* percent */
+    METRIC_F1,          /* percent; two classes: of class 1; more: mean over classes; of
+                           entities, of the tokens of an answer: what its judge says */
+    METRIC_F1_MICRO,    /* percent; of all labels' decisions together */
+    METRIC_F1_MACRO,    /* percent; mean over labels */
+    METRIC_PRECISION,   /* percent */
+    METRIC_RECALL,      /* percent */
+    METRIC_MCC,         /* Matthews correlation, -1 to 1 */
+    METRIC_LOSS,        /* mean of the loss against labels: of cross-entropy, nats */
+    METRIC_PERPLEXITY,  /* e^loss */
+    METRIC_BITS,        /* loss / (ln 2 * characters of a label) */
+    METRIC_BLEU,        /* of translations, 0 to 100 */
+    METRIC_MSE,         /* mean squared error */
+    METRIC_PEARSON,     /* correlation, -1 to 1 */
+    METRIC_SPEARMAN,    /* of ranks, -1 to 1 */
+    METRIC_EXACT_MATCH, /* percent of answers */
+    METRIC_AVERAGE_PRECISION, /* percent */
+    METRIC_RECALL_1,          /* percent of queries with their match in the first place */
+    METRIC_RECALL_10,         /* among the first ten */
+    METRIC_MRR,               /* mean reciprocal rank of the first match, 0 to 1 */
+    METRIC_COUNT
+} Metric;
+
+#endif

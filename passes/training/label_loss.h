@@ -1,0 +1,27 @@
+/* Label loss: what predictions cost against the labels of a data set, by the model's
+ * task. */
+#ifndef COMPRESS_PASSES_TRAINING_LABEL_LOSS_H
+#define COMPRESS_PASSES_TRAINING_LABEL_LOSS_H
+
+#include "ir/graph.h"
+
+typedef struct LabelLossOptions {
+    double smoothing; /* share of each target spread over all classes; of classes alone */
+    bool mixed;       /* samples are mixed of two: inputs mix_labels, mix_share */
+} LabelLossOptions;
+
+/* Whether there is a loss for a task. */
+bool label_loss_known(Task task);
+
+/* The loss of `logits`, a prediction of graph->task, as a scalar node; adds the inputs
+ * that it reads where the graph has none:
+ *   classify, fill_in, next_token, translate, label_tokens: cross-entropy, mean over the
+ *     rows whose label is not INDEX_SKIP; `labels` i32, one for each row of logits, or
+ *     `masked_labels` where logits are of masked positions [N, M, V]. Where samples are
+ *     mixed of two, `mix_labels` and `mix_share` hold the other's label and its share;
+ *   regress: mean squared error; `labels` f32 as the logits.
+ * Fails with STATUS_MODEL where the graph refuses it. */
+Status label_loss_add(Node **out, Graph *graph, Node *logits,
+                      const LabelLossOptions *options, Diag *diag);
+
+#endif
