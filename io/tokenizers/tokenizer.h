@@ -1,10 +1,14 @@
 /* Tokenizer: text to token numbers and back.
  *
- * Four kinds: WordPiece (BERT and its relatives), byte-pair encoding (GPT-2, Llama and
- * theirs), whole words, and characters. The numbers of the first three are those of the
- * `tokenizers` library of Hugging Face, one for one, but for characters that Unicode
- * versions disagree on, and for capital sigma at the end of a word: its lower case is the
- * final sigma, as in BERT's own code and in transformers.js. A Tokenizer does not change
+ * Five kinds: WordPiece (BERT and its relatives), byte-pair encoding (GPT-2, Llama and
+ * theirs), Unigram (T5, XLM-RoBERTa), whole words, and characters. The numbers of the
+ * first four are those of the `tokenizers` library of Hugging Face, one for one, but for
+ *   - characters that Unicode versions disagree on;
+ *   - BERT's capital sigma at the end of a word: its lower case is the final sigma, as in
+ *     BERT's own code and in transformers.js;
+ *   - a Metaspace with prepend_scheme first behind another pre_tokenizer, in a text whose
+ *     first characters the normalizer deletes: the word still counts as the first.
+ * A Tokenizer does not change
  * once it is read: any number of threads may use one, each with an Encoding of its own.
  */
 #ifndef COMPRESS_IO_TOKENIZERS_TOKENIZER_H
@@ -51,11 +55,13 @@ typedef struct Encoding {
  *       model WordPiece: normalizer BertNormalizer or null, pre_tokenizer
  *         BertPreTokenizer, post_processor TemplateProcessing or BertProcessing;
  *       model BPE, with byte_fallback or not: normalizers Prepend, Replace, Lowercase,
- *         NFC, NFD, NFKC, NFKD; pre_tokenizers ByteLevel, Metaspace, Digits, Split with
- *         every behavior (strings and regular expressions: regex.h); post_processors
- *         TemplateProcessing, RobertaProcessing, BertProcessing, ByteLevel; decoders
- *         ByteLevel, Metaspace, WordPiece, or Replace, ByteFallback, Fuse and Strip;
- *         a Sequence of them, or null;
+ *         NFC, NFD, NFKC, NFKD, Strip, StripAccents, Nmt, Precompiled (charsmap.h);
+ *         pre_tokenizers ByteLevel, Metaspace, Digits, WhitespaceSplit, BertPreTokenizer,
+ *         Split with every behavior (strings and regular expressions: regex.h);
+ *         post_processors TemplateProcessing, RobertaProcessing, BertProcessing,
+ *         ByteLevel; decoders ByteLevel, Metaspace, WordPiece, or Replace, ByteFallback,
+ *         Fuse and Strip; a Sequence of them, or null;
+ *       model Unigram, with byte_fallback or not: the same, but for ByteLevel;
  *       model WordLevel, words that are tokens as a whole: normalizers as of BPE;
  *         pre_tokenizers WhitespaceSplit, BertPreTokenizer, or Split with WORDS_REGEX
  *         (io/tokenizers/word_split.h); decoder null, which joins words with spaces;

@@ -55,12 +55,15 @@ static void wordlevel_split(const Tokenizer *self, TextSpan text, IdList *ids,
  * whether the text starts with it. False when it becomes too long. */
 static bool add_piece(const Tokenizer *self, EncodingScratch *scratch, TextSpan piece,
                       bool first, IdList *ids) {
+    const WordModel model = {&self->bpe,
+                             self->kind == MODEL_UNIGRAM ? &self->unigram : NULL};
     switch (self->kind) {
     case MODEL_WORDPIECE:
         wordpiece_split(&self->wordpiece, piece.text, piece.length, ids);
         return true;
     case MODEL_BPE:
-        return words_split(&self->words, &self->bpe, &scratch->words, piece, first, ids,
+    case MODEL_UNIGRAM:
+        return words_split(&self->words, &model, &scratch->words, piece, first, ids,
                            &scratch->unknown);
     case MODEL_CHARACTERS:
         characters_split(self, piece, ids, &scratch->unknown);

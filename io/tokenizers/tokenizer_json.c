@@ -84,20 +84,24 @@ static Status wordpiece_read(Tokenizer *self, const Tree *model, const Tree *roo
 /* Old files leave the type out; what a model alone has tells it then. */
 static Status read_kind(ModelKind *kind, const Tree *model, const Tree *root,
                         Diag *diag) {
-    static const char *const NAMES[] = {"WordPiece", "BPE", "Characters", "WordLevel"};
+    static const char *const NAMES[] = {"WordPiece", "BPE", "Characters", "WordLevel",
+                                        "Unigram"};
+    enum { COUNT = sizeof NAMES / sizeof *NAMES };
     const Tree *type = NULL;
     const char *found = "none";
     if (model) TRY(json_member(&type, model, "type", TREE_STRING, "model", diag));
     if (type) found = type->string;
     if (!type && tree_get(model, "max_input_chars_per_word")) found = "WordPiece";
     if (!type && tree_get(model, "merges")) found = "BPE";
-    for (int i = 0; i < 4; i++)
+    if (!type && tree_get(model, "unk_id")) found = "Unigram";
+    for (int i = 0; i < COUNT; i++)
         if (strcmp(found, NAMES[i]) == 0) {
             *kind = (ModelKind)i;
             return STATUS_OK;
         }
     return diag_fail(diag, STATUS_FORMAT, root->loc, "model.type",
-                     "expected WordPiece, BPE, WordLevel or Characters, found %s%.64s%s",
+                     "expected WordPiece, BPE, Unigram, WordLevel or Characters, found "
+                     "%s%.64s%s",
                      type ? "'" : "", found, type ? "'" : "");
 }
 
@@ -112,6 +116,8 @@ static Status read_tokens(Tokenizer *self, Arena *scratch, const Tree *root,
     const Tree *vocab;
     if (self->kind == MODEL_CHARACTERS)
         TRY(characters_vocab(&vocab, scratch, model, root, diag));
+    else if (self->kind == MODEL_UNIGRAM)
+        TRY(unigram_vocab(&vocab, scratch, model, root, diag));
     else
         TRY(json_member(&vocab, model, "vocab", TREE_MAP, "model", diag));
     if (!vocab)
@@ -126,6 +132,7 @@ static Status read_model(Tokenizer *self, const Tree *root, const Tree *model,
     case MODEL_WORDPIECE: return wordpiece_read(self, model, root, names, diag);
     case MODEL_BPE: return bpe_read(self, root, model, names, diag);
     case MODEL_WORDS: return wordlevel_read(self, root, model, names, diag);
+    case MODEL_UNIGRAM: return unigram_read(self, root, model, names, diag);
     case MODEL_CHARACTERS:
         return characters_read(self, root, model, added->tokens, added->count, names,
                                diag);

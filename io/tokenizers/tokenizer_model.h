@@ -56,7 +56,8 @@ typedef enum ModelKind {
     MODEL_WORDPIECE,
     MODEL_BPE,
     MODEL_CHARACTERS,
-    MODEL_WORDS
+    MODEL_WORDS,
+    MODEL_UNIGRAM
 } ModelKind;
 
 struct Tokenizer {
@@ -66,7 +67,8 @@ struct Tokenizer {
     bool *special;         /* [tokens]: left out of text where that is wanted */
     WordPiece wordpiece;   /* of MODEL_WORDPIECE */
     Bpe bpe;               /* of MODEL_BPE */
-    WordRules words;       /* of MODEL_BPE */
+    Unigram unigram;       /* of MODEL_UNIGRAM */
+    WordRules words;       /* of MODEL_BPE and MODEL_UNIGRAM */
     WordSplit split;       /* of MODEL_WORDS */
     int32_t unknown;       /* of MODEL_CHARACTERS and MODEL_WORDS: -1 = none */
     Normalizer normalizer;

@@ -27,6 +27,41 @@ static bool lowercase(Text *out, size_t limit, TextSpan text) {
     return true;
 }
 
+static bool strip(const NormalizeStep *step, Text *out, size_t limit, TextSpan text) {
+    size_t begin = 0, end = text.length, bytes;
+    while (step->left && begin < end &&
+           char_is_space(utf8_decode(text.text + begin, &bytes)))
+        begin += bytes;
+    while (step->right && end > begin) {
+        const size_t last = utf8_before(text.text, end);
+        if (!char_is_space(utf8_decode(text.text + last, &bytes))) break;
+        end = last;
+    }
+    return append(out, limit, text.text + begin, end - begin);
+}
+
+/* What a character becomes by the rules of Nmt, 0 = nothing. */
+static uint32_t nmt_char(uint32_t c) {
+    const bool space = c == '\t' || c == '\n' || c == '\f' || c == '\r' || c == 0x1680 ||
+                       (c >= 0x200b && c <= 0x200f) || c == 0x2028 || c == 0x2029 ||
+                       c == 0x2581 || c == 0xfeff || c == 0xfffd;
+    if (space) return ' ';
+    const bool control = (c >= 1 && c < ' ') || c == 0x7f || c == 0x8f || c == 0x9f;
+    return control ? 0 : c;
+}
+
+/* Nmt, or Accents: character by character. */
+static bool filter(NormalizeKind kind, Text *out, size_t limit, TextSpan text) {
+    for (size_t i = 0, bytes; i < text.length; i += bytes) {
+        const uint32_t c = utf8_decode(text.text + i, &bytes);
+        const uint32_t to = kind == NORMALIZE_NMT ? nmt_char(c) : char_is_mark(c) ? 0 : c;
+        const char *from = to == c ? text.text + i : " ";
+        const size_t length = to == c ? bytes : to == ' ';
+        if (!append(out, limit, from, length)) return false;
+    }
+    return true;
+}
+
 static bool step_apply(const NormalizeStep *step, NormalizeScratch *scratch, Text *out,
                        size_t limit, TextSpan text) {
     out->length = 0;
@@ -41,7 +76,14 @@ static bool step_apply(const NormalizeStep *step, NormalizeScratch *scratch, Tex
         return regex_replace(step->regex, &scratch->regex, text,
                              (TextSpan){step->to.text, step->to.length}, out, limit);
     case NORMALIZE_LOWERCASE: return lowercase(out, limit, text);
-    case NORMALIZE_FORM: utf8_normalize(out, step->form, text.text, text.length);
+    case NORMALIZE_FORM:
+        utf8_normalize(out, step->form, text.text, text.length);
+        return out->length <= limit;
+    case NORMALIZE_STRIP: return strip(step, out, limit, text);
+    case NORMALIZE_ACCENTS:
+    case NORMALIZE_NMT: return filter(step->kind, out, limit, text);
+    case NORMALIZE_CHARSMAP:
+        return charsmap_replace_clusters(&step->map, out, limit, text);
     }
     return out->length <= limit;
 }
@@ -77,16 +119,24 @@ static const struct {
     const char *type;
     NormalizeKind kind;
     NormalForm form; /* of NORMALIZE_FORM */
-} STEPS[] = {
-    {"BertNormalizer", NORMALIZE_BERT},    {"Prepend", NORMALIZE_PREPEND},
-    {"Replace", NORMALIZE_REPLACE},        {"Lowercase", NORMALIZE_LOWERCASE},
-    {"NFC", NORMALIZE_FORM, NORMAL_NFC},   {"NFD", NORMALIZE_FORM, NORMAL_NFD},
-    {"NFKC", NORMALIZE_FORM, NORMAL_NFKC}, {"NFKD", NORMALIZE_FORM, NORMAL_NFKD}};
+} STEPS[] = {{"BertNormalizer", NORMALIZE_BERT},
+             {"Prepend", NORMALIZE_PREPEND},
+             {"Replace", NORMALIZE_REPLACE},
+             {"Lowercase", NORMALIZE_LOWERCASE},
+             {"NFC", NORMALIZE_FORM, NORMAL_NFC},
+             {"NFD", NORMALIZE_FORM, NORMAL_NFD},
+             {"NFKC", NORMALIZE_FORM, NORMAL_NFKC},
+             {"NFKD", NORMALIZE_FORM, NORMAL_NFKD},
+             {"Strip", NORMALIZE_STRIP},
+             {"StripAccents", NORMALIZE_ACCENTS},
+             {"Nmt", NORMALIZE_NMT},
+             {"Precompiled", NORMALIZE_CHARSMAP}};
 
 /* Reads the members of a step of the kind that it has. */
 static Status read_members(NormalizeStep *step, Arena *arena, const Tree *map,
                            const char *where, Diag *diag) {
     BertRules *bert = &step->rules;
+    const Tree *chars;
     switch (step->kind) {
     case NORMALIZE_BERT:
         TRY(json_flag(&bert->clean_text, map, "clean_text", true, where, diag));
@@ -99,8 +149,17 @@ static Status read_members(NormalizeStep *step, Arena *arena, const Tree *map,
         return json_token(&step->to, arena, map, "prepend", where, diag);
     case NORMALIZE_REPLACE:
         return json_replace(&step->regex, &step->to, arena, map, where, diag);
+    case NORMALIZE_STRIP:
+        TRY(json_flag(&step->left, map, "strip_left", true, where, diag));
+        return json_flag(&step->right, map, "strip_right", true, where, diag);
+    case NORMALIZE_CHARSMAP:
+        TRY(json_member(&chars, map, "precompiled_charsmap", TREE_STRING, where, diag));
+        return charsmap_parse_base64(&step->map, arena, chars ? chars->string : "",
+                                     map->loc, where, diag);
     case NORMALIZE_LOWERCASE:
-    case NORMALIZE_FORM: break;
+    case NORMALIZE_FORM:
+    case NORMALIZE_ACCENTS:
+    case NORMALIZE_NMT: break;
     }
     return STATUS_OK;
 }

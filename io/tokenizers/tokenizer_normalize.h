@@ -3,6 +3,7 @@
 #define COMPRESS_IO_TOKENIZERS_TOKENIZER_NORMALIZE_H
 
 #include "io/tokenizers/bert_normalize.h"
+#include "io/tokenizers/charsmap.h"
 #include "io/tokenizers/regex.h"
 #include "io/tokenizers/unicode.h"
 #include "io/tokenizers/vocabulary.h"
@@ -18,7 +19,12 @@ typedef enum NormalizeKind {
     NORMALIZE_PREPEND, /* `to`, unless the text is empty */
     NORMALIZE_REPLACE, /* what `regex` matches by `to` */
     NORMALIZE_LOWERCASE,
-    NORMALIZE_FORM
+    NORMALIZE_FORM,
+    NORMALIZE_STRIP,   /* white space at the start, where `left`, and the end, `right` */
+    NORMALIZE_ACCENTS, /* marks are left out */
+    NORMALIZE_NMT,     /* control characters are left out or spaces, as SentencePiece's
+                          rules `nmt` say */
+    NORMALIZE_CHARSMAP
 } NormalizeKind;
 
 typedef struct NormalizeStep {
@@ -27,6 +33,8 @@ typedef struct NormalizeStep {
     Token to;
     NormalForm form;
     BertRules rules;
+    Charsmap map;
+    bool left, right;
 } NormalizeStep;
 
 typedef struct Normalizer {

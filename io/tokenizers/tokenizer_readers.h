@@ -39,6 +39,13 @@ Status characters_read(Tokenizer *tokenizer, const Tree *root, const Tree *model
 Status wordlevel_read(Tokenizer *tokenizer, const Tree *root, const Tree *model,
                       SpecialNames *names, Diag *diag);
 
+/* The same for Unigram, and its vocabulary, a list of pieces with their scores, as a map
+ * of numbers; in the arena. Fail with STATUS_FORMAT. */
+Status unigram_read(Tokenizer *tokenizer, const Tree *root, const Tree *model,
+                    SpecialNames *names, Diag *diag);
+Status unigram_vocab(const Tree **vocab, Arena *arena, const Tree *model,
+                     const Tree *root, Diag *diag);
+
 /* Vocabulary of a model Characters as a map of numbers, also where it is a list; in the
  * arena. Fails with STATUS_FORMAT. */
 Status characters_vocab(const Tree **vocab, Arena *arena, const Tree *model,

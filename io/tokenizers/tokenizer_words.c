@@ -11,7 +11,7 @@
 
 typedef struct WordCutter {
     const WordRules *rules;
-    const Bpe *bpe;
+    const WordModel *model;
     WordScratch *scratch;
     IdList *ids;
     UnknownChars *unknown;
@@ -147,25 +147,45 @@ static bool cut_bytes(const WordCutter *self, int step, TextSpan text, bool firs
                        : cut(self, step + 1, text, first);
 }
 
+static bool cut_found(const WordCutter *self, int step, TextSpan text, bool first) {
+    const WordSplit split = self->rules->steps[step].found;
+    size_t begin = 0, end = 0;
+    for (; word_next(split, text.text, text.length, &begin, &end); begin = end) {
+        const TextSpan word = {text.text + begin, end - begin};
+        if (!cut(self, step + 1, word, first && begin == 0)) return false;
+    }
+    return true;
+}
+
+static void split_word(const WordCutter *self, TextSpan word) {
+    const WordModel *model = self->model;
+    if (model->unigram)
+        unigram_split(model->unigram, &self->scratch->unigram, word.text, word.length,
+                      self->ids, self->unknown);
+    else
+        bpe_split(model->bpe, &self->scratch->bpe, word.text, word.length, self->ids,
+                  self->unknown);
+}
+
 static bool cut(const WordCutter *self, int step, TextSpan text, bool first) {
     if (text.length == 0) return true;
     if (step == self->rules->count) {
-        bpe_split(self->bpe, &self->scratch->bpe, text.text, text.length, self->ids,
-                  self->unknown);
+        split_word(self, text);
         return true;
     }
     switch (self->rules->steps[step].kind) {
     case WORDS_SPLIT: return cut_split(self, step, text, first);
     case WORDS_DIGITS: return cut_digits(self, step, text, first);
     case WORDS_METASPACE: return cut_metaspace(self, step, text, first);
+    case WORDS_FOUND: return cut_found(self, step, text, first);
     case WORDS_BYTES: return cut_bytes(self, step, text, first);
     }
     return true;
 }
 
-bool words_split(const WordRules *rules, const Bpe *bpe, WordScratch *scratch,
+bool words_split(const WordRules *rules, const WordModel *model, WordScratch *scratch,
                  TextSpan text, bool first, IdList *ids, UnknownChars *unknown) {
-    const WordCutter self = {rules, bpe, scratch, ids, unknown};
+    const WordCutter self = {rules, model, scratch, ids, unknown};
     return cut(&self, 0, text, first);
 }
 
@@ -173,6 +193,7 @@ void word_scratch_free(WordScratch *scratch) {
     for (int i = 0; i < WORD_STEPS_MAX; i++) text_free(&scratch->texts[i]);
     regex_scratch_free(&scratch->regex);
     bpe_scratch_free(&scratch->bpe);
+    unigram_scratch_free(&scratch->unigram);
     *scratch = (WordScratch){0};
 }
 
@@ -221,10 +242,13 @@ static Status read_split(WordStep *step, Arena *arena, const Tree *map, const ch
 static const struct {
     const char *type;
     WordKind kind;
+    WordSplit found; /* of WORDS_FOUND */
 } STEPS[] = {{"ByteLevel", WORDS_BYTES},
              {"Metaspace", WORDS_METASPACE},
              {"Digits", WORDS_DIGITS},
-             {"Split", WORDS_SPLIT}};
+             {"Split", WORDS_SPLIT},
+             {"WhitespaceSplit", WORDS_FOUND, SPLIT_SPACES},
+             {"BertPreTokenizer", WORDS_FOUND, SPLIT_PUNCTUATION}};
 
 /* Reads the members of a step of the kind that it has. */
 static Status read_members(WordStep *step, Arena *arena, const Tree *map,
@@ -241,6 +265,7 @@ static Status read_members(WordStep *step, Arena *arena, const Tree *map,
         return metaspace_read(&step->mark, &step->scheme, arena, map, where, diag);
     case WORDS_DIGITS:
         return json_flag(&step->alone, map, "individual_digits", false, where, diag);
+    case WORDS_FOUND: return STATUS_OK;
     case WORDS_SPLIT: break;
     }
     return read_split(step, arena, map, where, diag);
@@ -266,12 +291,14 @@ static Status read_step(void *user, const Tree *map, const char *type, const cha
         if (strcmp(type, STEPS[i].type) != 0) continue;
         WordStep *step = &rules->steps[rules->count++];
         step->kind = STEPS[i].kind;
+        step->found = STEPS[i].found;
         TRY(read_members(step, reading->arena, map, where, diag));
         reading->byte_level = step->kind == WORDS_BYTES;
         return STATUS_OK;
     }
     return diag_fail(diag, STATUS_FORMAT, map->loc, where,
-                     "expected ByteLevel, Metaspace, Digits or Split, found '%.64s'",
+                     "expected ByteLevel, Metaspace, Digits, Split, WhitespaceSplit or "
+                     "BertPreTokenizer, found '%.64s'",
                      type);
 }
 

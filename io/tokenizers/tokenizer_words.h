@@ -1,10 +1,12 @@
 /* Tokenizer: pre-tokenizers, which cut a normalized text into words for byte-pair
- * encoding; no token crosses the end of a word. */
+ * encoding or Unigram; no token crosses the end of a word. */
 #ifndef COMPRESS_IO_TOKENIZERS_TOKENIZER_WORDS_H
 #define COMPRESS_IO_TOKENIZERS_TOKENIZER_WORDS_H
 
 #include "io/tokenizers/bpe.h"
 #include "io/tokenizers/regex.h"
+#include "io/tokenizers/unigram.h"
+#include "io/tokenizers/word_split.h"
 #include "ir/tree.h"
 
 enum { WORD_STEPS_MAX = 8 };
@@ -13,6 +15,7 @@ typedef enum WordKind {
     WORDS_SPLIT,     /* by a regular expression */
     WORDS_DIGITS,    /* digits apart from the rest; each alone when `alone` */
     WORDS_METASPACE, /* spaces become a mark, with which words start */
+    WORDS_FOUND,     /* what word_next finds; the white space between is left out */
     WORDS_BYTES      /* a space in front, then as WORDS_SPLIT if there is one */
 } WordKind;
 
@@ -39,6 +42,7 @@ typedef struct WordStep {
     bool alone;          /* of Digits */
     bool split;          /* of Metaspace: at marks */
     bool space_in_front; /* of ByteLevel */
+    WordSplit found;     /* of WORDS_FOUND */
 } WordStep;
 
 typedef struct WordRules {
@@ -51,11 +55,18 @@ typedef struct WordScratch {
     Text texts[WORD_STEPS_MAX];
     RegexScratch regex;
     BpeScratch bpe;
+    UnigramScratch unigram;
 } WordScratch;
+
+/* What makes tokens of a word: one of the two. */
+typedef struct WordModel {
+    const Bpe *bpe;
+    const Unigram *unigram;
+} WordModel;
 
 /* Appends the tokens of a piece of text; `first` is whether the whole text starts with
  * it. False when it becomes too long, or when scratch->regex.gave_up. */
-bool words_split(const WordRules *rules, const Bpe *bpe, WordScratch *scratch,
+bool words_split(const WordRules *rules, const WordModel *model, WordScratch *scratch,
                  TextSpan text, bool first, IdList *ids, UnknownChars *unknown);
 
 /* Reads the pre_tokenizer of a tokenizer.json. `byte_level` says whether it ends with

@@ -122,6 +122,22 @@ size_t utf8_mark_length(const char *text, size_t length) {
     return length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
+size_t utf8_cluster(const char *text, size_t length) {
+    utf8proc_int32_t state = 0;
+    size_t end, bytes;
+    /* of ASCII only a line's CR LF is a cluster of two */
+    if (length > 1 && ((text[0] | text[1]) & 0x80) == 0 && text[0] != '\r') return 1;
+    uint32_t before = utf8_decode(text, &end);
+    for (; end < length; end += bytes) {
+        const uint32_t c = utf8_decode(text + end, &bytes);
+        if (utf8proc_grapheme_break_stateful((utf8proc_int32_t)before,
+                                             (utf8proc_int32_t)c, &state))
+            break;
+        before = c;
+    }
+    return end;
+}
+
 /* --- properties --- */
 
 bool char_is_space(uint32_t c) {
@@ -159,6 +175,11 @@ bool char_is_punctuation(uint32_t c) {
 
 bool char_is_nonspacing(uint32_t c) {
     return utf8proc_category((utf8proc_int32_t)c) == UTF8PROC_CATEGORY_MN;
+}
+
+bool char_is_mark(uint32_t c) {
+    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
+    return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
 }
 
 /* Symbols that count as letters: circled and squared ones. */

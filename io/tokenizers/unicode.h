@@ -23,6 +23,10 @@ size_t utf8_check(const char *text, size_t length);
  * starts with no whole one. `open` says whether more text could complete it. */
 size_t utf8_start(const char *text, size_t length, bool *open);
 
+/* Bytes of the grapheme cluster (extended, UAX 29) that valid UTF-8, not empty, starts
+ * with: what a reader takes for one character. */
+size_t utf8_cluster(const char *text, size_t length);
+
 /* Number of characters of valid UTF-8. */
 size_t utf8_count(const char *text, size_t length);
 
@@ -59,8 +63,9 @@ bool char_is_control(uint32_t c);
 /* General categories P*. */
 bool char_is_punctuation(uint32_t c);
 
-/* General category Mn. */
+/* General category Mn; general categories M*. */
 bool char_is_nonspacing(uint32_t c);
+bool char_is_mark(uint32_t c);
 
 /* What regular expressions call \w: letters, marks, digits, connectors, joiners. */
 bool char_is_word(uint32_t c);

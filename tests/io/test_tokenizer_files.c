@@ -135,8 +135,8 @@ static void bad_json(void **state) {
     static const struct {
         const char *old, *new, *message;
     } BAD[] = {
-        {"\"type\": \"WordPiece\",\n  \"unk", "\"type\": \"Unigram\",\n  \"unk",
-         "model.type: expected WordPiece, BPE, WordLevel or Characters, found 'Unigram'"},
+        {"\"type\": \"WordPiece\",\n  \"unk", "\"type\": \"Foo\",\n  \"unk",
+         "model.type: expected WordPiece, BPE, Unigram, WordLevel or Characters, found 'Foo'"},
         {"\"type\": \"WordPiece\",\n  \"unk", "\"type\": \"BPE\",\n  \"unk",
          "model: continuing_subword_prefix '##' is not supported"},
         {"\"BertNormalizer\"", "\"Sequence\"",

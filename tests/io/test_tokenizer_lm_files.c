@@ -57,7 +57,8 @@ static void bad_json(void **state) {
         {BYTES, "\"the\": 257", "\"the\": 100000", "'the' has number 100000"},
         {BYTES, "\"id\": 356", "\"id\": 99999999999", "added_tokens[1]: expected"},
         {BYTES, "\"type\": \"ByteLevel\"", "\"type\": \"Whitespace\"",
-         "pre_tokenizer: expected ByteLevel, Metaspace, Digits or Split, found 'Whites"},
+         "pre_tokenizer: expected ByteLevel, Metaspace, Digits, Split, WhitespaceSplit or "
+         "BertPreTokenizer, found 'Whitespace'"},
         {BYTES, "\"type\": \"ByteLevel\"",
          "\"type\": \"Split\", \"pattern\": {\"Regex\": \"\\\\w+\"}",
          "pre_tokenizer: expected behavior Isolated, Removed, Contiguous, MergedWith"},
@@ -79,9 +80,10 @@ static void bad_json(void **state) {
          "pre_tokenizer: expected pretokenizers"},
         {BYTES, "\"type\": \"ByteLevel\"",
          "\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Sequence\"}]",
-         "pretokenizers[0]: expected ByteLevel, Metaspace, Digits or Split, found 'Seq"},
-        {BYTES, "\"normalizer\": null", "\"normalizer\": {\"type\": \"Precompiled\"}",
-         "normalizer: expected a normalizer that is supported, found 'Precompiled'"},
+         "pretokenizers[0]: expected ByteLevel, Metaspace, Digits, Split, WhitespaceSplit or "
+         "BertPreTokenizer, found 'Seq"},
+        {BYTES, "\"normalizer\": null", "\"normalizer\": {\"type\": \"ByteLevel\"}",
+         "normalizer: expected a normalizer that is supported, found 'ByteLevel'"},
         {BYTES, "\"normalizer\": null", "\"normalizer\": {}",
          "expected a map with a type"},
         {BYTES, "\"normalizer\": null",
