@@ -31,8 +31,9 @@ typedef struct PatchesAttrs {
 /* embedding(ids[N, T...] integer, weight[V, D]) -> [N, T..., D]: row ids[...] of the
  * weight. No attributes. */
 
-/* add_position(x[N, T, D], table[P, D]) -> [N, T, D]: x + table[offset + t]; P >= offset
- * + T. */
+/* add_position(x[N, T, D], table[P, D], ids[N, T]?) -> [N, T, D]: x + table[offset + t];
+ * P >= offset + T. With ids, tokens offset - 1 are padding: they take row offset - 1, and
+ * t counts the others. */
 typedef struct AddPositionAttrs {
     int64_t offset;
 } AddPositionAttrs;
@@ -59,7 +60,7 @@ typedef struct ScaleAttrs {
     double by;
 } ScaleAttrs;
 
-/* layer_norm(x[..., D], weight[D], bias[D]): (x - mean) / sqrt(var + eps) * w + b. */
+/* layer_norm(x[..., D], weight[D], bias[D]?): (x - mean) / sqrt(var + eps) * w + b. */
 typedef struct LayerNormAttrs {
     double eps;
 } LayerNormAttrs;

@@ -305,7 +305,7 @@ static void push_operand(Parser *p, Node *value) {
  * one. `*next` is the first operand not looked at yet. */
 static Status add_positional(Parser *p, const Op *op, Loc loc, Node *value, int *next) {
     int single = op_single_count(op);
-    while (*next < single && (op->operands[*next].flags & OPERAND_OPTIONAL)) ++*next;
+    while (*next < single && operand_is_named(&op->operands[*next])) ++*next;
     if (*next < single)
         p->in[(*next)++] = value;
     else if (op_is_variadic(op))
@@ -326,7 +326,7 @@ static Status find_named(Parser *p, const Op *op, Loc loc, const char *name, int
         free(names);
         return status;
     }
-    if (*out >= op_single_count(op) || !(op->operands[*out].flags & OPERAND_OPTIONAL))
+    if (*out >= op_single_count(op) || !operand_is_named(&op->operands[*out]))
         return PARSER_FAIL(p, loc, "%s: operand '%s' is written without its name",
                            op->name, name);
     if (p->in[*out])

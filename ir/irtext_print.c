@@ -91,7 +91,7 @@ static void print_operands(Text *text, const Node *node) {
     for (int i = 0; i < node->in_count; i++) {
         if (!node->in[i]) continue;
         text_add(text, "%s", separator);
-        if (i < single && (operands[i].flags & OPERAND_OPTIONAL))
+        if (i < single && operand_is_named(&operands[i]))
             text_add(text, "%s=", operands[i].name);
         print_reference(text, node->in[i]);
         separator = ", ";

@@ -49,7 +49,8 @@ typedef enum OperandFlag {
     OPERAND_VARIADIC = 2, /* last operand only: one or more values */
     OPERAND_INTEGER = 4,  /* the value is I32, not real */
     OPERAND_CONSTANT = 8, /* backward writes no gradient for it (a teacher's value) */
-    OPERAND_SKIP = 16     /* INDEX_SKIP may stand among the integers: left out */
+    OPERAND_SKIP = 16,    /* INDEX_SKIP may stand among the integers: left out */
+    OPERAND_UNNAMED = 32  /* optional, behind the required ones, and printed like them */
 } OperandFlag;
 
 /* What stands in place of an index that is to be left out (a label that is not known). */
@@ -61,6 +62,11 @@ typedef struct Operand {
     int flags; /* OR of OperandFlag */
     const char *help;
 } Operand;
+
+/* Whether IR text names the operand. */
+static inline bool operand_is_named(const Operand *operand) {
+    return (operand->flags & OPERAND_OPTIONAL) && !(operand->flags & OPERAND_UNNAMED);
+}
 
 struct Node;   /* ir/graph.h */
 struct Call;   /* exec/ops/kernel.h */

@@ -70,7 +70,7 @@ static size_t count_positions(const Graph *graph) {
     int64_t most = 0;
     for (const Node *node = graph->first; node; node = node->next) {
         if (strcmp(node->op ? node->op->name : "", "add_position") != 0) continue;
-        const int64_t rows = node->in[1]->type.dim[0];
+        const int64_t rows = node->in[1]->type.dim[0] - node_integer(node, "offset");
         if (most == 0 || rows < most) most = rows;
     }
     return (size_t)most;

@@ -1,4 +1,4 @@
-/* layer_norm(x[..., D], weight[D], bias[D]): y = (x - mean) * rstd * w + b by rows, with
+/* layer_norm(x[..., D], weight[D], bias[D]?): y = (x - mean) * rstd * w + b by rows, with
  * rstd = 1 / sqrt(var + eps) and var the mean squared deviation.
  *
  * With h = (x - mean) * rstd and g = dy * w:
@@ -6,13 +6,12 @@
  * Kept from forward: mean[R], then rstd[R]. */
 #include "exec/generate/step.h"
 #include "exec/infer.h"
+#include "exec/ops/gradient.h"
 #include "exec/ops/kernel_math.h"
-
-#include <string.h>
 
 static const Operand OPERANDS[] = {{"x", OPERAND_REQUIRED, "[..., D]"},
                                    {"weight", OPERAND_REQUIRED, "[D]"},
-                                   {"bias", OPERAND_REQUIRED, "[D]"},
+                                   {"bias", OPERAND_OPTIONAL | OPERAND_UNNAMED, "[D]"},
                                    {NULL, 0, NULL}};
 
 static const Field FIELDS[] = {
@@ -24,7 +23,8 @@ static Status infer(const Node *node, Type *out, Diag *diag) {
     TRY(infer_rank(node, 0, 1, RANK_MAX, diag));
     const Type *x = &node->in[0]->type;
     TRY(infer_known(node, 0, x->rank - 1, diag));
-    for (int i = 1; i < 3; i++) TRY(infer_shape(node, i, 1, &x->dim[x->rank - 1], diag));
+    for (int i = 1; i < 3; i++)
+        if (node_has(node, i)) TRY(infer_shape(node, i, 1, &x->dim[x->rank - 1], diag));
     if (!(((const LayerNormAttrs *)node->attrs)->eps > 0))
         return infer_fail_attr(node, "eps", diag, "a number above 0");
     *out = *x;
@@ -49,7 +49,7 @@ static REAL squared_deviation(const REAL *x, int64_t D, REAL mean) {
 static void forward(const Call *call) {
     const int64_t R = view_rows(&call->in[0]), D = view_last(&call->in[0]);
     const REAL eps = (REAL)((const LayerNormAttrs *)call->attrs)->eps;
-    const REAL *restrict w = call->in[1].data, *restrict b = call->in[2].data;
+    const REAL *restrict w = call->in[1].data, *restrict b = call_data(call, 2);
     REAL *means = call->aux, *rstds = means + R;
     for (int64_t r = 0; r < R; r++) {
         const REAL *restrict x = (const REAL *)call->in[0].data + r * D;
@@ -57,7 +57,10 @@ static void forward(const Call *call) {
         const REAL mean = row_sum(x, D) / (REAL)D;
         const REAL var = squared_deviation(x, D, mean) / (REAL)D;
         const REAL rstd = 1 / (REAL)sqrt(var + eps);
-        for (int64_t j = 0; j < D; j++) y[j] = (x[j] - mean) * rstd * w[j] + b[j];
+        if (b)
+            for (int64_t j = 0; j < D; j++) y[j] = (x[j] - mean) * rstd * w[j] + b[j];
+        else
+            for (int64_t j = 0; j < D; j++) y[j] = (x[j] - mean) * rstd * w[j];
         means[r] = mean;
         rstds[r] = rstd;
     }
@@ -103,19 +106,20 @@ static void put_input(LayerNormRow row, const REAL *restrict w, REAL *restrict d
 static void backward(const Call *call) {
     const int64_t R = view_rows(&call->in[0]), D = view_last(&call->in[0]);
     const REAL *means = call->aux, *rstds = means + R;
-    const View *dx = &call->d_in[0], *dw = &call->d_in[1], *db = &call->d_in[2];
+    const View *dx = &call->d_in[0], *dw = &call->d_in[1];
+    REAL *db = gradient_of(call, 2);
     REAL *w_sum = call->scratch, *b_sum = w_sum + D;
     memset(call->scratch, 0, (size_t)D * 2 * sizeof(REAL));
     for (int64_t r = 0; r < R; r++) {
         const LayerNormRow row = {(const REAL *)call->in[0].data + r * D,
                                   (const REAL *)call->d_out.data + r * D, means[r],
                                   rstds[r], D};
-        if (dw->data || db->data) add_parameters(row, w_sum, b_sum);
+        if (dw->data || db) add_parameters(row, w_sum, b_sum);
         if (dx->data)
             put_input(row, call->in[1].data, (REAL *)dx->data + r * D, dx->accumulate);
     }
     if (dw->data) put_row(dw->data, w_sum, D, dw->accumulate);
-    if (db->data) put_row(db->data, b_sum, D, db->accumulate);
+    if (db) put_row(db, b_sum, D, call->d_in[2].accumulate);
 }
 
 OP_RECORD(layer_norm) = {

@@ -49,11 +49,11 @@ static Node *fused_norm(Lift *lift, NetNode *node, bool mean) {
     if (axis != -1 && axis != shape->rank - 1)
         return lift_stop(lift, node, "expected a norm over the last dimension");
     const int64_t width = shape->dim[shape->rank - 1];
-    if (weight->probe[0]->count != width || (mean && !bias) || (!mean && bias))
+    if (weight->probe[0]->count != width || (operand(node, 2) && (!mean || !bias)))
         return lift_stop(lift, node,
-                         mean ? "expected a weight and a bias"
+                         mean ? "expected a weight, and a bias that is stored or none"
                               : "expected a weight and no bias");
-    return lift_norm(lift, node, lift_value(lift, x), weight, bias,
+    return lift_norm(lift, node, mean, lift_value(lift, x), weight, bias,
                      net_real(node, "epsilon", mean ? 1e-5 : 1e-6));
 }
 
@@ -63,7 +63,8 @@ static Node *fused_skip_norm(Lift *lift, NetNode *node, NetValue *value, bool me
              *beta = mean ? vector_operand(node, 3) : NULL,
              *bias = vector_operand(node, mean ? 4 : 3);
     NetValue *sum = node->out_count > 1 ? node->out[node->out_count - 1] : NULL;
-    if (!operand(node, 0) || !operand(node, 1) || !weight || (mean && !beta)) return NULL;
+    if (!operand(node, 0) || !operand(node, 1) || !weight) return NULL;
+    if (mean && operand(node, 3) && !beta) return NULL;
     Node *x = sum ? sum->lifted : NULL;
     if (!x) {
         Node *in[2] = {bias ? lift_value(lift, node->in[1]) : NULL};
@@ -74,7 +75,8 @@ static Node *fused_skip_norm(Lift *lift, NetNode *node, NetValue *value, bool me
         if (sum) sum->lifted = x;
     }
     if (value->slot != 0) return x;
-    return x ? lift_norm(lift, node, x, weight, beta, net_real(node, "epsilon", 1e-12))
+    return x ? lift_norm(lift, node, mean, x, weight, beta,
+                         net_real(node, "epsilon", 1e-12))
              : NULL;
 }
 
@@ -99,7 +101,8 @@ static Node *fused_embedding(Lift *lift, NetNode *node, NetValue *value) {
     if (!x) return NULL;
     Node *position[2] = {x, lift_stored(lift, table[1], -1, NULL)};
     x = position[1] ? lift_op(lift, node, "add_position", position, 2, NULL) : NULL;
-    return x ? lift_norm(lift, node, x, weight, bias, net_real(node, "epsilon", 1e-12))
+    return x ? lift_norm(lift, node, true, x, weight, bias,
+                         net_real(node, "epsilon", 1e-12))
              : NULL;
 }
 

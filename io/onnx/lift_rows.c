@@ -29,17 +29,14 @@ static int64_t row_width(const NetValue *value) {
     return shape && shape->rank > 0 ? shape->dim[shape->rank - 1] : 0;
 }
 
-Node *lift_norm(Lift *lift, const NetNode *node, Node *x, NetValue *weight,
+Node *lift_norm(Lift *lift, const NetNode *node, bool mean, Node *x, NetValue *weight,
                 NetValue *bias, double eps) {
     const int64_t width = weight->probe[0]->count;
     Node *in[3] = {x, lift_stored(lift, weight, 1, &width)};
     if (!x || !in[1]) return NULL;
-    if (!bias)
-        return lift_op(lift, node, "rms_norm", in, 2, "eps=%s", short_decimal(lift, eps));
-    in[2] = lift_stored(lift, bias, 1, &width);
-    return in[2] ? lift_op(lift, node, "layer_norm", in, 3, "eps=%s",
-                           short_decimal(lift, eps))
-                 : NULL;
+    if (bias && !(in[2] = lift_stored(lift, bias, 1, &width))) return NULL;
+    return lift_op(lift, node, mean ? "layer_norm" : "rms_norm", in, bias ? 3 : 2,
+                   "eps=%s", short_decimal(lift, eps));
 }
 
 /* What a cone holds beside its nodes, as far as norms have it. */
@@ -74,11 +71,11 @@ static void fill_row(Array *row, double size) {
             size * (sin((double)(3 * i + 1)) + 0.25 * cos((double)(i * i)) + 0.3);
 }
 
-static bool is_norm_of(const Array *x, const Array *y, const double *w, const double *b,
-                       double eps) {
+static bool is_norm_of(const Array *x, const Array *y, bool centred, const double *w,
+                       const double *b, double eps) {
     double mean = 0, square = 0;
     const double n = (double)x->count;
-    for (int64_t i = 0; i < x->count; i++) mean += b ? x->data[i] / n : 0;
+    for (int64_t i = 0; i < x->count; i++) mean += centred ? x->data[i] / n : 0;
     for (int64_t i = 0; i < x->count; i++)
         square += (x->data[i] - mean) * (x->data[i] - mean) / n;
     for (int64_t i = 0; i < x->count; i++) {
@@ -90,9 +87,10 @@ static bool is_norm_of(const Array *x, const Array *y, const double *w, const do
     return true;
 }
 
-/* Whether a cone is the norm of its source with these vectors. */
-static bool cone_is_norm(const Cone *cone, int64_t width, const NetValue *weight,
-                         const NetValue *bias, double eps) {
+/* Whether a cone is the norm of its source with these vectors; with `mean` a layer norm.
+ */
+static bool cone_is_norm(const Cone *cone, int64_t width, bool mean,
+                         const NetValue *weight, const NetValue *bias, double eps) {
     int64_t dim[NET_RANK_MAX];
     const Array *shape = cone->source->probe[0];
     ArrayPool pool = {arena_create(), ARRAY_COUNT_MAX};
@@ -104,7 +102,7 @@ static bool cone_is_norm(const Cone *cone, int64_t width, const NetValue *weight
         if (good) fill_row(x, i == 0 ? sqrt(eps) : 1);
         const Array *y = good ? cone_apply(cone, &pool, x) : NULL;
         good = y && y->count == width &&
-               is_norm_of(x, y, weight->probe[0]->data,
+               is_norm_of(x, y, mean, weight->probe[0]->data,
                           bias ? bias->probe[0]->data : NULL, eps);
     }
     arena_destroy(pool.arena);
@@ -118,11 +116,12 @@ static Node *match_cone_norm(Lift *lift, const Cone *cone) {
     if (width < 2 || row_width(cone->root) != width) return NULL;
     norm_parts(cone, width, &parts);
     if (parts.eps <= 0 || parts.vectors < 1 || parts.vectors > 2) return NULL;
-    for (int i = 0; i < parts.vectors; i++) {
-        NetValue *weight = parts.vector[i],
-                 *bias = parts.vectors == 2 ? parts.vector[1 - i] : NULL;
-        if (!cone_is_norm(cone, width, weight, bias, parts.eps)) continue;
-        return lift_norm(lift, node, lift_value(lift, cone->source), weight, bias,
+    for (int i = 0; i < 2; i++) { /* which vector is the weight, or whether means count */
+        const bool both = parts.vectors == 2, mean = both || i == 1;
+        NetValue *weight = parts.vector[both ? i : 0],
+                 *bias = both ? parts.vector[1 - i] : NULL;
+        if (!cone_is_norm(cone, width, mean, weight, bias, parts.eps)) continue;
+        return lift_norm(lift, node, mean, lift_value(lift, cone->source), weight, bias,
                          parts.eps);
     }
     return NULL;

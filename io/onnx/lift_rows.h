@@ -20,8 +20,8 @@ Node *lift_sum(Lift *lift, const NetNode *node, NetValue *a, NetValue *b);
 Node *match_norm(Lift *lift, NetValue *value);
 Node *match_activation(Lift *lift, NetValue *value);
 
-/* layer_norm or, without a bias, rms_norm of `x`. */
-Node *lift_norm(Lift *lift, const NetNode *node, Node *x, NetValue *weight,
+/* layer_norm of `x`, whose bias may be NULL, or with `mean` false rms_norm. */
+Node *lift_norm(Lift *lift, const NetNode *node, bool mean, Node *x, NetValue *weight,
                 NetValue *bias, double eps);
 
 /* The shortest decimal number that is the same in float32, which is all that files have.

@@ -105,7 +105,8 @@ const char *onnx_op_softmax(OnnxExport *x, const Node *node) {
 const char *onnx_op_layer_norm(OnnxExport *x, const Node *node) {
     const char *u = onnx_operand(x, node, 0), *weight = onnx_operand(x, node, 1);
     const char *bias = onnx_operand(x, node, 2);
-    const char *y = ONNX_NODE(x->b, "LayerNormalization", u, weight, bias);
+    const char *y = bias ? ONNX_NODE(x->b, "LayerNormalization", u, weight, bias)
+                         : ONNX_NODE(x->b, "LayerNormalization", u, weight);
     onnx_set_int(x->b, "axis", -1);
     onnx_set_real(x->b, "epsilon", node_real(node, "eps"));
     return y;
@@ -147,8 +148,21 @@ const char *onnx_op_embedding(OnnxExport *x, const Node *node) {
     return rows_of(x, node, 1, onnx_operand(x, node, 0));
 }
 
+/* Positions of tokens of which `offset` - 1 are padding: offset - 1 for them, offset and
+ * on for the others. */
+static const char *positions_by_ids(OnnxBuild *b, const char *ids, int64_t offset) {
+    const char *padding = onnx_i64(b, offset - 1);
+    const char *counts = ONNX_NODE(b, "Not", ONNX_NODE(b, "Equal", ids, padding));
+    counts = onnx_cast(b, counts, ONNX_I64);
+    const char *numbers = ONNX_NODE(b, "CumSum", counts, onnx_i64(b, 1));
+    return ONNX_NODE(b, "Add", ONNX_NODE(b, "Mul", numbers, counts), padding);
+}
+
 const char *onnx_op_add_position(OnnxExport *x, const Node *node) {
-    const char *ids = onnx_positions(x, node->type.dim[1], node_integer(node, "offset"));
+    const int64_t offset = node_integer(node, "offset");
+    const char *ids = node_has(node, 2)
+                          ? positions_by_ids(x->b, onnx_operand(x, node, 2), offset)
+                          : onnx_positions(x, node->type.dim[1], offset);
     const char *rows = rows_of(x, node, 1, ids);
     return ONNX_NODE(x->b, "Add", onnx_operand(x, node, 0), rows);
 }

@@ -120,9 +120,11 @@ static Status add_norm(Node **x, AddExits *a, const HeadPlace *at, Diag *diag) {
     Node *in[3] = {*x};
     TRY(add_weight(&in[1], a, at, "norm.weight", (Init){INIT_ONES, 0}, 1, width,
                    a->norm->in[1], diag));
-    TRY(add_weight(&in[2], a, at, "norm.bias", (Init){INIT_ZEROS, 0}, 1, width,
-                   a->norm->in[2], diag));
-    return add_node(x, a, at, ROLE_NORM1, &op_layer_norm, in, 3,
+    const bool bias = node_has(a->norm, 2);
+    if (bias)
+        TRY(add_weight(&in[2], a, at, "norm.bias", (Init){INIT_ZEROS, 0}, 1, width,
+                       a->norm->in[2], diag));
+    return add_node(x, a, at, ROLE_NORM1, &op_layer_norm, in, bias ? 3 : 2,
                     arena_printf(a->ctx->arena, "eps=%.17g", attrs->eps), diag);
 }
 

@@ -52,7 +52,8 @@ static Status check_norm(const Multiplex *m, int layer, Role norm, const Role *r
     const char *name = m->options->stack;
     const Node *n = node_find(m->graph, name, layer, norm, &op_layer_norm);
     for (int i = 1; i <= 2; i++)
-        if (!n || !n->in[i]->storage || graph_use_count(m->graph, n->in[i]) != 1)
+        if (!n || !node_has(n, i) || !n->in[i]->storage ||
+            graph_use_count(m->graph, n->in[i]) != 1)
             return step_fail_option(
                 m->ctx, "init", diag,
                 "lsq expects layer %d to have a norm \"%s\" of its own", layer,

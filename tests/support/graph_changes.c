@@ -137,7 +137,7 @@ static const char *node_text(Outline *outline, const PlaceFacts *place,
     for (int i = 0; i < node->in_count; i++) {
         if (!node->in[i]) continue;
         text_add(&text, "%s", separator);
-        if (i < op_operand_count(op) && (op->operands[i].flags & OPERAND_OPTIONAL))
+        if (i < op_operand_count(op) && operand_is_named(&op->operands[i]))
             text_add(&text, "%s=", op->operands[i].name);
         text_add(&text, "%s", reference(outline, place, node->in[i]));
         separator = ", ";

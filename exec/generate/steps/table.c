@@ -29,8 +29,14 @@ static void position_run(const StepCall *call, int64_t first, int64_t last) {
     for (int64_t i = 0; i < call->count * D; i++) call->out[i] += x[i];
 }
 
+/* Padding in front of a text is not known to a step. */
+static Status position_check(const Node *node, Diag *diag) {
+    return step_check_absent(node, TABLE + 1, 0, diag);
+}
+
 STEP_KERNEL(add_position) = {
     .share = STEP_LIGHT,
+    .check = position_check,
     .tables = READS_IN(TABLE),
     .position = true,
     .run = position_run,
