@@ -157,7 +157,8 @@ typedef struct DepthwiseConvAttrs {
 
 /* prepend_token(x[N, T, D], token[1, 1, D]) -> [N, T + 1, D]: the token in front.
  * mean_tokens(x[N, T, D], mask[N, T]?) -> [N, D]: mean over the tokens whose mask is not
- * 0; 0 where there is none. No attributes. */
+ * 0; 0 where there is none. last_token(x[N, T, D], mask[N, T]?) -> [N, D]: the last one
+ * whose mask is not 0; the first where there is none. No attributes. */
 
 /* slice_tokens(x[N, T, D]) -> [N, T - from, D]: without the first `from` tokens. */
 typedef struct SliceTokensAttrs {
@@ -179,6 +180,11 @@ typedef struct SoftmaxAttrs {
 
 /* scale_gradient(x): x; its gradient is multiplied by `by`. */
 typedef ScaleAttrs ScaleGradientAttrs;
+
+/* normalize(x[..., D]): x / max(|x|, eps), |x| the L2 norm of a row. */
+typedef struct NormalizeAttrs {
+    double eps;
+} NormalizeAttrs;
 
 /* multiply(a[...], b[...]): a * b, of equal shapes. No attributes. */
 
@@ -295,6 +301,18 @@ typedef struct GramMseAttrs {
     double weight;
     int64_t window; /* 0 = all tokens */
 } GramMseAttrs;
+
+/* similarity_mse(x[N, D], teacher[N, E]) -> scalar: mean over all pairs of rows of the
+ * squared difference of their cosines. No attributes. */
+
+/* contrastive(x[N, D]) -> scalar: rows come in groups of an anchor, the row that belongs
+ * to it, and rows that do not. Cross-entropy of finding the former among the rows behind
+ * the anchors of all groups, by cosines times `scale`; see exec/ops/contrastive.c. */
+typedef struct ContrastiveAttrs {
+    int64_t group;
+    double scale;
+    bool symmetric;
+} ContrastiveAttrs;
 
 /* mean_squared_error(x[N..., D], teacher[N..., D], mask[N...]? integer): mean of (x -
  * teacher)^2 over the elements of the rows that count. The teacher gets no gradient. No

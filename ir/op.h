@@ -113,6 +113,9 @@ typedef struct Op {
     const void *defaults; /* struct of attrs_size bytes; NULL = zeros */
     int traits;           /* OR of OpTrait */
     unsigned reads;       /* OR of READS_; what backward reads besides d_out */
+    bool couples;         /* a loss that compares samples with each other: of a mini-batch
+                             that is cut it is computed once, on all of its samples
+                             (exec/train/coupling.h). Its operands are real [N, ...] */
 
     /* Checks the operands' types and attributes and gives the result's type; symbols
      * allowed. NULL for leaves, whose type is declared. Fails with STATUS_MODEL, naming

@@ -1,13 +1,17 @@
-/* gram_mse: similarity of tokens, student against teacher.
+/* gram_mse: similarity of tokens, student against teacher; similarity_mse: the same of
+ * the samples of a mini-batch (similarity-preserving distillation, Tung and Mori, ICCV
+ * 2019, with cosines).
  *
  * Rows of x and of the teacher are divided by their L2 norm (rows of zeros stay zero);
  * G = u u^T of the unit rows of a sample, H likewise from the teacher; the loss is
  * weight * mean over samples and T*T entries of (G - H)^2. With F = 4 weight (G - H) /
  * (N T T): du = F u, dx = (du - u (u . du)) / norm. The teacher gets no gradient. Windows
- * are to all of this what samples are. */
+ * are to all of this what samples are; of rows [N, D] there is one sample, of which they
+ * are the tokens. */
 #include "exec/infer.h"
 #include "exec/ops/kernel_math.h"
 #include "exec/ops/relation_window.h"
+#include "exec/ops/unit_rows.h"
 
 enum { X, TEACHER };
 
@@ -43,19 +47,20 @@ static Status infer(const Node *node, Type *out, Diag *diag) {
 
 /* Tokens that are compared among themselves. */
 static int64_t compared_tokens(const Call *call) {
-    const GramMseAttrs *attrs = call->attrs;
-    return attrs->window ? attrs->window : call->in[X].dim[1];
+    const View *x = &call->in[X];
+    const int64_t window = x->rank == 3 ? ((const GramMseAttrs *)call->attrs)->window : 0;
+    return window ? window : x->dim[x->rank - 2];
 }
 
 /* Samples, or windows of all samples. */
 static int64_t compared_groups(const Call *call) {
-    return call->in[X].dim[0] * (call->in[X].dim[1] / compared_tokens(call));
+    return view_rows(&call->in[X]) / compared_tokens(call);
 }
 
 static double flops(const Call *call) {
-    const int64_t *x = call->in[X].dim;
-    const double entries = (double)x[0] * (double)x[1] * (double)compared_tokens(call);
-    return 2 * entries * ((double)x[2] + (double)call->in[TEACHER].dim[2]);
+    const View *x = &call->in[X], *teacher = &call->in[TEACHER];
+    const double entries = (double)view_rows(x) * (double)compared_tokens(call);
+    return 2 * entries * ((double)view_last(x) + (double)view_last(teacher));
 }
 
 /* One sample's work: unit rows of both, G - H, gradient of the unit rows, norms. */
@@ -66,8 +71,8 @@ typedef struct Gram {
 } Gram;
 
 static Gram gram_open(const Call *call) {
-    const int64_t t = compared_tokens(call), d = call->in[X].dim[2];
-    const int64_t e = call->in[TEACHER].dim[2];
+    const int64_t t = compared_tokens(call), d = view_last(&call->in[X]);
+    const int64_t e = view_last(&call->in[TEACHER]);
     Gram g = {t, d, e, call->scratch};
     g.bytes = (size_t)(t * (2 * d + e + t + 1)) * sizeof(REAL);
     if (!g.unit) return g;
@@ -80,16 +85,6 @@ static Gram gram_open(const Call *call) {
 
 static size_t scratch_bytes(const Call *call) {
     return gram_open(call).bytes;
-}
-
-/* unit = rows of x over their norm; inverse[i] = 1 / norm, 0 for a row of zeros. */
-static void unit_rows(int64_t rows, int64_t width, const REAL *x, REAL *unit,
-                      REAL *inverse) {
-    for (int64_t i = 0; i < rows; i++, x += width, unit += width) {
-        const REAL norm = (REAL)sqrt((double)row_dot(x, x, width));
-        inverse[i] = norm == 0 ? 0 : 1 / norm;
-        for (int64_t c = 0; c < width; c++) unit[c] = x[c] * inverse[i];
-    }
 }
 
 /* Unit rows and G - H of sample n; the student's norms stay in g->inverse. */
@@ -106,8 +101,9 @@ static void compare(const Call *call, const Gram *g, int64_t n) {
 /* weight / (N T T). */
 static double mean_factor(const Call *call) {
     const double t = (double)compared_tokens(call);
-    return ((const GramMseAttrs *)call->attrs)->weight /
-           ((double)compared_groups(call) * t * t);
+    const double weight =
+        call->in[X].rank == 3 ? ((const GramMseAttrs *)call->attrs)->weight : 1;
+    return weight / ((double)compared_groups(call) * t * t);
 }
 
 static void forward(const Call *call) {
@@ -133,13 +129,7 @@ static void backward(const Call *call) {
     for (int64_t n = 0; n < compared_groups(call); n++) {
         compare(call, &g, n);
         gemm(false, false, t, d, t, factor, g.difference, t, g.unit, d, 0, g.d_unit, d);
-        for (int64_t i = 0; i < t; i++) {
-            const REAL *restrict unit = g.unit + i * d;
-            REAL *restrict d_unit = g.d_unit + i * d;
-            const REAL along = row_dot(unit, d_unit, d), inverse = g.inverse[i];
-            for (int64_t c = 0; c < d; c++)
-                d_unit[c] = (d_unit[c] - unit[c] * along) * inverse;
-        }
+        unit_gradient(t, d, g.unit, g.inverse, g.d_unit);
         put_row((REAL *)call->d_in[X].data + n * t * d, g.d_unit, t * d, accumulate);
     }
 }
@@ -158,6 +148,41 @@ OP_RECORD(gram_mse) = {
 };
 
 KERNEL(gram_mse) = {
+    .scratch_bytes = scratch_bytes,
+    .forward = forward,
+    .backward = backward,
+};
+
+/* similarity_mse(x[N, D], teacher[N, E]) */
+
+static const Operand SIMILARITY[] = {
+    {"x", OPERAND_REQUIRED, "student's [N, D]"},
+    {"teacher", OPERAND_CONSTANT, "teacher's [N, E]; no gradient"},
+    {NULL},
+};
+
+static Status similarity_infer(const Node *node, Type *out, Diag *diag) {
+    for (int i = X; i <= TEACHER; i++) {
+        TRY(infer_rank(node, i, 2, 2, diag));
+        TRY(infer_known(node, i, 1, diag));
+    }
+    TRY(infer_dim(node, TEACHER, 0, node->in[X]->type.dim[0], "the rows of x", diag));
+    *out = real_type(0, node->in[0]->type.dim);
+    return STATUS_OK;
+}
+
+OP_RECORD(similarity_mse) = {
+    OP_ID(similarity_mse),
+    .summary = "mean squared difference of the cosines between all rows",
+    .operands = SIMILARITY,
+    .traits = OP_LOSS,
+    .reads = READS_IN(X) | READS_IN(TEACHER),
+    .couples = true,
+    .infer = similarity_infer,
+    .flops = flops,
+};
+
+KERNEL(similarity_mse) = {
     .scratch_bytes = scratch_bytes,
     .forward = forward,
     .backward = backward,

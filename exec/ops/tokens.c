@@ -284,3 +284,42 @@ KERNEL(mean_tokens) = {
     .forward = mean_forward,
     .backward = mean_backward,
 };
+
+/* last_token(x[N, T, D], mask[N, T]?) -> [N, D] */
+
+/* Index in x of the token that is picked of a sample. */
+static int64_t last_at(const Call *call, int64_t sample) {
+    const int64_t T = call->in[0].dim[1];
+    const int32_t *mask = call_data(call, 1);
+    int64_t t = T - 1;
+    while (mask && t > 0 && !mask[sample * T + t]) t--;
+    return sample * T + t;
+}
+
+static void last_forward(const Call *call) {
+    const int64_t D = call->out.dim[1];
+    for (int64_t n = 0; n < call->out.dim[0]; n++)
+        put(call->out.data, n * D, call->in[0].data, last_at(call, n) * D, D, false);
+}
+
+static void last_backward(const Call *call) {
+    REAL *dx = gradient_to_add(call, 0);
+    const int64_t D = call->d_out.dim[1];
+    for (int64_t n = 0; dx && n < call->d_out.dim[0]; n++)
+        put(dx, last_at(call, n) * D, call->d_out.data, n * D, D, true);
+}
+
+OP_RECORD(last_token) = {
+    OP_ID(last_token),
+    .summary = "the last token of every sample that its mask does not leave out; the "
+               "first where it leaves out all",
+    .operands = MEAN,
+    .traits = OP_PICKS_TOKENS,
+    .reads = READS_IN(1),
+    .infer = mean_infer,
+};
+
+KERNEL(last_token) = {
+    .forward = last_forward,
+    .backward = last_backward,
+};

@@ -131,6 +131,22 @@ const char *onnx_op_rms_norm(OnnxExport *x, const Node *node) {
     return ONNX_NODE(b, "Mul", y, onnx_operand(x, node, 1));
 }
 
+/* In f32: squares may be beyond f16. */
+const char *onnx_op_normalize(OnnxExport *x, const Node *node) {
+    OnnxBuild *b = x->b;
+    const int32_t real = b->real;
+    const char *u = onnx_operand(x, node, 0);
+    if (real != ONNX_F32) u = onnx_cast(b, u, ONNX_F32);
+    b->real = ONNX_F32;
+    const char *norm = ONNX_NODE(b, "ReduceL2", u);
+    onnx_set_ints(b, "axes", ONNX_I64S(-1), 1);
+    onnx_set_int(b, "keepdims", 1);
+    norm = ONNX_NODE(b, "Max", norm, onnx_real(b, node_real(node, "eps")));
+    const char *y = ONNX_NODE(b, "Div", u, norm);
+    b->real = real;
+    return real == ONNX_F32 ? y : onnx_cast(b, y, real);
+}
+
 /* ---- embeddings and positions ---- */
 
 /* Rows are picked in the type that they are stored in, so that a table of half numbers

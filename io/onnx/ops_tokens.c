@@ -150,3 +150,20 @@ const char *onnx_op_mean_tokens(OnnxExport *x, const Node *node) {
     const char *count = ONNX_NODE(b, "Max", sum_tokens(b, mask), onnx_real(b, 1));
     return ONNX_NODE(b, "Div", sum, count);
 }
+
+/* The last place with a mask is the largest of place times mask. */
+const char *onnx_op_last_token(OnnxExport *x, const Node *node) {
+    OnnxBuild *b = x->b;
+    const char *tokens = onnx_operand(x, node, 0);
+    if (!node_has(node, 1)) return onnx_gather(b, tokens, onnx_i64(b, -1), 1);
+    const char *mask =
+        onnx_cast(b, onnx_cast(b, onnx_operand(x, node, 1), ONNX_BOOL), ONNX_I64);
+    const char *length = onnx_dim(b, tokens, 1);
+    const char *places = onnx_range(b, ONNX_VECTOR(b, 0), length);
+    const char *at = ONNX_NODE(b, "ReduceMax", ONNX_NODE(b, "Mul", mask, places));
+    onnx_set_ints(b, "axes", ONNX_I64S(1), 1);
+    onnx_set_int(b, "keepdims", 1);
+    const char *y = ONNX_NODE(b, "GatherND", tokens, at);
+    onnx_set_int(b, "batch_dims", 1);
+    return y;
+}

@@ -87,6 +87,23 @@ static const Row ROWS[] = {
     {{"lstm", "", "2x5x3 16x3 16x4 16"},
      0.910053464763982,
      {0.381214623607207, -1.84055767496197, 0.0922126246680365, 1.10064986375887}},
+    /* normalize(x, dim=-1), without and with rows below eps */
+    {{"normalize", "", "3x5x7"}, -0.361030970678274, {20.4322679474582}},
+    {{"normalize", "eps=1.0", "9x2"}, 0.964613096973656, {4.25420783938349}},
+    /* x[arange(2), [3, 2]] */
+    {{"last_token", "", "2x4x7 m2x4"}, -3.53390062850709, {0.453587093969362}},
+    /* mse_loss(c(x, x), c(t, t)), c(a, b) = cosine_similarity(a[:, None], b[None], -1) */
+    {{"similarity_mse", "", "6x8 !6x5"}, 1.09303311527063, {0.080005546043801}},
+    /* s = scale * c(x[::g], cat([x[k::g] for k in range(1, g)])): cross_entropy(s,
+     * arange); symmetric: the mean of that and cross_entropy(s[:, :n].T, arange) */
+    {{"contrastive", "", "8x6"}, 30.6089667964741, {1.80605936623803}},
+    {{"contrastive", "scale=5.0 symmetric=true", "8x6"},
+     7.78367772276791,
+     {0.434647147514917}},
+    {{"contrastive", "group=3 scale=4.0", "9x5"}, 7.58174961140638, {0.161193316934187}},
+    {{"contrastive", "group=3 scale=4.0 symmetric=true", "9x5"},
+     7.25070331202973,
+     {-0.247898774848223}},
 };
 
 /* The inputs that PyTorch got; results are weighted as gradients are. */
