@@ -246,10 +246,39 @@ static void set_mode(BoundCall *step, RunMode mode) {
     if (op->traits & OP_STOCHASTIC) call->key = random_key(mode.key, (uint64_t)id);
 }
 
+/* What a loss came to over the whole mini-batch; NULL where it is this call's to compute.
+ */
+static const CoupledValue *coupled_value(const BoundCall *step, const RunMode *mode) {
+    return mode->coupled && step->node->op->couples
+               ? mode->coupled->losses[step->node->node->id]
+               : NULL;
+}
+
+/* The rows of these samples of its gradients. The seed holds their share n / N of the
+ * mini-batch, in which each is to count in full. */
+static void give_gradients(const BoundCall *step, const RunMode *mode,
+                           const CoupledValue *whole) {
+    const float d_out = *(const float *)step->call.d_out.data;
+    for (int j = 0; j < step->node->in_count; j++) {
+        const View *d = &step->d_in[j];
+        if (!d->data) continue;
+        const float *from = whole->gradient[j] + mode->first * (d->count / d->dim[0]);
+        const float by = d_out * (float)mode->coupled->samples / (float)d->dim[0];
+        float *to = d->data;
+        for (int64_t i = 0; i < d->count; i++)
+            to[i] = (d->accumulate ? to[i] : 0) + by * from[i];
+    }
+}
+
 void run_forward(Workspace *workspace, RunMode mode) {
     Bind *bind = &workspace->binds[workspace->current];
     for (int i = 0; i < bind->forward_count; i++) {
         BoundCall *step = &bind->forward[i];
+        const CoupledValue *whole = coupled_value(step, &mode);
+        if (whole) {
+            *(float *)step->call.out.data = whole->value;
+            continue;
+        }
         set_mode(step, mode);
         step->run(&step->call);
     }
@@ -283,6 +312,11 @@ void run_backward(Workspace *workspace, RunMode mode, double seed, void *gradien
         for (int j = 0; j < step->node->in_count; j++)
             if (step->node->in[j].write == GRADIENT_CLEAR_ADD)
                 memset(step->d_in[j].data, 0, (size_t)step->d_in[j].count * size);
+        const CoupledValue *whole = coupled_value(step, &mode);
+        if (whole) {
+            give_gradients(step, &mode, whole);
+            continue;
+        }
         set_mode(step, mode);
         step->run(&step->call);
     }

@@ -27,12 +27,26 @@ void *workspace_input(Workspace *workspace, const char *name);
 /* The plan's node of that input, NULL when it does not use it. */
 const PlanNode *workspace_input_node(const Workspace *workspace, const char *name);
 
+/* A loss that couples samples (Op.couples) over all samples of a mini-batch that is cut,
+ * and its gradients by its operands' rows; NULL where an operand gets none. */
+enum { COUPLED_OPERANDS = 2 };
+typedef struct CoupledValue {
+    float value;
+    float *gradient[COUPLED_OPERANDS];
+} CoupledValue;
+typedef struct Coupled {
+    CoupledValue **losses; /* by Node.id; NULL = no such loss */
+    int64_t samples;       /* of the mini-batch */
+} Coupled;
+
 typedef struct RunMode {
     bool training;      /* stochastic ops draw */
     uint64_t key;       /* random key of the step */
     int64_t first;      /* index of the first sample within the mini-batch */
     const double *rows; /* by Node.id: Call.rows of ops with count_rows; below 0, or with
                            NULL, each call's own */
+    const Coupled *coupled; /* see exec/train/coupling.h; NULL = every run computes such
+                               losses on its own samples. In f32 alone */
 } RunMode;
 
 /* What op->count_rows of a node gives for the inputs that are bound now: before or after

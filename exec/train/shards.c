@@ -3,6 +3,7 @@
 
 #include "exec/run/feed.h"
 #include "exec/run/lanes.h"
+#include "exec/train/coupling.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,9 @@ struct Shards {
     double
         *rows; /* by Node.id: rows of the mini-batch that count; below 0 = not counted */
     int id_count; /* length of rows */
+
+    Coupling *coupling; /* losses over all samples of a mini-batch; NULL = none */
+    bool coupled;       /* they were computed for the current one, which is cut */
 };
 
 /* ---- sizes and plans ---- */
@@ -195,6 +199,7 @@ Status shards_open(Shards *shards, Params *params, int64_t first, Diag *diag) {
     for (int i = 0; i < plan->node_count; i++)
         if (counts_ahead(plan, &plan->nodes[i]))
             shards->counted[shards->counted_count++] = plan->nodes[i].node;
+    TRY(coupling_create(&shards->coupling, plan, shards->options.batch, diag));
     shards->memory = memory_alloc((size_t)lanes, sizeof *shards->memory);
     for (int i = 0; i < lanes; i++) {
         ShardLane *lane = &shards->memory[i];
@@ -236,6 +241,7 @@ void shards_destroy(Shards *shards) {
     free(shards->gradients);
     free(shards->counted);
     free(shards->rows);
+    coupling_destroy(shards->coupling);
     lanes_destroy(shards->lanes);
     plan_destroy(shards->largest);
     plan_cache_destroy(shards->plans);
@@ -306,6 +312,31 @@ static Status count_rows(Shards *shards, Diag *diag) {
     return STATUS_OK;
 }
 
+/* ---- losses over all samples ---- */
+
+static Status couple_shard(void *self, int64_t s, int i, Diag *diag) {
+    Shards *shards = self;
+    ShardLane *lane = &shards->memory[i];
+    for (Micro m = micro_first(shards, s); m.what.n > 0; m = micro_next(shards, &m)) {
+        const RunMode mode = {
+            .training = true, .key = shards->batch.key, .first = m.first};
+        if (lanes_cancelled(shards->lanes, i)) return STATUS_INTERRUPTED;
+        TRY(micro_bind(shards, lane, &m, diag));
+        TRY(feed_fetch(&lane->feed, lane->workspace, &m.what, diag));
+        run_forward(lane->workspace, mode);
+        coupling_take(shards->coupling, lane->workspace, m.first, m.what.n);
+    }
+    return STATUS_OK;
+}
+
+static Status couple_samples(Shards *shards, Diag *diag) {
+    const int64_t count = shards->batch.count;
+    shards->coupled = shards->coupling && micro_first(shards, 0).what.n < count;
+    if (!shards->coupled) return STATUS_OK;
+    TRY(lanes_run(shards->lanes, shards->count, couple_shard, shards, diag));
+    return coupling_run(shards->coupling, count, diag);
+}
+
 /* ---- running ---- */
 
 static Status run_micro(const Shards *shards, ShardLane *lane, int64_t s,
@@ -320,7 +351,9 @@ static Status run_micro(const Shards *shards, ShardLane *lane, int64_t s,
     const RunMode mode = {.training = true,
                           .key = shards->batch.key,
                           .first = micro->first,
-                          .rows = counted ? lane->rows : NULL};
+                          .rows = counted ? lane->rows : NULL,
+                          .coupled =
+                              shards->coupled ? coupling_result(shards->coupling) : NULL};
     TRY(micro_bind(shards, lane, micro, diag));
     TRY(feed_fetch(&lane->feed, workspace, &micro->what, diag));
     run_forward(workspace, mode);
@@ -348,6 +381,7 @@ static Status run_shard(void *self, int64_t s, int lane, Diag *diag) {
 Status shards_run(Shards *shards, const MiniBatch *batch, double *losses, Diag *diag) {
     shards->batch = *batch;
     TRY(count_rows(shards, diag));
+    TRY(couple_samples(shards, diag));
     TRY(lanes_run(shards->lanes, shards->count, run_shard, shards, diag));
     for (int i = 0; i <= shards->options.part_count; i++) {
         double sum = 0;

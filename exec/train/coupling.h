@@ -1,0 +1,37 @@
+/* Coupling: losses that compare the samples of a mini-batch with each other (Op.couples),
+ * where the mini-batch is cut into micro-batches.
+ *
+ * Such a loss, and its gradient by the values that it reads, is computed once, on all
+ * samples: the micro-batches are run forward for these values, the loss is run on all of
+ * them together, and the micro-batches, run again with the same draws of dropout, are
+ * handed its value and their rows of its gradient (RunMode.coupled). So it does not
+ * depend on how a mini-batch is cut, and every sample is compared with every other one
+ * (gradient caching: Gao et al., "Scaling Deep Contrastive Learning Batch Size under
+ * Memory Limited Setup", 2021). What it costs is one more forward run of each
+ * micro-batch. */
+#ifndef COMPRESS_EXEC_TRAIN_COUPLING_H
+#define COMPRESS_EXEC_TRAIN_COUPLING_H
+
+#include "exec/run/run.h"
+
+typedef struct Coupling Coupling;
+
+/* The losses among the nodes of `plan` that couple samples, with room for up to `samples`
+ * of a mini-batch; NULL when there are none. Fails as plan_create does, and with
+ * STATUS_MEMORY. */
+Status coupling_create(Coupling **out, const Plan *plan, int64_t samples, Diag *diag);
+void coupling_destroy(Coupling *coupling);
+
+/* Keeps what these losses read of samples first .. first + n, which the workspace has run
+ * forward. Threads may call it at once for samples of their own. */
+void coupling_take(Coupling *coupling, const Workspace *workspace, int64_t first,
+                   int64_t n);
+
+/* Runs the losses on the first `samples` samples, all taken before. Fails as plan_create
+ * does. */
+Status coupling_run(Coupling *coupling, int64_t samples, Diag *diag);
+
+/* What came of it, for RunMode.coupled; lives as long as the coupling. */
+const Coupled *coupling_result(const Coupling *coupling);
+
+#endif
