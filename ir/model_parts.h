@@ -19,7 +19,8 @@ typedef enum Task {
     TASK_LABEL_TOKENS, /* logits [N, T, classes]: one class a token */
     TASK_FIND_SPAN,    /* logits [N, T, 2]: the first and the last token of an answer */
     TASK_CHOOSE,       /* logits [N, 1]: of a group of samples (Batches.group) one */
-    TASK_EMBED,        /* hidden states or embeddings, no predictions */
+    TASK_EMBED,        /* one vector a sample: output "embedding"; without that output,
+                          hidden states and no predictions */
     TASK_COUNT
 } Task;
 
@@ -45,6 +46,7 @@ bool task_predicts_next(Task task);
 #define OUTPUT_STATES         "last_hidden_state" /* of the main stack, [N, T, width] */
 #define OUTPUT_ENCODER_STATES "encoder_last_hidden_state"
 #define OUTPUT_POOLER         "pooler_output" /* [N, width] */
+#define OUTPUT_EMBEDDING      "embedding"     /* of a text or image, [N, width] */
 
 /* Inputs. */
 #define INPUT_PIXELS      "pixel_values"

@@ -7,10 +7,12 @@
 
 static const char *const NAMES[] = {"added_tokens.json",
                                     "chat_template.jinja",
+                                    "config_sentence_transformers.json",
                                     "generation_config.json",
                                     "merges.txt",
                                     "preprocessor_config.json",
                                     "processor_config.json",
+                                    "sentence_bert_config.json",
                                     "sentencepiece.bpe.model",
                                     "source.spm",
                                     "special_tokens_map.json",

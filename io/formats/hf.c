@@ -4,9 +4,11 @@
 #include "io/families/build.h"
 #include "io/families/config_keys.h"
 #include "io/families/family.h"
+#include "io/families/sentence.h"
 #include "io/files/file.h"
 #include "io/files/json.h"
 #include "io/formats/format.h"
+#include "io/formats/sentence_files.h"
 #include "io/formats/shards.h"
 #include "ir/rewrite.h"
 #include "ir/verify.h"
@@ -68,6 +70,7 @@ static Status build_graph(const Family **out, Model *model, Diag *diag) {
     if (out) *out = family;
     TRY(config_check(config, diag));
     TRY(family->build(model, diag));
+    TRY(sentence_build(model, diag));
     if (model->graph->task == TASK_NONE) model->graph->task = TASK_EMBED;
     return graph_verify(model->graph, STATUS_INTERNAL, diag);
 }
@@ -447,8 +450,12 @@ static Status read_folder(Model *model, const char *folder, const HfOptions *opt
     char *text;
     size_t length;
     TRY(file_read(&text, &length, model->arena, path, CONFIG_BYTES_MAX, diag));
-    TRY(json_parse(&model->config, model->arena, path, text, length, diag));
+    Tree *config;
+    TRY(json_parse(&config, model->arena, path, text, length, diag));
+    model->config = config;
     model->file_bytes = (int64_t)length;
+    if (!tree_get(options->overrides, SENTENCE_POOLING))
+        TRY(sentence_files_read(config, folder, model->arena, diag));
     TRY(build_changed(&family, model, options->overrides, diag));
     Checkpoint *checkpoint;
     TRY(checkpoint_read(&checkpoint, folder, diag));

@@ -7,6 +7,7 @@
 #include "io/formats/densify.h"
 #include "io/formats/model_config.h"
 #include "io/formats/safetensors.h"
+#include "io/formats/sentence_files.h"
 #include "io/formats/stock_tensors.h"
 
 #include <stdlib.h>
@@ -34,7 +35,7 @@ static void print_config(Text *text, Arena *arena, const Stock *stock,
                          const StockTensor *tensors, int count) {
     static const char *const TYPES[DTYPE_COUNT] = {
         [DTYPE_F32] = "float32", [DTYPE_F16] = "float16", [DTYPE_BF16] = "bfloat16"};
-    Tree *config = tree_copy(arena, stock->config);
+    Tree *config = sentence_config_strip(arena, stock->config);
     const Graph *graph = stock->built->graph;
     const Node *logits = graph_output(graph, OUTPUT_LOGITS);
     DType dtype = count > 0 ? tensors[0].shape.dtype : DTYPE_F32;
@@ -151,7 +152,8 @@ bool hf_is_ours(const char *name) {
         sscanf(name, "model-%5d-of-%5d.safetensors%n", &file, &files, &end) == 2 &&
         end > 0 && name[end] == 0;
     return shard || strcmp(name, CONFIG_FILE) == 0 || strcmp(name, WEIGHTS_FILE) == 0 ||
-           strcmp(name, INDEX_FILE) == 0 || asset_is_known(name);
+           strcmp(name, INDEX_FILE) == 0 || asset_is_known(name) ||
+           sentence_file_is_known(name);
 }
 
 static Status fill_folder(HfFolder *folder, const Model *model,
@@ -164,6 +166,10 @@ static Status fill_folder(HfFolder *folder, const Model *model,
                                config.data, config.length, folder->diag);
     text_free(&config);
     if (status == STATUS_OK) status = write_weights(folder, options->shard_bytes);
+    const Node *embedding = graph_output(model->graph, OUTPUT_EMBEDDING);
+    if (status == STATUS_OK && embedding)
+        status = sentence_files_write(folder->stock->config, folder->path,
+                                      node_width(embedding), folder->arena, folder->diag);
     if (status == STATUS_OK)
         status = assets_write(model, folder->path, &bytes, &files, folder->diag);
     return status;

@@ -115,6 +115,7 @@ static const char *output_name(const Lift *lift, const NetValue *value) {
     static const char *const KEPT[] = {OUTPUT_LOGITS, OUTPUT_STATES, OUTPUT_POOLER};
     for (size_t i = 0; i < sizeof KEPT / sizeof *KEPT; i++)
         if (strcmp(value->name, KEPT[i]) == 0) return value->name;
+    if (strcmp(value->name, ONNX_EMBEDDING) == 0) return OUTPUT_EMBEDDING;
     if (lift->net->output_count > 1) return value->name;
     return value->probe[0]->rank == 2 ? OUTPUT_LOGITS : OUTPUT_STATES;
 }

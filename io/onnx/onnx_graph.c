@@ -90,6 +90,11 @@ static bool *find_whole(Arena *arena, const Graph *graph, const bool *needed) {
     return whole;
 }
 
+/* Exporters of sentence-transformers call it so. */
+static const char *onnx_output_name(const char *name) {
+    return strcmp(name, OUTPUT_EMBEDDING) == 0 ? ONNX_EMBEDDING : name;
+}
+
 /* Whether an output goes into a file: with logits, the states before them do not. */
 static bool is_wanted(const Graph *graph, const Output *output,
                       const OnnxOptions *options) {
@@ -197,7 +202,8 @@ static void export_whole(OnnxExport *x, const Model *model, const OnnxOptions *o
         for (int i = 0; i < graph->output_count; i++)
             if (graph->outputs[i].node == node &&
                 is_wanted(graph, &graph->outputs[i], options))
-                declare_output(x, node, x->values[node->id], graph->outputs[i].name);
+                declare_output(x, node, x->values[node->id],
+                               onnx_output_name(graph->outputs[i].name));
     }
     if (x->cached && !x->key_states)
         add_length(x, arena_printf(arena, "%d.key", onnx_length_layer(graph)), INPUT_IDS);

@@ -50,6 +50,9 @@ enum {
     ONNX_ATTRIBUTE_STRINGS = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRINGS
 };
 
+/* What exporters of sentence-transformers call the output OUTPUT_EMBEDDING. */
+#define ONNX_EMBEDDING "sentence_embedding"
+
 /* The dtype of an element type, and the reverse; false and 0 when there is none. */
 bool onnx_dtype(int32_t data_type, DType *out);
 int32_t onnx_data_type(DType dtype);
