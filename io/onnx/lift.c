@@ -42,7 +42,9 @@ Node *lift_op(Lift *lift, const NetNode *from, const char *op, Node *const *in, 
 }
 
 Node *lift_input(Lift *lift, const char *name, const Type *type) {
-    const Type tokens = {DTYPE_I32, 2, {DIM_N, DIM_T}};
+    const bool source = lift->net->translates &&
+                        (strcmp(name, INPUT_IDS) == 0 || strcmp(name, INPUT_MASK) == 0);
+    const Type tokens = {DTYPE_I32, 2, {DIM_N, source ? DIM_S : DIM_T}};
     Node *input = graph_find_input(lift->graph, name);
     return input ? input : graph_input(lift->graph, name, type ? type : &tokens);
 }
@@ -51,10 +53,13 @@ Node *lift_input(Lift *lift, const char *name, const Type *type) {
 
 static Node *lift_graph_input(Lift *lift, NetValue *value) {
     const Array *shape = value->probe[0];
+    const bool target = strncmp(value->name, "decoder_", 8) == 0;
     switch (probe_input_kind(value)) {
-    case INPUT_TOKENS: return lift_input(lift, INPUT_IDS, NULL);
+    case INPUT_TOKENS:
+        return lift_input(lift, target ? INPUT_TARGET_IDS : INPUT_IDS, NULL);
     case INPUT_TYPE_IDS: return lift_input(lift, INPUT_TYPES, NULL);
-    case INPUT_PADDING: return lift_input(lift, INPUT_MASK, NULL);
+    case INPUT_PADDING:
+        return lift_input(lift, target ? INPUT_TARGET_MASK : INPUT_MASK, NULL);
     case INPUT_PAST:
     case INPUT_SWITCH:
     case INPUT_POSITIONS: return NULL;
@@ -73,11 +78,15 @@ static Node *lift_graph_input(Lift *lift, NetValue *value) {
 /* ---- values ---- */
 
 /* Whether a node has the elements of a value, rows of one width. */
-static bool has_elements(const Node *node, const NetValue *value) {
+static bool has_elements(const Lift *lift, const Node *node, const NetValue *value) {
     for (int p = 0; p < NET_PROBES; p++) {
         const Array *shape = value->probe[p];
-        const int64_t sizes[DIM_SYMBOLS] = {probe_samples(p), probe_tokens(p),
-                                            probe_tokens(p), 1};
+        const int64_t sizes[DIM_SYMBOLS] = {
+            [DIM_INDEX(DIM_N)] = probe_samples(p),
+            [DIM_INDEX(DIM_T)] = probe_tokens(p),
+            [DIM_INDEX(DIM_S)] =
+                lift->net->translates ? probe_source_tokens(p) : probe_tokens(p),
+            [DIM_INDEX(DIM_M)] = 1};
         Type bound;
         if (!shape || !type_bind(&node->type, sizes, &bound)) return false;
         if (type_count(&bound) != shape->count) return false;
@@ -100,7 +109,7 @@ Node *lift_value(Lift *lift, NetValue *value) {
     const NetNode *stop = lift->stop;
     Node *node = lift->match(lift, value);
     lift->depth--;
-    if (node && !has_elements(node, value)) node = NULL;
+    if (node && !has_elements(lift, node, value)) node = NULL;
     value->failed = !node;
     value->lifted = node;
     if (!node) return lift_stop(lift, value->producer, OTHER);
@@ -112,12 +121,14 @@ Node *lift_value(Lift *lift, NetValue *value) {
 
 /* The name of an output in our graphs: exporters give some no name. */
 static const char *output_name(const Lift *lift, const NetValue *value) {
-    static const char *const KEPT[] = {OUTPUT_LOGITS, OUTPUT_STATES, OUTPUT_POOLER};
+    static const char *const KEPT[] = {OUTPUT_LOGITS, OUTPUT_STATES,
+                                       OUTPUT_ENCODER_STATES, OUTPUT_POOLER};
     for (size_t i = 0; i < sizeof KEPT / sizeof *KEPT; i++)
         if (strcmp(value->name, KEPT[i]) == 0) return value->name;
     if (strcmp(value->name, ONNX_EMBEDDING) == 0) return OUTPUT_EMBEDDING;
-    if (lift->net->output_count > 1) return value->name;
-    return value->probe[0]->rank == 2 ? OUTPUT_LOGITS : OUTPUT_STATES;
+    if (lift->net->output_count > 1 && !lift->net->translates) return value->name;
+    return value->probe[0]->rank == 2 || lift->net->translates ? OUTPUT_LOGITS
+                                                               : OUTPUT_STATES;
 }
 
 /* Values with several users are lifted first, in order: residual sums above all. So the
@@ -151,8 +162,18 @@ static void lift_inputs(Lift *lift) {
     static const InputKind ORDER[] = {INPUT_TOKENS, INPUT_PADDING, INPUT_TYPE_IDS};
     for (size_t k = 0; k < sizeof ORDER / sizeof *ORDER; k++)
         for (int i = 0; i < lift->net->input_count; i++)
-            if (probe_input_kind(lift->net->inputs[i]) == ORDER[k])
+            if (probe_input_kind(lift->net->inputs[i]) == ORDER[k] &&
+                probe_is_source(lift->net, lift->net->inputs[i]) == lift->net->translates)
                 lift_value(lift, lift->net->inputs[i]);
+    if (!lift->net->translates) return;
+    lift_input(lift, INPUT_TARGET_IDS, NULL);
+    lift_input(lift, INPUT_TARGET_MASK, NULL); /* goes when nothing reads it */
+}
+
+/* Leaves out a mask that nothing reads: a decoder sees no padding behind a token. */
+static void drop_mask(Graph *graph, const char *name) {
+    Node *mask = graph_find_input(graph, name);
+    if (mask && graph_use_count(graph, mask) == 0) graph_erase(graph, mask);
 }
 
 Status lift_outputs(Lift *lift, Diag *diag) {
@@ -169,9 +190,8 @@ Status lift_outputs(Lift *lift, Diag *diag) {
         if (!node) return fail_output(lift, value, diag);
         graph_set_output(lift->graph, output_name(lift, value), node);
     }
-    /* a decoder sees no padding: the mask is not asked for */
-    Node *mask = graph_find_input(lift->graph, INPUT_MASK);
-    if (mask && graph_use_count(lift->graph, mask) == 0) graph_erase(lift->graph, mask);
+    drop_mask(lift->graph, INPUT_MASK);
+    drop_mask(lift->graph, INPUT_TARGET_MASK);
     if (lift->graph->output_count == 0)
         return diag_fail(diag, STATUS_MODEL, LOC_FILE(net->path), NULL,
                          "expected an output beside keys and values of tokens");

@@ -136,7 +136,7 @@ static bool mask_is(const double *added, int probe, int64_t count, int64_t queri
     for (int64_t i = 0; i < count; i++) {
         const int64_t key = i % keys, query = i / keys % queries;
         const bool free_key =
-            (!causal || key <= query) && (!padded || probe_mask(probe, i / each, key));
+            (!causal || key <= query) && (!padded || probe_mask(keys, i / each, key));
         if ((added[i] <= FORBIDDEN) == free_key) return false;
     }
     return true;
@@ -150,7 +150,8 @@ static bool find_mask(const Scores *s, const Array *const scores[NET_PROBES],
             const Array *shape = scores[p];
             const int64_t keys = shape->dim[shape->rank - 1],
                           queries = shape->dim[shape->rank - 2];
-            const bool tokens = keys == probe_tokens(p) || kind < 2;
+            const bool tokens =
+                kind < 2 || keys == probe_tokens(p) || keys == probe_source_tokens(p);
             good =
                 tokens && shape->count == s->count[p] &&
                 shape->count % probe_samples(p) == 0 &&
@@ -347,8 +348,12 @@ static Node *lift_scores(Lift *lift, const NetNode *node, Scores *s, NetValue *v
                              (int64_t)llround(sqrt((double)rows)));
     if (s->added[0] && !find_mask(s, scores, &causal, &padded))
         return lift_stop(lift, node, "its mask is neither causal nor one of padding");
-    /* What stands behind a token is not seen by it: no padding to be masked. */
-    if (padded && !causal) in[3] = lift_input(lift, INPUT_MASK, NULL);
+    /* What stands behind a token is not seen by it: no padding to be masked. Models with
+     * a source and a target name the target's mask all the same. */
+    const bool source = scores[0]->dim[scores[0]->rank - 1] == probe_source_tokens(0) ||
+                        !lift->net->translates;
+    if (lift->net->translates ? padded || causal : padded && !causal)
+        in[3] = lift_input(lift, source ? INPUT_MASK : INPUT_TARGET_MASK, NULL);
     lift->decoder |= causal;
     const char *groups = k.groups == heads ? ""
                                            : arena_printf(lift->arena, " kv_heads=%lld",

@@ -139,15 +139,15 @@ static bool is_padding(const NetValue *mask) {
         const int64_t samples = probe_samples(p), tokens = probe_tokens(p);
         if (array->rank == 1 && array->count == samples) {
             for (int64_t n = 0; n < samples; n++)
-                if (probe_mask(p, n, (int64_t)array->data[n]) ||
-                    !probe_mask(p, n, (int64_t)array->data[n] - 1))
+                if (probe_mask(tokens, n, (int64_t)array->data[n]) ||
+                    !probe_mask(tokens, n, (int64_t)array->data[n] - 1))
                     return false;
             continue;
         }
         const int64_t each = samples > 0 ? array->count / samples : 0;
         if (array->count % samples != 0 || each % tokens != 0) return false;
         for (int64_t i = 0; i < array->count; i++) {
-            const bool counts = probe_mask(p, i / each, i % tokens);
+            const bool counts = probe_mask(tokens, i / each, i % tokens);
             const double x = array->data[i];
             const bool one_zero = x == (counts ? 1 : 0) && array_is_integer(array);
             const bool added = counts ? x == 0 : x <= -50;

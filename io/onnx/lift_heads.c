@@ -130,7 +130,7 @@ static bool is_rotation(const Rotary *rotary, const Trace *x, const Trace *turne
         const double partner = index->data[i - j + (j + half) % width];
         if (other->data[i] != (j < half ? -partner : partner) || from < 0) return false;
         const int64_t token = from / columns % tokens;
-        if (masked && !probe_mask(probe, from / columns / tokens, token)) continue;
+        if (masked && !probe_mask(tokens, from / columns / tokens, token)) continue;
         const double angle =
             (double)token * pow(theta, -2.0 * (double)(j % half) / (double)width);
         const double cosine =

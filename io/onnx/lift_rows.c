@@ -236,7 +236,7 @@ static bool rows_of_table(const Trace *trace, int probe, int64_t width, int64_t 
         (index->depends & DEPENDS_MASK) && rows == tokens * probe_samples(probe);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < width; c++) {
-            if (masked && !probe_mask(probe, r / tokens, r % tokens)) break;
+            if (masked && !probe_mask(tokens, r / tokens, r % tokens)) break;
             const int64_t row = *first + r % tokens * *step;
             if (index->data[r * width + c] != (double)(row * width + c + 1)) return false;
         }
@@ -288,13 +288,13 @@ static bool is_sinusoid(const NetValue *value, double *theta) {
     const Array *a = value->probe[1];
     if (a->rank < 2 || a->dim[a->rank - 1] % 2 || a->dim[a->rank - 1] < 4) return false;
     const int64_t width = a->dim[a->rank - 1], tokens = a->dim[a->rank - 2];
-    if (tokens < 2 || a->count != tokens * width) return false;
+    if (tokens < 2 || a->count % (tokens * width) != 0) return false;
     const double turn = asin(fmin(1, fabs(a->data[width + 1]))); /* theta^(-2/D) */
     *theta = pow(turn, -(double)width / 2);
     if (!(*theta > 1 && *theta < 1e9)) return false;
     *theta = round_digits(*theta);
     for (int64_t i = 0; i < a->count; i++) {
-        const int64_t t = i / width, c = i % width, j = c % (width / 2);
+        const int64_t t = i / width % tokens, c = i % width, j = c % (width / 2);
         const double angle = (double)t * pow(*theta, -2.0 * (double)j / (double)width);
         if (!(fabs(a->data[i] - (c < width / 2 ? sin(angle) : cos(angle))) <= 1e-4))
             return false;
@@ -395,9 +395,14 @@ Node *match_product(Lift *lift, NetNode *node) {
     for (int i = divided; i < 2; i++) {
         if (!value_scalar(node->in[i], &by)) continue;
         Node *x = lift_value(lift, node->in[1 - i]);
-        return x ? lift_op(lift, node, "scale", &x, 1, "by=%s",
-                           short_decimal(lift, divided ? 1 / by : by))
-                 : NULL;
+        if (divided) by = 1 / by;
+        /* embeddings are scaled by the root of their width, which is rounded in files */
+        const double root = sqrt((double)row_width(node->out[0]));
+        return !x ? NULL
+               : (float)by == (float)root
+                   ? lift_op(lift, node, "scale", &x, 1, "by=%.17g", root)
+                   : lift_op(lift, node, "scale", &x, 1, "by=%s",
+                             short_decimal(lift, by));
     }
     if (divided || value_is_known(node->in[0]) || value_is_known(node->in[1]))
         return NULL;

@@ -79,11 +79,7 @@ static bool stored_tensor(Lift *lift, const NetValue *value, int rank, const int
         bytes && (type == ONNX_F32 || type == ONNX_F16 || type == ONNX_BF16);
     if (kept) onnx_dtype(type, &dtype);
     *out = tensor_shape(dtype, rank, dim);
-    if (kept && (uintptr_t)bytes % dtype_bytes(dtype) == 0) {
-        out->buf = buf_retain(map);
-        out->offset = (size_t)(bytes - (const char *)buf_data(map));
-        return true;
-    }
+    if (kept && net_view(out, lift->net, stored)) return true;
     void *data;
     if (tensor_create(out, dtype, rank, dim, diag) != STATUS_OK ||
         tensor_writable(out, &data, diag) != STATUS_OK)

@@ -2,15 +2,15 @@
 #include "io/onnx/net.h"
 
 #include "io/files/file.h"
+#include "ir/model_parts.h"
 #include "ir/name_map.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A file's mapping: the model's own first, then those of external data. */
+/* A file's mapping. */
 typedef struct NetFile {
-    const char *location;
+    const char *location; /* of external data; "" = a file of messages */
     Buf *map;
 } NetFile;
 
@@ -22,7 +22,7 @@ typedef struct NetPlace {
 } NetPlace;
 
 typedef struct NetFiles {
-    OnnxFile parsed;
+    OnnxFile parsed[2]; /* the model, and the encoder where that is a file of its own */
     NetFile *files;
     int count, capacity;
     NetPlace *places; /* sorted by tensor once all are there */
@@ -31,7 +31,11 @@ typedef struct NetFiles {
 
 typedef struct NetReader {
     Net *net;
-    NameMap names; /* to NetValue */
+    const char *path;       /* of the file that is read */
+    NameMap names;          /* in that file, to NetValue */
+    NetValue *states;       /* what the encoder's file gave, NULL before */
+    NetValue *source_mask;  /* and its mask, NULL = it has none */
+    const OnnxModel *model; /* of the file that is read */
     Diag *diag;
 } NetReader;
 
@@ -68,6 +72,10 @@ size_t net_list_length(const OnnxTensor *tensor) {
     }
 }
 
+static bool is_external(const OnnxTensor *tensor) {
+    return tensor->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
+}
+
 static int place_order(const void *a, const void *b) {
     const OnnxTensor *x = ((const NetPlace *)a)->tensor,
                      *y = ((const NetPlace *)b)->tensor;
@@ -76,14 +84,37 @@ static int place_order(const void *a, const void *b) {
 
 const void *net_bytes(const Net *net, const OnnxTensor *tensor, Buf **map) {
     const NetFiles *files = net->files;
-    *map = files->files[0].map;
-    if (tensor->data_location != ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL)
-        return tensor->has_raw_data ? (const void *)tensor->raw_data.data : NULL;
+    *map = NULL;
+    if (!is_external(tensor)) {
+        const char *raw = tensor->has_raw_data ? (char *)tensor->raw_data.data : NULL;
+        for (int i = 0; i < files->count; i++) {
+            const char *start = buf_data(files->files[i].map);
+            const char *end = start + buf_bytes(files->files[i].map);
+            if (raw >= start && raw < end) *map = files->files[i].map;
+        }
+        return raw;
+    }
     const NetPlace wanted = {.tensor = tensor};
     const NetPlace *place = bsearch(&wanted, files->places, (size_t)files->place_count,
                                     sizeof wanted, place_order);
     *map = files->files[place->file].map;
     return (const char *)buf_data(*map) + place->offset;
+}
+
+bool net_view(Tensor *out, const Net *net, const OnnxTensor *tensor) {
+    Buf *map;
+    const char *bytes = net_bytes(net, tensor, &map);
+    if (!bytes || !map || (uintptr_t)bytes % dtype_bytes(out->dtype) != 0) return false;
+    out->buf = buf_retain(map);
+    out->offset = (size_t)(bytes - (const char *)buf_data(map));
+    return true;
+}
+
+int64_t net_file_bytes(const Net *net) {
+    int64_t bytes = 0;
+    for (int i = 0; i < net->files->count; i++)
+        bytes += (int64_t)buf_bytes(net->files->files[i].map);
+    return bytes;
 }
 
 static void *grown(void *items, int count, int *capacity, size_t size) {
@@ -96,12 +127,12 @@ static void *grown(void *items, int count, int *capacity, size_t size) {
 static Status map_external(NetReader *reader, const char *location, int *out) {
     Net *net = reader->net;
     NetFiles *files = net->files;
-    for (int i = 1; i < files->count; i++)
-        if (strcmp(files->files[i].location, location) == 0) return *out = i, STATUS_OK;
     const char *folder = path_folder(net->arena, net->path);
     if (!*location || *location == '/' || strstr(location, ".."))
-        return diag_fail(reader->diag, STATUS_FORMAT, LOC_FILE(net->path), location,
+        return diag_fail(reader->diag, STATUS_FORMAT, LOC_FILE(reader->path), location,
                          "expected external data in the model's folder");
+    for (int i = 0; i < files->count; i++)
+        if (strcmp(files->files[i].location, location) == 0) return *out = i, STATUS_OK;
     const char *path = path_join(net->arena, folder, location);
     TRY(path_check_inside(folder, path, reader->diag));
     files->files = grown(files->files, files->count, &files->capacity, sizeof(NetFile));
@@ -122,7 +153,7 @@ static bool read_size(const char *text, size_t *out) {
 }
 
 static Status place_external(NetReader *reader, const OnnxTensor *tensor, size_t bytes) {
-    const Loc at = LOC_FILE(reader->net->path);
+    const Loc at = LOC_FILE(reader->path);
     const char *location = NULL;
     size_t offset = 0, length = bytes;
     bool good = true;
@@ -154,7 +185,7 @@ static Status place_external(NetReader *reader, const OnnxTensor *tensor, size_t
 
 /* Checks that a stored tensor is what it says. */
 static Status check_tensor(NetReader *reader, const OnnxTensor *tensor) {
-    const Loc at = LOC_FILE(reader->net->path);
+    const Loc at = LOC_FILE(reader->path);
     const size_t each = net_element_bytes(tensor->data_type);
     int64_t count;
     if (!net_shape_count(tensor->dims, tensor->n_dims, &count))
@@ -166,8 +197,7 @@ static Status check_tensor(NetReader *reader, const OnnxTensor *tensor) {
         return diag_fail(reader->diag, STATUS_FORMAT, at, tensor->name,
                          "expected a tensor of numbers, found data type %d",
                          (int)tensor->data_type);
-    if (tensor->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL)
-        return place_external(reader, tensor, (size_t)count * each);
+    if (is_external(tensor)) return place_external(reader, tensor, (size_t)count * each);
     const size_t bytes =
         tensor->has_raw_data ? tensor->raw_data.len : net_list_length(tensor) * each;
     if (bytes != (size_t)count * each)
@@ -180,7 +210,7 @@ static Status check_tensor(NetReader *reader, const OnnxTensor *tensor) {
 /* ---- names ---- */
 
 static Status fail_name(NetReader *reader, const char *name, const char *what) {
-    return diag_fail(reader->diag, STATUS_FORMAT, LOC_FILE(reader->net->path), name, "%s",
+    return diag_fail(reader->diag, STATUS_FORMAT, LOC_FILE(reader->path), name, "%s",
                      what);
 }
 
@@ -196,11 +226,43 @@ static Status add_value(NetReader *reader, const char *name, NetValue **out) {
     return STATUS_OK;
 }
 
+/* The name of an input among those of the whole model. */
+static const char *input_name(const NetReader *reader, const char *name) {
+    static const char *const NAMES[][2] = {{INPUT_IDS, INPUT_TARGET_IDS},
+                                           {INPUT_MASK, INPUT_TARGET_MASK},
+                                           {"encoder_attention_mask", INPUT_MASK}};
+    for (size_t i = 0; reader->states && i < sizeof NAMES / sizeof *NAMES; i++)
+        if (strcmp(name, NAMES[i][0]) == 0) return NAMES[i][1];
+    return name;
+}
+
+/* What an input of a decoder's file is in the encoder's; NULL = one of its own. */
+static NetValue *source_input(const NetReader *reader, const char *name) {
+    if (strcmp(name, "encoder_hidden_states") == 0) return reader->states;
+    return strcmp(name, "encoder_attention_mask") == 0 ? reader->source_mask : NULL;
+}
+
+static Status add_input(NetReader *reader, const OnnxValue *input) {
+    Net *net = reader->net;
+    NetValue *value = input->name ? name_map_get(&reader->names, input->name) : NULL;
+    if (value)
+        return value->input ? fail_name(reader, input->name, "given twice") : STATUS_OK;
+    NetValue *source = input->name ? source_input(reader, input->name) : NULL;
+    if (source) return name_map_add(&reader->names, input->name, source), STATUS_OK;
+    TRY(add_value(reader, input->name, &value));
+    value->name = input_name(reader, input->name);
+    value->input = input;
+    value->position = net->input_count;
+    net->inputs[net->input_count++] = value;
+    net->translates |= strcmp(value->name, INPUT_TARGET_IDS) == 0;
+    if (strcmp(value->name, INPUT_MASK) == 0) reader->source_mask = value;
+    return STATUS_OK;
+}
+
 /* Initialisers, and the inputs that are not stored: before version 4 of the format every
  * initialiser was an input, too. */
 static Status add_leaves(NetReader *reader, const OnnxGraph *graph) {
-    Net *net = reader->net;
-    NetValue *value;
+    NetValue *value = NULL;
     for (size_t i = 0; i < graph->n_initializer; i++) {
         TRY(check_tensor(reader, graph->initializer[i]));
         TRY(add_value(reader, graph->initializer[i]->name, &value));
@@ -208,19 +270,7 @@ static Status add_leaves(NetReader *reader, const OnnxGraph *graph) {
     }
     if (graph->n_sparse_initializer > 0)
         return fail_name(reader, NULL, "expected dense initialisers, found sparse ones");
-    net->inputs = ARENA_ARRAY(net->arena, NetValue *, graph->n_input);
-    for (size_t i = 0; i < graph->n_input; i++) {
-        const OnnxValue *input = graph->input[i];
-        if (input->name && name_map_get(&reader->names, input->name)) {
-            value = name_map_get(&reader->names, input->name);
-            if (value->input) return fail_name(reader, input->name, "given twice");
-            continue;
-        }
-        TRY(add_value(reader, input->name, &value));
-        value->input = input;
-        value->position = net->input_count;
-        net->inputs[net->input_count++] = value;
-    }
+    for (size_t i = 0; i < graph->n_input; i++) TRY(add_input(reader, graph->input[i]));
     return STATUS_OK;
 }
 
@@ -232,10 +282,14 @@ static const OnnxTensor *constant_tensor(const OnnxNode *proto) {
     return NULL;
 }
 
+static Status add_choice(NetReader *reader, const OnnxNode *proto);
+
 static Status add_node(NetReader *reader, const OnnxNode *proto) {
     Net *net = reader->net;
     const OnnxTensor *constant = constant_tensor(proto);
     NetValue *value;
+    if (proto->op_type && strcmp(proto->op_type, "If") == 0)
+        return add_choice(reader, proto);
     if (constant && proto->n_output == 1) {
         TRY(check_tensor(reader, constant));
         TRY(add_value(reader, proto->output[0], &value));
@@ -263,6 +317,75 @@ static Status add_node(NetReader *reader, const OnnxNode *proto) {
     return STATUS_OK;
 }
 
+/* ---- branches ---- */
+
+enum { CONDITION_STEPS_MAX = 16 };
+
+/* Whether an If is taken when there are no earlier tokens; false when its condition is
+ * neither use_cache_branch nor a constant, through nodes that leave it as it is. */
+static bool find_condition(const NetReader *reader, const char *name, bool *taken) {
+    static const char *const SAME[] = {"Identity", "Cast",   "Squeeze", "Unsqueeze",
+                                       "Reshape",  "Gather", "Not"};
+    bool negative = false;
+    for (int step = 0; step < CONDITION_STEPS_MAX; step++) {
+        const NetValue *value = name_map_get(&reader->names, name);
+        if (!value) return false;
+        if (value->input) {
+            *taken = negative;
+            return strcmp(value->name, "use_cache_branch") == 0;
+        }
+        if (value->stored) {
+            Buf *map;
+            const OnnxTensor *tensor = value->stored;
+            if (tensor->data_type != ONNX_BOOL || is_external(tensor)) return false;
+            const uint8_t *bytes = net_bytes(reader->net, tensor, &map);
+            if (!bytes && tensor->n_int32_data != 1) return false;
+            if (bytes && tensor->raw_data.len != 1) return false;
+            *taken = (bytes ? *bytes != 0 : tensor->int32_data[0] != 0) != negative;
+            return true;
+        }
+        bool same = false;
+        for (size_t i = 0; i < sizeof SAME / sizeof *SAME; i++)
+            same = same || net_is(value->producer, SAME[i]);
+        if (!same || value->producer->proto->n_input < 1) return false;
+        negative ^= net_is(value->producer, "Not");
+        name = value->producer->proto->input[0];
+    }
+    return false;
+}
+
+/* An If whose branch is known: the branch's nodes, whose results get the If's names. */
+static Status add_choice(NetReader *reader, const OnnxNode *proto) {
+    Arena *arena = reader->net->arena;
+    const NetNode node = {.op = "If",
+                          .name = proto->name && *proto->name ? proto->name : "If",
+                          .proto = proto};
+    bool taken = false;
+    if (proto->n_input != 1 || !find_condition(reader, proto->input[0], &taken))
+        return net_fail(reader->net, &node, STATUS_MODEL, reader->diag,
+                        "expected a choice by use_cache_branch or by a constant");
+    const OnnxAttribute *branch =
+        net_attribute(&node, taken ? "then_branch" : "else_branch");
+    const OnnxGraph *graph = branch ? branch->g : NULL;
+    if (!graph || graph->n_output != proto->n_output || graph->n_input > 0)
+        return net_fail(reader->net, &node, STATUS_FORMAT, reader->diag,
+                        "expected branches with %zu results", proto->n_output);
+    TRY(add_leaves(reader, graph));
+    for (size_t i = 0; i < graph->n_node; i++) TRY(add_node(reader, graph->node[i]));
+    for (size_t i = 0; i < graph->n_output; i++) {
+        OnnxNode *same = ARENA_NEW(arena, OnnxNode);
+        *same = (OnnxNode)ONNX__NODE_PROTO__INIT;
+        same->op_type = arena_strdup(arena, "Identity");
+        same->n_input = same->n_output = 1;
+        same->input = &graph->output[i]->name;
+        same->output = &proto->output[i];
+        if (!*same->input)
+            return fail_name(reader, NULL, "a branch's result without a name");
+        TRY(add_node(reader, same));
+    }
+    return STATUS_OK;
+}
+
 static Status link_node(NetReader *reader, NetNode *node) {
     const OnnxNode *proto = node->proto;
     node->in_count = (int)proto->n_input;
@@ -274,12 +397,35 @@ static Status link_node(NetReader *reader, NetNode *node) {
             return net_fail(reader->net, node, STATUS_FORMAT, reader->diag,
                             "no node, input or initialiser gives its operand '%.200s'",
                             proto->input[i]);
-        node->in[i]->user_count++;
     }
     return STATUS_OK;
 }
 
+/* Leaves out the nodes that no output needs. */
+static void drop_unneeded(Net *net) {
+    NetNode **open = ARENA_ARRAY(net->arena, NetNode *, (size_t)net->node_count);
+    int count = 0, kept = 0;
+    for (int i = 0; i < net->node_count; i++) net->nodes[i]->order = -1;
+    for (int i = 0; i < net->output_count; i++) {
+        NetNode *node = net->outputs[i]->producer;
+        if (node && node->order < 0) open[count++] = node, node->order = 0;
+    }
+    while (count > 0) {
+        const NetNode *node = open[--count];
+        for (int j = 0; j < node->in_count; j++) {
+            NetNode *before = node->in[j] ? node->in[j]->producer : NULL;
+            if (before && before->order < 0) open[count++] = before, before->order = 0;
+        }
+    }
+    for (int i = 0; i < net->node_count; i++)
+        if (net->nodes[i]->order == 0) net->nodes[kept++] = net->nodes[i];
+    net->node_count = kept;
+}
+
 static void note_users(Net *net) {
+    for (int i = 0; i < net->node_count; i++)
+        for (int j = 0; j < net->nodes[i]->in_count; j++)
+            if (net->nodes[i]->in[j]) net->nodes[i]->in[j]->user_count++;
     for (int i = 0; i < net->value_count; i++) {
         NetValue *value = net->values[i];
         value->users = ARENA_ARRAY(net->arena, NetNode *, (size_t)value->user_count);
@@ -301,13 +447,18 @@ static Status sort_nodes(NetReader *reader) {
     int *waits = ARENA_ARRAY(net->arena, int, count);
     NetNode **sorted = ARENA_ARRAY(net->arena, NetNode *, count);
     int done = 0;
+    bool in_order = true;
+    for (int i = 0; i < net->node_count; i++) net->nodes[i]->order = i;
     for (int i = 0; i < net->node_count; i++) {
-        NetNode *node = net->nodes[i];
-        node->order = i;
-        for (int j = 0; j < node->in_count; j++)
-            waits[i] += node->in[j] && node->in[j]->producer;
-        if (waits[i] == 0) sorted[done++] = node;
+        const NetNode *node = net->nodes[i];
+        for (int j = 0; j < node->in_count; j++) {
+            const NetNode *before = node->in[j] ? node->in[j]->producer : NULL;
+            waits[i] += before != NULL;
+            in_order = in_order && !(before && before->order >= i);
+        }
+        if (waits[i] == 0) sorted[done++] = net->nodes[i];
     }
+    if (in_order) return STATUS_OK;
     for (int i = 0; i < done; i++)
         for (int j = 0; j < sorted[i]->out_count; j++) {
             const NetValue *value = sorted[i]->out[j];
@@ -326,11 +477,11 @@ static Status sort_nodes(NetReader *reader) {
 
 static Status add_outputs(NetReader *reader, const OnnxGraph *graph) {
     Net *net = reader->net;
-    net->outputs = ARENA_ARRAY(net->arena, NetValue *, graph->n_output);
     for (size_t i = 0; i < graph->n_output; i++) {
         const char *name = graph->output[i]->name;
         NetValue *value = name ? name_map_get(&reader->names, name) : NULL;
         if (!value) return fail_name(reader, name, "no node gives this output");
+        if (reader->states && value == reader->states) continue;
         if (value->is_output)
             return fail_name(reader, name, "two outputs have this name");
         value->is_output = true;
@@ -341,61 +492,115 @@ static Status add_outputs(NetReader *reader, const OnnxGraph *graph) {
 
 static Status check_opset(NetReader *reader) {
     Net *net = reader->net;
-    const OnnxModel *model = net->model;
-    net->opset = 1;
+    const OnnxModel *model = reader->model;
+    int64_t opset = 1;
     for (size_t i = 0; i < model->n_opset_import; i++) {
         const char *domain = model->opset_import[i]->domain;
         if (!domain || !*domain || strcmp(domain, "ai.onnx") == 0)
-            net->opset = model->opset_import[i]->version;
+            opset = model->opset_import[i]->version;
     }
-    if (net->opset < 7 || net->opset > 25)
-        return diag_fail(reader->diag, STATUS_FORMAT, LOC_FILE(net->path), "opset_import",
-                         "expected a version of the operators from 7 to 25, found %lld",
-                         (long long)net->opset);
+    if (opset < 7 || opset > 25 || (net->opset && net->opset != opset))
+        return diag_fail(reader->diag, STATUS_FORMAT, LOC_FILE(reader->path),
+                         "opset_import",
+                         "expected a version of the operators from 7 to 25%s, found %lld",
+                         net->opset ? ", the encoder's" : "", (long long)opset);
+    net->opset = opset;
     return STATUS_OK;
 }
 
-static Status read_graph(NetReader *reader) {
+/* Counts what a graph may add, with all its branches. */
+static void count_parts(const OnnxGraph *graph, size_t *values, size_t *nodes) {
+    *values += graph->n_initializer + graph->n_input;
+    for (size_t i = 0; i < graph->n_node; i++) {
+        const OnnxNode *node = graph->node[i];
+        *values += node->n_output;
+        *nodes += 1 + node->n_output;
+        for (size_t k = 0; k < node->n_attribute; k++)
+            if (node->attribute[k]->g) count_parts(node->attribute[k]->g, values, nodes);
+    }
+}
+
+/* Adds the graph of a file. */
+static Status read_part(NetReader *reader, const OnnxModel *model, const char *path) {
     Net *net = reader->net;
-    const OnnxGraph *graph = net->model->graph;
-    size_t values = graph->n_initializer + graph->n_input;
-    for (size_t i = 0; i < graph->n_node; i++) values += graph->node[i]->n_output;
-    net->values = ARENA_ARRAY(net->arena, NetValue *, values);
-    net->nodes = ARENA_ARRAY(net->arena, NetNode *, graph->n_node);
+    const OnnxGraph *graph = model->graph;
+    const int first = net->node_count;
+    reader->model = model;
+    reader->path = path;
     TRY(check_opset(reader));
     TRY(add_leaves(reader, graph));
     for (size_t i = 0; i < graph->n_node; i++) TRY(add_node(reader, graph->node[i]));
-    for (int i = 0; i < net->node_count; i++) TRY(link_node(reader, net->nodes[i]));
-    note_users(net);
-    TRY(sort_nodes(reader));
-    NetFiles *files = net->files;
-    if (files->place_count > 0)
-        qsort(files->places, (size_t)files->place_count, sizeof(NetPlace), place_order);
+    for (int i = first; i < net->node_count; i++) TRY(link_node(reader, net->nodes[i]));
     return add_outputs(reader, graph);
 }
 
-static Status map_model(Net *net, Diag *diag) {
-    NetFiles *files = net->files;
-    files->files = grown(NULL, 0, &files->capacity, sizeof(NetFile));
-    files->files[0] = (NetFile){.location = ""};
-    TRY(file_map(&files->files[0].map, net->path, diag));
-    files->count = 1;
-    Buf *map = files->files[0].map;
-    TRY(onnx_parse(&files->parsed, buf_data(map), buf_bytes(map), LOC_FILE(net->path),
-                   diag));
-    net->model = files->parsed.model;
+/* The encoder's file: its first output is what the decoder's asks for. */
+static Status read_encoder(NetReader *reader, const char *path) {
+    Net *net = reader->net;
+    TRY(read_part(reader, net->encoder, path));
+    if (net->output_count < 1 || net->translates)
+        return diag_fail(reader->diag, STATUS_FORMAT, LOC_FILE(path), NULL,
+                         "expected an encoder, found %s",
+                         net->translates ? "a model with decoder_input_ids"
+                                         : "a model without outputs");
+    net->output_count = 1;
+    reader->states = net->outputs[0];
+    reader->states->name = OUTPUT_ENCODER_STATES;
+    name_map_free(&reader->names);
+    reader->names = (NameMap){0};
     return STATUS_OK;
 }
 
-Status net_read(Net **out, const char *path, Diag *diag) {
+static Status read_graph(NetReader *reader, const char *encoder) {
+    Net *net = reader->net;
+    NetFiles *files = net->files;
+    size_t values = 0, nodes = 0;
+    size_t inputs = net->model->graph->n_input, outputs = net->model->graph->n_output;
+    count_parts(net->model->graph, &values, &nodes);
+    if (net->encoder) {
+        count_parts(net->encoder->graph, &values, &nodes);
+        inputs += net->encoder->graph->n_input;
+        outputs += net->encoder->graph->n_output;
+    }
+    net->values = ARENA_ARRAY(net->arena, NetValue *, values);
+    net->nodes = ARENA_ARRAY(net->arena, NetNode *, nodes);
+    net->inputs = ARENA_ARRAY(net->arena, NetValue *, inputs);
+    net->outputs = ARENA_ARRAY(net->arena, NetValue *, outputs);
+    if (net->encoder) TRY(read_encoder(reader, encoder));
+    TRY(read_part(reader, net->model, net->path));
+    if (files->place_count > 0)
+        qsort(files->places, (size_t)files->place_count, sizeof(NetPlace), place_order);
+    drop_unneeded(net);
+    note_users(net);
+    return sort_nodes(reader);
+}
+
+/* Maps a file and reads its messages. */
+static Status map_model(Net *net, const char *path, OnnxFile *parsed,
+                        const OnnxModel **out, Diag *diag) {
+    NetFiles *files = net->files;
+    files->files = grown(files->files, files->count, &files->capacity, sizeof(NetFile));
+    NetFile *file = &files->files[files->count];
+    *file = (NetFile){.location = ""};
+    TRY(file_map(&file->map, path, diag));
+    files->count++;
+    TRY(onnx_parse(parsed, buf_data(file->map), buf_bytes(file->map), LOC_FILE(path),
+                   diag));
+    *out = parsed->model;
+    return STATUS_OK;
+}
+
+Status net_read(Net **out, const char *path, const char *encoder, Diag *diag) {
     Arena *arena = arena_create();
     Net *net = ARENA_NEW(arena, Net);
     net->arena = arena;
     net->path = arena_strdup(arena, path);
     net->files = ARENA_NEW(arena, NetFiles);
     NetReader reader = {.net = net, .diag = diag};
-    Status status = map_model(net, diag);
-    if (status == STATUS_OK) status = read_graph(&reader);
+    Status status = map_model(net, net->path, &net->files->parsed[0], &net->model, diag);
+    if (status == STATUS_OK && encoder)
+        status = map_model(net, encoder, &net->files->parsed[1], &net->encoder, diag);
+    if (status == STATUS_OK) status = read_graph(&reader, encoder);
     name_map_free(&reader.names);
     if (status == STATUS_OK)
         *out = net;
@@ -407,67 +612,10 @@ Status net_read(Net **out, const char *path, Diag *diag) {
 void net_destroy(Net *net) {
     if (!net) return;
     NetFiles *files = net->files;
-    if (net->model) onnx_release(&files->parsed);
+    if (net->model) onnx_release(&files->parsed[0]);
+    if (net->encoder) onnx_release(&files->parsed[1]);
     for (int i = 0; i < files->count; i++) buf_release(files->files[i].map);
     free(files->files);
     free(files->places);
     arena_destroy(net->arena);
-}
-
-/* ---- attributes ---- */
-
-const OnnxAttribute *net_attribute(const NetNode *node, const char *name) {
-    for (size_t i = 0; i < node->proto->n_attribute; i++) {
-        const OnnxAttribute *attribute = node->proto->attribute[i];
-        if (attribute->name && strcmp(attribute->name, name) == 0) return attribute;
-    }
-    return NULL;
-}
-
-int64_t net_int(const NetNode *node, const char *name, int64_t fallback) {
-    const OnnxAttribute *attribute = net_attribute(node, name);
-    return attribute ? attribute->i : fallback;
-}
-
-double net_real(const NetNode *node, const char *name, double fallback) {
-    const OnnxAttribute *attribute = net_attribute(node, name);
-    return attribute ? (double)attribute->f : fallback;
-}
-
-const char *net_string(const NetNode *node, const char *name, size_t *length) {
-    const OnnxAttribute *attribute = net_attribute(node, name);
-    if (!attribute || !attribute->s.data) return NULL;
-    *length = attribute->s.len;
-    return (const char *)attribute->s.data;
-}
-
-bool net_string_is(const NetNode *node, const char *name, const char *value,
-                   const char *fallback) {
-    size_t length = strlen(fallback);
-    const char *text = net_string(node, name, &length);
-    if (!text) text = fallback;
-    return length == strlen(value) && memcmp(text, value, length) == 0;
-}
-
-const int64_t *net_ints(const NetNode *node, const char *name, int *count) {
-    static const int64_t NONE[1] = {0};
-    const OnnxAttribute *attribute = net_attribute(node, name);
-    if (!attribute) return NULL;
-    *count = (int)attribute->n_ints;
-    return attribute->n_ints > 0 ? attribute->ints : NONE;
-}
-
-bool net_is(const NetNode *node, const char *op) {
-    return node && strcmp(node->op, op) == 0;
-}
-
-Status net_fail(const Net *net, const NetNode *node, Status status, Diag *diag,
-                const char *fmt, ...) {
-    char text[512];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    return diag_fail(diag, status, LOC_FILE(net->path), NULL,
-                     "node '%.200s' (%.100s): %s", node->name, node->op, text);
 }

@@ -48,8 +48,10 @@ typedef struct Net {
     Arena *arena; /* holds this struct */
     const char *path;
     const OnnxModel *model;
-    int64_t opset;   /* of the standard operators */
-    NetNode **nodes; /* in topological order */
+    const OnnxModel *encoder; /* of an encoder-decoder model in two files, else NULL */
+    bool translates;          /* it has a source and a target (decoder_input_ids) */
+    int64_t opset;            /* of the standard operators */
+    NetNode **nodes;          /* in topological order */
     int node_count;
     NetValue **values;
     int value_count;
@@ -60,18 +62,32 @@ typedef struct Net {
     struct NetFiles *files; /* the mapped files */
 } Net;
 
-/* Reads and checks a file. Fails with STATUS_FORMAT, naming the node or tensor: a name
- * given twice or by nobody, a cycle, a shape whose size overflows, data of another length
- * than the shape asks for, external data outside of the file's folder or of its end; or
- * with STATUS_IO. */
-Status net_read(Net **out, const char *path, Diag *diag);
+/* Reads and checks a file. Of an encoder-decoder model in two files `encoder` is the
+ * other one, NULL otherwise: both become one graph, whose inputs have the names of a
+ * model in one file (the decoder's input_ids are decoder_input_ids) and whose outputs are
+ * the decoder's and encoder_last_hidden_state. Of an If by use_cache_branch, or by a
+ * constant, the branch that is taken without earlier tokens stands in its place. Nodes
+ * that no output needs are left out.
+ *
+ * Fails with STATUS_FORMAT, naming the node or tensor: a name given twice or by nobody, a
+ * cycle, a shape whose size overflows, data of another length than the shape asks for,
+ * external data outside of the file's folder or of its end; with STATUS_MODEL for an If
+ * by anything else; or with STATUS_IO. */
+Status net_read(Net **out, const char *path, const char *encoder, Diag *diag);
 
 /* Frees the net; tensors retained elsewhere keep the mappings alive. NULL is allowed. */
 void net_destroy(Net *net);
 
 /* The bytes of a stored tensor's raw or external data, and the mapping they lie in
- * (borrowed); NULL when the tensor holds its numbers in a list. */
+ * (borrowed, NULL = in none); NULL when the tensor holds its numbers in a list. */
 const void *net_bytes(const Net *net, const OnnxTensor *tensor, Buf **map);
+
+/* Makes a tensor, whose type and shape are set, a view of a stored tensor's bytes. False,
+ * with nothing changed, where they lie in no mapping or not aligned for its type. */
+bool net_view(Tensor *out, const Net *net, const OnnxTensor *tensor);
+
+/* Bytes of all files that the net was read from. */
+int64_t net_file_bytes(const Net *net);
 
 /* Whether a shape is one that tensors of a file may have; `count` (may be NULL) gets the
  * number of elements. */

@@ -2,6 +2,8 @@
 #include "io/onnx/onnx_file.h"
 
 #include "io/onnx/onnx_exits.h"
+#include "io/onnx/onnx_form.h"
+#include "io/onnx/onnx_notes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -57,41 +59,6 @@ Status onnx_check(const Model *model, const OnnxOptions *options, Diag *diag) {
                                                : STATUS_OK;
 }
 
-/* ---- bytes of weights ---- */
-
-/* to[K, M] = from[M, K], in tiles that stay in cache. */
-static void copy_transposed(uint8_t *to, const uint8_t *from, int64_t M, int64_t K,
-                            size_t each) {
-    enum { TILE = 32 };
-    for (int64_t m0 = 0; m0 < M; m0 += TILE)
-        for (int64_t k0 = 0; k0 < K; k0 += TILE)
-            for (int64_t m = m0; m < M && m < m0 + TILE; m++)
-                for (int64_t k = k0; k < K && k < k0 + TILE; k++)
-                    memcpy(to + (size_t)(k * M + m) * each,
-                           from + (size_t)(m * K + k) * each, each);
-}
-
-/* The bytes of a weight in its form: those of the storage, or a copy in `*made`. */
-static Status weight_bytes(const OnnxWeight *weight, const uint8_t **bytes, Buf **made,
-                           Diag *diag) {
-    static const size_t GATES[] = {0, 3, 1, 2};
-    const Tensor *tensor = &weight->storage->tensor;
-    const size_t length = tensor_bytes(tensor);
-    *made = NULL;
-    *bytes = tensor_data(tensor);
-    if (weight->form == ONNX_AS_IT_IS) return STATUS_OK;
-    TRY(buf_create(made, length, diag));
-    uint8_t *to = (uint8_t *)buf_data(*made);
-    /* rows of a [4 H, ...] weight in the order i, o, f, g */
-    for (size_t i = 0; i < 4 && weight->form == ONNX_GATES; i++)
-        memcpy(to + i * (length / 4), *bytes + GATES[i] * (length / 4), length / 4);
-    if (weight->form == ONNX_TRANSPOSED)
-        copy_transposed(to, *bytes, tensor->dim[0], tensor_count(tensor) / tensor->dim[0],
-                        dtype_bytes(tensor->dtype));
-    *bytes = to;
-    return STATUS_OK;
-}
-
 /* ---- files ---- */
 
 static void set_entry(Arena *arena, OnnxTensor *tensor, const char *key,
@@ -115,7 +82,7 @@ static Status write_external(OnnxBuild *b, const char *name, OutFile *file,
         Buf *made;
         const size_t length = tensor_bytes(&weight->storage->tensor);
         const size_t gap = (EXTERNAL_ALIGN - at % EXTERNAL_ALIGN) % EXTERNAL_ALIGN;
-        TRY(weight_bytes(weight, &bytes, &made, diag));
+        TRY(onnx_form_bytes(&bytes, &made, &weight->storage->tensor, weight->form, diag));
         Status status = outfile_write(file, ZEROS, gap, diag);
         if (status == STATUS_OK) status = outfile_write(file, bytes, length, diag);
         buf_release(made);
@@ -135,7 +102,7 @@ static Status write_external(OnnxBuild *b, const char *name, OutFile *file,
     return STATUS_OK;
 }
 
-static OnnxModel *model_of(OnnxBuild *b) {
+static OnnxModel *model_of(OnnxBuild *b, const Model *of, OnnxPart part) {
     OnnxModel *model = ARENA_NEW(b->arena, OnnxModel);
     OnnxOpset *opset = ARENA_NEW(b->arena, OnnxOpset);
     *model = (OnnxModel)ONNX__MODEL_PROTO__INIT;
@@ -150,6 +117,7 @@ static OnnxModel *model_of(OnnxBuild *b) {
     model->opset_import[0] = opset;
     model->producer_name = arena_strdup(b->arena, "compress");
     model->graph = onnx_build_graph(b, "main_graph");
+    onnx_notes_put(model, b, of, part);
     return model;
 }
 
@@ -169,26 +137,30 @@ static Status write_file(const OnnxModel *model, const char *path, Written *writ
 }
 
 /* The file with its weights in it. */
-static Status write_inside(OnnxBuild *b, const char *path, Written *written, Diag *diag) {
+static Status write_inside(OnnxBuild *b, const Model *model, OnnxPart part,
+                           const char *path, Written *written, Diag *diag) {
     Buf **made = memory_alloc((size_t)b->weights.count + 1, sizeof *made);
     memset(made, 0, ((size_t)b->weights.count + 1) * sizeof *made);
     Status status = STATUS_OK;
     for (int i = 0; i < b->weights.count; i++) {
         const OnnxWeight *weight = b->weights.items[i];
         const uint8_t *bytes;
-        status = weight_bytes(weight, &bytes, &made[i], diag);
+        status = onnx_form_bytes(&bytes, &made[i], &weight->storage->tensor, weight->form,
+                                 diag);
         if (status != STATUS_OK) break;
         weight->tensor->raw_data.data = (uint8_t *)bytes;
         weight->tensor->raw_data.len = tensor_bytes(&weight->storage->tensor);
     }
-    if (status == STATUS_OK) status = write_file(model_of(b), path, written, diag);
+    if (status == STATUS_OK)
+        status = write_file(model_of(b, model, part), path, written, diag);
     for (int i = 0; i < b->weights.count; i++) buf_release(made[i]);
     free(made);
     return status;
 }
 
 /* The file with its weights beside it, which are put in place first. */
-static Status write_beside(OnnxBuild *b, const char *path, Written *written, Diag *diag) {
+static Status write_beside(OnnxBuild *b, const Model *model, OnnxPart part,
+                           const char *path, Written *written, Diag *diag) {
     const char *beside = arena_printf(b->arena, "%s_data", path);
     const char *slash = strrchr(beside, '/');
     OutFile *file;
@@ -200,7 +172,7 @@ static Status write_beside(OnnxBuild *b, const char *path, Written *written, Dia
         return status;
     }
     TRY(outfile_commit(file, diag));
-    return write_file(model_of(b), path, written, diag);
+    return write_file(model_of(b, model, part), path, written, diag);
 }
 
 Status onnx_file_write(Model *model, OnnxPart part, const char *path, bool half,
@@ -215,8 +187,8 @@ Status onnx_file_write(Model *model, OnnxPart part, const char *path, bool half,
     for (int i = 0; i < x.b->weights.count; i++)
         bytes += tensor_bytes(&((OnnxWeight *)x.b->weights.items[i])->storage->tensor);
     const Status status = bytes > (size_t)options->external_above
-                              ? write_beside(x.b, path, written, diag)
-                              : write_inside(x.b, path, written, diag);
+                              ? write_beside(x.b, model, part, path, written, diag)
+                              : write_inside(x.b, model, part, path, written, diag);
     arena_destroy(arena);
     return status;
 }

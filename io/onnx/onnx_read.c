@@ -6,6 +6,7 @@
 #include "io/files/path.h"
 #include "io/formats/assets.h"
 #include "io/onnx/lift_match.h"
+#include "io/onnx/onnx_notes.h"
 #include "io/onnx/places.h"
 #include "io/onnx/places_config.h"
 #include "io/onnx/probe.h"
@@ -141,23 +142,46 @@ static Status lift_model(Model *model, Net *net, const Tree *beside, Diag *diag)
     return graph_verify(model->graph, STATUS_MODEL, diag);
 }
 
-static Status read_file(Model *model, const char *path, Diag *diag) {
-    Net *net;
-    TRY(net_read(&net, path, diag));
-    const char *folder = config_folder(net->arena, path);
-    const Tree *beside = folder ? read_config(net->arena, folder, diag) : NULL;
-    const Status status = lift_model(model, net, beside, diag);
-    if (status == STATUS_OK && folder) assets_read(model, folder, diag);
-    net_destroy(net);
-    return status;
+/* The encoder's file beside a decoder's of the same kind ("decoder_model_fp16.onnx"
+ * beside "encoder_model_fp16.onnx"), NULL when the path is of no decoder's. */
+static const char *encoder_beside(Arena *arena, const char *path) {
+    static const char *const DECODERS[] = {"decoder_model_merged", "decoder_model"};
+    const char *folder = path_folder(arena, path);
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    for (size_t i = 0; i < sizeof DECODERS / sizeof *DECODERS; i++) {
+        const size_t length = strlen(DECODERS[i]);
+        if (strncmp(name, DECODERS[i], length) != 0) continue;
+        const char *encoder = path_join(
+            arena, folder, arena_printf(arena, "encoder_model%s", name + length));
+        return path_is_file(encoder) ? encoder : NULL;
+    }
+    return NULL;
+}
+
+/* Reads a file's graph, or where it notes the model that it was, that. */
+static Status read_net(Model **out, Net *net, const Tree *beside, const OpTable *ops,
+                       Diag *diag) {
+    *out = model_create(ops);
+    if (onnx_notes_read(*out, net)) return STATUS_OK;
+    model_destroy(*out);
+    *out = model_create(ops);
+    return lift_model(*out, net, beside, diag);
 }
 
 Status onnx_read(Model **out, const char *path, const OpTable *ops, Diag *diag) {
-    Model *model = model_create(ops);
-    const Status status = read_file(model, path, diag);
-    if (status == STATUS_OK)
-        *out = model;
-    else
-        model_destroy(model);
+    Net *net;
+    Arena *arena = arena_create();
+    const char *encoder = encoder_beside(arena, path);
+    Status status = net_read(&net, path, encoder, diag);
+    if (status == STATUS_OK) {
+        const char *folder = config_folder(arena, path);
+        const Tree *beside = folder ? read_config(arena, folder, diag) : NULL;
+        status = read_net(out, net, beside, ops, diag);
+        (*out)->file_bytes = net_file_bytes(net);
+        if (status == STATUS_OK && folder) assets_read(*out, folder, diag);
+        if (status != STATUS_OK) model_destroy(*out);
+        net_destroy(net);
+    }
+    arena_destroy(arena);
     return status;
 }

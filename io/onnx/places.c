@@ -8,9 +8,10 @@
 typedef struct Finder {
     Graph *graph;
     const char *stack;
-    int layer;   /* the latest, -1 = none yet */
-    bool open;   /* it has attention and no feed-forward block yet */
-    char *state; /* by Node.id */
+    int layer;    /* the latest, -1 = none yet */
+    bool open;    /* it has attention and no feed-forward block yet */
+    char *state;  /* by Node.id */
+    bool *target; /* by Node.id: computed from the target of a model that has a source */
 } Finder;
 
 enum { STATE_NONE, STATE_PLACED, STATE_AFTER };
@@ -80,10 +81,11 @@ static Node *place_sum(Finder *f, Node *sum, const Node *branch, Role role) {
 }
 
 /* The norm of a block whose branch begins at `first`: before the branch where that reads
- * a norm of the stream, else behind the sum. */
+ * a norm of the stream, else behind the sum; the branch may also end in it. */
 static void place_norm(Finder *f, Node *first, const Node *stream, const Node *sum,
                        Role role) {
     Node *after = norm_after(sum);
+    if (is_norm(sum->in[1]) && sum->in[1]->role == role) return;
     if (is_norm(first) && first->in[0] == stream)
         place(f, first, role);
     else if (first == stream && after)
@@ -115,23 +117,36 @@ static void start_layer(Finder *f) {
     f->open = true;
 }
 
+/* Roles of a block of attention. */
+typedef struct AttentionRoles {
+    Role q, k, v, attention, out, norm, residual;
+} AttentionRoles;
+
+static const AttentionRoles OWN_ROLES = {
+    ROLE_Q, ROLE_K, ROLE_V, ROLE_ATTENTION, ROLE_OUT, ROLE_NORM1, ROLE_RESIDUAL1};
+static const AttentionRoles CROSS_ROLES = {
+    ROLE_CROSS_Q,   ROLE_CROSS_K,    ROLE_CROSS_V,       ROLE_CROSS_ATTENTION,
+    ROLE_CROSS_OUT, ROLE_NORM_CROSS, ROLE_RESIDUAL_CROSS};
+
 static bool place_attention(Finder *f, Node *attention) {
-    Node *sum = branch_end(f, attention, ROLE_OUT, ROLE_NORM1, false);
+    const bool cross = f->target[attention->id] && !f->target[attention->in[1]->id];
+    const AttentionRoles *roles = cross ? &CROSS_ROLES : &OWN_ROLES;
+    Node *sum = branch_end(f, attention, roles->out, roles->norm, false);
     if (!sum) return false;
-    start_layer(f);
-    place(f, attention, ROLE_ATTENTION);
-    const Node *q = place_projection(f, attention->in[0], ROLE_Q, ROLE_ROTARY_Q);
-    place_projection(f, attention->in[1], ROLE_K, ROLE_ROTARY_K);
-    place_projection(f, attention->in[2], ROLE_V, ROLE_NONE);
-    branch_end(f, attention, ROLE_OUT, ROLE_NORM1, true);
+    if (!cross || !f->open) start_layer(f);
+    place(f, attention, roles->attention);
+    const Node *q = place_projection(f, attention->in[0], roles->q, ROLE_ROTARY_Q);
+    place_projection(f, attention->in[1], roles->k, ROLE_ROTARY_K);
+    place_projection(f, attention->in[2], roles->v, ROLE_NONE);
+    branch_end(f, attention, roles->out, roles->norm, true);
     const Node *stream =
-        place_sum(f, sum, branch_operand(sum, f->graph, attention), ROLE_RESIDUAL1);
+        place_sum(f, sum, branch_operand(sum, f->graph, attention), roles->residual);
     Node *first = is(q, "linear") ? q->in[0] : NULL;
     if (is(first, "window_partition")) {
         place(f, first, ROLE_WINDOWS);
         first = first->in[0];
     }
-    if (first) place_norm(f, first, stream, sum, ROLE_NORM1);
+    if (first) place_norm(f, first, stream, sum, roles->norm);
     return true;
 }
 
@@ -236,56 +251,91 @@ static void order_sum(Graph *graph, Node *sum, Role role) {
     sum->in[0] = second;
 }
 
+/* Whether a node is a norm of what the last layer of a stack hands on. */
+static bool is_final_norm(const Graph *graph, const char *stack, const Node *node) {
+    const int layers = graph_layer_count(graph, stack);
+    return layers > 0 && is_norm(node) &&
+           node->in[0] == graph_layer_output(graph, stack, layers - 1);
+}
+
 static void place_rest(Finder *f) {
-    const int layers = f->layer + 1;
+    static const char *const STACKS[] = {STACK_ENCODER, STACK_DECODER};
     const Node *logits = graph_output(f->graph, OUTPUT_LOGITS);
     if (is(logits, "scale")) order_sum(f->graph, logits->in[0], ROLE_NONE);
-    const Node *last =
-        layers > 0 ? graph_layer_output(f->graph, f->stack, layers - 1) : NULL;
-    f->layer = -1;
     for (Node *node = f->graph->first; node; node = node->next) {
         if (node_is_leaf(node) || f->state[node->id] == STATE_PLACED) continue;
         if (!follows_layers(f, node)) {
-            node_place(f->graph, node, STACK_EMBEDDINGS, -1, embedding_role(node));
+            node_place(f->graph, node,
+                       f->target[node->id] ? STACK_DECODER_EMBEDDINGS : STACK_EMBEDDINGS,
+                       -1, embedding_role(node));
             order_sum(f->graph, node, node->role);
-        } else if (is_norm(node) && last && node->in[0] == last) {
-            node_place(f->graph, node, f->stack, -1, ROLE_FINAL_NORM);
-            f->state[node->id] = STATE_AFTER;
-        } else {
-            node_place(f->graph, node, STACK_HEAD, -1, head_role(f->graph, node));
-            f->state[node->id] = STATE_AFTER;
+            continue;
         }
+        f->state[node->id] = STATE_AFTER;
+        const char *stack = NULL;
+        for (int i = 0; i < 2; i++)
+            if (is_final_norm(f->graph, STACKS[i], node)) stack = STACKS[i];
+        if (stack)
+            node_place(f->graph, node, stack, -1, ROLE_FINAL_NORM);
+        else
+            node_place(f->graph, node, STACK_HEAD, -1, head_role(f->graph, node));
     }
 }
 
 /* ---- outputs, ties, task ---- */
 
-static void tie_head(Graph *graph) {
-    Node *head = graph_find(graph, STACK_HEAD, -1, ROLE_HEAD);
-    Node *embed = graph_find(graph, STACK_EMBEDDINGS, -1, ROLE_EMBED);
-    if (!is(head, "linear") || !is(embed, "embedding")) return;
-    if (node_flag(head, "transposed") || !head->in[1]->storage) return;
-    const Tensor *x = &head->in[1]->storage->tensor, *y = &embed->in[1]->storage->tensor;
+/* The table of words of the predictions: the target's where there are two. */
+static Node *main_embed(const Graph *graph) {
+    Node *target = graph_find(graph, STACK_DECODER_EMBEDDINGS, -1, ROLE_EMBED);
+    return target ? target : graph_find(graph, STACK_EMBEDDINGS, -1, ROLE_EMBED);
+}
+
+/* Lets an operand be the table of an embedding where its numbers are that table's. */
+static void tie_weight(Graph *graph, Node *node, const char *operand, Node *embed) {
+    Node *weight = node_operand(node, operand);
+    if (!is(embed, "embedding") || !weight || !weight->storage) return;
+    const Tensor *x = &weight->storage->tensor, *y = &embed->in[1]->storage->tensor;
     if (x != y && x->dtype == y->dtype && tensor_same_shape(x, y) && tensor_data(x) &&
         tensor_data(y) && memcmp(tensor_data(x), tensor_data(y), tensor_bytes(x)) == 0)
-        node_set_operand(graph, head, "weight", embed->in[1]);
+        node_set_operand(graph, node, operand, embed->in[1]);
+}
+
+static void tie_weights(Graph *graph) {
+    Node *head = graph_find(graph, STACK_HEAD, -1, ROLE_HEAD);
+    Node *source = graph_find(graph, STACK_EMBEDDINGS, -1, ROLE_EMBED);
+    Node *target = graph_find(graph, STACK_DECODER_EMBEDDINGS, -1, ROLE_EMBED);
+    if (is(target, "embedding")) tie_weight(graph, target, "weight", source);
+    if (is(head, "linear") && !node_flag(head, "transposed"))
+        tie_weight(graph, head, "weight", main_embed(graph));
 }
 
 static Task find_task(const Graph *graph, bool decoder) {
     const Node *logits = graph_output(graph, OUTPUT_LOGITS);
-    const Node *embed = graph_find(graph, STACK_EMBEDDINGS, -1, ROLE_EMBED);
+    const Node *embed = main_embed(graph);
     if (!logits) return TASK_EMBED;
     if (logits->type.rank == 2) return TASK_CLASSIFY;
     const bool words =
         is(embed, "embedding") && logits->type.dim[2] == embed->in[1]->type.dim[0];
     if (!words) return TASK_LABEL_TOKENS;
+    if (graph_find_input(graph, INPUT_TARGET_IDS)) return TASK_TRANSLATE;
     return decoder ? TASK_NEXT_TOKEN : TASK_FILL_IN;
 }
 
-/* Hugging Face's models give their states and what is pooled as well. */
-static void add_outputs(Graph *graph, const char *stack, int layers) {
+/* What the last layer of a stack hands on, behind its norm. */
+static Node *stack_output(const Graph *graph, const char *stack) {
+    const int layers = graph_layer_count(graph, stack);
     Node *states = graph_find(graph, stack, -1, ROLE_FINAL_NORM);
-    if (!states && layers > 0) states = graph_layer_output(graph, stack, layers - 1);
+    return states || layers == 0 ? states : graph_layer_output(graph, stack, layers - 1);
+}
+
+/* Hugging Face's models give their states and what is pooled as well. */
+static void add_outputs(Graph *graph, const char *stack) {
+    Node *states = stack_output(graph, stack);
+    Node *source = graph_find_input(graph, INPUT_TARGET_IDS)
+                       ? stack_output(graph, STACK_ENCODER)
+                       : NULL;
+    if (!graph_output(graph, OUTPUT_ENCODER_STATES) && source)
+        graph_set_output(graph, OUTPUT_ENCODER_STATES, source);
     if (!graph_output(graph, OUTPUT_STATES) && states)
         graph_set_output(graph, OUTPUT_STATES, states);
     Node *heads[2] = {graph_find(graph, STACK_HEAD, -1, ROLE_HEAD),
@@ -303,23 +353,41 @@ static void add_outputs(Graph *graph, const char *stack, int layers) {
         graph_set_output(graph, OUTPUT_POOLER, act);
 }
 
+/* Places the layers of one stack: those whose nodes are of the target, or are not. */
+static void place_stack(Finder *f, const char *stack, bool target) {
+    f->stack = stack;
+    f->layer = -1;
+    f->open = false;
+    for (Node *node = f->graph->first; node; node = node->next) {
+        if (f->target[node->id] != target) continue;
+        if (is(node, "attention")) place_attention(f, node);
+        if (is(node, "activation")) place_feed_forward(f, node);
+        if (is(node, "patch_merging")) place_merging(f, node);
+    }
+}
+
 int places_find(Graph *graph, bool decoder) {
     Arena *arena = arena_create();
+    const bool translates = graph_find_input(graph, INPUT_TARGET_IDS) != NULL;
+    const char *stack = decoder ? STACK_DECODER : STACK_ENCODER;
+    const size_t count = (size_t)graph_number(graph);
     Finder f = {.graph = graph,
-                .stack = decoder ? STACK_DECODER : STACK_ENCODER,
-                .layer = -1,
-                .state = ARENA_ARRAY(arena, char, (size_t)graph_number(graph))};
-    for (Node *node = graph->first; node; node = node->next) {
-        if (is(node, "attention")) place_attention(&f, node);
-        if (is(node, "activation")) place_feed_forward(&f, node);
-        if (is(node, "patch_merging")) place_merging(&f, node);
+                .state = ARENA_ARRAY(arena, char, count),
+                .target = ARENA_ARRAY(arena, bool, count)};
+    for (const Node *node = graph->first; node && translates; node = node->next) {
+        f.target[node->id] =
+            node_is_input(node) && (strcmp(node->name, INPUT_TARGET_IDS) == 0 ||
+                                    strcmp(node->name, INPUT_TARGET_MASK) == 0);
+        for (int i = 0; i < node->in_count; i++)
+            if (node->in[i] && f.target[node->in[i]->id]) f.target[node->id] = true;
     }
-    const int layers = f.layer + 1;
+    if (translates) place_stack(&f, STACK_ENCODER, false);
+    place_stack(&f, stack, translates);
     place_rest(&f);
     arena_destroy(arena);
-    tie_head(graph);
-    add_outputs(graph, decoder ? STACK_DECODER : STACK_ENCODER, layers);
+    tie_weights(graph);
+    add_outputs(graph, stack);
     graph_remove_dead(graph);
     graph->task = find_task(graph, decoder);
-    return layers;
+    return graph_layer_count(graph, stack);
 }

@@ -222,12 +222,65 @@ static void put_swin(Arena *arena, Tree *config, const Facts *f, const Node *pat
     put_labels(arena, config, f);
 }
 
+/* Layers, heads and units of one side of an encoder-decoder. */
+static void put_side(Arena *arena, Tree *config, const Graph *graph, const char *side) {
+    const Node *attention = graph_find(graph, side, -1, ROLE_ATTENTION);
+    tree_put_int(arena, config, arena_printf(arena, "%s_layers", side),
+                 graph_layer_count(graph, side));
+    tree_put_int(arena, config, arena_printf(arena, "%s_attention_heads", side),
+                 attention ? node_heads(attention) : 1);
+    tree_put_int(arena, config, arena_printf(arena, "%s_ffn_dim", side),
+                 node_width(graph_find(graph, side, -1, ROLE_FFN_IN)));
+}
+
+/* Where the norms of a stack's blocks stand. */
+static const char *norm_place(const Graph *graph, const char *stack) {
+    const Node *sum = graph_find(graph, stack, -1, ROLE_RESIDUAL1),
+               *norm = graph_find(graph, stack, -1, ROLE_NORM1);
+    if (!sum || !norm || norm->in[0] == sum) return "post";
+    return sum->in[0] == norm->in[0] ? "pre" : "branch";
+}
+
+static void put_marian(Arena *arena, Tree *config, const Facts *f) {
+    const Graph *graph = f->graph;
+    const bool head = graph_output(graph, OUTPUT_LOGITS) != NULL;
+    const Node *target = graph_find(graph, STACK_DECODER_EMBEDDINGS, -1, ROLE_EMBED);
+    const Node *last = graph_find(graph, STACK_HEAD, -1, ROLE_HEAD);
+    const bool table = is(target, "embedding") && is(f->embed, "embedding");
+    tree_put_string(arena, config, "model_type", "marian");
+    Tree *list = tree_put_list(arena, config, "architectures");
+    tree_add_string(arena, list, head ? "MarianMTModel" : "MarianModel");
+    tree_put_bool(arena, config, "is_encoder_decoder", true);
+    tree_put_int(arena, config, "d_model", f->width);
+    put_side(arena, config, graph, STACK_ENCODER);
+    put_side(arena, config, graph, STACK_DECODER);
+    tree_put_int(arena, config, "vocab_size", f->vocabulary);
+    if (table) {
+        tree_put_int(arena, config, "decoder_vocab_size", target->in[1]->type.dim[0]);
+        tree_put_bool(arena, config, "share_encoder_decoder_embeddings",
+                      target->in[1] == f->embed->in[1]);
+        tree_put_bool(arena, config, "tie_word_embeddings",
+                      is(last, "linear") && last->in[1] == target->in[1]);
+    }
+    tree_put_string(arena, config, "activation_function", act_name(f->act, "gelu_new"));
+    tree_put_string(arena, config, "norm", norm_place(graph, STACK_DECODER));
+    tree_put_bool(arena, config, "add_final_layer_norm",
+                  graph_find(graph, STACK_DECODER, -1, ROLE_FINAL_NORM) != NULL);
+    tree_put_bool(arena, config, "normalize_embedding",
+                  graph_find(graph, STACK_DECODER_EMBEDDINGS, -1, ROLE_NORM0) != NULL);
+    tree_put_bool(arena, config, "scale_embedding", is(f->position->in[0], "scale"));
+    if (f->norm)
+        tree_put_real(arena, config, "layer_norm_eps", node_real(f->norm, "eps"));
+}
+
 Tree *places_config(Arena *arena, const Graph *graph) {
     Tree *config = tree_new(arena, TREE_MAP, LOC_NONE);
     const Facts f = find_facts(graph);
     const Node *patches = find_op(graph, "patches");
     const bool decoder = strcmp(f.stack, STACK_DECODER) == 0;
-    if (patches && find_op(graph, "window_partition"))
+    if (graph_find_input(graph, INPUT_TARGET_IDS)) {
+        if (is(f.position, "add_sinusoid")) put_marian(arena, config, &f);
+    } else if (patches && find_op(graph, "window_partition"))
         put_swin(arena, config, &f, patches);
     else if (patches)
         put_vit(arena, config, &f, patches);

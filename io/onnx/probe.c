@@ -7,7 +7,8 @@
 #include <string.h>
 
 /* Few tokens: tables of positions may be short. */
-static const int64_t SAMPLES[NET_PROBES] = {2, 3}, TOKENS[NET_PROBES] = {3, 5};
+static const int64_t SAMPLES[NET_PROBES] = {2, 3}, TOKENS[NET_PROBES] = {3, 5},
+                     SOURCE_TOKENS[NET_PROBES] = {4, 7};
 
 int64_t probe_samples(int probe) {
     return SAMPLES[probe];
@@ -17,9 +18,18 @@ int64_t probe_tokens(int probe) {
     return TOKENS[probe];
 }
 
+int64_t probe_source_tokens(int probe) {
+    return SOURCE_TOKENS[probe];
+}
+
 /* Filled up at the end, as tokenizers do, by other lengths in every sample. */
-bool probe_mask(int probe, int64_t n, int64_t t) {
-    return t < TOKENS[probe] - 2 * n;
+bool probe_mask(int64_t tokens, int64_t n, int64_t t) {
+    return t < tokens - 2 * n;
+}
+
+bool probe_is_source(const Net *net, const NetValue *input) {
+    return net->translates &&
+           (strcmp(input->name, INPUT_IDS) == 0 || strcmp(input->name, INPUT_MASK) == 0);
 }
 
 InputKind probe_input_kind(const NetValue *input) {
@@ -34,6 +44,7 @@ InputKind probe_input_kind(const NetValue *input) {
                  {INPUT_TYPES, INPUT_TYPE_IDS},
                  {"segment_ids", INPUT_TYPE_IDS},
                  {INPUT_MASK, INPUT_PADDING},
+                 {INPUT_TARGET_MASK, INPUT_PADDING},
                  {"input_mask", INPUT_PADDING},
                  {"mask", INPUT_PADDING},
                  {"position_ids", INPUT_POSITIONS},
@@ -77,6 +88,8 @@ static Status input_shape(const Net *net, const NetValue *input, int probe,
         shape->dim[d] = fixed && dim->dim_value > 0
                             ? dim->dim_value
                             : open_size(kind, shape->rank, d, probe, sizes);
+        if (!fixed && d == 1 && probe_is_source(net, input))
+            shape->dim[d] = SOURCE_TOKENS[probe];
         if (shape->dim[d] >= 0) continue;
         diag_fail(diag, STATUS_MODEL, at, input->name,
                   "dimension %d has no fixed size, and nothing says how large it is", d);
@@ -89,11 +102,11 @@ static Status input_shape(const Net *net, const NetValue *input, int probe,
 }
 
 /* The numbers of an input that are given. */
-static void fill_input(Array *array, InputKind kind, int probe) {
+static void fill_input(Array *array, InputKind kind) {
     const int64_t columns = array->rank > 0 ? array->dim[array->rank - 1] : 1;
     for (int64_t i = 0; i < array->count; i++)
         if (kind == INPUT_PADDING)
-            array->data[i] = probe_mask(probe, i / columns, i % columns);
+            array->data[i] = probe_mask(columns, i / columns, i % columns);
         else if (kind == INPUT_POSITIONS)
             array->data[i] = (double)(i % columns);
     array->depends = kind == INPUT_PADDING     ? DEPENDS_MASK
@@ -112,7 +125,7 @@ static Status probe_input(Net *net, ArrayPool *pool, NetValue *input, int probe,
     if (!array)
         return diag_fail(diag, STATUS_FORMAT, LOC_FILE(net->path), input->name,
                          "its shape is impossible");
-    if (array->data) fill_input(array, kind, probe);
+    if (array->data) fill_input(array, kind);
     input->probe[probe] = array;
     return STATUS_OK;
 }

@@ -30,12 +30,16 @@ typedef enum InputKind {
 /* By its name, as Hugging Face's exporter gives them. */
 InputKind probe_input_kind(const NetValue *input);
 
-/* Sizes of a probe. */
+/* Sizes of a probe; those of a source are of models that have a target as well. */
 int64_t probe_samples(int probe);
 int64_t probe_tokens(int probe);
+int64_t probe_source_tokens(int probe);
 
-/* Whether token `t` of sample `n` counts in a probe's mask. */
-bool probe_mask(int probe, int64_t n, int64_t t);
+/* Whether token `t` of sample `n` counts in a probe's mask of `tokens` tokens. */
+bool probe_mask(int64_t tokens, int64_t n, int64_t t);
+
+/* Whether an input belongs to the source of a model that has a target as well. */
+bool probe_is_source(const Net *net, const NetValue *input);
 
 /* Sizes that the file leaves open but whoever reads it knows; 0 = not known. */
 typedef struct ProbeSizes {

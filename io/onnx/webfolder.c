@@ -8,9 +8,11 @@
 #include "io/files/file.h"
 #include "io/files/json.h"
 #include "io/files/outfolder.h"
+#include "io/files/path.h"
 #include "io/formats/assets.h"
 #include "io/formats/model_config.h"
 #include "io/onnx/onnx_file.h"
+#include "io/onnx/onnx_read.h"
 #include "io/tokenizers/tokenizer.h"
 
 #include <errno.h>
@@ -242,12 +244,55 @@ static Status write(Model *model, const char *path, const WriteOptions *options,
     return status;
 }
 
+/* ---- reading ---- */
+
+/* The file of a folder that holds its graph, or the decoder's, beside which the encoder's
+ * is found: as transformers.js or as Hugging Face's exporter has it. NULL = none. */
+static const char *find_graph(Arena *arena, const char *folder) {
+    static const char *const NAMES[] = {"model", "decoder_model_merged", "decoder_model"};
+    static const char *const SUFFIXES[] = {"", "_fp16"};
+    static const char *const PARTS[] = {GRAPHS, ""};
+    for (size_t part = 0; part < 2; part++)
+        for (size_t suffix = 0; suffix < 2; suffix++)
+            for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
+                const char *path = arena_printf(arena, "%s/%s%s%s.onnx", folder,
+                                                PARTS[part], NAMES[i], SUFFIXES[suffix]);
+                if (path_is_file(path)) return path;
+            }
+    return NULL;
+}
+
+/* A folder with weights of another kind is read from those. */
+static bool probe(const char *path) {
+    static const char *const WEIGHTS[] = {
+        "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
+        "pytorch_model.bin.index.json"};
+    if (!path_is_folder(path)) return false;
+    Arena *arena = arena_create();
+    bool found = find_graph(arena, path) != NULL;
+    for (size_t i = 0; i < sizeof WEIGHTS / sizeof *WEIGHTS; i++)
+        found = found && !path_is_file(path_join(arena, path, WEIGHTS[i]));
+    arena_destroy(arena);
+    return found;
+}
+
+static Status read_format(Model **out, const char *path, const HfOptions *options,
+                          const OpTable *ops, bool verify, Diag *diag) {
+    (void)options, (void)verify;
+    Arena *arena = arena_create();
+    const Status status = onnx_read(out, find_graph(arena, path), ops, diag);
+    arena_destroy(arena);
+    return status;
+}
+
 const ModelFormat model_format_webfolder = {
     .name = "transformers.js",
     .what = "a folder for transformers.js",
     .ending = ".onnx/",
     .summary =
         "ONNX files with configuration and tokenizer, as transformers.js loads them",
+    .probe = probe,
+    .read = read_format,
     .is_ours = is_ours,
     .fields = ONNX_FIELDS,
     .options_size = sizeof(OnnxOptions),

@@ -113,7 +113,7 @@ static void run_node_test(const char *test, Counts *counts) {
     Net *net = NULL;
     Diag *diag = diag_create();
     snprintf(path, sizeof path, "%s/%s/model.onnx", FOLDER, test);
-    if (is_beyond(test) || net_read(&net, path, diag) != STATUS_OK ||
+    if (is_beyond(test) || net_read(&net, path, NULL, diag) != STATUS_OK ||
         !is_evaluated(net)) {
         counts->left_out++;
     } else {

@@ -10,6 +10,7 @@
 #include "ir/rewrite.h"
 #include "tests/support/configured.h"
 #include "tests/support/graph_changes.h"
+#include "tests/support/onnx_notes.h"
 #include "tests/support/reference.h"
 
 #include <math.h>
@@ -74,13 +75,28 @@ static Model *read_model(void) {
     return model;
 }
 
-static void expect_back(Model *model, const char *name, const OnnxOptions *options) {
+/* Writes a model: as one file, or as an encoder's and a decoder's. */
+static void write_parts(Model *model, const OnnxOptions *options, bool two) {
     Diag *diag = diag_create();
     Written written = {0};
-    Text changes = {0};
-    expect_ok(diag,
-              onnx_file_write(model, ONNX_WHOLE, path, false, options, &written, diag));
+    char encoder[300];
+    snprintf(path, sizeof path, "%s/%s.onnx", folder, two ? "decoder_model" : "model");
+    snprintf(encoder, sizeof encoder, "%s/encoder_model.onnx", folder);
+    expect_ok(diag, onnx_file_write(model, two ? ONNX_DECODER : ONNX_WHOLE, path, false,
+                                    options, &written, diag));
+    if (two)
+        expect_ok(diag, onnx_file_write(model, ONNX_ENCODER, encoder, false, options,
+                                        &written, diag));
     diag_destroy(diag);
+    forget_notes(path);
+    if (two) forget_notes(encoder);
+}
+
+/* What was written comes back node by node, without notes. */
+static void expect_back_from(Model *model, const char *name, const OnnxOptions *options,
+                             bool two) {
+    Text changes = {0};
+    write_parts(model, options, two);
     Model *back = read_model();
     drop_dropout(model);
     /* files do not say how weights are drawn */
@@ -100,6 +116,10 @@ static void expect_back(Model *model, const char *name, const OnnxOptions *optio
     model_destroy(back);
 }
 
+static void expect_back(Model *model, const char *name, const OnnxOptions *options) {
+    expect_back_from(model, name, options, false);
+}
+
 static void test_families(void **state) {
     static const char *const NAMES[] = {"bert",        "bert_mlm", "distilbert",
                                         "gpt2",        "llama",    "swin",
@@ -116,6 +136,31 @@ static void test_families(void **state) {
             diag_destroy(diag);
             options.cache = cache;
             expect_back(model, NAMES[i], &options);
+            model_destroy(model);
+        }
+}
+
+/* Encoder-decoders come back from one file and from two. */
+static void test_translators(void **state) {
+    static const char *const KEYS[] = {
+        "scale_embedding: true", "normalize_before: true, normalize_embedding: true",
+        "norm: branch, add_final_layer_norm: true, tie_word_embeddings: false",
+        "share_encoder_decoder_embeddings: false, decoder_vocab_size: 14"};
+    (void)state;
+    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++)
+        for (int way = 0; way < 3; way++) {
+            char yaml[600];
+            OnnxOptions options = ONNX_DEFAULTS;
+            snprintf(yaml, sizeof yaml,
+                     "{model_type: marian, architectures: [MarianMTModel], d_model: 12,\n"
+                     " encoder_layers: 2, decoder_layers: 3,\n"
+                     " encoder_attention_heads: 3, decoder_attention_heads: 2,\n"
+                     " encoder_ffn_dim: 20, decoder_ffn_dim: 16, vocab_size: 13,\n"
+                     " activation_function: silu, init_std: 0.3, %s}",
+                     KEYS[i]);
+            Model *model = configured_model(yaml, 1);
+            options.cache = way == 2;
+            expect_back_from(model, KEYS[i], &options, way > 0);
             model_destroy(model);
         }
 }
@@ -142,6 +187,45 @@ static void test_configuration(void **state) {
     diag_destroy(diag);
     model_destroy(built);
     model_destroy(back);
+    model_destroy(model);
+}
+
+/* Notes of a graph that a tool has changed are not believed: the graph is. */
+static void test_changed_graph(void **state) {
+    (void)state;
+    Model *model = configured_bert(1, 1);
+    Diag *diag = diag_create();
+    Written written = {0};
+    Buf *map;
+    OnnxFile parsed;
+    OutFile *out;
+    double found[2];
+    expect_ok(diag, onnx_file_write(model, ONNX_WHOLE, path, false, &ONNX_DEFAULTS,
+                                    &written, diag));
+    for (int changed = 0; changed < 2; changed++) {
+        Model *back = read_model();
+        found[changed] =
+            node_real(graph_find(back->graph, STACK_ENCODER, 0, ROLE_NORM1), "eps");
+        assert_true(changed || tree_get(back->config, "initializer_range"));
+        model_destroy(back);
+        expect_ok(diag, file_map(&map, path, diag));
+        expect_ok(diag, onnx_parse(&parsed, buf_data(map), buf_bytes(map), LOC_FILE(path),
+                                   diag));
+        for (size_t i = 0; i < parsed.model->graph->n_node; i++) {
+            OnnxNode *node = parsed.model->graph->node[i];
+            for (size_t k = 0; k < node->n_attribute; k++)
+                if (strcmp(node->attribute[k]->name, "epsilon") == 0)
+                    node->attribute[k]->f = 0.25F;
+        }
+        expect_ok(diag, outfile_open(&out, NULL, path, diag));
+        expect_ok(diag, onnx_write(parsed.model, out, diag));
+        expect_ok(diag, outfile_commit(out, diag));
+        onnx_release(&parsed);
+        buf_release(map);
+    }
+    assert_true(found[0] < 1e-4);
+    assert_true(found[1] == 0.25);
+    diag_destroy(diag);
     model_destroy(model);
 }
 
@@ -498,7 +582,9 @@ static void test_flipped_bytes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_families, enter, leave),
+        cmocka_unit_test_setup_teardown(test_translators, enter, leave),
         cmocka_unit_test_setup_teardown(test_configuration, enter, leave),
+        cmocka_unit_test_setup_teardown(test_changed_graph, enter, leave),
         cmocka_unit_test_setup_teardown(test_exports, enter, leave),
         cmocka_unit_test_setup_teardown(test_fused_layer, enter, leave),
         cmocka_unit_test_setup_teardown(test_refused_operators, enter, leave),

@@ -1,0 +1,229 @@
+/* Notes of ONNX files: see onnx_notes.h. */
+#include "io/onnx/onnx_notes.h"
+
+#include "io/files/json.h"
+#include "io/onnx/onnx_form.h"
+#include "ir/irtext.h"
+#include "ir/name_map.h"
+#include "ir/storage.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define VERSION "1"
+
+#define KEY_VERSION    "compress.version"
+#define KEY_WEIGHTS    "compress.weights"
+#define KEY_IR         "compress.ir"
+#define KEY_CONFIG     "compress.config"
+#define KEY_PROVENANCE "compress.provenance"
+#define KEY_HASH       "compress.hash"
+
+enum { NOTES_MAX = 6 };
+
+static const char *const FORMS[] = {[ONNX_AS_IT_IS] = "as it is",
+                                    [ONNX_TRANSPOSED] = "transposed",
+                                    [ONNX_GATES] = "gates"};
+
+/* ---- the hash ---- */
+
+/* Whether an initialiser is a constant of the graph: no more than shapes, tables of
+ * windows and the like, never a weight, which all have names of the model. */
+static bool is_constant(const OnnxTensor *tensor) {
+    return tensor->name && tensor->has_raw_data &&
+           (strncmp(tensor->name, "constant.", 9) == 0 ||
+            strncmp(tensor->name, "scalar.", 7) == 0);
+}
+
+/* Hash of a graph but for its weights' numbers: nodes, inputs and outputs as they are
+ * packed, names, types and shapes of initialisers, and the numbers of constants. */
+static void hash_graph(const OnnxGraph *graph, char out[HASH_TEXT_BYTES]) {
+    OnnxGraph bare = *graph;
+    Text text = {0};
+    bare.n_initializer = 0;
+    const size_t bytes = onnx__graph_proto__get_packed_size(&bare);
+    uint8_t *packed = memory_alloc(bytes, 1);
+    onnx__graph_proto__pack(&bare, packed);
+    text_bytes(&text, (const char *)packed, bytes);
+    free(packed);
+    for (size_t i = 0; i < graph->n_initializer; i++) {
+        const OnnxTensor *tensor = graph->initializer[i];
+        text_add(&text, "%s %d", tensor->name ? tensor->name : "",
+                 (int)tensor->data_type);
+        for (size_t d = 0; d < tensor->n_dims; d++)
+            text_add(&text, " %lld", (long long)tensor->dims[d]);
+        text_add(&text, "\n");
+        if (is_constant(tensor))
+            text_bytes(&text, (const char *)tensor->raw_data.data, tensor->raw_data.len);
+    }
+    bytes_hash(text.data, text.length, out);
+    text_free(&text);
+}
+
+/* ---- writing ---- */
+
+static void put_note(OnnxModel *file, Arena *arena, const char *key, const char *value) {
+    OnnxEntry *entry = ARENA_NEW(arena, OnnxEntry);
+    *entry = (OnnxEntry)ONNX__STRING_STRING_ENTRY_PROTO__INIT;
+    entry->key = arena_strdup(arena, key);
+    entry->value = arena_strdup(arena, value);
+    file->metadata_props[file->n_metadata_props++] = entry;
+}
+
+static void put_json(OnnxModel *file, Arena *arena, const char *key, const Tree *value) {
+    Text text = {0};
+    tree_print_json(&text, value, 0);
+    put_note(file, arena, key, text.data);
+    text_free(&text);
+}
+
+/* The weight of a file that is a storage, NULL when the file lacks it. */
+static const OnnxWeight *find_weight(const OnnxBuild *b, const Storage *storage) {
+    for (int i = 0; i < b->weights.count; i++) {
+        const OnnxWeight *weight = b->weights.items[i];
+        if (weight->storage == storage) return weight;
+    }
+    return NULL;
+}
+
+void onnx_notes_put(OnnxModel *file, OnnxBuild *b, const Model *model, OnnxPart part) {
+    Graph *graph = model->graph;
+    Tree *weights = tree_new(b->arena, TREE_MAP, LOC_NONE);
+    Text ir = {0};
+    char hash[HASH_TEXT_BYTES];
+    for (int i = 0; i < graph->storage_count; i++) {
+        const Storage *storage = graph->storages[i];
+        const OnnxWeight *weight = find_weight(b, storage);
+        if (!weight && part == ONNX_WHOLE) return;
+        if (!weight || strcmp(weight->tensor->name, storage->name) == 0) continue;
+        Tree *place = tree_put_map(b->arena, weights, storage->name);
+        tree_put_string(b->arena, place, "tensor", weight->tensor->name);
+        tree_put_string(b->arena, place, "form", FORMS[weight->form]);
+    }
+    file->metadata_props = ARENA_ARRAY(b->arena, OnnxEntry *, NOTES_MAX);
+    put_note(file, b->arena, KEY_VERSION, VERSION);
+    put_json(file, b->arena, KEY_WEIGHTS, weights);
+    if (part != ONNX_ENCODER) {
+        graph_print(&ir, graph);
+        put_note(file, b->arena, KEY_IR, ir.data);
+        text_free(&ir);
+        put_json(file, b->arena, KEY_CONFIG, model->config);
+        put_json(file, b->arena, KEY_PROVENANCE, model->provenance);
+    }
+    hash_graph(file->graph, hash);
+    put_note(file, b->arena, KEY_HASH, hash);
+}
+
+/* ---- reading ---- */
+
+typedef struct NotesReader {
+    const Net *net;
+    Model *model;
+    Arena *scratch;
+    NameMap names;    /* of initialisers, to OnnxTensor */
+    Tree *weights[2]; /* of the file, and of the encoder's where there are two */
+    Diag *diag;       /* not shown: without notes the graph is read */
+} NotesReader;
+
+static const char *find_note(const OnnxModel *file, const char *key) {
+    for (size_t i = 0; i < file->n_metadata_props; i++) {
+        const OnnxEntry *entry = file->metadata_props[i];
+        if (entry->key && entry->value && strcmp(entry->key, key) == 0)
+            return entry->value;
+    }
+    return NULL;
+}
+
+static bool read_map(const NotesReader *r, const OnnxModel *file, Arena *arena,
+                     const char *key, Tree **out) {
+    const char *text = find_note(file, key);
+    return text &&
+           json_parse(out, arena, key, text, strlen(text), r->diag) == STATUS_OK &&
+           (*out)->kind == TREE_MAP;
+}
+
+/* Whether the notes are of this version and of the graph that stands beside them. */
+static bool are_of_graph(const OnnxModel *file) {
+    const char *version = find_note(file, KEY_VERSION), *hash = find_note(file, KEY_HASH);
+    char found[HASH_TEXT_BYTES];
+    if (!version || !hash || strcmp(version, VERSION) != 0) return false;
+    hash_graph(file->graph, found);
+    return strcmp(hash, found) == 0;
+}
+
+/* The tensor of a storage and its form; NULL when the file has none that fits. */
+static const OnnxTensor *find_tensor(const NotesReader *r, const Storage *storage,
+                                     OnnxForm *form) {
+    const char *name = storage->name;
+    *form = ONNX_AS_IT_IS;
+    for (int i = 0; i < 2; i++) {
+        const Tree *place = tree_get(r->weights[i], storage->name);
+        const Tree *own = tree_get(place, "tensor"), *what = tree_get(place, "form");
+        if (!own || own->kind != TREE_STRING || !what || what->kind != TREE_STRING)
+            continue;
+        name = own->string;
+        for (int f = ONNX_AS_IT_IS; f <= ONNX_GATES; f++)
+            if (strcmp(what->string, FORMS[f]) == 0) *form = (OnnxForm)f;
+        break;
+    }
+    const OnnxTensor *tensor = name_map_get(&r->names, name);
+    int64_t count;
+    DType dtype;
+    const bool fits = tensor && onnx_dtype(tensor->data_type, &dtype) &&
+                      dtype == storage->tensor.dtype &&
+                      net_shape_count(tensor->dims, tensor->n_dims, &count) &&
+                      count == tensor_count(&storage->tensor) &&
+                      (*form != ONNX_GATES || storage->tensor.dim[0] % 4 == 0);
+    return fits ? tensor : NULL;
+}
+
+static bool bind_storage(const NotesReader *r, Storage *storage) {
+    OnnxForm form;
+    Buf *map;
+    Tensor values = storage->tensor;
+    const OnnxTensor *tensor = find_tensor(r, storage, &form);
+    const char *bytes = tensor ? net_bytes(r->net, tensor, &map) : NULL;
+    if (!bytes) return false;
+    if (form == ONNX_AS_IT_IS && net_view(&values, r->net, tensor)) {
+        storage_set_values(storage, values);
+        return true;
+    }
+    if (onnx_form_back(&values, &storage->tensor, bytes, form, r->diag) != STATUS_OK)
+        return false;
+    storage_set_values(storage, values);
+    return true;
+}
+
+static bool read_notes(NotesReader *r) {
+    const OnnxModel *file = r->net->model, *encoder = r->net->encoder;
+    Model *model = r->model;
+    const char *ir = find_note(file, KEY_IR);
+    Graph *graph;
+    if (!ir || !are_of_graph(file) || (encoder && !are_of_graph(encoder)) ||
+        !read_map(r, file, model->arena, KEY_CONFIG, &model->config) ||
+        !read_map(r, file, model->arena, KEY_PROVENANCE, &model->provenance) ||
+        !read_map(r, file, r->scratch, KEY_WEIGHTS, &r->weights[0]) ||
+        (encoder && !read_map(r, encoder, r->scratch, KEY_WEIGHTS, &r->weights[1])) ||
+        graph_parse(&graph, model->arena, model->graph->ops, KEY_IR, ir, strlen(ir),
+                    r->diag) != STATUS_OK)
+        return false;
+    model->graph = graph;
+    for (int i = 0; i < r->net->value_count; i++) {
+        const NetValue *value = r->net->values[i];
+        if (value->stored)
+            name_map_add(&r->names, value->name, (OnnxTensor *)value->stored);
+    }
+    for (int i = 0; i < graph->storage_count; i++)
+        if (!bind_storage(r, graph->storages[i])) return false;
+    return true;
+}
+
+bool onnx_notes_read(Model *model, const Net *net) {
+    NotesReader r = {
+        .net = net, .model = model, .scratch = arena_create(), .diag = diag_create()};
+    const bool found = read_notes(&r);
+    name_map_free(&r.names);
+    arena_destroy(r.scratch);
+    diag_destroy(r.diag);
+    return found;
+}
