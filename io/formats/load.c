@@ -16,12 +16,8 @@
 #include <unistd.h>
 
 static Status not_a_model(const char *path, Diag *diag) {
-    Text formats = {0};
-    for (const ModelFormat *const *format = model_format_list(); *format; format++)
-        if ((*format)->read)
-            text_add(&formats, "%s%s", formats.length ? " or " : "", (*format)->what);
-    diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL, "expected %s", formats.data);
-    text_free(&formats);
+    diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
+              "expected a model file or folder, found none of the formats that are read");
     if (text_ends_with(path, ".safetensors"))
         diag_hint(diag, "these are weights alone: give the folder that holds them beside "
                         "config.json, or a configuration as well: `model: {config: ..., "
@@ -29,6 +25,8 @@ static Status not_a_model(const char *path, Diag *diag) {
     else if (pytorch_probe(path))
         diag_hint(diag, "weights of PyTorch need a configuration: `model: {config: ..., "
                         "weights: ...}`, or `compress convert` with --config");
+    else
+        diag_hint(diag, "`compress formats` lists what is read");
     return STATUS_FORMAT;
 }
 
