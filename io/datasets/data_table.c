@@ -222,17 +222,35 @@ static Status table_parse_text(Table *table, char *text, size_t length, Diag *di
 
 /* --- JSON Lines, one object a line --- */
 
-/* Appends a value as a cell. */
-static Status cell_add(Text *out, const Tree *value, const char *key, Diag *diag) {
+/* Appends a string, number or boolean as text; false for anything else. */
+static bool scalar_add(Text *out, const Tree *value) {
     switch (value->kind) {
-    case TREE_STRING: text_bytes(out, value->string, strlen(value->string)); break;
-    case TREE_INT: text_add(out, "%" PRId64, value->integer); break;
-    case TREE_FLOAT: text_real(out, value->real); break;
-    case TREE_BOOL: text_add(out, "%s", value->boolean ? "true" : "false"); break;
-    default:
-        return diag_fail(diag, STATUS_FORMAT, value->loc, key,
-                         "expected a string or a number, found %s",
-                         tree_kind_name(value->kind));
+    case TREE_STRING: text_bytes(out, value->string, strlen(value->string)); return true;
+    case TREE_INT: text_add(out, "%" PRId64, value->integer); return true;
+    case TREE_FLOAT: text_real(out, value->real); return true;
+    case TREE_BOOL: text_add(out, "%s", value->boolean ? "true" : "false"); return true;
+    default: return false;
+    }
+}
+
+static Status fail_value(const Tree *value, const char *key, const char *expected,
+                         Diag *diag) {
+    return diag_fail(diag, STATUS_FORMAT, value->loc, key, "expected %s, found %s",
+                     expected, tree_kind_name(value->kind));
+}
+
+/* Appends a value as a cell. */
+static Status cell_add(Table *table, const Tree *value, const char *key, Diag *diag) {
+    static const char END = TABLE_ITEM_END, SCALAR[] = "a string or a number";
+    Text *out = &table->owned;
+    const bool list = table->options.lists && value->kind == TREE_LIST;
+    if (!list && !scalar_add(out, value)) return fail_value(value, key, SCALAR, diag);
+    for (const Tree *item = list ? value->first : NULL; item; item = item->next) {
+        const size_t before = out->length;
+        if (!scalar_add(out, item)) return fail_value(item, key, SCALAR, diag);
+        if (memchr(out->data + before, END, out->length - before))
+            return fail_value(item, key, "items without the character U+001F", diag);
+        text_bytes(out, &END, 1);
     }
     text_bytes(out, "", 1);
     return STATUS_OK;
@@ -270,8 +288,7 @@ static Status row_add(Table *table, const Tree *object, int64_t line, Diag *diag
     }
     table_row_add(table, table->owned.length, line);
     for (int i = 0; i < table->columns; i++)
-        TRY(cell_add(&table->owned, tree_get(object, table->names[i]), table->names[i],
-                     diag));
+        TRY(cell_add(table, tree_get(object, table->names[i]), table->names[i], diag));
     if (table->owned.length <= UINT32_MAX) return STATUS_OK;
     return diag_fail(diag, STATUS_FORMAT, LOC_FILE(table->path), NULL,
                      "expected cells of at most 4 GiB together");

@@ -17,6 +17,9 @@
 
 enum { TABLE_COLUMNS_MAX = 4096 };
 
+/* Ends each item of a list in a cell (ASCII's unit separator, which no item may hold). */
+#define TABLE_ITEM_END '\x1f'
+
 /* TABLE_BY_NAME: .csv is CSV, .jsonl, .ndjson and .json are JSON Lines, the rest TSV.
  * TABLE_LINES: every line is a row of one cell; there is no header, quotes are text, and
  * lines of white space alone are skipped. */
@@ -42,6 +45,8 @@ typedef struct TableOptions {
     TableQuotes quotes; /* of TSV and CSV */
     bool no_header;     /* TSV, CSV: the first line is a row */
     bool skip_bad; /* leave out rows with a wrong number of cells, or a missing key */
+    bool lists;    /* JSON Lines: a list of strings, numbers and booleans is a cell, every
+                      item ended by TABLE_ITEM_END; else it is refused */
     /* Names of the columns, instead of the header's; of JSON Lines, the keys to read.
      * Without names and without a header, columns are found by their number. */
     const char *const *names;

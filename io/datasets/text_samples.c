@@ -16,7 +16,7 @@ static TextSpan span_of(const TextRows *rows, int64_t row, int column) {
     return span;
 }
 
-static void sample_add(TextSamples *out, int64_t sample, const Encoding *encoding) {
+void text_samples_add(TextSamples *out, int64_t sample, const Encoding *encoding) {
     const int64_t length = (int64_t)encoding->length;
     const int64_t start = out->start[sample], end = start + length;
     if (end > out->capacity) {
@@ -50,10 +50,38 @@ Status text_samples_encode(TextSamples *out, const Tokenizer *tokenizer,
             status = diag_fail(diag, STATUS_FORMAT, table_loc(rows->table, row), NULL,
                                "expected text, found a row without tokens");
         else
-            sample_add(out, i, &encoding);
+            text_samples_add(out, i, &encoding);
     }
     encoding_free(&encoding);
     return status;
+}
+
+void text_samples_write(const TextSamples *samples, int64_t sample, int64_t tokens,
+                        int32_t pad, int32_t *ids, int32_t *mask, int32_t *types) {
+    const uint32_t *src = samples->tokens + samples->start[sample];
+    const int64_t length = samples->start[sample + 1] - samples->start[sample];
+    for (int64_t i = 0; i < tokens; i++) {
+        const bool token = i < length;
+        ids[i] = token ? text_token_id(src[i]) : pad;
+        mask[i] = token;
+        types[i] = token ? text_token_type(src[i]) : 0;
+    }
+}
+
+Status text_samples_check_padding(const TextSamples *samples, int64_t count, int32_t pad,
+                                  const char *tokenizer, Loc at, Diag *diag) {
+    for (int64_t i = 0; i < count && pad < 0; i++) {
+        const int64_t length = samples->start[i + 1] - samples->start[i];
+        if (length == samples->longest) continue;
+        diag_fail(diag, STATUS_RECIPE, at, "tokenizer",
+                  "expected one with a padding token, as samples have %" PRId64
+                  " to %" PRId64 " tokens, found none in %s",
+                  length, samples->longest, tokenizer);
+        diag_hint(diag, "add <pad> or [PAD] to its added_tokens as a special token, or "
+                        "let a tokenizer_config.json beside it name its pad_token");
+        return STATUS_RECIPE;
+    }
+    return STATUS_OK;
 }
 
 void text_samples_free(TextSamples *samples) {

@@ -42,6 +42,20 @@ Status text_samples_encode(TextSamples *out, const Tokenizer *tokenizer,
                            const TextRows *rows, int first, int second, size_t max_length,
                            Diag *diag);
 
+/* Appends one sample of tokens behind those before. */
+void text_samples_add(TextSamples *out, int64_t sample, const Encoding *encoding);
+
+/* Writes a sample as rows of `tokens` places each, `pad` behind its end, where mask and
+ * types are 0. */
+void text_samples_write(const TextSamples *samples, int64_t sample, int64_t tokens,
+                        int32_t pad, int32_t *ids, int32_t *mask, int32_t *types);
+
+/* A tokenizer without a padding token (`pad` -1) has no number that may stand behind a
+ * shorter sample: what the model made of any other one would depend on its neighbours.
+ * Fails with STATUS_RECIPE unless all of `count` samples are equally long. */
+Status text_samples_check_padding(const TextSamples *samples, int64_t count, int32_t pad,
+                                  const char *tokenizer, Loc at, Diag *diag);
+
 /* Frees the memory and empties the samples. */
 void text_samples_free(TextSamples *samples);
 

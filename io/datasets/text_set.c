@@ -7,6 +7,7 @@
 #include "io/datasets/dataset.h"
 #include "io/datasets/text_mask.h"
 #include "io/datasets/text_samples.h"
+#include "io/datasets/text_targets.h"
 #include "io/formats/model_vocabulary.h"
 #include "ir/random.h"
 
@@ -16,8 +17,10 @@
 
 typedef struct TextOptions {
     const char *path, *tokenizer, *sentence, *sentence2, *label;
-    StringList labels;
-    int table; /* TableFormat */
+    StringList labels, columns;
+    const char *separator;
+    int targets; /* TargetKind */
+    int table;   /* TableFormat */
     bool header;
     int64_t max_length, limit, offset, classes;
     double mask_share, mask_replace, mask_random;
@@ -52,6 +55,8 @@ typedef struct TextData {
     Arena *arena; /* holds this struct */
     TextSamples samples;
     int32_t *labels; /* [count], NULL without */
+    float *targets;  /* [count, width], NULL without; in place of `labels` */
+    int64_t width;
     int32_t pad;
     TextMask mask;
     Column columns[COLUMNS]; /* those there are */
@@ -80,24 +85,14 @@ static void sample_write(const TextData *data, const Fetch *what, int64_t sample
                          int64_t row, void *const *dst) {
     const int64_t tokens = what->tokens;
     int32_t *ids = row_of(data, dst, COLUMN_IDS, row, tokens);
-    int32_t *mask = row_of(data, dst, COLUMN_MASK, row, tokens);
-    int32_t *types = row_of(data, dst, COLUMN_TYPES, row, tokens);
-    const uint32_t *src = data->samples.tokens + data->samples.start[sample];
-    const int64_t length = text_length(&data->base, sample);
-    for (int64_t i = 0; i < length; i++) {
-        ids[i] = text_token_id(src[i]);
-        mask[i] = 1;
-        types[i] = text_token_type(src[i]);
-    }
-    for (int64_t i = length; i < tokens; i++) {
-        ids[i] = data->pad;
-        mask[i] = types[i] = 0;
-    }
+    text_samples_write(&data->samples, sample, tokens, data->pad, ids,
+                       row_of(data, dst, COLUMN_MASK, row, tokens),
+                       row_of(data, dst, COLUMN_TYPES, row, tokens));
     if (data->mask.share == 0) return;
     const uint64_t key =
         random_key(random_key_name(what->mask_key, "mask"), (uint64_t)sample);
     const int64_t most = text_masked(&data->base, tokens);
-    text_mask_apply(&data->mask, key, ids, length,
+    text_mask_apply(&data->mask, key, ids, text_length(&data->base, sample),
                     row_of(data, dst, COLUMN_POSITIONS, row, most),
                     row_of(data, dst, COLUMN_MASKED, row, most), most);
 }
@@ -115,6 +110,10 @@ static Status text_fetch(const Batches *self, const Fetch *what, void *const *ds
                              sample, text_length(self, sample), what->tokens);
         sample_write(data, what, sample, i, dst);
         if (data->labels) *row_of(data, dst, COLUMN_LABELS, i, 1) = data->labels[sample];
+        if (data->targets)
+            memcpy(row_of(data, dst, COLUMN_LABELS, i, data->width),
+                   data->targets + sample * data->width,
+                   (size_t)data->width * sizeof(float));
     }
     return STATUS_OK;
 }
@@ -123,6 +122,7 @@ static void text_destroy(Batches *self) {
     TextData *data = (TextData *)self;
     text_samples_free(&data->samples);
     free(data->labels);
+    free(data->targets);
     arena_destroy(data->arena);
 }
 
@@ -137,6 +137,26 @@ static const char *label_column(const TextOptions *options) {
     const char *label = options->label;
     if (!is_given(label)) return NULL;
     return options->table == TABLE_LINES && strcmp(label, LABEL) == 0 ? NULL : label;
+}
+
+/* Options of targets that are no classes. */
+static Status targets_check(const TextOptions *options, Loc at, Diag *diag) {
+    const int columns = options->columns.count, names = options->labels.count;
+    if (columns && options->targets == TARGET_CLASS)
+        return diag_fail(diag, STATUS_RECIPE, at, "columns",
+                         "expected targets: labels or values beside it");
+    if (names && options->targets == TARGET_VALUES)
+        return diag_fail(diag, STATUS_RECIPE, at, "labels",
+                         "expected none, as values have no names");
+    if (columns && names && columns != names)
+        return diag_fail(diag, STATUS_RECIPE, at, "labels",
+                         "expected %d names, one for each of 'columns', found %d",
+                         columns, names);
+    if (columns && options->classes && options->classes != columns)
+        return diag_fail(diag, STATUS_RECIPE, at, "classes",
+                         "expected %d, one for each of 'columns', found %" PRId64,
+                         columns, options->classes);
+    return STATUS_OK;
 }
 
 /* What the fields' own ranges cannot say. */
@@ -166,7 +186,7 @@ static Status options_check(const TextOptions *options, Loc at, Diag *diag) {
                              "expected names that differ, found '%.64s' twice",
                              labels->items[i]);
     }
-    return STATUS_OK;
+    return targets_check(options, at, diag);
 }
 
 /* Finds the column `name`; *out = -1 when none is named. */
@@ -177,22 +197,48 @@ static Status column_find(int *out, const Table *table, const char *name, const 
     return table_column(out, table, name, at, key, diag);
 }
 
+/* Names of all classes; the texts are copied. */
+static void names_fill(TextData *data, const StringList *names) {
+    const char **copy = ARENA_ARRAY(data->arena, const char *, (size_t)names->count);
+    for (int i = 0; i < names->count; i++)
+        copy[i] = arena_strdup(data->arena, names->items[i]);
+    if (names->count > 0) data->base.class_names = copy;
+}
+
+/* Labels that are no classes. Columns of labels name them. */
+static Status targets_fill(TextData *data, const TextOptions *options,
+                           const TextRows *rows, Loc at, Diag *diag) {
+    const StringList *columns = &options->columns;
+    TargetColumns where = {.kind = (TargetKind)options->targets,
+                           .separator = options->separator,
+                           .count = columns->count,
+                           .names = options->labels,
+                           .width = options->classes};
+    int *found = ARENA_ARRAY(data->arena, int, (size_t)columns->count);
+    for (int i = 0; i < columns->count; i++)
+        TRY(table_column(&found[i], rows->table, columns->items[i], at, "columns", diag));
+    if (!columns->count)
+        TRY(table_column(&where.column, rows->table, options->label, at, "label", diag));
+    where.columns = found;
+    const bool labels = where.kind == TARGET_LABELS;
+    names_fill(data, labels && !where.names.count ? columns : &where.names);
+    TRY(text_targets_read(&data->targets, &data->width, rows, &where, diag));
+    data->base.classes = data->width;
+    return STATUS_OK;
+}
+
 static Status labels_fill(TextData *data, const TextOptions *options,
                           const TextRows *rows, Loc at, Diag *diag) {
     int column;
+    if (options->targets != TARGET_CLASS && label_column(options))
+        return targets_fill(data, options, rows, at, diag);
     Status status =
         column_find(&column, rows->table, label_column(options), "label", at, diag);
     if (status != STATUS_OK) diag_hint(diag, "label: \"\" reads no labels");
     if (status != STATUS_OK || column < 0) return status;
     data->labels = memory_alloc((size_t)rows->count, sizeof *data->labels);
     data->base.classes = options->classes;
-    const int names = options->labels.count;
-    if (names > 0) {
-        const char **copy = ARENA_ARRAY(data->arena, const char *, (size_t)names);
-        for (int i = 0; i < names; i++)
-            copy[i] = arena_strdup(data->arena, options->labels.items[i]);
-        data->base.class_names = copy;
-    }
+    names_fill(data, &options->labels);
     return text_labels_read(data->labels, &data->base.classes, rows, column,
                             &options->labels, diag);
 }
@@ -203,31 +249,15 @@ static void columns_fill(TextData *data) {
     Batches *base = &data->base;
     for (int i = 0; i < COLUMNS; i++) {
         if ((i == COLUMN_POSITIONS || i == COLUMN_MASKED) && !masked) continue;
-        if (i == COLUMN_LABELS && !data->labels) continue;
+        if (i == COLUMN_LABELS && !data->labels && !data->targets) continue;
         data->place[i] = base->column_count;
-        data->columns[base->column_count++] = TEXT_COLUMNS[i];
+        data->columns[base->column_count++] =
+            i == COLUMN_LABELS && data->targets
+                ? (Column){DATA_LABELS, {DTYPE_F32, 1, {data->width}}}
+                : TEXT_COLUMNS[i];
     }
     base->columns = data->columns;
     if (masked) base->masked = text_masked;
-}
-
-/* A tokenizer without a padding token has no number that may stand behind a shorter
- * sample: what the model made of any other one would depend on its neighbours. */
-static Status padding_check(const TextData *data, const TextOptions *options, Loc at,
-                            Diag *diag) {
-    const int64_t *start = data->samples.start;
-    if (data->pad >= 0) return STATUS_OK;
-    for (int64_t i = 0; i < data->base.count; i++) {
-        if (start[i + 1] - start[i] == data->samples.longest) continue;
-        diag_fail(diag, STATUS_RECIPE, at, "tokenizer",
-                  "expected one with a padding token, as samples have %" PRId64
-                  " to %" PRId64 " tokens, found none in %s",
-                  start[i + 1] - start[i], data->samples.longest, options->tokenizer);
-        diag_hint(diag, "add <pad> or [PAD] to its added_tokens as a special token, or "
-                        "let a tokenizer_config.json beside it name its pad_token");
-        return STATUS_RECIPE;
-    }
-    return STATUS_OK;
 }
 
 static Status table_fill(TextData *data, const TextOptions *options, const Table *table,
@@ -244,7 +274,8 @@ static Status table_fill(TextData *data, const TextOptions *options, const Table
     data->pad = tokenizer_specials(tokenizer)->pad;
     data->base.count = rows.count;
     data->base.max_tokens = data->samples.longest;
-    TRY(padding_check(data, options, at, diag));
+    TRY(text_samples_check_padding(&data->samples, data->base.count, data->pad,
+                                   options->tokenizer, at, diag));
     columns_fill(data);
     return STATUS_OK;
 }
@@ -272,6 +303,7 @@ static Status tokenizer_fill(TextData *data, const TextOptions *options,
     const char *name = SENTENCE;
     const TableOptions chosen = {.format = (TableFormat)options->table,
                                  .no_header = !options->header,
+                                 .lists = options->targets != TARGET_CLASS,
                                  .names = &name,
                                  .name_count = options->table == TABLE_LINES};
     const bool pair = is_given(options->sentence2);
@@ -339,12 +371,21 @@ static const Field TEXT_FIELDS[] = {
              .nullable = true, .empty = true),
     F_STRINGS(TextOptions, labels,
               "names of the classes, in order; left out: labels are numbers from 0"),
+    F_CHOICE(TextOptions, targets, TARGET_NAMES,
+             "what labels are: one class a row; any number of labels; real values. The "
+             "last two stand in one cell, a list or parted by `separator`, or in "
+             "`columns`"),
+    F_STRINGS(TextOptions, columns,
+              "targets labels, values: a column for each, in place of `label`; labels "
+              "are 0 or 1 and named by their columns"),
+    F_STRING(TextOptions, separator, "targets labels, values: between those of a cell"),
     F_INT(TextOptions, max_length, 1, 65536,
           "most tokens of a sample, special ones included; the rest is cut"),
     F_INT(TextOptions, limit, 0, 1e12, "use this many samples; 0 = all"),
     F_INT(TextOptions, offset, 0, 1e12, "leave out this many samples at the start"),
     F_INT(TextOptions, classes, 0, TEXT_CLASSES_MAX,
-          "number of classes; 0 = that of 'labels', or 1 + the largest label"),
+          "number of classes, or of labels; 0 = that of 'labels', or 1 + the largest "
+          "label"),
     F_REAL(TextOptions, mask_share, 0, 1,
            "share of a sample's tokens to mask for masked language models; 0 = none"),
     F_REAL(TextOptions, mask_replace, 0, 1, "share of these that become [MASK]"),
@@ -354,6 +395,7 @@ static const Field TEXT_FIELDS[] = {
 
 static const TextOptions TEXT_DEFAULTS = {.sentence = SENTENCE,
                                           .label = LABEL,
+                                          .separator = ",",
                                           .header = true,
                                           .max_length = 128,
                                           .mask_replace = 0.8,

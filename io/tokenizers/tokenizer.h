@@ -36,6 +36,7 @@ typedef struct Encoding {
     int32_t *ids;   /* [length] */
     int32_t *types; /* [length]: 0, for the second text of a pair 1 */
     size_t length;
+    int32_t *words; /* [length], of tokenizer_encode_words alone */
 
     /* To be set before encoding: characters without a token are left out, not an error.
      * `skipped` says how many there were. */
@@ -43,7 +44,7 @@ typedef struct Encoding {
     size_t skipped;
 
     /* private to io/tokenizers/tokenizer.c */
-    size_t capacity;
+    size_t capacity, word_capacity;
     struct EncodingScratch *scratch;
 } Encoding;
 
@@ -130,6 +131,17 @@ Status tokenizer_encode(const Tokenizer *tokenizer, Encoding *out, TextSpan firs
 /* Encodes a text alone: no special tokens around it, nothing cut, types 0. Fails as
  * tokenizer_encode for the text. */
 Status tokenizer_encode_plain(const Tokenizer *tokenizer, Encoding *out, TextSpan text,
+                              Loc at, Diag *diag);
+
+/* Encodes words that were cut before, each as a text of its own, with special tokens
+ * around all of them as the template of one text says: as the `tokenizers` library does
+ * with a sequence that is pretokenized. Where tokens begin with a space that the
+ * tokenizer does not put in front itself (GPT-2's kind), every word gets one. out->words
+ * says of each token which word it is of, -1 of a special one; a word may have none. More
+ * than `max_length` tokens (0 = no limit) are cut at the end. Fails as tokenizer_encode.
+ */
+Status tokenizer_encode_words(const Tokenizer *tokenizer, Encoding *out,
+                              const TextSpan *words, size_t count, size_t max_length,
                               Loc at, Diag *diag);
 
 /* Frees the memory and empties the encoding. */

@@ -10,6 +10,8 @@
 /* Memory that encoding takes, beside the numbers. */
 typedef struct EncodingScratch {
     IdList first, second;
+    IdList word_of; /* of each token of `first`: tokenizer_encode_words */
+    Text spaced;    /* a word with a space in front */
     NormalizeScratch normalize;
     WordScratch words;
     UnknownChars unknown;
@@ -207,14 +209,18 @@ size_t tokenizer_overhead(const Tokenizer *self, bool pair) {
     return (size_t)(pair ? self->pair.count - 2 : self->single.count - 1);
 }
 
+static Status check_room(size_t max_length, size_t overhead, Loc at, Diag *diag) {
+    if (max_length == 0 || max_length >= overhead) return STATUS_OK;
+    return diag_fail(diag, STATUS_RECIPE, at, "max_length",
+                     "expected at least %zu, for the special tokens, found %zu", overhead,
+                     max_length);
+}
+
 Status tokenizer_encode(const Tokenizer *self, Encoding *out, TextSpan first,
                         const TextSpan *second, size_t max_length, Loc at, Diag *diag) {
     size_t overhead = tokenizer_overhead(self, second != NULL);
     EncodingScratch *scratch = scratch_of(out);
-    if (max_length > 0 && max_length < overhead)
-        return diag_fail(diag, STATUS_RECIPE, at, "max_length",
-                         "expected at least %zu, for the special tokens, found %zu",
-                         overhead, max_length);
+    TRY(check_room(max_length, overhead, at, diag));
     scratch->second.count = 0;
     out->skipped = 0;
     TRY(text_split(self, out, first, &scratch->first, at, diag));
@@ -236,12 +242,72 @@ Status tokenizer_encode_plain(const Tokenizer *self, Encoding *out, TextSpan tex
     return STATUS_OK;
 }
 
+/* --- words that were cut before --- */
+
+/* Whether tokens begin with spaces that the pre-tokenizer does not put there. */
+static bool wants_space(const Tokenizer *self) {
+    bool bytes = false, space = false;
+    for (int i = 0; i < self->words.count; i++) {
+        bytes |= self->words.steps[i].kind == WORDS_BYTES;
+        space |= self->words.steps[i].space_in_front;
+    }
+    return bytes && !space;
+}
+
+/* Which word each token is of, once the template is applied. */
+static void words_place(const Tokenizer *self, Encoding *out) {
+    const IdList *word_of = &out->scratch->word_of;
+    size_t at = 0;
+    if (out->length > out->word_capacity) {
+        out->word_capacity = out->capacity;
+        out->words = memory_grow(out->words, out->word_capacity, sizeof *out->words);
+    }
+    for (int i = 0; i < self->single.count; i++) {
+        if (self->single.pieces[i].id != PIECE_FIRST) {
+            out->words[at++] = -1;
+            continue;
+        }
+        for (size_t k = 0; k < out->scratch->first.count; k++)
+            out->words[at++] = word_of->items[k];
+    }
+}
+
+Status tokenizer_encode_words(const Tokenizer *self, Encoding *out, const TextSpan *words,
+                              size_t count, size_t max_length, Loc at, Diag *diag) {
+    const bool space = wants_space(self);
+    const size_t overhead = tokenizer_overhead(self, false);
+    EncodingScratch *scratch = scratch_of(out);
+    IdList *all = &scratch->first;
+    TRY(check_room(max_length, overhead, at, diag));
+    all->count = scratch->word_of.count = out->skipped = 0;
+    for (size_t w = 0; w < count; w++) {
+        TextSpan word = words[w];
+        scratch->spaced.length = 0;
+        text_bytes(&scratch->spaced, " ", 1);
+        text_bytes(&scratch->spaced, word.text, word.length);
+        if (space) word = (TextSpan){scratch->spaced.data, scratch->spaced.length};
+        TRY(text_split(self, out, word, &scratch->second, at, diag));
+        for (size_t k = 0; k < scratch->second.count; k++) {
+            ids_add(all, scratch->second.items[k]);
+            ids_add(&scratch->word_of, (int32_t)w);
+        }
+    }
+    if (max_length > 0 && all->count > max_length - overhead)
+        all->count = max_length - overhead;
+    template_apply(&self->single, out);
+    words_place(self, out);
+    return STATUS_OK;
+}
+
 void encoding_free(Encoding *encoding) {
     free(encoding->ids);
     free(encoding->types);
+    free(encoding->words);
     if (encoding->scratch) {
         free(encoding->scratch->first.items);
         free(encoding->scratch->second.items);
+        free(encoding->scratch->word_of.items);
+        text_free(&encoding->scratch->spaced);
         normalize_scratch_free(&encoding->scratch->normalize);
         word_scratch_free(&encoding->scratch->words);
     }
