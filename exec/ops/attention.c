@@ -122,10 +122,8 @@ static Status check_buckets(const Node *node, Diag *diag) {
                                "%lld and %lld",
                                a->bidirectional ? 4 : 2, (long long)buckets_exact(&b),
                                (long long)a->buckets, (long long)a->distance);
-    if (a->window || !node_has(node, ATTENTION_REL_BIAS))
-        return infer_fail_attr(node, "buckets", diag,
-                               "rel_bias and no windows beside it");
-    return infer_shape(node, ATTENTION_REL_BIAS, 2,
+    if (a->window) return infer_fail_attr(node, "buckets", diag, "no windows beside it");
+    return check_shape(node, ATTENTION_REL_BIAS, 2,
                        (const int64_t[]){a->buckets, a->heads}, diag);
 }
 

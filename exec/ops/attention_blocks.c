@@ -32,12 +32,13 @@ static void open_scratch(Attention *a, const Call *call) {
     if (a->limits.shift)
         a->limits.by_region = carve(a, call, LIMIT_REGIONS * a->padded * size);
     const AttentionAttrs *attrs = call->attrs;
-    if (attrs->buckets) {
+    const bool table = node_has(call->node, ATTENTION_REL_BIAS);
+    if (table && attrs->buckets) {
         const int64_t count = attention_offsets(a);
         a->bucket = carve(a, call, count * (int64_t)sizeof(int32_t));
         a->along = carve(a, call, a->heads * count * size);
         a->d_along = carve(a, call, a->heads * count * size);
-    } else if (node_has(call->node, ATTENTION_REL_BIAS)) {
+    } else if (table) {
         a->spread = carve(a, call, a->heads * a->queries * a->keys * size);
         a->d_spread = carve(a, call, a->heads * a->queries * a->keys * size);
     }

@@ -135,11 +135,10 @@ int64_t build_config_labels(Builder *b) {
     return build_config_int(b, "num_labels", &count, 1, max);
 }
 
-const char *build_config_activation(Builder *b, const char *key, const char *fallback) {
+const char *build_activation(Builder *b, const char *key, const char *name) {
     static const char *const NAMES[][2] = {
         {"gelu", "gelu"}, {"gelu_new", "gelu_tanh"}, {"gelu_pytorch_tanh", "gelu_tanh"},
         {"relu", "relu"}, {"silu", "silu"},          {"swish", "silu"}};
-    const char *name = build_config_string(b, key, fallback);
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
         if (strcmp(name, NAMES[i][0]) == 0) return NAMES[i][1];
     if (b->status == STATUS_OK)
@@ -148,6 +147,10 @@ const char *build_config_activation(Builder *b, const char *key, const char *fal
                               "swish, found '%.60s'",
                               name);
     return "gelu";
+}
+
+const char *build_config_activation(Builder *b, const char *key, const char *fallback) {
+    return build_activation(b, key, build_config_string(b, key, fallback));
 }
 
 double build_config_dropout(Builder *b, const char *key, double fallback) {

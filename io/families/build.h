@@ -53,7 +53,9 @@ int64_t build_config_labels(Builder *b);
  * one output is a number and several are classes, as transformers has it. */
 Task build_config_problem(Builder *b, int64_t labels);
 
-/* The activation op's name of the function that `key` names in transformers' terms. */
+/* The activation op's name of the function that transformers calls `name`, or that `key`
+ * names; a failure is of the key. */
+const char *build_activation(Builder *b, const char *key, const char *name);
 const char *build_config_activation(Builder *b, const char *key, const char *fallback);
 
 /* A dropout rate. */

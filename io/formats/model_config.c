@@ -139,15 +139,18 @@ const Tree *model_config_now(Arena *arena, const Model *model) {
     const Tree *type = tree_get(model->config, "model_type"), *now = model->config;
     const Family *family =
         type && type->kind == TREE_STRING ? family_find(type->string) : NULL;
-    Model *original = NULL;
     if (!family || !family->sizes) return now;
     Diag *diag = diag_create(); /* warnings of the configuration were given when read */
-    if (hf_build(&original, model->config, model->graph->ops, diag) == STATUS_OK) {
-        const Tree *changed =
-            changed_sizes(arena, family->sizes, original->graph, model->graph);
-        if (changed->count > 0) now = replace_values(arena, model->config, changed);
+    /* Twice: a key that is left out may follow another, as T5's layers of the decoder
+     * follow those of the encoder. */
+    for (int round = 0; round < 2; round++) {
+        Model *original = NULL;
+        Tree *changed = tree_new(arena, TREE_MAP, LOC_NONE);
+        if (hf_build(&original, now, model->graph->ops, diag) == STATUS_OK)
+            changed = changed_sizes(arena, family->sizes, original->graph, model->graph);
+        if (changed->count > 0) now = replace_values(arena, now, changed);
+        model_destroy(original);
     }
-    model_destroy(original);
     diag_destroy(diag);
     return now;
 }

@@ -68,9 +68,9 @@ static Status fail_path(const Prune *p, const PruneBlock *block, Role role,
 
 /* Whether a value is a gated one: the core's times that of projection ffn_gate, which is
  * then noted. */
-static bool is_gated(const Prune *p, PruneBlock *block, const Node *value) {
-    if (!node_is(value, &op_multiply) || graph_use_count(p->graph, value) != 1)
-        return false;
+static bool is_gated(const Prune *p, PruneBlock *block, Node *value) {
+    value = trace(p->graph, value, &op_multiply);
+    if (!value) return false;
     Node *sides[2] = {trace(p->graph, value->in[0], &op_linear),
                       trace(p->graph, value->in[1], &op_linear)};
     block->gate = sides[sides[0] == block->core];

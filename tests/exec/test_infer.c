@@ -78,8 +78,9 @@ static const struct {
      "operand 'rel_bias'"},
     {{"attention", "heads=2 buckets=8 distance=20", "2x5x8 2x7x8 2x7x8 - - - - - 7x2"},
      "operand 'rel_bias': expected f32[8, 2], found f32[7, 2]"},
-    {{"attention", "heads=2 buckets=8 distance=20", "2x5x8 2x7x8 2x7x8"},
-     "buckets: expected rel_bias and no windows beside it"},
+    {{"attention", "grid_h=2 grid_w=2 window=2 buckets=8 distance=20",
+      "2x4x8 2x4x8 2x4x8 - - - - - 8x1"},
+     "buckets: expected no windows beside it"},
     {{"attention", "heads=2 buckets=8 distance=4", "2x5x8 2x7x8 2x7x8 - - - - - 8x2"},
      "buckets, distance: expected at least 2 buckets and a distance above 4, found 8 and "
      "4"},

@@ -15,6 +15,10 @@ static const char MARIAN[] =
     "{model_type: marian, vocab_size: 11, d_model: 20, encoder_layers: 2,\n"
     " decoder_layers: 2, encoder_attention_heads: 4, decoder_attention_heads: 2,\n"
     " encoder_ffn_dim: 24, decoder_ffn_dim: 28, activation_function: relu, %s}\n";
+static const char T5[] =
+    "{model_type: t5, vocab_size: 11, d_model: 20, num_layers: 2, num_heads: 3, d_kv: 6,\n"
+    " d_ff: 24, relative_attention_num_buckets: 5, relative_attention_max_distance: 6,\n"
+    " %s}\n";
 static const char RECURRENT[] =
     "{model_type: rnn_attention, source_vocab_size: 11, target_vocab_size: 11,\n"
     " embedding_size: 12, encoder_size: 18, decoder_size: 14, alignment_size: 10, %s}\n";
@@ -24,6 +28,8 @@ static const struct {
 } MODELS[] = {{MARIAN, "scale_embedding: true"},
               {MARIAN, "normalize_before: true, share_encoder_decoder_embeddings: false"},
               {MARIAN, "norm: branch, normalize_embedding: true"},
+              {T5, "feed_forward_proj: relu"},
+              {T5, "feed_forward_proj: gated-gelu, tie_word_embeddings: false"},
               {RECURRENT, "context: additive"},
               {RECURRENT, "context: mean"},
               {RECURRENT, "decoder_input: state"},
@@ -34,7 +40,7 @@ static Model *model_open(int m) {
     char yaml[512];
     snprintf(yaml, sizeof yaml, MODELS[m].yaml, MODELS[m].keys);
     Model *model = configured_model(yaml, 5);
-    draw_weights(model, m < 3 ? 0.35 : 0.8);
+    draw_weights(model, MODELS[m].yaml == RECURRENT ? 0.8 : 0.35);
     return model;
 }
 

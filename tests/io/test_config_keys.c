@@ -14,9 +14,25 @@
     "\"num_hidden_layers\": 1, \"num_attention_heads\": 2, \"image_size\": 4, "          \
     "\"patch_size\": 2"
 
+#define T5                                                                               \
+    "\"model_type\": \"t5\", \"vocab_size\": 16, \"d_model\": 8, \"d_ff\": 12, "         \
+    "\"num_heads\": 2, \"num_layers\": 1"
+
 static const struct {
     const char *config, *message;
 } REFUSED[] = {
+    {"{" T5 ", \"feed_forward_proj\": \"gated-mish\"}",
+     "feed_forward_proj: expected gelu, gelu_new, gelu_pytorch_tanh, relu, silu or swish, "
+     "found 'mish'"},
+    {"{" T5 ", \"dense_act_fn\": \"mish\"}", "dense_act_fn: expected gelu"},
+    {"{" T5 ", \"is_decoder\": true}", "is_decoder: expected false"},
+    {"{" T5 ", \"relative_attention_num_buckets\": 3}",
+     "relative_attention_num_buckets: expected an integer from 4"},
+    {"{" T5 ", \"relative_attention_max_distance\": 16}",
+     "relative_attention_max_distance: expected more than half of the 32 buckets, found "
+     "16"},
+    {"{" T5 ", \"architectures\": [\"T5ForSequenceClassification\"]}",
+     "expected a list with one of T5ForConditionalGeneration, T5Model, T5EncoderModel"},
     {"{" BERT ", \"problem_type\": \"regress\"}",
      "problem_type: expected single_label_classification, multi_label_classification or "
      "regression, found 'regress'"},
@@ -144,7 +160,83 @@ static const char *const PUBLISHED[] = {
     "false, \"num_beams\": 6, \"num_hidden_layers\": 1, \"pad_token_id\": 15, "
     "\"scale_embedding\": true, \"static_position_embeddings\": true, \"vocab_size\": 16, "
     "\"share_encoder_decoder_embeddings\": true, \"decoder_vocab_size\": 16}",
+    "{" T5 ", \"architectures\": [\"T5ForConditionalGeneration\"], \"d_kv\": 4, "
+    "\"decoder_start_token_id\": 0, \"dropout_rate\": 0, \"eos_token_id\": 1, "
+    "\"initializer_factor\": 1.0, \"is_encoder_decoder\": true, \"layer_norm_epsilon\": "
+    "1e-06, \"n_positions\": 512, \"output_past\": true, \"pad_token_id\": 0, "
+    "\"relative_attention_num_buckets\": 32, \"task_specific_params\": "
+    "{\"summarization\": {\"num_beams\": 4, \"prefix\": \"summarize: \"}}}",
+    "{" T5
+    ", \"architectures\": [\"T5ForConditionalGeneration\"], \"classifier_dropout\": "
+    "0.0, \"d_kv\": 4, \"decoder_start_token_id\": 0, \"dense_act_fn\": \"gelu_new\", "
+    "\"dropout_rate\": 0, \"eos_token_id\": 1, \"feed_forward_proj\": \"gated-gelu\", "
+    "\"is_gated_act\": true, \"num_decoder_layers\": 1, \"output_past\": true, "
+    "\"relative_attention_max_distance\": 128, \"tie_word_embeddings\": false, "
+    "\"use_cache\": true, \"tokenizer_class\": \"T5Tokenizer\"}",
 };
+
+/* ---- every key is followed ---- */
+
+/* Keys that change what is built, with the value that they have while another one changes
+ * (NULL = they are not there) and the value that they change to. */
+typedef struct Walk {
+    const char *base;
+    struct {
+        const char *key, *usual, *other; /* a NULL key ends them */
+    } keys[24];
+} Walk;
+
+static const Walk WALKS[] = {
+    {"\"model_type\": \"t5\"",
+     {{"vocab_size", "16", "17"},
+      {"d_model", "8", "6"},
+      {"d_ff", "12", "13"},
+      {"d_kv", "4", "5"},
+      {"num_heads", "2", "3"},
+      {"num_layers", "2", "1"},
+      {"num_decoder_layers", "2", "1"},
+      {"relative_attention_num_buckets", "32", "31"},
+      {"relative_attention_max_distance", "128", "127"},
+      {"dropout_rate", "0.1", "0.2"},
+      {"layer_norm_epsilon", "1e-6", "1e-5"},
+      {"initializer_factor", "1.0", "0.5"},
+      {"feed_forward_proj", "\"relu\"", "\"gated-relu\""},
+      {"dense_act_fn", NULL, "\"gelu\""},
+      {"is_gated_act", NULL, "true"},
+      {"tie_word_embeddings", "true", "false"},
+      {"scale_decoder_outputs", NULL, "false"},
+      {"architectures", "[\"T5ForConditionalGeneration\"]", "[\"T5EncoderModel\"]"}}},
+};
+
+/* The graph of a configuration with key number `changed` at its other value. */
+static const char *walk_graph(Fixture *f, const Walk *walk, int changed) {
+    Text json = {0}, printed = {0};
+    Model *model;
+    text_add(&json, "{%s", walk->base);
+    for (int i = 0; walk->keys[i].key; i++) {
+        const char *value = i == changed ? walk->keys[i].other : walk->keys[i].usual;
+        if (value) text_add(&json, ", \"%s\": %s", walk->keys[i].key, value);
+    }
+    text_add(&json, "}");
+    expect_ok(f->diag, build(f, &model, json.data));
+    graph_print(&printed, model->graph);
+    const char *kept = arena_strdup(f->arena, printed.data);
+    text_free(&json);
+    text_free(&printed);
+    model_destroy(model);
+    diag_clear(f->diag);
+    return kept;
+}
+
+static void walked(void **state) {
+    Fixture *f = *state;
+    for (size_t w = 0; w < sizeof WALKS / sizeof *WALKS; w++) {
+        const char *usual = walk_graph(f, &WALKS[w], -1);
+        for (int i = 0; WALKS[w].keys[i].key; i++)
+            if (strcmp(walk_graph(f, &WALKS[w], i), usual) == 0)
+                fail_msg("%s: %s changes nothing", WALKS[w].base, WALKS[w].keys[i].key);
+    }
+}
 
 static void published(void **state) {
     Fixture *f = *state;
@@ -154,6 +246,7 @@ static void published(void **state) {
 
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_make, fixture_free)
-    const struct CMUnitTest tests[] = {TEST(refused), TEST(unread_keys), TEST(published)};
+    const struct CMUnitTest tests[] = {TEST(refused), TEST(unread_keys), TEST(published),
+                                       TEST(walked)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

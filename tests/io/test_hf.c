@@ -274,9 +274,9 @@ static const struct {
 } CONFIGS[] = {
     {"\"model_type\": \"vit\",", "",
      "model_type: missing: expected one of albert, bert, deit, distilbert, gpt2, "
-     "llama, lstm_lm, marian, rnn_attention, swin, vit"},
-    {"\"vit\"", "\"rnn\"", "rnn_attention, swin, vit, found 'rnn'"},
-    {"\"vit\"", "7", "rnn_attention, swin, vit, found integer"},
+     "llama, lstm_lm, marian, mt5, rnn_attention, swin, t5, vit"},
+    {"\"vit\"", "\"rnn\"", "rnn_attention, swin, t5, vit, found 'rnn'"},
+    {"\"vit\"", "7", "rnn_attention, swin, t5, vit, found integer"},
     {"ViTForImageClassification", "ViTForX",
      "expected a list with one of ViTForImageClass"},
     {"\"hidden_size\": 32,", "", "hidden_size: missing: expected an integer from 1"},

@@ -31,6 +31,10 @@ typedef struct Family {
     " decoder_attention_heads: 2, encoder_ffn_dim: 12, decoder_ffn_dim: 12,\n"           \
     " vocab_size: 12, normalize_embedding: true, activation_function: relu}\n"
 
+#define T5(feed_forward)                                                                 \
+    "{model_type: t5, d_model: 8, d_kv: 4, num_heads: 2, d_ff: 12, num_layers: 3,\n"     \
+    " vocab_size: 12, feed_forward_proj: " feed_forward "}\n"
+
 /* Norms after the sum have a small eps: they then leave normalised values as they are. */
 static const Family FAMILIES[] = {
     {"vit", "encoder",
@@ -52,6 +56,8 @@ static const Family FAMILIES[] = {
      " num_hidden_layers: 3, num_attention_heads: 2, intermediate_size: 12,\n"
      " vocab_size: 12}\n",
      NORM_PRE, false},
+    {"t5, encoder", "encoder", T5("relu"), NORM_PRE, false},
+    {"t5, decoder", "decoder", T5("gated-gelu"), NORM_PRE, true},
     {"marian, norm post, encoder", "encoder", MARIAN("post"), NORM_POST, false},
     {"marian, norm post, decoder", "decoder", MARIAN("post"), NORM_POST, true},
     {"marian, norm pre, encoder", "encoder", MARIAN("pre"), NORM_PRE, false},

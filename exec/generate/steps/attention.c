@@ -125,8 +125,8 @@ static void attend(const AttentionSizes *s, Cache cache, const Group *g, float *
 /* Finds the buckets of all keys that a call's last query sees; they lie behind scores and
  * results. */
 static void find_buckets(AttentionSizes *s, const StepCall *call) {
-    s->table = s->buckets.count ? call->in[ATTENTION_REL_BIAS] : NULL;
-    if (!s->table) return;
+    if (!node_has(call->node, ATTENTION_REL_BIAS)) return;
+    s->table = call->in[ATTENTION_REL_BIAS];
     const int64_t before = call->position + call->count - 1;
     int32_t *bucket =
         (int32_t *)(void *)(call->scratch + QUERIES * (s->tokens + s->wide));
