@@ -66,20 +66,51 @@ Status infer_shape(const Node *node, int operand, int rank, const int64_t *dim,
     return status;
 }
 
+Status infer_broadcast(const Node *node, int count, Type *out, Diag *diag) {
+    char text[DIM_TEXT_BYTES];
+    *out = (Type){.dtype = DTYPE_F32};
+    for (int i = 0; i < count; i++)
+        if (node_has(node, i) && node->in[i]->type.rank > out->rank)
+            out->rank = node->in[i]->type.rank;
+    for (int d = 0; d < out->rank; d++) out->dim[d] = 1;
+    for (int i = 0; i < count; i++) {
+        if (!node_has(node, i)) continue;
+        const Type *type = &node->in[i]->type;
+        for (int d = 0; d < type->rank; d++) {
+            int64_t *dim = &out->dim[d + out->rank - type->rank];
+            if (*dim == 1) *dim = type->dim[d];
+            if (type->dim[d] != *dim && type->dim[d] != 1)
+                return infer_fail(node, i, diag,
+                                  "%s (as in the operands before) or 1 as dimension %d",
+                                  dim_text(text, *dim), d);
+        }
+    }
+    return STATUS_OK;
+}
+
+Status infer_spelled(const Node *node, const char *name, const char *text, Type *out,
+                     Diag *diag) {
+    *out = (Type){.dtype = DTYPE_F32};
+    bool good = dims_parse(text ? text : "", &out->rank, out->dim);
+    for (int d = 0; good && d < out->rank; d++) good = out->dim[d] != 0;
+    if (good) return STATUS_OK;
+    return infer_fail_attr(node, name, diag,
+                           "at most %d dimensions above 0, numbers, N, T, S, M and "
+                           "products like 8*N, separated by commas, found \"%.60s\"",
+                           RANK_MAX, text);
+}
+
+Status infer_axis(const Node *node, const char *name, int64_t axis, Diag *diag) {
+    const int rank = node->in[0]->type.rank;
+    if (axis >= 0 && axis < rank) return STATUS_OK;
+    return infer_fail_attr(node, name, diag, "a dimension of x, which has %d, found %lld",
+                           rank, (long long)axis);
+}
+
 Type real_type(int rank, const int64_t *dim) {
     Type type = {.dtype = DTYPE_F32, .rank = rank};
     memcpy(type.dim, dim, (size_t)rank * sizeof *dim);
     return type;
-}
-
-const char *dim_text(char out[DIM_TEXT_BYTES], int64_t dim) {
-    static const char SYMBOLS[DIM_SYMBOLS] = {'N', 'T', 'S', 'M'};
-    if (dim >= 0)
-        snprintf(out, DIM_TEXT_BYTES, "%lld", (long long)dim);
-    else
-        snprintf(out, DIM_TEXT_BYTES, "%c",
-                 dim >= -DIM_SYMBOLS ? SYMBOLS[DIM_INDEX(dim)] : '?');
-    return out;
 }
 
 bool dim_multiply(int64_t a, int64_t b, int64_t *out) {

@@ -29,12 +29,21 @@ Status infer_dim(const Node *node, int operand, int axis, int64_t dim, const cha
 Status infer_shape(const Node *node, int operand, int rank, const int64_t *dim,
                    Diag *diag);
 
+/* The shape that operands 0 to `count` - 1 (absent ones left out) have together when each
+ * is repeated along dimensions that it lacks in front, or where it has 1, as NumPy does
+ * it: a real type. */
+Status infer_broadcast(const Node *node, int count, Type *out, Diag *diag);
+
+/* The shape that attribute `name` spells ("N, T, 12, 64"), dimensions above 0: a real
+ * type. */
+Status infer_spelled(const Node *node, const char *name, const char *text, Type *out,
+                     Diag *diag);
+
+/* Attribute `name`, an axis of operand 0, is one of its dimensions. */
+Status infer_axis(const Node *node, const char *name, int64_t axis, Diag *diag);
+
 /* A real type with this shape. */
 Type real_type(int rank, const int64_t *dim);
-
-/* Prints a dimension, number or symbol, into `out` and returns it. */
-#define DIM_TEXT_BYTES 24
-const char *dim_text(char out[DIM_TEXT_BYTES], int64_t dim);
 
 /* a * b for a, b >= 0; false when it overflows. */
 bool dim_multiply(int64_t a, int64_t b, int64_t *out);

@@ -342,6 +342,102 @@ typedef struct AttentionMatchAttrs {
     double scale, eps;
 } AttentionMatchAttrs;
 
+/* ---- any tensors ----
+ *
+ * What a graph that no other op describes is made of. Values are real; integers and
+ * booleans are real numbers too, exact up to 2^24. Shapes are repeated as NumPy does it.
+ * Attributes that spell a shape hold numbers, symbols and products: "N, T, 12, 64".
+ *
+ * reshape(x): the same elements in `shape`. expand(x): x repeated to `shape`. */
+typedef struct ShapeAttrs {
+    const char *shape;
+} ShapeAttrs;
+
+/* transpose(x): dimension i of the result is dimension axes[i] of x. */
+typedef struct AxesAttrs {
+    IntList axes;
+} AxesAttrs;
+
+/* slice(x): x[start + i step], i < size, along `axis`; a negative start counts from the
+ * end. */
+typedef struct SliceAttrs {
+    int64_t axis, start, step;
+    const char *size;
+} SliceAttrs;
+
+/* gather(x, indices): x[..., indices, ...] along `axis`, indices being real numbers;
+ * those beyond the ends are the ends. concat(x...): joined along `axis`. */
+typedef struct AxisAttrs {
+    int64_t axis;
+} AxisAttrs;
+
+/* matmul(a[..., M, K], b[..., K, L]) -> [..., M, L]: a b for each of the matrices; what
+ * stands before the last two dimensions is repeated. No attributes. to_real(x integer):
+ * the same numbers. No attributes. */
+
+/* unary(x): fn(x). */
+#define UNARY_NAMES "abs|exp|log|sqrt|reciprocal|erf|sin|cos|floor|ceil|round|trunc|sign"
+typedef enum UnaryFn {
+    UNARY_ABS,
+    UNARY_EXP,
+    UNARY_LOG,
+    UNARY_SQRT,
+    UNARY_RECIPROCAL,
+    UNARY_ERF,
+    UNARY_SIN,
+    UNARY_COS,
+    UNARY_FLOOR,
+    UNARY_CEIL,
+    UNARY_ROUND,
+    UNARY_TRUNC,
+    UNARY_SIGN
+} UnaryFn;
+typedef struct UnaryAttrs {
+    int fn; /* UnaryFn */
+} UnaryAttrs;
+
+/* binary(a, b?): fn(a, b); without b fn(a, number). */
+#define BINARY_NAMES                                                                     \
+    "add|subtract|multiply|divide|power|minimum|maximum|equal|less|greater"
+typedef enum BinaryFn {
+    BINARY_ADD,
+    BINARY_SUBTRACT,
+    BINARY_MULTIPLY,
+    BINARY_DIVIDE,
+    BINARY_POWER,
+    BINARY_MINIMUM,
+    BINARY_MAXIMUM,
+    BINARY_EQUAL,
+    BINARY_LESS,
+    BINARY_GREATER
+} BinaryFn;
+typedef struct BinaryAttrs {
+    int fn; /* BinaryFn */
+    double number;
+} BinaryAttrs;
+
+/* where(condition, a?, b?): a where condition > 0, else b; numbers where they are
+ * absent. */
+typedef struct WhereAttrs {
+    double a_number, b_number;
+} WhereAttrs;
+
+/* reduce(x): fn over the dimensions in `axes`, which become 1 (`keep`) or are left out.
+ */
+typedef enum ReduceFn { REDUCE_SUM, REDUCE_MEAN, REDUCE_MAX, REDUCE_MIN } ReduceFn;
+typedef struct ReduceAttrs {
+    int fn; /* ReduceFn */
+    IntList axes;
+    bool keep;
+} ReduceAttrs;
+
+/* cumsum(x): sums along `axis` up to each index, without its own element if `exclusive`,
+ * from the end if `reverse`. */
+typedef struct CumsumAttrs {
+    int64_t axis;
+    bool exclusive, reverse;
+} CumsumAttrs;
+
 /* weighted_sum(x...): sum of weights[i] * x[i] over scalars. */
 typedef struct WeightedSumAttrs {
     RealList weights;

@@ -220,6 +220,9 @@ Task graph_task(const Graph *graph);
 /* Value of an integer attribute, -1 when the node's op has none of this name. */
 int64_t node_integer(const Node *node, const char *name);
 
+/* The same of a list of integers (borrowed), of none when there is none. */
+IntList node_integers(const Node *node, const char *name);
+
 /* The same of a real number, 0 when there is none; and of a bool, false when there is
  * none. */
 double node_real(const Node *node, const char *name);

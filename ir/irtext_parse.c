@@ -62,7 +62,7 @@ static Status parse_dtype(Parser *p, DType *out) {
     return fail_unknown(p, loc, "element type", word, NAMES, DTYPE_COUNT);
 }
 
-static Status parse_dim(Parser *p, bool symbols, int64_t *out) {
+static Status parse_factor(Parser *p, bool symbols, int64_t *out) {
     Lexer *lexer = &p->lexer;
     static const char *const NAMES[DIM_SYMBOLS] = {"N", "T", "S", "M"};
     for (int i = 0; symbols && i < DIM_SYMBOLS; i++)
@@ -74,6 +74,20 @@ static Status parse_dim(Parser *p, bool symbols, int64_t *out) {
     if (symbols && c != '-' && (c < '0' || c > '9'))
         return lex_fail(lexer, "a number, N, T, S or M");
     return lex_integer(lexer, "a dimension", 0, INT64_MAX, out);
+}
+
+/* A number or symbol, or where there may be symbols a product of some. */
+static Status parse_dim(Parser *p, bool symbols, int64_t *out) {
+    TRY(parse_factor(p, symbols, out));
+    while (symbols && lex_peek(&p->lexer) == '*') {
+        const Loc loc = lex_loc(&p->lexer);
+        int64_t factor;
+        TRY(lex_expect(&p->lexer, '*'));
+        TRY(parse_factor(p, symbols, &factor));
+        if (!dim_times(*out, factor, out))
+            return PARSER_FAIL(p, loc, "the dimension is too large a product");
+    }
+    return STATUS_OK;
 }
 
 /* Reads a type; symbolic dimensions only when `symbols`. */

@@ -69,6 +69,12 @@ int64_t node_integer(const Node *node, const char *name) {
     return value ? *value : -1;
 }
 
+IntList node_integers(const Node *node, const char *name) {
+    const Field *field;
+    const IntList *value = find_attribute(node, name, FIELD_INTS, &field);
+    return value ? *value : (IntList){NULL, 0};
+}
+
 double node_real(const Node *node, const char *name) {
     const Field *field;
     const double *value = find_attribute(node, name, FIELD_REAL, &field);

@@ -20,27 +20,17 @@ int64_t type_count(const Type *type) {
 
 bool type_bind(const Type *type, const int64_t sizes[DIM_SYMBOLS], Type *out) {
     Type bound = *type;
-    for (int i = 0; i < type->rank; i++) {
-        if (type->dim[i] >= 0) continue;
-        int symbol = (int)DIM_INDEX(type->dim[i]);
-        if (symbol >= DIM_SYMBOLS || sizes[symbol] <= 0) return false;
-        bound.dim[i] = sizes[symbol];
-    }
+    for (int i = 0; i < type->rank; i++)
+        if (!dim_bind(type->dim[i], sizes, &bound.dim[i])) return false;
     *out = bound;
     return shape_size(bound.dtype, bound.rank, bound.dim, NULL, NULL);
 }
 
 void type_print(Text *text, const Type *type) {
-    static const char SYMBOLS[DIM_SYMBOLS] = {'N', 'T', 'S', 'M'};
+    char dim[DIM_TEXT_BYTES];
     text_add(text, "%s[", dtype_name(type->dtype));
-    for (int i = 0; i < type->rank; i++) {
-        int64_t dim = type->dim[i];
-        if (i > 0) text_bytes(text, ", ", 2);
-        if (dim >= 0)
-            text_add(text, "%lld", (long long)dim);
-        else
-            text_add(text, "%c", dim >= -DIM_SYMBOLS ? SYMBOLS[DIM_INDEX(dim)] : '?');
-    }
+    for (int i = 0; i < type->rank; i++)
+        text_add(text, "%s%s", i > 0 ? ", " : "", dim_text(dim, type->dim[i]));
     text_bytes(text, "]", 1);
 }
 

@@ -7,27 +7,15 @@
 #ifndef COMPRESS_IR_OP_H
 #define COMPRESS_IR_OP_H
 
+#include "ir/dim.h"
 #include "ir/field.h"
-#include "ir/tensor.h"
-
-/* Symbolic dimensions, bound to numbers when a graph is planned for execution. */
-enum {
-    DIM_N = -1, /* samples in the batch */
-    DIM_T = -2, /* tokens of the (target) sequence */
-    DIM_S = -3, /* tokens of the source sequence */
-    DIM_M = -4, /* masked positions */
-    DIM_SYMBOLS = 4
-};
-
-/* Index 0.. of a symbolic dimension, for tables of DIM_SYMBOLS entries. */
-#define DIM_INDEX(dim) (-(dim)-1)
 
 /* Type of a node's value. Real values are F32 whatever precision they are computed in;
  * integers are I32. */
 typedef struct Type {
     DType dtype;
     int rank;
-    int64_t dim[RANK_MAX]; /* >= 0, or a DIM_ symbol */
+    int64_t dim[RANK_MAX]; /* numbers, symbols, products: ir/dim.h */
 } Type;
 
 /* Whether two types are equal, symbols included. */

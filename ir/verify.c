@@ -130,6 +130,9 @@ static Status verify_leaf(Verifier *v, Node *leaf) {
     if (leaf->storage) return verify_param(v, leaf);
     if (!(leaf->op->traits & OP_INPUT))
         return FAIL_NODE(v, leaf, "a leaf of op %s has no storage", leaf->op->name);
+    for (int i = 0; i < leaf->type.rank; i++)
+        if (leaf->type.dim[i] < 0 && !dim_is_symbol(leaf->type.dim[i]))
+            return FAIL_NODE(v, leaf, "a dimension of an input is a number or a symbol");
     if (!name_is_valid(leaf->name))
         return FAIL_NODE(v, leaf, "an input's name must have 1 to %d bytes of UTF-8",
                          NAME_LENGTH_MAX);

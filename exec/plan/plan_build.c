@@ -32,10 +32,9 @@ static Status fail_node(const Node *node, Diag *diag, const char *what) {
 static Status bind_node(PlanNode *out, const PlanOptions *options, Diag *diag) {
     const Node *node = out->node;
     for (int i = 0; i < node->type.rank; i++) {
-        int64_t dim = node->type.dim[i];
-        int64_t size =
-            dim < 0 && dim >= -DIM_SYMBOLS ? options->sizes[DIM_INDEX(dim)] : dim;
-        if (size <= 0)
+        const int64_t dim = node->type.dim[i];
+        int64_t size;
+        if (!dim_bind(dim, options->sizes, &size) || size <= 0)
             return fail_node(node, diag,
                              dim < 0 ? "expected a size for every symbol of"
                                      : "expected dimensions above 0, found");

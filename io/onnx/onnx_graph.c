@@ -104,7 +104,10 @@ static bool is_wanted(const Graph *graph, const Output *output,
            !graph_output(graph, OUTPUT_LOGITS);
 }
 
+/* What works on any dimensions may look at all tokens: no state of its is known. */
 bool onnx_is_cached(const Graph *graph, const OnnxOptions *options) {
+    for (const Node *node = graph->first; node; node = node->next)
+        if (onnx_is_tensor_op(node)) return false;
     return options->cache && graph_task(graph) == TASK_NEXT_TOKEN &&
            graph_find_input(graph, INPUT_IDS);
 }

@@ -1,0 +1,47 @@
+/* Dim: a dimension of a type: a number, a symbol that is bound when a graph is planned,
+ * or a product of both ("8*N", "N*T"), as heads and samples in one dimension have it.
+ *
+ * All are one int64_t: numbers are at least 0, symbols -1 to -DIM_SYMBOLS, products below
+ * those. Equal dimensions are equal integers. */
+#ifndef COMPRESS_IR_DIM_H
+#define COMPRESS_IR_DIM_H
+
+#include "ir/tensor.h"
+
+/* Symbolic dimensions. */
+enum {
+    DIM_N = -1, /* samples in the batch */
+    DIM_T = -2, /* tokens of the (target) sequence */
+    DIM_S = -3, /* tokens of the source sequence */
+    DIM_M = -4, /* masked positions */
+    DIM_SYMBOLS = 4
+};
+
+/* Index 0.. of a symbolic dimension, for tables of DIM_SYMBOLS entries. */
+#define DIM_INDEX(dim) (-(dim)-1)
+
+/* Whether a dimension is one symbol alone. */
+static inline bool dim_is_symbol(int64_t dim) {
+    return dim < 0 && dim >= -DIM_SYMBOLS;
+}
+
+/* a * b. False when a number, or how often a symbol is in it (3 times at most), is too
+ * large. */
+bool dim_times(int64_t a, int64_t b, int64_t *out);
+
+/* Product of a shape's dimensions, 1 of none. False as above. */
+bool dims_product(int rank, const int64_t *dim, int64_t *out);
+
+/* The number that a dimension is when symbols have sizes[DIM_INDEX(symbol)]. False when
+ * it is no dimension, a size that it needs is not above 0, or the product overflows. */
+bool dim_bind(int64_t dim, const int64_t sizes[DIM_SYMBOLS], int64_t *out);
+
+/* Prints a dimension into `out` and returns it: "64", "T", "8*N*T". */
+#define DIM_TEXT_BYTES 48
+const char *dim_text(char out[DIM_TEXT_BYTES], int64_t dim);
+
+/* Reads dimensions separated by commas, "N, T, 12, 64"; "" is the shape of a scalar.
+ * False when the text is none, or there are more than RANK_MAX. */
+bool dims_parse(const char *text, int *rank, int64_t dim[RANK_MAX]);
+
+#endif
