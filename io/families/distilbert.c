@@ -31,7 +31,8 @@ static const TextHead HEAD = {.dense = "vocab_transform",
                               .bias = "vocab_projector.bias",
                               .pool = "pre_classifier",
                               .pool_act = "relu",
-                              .span_dropout = "qa_dropout"};
+                              .span_dropout = "qa_dropout",
+                              .plain_tokens = true};
 
 static const char *const CLASSES[] = {"DistilBertForSequenceClassification",
                                       "DistilBertForMaskedLM",

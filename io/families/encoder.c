@@ -8,6 +8,38 @@ enum { VOCABULARY_MAX = 1 << 24, POSITIONS_MAX = 1 << 20 };
 static const double HIDDEN_DROPOUT = 0.1; /* where the configuration gives none */
 static const char POSITION_KIND[] = "position_embedding_type";
 
+const TextKeys text_bert_keys = {.width = "hidden_size",
+                                 .layers = "num_hidden_layers",
+                                 .heads = "num_attention_heads",
+                                 .hidden = "intermediate_size",
+                                 .act = "hidden_act",
+                                 .dropout = "hidden_dropout_prob",
+                                 .attention_dropout = "attention_probs_dropout_prob",
+                                 .head_dropout = "classifier_dropout",
+                                 .default_act = "gelu",
+                                 .default_head_dropout = -1};
+
+const TextNames text_bert_names = {.layers = "encoder.layer",
+                                   .inside = "",
+                                   .q = "attention.self.query",
+                                   .k = "attention.self.key",
+                                   .v = "attention.self.value",
+                                   .out = "attention.output.dense",
+                                   .norm1 = "attention.output.LayerNorm",
+                                   .ffn_in = "intermediate.dense",
+                                   .ffn_out = "output.dense",
+                                   .norm2 = "output.LayerNorm"};
+
+const SizeKey text_bert_sizes[] = {
+    {"num_hidden_layers", SIZE_LAYERS, STACK_ENCODER, false},
+    {"num_attention_heads", SIZE_HEADS, STACK_ENCODER, false},
+    {"head_dim", SIZE_HEAD_WIDTH, STACK_ENCODER, false},
+    {"intermediate_size", SIZE_FFN, STACK_ENCODER, false},
+    {"vocab_size", SIZE_VOCABULARY, STACK_EMBEDDINGS, false},
+    {"embedding_size", SIZE_EMBEDDING, STACK_EMBEDDINGS, false},
+    {"type_vocab_size", SIZE_TYPES, STACK_EMBEDDINGS, false},
+    {NULL}};
+
 static void require_false(Builder *b, const char *key) {
     if (build_config_bool(b, key, false) && b->status == STATUS_OK)
         b->status = diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, key), key,
@@ -18,7 +50,7 @@ Builder text_begin(TextConfig *text, const TextKeys *keys, const TextNames *name
                    Model *model, Diag *diag) {
     Builder b = {.model = model, .diag = diag, .layer = -1, .prefix = ""};
     const double std = 0.02, eps = 1e-12;
-    *text = (TextConfig){.names = names, .ffn_dropout = true};
+    *text = (TextConfig){.names = names, .padding = -1, .ffn_dropout = true};
     text->vocabulary = build_config_int(&b, "vocab_size", NULL, 1, VOCABULARY_MAX);
     text->positions =
         build_config_int(&b, "max_position_embeddings", NULL, 1, POSITIONS_MAX);
@@ -72,9 +104,12 @@ Node *text_embed(Builder *b, const TextConfig *text) {
         x = build_add(b, ROLE_TOKEN_TYPE, x,
                       build_op(b, "embedding", ROLE_NONE, type, NULL));
     }
-    Node *const position[4] = {x, table(b, "embeddings.position_embeddings.weight",
-                                        text->positions, text->embedding)};
-    x = build_op(b, "add_position", ROLE_POSITION, position, NULL);
+    Node *const position[4] = {x,
+                               table(b, "embeddings.position_embeddings.weight",
+                                     text->positions, text->embedding),
+                               text->padding < 0 ? NULL : ids};
+    x = build_op(b, "add_position", ROLE_POSITION, position, "offset=%lld",
+                 (long long)text->padding + 1);
     x = build_layer_norm(b, ROLE_NORM0, "embeddings.LayerNorm", x, text->eps);
     return build_dropout(b, text->dropout, x);
 }
@@ -132,11 +167,11 @@ Node *text_encode(Builder *b, const TextConfig *text, Node *x) {
 
 /* ---- heads ---- */
 
-/* A projection of the first token. The prefix is set: poolers are the trunk's. */
-static Node *pool(Builder *b, const TextConfig *text, const TextHead *head, Node *x) {
-    x = build_op(b, "select_token", ROLE_POOL, (Node *[4]){x}, "index=0");
-    Node *const in[4] = {build_linear(b, ROLE_NONE, head->pool, x, text->width, true)};
-    return build_op(b, "activation", ROLE_NONE, in, "fn=%s", head->pool_act);
+/* A projection of a vector, and an activation where `act` is not NULL. */
+static Node *transform(Builder *b, const char *name, const char *act, Node *x,
+                       int64_t width) {
+    Node *const in[4] = {build_linear(b, ROLE_NONE, name, x, width, true)};
+    return act ? build_op(b, "activation", ROLE_NONE, in, "fn=%s", act) : in[0];
 }
 
 static void predict_masked(Builder *b, const TextConfig *text, const TextHead *head,
@@ -144,10 +179,8 @@ static void predict_masked(Builder *b, const TextConfig *text, const TextHead *h
     const bool tied = build_config_bool(b, "tie_word_embeddings", true);
     Node *words = table(b, "embeddings.word_embeddings.weight", text->vocabulary,
                         text->embedding); /* under the trunk's prefix: the same leaf */
-    b->stack = STACK_HEAD;
     b->prefix = "";
-    Node *act[4] = {build_linear(b, ROLE_NONE, head->dense, x, text->embedding, true)};
-    x = build_op(b, "activation", ROLE_NONE, act, "fn=%s", text->act);
+    x = transform(b, head->dense, head->act ? head->act : text->act, x, text->embedding);
     x = build_layer_norm(b, ROLE_NONE, head->norm, x, text->eps);
     if (!tied) words = table(b, head->decoder, text->vocabulary, text->embedding);
     Node *const in[4] = {x, words,
@@ -163,9 +196,16 @@ static Node *classify(Builder *b, const char *name, double dropout, Node *x,
 }
 
 /* The classes of transformers, by how their names end. */
-enum { HEAD_BARE, HEAD_MASKED, HEAD_SAMPLES, HEAD_TOKENS, HEAD_SPAN, HEAD_CHOICE };
+typedef enum HeadKind {
+    HEAD_BARE,
+    HEAD_MASKED,
+    HEAD_SAMPLES,
+    HEAD_TOKENS,
+    HEAD_SPAN,
+    HEAD_CHOICE
+} HeadKind;
 
-static int head_kind(const char *class) {
+static HeadKind head_kind(const char *class) {
     static const char *const ENDS[] = {
         [HEAD_MASKED] = "ForMaskedLM",
         [HEAD_SAMPLES] = "ForSequenceClassification",
@@ -173,41 +213,58 @@ static int head_kind(const char *class) {
         [HEAD_SPAN] = "ForQuestionAnswering",
         [HEAD_CHOICE] = "ForMultipleChoice",
     };
-    for (int i = HEAD_MASKED; i <= HEAD_CHOICE; i++)
+    for (HeadKind i = HEAD_MASKED; i <= HEAD_CHOICE; i++)
         if (text_ends_with(class, ENDS[i])) return i;
     return HEAD_BARE;
 }
 
-void text_head(Builder *b, const TextConfig *text, const TextHead *head,
-               const char *class, Node *x) {
-    const int kind = head_kind(class);
-    const double dropout = text->head_dropout;
-    if (kind == HEAD_MASKED) {
-        predict_masked(b, text, head, x);
-        return;
-    }
-    b->stack = STACK_HEAD;
-    if (kind == HEAD_TOKENS) {
-        const double rate = head->pool_is_trunk ? dropout : text->dropout;
-        x = classify(b, "classifier", rate, x, build_config_labels(b));
-        build_logits(b, TASK_LABEL_TOKENS, x);
-        return;
-    }
-    if (kind == HEAD_SPAN) {
-        const double rate =
-            head->span_dropout ? build_config_dropout(b, head->span_dropout, 0.1) : 0;
-        build_logits(b, TASK_FIND_SPAN, classify(b, "qa_outputs", rate, x, 2));
-        return;
-    }
-    if (kind == HEAD_BARE && !head->pool_is_trunk) return;
-    if (!head->pool_is_trunk) b->prefix = "";
-    x = pool(b, text, head, x);
-    if (head->pool_is_trunk) build_output(b, OUTPUT_POOLER, x);
+/* Classes of every token, or the ends of an answer. */
+static void predict_tokens(Builder *b, const TextConfig *text, const TextHead *head,
+                           HeadKind kind, Node *x) {
+    const double usual = head->plain_tokens ? text->dropout : text->head_dropout;
+    const char *key = head->span_dropout;
+    if (kind == HEAD_TOKENS)
+        build_logits(b, TASK_LABEL_TOKENS,
+                     classify(b, "classifier", usual, x, build_config_labels(b)));
+    else
+        build_logits(
+            b, TASK_FIND_SPAN,
+            classify(b, "qa_outputs", key ? build_config_dropout(b, key, 0.1) : 0, x, 2));
+}
+
+/* What the first token says of a sample or of a choice; of a bare model its vector. */
+static void predict_samples(Builder *b, const TextConfig *text, const TextHead *head,
+                            HeadKind kind, Node *x) {
+    const bool twice = kind == HEAD_SAMPLES && head->sample_act;
+    const bool trunk = head->pool_is_trunk && !twice;
+    const char *name = twice ? "classifier.dense" : head->pool;
+    double dropout = text->head_dropout;
+    if (kind == HEAD_BARE && !trunk) return;
+    if (kind == HEAD_CHOICE && head->choice_dropout)
+        dropout = build_config_dropout(b, head->choice_dropout, 0.1);
+    x = build_op(b, "select_token", ROLE_POOL, (Node *[4]){x}, "index=0");
+    if (!trunk) b->prefix = "";
+    if (twice) x = build_dropout(b, dropout, x);
+    if (name)
+        x = transform(b, name, twice ? head->sample_act : head->pool_act, x, text->width);
+    if (trunk) build_output(b, OUTPUT_POOLER, x);
     if (kind == HEAD_BARE) return;
     const int64_t labels = kind == HEAD_CHOICE ? 1 : build_config_labels(b);
-    x = classify(b, "classifier", dropout, x, labels);
+    x = classify(b, twice ? "classifier.out_proj" : "classifier", dropout, x, labels);
     build_logits(b, kind == HEAD_CHOICE ? TASK_CHOOSE : build_config_problem(b, labels),
                  x);
+}
+
+void text_head(Builder *b, const TextConfig *text, const TextHead *head,
+               const char *class, Node *x) {
+    const HeadKind kind = head_kind(class);
+    b->stack = STACK_HEAD;
+    if (kind == HEAD_MASKED)
+        predict_masked(b, text, head, x);
+    else if (kind == HEAD_TOKENS || kind == HEAD_SPAN)
+        predict_tokens(b, text, head, kind, x);
+    else
+        predict_samples(b, text, head, kind, x);
 }
 
 /* ---- names ---- */
@@ -215,7 +272,8 @@ void text_head(Builder *b, const TextConfig *text, const TextHead *head,
 const char *text_rename(Arena *arena, const char *tensor) {
     const int stem = (int)strlen(tensor) - (int)strlen("gamma");
     if (text_ends_with(tensor, "embeddings.position_ids") ||
-        text_ends_with(tensor, "embeddings.token_type_ids"))
+        text_ends_with(tensor, "embeddings.token_type_ids") ||
+        strcmp(tensor, "lm_head.decoder.bias") == 0) /* lm_head.bias once more */
         return NULL;
     if (text_ends_with(tensor, "LayerNorm.gamma"))
         return arena_printf(arena, "%.*sweight", stem, tensor);
@@ -225,10 +283,13 @@ const char *text_rename(Arena *arena, const char *tensor) {
 }
 
 bool text_spare(const char *tensor) {
-    static const char *const TRUNKS[] = {"bert.", "distilbert.", "albert."};
-    static const char *const HEADS[] = {"cls.",        "pooler.",         "classifier.",
-                                        "vocab_",      "pre_classifier.", "predictions.",
-                                        "qa_outputs.", "sop_classifier."};
+    static const char *const TRUNKS[] = {"bert.",    "distilbert.", "albert.",
+                                         "roberta.", "electra.",    "mpnet."};
+    static const char *const HEADS[] = {
+        "cls.",        "pooler.",         "classifier.",
+        "vocab_",      "pre_classifier.", "predictions.",
+        "qa_outputs.", "sop_classifier.", "lm_head.",
+        "generator_",  "discriminator_",  "sequence_summary."};
     for (size_t i = 0; i < sizeof TRUNKS / sizeof *TRUNKS; i++)
         if (strncmp(tensor, TRUNKS[i], strlen(TRUNKS[i])) == 0) {
             tensor += strlen(TRUNKS[i]);

@@ -1,5 +1,4 @@
-/* Text encoders: what BERT, DistilBERT and ALBERT have in common. Private to the
- * families.
+/* Text encoders: what BERT and its relatives have in common. Private to the families.
  *
  * Embeddings, then post-norm layers (norm1 after residual1, norm2 after residual2), then
  * one of the heads. Inputs: input_ids, attention_mask, and token_type_ids where the
@@ -24,10 +23,17 @@ typedef struct TextNames {
     const char *q, *k, *v, *out, *norm1, *ffn_in, *ffn_out, *norm2;
 } TextNames;
 
+/* Those of BERT, and what its sizes are called: several relatives have the same. */
+extern const TextKeys text_bert_keys;
+extern const TextNames text_bert_names;
+extern const SizeKey text_bert_sizes[];
+
 typedef struct TextConfig {
     const TextNames *names;
     int64_t vocabulary, positions;
-    int64_t types;                        /* token types; 0 = the model has none */
+    int64_t types;   /* token types; 0 = the model has none */
+    int64_t padding; /* id of tokens that positions, which begin behind it, do not count
+                        (RoBERTa); -1 = positions are 0, 1, ... */
     int64_t width, layers, heads, hidden; /* hidden: of the feed-forward block */
     int64_t embedding;                    /* width of the embeddings */
     int64_t groups;  /* of layers with the same weights, as in ALBERT */
@@ -36,8 +42,8 @@ typedef struct TextConfig {
     bool ffn_dropout; /* dropout after the feed-forward block too */
 } TextConfig;
 
-/* Starts a builder on the model and reads what the families share; `types`, `embedding`,
- * `groups` and `ffn_dropout` have their usual values. */
+/* Starts a builder on the model and reads what the families share; `types`, `padding`,
+ * `embedding`, `groups` and `ffn_dropout` have their usual values. */
 Builder text_begin(TextConfig *text, const TextKeys *keys, const TextNames *names,
                    Model *model, Diag *diag);
 
@@ -50,9 +56,17 @@ Node *text_encode(Builder *b, const TextConfig *text, Node *x);
 /* Storage names, and what differs between families, of the heads. */
 typedef struct TextHead {
     const char *dense, *norm, *decoder, *bias; /* of the masked-LM head */
-    const char *pool, *pool_act;               /* projection of the first token */
+    const char *act;             /* its activation; NULL = that of the layers */
+    const char *pool, *pool_act; /* projection of the first token; NULL = none, no act */
     bool pool_is_trunk; /* it belongs to the trunk, its result is output pooler_output;
                            else to the classifiers of samples alone */
+    const char
+        *sample_act; /* samples are classified by classifier.dense, this activation
+                        and classifier.out_proj; NULL = by the pooler and classifier */
+    const char *choice_dropout; /* key of the rate before the score of a choice; NULL = as
+                                   for samples */
+    bool
+        plain_tokens; /* before classifiers of tokens the layers' dropout, not samples' */
     const char *span_dropout; /* key of the rate before span answers; NULL = no dropout */
 } TextHead;
 

@@ -118,6 +118,29 @@ static void test_distilbert(void **state) {
     check_case("distilbert", 6);
 }
 
+/* Those of make_encoders.py: names, and how many outputs they hold at least; gradients
+ * where there is a loss. */
+static const struct {
+    const char *name;
+    int least;
+    bool gradients;
+} RELATIVES[] = {
+    {"roberta", 5, true},       {"roberta_mlm", 4, true}, {"roberta_choice", 3, false},
+    {"roberta_bare", 3, false}, {"xlm_roberta", 4, true}, {"xlm_roberta_span", 4, false},
+    {"electra", 4, true},       {"electra_mlm", 5, true}, {"electra_choice", 3, false},
+};
+
+static void test_relatives(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof RELATIVES / sizeof *RELATIVES; i++) {
+        Case c;
+        case_open(&c, ROOT, RELATIVES[i].name);
+        check_forward(&c, RELATIVES[i].least);
+        if (RELATIVES[i].gradients) check_gradients(&c, RELATIVES[i].name);
+        case_close(&c);
+    }
+}
+
 /* ---- released models ---- */
 
 static void check_released(const char *name, int least, bool pooled) {
@@ -152,7 +175,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bert),       cmocka_unit_test(test_bert_mlm),
         cmocka_unit_test(test_distilbert), cmocka_unit_test(test_minilm),
-        cmocka_unit_test(test_gte),
+        cmocka_unit_test(test_gte),        cmocka_unit_test(test_relatives),
     };
     return cmocka_run_group_tests_name("bert reference", tests, NULL, NULL);
 }

@@ -273,10 +273,10 @@ static const struct {
     const char *old, *new, *message;
 } CONFIGS[] = {
     {"\"model_type\": \"vit\",", "",
-     "model_type: missing: expected one of albert, bert, deit, distilbert, gpt2, "
-     "llama, lstm_lm, marian, mt5, rnn_attention, swin, t5, vit"},
-    {"\"vit\"", "\"rnn\"", "rnn_attention, swin, t5, vit, found 'rnn'"},
-    {"\"vit\"", "7", "rnn_attention, swin, t5, vit, found integer"},
+     "model_type: missing: expected one of albert, bert, deit, distilbert, electra, gpt2, "
+     "llama, lstm_lm, marian, mt5, rnn_attention, roberta, swin, t5, vit, xlm-roberta"},
+    {"\"vit\"", "\"rnn\"", "swin, t5, vit, xlm-roberta, found 'rnn'"},
+    {"\"vit\"", "7", "swin, t5, vit, xlm-roberta, found integer"},
     {"ViTForImageClassification", "ViTForX",
      "expected a list with one of ViTForImageClass"},
     {"\"hidden_size\": 32,", "", "hidden_size: missing: expected an integer from 1"},

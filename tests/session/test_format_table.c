@@ -28,6 +28,11 @@
     " intermediate_size: 16, vocab_size: 12, max_position_embeddings: 6,\n"              \
     " initializer_range: 0.3}"
 
+#define PADDED                                                                           \
+    " hidden_size: 8, num_hidden_layers: 4, num_attention_heads: 2,\n"                   \
+    " intermediate_size: 16, vocab_size: 12, max_position_embeddings: 8,\n"              \
+    " initializer_range: 0.3}"
+
 #define IMAGE                                                                            \
     " hidden_size: 8, num_hidden_layers: 4, num_attention_heads: 2,\n"                   \
     " intermediate_size: 16, image_size: 4, patch_size: 2, num_channels: 1,\n"           \
@@ -43,6 +48,12 @@ static const struct {
                    " vocab_size: 12, max_position_embeddings: 6}"},
     {"albert", "{model_type: albert, architectures: [AlbertForMaskedLM],\n"
                " embedding_size: 4,\n" TEXT},
+    {"roberta", "{model_type: roberta, type_vocab_size: 1,\n"
+                " architectures: [RobertaForSequenceClassification],\n" PADDED},
+    {"xlm-roberta", "{model_type: xlm-roberta, type_vocab_size: 1,\n"
+                    " architectures: [XLMRobertaForTokenClassification],\n" PADDED},
+    {"electra", "{model_type: electra, architectures: [ElectraForMaskedLM],\n"
+                " embedding_size: 4,\n" TEXT},
     {"gpt2", "{model_type: gpt2, architectures: [GPT2LMHeadModel], n_embd: 8,\n"
              " n_layer: 4, n_head: 2, vocab_size: 12, n_positions: 6}"},
     {"llama", "{model_type: llama, architectures: [LlamaForCausalLM],\n"

@@ -1,0 +1,154 @@
+/* Configurations of BERT's relatives, key by key: each key of transformers' configuration
+ * is changed by itself, and the graph that is built becomes another one, or the key is
+ * refused or warned of by its name, or it is one that is known to change no result. */
+#include "tests/io/folder_fixture.h"
+
+/* What a change of a key does. */
+typedef enum KeyEffect {
+    CHANGES, /* another graph */
+    REFUSED, /* a failure at the key */
+    WARNED,  /* the same graph, a warning at the key */
+    PASSIVE  /* nothing */
+} KeyEffect;
+
+typedef struct KeyChange {
+    const char *key, *value; /* as JSON */
+    KeyEffect effect;
+} KeyChange;
+
+#define SIZES                                                                            \
+    "\"vocab_size\": 12, \"hidden_size\": 8, \"num_hidden_layers\": 2, "                 \
+    "\"num_attention_heads\": 2, \"intermediate_size\": 6, "                             \
+    "\"max_position_embeddings\": 9, \"attention_probs_dropout_prob\": 0"
+#define ROBERTA "\"model_type\": \"roberta\", \"architectures\": "
+#define ELECTRA "\"model_type\": \"electra\", \"architectures\": "
+
+/* What all of BERT's relatives have. */
+static const KeyChange SHARED[] = {{"vocab_size", "13", CHANGES},
+                                   {"hidden_size", "10", CHANGES},
+                                   {"num_hidden_layers", "3", CHANGES},
+                                   {"num_attention_heads", "4", CHANGES},
+                                   {"intermediate_size", "7", CHANGES},
+                                   {"max_position_embeddings", "10", CHANGES},
+                                   {"hidden_act", "\"relu\"", CHANGES},
+                                   {"hidden_act", "\"mish\"", REFUSED},
+                                   {"hidden_dropout_prob", "0.2", CHANGES},
+                                   {"attention_probs_dropout_prob", "0.1", WARNED},
+                                   {"layer_norm_eps", "1e-3", CHANGES},
+                                   {"is_decoder", "true", REFUSED},
+                                   {"add_cross_attention", "true", REFUSED},
+                                   {"pruned_heads", "{\"0\": [1]}", REFUSED},
+                                   {"quantization_config", "{\"bits\": 4}", REFUSED},
+                                   {"logit_scale", "2", WARNED},
+                                   {"initializer_range", "0.5", CHANGES},
+                                   {"use_cache", "false", PASSIVE},
+                                   {"bos_token_id", "5", PASSIVE},
+                                   {"eos_token_id", "5", PASSIVE},
+                                   {"torch_dtype", "\"float16\"", PASSIVE},
+                                   {NULL}};
+
+static const KeyChange CLASSES[] = {
+    {"num_labels", "5", CHANGES},
+    {"id2label", "{\"0\": \"a\"}", CHANGES},
+    {"problem_type", "\"regression\"", CHANGES},
+    {"problem_type", "\"ranking\"", REFUSED},
+    {"type_vocab_size", "3", CHANGES},
+    {"position_embedding_type", "\"relative_key\"", REFUSED},
+    {"classifier_dropout", "0.3", CHANGES},
+    {"tie_word_embeddings", "false", PASSIVE},
+    {NULL}};
+
+static const KeyChange PADDED[] = {
+    {"pad_token_id", "0", CHANGES}, {"pad_token_id", "8", REFUSED}, {NULL}};
+
+static const KeyChange WORDS[] = {{"tie_word_embeddings", "false", CHANGES},
+                                  {"problem_type", "\"regression\"", PASSIVE},
+                                  {NULL}};
+
+static const KeyChange NARROW[] = {{"embedding_size", "8", CHANGES},
+                                   {"embedding_size", "6", CHANGES},
+                                   {"pad_token_id", "3", PASSIVE},
+                                   {NULL}};
+
+static const KeyChange SUMMARY[] = {
+    {"summary_type", "\"mean\"", REFUSED},       {"summary_use_proj", "false", CHANGES},
+    {"summary_activation", "\"relu\"", CHANGES}, {"summary_activation", "null", CHANGES},
+    {"summary_last_dropout", "0.2", CHANGES},    {"summary_first_dropout", "0.2", WARNED},
+    {"summary_proj_to_labels", "true", REFUSED}, {NULL}};
+
+static const struct {
+    const char *config;
+    const KeyChange *changes[4];
+} CONFIGS[] = {
+    {ROBERTA "[\"RobertaForSequenceClassification\"], " SIZES, {SHARED, CLASSES, PADDED}},
+    {ROBERTA "[\"RobertaForMaskedLM\"], " SIZES, {WORDS, PADDED}},
+    {ROBERTA "[\"RobertaModel\"], " SIZES, {SHARED, PADDED}},
+    {ELECTRA "[\"ElectraForSequenceClassification\"], " SIZES, {SHARED, CLASSES, NARROW}},
+    {ELECTRA "[\"ElectraForMaskedLM\"], " SIZES, {SHARED, WORDS, NARROW}},
+    {ELECTRA "[\"ElectraForMultipleChoice\"], " SIZES, {SHARED, NARROW, SUMMARY}},
+};
+
+/* What is built and said; graph NULL = it was refused. */
+typedef struct Built {
+    const char *graph, *said;
+} Built;
+
+static Built build_of(Fixture *f, const char *config, const KeyChange *change) {
+    Tree *tree;
+    Model *model = NULL;
+    Built built = {NULL, NULL};
+    const char *json = arena_printf(f->arena, "{%s}", config);
+    put_text(f->config, json);
+    expect_ok(f->diag, json_read(&tree, f->arena, f->config, 1 << 20, f->diag));
+    if (change) {
+        Tree *value;
+        put_text(f->config, arena_printf(f->arena, "[%s]", change->value));
+        expect_ok(f->diag, json_read(&value, f->arena, f->config, 1 << 20, f->diag));
+        tree_put(f->arena, tree, change->key, value->first);
+    }
+    if (hf_build_from(&model, tree, CONFIG_FILE, ops_table(), f->diag) == STATUS_OK) {
+        Text text = {0};
+        graph_print(&text, model->graph);
+        built.graph = arena_strdup(f->arena, text.data);
+        text_free(&text);
+    }
+    char *said = diag_text(f->diag);
+    built.said = arena_strdup(f->arena, said);
+    free(said);
+    diag_clear(f->diag);
+    model_destroy(model);
+    return built;
+}
+
+static KeyEffect effect_of(const Built *usual, const Built *changed, const char *key) {
+    const bool named = strstr(changed->said, key) != NULL;
+    if (!changed->graph) return named ? REFUSED : PASSIVE;
+    if (strcmp(usual->graph, changed->graph) != 0) return CHANGES;
+    return named ? WARNED : PASSIVE;
+}
+
+static void walk(void **state) {
+    static const char *const NAMES[] = {"another graph", "a refusal", "a warning",
+                                        "nothing"};
+    Fixture *f = *state;
+    for (size_t i = 0; i < sizeof CONFIGS / sizeof *CONFIGS; i++) {
+        const Built usual = build_of(f, CONFIGS[i].config, NULL);
+        if (!usual.graph || *usual.said)
+            fail_msg("%s: %s", CONFIGS[i].config, usual.said);
+        for (int k = 0; k < 4 && CONFIGS[i].changes[k]; k++)
+            for (const KeyChange *c = CONFIGS[i].changes[k]; c->key; c++) {
+                const Built changed = build_of(f, CONFIGS[i].config, c);
+                const KeyEffect found = effect_of(&usual, &changed, c->key);
+                if (found != c->effect)
+                    fail_msg("%s with %s: %s: expected %s, found %s: %s",
+                             CONFIGS[i].config, c->key, c->value, NAMES[c->effect],
+                             NAMES[found], changed.said);
+            }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(walk, fixture_make, fixture_free)};
+    return cmocka_run_group_tests_name("keys of encoders", tests, NULL, NULL);
+}
