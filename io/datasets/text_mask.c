@@ -21,7 +21,8 @@ static bool is_candidate(const TextMask *mask, const int32_t *ids, int64_t i) {
     const SpecialIds *special = &mask->specials;
     const int32_t id = ids[i];
     return i > 0 && id != special->pad && id != special->unk && id != special->cls &&
-           id != special->sep && id != special->mask;
+           id != special->sep && id != special->mask && id != special->bos &&
+           id != special->eos;
 }
 
 /* Selection sampling (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S): each

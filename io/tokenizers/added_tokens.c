@@ -11,7 +11,7 @@ static Token content_token(Arena *arena, const char *content,
                            const Normalizer *normalizer) {
     TextSpan text = {content, strlen(content)};
     NormalizeScratch scratch = {0};
-    if (normalizer && !normalizer_apply(normalizer, &scratch, text, &text))
+    if (normalizer && !normalizer_apply(normalizer, &scratch, text, true, &text))
         text.length = 0; /* far too long to occur */
     const char *copy = arena_strndup(arena, text.length ? text.text : "", text.length);
     normalize_scratch_free(&scratch);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 enum { PROBES_MAX = 1024, SPELLED_MAX = 8, SHOWN_MAX = 64 };
+#define SPLIT_BYTES_MAX (UINT64_C(1) << 32)
 
 /* --- bytes as characters --- */
 
@@ -106,6 +107,77 @@ Status bpe_add(Bpe *bpe, TextSpan left, TextSpan right, Loc at, const char *key,
                          "too many merges share one place in the hash table");
     *slot = (Merge){pair_key(a, b), bpe->merge_count++, whole};
     return STATUS_OK;
+}
+
+/* --- merges in the order of scores --- */
+
+/* A token by its score, the highest first. */
+typedef struct Scored {
+    double score;
+    int32_t id;
+} Scored;
+
+static int scored_order(const void *a, const void *b) {
+    const Scored *x = a, *y = b;
+    if (x->score != y->score) return x->score > y->score ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* The parts of a token that is cut at `at`; false when one is none to join. */
+static bool split_parts(const Vocabulary *vocabulary, const bool *joined,
+                        const Token *token, size_t at, int32_t count, int32_t parts[2]) {
+    parts[0] = vocabulary_find(vocabulary, token->text, at);
+    if (parts[0] < 0 || parts[0] >= count || !joined[parts[0]]) return false;
+    parts[1] = vocabulary_find(vocabulary, token->text + at, token->length - at);
+    return parts[1] >= 0 && parts[1] < count && joined[parts[1]];
+}
+
+/* Counts the ways to make a token of two others; appends them when they are to have a
+ * rank. False when too many share one place in the hash table. */
+static bool add_splits(Bpe *bpe, const Vocabulary *vocabulary, const bool *joined,
+                       int32_t count, const Scored *scored, bool append, size_t *ways) {
+    const Token *token = &vocabulary->tokens[scored->id];
+    for (size_t at = 1; at < token->length; at++) {
+        int32_t parts[2];
+        if (((unsigned char)token->text[at] & 0xc0) == 0x80) continue;
+        if (!split_parts(vocabulary, joined, token, at, count, parts)) continue;
+        ++*ways;
+        if (!append) continue;
+        Merge *slot = merge_slot(bpe, pair_key(parts[0], parts[1]));
+        if (!slot) return false;
+        *slot = (Merge){pair_key(parts[0], parts[1]), bpe->merge_count, scored->id};
+    }
+    return true;
+}
+
+Status bpe_add_splits(Bpe *bpe, Arena *arena, const Vocabulary *vocabulary,
+                      const double *scores, const bool *joined, int32_t count, Loc at,
+                      const char *key, Diag *diag) {
+    Scored *order = memory_alloc((size_t)count + 1, sizeof *order);
+    size_t made = 0, ways = 0;
+    uint64_t bytes = 0;
+    bool fits = true;
+    for (int32_t i = 0; i < count; i++) {
+        const uint64_t length = vocabulary->tokens[i].length;
+        if (!joined[i]) continue;
+        order[made++] = (Scored){scores[i], i};
+        bytes += length * length; /* that looking for the parts reads */
+    }
+    qsort(order, made, sizeof *order, scored_order);
+    for (size_t i = 0; i < made && bytes <= SPLIT_BYTES_MAX; i++)
+        add_splits(bpe, vocabulary, joined, count, &order[i], false, &ways);
+    fits = bytes <= SPLIT_BYTES_MAX && ways <= MERGES_MAX;
+    if (fits) bpe_create(bpe, arena, vocabulary, ways);
+    for (size_t i = 0; i < made && fits; i++) {
+        if (i > 0 && order[i].score != order[i - 1].score) bpe->merge_count++;
+        fits = add_splits(bpe, vocabulary, joined, count, &order[i], true, &ways);
+    }
+    free(order);
+    if (fits) return STATUS_OK;
+    return diag_fail(diag, STATUS_FORMAT, at, key,
+                     "expected shorter tokens, of at most %d merges that share no place "
+                     "in the hash table",
+                     MERGES_MAX);
 }
 
 /* --- heap of the merges that wait --- */

@@ -72,6 +72,14 @@ Status bpe_bytes(Bpe *bpe, Loc at, Diag *diag);
 Status bpe_add(Bpe *bpe, TextSpan left, TextSpan right, Loc at, const char *key,
                Diag *diag);
 
+/* Makes room for merges and appends every way to make one of the first `count` tokens of
+ * two others, both marked by `joined`: those of the highest score first, those of equal
+ * scores with equal right, so that the leftmost in a word comes first (SentencePiece).
+ * Fails with STATUS_FORMAT, about `key`, for tokens that are too long together. */
+Status bpe_add_splits(Bpe *bpe, Arena *arena, const Vocabulary *vocabulary,
+                      const double *scores, const bool *joined, int32_t count, Loc at,
+                      const char *key, Diag *diag);
+
 /* Appends the tokens of a word of valid UTF-8, at most 2^30 bytes. */
 void bpe_split(const Bpe *bpe, BpeScratch *scratch, const char *word, size_t length,
                IdList *ids, UnknownChars *unknown);

@@ -27,6 +27,11 @@ typedef struct Regex Regex;
 #define REGEX_GPT2                                                                       \
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
+/* Qwen 2's: what its Split cuts by. */
+#define REGEX_QWEN2                                                                      \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"                 \
+    " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
 /* Compiles an expression; the struct lives in the arena, and regex_destroy frees the
  * rest. Fails with STATUS_FORMAT at `where`, with the reason and its place in the
  * expression. */

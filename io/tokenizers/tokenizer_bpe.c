@@ -1,5 +1,6 @@
 /* Tokenizer: reading the model BPE, from tokenizer.json or from vocab.json and
  * merges.txt. */
+#include "io/tokenizers/tokenizer_class.h"
 #include "io/tokenizers/tokenizer_readers.h"
 
 #include "io/files/json.h"
@@ -124,68 +125,58 @@ static Status add_lines(Tokenizer *self, Arena *scratch, const Folder *folder,
     return STATUS_OK;
 }
 
-/* Refuses what is not GPT-2's tokenizer. */
-static Status check_config(const Tree *config, Diag *diag) {
-    const Tree *class;
-    TRY(json_member(&class, config, "tokenizer_class", TREE_STRING, "", diag));
-    if (!class || strcmp(class->string, "GPT2Tokenizer") == 0 ||
-        strcmp(class->string, "GPT2TokenizerFast") == 0)
-        return STATUS_OK;
-    diag_fail(diag, STATUS_FORMAT, class->loc, "tokenizer_class",
-              "expected GPT2Tokenizer beside vocab.json and merges.txt, found '%.64s'",
-              class->string);
-    diag_hint(diag, "a tokenizer.json in the folder is read instead when it is there");
-    return STATUS_FORMAT;
-}
-
-/* The special tokens are tokens wherever they stand in a text. */
-static Status add_specials(Tokenizer *self, const SpecialNames *names, Loc at,
-                           Diag *diag) {
+/* The special tokens are tokens wherever they stand in a text, beside those that the
+ * configuration lists. */
+static Status add_specials(Tokenizer *self, const SpecialNames *names,
+                           const TokenizerClass *class, const AddedToken *listed,
+                           int count, Loc at, Diag *diag) {
     const char *const all[] = {names->pad,  names->unk, names->cls, names->sep,
                                names->mask, names->bos, names->eos, "<|endoftext|>"};
     enum { COUNT = sizeof all / sizeof *all };
-    AddedToken *added = ARENA_ARRAY(self->arena, AddedToken, COUNT);
-    int count = 0;
+    AddedToken *added = ARENA_ARRAY(self->arena, AddedToken, (size_t)count + COUNT);
+    for (int i = 0; i < count; i++) added[i] = listed[i];
     for (int i = 0; i < COUNT; i++) {
         int32_t id =
             all[i] ? vocabulary_find(&self->vocabulary, all[i], strlen(all[i])) : -1;
-        if (id >= 0)
-            added[count++] = (AddedToken){
-                .content = self->vocabulary.tokens[id].text, .id = id, .special = true};
+        if (id < 0) continue;
+        added[count++] = (AddedToken){.content = self->vocabulary.tokens[id].text,
+                                      .id = id,
+                                      .special = true,
+                                      .lstrip = all[i] == names->mask && class &&
+                                                class->around == AROUND_ROBERTA};
     }
     return tokenizer_add(self, added, count, at, diag);
 }
 
-/* What GPT-2's configuration adds: a token at the beginning, a space in front. */
-static Status use_config(Tokenizer *self, const Tree *config, Diag *diag) {
-    bool bos;
-    WordStep *step = &self->words.steps[0];
-    *step = (WordStep){.kind = WORDS_BYTES};
-    self->words.count = 1;
-    TRY(regex_compile(&step->regex, self->arena, REGEX_GPT2, LOC_NONE, NULL, diag));
-    TRY(json_flag(&step->space_in_front, config, "add_prefix_space", false, "", diag));
-    TRY(json_flag(&bos, config, "add_bos_token", false, "", diag));
-    template_plain(self);
-    if (!bos) return STATUS_OK;
-    int32_t id = self->specials.bos;
-    if (id < 0)
-        return diag_fail(diag, STATUS_FORMAT, config->loc, "add_bos_token",
-                         "there is no bos_token");
-    self->single = (Template){{{id, 0}, {PIECE_FIRST, 0}}, 2};
-    self->pair = (Template){{{id, 0}, {PIECE_FIRST, 0}, {id, 1}, {PIECE_SECOND, 1}}, 4};
-    return STATUS_OK;
+/* What cuts words: GPT-2's expression, or Qwen 2's in front of the bytes. */
+static Status set_words(Tokenizer *self, const TokenizerClass *class, const Tree *config,
+                        Diag *diag) {
+    WordRules *words = &self->words;
+    WordStep *step = &words->steps[0];
+    const bool digits = class && class->digits;
+    words->count = 1;
+    *step = (WordStep){.kind = digits ? WORDS_SPLIT : WORDS_BYTES,
+                       .behavior = SPLIT_ISOLATED};
+    TRY(regex_compile(&step->regex, self->arena, digits ? REGEX_QWEN2 : REGEX_GPT2,
+                      LOC_NONE, NULL, diag));
+    if (digits) {
+        words->steps[words->count++] = (WordStep){.kind = WORDS_BYTES};
+        self->normalizer.steps[0] =
+            (NormalizeStep){.kind = NORMALIZE_FORM, .form = NORMAL_NFC};
+        self->normalizer.count = 1;
+    }
+    return json_flag(&words->steps[words->count - 1].space_in_front, config,
+                     "add_prefix_space", false, "", diag);
 }
 
-Status tokenizer_read_merges(Tokenizer *self, Arena *scratch, const Folder *folder,
-                             const char *name, Diag *diag) {
-    Tree *config, *vocab;
-    SpecialNames names;
-    Bpe *bpe = &self->bpe;
+/* The vocabulary, with the tokens that the configuration lists. */
+static Status read_vocabulary(Tokenizer *self, Arena *scratch, const Folder *folder,
+                              const char *name, const AddedToken *listed, int count,
+                              Diag *diag) {
     static const char EXTRA[] = "added_tokens.json";
     const Loc at = LOC_FILE(folder_file(folder, self->arena, name));
-    TRY(config_read(&config, &names, scratch, folder, diag));
-    TRY(check_config(config, diag));
-    if (folder_has(folder, EXTRA))
+    Tree *vocab;
+    if (folder_has(folder, EXTRA) && count == 0)
         return diag_fail(diag, STATUS_FORMAT,
                          LOC_FILE(folder_file(folder, self->arena, EXTRA)), NULL,
                          "further tokens beside a vocab.json are not supported");
@@ -193,15 +184,32 @@ Status tokenizer_read_merges(Tokenizer *self, Arena *scratch, const Folder *fold
     if (vocab->kind != TREE_MAP)
         return diag_fail(diag, STATUS_FORMAT, at, NULL, "expected a map, found %s",
                          tree_kind_name(vocab->kind));
-    TRY(tokenizer_place(self, vocab, NULL, 0, at, NULL, diag));
+    return tokenizer_place(self, vocab, listed, count, at, NULL, diag);
+}
+
+Status tokenizer_read_merges(Tokenizer *self, Arena *scratch, const Folder *folder,
+                             const char *name, Diag *diag) {
+    Tree *config;
+    SpecialNames names;
+    const TokenizerClass *class;
+    AddedToken *listed;
+    int count;
+    Bpe *bpe = &self->bpe;
+    const Loc at = LOC_FILE(folder_file(folder, self->arena, name));
+    TRY(config_read(&config, &names, scratch, folder, diag));
+    TRY(class_find(&class, config, scratch, folder, CLASS_MERGES, diag));
+    class_names(&names, class);
+    TRY(class_added(&listed, &count, self->arena, config, diag));
+    TRY(read_vocabulary(self, scratch, folder, name, listed, count, diag));
     TRY(add_lines(self, scratch, folder, diag));
     self->kind = MODEL_BPE;
     bpe->byte_level = true;
     bpe->unknown =
         names.unk ? vocabulary_find(&self->vocabulary, names.unk, strlen(names.unk)) : -1;
     TRY(bpe_bytes(bpe, at, diag));
-    TRY(add_specials(self, &names, at, diag));
+    TRY(set_words(self, class, config, diag));
+    TRY(add_specials(self, &names, class, listed, count, at, diag));
     TRY(specials_find_some(self, &names, folder, at, diag));
-    TRY(use_config(self, config, diag));
+    TRY(class_template(self, class ? class : class_gpt2(), config, at, diag));
     return decoder_read(self, NULL, diag);
 }

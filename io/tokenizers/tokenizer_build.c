@@ -185,6 +185,44 @@ void template_plain(Tokenizer *tokenizer) {
     tokenizer->pair = (Template){{{PIECE_FIRST, 0}, {PIECE_SECOND, 1}}, 2};
 }
 
+void template_roberta(Tokenizer *tokenizer, int32_t cls, int32_t sep) {
+    const Template pair = {
+        {{cls, 0}, {PIECE_FIRST, 0}, {sep, 0}, {sep, 0}, {PIECE_SECOND, 0}, {sep, 0}}, 6};
+    template_bert(tokenizer, cls, sep);
+    tokenizer->pair = pair;
+}
+
+void template_flags(Tokenizer *tokenizer, int32_t begin, int32_t end) {
+    Template *both[] = {&tokenizer->single, &tokenizer->pair};
+    for (int texts = 1; texts <= 2; texts++) {
+        Template *template = both[texts - 1];
+        template->count = 0;
+        for (int i = 0; i < texts; i++) {
+            const int32_t ids[] = {begin, i ? PIECE_SECOND : PIECE_FIRST, end};
+            for (int part = 0; part < 3; part++)
+                if (part == 1 || ids[part] >= 0)
+                    template->pieces[template->count++] = (TemplatePiece){ids[part], i};
+        }
+    }
+}
+
+Status added_flags_read(AddedToken *out, Arena *arena, const Tree *map, const char *where,
+                        Diag *diag) {
+    const Tree *content;
+    if (map->kind != TREE_MAP)
+        return diag_fail(diag, STATUS_FORMAT, map->loc, where, "expected a map");
+    TRY(json_member(&content, map, "content", TREE_STRING, where, diag));
+    if (!content)
+        return diag_fail(diag, STATUS_FORMAT, map->loc, where, "expected a content");
+    TRY(json_flag(&out->special, map, "special", false, where, diag));
+    TRY(json_flag(&out->normalized, map, "normalized", !out->special, where, diag));
+    TRY(json_flag(&out->single_word, map, "single_word", false, where, diag));
+    TRY(json_flag(&out->lstrip, map, "lstrip", false, where, diag));
+    TRY(json_flag(&out->rstrip, map, "rstrip", false, where, diag));
+    out->content = arena_strdup(arena, content->string);
+    return STATUS_OK;
+}
+
 Status tokenizer_add(Tokenizer *tokenizer, const AddedToken *tokens, int count, Loc at,
                      Diag *diag) {
     tokenizer->special =

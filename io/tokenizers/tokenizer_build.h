@@ -32,6 +32,17 @@ void template_bert(Tokenizer *tokenizer, int32_t cls, int32_t sep);
 /* Fills in templates without special tokens: A, A B. */
 void template_plain(Tokenizer *tokenizer);
 
+/* Fills in that of RoBERTa: <s> A </s>, <s> A </s> </s> B </s>. */
+void template_roberta(Tokenizer *tokenizer, int32_t cls, int32_t sep);
+
+/* Fills in templates with a token before and one behind every text; -1 = none. */
+void template_flags(Tokenizer *tokenizer, int32_t begin, int32_t end);
+
+/* Reads an added token but for its number: a map with `content` and flags; in the arena.
+ * Fails with STATUS_FORMAT, about `where`. */
+Status added_flags_read(AddedToken *out, Arena *arena, const Tree *map, const char *where,
+                        Diag *diag);
+
 /* Makes the added tokens known: sets `original`, `normalized` and `special`. */
 Status tokenizer_add(Tokenizer *tokenizer, const AddedToken *tokens, int count, Loc at,
                      Diag *diag);

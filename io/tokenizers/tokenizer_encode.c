@@ -81,7 +81,7 @@ static bool add_stretch(const Tokenizer *self, EncodingScratch *scratch, TextSpa
     size_t search = 0, done = 0;
     AddedMatch match;
     TextSpan text;
-    if (!normalizer_apply(&self->normalizer, &scratch->normalize, stretch, &text))
+    if (!normalizer_apply(&self->normalizer, &scratch->normalize, stretch, first, &text))
         return false;
     while (added_next(&self->normalized, text.text, text.length, &search, done, &match)) {
         TextSpan piece = {text.text + done, match.begin - done};

@@ -14,21 +14,13 @@ enum { MAX_CHARS_LIMIT = 1000 };
 static Status read_added(AddedToken *out, Arena *arena, const Tree *map, int index,
                          Diag *diag) {
     char where[64];
-    const Tree *content, *id;
+    const Tree *id = NULL;
     snprintf(where, sizeof where, "added_tokens[%d]", index);
-    if (map->kind != TREE_MAP)
-        return diag_fail(diag, STATUS_FORMAT, map->loc, where, "expected a map");
-    TRY(json_member(&content, map, "content", TREE_STRING, where, diag));
+    TRY(added_flags_read(out, arena, map, where, diag));
     TRY(json_member(&id, map, "id", TREE_INT, where, diag));
-    if (!content || !id || id->integer < 0 || id->integer >= TOKENS_MAX)
+    if (!id || id->integer < 0 || id->integer >= TOKENS_MAX)
         return diag_fail(diag, STATUS_FORMAT, map->loc, where,
                          "expected a content and an id from 0 to %d", TOKENS_MAX - 1);
-    TRY(json_flag(&out->special, map, "special", false, where, diag));
-    TRY(json_flag(&out->normalized, map, "normalized", !out->special, where, diag));
-    TRY(json_flag(&out->single_word, map, "single_word", false, where, diag));
-    TRY(json_flag(&out->lstrip, map, "lstrip", false, where, diag));
-    TRY(json_flag(&out->rstrip, map, "rstrip", false, where, diag));
-    out->content = arena_strdup(arena, content->string);
     out->id = (int32_t)id->integer;
     return STATUS_OK;
 }

@@ -63,7 +63,7 @@ static bool filter(NormalizeKind kind, Text *out, size_t limit, TextSpan text) {
 }
 
 static bool step_apply(const NormalizeStep *step, NormalizeScratch *scratch, Text *out,
-                       size_t limit, TextSpan text) {
+                       size_t limit, TextSpan text, bool first) {
     out->length = 0;
     switch (step->kind) {
     case NORMALIZE_BERT:
@@ -84,12 +84,14 @@ static bool step_apply(const NormalizeStep *step, NormalizeScratch *scratch, Tex
     case NORMALIZE_NMT: return filter(step->kind, out, limit, text);
     case NORMALIZE_CHARSMAP:
         return charsmap_replace_clusters(&step->map, out, limit, text);
+    case NORMALIZE_PIECES:
+        return pieces_normalize(&step->pieces, out, limit, text, first);
     }
     return out->length <= limit;
 }
 
 bool normalizer_apply(const Normalizer *normalizer, NormalizeScratch *scratch,
-                      TextSpan text, TextSpan *out) {
+                      TextSpan text, bool first, TextSpan *out) {
     /* hostile steps could let the text grow without end */
     size_t limit = NORMALIZED_BYTES;
     if (text.length <= (limit - ((size_t)1 << 20)) / 64)
@@ -97,7 +99,7 @@ bool normalizer_apply(const Normalizer *normalizer, NormalizeScratch *scratch,
     regex_start(&scratch->regex, text.length);
     for (int i = 0; i < normalizer->count; i++) {
         Text *result = &scratch->texts[i % 2];
-        if (!step_apply(&normalizer->steps[i], scratch, result, limit, text))
+        if (!step_apply(&normalizer->steps[i], scratch, result, limit, text, first))
             return false;
         text = (TextSpan){result->data, result->length};
     }
@@ -159,7 +161,8 @@ static Status read_members(NormalizeStep *step, Arena *arena, const Tree *map,
     case NORMALIZE_LOWERCASE:
     case NORMALIZE_FORM:
     case NORMALIZE_ACCENTS:
-    case NORMALIZE_NMT: break;
+    case NORMALIZE_NMT:
+    case NORMALIZE_PIECES: break;
     }
     return STATUS_OK;
 }

@@ -3,7 +3,7 @@
 #define COMPRESS_IO_TOKENIZERS_TOKENIZER_NORMALIZE_H
 
 #include "io/tokenizers/bert_normalize.h"
-#include "io/tokenizers/charsmap.h"
+#include "io/tokenizers/piece_normalize.h"
 #include "io/tokenizers/regex.h"
 #include "io/tokenizers/unicode.h"
 #include "io/tokenizers/vocabulary.h"
@@ -24,7 +24,8 @@ typedef enum NormalizeKind {
     NORMALIZE_ACCENTS, /* marks are left out */
     NORMALIZE_NMT,     /* control characters are left out or spaces, as SentencePiece's
                           rules `nmt` say */
-    NORMALIZE_CHARSMAP
+    NORMALIZE_CHARSMAP,
+    NORMALIZE_PIECES /* as SentencePiece does */
 } NormalizeKind;
 
 typedef struct NormalizeStep {
@@ -34,6 +35,7 @@ typedef struct NormalizeStep {
     NormalForm form;
     BertRules rules;
     Charsmap map;
+    PieceRules pieces;
     bool left, right;
 } NormalizeStep;
 
@@ -50,11 +52,12 @@ typedef struct NormalizeScratch {
 } NormalizeScratch;
 
 /* Normalizes valid UTF-8: at `out` the text itself when there is nothing to do, or what
- * lies in `scratch` until it is used again. False when it becomes longer than
+ * lies in `scratch` until it is used again. `first` is whether the whole text starts with
+ * it. False when it becomes longer than
  * NORMALIZED_BYTES, or than 64 times what it was and a MiB, or when
  * scratch->regex.gave_up. */
 bool normalizer_apply(const Normalizer *normalizer, NormalizeScratch *scratch,
-                      TextSpan text, TextSpan *out);
+                      TextSpan text, bool first, TextSpan *out);
 
 /* Reads the normalizer of a tokenizer.json; `bert` = only a BertNormalizer is supported.
  * Fails with STATUS_FORMAT, naming what is not. */

@@ -5,6 +5,10 @@
 
 #include <string.h>
 
+/* Models of SentencePiece, as Hugging Face's folders call them. */
+static const char *const PIECES[] = {"spiece.model", "sentencepiece.bpe.model",
+                                     "tokenizer.model", "source.spm"};
+
 /* Reads from a folder: what lies in it decides. */
 static Status read_folder(Tokenizer *self, Arena *scratch, const Folder *folder,
                           Diag *diag) {
@@ -14,22 +18,28 @@ static Status read_folder(Tokenizer *self, Arena *scratch, const Folder *folder,
         return tokenizer_read_json(self, scratch, folder, JSON, diag);
     if (folder_has(folder, TOKENS) && folder_has(folder, "merges.txt"))
         return tokenizer_read_merges(self, scratch, folder, TOKENS, diag);
+    for (size_t i = 0; i < sizeof PIECES / sizeof *PIECES; i++)
+        if (folder_has(folder, PIECES[i]))
+            return tokenizer_read_pieces(self, scratch, folder, PIECES[i], diag);
     if (folder_has(folder, TOKENS))
         return tokenizer_read_words(self, scratch, folder, TOKENS, diag);
     if (folder_has(folder, VOCAB))
         return tokenizer_read_vocab(self, scratch, folder, VOCAB, diag);
     return diag_fail(diag, STATUS_IO, LOC_FILE(folder->path), NULL,
                      "expected a tokenizer.json or a vocab.txt, or vocab.json and "
-                     "merges.txt");
+                     "merges.txt, or a model of SentencePiece");
 }
 
 /* Reads the file that was named. */
 static Status read_file(Tokenizer *self, Arena *scratch, const char *path, Diag *diag) {
     const char *slash = strrchr(path, '/'), *ending = strrchr(path, '.');
     const Folder folder = {.path = path_folder(scratch, path), .given = path};
-    const bool is_json = ending && strcmp(ending, ".json") == 0;
-    return (is_json ? tokenizer_read_json : tokenizer_read_vocab)(
-        self, scratch, &folder, slash ? slash + 1 : path, diag);
+    const char *name = slash ? slash + 1 : path;
+    if (ending && strcmp(ending, ".json") == 0)
+        return tokenizer_read_json(self, scratch, &folder, name, diag);
+    if (ending && (strcmp(ending, ".model") == 0 || strcmp(ending, ".spm") == 0))
+        return tokenizer_read_pieces(self, scratch, &folder, name, diag);
+    return tokenizer_read_vocab(self, scratch, &folder, name, diag);
 }
 
 static Status read_any(Tokenizer **out, const char *path, const Folder *folder,
@@ -53,8 +63,11 @@ Status tokenizer_read(Tokenizer **out, const char *path, Diag *diag) {
 }
 
 bool tokenizer_of_model(const Model *model) {
-    return model_asset(model, "tokenizer.json") || model_asset(model, "vocab.json") ||
-           model_asset(model, "vocab.txt");
+    bool found = model_asset(model, "tokenizer.json") ||
+                 model_asset(model, "vocab.json") || model_asset(model, "vocab.txt");
+    for (size_t i = 0; i < sizeof PIECES / sizeof *PIECES; i++)
+        found = found || model_asset(model, PIECES[i]);
+    return found;
 }
 
 Status tokenizer_read_model(Tokenizer **out, const Model *model, const char *name,

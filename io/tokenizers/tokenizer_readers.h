@@ -21,6 +21,11 @@ Status tokenizer_read_vocab(Tokenizer *tokenizer, Arena *scratch, const Folder *
 Status tokenizer_read_merges(Tokenizer *tokenizer, Arena *scratch, const Folder *folder,
                              const char *name, Diag *diag);
 
+/* Fills an empty tokenizer from a model of SentencePiece: by itself, or with what the
+ * class of the tokenizer, that the configuration names, adds to it. */
+Status tokenizer_read_pieces(Tokenizer *tokenizer, Arena *scratch, const Folder *folder,
+                             const char *name, Diag *diag);
+
 /* Fills an empty tokenizer from a vocab.json of whole words, Marian's without its
  * SentencePiece model. */
 Status tokenizer_read_words(Tokenizer *tokenizer, Arena *scratch, const Folder *folder,

@@ -98,11 +98,7 @@ static Status read_bert(Tokenizer *self, const Tree *processor, bool twice, Diag
     int32_t cls = -1, sep = -1;
     TRY(read_pair(&cls, self, "cls", processor, diag));
     TRY(read_pair(&sep, self, "sep", processor, diag));
-    template_bert(self, cls, sep);
-    if (twice)
-        self->pair = (Template){
-            {{cls, 0}, {PIECE_FIRST, 0}, {sep, 0}, {sep, 0}, {PIECE_SECOND, 0}, {sep, 0}},
-            6};
+    (twice ? template_roberta : template_bert)(self, cls, sep);
     return STATUS_OK;
 }
 

@@ -73,6 +73,7 @@ Status unigram_read(Tokenizer *self, const Tree *root, const Tree *model,
     TRY(json_flag(&unigram->byte_fallback, model, "byte_fallback", false, WHERE, diag));
     TRY(json_member(&unknown, model, "unk_id", TREE_INT, WHERE, diag));
     unigram->vocabulary = vocabulary;
+    unigram->texts = vocabulary->tokens;
     read_scores(unigram, self->arena, tree_get(model, "vocab"));
     if (unknown && (unknown->integer < 0 || unknown->integer >= unigram->pieces))
         return diag_fail(diag, STATUS_FORMAT, root->loc, "model.unk_id",
@@ -80,10 +81,6 @@ Status unigram_read(Tokenizer *self, const Tree *root, const Tree *model,
                          (long long)unknown->integer);
     unigram->unknown = unknown ? (int32_t)unknown->integer : -1;
     if (unknown && !names->unk) names->unk = vocabulary->tokens[unknown->integer].text;
-    for (unsigned byte = 0; byte < 256; byte++) {
-        char name[8];
-        const int length = snprintf(name, sizeof name, "<0x%02X>", byte);
-        unigram->bytes[byte] = vocabulary_find(vocabulary, name, (size_t)length);
-    }
+    unigram_bytes(unigram);
     return unigram_build(unigram, self->arena, NULL, root->loc, "model.vocab", diag);
 }

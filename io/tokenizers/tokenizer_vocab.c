@@ -1,22 +1,10 @@
 /* Tokenizer: reading vocab.txt, with BERT's rules as tokenizer_config.json sets them. */
+#include "io/tokenizers/tokenizer_class.h"
 #include "io/tokenizers/tokenizer_readers.h"
 
 #include <string.h>
 
 enum { MAX_CHARS = 100, SPECIALS = 5 };
-
-/* Whether a tokenizer class works by BERT's rules on a vocab.txt. */
-static bool is_bert_class(const char *name) {
-    static const char *const FAMILIES[] = {"Bert",       "DistilBert",  "Electra",
-                                           "MobileBert", "SqueezeBert", "ConvBert"};
-    for (size_t i = 0; i < sizeof FAMILIES / sizeof *FAMILIES; i++) {
-        size_t length = strlen(FAMILIES[i]);
-        if (strncmp(name, FAMILIES[i], length) != 0) continue;
-        if (strcmp(name + length, "Tokenizer") == 0) return true;
-        if (strcmp(name + length, "TokenizerFast") == 0) return true;
-    }
-    return false;
-}
 
 static Status refuse(const Tree *value, const char *key, const char *reason, Diag *diag) {
     diag_fail(diag, STATUS_FORMAT, value->loc, key, "%s", reason);
@@ -27,13 +15,7 @@ static Status refuse(const Tree *value, const char *key, const char *reason, Dia
 /* Refuses settings that would change the tokens and that are not supported. */
 static Status check_config(const Tree *config, Diag *diag) {
     static const char *const EMPTY[] = {"additional_special_tokens", "never_split"};
-    const Tree *class;
     bool basic;
-    TRY(json_member(&class, config, "tokenizer_class", TREE_STRING, "", diag));
-    if (class && !is_bert_class(class->string))
-        return diag_fail(diag, STATUS_FORMAT, class->loc, "tokenizer_class",
-                         "expected BertTokenizer or one of its relatives, found '%s'",
-                         class->string);
     TRY(json_flag(&basic, config, "do_basic_tokenize", true, "", diag));
     if (!basic)
         return refuse(tree_get(config, "do_basic_tokenize"), "do_basic_tokenize",
@@ -68,13 +50,16 @@ Status tokenizer_read_vocab(Tokenizer *self, Arena *scratch, const Folder *folde
     size_t length;
     Tree *config;
     SpecialNames names;
+    const TokenizerClass *class;
     static const char EXTRA[] = "added_tokens.json";
     const char *file = folder_file(folder, self->arena, name);
     TRY(config_read(&config, &names, scratch, folder, diag));
     self->normalizer.steps[0].kind = NORMALIZE_BERT;
     self->normalizer.count = 1;
     BertRules *rules = &self->normalizer.steps[0].rules;
+    TRY(class_find(&class, config, scratch, folder, CLASS_WORDPIECE, diag));
     TRY(check_config(config, diag));
+    class_names(&names, class);
     rules->clean_text = true;
     TRY(json_flag(&rules->lowercase, config, "do_lower_case", true, "", diag));
     TRY(json_flag(&rules->strip_accents, config, "strip_accents", rules->lowercase, "",
@@ -95,6 +80,9 @@ Status tokenizer_read_vocab(Tokenizer *self, Arena *scratch, const Folder *folde
                                   .unknown = self->specials.unk,
                                   .max_chars = MAX_CHARS};
     TRY(decoder_read(self, NULL, diag));
-    template_bert(self, self->specials.cls, self->specials.sep);
+    if (class && class->around == AROUND_ROBERTA)
+        template_roberta(self, self->specials.cls, self->specials.sep);
+    else
+        template_bert(self, self->specials.cls, self->specials.sep);
     return add_specials(self, LOC_FILE(file), diag);
 }

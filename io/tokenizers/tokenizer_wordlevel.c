@@ -56,21 +56,6 @@ Status wordlevel_read(Tokenizer *self, const Tree *root, const Tree *model,
 
 /* --- vocab.json alone --- */
 
-/* SentencePiece units are no words: their tokens would all be unknown. */
-static Status refuse_pieces(const Folder *folder, Arena *arena, Diag *diag) {
-    static const char *const NAMES[] = {"source.spm", "target.spm", "spiece.model",
-                                        "tokenizer.model"};
-    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
-        if (!folder_has(folder, NAMES[i])) continue;
-        diag_fail(diag, STATUS_FORMAT, LOC_FILE(folder_file(folder, arena, NAMES[i])),
-                  NULL, "SentencePiece models are not supported");
-        diag_hint(diag, "a tokenizer.json in the folder is read instead when it is "
-                        "there; a vocab.json without this file is read as words");
-        return STATUS_FORMAT;
-    }
-    return STATUS_OK;
-}
-
 /* The usual special tokens, where the vocabulary has them, are tokens wherever they stand
  * in a text. */
 static Status add_specials(Tokenizer *self, const SpecialNames *names, Loc at,
@@ -111,7 +96,6 @@ Status tokenizer_read_words(Tokenizer *self, Arena *scratch, const Folder *folde
     Tree *config, *vocab;
     SpecialNames names;
     const Loc at = LOC_FILE(folder_file(folder, self->arena, name));
-    TRY(refuse_pieces(folder, self->arena, diag));
     TRY(config_read(&config, &names, scratch, folder, diag));
     TRY(folder_read_json(&vocab, folder, scratch, name, VOCABULARY_BYTES_MAX, diag));
     if (vocab->kind != TREE_MAP)

@@ -3,6 +3,7 @@
 
 #include "io/tokenizers/unicode.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,12 +67,20 @@ static bool add_nodes(TrieBuilder *self, uint32_t pieces) {
     return true;
 }
 
+void unigram_bytes(Unigram *self) {
+    for (unsigned byte = 0; byte < 256; byte++) {
+        char name[8];
+        const int length = snprintf(name, sizeof name, "<0x%02X>", byte);
+        self->bytes[byte] = vocabulary_find(self->vocabulary, name, (size_t)length);
+    }
+}
+
 Status unigram_build(Unigram *self, Arena *arena, const bool *left_out, Loc at,
                      const char *key, Diag *diag) {
     Piece *pieces = memory_alloc((size_t)self->pieces + 1, sizeof *pieces);
     uint32_t count = 0;
     for (int32_t i = 0; i < self->pieces; i++) {
-        const Token *token = &self->vocabulary->tokens[i];
+        const Token *token = &self->texts[i];
         if (token->length > 0 && !(left_out && left_out[i]))
             pieces[count++] = (Piece){token->text, token->length, i};
     }
@@ -169,7 +178,9 @@ static void add_path(const Unigram *self, const UnigramStep *steps, const char *
     for (size_t end = length, begin; end > 0; end = begin) {
         begin = end - steps[end].length;
         if (steps[end].id >= 0) {
-            ids_add(ids, steps[end].id);
+            const int32_t piece = steps[end].id;
+            const int32_t id = self->numbers ? self->numbers[piece] : piece;
+            ids_add(ids, id >= 0 ? id : self->unknown);
             continue;
         }
         while (begin > 0 && steps[begin].id < 0) begin -= steps[begin].length;

@@ -14,14 +14,17 @@ typedef struct UnigramNode {
     uint32_t first; /* child */
     uint16_t count; /* of children */
     uint8_t byte;   /* that leads here */
-    int32_t id;     /* of the piece that ends here, -1 = none */
+    int32_t id;     /* the piece that ends here, -1 = none */
 } UnigramNode;
 
 typedef struct Unigram {
     const Vocabulary *vocabulary;
+    const Token *texts;       /* [pieces] */
     double *scores;           /* [pieces] log-probabilities */
+    const int32_t *numbers;   /* [pieces] of their tokens, -1 = the unknown one; NULL =
+                                 those of the pieces */
     const UnigramNode *nodes; /* nodes[0] is the root */
-    int32_t pieces;           /* number of them; tokens behind them are added ones */
+    int32_t pieces;           /* number of them */
     int32_t unknown;          /* token of characters without one, -1 = none */
     double unknown_score;
     int32_t bytes[256]; /* tokens <0x00> to <0xFF>, -1 = none */
@@ -45,9 +48,12 @@ typedef struct UnigramScratch {
 /* What SentencePiece takes off the least score for a character without a piece. */
 #define UNIGRAM_PENALTY 10.0
 
-/* Builds the trie over the first `pieces` tokens of the vocabulary; those that `left_out`
- * marks ([pieces], NULL = none) are not found in texts. All in the arena. Fails with
- * STATUS_FORMAT for pieces that share too little, about `key`. */
+/* Finds the tokens of bytes in the vocabulary. */
+void unigram_bytes(Unigram *unigram);
+
+/* Builds the trie over the pieces; those that `left_out` marks ([pieces], NULL = none)
+ * are not found in texts. All in the arena. Fails with STATUS_FORMAT for pieces that
+ * share too little, about `key`. */
 Status unigram_build(Unigram *unigram, Arena *arena, const bool *left_out, Loc at,
                      const char *key, Diag *diag);
 

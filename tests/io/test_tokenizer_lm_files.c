@@ -164,8 +164,9 @@ static void bad_config(void **state) {
         {"config.json", "{", "config.json:1:1: error: invalid JSON"},
         {"tokenizer_config.json", "{\"eos_token\": \"</s>\"}",
          "lacks the token at the end '</s>'"},
-        {"tokenizer_config.json", "{\"tokenizer_class\": \"RobertaTokenizer\"}",
-         "expected GPT2Tokenizer beside vocab.json and merges.txt, found 'RobertaTok"},
+        {"tokenizer_config.json", "{\"tokenizer_class\": \"CLIPTokenizer\"}",
+         "expected GPT2Tokenizer, RobertaTokenizer, BartTokenizer, Qwen2Tokenizer beside "
+         "vocab.json and merges.txt, found 'CLIPTok"},
         {"added_tokens.json", "{}", "further tokens beside a vocab.json"}};
     put_variant(TEXT_DATA "bytes/vocab.json", "vocab.json", "{", "{");
     put_variant(TEXT_DATA "bytes/merges.txt", "merges.txt", "t", "t");

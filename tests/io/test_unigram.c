@@ -46,6 +46,7 @@ static Drawn draw_pieces(uint64_t key, bool single) {
         count++;
     }
     *unigram = (Unigram){.vocabulary = &drawn.vocabulary,
+                         .texts = drawn.vocabulary.tokens,
                          .scores = scores,
                          .pieces = PIECES,
                          .unknown = -1,

@@ -190,10 +190,11 @@ static void test_vocab_json(void **state) {
     bench = bench_open(folder);
     check_encoding(&bench, "THE", NULL, 0, "the cat", 9);
     bench_close(&bench);
+    put_in("tokenizer_config.json", "{}");
     put_in("source.spm", "x");
     Bench refused = bench_open(NULL);
     expect_error(refused.diag, tokenizer_read(&refused.tokenizer, folder, refused.diag),
-                 STATUS_FORMAT, "SentencePiece models are not supported");
+                 STATUS_FORMAT, "source.spm: error: expected a model of SentencePiece");
     bench_close(&refused);
 }
 

@@ -161,7 +161,8 @@ def record(model):
                if encoder.id_to_piece(i) in text):
             continue
         ids = encoder.encode(text)
-        cases.append({"text": text, "ids": ids, "decoded": encoder.decode(ids)})
+        known = [i for i in ids if not encoder.is_unknown(i)]  # special tokens are left out
+        cases.append({"text": text, "ids": ids, "decoded": encoder.decode(known)})
     with open(os.path.join(os.path.dirname(model), "cases.json"), "w") as out:
         out.write("[\n" + ",\n".join(json.dumps(c, ensure_ascii=False) for c in cases) + "\n]\n")
 

@@ -1,0 +1,43 @@
+/* SentencePiece: its model files (`spiece.model`, `tokenizer.model`,
+ * `sentencepiece.bpe.model`, `source.spm`), protocol buffers of the message ModelProto of
+ * sentencepiece_model.proto (Kudo and Richardson 2018), read by hand.
+ *
+ * Only what makes tokens of texts is taken; fields that are not known are skipped. */
+#ifndef COMPRESS_IO_TOKENIZERS_SENTENCEPIECE_H
+#define COMPRESS_IO_TOKENIZERS_SENTENCEPIECE_H
+
+#include "io/tokenizers/charsmap.h"
+#include "io/tokenizers/vocabulary.h"
+
+/* What a piece is, by its number in a file. */
+typedef enum PieceType {
+    PIECE_NORMAL = 1,
+    PIECE_UNKNOWN,
+    PIECE_CONTROL,      /* never found in a text */
+    PIECE_USER_DEFINED, /* found as it is, before anything else */
+    PIECE_UNUSED,
+    PIECE_BYTE
+} PieceType;
+
+typedef enum PieceAlgorithm { PIECES_UNIGRAM = 1, PIECES_BPE } PieceAlgorithm;
+
+typedef struct PieceModel {
+    Token *texts;   /* [count] valid UTF-8 */
+    double *scores; /* [count] finite, values of f32 */
+    uint8_t *types; /* [count] PieceType */
+    int32_t count;
+    PieceAlgorithm algorithm;
+    bool byte_fallback;
+    bool dummy_prefix; /* a space comes before every text */
+    bool trim;         /* spaces at both ends are left out, and all but one of a run */
+    bool has_map;
+    Charsmap map;
+} PieceModel;
+
+/* Reads a model; all in the arena. Fails with STATUS_FORMAT for damaged files, and for
+ * settings that are not supported, which it names: words or characters as pieces, white
+ * space as a suffix or not escaped, a denormalizer, unused pieces with BPE. */
+Status pieces_parse(PieceModel *out, Arena *arena, const void *bytes, size_t length,
+                    Loc at, Diag *diag);
+
+#endif
