@@ -136,8 +136,16 @@ static Node *attend(Builder *b, const TextConfig *text, Node *x) {
     in[1] = project(b, text, ROLE_K, names->k, x, width);
     in[2] = project(b, text, ROLE_V, names->v, x, width);
     if (b->status == STATUS_OK) in[3] = graph_find_input(b->model->graph, INPUT_MASK);
-    x = build_op(b, "attention", ROLE_ATTENTION, in, "heads=%lld",
-                 (long long)text->heads);
+    if (!text->distances) {
+        x = build_op(b, "attention", ROLE_ATTENTION, in, "heads=%lld",
+                     (long long)text->heads);
+    } else {
+        x = build_op(b, "attention", ROLE_ATTENTION, in,
+                     "heads=%lld buckets=%d distance=%d bidirectional=true",
+                     (long long)text->heads, TEXT_BUCKETS, TEXT_DISTANCE);
+        build_operand(b, x, "rel_bias",
+                      table(b, text->distances, TEXT_BUCKETS, text->heads));
+    }
     return project(b, text, ROLE_OUT, names->out, x, width);
 }
 

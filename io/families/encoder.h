@@ -23,6 +23,9 @@ typedef struct TextNames {
     const char *q, *k, *v, *out, *norm1, *ffn_in, *ffn_out, *norm2;
 } TextNames;
 
+/* Buckets of biases by distance, and the distance that the last one begins with. */
+enum { TEXT_BUCKETS = 32, TEXT_DISTANCE = 128 };
+
 /* Those of BERT, and what its sizes are called: several relatives have the same. */
 extern const TextKeys text_bert_keys;
 extern const TextNames text_bert_names;
@@ -39,7 +42,9 @@ typedef struct TextConfig {
     int64_t groups;  /* of layers with the same weights, as in ALBERT */
     const char *act; /* as the activation op names it */
     double eps, dropout, head_dropout;
-    bool ffn_dropout; /* dropout after the feed-forward block too */
+    bool ffn_dropout;      /* dropout after the feed-forward block too */
+    const char *distances; /* storage of the biases by distance that all layers add to
+                              their scores, [TEXT_BUCKETS, heads] (MPNet); NULL = none */
 } TextConfig;
 
 /* Starts a builder on the model and reads what the families share; `types`, `padding`,

@@ -128,6 +128,7 @@ static const struct {
     {"roberta", 5, true},       {"roberta_mlm", 4, true}, {"roberta_choice", 3, false},
     {"roberta_bare", 3, false}, {"xlm_roberta", 4, true}, {"xlm_roberta_span", 4, false},
     {"electra", 4, true},       {"electra_mlm", 5, true}, {"electra_choice", 3, false},
+    {"mpnet", 4, true},         {"mpnet_mlm", 5, true},   {"mpnet_bare", 3, false},
 };
 
 static void test_relatives(void **state) {

@@ -21,6 +21,7 @@ typedef struct KeyChange {
     "\"num_attention_heads\": 2, \"intermediate_size\": 6, "                             \
     "\"max_position_embeddings\": 9, \"attention_probs_dropout_prob\": 0"
 #define ROBERTA "\"model_type\": \"roberta\", \"architectures\": "
+#define MPNET   "\"model_type\": \"mpnet\", \"architectures\": "
 #define ELECTRA "\"model_type\": \"electra\", \"architectures\": "
 
 /* What all of BERT's relatives have. */
@@ -61,6 +62,12 @@ static const KeyChange CLASSES[] = {
 static const KeyChange PADDED[] = {
     {"pad_token_id", "0", CHANGES}, {"pad_token_id", "8", REFUSED}, {NULL}};
 
+static const KeyChange DISTANCES[] = {{"relative_attention_num_buckets", "16", REFUSED},
+                                      {"pad_token_id", "3", PASSIVE}, /* always 1 */
+                                      {"type_vocab_size", "3", WARNED},
+                                      {"num_labels", "5", CHANGES},
+                                      {NULL}};
+
 static const KeyChange WORDS[] = {{"tie_word_embeddings", "false", CHANGES},
                                   {"problem_type", "\"regression\"", PASSIVE},
                                   {NULL}};
@@ -84,6 +91,8 @@ static const struct {
     {ROBERTA "[\"RobertaForMaskedLM\"], " SIZES, {WORDS, PADDED}},
     {ROBERTA "[\"RobertaModel\"], " SIZES, {SHARED, PADDED}},
     {ELECTRA "[\"ElectraForSequenceClassification\"], " SIZES, {SHARED, CLASSES, NARROW}},
+    {MPNET "[\"MPNetForSequenceClassification\"], " SIZES, {SHARED, DISTANCES}},
+    {MPNET "[\"MPNetForMaskedLM\"], " SIZES, {WORDS}},
     {ELECTRA "[\"ElectraForMaskedLM\"], " SIZES, {SHARED, WORDS, NARROW}},
     {ELECTRA "[\"ElectraForMultipleChoice\"], " SIZES, {SHARED, NARROW, SUMMARY}},
 };

@@ -274,7 +274,7 @@ static const struct {
 } CONFIGS[] = {
     {"\"model_type\": \"vit\",", "",
      "model_type: missing: expected one of albert, bert, deit, distilbert, electra, gpt2, "
-     "llama, lstm_lm, marian, mt5, rnn_attention, roberta, swin, t5, vit, xlm-roberta"},
+     "llama, lstm_lm, marian, mpnet, mt5, rnn_attention, roberta, swin, t5, vit, xlm-roberta"},
     {"\"vit\"", "\"rnn\"", "swin, t5, vit, xlm-roberta, found 'rnn'"},
     {"\"vit\"", "7", "swin, t5, vit, xlm-roberta, found integer"},
     {"ViTForImageClassification", "ViTForX",

@@ -52,6 +52,8 @@ static const struct {
                 " architectures: [RobertaForSequenceClassification],\n" PADDED},
     {"xlm-roberta", "{model_type: xlm-roberta, type_vocab_size: 1,\n"
                     " architectures: [XLMRobertaForTokenClassification],\n" PADDED},
+    {"mpnet", "{model_type: mpnet,\n"
+              " architectures: [MPNetForSequenceClassification],\n" PADDED},
     {"electra", "{model_type: electra, architectures: [ElectraForMaskedLM],\n"
                 " embedding_size: 4,\n" TEXT},
     {"gpt2", "{model_type: gpt2, architectures: [GPT2LMHeadModel], n_embd: 8,\n"
