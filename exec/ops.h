@@ -284,6 +284,14 @@ typedef struct BinaryCrossEntropyAttrs {
  * gradient. With `kl` the teacher's entropy is subtracted (same gradient). */
 typedef SoftCrossEntropyAttrs SoftBinaryCrossEntropyAttrs;
 
+/* span_cross_entropy(logits[N, T, 2], first[N] integer, last[N] integer, mask[N, T]?
+ * integer): half the sum of the cross-entropies, over the tokens that count, of the first
+ * and of the last token of a span; mean over samples. No attributes. */
+
+/* choice_cross_entropy(scores[N, 1], labels[N] integer, place[N] integer): of every group
+ * of consecutive samples, which begins where `place` is 0, the one with label 1: -log
+ * softmax(scores); mean over groups. No attributes. */
+
 /* relation_cross_entropy(x[N, T, D], y[N, T, D], teacher_x[N, T, E], teacher_y[N, T, E]):
  * R = softmax(x y^T / sqrt(D)) by rows, the same for the teacher over sqrt(E);
  * cross-entropy of the student's rows against the teacher's, mean over rows and samples.

@@ -130,6 +130,7 @@ Batches *batches_extend(const Batches *data, const Column *columns,
     e->base.columns = e->columns;
     e->base.column_count += count;
     e->base.translations = NULL;
+    e->base.answers = NULL;
     e->base.fetch = extended_fetch;
     e->base.destroy = extended_destroy;
     if (data->length) e->base.length = extended_length;

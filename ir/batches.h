@@ -20,6 +20,12 @@ typedef struct Column {
 #define DATA_MIX_LABELS "mix_labels"
 #define DATA_MIX_SHARE  "mix_share"
 
+/* Where an answer stands in the tokens of a sample: its first and its last one; both 0
+ * where there is none. And of a question with choices: a sample's number in its group. */
+#define DATA_SPAN_FIRST   "start_positions"
+#define DATA_SPAN_LAST    "end_positions"
+#define DATA_CHOICE_PLACE "choice_place"
+
 /* What to fetch: samples index[0..n), padded to `tokens` tokens where columns have DIM_T
  * and to `source` tokens where they have DIM_S (else ignored). `key` seeds augmentation,
  * 0 = none. `mask_key` seeds the choice of masked positions: training gives every step
@@ -55,6 +61,29 @@ typedef struct Translations {
                     Diag *diag);
 } Translations;
 
+/* What a data set of questions about texts knows, for turning tokens into answers and
+ * comparing those with the right ones. A question has one or more samples: its text is
+ * cut into windows that overlap. */
+typedef struct Answers {
+    int64_t questions;
+
+    /* The question of a sample; samples of one question stand together. */
+    int64_t (*question)(const Batches *self, int64_t sample);
+
+    /* The tokens [*first, *end) of a sample that are the text. */
+    void (*tokens)(const Batches *self, int64_t sample, int64_t *first, int64_t *end);
+
+    /* The characters of the text from token `first` to token `last` of a sample, both
+     * inside; borrowed. */
+    const char *(*text)(const Batches *self, int64_t sample, int64_t first, int64_t last,
+                        size_t *length);
+
+    /* Right answers of a question: how many, and one of them; none where the text does
+     * not hold the answer. Borrowed. */
+    int (*right_count)(const Batches *self, int64_t question);
+    const char *(*right)(const Batches *self, int64_t question, int i);
+} Answers;
+
 struct Batches {
     const char *name; /* for messages: the file or folder */
     int64_t count;    /* samples */
@@ -86,6 +115,8 @@ struct Batches {
     int64_t max_source;
 
     const Translations *translations; /* NULL = the samples are no sentence pairs */
+
+    const Answers *answers; /* NULL = the samples are no questions about texts */
 
     /* Masked positions (DIM_M, at least 1) of samples padded to so many tokens, the same
      * for every sample; never fewer for more tokens. NULL: no column has DIM_M. */
@@ -127,7 +158,7 @@ int batches_column(const Batches *batches, const char *name);
 
 /* The samples of `data` with `count` further columns of floats, all dimensions known:
  * values[i] holds column i of every sample one after another. All is borrowed and must
- * outlive the result, which has no `translations`. */
+ * outlive the result, which has no `translations` and no `answers`. */
 Batches *batches_extend(const Batches *data, const Column *columns,
                         const float *const *values, int count);
 

@@ -40,13 +40,38 @@ static Status add_squared_error(Node **out, Graph *graph, Node *logits,
     return node_add(out, graph, NULL, &op_mean_squared_error, in, 2, diag, NULL);
 }
 
+static Status add_span(Node **out, Graph *graph, Node *logits,
+                       const LabelLossOptions *options, Diag *diag) {
+    (void)options;
+    const Type number = {.dtype = DTYPE_I32, .rank = 1, .dim = {logits->type.dim[0]}};
+    Node *mask = graph_find_input(graph, INPUT_MASK);
+    Node *in[4] = {logits, find_input(graph, DATA_SPAN_FIRST, &number),
+                   find_input(graph, DATA_SPAN_LAST, &number), mask};
+    return node_add(out, graph, NULL, &op_span_cross_entropy, in, mask ? 4 : 3, diag,
+                    NULL);
+}
+
+static Status add_choice(Node **out, Graph *graph, Node *logits,
+                         const LabelLossOptions *options, Diag *diag) {
+    (void)options;
+    const Type number = row_type(logits, DTYPE_I32);
+    Node *in[3] = {logits, find_input(graph, DATA_LABELS, &number),
+                   find_input(graph, DATA_CHOICE_PLACE, &number)};
+    return node_add(out, graph, NULL, &op_choice_cross_entropy, in, 3, diag, NULL);
+}
+
 typedef Status LabelLossAdd(Node **out, Graph *graph, Node *logits,
                             const LabelLossOptions *options, Diag *diag);
 
 static LabelLossAdd *const LOSSES[TASK_COUNT] = {
-    [TASK_CLASSIFY] = add_cross_entropy,     [TASK_FILL_IN] = add_cross_entropy,
-    [TASK_NEXT_TOKEN] = add_cross_entropy,   [TASK_TRANSLATE] = add_cross_entropy,
-    [TASK_LABEL_TOKENS] = add_cross_entropy, [TASK_REGRESS] = add_squared_error,
+    [TASK_CLASSIFY] = add_cross_entropy,
+    [TASK_FILL_IN] = add_cross_entropy,
+    [TASK_NEXT_TOKEN] = add_cross_entropy,
+    [TASK_TRANSLATE] = add_cross_entropy,
+    [TASK_LABEL_TOKENS] = add_cross_entropy,
+    [TASK_REGRESS] = add_squared_error,
+    [TASK_FIND_SPAN] = add_span,
+    [TASK_CHOOSE] = add_choice,
 };
 
 bool label_loss_known(Task task) {

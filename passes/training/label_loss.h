@@ -19,6 +19,10 @@ bool label_loss_known(Task task);
  *     rows whose label is not INDEX_SKIP; `labels` i32, one for each row of logits, or
  *     `masked_labels` where logits are of masked positions [N, M, V]. Where samples are
  *     mixed of two, `mix_labels` and `mix_share` hold the other's label and its share;
+ *   find_span: half the sum of the cross-entropies over the tokens, those of the mask, of
+ *     the first and the last; `start_positions`, `end_positions` i32[];
+ *   choose: cross-entropy over the samples of a group; `labels` i32[], 1 = the right one,
+ *     and `choice_place` i32[], a sample's number in its group;
  *   regress: mean squared error; `labels` f32 as the logits.
  * Fails with STATUS_MODEL where the graph refuses it. */
 Status label_loss_add(Node **out, Graph *graph, Node *logits,

@@ -99,6 +99,20 @@ static double naive_binary_cross_entropy(const Problem *p) {
     return mean_of_rows(p, binary_row);
 }
 
+static double naive_span_cross_entropy(const Problem *p) {
+    const int64_t samples = p->type[0].dim[0], tokens = p->type[0].dim[1];
+    double loss = 0;
+    for (int64_t i = 0; i < samples; i++)
+        for (int end = 0; end < 2; end++) {
+            const double *z = p->value[0] + i * tokens * 2 + end;
+            double sum = 0;
+            for (int64_t t = 0; t < tokens; t++)
+                if (!p->integer[3] || p->integer[3][i * tokens + t]) sum += exp(z[t * 2]);
+            loss += log(sum) - z[p->integer[1 + end][i] * 2];
+        }
+    return loss / 2 / (double)samples;
+}
+
 static double soft_binary_row(const Problem *p, const double *z, const double *y,
                               int64_t n) {
     const SoftBinaryCrossEntropyAttrs *a = p->node->attrs;
@@ -241,6 +255,8 @@ static const struct {
      naive_soft_binary_cross_entropy},
     {{"soft_binary_cross_entropy", "kl=true", "3x33 =0"},
      naive_soft_binary_cross_entropy},
+    {{"span_cross_entropy", "", "5x33x2 i5<33 i5<33"}, naive_span_cross_entropy},
+    {{"span_cross_entropy", "", "3x9x2 i3<9 i3<9 m3x9"}, naive_span_cross_entropy},
     {{"mean_squared_error", "", "9x67 9x67"}, naive_mean_squared_error},
     {{"mean_squared_error", "", "3x5x9 3x5x9 m3x5"}, naive_mean_squared_error},
     {{"mean_squared_error", "", "2x3x4x5 2x3x4x5 i2x3x4<2"}, naive_mean_squared_error},
@@ -313,6 +329,31 @@ static void test_share_of_rows(void **state) {
         result_free(&share);
         problem_destroy(&p);
     }
+}
+
+/* Of every group one sample is right; groups may differ in size. */
+static void test_choices(void **state) {
+    (void)state;
+    static const int32_t PLACE[] = {0, 1, 2, 3, 0, 0, 1}, RIGHT[] = {0, 0, 1, 0, 1, 1, 0};
+    static const int FIRST[] = {0, 4, 5, 7};
+    Problem p;
+    assert_ok(problem_create(&p, &(Case){"choice_cross_entropy", "", "7x1 i7<2 i7<4"}),
+              p.diag);
+    double want = 0;
+    for (int g = 0; g < 3; g++) {
+        double sum = 0;
+        for (int i = FIRST[g]; i < FIRST[g + 1]; i++) sum += exp(p.value[0][i]);
+        for (int i = FIRST[g]; i < FIRST[g + 1]; i++)
+            if (RIGHT[i]) want -= log(exp(p.value[0][i]) / sum) / 3;
+    }
+    memcpy(p.integer[1], RIGHT, sizeof RIGHT);
+    memcpy(p.integer[2], PLACE, sizeof PLACE);
+    for (int single = 0; single < 2; single++) {
+        Result result = execute(&p, (Mode){.single = single});
+        assert_within(result.out[0], want, value_tolerance(&p, single, operand_size(&p)));
+        result_free(&result);
+    }
+    problem_destroy(&p);
 }
 
 /* A row of zeros has no direction: its distance is 1 and it gets no gradient, whether it
@@ -406,6 +447,10 @@ static void test_infer_refuses(void **state) {
         {"soft_cross_entropy", "temperature=0.0", "5x7 5x7"},
         {"soft_cross_entropy", "", "7 7"},
         {"soft_cross_entropy", "", "3x5x7 3x5x7 i3<2"},
+        {"span_cross_entropy", "", "5x7 i5<7 i5<7"},
+        {"span_cross_entropy", "", "5x7x3 i5<7 i5<7"},
+        {"span_cross_entropy", "", "5x7x2 i5<7 i4<7"},
+        {"choice_cross_entropy", "", "5x2 i5<2 i5<2"},
         {"binary_cross_entropy", "", "5x7 5x8"},
         {"binary_cross_entropy", "", "5x7 i5x7<2"},
         {"binary_cross_entropy", "smoothing=1.5", "5x7 5x7"},
@@ -445,13 +490,10 @@ static void test_infer_refuses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),
-        cmocka_unit_test(test_share_of_rows),
-        cmocka_unit_test(test_cosine_zero_row),
-        cmocka_unit_test(test_large_logits),
-        cmocka_unit_test(test_large_binary_logits),
-        cmocka_unit_test(test_gram_zero_row),
-        cmocka_unit_test(test_infer_refuses),
+        cmocka_unit_test(test_values),        cmocka_unit_test(test_share_of_rows),
+        cmocka_unit_test(test_choices),       cmocka_unit_test(test_cosine_zero_row),
+        cmocka_unit_test(test_large_logits),  cmocka_unit_test(test_large_binary_logits),
+        cmocka_unit_test(test_gram_zero_row), cmocka_unit_test(test_infer_refuses),
     };
     blas_init();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,114 @@
+/* span_cross_entropy: mean over samples of half the sum of two cross-entropies over the
+ * tokens, of the first and of the last token of a span (Devlin et al., 2019,
+ * section 4.2). Tokens where the mask is 0 take no part.
+ *
+ * Per sample and end e: log sum_t exp(z_te) - z_{p_e e}; the gradient is (softmax over t
+ * - one-hot(p_e)) / (2 N). */
+#include "exec/ops/kernel_math.h"
+#include "exec/ops/rows.h"
+
+enum { LOGITS, FIRST, LAST, MASK };
+enum { ENDS = 2 };
+
+static const Operand OPERANDS[] = {
+    {"logits", OPERAND_REQUIRED, "[N, T, 2]: of being the first token, the last"},
+    {"first", OPERAND_REQUIRED | OPERAND_INTEGER, "[N], from 0 to T - 1"},
+    {"last", OPERAND_REQUIRED | OPERAND_INTEGER, "[N], from 0 to T - 1"},
+    {"mask", OPERAND_OPTIONAL | OPERAND_INTEGER, "[N, T]: 0 = token takes no part"},
+    {NULL},
+};
+
+static Status infer(const Node *node, Type *out, Diag *diag) {
+    TRY(infer_rank(node, LOGITS, 3, 3, diag));
+    const Type *logits = &node->in[LOGITS]->type;
+    if (logits->dim[2] != ENDS) return infer_fail(node, LOGITS, diag, "[N, T, 2]");
+    TRY(infer_shape(node, FIRST, 1, logits->dim, diag));
+    TRY(infer_shape(node, LAST, 1, logits->dim, diag));
+    if (node->in[MASK]) TRY(infer_shape(node, MASK, 2, logits->dim, diag));
+    *out = real_type(0, logits->dim);
+    return STATUS_OK;
+}
+
+static int64_t index_limit(const Call *call, int operand) {
+    return operand == FIRST || operand == LAST ? call->in[LOGITS].dim[1] : 0;
+}
+
+/* The log-sum-exp of both ends of every sample. */
+static size_t aux_bytes(const Call *call) {
+    return (size_t)(call->in[LOGITS].dim[0] * ENDS) * sizeof(REAL);
+}
+
+static double count_rows(const Call *call) {
+    return (double)call->in[FIRST].count;
+}
+
+static inline bool takes_part(const int32_t *mask, int64_t t) {
+    return !mask || mask[t] != 0;
+}
+
+/* log sum_t exp(z_t) of the column z of a sample; 0 without tokens. */
+static REAL column_log_sum(const REAL *z, const int32_t *mask, int64_t tokens) {
+    REAL largest = 0, sum = 0;
+    bool any = false;
+    for (int64_t t = 0; t < tokens; t++) {
+        if (!takes_part(mask, t) || (any && z[t * ENDS] <= largest)) continue;
+        largest = z[t * ENDS];
+        any = true;
+    }
+    for (int64_t t = 0; t < tokens; t++)
+        if (takes_part(mask, t)) sum += exp_real(z[t * ENDS] - largest);
+    return any ? largest + log_real(sum) : 0;
+}
+
+static void forward(const Call *call) {
+    const int64_t samples = call->in[LOGITS].dim[0], tokens = call->in[LOGITS].dim[1];
+    const int32_t *mask = call->in[MASK].data;
+    REAL *log_sum = call->aux;
+    double total = 0;
+    for (int64_t i = 0; i < samples * ENDS; i++) {
+        const int64_t n = i / ENDS, end = i % ENDS;
+        const int32_t *place = call->in[FIRST + end].data;
+        const REAL *z = (const REAL *)call->in[LOGITS].data + n * tokens * ENDS + end;
+        const REAL sum = column_log_sum(z, mask ? mask + n * tokens : NULL, tokens);
+        if (log_sum) log_sum[i] = sum;
+        total += 0.5 * (double)(sum - z[place[n] * ENDS]);
+    }
+    *(REAL *)call->out.data = rows_mean(call, total);
+}
+
+static void backward(const Call *call) {
+    if (!call->d_in[LOGITS].data) return;
+    const int64_t samples = call->in[LOGITS].dim[0], tokens = call->in[LOGITS].dim[1];
+    const int32_t *mask = call->in[MASK].data;
+    const REAL *log_sum = call->aux, factor = rows_gradient(call) / 2;
+    REAL *d = call->d_in[LOGITS].data;
+    if (!call->d_in[LOGITS].accumulate)
+        memset(d, 0, (size_t)(samples * tokens * ENDS) * sizeof *d);
+    for (int64_t i = 0; i < samples * ENDS; i++) {
+        const int64_t n = i / ENDS, end = i % ENDS, at = n * tokens * ENDS + end;
+        const int32_t *place = call->in[FIRST + end].data;
+        const REAL *z = (const REAL *)call->in[LOGITS].data + at;
+        const int32_t *part = mask ? mask + n * tokens : NULL;
+        for (int64_t t = 0; t < tokens; t++)
+            if (takes_part(part, t))
+                d[at + t * ENDS] += factor * exp_real(z[t * ENDS] - log_sum[i]);
+        d[at + place[n] * ENDS] -= factor;
+    }
+}
+
+OP_RECORD(span_cross_entropy) = {
+    OP_ID(span_cross_entropy),
+    .summary = "mean of -log softmax over the tokens, of a span's first and last token",
+    .operands = OPERANDS,
+    .traits = OP_LOSS,
+    .reads = READS_IN(LOGITS) | READS_IN(FIRST) | READS_IN(LAST) | READS_IN(MASK),
+    .infer = infer,
+    .index_limit = index_limit,
+    .count_rows = count_rows,
+};
+
+KERNEL(span_cross_entropy) = {
+    .aux_bytes = aux_bytes,
+    .forward = forward,
+    .backward = backward,
+};
