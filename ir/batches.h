@@ -66,6 +66,7 @@ typedef struct Translations {
  * cut into windows that overlap. */
 typedef struct Answers {
     int64_t questions;
+    int64_t longest; /* most tokens of an answer */
 
     /* The question of a sample; samples of one question stand together. */
     int64_t (*question)(const Batches *self, int64_t sample);
@@ -78,10 +79,13 @@ typedef struct Answers {
     const char *(*text)(const Batches *self, int64_t sample, int64_t first, int64_t last,
                         size_t *length);
 
-    /* Right answers of a question: how many, and one of them; none where the text does
-     * not hold the answer. Borrowed. */
-    int (*right_count)(const Batches *self, int64_t question);
-    const char *(*right)(const Batches *self, int64_t question, int i);
+    /* Whether the text holds an answer to a question. */
+    bool (*answerable)(const Batches *self, int64_t question);
+
+    /* How an answer ("" = none) compares with that of the right ones that is most like
+     * it: 1 or 0 for the same or not, and the F1 of their words, 0 to 1. */
+    void (*compare)(const Batches *self, int64_t question, const char *answer,
+                    size_t length, double *exact, double *f1);
 } Answers;
 
 struct Batches {

@@ -272,7 +272,9 @@ static Status find_labels(Evaluation *e, const char *column, Diag *diag) {
 static Status open_data(Evaluation *e, Diag *diag) {
     PassContext *ctx = e->ctx;
     const char *name = e->options->data;
-    const char *column = e->judge               ? e->judge->columns[0]
+    const bool classes = !e->judge || e->judge->classes;
+    const char *column = !classes               ? NULL
+                         : e->judge             ? e->judge->columns[0]
                          : e->words && !e->next ? "masked_labels"
                                                 : DATA_LABELS;
     Node *logits =

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-static const Judge *const JUDGES[] = {&judge_regress};
+static const Judge *const JUDGES[] = {&judge_choice, &judge_regress, &judge_span};
 
 const Judge *judge_find(Task task) {
     for (size_t i = 0; i < sizeof JUDGES / sizeof *JUDGES; i++)

@@ -21,6 +21,8 @@ typedef struct Judge {
     const char *columns[4]; /* of the data set, without which nothing can be judged, ended
                                by NULL; indices into `columns` of `add` are those of
                                batches_column */
+    bool classes;           /* the first one holds classes, of which the output has scores
+                               in its last dimension */
     unsigned metrics;       /* JUDGE_KNOWS of those it can tell */
     Metric usual;           /* metric: auto */
     size_t size;            /* bytes of its state, which starts as zeros */
@@ -47,6 +49,6 @@ typedef struct Judge {
 const Judge *judge_find(Task task);
 
 /* All judges, in evaluate_judged.c, each at the end of its file. */
-extern const Judge judge_regress;
+extern const Judge judge_choice, judge_regress, judge_span;
 
 #endif
