@@ -247,6 +247,8 @@ static Status open_translator(Translating *t, Diag *diag) {
                  .start = token_of(t, "decoder_start_token_id", specials->pad),
                  .end = token_of(t, "eos_token_id", specials->eos),
                  .vocabulary = tokenizer_size(t->target)};
+    t->search.first = token_of(t, "forced_bos_token_id", -1);
+    t->search.forced = t->search.first >= 0;
     t->most = flags->max_tokens ? flags->max_tokens : GENERATE_TOKENS;
     const TranslatorOptions options = {.max_length = t->most,
                                        .hypotheses = t->search.beam,

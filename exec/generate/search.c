@@ -85,6 +85,10 @@ static void offer_words(const Searching *s, Sentence *sentence, int64_t h, int64
     const Hypothesis *from = &sentence->live[h];
     const float *logits = hypotheses_logits(s->h, from->row);
     const double total = log_total(logits, s->words);
+    if (search->forced && s->length == 0) {
+        offer(sentence, most, (Continuation){h, search->first, from->sum});
+        return;
+    }
     for (int64_t w = 0; w < search->vocabulary; w++) {
         const double sum = from->sum + (double)logits[w] - total;
         if (w == search->start && w != search->end) continue;
@@ -295,7 +299,9 @@ static void run_lookahead(Searching *s) {
                            .beam = 1,
                            .start = search->start,
                            .end = search->end,
-                           .vocabulary = search->vocabulary};
+                           .vocabulary = search->vocabulary,
+                           .forced = search->forced,
+                           .first = search->first};
     s->search = &greedy;
     for (int64_t i = 0; i < s->count; i++) {
         if (s->sentences[i].done) continue;

@@ -22,6 +22,8 @@ typedef struct Search {
     bool early_stopping;
     int32_t start, end; /* tokens; `start` is never chosen, unless it is `end` */
     int64_t vocabulary; /* tokens below it are chosen; 0 = all */
+    bool forced; /* translations begin with `first`, which adds nothing to their sums */
+    int32_t first;
 } Search;
 
 /* What was found for one sentence. */

@@ -81,6 +81,10 @@ static Status check_search(const Translator *t, const Search *search, Diag *diag
         return diag_fail(
             diag, STATUS_MODEL, LOC_NONE, "beam", "expected 1 to %lld, found %lld",
             (long long)seq2seq_options(t->model)->slots, (long long)search->beam);
+    if (search->forced && (search->first < 0 || search->first >= words))
+        return diag_fail(diag, STATUS_MODEL, LOC_NONE, "first",
+                         "expected a token from 0 to %lld, found %d",
+                         (long long)words - 1, (int)search->first);
     if (limit > 0 && (search->start < 0 || search->start >= limit))
         return diag_fail(diag, STATUS_MODEL, LOC_NONE, "start",
                          "expected a token from 0 to %lld, found %d",

@@ -2,8 +2,9 @@
  * for encoder-decoder models.
  *
  * A target of tokens y_1 .. y_n becomes the labels y_1 .. y_n </s> and the decoder's
- * input start y_1 .. y_n. The texts become tokens when the data set is opened; fetch()
- * pads them to the sizes it is asked for, source and target apart. */
+ * input start y_1 .. y_n; with `begin`, y_1 is the token of the beginning. The texts
+ * become tokens when the data set is opened; fetch() pads them to the sizes it is asked
+ * for, source and target apart. */
 #include "io/datasets/data_table.h"
 #include "io/datasets/dataset.h"
 #include "io/formats/model_vocabulary.h"
@@ -27,6 +28,7 @@ typedef struct TranslationOptions {
     bool header;
     int64_t max_source, max_target, limit, offset;
     int too_long, start;
+    bool begin;
 } TranslationOptions;
 
 enum {
@@ -174,17 +176,15 @@ static TextSpan cell_of(const PairReading *r, int64_t row, int column) {
     return span;
 }
 
-/* Sets sequence `pair` to `count` tokens, with room for one more. */
-static int32_t *sequence_set(Sequences *s, int64_t pair, const int32_t *ids,
-                             int64_t count) {
-    const int64_t start = s->start[pair], end = start + count;
-    if (end + 1 > s->capacity) {
+/* Appends tokens to sequence `pair`, which is the last one. */
+static void sequence_add(Sequences *s, int64_t pair, const int32_t *ids, int64_t count) {
+    const int64_t at = s->start[pair + 1], end = at + count;
+    if (end > s->capacity) {
         s->capacity = end + end / 2 + 1024;
         s->ids = memory_grow(s->ids, (size_t)s->capacity, sizeof *s->ids);
     }
-    if (count > 0) memcpy(s->ids + start, ids, (size_t)count * sizeof *ids);
+    if (count > 0) memcpy(s->ids + at, ids, (size_t)count * sizeof *ids);
     s->start[pair + 1] = end;
-    return s->ids + end;
 }
 
 /* A source, with special tokens as its tokenizer puts them. */
@@ -202,15 +202,16 @@ static Status encode_source(PairReading *r, int64_t row, int64_t pair, bool *fit
     if (e->length <= tokenizer_overhead(data->source_tokenizer, false))
         return diag_fail(diag, STATUS_FORMAT, LOC_NONE, NULL,
                          "expected a sentence to translate, found one without tokens");
-    sequence_set(&r->data->source, pair, e->ids, (int64_t)e->length);
+    r->data->source.start[pair + 1] = r->data->source.start[pair];
+    sequence_add(&r->data->source, pair, e->ids, (int64_t)e->length);
     return STATUS_OK;
 }
 
-/* A target: its tokens and the end. */
+/* A target: its beginning, if it has one, its tokens and the end. */
 static Status encode_target(PairReading *r, int64_t row, int64_t pair, bool *fits,
                             Diag *diag) {
     TranslationData *data = r->data;
-    const int64_t most = r->options->max_target - 1;
+    const int64_t before = r->options->begin, most = r->options->max_target - 1 - before;
     Encoding *e = &r->encoding;
     TRY(tokenizer_encode_plain(data->target_tokenizer, e, cell_of(r, row, r->target),
                                LOC_NONE, diag));
@@ -219,8 +220,11 @@ static Status encode_target(PairReading *r, int64_t row, int64_t pair, bool *fit
                          "expected a translation, found one without tokens");
     *fits = (int64_t)e->length <= most;
     const int64_t count = *fits ? (int64_t)e->length : most;
-    *sequence_set(&data->target, pair, e->ids, count) = data->translations.end;
-    data->target.start[pair + 1]++;
+    Sequences *s = &data->target;
+    s->start[pair + 1] = s->start[pair];
+    sequence_add(s, pair, &tokenizer_specials(data->target_tokenizer)->bos, before);
+    sequence_add(s, pair, e->ids, count);
+    sequence_add(s, pair, &data->translations.end, 1);
     return STATUS_OK;
 }
 
@@ -299,12 +303,14 @@ static Status specials_fill(TranslationData *data, const TranslationOptions *opt
     t->start = starts[options->start];
     data->source_pad = source->pad;
     data->target_pad = target->pad;
-    if (t->end >= 0 && t->start >= 0 && source->pad >= 0 && target->pad >= 0)
+    const bool begins = options->start == START_BOS || options->begin;
+    if (t->end >= 0 && t->start >= 0 && source->pad >= 0 && target->pad >= 0 &&
+        (!begins || target->bos >= 0))
         return STATUS_OK;
     diag_fail(
         diag, STATUS_RECIPE, at, "tokenizer",
         "expected tokenizers with tokens for padding and for the end of a sentence%s",
-        options->start == START_BOS ? ", and for its beginning" : "");
+        begins ? ", and for its beginning" : "");
     diag_hint(diag, "`compress vocabulary` makes one; a tokenizer_config.json beside a "
                     "tokenizer names pad_token, bos_token, eos_token");
     return STATUS_RECIPE;
@@ -406,8 +412,10 @@ static const Field TRANSLATION_FIELDS[] = {
     F_CHOICE(TranslationOptions, too_long, LONG_NAMES,
              "what becomes of pairs with more tokens"),
     F_CHOICE(TranslationOptions, start, START_NAMES,
-             "token that the decoder begins with: that of padding (Marian), of the "
-             "beginning, or of the end of a sentence"),
+             "token that the decoder begins with: that of padding (Marian, T5), of the "
+             "beginning, or of the end of a sentence (BART)"),
+    F_BOOL(TranslationOptions, begin,
+           "targets begin with the token of the beginning (BART)"),
     F_INT(TranslationOptions, limit, 0, 1e12, "use this many rows; 0 = all"),
     F_INT(TranslationOptions, offset, 0, 1e12, "leave out this many rows at the start"),
     F_END};

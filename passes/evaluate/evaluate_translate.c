@@ -186,6 +186,16 @@ static void record(TranslationRun *t, double seconds) {
                       (double)t->total / seconds);
 }
 
+/* What every translation begins with, where the configuration says so. */
+static void force_first(Search *search, const Tree *config) {
+    const Tree *first = tree_get(config, "forced_bos_token_id");
+    search->forced = first && first->kind == TREE_INT;
+    if (search->forced)
+        search->first = first->integer >= 0 && first->integer <= INT32_MAX
+                            ? (int32_t)first->integer
+                            : -1;
+}
+
 static Status run_translations(TranslationRun *t, Diag *diag) {
     Evaluation *e = t->e;
     Bleu bleu = {0};
@@ -199,6 +209,7 @@ static Status run_translations(TranslationRun *t, Diag *diag) {
                          .start = data->start,
                          .end = data->end,
                          .vocabulary = e->data->classes};
+    force_first(&t->search, e->model->config);
     const int64_t limit = e->options->limit;
     t->total = limit > 0 && limit < e->data->count ? limit : e->data->count;
     t->order = memory_alloc((size_t)t->total, sizeof *t->order);

@@ -27,6 +27,7 @@ const families = {
     llama: `model_type: llama, architectures: [LlamaForCausalLM], num_key_value_heads: 1, ${text}`,
     lstm_lm: 'model_type: lstm_lm, vocab_size: 12, embedding_size: 4, hidden_size: 4, num_layers: 2',
     marian: 'model_type: marian, architectures: [MarianMTModel], d_model: 8, encoder_layers: 4, decoder_layers: 4, encoder_attention_heads: 2, decoder_attention_heads: 2, encoder_ffn_dim: 16, decoder_ffn_dim: 16, vocab_size: 12, activation_function: relu, init_std: 0.3',
+    bart: 'model_type: bart, architectures: [BartForConditionalGeneration], d_model: 8, encoder_layers: 4, decoder_layers: 4, encoder_attention_heads: 2, decoder_attention_heads: 2, encoder_ffn_dim: 16, decoder_ffn_dim: 16, vocab_size: 12, max_position_embeddings: 9, init_std: 0.3',
     t5: 'model_type: t5, architectures: [T5ForConditionalGeneration], d_model: 8, d_kv: 3, num_layers: 4, num_heads: 2, d_ff: 16, vocab_size: 12, relative_attention_num_buckets: 5, relative_attention_max_distance: 6',
     mt5: 'model_type: mt5, architectures: [MT5ForConditionalGeneration], d_model: 8, d_kv: 4, num_layers: 4, num_heads: 2, d_ff: 16, vocab_size: 12',
     vit: `model_type: vit, architectures: [ViTForImageClassification], ${image}`,
@@ -36,7 +37,7 @@ const families = {
     rnn_mean: `${recurrent}, context: mean, encoder_activation: relu`,
     rnn_state: `${recurrent}, decoder_input: state, encoder_activation: sigmoid`,
 };
-const writes = new Set(['gpt2', 'llama', 'lstm_lm', 'marian', 't5', 'mt5', 'rnn', 'rnn_mean', 'rnn_state']);
+const writes = new Set(['gpt2', 'llama', 'lstm_lm', 'marian', 'bart', 't5', 'mt5', 'rnn', 'rnn_mean', 'rnn_state']);
 const steps = [
     '{cast: {dtype: f32}, allow_unchanged: true}', 'cast: {dtype: f16}', 'cast: {dtype: bf16}',
     'remove_layer: {drop: [1]}', 'remove_layer: {stack: decoder, drop: [1]}',

@@ -5,7 +5,7 @@
 #include "exec/ops.h"
 #include "tests/exec/decode_fixture.h"
 
-enum { END = 1, START = 0, MOST = 7, S = 6, WORD_COUNT = 11 };
+enum { END = 1, START = 0, FIRST = 4, MOST = 7, S = 6, WORD_COUNT = 11 };
 
 static const int32_t SOURCE[3][S] = {
     {4, 5, 6, 2, 9, 1}, {7, 1, 0, 0, 0, 0}, {3, 3, 8, 1, 0, 0}};
@@ -15,6 +15,10 @@ static const char MARIAN[] =
     "{model_type: marian, vocab_size: 11, d_model: 20, encoder_layers: 2,\n"
     " decoder_layers: 2, encoder_attention_heads: 4, decoder_attention_heads: 2,\n"
     " encoder_ffn_dim: 24, decoder_ffn_dim: 28, activation_function: relu, %s}\n";
+static const char BART[] =
+    "{model_type: bart, vocab_size: 11, d_model: 20, encoder_layers: 2,\n"
+    " decoder_layers: 2, encoder_attention_heads: 4, decoder_attention_heads: 2,\n"
+    " encoder_ffn_dim: 24, decoder_ffn_dim: 28, max_position_embeddings: 9, %s}\n";
 static const char T5[] =
     "{model_type: t5, vocab_size: 11, d_model: 20, num_layers: 2, num_heads: 3, d_kv: 6,\n"
     " d_ff: 24, relative_attention_num_buckets: 5, relative_attention_max_distance: 6,\n"
@@ -23,11 +27,14 @@ static const char RECURRENT[] =
     "{model_type: rnn_attention, source_vocab_size: 11, target_vocab_size: 11,\n"
     " embedding_size: 12, encoder_size: 18, decoder_size: 14, alignment_size: 10, %s}\n";
 
+static bool forced; /* the first token is FIRST, at no cost */
+
 static const struct {
     const char *yaml, *keys;
 } MODELS[] = {{MARIAN, "scale_embedding: true"},
               {MARIAN, "normalize_before: true, share_encoder_decoder_embeddings: false"},
               {MARIAN, "norm: branch, normalize_embedding: true"},
+              {BART, "scale_embedding: true"},
               {T5, "feed_forward_proj: relu"},
               {T5, "feed_forward_proj: gated-gelu, tie_word_embeddings: false"},
               {RECURRENT, "context: additive"},
@@ -77,6 +84,8 @@ static void naive_logs(Model *model, int sentence, const int32_t *prefix, int64_
     for (int w = 0; w < WORD_COUNT; w++) total += exp(row[w] - most);
     for (int w = 0; w < WORD_COUNT; w++)
         logs[w] = w == START ? -INFINITY : row[w] - most - log(total);
+    for (int w = 0; forced && length == 0 && w < WORD_COUNT; w++)
+        logs[w] = w == FIRST ? 0 : -INFINITY;
     runner_close(&r);
 }
 
@@ -255,7 +264,9 @@ static Search search_of(SearchKind kind, int64_t beam, double penalty, bool earl
                     .length_penalty = penalty,
                     .early_stopping = early,
                     .start = START,
-                    .end = END};
+                    .end = END,
+                    .forced = forced,
+                    .first = FIRST};
 }
 
 static void check_beam(Search search) {
@@ -281,6 +292,15 @@ static void test_beam(void **state) {
     check_beam(search_of(SEARCH_BEAM, 3, 1, false));
     check_beam(search_of(SEARCH_BEAM, 4, 0.6, true));
     check_beam(search_of(SEARCH_BEAM, 2, 0, false));
+}
+
+/* Translations that begin with a token whatever the model says. */
+static void test_forced(void **state) {
+    (void)state;
+    forced = true;
+    check_beam(search_of(SEARCH_BEAM, 1, 1, true));
+    check_beam(search_of(SEARCH_BEAM, 3, 1, false));
+    forced = false;
 }
 
 static void test_lookahead(void **state) {
@@ -472,11 +492,12 @@ static void test_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_greedy),     cmocka_unit_test(test_beam),
-        cmocka_unit_test(test_lookahead),  cmocka_unit_test(test_exhaustive),
-        cmocka_unit_test(test_differ),     cmocka_unit_test(test_together),
-        cmocka_unit_test(test_threads),    cmocka_unit_test(test_threads_used),
-        cmocka_unit_test(test_vocabulary), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_greedy),       cmocka_unit_test(test_beam),
+        cmocka_unit_test(test_forced),       cmocka_unit_test(test_lookahead),
+        cmocka_unit_test(test_exhaustive),   cmocka_unit_test(test_differ),
+        cmocka_unit_test(test_together),     cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_threads_used), cmocka_unit_test(test_vocabulary),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,10 @@
     "\"num_hidden_layers\": 1, \"num_attention_heads\": 2, \"image_size\": 4, "          \
     "\"patch_size\": 2"
 
+#define BART                                                                             \
+    "\"model_type\": \"bart\", \"vocab_size\": 16, \"d_model\": 8, "                     \
+    "\"encoder_layers\": 1, \"decoder_layers\": 1, \"encoder_attention_heads\": 2, "     \
+    "\"decoder_attention_heads\": 2, \"encoder_ffn_dim\": 12, \"decoder_ffn_dim\": 12"
 #define T5                                                                               \
     "\"model_type\": \"t5\", \"vocab_size\": 16, \"d_model\": 8, \"d_ff\": 12, "         \
     "\"num_heads\": 2, \"num_layers\": 1"
@@ -21,6 +25,16 @@
 static const struct {
     const char *config, *message;
 } REFUSED[] = {
+    {"{" BART ", \"normalize_before\": true}",
+     "normalize_before: expected false, the only kind there is"},
+    {"{" BART ", \"add_final_layer_norm\": true}",
+     "add_final_layer_norm: expected false"},
+    {"{" BART ", \"normalize_embedding\": false}", "normalize_embedding: expected true"},
+    {"{" BART ", \"static_position_embeddings\": true}", "static_position_embeddings"},
+    {"{" BART ", \"do_blenderbot_90_layernorm\": true}", "do_blenderbot_90_layernorm"},
+    {"{" BART ", \"is_decoder\": true}", "is_decoder: expected false"},
+    {"{" BART ", \"architectures\": [\"BartForSequenceClassification\"]}",
+     "expected a list with one of BartForConditionalGeneration, BartModel"},
     {"{" T5 ", \"feed_forward_proj\": \"gated-mish\"}",
      "feed_forward_proj: expected gelu, gelu_new, gelu_pytorch_tanh, relu, silu or swish, "
      "found 'mish'"},
@@ -160,6 +174,20 @@ static const char *const PUBLISHED[] = {
     "false, \"num_beams\": 6, \"num_hidden_layers\": 1, \"pad_token_id\": 15, "
     "\"scale_embedding\": true, \"static_position_embeddings\": true, \"vocab_size\": 16, "
     "\"share_encoder_decoder_embeddings\": true, \"decoder_vocab_size\": 16}",
+    "{" BART
+    ", \"_num_labels\": 3, \"activation_dropout\": 0.1, \"activation_function\": \"gelu\", "
+    "\"add_bias_logits\": false, \"add_final_layer_norm\": false, \"architectures\": "
+    "[\"BartModel\"], \"attention_dropout\": 0, \"bos_token_id\": 0, \"classif_dropout\": "
+    "0.1, \"classifier_dropout\": 0.0, \"decoder_layerdrop\": 0.0, "
+    "\"decoder_start_token_id\": 2, \"dropout\": 0.1, \"early_stopping\": true, "
+    "\"encoder_layerdrop\": 0.0, \"eos_token_id\": 2, \"forced_eos_token_id\": 2, "
+    "\"forced_bos_token_id\": 0, \"gradient_checkpointing\": false, \"id2label\": {\"0\": "
+    "\"LABEL_0\"}, \"init_std\": 0.02, \"is_encoder_decoder\": true, "
+    "\"max_position_embeddings\": 1024, \"no_repeat_ngram_size\": 3, "
+    "\"normalize_before\": false, \"normalize_embedding\": true, \"num_beams\": 4, "
+    "\"num_hidden_layers\": 1, \"pad_token_id\": 1, \"scale_embedding\": false, "
+    "\"static_position_embeddings\": false, \"task_specific_params\": {}, \"use_cache\": "
+    "true}",
     "{" T5 ", \"architectures\": [\"T5ForConditionalGeneration\"], \"d_kv\": 4, "
     "\"decoder_start_token_id\": 0, \"dropout_rate\": 0, \"eos_token_id\": 1, "
     "\"initializer_factor\": 1.0, \"is_encoder_decoder\": true, \"layer_norm_epsilon\": "
@@ -187,6 +215,23 @@ typedef struct Walk {
 } Walk;
 
 static const Walk WALKS[] = {
+    {"\"model_type\": \"bart\"",
+     {{"vocab_size", "16", "17"},
+      {"d_model", "8", "10"},
+      {"encoder_layers", "2", "1"},
+      {"decoder_layers", "2", "1"},
+      {"encoder_attention_heads", "2", "1"},
+      {"decoder_attention_heads", "2", "1"},
+      {"encoder_ffn_dim", "12", "13"},
+      {"decoder_ffn_dim", "12", "13"},
+      {"max_position_embeddings", "1024", "1023"},
+      {"activation_function", "\"gelu\"", "\"relu\""},
+      {"scale_embedding", "false", "true"},
+      {"dropout", "0.1", "0.2"},
+      {"activation_dropout", "0.0", "0.1"},
+      {"init_std", "0.02", "0.03"},
+      {"tie_word_embeddings", "true", "false"},
+      {"architectures", "[\"BartForConditionalGeneration\"]", "[\"BartModel\"]"}}},
     {"\"model_type\": \"t5\"",
      {{"vocab_size", "16", "17"},
       {"d_model", "8", "6"},

@@ -154,6 +154,24 @@ static void test_start(void **state) {
     }
 }
 
+/* Targets begin with a token of their own, which counts. */
+static void test_begin(void **state) {
+    (void)state;
+    static const int32_t Y[2][T] = {{2, 7, 8, 3, -100}, {2, 9, 3, -100, -100}};
+    static const int32_t SHIFTED[2][T] = {{3, 2, 7, 8}, {3, 2, 9}};
+    int32_t shifted[2][T], y[2][T];
+    Set pairs = set_open(P ", \"start\": \"end\", \"begin\": true, \"max_target\": 4");
+    const Fetch what = {.index = (int64_t[]){0, 1}, .n = 2, .tokens = T, .source = S};
+    assert_ok(pairs.data->fetch(pairs.data, &what,
+                                (void *[]){NULL, NULL, shifted, NULL, y},
+                                pairs.bench.diag),
+              pairs.bench.diag);
+    assert_memory_equal(y, Y, sizeof y);
+    assert_memory_equal(shifted, SHIFTED, sizeof shifted);
+    assert_int_equal(pairs.data->length(pairs.data, 2), 4); /* cut */
+    set_close(&pairs);
+}
+
 static void check_lengths(const Batches *data, int64_t i, int64_t source,
                           int64_t target) {
     assert_int_equal(data->source_length(data, i), source);
@@ -257,6 +275,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_fetch, enter_pairs, leave),
         cmocka_unit_test_setup_teardown(test_padding, enter_pairs, leave),
         cmocka_unit_test_setup_teardown(test_start, enter_pairs, leave),
+        cmocka_unit_test_setup_teardown(test_begin, enter_pairs, leave),
         cmocka_unit_test_setup_teardown(test_too_long, enter_pairs, leave),
         cmocka_unit_test_setup_teardown(test_two_tokenizers, enter_pairs, leave),
         cmocka_unit_test_setup_teardown(test_refused, enter_pairs, leave),

@@ -92,7 +92,8 @@ static const char *const FOLDERS[] = {"vit",          "deit",        "swin",
                                       "roberta",      "roberta_mlm", "roberta_choice",
                                       "roberta_bare", "xlm_roberta", "xlm_roberta_span",
                                       "electra",      "electra_mlm", "electra_choice",
-                                      "mpnet",        "mpnet_mlm",   "mpnet_bare"};
+                                      "mpnet",        "mpnet_mlm",   "mpnet_bare",
+                                      "bart",         "bart_scaled"};
 
 /* Every tensor of one checkpoint is in the other, with the same type, shape and bytes. */
 static void check_tensors(const Checkpoint *found, const Checkpoint *wanted) {

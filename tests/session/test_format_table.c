@@ -65,6 +65,11 @@ static const struct {
                " encoder_layers: 4, decoder_layers: 4, encoder_attention_heads: 2,\n"
                " decoder_attention_heads: 2, encoder_ffn_dim: 16, decoder_ffn_dim: 16,\n"
                " vocab_size: 12, activation_function: relu, init_std: 0.3}"},
+    {"bart", "{model_type: bart, architectures: [BartForConditionalGeneration],\n"
+             " d_model: 8, encoder_layers: 4, decoder_layers: 4,\n"
+             " encoder_attention_heads: 2, decoder_attention_heads: 2,\n"
+             " encoder_ffn_dim: 16, decoder_ffn_dim: 16, vocab_size: 12,\n"
+             " max_position_embeddings: 8, init_std: 0.3}"},
     {"t5", "{model_type: t5, architectures: [T5ForConditionalGeneration], d_model: 8,\n"
            " num_layers: 4, num_heads: 2, d_kv: 3, d_ff: 16, vocab_size: 12,\n"
            " relative_attention_num_buckets: 6, relative_attention_max_distance: 8}"},
