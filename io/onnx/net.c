@@ -2,6 +2,7 @@
 #include "io/onnx/net.h"
 
 #include "io/files/file.h"
+#include "io/onnx/net_quantised.h"
 #include "ir/model_parts.h"
 #include "ir/name_map.h"
 
@@ -562,7 +563,7 @@ static Status read_graph(NetReader *reader, const char *encoder) {
         inputs += net->encoder->graph->n_input;
         outputs += net->encoder->graph->n_output;
     }
-    net->values = ARENA_ARRAY(net->arena, NetValue *, values);
+    net->values = ARENA_ARRAY(net->arena, NetValue *, values + 2 * nodes);
     net->nodes = ARENA_ARRAY(net->arena, NetNode *, nodes);
     net->inputs = ARENA_ARRAY(net->arena, NetValue *, inputs);
     net->outputs = ARENA_ARRAY(net->arena, NetValue *, outputs);
@@ -570,6 +571,7 @@ static Status read_graph(NetReader *reader, const char *encoder) {
     TRY(read_part(reader, net->model, net->path));
     if (files->place_count > 0)
         qsort(files->places, (size_t)files->place_count, sizeof(NetPlace), place_order);
+    net->dequantised = net_dequantise(net);
     drop_unneeded(net);
     note_users(net);
     return sort_nodes(reader);

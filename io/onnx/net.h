@@ -31,6 +31,7 @@ struct NetValue {
     struct Array *probe[NET_PROBES]; /* what probing found: io/onnx/probe.h */
     struct Node *lifted;             /* what lifting made of it: io/onnx/lift.h */
     bool failed;                     /* lifting it was tried, and could not be done */
+    bool real; /* quantised in the file; real numbers here: io/onnx/net_quantised.h */
 };
 
 struct NetNode {
@@ -59,6 +60,7 @@ typedef struct Net {
     int input_count;
     NetValue **outputs;
     int output_count;
+    int dequantised;        /* weights of few bits that became f32 */
     struct NetFiles *files; /* the mapped files */
 } Net;
 

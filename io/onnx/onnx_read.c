@@ -165,6 +165,11 @@ static Status read_net(Model **out, Net *net, const Tree *beside, const OpTable 
     if (onnx_notes_read(*out, net)) return STATUS_OK;
     model_destroy(*out);
     *out = model_create(ops);
+    if (net->dequantised > 0)
+        diag_warn(diag, LOC_FILE(net->path), NULL,
+                  "%d weights of 8 bits or fewer become f32, and activations are not "
+                  "rounded any more",
+                  net->dequantised);
     return lift_model(*out, net, beside, diag);
 }
 

@@ -102,6 +102,13 @@ static bool trace_move(Tracer *t, NetNode *node, int slot, Array **index) {
     return good;
 }
 
+/* Whether it is known where a node puts elements: rows of a table by ids are not. */
+static bool is_moved(const NetNode *node) {
+    for (int i = 1; i < node->in_count && !net_is(node, "Concat"); i++)
+        if (node->in[i] && !value_is_known(node->in[i])) return false;
+    return true;
+}
+
 static bool trace_negative(Tracer *t, NetValue *x, Array **index) {
     if (!trace_into(t, x, index)) return false;
     for (int p = 0; p < NET_PROBES; p++) {
@@ -139,7 +146,7 @@ static bool trace_into(Tracer *t, NetValue *value, Array **index) {
     t->depth++;
     if (value_behind(value) != value) {
         good = trace_into(t, value_behind(value), index);
-    } else if (row && row->kind == EVAL_MOVES) {
+    } else if (row && row->kind == EVAL_MOVES && is_moved(node)) {
         good = trace_move(t, node, value->slot, index);
     } else if (net_is(node, "Neg") && node->in[0]) {
         good = trace_negative(t, node->in[0], index);

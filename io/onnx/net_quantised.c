@@ -1,0 +1,333 @@
+/* Quantised nets: see net_quantised.h. */
+#include "io/onnx/net_quantised.h"
+
+#include "io/onnx/array.h"
+#include "ir/text.h"
+
+#include <string.h>
+
+typedef struct Dequantiser {
+    Net *net;
+    int weights; /* that became real */
+} Dequantiser;
+
+/* How the numbers of a weight are scaled: one scale, or one for each index of an axis. */
+typedef struct Scaling {
+    NetValue *scale, *zero; /* stored; zero may be NULL */
+    int64_t axis;           /* counted from the end when negative */
+} Scaling;
+
+static NetValue *operand(const NetNode *node, int i) {
+    return i < node->in_count ? node->in[i] : NULL;
+}
+
+/* Whether the number of values in a stored tensor is 1 or `many`. */
+static bool is_stored(const NetValue *value, int64_t many) {
+    int64_t count;
+    return value && value->stored &&
+           net_shape_count(value->stored->dims, value->stored->n_dims, &count) &&
+           (count == 1 || count == many);
+}
+
+/* ---- weights ---- */
+
+/* A new stored value with room for its numbers, which are f32. */
+static NetValue *add_real(Dequantiser *d, const NetValue *like, const int64_t *dim,
+                          size_t rank, float **data) {
+    static const char SUFFIX[] = "_quantized";
+    Arena *arena = d->net->arena;
+    OnnxTensor *tensor = ARENA_NEW(arena, OnnxTensor);
+    NetValue *value = ARENA_NEW(arena, NetValue);
+    int64_t count = 0;
+    const int stem = (int)(strlen(like->name) - strlen(SUFFIX));
+    *tensor = (OnnxTensor)ONNX__TENSOR_PROTO__INIT;
+    net_shape_count(dim, rank, &count);
+    tensor->has_data_type = tensor->has_raw_data = true;
+    tensor->data_type = ONNX_F32;
+    tensor->n_dims = rank;
+    tensor->dims = ARENA_ARRAY(arena, int64_t, rank);
+    for (size_t i = 0; i < rank; i++) tensor->dims[i] = dim[i];
+    tensor->raw_data.len = (size_t)count * sizeof **data;
+    *data = ARENA_ARRAY(arena, float, (size_t)count + 1);
+    tensor->raw_data.data = (uint8_t *)*data;
+    value->name = text_ends_with(like->name, SUFFIX)
+                      ? arena_printf(arena, "%.*s", stem, like->name)
+                      : like->name;
+    value->stored = tensor;
+    d->net->values[d->net->value_count++] = value;
+    d->weights++;
+    return value;
+}
+
+/* The stored integers of a tensor: raw bytes, or the list that stands for them. */
+typedef struct Integers {
+    const uint8_t *bytes;
+    const OnnxTensor *tensor;
+} Integers;
+
+static bool open_integers(Integers *out, const Net *net, const NetValue *value) {
+    Buf *map;
+    const OnnxTensor *tensor = value ? value->stored : NULL;
+    if (!tensor || (tensor->data_type != ONNX_I8 && tensor->data_type != ONNX_U8 &&
+                    tensor->data_type != ONNX_I32))
+        return false;
+    *out = (Integers){net_bytes(net, tensor, &map), tensor};
+    return true;
+}
+
+static int32_t integer_at(const Integers *from, int64_t i) {
+    int32_t wide;
+    if (!from->bytes) return from->tensor->int32_data[i];
+    switch (from->tensor->data_type) {
+    case ONNX_I8: return (int8_t)from->bytes[i];
+    case ONNX_U8: return from->bytes[i];
+    default: memcpy(&wide, from->bytes + 4 * i, sizeof wide); return wide;
+    }
+}
+
+/* Numbers of a small stored tensor; NULL when there are too many. */
+static const double *numbers_of(const Dequantiser *d, const NetValue *value) {
+    ArrayPool pool = {d->net->arena, ARRAY_COUNT_MAX};
+    const Array *array = array_stored(&pool, d->net, value->stored);
+    return array ? array->data : NULL;
+}
+
+/* The real numbers of a stored weight; NULL when it is none, or its scaling does not fit.
+ */
+static NetValue *real_weight(Dequantiser *d, const NetValue *value,
+                             const Scaling *scaling) {
+    Integers from;
+    if (!open_integers(&from, d->net, value)) return NULL;
+    const OnnxTensor *tensor = value->stored;
+    const int64_t rank = (int64_t)tensor->n_dims;
+    const int64_t axis = scaling->axis < 0 ? scaling->axis + rank : scaling->axis;
+    const bool has_axis = axis >= 0 && axis < rank;
+    const int64_t along = has_axis ? tensor->dims[axis] : 1;
+    if (!is_stored(scaling->scale, along) ||
+        (scaling->zero && !is_stored(scaling->zero, along)))
+        return NULL;
+    const double *scale = numbers_of(d, scaling->scale);
+    const double *zero = scaling->zero ? numbers_of(d, scaling->zero) : NULL;
+    if (!scale || (scaling->zero && !zero)) return NULL;
+    int64_t scales, zeros = 1, count, inner = 1;
+    net_shape_count(tensor->dims, tensor->n_dims, &count);
+    net_shape_count(scaling->scale->stored->dims, scaling->scale->stored->n_dims,
+                    &scales);
+    if (zero)
+        net_shape_count(scaling->zero->stored->dims, scaling->zero->stored->n_dims,
+                        &zeros);
+    for (int64_t i = axis + 1; has_axis && i < rank; i++) inner *= tensor->dims[i];
+    float *data;
+    NetValue *real = add_real(d, value, tensor->dims, tensor->n_dims, &data);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t at = inner > 0 ? i / inner % along : 0;
+        const double middle = zero ? zero[zeros > 1 ? at : 0] : 0;
+        data[i] = (float)((integer_at(&from, i) - middle) * scale[scales > 1 ? at : 0]);
+    }
+    return real;
+}
+
+/* Makes a node another one with these operands. */
+static void become(Dequantiser *d, NetNode *node, const char *op, NetValue *const *in,
+                   int count) {
+    NetValue **operands = ARENA_ARRAY(d->net->arena, NetValue *, (size_t)count);
+    for (int i = 0; i < count; i++) operands[i] = in[i];
+    node->op = op;
+    node->in = operands;
+    node->in_count = count;
+}
+
+/* ---- products ---- */
+
+/* The node of an operator that gives a value, through a Cast. */
+static NetNode *node_behind(const NetValue *value, const char *op) {
+    NetNode *node = value ? value->producer : NULL;
+    if (net_is(node, "Cast")) node = node->in[0] ? node->in[0]->producer : NULL;
+    return net_is(node, op) ? node : NULL;
+}
+
+/* Cast(MatMulInteger(x, w)) * (scale of x * scale of w), where x was quantised. */
+static void mend_product(Dequantiser *d, NetNode *node) {
+    static const char *const OPS[][2] = {{"MatMulInteger", "MatMul"},
+                                         {"ConvInteger", "Conv"}};
+    for (int i = 0; i < 4; i++) {
+        const NetNode *product = node_behind(operand(node, i & 1), OPS[i >> 1][0]);
+        const NetNode *scales = node_behind(operand(node, 1 - (i & 1)), "Mul");
+        if (!product || !scales || !operand(product, 0) || !product->in[0]->real)
+            continue;
+        const NetNode *rounded = product->in[0]->producer;
+        for (int k = 0; k < 2; k++) {
+            NetValue *own = operand(scales, k), *scale = operand(scales, 1 - k);
+            if (!own || own->producer != rounded || own->slot != 1) continue;
+            const Scaling scaling = {scale, operand(product, 3), i < 2 ? -1 : 0};
+            NetValue *weight = real_weight(d, operand(product, 1), &scaling);
+            if (!weight) continue;
+            node->proto = product->proto; /* strides and the like of a Conv */
+            become(d, node, OPS[i >> 1][1], (NetValue *[]){product->in[0], weight}, 2);
+            return;
+        }
+    }
+}
+
+/* x times a weight, plus a bias where there is one. */
+static void mend_scaled(Dequantiser *d, NetNode *node, const Scaling *scaling,
+                        NetValue *bias) {
+    Arena *arena = d->net->arena;
+    NetValue *weight = real_weight(d, operand(node, 1), scaling);
+    if (!weight) return;
+    if (!bias) {
+        become(d, node, "MatMul", (NetValue *[]){node->in[0], weight}, 2);
+        return;
+    }
+    NetNode *product = ARENA_NEW(arena, NetNode);
+    NetValue *sum = ARENA_NEW(arena, NetValue);
+    *sum = (NetValue){.name = arena_printf(arena, "%s.product", node->name),
+                      .producer = product};
+    *product = *node;
+    become(d, product, "MatMul", (NetValue *[]){node->in[0], weight}, 2);
+    product->out = ARENA_NEW(arena, NetValue *);
+    product->out[0] = sum;
+    product->out_count = 1;
+    d->net->values[d->net->value_count++] = sum;
+    d->net->nodes[d->net->node_count++] = product;
+    become(d, node, "Add", (NetValue *[]){sum, bias}, 2);
+}
+
+static void mend_attention(Dequantiser *d, NetNode *node) {
+    const Scaling scaling = {operand(node, 4), operand(node, 7), -1};
+    if (!operand(node, 0) || !node->in[0]->real || operand(node, 8)) return;
+    NetValue *weight = real_weight(d, operand(node, 1), &scaling);
+    if (!weight) return;
+    become(d, node, "com.microsoft.Attention",
+           (NetValue *[]){node->in[0], weight, operand(node, 2), operand(node, 5)}, 4);
+}
+
+/* ---- blocks of few bits ---- */
+
+/* What MatMulNBits says of its matrix [N, K]: each row in blocks with a scale. */
+typedef struct BitBlocks {
+    int64_t K, N, bits, size, blocks;
+} BitBlocks;
+
+static bool find_blocks(BitBlocks *b, const NetNode *node) {
+    *b = (BitBlocks){.K = net_int(node, "K", 0),
+                     .N = net_int(node, "N", 0),
+                     .bits = net_int(node, "bits", 4),
+                     .size = net_int(node, "block_size", 0)};
+    int64_t count;
+    const int64_t most = (int64_t)1 << 24;
+    if (b->K < 1 || b->N < 1 || b->K > most || b->N > most || b->size < 8 ||
+        b->size > most || (b->bits != 4 && b->bits != 8))
+        return false;
+    b->blocks = (b->K + b->size - 1) / b->size;
+    const OnnxTensor *tensor = operand(node, 1) ? node->in[1]->stored : NULL;
+    return tensor && tensor->data_type == ONNX_U8 &&
+           net_shape_count(tensor->dims, tensor->n_dims, &count) &&
+           count == b->N * b->blocks * (b->size * b->bits / 8) &&
+           is_stored(operand(node, 2), b->N * b->blocks);
+}
+
+static int32_t bits_at(const Integers *from, int64_t row, int64_t i, int64_t bits) {
+    const int32_t byte = integer_at(from, row + i * bits / 8);
+    return bits == 8 ? byte : i % 2 ? byte >> 4 : byte & 15;
+}
+
+/* x times the transpose of a matrix in blocks. */
+static void mend_blocks(Dequantiser *d, NetNode *node) {
+    BitBlocks b;
+    Integers from, zeros = {NULL, NULL};
+    const NetValue *zero = operand(node, 3);
+    if (!find_blocks(&b, node) || !operand(node, 0) || operand(node, 4) ||
+        operand(node, 5) || !open_integers(&from, d->net, node->in[1]))
+        return;
+    const int64_t zero_row = (b.blocks * b.bits + 7) / 8;
+    if (zero && (!is_stored(zero, b.N * zero_row) || zero->stored->data_type != ONNX_U8 ||
+                 !open_integers(&zeros, d->net, zero) || b.N * zero_row < 2))
+        return;
+    const double *scale = numbers_of(d, node->in[2]);
+    if (!scale) return;
+    float *data;
+    const int64_t dim[2] = {b.K, b.N}, row = b.blocks * (b.size * b.bits / 8);
+    NetValue *weight = add_real(d, node->in[1], dim, 2, &data);
+    for (int64_t n = 0; n < b.N; n++)
+        for (int64_t k = 0; k < b.K; k++) {
+            const int64_t block = k / b.size;
+            const int32_t middle =
+                zero ? bits_at(&zeros, n * zero_row, block, b.bits) : 1 << (b.bits - 1);
+            data[k * b.N + n] = (float)((bits_at(&from, n * row, k, b.bits) - middle) *
+                                        scale[n * b.blocks + block]);
+        }
+    become(d, node, "MatMul", (NetValue *[]){node->in[0], weight}, 2);
+}
+
+/* ---- all nodes ---- */
+
+/* DequantizeLinear of a weight, of rows of one, or of what was quantised before. */
+static void mend_dequantised(Dequantiser *d, NetNode *node) {
+    NetValue *x = operand(node, 0);
+    if (!x || net_int(node, "block_size", 0)) return;
+    Scaling scaling = {operand(node, 1), operand(node, 2), net_int(node, "axis", 1)};
+    if (x->real) {
+        become(d, node, "Identity", &x, 1);
+        return;
+    }
+    if (x->stored) {
+        NetValue *real = real_weight(d, x, &scaling);
+        if (real) become(d, node, "Identity", &real, 1);
+        return;
+    }
+    NetNode *rows = x->producer;
+    if (!net_is(rows, "Gather") || !operand(rows, 0) || net_int(rows, "axis", 0) != 0)
+        return;
+    scaling.axis = -2; /* rows may not have scales of their own, whose order is lost */
+    if (!is_stored(scaling.scale, 1)) return;
+    NetValue *real = real_weight(d, rows->in[0], &scaling);
+    if (!real) return;
+    rows->in[0] = real;
+    become(d, node, "Identity", &x, 1);
+}
+
+/* What is quantised on the way: its operand as it is. */
+static void mend_rounded(Dequantiser *d, NetNode *node) {
+    const bool dynamic = node->in_count == 1;
+    if (!operand(node, 0) || node->in[0]->stored || !node->out[0] ||
+        node->out[0]->is_output || (!dynamic && !is_stored(operand(node, 1), 1)))
+        return;
+    become(d, node, "Identity", node->in, 1);
+    node->out[0]->real = true;
+}
+
+static void mend_node(Dequantiser *d, NetNode *node) {
+    if (node->out_count < 1) return;
+    if (net_is(node, "QuantizeLinear") || net_is(node, "DynamicQuantizeLinear"))
+        mend_rounded(d, node);
+    else if (net_is(node, "DequantizeLinear"))
+        mend_dequantised(d, node);
+    else if (net_is(node, "Mul"))
+        mend_product(d, node);
+    else if (net_is(node, "com.microsoft.QAttention"))
+        mend_attention(d, node);
+    else if (net_is(node, "com.microsoft.MatMulNBits"))
+        mend_blocks(d, node);
+    else if (net_is(node, "com.microsoft.DynamicQuantizeMatMul") && operand(node, 0))
+        mend_scaled(d, node, &(Scaling){operand(node, 2), operand(node, 3), -1},
+                    operand(node, 4));
+    else if (net_is(node, "com.microsoft.MatMulIntegerToFloat") && operand(node, 0) &&
+             node->in[0]->real)
+        mend_scaled(d, node, &(Scaling){operand(node, 3), operand(node, 5), -1},
+                    operand(node, 6));
+    else if (net_is(node, "QLinearMatMul") && operand(node, 0) && node->in[0]->real) {
+        const Scaling scaling = {operand(node, 4), operand(node, 5), -1};
+        NetValue *weight = real_weight(d, operand(node, 3), &scaling);
+        if (!weight || !node->out[0]) return;
+        become(d, node, "MatMul", (NetValue *[]){node->in[0], weight}, 2);
+        node->out[0]->real = true;
+    }
+}
+
+int net_dequantise(Net *net) {
+    Dequantiser d = {.net = net};
+    const int count = net->node_count; /* further ones are products that were made */
+    for (int i = 0; i < count; i++) mend_node(&d, net->nodes[i]);
+    return d.weights;
+}

@@ -1,0 +1,18 @@
+/* Quantised nets: matrices of 8 bits and fewer as the real numbers that they stand for.
+ */
+#ifndef COMPRESS_IO_ONNX_NET_QUANTISED_H
+#define COMPRESS_IO_ONNX_NET_QUANTISED_H
+
+#include "io/onnx/net.h"
+
+/* Replaces, in a net whose nodes are linked, what quantisers write by what they were
+ * given: weights become f32 (scale times their distance from the zero point), activations
+ * are not rounded. Known are DequantizeLinear of weights and around activations, also
+ * behind a Gather; DynamicQuantizeLinear with MatMulInteger or ConvInteger;
+ * QLinearMatMul; and of com.microsoft DynamicQuantizeMatMul, MatMulIntegerToFloat,
+ * QAttention and MatMulNBits. Weights of shapes that do not go together are left as they
+ * are. Returns the number of weights that became f32; net->nodes has room for one more
+ * for each node, net->values for two. */
+int net_dequantise(Net *net);
+
+#endif
