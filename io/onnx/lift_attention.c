@@ -311,10 +311,11 @@ static bool joins_heads(const Trace *trace, int64_t *heads) {
         const Array *index = trace->index[p];
         const int64_t queries = trace->source->probe[p]->dim[x->rank - 2];
         for (int64_t i = 0; i < index->count; i++) {
-            const int64_t token = i / columns, head = i % columns / width;
+            const int64_t at = trace_place(trace, p, i);
+            const int64_t token = at / columns, head = at % columns / width;
             const int64_t from =
                 ((token / queries * *heads + head) * queries + token % queries) * width +
-                i % width;
+                at % width;
             if (index->data[i] != (double)(from + 1)) return false;
         }
     }

@@ -225,7 +225,8 @@ Node *match_softmax(Lift *lift, NetNode *node) {
 static bool rows_of_table(const Trace *trace, int probe, int64_t width, int64_t *first,
                           int64_t *step) {
     const Array *index = trace->index[probe];
-    const int64_t tokens = index->rank >= 2 ? index->dim[index->rank - 2] : 1;
+    int64_t tokens = index->rank >= 2 ? index->dim[index->rank - 2] : 1;
+    if (tokens == 1 && index->rank == 3) tokens = index->dim[0]; /* [T, 1, width] */
     if (index->rank < 1 || index->dim[index->rank - 1] != width || tokens < 1)
         return false;
     const int64_t rows = index->count / width;
@@ -287,7 +288,9 @@ double round_digits(double x) {
 static bool is_sinusoid(const NetValue *value, double *theta) {
     const Array *a = value->probe[1];
     if (a->rank < 2 || a->dim[a->rank - 1] % 2 || a->dim[a->rank - 1] < 4) return false;
-    const int64_t width = a->dim[a->rank - 1], tokens = a->dim[a->rank - 2];
+    const int64_t width = a->dim[a->rank - 1];
+    int64_t tokens = a->dim[a->rank - 2];
+    if (tokens == 1 && a->rank == 3) tokens = a->dim[0]; /* [T, 1, width] */
     if (tokens < 2 || a->count % (tokens * width) != 0) return false;
     const double turn = asin(fmin(1, fabs(a->data[width + 1]))); /* theta^(-2/D) */
     *theta = pow(turn, -(double)width / 2);

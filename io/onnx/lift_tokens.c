@@ -244,9 +244,11 @@ static bool is_token_range(const Trace *trace, int probe, int64_t width, int64_t
                            int64_t *count, int64_t *tokens) {
     const Array *index = trace->index[probe], *x = trace->source->probe[probe];
     const int64_t samples = probe_samples(probe);
-    if (x->rank != 3 || x->dim[0] != samples || index->count % (samples * width) != 0)
+    const bool turned = trace->source->tokens_first;
+    if (x->rank != 3 || x->dim[turned] != samples ||
+        index->count % (samples * width) != 0)
         return false;
-    *tokens = x->dim[1];
+    *tokens = x->dim[!turned];
     *count = index->count / (samples * width);
     *first = (int64_t)(index->data[0] - 1) / width;
     for (int64_t i = 0; i < index->count; i++) {
@@ -377,12 +379,13 @@ Node *match_pool(Lift *lift, NetNode *node) {
     if (node->in_count > 1 && node->in[1] && !value_scalar(node->in[1], &axis))
         return NULL;
     if (axis < 0) axis += 3;
-    if (axis < 1 || !trace_value(&trace, lift->net, x, false)) return NULL;
+    if (axis < !x->tokens_first || !trace_value(&trace, lift->net, x, false)) return NULL;
     /* the mean over the tokens of [N, T, D], or of its transpose */
     const Array *index = trace.index[0], *from = trace.source->probe[0];
     bool good = from->rank == 3 && trace.scale == 1;
     const int64_t width = good ? from->dim[2] : 1, tokens = good ? from->dim[1] : 1;
-    for (int64_t i = 0; i < index->count && good; i++) {
+    if (x->tokens_first) good = good && axis == 0 && trace_is_plain(&trace);
+    for (int64_t i = 0; i < index->count && good && !x->tokens_first; i++) {
         const int64_t n = i / (width * tokens);
         const int64_t t = axis == 1 ? i / width % tokens : i % tokens,
                       c = axis == 1 ? i % width : i / tokens % width;

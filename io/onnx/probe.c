@@ -69,6 +69,14 @@ static int64_t open_size(InputKind kind, int rank, int dim, int probe,
     return dim == 1 ? TOKENS[probe] : -1;
 }
 
+/* Whether an input has tokens before samples, by the names of its dimensions. */
+static bool is_turned_input(const OnnxShape *shape) {
+    const OnnxDim *second = shape->n_dim >= 2 ? shape->dim[1] : NULL;
+    return second &&
+           second->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM &&
+           second->dim_param && strstr(second->dim_param, "batch");
+}
+
 static Status input_shape(const Net *net, const NetValue *input, int probe,
                           const ProbeSizes *sizes, Array *shape, Diag *diag) {
     const OnnxType *type = input->input->type;
@@ -81,13 +89,15 @@ static Status input_shape(const Net *net, const NetValue *input, int probe,
     const InputKind kind = probe_input_kind(input);
     shape->type = tensor->elem_type;
     shape->rank = (int)tensor->shape->n_dim;
+    const bool turned = is_turned_input(tensor->shape);
     for (int d = 0; d < shape->rank; d++) {
         const OnnxDim *dim = tensor->shape->dim[d];
         const bool fixed =
             dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
-        shape->dim[d] = fixed && dim->dim_value > 0
-                            ? dim->dim_value
-                            : open_size(kind, shape->rank, d, probe, sizes);
+        shape->dim[d] =
+            fixed && dim->dim_value > 0
+                ? dim->dim_value
+                : open_size(kind, shape->rank, turned && d < 2 ? 1 - d : d, probe, sizes);
         if (!fixed && d == 1 && probe_is_source(net, input))
             shape->dim[d] = SOURCE_TOKENS[probe];
         if (shape->dim[d] >= 0) continue;
@@ -144,6 +154,67 @@ static Status probe_node(Net *net, ArrayPool *pool, NetNode *node, int probe,
     return STATUS_OK;
 }
 
+/* ---- tokens before samples ---- */
+
+/* Whether a value has rows by tokens, then samples: [T, N, D], or ids [T, N]. Images have
+ * as many tokens whatever the probe. */
+static bool has_tokens_first(const Net *net, const NetValue *value) {
+    for (int p = 0; p < NET_PROBES; p++) {
+        const Array *shape = value->probe[p];
+        if (!shape || shape->rank < 2 || shape->rank > 3 || shape->dim[1] != SAMPLES[p] ||
+            shape->dim[0] == SAMPLES[p])
+            return false;
+        if (shape->rank == 2 && shape->dim[0] != TOKENS[p] &&
+            !(net->translates && shape->dim[0] == SOURCE_TOKENS[p]))
+            return false;
+    }
+    return true;
+}
+
+/* Whether a value's rows may be samples and tokens in one dimension: [T N, D]. */
+static bool has_joined_rows(const NetValue *value) {
+    for (int p = 0; p < NET_PROBES; p++) {
+        const Array *shape = value->probe[p];
+        if (!shape || shape->rank != 2 || shape->dim[0] <= SAMPLES[p] ||
+            shape->dim[0] % SAMPLES[p] != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Whether two values have rows of the same tokens where a node keeps rows. */
+static bool keeps_rows(const NetNode *node, const NetValue *x, const NetValue *y) {
+    const Array *from = x->probe[0], *to = y->probe[0];
+    const EvalRow *row = eval_find(node->op);
+    if (!row || !from || !to || from->rank < 2 || to->rank < 2) return false;
+    const int64_t in = from->dim[from->rank - 1], out = to->dim[to->rank - 1];
+    if (net_is(node, "Transpose") || in < 1 || out < 1) return false;
+    if (row->kind == EVAL_MOVES && !(from->count == to->count && in == out)) return false;
+    return from->count / in == to->count / out;
+}
+
+/* Lets joined rows be in the order of what they come from, or of what they become. */
+static void share_order(NetNode *node) {
+    NetValue *y = node->out_count > 0 ? node->out[0] : NULL;
+    for (int i = 0; y && i < node->in_count; i++) {
+        NetValue *x = node->in[i];
+        if (!x || x->stored || !keeps_rows(node, x, y)) continue;
+        if (x->tokens_first && has_joined_rows(y)) y->tokens_first = true;
+        if (y->tokens_first && has_joined_rows(x)) x->tokens_first = true;
+    }
+}
+
+static void mark_tokens_first(Net *net) {
+    bool any = false;
+    for (int i = 0; i < net->value_count; i++) {
+        NetValue *value = net->values[i];
+        value->tokens_first = !value->stored && has_tokens_first(net, value);
+        any |= value->tokens_first;
+    }
+    for (int i = 0; any && i < net->node_count; i++) share_order(net->nodes[i]);
+    for (int i = net->node_count - 1; any && i >= 0; i--) share_order(net->nodes[i]);
+}
+
 Status probe_run(Net *net, ArrayPool *pool, const ProbeSizes *sizes, Diag *diag) {
     for (int i = 0; i < net->value_count; i++) {
         NetValue *value = net->values[i];
@@ -158,5 +229,6 @@ Status probe_run(Net *net, ArrayPool *pool, const ProbeSizes *sizes, Diag *diag)
         for (int i = 0; i < net->node_count; i++)
             TRY(probe_node(net, pool, net->nodes[i], p, diag));
     }
+    mark_tokens_first(net);
     return STATUS_OK;
 }

@@ -7,6 +7,10 @@
  * constants, sizes, positions and masks alone get their numbers, so that a mask or a
  * table of angles is known by what it says, not by the nodes that make it.
  *
+ * PyTorch's own layers have tokens stand before samples, [T, N, D], or those two joined
+ * in one dimension. Such values are marked (NetValue.tokens_first), and whoever follows
+ * elements counts them as if samples stood first (io/onnx/trace.h).
+ *
  * What is not the model's own is fixed: there are no earlier keys and values (past_...
  * has length 0), positions are 0, 1, 2, ..., and use_cache_branch is false. */
 #ifndef COMPRESS_IO_ONNX_PROBE_H

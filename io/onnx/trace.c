@@ -2,6 +2,7 @@
 #include "io/onnx/trace.h"
 
 #include "io/onnx/eval.h"
+#include "io/onnx/probe.h"
 
 #include <string.h>
 
@@ -50,6 +51,20 @@ typedef struct Tracer {
 static bool is_multiplied(Tracer *t, const NetNode *node, NetValue **x, double *by);
 static bool trace_into(Tracer *t, NetValue *value, Array **index);
 
+/* Place of element `i` of an array of [T, N, ...] or [T N, D] in [N, T, ...]. */
+static int64_t samples_first(const Array *array, int probe, int64_t i) {
+    const int64_t samples = probe_samples(probe);
+    const bool joined = array->rank == 2 && array->dim[1] != samples;
+    const int64_t tokens = joined ? array->dim[0] / samples : array->dim[0];
+    const int64_t inner = array->count / (tokens * samples);
+    const int64_t t = i / inner / samples, n = i / inner % samples;
+    return (n * tokens + t) * inner + i % inner;
+}
+
+int64_t trace_place(const Trace *trace, int probe, int64_t i) {
+    return trace->tokens_first ? samples_first(trace->index[probe], probe, i) : i;
+}
+
 /* Indices of the source itself. */
 static bool trace_end(Tracer *t, NetValue *value, Array **index) {
     if (t->trace->source && t->trace->source != value) return false;
@@ -60,7 +75,9 @@ static bool trace_end(Tracer *t, NetValue *value, Array **index) {
         if (!array) return false;
         index[p] = array_create(&t->pool, ONNX_F64, array->rank, array->dim, true);
         if (!index[p] || !index[p]->data) return false;
-        for (int64_t i = 0; i < array->count; i++) index[p]->data[i] = (double)(i + 1);
+        for (int64_t i = 0; i < array->count; i++)
+            index[p]->data[i] =
+                (double)((value->tokens_first ? samples_first(array, p, i) : i) + 1);
     }
     return true;
 }
@@ -161,7 +178,8 @@ static bool trace_into(Tracer *t, NetValue *value, Array **index) {
 }
 
 bool trace_value(Trace *out, const Net *net, NetValue *value, bool stored) {
-    *out = (Trace){.arena = arena_create(), .scale = 1};
+    *out =
+        (Trace){.arena = arena_create(), .scale = 1, .tokens_first = value->tokens_first};
     Tracer t = {out, net, {out->arena, 4 * (int64_t)ARRAY_COUNT_MAX}, stored, 0, 0};
     if (value->probe[0] && trace_into(&t, value, out->index)) return true;
     trace_free(out);
@@ -178,7 +196,7 @@ bool trace_is_plain(const Trace *trace) {
         const Array *index = trace->index[p];
         if (index->count != trace->source->probe[p]->count) return false;
         for (int64_t i = 0; i < index->count; i++)
-            if (index->data[i] != (double)(i + 1)) return false;
+            if (index->data[i] != (double)(trace_place(trace, p, i) + 1)) return false;
     }
     return true;
 }

@@ -12,12 +12,14 @@
 
 /* Where the elements of a value come from. */
 typedef struct Trace {
-    Arena *arena;     /* owned: the arrays below */
-    NetValue *source; /* all elements are of it */
-    double scale;     /* and were multiplied by this on the way */
-    int turned;       /* largest rank of a transpose on the way, 0 = none */
+    Arena *arena;      /* owned: the arrays below */
+    NetValue *source;  /* all elements are of it */
+    double scale;      /* and were multiplied by this on the way */
+    int turned;        /* largest rank of a transpose on the way, 0 = none */
+    bool tokens_first; /* of the value */
     /* Of the value's shape: 1 + the index in the source; negative where the sign was
-     * changed, 0 where there is a zero. */
+     * changed, 0 where there is a zero. A source whose tokens stand before samples is
+     * counted as if samples stood first. */
     Array *index[NET_PROBES];
 } Trace;
 
@@ -29,6 +31,9 @@ bool trace_value(Trace *out, const Net *net, NetValue *value, bool stored);
 
 /* Frees a trace. */
 void trace_free(Trace *trace);
+
+/* Place of element `i` of the traced value as if samples stood first. */
+int64_t trace_place(const Trace *trace, int probe, int64_t i);
 
 /* Whether a value is its source in the same order, whatever its shape. */
 bool trace_is_plain(const Trace *trace);

@@ -294,6 +294,16 @@ static void test_exports(void **state) {
     check_export("swin", "swin", 4);
 }
 
+/* PyTorch's own layers, with tokens before samples, and the two files of an
+ * encoder-decoder model (tests/data/onnx/torch). */
+static void test_torch_layers(void **state) {
+    (void)state;
+    check_export("torch/norm_last", "distilbert", 1);
+    check_export("torch/norm_first", NULL, 1);
+    check_export("torch/image", "vit", 1);
+    check_export("torch/decoder_model", "marian", 1);
+}
+
 /* Outputs of onnxruntime for its own operators and for quantised matrices
  * (tests/data/onnx/microsoft). */
 static void test_microsoft(void **state) {
@@ -618,6 +628,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_configuration, enter, leave),
         cmocka_unit_test_setup_teardown(test_changed_graph, enter, leave),
         cmocka_unit_test_setup_teardown(test_exports, enter, leave),
+        cmocka_unit_test_setup_teardown(test_torch_layers, enter, leave),
         cmocka_unit_test_setup_teardown(test_microsoft, enter, leave),
         cmocka_unit_test_setup_teardown(test_fused_layer, enter, leave),
         cmocka_unit_test_setup_teardown(test_refused_operators, enter, leave),
