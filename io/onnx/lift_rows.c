@@ -343,10 +343,10 @@ static Node *add_known(Lift *lift, const NetNode *node, NetValue *x_value,
     double theta;
     Node *x = lift_value(lift, x_value), *found;
     if (!x) return NULL;
-    if ((found = add_table_rows(lift, node, x, known))) return found;
-    if (value_is_known(known) && is_sinusoid(known, &theta))
+    if (value_is_known(known) && is_sinusoid(known, &theta)) /* stored ones as well */
         return lift_op(lift, node, "add_sinusoid", &x, 1, "theta=%s",
                        short_decimal(lift, theta));
+    if ((found = add_table_rows(lift, node, x, known))) return found;
     if ((found = add_stored(lift, node, x, known))) return found;
     return value_is_known(known) ? add_same_rows(lift, node, x, known) : NULL;
 }
