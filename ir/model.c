@@ -118,13 +118,17 @@ static Status init_storage(Storage *storage, uint64_t key, Diag *diag) {
     return STATUS_OK;
 }
 
-Status model_init_weights(Model *model, uint64_t seed, Diag *diag) {
-    for (int i = 0; i < model->graph->storage_count; i++) {
-        Storage *storage = model->graph->storages[i];
+Status graph_init_weights(Graph *graph, uint64_t seed, Diag *diag) {
+    for (int i = 0; i < graph->storage_count; i++) {
+        Storage *storage = graph->storages[i];
         if (storage->tensor.buf) continue;
         TRY(init_storage(storage, random_key_name(seed, storage->name), diag));
     }
     return STATUS_OK;
+}
+
+Status model_init_weights(Model *model, uint64_t seed, Diag *diag) {
+    return graph_init_weights(model->graph, seed, diag);
 }
 
 /* Appends the IR text and a line for every leaf's weights. */

@@ -44,6 +44,7 @@ void model_strip(Model *model);
  * counter-based random numbers keyed by `seed` and the storage's name, so that the same
  * seed gives the same bytes in any order. Fails with STATUS_MEMORY. */
 Status model_init_weights(Model *model, uint64_t seed, Diag *diag);
+Status graph_init_weights(Graph *graph, uint64_t seed, Diag *diag);
 
 /* Hash over IR text, weights and Gaussians: equal models have equal hashes. Shape-only
  * storages count by shape. */

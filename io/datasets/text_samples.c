@@ -32,26 +32,48 @@ void text_samples_add(TextSamples *out, int64_t sample, const Encoding *encoding
     if (length > out->longest) out->longest = length;
 }
 
+/* Encodes one sample of a row, which must give tokens. */
+static Status sample_encode(TextSamples *out, int64_t sample, const Tokenizer *tokenizer,
+                            Encoding *encoding, const TextRows *rows, int64_t row,
+                            int first, int second, size_t max_length, Diag *diag) {
+    const TextSpan text = span_of(rows, row, first);
+    const TextSpan pair = second < 0 ? (TextSpan){0} : span_of(rows, row, second);
+    const Status status = tokenizer_encode(
+        tokenizer, encoding, text, second < 0 ? NULL : &pair, max_length, LOC_NONE, diag);
+    if (status != STATUS_OK)
+        diag_place(diag, table_loc(rows->table, row), NULL);
+    else if (encoding->length == 0)
+        return diag_fail(diag, STATUS_FORMAT, table_loc(rows->table, row), NULL,
+                         "expected text, found a row without tokens");
+    else
+        text_samples_add(out, sample, encoding);
+    return status;
+}
+
 Status text_samples_encode(TextSamples *out, const Tokenizer *tokenizer,
                            const TextRows *rows, int first, int second, size_t max_length,
                            Diag *diag) {
     Encoding encoding = {0};
     Status status = STATUS_OK;
     out->start = memory_alloc((size_t)rows->count + 1, sizeof *out->start);
-    for (int64_t i = 0; i < rows->count && status == STATUS_OK; i++) {
-        const int64_t row = rows->first + i;
-        const TextSpan text = span_of(rows, row, first);
-        const TextSpan pair = second < 0 ? (TextSpan){0} : span_of(rows, row, second);
-        status = tokenizer_encode(tokenizer, &encoding, text, second < 0 ? NULL : &pair,
-                                  max_length, LOC_NONE, diag);
-        if (status != STATUS_OK)
-            diag_place(diag, table_loc(rows->table, row), NULL);
-        else if (encoding.length == 0)
-            status = diag_fail(diag, STATUS_FORMAT, table_loc(rows->table, row), NULL,
-                               "expected text, found a row without tokens");
-        else
-            text_samples_add(out, i, &encoding);
-    }
+    for (int64_t i = 0; i < rows->count && status == STATUS_OK; i++)
+        status = sample_encode(out, i, tokenizer, &encoding, rows, rows->first + i, first,
+                               second, max_length, diag);
+    encoding_free(&encoding);
+    return status;
+}
+
+Status text_samples_encode_apart(TextSamples *out, const Tokenizer *tokenizer,
+                                 const TextRows *rows, const int *columns, int count,
+                                 size_t max_length, Diag *diag) {
+    Encoding encoding = {0};
+    Status status = STATUS_OK;
+    const int64_t samples = rows->count * count;
+    out->start = memory_alloc((size_t)samples + 1, sizeof *out->start);
+    for (int64_t i = 0; i < samples && status == STATUS_OK; i++)
+        status =
+            sample_encode(out, i, tokenizer, &encoding, rows, rows->first + i / count,
+                          columns[i % count], -1, max_length, diag);
     encoding_free(&encoding);
     return status;
 }

@@ -42,6 +42,12 @@ Status text_samples_encode(TextSamples *out, const Tokenizer *tokenizer,
                            const TextRows *rows, int first, int second, size_t max_length,
                            Diag *diag);
 
+/* The same with the text in each of `count` columns as a sample of its own: those of a
+ * row one after another. */
+Status text_samples_encode_apart(TextSamples *out, const Tokenizer *tokenizer,
+                                 const TextRows *rows, const int *columns, int count,
+                                 size_t max_length, Diag *diag);
+
 /* Appends one sample of tokens behind those before. */
 void text_samples_add(TextSamples *out, int64_t sample, const Encoding *encoding);
 

@@ -16,15 +16,19 @@
 #include <string.h>
 
 typedef struct TextOptions {
-    const char *path, *tokenizer, *sentence, *sentence2, *label;
+    const char *path, *tokenizer, *sentence, *sentence2, *negative, *label;
     StringList labels, columns;
     const char *separator;
+    int pairs;   /* PAIRS_ */
     int targets; /* TargetKind */
     int table;   /* TableFormat */
     bool header;
     int64_t max_length, limit, offset, classes;
     double mask_share, mask_replace, mask_random;
 } TextOptions;
+
+/* What becomes of the texts of a row: one sample, or samples that are a group. */
+enum { PAIRS_JOINED, PAIRS_SEPARATE };
 
 /* The column of labels unless another is named, and that of the lines of a plain text. */
 static const char LABEL[] = "label";
@@ -54,8 +58,8 @@ typedef struct TextData {
     Batches base;
     Arena *arena; /* holds this struct */
     TextSamples samples;
-    int32_t *labels; /* [count], NULL without */
-    float *targets;  /* [count, width], NULL without; in place of `labels` */
+    int32_t *labels; /* [count / group], NULL without */
+    float *targets;  /* [count / group, width], NULL without; in place of `labels` */
     int64_t width;
     int32_t pad;
     TextMask mask;
@@ -109,10 +113,12 @@ static Status text_fetch(const Batches *self, const Fetch *what, void *const *ds
                              " were asked for",
                              sample, text_length(self, sample), what->tokens);
         sample_write(data, what, sample, i, dst);
-        if (data->labels) *row_of(data, dst, COLUMN_LABELS, i, 1) = data->labels[sample];
+        const int64_t labelled = sample / batches_group(self);
+        if (data->labels)
+            *row_of(data, dst, COLUMN_LABELS, i, 1) = data->labels[labelled];
         if (data->targets)
             memcpy(row_of(data, dst, COLUMN_LABELS, i, data->width),
-                   data->targets + sample * data->width,
+                   data->targets + labelled * data->width,
                    (size_t)data->width * sizeof(float));
     }
     return STATUS_OK;
@@ -130,6 +136,11 @@ static void text_destroy(Batches *self) {
 
 static bool is_given(const char *name) {
     return name && *name;
+}
+
+/* Whether a sample is two texts, with special tokens between them. */
+static bool joins_texts(const TextOptions *options) {
+    return is_given(options->sentence2) && options->pairs == PAIRS_JOINED;
 }
 
 /* Name of the column of labels; NULL = none. Lines have none unless one is asked for. */
@@ -176,6 +187,12 @@ static Status options_check(const TextOptions *options, Loc at, Diag *diag) {
         return diag_fail(diag, STATUS_RECIPE, at, "mask_random",
                          "expected at most 1 together with mask_replace, found %g + %g",
                          options->mask_replace, options->mask_random);
+    if (options->pairs == PAIRS_SEPARATE && !is_given(options->sentence2))
+        return diag_fail(diag, STATUS_RECIPE, at, "pairs",
+                         "expected sentence2 beside separate");
+    if (is_given(options->negative) && options->pairs != PAIRS_SEPARATE)
+        return diag_fail(diag, STATUS_RECIPE, at, "negative",
+                         "expected pairs: separate beside it");
     if (names > TEXT_NAMES_MAX)
         return diag_fail(diag, STATUS_RECIPE, at, "labels",
                          "expected at most %d names, found %d", TEXT_NAMES_MAX, names);
@@ -260,19 +277,34 @@ static void columns_fill(TextData *data) {
     if (masked) base->masked = text_masked;
 }
 
+/* Encodes the texts of the rows, joined or as samples that are a group. */
+static Status samples_fill(TextData *data, const TextOptions *options,
+                           const TextRows *rows, const Tokenizer *tokenizer, Loc at,
+                           Diag *diag) {
+    const size_t most = (size_t)options->max_length;
+    int texts[3];
+    TRY(column_find(&texts[0], rows->table, options->sentence, "sentence", at, diag));
+    TRY(column_find(&texts[1], rows->table, options->sentence2, "sentence2", at, diag));
+    TRY(column_find(&texts[2], rows->table, options->negative, "negative", at, diag));
+    data->base.group = 1;
+    data->base.count = rows->count;
+    if (options->pairs == PAIRS_JOINED)
+        return text_samples_encode(&data->samples, tokenizer, rows, texts[0], texts[1],
+                                   most, diag);
+    data->base.group = texts[2] < 0 ? 2 : 3;
+    data->base.count *= data->base.group;
+    return text_samples_encode_apart(&data->samples, tokenizer, rows, texts,
+                                     (int)data->base.group, most, diag);
+}
+
 static Status table_fill(TextData *data, const TextOptions *options, const Table *table,
                          const Tokenizer *tokenizer, Loc at, Diag *diag) {
-    int first, second;
     TextRows rows = {.table = table, .first = options->offset};
-    TRY(column_find(&first, table, options->sentence, "sentence", at, diag));
-    TRY(column_find(&second, table, options->sentence2, "sentence2", at, diag));
     TRY(dataset_slice(&rows.count, table_rows(table), options->offset, options->limit,
                       options->path, at, diag));
     TRY(labels_fill(data, options, &rows, at, diag));
-    TRY(text_samples_encode(&data->samples, tokenizer, &rows, first, second,
-                            (size_t)options->max_length, diag));
+    TRY(samples_fill(data, options, &rows, tokenizer, at, diag));
     data->pad = tokenizer_specials(tokenizer)->pad;
-    data->base.count = rows.count;
     data->base.max_tokens = data->samples.longest;
     TRY(text_samples_check_padding(&data->samples, data->base.count, data->pad,
                                    options->tokenizer, at, diag));
@@ -282,8 +314,7 @@ static Status table_fill(TextData *data, const TextOptions *options, const Table
 
 static Status mask_fill(TextMask *mask, const TextOptions *options,
                         const Tokenizer *tokenizer, Loc at, Diag *diag) {
-    const int64_t overhead =
-        (int64_t)tokenizer_overhead(tokenizer, is_given(options->sentence2));
+    const int64_t overhead = (int64_t)tokenizer_overhead(tokenizer, joins_texts(options));
     *mask = (TextMask){.share = options->mask_share,
                        .replace = options->mask_replace,
                        .random = options->mask_random,
@@ -306,7 +337,7 @@ static Status tokenizer_fill(TextData *data, const TextOptions *options,
                                  .lists = options->targets != TARGET_CLASS,
                                  .names = &name,
                                  .name_count = options->table == TABLE_LINES};
-    const bool pair = is_given(options->sentence2);
+    const bool pair = joins_texts(options);
     /* At least one token of each text must fit. */
     const int64_t least = (int64_t)tokenizer_overhead(tokenizer, pair) + 1 + pair;
     if (options->max_length < least)
@@ -366,6 +397,13 @@ static const Field TEXT_FIELDS[] = {
     F_STRING(TextOptions, sentence, "column of the text: its name, or number from 0",
              .expect = "a column's name or number"),
     F_STRING(TextOptions, sentence2, "column of the pair's second text; left out: none",
+             .nullable = true, .empty = true),
+    F_CHOICE(TextOptions, pairs, "joined|separate",
+             "sentence and sentence2: one sample with both, or two samples that are a "
+             "group, for models that embed texts"),
+    F_STRING(TextOptions, negative,
+             "pairs: separate: column of a third text, which does not belong to the "
+             "first; left out: none",
              .nullable = true, .empty = true),
     F_STRING(TextOptions, label, "column of the labels; \"\" = no labels",
              .nullable = true, .empty = true),

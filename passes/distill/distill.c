@@ -74,6 +74,15 @@ static const Field fields[] = {
             SAY_MASKED_LM) ", as label weight for models that do not predict masked tokens"),
     F_REAL(D, cosine, 0, 1e6,
            "weight of 1 - cosine of last states; not given:" BY_PRESET(SAY_COSINE)),
+    F_REAL(D, embedding, 0, 1e6,
+           "weight of the loss on embeddings; not given: that of predictions for models "
+           "that embed, else 0"),
+    F_CHOICE(D, embedding_form, "cosine|squared",
+             "1 - cosine, or squared difference; through a learned projection where the "
+             "teacher's width is another one"),
+    F_REAL(D, similarity, 0, 1e6,
+           "weight of the squared difference of the cosines between the embeddings of a "
+           "mini-batch; any widths"),
     F_REAL(
         D, label, 0, 1e6,
         "weight of the loss against the data's labels; not given: 0, but see masked_lm"),
@@ -124,6 +133,7 @@ static const D defaults = {.train = TRAIN_DEFAULTS,
                            .masked_lm = -1,
                            .cosine = -1,
                            .label = -1,
+                           .embedding = -1,
                            .gram_weight = 49,
                            .embeddings = true};
 
@@ -140,6 +150,9 @@ static DistillLosses resolve(const D *options) {
     take(&losses.masked_lm, options->masked_lm);
     take(&losses.cosine, options->cosine);
     take(&losses.label, options->label);
+    take(&losses.embedding, options->embedding);
+    losses.similarity = options->similarity;
+    losses.embedding_form = options->embedding_form;
     if (options->temperature > 0) losses.temperature = options->temperature;
     if (options->attention_form) losses.attention_form = options->attention_form;
     if (options->hidden_form) losses.hidden_form = options->hidden_form;
@@ -165,6 +178,26 @@ static Status label_masked_tokens(Distill *d, Diag *diag) {
     if (d->options->label < 0) losses->label = losses->masked_lm;
     losses->masked_lm = 0;
     return STATUS_OK;
+}
+
+/* A preset's weight of predictions is that of the embedding in a model that embeds, which
+ * has nothing else to predict. */
+static Status embed_predictions(Distill *d, Diag *diag) {
+    DistillLosses *losses = &d->losses;
+    const D *options = d->options;
+    if (!objective_embedding(d->objective.graph)) return STATUS_OK;
+    if (options->prediction > 0)
+        return step_fail_option(d->objective.ctx, "prediction", diag,
+                                "expected embedding in place of prediction: the model "
+                                "embeds");
+    if (options->masked_lm > 0)
+        return step_fail_option(d->objective.ctx, "masked_lm", diag,
+                                "expected label in place of masked_lm: the model embeds");
+    if (options->embedding < 0) losses->embedding = losses->prediction;
+    losses->prediction = losses->masked_lm = 0;
+    if (losses->label == 0) return STATUS_OK;
+    return objective_find_pairs(&d->objective, options->data, CONTRASTIVE_SCALE, false,
+                                diag);
 }
 
 /* Imports the teacher; heads that predict tokens see the masked ones alone. A head of the
@@ -238,6 +271,7 @@ static Status build(Distill *d, Diag *diag) {
     Objective *o = &d->objective;
     const Graph *graph = o->model->graph;
     d->masked = objective_predicts_tokens(graph) && !objective_predicts_next(graph);
+    TRY(embed_predictions(d, diag));
     TRY(label_masked_tokens(d, diag));
     TRY(add_teacher(d, diag));
     TRY(distill_match(d, diag));
@@ -249,6 +283,7 @@ static Status build(Distill *d, Diag *diag) {
     TRY(distill_add_prediction(d, diag));
     TRY(add_layers(d, diag));
     TRY(distill_add_cosine(d, diag));
+    TRY(distill_add_embedding(d, diag));
     TRY(distill_add_labels(d, diag));
     if (!o->part_count && !d->apart)
         return step_fail(o->ctx, diag, "nothing to train on: every loss has weight 0");
@@ -321,13 +356,18 @@ static Status distill_check(const void *opaque, const StepSource *source, Diag *
                    l.hidden, source, diag));
     TRY(check_form("cosine_on", options->cosine_on > 0, "cosine", options->cosine,
                    l.cosine, source, diag));
+    if (options->embedding_form && options->embedding == 0)
+        return option_fail(source, "embedding_form", STATUS_RECIPE, diag,
+                           "expected a weight for the embedding loss beside it");
     TRY(check_form("label_smoothing", options->label_smoothing > 0, "label",
                    options->label, l.label + l.masked_lm, source, diag));
     TRY(check_matching(options, source, diag));
     if (options->match_on != MATCH_ON_TEACHER && l.attention_form != ATTENTION_match)
         return option_fail(source, "match_on", STATUS_RECIPE, diag,
                            "expected attention_form: match beside match_on: student");
-    if (l.prediction + l.attention + l.hidden + l.masked_lm + l.cosine + l.label > 0)
+    if (l.prediction + l.attention + l.hidden + l.masked_lm + l.cosine + l.label +
+            l.embedding + l.similarity >
+        0)
         return STATUS_OK;
     return option_fail(source, NULL, STATUS_RECIPE, diag,
                        "expected at least one loss with a weight above 0, found none");
@@ -346,7 +386,7 @@ const Pass pass_distill = {
     .name = "distill",
     .summary =
         "train the model to follow a teacher: predictions of all exits, attention, "
-        "hidden states, masked tokens",
+        "hidden states, masked tokens, embeddings",
     .paper =
         "MiniViT (CVPR 2022), section 3.3; DistilBERT (2019); COST-EFF (EMNLP 2022), "
         "section 3.4; TinyBERT (2020)",

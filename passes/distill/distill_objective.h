@@ -20,6 +20,10 @@ typedef enum HiddenForm {
     HIDDEN_gram,     /* squared difference of their Gram matrices */
     HIDDEN_state     /* squared difference of the layers' outputs */
 } HiddenForm;
+typedef enum EmbeddingForm {
+    EMBEDDING_cosine, /* 1 - cosine */
+    EMBEDDING_squared /* squared difference */
+} EmbeddingForm;
 typedef enum CosineOn { COSINE_preset, COSINE_hidden, COSINE_probabilities } CosineOn;
 typedef enum MatchOn { MATCH_ON_TEACHER, MATCH_ON_STUDENT } MatchOn;
 typedef enum MatchRule {
@@ -35,9 +39,10 @@ typedef struct DistillOptions {
     const char *data, *teacher;
     int preset;
     double prediction, attention, hidden, masked_lm, cosine, label; /* -1 = by preset */
+    double embedding, similarity;                                   /* -1 likewise */
     double temperature;                                             /* 0 = by preset */
     double label_smoothing, gram_weight;
-    int attention_form, match_on, hidden_form, cosine_on;
+    int attention_form, match_on, hidden_form, cosine_on, embedding_form;
     int exits, gradient, over_layers;
     bool kl, embeddings;
     int match; /* MatchRule */
@@ -50,6 +55,8 @@ typedef struct DistillOptions {
 typedef struct DistillLosses {
     double prediction, attention, hidden, masked_lm, cosine, label, temperature;
     int attention_form, hidden_form, cosine_on;
+    double embedding, similarity;
+    int embedding_form;
 } DistillLosses;
 
 /* One pair of matched layers, each in a stack of its own side. */
@@ -101,5 +108,10 @@ Status distill_check_predictions(Distill *distill, Diag *diag);
 Status distill_add_prediction(Distill *distill, Diag *diag);
 Status distill_add_labels(Distill *distill, Diag *diag);
 Status distill_add_cosine(Distill *distill, Diag *diag);
+
+/* Adds the losses on embeddings: of the vectors, the student's by a learned projection
+ * where it has another width, and of the cosines between those of a mini-batch. Fails
+ * with STATUS_MODEL where a side has none. */
+Status distill_add_embedding(Distill *distill, Diag *diag);
 
 #endif

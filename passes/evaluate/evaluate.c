@@ -98,10 +98,21 @@ static Status evaluate_check(const void *opaque, const StepSource *source, Diag 
 
 /* ---- what to do with this model ---- */
 
+/* The output that the judge of the task compares. */
+static Status check_output(const Evaluation *e, Diag *diag) {
+    const char *name = e->judge->output;
+    if (graph_output(e->model->graph, name)) return STATUS_OK;
+    step_fail(e->ctx, diag, "expected an output \"%s\" of a model of task %s", name,
+              task_name(e->judge->task));
+    if (e->judge->task == TASK_EMBED)
+        diag_hint(diag, "`model: {path: ..., pooling: mean}` gives an encoder one");
+    return STATUS_MODEL;
+}
+
 static Status check_logits(Evaluation *e, Diag *diag) {
     const Task task = graph_task(e->model->graph);
     e->judge = judge_find(task);
-    if (e->judge) return STATUS_OK;
+    if (e->judge) return check_output(e, diag);
     if (task != TASK_CLASSIFY && task != TASK_NONE && !task_predicts_tokens(task))
         return step_fail(
             e->ctx, diag,

@@ -5,7 +5,8 @@
 
 #include <math.h>
 
-static const Judge *const JUDGES[] = {&judge_choice, &judge_regress, &judge_span};
+static const Judge *const JUDGES[] = {&judge_choice, &judge_embed, &judge_regress,
+                                      &judge_span};
 
 const Judge *judge_find(Task task) {
     for (size_t i = 0; i < sizeof JUDGES / sizeof *JUDGES; i++)
@@ -46,13 +47,10 @@ static Status add_run(void *self, const Fetch *what, const float *const *values,
     return j->e->judge->add(j->e->judged, j->e, what, values[0], columns, diag);
 }
 
-Status evaluate_judged(Evaluation *e, Diag *diag) {
+static Status run_judge(Evaluation *e, Diag *diag) {
     const Judge *judge = e->judge;
     PassContext *ctx = e->ctx;
     Judgement j = {.e = e};
-    TRY(check_columns(e, diag));
-    e->judged =
-        ARENA_ARRAY(ctx->arena, max_align_t, judge->size / sizeof(max_align_t) + 1);
     if (judge->begin) TRY(judge->begin(e->judged, e, diag));
     if (ctx->plan) return STATUS_OK;
     Node *output = graph_output(e->model->graph, judge->output);
@@ -63,4 +61,14 @@ Status evaluate_judged(Evaluation *e, Diag *diag) {
     TRY(judge->end(e->judged, e, ctx->record, diag));
     evaluation_time(e, j.samples, 0);
     return STATUS_OK;
+}
+
+Status evaluate_judged(Evaluation *e, Diag *diag) {
+    const Judge *judge = e->judge;
+    TRY(check_columns(e, diag));
+    e->judged =
+        ARENA_ARRAY(e->ctx->arena, max_align_t, judge->size / sizeof(max_align_t) + 1);
+    const Status status = run_judge(e, diag);
+    if (judge->close) judge->close(e->judged);
+    return status;
 }

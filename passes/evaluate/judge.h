@@ -43,12 +43,16 @@ typedef struct Judge {
 
     /* One of `metrics`, after `end`. */
     double (*metric)(const void *self, Metric metric);
+
+    /* Frees what `begin` took beside the arena's memory, whatever failed in between. NULL
+     * = nothing. */
+    void (*close)(void *self);
 } Judge;
 
 /* The judge of a task; NULL = there is none. */
 const Judge *judge_find(Task task);
 
 /* All judges, in evaluate_judged.c, each at the end of its file. */
-extern const Judge judge_choice, judge_regress, judge_span;
+extern const Judge judge_choice, judge_embed, judge_regress, judge_span;
 
 #endif

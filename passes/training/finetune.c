@@ -4,7 +4,8 @@
 typedef struct FinetuneOptions {
     TrainOptions train; /* first: see TRAIN_FIELDS */
     const char *data;
-    double label_smoothing, teacher_forcing;
+    double label_smoothing, teacher_forcing, scale;
+    bool symmetric;
     int exits;    /* ObjectiveExits */
     int gradient; /* GRADIENT_ */
     int part;     /* PART_ */
@@ -24,6 +25,10 @@ static const Field fields[] = {
     F_REAL(FinetuneOptions, teacher_forcing, 0, 1,
            "share of the target's tokens that a recurrent decoder reads; in place of the "
            "others it reads the words that it predicts"),
+    F_REAL(FinetuneOptions, scale, 0.001, 1000,
+           "models that embed: factor of the cosines between texts, 1 / temperature"),
+    F_BOOL(FinetuneOptions, symmetric,
+           "models that embed: second texts look for their first ones as well"),
     F_CHOICE(FinetuneOptions, exits, OBJECTIVE_EXITS,
              "exits whose losses are added up: all, the last one, or all before it"),
     F_CHOICE(FinetuneOptions, gradient, "equilibrium|sum",
@@ -39,13 +44,18 @@ static const Field fields[] = {
     F_END,
 };
 
-static const FinetuneOptions defaults = {.train = TRAIN_DEFAULTS, .teacher_forcing = 1};
+static const FinetuneOptions defaults = {
+    .train = TRAIN_DEFAULTS, .teacher_forcing = 1, .scale = CONTRASTIVE_SCALE};
 
 /* The losses, and what the options say of gradients and frozen weights. */
 static Status build(Objective *o, const FinetuneOptions *options, Diag *diag) {
     if (objective_predicts_tokens(o->graph)) TRY(objective_mask_tokens(o, diag));
     const ObjectiveExits exits = (ObjectiveExits)options->exits;
     TRY(objective_find_mixed(o, options->data, &options->train, diag));
+    if (objective_embedding(o->graph) && options->label_smoothing > 0)
+        return step_fail_option(o->ctx, "label_smoothing", diag,
+                                "expected none for a model that embeds");
+    TRY(objective_find_pairs(o, options->data, options->scale, options->symmetric, diag));
     TRY(objective_add_labels(o, exits, 1.0, options->label_smoothing, diag));
     if (options->teacher_forcing < 1)
         TRY(objective_feed_back(o, options->teacher_forcing, diag));

@@ -60,6 +60,14 @@ static Status add_choice(Node **out, Graph *graph, Node *logits,
     return node_add(out, graph, NULL, &op_choice_cross_entropy, in, 3, diag, NULL);
 }
 
+static Status add_contrastive(Node **out, Graph *graph, Node *embedding,
+                              const LabelLossOptions *options, Diag *diag) {
+    const int64_t group = options->group > 0 ? options->group : 2;
+    return node_add(out, graph, NULL, &op_contrastive, &embedding, 1, diag,
+                    "group=%lld scale=%.17g symmetric=%s", (long long)group,
+                    options->scale, options->symmetric ? "true" : "false");
+}
+
 typedef Status LabelLossAdd(Node **out, Graph *graph, Node *logits,
                             const LabelLossOptions *options, Diag *diag);
 
@@ -72,6 +80,7 @@ static LabelLossAdd *const LOSSES[TASK_COUNT] = {
     [TASK_REGRESS] = add_squared_error,
     [TASK_FIND_SPAN] = add_span,
     [TASK_CHOOSE] = add_choice,
+    [TASK_EMBED] = add_contrastive,
 };
 
 bool label_loss_known(Task task) {

@@ -8,6 +8,10 @@
 typedef struct LabelLossOptions {
     double smoothing; /* share of each target spread over all classes; of classes alone */
     bool mixed;       /* samples are mixed of two: inputs mix_labels, mix_share */
+    int64_t group;    /* of embeddings: samples that stand together, the first two being
+                         alike; 0 = 2 */
+    double scale;     /* of embeddings: factor of cosines, 1 / temperature */
+    bool symmetric;   /* of embeddings: second samples look for their first ones too */
 } LabelLossOptions;
 
 /* Whether there is a loss for a task. */
@@ -23,7 +27,9 @@ bool label_loss_known(Task task);
  *     the first and the last; `start_positions`, `end_positions` i32[];
  *   choose: cross-entropy over the samples of a group; `labels` i32[], 1 = the right one,
  *     and `choice_place` i32[], a sample's number in its group;
- *   regress: mean squared error; `labels` f32 as the logits.
+ *   regress: mean squared error; `labels` f32 as the logits;
+ *   embed, `logits` being the embeddings: the contrastive loss of groups, whose samples
+ *     are told apart from all others of the mini-batch; no labels are read.
  * Fails with STATUS_MODEL where the graph refuses it. */
 Status label_loss_add(Node **out, Graph *graph, Node *logits,
                       const LabelLossOptions *options, Diag *diag);

@@ -37,9 +37,9 @@ Node *objective_teacher_node(const Objective *o, const Node *node) {
 
 /* ---- asked once ---- */
 
-/* Most numbers of a sample, 1 KiB of memory; and samples of a batch when they are asked
- * for. */
-enum { REMEMBERED_NUMBERS = 256, REMEMBERED_BATCH = 32 };
+/* Most numbers of a sample, 1 KiB of memory, and of one whose embedding is read; and
+ * samples of a batch when they are asked for. */
+enum { REMEMBERED_NUMBERS = 256, REMEMBERED_EMBEDDING = 4096, REMEMBERED_BATCH = 32 };
 
 /* What the parts read of the teacher: its nodes with a user that is not the teacher's.
  * Both arrays get them, as copies in the training graph and as the teacher's own. */
@@ -67,26 +67,26 @@ static int find_read(const Objective *o, Node **copies, Node **own) {
 }
 
 /* A sample's share of a value; false when it has none of a known size. */
-static bool sample_type(Type *out, const Type *type) {
+static bool sample_type(Type *out, const Type *type, int64_t most) {
     if (type->rank < 1 || type->dim[0] != DIM_N || !dtype_is_real(type->dtype))
         return false;
     *out = (Type){.dtype = DTYPE_F32, .rank = type->rank - 1};
     for (int i = 0; i < out->rank; i++) {
         out->dim[i] = type->dim[i + 1];
-        if (out->dim[i] < 1 || out->dim[i] > REMEMBERED_NUMBERS) return false;
+        if (out->dim[i] < 1 || out->dim[i] > most) return false;
     }
     return true;
 }
 
 /* Columns for values; numbers of a sample, 0 when they are too many. */
 static int64_t count_numbers(Arena *arena, Column *columns, Node *const *values,
-                             int count) {
+                             int count, int64_t most) {
     int64_t numbers = 0;
     for (int i = 0; i < count; i++) {
         columns[i].name = arena_printf(arena, "teacher.%d", i);
-        if (!sample_type(&columns[i].type, &values[i]->type)) return 0;
+        if (!sample_type(&columns[i].type, &values[i]->type, most)) return 0;
         numbers += type_count(&columns[i].type);
-        if (numbers > REMEMBERED_NUMBERS) return 0;
+        if (numbers > most) return 0;
     }
     return numbers;
 }
@@ -100,7 +100,10 @@ void objective_remember(Objective *o, const Batches *data, const TrainOptions *o
     o->remembered = ARENA_ARRAY(o->arena, Node *, most);
     o->remembered_column = ARENA_ARRAY(o->arena, Column, most);
     const int count = find_read(o, copies, o->remembered);
-    const int64_t numbers = count_numbers(o->arena, o->remembered_column, copies, count);
+    const int64_t room =
+        objective_embedding(o->teacher_graph) ? REMEMBERED_EMBEDDING : REMEMBERED_NUMBERS;
+    const int64_t numbers =
+        count_numbers(o->arena, o->remembered_column, copies, count, room);
     if (numbers == 0) return;
     o->remembered_count = count;
     tree_put_int(o->ctx->arena, o->ctx->record, "remembered", numbers);
@@ -181,6 +184,7 @@ Status objective_exits(Exits *out, Objective *o, ObjectiveExits which, Diag *dia
 
 Status objective_balance(Objective *o, ObjectiveExits which, Diag *diag) {
     Exits exits;
+    if (objective_embedding(o->graph)) return STATUS_OK; /* it has no exits */
     TRY(objective_exits(&exits, o, which, diag));
     return exits_equilibrium(o->ctx, o->graph, &exits, diag);
 }
@@ -214,10 +218,44 @@ Status objective_find_mixed(Objective *o, const char *name, const TrainOptions *
     return STATUS_OK;
 }
 
+Node *objective_embedding(const Graph *graph) {
+    return graph_output(graph, OUTPUT_LOGITS) ? NULL
+                                              : graph_output(graph, OUTPUT_EMBEDDING);
+}
+
+Status objective_find_pairs(Objective *o, const char *name, double scale, bool symmetric,
+                            Diag *diag) {
+    PassContext *ctx = o->ctx;
+    Batches *data = NULL;
+    o->pairs = (LabelLossOptions){.scale = scale, .symmetric = symmetric};
+    if (!objective_embedding(o->graph)) return STATUS_OK;
+    TRY(step_data(ctx, name, NULL, &data, diag));
+    if (!data) return STATUS_OK;
+    o->pairs.group = batches_group(data);
+    if (o->pairs.group < 2) {
+        step_fail(ctx, diag,
+                  "data set \"%s\": expected pairs of samples that belong together, as "
+                  "the model embeds",
+                  name);
+        diag_hint(diag, "`pairs: separate` reads sentence and sentence2 as two samples");
+        return STATUS_MODEL;
+    }
+    if (batches_column(data, DATA_LABELS) < 0) return STATUS_OK;
+    step_fail(ctx, diag,
+              "data set \"%s\": expected no labels: all of its pairs belong together",
+              name);
+    diag_hint(diag, "label: \"\" reads none; a file of such pairs alone is wanted");
+    return STATUS_MODEL;
+}
+
 Status objective_add_labels(Objective *o, ObjectiveExits which, double weight,
                             double smoothing, Diag *diag) {
     Exits exits;
-    Node *loss = NULL;
+    Node *loss = NULL, *embedding = objective_embedding(o->graph);
+    if (embedding) {
+        TRY(label_loss_add(&loss, o->graph, embedding, &o->pairs, diag));
+        return objective_add_part(o, "contrastive", loss, weight, diag);
+    }
     TRY(objective_exits(&exits, o, which, diag));
     exits.mixed = o->mixed;
     TRY(exits_label_loss(&loss, o->graph, &exits, smoothing, diag));
@@ -339,7 +377,8 @@ Status objective_begin(Objective *o, PassContext *ctx, Model *model, Diag *diag)
     TRY(objective_check_task(ctx, model->graph, diag));
     o->arena = arena_create();
     o->graph = graph_copy(o->arena, model->graph);
-    if (graph_output(o->graph, OUTPUT_LOGITS)) return STATUS_OK;
+    if (graph_output(o->graph, OUTPUT_LOGITS) || objective_embedding(o->graph))
+        return STATUS_OK;
     Status status = step_fail(ctx, diag, "the model has no output \"logits\" to train");
     diag_hint(diag, "load a model with a classification head");
     objective_end(o);

@@ -7,6 +7,7 @@
 #define COMPRESS_PASSES_TRAINING_OBJECTIVE_H
 
 #include "passes/exits/exits.h"
+#include "passes/training/label_loss.h"
 
 #define OBJECTIVE_PARTS 12
 
@@ -22,6 +23,7 @@ typedef struct Objective {
     const char *part_name[OBJECTIVE_PARTS];
     int part_count;
     bool mixed; /* samples are mixed of two, and so are the targets of labels */
+    LabelLossOptions pairs; /* of a model that embeds: see objective_find_pairs */
 
     /* See objective_remember: what the losses read of the teacher, by column. */
     Node **remembered; /* of the teacher's own graph */
@@ -75,6 +77,21 @@ Status objective_exits(Exits *out, Objective *objective, ObjectiveExits which,
  * planning without data. Fails as step_data does. */
 Status objective_find_mixed(Objective *objective, const char *data,
                             const TrainOptions *options, Diag *diag);
+
+/* The output of a training graph that embeds, which has no predictions; NULL when it has
+ * some. */
+Node *objective_embedding(const Graph *graph);
+
+/* Factor of the cosines between texts where nothing is said: temperature 0.05, as
+ * sentence-transformers has it. */
+#define CONTRASTIVE_SCALE 20.0
+
+/* Of a model that embeds: notes in `pairs` which samples of the data set are a group, and
+ * how their cosines count; comes before objective_add_labels. Nothing for other models.
+ * Not known when planning without data. Fails with STATUS_MODEL where samples are no
+ * groups or have labels, and as step_data does. */
+Status objective_find_pairs(Objective *objective, const char *data, double scale,
+                            bool symmetric, Diag *diag);
 
 /* Adds cross-entropy of the logits of the chosen exits against the data's labels, summed
  * over exits, as part "label"; of a masked-LM model, against the masked tokens at the

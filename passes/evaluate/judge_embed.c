@@ -1,0 +1,227 @@
+/* Judge of embeddings: by the cosines between them.
+ *
+ * Samples come in groups (Batches.group), of which the first two are compared. With
+ * labels f32 they say how alike the two are: the cosines are correlated with them. With
+ * labels 0 and 1 they say whether the two belong together: the cosines are ranked.
+ * Without labels they do, and every first one looks for its second among all samples that
+ * are not the first of a group. */
+#include "passes/evaluate/correlation.h"
+#include "passes/evaluate/evaluation.h"
+#include "passes/evaluate/ranking.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* What a data set of pairs tells. */
+typedef enum PairKind { PAIRS_SCORED, PAIRS_LABELLED, PAIRS_MATCHING } PairKind;
+
+typedef struct Embeddings {
+    PairKind kind;
+    int64_t group, count, width; /* samples: those evaluated, whole groups */
+    Buf *rows;                   /* [count, width], unit rows once all are there */
+    double *labels;              /* [count / group] */
+    double values[METRIC_COUNT];
+} Embeddings;
+
+static const unsigned METRICS_OF[] = {
+    [PAIRS_SCORED] = JUDGE_KNOWS(METRIC_SPEARMAN) | JUDGE_KNOWS(METRIC_PEARSON),
+    [PAIRS_LABELLED] = JUDGE_KNOWS(METRIC_AVERAGE_PRECISION) |
+                       JUDGE_KNOWS(METRIC_ACCURACY) | JUDGE_KNOWS(METRIC_F1) |
+                       JUDGE_KNOWS(METRIC_SPEARMAN) | JUDGE_KNOWS(METRIC_PEARSON),
+    [PAIRS_MATCHING] = JUDGE_KNOWS(METRIC_RECALL_1) | JUDGE_KNOWS(METRIC_RECALL_10) |
+                       JUDGE_KNOWS(METRIC_MRR)};
+
+/* ---- data ---- */
+
+static Status find_kind(Embeddings *m, const Evaluation *e, Diag *diag) {
+    const int at = batches_column(e->data, DATA_LABELS);
+    const Type *type = at < 0 ? NULL : &e->data->columns[at].type;
+    m->kind = !type                      ? PAIRS_MATCHING
+              : type->dtype == DTYPE_F32 ? PAIRS_SCORED
+                                         : PAIRS_LABELLED;
+    if (!type || type->rank == 0 || (type->rank == 1 && type->dim[0] == 1))
+        return STATUS_OK;
+    return step_fail(e->ctx, diag,
+                     "data set \"%s\": expected labels of one number a pair, found "
+                     "several",
+                     e->options->data);
+}
+
+static Status choose_metric(const Embeddings *m, Evaluation *e, Diag *diag) {
+    static const Metric USUAL[] = {[PAIRS_SCORED] = METRIC_SPEARMAN,
+                                   [PAIRS_LABELLED] = METRIC_AVERAGE_PRECISION,
+                                   [PAIRS_MATCHING] = METRIC_RECALL_1};
+    static const char *const NEEDS[] = {
+        [PAIRS_SCORED] = "it has scores: spearman or pearson",
+        [PAIRS_LABELLED] = "its labels are 0 and 1: average_precision, accuracy, f1, "
+                           "spearman or pearson",
+        [PAIRS_MATCHING] = "it has no labels: recall_at_1, recall_at_10 or mrr"};
+    if (e->options->metric == METRIC_AUTO) e->metric = USUAL[m->kind];
+    if (METRICS_OF[m->kind] & JUDGE_KNOWS(e->metric)) return STATUS_OK;
+    return step_fail_option(e->ctx, "metric", diag,
+                            "expected one that data set \"%s\" allows; %s",
+                            e->options->data, NEEDS[m->kind]);
+}
+
+static Status embed_begin(void *self, Evaluation *e, Diag *diag) {
+    Embeddings *m = self;
+    const int64_t limit = e->options->limit, all = e->data->count;
+    m->group = batches_group(e->data);
+    m->width = node_width(graph_output(e->model->graph, OUTPUT_EMBEDDING));
+    m->count = limit > 0 && limit < all ? limit : all;
+    if (m->group < 2) {
+        step_fail(e->ctx, diag, "data set \"%s\": expected pairs of samples",
+                  e->options->data);
+        diag_hint(diag, "`pairs: separate` reads sentence and sentence2 as samples of "
+                        "their own; `probe` judges embeddings by classes");
+        return STATUS_MODEL;
+    }
+    if (m->count % m->group != 0)
+        return step_fail_option(e->ctx, "limit", diag,
+                                "expected a multiple of %lld, the samples of a group",
+                                (long long)m->group);
+    TRY(find_kind(m, e, diag));
+    TRY(choose_metric(m, e, diag));
+    if (e->ctx->plan) return STATUS_OK;
+    m->labels = ARENA_ARRAY(e->ctx->arena, double, (size_t)(m->count / m->group));
+    return buf_create(&m->rows, (size_t)(m->count * m->width) * sizeof(float), diag);
+}
+
+static float *row_at(const Embeddings *m, int64_t sample) {
+    return (float *)(uintptr_t)buf_data(m->rows) + sample * m->width;
+}
+
+/* Takes the label of a pair, which its first sample has. */
+static Status take_label(Embeddings *m, const Evaluation *e, int64_t sample,
+                         const void *labels, int64_t row, Diag *diag) {
+    const double label = m->kind == PAIRS_SCORED ? (double)((const float *)labels)[row]
+                                                 : (double)((const int32_t *)labels)[row];
+    if (m->kind == PAIRS_LABELLED && label != 0 && label != 1)
+        return step_fail(e->ctx, diag,
+                         "data set \"%s\", sample %lld: expected a label 0 or 1, whether "
+                         "a pair belongs together, found %g",
+                         e->options->data, (long long)sample, label);
+    m->labels[sample / m->group] = label;
+    return STATUS_OK;
+}
+
+static Status embed_add(void *self, Evaluation *e, const Fetch *what,
+                        const float *predictions, const void *const *columns,
+                        Diag *diag) {
+    Embeddings *m = self;
+    const int labels = batches_column(e->data, DATA_LABELS);
+    for (int64_t i = 0; i < what->n; i++) {
+        const int64_t sample = what->index[i];
+        const float *from = predictions + i * m->width;
+        float *to = row_at(m, sample);
+        double square = 0;
+        TRY(evaluation_check_finite(e, sample, from, m->width, diag));
+        for (int64_t c = 0; c < m->width; c++)
+            square += (double)from[c] * (double)from[c];
+        const double by = square > 0 ? 1 / sqrt(square) : 0;
+        for (int64_t c = 0; c < m->width; c++) to[c] = (float)((double)from[c] * by);
+        if (labels >= 0 && sample % m->group == 0)
+            TRY(take_label(m, e, sample, columns[labels], i, diag));
+    }
+    return STATUS_OK;
+}
+
+/* ---- metrics ---- */
+
+static double cosine_of(const Embeddings *m, int64_t a, int64_t b) {
+    const float *x = row_at(m, a), *y = row_at(m, b);
+    double sum = 0;
+    for (int64_t c = 0; c < m->width; c++) sum += (double)x[c] * (double)y[c];
+    return sum;
+}
+
+static void judge_pairs(Embeddings *m) {
+    const int64_t pairs = m->count / m->group;
+    double *cosine = memory_alloc((size_t)pairs + 1, sizeof *cosine);
+    bool *positive = memory_alloc((size_t)pairs + 1, sizeof *positive);
+    for (int64_t i = 0; i < pairs; i++) {
+        cosine[i] = cosine_of(m, i * m->group, i * m->group + 1);
+        positive[i] = m->labels[i] > 0;
+    }
+    m->values[METRIC_PEARSON] = correlation_pearson(cosine, m->labels, pairs);
+    m->values[METRIC_SPEARMAN] = correlation_spearman(cosine, m->labels, pairs);
+    m->values[METRIC_AVERAGE_PRECISION] =
+        100 * ranking_average_precision(cosine, positive, pairs);
+    m->values[METRIC_ACCURACY] = 100 * ranking_best_accuracy(cosine, positive, pairs);
+    m->values[METRIC_F1] = 100 * ranking_best_f1(cosine, positive, pairs);
+    free(cosine);
+    free(positive);
+}
+
+/* Every first sample of a group looks for its second among those that are not first. */
+static void judge_matches(Embeddings *m) {
+    const int64_t groups = m->count / m->group, candidates = m->count - groups;
+    double *score = memory_alloc((size_t)candidates + 1, sizeof *score);
+    double first = 0, ten = 0, reciprocal = 0;
+    for (int64_t i = 0; i < groups; i++) {
+        int64_t n = 0, match = 0;
+        for (int64_t sample = 0; sample < m->count; sample++) {
+            if (sample % m->group == 0) continue;
+            if (sample == i * m->group + 1) match = n;
+            score[n++] = cosine_of(m, i * m->group, sample);
+        }
+        const int64_t place = ranking_place(score, n, match);
+        first += place == 1;
+        ten += place <= 10;
+        reciprocal += 1 / (double)place;
+    }
+    m->values[METRIC_RECALL_1] = 100 * first / (double)groups;
+    m->values[METRIC_RECALL_10] = 100 * ten / (double)groups;
+    m->values[METRIC_MRR] = reciprocal / (double)groups;
+    free(score);
+}
+
+static Status embed_end(void *self, Evaluation *e, Tree *record, Diag *diag) {
+    static const struct {
+        Metric metric;
+        const char *name;
+    } NAMES[] = {{METRIC_SPEARMAN, "spearman"},
+                 {METRIC_PEARSON, "pearson"},
+                 {METRIC_AVERAGE_PRECISION, "average_precision"},
+                 {METRIC_ACCURACY, "accuracy"},
+                 {METRIC_F1, "f1"},
+                 {METRIC_RECALL_1, "recall_at_1"},
+                 {METRIC_RECALL_10, "recall_at_10"},
+                 {METRIC_MRR, "mrr"}};
+    Embeddings *m = self;
+    (void)diag;
+    if (m->kind == PAIRS_MATCHING)
+        judge_matches(m);
+    else
+        judge_pairs(m);
+    tree_put_int(e->ctx->arena, record, "groups", m->count / m->group);
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
+        if (METRICS_OF[m->kind] & JUDGE_KNOWS(NAMES[i].metric))
+            tree_put_real(e->ctx->arena, record, NAMES[i].name,
+                          m->values[NAMES[i].metric]);
+    return STATUS_OK;
+}
+
+static double embed_metric(const void *self, Metric metric) {
+    return ((const Embeddings *)self)->values[metric];
+}
+
+static void embed_close(void *self) {
+    buf_release(((Embeddings *)self)->rows);
+}
+
+const Judge judge_embed = {
+    .task = TASK_EMBED,
+    .output = OUTPUT_EMBEDDING,
+    .metrics = JUDGE_KNOWS(METRIC_SPEARMAN) | JUDGE_KNOWS(METRIC_PEARSON) |
+               JUDGE_KNOWS(METRIC_AVERAGE_PRECISION) | JUDGE_KNOWS(METRIC_ACCURACY) |
+               JUDGE_KNOWS(METRIC_F1) | JUDGE_KNOWS(METRIC_RECALL_1) |
+               JUDGE_KNOWS(METRIC_RECALL_10) | JUDGE_KNOWS(METRIC_MRR),
+    .usual = METRIC_SPEARMAN,
+    .size = sizeof(Embeddings),
+    .begin = embed_begin,
+    .add = embed_add,
+    .end = embed_end,
+    .metric = embed_metric,
+    .close = embed_close,
+};

@@ -1,0 +1,25 @@
+/* Ranking metrics: what scores are worth that should be higher for what belongs together.
+ */
+#ifndef COMPRESS_PASSES_EVALUATE_RANKING_H
+#define COMPRESS_PASSES_EVALUATE_RANKING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Average precision, 0 to 1: over the thresholds from the highest score down, the sum of
+ * what recall gains times the precision there, equal scores being one threshold (as
+ * scikit-learn's average_precision_score). 0 without a positive. */
+double ranking_average_precision(const double *score, const bool *positive, int64_t n);
+
+/* The largest accuracy and the largest F1 that a threshold on the scores gives, 0 to 1,
+ * each at a threshold of its own; positive are the scores above it. F1 is 0 without a
+ * positive. */
+double ranking_best_accuracy(const double *score, const bool *positive, int64_t n);
+double ranking_best_f1(const double *score, const bool *positive, int64_t n);
+
+/* Place, from 1, of candidate `match` among n by their scores, the highest first. One
+ * with an equal score stands before it, so that scores that are all equal find nothing.
+ */
+int64_t ranking_place(const double *score, int64_t n, int64_t match);
+
+#endif

@@ -1,0 +1,356 @@
+/* Models that embed texts: pairs from a file through evaluate, distill and finetune, held
+ * against what follows from the embeddings of a forward run. */
+#include "exec/run/forward.h"
+#include "io/datasets/dataset.h"
+#include "io/files/yaml.h"
+#include "ir/model_parts.h"
+#include "ir/random.h"
+#include "passes/evaluate/correlation.h"
+#include "passes/evaluate/ranking.h"
+#include "tests/support/check.h"
+#include "tests/support/configured.h"
+#include "tests/support/passes.h"
+#include "tests/support/rounding.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ROWS = 24, WIDTH = 16, MOST = 3 * ROWS };
+
+#define BERT(width, pooling)                                                             \
+    "{model_type: bert, architectures: [BertModel], hidden_size: " #width                \
+    ", num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 32,\n"           \
+    " hidden_act: gelu, vocab_size: 104, max_position_embeddings: 16,\n"                 \
+    " type_vocab_size: 2, hidden_dropout_prob: 0, attention_probs_dropout_prob: 0,\n"    \
+    " initializer_range: 0.3, " pooling "}\n"
+static const char MEAN[] = BERT(16, "pooling: mean, normalize: true");
+
+/* ---- data ---- */
+
+static void add_words(FILE *file, int row, int column, const char *end) {
+    static const char *const WORDS[] = {"the", "sat",   "on",     "mat",
+                                        "un",  "naive", "resume", "cafe"};
+    const int words = 2 + (row + column) % 5;
+    for (int w = 0; w < words; w++) {
+        /* the second text has the first word of the first */
+        const int from = w == 0 && column == 1 ? 0 : column;
+        const uint64_t draw = random_u64(1, (uint64_t)((row * 3 + from) * 16 + w));
+        fprintf(file, "%s%s", w ? " " : "", WORDS[draw % 8]);
+    }
+    fputs(end, file);
+}
+
+static double row_score(int row) {
+    return (double)(row * 7 % ROWS) / 4;
+}
+
+static void rows_write(FILE *file) {
+    fputs("a\tb\tc\tlabel\n", file);
+    for (int row = 0; row < ROWS; row++) {
+        add_words(file, row, 0, "\t");
+        add_words(file, row, 1, "\t");
+        add_words(file, row, 2, "\t");
+        fprintf(file, "%d\n", row_score(row) > 3);
+    }
+}
+
+static Batches *rows_open(const char *options, Diag *diag) {
+    const char *base = getenv("TMPDIR");
+    const DataFormat *format;
+    void *bound;
+    Batches *data = NULL;
+    Tree *spec;
+    Arena *arena = arena_create();
+    char *path = arena_printf(arena, "%s/pairs.XXXXXX", base ? base : "/tmp");
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    FILE *file = fdopen(fd, "w");
+    rows_write(file);
+    assert_int_equal(fclose(file), 0);
+    char *vocabulary = realpath("tests/data/text/vocab.txt", NULL);
+    const char *yaml =
+        arena_printf(arena, "{format: text, path: %s, tokenizer: %s, sentence: a, %s}",
+                     path, vocabulary, options);
+    free(vocabulary);
+    assert_ok(yaml_parse(&spec, arena, "data", yaml, strlen(yaml), diag), diag);
+    assert_ok(dataset_bind(&format, &bound, arena, spec, ".", diag), diag);
+    assert_ok(dataset_open(&data, format, bound, LOC_FILE("data"), diag), diag);
+    unlink(path);
+    arena_destroy(arena);
+    return data;
+}
+
+/* ---- embeddings ---- */
+
+typedef struct Embedded {
+    int64_t count, width;
+    double rows[MOST][WIDTH];
+} Embedded;
+
+static Status keep_rows(void *self, const Fetch *what, const float *const *values,
+                        const void *const *columns, Diag *diag) {
+    Embedded *e = self;
+    (void)columns;
+    (void)diag;
+    for (int64_t i = 0; i < what->n * e->width; i++)
+        e->rows[what->index[i / e->width]][i % e->width] = (double)values[0][i];
+    e->count += what->n;
+    return STATUS_OK;
+}
+
+static Embedded embed(Model *model, const Batches *data, Diag *diag) {
+    Node *node = graph_output(model->graph, OUTPUT_EMBEDDING);
+    Embedded e = {.width = node_width(node)};
+    assert_ok(
+        forward_batches(model->graph, &node, 1, data, 0, 4, 1, NULL, keep_rows, &e, diag),
+        diag);
+    return e;
+}
+
+static double cosine(const Embedded *e, int64_t i, const Embedded *f, int64_t j) {
+    double xy = 0, xx = 0, yy = 0;
+    for (int64_t c = 0; c < e->width; c++) {
+        xy += e->rows[i][c] * f->rows[j][c];
+        xx += e->rows[i][c] * e->rows[i][c];
+        yy += f->rows[j][c] * f->rows[j][c];
+    }
+    return xy / sqrt(xx * yy);
+}
+
+/* One step on the data; what it records. */
+static const Tree *run_step(Model *model, Model *teacher, Batches *data, const char *step,
+                            Diag *diag) {
+    const char *recipe = arena_printf(model->arena,
+                                      "version: 1\nseed: 3\ndata: {d: {format: text}}\n"
+                                      "passes: [%s]\n",
+                                      step);
+    assert_ok(
+        run_with_inputs(&(RecipeInputs){data, teacher}, model, recipe, false, 2, diag),
+        diag);
+    return last_record(model);
+}
+
+static void expect_fails(Model *model, Batches *data, const char *step,
+                         const char *part) {
+    Diag *diag = diag_create();
+    const char *recipe = arena_printf(
+        model->arena, "version: 1\ndata: {d: {format: text}}\npasses: [%s]\n", step);
+    const Status status =
+        run_with_inputs(&(RecipeInputs){data, model}, model, recipe, false, 1, diag);
+    char *text = diag_text(diag);
+    if (status == STATUS_OK || !strstr(text, part))
+        fail_msg("%s: expected '%s', found %d: %s", step, part, (int)status, text);
+    free(text);
+    diag_destroy(diag);
+}
+
+/* Values of cosines in float, of up to some hundred terms. */
+static double near(void) {
+    return rounding_tolerance(PRECISION_F32, 256, 1);
+}
+
+/* ---- evaluate ---- */
+
+static void test_matching(void **state) {
+    (void)state;
+    static const char *const OPTIONS[] = {
+        "sentence2: b, pairs: separate, label: ''",
+        "sentence2: b, negative: c, pairs: separate, label: ''"};
+    for (int k = 0; k < 2; k++) {
+        Diag *diag = diag_create();
+        Model *model = configured_model(MEAN, 5);
+        Batches *data = rows_open(OPTIONS[k], diag);
+        const int64_t group = 2 + k;
+        assert_int_equal(batches_group(data), group);
+        assert_int_equal(data->count, ROWS * group);
+        const Embedded e = embed(model, data, diag);
+        double first = 0, ten = 0, mrr = 0;
+        for (int64_t i = 0; i < ROWS; i++) {
+            double score[MOST];
+            int64_t n = 0, match = 0;
+            for (int64_t j = 0; j < data->count; j++) {
+                if (j % group == 0) continue;
+                if (j == i * group + 1) match = n;
+                score[n++] = cosine(&e, i * group, &e, j);
+            }
+            const double place = (double)ranking_place(score, n, match);
+            first += place == 1;
+            ten += place <= 10;
+            mrr += 1 / place;
+        }
+        const Tree *record =
+            run_step(model, NULL, data, "evaluate: {data: d, metric: mrr}", diag);
+        assert_true(number(record, "recall_at_1") == 100 * first / ROWS);
+        assert_true(number(record, "recall_at_10") == 100 * ten / ROWS);
+        assert_within(number(record, "mrr"), mrr / ROWS, 1e-12);
+        assert_true(first > 0 && first < ROWS);
+        expect_fails(model, data, "evaluate: {data: d, metric: spearman}",
+                     "it has no labels: recall_at_1, recall_at_10 or mrr");
+        expect_fails(model, data, "evaluate: {data: d, min: 101}",
+                     "gate: expected recall_at_1 at least 101");
+        expect_fails(model, data, "evaluate: {data: d, limit: 5}",
+                     "expected a multiple of");
+        batches_destroy(data);
+        model_destroy(model);
+        diag_destroy(diag);
+    }
+}
+
+static void test_labelled(void **state) {
+    (void)state;
+    Diag *diag = diag_create();
+    Model *model = configured_model(MEAN, 5);
+    Batches *data = rows_open("sentence2: b, pairs: separate", diag);
+    const Embedded e = embed(model, data, diag);
+    double score[ROWS], label[ROWS];
+    bool positive[ROWS];
+    for (int i = 0; i < ROWS; i++) {
+        score[i] = cosine(&e, 2 * i, &e, 2 * i + 1);
+        positive[i] = row_score(i) > 3;
+        label[i] = positive[i];
+    }
+    const Tree *record = run_step(model, NULL, data, "evaluate: {data: d}", diag);
+    assert_within(number(record, "average_precision"),
+                  100 * ranking_average_precision(score, positive, ROWS), 1e-10);
+    assert_within(number(record, "accuracy"),
+                  100 * ranking_best_accuracy(score, positive, ROWS), 1e-10);
+    assert_within(number(record, "f1"), 100 * ranking_best_f1(score, positive, ROWS),
+                  1e-10);
+    assert_within(number(record, "spearman"), correlation_spearman(score, label, ROWS),
+                  1e-10);
+    assert_within(number(record, "pearson"), correlation_pearson(score, label, ROWS),
+                  100 * near());
+    expect_fails(model, data, "finetune: {data: d, epochs: 1}", "expected no labels");
+    batches_destroy(data);
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
+static void test_no_pairs(void **state) {
+    (void)state;
+    Diag *diag = diag_create();
+    Model *model = configured_model(MEAN, 5);
+    Model *bare = configured_model(BERT(16, "pooling: none"), 5);
+    Batches *data = rows_open("label: ''", diag);
+    expect_fails(model, data, "evaluate: {data: d}", "expected pairs of samples");
+    expect_fails(model, data, "finetune: {data: d, epochs: 1}",
+                 "expected pairs of samples that belong together");
+    expect_fails(bare, data, "evaluate: {data: d}", "expected an output \"embedding\"");
+    expect_fails(model, data, "distill: {data: d, prediction: 1}",
+                 "expected embedding in place of prediction");
+    batches_destroy(data);
+    model_destroy(bare);
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
+/* ---- training ---- */
+
+#define ONE_STEP "steps: 1, batch_size: 24, lr: 1.0e-9, shards: 3, micro_batch: 2"
+
+/* The losses of a first step are those of the embeddings before it. */
+static void test_distill_losses(void **state) {
+    (void)state;
+    Diag *diag = diag_create();
+    Batches *data = rows_open("label: ''", diag);
+    Model *student = configured_model(MEAN, 5);
+    Model *teacher = configured_model(BERT(16, "pooling: first"), 6);
+    const Embedded s = embed(student, data, diag), t = embed(teacher, data, diag);
+    double distance = 0, squared = 0, similarity = 0;
+    for (int64_t i = 0; i < ROWS; i++) {
+        distance += (1 - cosine(&s, i, &t, i)) / ROWS;
+        for (int64_t c = 0; c < WIDTH; c++)
+            squared += pow(s.rows[i][c] - t.rows[i][c], 2) / (ROWS * WIDTH);
+        for (int64_t j = 0; j < ROWS; j++)
+            similarity +=
+                pow(cosine(&s, i, &s, j) - cosine(&t, i, &t, j), 2) / (ROWS * ROWS);
+    }
+    const Tree *record = run_step(student, teacher, data,
+                                  "distill: {data: d, attention: 0, hidden: 0, "
+                                  "similarity: 2, " ONE_STEP "}",
+                                  diag);
+    assert_within(number(record, "loss_embedding"), distance, 20 * near());
+    assert_within(number(record, "loss_similarity"), similarity, 20 * near());
+    assert_within(number(record, "first_loss"), distance + 2 * similarity, 60 * near());
+    record = run_step(student, teacher, data,
+                      "distill: {data: d, attention: 0, hidden: 0, embedding: 3, "
+                      "embedding_form: squared, " ONE_STEP "}",
+                      diag);
+    assert_within(number(record, "loss_embedding"), squared, 60 * near());
+    model_destroy(teacher);
+    model_destroy(student);
+    batches_destroy(data);
+    diag_destroy(diag);
+}
+
+/* A wider teacher is followed through a projection that the model does not keep. */
+static void test_projection(void **state) {
+    (void)state;
+    Diag *diag = diag_create();
+    Batches *data = rows_open("label: ''", diag);
+    for (int form = 0; form < 2; form++) {
+        Model *student = configured_model(MEAN, 5);
+        Model *teacher = configured_model(BERT(24, "pooling: mean"), 6);
+        const int storages = student->graph->storage_count;
+        const Tree *record = run_step(
+            student, teacher, data,
+            form
+                ? "distill: {data: d, attention: 0, hidden: 0, embedding: 1, similarity: "
+                  "1, embedding_form: squared, epochs: 8, batch_size: 8, lr: 0.01}"
+                : "distill: {data: d, attention: 0, hidden: 0, similarity: 1, epochs: 8, "
+                  "batch_size: 8, lr: 0.01}",
+            diag);
+        assert_string_equal(tree_get(record, "projection")->string, "16 to 24");
+        assert_true(number(record, "last_loss") < 0.6 * number(record, "first_loss"));
+        assert_int_equal(student->graph->storage_count, storages);
+        model_destroy(teacher);
+        model_destroy(student);
+    }
+    batches_destroy(data);
+    diag_destroy(diag);
+}
+
+/* The contrastive loss over the whole of a mini-batch, however it is cut. */
+static void test_contrastive(void **state) {
+    (void)state;
+    Diag *diag = diag_create();
+    Batches *data = rows_open("sentence2: b, pairs: separate, label: ''", diag);
+    Model *model = configured_model(MEAN, 5);
+    const Embedded e = embed(model, data, diag);
+    const Tree *record = run_step(model, NULL, data, "evaluate: {data: d}", diag);
+    const double before = number(record, "mrr");
+    double loss = 0;
+    for (int64_t i = 0; i < ROWS; i++) {
+        double sum = 0;
+        for (int64_t j = 0; j < ROWS; j++)
+            sum += exp(5 * cosine(&e, 2 * i, &e, 2 * j + 1));
+        loss += (log(sum) - 5 * cosine(&e, 2 * i, &e, 2 * i + 1)) / ROWS;
+    }
+    record =
+        run_step(model, NULL, data,
+                 "finetune: {data: d, scale: 5, steps: 1, batch_size: 48, lr: 1.0e-9, "
+                 "shards: 3, micro_batch: 2}",
+                 diag);
+    assert_within(number(record, "loss_contrastive"), loss, 60 * near());
+    record = run_step(model, NULL, data,
+                      "finetune: {data: d, symmetric: true, epochs: 10, batch_size: 24, "
+                      "lr: 0.01}",
+                      diag);
+    assert_true(number(record, "last_loss") < 0.5 * number(record, "first_loss"));
+    record = run_step(model, NULL, data, "evaluate: {data: d}", diag);
+    assert_true(number(record, "mrr") > before + 0.1);
+    model_destroy(model);
+    batches_destroy(data);
+    diag_destroy(diag);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_matching),   cmocka_unit_test(test_labelled),
+        cmocka_unit_test(test_no_pairs),   cmocka_unit_test(test_distill_losses),
+        cmocka_unit_test(test_projection), cmocka_unit_test(test_contrastive),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
