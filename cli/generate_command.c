@@ -185,7 +185,8 @@ typedef struct Translating {
 /* Where the tokenizers are: as the flags say, or beside the model; NULL: in it. */
 static Status find_tokenizers(const Translating *t, const char **source,
                               const char **target, Diag *diag) {
-    static const char *const ONE[] = {"tokenizer.json", "vocab.json", "vocab.txt"};
+    static const char *const ONE[] = {"tokenizer.json", "vocab.json", "vocab.txt",
+                                      "tokenizer.model", "spiece.model"};
     const Flags *flags = &t->cli->flags;
     Arena *arena = t->cli->arena;
     const char *model = t->cli->args[0];

@@ -113,6 +113,36 @@ Status json_parse(Tree **out, Arena *arena, const char *file, const char *text,
     return json_load(out, arena, at, 1, text, length, diag);
 }
 
+/* Whether digits are more than an integer of 64 bits holds. */
+static bool is_wide(const char *digits, size_t count) {
+    static const char MOST[] = "9223372036854775807";
+    const size_t most = sizeof MOST - 1;
+    return count > most || (count == most && memcmp(digits, MOST, most) > 0);
+}
+
+Status json_parse_wide(Tree **out, Arena *arena, const char *file, const char *text,
+                       size_t length, Diag *diag) {
+    Text wide = {0};
+    size_t done = 0;
+    for (size_t i = 0, end; i < length; i = end) {
+        end = scan_skip(text, length, i);
+        if (text[i] < '0' || text[i] > '9') continue;
+        size_t digits = i;
+        while (digits < length && text[digits] >= '0' && text[digits] <= '9') digits++;
+        for (end = digits; end < length && text[end]; end++)
+            if (!strchr("0123456789.eE+-", text[end])) break;
+        if (end > digits || !is_wide(text + i, digits - i)) continue;
+        text_bytes(&wide, text + done, end - done);
+        text_add(&wide, ".0");
+        done = end;
+    }
+    if (done == 0) return json_parse(out, arena, file, text, length, diag);
+    if (length > done) text_bytes(&wide, text + done, length - done);
+    const Status status = json_parse(out, arena, file, wide.data, wide.length, diag);
+    text_free(&wide);
+    return status;
+}
+
 Status json_parse_line(Tree **out, Arena *arena, const char *file, int line,
                        const char *text, size_t length, Diag *diag) {
     Loc at = {arena_strdup(arena, file), line, 0};

@@ -13,6 +13,11 @@
 Status json_parse(Tree **out, Arena *arena, const char *file, const char *text,
                   size_t length, Diag *diag);
 
+/* The same; integers of more than 64 bits become reals. Configurations of transformers
+ * have int(1e30) where there is no limit. */
+Status json_parse_wide(Tree **out, Arena *arena, const char *file, const char *text,
+                       size_t length, Diag *diag);
+
 /* Parses one line of a JSON Lines file; its values carry the file and this line. */
 Status json_parse_line(Tree **out, Arena *arena, const char *file, int line,
                        const char *text, size_t length, Diag *diag);

@@ -324,7 +324,7 @@ static Status parse_asset(const Tree **out, const TokenReader *r, const char *na
     const ModelAsset *asset = model_asset(r->model, name);
     *out = NULL;
     if (!asset) return STATUS_OK;
-    TRY(json_parse(&tree, r->arena, name, asset->data, asset->length, r->diag));
+    TRY(json_parse_wide(&tree, r->arena, name, asset->data, asset->length, r->diag));
     if (tree->kind != TREE_MAP)
         return diag_fail(r->diag, STATUS_FORMAT, LOC_FILE(name), NULL, "expected a map");
     *out = tree;

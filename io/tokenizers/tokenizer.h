@@ -52,47 +52,20 @@ typedef struct Encoding {
  *   - a folder: its tokenizer.json; without one its vocab.json and merges.txt; or its
  *     spiece.model, sentencepiece.bpe.model, tokenizer.model or source.spm; or its
  *     vocab.json alone (whole words), or its vocab.txt;
- *   - a tokenizer.json (a file whose name ends in .json):
- *       model WordPiece: normalizer BertNormalizer or null, pre_tokenizer
- *         BertPreTokenizer, post_processor TemplateProcessing or BertProcessing;
- *       model BPE, with byte_fallback or not: normalizers Prepend, Replace, Lowercase,
- *         NFC, NFD, NFKC, NFKD, Strip, StripAccents, Nmt, Precompiled (charsmap.h);
- *         pre_tokenizers ByteLevel, Metaspace, Digits, WhitespaceSplit, BertPreTokenizer,
- *         Split with every behavior (strings and regular expressions: regex.h);
- *         post_processors TemplateProcessing, RobertaProcessing, BertProcessing,
- *         ByteLevel; decoders ByteLevel, Metaspace, WordPiece, or Replace, ByteFallback,
- *         Fuse and Strip; a Sequence of them, or null;
- *       model Unigram, with byte_fallback or not: the same, but for ByteLevel;
- *       model WordLevel, words that are tokens as a whole: normalizers as of BPE;
- *         pre_tokenizers WhitespaceSplit, BertPreTokenizer, or Split with WORDS_REGEX
- *         (io/tokenizers/word_split.h); decoder null, which joins words with spaces;
- *       model Characters, our own: {"type": "Characters", "vocab": {...} or [...],
- *         "lowercase": false, "unk_token": null}: every character is a token; no
- *         normalizer, pre_tokenizer or decoder;
- *     its padding and truncation are not applied;
+ *   - a tokenizer.json (a file whose name ends in .json): of the models WordPiece, BPE,
+ *     Unigram, WordLevel and, our own, Characters; its padding and truncation are not
+ *     applied;
  *   - a model of SentencePiece (a file whose name ends in .model or .spm): Unigram or
- * bpe; its numbers are those of SentencePiece, after the special tokens in the text,
- * which are looked for as in other kinds;
+ * bpe;
  *   - a vocab.txt (any other file): one token a line, BERT's rules.
- * Files but for a tokenizer.json do not say all: the tokenizer_class of
- * tokenizer_config.json, else the model_type of config.json, tells the special tokens,
- * the template and the rules (tokenizer_class.h): beside vocab.txt those of Bert,
- * DistilBert, Electra, MobileBert, SqueezeBert, ConvBert and MPNet; beside merges GPT2,
- * Roberta, Bart and Qwen2; beside SentencePiece's models T5, XLMRoberta, Llama, Gemma and
- * Marian, which numbers the pieces by its vocab.json. Other classes are refused.
- * A tokenizer_config.json beside it may name the special tokens (of WordPiece [PAD],
- * [UNK], [CLS], [SEP], [MASK] otherwise); beside a vocab.txt it also sets do_lower_case
- * (true otherwise), strip_accents (as do_lower_case) and tokenize_chinese_chars (true),
- * beside a vocab.json add_prefix_space, add_bos_token and add_eos_token (all false
- * otherwise), beside a model of SentencePiece these (true, true where the class has a
- * beginning, false), legacy (true) and extra_ids (100); added_tokens_decoder lists
- * further tokens beside both. Other kinds than WordPiece may lack special tokens; what
- * tokenizer_config.json does not name, a config.json beside it may number (bos_token_id,
- * eos_token_id, pad_token_id), and else <s>, </s>, <pad>, <unk>, <mask>, <|endoftext|>
- * and the names that WordPiece has count where they are added tokens. Files have at most
- * 64 MiB and 2,097,150 tokens of at most 1,024 bytes. Fails with STATUS_IO, or with
- * STATUS_FORMAT at the line, or naming the component, that is damaged, missing or not
- * supported. */
+ * docs/tokenizers.md lists the components of each, the classes that files other than
+ * tokenizer.json are known of, and the keys of a tokenizer_config.json beside them that
+ * count. Special tokens that it does not name, a config.json beside it may number
+ * (bos_token_id, eos_token_id, pad_token_id), and else <s>, </s>, <pad>, <unk>, <mask>,
+ * <|endoftext|> and the names that BERT has count where they are added tokens.
+ * Files have at most 64 MiB and 2,097,150 tokens of at most 1,024 bytes. Fails with
+ * STATUS_IO, or with STATUS_FORMAT at the line, or naming the component, class or key,
+ * that is damaged, missing or not supported. */
 Status tokenizer_read(Tokenizer **out, const char *path, Diag *diag);
 
 /* Whether a tokenizer goes with a model: one of its assets is one. */

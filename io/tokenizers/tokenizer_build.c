@@ -29,10 +29,14 @@ static Status read_name(const char **out, const Tree *config, const char *key,
 Status config_read(Tree **config, SpecialNames *names, Arena *arena, const Folder *folder,
                    Diag *diag) {
     static const char NAME[] = "tokenizer_config.json";
+    char *text;
+    size_t length;
     *names = (SpecialNames){0};
     *config = NULL;
     if (!folder_has(folder, NAME)) return STATUS_OK;
-    TRY(folder_read_json(config, folder, arena, NAME, CONFIG_BYTES_MAX, diag));
+    TRY(folder_read(&text, &length, folder, arena, NAME, CONFIG_BYTES_MAX, diag));
+    TRY(json_parse_wide(config, arena, folder_file(folder, arena, NAME), text, length,
+                        diag));
     if ((*config)->kind != TREE_MAP)
         return diag_fail(diag, STATUS_FORMAT, (*config)->loc, NULL,
                          "expected a JSON object, found %s",
@@ -55,22 +59,31 @@ static Status find_special(int32_t *id, const Tokenizer *tokenizer, const char *
     return STATUS_FORMAT;
 }
 
-static const char *name_or(const char *name, const char *usual) {
-    return name ? name : usual;
+/* The name that is given, else BERT's, or where the vocabulary lacks it, MPNet's. */
+static const char *name_or(const Tokenizer *tokenizer, const char *name,
+                           const char *usual, const char *other) {
+    if (name) return name;
+    return tokenizer_find(tokenizer, usual) < 0 && tokenizer_find(tokenizer, other) >= 0
+               ? other
+               : usual;
 }
 
 Status specials_find(Tokenizer *tokenizer, const SpecialNames *names, Loc at,
                      Diag *diag) {
     SpecialIds *ids = &tokenizer->specials;
-    TRY(find_special(&ids->pad, tokenizer, name_or(names->pad, "[PAD]"),
+    TRY(find_special(&ids->pad, tokenizer,
+                     name_or(tokenizer, names->pad, "[PAD]", "<pad>"),
                      "the padding token", at, diag));
-    TRY(find_special(&ids->unk, tokenizer, name_or(names->unk, "[UNK]"),
+    TRY(find_special(&ids->unk, tokenizer,
+                     name_or(tokenizer, names->unk, "[UNK]", "<unk>"),
                      "the unknown token", at, diag));
-    TRY(find_special(&ids->cls, tokenizer, name_or(names->cls, "[CLS]"),
+    TRY(find_special(&ids->cls, tokenizer, name_or(tokenizer, names->cls, "[CLS]", "<s>"),
                      "the class token", at, diag));
-    TRY(find_special(&ids->sep, tokenizer, name_or(names->sep, "[SEP]"),
+    TRY(find_special(&ids->sep, tokenizer,
+                     name_or(tokenizer, names->sep, "[SEP]", "</s>"),
                      "the separator token", at, diag));
-    ids->mask = tokenizer_find(tokenizer, name_or(names->mask, "[MASK]"));
+    ids->mask =
+        tokenizer_find(tokenizer, name_or(tokenizer, names->mask, "[MASK]", "<mask>"));
     ids->bos = ids->eos = -1;
     return STATUS_OK;
 }

@@ -17,8 +17,8 @@ typedef struct SpecialNames {
 Status config_read(Tree **config, SpecialNames *names, Arena *arena, const Folder *folder,
                    Diag *diag);
 
-/* Looks up the special tokens of WordPiece, [PAD], [UNK] ... where they have no other
- * name; all but the mask must be there. */
+/* Looks up the special tokens of WordPiece, [PAD], [UNK] ... or <pad>, <s> ... where they
+ * have no other name; all but the mask must be there. */
 Status specials_find(Tokenizer *tokenizer, const SpecialNames *names, Loc at, Diag *diag);
 
 /* Looks up those of a language model: the ones that are named must be there; then those

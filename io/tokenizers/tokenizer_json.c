@@ -132,16 +132,19 @@ static Status read_model(Tokenizer *self, const Tree *root, const Tree *model,
     return STATUS_OK;
 }
 
-/* Everything but the configuration, from the parsed file. */
+/* From the parsed files; `config` is tokenizer_config.json, NULL = none. */
 static Status read_root(Tokenizer *self, Arena *scratch, const Tree *root,
-                        SpecialNames *names, const Folder *folder, Diag *diag) {
+                        const Tree *config, SpecialNames *names, const Folder *folder,
+                        Diag *diag) {
     const Tree *model;
     Added added = {0};
     TRY(json_member(&model, root, "model", TREE_MAP, "", diag));
     TRY(read_kind(&self->kind, model, root, diag));
     TRY(read_all_added(&added.tokens, &added.count, self->arena, root, diag));
+    TRY(config_tokens(&added.tokens, &added.count, self->arena, config, diag));
     TRY(read_tokens(self, scratch, root, model, &added, diag));
     TRY(read_model(self, root, model, &added, names, diag));
+    TRY(config_text(self, config, diag));
     TRY(tokenizer_add(self, added.tokens, added.count, root->loc, diag));
     if (self->kind == MODEL_WORDPIECE) {
         TRY(specials_find(self, names, root->loc, diag));
@@ -150,7 +153,8 @@ static Status read_root(Tokenizer *self, Arena *scratch, const Tree *root,
         TRY(specials_find_some(self, names, folder, root->loc, diag));
     }
     TRY(decoder_read(self, root, diag));
-    return template_read(self, root, diag);
+    TRY(template_read(self, root, diag));
+    return config_template(self, config, diag);
 }
 
 Status tokenizer_read_json(Tokenizer *self, Arena *scratch, const Folder *folder,
@@ -162,5 +166,5 @@ Status tokenizer_read_json(Tokenizer *self, Arena *scratch, const Folder *folder
     if (root->kind != TREE_MAP)
         return diag_fail(diag, STATUS_FORMAT, root->loc, NULL,
                          "expected a JSON object, found %s", tree_kind_name(root->kind));
-    return read_root(self, scratch, root, &names, folder, diag);
+    return read_root(self, scratch, root, config, &names, folder, diag);
 }

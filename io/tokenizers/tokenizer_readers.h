@@ -51,6 +51,19 @@ Status unigram_read(Tokenizer *tokenizer, const Tree *root, const Tree *model,
 Status unigram_vocab(const Tree **vocab, Arena *arena, const Tree *model,
                      const Tree *root, Diag *diag);
 
+/* Appends the tokens that tokenizer_config.json (NULL = none) lists and tokenizer.json
+ * does not; in the arena. Fails with STATUS_FORMAT. */
+Status config_tokens(AddedToken **tokens, int *count, Arena *arena, const Tree *config,
+                     Diag *diag);
+
+/* Set what tokenizer_config.json (NULL = none) says anew: do_lower_case, strip_accents
+ * and tokenize_chinese_chars of a BertNormalizer, and add_prefix_space of a ByteLevel,
+ * before the added tokens are made known; add_bos_token and add_eos_token of Llama's and
+ * Gemma's classes, when everything is read. Fail with STATUS_FORMAT, at the key, where it
+ * contradicts a tokenizer.json that it cannot change. */
+Status config_text(Tokenizer *tokenizer, const Tree *config, Diag *diag);
+Status config_template(Tokenizer *tokenizer, const Tree *config, Diag *diag);
+
 /* Vocabulary of a model Characters as a map of numbers, also where it is a list; in the
  * arena. Fails with STATUS_FORMAT. */
 Status characters_vocab(const Tree **vocab, Arena *arena, const Tree *model,
