@@ -171,14 +171,17 @@ static void print_step(Arena *arena, int index, const Tree *step) {
     const Tree *label = tree_get(step, "label");
     const Tree *count = tree_get(step, "parameters");
     const Tree *record = tree_get(step, "record");
-    const Tree *accuracy = tree_get(record, "accuracy");
+    static const char *const METRICS[] = {"accuracy", "f1_micro", "mse", "exact_match"};
     double share;
     printf("  %d %s", index, safe_string(arena, tree_get(step, "pass")));
     if (label) printf(" (%s)", safe_string(arena, label));
     if (count && count->kind == TREE_INT)
         printf(": %s parameters", text_grouped(arena, count->integer));
-    if (accuracy && accuracy->kind == TREE_FLOAT)
-        printf(", accuracy %.4f", accuracy->real);
+    for (size_t i = 0; i < sizeof METRICS / sizeof *METRICS; i++) {
+        const Tree *metric = tree_get(record, METRICS[i]);
+        if (metric && metric->kind == TREE_FLOAT)
+            printf(", %s %.4f", METRICS[i], metric->real);
+    }
     if (read_number(tree_get(record, "flops_share"), &share))
         printf(", %.4f of the FLOPs", share);
     printf("\n");

@@ -99,6 +99,9 @@ static bool metric_of(const ReportStep *step, const char *data, const char *key,
         !(step->step->pass->flags & PASS_MEASURES))
         return false;
     if (data && strcmp(name->string, data) != 0) return false;
+    /* of classes f1 stands beside accuracy in the record alone */
+    if (strcmp(key, "f1") == 0 && tree_get(step->result.record, "f1_average"))
+        return false;
     *value = metric->real;
     return true;
 }
@@ -134,9 +137,12 @@ static void metric_row(const RunReport *report, TextTable *table, int first,
 
 /* One row per metric and data set that some step measured. */
 static void metric_rows(const RunReport *report, TextTable *table) {
-    static const char *const keys[] = {"accuracy",           "loss", "perplexity",
-                                       "bits_per_character", "bleu", "mean_depth",
-                                       "flops_share"};
+    static const char *const keys[] = {"accuracy", "f1",          "f1_micro",
+                                       "f1_macro", "exact_match", "mse",
+                                       "pearson",  "spearman",    "average_precision",
+                                       "mrr",      "recall_at_1", "recall_at_10",
+                                       "loss",     "perplexity",  "bits_per_character",
+                                       "bleu",     "mean_depth",  "flops_share"};
     for (int k = 0; k < (int)(sizeof keys / sizeof *keys); k++) {
         for (int i = 0; i < report->count; i++) {
             double value, earlier;

@@ -1,10 +1,10 @@
 /* compress run: a model's outputs for named inputs, texts or images; compress tokenize.
  */
 #include "cli/command.h"
+#include "cli/predictions.h"
 #include "cli/progress.h"
 #include "exec/linalg/blas.h"
 #include "exec/ops.h"
-#include "io/datasets/class_names.h"
 #include "io/files/path.h"
 #include "io/formats/load.h"
 #include "ir/model_parts.h"
@@ -26,6 +26,7 @@ typedef struct Execution {
     Model *model;
     Checkpoint *inputs;
     const char **samples; /* texts or paths that the inputs are of, NULL = of neither */
+    UserTexts texts;      /* none = of others */
     Batches *data;
     int64_t sizes[DIM_SYMBOLS];
     Node **results;
@@ -136,32 +137,13 @@ static Status execute(Execution *run, EarlyRun *early, const Cli *cli, Diag *dia
     return status;
 }
 
-/* Prints the likeliest class of every sample: its probability, name and the sample. */
-static Status print_classes(const Execution *run, const Tensor *logits, Diag *diag) {
-    const int64_t classes = logits->dim[1];
-    StringList names;
-    TRY(class_names_of(&names, run->model->config, "config.json", run->arena, diag));
-    for (int64_t i = 0; i < logits->dim[0]; i++) {
-        const float *row = (const float *)tensor_data(logits) + i * classes;
-        int64_t best = 0;
-        double sum = 0;
-        for (int64_t c = 1; c < classes; c++)
-            if (row[c] > row[best]) best = c;
-        for (int64_t c = 0; c < classes; c++) sum += exp((double)row[c] - row[best]);
-        const char *name = best < names.count
-                               ? names.items[best]
-                               : arena_printf(run->arena, "LABEL_%d", (int)best);
-        printf("%.4f  %s  %s\n", 1 / sum, name, run->samples[i]);
-    }
-    return STATUS_OK;
-}
-
-/* Writes the results, or, of texts and images that are classified, prints the classes. */
+/* Writes the results, or prints what is predicted of texts and images. */
 static Status write_results(const Execution *run, const NamedTensor *tensors, int count,
                             const char *path, Diag *diag) {
     for (int i = 0; i < count && !path; i++)
         if (strcmp(tensors[i].name, OUTPUT_LOGITS) == 0)
-            return print_classes(run, &tensors[i].tensor, diag);
+            return predictions_print(run->arena, run->model, &tensors[i].tensor,
+                                     run->samples, &run->texts, diag);
     TRY(safetensors_write(path, tensors, count, diag));
     for (int i = 0; i < count; i++) {
         char shape[SHAPE_TEXT_BYTES];
@@ -179,16 +161,16 @@ static Status read_texts(UserTexts *out, const Cli *cli, Diag *diag) {
 }
 
 static Status read_text_inputs(Execution *run, const Cli *cli, Diag *diag) {
-    UserTexts texts;
+    UserTexts *texts = &run->texts;
     Tokenizer *tokenizer;
-    TRY(read_texts(&texts, cli, diag));
+    TRY(read_texts(texts, cli, diag));
     TRY(user_tokenizer_read(&tokenizer, cli->flags.tokenizer, run->model, cli->args[0],
                             diag));
     const Status status =
-        user_inputs_of_texts(&run->inputs, &texts, tokenizer, run->model, diag);
+        user_inputs_of_texts(&run->inputs, texts, tokenizer, run->model, diag);
     tokenizer_destroy(tokenizer);
-    run->samples = ARENA_ARRAY(run->arena, const char *, (size_t)texts.count);
-    for (int i = 0; i < texts.count; i++) run->samples[i] = texts.items[i].first.text;
+    run->samples = ARENA_ARRAY(run->arena, const char *, (size_t)texts->count);
+    for (int i = 0; i < texts->count; i++) run->samples[i] = texts->items[i].first.text;
     return status;
 }
 
@@ -228,9 +210,13 @@ static Status open_model(Execution *run, EarlyRun *early, const Cli *cli, Diag *
     TRY(output_check(run->arena, "--output", flags->output, diag));
     TRY(model_load(&run->model, cli->args[0], ops_table(), true, diag));
     if (early) TRY(early_find(early, run->arena, run->model, cli->args[0], diag));
-    if (!flags->output && run->model->graph->task != TASK_CLASSIFY)
+    const Task task = graph_task(run->model->graph);
+    if (!flags->output && !predictions_known(task))
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
                          "expected --output FILE: the model does not classify");
+    if (!flags->output && task == TASK_LABEL_TOKENS && flags->image.count > 0)
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                         "expected --text or --jsonl: the model labels words");
     TRY(read_inputs(run, cli, diag));
     TRY(file_batches_create(&run->data, run->arena, run->model->graph, run->inputs,
                             run->sizes, diag));

@@ -347,16 +347,20 @@ static Status check_classes(Session *session, DataEntry *entry, const Model *mod
                             Loc at, Diag *diag) {
     const Batches *data = entry->batches;
     const Node *logits = graph_output(model->graph, OUTPUT_LOGITS);
-    if (!data->class_names || !logits || logits->type.rank != 2) return STATUS_OK;
+    const int rank = logits ? logits->type.rank : 0;
+    const bool labels =
+        rank == 2 || (rank == 3 && graph_task(model->graph) == TASK_LABEL_TOKENS);
+    if (!data->class_names || !labels) return STATUS_OK;
     Classes c = {.entry = entry, .at = at, .diag = diag};
     c.data =
         (StringList){ARENA_ARRAY(session->arena, const char *, (size_t)data->classes),
                      (int)data->classes};
     for (int i = 0; i < c.data.count; i++) c.data.items[i] = data->class_names[i];
-    if (data->classes != logits->type.dim[1]) {
+    const int64_t classes = logits->type.dim[rank - 1];
+    if (data->classes != classes) {
         diag_fail(diag, STATUS_MODEL, at, NULL,
                   "data set \"%s\" has %d classes, the model's head %" PRId64,
-                  entry->name, c.data.count, logits->type.dim[1]);
+                  entry->name, c.data.count, classes);
         diag_hint(diag,
                   "`labels: [...]` or `config` under the data set names all classes "
                   "of the head, in order");

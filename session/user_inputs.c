@@ -4,6 +4,8 @@
 #include "io/datasets/preprocess.h"
 #include "io/files/file.h"
 #include "io/files/json.h"
+#include "io/tokenizers/unicode.h"
+#include "io/tokenizers/word_split.h"
 #include "ir/model_parts.h"
 
 #include <string.h>
@@ -102,21 +104,60 @@ typedef struct TokenRows {
     size_t longest;
 } TokenRows;
 
-static Status encode_texts(TokenRows *rows, const UserTexts *texts,
-                           const Tokenizer *tokenizer, size_t most, Diag *diag) {
+/* Finds the words of a text. */
+static Status cut_words(UserText *text, Arena *arena, Diag *diag) {
+    size_t begin = 0, end = 0, count = 0;
+    const TextSpan span = text->first;
+    if (text->pair)
+        return diag_fail(diag, STATUS_USAGE, text->at, NULL,
+                         "expected one text, as the model labels words, found a pair");
+    if (utf8_check(span.text, span.length) < span.length)
+        return diag_fail(diag, STATUS_FORMAT, text->at, NULL, "invalid UTF-8");
+    for (; word_next(SPLIT_WORDS, span.text, span.length, &begin, &end); begin = end)
+        count++;
+    text->words = ARENA_ARRAY(arena, UserWord, count + 1);
+    for (begin = end = 0; word_next(SPLIT_WORDS, span.text, span.length, &begin, &end);
+         begin = end)
+        text->words[text->word_count++] =
+            (UserWord){{span.text + begin, end - begin}, -1};
+    return STATUS_OK;
+}
+
+/* Encodes the words of a text and notes where their first tokens are. */
+static Status encode_words(Encoding *encoding, UserText *text, const Tokenizer *tokenizer,
+                           size_t most, Arena *arena, Diag *diag) {
+    const size_t count = (size_t)text->word_count;
+    TextSpan *words = ARENA_ARRAY(arena, TextSpan, count + 1);
+    for (size_t w = 0; w < count; w++) words[w] = text->words[w].text;
+    TRY(tokenizer_encode_words(tokenizer, encoding, words, count, most, text->at, diag));
+    for (size_t t = encoding->length; t-- > 0;)
+        if (encoding->words[t] >= 0) text->words[encoding->words[t]].token = (int64_t)t;
+    return STATUS_OK;
+}
+
+/* Encodes a text to at most `most` tokens, 0 = any number. */
+static Status encode_text(Encoding *encoding, UserText *text, const Tokenizer *tokenizer,
+                          size_t most, Arena *arena, Diag *diag) {
+    if (text->words) return encode_words(encoding, text, tokenizer, most, arena, diag);
+    return tokenizer_encode(tokenizer, encoding, text->first,
+                            text->pair ? &text->second : NULL, most, text->at, diag);
+}
+
+static Status encode_texts(TokenRows *rows, UserTexts *texts, const Tokenizer *tokenizer,
+                           size_t most, bool words, Diag *diag) {
     Encoding encoding = {0};
     Status status = STATUS_OK;
     for (int i = 0; i < texts->count && status == STATUS_OK; i++) {
-        const UserText *text = &texts->items[i];
-        const TextSpan *second = text->pair ? &text->second : NULL;
-        status = tokenizer_encode(tokenizer, &encoding, text->first, second, 0, text->at,
-                                  diag);
+        UserText *text = &texts->items[i];
+        if (words) status = cut_words(text, rows->arena, diag);
+        if (status == STATUS_OK)
+            status = encode_text(&encoding, text, tokenizer, 0, rows->arena, diag);
         if (status == STATUS_OK && most > 0 && encoding.length > most) {
             diag_warn(diag, text->at, NULL,
                       "text %d has %zu tokens: cut to the model's %zu positions", i + 1,
                       encoding.length, most);
-            status = tokenizer_encode(tokenizer, &encoding, text->first, second, most,
-                                      text->at, diag);
+            for (int w = 0; w < text->word_count; w++) text->words[w].token = -1;
+            status = encode_text(&encoding, text, tokenizer, most, rows->arena, diag);
         }
         if (status != STATUS_OK) break;
         const size_t bytes = encoding.length * sizeof(int32_t);
@@ -166,7 +207,7 @@ static Status fill_tokens(Checkpoint *into, const TokenRows *rows, int count, in
     return STATUS_OK;
 }
 
-Status user_inputs_of_texts(Checkpoint **out, const UserTexts *texts,
+Status user_inputs_of_texts(Checkpoint **out, UserTexts *texts,
                             const Tokenizer *tokenizer, const Model *model, Diag *diag) {
     static const char *const KNOWN[] = {INPUT_IDS, INPUT_MASK, INPUT_TYPES, NULL};
     const Graph *graph = model->graph;
@@ -178,7 +219,8 @@ Status user_inputs_of_texts(Checkpoint **out, const UserTexts *texts,
                       .ids = ARENA_ARRAY(into->arena, int32_t *, count),
                       .types = ARENA_ARRAY(into->arena, int32_t *, count),
                       .length = ARENA_ARRAY(into->arena, size_t, count)};
-    Status status = encode_texts(&rows, texts, tokenizer, count_positions(graph), diag);
+    Status status = encode_texts(&rows, texts, tokenizer, count_positions(graph),
+                                 graph_task(graph) == TASK_LABEL_TOKENS, diag);
     if (status == STATUS_OK)
         status = fill_tokens(into, &rows, texts->count, pad < 0 ? 0 : pad, graph, diag);
     if (status == STATUS_OK)

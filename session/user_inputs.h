@@ -7,11 +7,19 @@
 #include "ir/field.h"
 #include "ir/model.h"
 
+/* A word of a text, and its first token; -1 where it was cut off. */
+typedef struct UserWord {
+    TextSpan text;
+    int64_t token;
+} UserWord;
+
 /* One text, or a pair. */
 typedef struct UserText {
     TextSpan first, second;
     bool pair;
     Loc at;
+    UserWord *words; /* where texts are cut into words: user_inputs_of_texts */
+    int word_count;
 } UserText;
 
 typedef struct UserTexts {
@@ -32,9 +40,13 @@ Status user_tokenizer_read(Tokenizer **out, const char *path, const Model *model
 
 /* The texts as input_ids, attention_mask and token_type_ids, of which the model takes
  * what it has, filled up to the longest. Texts of more tokens than the model has
- * positions are cut, with a warning. Fails with STATUS_MODEL when the model takes other
- * inputs, and as tokenizer_encode. */
-Status user_inputs_of_texts(Checkpoint **out, const UserTexts *texts,
+ * positions are cut, with a warning. For a model that labels words (task label_tokens)
+ * texts are cut into words (WORDS_REGEX, io/tokenizers/word_split.h: apostrophes and
+ * hyphens hold letters together, other punctuation stands alone), which are noted in
+ * `texts`, in the inputs' arena, and encoded as tokenizer_encode_words does. Fails with
+ * STATUS_MODEL when the model takes other inputs, with STATUS_USAGE for a pair of texts
+ * where words are wanted, and as tokenizer_encode. */
+Status user_inputs_of_texts(Checkpoint **out, UserTexts *texts,
                             const Tokenizer *tokenizer, const Model *model, Diag *diag);
 
 /* Image files as pixel_values, prepared as the preprocessor_config.json at `preprocessor`

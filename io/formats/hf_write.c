@@ -37,7 +37,6 @@ static void print_config(Text *text, Arena *arena, const Stock *stock,
         [DTYPE_F32] = "float32", [DTYPE_F16] = "float16", [DTYPE_BF16] = "bfloat16"};
     Tree *config = sentence_config_strip(arena, stock->config);
     const Graph *graph = stock->built->graph;
-    const Node *logits = graph_output(graph, OUTPUT_LOGITS);
     DType dtype = count > 0 ? tensors[0].shape.dtype : DTYPE_F32;
     for (int i = 1; i < count; i++) /* one type of all weights, F32 of several */
         if (tensors[i].shape.dtype != dtype) dtype = DTYPE_F32;
@@ -45,8 +44,7 @@ static void print_config(Text *text, Arena *arena, const Stock *stock,
     if (!tree_get_nonnull(config, "architectures"))
         tree_add_string(arena, tree_put_list(arena, config, "architectures"),
                         stock->family->classes[0]);
-    if (graph_task(graph) == TASK_CLASSIFY && logits)
-        config_put_labels(arena, config, logits->type.dim[logits->type.rank - 1]);
+    config_put_task(arena, config, graph);
     tree_put_string(arena, config, "torch_dtype", type);
     if (tree_get(config, "dtype")) tree_put_string(arena, config, "dtype", type);
     tree_print_json(text, config, 2);

@@ -155,7 +155,7 @@ const Tree *model_config_now(Arena *arena, const Model *model) {
     return now;
 }
 
-void config_put_labels(Arena *arena, Tree *config, int64_t count) {
+static void put_labels(Arena *arena, Tree *config, int64_t count) {
     const Tree *names = tree_get_nonnull(config, "id2label");
     if (!names) {
         Tree *made = tree_put_map(arena, config, "id2label");
@@ -169,4 +169,18 @@ void config_put_labels(Arena *arena, Tree *config, int64_t count) {
     for (const Tree *name = names->first; name; name = name->next)
         if (name->kind == TREE_STRING)
             tree_put_int(arena, numbers, name->string, atoll(name->key));
+}
+
+void config_put_task(Arena *arena, Tree *config, const Graph *graph) {
+    static const char KEY[] = "problem_type";
+    const Node *logits = graph_output(graph, OUTPUT_LOGITS);
+    const Task task = graph_task(graph);
+    const char *problem = task == TASK_MULTI_LABEL ? "multi_label_classification"
+                          : task == TASK_REGRESS   ? "regression"
+                                                   : NULL;
+    if (!logits || (!problem && task != TASK_CLASSIFY && task != TASK_LABEL_TOKENS))
+        return;
+    put_labels(arena, config, logits->type.dim[logits->type.rank - 1]);
+    if (problem && !tree_get_nonnull(config, KEY))
+        tree_put_string(arena, config, KEY, problem);
 }

@@ -15,8 +15,9 @@
  * The configuration of an unknown family stays as it is. */
 const Tree *model_config_now(Arena *arena, const Model *model);
 
-/* Puts the names of `count` labels into a configuration that has none, "LABEL_0" and so
- * on as transformers has them, and their numbers where those are missing. */
-void config_put_labels(Arena *arena, Tree *config, int64_t count);
+/* Puts what a graph's task says of labels into a configuration that has none: their
+ * names, "LABEL_0" and so on as transformers has them, their numbers, and the
+ * problem_type of several labels and of values. Nothing for tasks without labels. */
+void config_put_task(Arena *arena, Tree *config, const Graph *graph);
 
 #endif

@@ -105,13 +105,11 @@ static Status write_config(const Model *model, const char *folder,
                            Diag *diag) {
     Tree *config = tree_copy(arena, model_config_now(arena, model));
     const Graph *graph = model->graph;
-    const Node *logits = graph_output(graph, OUTPUT_LOGITS);
     if (graph_find_input(graph, INPUT_TARGET_IDS))
         tree_put_bool(arena, config, "is_encoder_decoder", true);
     if (task_predicts_tokens(graph_task(graph))) put_token_numbers(arena, config, model);
     if (onnx_is_cached(graph, options)) put_layer_types(arena, config, graph);
-    if (graph_task(graph) == TASK_CLASSIFY && logits)
-        config_put_labels(arena, config, logits->type.dim[logits->type.rank - 1]);
+    config_put_task(arena, config, graph);
     if (beside)
         tree_put_bool(arena, tree_put_map(arena, config, "transformers.js_config"),
                       "use_external_data_format", true);

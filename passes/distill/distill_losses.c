@@ -478,8 +478,12 @@ Status distill_check_predictions(Distill *d, Diag *diag) {
         return step_fail(o->ctx, diag,
                          "expected a teacher that predicts what the student does: one "
                          "predicts next tokens, the other does not");
-    if (type_equal(&ours->type, &theirs->type)) return STATUS_OK;
-    return fail_logits(o->ctx, &ours->type, &theirs->type, diag);
+    if (!type_equal(&ours->type, &theirs->type))
+        return fail_logits(o->ctx, &ours->type, &theirs->type, diag);
+    const Task task = graph_task(o->graph), other = graph_task(o->teacher_graph);
+    if (task == other || task == TASK_NONE || other == TASK_NONE) return STATUS_OK;
+    return step_fail(o->ctx, diag, "expected a teacher of task %s, found %s",
+                     task_name(task), task_name(other));
 }
 
 /* Rows of predictions that count: all samples; the masked tokens, whose positions are
@@ -496,10 +500,15 @@ static Status prediction_term(Node **out, Distill *d, const Exit *exit, Diag *di
     TRY(distill_teacher_exit(&teacher, d, exit, diag));
     if (!type_equal(&exit->logits->type, &teacher->type))
         return fail_logits(o->ctx, &exit->logits->type, &teacher->type, diag);
-    return node_add(out, o->graph, NULL, &op_soft_cross_entropy,
-                    (Node *[]){exit->logits, teacher, mask}, mask ? 3 : 2, diag,
-                    "temperature=%.17g kl=%s", d->losses.temperature,
-                    d->options->kl ? "true" : "false");
+    Node *in[] = {exit->logits, teacher, mask};
+    const Task task = graph_task(o->graph);
+    if (task == TASK_REGRESS)
+        return node_add(out, o->graph, NULL, &op_mean_squared_error, in, 2, diag, NULL);
+    return node_add(out, o->graph, NULL,
+                    task == TASK_MULTI_LABEL ? &op_soft_binary_cross_entropy
+                                             : &op_soft_cross_entropy,
+                    in, mask ? 3 : 2, diag, "temperature=%.17g kl=%s",
+                    d->losses.temperature, d->options->kl ? "true" : "false");
 }
 
 Status distill_add_prediction(Distill *d, Diag *diag) {
@@ -549,15 +558,29 @@ static Status cosine_of_states(Node **out, Distill *d, Diag *diag) {
                           "cosine_on: probabilities", diag);
 }
 
+/* What logits say of classes, or of each label, at the temperature. */
+static Status add_probabilities(Node **out, Distill *d, Node *logits, Diag *diag) {
+    Graph *graph = d->objective.graph;
+    const double temperature = d->losses.temperature;
+    Node *scaled = NULL;
+    if (graph_task(graph) != TASK_MULTI_LABEL)
+        return node_add(out, graph, NULL, &op_softmax, &logits, 1, diag,
+                        "temperature=%.17g", temperature);
+    TRY(node_add(&scaled, graph, NULL, &op_scale, &logits, 1, diag, "by=%.17g",
+                 1 / temperature));
+    return node_add(out, graph, NULL, &op_activation, &scaled, 1, diag, "fn=sigmoid");
+}
+
 static Status cosine_of_predictions(Node **out, Distill *d, Diag *diag) {
     const Objective *o = &d->objective;
     const Node *theirs = graph_output(o->teacher_graph, OUTPUT_LOGITS);
     Node *logits[2] = {graph_output(o->graph, OUTPUT_LOGITS),
                        objective_teacher_node(o, theirs)};
     Node *in[3] = {NULL, NULL, prediction_mask(d)};
-    for (int i = 0; i < 2; i++)
-        TRY(node_add(&in[i], o->graph, NULL, &op_softmax, &logits[i], 1, diag,
-                     "temperature=%.17g", d->losses.temperature));
+    if (graph_task(o->graph) == TASK_REGRESS)
+        return step_fail_option(o->ctx, "cosine_on", diag,
+                                "expected hidden, as numbers are no probabilities");
+    for (int i = 0; i < 2; i++) TRY(add_probabilities(&in[i], d, logits[i], diag));
     return node_add(out, o->graph, NULL, &op_cosine_distance, in, in[2] ? 3 : 2, diag,
                     NULL);
 }

@@ -30,6 +30,13 @@ static const Field fields[] = {
            "leave where the prediction's entropy in nats is below this; 0 = not given"),
     F_INT(EvaluateOptions, patience, 0, 1000000,
           "leave when so many exits in a row agreed with the one before; 0 = not given"),
+    F_CHOICE(EvaluateOptions, thresholds, "stored|half|choose",
+             "several labels: from which probability on a label is there: as the model "
+             "keeps it, else 0.5; 0.5; or as the best F1 of each label on this data asks "
+             "for, which the model then keeps"),
+    F_CHOICE(EvaluateOptions, entities, "default|strict",
+             "words with labels: which entities count, as conlleval has it, or those "
+             "alone that begin and end as their tags must"),
     F_INT(EvaluateOptions, draws, 0, 100000,
           "average the predictions of so many weights drawn from their Gaussians; 0 = "
           "the weights themselves"),
@@ -237,8 +244,22 @@ static Status check_judged(const Evaluation *e, Diag *diag) {
                             task_name(e->judge->task));
 }
 
+/* Options of one task alone. */
+static Status check_of_task(const Evaluation *e, Diag *diag) {
+    const Task task = graph_task(e->model->graph);
+    if (e->options->thresholds && task != TASK_MULTI_LABEL)
+        return step_fail_option(e->ctx, "thresholds", diag,
+                                "expected a model of task multi_label, found %s",
+                                task_name(task));
+    if (!e->options->entities || task == TASK_LABEL_TOKENS) return STATUS_OK;
+    return step_fail_option(e->ctx, "entities", diag,
+                            "expected a model of task label_tokens, found %s",
+                            task_name(task));
+}
+
 static Status choose_mode(Evaluation *e, Diag *diag) {
     TRY(check_logits(e, diag));
+    TRY(check_of_task(e, diag));
     TRY(check_metric(e, diag));
     if (e->judge) return check_judged(e, diag);
     if (e->options->draws > 0) return choose_draws(e, diag);

@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-static const Judge *const JUDGES[] = {&judge_choice, &judge_embed, &judge_regress,
-                                      &judge_span};
+static const Judge *const JUDGES[] = {&judge_choice,  &judge_embed, &judge_labels,
+                                      &judge_regress, &judge_span,  &judge_tokens};
 
 const Judge *judge_find(Task task) {
     for (size_t i = 0; i < sizeof JUDGES / sizeof *JUDGES; i++)

@@ -15,12 +15,20 @@ typedef enum EvaluateExits {
     EVALUATE_LAST
 } EvaluateExits;
 
+/* How several labels are told, and which entities of words count. */
+typedef enum EvaluateThresholds {
+    THRESHOLDS_STORED, /* the model's, else 0.5 */
+    THRESHOLDS_HALF,   /* 0.5 */
+    THRESHOLDS_CHOOSE  /* those with the best F1 here, which the model then keeps */
+} EvaluateThresholds;
+typedef enum EvaluateEntities { ENTITIES_DEFAULT, ENTITIES_STRICT } EvaluateEntities;
+
 typedef struct EvaluateOptions {
     const char *data;
     int metric;
     double min, max;
     int64_t limit, batch_size;
-    int exits;
+    int exits, thresholds, entities;
     double entropy;
     int64_t patience;
     int64_t draws;      /* of weights from their Gaussians; 0 = the weights themselves */

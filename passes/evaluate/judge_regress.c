@@ -1,10 +1,12 @@
-/* Judge of numbers: logits [N, values] against labels f32 of the same shape. */
+/* Judge of numbers: logits [N, values] against labels f32 of the same shape. Correlations
+ * of several values are the mean of those of each. */
+#include "passes/evaluate/correlation.h"
 #include "passes/evaluate/evaluation.h"
 
 typedef struct Regression {
-    int64_t values; /* of a sample */
-    int64_t count;  /* of all */
-    double squares; /* sum of squared errors */
+    int64_t values, samples, room; /* of a sample; so far; of all */
+    double *predicted, *labels;    /* [values, room] */
+    double squares;                /* sum of squared errors */
 } Regression;
 
 static Status regress_begin(void *self, Evaluation *e, Diag *diag) {
@@ -12,11 +14,20 @@ static Status regress_begin(void *self, Evaluation *e, Diag *diag) {
     const Node *logits = graph_output(e->model->graph, OUTPUT_LOGITS);
     const Type *type = &e->data->columns[batches_column(e->data, DATA_LABELS)].type;
     r->values = logits->type.dim[1];
-    if (type->dtype == DTYPE_F32 && type->rank == 1 && type->dim[0] == r->values)
-        return STATUS_OK;
-    return step_fail(e->ctx, diag,
-                     "data set \"%s\": expected labels of %lld real numbers a sample",
-                     e->options->data, (long long)r->values);
+    if (type->dtype != DTYPE_F32 || type->rank != 1 || type->dim[0] != r->values) {
+        step_fail(e->ctx, diag,
+                  "data set \"%s\": expected labels of %lld real numbers a sample",
+                  e->options->data, (long long)r->values);
+        diag_hint(diag, "format text reads them with targets: values");
+        return STATUS_MODEL;
+    }
+    if (e->ctx->plan) return STATUS_OK;
+    const int64_t limit = e->options->limit, all = e->data->count;
+    r->room = limit > 0 && limit < all ? limit : all;
+    const size_t size = (size_t)r->room * (size_t)r->values;
+    r->predicted = ARENA_ARRAY(e->ctx->arena, double, size);
+    r->labels = ARENA_ARRAY(e->ctx->arena, double, size);
+    return STATUS_OK;
 }
 
 static Status regress_add(void *self, Evaluation *e, const Fetch *what,
@@ -24,27 +35,43 @@ static Status regress_add(void *self, Evaluation *e, const Fetch *what,
                           Diag *diag) {
     Regression *r = self;
     const float *labels = columns[batches_column(e->data, DATA_LABELS)];
-    for (int64_t i = 0; i < what->n; i++) {
+    for (int64_t i = 0; i < what->n; i++, r->samples++) {
         const float *row = predictions + i * r->values;
         TRY(evaluation_check_finite(e, what->index[i], row, r->values, diag));
         for (int64_t v = 0; v < r->values; v++) {
-            const double error = (double)row[v] - (double)labels[i * r->values + v];
-            r->squares += error * error;
+            const double predicted = (double)row[v];
+            const double label = (double)labels[i * r->values + v];
+            r->predicted[v * r->room + r->samples] = predicted;
+            r->labels[v * r->room + r->samples] = label;
+            r->squares += (predicted - label) * (predicted - label);
         }
     }
-    r->count += what->n * r->values;
     return STATUS_OK;
+}
+
+static double mean_correlation(const Regression *r,
+                               double (*correlation)(const double *x, const double *y,
+                                                     int64_t n)) {
+    double sum = 0;
+    for (int64_t v = 0; v < r->values; v++)
+        sum +=
+            correlation(r->predicted + v * r->room, r->labels + v * r->room, r->samples);
+    return sum / (double)r->values;
 }
 
 static double regress_metric(const void *self, Metric metric) {
     const Regression *r = self;
-    (void)metric;
-    return r->squares / (double)r->count;
+    if (metric == METRIC_PEARSON) return mean_correlation(r, correlation_pearson);
+    if (metric == METRIC_SPEARMAN) return mean_correlation(r, correlation_spearman);
+    return r->squares / (double)(r->samples * r->values);
 }
 
 static Status regress_end(void *self, Evaluation *e, Tree *record, Diag *diag) {
     (void)diag;
-    tree_put_real(e->ctx->arena, record, "mse", regress_metric(self, METRIC_MSE));
+    Arena *arena = e->ctx->arena;
+    tree_put_real(arena, record, "mse", regress_metric(self, METRIC_MSE));
+    tree_put_real(arena, record, "pearson", regress_metric(self, METRIC_PEARSON));
+    tree_put_real(arena, record, "spearman", regress_metric(self, METRIC_SPEARMAN));
     return STATUS_OK;
 }
 
@@ -52,7 +79,8 @@ const Judge judge_regress = {
     .task = TASK_REGRESS,
     .output = OUTPUT_LOGITS,
     .columns = {DATA_LABELS},
-    .metrics = JUDGE_KNOWS(METRIC_MSE) | JUDGE_KNOWS(METRIC_LOSS),
+    .metrics = JUDGE_KNOWS(METRIC_MSE) | JUDGE_KNOWS(METRIC_LOSS) |
+               JUDGE_KNOWS(METRIC_PEARSON) | JUDGE_KNOWS(METRIC_SPEARMAN),
     .usual = METRIC_MSE,
     .size = sizeof(Regression),
     .begin = regress_begin,

@@ -241,6 +241,12 @@ static Status store(const Calibrate *c, Model *model, double threshold, Diag *di
 /* ---- the pass ---- */
 
 static Status find(Calibrate *c, Diag *diag) {
+    const Task task = graph_task(c->graph);
+    if (task != TASK_CLASSIFY)
+        return step_fail(c->ctx, diag,
+                         "expected a model of task classify, found %s: rules for leaving "
+                         "are about classes",
+                         task_name(task));
     TRY(exits_find(&c->exits, c->arena, c->ctx, c->graph, diag));
     if (c->exits.count < 2) {
         Status status = step_fail(c->ctx, diag, "the model has no early exits");

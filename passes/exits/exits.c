@@ -98,7 +98,8 @@ Status exits_find(Exits *out, Arena *arena, PassContext *ctx, const Graph *graph
 
 Status exits_label_loss(Node **out, Graph *graph, const Exits *exits, double smoothing,
                         Diag *diag) {
-    const LabelLossOptions options = {smoothing, exits->mixed};
+    const LabelLossOptions options = {
+        .smoothing = smoothing, .mixed = exits->mixed, .positive = exits->positive};
     Node **losses = ARENA_ARRAY(graph->arena, Node *, (size_t)exits->count);
     double *ones = ARENA_ARRAY(graph->arena, double, (size_t)exits->count);
     for (int i = 0; i < exits->count; i++) {

@@ -21,7 +21,8 @@ typedef struct Exit {
 typedef struct Exits {
     Exit *items; /* by layer; the last is "logits" */
     int count;
-    bool mixed; /* for exits_label_loss: samples are mixed of two */
+    bool mixed;               /* for exits_label_loss: samples are mixed of two */
+    const RealList *positive; /* for it: LabelLossOptions.positive */
 } Exits;
 
 /* Whether a graph has early exits. */

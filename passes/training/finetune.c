@@ -6,6 +6,7 @@ typedef struct FinetuneOptions {
     const char *data;
     double label_smoothing, teacher_forcing, scale;
     bool symmetric;
+    RealList positive_weights;
     int exits;    /* ObjectiveExits */
     int gradient; /* GRADIENT_ */
     int part;     /* PART_ */
@@ -22,6 +23,9 @@ static const Field fields[] = {
      .help = "data set to train on"},
     F_REAL(FinetuneOptions, label_smoothing, 0, 0.99,
            "share of each target spread over all classes"),
+    F_REALS(FinetuneOptions, positive_weights, 0, 1e6,
+            "several labels: what a label that is there counts, one number for all or "
+            "one for each; none: 1"),
     F_REAL(FinetuneOptions, teacher_forcing, 0, 1,
            "share of the target's tokens that a recurrent decoder reads; in place of the "
            "others it reads the words that it predicts"),
@@ -56,6 +60,7 @@ static Status build(Objective *o, const FinetuneOptions *options, Diag *diag) {
         return step_fail_option(o->ctx, "label_smoothing", diag,
                                 "expected none for a model that embeds");
     TRY(objective_find_pairs(o, options->data, options->scale, options->symmetric, diag));
+    o->positive = &options->positive_weights;
     TRY(objective_add_labels(o, exits, 1.0, options->label_smoothing, diag));
     if (options->teacher_forcing < 1)
         TRY(objective_feed_back(o, options->teacher_forcing, diag));

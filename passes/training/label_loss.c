@@ -68,6 +68,23 @@ static Status add_contrastive(Node **out, Graph *graph, Node *embedding,
                     options->scale, options->symmetric ? "true" : "false");
 }
 
+static Status add_binary(Node **out, Graph *graph, Node *logits,
+                         const LabelLossOptions *options, Diag *diag) {
+    Node *in[2] = {logits, find_input(graph, DATA_LABELS, &logits->type)};
+    const RealList *weights = options->positive;
+    Text positive = {0};
+    for (int i = 0; weights && i < weights->count; i++) {
+        text_add(&positive, i ? ", " : "");
+        text_real(&positive, weights->items[i]);
+    }
+    const Status status =
+        node_add(out, graph, NULL, &op_binary_cross_entropy, in, 2, diag,
+                 "smoothing=%.17g positive=[%s]", options->smoothing,
+                 positive.data ? positive.data : "");
+    text_free(&positive);
+    return status;
+}
+
 typedef Status LabelLossAdd(Node **out, Graph *graph, Node *logits,
                             const LabelLossOptions *options, Diag *diag);
 
@@ -81,6 +98,7 @@ static LabelLossAdd *const LOSSES[TASK_COUNT] = {
     [TASK_FIND_SPAN] = add_span,
     [TASK_CHOOSE] = add_choice,
     [TASK_EMBED] = add_contrastive,
+    [TASK_MULTI_LABEL] = add_binary,
 };
 
 bool label_loss_known(Task task) {

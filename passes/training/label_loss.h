@@ -3,15 +3,19 @@
 #ifndef COMPRESS_PASSES_TRAINING_LABEL_LOSS_H
 #define COMPRESS_PASSES_TRAINING_LABEL_LOSS_H
 
+#include "ir/field.h"
 #include "ir/graph.h"
 
 typedef struct LabelLossOptions {
-    double smoothing; /* share of each target spread over all classes; of classes alone */
+    double smoothing; /* share of each target spread over all classes, or over both
+                         answers of a label; of these alone */
     bool mixed;       /* samples are mixed of two: inputs mix_labels, mix_share */
     int64_t group;    /* of embeddings: samples that stand together, the first two being
                          alike; 0 = 2 */
     double scale;     /* of embeddings: factor of cosines, 1 / temperature */
     bool symmetric;   /* of embeddings: second samples look for their first ones too */
+    const RealList *positive; /* multi_label: weights of labels that are there, one for
+                                 all or one for each; NULL or empty = 1 */
 } LabelLossOptions;
 
 /* Whether there is a loss for a task. */
@@ -25,6 +29,7 @@ bool label_loss_known(Task task);
  *     mixed of two, `mix_labels` and `mix_share` hold the other's label and its share;
  *   find_span: half the sum of the cross-entropies over the tokens, those of the mask, of
  *     the first and the last; `start_positions`, `end_positions` i32[];
+ *   multi_label: binary cross-entropy, mean over labels; `labels` f32 as the logits;
  *   choose: cross-entropy over the samples of a group; `labels` i32[], 1 = the right one,
  *     and `choice_place` i32[], a sample's number in its group;
  *   regress: mean squared error; `labels` f32 as the logits;

@@ -248,6 +248,21 @@ Status objective_find_pairs(Objective *o, const char *name, double scale, bool s
     return STATUS_MODEL;
 }
 
+/* Options that the loss of this task does not read. */
+static Status check_label_options(const Objective *o, double smoothing, Diag *diag) {
+    const Task task = graph_task(o->graph);
+    const bool smooths =
+        task != TASK_REGRESS && task != TASK_FIND_SPAN && task != TASK_CHOOSE;
+    if (smoothing > 0 && !smooths)
+        return step_fail_option(o->ctx, "label_smoothing", diag,
+                                "expected none for a model of task %s", task_name(task));
+    if (o->positive && o->positive->count && task != TASK_MULTI_LABEL)
+        return step_fail_option(o->ctx, "positive_weights", diag,
+                                "expected a model of task multi_label, found %s",
+                                task_name(task));
+    return STATUS_OK;
+}
+
 Status objective_add_labels(Objective *o, ObjectiveExits which, double weight,
                             double smoothing, Diag *diag) {
     Exits exits;
@@ -258,6 +273,8 @@ Status objective_add_labels(Objective *o, ObjectiveExits which, double weight,
     }
     TRY(objective_exits(&exits, o, which, diag));
     exits.mixed = o->mixed;
+    exits.positive = o->positive;
+    TRY(check_label_options(o, smoothing, diag));
     TRY(exits_label_loss(&loss, o->graph, &exits, smoothing, diag));
     return objective_add_part(o, "label", loss, weight, diag);
 }

@@ -23,7 +23,8 @@ typedef struct Objective {
     const char *part_name[OBJECTIVE_PARTS];
     int part_count;
     bool mixed; /* samples are mixed of two, and so are the targets of labels */
-    LabelLossOptions pairs; /* of a model that embeds: see objective_find_pairs */
+    LabelLossOptions pairs;   /* of a model that embeds: see objective_find_pairs */
+    const RealList *positive; /* weights of labels: LabelLossOptions.positive */
 
     /* See objective_remember: what the losses read of the teacher, by column. */
     Node **remembered; /* of the teacher's own graph */
