@@ -6,6 +6,7 @@
 #define COMPRESS_EXEC_OPS_H
 
 #include "ir/op.h"
+#include "ir/rotary_angles.h"
 
 /* The ops: op_linear, op_add, ... An op is compared by its address. */
 #define OP_ROW(id) extern const Op op_##id;
@@ -115,6 +116,10 @@ typedef struct DropoutAttrs {
  * later keys have buckets of their own. */
 /* With kv_heads G < heads (grouped queries) k and v have G heads; query head h reads head
  * h / (heads / G). */
+/* With `reach` W > 0 a query i sees the keys j with |i - j| < W alone: a window that
+ * slides along the tokens (Beltagy et al., 2020), of the last W tokens if causal (Jiang
+ * et al., 2023). With `cap` c > 0 the scores, all terms added, are c tanh(A / c) before
+ * the heads are mixed (Gemma 2, 2024). */
 typedef struct AttentionAttrs {
     int64_t heads;
     int64_t kv_heads; /* 0 = heads */
@@ -124,6 +129,8 @@ typedef struct AttentionAttrs {
     int64_t window, shift;     /* 0 = every token attends to all */
     int64_t buckets, distance; /* 0 = rel_bias is by offsets in a grid */
     bool bidirectional;
+    int64_t reach; /* 0 = keys at any distance */
+    double cap;    /* 0 = scores of any size */
 } AttentionAttrs;
 
 /* Heads of keys and values, G, from the attributes of the ops that group queries. */
@@ -188,19 +195,29 @@ typedef struct NormalizeAttrs {
 
 /* multiply(a[...], b[...]): a * b, of equal shapes. No attributes. */
 
-/* rms_norm(x[..., D], weight[D]): x / sqrt(mean(x^2) + eps) * weight (Zhang and Sennrich,
- * 2019). */
+/* rms_norm(x[..., D], weight[D / heads]): x / sqrt(mean(x^2) + eps) * weight (Zhang and
+ * Sennrich, 2019), every head of a row by itself. With `unit_offset` the factor is 1 +
+ * weight. */
 typedef struct RmsNormAttrs {
     double eps;
+    int64_t heads;
+    bool unit_offset;
 } RmsNormAttrs;
 
 /* rotary(x[N, T, D]) -> same: each head of width d = D / heads turns its pairs (j, j +
  * d/2), j < d/2, of token t by the angle (offset + t) theta^(-2j/d) (Su et al., 2021, in
- * the half-split order of Hugging Face checkpoints). */
+ * the half-split order of Hugging Face checkpoints). With `turned` r > 0 only the first r
+ * numbers of a head are, as a head of width r. `scaling` stretches the angles by `factor`
+ * (ir/rotary_angles.h); the turned numbers are multiplied by `amplitude`. */
 typedef struct RotaryAttrs {
     int64_t heads;
     double theta;
     int64_t offset;
+    int64_t turned; /* 0 = whole heads */
+    int scaling;    /* RotaryScaling */
+    double factor, original, slow, fast;
+    bool whole;
+    double amplitude;
 } RotaryAttrs;
 
 /* rnn(x[N, T, D], weight_in[H, D], weight_state[H, H], bias[H]?) -> [N, T, H]: h_t =

@@ -111,6 +111,7 @@ extern STEP_KERNEL(add_position);
 extern STEP_KERNEL(sinusoid);
 extern STEP_KERNEL(linear);
 extern STEP_KERNEL(rotary);
+extern STEP_KERNEL(rms_norm);
 extern STEP_KERNEL(attention);
 extern STEP_KERNEL(cross_attention);
 extern STEP_KERNEL(feature_map);

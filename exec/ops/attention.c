@@ -1,10 +1,11 @@
 /* attention: multi-head attention with everything that changes its scores.
  *
  * Per head: A = scale q k^T + bias + rel_bias[offset or bucket] + scale q . rel_key[:,
- * bucket]; A'_a = sum_b mix_before[a, b] A_b; P = softmax over the keys of A' that mask
- * and causality allow (a row without any such key is zero), in shifted windows less 100
- * between regions; P'_a = sum_b mix_after[a, b] P_b + mix_after_bias[a] for those keys;
- * out = P' v. mix_before_bias[a] belongs to A'_a, where the softmax does not see it.
+ * bucket], with a cap A = cap tanh(A / cap); A'_a = sum_b mix_before[a, b] A_b; P =
+ * softmax over the keys of A' that mask, reach and causality allow (a row without any
+ * such key is zero), in shifted windows less 100 between regions; P'_a = sum_b
+ * mix_after[a, b] P_b + mix_after_bias[a] for those keys; out = P' v. mix_before_bias[a]
+ * belongs to A'_a, where the softmax does not see it.
  *
  * Windows follow each other along the tokens, so to the kernels they are samples. */
 #include "exec/generate/step.h"
@@ -30,6 +31,8 @@ static const Operand OPERANDS[] = {
     {NULL},
 };
 
+enum { REACH_MAX = 1 << 30 };
+
 static const Field FIELDS[] = {
     F_INT(AttentionAttrs, heads, 1, 65536, "heads H of the queries"),
     F_INT(AttentionAttrs, kv_heads, 0, 65536,
@@ -47,6 +50,9 @@ static const Field FIELDS[] = {
           "rel_bias is by bucket of the distance: how many; 0 = by offset in a grid"),
     F_INT(AttentionAttrs, distance, 0, 65536, "from which on the last bucket holds all"),
     F_BOOL(AttentionAttrs, bidirectional, "later keys have buckets of their own"),
+    F_INT(AttentionAttrs, reach, 0, REACH_MAX,
+          "a query sees keys that are fewer tokens away; 0 = all"),
+    F_REAL(AttentionAttrs, cap, 0, 1e6, "scores become cap tanh(score / cap); 0 = none"),
     F_END,
 };
 
@@ -94,8 +100,9 @@ static Status check_mixing(const Node *node, int i, int bias, Diag *diag) {
 static Status check_windows(const Node *node, int64_t queries, int64_t keys, Diag *diag) {
     const AttentionAttrs *a = node->attrs;
     int64_t tokens;
-    if (a->causal || a->skip != 0)
-        return infer_fail_attr(node, "window", diag, "causal=false and skip=0 beside it");
+    if (a->causal || a->skip != 0 || a->reach != 0)
+        return infer_fail_attr(node, "window", diag,
+                               "causal=false, reach=0 and skip=0 beside it");
     if (a->window < 0 || a->shift < 0 || a->shift >= (a->window ? a->window : 1))
         return infer_fail_attr(node, "shift", diag,
                                "from 0 to below window=%lld, found %lld",
@@ -167,6 +174,12 @@ static Status infer(const Node *node, Type *out, Diag *diag) {
     if (!(attrs->scale >= 0 && attrs->scale < INFINITY))
         return infer_fail_attr(node, "scale", diag, "a number from 0 on, found %g",
                                attrs->scale);
+    if (attrs->reach < 0 || attrs->reach > REACH_MAX)
+        return infer_fail_attr(node, "reach", diag, "from 0 to %d, found %lld", REACH_MAX,
+                               (long long)attrs->reach);
+    if (!(attrs->cap >= 0 && attrs->cap < INFINITY))
+        return infer_fail_attr(node, "cap", diag, "a number from 0 on, found %g",
+                               attrs->cap);
     TRY(heads_check_width(node, ATTENTION_Q, heads, "heads", diag));
     TRY(heads_check_keys(node, ATTENTION_Q, ATTENTION_K, heads, groups, diag));
     const int64_t *q = node->in[ATTENTION_Q]->type.dim,

@@ -4,7 +4,8 @@
  * dV = P'^T dO; dP' = dO V^T; d mix_after = dP' . P; d mix_after_bias = sum of dP'; dP =
  * mix_after^T dP';
  * dA' = P (dP - sum over keys of P dP); d mix_before = dA' . A; dA = mix_before^T dA';
- * then dA goes to the biases, q, k and the relative positions. */
+ * then dA, times the slope of the cap, goes to the biases, q, k and the relative
+ * positions. */
 #include "exec/ops/attention_blocks.h"
 #include "exec/ops/gradient.h"
 #include "exec/ops/kernel_math.h"
@@ -134,6 +135,15 @@ static void relative_gradient(const Attention *a, AttentionSpan span, const REAL
              a->by_bucket, RELATIVE_BUCKETS, 1, d_rel_key, RELATIVE_BUCKETS);
 }
 
+/* From the capped scores' gradient to that of the scores. */
+static void cap_gradient(const Attention *a, AttentionSpan span, REAL *d_scores) {
+    for (int64_t g = 0; g < a->group; g++) {
+        const REAL *restrict slope = a->slopes + attention_block_at(a, g);
+        REAL *restrict d = d_scores + attention_block_at(a, g);
+        for (int64_t i = 0; i < span.rows * a->padded; i++) d[i] *= slope[i];
+    }
+}
+
 /* Hands dA (like a->scores) on to bias, q, k and rel_key. */
 static void score_gradient(const Attention *a, AttentionSpan span, const REAL *d_scores,
                            const AttentionGradients *d) {
@@ -183,6 +193,7 @@ static void backward_block(const Attention *a, AttentionSpan span, void *user) {
         d_scores = a->mixed; /* the probabilities are done with */
         REAL_FN(attention_mix)(a, span, a->mix_before, true, a->unmixed, d_scores);
     }
+    if (a->cap > 0) cap_gradient(a, span, d_scores);
     score_gradient(a, span, d_scores, d);
 }
 

@@ -26,6 +26,7 @@ static void open_scratch(Attention *a, const Call *call) {
     a->limits.by_key = carve(a, call, a->padded * size);
     a->limits.by_query = carve(a, call, a->padded * size);
     a->scores = carve(a, call, block);
+    a->slopes = a->cap > 0 ? carve(a, call, block) : NULL;
     a->after = carve(a, call, block);
     a->mixed = before ? carve(a, call, block) : a->scores;
     a->unmixed = after ? carve(a, call, block) : a->after;
@@ -100,10 +101,12 @@ void REAL_FN(attention_open)(Attention *a, const Call *call) {
         a->grid.height = a->grid.width = w;
     }
     a->scale = (REAL)(attrs->scale > 0 ? attrs->scale : 1 / sqrt((double)a->head));
+    a->cap = (REAL)attrs->cap;
     a->padded = LANES_ROUND_UP(a->keys);
     a->limits.keys = a->keys;
     a->limits.padded = a->padded;
     a->limits.causal = attrs->causal;
+    a->limits.reach = attrs->reach;
     a->limits.mask = call_data(call, ATTENTION_MASK);
     a->group = mixing ? heads : 1;
     /* query rows of a block, all blocks about equally high */
@@ -193,6 +196,18 @@ static void add_relative(const Attention *a, AttentionSpan span, int64_t g,
      a->scores + attention_block_at(a, g) + r * a->padded);
 }
 
+/* s = c tanh(s / c), and its derivative 1 - tanh^2. */
+static void cap_scores(const Attention *a, AttentionSpan span, int64_t g) {
+    const REAL cap = a->cap, inverse = 1 / cap;
+    REAL *restrict s = a->scores + attention_block_at(a, g);
+    REAL *restrict slope = a->slopes + attention_block_at(a, g);
+    for (int64_t i = 0; i < span.rows * a->padded; i++) {
+        const REAL t = tanh_real(s[i] * inverse);
+        s[i] = cap * t;
+        slope[i] = 1 - t * t;
+    }
+}
+
 void REAL_FN(attention_scores)(const Attention *a, AttentionSpan span) {
     for (int64_t g = 0; g < a->group; g++) {
         const REAL *q = a->q + attention_at(a, span, g, a->head);
@@ -202,6 +217,7 @@ void REAL_FN(attention_scores)(const Attention *a, AttentionSpan span) {
         if (a->bias) add_bias(a, span, g);
         if (a->along) add_along(a, span, g);
         if (a->rel_key) add_relative(a, span, g, q);
+        if (a->cap > 0) cap_scores(a, span, g);
     }
 }
 

@@ -42,7 +42,7 @@ typedef struct Attention {
     int64_t key_width, value_width; /* G d, G e */
     int64_t padded;                 /* S rounded up: elements of a score row */
     int64_t group, block;           /* heads and query rows done together */
-    REAL scale;
+    REAL scale, cap;                /* cap: 0 = none */
     const REAL *q, *k, *v, *bias, *rel_key, *mix_before, *mix_after, *mix_after_bias;
     const REAL *rel_bias;
     REAL *log_sum; /* aux [N, H, T]: log-sum-exp of every row, inf where all is masked */
@@ -57,7 +57,8 @@ typedef struct Attention {
     REAL *along;             /* [H, T + S - 1]: rel_bias of it */
     REAL *d_along;           /* its gradient */
     REAL *by_bucket;         /* [block, 49] */
-    REAL *scores;            /* [group, block, padded], as are the next three */
+    REAL *scores;            /* [group, block, padded], as are the next four */
+    REAL *slopes;            /* with a cap: derivatives of the capped scores */
     REAL *mixed;             /* scores after mix_before */
     REAL *after;             /* probabilities after mix_after, or their gradient */
     REAL *unmixed;           /* gradient of the probabilities before mix_after */
@@ -79,7 +80,8 @@ typedef void (*AttentionVisit)(const Attention *a, AttentionSpan span, void *use
  * a->keys_t (with `values` also their values in a->values_t). */
 void REAL_FN(attention_walk)(Attention *a, bool values, AttentionVisit visit, void *user);
 
-/* a->scores of a span from a->keys_t: scaled products, bias and relative positions. */
+/* a->scores of a span from a->keys_t: scaled products, bias and relative positions; with
+ * a cap capped, and a->slopes. */
 void REAL_FN(attention_scores)(const Attention *a, AttentionSpan span);
 
 /* out = matrix (or its transpose) times the heads of `in`, both like a->scores. */

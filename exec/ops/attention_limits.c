@@ -34,9 +34,12 @@ void REAL_FN(limits_start)(AttentionLimits *l, int64_t sample) {
 const REAL *REAL_FN(limits_of)(const AttentionLimits *l, int64_t query) {
     if (l->last_row || l->last_column)
         return l->by_region + region_of(l, query) * l->padded;
-    if (!l->causal) return l->by_key;
+    if (!l->causal && !l->reach) return l->by_key;
     const REAL *restrict key = l->by_key;
     REAL *restrict row = l->by_query;
-    for (int64_t j = 0; j < l->padded; j++) row[j] = j <= query ? key[j] : -INFINITY;
+    const int64_t first = l->reach ? query - l->reach + 1 : 0;
+    const int64_t last = l->causal ? query : query + l->reach - 1;
+    for (int64_t j = 0; j < l->padded; j++)
+        row[j] = j >= first && j <= last ? key[j] : -INFINITY;
     return row;
 }

@@ -1,7 +1,7 @@
 /* Which keys a query of attention sees, as numbers that are added to its scores: 0, or
- * -inf for a key that is masked or, if causal, later. In shifted windows, which hold
- * tokens from both ends of the grid, keys of another region than the query's lose 100
- * instead (Liu et al., 2021).
+ * -inf for a key that is masked, out of reach or, if causal, later. In shifted windows,
+ * which hold tokens from both ends of the grid, keys of another region than the query's
+ * lose 100 instead (Liu et al., 2021).
  *
  * Rows have room for a multiple of LANE_COUNT keys; what is beyond the keys counts as
  * masked. */
@@ -16,11 +16,12 @@ enum { LIMIT_REGIONS = 4 };
 typedef struct AttentionLimits {
     int64_t keys, padded; /* keys of a sample, or of a window; elements of a row */
     bool causal;
-    const int32_t *mask;                 /* [samples, keys]; NULL = none */
+    int64_t reach;       /* distance from which on keys are not seen; 0: none */
+    const int32_t *mask; /* [samples, keys]; NULL = none */
     int64_t window, shift, down, across; /* windows of a sample; 0: none */
 
     REAL *by_key;               /* [padded]: of all queries */
-    REAL *by_query;             /* [padded]: of one query, if causal */
+    REAL *by_query;             /* [padded]: of one query, if causal or with a reach */
     REAL *by_region;            /* [LIMIT_REGIONS, padded]; with a shift */
     bool last_row, last_column; /* this window is one of a last row or column that holds
                                    tokens from both ends of the grid */

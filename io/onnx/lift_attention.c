@@ -8,6 +8,7 @@
 #include "io/onnx/lift_attention.h"
 
 #include "io/onnx/lift_heads.h"
+#include "io/onnx/lift_reach.h"
 #include "io/onnx/lift_rows.h"
 #include "io/onnx/lift_weights.h"
 #include "io/onnx/probe.h"
@@ -23,7 +24,8 @@ static const double FORBIDDEN = -50;
 /* What stands between the softmax and the product of queries and keys. */
 typedef struct Scores {
     NetNode *product;
-    double scale;
+    double scale, cap;         /* cap: 0 = none */
+    MaskReach reach;           /* of the masks */
     double *added[NET_PROBES]; /* to each score, NULL = nothing */
     int64_t count[NET_PROBES];
     NetValue *table;   /* of relative positions, NULL = none */
@@ -35,6 +37,8 @@ typedef struct Scores {
  * `where` only there where that is, or is not, 0. */
 static bool add_mask(Scores *s, const NetValue *mask, const NetValue *scores,
                      const NetValue *where, bool at_zero) {
+    if (s->cap > 0) return false; /* what is added before the cap is capped */
+    if (!s->reach.reach) s->reach = find_reach(where ? where : mask);
     for (int p = 0; p < NET_PROBES; p++) {
         const Array *shape = scores->probe[p];
         if (!s->added[p]) {
@@ -71,10 +75,21 @@ static bool is_mask(const NetValue *value) {
 static bool take_added(Scores *s, const Net *net, NetValue *added,
                        const NetValue *scores) {
     if (is_mask(added)) return add_mask(s, added, scores, NULL, false);
-    if (s->table || s->scale != 1) return false;
+    if (s->table || s->scale != 1 || s->cap > 0) return false;
     if (!trace_value(&s->table_trace, net, added, true)) return false;
     s->table = s->table_trace.source;
     return true;
+}
+
+/* c tanh(x / c): the factor c of a value, which is the scores' cap where the value is a
+ * tanh. What comes before has the factor 1 / c. */
+static NetValue *step_factor(Scores *s, NetValue *value, double number) {
+    const NetNode *tanh = value_behind(value)->producer;
+    s->scale *= number;
+    if (!tanh || !net_is(tanh, "Tanh") || !tanh->in[0] || s->cap > 0) return value;
+    if (s->scale != number || number <= 0) return NULL;
+    s->cap = number;
+    return tanh->in[0];
 }
 
 /* One node on the way from the softmax to the product; gives the next value. */
@@ -96,8 +111,7 @@ static NetValue *step_scores(Scores *s, const Net *net, NetValue *value) {
     const bool divided = net_is(node, "Div"), scaled = divided || net_is(node, "Mul");
     for (int i = divided; i < 2 && scaled; i++)
         if (value_scalar(node->in[i], &number)) {
-            s->scale *= divided ? 1 / number : number;
-            return node->in[1 - i];
+            return step_factor(s, node->in[1 - i], divided ? 1 / number : number);
         }
     if (net_is(node, "Max"))
         for (int i = 0; i < 2; i++)
@@ -129,14 +143,17 @@ static bool walk_scores(Lift *lift, NetValue *value, Scores *s) {
 /* ---- masks ---- */
 
 /* Whether what is added forbids exactly the keys after the query, or those that fill up,
- * or both, or nothing. `heads` scores follow each other for every sample. */
+ * or both, or nothing, and those out of reach. `heads` scores follow each other for every
+ * sample. */
 static bool mask_is(const double *added, int probe, int64_t count, int64_t queries,
-                    int64_t keys, bool causal, bool padded) {
+                    int64_t keys, bool causal, bool padded, MaskReach reach) {
     const int64_t each = count / probe_samples(probe);
     for (int64_t i = 0; i < count; i++) {
         const int64_t key = i % keys, query = i / keys % queries;
-        const bool free_key =
-            (!causal || key <= query) && (!padded || probe_mask(keys, i / each, key));
+        const int64_t distance = reach.both && key > query ? key - query : query - key;
+        const bool free_key = (!causal || key <= query) &&
+                              (!padded || probe_mask(keys, i / each, key)) &&
+                              (reach.reach == 0 || distance < reach.reach);
         if ((added[i] <= FORBIDDEN) == free_key) return false;
     }
     return true;
@@ -152,12 +169,12 @@ static bool find_mask(const Scores *s, const Array *const scores[NET_PROBES],
                           queries = shape->dim[shape->rank - 2];
             const bool tokens =
                 kind < 2 || keys == probe_tokens(p) || keys == probe_source_tokens(p);
-            good =
-                tokens && shape->count == s->count[p] &&
-                shape->count % probe_samples(p) == 0 &&
-                mask_is(s->added[p], p, s->count[p], queries, keys, kind & 1, kind & 2);
+            good = tokens && shape->count == s->count[p] &&
+                   shape->count % probe_samples(p) == 0 &&
+                   mask_is(s->added[p], p, s->count[p], queries, keys, kind & 1, kind & 2,
+                           s->reach);
         }
-        if (!good) continue;
+        if (!good || (s->reach.reach && !s->reach.both && !(kind & 1))) continue;
         *causal = kind & 1;
         *padded = kind & 2;
         return true;
@@ -322,6 +339,16 @@ static bool joins_heads(const Trace *trace, int64_t *heads) {
     return rows > 0 && trace->scale == 1;
 }
 
+/* Attributes beside the usual ones. */
+static const char *limits_text(Lift *lift, const Scores *s) {
+    const char *text = "";
+    if (s->reach.reach)
+        text = arena_printf(lift->arena, " reach=%lld", (long long)s->reach.reach);
+    if (s->cap > 0)
+        text = arena_printf(lift->arena, "%s cap=%s", text, short_decimal(lift, s->cap));
+    return text;
+}
+
 static Node *lift_scores(Lift *lift, const NetNode *node, Scores *s, NetValue *values,
                          int64_t heads) {
     Heads q, k, v;
@@ -339,7 +366,7 @@ static Node *lift_scores(Lift *lift, const NetNode *node, Scores *s, NetValue *v
     const char *scale =
         fabs(factor * sqrt((double)q.width) - 1) < 1e-5
             ? ""
-            : arena_printf(lift->arena, " scale=%s", short_decimal(lift, factor));
+            : arena_printf(lift->arena, " scale=%s", short_factor(lift, factor));
     const Array *scores[NET_PROBES];
     for (int p = 0; p < NET_PROBES; p++) scores[p] = product->out[0]->probe[p];
     const int64_t rows = scores[0]->dim[scores[0]->rank - 2];
@@ -359,9 +386,9 @@ static Node *lift_scores(Lift *lift, const NetNode *node, Scores *s, NetValue *v
     const char *groups = k.groups == heads ? ""
                                            : arena_printf(lift->arena, " kv_heads=%lld",
                                                           (long long)k.groups);
-    Node *attention =
-        lift_op(lift, node, "attention", in, in[3] ? 4 : 3, "heads=%lld%s%s%s",
-                (long long)heads, groups, causal ? " causal=true" : "", scale);
+    Node *attention = lift_op(lift, node, "attention", in, in[3] ? 4 : 3,
+                              "heads=%lld%s%s%s%s", (long long)heads, groups,
+                              causal ? " causal=true" : "", scale, limits_text(lift, s));
     return attention && s->table ? add_table(lift, node, s, attention, heads, 0)
                                  : attention;
 }

@@ -32,11 +32,22 @@ static int64_t row_width(const NetValue *value) {
 Node *lift_norm(Lift *lift, const NetNode *node, bool mean, Node *x, NetValue *weight,
                 NetValue *bias, double eps) {
     const int64_t width = weight->probe[0]->count;
+    const NetValue *one = value_behind(weight);
+    const NetNode *sum = mean ? NULL : one->producer;
+    double number;
+    bool unit = false; /* 1 + weight */
+    for (int i = 0; sum && net_is(sum, "Add") && sum->in_count == 2 && i < 2 && !unit;
+         i++)
+        if (sum->in[i] && sum->in[1 - i] && value_scalar(sum->in[i], &number) &&
+            number == 1 && value_behind(sum->in[1 - i])->stored) {
+            weight = sum->in[1 - i];
+            unit = true;
+        }
     Node *in[3] = {x, lift_stored(lift, weight, 1, &width)};
     if (!x || !in[1]) return NULL;
     if (bias && !(in[2] = lift_stored(lift, bias, 1, &width))) return NULL;
     return lift_op(lift, node, mean ? "layer_norm" : "rms_norm", in, bias ? 3 : 2,
-                   "eps=%s", short_decimal(lift, eps));
+                   "eps=%s%s", short_decimal(lift, eps), unit ? " unit_offset=true" : "");
 }
 
 /* What a cone holds beside its nodes, as far as norms have it. */
@@ -277,6 +288,15 @@ const char *short_decimal(const Lift *lift, double x) {
     return arena_strdup(lift->arena, text);
 }
 
+const char *short_factor(const Lift *lift, double x) {
+    const double square = round(x * x), over = round(1 / x), root = round(1 / (x * x));
+    const double exact[] = {sqrt(square), 1 / over, 1 / sqrt(root)};
+    for (int i = 0; i < 3 && x > 0; i++)
+        if (isfinite(exact[i]) && (float)exact[i] == (float)x)
+            return arena_printf(lift->arena, "%.17g", exact[i]);
+    return short_decimal(lift, x);
+}
+
 double round_digits(double x) {
     char text[32];
     snprintf(text, sizeof text, "%.3g", x);
@@ -398,14 +418,9 @@ Node *match_product(Lift *lift, NetNode *node) {
     for (int i = divided; i < 2; i++) {
         if (!value_scalar(node->in[i], &by)) continue;
         Node *x = lift_value(lift, node->in[1 - i]);
-        if (divided) by = 1 / by;
-        /* embeddings are scaled by the root of their width, which is rounded in files */
-        const double root = sqrt((double)row_width(node->out[0]));
-        return !x ? NULL
-               : (float)by == (float)root
-                   ? lift_op(lift, node, "scale", &x, 1, "by=%.17g", root)
-                   : lift_op(lift, node, "scale", &x, 1, "by=%s",
-                             short_decimal(lift, by));
+        return x ? lift_op(lift, node, "scale", &x, 1, "by=%s",
+                           short_factor(lift, divided ? 1 / by : by))
+                 : NULL;
     }
     if (divided || value_is_known(node->in[0]) || value_is_known(node->in[1]))
         return NULL;

@@ -32,4 +32,8 @@ const char *short_decimal(const Lift *lift, double x);
  * have where it has them. */
 double round_digits(double x);
 
+/* A factor as text: the root of a whole number, or 1 over one or its root, whose nearest
+ * f32 a file has, else as short_decimal. */
+const char *short_factor(const Lift *lift, double x);
+
 #endif

@@ -151,20 +151,40 @@ const char *onnx_positions(OnnxExport *x, int64_t dim, int64_t offset) {
     return onnx_keep(b, key, value);
 }
 
-const char *onnx_causal(OnnxExport *x, int64_t dim) {
+/* Places of the tokens of `dim` [N or 1, 1, T, 1] and of the keys that they may see [N or
+ * 1, 1, 1, S]. */
+static void places_of_pairs(OnnxExport *x, int64_t dim, const char **queries_out,
+                            const char **keys_out) {
     OnnxBuild *b = x->b;
-    const char *key = arena_printf(b->arena, "causal %lld %d", (long long)dim, x->cached);
-    const char *value = onnx_kept(b, key);
-    if (value) return value;
     const char *queries = places_of(x, dim), *keys = queries;
     if (x->cached && dim == DIM_T)
         keys = x->key_mask
                    ? count_along(b, x->key_mask, NULL)
                    : onnx_unsqueeze(b, onnx_range(b, ONNX_VECTOR(b, 0), total_of(x, dim)),
                                     0);
-    queries = onnx_unsqueeze(b, onnx_unsqueeze(b, queries, 1), 3);
-    keys = onnx_unsqueeze(b, onnx_unsqueeze(b, keys, 1), 1);
+    *queries_out = onnx_unsqueeze(b, onnx_unsqueeze(b, queries, 1), 3);
+    *keys_out = onnx_unsqueeze(b, onnx_unsqueeze(b, keys, 1), 1);
+}
+
+const char *onnx_causal(OnnxExport *x, int64_t dim) {
+    OnnxBuild *b = x->b;
+    const char *key = arena_printf(b->arena, "causal %lld %d", (long long)dim, x->cached);
+    const char *value = onnx_kept(b, key), *queries, *keys;
+    if (value) return value;
+    places_of_pairs(x, dim, &queries, &keys);
     return onnx_keep(b, key, ONNX_NODE(b, "LessOrEqual", keys, queries));
+}
+
+const char *onnx_near(OnnxExport *x, int64_t dim, int64_t reach, bool both) {
+    OnnxBuild *b = x->b;
+    const char *key = arena_printf(b->arena, "near %lld %lld %d %d", (long long)dim,
+                                   (long long)reach, both, x->cached);
+    const char *value = onnx_kept(b, key), *queries, *keys;
+    if (value) return value;
+    places_of_pairs(x, dim, &queries, &keys);
+    const char *distance = ONNX_NODE(b, "Sub", queries, keys);
+    if (both) distance = ONNX_NODE(b, "Abs", distance);
+    return onnx_keep(b, key, ONNX_NODE(b, "Less", distance, onnx_i64(b, reach)));
 }
 
 const char *onnx_offsets(OnnxExport *x, int64_t queries, int64_t keys) {

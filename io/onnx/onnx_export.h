@@ -81,6 +81,10 @@ const char *onnx_positions(OnnxExport *x, int64_t dim, int64_t offset);
  * 1, 1, T, S], S being the tokens before and these where states come in. */
 const char *onnx_causal(OnnxExport *x, int64_t dim);
 
+/* The same for keys that are fewer than `reach` tokens away: on both sides, or without
+ * `both` before the token alone, where keys behind it count as near. */
+const char *onnx_near(OnnxExport *x, int64_t dim, int64_t reach, bool both);
+
 /* By how many tokens keys stand after queries, [T, S], both counted from the text's
  * first; S is the tokens before and these where states come in. */
 const char *onnx_offsets(OnnxExport *x, int64_t queries, int64_t keys);

@@ -18,7 +18,7 @@ enum { STEPS = 7, BUCKETS = STEPS * STEPS };
 typedef struct Attention {
     const Node *node;
     int64_t heads, groups, width, value_width; /* H, G, d, e */
-    int64_t grid_h, grid_w, skip, window, shift;
+    int64_t grid_h, grid_w, skip, window, shift, reach;
     int64_t queries, keys; /* may be symbols */
     bool causal;
 } Attention;
@@ -33,6 +33,7 @@ static Attention attention_of(const Node *node) {
                    .skip = node_integer(node, "skip"),
                    .window = node_integer(node, "window"),
                    .shift = node_integer(node, "shift"),
+                   .reach = node_integer(node, "reach"),
                    .queries = q[1],
                    .keys = v[1],
                    .causal = node_flag(node, "causal")};
@@ -234,28 +235,39 @@ static const char *over_scores(OnnxBuild *b, const char *mask) {
     return onnx_unsqueeze(b, onnx_unsqueeze(b, mask, 1), 2);
 }
 
+/* Both of two conditions, of which either may be NULL: none. */
+static const char *both_of(OnnxBuild *b, const char *one, const char *two) {
+    if (!one || !two) return one ? one : two;
+    const char *key = arena_printf(b->arena, "both %s %s", one, two);
+    const char *kept = onnx_kept(b, key);
+    return kept ? kept : onnx_keep(b, key, ONNX_NODE(b, "And", one, two));
+}
+
 /* Which keys a query may attend to, as bool [N or 1, 1, T or 1, S]; NULL = all. */
 static const char *allowed_keys(OnnxExport *x, const Attention *a, const char *mask) {
     OnnxBuild *b = x->b;
     const char *causal = a->causal ? onnx_causal(x, a->queries) : NULL;
-    if (!mask) return causal;
-    const char *key = arena_printf(b->arena, "allowed %s %s", mask, causal ? causal : "");
-    const char *kept = onnx_kept(b, key);
-    if (kept) return kept;
-    const char *allowed = over_scores(b, onnx_cast(b, mask, ONNX_BOOL));
-    return onnx_keep(b, key, causal ? ONNX_NODE(b, "And", allowed, causal) : allowed);
+    const char *near = a->reach ? onnx_near(x, a->queries, a->reach, !a->causal) : NULL;
+    const char *seen = both_of(b, causal, near);
+    if (!mask) return seen;
+    const char *key = arena_printf(b->arena, "mask of keys %s", mask);
+    const char *allowed = onnx_kept(b, key);
+    if (!allowed)
+        allowed = onnx_keep(b, key, over_scores(b, onnx_cast(b, mask, ONNX_BOOL)));
+    return both_of(b, allowed, seen);
 }
 
 /* What is added to scores: 0, or MASKED for keys that take no part; NULL = nothing. A
  * mask of keys alone becomes (1 - mask) * MASKED, for onnxruntime's fusion. */
 static const char *limits_of(OnnxExport *x, const Attention *a, const char *mask) {
     OnnxBuild *b = x->b;
-    if (!mask && !a->causal) return NULL;
-    const char *key = arena_printf(b->arena, "limits %s %d", mask ? mask : "",
-                                   a->causal ? (int)a->queries : 0);
+    if (!mask && !a->causal && !a->reach) return NULL;
+    const char *key =
+        arena_printf(b->arena, "limits %s %d %lld", mask ? mask : "",
+                     a->causal || a->reach ? (int)a->queries : 0, (long long)a->reach);
     const char *value = onnx_kept(b, key);
     if (value) return value;
-    if (a->causal) {
+    if (a->causal || a->reach) {
         value = ONNX_NODE(b, "Where", allowed_keys(x, a, mask), onnx_real(b, 0),
                           onnx_real(b, MASKED));
     } else {
@@ -296,10 +308,15 @@ static const char *scores_of(OnnxExport *x, const Attention *a, const char *q,
     const char *bias = onnx_named(x, a->node, "bias");
     if (bias) scores = ONNX_NODE(b, "Add", scores, onnx_unsqueeze(b, bias, 0));
     const char *table = onnx_named(x, a->node, "rel_bias");
-    if (!table) return scores;
     const bool by_bucket = node_integer(a->node, "buckets") > 0;
-    return ONNX_NODE(b, "Add", scores,
-                     by_bucket ? bucket_bias(x, a, table) : table_bias(x, a, table));
+    if (table)
+        scores =
+            ONNX_NODE(b, "Add", scores,
+                      by_bucket ? bucket_bias(x, a, table) : table_bias(x, a, table));
+    const double cap = node_real(a->node, "cap");
+    if (cap == 0) return scores;
+    scores = ONNX_NODE(b, "Tanh", ONNX_NODE(b, "Div", scores, onnx_real(b, cap)));
+    return ONNX_NODE(b, "Mul", scores, onnx_real(b, cap));
 }
 
 /* mix_after_bias belongs to keys that may be attended to. */

@@ -1,5 +1,6 @@
 /* Ops that work row by row: projections, norms, activations, embeddings, positions. */
 #include "io/onnx/onnx_export.h"
+#include "ir/rotary_angles.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -116,7 +117,9 @@ const char *onnx_op_layer_norm(OnnxExport *x, const Node *node) {
 const char *onnx_op_rms_norm(OnnxExport *x, const Node *node) {
     OnnxBuild *b = x->b;
     const int32_t real = b->real;
-    const char *u = onnx_operand(x, node, 0);
+    const int64_t heads = node_integer(node, "heads"), width = node_width(node);
+    const char *u = onnx_operand(x, node, 0), *weight = onnx_operand(x, node, 1);
+    if (heads > 1) u = ONNX_RESHAPE(b, u, 0, 0, heads, width / heads);
     if (real != ONNX_F32) u = onnx_cast(b, u, ONNX_F32);
     b->real = ONNX_F32;
     const char *y = ONNX_NODE(b, "Pow", u, onnx_real(b, 2));
@@ -128,7 +131,10 @@ const char *onnx_op_rms_norm(OnnxExport *x, const Node *node) {
     y = ONNX_NODE(b, "Div", u, y);
     b->real = real;
     if (real != ONNX_F32) y = onnx_cast(b, y, real);
-    return ONNX_NODE(b, "Mul", y, onnx_operand(x, node, 1));
+    if (node_flag(node, "unit_offset"))
+        weight = ONNX_NODE(b, "Add", weight, onnx_real(b, 1));
+    y = ONNX_NODE(b, "Mul", y, weight);
+    return heads > 1 ? ONNX_RESHAPE(b, y, 0, 0, width) : y;
 }
 
 /* In f32: squares may be beyond f16. */
@@ -183,19 +189,21 @@ const char *onnx_op_add_position(OnnxExport *x, const Node *node) {
     return ONNX_NODE(x->b, "Add", onnx_operand(x, node, 0), rows);
 }
 
-/* Angles of positions [., T, width]: the position times theta^(-j / width). */
-static const char *angles_of(OnnxExport *x, const Node *node, int64_t width) {
+/* Angles of positions [., T, width]: the position times each of `angles`. */
+static const char *angles_of(OnnxExport *x, const Node *node, int64_t width,
+                             const RotaryAngles *angles) {
     OnnxBuild *b = x->b;
-    const double theta = node_real(node, "theta");
     const char *at = onnx_positions(x, node->type.dim[1], node_integer(node, "offset"));
+    double *exact = memory_alloc((size_t)width, sizeof *exact);
     float *turns = memory_alloc((size_t)width, sizeof *turns);
-    for (int64_t j = 0; j < width; j++)
-        turns[j] = (float)pow(theta, -(double)j / (double)width);
+    rotary_angles(exact, width, angles);
+    for (int64_t j = 0; j < width; j++) turns[j] = (float)exact[j];
     const int32_t real = b->real;
     b->real = ONNX_F32; /* positions may be beyond f16 */
     at = onnx_unsqueeze(b, onnx_cast(b, at, ONNX_F32), 2);
     at = ONNX_NODE(b, "Mul", at, onnx_f32s(b, turns, &width, 1));
     b->real = real;
+    free(exact);
     free(turns);
     return at;
 }
@@ -206,43 +214,71 @@ static const char *to_real(OnnxBuild *b, const char *y) {
 
 const char *onnx_op_add_sinusoid(OnnxExport *x, const Node *node) {
     OnnxBuild *b = x->b;
-    const char *angles = angles_of(x, node, node->type.dim[2] / 2);
+    const RotaryAngles plain = {.theta = node_real(node, "theta")};
+    const char *angles = angles_of(x, node, node->type.dim[2] / 2, &plain);
     const char *sine = ONNX_NODE(b, "Sin", angles);
     const char *waves = to_real(b, onnx_concat(b, 2, sine, ONNX_NODE(b, "Cos", angles)));
     return ONNX_NODE(b, "Add", onnx_operand(x, node, 0), waves);
 }
 
-/* Cosines and sines of all heads [., T, 1, d], one pair of values for all nodes that turn
+static RotaryAngles angles_of_node(const Node *node) {
+    const RotaryScaling scaling = node_chooses(node, "scaling", "linear") ? ROTARY_LINEAR
+                                  : node_chooses(node, "scaling", "llama3")
+                                      ? ROTARY_LLAMA3
+                                  : node_chooses(node, "scaling", "yarn") ? ROTARY_YARN
+                                                                          : ROTARY_PLAIN;
+    return (RotaryAngles){node_real(node, "theta"),  scaling,
+                          node_real(node, "factor"), node_real(node, "original"),
+                          node_real(node, "slow"),   node_real(node, "fast"),
+                          node_flag(node, "whole")};
+}
+
+/* Cosines and sines of all heads [., T, 1, r], one pair of values for all nodes that turn
  * alike. */
 static void turns_of(OnnxExport *x, const Node *node, int64_t width, const char **cosine,
                      const char **sine) {
     OnnxBuild *b = x->b;
+    const RotaryAngles a = angles_of_node(node);
+    const double amplitude = node_real(node, "amplitude");
     const char *key = arena_printf(
-        b->arena, "turns %d %lld %lld %a", (int)node->type.dim[1], (long long)width,
-        (long long)node_integer(node, "offset"), node_real(node, "theta"));
+        b->arena, "turns %d %lld %lld %a %d %a %a %a %a %d %a", (int)node->type.dim[1],
+        (long long)width, (long long)node_integer(node, "offset"), a.theta,
+        (int)a.scaling, a.factor, a.original, a.slow, a.fast, a.whole, amplitude);
     const char *cosines = arena_printf(b->arena, "%s cos", key);
     const char *sines = arena_printf(b->arena, "%s sin", key);
     *cosine = onnx_kept(b, cosines);
     *sine = onnx_kept(b, sines);
     if (*cosine) return;
-    const char *angles = angles_of(x, node, width / 2);
+    const char *angles = angles_of(x, node, width / 2, &a);
     angles = onnx_unsqueeze(b, onnx_concat(b, 2, angles, angles), 2);
-    *cosine = onnx_keep(b, cosines, to_real(b, ONNX_NODE(b, "Cos", angles)));
-    *sine = onnx_keep(b, sines, to_real(b, ONNX_NODE(b, "Sin", angles)));
+    *cosine = to_real(b, ONNX_NODE(b, "Cos", angles));
+    *sine = to_real(b, ONNX_NODE(b, "Sin", angles));
+    if (amplitude != 1) {
+        *cosine = ONNX_NODE(b, "Mul", *cosine, onnx_real(b, amplitude));
+        *sine = ONNX_NODE(b, "Mul", *sine, onnx_real(b, amplitude));
+    }
+    onnx_keep(b, cosines, *cosine);
+    onnx_keep(b, sines, *sine);
 }
 
 const char *onnx_op_rotary(OnnxExport *x, const Node *node) {
     OnnxBuild *b = x->b;
     const int64_t heads = node_integer(node, "heads"), all = node->type.dim[2];
-    const int64_t width = all / heads;
-    const char *cosine, *sine;
+    const int64_t whole = all / heads, part = node_integer(node, "turned");
+    const int64_t width = part ? part : whole;
+    const char *cosine, *sine, *rest = NULL;
     turns_of(x, node, width, &cosine, &sine);
-    const char *u = ONNX_RESHAPE(b, onnx_operand(x, node, 0), 0, 0, heads, width);
+    const char *u = ONNX_RESHAPE(b, onnx_operand(x, node, 0), 0, 0, heads, whole);
+    if (width < whole) {
+        rest = onnx_slice(b, u, ONNX_VECTOR(b, width), ONNX_VECTOR(b, whole), 3);
+        u = onnx_slice(b, u, ONNX_VECTOR(b, 0), ONNX_VECTOR(b, width), 3);
+    }
     const char *middle = ONNX_VECTOR(b, width / 2);
     const char *low = onnx_slice(b, u, ONNX_VECTOR(b, 0), middle, 3);
     const char *high = onnx_slice(b, u, middle, ONNX_VECTOR(b, width), 3);
     const char *turned = onnx_concat(b, 3, ONNX_NODE(b, "Neg", high), low);
     const char *y = ONNX_NODE(b, "Mul", u, cosine);
     y = ONNX_NODE(b, "Add", y, ONNX_NODE(b, "Mul", turned, sine));
+    if (rest) y = onnx_concat(b, 3, y, rest);
     return ONNX_RESHAPE(b, y, 0, 0, all);
 }

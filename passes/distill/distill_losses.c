@@ -218,6 +218,12 @@ static Status check_heads(Distill *d, DistillMatch match, int64_t *heads, Diag *
                                 "windows in layer %d of the %s",
                                 window_tokens(s) ? match.student : match.teacher,
                                 window_tokens(s) ? "student" : "teacher");
+    if ((s && s->reach) || (t && t->reach))
+        return step_fail_option(d->objective.ctx, "attention_form", diag,
+                                "map expects attention to all tokens, found a window "
+                                "that slides along them in layer %d of the %s",
+                                s && s->reach ? match.student : match.teacher,
+                                s && s->reach ? "student" : "teacher");
     if (ours == theirs && ours > 0) return STATUS_OK;
     Status status = step_fail_option(
         d->objective.ctx, "attention_form", diag,
@@ -265,6 +271,11 @@ static Status check_pair(const Distill *d, const AttentionPair *pair, Diag *diag
             "keys) in layer %d of the teacher",
             (long long)s->heads, (long long)ours, pair->match.student,
             (long long)t->heads, (long long)theirs, pair->match.teacher);
+    if (t->reach || t->cap > 0)
+        return step_fail_option(ctx, "attention_form", diag,
+                                "match: expected attention of the teacher's layer %d to "
+                                "all tokens, without a cap, found reach=%lld cap=%g",
+                                pair->match.teacher, (long long)t->reach, t->cap);
     if (s->causal == t->causal) return STATUS_OK;
     return step_fail_option(ctx, "attention_form", diag,
                             "match: attention of layer %d of the student and "

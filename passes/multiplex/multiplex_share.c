@@ -144,6 +144,12 @@ static Status check_heads(const Multiplex *m, int first, int count, Diag *diag) 
                              "of %lld and %lld (0 = none)",
                              first, first + l, (long long)a->window,
                              (long long)b->window);
+        if (a->reach != b->reach || a->cap != b->cap)
+            return step_fail(m->ctx, diag,
+                             "layers %d and %d cannot be grouped: they see keys up to "
+                             "%lld and %lld tokens away (0 = all), with caps %g and %g",
+                             first, first + l, (long long)a->reach, (long long)b->reach,
+                             a->cap, b->cap);
         if (a->kv_heads != b->kv_heads)
             return step_fail(
                 m->ctx, diag,

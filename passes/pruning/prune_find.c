@@ -104,7 +104,8 @@ static Status add_side(const Prune *p, PruneBlock *block, Node *value, Role role
          * weights only if they are known to be cut by heads. */
         const bool headed = node_has_trait(value, OP_ROWWISE) &&
                             node_heads(value) == block->units &&
-                            (value->in_count == 1 || node_is(value, &op_feature_map));
+                            (value->in_count == 1 || node_is(value, &op_feature_map) ||
+                             node_is(value, &op_rms_norm)); /* one weight for all */
         if (!headed || block->headed_count == PRUNE_HEADED) break;
         block->headed[block->headed_count++] = value;
         if (!node_is(value, &op_feature_map)) continue;

@@ -144,11 +144,17 @@ static Status check_operands(const Swap *swap, const SwapSite *site, Diag *diag)
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
         if (node_operand(site->attention, NAMES[i]))
             return fail_operand(swap, site, NAMES[i], diag);
-    if (((const AttentionAttrs *)site->attention->attrs)->window)
+    const AttentionAttrs *attrs = site->attention->attrs;
+    if (attrs->window || attrs->reach)
         return step_fail(swap->ctx, diag,
-                         "%s: expected attention over all tokens, found windows",
-                         site->place);
-    return STATUS_OK;
+                         "%s: expected attention over all tokens, found %s", site->place,
+                         attrs->window ? "windows" : "a window that slides along them");
+    if (attrs->cap == 0) return STATUS_OK;
+    Status status =
+        step_fail(swap->ctx, diag, "%s: expected attention without a cap, found cap=%g",
+                  site->place, attrs->cap);
+    diag_hint(diag, "linear attention has no scores that a cap could bound");
+    return status;
 }
 
 /* What a feature map is to read in place of an operand of attention. */

@@ -157,7 +157,8 @@ static double score(const Problem *p, int64_t n, int64_t h, int64_t i, int64_t j
         sum += p->in[REL_BIAS][distance_bucket(&p->attrs, i, j) * p->heads + h];
     else if (has(p, REL_BIAS) && relative)
         sum += table_entry(p, h, offset(p, i, j));
-    return sum + (has(p, BIAS) ? p->in[BIAS][(h * tall + i) * side + j] : 0);
+    sum += has(p, BIAS) ? p->in[BIAS][(h * tall + i) * side + j] : 0;
+    return p->attrs.cap > 0 ? p->attrs.cap * tanh(sum / p->attrs.cap) : sum;
 }
 
 /* ---- windows ---- */
@@ -189,7 +190,9 @@ static double window_mask(const AttentionAttrs *a, int64_t i, int64_t j) {
 
 static bool is_masked(const Problem *p, int64_t n, int64_t i, int64_t j) {
     return (has(p, MASK) && p->in[MASK][n * p->keys + j] == 0) ||
-           (p->attrs.causal && j > i) || window_mask(&p->attrs, i, j) == -INFINITY;
+           (p->attrs.causal && j > i) ||
+           (p->attrs.reach && llabs(i - j) >= p->attrs.reach) ||
+           window_mask(&p->attrs, i, j) == -INFINITY;
 }
 
 /* Adds a head's bias to its keys that take part. */

@@ -308,6 +308,29 @@ static void test_published_buckets(void **state) {
     }
 }
 
+/* Windows that slide along the tokens, on both sides or behind, shorter and longer than
+ * the text, and caps of the scores, with every kind of operand. */
+static void test_reach_and_cap(void **state) {
+    (void)state;
+    for (uint64_t round = 0; round < 200; round++) {
+        const uint64_t key = random_key(83, round), bits = random_u64(key, 50);
+        const int64_t groups = pick(key, 1, 2);
+        Problem p = {pick(key, 0, 2),  groups * pick(key, 9, 3), pick(key, 2, 150),
+                     pick(key, 3, 40), pick(key, 4, 9),          pick(key, 5, 9)};
+        p.attrs.causal = bits & 1;
+        p.attrs.reach = bits & 2 ? pick(key, 10, 20) : bits & 4 ? 200 : 0;
+        p.attrs.cap = bits & 8 ? 0.5 + (double)pick(key, 11, 4) : 0;
+        p.attrs.kv_heads = groups;
+        p.attrs.grid_h = pick(key, 6, 6);
+        p.attrs.grid_w = pick(key, 7, 9);
+        p.present = ALWAYS | (unsigned)(bits >> 8 & 7) << MASK;
+        if (bits & 16 && p.heads == groups)
+            p.present |= BIT(MIX_BEFORE) | BIT(MIX_AFTER) | BIT(MIX_AFTER_BIAS);
+        if (has(&p, REL_KEY)) p.queries = p.keys = p.attrs.grid_h * p.attrs.grid_w;
+        check_problem(&p, key);
+    }
+}
+
 /* Groups of query heads with one head of keys and values each. */
 static void test_groups(void **state) {
     (void)state;
@@ -524,13 +547,13 @@ static void test_infer_errors(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_options),       cmocka_unit_test(test_many_blocks),
-        cmocka_unit_test(test_random_shapes),     cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_windows),           cmocka_unit_test(test_repeated_heads),
-        cmocka_unit_test(test_fully_masked),      cmocka_unit_test(test_accumulate),
-        cmocka_unit_test(test_shared_gradient),   cmocka_unit_test(test_single_gradients),
-        cmocka_unit_test(test_infer_errors),      cmocka_unit_test(test_buckets),
-        cmocka_unit_test(test_published_buckets),
+        cmocka_unit_test(test_all_options),     cmocka_unit_test(test_many_blocks),
+        cmocka_unit_test(test_random_shapes),   cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_windows),         cmocka_unit_test(test_repeated_heads),
+        cmocka_unit_test(test_fully_masked),    cmocka_unit_test(test_accumulate),
+        cmocka_unit_test(test_shared_gradient), cmocka_unit_test(test_single_gradients),
+        cmocka_unit_test(test_infer_errors),    cmocka_unit_test(test_reach_and_cap),
+        cmocka_unit_test(test_buckets),         cmocka_unit_test(test_published_buckets),
     };
     blas_init();
     return cmocka_run_group_tests(tests, NULL, NULL);

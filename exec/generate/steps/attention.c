@@ -15,9 +15,10 @@ typedef struct AttentionSizes {
     int64_t heads, groups, share; /* share: query heads of a head of keys */
     int64_t d, e, wide;           /* wide: e in whole panels */
     int64_t tokens;               /* capacity in whole panels */
-    float scale;
-    Buckets buckets;           /* of distances, when there is a table of biases */
-    const float *table;        /* [buckets, heads] of a call; NULL = there is none */
+    int64_t reach;                /* tokens that a query sees at most */
+    float scale, cap;             /* cap: 0 = none */
+    Buckets buckets;              /* of distances, when there is a table of biases */
+    const float *table;           /* [buckets, heads] of a call; NULL = there is none */
     const int32_t *bucket_end; /* behind the bucket of distance 0; farther ones before */
 } AttentionSizes;
 
@@ -34,6 +35,8 @@ static AttentionSizes open_sizes(const Node *node, int64_t capacity) {
     s.e = node->in[V]->type.dim[2] / s.groups;
     s.wide = round_up(s.e);
     s.tokens = round_up(capacity);
+    s.reach = attrs->reach ? attrs->reach : s.tokens;
+    s.cap = (float)attrs->cap;
     s.scale = (float)(attrs->scale > 0 ? attrs->scale : 1 / sqrt((double)s.d));
     s.buckets = (Buckets){attrs->buckets, attrs->distance, attrs->bidirectional};
     return s;
@@ -110,9 +113,14 @@ static void attend(const AttentionSizes *s, Cache cache, const Group *g, float *
     for (int64_t i = 0; i < g->n; i++) {
         float *restrict row = scores + i * s->tokens;
         const int64_t count = g->first + i * g->more;
+        const int64_t from = count > s->reach ? count - s->reach : 0;
         for (int64_t j = 0; j < count; j++) row[j] *= s->scale;
         if (s->table) add_bias(s, g->head + i * g->head_step, count, row);
-        softmax_row(row, count);
+        if (s->cap > 0)
+            for (int64_t j = from; j < count; j++)
+                row[j] = s->cap * tanh_real(row[j] / s->cap);
+        softmax_row(row + from, count - from);
+        for (int64_t j = 0; j < from; j++) row[j] = 0;
         for (int64_t j = count; j < seen; j++) row[j] = 0;
     }
     const Panels values = {cache.values, s->wide, PANEL_ROWS, s->wide / PANEL_ROWS,

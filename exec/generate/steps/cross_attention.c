@@ -27,9 +27,11 @@ static CrossSizes open_sizes(const Node *node) {
 
 /* Keys and values of the source, everything else of the target. */
 static Status check(const Node *node, Diag *diag) {
-    if (((const AttentionAttrs *)node->attrs)->causal)
+    const AttentionAttrs *attrs = node->attrs;
+    if (attrs->causal || attrs->reach || attrs->cap > 0)
         return diag_fail(diag, STATUS_MODEL, node->loc, NULL,
-                         "attention: expected causal=false for attention to a source");
+                         "attention: expected causal=false, reach=0 and cap=0 for "
+                         "attention to a source");
     return step_check_absent(node, MASK + 1, 0, diag);
 }
 

@@ -144,6 +144,42 @@ STEP_KERNEL(rotary) = {
     .run = run_rotary,
 };
 
+/* ---- norms of heads ---- */
+
+static int64_t norm_heads(const Node *node) {
+    const int64_t heads = ((const RmsNormAttrs *)node->attrs)->heads;
+    return heads > 1 ? heads : 0;
+}
+
+/* Heads first .. last - 1 of one row, or all of several; without heads whole rows. */
+static void run_norm(const StepCall *step, int64_t first, int64_t last) {
+    RmsNormAttrs attrs = *(const RmsNormAttrs *)step->attrs;
+    if (attrs.heads == 1) {
+        run_rows(step, first, last);
+        return;
+    }
+    Call call;
+    View in[OPERANDS_MAX] = {{0}};
+    bind_call(&call, in, step->node, step->count, step->in);
+    const int64_t head = call.out.dim[2] / attrs.heads, width = (last - first) * head;
+    in[0].dim[2] = call.out.dim[2] = width;
+    in[0].count = call.out.count = step->count * width;
+    in[0].data = (float *)in[0].data + first * head;
+    call.out.data = step->out + first * head;
+    attrs.heads = last - first;
+    call.attrs = &attrs;
+    call.aux = step->scratch;
+    own_kernel(step->node)->forward(&call);
+}
+
+STEP_KERNEL(rms_norm) = {
+    .share = STEP_LIGHT,
+    .local = READS_IN(0),
+    .units = norm_heads,
+    .scratch_floats = scratch_floats,
+    .run = run_norm,
+};
+
 /* ---- sinusoid ---- */
 
 /* `samples` rows of `tokens` tokens each, from the call's position on. */
