@@ -261,7 +261,7 @@ Node *build_op(Builder *b, const char *name, Role role, Node *const in[4],
     Node *node = insert(b, name, in, count);
     if (!node) return dummy(b);
     if (attrs) {
-        char text[256];
+        char text[512];
         va_list args;
         va_start(args, attrs);
         vsnprintf(text, sizeof text, attrs, args);

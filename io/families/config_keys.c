@@ -23,11 +23,16 @@ static const RefusedKey REFUSED[] = {
     {"sliding_window", NULL, "attention within a window of tokens is not read"},
 };
 
-Status config_check(const Tree *config, Diag *diag) {
+static bool is_followed(const char *key, const char *const *follows) {
+    while (follows && *follows && strcmp(*follows, key) != 0) follows++;
+    return follows && *follows;
+}
+
+Status config_check(const Tree *config, const char *const *follows, Diag *diag) {
     for (size_t i = 0; i < sizeof REFUSED / sizeof *REFUSED; i++) {
         const RefusedKey *refused = &REFUSED[i];
         const Tree *value = tree_get_nonnull(config, refused->key);
-        if (!value) continue;
+        if (!value || is_followed(refused->key, follows)) continue;
         Text found = {0};
         tree_print_json(&found, value, 0);
         const bool one = value->kind == TREE_FLOAT && value->real == 1;

@@ -4,10 +4,11 @@
 
 #include "ir/tree.h"
 
-/* Refuses what changes the weights or the mathematics of any model in ways that no family
- * follows: quantised weights, heads that were pruned, tied stacks, ... Fails with
- * STATUS_MODEL, at the key. */
-Status config_check(const Tree *config, Diag *diag);
+/* Refuses what changes the weights or the mathematics of any model in ways that a family
+ * does not follow: quantised weights, heads that were pruned, tied stacks, ... `follows`
+ * are the keys that it does, ended by NULL; NULL = none. Fails with STATUS_MODEL, at the
+ * key. */
+Status config_check(const Tree *config, const char *const *follows, Diag *diag);
 
 /* Whether a key changes nothing of what a model computes from given weights: where it
  * comes from, how it is trained, how texts are generated, parts that are no part of the

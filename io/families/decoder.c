@@ -17,14 +17,20 @@ const char *decoder_part(Builder *b, const char *layers, const char *name) {
     return arena_printf(b->model->arena, "%s.%d.%s", layers, b->layer, name);
 }
 
-void decoder_predict(Builder *b, Node *x, Node *tied, int64_t vocabulary) {
+void decoder_predict(Builder *b, Node *x, Node *tied, int64_t vocabulary, double cap) {
     if (b->status != STATUS_OK) return;
     const int64_t dim[] = {vocabulary, x->type.dim[x->type.rank - 1]};
     b->stack = STACK_HEAD;
     b->prefix = "";
     if (!tied) tied = build_param(b, HEAD_WEIGHT, INIT_TRUNC_NORMAL, 2, dim);
     Node *const in[4] = {x, tied};
-    build_logits(b, TASK_NEXT_TOKEN, build_op(b, "linear", ROLE_HEAD, in, NULL));
+    x = build_op(b, "linear", ROLE_HEAD, in, NULL);
+    if (cap > 0) {
+        x = build_op(b, "scale", ROLE_NONE, (Node *[4]){x}, "by=%.17g", 1 / cap);
+        x = build_op(b, "activation", ROLE_NONE, (Node *[4]){x}, "fn=tanh");
+        x = build_op(b, "scale", ROLE_LOGITS, (Node *[4]){x}, "by=%.17g", cap);
+    }
+    build_logits(b, TASK_NEXT_TOKEN, x);
 }
 
 bool decoder_spare(const char *tensor) {

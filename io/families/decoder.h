@@ -22,8 +22,8 @@ Node *decoder_embed(Builder *b, const char *name, int64_t rows, int64_t width);
 const char *decoder_part(Builder *b, const char *layers, const char *name);
 
 /* Output `logits`: x times the table of embeddings `tied` or, when that is NULL, a matrix
- * of its own, lm_head.weight. */
-void decoder_predict(Builder *b, Node *x, Node *tied, int64_t vocabulary);
+ * of its own, lm_head.weight; with `cap` > 0 cap tanh(logits / cap). */
+void decoder_predict(Builder *b, Node *x, Node *tied, int64_t vocabulary, double cap);
 
 /* Whether a tensor is the matrix of decoder_predict, which may be saved although it is
  * tied. */

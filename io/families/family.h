@@ -29,6 +29,7 @@ typedef enum SizeKind {
     SIZE_HEAD_WIDTH, /* numbers of a head's query; matters where heads were taken out */
     SIZE_FFN,        /* units of a layer's feed-forward block */
     SIZE_FFN_RATIO,  /* the same as a multiple of the layer's width */
+    SIZE_REACH, /* whether a layer's attention has one: a list of transformers' names */
     SIZE_VOCABULARY, /* rows of the table of tokens */
     SIZE_EMBEDDING,  /* width of that table */
     SIZE_TYPES       /* token types */
@@ -68,6 +69,9 @@ typedef struct Family {
     /* The reverse of split: the tensor of which a storage is a slice, with the name that
      * checkpoints have. False, and NULL = a tensor of its own and of its name. */
     bool (*join)(Arena *arena, const char *storage, TensorSlice *slice);
+    /* Keys that this family follows and others refuse (io/families/config_keys.c), ended
+     * by NULL; NULL = none. */
+    const char *const *follows;
     /* Keys that transformers does not follow, ended by NULL; NULL = none. */
     const OwnKey *own_keys;
     /* Storages with one axis that are tensors [1, n] in checkpoints, ended by NULL; NULL

@@ -112,7 +112,7 @@ static Status build(Model *model, Diag *diag) {
     Node *const position[4] = {x, build_param(&b, "wpe.weight", INIT_NORMAL, 2, dim)};
     x = build_op(&b, "add_position", ROLE_POSITION, position, NULL);
     x = decode(&b, &gpt2, build_dropout(&b, gpt2.embedding_dropout, x));
-    if (!plain) decoder_predict(&b, x, words, gpt2.vocabulary);
+    if (!plain) decoder_predict(&b, x, words, gpt2.vocabulary, 0);
     return b.status;
 }
 

@@ -61,7 +61,7 @@ static Status build(Model *model, Diag *diag) {
     }
     b.layer = -1;
     build_output(&b, OUTPUT_STATES, x);
-    decoder_predict(&b, x, words, lstm.vocabulary);
+    decoder_predict(&b, x, words, lstm.vocabulary, 0);
     return b.status;
 }
 

@@ -68,7 +68,7 @@ static Status build_graph(const Family **out, Model *model, Diag *diag) {
         type && type->kind == TREE_STRING ? family_find(type->string) : NULL;
     if (!family) return fail_family(config, type, diag);
     if (out) *out = family;
-    TRY(config_check(config, diag));
+    TRY(config_check(config, family->follows, diag));
     TRY(family->build(model, diag));
     TRY(sentence_build(model, diag));
     if (model->graph->task == TASK_NONE) model->graph->task = TASK_EMBED;

@@ -73,9 +73,21 @@ static double measure_table(const Graph *graph, const SizeKey *size) {
     return table->rank == 2 ? (double)table->dim[size->kind == SIZE_EMBEDDING] : 0;
 }
 
+/* Which layers see near keys alone, as transformers calls them. */
+static Tree *measure_reach(Arena *arena, const Graph *graph, const SizeKey *size) {
+    Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
+    for (int i = 0; i < graph_layer_count(graph, size->stack); i++) {
+        const Node *node = graph_find(graph, size->stack, i, ROLE_ATTENTION);
+        const bool near = node && node_integer(node, "reach") > 0;
+        tree_add_string(arena, list, near ? "sliding_attention" : "full_attention");
+    }
+    return list;
+}
+
 /* What a key should say of a graph. */
 static Tree *measure(Arena *arena, const Graph *graph, const SizeKey *size) {
     const int layers = graph_layer_count(graph, size->stack);
+    if (size->kind == SIZE_REACH) return measure_reach(arena, graph, size);
     double *values = ARENA_ARRAY(arena, double, (size_t)layers + 1);
     if (size->kind >= SIZE_VOCABULARY) {
         values[0] = measure_table(graph, size);

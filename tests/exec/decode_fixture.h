@@ -55,6 +55,35 @@ static inline Model *llama_model(void) {
                        " rms_norm_eps: 1.0e-5, vocab_size: 53}\n");
 }
 
+/* A window that slides along the tokens, stretched rotary positions. */
+static inline Model *mistral_model(void) {
+    return drawn_model("{model_type: mistral, architectures: [MistralForCausalLM],\n"
+                       " hidden_size: 40, num_hidden_layers: 3, num_attention_heads: 4,\n"
+                       " num_key_value_heads: 2, intermediate_size: 56,\n"
+                       " sliding_window: 21, vocab_size: 53, rope_scaling: {\n"
+                       " type: yarn, factor: 4.0,\n"
+                       " original_max_position_embeddings: 40}}\n");
+}
+
+/* Norms of heads, whose number no number of threads divides; a window in upper layers. */
+static inline Model *qwen3_model(void) {
+    return drawn_model("{model_type: qwen3, architectures: [Qwen3ForCausalLM],\n"
+                       " hidden_size: 36, num_hidden_layers: 3, num_attention_heads: 6,\n"
+                       " num_key_value_heads: 3, head_dim: 10, intermediate_size: 56,\n"
+                       " use_sliding_window: true, sliding_window: 9,\n"
+                       " max_window_layers: 2, vocab_size: 53}\n");
+}
+
+/* Caps, norms around blocks, scaled embeddings, a window in every second layer. */
+static inline Model *gemma2_model(void) {
+    return drawn_model("{model_type: gemma2, architectures: [Gemma2ForCausalLM],\n"
+                       " hidden_size: 40, num_hidden_layers: 3, num_attention_heads: 4,\n"
+                       " num_key_value_heads: 2, head_dim: 12, intermediate_size: 56,\n"
+                       " sliding_window: 30, query_pre_attn_scalar: 20,\n"
+                       " attn_logit_softcapping: 3.0, final_logit_softcapping: 5.0,\n"
+                       " vocab_size: 53}\n");
+}
+
 static inline Model *lstm_model(void) {
     return drawn_model("{model_type: lstm_lm, vocab_size: 53, embedding_size: 24,\n"
                        " hidden_size: 28, num_layers: 3}\n");

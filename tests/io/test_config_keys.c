@@ -62,9 +62,9 @@ static const struct {
     {"{" LLAMA ", \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 1e4, "
      "\"partial_rotary_factor\": 0.5}}",
      "rope_parameters.partial_rotary_factor: expected 1"},
-    {"{" LLAMA ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0}}",
+    {"{" LLAMA ", \"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 8.0}}",
      "rope_scaling: expected null or rope_type: default"},
-    {"{" LLAMA ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.0}}",
+    {"{" LLAMA ", \"rope_scaling\": {\"type\": \"longrope\", \"factor\": 2.0}}",
      "rope_scaling"},
     {"{" LLAMA ", \"rope_parameters\": {\"rope_type\": \"yarn\"}}", "rope_parameters"},
     {"{" LLAMA ", \"sliding_window\": 4096}", "sliding_window: expected null"},

@@ -61,6 +61,26 @@ static const struct {
     {"llama", "{model_type: llama, architectures: [LlamaForCausalLM],\n"
               " hidden_size: 8, num_hidden_layers: 4, num_attention_heads: 2,\n"
               " intermediate_size: 16, vocab_size: 12, initializer_range: 0.3}"},
+    {"mistral", "{model_type: mistral, architectures: [MistralForCausalLM],\n"
+                " hidden_size: 8, num_hidden_layers: 4, num_attention_heads: 2,\n"
+                " num_key_value_heads: 2, intermediate_size: 16, vocab_size: 12,\n"
+                " sliding_window: 4, initializer_range: 0.3}"},
+    {"qwen2", "{model_type: qwen2, architectures: [Qwen2ForCausalLM],\n"
+              " hidden_size: 8, num_hidden_layers: 4, num_attention_heads: 2,\n"
+              " num_key_value_heads: 1, intermediate_size: 16, vocab_size: 12,\n"
+              "  initializer_range: 0.3}"},
+    {"qwen3", "{model_type: qwen3, architectures: [Qwen3ForCausalLM],\n"
+              " hidden_size: 8, num_hidden_layers: 4, num_attention_heads: 2,\n"
+              " num_key_value_heads: 2, intermediate_size: 16, vocab_size: 12,\n"
+              " head_dim: 6, initializer_range: 0.3}"},
+    {"gemma", "{model_type: gemma, architectures: [GemmaForCausalLM],\n"
+              " hidden_size: 8, num_hidden_layers: 4, num_attention_heads: 2,\n"
+              " num_key_value_heads: 2, intermediate_size: 16, vocab_size: 12,\n"
+              " head_dim: 6, initializer_range: 0.3}"},
+    {"gemma2", "{model_type: gemma2, architectures: [Gemma2ForCausalLM],\n"
+               " hidden_size: 8, num_hidden_layers: 4, num_attention_heads: 2,\n"
+               " num_key_value_heads: 2, intermediate_size: 16, vocab_size: 12,\n"
+               " head_dim: 6, sliding_window: 4, initializer_range: 0.3}"},
     {"marian", "{model_type: marian, architectures: [MarianMTModel], d_model: 8,\n"
                " encoder_layers: 4, decoder_layers: 4, encoder_attention_heads: 2,\n"
                " decoder_attention_heads: 2, encoder_ffn_dim: 16, decoder_ffn_dim: 16,\n"
