@@ -180,7 +180,7 @@ static const struct {
     {"llama", "\"head_dim\": 8,\n  \"hidden_act\": \"silu\",\n  \"hidden_size\": 32",
      "\"hidden_size\": 36", "num_attention_heads: expected heads of an even width"},
     {"llama", "\"rope_scaling\": null",
-     "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0}",
+     "\"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 8.0}",
      "rope_scaling: expected null or rope_type: default"},
     {"llama", "\"rope_scaling\": null", "\"rope_scaling\": [1]",
      "rope_scaling: expected"},
