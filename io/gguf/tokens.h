@@ -60,6 +60,13 @@ Status tokens_of_model(Tokens *out, Arena *arena, const Model *model, int64_t ro
 Status tokens_of_vocabulary(Tree **out, Arena *arena, const Model *model,
                             const Tree *config, Diag *diag);
 
+/* The same, as tokens, of a model of SentencePiece among the assets (tokenizer.model
+ * ...); out->count is the number of rows. `found` says whether there is one. Fails with
+ * STATUS_MODEL where it is not of the kind `llama`, with STATUS_FORMAT for damaged ones.
+ */
+Status tokens_of_pieces(bool *found, Tokens *out, Arena *arena, const Model *model,
+                        Diag *diag);
+
 /* Appends the keys. */
 void tokens_put(GgufWriter *writer, const Tokens *tokens);
 

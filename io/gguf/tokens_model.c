@@ -2,6 +2,7 @@
 #include "io/gguf/tokens.h"
 
 #include "io/files/json.h"
+#include "io/tokenizers/regex.h"
 
 #include <string.h>
 
@@ -15,10 +16,7 @@ static const WordCut CUTS[] = {
      "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
      "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
      false},
-    {"qwen2",
-     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "
-     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-     false}};
+    {"qwen2", REGEX_QWEN2, false}};
 enum { CUT_COUNT = sizeof CUTS / sizeof *CUTS };
 
 const WordCut *word_cut_by_name(const char *name) {
@@ -304,7 +302,7 @@ static void read_template(const TokenReader *r) {
     const Tree *processor = tree_get_nonnull(r->root, "post_processor");
     const Tree *steps = tree_get(processor, "processors");
     const Tree *step = steps && steps->kind == TREE_LIST ? steps->first : processor;
-    out->add_bos = flag_of(r->config, "add_bos_token", false);
+    out->add_bos = flag_of(r->config, "add_bos_token", !r->root); /* Llama's default */
     out->add_eos = flag_of(r->config, "add_eos_token", false);
     for (; step; step = step == processor ? NULL : step->next) {
         const Tree *single = tree_get(step, "single");
@@ -337,16 +335,20 @@ Status tokens_of_model(Tokens *out, Arena *arena, const Model *model, int64_t ro
     *out = (Tokens){.count = rows, .lowercase = true};
     TRY(parse_asset(&r.root, &r, "tokenizer.json"));
     TRY(parse_asset(&r.config, &r, "tokenizer_config.json"));
+    bool pieces = false;
     if (!r.root) {
         Tree *root;
         TRY(tokens_of_vocabulary(&root, arena, model, r.config, diag));
-        if (!root) return STATUS_OK;
+        if (!root) TRY(tokens_of_pieces(&pieces, out, arena, model, diag));
+        if (!root && !pieces) return STATUS_OK;
         r.root = root;
     }
     r.bpe = tree_get(r.root, "model");
     const bool fallback = flag_of(r.bpe, "byte_fallback", false);
     if (is_type(r.bpe, "WordPiece"))
         TRY(read_wordpiece(&r));
+    else if (pieces)
+        ; /* the tokens are there */
     else if (is_type(r.bpe, "BPE"))
         TRY(fallback ? read_pieces(&r) : read_byte_level(&r));
     else

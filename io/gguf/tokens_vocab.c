@@ -2,8 +2,10 @@
 #include "io/gguf/tokens.h"
 
 #include "io/files/json.h"
+#include "io/tokenizers/regex.h"
 
 #include <string.h>
+#include <strings.h>
 
 /* Calls `take` with every line that is not empty, without white space at its end. */
 typedef void TakeLine(Arena *arena, Tree *into, const char *line, int number);
@@ -57,18 +59,34 @@ static Tree *read_words(Arena *arena, const ModelAsset *words, const Tree *confi
     return root;
 }
 
-/* vocab.json and merges.txt: GPT-2's. */
+/* What cuts words: GPT-2's expression, or Qwen 2's in front of the bytes. */
+static void put_words(Arena *arena, Tree *root, bool qwen) {
+    Tree *cut = tree_put_map(arena, root, "pre_tokenizer"), *bytes = cut;
+    if (qwen) {
+        tree_put_string(arena, tree_put_map(arena, root, "normalizer"), "type", "NFC");
+        tree_put_string(arena, cut, "type", "Sequence");
+        Tree *steps = tree_put_list(arena, cut, "pretokenizers");
+        Tree *split = tree_add_map(arena, steps);
+        tree_put_string(arena, split, "type", "Split");
+        tree_put_string(arena, tree_put_map(arena, split, "pattern"), "Regex",
+                        REGEX_QWEN2);
+        bytes = tree_add_map(arena, steps);
+        tree_put_bool(arena, bytes, "use_regex", false);
+    }
+    tree_put_string(arena, bytes, "type", "ByteLevel");
+    tree_put_bool(arena, bytes, "add_prefix_space", false);
+}
+
+/* vocab.json and merges.txt: GPT-2's or Qwen 2's. */
 static Status read_merges(Tree **out, Arena *arena, const ModelAsset *words,
-                          const ModelAsset *merges, Diag *diag) {
+                          const ModelAsset *merges, bool qwen, Diag *diag) {
     Tree *vocab, *root = tree_new(arena, TREE_MAP, LOC_NONE);
     TRY(json_parse(&vocab, arena, words->name, words->data, words->length, diag));
     Tree *model = tree_put_map(arena, root, "model");
     tree_put_string(arena, model, "type", "BPE");
     tree_put(arena, model, "vocab", vocab);
     take_lines(arena, merges, take_merge, tree_put_list(arena, model, "merges"));
-    Tree *cut = tree_put_map(arena, root, "pre_tokenizer");
-    tree_put_string(arena, cut, "type", "ByteLevel");
-    tree_put_bool(arena, cut, "add_prefix_space", false);
+    put_words(arena, root, qwen);
     add_special(arena, root, "<|endoftext|>");
     *out = root;
     return STATUS_OK;
@@ -81,5 +99,9 @@ Status tokens_of_vocabulary(Tree **out, Arena *arena, const Model *model,
     const ModelAsset *merges = model_asset(model, "merges.txt");
     *out = lines ? read_words(arena, lines, config) : NULL;
     if (lines || !words || !merges) return STATUS_OK;
-    return read_merges(out, arena, words, merges, diag);
+    const Tree *named = tree_get_nonnull(config, "tokenizer_class");
+    if (!named) named = tree_get_nonnull(model->config, "model_type");
+    const char *kind = named && named->kind == TREE_STRING ? named->string : "";
+    return read_merges(out, arena, words, merges,
+                       strncasecmp(kind, "qwen", strlen("qwen")) == 0, diag);
 }

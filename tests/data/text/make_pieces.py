@@ -85,7 +85,7 @@ def train(corpus, name, *flags):
         target = os.path.join(folder, "m")
         subprocess.run(
             ["spm_train", "--input=" + corpus, "--model_prefix=" + target, "--hard_vocab_limit=false",
-             "--normalization_rule_tsv=" + rules, *flags], check=True, stderr=subprocess.DEVNULL)
+             *(["--normalization_rule_tsv=" + rules] if "bpe" not in name else []), *flags], check=True, stderr=subprocess.DEVNULL)
         path = os.path.join(HERE, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         os.replace(target + ".model", path)
@@ -173,7 +173,7 @@ t5 = train(corpus, "spm_unigram/spiece.model", "--model_type=unigram", "--vocab_
 bytes_ = train(corpus, "spm_bytes/tokenizer.model", "--model_type=unigram", "--vocab_size=500", "--byte_fallback",
                "--remove_extra_whitespaces=false")
 llama = train(corpus, "spm_bpe/tokenizer.model", "--model_type=bpe", "--vocab_size=560", "--byte_fallback",
-              "--remove_extra_whitespaces=false", "--user_defined_symbols=<x>,\u2581\u2581\u2581")
+              "--normalization_rule_name=identity", "--remove_extra_whitespaces=false", "--user_defined_symbols=<x>,\u2581\u2581\u2581\u2581")
 like_t5(t5)
 like_xlm_roberta(bytes_)
 for model in (t5, bytes_, llama):
