@@ -1,4 +1,5 @@
-/* HDF5 data sets: arrays x[n, ...] and y[n] of one file, as h5py writes them.
+/* HDF5 data sets: arrays x[n, ...] and y[n], of values y[n, ...], of one file, as h5py
+ * writes them.
  *
  * The library runs in a child twice: once for shapes, then to read into memory shared
  * with the parent, whose size the parent has checked. Bytes stay bytes in memory, other
@@ -18,10 +19,13 @@
 typedef struct Hdf5Options {
     const char *path, *x, *y, *input;
     int64_t limit, offset, classes;
+    int targets; /* TARGETS_ */
     double scale;
     const Tree *augment;
     Augment changes; /* bound from `augment` */
 } Hdf5Options;
+
+enum { TARGETS_CLASS, TARGETS_VALUES };
 
 typedef struct Hdf5Data {
     Batches base;
@@ -30,7 +34,8 @@ typedef struct Hdf5Data {
     AugmentSource view; /* images, where there is something to augment */
     Arena *arena;       /* holds this struct */
     Tensor x;           /* u8 or f32 [n, ...] */
-    Tensor labels;      /* i32[n] */
+    Tensor labels;      /* i32[n], of values f32[n, width] */
+    int64_t width;      /* values of a sample; 0 = it has a class */
     float scale;
 } Hdf5Data;
 
@@ -64,14 +69,28 @@ static Status view_read(const void *self, int64_t sample, uint64_t key, const Bo
     return STATUS_OK;
 }
 
+static Status values_copy(const Hdf5Data *data, const Fetch *what, float *dst,
+                          Diag *diag) {
+    const float *values = tensor_data(&data->labels);
+    for (int64_t i = 0; i < what->n; i++) {
+        TRY(dataset_check_sample(&data->base, what->index[i], diag));
+        memcpy(dst + i * data->width, values + what->index[i] * data->width,
+               (size_t)data->width * sizeof *dst);
+    }
+    return STATUS_OK;
+}
+
 static Status hdf5_fetch(const Batches *self, const Fetch *what, void *const *dst,
                          Diag *diag) {
     const int64_t *index = what->index;
     const int64_t n = what->n;
     const Hdf5Data *data = (const Hdf5Data *)self;
-    const int32_t *labels = tensor_data(&data->labels);
+    const int32_t *labels = data->width ? NULL : tensor_data(&data->labels);
+    if (data->width && dst[1]) TRY(values_copy(data, what, dst[1], diag));
+    void *const pixels[2] = {dst[0]}; /* values are there already */
     if (data->augment.on)
-        return augment_fetch(&data->augment, &data->view, labels, self, what, dst, diag);
+        return augment_fetch(&data->augment, &data->view, labels, self, what,
+                             data->width ? pixels : dst, diag);
     int64_t each = tensor_count(&data->x) / self->count;
     for (int64_t i = 0; i < n; i++) {
         TRY(dataset_check_sample(self, index[i], diag));
@@ -230,17 +249,35 @@ static Status labels_narrow(const Opening *o, Hdf5Data *data, const Tensor *wide
     return STATUS_OK;
 }
 
+static Status values_read(const Opening *o, Job *job, Hdf5Data *data) {
+    const Hdf5Options *options = o->options;
+    TRY(array_read(o, job, &data->labels));
+    data->width = tensor_count(&data->labels) / job->count;
+    data->base.classes = data->width;
+    if (options->classes && options->classes != data->width)
+        return diag_fail(o->diag, STATUS_RECIPE, o->at, "classes",
+                         "expected %" PRId64 ", the values of a sample in '%s', found "
+                         "%" PRId64,
+                         data->width, options->y, options->classes);
+    const int64_t bad = tensor_find_nonfinite(&data->labels);
+    if (bad < 0) return STATUS_OK;
+    return diag_fail(o->diag, STATUS_FORMAT, LOC_FILE(options->path), options->y,
+                     "sample %" PRId64 " holds a value that is not finite",
+                     options->offset + bad / data->width);
+}
+
 static Status y_read(const Opening *o, Hdf5Data *data, int64_t total) {
     const Hdf5Options *options = o->options;
+    const bool values = options->targets == TARGETS_VALUES;
     Job job = {.source = source_of(o),
                .name = options->y,
                .first = options->offset,
                .count = data->base.count,
-               .as = DTYPE_I64};
+               .as = values ? DTYPE_F32 : DTYPE_I64};
     TRY(array_describe(o, &job));
-    TRY(array_check(o, &job, 1, 1));
+    TRY(array_check(o, &job, 1, values ? 2 : 1));
     Loc at = LOC_FILE(options->path);
-    if (!job.array.integer)
+    if (!values && !job.array.integer)
         return diag_fail(o->diag, STATUS_FORMAT, at, options->y,
                          "expected integer labels, found floating-point numbers");
     if (job.array.dim[0] != total)
@@ -248,6 +285,7 @@ static Status y_read(const Opening *o, Hdf5Data *data, int64_t total) {
                          "expected %" PRId64
                          " labels, one for each sample of '%s', found %" PRId64,
                          total, options->x, job.array.dim[0]);
+    if (values) return values_read(o, &job, data);
     Tensor wide = {0};
     Status status = array_read(o, &job, &wide);
     if (status == STATUS_OK) status = labels_narrow(o, data, &wide);
@@ -271,8 +309,14 @@ static Status images_fill(const Opening *o, Hdf5Data *data, const char *input,
                                  .rows = data->x.dim[2],
                                  .cols = data->x.dim[3],
                                  .read = view_read};
+    if (data->width && augment_mixes(&data->augment))
+        return diag_fail(
+            o->diag, STATUS_RECIPE, o->at, "augment",
+            "expected no mixup and cutmix, which mix classes, beside values");
+    const Column values = data->columns[1];
     data->base.column_count =
         augment_columns(data->columns, input, &data->augment, &data->view, labels);
+    if (data->width) data->columns[1] = values;
     return STATUS_OK;
 }
 
@@ -290,7 +334,8 @@ static Status hdf5_fill(Opening *o, Hdf5Data *data) {
     memcpy(type.dim, data->x.dim + 1, (size_t)type.rank * sizeof *type.dim);
     const char *input = arena_strdup(data->arena, o->options->input);
     data->columns[0] = (Column){input, type};
-    data->columns[1] = (Column){"labels", {DTYPE_I32, 0, {0}}};
+    data->columns[1] = data->width ? (Column){DATA_LABELS, {DTYPE_F32, 1, {data->width}}}
+                                   : (Column){DATA_LABELS, {DTYPE_I32, 0, {0}}};
     data->base.columns = data->columns;
     data->base.column_count = labels ? 2 : 1;
     data->augment = o->options->changes;
@@ -331,6 +376,9 @@ static const Field HDF5_FIELDS[] = {
     F_STRING(Hdf5Options, x, "data set of samples, numbers [n, ...]", .expect = "a name"),
     F_STRING(Hdf5Options, y, "data set of labels, integers [n]; null or \"\": no labels",
              .nullable = true, .empty = true),
+    F_CHOICE(Hdf5Options, targets, "class|values",
+             "what labels are: one class a sample, or numbers [n] or [n, values]; of "
+             "several labels 1 for those that are there, else 0"),
     F_STRING(Hdf5Options, input, "input of the model that x is for", .expect = "a name"),
     F_INT(Hdf5Options, limit, 0, 1e12, "use this many samples; 0 = all"),
     F_INT(Hdf5Options, offset, 0, 1e12, "leave out this many samples at the start"),

@@ -90,6 +90,51 @@ static void test_hdf5(void **state) {
     }
 }
 
+/* Labels that are numbers, one or two a sample; flips leave them. */
+static void test_hdf5_values(void **state) {
+    (void)state;
+    static const double NUMBERS[2 * SAMPLES] = {0.5, -1, 2, 0, 1, 1, -3, 4, 0.25, 8};
+    static const char *const REST[] = {"", ", \"augment\": {\"flip\": true}"};
+    arrays_fill();
+    for (int width = 1; width <= 2; width++) {
+        Hdf5Set x = {.name = "x",
+                     .dtype = DTYPE_U8,
+                     .rank = 4,
+                     .dim = {SAMPLES, 1, ROWS, COLS},
+                     .data = image_bytes};
+        Hdf5Set y = {.name = "y",
+                     .dtype = DTYPE_F64,
+                     .rank = width,
+                     .dim = {SAMPLES, 2},
+                     .data = NUMBERS};
+        arrays_write("v.h5", x, y);
+        for (int flip = 0; flip < 2; flip++) {
+            char json[160];
+            snprintf(json, sizeof json,
+                     "{\"format\": \"hdf5\", \"path\": \"v.h5\", \"targets\": "
+                     "\"values\", \"offset\": 1%s}",
+                     REST[flip]);
+            Bench bench = bench_open();
+            assert_ok(bench_load(&bench, json), bench.diag);
+            const Batches *data = bench.data;
+            assert_int_equal(data->column_count, 2);
+            assert_int_equal(data->classes, width);
+            assert_true(data->columns[1].type.dtype == DTYPE_F32 &&
+                        data->columns[1].type.rank == 1 &&
+                        data->columns[1].type.dim[0] == width);
+            for (int64_t i = 0; i < data->count; i++) {
+                float pixels[PIXELS], found[2];
+                assert_ok(data->fetch(data, &(Fetch){&i, 1, 0, 9},
+                                      (void *[]){pixels, found}, bench.diag),
+                          bench.diag);
+                for (int v = 0; v < width; v++)
+                    assert_true((double)found[v] == NUMBERS[(i + 1) * width + v]);
+            }
+            bench_close(&bench);
+        }
+    }
+}
+
 static void test_hdf5_bad(void **state) {
     (void)state;
     arrays_fill();
@@ -147,8 +192,8 @@ static void test_hdf5_mutants(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_hdf5),
-                                       cmocka_unit_test(test_hdf5_bad),
-                                       cmocka_unit_test(test_hdf5_mutants)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_hdf5), cmocka_unit_test(test_hdf5_values),
+        cmocka_unit_test(test_hdf5_bad), cmocka_unit_test(test_hdf5_mutants)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
