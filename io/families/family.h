@@ -18,7 +18,7 @@ enum { SPLIT_MAX = 4 };
 /* Where a storage stands in a checkpoint: a tensor, or one of its slices. */
 typedef struct TensorSlice {
     const char *tensor;
-    int part, parts; /* which of how many slices of the last dimension; 1 = all of it */
+    int part, parts; /* which of how many slices; 1 = all of it */
 } TensorSlice;
 
 /* What a key of the configuration counts or measures. */
@@ -66,6 +66,9 @@ typedef struct Family {
      * fills parts[] with the storages' names and returns how many equal slices of the
      * last dimension they are; 0 = none. NULL = the family has no such tensors. */
     int (*split)(Arena *arena, const char *tensor, const char *parts[SPLIT_MAX]);
+    /* The slices of split are of the first dimension, as many rows as each storage has.
+     */
+    bool split_rows;
     /* The reverse of split: the tensor of which a storage is a slice, with the name that
      * checkpoints have. False, and NULL = a tensor of its own and of its name. */
     bool (*join)(Arena *arena, const char *storage, TensorSlice *slice);

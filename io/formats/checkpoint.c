@@ -71,6 +71,14 @@ void checkpoint_gather(void *to, const void *from, size_t size, int rank,
     }
 }
 
+Tensor checkpoint_rows(const Tensor *whole, int64_t first, int64_t rows) {
+    Tensor out = tensor_retain(whole);
+    out.dim[0] = 1;
+    out.offset += (size_t)first * tensor_bytes(&out);
+    out.dim[0] = rows;
+    return out;
+}
+
 Status checkpoint_slice(Tensor *out, const Tensor *whole, int part, int parts,
                         Diag *diag) {
     int64_t dim[RANK_MAX];

@@ -44,6 +44,9 @@ Status checkpoint_view(Tensor *out, Buf *file, size_t offset, DType dtype, int r
 void checkpoint_gather(void *to, const void *from, size_t size, int rank,
                        const int64_t *dim, const int64_t *stride);
 
+/* Rows first .. first + rows - 1 of the first axis, which has them: the same bytes. */
+Tensor checkpoint_rows(const Tensor *whole, int64_t first, int64_t rows);
+
 /* A copy of slice `part` of `parts` along the last axis, whose size they divide. Fails
  * with STATUS_MEMORY. */
 Status checkpoint_slice(Tensor *out, const Tensor *whole, int part, int parts,

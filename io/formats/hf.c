@@ -23,7 +23,7 @@ static const size_t CONFIG_BYTES_MAX = (size_t)16 << 20;
 typedef struct Binding {
     const char *name; /* in the graph */
     const NamedTensor *source;
-    int part, parts; /* which of how many slices of the last dimension; 1 = all of it */
+    int part, parts; /* which of how many slices; 1 = all of it */
     bool used;
 } Binding;
 
@@ -250,14 +250,35 @@ static Binding *find_binding(const Binder *binder, const char *name) {
                    binding_order);
 }
 
+/* Rows of all the storages that share a tensor with `own`; in `first` of those before it.
+ */
+static int64_t count_rows(const Binder *binder, const Binding *own, int64_t *first) {
+    int64_t rows = 0;
+    for (int i = 0; i < binder->count; i++) {
+        const Binding *other = &binder->bindings[i];
+        const Storage *storage = other->source == own->source
+                                     ? graph_storage(binder->graph, other->name)
+                                     : NULL;
+        if (!storage || storage->tensor.rank == 0) continue;
+        if (other->part < own->part) *first += storage->tensor.dim[0];
+        rows += storage->tensor.dim[0];
+    }
+    return rows;
+}
+
 static Status bind_storage(Binder *binder, Storage *storage) {
     Binding *binding = find_binding(binder, storage->name);
     if (!binding) return missing(binder, storage);
     const Tensor *tensor = &binding->source->tensor;
     const char *name = binding->source->name;
     Loc at = LOC_FILE(binder->checkpoint->path);
+    const bool by_rows = binding->parts > 1 && binder->family->split_rows;
     Tensor whole = storage->tensor; /* shape of that of which it is one of the slices */
-    if (whole.rank > 0) whole.dim[whole.rank - 1] *= binding->parts;
+    int64_t first = 0;
+    if (by_rows)
+        whole.dim[0] = count_rows(binder, binding, &first);
+    else if (whole.rank > 0)
+        whole.dim[whole.rank - 1] *= binding->parts;
     char want[SHAPE_TEXT_BYTES], have[SHAPE_TEXT_BYTES];
     if (!shape_same(tensor, &whole))
         return diag_fail(binder->diag, STATUS_FORMAT, at, name,
@@ -271,7 +292,10 @@ static Status bind_storage(Binder *binder, Storage *storage) {
                          dtype_name(tensor->dtype));
     binding->used = true;
     Tensor bound = tensor_retain(tensor);
-    if (binding->parts > 1) {
+    if (by_rows) {
+        tensor_release(&bound);
+        bound = checkpoint_rows(tensor, first, storage->tensor.dim[0]);
+    } else if (binding->parts > 1) {
         tensor_release(&bound);
         TRY(checkpoint_slice(&bound, tensor, binding->part, binding->parts,
                              binder->diag));

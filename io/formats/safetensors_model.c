@@ -72,12 +72,13 @@ typedef struct SafetensorsWriter {
 
 /* Says under which name a storage is found, and as which slice. */
 static void add_place(SafetensorsWriter *w, const Storage *storage, const char *tensor,
-                      int part, int parts) {
+                      int part, int parts, int64_t row) {
     if (parts == 1 && strcmp(storage->name, tensor) == 0) return;
     Tree *place = tree_put_map(w->arena, w->places, storage->name);
     tree_put_string(w->arena, place, "tensor", tensor);
     tree_put_int(w->arena, place, "part", part);
     tree_put_int(w->arena, place, "parts", parts);
+    if (row >= 0) tree_put_int(w->arena, place, "row", row);
 }
 
 /* Adds a tensor of the checkpoint; its parts one by one, under the names that they have
@@ -92,13 +93,14 @@ static Status add_stock(SafetensorsWriter *w, const StockTensor *tensor) {
         named->name = tensor->name;
         w->count++;
         for (int p = 0; p < tensor->count; p++)
-            add_place(w, tensor->parts[p], tensor->name, p, tensor->count);
+            add_place(w, tensor->parts[p], tensor->name, p, tensor->count,
+                      tensor->by_rows ? stock_tensor_row(tensor, p) : -1);
         return STATUS_OK;
     }
     for (int p = 0; p < tensor->count; p++) {
         w->tensors[w->count++] =
             (NamedTensor){tensor->built[p], tensor_retain(&tensor->parts[p]->tensor)};
-        add_place(w, tensor->parts[p], tensor->built[p], 0, 1);
+        add_place(w, tensor->parts[p], tensor->built[p], 0, 1, -1);
     }
     return STATUS_OK;
 }
@@ -270,43 +272,69 @@ static Status read_asset(const SafetensorsReader *r, const Tree *value) {
     return STATUS_OK;
 }
 
+/* Where a storage's values are. */
+typedef struct SlicePlace {
+    const char *tensor;
+    int part, parts; /* equal slices of the last dimension */
+    int64_t row;     /* the first of as many as the storage has; below 0: no such slice */
+} SlicePlace;
+
 /* Where a storage's tensor is; the storage's own name where nothing is said. */
 static Status find_place(const SafetensorsReader *r, const char *storage,
-                         TensorSlice *out) {
+                         SlicePlace *out) {
     const Tree *place = tree_get(r->places, storage);
     const Tree *name = tree_get(place, "tensor"), *part = tree_get(place, "part"),
-               *parts = tree_get(place, "parts");
-    *out = (TensorSlice){storage, 0, 1};
+               *parts = tree_get(place, "parts"), *row = tree_get(place, "row");
+    *out = (SlicePlace){storage, 0, 1, -1};
     if (!place) return STATUS_OK;
     if (!name || name->kind != TREE_STRING || !part || part->kind != TREE_INT || !parts ||
         parts->kind != TREE_INT || part->integer < 0 || part->integer >= parts->integer ||
-        parts->integer > SPLIT_MAX)
-        return FAULT(r, KEY_PLACES, "the place of '%s' is not {tensor, part, parts}",
+        parts->integer > SPLIT_MAX ||
+        (row && (row->kind != TREE_INT || row->integer < 0)))
+        return FAULT(r, KEY_PLACES,
+                     "the place of '%s' is not {tensor, part, parts} or that and row",
                      storage);
-    *out = (TensorSlice){name->string, (int)part->integer, (int)parts->integer};
+    *out = (SlicePlace){name->string, (int)part->integer, (int)parts->integer,
+                        row ? row->integer : -1};
     return STATUS_OK;
+}
+
+/* Whether a tensor has a slice with the shape of `own`. */
+static bool is_slice(const Tensor *found, const SlicePlace *slice, const Tensor *own) {
+    if (slice->row >= 0) {
+        int64_t end;
+        bool good = found->rank > 0 && found->rank == own->rank &&
+                    !__builtin_add_overflow(slice->row, own->dim[0], &end) &&
+                    end <= found->dim[0];
+        for (int i = 1; i < found->rank && good; i++) good = found->dim[i] == own->dim[i];
+        return good;
+    }
+    if (slice->parts > 1 &&
+        (found->rank == 0 || found->dim[found->rank - 1] % slice->parts))
+        return false;
+    return tensor_count(found) / slice->parts == tensor_count(own) &&
+           tensor_count(found) % slice->parts == 0;
 }
 
 /* Binds a storage, of which the graph has told type and shape. */
 static Status bind_storage(const SafetensorsReader *r, Storage *storage) {
     const Tensor *own = &storage->tensor;
-    TensorSlice slice;
+    SlicePlace slice;
     Tensor bound;
     TRY(find_place(r, storage->name, &slice));
     const Tensor *found = checkpoint_find(r->file, slice.tensor);
     if (!found)
         return FAULT(r, storage->name, "the file lacks tensor '%s'", slice.tensor);
-    if (found->dtype != own->dtype || (slice.parts > 1 && found->rank == 0) ||
-        (slice.parts > 1 && found->dim[found->rank - 1] % slice.parts) ||
-        tensor_count(found) / slice.parts != tensor_count(own) ||
-        tensor_count(found) % slice.parts) {
+    if (found->dtype != own->dtype || !is_slice(found, &slice, own)) {
         char have[SHAPE_TEXT_BYTES], want[SHAPE_TEXT_BYTES];
         return FAULT(
             r, slice.tensor, "expected %s%s, %d of which make up the tensor, found %s%s",
             dtype_name(own->dtype), shape_text(want, own->rank, own->dim), slice.parts,
             dtype_name(found->dtype), shape_text(have, found->rank, found->dim));
     }
-    if (slice.parts > 1)
+    if (slice.row >= 0)
+        bound = checkpoint_rows(found, slice.row, own->dim[0]);
+    else if (slice.parts > 1)
         TRY(checkpoint_slice(&bound, found, slice.part, slice.parts, r->diag));
     else
         bound = tensor_retain(found);

@@ -17,7 +17,7 @@ static bool is_row(const Family *family, const char *storage) {
 
 /* Adds a storage to the tensor that it is a slice of; returns the number of tensors. */
 static int add_slice(StockTensor *tensors, int count, const TensorSlice *slice,
-                     const Storage *storage, const char *built) {
+                     bool by_rows, const Storage *storage, const char *built) {
     StockTensor *tensor = tensors + count;
     for (int i = count - 1; i >= 0 && slice->parts > 1; i--)
         if (strcmp(tensors[i].name, slice->tensor) == 0) tensor = tensors + i;
@@ -25,8 +25,12 @@ static int add_slice(StockTensor *tensors, int count, const TensorSlice *slice,
     const bool first = tensor->count == 0;
     if (first) {
         *tensor = (StockTensor){.name = slice->tensor, .count = slice->parts};
+        tensor->by_rows = by_rows && slice->parts > 1;
         tensor->shape = tensor_shape(part->dtype, part->rank, part->dim);
-        if (part->rank > 0) tensor->shape.dim[part->rank - 1] *= slice->parts;
+        if (part->rank > 0 && !tensor->by_rows)
+            tensor->shape.dim[part->rank - 1] *= slice->parts;
+    } else if (tensor->by_rows) {
+        tensor->shape.dim[0] += part->dim[0];
     }
     if (part->dtype != tensor->shape.dtype) tensor->shape.dtype = DTYPE_F32;
     tensor->parts[slice->part] = storage;
@@ -44,7 +48,8 @@ int stock_tensors(StockTensor **out, Arena *arena, const Stock *stock) {
         const char *name = arena_strdup(arena, built->storages[i]->name);
         TensorSlice slice = {name, 0, 1};
         if (family->join) family->join(arena, name, &slice);
-        count = add_slice(tensors, count, &slice, stock->weights[i], name);
+        count = add_slice(tensors, count, &slice, family->split_rows, stock->weights[i],
+                          name);
         Tensor *shape = &tensors[count - 1].shape;
         if (shape->rank == 1 && is_row(family, name))
             *shape = tensor_shape(shape->dtype, 2, (int64_t[]){1, shape->dim[0]});
@@ -54,15 +59,24 @@ int stock_tensors(StockTensor **out, Arena *arena, const Stock *stock) {
     return count;
 }
 
-/* Copies the parts side by side, row by row. */
+int64_t stock_tensor_row(const StockTensor *tensor, int part) {
+    int64_t row = 0;
+    for (int p = 0; p < part && tensor->by_rows; p++)
+        row += tensor->parts[p]->tensor.dim[0];
+    return row;
+}
+
+/* Copies the parts side by side, row by row; or one after another. */
 static Status join_parts(Tensor *out, const StockTensor *tensor, Diag *diag) {
     void *data;
     TRY(tensor_create(out, tensor->shape.dtype, tensor->shape.rank, tensor->shape.dim,
                       diag));
     TRY(tensor_writable(out, &data, diag));
     const size_t bytes = tensor_bytes(out);
-    const size_t width = (size_t)out->dim[out->rank - 1] * dtype_bytes(out->dtype);
-    const size_t slice = width / (size_t)tensor->count;
+    const size_t width = tensor->by_rows
+                             ? bytes
+                             : (size_t)out->dim[out->rank - 1] * dtype_bytes(out->dtype);
+    const size_t row = out->dim[0] ? bytes / (size_t)out->dim[0] : 0;
     for (int p = 0; p < tensor->count; p++) {
         Tensor part = tensor_retain(&tensor->parts[p]->tensor);
         if (part.dtype != out->dtype) {
@@ -74,7 +88,11 @@ static Status join_parts(Tensor *out, const StockTensor *tensor, Diag *diag) {
             }
         }
         const char *from = tensor_data(&part);
-        char *to = (char *)data + (size_t)p * slice;
+        const size_t slice =
+            tensor->by_rows ? tensor_bytes(&part) : width / (size_t)tensor->count;
+        char *to =
+            (char *)data + (tensor->by_rows ? (size_t)stock_tensor_row(tensor, p) * row
+                                            : (size_t)p * slice);
         for (size_t at = 0; slice > 0 && at < bytes; at += width, from += slice)
             memcpy(to + at, from, slice);
         tensor_release(&part);

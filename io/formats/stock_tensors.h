@@ -5,14 +5,19 @@
 #include "io/formats/checkpoint.h"
 #include "io/formats/stock.h"
 
-/* A tensor of the checkpoint: a storage, or several side by side along the last axis. */
+/* A tensor of the checkpoint: a storage, or several side by side along the last axis, or
+ * one after another along the first. */
 typedef struct StockTensor {
     const char *name;
     const Storage *parts[SPLIT_MAX]; /* of the model */
     const char *built[SPLIT_MAX];    /* names of these parts in Stock.built */
     int count;                       /* of parts */
+    bool by_rows;                    /* parts are one after another */
     Tensor shape; /* with the type of the parts, F32 where they have several */
 } StockTensor;
+
+/* First row of a part of a tensor whose parts are one after another; else 0. */
+int64_t stock_tensor_row(const StockTensor *tensor, int part);
 
 /* All tensors, sorted by name, in the arena; returns their number. */
 int stock_tensors(StockTensor **out, Arena *arena, const Stock *stock);
