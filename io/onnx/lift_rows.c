@@ -3,6 +3,7 @@
 #include "io/onnx/lift_rows.h"
 
 #include "io/onnx/eval.h"
+#include "io/onnx/lift_counted.h"
 #include "io/onnx/lift_weights.h"
 #include "io/onnx/probe.h"
 
@@ -400,6 +401,10 @@ Node *lift_sum(Lift *lift, const NetNode *node, NetValue *a, NetValue *b) {
     for (int i = 0; i < 2; i++)
         if (is_of_tables(both[i], lift->net))
             return add_known(lift, node, both[1 - i], both[i]);
+    for (int i = 0; i < 2; i++) {
+        Node *found = lift_counted_rows(lift, node, both[1 - i], both[i]);
+        if (found) return found;
+    }
     Node *x = lift_value(lift, a);
     return x ? add_two(lift, node, x, lift_value(lift, b)) : NULL;
 }

@@ -72,10 +72,19 @@ static void put_class(Arena *arena, Tree *config, const char *stem, const Facts 
 
 static void put_bert(Arena *arena, Tree *config, const Facts *f) {
     const Node *types = graph_find(f->graph, STACK_EMBEDDINGS, -1, ROLE_TOKEN_TYPE);
-    const bool distil = !types;
+    const bool counted = is(f->position, "add_position") && node_has(f->position, 2);
+    const bool distil = !types && !counted;
     const bool table = types && is(types->in[1], "embedding");
-    tree_put_string(arena, config, "model_type", distil ? "distilbert" : "bert");
-    put_class(arena, config, distil ? "DistilBert" : "Bert", f, "Model");
+    const char *type = distil ? "distilbert" : counted ? "roberta" : "bert";
+    tree_put_string(arena, config, "model_type", type);
+    put_class(arena, config,
+              distil    ? "DistilBert"
+              : counted ? "Roberta"
+                        : "Bert",
+              f, "Model");
+    if (counted)
+        tree_put_int(arena, config, "pad_token_id",
+                     node_integer(f->position, "offset") - 1);
     tree_put_int(arena, config, distil ? "dim" : "hidden_size", f->width);
     tree_put_int(arena, config, distil ? "n_layers" : "num_hidden_layers", f->layers);
     tree_put_int(arena, config, distil ? "n_heads" : "num_attention_heads", f->heads);

@@ -216,6 +216,7 @@ static bool is_in_cone(const NetNode *node, ConeKind kind) {
         if (kind != CONE_ROWS || value->probe[0]->depends) return false;
     }
     if (row->kind == EVAL_ELEMENTS) return true;
+    if (kind == CONE_COUNTS) return net_is(node, "CumSum");
     const Array *x = node->in_count && node->in[0] ? node->in[0]->probe[0] : NULL;
     const Array *y = node->out[0] ? node->out[0]->probe[0] : NULL;
     return kind == CONE_ROWS && strncmp(node->op, "Reduce", 6) == 0 && x && y &&

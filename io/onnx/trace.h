@@ -62,7 +62,8 @@ typedef struct Cone {
 /* Which nodes a cone may have. */
 typedef enum ConeKind {
     CONE_ELEMENTS, /* element by element, with single numbers */
-    CONE_ROWS      /* and means over the last dimension, with stored vectors */
+    CONE_ROWS,     /* and means over the last dimension, with stored vectors */
+    CONE_COUNTS    /* element by element, and running sums */
 } ConeKind;
 
 /* The next larger cone at a value: begin with one that has `root` set and nothing else.
