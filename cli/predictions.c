@@ -102,13 +102,28 @@ static Status print_words(const Printing *p, Diag *diag) {
     return STATUS_OK;
 }
 
+static Status print_embeddings(const Printing *p, Diag *diag) {
+    (void)diag;
+    for (int64_t i = 0; i < p->logits->dim[0]; i++) {
+        Text line = {0};
+        text_add(&line, "{\"input\": ");
+        text_quoted(&line, p->samples[i]);
+        text_add(&line, ", \"embedding\": [");
+        for (int64_t c = 0; c < p->width; c++)
+            text_add(&line, "%s%.7g", c ? ", " : "", (double)row_of(p, i)[c]);
+        text_add(&line, "]}");
+        puts(line.data);
+        text_free(&line);
+    }
+    return STATUS_OK;
+}
+
 typedef Status Print(const Printing *printing, Diag *diag);
 
 static Print *const PRINTS[TASK_COUNT] = {
-    [TASK_CLASSIFY] = print_classes,
-    [TASK_MULTI_LABEL] = print_labels,
-    [TASK_REGRESS] = print_values,
-    [TASK_LABEL_TOKENS] = print_words,
+    [TASK_CLASSIFY] = print_classes, [TASK_MULTI_LABEL] = print_labels,
+    [TASK_REGRESS] = print_values,   [TASK_LABEL_TOKENS] = print_words,
+    [TASK_EMBED] = print_embeddings,
 };
 
 bool predictions_known(Task task) {

@@ -4,17 +4,19 @@
 
 #include "session/user_inputs.h"
 
-/* Whether predictions of a task can be printed: classes, labels, values, words. */
+/* Whether predictions of a task can be printed: classes, labels, values, words,
+ * embeddings. */
 bool predictions_known(Task task);
 
-/* Prints logits of a model for samples, which are told as they were given:
- *   classify: a line each, the likeliest class's probability, its name, the sample;
+/* Prints logits, or embeddings, of a model for samples, which are told as they were
+ * given: classify: a line each, the likeliest class's probability, its name, the sample;
  *   multi_label: a line each, the labels that reach their thresholds (the model's, else
  *     0.5), most probable first, each with its probability, or "-"; the sample;
  *   regress: a line each, the values and the sample;
  *   label_tokens: of `texts` alone: a line for each word, the word and its label with a
  *     tab between them, and an empty line behind each text, as CoNLL has them. Words that
- *     were cut off have "-".
+ *     were cut off have "-";
+ *   embed: a line of JSON each, the sample as `input` and its `embedding`.
  * `texts` is NULL for other samples. Fails with STATUS_MODEL where the model's id2label
  * or stored thresholds do not fit. */
 Status predictions_print(Arena *arena, const Model *model, const Tensor *logits,

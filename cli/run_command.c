@@ -141,7 +141,8 @@ static Status execute(Execution *run, EarlyRun *early, const Cli *cli, Diag *dia
 static Status write_results(const Execution *run, const NamedTensor *tensors, int count,
                             const char *path, Diag *diag) {
     for (int i = 0; i < count && !path; i++)
-        if (strcmp(tensors[i].name, OUTPUT_LOGITS) == 0)
+        if (strcmp(tensors[i].name, OUTPUT_LOGITS) == 0 ||
+            strcmp(tensors[i].name, OUTPUT_EMBEDDING) == 0)
             return predictions_print(run->arena, run->model, &tensors[i].tensor,
                                      run->samples, &run->texts, diag);
     TRY(safetensors_write(path, tensors, count, diag));
@@ -211,7 +212,9 @@ static Status open_model(Execution *run, EarlyRun *early, const Cli *cli, Diag *
     TRY(model_load(&run->model, cli->args[0], ops_table(), true, diag));
     if (early) TRY(early_find(early, run->arena, run->model, cli->args[0], diag));
     const Task task = graph_task(run->model->graph);
-    if (!flags->output && !predictions_known(task))
+    const char *output = task == TASK_EMBED ? OUTPUT_EMBEDDING : OUTPUT_LOGITS;
+    if (!flags->output &&
+        !(predictions_known(task) && graph_output(run->model->graph, output)))
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
                          "expected --output FILE: the model does not classify");
     if (!flags->output && task == TASK_LABEL_TOKENS && flags->image.count > 0)

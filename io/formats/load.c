@@ -1,6 +1,7 @@
 /* Load: dispatch on what the path holds. */
 #include "io/formats/load.h"
 
+#include "io/families/sentence.h"
 #include "io/files/path.h"
 #include "io/formats/assets.h"
 #include "io/formats/hf.h"
@@ -30,6 +31,23 @@ static Status not_a_model(const char *path, Diag *diag) {
     return STATUS_FORMAT;
 }
 
+/* Whether nothing but the embedding of a model is asked for: that can be added to any. */
+static bool asks_embedding(const HfOptions *options) {
+    for (const Tree *key = options->overrides->first; key; key = key->next)
+        if (strcmp(key->key, SENTENCE_POOLING) != 0 &&
+            strcmp(key->key, SENTENCE_NORMALIZE) != 0)
+            return false;
+    return options->overrides->count > 0;
+}
+
+/* Gives a model that was read the keys of io/families/sentence.h and what they ask for.
+ */
+static Status add_embedding(Model *model, const Tree *keys, Diag *diag) {
+    for (const Tree *key = keys->first; key; key = key->next)
+        tree_put(model->arena, model->config, key->key, tree_copy(model->arena, key));
+    return sentence_build(model, diag);
+}
+
 Status model_load_with(Model **out, const char *path, const HfOptions *options,
                        const OpTable *ops, bool check, Diag *diag) {
     const ModelFormat *const *format = model_format_list();
@@ -38,13 +56,18 @@ Status model_load_with(Model **out, const char *path, const HfOptions *options,
     if (!*format && access(path, R_OK) != 0)
         return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot open: %s",
                          strerror(errno));
-    if (options && !(*format && (*format)->changes))
+    const bool changes = *format && (*format)->changes;
+    const bool embeds = options && *format && !changes && asks_embedding(options);
+    if (options && !changes && !embeds)
         return diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
                          "expected a Hugging Face folder, whose configuration can be "
-                         "changed, found a file");
+                         "changed, found a file (pooling and normalize can be given to "
+                         "any)");
     if (!*format) return not_a_model(path, diag);
-    TRY((*format)->read(&model, path, options, ops, check, diag));
-    const Status status = check ? graph_verify_weights(model->graph, diag) : STATUS_OK;
+    TRY((*format)->read(&model, path, embeds ? NULL : options, ops, check, diag));
+    Status status = check ? graph_verify_weights(model->graph, diag) : STATUS_OK;
+    if (status == STATUS_OK && embeds)
+        status = add_embedding(model, options->overrides, diag);
     struct stat info;
     if (status == STATUS_OK) {
         if (model->file_bytes == 0 && stat(path, &info) == 0 && S_ISREG(info.st_mode))

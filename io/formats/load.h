@@ -10,8 +10,9 @@
 Status model_load(Model **out, const char *path, const OpTable *ops, bool check,
                   Diag *diag);
 
-/* model_load with the configuration changed; formats that cannot are refused. `options`
- * NULL = model_load. */
+/* model_load with the configuration changed; formats that cannot are refused, unless it
+ * is the keys of an embedding alone (io/families/sentence.h). `options` NULL =
+ * model_load. */
 Status model_load_with(Model **out, const char *path, const HfOptions *options,
                        const OpTable *ops, bool check, Diag *diag);
 

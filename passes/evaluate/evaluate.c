@@ -46,11 +46,28 @@ static const Field fields[] = {
         "max_length (64), length_penalty (1), early_stopping (false), tokenize (13a or "
         "none), smooth (exp, floor or none)",
         .nullable = true),
+    F_STRING(EvaluateOptions, teacher,
+             "models that embed: a model file, folder or snapshot:NAME whose embeddings "
+             "theirs are compared with (cosine, spearman)",
+             .nullable = true),
+    F_STRING(EvaluateOptions, fit,
+             "models that embed: data set from which nearest neighbours and a linear "
+             "classifier learn the classes of `data` by the embeddings",
+             .nullable = true),
+    F_INT(EvaluateOptions, neighbours, 1, 100000, "fit: nearest neighbours that vote"),
+    F_REAL(EvaluateOptions, temperature, 0.001, 1000,
+           "fit: a neighbour's vote is exp(cosine / temperature)"),
+    F_REAL(EvaluateOptions, l2, 0, 1e6,
+           "fit: weight of half the squared weights of the linear classifier"),
     F_END,
 };
 
-static const EvaluateOptions defaults = {
-    .min = -INFINITY, .max = INFINITY, .batch_size = 32};
+static const EvaluateOptions defaults = {.min = -INFINITY,
+                                         .max = INFINITY,
+                                         .batch_size = 32,
+                                         .neighbours = 20,
+                                         .temperature = 0.07,
+                                         .l2 = 1e-4};
 
 /* ---- options ---- */
 
@@ -76,6 +93,9 @@ static Status evaluate_check(const void *opaque, const StepSource *source, Diag 
         return option_fail(source, "min|max", STATUS_RECIPE, diag,
                            "expected min <= max, found min %g and max %g", o->min,
                            o->max);
+    if (o->teacher && o->fit)
+        return option_fail(source, "teacher|fit", STATUS_RECIPE, diag,
+                           "expected teacher or fit, found both");
     if (o->entropy > 0 && o->patience > 0)
         return option_fail(source, "entropy|patience", STATUS_RECIPE, diag,
                            "expected entropy or patience, found both");
@@ -118,7 +138,14 @@ static Status check_output(const Evaluation *e, Diag *diag) {
 
 static Status check_logits(Evaluation *e, Diag *diag) {
     const Task task = graph_task(e->model->graph);
+    const EvaluateOptions *o = e->options;
     e->judge = judge_find(task);
+    if (task != TASK_EMBED && (o->teacher || o->fit))
+        return step_fail_option(e->ctx, "teacher|fit", diag,
+                                "expected a model of task embed, found task %s",
+                                task_name(task));
+    if (o->teacher) e->judge = &judge_follow;
+    if (o->fit) e->judge = &judge_probe;
     if (e->judge) return check_output(e, diag);
     if (task != TASK_CLASSIFY && task != TASK_NONE && !task_predicts_tokens(task))
         return step_fail(
@@ -383,7 +410,7 @@ const Pass pass_evaluate = {
     .fields = fields,
     .options_size = sizeof(EvaluateOptions),
     .defaults = &defaults,
-    .data_options = "data",
+    .data_options = "data|fit",
     .flags = PASS_MEASURES,
     .exactness = PASS_EXACT,
     .check = evaluate_check,

@@ -33,6 +33,12 @@ typedef struct EvaluateOptions {
     int64_t patience;
     int64_t draws;      /* of weights from their Gaussians; 0 = the weights themselves */
     const Tree *decode; /* a map of DecodeKeys; NULL = not given */
+
+    /* of models that embed */
+    const char *teacher; /* a model whose embeddings are compared; NULL = none */
+    const char *fit;     /* data set that probes learn classes from; NULL = none */
+    int64_t neighbours;
+    double temperature, l2;
 } EvaluateOptions;
 
 /* How translations are made and compared. */

@@ -53,7 +53,7 @@ typedef struct Judge {
 const Judge *judge_find(Task task);
 
 /* All judges, in evaluate_judged.c, each at the end of its file. */
-extern const Judge judge_choice, judge_embed, judge_labels, judge_regress, judge_span,
-    judge_tokens;
+extern const Judge judge_choice, judge_embed, judge_follow, judge_labels, judge_probe,
+    judge_regress, judge_span, judge_tokens;
 
 #endif

@@ -6,10 +6,9 @@
  * Without labels they do, and every first one looks for its second among all samples that
  * are not the first of a group. */
 #include "passes/evaluate/correlation.h"
-#include "passes/evaluate/evaluation.h"
+#include "passes/evaluate/features.h"
 #include "passes/evaluate/ranking.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 /* What a data set of pairs tells. */
@@ -17,9 +16,9 @@ typedef enum PairKind { PAIRS_SCORED, PAIRS_LABELLED, PAIRS_MATCHING } PairKind;
 
 typedef struct Embeddings {
     PairKind kind;
-    int64_t group, count, width; /* samples: those evaluated, whole groups */
-    Buf *rows;                   /* [count, width], unit rows once all are there */
-    double *labels;              /* [count / group] */
+    int64_t group, count; /* samples: those evaluated, whole groups */
+    Features features;
+    double *labels; /* [count / group] */
     double values[METRIC_COUNT];
 } Embeddings;
 
@@ -67,7 +66,6 @@ static Status embed_begin(void *self, Evaluation *e, Diag *diag) {
     Embeddings *m = self;
     const int64_t limit = e->options->limit, all = e->data->count;
     m->group = batches_group(e->data);
-    m->width = node_width(graph_output(e->model->graph, OUTPUT_EMBEDDING));
     m->count = limit > 0 && limit < all ? limit : all;
     if (m->group < 2) {
         step_fail(e->ctx, diag, "data set \"%s\": expected pairs of samples",
@@ -84,11 +82,8 @@ static Status embed_begin(void *self, Evaluation *e, Diag *diag) {
     TRY(choose_metric(m, e, diag));
     if (e->ctx->plan) return STATUS_OK;
     m->labels = ARENA_ARRAY(e->ctx->arena, double, (size_t)(m->count / m->group));
-    return buf_create(&m->rows, (size_t)(m->count * m->width) * sizeof(float), diag);
-}
-
-static float *row_at(const Embeddings *m, int64_t sample) {
-    return (float *)(uintptr_t)buf_data(m->rows) + sample * m->width;
+    return features_open(&m->features, e, graph_output(e->model->graph, OUTPUT_EMBEDDING),
+                         e->data, limit, diag);
 }
 
 /* Takes the label of a pair, which its first sample has. */
@@ -110,29 +105,17 @@ static Status embed_add(void *self, Evaluation *e, const Fetch *what,
                         Diag *diag) {
     Embeddings *m = self;
     const int labels = batches_column(e->data, DATA_LABELS);
-    for (int64_t i = 0; i < what->n; i++) {
-        const int64_t sample = what->index[i];
-        const float *from = predictions + i * m->width;
-        float *to = row_at(m, sample);
-        double square = 0;
-        TRY(evaluation_check_finite(e, sample, from, m->width, diag));
-        for (int64_t c = 0; c < m->width; c++)
-            square += (double)from[c] * (double)from[c];
-        const double by = square > 0 ? 1 / sqrt(square) : 0;
-        for (int64_t c = 0; c < m->width; c++) to[c] = (float)((double)from[c] * by);
-        if (labels >= 0 && sample % m->group == 0)
-            TRY(take_label(m, e, sample, columns[labels], i, diag));
-    }
+    TRY(features_add(&m->features, what, predictions, columns, diag));
+    for (int64_t i = 0; i < what->n && labels >= 0; i++)
+        if (what->index[i] % m->group == 0)
+            TRY(take_label(m, e, what->index[i], columns[labels], i, diag));
     return STATUS_OK;
 }
 
 /* ---- metrics ---- */
 
 static double cosine_of(const Embeddings *m, int64_t a, int64_t b) {
-    const float *x = row_at(m, a), *y = row_at(m, b);
-    double sum = 0;
-    for (int64_t c = 0; c < m->width; c++) sum += (double)x[c] * (double)y[c];
-    return sum;
+    return features_cosine(&m->features, a, &m->features, b);
 }
 
 static void judge_pairs(Embeddings *m) {
@@ -207,7 +190,7 @@ static double embed_metric(const void *self, Metric metric) {
 }
 
 static void embed_close(void *self) {
-    buf_release(((Embeddings *)self)->rows);
+    features_close(&((Embeddings *)self)->features);
 }
 
 const Judge judge_embed = {

@@ -5,7 +5,7 @@
 #define METRIC_NAMES                                                                     \
     "auto|accuracy|f1|f1_micro|f1_macro|precision|recall|mcc|loss|perplexity|"           \
     "bits_per_character|bleu|mse|pearson|spearman|exact_match|average_precision|"        \
-    "recall_at_1|recall_at_10|mrr"
+    "recall_at_1|recall_at_10|mrr|cosine"
 typedef enum Metric {
     METRIC_AUTO,        /* the usual one of the model's task */
     METRIC_ACCURACY,    /* percent */
@@ -28,6 +28,7 @@ typedef enum Metric {
     METRIC_RECALL_1,          /* percent of queries with their match in the first place */
     METRIC_RECALL_10,         /* among the first ten */
     METRIC_MRR,               /* mean reciprocal rank of the first match, 0 to 1 */
+    METRIC_COSINE,            /* mean, between two models' embeddings of a text */
     METRIC_COUNT
 } Metric;
 

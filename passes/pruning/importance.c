@@ -6,7 +6,11 @@
 
 #define I ImportanceOptions
 static const Field fields[] = {
-    F_STRING(I, data, "data set with labels; needed for score: taylor", .nullable = true),
+    F_STRING(
+        I, data,
+        "data set with labels, of models that embed texts or pairs of texts; needed for "
+        "score: taylor",
+        .nullable = true),
     F_INT(I, limit, 0, 1000000000000, "first samples only; 0 = all"),
     F_INT(I, batch_size, 1, 1000000, "samples per run"),
     F_CHOICE(I, score, SCORE_NAMES,

@@ -153,6 +153,25 @@ static Status take_scores(const Taylor *t, const Prune *copy, Prune *p, Diag *di
     return STATUS_OK;
 }
 
+/* A model that embeds: the contrastive loss where samples are pairs, else the mean square
+ * of the embedding before its length is taken away, as in memory aware synapses: what
+ * changes a function's output most, whatever its labels (Aljundi et al., ECCV 2018). */
+static Status embed_loss(Taylor *t, Diag *diag) {
+    const ImportanceOptions *options = t->options;
+    Node *embedding = objective_embedding(t->graph), *zeros = NULL;
+    Batches *data = NULL;
+    TRY(step_data(t->ctx, options->data, NULL, &data, diag));
+    if (batches_group(data) > 1) {
+        const LabelLossOptions pairs = {.group = batches_group(data),
+                                        .scale = CONTRASTIVE_SCALE};
+        return label_loss_add(&t->loss, t->graph, embedding, &pairs, diag);
+    }
+    if (node_is(embedding, &op_normalize)) embedding = embedding->in[0];
+    TRY(node_add(&zeros, t->graph, NULL, &op_scale, &embedding, 1, diag, "by=0.0"));
+    return node_add(&t->loss, t->graph, NULL, &op_mean_squared_error,
+                    (Node *[]){embedding, zeros}, 2, diag, NULL);
+}
+
 /* The graph to differentiate: the sum of the label losses of the outputs that are named,
  * or of all exits; of words that are predicted, at the masked positions. */
 static Status build(Taylor *t, const Prune *heads, const Prune *ffn, Diag *diag) {
@@ -160,6 +179,7 @@ static Status build(Taylor *t, const Prune *heads, const Prune *ffn, Diag *diag)
     TRY(find_copy(t, heads, &t->copies[0], diag));
     TRY(find_copy(t, ffn, &t->copies[1], diag));
     TRY(separate_all(t, diag));
+    if (objective_embedding(t->graph)) return embed_loss(t, diag);
     TRY(objective_mask_graph(t->ctx, t->graph, diag));
     TRY(exits_find(&exits, t->ctx->arena, t->ctx, t->graph, diag));
     if (t->options->outputs.count) TRY(choose_named(t, &exits, diag));

@@ -6,6 +6,7 @@
 #include "ir/model_parts.h"
 #include "ir/random.h"
 #include "passes/evaluate/correlation.h"
+#include "passes/evaluate/probe.h"
 #include "passes/evaluate/ranking.h"
 #include "tests/support/check.h"
 #include "tests/support/configured.h"
@@ -246,6 +247,115 @@ static void test_no_pairs(void **state) {
     diag_destroy(diag);
 }
 
+/* Another model's embeddings, of the same width and of another. */
+static void test_teacher(void **state) {
+    (void)state;
+    Diag *diag = diag_create();
+    Batches *data = rows_open("label: ''", diag);
+    Model *model = configured_model(MEAN, 5);
+    Model *teacher = configured_model(BERT(16, "pooling: first"), 6);
+    Model *wide = configured_model(BERT(24, "pooling: mean"), 6);
+    const Embedded own = embed(model, data, diag), theirs = embed(teacher, data, diag);
+    double mean = 0, near_own[ROWS], near_theirs[ROWS];
+    for (int64_t i = 0; i < ROWS; i++) {
+        mean += cosine(&own, i, &theirs, i) / ROWS;
+        if (i == 0) continue;
+        near_own[i - 1] = cosine(&own, i - 1, &own, i);
+        near_theirs[i - 1] = cosine(&theirs, i - 1, &theirs, i);
+    }
+    const Tree *record =
+        run_step(model, teacher, data, "evaluate: {data: d, teacher: other.h5}", diag);
+    assert_within(number(record, "cosine"), mean, 10 * near());
+    assert_within(number(record, "spearman"),
+                  correlation_spearman(near_own, near_theirs, ROWS - 1), 1e-10);
+    record = run_step(model, model, data, "evaluate: {data: d, teacher: other.h5}", diag);
+    assert_within(number(record, "cosine"), 1, 10 * near());
+    assert_true(number(record, "spearman") > 1 - 1e-12);
+    record = run_step(model, wide, data,
+                      "evaluate: {data: d, teacher: other.h5, metric: spearman}", diag);
+    assert_null(tree_get(record, "cosine"));
+    expect_fails(model, data, "evaluate: {data: d, teacher: t.h5, fit: d}",
+                 "expected teacher or fit, found both");
+    model_destroy(wide);
+    model_destroy(teacher);
+    model_destroy(model);
+    batches_destroy(data);
+    diag_destroy(diag);
+}
+
+static void test_classes(void **state) {
+    (void)state;
+    Diag *diag = diag_create();
+    Batches *data = rows_open("max_length: 16", diag);
+    Batches *bare = rows_open("label: ''", diag);
+    Model *model = configured_model(MEAN, 5);
+    const Embedded e = embed(model, data, diag);
+    float rows[ROWS * WIDTH];
+    int32_t labels[ROWS];
+    for (int64_t i = 0; i < ROWS * WIDTH; i++)
+        rows[i] = (float)e.rows[i / WIDTH][i % WIDTH];
+    for (int i = 0; i < ROWS; i++) labels[i] = row_score(i) > 3;
+    const ProbeSet set = {rows, labels, ROWS, WIDTH, 2};
+    LinearProbe probe;
+    double linear = 0, nearest = 0;
+    probe_fit(&probe, &set, 0.01);
+    for (int64_t i = 0; i < ROWS; i++) {
+        linear += probe_classify(&probe, rows + i * WIDTH) == labels[i];
+        nearest += probe_nearest(&set, rows + i * WIDTH, 5, 0.1) == labels[i];
+    }
+    free(probe.weights);
+    const Tree *record = run_step(
+        model, NULL, data,
+        "evaluate: {data: d, fit: d, neighbours: 5, temperature: 0.1, l2: 0.01}", diag);
+    assert_true(number(record, "accuracy") == 100 * linear / ROWS);
+    assert_true(number(record, "nearest_accuracy") == 100 * nearest / ROWS);
+    assert_true(linear > ROWS / 2);
+    expect_fails(model, data, "evaluate: {data: d, fit: d, min: 101}",
+                 "gate: expected accuracy at least 101");
+    expect_fails(model, bare, "evaluate: {data: d, fit: d}", "has no column labels");
+    model_destroy(model);
+    batches_destroy(bare);
+    batches_destroy(data);
+    diag_destroy(diag);
+}
+
+/* ---- importance ---- */
+
+static double head_score(const Tree *record, int at) {
+    const Tree *scores = tree_get(tree_get(record, "heads")->first, "scores")->first;
+    for (; at > 0; at--) scores = scores->next;
+    return scores->kind == TREE_INT ? (double)scores->integer : scores->real;
+}
+
+/* Without pairs the length of the embedding counts, as it was before it was taken away;
+ * pairs have a loss. */
+static void test_importance(void **state) {
+    (void)state;
+    Diag *diag = diag_create();
+    Batches *texts = rows_open("label: ''", diag);
+    Batches *pairs = rows_open("sentence2: b, pairs: separate, label: ''", diag);
+    Model *unit = configured_model(MEAN, 5);
+    Model *plain = configured_model(BERT(16, "pooling: mean"), 5);
+    double lengths[2], losses[2];
+    const Tree *record = run_step(unit, NULL, texts, "importance: {data: d}", diag);
+    for (int h = 0; h < 2; h++) lengths[h] = head_score(record, h);
+    record = run_step(plain, NULL, texts, "importance: {data: d}", diag);
+    for (int h = 0; h < 2; h++) assert_true(head_score(record, h) == lengths[h]);
+    record = run_step(unit, NULL, pairs, "importance: {data: d}", diag);
+    for (int h = 0; h < 2; h++) losses[h] = head_score(record, h);
+    for (int h = 0; h < 2; h++) {
+        assert_true(lengths[h] > 1e-4 && losses[h] > 1e-4);
+        assert_true(fabs(losses[h] - lengths[h]) > 1e-3 * lengths[h]);
+    }
+    run_step(unit, NULL, pairs, "prune_heads: {keep: 1}", diag);
+    run_step(unit, NULL, pairs, "prune_ffn: {keep: 20}", diag);
+    model_destroy(plain);
+    model_destroy(unit);
+    batches_destroy(pairs);
+    batches_destroy(texts);
+    diag_destroy(diag);
+}
+
 /* ---- training ---- */
 
 #define ONE_STEP "steps: 1, batch_size: 24, lr: 1.0e-9, shards: 3, micro_batch: 2"
@@ -351,6 +461,8 @@ int main(void) {
         cmocka_unit_test(test_matching),   cmocka_unit_test(test_labelled),
         cmocka_unit_test(test_no_pairs),   cmocka_unit_test(test_distill_losses),
         cmocka_unit_test(test_projection), cmocka_unit_test(test_contrastive),
+        cmocka_unit_test(test_teacher),    cmocka_unit_test(test_classes),
+        cmocka_unit_test(test_importance),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
