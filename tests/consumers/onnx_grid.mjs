@@ -26,6 +26,7 @@ const families = {
     roberta: `model_type: roberta, architectures: [RobertaForSequenceClassification], ${text}`,
     xlm_roberta: `model_type: xlm-roberta, architectures: [XLMRobertaForTokenClassification], pad_token_id: 0, ${text}`,
     mpnet: `model_type: mpnet, architectures: [MPNetForSequenceClassification], ${text}`,
+    modernbert: `model_type: modernbert, architectures: [ModernBertForSequenceClassification], classifier_pooling: mean, local_attention: 4, ${text}`,
     electra: `model_type: electra, architectures: [ElectraForMaskedLM], embedding_size: 4, ${text}`,
     gpt2: 'model_type: gpt2, architectures: [GPT2LMHeadModel], n_embd: 8, n_layer: 4, n_head: 2, vocab_size: 12, n_positions: 9',
     llama: `model_type: llama, architectures: [LlamaForCausalLM], num_key_value_heads: 1, ${text}`,

@@ -125,10 +125,14 @@ static const struct {
     int least;
     bool gradients;
 } RELATIVES[] = {
-    {"roberta", 5, true},       {"roberta_mlm", 4, true}, {"roberta_choice", 3, false},
-    {"roberta_bare", 3, false}, {"xlm_roberta", 4, true}, {"xlm_roberta_span", 4, false},
-    {"electra", 4, true},       {"electra_mlm", 5, true}, {"electra_choice", 3, false},
-    {"mpnet", 4, true},         {"mpnet_mlm", 5, true},   {"mpnet_bare", 3, false},
+    {"roberta", 5, true},           {"roberta_mlm", 4, true},
+    {"roberta_choice", 3, false},   {"roberta_bare", 3, false},
+    {"xlm_roberta", 4, true},       {"xlm_roberta_span", 4, false},
+    {"electra", 4, true},           {"electra_mlm", 5, true},
+    {"electra_choice", 3, false},   {"mpnet", 4, true},
+    {"mpnet_mlm", 5, true},         {"mpnet_bare", 3, false},
+    {"modernbert", 7, true},        {"modernbert_mlm", 6, true},
+    {"modernbert_tokens", 5, true},
 };
 
 static void test_relatives(void **state) {

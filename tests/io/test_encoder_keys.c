@@ -21,6 +21,10 @@ typedef struct KeyChange {
     "\"num_attention_heads\": 2, \"intermediate_size\": 6, "                             \
     "\"max_position_embeddings\": 9, \"attention_probs_dropout_prob\": 0"
 #define ROBERTA "\"model_type\": \"roberta\", \"architectures\": "
+#define MODERN                                                                           \
+    "\"model_type\": \"modernbert\", \"vocab_size\": 12, \"hidden_size\": 8, "           \
+    "\"num_hidden_layers\": 4, \"num_attention_heads\": 2, \"intermediate_size\": 6, "   \
+    "\"architectures\": "
 #define MPNET   "\"model_type\": \"mpnet\", \"architectures\": "
 #define ELECTRA "\"model_type\": \"electra\", \"architectures\": "
 
@@ -83,6 +87,65 @@ static const KeyChange SUMMARY[] = {
     {"summary_last_dropout", "0.2", CHANGES},    {"summary_first_dropout", "0.2", WARNED},
     {"summary_proj_to_labels", "true", REFUSED}, {NULL}};
 
+#define LAYERS(a, b)                                                                     \
+    "[\"" a "_attention\", \"" b "_attention\", \"full_attention\", \"full_attention\"]"
+static const KeyChange NEAR[] = {
+    {"vocab_size", "13", CHANGES},
+    {"hidden_size", "12", CHANGES},
+    {"num_hidden_layers", "3", CHANGES},
+    {"num_attention_heads", "4", CHANGES},
+    {"num_attention_heads", "8", REFUSED},
+    {"intermediate_size", "7", CHANGES},
+    {"hidden_activation", "\"relu\"", CHANGES},
+    {"norm_eps", "1e-3", CHANGES},
+    {"layer_norm_eps", "1e-3", WARNED},
+    {"norm_bias", "true", CHANGES},
+    {"attention_bias", "true", CHANGES},
+    {"mlp_bias", "true", CHANGES},
+    {"attention_dropout", "0.1", CHANGES},
+    {"embedding_dropout", "0.1", CHANGES},
+    {"mlp_dropout", "0.1", CHANGES},
+    {"local_attention", "64", CHANGES},
+    {"global_attn_every_n_layers", "2", CHANGES},
+    {"layer_types", LAYERS("full", "full"), CHANGES},
+    {"layer_types", LAYERS("full", "chunked"), REFUSED},
+    {"layer_types", "[\"full_attention\"]", REFUSED},
+    {"global_rope_theta", "10", CHANGES},
+    {"local_rope_theta", "10", CHANGES},
+    {"local_rope_theta", "null", CHANGES},
+    {"rope_parameters", "{\"full_attention\": {\"rope_theta\": 10}}", CHANGES},
+    {"rope_parameters", "{\"sliding_attention\": {\"rope_type\": \"yarn\"}}", REFUSED},
+    {"rope_scaling", "{\"rope_type\": \"linear\"}", REFUSED},
+    {"position_embedding_type", "\"relative_key\"", REFUSED},
+    {"sparse_prediction", "true", REFUSED},
+    {"initializer_range", "0.5", CHANGES},
+    {"pruned_heads", "{\"0\": [1]}", REFUSED},
+    {"logit_scale", "2", WARNED},
+    {"max_position_embeddings", "64", PASSIVE},
+    {"sparse_pred_ignore_index", "-1", PASSIVE},
+    {"deterministic_flash_attn", "true", PASSIVE},
+    {"reference_compile", "true", PASSIVE},
+    {"initializer_cutoff_factor", "3", PASSIVE},
+    {"pad_token_id", "3", PASSIVE},
+    {"cls_token_id", "3", PASSIVE},
+    {NULL}};
+
+static const KeyChange DENSE[] = {{"classifier_activation", "\"relu\"", CHANGES},
+                                  {"classifier_bias", "true", CHANGES},
+                                  {NULL}};
+
+static const KeyChange MEANS[] = {{"classifier_pooling", "\"mean\"", CHANGES},
+                                  {"classifier_pooling", "\"max\"", REFUSED},
+                                  {"classifier_dropout", "0.1", CHANGES},
+                                  {"num_labels", "5", CHANGES},
+                                  {"decoder_bias", "false", PASSIVE},
+                                  {NULL}};
+
+static const KeyChange DECODER[] = {{"decoder_bias", "false", CHANGES},
+                                    {"tie_word_embeddings", "false", CHANGES},
+                                    {"classifier_pooling", "\"mean\"", PASSIVE},
+                                    {NULL}};
+
 static const struct {
     const char *config;
     const KeyChange *changes[4];
@@ -94,6 +157,9 @@ static const struct {
     {MPNET "[\"MPNetForSequenceClassification\"], " SIZES, {SHARED, DISTANCES}},
     {MPNET "[\"MPNetForMaskedLM\"], " SIZES, {WORDS}},
     {ELECTRA "[\"ElectraForMaskedLM\"], " SIZES, {SHARED, WORDS, NARROW}},
+    {MODERN "[\"ModernBertForSequenceClassification\"]", {NEAR, DENSE, MEANS}},
+    {MODERN "[\"ModernBertForMaskedLM\"]", {NEAR, DENSE, DECODER}},
+    {MODERN "[\"ModernBertModel\"]", {NEAR}},
     {ELECTRA "[\"ElectraForMultipleChoice\"], " SIZES, {SHARED, NARROW, SUMMARY}},
 };
 

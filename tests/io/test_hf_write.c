@@ -85,15 +85,35 @@ static const char *config_text(Bench *bench, const char *folder) {
 
 /* ---- what was read is written ---- */
 
-static const char *const FOLDERS[] = {"vit",          "deit",        "swin",
-                                      "swin_padded",  "bert",        "gpt2",
-                                      "llama",        "bert_mlm",    "distilbert",
-                                      "marian",       "t5",          "t5_gated",
-                                      "roberta",      "roberta_mlm", "roberta_choice",
-                                      "roberta_bare", "xlm_roberta", "xlm_roberta_span",
-                                      "electra",      "electra_mlm", "electra_choice",
-                                      "mpnet",        "mpnet_mlm",   "mpnet_bare",
-                                      "bart",         "bart_scaled"};
+static const char *const FOLDERS[] = {"vit",
+                                      "deit",
+                                      "swin",
+                                      "swin_padded",
+                                      "bert",
+                                      "gpt2",
+                                      "llama",
+                                      "bert_mlm",
+                                      "distilbert",
+                                      "marian",
+                                      "t5",
+                                      "t5_gated",
+                                      "roberta",
+                                      "roberta_mlm",
+                                      "roberta_choice",
+                                      "roberta_bare",
+                                      "xlm_roberta",
+                                      "xlm_roberta_span",
+                                      "electra",
+                                      "electra_mlm",
+                                      "electra_choice",
+                                      "mpnet",
+                                      "mpnet_mlm",
+                                      "mpnet_bare",
+                                      "bart",
+                                      "bart_scaled",
+                                      "modernbert",
+                                      "modernbert_mlm",
+                                      "modernbert_tokens"};
 
 /* Every tensor of one checkpoint is in the other, with the same type, shape and bytes. */
 static void check_tensors(const Checkpoint *found, const Checkpoint *wanted) {

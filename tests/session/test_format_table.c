@@ -54,6 +54,8 @@ static const struct {
                     " architectures: [XLMRobertaForTokenClassification],\n" PADDED},
     {"mpnet", "{model_type: mpnet,\n"
               " architectures: [MPNetForSequenceClassification],\n" PADDED},
+    {"modernbert", "{model_type: modernbert, local_attention: 4,\n"
+                   " architectures: [ModernBertForSequenceClassification],\n" TEXT},
     {"electra", "{model_type: electra, architectures: [ElectraForMaskedLM],\n"
                 " embedding_size: 4,\n" TEXT},
     {"gpt2", "{model_type: gpt2, architectures: [GPT2LMHeadModel], n_embd: 8,\n"

@@ -84,8 +84,9 @@ def attention(q, k, v, heads, allowed, bias=None):
     scores = q @ k.transpose(2, 3) / math.sqrt(width // heads)
     if bias is not None:
         scores = scores + bias
-    scores = scores.masked_fill(~allowed, -math.inf)
-    return (torch.softmax(scores, -1) @ v).transpose(1, 2).reshape(n, t, width)
+    scores = scores.masked_fill(~allowed, -1e30)
+    seen = torch.softmax(scores, -1) * allowed.any(-1, keepdim=True)  # a query without any key gets zeros
+    return (seen @ v).transpose(1, 2).reshape(n, t, width)
 
 
 def positions_from_ids(ids, padding):
@@ -217,7 +218,59 @@ def mpnet(w, c, inputs, outputs):
     return None
 
 
-FAMILIES = {"roberta": roberta, "xlm-roberta": roberta, "electra": electra, "mpnet": mpnet}
+def turn(x, heads, theta):
+    """Rotary positions: the two halves of each head as complex numbers, times exp(i t theta^(-2j/d))."""
+    n, t, width = x.shape
+    d = width // heads
+    x = x.reshape(n, t, heads, d)
+    x = torch.complex(x[..., : d // 2], x[..., d // 2 :])
+    angles = torch.arange(t, dtype=torch.float64)[:, None] * theta ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
+    x = x * torch.polar(torch.ones_like(angles), angles)[:, None, :]
+    return torch.cat([x.real, x.imag], -1).reshape(n, t, width)
+
+
+def modernbert(w, c, inputs, outputs):
+    kind = c["architectures"][0]
+    trunk = "" if kind.endswith("Model") else "model."
+    width, heads, hidden, eps = (c[k] for k in ("hidden_size", "num_attention_heads", "intermediate_size", "norm_eps"))
+    mask, tokens = inputs["attention_mask"].bool(), inputs["input_ids"].shape[1]
+    places = torch.arange(tokens)
+    close = (places[:, None] - places[None, :]).abs() <= c["local_attention"] // 2
+
+    def norm(x, name):
+        return w.norm(x, name, eps, c["norm_bias"])
+
+    x = w.get(trunk + "embeddings.tok_embeddings.weight", c["vocab_size"], width)[inputs["input_ids"]]
+    x = norm(x, trunk + "embeddings.norm")
+    for i in range(c["num_hidden_layers"]):
+        outputs[f"hidden_states.{i}"] = x
+        at = f"{trunk}layers.{i}."
+        whole = i % c["global_attn_every_n_layers"] == 0
+        theta = c["global_rope_theta"] if whole else c["local_rope_theta"]
+        y = norm(x, at + "attn_norm") if i else x
+        q, k, v = w.linear(y, at + "attn.Wqkv", 3 * width, c["attention_bias"]).chunk(3, -1)
+        allowed = mask[:, None, None, :] & (torch.ones_like(close) if whole else close)
+        y = attention(turn(q, heads, theta), turn(k, heads, theta), v, heads, allowed)
+        x = x + w.linear(y, at + "attn.Wo", width, c["attention_bias"])
+        y, gate = w.linear(norm(x, at + "mlp_norm"), at + "mlp.Wi", 2 * hidden, c["mlp_bias"]).chunk(2, -1)
+        x = x + w.linear(ACTIVATIONS[c["hidden_activation"]](y) * gate, at + "mlp.Wo", width, c["mlp_bias"])
+    outputs[f"hidden_states.{c['num_hidden_layers']}"] = x
+    x = norm(x, trunk + "final_norm")
+    outputs["last_hidden_state"] = x
+    if kind.endswith("ForSequenceClassification"):
+        counted = mask[..., None].double()
+        x = (x * counted).sum(1) / counted.sum(1) if c["classifier_pooling"] == "mean" else x[:, 0]
+    x = ACTIVATIONS[c["classifier_activation"]](w.linear(x, "head.dense", width, c["classifier_bias"]))
+    x = norm(x, "head.norm")
+    if kind.endswith("ForMaskedLM"):
+        words = w["model.embeddings.tok_embeddings.weight"]
+        if not c["tie_word_embeddings"]:
+            words = w.get("decoder.weight", *words.shape)
+        return x @ words.T + (w.get("decoder.bias", words.shape[0]) if c["decoder_bias"] else 0)
+    return w.linear(x, "classifier", len(c["id2label"]))
+
+
+FAMILIES = {"roberta": roberta, "xlm-roberta": roberta, "electra": electra, "mpnet": mpnet, "modernbert": modernbert}
 
 # ---------------------------------------------------------------- cases
 
@@ -316,6 +369,41 @@ CASES = {
 }
 
 
+MODERN = {
+    "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 0, "classifier_activation": "gelu",
+    "classifier_bias": False, "classifier_dropout": 0.0, "classifier_pooling": "mean", "cls_token_id": 0,
+    "decoder_bias": True, "deterministic_flash_attn": False, "embedding_dropout": 0.0, "eos_token_id": 2,
+    "global_attn_every_n_layers": 3, "global_rope_theta": 160000.0, "gradient_checkpointing": False,
+    "hidden_activation": "gelu", "initializer_cutoff_factor": 2.0, "initializer_range": 0.02, "layer_norm_eps": 1e-05,
+    "local_attention": 128, "local_rope_theta": 10000.0, "mlp_bias": False, "mlp_dropout": 0.0,
+    "model_type": "modernbert", "norm_bias": False, "norm_eps": 1e-05, "pad_token_id": 3,
+    "position_embedding_type": "absolute", "sep_token_id": 2, "tie_word_embeddings": True, "torch_dtype": "float32"}
+
+CASES["modernbert"] = ({
+    **MODERN, "architectures": ["ModernBertForSequenceClassification"], "vocab_size": 31, "hidden_size": 12,
+    "num_hidden_layers": 4, "num_attention_heads": 3, "intermediate_size": 11, "max_position_embeddings": 64,
+    "local_attention": 6, **named(4)}, ([17, 9, 12], 17, (2,)))
+CASES["modernbert_mlm"] = ({
+    **MODERN, "architectures": ["ModernBertForMaskedLM"], "vocab_size": 23, "hidden_size": 20, "num_hidden_layers": 3,
+    "num_attention_heads": 2, "intermediate_size": 9, "max_position_embeddings": 32, "local_attention": 5,
+    "global_attn_every_n_layers": 2, "global_rope_theta": 50.0, "local_rope_theta": 700.0, "attention_bias": True,
+    "mlp_bias": True, "norm_bias": True, "classifier_bias": True, "decoder_bias": False, "norm_eps": 1e-3,
+    "layer_norm_eps": 1e-3, "tie_word_embeddings": False, "hidden_activation": "gelu_new",
+    "classifier_activation": "relu"}, ([11, 4], 11, (1,)))
+CASES["modernbert_tokens"] = ({
+    **MODERN, "architectures": ["ModernBertForTokenClassification"], "vocab_size": 13, "hidden_size": 6,
+    "num_hidden_layers": 2, "num_attention_heads": 1, "intermediate_size": 5, "max_position_embeddings": 32,
+    "local_attention": 2, "global_attn_every_n_layers": 1, "classifier_pooling": "cls", **named(3)}, ([7, 5], 7, ()))
+
+
+def parts_of(name, tensor):
+    """Gradients go by the names that parts of fused weights have in a graph."""
+    for whole, parts in (("attn.Wqkv.", ("attn.q.", "attn.k.", "attn.v.")), ("mlp.Wi.", ("mlp.input.", "mlp.gate."))):
+        if whole in name:
+            return [(name.replace(whole, p), x) for p, x in zip(parts, tensor.chunk(len(parts)))]
+    return [(name, tensor)]
+
+
 def make(name):
     c, (lengths, tokens, left) = CASES[name]
     seed = sum(name.encode())
@@ -331,7 +419,8 @@ def make(name):
         loss = cross_entropy(logits, inputs["labels"])
         loss.backward()
         outputs["loss"] = loss
-        write_tensors(folder / "gradients.safetensors", {"grad." + k: v.grad for k, v in w.items()})
+        gradients = dict(part for k, v in w.items() for part in parts_of(k, v.grad))
+        write_tensors(folder / "gradients.safetensors", {"grad." + k: v for k, v in gradients.items()})
     (folder / "config.json").write_text(json.dumps(c, indent=2, sort_keys=True) + "\n")
     write_tensors(folder / "model.safetensors", w)
     write_tensors(folder / "reference.safetensors", {**inputs, **outputs})
