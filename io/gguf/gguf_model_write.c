@@ -192,8 +192,9 @@ static void put_keys(const Export *e, GgufWriter *writer, const Model *model,
     outline_put(writer, e->arena, &e->outline);
     if (e->outline.kind == OUTLINE_BERT) {
         gguf_put_integer(writer, "bert.pooling_type",
-                         e->outline.labels ? POOLING_RANK
-                                           : POOLING_NUMBER[options->pooling]);
+                         e->outline.labels    ? POOLING_RANK
+                         : e->outline.pooling ? e->outline.pooling
+                                              : POOLING_NUMBER[options->pooling]);
         put_labels(e, writer, model);
     }
     tokens_put(writer, &e->tokens);
@@ -234,8 +235,10 @@ static Status write_model(Model *model, const char *path, const WriteOptions *op
 /* ---- the record ---- */
 
 static const Field FIELDS[] = {
-    F_CHOICE(GgufOptions, pooling, "mean|cls|last|none",
-             "of BERT without a classifier: how llama.cpp makes one vector of a text"),
+    F_CHOICE(
+        GgufOptions, pooling, "mean|cls|last|none",
+        "of BERT without a classifier and without an embedding of its own: how llama.cpp "
+        "makes one vector of a text"),
     F_END};
 
 const GgufOptions gguf_options = {0};

@@ -33,6 +33,7 @@ typedef struct Outline {
     bool attention_bias; /* Llama: its projections have biases */
     bool units_bias;     /* Llama: those of the feed-forward block */
     bool pooled;         /* BERT: a projection of the first token */
+    int pooling;         /* BERT: llama_pooling_type of an embedding; 0 = it gives none */
 } Outline;
 
 /* Name of the architecture that the outline is written as. */

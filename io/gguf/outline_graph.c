@@ -128,6 +128,17 @@ static Status measure_decoder(Outline *out, const Model *model, const Node *word
     return STATUS_OK;
 }
 
+/* How an embedding is made of tokens, as llama.cpp counts the ways (llama_pooling_type);
+ * it normalises vectors whatever the file says. 0 = the model gives none. */
+static int measure_pooling(const Graph *graph) {
+    static const char *const OPS[] = {"mean_tokens", "select_token", "last_token"};
+    const Node *node = graph_output(graph, OUTPUT_EMBEDDING);
+    if (node && strcmp(node->op->name, "normalize") == 0) node = node->in[0];
+    for (int i = 0; node && i < 3; i++)
+        if (strcmp(node->op->name, OPS[i]) == 0) return i + 1;
+    return 0;
+}
+
 static Status measure_encoder(Outline *out, const Graph *graph, Diag *diag) {
     const Task task = graph_task(graph);
     const Node *norm = graph_find(graph, STACK_EMBEDDINGS, -1, ROLE_NORM0);
@@ -144,6 +155,7 @@ static Status measure_encoder(Outline *out, const Graph *graph, Diag *diag) {
     out->labels =
         task == TASK_CLASSIFY ? node_width(graph_output(graph, OUTPUT_LOGITS)) : 0;
     out->pooled = out->labels || graph_output(graph, OUTPUT_POOLER);
+    out->pooling = measure_pooling(graph);
     return check_layers(out, STACK_ENCODER, diag);
 }
 

@@ -4,7 +4,9 @@
  * labels f32 they say how alike the two are: the cosines are correlated with them. With
  * labels 0 and 1 they say whether the two belong together: the cosines are ranked.
  * Without labels they do, and every first one looks for its second among all samples that
- * are not the first of a group. */
+ * are not the first of a group. With labels 0 and 1, where that is asked for, every
+ * distinct first text (a query) looks for the distinct second texts (documents) that are
+ * labelled 1 for it, among all of them. */
 #include "passes/evaluate/correlation.h"
 #include "passes/evaluate/features.h"
 #include "passes/evaluate/ranking.h"
@@ -19,6 +21,7 @@ typedef struct Embeddings {
     int64_t group, count; /* samples: those evaluated, whole groups */
     Features features;
     double *labels; /* [count / group] */
+    uint64_t *text; /* by sample: a hash of its tokens; its number where it has none */
     double values[METRIC_COUNT];
 } Embeddings;
 
@@ -26,7 +29,9 @@ static const unsigned METRICS_OF[] = {
     [PAIRS_SCORED] = JUDGE_KNOWS(METRIC_SPEARMAN) | JUDGE_KNOWS(METRIC_PEARSON),
     [PAIRS_LABELLED] = JUDGE_KNOWS(METRIC_AVERAGE_PRECISION) |
                        JUDGE_KNOWS(METRIC_ACCURACY) | JUDGE_KNOWS(METRIC_F1) |
-                       JUDGE_KNOWS(METRIC_SPEARMAN) | JUDGE_KNOWS(METRIC_PEARSON),
+                       JUDGE_KNOWS(METRIC_SPEARMAN) | JUDGE_KNOWS(METRIC_PEARSON) |
+                       JUDGE_KNOWS(METRIC_RECALL_1) | JUDGE_KNOWS(METRIC_RECALL_10) |
+                       JUDGE_KNOWS(METRIC_MRR),
     [PAIRS_MATCHING] = JUDGE_KNOWS(METRIC_RECALL_1) | JUDGE_KNOWS(METRIC_RECALL_10) |
                        JUDGE_KNOWS(METRIC_MRR)};
 
@@ -53,7 +58,7 @@ static Status choose_metric(const Embeddings *m, Evaluation *e, Diag *diag) {
     static const char *const NEEDS[] = {
         [PAIRS_SCORED] = "it has scores: spearman or pearson",
         [PAIRS_LABELLED] = "its labels are 0 and 1: average_precision, accuracy, f1, "
-                           "spearman or pearson",
+                           "spearman, pearson, recall_at_1, recall_at_10 or mrr",
         [PAIRS_MATCHING] = "it has no labels: recall_at_1, recall_at_10 or mrr"};
     if (e->options->metric == METRIC_AUTO) e->metric = USUAL[m->kind];
     if (METRICS_OF[m->kind] & JUDGE_KNOWS(e->metric)) return STATUS_OK;
@@ -82,6 +87,7 @@ static Status embed_begin(void *self, Evaluation *e, Diag *diag) {
     TRY(choose_metric(m, e, diag));
     if (e->ctx->plan) return STATUS_OK;
     m->labels = ARENA_ARRAY(e->ctx->arena, double, (size_t)(m->count / m->group));
+    m->text = ARENA_ARRAY(e->ctx->arena, uint64_t, (size_t)m->count);
     return features_open(&m->features, e, graph_output(e->model->graph, OUTPUT_EMBEDDING),
                          e->data, limit, diag);
 }
@@ -100,12 +106,27 @@ static Status take_label(Embeddings *m, const Evaluation *e, int64_t sample,
     return STATUS_OK;
 }
 
+/* FNV-1a of the tokens of a sample in row `row` of what was fetched. */
+static uint64_t hash_text(const Batches *data, const Fetch *what, int64_t row,
+                          const void *const *columns) {
+    const int ids = batches_column(data, INPUT_IDS);
+    const int64_t sample = what->index[row];
+    if (ids < 0 || !data->length) return (uint64_t)sample;
+    const int32_t *tokens = (const int32_t *)columns[ids] + row * what->tokens;
+    uint64_t hash = 0xcbf29ce484222325;
+    for (int64_t t = 0; t < data->length(data, sample); t++)
+        hash = (hash ^ (uint32_t)tokens[t]) * 0x100000001b3;
+    return hash;
+}
+
 static Status embed_add(void *self, Evaluation *e, const Fetch *what,
                         const float *predictions, const void *const *columns,
                         Diag *diag) {
     Embeddings *m = self;
     const int labels = batches_column(e->data, DATA_LABELS);
     TRY(features_add(&m->features, what, predictions, columns, diag));
+    for (int64_t i = 0; i < what->n; i++)
+        m->text[what->index[i]] = hash_text(e->data, what, i, columns);
     for (int64_t i = 0; i < what->n && labels >= 0; i++)
         if (what->index[i] % m->group == 0)
             TRY(take_label(m, e, what->index[i], columns[labels], i, diag));
@@ -134,6 +155,80 @@ static void judge_pairs(Embeddings *m) {
     m->values[METRIC_F1] = 100 * ranking_best_f1(cosine, positive, pairs);
     free(cosine);
     free(positive);
+}
+
+/* A text, and the first pair that has it at this side. */
+typedef struct TextAt {
+    uint64_t text;
+    int64_t pair;
+} TextAt;
+
+static int compare_texts(const void *a, const void *b) {
+    const TextAt *x = a, *y = b;
+    if (x->text != y->text) return x->text < y->text ? -1 : 1;
+    return (x->pair > y->pair) - (x->pair < y->pair);
+}
+
+/* The texts of one side, sorted; with `distinct`, each once. Their number. */
+static int64_t list_texts(TextAt *out, const Embeddings *m, int side, bool distinct) {
+    const int64_t pairs = m->count / m->group;
+    int64_t n = 0;
+    for (int64_t i = 0; i < pairs; i++)
+        out[i] = (TextAt){m->text[i * m->group + side], i};
+    qsort(out, (size_t)pairs, sizeof *out, compare_texts);
+    for (int64_t i = 0; i < pairs; i++)
+        if (!distinct || n == 0 || out[n - 1].text != out[i].text) out[n++] = out[i];
+    return n;
+}
+
+/* One query, the pairs rows[0..n), adds to the sums of recall at 1 and 10 and of
+ * reciprocal ranks; false where nothing is relevant for it. */
+static bool judge_query(const Embeddings *m, const TextAt *rows, int64_t n,
+                        const TextAt *documents, int64_t count, double *score,
+                        double sums[3]) {
+    int64_t relevant = 0, first = 0, ten = 0, best = count;
+    for (int64_t d = 0; d < count; d++)
+        score[d] =
+            cosine_of(m, rows[0].pair * m->group, documents[d].pair * m->group + 1);
+    for (int64_t d = 0; d < count; d++) {
+        bool wanted = false;
+        for (int64_t i = 0; i < n && !wanted; i++)
+            wanted = m->labels[rows[i].pair] > 0 &&
+                     m->text[rows[i].pair * m->group + 1] == documents[d].text;
+        if (!wanted) continue;
+        const int64_t place = ranking_place(score, count, d);
+        first += place == 1;
+        ten += place <= 10;
+        if (place < best) best = place;
+        relevant++;
+    }
+    if (relevant == 0) return false;
+    sums[0] += (double)first / (double)relevant;
+    sums[1] += (double)ten / (double)relevant;
+    sums[2] += 1 / (double)best;
+    return true;
+}
+
+/* Queries, documents and which of them are relevant. */
+static void judge_relevance(Embeddings *m) {
+    const size_t pairs = (size_t)(m->count / m->group);
+    TextAt *rows = memory_alloc(pairs + 1, sizeof *rows);
+    TextAt *documents = memory_alloc(pairs + 1, sizeof *documents);
+    double *score = memory_alloc(pairs + 1, sizeof *score), sums[3] = {0};
+    const int64_t count = list_texts(documents, m, 1, true);
+    const int64_t all = list_texts(rows, m, 0, false);
+    int64_t queries = 0;
+    for (int64_t i = 0, n; i < all; i += n) {
+        for (n = 1; i + n < all && rows[i + n].text == rows[i].text;) n++;
+        queries += judge_query(m, rows + i, n, documents, count, score, sums);
+    }
+    const double by = queries ? 1 / (double)queries : 0;
+    m->values[METRIC_RECALL_1] = 100 * sums[0] * by;
+    m->values[METRIC_RECALL_10] = 100 * sums[1] * by;
+    m->values[METRIC_MRR] = sums[2] * by;
+    free(rows);
+    free(documents);
+    free(score);
 }
 
 /* Every first sample of a group looks for its second among those that are not first. */
@@ -173,13 +268,18 @@ static Status embed_end(void *self, Evaluation *e, Tree *record, Diag *diag) {
                  {METRIC_MRR, "mrr"}};
     Embeddings *m = self;
     (void)diag;
+    const unsigned places = METRICS_OF[PAIRS_MATCHING];
+    const bool search = places & JUDGE_KNOWS(e->metric);
     if (m->kind == PAIRS_MATCHING)
         judge_matches(m);
     else
         judge_pairs(m);
+    if (m->kind == PAIRS_LABELLED && search) judge_relevance(m);
     tree_put_int(e->ctx->arena, record, "groups", m->count / m->group);
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
-        if (METRICS_OF[m->kind] & JUDGE_KNOWS(NAMES[i].metric))
+        if ((METRICS_OF[m->kind] & JUDGE_KNOWS(NAMES[i].metric)) &&
+            (m->kind != PAIRS_LABELLED || search ||
+             !(places & JUDGE_KNOWS(NAMES[i].metric))))
             tree_put_real(e->ctx->arena, record, NAMES[i].name,
                           m->values[NAMES[i].metric]);
     return STATUS_OK;

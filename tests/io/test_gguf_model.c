@@ -98,6 +98,30 @@ static void stock_models_come_back(void **state) {
     }
 }
 
+/* ---- embeddings ---- */
+
+/* How an embedding is made stands in a key of the file; the rest of the model is BERT. */
+static void embeddings_are_a_key(void **state) {
+    static const char *const POOLING[] = {"mean", "first", "last"};
+    Fixture *f = *state;
+    for (int i = 0; i < 3; i++) {
+        Tree *keys = tree_new(f->arena, TREE_MAP, LOC_NONE);
+        tree_put_string(f->arena, keys, "pooling", POOLING[i]);
+        tree_put_bool(f->arena, keys, "normalize", i == 0);
+        const HfOptions options = {.overrides = keys};
+        expect_ok(f->diag, hf_read_with(&f->model, "tests/data/reference/bert", &options,
+                                        ops_table(), f->diag));
+        diag_clear(f->diag);
+        Outline outline;
+        expect_ok(f->diag, outline_of_graph(&outline, f->arena, f->model, f->diag));
+        assert_int_equal(outline.pooling, i + 1);
+        write_model(f, "f32");
+        read_model(f);
+        compare_weights(f, are_equal);
+        drop_models(f);
+    }
+}
+
 /* ---- layers of unequal sizes ---- */
 
 static Model *build(Fixture *f, const Outline *outline) {
@@ -354,6 +378,7 @@ static void damaged_files_do_no_harm(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(stock_models_come_back),
+        TEST(embeddings_are_a_key),
         TEST(unequal_layers_come_back),
         TEST(layers_without_blocks_come_back),
         TEST(bert_comes_back_without_its_extras),

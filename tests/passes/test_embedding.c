@@ -33,6 +33,8 @@ static const char MEAN[] = BERT(16, "pooling: mean, normalize: true");
 static void add_words(FILE *file, int row, int column, const char *end) {
     static const char *const WORDS[] = {"the", "sat",   "on",     "mat",
                                         "un",  "naive", "resume", "cafe"};
+    /* every second row has the first text of the one before */
+    if (column == 0) row -= row % 2;
     const int words = 2 + (row + column) % 5;
     for (int w = 0; w < words; w++) {
         /* the second text has the first word of the first */
@@ -71,9 +73,10 @@ static Batches *rows_open(const char *options, Diag *diag) {
     rows_write(file);
     assert_int_equal(fclose(file), 0);
     char *vocabulary = realpath("tests/data/text/vocab.txt", NULL);
+    const char *sentence = strstr(options, "sentence: ") ? "" : "sentence: a, ";
     const char *yaml =
-        arena_printf(arena, "{format: text, path: %s, tokenizer: %s, sentence: a, %s}",
-                     path, vocabulary, options);
+        arena_printf(arena, "{format: text, path: %s, tokenizer: %s, %s%s}", path,
+                     vocabulary, sentence, options);
     free(vocabulary);
     assert_ok(yaml_parse(&spec, arena, "data", yaml, strlen(yaml), diag), diag);
     assert_ok(dataset_bind(&format, &bound, arena, spec, ".", diag), diag);
@@ -199,6 +202,54 @@ static void test_matching(void **state) {
     }
 }
 
+/* The text in a column of a row, as it was written. */
+static void row_text(char out[256], int row, int column) {
+    FILE *file = fmemopen(out, 256, "w");
+    add_words(file, row, column, "");
+    fclose(file);
+}
+
+/* Queries that occur several times, documents that do, and which are relevant. */
+static void check_relevance(Model *model, Batches *data, const Embedded *e, Diag *diag) {
+    char query[ROWS][256], document[ROWS][256];
+    double recall = 0, mrr = 0, queries = 0;
+    for (int i = 0; i < ROWS; i++) row_text(query[i], i, 0), row_text(document[i], i, 1);
+    for (int i = 0; i < ROWS; i++) {
+        double relevant = 0, found = 0, best = ROWS;
+        bool again = false;
+        for (int j = 0; j < i; j++) again |= strcmp(query[i], query[j]) == 0;
+        for (int d = 0; d < ROWS && !again; d++) {
+            bool wanted = false, seen = false;
+            for (int j = 0; j < d; j++) seen |= strcmp(document[d], document[j]) == 0;
+            for (int j = 0; j < ROWS; j++)
+                wanted |= row_score(j) > 3 && strcmp(query[i], query[j]) == 0 &&
+                          strcmp(document[d], document[j]) == 0;
+            if (seen || !wanted) continue;
+            double place = 0;
+            for (int k = 0; k < ROWS; k++) {
+                bool before = false;
+                for (int j = 0; j < k; j++)
+                    before |= strcmp(document[k], document[j]) == 0;
+                place += !before &&
+                         cosine(e, 2 * i, e, 2 * k + 1) >= cosine(e, 2 * i, e, 2 * d + 1);
+            }
+            relevant++;
+            found += place <= 10;
+            best = fmin(best, place);
+        }
+        if (relevant == 0) continue;
+        queries++;
+        recall += found / relevant;
+        mrr += 1 / best;
+    }
+    const Tree *record =
+        run_step(model, NULL, data, "evaluate: {data: d, metric: mrr}", diag);
+    assert_within(number(record, "mrr"), mrr / queries, 1e-12);
+    assert_within(number(record, "recall_at_10"), 100 * recall / queries, 1e-10);
+    record = run_step(model, NULL, data, "evaluate: {data: d}", diag);
+    assert_null(tree_get(record, "mrr"));
+}
+
 static void test_labelled(void **state) {
     (void)state;
     Diag *diag = diag_create();
@@ -223,6 +274,7 @@ static void test_labelled(void **state) {
                   1e-10);
     assert_within(number(record, "pearson"), correlation_pearson(score, label, ROWS),
                   100 * near());
+    check_relevance(model, data, &e, diag);
     expect_fails(model, data, "finetune: {data: d, epochs: 1}", "expected no labels");
     batches_destroy(data);
     model_destroy(model);
@@ -251,7 +303,7 @@ static void test_no_pairs(void **state) {
 static void test_teacher(void **state) {
     (void)state;
     Diag *diag = diag_create();
-    Batches *data = rows_open("label: ''", diag);
+    Batches *data = rows_open("sentence: c, label: ''", diag);
     Model *model = configured_model(MEAN, 5);
     Model *teacher = configured_model(BERT(16, "pooling: first"), 6);
     Model *wide = configured_model(BERT(24, "pooling: mean"), 6);
