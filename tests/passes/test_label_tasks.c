@@ -434,6 +434,28 @@ static void test_thresholds(void **state) {
     bench_close(&b);
 }
 
+/* Stored thresholds that cannot be are told, not used. */
+static void test_damaged_thresholds(void **state) {
+    (void)state;
+    static const struct {
+        const char *list, *part;
+    } CASES[] = {{"[0.5, 0.5]", "one threshold for each label"},
+                 {"[0.5, 0.5, 1.5]", "thresholds from 0 to 1"},
+                 {"[0.5, 0.5, high]", "thresholds from 0 to 1"},
+                 {"0.5", "one threshold for each label"}};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        Bench b = bench_open(SEVERAL);
+        Tree *value;
+        const char *yaml = arena_printf(b.arena, "{thresholds: %s}", CASES[i].list);
+        assert_ok(yaml_parse(&value, b.model->arena, "p", yaml, strlen(yaml), b.diag),
+                  b.diag);
+        assert_ok(tree_set(b.model->arena, b.model->provenance, "labels", value, b.diag),
+                  b.diag);
+        bench_expect(&b, "[evaluate: {data: set}]", CASES[i].part);
+        bench_close(&b);
+    }
+}
+
 /* Exits are trained by the task's loss, summed; rules for leaving are about classes. */
 static void test_exits(void **state) {
     (void)state;
@@ -503,9 +525,13 @@ static void test_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_losses),           cmocka_unit_test(test_label_options),
-        cmocka_unit_test(test_learn_and_follow), cmocka_unit_test(test_counted_metrics),
-        cmocka_unit_test(test_thresholds),       cmocka_unit_test(test_exits),
+        cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_label_options),
+        cmocka_unit_test(test_learn_and_follow),
+        cmocka_unit_test(test_counted_metrics),
+        cmocka_unit_test(test_thresholds),
+        cmocka_unit_test(test_exits),
+        cmocka_unit_test(test_damaged_thresholds),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
