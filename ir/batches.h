@@ -26,6 +26,11 @@ typedef struct Column {
 #define DATA_SPAN_LAST    "end_positions"
 #define DATA_CHOICE_PLACE "choice_place"
 
+/* Of texts with endings, whose labels are next tokens: 1 where the ending is the right
+ * one, and how many bytes it has. */
+#define DATA_CHOICE_RIGHT "choice_right"
+#define DATA_CHOICE_BYTES "choice_bytes"
+
 /* What to fetch: samples index[0..n), padded to `tokens` tokens where columns have DIM_T
  * and to `source` tokens where they have DIM_S (else ignored). `key` seeds augmentation,
  * 0 = none. `mask_key` seeds the choice of masked positions: training gives every step

@@ -12,10 +12,14 @@ typedef struct LanguageOptions {
     const char *path, *tokenizer, *separator;
     int64_t length, stride, offset, limit;
     double from, to;
+    int score; /* SCORE_ */
     bool lowercase, skip_unknown, add_bos;
 } LanguageOptions;
 
 enum { COLUMN_IDS, COLUMN_LABELS, COLUMNS };
+
+/* Which labels of windows that overlap count. */
+enum { SCORE_ALL, SCORE_NEW };
 
 typedef struct LanguageData {
     Batches base;
@@ -23,6 +27,8 @@ typedef struct LanguageData {
     TokenStream stream;
     int64_t first, stride; /* window i begins at token (first + i) stride */
     int64_t length;
+    int64_t known; /* labels at the start of a window that the one before had and that do
+                      not count again */
     Column columns[COLUMNS];
 } LanguageData;
 
@@ -41,6 +47,9 @@ static Status language_fetch(const Batches *self, const Fetch *what, void *const
             if (dst[c])
                 memcpy((int32_t *)dst[c] + i * length, tokens + c,
                        (size_t)length * sizeof *tokens);
+        int32_t *labels = dst[COLUMN_LABELS];
+        for (int64_t t = 0; labels && sample > 0 && t < data->known; t++)
+            labels[i * length + t] = INDEX_SKIP;
     }
     return STATUS_OK;
 }
@@ -60,6 +69,8 @@ static Status windows_fill(LanguageData *data, const LanguageOptions *options, L
     data->length = options->length;
     data->stride = options->stride ? options->stride : options->length;
     data->first = options->offset;
+    if (options->score == SCORE_NEW && data->stride < data->length)
+        data->known = data->length - data->stride;
     if (tokens <= data->length) {
         diag_fail(diag, STATUS_RECIPE, at, "length",
                   "expected more than %" PRId64 " tokens, for one window and a label, %s "
@@ -146,6 +157,10 @@ static const Field LANGUAGE_FIELDS[] = {
     F_INT(LanguageOptions, length, 1, 1 << 20, "tokens of a window"),
     F_INT(LanguageOptions, stride, 0, 1e12,
           "tokens from the start of a window to that of the next; 0 = length"),
+    F_CHOICE(LanguageOptions, score, "all|new",
+             "labels that count where windows overlap: all, or in every window but the "
+             "first those that the one before has not, so that each is predicted once, "
+             "from as many tokens as there are"),
     F_REAL(LanguageOptions, from, 0, 1, "where the part of the text to use begins"),
     F_REAL(LanguageOptions, to, 0, 1, "where it ends; 1 = at the end of the text"),
     F_BOOL(LanguageOptions, lowercase, "make the text lower case"),

@@ -169,7 +169,9 @@ static const unsigned CLASS_METRICS = JUDGE_KNOWS(METRIC_ACCURACY) |
                                       JUDGE_KNOWS(METRIC_LOSS);
 static const unsigned WORD_METRICS =
     JUDGE_KNOWS(METRIC_ACCURACY) | JUDGE_KNOWS(METRIC_LOSS) |
-    JUDGE_KNOWS(METRIC_PERPLEXITY) | JUDGE_KNOWS(METRIC_BITS) | JUDGE_KNOWS(METRIC_BLEU);
+    JUDGE_KNOWS(METRIC_PERPLEXITY) | JUDGE_KNOWS(METRIC_BITS) | JUDGE_KNOWS(METRIC_BLEU) |
+    JUDGE_KNOWS(METRIC_EXACT_MATCH) | JUDGE_KNOWS(METRIC_CHOICE) |
+    JUDGE_KNOWS(METRIC_CHOICE_NORMALIZED);
 
 /* Chooses the gate's metric, which must be one of the task's. */
 static Status check_metric(Evaluation *e, Diag *diag) {
@@ -328,6 +330,19 @@ static Status find_labels(Evaluation *e, const char *column, Diag *diag) {
     return status;
 }
 
+/* Metrics of texts with endings. */
+static Status check_endings(const Evaluation *e, Diag *diag) {
+    const bool choice =
+        e->metric == METRIC_CHOICE || e->metric == METRIC_CHOICE_NORMALIZED;
+    if (e->judge || (!choice && e->metric != METRIC_EXACT_MATCH)) return STATUS_OK;
+    const bool endings = batches_column(e->data, DATA_CHOICE_RIGHT) >= 0;
+    if (endings && (!choice || batches_group(e->data) > 1)) return STATUS_OK;
+    step_fail(e->ctx, diag, "data set \"%s\": expected texts with %s", e->options->data,
+              choice ? "several endings each" : "endings");
+    diag_hint(diag, "data sets of format endings have them");
+    return STATUS_MODEL;
+}
+
 static Status open_data(Evaluation *e, Diag *diag) {
     PassContext *ctx = e->ctx;
     const char *name = e->options->data;
@@ -350,6 +365,7 @@ static Status open_data(Evaluation *e, Diag *diag) {
     if (!e->judge) TRY(find_labels(e, column, diag));
     if (e->data->count == 0)
         return step_fail(ctx, diag, "data set \"%s\" has no samples", name);
+    TRY(check_endings(e, diag));
     if (e->metric != METRIC_BITS || e->data->label_characters > 0) return STATUS_OK;
     Status status = step_fail(
         ctx, diag, "data set \"%s\" does not know its number of characters", name);
@@ -359,11 +375,21 @@ static Status open_data(Evaluation *e, Diag *diag) {
 
 /* ---- results ---- */
 
+/* The value of the gate's metric. */
+static double gate_value(const Evaluation *e) {
+    if (e->judge) return e->judge->metric(e->judged, e->metric);
+    switch (e->metric) {
+    case METRIC_BLEU: return e->bleu;
+    case METRIC_EXACT_MATCH: return e->exact_match;
+    case METRIC_CHOICE: return e->choice[0];
+    case METRIC_CHOICE_NORMALIZED: return e->choice[1];
+    default: return tally_metric(&e->total, e->metric);
+    }
+}
+
 static Status check_gate(const Evaluation *e, Diag *diag) {
     const EvaluateOptions *options = e->options;
-    const double value = e->judge ? e->judge->metric(e->judged, e->metric)
-                         : e->metric == METRIC_BLEU ? e->bleu
-                                                    : tally_metric(&e->total, e->metric);
+    const double value = gate_value(e);
     if (value >= options->min && value <= options->max) return STATUS_OK;
     const bool below = isnan(value) ? isfinite(options->min) : value < options->min;
     int length;

@@ -21,7 +21,9 @@ void tally_row(Tally *tally, const float *logits, int32_t label) {
         if (logits[c] > logits[best]) best = c;
     for (int64_t c = 0; c < tally->classes; c++)
         sum += exp((double)logits[c] - logits[best]);
-    tally->loss += log(sum) + logits[best] - logits[label];
+    tally->row_loss = log(sum) + logits[best] - logits[label];
+    tally->row_correct = best == label;
+    tally->loss += tally->row_loss;
     tally->correct += best == label;
     tally->rows++;
     if (!tally->hits) return;

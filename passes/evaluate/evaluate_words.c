@@ -4,12 +4,24 @@
 #include "exec/run/feed.h"
 #include "passes/training/objective.h"
 
+#include <math.h>
+
 /* Most bytes of logits of one run: a vocabulary of 32,000 takes 33 MB for 256 tokens. */
 #define LOGITS_BYTES ((int64_t)64 << 20)
+
+/* What a model makes of one text with an ending. */
+typedef struct EndingScore {
+    double loss;          /* sum over the ending's tokens */
+    int64_t wrong;        /* tokens that are not the likeliest */
+    int32_t right, bytes; /* DATA_CHOICE_RIGHT, DATA_CHOICE_BYTES */
+    bool seen;
+} EndingScore;
 
 typedef struct Words {
     Evaluation *e;
     int64_t samples;
+    EndingScore *endings; /* by sample; NULL: the data set's texts have none */
+    int right, bytes;     /* their columns */
 } Words;
 
 /* Labels of each sample padded to so many tokens. */
@@ -26,11 +38,61 @@ static Status add_rows(void *self, const Fetch *what, const float *const *values
     const int64_t each = label_count(e, what->tokens);
     for (int64_t i = 0; i < what->n * each; i++) {
         if (labels[i] == INDEX_SKIP) continue;
-        TRY(evaluation_add(e, &e->total, what->index[i / each],
-                           values[0] + i * e->classes, labels[i], diag));
+        const int64_t sample = what->index[i / each];
+        TRY(evaluation_add(e, &e->total, sample, values[0] + i * e->classes, labels[i],
+                           diag));
+        if (!words->endings) continue;
+        words->endings[sample].loss += e->total.row_loss;
+        words->endings[sample].wrong += !e->total.row_correct;
+    }
+    for (int64_t i = 0; words->endings && i < what->n; i++) {
+        EndingScore *ending = &words->endings[what->index[i]];
+        ending->right = ((const int32_t *)columns[words->right])[i];
+        ending->bytes = ((const int32_t *)columns[words->bytes])[i];
+        ending->seen = true;
     }
     words->samples += what->n;
     return STATUS_OK;
+}
+
+/* Whether, of the `group` endings of a text, the right one has the smallest loss, or loss
+ * for each byte. */
+static bool chooses_right(const EndingScore *endings, int64_t group, bool by_byte) {
+    int64_t best = 0;
+    double least = INFINITY;
+    for (int64_t i = 0; i < group; i++) {
+        const double loss = endings[i].loss / (by_byte ? endings[i].bytes : 1);
+        if (loss < least) best = i;
+        if (loss < least) least = loss;
+    }
+    return endings[best].right == 1;
+}
+
+/* Which endings the model would write word for word, and which it chooses. */
+static void score_endings(const Words *words) {
+    Evaluation *e = words->e;
+    Arena *arena = e->ctx->arena;
+    Tree *record = e->ctx->record;
+    const EndingScore *endings = words->endings;
+    const int64_t group = batches_group(e->data);
+    int64_t exact = 0, texts = 0, chosen[2] = {0};
+    for (int64_t i = 0; i < e->data->count; i++)
+        exact += endings[i].seen && endings[i].wrong == 0;
+    e->exact_match = 100 * (double)exact / (double)words->samples;
+    tree_put_real(arena, record, "exact_match", e->exact_match);
+    for (int64_t i = 0; group > 1 && i < e->data->count; i += group) {
+        bool seen = true;
+        for (int64_t k = i; k < i + group; k++) seen &= endings[k].seen;
+        if (!seen) continue;
+        texts++;
+        for (int by_byte = 0; by_byte < 2; by_byte++)
+            chosen[by_byte] += chooses_right(endings + i, group, by_byte);
+    }
+    if (texts == 0) return;
+    for (int k = 0; k < 2; k++) e->choice[k] = 100 * (double)chosen[k] / (double)texts;
+    tree_put_int(arena, record, "questions", texts);
+    tree_put_real(arena, record, "choice_accuracy", e->choice[0]);
+    tree_put_real(arena, record, "choice_accuracy_normalized", e->choice[1]);
 }
 
 /* There must be a label for each row of logits. */
@@ -66,9 +128,13 @@ static Status run_words(Words *words, Objective *masked, Diag *diag) {
 }
 
 Status evaluate_words(Evaluation *e, Diag *diag) {
-    Words words = {.e = e};
+    Words words = {.e = e,
+                   .right = batches_column(e->data, DATA_CHOICE_RIGHT),
+                   .bytes = batches_column(e->data, DATA_CHOICE_BYTES)};
     Objective masked; /* a copy of the graph whose head sees the masked positions */
     TRY(objective_begin(&masked, e->ctx, e->model, diag));
+    if (words.right >= 0 && words.bytes >= 0)
+        words.endings = ARENA_ARRAY(e->ctx->arena, EndingScore, (size_t)e->data->count);
     Status status = run_words(&words, &masked, diag);
     objective_end(&masked);
     TRY(status);
@@ -79,6 +145,7 @@ Status evaluate_words(Evaluation *e, Diag *diag) {
     tree_put_int(e->ctx->arena, e->ctx->record, "samples", words.samples);
     tree_put_int(e->ctx->arena, e->ctx->record, "tokens", e->total.rows);
     tally_record(&e->total, e->ctx->arena, e->ctx->record);
+    if (words.endings) score_endings(&words);
     evaluation_time(e, words.samples, 0);
     return STATUS_OK;
 }

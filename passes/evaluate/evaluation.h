@@ -70,7 +70,8 @@ typedef struct Evaluation {
     bool translate;     /* sources are translated and compared with the references */
     DecodeKeys decode;
     double bleu;
-    double start; /* of the run, by ticker_seconds */
+    double exact_match, choice[2]; /* of texts with endings, percent; [1]: by bytes */
+    double start;                  /* of the run, by ticker_seconds */
 } Evaluation;
 
 /* Adds one row to a tally; fails at the data set or the step when the label is none of

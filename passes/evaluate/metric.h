@@ -5,7 +5,8 @@
 #define METRIC_NAMES                                                                     \
     "auto|accuracy|f1|f1_micro|f1_macro|precision|recall|mcc|loss|perplexity|"           \
     "bits_per_character|bleu|mse|pearson|spearman|exact_match|average_precision|"        \
-    "recall_at_1|recall_at_10|mrr|cosine"
+    "recall_at_1|recall_at_10|mrr|cosine|choice_accuracy|"                        \
+    "choice_accuracy_normalized"
 typedef enum Metric {
     METRIC_AUTO,        /* the usual one of the model's task */
     METRIC_ACCURACY,    /* percent */
@@ -23,12 +24,15 @@ typedef enum Metric {
     METRIC_MSE,         /* mean squared error */
     METRIC_PEARSON,     /* correlation, -1 to 1 */
     METRIC_SPEARMAN,    /* of ranks, -1 to 1 */
-    METRIC_EXACT_MATCH, /* percent of answers */
+    METRIC_EXACT_MATCH, /* percent of answers, or of endings whose tokens are all the
+                           likeliest */
     METRIC_AVERAGE_PRECISION, /* percent */
     METRIC_RECALL_1,          /* percent of queries with their match in the first place */
     METRIC_RECALL_10,         /* among the first ten */
     METRIC_MRR,               /* mean reciprocal rank of the first match, 0 to 1 */
     METRIC_COSINE,            /* mean, between two models' embeddings of a text */
+    METRIC_CHOICE,            /* percent of texts whose right ending is the likeliest */
+    METRIC_CHOICE_NORMALIZED, /* the same by likelihood to the power 1 / bytes */
     METRIC_COUNT
 } Metric;
 
