@@ -137,12 +137,27 @@ static void metric_row(const RunReport *report, TextTable *table, int first,
 
 /* One row per metric and data set that some step measured. */
 static void metric_rows(const RunReport *report, TextTable *table) {
-    static const char *const keys[] = {"accuracy", "f1",          "f1_micro",
-                                       "f1_macro", "exact_match", "mse",
-                                       "pearson",  "spearman",    "average_precision",
-                                       "mrr",      "recall_at_1", "recall_at_10",
-                                       "loss",     "perplexity",  "bits_per_character",
-                                       "bleu",     "mean_depth",  "flops_share"};
+    static const char *const keys[] = {"accuracy",
+                                       "exact_match",
+                                       "choice_accuracy",
+                                       "choice_accuracy_normalized",
+                                       "f1",
+                                       "f1_micro",
+                                       "f1_macro",
+                                       "mcc",
+                                       "mse",
+                                       "pearson",
+                                       "spearman",
+                                       "average_precision",
+                                       "recall_at_1",
+                                       "recall_at_10",
+                                       "mrr",
+                                       "loss",
+                                       "perplexity",
+                                       "bits_per_character",
+                                       "bleu",
+                                       "mean_depth",
+                                       "flops_share"};
     for (int k = 0; k < (int)(sizeof keys / sizeof *keys); k++) {
         for (int i = 0; i < report->count; i++) {
             double value, earlier;

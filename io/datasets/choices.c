@@ -248,12 +248,19 @@ static Status add_pair(Choosing *c, TextSpan context, TextSpan question,
     return STATUS_OK;
 }
 
-/* Tokens of a text as a model reads it: without one for its end. */
+/* Tokens of a text as a language model reads it: behind the token for the beginning, where
+ * the tokenizer puts one there, and without any for the end. */
 static Status encode_open(Choosing *c, TextSpan text) {
-    const int32_t eos = tokenizer_specials(c->tokenizer)->eos;
-    TRY(encode(c, text, NULL, 0));
+    const int32_t bos = tokenizer_specials(c->tokenizer)->bos;
     Encoding *tokens = &c->tokens;
-    if (tokens->length > 1 && tokens->ids[tokens->length - 1] == eos) tokens->length--;
+    TRY(encode(c, text, NULL, 0));
+    const bool begins = bos >= 0 && tokens->length > 0 && tokens->ids[0] == bos;
+    TRY(tokenizer_encode_plain(c->tokenizer, tokens, text, LOC_NONE, c->diag));
+    if (!begins) return STATUS_OK;
+    /* an encoding with special tokens had room for as many */
+    memmove(tokens->ids + 1, tokens->ids, tokens->length++ * sizeof *tokens->ids);
+    tokens->ids[0] = bos;
+    tokens->types[tokens->length - 1] = 0;
     return STATUS_OK;
 }
 
