@@ -144,7 +144,6 @@ static void metric_rows(const RunReport *report, TextTable *table) {
                                        "f1",
                                        "f1_micro",
                                        "f1_macro",
-                                       "mcc",
                                        "mse",
                                        "pearson",
                                        "spearman",

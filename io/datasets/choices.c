@@ -248,8 +248,8 @@ static Status add_pair(Choosing *c, TextSpan context, TextSpan question,
     return STATUS_OK;
 }
 
-/* Tokens of a text as a language model reads it: behind the token for the beginning, where
- * the tokenizer puts one there, and without any for the end. */
+/* Tokens of a text as a language model reads it: behind the token for the beginning,
+ * where the tokenizer puts one there, and without any for the end. */
 static Status encode_open(Choosing *c, TextSpan text) {
     const int32_t bos = tokenizer_specials(c->tokenizer)->bos;
     Encoding *tokens = &c->tokens;
