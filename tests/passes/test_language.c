@@ -78,21 +78,27 @@ static void test_uniform(void **state) {
  * next tokens, and refused by name instead of trained as such. */
 static void test_other_task(void **state) {
     (void)state;
-    static const char *const STEPS[] = {
-        "  - evaluate: {data: some}\n", "  - finetune: {data: some, steps: 1}\n",
-        "  - importance: {data: some}\n",
-        "  - distill: {data: some, preset: distilbert, steps: 1}\n"};
+    static const struct {
+        const char *step, *message;
+    } STEPS[] = {{"  - evaluate: {data: some, metric: loss}\n", "task find_span"},
+                 {"  - finetune: {data: some, steps: 1}\n", "span_cross_entropy"},
+                 {"  - importance: {data: some}\n", "span_cross_entropy"},
+                 {"  - distill: {data: some, preset: distilbert, label: 1, steps: 1}\n",
+                  "span_cross_entropy"}};
     static const char CONFIG[] =
         "{model_type: bert, architectures: [BertForMaskedLM],\n"
         " hidden_size: 8, num_hidden_layers: 1, num_attention_heads: 2,\n"
         " intermediate_size: 8, vocab_size: 12, max_position_embeddings: 6}\n";
     Batches data = sequences();
-    RecipeInputs inputs = {&data, NULL};
+    Model *teacher = configured_model(CONFIG, 2);
+    teacher->graph->task = TASK_FIND_SPAN;
+    RecipeInputs inputs = {&data, teacher};
     for (size_t i = 0; i < sizeof STEPS / sizeof *STEPS; i++) {
         Model *model = configured_model(CONFIG, 1);
         model->graph->task = TASK_FIND_SPAN;
-        expect_refusal(model, &inputs, STEPS[i], STATUS_MODEL, "task find_span");
+        expect_refusal(model, &inputs, STEPS[i].step, STATUS_MODEL, STEPS[i].message);
     }
+    model_destroy(teacher);
 }
 
 static void test_refused(void **state) {
@@ -114,7 +120,7 @@ static void test_refused(void **state) {
     expect_refusal(
         toy_gpt2(1, 8, 1), &inputs, "  - evaluate: {data: some, metric: f1}\n",
         STATUS_MODEL,
-        "task next_token (accuracy, loss, perplexity, bits_per_character, bleu), found");
+        "task next_token (accuracy, loss, perplexity, bits_per_character, bleu, ");
     expect_refusal(toy_gpt2(1, 8, 1), &inputs,
                    "  - evaluate: {data: some, metric: bits_per_character, max: 0.5}\n",
                    STATUS_GATE, "expected bits_per_character at most 0.5");
