@@ -5,7 +5,7 @@
 #define METRIC_NAMES                                                                     \
     "auto|accuracy|f1|f1_micro|f1_macro|precision|recall|mcc|loss|perplexity|"           \
     "bits_per_character|bleu|mse|pearson|spearman|exact_match|average_precision|"        \
-    "recall_at_1|recall_at_10|mrr|cosine|choice_accuracy|"                        \
+    "recall_at_1|recall_at_10|mrr|cosine|choice_accuracy|"                               \
     "choice_accuracy_normalized"
 typedef enum Metric {
     METRIC_AUTO,        /* the usual one of the model's task */
