@@ -81,8 +81,9 @@ static const char *const PASSIVE[] = {
     "out_features", "out_indices", "stage_names", "path_norm", "hidden_size",
     "num_hidden_layers", /* follow from others in Swin and Marian */
     "initializer_cutoff_factor", "deterministic_flash_attn", "reference_compile",
-    "repad_logits_with_grad", "sparse_pred_ignore_index", "n_ctx", "add_bias_logits",
-    "extra_pos_embeddings", "decoder_vocab_size", "is_decoder", "add_cross_attention"};
+    "original_max_position_embeddings", "repad_logits_with_grad",
+    "sparse_pred_ignore_index", "n_ctx", "add_bias_logits", "extra_pos_embeddings",
+    "decoder_vocab_size", "is_decoder", "add_cross_attention"};
 
 bool config_key_is_passive(const char *key) {
     for (size_t i = 0; i < sizeof PASSIVE / sizeof *PASSIVE; i++)

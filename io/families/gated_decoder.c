@@ -146,6 +146,9 @@ static void read_config(Builder *b, GatedDecoder *d) {
     d->out_bias =
         has(d, DECODER_BIAS_KEY) && build_config_bool(b, "attention_bias", false);
     d->qkv_bias = d->out_bias || has(d, DECODER_QKV_BIAS);
+    if (!has(d, DECODER_BIAS_KEY))
+        build_config_require(b, "attention_bias", false, false);
+    if (!has(d, DECODER_MLP_BIAS_KEY)) build_config_require(b, "mlp_bias", false, false);
     if (has(d, DECODER_MLP_BIAS_KEY))
         d->mlp_bias = build_config_bool(b, "mlp_bias", false);
     if (has(d, DECODER_CAUSAL_KEY))
@@ -282,4 +285,5 @@ const char *gated_decoder_rename(Arena *arena, const char *tensor) {
 const SizeKey gated_decoder_sizes[] = {SIZES, {NULL}};
 const SizeKey gated_decoder_window_sizes[] = {
     SIZES, {"layer_types", SIZE_REACH, STACK_DECODER, false}, {NULL}};
-const char *const gated_decoder_follows[] = {"sliding_window", NULL};
+const char *const gated_decoder_follows[] = {"sliding_window", "partial_rotary_factor",
+                                             NULL};

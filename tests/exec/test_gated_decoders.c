@@ -4,8 +4,9 @@
 #include "tests/exec/decoder_fixture.h"
 
 static const char *const FOLDERS[] = {
-    "mistral", "mistral_wide", "qwen2",  "qwen2_yarn",   "qwen3",      "qwen3_window",
-    "gemma",   "gemma_bias",   "gemma2", "gemma2_plain", "llama_yarn", "llama_v5"};
+    "mistral",      "mistral_wide", "qwen2",      "qwen2_yarn",  "qwen3",
+    "qwen3_window", "gemma",        "gemma_bias", "gemma2",      "gemma2_plain",
+    "llama_yarn",   "llama_v5",     "phi3",       "phi3_partial"};
 enum { FOLDER_COUNT = sizeof FOLDERS / sizeof *FOLDERS };
 
 /* Hidden states, the last block's output, logits; the loss is compared with the

@@ -4,9 +4,10 @@
 #include "io/families/config_keys.h"
 #include "tests/io/folder_fixture.h"
 
-static const char *const FOLDERS[] = {"llama_v5",   "llama_yarn", "mistral_wide", "qwen2",
-                                      "qwen2_yarn", "qwen3",      "qwen3_window", "gemma",
-                                      "gemma_bias", "gemma2",     "gemma2_plain"};
+static const char *const FOLDERS[] = {
+    "llama_v5",     "llama_yarn",   "mistral_wide", "qwen2",      "qwen2_yarn",
+    "qwen3",        "qwen3_window", "gemma",        "gemma_bias", "gemma2",
+    "gemma2_plain", "phi3",         "phi3_partial"};
 enum { FOLDER_COUNT = sizeof FOLDERS / sizeof *FOLDERS };
 
 /* What else changes no number, and why. */

@@ -67,6 +67,10 @@ static const struct {
                 " hidden_size: 8, num_hidden_layers: 4, num_attention_heads: 2,\n"
                 " num_key_value_heads: 2, intermediate_size: 16, vocab_size: 12,\n"
                 " sliding_window: 4, initializer_range: 0.3}"},
+    {"phi3", "{model_type: phi3, architectures: [Phi3ForCausalLM],\n"
+             " hidden_size: 8, num_hidden_layers: 4, num_attention_heads: 2,\n"
+             " num_key_value_heads: 2, intermediate_size: 16, vocab_size: 12,\n"
+             " partial_rotary_factor: 0.5, initializer_range: 0.3}"},
     {"qwen2", "{model_type: qwen2, architectures: [Qwen2ForCausalLM],\n"
               " hidden_size: 8, num_hidden_layers: 4, num_attention_heads: 2,\n"
               " num_key_value_heads: 1, intermediate_size: 16, vocab_size: 12,\n"

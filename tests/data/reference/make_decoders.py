@@ -280,6 +280,17 @@ CASES = {
 }
 
 
+def parts_of(config, name, tensor):
+    heads, groups = config["num_attention_heads"], config["num_key_value_heads"]
+    d = config.get("head_dim", config["hidden_size"] // heads)
+    if "qkv_proj" in name:
+        parts = tensor.split([heads * d, groups * d, groups * d])
+        return {name.replace("qkv_proj", n + "_proj"): part for n, part in zip("qkv", parts)}
+    if "gate_up_proj" in name:
+        return {name.replace("gate_up", n): part for n, part in zip(("gate", "up"), tensor.chunk(2))}
+    return {name: tensor}
+
+
 def main():
     for seed, (name, (config, samples, tokens)) in enumerate(CASES.items()):
         if sys.argv[1:] and name not in sys.argv[1:]:
@@ -297,7 +308,10 @@ def main():
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
         write_safetensors(folder / "model.safetensors", stored)
         write_safetensors(folder / "reference.safetensors", {"input_ids": ids, **out})
-        write_safetensors(folder / "gradients.safetensors", {"grad." + key: value.grad for key, value in w.items()})
+        gradients = {}
+        for key, value in w.items():  # of the parts of a joined matrix one by one
+            gradients.update(parts_of(config, "grad." + key, value.grad))
+        write_safetensors(folder / "gradients.safetensors", gradients)
 
 
 main()
