@@ -49,8 +49,8 @@ static Status check_model(const Model *model, const WriteOptions *options, Diag 
     const Status status = export_open(&e, model);
     export_close(&e);
     if (status == STATUS_MODEL) {
-        diag_note(diag, "GGUF holds models that llama.cpp runs as llama, deci, gpt2 or "
-                        "bert");
+        diag_note(diag, "GGUF holds models that llama.cpp runs as llama, deci, qwen2, "
+                        "qwen3, gpt2 or bert");
         diag_hint(diag, "write ONNX (.onnx), which takes every graph, or the native file "
                         "(.h5)");
     }

@@ -1,16 +1,22 @@
 /* Outline: what a GGUF file says of a model beside its numbers, and the graph of that.
  *
- * Three kinds of models are known: Llama (architectures `llama` and, where layers differ
- * or lack a block, `deci`), GPT-2 and BERT. An outline comes from a file's keys or from a
- * graph, and builds the graph of our family; so a model can be written exactly when the
- * graph of its outline is its own. */
+ * Five kinds of models are known: Llama (architectures `llama` and, where layers differ
+ * or lack a block, `deci`), Qwen2 and Qwen3, GPT-2 and BERT. An outline comes from a
+ * file's keys or from a graph, and builds the graph of our family; so a model can be
+ * written exactly when the graph of its outline is its own. */
 #ifndef COMPRESS_IO_GGUF_OUTLINE_H
 #define COMPRESS_IO_GGUF_OUTLINE_H
 
 #include "io/gguf/gguf.h"
 #include "ir/model.h"
 
-typedef enum OutlineKind { OUTLINE_LLAMA, OUTLINE_GPT2, OUTLINE_BERT } OutlineKind;
+typedef enum OutlineKind {
+    OUTLINE_LLAMA,
+    OUTLINE_GPT2,
+    OUTLINE_BERT,
+    OUTLINE_QWEN2,
+    OUTLINE_QWEN3
+} OutlineKind;
 
 /* Sizes of a layer's blocks; 0 = it has no such block. */
 typedef struct OutlineLayer {
@@ -35,6 +41,11 @@ typedef struct Outline {
     bool pooled;         /* BERT: a projection of the first token */
     int pooling;         /* BERT: llama_pooling_type of an embedding; 0 = it gives none */
 } Outline;
+
+/* Whether it is Llama or one of its relatives. */
+static inline bool outline_is_gated(const Outline *outline) {
+    return outline->kind != OUTLINE_GPT2 && outline->kind != OUTLINE_BERT;
+}
 
 /* Name of the architecture that the outline is written as. */
 const char *outline_architecture(const Outline *outline);

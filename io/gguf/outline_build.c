@@ -22,6 +22,8 @@ static bool is_uniform(const Outline *outline) {
 const char *outline_architecture(const Outline *outline) {
     if (outline->kind == OUTLINE_GPT2) return "gpt2";
     if (outline->kind == OUTLINE_BERT) return "bert";
+    if (outline->kind == OUTLINE_QWEN2) return "qwen2";
+    if (outline->kind == OUTLINE_QWEN3) return "qwen3";
     return is_uniform(outline) ? "llama" : "deci";
 }
 
@@ -46,13 +48,15 @@ static void config_llama(Arena *arena, Tree *config, const Outline *outline,
     tree_put_int(arena, config, "num_hidden_layers", outline->layers);
     tree_put_int(arena, config, "num_attention_heads", layer->heads);
     tree_put_int(arena, config, "num_key_value_heads", layer->kv_heads);
-    if (layer->heads * outline->head_width != outline->width)
+    if (layer->heads * outline->head_width != outline->width ||
+        outline->kind == OUTLINE_QWEN3) /* else 128 */
         tree_put_int(arena, config, "head_dim", outline->head_width);
     tree_put_int(arena, config, "intermediate_size", layer->units);
     tree_put_int(arena, config, "max_position_embeddings", outline->positions);
     tree_put_string(arena, config, "hidden_act", "silu");
     tree_put_real(arena, config, "rms_norm_eps", outline->eps);
     tree_put_real(arena, config, "rope_theta", outline->theta);
+    if (outline->kind == OUTLINE_QWEN2) return; /* which has biases of its own */
     tree_put_bool(arena, config, "attention_bias", outline->attention_bias);
     tree_put_bool(arena, config, "mlp_bias", outline->units_bias);
 }
@@ -87,9 +91,10 @@ static void config_bert(Arena *arena, Tree *config, const Outline *outline,
 
 /* The configuration of a model whose layers are all as the largest one. */
 static Tree *make_config(Arena *arena, const Outline *outline, const Tree *tokens) {
-    static const char *const TYPES[] = {"llama", "gpt2", "bert"};
+    static const char *const TYPES[] = {"llama", "gpt2", "bert", "qwen2", "qwen3"};
     static const char *const CLASSES[] = {"LlamaForCausalLM", "GPT2LMHeadModel",
-                                          "BertModel"};
+                                          "BertModel", "Qwen2ForCausalLM",
+                                          "Qwen3ForCausalLM"};
     const bool classifies = outline->labels > 0;
     const OutlineLayer layer = find_largest(outline);
     Tree *config = tree_new(arena, TREE_MAP, LOC_NONE);
@@ -98,7 +103,7 @@ static Tree *make_config(Arena *arena, const Outline *outline, const Tree *token
                                : CLASSES[outline->kind]);
     tree_put_string(arena, config, "model_type", TYPES[outline->kind]);
     tree_put_int(arena, config, "vocab_size", outline->vocabulary);
-    if (outline->kind == OUTLINE_LLAMA)
+    if (outline_is_gated(outline))
         config_llama(arena, config, outline, &layer);
     else if (outline->kind == OUTLINE_GPT2)
         config_gpt2(arena, config, outline, &layer);

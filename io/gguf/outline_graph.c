@@ -75,6 +75,22 @@ static Status check_layers(const Outline *out, const char *stack, Diag *diag) {
     return STATUS_OK;
 }
 
+/* Relatives of Llama have one number for all layers. */
+static Status check_alike(const Outline *out, Diag *diag) {
+    const OutlineLayer *first = out->layer;
+    for (int i = 0; i < out->layers; i++) {
+        const OutlineLayer *layer = &out->layer[i];
+        if (layer->heads && layer->units && layer->heads == first->heads &&
+            layer->kv_heads == first->kv_heads && layer->units == first->units)
+            continue;
+        char place[64];
+        snprintf(place, sizeof place, "%s.%d", STACK_DECODER, i);
+        return diag_fail(diag, STATUS_MODEL, LOC_NONE, place,
+                         "expected heads and units as in the first layer");
+    }
+    return STATUS_OK;
+}
+
 /* ---- what is around them ---- */
 
 /* The table of tokens, and its width, which is that of the layers. */
@@ -124,6 +140,11 @@ static Status measure_decoder(Outline *out, const Model *model, const Node *word
     out->theta = turn ? node_real(turn, "theta") : 10000;
     out->attention_bias = has_bias(graph, STACK_DECODER, ROLE_Q);
     out->units_bias = has_bias(graph, STACK_DECODER, ROLE_FFN_IN);
+    if (graph_find(graph, STACK_DECODER, -1, ROLE_NORM_Q))
+        out->kind = OUTLINE_QWEN3;
+    else if (out->attention_bias && !has_bias(graph, STACK_DECODER, ROLE_OUT))
+        out->kind = OUTLINE_QWEN2;
+    if (out->kind != OUTLINE_LLAMA) return check_alike(out, diag);
     fill_empty_blocks(out);
     return STATUS_OK;
 }

@@ -62,7 +62,7 @@ static void put_empty(const KeyWriter *w, const char *key, bool attention) {
 
 void outline_put(GgufWriter *writer, Arena *arena, const Outline *outline) {
     const KeyWriter w = {writer, arena, outline, outline_architecture(outline)};
-    const bool llama = outline->kind == OUTLINE_LLAMA;
+    const bool llama = outline_is_gated(outline);
     put_integer(&w, "context_length", outline->positions);
     put_integer(&w, "embedding_length", outline->width);
     put_integer(&w, "block_count", outline->layers);
@@ -276,7 +276,7 @@ static Status read_kind(const KeyReader *r, Outline *out) {
     if (out->vocabulary < 1 || out->vocabulary > DECODER_VOCABULARY_MAX)
         return FAIL(r, STATUS_FORMAT, "token_embd.weight",
                     "expected a table of 1 to %d tokens", DECODER_VOCABULARY_MAX);
-    if (out->kind == OUTLINE_LLAMA) {
+    if (outline_is_gated(out)) {
         TRY(read_real(r, "attention.layer_norm_rms_epsilon", 0, most, 0, &out->eps));
         return read_llama(r, out);
     }
@@ -297,10 +297,9 @@ static Status read_architecture(KeyReader *r, Outline *out) {
     static const struct {
         const char *name;
         OutlineKind kind;
-    } KNOWN[] = {{"llama", OUTLINE_LLAMA},
-                 {"deci", OUTLINE_LLAMA},
-                 {"gpt2", OUTLINE_GPT2},
-                 {"bert", OUTLINE_BERT}};
+    } KNOWN[] = {{"llama", OUTLINE_LLAMA}, {"deci", OUTLINE_LLAMA},
+                 {"qwen2", OUTLINE_QWEN2}, {"qwen3", OUTLINE_QWEN3},
+                 {"gpt2", OUTLINE_GPT2},   {"bert", OUTLINE_BERT}};
     const GgufPair *pair = gguf_find(r->file, "general.architecture");
     if (!pair || pair->kind != GGUF_STRING || pair->count != 1)
         return FAIL(r, STATUS_FORMAT, "general.architecture", "expected a string");
@@ -313,7 +312,7 @@ static Status read_architecture(KeyReader *r, Outline *out) {
             return STATUS_OK;
         }
     return FAIL(r, STATUS_MODEL, pair->key,
-                "expected llama, deci, gpt2 or bert, found '%.*s'",
+                "expected llama, deci, qwen2, qwen3, gpt2 or bert, found '%.*s'",
                 name.length < 60 ? (int)name.length : 60, name.text);
 }
 

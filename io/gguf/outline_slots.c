@@ -33,6 +33,29 @@ static const SlotRow LLAMA[] = {
     {"output.weight", {"lm_head.weight"}},
     {NULL}};
 
+#define L "model.layers.%d."
+/* Turned by halves in llama.cpp as well, so rows stay as they are. */
+static const SlotRow QWEN[] = {
+    {"token_embd.weight", {"model.embed_tokens.weight"}},
+    {"blk.%d.attn_norm.weight", {L "input_layernorm.weight"}},
+    {"blk.%d.attn_q.weight", {L "self_attn.q_proj.weight"}},
+    {"blk.%d.attn_q.bias", {L "self_attn.q_proj.bias"}},
+    {"blk.%d.attn_q_norm.weight", {L "self_attn.q_norm.weight"}},
+    {"blk.%d.attn_k.weight", {L "self_attn.k_proj.weight"}},
+    {"blk.%d.attn_k.bias", {L "self_attn.k_proj.bias"}},
+    {"blk.%d.attn_k_norm.weight", {L "self_attn.k_norm.weight"}},
+    {"blk.%d.attn_v.weight", {L "self_attn.v_proj.weight"}},
+    {"blk.%d.attn_v.bias", {L "self_attn.v_proj.bias"}},
+    {"blk.%d.attn_output.weight", {L "self_attn.o_proj.weight"}},
+    {"blk.%d.ffn_norm.weight", {L "post_attention_layernorm.weight"}},
+    {"blk.%d.ffn_gate.weight", {L "mlp.gate_proj.weight"}},
+    {"blk.%d.ffn_up.weight", {L "mlp.up_proj.weight"}},
+    {"blk.%d.ffn_down.weight", {L "mlp.down_proj.weight"}},
+    {"output_norm.weight", {"model.norm.weight"}},
+    {"output.weight", {"lm_head.weight"}},
+    {NULL}};
+#undef L
+
 #define H "transformer.h.%d."
 static const SlotRow GPT2[] = {
     {"token_embd.weight", {"transformer.wte.weight"}},
@@ -89,8 +112,11 @@ static const SlotRow BERT[] = {
 #undef L
 #undef E
 
-static const SlotRow *const ROWS[] = {
-    [OUTLINE_LLAMA] = LLAMA, [OUTLINE_GPT2] = GPT2, [OUTLINE_BERT] = BERT};
+static const SlotRow *const ROWS[] = {[OUTLINE_LLAMA] = LLAMA,
+                                      [OUTLINE_GPT2] = GPT2,
+                                      [OUTLINE_BERT] = BERT,
+                                      [OUTLINE_QWEN2] = QWEN,
+                                      [OUTLINE_QWEN3] = QWEN};
 
 /* "%d" in place of the layer. */
 static const char *put_layer(Arena *arena, const char *name, int layer) {

@@ -56,5 +56,20 @@ sizes="$sizes, num_attention_heads: 8, num_key_value_heads: 2, max_position_embe
 drawn "$work/llama" "$sizes" fallback '"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"'
 sizes="$sizes, num_key_value_heads: 8, attention_bias: true, mlp_bias: true, tie_word_embeddings: true"
 drawn "$work/biased" "${sizes/num_key_value_heads: 2, /}" fallback '"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"'
+
+# Relatives of Llama, with windows that are shorter than the texts.
+relative() { # NAME KEYS [MODEL_TYPE]
+    drawn "$work/$1" "model_type: ${3:-$1}, vocab_size: 427, hidden_size: 64, intermediate_size: 96, num_hidden_layers: 4, num_attention_heads: 8, num_key_value_heads: 2, $2" fallback '"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"'
+}
+relative mistral 'sliding_window: 7'
+relative mistral_whole 'sliding_window: null' mistral
+relative qwen2 'use_sliding_window: true, sliding_window: 9, max_window_layers: 2'
+relative qwen2_whole 'tie_word_embeddings: true' qwen2
+relative qwen3 'head_dim: 16'
+relative gemma 'head_dim: 16'
+relative gemma2 'head_dim: 16, sliding_window: 6, query_pre_attn_scalar: 24, attn_logit_softcapping: 5.0, final_logit_softcapping: 9.0'
+relative phi3 'partial_rotary_factor: 0.5, sliding_window: 8, pad_token_id: null'
+relative llama_yarn 'rope_scaling: {rope_type: yarn, factor: 4.0, original_max_position_embeddings: 32}' llama
+relatives='mistral qwen2 qwen3 gemma gemma2 phi3 llama_yarn'
 sizes='model_type: gpt2, vocab_size: 357, n_embd: 64, n_inner: 160, n_layer: 3, n_head: 4, n_positions: 128'
 drawn "$work/gpt2" "$sizes" bytes '"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"'

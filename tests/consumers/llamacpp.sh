@@ -28,6 +28,9 @@ line "llama.cpp: drawn llama with biases" llama_text "$work/biased" '' f32 60 'T
 line "llama.cpp: drawn llama, blocks removed" llama_text "$work/llama" "$blocks" f32 60 'The cat'
 line "llama.cpp: drawn llama with biases, unequal heads" llama_text "$work/biased" "$heads" f32 60 'The cat'
 line "llama.cpp: drawn llama, q4_0" llama_text "$work/llama" '' q4_0 60 'The cat'
+for model in mistral_whole qwen2_whole qwen3; do
+    line "llama.cpp: drawn $model" llama_text "$work/$model" '' f32 60 'The cat'
+done
 line "llama.cpp: drawn gpt2" llama_text "$work/gpt2" '' f32 60 'The cat'
 if [ -n "$released" ]; then
     stories=$released/stories15M

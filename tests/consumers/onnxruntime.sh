@@ -74,6 +74,11 @@ for model in bert bert_mlm distilbert gpt2 llama marian bart bart_scaled t5 t5_g
     onnx "reference $model" "$root/tests/data/reference/$model"
 done
 
+for model in $relatives; do
+    onnx "drawn $model" "$work/$model"
+    steps "drawn $model" "$work/$model"
+done
+
 # A few steps of training give values to what starts with zeros: tables of positions, biases of
 # the mixing, convolutions.
 train='finetune: {data: train, steps: 8, batch_size: 8, lr: 2.0e-2}'

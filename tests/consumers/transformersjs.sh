@@ -33,6 +33,9 @@ END
 
 prompt='The cat'
 writes "drawn llama" "$work/llama"
+for model in $relatives; do
+    writes "drawn $model" "$work/$model"
+done
 writes "drawn llama, T2R" "$work/llama" 'attention_to_t2r: {feature_size: 16}'
 if [ -n "$released" ]; then
     prompt='Once upon a time'
