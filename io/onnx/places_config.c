@@ -63,11 +63,14 @@ static void put_labels(Arena *arena, Tree *config, const Facts *f) {
 static void put_class(Arena *arena, Tree *config, const char *stem, const Facts *f,
                       const char *bare) {
     static const char *const CLASSES[TASK_COUNT] = {
-        [TASK_CLASSIFY] = "ForSequenceClassification", [TASK_FILL_IN] = "ForMaskedLM"};
+        [TASK_CLASSIFY] = "ForSequenceClassification",
+        [TASK_LABEL_TOKENS] = "ForTokenClassification",
+        [TASK_FILL_IN] = "ForMaskedLM"};
     const char *end = CLASSES[f->graph->task];
     Tree *list = tree_put_list(arena, config, "architectures");
     tree_add_string(arena, list, arena_printf(arena, "%s%s", stem, end ? end : bare));
-    if (f->graph->task == TASK_CLASSIFY) put_labels(arena, config, f);
+    if (f->graph->task == TASK_CLASSIFY || f->graph->task == TASK_LABEL_TOKENS)
+        put_labels(arena, config, f);
 }
 
 static void put_bert(Arena *arena, Tree *config, const Facts *f) {

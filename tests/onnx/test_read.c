@@ -140,6 +140,32 @@ static void test_families(void **state) {
         }
 }
 
+/* So do classifiers of words, with their class and as many labels. */
+static void test_token_classifiers(void **state) {
+    static const char *const CLASSES[] = {
+        "model_type: bert, architectures: [BertForTokenClassification]",
+        "model_type: distilbert, architectures: [DistilBertForTokenClassification]"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        char yaml[500];
+        snprintf(yaml, sizeof yaml,
+                 "{%s, hidden_size: 8, num_hidden_layers: 2, num_attention_heads: 2,\n"
+                 " intermediate_size: 12, vocab_size: 12, max_position_embeddings: 6,\n"
+                 " dim: 8, n_layers: 2, n_heads: 2, hidden_dim: 12, type_vocab_size: 2,\n"
+                 " num_labels: 5}",
+                 CLASSES[i]);
+        Model *model = configured_model(yaml, 1);
+        assert_int_equal(graph_task(model->graph), TASK_LABEL_TOKENS);
+        expect_back(model, CLASSES[i], &ONNX_DEFAULTS);
+        Model *back = read_model();
+        const Tree *class = tree_get(back->config, "architectures");
+        assert_non_null(strstr(CLASSES[i], class->first->string));
+        assert_int_equal(tree_get(back->config, "num_labels")->integer, 5);
+        model_destroy(back);
+        model_destroy(model);
+    }
+}
+
 /* Encoder-decoders come back from one file and from two. */
 static void test_translators(void **state) {
     static const char *const KEYS[] = {
@@ -624,6 +650,7 @@ static void test_flipped_bytes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_families, enter, leave),
+        cmocka_unit_test_setup_teardown(test_token_classifiers, enter, leave),
         cmocka_unit_test_setup_teardown(test_translators, enter, leave),
         cmocka_unit_test_setup_teardown(test_configuration, enter, leave),
         cmocka_unit_test_setup_teardown(test_changed_graph, enter, leave),
