@@ -151,6 +151,8 @@ static void metric_rows(const RunReport *report, TextTable *table) {
                                        "recall_at_1",
                                        "recall_at_10",
                                        "mrr",
+                                       "cosine",
+                                       "nearest_accuracy",
                                        "loss",
                                        "perplexity",
                                        "bits_per_character",

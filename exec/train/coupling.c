@@ -56,6 +56,20 @@ static Status loss_open(CoupledLoss *loss, Arena *arena, const Plan *plan,
     return params_create(&loss->params, loss->graph, PRECISION_F32, false, diag);
 }
 
+size_t coupling_bytes(const Plan *plan, int64_t samples) {
+    size_t bytes = 0;
+    for (int i = 0; i < plan->node_count; i++) {
+        const PlanNode *node = &plan->nodes[i];
+        for (int j = 0; node->op->couples && j < node->in_count; j++) {
+            const PlanNode *in = &plan->nodes[node->in[j].node];
+            const bool constant = node->op->operands[j].flags & OPERAND_CONSTANT;
+            bytes += (size_t)(samples * (in->count / in->type.dim[0])) * sizeof(float) *
+                     (constant ? 1 : 2);
+        }
+    }
+    return bytes;
+}
+
 Status coupling_create(Coupling **out, const Plan *plan, int64_t samples, Diag *diag) {
     int count = 0;
     for (int i = 0; i < plan->node_count; i++) count += plan->nodes[i].op->couples;

@@ -22,6 +22,9 @@ typedef struct Coupling Coupling;
 Status coupling_create(Coupling **out, const Plan *plan, int64_t samples, Diag *diag);
 void coupling_destroy(Coupling *coupling);
 
+/* Bytes that coupling_create takes for values and gradients. */
+size_t coupling_bytes(const Plan *plan, int64_t samples);
+
 /* Keeps what these losses read of samples first .. first + n, which the workspace has run
  * forward. Threads may call it at once for samples of their own. */
 void coupling_take(Coupling *coupling, const Workspace *workspace, int64_t first,

@@ -171,7 +171,8 @@ const Plan *shards_plan(const Shards *shards) {
 
 size_t shards_bytes(const Shards *shards, int64_t count) {
     return plan_workspace_bytes(shards->largest) * (size_t)lanes_count(shards->lanes) +
-           (size_t)shards->count * (size_t)count * sizeof(float);
+           (size_t)shards->count * (size_t)count * sizeof(float) +
+           coupling_bytes(shards->largest, shards->options.batch);
 }
 
 /* Whether the rows of a node are known as soon as inputs are. */

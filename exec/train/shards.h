@@ -47,7 +47,8 @@ int shards_lanes(const Shards *shards);
 /* The plan that needs the largest workspace. */
 const Plan *shards_plan(const Shards *shards);
 
-/* Bytes that shards_open takes for gradients of `count` elements. */
+/* Bytes that shards_open takes for gradients of `count` elements, workspaces, and what
+ * losses over all samples keep. */
 size_t shards_bytes(const Shards *shards, int64_t count);
 
 /* Allocates workspaces and gradients; the first shard's gradient has room for `first`

@@ -27,33 +27,41 @@ static const int64_t CUTS[][2] = {/* shards, micro_batch */
                                   {1, 40}, {1, 6}, {2, 0}, {3, 2}, {7, 4}, {20, 2}};
 enum { CUT_COUNT = sizeof CUTS / sizeof CUTS[0] };
 
-static void train_cut(int cut, int threads, double dropout, float *weights,
-                      TrainReport *report, double *tolerance) {
+/* What came of a run; nothing of it lies in the fixture. */
+typedef struct Outcome {
+    float weights[WEIGHTS];
+    double first_loss, part_loss[2], norm, tolerance;
+} Outcome;
+
+static void train_cut(Outcome *out, int cut, int threads, double dropout) {
     Fixture f;
+    TrainReport report;
     TrainOptions options = plain_options();
     options.shards = CUTS[cut][0];
     options.micro_batch = CUTS[cut][1];
     coupled_open(&f, dropout);
-    assert_ok(run_training(&f, &options, 3, threads, report), f.diag);
-    copy_weights(f.graph, weights);
-    *tolerance = weight_tolerance(&f, &options, 3, 4, report->largest_norm);
+    assert_ok(run_training(&f, &options, 3, threads, &report), f.diag);
+    *out = (Outcome){.first_loss = report.first_loss,
+                     .part_loss = {report.part_loss[0], report.part_loss[1]},
+                     .norm = report.largest_norm};
+    copy_weights(f.graph, out->weights);
+    out->tolerance = weight_tolerance(&f, &options, 3, 4, report.largest_norm);
     model_close(&f);
 }
 
 static void check_cuts(double dropout) {
-    float whole[WEIGHTS], cut[WEIGHTS], again[WEIGHTS];
-    TrainReport report, other;
-    double tolerance;
-    train_cut(0, 1, dropout, whole, &report, &tolerance);
-    assert_true(report.largest_norm > 0.05);
+    Outcome whole, cut, again;
+    train_cut(&whole, 0, 1, dropout);
+    assert_true(whole.norm > 0.05);
     for (int i = 1; i < CUT_COUNT; i++) {
-        train_cut(i, 1, dropout, cut, &other, &tolerance);
-        for (int k = 0; k < WEIGHTS; k++) assert_within(cut[k], whole[k], tolerance);
-        assert_within(other.first_loss, report.first_loss, tolerance);
+        train_cut(&cut, i, 1, dropout);
+        for (int k = 0; k < WEIGHTS; k++)
+            assert_within(cut.weights[k], whole.weights[k], cut.tolerance);
+        assert_within(cut.first_loss, whole.first_loss, cut.tolerance);
         for (int part = 0; part < 2; part++)
-            assert_within(other.part_loss[part], report.part_loss[part], tolerance);
-        train_cut(i, 3, dropout, again, &other, &tolerance);
-        assert_memory_equal(again, cut, sizeof cut);
+            assert_within(cut.part_loss[part], whole.part_loss[part], cut.tolerance);
+        train_cut(&again, i, 3, dropout);
+        assert_memory_equal(again.weights, cut.weights, sizeof cut.weights);
     }
 }
 
