@@ -160,6 +160,23 @@ static int measure_pooling(const Graph *graph) {
     return 0;
 }
 
+/* llama.cpp's encoder reads positions 0, 1, ... from a table, and all tokens. */
+static Status check_positions(const Graph *graph, Diag *diag) {
+    const Node *position = graph_find(graph, STACK_EMBEDDINGS, -1, ROLE_POSITION);
+    if (!position || !weight_of(position))
+        return refuse(diag, NULL, "expected an encoder with a table of positions");
+    if (node_has(position, 2))
+        return refuse(diag, NULL,
+                      "expected positions that count every token, found some that leave "
+                      "padding out, as RoBERTa's");
+    for (const Node *node = graph->first; node; node = node->next)
+        if (node->role == ROLE_ATTENTION && node_operand(node, "rel_bias"))
+            return refuse(diag, NULL,
+                          "expected scores of queries and keys alone, found biases by "
+                          "distance added to them");
+    return STATUS_OK;
+}
+
 static Status measure_encoder(Outline *out, const Graph *graph, Diag *diag) {
     const Task task = graph_task(graph);
     const Node *norm = graph_find(graph, STACK_EMBEDDINGS, -1, ROLE_NORM0);
@@ -169,6 +186,7 @@ static Status measure_encoder(Outline *out, const Graph *graph, Diag *diag) {
         return refuse(diag, NULL,
                       "expected hidden states or one class a text from an "
                       "encoder");
+    TRY(check_positions(graph, diag));
     out->kind = OUTLINE_BERT;
     out->eps = node_real(norm, "eps");
     out->positions = measure_positions(graph);
