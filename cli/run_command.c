@@ -224,13 +224,10 @@ static Status open_model(Execution *run, EarlyRun *early, const Cli *cli, Diag *
     TRY(file_batches_create(&run->data, run->arena, run->model->graph, run->inputs,
                             run->sizes, diag));
     /* The sizes of the data take the place of all symbols but N. */
-    for (Node *node = run->model->graph->first; node; node = node->next) {
-        for (int d = 0; d < node->type.rank && node->name; d++) {
-            int64_t *dim = &node->type.dim[d];
-            if (*dim < 0 && *dim != DIM_N) *dim = run->sizes[DIM_INDEX(*dim)];
-        }
-    }
-    return graph_infer(run->model->graph, diag);
+    int64_t sizes[DIM_SYMBOLS];
+    memcpy(sizes, run->sizes, sizeof sizes);
+    sizes[DIM_INDEX(DIM_N)] = 0;
+    return graph_bind(run->model->graph, sizes, diag);
 }
 
 static Status run_model(Execution *run, const Cli *cli, Diag *diag) {

@@ -76,6 +76,16 @@ bool dim_bind(int64_t dim, const int64_t sizes[DIM_SYMBOLS], int64_t *out) {
     return true;
 }
 
+bool dim_replace(int64_t dim, const int64_t sizes[DIM_SYMBOLS], int64_t *out) {
+    Factors f;
+    if (!take_apart(dim, &f)) return false;
+    *out = f.number;
+    for (int i = 0; i < DIM_SYMBOLS; i++)
+        for (int k = 0; k < f.power[i]; k++)
+            if (!dim_times(*out, sizes[i] > 0 ? sizes[i] : -1 - i, out)) return false;
+    return true;
+}
+
 const char *dim_text(char out[DIM_TEXT_BYTES], int64_t dim) {
     Factors f;
     size_t at = 0;
@@ -88,6 +98,16 @@ const char *dim_text(char out[DIM_TEXT_BYTES], int64_t dim) {
             out[at++] = SYMBOLS[i];
         }
     out[at] = '\0';
+    return out;
+}
+
+const char *dims_text(char out[DIMS_TEXT_BYTES], int rank, const int64_t *dim) {
+    char text[DIM_TEXT_BYTES];
+    char *at = out;
+    *at = '\0';
+    for (int i = 0; i < rank && i < RANK_MAX; i++)
+        at += snprintf(at, DIM_TEXT_BYTES + 2, "%s%s", i ? ", " : "",
+                       dim_text(text, dim[i]));
     return out;
 }
 

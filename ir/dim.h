@@ -36,9 +36,16 @@ bool dims_product(int rank, const int64_t *dim, int64_t *out);
  * it is no dimension, a size that it needs is not above 0, or the product overflows. */
 bool dim_bind(int64_t dim, const int64_t sizes[DIM_SYMBOLS], int64_t *out);
 
+/* The dimension with each symbol replaced whose size is above 0. False as above. */
+bool dim_replace(int64_t dim, const int64_t sizes[DIM_SYMBOLS], int64_t *out);
+
 /* Prints a dimension into `out` and returns it: "64", "T", "8*N*T". */
 #define DIM_TEXT_BYTES 48
 const char *dim_text(char out[DIM_TEXT_BYTES], int64_t dim);
+
+/* Prints dimensions separated by commas, "N, T, 12, 64". */
+enum { DIMS_TEXT_BYTES = RANK_MAX * (DIM_TEXT_BYTES + 2) };
+const char *dims_text(char out[DIMS_TEXT_BYTES], int rank, const int64_t *dim);
 
 /* Reads dimensions separated by commas, "N, T, 12, 64"; "" is the shape of a scalar.
  * False when the text is none, or there are more than RANK_MAX. */

@@ -47,6 +47,7 @@ typedef struct Field {
     bool required;       /* lists: and not empty */
     bool nullable;       /* null may stand for "not given" and gives NULL */
     bool empty;          /* "" is a value, a required list may be empty */
+    bool dims;           /* FIELD_STRING: it spells dimensions (ir/dim.h) */
     const char *help;
 } Field;
 

@@ -31,6 +31,36 @@ Status graph_infer(Graph *graph, Diag *diag) {
     return STATUS_OK;
 }
 
+/* Attributes of a node that spell dimensions. */
+static Status bind_attributes(Graph *graph, Node *node, const int64_t sizes[DIM_SYMBOLS],
+                              Diag *diag) {
+    for (const Field *field = node->op->fields; field && field->name; field++) {
+        const char **text = (const char **)(void *)((char *)node->attrs + field->offset);
+        int64_t dim[RANK_MAX];
+        char bound[DIMS_TEXT_BYTES];
+        int rank;
+        if (!field->dims || !*text || !dims_parse(*text, &rank, dim)) continue;
+        for (int d = 0; d < rank; d++)
+            if (!dim_replace(dim[d], sizes, &dim[d]))
+                return diag_fail(diag, STATUS_MODEL, node->loc, NULL,
+                                 "%s: at these sizes too large: %s", node->op->name,
+                                 *text);
+        *text = arena_strdup(graph->arena, dims_text(bound, rank, dim));
+    }
+    return STATUS_OK;
+}
+
+Status graph_bind(Graph *graph, const int64_t sizes[DIM_SYMBOLS], Diag *diag) {
+    for (Node *node = graph->first; node; node = node->next) {
+        for (int d = 0; node_is_input(node) && d < node->type.rank; d++)
+            if (!dim_replace(node->type.dim[d], sizes, &node->type.dim[d]))
+                return diag_fail(diag, STATUS_MODEL, node->loc, node->name,
+                                 "impossible sizes");
+        TRY(bind_attributes(graph, node, sizes, diag));
+    }
+    return graph_infer(graph, diag);
+}
+
 /* Dead nodes. */
 
 /* Drops the storages that no leaf names; the order of the others stays. */

@@ -22,6 +22,10 @@ void graph_move_before(Graph *graph, Node *node, Node *anchor);
 /* Recomputes all types in order. Fails with the first op's complaint. */
 Status graph_infer(Graph *graph, Diag *diag);
 
+/* Gives symbols whose size is above 0 that size for good, in the types of inputs and in
+ * attributes that spell dimensions, and recomputes all types. Fails with STATUS_MODEL. */
+Status graph_bind(Graph *graph, const int64_t sizes[DIM_SYMBOLS], Diag *diag);
+
 /* Copies all of `from` into `graph`: storages get `prefix` in front of their names and
  * share their weights with the originals (copy on write); inputs are matched by name with
  * those of `graph` and added when missing; outputs are not copied. Places keep their

@@ -33,8 +33,10 @@ static void add_elements(Strides *s, const REAL *from, REAL *to) {
 
 /* ---- reshape ---- */
 
-static const Field RESHAPE_FIELDS[] = {
-    F_STRING(ShapeAttrs, shape, "of the result: \"N, T, 12, 64\"", .empty = true), F_END};
+static const Field RESHAPE_FIELDS[] = {F_STRING(ShapeAttrs, shape,
+                                                "of the result: \"N, T, 12, 64\"",
+                                                .empty = true, .dims = true),
+                                       F_END};
 static const ShapeAttrs SHAPE_DEFAULTS = {.shape = ""};
 
 static Status reshape_infer(const Node *node, Type *out, Diag *diag) {
@@ -195,7 +197,7 @@ static const Field SLICE_FIELDS[] = {
     F_INT(SliceAttrs, start, -(1LL << 40), 1LL << 40,
           "first index taken; negative ones count from the end"),
     F_INT(SliceAttrs, step, -(1LL << 40), 1LL << 40, "from one index to the next"),
-    F_STRING(SliceAttrs, size, "how many are taken: \"64\", \"T\""), F_END};
+    F_STRING(SliceAttrs, size, "how many are taken: \"64\", \"T\"", .dims = true), F_END};
 static const SliceAttrs SLICE_DEFAULTS = {.step = 1, .size = "1"};
 
 static int64_t slice_start(const SliceAttrs *a, int64_t dim) {
@@ -313,7 +315,8 @@ static Status gather_infer(const Node *node, Type *out, Diag *diag) {
 
 /* A computed index is kept inside of the dimension, wherever it points. */
 static int64_t index_in(REAL index, int64_t size) {
-    const REAL at = index < 0 ? index + (REAL)size : index;
+    const REAL whole = (REAL)trunc((double)index);
+    const REAL at = whole < 0 ? whole + (REAL)size : whole;
     return at >= 0 && at < (REAL)size ? (int64_t)at : at > 0 ? size - 1 : 0;
 }
 

@@ -8,8 +8,6 @@
 #include <stdarg.h>
 #include <string.h>
 
-enum { LIFT_DEPTH_MAX = 500 };
-
 Node *lift_stop(Lift *lift, const NetNode *node, const char *why) {
     if (!lift->stop) {
         lift->stop = node;
@@ -77,6 +75,8 @@ static Node *lift_graph_input(Lift *lift, NetValue *value) {
 
 /* ---- values ---- */
 
+static const char OTHER[] = "no op of ours does this, and nothing around it is known";
+
 /* Whether a node has the elements of a value, rows of one width. */
 static bool has_elements(const Lift *lift, const Node *node, const NetValue *value) {
     for (int p = 0; p < NET_PROBES; p++) {
@@ -98,8 +98,47 @@ static bool has_elements(const Lift *lift, const Node *node, const NetValue *val
     return true;
 }
 
+/* Whether matchers are asked for a value: they look for what a model learned, not for
+ * what follows from sizes and masks, nor for numbers that count something. */
+static bool is_for_matchers(const Lift *lift, NetValue *value) {
+    if (!lift->plain || value->stored) return true;
+    if (value_is_known(value)) return value_is_fixed(value);
+    return !value->probe[0] || !array_is_integer(value->probe[0]) ||
+           value_behind(value) != value;
+}
+
+/* The node that matchers would have had to know where what ends in a value only moves
+ * elements: the one that gives them. */
+static const NetNode *node_moved(const Lift *lift, NetValue *value) {
+    Trace trace;
+    const NetNode *node = value->producer;
+    if (!trace_value(&trace, lift->net, value, false)) return node;
+    if (trace.source->producer) node = trace.source->producer;
+    trace_free(&trace);
+    return node;
+}
+
+/* What no matcher knows, by its operator alone. */
+static Node *lift_unknown(Lift *lift, NetValue *value) {
+    LiftPlain plain = {.node = value->producer, .stop = lift->stop, .why = lift->why};
+    if (!plain.stop) {
+        plain.stop = node_moved(lift, value);
+        plain.why = "nothing that is known ends in it";
+    }
+    lift->stop = NULL;
+    Node *node = lift->plain(lift, value);
+    if (!node || !has_elements(lift, node, value)) return NULL;
+    if (lift->plain_count == lift->plain_capacity) {
+        lift->plain_capacity = lift->plain_capacity ? 2 * lift->plain_capacity : 64;
+        lift->plains =
+            memory_grow(lift->plains, (size_t)lift->plain_capacity, sizeof *lift->plains);
+    }
+    lift->plains[lift->plain_count] = plain;
+    lift->plains[lift->plain_count++].made = node;
+    return node;
+}
+
 Node *lift_value(Lift *lift, NetValue *value) {
-    static const char OTHER[] = "no op of ours does this, and nothing around it is known";
     if (value->lifted) return value->lifted;
     if (value->failed) return lift_stop(lift, value->producer, OTHER);
     if (!value->producer && value->input) return lift_graph_input(lift, value);
@@ -107,9 +146,11 @@ Node *lift_value(Lift *lift, NetValue *value) {
         return lift_stop(lift, value->producer, "it is nested too deep");
     lift->depth++;
     const NetNode *stop = lift->stop;
-    Node *node = lift->match(lift, value);
-    lift->depth--;
+    if (lift->plain) lift->stop = NULL; /* to hear what stops the matchers here */
+    Node *node = is_for_matchers(lift, value) ? lift->match(lift, value) : NULL;
     if (node && !has_elements(lift, node, value)) node = NULL;
+    if (!node && lift->plain) node = lift_unknown(lift, value);
+    lift->depth--;
     value->failed = !node;
     value->lifted = node;
     if (!node) return lift_stop(lift, value->producer, OTHER);
@@ -176,9 +217,8 @@ static void drop_mask(Graph *graph, const char *name) {
     if (mask && graph_use_count(graph, mask) == 0) graph_erase(graph, mask);
 }
 
-Status lift_outputs(Lift *lift, Diag *diag) {
+static Status lift_each_output(Lift *lift, Diag *diag) {
     Net *net = lift->net;
-    lift_inputs(lift);
     lift_joints(lift);
     for (int i = 0; i < net->output_count; i++) {
         NetValue *value = net->outputs[i];
@@ -190,6 +230,18 @@ Status lift_outputs(Lift *lift, Diag *diag) {
         if (!node) return fail_output(lift, value, diag);
         graph_set_output(lift->graph, output_name(lift, value), node);
     }
+    return STATUS_OK;
+}
+
+Status lift_outputs(Lift *lift, LiftMatch *plain, Diag *diag) {
+    Net *net = lift->net;
+    Diag *aside = diag_create();
+    lift_inputs(lift);
+    const bool known = lift_each_output(lift, aside) == STATUS_OK;
+    diag_destroy(aside);
+    lift->plain = known ? NULL : plain;
+    for (int k = 0; k < net->value_count && !known; k++) net->values[k]->failed = false;
+    if (!known) TRY(lift_each_output(lift, diag));
     drop_mask(lift->graph, INPUT_MASK);
     drop_mask(lift->graph, INPUT_TARGET_MASK);
     if (lift->graph->output_count == 0)

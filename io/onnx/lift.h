@@ -25,6 +25,16 @@ typedef struct LiftLeaf {
 
 typedef struct Lift Lift;
 
+/* A value that no matcher knew, lifted by its operator alone: see io/onnx/lift_plain.h.
+ */
+typedef struct LiftPlain {
+    const Node *made;
+    const NetNode *node, *stop; /* what gives it; what stopped the matchers, or NULL */
+    const char *why;
+} LiftPlain;
+
+enum { LIFT_DEPTH_MAX = 500 };
+
 /* Finds what ends in a value; NULL when nothing does that is known. */
 typedef Node *LiftMatch(Lift *lift, NetValue *value);
 
@@ -39,16 +49,19 @@ struct Lift {
     int depth;
     const NetNode *stop; /* the node that stopped the lifting of the latest value */
     const char *why;
-    bool decoder; /* some attention is causal */
+    bool decoder;     /* some attention is causal */
+    LiftMatch *plain; /* tried where no matcher knows a value; NULL = nothing is */
+    LiftPlain *plains;
+    int plain_count, plain_capacity;
 };
 
 /* The node of a value, lifted now or before; NULL when it cannot be: Lift.stop and
  * Lift.why then say where and why. */
 Node *lift_value(Lift *lift, NetValue *value);
 
-/* Lifts the values that users ask for. Fails with STATUS_MODEL, naming the node that
- * stopped it. */
-Status lift_outputs(Lift *lift, Diag *diag);
+/* Lifts the values that users ask for, with `plain` where matchers do not know all of
+ * them. Fails with STATUS_MODEL, naming the node that stopped it. */
+Status lift_outputs(Lift *lift, LiftMatch *plain, Diag *diag);
 
 /* Notes why a value is not lifted, unless something deeper was noted; returns NULL. */
 Node *lift_stop(Lift *lift, const NetNode *node, const char *why);

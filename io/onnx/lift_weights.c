@@ -132,6 +132,7 @@ static Node *add_leaf(Lift *lift, const LiftLeaf *like, const char *name,
     const bool vector = tensor->rank == 1;
     storage->init = (Init){vector ? INIT_ZEROS : INIT_TRUNC_NORMAL, 0.02};
     if (vector && text_ends_with(name, "weight")) storage->init.kind = INIT_ONES;
+    if (!dtype_is_real(tensor->dtype)) storage->init.kind = INIT_ZEROS;
     Node *leaf = graph_param(lift->graph, storage);
     if (lift->leaf_count == lift->leaf_capacity) {
         lift->leaf_capacity = lift->leaf_capacity ? 2 * lift->leaf_capacity : 64;
@@ -141,6 +142,11 @@ static Node *add_leaf(Lift *lift, const LiftLeaf *like, const char *name,
     lift->leaves[lift->leaf_count] = *like;
     lift->leaves[lift->leaf_count++].leaf = leaf;
     return leaf;
+}
+
+Node *lift_leaf(Lift *lift, const NetValue *value, Tensor *tensor) {
+    const LiftLeaf like = {.source = value, .rank = tensor->rank};
+    return add_leaf(lift, &like, value->name, tensor);
 }
 
 Node *lift_stored(Lift *lift, NetValue *value, int rank, const int64_t *dim) {

@@ -29,6 +29,9 @@ Node *lift_projection(Lift *lift, const Projection *projection, const int64_t *c
  * storage, too. */
 Node *lift_stored(Lift *lift, NetValue *value, int rank, const int64_t *dim);
 
+/* A storage of a tensor, whose reference is taken over, for a value. */
+Node *lift_leaf(Lift *lift, const NetValue *value, Tensor *tensor);
+
 /* The stored tensor that a value is, behind nodes that keep its numbers; `turned` says
  * whether rows became columns on the way. NULL when it is none. */
 NetValue *stored_matrix(NetValue *value, bool *turned);

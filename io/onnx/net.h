@@ -30,6 +30,7 @@ struct NetValue {
     int user_count;
     struct Array *probe[NET_PROBES]; /* what probing found: io/onnx/probe.h */
     struct Node *lifted;             /* what lifting made of it: io/onnx/lift.h */
+    struct Node *plain;              /* the same in its own shape: io/onnx/lift_plain.h */
     bool failed;                     /* lifting it was tried, and could not be done */
     bool tokens_first;               /* its rows are [T, N], not [N, T]: probe.h */
     bool real; /* quantised in the file; real numbers here: io/onnx/net_quantised.h */

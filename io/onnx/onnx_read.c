@@ -6,6 +6,7 @@
 #include "io/files/path.h"
 #include "io/formats/assets.h"
 #include "io/onnx/lift_match.h"
+#include "io/onnx/lift_plain.h"
 #include "io/onnx/onnx_notes.h"
 #include "io/onnx/places.h"
 #include "io/onnx/places_config.h"
@@ -127,11 +128,15 @@ static Status lift_model(Model *model, Net *net, const Tree *beside, Diag *diag)
                  .arena = model->arena};
     const ProbeSizes sizes = find_sizes(net, beside);
     Status status = probe_run(net, &pool, &sizes, diag);
-    if (status == STATUS_OK) status = lift_outputs(&lift, diag);
+    if (status == STATUS_OK) status = lift_outputs(&lift, lift_plain, diag);
+    if (status == STATUS_OK) {
+        graph_remove_dead(model->graph);
+        plain_report(&lift, diag);
+    }
     free(lift.leaves);
+    free(lift.plains);
     arena_destroy(pool.arena);
     if (status != STATUS_OK) return status;
-    graph_remove_dead(model->graph);
     const int layers = places_find(model->graph, lift.decoder);
     if (layers == 0)
         diag_warn(diag, LOC_FILE(net->path), NULL,

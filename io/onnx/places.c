@@ -1,6 +1,7 @@
 /* Places: see places.h. */
 #include "io/onnx/places.h"
 
+#include "io/onnx/onnx_export.h"
 #include "ir/rewrite.h"
 
 #include <string.h>
@@ -8,10 +9,14 @@
 typedef struct Finder {
     Graph *graph;
     const char *stack;
-    int layer;    /* the latest, -1 = none yet */
-    bool open;    /* it has attention and no feed-forward block yet */
-    char *state;  /* by Node.id */
+    const char *first_stack; /* of what is not of a target */
+    int layer;               /* the latest, -1 = none yet */
+    bool open;               /* it has attention and no feed-forward block yet */
+    char *state;             /* by Node.id */
     bool *target; /* by Node.id: computed from the target of a model that has a source */
+    bool any_plain;
+    bool *plain; /* by Node.id: it, or what it is computed from, is a plain op */
+    int *owner;  /* by Node.id: 1 + the first layer that is computed from it, 0 = none */
 } Finder;
 
 enum { STATE_NONE, STATE_PLACED, STATE_AFTER };
@@ -258,12 +263,46 @@ static bool is_final_norm(const Graph *graph, const char *stack, const Node *nod
            node->in[0] == graph_layer_output(graph, stack, layers - 1);
 }
 
+/* What plain ops reach, and which layer of its stack each node leads to. */
+static void find_owners(Finder *f) {
+    for (const Node *node = f->graph->first; node; node = node->next) {
+        f->plain[node->id] = onnx_is_tensor_op(node);
+        f->any_plain = f->any_plain || f->plain[node->id];
+        for (int i = 0; i < node->in_count; i++)
+            if (node->in[i] && f->plain[node->in[i]->id]) f->plain[node->id] = true;
+    }
+    for (const Node *node = f->graph->last; node; node = node->prev) {
+        const bool placed = f->state[node->id] == STATE_PLACED && node->layer >= 0;
+        const int owner = placed ? node->layer + 1 : f->owner[node->id];
+        for (int i = 0; i < node->in_count && owner; i++) {
+            const Node *in = node->in[i];
+            if (!in || f->target[in->id] != f->target[node->id]) continue;
+            int *of = &f->owner[in->id];
+            if (!*of || owner < *of) *of = owner;
+        }
+    }
+}
+
+/* Whether a node that has no role stands in a layer all the same: plain ops are around.
+ */
+static bool is_part_of_layer(const Finder *f, const Node *node) {
+    return f->owner[node->id] && f->any_plain &&
+           (f->plain[node->id] || follows_layers(f, node));
+}
+
 static void place_rest(Finder *f) {
     static const char *const STACKS[] = {STACK_ENCODER, STACK_DECODER};
     const Node *logits = graph_output(f->graph, OUTPUT_LOGITS);
     if (is(logits, "scale")) order_sum(f->graph, logits->in[0], ROLE_NONE);
     for (Node *node = f->graph->first; node; node = node->next) {
         if (node_is_leaf(node) || f->state[node->id] == STATE_PLACED) continue;
+        if (is_part_of_layer(f, node)) {
+            node_place(f->graph, node,
+                       f->target[node->id] ? STACK_DECODER : f->first_stack,
+                       f->owner[node->id] - 1, ROLE_NONE);
+            f->state[node->id] = STATE_PLACED;
+            continue;
+        }
         if (!follows_layers(f, node)) {
             node_place(f->graph, node,
                        f->target[node->id] ? STACK_DECODER_EMBEDDINGS : STACK_EMBEDDINGS,
@@ -373,7 +412,10 @@ int places_find(Graph *graph, bool decoder) {
     const size_t count = (size_t)graph_number(graph);
     Finder f = {.graph = graph,
                 .state = ARENA_ARRAY(arena, char, count),
-                .target = ARENA_ARRAY(arena, bool, count)};
+                .target = ARENA_ARRAY(arena, bool, count),
+                .plain = ARENA_ARRAY(arena, bool, count),
+                .owner = ARENA_ARRAY(arena, int, count),
+                .first_stack = translates ? STACK_ENCODER : stack};
     for (const Node *node = graph->first; node && translates; node = node->next) {
         f.target[node->id] =
             node_is_input(node) && (strcmp(node->name, INPUT_TARGET_IDS) == 0 ||
@@ -383,6 +425,7 @@ int places_find(Graph *graph, bool decoder) {
     }
     if (translates) place_stack(&f, STACK_ENCODER, false);
     place_stack(&f, stack, translates);
+    find_owners(&f);
     place_rest(&f);
     arena_destroy(arena);
     tie_weights(graph);

@@ -17,6 +17,10 @@ NetValue *value_behind(NetValue *value) {
                           net_is(node, "CastLike") ||
                           (net_is(node, "Dropout") && value->slot == 0);
         if (!same || !node->in_count || !node->in[0]) break;
+        /* real numbers that become integers are others */
+        const Array *from = node->in[0]->probe[0], *to = value->probe[0];
+        if (from && to && !from->data && !array_is_integer(from) && array_is_integer(to))
+            break;
         value = node->in[0];
     }
     return value;
@@ -30,6 +34,14 @@ bool value_is_known(const NetValue *value) {
 
 bool value_is_constant(const NetValue *value) {
     return value->stored || (value_is_known(value) && !value->probe[0]->depends);
+}
+
+bool value_is_fixed(const NetValue *value) {
+    const Array *a = value->probe[0], *b = value->probe[1];
+    if (value->stored) return true;
+    return value_is_known(value) && !((a->depends | b->depends) & ~DEPENDS_CACHE) &&
+           array_same_shape(a, b) &&
+           (a == b || memcmp(a->data, b->data, (size_t)a->count * sizeof *a->data) == 0);
 }
 
 bool value_scalar(const NetValue *value, double *number) {

@@ -48,6 +48,9 @@ bool value_scalar(const NetValue *value, double *number);
 /* Whether a value's numbers follow from constants and sizes alone. */
 bool value_is_constant(const NetValue *value);
 
+/* Whether a value has the same numbers whatever the sizes and the input. */
+bool value_is_fixed(const NetValue *value);
+
 /* Whether they are known, maybe from masks and positions. */
 bool value_is_known(const NetValue *value);
 

@@ -214,55 +214,10 @@ static void test_operators(void **state) {
     model_destroy(model);
 }
 
-/* Every op on tensors of any shape, with symbols in shapes. */
-static const char TENSORS[] =
-    "ir 1\n"
-    "input attention_mask : i32[N, T]\n"
-    "input x : f32[N, T, 6]\n"
-    "param @w : f32[2, 3] init normal(0.5)\n"
-    "param @i : f32[2] init normal(3.0)\n"
-    "%1 = to_real($attention_mask) : f32[N, T]\n"
-    "%2 = reshape(%1) {shape=\"N, 1, 1, T\"} : f32[N, 1, 1, T]\n"
-    "%3 = binary(%2) {fn=subtract number=1.0} : f32[N, 1, 1, T]\n"
-    "%4 = binary(%3) {fn=multiply number=10000.0} : f32[N, 1, 1, T]\n"
-    "%5 = reshape($x) {shape=\"N, T, 2, 3\"} : f32[N, T, 2, 3]\n"
-    "%6 = transpose(%5) {axes=[0, 2, 1, 3]} : f32[N, 2, T, 3]\n"
-    "%7 = transpose(%6) {axes=[0, 1, 3, 2]} : f32[N, 2, 3, T]\n"
-    "%8 = matmul(%6, %7) : f32[N, 2, T, T]\n"
-    "%9 = binary(%8, b=%4) {fn=add} : f32[N, 2, T, T]\n"
-    "%10 = softmax(%9) : f32[N, 2, T, T]\n"
-    "%11 = matmul(%10, %6) : f32[N, 2, T, 3]\n"
-    "%12 = reshape(%11) {shape=\"2*N, T, 3\"} : f32[2*N, T, 3]\n"
-    "%13 = cumsum(%12) {axis=1 exclusive=true} : f32[2*N, T, 3]\n"
-    "%14 = slice(%13) {axis=1 start=-1 step=-1 size=\"T\"} : f32[2*N, T, 3]\n"
-    "%15 = reshape(%14) {shape=\"N, 2, T, 3\"} : f32[N, 2, T, 3]\n"
-    "%16 = reshape(@w) {shape=\"2, 1, 3\"} : f32[2, 1, 3]\n"
-    "%17 = binary(%15, b=%16) {fn=maximum} : f32[N, 2, T, 3]\n"
-    "%18 = unary(%17) {fn=trunc} : f32[N, 2, T, 3]\n"
-    "%19 = concat(%17, %18, %11) {axis=3} : f32[N, 2, T, 9]\n"
-    "%20 = reduce(%19) {fn=mean axes=[3] keep=true} : f32[N, 2, T, 1]\n"
-    "%21 = expand(%20) {shape=\"N, 2, T, 4\"} : f32[N, 2, T, 4]\n"
-    "%22 = binary(%21) {fn=greater number=0.1} : f32[N, 2, T, 4]\n"
-    "%23 = where(%22, a=%21) {b_number=-1.0} : f32[N, 2, T, 4]\n"
-    "%24 = reduce(%23) {fn=sum axes=[1]} : f32[N, T, 4]\n"
-    "%25 = slice(%24) {axis=2 start=3 step=-2 size=\"2\"} : f32[N, T, 2]\n"
-    "%26 = slice(%19) {axis=1 start=-1 size=\"1\"} : f32[N, 1, T, 9]\n"
-    "%27 = reduce(%26) {fn=max axes=[1]} : f32[N, T, 9]\n"
-    "%28 = unary(%27) {fn=exp} : f32[N, T, 9]\n"
-    "%29 = slice(%28) {axis=2 size=\"1\"} : f32[N, T, 1]\n"
-    "%30 = binary(%29) {fn=minimum number=2.4} : f32[N, T, 1]\n"
-    "%32 = reduce(%25) {fn=min axes=[1]} : f32[N, 2]\n"
-    "%33 = gather(%19, @i) {axis=3} : f32[N, 2, T, 2]\n"
-    "output a = %24\n"
-    "output b = %25\n"
-    "output c = %28\n"
-    "output d = %32\n"
-    "output e = %33\n"
-    "output f = %30\n";
-
+/* Every op on tensors of any shape. */
 static void test_tensors(void **state) {
     (void)state;
-    Model *model = model_of(TENSORS);
+    Model *model = model_of(TENSORS_TEXT);
     ReadBack file;
     for (int half = 0; half < 2; half++) {
         write_and_check(&file, model, &ONNX_DEFAULTS, half);

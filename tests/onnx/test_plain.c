@@ -1,0 +1,417 @@
+/* Graphs that matchers do not know all of: what each ONNX operator becomes, blocks that
+ * no family has in the middle of an encoder, and ops on tensors written and lifted again.
+ */
+#include "onnx_file.h"
+
+#include "io/onnx/eval.h"
+#include "io/onnx/lift_match.h"
+#include "io/onnx/lift_plain.h"
+#include "io/onnx/onnx_notes.h"
+#include "ir/irtext.h"
+#include "ir/random.h"
+#include "ir/rewrite.h"
+#include "tests/support/reference.h"
+#include "tests/support/rounding.h"
+
+#include <dirent.h>
+#include <math.h>
+
+static const char NODE_TESTS[] = "/usr/share/libonnx-testdata/data/node";
+static const int64_t ONE[DIM_SYMBOLS] = {1, 1, 1, 1};
+
+static char folder[256], path[600];
+
+static int enter(void **state) {
+    (void)state;
+    scratch_make(folder);
+    snprintf(path, sizeof path, "%s/model.onnx", folder);
+    return 0;
+}
+
+static int leave(void **state) {
+    (void)state;
+    scratch_remove(folder);
+    return 0;
+}
+
+/* ---- node by node ---- */
+
+static Node *match_nothing(Lift *lift, NetValue *value) {
+    (void)lift, (void)value;
+    return NULL;
+}
+
+/* A node test on the way through the IR. */
+typedef struct NodeTest {
+    const char *name;
+    Net *net;
+    ArrayPool pool;
+    Model *model;
+    Array *given[16]; /* numbers of the inputs */
+} NodeTest;
+
+static Array *read_array(NodeTest *t, const char *what, int i) {
+    static unsigned char bytes[1 << 22];
+    char file[600];
+    snprintf(file, sizeof file, "%s/%s/test_data_set_0/%s_%d.pb", NODE_TESTS, t->name,
+             what, i);
+    FILE *in = fopen(file, "rb");
+    if (!in) return NULL;
+    const size_t length = fread(bytes, 1, sizeof bytes, in);
+    fclose(in);
+    OnnxTensor *tensor = onnx__tensor_proto__unpack(NULL, length, bytes);
+    Array *array = tensor && net_element_bytes(tensor->data_type)
+                       ? array_stored(&t->pool, t->net, tensor)
+                       : NULL;
+    if (tensor) onnx__tensor_proto__free_unpacked(tensor, NULL);
+    return array;
+}
+
+/* Makes inputs leaves of the graph; with `sizes_known` integers behind the first operand
+ * are what a file would have as constants. */
+static bool open_inputs(NodeTest *t, bool sizes_known) {
+    Graph *graph = t->model->graph;
+    for (int i = 0; i < t->net->input_count; i++) {
+        NetValue *value = t->net->inputs[i];
+        Array *array = i < 16 ? read_array(t, "input", i) : NULL;
+        if (!array || !array->data || array->rank > RANK_MAX) return false;
+        t->given[i] = array;
+        const bool integer = array_is_integer(array);
+        if (array->count == 0 && !(sizes_known && i > 0)) return false;
+        Array *shape =
+            array_create(&t->pool, array->type, array->rank, array->dim, false);
+        const bool known = sizes_known && i > 0 && (integer || array->count == 1);
+        value->probe[0] = value->probe[1] = known ? array : shape;
+        if (known) continue;
+        Type type = {.dtype = integer ? DTYPE_I32 : DTYPE_F32, .rank = array->rank};
+        memcpy(type.dim, array->dim, sizeof *type.dim * (size_t)array->rank);
+        value->lifted = graph_input(graph, value->name, &type);
+    }
+    return true;
+}
+
+static bool probe_nodes(NodeTest *t) {
+    Diag *diag = diag_create();
+    bool good = true;
+    for (int i = 0; i < t->net->value_count; i++) {
+        NetValue *value = t->net->values[i];
+        value->plain = NULL;
+        if (value->producer) value->lifted = NULL, value->failed = false;
+        if (value->stored)
+            value->probe[0] = value->probe[1] =
+                array_stored(&t->pool, t->net, value->stored);
+    }
+    for (int i = 0; i < t->net->node_count && good; i++) {
+        NetNode *node = t->net->nodes[i];
+        Array *in[32] = {0}, *out[32] = {0};
+        for (int k = 0; k < node->in_count; k++)
+            in[k] = node->in[k] ? node->in[k]->probe[0] : NULL;
+        good = eval_node(t->net, &t->pool, node, in, out, diag) == STATUS_OK;
+        for (int k = 0; k < node->out_count && good; k++)
+            if (node->out[k]) node->out[k]->probe[0] = node->out[k]->probe[1] = out[k];
+    }
+    diag_destroy(diag);
+    return good;
+}
+
+/* Lifts the outputs without matchers. */
+static bool lift_test(NodeTest *t, bool sizes_known) {
+    model_destroy(t->model);
+    t->model = model_create(ops_table());
+    if (!open_inputs(t, sizes_known) || !probe_nodes(t)) return false;
+    Lift lift = {.net = t->net,
+                 .match = match_nothing,
+                 .plain = lift_plain,
+                 .pool = &t->pool,
+                 .graph = t->model->graph,
+                 .arena = t->model->arena};
+    bool good = true;
+    for (int i = 0; i < t->net->output_count && good; i++) {
+        NetValue *value = t->net->outputs[i];
+        Node *node = value->probe[0] && value->probe[0]->count > 0
+                         ? plain_value(&lift, value)
+                         : NULL;
+        good = node != NULL;
+        if (good) graph_set_output(t->model->graph, value->name, node);
+    }
+    free(lift.leaves);
+    free(lift.plains);
+    return good;
+}
+
+static void fill_inputs(const NodeTest *t, Runner *r) {
+    for (int i = 0; i < t->net->input_count; i++) {
+        const char *name = t->net->inputs[i]->name;
+        void *data = workspace_input(r->workspace, name);
+        const bool integer = array_is_integer(t->given[i]);
+        for (int64_t k = 0; data && k < t->given[i]->count; k++)
+            if (integer)
+                ((int32_t *)data)[k] = (int32_t)t->given[i]->data[k];
+            else
+                ((float *)data)[k] = (float)t->given[i]->data[k];
+    }
+}
+
+/* Whether an output has the shape and numbers that the test stores. */
+static bool output_agrees(NodeTest *t, const Runner *r, int i) {
+    const Node *node = graph_output(t->model->graph, t->net->outputs[i]->name);
+    const Array *want = read_array(t, "output", i);
+    if (!want || !want->data || want->rank != node->type.rank) return false;
+    for (int d = 0; d < want->rank; d++)
+        if (want->dim[d] != node->type.dim[d]) return false;
+    const float *got = workspace_value(r->workspace, node);
+    double size = 1;
+    for (int64_t k = 0; k < want->count; k++)
+        if (isfinite(want->data[k])) size = fmax(size, fabs(want->data[k]));
+    for (int n = 0; n < t->net->input_count; n++)
+        if (!array_is_integer(t->given[n]))
+            size = fmax(size, largest_value(t->given[n]->data, t->given[n]->count));
+    const double terms = runner_terms(r, node) + FUNCTION_TERMS;
+    for (int64_t k = 0; k < want->count; k++) {
+        const double a = (double)got[k], b = want->data[k];
+        if (a == b || (isnan(a) && isnan(b))) continue;
+        if (!(fabs(a - b) <= rounding_tolerance(PRECISION_F32, terms, size)))
+            return false;
+    }
+    return true;
+}
+
+/* Tests of what is not real numbers: sequences, strings, training; types that wrap around
+ * or round to 16 bits, infinities. */
+static bool is_beyond(const char *test) {
+    static const char *const PARTS[] = {
+        "sequence", "STRING", "optional", "training", "BFLOAT16",       "FLOAT16",
+        "float16",  "FLOAT8", "float8",   "_opt",     "uint8",          "isinf",
+        "wrap",     "string", "int8",     "bitwise",  "FLOAT_to_DOUBLE"};
+    for (size_t i = 0; i < sizeof PARTS / sizeof *PARTS; i++)
+        if (strstr(test, PARTS[i])) return true;
+    return false;
+}
+
+static bool has_rules(const Net *net) {
+    for (int i = 0; i < net->node_count; i++)
+        if (!plain_row(net->nodes[i])) return false;
+    return net->node_count > 0;
+}
+
+typedef struct Counts {
+    int passed, failed, other, left;
+    const char *ops[200]; /* that a test passed of */
+    int op_count;
+} Counts;
+
+static void count_ops_of(Counts *counts, const Net *net) {
+    for (int i = 0; i < net->node_count; i++) {
+        bool known = false;
+        const char *op = plain_row(net->nodes[i])->op;
+        for (int k = 0; k < counts->op_count; k++) known |= counts->ops[k] == op;
+        if (!known) counts->ops[counts->op_count++] = op;
+    }
+}
+
+static void run_node_test(const char *name, Counts *counts) {
+    NodeTest t = {.name = name, .pool = {arena_create(), ARRAY_POOL_MAX}};
+    Diag *diag = diag_create();
+    snprintf(path, sizeof path, "%s/%s/model.onnx", NODE_TESTS, name);
+    if (is_beyond(name) || net_read(&t.net, path, NULL, diag) != STATUS_OK ||
+        !has_rules(t.net)) {
+        counts->left++;
+    } else if (!lift_test(&t, false) && !lift_test(&t, true)) {
+        print_message("not in this form: %s\n", name);
+        counts->other++;
+    } else {
+        Runner r;
+        Node *results[16];
+        const int count = t.net->output_count;
+        for (int i = 0; i < count; i++)
+            results[i] = graph_output(t.model->graph, t.net->outputs[i]->name);
+        graph_remove_dead(t.model->graph);
+        runner_open_sizes(&r, t.model->graph, ONE, PRECISION_F32, NULL, results, count);
+        fill_inputs(&t, &r);
+        runner_run(&r);
+        bool good = true;
+        for (int i = 0; i < count && good; i++) good = output_agrees(&t, &r, i);
+        runner_close(&r);
+        if (!good) print_message("differs: %s\n", name);
+        *(good ? &counts->passed : &counts->failed) += 1;
+        if (good) count_ops_of(counts, t.net);
+    }
+    net_destroy(t.net);
+    model_destroy(t.model);
+    diag_destroy(diag);
+    arena_destroy(t.pool.arena);
+}
+
+/* Node tests of ONNX (Debian's libonnx-testdata) of every operator that has a rule, run
+ * by our kernels. */
+static void test_operators(void **state) {
+    (void)state;
+    Counts counts = {0};
+    DIR *tests = opendir(NODE_TESTS);
+    if (!tests) {
+        print_message("libonnx-testdata is not installed: nothing was tested\n");
+        skip();
+    }
+    for (struct dirent *entry; (entry = readdir(tests));)
+        if (strncmp(entry->d_name, "test_", 5) == 0)
+            run_node_test(entry->d_name, &counts);
+    closedir(tests);
+    print_message("node tests through the IR: %d passed of %d operators, %d in another "
+                  "form, %d of other operators left out\n",
+                  counts.passed, counts.op_count, counts.other, counts.left);
+    assert_int_equal(counts.failed, 0);
+    assert_true(counts.passed > 330 && counts.op_count > 65);
+}
+
+/* ---- blocks that no family has ---- */
+
+static Model *load(const char *file, Diag *diag) {
+    Model *model;
+    expect_ok(diag, model_load(&model, file, ops_table(), true, diag));
+    return model;
+}
+
+/* Without what a file notes of the model that it was: lifting has its graph alone. */
+static void drop_notes(const char *file) {
+    Diag *diag = diag_create();
+    ReadBack whole;
+    OutFile *out;
+    read_back(&whole, file);
+    whole.file.model->n_metadata_props = 0;
+    expect_ok(diag, outfile_open(&out, NULL, file, diag));
+    expect_ok(diag, onnx_write(whole.file.model, out, diag));
+    expect_ok(diag, outfile_commit(out, diag));
+    read_back_end(&whole);
+    diag_destroy(diag);
+}
+
+static void compare_unusual(Graph *graph) {
+    Checkpoint *reference;
+    Diag *diag = diag_create();
+    Runner r;
+    Node *logits = graph_output(graph, OUTPUT_LOGITS);
+    expect_ok(diag,
+              safetensors_read(&reference, "tests/data/onnx/unusual.safetensors", diag));
+    runner_open_sizes(&r, graph, (int64_t[DIM_SYMBOLS]){3, 9, 1, 1}, PRECISION_F32, NULL,
+                      &logits, 1);
+    reference_feed(r.workspace, reference, INPUT_IDS, INPUT_IDS);
+    reference_feed(r.workspace, reference, INPUT_MASK, INPUT_MASK);
+    runner_run(&r);
+    runner_compare(&r, reference, OUTPUT_LOGITS, logits);
+    runner_close(&r);
+    checkpoint_destroy(reference);
+    diag_destroy(diag);
+}
+
+/* Heads that talk to each other, gates, a feed-forward block scaled by its mean:
+ * PyTorch's numbers, with the layers around it lifted, and a message for each part. */
+static void test_unusual(void **state) {
+    static const char *const SAYS[] = {
+        "'/layer.1/attention/Softmax' (Softmax): nothing that is known ends in it",
+        "'/layer.1/attention/Mul_1' (Mul)",
+        "'/layer.1/Mul_3' (Mul): its shapes do not fit the op multiply",
+        "plain ops, which passes leave as they are"};
+    (void)state;
+    Diag *diag = diag_create();
+    Model *model = load("tests/data/onnx/unusual.onnx", diag);
+    char *said = diag_text(diag);
+    for (size_t i = 0; i < sizeof SAYS / sizeof *SAYS; i++)
+        if (!strstr(said, SAYS[i])) fail_msg("expected '%s' in: %s", SAYS[i], said);
+    free(said);
+    assert_int_equal(graph_layer_count(model->graph, STACK_ENCODER), 2);
+    for (int layer = 0; layer < 2; layer++)
+        for (int role = ROLE_Q; role <= ROLE_V; role++)
+            assert_non_null(graph_find(model->graph, STACK_ENCODER, layer, (Role)role));
+    int plain = 0, products = 0;
+    for (const Node *node = model->graph->first; node; node = node->next) {
+        if (!onnx_is_tensor_op(node)) continue;
+        plain++;
+        products += strcmp(node->op->name, "matmul") == 0;
+        assert_string_equal(node->stack, STACK_ENCODER);
+        assert_int_equal(node->layer, 1);
+        assert_int_equal(node->role, ROLE_NONE);
+    }
+    assert_true(plain > 20);
+    assert_int_equal(products, 2);
+    compare_unusual(model->graph);
+    for (int noted = 1; noted >= 0; noted--) {
+        Written written = {0};
+        expect_ok(diag, onnx_file_write(model, ONNX_WHOLE, path, false, &ONNX_DEFAULTS,
+                                        &written, diag));
+        if (!noted) drop_notes(path);
+        Model *again = load(path, diag);
+        compare_unusual(again->graph);
+        model_destroy(again);
+    }
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
+/* ---- ops that were written ---- */
+
+enum { OUTPUTS = 6 };
+
+/* Runs a model on drawn numbers; the outputs in order, for the caller to free. */
+static void run_tensors(Model *model, double terms[OUTPUTS], float *out[OUTPUTS],
+                        int64_t count[OUTPUTS]) {
+    static const char *const NAMES[OUTPUTS] = {"a", "b", "c", "d", "e", "f"};
+    Node *results[OUTPUTS];
+    Runner r;
+    for (int i = 0; i < OUTPUTS; i++) results[i] = graph_output(model->graph, NAMES[i]);
+    runner_open_sizes(&r, model->graph, (int64_t[DIM_SYMBOLS]){3, 7, 1, 1}, PRECISION_F32,
+                      NULL, results, OUTPUTS);
+    int32_t *mask = workspace_input(r.workspace, INPUT_MASK);
+    float *x = workspace_input(r.workspace, "x");
+    for (int i = 0; i < 3 * 7; i++) mask[i] = i % 7 < 4 + i / 7;
+    for (int i = 0; i < 3 * 7 * 6; i++) x[i] = (float)random_normal(5, (uint64_t)i);
+    runner_run(&r);
+    for (int i = 0; i < OUTPUTS; i++) {
+        Type bound;
+        assert_true(type_bind(&results[i]->type, r.sizes, &bound));
+        count[i] = type_count(&bound);
+        terms[i] = runner_terms(&r, results[i]);
+        out[i] = malloc((size_t)count[i] * sizeof(float));
+        memcpy(out[i], workspace_value(r.workspace, results[i]),
+               (size_t)count[i] * sizeof(float));
+    }
+    runner_close(&r);
+}
+
+static void test_written(void **state) {
+    (void)state;
+    Diag *diag = diag_create();
+    Written written = {0};
+    float *want[OUTPUTS], *got[OUTPUTS];
+    double terms[OUTPUTS];
+    int64_t count[OUTPUTS], again_count[OUTPUTS];
+    Model *model = model_create(ops_table());
+    expect_ok(diag, graph_parse(&model->graph, model->arena, ops_table(), "text",
+                                TENSORS_TEXT, strlen(TENSORS_TEXT), diag));
+    expect_ok(diag, model_init_weights(model, 1, diag));
+    expect_ok(diag, onnx_file_write(model, ONNX_WHOLE, path, false, &ONNX_DEFAULTS,
+                                    &written, diag));
+    drop_notes(path);
+    Model *again = load(path, diag);
+    run_tensors(model, terms, want, count);
+    run_tensors(again, terms, got, again_count);
+    for (int i = 0; i < OUTPUTS; i++) {
+        assert_int_equal(count[i], again_count[i]);
+        for (int64_t k = 0; k < count[i]; k++)
+            assert_within(got[i][k], want[i][k],
+                          rounding_tolerance(PRECISION_F32, terms[i],
+                                             fmax(1, fabs((double)want[i][k]))));
+        free(want[i]), free(got[i]);
+    }
+    model_destroy(again);
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_operators, enter, leave),
+        cmocka_unit_test_setup_teardown(test_unusual, enter, leave),
+        cmocka_unit_test_setup_teardown(test_written, enter, leave),
+    };
+    return cmocka_run_group_tests_name("plain", tests, NULL, NULL);
+}
