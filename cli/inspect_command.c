@@ -276,7 +276,7 @@ static void describe_node(const Inspection *it, Text *text, const Node *node) {
     }
     if (heads >= 0) text_add(text, " heads=%lld", (long long)heads);
     if (heads >= 0 && kv_heads > 0) text_add(text, " kv_heads=%lld", (long long)kv_heads);
-    if (heads < 0 && matrix && node->type.rank > 0)
+    if (heads < 0 && matrix && node->type.rank > 0 && !node_has_trait(node, OP_TENSOR))
         text_add(text, " %s=%lld", node->role ? role_name(node->role) : node->op->name,
                  (long long)node->type.dim[node->type.rank - 1]);
     if (shared && (matrix || heads >= 0)) text_add(text, "*");
@@ -285,10 +285,15 @@ static void describe_node(const Inspection *it, Text *text, const Node *node) {
 /* One line for a place: its nodes with matrices, those between stages left out. */
 static void print_place(const Inspection *it, const char *stack, int layer) {
     Text text = {0};
-    for (const Node *node = it->model->graph->first; node; node = node->next)
-        if (node->stack && node->layer == layer && strcmp(node->stack, stack) == 0 &&
-            node->role != ROLE_MERGE_OUT)
-            describe_node(it, &text, node);
+    int plain = 0; /* ops on tensors: see io/onnx/lift_plain.h */
+    for (const Node *node = it->model->graph->first; node; node = node->next) {
+        if (!node->stack || node->layer != layer || strcmp(node->stack, stack) != 0 ||
+            node->role == ROLE_MERGE_OUT)
+            continue;
+        describe_node(it, &text, node);
+        plain += node_has_trait(node, OP_TENSOR);
+    }
+    if (plain) text_add(&text, " plain=%d", plain);
     if (text.data && layer >= 0 && strcmp(stack, "exits") == 0)
         printf("  exit.%-4d%s\n", layer + 1, text.data);
     else if (text.data && layer >= 0)

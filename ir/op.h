@@ -69,8 +69,8 @@ enum {
 
 /* What holds of an op whatever its attributes: what a pass or the planner asks instead of
  * the op's name. A row is all that has the same indices before the last. Tests compute
- * every trait from the kernels and compare, so that a missing one fails as a wrong one
- * does. */
+ * every trait but the last from the kernels and compare, so that a missing one fails as a
+ * wrong one does. */
 typedef enum OpTrait {
     OP_INPUT = 1 << 0, /* a leaf: data bound by name */
     OP_PARAM = 1 << 1, /* a leaf: weights of a storage */
@@ -88,7 +88,9 @@ typedef enum OpTrait {
     OP_ATTENTION = 1 << 10, /* rows of `v` summed with weights from `q` and `k`, head by
                                head */
     OP_PICKS_TOKENS = 1 << 11, /* every row is one of operand 0's, as it was */
-    OP_LOSS = 1 << 12          /* a number from tensors */
+    OP_LOSS = 1 << 12,         /* a number from tensors */
+    OP_TENSOR = 1 << 13        /* what graphs of others are made of (io/onnx): none of its
+                                  dimensions is known to be samples, tokens or heads */
 } OpTrait;
 
 typedef struct Op {

@@ -14,7 +14,7 @@ typedef struct Walk {
 
 const char *block_name(BlockKind kind) {
     static const char *const names[] = {"attention", "cross_attention", "ffn",
-                                        "transform"};
+                                        "transform", "plain"};
     return names[kind];
 }
 
@@ -36,8 +36,10 @@ static const Node *source(const Node *attention, const char *operand) {
 
 static BlockKind kind_of(const Node *last) {
     if (last->storage) return BLOCK_ATTENTION;
+    if (node_has_trait(last, OP_TENSOR)) return BLOCK_PLAIN;
     if (!node_is(last, &op_linear)) return BLOCK_OTHER;
     const Node *core = skip_back(last->in[0]);
+    if (node_has_trait(core, OP_TENSOR)) return BLOCK_PLAIN;
     if (!node_has_trait(core, OP_ATTENTION)) return BLOCK_FFN;
     return source(core, "q") == source(core, "k") ? BLOCK_ATTENTION
                                                   : BLOCK_CROSS_ATTENTION;
@@ -54,7 +56,7 @@ static bool find_last(const Walk *w, Block *block, Node *value) {
         if (!node_is_in(value, w->stack, w->layer) ||
             graph_use_count(w->graph, value) != 1)
             return false;
-        if (node_has_trait(value, OP_PROJECTION)) break;
+        if (node_has_trait(value, OP_PROJECTION | OP_TENSOR)) break;
         if (node_has_trait(value, OP_NORM) && !block->branch_norm)
             block->branch_norm = value;
         else if (!node_has_trait(value, OP_PROPORTIONAL))

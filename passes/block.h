@@ -22,8 +22,10 @@ typedef enum BlockKind {
     BLOCK_ATTENTION,       /* softmax or linear, of the values that run through */
     BLOCK_CROSS_ATTENTION, /* with keys and values of other values */
     BLOCK_FFN,
-    BLOCK_OTHER /* transforms of what the feed-forward block reads, on the residual stream
-                   (weight_multiplex); they belong to it */
+    BLOCK_OTHER, /* transforms of what the feed-forward block reads, on the residual
+                   stream (weight_multiplex); they belong to it */
+    BLOCK_PLAIN  /* ops on tensors of any shape: what they are is not known, so they go
+                    with all of their layer and with no part of it */
 } BlockKind;
 
 /* What goes of a layer: all of it, or its blocks of a kind. */
@@ -33,9 +35,9 @@ typedef struct Block {
     BlockKind kind;
     Node *input;       /* x */
     Node *output;      /* what the block hands on: its sum, or the norm after it */
-    Node *last;        /* what the branch ends in: a projection, a convolution, or the
-                          parameter that an attention without heads left; NULL: a norm that
-                          stands alone */
+    Node *last;        /* what the branch ends in: a projection, a convolution, an op on
+                          tensors, or the parameter that an attention without heads left;
+                          NULL: a norm that stands alone */
     Node *branch_norm; /* between `last` and the sum; NULL = none */
     Node *norm;        /* after the sum; NULL = none */
 } Block;

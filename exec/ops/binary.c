@@ -128,6 +128,7 @@ OP_RECORD(binary) = {
     .operands = OPERANDS,
     .fields = FIELDS,
     .attrs_size = sizeof(BinaryAttrs),
+    .traits = OP_TENSOR,
     .reads = READS_IN(0) | READS_IN(1),
     .infer = infer,
 };
@@ -200,6 +201,7 @@ OP_RECORD(where) = {
     .operands = WHERE,
     .fields = WHERE_FIELDS,
     .attrs_size = sizeof(WhereAttrs),
+    .traits = OP_TENSOR,
     .reads = READS_IN(0),
     .infer = where_infer,
 };

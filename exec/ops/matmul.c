@@ -91,6 +91,7 @@ OP_RECORD(matmul) = {
     OP_ID(matmul),
     .summary = "products of the matrices in the last two dimensions",
     .operands = OPERANDS,
+    .traits = OP_TENSOR,
     .reads = READS_IN(0) | READS_IN(1),
     .infer = infer,
     .flops = flops,

@@ -67,6 +67,7 @@ OP_RECORD(reshape) = {
     .fields = RESHAPE_FIELDS,
     .attrs_size = sizeof(ShapeAttrs),
     .defaults = &SHAPE_DEFAULTS,
+    .traits = OP_TENSOR,
     .infer = reshape_infer,
 };
 
@@ -131,6 +132,7 @@ OP_RECORD(transpose) = {
     .operands = ANY,
     .fields = TRANSPOSE_FIELDS,
     .attrs_size = sizeof(AxesAttrs),
+    .traits = OP_TENSOR,
     .infer = transpose_infer,
 };
 
@@ -182,6 +184,7 @@ OP_RECORD(expand) = {
     .fields = RESHAPE_FIELDS,
     .attrs_size = sizeof(ShapeAttrs),
     .defaults = &SHAPE_DEFAULTS,
+    .traits = OP_TENSOR,
     .infer = expand_infer,
 };
 
@@ -281,6 +284,7 @@ OP_RECORD(slice) = {
     .fields = SLICE_FIELDS,
     .attrs_size = sizeof(SliceAttrs),
     .defaults = &SLICE_DEFAULTS,
+    .traits = OP_TENSOR,
     .infer = slice_infer,
     .check = slice_check,
 };
@@ -348,6 +352,7 @@ OP_RECORD(gather) = {
     .operands = GATHER,
     .fields = GATHER_FIELDS,
     .attrs_size = sizeof(AxisAttrs),
+    .traits = OP_TENSOR,
     .reads = READS_IN(1),
     .infer = gather_infer,
 };
@@ -420,6 +425,7 @@ OP_RECORD(concat) = {
     .operands = CONCAT,
     .fields = CONCAT_FIELDS,
     .attrs_size = sizeof(AxisAttrs),
+    .traits = OP_TENSOR,
     .infer = concat_infer,
 };
 

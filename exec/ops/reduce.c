@@ -112,6 +112,7 @@ OP_RECORD(reduce) = {
     .operands = ANY,
     .fields = FIELDS,
     .attrs_size = sizeof(ReduceAttrs),
+    .traits = OP_TENSOR,
     .reads = READS_IN(0) | READS_OUT,
     .infer = infer,
 };
@@ -174,6 +175,7 @@ OP_RECORD(cumsum) = {
     .operands = ANY,
     .fields = CUMSUM_FIELDS,
     .attrs_size = sizeof(CumsumAttrs),
+    .traits = OP_TENSOR,
     .infer = cumsum_infer,
 };
 

@@ -27,9 +27,8 @@ static void to_real_backward(const Call *call) {
 }
 
 OP_RECORD(to_real) = {
-    OP_ID(to_real),
-    .summary = "integers as real numbers",
-    .operands = INTEGERS,
+    OP_ID(to_real),         .summary = "integers as real numbers",
+    .operands = INTEGERS,   .traits = OP_TENSOR,
     .infer = to_real_infer,
 };
 
@@ -111,7 +110,7 @@ OP_RECORD(unary) = {
     .operands = OPERANDS,
     .fields = FIELDS,
     .attrs_size = sizeof(UnaryAttrs),
-    .traits = OP_ELEMENTWISE | OP_ROWWISE,
+    .traits = OP_TENSOR | OP_ELEMENTWISE | OP_ROWWISE,
     .reads = READS_IN(0),
     .infer = infer,
 };

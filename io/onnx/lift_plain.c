@@ -4,7 +4,6 @@
 #include "io/onnx/eval.h"
 #include "io/onnx/lift_rows.h"
 #include "io/onnx/lift_weights.h"
-#include "io/onnx/onnx_export.h"
 #include "io/onnx/probe.h"
 #include "ir/text.h"
 
@@ -39,6 +38,7 @@ static bool size_of_probes(const Lift *lift, int64_t a, int64_t b, bool made,
                            int64_t *dim) {
     const int symbols = lift->net->translates ? SYMBOL_COUNT : SYMBOL_COUNT - 1;
     int power[SYMBOL_COUNT] = {0};
+    if (a < 0 || b < 0) return false;
     if (a == b) return *dim = a, true;
     for (;;) {
         int next = 0;
@@ -226,6 +226,8 @@ Node *lift_plain(Lift *lift, NetValue *value) {
     NetNode *node = value->producer;
     if (!node) return NULL;
     const PlainRow *row = plain_row(node);
+    if (!value->probe[0] || !value->probe[1])
+        return lift_stop(lift, node, "its size depends on what the model computes");
     if (!row) return lift_stop(lift, node, "no op of ours does this");
     if (lift->depth >= LIFT_DEPTH_MAX)
         return lift_stop(lift, node, "it is nested too deep");
@@ -312,7 +314,7 @@ static void mark_made(const Lift *lift, Arena *arena, PlainMarks *m, size_t node
     const Node **by_id = ARENA_ARRAY(arena, const Node *, nodes);
     for (const Node *node = lift->graph->first; node; node = node->next) {
         by_id[node->id] = node;
-        m->plain[node->id] = onnx_is_tensor_op(node);
+        m->plain[node->id] = node_has_trait(node, OP_TENSOR);
     }
     for (int i = 0; i < lift->plain_count; i++) {
         const Node *node = lift->plains[i].made;

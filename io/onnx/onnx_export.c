@@ -20,18 +20,6 @@ OnnxOp *onnx_op_find(const char *name) {
     return NULL;
 }
 
-bool onnx_is_tensor_op(const Node *node) {
-    static const char *const NAMES[] = {
-#define ONNX_OP(name)
-#define ONNX_TENSOR_OP(name) #name,
-#include "io/onnx/onnx_ops.def"
-#undef ONNX_OP
-    };
-    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
-        if (strcmp(NAMES[i], node->op->name) == 0) return true;
-    return false;
-}
-
 const char *onnx_export_node(OnnxExport *x, const Node *node) {
     if (x->values[node->id]) return x->values[node->id];
     /* where a node stands, as PyTorch's exporter names modules: "/encoder.3/attention" */

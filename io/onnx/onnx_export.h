@@ -43,10 +43,6 @@ typedef const char *OnnxOp(OnnxExport *x, const Node *node);
 #include "io/onnx/onnx_ops.def"
 #undef ONNX_OP
 
-/* Whether a node's op works on tensors of any shape: which dimensions are samples, tokens
- * or heads cannot be told from it. */
-bool onnx_is_tensor_op(const Node *node);
-
 /* The function of an op by name, NULL when it has no form in ONNX. */
 OnnxOp *onnx_op_find(const char *name);
 

@@ -107,7 +107,7 @@ static bool is_wanted(const Graph *graph, const Output *output,
 /* What works on any dimensions may look at all tokens: no state of its is known. */
 bool onnx_is_cached(const Graph *graph, const OnnxOptions *options) {
     for (const Node *node = graph->first; node; node = node->next)
-        if (onnx_is_tensor_op(node)) return false;
+        if (node_has_trait(node, OP_TENSOR)) return false;
     return options->cache && graph_task(graph) == TASK_NEXT_TOKEN &&
            graph_find_input(graph, INPUT_IDS);
 }

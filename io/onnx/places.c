@@ -1,7 +1,6 @@
 /* Places: see places.h. */
 #include "io/onnx/places.h"
 
-#include "io/onnx/onnx_export.h"
 #include "ir/rewrite.h"
 
 #include <string.h>
@@ -266,7 +265,7 @@ static bool is_final_norm(const Graph *graph, const char *stack, const Node *nod
 /* What plain ops reach, and which layer of its stack each node leads to. */
 static void find_owners(Finder *f) {
     for (const Node *node = f->graph->first; node; node = node->next) {
-        f->plain[node->id] = onnx_is_tensor_op(node);
+        f->plain[node->id] = node_has_trait(node, OP_TENSOR);
         f->any_plain = f->any_plain || f->plain[node->id];
         for (int i = 0; i < node->in_count; i++)
             if (node->in[i] && f->plain[node->in[i]->id]) f->plain[node->id] = true;

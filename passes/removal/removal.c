@@ -60,7 +60,7 @@ static Status add_layer(Zeros *zeros, bool *approximate, const Removal *r, int l
         const Block *block = &blocks.items[i];
         if (!block_is_part(block, r->part)) continue;
         zeros->count += block_zeros(block, zeros->items + zeros->count);
-        *approximate = *approximate || block->norm;
+        *approximate = *approximate || block->norm || block->kind == BLOCK_PLAIN;
     }
     return STATUS_OK;
 }

@@ -324,7 +324,7 @@ static void test_unusual(void **state) {
             assert_non_null(graph_find(model->graph, STACK_ENCODER, layer, (Role)role));
     int plain = 0, products = 0;
     for (const Node *node = model->graph->first; node; node = node->next) {
-        if (!onnx_is_tensor_op(node)) continue;
+        if (!node_has_trait(node, OP_TENSOR)) continue;
         plain++;
         products += strcmp(node->op->name, "matmul") == 0;
         assert_string_equal(node->stack, STACK_ENCODER);
