@@ -210,6 +210,7 @@ Status tokenizer_read_merges(Tokenizer *self, Arena *scratch, const Folder *fold
     TRY(set_words(self, class, config, diag));
     TRY(add_specials(self, &names, class, listed, count, at, diag));
     TRY(specials_find_some(self, &names, folder, at, diag));
+    TRY(class_check_additional(self, config, diag));
     TRY(class_template(self, class ? class : class_gpt2(), config, at, diag));
     return decoder_read(self, NULL, diag);
 }

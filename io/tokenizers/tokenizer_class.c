@@ -214,3 +214,25 @@ Status class_added(AddedToken **out, int *count, Arena *arena, const Tree *confi
     }
     return STATUS_OK;
 }
+
+/* Whether a token is there; an added one may stand in no table. */
+static bool has_token(const Tokenizer *self, const char *text) {
+    if (tokenizer_find(self, text) >= 0) return true;
+    for (int32_t i = 0; i < tokenizer_size(self); i++)
+        if (strcmp(self->vocabulary.tokens[i].text, text) == 0) return true;
+    return false;
+}
+
+Status class_check_additional(const Tokenizer *self, const Tree *config, Diag *diag) {
+    static const char KEY[] = "additional_special_tokens";
+    const Tree *list;
+    TRY(json_member(&list, config, KEY, TREE_LIST, "", diag));
+    for (const Tree *item = list ? list->first : NULL; item; item = item->next) {
+        const Tree *text = item->kind == TREE_MAP ? tree_get(item, "content") : item;
+        if (text && text->kind == TREE_STRING && has_token(self, text->string)) continue;
+        return diag_fail(diag, STATUS_FORMAT, list->loc, KEY,
+                         "expected tokens of the vocabulary, found '%.64s'",
+                         text && text->kind == TREE_STRING ? text->string : "no text");
+    }
+    return STATUS_OK;
+}

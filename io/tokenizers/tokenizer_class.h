@@ -57,4 +57,8 @@ Status class_template(Tokenizer *tokenizer, const TokenizerClass *class,
 Status class_added(AddedToken **out, int *count, Arena *arena, const Tree *config,
                    Diag *diag);
 
+/* Fails with STATUS_FORMAT for an additional_special_tokens of tokenizer_config.json
+ * (NULL = none) that the tokenizer lacks: it would be a token more. */
+Status class_check_additional(const Tokenizer *tokenizer, const Tree *config, Diag *diag);
+
 #endif

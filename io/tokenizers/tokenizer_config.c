@@ -123,6 +123,7 @@ Status config_template(Tokenizer *self, const Tree *config, Diag *diag) {
     const bool has_begin = ids->bos >= 0 && begins_with(&self->single, ids->bos);
     const bool has_end = ids->eos >= 0 && ends_with(&self->single, ids->eos);
     bool begin, end;
+    TRY(class_check_additional(self, config, diag));
     TRY(json_flag(&begin, config, BEGIN, has_begin, "", diag));
     TRY(json_flag(&end, config, END, has_end, "", diag));
     if (begin == has_begin && end == has_end) return STATUS_OK;

@@ -83,9 +83,17 @@ static Status make_vocab(const PiecesReading *r, const char *vocab_file, Tree **
     return r->class && r->class->extra_ids ? put_extra_ids(r, vocab) : STATUS_OK;
 }
 
-/* Special tokens: those the configuration lists, T5's, the names, and the pieces that are
- * never found in a text. */
-static void collect_added(PiecesReading *r) {
+/* Whether a token is one by how it is spelt: T5's for what is to be filled in, and the
+ * language that Marian is to write, ">>fra<<". */
+static bool is_special(const TokenizerClass *class, const char *text) {
+    if (class->extra_ids) return strncmp(text, "<extra_id_", 10) == 0;
+    return class->around == AROUND_LAST && strncmp(text, ">>", 2) == 0 &&
+           text_ends_with(text, "<<");
+}
+
+/* Marks the tokens that are special: by name, by spelling, or as pieces that are never
+ * found in a text. */
+static bool *mark_special(const PiecesReading *r) {
     const Vocabulary *vocabulary = &r->self->vocabulary;
     const SpecialNames *names = &r->names;
     const char *const all[] = {names->pad,  names->unk, names->cls, names->sep,
@@ -101,26 +109,36 @@ static void collect_added(PiecesReading *r) {
             (r->pieces.types[i] == PIECE_CONTROL || r->pieces.types[i] == PIECE_UNKNOWN))
             special[r->numbers[i]] = true;
     for (int32_t i = 0; i < vocabulary->capacity; i++)
-        if (r->class && r->class->extra_ids &&
-            strncmp(vocabulary->tokens[i].text, "<extra_id_", 10) == 0)
+        if (r->class && is_special(r->class, vocabulary->tokens[i].text))
             special[i] = true;
-    int count = r->listed_count;
-    for (int i = 0; i < count; i++) special[r->listed[i].id] = false;
-    for (int32_t i = 0; i < vocabulary->capacity; i++) count += special[i];
-    r->added = ARENA_ARRAY(r->self->arena, AddedToken, (size_t)count);
+    return special;
+}
+
+/* The tokens that are looked for in texts: those the configuration lists, and the special
+ * ones. */
+static void collect_added(PiecesReading *r) {
+    const Vocabulary *vocabulary = &r->self->vocabulary;
+    const char *mask = r->class && r->class->shifted ? r->names.mask : NULL;
+    bool *special = mark_special(r);
+    size_t most = (size_t)r->listed_count;
+    for (int32_t i = 0; i < vocabulary->capacity; i++) most += special[i];
+    AddedToken *added = ARENA_ARRAY(r->self->arena, AddedToken, most);
+    int count = 0;
     for (int i = 0; i < r->listed_count; i++) {
-        r->added[i] = r->listed[i];
-        r->added[i].normalized = false; /* SentencePiece sees what is between them */
+        special[r->listed[i].id] = false;
+        added[count] = r->listed[i];
+        added[count++].normalized = false; /* SentencePiece sees what is between them */
     }
-    r->added_count = r->listed_count;
-    for (int32_t i = 0; i < vocabulary->capacity; i++)
+    for (int32_t i = 0; i < vocabulary->capacity; i++) {
+        const char *text = vocabulary->tokens[i].text;
         if (special[i])
-            r->added[r->added_count++] = (AddedToken){
-                .content = vocabulary->tokens[i].text,
-                .id = i,
-                .special = true,
-                .lstrip = names->mask && r->class && r->class->shifted &&
-                          strcmp(vocabulary->tokens[i].text, names->mask) == 0};
+            added[count++] = (AddedToken){.content = text,
+                                          .id = i,
+                                          .special = true,
+                                          .lstrip = mask && strcmp(text, mask) == 0};
+    }
+    r->added = added;
+    r->added_count = count;
 }
 
 static Status place_tokens(PiecesReading *r, const char *vocab_file) {
@@ -295,6 +313,7 @@ static Status read_pieces(PiecesReading *r, const char *name) {
     TRY(set_normalizer(r));
     set_decoder(r);
     TRY(specials_find_some(self, &r->names, r->folder, r->at, r->diag));
+    TRY(class_check_additional(self, r->config, r->diag));
     return class_template(self, r->class, r->config, r->at, r->diag);
 }
 

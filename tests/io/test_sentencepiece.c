@@ -145,13 +145,15 @@ static void llama(void **state) {
 static void marian(void **state) {
     (void)state;
     static const char VOCAB[] =
-        "{\"</s>\": 0, \"<unk>\": 1, \"▁the\": 2, \"▁\": 3, \"s\": 4, \"<pad>\": 5}";
+        "{\"</s>\": 0, \"<unk>\": 1, \"▁the\": 2, \"▁\": 3, \"s\": 4, \"<pad>\": 5, "
+        "\">>fra<<\": 6}";
     put_model(UNIGRAM "spiece.model", "source.spm",
               "{\"tokenizer_class\": \"MarianTokenizer\"}");
     put_in("vocab.json", VOCAB, strlen(VOCAB));
     Bench bench = bench_open(folder);
     check_ids(&bench, "the 時x", "▁the ▁ <unk> <unk> </s>");
     check_encoding(&bench, "the", "the", 0, "▁the ▁the </s>", 9);
+    check_ids(&bench, ">>fra<< the", ">>fra<< ▁the </s>");
     assert_string_equal(decode(&bench, (int32_t[]){2, 3, 4, 0}, 4, true), "the s");
     bench_close(&bench);
 }
