@@ -7,6 +7,7 @@
 #include "ir/rewrite.h"
 #include "ir/storage.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 Model *model_create(const OpTable *ops) {
@@ -22,6 +23,7 @@ Model *model_create(const OpTable *ops) {
 void model_destroy(Model *model) {
     if (!model) return;
     graph_release(model->graph);
+    for (int i = 0; i < model->asset_count; i++) buf_release(model->assets[i].buf);
     arena_destroy(model->arena);
 }
 
@@ -33,9 +35,12 @@ Model *model_copy(const Model *model) {
     copy->config = tree_copy(arena, model->config);
     copy->provenance = tree_copy(arena, model->provenance);
     copy->file_bytes = model->file_bytes;
+    copy->asset_count = model->asset_count;
+    copy->assets = ARENA_ARRAY(arena, ModelAsset, (size_t)model->asset_count);
     for (int i = 0; i < model->asset_count; i++) {
-        const ModelAsset *asset = &model->assets[i];
-        model_put_asset(copy, asset->name, asset->data, asset->length);
+        copy->assets[i] = model->assets[i];
+        copy->assets[i].name = arena_strdup(arena, model->assets[i].name);
+        buf_retain(copy->assets[i].buf);
     }
     return copy;
 }
@@ -44,6 +49,11 @@ const ModelAsset *model_asset(const Model *model, const char *name) {
     for (int i = 0; i < model->asset_count; i++)
         if (strcmp(model->assets[i].name, name) == 0) return &model->assets[i];
     return NULL;
+}
+
+static void free_asset(void *data, size_t bytes) {
+    (void)bytes;
+    free(data);
 }
 
 void model_put_asset(Model *model, const char *name, const void *data, size_t length) {
@@ -60,8 +70,12 @@ void model_put_asset(Model *model, const char *name, const void *data, size_t le
         model->assets = assets;
         model->asset_count++;
     }
-    model->assets[at] = (ModelAsset){arena_strdup(arena, name),
-                                     arena_strndup(arena, data, length), length};
+    char *bytes = memory_alloc(length + 1, 1); /* ended by a zero, as texts are */
+    if (length) memcpy(bytes, data, length);
+    bytes[length] = 0;
+    if (known) buf_release(model->assets[at].buf);
+    model->assets[at] = (ModelAsset){arena_strdup(arena, name), bytes, length,
+                                     buf_wrap(bytes, length + 1, free_asset)};
 }
 
 void model_strip(Model *model) {

@@ -10,6 +10,7 @@ typedef struct ModelAsset {
     const char *name; /* a plain file name: "tokenizer.json" */
     const void *data;
     size_t length;
+    Buf *buf; /* holds the data, which copies of the model share */
 } ModelAsset;
 
 typedef struct Model {
@@ -28,7 +29,7 @@ Model *model_create(const OpTable *ops);
 /* Frees the model and drops its weights. NULL is allowed. */
 void model_destroy(Model *model);
 
-/* Deep copy; weights are shared until written. */
+/* Deep copy; weights are shared until written, assets for good. */
 Model *model_copy(const Model *model);
 
 /* Asset by name, NULL when the model has none. */
