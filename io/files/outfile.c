@@ -2,14 +2,12 @@
 #include "io/files/outfile.h"
 
 #include "io/files/path.h"
+#include "io/files/unfinished.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,70 +17,16 @@ struct OutFile {
     Arena *arena;
     const char *path, *folder, *base, *temporary;
     int fd;
-    int slot; /* in out_slots, -1 = none was free */
+    int slot; /* among the unfinished ones */
 };
 
-enum { OUT_SLOTS = 16 };
-enum { SLOT_FREE, SLOT_FILLING, SLOT_USED };
-
-typedef struct OutSlot {
-    atomic_int state;
-    pid_t owner; /* a forked child leaves its parent's files alone */
-    char path[PATH_MAX];
-} OutSlot;
-
-/* Temporary files of this process: signal handlers have no other way to reach them. */
-static OutSlot out_slots[OUT_SLOTS];
-
-static int slot_take(const char *path) {
-    if (strlen(path) >= PATH_MAX) return -1;
-    for (int i = 0; i < OUT_SLOTS; i++) {
-        int expected = SLOT_FREE;
-        OutSlot *slot = &out_slots[i];
-        if (!atomic_compare_exchange_strong(&slot->state, &expected, SLOT_FILLING))
-            continue;
-        strcpy(slot->path, path);
-        slot->owner = getpid();
-        atomic_store(&slot->state, SLOT_USED);
-        return i;
-    }
-    return -1;
-}
-
-static bool slot_holds(const char *path) {
-    for (int i = 0; i < OUT_SLOTS; i++) {
-        const OutSlot *slot = &out_slots[i];
-        if (atomic_load(&slot->state) == SLOT_USED && slot->owner == getpid() &&
-            strcmp(slot->path, path) == 0)
-            return true;
-    }
-    return false;
-}
-
 void outfile_abandon_all(void) {
-    for (int i = 0; i < OUT_SLOTS; i++) {
-        OutSlot *slot = &out_slots[i];
-        if (atomic_load(&slot->state) == SLOT_USED && slot->owner == getpid())
-            unlink(slot->path);
-    }
+    unfinished_remove_all();
 }
 
 static Status out_fail(Diag *diag, const char *path, const char *what, int code) {
     return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot %s: %s", what,
                      strerror(code));
-}
-
-/* Process number in a name `.<base>.<pid>.tmp`, 0 for any other name. */
-static pid_t stale_owner(const char *name, const char *base) {
-    size_t length = strlen(base);
-    if (name[0] != '.' || strncmp(name + 1, base, length) != 0) return 0;
-    const char *digits = name + 1 + length;
-    if (digits[0] != '.' || !isdigit((unsigned char)digits[1])) return 0;
-    char *end;
-    errno = 0;
-    long pid = strtol(digits + 1, &end, 10);
-    if (errno || pid <= 0 || pid > INT_MAX || strcmp(end, ".tmp") != 0) return 0;
-    return (pid_t)pid;
 }
 
 /* Removes what dead processes (or an earlier one with our number) left for this target.
@@ -91,9 +35,9 @@ static void remove_stale(const OutFile *file) {
     DIR *folder = opendir(file->folder);
     if (!folder) return; /* opening the temporary file reports what is wrong */
     for (struct dirent *entry; (entry = readdir(folder));) {
-        pid_t pid = stale_owner(entry->d_name, file->base);
+        pid_t pid = unfinished_owner(entry->d_name, file->base);
         if (pid == 0) continue;
-        bool alive = pid == getpid() ? slot_holds(file->temporary)
+        bool alive = pid == getpid() ? unfinished_holds(file->temporary)
                                      : kill(pid, 0) == 0 || errno != ESRCH;
         if (!alive) unlinkat(dirfd(folder), entry->d_name, 0);
     }
@@ -102,7 +46,7 @@ static void remove_stale(const OutFile *file) {
 
 static void outfile_free(OutFile *file) {
     if (file->fd >= 0) close(file->fd);
-    if (file->slot >= 0) atomic_store(&out_slots[file->slot].state, SLOT_FREE);
+    unfinished_drop(file->slot);
     arena_destroy(file->arena);
 }
 
@@ -130,7 +74,7 @@ Status outfile_open(OutFile **out, const char **temporary, const char *path, Dia
         outfile_free(file);
         return STATUS_IO;
     }
-    file->slot = slot_take(file->temporary);
+    file->slot = unfinished_add(file->temporary);
     *out = file;
     if (temporary) *temporary = file->temporary;
     return STATUS_OK;

@@ -28,8 +28,8 @@ Status outfile_commit(OutFile *file, Diag *diag);
 /* Gives up: removes the temporary file. NULL is allowed. */
 void outfile_abandon(OutFile *file);
 
-/* Removes the temporary files of every OutFile still open; async-signal-safe, for signal
- * handlers that are about to end the process. */
+/* Removes the temporary files and folders of every OutFile and OutFolder still open;
+ * async-signal-safe, for signal handlers that are about to end the process. */
 void outfile_abandon_all(void);
 
 /* Writes a whole small file through an OutFile. */

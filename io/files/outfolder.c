@@ -2,12 +2,11 @@
 #include "io/files/outfolder.h"
 
 #include "io/files/path.h"
+#include "io/files/unfinished.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +17,7 @@ struct OutFolder {
     Arena *arena;
     const char *path; /* without a slash at the end */
     const char *parent, *base, *temporary;
+    int slot; /* of the temporary folder, among the unfinished ones */
     bool (*is_ours)(const char *name);
 };
 
@@ -30,44 +30,17 @@ static bool is_entry(const char *name) {
     return strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
 
-/* Removes a folder with its files and the folders in it. */
-static void remove_folder(const char *path) {
-    DIR *list = opendir(path);
-    for (struct dirent *entry; list && (entry = readdir(list));) {
-        if (!is_entry(entry->d_name) || unlinkat(dirfd(list), entry->d_name, 0) == 0)
-            continue;
-        Arena *scratch = arena_create();
-        remove_folder(path_join(scratch, path, entry->d_name));
-        arena_destroy(scratch);
-    }
-    if (list) closedir(list);
-    rmdir(path);
-}
-
-/* Process number in a name `.<base>.<pid>.tmp`, 0 for any other name. */
-static pid_t temporary_owner(const char *name, const char *base) {
-    const size_t length = strlen(base);
-    if (name[0] != '.' || strncmp(name + 1, base, length) != 0) return 0;
-    const char *digits = name + 1 + length;
-    if (digits[0] != '.' || !isdigit((unsigned char)digits[1])) return 0;
-    char *end;
-    errno = 0;
-    const long pid = strtol(digits + 1, &end, 10);
-    return errno || pid <= 0 || pid > INT_MAX || strcmp(end, ".tmp") != 0 ? 0
-                                                                          : (pid_t)pid;
-}
-
 /* Removes what dead processes, or an earlier one with our number, left for this target.
  */
 static void remove_stale(const OutFolder *folder) {
     Arena *scratch = arena_create();
     DIR *list = opendir(folder->parent);
     for (struct dirent *entry; list && (entry = readdir(list));) {
-        const pid_t pid = temporary_owner(entry->d_name, folder->base);
+        const pid_t pid = unfinished_owner(entry->d_name, folder->base);
         const char *path = path_join(scratch, folder->parent, entry->d_name);
         if (pid != 0 && path_is_folder(path) &&
             (pid == getpid() || (kill(pid, 0) != 0 && errno == ESRCH)))
-            remove_folder(path);
+            path_remove(path);
     }
     if (list) closedir(list);
     arena_destroy(scratch);
@@ -132,6 +105,7 @@ Status outfolder_open(OutFolder **out, const char **temporary, const char *path,
                           .path = plain,
                           .parent = path_folder(arena, plain),
                           .base = slash ? slash + 1 : plain,
+                          .slot = -1,
                           .is_ours = is_ours};
     Status status = STATUS_OK;
     if (!folder->base[0] || !is_entry(folder->base))
@@ -151,6 +125,7 @@ Status outfolder_open(OutFolder **out, const char **temporary, const char *path,
         arena_destroy(arena);
         return status;
     }
+    folder->slot = unfinished_add(folder->temporary);
     *out = folder;
     *temporary = folder->temporary;
     return STATUS_OK;
@@ -181,13 +156,16 @@ void outfolder_measure(const OutFolder *folder, int64_t *bytes, int *files) {
 }
 
 /* Puts the temporary folder where the target is and the target where that was. */
-static Status swap_folders(const OutFolder *folder, Diag *diag) {
+static Status swap_folders(OutFolder *folder, Diag *diag) {
     if (renameat2(AT_FDCWD, folder->temporary, AT_FDCWD, folder->path, RENAME_EXCHANGE) ==
         0)
         return STATUS_OK;
     if (errno != EINVAL && errno != ENOSYS)
         return folder_fail(diag, folder->path, "put the folder in place", errno);
-    /* a file system without exchanges: for a moment there is none */
+    /* a file system without exchanges: for a moment there is none, and what was written
+     * is all there is */
+    unfinished_drop(folder->slot);
+    folder->slot = -1;
     const char *old = arena_printf(folder->arena, "%s.old", folder->temporary);
     if (rename(folder->path, old) != 0)
         return folder_fail(diag, folder->path, "move the old folder away", errno);
@@ -200,12 +178,12 @@ static Status swap_folders(const OutFolder *folder, Diag *diag) {
     return STATUS_OK;
 }
 
-static Status put_in_place(const OutFolder *folder, Diag *diag) {
+static Status put_in_place(OutFolder *folder, Diag *diag) {
     if (path_is_folder(folder->path)) {
         TRY(outfolder_check(folder->path, folder->is_ours,
                             diag)); /* it may have got files meanwhile */
         TRY(swap_folders(folder, diag));
-        remove_folder(folder->temporary);
+        path_remove(folder->temporary);
     } else if (rename(folder->temporary, folder->path) != 0) {
         return folder_fail(diag, folder->path, "put the folder in place", errno);
     }
@@ -219,6 +197,8 @@ static Status put_in_place(const OutFolder *folder, Diag *diag) {
 
 Status outfolder_commit(OutFolder *folder, Diag *diag) {
     const Status status = put_in_place(folder, diag);
+    unfinished_drop(folder->slot);
+    folder->slot = -1;
     if (status == STATUS_OK)
         arena_destroy(folder->arena);
     else
@@ -228,6 +208,7 @@ Status outfolder_commit(OutFolder *folder, Diag *diag) {
 
 void outfolder_abandon(OutFolder *folder) {
     if (!folder) return;
-    remove_folder(folder->temporary);
+    path_remove(folder->temporary);
+    unfinished_drop(folder->slot);
     arena_destroy(folder->arena);
 }

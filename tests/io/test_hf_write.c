@@ -4,6 +4,7 @@
 #include "exec/ops.h"
 #include "io/files/file.h"
 #include "io/files/json.h"
+#include "io/files/outfile.h"
 #include "io/files/outfolder.h"
 #include "io/formats/hf_write.h"
 #include "io/formats/load.h"
@@ -545,6 +546,26 @@ static void test_stale(void **state) {
                  STATUS_IO, "cannot create a temporary folder beside it");
 }
 
+/* An end by a signal leaves nothing of a folder behind. */
+static void test_interrupted(void **state) {
+    Bench *bench = *state;
+    const char *temporary;
+    OutFolder *out;
+    expect_ok(bench->diag,
+              outfolder_open(&out, &temporary, bench->target, is_a, bench->diag));
+    put_text(path_join(bench->arena, temporary, "a"), "1");
+    mkdir(path_join(bench->arena, temporary, "in"), 0777);
+    for (int i = 0; i < 200; i++) /* more than are listed at once */
+        put_text(
+            arena_printf(bench->arena, "%s/in/a file with a long name %d", temporary, i),
+            "2");
+    assert_true(path_is_folder(temporary));
+    outfile_abandon_all();
+    assert_false(path_is_folder(temporary));
+    assert_int_equal(scratch_count(bench->scratch), 0);
+    outfolder_abandon(out);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, bench_make, bench_free)
@@ -552,6 +573,7 @@ int main(void) {
         TEST(test_labels),       TEST(test_assets),       TEST(test_shards),
         TEST(test_refused),      TEST(test_refused_node), TEST(test_dense_table),
         TEST(test_dense_layers), TEST(test_replaced),     TEST(test_stale),
+        TEST(test_interrupted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
