@@ -139,3 +139,39 @@ void gzip_close(GzipFile *file) {
     buf_release(file->map);
     arena_destroy(file->arena);
 }
+
+/* zlib counts in 32 bits: both sides are handed over piece by piece. */
+Status deflate_read(void *to, size_t bytes, const void *from, size_t packed,
+                    const char *path, const char *name, Diag *diag) {
+    enum { PIECE = 1 << 30 };
+    z_stream stream = {0};
+    size_t taken = 0, given = 0;
+    int result = Z_OK;
+    uint8_t beyond; /* one byte more than there should be */
+    if (inflateInit2(&stream, -15) != Z_OK)
+        return diag_fail(diag, STATUS_MEMORY, LOC_FILE(path), name,
+                         "no memory to inflate it");
+    while (result == Z_OK) {
+        const size_t left = packed - taken, room = bytes - given;
+        const uInt in = (uInt)(left < PIECE ? left : PIECE),
+                   out = (uInt)(room == 0      ? 1
+                                : room < PIECE ? room
+                                               : PIECE);
+        stream.next_in = (Bytef *)((uintptr_t)from + taken);
+        stream.avail_in = in;
+        stream.next_out = room == 0 ? &beyond : (uint8_t *)to + given;
+        stream.avail_out = out;
+        result = inflate(&stream, Z_NO_FLUSH);
+        taken += in - stream.avail_in;
+        given += out - stream.avail_out;
+        if (given > bytes) break;
+    }
+    inflateEnd(&stream);
+    if (result == Z_MEM_ERROR)
+        return diag_fail(diag, STATUS_MEMORY, LOC_FILE(path), name,
+                         "no memory to inflate it");
+    if (result != Z_STREAM_END || given != bytes || taken != packed)
+        return diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), name,
+                         "its compressed data is damaged, or not of %zu bytes", bytes);
+    return STATUS_OK;
+}

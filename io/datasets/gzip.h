@@ -28,6 +28,12 @@ Status gzip_read(GzipFile *file, void *data, uint64_t bytes, const char *what,
 /* Checks that the file ends here, compressed or not. Fails with STATUS_FORMAT. */
 Status gzip_finish(GzipFile *file, Diag *diag);
 
+/* Inflates raw deflate data (RFC 1951) to exactly `bytes`, and no more; `name` is what
+ * they are of in the file `path`. Fails with STATUS_FORMAT when the data is damaged or of
+ * another length, STATUS_MEMORY. */
+Status deflate_read(void *to, size_t bytes, const void *from, size_t packed,
+                    const char *path, const char *name, Diag *diag);
+
 /* Closes the file. NULL is allowed. */
 void gzip_close(GzipFile *file);
 

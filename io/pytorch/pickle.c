@@ -377,15 +377,25 @@ static Status op_reduce(Machine *m, int argument) {
     return STATUS_OK;
 }
 
-/* BUILD: attributes of an OrderedDict (`_metadata` of a state dict), which are left out.
+/* BUILD: attributes of a record, which are what it holds; those of an OrderedDict
+ * (`_metadata` of a state dict), which are left out; the byte order of a type of numpy's.
  */
 static Status op_build(Machine *m, int argument) {
     (void)argument;
     TRY(need_values(m, 2));
-    const PickleValue *object = top(m, 1), *state = top(m, 0);
+    PickleValue *object = top(m, 1);
+    const PickleValue *state = top(m, 0);
+    if (object->built && object->kind == PICKLE_TEXT) {
+        const bool good = state->kind == PICKLE_TUPLE && state->list.count > 1 &&
+                          !pickle_is_text(state->list.items[1], ">");
+        if (!good) return FAIL(m, "expected numbers with their little end first");
+        m->stack.count--;
+        return STATUS_OK;
+    }
     if (object->kind != PICKLE_DICT || state->kind != PICKLE_DICT)
         return FAIL(m, "BUILD of a %s with a %s is not read: nothing in a pickle is run",
                     pickle_kind_name(object->kind), pickle_kind_name(state->kind));
+    if (object->built) object->list = state->list;
     m->stack.count--;
     return STATUS_OK;
 }
@@ -409,9 +419,16 @@ static Status op_instance(Machine *m, int argument) {
     else
         TRY(take_marked(m, &items));
     const PickleValue *class = items.count > 0 ? items.items[0] : NULL;
+    const bool named = class && class->kind == PICKLE_NAME;
+    if (named && argument == 1 && items.items[1]->kind == PICKLE_TUPLE) {
+        PickleValue made = {0}, *value;
+        TRY(torch_instance(&made, m->source, class->name, items.items[1], m->opcode));
+        TRY(make(m, made.kind, &value));
+        *value = made;
+        return STATUS_OK;
+    }
     return FAIL(m, "an instance of %s is not read: nothing in a pickle is run",
-                class && class->kind == PICKLE_NAME ? torch_name_text(class->name)
-                                                    : "what is no class");
+                named ? torch_name_text(class->name) : "what is no class");
 }
 
 /* --- running --- */

@@ -51,7 +51,9 @@ typedef struct PickleTensor {
 
 struct PickleValue {
     PickleKind kind;
-    size_t at; /* byte of the file where it was made */
+    bool built; /* an object that BUILD gives its state: attributes of a dict, byte order
+                   of a type of numpy's */
+    size_t at;  /* byte of the file where it was made */
     union {
         bool boolean;
         int64_t integer;

@@ -168,7 +168,7 @@ static Status place_parts(TorchFile *file, const Zip *zip, const char *folder) {
 static Status read_archive(TorchFile *file) {
     Zip zip;
     const char *folder;
-    TRY(zip_read(&zip, file->arena, file->buf, file->path, file->diag));
+    TRY(zip_read(&zip, file->arena, &file->buf, file->path, file->diag));
     TRY(find_folder(file, &zip, &folder));
     TRY(check_kind(file, &zip, folder));
     const ZipEntry *object = find_entry(file, &zip, folder, "data.pkl");

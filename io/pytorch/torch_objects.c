@@ -1,6 +1,8 @@
 /* PyTorch's objects in pickles: see torch_objects.h. */
 #include "io/pytorch/torch_objects.h"
 
+#include "ir/half.h"
+
 #include <string.h>
 
 typedef enum NameKind {
@@ -9,7 +11,11 @@ typedef enum NameKind {
     NAME_PARAMETER, /* (tensor, ...) */
     NAME_SIZE,
     NAME_STORAGE, /* a class of storages, said in persistent ids */
-    NAME_DTYPE    /* a value of its own */
+    NAME_DTYPE,   /* a value of its own */
+    NAME_RECORD,  /* a class whose instances are their attributes */
+    NAME_NUMBER,  /* (type, bytes): a number of numpy's */
+    NAME_TYPE,    /* (text, ...): its type */
+    NAME_ENCODING /* (text, "latin1"): bytes, as protocol 2 has them */
 } NameKind;
 
 struct TorchName {
@@ -43,6 +49,12 @@ static const TorchName NAMES[] = {
     {"torch.int8", NAME_DTYPE, 0},
     {"torch.uint8", NAME_DTYPE, 0},
     {"torch.bool", NAME_DTYPE, 0},
+    {"argparse.Namespace", NAME_RECORD, 0},
+    {"types.SimpleNamespace", NAME_RECORD, 0},
+    {"numpy.core.multiarray.scalar", NAME_NUMBER, 0},
+    {"numpy._core.multiarray.scalar", NAME_NUMBER, 0},
+    {"numpy.dtype", NAME_TYPE, 0},
+    {"_codecs.encode", NAME_ENCODING, 0},
 };
 
 const TorchName *torch_name_find(TextSpan module, TextSpan name) {
@@ -140,13 +152,79 @@ static Status make_dict(PickleValue *out, PickleSource *source,
     return pickle_fail(source, at, "expected nothing or a list of pairs for a dict");
 }
 
+/* A number of numpy's: its type is text ("f8"), its bytes have their little end first. */
+static Status make_number(PickleValue *out, const PickleSource *source,
+                          const PickleValue *arguments, size_t at) {
+    const PickleValue *type = item_of(arguments, 0, PICKLE_TEXT),
+                      *bytes = item_of(arguments, 1, PICKLE_BYTES);
+    const size_t length = bytes ? bytes->text.length : 0;
+    const char kind = type && type->text.length == 2 ? type->text.text[0] : 0;
+    uint64_t bits = 0;
+    if (!type || !type->built || !kind || length < 1 || length > 8 ||
+        type->text.text[1] != (char)('0' + length) || !strchr("fiub", kind))
+        return pickle_fail(source, at, "this number of numpy's is not read");
+    for (size_t i = 0; i < length; i++)
+        bits |= (uint64_t)(unsigned char)bytes->text.text[i] << (8 * i);
+    *out = (PickleValue){.kind = PICKLE_INT, .at = at};
+    if (kind == 'i' && length < 8 && bits >> (8 * length - 1))
+        bits |= UINT64_MAX << (8 * length);
+    memcpy(&out->integer, &bits, sizeof bits);
+    if (kind == 'b') *out = (PickleValue){.kind = PICKLE_BOOL, .boolean = bits != 0};
+    if (kind != 'f') return STATUS_OK;
+    float single = 0;
+    memcpy(&single, bytes->text.text, length < 4 ? length : 4);
+    out->kind = PICKLE_REAL;
+    if (length == 8)
+        memcpy(&out->real, &bits, sizeof bits);
+    else
+        out->real = length == 4 ? single : f16_to_float((uint16_t)bits);
+    return STATUS_OK;
+}
+
+/* Bytes that stand as text: a character of Latin 1 for each. */
+static Status make_bytes(PickleValue *out, const PickleSource *source,
+                         const PickleValue *arguments, size_t at) {
+    const PickleValue *text = item_of(arguments, 0, PICKLE_TEXT),
+                      *encoding = item_of(arguments, 1, PICKLE_TEXT);
+    if (!text || !encoding || !pickle_is_text(encoding, "latin1"))
+        return pickle_fail(source, at, "'_codecs.encode' is read of Latin 1 alone");
+    char *bytes = arena_alloc(source->arena, text->text.length + 1);
+    size_t count = 0;
+    for (size_t i = 0; i < text->text.length; i++) {
+        unsigned char c = (unsigned char)text->text.text[i];
+        if (c >= 0x80) { /* U+0080 to U+00FF take two bytes */
+            if (c < 0xc2 || c > 0xc3 || ++i == text->text.length)
+                return pickle_fail(source, at, "expected characters of Latin 1");
+            c = (unsigned char)((c & 3) << 6 | (text->text.text[i] & 0x3f));
+        }
+        bytes[count++] = (char)c;
+    }
+    *out = (PickleValue){.kind = PICKLE_BYTES, .at = at};
+    out->text = (TextSpan){bytes, count};
+    return STATUS_OK;
+}
+
+Status torch_instance(PickleValue *out, const PickleSource *source, const TorchName *name,
+                      const PickleValue *arguments, size_t at) {
+    if (name->kind != NAME_RECORD || arguments->list.count > 0)
+        return pickle_fail(source, at,
+                           "an instance of %s is not read: nothing in a pickle is run",
+                           name->full);
+    *out = (PickleValue){.kind = PICKLE_DICT, .built = true, .at = at};
+    return STATUS_OK;
+}
+
 Status torch_make(PickleValue *out, PickleSource *source, const TorchName *name,
                   const PickleValue *arguments, size_t at) {
     const PickleValue *first;
     switch (name->kind) {
     case NAME_DICT: return make_dict(out, source, arguments, at);
+    case NAME_RECORD: return torch_instance(out, source, name, arguments, at);
+    case NAME_NUMBER: return make_number(out, source, arguments, at);
+    case NAME_ENCODING: return make_bytes(out, source, arguments, at);
     case NAME_TENSOR: return make_tensor(out, source, arguments, at);
     case NAME_PARAMETER: first = item_of(arguments, 0, PICKLE_TENSOR); break;
+    case NAME_TYPE: first = item_of(arguments, 0, PICKLE_TEXT); break;
     case NAME_SIZE: first = item_of(arguments, 0, PICKLE_TUPLE); break;
     default: first = NULL;
     }
@@ -154,6 +232,7 @@ Status torch_make(PickleValue *out, PickleSource *source, const TorchName *name,
         return pickle_fail(source, at, "'%s' is not read with these arguments",
                            name->full);
     *out = *first;
+    out->built = name->kind == NAME_TYPE;
     return STATUS_OK;
 }
 

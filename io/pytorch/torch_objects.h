@@ -17,11 +17,17 @@ const TorchName *torch_name_find(TextSpan module, TextSpan name);
 const char *torch_name_text(const TorchName *name);
 
 /* Enters what `name` makes of a tuple of arguments in `out`: OrderedDict a dict,
- * _rebuild_tensor_v2 a tensor, _rebuild_parameter its tensor, Size a tuple. Shapes and
+ * _rebuild_tensor_v2 a tensor, _rebuild_parameter its tensor, Size a tuple, a scalar of
+ * numpy's a number; of training checkpoints also argparse's Namespace a dict. Shapes and
  * strides of tensors are checked against their storages. Fails with STATUS_FORMAT at byte
  * `at`. */
 Status torch_make(PickleValue *out, PickleSource *source, const TorchName *name,
                   const PickleValue *arguments, size_t at);
+
+/* Enters an instance of a class, made of a tuple of arguments: a dict, which BUILD will
+ * give its attributes. Fails with STATUS_FORMAT for all classes but plain records. */
+Status torch_instance(PickleValue *out, const PickleSource *source, const TorchName *name,
+                      const PickleValue *arguments, size_t at);
 
 /* Enters the storage that a persistent id tells in `out`: ("storage", class, key, device,
  * elements), and in files of the form before zip the view of it or None. It is put in

@@ -1,6 +1,7 @@
 /* Zip: see zip.h. */
 #include "io/pytorch/zip.h"
 
+#include "io/datasets/gzip.h"
 #include "ir/text.h"
 
 #include <stdlib.h>
@@ -15,7 +16,11 @@ enum {
     COMMENT_MAX = 65535,
     NAME_MAX_BYTES = 512,
     ENTRIES_MAX = 1 << 20,
-    ZIP64_FIELD = 1 /* of extra fields: sizes of 64 bits */
+    ZIP64_FIELD = 1, /* of extra fields: sizes of 64 bits */
+    METHOD_DEFLATE = 8,
+    INFLATED_RATIO = 128, /* of a file to its entries, beside ... */
+    INFLATED_MIN = 64 << 20,
+    ALIGNMENT = 64 /* of entries in memory, as torch.save has them in files */
 };
 
 static const uint32_t LOCAL_SIGNATURE = 0x04034b50, CENTRAL_SIGNATURE = 0x02014b50,
@@ -263,11 +268,12 @@ static Status find_data(const ZipReader *reader, const Central *central,
         return FAIL(reader, name, "its header and the directory differ");
     entry->header = (size_t)central->header;
     entry->offset = entry->header + head;
-    if (central->bytes > most - entry->offset)
+    if (central->packed > most - entry->offset)
         return FAIL(reader, name, "its %llu bytes go beyond the entries' %zu",
-                    (unsigned long long)central->bytes, most);
+                    (unsigned long long)central->packed, most);
     entry->bytes = (size_t)central->bytes;
-    entry->end = entry->offset + entry->bytes;
+    entry->packed = (size_t)central->packed;
+    entry->end = entry->offset + entry->packed;
     if (central->flags & FLAG_DESCRIPTOR &&
         !read_descriptor(reader, central, &entry->end))
         return FAIL(reader, name, "the record behind its data and the directory differ");
@@ -280,13 +286,15 @@ static Status read_entry(const ZipReader *reader, const Central *central,
     TRY(check_name(reader, central, &entry->name));
     if (central->flags & (FLAG_ENCRYPTED | FLAG_STRONG))
         return FAIL(reader, entry->name, "encrypted entries are not read");
-    if (central->method != 0) {
-        FAIL(reader, entry->name, "expected a stored entry, found compression method %d",
+    entry->deflated = central->method == METHOD_DEFLATE;
+    if (central->method != 0 && !entry->deflated) {
+        FAIL(reader, entry->name,
+             "expected a stored or deflated entry, found compression method %d",
              central->method);
         diag_hint(reader->diag, "torch.save stores: save the file again with it");
         return STATUS_FORMAT;
     }
-    if (central->packed != central->bytes)
+    if (!entry->deflated && central->packed != central->bytes)
         return FAIL(reader, entry->name, "a stored entry has two sizes: %llu and %llu",
                     (unsigned long long)central->packed,
                     (unsigned long long)central->bytes);
@@ -318,9 +326,56 @@ static Status check_entries(const ZipReader *reader, const Zip *zip) {
     return STATUS_OK;
 }
 
-Status zip_read(Zip *out, Arena *arena, const Buf *file, const char *path, Diag *diag) {
-    ZipReader reader = {.data = buf_data(file),
-                        .bytes = buf_bytes(file),
+/* Bytes that the entries take in memory; fails where they are too many. */
+static Status measure_entries(const ZipReader *reader, const Zip *zip, size_t *out) {
+    const uint64_t limit = INFLATED_MIN + INFLATED_RATIO * (uint64_t)reader->bytes;
+    uint64_t total = 0;
+    for (int i = 0; i < zip->count; i++) {
+        const ZipEntry *entry = &zip->entries[i];
+        if (entry->bytes <= limit)
+            total += (entry->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        if (entry->bytes > limit || total > limit)
+            return FAIL(reader, entry->name,
+                        "its compressed entries would take more than %llu bytes",
+                        (unsigned long long)limit);
+    }
+    *out = (size_t)total;
+    return STATUS_OK;
+}
+
+/* Puts all entries into a buffer in the file's place, as they were. */
+static Status inflate_entries(const ZipReader *reader, Zip *zip, Buf **file) {
+    size_t total = 0, at = 0;
+    bool any = false;
+    Buf *whole;
+    for (int i = 0; i < zip->count; i++) any |= zip->entries[i].deflated;
+    if (!any) return STATUS_OK;
+    TRY(measure_entries(reader, zip, &total));
+    TRY(buf_create(&whole, total, reader->diag));
+    unsigned char *to = (unsigned char *)buf_data(whole);
+    Status status = STATUS_OK;
+    for (int i = 0; i < zip->count && status == STATUS_OK; i++) {
+        ZipEntry *entry = &zip->entries[i];
+        const unsigned char *from = reader->data + entry->offset;
+        if (entry->deflated)
+            status = deflate_read(to + at, entry->bytes, from, entry->packed,
+                                  reader->path, entry->name, reader->diag);
+        else if (entry->bytes > 0)
+            memcpy(to + at, from, entry->bytes);
+        if (status == STATUS_OK && entry->deflated &&
+            zip_crc(to + at, entry->bytes) != entry->crc)
+            status = FAIL(reader, entry->name, "its data does not match its checksum");
+        entry->offset = at;
+        at += (entry->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    }
+    buf_release(status == STATUS_OK ? *file : whole);
+    if (status == STATUS_OK) *file = whole;
+    return status;
+}
+
+Status zip_read(Zip *out, Arena *arena, Buf **file, const char *path, Diag *diag) {
+    ZipReader reader = {.data = buf_data(*file),
+                        .bytes = buf_bytes(*file),
                         .arena = arena,
                         .path = path,
                         .diag = diag};
@@ -337,7 +392,8 @@ Status zip_read(Zip *out, Arena *arena, const Buf *file, const char *path, Diag 
     if (at != reader.directory_end)
         return FAIL(&reader, NULL, "%zu bytes after the directory's last entry",
                     reader.directory_end - at);
-    return check_entries(&reader, out);
+    TRY(check_entries(&reader, out));
+    return inflate_entries(&reader, out, file);
 }
 
 const ZipEntry *zip_find(const Zip *zip, const char *name) {

@@ -10,6 +10,7 @@
 #include "io/formats/shards.h"
 #include "io/pytorch/pickle.h"
 #include "io/pytorch/pytorch.h"
+#include "io/pytorch/torch_file.h"
 #include "io/pytorch/zip.h"
 
 #include <sys/stat.h>
@@ -116,6 +117,66 @@ static void state_among_others(void **state) {
     assert_string_equal(got->tensors[0].name, "0");
     assert_string_equal(got->tensors[1].name, "1.0");
     checkpoint_destroy(got);
+}
+
+/* What training scripts keep beside weights: PyTorch's own files
+ * (tests/data/pytorch/make_training.py), one of them compressed. */
+static void training_files(void **state) {
+    static const char *const FILES[] = {DATA "arguments_2.pt", DATA "arguments_4.pt",
+                                        DATA "deflated.pt"};
+    (void)state;
+    for (size_t i = 0; i < sizeof FILES / sizeof *FILES; i++) {
+        Checkpoint *got;
+        TorchFile file;
+        expect_ok(diag, pytorch_read(&got, FILES[i], diag));
+        assert_int_equal(got->count, 2);
+        const Tensor *weight = checkpoint_find(got, "weight");
+        assert_int_equal(tensor_count(weight), 600);
+        for (int k = 0; k < 600; k++)
+            assert_true(((const float *)tensor_data(weight))[k] == (float)k);
+        checkpoint_destroy(got);
+        expect_ok(diag, torch_file_open(&file, arena, FILES[i], diag));
+        const PickleValue *args = pickle_get(file.root, "args");
+        assert_true(pickle_get(args, "lr")->real == 1e-3);
+        assert_true(pickle_is_text(pickle_get(args, "name"), "run"));
+        assert_int_equal(pickle_get(args, "sizes")->list.count, 2);
+        assert_int_equal(pickle_get(file.root, "epoch")->integer, -7);
+        assert_true(pickle_get(file.root, "best")->real == 0.25);
+        assert_true(pickle_get(file.root, "loss")->real == 1.5);
+        assert_true(pickle_get(file.root, "flag")->boolean);
+        torch_file_close(&file);
+    }
+}
+
+/* Compressed entries that say they are huge, or are not what they say. */
+static void zip_bombs(void **state) {
+    static const struct {
+        uint32_t bytes;
+        const char *message;
+    } SIZES[] = {{0x7fffffff, "its compressed entries would take more than"},
+                 {3, "its compressed data is damaged, or not of 3 bytes"},
+                 {500, "its compressed data is damaged, or not of 500 bytes"}};
+    (void)state;
+    size_t length;
+    Checkpoint *got;
+    for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES; i++) {
+        unsigned char *bytes = file_bytes(DATA "deflated.pt", &length);
+        size_t central = 0;
+        while (memcmp(bytes + central, "PK\1\2", 4) != 0) central++;
+        memcpy(bytes + 22, &SIZES[i].bytes, 4); /* of the first entry */
+        memcpy(bytes + central + 24, &SIZES[i].bytes, 4);
+        put_file(path, bytes, length);
+        expect_error(diag, pytorch_read(&got, path, diag), STATUS_FORMAT,
+                     SIZES[i].message);
+    }
+    unsigned char *bytes = file_bytes(DATA "deflated.pt", &length);
+    size_t central = 0;
+    while (memcmp(bytes + central, "PK\1\2", 4) != 0) central++;
+    bytes[14] ^= 1; /* the checksum */
+    bytes[central + 16] ^= 1;
+    put_file(path, bytes, length);
+    expect_error(diag, pytorch_read(&got, path, diag), STATUS_FORMAT,
+                 "its data does not match its checksum");
 }
 
 static void shards(void **state) {
@@ -465,9 +526,10 @@ static const struct {
     {{{E("x\ny")}}, 1, "plain paths"},
     {{{E("x\xff")}}, 1, "found \"?\""},
     {{{E("")}}, 1, "plain paths"},
-    {{{E("x"), .method = 8}},
+    {{{E("x"), .method = 8}}, 1, "x: its compressed data is damaged, or not of"},
+    {{{E("x"), .method = 12}},
      1,
-     "x: expected a stored entry, found compression method 8"},
+     "x: expected a stored or deflated entry, found compression method 12"},
     {{{E("x"), .flags = 1}}, 1, "encrypted entries are not read"},
     {{{E("x"), .flags = 8}}, 1, "the record behind its data and the directory differ"},
     {{{E("x"), .local_name = "y"}}, 1, "x: its header and the directory differ"},
@@ -539,7 +601,7 @@ int main(void) {
         TEST(every_form),   TEST(state_among_others), TEST(shards),
         TEST(tied_weights), TEST(plain_pickles),      TEST(hostile_pickles),
         TEST(bombs),        TEST(endless_values),     TEST(hostile_archives),
-        TEST(damaged),
+        TEST(damaged),      TEST(training_files),     TEST(zip_bombs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
