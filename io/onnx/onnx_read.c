@@ -5,6 +5,7 @@
 #include "io/files/json.h"
 #include "io/files/path.h"
 #include "io/formats/assets.h"
+#include "io/formats/stock.h"
 #include "io/onnx/lift_match.h"
 #include "io/onnx/lift_plain.h"
 #include "io/onnx/onnx_notes.h"
@@ -119,6 +120,24 @@ static void choose_config(Model *model, const Tree *beside, const char *path,
                   type ? type->string : "none that is known");
 }
 
+/* Files do not say how weights are drawn anew; the configuration does, where the graph is
+ * the one that it builds. */
+static void take_inits(Model *model) {
+    Arena *scratch = arena_create();
+    Diag *aside = diag_create();
+    Stock stock;
+    if (stock_match(&stock, scratch, model, true, aside) == STATUS_OK) {
+        const Graph *built = stock.built->graph;
+        for (int i = 0; i < built->storage_count; i++)
+            for (int k = 0; k < model->graph->storage_count; k++)
+                if (model->graph->storages[k] == stock.weights[i])
+                    model->graph->storages[k]->init = built->storages[i]->init;
+        stock_release(&stock);
+    }
+    diag_destroy(aside);
+    arena_destroy(scratch);
+}
+
 static Status lift_model(Model *model, Net *net, const Tree *beside, Diag *diag) {
     ArrayPool pool = {arena_create(), ARRAY_POOL_MAX};
     Lift lift = {.net = net,
@@ -144,6 +163,7 @@ static Status lift_model(Model *model, Net *net, const Tree *beside, Diag *diag)
                   "that work on layers have nothing to work on");
     TRY(graph_infer(model->graph, diag));
     choose_config(model, beside, net->path, diag);
+    take_inits(model);
     return graph_verify(model->graph, STATUS_MODEL, diag);
 }
 

