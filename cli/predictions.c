@@ -13,6 +13,7 @@ typedef struct Printing {
     const Tensor *logits;
     const char *const *samples;
     const UserTexts *texts;
+    const Tokenizer *tokenizer;
     int64_t width; /* of a row of logits */
 } Printing;
 
@@ -102,6 +103,41 @@ static Status print_words(const Printing *p, Diag *diag) {
     return STATUS_OK;
 }
 
+/* Most tokens of an answer. */
+enum { ANSWER_TOKENS = 30 };
+
+static Status print_answers(const Printing *p, Diag *diag) {
+    const int64_t tokens = p->logits->dim[1];
+    for (int i = 0; p->texts && i < p->texts->count; i++) {
+        const UserText *text = &p->texts->items[i];
+        const float *z = row_of(p, i * tokens);
+        const int64_t begin = (int64_t)text->second_begin;
+        const int64_t end = (int64_t)text->second_end;
+        int64_t first = begin, last = begin;
+        double best = -INFINITY;
+        if (begin >= end)
+            return diag_fail(diag, STATUS_USAGE, text->at, NULL,
+                             "expected --jsonl with a question as \"text\" and the text "
+                             "that holds its answer as \"text_pair\"");
+        for (int64_t a = begin; a < end; a++)
+            for (int64_t b = a; b < end && b < a + ANSWER_TOKENS; b++) {
+                const double score = (double)z[2 * a] + (double)z[2 * b + 1];
+                if (score > best) first = a, last = b;
+                if (score > best) best = score;
+            }
+        Text answer = {0};
+        const Status status =
+            tokenizer_decode(p->tokenizer, &answer, text->ids + first,
+                             (size_t)(last - first + 1), true, text->at, diag);
+        if (status == STATUS_OK)
+            printf("%.4f  %s  %s\n", best - (double)z[0] - (double)z[1],
+                   answer.data ? answer.data : "", p->samples[i]);
+        text_free(&answer);
+        TRY(status);
+    }
+    return STATUS_OK;
+}
+
 static Status print_embeddings(const Printing *p, Diag *diag) {
     (void)diag;
     for (int64_t i = 0; i < p->logits->dim[0]; i++) {
@@ -121,8 +157,9 @@ static Status print_embeddings(const Printing *p, Diag *diag) {
 typedef Status Print(const Printing *printing, Diag *diag);
 
 static Print *const PRINTS[TASK_COUNT] = {
-    [TASK_CLASSIFY] = print_classes, [TASK_MULTI_LABEL] = print_labels,
-    [TASK_REGRESS] = print_values,   [TASK_LABEL_TOKENS] = print_words,
+    [TASK_CLASSIFY] = print_classes,  [TASK_MULTI_LABEL] = print_labels,
+    [TASK_REGRESS] = print_values,    [TASK_LABEL_TOKENS] = print_words,
+    [TASK_FIND_SPAN] = print_answers, [TASK_CHOOSE] = print_values,
     [TASK_EMBED] = print_embeddings,
 };
 
@@ -131,10 +168,11 @@ bool predictions_known(Task task) {
 }
 
 Status predictions_print(Arena *arena, const Model *model, const Tensor *logits,
-                         const char *const *samples, const UserTexts *texts, Diag *diag) {
+                         const char *const *samples, const UserTexts *texts,
+                         const Tokenizer *tokenizer, Diag *diag) {
     StringList names; /* what is wrong with them is told here */
-    const Printing printing = {arena,   model, logits,
-                               samples, texts, logits->dim[logits->rank - 1]};
+    const Printing printing = {
+        arena, model, logits, samples, texts, tokenizer, logits->dim[logits->rank - 1]};
     TRY(class_names_of(&names, model->config, "config.json", arena, diag));
     return PRINTS[graph_task(model->graph)](&printing, diag);
 }

@@ -16,10 +16,14 @@ bool predictions_known(Task task);
  *   label_tokens: of `texts` alone: a line for each word, the word and its label with a
  *     tab between them, and an empty line behind each text, as CoNLL has them. Words that
  *     were cut off have "-";
- *   embed: a line of JSON each, the sample as `input` and its `embedding`.
- * `texts` is NULL for other samples. Fails with STATUS_MODEL where the model's id2label
- * or stored thresholds do not fit. */
+ *   find_span: of `texts` that are pairs, a question and the text that may hold its
+ * answer: a line each, the sum of the logits of the answer's ends less that of there
+ * being none (both at token 0), the answer as its tokens spell it, the sample; choose: a
+ * line each, the score and the sample; embed: a line of JSON each, the sample as `input`
+ * and its `embedding`. `texts` and `tokenizer` are NULL for other samples. Fails with
+ * STATUS_MODEL where the model's id2label or stored thresholds do not fit. */
 Status predictions_print(Arena *arena, const Model *model, const Tensor *logits,
-                         const char *const *samples, const UserTexts *texts, Diag *diag);
+                         const char *const *samples, const UserTexts *texts,
+                         const Tokenizer *tokenizer, Diag *diag);
 
 #endif

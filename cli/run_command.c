@@ -27,6 +27,7 @@ typedef struct Execution {
     Checkpoint *inputs;
     const char **samples; /* texts or paths that the inputs are of, NULL = of neither */
     UserTexts texts;      /* none = of others */
+    Tokenizer *tokenizer; /* of texts; else NULL */
     Batches *data;
     int64_t sizes[DIM_SYMBOLS];
     Node **results;
@@ -144,7 +145,7 @@ static Status write_results(const Execution *run, const NamedTensor *tensors, in
         if (strcmp(tensors[i].name, OUTPUT_LOGITS) == 0 ||
             strcmp(tensors[i].name, OUTPUT_EMBEDDING) == 0)
             return predictions_print(run->arena, run->model, &tensors[i].tensor,
-                                     run->samples, &run->texts, diag);
+                                     run->samples, &run->texts, run->tokenizer, diag);
     TRY(safetensors_write(path, tensors, count, diag));
     for (int i = 0; i < count; i++) {
         char shape[SHAPE_TEXT_BYTES];
@@ -163,16 +164,13 @@ static Status read_texts(UserTexts *out, const Cli *cli, Diag *diag) {
 
 static Status read_text_inputs(Execution *run, const Cli *cli, Diag *diag) {
     UserTexts *texts = &run->texts;
-    Tokenizer *tokenizer;
     TRY(read_texts(texts, cli, diag));
-    TRY(user_tokenizer_read(&tokenizer, cli->flags.tokenizer, run->model, cli->args[0],
-                            diag));
-    const Status status =
-        user_inputs_of_texts(&run->inputs, texts, tokenizer, run->model, diag);
-    tokenizer_destroy(tokenizer);
+    TRY(user_tokenizer_read(&run->tokenizer, cli->flags.tokenizer, run->model,
+                            cli->args[0], diag));
+    TRY(user_inputs_of_texts(&run->inputs, texts, run->tokenizer, run->model, diag));
     run->samples = ARENA_ARRAY(run->arena, const char *, (size_t)texts->count);
     for (int i = 0; i < texts->count; i++) run->samples[i] = texts->items[i].first.text;
-    return status;
+    return STATUS_OK;
 }
 
 /* What the model is run on, of whichever kind was given. */
@@ -256,6 +254,7 @@ Status command_run(const Cli *cli, Diag *diag) {
         cli->flags.leave_early ? run_early(&run, cli, diag) : run_model(&run, cli, diag);
     for (int i = 0; i < run.count; i++) tensor_release(&run.tensors[i].tensor);
     batches_destroy(run.data);
+    tokenizer_destroy(run.tokenizer);
     checkpoint_destroy(run.inputs);
     model_destroy(run.model);
     return status;

@@ -143,6 +143,18 @@ static Status encode_text(Encoding *encoding, UserText *text, const Tokenizer *t
                             text->pair ? &text->second : NULL, most, text->at, diag);
 }
 
+/* Finds the second text of a pair among the tokens: it has types 1, or stands between two
+ * separators and a last one, as RoBERTa has it. */
+static void find_second(UserText *text, const Encoding *encoding, int32_t sep) {
+    const size_t last = encoding->length > 0 ? encoding->length - 1 : 0;
+    size_t begin = 0;
+    while (begin < last && encoding->types[begin] == 0) begin++;
+    for (size_t i = 1; begin == last && i < last; i++)
+        if (encoding->ids[i - 1] == sep && encoding->ids[i] == sep) begin = i + 1;
+    text->second_begin = text->pair ? begin : last;
+    text->second_end = last;
+}
+
 static Status encode_texts(TokenRows *rows, UserTexts *texts, const Tokenizer *tokenizer,
                            size_t most, bool words, Diag *diag) {
     Encoding encoding = {0};
@@ -167,6 +179,8 @@ static Status encode_texts(TokenRows *rows, UserTexts *texts, const Tokenizer *t
         if (bytes > 0) memcpy(rows->ids[i], encoding.ids, bytes);
         if (bytes > 0) memcpy(rows->types[i], encoding.types, bytes);
         if (encoding.length > rows->longest) rows->longest = encoding.length;
+        text->ids = rows->ids[i];
+        find_second(text, &encoding, tokenizer_specials(tokenizer)->sep);
     }
     encoding_free(&encoding);
     if (status == STATUS_OK && rows->longest == 0)

@@ -20,6 +20,11 @@ typedef struct UserText {
     Loc at;
     UserWord *words; /* where texts are cut into words: user_inputs_of_texts */
     int word_count;
+
+    /* Set by user_inputs_of_texts, in the inputs' arena: the tokens, and those that are
+     * the second text's, [second_begin, second_end); of a text alone none. */
+    const int32_t *ids;
+    size_t second_begin, second_end;
 } UserText;
 
 typedef struct UserTexts {
