@@ -570,6 +570,23 @@ static void warn_options(const Objective *o, const char *data_name, const Batche
                     data_name);
 }
 
+/* Says which labels the task wants, where the data set has labels of another kind. */
+static void hint_labels(const Objective *o, const Batches *data, Diag *diag) {
+    static const char *const WANTED[TASK_COUNT] = {
+        [TASK_CLASSIFY] = "one class a sample (targets: class)",
+        [TASK_MULTI_LABEL] = "0 or 1 for each label (targets: labels)",
+        [TASK_REGRESS] = "real numbers (targets: values)",
+        [TASK_LABEL_TOKENS] = "a class for each word (format: tokens)"};
+    const Task task = graph_task(o->graph);
+    const Node *input = graph_find_input(o->graph, DATA_LABELS);
+    const int column = batches_column(data, DATA_LABELS);
+    if (column < 0 || !input || !WANTED[task]) return;
+    const Type *found = &data->columns[column].type;
+    if (found->dtype != input->type.dtype || found->rank + 1 != input->type.rank)
+        diag_hint(diag, "a model of task %s wants labels that are %s", task_name(task),
+                  WANTED[task]);
+}
+
 Status objective_train(Objective *o, const char *data_name, const TrainOptions *options,
                        Diag *diag) {
     PassContext *ctx = o->ctx;
@@ -580,7 +597,9 @@ Status objective_train(Objective *o, const char *data_name, const TrainOptions *
     for (int i = 0; i < o->part_count; i++) roots[1 + i] = o->part[i];
     const DataUse use = {
         .graph = o->graph, .roots = roots, .root_count = 1 + o->part_count};
-    TRY(step_data(ctx, data_name, &use, &data, diag));
+    const Status fits = step_data(ctx, data_name, &use, &data, diag);
+    if (fits == STATUS_MODEL && data) hint_labels(o, data, diag);
+    TRY(fits);
     /* A rate of this training alone: the model keeps its own. */
     for (Node *node = o->graph->first; node && options->dropout >= 0; node = node->next)
         if (node_is(node, &op_dropout))

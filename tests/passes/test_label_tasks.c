@@ -486,6 +486,28 @@ static void test_exits(void **state) {
     }
 }
 
+/* Labels of another kind are refused before training, with what is wanted. */
+static void test_other_labels(void **state) {
+    (void)state;
+    static const char *const WANTED[KINDS] = {"targets: labels", "targets: values",
+                                              "format: tokens"};
+    for (int data = 0; data < KINDS; data++)
+        for (int kind = 0; kind < KINDS; kind++) {
+            if (data == kind || (data != WORDS && kind != WORDS)) continue;
+            Bench b = bench_open((Kind)data);
+            model_destroy(b.model);
+            b.model = make_model((Kind)kind, 1, 2);
+            assert_int_equal(
+                bench_run(&b, NULL, "[finetune: {data: set, steps: 1}]", true),
+                STATUS_MODEL);
+            char *message = diag_text(b.diag);
+            if (!strstr(message, WANTED[kind]))
+                fail_msg("no '%s' in: %s", WANTED[kind], message);
+            free(message);
+            bench_close(&b);
+        }
+}
+
 /* Metrics, options and data sets of other tasks are refused, when planned already. */
 static void test_refused(void **state) {
     (void)state;
@@ -533,6 +555,7 @@ int main(void) {
         cmocka_unit_test(test_exits),
         cmocka_unit_test(test_damaged_thresholds),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_other_labels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
