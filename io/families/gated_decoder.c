@@ -182,26 +182,26 @@ static Node *norm(Builder *b, const GatedDecoder *d, Role role, const char *name
     return norm_heads(b, d, role, name, x, 1, d->width);
 }
 
-/* Queries or keys: projected, normed where the family does, turned. */
-static Node *project_turned(Builder *b, const GatedDecoder *d, bool keys, Node *x) {
-    const int64_t heads = keys ? d->kv_heads : d->heads;
-    const int64_t wide = heads * d->head_width;
-    x = build_linear(b, keys ? ROLE_K : ROLE_Q,
-                     part(b, keys ? "self_attn.k_proj" : "self_attn.q_proj"), x, wide,
-                     d->qkv_bias);
-    if (has(d, DECODER_HEAD_NORMS))
-        x = norm_heads(b, d, keys ? ROLE_NORM_K : ROLE_NORM_Q,
-                       part(b, keys ? "self_attn.k_norm" : "self_attn.q_norm"), x, heads,
-                       d->head_width);
-    return rope_turn(b, &d->rope, keys ? ROLE_ROTARY_K : ROLE_ROTARY_Q, x, heads);
+static Node *project(Builder *b, const GatedDecoder *d, Role role, const char *name,
+                     Node *x, int64_t heads) {
+    return build_linear(b, role, part(b, name), x, heads * d->head_width, d->qkv_bias);
+}
+
+static Node *norm_of_heads(Builder *b, const GatedDecoder *d, Role role, const char *name,
+                           Node *x, int64_t heads) {
+    if (!has(d, DECODER_HEAD_NORMS)) return x;
+    return norm_heads(b, d, role, part(b, name), x, heads, d->head_width);
 }
 
 static Node *attend(Builder *b, const GatedDecoder *d, Node *x) {
-    const int64_t narrow = d->kv_heads * d->head_width;
     const int64_t groups = d->kv_heads == d->heads ? 0 : d->kv_heads;
-    Node *q = project_turned(b, d, false, x), *k = project_turned(b, d, true, x);
-    Node *v =
-        build_linear(b, ROLE_V, part(b, "self_attn.v_proj"), x, narrow, d->qkv_bias);
+    Node *q = project(b, d, ROLE_Q, "self_attn.q_proj", x, d->heads);
+    Node *k = project(b, d, ROLE_K, "self_attn.k_proj", x, d->kv_heads);
+    Node *v = project(b, d, ROLE_V, "self_attn.v_proj", x, d->kv_heads);
+    q = norm_of_heads(b, d, ROLE_NORM_Q, "self_attn.q_norm", q, d->heads);
+    k = norm_of_heads(b, d, ROLE_NORM_K, "self_attn.k_norm", k, d->kv_heads);
+    q = rope_turn(b, &d->rope, ROLE_ROTARY_Q, q, d->heads);
+    k = rope_turn(b, &d->rope, ROLE_ROTARY_K, k, d->kv_heads);
     Node *const in[4] = {q, k, v};
     x = build_op(b, "attention", ROLE_ATTENTION, in,
                  "heads=%lld kv_heads=%lld causal=true scale=%.17g reach=%lld cap=%.17g",
