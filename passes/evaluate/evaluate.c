@@ -263,11 +263,22 @@ static Status choose_draws(Evaluation *e, Diag *diag) {
     return status;
 }
 
-/* What is for tallies alone: exits, draws, translations. */
-static Status check_judged(const Evaluation *e, Diag *diag) {
+/* Exits of a judged model; and what is for tallies alone: leaving by a rule, draws,
+ * translations. */
+static Status check_judged(Evaluation *e, Diag *diag) {
     const EvaluateOptions *o = e->options;
-    const bool exits = o->exits == EVALUATE_RULE || o->exits == EVALUATE_EACH;
-    if (!exits && !has_rule(o) && o->draws == 0 && !o->decode) return STATUS_OK;
+    const Task task = e->judge->task;
+    const bool exits = task == TASK_MULTI_LABEL || task == TASK_REGRESS;
+    const bool each = exits && o->exits == EVALUATE_EACH;
+    if (each) {
+        TRY(exits_find(&e->exits, e->ctx->arena, e->ctx, e->model->graph, diag));
+        if (e->exits.count == 1)
+            return fail_exits(e, "the model has no early exits",
+                              "add_exits gives a classifier exits", diag);
+        e->mode = EVALUATE_EACH;
+    }
+    const bool left = o->exits == EVALUATE_RULE || (o->exits == EVALUATE_EACH && !each);
+    if (!left && !has_rule(o) && o->draws == 0 && !o->decode) return STATUS_OK;
     return step_fail_option(e->ctx, "exits|entropy|patience|draws|decode", diag,
                             "expected none for a model of task %s",
                             task_name(e->judge->task));

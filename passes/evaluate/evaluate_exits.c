@@ -58,7 +58,7 @@ static Status add_samples(void *self, const Fetch *what, const int *exit,
 }
 
 /* {exit, layer} of one exit. */
-static Tree *exit_row(Arena *arena, Tree *list, const Exit *exit) {
+Tree *evaluation_exit_row(Arena *arena, Tree *list, const Exit *exit) {
     Tree *row = tree_new(arena, TREE_MAP, LOC_NONE);
     tree_put_string(arena, row, "exit", exit->output);
     tree_put_int(arena, row, "layer", exit->layer);
@@ -95,7 +95,8 @@ static void record_leaving(const ExitRun *d) {
     record_rule(e, record);
     for (int i = 0; i < e->exits.count; i++) {
         const double share = (double)d->taken[i] / samples;
-        tree_put_real(arena, exit_row(arena, list, &e->exits.items[i]), "share", share);
+        tree_put_real(arena, evaluation_exit_row(arena, list, &e->exits.items[i]),
+                      "share", share);
         depth += share * e->exits.items[i].layer;
     }
     tree_append(arena, record, "exits", LOC_NONE, list);
@@ -161,7 +162,7 @@ static void record_curve(const Curve *c) {
     Arena *arena = e->ctx->arena;
     Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
     for (int k = 0; k < e->exits.count; k++) {
-        Tree *row = exit_row(arena, list, &e->exits.items[k]);
+        Tree *row = evaluation_exit_row(arena, list, &e->exits.items[k]);
         tally_record(&c->tallies[k], arena, row);
         tree_put_real(arena, row, "flops",
                       c->costs[k].flops / (double)c->tallies[k].rows);

@@ -47,28 +47,43 @@ static Status add_run(void *self, const Fetch *what, const float *const *values,
     return j->e->judge->add(j->e->judged, j->e, what, values[0], columns, diag);
 }
 
-static Status run_judge(Evaluation *e, Diag *diag) {
+static Status run_judge(Evaluation *e, Node *output, Tree *record, Diag *diag) {
     const Judge *judge = e->judge;
     PassContext *ctx = e->ctx;
     Judgement j = {.e = e};
     if (judge->begin) TRY(judge->begin(e->judged, e, diag));
     if (ctx->plan) return STATUS_OK;
-    Node *output = graph_output(e->model->graph, judge->output);
     TRY(forward_batches(e->model->graph, &output, 1, e->data, e->options->limit,
                         e->options->batch_size, ctx->threads, ctx->watch, add_run, &j,
                         diag));
-    tree_put_int(ctx->arena, ctx->record, "samples", j.samples);
-    TRY(judge->end(e->judged, e, ctx->record, diag));
-    evaluation_time(e, j.samples, 0);
+    tree_put_int(ctx->arena, record, "samples", j.samples);
+    TRY(judge->end(e->judged, e, record, diag));
+    if (record == ctx->record) evaluation_time(e, j.samples, 0);
     return STATUS_OK;
 }
 
-Status evaluate_judged(Evaluation *e, Diag *diag) {
+/* Judges one output; e->judged is then what it came to. */
+static Status judge_output(Evaluation *e, Node *output, Tree *record, Diag *diag) {
     const Judge *judge = e->judge;
-    TRY(check_columns(e, diag));
     e->judged =
         ARENA_ARRAY(e->ctx->arena, max_align_t, judge->size / sizeof(max_align_t) + 1);
-    const Status status = run_judge(e, diag);
+    const Status status = run_judge(e, output, record, diag);
     if (judge->close) judge->close(e->judged);
     return status;
+}
+
+Status evaluate_judged(Evaluation *e, Diag *diag) {
+    Arena *arena = e->ctx->arena;
+    TRY(check_columns(e, diag));
+    if (e->mode == EVALUATE_EACH) {
+        Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
+        for (int i = 0; i < e->exits.count; i++) {
+            Tree *row = evaluation_exit_row(arena, list, &e->exits.items[i]);
+            TRY(judge_output(e, e->exits.items[i].logits, row, diag));
+        }
+        tree_append(arena, e->ctx->record, "exits", LOC_NONE, list);
+    }
+    /* the last exit is what the gate is about */
+    return judge_output(e, graph_output(e->model->graph, e->judge->output),
+                        e->ctx->record, diag);
 }

@@ -92,6 +92,9 @@ Status evaluate_words(Evaluation *e, Diag *diag);
  * planning does no more. */
 Status evaluate_judged(Evaluation *e, Diag *diag);
 
+/* Appends {exit, layer} of one exit to a list, for its numbers. */
+Tree *evaluation_exit_row(Arena *arena, Tree *list, const Exit *exit);
+
 /* The value of a sample's prediction, checked: fails at the step when it is not finite.
  */
 Status evaluation_check_finite(const Evaluation *e, int64_t sample, const float *values,

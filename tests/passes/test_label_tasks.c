@@ -171,18 +171,23 @@ static Status see(void *self, const Fetch *what, const float *const *values,
     return STATUS_OK;
 }
 
-static Seen look(const Bench *b, Model *model) {
+static Seen look_at(const Bench *b, Model *model, const char *output) {
     const bool words = b->kind == WORDS;
     Seen s = {.b = b, .rows = words ? SENTENCES * TOKENS : SENTENCES};
     s.label_width = words ? 1 : b->classes;
     s.logits = ARENA_ARRAY(b->arena, double, (size_t)(s.rows * b->classes));
     s.labels = ARENA_ARRAY(b->arena, double, (size_t)(s.rows * s.label_width));
     s.labelled = ARENA_ARRAY(b->arena, bool, (size_t)s.rows);
-    Node *logits = graph_output(model->graph, OUTPUT_LOGITS);
+    Node *logits = graph_output(model->graph, output);
+    assert_non_null(logits);
     assert_ok(forward_batches(model->graph, &logits, 1, b->data, 0, 16, 1, NULL, see, &s,
                               b->diag),
               b->diag);
     return s;
+}
+
+static Seen look(const Bench *b, Model *model) {
+    return look_at(b, model, OUTPUT_LOGITS);
 }
 
 /* ---- losses by plain loops ---- */
@@ -465,12 +470,7 @@ static void test_exits(void **state) {
         run_pass(b.model, "add_exits", "{init: copy, head: pooler}");
         const Seen s = look(&b, b.model);
         double want = label_loss(&s);
-        Node *exit = graph_output(b.model->graph, "exit.1");
-        assert_non_null(exit);
-        Model *early = model_copy(b.model);
-        graph_set_output(early->graph, OUTPUT_LOGITS,
-                         graph_output(early->graph, "exit.1"));
-        const Seen e = look(&b, early);
+        const Seen e = look_at(&b, b.model, "exit.1");
         want += label_loss(&e);
         assert_ok(
             bench_run(&b, NULL,
@@ -479,9 +479,21 @@ static void test_exits(void **state) {
             b.diag);
         assert_within(number(last_record(b.model), "first_loss"), want,
                       2 * loss_tolerance(b.model->graph, want));
+        assert_ok(bench_run(&b, NULL,
+                            "[finetune: {data: set, steps: 1}, evaluate: {data: set},"
+                            " evaluate: {data: set, exits: each}]",
+                            false),
+                  b.diag);
+        const Tree *rows = tree_get(last_record(b.model), "exits");
+        const Seen each[] = {look_at(&b, b.model, "exit.1"), look(&b, b.model)};
+        assert_int_equal(rows->count, 2);
+        for (int k = 0; k < 2; k++) {
+            const double loss = label_loss(&each[k]);
+            assert_within(number(k ? rows->last : rows->first, i ? "mse" : "loss"), loss,
+                          loss_tolerance(b.model->graph, loss));
+        }
         bench_expect(&b, "[calibrate_exits: {data: set, flops: 0.8}]",
                      "rules for leaving are about classes");
-        model_destroy(early);
         bench_close(&b);
     }
 }
@@ -523,7 +535,9 @@ static void test_refused(void **state) {
         {VALUE, "[evaluate: {data: set, thresholds: choose}]", "task multi_label, found"},
         {SEVERAL, "[evaluate: {data: set, entities: strict}]",
          "task label_tokens, found"},
-        {SEVERAL, "[evaluate: {data: set, exits: each}]", "expected none for a model"},
+        {SEVERAL, "[evaluate: {data: set, exits: each}]", "no early exits"},
+        {VALUE, "[evaluate: {data: set, entropy: 0.5}]", "expected none for a model"},
+        {WORDS, "[evaluate: {data: set, exits: each}]", "expected none for a model"},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         Bench b = bench_open(CASES[i].kind);
