@@ -153,6 +153,11 @@ static void put_special_tokens(Arena *arena, Tree *config, const ModelAsset *tok
 static Status write_tokenizer_config(const Model *model, const char *folder, Arena *arena,
                                      Diag *diag) {
     const ModelAsset *tokenizer = model_asset(model, TOKENIZER_FILE);
+    if (!tokenizer && tokenizer_of_model(model))
+        diag_warn(
+            diag, LOC_NONE, NULL,
+            "transformers.js reads a tokenizer.json, and the model's tokenizer is in "
+            "other files, which go along as they are");
     if (!tokenizer || model_asset(model, TOKENIZER_CONFIG)) return STATUS_OK;
     Tree *config = tree_new(arena, TREE_MAP, LOC_NONE);
     tree_put_string(arena, config, "tokenizer_class", "PreTrainedTokenizerFast");
