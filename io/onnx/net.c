@@ -374,6 +374,7 @@ static Status add_choice(NetReader *reader, const OnnxNode *proto) {
     TRY(add_leaves(reader, graph));
     for (size_t i = 0; i < graph->n_node; i++) TRY(add_node(reader, graph->node[i]));
     for (size_t i = 0; i < graph->n_output; i++) {
+        if (strcmp(graph->output[i]->name, proto->output[i]) == 0) continue;
         OnnxNode *same = ARENA_NEW(arena, OnnxNode);
         *same = (OnnxNode)ONNX__NODE_PROTO__INIT;
         same->op_type = arena_strdup(arena, "Identity");

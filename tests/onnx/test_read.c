@@ -341,6 +341,93 @@ static void test_microsoft(void **state) {
     compare_output("microsoft/rounded", OUTPUT_STATES, NULL, 0);
 }
 
+/* Copies a file of the data to the scratch folder. */
+static void copy_data(const char *name) {
+    char from[100], to[300];
+    Diag *diag = diag_create();
+    Buf *map;
+    snprintf(from, sizeof from, "tests/data/onnx/torch/%s", name);
+    snprintf(to, sizeof to, "%s/%s", folder, name);
+    expect_ok(diag, file_map(&map, from, diag));
+    put_file(to, buf_data(map), buf_bytes(map));
+    buf_release(map);
+    diag_destroy(diag);
+}
+
+/* A decoder as Hugging Face's exporter merges it: all of the graph in the branches of one
+ * If by use_cache_branch, whose results have the branches' own names. */
+static void put_merged(void) {
+    Diag *diag = diag_create();
+    Buf *map;
+    OnnxFile parsed;
+    OutFile *out;
+    expect_ok(diag, file_map(&map, "tests/data/onnx/torch/decoder_model.onnx", diag));
+    expect_ok(diag, onnx_parse(&parsed, buf_data(map), buf_bytes(map), LOC_NONE, diag));
+    OnnxGraph *graph = parsed.model->graph, branch = *graph;
+    OnnxAttribute bodies[2] = {ONNX__ATTRIBUTE_PROTO__INIT, ONNX__ATTRIBUTE_PROTO__INIT};
+    OnnxAttribute *list[2] = {&bodies[0], &bodies[1]};
+    OnnxNode choice = ONNX__NODE_PROTO__INIT, *choices[1] = {&choice};
+    OnnxValue cache = ONNX__VALUE_INFO_PROTO__INIT, *inputs[8] = {&cache};
+    char *condition = (char *)"use_cache_branch", *logits = (char *)"logits";
+    OnnxType type = ONNX__TYPE_PROTO__INIT;
+    OnnxTensorType tensor = ONNX__TYPE_PROTO__TENSOR__INIT;
+    OnnxShape shape = ONNX__TENSOR_SHAPE_PROTO__INIT;
+    OnnxDim one = ONNX__TENSOR_SHAPE_PROTO__DIMENSION__INIT, *dims[1] = {&one};
+    branch.n_input = branch.n_initializer = 0;
+    for (int i = 0; i < 2; i++) {
+        bodies[i].name = (char *)(i ? "else_branch" : "then_branch");
+        bodies[i].has_type = true;
+        bodies[i].type = (Onnx__AttributeProto__AttributeType)ONNX_ATTRIBUTE_GRAPH;
+        bodies[i].g = &branch;
+    }
+    choice.op_type = (char *)"If";
+    choice.n_input = choice.n_output = 1;
+    choice.input = &condition;
+    choice.output = &logits;
+    choice.n_attribute = 2;
+    choice.attribute = list;
+    one.value_case = ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
+    one.dim_value = 1;
+    shape.n_dim = 1;
+    shape.dim = dims;
+    tensor.has_elem_type = true;
+    tensor.elem_type = ONNX_BOOL;
+    tensor.shape = &shape;
+    type.value_case = ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE;
+    type.tensor_type = &tensor;
+    cache.name = condition;
+    cache.type = &type;
+    for (size_t i = 0; i < graph->n_input; i++) inputs[i + 1] = graph->input[i];
+    OnnxGraph merged = *graph;
+    merged.n_input++;
+    merged.input = inputs;
+    merged.n_node = 1;
+    merged.node = choices;
+    parsed.model->graph = &merged;
+    snprintf(path, sizeof path, "%s/decoder_model_merged.onnx", folder);
+    expect_ok(diag, outfile_open(&out, NULL, path, diag));
+    expect_ok(diag, onnx_write(parsed.model, out, diag));
+    expect_ok(diag, outfile_commit(out, diag));
+    onnx_release(&parsed);
+    buf_release(map);
+    diag_destroy(diag);
+}
+
+static void test_merged(void **state) {
+    Text changes = {0};
+    (void)state;
+    copy_data("encoder_model.onnx");
+    put_merged();
+    Model *merged = read_model();
+    snprintf(path, sizeof path, "tests/data/onnx/torch/decoder_model.onnx");
+    Model *model = read_model();
+    graph_changes(&changes, model->graph, merged->graph);
+    if (changes.length > 0) fail_msg("%s", changes.data);
+    expect_same_weights(model->graph, merged->graph);
+    model_destroy(merged);
+    model_destroy(model);
+}
+
 /* ---- graphs made here ---- */
 
 /* A model of one graph, written to the file as it is. */
@@ -656,6 +743,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_changed_graph, enter, leave),
         cmocka_unit_test_setup_teardown(test_exports, enter, leave),
         cmocka_unit_test_setup_teardown(test_torch_layers, enter, leave),
+        cmocka_unit_test_setup_teardown(test_merged, enter, leave),
         cmocka_unit_test_setup_teardown(test_microsoft, enter, leave),
         cmocka_unit_test_setup_teardown(test_fused_layer, enter, leave),
         cmocka_unit_test_setup_teardown(test_refused_operators, enter, leave),
