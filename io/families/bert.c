@@ -47,4 +47,5 @@ const Family family_bert = {.model_type = "bert",
                             .prefix = "bert.",
                             .spare = text_spare,
                             .optional = OPTIONAL,
-                            .heads = HEADS};
+                            .heads = HEADS,
+                            .follows = text_follows};

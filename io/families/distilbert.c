@@ -74,4 +74,5 @@ const Family family_distilbert = {.model_type = "distilbert",
                                   .rename = text_rename,
                                   .prefix = "distilbert.",
                                   .spare = text_spare,
-                                  .heads = HEADS};
+                                  .heads = HEADS,
+                                  .follows = text_follows};

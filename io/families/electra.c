@@ -65,4 +65,5 @@ const Family family_electra = {.model_type = "electra",
                                .rename = text_rename,
                                .prefix = "electra.",
                                .spare = text_spare,
-                               .heads = HEADS};
+                               .heads = HEADS,
+                               .follows = text_follows};

@@ -46,6 +46,45 @@ static void require_false(Builder *b, const char *key) {
                               "expected false: this family has encoders only");
 }
 
+const char *const text_follows[] = {"pruned_heads", NULL};
+
+/* Checks that what a layer lacks are some of its heads, each told of once. */
+static bool are_heads(const Tree *list, int64_t heads) {
+    if (list->kind != TREE_LIST || list->count >= heads) return false;
+    for (const Tree *head = list->first; head; head = head->next) {
+        if (head->kind != TREE_INT || head->integer < 0 || head->integer >= heads)
+            return false;
+        for (const Tree *other = list->first; other != head; other = other->next)
+            if (other->integer == head->integer) return false;
+    }
+    return true;
+}
+
+/* Heads that transformers left out of layers ({"2": [0, 3]}): their rows are not in the
+ * checkpoint. */
+static void read_pruned(Builder *b, TextConfig *text, const TextKeys *keys) {
+    const Tree *pruned = tree_get_nonnull(b->model->config, "pruned_heads");
+    if (!pruned || b->status != STATUS_OK) return;
+    bool good = pruned->kind == TREE_MAP;
+    for (const Tree *list = good ? pruned->first : NULL; list && good;
+         list = list->next) {
+        bool known = false;
+        for (int i = 0; i < text->layers && !known; i++) {
+            char name[16];
+            snprintf(name, sizeof name, "%d", i);
+            known = strcmp(list->key, name) == 0;
+        }
+        good = known && are_heads(list, text->heads);
+    }
+    if (!good)
+        b->status = diag_fail(
+            b->diag, STATUS_MODEL, build_config_loc(b, "pruned_heads"), "pruned_heads",
+            "expected a map from layers below %s %lld to lists of some "
+            "of their %lld heads",
+            keys->layers, (long long)text->layers, (long long)text->heads);
+    text->pruned = pruned;
+}
+
 Builder text_begin(TextConfig *text, const TextKeys *keys, const TextNames *names,
                    Model *model, Diag *diag) {
     Builder b = {.model = model, .diag = diag, .layer = -1, .prefix = ""};
@@ -76,6 +115,7 @@ Builder text_begin(TextConfig *text, const TextKeys *keys, const TextNames *name
     require_false(&b, "is_decoder");
     require_false(&b, "add_cross_attention");
     build_config_heads(&b, keys->heads, text->heads, keys->width, text->width);
+    read_pruned(&b, text, keys);
     return b;
 }
 
@@ -130,15 +170,17 @@ static Node *project(Builder *b, const TextConfig *text, Role role, const char *
 
 static Node *attend(Builder *b, const TextConfig *text, Node *x) {
     const TextNames *names = text->names;
-    const int64_t width = text->width;
+    const Tree *lacks =
+        tree_get(text->pruned, arena_printf(b->model->arena, "%d", b->layer));
+    const int64_t heads = text->heads - (lacks ? lacks->count : 0),
+                  width = text->width / text->heads * heads;
     Node *in[4] = {NULL};
     in[0] = project(b, text, ROLE_Q, names->q, x, width);
     in[1] = project(b, text, ROLE_K, names->k, x, width);
     in[2] = project(b, text, ROLE_V, names->v, x, width);
     if (b->status == STATUS_OK) in[3] = graph_find_input(b->model->graph, INPUT_MASK);
     if (!text->distances) {
-        x = build_op(b, "attention", ROLE_ATTENTION, in, "heads=%lld",
-                     (long long)text->heads);
+        x = build_op(b, "attention", ROLE_ATTENTION, in, "heads=%lld", (long long)heads);
     } else {
         x = build_op(b, "attention", ROLE_ATTENTION, in,
                      "heads=%lld buckets=%d distance=%d bidirectional=true",
@@ -146,7 +188,7 @@ static Node *attend(Builder *b, const TextConfig *text, Node *x) {
         build_operand(b, x, "rel_bias",
                       table(b, text->distances, TEXT_BUCKETS, text->heads));
     }
-    return project(b, text, ROLE_OUT, names->out, x, width);
+    return project(b, text, ROLE_OUT, names->out, x, text->width);
 }
 
 static Node *encode_layer(Builder *b, const TextConfig *text, Node *x) {

@@ -31,6 +31,9 @@ extern const TextKeys text_bert_keys;
 extern const TextNames text_bert_names;
 extern const SizeKey text_bert_sizes[];
 
+/* Family.follows of families whose layers may lack heads that transformers pruned. */
+extern const char *const text_follows[];
+
 typedef struct TextConfig {
     const TextNames *names;
     int64_t vocabulary, positions;
@@ -42,7 +45,9 @@ typedef struct TextConfig {
     int64_t groups;  /* of layers with the same weights, as in ALBERT */
     const char *act; /* as the activation op names it */
     double eps, dropout, head_dropout;
-    bool ffn_dropout;      /* dropout after the feed-forward block too */
+    bool ffn_dropout; /* dropout after the feed-forward block too */
+    const Tree
+        *pruned; /* map from layers to lists of heads that they lack; NULL = none */
     const char *distances; /* storage of the biases by distance that all layers add to
                               their scores, [TEXT_BUCKETS, heads] (MPNet); NULL = none */
 } TextConfig;

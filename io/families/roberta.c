@@ -67,7 +67,8 @@ const Family family_roberta = {.model_type = "roberta",
                                .prefix = "roberta.",
                                .spare = text_spare,
                                .optional = OPTIONAL,
-                               .heads = HEADS};
+                               .heads = HEADS,
+                               .follows = text_follows};
 
 const Family family_xlm_roberta = {.model_type = "xlm-roberta",
                                    .summary = "XLM-RoBERTa: RoBERTa for many languages",
@@ -78,4 +79,5 @@ const Family family_xlm_roberta = {.model_type = "xlm-roberta",
                                    .prefix = "roberta.",
                                    .spare = text_spare,
                                    .optional = OPTIONAL,
-                                   .heads = HEADS};
+                                   .heads = HEADS,
+                                   .follows = text_follows};

@@ -42,7 +42,6 @@ static const KeyChange SHARED[] = {{"vocab_size", "13", CHANGES},
                                    {"layer_norm_eps", "1e-3", CHANGES},
                                    {"is_decoder", "true", REFUSED},
                                    {"add_cross_attention", "true", REFUSED},
-                                   {"pruned_heads", "{\"0\": [1]}", REFUSED},
                                    {"quantization_config", "{\"bits\": 4}", REFUSED},
                                    {"logit_scale", "2", WARNED},
                                    {"initializer_range", "0.5", CHANGES},
@@ -53,6 +52,11 @@ static const KeyChange SHARED[] = {{"vocab_size", "13", CHANGES},
                                    {NULL}};
 
 static const KeyChange CLASSES[] = {
+    {"pruned_heads", "{\"0\": [1]}", CHANGES},
+    {"pruned_heads", "{\"0\": [2]}", REFUSED},
+    {"pruned_heads", "{\"9\": [0]}", REFUSED},
+    {"pruned_heads", "{\"0\": [0, 1]}", REFUSED},
+    {"pruned_heads", "[1]", REFUSED},
     {"num_labels", "5", CHANGES},
     {"id2label", "{\"0\": \"a\"}", CHANGES},
     {"problem_type", "\"regression\"", CHANGES},
@@ -66,7 +70,8 @@ static const KeyChange CLASSES[] = {
 static const KeyChange PADDED[] = {
     {"pad_token_id", "0", CHANGES}, {"pad_token_id", "8", REFUSED}, {NULL}};
 
-static const KeyChange DISTANCES[] = {{"relative_attention_num_buckets", "16", REFUSED},
+static const KeyChange DISTANCES[] = {{"pruned_heads", "{\"0\": [1]}", REFUSED},
+                                      {"relative_attention_num_buckets", "16", REFUSED},
                                       {"pad_token_id", "3", PASSIVE}, /* always 1 */
                                       {"type_vocab_size", "3", WARNED},
                                       {"num_labels", "5", CHANGES},

@@ -508,6 +508,33 @@ static void test_replaced(void **state) {
     model_destroy(other);
 }
 
+/* Heads that transformers pruned: their layers are narrower, and so are the checkpoint's
+ * matrices. */
+static void test_pruned_heads(void **state) {
+    static const char YAML[] =
+        "{model_type: bert, architectures: [BertForSequenceClassification],\n"
+        " hidden_size: 12, num_hidden_layers: 2, num_attention_heads: 3,\n"
+        " intermediate_size: 10, vocab_size: 12, max_position_embeddings: 9,\n"
+        " pruned_heads: {\"1\": [2, 0]}}\n";
+    Bench *bench = *state;
+    Written written;
+    const WriteOptions options = {0};
+    Model *model = configured_model(YAML, 1);
+    for (int layer = 0; layer < 2; layer++) {
+        const Node *attention =
+            graph_find(model->graph, STACK_ENCODER, layer, ROLE_ATTENTION);
+        const Node *out = graph_find(model->graph, STACK_ENCODER, layer, ROLE_OUT);
+        const int64_t heads = layer == 0 ? 3 : 1;
+        assert_int_equal(node_heads(attention), heads);
+        assert_int_equal(out->in[1]->type.dim[0], 12);
+        assert_int_equal(out->in[1]->type.dim[1], 4 * heads);
+    }
+    expect_ok(bench->diag,
+              hf_write(model, bench->target, &options, &written, bench->diag));
+    check_back(bench, model, "logits");
+    model_destroy(model);
+}
+
 static bool is_a(const char *name) {
     return strcmp(name, "a") == 0;
 }
@@ -573,7 +600,7 @@ int main(void) {
         TEST(test_labels),       TEST(test_assets),       TEST(test_shards),
         TEST(test_refused),      TEST(test_refused_node), TEST(test_dense_table),
         TEST(test_dense_layers), TEST(test_replaced),     TEST(test_stale),
-        TEST(test_interrupted),
+        TEST(test_interrupted),  TEST(test_pruned_heads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
