@@ -105,6 +105,63 @@ static void put_bert(Arena *arena, Tree *config, const Facts *f) {
         tree_put_real(arena, config, "layer_norm_eps", node_real(f->norm, "eps"));
 }
 
+/* Which layers see near tokens alone, and the angles of both kinds. */
+static void put_near_layers(Arena *arena, Tree *config, const Facts *f) {
+    Tree *types = tree_put_list(arena, config, "layer_types");
+    for (int i = 0; i < f->layers; i++) {
+        const Node *attention = graph_find(f->graph, f->stack, i, ROLE_ATTENTION),
+                   *turn = graph_find(f->graph, f->stack, i, ROLE_ROTARY_Q);
+        const int64_t reach = attention ? node_integer(attention, "reach") : 0;
+        tree_add_string(arena, types, reach ? "sliding_attention" : "full_attention");
+        if (reach) tree_put_int(arena, config, "local_attention", 2 * (reach - 1));
+        if (turn)
+            tree_put_real(arena, config, reach ? "local_rope_theta" : "global_rope_theta",
+                          node_real(turn, "theta"));
+    }
+}
+
+/* The dense layer, activation and norm before a decoder or a classifier. */
+static void put_dense_head(Arena *arena, Tree *config, const Facts *f) {
+    const Node *last = graph_find(f->graph, STACK_HEAD, -1, ROLE_HEAD),
+               *pool = graph_find(f->graph, STACK_HEAD, -1, ROLE_POOL);
+    const Node *norm = is(last, "linear") ? last->in[0] : NULL;
+    const Node *act = is(norm, "layer_norm") ? norm->in[0] : NULL;
+    const Node *dense = is(act, "activation") ? act->in[0] : NULL;
+    if (act)
+        tree_put_string(arena, config, "classifier_activation",
+                        act_name(act, "gelu_pytorch_tanh"));
+    if (is(dense, "linear"))
+        tree_put_bool(arena, config, "classifier_bias", node_has(dense, 2));
+    if (pool)
+        tree_put_string(arena, config, "classifier_pooling",
+                        is(pool, "mean_tokens") ? "mean" : "cls");
+    if (!is(last, "linear") || f->graph->task != TASK_FILL_IN) return;
+    tree_put_bool(arena, config, "decoder_bias", node_has(last, 2));
+    tree_put_bool(arena, config, "tie_word_embeddings", last->in[1] == f->embed->in[1]);
+}
+
+static void put_modernbert(Arena *arena, Tree *config, const Facts *f) {
+    const Node *q = graph_find(f->graph, f->stack, -1, ROLE_Q),
+               *in = graph_find(f->graph, f->stack, -1, ROLE_FFN_IN);
+    tree_put_string(arena, config, "model_type", "modernbert");
+    put_class(arena, config, "ModernBert", f, "Model");
+    tree_put_int(arena, config, "hidden_size", f->width);
+    tree_put_int(arena, config, "num_hidden_layers", f->layers);
+    tree_put_int(arena, config, "num_attention_heads", f->heads);
+    tree_put_int(arena, config, "intermediate_size", f->hidden);
+    tree_put_int(arena, config, "vocab_size", f->vocabulary);
+    tree_put_string(arena, config, "hidden_activation",
+                    act_name(f->act, "gelu_pytorch_tanh"));
+    if (f->norm) {
+        tree_put_real(arena, config, "norm_eps", node_real(f->norm, "eps"));
+        tree_put_bool(arena, config, "norm_bias", node_has(f->norm, 2));
+    }
+    if (q) tree_put_bool(arena, config, "attention_bias", node_has(q, 2));
+    if (in) tree_put_bool(arena, config, "mlp_bias", node_has(in, 2));
+    put_near_layers(arena, config, f);
+    put_dense_head(arena, config, f);
+}
+
 static void put_gpt2(Arena *arena, Tree *config, const Facts *f) {
     const bool head = graph_output(f->graph, OUTPUT_LOGITS) != NULL;
     tree_put_string(arena, config, "model_type", "gpt2");
@@ -300,6 +357,9 @@ Tree *places_config(Arena *arena, const Graph *graph) {
         put_llama(arena, config, &f);
     else if (decoder && is(f.position, "add_position"))
         put_gpt2(arena, config, &f);
+    else if (!decoder && f.layers > 0 && is(f.embed, "embedding") &&
+             find_op(graph, "rotary"))
+        put_modernbert(arena, config, &f);
     else if (!decoder && f.layers > 0 && is(f.embed, "embedding"))
         put_bert(arena, config, &f);
     return config;

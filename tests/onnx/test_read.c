@@ -328,6 +328,8 @@ static void test_torch_layers(void **state) {
     check_export("torch/norm_first", NULL, 1);
     check_export("torch/image", "vit", 1);
     check_export("torch/decoder_model", "marian", 1);
+    check_export("torch/roberta", "roberta", 2);
+    check_export("torch/modernbert", "modernbert", 4);
 }
 
 /* Outputs of onnxruntime for its own operators and for quantised matrices

@@ -242,7 +242,8 @@ def write_translator(folder):
                  {**source, "decoder_input_ids": target["input_ids"], "logits": logits})
 
 
-write_words(sys.argv[1], "norm_last", False)
-write_words(sys.argv[1], "norm_first", True)
-write_image(sys.argv[1])
-write_translator(sys.argv[1])
+if __name__ == "__main__":
+    write_words(sys.argv[1], "norm_last", False)
+    write_words(sys.argv[1], "norm_first", True)
+    write_image(sys.argv[1])
+    write_translator(sys.argv[1])
