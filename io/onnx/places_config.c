@@ -178,14 +178,38 @@ static void put_gpt2(Arena *arena, Tree *config, const Facts *f) {
         tree_put_real(arena, config, "layer_norm_epsilon", node_real(f->norm, "eps"));
 }
 
+/* The reach that the attention of all layers has; 0 = none, or several. */
+static int64_t find_reach_of_all(const Facts *f) {
+    int64_t reach = f->attention ? node_integer(f->attention, "reach") : 0;
+    for (int i = 0; i < f->layers; i++) {
+        const Node *node = graph_find(f->graph, f->stack, i, ROLE_ATTENTION);
+        if (node && node_integer(node, "reach") != reach) reach = 0;
+    }
+    return reach;
+}
+
+/* Llama, or the relative that differs from it in what is there. */
 static void put_llama(Arena *arena, Tree *config, const Facts *f) {
     const bool head = graph_output(f->graph, OUTPUT_LOGITS) != NULL;
     const Node *rotary = find_op(f->graph, "rotary");
     const Node *q = graph_find(f->graph, f->stack, -1, ROLE_Q),
                *in = graph_find(f->graph, f->stack, -1, ROLE_FFN_IN);
-    tree_put_string(arena, config, "model_type", "llama");
+    const Node *out = graph_find(f->graph, f->stack, -1, ROLE_OUT);
+    const int64_t reach = find_reach_of_all(f);
+    const bool qwen = q && out && node_has(q, 2) && !node_has(out, 2);
+    const char *stem = qwen ? "Qwen2" : reach > 0 ? "Mistral" : "Llama";
+    tree_put_string(arena, config, "model_type",
+                    qwen        ? "qwen2"
+                    : reach > 0 ? "mistral"
+                                : "llama");
     Tree *list = tree_put_list(arena, config, "architectures");
-    tree_add_string(arena, list, head ? "LlamaForCausalLM" : "LlamaModel");
+    tree_add_string(arena, list,
+                    arena_printf(arena, "%s%s", stem, head ? "ForCausalLM" : "Model"));
+    if (reach > 0) tree_put_int(arena, config, "sliding_window", reach);
+    if (qwen && reach > 0) {
+        tree_put_bool(arena, config, "use_sliding_window", true);
+        tree_put_int(arena, config, "max_window_layers", 0);
+    }
     tree_put_int(arena, config, "hidden_size", f->width);
     tree_put_int(arena, config, "num_hidden_layers", f->layers);
     tree_put_int(arena, config, "num_attention_heads", f->heads);
@@ -196,7 +220,7 @@ static void put_llama(Arena *arena, Tree *config, const Facts *f) {
     tree_put_string(arena, config, "hidden_act", act_name(f->act, "gelu_pytorch_tanh"));
     if (f->norm) tree_put_real(arena, config, "rms_norm_eps", node_real(f->norm, "eps"));
     if (rotary) tree_put_real(arena, config, "rope_theta", node_real(rotary, "theta"));
-    if (q) tree_put_bool(arena, config, "attention_bias", node_has(q, 2));
+    if (q && !qwen) tree_put_bool(arena, config, "attention_bias", node_has(q, 2));
     if (in) tree_put_bool(arena, config, "mlp_bias", node_has(in, 2));
     const Node *last = graph_find(f->graph, STACK_HEAD, -1, ROLE_HEAD);
     tree_put_bool(arena, config, "tie_word_embeddings",

@@ -140,6 +140,52 @@ static void test_families(void **state) {
         }
 }
 
+/* A window that slides along the tokens is seen whatever its size: probes have few
+ * tokens, comparisons of positions tell. Caps are seen, too. */
+static void test_windows(void **state) {
+    static const struct {
+        const char *yaml;
+        bool whole; /* places and configuration come back as well */
+    } MODELS[] = {
+        {"model_type: mistral, sliding_window: 3", true},
+        {"model_type: mistral, sliding_window: 4096", true},
+        {"model_type: qwen2", true},
+        {"model_type: qwen2, use_sliding_window: true, max_window_layers: 1,\n"
+         " sliding_window: 300",
+         false},
+        {"model_type: gemma2, head_dim: 4, query_pre_attn_scalar: 16,\n"
+         " sliding_window: 1000",
+         false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++)
+        for (int cache = 0; cache < 2; cache++) {
+            char yaml[600];
+            OnnxOptions options = ONNX_DEFAULTS;
+            snprintf(yaml, sizeof yaml,
+                     "{%s, hidden_size: 16, num_hidden_layers: 2,\n"
+                     " num_attention_heads: 4, num_key_value_heads: 2, vocab_size: 13,\n"
+                     " intermediate_size: 20, initializer_range: 0.3}",
+                     MODELS[i].yaml);
+            Model *model = configured_model(yaml, 1);
+            options.cache = cache;
+            if (MODELS[i].whole) expect_back(model, MODELS[i].yaml, &options);
+            write_parts(model, &options, false);
+            Model *back = read_model();
+            expect_same_outputs(model, back);
+            for (int layer = 0; layer < 2; layer++) {
+                const Node *node =
+                    graph_find(back->graph, STACK_DECODER, layer, ROLE_ATTENTION);
+                const Node *was =
+                    graph_find(model->graph, STACK_DECODER, layer, ROLE_ATTENTION);
+                assert_int_equal(node_integer(node, "reach"), node_integer(was, "reach"));
+                assert_true(node_real(node, "cap") == node_real(was, "cap"));
+            }
+            model_destroy(back);
+            model_destroy(model);
+        }
+}
+
 /* So do classifiers of words, with their class and as many labels. */
 static void test_token_classifiers(void **state) {
     static const char *const CLASSES[] = {
@@ -740,6 +786,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_families, enter, leave),
         cmocka_unit_test_setup_teardown(test_token_classifiers, enter, leave),
+        cmocka_unit_test_setup_teardown(test_windows, enter, leave),
         cmocka_unit_test_setup_teardown(test_translators, enter, leave),
         cmocka_unit_test_setup_teardown(test_configuration, enter, leave),
         cmocka_unit_test_setup_teardown(test_changed_graph, enter, leave),
