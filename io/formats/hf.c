@@ -294,7 +294,10 @@ static Status bind_storage(Binder *binder, Storage *storage) {
     Tensor bound = tensor_retain(tensor);
     if (by_rows) {
         tensor_release(&bound);
-        bound = checkpoint_rows(tensor, first, storage->tensor.dim[0]);
+        Tensor shaped = *tensor; /* without leading dimensions of 1 */
+        shaped.rank = whole.rank;
+        memcpy(shaped.dim, whole.dim, sizeof shaped.dim);
+        bound = checkpoint_rows(&shaped, first, storage->tensor.dim[0]);
     } else if (binding->parts > 1) {
         tensor_release(&bound);
         TRY(checkpoint_slice(&bound, tensor, binding->part, binding->parts,

@@ -97,6 +97,41 @@ static void decoder(void **state) {
     expect_refused(f, "cls.predictions.decoder.weight: the checkpoint lacks");
 }
 
+/* Queries, keys and values stand one after another in a tensor of ModernBERT's, which may
+ * be saved with leading dimensions of 1, and must have as many rows as they have. */
+static void fused(void **state) {
+    Fixture *f = *state;
+    static const char NAME[] = "model.layers.1.attn.Wqkv.weight";
+    static const char *const PARTS[] = {"model.layers.1.attn.q.weight",
+                                        "model.layers.1.attn.k.weight",
+                                        "model.layers.1.attn.v.weight"};
+    for (int leading = 0; leading < 2; leading++) {
+        Tensor *whole = NULL;
+        take(f, "modernbert");
+        for (int i = 0; i < f->count; i++)
+            if (strcmp(f->tensors[i].name, NAME) == 0) whole = &f->tensors[i].tensor;
+        assert_non_null(whole);
+        const int64_t rows = whole->dim[0], columns = whole->dim[1];
+        const char *bytes = tensor_data(whole);
+        if (leading) {
+            whole->rank = 3;
+            memcpy(whole->dim, (int64_t[]){1, rows, columns}, 3 * sizeof(int64_t));
+        }
+        Model *model = expect_loaded(f, NULL);
+        for (int p = 0; p < 3; p++) {
+            const Tensor *part = &graph_storage(model->graph, PARTS[p])->tensor;
+            assert_int_equal(3 * tensor_bytes(part), tensor_bytes(whole));
+            assert_memory_equal(tensor_data(part), bytes + (size_t)p * tensor_bytes(part),
+                                tensor_bytes(part));
+        }
+        model_destroy(model);
+    }
+    take(f, "modernbert");
+    for (int i = 0; i < f->count; i++)
+        if (strcmp(f->tensors[i].name, NAME) == 0) f->tensors[i].tensor.dim[0] -= 3;
+    expect_refused(f, "asks for shape [36, 12], found [33, 12]");
+}
+
 static const struct {
     const char *name, *old, *new, *message;
 } CONFIGS[] = {
@@ -131,6 +166,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(bare, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(names, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(decoder, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(fused, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(configs, fixture_make, fixture_free),
     };
     return cmocka_run_group_tests_name("text folders", tests, NULL, NULL);
