@@ -1,11 +1,10 @@
-/* Objective: what it is made of (teacher, exits, labels, tokens), then training it. See
- * objective.h. */
+/* Objective: what it is made of (teacher, exits, tokens), then training it. See
+ * objective.h; labels are in objective_labels.c. */
 #include "passes/training/objective.h"
 
 #include "exec/train/prior.h"
 #include "ir/rewrite.h"
 #include "passes/measure.h"
-#include "passes/training/label_loss.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -206,79 +205,6 @@ Status objective_freeze_trunk(Objective *o, Diag *diag) {
     return STATUS_OK;
 }
 
-/* ---- labels ---- */
-
-Status objective_find_mixed(Objective *o, const char *name, const TrainOptions *options,
-                            Diag *diag) {
-    PassContext *ctx = o->ctx;
-    Batches *data = NULL;
-    if (!options->augment) return STATUS_OK;
-    TRY(step_data(ctx, name, NULL, &data, diag));
-    o->mixed = data && batches_column(data, DATA_MIX_LABELS) >= 0;
-    return STATUS_OK;
-}
-
-Node *objective_embedding(const Graph *graph) {
-    return graph_output(graph, OUTPUT_LOGITS) ? NULL
-                                              : graph_output(graph, OUTPUT_EMBEDDING);
-}
-
-Status objective_find_pairs(Objective *o, const char *name, double scale, bool symmetric,
-                            Diag *diag) {
-    PassContext *ctx = o->ctx;
-    Batches *data = NULL;
-    o->pairs = (LabelLossOptions){.scale = scale, .symmetric = symmetric};
-    if (!objective_embedding(o->graph)) return STATUS_OK;
-    TRY(step_data(ctx, name, NULL, &data, diag));
-    if (!data) return STATUS_OK;
-    o->pairs.group = batches_group(data);
-    if (o->pairs.group < 2) {
-        step_fail(ctx, diag,
-                  "data set \"%s\": expected pairs of samples that belong together, as "
-                  "the model embeds",
-                  name);
-        diag_hint(diag, "`pairs: separate` reads sentence and sentence2 as two samples");
-        return STATUS_MODEL;
-    }
-    if (batches_column(data, DATA_LABELS) < 0) return STATUS_OK;
-    step_fail(ctx, diag,
-              "data set \"%s\": expected no labels: all of its pairs belong together",
-              name);
-    diag_hint(diag, "label: \"\" reads none; a file of such pairs alone is wanted");
-    return STATUS_MODEL;
-}
-
-/* Options that the loss of this task does not read. */
-static Status check_label_options(const Objective *o, double smoothing, Diag *diag) {
-    const Task task = graph_task(o->graph);
-    const bool smooths =
-        task != TASK_REGRESS && task != TASK_FIND_SPAN && task != TASK_CHOOSE;
-    if (smoothing > 0 && !smooths)
-        return step_fail_option(o->ctx, "label_smoothing", diag,
-                                "expected none for a model of task %s", task_name(task));
-    if (o->positive && o->positive->count && task != TASK_MULTI_LABEL)
-        return step_fail_option(o->ctx, "positive_weights", diag,
-                                "expected a model of task multi_label, found %s",
-                                task_name(task));
-    return STATUS_OK;
-}
-
-Status objective_add_labels(Objective *o, ObjectiveExits which, double weight,
-                            double smoothing, Diag *diag) {
-    Exits exits;
-    Node *loss = NULL, *embedding = objective_embedding(o->graph);
-    if (embedding) {
-        TRY(label_loss_add(&loss, o->graph, embedding, &o->pairs, diag));
-        return objective_add_part(o, "contrastive", loss, weight, diag);
-    }
-    TRY(objective_exits(&exits, o, which, diag));
-    exits.mixed = o->mixed;
-    exits.positive = o->positive;
-    TRY(check_label_options(o, smoothing, diag));
-    TRY(exits_label_loss(&loss, o->graph, &exits, smoothing, diag));
-    return objective_add_part(o, "label", loss, weight, diag);
-}
-
 /* ---- tokens ---- */
 
 bool objective_predicts_tokens(const Graph *graph) {
@@ -287,16 +213,6 @@ bool objective_predicts_tokens(const Graph *graph) {
 
 bool objective_predicts_next(const Graph *graph) {
     return task_predicts_next(graph_task(graph));
-}
-
-Status objective_check_task(PassContext *ctx, const Graph *graph, Diag *diag) {
-    const Task task = graph_task(graph);
-    if (task == TASK_EMBED || task == TASK_NONE || label_loss_known(task))
-        return STATUS_OK;
-    return step_fail(ctx, diag,
-                     "expected a model of a task that has a loss against labels, found "
-                     "task %s",
-                     task_name(task));
 }
 
 /* Lets the head read the tokens at `positions` in place of all tokens: the head has one
@@ -570,23 +486,6 @@ static void warn_options(const Objective *o, const char *data_name, const Batche
                     data_name);
 }
 
-/* Says which labels the task wants, where the data set has labels of another kind. */
-static void hint_labels(const Objective *o, const Batches *data, Diag *diag) {
-    static const char *const WANTED[TASK_COUNT] = {
-        [TASK_CLASSIFY] = "one class a sample (targets: class)",
-        [TASK_MULTI_LABEL] = "0 or 1 for each label (targets: labels)",
-        [TASK_REGRESS] = "real numbers (targets: values)",
-        [TASK_LABEL_TOKENS] = "a class for each word (format: tokens)"};
-    const Task task = graph_task(o->graph);
-    const Node *input = graph_find_input(o->graph, DATA_LABELS);
-    const int column = batches_column(data, DATA_LABELS);
-    if (column < 0 || !input || !WANTED[task]) return;
-    const Type *found = &data->columns[column].type;
-    if (found->dtype != input->type.dtype || found->rank + 1 != input->type.rank)
-        diag_hint(diag, "a model of task %s wants labels that are %s", task_name(task),
-                  WANTED[task]);
-}
-
 Status objective_train(Objective *o, const char *data_name, const TrainOptions *options,
                        Diag *diag) {
     PassContext *ctx = o->ctx;
@@ -598,7 +497,7 @@ Status objective_train(Objective *o, const char *data_name, const TrainOptions *
     const DataUse use = {
         .graph = o->graph, .roots = roots, .root_count = 1 + o->part_count};
     const Status fits = step_data(ctx, data_name, &use, &data, diag);
-    if (fits == STATUS_MODEL && data) hint_labels(o, data, diag);
+    if (fits == STATUS_MODEL && data) objective_hint_labels(o, data, diag);
     TRY(fits);
     /* A rate of this training alone: the model keeps its own. */
     for (Node *node = o->graph->first; node && options->dropout >= 0; node = node->next)

@@ -129,6 +129,10 @@ Status objective_mask_graph(PassContext *ctx, Graph *graph, Diag *diag);
  * another one, or its head more than one matrix. */
 Status objective_feed_back(Objective *objective, double teacher_forcing, Diag *diag);
 
+/* After a data set was refused: hints at the labels that the task wants where those of
+ * the data set are of another kind. */
+void objective_hint_labels(const Objective *objective, const Batches *data, Diag *diag);
+
 /* Inserts gradient equilibrium on the student (see passes/exits/exits.h) among all exits,
  * or those that the losses are about; nothing when that is one exit. */
 Status objective_equilibrium(Objective *objective, Diag *diag);

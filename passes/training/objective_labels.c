@@ -1,0 +1,101 @@
+/* Objective: what it learns from the labels of a data set, by the model's task, or from
+ * its pairs. See objective.h. */
+#include "passes/training/label_loss.h"
+#include "passes/training/objective.h"
+
+Status objective_check_task(PassContext *ctx, const Graph *graph, Diag *diag) {
+    const Task task = graph_task(graph);
+    if (task == TASK_EMBED || task == TASK_NONE || label_loss_known(task))
+        return STATUS_OK;
+    return step_fail(ctx, diag,
+                     "expected a model of a task that has a loss against labels, found "
+                     "task %s",
+                     task_name(task));
+}
+
+void objective_hint_labels(const Objective *o, const Batches *data, Diag *diag) {
+    static const char *const WANTED[TASK_COUNT] = {
+        [TASK_CLASSIFY] = "one class a sample (targets: class)",
+        [TASK_MULTI_LABEL] = "0 or 1 for each label (targets: labels)",
+        [TASK_REGRESS] = "real numbers (targets: values)",
+        [TASK_LABEL_TOKENS] = "a class for each word (format: tokens)"};
+    const Task task = graph_task(o->graph);
+    const Node *input = graph_find_input(o->graph, DATA_LABELS);
+    const int column = batches_column(data, DATA_LABELS);
+    if (column < 0 || !input || !WANTED[task]) return;
+    const Type *found = &data->columns[column].type;
+    if (found->dtype != input->type.dtype || found->rank + 1 != input->type.rank)
+        diag_hint(diag, "a model of task %s wants labels that are %s", task_name(task),
+                  WANTED[task]);
+}
+
+Status objective_find_mixed(Objective *o, const char *name, const TrainOptions *options,
+                            Diag *diag) {
+    PassContext *ctx = o->ctx;
+    Batches *data = NULL;
+    if (!options->augment) return STATUS_OK;
+    TRY(step_data(ctx, name, NULL, &data, diag));
+    o->mixed = data && batches_column(data, DATA_MIX_LABELS) >= 0;
+    return STATUS_OK;
+}
+
+Node *objective_embedding(const Graph *graph) {
+    return graph_output(graph, OUTPUT_LOGITS) ? NULL
+                                              : graph_output(graph, OUTPUT_EMBEDDING);
+}
+
+Status objective_find_pairs(Objective *o, const char *name, double scale, bool symmetric,
+                            Diag *diag) {
+    PassContext *ctx = o->ctx;
+    Batches *data = NULL;
+    o->pairs = (LabelLossOptions){.scale = scale, .symmetric = symmetric};
+    if (!objective_embedding(o->graph)) return STATUS_OK;
+    TRY(step_data(ctx, name, NULL, &data, diag));
+    if (!data) return STATUS_OK;
+    o->pairs.group = batches_group(data);
+    if (o->pairs.group < 2) {
+        step_fail(ctx, diag,
+                  "data set \"%s\": expected pairs of samples that belong together, as "
+                  "the model embeds",
+                  name);
+        diag_hint(diag, "`pairs: separate` reads sentence and sentence2 as two samples");
+        return STATUS_MODEL;
+    }
+    if (batches_column(data, DATA_LABELS) < 0) return STATUS_OK;
+    step_fail(ctx, diag,
+              "data set \"%s\": expected no labels: all of its pairs belong together",
+              name);
+    diag_hint(diag, "label: \"\" reads none; a file of such pairs alone is wanted");
+    return STATUS_MODEL;
+}
+
+/* Options that the loss of this task does not read. */
+static Status check_label_options(const Objective *o, double smoothing, Diag *diag) {
+    const Task task = graph_task(o->graph);
+    const bool smooths =
+        task != TASK_REGRESS && task != TASK_FIND_SPAN && task != TASK_CHOOSE;
+    if (smoothing > 0 && !smooths)
+        return step_fail_option(o->ctx, "label_smoothing", diag,
+                                "expected none for a model of task %s", task_name(task));
+    if (o->positive && o->positive->count && task != TASK_MULTI_LABEL)
+        return step_fail_option(o->ctx, "positive_weights", diag,
+                                "expected a model of task multi_label, found %s",
+                                task_name(task));
+    return STATUS_OK;
+}
+
+Status objective_add_labels(Objective *o, ObjectiveExits which, double weight,
+                            double smoothing, Diag *diag) {
+    Exits exits;
+    Node *loss = NULL, *embedding = objective_embedding(o->graph);
+    if (embedding) {
+        TRY(label_loss_add(&loss, o->graph, embedding, &o->pairs, diag));
+        return objective_add_part(o, "contrastive", loss, weight, diag);
+    }
+    TRY(objective_exits(&exits, o, which, diag));
+    exits.mixed = o->mixed;
+    exits.positive = o->positive;
+    TRY(check_label_options(o, smoothing, diag));
+    TRY(exits_label_loss(&loss, o->graph, &exits, smoothing, diag));
+    return objective_add_part(o, "label", loss, weight, diag);
+}
