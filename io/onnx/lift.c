@@ -142,6 +142,9 @@ Node *lift_value(Lift *lift, NetValue *value) {
     if (value->lifted) return value->lifted;
     if (value->failed) return lift_stop(lift, value->producer, OTHER);
     if (!value->producer && value->input) return lift_graph_input(lift, value);
+    if (!value->probe[0] || !value->probe[1])
+        return lift_stop(lift, value->producer,
+                         "its size follows from what the model computes");
     if ((!value->producer && !value->stored) || lift->depth >= LIFT_DEPTH_MAX)
         return lift_stop(lift, value->producer, "it is nested too deep");
     lift->depth++;

@@ -227,7 +227,7 @@ Node *lift_plain(Lift *lift, NetValue *value) {
     if (!node) return NULL;
     const PlainRow *row = plain_row(node);
     if (!value->probe[0] || !value->probe[1])
-        return lift_stop(lift, node, "its size depends on what the model computes");
+        return lift_stop(lift, node, "its size follows from what the model computes");
     if (!row) return lift_stop(lift, node, "no op of ours does this");
     if (lift->depth >= LIFT_DEPTH_MAX)
         return lift_stop(lift, node, "it is nested too deep");

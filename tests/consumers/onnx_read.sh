@@ -30,6 +30,22 @@ exported_outputs() { # NAME FOLDER TOLERANCE
     same_outputs "$2" "$exported/$1/onnx/model.onnx" "$3"
 }
 
+# Blocks that no family has become plain ops: onnxruntime computes what they do, from the file
+# that was read and, after passes too, from what is written.
+plain_outputs() { # PASSES
+    local model=$root/tests/data/onnx/unusual.onnx made
+    "$COMPRESS" ir "$model" 2>"$work/warnings" | node "$modules/random_inputs.mjs" "$work/in.safetensors" 12 3 &&
+        made=$(compressed "$model" "$1") && "$COMPRESS" convert "$made" "$work/plain.onnx" --quiet &&
+        "$COMPRESS" run "$made" --input "$work/in.safetensors" --output "$work/a.safetensors" --quiet &&
+        { [ -n "$1" ] || node "$modules/ort_outputs.mjs" "$model" "$work/in.safetensors" "$work/a.safetensors"; } &&
+        node "$modules/ort_outputs.mjs" "$work/plain.onnx" "$work/in.safetensors" "$work/a.safetensors"
+}
+
+line "plain ops: as they were read" plain_outputs ''
+line "plain ops: heads and units pruned around them" plain_outputs \
+    'prune_heads: {score: magnitude, keep: 2}, prune_ffn: {score: magnitude, keep_ratio: 0.5}'
+line "plain ops: the layer before them removed" plain_outputs 'remove_layer: {drop: [0]}'
+line "plain ops: weights of 16 bits" plain_outputs 'cast: {dtype: f16}'
 for model in bert bert_mlm distilbert gpt2 llama vit deit swin swin_padded; do
     line "fused by onnxruntime, read back: $model" fused_outputs "$root/tests/data/reference/$model"
 done

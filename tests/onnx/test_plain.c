@@ -347,6 +347,90 @@ static void test_unusual(void **state) {
     diag_destroy(diag);
 }
 
+/* ---- training through them ---- */
+
+static void open_loss(Runner *r, Graph *graph, Node *loss, bool backward) {
+    static const int32_t IDS[3][4] = {{1, 5, 0, 9}, {2, 2, 7, 10}, {3, 8, 4, 6}};
+    runner_open_sizes(r, graph, (int64_t[DIM_SYMBOLS]){3, 4, 1, 1}, PRECISION_F64,
+                      backward ? loss : NULL, &loss, 1);
+    int32_t *ids = workspace_input(r->workspace, INPUT_IDS),
+            *mask = workspace_input(r->workspace, INPUT_MASK),
+            *labels = workspace_input(r->workspace, "labels");
+    for (int i = 0; i < 12; i++) ids[i] = IDS[i / 4][i % 4], mask[i] = i % 4 < 4 - i / 4;
+    for (int i = 0; i < 3; i++) labels[i] = i;
+    runner_run(r);
+}
+
+/* The loss with a storage moved by so much along a direction of ones and minus ones. */
+static double loss_at(Graph *graph, Node *loss, Storage *storage, double by) {
+    const Tensor kept = storage->tensor;
+    const int64_t count = tensor_count(&kept);
+    double *values = malloc((size_t)count * sizeof *values), found;
+    Diag *diag = diag_create();
+    Runner r;
+    tensor_read_f64(&kept, 0, count, values);
+    for (int64_t i = 0; i < count; i++) values[i] += i % 3 ? by : -by;
+    expect_ok(diag,
+              tensor_create(&storage->tensor, DTYPE_F64, kept.rank, kept.dim, diag));
+    expect_ok(diag, tensor_write_f64(&storage->tensor, 0, count, values, diag));
+    open_loss(&r, graph, loss, false);
+    found = *(const double *)workspace_value(r.workspace, loss);
+    runner_close(&r);
+    tensor_release(&storage->tensor);
+    storage->tensor = kept;
+    diag_destroy(diag);
+    free(values);
+    return found;
+}
+
+/* Gradients of weights inside of plain blocks and in front of them, along a direction,
+ * against differences. */
+static void test_gradients(void **state) {
+    static const double STEP = 1e-4;
+    (void)state;
+    Diag *diag = diag_create();
+    Model *model = load("tests/data/onnx/unusual.onnx", diag);
+    Graph *graph = model->graph;
+    const Type labels = {.dtype = DTYPE_I32, .rank = 1, .dim = {DIM_N}};
+    Node *in[2] = {graph_output(graph, OUTPUT_LOGITS),
+                   graph_input(graph, "labels", &labels)};
+    Node *loss = graph_insert(graph, NULL, op_find(graph->ops, "cross_entropy"), in, 2);
+    expect_ok(diag, node_infer(loss, diag));
+    Runner r;
+    int checked = 0;
+    open_loss(&r, graph, loss, true);
+    for (int s = 0; s < graph->storage_count; s++) {
+        Storage *storage = graph->storages[s];
+        const int64_t at = params_offset(r.params, storage);
+        if (at < 0 ||
+            !(strstr(storage->name, "layer.1.") || strstr(storage->name, "words")))
+            continue;
+        double along = 0, size = 0, numeric[2];
+        for (int64_t i = 0; i < tensor_count(&storage->tensor); i++) {
+            const double g = ((const double *)r.gradients)[at + i];
+            along += i % 3 ? g : -g;
+            size += fabs(g);
+        }
+        for (int wide = 0; wide < 2; wide++) {
+            const double h = (1 + wide) * STEP;
+            numeric[wide] =
+                (loss_at(graph, loss, storage, h) - loss_at(graph, loss, storage, -h)) /
+                (2 * h);
+        }
+        const double bound =
+            difference_tolerance(PRECISION_F64, STEP, numeric[0], numeric[1],
+                                 rounding_terms(graph, loss, r.sizes), 10);
+        if (!(fabs(along - numeric[0]) <= bound) || size == 0)
+            fail_msg("%s: gradient %.12g, by differences %.12g (bound %.3g)",
+                     storage->name, along, numeric[0], bound);
+        checked++;
+    }
+    assert_true(checked > 15);
+    runner_close(&r);
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
 /* ---- ops that were written ---- */
 
 enum { OUTPUTS = 6 };
@@ -411,6 +495,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_operators, enter, leave),
         cmocka_unit_test_setup_teardown(test_unusual, enter, leave),
+        cmocka_unit_test_setup_teardown(test_gradients, enter, leave),
         cmocka_unit_test_setup_teardown(test_written, enter, leave),
     };
     return cmocka_run_group_tests_name("plain", tests, NULL, NULL);
