@@ -47,6 +47,13 @@ static BlockKind kind_of(const Node *last) {
 
 /* ---- one block ---- */
 
+/* Whether a value is another one times a vector of weights (LayerScale, Touvron et al.,
+ * 2021). */
+static bool is_scaled(const Node *value) {
+    return node_is(value, &op_binary) && node_chooses(value, "fn", "multiply") &&
+           node_has(value, 1) && value->in[1]->storage;
+}
+
 /* Follows an operand of a sum back to what the branch ends in; false when it is no
  * branch: it leaves the layer, or is read elsewhere. */
 static bool find_last(const Walk *w, Block *block, Node *value) {
@@ -56,6 +63,7 @@ static bool find_last(const Walk *w, Block *block, Node *value) {
         if (!node_is_in(value, w->stack, w->layer) ||
             graph_use_count(w->graph, value) != 1)
             return false;
+        if (is_scaled(value)) continue;
         if (node_has_trait(value, OP_PROJECTION | OP_TENSOR)) break;
         if (node_has_trait(value, OP_NORM) && !block->branch_norm)
             block->branch_norm = value;

@@ -341,6 +341,7 @@ void plain_report(Lift *lift, Diag *diag) {
     }
     if (reported > REPORTS_MAX)
         diag_warn(diag, LOC_FILE(lift->net->path), NULL,
-                  "%d more parts of the graph became plain ops", reported - REPORTS_MAX);
+                  "%d more part%s of the graph became plain ops", reported - REPORTS_MAX,
+                  reported - REPORTS_MAX == 1 ? "" : "s");
     arena_destroy(arena);
 }

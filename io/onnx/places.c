@@ -61,7 +61,8 @@ static Node *branch_end(Finder *f, Node *node, Role out, Role norm, bool apply) 
         if (!user) return NULL;
         if (is(user, "add")) return user;
         const bool row = is(user, "linear") || is_norm(user) || is(user, "dropout") ||
-                         is(user, "window_reverse") || is(user, "scale");
+                         is(user, "window_reverse") || is(user, "scale") ||
+                         (is(user, "binary") && user->in[1] && user->in[1]->storage);
         if (!row || user->in[0] != node) return NULL;
         if (apply)
             place(f, user,

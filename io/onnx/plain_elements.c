@@ -143,11 +143,23 @@ static Node *number_first(Lift *lift, const NetNode *node, const char *fn, doubl
     return plain_unary(lift, node, "exp", scaled(lift, node, b, log(number)));
 }
 
+/* Whether operands may change places: what is stored comes second then. */
+static bool is_turned(const NetNode *node, const char *fn, int i, int j) {
+    static const char *const EITHER[] = {"add", "multiply", "minimum", "maximum",
+                                         "equal"};
+    bool either = false;
+    for (size_t k = 0; k < sizeof EITHER / sizeof *EITHER; k++)
+        either = either || strcmp(fn, EITHER[k]) == 0;
+    return either && node->in_count > j && node->in[i] && node->in[j] &&
+           value_is_fixed(node->in[i]) && !value_is_fixed(node->in[j]);
+}
+
 /* Operands `i` and `j`; one may be a number. */
 static Node *two_operands(Lift *lift, const NetNode *node, const char *fn, int i, int j) {
     double number;
-    const bool first = node->in_count > j && node->in[j] && node->in[i] &&
-                       node->in[i]->probe[0] && node->in[j]->probe[0] &&
+    if (is_turned(node, fn, i, j)) return two_operands(lift, node, fn, j, i);
+    const bool first = node->in_count > i && node->in_count > j && node->in[j] &&
+                       node->in[i] && node->in[i]->probe[0] && node->in[j]->probe[0] &&
                        node->in[i]->probe[0]->rank <= node->in[j]->probe[0]->rank;
     if (plain_number(node, j, &number))
         return plain_with(lift, node, fn, plain_operand(lift, node, i), number);

@@ -1,5 +1,5 @@
 """Writes unusual.onnx and unusual.safetensors: an encoder whose second layer holds blocks
-that no published family has, as PyTorch 1.13 exports them, and what PyTorch computes. Run
+that no published family has, and whose third scales its branches, as PyTorch 1.13 exports them, and what PyTorch computes. Run
 in this folder."""
 import json, math, struct
 import torch, torch.nn as nn, torch.nn.functional as F
@@ -45,10 +45,12 @@ class Attention(nn.Module):
 
 class Layer(nn.Module):
     """Unusual: its outputs are scaled by what their mean over the tokens says (Hu et al.,
-    2018)."""
+    2018). Scaled: branches are, by vectors of weights (Touvron et al., 2021)."""
 
-    def __init__(self, unusual):
+    def __init__(self, unusual, scaled):
         super().__init__()
+        self.scale1, self.scale2 = (
+            nn.Parameter(torch.zeros(WIDTH)) if scaled else 1 for _ in range(2))
         self.attention = Attention(unusual)
         self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
         self.inner, self.output = nn.Linear(WIDTH, INNER), nn.Linear(INNER, WIDTH)
@@ -56,12 +58,12 @@ class Layer(nn.Module):
         self.excite = nn.Linear(4, WIDTH) if unusual else None
 
     def forward(self, x, mask, counts):
-        x = self.norm1(x + self.attention(x, mask))
+        x = self.norm1(x + self.attention(x, mask) * self.scale1)
         y = self.output(F.gelu(self.inner(x)))
         if self.squeeze is not None:
             mean = (y * counts[..., None]).sum(1) / counts.sum(1, keepdim=True)
             y = y * torch.sigmoid(self.excite(F.relu(self.squeeze(mean))))[:, None]
-        return self.norm2(x + y)
+        return self.norm2(x + self.scale2 * y)
 
 
 class Model(nn.Module):
@@ -69,7 +71,7 @@ class Model(nn.Module):
         super().__init__()
         self.words, self.positions = nn.Embedding(WORDS, WIDTH), nn.Embedding(POSITIONS, WIDTH)
         self.norm = nn.LayerNorm(WIDTH)
-        self.layer = nn.ModuleList([Layer(i == 1) for i in range(3)])
+        self.layer = nn.ModuleList([Layer(i == 1, i == 2) for i in range(3)])
         self.classifier = nn.Linear(WIDTH, 4)
         self.register_buffer('position_ids', torch.arange(POSITIONS)[None])
         for p in self.parameters():
