@@ -113,7 +113,7 @@ static void describe_traits(const Op *op) {
         const char *text;
     } rows[] = {
         {OP_ELEMENTWISE, "Element by element."},
-        {OP_PROPORTIONAL, "A constant times its operand."},
+        {OP_PROPORTIONAL, "Its first operand times constants or weights."},
         {OP_ROWWISE, "Row by row."},
         {OP_NORM, "A norm."},
         {OP_PROJECTION, "Linear in x and in the weight."},

@@ -204,6 +204,9 @@ typedef struct RmsNormAttrs {
     bool unit_offset;
 } RmsNormAttrs;
 
+/* layer_scale(x[..., D], factors[D]): x * factors, by columns (Touvron et al., 2021). No
+ * attributes. */
+
 /* rotary(x[N, T, D]) -> same: each head of width d = D / heads turns its pairs (j, j +
  * d/2), j < d/2, of token t by the angle (offset + t) theta^(-2j/d) (Su et al., 2021, in
  * the half-split order of Hugging Face checkpoints). With `turned` r > 0 only the first r

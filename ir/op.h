@@ -79,7 +79,7 @@ typedef enum OpTrait {
     OP_PASS_GRADIENT = 1 << 3, /* gradient of operand 0 equals the output's gradient */
     OP_PASS_VALUE = 1 << 4,    /* the value is that of operand 0 outside of training */
     OP_ELEMENTWISE = 1 << 5,   /* one function of elements that lie at the same place */
-    OP_PROPORTIONAL = 1 << 6,  /* and that function is a constant times operand 0 */
+    OP_PROPORTIONAL = 1 << 6,  /* elements of operand 0, times constants or weights */
     OP_ROWWISE = 1 << 7,       /* a row of the result depends on that row of the operands
                                   alone, beside weights; the position may count */
     OP_NORM = 1 << 8,       /* rows of operand 0 to a scale of their own, times `weight`,

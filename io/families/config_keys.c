@@ -78,7 +78,8 @@ static const char *const PASSIVE[] = {
     "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers",
     "pooler_size_per_head", "pooler_type", "pooler_act", "pooler_output_size", "gap_size",
     "net_structure_type", "num_memory_blocks", "down_scale_factor", "encoder_stride",
-    "out_features", "out_indices", "stage_names", "path_norm", "hidden_size",
+    "out_features", "out_indices", "stage_names", "apply_layernorm",
+    "reshape_hidden_states", "path_norm", "hidden_size",
     "num_hidden_layers", /* follow from others in Swin and Marian */
     "initializer_cutoff_factor", "deterministic_flash_attn", "reference_compile",
     "original_max_position_embeddings", "repad_logits_with_grad",

@@ -44,25 +44,29 @@ void vision_config_image(Builder *b, Vision *vision) {
                   (long long)patch[1]);
 }
 
-Builder vision_begin(Vision *vision, Model *model, Diag *diag) {
-    Builder b = {.model = model, .diag = diag, .layer = -1, .prefix = ""};
-    const double std = 0.02, eps = 1e-12;
+void vision_read(Builder *b, Vision *vision, double eps) {
+    const double std = 0.02;
     const int64_t channels = 3;
     *vision = (Vision){0};
-    vision->width = build_config_int(&b, "hidden_size", NULL, 1, BUILD_WIDTH_MAX);
-    vision->layers = build_config_int(&b, "num_hidden_layers", NULL, 1, BUILD_LAYERS_MAX);
-    vision->heads = build_config_int(&b, "num_attention_heads", NULL, 1, BUILD_WIDTH_MAX);
-    vision->hidden = build_config_int(&b, "intermediate_size", NULL, 1, BUILD_FFN_MAX);
-    vision->channels = build_config_int(&b, "num_channels", &channels, 1, CHANNELS_MAX);
-    vision_config_image(&b, vision);
-    vision->qkv_bias = build_config_bool(&b, "qkv_bias", true);
-    vision->act = build_config_activation(&b, "hidden_act", "gelu");
-    vision->eps = build_config_real(&b, "layer_norm_eps", &eps, 0, 1);
-    vision->dropout = build_config_dropout(&b, "hidden_dropout_prob", 0);
-    build_config_attention_dropout(&b, "attention_probs_dropout_prob");
-    b.std = build_config_real(&b, "initializer_range", &std, 0, 100);
-    build_config_heads(&b, "num_attention_heads", vision->heads, "hidden_size",
+    vision->width = build_config_int(b, "hidden_size", NULL, 1, BUILD_WIDTH_MAX);
+    vision->layers = build_config_int(b, "num_hidden_layers", NULL, 1, BUILD_LAYERS_MAX);
+    vision->heads = build_config_int(b, "num_attention_heads", NULL, 1, BUILD_WIDTH_MAX);
+    vision->channels = build_config_int(b, "num_channels", &channels, 1, CHANNELS_MAX);
+    vision_config_image(b, vision);
+    vision->qkv_bias = build_config_bool(b, "qkv_bias", true);
+    vision->act = build_config_activation(b, "hidden_act", "gelu");
+    vision->eps = build_config_real(b, "layer_norm_eps", &eps, 0, 1);
+    vision->dropout = build_config_dropout(b, "hidden_dropout_prob", 0);
+    build_config_attention_dropout(b, "attention_probs_dropout_prob");
+    b->std = build_config_real(b, "initializer_range", &std, 0, 100);
+    build_config_heads(b, "num_attention_heads", vision->heads, "hidden_size",
                        vision->width);
+}
+
+Builder vision_begin(Vision *vision, Model *model, Diag *diag) {
+    Builder b = {.model = model, .diag = diag, .layer = -1, .prefix = ""};
+    vision_read(&b, vision, 1e-12);
+    vision->hidden = build_config_int(&b, "intermediate_size", NULL, 1, BUILD_FFN_MAX);
     return b;
 }
 
@@ -99,36 +103,38 @@ Node *vision_embed(Builder *b, const Vision *vision, bool distillation) {
     return build_dropout(b, vision->dropout, build_add(b, ROLE_POSITION, x, position));
 }
 
-/* Storage name of one part of the current layer. */
-static const char *part(Builder *b, const char *name) {
+const char *vision_part(Builder *b, const char *name) {
     return arena_printf(b->model->arena, "encoder.layer.%d.%s", b->layer, name);
 }
 
-static Node *attend(Builder *b, const Vision *vision, Node *x) {
+Node *vision_attend(Builder *b, const Vision *vision, Node *x) {
     bool bias = vision->qkv_bias;
     int64_t width = vision->width;
-    Node *q =
-        build_linear(b, ROLE_Q, part(b, "attention.attention.query"), x, width, bias);
-    Node *k = build_linear(b, ROLE_K, part(b, "attention.attention.key"), x, width, bias);
-    Node *v =
-        build_linear(b, ROLE_V, part(b, "attention.attention.value"), x, width, bias);
+    Node *q = build_linear(b, ROLE_Q, vision_part(b, "attention.attention.query"), x,
+                           width, bias);
+    Node *k = build_linear(b, ROLE_K, vision_part(b, "attention.attention.key"), x, width,
+                           bias);
+    Node *v = build_linear(b, ROLE_V, vision_part(b, "attention.attention.value"), x,
+                           width, bias);
     Node *const in[4] = {q, k, v};
     x = build_op(b, "attention", ROLE_ATTENTION, in, "heads=%lld",
                  (long long)vision->heads);
-    return build_linear(b, ROLE_OUT, part(b, "attention.output.dense"), x, width, true);
+    return build_linear(b, ROLE_OUT, vision_part(b, "attention.output.dense"), x, width,
+                        true);
 }
 
 static Node *encode_layer(Builder *b, const Vision *vision, Node *x) {
-    Node *norm =
-        build_layer_norm(b, ROLE_NORM1, part(b, "layernorm_before"), x, vision->eps);
-    Node *attended = build_dropout(b, vision->dropout, attend(b, vision, norm));
+    Node *norm = build_layer_norm(b, ROLE_NORM1, vision_part(b, "layernorm_before"), x,
+                                  vision->eps);
+    Node *attended = build_dropout(b, vision->dropout, vision_attend(b, vision, norm));
     x = build_add(b, ROLE_RESIDUAL1, x, attended);
-    norm = build_layer_norm(b, ROLE_NORM2, part(b, "layernorm_after"), x, vision->eps);
-    Node *fed = build_linear(b, ROLE_FFN_IN, part(b, "intermediate.dense"), norm,
+    norm = build_layer_norm(b, ROLE_NORM2, vision_part(b, "layernorm_after"), x,
+                            vision->eps);
+    Node *fed = build_linear(b, ROLE_FFN_IN, vision_part(b, "intermediate.dense"), norm,
                              vision->hidden, true);
     fed = build_op(b, "activation", ROLE_FFN_ACT, (Node *[4]){fed}, "fn=%s", vision->act);
-    fed =
-        build_linear(b, ROLE_FFN_OUT, part(b, "output.dense"), fed, vision->width, true);
+    fed = build_linear(b, ROLE_FFN_OUT, vision_part(b, "output.dense"), fed,
+                       vision->width, true);
     return build_add(b, ROLE_RESIDUAL2, x, build_dropout(b, vision->dropout, fed));
 }
 

@@ -14,6 +14,10 @@ typedef struct Vision {
     double eps, dropout;
 } Vision;
 
+/* Reads what all have but for the width of the feed-forward block; `eps` where the
+ * configuration has none. */
+void vision_read(Builder *b, Vision *vision, double eps);
+
 /* Starts a builder on the model and reads the configuration. */
 Builder vision_begin(Vision *vision, Model *model, Diag *diag);
 
@@ -27,6 +31,12 @@ Node *vision_patches(Builder *b, const Vision *vision);
 /* Pixels to tokens: patches, projection, class token and, for DeiT, distillation token,
  * position. */
 Node *vision_embed(Builder *b, const Vision *vision, bool distillation);
+
+/* Storage name of one part of the current layer. */
+const char *vision_part(Builder *b, const char *name);
+
+/* The attention of a layer with its projections. */
+Node *vision_attend(Builder *b, const Vision *vision, Node *x);
 
 /* All layers and the final norm, named as output `last_hidden_state`. */
 Node *vision_encode(Builder *b, const Vision *vision, Node *x);

@@ -50,6 +50,10 @@ const char *onnx_op_multiply(OnnxExport *x, const Node *node) {
     return ONNX_NODE(x->b, "Mul", a, onnx_operand(x, node, 1));
 }
 
+const char *onnx_op_layer_scale(OnnxExport *x, const Node *node) {
+    return onnx_op_multiply(x, node);
+}
+
 const char *onnx_op_scale(OnnxExport *x, const Node *node) {
     return ONNX_NODE(x->b, "Mul", onnx_operand(x, node, 0),
                      onnx_real(x->b, node_real(node, "by")));

@@ -37,6 +37,7 @@ const families = {
     mt5: 'model_type: mt5, architectures: [MT5ForConditionalGeneration], d_model: 8, d_kv: 4, num_layers: 4, num_heads: 2, d_ff: 16, vocab_size: 12',
     vit: `model_type: vit, architectures: [ViTForImageClassification], ${image}`,
     deit: `model_type: deit, architectures: [DeiTForImageClassificationWithTeacher], ${image}`,
+    dinov2: 'model_type: dinov2, architectures: [Dinov2ForImageClassification], hidden_size: 8, num_hidden_layers: 4, num_attention_heads: 2, mlp_ratio: 2, image_size: 8, patch_size: 2, num_channels: 1, num_labels: 3, initializer_range: 0.3',
     swin: 'model_type: swin, architectures: [SwinForImageClassification], embed_dim: 8, depths: [2, 2], num_heads: [2, 2], window_size: 3, mlp_ratio: 2, image_size: 8, patch_size: 1, num_channels: 1, num_labels: 3, initializer_range: 0.3, use_absolute_embeddings: true',
     rnn: recurrent,
     rnn_mean: `${recurrent}, context: mean, encoder_activation: relu`,

@@ -70,7 +70,7 @@ onnx_time() { # MODEL PASSES
 }
 
 line "onnxruntime: drawn models of all families" node "$modules/onnx_grid.mjs" "$COMPRESS"
-for model in bert bert_mlm distilbert gpt2 llama marian bart bart_scaled t5 t5_gated vit deit swin swin_padded; do
+for model in bert bert_mlm distilbert gpt2 llama marian bart bart_scaled t5 t5_gated vit deit dinov2 dinov2_features swin swin_padded; do
     onnx "reference $model" "$root/tests/data/reference/$model"
 done
 

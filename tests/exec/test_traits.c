@@ -137,8 +137,16 @@ static Verdict try_elementwise(Problem *p) {
 }
 
 static Verdict try_proportional(Problem *p) {
-    const Verdict verdict = p->count == 1 ? try_elementwise(p) : FAILS;
-    return verdict == HOLDS && !doubles(p, 0, -1) ? FAILS : verdict;
+    const int64_t n = type_count(&p->out);
+    if (p->count == 1) {
+        const Verdict verdict = try_elementwise(p);
+        return verdict == HOLDS && !doubles(p, 0, -1) ? FAILS : verdict;
+    }
+    if (has_repeated(p)) return NO_CASE;
+    if (!p->value[0] || !type_equal(&p->type[0], &p->out)) return FAILS;
+    for (int i = 1; i < p->count; i++) /* a value, no weights */
+        if (!p->value[i] || p->type[i].rank >= p->out.rank) return FAILS;
+    return change_stays(p, 0, 0, n / 2, 1) && doubles(p, 0, -1) ? HOLDS : FAILS;
 }
 
 /* Operands that are no weights: those with the rows of the result. */

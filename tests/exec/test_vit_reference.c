@@ -1,5 +1,5 @@
-/* ViT and DeiT folders against torchvision's outputs and gradients
- * (tests/data/reference/README.md says how they were computed). */
+/* ViT and DeiT folders against torchvision's outputs and gradients, DINOv2's against its
+ * formulas in float64 (tests/data/reference/README.md says how they were computed). */
 #include "exec/ops.h"
 #include "io/formats/hf.h"
 #include "tests/support/check.h"
@@ -81,11 +81,49 @@ static void test_vit_gradients(void **state) {
     case_close(&c);
 }
 
+static void test_dinov2(void **state) {
+    (void)state;
+    Case c;
+    case_open(&c, ROOT "dinov2", ROOT "dinov2/reference.safetensors");
+    check_forward(&c, (const char *[]){"logits", "last_hidden_state"}, 2);
+    reference_image_gradients(c.model->graph, c.reference,
+                              ROOT "dinov2/gradients.safetensors");
+    case_close(&c);
+}
+
+/* The bare model; its loss is the mean square of what its pooled output differs by. */
+static void test_dinov2_features(void **state) {
+    (void)state;
+    Case c;
+    Checkpoint *gradients;
+    case_open(&c, ROOT "dinov2_features", ROOT "dinov2_features/reference.safetensors");
+    check_forward(&c, (const char *[]){"pooler_output", "last_hidden_state"}, 2);
+    assert_ok(safetensors_read(&gradients, ROOT "dinov2_features/gradients.safetensors",
+                               c.diag),
+              c.diag);
+    Graph *graph = c.model->graph;
+    Node *pooled = graph_output(graph, "pooler_output");
+    Node *const in[] = {pooled, graph_input(graph, "target", &pooled->type)};
+    Node *loss =
+        graph_insert(graph, NULL, op_find(graph->ops, "mean_squared_error"), in, 2);
+    assert_ok(node_infer(loss, c.diag), c.diag);
+    Runner r;
+    runner_open(&r, graph, 2, PRECISION_F32, loss, NULL, 0);
+    reference_feed(r.workspace, c.reference, "pixel_values", "pixel_values");
+    reference_feed(r.workspace, c.reference, "target", "target");
+    runner_run(&r);
+    runner_compare(&r, c.reference, "loss", loss);
+    runner_compare_gradients(&r, gradients, "grad.");
+    runner_close(&r);
+    checkpoint_destroy(gradients);
+    case_close(&c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_vit_forward),
-        cmocka_unit_test(test_deit_forward),
-        cmocka_unit_test(test_vit_gradients),
+        cmocka_unit_test(test_vit_forward),     cmocka_unit_test(test_deit_forward),
+        cmocka_unit_test(test_vit_gradients),   cmocka_unit_test(test_dinov2),
+        cmocka_unit_test(test_dinov2_features),
     };
     return cmocka_run_group_tests_name("vit and deit reference", tests, NULL, NULL);
 }

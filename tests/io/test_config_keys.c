@@ -14,6 +14,9 @@
     "\"num_hidden_layers\": 1, \"num_attention_heads\": 2, \"image_size\": 4, "          \
     "\"patch_size\": 2"
 
+#define DINOV2                                                                           \
+    "\"model_type\": \"dinov2\", \"hidden_size\": 8, \"num_hidden_layers\": 1, "         \
+    "\"num_attention_heads\": 2, \"image_size\": 4, \"patch_size\": 2"
 #define BART                                                                             \
     "\"model_type\": \"bart\", \"vocab_size\": 16, \"d_model\": 8, "                     \
     "\"encoder_layers\": 1, \"decoder_layers\": 1, \"encoder_attention_heads\": 2, "     \
@@ -25,6 +28,11 @@
 static const struct {
     const char *config, *message;
 } REFUSED[] = {
+    {"{" DINOV2 ", \"use_swiglu_ffn\": true}",
+     "use_swiglu_ffn: expected false, the only kind there is"},
+    {"{" DINOV2 ", \"mlp_ratio\": 0.1}", "mlp_ratio: expected at least one unit"},
+    {"{" DINOV2 ", \"architectures\": [\"Dinov2Backbone\"]}",
+     "expected a list with one of Dinov2Model, Dinov2ForImageClassification"},
     {"{" BART ", \"normalize_before\": true}",
      "normalize_before: expected false, the only kind there is"},
     {"{" BART ", \"add_final_layer_norm\": true}",
@@ -174,6 +182,13 @@ static const char *const PUBLISHED[] = {
     "false, \"num_beams\": 6, \"num_hidden_layers\": 1, \"pad_token_id\": 15, "
     "\"scale_embedding\": true, \"static_position_embeddings\": true, \"vocab_size\": 16, "
     "\"share_encoder_decoder_embeddings\": true, \"decoder_vocab_size\": 16}",
+    "{" DINOV2 ", \"apply_layernorm\": true, \"architectures\": [\"Dinov2Model\"], "
+    "\"attention_probs_dropout_prob\": 0.0, \"drop_path_rate\": 0.0, \"hidden_act\": "
+    "\"gelu\", \"hidden_dropout_prob\": 0.0, \"initializer_range\": 0.02, "
+    "\"layer_norm_eps\": 1e-06, \"layerscale_value\": 1.0, \"mlp_ratio\": 4, "
+    "\"num_channels\": 3, \"out_features\": [\"stage1\"], \"out_indices\": [1], \"qkv_bias\": "
+    "true, \"reshape_hidden_states\": true, \"stage_names\": [\"stem\", \"stage1\"], "
+    "\"torch_dtype\": \"float32\", \"use_swiglu_ffn\": false, \"use_mask_token\": true}",
     "{" BART
     ", \"_num_labels\": 3, \"activation_dropout\": 0.1, \"activation_function\": \"gelu\", "
     "\"add_bias_logits\": false, \"add_final_layer_norm\": false, \"architectures\": "
@@ -215,6 +230,22 @@ typedef struct Walk {
 } Walk;
 
 static const Walk WALKS[] = {
+    {"\"model_type\": \"dinov2\"",
+     {{"hidden_size", "8", "12"},
+      {"num_hidden_layers", "2", "1"},
+      {"num_attention_heads", "2", "4"},
+      {"mlp_ratio", "4", "4.5"},
+      {"hidden_act", "\"gelu\"", "\"relu\""},
+      {"hidden_dropout_prob", "0.0", "0.1"},
+      {"initializer_range", "0.02", "0.03"},
+      {"layer_norm_eps", "1e-6", "1e-5"},
+      {"image_size", "6", "9"},
+      {"patch_size", "3", "1"},
+      {"num_channels", "3", "2"},
+      {"qkv_bias", "true", "false"},
+      {"num_labels", "3", "4"},
+      {"problem_type", NULL, "\"regression\""},
+      {"architectures", "[\"Dinov2ForImageClassification\"]", "[\"Dinov2Model\"]"}}},
     {"\"model_type\": \"bart\"",
      {{"vocab_size", "16", "17"},
       {"d_model", "8", "10"},

@@ -273,10 +273,10 @@ static const struct {
     const char *old, *new, *message;
 } CONFIGS[] = {
     {"\"model_type\": \"vit\",", "",
-     "model_type: missing: expected one of albert, bart, bert, deit, "
-     "distilbert, electra, gemma, gemma2, gpt2, llama, lstm_lm, marian, "
-     "mistral, modernbert, mpnet, mt5, phi3, qwen2, qwen3, rnn_attention, "
-     "roberta, swin, t5, vit, xlm-roberta"},
+     "model_type: missing: expected one of albert, bart, bert, deit, dinov2, "
+     "distilbert, electra, gemma, gemma2, gpt2, llama, lstm_lm, marian, mistral, "
+     "modernbert, mpnet, mt5, phi3, qwen2, qwen3, rnn_attention, roberta, swin, "
+     "t5, vit, xlm-roberta"},
     {"\"vit\"", "\"rnn\"", "swin, t5, vit, xlm-roberta, found 'rnn'"},
     {"\"vit\"", "7", "swin, t5, vit, xlm-roberta, found integer"},
     {"ViTForImageClassification", "ViTForX",

@@ -114,7 +114,9 @@ static const char *const FOLDERS[] = {"vit",
                                       "bart_scaled",
                                       "modernbert",
                                       "modernbert_mlm",
-                                      "modernbert_tokens"};
+                                      "modernbert_tokens",
+                                      "dinov2",
+                                      "dinov2_features"};
 
 /* Every tensor of one checkpoint is in the other, with the same type, shape and bytes. */
 static void check_tensors(const Checkpoint *found, const Checkpoint *wanted) {

@@ -63,7 +63,7 @@ static void expect_values(const OnnxGraph *graph, const char *inputs,
 static void test_families(void **state) {
     static const char *const NAMES[] = {
         "bert",        "bert_mlm", "distilbert", "gpt2", "llama",    "marian", "swin",
-        "swin_padded", "vit",      "deit",       "t5",   "t5_gated", "bart"};
+        "swin_padded", "vit",      "deit",       "t5",   "t5_gated", "bart",   "dinov2"};
     (void)state;
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
         for (int half = 0; half < 2; half++)

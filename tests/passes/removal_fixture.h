@@ -42,6 +42,11 @@ static const Family FAMILIES[] = {
      " num_hidden_layers: 3, num_attention_heads: 2, intermediate_size: 12,\n"
      " hidden_act: gelu, image_size: 4, patch_size: 2, num_channels: 1, num_labels: 3}\n",
      NORM_PRE, false},
+    {"dinov2", "encoder",
+     "{model_type: dinov2, architectures: [Dinov2ForImageClassification],\n"
+     " hidden_size: 8, num_hidden_layers: 3, num_attention_heads: 2, mlp_ratio: 1.5,\n"
+     " image_size: 4, patch_size: 2, num_channels: 1, num_labels: 3}\n",
+     NORM_PRE, false},
     {"bert", "encoder",
      "{model_type: bert, architectures: [BertForSequenceClassification], hidden_size: 8,\n"
      " num_hidden_layers: 3, num_attention_heads: 2, intermediate_size: 12,\n"

@@ -94,8 +94,8 @@ static Status read_config(Sweep *sweep, const Tree *at, Diag *diag) {
 static void test_configurations(void **state) {
     (void)state;
     static const char *const FILES[] = {
-        "bert", "bert_mlm", "deit", "distilbert", "gpt2",    "llama",         "marian",
-        "swin", "vit",      "t5",   "bart",       "roberta", "electra_choice"};
+        "bert", "bert_mlm", "deit", "distilbert", "gpt2",    "llama",          "marian",
+        "swin", "vit",      "t5",   "bart",       "roberta", "electra_choice", "dinov2"};
     for (size_t i = 0; i < sizeof FILES / sizeof *FILES; i++) {
         char path[128];
         snprintf(path, sizeof path, REFERENCE "%s/config.json", FILES[i]);

@@ -105,6 +105,10 @@ static const struct {
     {"vit", "{model_type: vit, architectures: [ViTForImageClassification],\n" IMAGE},
     {"deit", "{model_type: deit,\n"
              " architectures: [DeiTForImageClassificationWithTeacher],\n" IMAGE},
+    {"dinov2", "{model_type: dinov2, architectures: [Dinov2ForImageClassification],\n"
+               " hidden_size: 8, num_hidden_layers: 4, num_attention_heads: 2,\n"
+               " mlp_ratio: 2, image_size: 4, patch_size: 2, num_channels: 1,\n"
+               " num_labels: 3, initializer_range: 0.3}"},
     {"swin", "{model_type: swin, architectures: [SwinForImageClassification],\n"
              " embed_dim: 8, depths: [2, 2], num_heads: [2, 2], window_size: 3,\n"
              " mlp_ratio: 2, image_size: 8, patch_size: 1, num_channels: 1,\n"

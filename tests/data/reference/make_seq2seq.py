@@ -371,7 +371,7 @@ def dinov2_compute(c, w, inputs):
     x = outputs["last_hidden_state"] = w.layer_norm(prefix + "layernorm", x, eps)
     if not prefix:
         outputs["pooler_output"] = x[:, 0]
-        outputs["loss"] = (x[:, 0] * inputs["weights"]).sum()
+        outputs["loss"] = ((x[:, 0] - inputs["target"]) ** 2).mean()
         return outputs
     outputs["logits"] = w.apply("classifier", torch.cat([x[:, 0], x[:, 1:].mean(1)], 1))
     outputs["loss"] = -torch.log_softmax(outputs["logits"], -1)[torch.arange(n), inputs["labels"]].mean()
@@ -402,6 +402,7 @@ def dinov2(classes, **changes):
     }
     if classes:
         c["id2label"] = {str(i): f"LABEL_{i}" for i in range(classes)}
+        c["label2id"] = {f"LABEL_{i}": i for i in range(classes)}
     prefix = "dinov2." if classes else ""
     width, patch, side = c["hidden_size"], c["patch_size"], c["image_size"] // c["patch_size"]
     w = Weights(21 + classes)
@@ -428,7 +429,7 @@ def dinov2(classes, **changes):
         w.linear("classifier", 2 * width, classes)
         inputs["labels"] = w.integers(0, classes, 2)
     else:
-        inputs["weights"] = torch.randn(2, width, generator=generator).double()
+        inputs["target"] = torch.randn(2, width, generator=generator).double()
     return c, w, inputs, dinov2_compute
 
 
