@@ -1,4 +1,6 @@
 # Tokens and decoded texts of 1,000 difficult texts, against the tokenizers library and SentencePiece.
+# The library and vocabularies take a download of hundreds of MB, so they are installed only where released
+# models are compared too, or for the word tokenizers.
 
 tokens_equal() { # FOLDER-OR-FILE tokenizer.json
     "$TOKENIZE" "$1" "$work/texts.json" >"$work/tokens.jsonl" &&
@@ -14,7 +16,17 @@ pieces_equal() { # MODEL
         cmp "$work/ours.txt" "$work/theirs.txt" && echo "$(wc -l <"$work/ours.txt") texts have the same tokens"
 }
 
-if [[ "tokenizers: " == *"$word"* || "$word" == tokenizers* ]] && [ -x "${TOKENIZE:=$root/build-plain/tokenize}" ]; then
+tokenizers_wanted() {
+    if [ -z "$word$released" ]; then
+        echo "tokenizers: left out; COMPRESS_DATA, or the word tokenizers, asks for them"
+        return 1
+    fi
+    [[ "tokenizers: " == *"$word"* || "$word" == tokenizers* ]] && [ -x "${TOKENIZE:=$root/build-plain/tokenize}" ] &&
+        (cd "$modules" && npm install --no-save --no-package-lock --no-audit --no-fund --loglevel=error \
+            $(node -p 'Object.entries(JSON.parse(fs.readFileSync("package.json")).vocabularies).map((e) => e.join("@")).join(" ")'))
+}
+
+if tokenizers_wanted; then
     mkdir -p "$work/forms"
     node "$modules/tok_texts.mjs" "$work/texts.json"
     (cd "$modules" && node tok_forms.mjs "$work/forms" "$released")
