@@ -1,34 +1,12 @@
 /* Net: see net.h. */
 #include "io/onnx/net.h"
 
-#include "io/files/file.h"
+#include "io/onnx/net_files.h"
 #include "io/onnx/net_quantised.h"
 #include "ir/model_parts.h"
 #include "ir/name_map.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-/* A file's mapping. */
-typedef struct NetFile {
-    const char *location; /* of external data; "" = a file of messages */
-    Buf *map;
-} NetFile;
-
-/* Where a tensor with external data has its bytes. */
-typedef struct NetPlace {
-    const OnnxTensor *tensor;
-    int file;
-    size_t offset;
-} NetPlace;
-
-typedef struct NetFiles {
-    OnnxFile parsed[2]; /* the model, and the encoder where that is a file of its own */
-    NetFile *files;
-    int count, capacity;
-    NetPlace *places; /* sorted by tensor once all are there */
-    int place_count, place_capacity;
-} NetFiles;
 
 typedef struct NetReader {
     Net *net;
@@ -39,174 +17,6 @@ typedef struct NetReader {
     const OnnxModel *model; /* of the file that is read */
     Diag *diag;
 } NetReader;
-
-/* ---- shapes and data ---- */
-
-static const int64_t ELEMENTS_MAX = (int64_t)1 << 40;
-
-bool net_shape_count(const int64_t *dim, size_t rank, int64_t *count) {
-    int64_t all = 1;
-    if (rank > NET_RANK_MAX) return false;
-    for (size_t i = 0; i < rank; i++) {
-        if (dim[i] < 0 || dim[i] > ELEMENTS_MAX) return false;
-        if (dim[i] > 0 && all > ELEMENTS_MAX / dim[i]) return false;
-        all *= dim[i];
-    }
-    if (count) *count = all;
-    return true;
-}
-
-size_t net_element_bytes(int32_t type) {
-    static const unsigned char BYTES[] = {0, 4, 1, 1, 2, 2, 4, 8, 0,
-                                          1, 2, 8, 4, 8, 0, 0, 2};
-    return type >= 0 && type < (int32_t)sizeof BYTES ? BYTES[type] : 0;
-}
-
-size_t net_list_length(const OnnxTensor *tensor) {
-    switch (tensor->data_type) {
-    case ONNX_F32: return tensor->n_float_data;
-    case ONNX_F64: return tensor->n_double_data;
-    case ONNX_I64: return tensor->n_int64_data;
-    case ONNX__TENSOR_PROTO__DATA_TYPE__UINT32:
-    case ONNX__TENSOR_PROTO__DATA_TYPE__UINT64: return tensor->n_uint64_data;
-    default: return tensor->n_int32_data;
-    }
-}
-
-static bool is_external(const OnnxTensor *tensor) {
-    return tensor->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
-}
-
-static int place_order(const void *a, const void *b) {
-    const OnnxTensor *x = ((const NetPlace *)a)->tensor,
-                     *y = ((const NetPlace *)b)->tensor;
-    return x < y ? -1 : x > y;
-}
-
-const void *net_bytes(const Net *net, const OnnxTensor *tensor, Buf **map) {
-    const NetFiles *files = net->files;
-    *map = NULL;
-    if (!is_external(tensor)) {
-        const char *raw = tensor->has_raw_data ? (char *)tensor->raw_data.data : NULL;
-        for (int i = 0; i < files->count; i++) {
-            const char *start = buf_data(files->files[i].map);
-            const char *end = start + buf_bytes(files->files[i].map);
-            if (raw >= start && raw < end) *map = files->files[i].map;
-        }
-        return raw;
-    }
-    const NetPlace wanted = {.tensor = tensor};
-    const NetPlace *place = bsearch(&wanted, files->places, (size_t)files->place_count,
-                                    sizeof wanted, place_order);
-    *map = files->files[place->file].map;
-    return (const char *)buf_data(*map) + place->offset;
-}
-
-bool net_view(Tensor *out, const Net *net, const OnnxTensor *tensor) {
-    Buf *map;
-    const char *bytes = net_bytes(net, tensor, &map);
-    if (!bytes || !map || (uintptr_t)bytes % dtype_bytes(out->dtype) != 0) return false;
-    out->buf = buf_retain(map);
-    out->offset = (size_t)(bytes - (const char *)buf_data(map));
-    return true;
-}
-
-int64_t net_file_bytes(const Net *net) {
-    int64_t bytes = 0;
-    for (int i = 0; i < net->files->count; i++)
-        bytes += (int64_t)buf_bytes(net->files->files[i].map);
-    return bytes;
-}
-
-static void *grown(void *items, int count, int *capacity, size_t size) {
-    if (count < *capacity) return items;
-    *capacity = *capacity ? 2 * *capacity : 16;
-    return memory_grow(items, (size_t)*capacity, size);
-}
-
-/* Maps a file beside the model, once; the model's folder is all that it may lie in. */
-static Status map_external(NetReader *reader, const char *location, int *out) {
-    Net *net = reader->net;
-    NetFiles *files = net->files;
-    const char *folder = path_folder(net->arena, net->path);
-    if (!*location || *location == '/' || strstr(location, ".."))
-        return diag_fail(reader->diag, STATUS_FORMAT, LOC_FILE(reader->path), location,
-                         "expected external data in the model's folder");
-    for (int i = 0; i < files->count; i++)
-        if (strcmp(files->files[i].location, location) == 0) return *out = i, STATUS_OK;
-    const char *path = path_join(net->arena, folder, location);
-    TRY(path_check_inside(folder, path, reader->diag));
-    files->files = grown(files->files, files->count, &files->capacity, sizeof(NetFile));
-    NetFile *file = &files->files[files->count];
-    TRY(file_map(&file->map, path, reader->diag));
-    file->location = location;
-    *out = files->count++;
-    return STATUS_OK;
-}
-
-/* A decimal number of external data; false when it is none, or too large. */
-static bool read_size(const char *text, size_t *out) {
-    char *end;
-    if (!text || *text < '0' || *text > '9') return false;
-    const unsigned long long value = strtoull(text, &end, 10);
-    *out = (size_t)value;
-    return *end == '\0' && value <= (unsigned long long)ELEMENTS_MAX * 8;
-}
-
-static Status place_external(NetReader *reader, const OnnxTensor *tensor, size_t bytes) {
-    const Loc at = LOC_FILE(reader->path);
-    const char *location = NULL;
-    size_t offset = 0, length = bytes;
-    bool good = true;
-    for (size_t i = 0; i < tensor->n_external_data; i++) {
-        const OnnxEntry *entry = tensor->external_data[i];
-        const char *key = entry->key ? entry->key : "";
-        if (strcmp(key, "location") == 0) location = entry->value;
-        if (strcmp(key, "offset") == 0) good &= read_size(entry->value, &offset);
-        if (strcmp(key, "length") == 0) good &= read_size(entry->value, &length);
-    }
-    if (!location || !good || length != bytes)
-        return diag_fail(reader->diag, STATUS_FORMAT, at, tensor->name,
-                         "expected external data with a location, an offset and a length "
-                         "of %zu bytes",
-                         bytes);
-    NetPlace place = {.tensor = tensor, .offset = offset};
-    TRY(map_external(reader, location, &place.file));
-    NetFiles *files = reader->net->files;
-    const size_t end = buf_bytes(files->files[place.file].map);
-    if (offset > end || bytes > end - offset)
-        return diag_fail(reader->diag, STATUS_FORMAT, at, tensor->name,
-                         "expected %zu bytes from byte %zu of '%s', which has %zu", bytes,
-                         offset, location, end);
-    files->places =
-        grown(files->places, files->place_count, &files->place_capacity, sizeof place);
-    files->places[files->place_count++] = place;
-    return STATUS_OK;
-}
-
-/* Checks that a stored tensor is what it says. */
-static Status check_tensor(NetReader *reader, const OnnxTensor *tensor) {
-    const Loc at = LOC_FILE(reader->path);
-    const size_t each = net_element_bytes(tensor->data_type);
-    int64_t count;
-    if (!net_shape_count(tensor->dims, tensor->n_dims, &count))
-        return diag_fail(reader->diag, STATUS_FORMAT, at, tensor->name,
-                         "expected at most %d dimensions of at least 0 whose product "
-                         "fits, found %zu dimensions",
-                         NET_RANK_MAX, tensor->n_dims);
-    if (!each)
-        return diag_fail(reader->diag, STATUS_FORMAT, at, tensor->name,
-                         "expected a tensor of numbers, found data type %d",
-                         (int)tensor->data_type);
-    if (is_external(tensor)) return place_external(reader, tensor, (size_t)count * each);
-    const size_t bytes =
-        tensor->has_raw_data ? tensor->raw_data.len : net_list_length(tensor) * each;
-    if (bytes != (size_t)count * each)
-        return diag_fail(reader->diag, STATUS_FORMAT, at, tensor->name,
-                         "its shape asks for %zu bytes, found %zu", (size_t)count * each,
-                         bytes);
-    return STATUS_OK;
-}
 
 /* ---- names ---- */
 
@@ -265,7 +75,8 @@ static Status add_input(NetReader *reader, const OnnxValue *input) {
 static Status add_leaves(NetReader *reader, const OnnxGraph *graph) {
     NetValue *value = NULL;
     for (size_t i = 0; i < graph->n_initializer; i++) {
-        TRY(check_tensor(reader, graph->initializer[i]));
+        TRY(net_files_check(reader->net, graph->initializer[i], LOC_FILE(reader->path),
+                            reader->diag));
         TRY(add_value(reader, graph->initializer[i]->name, &value));
         value->stored = graph->initializer[i];
     }
@@ -292,7 +103,7 @@ static Status add_node(NetReader *reader, const OnnxNode *proto) {
     if (proto->op_type && strcmp(proto->op_type, "If") == 0)
         return add_choice(reader, proto);
     if (constant && proto->n_output == 1) {
-        TRY(check_tensor(reader, constant));
+        TRY(net_files_check(net, constant, LOC_FILE(reader->path), reader->diag));
         TRY(add_value(reader, proto->output[0], &value));
         value->stored = constant;
         return STATUS_OK;
@@ -338,7 +149,7 @@ static bool find_condition(const NetReader *reader, const char *name, bool *take
         if (value->stored) {
             Buf *map;
             const OnnxTensor *tensor = value->stored;
-            if (tensor->data_type != ONNX_BOOL || is_external(tensor)) return false;
+            if (tensor->data_type != ONNX_BOOL || net_is_external(tensor)) return false;
             const uint8_t *bytes = net_bytes(reader->net, tensor, &map);
             if (!bytes && tensor->n_int32_data != 1) return false;
             if (bytes && tensor->raw_data.len != 1) return false;
@@ -555,7 +366,6 @@ static Status read_encoder(NetReader *reader, const char *path) {
 
 static Status read_graph(NetReader *reader, const char *encoder) {
     Net *net = reader->net;
-    NetFiles *files = net->files;
     size_t values = 0, nodes = 0;
     size_t inputs = net->model->graph->n_input, outputs = net->model->graph->n_output;
     count_parts(net->model->graph, &values, &nodes);
@@ -570,27 +380,11 @@ static Status read_graph(NetReader *reader, const char *encoder) {
     net->outputs = ARENA_ARRAY(net->arena, NetValue *, outputs);
     if (net->encoder) TRY(read_encoder(reader, encoder));
     TRY(read_part(reader, net->model, net->path));
-    if (files->place_count > 0)
-        qsort(files->places, (size_t)files->place_count, sizeof(NetPlace), place_order);
+    net_files_sort(net);
     net->dequantised = net_dequantise(net);
     drop_unneeded(net);
     note_users(net);
     return sort_nodes(reader);
-}
-
-/* Maps a file and reads its messages. */
-static Status map_model(Net *net, const char *path, OnnxFile *parsed,
-                        const OnnxModel **out, Diag *diag) {
-    NetFiles *files = net->files;
-    files->files = grown(files->files, files->count, &files->capacity, sizeof(NetFile));
-    NetFile *file = &files->files[files->count];
-    *file = (NetFile){.location = ""};
-    TRY(file_map(&file->map, path, diag));
-    files->count++;
-    TRY(onnx_parse(parsed, buf_data(file->map), buf_bytes(file->map), LOC_FILE(path),
-                   diag));
-    *out = parsed->model;
-    return STATUS_OK;
 }
 
 Status net_read(Net **out, const char *path, const char *encoder, Diag *diag) {
@@ -598,11 +392,11 @@ Status net_read(Net **out, const char *path, const char *encoder, Diag *diag) {
     Net *net = ARENA_NEW(arena, Net);
     net->arena = arena;
     net->path = arena_strdup(arena, path);
-    net->files = ARENA_NEW(arena, NetFiles);
+    net->files = net_files_create(arena);
     NetReader reader = {.net = net, .diag = diag};
-    Status status = map_model(net, net->path, &net->files->parsed[0], &net->model, diag);
+    Status status = net_files_open(net, net->path, &net->model, diag);
     if (status == STATUS_OK && encoder)
-        status = map_model(net, encoder, &net->files->parsed[1], &net->encoder, diag);
+        status = net_files_open(net, encoder, &net->encoder, diag);
     if (status == STATUS_OK) status = read_graph(&reader, encoder);
     name_map_free(&reader.names);
     if (status == STATUS_OK)
@@ -614,11 +408,6 @@ Status net_read(Net **out, const char *path, const char *encoder, Diag *diag) {
 
 void net_destroy(Net *net) {
     if (!net) return;
-    NetFiles *files = net->files;
-    if (net->model) onnx_release(&files->parsed[0]);
-    if (net->encoder) onnx_release(&files->parsed[1]);
-    for (int i = 0; i < files->count; i++) buf_release(files->files[i].map);
-    free(files->files);
-    free(files->places);
+    net_files_close(net->files);
     arena_destroy(net->arena);
 }
