@@ -21,7 +21,14 @@ static const char *const MODELS[] = {
     "{model_type: rnn_attention, source_vocab_size: 8, target_vocab_size: 8,\n"
     " embedding_size: 6, encoder_size: 7, decoder_size: 5, decoder_input: state,\n"
     " context: mean, initializer_range: 0.5}",
+    "{model_type: t5, vocab_size: 8, d_model: 24, d_kv: 8, num_heads: 2, d_ff: 32,\n"
+    " num_layers: 1, dropout_rate: 0, feed_forward_proj: gated-gelu,\n"
+    " relative_attention_num_buckets: 8, relative_attention_max_distance: 8}",
+    "{model_type: bart, vocab_size: 8, d_model: 24, encoder_layers: 1, decoder_layers: 1,\n"
+    " encoder_attention_heads: 2, decoder_attention_heads: 2, encoder_ffn_dim: 32,\n"
+    " decoder_ffn_dim: 32, max_position_embeddings: 6, dropout: 0, init_std: 0.2}",
 };
+enum { T5 = 4, BART };
 
 /* ---- data ---- */
 
@@ -190,6 +197,8 @@ static void test_learns(void **state) {
     model_destroy(one);
     model_destroy(two);
     model_destroy(trained(MODELS[1], 2));
+    model_destroy(trained(MODELS[T5], 2));
+    model_destroy(trained(MODELS[BART], 2));
 }
 
 /* ---- words of its own ---- */
