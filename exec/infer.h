@@ -42,6 +42,13 @@ Status infer_spelled(const Node *node, const char *name, const char *text, Type 
 /* Attribute `name`, an axis of operand 0, is one of its dimensions. */
 Status infer_axis(const Node *node, const char *name, int64_t axis, Diag *diag);
 
+/* A dimension along which elements are chosen or summed holds no samples: they stay
+ * apart, since who runs a model cuts its samples into parts. */
+Status infer_apart(const Node *node, int64_t dim, Diag *diag);
+
+/* Samples are in one dimension of a type at most: none meets another. */
+Status infer_samples(const Node *node, const Type *type, Diag *diag);
+
 /* A real type with this shape. */
 Type real_type(int rank, const int64_t *dim);
 

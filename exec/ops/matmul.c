@@ -15,8 +15,7 @@ static Status infer(const Node *node, Type *out, Diag *diag) {
     const int64_t K = a->dim[a->rank - 1];
     char text[DIM_TEXT_BYTES];
     TRY(infer_dim(node, 1, b->rank - 2, K, "the last dimension of a", diag));
-    if (K == DIM_N)
-        return infer_fail(node, 0, diag, "samples to stay apart, found a sum over them");
+    TRY(infer_apart(node, K, diag));
     *out = real_type(a->rank > b->rank ? a->rank : b->rank, a->dim);
     for (int d = 0; d < out->rank - 2; d++) {
         const int i = d - (out->rank - a->rank), j = d - (out->rank - b->rank);
@@ -28,7 +27,7 @@ static Status infer(const Node *node, Type *out, Diag *diag) {
     }
     out->dim[out->rank - 2] = a->dim[a->rank - 2];
     out->dim[out->rank - 1] = b->dim[b->rank - 1];
-    return STATUS_OK;
+    return infer_samples(node, out, diag);
 }
 
 static double flops(const Call *call) {

@@ -220,6 +220,7 @@ static Status slice_infer(const Node *node, Type *out, Diag *diag) {
     const SliceAttrs *a = node->attrs;
     Type size;
     TRY(infer_axis(node, "axis", a->axis, diag));
+    TRY(infer_apart(node, node->in[0]->type.dim[a->axis], diag));
     TRY(infer_spelled(node, "size", a->size, &size, diag));
     if (size.rank != 1 || a->step == 0)
         return infer_fail_attr(node, "step, size", diag,
@@ -308,13 +309,14 @@ static Status gather_infer(const Node *node, Type *out, Diag *diag) {
     const int64_t axis = ((const AxisAttrs *)node->attrs)->axis;
     const Type *x = &node->in[0]->type, *at = &node->in[1]->type;
     TRY(infer_axis(node, "axis", axis, diag));
+    TRY(infer_apart(node, x->dim[axis], diag));
     if (x->rank - 1 + at->rank > RANK_MAX)
         return infer_fail(node, 1, diag, "a rank of at most %d", RANK_MAX + 1 - x->rank);
     *out = (Type){.dtype = DTYPE_F32};
     for (int d = 0; d < axis; d++) out->dim[out->rank++] = x->dim[d];
     for (int d = 0; d < at->rank; d++) out->dim[out->rank++] = at->dim[d];
     for (int d = (int)axis + 1; d < x->rank; d++) out->dim[out->rank++] = x->dim[d];
-    return STATUS_OK;
+    return infer_samples(node, out, diag);
 }
 
 /* A computed index is kept inside of the dimension, wherever it points. */

@@ -24,9 +24,7 @@ static Status infer(const Node *node, Type *out, Diag *diag) {
         TRY(infer_axis(node, "axes", a->axes.items[i], diag));
         if (reduced >> a->axes.items[i] & 1)
             return infer_fail_attr(node, "axes", diag, "each dimension once");
-        if (x->dim[a->axes.items[i]] == DIM_N)
-            return infer_fail_attr(node, "axes", diag,
-                                   "samples to stay apart, found their dimension");
+        TRY(infer_apart(node, x->dim[a->axes.items[i]], diag));
         reduced |= 1u << a->axes.items[i];
     }
     *out = (Type){.dtype = DTYPE_F32};
@@ -133,10 +131,7 @@ static Status cumsum_infer(const Node *node, Type *out, Diag *diag) {
     const int64_t axis = ((const CumsumAttrs *)node->attrs)->axis;
     TRY(infer_axis(node, "axis", axis, diag));
     *out = node->in[0]->type;
-    if (out->dim[axis] == DIM_N)
-        return infer_fail_attr(node, "axis", diag,
-                               "samples to stay apart, found their dimension");
-    return STATUS_OK;
+    return infer_apart(node, out->dim[axis], diag);
 }
 
 /* y (+)= the sums of x, from one end or the other. */

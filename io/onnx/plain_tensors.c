@@ -276,7 +276,7 @@ static Node *rule_trilu(Lift *lift, NetNode *node, NetValue *value) {
     return in[0] ? lift_op(lift, node, "where", in, 2, NULL) : NULL;
 }
 
-/* Constant indices that are one number, or numbers in a row, are a slice. */
+/* One constant index is a slice. */
 static Node *rule_gather(Lift *lift, NetNode *node, NetValue *value) {
     double number;
     int axis;
@@ -335,44 +335,48 @@ static Node *rule_product(Lift *lift, NetNode *node, NetValue *value) {
 
 /* ---- over one dimension ---- */
 
-/* x with a dimension last, or what stands behind it with it where versions before 13 ask
- * for that; `axis` becomes -1 when nothing was moved. */
+/* x with what stands from a dimension on in one, as versions before 13 ask for it. */
+static Node *flattened(Lift *lift, const NetNode *node, Node *x, int axis) {
+    int64_t dim[RANK_MAX];
+    char text[DIMS_TEXT_BYTES];
+    for (int d = 0; d < axis; d++) dim[d] = x->type.dim[d];
+    if (!dims_product(x->type.rank - axis, x->type.dim + axis, &dim[axis])) return NULL;
+    return lift_op(lift, node, "reshape", &x, 1, "shape=\"%s\"",
+                   dims_text(text, axis + 1, dim));
+}
+
+/* x - max - log(sum(exp(x - max))) over the last dimension. */
+static Node *log_softmax(Lift *lift, const NetNode *node, Node *x) {
+    const int along = x->type.rank - 1;
+    Node *most =
+        lift_op(lift, node, "reduce", &x, 1, "fn=max axes=[%d] keep=true", along);
+    Node *y = plain_binary(lift, node, "subtract", x, most);
+    Node *sum = plain_unary(lift, node, "exp", y);
+    if (!sum) return NULL;
+    sum = lift_op(lift, node, "reduce", &sum, 1, "fn=sum axes=[%d] keep=true", along);
+    return plain_binary(lift, node, "subtract", y, plain_unary(lift, node, "log", sum));
+}
+
+/* Whether a dimension is of samples alone or with others. */
+static bool holds_samples(int64_t dim) {
+    int64_t one, two;
+    return dim_bind(dim, (int64_t[DIM_SYMBOLS]){1, 1, 1, 1}, &one) &&
+           dim_bind(dim, (int64_t[DIM_SYMBOLS]){2, 1, 1, 1}, &two) && one != two;
+}
+
 static Node *rule_softmax(Lift *lift, NetNode *node, NetValue *value) {
     Node *x = plain_operand(lift, node, 0);
     int axis;
-    const bool old = lift->net->opset < 13, logs = net_is(node, "LogSoftmax");
+    const bool old = lift->net->opset < 13;
     if (!x || !eval_axis(net_int(node, "axis", old ? 1 : -1), x->type.rank, &axis))
         return NULL;
     const int last = x->type.rank - 1;
-    if (old && axis != last) {
-        int64_t width;
-        char dim[DIM_TEXT_BYTES];
-        const char *shape = "";
-        if (!dims_product(last + 1 - axis, x->type.dim + axis, &width)) return NULL;
-        for (int d = 0; d < axis; d++)
-            shape =
-                arena_printf(lift->arena, "%s%s, ", shape, dim_text(dim, x->type.dim[d]));
-        x = lift_op(lift, node, "reshape", &x, 1, "shape=\"%s%s\"", shape,
-                    dim_text(dim, width));
-        axis = axis < last ? axis : last;
-    } else {
-        x = swapped(lift, node, x, axis, last);
-    }
+    x = old ? flattened(lift, node, x, axis) : swapped(lift, node, x, axis, last);
     if (!x) return NULL;
-    Node *y = x;
-    const int along = x->type.rank - 1;
-    if (logs) { /* x - max - log(sum(exp(x - max))) */
-        Node *most =
-            lift_op(lift, node, "reduce", &x, 1, "fn=max axes=[%d] keep=true", along);
-        y = plain_binary(lift, node, "subtract", x, most);
-        Node *sum = plain_unary(lift, node, "exp", y);
-        if (sum)
-            sum = lift_op(lift, node, "reduce", &sum, 1, "fn=sum axes=[%d] keep=true",
-                          along);
-        y = plain_binary(lift, node, "subtract", y, plain_unary(lift, node, "log", sum));
-    } else {
-        y = lift_op(lift, node, "softmax", &x, 1, NULL);
-    }
+    if (holds_samples(x->type.dim[x->type.rank - 1]))
+        return lift_stop(lift, node, "it is over samples, which stay apart");
+    Node *y = net_is(node, "LogSoftmax") ? log_softmax(lift, node, x)
+                                         : lift_op(lift, node, "softmax", &x, 1, NULL);
     return old ? plain_shaped(lift, value, y) : swapped(lift, node, y, axis, last);
 }
 
