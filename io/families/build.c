@@ -183,6 +183,8 @@ static void unknown_architecture(Builder *b, const Tree *found,
                               "expected a list with one of %s", names.data);
     if (found->kind == TREE_LIST && found->first && found->first->kind == TREE_STRING)
         diag_note(b->diag, "found '%.100s'", found->first->string);
+    diag_hint(b->diag, "`model: {path: ..., architectures: [...]}` reads what another "
+                       "class has of it");
     text_free(&names);
 }
 

@@ -65,6 +65,7 @@ static const KeyChange CLASSES[] = {
     {"position_embedding_type", "\"relative_key\"", REFUSED},
     {"classifier_dropout", "0.3", CHANGES},
     {"tie_word_embeddings", "false", PASSIVE},
+    {"summary_last_dropout", "0.2", PASSIVE},
     {NULL}};
 
 static const KeyChange PADDED[] = {
