@@ -342,6 +342,12 @@ typedef struct ContrastiveAttrs {
     bool symmetric;
 } ContrastiveAttrs;
 
+/* pair_cosine_mse(x[N, D], target[N, 1]) -> scalar: mean over groups of the squared
+ * difference between the cosine of their first two rows and the target of the first. */
+typedef struct PairCosineMseAttrs {
+    int64_t group;
+} PairCosineMseAttrs;
+
 /* mean_squared_error(x[N..., D], teacher[N..., D], mask[N...]? integer): mean of (x -
  * teacher)^2 over the elements of the rows that count. The teacher gets no gradient. No
  * attributes.

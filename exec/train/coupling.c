@@ -48,7 +48,8 @@ static Status loss_open(CoupledLoss *loss, Arena *arena, const Plan *plan,
     }
     loss->loss =
         graph_insert(loss->graph, NULL, node->op, loss->inputs, node->node->in_count);
-    memcpy(loss->loss->attrs, node->node->attrs, node->op->attrs_size);
+    if (node->op->attrs_size > 0)
+        memcpy(loss->loss->attrs, node->node->attrs, node->op->attrs_size);
     TRY(node_infer(loss->loss, diag));
     graph_number(loss->graph);
     const PlanOptions options = {.loss = loss->loss, .input_gradients = true};

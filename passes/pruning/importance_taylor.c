@@ -153,17 +153,20 @@ static Status take_scores(const Taylor *t, const Prune *copy, Prune *p, Diag *di
     return STATUS_OK;
 }
 
-/* A model that embeds: the contrastive loss where samples are pairs, else the mean square
- * of the embedding before its length is taken away, as in memory aware synapses: what
- * changes a function's output most, whatever its labels (Aljundi et al., ECCV 2018). */
+/* A model that embeds: the loss of pairs where it can be trained on them, else the mean
+ * square of the embedding before its length is taken away, as in memory aware synapses:
+ * what changes a function's output most, whatever its labels (Aljundi et al., ECCV 2018).
+ */
 static Status embed_loss(Taylor *t, Diag *diag) {
     const ImportanceOptions *options = t->options;
     Node *embedding = objective_embedding(t->graph), *zeros = NULL;
     Batches *data = NULL;
     TRY(step_data(t->ctx, options->data, NULL, &data, diag));
-    if (batches_group(data) > 1) {
-        const LabelLossOptions pairs = {.group = batches_group(data),
-                                        .scale = CONTRASTIVE_SCALE};
+    const int labels = data ? batches_column(data, DATA_LABELS) : -1;
+    const bool scored = labels >= 0 && data->columns[labels].type.dtype == DTYPE_F32;
+    if (batches_group(data) > 1 && (labels < 0 || scored)) {
+        const LabelLossOptions pairs = {
+            .group = batches_group(data), .scale = CONTRASTIVE_SCALE, .scored = scored};
         return label_loss_add(&t->loss, t->graph, embedding, &pairs, diag);
     }
     if (node_is(embedding, &op_normalize)) embedding = embedding->in[0];

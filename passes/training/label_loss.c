@@ -63,6 +63,12 @@ static Status add_choice(Node **out, Graph *graph, Node *logits,
 static Status add_contrastive(Node **out, Graph *graph, Node *embedding,
                               const LabelLossOptions *options, Diag *diag) {
     const int64_t group = options->group > 0 ? options->group : 2;
+    const Type score = {.dtype = DTYPE_F32, .rank = 2, .dim = {DIM_N, 1}};
+    if (options->scored) {
+        Node *in[2] = {embedding, find_input(graph, DATA_LABELS, &score)};
+        return node_add(out, graph, NULL, &op_pair_cosine_mse, in, 2, diag, "group=%lld",
+                        (long long)group);
+    }
     return node_add(out, graph, NULL, &op_contrastive, &embedding, 1, diag,
                     "group=%lld scale=%.17g symmetric=%s", (long long)group,
                     options->scale, options->symmetric ? "true" : "false");

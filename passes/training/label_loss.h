@@ -14,6 +14,7 @@ typedef struct LabelLossOptions {
                          alike; 0 = 2 */
     double scale;     /* of embeddings: factor of cosines, 1 / temperature */
     bool symmetric;   /* of embeddings: second samples look for their first ones too */
+    bool scored;      /* of embeddings: `labels` f32[1] say how alike the first two are */
     const RealList *positive; /* multi_label: weights of labels that are there, one for
                                  all or one for each; NULL or empty = 1 */
 } LabelLossOptions;
@@ -34,7 +35,8 @@ bool label_loss_known(Task task);
  *     and `choice_place` i32[], a sample's number in its group;
  *   regress: mean squared error; `labels` f32 as the logits;
  *   embed, `logits` being the embeddings: the contrastive loss of groups, whose samples
- *     are told apart from all others of the mini-batch; no labels are read.
+ *     are told apart from all others of the mini-batch, and no labels are read; where
+ * they are scored, the squared difference of the cosine of the first two and the label.
  * Fails with STATUS_MODEL where the graph refuses it. */
 Status label_loss_add(Node **out, Graph *graph, Node *logits,
                       const LabelLossOptions *options, Diag *diag);

@@ -90,7 +90,7 @@ Node *objective_embedding(const Graph *graph);
 /* Of a model that embeds: notes in `pairs` which samples of the data set are a group, and
  * how their cosines count; comes before objective_add_labels. Nothing for other models.
  * Not known when planning without data. Fails with STATUS_MODEL where samples are no
- * groups or have labels, and as step_data does. */
+ * groups or have classes, and as step_data does. */
 Status objective_find_pairs(Objective *objective, const char *data, double scale,
                             bool symmetric, Diag *diag);
 

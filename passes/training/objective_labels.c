@@ -61,11 +61,14 @@ Status objective_find_pairs(Objective *o, const char *name, double scale, bool s
         diag_hint(diag, "`pairs: separate` reads sentence and sentence2 as two samples");
         return STATUS_MODEL;
     }
-    if (batches_column(data, DATA_LABELS) < 0) return STATUS_OK;
+    const int labels = batches_column(data, DATA_LABELS);
+    o->pairs.scored = labels >= 0 && data->columns[labels].type.dtype == DTYPE_F32;
+    if (labels < 0 || o->pairs.scored) return STATUS_OK;
     step_fail(ctx, diag,
-              "data set \"%s\": expected no labels: all of its pairs belong together",
+              "data set \"%s\": expected no labels, as all of its pairs belong together, "
+              "or scores",
               name);
-    diag_hint(diag, "label: \"\" reads none; a file of such pairs alone is wanted");
+    diag_hint(diag, "label: \"\" reads none; `targets: values` reads scores");
     return STATUS_MODEL;
 }
 
@@ -90,7 +93,8 @@ Status objective_add_labels(Objective *o, ObjectiveExits which, double weight,
     Node *loss = NULL, *embedding = objective_embedding(o->graph);
     if (embedding) {
         TRY(label_loss_add(&loss, o->graph, embedding, &o->pairs, diag));
-        return objective_add_part(o, "contrastive", loss, weight, diag);
+        return objective_add_part(o, o->pairs.scored ? "cosine" : "contrastive", loss,
+                                  weight, diag);
     }
     TRY(objective_exits(&exits, o, which, diag));
     exits.mixed = o->mixed;

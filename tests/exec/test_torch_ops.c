@@ -104,6 +104,9 @@ static const Row ROWS[] = {
     {{"contrastive", "group=3 scale=4.0 symmetric=true", "9x5"},
      7.25070331202973,
      {-0.247898774848223}},
+    /* mse_loss(cosine_similarity(x[0::g], x[1::g], -1), t[0::g, 0]) */
+    {{"pair_cosine_mse", "", "8x6 !8x1"}, 0.79249792780042, {0.381641432023046}},
+    {{"pair_cosine_mse", "group=3", "9x5 !9x1"}, 1.37601182488202, {0.501969278579239}},
 };
 
 /* The inputs that PyTorch got; results are weighted as gradients are. */

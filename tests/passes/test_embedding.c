@@ -508,13 +508,47 @@ static void test_contrastive(void **state) {
     diag_destroy(diag);
 }
 
+/* Pairs with scores: the loss of a first step, and that it falls. */
+static void test_scored(void **state) {
+    (void)state;
+    Diag *diag = diag_create();
+    Batches *data = rows_open("sentence2: b, pairs: separate, targets: values", diag);
+    Model *model = configured_model(MEAN, 5);
+    const Embedded e = embed(model, data, diag);
+    double loss = 0, cosines[ROWS], scores[ROWS];
+    for (int i = 0; i < ROWS; i++) {
+        scores[i] = row_score(i) > 3;
+        cosines[i] = cosine(&e, 2 * i, &e, 2 * i + 1);
+        loss += pow(cosines[i] - scores[i], 2) / ROWS;
+    }
+    const Tree *record = run_step(model, NULL, data,
+                                  "finetune: {data: d, steps: 1, batch_size: 48, "
+                                  "lr: 1.0e-9, shards: 3}",
+                                  diag);
+    assert_within(number(record, "loss_cosine"), loss, 20 * near());
+    record = run_step(model, NULL, data, "evaluate: {data: d}", diag);
+    assert_within(number(record, "pearson"), correlation_pearson(cosines, scores, ROWS),
+                  100 * near());
+    const double before = number(record, "pearson");
+    record = run_step(model, NULL, data,
+                      "finetune: {data: d, epochs: 20, batch_size: 24, lr: 0.01}", diag);
+    assert_true(number(record, "last_loss") < 0.5 * loss);
+    record = run_step(model, NULL, data, "evaluate: {data: d, metric: pearson}", diag);
+    assert_true(number(record, "pearson") > before + 0.2);
+    expect_fails(model, data, "evaluate: {data: d, metric: mrr}",
+                 "it has scores: spearman or pearson");
+    model_destroy(model);
+    batches_destroy(data);
+    diag_destroy(diag);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_matching),   cmocka_unit_test(test_labelled),
         cmocka_unit_test(test_no_pairs),   cmocka_unit_test(test_distill_losses),
         cmocka_unit_test(test_projection), cmocka_unit_test(test_contrastive),
-        cmocka_unit_test(test_teacher),    cmocka_unit_test(test_classes),
-        cmocka_unit_test(test_importance),
+        cmocka_unit_test(test_teacher),    cmocka_unit_test(test_scored),
+        cmocka_unit_test(test_classes),    cmocka_unit_test(test_importance),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
