@@ -1,5 +1,5 @@
 /* Net files: the files that a net is read from, mapped, and where stored tensors have
- * their bytes in them. For net.c; what others ask of tensors is in net.h. */
+ * their bytes in them. For net_read.c; what others ask of tensors is in net.h. */
 #ifndef COMPRESS_IO_ONNX_NET_FILES_H
 #define COMPRESS_IO_ONNX_NET_FILES_H
 

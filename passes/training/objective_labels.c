@@ -3,32 +3,6 @@
 #include "passes/training/label_loss.h"
 #include "passes/training/objective.h"
 
-Status objective_check_task(PassContext *ctx, const Graph *graph, Diag *diag) {
-    const Task task = graph_task(graph);
-    if (task == TASK_EMBED || task == TASK_NONE || label_loss_known(task))
-        return STATUS_OK;
-    return step_fail(ctx, diag,
-                     "expected a model of a task that has a loss against labels, found "
-                     "task %s",
-                     task_name(task));
-}
-
-void objective_hint_labels(const Objective *o, const Batches *data, Diag *diag) {
-    static const char *const WANTED[TASK_COUNT] = {
-        [TASK_CLASSIFY] = "one class a sample (targets: class)",
-        [TASK_MULTI_LABEL] = "0 or 1 for each label (targets: labels)",
-        [TASK_REGRESS] = "real numbers (targets: values)",
-        [TASK_LABEL_TOKENS] = "a class for each word (format: tokens)"};
-    const Task task = graph_task(o->graph);
-    const Node *input = graph_find_input(o->graph, DATA_LABELS);
-    const int column = batches_column(data, DATA_LABELS);
-    if (column < 0 || !input || !WANTED[task]) return;
-    const Type *found = &data->columns[column].type;
-    if (found->dtype != input->type.dtype || found->rank + 1 != input->type.rank)
-        diag_hint(diag, "a model of task %s wants labels that are %s", task_name(task),
-                  WANTED[task]);
-}
-
 Status objective_find_mixed(Objective *o, const char *name, const TrainOptions *options,
                             Diag *diag) {
     PassContext *ctx = o->ctx;
@@ -37,11 +11,6 @@ Status objective_find_mixed(Objective *o, const char *name, const TrainOptions *
     TRY(step_data(ctx, name, NULL, &data, diag));
     o->mixed = data && batches_column(data, DATA_MIX_LABELS) >= 0;
     return STATUS_OK;
-}
-
-Node *objective_embedding(const Graph *graph) {
-    return graph_output(graph, OUTPUT_LOGITS) ? NULL
-                                              : graph_output(graph, OUTPUT_EMBEDDING);
 }
 
 Status objective_find_pairs(Objective *o, const char *name, double scale, bool symmetric,

@@ -9,6 +9,39 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- what models can be trained ---- */
+
+Status objective_check_task(PassContext *ctx, const Graph *graph, Diag *diag) {
+    const Task task = graph_task(graph);
+    if (task == TASK_EMBED || task == TASK_NONE || label_loss_known(task))
+        return STATUS_OK;
+    return step_fail(ctx, diag,
+                     "expected a model of a task that has a loss against labels, found "
+                     "task %s",
+                     task_name(task));
+}
+
+void objective_hint_labels(const Objective *o, const Batches *data, Diag *diag) {
+    static const char *const WANTED[TASK_COUNT] = {
+        [TASK_CLASSIFY] = "one class a sample (targets: class)",
+        [TASK_MULTI_LABEL] = "0 or 1 for each label (targets: labels)",
+        [TASK_REGRESS] = "real numbers (targets: values)",
+        [TASK_LABEL_TOKENS] = "a class for each word (format: tokens)"};
+    const Task task = graph_task(o->graph);
+    const Node *input = graph_find_input(o->graph, DATA_LABELS);
+    const int column = batches_column(data, DATA_LABELS);
+    if (column < 0 || !input || !WANTED[task]) return;
+    const Type *found = &data->columns[column].type;
+    if (found->dtype != input->type.dtype || found->rank + 1 != input->type.rank)
+        diag_hint(diag, "a model of task %s wants labels that are %s", task_name(task),
+                  WANTED[task]);
+}
+
+Node *objective_embedding(const Graph *graph) {
+    return graph_output(graph, OUTPUT_LOGITS) ? NULL
+                                              : graph_output(graph, OUTPUT_EMBEDDING);
+}
+
 /* ---- teacher ---- */
 
 Status objective_add_teacher(Objective *o, Model *teacher, Diag *diag) {
