@@ -1,5 +1,5 @@
-/* Signal handlers. A handler can only talk to the program through a global: the two below
- * are the program's only mutable ones. */
+/* Signal handlers. A handler can only talk to the program through a global: the three
+ * below are the program's only mutable ones. */
 #include "cli/signals.h"
 
 #include "io/files/file.h"
@@ -11,10 +11,12 @@
 #include <unistd.h>
 
 static volatile sig_atomic_t interrupts;
+static volatile sig_atomic_t asked; /* somebody asks whether there was one */
 static volatile sig_atomic_t owner; /* process that installed the handlers */
 
 bool signals_interrupted(void *self) {
     (void)self;
+    asked = 1;
     return interrupts > 0;
 }
 
@@ -25,9 +27,11 @@ static void on_interrupt(int number) {
         raise(number);
         return;
     }
+    static const char MESSAGE[] = "interrupted\n";
     interrupts = interrupts + 1;
-    if (interrupts < 2) return;
+    if (interrupts < 2 && asked) return;
     outfile_abandon_all();
+    if (!asked && write(STDERR_FILENO, MESSAGE, sizeof MESSAGE - 1) < 0) _exit(1);
     _exit(status_exit_code(STATUS_INTERRUPTED));
 }
 

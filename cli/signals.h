@@ -1,5 +1,7 @@
-/* Signals: SIGINT, SIGTERM and SIGHUP ask for an orderly end, a second one ends at once;
- * a mapped file that was truncated ends with a message (io/files/guard.h). */
+/* Signals: SIGINT, SIGTERM and SIGHUP ask for an orderly end where the program asks about
+ * one, as it does from the first step of a recipe on; before, in commands that never ask,
+ * and when a second one comes, the program ends at once, without the files that it was
+ * writing. A mapped file that was truncated ends with a message (io/files/guard.h). */
 #ifndef COMPRESS_CLI_SIGNALS_H
 #define COMPRESS_CLI_SIGNALS_H
 
@@ -8,7 +10,8 @@
 /* Installs the handlers; signals that were ignored from the start stay ignored. */
 void signals_install(void);
 
-/* Whether an end was asked for; `self` is not used (fits Watch.cancelled). */
+/* Whether an end was asked for; from now on one signal alone does no more. `self` is not
+ * used (fits Watch.cancelled). */
 bool signals_interrupted(void *self);
 
 #endif
