@@ -621,6 +621,14 @@ static void test_refused_operators(void **state) {
     declare_states(b, "y", 4);
     put_graph(b);
     expect_refused("(IsInf): no op of ours does this");
+    b = onnx_build_create(arena, ONNX_F32);
+    onnx_input(b, "input_ids", ONNX_I64, (const int64_t[]){1, 6},
+               (const char *const[]){NULL, NULL}, 2);
+    x = onnx_gather(b, weights(b, 5, 4, 0), "input_ids", 0);
+    onnx_rename(b, ONNX_NODE(b, "IsInf", x), "y");
+    declare_states(b, "y", 4);
+    put_graph(b);
+    expect_refused("the file fixes how many samples there are");
     arena_destroy(arena);
 }
 
