@@ -312,6 +312,12 @@ typedef SoftCrossEntropyAttrs SoftBinaryCrossEntropyAttrs;
  * of consecutive samples, which begins where `place` is 0, the one with label 1: -log
  * softmax(scores); mean over groups. No attributes. */
 
+/* soft_span_cross_entropy(logits[N, T, 2], teacher[N, T, 2], mask[N, T]? integer) and
+ * soft_choice_cross_entropy(scores[N, 1], teacher[N, 1], place[N] integer): the same two
+ * against softmax(teacher / t), of logits / t, times t^2. The teacher gets no gradient.
+ * With `kl` the teacher's entropy is subtracted (same gradient). */
+typedef SoftCrossEntropyAttrs SoftSpanCrossEntropyAttrs, SoftChoiceCrossEntropyAttrs;
+
 /* relation_cross_entropy(x[N, T, D], y[N, T, D], teacher_x[N, T, E], teacher_y[N, T, E]):
  * R = softmax(x y^T / sqrt(D)) by rows, the same for the teacher over sqrt(E);
  * cross-entropy of the student's rows against the teacher's, mean over rows and samples.

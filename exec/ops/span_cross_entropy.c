@@ -4,8 +4,8 @@
  *
  * Per sample and end e: log sum_t exp(z_te) - z_{p_e e}; the gradient is (softmax over t
  * - one-hot(p_e)) / (2 N). */
-#include "exec/ops/kernel_math.h"
 #include "exec/ops/rows.h"
+#include "exec/ops/soft_choice.h"
 
 enum { LOGITS, FIRST, LAST, MASK };
 enum { ENDS = 2 };
@@ -42,36 +42,24 @@ static double count_rows(const Call *call) {
     return (double)call->in[FIRST].count;
 }
 
-static inline bool takes_part(const int32_t *mask, int64_t t) {
-    return !mask || mask[t] != 0;
-}
-
-/* log sum_t exp(z_t) of the column z of a sample; 0 without tokens. */
-static REAL column_log_sum(const REAL *z, const int32_t *mask, int64_t tokens) {
-    REAL largest = 0, sum = 0;
-    bool any = false;
-    for (int64_t t = 0; t < tokens; t++) {
-        if (!takes_part(mask, t) || (any && z[t * ENDS] <= largest)) continue;
-        largest = z[t * ENDS];
-        any = true;
-    }
-    for (int64_t t = 0; t < tokens; t++)
-        if (takes_part(mask, t)) sum += exp_real(z[t * ENDS] - largest);
-    return any ? largest + log_real(sum) : 0;
+/* One end of sample n. */
+static Scores end_of(const Call *call, int64_t n, int64_t end) {
+    const int64_t tokens = call->in[LOGITS].dim[1];
+    const int32_t *mask = call->in[MASK].data;
+    return (Scores){(const REAL *)call->in[LOGITS].data + n * tokens * ENDS + end, tokens,
+                    ENDS, mask ? mask + n * tokens : NULL};
 }
 
 static void forward(const Call *call) {
-    const int64_t samples = call->in[LOGITS].dim[0], tokens = call->in[LOGITS].dim[1];
-    const int32_t *mask = call->in[MASK].data;
     REAL *log_sum = call->aux;
     double total = 0;
-    for (int64_t i = 0; i < samples * ENDS; i++) {
+    for (int64_t i = 0; i < call->in[LOGITS].dim[0] * ENDS; i++) {
         const int64_t n = i / ENDS, end = i % ENDS;
         const int32_t *place = call->in[FIRST + end].data;
-        const REAL *z = (const REAL *)call->in[LOGITS].data + n * tokens * ENDS + end;
-        const REAL sum = column_log_sum(z, mask ? mask + n * tokens : NULL, tokens);
+        const Scores x = end_of(call, n, end);
+        const REAL sum = scores_log_sum(&x, 1);
         if (log_sum) log_sum[i] = sum;
-        total += 0.5 * (double)(sum - z[place[n] * ENDS]);
+        total += 0.5 * (double)(sum - x.z[place[n] * ENDS]);
     }
     *(REAL *)call->out.data = rows_mean(call, total);
 }
@@ -79,7 +67,6 @@ static void forward(const Call *call) {
 static void backward(const Call *call) {
     if (!call->d_in[LOGITS].data) return;
     const int64_t samples = call->in[LOGITS].dim[0], tokens = call->in[LOGITS].dim[1];
-    const int32_t *mask = call->in[MASK].data;
     const REAL *log_sum = call->aux, factor = rows_gradient(call) / 2;
     REAL *d = call->d_in[LOGITS].data;
     if (!call->d_in[LOGITS].accumulate)
@@ -87,11 +74,10 @@ static void backward(const Call *call) {
     for (int64_t i = 0; i < samples * ENDS; i++) {
         const int64_t n = i / ENDS, end = i % ENDS, at = n * tokens * ENDS + end;
         const int32_t *place = call->in[FIRST + end].data;
-        const REAL *z = (const REAL *)call->in[LOGITS].data + at;
-        const int32_t *part = mask ? mask + n * tokens : NULL;
+        const Scores x = end_of(call, n, end);
         for (int64_t t = 0; t < tokens; t++)
-            if (takes_part(part, t))
-                d[at + t * ENDS] += factor * exp_real(z[t * ENDS] - log_sum[i]);
+            if (scores_count(&x, t))
+                d[at + t * ENDS] += factor * exp_real(x.z[t * ENDS] - log_sum[i]);
         d[at + place[n] * ENDS] -= factor;
     }
 }

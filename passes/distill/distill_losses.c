@@ -505,9 +505,25 @@ static Node *prediction_mask(const Distill *d) {
                      : find_padding(graph, graph_output(graph, OUTPUT_LOGITS));
 }
 
+/* What the loss of predictions reads beside both of them: which rows count; of spans
+ * which tokens; of choices the places in their groups. */
+static Node *prediction_rows(const Distill *d, const Node *logits) {
+    Graph *graph = d->objective.graph;
+    const Task task = graph_task(graph);
+    const Type place = {.dtype = DTYPE_I32, .rank = 1, .dim = {logits->type.dim[0]}};
+    if (task == TASK_FIND_SPAN) return graph_find_input(graph, INPUT_MASK);
+    if (task != TASK_CHOOSE) return prediction_mask(d);
+    Node *input = graph_find_input(graph, DATA_CHOICE_PLACE);
+    return input ? input : graph_input(graph, DATA_CHOICE_PLACE, &place);
+}
+
 static Status prediction_term(Node **out, Distill *d, const Exit *exit, Diag *diag) {
+    static const Op *const LOSSES[TASK_COUNT] = {
+        [TASK_MULTI_LABEL] = &op_soft_binary_cross_entropy,
+        [TASK_FIND_SPAN] = &op_soft_span_cross_entropy,
+        [TASK_CHOOSE] = &op_soft_choice_cross_entropy};
     const Objective *o = &d->objective;
-    Node *teacher = NULL, *mask = prediction_mask(d);
+    Node *teacher = NULL, *mask = prediction_rows(d, exit->logits);
     TRY(distill_teacher_exit(&teacher, d, exit, diag));
     if (!type_equal(&exit->logits->type, &teacher->type))
         return fail_logits(o->ctx, &exit->logits->type, &teacher->type, diag);
@@ -516,10 +532,9 @@ static Status prediction_term(Node **out, Distill *d, const Exit *exit, Diag *di
     if (task == TASK_REGRESS)
         return node_add(out, o->graph, NULL, &op_mean_squared_error, in, 2, diag, NULL);
     return node_add(out, o->graph, NULL,
-                    task == TASK_MULTI_LABEL ? &op_soft_binary_cross_entropy
-                                             : &op_soft_cross_entropy,
-                    in, mask ? 3 : 2, diag, "temperature=%.17g kl=%s",
-                    d->losses.temperature, d->options->kl ? "true" : "false");
+                    LOSSES[task] ? LOSSES[task] : &op_soft_cross_entropy, in,
+                    mask ? 3 : 2, diag, "temperature=%.17g kl=%s", d->losses.temperature,
+                    d->options->kl ? "true" : "false");
 }
 
 Status distill_add_prediction(Distill *d, Diag *diag) {
@@ -588,9 +603,13 @@ static Status cosine_of_predictions(Node **out, Distill *d, Diag *diag) {
     Node *logits[2] = {graph_output(o->graph, OUTPUT_LOGITS),
                        objective_teacher_node(o, theirs)};
     Node *in[3] = {NULL, NULL, prediction_mask(d)};
-    if (graph_task(o->graph) == TASK_REGRESS)
-        return step_fail_option(o->ctx, "cosine_on", diag,
-                                "expected hidden, as numbers are no probabilities");
+    const Task task = graph_task(o->graph);
+    if (task == TASK_REGRESS || task == TASK_FIND_SPAN || task == TASK_CHOOSE)
+        return step_fail_option(
+            o->ctx, "cosine_on", diag,
+            "expected hidden, as a token or a sample of task %s has no "
+            "probabilities of its own",
+            task_name(task));
     for (int i = 0; i < 2; i++) TRY(add_probabilities(&in[i], d, logits[i], diag));
     return node_add(out, o->graph, NULL, &op_cosine_distance, in, in[2] ? 3 : 2, diag,
                     NULL);

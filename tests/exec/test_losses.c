@@ -113,6 +113,50 @@ static double naive_span_cross_entropy(const Problem *p) {
     return loss / 2 / (double)samples;
 }
 
+/* t^2 of the cross-entropy of softmax(x / t) against softmax(y / t), over things whose
+ * scores are `stride` apart and whose mask is not 0. */
+static double naive_scores(const Problem *p, const double *x, const double *y,
+                           const int32_t *mask, int64_t count, int64_t stride) {
+    const SoftCrossEntropyAttrs *a = p->node->attrs;
+    const double t = a->temperature;
+    double sums[2] = {0}, loss = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (mask && mask[i] == 0) continue;
+        sums[0] += exp(x[i * stride] / t);
+        sums[1] += exp(y[i * stride] / t);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        if (mask && mask[i] == 0) continue;
+        const double px = exp(x[i * stride] / t) / sums[0];
+        const double py = exp(y[i * stride] / t) / sums[1];
+        loss += py * ((a->kl ? log(py) : 0) - log(px));
+    }
+    return t * t * loss;
+}
+
+static double naive_soft_span(const Problem *p) {
+    const int64_t samples = p->type[0].dim[0], tokens = p->type[0].dim[1];
+    double loss = 0;
+    for (int64_t i = 0; i < samples; i++)
+        for (int end = 0; end < 2; end++) {
+            const int64_t at = i * tokens * 2 + end;
+            loss += naive_scores(p, p->value[0] + at, p->value[1] + at,
+                                 p->integer[2] ? p->integer[2] + i * tokens : NULL,
+                                 tokens, 2);
+        }
+    return loss / 2 / (double)samples;
+}
+
+static double naive_soft_choice(const Problem *p) {
+    const int64_t samples = p->type[0].dim[0];
+    double loss = 0, groups = 0;
+    for (int64_t i = 0, end; i < samples; i = end, groups++) {
+        for (end = i + 1; end < samples && p->integer[2][end] != 0;) end++;
+        loss += naive_scores(p, p->value[0] + i, p->value[1] + i, NULL, end - i, 1);
+    }
+    return loss / groups;
+}
+
 static double soft_binary_row(const Problem *p, const double *z, const double *y,
                               int64_t n) {
     const SoftBinaryCrossEntropyAttrs *a = p->node->attrs;
@@ -257,6 +301,13 @@ static const struct {
      naive_soft_binary_cross_entropy},
     {{"span_cross_entropy", "", "5x33x2 i5<33 i5<33"}, naive_span_cross_entropy},
     {{"span_cross_entropy", "", "3x9x2 i3<9 i3<9 m3x9"}, naive_span_cross_entropy},
+    {{"soft_span_cross_entropy", "", "5x33x2 5x33x2"}, naive_soft_span},
+    {{"soft_span_cross_entropy", "temperature=3.0 kl=true", "3x9x2 3x9x2 m3x9"},
+     naive_soft_span},
+    {{"soft_span_cross_entropy", "kl=true", "3x9x2 =0"}, naive_soft_span},
+    {{"soft_choice_cross_entropy", "temperature=0.5", "9x1 9x1 i9<3"}, naive_soft_choice},
+    {{"soft_choice_cross_entropy", "temperature=3.0 kl=true", "12x1 12x1 i12<4"},
+     naive_soft_choice},
     {{"mean_squared_error", "", "9x67 9x67"}, naive_mean_squared_error},
     {{"mean_squared_error", "", "3x5x9 3x5x9 m3x5"}, naive_mean_squared_error},
     {{"mean_squared_error", "", "2x3x4x5 2x3x4x5 i2x3x4<2"}, naive_mean_squared_error},
@@ -451,6 +502,9 @@ static void test_infer_refuses(void **state) {
         {"span_cross_entropy", "", "5x7x3 i5<7 i5<7"},
         {"span_cross_entropy", "", "5x7x2 i5<7 i4<7"},
         {"choice_cross_entropy", "", "5x2 i5<2 i5<2"},
+        {"soft_span_cross_entropy", "", "5x7x2 5x7x3"},
+        {"soft_span_cross_entropy", "temperature=0.0", "5x7x2 5x7x2"},
+        {"soft_choice_cross_entropy", "", "5x1 5x1 i4<2"},
         {"binary_cross_entropy", "", "5x7 5x8"},
         {"binary_cross_entropy", "", "5x7 i5x7<2"},
         {"binary_cross_entropy", "smoothing=1.5", "5x7 5x7"},
