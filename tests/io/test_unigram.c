@@ -24,35 +24,37 @@ typedef struct Drawn {
 } Drawn;
 
 /* Pieces of one to four letters a, b, c; some letters may lack a piece. */
-static Drawn draw_pieces(uint64_t key, bool single) {
+static Drawn *draw_pieces(uint64_t key, bool single) {
     enum { PIECES = 14 };
-    Drawn drawn = {.arena = arena_create()};
+    Arena *arena = arena_create();
+    Drawn *drawn = ARENA_NEW(arena, Drawn);
+    drawn->arena = arena;
     Diag *diag = diag_create();
-    vocabulary_create(&drawn.vocabulary, drawn.arena, PIECES);
-    Unigram *unigram = &drawn.unigram;
-    double *scores = ARENA_ARRAY(drawn.arena, double, PIECES), least = 0;
+    vocabulary_create(&drawn->vocabulary, drawn->arena, PIECES);
+    Unigram *unigram = &drawn->unigram;
+    double *scores = ARENA_ARRAY(drawn->arena, double, PIECES), least = 0;
     int32_t count = 0;
     for (uint64_t draw = 0; count < PIECES; draw++) {
         char text[5] = "";
         const uint64_t r = random_u64(key, draw);
         for (uint64_t i = 0; i < 1 + r % 4; i++)
             text[i] = (char)('a' + (r >> (8 + 4 * i)) % 3);
-        drawn.vocabulary.tokens[count] =
-            (Token){arena_strdup(drawn.arena, text), (uint32_t)strlen(text)};
-        if (vocabulary_add(&drawn.vocabulary, count) != count) continue;
+        drawn->vocabulary.tokens[count] =
+            (Token){arena_strdup(drawn->arena, text), (uint32_t)strlen(text)};
+        if (vocabulary_add(&drawn->vocabulary, count) != count) continue;
         scores[count] = single ? (double)(float)(-0.01 * (double)(r >> 32 & 1023))
                                : -0.01 * (double)(r >> 32 & 1023);
         least = scores[count] < least ? scores[count] : least;
         count++;
     }
-    *unigram = (Unigram){.vocabulary = &drawn.vocabulary,
-                         .texts = drawn.vocabulary.tokens,
+    *unigram = (Unigram){.vocabulary = &drawn->vocabulary,
+                         .texts = drawn->vocabulary.tokens,
                          .scores = scores,
                          .pieces = PIECES,
                          .unknown = -1,
                          .unknown_score = least - UNIGRAM_PENALTY,
                          .single = single};
-    assert_ok(unigram_build(unigram, drawn.arena, NULL, LOC_NONE, "pieces", diag), diag);
+    assert_ok(unigram_build(unigram, drawn->arena, NULL, LOC_NONE, "pieces", diag), diag);
     diag_destroy(diag);
     return drawn;
 }
@@ -83,33 +85,33 @@ static void by_definition(void **state) {
     UnigramScratch scratch = {0};
     IdList ids = {0};
     for (uint64_t i = 0; i < 600; i++) {
-        const Drawn drawn = draw_pieces(random_key_name(i, "pieces"), i % 2);
+        const Drawn *drawn = draw_pieces(random_key_name(i, "pieces"), i % 2);
         char word[11] = "";
         const uint64_t r = random_u64(random_key_name(i, "word"), 0);
         for (uint64_t j = 0; j < 1 + r % 10; j++)
             word[j] = (char)('a' + (r >> (8 + 4 * j)) % 3);
         UnknownChars unknown = {0};
         ids.count = 0;
-        unigram_split(&drawn.unigram, &scratch, word, strlen(word), &ids, &unknown);
+        unigram_split(&drawn->unigram, &scratch, word, strlen(word), &ids, &unknown);
         size_t letters = unknown.count;
         double sum = 0;
         const char *at = word;
         for (size_t j = 0; j < ids.count; j++) {
-            const Token *token = &drawn.vocabulary.tokens[ids.items[j]];
+            const Token *token = &drawn->vocabulary.tokens[ids.items[j]];
             while (strncmp(at, token->text, token->length) != 0) {
-                sum = rounded(&drawn.unigram, sum + drawn.unigram.unknown_score);
+                sum = rounded(&drawn->unigram, sum + drawn->unigram.unknown_score);
                 at++; /* an unknown letter */
             }
-            sum = rounded(&drawn.unigram, sum + drawn.unigram.scores[ids.items[j]]);
+            sum = rounded(&drawn->unigram, sum + drawn->unigram.scores[ids.items[j]]);
             at += token->length;
             letters += token->length;
         }
         for (; *at; at++)
-            sum = rounded(&drawn.unigram, sum + drawn.unigram.unknown_score);
+            sum = rounded(&drawn->unigram, sum + drawn->unigram.unknown_score);
         assert_int_equal(letters, strlen(word));
-        const double best = best_sum(&drawn, word, 0, 0);
+        const double best = best_sum(drawn, word, 0, 0);
         if (sum != best) fail_msg("'%s': %.17g, the best is %.17g", word, sum, best);
-        arena_destroy(drawn.arena);
+        arena_destroy(drawn->arena);
     }
     free(ids.items);
     unigram_scratch_free(&scratch);
