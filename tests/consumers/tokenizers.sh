@@ -21,8 +21,12 @@ tokenizers_wanted() {
         echo "tokenizers: left out; COMPRESS_DATA, or the word tokenizers, asks for them"
         return 1
     fi
-    [[ "tokenizers: " == *"$word"* || "$word" == tokenizers* ]] && [ -x "${TOKENIZE:=$root/build-plain/tokenize}" ] &&
-        (cd "$modules" && npm install --no-save --no-package-lock --no-audit --no-fund --loglevel=error \
+    [[ "tokenizers: " == *"$word"* || "$word" == tokenizers* ]] || return 1
+    if [ ! -x "${TOKENIZE:=$root/build-plain/tokenize}" ]; then
+        echo "tokenizers: left out; TOKENIZE names no program (cmake --build BUILD --target tokenize)"
+        return 1
+    fi
+    (cd "$modules" && npm install --no-save --no-package-lock --no-audit --no-fund --loglevel=error \
             $(node -p 'Object.entries(JSON.parse(fs.readFileSync("package.json")).vocabularies).map((e) => e.join("@")).join(" ")'))
 }
 
