@@ -15,6 +15,12 @@ typedef struct OptionalOutput {
 
 enum { SPLIT_MAX = 4 };
 
+/* A tensor of checkpoints that holds several storages (GPT-2 keeps queries, keys and
+ * values in one matrix): its name has `whole` where theirs have a part. */
+typedef struct JoinedTensor {
+    const char *whole, *parts[SPLIT_MAX];
+} JoinedTensor;
+
 /* Where a storage stands in a checkpoint: a tensor, or one of its slices. */
 typedef struct TensorSlice {
     const char *tensor;
@@ -61,17 +67,11 @@ typedef struct Family {
     /* Name that a tensor of the checkpoint has in the graph, or NULL when the family
      * leaves it out on purpose (for instance saved position indices). */
     const char *(*rename)(Arena *arena, const char *tensor);
-    /* Tensors of the checkpoint that hold several storages side by side (GPT-2 keeps
-     * queries, keys and values in one matrix). `tensor` is the name that rename gave:
-     * fills parts[] with the storages' names and returns how many equal slices of the
-     * last dimension they are; 0 = none. NULL = the family has no such tensors. */
-    int (*split)(Arena *arena, const char *tensor, const char *parts[SPLIT_MAX]);
-    /* The slices of split are of the first dimension, as many rows as each storage has.
-     */
-    bool split_rows;
-    /* The reverse of split: the tensor of which a storage is a slice, with the name that
-     * checkpoints have. False, and NULL = a tensor of its own and of its name. */
-    bool (*join)(Arena *arena, const char *storage, TensorSlice *slice);
+    /* Tensors that hold several storages, ended by a NULL `whole`; NULL = none. The
+     * storages are equal slices of the last dimension or, with joined_rows, stand one
+     * after another along the first, as many rows as each has. */
+    const JoinedTensor *joined;
+    bool joined_rows;
     /* Keys that this family follows and others refuse (io/families/config_keys.c), ended
      * by NULL; NULL = none. */
     const char *const *follows;
@@ -100,6 +100,14 @@ typedef struct Family {
 
 /* Family.rename of families whose checkpoints have the graph's names. */
 const char *family_same_name(Arena *arena, const char *tensor);
+
+/* The names of the storages in a tensor, which has the name that rename gave; returns
+ * their number, 0 = it is a storage of its own. */
+int family_split(const Family *family, Arena *arena, const char *tensor,
+                 const char *parts[SPLIT_MAX]);
+
+/* The reverse: where a storage stands in checkpoints. */
+TensorSlice family_join(const Family *family, Arena *arena, const char *storage);
 
 /* Family by model_type, NULL when unknown. Families are listed in
  * io/families/families.def. */

@@ -126,27 +126,8 @@ static const char *rename_tensor(Arena *arena, const char *tensor) {
     return mask ? NULL : tensor;
 }
 
-static int split(Arena *arena, const char *tensor, const char *parts[SPLIT_MAX]) {
-    static const char *const NAMES[] = {"q", "k", "v"};
-    const char *at = strstr(tensor, ".attn.c_attn.");
-    if (!at) return 0;
-    for (int i = 0; i < 3; i++)
-        parts[i] = arena_printf(arena, "%.*s.attn.%s.%s", (int)(at - tensor), tensor,
-                                NAMES[i], at + strlen(".attn.c_attn."));
-    return 3;
-}
-
-static bool join(Arena *arena, const char *storage, TensorSlice *slice) {
-    static const char INSIDE[] = ".attn.", LETTERS[] = "qkv";
-    const char *at = strstr(storage, INSIDE);
-    const char *letter = at ? at + strlen(INSIDE) : "";
-    const char *found = *letter ? strchr(LETTERS, *letter) : NULL;
-    if (!found || letter[1] != '.') return false;
-    *slice = (TensorSlice){arena_printf(arena, "%.*s.attn.c_attn%s", (int)(at - storage),
-                                        storage, letter + 1),
-                           (int)(found - LETTERS), 3};
-    return true;
-}
+static const JoinedTensor JOINED[] = {
+    {".attn.c_attn.", {".attn.q.", ".attn.k.", ".attn.v."}}, {NULL, {NULL}}};
 
 static const SizeKey SIZES[] = {
     {"n_layer", SIZE_LAYERS, STACK_DECODER, false},
@@ -163,8 +144,7 @@ const Family family_gpt2 = {.model_type = "gpt2",
                             .build = build,
                             .sizes = SIZES,
                             .rename = rename_tensor,
-                            .split = split,
-                            .join = join,
+                            .joined = JOINED,
                             .prefix = "transformer.",
                             .spare = decoder_spare,
                             .heads = decoder_heads};

@@ -289,50 +289,10 @@ static Status build(Model *model, Diag *diag) {
 
 /* ---- names ---- */
 
-/* A tensor that holds several storages one after another. */
-static const struct {
-    const char *block, *whole, *parts[SPLIT_MAX];
-} FUSED[] = {{".attn.", "Wqkv.", {"q.", "k.", "v."}},
-             {".mlp.", "Wi.", {"input.", "gate."}}};
-enum { FUSED_COUNT = sizeof FUSED / sizeof *FUSED };
-
-/* What stands behind `block` in a name, NULL when that is not there. */
-static const char *behind(const char *name, const char *block) {
-    const char *at = strstr(name, block);
-    return at ? at + strlen(block) : NULL;
-}
-
-static int split(Arena *arena, const char *tensor, const char *parts[SPLIT_MAX]) {
-    for (int f = 0; f < FUSED_COUNT; f++) {
-        const char *at = behind(tensor, FUSED[f].block), *whole = FUSED[f].whole;
-        if (!at || strncmp(at, whole, strlen(whole)) != 0) continue;
-        int count = 0;
-        for (; count < SPLIT_MAX && FUSED[f].parts[count]; count++)
-            parts[count] = arena_printf(arena, "%.*s%s%s", (int)(at - tensor), tensor,
-                                        FUSED[f].parts[count], at + strlen(whole));
-        return count;
-    }
-    return 0;
-}
-
-static bool join(Arena *arena, const char *storage, TensorSlice *slice) {
-    for (int f = 0; f < FUSED_COUNT; f++) {
-        const char *at = behind(storage, FUSED[f].block), *rest = NULL;
-        int count = 0;
-        for (; at && count < SPLIT_MAX && FUSED[f].parts[count]; count++) {
-            const char *own = FUSED[f].parts[count];
-            if (strncmp(at, own, strlen(own)) != 0) continue;
-            rest = at + strlen(own);
-            slice->part = count;
-        }
-        if (!rest) continue;
-        slice->parts = count;
-        slice->tensor = arena_printf(arena, "%.*s%s%s", (int)(at - storage), storage,
-                                     FUSED[f].whole, rest);
-        return true;
-    }
-    return false;
-}
+static const JoinedTensor JOINED[] = {
+    {".attn.Wqkv.", {".attn.q.", ".attn.k.", ".attn.v."}},
+    {".mlp.Wi.", {".mlp.input.", ".mlp.gate."}},
+    {NULL, {NULL}}};
 
 static const char *const HEADS[] = {"head.", "classifier.", "decoder.", NULL};
 
@@ -359,9 +319,8 @@ const Family family_modernbert = {
     .build = build,
     .sizes = SIZES,
     .rename = family_same_name,
-    .split = split,
-    .split_rows = true,
-    .join = join,
+    .joined = JOINED,
+    .joined_rows = true,
     .prefix = "model.",
     .spare = is_spare,
     .heads = HEADS};

@@ -179,7 +179,7 @@ static Status bindings_list(Binder *binder) {
         const NamedTensor *source = &checkpoint->tensors[i];
         const char *parts[SPLIT_MAX], *name = family->rename(binder->arena, source->name);
         if (!name) continue;
-        int count = family->split ? family->split(binder->arena, name, parts) : 0;
+        int count = family_split(family, binder->arena, name, parts);
         if (count == 0) parts[count++] = name;
         for (int part = 0; part < count; part++)
             binder->bindings[binder->count++] =
@@ -272,7 +272,7 @@ static Status bind_storage(Binder *binder, Storage *storage) {
     const Tensor *tensor = &binding->source->tensor;
     const char *name = binding->source->name;
     Loc at = LOC_FILE(binder->checkpoint->path);
-    const bool by_rows = binding->parts > 1 && binder->family->split_rows;
+    const bool by_rows = binding->parts > 1 && binder->family->joined_rows;
     Tensor whole = storage->tensor; /* shape of that of which it is one of the slices */
     int64_t first = 0;
     if (by_rows)

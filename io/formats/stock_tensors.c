@@ -46,9 +46,8 @@ int stock_tensors(StockTensor **out, Arena *arena, const Stock *stock) {
     int count = 0;
     for (int i = 0; i < built->storage_count; i++) {
         const char *name = arena_strdup(arena, built->storages[i]->name);
-        TensorSlice slice = {name, 0, 1};
-        if (family->join) family->join(arena, name, &slice);
-        count = add_slice(tensors, count, &slice, family->split_rows, stock->weights[i],
+        const TensorSlice slice = family_join(family, arena, name);
+        count = add_slice(tensors, count, &slice, family->joined_rows, stock->weights[i],
                           name);
         Tensor *shape = &tensors[count - 1].shape;
         if (shape->rank == 1 && is_row(family, name))
