@@ -106,22 +106,27 @@ void build_config_require(Builder *b, const char *key, bool fallback, bool value
                       "expected %s, the only kind there is", value ? "true" : "false");
 }
 
+int build_config_choice(Builder *b, const char *key, const char *const *names,
+                        int usual) {
+    const char *found = build_config_string(b, key, names[usual]);
+    for (int i = 0; names[i]; i++)
+        if (strcmp(found, names[i]) == 0) return i;
+    if (b->status != STATUS_OK) return usual;
+    Text list = {0};
+    for (int i = 0; names[i]; i++)
+        text_add(&list, "%s%s", i == 0 ? "" : names[i + 1] ? ", " : " or ", names[i]);
+    b->status = diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, key), key,
+                          "expected %s%s, found '%.60s'", list.data,
+                          names[1] ? "" : ", the only kind there is", found);
+    text_free(&list);
+    return usual;
+}
+
 Task build_config_problem(Builder *b, int64_t labels) {
-    static const char KEY[] = "problem_type";
-    static const struct {
-        const char *name;
-        Task task;
-    } TYPES[] = {{"single_label_classification", TASK_CLASSIFY},
-                 {"multi_label_classification", TASK_MULTI_LABEL},
-                 {"regression", TASK_REGRESS}};
-    const char *type = build_config_string(b, KEY, TYPES[labels == 1 ? 2 : 0].name);
-    for (size_t i = 0; i < sizeof TYPES / sizeof *TYPES; i++)
-        if (strcmp(type, TYPES[i].name) == 0) return TYPES[i].task;
-    if (b->status == STATUS_OK)
-        b->status = diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, KEY), KEY,
-                              "expected %s, %s or %s, found '%.60s'", TYPES[0].name,
-                              TYPES[1].name, TYPES[2].name, type);
-    return TASK_CLASSIFY;
+    static const char *const NAMES[] = {"single_label_classification",
+                                        "multi_label_classification", "regression", NULL};
+    static const Task TASKS[] = {TASK_CLASSIFY, TASK_MULTI_LABEL, TASK_REGRESS};
+    return TASKS[build_config_choice(b, "problem_type", NAMES, labels == 1 ? 2 : 0)];
 }
 
 int64_t build_config_labels(Builder *b) {

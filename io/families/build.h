@@ -42,6 +42,9 @@ double build_config_real(Builder *b, const char *key, const double *fallback, do
 bool build_config_bool(Builder *b, const char *key, bool fallback);
 const char *build_config_string(Builder *b, const char *key, const char *fallback);
 
+/* The index of a key's value in `names`, ended by NULL; `usual` where there is no key. */
+int build_config_choice(Builder *b, const char *key, const char *const *names, int usual);
+
 /* Fails unless a key has the one value that the family knows. */
 void build_config_require(Builder *b, const char *key, bool fallback, bool value);
 

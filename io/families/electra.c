@@ -22,12 +22,8 @@ static const char *const CLASSES[] = {"ElectraForSequenceClassification",
 
 /* What choices are scored by: the keys of transformers' SequenceSummary. */
 static void read_summary(Builder *b, TextHead *head) {
-    static const char TYPE[] = "summary_type", ACT[] = "summary_activation";
-    const char *type = build_config_string(b, TYPE, "first");
-    if (b->status == STATUS_OK && strcmp(type, "first") != 0)
-        b->status =
-            diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, TYPE), TYPE,
-                      "expected first, the only kind there is, found '%.60s'", type);
+    static const char ACT[] = "summary_activation";
+    build_config_choice(b, "summary_type", (const char *[]){"first", NULL}, 0);
     if (build_config_bool(b, "summary_use_proj", true))
         head->pool = "sequence_summary.summary";
     build_config_require(b, "summary_proj_to_labels", false, false);

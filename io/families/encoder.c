@@ -6,7 +6,6 @@
 enum { VOCABULARY_MAX = 1 << 24, POSITIONS_MAX = 1 << 20 };
 
 static const double HIDDEN_DROPOUT = 0.1; /* where the configuration gives none */
-static const char POSITION_KIND[] = "position_embedding_type";
 
 const TextKeys text_bert_keys = {.width = "hidden_size",
                                  .layers = "num_hidden_layers",
@@ -107,11 +106,8 @@ Builder text_begin(TextConfig *text, const TextKeys *keys, const TextNames *name
         keys->default_head_dropout < 0 ? text->dropout : keys->default_head_dropout;
     text->head_dropout = build_config_dropout(&b, keys->head_dropout, head);
     build_config_attention_dropout(&b, keys->attention_dropout);
-    const char *kind = build_config_string(&b, POSITION_KIND, "absolute");
-    if (b.status == STATUS_OK && strcmp(kind, "absolute") != 0)
-        b.status = diag_fail(
-            diag, STATUS_MODEL, build_config_loc(&b, POSITION_KIND), POSITION_KIND,
-            "expected absolute, the only kind there is, found '%.60s'", kind);
+    build_config_choice(&b, "position_embedding_type", (const char *[]){"absolute", NULL},
+                        0);
     require_false(&b, "is_decoder");
     require_false(&b, "add_cross_attention");
     build_config_heads(&b, keys->heads, text->heads, keys->width, text->width);

@@ -31,6 +31,7 @@ void encoder_decoder_read(Builder *b, EncoderDecoder *m) {
         .width = build_config_int(b, "d_model", NULL, 1, BUILD_WIDTH_MAX),
         .act = build_config_activation(b, "activation_function", "gelu"),
         .eps = 1e-5,
+        .place = NORM_POST,
         .shared = true,
         .scaled = build_config_bool(b, "scale_embedding", false),
         .dropout = build_config_dropout(b, "dropout", 0.1),

@@ -7,8 +7,8 @@
 
 #include "io/families/seq2seq.h"
 
-/* Norms stand after the residual sums, before the blocks, or on the branches. */
-typedef enum NormPlace { NORM_POST, NORM_PRE, NORM_BRANCH } NormPlace;
+/* Norms stand before the blocks, after the residual sums, or on the branches. */
+typedef enum NormPlace { NORM_PRE, NORM_POST, NORM_BRANCH } NormPlace;
 
 /* Encoder or decoder. */
 typedef struct CoderSide {

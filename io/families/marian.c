@@ -12,17 +12,13 @@ static const char *const CLASSES[] = {"MarianMTModel", "MarianModel", NULL};
 /* ---- configuration ---- */
 
 static NormPlace read_place(Builder *b) {
-    static const char *const NAMES[] = {
-        [NORM_POST] = "post", [NORM_PRE] = "pre", [NORM_BRANCH] = "branch"};
+    static const char *const NAMES[] = {[NORM_PRE] = "pre",
+                                        [NORM_POST] = "post",
+                                        [NORM_BRANCH] = "branch",
+                                        [NORM_BRANCH + 1] = NULL};
     const bool before = build_config_bool(b, "normalize_before", false);
-    const NormPlace usual = before ? NORM_PRE : NORM_POST;
-    const char *name = build_config_string(b, "norm", NAMES[usual]);
-    for (int i = 0; i < 3; i++)
-        if (strcmp(name, NAMES[i]) == 0) return (NormPlace)i;
-    if (b->status == STATUS_OK)
-        b->status = diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, "norm"), "norm",
-                              "expected pre, post or branch, found '%.60s'", name);
-    return usual;
+    return (NormPlace)build_config_choice(b, "norm", NAMES,
+                                          before ? NORM_PRE : NORM_POST);
 }
 
 /* Both vocabularies, which one table serves when they are shared. */

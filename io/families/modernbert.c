@@ -31,20 +31,6 @@ static const char *const CLASSES[] = {"ModernBertForSequenceClassification",
 
 /* ---- configuration ---- */
 
-/* One of the names of `kinds`, ended by NULL; its index. */
-static int read_kind(Builder *b, const char *key, const char *const *kinds) {
-    const char *found = build_config_string(b, key, kinds[0]);
-    Text names = {0};
-    int kind = 0;
-    while (kinds[kind] && strcmp(kinds[kind], found) != 0) kind++;
-    if (kinds[kind] || b->status != STATUS_OK) return kinds[kind] ? kind : 0;
-    for (int i = 0; kinds[i]; i++) text_add(&names, "%s%s", i ? " or " : "", kinds[i]);
-    b->status = diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, key), key,
-                          "expected %s, found '%.60s'", names.data, found);
-    text_free(&names);
-    return 0;
-}
-
 /* layer_types; without it every so many layers see all tokens. */
 static void read_layers(Builder *b, ModernBert *m) {
     static const char TYPES[] = "layer_types";
@@ -93,10 +79,10 @@ static double read_theta(Builder *b, const char *group, const char *key, double 
 
 static void read_positions(Builder *b, ModernBert *m) {
     static const char LOCAL[] = "local_rope_theta", SCALING[] = "rope_scaling";
-    static const char *const ABSOLUTE[] = {"absolute", NULL}; /* as all of them say */
     const int64_t local = 128, positions = 8192, most = 1 << 20;
     const Tree *scaling = build_config_value(b, SCALING);
-    read_kind(b, "position_embedding_type", ABSOLUTE);
+    build_config_choice(b, "position_embedding_type", (const char *[]){"absolute", NULL},
+                        0); /* as all of them say */
     m->reach = build_config_int(b, "local_attention", &local, 0, most) / 2 + 1;
     build_config_int(b, "max_position_embeddings", &positions, 1, most);
     m->global_theta = read_theta(b, "full_attention", "global_rope_theta", 160000);
@@ -137,7 +123,7 @@ static void read_config(Builder *b, ModernBert *m) {
     m->ffn_bias = build_config_bool(b, "mlp_bias", false);
     m->head_bias = build_config_bool(b, "classifier_bias", false);
     m->decoder_bias = build_config_bool(b, "decoder_bias", true);
-    m->mean = read_kind(b, "classifier_pooling", POOLING) == 1;
+    m->mean = build_config_choice(b, "classifier_pooling", POOLING, 0) == 1;
     m->out_dropout = build_config_dropout(b, "attention_dropout", 0);
     build_config_attention_dropout(b, "attention_dropout");
     m->ffn_dropout = build_config_dropout(b, "mlp_dropout", 0);
