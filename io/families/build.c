@@ -122,6 +122,29 @@ int build_config_choice(Builder *b, const char *key, const char *const *names,
     return usual;
 }
 
+bool build_config_layer_types(Builder *b, bool *near, int64_t layers,
+                              const char *needed) {
+    static const char KEY[] = "layer_types";
+    const Tree *list = build_config_value(b, KEY);
+    if (!list || b->status != STATUS_OK) return false;
+    const Tree *item = list->kind == TREE_LIST ? list->first : NULL;
+    int64_t i = 0;
+    for (; item && i < layers; item = item->next, i++) {
+        const char *type = item->kind == TREE_STRING ? item->string : "";
+        near[i] = strcmp(type, "sliding_attention") == 0;
+        if (near[i] ? needed != NULL : strcmp(type, "full_attention") != 0) break;
+    }
+    if (list->kind == TREE_LIST && !item && i == layers) return true;
+    b->status = diag_fail(b->diag, STATUS_MODEL, item ? item->loc : list->loc, KEY,
+                          "expected full_attention%s for each of the %lld layers",
+                          needed ? "" : " or sliding_attention", (long long)layers);
+    if (item && item->kind == TREE_STRING)
+        diag_note(b->diag, "found '%.60s'", item->string);
+    if (item && i < layers && near[i])
+        diag_hint(b->diag, "sliding_attention needs %s", needed);
+    return true;
+}
+
 Task build_config_problem(Builder *b, int64_t labels) {
     static const char *const NAMES[] = {"single_label_classification",
                                         "multi_label_classification", "regression", NULL};

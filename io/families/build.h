@@ -48,6 +48,11 @@ int build_config_choice(Builder *b, const char *key, const char *const *names, i
 /* Fails unless a key has the one value that the family knows. */
 void build_config_require(Builder *b, const char *key, bool fallback, bool value);
 
+/* layer_types: notes which of the layers see near tokens alone; false, and nothing, where
+ * there is no such key. `needed` says what such layers need that the configuration does
+ * not have; NULL = nothing. */
+bool build_config_layer_types(Builder *b, bool *near, int64_t layers, const char *needed);
+
 /* Number of labels: num_labels, or the size of id2label, or 2 (transformers' default). */
 int64_t build_config_labels(Builder *b);
 

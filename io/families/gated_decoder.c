@@ -49,31 +49,6 @@ static void read_heads(Builder *b, GatedDecoder *d) {
                               (long long)d->head_width);
 }
 
-/* layer_types: which layers see near tokens alone. False when there is no such key. */
-static bool read_layer_types(Builder *b, GatedDecoder *d) {
-    static const char KEY[] = "layer_types";
-    const Tree *list = build_config_value(b, KEY), *item = NULL;
-    int64_t i = 0;
-    if (!list || b->status != STATUS_OK) return false;
-    for (item = list->kind == TREE_LIST ? list->first : NULL; item && i < d->layers;
-         item = item->next, i++) {
-        const char *type = item->kind == TREE_STRING ? item->string : "";
-        d->near[i] = strcmp(type, "sliding_attention") == 0;
-        if (!d->near[i] && strcmp(type, "full_attention") != 0) break;
-        if (d->near[i] && !d->window) break;
-    }
-    if (list->kind == TREE_LIST && !item && i == d->layers) return true;
-    b->status = diag_fail(b->diag, STATUS_MODEL, item ? item->loc : list->loc, KEY,
-                          "expected full_attention%s for each of the %lld layers",
-                          d->window ? " or sliding_attention" : "", (long long)d->layers);
-    if (item && item->kind == TREE_STRING)
-        diag_note(b->diag, "found '%.60s'", item->string);
-    if (item && i < d->layers && d->near[i])
-        diag_hint(b->diag, "sliding_attention needs sliding_window%s",
-                  d->kind->window == WINDOW_UPPER ? " and use_sliding_window" : "");
-    return true;
-}
-
 static void read_window(Builder *b, GatedDecoder *d) {
     const DecoderWindow kind = d->kind->window;
     const int64_t most = 1 << 30, first = 28, none = 0;
@@ -88,7 +63,11 @@ static void read_window(Builder *b, GatedDecoder *d) {
         from = build_config_int(b, "max_window_layers", &first, 0, most);
     }
     d->near = ARENA_ARRAY(b->model->arena, bool, (size_t)d->layers);
-    if (kind != WINDOW_ALL && read_layer_types(b, d)) return;
+    const char *needed = d->window              ? NULL
+                         : kind == WINDOW_UPPER ? "sliding_window and use_sliding_window"
+                                                : "sliding_window";
+    if (kind != WINDOW_ALL && build_config_layer_types(b, d->near, d->layers, needed))
+        return;
     for (int64_t i = 0; i < d->layers; i++)
         d->near[i] = d->window && i >= from && (kind != WINDOW_SECOND || i % 2 == 0);
 }

@@ -33,24 +33,11 @@ static const char *const CLASSES[] = {"ModernBertForSequenceClassification",
 
 /* layer_types; without it every so many layers see all tokens. */
 static void read_layers(Builder *b, ModernBert *m) {
-    static const char TYPES[] = "layer_types";
     const int64_t usual = 3, every = build_config_int(b, "global_attn_every_n_layers",
                                                       &usual, 1, BUILD_LAYERS_MAX);
-    const Tree *list = build_config_value(b, TYPES), *item = list ? list->first : NULL;
     m->near = ARENA_ARRAY(b->model->arena, bool, (size_t)m->layers);
-    int64_t i = 0;
-    for (; !list && i < m->layers; i++) m->near[i] = i % every != 0;
-    if (!list || b->status != STATUS_OK) return;
-    for (; list->kind == TREE_LIST && item && i < m->layers; item = item->next, i++) {
-        const char *type = item->kind == TREE_STRING ? item->string : "";
-        m->near[i] = strcmp(type, "sliding_attention") == 0;
-        if (!m->near[i] && strcmp(type, "full_attention") != 0) break;
-    }
-    if (i < m->layers || item)
-        b->status = diag_fail(b->diag, STATUS_MODEL, item ? item->loc : list->loc, TYPES,
-                              "expected full_attention or sliding_attention for each of "
-                              "the %lld layers",
-                              (long long)m->layers);
+    if (build_config_layer_types(b, m->near, m->layers, NULL)) return;
+    for (int64_t i = 0; i < m->layers; i++) m->near[i] = i % every != 0;
 }
 
 /* The base of the angles of a group of layers: in rope_parameters, or a key of its own.
