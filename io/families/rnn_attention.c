@@ -23,24 +23,12 @@ typedef struct Recurrent {
 
 /* Whether a key says `yes`; otherwise it must say `no`. */
 static bool read_choice(Builder *b, const char *key, const char *yes, const char *no) {
-    const char *found = build_config_string(b, key, yes);
-    if (strcmp(found, yes) == 0) return true;
-    if (strcmp(found, no) != 0 && b->status == STATUS_OK)
-        b->status = diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, key), key,
-                              "expected %s or %s, found '%.60s'", yes, no, found);
-    return false;
+    return build_config_choice(b, key, (const char *[]){yes, no, NULL}, 0) == 0;
 }
 
 static const char *read_fn(Builder *b) {
-    static const char *const NAMES[] = {"tanh", "sigmoid", "relu"};
-    const char *found = build_config_string(b, "encoder_activation", NAMES[0]);
-    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
-        if (strcmp(found, NAMES[i]) == 0) return NAMES[i];
-    if (b->status == STATUS_OK)
-        b->status = diag_fail(
-            b->diag, STATUS_MODEL, build_config_loc(b, "encoder_activation"),
-            "encoder_activation", "expected tanh, sigmoid or relu, found '%.60s'", found);
-    return NAMES[0];
+    static const char *const NAMES[] = {"tanh", "sigmoid", "relu", NULL};
+    return NAMES[build_config_choice(b, "encoder_activation", NAMES, 0)];
 }
 
 static void read_config(Builder *b, Recurrent *r) {
