@@ -34,6 +34,10 @@ const Tree *build_config_value(const Builder *b, const char *key) {
     return tree_get_nonnull(b->model->config, key);
 }
 
+bool build_config_is_null(const Builder *b, const char *key) {
+    return !build_config_value(b, key) && tree_get(b->model->config, key);
+}
+
 Loc build_config_loc(const Builder *b, const char *key) {
     const Tree *value = tree_get(b->model->config, key);
     return value ? value->loc : b->model->config->loc;

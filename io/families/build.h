@@ -30,6 +30,9 @@ void build_watch_config(ConfigKeys *keys);
 /* Value of a key of the model's config, NULL when absent or null. */
 const Tree *build_config_value(const Builder *b, const char *key);
 
+/* Whether a key is there and null, where that says something else than no key. */
+bool build_config_is_null(const Builder *b, const char *key);
+
 /* Where the value of a key stands, or the configuration where the key is missing. */
 Loc build_config_loc(const Builder *b, const char *key);
 

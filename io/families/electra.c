@@ -28,8 +28,8 @@ static void read_summary(Builder *b, TextHead *head) {
         head->pool = "sequence_summary.summary";
     build_config_require(b, "summary_proj_to_labels", false, false);
     build_config_left_out(b, "summary_first_dropout", "dropout before the projection");
-    const bool null = tree_get(b->model->config, ACT) && !build_config_value(b, ACT);
-    if (!null) head->pool_act = build_config_activation(b, ACT, "gelu");
+    if (!build_config_is_null(b, ACT))
+        head->pool_act = build_config_activation(b, ACT, "gelu");
 }
 
 static Status build(Model *model, Diag *diag) {

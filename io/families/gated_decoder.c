@@ -53,9 +53,8 @@ static void read_window(Builder *b, GatedDecoder *d) {
     const DecoderWindow kind = d->kind->window;
     const int64_t most = 1 << 30, first = 28, none = 0;
     if (kind == WINDOW_NEVER) return;
-    const bool null = tree_get(b->model->config, "sliding_window") &&
-                      !build_config_value(b, "sliding_window");
-    const int64_t *usual = null ? &none : &d->kind->window_size;
+    const int64_t *usual =
+        build_config_is_null(b, "sliding_window") ? &none : &d->kind->window_size;
     d->window = build_config_int(b, "sliding_window", usual, 1, most);
     int64_t from = 0;
     if (kind == WINDOW_UPPER) {
@@ -91,8 +90,8 @@ static void read_act(Builder *b, GatedDecoder *d) {
 
 /* A cap: null, or a number above 0. */
 static double read_cap(Builder *b, const char *key, double usual) {
-    const bool null = tree_get(b->model->config, key) && !build_config_value(b, key);
-    return null ? 0 : build_config_real(b, key, &usual, 1e-3, 1e6);
+    return build_config_is_null(b, key) ? 0
+                                        : build_config_real(b, key, &usual, 1e-3, 1e6);
 }
 
 static void read_scores(Builder *b, GatedDecoder *d) {
@@ -104,6 +103,14 @@ static void read_scores(Builder *b, GatedDecoder *d) {
     if (!has(d, DECODER_QUERY_SCALAR)) return;
     const double by = build_config_real(b, "query_pre_attn_scalar", &scalar, 1e-6, 1e9);
     if (by != (double)d->head_width) d->scale = 1 / sqrt(by);
+}
+
+/* Whether a key asks for biases, which it must not where the family has no such part. */
+static bool read_bias(Builder *b, const GatedDecoder *d, DecoderPart part,
+                      const char *key) {
+    if (has(d, part)) return build_config_bool(b, key, false);
+    build_config_require(b, key, false, false);
+    return false;
 }
 
 static void read_config(Builder *b, GatedDecoder *d) {
@@ -122,14 +129,9 @@ static void read_config(Builder *b, GatedDecoder *d) {
     read_heads(b, d);
     read_window(b, d);
     read_scores(b, d);
-    d->out_bias =
-        has(d, DECODER_BIAS_KEY) && build_config_bool(b, "attention_bias", false);
+    d->out_bias = read_bias(b, d, DECODER_BIAS_KEY, "attention_bias");
     d->qkv_bias = d->out_bias || has(d, DECODER_QKV_BIAS);
-    if (!has(d, DECODER_BIAS_KEY))
-        build_config_require(b, "attention_bias", false, false);
-    if (!has(d, DECODER_MLP_BIAS_KEY)) build_config_require(b, "mlp_bias", false, false);
-    if (has(d, DECODER_MLP_BIAS_KEY))
-        d->mlp_bias = build_config_bool(b, "mlp_bias", false);
+    d->mlp_bias = read_bias(b, d, DECODER_MLP_BIAS_KEY, "mlp_bias");
     if (has(d, DECODER_CAUSAL_KEY))
         build_config_require(b, "use_bidirectional_attention", false, false);
     if (has(d, DECODER_DROPOUT_KEYS)) {

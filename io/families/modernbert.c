@@ -73,9 +73,8 @@ static void read_positions(Builder *b, ModernBert *m) {
     m->reach = build_config_int(b, "local_attention", &local, 0, most) / 2 + 1;
     build_config_int(b, "max_position_embeddings", &positions, 1, most);
     m->global_theta = read_theta(b, "full_attention", "global_rope_theta", 160000);
-    const bool null = tree_get(b->model->config, LOCAL) && !build_config_value(b, LOCAL);
-    m->local_theta =
-        read_theta(b, "sliding_attention", LOCAL, null ? m->global_theta : 10000);
+    m->local_theta = read_theta(b, "sliding_attention", LOCAL,
+                                build_config_is_null(b, LOCAL) ? m->global_theta : 10000);
     if (b->status == STATUS_OK && scaling)
         b->status = diag_fail(b->diag, STATUS_MODEL, scaling->loc, SCALING,
                               "expected null: positions that are stretched are not read");
