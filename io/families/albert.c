@@ -44,9 +44,9 @@ static const char *const CLASSES[] = {"AlbertForSequenceClassification",
 
 static Status build(Model *model, Diag *diag) {
     TextConfig text;
-    const int64_t types = 2, one = 1, types_max = 1 << 16;
+    const int64_t one = 1;
     Builder b = text_begin(&text, &KEYS, &NAMES, model, diag);
-    text.types = build_config_int(&b, "type_vocab_size", &types, 1, types_max);
+    text_read_types(&b, &text);
     text.embedding = build_config_int(&b, "embedding_size", NULL, 1, BUILD_WIDTH_MAX);
     text.groups = build_config_int(&b, "num_hidden_groups", &one, 1, text.layers);
     text.ffn_dropout = false;
@@ -67,22 +67,12 @@ static const OptionalOutput OPTIONAL[] = {{OUTPUT_POOLER, "pooler.weight"}, {NUL
 static const char *const HEADS[] = {"qa_outputs.", "pooler.", "classifier.",
                                     "predictions.", NULL};
 
-static const SizeKey SIZES[] = {
-    {"num_hidden_layers", SIZE_LAYERS, STACK_ENCODER, false},
-    {"num_attention_heads", SIZE_HEADS, STACK_ENCODER, false},
-    {"head_dim", SIZE_HEAD_WIDTH, STACK_ENCODER, false},
-    {"intermediate_size", SIZE_FFN, STACK_ENCODER, false},
-    {"vocab_size", SIZE_VOCABULARY, STACK_EMBEDDINGS, false},
-    {"embedding_size", SIZE_EMBEDDING, STACK_EMBEDDINGS, false},
-    {"type_vocab_size", SIZE_TYPES, STACK_EMBEDDINGS, false},
-    {NULL}};
-
 const Family family_albert = {
     .model_type = "albert",
     .summary = "ALBERT: BERT with factored embeddings and shared layers",
     .classes = CLASSES,
     .build = build,
-    .sizes = SIZES,
+    .sizes = text_bert_sizes,
     .rename = text_rename,
     .prefix = "albert.",
     .spare = text_spare,

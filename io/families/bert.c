@@ -21,9 +21,8 @@ static const char *const CLASSES[] = {"BertForSequenceClassification",
 
 static Status build(Model *model, Diag *diag) {
     TextConfig text;
-    const int64_t types = 2, types_max = 1 << 16;
     Builder b = text_begin(&text, &text_bert_keys, &text_bert_names, model, diag);
-    text.types = build_config_int(&b, "type_vocab_size", &types, 1, types_max);
+    text_read_types(&b, &text);
     const char *architecture = build_config_architecture(&b, CLASSES);
     const bool plain = strcmp(architecture, "BertModel") == 0;
     b.prefix = plain ? "" : "bert.";
@@ -31,9 +30,6 @@ static Status build(Model *model, Diag *diag) {
     text_head(&b, &text, &HEAD, architecture, x);
     return b.status;
 }
-
-static const OptionalOutput OPTIONAL[] = {{OUTPUT_POOLER, "pooler.dense.weight"},
-                                          {NULL, NULL}};
 
 static const char *const HEADS[] = {"qa_outputs.", "pooler.", "classifier.",
                                     "cls.predictions.", NULL};
@@ -46,6 +42,6 @@ const Family family_bert = {.model_type = "bert",
                             .rename = text_rename,
                             .prefix = "bert.",
                             .spare = text_spare,
-                            .optional = OPTIONAL,
+                            .optional = text_bert_optional,
                             .heads = HEADS,
                             .follows = text_follows};

@@ -35,9 +35,9 @@ static void read_summary(Builder *b, TextHead *head) {
 static Status build(Model *model, Diag *diag) {
     TextConfig text;
     TextHead head = HEAD;
-    const int64_t types = 2, types_max = 1 << 16, embedding = 128;
+    const int64_t embedding = 128;
     Builder b = text_begin(&text, &text_bert_keys, &text_bert_names, model, diag);
-    text.types = build_config_int(&b, "type_vocab_size", &types, 1, types_max);
+    text_read_types(&b, &text);
     text.embedding =
         build_config_int(&b, "embedding_size", &embedding, 1, BUILD_WIDTH_MAX);
     const char *class = build_config_architecture(&b, CLASSES);

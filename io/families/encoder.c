@@ -39,6 +39,22 @@ const SizeKey text_bert_sizes[] = {
     {"type_vocab_size", SIZE_TYPES, STACK_EMBEDDINGS, false},
     {NULL}};
 
+const OptionalOutput text_bert_optional[] = {{OUTPUT_POOLER, "pooler.dense.weight"},
+                                             {NULL, NULL}};
+
+const TextHead text_roberta_head = {.dense = "lm_head.dense",
+                                    .norm = "lm_head.layer_norm",
+                                    .decoder = "lm_head.decoder.weight",
+                                    .bias = "lm_head.bias",
+                                    .act = "gelu",
+                                    .pool = "pooler.dense",
+                                    .pool_act = "tanh",
+                                    .pool_is_trunk = true,
+                                    .sample_act = "tanh"};
+
+const char *const text_roberta_heads[] = {"qa_outputs.", "pooler.", "classifier.",
+                                          "lm_head.", NULL};
+
 static void require_false(Builder *b, const char *key) {
     if (build_config_bool(b, key, false) && b->status == STATUS_OK)
         b->status = diag_fail(b->diag, STATUS_MODEL, build_config_loc(b, key), key,
@@ -113,6 +129,11 @@ Builder text_begin(TextConfig *text, const TextKeys *keys, const TextNames *name
     build_config_heads(&b, keys->heads, text->heads, keys->width, text->width);
     read_pruned(&b, text, keys);
     return b;
+}
+
+void text_read_types(Builder *b, TextConfig *text) {
+    const int64_t types = 2, most = 1 << 16;
+    text->types = build_config_int(b, "type_vocab_size", &types, 1, most);
 }
 
 /* ---- embeddings ---- */

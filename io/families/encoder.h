@@ -26,10 +26,12 @@ typedef struct TextNames {
 /* Buckets of biases by distance, and the distance that the last one begins with. */
 enum { TEXT_BUCKETS = 32, TEXT_DISTANCE = 128 };
 
-/* Those of BERT, and what its sizes are called: several relatives have the same. */
+/* Those of BERT, what its sizes are called, and Family.optional of its pooler: several
+ * relatives have the same. */
 extern const TextKeys text_bert_keys;
 extern const TextNames text_bert_names;
 extern const SizeKey text_bert_sizes[];
+extern const OptionalOutput text_bert_optional[];
 
 /* Family.follows of families whose layers may lack heads that transformers pruned. */
 extern const char *const text_follows[];
@@ -57,6 +59,9 @@ typedef struct TextConfig {
 Builder text_begin(TextConfig *text, const TextKeys *keys, const TextNames *names,
                    Model *model, Diag *diag);
 
+/* Reads how many token types there are, of families that have them. */
+void text_read_types(Builder *b, TextConfig *text);
+
 /* Ids to tokens: word, token-type and position embeddings and their norm. */
 Node *text_embed(Builder *b, const TextConfig *text);
 
@@ -80,6 +85,10 @@ typedef struct TextHead {
     const char *span_dropout; /* key of the rate before span answers; NULL = no dropout */
 } TextHead;
 
+/* The heads of RoBERTa and Family.heads of them; MPNet has the same. */
+extern const TextHead text_roberta_head;
+extern const char *const text_roberta_heads[];
+
 /* The head of a class of transformers, by how its name ends: ...ForMaskedLM (projection,
  * activation, norm, and the word embeddings as decoder, or with `tie_word_embeddings:
  * false` one of its own), ForSequenceClassification, ForTokenClassification,
@@ -93,7 +102,5 @@ const char *text_rename(Arena *arena, const char *tensor);
 
 /* Whether a tensor belongs to a head of any of the families. */
 bool text_spare(const char *tensor);
-
-extern const Family family_albert, family_bert, family_distilbert;
 
 #endif

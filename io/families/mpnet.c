@@ -26,16 +26,6 @@ static const TextNames NAMES = {.layers = "encoder.layer",
                                 .ffn_out = "output.dense",
                                 .norm2 = "output.LayerNorm"};
 
-static const TextHead HEAD = {.dense = "lm_head.dense",
-                              .norm = "lm_head.layer_norm",
-                              .decoder = "lm_head.decoder.weight",
-                              .bias = "lm_head.bias",
-                              .act = "gelu",
-                              .pool = "pooler.dense",
-                              .pool_act = "tanh",
-                              .pool_is_trunk = true,
-                              .sample_act = "tanh"};
-
 static const char *const CLASSES[] = {"MPNetForSequenceClassification",
                                       "MPNetForMaskedLM",
                                       "MPNetForTokenClassification",
@@ -53,15 +43,10 @@ static Status build(Model *model, Diag *diag) {
     text.distances = "encoder.relative_attention_bias.weight";
     const char *class = build_config_architecture(&b, CLASSES);
     b.prefix = strcmp(class, "MPNetModel") == 0 ? "" : "mpnet.";
-    text_head(&b, &text, &HEAD, class, text_encode(&b, &text, text_embed(&b, &text)));
+    text_head(&b, &text, &text_roberta_head, class,
+              text_encode(&b, &text, text_embed(&b, &text)));
     return b.status;
 }
-
-static const OptionalOutput OPTIONAL[] = {{OUTPUT_POOLER, "pooler.dense.weight"},
-                                          {NULL, NULL}};
-
-static const char *const HEADS[] = {"qa_outputs.", "pooler.", "classifier.", "lm_head.",
-                                    NULL};
 
 const Family family_mpnet = {.model_type = "mpnet",
                              .summary = "MPNet: RoBERTa with biases by distance",
@@ -71,5 +56,5 @@ const Family family_mpnet = {.model_type = "mpnet",
                              .rename = text_rename,
                              .prefix = "mpnet.",
                              .spare = text_spare,
-                             .optional = OPTIONAL,
-                             .heads = HEADS};
+                             .optional = text_bert_optional,
+                             .heads = text_roberta_heads};

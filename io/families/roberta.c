@@ -3,27 +3,16 @@
  * heads of their own. */
 #include "io/families/encoder.h"
 
-#include <string.h>
-
-static const TextHead HEAD = {.dense = "lm_head.dense",
-                              .norm = "lm_head.layer_norm",
-                              .decoder = "lm_head.decoder.weight",
-                              .bias = "lm_head.bias",
-                              .act = "gelu",
-                              .pool = "pooler.dense",
-                              .pool_act = "tanh",
-                              .pool_is_trunk = true,
-                              .sample_act = "tanh"};
-
 static Status build_class(Model *model, const char *const *classes, Diag *diag) {
     TextConfig text;
-    const int64_t types = 2, types_max = 1 << 16, padding = 1;
+    const int64_t padding = 1;
     Builder b = text_begin(&text, &text_bert_keys, &text_bert_names, model, diag);
-    text.types = build_config_int(&b, "type_vocab_size", &types, 1, types_max);
+    text_read_types(&b, &text);
     text.padding = build_config_int(&b, "pad_token_id", &padding, 0, text.positions - 2);
     const char *class = build_config_architecture(&b, classes);
     b.prefix = text_ends_with(class, "Model") ? "" : "roberta.";
-    text_head(&b, &text, &HEAD, class, text_encode(&b, &text, text_embed(&b, &text)));
+    text_head(&b, &text, &text_roberta_head, class,
+              text_encode(&b, &text, text_embed(&b, &text)));
     return b.status;
 }
 
@@ -51,12 +40,6 @@ static Status build_xlm(Model *model, Diag *diag) {
     return build_class(model, XLM_CLASSES, diag);
 }
 
-static const OptionalOutput OPTIONAL[] = {{OUTPUT_POOLER, "pooler.dense.weight"},
-                                          {NULL, NULL}};
-
-static const char *const HEADS[] = {"qa_outputs.", "pooler.", "classifier.", "lm_head.",
-                                    NULL};
-
 const Family family_roberta = {.model_type = "roberta",
                                .summary =
                                    "RoBERTa: BERT whose positions leave padding out",
@@ -66,8 +49,8 @@ const Family family_roberta = {.model_type = "roberta",
                                .rename = text_rename,
                                .prefix = "roberta.",
                                .spare = text_spare,
-                               .optional = OPTIONAL,
-                               .heads = HEADS,
+                               .optional = text_bert_optional,
+                               .heads = text_roberta_heads,
                                .follows = text_follows};
 
 const Family family_xlm_roberta = {.model_type = "xlm-roberta",
@@ -78,6 +61,6 @@ const Family family_xlm_roberta = {.model_type = "xlm-roberta",
                                    .rename = text_rename,
                                    .prefix = "roberta.",
                                    .spare = text_spare,
-                                   .optional = OPTIONAL,
-                                   .heads = HEADS,
+                                   .optional = text_bert_optional,
+                                   .heads = text_roberta_heads,
                                    .follows = text_follows};

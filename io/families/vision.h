@@ -57,6 +57,4 @@ bool vision_spare(const char *tensor);
  * their names. */
 const char *vision_rename(Arena *arena, const char *tensor);
 
-extern const Family family_vit, family_deit;
-
 #endif
