@@ -84,11 +84,11 @@ static void offer_words(const Searching *s, Sentence *sentence, int64_t h, int64
     const Search *search = s->search;
     const Hypothesis *from = &sentence->live[h];
     const float *logits = hypotheses_logits(s->h, from->row);
-    const double total = log_total(logits, s->words);
     if (search->forced && s->length == 0) {
         offer(sentence, most, (Continuation){h, search->first, from->sum});
         return;
     }
+    const double total = log_total(logits, s->words);
     for (int64_t w = 0; w < search->vocabulary; w++) {
         const double sum = from->sum + (double)logits[w] - total;
         if (w == search->start && w != search->end) continue;

@@ -117,17 +117,23 @@ static int64_t rotary_heads(const Node *node) {
     return ((const RotaryAttrs *)node->attrs)->heads;
 }
 
-/* Heads first .. last - 1 of one row, or all of several. */
+/* A forward call of heads first .. last - 1 of one row, of `heads`, or of all of several
+ * rows. */
+static void bind_heads(Call *call, View *in, const StepCall *step, int64_t heads,
+                       int64_t first, int64_t last) {
+    bind_call(call, in, step->node, step->count, step->in);
+    const int64_t head = call->out.dim[2] / heads, width = (last - first) * head;
+    in[0].dim[2] = call->out.dim[2] = width;
+    in[0].count = call->out.count = step->count * width;
+    in[0].data = (float *)in[0].data + first * head;
+    call->out.data = step->out + first * head;
+}
+
 static void run_rotary(const StepCall *step, int64_t first, int64_t last) {
     RotaryAttrs attrs = *(const RotaryAttrs *)step->attrs;
     Call call;
     View in[OPERANDS_MAX] = {{0}};
-    bind_call(&call, in, step->node, step->count, step->in);
-    const int64_t head = call.out.dim[2] / attrs.heads, width = (last - first) * head;
-    in[0].dim[2] = call.out.dim[2] = width;
-    in[0].count = call.out.count = step->count * width;
-    in[0].data = (float *)in[0].data + first * head;
-    call.out.data = step->out + first * head;
+    bind_heads(&call, in, step, attrs.heads, first, last);
     attrs.heads = last - first;
     attrs.offset += step->position;
     call.attrs = &attrs;
@@ -151,7 +157,7 @@ static int64_t norm_heads(const Node *node) {
     return heads > 1 ? heads : 0;
 }
 
-/* Heads first .. last - 1 of one row, or all of several; without heads whole rows. */
+/* By heads as rotary; without them whole rows. */
 static void run_norm(const StepCall *step, int64_t first, int64_t last) {
     RmsNormAttrs attrs = *(const RmsNormAttrs *)step->attrs;
     if (attrs.heads == 1) {
@@ -160,12 +166,7 @@ static void run_norm(const StepCall *step, int64_t first, int64_t last) {
     }
     Call call;
     View in[OPERANDS_MAX] = {{0}};
-    bind_call(&call, in, step->node, step->count, step->in);
-    const int64_t head = call.out.dim[2] / attrs.heads, width = (last - first) * head;
-    in[0].dim[2] = call.out.dim[2] = width;
-    in[0].count = call.out.count = step->count * width;
-    in[0].data = (float *)in[0].data + first * head;
-    call.out.data = step->out + first * head;
+    bind_heads(&call, in, step, attrs.heads, first, last);
     attrs.heads = last - first;
     call.attrs = &attrs;
     call.aux = step->scratch;
