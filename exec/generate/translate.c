@@ -74,6 +74,13 @@ static Status check_ids(const Translator *t, const Sentences *sentences, Diag *d
     return STATUS_OK;
 }
 
+static Status check_token(const char *name, int32_t token, int64_t limit, Diag *diag) {
+    if (token >= 0 && token < limit) return STATUS_OK;
+    return diag_fail(diag, STATUS_MODEL, LOC_NONE, name,
+                     "expected a token from 0 to %lld, found %d", (long long)limit - 1,
+                     (int)token);
+}
+
 static Status check_search(const Translator *t, const Search *search, Diag *diag) {
     const int64_t words = translator_vocabulary(t),
                   limit = seq2seq_target_limit(t->model);
@@ -81,18 +88,9 @@ static Status check_search(const Translator *t, const Search *search, Diag *diag
         return diag_fail(
             diag, STATUS_MODEL, LOC_NONE, "beam", "expected 1 to %lld, found %lld",
             (long long)seq2seq_options(t->model)->slots, (long long)search->beam);
-    if (search->forced && (search->first < 0 || search->first >= words))
-        return diag_fail(diag, STATUS_MODEL, LOC_NONE, "first",
-                         "expected a token from 0 to %lld, found %d",
-                         (long long)words - 1, (int)search->first);
-    if (limit > 0 && (search->start < 0 || search->start >= limit))
-        return diag_fail(diag, STATUS_MODEL, LOC_NONE, "start",
-                         "expected a token from 0 to %lld, found %d",
-                         (long long)limit - 1, (int)search->start);
-    if (search->end >= 0 && search->end < words) return STATUS_OK;
-    return diag_fail(diag, STATUS_MODEL, LOC_NONE, "end",
-                     "expected a token from 0 to %lld, found %d", (long long)words - 1,
-                     (int)search->end);
+    if (search->forced) TRY(check_token("first", search->first, words, diag));
+    if (limit > 0) TRY(check_token("start", search->start, limit, diag));
+    return check_token("end", search->end, words, diag);
 }
 
 /* A call at hand: sentences in so many parts, each done by so many threads. */
