@@ -47,18 +47,6 @@ static Node *encode_layer(Builder *b, const Vision *vision, Node *x) {
     return build_add(b, ROLE_RESIDUAL2, x, y);
 }
 
-static Node *encode(Builder *b, const Vision *vision, Node *x) {
-    b->stack = STACK_ENCODER;
-    for (int i = 0; i < vision->layers && b->status == STATUS_OK; i++) {
-        b->layer = i;
-        x = encode_layer(b, vision, x);
-    }
-    b->layer = -1;
-    x = build_layer_norm(b, ROLE_FINAL_NORM, "layernorm", x, vision->eps);
-    build_output(b, OUTPUT_STATES, x);
-    return x;
-}
-
 /* Output `logits`, of the class token and the mean of the patches side by side. */
 static void classify(Builder *b, Node *x) {
     const int64_t labels = build_config_labels(b);
@@ -76,7 +64,8 @@ static Status build(Model *model, Diag *diag) {
     read_config(&b, &vision);
     const bool plain = strcmp(build_config_architecture(&b, CLASSES), CLASSES[0]) == 0;
     b.prefix = plain ? "" : "dinov2.";
-    Node *x = encode(&b, &vision, vision_embed(&b, &vision, false));
+    Node *x =
+        vision_encode_layers(&b, &vision, encode_layer, vision_embed(&b, &vision, false));
     b.prefix = "";
     b.stack = STACK_HEAD;
     if (plain)

@@ -138,16 +138,21 @@ static Node *encode_layer(Builder *b, const Vision *vision, Node *x) {
     return build_add(b, ROLE_RESIDUAL2, x, build_dropout(b, vision->dropout, fed));
 }
 
-Node *vision_encode(Builder *b, const Vision *vision, Node *x) {
+Node *vision_encode_layers(Builder *b, const Vision *vision, VisionLayer *encode,
+                           Node *x) {
     b->stack = STACK_ENCODER;
     for (int i = 0; i < vision->layers && b->status == STATUS_OK; i++) {
         b->layer = i;
-        x = encode_layer(b, vision, x);
+        x = encode(b, vision, x);
     }
     b->layer = -1;
     x = build_layer_norm(b, ROLE_FINAL_NORM, "layernorm", x, vision->eps);
     build_output(b, OUTPUT_STATES, x);
     return x;
+}
+
+Node *vision_encode(Builder *b, const Vision *vision, Node *x) {
+    return vision_encode_layers(b, vision, encode_layer, x);
 }
 
 Node *vision_classify(Builder *b, Role role, const char *name, Node *x, int index,
@@ -184,8 +189,6 @@ bool vision_spare(const char *tensor) {
 }
 
 const char *vision_rename(Arena *arena, const char *tensor) {
-    static const char TOKEN[] = "embeddings.mask_token";
-    const size_t length = strlen(tensor), tail = sizeof TOKEN - 1;
     (void)arena;
-    return length >= tail && strcmp(tensor + length - tail, TOKEN) == 0 ? NULL : tensor;
+    return text_ends_with(tensor, "embeddings.mask_token") ? NULL : tensor;
 }

@@ -38,8 +38,12 @@ const char *vision_part(Builder *b, const char *name);
 /* The attention of a layer with its projections. */
 Node *vision_attend(Builder *b, const Vision *vision, Node *x);
 
-/* All layers and the final norm, named as output `last_hidden_state`. */
+/* All layers and the final norm, named as output `last_hidden_state`; with layers of
+ * another kind those that `encode` adds. */
+typedef Node *VisionLayer(Builder *b, const Vision *vision, Node *x);
 Node *vision_encode(Builder *b, const Vision *vision, Node *x);
+Node *vision_encode_layers(Builder *b, const Vision *vision, VisionLayer *encode,
+                           Node *x);
 
 /* Classifier `name` on the token `index`. */
 Node *vision_classify(Builder *b, Role role, const char *name, Node *x, int index,
