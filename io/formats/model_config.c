@@ -160,8 +160,9 @@ const Tree *model_config_now(Arena *arena, const Model *model) {
         Tree *changed = tree_new(arena, TREE_MAP, LOC_NONE);
         if (hf_build(&original, now, model->graph->ops, diag) == STATUS_OK)
             changed = changed_sizes(arena, family->sizes, original->graph, model->graph);
-        if (changed->count > 0) now = replace_values(arena, now, changed);
         model_destroy(original);
+        if (changed->count == 0) break;
+        now = replace_values(arena, now, changed);
     }
     diag_destroy(diag);
     return now;
