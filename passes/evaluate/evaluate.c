@@ -357,9 +357,7 @@ static Status check_endings(const Evaluation *e, Diag *diag) {
 static Status open_data(Evaluation *e, Diag *diag) {
     PassContext *ctx = e->ctx;
     const char *name = e->options->data;
-    const bool classes = !e->judge || e->judge->classes;
-    const char *column = !classes               ? NULL
-                         : e->judge             ? e->judge->columns[0]
+    const char *column = e->judge               ? NULL
                          : e->words && !e->next ? "masked_labels"
                                                 : DATA_LABELS;
     Node *logits =

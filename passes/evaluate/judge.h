@@ -21,8 +21,6 @@ typedef struct Judge {
     const char *columns[4]; /* of the data set, without which nothing can be judged, ended
                                by NULL; indices into `columns` of `add` are those of
                                batches_column */
-    bool classes;           /* the first one holds classes, of which the output has scores
-                               in its last dimension */
     unsigned metrics;       /* JUDGE_KNOWS of those it can tell */
     Metric usual;           /* metric: auto */
     size_t size;            /* bytes of its state, which starts as zeros */
