@@ -125,6 +125,25 @@ static Status evaluate_check(const void *opaque, const StepSource *source, Diag 
 
 /* ---- what to do with this model ---- */
 
+/* Options of one task alone. */
+static Status check_of_task(const Evaluation *e, Diag *diag) {
+    const EvaluateOptions *o = e->options;
+    const Task task = graph_task(e->model->graph);
+    const struct {
+        const char *names;
+        bool given;
+        Task task;
+    } rows[] = {{"teacher|fit", o->teacher || o->fit, TASK_EMBED},
+                {"thresholds", o->thresholds != THRESHOLDS_STORED, TASK_MULTI_LABEL},
+                {"entities", o->entities != ENTITIES_DEFAULT, TASK_LABEL_TOKENS}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].given && task != rows[i].task)
+            return step_fail_option(e->ctx, rows[i].names, diag,
+                                    "expected a model of task %s, found task %s",
+                                    task_name(rows[i].task), task_name(task));
+    return STATUS_OK;
+}
+
 /* The output that the judge of the task compares. */
 static Status check_output(const Evaluation *e, Diag *diag) {
     const char *name = e->judge->output;
@@ -140,10 +159,6 @@ static Status check_logits(Evaluation *e, Diag *diag) {
     const Task task = graph_task(e->model->graph);
     const EvaluateOptions *o = e->options;
     e->judge = judge_find(task);
-    if (task != TASK_EMBED && (o->teacher || o->fit))
-        return step_fail_option(e->ctx, "teacher|fit", diag,
-                                "expected a model of task embed, found task %s",
-                                task_name(task));
     if (o->teacher) e->judge = &judge_follow;
     if (o->fit) e->judge = &judge_probe;
     if (e->judge) return check_output(e, diag);
@@ -284,22 +299,9 @@ static Status check_judged(Evaluation *e, Diag *diag) {
                             task_name(e->judge->task));
 }
 
-/* Options of one task alone. */
-static Status check_of_task(const Evaluation *e, Diag *diag) {
-    const Task task = graph_task(e->model->graph);
-    if (e->options->thresholds && task != TASK_MULTI_LABEL)
-        return step_fail_option(e->ctx, "thresholds", diag,
-                                "expected a model of task multi_label, found %s",
-                                task_name(task));
-    if (!e->options->entities || task == TASK_LABEL_TOKENS) return STATUS_OK;
-    return step_fail_option(e->ctx, "entities", diag,
-                            "expected a model of task label_tokens, found %s",
-                            task_name(task));
-}
-
 static Status choose_mode(Evaluation *e, Diag *diag) {
-    TRY(check_logits(e, diag));
     TRY(check_of_task(e, diag));
+    TRY(check_logits(e, diag));
     TRY(check_metric(e, diag));
     if (e->judge) return check_judged(e, diag);
     if (e->options->draws > 0) return choose_draws(e, diag);
