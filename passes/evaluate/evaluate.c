@@ -241,14 +241,19 @@ static Status fail_exits(const Evaluation *e, const char *what, const char *hint
     return status;
 }
 
+/* The model's exits; early ones must be among them where they are `wanted`. */
+static Status find_exits(Evaluation *e, bool wanted, Diag *diag) {
+    TRY(exits_find(&e->exits, e->ctx->arena, e->ctx, e->model->graph, diag));
+    if (e->exits.count > 1 || !wanted) return STATUS_OK;
+    return fail_exits(e, "the model has no early exits",
+                      "add_exits gives a classifier exits", diag);
+}
+
 /* Exits, mode and rule of a model that predicts classes. */
 static Status choose_exits(Evaluation *e, Diag *diag) {
     const EvaluateOptions *o = e->options;
     const bool wanted = has_rule(o) || o->exits == EVALUATE_RULE;
-    TRY(exits_find(&e->exits, e->ctx->arena, e->ctx, e->model->graph, diag));
-    if (e->exits.count == 1 && (wanted || o->exits == EVALUATE_EACH))
-        return fail_exits(e, "the model has no early exits",
-                          "add_exits gives a classifier exits", diag);
+    TRY(find_exits(e, wanted || o->exits == EVALUATE_EACH, diag));
     e->mode = wanted ? EVALUATE_RULE : o->exits;
     if (e->exits.count == 1) e->mode = EVALUATE_LAST;
     if (e->mode == EVALUATE_RULE || e->mode == EVALUATE_AUTO) TRY(choose_rule(e, diag));
@@ -282,21 +287,14 @@ static Status choose_draws(Evaluation *e, Diag *diag) {
  * translations. */
 static Status check_judged(Evaluation *e, Diag *diag) {
     const EvaluateOptions *o = e->options;
-    const Task task = e->judge->task;
-    const bool exits = task == TASK_MULTI_LABEL || task == TASK_REGRESS;
-    const bool each = exits && o->exits == EVALUATE_EACH;
-    if (each) {
-        TRY(exits_find(&e->exits, e->ctx->arena, e->ctx, e->model->graph, diag));
-        if (e->exits.count == 1)
-            return fail_exits(e, "the model has no early exits",
-                              "add_exits gives a classifier exits", diag);
-        e->mode = EVALUATE_EACH;
-    }
-    const bool left = o->exits == EVALUATE_RULE || (o->exits == EVALUATE_EACH && !each);
-    if (!left && !has_rule(o) && o->draws == 0 && !o->decode) return STATUS_OK;
-    return step_fail_option(e->ctx, "exits|entropy|patience|draws|decode", diag,
-                            "expected none for a model of task %s",
-                            task_name(e->judge->task));
+    const bool each = o->exits == EVALUATE_EACH;
+    if (o->exits == EVALUATE_RULE || (each && !e->judge->exits) || has_rule(o) ||
+        o->draws > 0 || o->decode)
+        return step_fail_option(e->ctx, "exits|entropy|patience|draws|decode", diag,
+                                "expected none for a model of task %s",
+                                task_name(e->judge->task));
+    e->mode = each ? EVALUATE_EACH : EVALUATE_LAST;
+    return each ? find_exits(e, true, diag) : STATUS_OK;
 }
 
 static Status choose_mode(Evaluation *e, Diag *diag) {

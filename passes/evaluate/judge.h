@@ -21,6 +21,7 @@ typedef struct Judge {
     const char *columns[4]; /* of the data set, without which nothing can be judged, ended
                                by NULL; indices into `columns` of `add` are those of
                                batches_column */
+    bool exits;             /* early exits have such outputs too: exits: each */
     unsigned metrics;       /* JUDGE_KNOWS of those it can tell */
     Metric usual;           /* metric: auto */
     size_t size;            /* bytes of its state, which starts as zeros */

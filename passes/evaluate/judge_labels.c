@@ -150,6 +150,7 @@ const Judge judge_labels = {
     .task = TASK_MULTI_LABEL,
     .output = OUTPUT_LOGITS,
     .columns = {DATA_LABELS},
+    .exits = true,
     .metrics = JUDGE_KNOWS(METRIC_F1_MICRO) | JUDGE_KNOWS(METRIC_F1_MACRO) |
                JUDGE_KNOWS(METRIC_PRECISION) | JUDGE_KNOWS(METRIC_RECALL) |
                JUDGE_KNOWS(METRIC_ACCURACY) | JUDGE_KNOWS(METRIC_LOSS),

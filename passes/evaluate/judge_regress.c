@@ -79,6 +79,7 @@ const Judge judge_regress = {
     .task = TASK_REGRESS,
     .output = OUTPUT_LOGITS,
     .columns = {DATA_LABELS},
+    .exits = true,
     .metrics = JUDGE_KNOWS(METRIC_MSE) | JUDGE_KNOWS(METRIC_LOSS) |
                JUDGE_KNOWS(METRIC_PEARSON) | JUDGE_KNOWS(METRIC_SPEARMAN),
     .usual = METRIC_MSE,
