@@ -341,19 +341,6 @@ static Status find_labels(Evaluation *e, const char *column, Diag *diag) {
     return status;
 }
 
-/* Metrics of texts with endings. */
-static Status check_endings(const Evaluation *e, Diag *diag) {
-    const bool choice =
-        e->metric == METRIC_CHOICE || e->metric == METRIC_CHOICE_NORMALIZED;
-    if (e->judge || (!choice && e->metric != METRIC_EXACT_MATCH)) return STATUS_OK;
-    const bool endings = batches_column(e->data, DATA_CHOICE_RIGHT) >= 0;
-    if (endings && (!choice || batches_group(e->data) > 1)) return STATUS_OK;
-    step_fail(e->ctx, diag, "data set \"%s\": expected texts with %s", e->options->data,
-              choice ? "several endings each" : "endings");
-    diag_hint(diag, "data sets of format endings have them");
-    return STATUS_MODEL;
-}
-
 static Status open_data(Evaluation *e, Diag *diag) {
     PassContext *ctx = e->ctx;
     const char *name = e->options->data;
@@ -374,7 +361,6 @@ static Status open_data(Evaluation *e, Diag *diag) {
     if (!e->judge) TRY(find_labels(e, column, diag));
     if (e->data->count == 0)
         return step_fail(ctx, diag, "data set \"%s\" has no samples", name);
-    TRY(check_endings(e, diag));
     if (e->metric != METRIC_BITS || e->data->label_characters > 0) return STATUS_OK;
     Status status = step_fail(
         ctx, diag, "data set \"%s\" does not know its number of characters", name);

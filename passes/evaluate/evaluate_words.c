@@ -95,6 +95,19 @@ static void score_endings(const Words *words) {
     tree_put_real(arena, record, "choice_accuracy_normalized", e->choice[1]);
 }
 
+/* Metrics of texts with endings. */
+static Status check_endings(const Evaluation *e, Diag *diag) {
+    const bool choice =
+        e->metric == METRIC_CHOICE || e->metric == METRIC_CHOICE_NORMALIZED;
+    if (!choice && e->metric != METRIC_EXACT_MATCH) return STATUS_OK;
+    const bool endings = batches_column(e->data, DATA_CHOICE_RIGHT) >= 0;
+    if (endings && (!choice || batches_group(e->data) > 1)) return STATUS_OK;
+    step_fail(e->ctx, diag, "data set \"%s\": expected texts with %s", e->options->data,
+              choice ? "several endings each" : "endings");
+    diag_hint(diag, "data sets of format endings have them");
+    return STATUS_MODEL;
+}
+
 /* There must be a label for each row of logits. */
 static Status check_rows(const Evaluation *e, Graph *graph, Node *logits, Diag *diag) {
     int64_t sizes[DIM_SYMBOLS] = {0};
@@ -115,6 +128,7 @@ static Status run_words(Words *words, Objective *masked, Diag *diag) {
     const Evaluation *e = words->e;
     TRY(objective_mask_tokens(masked, diag));
     Node *logits = graph_output(masked->graph, OUTPUT_LOGITS);
+    TRY(check_endings(e, diag));
     TRY(check_rows(e, masked->graph, logits, diag));
     if (e->ctx->plan) return STATUS_OK;
     /* samples of a run: those asked for, or as many as keep the logits small */
