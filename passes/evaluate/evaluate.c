@@ -168,7 +168,6 @@ static Status check_logits(Evaluation *e, Diag *diag) {
             "expected a model of a task that can be evaluated, found task %s",
             task_name(task));
     const Node *logits = graph_output(e->model->graph, OUTPUT_LOGITS);
-    TRY(objective_check_task(e->ctx, e->model->graph, diag));
     const int rank = logits ? logits->type.rank : 0;
     e->classes = rank > 0 ? logits->type.dim[rank - 1] : 0;
     e->words = objective_predicts_tokens(e->model->graph);

@@ -13,8 +13,7 @@
 
 Status objective_check_task(PassContext *ctx, const Graph *graph, Diag *diag) {
     const Task task = graph_task(graph);
-    if (task == TASK_EMBED || task == TASK_NONE || label_loss_known(task))
-        return STATUS_OK;
+    if (task == TASK_NONE || label_loss_known(task)) return STATUS_OK;
     return step_fail(ctx, diag,
                      "expected a model of a task that has a loss against labels, found "
                      "task %s",
