@@ -114,9 +114,7 @@ static void record_draws(const Draws *d) {
 }
 
 Status evaluate_draws(Evaluation *e, Diag *diag) {
-    const int64_t limit = e->options->limit, all = e->data->count;
-    Draws d = {.e = e, .arena = arena_create()};
-    d.count = limit > 0 && limit < all ? limit : all;
+    Draws d = {.e = e, .arena = arena_create(), .count = evaluation_samples(e)};
     d.graph = graph_copy(d.arena, e->model->graph);
     Buf *sums = NULL, *labels = NULL;
     tally_open(&d.single, e->ctx->arena, e->classes, false);

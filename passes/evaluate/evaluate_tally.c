@@ -110,6 +110,16 @@ Status evaluation_add(const Evaluation *e, Tally *tally, int64_t sample,
     return STATUS_OK;
 }
 
+int64_t evaluation_samples(const Evaluation *e) {
+    const int64_t limit = e->options->limit, all = e->data->count;
+    return limit > 0 && limit < all ? limit : all;
+}
+
+const Type *evaluation_label_type(const Batches *data) {
+    const int column = batches_column(data, DATA_LABELS);
+    return column < 0 ? NULL : &data->columns[column].type;
+}
+
 void evaluation_time(const Evaluation *e, int64_t samples, double seconds) {
     Tree *times = e->ctx->times;
     const double passed = ticker_seconds() - e->start;

@@ -210,8 +210,7 @@ static Status run_translations(TranslationRun *t, Diag *diag) {
                          .end = data->end,
                          .vocabulary = e->data->classes};
     force_first(&t->search, e->model->config);
-    const int64_t limit = e->options->limit;
-    t->total = limit > 0 && limit < e->data->count ? limit : e->data->count;
+    t->total = evaluation_samples(e);
     t->order = memory_alloc((size_t)t->total, sizeof *t->order);
     for (int64_t i = 0; i < t->total; i++) t->order[i] = i;
     qsort_r(t->order, (size_t)t->total, sizeof *t->order, compare_lengths, e->data);

@@ -95,7 +95,13 @@ Status evaluate_judged(Evaluation *e, Diag *diag);
 /* Appends {exit, layer} of one exit to a list, for its numbers. */
 Tree *evaluation_exit_row(Arena *arena, Tree *list, const Exit *exit);
 
-/* The value of a sample's prediction, checked: fails at the step when it is not finite.
+/* The samples that are evaluated: the first `limit` of the data set, or all. */
+int64_t evaluation_samples(const Evaluation *e);
+
+/* Type of the labels of a data set; NULL = it has none. */
+const Type *evaluation_label_type(const Batches *data);
+
+/* The values of a sample's prediction, checked: fails at the step when one is not finite.
  */
 Status evaluation_check_finite(const Evaluation *e, int64_t sample, const float *values,
                                int64_t count, Diag *diag);

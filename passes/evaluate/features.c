@@ -6,11 +6,9 @@
 #include <math.h>
 
 Status features_open(Features *f, const Evaluation *e, const Node *node,
-                     const Batches *data, int64_t limit, Diag *diag) {
-    const int at = batches_column(data, DATA_LABELS);
-    const Type *type = at < 0 ? NULL : &data->columns[at].type;
-    *f = (Features){.e = e, .data = data, .width = node_width(node)};
-    f->count = limit > 0 && limit < data->count ? limit : data->count;
+                     const Batches *data, int64_t count, Diag *diag) {
+    const Type *type = evaluation_label_type(data);
+    *f = (Features){.e = e, .data = data, .count = count, .width = node_width(node)};
     if (e->ctx->plan) return STATUS_OK;
     TRY(buf_create(&f->rows, (size_t)(f->count * f->width) * sizeof(float), diag));
     if (!type || type->dtype != DTYPE_I32 || type->rank != 0) return STATUS_OK;

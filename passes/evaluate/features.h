@@ -12,10 +12,10 @@ typedef struct Features {
     Buf *labels; /* [count] i32; NULL where the data set has no classes */
 } Features;
 
-/* Room for the embeddings `node` of the first `limit` samples (0 = all); none when
- * planning. Fails with STATUS_MEMORY. */
+/* Room for the embeddings `node` of the first `count` samples; none when planning. Fails
+ * with STATUS_MEMORY. */
 Status features_open(Features *features, const Evaluation *e, const Node *node,
-                     const Batches *data, int64_t limit, Diag *diag);
+                     const Batches *data, int64_t count, Diag *diag);
 void features_close(Features *features);
 
 /* Takes in the samples of one run: Judge.add. Rows of zeros stay so. Fails at the step

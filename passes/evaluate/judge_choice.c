@@ -13,7 +13,7 @@ typedef struct Choices {
 
 static Status choice_begin(void *self, Evaluation *e, Diag *diag) {
     Choices *c = self;
-    const Type *type = &e->data->columns[batches_column(e->data, DATA_LABELS)].type;
+    const Type *type = evaluation_label_type(e->data);
     if (e->data->group < 2 || type->dtype != DTYPE_I32 || type->rank != 0) {
         step_fail(e->ctx, diag, "data set \"%s\": expected questions with choices",
                   e->options->data);

@@ -38,8 +38,7 @@ static const unsigned METRICS_OF[] = {
 /* ---- data ---- */
 
 static Status find_kind(Embeddings *m, const Evaluation *e, Diag *diag) {
-    const int at = batches_column(e->data, DATA_LABELS);
-    const Type *type = at < 0 ? NULL : &e->data->columns[at].type;
+    const Type *type = evaluation_label_type(e->data);
     m->kind = !type                      ? PAIRS_MATCHING
               : type->dtype == DTYPE_F32 ? PAIRS_SCORED
                                          : PAIRS_LABELLED;
@@ -69,9 +68,8 @@ static Status choose_metric(const Embeddings *m, Evaluation *e, Diag *diag) {
 
 static Status embed_begin(void *self, Evaluation *e, Diag *diag) {
     Embeddings *m = self;
-    const int64_t limit = e->options->limit, all = e->data->count;
     m->group = batches_group(e->data);
-    m->count = limit > 0 && limit < all ? limit : all;
+    m->count = evaluation_samples(e);
     if (m->group < 2) {
         step_fail(e->ctx, diag, "data set \"%s\": expected pairs of samples",
                   e->options->data);
@@ -89,7 +87,7 @@ static Status embed_begin(void *self, Evaluation *e, Diag *diag) {
     m->labels = ARENA_ARRAY(e->ctx->arena, double, (size_t)(m->count / m->group));
     m->text = ARENA_ARRAY(e->ctx->arena, uint64_t, (size_t)m->count);
     return features_open(&m->features, e, graph_output(e->model->graph, OUTPUT_EMBEDDING),
-                         e->data, limit, diag);
+                         e->data, m->count, diag);
 }
 
 /* Takes the label of a pair, which its first sample has. */

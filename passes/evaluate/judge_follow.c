@@ -26,9 +26,9 @@ static Status follow_begin(void *self, Evaluation *e, Diag *diag) {
                                 "the teacher's %lld: spearman compares any",
                                 (long long)node_width(node),
                                 (long long)node_width(other));
-    const int64_t limit = e->options->limit;
-    TRY(features_open(&f->own, e, node, e->data, limit, diag));
-    return features_open(&f->theirs, e, other, e->data, limit, diag);
+    const int64_t count = evaluation_samples(e);
+    TRY(features_open(&f->own, e, node, e->data, count, diag));
+    return features_open(&f->theirs, e, other, e->data, count, diag);
 }
 
 static Status follow_add(void *self, Evaluation *e, const Fetch *what,

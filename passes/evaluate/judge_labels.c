@@ -9,7 +9,7 @@
 #include <string.h>
 
 typedef struct Labels {
-    int64_t labels, samples, room;
+    int64_t labels, samples;
     float *probability, *truth; /* [samples, labels] */
     double *threshold;          /* [labels] */
     LabelCounts *counts;        /* by label */
@@ -22,7 +22,7 @@ static Status labels_begin(void *self, Evaluation *e, Diag *diag) {
     Labels *l = self;
     Arena *arena = e->ctx->arena;
     const Node *logits = graph_output(e->model->graph, OUTPUT_LOGITS);
-    const Type *type = &e->data->columns[batches_column(e->data, DATA_LABELS)].type;
+    const Type *type = evaluation_label_type(e->data);
     bool stored;
     l->labels = logits->type.dim[1];
     l->threshold = ARENA_ARRAY(arena, double, (size_t)l->labels);
@@ -43,10 +43,7 @@ static Status labels_begin(void *self, Evaluation *e, Diag *diag) {
                   "the stored thresholds of labels were chosen before the model's last "
                   "change: choose them again (evaluate: thresholds: choose)");
     if (e->ctx->plan) return STATUS_OK;
-    l->room = e->options->limit > 0 && e->options->limit < e->data->count
-                  ? e->options->limit
-                  : e->data->count;
-    const size_t values = (size_t)l->room * (size_t)l->labels;
+    const size_t values = (size_t)evaluation_samples(e) * (size_t)l->labels;
     l->probability = ARENA_ARRAY(arena, float, values);
     l->truth = ARENA_ARRAY(arena, float, values);
     return STATUS_OK;

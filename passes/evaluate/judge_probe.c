@@ -14,8 +14,7 @@ typedef struct ProbeJudge {
 
 static Status check_classes(const Evaluation *e, const char *name, const Batches *data,
                             Diag *diag) {
-    const int at = batches_column(data, DATA_LABELS);
-    const Type *type = at < 0 ? NULL : &data->columns[at].type;
+    const Type *type = evaluation_label_type(data);
     if (type && type->dtype == DTYPE_I32 && type->rank == 0) return STATUS_OK;
     return step_fail(e->ctx, diag,
                      "data set \"%s\": expected labels of one class for each sample",
@@ -40,8 +39,8 @@ static Status probe_begin(void *self, Evaluation *e, Diag *diag) {
                          "%lld",
                          (long long)fit->classes, e->options->fit,
                          (long long)e->data->classes);
-    TRY(features_open(&p->test, e, embedding, e->data, e->options->limit, diag));
-    return features_open(&p->fit, e, embedding, fit, 0, diag);
+    TRY(features_open(&p->test, e, embedding, e->data, evaluation_samples(e), diag));
+    return features_open(&p->fit, e, embedding, fit, fit->count, diag);
 }
 
 static Status probe_add(void *self, Evaluation *e, const Fetch *what,

@@ -12,7 +12,7 @@ typedef struct Regression {
 static Status regress_begin(void *self, Evaluation *e, Diag *diag) {
     Regression *r = self;
     const Node *logits = graph_output(e->model->graph, OUTPUT_LOGITS);
-    const Type *type = &e->data->columns[batches_column(e->data, DATA_LABELS)].type;
+    const Type *type = evaluation_label_type(e->data);
     r->values = logits->type.dim[1];
     if (type->dtype != DTYPE_F32 || type->rank != 1 || type->dim[0] != r->values) {
         step_fail(e->ctx, diag,
@@ -22,8 +22,7 @@ static Status regress_begin(void *self, Evaluation *e, Diag *diag) {
         return STATUS_MODEL;
     }
     if (e->ctx->plan) return STATUS_OK;
-    const int64_t limit = e->options->limit, all = e->data->count;
-    r->room = limit > 0 && limit < all ? limit : all;
+    r->room = evaluation_samples(e);
     const size_t size = (size_t)r->room * (size_t)r->values;
     r->predicted = ARENA_ARRAY(e->ctx->arena, double, size);
     r->labels = ARENA_ARRAY(e->ctx->arena, double, size);

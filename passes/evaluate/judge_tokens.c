@@ -21,7 +21,7 @@ static Status tokens_begin(void *self, Evaluation *e, Diag *diag) {
     TokenLabels *t = self;
     Arena *arena = e->ctx->arena;
     const Node *logits = graph_output(e->model->graph, OUTPUT_LOGITS);
-    const Type *type = &e->data->columns[batches_column(e->data, DATA_LABELS)].type;
+    const Type *type = evaluation_label_type(e->data);
     t->classes = logits->type.dim[2];
     if (type->dtype != DTYPE_I32 || type->rank != 1 || !e->data->length ||
         type->dim[0] != DIM_T) {
