@@ -35,8 +35,13 @@ static Status check_columns(const Evaluation *e, Diag *diag) {
     return STATUS_OK;
 }
 
+/* Outputs that are judged in one run over the data, the last one for the gate. */
 typedef struct Judgement {
     Evaluation *e;
+    int count;
+    Node **outputs;
+    Tree **records; /* what there is to know of each */
+    void **states;  /* the judge's */
     int64_t samples;
 } Judgement;
 
@@ -44,46 +49,56 @@ static Status add_run(void *self, const Fetch *what, const float *const *values,
                       const void *const *columns, Diag *diag) {
     Judgement *j = self;
     j->samples += what->n;
-    return j->e->judge->add(j->e->judged, j->e, what, values[0], columns, diag);
-}
-
-static Status run_judge(Evaluation *e, Node *output, Tree *record, Diag *diag) {
-    const Judge *judge = e->judge;
-    PassContext *ctx = e->ctx;
-    Judgement j = {.e = e};
-    if (judge->begin) TRY(judge->begin(e->judged, e, diag));
-    if (ctx->plan) return STATUS_OK;
-    TRY(forward_batches(e->model->graph, &output, 1, e->data, e->options->limit,
-                        e->options->batch_size, ctx->threads, ctx->watch, add_run, &j,
-                        diag));
-    tree_put_int(ctx->arena, record, "samples", j.samples);
-    TRY(judge->end(e->judged, e, record, diag));
-    if (record == ctx->record) evaluation_time(e, j.samples, 0);
+    for (int i = 0; i < j->count; i++)
+        TRY(j->e->judge->add(j->states[i], j->e, what, values[i], columns, diag));
     return STATUS_OK;
 }
 
-/* Judges one output; e->judged is then what it came to. */
-static Status judge_output(Evaluation *e, Node *output, Tree *record, Diag *diag) {
+static Status run_judge(Judgement *j, Diag *diag) {
+    Evaluation *e = j->e;
     const Judge *judge = e->judge;
-    e->judged =
-        ARENA_ARRAY(e->ctx->arena, max_align_t, judge->size / sizeof(max_align_t) + 1);
-    const Status status = run_judge(e, output, record, diag);
-    if (judge->close) judge->close(e->judged);
-    return status;
+    PassContext *ctx = e->ctx;
+    for (int i = 0; i < j->count && judge->begin; i++)
+        TRY(judge->begin(j->states[i], e, diag));
+    if (ctx->plan) return STATUS_OK;
+    TRY(forward_batches(e->model->graph, j->outputs, j->count, e->data, e->options->limit,
+                        e->options->batch_size, ctx->threads, ctx->watch, add_run, j,
+                        diag));
+    for (int i = 0; i < j->count; i++) {
+        tree_put_int(ctx->arena, j->records[i], "samples", j->samples);
+        TRY(judge->end(j->states[i], e, j->records[i], diag));
+    }
+    evaluation_time(e, j->samples, 0);
+    return STATUS_OK;
+}
+
+/* Every exit with a row of its own, where that is asked for; then the gate's. */
+static void list_outputs(Judgement *j) {
+    const Evaluation *e = j->e;
+    Arena *arena = e->ctx->arena;
+    const int exits = e->mode == EVALUATE_EACH ? e->exits.count : 0;
+    const size_t size = e->judge->size / sizeof(max_align_t) + 1;
+    j->count = exits + 1;
+    j->outputs = ARENA_ARRAY(arena, Node *, (size_t)j->count);
+    j->records = ARENA_ARRAY(arena, Tree *, (size_t)j->count);
+    j->states = ARENA_ARRAY(arena, void *, (size_t)j->count);
+    Tree *list = exits ? tree_put_list(arena, e->ctx->record, "exits") : NULL;
+    for (int i = 0; i < exits; i++) {
+        j->outputs[i] = e->exits.items[i].logits;
+        j->records[i] = evaluation_exit_row(arena, list, &e->exits.items[i]);
+    }
+    j->outputs[exits] = graph_output(e->model->graph, e->judge->output);
+    j->records[exits] = e->ctx->record;
+    for (int i = 0; i < j->count; i++)
+        j->states[i] = ARENA_ARRAY(arena, max_align_t, size);
 }
 
 Status evaluate_judged(Evaluation *e, Diag *diag) {
-    Arena *arena = e->ctx->arena;
+    Judgement j = {.e = e};
     TRY(check_columns(e, diag));
-    if (e->mode == EVALUATE_EACH) {
-        Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
-        for (int i = 0; i < e->exits.count; i++) {
-            Tree *row = evaluation_exit_row(arena, list, &e->exits.items[i]);
-            TRY(judge_output(e, e->exits.items[i].logits, row, diag));
-        }
-        tree_append(arena, e->ctx->record, "exits", LOC_NONE, list);
-    }
-    /* the last exit is what the gate is about */
-    return judge_output(e, graph_output(e->model->graph, e->judge->output),
-                        e->ctx->record, diag);
+    list_outputs(&j);
+    const Status status = run_judge(&j, diag);
+    for (int i = 0; i < j.count && e->judge->close; i++) e->judge->close(j.states[i]);
+    e->judged = j.states[j.count - 1];
+    return status;
 }
