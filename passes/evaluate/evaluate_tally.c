@@ -22,7 +22,7 @@ void tally_row(Tally *tally, const float *logits, int32_t label) {
     for (int64_t c = 0; c < tally->classes; c++)
         sum += exp((double)logits[c] - logits[best]);
     tally->row_loss = log(sum) + logits[best] - logits[label];
-    tally->row_correct = best == label;
+    tally->row_class = (int32_t)best;
     tally->loss += tally->row_loss;
     tally->correct += best == label;
     tally->rows++;

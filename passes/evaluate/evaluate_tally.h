@@ -10,7 +10,7 @@ typedef struct Tally {
     int64_t rows, correct;
     double loss;
     double row_loss;                      /* of the last row */
-    bool row_correct;                     /* likewise */
+    int32_t row_class;                    /* that it predicts */
     double characters;                    /* that a label stands for; 0 = not known */
     int64_t *hits, *predicted, *labelled; /* by class; NULL when they are words */
 } Tally;

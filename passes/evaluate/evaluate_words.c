@@ -43,7 +43,7 @@ static Status add_rows(void *self, const Fetch *what, const float *const *values
                            diag));
         if (!words->endings) continue;
         words->endings[sample].loss += e->total.row_loss;
-        words->endings[sample].wrong += !e->total.row_correct;
+        words->endings[sample].wrong += e->total.row_class != labels[i];
     }
     for (int64_t i = 0; words->endings && i < what->n; i++) {
         EndingScore *ending = &words->endings[what->index[i]];

@@ -5,11 +5,7 @@
 #include "passes/evaluate/evaluation.h"
 #include "passes/evaluate/label_thresholds.h"
 
-#include <stdlib.h>
-
 typedef struct TokenLabels {
-    int64_t classes;
-    const char **names;
     EntityTags tags;
     LabelCounts *entities; /* by type */
     LabelCounts sum;
@@ -22,7 +18,7 @@ static Status tokens_begin(void *self, Evaluation *e, Diag *diag) {
     Arena *arena = e->ctx->arena;
     const Node *logits = graph_output(e->model->graph, OUTPUT_LOGITS);
     const Type *type = evaluation_label_type(e->data);
-    t->classes = logits->type.dim[2];
+    e->classes = logits->type.dim[2];
     if (type->dtype != DTYPE_I32 || type->rank != 1 || !e->data->length ||
         type->dim[0] != DIM_T) {
         step_fail(e->ctx, diag, "data set \"%s\": expected labels of one integer a token",
@@ -30,23 +26,16 @@ static Status tokens_begin(void *self, Evaluation *e, Diag *diag) {
         diag_hint(diag, "format tokens has such labels");
         return STATUS_MODEL;
     }
-    const bool named = e->data->class_names && e->data->classes == t->classes;
-    t->names = ARENA_ARRAY(arena, const char *, (size_t)t->classes);
-    for (int64_t c = 0; c < t->classes; c++)
-        t->names[c] = named ? e->data->class_names[c] : label_name(e->model, c, arena);
-    entity_tags_read(&t->tags, arena, t->names, t->classes);
+    const bool named = e->data->class_names && e->data->classes == e->classes;
+    const char **names = ARENA_ARRAY(arena, const char *, (size_t)e->classes);
+    for (int64_t c = 0; c < e->classes; c++)
+        names[c] = named ? e->data->class_names[c] : label_name(e->model, c, arena);
+    entity_tags_read(&t->tags, arena, names, e->classes);
     t->entities = ARENA_ARRAY(arena, LabelCounts, (size_t)t->tags.type_count);
     t->labels = ARENA_ARRAY(arena, int32_t, (size_t)e->data->max_tokens);
     t->predicted = ARENA_ARRAY(arena, int32_t, (size_t)e->data->max_tokens);
-    tally_open(&t->tokens, arena, t->classes, false);
+    tally_open(&t->tokens, arena, e->classes, false);
     return STATUS_OK;
-}
-
-static int32_t largest(const float *row, int64_t classes) {
-    int64_t best = 0;
-    for (int64_t c = 1; c < classes; c++)
-        if (row[c] > row[best]) best = c;
-    return (int32_t)best;
 }
 
 static Status tokens_add(void *self, Evaluation *e, const Fetch *what,
@@ -59,15 +48,11 @@ static Status tokens_add(void *self, Evaluation *e, const Fetch *what,
         int64_t words = 0;
         for (int64_t k = 0; k < what->tokens; k++) {
             const int64_t at = i * what->tokens + k;
-            const float *row = predictions + at * t->classes;
             if (labels[at] == INDEX_SKIP) continue;
-            if (labels[at] < 0 || labels[at] >= t->classes)
-                return step_fail_label(e->ctx, diag, e->data, sample, t->classes,
-                                       labels[at]);
-            TRY(evaluation_check_finite(e, sample, row, t->classes, diag));
-            tally_row(&t->tokens, row, labels[at]);
+            TRY(evaluation_add(e, &t->tokens, sample, predictions + at * e->classes,
+                               labels[at], diag));
             t->labels[words] = labels[at];
-            t->predicted[words++] = largest(row, t->classes);
+            t->predicted[words++] = t->tokens.row_class;
         }
         entities_count(t->entities, &t->tags, e->options->entities == ENTITIES_STRICT,
                        t->labels, t->predicted, words);
