@@ -15,7 +15,8 @@ typedef struct ProbeJudge {
 static Status check_classes(const Evaluation *e, const char *name, const Batches *data,
                             Diag *diag) {
     const Type *type = evaluation_label_type(data);
-    if (type && type->dtype == DTYPE_I32 && type->rank == 0) return STATUS_OK;
+    if (type && type->dtype == DTYPE_I32 && type->rank == 0 && data->classes > 0)
+        return STATUS_OK;
     return step_fail(e->ctx, diag,
                      "data set \"%s\": expected labels of one class for each sample",
                      name);

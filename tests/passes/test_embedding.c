@@ -367,6 +367,8 @@ static void test_classes(void **state) {
     expect_fails(model, data, "evaluate: {data: d, fit: d, min: 101}",
                  "gate: expected accuracy at least 101");
     expect_fails(model, bare, "evaluate: {data: d, fit: d}", "has no column labels");
+    data->classes = 0; /* labels are no classes, as those of choices */
+    expect_fails(model, data, "evaluate: {data: d, fit: d}", "of one class for each");
     model_destroy(model);
     batches_destroy(bare);
     batches_destroy(data);
