@@ -76,8 +76,9 @@ static Status labels_add(void *self, Evaluation *e, const Fetch *what,
 
 /* The thresholds with the best F1 of each label, for the model to keep. */
 static Status choose_thresholds(Labels *l, Evaluation *e, Diag *diag) {
-    const size_t bytes = (size_t)l->samples * sizeof(float);
-    float *score = memory_alloc(1, bytes + 1), *truth = memory_alloc(1, bytes + 1);
+    const size_t samples = (size_t)l->samples;
+    float *score = memory_alloc(samples, sizeof *score);
+    float *truth = memory_alloc(samples, sizeof *truth);
     for (int64_t k = 0; k < l->labels; k++) {
         for (int64_t i = 0; i < l->samples; i++) {
             score[i] = l->probability[i * l->labels + k];
