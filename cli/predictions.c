@@ -3,6 +3,7 @@
 
 #include "io/datasets/class_names.h"
 #include "passes/evaluate/label_thresholds.h"
+#include "passes/evaluate/span_search.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -113,24 +114,18 @@ static Status print_answers(const Printing *p, Diag *diag) {
         const float *z = row_of(p, i * tokens);
         const int64_t begin = (int64_t)text->second_begin;
         const int64_t end = (int64_t)text->second_end;
-        int64_t first = begin, last = begin;
-        double best = -INFINITY;
+        Span best = {-INFINITY, begin, begin};
         if (begin >= end)
             return diag_fail(diag, STATUS_USAGE, text->at, NULL,
                              "expected --jsonl with a question as \"text\" and the text "
                              "that holds its answer as \"text_pair\"");
-        for (int64_t a = begin; a < end; a++)
-            for (int64_t b = a; b < end && b < a + ANSWER_TOKENS; b++) {
-                const double score = (double)z[2 * a] + (double)z[2 * b + 1];
-                if (score > best) first = a, last = b;
-                if (score > best) best = score;
-            }
+        span_search(&best, z, begin, end, ANSWER_TOKENS);
         Text answer = {0};
         const Status status =
-            tokenizer_decode(p->tokenizer, &answer, text->ids + first,
-                             (size_t)(last - first + 1), true, text->at, diag);
+            tokenizer_decode(p->tokenizer, &answer, text->ids + best.first,
+                             (size_t)(best.last - best.first + 1), true, text->at, diag);
         if (status == STATUS_OK)
-            printf("%.4f  %s  %s\n", best - (double)z[0] - (double)z[1],
+            printf("%.4f  %s  %s\n", best.score - (double)z[0] - (double)z[1],
                    answer.data ? answer.data : "", p->samples[i]);
         text_free(&answer);
         TRY(status);

@@ -6,13 +6,15 @@
  * at token 0 of a question's windows, if it is above the best answer's, says that there
  * is none (Devlin et al., 2019, section 4.3). */
 #include "passes/evaluate/evaluation.h"
+#include "passes/evaluate/span_search.h"
 
 #include <math.h>
 
 typedef struct BestAnswer {
     bool seen;
-    double score, none; /* of the best answer; of there being none */
-    int64_t sample, first, last;
+    Span span; /* of `sample` */
+    int64_t sample;
+    double none; /* score of there being none */
 } BestAnswer;
 
 typedef struct Spans {
@@ -41,17 +43,10 @@ static void find_best(BestAnswer *best, const Answers *answers, const Batches *d
     int64_t begin, end;
     const double none = (double)z[0] + (double)z[1];
     answers->tokens(data, sample, &begin, &end);
-    if (!best->seen) *best = (BestAnswer){.seen = true, .score = -INFINITY, .none = none};
+    if (!best->seen)
+        *best = (BestAnswer){.seen = true, .span.score = -INFINITY, .none = none};
     if (none < best->none) best->none = none;
-    for (int64_t i = begin; i < end; i++)
-        for (int64_t j = i; j < end && j < i + answers->longest; j++) {
-            const double score = (double)z[2 * i] + (double)z[2 * j + 1];
-            if (score <= best->score) continue;
-            best->score = score;
-            best->sample = sample;
-            best->first = i;
-            best->last = j;
-        }
+    if (span_search(&best->span, z, begin, end, answers->longest)) best->sample = sample;
 }
 
 static Status span_add(void *self, Evaluation *e, const Fetch *what,
@@ -75,9 +70,10 @@ static void compare_answer(const Spans *s, const Batches *data, int64_t question
     const BestAnswer *best = &s->best[question];
     const char *text = "";
     size_t length = 0;
-    const bool none = s->with_none && best->none > best->score;
-    if (!none && best->score > -INFINITY)
-        text = data->answers->text(data, best->sample, best->first, best->last, &length);
+    const bool none = s->with_none && best->none > best->span.score;
+    if (!none && best->span.score > -INFINITY)
+        text = data->answers->text(data, best->sample, best->span.first, best->span.last,
+                                   &length);
     data->answers->compare(data, question, text, length, exact, f1);
 }
 
