@@ -174,7 +174,7 @@ static Status add_loss(Node **loss, PassContext *ctx, Graph *graph, Diag *diag) 
     Exits exits;
     TRY(objective_mask_graph(ctx, graph, diag));
     TRY(exits_find(&exits, graph->arena, ctx, graph, diag));
-    TRY(exits_label_loss(loss, graph, &exits, 0, diag));
+    TRY(exits_label_loss(loss, graph, &exits, &(LabelLossOptions){0}, diag));
     /* Every layer gets leaves of its own: its gradient is then what comes through its own
      * uses, also where layers share weights. */
     for (Node *node = graph->first; node; node = node->next)

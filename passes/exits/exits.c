@@ -2,7 +2,6 @@
 #include "passes/exits/exits.h"
 
 #include "ir/rewrite.h"
-#include "passes/training/label_loss.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -96,14 +95,12 @@ Status exits_find(Exits *out, Arena *arena, PassContext *ctx, const Graph *graph
 
 /* ---- loss ---- */
 
-Status exits_label_loss(Node **out, Graph *graph, const Exits *exits, double smoothing,
-                        Diag *diag) {
-    const LabelLossOptions options = {
-        .smoothing = smoothing, .mixed = exits->mixed, .positive = exits->positive};
+Status exits_label_loss(Node **out, Graph *graph, const Exits *exits,
+                        const LabelLossOptions *options, Diag *diag) {
     Node **losses = ARENA_ARRAY(graph->arena, Node *, (size_t)exits->count);
     double *ones = ARENA_ARRAY(graph->arena, double, (size_t)exits->count);
     for (int i = 0; i < exits->count; i++) {
-        TRY(label_loss_add(&losses[i], graph, exits->items[i].logits, &options, diag));
+        TRY(label_loss_add(&losses[i], graph, exits->items[i].logits, options, diag));
         ones[i] = 1;
     }
     *out = losses[0];

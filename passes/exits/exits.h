@@ -11,6 +11,7 @@
 #include "ir/storage.h"
 #include "passes/fault.h"
 #include "passes/nodes.h"
+#include "passes/training/label_loss.h"
 
 typedef struct Exit {
     const char *output; /* "exit.3", or "logits" */
@@ -21,8 +22,6 @@ typedef struct Exit {
 typedef struct Exits {
     Exit *items; /* by layer; the last is "logits" */
     int count;
-    bool mixed;               /* for exits_label_loss: samples are mixed of two */
-    const RealList *positive; /* for it: LabelLossOptions.positive */
 } Exits;
 
 /* Whether a graph has early exits. */
@@ -47,9 +46,9 @@ Status exits_keep(PassContext *ctx, Model *model, IntList kept, Diag *diag);
  * and the trunk behind an exit at layer i by c_{i+1} / c_i. */
 Status exits_equilibrium(PassContext *ctx, Graph *graph, const Exits *exits, Diag *diag);
 
-/* Sum of the label losses of all exits (passes/training/label_loss.h). */
-Status exits_label_loss(Node **out, Graph *graph, const Exits *exits, double smoothing,
-                        Diag *diag);
+/* Sum of the label losses of all exits. */
+Status exits_label_loss(Node **out, Graph *graph, const Exits *exits,
+                        const LabelLossOptions *options, Diag *diag);
 
 /* The rule for leaving that calibrate_exits (or add_exits) stored in the model's
  * provenance under "exits"; in `arena`. `rule->criterion` is EXIT_NEVER when there is

@@ -186,7 +186,7 @@ static Status build(Taylor *t, const Prune *heads, const Prune *ffn, Diag *diag)
     TRY(objective_mask_graph(t->ctx, t->graph, diag));
     TRY(exits_find(&exits, t->ctx->arena, t->ctx, t->graph, diag));
     if (t->options->outputs.count) TRY(choose_named(t, &exits, diag));
-    return exits_label_loss(&t->loss, t->graph, &exits, 0, diag);
+    return exits_label_loss(&t->loss, t->graph, &exits, &(LabelLossOptions){0}, diag);
 }
 
 static Status run(Taylor *t, Prune *heads, Prune *ffn, int64_t *samples, Diag *diag) {

@@ -60,7 +60,7 @@ static Status build(Objective *o, const FinetuneOptions *options, Diag *diag) {
         return step_fail_option(o->ctx, "label_smoothing", diag,
                                 "expected none for a model that embeds");
     TRY(objective_find_pairs(o, options->data, options->scale, options->symmetric, diag));
-    o->positive = &options->positive_weights;
+    o->labels.positive = &options->positive_weights;
     TRY(objective_add_labels(o, exits, 1.0, options->label_smoothing, diag));
     if (options->teacher_forcing < 1)
         TRY(objective_feed_back(o, options->teacher_forcing, diag));

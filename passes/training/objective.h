@@ -22,9 +22,7 @@ typedef struct Objective {
     double weight[OBJECTIVE_PARTS];
     const char *part_name[OBJECTIVE_PARTS];
     int part_count;
-    bool mixed; /* samples are mixed of two, and so are the targets of labels */
-    LabelLossOptions pairs;   /* of a model that embeds: see objective_find_pairs */
-    const RealList *positive; /* weights of labels: LabelLossOptions.positive */
+    LabelLossOptions labels; /* of objective_add_labels: what was found out before it */
 
     /* See objective_remember: what the losses read of the teacher, by column. */
     Node **remembered; /* of the teacher's own graph */
@@ -87,10 +85,10 @@ Node *objective_embedding(const Graph *graph);
  * sentence-transformers has it. */
 #define CONTRASTIVE_SCALE 20.0
 
-/* Of a model that embeds: notes in `pairs` which samples of the data set are a group, and
- * how their cosines count; comes before objective_add_labels. Nothing for other models.
- * Not known when planning without data. Fails with STATUS_MODEL where samples are no
- * groups or have classes, and as step_data does. */
+/* Of a model that embeds: notes in `labels` which samples of the data set are a group,
+ * and how their cosines count; comes before objective_add_labels. Nothing for other
+ * models. Not known when planning without data. Fails with STATUS_MODEL where samples are
+ * no groups or have classes, and as step_data does. */
 Status objective_find_pairs(Objective *objective, const char *data, double scale,
                             bool symmetric, Diag *diag);
 

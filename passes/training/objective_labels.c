@@ -9,7 +9,7 @@ Status objective_find_mixed(Objective *o, const char *name, const TrainOptions *
     Batches *data = NULL;
     if (!options->augment) return STATUS_OK;
     TRY(step_data(ctx, name, NULL, &data, diag));
-    o->mixed = data && batches_column(data, DATA_MIX_LABELS) >= 0;
+    o->labels.mixed = data && batches_column(data, DATA_MIX_LABELS) >= 0;
     return STATUS_OK;
 }
 
@@ -17,12 +17,13 @@ Status objective_find_pairs(Objective *o, const char *name, double scale, bool s
                             Diag *diag) {
     PassContext *ctx = o->ctx;
     Batches *data = NULL;
-    o->pairs = (LabelLossOptions){.scale = scale, .symmetric = symmetric};
     if (!objective_embedding(o->graph)) return STATUS_OK;
+    o->labels.scale = scale;
+    o->labels.symmetric = symmetric;
     TRY(step_data(ctx, name, NULL, &data, diag));
     if (!data) return STATUS_OK;
-    o->pairs.group = batches_group(data);
-    if (o->pairs.group < 2) {
+    o->labels.group = batches_group(data);
+    if (o->labels.group < 2) {
         step_fail(ctx, diag,
                   "data set \"%s\": expected pairs of samples that belong together, as "
                   "the model embeds",
@@ -31,8 +32,8 @@ Status objective_find_pairs(Objective *o, const char *name, double scale, bool s
         return STATUS_MODEL;
     }
     const int labels = batches_column(data, DATA_LABELS);
-    o->pairs.scored = labels >= 0 && data->columns[labels].type.dtype == DTYPE_F32;
-    if (labels < 0 || o->pairs.scored) return STATUS_OK;
+    o->labels.scored = labels >= 0 && data->columns[labels].type.dtype == DTYPE_F32;
+    if (labels < 0 || o->labels.scored) return STATUS_OK;
     step_fail(ctx, diag,
               "data set \"%s\": expected no labels, as all of its pairs belong together, "
               "or scores",
@@ -49,7 +50,7 @@ static Status check_label_options(const Objective *o, double smoothing, Diag *di
     if (smoothing > 0 && !smooths)
         return step_fail_option(o->ctx, "label_smoothing", diag,
                                 "expected none for a model of task %s", task_name(task));
-    if (o->positive && o->positive->count && task != TASK_MULTI_LABEL)
+    if (o->labels.positive && o->labels.positive->count && task != TASK_MULTI_LABEL)
         return step_fail_option(o->ctx, "positive_weights", diag,
                                 "expected a model of task multi_label, found %s",
                                 task_name(task));
@@ -60,15 +61,14 @@ Status objective_add_labels(Objective *o, ObjectiveExits which, double weight,
                             double smoothing, Diag *diag) {
     Exits exits;
     Node *loss = NULL, *embedding = objective_embedding(o->graph);
+    o->labels.smoothing = smoothing;
     if (embedding) {
-        TRY(label_loss_add(&loss, o->graph, embedding, &o->pairs, diag));
-        return objective_add_part(o, o->pairs.scored ? "cosine" : "contrastive", loss,
+        TRY(label_loss_add(&loss, o->graph, embedding, &o->labels, diag));
+        return objective_add_part(o, o->labels.scored ? "cosine" : "contrastive", loss,
                                   weight, diag);
     }
     TRY(objective_exits(&exits, o, which, diag));
-    exits.mixed = o->mixed;
-    exits.positive = o->positive;
     TRY(check_label_options(o, smoothing, diag));
-    TRY(exits_label_loss(&loss, o->graph, &exits, smoothing, diag));
+    TRY(exits_label_loss(&loss, o->graph, &exits, &o->labels, diag));
     return objective_add_part(o, "label", loss, weight, diag);
 }

@@ -80,7 +80,8 @@ static double *exit_gradients(const Model *model, int exit) {
     Node *loss = NULL;
     Trial t = trial_open(model);
     const Exits one = {&t.exits.items[exit], 1};
-    assert_ok(exits_label_loss(&loss, t.graph, &one, 0, t.diag), t.diag);
+    assert_ok(exits_label_loss(&loss, t.graph, &one, &(LabelLossOptions){0}, t.diag),
+              t.diag);
     double *out = gradients(&t, loss, &r);
     runner_close(&r);
     trial_close(&t);
@@ -137,7 +138,8 @@ static void check_equilibrium(const char *options, int count) {
     Trial t = trial_open(model);
     assert_int_equal(t.exits.count, count);
     for (int e = 0; e < count; e++) each[e] = exit_gradients(model, e);
-    assert_ok(exits_label_loss(&loss, t.graph, &t.exits, 0, t.diag), t.diag);
+    assert_ok(exits_label_loss(&loss, t.graph, &t.exits, &(LabelLossOptions){0}, t.diag),
+              t.diag);
     assert_ok(exits_equilibrium(&t.ctx, t.graph, &t.exits, t.diag), t.diag);
     assert_ok(graph_verify(t.graph, STATUS_INTERNAL, t.diag), t.diag);
     double *got = gradients(&t, loss, &r);
@@ -167,7 +169,8 @@ static void test_equilibrium_of_early(void **state) {
     double *each[DEPTH] = {0};
     t.exits.count--;
     for (int e = 0; e < t.exits.count; e++) each[e] = exit_gradients(model, e);
-    assert_ok(exits_label_loss(&loss, t.graph, &t.exits, 0, t.diag), t.diag);
+    assert_ok(exits_label_loss(&loss, t.graph, &t.exits, &(LabelLossOptions){0}, t.diag),
+              t.diag);
     assert_ok(exits_equilibrium(&t.ctx, t.graph, &t.exits, t.diag), t.diag);
     double *got = gradients(&t, loss, &r);
     for (int i = 0; i < t.graph->storage_count; i++) {
@@ -201,7 +204,8 @@ static double loss_of_all(const Model *model) {
     Runner r;
     Node *loss = NULL;
     Trial t = trial_open(model);
-    assert_ok(exits_label_loss(&loss, t.graph, &t.exits, 0, t.diag), t.diag);
+    assert_ok(exits_label_loss(&loss, t.graph, &t.exits, &(LabelLossOptions){0}, t.diag),
+              t.diag);
     runner_open_sizes(&r, t.graph, sizes, PRECISION_F64, NULL, &loss, 1);
     fill_inputs(t.graph, r.workspace);
     int32_t *labels = workspace_input(r.workspace, "labels");
