@@ -56,9 +56,6 @@ static Status build(Objective *o, const FinetuneOptions *options, Diag *diag) {
     if (objective_predicts_tokens(o->graph)) TRY(objective_mask_tokens(o, diag));
     const ObjectiveExits exits = (ObjectiveExits)options->exits;
     TRY(objective_find_mixed(o, options->data, &options->train, diag));
-    if (objective_embedding(o->graph) && options->label_smoothing > 0)
-        return step_fail_option(o->ctx, "label_smoothing", diag,
-                                "expected none for a model that embeds");
     TRY(objective_find_pairs(o, options->data, options->scale, options->symmetric, diag));
     o->labels.positive = &options->positive_weights;
     TRY(objective_add_labels(o, exits, 1.0, options->label_smoothing, diag));

@@ -43,11 +43,11 @@ Status objective_find_pairs(Objective *o, const char *name, double scale, bool s
 }
 
 /* Options that the loss of this task does not read. */
-static Status check_label_options(const Objective *o, double smoothing, Diag *diag) {
+static Status check_label_options(const Objective *o, Diag *diag) {
     const Task task = graph_task(o->graph);
-    const bool smooths =
-        task != TASK_REGRESS && task != TASK_FIND_SPAN && task != TASK_CHOOSE;
-    if (smoothing > 0 && !smooths)
+    const bool smooths = task != TASK_REGRESS && task != TASK_FIND_SPAN &&
+                         task != TASK_CHOOSE && task != TASK_EMBED;
+    if (o->labels.smoothing > 0 && !smooths)
         return step_fail_option(o->ctx, "label_smoothing", diag,
                                 "expected none for a model of task %s", task_name(task));
     if (o->labels.positive && o->labels.positive->count && task != TASK_MULTI_LABEL)
@@ -62,13 +62,13 @@ Status objective_add_labels(Objective *o, ObjectiveExits which, double weight,
     Exits exits;
     Node *loss = NULL, *embedding = objective_embedding(o->graph);
     o->labels.smoothing = smoothing;
+    TRY(check_label_options(o, diag));
     if (embedding) {
         TRY(label_loss_add(&loss, o->graph, embedding, &o->labels, diag));
         return objective_add_part(o, o->labels.scored ? "cosine" : "contrastive", loss,
                                   weight, diag);
     }
     TRY(objective_exits(&exits, o, which, diag));
-    TRY(check_label_options(o, smoothing, diag));
     TRY(exits_label_loss(&loss, o->graph, &exits, &o->labels, diag));
     return objective_add_part(o, "label", loss, weight, diag);
 }

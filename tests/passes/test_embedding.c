@@ -507,6 +507,12 @@ static void test_contrastive(void **state) {
     assert_true(number(record, "last_loss") < 0.5 * number(record, "first_loss"));
     record = run_step(model, NULL, data, "evaluate: {data: d}", diag);
     assert_true(number(record, "mrr") > before + 0.1);
+    expect_fails(model, data, "finetune: {data: d, positive_weights: [2]}",
+                 "expected a model of task multi_label, found embed");
+    expect_fails(model, data, "finetune: {data: d, label_smoothing: 0.1}",
+                 "label_smoothing: expected none for a model of task embed");
+    expect_fails(model, data, "distill: {data: d, label: 1, label_smoothing: 0.1}",
+                 "label_smoothing: expected none for a model of task embed");
     model_destroy(model);
     batches_destroy(data);
     diag_destroy(diag);
