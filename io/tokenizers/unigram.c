@@ -85,6 +85,13 @@ Status unigram_build(Unigram *self, Arena *arena, const bool *left_out, Loc at,
             pieces[count++] = (Piece){token->text, token->length, i};
     }
     qsort(pieces, count, sizeof *pieces, text_order);
+    for (uint32_t i = 1; i < count; i++) {
+        if (strcmp(pieces[i - 1].text, pieces[i].text) != 0) continue;
+        diag_fail(diag, STATUS_FORMAT, at, key,
+                  "expected pieces that differ, found '%.64s' again", pieces[i].text);
+        free(pieces);
+        return STATUS_FORMAT;
+    }
     TrieBuilder builder = {.pieces = pieces};
     const bool built = add_nodes(&builder, count);
     if (built) {

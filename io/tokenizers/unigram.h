@@ -52,8 +52,8 @@ typedef struct UnigramScratch {
 void unigram_bytes(Unigram *unigram);
 
 /* Builds the trie over the pieces; those that `left_out` marks ([pieces], NULL = none)
- * are not found in texts. All in the arena. Fails with STATUS_FORMAT for pieces that
- * share too little, about `key`. */
+ * are not found in texts. All in the arena. Fails with STATUS_FORMAT, about `key`, for
+ * two pieces that are the same, and for pieces that share too little. */
 Status unigram_build(Unigram *unigram, Arena *arena, const bool *left_out, Loc at,
                      const char *key, Diag *diag);
 

@@ -251,6 +251,13 @@ static void bad_files(void **state) {
     check_plain(&bench, "ab a", "a a");
     assert_int_equal(bench.encoding.skipped, 3);
     bench_close(&bench);
+    /* numbers that do not come from the pieces say nothing of two that are the same */
+    static const char CONFIG[] = "{\"tokenizer_class\": \"MarianTokenizer\"}",
+                      VOCAB[] = "{\"</s>\": 0, \"<unk>\": 1, \"a\": 2, \"<pad>\": 3}";
+    put_in("tokenizer.model", PIECE("a") PIECE("a"), 24);
+    put_in("tokenizer_config.json", CONFIG, strlen(CONFIG));
+    put_in("vocab.json", VOCAB, strlen(VOCAB));
+    expect_refused("pieces: expected pieces that differ, found 'a' again");
 }
 
 /* A damaged file is refused with one error, or encodes what it can and decodes. */
