@@ -151,28 +151,38 @@ static Status find_columns(Row *row, const ChoiceOptions *o, Loc at, Diag *diag)
     return STATUS_OK;
 }
 
+/* The items of a row's list, of which the first CHOICES_MAX are kept; returns how many
+ * there are. */
+static int list_choices(TextSpan *out, const Row *row, int64_t index) {
+    size_t length;
+    const char *cell = table_cell(row->table, index, row->choice[0], &length), *item;
+    const char *end = cell + length;
+    int count = 0;
+    for (; (item = memchr(cell, TABLE_ITEM_END, (size_t)(end - cell))); cell = item + 1)
+        if (count++ < CHOICES_MAX)
+            out[count - 1] = (TextSpan){cell, (size_t)(item - cell)};
+    return count;
+}
+
 /* The choices of a row: cells, or the items of one cell's list. Fails with STATUS_FORMAT
- * at a row with another number of them than `wanted` (0 = any, two or more). */
+ * at a row with another number of them than `wanted` (0 = any from 2 to CHOICES_MAX). */
 static Status read_choices(TextSpan *out, int *count, const Row *row, int64_t index,
                            int wanted, Diag *diag) {
-    *count = 0;
-    for (int i = 0; i < row->count; i++) {
-        size_t length;
-        const char *cell = table_cell(row->table, index, row->choice[i], &length);
-        const char *end = cell + length;
-        const char *item = row->count == 1 ? memchr(cell, TABLE_ITEM_END, length) : NULL;
-        for (; item && *count < CHOICES_MAX;
-             item = memchr(cell, TABLE_ITEM_END, (size_t)(end - cell))) {
-            out[(*count)++] = (TextSpan){cell, (size_t)(item - cell)};
-            cell = item + 1;
-        }
-        if (row->count > 1) out[(*count)++] = (TextSpan){cell, length};
-    }
-    if (*count >= 2 && (wanted == 0 || *count == wanted)) return STATUS_OK;
+    const bool list = row->count == 1;
+    *count = list ? list_choices(out, row, index) : row->count;
+    for (int i = 0; i < row->count && !list; i++)
+        out[i].text = table_cell(row->table, index, row->choice[i], &out[i].length);
+    if (wanted ? *count == wanted : *count >= 2 && *count <= CHOICES_MAX)
+        return STATUS_OK;
+    const bool few = *count < 2;
     diag_fail(diag, STATUS_FORMAT, table_loc(row->table, index), "choices",
               wanted ? "expected %d choices, as in the first row, found %d"
-                     : "expected at least %d choices, found %d",
-              wanted ? wanted : 2, *count);
+              : few  ? "expected at least %d choices, found %d"
+                     : "expected at most %d choices, found %d",
+              wanted ? wanted
+              : few  ? 2
+                     : CHOICES_MAX,
+              *count);
     diag_hint(diag, "choices: [COLUMN] of JSON Lines with a list of texts, or "
                     "[COLUMN, COLUMN ...]");
     return STATUS_FORMAT;
@@ -208,16 +218,8 @@ static void text_put(Text *text, TextSpan part) {
     text_bytes(text, part.text, part.length);
 }
 
-/* Tokens of a text, or of a pair, at most so many (0 = any number). */
-static Status encode(Choosing *c, TextSpan first, const TextSpan *second, size_t most) {
-    const Status status = tokenizer_encode(c->tokenizer, &c->tokens, first, second, most,
-                                           LOC_NONE, c->diag);
-    if (status != STATUS_OK) diag_place(c->diag, table_loc(c->row.table, c->index), NULL);
-    return status;
-}
-
 /* Keeps the tokens as a sample; of an ending those from `from` on are its own. */
-static void keep_sample(Choosing *c, int64_t from, size_t bytes) {
+static Status keep_sample(Choosing *c, int64_t from, size_t bytes) {
     ChoiceData *data = c->data;
     const int64_t sample = data->base.count++;
     if (sample == data->capacity) {
@@ -229,9 +231,9 @@ static void keep_sample(Choosing *c, int64_t from, size_t bytes) {
         data->bytes = memory_grow(data->bytes, room, sizeof *data->bytes);
     }
     if (sample == 0) data->samples.start[0] = 0;
-    text_samples_add(&data->samples, sample, &c->tokens);
     data->from[sample] = (int32_t)from;
     data->bytes[sample] = (int32_t)(bytes > 0 ? bytes : 1);
+    return text_samples_add(&data->samples, sample, &c->tokens, c->diag);
 }
 
 /* A question's text and one of its choices as a pair: with a question, that and the
@@ -243,9 +245,9 @@ static Status add_pair(Choosing *c, TextSpan context, TextSpan question,
     if (question.length > 0) text_bytes(&c->text, " ", 1);
     text_put(&c->text, choice);
     const TextSpan second = {c->text.data ? c->text.data : "", c->text.length};
-    TRY(encode(c, context, &second, (size_t)c->options->max_length));
-    keep_sample(c, 0, choice.length);
-    return STATUS_OK;
+    TRY(tokenizer_encode(c->tokenizer, &c->tokens, context, &second,
+                         (size_t)c->options->max_length, LOC_NONE, c->diag));
+    return keep_sample(c, 0, choice.length);
 }
 
 /* Tokens of a text as a language model reads it: behind the token for the beginning,
@@ -253,7 +255,7 @@ static Status add_pair(Choosing *c, TextSpan context, TextSpan question,
 static Status encode_open(Choosing *c, TextSpan text) {
     const int32_t bos = tokenizer_specials(c->tokenizer)->bos;
     Encoding *tokens = &c->tokens;
-    TRY(encode(c, text, NULL, 0));
+    TRY(tokenizer_encode(c->tokenizer, tokens, text, NULL, 0, LOC_NONE, c->diag));
     const bool begins = bos >= 0 && tokens->length > 0 && tokens->ids[0] == bos;
     TRY(tokenizer_encode_plain(c->tokenizer, tokens, text, LOC_NONE, c->diag));
     if (!begins) return STATUS_OK;
@@ -290,8 +292,7 @@ static Status add_ending(Choosing *c, TextSpan context, TextSpan between,
     memmove(c->tokens.ids, c->tokens.ids + drop,
             (size_t)(all - drop) * sizeof *c->tokens.ids);
     c->tokens.length = (size_t)(all - drop);
-    keep_sample(c, from > drop ? from - drop : 1, ending.length);
-    return STATUS_OK;
+    return keep_sample(c, from > drop ? from - drop : 1, ending.length);
 }
 
 /* Where the last word of a text begins; 0 where there is one only. */
@@ -346,7 +347,10 @@ static Status add_rows(Choosing *c, Loc at) {
     data->right = memory_alloc((size_t)count, sizeof *data->right);
     for (int64_t i = 0; i < count; i++) {
         c->index = o->offset + i;
-        TRY(add_row(c, i));
+        const Status status = add_row(c, i);
+        if (status == STATUS_OK) continue;
+        diag_place(c->diag, table_loc(c->row.table, c->index), NULL);
+        return status;
     }
     data->base.max_tokens = data->samples.longest - data->endings;
     if (c->cut > 0)

@@ -16,8 +16,12 @@ static TextSpan span_of(const TextRows *rows, int64_t row, int column) {
     return span;
 }
 
-void text_samples_add(TextSamples *out, int64_t sample, const Encoding *encoding) {
+Status text_samples_add(TextSamples *out, int64_t sample, const Encoding *encoding,
+                        Diag *diag) {
     const int64_t length = (int64_t)encoding->length;
+    if (length == 0)
+        return diag_fail(diag, STATUS_FORMAT, LOC_NONE, NULL,
+                         "expected text, found a row without tokens");
     const int64_t start = out->start[sample], end = start + length;
     if (end > out->capacity) {
         out->capacity = end + end / 2 + 1024;
@@ -30,23 +34,19 @@ void text_samples_add(TextSamples *out, int64_t sample, const Encoding *encoding
             (uint32_t)encoding->types[i] << TOKEN_TYPE_SHIFT | (uint32_t)encoding->ids[i];
     out->start[sample + 1] = end;
     if (length > out->longest) out->longest = length;
+    return STATUS_OK;
 }
 
-/* Encodes one sample of a row, which must give tokens. */
+/* Encodes one sample of a row. */
 static Status sample_encode(TextSamples *out, int64_t sample, const Tokenizer *tokenizer,
                             Encoding *encoding, const TextRows *rows, int64_t row,
                             int first, int second, size_t max_length, Diag *diag) {
     const TextSpan text = span_of(rows, row, first);
     const TextSpan pair = second < 0 ? (TextSpan){0} : span_of(rows, row, second);
-    const Status status = tokenizer_encode(
-        tokenizer, encoding, text, second < 0 ? NULL : &pair, max_length, LOC_NONE, diag);
-    if (status != STATUS_OK)
-        diag_place(diag, table_loc(rows->table, row), NULL);
-    else if (encoding->length == 0)
-        return diag_fail(diag, STATUS_FORMAT, table_loc(rows->table, row), NULL,
-                         "expected text, found a row without tokens");
-    else
-        text_samples_add(out, sample, encoding);
+    Status status = tokenizer_encode(tokenizer, encoding, text, second < 0 ? NULL : &pair,
+                                     max_length, LOC_NONE, diag);
+    if (status == STATUS_OK) status = text_samples_add(out, sample, encoding, diag);
+    if (status != STATUS_OK) diag_place(diag, table_loc(rows->table, row), NULL);
     return status;
 }
 

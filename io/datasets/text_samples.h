@@ -48,8 +48,10 @@ Status text_samples_encode_apart(TextSamples *out, const Tokenizer *tokenizer,
                                  const TextRows *rows, const int *columns, int count,
                                  size_t max_length, Diag *diag);
 
-/* Appends one sample of tokens behind those before. */
-void text_samples_add(TextSamples *out, int64_t sample, const Encoding *encoding);
+/* Appends one sample of tokens behind those before. Fails with STATUS_FORMAT, without a
+ * place (diag_place), where there are none. */
+Status text_samples_add(TextSamples *out, int64_t sample, const Encoding *encoding,
+                        Diag *diag);
 
 /* Writes a sample as rows of `tokens` places each, `pad` behind its end, where mask and
  * types are 0. */

@@ -135,9 +135,10 @@ typedef struct Cut {
 
 /* Appends a sentence; the first token of a word gets its class. Words behind the last one
  * that has tokens are cut off, if the sentence is as long as may be. */
-static void sentence_add(TokenData *data, int64_t sample, const Encoding *encoding,
-                         const int32_t *classes, int64_t words, int64_t most, Cut *cut) {
-    text_samples_add(&data->samples, sample, encoding);
+static Status sentence_add(TokenData *data, int64_t sample, const Encoding *encoding,
+                           const int32_t *classes, int64_t words, int64_t most, Cut *cut,
+                           Diag *diag) {
+    TRY(text_samples_add(&data->samples, sample, encoding, diag));
     const int64_t start = data->samples.start[sample];
     int32_t last = -1;
     if (data->samples.capacity > data->label_room) {
@@ -151,9 +152,10 @@ static void sentence_add(TokenData *data, int64_t sample, const Encoding *encodi
             word >= 0 && word != last ? classes[word] : INDEX_SKIP;
         if (word >= 0) last = word;
     }
-    if ((int64_t)encoding->length < most || last + 1 == words) return;
+    if ((int64_t)encoding->length < most || last + 1 == words) return STATUS_OK;
     cut->sentences++;
     cut->words += words - last - 1;
+    return STATUS_OK;
 }
 
 static Status sentences_encode(TokenData *data, const TokenOptions *options,
@@ -172,11 +174,10 @@ static Status sentences_encode(TokenData *data, const TokenOptions *options,
         for (int64_t w = 0; w < count; w++) spans[w] = tagged_word(words, first + w);
         status = tokenizer_encode_words(tokenizer, &encoding, spans, (size_t)count,
                                         (size_t)options->max_length, LOC_NONE, diag);
-        if (status != STATUS_OK)
-            diag_place(diag, tagged_loc(words, s), NULL);
-        else
-            sentence_add(data, i, &encoding, classes + first, count, options->max_length,
-                         cut);
+        if (status == STATUS_OK)
+            status = sentence_add(data, i, &encoding, classes + first, count,
+                                  options->max_length, cut, diag);
+        if (status != STATUS_OK) diag_place(diag, tagged_loc(words, s), NULL);
     }
     free(spans);
     encoding_free(&encoding);

@@ -129,11 +129,49 @@ static void test_faults(void **state) {
            "lines:2|at least two words");
 }
 
+/* A list of `count` choices. */
+static void put_many(int count) {
+    Text json = {0};
+    text_add(&json, "{\"context\": \"the\", \"label\": 0, \"e\": [\"a\"");
+    for (int i = 1; i < count; i++) text_add(&json, ",\"a\"");
+    text_add(&json, "]}\n");
+    put("many.jsonl", json.data);
+    text_free(&json);
+}
+
+static void test_many(void **state) {
+    (void)state;
+    set_format = "choices";
+    put_many(1024);
+    Set set = set_open("\"path\": \"many.jsonl\", \"choices\": [\"e\"]");
+    assert_int_equal(set.data->count, 1024);
+    assert_int_equal(set.data->group, 1024);
+    set_close(&set);
+    put_many(1025);
+    refuse("\"path\": \"many.jsonl\", \"choices\": [\"e\"]", STATUS_FORMAT,
+           "many.jsonl:1|choices: expected at most 1024 choices, found 1025");
+}
+
+/* A tokenizer without special tokens makes nothing of two empty texts. */
+static void test_empty(void **state) {
+    (void)state;
+    set_format = "choices";
+    put("c.jsonl", "{\"context\": \"the\", \"e\": [\"a\", \"e\"], \"label\": 0}\n"
+                   "{\"context\": \"\", \"e\": [\"a\", \"\"], \"label\": 0}\n");
+    Set set = set_open("\"path\": \"c.jsonl\", \"choices\": [\"e\"]");
+    expect_pair(&set, 3, "[CLS] [SEP] [SEP]", 2, 1, 0);
+    set_close(&set);
+    set_tokenizer = TEXT_DATA "bytes/tokenizer.json";
+    refuse("\"path\": \"c.jsonl\", \"choices\": [\"e\"]", STATUS_FORMAT,
+           "c.jsonl:2|without tokens");
+    set_tokenizer = TEXT_DATA "vocab.txt";
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pairs),
-        cmocka_unit_test(test_endings),
-        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_pairs),  cmocka_unit_test(test_endings),
+        cmocka_unit_test(test_faults), cmocka_unit_test(test_many),
+        cmocka_unit_test(test_empty),
     };
     return cmocka_run_group_tests_name("choices", tests, enter, leave);
 }

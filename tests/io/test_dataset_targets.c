@@ -291,6 +291,18 @@ static void test_words(void **state) {
     }
 }
 
+static void test_odd_tagged(void **state) {
+    (void)state;
+    set_format = "tokens";
+    put("letters.json", "{\"model\": {\"type\": \"Characters\", \"vocab\": [\"a\"]}}");
+    put("e.jsonl", "{\"tokens\": [\"a\"], \"ner_tags\": [0]}\n"
+                   "{\"tokens\": [\"\"], \"ner_tags\": [0]}\n");
+    snprintf(path, sizeof path, "%s/letters.json", folder);
+    set_tokenizer = path;
+    refuse("\"path\": \"e.jsonl\"", STATUS_FORMAT, "e.jsonl:2|without tokens");
+    set_tokenizer = TEXT_DATA "vocab.txt";
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_several_labels),
@@ -299,6 +311,7 @@ int main(void) {
         cmocka_unit_test(test_tagged),
         cmocka_unit_test(test_cut),
         cmocka_unit_test(test_bad_tagged),
+        cmocka_unit_test(test_odd_tagged),
         cmocka_unit_test(test_words),
     };
     return cmocka_run_group_tests(tests, enter, leave);
