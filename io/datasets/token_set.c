@@ -235,12 +235,23 @@ static Status tokenizer_fill(TokenData *data, const TokenOptions *options,
     return status;
 }
 
+/* Names of the classes come from the recipe, or from a file when the data set is opened.
+ */
+static Status count_check(const TokenOptions *options, int names, const char *key, Loc at,
+                          Diag *diag) {
+    if (!names || !options->classes || options->classes == names) return STATUS_OK;
+    return diag_fail(diag, STATUS_RECIPE, at, "classes",
+                     "expected %d, one for each name in '%s', found %" PRId64, names, key,
+                     options->classes);
+}
+
 static Status token_fill(TokenData *data, const TokenOptions *options, Loc at,
                          Diag *diag) {
     Tokenizer *tokenizer;
     StringList names = options->labels;
     if (!names.count && options->config)
         TRY(class_names_read(&names, options->config, data->arena, diag));
+    TRY(count_check(options, names.count, "config", at, diag));
     names_copy(data, &names);
     TRY(tokenizer_read(&tokenizer, options->tokenizer, diag));
     const Status status = tokenizer_fill(data, options, &names, tokenizer, at, diag);
@@ -269,12 +280,8 @@ static Status token_open(Batches **out, const void *options, Loc at, Diag *diag)
 
 static Status token_check(void *opaque, Arena *arena, Loc at, Diag *diag) {
     const TokenOptions *options = opaque;
-    const int names = options->labels.count;
     (void)arena;
-    if (names && options->classes && options->classes != names)
-        return diag_fail(diag, STATUS_RECIPE, at, "classes",
-                         "expected %d, one for each name in 'labels', found %" PRId64,
-                         names, options->classes);
+    TRY(count_check(options, options->labels.count, "labels", at, diag));
     return class_names_check(&options->labels, at, "labels", diag);
 }
 

@@ -291,9 +291,14 @@ static void test_words(void **state) {
     }
 }
 
+/* What only the files tell: names beside `classes`, sentences that give no tokens. */
 static void test_odd_tagged(void **state) {
     (void)state;
     set_format = "tokens";
+    put("n.conll", "the O\nsat I-X\n");
+    put("config.json", "{\"id2label\": {\"0\": \"O\", \"1\": \"B-X\", \"2\": \"I-X\"}}");
+    refuse("\"path\": \"n.conll\", \"config\": \"config.json\", \"classes\": 2",
+           STATUS_RECIPE, "classes: expected 3, one for each name|found 2");
     put("letters.json", "{\"model\": {\"type\": \"Characters\", \"vocab\": [\"a\"]}}");
     put("e.jsonl", "{\"tokens\": [\"a\"], \"ner_tags\": [0]}\n"
                    "{\"tokens\": [\"\"], \"ner_tags\": [0]}\n");
