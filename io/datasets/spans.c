@@ -105,9 +105,9 @@ static void sample_write(const SpanData *data, const SpanSample *sample, int64_t
     ids[at++] = data->cls;
     for (int64_t i = 0; i < question->id_count; i++) ids[at++] = question->ids[i];
     while (at < before) ids[at++] = data->sep;
-    memcpy(ids + at, data->texts[question->text].ids + sample->from,
-           (size_t)sample->count * sizeof *ids);
-    ids[length - 1] = data->sep;
+    for (int64_t i = 0; i < sample->count; i++)
+        ids[at++] = data->texts[question->text].ids[sample->from + i];
+    ids[at] = data->sep;
     for (int64_t i = 0; i < tokens; i++) {
         if (i >= length) ids[i] = data->pad;
         mask[i] = i < length;
@@ -250,7 +250,8 @@ static Status text_encode(SpanText *text, const Tokenizer *tokenizer, bool *same
     if (status == STATUS_OK)
         status = tokenizer_encode_plain(tokenizer, &tokens, text->text, at, diag);
     *same = status == STATUS_OK && tokens.length == (size_t)text->count &&
-            memcmp(tokens.ids, text->ids, tokens.length * sizeof *tokens.ids) == 0;
+            (tokens.length == 0 ||
+             memcmp(tokens.ids, text->ids, tokens.length * sizeof *tokens.ids) == 0);
     encoding_free(&tokens);
     return status;
 }

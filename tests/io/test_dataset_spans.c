@@ -185,12 +185,27 @@ static void test_faults(void **state) {
     refuse("\"path\": \"q.json\", \"offset\": 2", STATUS_RECIPE, "offset");
 }
 
+static void test_empty(void **state) {
+    (void)state;
+    set_format = "spans";
+    put("q.json", "{\"data\": [{\"paragraphs\": [{\"context\": \"\", \"qas\": "
+                  "[{\"question\": \"mat cat\", \"answers\": []}, {\"question\": \"\", "
+                  "\"answers\": [{\"text\": \"\", \"answer_start\": 0}]}]}]}]}");
+    Set set = set_open("\"path\": \"q.json\"");
+    assert_int_equal(set.data->count, 2);
+    const Row row = row_of(&set, 0);
+    expect_tokens(&set, &row, "[CLS] mat cat [SEP] [SEP]");
+    assert_int_equal(row_of(&set, 1).mask[2], 1);
+    assert_int_equal(row_of(&set, 1).mask[3], 0);
+    assert_int_equal(row_of(&set, 1).first, 0);
+    set_close(&set);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_comparison),
-        cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_answers),
-        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_comparison), cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_answers),    cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_empty),
     };
     return cmocka_run_group_tests_name("spans", tests, enter, leave);
 }
