@@ -373,6 +373,8 @@ static Status choice_fill(ChoiceData *data, const ChoiceOptions *o,
                              .lists = true,
                              .names = &line,
                              .name_count = lines};
+    if (!data->endings)
+        TRY(text_samples_check_room(tokenizer, true, o->max_length, at, diag));
     TRY(table_read(&table, o->path, &as, diag));
     data->pad = tokenizer_specials(tokenizer)->pad;
     data->base.vocabulary = vocabulary_of(tokenizer, data->arena);

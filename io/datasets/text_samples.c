@@ -16,6 +16,16 @@ static TextSpan span_of(const TextRows *rows, int64_t row, int column) {
     return span;
 }
 
+Status text_samples_check_room(const Tokenizer *tokenizer, bool pair, int64_t max_length,
+                               Loc at, Diag *diag) {
+    const int64_t least = (int64_t)tokenizer_overhead(tokenizer, pair) + 1 + pair;
+    if (max_length >= least) return STATUS_OK;
+    return diag_fail(diag, STATUS_RECIPE, at, "max_length",
+                     "expected at least %" PRId64
+                     ", special tokens and one of each text, found %" PRId64,
+                     least, max_length);
+}
+
 Status text_samples_add(TextSamples *out, int64_t sample, const Encoding *encoding,
                         Diag *diag) {
     const int64_t length = (int64_t)encoding->length;

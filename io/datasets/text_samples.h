@@ -35,6 +35,11 @@ static inline int32_t text_token_type(uint32_t token) {
     return (int32_t)(token >> TOKEN_TYPE_SHIFT);
 }
 
+/* Fails with STATUS_RECIPE unless the special tokens of a text, or of a pair, and one
+ * token of each text fit into `max_length`. */
+Status text_samples_check_room(const Tokenizer *tokenizer, bool pair, int64_t max_length,
+                               Loc at, Diag *diag);
+
 /* Encodes the text in column `first`, with that in `second` when it is not -1, of every
  * row, to at most `max_length` tokens. Fails with STATUS_FORMAT at the row that gives no
  * tokens. */

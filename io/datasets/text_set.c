@@ -337,14 +337,8 @@ static Status tokenizer_fill(TextData *data, const TextOptions *options,
                                  .lists = options->targets != TARGET_CLASS,
                                  .names = &name,
                                  .name_count = options->table == TABLE_LINES};
-    const bool pair = joins_texts(options);
-    /* At least one token of each text must fit. */
-    const int64_t least = (int64_t)tokenizer_overhead(tokenizer, pair) + 1 + pair;
-    if (options->max_length < least)
-        return diag_fail(diag, STATUS_RECIPE, at, "max_length",
-                         "expected at least %" PRId64
-                         ", special tokens and one of each text, found %" PRId64,
-                         least, options->max_length);
+    TRY(text_samples_check_room(tokenizer, joins_texts(options), options->max_length, at,
+                                diag));
     TRY(mask_fill(&data->mask, options, tokenizer, at, diag));
     TRY(table_read(&table, options->path, &chosen, diag));
     Status status = table_fill(data, options, table, tokenizer, at, diag);

@@ -221,13 +221,8 @@ static Status tokenizer_fill(TokenData *data, const TokenOptions *options,
                              Diag *diag) {
     const TaggedColumns columns = {(TaggedFormat)options->table, options->word,
                                    options->label};
-    const int64_t least = (int64_t)tokenizer_overhead(tokenizer, false) + 1;
     TaggedWords words;
-    if (options->max_length < least)
-        return diag_fail(diag, STATUS_RECIPE, at, "max_length",
-                         "expected at least %" PRId64
-                         ", special tokens and one of the text, found %" PRId64,
-                         least, options->max_length);
+    TRY(text_samples_check_room(tokenizer, false, options->max_length, at, diag));
     Status status = tagged_words_read(&words, options->path, &columns, at, diag);
     if (status == STATUS_OK)
         status = words_fill(data, options, names, tokenizer, &words, at, diag);

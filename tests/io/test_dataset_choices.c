@@ -167,11 +167,19 @@ static void test_empty(void **state) {
     set_tokenizer = TEXT_DATA "vocab.txt";
 }
 
+static void test_room(void **state) {
+    (void)state;
+    set_format = "choices";
+    put("c.jsonl", "{\"context\": \"the\", \"e\": [\"a\", \"e\"], \"label\": 0}\n");
+    refuse("\"path\": \"c.jsonl\", \"choices\": [\"e\"], \"max_length\": 4",
+           STATUS_RECIPE, "recipe|max_length: expected at least 5|found 4");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pairs),  cmocka_unit_test(test_endings),
         cmocka_unit_test(test_faults), cmocka_unit_test(test_many),
-        cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_empty),  cmocka_unit_test(test_room),
     };
     return cmocka_run_group_tests_name("choices", tests, enter, leave);
 }
