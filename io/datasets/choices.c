@@ -209,6 +209,7 @@ typedef struct Choosing {
     Row row;
     int64_t index; /* the table's row at hand */
     Encoding tokens;
+    bool begins; /* the tokenizer puts a token for the beginning in front */
     Text text;   /* what is encoded */
     int64_t cut; /* samples that were longer than may be */
     Diag *diag;
@@ -250,28 +251,34 @@ static Status add_pair(Choosing *c, TextSpan context, TextSpan question,
     return keep_sample(c, 0, choice.length);
 }
 
+/* Finds whether the tokenizer puts a token for the beginning in front of texts. */
+static Status find_beginning(Choosing *c) {
+    const int32_t bos = tokenizer_specials(c->tokenizer)->bos;
+    const Encoding *tokens = &c->tokens;
+    TRY(tokenizer_encode(c->tokenizer, &c->tokens, (TextSpan){"", 0}, NULL, 0, LOC_NONE,
+                         c->diag));
+    c->begins = bos >= 0 && tokens->length > 0 && tokens->ids[0] == bos;
+    return STATUS_OK;
+}
+
 /* Tokens of a text as a language model reads it: behind the token for the beginning,
  * where the tokenizer puts one there, and without any for the end. */
 static Status encode_open(Choosing *c, TextSpan text) {
-    const int32_t bos = tokenizer_specials(c->tokenizer)->bos;
     Encoding *tokens = &c->tokens;
-    TRY(tokenizer_encode(c->tokenizer, tokens, text, NULL, 0, LOC_NONE, c->diag));
-    const bool begins = bos >= 0 && tokens->length > 0 && tokens->ids[0] == bos;
+    if (c->begins) /* which makes room for special tokens */
+        TRY(tokenizer_encode(c->tokenizer, tokens, text, NULL, 0, LOC_NONE, c->diag));
     TRY(tokenizer_encode_plain(c->tokenizer, tokens, text, LOC_NONE, c->diag));
-    if (!begins) return STATUS_OK;
-    /* an encoding with special tokens had room for as many */
+    if (!c->begins) return STATUS_OK;
     memmove(tokens->ids + 1, tokens->ids, tokens->length++ * sizeof *tokens->ids);
-    tokens->ids[0] = bos;
+    tokens->ids[0] = tokenizer_specials(c->tokenizer)->bos;
     tokens->types[tokens->length - 1] = 0;
     return STATUS_OK;
 }
 
-/* A text with an ending. The ending's tokens are those of the whole behind as many as the
- * text alone has; what does not fit is cut at the start. */
-static Status add_ending(Choosing *c, TextSpan context, TextSpan between,
-                         TextSpan ending) {
-    TRY(encode_open(c, context));
-    int64_t from = (int64_t)c->tokens.length;
+/* A text with an ending. The ending's tokens are those of the whole behind the first
+ * `from`, as many as the text alone has; what does not fit is cut at the start. */
+static Status add_ending(Choosing *c, TextSpan context, TextSpan between, TextSpan ending,
+                         int64_t from) {
     c->text.length = 0;
     text_put(&c->text, context);
     text_put(&c->text, between);
@@ -312,9 +319,11 @@ static Status add_last_word(Choosing *c, TextSpan text) {
         return diag_fail(c->diag, STATUS_FORMAT, table_loc(c->row.table, c->index), NULL,
                          "expected a text of at least two words, found '%.60s'",
                          text.text);
-    return add_ending(c, (TextSpan){text.text, end},
-                      (TextSpan){text.text + end, word - end},
-                      (TextSpan){text.text + word, text.length - word});
+    const TextSpan context = {text.text, end};
+    TRY(encode_open(c, context));
+    return add_ending(c, context, (TextSpan){text.text + end, word - end},
+                      (TextSpan){text.text + word, text.length - word},
+                      (int64_t)c->tokens.length);
 }
 
 /* Adds the samples of the row at hand, which is question number `question`. */
@@ -331,8 +340,10 @@ static Status add_row(Choosing *c, int64_t question) {
     TRY(read_right(&c->data->right[question], row, c->index, count, &o->labels, c->diag));
     c->data->base.group = count;
     const TextSpan between = {o->separator, strlen(o->separator)};
+    if (o->endings) TRY(encode_open(c, context));
+    const int64_t from = (int64_t)c->tokens.length;
     for (int i = 0; i < count; i++)
-        TRY(o->endings ? add_ending(c, context, between, choice[i])
+        TRY(o->endings ? add_ending(c, context, between, choice[i], from)
                        : add_pair(c, context, about, choice[i]));
     return STATUS_OK;
 }
@@ -345,6 +356,7 @@ static Status add_rows(Choosing *c, Loc at) {
     TRY(dataset_slice(&count, table_rows(c->row.table), o->offset, o->limit, o->path, at,
                       c->diag));
     data->right = memory_alloc((size_t)count, sizeof *data->right);
+    if (data->endings) TRY(find_beginning(c));
     for (int64_t i = 0; i < count; i++) {
         c->index = o->offset + i;
         const Status status = add_row(c, i);

@@ -107,6 +107,18 @@ static void test_endings(void **state) {
     set_close(&set);
 }
 
+/* A token for the beginning that the text itself has stands there once. */
+static void test_begun(void **state) {
+    (void)state;
+    set_format = "endings";
+    set_tokenizer = TEXT_DATA "bytes/tokenizer.json";
+    put("lines", "<|endoftext|>the the\n");
+    Set set = set_open("\"path\": \"lines\", \"table\": \"lines\"");
+    expect_ending(&set, 0, "<|endoftext|> the Ġthe", 2, 1, 3);
+    set_close(&set);
+    set_tokenizer = TEXT_DATA "vocab.txt";
+}
+
 static void test_faults(void **state) {
     (void)state;
     set_format = "choices";
@@ -177,9 +189,10 @@ static void test_room(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pairs),  cmocka_unit_test(test_endings),
-        cmocka_unit_test(test_faults), cmocka_unit_test(test_many),
-        cmocka_unit_test(test_empty),  cmocka_unit_test(test_room),
+        cmocka_unit_test(test_pairs), cmocka_unit_test(test_endings),
+        cmocka_unit_test(test_begun), cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_many),  cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_room),
     };
     return cmocka_run_group_tests_name("choices", tests, enter, leave);
 }
