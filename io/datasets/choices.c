@@ -90,11 +90,7 @@ static Status choice_fetch(const Batches *self, const Fetch *what, void *const *
     const int64_t tokens = what->tokens, group = batches_group(self);
     for (int64_t i = 0; i < what->n; i++) {
         const int64_t sample = what->index[i];
-        TRY(dataset_check_sample(self, sample, diag));
-        if (choice_length(self, sample) > tokens)
-            return diag_fail(diag, STATUS_INTERNAL, LOC_FILE(self->name), NULL,
-                             "sample %" PRId64 " does not fit into %" PRId64 " tokens",
-                             sample, tokens);
+        TRY(dataset_check_tokens(self, sample, tokens, diag));
         int32_t *row[3];
         for (int c = 0; c < 3; c++) row[c] = (int32_t *)dst[c] + i * tokens;
         if (data->endings)

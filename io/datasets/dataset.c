@@ -139,6 +139,17 @@ Status dataset_check_sample(const Batches *data, int64_t sample, Diag *diag) {
                      "no sample %" PRId64 " of %" PRId64, sample, data->count);
 }
 
+Status dataset_check_tokens(const Batches *data, int64_t sample, int64_t tokens,
+                            Diag *diag) {
+    TRY(dataset_check_sample(data, sample, diag));
+    const int64_t length = data->length(data, sample);
+    if (length <= tokens) return STATUS_OK;
+    return diag_fail(diag, STATUS_INTERNAL, LOC_FILE(data->name), NULL,
+                     "sample %" PRId64 " has %" PRId64 " tokens, %" PRId64
+                     " were asked for",
+                     sample, length, tokens);
+}
+
 Status dataset_classes(int64_t *classes, const int32_t *labels, int64_t count,
                        int64_t first, const char *path, Diag *diag) {
     int64_t largest = -1;

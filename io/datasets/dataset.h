@@ -49,6 +49,10 @@ Status dataset_slice(int64_t *count, int64_t total, int64_t offset, int64_t limi
 /* For formats: fails with STATUS_INTERNAL when there is no such sample. */
 Status dataset_check_sample(const Batches *data, int64_t sample, Diag *diag);
 
+/* For formats with lengths: the same, and when the sample has more tokens than that. */
+Status dataset_check_tokens(const Batches *data, int64_t sample, int64_t tokens,
+                            Diag *diag);
+
 /* For formats: number of classes, `classes` or 1 + the largest label when that is 0. A
  * label outside [0, classes) fails with STATUS_FORMAT, naming file and sample; `first`
  * is the sample of labels[0]. */

@@ -121,12 +121,8 @@ static Status span_fetch(const Batches *self, const Fetch *what, void *const *ds
     const int64_t tokens = what->tokens;
     for (int64_t i = 0; i < what->n; i++) {
         int32_t place[2];
-        TRY(dataset_check_sample(self, what->index[i], diag));
+        TRY(dataset_check_tokens(self, what->index[i], tokens, diag));
         const SpanSample *sample = &data->samples[what->index[i]];
-        if (span_length(self, what->index[i]) > tokens)
-            return diag_fail(diag, STATUS_INTERNAL, LOC_FILE(self->name), NULL,
-                             "sample %" PRId64 " does not fit into %" PRId64 " tokens",
-                             what->index[i], tokens);
         sample_write(data, sample, tokens, (int32_t *)dst[COLUMN_IDS] + i * tokens,
                      (int32_t *)dst[COLUMN_MASK] + i * tokens,
                      (int32_t *)dst[COLUMN_TYPES] + i * tokens);

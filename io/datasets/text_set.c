@@ -106,12 +106,7 @@ static Status text_fetch(const Batches *self, const Fetch *what, void *const *ds
     const TextData *data = (const TextData *)self;
     for (int64_t i = 0; i < what->n; i++) {
         const int64_t sample = what->index[i];
-        TRY(dataset_check_sample(self, sample, diag));
-        if (text_length(self, sample) > what->tokens)
-            return diag_fail(diag, STATUS_INTERNAL, LOC_FILE(self->name), NULL,
-                             "sample %" PRId64 " has %" PRId64 " tokens, %" PRId64
-                             " were asked for",
-                             sample, text_length(self, sample), what->tokens);
+        TRY(dataset_check_tokens(self, sample, what->tokens, diag));
         sample_write(data, what, sample, i, dst);
         const int64_t labelled = sample / batches_group(self);
         if (data->labels)

@@ -50,13 +50,8 @@ static Status token_fetch(const Batches *self, const Fetch *what, void *const *d
     const int64_t tokens = what->tokens;
     for (int64_t i = 0; i < what->n; i++) {
         const int64_t sample = what->index[i];
-        TRY(dataset_check_sample(self, sample, diag));
+        TRY(dataset_check_tokens(self, sample, tokens, diag));
         const int64_t length = token_length(self, sample);
-        if (length > tokens)
-            return diag_fail(diag, STATUS_INTERNAL, LOC_FILE(self->name), NULL,
-                             "sample %" PRId64 " has %" PRId64 " tokens, %" PRId64
-                             " were asked for",
-                             sample, length, tokens);
         text_samples_write(&data->samples, sample, tokens, data->pad,
                            (int32_t *)dst[COLUMN_IDS] + i * tokens,
                            (int32_t *)dst[COLUMN_MASK] + i * tokens,
