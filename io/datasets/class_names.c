@@ -15,6 +15,13 @@ int64_t class_names_find(const StringList *names, const char *name) {
     return -1;
 }
 
+const char *const *class_names_copy(Arena *arena, const StringList *names) {
+    if (names->count == 0) return NULL;
+    const char **copy = ARENA_ARRAY(arena, const char *, (size_t)names->count);
+    for (int i = 0; i < names->count; i++) copy[i] = arena_strdup(arena, names->items[i]);
+    return copy;
+}
+
 Status class_names_check(const StringList *names, Loc at, const char *key, Diag *diag) {
     for (int i = 1; i < names->count; i++) {
         const StringList before = {names->items, i};

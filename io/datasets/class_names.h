@@ -16,6 +16,9 @@ Status class_names_of(StringList *out, const Tree *config, const char *path, Are
 /* Label of a name, -1 when there is none. */
 int64_t class_names_find(const StringList *names, const char *name);
 
+/* A copy for Batches.class_names, texts too; NULL of no names. */
+const char *const *class_names_copy(Arena *arena, const StringList *names);
+
 /* Checks that no name occurs twice. Fails with STATUS_RECIPE at `at`, about `key`. */
 Status class_names_check(const StringList *names, Loc at, const char *key, Diag *diag);
 

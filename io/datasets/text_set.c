@@ -209,14 +209,6 @@ static Status column_find(int *out, const Table *table, const char *name, const 
     return table_column(out, table, name, at, key, diag);
 }
 
-/* Names of all classes; the texts are copied. */
-static void names_fill(TextData *data, const StringList *names) {
-    const char **copy = ARENA_ARRAY(data->arena, const char *, (size_t)names->count);
-    for (int i = 0; i < names->count; i++)
-        copy[i] = arena_strdup(data->arena, names->items[i]);
-    if (names->count > 0) data->base.class_names = copy;
-}
-
 /* Labels that are no classes. Columns of labels name them. */
 static Status targets_fill(TextData *data, const TextOptions *options,
                            const TextRows *rows, Loc at, Diag *diag) {
@@ -233,7 +225,8 @@ static Status targets_fill(TextData *data, const TextOptions *options,
         TRY(table_column(&where.column, rows->table, options->label, at, "label", diag));
     where.columns = found;
     const bool labels = where.kind == TARGET_LABELS;
-    names_fill(data, labels && !where.names.count ? columns : &where.names);
+    data->base.class_names = class_names_copy(
+        data->arena, labels && !where.names.count ? columns : &where.names);
     TRY(text_targets_read(&data->targets, &data->width, rows, &where, diag));
     data->base.classes = data->width;
     return STATUS_OK;
@@ -250,7 +243,7 @@ static Status labels_fill(TextData *data, const TextOptions *options,
     if (status != STATUS_OK || column < 0) return status;
     data->labels = memory_alloc((size_t)rows->count, sizeof *data->labels);
     data->base.classes = options->classes;
-    names_fill(data, &options->labels);
+    data->base.class_names = class_names_copy(data->arena, &options->labels);
     return text_labels_read(data->labels, &data->base.classes, rows, column,
                             &options->labels, diag);
 }

@@ -114,13 +114,6 @@ static Status classes_find(int32_t *classes, TokenData *data, const TaggedWords 
     return STATUS_OK;
 }
 
-static void names_copy(TokenData *data, const StringList *names) {
-    const char **copy = ARENA_ARRAY(data->arena, const char *, (size_t)names->count);
-    for (int i = 0; i < names->count; i++)
-        copy[i] = arena_strdup(data->arena, names->items[i]);
-    if (names->count > 0) data->base.class_names = copy;
-}
-
 /* ---- tokens ---- */
 
 /* What is told of sentences that were cut. */
@@ -242,7 +235,7 @@ static Status token_fill(TokenData *data, const TokenOptions *options, Loc at,
     if (!names.count && options->config)
         TRY(class_names_read(&names, options->config, data->arena, diag));
     TRY(count_check(options, names.count, "config", at, diag));
-    names_copy(data, &names);
+    data->base.class_names = class_names_copy(data->arena, &names);
     TRY(tokenizer_read(&tokenizer, options->tokenizer, diag));
     const Status status = tokenizer_fill(data, options, &names, tokenizer, at, diag);
     data->base.vocabulary = vocabulary_of(tokenizer, data->arena);
