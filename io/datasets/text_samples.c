@@ -124,12 +124,11 @@ void text_samples_free(TextSamples *samples) {
 
 /* --- labels --- */
 
-/* An integer label, -1 when the cell is none. */
-static int64_t label_parse(const char *cell) {
+int64_t text_label_parse(const char *text) {
     char *end;
-    if (*cell < '0' || *cell > '9') return -1;
+    if (*text < '0' || *text > '9') return -1;
     errno = 0;
-    const long long value = strtoll(cell, &end, 10);
+    const long long value = strtoll(text, &end, 10);
     return *end || errno ? -1 : value;
 }
 
@@ -151,7 +150,7 @@ static Status fail_number(const TextRows *rows, int64_t row, const char *cell,
     diag_fail(diag, STATUS_FORMAT, table_loc(rows->table, row), NULL,
               "expected a label from 0 to %" PRId64 ", found '%.64s'",
               (classes ? classes : TEXT_CLASSES_MAX) - 1, cell);
-    if (classes && label_parse(cell) >= 0)
+    if (classes && text_label_parse(cell) >= 0)
         diag_hint(diag, "`classes` of the data set says how many there are");
     else
         diag_hint(diag, "labels: [negative, positive] names the classes of labels that "
@@ -168,7 +167,7 @@ Status text_labels_read(int32_t *labels, int64_t *classes, const TextRows *rows,
         const int64_t row = rows->first + i;
         const char *cell = table_cell(rows->table, row, column, &length);
         const int64_t label =
-            names->count ? class_names_find(names, cell) : label_parse(cell);
+            names->count ? class_names_find(names, cell) : text_label_parse(cell);
         if (label < 0 && names->count) return fail_name(rows, row, cell, names, diag);
         if (label < 0 || label >= most)
             return fail_number(rows, row, cell, *classes, diag);

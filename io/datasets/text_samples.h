@@ -72,6 +72,9 @@ Status text_samples_check_padding(const TextSamples *samples, int64_t count, int
 /* Frees the memory and empties the samples. */
 void text_samples_free(TextSamples *samples);
 
+/* An integer label, -1 when the text is none. */
+int64_t text_label_parse(const char *text);
+
 /* Reads a column of labels into labels[rows->count]: the place in `names`, or, when that
  * is empty, integers in [0, *classes), *classes = 0 becoming 1 + the largest. Fails with
  * STATUS_FORMAT at the row. */

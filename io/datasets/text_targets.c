@@ -57,7 +57,6 @@ static Status read_label(const TargetReader *r, int64_t row, const char *item,
                          int64_t *label) {
     const StringList *names = &r->where->names;
     const int64_t most = r->where->width ? r->where->width : TEXT_NAMES_MAX;
-    char *end = NULL;
     if (names->count) {
         *label = class_names_find(names, item);
         if (*label >= 0) return STATUS_OK;
@@ -65,8 +64,8 @@ static Status read_label(const TargetReader *r, int64_t row, const char *item,
         diag_hint(r->diag, "`labels` of the data set names them, `separator` parts them");
         return STATUS_FORMAT;
     }
-    *label = *item >= '0' && *item <= '9' ? strtoll(item, &end, 10) : -1;
-    if (*label >= 0 && !*end && *label < most) return STATUS_OK;
+    *label = text_label_parse(item);
+    if (*label >= 0 && *label < most) return STATUS_OK;
     fail_row(r, row, "the number of a label, from 0", item);
     diag_hint(r->diag, "labels: [sports, politics] names labels that are words; "
                        "`classes` says how many there are");

@@ -98,13 +98,9 @@ static Status classes_find(int32_t *classes, TokenData *data, const TaggedWords 
     if (names->count) most = names->count;
     for (int64_t s = first; s < first + count; s++)
         for (int64_t w = words->first[s]; w < words->first[s + 1]; w++) {
-            char *end = NULL;
             const char *tag = tagged_tag(words, w);
-            const bool digit = *tag >= '0' && *tag <= '9';
-            int64_t label = named   ? class_names_find(names, tag)
-                            : digit ? strtoll(tag, &end, 10)
-                                    : -1;
-            if (end && *end) label = -1;
+            const int64_t label =
+                named ? class_names_find(names, tag) : text_label_parse(tag);
             if (label < 0 || label >= most)
                 return fail_label(words, s, tag, names, most, diag);
             classes[w] = (int32_t)label;
