@@ -290,25 +290,22 @@ static size_t byte_of(TextSpan text, int64_t character) {
     return character == 0 ? at : SIZE_MAX;
 }
 
-/* Finds the tokens that hold an answer. */
+/* Finds the tokens that hold an answer of these words. */
 static Status find_answer(const Reader *r, Question *question, const Tree *answer,
-                          const char *id) {
+                          const char *words, const char *id) {
     const SpanText *text = &r->data->texts[question->text];
-    const Tree *start, *words;
-    TRY(member(r, answer, "text", TREE_STRING, &words));
+    const Tree *start;
     TRY(member(r, answer, "answer_start", TREE_INT, &start));
-    const size_t length = strlen(words->string);
+    const size_t length = strlen(words);
     const size_t begin =
         start->integer < 0 ? SIZE_MAX : byte_of(text->text, start->integer);
     if (begin == SIZE_MAX || length > text->text.length - begin ||
-        memcmp(text->text.text + begin, words->string, length) != 0) {
-        diag_fail(
+        memcmp(text->text.text + begin, words, length) != 0)
+        return diag_fail(
             r->diag, STATUS_FORMAT, LOC_FILE(r->options->path), "answer_start",
             "question \"%.60s\": expected the answer \"%.60s\" at character %lld of "
             "its context, found another text there",
-            id, words->string, (long long)start->integer);
-        return STATUS_FORMAT;
-    }
+            id, words, (long long)start->integer);
     for (int64_t t = 0; t < text->count; t++) {
         if (text->begin[t] >= (int64_t)(begin + length)) break;
         if (text->end[t] <= (int64_t)begin) continue;
@@ -330,7 +327,8 @@ static Status read_answers(Reader *r, Question *question, const Tree *qa,
         TRY(member(r, answer, "text", TREE_STRING, &words));
         question->right[question->right_count++] =
             arena_strdup(r->data->arena, words->string);
-        if (answer == answers->first) TRY(find_answer(r, question, answer, id));
+        if (answer == answers->first)
+            TRY(find_answer(r, question, answer, words->string, id));
     }
     return STATUS_OK;
 }
