@@ -10,15 +10,29 @@
 #include "io/onnx/onnx_file.h"
 #include "io/onnx/proto.h"
 
-/* A model of tests/data/reference. */
-static inline Model *load_reference(const char *name) {
+static inline Model *load_model(const char *from) {
     Diag *diag = diag_create();
-    char from[100];
     Model *model;
-    snprintf(from, sizeof from, "tests/data/reference/%s", name);
     expect_ok(diag, model_load(&model, from, ops_table(), true, diag));
     diag_destroy(diag);
     return model;
+}
+
+/* A model of tests/data/reference. */
+static inline Model *load_reference(const char *name) {
+    char from[100];
+    snprintf(from, sizeof from, "tests/data/reference/%s", name);
+    return load_model(from);
+}
+
+/* Writes messages as they are. */
+static inline void put_messages(const OnnxModel *model, const char *to) {
+    Diag *diag = diag_create();
+    OutFile *file;
+    expect_ok(diag, outfile_open(&file, NULL, to, diag));
+    expect_ok(diag, onnx_write(model, file, diag));
+    expect_ok(diag, outfile_commit(file, diag));
+    diag_destroy(diag);
 }
 
 /* A file that was written and read again. */

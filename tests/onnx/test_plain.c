@@ -2,14 +2,15 @@
  * no family has in the middle of an encoder, and ops on tensors written and lifted again.
  */
 #include "onnx_file.h"
+#include "onnx_scratch.h"
 
 #include "io/onnx/eval.h"
 #include "io/onnx/lift_match.h"
 #include "io/onnx/lift_plain.h"
-#include "io/onnx/onnx_notes.h"
 #include "ir/irtext.h"
 #include "ir/random.h"
 #include "ir/rewrite.h"
+#include "tests/support/onnx_notes.h"
 #include "tests/support/reference.h"
 #include "tests/support/rounding.h"
 
@@ -18,21 +19,6 @@
 
 static const char NODE_TESTS[] = "/usr/share/libonnx-testdata/data/node";
 static const int64_t ONE[DIM_SYMBOLS] = {1, 1, 1, 1};
-
-static char folder[256], path[600];
-
-static int enter(void **state) {
-    (void)state;
-    scratch_make(folder);
-    snprintf(path, sizeof path, "%s/model.onnx", folder);
-    return 0;
-}
-
-static int leave(void **state) {
-    (void)state;
-    scratch_remove(folder);
-    return 0;
-}
 
 /* ---- node by node ---- */
 
@@ -210,10 +196,11 @@ static void count_ops_of(Counts *counts, const Net *net) {
 }
 
 static void run_node_test(const char *name, Counts *counts) {
+    char file[600];
     NodeTest t = {.name = name, .pool = {arena_create(), ARRAY_POOL_MAX}};
     Diag *diag = diag_create();
-    snprintf(path, sizeof path, "%s/%s/model.onnx", NODE_TESTS, name);
-    if (is_beyond(name) || net_read(&t.net, path, NULL, diag) != STATUS_OK ||
+    snprintf(file, sizeof file, "%s/%s/model.onnx", NODE_TESTS, name);
+    if (is_beyond(name) || net_read(&t.net, file, NULL, diag) != STATUS_OK ||
         !has_rules(t.net)) {
         counts->left++;
     } else if (!lift_test(&t, false) && !lift_test(&t, true)) {
@@ -265,26 +252,6 @@ static void test_operators(void **state) {
 
 /* ---- blocks that no family has ---- */
 
-static Model *load(const char *file, Diag *diag) {
-    Model *model;
-    expect_ok(diag, model_load(&model, file, ops_table(), true, diag));
-    return model;
-}
-
-/* Without what a file notes of the model that it was: lifting has its graph alone. */
-static void drop_notes(const char *file) {
-    Diag *diag = diag_create();
-    ReadBack whole;
-    OutFile *out;
-    read_back(&whole, file);
-    whole.file.model->n_metadata_props = 0;
-    expect_ok(diag, outfile_open(&out, NULL, file, diag));
-    expect_ok(diag, onnx_write(whole.file.model, out, diag));
-    expect_ok(diag, outfile_commit(out, diag));
-    read_back_end(&whole);
-    diag_destroy(diag);
-}
-
 static void compare_unusual(Graph *graph) {
     Checkpoint *reference;
     Diag *diag = diag_create();
@@ -313,7 +280,9 @@ static void test_unusual(void **state) {
         "plain ops, which passes leave as they are"};
     (void)state;
     Diag *diag = diag_create();
-    Model *model = load("tests/data/onnx/unusual.onnx", diag);
+    Model *model;
+    expect_ok(diag, model_load(&model, "tests/data/onnx/unusual.onnx", ops_table(), true,
+                               diag));
     char *said = diag_text(diag);
     for (size_t i = 0; i < sizeof SAYS / sizeof *SAYS; i++)
         if (!strstr(said, SAYS[i])) fail_msg("expected '%s' in: %s", SAYS[i], said);
@@ -338,8 +307,8 @@ static void test_unusual(void **state) {
         Written written = {0};
         expect_ok(diag, onnx_file_write(model, ONNX_WHOLE, path, false, &ONNX_DEFAULTS,
                                         &written, diag));
-        if (!noted) drop_notes(path);
-        Model *again = load(path, diag);
+        if (!noted) forget_notes(path);
+        Model *again = load_model(path);
         compare_unusual(again->graph);
         model_destroy(again);
     }
@@ -389,7 +358,7 @@ static void test_gradients(void **state) {
     static const double STEP = 1e-4;
     (void)state;
     Diag *diag = diag_create();
-    Model *model = load("tests/data/onnx/unusual.onnx", diag);
+    Model *model = load_model("tests/data/onnx/unusual.onnx");
     Graph *graph = model->graph;
     const Type labels = {.dtype = DTYPE_I32, .rank = 1, .dim = {DIM_N}};
     Node *in[2] = {graph_output(graph, OUTPUT_LOGITS),
@@ -474,8 +443,8 @@ static void test_written(void **state) {
     expect_ok(diag, model_init_weights(model, 1, diag));
     expect_ok(diag, onnx_file_write(model, ONNX_WHOLE, path, false, &ONNX_DEFAULTS,
                                     &written, diag));
-    drop_notes(path);
-    Model *again = load(path, diag);
+    forget_notes(path);
+    Model *again = load_model(path);
     run_tensors(model, terms, want, count);
     run_tensors(again, terms, got, again_count);
     for (int i = 0; i < OUTPUTS; i++) {

@@ -1,24 +1,9 @@
 /* Messages of ONNX files: what is written is read again with the weights left where they
  * are, and damaged files are told. */
-#include "tests/io/io_test.h"
+#include "onnx_scratch.h"
 
 #include "io/files/file.h"
 #include "io/onnx/proto.h"
-
-static char folder[256], path[300];
-
-static int enter(void **state) {
-    (void)state;
-    scratch_make(folder);
-    snprintf(path, sizeof path, "%s/model.onnx", folder);
-    return 0;
-}
-
-static int leave(void **state) {
-    (void)state;
-    scratch_remove(folder);
-    return 0;
-}
 
 /* A graph of one node with a tensor in an attribute and an initializer of `count` bytes.
  */

@@ -2,23 +2,9 @@
  * outputs, the operators of small models one by one. Values are compared with those of
  * onnxruntime by tests/consumers/. */
 #include "onnx_file.h"
+#include "onnx_scratch.h"
 
 #include "ir/irtext.h"
-
-static char folder[256], path[300];
-
-static int enter(void **state) {
-    (void)state;
-    scratch_make(folder);
-    snprintf(path, sizeof path, "%s/model.onnx", folder);
-    return 0;
-}
-
-static int leave(void **state) {
-    (void)state;
-    scratch_remove(folder);
-    return 0;
-}
 
 /* A model of IR text with initial weights. */
 static Model *model_of(const char *text) {
