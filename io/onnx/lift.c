@@ -195,9 +195,8 @@ static void lift_joints(Lift *lift) {
  * nodes. */
 static bool fixes_samples(const Net *net) {
     for (int i = 0; i < net->input_count; i++) {
-        const OnnxType *type = net->inputs[i]->input->type;
-        const OnnxShape *shape =
-            type && type->tensor_type ? type->tensor_type->shape : NULL;
+        const OnnxTensorType *type = probe_input_type(net->inputs[i]);
+        const OnnxShape *shape = type ? type->shape : NULL;
         if (shape && shape->n_dim > 0 &&
             shape->dim[0]->value_case ==
                 ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE)

@@ -185,15 +185,16 @@ static Status add_choice(NetReader *reader, const OnnxNode *proto) {
     TRY(add_leaves(reader, graph));
     for (size_t i = 0; i < graph->n_node; i++) TRY(add_node(reader, graph->node[i]));
     for (size_t i = 0; i < graph->n_output; i++) {
-        if (strcmp(graph->output[i]->name, proto->output[i]) == 0) continue;
+        const char *result = graph->output[i]->name;
+        if (!result || !*result)
+            return fail_name(reader, NULL, "a branch's result without a name");
+        if (strcmp(result, proto->output[i]) == 0) continue;
         OnnxNode *same = ARENA_NEW(arena, OnnxNode);
         *same = (OnnxNode)ONNX__NODE_PROTO__INIT;
         same->op_type = arena_strdup(arena, "Identity");
         same->n_input = same->n_output = 1;
         same->input = &graph->output[i]->name;
         same->output = &proto->output[i];
-        if (!*same->input)
-            return fail_name(reader, NULL, "a branch's result without a name");
         TRY(add_node(reader, same));
     }
     return STATUS_OK;

@@ -32,6 +32,12 @@ bool probe_is_source(const Net *net, const NetValue *input) {
            (strcmp(input->name, INPUT_IDS) == 0 || strcmp(input->name, INPUT_MASK) == 0);
 }
 
+const OnnxTensorType *probe_input_type(const NetValue *input) {
+    const OnnxType *type = input->input->type;
+    const bool tensor = type && type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE;
+    return tensor ? type->tensor_type : NULL;
+}
+
 InputKind probe_input_kind(const NetValue *input) {
     static const struct {
         const char *name;
@@ -79,8 +85,7 @@ static bool is_turned_input(const OnnxShape *shape) {
 
 static Status input_shape(const Net *net, const NetValue *input, int probe,
                           const ProbeSizes *sizes, Array *shape, Diag *diag) {
-    const OnnxType *type = input->input->type;
-    const OnnxTensorType *tensor = type ? type->tensor_type : NULL;
+    const OnnxTensorType *tensor = probe_input_type(input);
     const Loc at = LOC_FILE(net->path);
     if (!tensor || !tensor->shape || !net_element_bytes(tensor->elem_type) ||
         tensor->shape->n_dim > NET_RANK_MAX)

@@ -34,6 +34,9 @@ typedef enum InputKind {
 /* By its name, as Hugging Face's exporter gives them. */
 InputKind probe_input_kind(const NetValue *input);
 
+/* The type of an input that is a tensor; NULL when it is none, or has no type. */
+const OnnxTensorType *probe_input_type(const NetValue *input);
+
 /* Sizes of a probe; those of a source are of models that have a target as well. */
 int64_t probe_samples(int probe);
 int64_t probe_tokens(int probe);

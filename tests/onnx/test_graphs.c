@@ -187,6 +187,54 @@ static void test_refused_names(void **state) {
     arena_destroy(arena);
 }
 
+/* An If whose branch does not name its result. */
+static void test_refused_branch(void **state) {
+    (void)state;
+    Arena *arena = arena_create();
+    OnnxAttribute bodies[2] = {ONNX__ATTRIBUTE_PROTO__INIT, ONNX__ATTRIBUTE_PROTO__INIT};
+    OnnxAttribute *list[2] = {&bodies[0], &bodies[1]};
+    OnnxValue nameless = ONNX__VALUE_INFO_PROTO__INIT, *results[1] = {&nameless};
+    OnnxGraph branch = ONNX__GRAPH_PROTO__INIT;
+    OnnxBuild *b = begin(arena);
+    onnx_input(b, "use_cache_branch", ONNX_BOOL, (const int64_t[]){1},
+               (const char *const[]){NULL}, 1);
+    onnx_rename(b, ONNX_NODE(b, "If", "use_cache_branch"), "y");
+    declare_states(b, "y", 4);
+    branch.n_output = 1;
+    branch.output = results;
+    for (int i = 0; i < 2; i++) {
+        bodies[i].name = (char *)(i ? "else_branch" : "then_branch");
+        bodies[i].g = &branch;
+    }
+    OnnxNode *choice = b->nodes.items[b->nodes.count - 1];
+    choice->n_attribute = 2;
+    choice->attribute = list;
+    put_graph(b);
+    expect_refused("a branch's result without a name");
+    arena_destroy(arena);
+}
+
+/* An input that is a map: its message has other fields than a tensor's. */
+static void test_refused_input(void **state) {
+    (void)state;
+    Arena *arena = arena_create();
+    OnnxBuild *b = begin(arena);
+    Onnx__TypeProto__Map map = ONNX__TYPE_PROTO__MAP__INIT;
+    OnnxType type = ONNX__TYPE_PROTO__INIT, of = ONNX__TYPE_PROTO__INIT;
+    map.has_key_type = true;
+    map.key_type = ONNX_I64;
+    map.value_type = &of;
+    type.value_case = ONNX__TYPE_PROTO__VALUE_MAP_TYPE;
+    type.map_type = &map;
+    OnnxValue *input = b->inputs.items[0];
+    input->type = &type;
+    onnx_rename(b, ONNX_NODE(b, "Relu", "input_ids"), "y");
+    declare_states(b, "y", 4);
+    put_graph(b);
+    expect_refused("expected an input that is a tensor with a shape");
+    arena_destroy(arena);
+}
+
 /* A graph whose one weight is changed before it is written. */
 static void put_weight(Arena *arena, void (*change)(OnnxTensor *tensor)) {
     OnnxBuild *b = begin(arena);
@@ -323,6 +371,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_fused_layer, enter, leave),
         cmocka_unit_test_setup_teardown(test_refused_operators, enter, leave),
         cmocka_unit_test_setup_teardown(test_refused_names, enter, leave),
+        cmocka_unit_test_setup_teardown(test_refused_branch, enter, leave),
+        cmocka_unit_test_setup_teardown(test_refused_input, enter, leave),
         cmocka_unit_test_setup_teardown(test_refused_weights, enter, leave),
         cmocka_unit_test_setup_teardown(test_flipped_bytes, enter, leave),
     };
