@@ -66,19 +66,8 @@ Status infer_shape(const Node *node, int operand, int rank, const int64_t *dim,
     return status;
 }
 
-/* How often samples are in a dimension: 0, or the power to which they are. */
-static int samples_in(int64_t dim) {
-    int64_t one, two;
-    int times = 0;
-    if (!dim_bind(dim, (int64_t[DIM_SYMBOLS]){1, 1, 1, 1}, &one) || one == 0 ||
-        !dim_bind(dim, (int64_t[DIM_SYMBOLS]){2, 1, 1, 1}, &two))
-        return 0;
-    for (; two > one; two /= 2) times++;
-    return times;
-}
-
 Status infer_apart(const Node *node, int64_t dim, Diag *diag) {
-    if (!samples_in(dim)) return STATUS_OK;
+    if (!dim_power(dim, DIM_N)) return STATUS_OK;
     return diag_fail(diag, STATUS_MODEL, node->loc, NULL,
                      "%s: expected samples to stay apart, found it along their dimension",
                      node->op->name);
@@ -86,7 +75,7 @@ Status infer_apart(const Node *node, int64_t dim, Diag *diag) {
 
 Status infer_samples(const Node *node, const Type *type, Diag *diag) {
     int times = 0;
-    for (int d = 0; d < type->rank; d++) times += samples_in(type->dim[d]);
+    for (int d = 0; d < type->rank; d++) times += dim_power(type->dim[d], DIM_N);
     if (times <= 1) return STATUS_OK;
     return diag_fail(diag, STATUS_MODEL, node->loc, NULL,
                      "%s: expected samples to stay apart, found each with the others",

@@ -43,6 +43,16 @@ static int64_t put_together(const Factors *f) {
     return -(f->number * PRODUCT + powers);
 }
 
+int64_t dim_number(int64_t dim) {
+    Factors f;
+    return take_apart(dim, &f) ? f.number : 1;
+}
+
+int dim_power(int64_t dim, int64_t symbol) {
+    Factors f;
+    return take_apart(dim, &f) ? f.power[DIM_INDEX(symbol)] : 0;
+}
+
 bool dim_times(int64_t a, int64_t b, int64_t *out) {
     Factors x, y;
     if (!take_apart(a, &x) || !take_apart(b, &y)) return false;

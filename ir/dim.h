@@ -25,6 +25,11 @@ static inline bool dim_is_symbol(int64_t dim) {
     return dim < 0 && dim >= -DIM_SYMBOLS;
 }
 
+/* The parts of a dimension: its number, 1 of a symbol alone, and how often a symbol is in
+ * it. */
+int64_t dim_number(int64_t dim);
+int dim_power(int64_t dim, int64_t symbol);
+
 /* a * b. False when a number, or how often a symbol is in it (3 times at most), is too
  * large. */
 bool dim_times(int64_t a, int64_t b, int64_t *out);

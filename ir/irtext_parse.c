@@ -64,12 +64,9 @@ static Status parse_dtype(Parser *p, DType *out) {
 
 static Status parse_factor(Parser *p, bool symbols, int64_t *out) {
     Lexer *lexer = &p->lexer;
-    static const char *const NAMES[DIM_SYMBOLS] = {"N", "T", "S", "M"};
-    for (int i = 0; symbols && i < DIM_SYMBOLS; i++)
-        if (lex_accept_word(lexer, NAMES[i])) {
-            *out = -1 - i;
-            return STATUS_OK;
-        }
+    char name[DIM_TEXT_BYTES];
+    for (*out = DIM_N; symbols && *out >= -DIM_SYMBOLS; --*out)
+        if (lex_accept_word(lexer, dim_text(name, *out))) return STATUS_OK;
     char c = lex_peek(lexer);
     if (symbols && c != '-' && (c < '0' || c > '9'))
         return lex_fail(lexer, "a number, N, T, S or M");

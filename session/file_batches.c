@@ -8,8 +8,6 @@
 /* Values converted at a time. */
 #define CHUNK 1024
 
-static const char *const symbol_names[DIM_SYMBOLS] = {"N", "T", "S", "M"};
-
 /* The samples; tensors[i] belongs to columns[i]. Lives in an arena. */
 typedef struct FileBatches {
     Batches batches;
@@ -24,7 +22,7 @@ static bool is_integer(DType dtype) {
 static Status check_shape(const char *file, const Node *input, const Tensor *tensor,
                           int64_t sizes[DIM_SYMBOLS], Diag *diag) {
     const Type *type = &input->type;
-    char found[SHAPE_TEXT_BYTES];
+    char found[SHAPE_TEXT_BYTES], symbol[DIM_TEXT_BYTES];
     shape_text(found, tensor->rank, tensor->dim);
     bool fits = tensor->rank == type->rank && type->rank > 0 && type->dim[0] == DIM_N;
     for (int d = 0; d < type->rank && fits; d++) {
@@ -39,7 +37,7 @@ static Status check_shape(const char *file, const Node *input, const Tensor *ten
         if (*size != tensor->dim[d])
             return diag_fail(diag, STATUS_MODEL, LOC_FILE(file), input->name,
                              "expected %s = %lld as in other places, found shape %s",
-                             symbol_names[DIM_INDEX(dim)], (long long)*size, found);
+                             dim_text(symbol, dim), (long long)*size, found);
     }
     if (fits) return STATUS_OK;
     Text text = {0};

@@ -3,8 +3,6 @@
 #include "io/onnx/onnx_export.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- shapes ---- */
 
@@ -21,19 +19,13 @@ static const char *size_of_symbol(OnnxExport *x, int64_t symbol) {
 
 /* A dimension, a vector of one element: its factors, multiplied. */
 static const char *size_of(OnnxExport *x, int64_t dim) {
-    if (dim >= 0) return ONNX_VECTOR(x->b, dim);
-    if (dim_is_symbol(dim)) return size_of_symbol(x, dim);
-    char text[DIM_TEXT_BYTES];
-    dim_text(text, dim);
-    const char *product = NULL;
-    for (char *rest = NULL, *part = strtok_r(text, "*", &rest); part;
-         part = strtok_r(NULL, "*", &rest)) {
-        int rank;
-        int64_t factor[RANK_MAX];
-        if (!dims_parse(part, &rank, factor)) continue;
-        const char *size = size_of(x, factor[0]);
-        product = product ? ONNX_NODE(x->b, "Mul", product, size) : size;
-    }
+    const int64_t number = dim_number(dim);
+    const char *product = dim >= 0 || number != 1 ? ONNX_VECTOR(x->b, number) : NULL;
+    for (int64_t symbol = DIM_N; symbol >= -DIM_SYMBOLS; symbol--)
+        for (int k = 0; k < dim_power(dim, symbol); k++) {
+            const char *size = size_of_symbol(x, symbol);
+            product = product ? ONNX_NODE(x->b, "Mul", product, size) : size;
+        }
     return product;
 }
 

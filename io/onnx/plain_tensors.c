@@ -357,13 +357,6 @@ static Node *log_softmax(Lift *lift, const NetNode *node, Node *x) {
     return plain_binary(lift, node, "subtract", y, plain_unary(lift, node, "log", sum));
 }
 
-/* Whether a dimension is of samples alone or with others. */
-static bool holds_samples(int64_t dim) {
-    int64_t one, two;
-    return dim_bind(dim, (int64_t[DIM_SYMBOLS]){1, 1, 1, 1}, &one) &&
-           dim_bind(dim, (int64_t[DIM_SYMBOLS]){2, 1, 1, 1}, &two) && one != two;
-}
-
 static Node *rule_softmax(Lift *lift, NetNode *node, NetValue *value) {
     Node *x = plain_operand(lift, node, 0);
     int axis;
@@ -373,7 +366,7 @@ static Node *rule_softmax(Lift *lift, NetNode *node, NetValue *value) {
     const int last = x->type.rank - 1;
     x = old ? flattened(lift, node, x, axis) : swapped(lift, node, x, axis, last);
     if (!x) return NULL;
-    if (holds_samples(x->type.dim[x->type.rank - 1]))
+    if (dim_power(x->type.dim[x->type.rank - 1], DIM_N))
         return lift_stop(lift, node, "it is over samples, which stay apart");
     Node *y = net_is(node, "LogSoftmax") ? log_softmax(lift, node, x)
                                          : lift_op(lift, node, "softmax", &x, 1, NULL);

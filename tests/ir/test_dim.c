@@ -37,6 +37,17 @@ static void test_products(void **state) {
     assert_int_equal(parse("T"), DIM_T);
 }
 
+static void test_parts(void **state) {
+    (void)state;
+    assert_int_equal(dim_number(12), 12);
+    assert_int_equal(dim_number(DIM_T), 1);
+    assert_int_equal(dim_number(parse("8*N*N*T")), 8);
+    assert_int_equal(dim_power(12, DIM_N), 0);
+    assert_int_equal(dim_power(DIM_T, DIM_T), 1);
+    assert_int_equal(dim_power(parse("8*N*N*T"), DIM_N), 2);
+    assert_int_equal(dim_power(parse("8*N*N*T"), DIM_S), 0);
+}
+
 static void test_shapes(void **state) {
     int64_t dim[RANK_MAX], product;
     int rank;
@@ -78,6 +89,7 @@ static void test_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products),
+        cmocka_unit_test(test_parts),
         cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_refused),
     };
