@@ -119,4 +119,11 @@ static inline int64_t view_rows(const View *v) {
     return v->count / view_last(v);
 }
 
+/* Elements from one index of a dimension to the next. */
+static inline int64_t view_step(const View *v, int64_t axis) {
+    int64_t step = 1;
+    for (int d = (int)axis + 1; d < v->rank; d++) step *= v->dim[d];
+    return step;
+}
+
 #endif

@@ -138,13 +138,12 @@ static Status cumsum_infer(const Node *node, Type *out, Diag *diag) {
 static void sum_along(const Call *call, const REAL *x, const View *y, bool reverse) {
     const CumsumAttrs *a = call->attrs;
     const int64_t n = y->dim[a->axis];
-    int64_t inner = 1;
-    for (int d = (int)a->axis + 1; d < y->rank; d++) inner *= y->dim[d];
-    for (int64_t i = 0; i < y->count; i++) {
-        if (i / inner % n != 0) continue;
+    const int64_t step = view_step(y, a->axis), lines = y->count / n;
+    for (int64_t i = 0; i < lines; i++) {
+        const int64_t first = i / step * step * n + i % step;
         REAL sum = 0;
         for (int64_t k = 0; k < n; k++) {
-            const int64_t at = i + inner * (reverse ? n - 1 - k : k);
+            const int64_t at = first + step * (reverse ? n - 1 - k : k);
             const REAL next = sum + x[at], value = a->exclusive ? sum : next;
             REAL *to = (REAL *)y->data + at;
             *to = (y->accumulate ? *to : 0) + value;
