@@ -8,27 +8,31 @@
 
 static const Operand ANY[] = {{"x", OPERAND_REQUIRED, "any shape"}, {NULL, 0, NULL}};
 
-/* Copies what the walk finds of value 0, the elements of `from`, to `to` in order. */
-static void take_elements(Strides *s, const REAL *from, REAL *to) {
-    const int64_t n = s->dim[0], step = s->step[0][0];
+/* Copies what a walk over the result finds of value 0, the operand, to it in order. */
+static void take_elements(const Call *call, Strides s) {
+    const int64_t n = s.dim[0], step = s.step[0][0];
+    REAL *to = call->out.data;
     do {
-        const REAL *x = from + s->at[0];
+        const REAL *x = (const REAL *)call->in[0].data + s.at[0];
         if (step == 1)
             put_row(to, x, n, false);
         else
             for (int64_t j = 0; j < n; j++) to[j] = x[j * step];
         to += n;
-    } while (strides_next(s));
+    } while (strides_next(&s));
 }
 
-/* The way back: adds `from` in order to where the walk finds value 0 in `to`. */
-static void add_elements(Strides *s, const REAL *from, REAL *to) {
-    const int64_t n = s->dim[0], step = s->step[0][0];
+/* The way back: adds the result's gradient in order to where the walk finds value 0. */
+static void add_elements(const Call *call, Strides s) {
+    const int64_t n = s.dim[0], step = s.step[0][0];
+    REAL *dx = gradient_to_add(call, 0);
+    if (!dx) return;
+    const REAL *from = call->d_out.data;
     do {
-        REAL *x = to + s->at[0];
+        REAL *x = dx + s.at[0];
         for (int64_t j = 0; j < n; j++) x[j * step] += from[j];
         from += n;
-    } while (strides_next(s));
+    } while (strides_next(&s));
 }
 
 /* ---- reshape ---- */
@@ -116,14 +120,11 @@ static Strides transpose_strides(const Call *call, const View *out) {
 }
 
 static void transpose_forward(const Call *call) {
-    Strides s = transpose_strides(call, &call->out);
-    take_elements(&s, call->in[0].data, call->out.data);
+    take_elements(call, transpose_strides(call, &call->out));
 }
 
 static void transpose_backward(const Call *call) {
-    REAL *dx = gradient_to_add(call, 0);
-    Strides s = transpose_strides(call, &call->d_out);
-    if (dx) add_elements(&s, call->d_out.data, dx);
+    add_elements(call, transpose_strides(call, &call->d_out));
 }
 
 OP_RECORD(transpose) = {
@@ -167,14 +168,11 @@ static Strides expand_strides(const Call *call, const View *out) {
 }
 
 static void expand_forward(const Call *call) {
-    Strides s = expand_strides(call, &call->out);
-    take_elements(&s, call->in[0].data, call->out.data);
+    take_elements(call, expand_strides(call, &call->out));
 }
 
 static void expand_backward(const Call *call) {
-    REAL *dx = gradient_to_add(call, 0);
-    Strides s = expand_strides(call, &call->d_out);
-    if (dx) add_elements(&s, call->d_out.data, dx);
+    add_elements(call, expand_strides(call, &call->d_out));
 }
 
 OP_RECORD(expand) = {
@@ -268,14 +266,11 @@ static Strides slice_strides(const Call *call, const View *out) {
 }
 
 static void slice_forward(const Call *call) {
-    Strides s = slice_strides(call, &call->out);
-    take_elements(&s, call->in[0].data, call->out.data);
+    take_elements(call, slice_strides(call, &call->out));
 }
 
 static void slice_backward(const Call *call) {
-    REAL *dx = gradient_to_add(call, 0);
-    Strides s = slice_strides(call, &call->d_out);
-    if (dx) add_elements(&s, call->d_out.data, dx);
+    add_elements(call, slice_strides(call, &call->d_out));
 }
 
 OP_RECORD(slice) = {
@@ -330,8 +325,7 @@ static int64_t index_in(REAL index, int64_t size) {
 static void gather_rows(const Call *call, REAL *x, REAL *y, bool back) {
     const View *shape = &call->in[0], *at = &call->in[1];
     const int64_t axis = ((const AxisAttrs *)call->attrs)->axis, n = shape->dim[axis];
-    int64_t inner = 1;
-    for (int d = (int)axis + 1; d < shape->rank; d++) inner *= shape->dim[d];
+    const int64_t inner = view_step(shape, axis);
     for (int64_t o = 0; o < shape->count / (n * inner); o++, x += n * inner)
         for (int64_t i = 0; i < at->count; i++, y += inner) {
             REAL *row = x + index_in(((const REAL *)at->data)[i], n) * inner;
@@ -391,10 +385,8 @@ static Status concat_infer(const Node *node, Type *out, Diag *diag) {
 
 /* Elements of a value that follow each other in the joined one. */
 static int64_t block_of(const Call *call, const View *x) {
-    int64_t block = 1;
-    for (int d = (int)((const AxisAttrs *)call->attrs)->axis; d < x->rank; d++)
-        block *= x->dim[d];
-    return block;
+    const int64_t axis = ((const AxisAttrs *)call->attrs)->axis;
+    return x->dim[axis] * view_step(x, axis);
 }
 
 static void concat_forward(const Call *call) {
