@@ -10,13 +10,9 @@
 #include <math.h>
 #include <string.h>
 
-static NetValue *operand(const NetNode *node, int i) {
-    return i < node->in_count ? node->in[i] : NULL;
-}
-
 /* A vector of weights among the operands, NULL when it is none. */
 static NetValue *vector_operand(const NetNode *node, int i) {
-    NetValue *value = operand(node, i) ? value_behind(operand(node, i)) : NULL;
+    NetValue *value = net_operand(node, i) ? value_behind(net_operand(node, i)) : NULL;
     return value && value_is_constant(value) && value->probe[0] ? value : NULL;
 }
 
@@ -41,7 +37,7 @@ static Node *lift_biased(Lift *lift, const NetNode *node, NetValue *x, NetValue 
 /* ---- norms ---- */
 
 static Node *fused_norm(Lift *lift, NetNode *node, bool mean) {
-    NetValue *x = operand(node, 0), *weight = vector_operand(node, 1),
+    NetValue *x = net_operand(node, 0), *weight = vector_operand(node, 1),
              *bias = vector_operand(node, 2);
     if (!x || !weight) return NULL;
     const Array *shape = x->probe[0];
@@ -49,7 +45,7 @@ static Node *fused_norm(Lift *lift, NetNode *node, bool mean) {
     if (axis != -1 && axis != shape->rank - 1)
         return lift_stop(lift, node, "expected a norm over the last dimension");
     const int64_t width = shape->dim[shape->rank - 1];
-    if (weight->probe[0]->count != width || (operand(node, 2) && (!mean || !bias)))
+    if (weight->probe[0]->count != width || (net_operand(node, 2) && (!mean || !bias)))
         return lift_stop(lift, node,
                          mean ? "expected a weight, and a bias that is stored or none"
                               : "expected a weight and no bias");
@@ -63,8 +59,8 @@ static Node *fused_skip_norm(Lift *lift, NetNode *node, NetValue *value, bool me
              *beta = mean ? vector_operand(node, 3) : NULL,
              *bias = vector_operand(node, mean ? 4 : 3);
     NetValue *sum = node->out_count > 1 ? node->out[node->out_count - 1] : NULL;
-    if (!operand(node, 0) || !operand(node, 1) || !weight) return NULL;
-    if (mean && operand(node, 3) && !beta) return NULL;
+    if (!net_operand(node, 0) || !net_operand(node, 1) || !weight) return NULL;
+    if (mean && net_operand(node, 3) && !beta) return NULL;
     Node *x = sum ? sum->lifted : NULL;
     if (!x) {
         Node *in[2] = {bias ? lift_value(lift, node->in[1]) : NULL};
@@ -84,11 +80,11 @@ static Node *fused_skip_norm(Lift *lift, NetNode *node, NetValue *value, bool me
 static Node *fused_embedding(Lift *lift, NetNode *node, NetValue *value) {
     NetValue *table[3], *weight = vector_operand(node, 5),
                         *bias = vector_operand(node, 6);
-    NetValue *ids[2] = {operand(node, 0), operand(node, 1)};
+    NetValue *ids[2] = {net_operand(node, 0), net_operand(node, 1)};
     for (int i = 0; i < 3; i++) table[i] = vector_operand(node, 2 + i);
     if (value->slot != 0 || !ids[0] || !table[0] || !table[1] || !weight || !bias)
         return NULL;
-    if (operand(node, 8) && !value_is_known(operand(node, 8)))
+    if (net_operand(node, 8) && !value_is_known(net_operand(node, 8)))
         return lift_stop(lift, node, "expected positions that are counted from 0");
     Node *in[2] = {lift_value(lift, ids[0]), lift_stored(lift, table[0], -1, NULL)};
     Node *x = in[0] && in[1] ? lift_op(lift, node, "embedding", in, 2, NULL) : NULL;
@@ -109,8 +105,8 @@ static Node *fused_embedding(Lift *lift, NetNode *node, NetValue *value) {
 /* ---- activations ---- */
 
 static Node *fused_activation(Lift *lift, NetNode *node, const char *name) {
-    NetValue *bias = operand(node, 1) ? vector_operand(node, 1) : NULL;
-    if (!operand(node, 0) || (operand(node, 1) && !bias)) return NULL;
+    NetValue *bias = net_operand(node, 1) ? vector_operand(node, 1) : NULL;
+    if (!net_operand(node, 0) || (net_operand(node, 1) && !bias)) return NULL;
     Node *x = lift_biased(lift, node, node->in[0], bias);
     return x ? lift_op(lift, node, "activation", &x, 1, "fn=%s", name) : NULL;
 }
@@ -177,7 +173,7 @@ static Node *attend(Lift *lift, NetNode *node, Node *const in[3], NetValue *mask
 
 /* One matrix [D, 3 D'] and one bias for queries, keys and values. */
 static Node *fused_attention(Lift *lift, NetNode *node) {
-    NetValue *x = operand(node, 0), *weight = operand(node, 1),
+    NetValue *x = net_operand(node, 0), *weight = net_operand(node, 1),
              *bias = vector_operand(node, 2);
     int count = 0;
     if (!x || !weight || !weight->stored || weight->stored->n_dims != 2) return NULL;
@@ -200,7 +196,7 @@ static Node *fused_attention(Lift *lift, NetNode *node) {
         first += width;
         if (!(in[i] = lift_projection(lift, &projection, columns, width))) return NULL;
     }
-    return attend(lift, node, in, operand(node, 3));
+    return attend(lift, node, in, net_operand(node, 3));
 }
 
 /* Queries, keys and values apart; their biases side by side. */
@@ -212,7 +208,7 @@ static Node *fused_heads(Lift *lift, NetNode *node) {
         if (node->in[i] && !value_is_known(node->in[i]))
             return lift_stop(lift, node, "expected neither earlier keys nor a bias");
     for (int i = 0; i < 3; i++) {
-        NetValue *x = operand(node, i), *own = bias;
+        NetValue *x = net_operand(node, i), *own = bias;
         if (!x || !x->probe[0] || x->probe[0]->rank != 3) return NULL;
         const int64_t width = x->probe[0]->dim[2];
         if (bias && bias->probe[0]->data && first + width <= bias->probe[0]->count) {
@@ -230,7 +226,7 @@ static Node *fused_heads(Lift *lift, NetNode *node) {
         }
         if (!(in[i] = lift_biased(lift, node, x, own))) return NULL;
     }
-    return attend(lift, node, in, operand(node, 4));
+    return attend(lift, node, in, net_operand(node, 4));
 }
 
 /* ---- table ---- */

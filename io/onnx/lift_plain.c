@@ -100,7 +100,7 @@ Node *plain_shaped(Lift *lift, const NetValue *value, Node *x) {
 /* ---- constants ---- */
 
 bool plain_number(const NetNode *node, int i, double *number) {
-    const NetValue *value = i < node->in_count ? node->in[i] : NULL;
+    const NetValue *value = net_operand(node, i);
     if (!value || !value_is_fixed(value) || !array_scalar(value->probe[0], number))
         return false;
     *number = fmax(-FLT_MAX, fmin(FLT_MAX, *number)); /* stands for infinity, too */
@@ -218,7 +218,8 @@ Node *plain_value(Lift *lift, NetValue *value) {
 }
 
 Node *plain_operand(Lift *lift, const NetNode *node, int i) {
-    if (i < node->in_count && node->in[i]) return plain_value(lift, node->in[i]);
+    NetValue *value = net_operand(node, i);
+    if (value) return plain_value(lift, value);
     return lift_stop(lift, node, "an operand is missing");
 }
 

@@ -103,6 +103,9 @@ size_t net_element_bytes(int32_t type);
 /* Numbers of a tensor that stand in its list, not in bytes. */
 size_t net_list_length(const OnnxTensor *tensor);
 
+/* Operand `i` of a node, NULL when it is absent. */
+NetValue *net_operand(const NetNode *node, int i);
+
 /* ---- attributes ---- */
 
 /* Attribute by name, NULL when there is none. */

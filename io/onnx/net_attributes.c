@@ -1,8 +1,12 @@
-/* Nodes of a net: their attributes, and messages about them. See net.h. */
+/* Nodes of a net: their operands and attributes, and messages about them. See net.h. */
 #include "io/onnx/net.h"
 
 #include <stdarg.h>
 #include <string.h>
+
+NetValue *net_operand(const NetNode *node, int i) {
+    return i < node->in_count ? node->in[i] : NULL;
+}
 
 const OnnxAttribute *net_attribute(const NetNode *node, const char *name) {
     for (size_t i = 0; i < node->proto->n_attribute; i++) {

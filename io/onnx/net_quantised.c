@@ -17,10 +17,6 @@ typedef struct Scaling {
     int64_t axis;           /* counted from the end when negative */
 } Scaling;
 
-static NetValue *operand(const NetNode *node, int i) {
-    return i < node->in_count ? node->in[i] : NULL;
-}
-
 /* Whether the number of values in a stored tensor is 1 or `many`. */
 static bool is_stored(const NetValue *value, int64_t many) {
     int64_t count;
@@ -151,16 +147,16 @@ static void mend_product(Dequantiser *d, NetNode *node) {
     static const char *const OPS[][2] = {{"MatMulInteger", "MatMul"},
                                          {"ConvInteger", "Conv"}};
     for (int i = 0; i < 4; i++) {
-        const NetNode *product = node_behind(operand(node, i & 1), OPS[i >> 1][0]);
-        const NetNode *scales = node_behind(operand(node, 1 - (i & 1)), "Mul");
-        if (!product || !scales || !operand(product, 0) || !product->in[0]->real)
+        const NetNode *product = node_behind(net_operand(node, i & 1), OPS[i >> 1][0]);
+        const NetNode *scales = node_behind(net_operand(node, 1 - (i & 1)), "Mul");
+        if (!product || !scales || !net_operand(product, 0) || !product->in[0]->real)
             continue;
         const NetNode *rounded = product->in[0]->producer;
         for (int k = 0; k < 2; k++) {
-            NetValue *own = operand(scales, k), *scale = operand(scales, 1 - k);
+            NetValue *own = net_operand(scales, k), *scale = net_operand(scales, 1 - k);
             if (!own || own->producer != rounded || own->slot != 1) continue;
-            const Scaling scaling = {scale, operand(product, 3), i < 2 ? -1 : 0};
-            NetValue *weight = real_weight(d, operand(product, 1), &scaling);
+            const Scaling scaling = {scale, net_operand(product, 3), i < 2 ? -1 : 0};
+            NetValue *weight = real_weight(d, net_operand(product, 1), &scaling);
             if (!weight) continue;
             node->proto = product->proto; /* strides and the like of a Conv */
             become(d, node, OPS[i >> 1][1], (NetValue *[]){product->in[0], weight}, 2);
@@ -173,7 +169,7 @@ static void mend_product(Dequantiser *d, NetNode *node) {
 static void mend_scaled(Dequantiser *d, NetNode *node, const Scaling *scaling,
                         NetValue *bias) {
     Arena *arena = d->net->arena;
-    NetValue *weight = real_weight(d, operand(node, 1), scaling);
+    NetValue *weight = real_weight(d, net_operand(node, 1), scaling);
     if (!weight) return;
     if (!bias) {
         become(d, node, "MatMul", (NetValue *[]){node->in[0], weight}, 2);
@@ -194,12 +190,14 @@ static void mend_scaled(Dequantiser *d, NetNode *node, const Scaling *scaling,
 }
 
 static void mend_attention(Dequantiser *d, NetNode *node) {
-    const Scaling scaling = {operand(node, 4), operand(node, 7), -1};
-    if (!operand(node, 0) || !node->in[0]->real || operand(node, 8)) return;
-    NetValue *weight = real_weight(d, operand(node, 1), &scaling);
+    const Scaling scaling = {net_operand(node, 4), net_operand(node, 7), -1};
+    if (!net_operand(node, 0) || !node->in[0]->real || net_operand(node, 8)) return;
+    NetValue *weight = real_weight(d, net_operand(node, 1), &scaling);
     if (!weight) return;
-    become(d, node, "com.microsoft.Attention",
-           (NetValue *[]){node->in[0], weight, operand(node, 2), operand(node, 5)}, 4);
+    become(
+        d, node, "com.microsoft.Attention",
+        (NetValue *[]){node->in[0], weight, net_operand(node, 2), net_operand(node, 5)},
+        4);
 }
 
 /* ---- blocks of few bits ---- */
@@ -220,11 +218,11 @@ static bool find_blocks(BitBlocks *b, const NetNode *node) {
         b->size > most || (b->bits != 4 && b->bits != 8))
         return false;
     b->blocks = (b->K + b->size - 1) / b->size;
-    const OnnxTensor *tensor = operand(node, 1) ? node->in[1]->stored : NULL;
+    const OnnxTensor *tensor = net_operand(node, 1) ? node->in[1]->stored : NULL;
     return tensor && tensor->data_type == ONNX_U8 &&
            net_shape_count(tensor->dims, tensor->n_dims, &count) &&
            count == b->N * b->blocks * (b->size * b->bits / 8) &&
-           is_stored(operand(node, 2), b->N * b->blocks);
+           is_stored(net_operand(node, 2), b->N * b->blocks);
 }
 
 static int32_t bits_at(const Integers *from, int64_t row, int64_t i, int64_t bits) {
@@ -236,9 +234,9 @@ static int32_t bits_at(const Integers *from, int64_t row, int64_t i, int64_t bit
 static void mend_blocks(Dequantiser *d, NetNode *node) {
     BitBlocks b;
     Integers from, zeros = {NULL, NULL};
-    const NetValue *zero = operand(node, 3);
-    if (!find_blocks(&b, node) || !operand(node, 0) || operand(node, 4) ||
-        operand(node, 5) || !open_integers(&from, d->net, node->in[1]))
+    const NetValue *zero = net_operand(node, 3);
+    if (!find_blocks(&b, node) || !net_operand(node, 0) || net_operand(node, 4) ||
+        net_operand(node, 5) || !open_integers(&from, d->net, node->in[1]))
         return;
     const int64_t zero_row = (b.blocks * b.bits + 7) / 8;
     if (zero && (!is_stored(zero, b.N * zero_row) || zero->stored->data_type != ONNX_U8 ||
@@ -264,9 +262,10 @@ static void mend_blocks(Dequantiser *d, NetNode *node) {
 
 /* DequantizeLinear of a weight, of rows of one, or of what was quantised before. */
 static void mend_dequantised(Dequantiser *d, NetNode *node) {
-    NetValue *x = operand(node, 0);
+    NetValue *x = net_operand(node, 0);
     if (!x || net_int(node, "block_size", 0)) return;
-    Scaling scaling = {operand(node, 1), operand(node, 2), net_int(node, "axis", 1)};
+    Scaling scaling = {net_operand(node, 1), net_operand(node, 2),
+                       net_int(node, "axis", 1)};
     if (x->real) {
         become(d, node, "Identity", &x, 1);
         return;
@@ -277,7 +276,7 @@ static void mend_dequantised(Dequantiser *d, NetNode *node) {
         return;
     }
     NetNode *rows = x->producer;
-    if (!net_is(rows, "Gather") || !operand(rows, 0) || net_int(rows, "axis", 0) != 0)
+    if (!net_is(rows, "Gather") || !net_operand(rows, 0) || net_int(rows, "axis", 0) != 0)
         return;
     scaling.axis = -2; /* rows may not have scales of their own, whose order is lost */
     if (!is_stored(scaling.scale, 1)) return;
@@ -290,8 +289,8 @@ static void mend_dequantised(Dequantiser *d, NetNode *node) {
 /* What is quantised on the way: its operand as it is. */
 static void mend_rounded(Dequantiser *d, NetNode *node) {
     const bool dynamic = node->in_count == 1;
-    if (!operand(node, 0) || node->in[0]->stored || !node->out[0] ||
-        node->out[0]->is_output || (!dynamic && !is_stored(operand(node, 1), 1)))
+    if (!net_operand(node, 0) || node->in[0]->stored || !node->out[0] ||
+        node->out[0]->is_output || (!dynamic && !is_stored(net_operand(node, 1), 1)))
         return;
     become(d, node, "Identity", node->in, 1);
     node->out[0]->real = true;
@@ -309,16 +308,16 @@ static void mend_node(Dequantiser *d, NetNode *node) {
         mend_attention(d, node);
     else if (net_is(node, "com.microsoft.MatMulNBits"))
         mend_blocks(d, node);
-    else if (net_is(node, "com.microsoft.DynamicQuantizeMatMul") && operand(node, 0))
-        mend_scaled(d, node, &(Scaling){operand(node, 2), operand(node, 3), -1},
-                    operand(node, 4));
-    else if (net_is(node, "com.microsoft.MatMulIntegerToFloat") && operand(node, 0) &&
+    else if (net_is(node, "com.microsoft.DynamicQuantizeMatMul") && net_operand(node, 0))
+        mend_scaled(d, node, &(Scaling){net_operand(node, 2), net_operand(node, 3), -1},
+                    net_operand(node, 4));
+    else if (net_is(node, "com.microsoft.MatMulIntegerToFloat") && net_operand(node, 0) &&
              node->in[0]->real)
-        mend_scaled(d, node, &(Scaling){operand(node, 3), operand(node, 5), -1},
-                    operand(node, 6));
-    else if (net_is(node, "QLinearMatMul") && operand(node, 0) && node->in[0]->real) {
-        const Scaling scaling = {operand(node, 4), operand(node, 5), -1};
-        NetValue *weight = real_weight(d, operand(node, 3), &scaling);
+        mend_scaled(d, node, &(Scaling){net_operand(node, 3), net_operand(node, 5), -1},
+                    net_operand(node, 6));
+    else if (net_is(node, "QLinearMatMul") && net_operand(node, 0) && node->in[0]->real) {
+        const Scaling scaling = {net_operand(node, 4), net_operand(node, 5), -1};
+        NetValue *weight = real_weight(d, net_operand(node, 3), &scaling);
         if (!weight || !node->out[0]) return;
         become(d, node, "MatMul", (NetValue *[]){node->in[0], weight}, 2);
         node->out[0]->real = true;

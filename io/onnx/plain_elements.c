@@ -102,7 +102,7 @@ static Node *rule_clip(Lift *lift, NetNode *node, NetValue *value) {
     Node *x = plain_operand(lift, node, 0);
     (void)value;
     for (int side = 0; side < 2; side++) {
-        const bool operand = node->in_count > 1 + side && node->in[1 + side];
+        const bool operand = net_operand(node, 1 + side) != NULL;
         const OnnxAttribute *attribute = net_attribute(node, NAMES[side]);
         double bound = attribute ? net_real(node, NAMES[side], 0) : 0;
         if (!operand && !attribute) continue;
@@ -150,7 +150,7 @@ static bool is_turned(const NetNode *node, const char *fn, int i, int j) {
     bool either = false;
     for (size_t k = 0; k < sizeof EITHER / sizeof *EITHER; k++)
         either = either || strcmp(fn, EITHER[k]) == 0;
-    return either && node->in_count > j && node->in[i] && node->in[j] &&
+    return either && net_operand(node, i) && net_operand(node, j) &&
            value_is_fixed(node->in[i]) && !value_is_fixed(node->in[j]);
 }
 
@@ -158,8 +158,8 @@ static bool is_turned(const NetNode *node, const char *fn, int i, int j) {
 static Node *two_operands(Lift *lift, const NetNode *node, const char *fn, int i, int j) {
     double number;
     if (is_turned(node, fn, i, j)) return two_operands(lift, node, fn, j, i);
-    const bool first = node->in_count > i && node->in_count > j && node->in[j] &&
-                       node->in[i] && node->in[i]->probe[0] && node->in[j]->probe[0] &&
+    const bool first = net_operand(node, i) && net_operand(node, j) &&
+                       node->in[i]->probe[0] && node->in[j]->probe[0] &&
                        node->in[i]->probe[0]->rank <= node->in[j]->probe[0]->rank;
     if (plain_number(node, j, &number))
         return plain_with(lift, node, fn, plain_operand(lift, node, i), number);
@@ -226,7 +226,7 @@ static Node *rule_where(Lift *lift, NetNode *node, NetValue *value) {
 static const char *axes_text(Lift *lift, const NetNode *node, int rank) {
     int count = 0;
     const int64_t *list = net_ints(node, "axes", &count);
-    const NetValue *operand = node->in_count > 1 ? node->in[1] : NULL;
+    const NetValue *operand = net_operand(node, 1);
     const Array *array = operand ? operand->probe[0] : NULL;
     bool reduced[NET_RANK_MAX] = {false};
     if (operand && (!array || !array->data || array->count > NET_RANK_MAX)) return NULL;

@@ -7,7 +7,8 @@
 #include <string.h>
 
 static const Array *shape_in(const NetNode *node, int i) {
-    return i < node->in_count && node->in[i] ? node->in[i]->probe[0] : NULL;
+    const NetValue *value = net_operand(node, i);
+    return value ? value->probe[0] : NULL;
 }
 
 /* ---- shapes ---- */
@@ -87,7 +88,7 @@ static bool listed(const NetNode *node, int operand, const char *name, int i,
                    int64_t fallback, int64_t *out) {
     int count = 0;
     const int64_t *list = net_ints(node, name, &count);
-    const NetValue *value = operand < node->in_count ? node->in[operand] : NULL;
+    const NetValue *value = net_operand(node, operand);
     *out = fallback;
     if (!value) {
         if (list && i < count) *out = list[i];
