@@ -6,11 +6,6 @@
 
 #include <string.h>
 
-typedef struct Dequantiser {
-    Net *net;
-    int weights; /* that became real */
-} Dequantiser;
-
 /* How the numbers of a weight are scaled: one scale, or one for each index of an axis. */
 typedef struct Scaling {
     NetValue *scale, *zero; /* stored; zero may be NULL */
@@ -28,10 +23,10 @@ static bool is_stored(const NetValue *value, int64_t many) {
 /* ---- weights ---- */
 
 /* A new stored value with room for its numbers, which are f32. */
-static NetValue *add_real(Dequantiser *d, const NetValue *like, const int64_t *dim,
-                          size_t rank, float **data) {
+static NetValue *add_real(Net *net, const NetValue *like, const int64_t *dim, size_t rank,
+                          float **data) {
     static const char SUFFIX[] = "_quantized";
-    Arena *arena = d->net->arena;
+    Arena *arena = net->arena;
     OnnxTensor *tensor = ARENA_NEW(arena, OnnxTensor);
     NetValue *value = ARENA_NEW(arena, NetValue);
     int64_t count = 0;
@@ -50,8 +45,8 @@ static NetValue *add_real(Dequantiser *d, const NetValue *like, const int64_t *d
                       ? arena_printf(arena, "%.*s", stem, like->name)
                       : like->name;
     value->stored = tensor;
-    d->net->values[d->net->value_count++] = value;
-    d->weights++;
+    net->values[net->value_count++] = value;
+    net->dequantised++;
     return value;
 }
 
@@ -82,18 +77,17 @@ static int32_t integer_at(const Integers *from, int64_t i) {
 }
 
 /* Numbers of a small stored tensor; NULL when there are too many. */
-static const double *numbers_of(const Dequantiser *d, const NetValue *value) {
-    ArrayPool pool = {d->net->arena, ARRAY_COUNT_MAX};
-    const Array *array = array_stored(&pool, d->net, value->stored);
+static const double *numbers_of(const Net *net, const NetValue *value) {
+    ArrayPool pool = {net->arena, ARRAY_COUNT_MAX};
+    const Array *array = array_stored(&pool, net, value->stored);
     return array ? array->data : NULL;
 }
 
 /* The real numbers of a stored weight; NULL when it is none, or its scaling does not fit.
  */
-static NetValue *real_weight(Dequantiser *d, const NetValue *value,
-                             const Scaling *scaling) {
+static NetValue *real_weight(Net *net, const NetValue *value, const Scaling *scaling) {
     Integers from;
-    if (!open_integers(&from, d->net, value)) return NULL;
+    if (!open_integers(&from, net, value)) return NULL;
     const OnnxTensor *tensor = value->stored;
     const int64_t rank = (int64_t)tensor->n_dims;
     const int64_t axis = scaling->axis < 0 ? scaling->axis + rank : scaling->axis;
@@ -102,8 +96,8 @@ static NetValue *real_weight(Dequantiser *d, const NetValue *value,
     if (!is_stored(scaling->scale, along) ||
         (scaling->zero && !is_stored(scaling->zero, along)))
         return NULL;
-    const double *scale = numbers_of(d, scaling->scale);
-    const double *zero = scaling->zero ? numbers_of(d, scaling->zero) : NULL;
+    const double *scale = numbers_of(net, scaling->scale);
+    const double *zero = scaling->zero ? numbers_of(net, scaling->zero) : NULL;
     if (!scale || (scaling->zero && !zero)) return NULL;
     int64_t scales, zeros = 1, count, inner = 1;
     net_shape_count(tensor->dims, tensor->n_dims, &count);
@@ -114,7 +108,7 @@ static NetValue *real_weight(Dequantiser *d, const NetValue *value,
                         &zeros);
     for (int64_t i = axis + 1; has_axis && i < rank; i++) inner *= tensor->dims[i];
     float *data;
-    NetValue *real = add_real(d, value, tensor->dims, tensor->n_dims, &data);
+    NetValue *real = add_real(net, value, tensor->dims, tensor->n_dims, &data);
     for (int64_t i = 0; i < count; i++) {
         const int64_t at = inner > 0 ? i / inner % along : 0;
         const double middle = zero ? zero[zeros > 1 ? at : 0] : 0;
@@ -124,9 +118,9 @@ static NetValue *real_weight(Dequantiser *d, const NetValue *value,
 }
 
 /* Makes a node another one with these operands. */
-static void become(Dequantiser *d, NetNode *node, const char *op, NetValue *const *in,
+static void become(Net *net, NetNode *node, const char *op, NetValue *const *in,
                    int count) {
-    NetValue **operands = ARENA_ARRAY(d->net->arena, NetValue *, (size_t)count);
+    NetValue **operands = ARENA_ARRAY(net->arena, NetValue *, (size_t)count);
     for (int i = 0; i < count; i++) operands[i] = in[i];
     node->op = op;
     node->in = operands;
@@ -143,7 +137,7 @@ static NetNode *node_behind(const NetValue *value, const char *op) {
 }
 
 /* Cast(MatMulInteger(x, w)) * (scale of x * scale of w), where x was quantised. */
-static void mend_product(Dequantiser *d, NetNode *node) {
+static void mend_product(Net *net, NetNode *node) {
     static const char *const OPS[][2] = {{"MatMulInteger", "MatMul"},
                                          {"ConvInteger", "Conv"}};
     for (int i = 0; i < 4; i++) {
@@ -156,23 +150,22 @@ static void mend_product(Dequantiser *d, NetNode *node) {
             NetValue *own = net_operand(scales, k), *scale = net_operand(scales, 1 - k);
             if (!own || own->producer != rounded || own->slot != 1) continue;
             const Scaling scaling = {scale, net_operand(product, 3), i < 2 ? -1 : 0};
-            NetValue *weight = real_weight(d, net_operand(product, 1), &scaling);
+            NetValue *weight = real_weight(net, net_operand(product, 1), &scaling);
             if (!weight) continue;
             node->proto = product->proto; /* strides and the like of a Conv */
-            become(d, node, OPS[i >> 1][1], (NetValue *[]){product->in[0], weight}, 2);
+            become(net, node, OPS[i >> 1][1], (NetValue *[]){product->in[0], weight}, 2);
             return;
         }
     }
 }
 
 /* x times a weight, plus a bias where there is one. */
-static void mend_scaled(Dequantiser *d, NetNode *node, const Scaling *scaling,
-                        NetValue *bias) {
-    Arena *arena = d->net->arena;
-    NetValue *weight = real_weight(d, net_operand(node, 1), scaling);
+static void mend_scaled(Net *net, NetNode *node, const Scaling *scaling, NetValue *bias) {
+    Arena *arena = net->arena;
+    NetValue *weight = real_weight(net, net_operand(node, 1), scaling);
     if (!weight) return;
     if (!bias) {
-        become(d, node, "MatMul", (NetValue *[]){node->in[0], weight}, 2);
+        become(net, node, "MatMul", (NetValue *[]){node->in[0], weight}, 2);
         return;
     }
     NetNode *product = ARENA_NEW(arena, NetNode);
@@ -180,22 +173,22 @@ static void mend_scaled(Dequantiser *d, NetNode *node, const Scaling *scaling,
     *sum = (NetValue){.name = arena_printf(arena, "%s.product", node->name),
                       .producer = product};
     *product = *node;
-    become(d, product, "MatMul", (NetValue *[]){node->in[0], weight}, 2);
+    become(net, product, "MatMul", (NetValue *[]){node->in[0], weight}, 2);
     product->out = ARENA_NEW(arena, NetValue *);
     product->out[0] = sum;
     product->out_count = 1;
-    d->net->values[d->net->value_count++] = sum;
-    d->net->nodes[d->net->node_count++] = product;
-    become(d, node, "Add", (NetValue *[]){sum, bias}, 2);
+    net->values[net->value_count++] = sum;
+    net->nodes[net->node_count++] = product;
+    become(net, node, "Add", (NetValue *[]){sum, bias}, 2);
 }
 
-static void mend_attention(Dequantiser *d, NetNode *node) {
+static void mend_attention(Net *net, NetNode *node) {
     const Scaling scaling = {net_operand(node, 4), net_operand(node, 7), -1};
     if (!net_operand(node, 0) || !node->in[0]->real || net_operand(node, 8)) return;
-    NetValue *weight = real_weight(d, net_operand(node, 1), &scaling);
+    NetValue *weight = real_weight(net, net_operand(node, 1), &scaling);
     if (!weight) return;
     become(
-        d, node, "com.microsoft.Attention",
+        net, node, "com.microsoft.Attention",
         (NetValue *[]){node->in[0], weight, net_operand(node, 2), net_operand(node, 5)},
         4);
 }
@@ -231,22 +224,22 @@ static int32_t bits_at(const Integers *from, int64_t row, int64_t i, int64_t bit
 }
 
 /* x times the transpose of a matrix in blocks. */
-static void mend_blocks(Dequantiser *d, NetNode *node) {
+static void mend_blocks(Net *net, NetNode *node) {
     BitBlocks b;
     Integers from, zeros = {NULL, NULL};
     const NetValue *zero = net_operand(node, 3);
     if (!find_blocks(&b, node) || !net_operand(node, 0) || net_operand(node, 4) ||
-        net_operand(node, 5) || !open_integers(&from, d->net, node->in[1]))
+        net_operand(node, 5) || !open_integers(&from, net, node->in[1]))
         return;
     const int64_t zero_row = (b.blocks * b.bits + 7) / 8;
     if (zero && (!is_stored(zero, b.N * zero_row) || zero->stored->data_type != ONNX_U8 ||
-                 !open_integers(&zeros, d->net, zero) || b.N * zero_row < 2))
+                 !open_integers(&zeros, net, zero) || b.N * zero_row < 2))
         return;
-    const double *scale = numbers_of(d, node->in[2]);
+    const double *scale = numbers_of(net, node->in[2]);
     if (!scale) return;
     float *data;
     const int64_t dim[2] = {b.K, b.N}, row = b.blocks * (b.size * b.bits / 8);
-    NetValue *weight = add_real(d, node->in[1], dim, 2, &data);
+    NetValue *weight = add_real(net, node->in[1], dim, 2, &data);
     for (int64_t n = 0; n < b.N; n++)
         for (int64_t k = 0; k < b.K; k++) {
             const int64_t block = k / b.size;
@@ -255,24 +248,24 @@ static void mend_blocks(Dequantiser *d, NetNode *node) {
             data[k * b.N + n] = (float)((bits_at(&from, n * row, k, b.bits) - middle) *
                                         scale[n * b.blocks + block]);
         }
-    become(d, node, "MatMul", (NetValue *[]){node->in[0], weight}, 2);
+    become(net, node, "MatMul", (NetValue *[]){node->in[0], weight}, 2);
 }
 
 /* ---- all nodes ---- */
 
 /* DequantizeLinear of a weight, of rows of one, or of what was quantised before. */
-static void mend_dequantised(Dequantiser *d, NetNode *node) {
+static void mend_dequantised(Net *net, NetNode *node) {
     NetValue *x = net_operand(node, 0);
     if (!x || net_int(node, "block_size", 0)) return;
     Scaling scaling = {net_operand(node, 1), net_operand(node, 2),
                        net_int(node, "axis", 1)};
     if (x->real) {
-        become(d, node, "Identity", &x, 1);
+        become(net, node, "Identity", &x, 1);
         return;
     }
     if (x->stored) {
-        NetValue *real = real_weight(d, x, &scaling);
-        if (real) become(d, node, "Identity", &real, 1);
+        NetValue *real = real_weight(net, x, &scaling);
+        if (real) become(net, node, "Identity", &real, 1);
         return;
     }
     NetNode *rows = x->producer;
@@ -280,53 +273,51 @@ static void mend_dequantised(Dequantiser *d, NetNode *node) {
         return;
     scaling.axis = -2; /* rows may not have scales of their own, whose order is lost */
     if (!is_stored(scaling.scale, 1)) return;
-    NetValue *real = real_weight(d, rows->in[0], &scaling);
+    NetValue *real = real_weight(net, rows->in[0], &scaling);
     if (!real) return;
     rows->in[0] = real;
-    become(d, node, "Identity", &x, 1);
+    become(net, node, "Identity", &x, 1);
 }
 
 /* What is quantised on the way: its operand as it is. */
-static void mend_rounded(Dequantiser *d, NetNode *node) {
+static void mend_rounded(Net *net, NetNode *node) {
     const bool dynamic = node->in_count == 1;
     if (!net_operand(node, 0) || node->in[0]->stored || !node->out[0] ||
         node->out[0]->is_output || (!dynamic && !is_stored(net_operand(node, 1), 1)))
         return;
-    become(d, node, "Identity", node->in, 1);
+    become(net, node, "Identity", node->in, 1);
     node->out[0]->real = true;
 }
 
-static void mend_node(Dequantiser *d, NetNode *node) {
+static void mend_node(Net *net, NetNode *node) {
     if (node->out_count < 1) return;
     if (net_is(node, "QuantizeLinear") || net_is(node, "DynamicQuantizeLinear"))
-        mend_rounded(d, node);
+        mend_rounded(net, node);
     else if (net_is(node, "DequantizeLinear"))
-        mend_dequantised(d, node);
+        mend_dequantised(net, node);
     else if (net_is(node, "Mul"))
-        mend_product(d, node);
+        mend_product(net, node);
     else if (net_is(node, "com.microsoft.QAttention"))
-        mend_attention(d, node);
+        mend_attention(net, node);
     else if (net_is(node, "com.microsoft.MatMulNBits"))
-        mend_blocks(d, node);
+        mend_blocks(net, node);
     else if (net_is(node, "com.microsoft.DynamicQuantizeMatMul") && net_operand(node, 0))
-        mend_scaled(d, node, &(Scaling){net_operand(node, 2), net_operand(node, 3), -1},
+        mend_scaled(net, node, &(Scaling){net_operand(node, 2), net_operand(node, 3), -1},
                     net_operand(node, 4));
     else if (net_is(node, "com.microsoft.MatMulIntegerToFloat") && net_operand(node, 0) &&
              node->in[0]->real)
-        mend_scaled(d, node, &(Scaling){net_operand(node, 3), net_operand(node, 5), -1},
+        mend_scaled(net, node, &(Scaling){net_operand(node, 3), net_operand(node, 5), -1},
                     net_operand(node, 6));
     else if (net_is(node, "QLinearMatMul") && net_operand(node, 0) && node->in[0]->real) {
         const Scaling scaling = {net_operand(node, 4), net_operand(node, 5), -1};
-        NetValue *weight = real_weight(d, net_operand(node, 3), &scaling);
+        NetValue *weight = real_weight(net, net_operand(node, 3), &scaling);
         if (!weight || !node->out[0]) return;
-        become(d, node, "MatMul", (NetValue *[]){node->in[0], weight}, 2);
+        become(net, node, "MatMul", (NetValue *[]){node->in[0], weight}, 2);
         node->out[0]->real = true;
     }
 }
 
-int net_dequantise(Net *net) {
-    Dequantiser d = {.net = net};
+void net_dequantise(Net *net) {
     const int count = net->node_count; /* further ones are products that were made */
-    for (int i = 0; i < count; i++) mend_node(&d, net->nodes[i]);
-    return d.weights;
+    for (int i = 0; i < count; i++) mend_node(net, net->nodes[i]);
 }

@@ -11,8 +11,8 @@
  * behind a Gather; DynamicQuantizeLinear with MatMulInteger or ConvInteger;
  * QLinearMatMul; and of com.microsoft DynamicQuantizeMatMul, MatMulIntegerToFloat,
  * QAttention and MatMulNBits. Weights of shapes that do not go together are left as they
- * are. Returns the number of weights that became f32; net->nodes has room for one more
- * for each node, net->values for two. */
-int net_dequantise(Net *net);
+ * are. Net.dequantised counts those that became f32; net->nodes has room for one more for
+ * each node, net->values for two. */
+void net_dequantise(Net *net);
 
 #endif

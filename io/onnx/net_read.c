@@ -382,7 +382,7 @@ static Status read_graph(NetReader *reader, const char *encoder) {
     if (net->encoder) TRY(read_encoder(reader, encoder));
     TRY(read_part(reader, net->model, net->path));
     net_files_sort(net);
-    net->dequantised = net_dequantise(net);
+    net_dequantise(net);
     drop_unneeded(net);
     note_users(net);
     return sort_nodes(reader);
