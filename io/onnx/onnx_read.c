@@ -129,9 +129,8 @@ static void take_inits(Model *model) {
     if (stock_match(&stock, scratch, model, true, aside) == STATUS_OK) {
         const Graph *built = stock.built->graph;
         for (int i = 0; i < built->storage_count; i++)
-            for (int k = 0; k < model->graph->storage_count; k++)
-                if (model->graph->storages[k] == stock.weights[i])
-                    model->graph->storages[k]->init = built->storages[i]->init;
+            graph_storage(model->graph, stock.weights[i]->name)->init =
+                built->storages[i]->init;
         stock_release(&stock);
     }
     diag_destroy(aside);
