@@ -40,8 +40,7 @@ Node *lift_op(Lift *lift, const NetNode *from, const char *op, Node *const *in, 
 }
 
 Node *lift_input(Lift *lift, const char *name, const Type *type) {
-    const bool source = lift->net->translates &&
-                        (strcmp(name, INPUT_IDS) == 0 || strcmp(name, INPUT_MASK) == 0);
+    const bool source = probe_is_source(lift->net, name);
     const Type tokens = {DTYPE_I32, 2, {DIM_N, source ? DIM_S : DIM_T}};
     Node *input = graph_find_input(lift->graph, name);
     return input ? input : graph_input(lift->graph, name, type ? type : &tokens);
@@ -225,7 +224,8 @@ static void lift_inputs(Lift *lift) {
     for (size_t k = 0; k < sizeof ORDER / sizeof *ORDER; k++)
         for (int i = 0; i < lift->net->input_count; i++)
             if (probe_input_kind(lift->net->inputs[i]) == ORDER[k] &&
-                probe_is_source(lift->net, lift->net->inputs[i]) == lift->net->translates)
+                probe_is_source(lift->net, lift->net->inputs[i]->name) ==
+                    lift->net->translates)
                 lift_value(lift, lift->net->inputs[i]);
     if (!lift->net->translates) return;
     lift_input(lift, INPUT_TARGET_IDS, NULL);

@@ -27,9 +27,9 @@ bool probe_mask(int64_t tokens, int64_t n, int64_t t) {
     return t < tokens - 2 * n;
 }
 
-bool probe_is_source(const Net *net, const NetValue *input) {
+bool probe_is_source(const Net *net, const char *input) {
     return net->translates &&
-           (strcmp(input->name, INPUT_IDS) == 0 || strcmp(input->name, INPUT_MASK) == 0);
+           (strcmp(input, INPUT_IDS) == 0 || strcmp(input, INPUT_MASK) == 0);
 }
 
 const OnnxTensorType *probe_input_type(const NetValue *input) {
@@ -103,7 +103,7 @@ static Status input_shape(const Net *net, const NetValue *input, int probe,
             fixed && dim->dim_value > 0
                 ? dim->dim_value
                 : open_size(kind, shape->rank, turned && d < 2 ? 1 - d : d, probe, sizes);
-        if (!fixed && d == 1 && probe_is_source(net, input))
+        if (!fixed && d == 1 && probe_is_source(net, input->name))
             shape->dim[d] = SOURCE_TOKENS[probe];
         if (shape->dim[d] >= 0) continue;
         diag_fail(diag, STATUS_MODEL, at, input->name,

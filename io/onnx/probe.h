@@ -45,8 +45,9 @@ int64_t probe_source_tokens(int probe);
 /* Whether token `t` of sample `n` counts in a probe's mask of `tokens` tokens. */
 bool probe_mask(int64_t tokens, int64_t n, int64_t t);
 
-/* Whether an input belongs to the source of a model that has a target as well. */
-bool probe_is_source(const Net *net, const NetValue *input);
+/* Whether an input of this name belongs to the source of a model that has a target as
+ * well. */
+bool probe_is_source(const Net *net, const char *input);
 
 /* Sizes that the file leaves open but whoever reads it knows; 0 = not known. */
 typedef struct ProbeSizes {
