@@ -151,25 +151,29 @@ static Node *lift_constant(Lift *lift, NetValue *value) {
     return lift_stored(lift, alone, -1, NULL);
 }
 
-Node *plain_fill(Lift *lift, const NetNode *node, double number, const char *shape) {
-    Array *array = array_create(lift->pool, ONNX_F32, 0, NULL, true);
-    if (!array || !array->data) return lift_stop(lift, node, "too many numbers");
-    array->data[0] = number;
-    for (int i = 0; i < lift->leaf_count; i++) { /* one storage for each number */
-        const Node *leaf = lift->leaves[i].leaf;
+/* A number as a storage, one for each number. */
+static Node *lift_number(Lift *lift, const NetNode *node, double number) {
+    for (int i = 0; i < lift->leaf_count; i++) {
+        Node *leaf = lift->leaves[i].leaf;
         const Array *other = lift->leaves[i].source->probe[0];
         if (leaf->type.rank == 0 && other->data && other->data[0] == number &&
             leaf->storage->frozen)
-            return lift_op(lift, node, "expand", (Node *[]){(Node *)leaf}, 1,
-                           "shape=\"%s\"", shape);
+            return leaf;
     }
+    Array *array = array_create(lift->pool, ONNX_F32, 0, NULL, true);
+    if (!array || !array->data) return lift_stop(lift, node, "too many numbers");
+    array->data[0] = number;
     NetValue *value = ARENA_NEW(lift->net->arena, NetValue);
     *value = (NetValue){.name = "constant"};
     value->probe[0] = value->probe[1] = array;
     Node *leaf = lift_stored(lift, value, 0, NULL);
-    if (!leaf) return NULL;
-    leaf->storage->frozen = true;
-    return lift_op(lift, node, "expand", &leaf, 1, "shape=\"%s\"", shape);
+    if (leaf) leaf->storage->frozen = true;
+    return leaf;
+}
+
+Node *plain_fill(Lift *lift, const NetNode *node, double number, const char *shape) {
+    Node *leaf = lift_number(lift, node, number);
+    return leaf ? lift_op(lift, node, "expand", &leaf, 1, "shape=\"%s\"", shape) : NULL;
 }
 
 /* A number that follows from sizes: how many elements a tensor of that shape has. */
@@ -255,6 +259,11 @@ Node *plain_with(Lift *lift, const NetNode *node, const char *fn, Node *a,
     return a ? lift_op(lift, node, "binary", &a, 1, "fn=%s number=%s", fn,
                        short_decimal(lift, number))
              : NULL;
+}
+
+Node *plain_scaled(Lift *lift, const NetNode *node, Node *x, double by) {
+    if (!x || by == 1) return x;
+    return lift_op(lift, node, "scale", &x, 1, "by=%s", short_decimal(lift, by));
 }
 
 /* ---- the report ---- */

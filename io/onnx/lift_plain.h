@@ -60,5 +60,6 @@ Node *plain_fill(Lift *lift, const NetNode *node, double number, const char *sha
 Node *plain_unary(Lift *lift, const NetNode *node, const char *fn, Node *x);
 Node *plain_binary(Lift *lift, const NetNode *node, const char *fn, Node *a, Node *b);
 Node *plain_with(Lift *lift, const NetNode *node, const char *fn, Node *a, double number);
+Node *plain_scaled(Lift *lift, const NetNode *node, Node *x, double by);
 
 #endif

@@ -12,11 +12,6 @@ static bool is_integer(const NetValue *value) {
     return value->probe[0] && array_is_integer(value->probe[0]);
 }
 
-static Node *scaled(Lift *lift, const NetNode *node, Node *x, double by) {
-    return x ? lift_op(lift, node, "scale", &x, 1, "by=%s", short_decimal(lift, by))
-             : NULL;
-}
-
 static Node *activated(Lift *lift, const NetNode *node, const char *fn, Node *x) {
     return x ? lift_op(lift, node, "activation", &x, 1, "fn=%s", fn) : NULL;
 }
@@ -43,7 +38,7 @@ static Node *rule_activation(Lift *lift, NetNode *node, NetValue *value) {
 
 static Node *rule_negative(Lift *lift, NetNode *node, NetValue *value) {
     (void)value;
-    return scaled(lift, node, plain_operand(lift, node, 0), -1);
+    return plain_scaled(lift, node, plain_operand(lift, node, 0), -1);
 }
 
 static Node *rule_not(Lift *lift, NetNode *node, NetValue *value) {
@@ -61,7 +56,7 @@ static Node *rule_rsqrt(Lift *lift, NetNode *node, NetValue *value) {
 static Node *rule_softplus(Lift *lift, NetNode *node, NetValue *value) {
     Node *x = plain_operand(lift, node, 0);
     (void)value;
-    Node *y = scaled(lift, node, plain_unary(lift, node, "abs", x), -1);
+    Node *y = plain_scaled(lift, node, plain_unary(lift, node, "abs", x), -1);
     y = plain_with(lift, node, "add", plain_unary(lift, node, "exp", y), 1);
     y = plain_unary(lift, node, "log", y);
     return plain_binary(lift, node, "add", y, activated(lift, node, "relu", x));
@@ -70,7 +65,7 @@ static Node *rule_softplus(Lift *lift, NetNode *node, NetValue *value) {
 static Node *rule_hard_swish(Lift *lift, NetNode *node, NetValue *value) {
     Node *x = plain_operand(lift, node, 0);
     (void)value;
-    Node *y = plain_with(lift, node, "add", scaled(lift, node, x, 1.0 / 6), 0.5);
+    Node *y = plain_with(lift, node, "add", plain_scaled(lift, node, x, 1.0 / 6), 0.5);
     y = plain_with(lift, node, "maximum", plain_with(lift, node, "minimum", y, 1), 0);
     return plain_binary(lift, node, "multiply", x, y);
 }
@@ -78,7 +73,7 @@ static Node *rule_hard_swish(Lift *lift, NetNode *node, NetValue *value) {
 static Node *rule_quick_gelu(Lift *lift, NetNode *node, NetValue *value) {
     Node *x = plain_operand(lift, node, 0);
     (void)value;
-    Node *y = scaled(lift, node, x, net_real(node, "alpha", 1.702));
+    Node *y = plain_scaled(lift, node, x, net_real(node, "alpha", 1.702));
     return plain_binary(lift, node, "multiply", x, activated(lift, node, "sigmoid", y));
 }
 
@@ -86,7 +81,7 @@ static Node *rule_leaky(Lift *lift, NetNode *node, NetValue *value) {
     Node *x = plain_operand(lift, node, 0);
     (void)value;
     Node *in[3] = {plain_with(lift, node, "greater", x, 0), x,
-                   scaled(lift, node, x, net_real(node, "alpha", 0.01))};
+                   plain_scaled(lift, node, x, net_real(node, "alpha", 0.01))};
     return in[0] && in[2] ? lift_op(lift, node, "where", in, 3, NULL) : NULL;
 }
 
@@ -133,14 +128,14 @@ static Node *rule_cast(Lift *lift, NetNode *node, NetValue *value) {
 static Node *number_first(Lift *lift, const NetNode *node, const char *fn, double number,
                           Node *b) {
     if (strcmp(fn, "subtract") == 0)
-        return plain_with(lift, node, "add", scaled(lift, node, b, -1), number);
+        return plain_with(lift, node, "add", plain_scaled(lift, node, b, -1), number);
     if (strcmp(fn, "divide") == 0)
-        return scaled(lift, node, plain_unary(lift, node, "reciprocal", b), number);
+        return plain_scaled(lift, node, plain_unary(lift, node, "reciprocal", b), number);
     if (strcmp(fn, "less") == 0) return plain_with(lift, node, "greater", b, number);
     if (strcmp(fn, "greater") == 0) return plain_with(lift, node, "less", b, number);
     if (strcmp(fn, "power") != 0) return plain_with(lift, node, fn, b, number);
     if (!(number > 0)) return lift_stop(lift, node, "a power of a number below 0");
-    return plain_unary(lift, node, "exp", scaled(lift, node, b, log(number)));
+    return plain_unary(lift, node, "exp", plain_scaled(lift, node, b, log(number)));
 }
 
 /* Whether operands may change places: what is stored comes second then. */
@@ -194,7 +189,7 @@ static Node *rule_fold(Lift *lift, NetNode *node, NetValue *value) {
 }
 
 static Node *rule_mean(Lift *lift, NetNode *node, NetValue *value) {
-    return scaled(lift, node, rule_fold(lift, node, value), 1.0 / node->in_count);
+    return plain_scaled(lift, node, rule_fold(lift, node, value), 1.0 / node->in_count);
 }
 
 /* a - b floor(a / b), or with fmod towards 0. */

@@ -2,9 +2,6 @@
  * of sizes. See lift_plain.h. */
 #include "io/onnx/eval.h"
 #include "io/onnx/lift_plain.h"
-#include "io/onnx/lift_rows.h"
-
-#include <string.h>
 
 static const Array *shape_in(const NetNode *node, int i) {
     const NetValue *value = net_operand(node, i);
@@ -308,11 +305,6 @@ static Node *product(Lift *lift, const NetNode *node, Node *a, Node *b) {
     return lift_op(lift, node, "matmul", in, 2, NULL);
 }
 
-static Node *scaled(Lift *lift, const NetNode *node, Node *x, double by) {
-    if (!x || by == 1) return x;
-    return lift_op(lift, node, "scale", &x, 1, "by=%s", short_decimal(lift, by));
-}
-
 /* MatMul, FusedMatMul and Gemm: transposed operands, factors, something added. */
 static Node *rule_product(Lift *lift, NetNode *node, NetValue *value) {
     const bool gemm = net_is(node, "Gemm");
@@ -325,11 +317,12 @@ static Node *rule_product(Lift *lift, NetNode *node, NetValue *value) {
         if (rank > 1 && net_int(node, TURNED[i], 0))
             in[i] = swapped(lift, node, in[i], rank - 2, rank - 1);
     }
-    y = scaled(lift, node, product(lift, node, in[0], in[1]), net_real(node, "alpha", 1));
+    y = plain_scaled(lift, node, product(lift, node, in[0], in[1]),
+                     net_real(node, "alpha", 1));
     if (gemm && y && shape_in(node, 2)) {
         Node *c = plain_operand(lift, node, 2);
         y = plain_binary(lift, node, "add", y,
-                         scaled(lift, node, c, net_real(node, "beta", 1)));
+                         plain_scaled(lift, node, c, net_real(node, "beta", 1)));
     }
     return plain_shaped(lift, value, y);
 }
