@@ -66,8 +66,8 @@ Status objective_add_part(Objective *objective, const char *name, Node *part,
 #define OBJECTIVE_EXITS "all|last|early"
 typedef enum ObjectiveExits { EXITS_ALL, EXITS_LAST, EXITS_EARLY } ObjectiveExits;
 
-/* The chosen exits of the training graph, by layer. Fails with STATUS_MODEL when there is
- * no exit of that kind. */
+/* The chosen exits of the training graph, by layer; of a model that embeds its embedding
+ * as the last one. Fails with STATUS_MODEL when there is no exit of that kind. */
 Status objective_exits(Exits *out, Objective *objective, ObjectiveExits which,
                        Diag *diag);
 
@@ -92,11 +92,11 @@ Node *objective_embedding(const Graph *graph);
 Status objective_find_pairs(Objective *objective, const char *data, double scale,
                             bool symmetric, Diag *diag);
 
-/* Adds cross-entropy of the logits of the chosen exits against the data's labels, summed
- * over exits, as part "label"; of a masked-LM model, against the masked tokens at the
- * masked positions (objective_mask_tokens comes first); of a model that predicts the next
- * token, the mean over the tokens that have one. Fails with STATUS_MODEL when
- * there is no exit of that kind. */
+/* Adds the label loss of the chosen exits (label_loss.h), summed over exits, as part
+ * "label", or of a model that embeds "contrastive" or "cosine"; of a masked-LM model,
+ * against the masked tokens at the masked positions (objective_mask_tokens comes first);
+ * of a model that predicts the next token, the mean over the tokens that have one. Fails
+ * with STATUS_MODEL when there is no exit of that kind. */
 Status objective_add_labels(Objective *objective, ObjectiveExits exits, double weight,
                             double smoothing, Diag *diag);
 

@@ -202,7 +202,13 @@ Status objective_ask_teacher(Batches **out, Objective *o, const Batches *data,
 /* ---- exits ---- */
 
 Status objective_exits(Exits *out, Objective *o, ObjectiveExits which, Diag *diag) {
-    TRY(exits_find(out, o->arena, o->ctx, o->graph, diag));
+    Node *embedding = objective_embedding(o->graph);
+    if (embedding) {
+        *out = (Exits){.items = ARENA_NEW(o->arena, Exit), .count = 1};
+        out->items[0] = (Exit){.output = OUTPUT_EMBEDDING, .logits = embedding};
+    } else {
+        TRY(exits_find(out, o->arena, o->ctx, o->graph, diag));
+    }
     if (which == EXITS_LAST)
         *out = (Exits){.items = &out->items[out->count - 1], .count = 1};
     if (which == EXITS_EARLY) out->count--;
@@ -215,7 +221,6 @@ Status objective_exits(Exits *out, Objective *o, ObjectiveExits which, Diag *dia
 
 Status objective_balance(Objective *o, ObjectiveExits which, Diag *diag) {
     Exits exits;
-    if (objective_embedding(o->graph)) return STATUS_OK; /* it has no exits */
     TRY(objective_exits(&exits, o, which, diag));
     return exits_equilibrium(o->ctx, o->graph, &exits, diag);
 }

@@ -60,15 +60,13 @@ static Status check_label_options(const Objective *o, Diag *diag) {
 Status objective_add_labels(Objective *o, ObjectiveExits which, double weight,
                             double smoothing, Diag *diag) {
     Exits exits;
-    Node *loss = NULL, *embedding = objective_embedding(o->graph);
+    Node *loss = NULL;
+    const char *name = !objective_embedding(o->graph) ? "label"
+                       : o->labels.scored             ? "cosine"
+                                                      : "contrastive";
     o->labels.smoothing = smoothing;
     TRY(check_label_options(o, diag));
-    if (embedding) {
-        TRY(label_loss_add(&loss, o->graph, embedding, &o->labels, diag));
-        return objective_add_part(o, o->labels.scored ? "cosine" : "contrastive", loss,
-                                  weight, diag);
-    }
     TRY(objective_exits(&exits, o, which, diag));
     TRY(exits_label_loss(&loss, o->graph, &exits, &o->labels, diag));
-    return objective_add_part(o, "label", loss, weight, diag);
+    return objective_add_part(o, name, loss, weight, diag);
 }

@@ -507,6 +507,7 @@ static void test_contrastive(void **state) {
     assert_true(number(record, "last_loss") < 0.5 * number(record, "first_loss"));
     record = run_step(model, NULL, data, "evaluate: {data: d}", diag);
     assert_true(number(record, "mrr") > before + 0.1);
+    expect_fails(model, data, "finetune: {data: d, exits: early}", "no early exits");
     expect_fails(model, data, "finetune: {data: d, positive_weights: [2]}",
                  "expected a model of task multi_label, found embed");
     expect_fails(model, data, "finetune: {data: d, label_smoothing: 0.1}",
