@@ -62,8 +62,9 @@ static bool chooses_right(const EndingScore *endings, int64_t group, bool by_byt
     double least = INFINITY;
     for (int64_t i = 0; i < group; i++) {
         const double loss = endings[i].loss / (by_byte ? endings[i].bytes : 1);
-        if (loss < least) best = i;
-        if (loss < least) least = loss;
+        if (!(loss < least)) continue;
+        best = i;
+        least = loss;
     }
     return endings[best].right == 1;
 }

@@ -36,7 +36,8 @@ bool label_loss_known(Task task);
  *   regress: mean squared error; `labels` f32 as the logits;
  *   embed, `logits` being the embeddings: the contrastive loss of groups, whose samples
  *     are told apart from all others of the mini-batch, and no labels are read; where
- * they are scored, the squared difference of the cosine of the first two and the label.
+ *     they are scored, the squared difference of the cosine of the first two and the
+ *     label.
  * Fails with STATUS_MODEL where the graph refuses it. */
 Status label_loss_add(Node **out, Graph *graph, Node *logits,
                       const LabelLossOptions *options, Diag *diag);
