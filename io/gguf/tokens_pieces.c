@@ -27,12 +27,10 @@ static Status check(const PieceModel *pieces, const char *name, Diag *diag) {
 
 Status tokens_of_pieces(bool *found, Tokens *out, Arena *arena, const Model *model,
                         Diag *diag) {
-    static const char *const NAMES[] = {"tokenizer.model", "spiece.model",
-                                        "sentencepiece.bpe.model", "source.spm"};
-    enum { NAME_COUNT = sizeof NAMES / sizeof *NAMES };
     const ModelAsset *asset = NULL;
     PieceModel pieces;
-    for (int i = 0; i < NAME_COUNT && !asset; i++) asset = model_asset(model, NAMES[i]);
+    for (const char *const *name = PIECES_FILES; *name && !asset; name++)
+        asset = model_asset(model, *name);
     *found = asset != NULL;
     if (!asset) return STATUS_OK;
     TRY(pieces_parse(&pieces, arena, asset->data, asset->length, LOC_FILE(asset->name),

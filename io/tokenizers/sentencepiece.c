@@ -6,6 +6,9 @@
 #include <math.h>
 #include <string.h>
 
+const char *const PIECES_FILES[] = {"spiece.model", "sentencepiece.bpe.model",
+                                    "tokenizer.model", "source.spm", NULL};
+
 /* --- protocol buffers --- */
 
 enum { WIRE_VARINT, WIRE_8_BYTES, WIRE_MESSAGE, WIRE_4_BYTES = 5 };

@@ -9,6 +9,10 @@
 #include "io/tokenizers/charsmap.h"
 #include "io/tokenizers/vocabulary.h"
 
+/* Names of these files in Hugging Face's folders, ended by NULL; where several lie
+ * there, the first counts. */
+extern const char *const PIECES_FILES[];
+
 /* What a piece is, by its number in a file. */
 typedef enum PieceType {
     PIECE_NORMAL = 1,

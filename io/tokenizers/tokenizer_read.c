@@ -1,13 +1,10 @@
 /* Tokenizer: reading one from whatever the path is. */
 #include "io/files/path.h"
+#include "io/tokenizers/sentencepiece.h"
 #include "io/tokenizers/tokenizer_readers.h"
 #include "ir/text.h"
 
 #include <string.h>
-
-/* Models of SentencePiece, as Hugging Face's folders call them. */
-static const char *const PIECES[] = {"spiece.model", "sentencepiece.bpe.model",
-                                     "tokenizer.model", "source.spm"};
 
 /* Reads from a folder: what lies in it decides. */
 static Status read_folder(Tokenizer *self, Arena *scratch, const Folder *folder,
@@ -18,9 +15,9 @@ static Status read_folder(Tokenizer *self, Arena *scratch, const Folder *folder,
         return tokenizer_read_json(self, scratch, folder, JSON, diag);
     if (folder_has(folder, TOKENS) && folder_has(folder, "merges.txt"))
         return tokenizer_read_merges(self, scratch, folder, TOKENS, diag);
-    for (size_t i = 0; i < sizeof PIECES / sizeof *PIECES; i++)
-        if (folder_has(folder, PIECES[i]))
-            return tokenizer_read_pieces(self, scratch, folder, PIECES[i], diag);
+    for (const char *const *name = PIECES_FILES; *name; name++)
+        if (folder_has(folder, *name))
+            return tokenizer_read_pieces(self, scratch, folder, *name, diag);
     if (folder_has(folder, TOKENS))
         return tokenizer_read_words(self, scratch, folder, TOKENS, diag);
     if (folder_has(folder, VOCAB))
@@ -65,8 +62,8 @@ Status tokenizer_read(Tokenizer **out, const char *path, Diag *diag) {
 bool tokenizer_of_model(const Model *model) {
     bool found = model_asset(model, "tokenizer.json") ||
                  model_asset(model, "vocab.json") || model_asset(model, "vocab.txt");
-    for (size_t i = 0; i < sizeof PIECES / sizeof *PIECES; i++)
-        found = found || model_asset(model, PIECES[i]);
+    for (const char *const *name = PIECES_FILES; *name; name++)
+        found = found || model_asset(model, *name);
     return found;
 }
 

@@ -220,6 +220,12 @@ static void pieces_of_a_model(void **state) {
     expect_error(f->diag, tokens_of_model(&tokens, f->arena, f->model, 600, f->diag),
                  STATUS_MODEL,
                  "tokenizer.model: expected byte-pair encoding, found a Unigram model");
+    /* of several files it is the one that texts are encoded with */
+    take_asset(f, "spiece.model", TEXTS "spm_unigram/spiece.model");
+    take_asset(f, "tokenizer.model", TEXTS "spm_bpe/tokenizer.model");
+    expect_error(f->diag, tokens_of_model(&tokens, f->arena, f->model, 600, f->diag),
+                 STATUS_MODEL,
+                 "spiece.model: expected byte-pair encoding, found a Unigram model");
 }
 
 static void qwen_of_two_files(void **state) {
