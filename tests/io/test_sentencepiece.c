@@ -160,14 +160,6 @@ static void marian(void **state) {
 
 /* --- damaged and unknown --- */
 
-static void expect_refused(const char *message) {
-    Diag *diag = diag_create();
-    Tokenizer *tokenizer = NULL;
-    expect_error(diag, tokenizer_read(&tokenizer, folder, diag), STATUS_FORMAT, message);
-    assert_null(tokenizer);
-    diag_destroy(diag);
-}
-
 static void bad_configs(void **state) {
     (void)state;
     static const struct {
@@ -203,7 +195,9 @@ static void bad_configs(void **state) {
     }
     put_model(UNIGRAM "spiece.model", "spiece.model", "{}");
     put_in("config.json", "{\"model_type\": \"xlnet\"}", 23);
-    expect_refused("model_type: expected t5 mt5 umt5 longt5, xlm-roberta xlm-roberta-xl");
+    expect_unreadable(
+        folder, STATUS_FORMAT,
+        "model_type: expected t5 mt5 umt5 longt5, xlm-roberta xlm-roberta-xl");
 }
 
 /* Messages by hand: a field's tag is its number times 8 and how it is written. */
@@ -243,7 +237,7 @@ static void bad_files(void **state) {
     };
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
         put_in("tokenizer.model", BAD[i].bytes, BAD[i].length);
-        expect_refused(BAD[i].message);
+        expect_unreadable(folder, STATUS_FORMAT, BAD[i].message);
     }
     put_in("tokenizer.model", PIECE("a"), 12);
     Bench bench = bench_open(folder);
@@ -257,7 +251,8 @@ static void bad_files(void **state) {
     put_in("tokenizer.model", PIECE("a") PIECE("a"), 24);
     put_in("tokenizer_config.json", CONFIG, strlen(CONFIG));
     put_in("vocab.json", VOCAB, strlen(VOCAB));
-    expect_refused("pieces: expected pieces that differ, found 'a' again");
+    expect_unreadable(folder, STATUS_FORMAT,
+                      "pieces: expected pieces that differ, found 'a' again");
 }
 
 /* A damaged file is refused with one error, or encodes what it can and decodes. */

@@ -7,15 +7,6 @@
 
 /* --- files that are refused --- */
 
-/* Expects one error from a path. */
-static void expect_refused(const char *from, Status status, const char *message) {
-    Diag *diag = diag_create();
-    Tokenizer *tokenizer = NULL;
-    expect_error(diag, tokenizer_read(&tokenizer, from, diag), status, message);
-    assert_null(tokenizer);
-    diag_destroy(diag);
-}
-
 #define SPECIALS "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
 
 static void bad_vocab(void **state) {
@@ -34,11 +25,11 @@ static void bad_vocab(void **state) {
                {"\x1f\x8b\x08", "vocab.txt:1:2: error: invalid UTF-8, byte 0x8b"}};
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
         put_text(path, BAD[i].text);
-        expect_refused(path, STATUS_FORMAT, BAD[i].message);
+        expect_unreadable(path, STATUS_FORMAT, BAD[i].message);
     }
     put_file(path, SPECIALS "a\0b\n", sizeof SPECIALS + 3);
-    expect_refused(path, STATUS_FORMAT,
-                   "vocab.txt:6:2: error: expected text, found a NUL");
+    expect_unreadable(path, STATUS_FORMAT,
+                      "vocab.txt:6:2: error: expected text, found a NUL");
 }
 
 static void odd_vocab(void **state) {
@@ -62,30 +53,30 @@ static void large_vocab(void **state) {
     file = fopen(path, "a");
     fprintf(file, "%.*s\n", TOKEN_BYTES_MAX + 1, token);
     fclose(file);
-    expect_refused(path, STATUS_FORMAT,
-                   "vocab.txt:7: error: expected a token of at most");
+    expect_unreadable(path, STATUS_FORMAT,
+                      "vocab.txt:7: error: expected a token of at most");
     file = fopen(path, "w");
     for (int i = 0; i <= TOKENS_MAX; i++) fputs("a\n", file);
     fclose(file);
-    expect_refused(path, STATUS_FORMAT, "one a line, found more");
+    expect_unreadable(path, STATUS_FORMAT, "one a line, found more");
     assert_int_equal(truncate(path, (64 << 20) + 1), 0);
-    expect_refused(path, STATUS_FORMAT, "expected at most 67108864 bytes");
+    expect_unreadable(path, STATUS_FORMAT, "expected at most 67108864 bytes");
 }
 
 static void bad_paths(void **state) {
     (void)state;
     char name[600];
-    expect_refused(folder, STATUS_IO, "a tokenizer.json or a vocab.txt");
-    expect_refused("/nonexistent/vocab.txt", STATUS_IO, "cannot open");
-    expect_refused("/nonexistent/tokenizer.json", STATUS_IO, "cannot open");
-    expect_refused("/dev/zero", STATUS_IO, "expected a regular file");
+    expect_unreadable(folder, STATUS_IO, "a tokenizer.json or a vocab.txt");
+    expect_unreadable("/nonexistent/vocab.txt", STATUS_IO, "cannot open");
+    expect_unreadable("/nonexistent/tokenizer.json", STATUS_IO, "cannot open");
+    expect_unreadable("/dev/zero", STATUS_IO, "expected a regular file");
     assert_int_equal(symlink("/etc/passwd", path), 0);
-    expect_refused(folder, STATUS_FORMAT, "a link that leads out of it");
+    expect_unreadable(folder, STATUS_FORMAT, "a link that leads out of it");
     unlink(path);
     put_vocab("{}");
     snprintf(name, sizeof name, "%s/added_tokens.json", folder);
     put_text(name, "{}");
-    expect_refused(folder, STATUS_FORMAT, "added_tokens.json");
+    expect_unreadable(folder, STATUS_FORMAT, "added_tokens.json");
 }
 
 static void bad_config(void **state) {
@@ -109,7 +100,7 @@ static void bad_config(void **state) {
         {"{\"additional_special_tokens\": [\"x\"]}", "additional_special_tokens"}};
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
         put_vocab(BAD[i].text);
-        expect_refused(folder, STATUS_FORMAT, BAD[i].message);
+        expect_unreadable(folder, STATUS_FORMAT, BAD[i].message);
     }
 }
 
@@ -174,7 +165,7 @@ static void bad_json(void **state) {
         {"{", "[{", "invalid JSON"}};
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
         put_json(BAD[i].old, BAD[i].new);
-        expect_refused(folder, STATUS_FORMAT, BAD[i].message);
+        expect_unreadable(folder, STATUS_FORMAT, BAD[i].message);
     }
 }
 

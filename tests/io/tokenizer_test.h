@@ -46,6 +46,16 @@ static inline void bench_close(Bench *bench) {
     arena_destroy(bench->arena);
 }
 
+/* Expects one error from a path. */
+static inline void expect_unreadable(const char *from, Status status,
+                                     const char *message) {
+    Diag *diag = diag_create();
+    Tokenizer *tokenizer = NULL;
+    expect_error(diag, tokenizer_read(&tokenizer, from, diag), status, message);
+    assert_null(tokenizer);
+    diag_destroy(diag);
+}
+
 static inline TextSpan span(const char *text) {
     return (TextSpan){text, strlen(text)};
 }
