@@ -30,21 +30,30 @@ static int64_t row_width(const NetValue *value) {
     return shape && shape->rank > 0 ? shape->dim[shape->rank - 1] : 0;
 }
 
+/* Tokens of rows [..., T, width] or [T, 1, width]. */
+static int64_t row_tokens(const Array *rows) {
+    const int64_t tokens = rows->rank >= 2 ? rows->dim[rows->rank - 2] : 1;
+    return tokens == 1 && rows->rank == 3 ? rows->dim[0] : tokens;
+}
+
+/* The stored vector to which 1 is added in a value; NULL when that is none. */
+static NetValue *vector_beside_one(NetValue *value) {
+    const NetNode *sum = value_behind(value)->producer;
+    double number;
+    if (!net_is(sum, "Add") || sum->in_count != 2 || !sum->in[0] || !sum->in[1])
+        return NULL;
+    for (int i = 0; i < 2; i++)
+        if (value_scalar(sum->in[i], &number) && number == 1 &&
+            value_behind(sum->in[1 - i])->stored)
+            return sum->in[1 - i];
+    return NULL;
+}
+
 Node *lift_norm(Lift *lift, const NetNode *node, bool mean, Node *x, NetValue *weight,
                 NetValue *bias, double eps) {
     const int64_t width = weight->probe[0]->count;
-    const NetValue *one = value_behind(weight);
-    const NetNode *sum = mean ? NULL : one->producer;
-    double number;
-    bool unit = false; /* 1 + weight */
-    for (int i = 0; sum && net_is(sum, "Add") && sum->in_count == 2 && i < 2 && !unit;
-         i++)
-        if (sum->in[i] && sum->in[1 - i] && value_scalar(sum->in[i], &number) &&
-            number == 1 && value_behind(sum->in[1 - i])->stored) {
-            weight = sum->in[1 - i];
-            unit = true;
-        }
-    Node *in[3] = {x, lift_stored(lift, weight, 1, &width)};
+    NetValue *unit = mean ? NULL : vector_beside_one(weight);
+    Node *in[3] = {x, lift_stored(lift, unit ? unit : weight, 1, &width)};
     if (!x || !in[1]) return NULL;
     if (bias && !(in[2] = lift_stored(lift, bias, 1, &width))) return NULL;
     return lift_op(lift, node, mean ? "layer_norm" : "rms_norm", in, bias ? 3 : 2,
@@ -237,8 +246,7 @@ Node *match_softmax(Lift *lift, NetNode *node) {
 static bool rows_of_table(const Trace *trace, int probe, int64_t width, int64_t *first,
                           int64_t *step) {
     const Array *index = trace->index[probe];
-    int64_t tokens = index->rank >= 2 ? index->dim[index->rank - 2] : 1;
-    if (tokens == 1 && index->rank == 3) tokens = index->dim[0]; /* [T, 1, width] */
+    const int64_t tokens = row_tokens(index);
     if (index->rank < 1 || index->dim[index->rank - 1] != width || tokens < 1)
         return false;
     const int64_t rows = index->count / width;
@@ -309,9 +317,7 @@ double round_digits(double x) {
 static bool is_sinusoid(const NetValue *value, double *theta) {
     const Array *a = value->probe[1];
     if (a->rank < 2 || a->dim[a->rank - 1] % 2 || a->dim[a->rank - 1] < 4) return false;
-    const int64_t width = a->dim[a->rank - 1];
-    int64_t tokens = a->dim[a->rank - 2];
-    if (tokens == 1 && a->rank == 3) tokens = a->dim[0]; /* [T, 1, width] */
+    const int64_t width = a->dim[a->rank - 1], tokens = row_tokens(a);
     if (tokens < 2 || a->count % (tokens * width) != 0) return false;
     const double turn = asin(fmin(1, fabs(a->data[width + 1]))); /* theta^(-2/D) */
     *theta = pow(turn, -(double)width / 2);
