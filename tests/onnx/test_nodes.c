@@ -2,7 +2,7 @@
  * evaluation gives numbers for, its inputs taken as constants, against the outputs that
  * the ONNX project stores beside it. Where the package is not installed nothing is
  * tested, and the program says so. */
-#include "io/onnx/eval.h"
+#include "node_tests.h"
 
 #include "tests/io/io_test.h"
 
@@ -11,21 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char FOLDER[] = "/usr/share/libonnx-testdata/data/node";
-
 /* What the tests count. */
 typedef struct Counts {
     int passed, failed, left_out;
 } Counts;
-
-static OnnxTensor *read_tensor(const char *path) {
-    FILE *file = fopen(path, "rb");
-    if (!file) return NULL;
-    static unsigned char bytes[1 << 22];
-    const size_t length = fread(bytes, 1, sizeof bytes, file);
-    fclose(file);
-    return onnx__tensor_proto__unpack(NULL, length, bytes);
-}
 
 /* Whether all nodes give numbers. */
 static bool is_evaluated(const Net *net) {
@@ -37,37 +26,14 @@ static bool is_evaluated(const Net *net) {
     return net->node_count > 0;
 }
 
-/* Values of inputs and outputs are numbered tensors beside the model. */
-static Array *stored_array(ArrayPool *pool, const Net *net, const char *test,
-                           const char *what, int i, OnnxTensor **kept) {
-    char path[600];
-    snprintf(path, sizeof path, "%s/%s/test_data_set_0/%s_%d.pb", FOLDER, test, what, i);
-    *kept = read_tensor(path);
-    if (!*kept || !net_element_bytes((*kept)->data_type)) return NULL;
-    return array_stored(pool, net, *kept);
-}
-
 static bool evaluate(Net *net, ArrayPool *pool, const char *test) {
     Diag *diag = diag_create();
     bool good = true;
-    for (int i = 0; i < net->value_count; i++)
-        if (net->values[i]->stored)
-            net->values[i]->probe[0] = array_stored(pool, net, net->values[i]->stored);
     for (int i = 0; i < net->input_count && good; i++) {
-        OnnxTensor *tensor;
-        net->inputs[i]->probe[0] = stored_array(pool, net, test, "input", i, &tensor);
-        if (tensor) onnx__tensor_proto__free_unpacked(tensor, NULL);
+        net->inputs[i]->probe[0] = node_test_array(pool, net, test, "input", i);
         good = net->inputs[i]->probe[0] != NULL;
     }
-    for (int i = 0; i < net->node_count && good; i++) {
-        NetNode *node = net->nodes[i];
-        Array *in[32] = {0}, *out[32] = {0};
-        for (int k = 0; k < node->in_count; k++)
-            in[k] = node->in[k] ? node->in[k]->probe[0] : NULL;
-        good = eval_node(net, pool, node, in, out, diag) == STATUS_OK;
-        for (int k = 0; k < node->out_count && good; k++)
-            if (node->out[k]) node->out[k]->probe[0] = out[k];
-    }
+    good = good && node_test_evaluate(net, pool, diag);
     if (!good) diag_print(diag, stdout);
     diag_destroy(diag);
     return good;
@@ -87,11 +53,8 @@ static bool is_close(const Array *found, const Array *wanted) {
 
 static bool outputs_agree(const Net *net, ArrayPool *pool, const char *test) {
     for (int i = 0; i < net->output_count; i++) {
-        OnnxTensor *tensor;
-        const Array *wanted = stored_array(pool, net, test, "output", i, &tensor);
-        const bool good = is_close(net->outputs[i]->probe[0], wanted);
-        if (tensor) onnx__tensor_proto__free_unpacked(tensor, NULL);
-        if (!good) return false;
+        const Array *wanted = node_test_array(pool, net, test, "output", i);
+        if (!is_close(net->outputs[i]->probe[0], wanted)) return false;
     }
     return true;
 }
@@ -112,7 +75,7 @@ static void run_node_test(const char *test, Counts *counts) {
     char path[600];
     Net *net = NULL;
     Diag *diag = diag_create();
-    snprintf(path, sizeof path, "%s/%s/model.onnx", FOLDER, test);
+    snprintf(path, sizeof path, "%s/%s/model.onnx", NODE_TESTS, test);
     if (is_beyond(test) || net_read(&net, path, NULL, diag) != STATUS_OK ||
         !is_evaluated(net)) {
         counts->left_out++;
@@ -130,7 +93,7 @@ static void run_node_test(const char *test, Counts *counts) {
 static void test_nodes(void **state) {
     (void)state;
     Counts counts = {0};
-    DIR *folder = opendir(FOLDER);
+    DIR *folder = opendir(NODE_TESTS);
     if (!folder) {
         print_message("libonnx-testdata is not installed: nothing was tested\n");
         skip();

@@ -1,10 +1,10 @@
 /* Graphs that matchers do not know all of: what each ONNX operator becomes, blocks that
  * no family has in the middle of an encoder, and ops on tensors written and lifted again.
  */
+#include "node_tests.h"
 #include "onnx_file.h"
 #include "onnx_scratch.h"
 
-#include "io/onnx/eval.h"
 #include "io/onnx/lift_match.h"
 #include "io/onnx/lift_plain.h"
 #include "ir/irtext.h"
@@ -17,7 +17,6 @@
 #include <dirent.h>
 #include <math.h>
 
-static const char NODE_TESTS[] = "/usr/share/libonnx-testdata/data/node";
 static const int64_t ONE[DIM_SYMBOLS] = {1, 1, 1, 1};
 
 /* ---- node by node ---- */
@@ -36,30 +35,14 @@ typedef struct NodeTest {
     Array *given[16]; /* numbers of the inputs */
 } NodeTest;
 
-static Array *read_array(NodeTest *t, const char *what, int i) {
-    static unsigned char bytes[1 << 22];
-    char file[600];
-    snprintf(file, sizeof file, "%s/%s/test_data_set_0/%s_%d.pb", NODE_TESTS, t->name,
-             what, i);
-    FILE *in = fopen(file, "rb");
-    if (!in) return NULL;
-    const size_t length = fread(bytes, 1, sizeof bytes, in);
-    fclose(in);
-    OnnxTensor *tensor = onnx__tensor_proto__unpack(NULL, length, bytes);
-    Array *array = tensor && net_element_bytes(tensor->data_type)
-                       ? array_stored(&t->pool, t->net, tensor)
-                       : NULL;
-    if (tensor) onnx__tensor_proto__free_unpacked(tensor, NULL);
-    return array;
-}
-
 /* Makes inputs leaves of the graph; with `sizes_known` integers behind the first operand
  * are what a file would have as constants. */
 static bool open_inputs(NodeTest *t, bool sizes_known) {
     Graph *graph = t->model->graph;
     for (int i = 0; i < t->net->input_count; i++) {
         NetValue *value = t->net->inputs[i];
-        Array *array = i < 16 ? read_array(t, "input", i) : NULL;
+        Array *array =
+            i < 16 ? node_test_array(&t->pool, t->net, t->name, "input", i) : NULL;
         if (!array || !array->data || array->rank > RANK_MAX) return false;
         t->given[i] = array;
         const bool integer = array_is_integer(array);
@@ -78,23 +61,12 @@ static bool open_inputs(NodeTest *t, bool sizes_known) {
 
 static bool probe_nodes(NodeTest *t) {
     Diag *diag = diag_create();
-    bool good = true;
+    const bool good = node_test_evaluate(t->net, &t->pool, diag);
     for (int i = 0; i < t->net->value_count; i++) {
         NetValue *value = t->net->values[i];
+        value->probe[1] = value->probe[0];
         value->plain = NULL;
         if (value->producer) value->lifted = NULL, value->failed = false;
-        if (value->stored)
-            value->probe[0] = value->probe[1] =
-                array_stored(&t->pool, t->net, value->stored);
-    }
-    for (int i = 0; i < t->net->node_count && good; i++) {
-        NetNode *node = t->net->nodes[i];
-        Array *in[32] = {0}, *out[32] = {0};
-        for (int k = 0; k < node->in_count; k++)
-            in[k] = node->in[k] ? node->in[k]->probe[0] : NULL;
-        good = eval_node(t->net, &t->pool, node, in, out, diag) == STATUS_OK;
-        for (int k = 0; k < node->out_count && good; k++)
-            if (node->out[k]) node->out[k]->probe[0] = node->out[k]->probe[1] = out[k];
     }
     diag_destroy(diag);
     return good;
@@ -141,7 +113,7 @@ static void fill_inputs(const NodeTest *t, Runner *r) {
 /* Whether an output has the shape and numbers that the test stores. */
 static bool output_agrees(NodeTest *t, const Runner *r, int i) {
     const Node *node = graph_output(t->model->graph, t->net->outputs[i]->name);
-    const Array *want = read_array(t, "output", i);
+    const Array *want = node_test_array(&t->pool, t->net, t->name, "output", i);
     if (!want || !want->data || want->rank != node->type.rank) return false;
     for (int d = 0; d < want->rank; d++)
         if (want->dim[d] != node->type.dim[d]) return false;
