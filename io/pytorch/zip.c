@@ -326,14 +326,17 @@ static Status check_entries(const ZipReader *reader, const Zip *zip) {
     return STATUS_OK;
 }
 
+static size_t aligned(size_t bytes) {
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
 /* Bytes that the entries take in memory; fails where they are too many. */
 static Status measure_entries(const ZipReader *reader, const Zip *zip, size_t *out) {
     const uint64_t limit = INFLATED_MIN + INFLATED_RATIO * (uint64_t)reader->bytes;
     uint64_t total = 0;
     for (int i = 0; i < zip->count; i++) {
         const ZipEntry *entry = &zip->entries[i];
-        if (entry->bytes <= limit)
-            total += (entry->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        if (entry->bytes <= limit) total += aligned(entry->bytes);
         if (entry->bytes > limit || total > limit)
             return FAIL(reader, entry->name,
                         "its compressed entries would take more than %llu bytes",
@@ -366,7 +369,7 @@ static Status inflate_entries(const ZipReader *reader, Zip *zip, Buf **file) {
             zip_crc(to + at, entry->bytes) != entry->crc)
             status = FAIL(reader, entry->name, "its data does not match its checksum");
         entry->offset = at;
-        at += (entry->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        at += aligned(entry->bytes);
     }
     buf_release(status == STATUS_OK ? *file : whole);
     if (status == STATUS_OK) *file = whole;
