@@ -31,6 +31,18 @@ static Status fail_pooling(const Builder *b, Diag *diag, const char *expected,
                      SENTENCE_POOLING, "expected %s, found %.60s", expected, found);
 }
 
+/* Takes the embedding from a model that was read with one. */
+static Status drop_embedding(const Builder *b) {
+    Graph *graph = b->model->graph;
+    if (!graph_output(graph, OUTPUT_EMBEDDING)) return STATUS_OK;
+    if (!graph_output(graph, OUTPUT_STATES))
+        return fail_pooling(b, b->diag, "no key: the model has nothing but its embedding",
+                            "none");
+    graph_remove_output(graph, OUTPUT_EMBEDDING);
+    graph_remove_dead(graph);
+    return STATUS_OK;
+}
+
 Status sentence_build(Model *model, Diag *diag) {
     Builder b = {.model = model, .diag = diag, .layer = -1, .prefix = ""};
     Graph *graph = model->graph;
@@ -38,9 +50,10 @@ Status sentence_build(Model *model, Diag *diag) {
     const bool normalize = build_config_bool(&b, SENTENCE_NORMALIZE, false);
     TRY(b.status);
     if (strcmp(pooling, "none") == 0) {
-        if (!normalize) return STATUS_OK;
-        return fail_pooling(&b, diag, "mean, first or last beside normalize: true",
-                            "none");
+        if (normalize)
+            return fail_pooling(&b, diag, "mean, first or last beside normalize: true",
+                                "none");
+        return build_config_value(&b, SENTENCE_POOLING) ? drop_embedding(&b) : STATUS_OK;
     }
     if (strcmp(pooling, "mean") != 0 && strcmp(pooling, "first") != 0 &&
         strcmp(pooling, "last") != 0)

@@ -14,8 +14,8 @@
 /* Gives a graph that a family built the output `embedding` [N, width], when the model's
  * configuration asks for it: the mean of the tokens that are no padding, the first or the
  * last of them, divided by its L2 norm with `normalize: true`. Predictions go, and the
- * task is TASK_EMBED. Fails with STATUS_MODEL at the key: another value, or a model
- * without states of tokens. */
+ * task is TASK_EMBED. `pooling: none` takes the embedding of a model that has one. Fails
+ * with STATUS_MODEL at the key: another value, or a model without states of tokens. */
 Status sentence_build(Model *model, Diag *diag);
 
 #endif

@@ -3,6 +3,7 @@
 #include "tests/io/folder_fixture.h"
 
 #include "io/formats/hf_write.h"
+#include "io/formats/modelfile.h"
 #include "ir/model_parts.h"
 
 #include <sys/stat.h>
@@ -212,6 +213,35 @@ static void test_written(void **state) {
     scratch_remove(target);
 }
 
+/* A file whose model embeds gives the encoder alone where that is asked for, and another
+ * embedding where that is. */
+static void test_file_without(void **state) {
+    static const char *const EMBEDS[][2] = {
+        {"none", NULL}, {"first", "select_token"}, {NULL, "mean_tokens"}};
+    Fixture *f = *state;
+    const char *path = path_join(f->arena, f->folder, "embeds.h5");
+    take(f, "bert");
+    edit(f, "{", "{\"pooling\": \"mean\", ");
+    drop(f, "classifier");
+    Model *model = expect_loaded(f, NULL);
+    expect_ok(f->diag, modelfile_write(model, path, NULL, f->diag));
+    model_destroy(model);
+    for (size_t i = 0; i < sizeof EMBEDS / sizeof *EMBEDS; i++) {
+        Tree *keys = tree_new(f->arena, TREE_MAP, LOC_NONE);
+        tree_put_bool(f->arena, keys, "normalize", false);
+        if (EMBEDS[i][0]) tree_put_string(f->arena, keys, "pooling", EMBEDS[i][0]);
+        const HfOptions options = {.overrides = keys};
+        expect_ok(f->diag,
+                  model_load_with(&model, path, &options, ops_table(), true, f->diag));
+        const Node *embedding = graph_output(model->graph, OUTPUT_EMBEDDING);
+        assert_non_null(graph_output(model->graph, OUTPUT_STATES));
+        assert_int_equal(embedding != NULL, EMBEDS[i][1] != NULL);
+        if (embedding) assert_string_equal(embedding->op->name, EMBEDS[i][1]);
+        model_destroy(model);
+    }
+    scratch_remove(path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_keys, fixture_make, fixture_free),
@@ -220,6 +250,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_files, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(test_own_key, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(test_written, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(test_file_without, fixture_make, fixture_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
