@@ -571,12 +571,7 @@ static Status write_report(const Session *session, Diag *diag) {
     WarningList warnings = {arena, tree_new(arena, TREE_LIST, LOC_NONE)};
     diag_warnings(diag, keep_warning, &warnings);
     tree_append(arena, map, "warnings", LOC_NONE, warnings.list);
-    Text text = {0};
-    tree_print_json(&text, map, 2);
-    text_add(&text, "\n");
-    Status status = file_write(session->options.report, text.data, text.length, diag);
-    text_free(&text);
-    return status;
+    return json_write(map, session->options.report, diag);
 }
 
 Status session_write(Session *session, Diag *diag) {

@@ -155,3 +155,12 @@ Status json_read(Tree **out, Arena *arena, const char *path, size_t limit, Diag 
     TRY(file_read(&text, &length, arena, path, limit, diag));
     return json_parse(out, arena, path, text, length, diag);
 }
+
+Status json_write(const Tree *tree, const char *path, Diag *diag) {
+    Text text = {0};
+    tree_print_json(&text, tree, 2);
+    text_add(&text, "\n");
+    const Status status = file_write(path, text.data, text.length, diag);
+    text_free(&text);
+    return status;
+}

@@ -25,4 +25,7 @@ Status json_parse_line(Tree **out, Arena *arena, const char *file, int line,
 /* Reads a file of at most `limit` bytes. */
 Status json_read(Tree **out, Arena *arena, const char *path, size_t limit, Diag *diag);
 
+/* Writes a tree to a file of its own, indented by 2. */
+Status json_write(const Tree *tree, const char *path, Diag *diag);
+
 #endif

@@ -98,11 +98,9 @@ Status hf_build(Model **out, const Tree *config, const OpTable *ops, Diag *diag)
 static bool is_passive_key(const char *key) {
     static const char *const NAMES[] = {"architectures", "id2label", "label2id",
                                         "model_type", "num_labels"};
-    static const char TOKEN[] = "_token_id";
-    const size_t length = strlen(key), tail = sizeof TOKEN - 1;
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
         if (strcmp(key, NAMES[i]) == 0) return true;
-    return length > tail && strcmp(key + length - tail, TOKEN) == 0;
+    return text_ends_with(key, "_token_id");
 }
 
 /* Warns of keys that nothing reads. */

@@ -2,6 +2,7 @@
 #include "io/formats/hf_write.h"
 
 #include "io/files/file.h"
+#include "io/files/json.h"
 #include "io/files/outfolder.h"
 #include "io/formats/assets.h"
 #include "io/formats/densify.h"
@@ -125,13 +126,7 @@ static Status write_shards(HfFolder *folder, int64_t limit, int files) {
         }
     }
     tree_put_int(arena, metadata, "total_size", total);
-    Text text = {0};
-    tree_print_json(&text, index, 2);
-    text_add(&text, "\n");
-    const Status status = file_write(path_join(arena, folder->path, INDEX_FILE),
-                                     text.data, text.length, folder->diag);
-    text_free(&text);
-    return status;
+    return json_write(index, path_join(arena, folder->path, INDEX_FILE), folder->diag);
 }
 
 static Status write_weights(HfFolder *folder, int64_t limit) {

@@ -2,8 +2,8 @@
 #include "io/formats/sentence_files.h"
 
 #include "io/families/sentence.h"
-#include "io/files/file.h"
 #include "io/files/json.h"
+#include "io/files/path.h"
 
 #include <errno.h>
 #include <string.h>
@@ -133,17 +133,6 @@ static void add_module(Arena *arena, Tree *list, const char *path, const char *t
                     arena_printf(arena, "sentence_transformers.models.%s", type));
 }
 
-static Status write_json(const Tree *tree, const char *folder, const char *name,
-                         Arena *arena, Diag *diag) {
-    Text text = {0};
-    tree_print_json(&text, tree, 2);
-    text_add(&text, "\n");
-    const Status status =
-        file_write(path_join(arena, folder, name), text.data, text.length, diag);
-    text_free(&text);
-    return status;
-}
-
 Tree *sentence_config_strip(Arena *arena, const Tree *config) {
     Tree *out = tree_new(arena, TREE_MAP, config->loc);
     for (const Tree *own = config->first; own; own = own->next)
@@ -173,6 +162,6 @@ Status sentence_files_write(const Tree *config, const char *folder, int64_t widt
     if (mkdir(inner, 0777) != 0)
         return diag_fail(diag, STATUS_IO, LOC_FILE(inner), NULL,
                          "cannot make the folder: %s", strerror(errno));
-    TRY(write_json(modules, folder, MODULES_FILE, arena, diag));
-    return write_json(how, folder, POOLING_FILE, arena, diag);
+    TRY(json_write(modules, path_join(arena, folder, MODULES_FILE), diag));
+    return json_write(how, path_join(arena, folder, POOLING_FILE), diag);
 }

@@ -5,7 +5,6 @@
  * file. Keys and values of layers that keep them are as in any decoder; layers without
  * them are such of a model type with recurrent layers, whose state is of whatever shape
  * the file declares. So a model with linear attention is told to be of that type. */
-#include "io/files/file.h"
 #include "io/files/json.h"
 #include "io/files/outfolder.h"
 #include "io/files/path.h"
@@ -71,17 +70,6 @@ static void put_layer_types(Arena *arena, Tree *config, const Graph *graph) {
     tree_put_int(arena, config, "num_hidden_layers", layers + length);
 }
 
-static Status write_tree(const char *folder, const char *name, const Tree *tree,
-                         Arena *arena, Diag *diag) {
-    Text text = {0};
-    tree_print_json(&text, tree, 2);
-    text_add(&text, "\n");
-    const Status status =
-        file_write(path_join(arena, folder, name), text.data, text.length, diag);
-    text_free(&text);
-    return status;
-}
-
 /* The numbers of the tokens that begin, end and fill a text, where the configuration
  * lacks them: transformers.js asks it, not the tokenizer, when a text is at its end. */
 static void put_token_numbers(Arena *arena, Tree *config, const Model *model) {
@@ -113,7 +101,7 @@ static Status write_config(const Model *model, const char *folder,
     if (beside)
         tree_put_bool(arena, tree_put_map(arena, config, "transformers.js_config"),
                       "use_external_data_format", true);
-    return write_tree(folder, CONFIG_FILE, config, arena, diag);
+    return json_write(config, path_join(arena, folder, CONFIG_FILE), diag);
 }
 
 /* ---- tokenizer_config.json ---- */
@@ -165,7 +153,7 @@ static Status write_tokenizer_config(const Model *model, const char *folder, Are
     const Tree *length = tree_get(model->config, "max_position_embeddings");
     if (length && length->kind == TREE_INT)
         tree_put_int(arena, config, "model_max_length", length->integer);
-    return write_tree(folder, TOKENIZER_CONFIG, config, arena, diag);
+    return json_write(config, path_join(arena, folder, TOKENIZER_CONFIG), diag);
 }
 
 /* ---- the format ---- */
