@@ -111,18 +111,12 @@ static void print_lineages(const Inspection *it) {
 
 /* ---- exits ---- */
 
-static bool read_number(const Tree *value, double *number) {
-    if (!value || (value->kind != TREE_INT && value->kind != TREE_FLOAT)) return false;
-    *number = value->kind == TREE_INT ? (double)value->integer : value->real;
-    return true;
-}
-
 /* Appends "1.016", or "1.1 to 1.3" where exits have thresholds of their own. */
 static bool add_thresholds(Text *text, const Tree *thresholds) {
     double least = 0, most = 0, value;
     if (!thresholds || thresholds->kind != TREE_MAP || !thresholds->first) return false;
     for (const Tree *t = thresholds->first; t; t = t->next) {
-        if (!read_number(t, &value)) return false;
+        if (!tree_number(t, &value)) return false;
         if (t == thresholds->first || value < least) least = value;
         if (t == thresholds->first || value > most) most = value;
     }
@@ -143,7 +137,7 @@ static void add_rule(Text *text, const Tree *rule) {
         text_add(text, "a sample leaves where the entropy in nats is below ");
         if (!add_thresholds(text, tree_get(rule, "thresholds"))) text_add(text, "?");
     } else if (strcmp(name, "patience") == 0 &&
-               read_number(tree_get(rule, "patience"), &patience)) {
+               tree_number(tree_get(rule, "patience"), &patience)) {
         text_add(text,
                  "patience %.0f: a sample leaves after so many exits in a row that agree "
                  "with the one before",
@@ -182,7 +176,7 @@ static void print_step(Arena *arena, int index, const Tree *step) {
         if (metric && metric->kind == TREE_FLOAT)
             printf(", %s %.4f", METRICS[i], metric->real);
     }
-    if (read_number(tree_get(record, "flops_share"), &share))
+    if (tree_number(tree_get(record, "flops_share"), &share))
         printf(", %.4f of the FLOPs", share);
     printf("\n");
 }

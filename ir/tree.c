@@ -68,6 +68,12 @@ Tree *tree_get_nonnull(const Tree *map, const char *key) {
     return value && value->kind != TREE_NULL ? value : NULL;
 }
 
+bool tree_number(const Tree *value, double *out) {
+    if (!value || (value->kind != TREE_INT && value->kind != TREE_FLOAT)) return false;
+    *out = value->kind == TREE_INT ? (double)value->integer : value->real;
+    return true;
+}
+
 /* Puts the detached `value` where `old` stands among its parent's children. */
 static void tree_replace(Tree *old, Tree *value) {
     Tree *parent = old->parent, **link = &parent->first;

@@ -54,6 +54,9 @@ Tree *tree_get(const Tree *map, const char *key);
  * Hugging Face and the records in our own model files do. */
 Tree *tree_get_nonnull(const Tree *map, const char *key);
 
+/* Whether a value, which may be NULL, is a number; stores it then, whole or not. */
+bool tree_number(const Tree *value, double *out);
+
 /* Replaces the value at a dotted path (`train.epochs`, `passes.2.rank`), creating maps on
  * the way, by `value`; list indices must exist. Used by --set. Fails with STATUS_USAGE
  * for a path of another form, with STATUS_RECIPE where it does not fit the tree. */

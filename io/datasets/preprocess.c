@@ -116,12 +116,6 @@ static Status read_bool(const ProcessorFile *c, const char *key, bool *value) {
     return STATUS_OK;
 }
 
-static bool real_of(const Tree *value, double *out) {
-    if (value->kind == TREE_INT) *out = (double)value->integer;
-    if (value->kind == TREE_FLOAT) *out = value->real;
-    return value->kind == TREE_INT || value->kind == TREE_FLOAT;
-}
-
 static Status side_of(const ProcessorFile *c, const char *key, const Tree *value,
                       int64_t *out) {
     if (value->kind != TREE_INT || value->integer < 1 || value->integer > SIDE_MAX)
@@ -150,7 +144,7 @@ static Status read_triple(const ProcessorFile *c, const char *key, double least,
     const bool one = found->kind != TREE_LIST || found->count == 1;
     bool fine = one || (found->kind == TREE_LIST && found->count == 3);
     for (int i = 0; i < 3 && fine; i++) {
-        fine = item && real_of(item, &out[i]) && out[i] >= least && out[i] <= 1e6;
+        fine = item && tree_number(item, &out[i]) && out[i] >= least && out[i] <= 1e6;
         if (!one && item) item = item->next;
     }
     return fine ? STATUS_OK : config_fail(c, key, "one number, or three", found);
@@ -188,7 +182,7 @@ static Status read_size(const ProcessorFile *c, Preprocess *out) {
                *pct = tree_get_nonnull(c->root, "crop_pct");
     const Tree *edge = tree_get_nonnull(size, "shortest_edge");
     double share = 0;
-    if (pct && (!real_of(pct, &share) || share < 0.1 || share > 1))
+    if (pct && (!tree_number(pct, &share) || share < 0.1 || share > 1))
         return config_fail(c, "crop_pct", "a number from 0.1 to 1", pct);
     out->resize = RESIZE_EXACT;
     if (!size) return STATUS_OK;
@@ -205,7 +199,7 @@ static Status read_values(const ProcessorFile *c, Preprocess *out) {
     bool rescale = true, normalize = true;
     TRY(read_bool(c, "do_rescale", &rescale));
     TRY(read_bool(c, "do_normalize", &normalize));
-    if (factor && !(real_of(factor, &out->rescale) && out->rescale > 0))
+    if (factor && !(tree_number(factor, &out->rescale) && out->rescale > 0))
         return config_fail(c, "rescale_factor", "a number above 0", factor);
     if (!rescale) out->rescale = 1;
     if (!normalize) return STATUS_OK;

@@ -77,11 +77,8 @@ double build_config_real(Builder *b, const char *key, const double *fallback, do
                          double max) {
     const Tree *value = build_config_value(b, key);
     if (!value && fallback) return *fallback;
-    bool number = value && (value->kind == TREE_FLOAT || value->kind == TREE_INT);
-    double real = !number                     ? min
-                  : value->kind == TREE_FLOAT ? value->real
-                                              : (double)value->integer;
-    if (number && real >= min && real <= max) return real;
+    double number;
+    if (tree_number(value, &number) && number >= min && number <= max) return number;
     config_fail(b, key, value,
                 arena_printf(b->model->arena, "a number from %g to %g", min, max));
     return min;

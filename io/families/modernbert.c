@@ -50,10 +50,8 @@ static double read_theta(Builder *b, const char *group, const char *key, double 
     const Tree *type = tree_get_nonnull(own, "rope_type"),
                *value = tree_get_nonnull(own, "rope_theta");
     if (!own || b->status != STATUS_OK) return theta;
-    const double number = !value                      ? theta
-                          : value->kind == TREE_INT   ? (double)value->integer
-                          : value->kind == TREE_FLOAT ? value->real
-                                                      : 0;
+    double number = value ? 0 : theta;
+    tree_number(value, &number);
     const bool plain =
         !type || (type->kind == TREE_STRING && strcmp(type->string, "default") == 0);
     if (plain && number >= least && number <= most) return number;

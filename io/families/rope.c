@@ -28,11 +28,8 @@ static double rope_number(Builder *b, const RopeMap *m, const char *key,
     const double most = 1e12;
     const Tree *value = tree_get_nonnull(m->map, key);
     if (!value && fallback) return *fallback;
-    const double number = !value                      ? -1
-                          : value->kind == TREE_INT   ? (double)value->integer
-                          : value->kind == TREE_FLOAT ? value->real
-                                                      : -1;
-    if (number >= min && number <= most) return number;
+    double number;
+    if (tree_number(value, &number) && number >= min && number <= most) return number;
     rope_fail(b, m->name, key, value ? value : m->map,
               arena_printf(b->model->arena, "a number from %g to %g", min, most));
     return fallback ? *fallback : fmax(min, 1);

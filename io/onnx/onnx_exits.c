@@ -34,10 +34,7 @@ static void find_exits(ExitList *list, const Graph *graph) {
 /* The threshold that the rule has for an exit; false when it has none. */
 static bool find_threshold(const Model *model, const char *exit, double *out) {
     const Tree *rule = tree_get_nonnull(model->provenance, "exits");
-    const Tree *value = tree_get(tree_get(rule, "thresholds"), exit);
-    if (!value || (value->kind != TREE_INT && value->kind != TREE_FLOAT)) return false;
-    *out = value->kind == TREE_INT ? (double)value->integer : value->real;
-    return true;
+    return tree_number(tree_get(tree_get(rule, "thresholds"), exit), out);
 }
 
 Status onnx_exits_check(const Model *model, Diag *diag) {

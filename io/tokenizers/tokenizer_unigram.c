@@ -11,10 +11,8 @@ static bool piece_parts(const Tree *piece, const char **text, double *score) {
     const Tree *name = piece->kind == TREE_LIST ? piece->first : NULL;
     const Tree *number = name ? piece->last : NULL;
     if (!name || piece->count != 2 || name->kind != TREE_STRING) return false;
-    if (number->kind != TREE_INT && number->kind != TREE_FLOAT) return false;
     *text = name->string;
-    *score = number->kind == TREE_INT ? (double)number->integer : number->real;
-    return isfinite(*score);
+    return tree_number(number, score) && isfinite(*score);
 }
 
 Status unigram_vocab(const Tree **vocab, Arena *arena, const Tree *model,

@@ -24,10 +24,9 @@ Status label_thresholds_read(double *thresholds, int64_t labels, bool *stored,
         return fail_stored("one threshold for each label", diag);
     int64_t l = 0;
     for (const Tree *value = list->first; value; value = value->next) {
-        const double t = value->kind == TREE_FLOAT ? value->real
-                         : value->kind == TREE_INT ? (double)value->integer
-                                                   : NAN;
-        if (!(t >= 0 && t <= 1)) return fail_stored("thresholds from 0 to 1", diag);
+        double t;
+        if (!tree_number(value, &t) || !(t >= 0 && t <= 1))
+            return fail_stored("thresholds from 0 to 1", diag);
         thresholds[l++] = t;
     }
     return STATUS_OK;

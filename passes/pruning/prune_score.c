@@ -93,11 +93,8 @@ static bool fits_model(const Prune *p, const Tree *list) {
 static bool read_entry(const Tree *entry, int64_t units, double *scores) {
     const Tree *list = tree_get(entry, "scores");
     if (!list || list->kind != TREE_LIST || list->count != units) return false;
-    for (const Tree *item = list->first; item; item = item->next) {
-        if (item->kind != TREE_FLOAT && item->kind != TREE_INT) return false;
-        *scores = item->kind == TREE_INT ? (double)item->integer : item->real;
-        if (!isfinite(*scores++)) return false;
-    }
+    for (const Tree *item = list->first; item; item = item->next)
+        if (!tree_number(item, scores) || !isfinite(*scores++)) return false;
     return true;
 }
 
