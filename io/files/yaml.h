@@ -19,4 +19,8 @@ Status yaml_read(Tree **out, Arena *arena, const char *path, Diag *diag);
 Status yaml_parse(Tree **out, Arena *arena, const char *file, const char *text,
                   size_t length, Diag *diag);
 
+/* Appends a tree as YAML in block form, short maps and lists in one line. Reads back
+ * equal, but for NaN and infinities, which YAML here does not know. */
+void yaml_print(Text *out, const Tree *value);
+
 #endif

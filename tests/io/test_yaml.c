@@ -128,6 +128,63 @@ static void accepts(void **state) {
     check_good(json_parse, JSON_GOOD, sizeof JSON_GOOD / sizeof *JSON_GOOD);
 }
 
+/* What is printed reads back equal. */
+static void prints_and_reads_back(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof YAML_GOOD / sizeof *YAML_GOOD; i++) {
+        const Case *c = &YAML_GOOD[i];
+        Arena *arena = arena_create();
+        Diag *diag = diag_create();
+        Tree *tree = NULL, *again = NULL;
+        Text yaml = {0}, json = {0};
+        assert_int_equal(
+            yaml_parse(&tree, arena, "r.yaml", c->text, strlen(c->text), diag),
+            STATUS_OK);
+        yaml_print(&yaml, tree);
+        assert_int_equal(
+            yaml_parse(&again, arena, "p.yaml", yaml.data, yaml.length, diag), STATUS_OK);
+        tree_print_json(&json, again, 0);
+        assert_string_equal(json.data, c->expected);
+        text_free(&yaml);
+        text_free(&json);
+        diag_destroy(diag);
+        arena_destroy(arena);
+    }
+}
+
+/* As a recipe is written: steps in a line each, what is long in lines below. */
+static void prints_recipes(void **state) {
+    (void)state;
+    static const char PRINTED[] =
+        "version: 1\n"
+        "model: models/bert.h5\n"
+        "data:\n"
+        "  train: {path: data/train.tsv, labels: [a, \"no\", \"1\", \"x y\"]}\n"
+        "  long:\n"
+        "    path: data/a_folder_with_a_long_name/and_a_file_with_another_long_name.tsv\n"
+        "    limit: 10\n"
+        "passes:\n"
+        "  - prune_heads: {keep: 2}\n"
+        "  - fold_token_type\n"
+        "  - repeat:\n"
+        "      times: 3\n"
+        "      passes: [{prune_heads: {keep: {from: 3, to: 1}}}, importance, evaluate]\n"
+        "      name: a_longer_name_so_that_this_block_cannot_stand_in_one_line\n"
+        "  - []\n"
+        "output: small.h5\n";
+    Arena *arena = arena_create();
+    Diag *diag = diag_create();
+    Tree *tree = NULL;
+    Text yaml = {0};
+    assert_int_equal(
+        yaml_parse(&tree, arena, "r.yaml", PRINTED, sizeof PRINTED - 1, diag), STATUS_OK);
+    yaml_print(&yaml, tree);
+    assert_string_equal(yaml.data, PRINTED);
+    text_free(&yaml);
+    diag_destroy(diag);
+    arena_destroy(arena);
+}
+
 static void yaml_refuses(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof YAML_BAD / sizeof *YAML_BAD; i++) {
@@ -252,7 +309,8 @@ static void limits(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(accepts),          cmocka_unit_test(yaml_refuses),
+        cmocka_unit_test(accepts),          cmocka_unit_test(prints_and_reads_back),
+        cmocka_unit_test(prints_recipes),   cmocka_unit_test(yaml_refuses),
         cmocka_unit_test(json_refuses),     cmocka_unit_test(bombs),
         cmocka_unit_test(large_vocabulary), cmocka_unit_test(limits),
     };
