@@ -117,6 +117,10 @@ static const Flag flags[] = {
     {"json", NULL, F_BOOL(Flags, json, "print JSON")},
     {"schema", NULL, F_BOOL(Flags, schema, "print the JSON Schema of recipes")},
     {"no-data", NULL, F_BOOL(Flags, no_data, "data sets are neither opened nor checked")},
+    {"heartbeat", "SECONDS",
+     F_REAL(Flags, heartbeat, 0, 86400,
+            "between two lines about a long step where there is no terminal; 30 if not "
+            "given")},
     {"quiet", NULL, F_BOOL(Flags, quiet, "no progress and no plan on stderr")},
     {"help", NULL, F_BOOL(Flags, help, "print this help")},
     {"version", NULL, F_BOOL(Flags, version, "print the version")},

@@ -22,6 +22,7 @@ typedef struct Flags {
     int64_t threads, max_tokens, top_k, seed, min_count, max_size, beam;
     double temperature, top_p; /* top_p 0 = not given */
     double length_penalty;     /* negative = not given */
+    double heartbeat;          /* likewise */
     int dump_ir, split;        /* split: WordSplit */
     int processor;             /* Processor */
     bool lowercase, quiet, no_data, timing, bf16, json, schema, hidden_states;

@@ -25,7 +25,7 @@ static Status run_command(Cli *cli, int argc, char **argv, Diag *diag) {
 int main(int argc, char **argv) {
     processor_require();
     Diag *diag = diag_create();
-    Cli cli = {.arena = arena_create(), .flags = {.length_penalty = -1}};
+    Cli cli = {.arena = arena_create(), .flags = {.length_penalty = -1, .heartbeat = -1}};
     signals_install();
     diag_on_warning(diag, progress_warn, NULL);
     Status status = run_command(&cli, argc, argv, diag);

@@ -1,22 +1,31 @@
-/* Progress on stderr: a line that is rewritten on a terminal, one line per step else. */
+/* Progress on stderr: on a terminal a line that is rewritten; elsewhere, in logs, a line
+ * when a step begins, one at every heartbeat of a long step, and one when it ends. */
 #ifndef COMPRESS_CLI_PROGRESS_H
 #define COMPRESS_CLI_PROGRESS_H
 
 #include "exec/train/train.h"
+
+/* Seconds between two lines about one step, where the line is not rewritten. */
+#define HEARTBEAT_SECONDS 30.0
 
 typedef struct Progress {
     bool live;  /* rewrite the line: a terminal, not --quiet, not CI */
     bool quiet; /* say nothing */
     bool shown; /* an unfinished line is on the screen */
     const char *name;
-    int step, steps;
-    double start; /* of the step, in seconds */
+    int step, steps;     /* see progress_begin */
+    double start;        /* of the step, in seconds */
+    double heartbeat;    /* seconds between lines where it is not live */
+    double told;         /* time of the latest of these lines */
+    int64_t done, total; /* what the step told last; total 0 = nothing yet */
+    char text[96];
 } Progress;
 
 /* Decides how to show progress. */
 Progress progress_create(bool quiet);
 
-/* Starts step `step` (from 0) of `steps`. */
+/* Starts step `step` (from 0) of `steps`; with 0 steps, work that is one piece, of which
+ * a log has no line unless it takes long. */
 void progress_begin(Progress *progress, int step, int steps, const char *name);
 
 /* Ends the step with a line of text (printf format). */

@@ -75,6 +75,7 @@ static Status run_recipe(Session *session, RecipeRun *run, const Cli *cli, Diag 
 Status command_recipe(const Cli *cli, Diag *diag) {
     Session session = {0};
     RecipeRun run = {.arena = cli->arena, .progress = progress_create(cli->flags.quiet)};
+    if (cli->flags.heartbeat >= 0) run.progress.heartbeat = cli->flags.heartbeat;
     diag_on_warning(diag, progress_warn, &run.progress);
     Status status = run_recipe(&session, &run, cli, diag);
     diag_on_warning(diag, progress_warn, NULL);

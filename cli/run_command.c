@@ -125,7 +125,7 @@ static Status execute(Execution *run, EarlyRun *early, const Cli *cli, Diag *dia
     const int threads = threads_choose(flags->threads);
     Graph *graph = run->model->graph;
     Progress progress = progress_create(flags->quiet);
-    progress_begin(&progress, 0, 1, "run");
+    progress_begin(&progress, 0, 0, "run");
     Watch watch = progress_watch(&progress);
     diag_on_warning(diag, progress_warn, &progress);
     blas_init();
