@@ -12,7 +12,7 @@
 
 Model *model_create(const OpTable *ops) {
     Arena *arena = arena_create();
-    Model *model = ARENA_NEW(arena, Model);
+    Model *model = memory_alloc(1, sizeof *model);
     model->arena = arena;
     model->graph = graph_create(arena, ops);
     model->config = tree_new(arena, TREE_MAP, LOC_NONE);
@@ -25,11 +25,18 @@ void model_destroy(Model *model) {
     graph_release(model->graph);
     for (int i = 0; i < model->asset_count; i++) buf_release(model->assets[i].buf);
     arena_destroy(model->arena);
+    free(model);
+}
+
+void model_swap(Model *a, Model *b) {
+    const Model was = *a;
+    *a = *b;
+    *b = was;
 }
 
 Model *model_copy(const Model *model) {
     Arena *arena = arena_create();
-    Model *copy = ARENA_NEW(arena, Model);
+    Model *copy = memory_alloc(1, sizeof *copy);
     copy->arena = arena;
     copy->graph = graph_copy(arena, model->graph);
     copy->config = tree_copy(arena, model->config);

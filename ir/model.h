@@ -32,6 +32,10 @@ void model_destroy(Model *model);
 /* Deep copy; weights are shared until written, assets for good. */
 Model *model_copy(const Model *model);
 
+/* Exchanges all that two models are, so that who holds a pointer to one finds the other.
+ */
+void model_swap(Model *a, Model *b);
+
 /* Asset by name, NULL when the model has none. */
 const ModelAsset *model_asset(const Model *model, const char *name);
 

@@ -214,6 +214,20 @@ void diag_warnings(const Diag *diag, DiagLine *line, void *self) {
         if (entry->kind == ENTRY_WARNING) tell(entry, line, self);
 }
 
+int diag_warning_count(const Diag *diag) {
+    int count = 0;
+    for (const Entry *entry = diag->first; entry; entry = entry->next)
+        count += entry->kind == ENTRY_WARNING;
+    return count;
+}
+
+DiagWarning diag_warning(const Diag *diag, int index) {
+    for (const Entry *entry = diag->first; entry; entry = entry->next)
+        if (entry->kind == ENTRY_WARNING && index-- == 0)
+            return (DiagWarning){entry->at, entry->key, entry->message};
+    return (DiagWarning){0};
+}
+
 Status diag_take(Diag *diag, Diag *from) {
     const Status status = from->status;
     for (const Entry *entry = from->first; entry; entry = entry->next) {
@@ -229,6 +243,13 @@ Status diag_take(Diag *diag, Diag *from) {
     diag->errors += from->errors;
     diag_clear(from);
     return status;
+}
+
+void diag_take_warnings(Diag *diag, Diag *from, const char *what) {
+    for (const Entry *entry = from->first; entry; entry = entry->next)
+        if (entry->kind == ENTRY_ERROR || entry->kind == ENTRY_WARNING)
+            diag_warn(diag, entry->at, entry->key, "%s: %s", what, entry->message);
+    diag_clear(from);
 }
 
 Status diag_status(const Diag *diag) {

@@ -75,6 +75,16 @@ void diag_on_warning(Diag *diag, DiagLine *warning, void *self);
 /* Calls `line` with every warning recorded so far, in order. */
 void diag_warnings(const Diag *diag, DiagLine *line, void *self);
 
+/* A warning as data, for who keeps it to give it again; the texts are the list's. */
+typedef struct DiagWarning {
+    Loc at;
+    const char *key, *message; /* key NULL = none */
+} DiagWarning;
+
+/* Number of warnings recorded so far, and one of them, from 0. */
+int diag_warning_count(const Diag *diag);
+DiagWarning diag_warning(const Diag *diag, int index);
+
 /* Records a warning, at one place in a recipe once; it does not change the outcome. */
 void diag_warn(Diag *diag, Loc at, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
@@ -83,6 +93,11 @@ void diag_warn(Diag *diag, Loc at, const char *key, const char *fmt, ...)
  * of the first error among it, STATUS_OK when there is none. For work that was done
  * aside, by another thread say, into a list of its own. `from` is empty afterwards. */
 Status diag_take(Diag *diag, Diag *from);
+
+/* Records the errors of `from` as warnings, without their notes and hints, each told as
+ * `what` and its message: of work that the rest can do without. `from` is empty
+ * afterwards. */
+void diag_take_warnings(Diag *diag, Diag *from, const char *what);
 
 /* Status of the first error, STATUS_OK when there is none. */
 Status diag_status(const Diag *diag);

@@ -6,6 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Notes what a step asks for: under `kind`, a name, or true where there is none. */
+static void note_use(PassContext *ctx, const char *kind, const char *name) {
+    if (!ctx->uses) return;
+    Tree *use = tree_add_map(ctx->arena, ctx->uses);
+    if (name)
+        tree_put_string(ctx->arena, use, kind, name);
+    else
+        tree_put_bool(ctx->arena, use, kind, true);
+}
+
 /* ---- data sets ---- */
 
 /* The ranges of one data set, by column. */
@@ -34,6 +44,7 @@ Status step_data(PassContext *ctx, const char *name, const DataUse *use, Batches
                  Diag *diag) {
     const Loc at = option_loc(&ctx->source, "data");
     Resources *resources = ctx->resources;
+    note_use(ctx, "data", name);
     TRY(resources->data(resources, name, ctx->model, at, out, diag));
     if (!use || !*out) return STATUS_OK;
     const Batches *data = *out;
@@ -90,6 +101,7 @@ Status step_teacher(PassContext *ctx, const char *path, Model **out, Diag *diag)
     Resources *resources = ctx->resources;
     const Loc at = option_loc(&ctx->source, "teacher");
     const char *name = snapshot_name(path);
+    note_use(ctx, name ? "snapshot" : path ? "model" : "input", name ? name : path);
     if (!name) return resources->model(resources, path, ctx->plan, at, out, diag);
     const Snapshot *snapshot = find_snapshot(resources, name);
     if (!snapshot)

@@ -40,6 +40,8 @@ typedef struct PassContext {
                           --report; numbers must be reproducible, so no times */
     Tree *times;       /* a map for what no two runs measure alike (seconds, samples per
                           second): in --report only, never in the model */
+    Tree *uses; /* a list of what the step has asked for so far, as maps: {data: NAME},
+                   {model: PATH}, {snapshot: NAME}, {input: true}; NULL = not wanted */
     const Watch *watch;
 
     /* Set by the pass. */

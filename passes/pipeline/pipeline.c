@@ -1,4 +1,5 @@
-/* The pipeline: every step run, verified, measured, checked and recorded. */
+/* The pipeline: every step run, verified, measured, checked and recorded, or taken as it
+ * was left before. */
 #include "passes/pipeline/pipeline.h"
 
 #include "exec/run/ticker.h"
@@ -7,6 +8,7 @@
 #include "ir/storage.h"
 #include "passes/fault.h"
 #include "passes/pipeline/pipeline_check.h"
+#include "passes/pipeline/snapshot.h"
 
 #include <string.h>
 
@@ -15,8 +17,10 @@ typedef struct Run {
     const PipelineOptions *options;
     const Recipe *recipe;
     Arena *arena;
-    bool *changed;              /* of each step so far: it changed the model */
-    char hash[HASH_TEXT_BYTES]; /* of the model as the last step left it */
+    bool *changed;               /* of each step so far: it changed the model */
+    char hash[HASH_TEXT_BYTES];  /* of the model as the last step left it */
+    char state[HASH_TEXT_BYTES]; /* its state, where there is a keeper */
+    const StepKeeper *keeper;    /* NULL = nothing is kept */
 } Run;
 
 /* What is known about one step while it runs. */
@@ -32,6 +36,8 @@ typedef struct StepRun {
     PassContext ctx;
     Measure measure;
     bool changed;
+    double start; /* in seconds */
+    int warnings; /* recorded before the step */
 } StepRun;
 
 /* Hands an IR text to the caller. */
@@ -71,6 +77,10 @@ static void hash_model(Model *model, bool plan, char out[HASH_TEXT_BYTES]) {
     text_free(&text);
 }
 
+uint64_t pipeline_step_seed(const Recipe *recipe, int index) {
+    return random_key((uint64_t)recipe->seed, (uint64_t)index);
+}
+
 static void step_prepare(StepRun *run) {
     Arena *arena = run->whole->arena;
     const PipelineOptions *options = run->options;
@@ -79,11 +89,12 @@ static void step_prepare(StepRun *run) {
         .ops = run->model->graph->ops,
         .arena = arena,
         .plan = options->plan,
-        .seed = random_key((uint64_t)run->recipe->seed, (uint64_t)run->index),
+        .seed = pipeline_step_seed(run->recipe, run->index),
         .threads = options->threads,
         .source = step->source,
         .record = tree_new(arena, TREE_MAP, LOC_NONE),
         .times = tree_new(arena, TREE_MAP, LOC_NONE),
+        .uses = tree_new(arena, TREE_LIST, LOC_NONE),
         .watch = options->watch,
         .model = run->model,
         .resources = options->resources,
@@ -233,37 +244,144 @@ static void step_report(const StepRun *run, double seconds) {
                                .train_bytes = run->ctx.train_bytes,
                                .train_shards = run->ctx.train_shards,
                                .threads = run->ctx.threads,
-                               .seconds = seconds};
+                               .seconds = seconds,
+                               .uses = run->ctx.uses};
     if (hooks->step_end) hooks->step_end(hooks->self, run->recipe, run->index, &result);
 }
 
-static Status step_run(Run *whole, int index, Model *model, Diag *diag) {
+/* Lets what the step left be kept. */
+static void step_keep(const StepRun *run, double seconds, Diag *diag) {
+    Run *whole = run->whole;
+    StepEntry entry = {.changed = run->changed,
+                       .measure = run->measure,
+                       .record = run->ctx.record,
+                       .times = run->ctx.times,
+                       .seconds = seconds};
+    if (!whole->keeper) return;
+    entry.warnings =
+        step_entry_warnings(whole->arena, diag, run->warnings, &run->step->source);
+    model_state_hash(run->model, entry.state);
+    whole->keeper->keep(whole->keeper->self, run->index, whole->state, &entry, run->model,
+                        diag);
+    strcpy(whole->state, entry.state);
+}
+
+/* Says which step a failure is about, and dumps what there was and is. */
+static void step_failed(StepRun *run, Diag *diag) {
+    const char *label = run->step->label;
+    diag_place(diag, run->step->source.at, run->step->source.key);
+    diag_note(diag, "in step %d of %d, %s%s%s%s", run->index + 1, run->recipe->step_count,
+              run->step->pass->name, label ? " (" : "", label ? label : "",
+              label ? ")" : "");
+    if (run->options->dump != DUMP_FAILURE) return;
+    dump_text(run, "before", &run->text, diag);
+    dump_model(run, "failure", diag);
+}
+
+static void step_begin(StepRun *run, Run *whole, int index, Model *model,
+                       const Diag *diag) {
     const PipelineHooks *hooks = &whole->options->hooks;
-    StepRun run = {.whole = whole,
-                   .options = whole->options,
-                   .recipe = whole->recipe,
-                   .step = &whole->recipe->steps[index],
-                   .index = index,
-                   .model = model};
-    double start = ticker_seconds();
-    if (hooks->step_begin) hooks->step_begin(hooks->self, run.recipe, index);
-    Status status = step_execute(&run, diag);
+    *run = (StepRun){.whole = whole,
+                     .options = whole->options,
+                     .recipe = whole->recipe,
+                     .step = &whole->recipe->steps[index],
+                     .index = index,
+                     .model = model,
+                     .start = ticker_seconds(),
+                     .warnings = diag_warning_count(diag)};
+    if (hooks->step_begin) hooks->step_begin(hooks->self, run->recipe, index);
+}
+
+static Status step_run(Run *whole, int index, Model *model, Diag *diag) {
+    StepRun run;
+    step_begin(&run, whole, index, model, diag);
+    const StepKeeper *keeper = whole->keeper;
+    Status status =
+        keeper ? keeper->begin(keeper->self, index, whole->state, diag) : STATUS_OK;
+    if (status == STATUS_OK) status = step_execute(&run, diag);
+    const double seconds = ticker_seconds() - run.start;
     if (status == STATUS_OK) {
-        step_report(&run, ticker_seconds() - start);
-    } else { /* says which step it is about, and dumps what there was and is */
-        const char *label = run.step->label;
-        diag_place(diag, run.step->source.at, run.step->source.key);
-        diag_note(diag, "in step %d of %d, %s%s%s%s", index + 1, run.recipe->step_count,
-                  run.step->pass->name, label ? " (" : "", label ? label : "",
-                  label ? ")" : "");
-        if (run.options->dump == DUMP_FAILURE) {
-            dump_text(&run, "before", &run.text, diag);
-            dump_model(&run, "failure", diag);
-        }
+        step_report(&run, seconds);
+        step_keep(&run, seconds, diag);
+    } else {
+        step_failed(&run, diag);
     }
     model_destroy(run.before);
     text_free(&run.text);
     return status;
+}
+
+/* ---- steps that were finished before ---- */
+
+/* A model of a state: the present one's copy, or one that is kept; NULL where none is. */
+static Model *find_model(const Run *run, const char *state, const Model *now,
+                         Diag *diag) {
+    const StepKeeper *keeper = run->keeper;
+    if (strcmp(state, run->state) == 0) return model_copy(now);
+    return keeper->model(keeper->self, state, now->graph->ops, diag);
+}
+
+/* Takes up the snapshots that steps [first, first + count) made and later ones name.
+ * Returns `count`, or less: the number of steps before one whose snapshot is not kept. */
+static int restore_snapshots(const Run *run, int first, const StepEntry *chain, int count,
+                             const Model *now, Diag *diag) {
+    for (int i = 0; i < count; i++) {
+        const char *name = recipe_snapshot_made(&run->recipe->steps[first + i]);
+        if (!name || !recipe_snapshot_needed(run->recipe, first + i, first + count))
+            continue;
+        Model *model = find_model(run, chain[i].state, now, diag);
+        if (!model) return i;
+        PassContext ctx = {.resources = run->options->resources};
+        step_snapshot(&ctx, name, model);
+        model_destroy(model);
+    }
+    return count;
+}
+
+/* Tells of a step that is not run, and records it as if it had been. */
+static void step_reuse(Run *whole, int index, const StepEntry *entry, Model *model,
+                       Diag *diag) {
+    const PipelineHooks *hooks = &whole->options->hooks;
+    StepRun run;
+    step_begin(&run, whole, index, model, diag);
+    run.measure = entry->measure;
+    run.ctx.record = tree_copy(whole->arena, entry->record);
+    step_record(&run);
+    step_entry_warn(entry->warnings, &run.step->source, diag);
+    whole->changed[index] = entry->changed;
+    const StepResult result = {.measure = entry->measure,
+                               .record = entry->record,
+                               .times = entry->times,
+                               .threads = whole->options->threads,
+                               .seconds = ticker_seconds() - run.start,
+                               .reused = true};
+    if (hooks->step_end) hooks->step_end(hooks->self, whole->recipe, index, &result);
+}
+
+/* Goes over as many of the steps from `first` on as are kept, one behind the other, down
+ * to a model that is. Returns their number. */
+static int steps_reuse(Run *run, int first, Model *model, Diag *diag) {
+    const StepKeeper *keeper = run->keeper;
+    const int most = run->recipe->step_count - first;
+    if (!keeper) return 0;
+    StepEntry *chain = ARENA_ARRAY(run->arena, StepEntry, (size_t)most + 1);
+    int count = 0;
+    while (count < most && keeper->find(keeper->self, first + count,
+                                        count ? chain[count - 1].state : run->state,
+                                        run->arena, &chain[count], diag))
+        count++;
+    Model *kept = NULL;
+    while (count > 0 && !kept) {
+        const int whole = restore_snapshots(run, first, chain, count, model, diag);
+        if (whole == count) kept = find_model(run, chain[count - 1].state, model, diag);
+        if (!kept) count = whole == count ? count - 1 : whole;
+    }
+    if (!kept) return 0;
+    model_take_state(model, kept);
+    for (int i = 0; i < count; i++) step_reuse(run, first + i, &chain[i], model, diag);
+    strcpy(run->state, chain[count - 1].state);
+    model_hash(model, run->hash);
+    return count;
 }
 
 /* Puts what the steps start from into the provenance: the recipe and the input's hash. */
@@ -281,12 +399,18 @@ static Status record_input(const Run *run, Model *model, Diag *diag) {
 
 Status pipeline_run(Model *model, const Recipe *recipe, const PipelineOptions *options,
                     Diag *diag) {
-    Run run = {.options = options, .recipe = recipe, .arena = arena_create()};
+    Run run = {.options = options,
+               .recipe = recipe,
+               .arena = arena_create(),
+               .keeper = options->plan ? NULL : options->keeper};
     run.changed = ARENA_ARRAY(run.arena, bool, (size_t)recipe->step_count + 1);
     hash_model(model, options->plan, run.hash);
     Status status = record_input(&run, model, diag);
-    for (int i = 0; i < recipe->step_count && status == STATUS_OK; i++)
-        status = step_run(&run, i, model, diag);
+    if (run.keeper) model_state_hash(model, run.state);
+    for (int next = 0; next < recipe->step_count && status == STATUS_OK;) {
+        next += steps_reuse(&run, next, model, diag);
+        if (next < recipe->step_count) status = step_run(&run, next++, model, diag);
+    }
     if (options->resources) resources_drop_snapshots(options->resources);
     arena_destroy(run.arena);
     return status;

@@ -1,12 +1,16 @@
 /* Pipeline: runs or plans a recipe's steps over a model.
  *
  * After every step: verify, check finiteness, measure, check exactness where it is
- * claimed, record in the provenance, dump when asked. */
+ * claimed, record in the provenance, dump when asked.
+ *
+ * A step that was finished before, by this recipe or another one, need not run again: a
+ * StepKeeper gives what it left, and the run goes on behind it as if it had run. */
 #ifndef COMPRESS_PASSES_PIPELINE_PIPELINE_H
 #define COMPRESS_PASSES_PIPELINE_PIPELINE_H
 
 #include "passes/measure.h"
 #include "passes/pipeline/recipe.h"
+#include "passes/pipeline/step_entry.h"
 
 typedef enum DumpWhen {
     DUMP_NEVER,
@@ -25,6 +29,8 @@ typedef struct StepResult {
     int64_t train_shards; /* see PassContext.train_shards */
     int threads;          /* that the step was given */
     double seconds;       /* that the step took */
+    bool reused;          /* it was not run: a StepKeeper had it */
+    const Tree *uses;     /* see PassContext.uses; NULL of a step that was not run */
 } StepResult;
 
 /* What the caller wants to know while the pipeline runs. Members may be NULL. */
@@ -39,6 +45,25 @@ typedef struct PipelineHooks {
                    const char *text, size_t length, Diag *diag);
 } PipelineHooks;
 
+/* Where finished steps are kept and found again. `state` is the model_state_hash of the
+ * model that the step gets. What goes wrong with keeping is told as a warning and ends no
+ * run. */
+typedef struct StepKeeper {
+    void *self;
+    /* What is kept of step `index` for such a model, its trees in the arena. False:
+     * nothing. */
+    bool (*find)(void *self, int index, const char *state, Arena *arena, StepEntry *entry,
+                 Diag *diag);
+    /* The model of this state, to be owned by the caller. NULL: it is not kept. */
+    Model *(*model)(void *self, const char *state, const OpTable *ops, Diag *diag);
+    /* Step `index` begins, for it was not found. A failure ends the run: what was to be
+     * gone on with is of another one. */
+    Status (*begin)(void *self, int index, const char *state, Diag *diag);
+    /* Step `index` ran and left `model`, whose state is entry->state. */
+    void (*keep)(void *self, int index, const char *state, const StepEntry *entry,
+                 Model *model, Diag *diag);
+} StepKeeper;
+
 typedef struct PipelineOptions {
     bool plan;        /* shapes only */
     DumpWhen dump;    /* which IR texts to hand to hooks->dump */
@@ -46,8 +71,12 @@ typedef struct PipelineOptions {
     int threads;
     const Watch *watch;
     PipelineHooks hooks;
-    Resources *resources; /* snapshots are dropped when the run ends */
+    Resources *resources;     /* snapshots are dropped when the run ends */
+    const StepKeeper *keeper; /* NULL = every step runs; not asked when planning */
 } PipelineOptions;
+
+/* Seed of step `index`: the recipe's, mixed with the index. */
+uint64_t pipeline_step_seed(const Recipe *recipe, int index);
 
 /* Runs all steps on `model`, which changes in place. On failure the model is whatever the
  * failing step left and must not be written. Step records are appended to

@@ -48,8 +48,26 @@ static const Field keys_fields[] = {
            "ending names the format (`compress formats`); a map with path, dtype and the "
            "format's options; or a list of these",
            .expect = "a path, a map with path, or a list of them", .nullable = true),
+    F_TREE(RecipeKeys, checkpoint, "map",
+           "when the run keeps what --resume goes on from; not given: as often as costs "
+           "little, where the recipe writes a model",
+           .expect = "a map with every, minutes, folder", .nullable = true),
     F_END,
 };
+
+static const Field checkpoint_fields[] = {
+    F_INT(CheckpointKeys, every, 0, 1000000000,
+          "after so many steps; 0 = never; not given: when it costs at most 2 % of the "
+          "time since the last one"),
+    F_REAL(CheckpointKeys, minutes, 1e-9, 1e9,
+           "inside a step that trains, after so many minutes; not given: likewise"),
+    F_STRING(CheckpointKeys, folder,
+             "where to, relative to the working directory; not given: the first output "
+             "with .checkpoint behind its name",
+             .nullable = true),
+    F_END,
+};
+static const CheckpointKeys checkpoint_defaults = {.every = -1};
 
 static const RecipeKeys keys_defaults = {.version = 1};
 static const StepKeys step_defaults = {0};
@@ -65,6 +83,13 @@ const Field *recipe_step_fields(void) {
 }
 const StepKeys *recipe_step_defaults(void) {
     return &step_defaults;
+}
+
+const Field *recipe_checkpoint_fields(void) {
+    return checkpoint_fields;
+}
+const CheckpointKeys *recipe_checkpoint_defaults(void) {
+    return &checkpoint_defaults;
 }
 
 static const Field NO_FIELDS[] = {F_END};
@@ -120,8 +145,7 @@ static Status check_data_option(const Recipe *recipe, const Step *step,
 
 /* ---- snapshots ---- */
 
-/* Name that a step gives to a snapshot, NULL when it makes none. */
-static const char *snapshot_made(const Step *step) {
+const char *recipe_snapshot_made(const Step *step) {
     if (step->pass != &pass_snapshot || !step->options) return NULL;
     return ((const SnapshotOptions *)step->options)->name;
 }
@@ -129,7 +153,7 @@ static const char *snapshot_made(const Step *step) {
 /* Index of the first step in [first, end) that makes the snapshot, -1 = none does. */
 static int find_snapshot(const Recipe *recipe, const char *name, int first, int end) {
     for (int i = first; i < end; i++) {
-        const char *made = snapshot_made(&recipe->steps[i]);
+        const char *made = recipe_snapshot_made(&recipe->steps[i]);
         if (made && strcmp(made, name) == 0) return i;
     }
     return -1;
@@ -146,7 +170,7 @@ static void hint_snapshot(const Recipe *recipe, const char *name, int end, Diag 
         return;
     }
     for (int i = 0; i < end && count < NAMES_MAX; i++) {
-        const char *made = snapshot_made(&recipe->steps[i]);
+        const char *made = recipe_snapshot_made(&recipe->steps[i]);
         if (made) names[count++] = made;
     }
     const char *nearest = name_nearest(name, names, count);
@@ -154,6 +178,36 @@ static void hint_snapshot(const Recipe *recipe, const char *name, int end, Diag 
         diag_hint(diag, "did you mean \"" SNAPSHOT_PREFIX "%s\"?", nearest);
     else
         diag_hint(diag, "a step `- snapshot: {name: NAME}` before this one makes it");
+}
+
+int recipe_snapshot_find(const Recipe *recipe, const char *name, int end) {
+    for (int i = end - 1; i >= 0; i--) {
+        const char *made = recipe_snapshot_made(&recipe->steps[i]);
+        if (made && strcmp(made, name) == 0) return i;
+    }
+    return -1;
+}
+
+/* Whether an option of the step names the snapshot. */
+static bool names_snapshot(const Step *step, const char *wanted) {
+    const Field *field = step->pass->fields;
+    for (; field && field->name; field++) {
+        if (field->kind != FIELD_STRING) continue;
+        const char *text =
+            *(const char *const *)((const char *)step->options + field->offset);
+        const char *name = text ? snapshot_name(text) : NULL;
+        if (name && strcmp(name, wanted) == 0) return true;
+    }
+    return false;
+}
+
+bool recipe_snapshot_needed(const Recipe *recipe, int made, int first) {
+    const char *name = recipe_snapshot_made(&recipe->steps[made]);
+    for (int i = first; i < recipe->step_count; i++) {
+        if (recipe_snapshot_find(recipe, name, i) != made) return false;
+        if (names_snapshot(&recipe->steps[i], name)) return true;
+    }
+    return false;
 }
 
 /* Checks the strings among the options of a step. */
@@ -183,7 +237,7 @@ static void check_snapshots(const Recipe *recipe, Arena *arena, Diag *diag) {
         const Step *step = &recipe->steps[i];
         if (!step->options || step->round > 1) continue;
         check_references(recipe, i, arena, diag);
-        const char *name = snapshot_made(step);
+        const char *name = recipe_snapshot_made(step);
         const int earlier = name ? find_snapshot(recipe, name, 0, i) : -1;
         if (earlier < 0) continue;
         option_fail(&step->source, "name", STATUS_RECIPE, diag,
@@ -327,6 +381,10 @@ Status recipe_bind(Recipe *recipe, Arena *arena, const Tree *document, const cha
     recipe->model = keys.model;
     recipe->data = keys.data;
     recipe->output = keys.output;
+    recipe->checkpoint = checkpoint_defaults;
+    if (keys.checkpoint && keys.checkpoint->kind == TREE_MAP) /* else reported, or null */
+        fields_bind(checkpoint_fields, keys.checkpoint, &recipe->checkpoint, arena,
+                    STATUS_RECIPE, diag);
     if (keys.passes) { /* else reported */
         StepItems items;
         recipe_expand(&items, arena, keys.passes, diag);
@@ -344,6 +402,8 @@ Status recipe_bind(Recipe *recipe, Arena *arena, const Tree *document, const cha
 void recipe_document(Text *text) {
     text_add(text, "Keys of a recipe:\n");
     fields_document(text, recipe_fields(), recipe_key_defaults());
+    text_add(text, "\nKeys of `checkpoint`:\n");
+    fields_document(text, recipe_checkpoint_fields(), recipe_checkpoint_defaults());
     text_add(text, "\nKeys of a step, beside the name of its pass:\n");
     fields_document(text, recipe_step_fields(), recipe_step_defaults());
     text_add(text, "\nKeys of `repeat`, a step that is a block of others:\n");
@@ -462,6 +522,12 @@ void recipe_schema(Text *text) {
     /* what the rows of the recipe's own keys leave open */
     Tree *properties = tree_put_map(arena, tree_add_map(arena, all), "properties");
     tree_put_int(arena, tree_put_map(arena, properties, "version"), "const", 1);
+    Tree *checkpoint =
+        tree_put_list(arena, tree_put_map(arena, properties, "checkpoint"), "anyOf");
+    tree_put_string(arena, tree_add_map(arena, checkpoint), "type", "null");
+    tree_append(
+        arena, checkpoint, NULL, LOC_NONE,
+        fields_schema(arena, recipe_checkpoint_fields(), recipe_checkpoint_defaults()));
     Tree *data = tree_put_map(arena, properties, "data");
     Tree *entry = tree_put_map(arena, data, "additionalProperties");
     tree_put_string(arena, entry, "type", "object");

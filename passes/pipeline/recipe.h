@@ -38,6 +38,14 @@ typedef struct Step {
     int stride;        /* steps of a round */
 } Step;
 
+/* `checkpoint:`: when a run keeps what it needs to go on after it was stopped. */
+typedef struct CheckpointKeys {
+    int64_t every;  /* after so many steps; 0 = never; -1 = not given: as often as costs
+                       at most 2 % of the time */
+    double minutes; /* inside training, likewise; 0 = not given */
+    const char *folder; /* NULL = beside the output */
+} CheckpointKeys;
+
 typedef struct Recipe {
     const char *path, *folder;
     int64_t seed;
@@ -49,6 +57,7 @@ typedef struct Recipe {
     Step *steps;
     int step_count;
     const Tree *source; /* the whole document, after --set */
+    CheckpointKeys checkpoint;
 } Recipe;
 
 /* Binds a document to a recipe: every step, option, name of a data set and of a snapshot
@@ -57,6 +66,16 @@ typedef struct Recipe {
  * caller (io), before this. */
 Status recipe_bind(Recipe *recipe, Arena *arena, const Tree *document, const char *path,
                    const char *folder, Diag *diag);
+
+/* Name that a step gives to a snapshot, NULL when it makes none. */
+const char *recipe_snapshot_made(const Step *step);
+
+/* Index of the last step before `end` that makes the snapshot, -1 = none does. */
+int recipe_snapshot_find(const Recipe *recipe, const char *name, int end);
+
+/* Whether a step from `first` on names the snapshot that step `made` makes, before it is
+ * made anew. */
+bool recipe_snapshot_needed(const Recipe *recipe, int made, int first);
 
 /* Appends the JSON Schema of recipes, every pass included. */
 void recipe_schema(Text *text);

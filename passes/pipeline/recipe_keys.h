@@ -4,13 +4,14 @@
 #define COMPRESS_PASSES_PIPELINE_RECIPE_KEYS_H
 
 #include "ir/field.h"
+#include "passes/pipeline/recipe.h"
 
 /* Keys at the top of a recipe. */
 typedef struct RecipeKeys {
     int64_t version, seed, threads;
     int processor; /* Processor */
     const char *name;
-    const Tree *model, *data, *passes, *output;
+    const Tree *model, *data, *passes, *output, *checkpoint;
 } RecipeKeys;
 
 /* Keys of a step beside the name of its pass. */
@@ -30,6 +31,8 @@ const Field *recipe_fields(void);
 const RecipeKeys *recipe_key_defaults(void);
 const Field *recipe_step_fields(void);
 const StepKeys *recipe_step_defaults(void);
+const Field *recipe_checkpoint_fields(void);
+const CheckpointKeys *recipe_checkpoint_defaults(void);
 const Field *recipe_repeat_fields(void);
 const RepeatKeys *recipe_repeat_defaults(void);
 
