@@ -215,7 +215,7 @@ static void test_hostile_entries(void **state) {
         "1, changed: true, record: {}, times: {}, warnings: []}",
         "{state: a, sample: b, parameters: 1, bytes: 1, peak_bytes: 1, flops: 1, seconds: 1, "
         "changed: true, record: [], times: {}, warnings: []}",
-        "{state: 012345678901234567890123456789012345, sample: b, parameters: 1, bytes: 1, "
+        "{state: a12345678901234567890123456789012345, sample: b, parameters: 1, bytes: 1, "
         "peak_bytes: 1, flops: 1, seconds: 1, changed: true, record: {}, times: {}, "
         "warnings: []}"};
     Arena *arena = arena_create();
