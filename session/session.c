@@ -40,8 +40,7 @@ static bool is_text_with_hash(const char *value) {
 /* Applies one `--set key=value`; the value is YAML, or text as it is. How it is written
  * is a matter of usage; where it does not fit the recipe, the recipe that it makes is
  * wrong (STATUS_RECIPE). */
-static Status apply_set(Session *session, Tree *document, const char *text, Diag *diag) {
-    Arena *arena = session->arena;
+static Status apply_set(Arena *arena, Tree *document, const char *text, Diag *diag) {
     const char *equals = strchr(text, '=');
     if (!equals || equals == text)
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
@@ -95,22 +94,30 @@ static Status bind_outputs(Session *session, Diag *diag) {
     return diag_status(diag);
 }
 
-/* Reads the document and reports everything that is wrong with it. */
-static Status bind_document(Session *session, const char *path, Diag *diag) {
-    Arena *arena = session->arena;
-    const StringList *sets = &session->options.sets;
+Status session_document(Tree **out, Arena *arena, const SessionOptions *options,
+                        Diag *diag) {
+    const char *path = options->recipe;
     const int stream = file_descriptor(path);
-    const char *folder = stream < 0 ? path_folder(arena, path) : ".";
-    Tree *document = NULL;
     if (stream >= 0) TRY(file_keep_stream(stream, YAML_BYTES_MAX, path, diag));
-    TRY(yaml_read(&document, arena, path, diag));
-    const bool is_map = document && document->kind == TREE_MAP;
-    for (int i = 0; i < sets->count && is_map; i++)
-        TRY(apply_set(session, document, sets->items[i], diag));
+    TRY(yaml_read(out, arena, path, diag));
+    const bool is_map = *out && (*out)->kind == TREE_MAP;
+    for (int i = 0; i < options->sets.count && is_map; i++)
+        TRY(apply_set(arena, *out, options->sets.items[i], diag));
+    return STATUS_OK;
+}
+
+/* Reads the document and reports everything that is wrong with it. */
+static Status bind_document(Session *session, Diag *diag) {
+    Arena *arena = session->arena;
+    const char *path = session->options.recipe;
+    const char *folder = file_descriptor(path) < 0 ? path_folder(arena, path) : ".";
+    Tree *document = NULL;
+    TRY(session_document(&document, arena, &session->options, diag));
     session->recipe.folder = folder;
     bind_data(session, tree_get(document, "data"), diag);
     recipe_bind(&session->recipe, arena, document, path, folder, diag);
     bind_outputs(session, diag);
+    const bool is_map = document && document->kind == TREE_MAP;
     if (is_map && !tree_get_nonnull(document, "model") && !session->options.model)
         diag_fail(diag, STATUS_RECIPE, document->loc, "model",
                   "expected the model to start from in the recipe or as --model");
@@ -123,7 +130,7 @@ Status session_open(Session *session, const SessionOptions *options, Diag *diag)
                          .arena = arena,
                          .planned = {.arena = arena},
                          .report = {.arena = arena}};
-    TRY(bind_document(session, options->recipe, diag));
+    TRY(bind_document(session, diag));
     session->threads =
         threads_choose(options->threads ? options->threads : session->recipe.threads);
     return STATUS_OK;

@@ -86,6 +86,11 @@ typedef struct Session {
     char hash[HASH_TEXT_BYTES]; /* of the model that was written */
 } Session;
 
+/* Reads the recipe as a document, with the changes of options->sets; nothing else of the
+ * options is looked at. Fails with STATUS_RECIPE, STATUS_USAGE, STATUS_IO. */
+Status session_document(Tree **out, Arena *arena, const SessionOptions *options,
+                        Diag *diag);
+
 /* Reads and binds the recipe with its data sets, reporting all errors together. To be
  * closed whatever it returns. Fails with STATUS_RECIPE, STATUS_USAGE, STATUS_IO. */
 Status session_open(Session *session, const SessionOptions *options, Diag *diag);
