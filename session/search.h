@@ -81,6 +81,7 @@ Status search_open(Search *search, const SearchOptions *options, Diag *diag);
 /* Runs all rungs; then front and best are known. Fails as trials_run does. */
 Status search_run(Search *search, Diag *diag);
 
+/* Frees everything but the files of the folder. */
 void search_close(Search *search);
 
 #endif
