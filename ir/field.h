@@ -43,6 +43,8 @@ typedef struct Field {
     double min, max;     /* inclusive; both 0 = unlimited */
     const char *choices; /* FIELD_CHOICE: names joined by '|'; FIELD_TREE: those of the
                           * kinds it may be ("string|map"), NULL = any but null */
+    const char *units;   /* FIELD_REAL: units that may follow the number, in a string
+                          * ("45MB"): FIELD_COUNTS or FIELD_BYTES; NULL = none */
     const char *expect;  /* what a value must be, in messages; NULL = by the kind */
     bool required;       /* lists: and not empty */
     bool nullable;       /* null may stand for "not given" and gives NULL */
@@ -50,6 +52,11 @@ typedef struct Field {
     bool dims;           /* FIELD_STRING: it spells dimensions (ir/dim.h) */
     const char *help;
 } Field;
+
+/* Units of a field: thousands (10M = 10,000,000); of bytes, thousands and powers of 1024
+ * (45MB = 45,000,000, 1MiB = 1,048,576). */
+#define FIELD_COUNTS "K|M|G|T"
+#define FIELD_BYTES  "KB|MB|GB|TB|KiB|MiB|GiB|TiB"
 
 /* Offset of a member whose C type must be T, else the code does not compile. */
 #define FIELD_AT(S, m, T) (offsetof(S, m) + 0 * sizeof((T *)0 == &((S *)0)->m))

@@ -104,6 +104,17 @@ static Status fail_value(const MemberBinding *binding, const Tree *value, FieldK
     return status;
 }
 
+/* Index of a name among `names`, which are joined by '|'; -1 when there is none. */
+static int name_index(const char *names, const char *name) {
+    size_t length = strlen(name);
+    for (int index = 0; names; index++) {
+        size_t width = strcspn(names, "|");
+        if (width == length && memcmp(names, name, length) == 0) return index;
+        names = names[width] ? names + width + 1 : NULL;
+    }
+    return -1;
+}
+
 static bool in_range(const Field *field, double value) {
     if (field->min == 0 && field->max == 0) return true;
     return value >= field->min && value <= field->max;
@@ -117,10 +128,36 @@ static Status take_int(const MemberBinding *binding, const Tree *value, int64_t 
     return STATUS_OK;
 }
 
+/* What one of a unit is: K, KB = 1000, KiB = 1024, the next letter that of it. */
+static double unit_size(const char *unit) {
+    const double step = unit[1] == 'i' ? 1024 : 1000;
+    double size = step;
+    for (const char *letter = "KMGT"; *letter != *unit; letter++) size *= step;
+    return size;
+}
+
+/* A decimal number, a space or none, and one of the units; NAN when it is none. */
+static double parse_with_unit(const char *text, const char *units) {
+    const size_t digits = strspn(text, "0123456789");
+    size_t length = digits;
+    if (text[length] == '.') length += 1 + strspn(text + length + 1, "0123456789");
+    const char *unit = text + length + (text[length] == ' ');
+    if (digits == 0 || digits > 15 || name_index(units, unit) < 0) return NAN;
+    double value = 0, place = 1;
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] == '.') continue;
+        value = 10 * value + (text[i] - '0');
+        if (i > digits) place *= 10;
+    }
+    return value * unit_size(unit) / place;
+}
+
 static Status take_real(const MemberBinding *binding, const Tree *value, double *out) {
+    const char *units = binding->field->units;
     bool integer = value->kind == TREE_INT;
     double real = integer ? (double)value->integer : NAN;
     if (value->kind == TREE_FLOAT) real = value->real;
+    if (value->kind == TREE_STRING && units) real = parse_with_unit(value->string, units);
     if (!isfinite(real) || !in_range(binding->field, real)) {
         return fail_value(binding, value, FIELD_REAL);
     }
@@ -134,17 +171,6 @@ static Status take_string(const MemberBinding *binding, const Tree *value,
         return fail_value(binding, value, FIELD_STRING);
     *out = arena_strdup(binding->arena, value->string);
     return STATUS_OK;
-}
-
-/* Index of a name among `names`, which are joined by '|'; -1 when there is none. */
-static int name_index(const char *names, const char *name) {
-    size_t length = strlen(name);
-    for (int index = 0; names; index++) {
-        size_t width = strcspn(names, "|");
-        if (width == length && memcmp(names, name, length) == 0) return index;
-        names = names[width] ? names + width + 1 : NULL;
-    }
-    return -1;
 }
 
 /* Names of the choices, as an array in the arena. */

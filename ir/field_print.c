@@ -23,8 +23,8 @@ const char *field_choice_name(const Field *field, int index, int *length) {
     return name;
 }
 
-static void add_choices(Text *text, const Field *field, const char *separator) {
-    for (const char *p = field->choices; *p; p++) {
+static void add_names(Text *text, const char *names, const char *separator) {
+    for (const char *p = names; *p; p++) {
         if (*p == '|') {
             text_add(text, "%s", separator);
         } else {
@@ -70,11 +70,15 @@ void field_expect(Text *text, const Field *field) {
         return;
     }
     if (kinds)
-        add_choices(text, field, " or ");
+        add_names(text, field->choices, " or ");
     else
         text_add(text, "%s", NAMES[field->kind]);
-    if (field->kind == FIELD_CHOICE) add_choices(text, field, ", ");
+    if (field->kind == FIELD_CHOICE) add_names(text, field->choices, ", ");
     add_range(text, field);
+    if (!field->units) return;
+    text_add(text, ", or with a unit (");
+    add_names(text, field->units, ", ");
+    text_add(text, ")");
 }
 
 static void print_list(Text *text, const Field *field, const void *source) {
@@ -337,7 +341,10 @@ static void put_types(Arena *arena, Tree *schema, const Field *field, FieldKind 
         [FIELD_BOOL] = "boolean",  [FIELD_INT] = "integer", [FIELD_REAL] = "number",
         [FIELD_STRING] = "string", [FIELD_INTS] = "array",  [FIELD_REALS] = "array",
         [FIELD_STRINGS] = "array", [FIELD_TREE] = NULL};
-    const char *names = kind == FIELD_TREE ? field->choices : NAMES[kind];
+    const bool units = kind == FIELD_REAL && field->units;
+    const char *names = kind == FIELD_TREE ? field->choices
+                        : units            ? "number|string"
+                                           : NAMES[kind];
     if (!names) return; /* choices have no type, some trees may be anything */
     Tree *list = put_names(arena, schema, "type", names);
     for (Tree *name = list->first; name; name = name->next) {

@@ -68,6 +68,10 @@ Tree *tree_get_nonnull(const Tree *map, const char *key) {
     return value && value->kind != TREE_NULL ? value : NULL;
 }
 
+bool tree_is_string(const Tree *value, const char *string) {
+    return value && value->kind == TREE_STRING && strcmp(value->string, string) == 0;
+}
+
 bool tree_number(const Tree *value, double *out) {
     if (!value || (value->kind != TREE_INT && value->kind != TREE_FLOAT)) return false;
     *out = value->kind == TREE_INT ? (double)value->integer : value->real;

@@ -57,6 +57,9 @@ Tree *tree_get_nonnull(const Tree *map, const char *key);
 /* Whether a value, which may be NULL, is a number; stores it then, whole or not. */
 bool tree_number(const Tree *value, double *out);
 
+/* Whether a value, which may be NULL, is this string. */
+bool tree_is_string(const Tree *value, const char *string);
+
 /* Replaces the value at a dotted path (`train.epochs`, `passes.2.rank`), creating maps on
  * the way, by `value`; list indices must exist. Used by --set. Fails with STATUS_USAGE
  * for a path of another form, with STATUS_RECIPE where it does not fit the tree. */

@@ -36,6 +36,8 @@ typedef struct PassContext {
     uint64_t seed; /* of this step: recipe seed and step index mixed */
     int threads;
     StepSource source; /* the step in the recipe */
+    int index;         /* of the step in the run: so many steps of it ran before, whose
+                          records are the last ones of the provenance's "steps" */
     Tree *record;      /* this step's record: a map; ends up in the provenance and in
                           --report; numbers must be reproducible, so no times */
     Tree *times;       /* a map for what no two runs measure alike (seconds, samples per
@@ -45,9 +47,11 @@ typedef struct PassContext {
     const Watch *watch;
 
     /* Set by the pass. */
-    bool exact;           /* this run should preserve the model's outputs: check it */
-    bool unsure;          /* planning: a run may change what this plan leaves as it is */
-    size_t train_bytes;   /* memory that training takes beside the weights (planning) */
+    bool exact;         /* this run should preserve the model's outputs: check it */
+    bool unsure;        /* planning: a run may change what this plan leaves as it is */
+    bool guessed;       /* planning: the sizes that the plan has so far, this step's too,
+                           are guesses, and a run may give others */
+    size_t train_bytes; /* memory that training takes beside the weights (planning) */
     int64_t train_shards; /* parts that training does at a time: more threads than these
                              have nothing to do; 0 = nothing is trained (planning) */
 

@@ -2,6 +2,7 @@
 #include "passes/fault.h"
 
 #include <stdarg.h>
+#include <string.h>
 
 Status step_fail(PassContext *ctx, Diag *diag, const char *fmt, ...) {
     va_list args;
@@ -18,6 +19,16 @@ Status step_fail_option(PassContext *ctx, const char *options, Diag *diag,
     option_fail_list(&ctx->source, options, STATUS_MODEL, diag, fmt, args);
     va_end(args);
     return STATUS_MODEL;
+}
+
+Status step_fail_gate(PassContext *ctx, const GateFault *fault, Diag *diag) {
+    const char *side = strncmp(fault->bound, "min", 3) == 0 ? "at least" : "at most";
+    char expected[32], found[32];
+    snprintf(expected, sizeof expected, fault->whole ? "%.0f" : "%g", fault->expected);
+    snprintf(found, sizeof found, fault->whole ? "%.0f" : "%.4f", fault->found);
+    return option_fail(&ctx->source, fault->bound, STATUS_GATE, diag,
+                       "gate: expected %s %s %s, found %s%s", fault->metric, side,
+                       expected, found, fault->detail ? fault->detail : "");
 }
 
 Status step_fail_label(PassContext *ctx, Diag *diag, const Batches *data, int64_t sample,

@@ -14,6 +14,19 @@ Status step_fail(PassContext *ctx, Diag *diag, const char *fmt, ...)
 Status step_fail_option(PassContext *ctx, const char *options, Diag *diag,
                         const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
+/* A gate that does not hold: what it is about, the option that bounds it, and the two
+ * numbers. */
+typedef struct GateFault {
+    const char *metric; /* "accuracy", "flops_share" */
+    const char *bound;  /* the option: "min", "max_flops" */
+    double expected, found;
+    bool whole;         /* numbers of things, printed without a fraction */
+    const char *detail; /* what is put behind the numbers; NULL = nothing */
+} GateFault;
+
+/* Reports it at the option's place. Returns STATUS_GATE. */
+Status step_fail_gate(PassContext *ctx, const GateFault *fault, Diag *diag);
+
 /* Reports a label of a data set that is none of the model's classes. */
 Status step_fail_label(PassContext *ctx, Diag *diag, const Batches *data, int64_t sample,
                        int64_t classes, int32_t label);

@@ -1,6 +1,7 @@
 /* Measure: parameters, bytes, FLOPs and peak memory of a model at one sample. */
 #include "passes/measure.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,4 +55,28 @@ Status model_measure(Measure *out, Model *model, Diag *diag) {
     plan_destroy(plan);
     free(results);
     return status;
+}
+
+double measure_get(const Measure *measure, MeasureKind kind) {
+    switch (kind) {
+    case MEASURE_PARAMETERS: return (double)measure->parameters;
+    case MEASURE_BYTES: return (double)measure->bytes;
+    case MEASURE_FLOPS: return measure->flops;
+    default: return (double)measure->peak_bytes;
+    }
+}
+
+const char *measure_name(MeasureKind kind) {
+    static const char *const NAMES[MEASURE_KINDS] = {"parameters", "bytes", "flops",
+                                                     "peak_bytes"};
+    return NAMES[kind];
+}
+
+bool measure_is_share(double bound) {
+    return bound <= 1;
+}
+
+double measure_bound(double bound, double whole) {
+    const double rounding = 1e-12; /* 0.29 * 100 is 29 */
+    return measure_is_share(bound) ? floor(bound * whole * (1 + rounding)) : bound;
 }

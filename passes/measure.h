@@ -3,6 +3,7 @@
 #define COMPRESS_PASSES_MEASURE_H
 
 #include "exec/plan/plan_build.h"
+#include "ir/field.h"
 #include "ir/model.h"
 
 typedef struct Measure {
@@ -12,6 +13,31 @@ typedef struct Measure {
     int64_t peak_bytes; /* workspace of that run plus float32 weights */
     char input[128];    /* the input shape it is for: "pixel_values [1, 1, 28, 28]" */
 } Measure;
+
+/* What of a measure a bound or a budget is about. */
+typedef enum MeasureKind {
+    MEASURE_PARAMETERS,
+    MEASURE_BYTES,
+    MEASURE_FLOPS,
+    MEASURE_PEAK_BYTES,
+    MEASURE_KINDS
+} MeasureKind;
+
+/* One number of a measure, and what it is called: "parameters", "bytes", "flops",
+ * "peak_bytes". */
+double measure_get(const Measure *measure, MeasureKind kind);
+const char *measure_name(MeasureKind kind);
+
+/* A bound as recipes write it: up to 1 a share of `whole`, above that a number of its
+ * own. Whole numbers are compared with it, so a share is rounded down. F_BOUND is the row
+ * of such an option, 0 = not given. */
+#define F_BOUND(S, option, member, unit, ...)                                            \
+    {                                                                                    \
+        .name = #option, .kind = FIELD_REAL, .offset = FIELD_AT(S, member, double),      \
+        .min = 1e-9, .max = 1e18, .units = (unit), .help = __VA_ARGS__                   \
+    }
+bool measure_is_share(double bound);
+double measure_bound(double bound, double whole);
 
 /* Sizes that a measure is for where the model leaves them open: one sample, 128 tokens or
  * what the model takes (plan_fit_sizes), 20 masked positions. */

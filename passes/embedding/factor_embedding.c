@@ -220,6 +220,7 @@ static Status guess_rank(const Factor *f, int64_t *rank, Diag *diag) {
                 "it, %lld; parameters and bytes after this step are upper bounds",
                 (long long)*rank);
     tree_put_bool(f->ctx->arena, f->ctx->record, "approximate", true);
+    f->ctx->guessed = true;
     return STATUS_OK;
 }
 

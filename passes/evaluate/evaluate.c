@@ -18,6 +18,13 @@ static const Field fields[] = {
              "accuracy of classes and words (docs/tasks.md names those of each task)"),
     F_REAL(EvaluateOptions, min, 0, 0, "the step fails when the metric is below this"),
     F_REAL(EvaluateOptions, max, 0, 0, "the step fails when the metric is above this"),
+    F_REAL(EvaluateOptions, max_drop, 0, 1e9,
+           "the step fails when the metric is worse than at an earlier evaluate step by "
+           "more than this, in the metric's own units"),
+    F_STRING(EvaluateOptions, against,
+             "max_drop: label of that step; not given: the first evaluate step on the "
+             "same data",
+             .nullable = true),
     F_INT(EvaluateOptions, limit, 0, 1000000000000, "first samples only; 0 = all"),
     F_INT(
         EvaluateOptions, batch_size, 1, 1000000,
@@ -64,6 +71,7 @@ static const Field fields[] = {
 
 static const EvaluateOptions defaults = {.min = -INFINITY,
                                          .max = INFINITY,
+                                         .max_drop = -1,
                                          .batch_size = 32,
                                          .neighbours = 20,
                                          .temperature = 0.07,
@@ -93,6 +101,9 @@ static Status evaluate_check(const void *opaque, const StepSource *source, Diag 
         return option_fail(source, "min|max", STATUS_RECIPE, diag,
                            "expected min <= max, found min %g and max %g", o->min,
                            o->max);
+    if (o->against && o->max_drop < 0)
+        return option_fail(source, "against", STATUS_RECIPE, diag,
+                           "expected max_drop with it");
     if (o->teacher && o->fit)
         return option_fail(source, "teacher|fit", STATUS_RECIPE, diag,
                            "expected teacher or fit, found both");
@@ -381,23 +392,27 @@ static double gate_value(const Evaluation *e) {
     }
 }
 
-static Status check_gate(const Evaluation *e, Diag *diag) {
+static Status check_gate(Evaluation *e, const char *metric, Diag *diag) {
     const EvaluateOptions *options = e->options;
     const double value = gate_value(e);
+    if (options->max_drop >= 0) TRY(evaluate_check_drop(e, metric, value, diag));
     if (value >= options->min && value <= options->max) return STATUS_OK;
     const bool below = isnan(value) ? isfinite(options->min) : value < options->min;
-    int length;
-    const char *name = metric_name(e->metric, &length);
-    return option_fail(&e->ctx->source, below ? "min" : "max", STATUS_GATE, diag,
-                       "gate: expected %.*s %s %g, found %.4f", length, name,
-                       below ? "at least" : "at most",
-                       below ? options->min : options->max, value);
+    const GateFault fault = {.metric = metric,
+                             .bound = below ? "min" : "max",
+                             .expected = below ? options->min : options->max,
+                             .found = value};
+    return step_fail_gate(e->ctx, &fault, diag);
 }
 
 static Status evaluate_run(PassContext *ctx, Model *model, const void *opaque,
                            Diag *diag) {
     Evaluation e = {.ctx = ctx, .model = model, .options = opaque};
+    int length;
     TRY(choose_mode(&e, diag));
+    const char *name = metric_name((int)e.metric, &length);
+    const char *metric = arena_strndup(ctx->arena, name, (size_t)length);
+    TRY(evaluate_find_against(&e, metric, diag));
     TRY(open_data(&e, diag));
     if (ctx->plan && e.judge) return e.data ? evaluate_judged(&e, diag) : STATUS_OK;
     if (ctx->plan) { /* only the ways to evaluate know of the data they need */
@@ -419,13 +434,14 @@ static Status evaluate_run(PassContext *ctx, Model *model, const void *opaque,
     else
         TRY(evaluate_dynamic(&e, diag));
     if (e.translate) TRY(evaluate_translations(&e, diag));
-    return check_gate(&e, diag);
+    return check_gate(&e, metric, diag);
 }
 
 const Pass pass_evaluate = {
     .name = "evaluate",
-    .summary = "measure a model on a data set, exits included; min and max make it a "
-               "gate",
+    .summary =
+        "measure a model on a data set, exits included; min, max and max_drop make "
+        "it a gate",
     .paper = "exits: DeeBERT (ACL 2020), PABEE (NeurIPS 2020)",
     .fields = fields,
     .options_size = sizeof(EvaluateOptions),

@@ -27,6 +27,8 @@ typedef struct EvaluateOptions {
     const char *data;
     int metric;
     double min, max;
+    double max_drop;     /* against an earlier step; below 0 = not given */
+    const char *against; /* label of that step; NULL = the first on the same data */
     int64_t limit, batch_size;
     int exits, thresholds, entities;
     double entropy;
@@ -61,13 +63,15 @@ typedef struct Evaluation {
     ExitRule rule;
     bool stale; /* the rule is the stored one, chosen before the model's last change */
     Batches *data;
-    const Judge *judge; /* of the task; NULL: tallies do */
-    void *judged;       /* the judge's state */
-    int labels;         /* the column */
-    int64_t classes;    /* or words */
-    Metric metric;      /* the gate's */
-    Tally total;        /* what the gate is about */
-    bool translate;     /* sources are translated and compared with the references */
+    const Judge *judge;       /* of the task; NULL: tallies do */
+    void *judged;             /* the judge's state */
+    int labels;               /* the column */
+    int64_t classes;          /* or words */
+    Metric metric;            /* the gate's */
+    const Tree *against;      /* record of the step that max_drop is about; NULL = none */
+    const char *against_name; /* what it is called in messages */
+    Tally total;              /* what the gate is about */
+    bool translate; /* sources are translated and compared with the references */
     DecodeKeys decode;
     double bleu;
     double exact_match, choice[2]; /* of texts with endings, percent; [1]: by bytes */
@@ -114,6 +118,15 @@ Status evaluate_decode_keys(DecodeKeys *keys, const Tree *decode, Arena *arena,
  * sources of the data set and fills e->bleu and the step's record. */
 Status evaluate_check_translation(Evaluation *e, Diag *diag);
 Status evaluate_translations(Evaluation *e, Diag *diag);
+
+/* Finds the step that max_drop is about among those that ran before, if the option is
+ * given. The same when planning. Fails with STATUS_RECIPE: there is none, or it is no
+ * evaluation on the same data. */
+Status evaluate_find_against(Evaluation *e, const char *metric, Diag *diag);
+
+/* Holds `value` of the metric against that step's: records `reference` and `drop`. Fails
+ * with STATUS_GATE, or STATUS_RECIPE where that step did not measure it. */
+Status evaluate_check_drop(Evaluation *e, const char *metric, double value, Diag *diag);
 
 /* Puts the time since e->start, and `seconds` of running where it is known (else 0), into
  * the step's times. */

@@ -36,4 +36,8 @@ typedef enum Metric {
     METRIC_COUNT
 } Metric;
 
+/* Those of which less is better. */
+#define METRICS_OF_LOSS                                                                  \
+    (1u << METRIC_LOSS | 1u << METRIC_PERPLEXITY | 1u << METRIC_BITS | 1u << METRIC_MSE)
+
 #endif

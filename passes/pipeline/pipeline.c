@@ -18,6 +18,7 @@ typedef struct Run {
     const Recipe *recipe;
     Arena *arena;
     bool *changed;               /* of each step so far: it changed the model */
+    bool guessed;                /* see PassContext.guessed */
     char hash[HASH_TEXT_BYTES];  /* of the model as the last step left it */
     char state[HASH_TEXT_BYTES]; /* its state, where there is a keeper */
     const StepKeeper *keeper;    /* NULL = nothing is kept */
@@ -91,6 +92,8 @@ static void step_prepare(StepRun *run) {
         .plan = options->plan,
         .seed = pipeline_step_seed(run->recipe, run->index),
         .threads = options->threads,
+        .index = run->index,
+        .guessed = run->whole->guessed,
         .source = step->source,
         .record = tree_new(arena, TREE_MAP, LOC_NONE),
         .times = tree_new(arena, TREE_MAP, LOC_NONE),
@@ -228,6 +231,7 @@ static Status step_execute(StepRun *run, Diag *diag) {
     if (dump == DUMP_BEFORE) TRY(dump_model(run, "before", diag));
     TRY(step_fits(run, diag));
     TRY(step->pass->run(&run->ctx, run->model, step->options, diag));
+    run->whole->guessed = run->ctx.guessed;
     TRY(step_check(run, diag));
     step_record(run);
     if (dump == DUMP_AFTER || (dump == DUMP_CHANGE && run->changed))

@@ -173,6 +173,7 @@ static void warn_guess(const Prune *p, const PruneOptions *options, Diag *diag) 
         equal = equal && elements > 0 && elements == unit_elements(p, 0);
     }
     if (equal) return;
+    p->ctx->guessed = true;
     diag_warn(diag, p->ctx->source.at, p->ctx->source.key,
               "planned without scores, as if all layers kept equally many %s; parameters "
               "and bytes after this step are approximate",

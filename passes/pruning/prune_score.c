@@ -58,13 +58,9 @@ static bool is_int(const Tree *tree, int64_t value) {
     return tree && tree->kind == TREE_INT && tree->integer == value;
 }
 
-static bool is_string(const Tree *tree, const char *value) {
-    return tree && tree->kind == TREE_STRING && strcmp(tree->string, value) == 0;
-}
-
 /* The stored entry that comes next from `entry` on among those of the pruned stacks. */
 static const Tree *next_entry(const Prune *p, const Tree *entry) {
-    while (entry && p->stack && !is_string(tree_get(entry, "stack"), p->stack))
+    while (entry && p->stack && !tree_is_string(tree_get(entry, "stack"), p->stack))
         entry = entry->next;
     return entry;
 }
@@ -80,7 +76,7 @@ static bool fits_model(const Prune *p, const Tree *list) {
     const Tree *entry = next_entry(p, list->first);
     for (int i = 0; i < p->block_count; i++) {
         const PruneBlock *block = &p->blocks[i];
-        if (!entry || !is_string(tree_get(entry, "stack"), block->stack) ||
+        if (!entry || !tree_is_string(tree_get(entry, "stack"), block->stack) ||
             !is_int(tree_get(entry, "layer"), block->layer) ||
             !is_int(tree_get(entry, "units"), block->units))
             return false;
@@ -108,7 +104,7 @@ Status prune_read_scores(Prune *p, const Model *model, bool taylor, Diag *diag) 
     const Tree *list = stored_list(p, model);
     const Tree *score = tree_get(tree_get(model->provenance, "importance"), "score");
     if (!list) return fail_stored(p, diag, "the model has no stored importance scores");
-    if (taylor && !is_string(score, "taylor"))
+    if (taylor && !tree_is_string(score, "taylor"))
         return fail_stored(p, diag, "the stored importance scores are no Taylor scores");
     if (!fits_model(p, list))
         return fail_stored(p, diag,

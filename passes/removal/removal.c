@@ -160,6 +160,7 @@ static Status choose_by_relevance(IntList *drop, const Removal *r, IntList layer
     if (r->ctx->plan) {
         choose_spread(drop, r, layers);
         tree_put_bool(r->ctx->arena, r->ctx->record, "approximate", true);
+        r->ctx->guessed = true;
         return STATUS_OK;
     }
     Arena *arena = arena_create();

@@ -435,6 +435,59 @@ static void test_absent(void **state) {
     assert_int_equal(status, STATUS_RECIPE);
 }
 
+/* Numbers with units: as many thousands, or powers of 1024, and nothing else. */
+static void test_units(void **state) {
+    typedef struct Sizes {
+        double count, bytes;
+    } Sizes;
+    static const Field fields[] = {
+        F_REAL(Sizes, count, 1, 5e12, "", .units = FIELD_COUNTS),
+        F_REAL(Sizes, bytes, 0, 1e15, "", .units = FIELD_BYTES), F_END};
+    static const struct {
+        const char *text;
+        double count, bytes; /* -1: refused */
+    } rows[] = {{"1K", 1e3, -1},
+                {"10M", 10e6, -1},
+                {"1.5G", 1.5e9, -1},
+                {"5 T", 5e12, -1},
+                {"6T", -1, -1},
+                {"0.0001K", -1, -1},
+                {"45MB", -1, 45e6},
+                {"0.5GB", -1, 0.5e9},
+                {"1KiB", -1, 1024},
+                {"1.5 MiB", -1, 1572864},
+                {"2TiB", -1, 2199023255552},
+                {"3TB", -1, 3e12},
+                {"1e3K", -1, -1},
+                {"-1K", -1, -1},
+                {"K", -1, -1},
+                {".5K", -1, -1},
+                {"1..5K", -1, -1},
+                {"1  K", -1, -1},
+                {"1K ", -1, -1},
+                {"1k", -1, -1},
+                {"1KIB", -1, -1},
+                {"infK", -1, -1},
+                {"7", -1, -1},
+                {"1K|M", -1, -1},
+                {"9999999999999999K", -1, -1}};
+    Setup *s = *state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int f = 0; f < 2; f++) {
+            Sizes sizes = {-1, -1};
+            Tree *value = tree_new(s->arena, TREE_STRING, LOC_NONE);
+            value->string = rows[i].text;
+            field_set(&fields[f], value, &sizes, s->arena, STATUS_RECIPE, s->diag);
+            const double found = f ? sizes.bytes : sizes.count;
+            if (found != (f ? rows[i].bytes : rows[i].count))
+                fail_msg("%s as %s: found %g", rows[i].text, fields[f].name, found);
+        }
+    Text text = {0};
+    print_schema(&text, s->arena, fields, NULL);
+    assert_non_null(strstr(text.data, "\"type\":[\"number\",\"string\"]"));
+    text_free(&text);
+}
+
 static void test_document(void **state) {
     (void)state;
     Text text = {0};
@@ -504,6 +557,7 @@ int main(void) {
         CASE(test_print),
         CASE(test_tree_round_trip),
         CASE(test_absent),
+        CASE(test_units),
         cmocka_unit_test(test_document),
         CASE(test_schema),
         cmocka_unit_test(test_nearest),

@@ -68,6 +68,7 @@ static const Row ROWS[] = {
     {"finetune", "{data: d, steps: 1, batch_size: 4}",
      "{data: d, steps: 1, batch_size: 4, optimizer: sgd}", NULL},
     {"evaluate", "{data: d, limit: 8}", "{data: d, limit: 8, batch_size: 3}", NULL},
+    {"gate", "{max_flops: 1T}", "{max_parameters: 1T}", NULL},
     {"diagnose", "{data: d, limit: 8}", "{data: d, limit: 8, cka: false}", NULL},
     {"remove_layer", "{keep: [1, 2, 3]}", "{drop: [0]}", NULL},
     {"remove_block", "{block: ffn, drop: [0]}", "{block: attention, drop: [1]}", NULL},

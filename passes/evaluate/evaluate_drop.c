@@ -1,0 +1,74 @@
+/* evaluate: max_drop, the gate on how much worse a model has become. */
+#include "passes/evaluate/evaluation.h"
+
+#include <string.h>
+
+/* Whether an entry of the provenance is an evaluate step on the same data. */
+static bool is_same_data(const Evaluation *e, const Tree *step) {
+    return tree_is_string(tree_get(step, "pass"), "evaluate") &&
+           tree_is_string(tree_get(tree_get(step, "options"), "data"), e->options->data);
+}
+
+/* The first step of this run, among all that the model has been through. */
+static const Tree *first_step(const Evaluation *e) {
+    const Tree *steps = tree_get(e->model->provenance, "steps");
+    if (!steps || steps->kind != TREE_LIST || steps->count < e->ctx->index) return NULL;
+    const Tree *step = steps->first;
+    for (int skip = steps->count - e->ctx->index; skip > 0; skip--) step = step->next;
+    return step;
+}
+
+static Status fail_against(const Evaluation *e, const char *found, Diag *diag) {
+    const char *wanted = e->options->against;
+    option_fail(&e->ctx->source, wanted ? "against" : "max_drop", STATUS_RECIPE, diag,
+                "expected an earlier evaluate step on data set \"%s\"%s%s%s, found %s",
+                e->options->data, wanted ? " with label \"" : "", wanted ? wanted : "",
+                wanted ? "\"" : "", found);
+    diag_hint(diag,
+              "an evaluate step before the ones that change the model measures what "
+              "it is worth then%s",
+              wanted ? "; `label: NAME` beside it gives it a name" : "");
+    return STATUS_RECIPE;
+}
+
+Status evaluate_find_against(Evaluation *e, const char *metric, Diag *diag) {
+    const EvaluateOptions *o = e->options;
+    if (o->max_drop < 0) return STATUS_OK;
+    const Tree *step = first_step(e);
+    int number = 1;
+    for (; step; step = step->next, number++)
+        if (o->against ? tree_is_string(tree_get(step, "label"), o->against)
+                       : is_same_data(e, step))
+            break;
+    if (!step) return fail_against(e, "none", diag);
+    if (!is_same_data(e, step))
+        return fail_against(e, "one of another pass or data set", diag);
+    const Tree *options = tree_get(step, "options");
+    if (strcmp(metric, "bleu") == 0 && !tree_get_nonnull(options, "decode") &&
+        !tree_is_string(tree_get(options, "metric"), metric))
+        return fail_against(e, "one without bleu", diag);
+    e->against = tree_get(step, "record");
+    e->against_name = o->against ? arena_printf(e->ctx->arena, "\"%s\"", o->against)
+                                 : arena_printf(e->ctx->arena, "step %d", number);
+    return STATUS_OK;
+}
+
+Status evaluate_check_drop(Evaluation *e, const char *metric, double value, Diag *diag) {
+    double reference;
+    Arena *arena = e->ctx->arena;
+    if (!tree_number(tree_get(e->against, metric), &reference))
+        return fail_against(
+            e, arena_printf(arena, "%s, which has no %s", e->against_name, metric), diag);
+    const bool loss = METRICS_OF_LOSS & JUDGE_KNOWS(e->metric);
+    const double drop = loss ? value - reference : reference - value;
+    tree_put_real(arena, e->ctx->record, "reference", reference);
+    tree_put_real(arena, e->ctx->record, "drop", drop);
+    if (drop <= e->options->max_drop) return STATUS_OK;
+    const GateFault fault = {.metric = arena_printf(arena, "drop of %s", metric),
+                             .bound = "max_drop",
+                             .expected = e->options->max_drop,
+                             .found = drop,
+                             .detail = arena_printf(arena, ": %.4f at %s, %.4f here",
+                                                    reference, e->against_name, value)};
+    return step_fail_gate(e->ctx, &fault, diag);
+}
