@@ -16,6 +16,11 @@ static void note_use(PassContext *ctx, const char *kind, const char *name) {
         tree_put_bool(ctx->arena, use, kind, true);
 }
 
+void step_uses_record(PassContext *ctx, int index) {
+    if (ctx->uses)
+        tree_put_int(ctx->arena, tree_add_map(ctx->arena, ctx->uses), "step", index);
+}
+
 /* ---- data sets ---- */
 
 /* The ranges of one data set, by column. */

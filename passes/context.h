@@ -43,7 +43,8 @@ typedef struct PassContext {
     Tree *times;       /* a map for what no two runs measure alike (seconds, samples per
                           second): in --report only, never in the model */
     Tree *uses; /* a list of what the step has asked for so far, as maps: {data: NAME},
-                   {model: PATH}, {snapshot: NAME}, {input: true}; NULL = not wanted */
+                   {model: PATH}, {snapshot: NAME}, {input: true}, {step: INDEX} for the
+                   record of a step before; NULL = not wanted */
     const Watch *watch;
 
     /* Set by the pass. */
@@ -88,6 +89,10 @@ const char *snapshot_name(const char *model);
  * that a `snapshot` step kept, NULL for the input model. When planning it has no weights.
  * Fails as the reading of a model does. */
 Status step_teacher(PassContext *ctx, const char *path, Model **out, Diag *diag);
+
+/* Notes that what comes of the step depends on the record of step `index` of the run,
+ * from 0, and on no other: whoever keeps what steps gave must know. */
+void step_uses_record(PassContext *ctx, int index);
 
 /* Keeps a copy of a model as "snapshot:NAME", in place of one of that name: binding a
  * recipe refuses names that two steps give, and a later round of a repeat takes the place

@@ -35,8 +35,8 @@ Status evaluate_find_against(Evaluation *e, const char *metric, Diag *diag) {
     const EvaluateOptions *o = e->options;
     if (o->max_drop < 0) return STATUS_OK;
     const Tree *step = first_step(e);
-    int number = 1;
-    for (; step; step = step->next, number++)
+    int index = 0;
+    for (; step; step = step->next, index++)
         if (o->against ? tree_is_string(tree_get(step, "label"), o->against)
                        : is_same_data(e, step))
             break;
@@ -47,9 +47,10 @@ Status evaluate_find_against(Evaluation *e, const char *metric, Diag *diag) {
     if (strcmp(metric, "bleu") == 0 && !tree_get_nonnull(options, "decode") &&
         !tree_is_string(tree_get(options, "metric"), metric))
         return fail_against(e, "one without bleu", diag);
+    step_uses_record(e->ctx, index);
     e->against = tree_get(step, "record");
     e->against_name = o->against ? arena_printf(e->ctx->arena, "\"%s\"", o->against)
-                                 : arena_printf(e->ctx->arena, "step %d", number);
+                                 : arena_printf(e->ctx->arena, "step %d", index + 1);
     return STATUS_OK;
 }
 
