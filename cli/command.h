@@ -23,10 +23,11 @@ typedef struct Flags {
     double temperature, top_p; /* top_p 0 = not given */
     double length_penalty;     /* negative = not given */
     double heartbeat;          /* likewise */
-    int dump_ir, split;        /* split: WordSplit */
-    int processor;             /* Processor */
+    double tolerance;
+    int dump_ir, split; /* split: WordSplit */
+    int processor;      /* Processor */
     bool lowercase, quiet, no_data, timing, bf16, json, schema, hidden_states;
-    bool leave_early, values;
+    bool leave_early, values, structure, no_outputs;
     bool help, version;
 } Flags;
 

@@ -29,7 +29,8 @@ int main(int argc, char **argv) {
     signals_install();
     diag_on_warning(diag, progress_warn, NULL);
     Status status = run_command(&cli, argc, argv, diag);
-    if ((fflush(stdout) != 0 || ferror(stdout)) && status == STATUS_OK)
+    if ((fflush(stdout) != 0 || ferror(stdout)) &&
+        (status == STATUS_OK || status == STATUS_DIFFERENT))
         status = diag_fail(diag, STATUS_IO, LOC_NONE, NULL,
                            "cannot write to standard output: %s", strerror(errno));
     diag_print(diag, stderr);

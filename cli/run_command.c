@@ -11,6 +11,7 @@
 #include "ir/rewrite.h"
 #include "session/early_exits.h"
 #include "session/file_batches.h"
+#include "session/graph_results.h"
 #include "session/output_files.h"
 #include "session/session.h"
 #include "session/user_inputs.h"
@@ -18,9 +19,7 @@
 #include <math.h>
 #include <string.h>
 
-#define RUN_SAMPLES 16 /* per forward run */
-
-/* One execution: results[i] is collected in tensors[i]. */
+/* One execution. */
 typedef struct Execution {
     Arena *arena;
     Model *model;
@@ -30,25 +29,8 @@ typedef struct Execution {
     Tokenizer *tokenizer; /* of texts; else NULL */
     Batches *data;
     int64_t sizes[DIM_SYMBOLS];
-    Node **results;
-    NamedTensor *tensors;
-    int count, capacity;
+    GraphResults results;
 } Execution;
-
-/* Adds a result and makes room for all samples of it. */
-static Status add_result(Execution *run, const char *name, Node *node, Diag *diag) {
-    Type type;
-    if (node->type.dtype != DTYPE_F32 || node->type.rank == 0 ||
-        node->type.dim[0] != DIM_N || !type_bind(&node->type, run->sizes, &type))
-        return diag_fail(diag, STATUS_MODEL, LOC_NONE, name,
-                         "expected a real output with samples as its first dimension");
-    if (run->count == run->capacity) return STATUS_OK;
-    NamedTensor *tensor = &run->tensors[run->count];
-    tensor->name = name;
-    TRY(tensor_create(&tensor->tensor, DTYPE_F32, type.rank, type.dim, diag));
-    run->results[run->count++] = node;
-    return STATUS_OK;
-}
 
 /* The value that feeds a layer: the first operand from outside of its first node. */
 static Node *layer_input(const Graph *graph, const char *stack, int layer) {
@@ -77,7 +59,7 @@ static Status add_hidden_states(Execution *run, const char *stack, Diag *diag) {
                             : graph_layer_output(graph, stack, i - 1);
         if (!node) continue;
         const char *name = arena_printf(run->arena, "%shidden_states.%d", prefix, i);
-        TRY(add_result(run, name, node, diag));
+        TRY(graph_results_add(&run->results, name, node, run->sizes, diag));
     }
     return STATUS_OK;
 }
@@ -92,30 +74,13 @@ static bool begins_stack(const Graph *graph, const Node *node) {
 
 static Status choose_results(Execution *run, bool hidden, Diag *diag) {
     Graph *graph = run->model->graph;
-    run->capacity = graph->output_count + graph->node_count + 1;
-    run->results = ARENA_ARRAY(run->arena, Node *, (size_t)run->capacity);
-    run->tensors = ARENA_ARRAY(run->arena, NamedTensor, (size_t)run->capacity);
+    run->results =
+        graph_results_create(run->arena, graph->output_count + graph->node_count + 1);
     for (int i = 0; i < graph->output_count; i++)
-        TRY(add_result(run, graph->outputs[i].name, graph->outputs[i].node, diag));
+        TRY(graph_results_add(&run->results, graph->outputs[i].name,
+                              graph->outputs[i].node, run->sizes, diag));
     for (const Node *node = graph->first; node && hidden; node = node->next)
         if (begins_stack(graph, node)) TRY(add_hidden_states(run, node->stack, diag));
-    return STATUS_OK;
-}
-
-/* ForwardSink: copies the results of some samples to their place. */
-static Status collect(void *self, const Fetch *what, const float *const *values,
-                      const void *const *columns, Diag *diag) {
-    Execution *run = self;
-    (void)columns;
-    for (int i = 0; i < run->count; i++) {
-        Tensor *tensor = &run->tensors[i].tensor;
-        int64_t per = tensor_count(tensor) / run->data->count;
-        void *data = NULL;
-        TRY(tensor_writable(tensor, &data, diag));
-        for (int64_t s = 0; s < what->n; s++)
-            memcpy((float *)data + what->index[s] * per, values[i] + s * per,
-                   (size_t)per * sizeof(float));
-    }
     return STATUS_OK;
 }
 
@@ -129,10 +94,9 @@ static Status execute(Execution *run, EarlyRun *early, const Cli *cli, Diag *dia
     Watch watch = progress_watch(&progress);
     diag_on_warning(diag, progress_warn, &progress);
     blas_init();
-    Status status =
-        early ? early_run(early, graph, run->data, threads, &watch, diag)
-              : forward_batches(graph, run->results, run->count, run->data, 0,
-                                RUN_SAMPLES, threads, &watch, collect, run, diag);
+    Status status = early ? early_run(early, graph, run->data, threads, &watch, diag)
+                          : graph_results_compute(&run->results, graph, run->data,
+                                                  threads, &watch, diag);
     progress_clear(&progress);
     diag_on_warning(diag, progress_warn, NULL);
     return status;
@@ -232,7 +196,8 @@ static Status run_model(Execution *run, const Cli *cli, Diag *diag) {
     TRY(open_model(run, NULL, cli, diag));
     TRY(choose_results(run, cli->flags.hidden_states, diag));
     TRY(execute(run, NULL, cli, diag));
-    return write_results(run, run->tensors, run->count, cli->flags.output, diag);
+    return write_results(run, run->results.tensors, run->results.count, cli->flags.output,
+                         diag);
 }
 
 static Status run_early(Execution *run, const Cli *cli, Diag *diag) {
@@ -252,7 +217,7 @@ Status command_run(const Cli *cli, Diag *diag) {
     Execution run = {.arena = cli->arena};
     Status status =
         cli->flags.leave_early ? run_early(&run, cli, diag) : run_model(&run, cli, diag);
-    for (int i = 0; i < run.count; i++) tensor_release(&run.tensors[i].tensor);
+    graph_results_release(&run.results);
     batches_destroy(run.data);
     tokenizer_destroy(run.tokenizer);
     checkpoint_destroy(run.inputs);
