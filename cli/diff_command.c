@@ -327,7 +327,7 @@ static Status compare(Comparison *out, const Cli *cli, Model *const models[2],
                                                .seed = (uint64_t)flags->seed},
                                     .threads = threads_choose(flags->threads),
                                     .watch = &watch};
-    progress_begin(&progress, 0, 1, "diff");
+    progress_begin(&progress, 0, 0, "diff");
     diag_on_warning(diag, progress_warn, &progress);
     const Status status = compare_models(out, cli->arena, models, paths, &options, diag);
     progress_clear(&progress);
