@@ -19,7 +19,7 @@ static Status infer(const Node *node, Type *out, Diag *diag) {
         return infer_fail_attr(node, "temperature", diag, "a number above 0, found %g",
                                temperature);
     *out = node->in[0]->type;
-    return STATUS_OK;
+    return infer_apart(node, out->dim[out->rank - 1], diag);
 }
 
 static REAL inverse_temperature(const Call *call) {

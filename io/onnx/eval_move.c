@@ -548,13 +548,14 @@ static bool run_constant(EvalCall *call) {
     return true;
 }
 
-/* Outside of training the value itself; the mask is all ones. */
+/* Outside of training, or at a ratio of 0, the value itself; the mask is all ones. */
 static bool run_dropout(EvalCall *call) {
-    double training = 0;
+    double ratio = 0.5, training = 0;
     if (!eval_has(call, 1)) return false;
     const Array *x = call->in[0];
-    array_scalar(eval_in(call, 2), &training);
-    if (training != 0) return eval_fault(call, "expected training_mode 0");
+    if (eval_in(call, 1)) array_scalar(eval_in(call, 1), &ratio);
+    if (eval_in(call, 2)) array_scalar(eval_in(call, 2), &training);
+    if (training != 0 && ratio != 0) return eval_fault(call, "expected training_mode 0");
     call->out[0] = array_view(call->pool, x, x->rank, x->dim);
     if (call->node->out_count < 2) return true;
     Array *ones = eval_result(call, 1, ONNX_BOOL, x->rank, x->dim, true);

@@ -190,20 +190,6 @@ static void lift_joints(Lift *lift) {
     }
 }
 
-/* Whether an input has a fixed number of samples: exporters then write that number into
- * nodes. */
-static bool fixes_samples(const Net *net) {
-    for (int i = 0; i < net->input_count; i++) {
-        const OnnxTensorType *type = probe_input_type(net->inputs[i]);
-        const OnnxShape *shape = type ? type->shape : NULL;
-        if (shape && shape->n_dim > 0 &&
-            shape->dim[0]->value_case ==
-                ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE)
-            return true;
-    }
-    return false;
-}
-
 static Status fail_output(Lift *lift, const NetValue *output, Diag *diag) {
     const NetNode *node = lift->stop;
     if (!node)
@@ -211,10 +197,6 @@ static Status fail_output(Lift *lift, const NetValue *output, Diag *diag) {
                          "this output is not computed from the inputs");
     net_fail(lift->net, node, STATUS_MODEL, diag, "%s", lift->why);
     diag_note(diag, "output '%.200s' needs it", output->name);
-    if (fixes_samples(lift->net))
-        diag_hint(diag,
-                  "the file fixes how many samples there are: export it with a batch "
-                  "(and, of text, a sequence) of any size, dynamic_axes in PyTorch");
     return STATUS_MODEL;
 }
 

@@ -29,10 +29,11 @@ struct NetValue {
     NetNode **users; /* each as often as it uses the value */
     int user_count;
     struct Array *probe[NET_PROBES]; /* what probing found: io/onnx/probe.h */
-    struct Node *lifted;             /* what lifting made of it: io/onnx/lift.h */
-    struct Node *plain;              /* the same in its own shape: io/onnx/lift_plain.h */
-    bool failed;                     /* lifting it was tried, and could not be done */
-    bool tokens_first;               /* its rows are [T, N], not [N, T]: probe.h */
+    struct Array *fixed; /* with the sizes that the file fixes: io/onnx/reopen.h */
+    struct Node *lifted; /* what lifting made of it: io/onnx/lift.h */
+    struct Node *plain;  /* the same in its own shape: io/onnx/lift_plain.h */
+    bool failed;         /* lifting it was tried, and could not be done */
+    bool tokens_first;   /* its rows are [T, N], not [N, T]: probe.h */
     bool real; /* quantised in the file; real numbers here: io/onnx/net_quantised.h */
 };
 
@@ -63,6 +64,7 @@ typedef struct Net {
     NetValue **outputs;
     int output_count;
     int dequantised;        /* weights of few bits that became f32 */
+    int64_t fixed[3];       /* sizes that the file fixes, 0 = open: io/onnx/reopen.h */
     struct NetFiles *files; /* the mapped files */
 } Net;
 

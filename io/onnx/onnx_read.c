@@ -12,7 +12,9 @@
 #include "io/onnx/places.h"
 #include "io/onnx/places_config.h"
 #include "io/onnx/probe.h"
+#include "io/onnx/reopen.h"
 #include "ir/rewrite.h"
+#include "ir/text.h"
 #include "ir/verify.h"
 
 #include <math.h>
@@ -137,6 +139,31 @@ static void take_inits(Model *model) {
     arena_destroy(scratch);
 }
 
+/* ---- sizes that the file fixes ---- */
+
+/* Whether an input has a fixed number of samples or tokens, opened or not. */
+static bool fixes_sizes(const Net *net) {
+    for (int i = 0; i < net->input_count; i++)
+        for (int d = 0; d < 2; d++)
+            if (reopen_counted(net, net->inputs[i], d) >= 0 &&
+                reopen_fixed(net->inputs[i], d) > 0)
+                return true;
+    return false;
+}
+
+static void report_sizes(const Net *net, Diag *diag) {
+    static const char *const NAMES[COUNTED] = {"samples", "tokens", "tokens of a source"};
+    Text text = {0};
+    for (int i = 0; i < COUNTED; i++)
+        if (net->fixed[i] > 0)
+            text_add(&text, "%s%s: %lld", text.length ? ", " : "", NAMES[i],
+                     (long long)net->fixed[i]);
+    if (text.length)
+        diag_warn(diag, LOC_FILE(net->path), NULL,
+                  "the file fixes sizes (%s), which are open here", text.data);
+    text_free(&text);
+}
+
 static Status lift_model(Model *model, Net *net, const Tree *beside, Diag *diag) {
     ArrayPool pool = {arena_create(), ARRAY_POOL_MAX};
     Lift lift = {.net = net,
@@ -147,9 +174,14 @@ static Status lift_model(Model *model, Net *net, const Tree *beside, Diag *diag)
     const ProbeSizes sizes = find_sizes(net, beside);
     Status status = probe_run(net, &pool, &sizes, diag);
     if (status == STATUS_OK) status = lift_outputs(&lift, lift_plain, diag);
+    if (status != STATUS_OK && fixes_sizes(net))
+        diag_hint(diag,
+                  "the file fixes how many samples there are: export it with a batch "
+                  "(and, of text, a sequence) of any size, dynamic_axes in PyTorch");
     if (status == STATUS_OK) {
         graph_remove_dead(model->graph);
         plain_report(&lift, diag);
+        report_sizes(net, diag);
     }
     free(lift.leaves);
     free(lift.plains);

@@ -2,6 +2,7 @@
 #include "io/onnx/probe.h"
 
 #include "io/onnx/eval.h"
+#include "io/onnx/reopen.h"
 #include "ir/model_parts.h"
 
 #include <string.h>
@@ -20,6 +21,12 @@ int64_t probe_tokens(int probe) {
 
 int64_t probe_source_tokens(int probe) {
     return SOURCE_TOKENS[probe];
+}
+
+int64_t probe_file_count(const Net *net, int counted) {
+    const int last = NET_PROBES - 1;
+    const int64_t any[COUNTED] = {SAMPLES[last], TOKENS[last], SOURCE_TOKENS[last]};
+    return net->fixed[counted] > 0 ? net->fixed[counted] : any[counted];
 }
 
 /* Filled up at the end, as tokenizers do, by other lengths in every sample. */
@@ -63,16 +70,31 @@ InputKind probe_input_kind(const NetValue *input) {
 
 /* ---- inputs ---- */
 
+/* How many samples and tokens there are. */
+typedef struct Counts {
+    int64_t at[COUNTED];
+    bool opens; /* sizes that the file fixes do not count */
+} Counts;
+
+static Counts probe_counts(int probe) {
+    return (Counts){{SAMPLES[probe], TOKENS[probe], SOURCE_TOKENS[probe]}, true};
+}
+
+static Counts file_counts(const Net *net) {
+    Counts counts = {.opens = false};
+    for (int i = 0; i < COUNTED; i++) counts.at[i] = probe_file_count(net, i);
+    return counts;
+}
+
 /* Size of a dimension of an input that the file leaves open; -1 = not known. */
-static int64_t open_size(InputKind kind, int rank, int dim, int probe,
+static int64_t open_size(InputKind kind, int rank, int dim, const Counts *counts,
                          const ProbeSizes *sizes) {
-    const int64_t image[4] = {SAMPLES[probe], sizes->channels, sizes->height,
-                              sizes->width};
-    if (dim == 0) return SAMPLES[probe];
+    const int64_t image[4] = {0, sizes->channels, sizes->height, sizes->width};
+    if (dim == 0) return counts->at[COUNTED_SAMPLES];
     if (kind == INPUT_PAST) return 0;
     if (kind == INPUT_IMAGE || (kind == INPUT_OTHER && rank == 4))
         return dim < 4 && image[dim] > 0 ? image[dim] : -1;
-    return dim == 1 ? TOKENS[probe] : -1;
+    return dim == 1 ? counts->at[COUNTED_TOKENS] : -1;
 }
 
 /* Whether an input has tokens before samples, by the names of its dimensions. */
@@ -83,7 +105,7 @@ static bool is_turned_input(const OnnxShape *shape) {
            second->dim_param && strstr(second->dim_param, "batch");
 }
 
-static Status input_shape(const Net *net, const NetValue *input, int probe,
+static Status input_shape(const Net *net, const NetValue *input, const Counts *counts,
                           const ProbeSizes *sizes, Array *shape, Diag *diag) {
     const OnnxTensorType *tensor = probe_input_type(input);
     const Loc at = LOC_FILE(net->path);
@@ -97,14 +119,16 @@ static Status input_shape(const Net *net, const NetValue *input, int probe,
     const bool turned = is_turned_input(tensor->shape);
     for (int d = 0; d < shape->rank; d++) {
         const OnnxDim *dim = tensor->shape->dim[d];
+        const int counted = reopen_counted(net, input, d);
+        const bool opens = counts->opens && counted >= 0 && net->fixed[counted] > 0;
         const bool fixed =
+            !opens && dim->dim_value > 0 &&
             dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
-        shape->dim[d] =
-            fixed && dim->dim_value > 0
-                ? dim->dim_value
-                : open_size(kind, shape->rank, turned && d < 2 ? 1 - d : d, probe, sizes);
+        shape->dim[d] = fixed ? dim->dim_value
+                              : open_size(kind, shape->rank, turned && d < 2 ? 1 - d : d,
+                                          counts, sizes);
         if (!fixed && d == 1 && probe_is_source(net, input->name))
-            shape->dim[d] = SOURCE_TOKENS[probe];
+            shape->dim[d] = counts->at[COUNTED_SOURCE];
         if (shape->dim[d] >= 0) continue;
         diag_fail(diag, STATUS_MODEL, at, input->name,
                   "dimension %d has no fixed size, and nothing says how large it is", d);
@@ -129,11 +153,12 @@ static void fill_input(Array *array, InputKind kind) {
                                                : DEPENDS_CACHE;
 }
 
-static Status probe_input(Net *net, ArrayPool *pool, NetValue *input, int probe,
-                          const ProbeSizes *sizes, Diag *diag) {
+static Status probe_input(Net *net, ArrayPool *pool, const NetValue *input,
+                          const Counts *counts, const ProbeSizes *sizes, Array **out,
+                          Diag *diag) {
     Array shape;
     const InputKind kind = probe_input_kind(input);
-    TRY(input_shape(net, input, probe, sizes, &shape, diag));
+    TRY(input_shape(net, input, counts, sizes, &shape, diag));
     const bool given = kind == INPUT_PADDING || kind == INPUT_POSITIONS ||
                        kind == INPUT_PAST || kind == INPUT_SWITCH;
     Array *array = array_create(pool, shape.type, shape.rank, shape.dim, given);
@@ -141,21 +166,26 @@ static Status probe_input(Net *net, ArrayPool *pool, NetValue *input, int probe,
         return diag_fail(diag, STATUS_FORMAT, LOC_FILE(net->path), input->name,
                          "its shape is impossible");
     if (array->data) fill_input(array, kind);
-    input->probe[probe] = array;
+    *out = array;
     return STATUS_OK;
 }
 
 /* ---- nodes ---- */
+
+/* What a value is in a probe, or (-1) with the sizes that the file fixes. */
+static Array **value_in(NetValue *value, int probe) {
+    return probe < 0 ? &value->fixed : &value->probe[probe];
+}
 
 static Status probe_node(Net *net, ArrayPool *pool, NetNode *node, int probe,
                          Diag *diag) {
     Array **in = ARENA_ARRAY(pool->arena, Array *, (size_t)node->in_count);
     Array **out = ARENA_ARRAY(pool->arena, Array *, (size_t)node->out_count);
     for (int i = 0; i < node->in_count; i++)
-        in[i] = node->in[i] ? node->in[i]->probe[probe] : NULL;
+        in[i] = node->in[i] ? *value_in(node->in[i], probe) : NULL;
     TRY(eval_node(net, pool, node, in, out, diag));
     for (int i = 0; i < node->out_count; i++)
-        if (node->out[i]) node->out[i]->probe[probe] = out[i];
+        if (node->out[i]) *value_in(node->out[i], probe) = out[i];
     return STATUS_OK;
 }
 
@@ -220,20 +250,61 @@ static void mark_tokens_first(Net *net) {
     for (int i = net->node_count - 1; any && i >= 0; i--) share_order(net->nodes[i]);
 }
 
-Status probe_run(Net *net, ArrayPool *pool, const ProbeSizes *sizes, Diag *diag) {
+/* ---- all ---- */
+
+/* The stored tensors, whose numbers do not depend on sizes. */
+static void probe_stored(Net *net, ArrayPool *pool) {
     for (int i = 0; i < net->value_count; i++) {
         NetValue *value = net->values[i];
         if (!value->stored) continue;
-        /* a stored tensor's numbers do not depend on the probe */
-        Array *array = array_stored(pool, net, value->stored);
-        for (int p = 0; p < NET_PROBES; p++) value->probe[p] = array;
+        value->fixed = array_stored(pool, net, value->stored);
+        for (int p = 0; p < NET_PROBES; p++) value->probe[p] = value->fixed;
     }
+}
+
+/* Everything as the file has it, with the sizes that it fixes. */
+static Status run_file(Net *net, ArrayPool *pool, const ProbeSizes *sizes, Diag *diag) {
+    const Counts counts = file_counts(net);
+    for (int i = 0; i < net->input_count; i++)
+        TRY(probe_input(net, pool, net->inputs[i], &counts, sizes, &net->inputs[i]->fixed,
+                        diag));
+    for (int i = 0; i < net->node_count; i++)
+        TRY(probe_node(net, pool, net->nodes[i], -1, diag));
+    return STATUS_OK;
+}
+
+/* Node by node in both probes, each without the sizes that the file fixes. */
+static Status run_reopened(Net *net, ArrayPool *pool, Diag *diag) {
+    Reopen reopen = {.net = net, .pool = pool};
+    Status status = STATUS_OK;
+    for (int i = 0; status == STATUS_OK && i < net->node_count; i++) {
+        NetNode *node = net->nodes[i];
+        status = reopen_node(&reopen, node, diag);
+        for (int p = 0; p < NET_PROBES && status == STATUS_OK; p++)
+            status = probe_node(net, pool, node, p, diag);
+        for (int k = 0; k < node->out_count; k++) /* to know the rows of what follows */
+            if (node->out[k])
+                node->out[k]->tokens_first |= has_tokens_first(net, node->out[k]);
+        share_order(node);
+    }
+    reopen_end(&reopen);
+    return status;
+}
+
+Status probe_run(Net *net, ArrayPool *pool, const ProbeSizes *sizes, Diag *diag) {
+    reopen_find(net);
+    probe_stored(net, pool);
+    if (reopen_any(net)) TRY(run_file(net, pool, sizes, diag));
     for (int p = 0; p < NET_PROBES; p++) {
+        const Counts counts = probe_counts(p);
         for (int i = 0; i < net->input_count; i++)
-            TRY(probe_input(net, pool, net->inputs[i], p, sizes, diag));
+            TRY(probe_input(net, pool, net->inputs[i], &counts, sizes,
+                            &net->inputs[i]->probe[p], diag));
+    }
+    if (reopen_any(net)) TRY(run_reopened(net, pool, diag));
+    for (int p = 0; p < NET_PROBES && !reopen_any(net); p++)
         for (int i = 0; i < net->node_count; i++)
             TRY(probe_node(net, pool, net->nodes[i], p, diag));
-    }
     mark_tokens_first(net);
     return STATUS_OK;
 }

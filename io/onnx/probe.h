@@ -42,6 +42,10 @@ int64_t probe_samples(int probe);
 int64_t probe_tokens(int probe);
 int64_t probe_source_tokens(int probe);
 
+/* The same of what reopening counts (io/onnx/reopen.h), when the file's own sizes are
+ * evaluated: the number that it fixes, or any. */
+int64_t probe_file_count(const Net *net, int counted);
+
 /* Whether token `t` of sample `n` counts in a probe's mask of `tokens` tokens. */
 bool probe_mask(int64_t tokens, int64_t n, int64_t t);
 
@@ -54,9 +58,11 @@ typedef struct ProbeSizes {
     int64_t channels, height, width; /* of images */
 } ProbeSizes;
 
-/* Evaluates all nodes for both probes: fills NetValue.probe. Fails as eval_node does,
- * naming the node, and with STATUS_MODEL for an input whose size is open and not known.
- */
+/* Evaluates all nodes for both probes: fills NetValue.probe. Where the file fixes how
+ * many samples or tokens there are, they are opened (io/onnx/reopen.h): Net.fixed says
+ * which, and net's nodes change. Fails as eval_node does, naming the node, and with
+ * STATUS_MODEL for an input whose size is open and not known, or where what was fixed
+ * cannot be opened. */
 Status probe_run(Net *net, ArrayPool *pool, const ProbeSizes *sizes, Diag *diag);
 
 #endif

@@ -6,6 +6,7 @@
 #include "io/onnx/onnx_build.h"
 #include "io/onnx/onnx_read.h"
 #include "tests/support/configured.h"
+#include "tests/support/reference.h"
 
 #include <math.h>
 
@@ -157,6 +158,89 @@ static void test_refused_operators(void **state) {
     declare_states(b, "y", 4);
     put_graph(b);
     expect_refused("the file fixes how many samples there are");
+    arena_destroy(arena);
+}
+
+/* Rows of a table by the ids of `samples` texts of `tokens` tokens. */
+static const char *begin_fixed(OnnxBuild **out, Arena *arena, int64_t samples,
+                               int64_t tokens) {
+    OnnxBuild *b = *out = onnx_build_create(arena, ONNX_F32);
+    onnx_input(b, "input_ids", ONNX_I64, (const int64_t[]){samples, tokens},
+               (const char *const[]){NULL, NULL}, 2);
+    return onnx_gather(b, weights(b, 5, 4, 0), "input_ids", 0);
+}
+
+static void end_fixed(OnnxBuild *b, const char *y) {
+    onnx_rename(b, y, "y");
+    declare_states(b, "y", 4);
+    put_graph(b);
+}
+
+static const char *numbers(OnnxBuild *b, int count, const int64_t *dim, int rank,
+                           bool same) {
+    static float values[1024];
+    for (int i = 0; i < count; i++) values[i] = same ? (float)(i % 4) : (float)i;
+    return onnx_f32s(b, values, dim, rank);
+}
+
+/* Tables cut to the file's tokens, rows for each of its samples, a shape. */
+static void test_fixed_sizes(void **state) {
+    (void)state;
+    Arena *arena = arena_create();
+    OnnxBuild *b;
+    const char *x = begin_fixed(&b, arena, 2, 6);
+    x = ONNX_NODE(b, "Sin", ONNX_RESHAPE(b, x, 2, 6, 2, 2));
+    x = ONNX_NODE(b, "Mul", ONNX_RESHAPE(b, x, 12, 4),
+                  numbers(b, 4, (const int64_t[]){4}, 1, true));
+    x = ONNX_NODE(b, "Sub", ONNX_RESHAPE(b, x, 2, 6, 4),
+                  numbers(b, 24, (const int64_t[]){1, 6, 4}, 3, false));
+    x = ONNX_NODE(b, "Max", x, numbers(b, 8, (const int64_t[]){2, 1, 4}, 3, true));
+    end_fixed(b, x);
+    Model *model = load_model(path);
+    const Type want = {DTYPE_F32, 3, {DIM_N, DIM_T, 4}};
+    assert_true(type_equal(&model->graph->outputs[0].node->type, &want));
+    Runner r;
+    Node *node = model->graph->outputs[0].node;
+    runner_open_sizes(&r, model->graph, (const int64_t[DIM_SYMBOLS]){3, 2, 1, 1},
+                      PRECISION_F32, NULL, &node, 1);
+    int32_t *ids = workspace_input(r.workspace, INPUT_IDS);
+    for (int i = 0; i < 6; i++) ids[i] = i % 5;
+    runner_run(&r);
+    const float *got = workspace_value(r.workspace, node);
+    for (int i = 0; i < 24; i++) {
+        const int row = i / 4 % 5, c = i % 4, t = i / 4 % 2;
+        const double word = sin((row * 4 + c) * 1.7 + 4); /* weights() */
+        const double y = fmax(sin(word) * c - (t * 4 + c), c);
+        if (!(fabs(got[i] - y) <= 1e-5)) fail_msg("y[%d]: %g, not %g", i, got[i], y);
+    }
+    runner_close(&r);
+    model_destroy(model);
+    arena_destroy(arena);
+}
+
+/* What cannot be opened: samples that meet, tokens that weights count, a row for each
+ * sample that is its own, fewer tokens than the probes have. */
+static void test_refused_sizes(void **state) {
+    (void)state;
+    static const char FIXED[] = "the file fixes how many samples there are";
+    Arena *arena = arena_create();
+    OnnxBuild *b;
+    const char *x = begin_fixed(&b, arena, 1, 6);
+    x = ONNX_NODE(b, "Cos", x);
+    x = ONNX_NODE(b, "Softmax", ONNX_TRANSPOSE(b, x, 1, 2, 0));
+    end_fixed(b, ONNX_TRANSPOSE(b, x, 2, 0, 1));
+    expect_refused("(Softmax): it is over samples, which stay apart");
+    x = begin_fixed(&b, arena, 1, 6);
+    end_fixed(b, ONNX_NODE(b, "MatMul", ONNX_RESHAPE(b, x, 1, 24), weights(b, 24, 4, 1)));
+    expect_refused(FIXED);
+    x = begin_fixed(&b, arena, 2, 6);
+    end_fixed(
+        b, ONNX_NODE(b, "Add", x, numbers(b, 8, (const int64_t[]){2, 1, 4}, 3, false)));
+    expect_refused(FIXED);
+    x = begin_fixed(&b, arena, 1, 4);
+    end_fixed(b, ONNX_NODE(b, "Add", ONNX_RESHAPE(b, x, 1, 4, 4),
+                           numbers(b, 16, (const int64_t[]){1, 4, 4}, 3, false)));
+    expect_refused(FIXED);
     arena_destroy(arena);
 }
 
@@ -370,6 +454,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_fused_layer, enter, leave),
         cmocka_unit_test_setup_teardown(test_refused_operators, enter, leave),
+        cmocka_unit_test_setup_teardown(test_fixed_sizes, enter, leave),
+        cmocka_unit_test_setup_teardown(test_refused_sizes, enter, leave),
         cmocka_unit_test_setup_teardown(test_refused_names, enter, leave),
         cmocka_unit_test_setup_teardown(test_refused_branch, enter, leave),
         cmocka_unit_test_setup_teardown(test_refused_input, enter, leave),

@@ -344,6 +344,16 @@ static void test_torch_layers(void **state) {
     check_export("torch/modernbert", "modernbert", 4);
 }
 
+/* Files for one or two samples of 8 tokens compute what PyTorch does for three of 5
+ * (tests/data/onnx/fixed). */
+static void test_fixed_sizes(void **state) {
+    (void)state;
+    check_export("fixed/norm_last", "distilbert", 1);
+    check_export("fixed/roberta", "roberta", 2);
+    check_export("fixed/image", "vit", 1);
+    check_export("fixed/decoder_model", "marian", 1);
+}
+
 /* Outputs of onnxruntime for its own operators and for quantised matrices
  * (tests/data/onnx/microsoft). */
 static void test_microsoft(void **state) {
@@ -444,6 +454,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_changed_graph, enter, leave),
         cmocka_unit_test_setup_teardown(test_exports, enter, leave),
         cmocka_unit_test_setup_teardown(test_torch_layers, enter, leave),
+        cmocka_unit_test_setup_teardown(test_fixed_sizes, enter, leave),
         cmocka_unit_test_setup_teardown(test_merged, enter, leave),
         cmocka_unit_test_setup_teardown(test_microsoft, enter, leave),
     };
