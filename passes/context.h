@@ -46,6 +46,7 @@ typedef struct PassContext {
                    {model: PATH}, {snapshot: NAME}, {input: true}, {step: INDEX} for the
                    record of a step before; NULL = not wanted */
     const Watch *watch;
+    const TrainKeeper *keeper; /* of the state of trainings; NULL = nobody keeps it */
 
     /* Set by the pass. */
     bool exact;         /* this run should preserve the model's outputs: check it */

@@ -22,6 +22,7 @@
  * which stand behind all weights. */
 typedef struct Segment {
     const Storage *storage;
+    bool variances;         /* log variances */
     const PriorPart *prior; /* of weights; NULL = none */
     int64_t first, last;    /* last is exclusive */
     double factor, decay;
@@ -63,6 +64,8 @@ static void add_deviations(Optimizer *optimizer) {
         const Segment *of = &optimizer->segments[i];
         if (!of->prior) continue;
         Segment *segment = &optimizer->segments[optimizer->segment_count++];
+        segment->storage = of->storage;
+        segment->variances = true;
         segment->first = prior_log_variances(optimizer->prior, of->prior);
         segment->last = segment->first + of->prior->count;
         segment->factor = of->factor * optimizer->options->variance_lr;
@@ -180,7 +183,7 @@ void optimizer_describe(const Optimizer *optimizer, Arena *arena, int *with,
     *without = (StringList){.items = ARENA_ARRAY(arena, const char *, (size_t)count)};
     for (int i = 0; i < count; i++) {
         const Segment *segment = &optimizer->segments[i];
-        if (!segment->storage) break; /* log variances */
+        if (segment->variances) break;
         if (segment->prior)
             ++*with;
         else
@@ -355,6 +358,90 @@ void optimizer_step(Optimizer *optimizer, const float *gradient, double scale,
         .average_decay = (float)(options->ema < start ? options->ema : start),
     };
     parallel_for(blocks_of(optimizer->count), threads, step_block, &job);
+}
+
+/* ---- the state ---- */
+
+/* An array of the optimiser's and what names begin with of its parts by storage: where
+ * they belong to weights, and to log variances. */
+typedef struct StateArray {
+    const char *weights, *variances;
+    float *data; /* NULL = not used */
+    bool squares;
+} StateArray;
+
+enum { STATE_ARRAYS = 4 };
+
+static void state_arrays(const Optimizer *o, StateArray out[STATE_ARRAYS]) {
+    const StateArray arrays[STATE_ARRAYS] = {
+        {"weight/", "log_variance/", o->weights, false},
+        {"first/", "log_variance_first/", o->first, false},
+        {"second/", "log_variance_second/", o->second, true},
+        {"average/", "log_variance_average/", o->average, false}};
+    memcpy(out, arrays, sizeof arrays);
+}
+
+static const char *state_prefix(const StateArray *array, const Segment *segment) {
+    return segment->variances ? array->variances : array->weights;
+}
+
+void optimizer_save(const Optimizer *optimizer, TrainState *state) {
+    StateArray arrays[STATE_ARRAYS];
+    state_arrays(optimizer, arrays);
+    for (int a = 0; a < STATE_ARRAYS; a++)
+        for (int i = 0; arrays[a].data && i < optimizer->segment_count; i++) {
+            const Segment *segment = &optimizer->segments[i];
+            const Tensor *like = &segment->storage->tensor;
+            train_state_view(state, state_prefix(&arrays[a], segment),
+                             segment->storage->name, DTYPE_F32, like->rank, like->dim,
+                             arrays[a].data + segment->first);
+        }
+}
+
+/* A second moment is a mean of squares. */
+static Status check_squares(const Tensor *tensor, const char *name, Diag *diag) {
+    for (int64_t i = 0; i < tensor_count(tensor); i++) {
+        float square;
+        tensor_read_f32(tensor, i, 1, &square);
+        if (square < 0)
+            return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
+                             "the state of the training has a negative second moment of "
+                             "'%s', element %lld",
+                             name, (long long)i);
+    }
+    return STATUS_OK;
+}
+
+/* The tensors of all arrays and segments, in order. */
+static Status find_state(const Optimizer *optimizer, const StateArray *arrays,
+                         TrainState *state, const Tensor **found, Diag *diag) {
+    for (int a = 0; a < STATE_ARRAYS; a++)
+        for (int i = 0; arrays[a].data && i < optimizer->segment_count; i++, found++) {
+            const Segment *segment = &optimizer->segments[i];
+            const Tensor *like = &segment->storage->tensor;
+            TRY(train_state_find(found, state, state_prefix(&arrays[a], segment),
+                                 segment->storage->name, DTYPE_F32, like->rank, like->dim,
+                                 diag));
+            if (arrays[a].squares)
+                TRY(check_squares(*found, segment->storage->name, diag));
+        }
+    return train_state_all_found(state, diag);
+}
+
+Status optimizer_load(Optimizer *optimizer, TrainState *state, Diag *diag) {
+    StateArray arrays[STATE_ARRAYS];
+    state_arrays(optimizer, arrays);
+    const size_t most = STATE_ARRAYS * (size_t)optimizer->segment_count;
+    const Tensor **found = memory_alloc(most, sizeof *found);
+    const Status status = find_state(optimizer, arrays, state, found, diag);
+    const Tensor **next = found;
+    for (int a = 0; status == STATUS_OK && a < STATE_ARRAYS; a++)
+        for (int i = 0; arrays[a].data && i < optimizer->segment_count; i++, next++)
+            memcpy(arrays[a].data + optimizer->segments[i].first, tensor_data(*next),
+                   tensor_bytes(*next));
+    free(found);
+    if (status == STATUS_OK) optimizer_restore_means(optimizer);
+    return status;
 }
 
 void optimizer_restore_means(Optimizer *optimizer) {

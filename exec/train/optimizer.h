@@ -7,6 +7,7 @@
 
 #include "exec/run/run.h"
 #include "exec/train/train_options.h"
+#include "exec/train/train_state.h"
 
 typedef struct Optimizer Optimizer;
 
@@ -45,6 +46,14 @@ double optimizer_prior(const Optimizer *optimizer);
  * names of the others (in the arena; none when the objective is the likelihood). */
 void optimizer_describe(const Optimizer *optimizer, Arena *arena, int *with,
                         StringList *without);
+
+/* Puts all that is trained, moments and averages into a state, as views, by storage. */
+void optimizer_save(const Optimizer *optimizer, TrainState *state);
+
+/* Takes it back. Comes after whatever else is read of the state. Fails with STATUS_MODEL,
+ * nothing taken over, where something is missing, or is there that nobody has asked for.
+ */
+Status optimizer_load(Optimizer *optimizer, TrainState *state, Diag *diag);
 
 /* Puts means in the place of drawn weights: whenever others look at them between steps,
  * and after the last one whatever came of it. */

@@ -3,6 +3,7 @@
 
 #include "exec/plan/weight_layout.h"
 #include "exec/run/feed.h"
+#include "exec/train/history.h"
 #include "exec/train/optimizer.h"
 #include "exec/train/prior.h"
 #include "exec/train/shards.h"
@@ -19,104 +20,15 @@ typedef struct Trainer {
     Params *params;
     Shards *shards;
     Optimizer *optimizer;
-    MiniBatch batch; /* of the current step */
-    double *losses;  /* of the step: the loss, then the parts; means */
-    double prior;    /* of the step: what priors add to the loss */
+    History *history;
+    int64_t epoch, total; /* steps of an epoch and of the run */
+    int64_t done;         /* steps */
+    int64_t kept;         /* of them when the state was kept; -1 = never */
+    bool whole;           /* nothing of the last one is left to be done */
+    MiniBatch batch;      /* of the current step */
+    double *losses;       /* of the step: the loss, then the parts; means */
+    double prior;         /* of the step: what priors add to the loss */
 } Trainer;
-
-/* A mean over steps, each sample counting 1. */
-typedef struct Mean {
-    double sum;
-    int64_t samples;
-} Mean;
-
-static void mean_add(Mean *mean, double value, int64_t samples) {
-    mean->sum += value * (double)samples;
-    mean->samples += samples;
-}
-
-static double mean_value(const Mean *mean) {
-    return mean->samples ? mean->sum / (double)mean->samples : 0;
-}
-
-/* What the report is made from. */
-typedef struct History {
-    int64_t total, epoch; /* steps of the run and of an epoch */
-    int64_t window;       /* steps that the first and last means are over */
-    int64_t row;          /* steps of a row of the curve */
-    Mean first, last, current;
-    Mean first_prior, last_prior, current_prior;
-    Mean *parts;
-    double *loss, *prior; /* the curve */
-    int64_t *step;
-    int count, capacity;
-    double largest_norm;
-} History;
-
-static History history_open(const Trainer *trainer) {
-    const TrainOptions *options = trainer->options;
-    History h = {.epoch = (trainer->job.samples + trainer->job.batch - 1) /
-                          trainer->job.batch};
-    h.total = options->steps > 0 ? options->steps : options->epochs * h.epoch;
-    h.window = h.total >= 2 * h.epoch ? h.epoch : h.total / 10;
-    if (h.window < 1) h.window = 1;
-    h.row = options->log_every > 0 ? options->log_every : h.epoch;
-    h.parts = memory_alloc((size_t)trainer->job.part_count + 1, sizeof *h.parts);
-    return h;
-}
-
-static void add_row(History *h, int64_t step) {
-    if (h->count == h->capacity) {
-        h->capacity = h->capacity ? 2 * h->capacity : 16;
-        h->loss = memory_grow(h->loss, (size_t)h->capacity, sizeof *h->loss);
-        h->prior = memory_grow(h->prior, (size_t)h->capacity, sizeof *h->prior);
-        h->step = memory_grow(h->step, (size_t)h->capacity, sizeof *h->step);
-    }
-    h->loss[h->count] = mean_value(&h->current);
-    h->prior[h->count] = mean_value(&h->current_prior);
-    h->step[h->count++] = step;
-    h->current = h->current_prior = (Mean){0};
-}
-
-/* Adds step `step` (from 0) with its losses. */
-static void history_add(History *h, const Trainer *trainer, int64_t step, double norm) {
-    const int64_t n = trainer->batch.count;
-    if (norm > h->largest_norm) h->largest_norm = norm;
-    mean_add(&h->current, trainer->losses[0], n);
-    mean_add(&h->current_prior, trainer->prior, n);
-    if (step < h->window) {
-        mean_add(&h->first, trainer->losses[0], n);
-        mean_add(&h->first_prior, trainer->prior, n);
-    }
-    if (step >= h->total - h->window) {
-        mean_add(&h->last, trainer->losses[0], n);
-        mean_add(&h->last_prior, trainer->prior, n);
-        for (int i = 0; i < trainer->job.part_count; i++)
-            mean_add(&h->parts[i], trainer->losses[i + 1], n);
-    }
-    if ((step + 1) % h->row == 0 || step + 1 == h->total) add_row(h, step + 1);
-}
-
-static void fill_report(TrainReport *report, const History *h, int part_count,
-                        Arena *arena) {
-    *report = (TrainReport){.steps = h->total,
-                            .first_loss = mean_value(&h->first),
-                            .last_loss = mean_value(&h->last),
-                            .curve_count = h->count,
-                            .largest_norm = h->largest_norm,
-                            .first_prior = mean_value(&h->first_prior),
-                            .last_prior = mean_value(&h->last_prior)};
-    report->curve_loss = ARENA_ARRAY(arena, double, (size_t)h->count);
-    report->curve_prior = ARENA_ARRAY(arena, double, (size_t)h->count);
-    report->curve_step = ARENA_ARRAY(arena, int64_t, (size_t)h->count);
-    report->part_loss = ARENA_ARRAY(arena, double, (size_t)part_count);
-    for (int i = 0; i < h->count; i++) {
-        report->curve_loss[i] = h->loss[i];
-        report->curve_prior[i] = h->prior[i];
-        report->curve_step[i] = h->step[i];
-    }
-    for (int i = 0; i < part_count; i++) report->part_loss[i] = mean_value(&h->parts[i]);
-}
 
 /* ---- the loop ---- */
 
@@ -154,7 +66,7 @@ static Status check_step(const Trainer *trainer, int64_t step, double norm, Diag
 }
 
 /* Takes step `step`: gradient, checks, update. */
-static Status train_step(Trainer *trainer, History *h, int64_t step, Diag *diag) {
+static Status train_step(Trainer *trainer, int64_t step, Diag *diag) {
     const TrainOptions *options = trainer->options;
     const int threads = trainer->job.threads;
     /* Weights are drawn before any shard runs: all of them see the same ones. */
@@ -167,15 +79,93 @@ static Status train_step(Trainer *trainer, History *h, int64_t step, Diag *diag)
     TRY(check_step(trainer, step, norm, diag));
     const double scale =
         options->clip > 0 && norm > options->clip ? options->clip / norm : 1;
-    const double rate = options->lr * schedule_factor(options, step, h->total);
+    const double rate = options->lr * schedule_factor(options, step, trainer->total);
     optimizer_step(trainer->optimizer, shards_gradients(trainer->shards)[0], scale, rate,
                    step, threads);
-    history_add(h, trainer, step, norm);
-    const TrainHook *hook = options->hook;
+    history_add(trainer->history, &(HistoryStep){.step = step,
+                                                 .samples = trainer->batch.count,
+                                                 .losses = trainer->losses,
+                                                 .prior = trainer->prior,
+                                                 .norm = norm,
+                                                 .rate = rate});
+    return STATUS_OK;
+}
+
+/* What the pass does after a step. */
+static Status run_hook(Trainer *trainer, Diag *diag) {
+    const TrainHook *hook = trainer->options->hook;
     if (!hook) return STATUS_OK;
     optimizer_restore_means(trainer->optimizer);
-    return hook->step(hook->self, step + 1, h->total, diag);
+    return hook->step(hook->self, trainer->done, trainer->total, diag);
 }
+
+/* ---- the state ---- */
+
+/* Hands the state to the keeper. */
+static Status save_state(Trainer *trainer, Diag *diag) {
+    const TrainOptions *options = trainer->options;
+    TrainState *state = train_state_create();
+    tree_put_int(state->arena, state->numbers, "serial", options->serial);
+    tree_put_int(state->arena, state->numbers, "step", trainer->done);
+    tree_put_int(state->arena, state->numbers, "total", trainer->total);
+    history_save(trainer->history, state);
+    if (options->hook && options->hook->save)
+        options->hook->save(options->hook->self, state);
+    optimizer_save(trainer->optimizer, state);
+    const Status status = options->keeper->save(options->keeper->self, state, diag);
+    train_state_destroy(state);
+    if (status == STATUS_OK) trainer->kept = trainer->done;
+    return status;
+}
+
+/* After a step: keeps the state where it is time. */
+static Status keep_state(Trainer *trainer, Diag *diag) {
+    const TrainKeeper *keeper = trainer->options->keeper;
+    if (!keeper || !keeper->save) return STATUS_OK;
+    const bool end = trainer->options->more && trainer->done == trainer->total;
+    const bool due =
+        keeper->due && keeper->due(keeper->self, trainer->done, trainer->total);
+    return end || due ? save_state(trainer, diag) : STATUS_OK;
+}
+
+/* Keeps what an interrupted run has done. The interruption is what is told. */
+static void keep_interrupted(Trainer *trainer, Diag *diag) {
+    const TrainKeeper *keeper = trainer->options->keeper;
+    if (!keeper || !keeper->save || !trainer->whole || trainer->kept == trainer->done)
+        return;
+    Diag *aside = diag_create();
+    if (save_state(trainer, aside) != STATUS_OK)
+        diag_note(diag, "the state of the training could not be kept");
+    diag_destroy(aside);
+}
+
+static Status take_state(Trainer *trainer, TrainState *state, Diag *diag) {
+    const TrainOptions *options = trainer->options;
+    int64_t serial, total, step;
+    TRY(train_state_int(&serial, state, "serial", options->serial, options->serial,
+                        diag));
+    TRY(train_state_int(&total, state, "total", trainer->total, trainer->total, diag));
+    TRY(train_state_int(&step, state, "step", 1, trainer->total, diag));
+    TRY(history_load(trainer->history, state, step, diag));
+    if (options->hook && options->hook->load)
+        TRY(options->hook->load(options->hook->self, state, step, trainer->total, diag));
+    TRY(optimizer_load(trainer->optimizer, state, diag));
+    trainer->done = trainer->kept = step;
+    return STATUS_OK;
+}
+
+/* Goes on from the state that an earlier run left, if there is one. */
+static Status load_state(Trainer *trainer, Diag *diag) {
+    const TrainKeeper *keeper = trainer->options->keeper;
+    TrainState *state = NULL;
+    if (!keeper || !keeper->load) return STATUS_OK;
+    TRY(keeper->load(keeper->self, trainer->options->serial, &state, diag));
+    const Status status = state ? take_state(trainer, state, diag) : STATUS_OK;
+    train_state_destroy(state);
+    return status;
+}
+
+/* ---- epochs ---- */
 
 /* Sorts a window of the permutation of groups by length and shuffles its batches, so that
  * samples of a batch are about equally long and the order of lengths stays random. */
@@ -224,32 +214,40 @@ static void epoch_order(const Trainer *trainer, uint64_t key, int64_t *order) {
     spread_groups(order, groups, group);
 }
 
-static Status train_loop(Trainer *trainer, History *h, uint64_t seed, Diag *diag) {
+static Status train_loop(Trainer *trainer, uint64_t seed, Diag *diag) {
     const int64_t samples = trainer->job.samples, batch = trainer->job.batch;
     int64_t *order = memory_alloc((size_t)samples, sizeof *order);
     const uint64_t augment = random_key_name(seed, "augment");
     const uint64_t draws = random_key_name(seed, "step");
+    int64_t ordered = -1; /* the epoch of `order` */
     Status status = STATUS_OK;
-    for (int64_t step = 0; step < h->total && status == STATUS_OK; step++) {
-        const int64_t epoch = step / h->epoch;
-        const int64_t first = step % h->epoch * batch;
-        if (first == 0) epoch_order(trainer, random_key(seed, (uint64_t)epoch), order);
+    while (trainer->done < trainer->total && status == STATUS_OK) {
+        const int64_t step = trainer->done, epoch = step / trainer->epoch;
+        const int64_t first = step % trainer->epoch * batch;
+        if (epoch != ordered)
+            epoch_order(trainer, random_key(seed, (uint64_t)(ordered = epoch)), order);
         trainer->batch =
             (MiniBatch){.samples = order + first,
                         .count = samples - first < batch ? samples - first : batch,
                         .key = random_key(draws, (uint64_t)step)};
         if (trainer->options->augment)
             trainer->batch.augment = random_key(augment, (uint64_t)epoch) | 1;
-        status = train_step(trainer, h, step, diag);
-        if (status == STATUS_INTERRUPTED)
-            diag_fail(diag, status, LOC_NONE, NULL,
-                      "training stopped after %lld of %lld "
-                      "steps",
-                      (long long)step, (long long)h->total);
-        else if (status == STATUS_OK)
-            shards_progress(trainer->shards, step + 1, h->total, trainer->losses[0]);
+        status = train_step(trainer, step, diag);
+        if (status != STATUS_OK) break;
+        trainer->done++;
+        trainer->whole = false;
+        status = run_hook(trainer, diag);
+        if (status != STATUS_OK) break;
+        trainer->whole = true;
+        status = keep_state(trainer, diag);
+        shards_progress(trainer->shards, trainer->done, trainer->total,
+                        trainer->losses[0]);
     }
     free(order);
+    if (status != STATUS_INTERRUPTED) return status;
+    diag_fail(diag, status, LOC_NONE, NULL, "training stopped after %lld of %lld steps",
+              (long long)trainer->done, (long long)trainer->total);
+    keep_interrupted(trainer, diag);
     return status;
 }
 
@@ -271,44 +269,47 @@ static Status trainer_open(Trainer *trainer, Diag *diag) {
     TRY(optimizer_create(&trainer->optimizer, job->graph, shards_plan(trainer->shards),
                          trainer->params, trainer->options, job->samples, diag));
     trainer->losses = memory_alloc((size_t)job->part_count + 1, sizeof *trainer->losses);
-    return shards_open(trainer->shards, trainer->params,
-                       optimizer_count(trainer->optimizer), diag);
+    trainer->history = history_create(trainer->total, trainer->epoch,
+                                      trainer->options->log_every, job->part_count);
+    TRY(shards_open(trainer->shards, trainer->params, optimizer_count(trainer->optimizer),
+                    diag));
+    return load_state(trainer, diag);
 }
 
 static void trainer_close(Trainer *trainer) {
     shards_destroy(trainer->shards);
     optimizer_destroy(trainer->optimizer);
     params_destroy(trainer->params);
+    history_destroy(trainer->history);
     free(trainer->losses);
 }
 
 static Status trainer_run(Trainer *trainer, uint64_t seed, Arena *arena,
                           TrainReport *report, Diag *diag) {
     TRY(trainer_open(trainer, diag));
-    History history = history_open(trainer);
-    Status status = train_loop(trainer, &history, seed, diag);
-    if (status == STATUS_OK)
-        status = optimizer_finish(trainer->optimizer, diag);
-    else
+    Status status = train_loop(trainer, seed, diag);
+    if (status != STATUS_OK) {
         optimizer_restore_means(trainer->optimizer);
-    if (status == STATUS_OK) {
-        fill_report(report, &history, trainer->job.part_count, arena);
-        report->shards = shards_count(trainer->shards);
-        optimizer_describe(trainer->optimizer, arena, &report->prior_storages,
-                           &report->priorless);
+        return status;
     }
-    free(history.parts);
-    free(history.loss);
-    free(history.prior);
-    free(history.step);
-    return status;
+    TRY(optimizer_finish(trainer->optimizer, diag));
+    history_report(trainer->history, trainer->done, arena, report);
+    report->shards = shards_count(trainer->shards);
+    optimizer_describe(trainer->optimizer, arena, &report->prior_storages,
+                       &report->priorless);
+    return STATUS_OK;
 }
 
 /* What the options say of the job; there are `samples` of them. */
 static Trainer trainer_of(Graph *graph, Node *loss, const TrainOptions *options,
                           int64_t samples, int threads) {
     const int64_t batch = options->batch_size < samples ? options->batch_size : samples;
+    const int64_t epoch = (samples + batch - 1) / batch;
     return (Trainer){.options = options,
+                     .epoch = epoch,
+                     .total =
+                         options->steps > 0 ? options->steps : options->epochs * epoch,
+                     .kept = -1,
                      .job = {.graph = graph,
                              .loss = loss,
                              .samples = samples,

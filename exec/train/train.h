@@ -12,21 +12,31 @@
 #include "exec/run/forward.h"
 #include "exec/train/train_options.h"
 
+/* A row of the curve: means over the steps since the row before. */
+typedef struct TrainRow {
+    int64_t step; /* the last one, from 1 */
+    double loss, prior;
+    const double *parts;  /* by part of the loss */
+    double gradient_norm; /* before clipping */
+    double
+        learning_rate; /* of the last step, of storages without a factor of their own */
+    bool measured;     /* the row ends with a measurement on a development set */
+    double value;      /* what it found */
+} TrainRow;
+
 /* What came of a training run. */
 typedef struct TrainReport {
     int64_t steps;
     int64_t shards;               /* of a full mini-batch: see TrainNeeds */
     double first_loss, last_loss; /* means over the first and the last epoch (or tenth) */
-    double *curve_loss;           /* arena; one value per logged row */
-    int64_t *curve_step;
-    int curve_count;
+    TrainRow *rows;               /* the curve; arena */
+    int row_count;
     double *part_loss;   /* arena; mean over the last epoch of each of `parts` */
     double largest_norm; /* of the gradient before clipping */
 
     /* Objectives with a prior: what it adds, over the same steps; for map without the
      * constant of its density. Zeros for the likelihood. */
     double first_prior, last_prior;
-    double *curve_prior;
     int prior_storages;   /* trained under a prior */
     StringList priorless; /* those trained without one; arena */
 } TrainReport;
@@ -38,7 +48,10 @@ typedef struct TrainReport {
  * For objectives with a prior see exec/train/prior.h: storages under a prior have no
  * weight decay, and are trained even where the loss does not depend on them; variational
  * inference leaves the means as weights and q as the storages' Gaussians.
- * A non-finite loss stops with STATUS_MODEL naming step and part. */
+ * A non-finite loss stops with STATUS_MODEL naming step and part.
+ * With options->keeper the run goes on from the state that an earlier one left, and
+ * leaves its own: see exec/train/train_state.h. A state that does not fit is refused with
+ * STATUS_MODEL, the weights unchanged. */
 Status train(Graph *graph, Node *loss, Node *const *parts, int part_count,
              const Batches *data, const TrainOptions *options, uint64_t seed, int threads,
              const Watch *watch, Arena *arena, TrainReport *report, Diag *diag);
@@ -46,7 +59,7 @@ Status train(Graph *graph, Node *loss, Node *const *parts, int part_count,
 /* What training takes. */
 typedef struct TrainNeeds {
     size_t bytes;   /* beside the model's weights: workspaces of all shards that run at
-                       once,   gradients, optimiser state, averaged weights, priors */
+                       once, gradients, optimiser state, averaged weights, priors */
     int64_t shards; /* of a full mini-batch: as many threads can be used, no more */
 } TrainNeeds;
 

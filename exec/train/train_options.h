@@ -3,6 +3,7 @@
 #ifndef COMPRESS_EXEC_TRAIN_TRAIN_OPTIONS_H
 #define COMPRESS_EXEC_TRAIN_TRAIN_OPTIONS_H
 
+#include "exec/train/train_state.h"
 #include "ir/field.h"
 #include "ir/graph.h"
 
@@ -18,11 +19,16 @@ enum { OBJECTIVE_LIKELIHOOD, OBJECTIVE_MAP, OBJECTIVE_VARIATIONAL };
 
 /* What happens after each optimiser step: `step` counts from 1 to `total`, and the
  * trained graph's storages hold the weights as that step left them (variational
- * inference: the means). A failure ends the
- * training with it. */
+ * inference: the means). A failure ends the training with it. */
 typedef struct TrainHook {
     void *self;
     Status (*step)(void *self, int64_t step, int64_t total, Diag *diag);
+    /* Put what the hook knows after a step into a state (views are fine: it is kept
+     * before the next step), and take it back, after `step` steps of `total`. Both NULL:
+     * the hook remembers nothing. */
+    void (*save)(const void *self, TrainState *state);
+    Status (*load)(void *self, TrainState *state, int64_t step, int64_t total,
+                   Diag *diag);
 } TrainHook;
 
 /* Options shared by every pass that trains. A pass's options struct has this as its FIRST
@@ -60,9 +66,13 @@ typedef struct TrainOptions {
     double prior_scale;   /* factor of the prior's variances */
     double init_variance; /* of q at the start; 0 = the prior's */
     double variance_lr;   /* learning-rate factor of log variances */
-    const TrainHook *hook; /* set by passes, no option of recipes; NULL = none */
-    const char *const
-        *part_names; /* likewise: what messages call the parts of the loss */
+
+    /* Set by passes, no options of recipes. */
+    const TrainHook *hook;         /* NULL = none */
+    const char *const *part_names; /* what messages call the parts of the loss */
+    const TrainKeeper *keeper;     /* keeps the state; NULL = nobody */
+    int serial;                    /* which training of its step this is, from 0 */
+    bool more;                     /* the step goes on with another one */
 } TrainOptions;
 
 /* Defaults, as an initialiser for pass option structs and as an object. */

@@ -63,12 +63,15 @@ typedef struct Estimate {
     const Graph *trained; /* the graph that is being trained */
 } Estimate;
 
-/* Trains a model on the labels; `hook` may be NULL. */
-static Status train_model(Estimate *e, PassContext *ctx, Model *model,
+/* Trains a model on the labels, as the step's training number `serial`; `hook` may be
+ * NULL. */
+static Status train_model(Estimate *e, PassContext *ctx, Model *model, int64_t serial,
                           const TrainHook *hook, Diag *diag) {
     Objective o;
     TrainOptions train = e->options->train;
     train.hook = hook;
+    train.serial = (int)serial;
+    train.more = e->options->from == FROM_RUNS && serial + 1 < e->options->samples;
     TRY(objective_begin(&o, ctx, model, diag));
     e->trained = o.graph;
     Status status = STATUS_OK;
@@ -100,7 +103,25 @@ static Status take_iterate(void *self, int64_t step, int64_t total, Diag *diag) 
     return posterior_take(&e->posterior, e->trained, diag);
 }
 
-/* ---- runs ---- */
+static void save_iterates(const void *self, TrainState *state) {
+    const Estimate *e = self;
+    posterior_save(&e->posterior, state);
+}
+
+/* Those that take_iterate takes up to a step. */
+static Status load_iterates(void *self, TrainState *state, int64_t step, int64_t total,
+                            Diag *diag) {
+    Estimate *e = self;
+    const int64_t every = e->options->every;
+    const int64_t missing = (total - step + every - 1) / every;
+    const int64_t taken = e->options->samples - missing;
+    return posterior_load(&e->posterior, state, taken > 0 ? taken : 0, diag);
+}
+
+/* ---- runs ----
+ *
+ * Each leaves its state when it ends, so that a step that goes on takes the runs that
+ * were done from there: what is gathered of them need not be kept. */
 
 /* Run `index` on a copy of the model, with random numbers of its own. */
 static Status run_once(Estimate *e, const Model *model, int64_t index, Tree *record,
@@ -118,7 +139,7 @@ static Status run_once(Estimate *e, const Model *model, int64_t index, Tree *rec
         }
         if (!ctx.plan) status = model_init_weights(copy, ctx.seed, diag);
     }
-    if (status == STATUS_OK) status = train_model(e, &ctx, copy, NULL, diag);
+    if (status == STATUS_OK) status = train_model(e, &ctx, copy, index, NULL, diag);
     if (status == STATUS_OK && !ctx.plan)
         status = posterior_take(&e->posterior, copy->graph, diag);
     e->ctx->train_bytes = ctx.train_bytes;
@@ -146,9 +167,10 @@ static Status from_runs(Estimate *e, const Model *model, Diag *diag) {
 /* ---- the pass ---- */
 
 static Status estimate(Estimate *e, Model *model, Diag *diag) {
-    const TrainHook hook = {.self = e, .step = take_iterate};
+    const TrainHook hook = {
+        .self = e, .step = take_iterate, .save = save_iterates, .load = load_iterates};
     TRY(e->options->from == FROM_RUNS ? from_runs(e, model, diag)
-                                      : train_model(e, e->ctx, model, &hook, diag));
+                                      : train_model(e, e->ctx, model, 0, &hook, diag));
     e->ctx->train_bytes += posterior_bytes(&e->posterior);
     return e->ctx->plan ? STATUS_OK : posterior_finish(&e->posterior, diag);
 }

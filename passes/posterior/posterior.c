@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Elements handled together. */
 enum { CHUNK = 512 };
@@ -187,6 +188,76 @@ Status posterior_take(Posterior *p, const Graph *graph, Diag *diag) {
         }
     }
     p->taken++;
+    return STATUS_OK;
+}
+
+/* ---- the state of a training run ---- */
+
+/* What the areas of each form are called, in the order of `areas`. */
+static const char *const AREA_NAMES[GAUSSIAN_FORM_COUNT][4] = {
+    [GAUSSIAN_DIAGONAL] = {"posterior_mean/", "posterior_square/"},
+    [GAUSSIAN_LOW_RANK] = {"posterior_samples/"},
+    [GAUSSIAN_KRON] = {"posterior_mean/", "posterior_first/", "posterior_row/",
+                       "posterior_column/"}};
+
+/* An area's shape in a state: of samples those that were taken. */
+static Tensor area_shape(const PosteriorPart *part, const Tensor *area, int64_t taken) {
+    Tensor shape = tensor_shape(area->dtype, area->rank, area->dim);
+    if (part->normal->form == GAUSSIAN_LOW_RANK) shape.dim[0] = taken;
+    return shape;
+}
+
+void posterior_save(const Posterior *p, TrainState *state) {
+    tree_put_int(state->arena, state->numbers, "posterior_taken", p->taken);
+    for (int i = 0; i < p->part_count && p->taken > 0; i++) {
+        PosteriorPart *part = &p->parts[i];
+        Tensor *area[6];
+        const int count = areas(part, area);
+        for (int a = 0; a < count; a++) {
+            const Tensor shape = area_shape(part, area[a], p->taken);
+            train_state_view(state, AREA_NAMES[part->normal->form][a],
+                             part->storage->name, shape.dtype, shape.rank, shape.dim,
+                             tensor_data(area[a]));
+        }
+    }
+}
+
+static Status load_area(const PosteriorPart *part, const Tensor *area, const char *prefix,
+                        TrainState *state, int64_t taken, Diag *diag) {
+    const Tensor *found = NULL;
+    const Tensor shape = area_shape(part, area, taken);
+    TRY(train_state_find(&found, state, prefix, part->storage->name, shape.dtype,
+                         shape.rank, shape.dim, diag));
+    memcpy((void *)(uintptr_t)tensor_data(area), tensor_data(found), tensor_bytes(found));
+    return STATUS_OK;
+}
+
+/* Sums of squares that are none would become variances. */
+static Status check_squares(const PosteriorPart *part, Diag *diag) {
+    const bool squares = part->normal->form == GAUSSIAN_DIAGONAL;
+    const double *square = squares ? numbers_of(&part->square) : NULL;
+    const int64_t count = squares ? tensor_count(&part->square) : 0;
+    for (int64_t i = 0; i < count; i++)
+        if (square[i] < 0)
+            return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
+                             "the state of the training has a negative sum of squares of "
+                             "'%s', element %lld",
+                             part->storage->name, (long long)i);
+    return STATUS_OK;
+}
+
+Status posterior_load(Posterior *p, TrainState *state, int64_t taken, Diag *diag) {
+    TRY(train_state_int(&taken, state, "posterior_taken", taken, taken, diag));
+    for (int i = 0; i < p->part_count && taken > 0; i++) {
+        PosteriorPart *part = &p->parts[i];
+        Tensor *area[6];
+        const int count = areas(part, area);
+        for (int a = 0; a < count; a++)
+            TRY(load_area(part, area[a], AREA_NAMES[part->normal->form][a], state, taken,
+                          diag));
+        TRY(check_squares(part, diag));
+    }
+    p->taken = taken;
     return STATUS_OK;
 }
 

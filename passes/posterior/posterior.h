@@ -68,6 +68,11 @@ size_t posterior_bytes(const Posterior *posterior);
  * STATUS_MODEL when a weight is not finite. */
 Status posterior_take(Posterior *posterior, const Graph *graph, Diag *diag);
 
+/* Puts what was gathered into the state of a training run, as views, and takes it back:
+ * `taken` samples. Loading fails with STATUS_MODEL where the state is another one. */
+void posterior_save(const Posterior *posterior, TrainState *state);
+Status posterior_load(Posterior *posterior, TrainState *state, int64_t taken, Diag *diag);
+
 /* Gives the model's storages their Gaussians and records what they are like. All K
  * samples must have been taken. Fails with STATUS_MODEL when the samples do not differ
  * (and no prior_floor is given), STATUS_MEMORY. */

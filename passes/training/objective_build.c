@@ -382,6 +382,19 @@ static void record_prior(const Objective *o, const TrainReport *report) {
     tree_append(ctx->arena, ctx->record, "without_prior", LOC_NONE, list);
 }
 
+/* A row of the curve. */
+static void record_row(const Objective *o, const TrainRow *row, bool prior, Tree *map) {
+    Arena *arena = o->ctx->arena;
+    tree_put_int(arena, map, "step", row->step);
+    tree_put_real(arena, map, "loss", row->loss);
+    tree_put_real(arena, map, "learning_rate", row->learning_rate);
+    tree_put_real(arena, map, "gradient_norm", row->gradient_norm);
+    if (prior) tree_put_real(arena, map, "prior", row->prior);
+    Tree *parts = tree_put_map(arena, map, "parts");
+    for (int i = 0; i < o->part_count; i++)
+        tree_put_real(arena, parts, o->part_name[i], row->parts[i]);
+}
+
 /* Loss curve and final parts into the step's record. */
 static void record_training(const Objective *o, const TrainReport *report, bool prior) {
     PassContext *ctx = o->ctx;
@@ -395,13 +408,8 @@ static void record_training(const Objective *o, const TrainReport *report, bool 
                       report->part_loss[i]);
     if (prior) record_prior(o, report);
     Tree *curve = tree_new(ctx->arena, TREE_LIST, LOC_NONE);
-    for (int i = 0; i < report->curve_count; i++) {
-        Tree *row = tree_new(ctx->arena, TREE_MAP, LOC_NONE);
-        tree_put_int(ctx->arena, row, "step", report->curve_step[i]);
-        tree_put_real(ctx->arena, row, "loss", report->curve_loss[i]);
-        if (prior) tree_put_real(ctx->arena, row, "prior", report->curve_prior[i]);
-        tree_append(ctx->arena, curve, NULL, LOC_NONE, row);
-    }
+    for (int i = 0; i < report->row_count; i++)
+        record_row(o, &report->rows[i], prior, tree_add_map(ctx->arena, curve));
     tree_append(ctx->arena, ctx->record, "curve", LOC_NONE, curve);
     if (!ctx->times) return;
     /* not in the record: a model must not tell the threads it was made with */
@@ -546,6 +554,7 @@ Status objective_train(Objective *o, const char *data_name, const TrainOptions *
     TRY(objective_ask_teacher(&more, o, data, diag));
     TrainOptions named = *options;
     named.part_names = o->part_name;
+    named.keeper = ctx->keeper;
     TrainReport report = {0};
     Status status =
         train(o->graph, loss, o->part, o->part_count, more ? more : data, &named,

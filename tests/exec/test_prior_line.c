@@ -180,7 +180,7 @@ static void check_ridge(double weight, double scale) {
     const double tolerance = optimum_tolerance(&closed, gradient);
     for (int i = 0; i < PARAMS; i++) assert_within(w[i], closed.mean[i], tolerance);
     assert_within(report.largest_norm, closed.norm, sqrt(PARAMS) * gradient);
-    assert_within(report.curve_prior[0], closed.start_prior,
+    assert_within(report.rows[0].prior, closed.start_prior,
                   rounding_tolerance(PRECISION_F32, FUNCTION_TERMS, closed.start_prior));
     assert_int_equal(report.prior_storages, 2);
     assert_int_equal(report.priorless.count, 0);

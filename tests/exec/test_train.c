@@ -58,10 +58,10 @@ static void test_report(void **state) {
     model_open(&f, 0);
     assert_ok(run_training(&f, &options, 1, 2, &report), f.diag);
     assert_int_equal(report.steps, 30 * 4);
-    assert_int_equal(report.curve_count, 30);
-    assert_int_equal(report.curve_step[29], 120);
-    assert_true(report.curve_loss[0] == report.first_loss);
-    assert_true(report.curve_loss[29] == report.last_loss);
+    assert_int_equal(report.row_count, 30);
+    assert_int_equal(report.rows[29].step, 120);
+    assert_true(report.rows[0].loss == report.first_loss);
+    assert_true(report.rows[29].loss == report.last_loss);
     assert_true(report.last_loss < 0.5 * report.first_loss);
     const double sum = 0.75 * report.part_loss[0] + 0.25 * report.part_loss[1];
     assert_within(sum, report.last_loss, /* of parts that are floats in the graph */
@@ -72,8 +72,8 @@ static void test_report(void **state) {
     options.log_every = 4;
     assert_ok(run_training(&f, &options, 1, 2, &report), f.diag);
     assert_int_equal(report.steps, 10);
-    assert_int_equal(report.curve_count, 3);
-    assert_int_equal(report.curve_step[2], 10);
+    assert_int_equal(report.row_count, 3);
+    assert_int_equal(report.rows[2].step, 10);
     model_close(&f);
 }
 
