@@ -99,7 +99,7 @@ static void step_prepare(StepRun *run) {
         .times = tree_new(arena, TREE_MAP, LOC_NONE),
         .uses = tree_new(arena, TREE_LIST, LOC_NONE),
         .watch = options->watch,
-        .keeper = options->keeper,
+        .keeper = options->train_keeper,
         .model = run->model,
         .resources = options->resources,
     };

@@ -70,11 +70,10 @@ typedef struct PipelineOptions {
     bool dump_values; /* with what the weights are (graph_print_values) */
     int threads;
     const Watch *watch;
-    const TrainKeeper
-        *keeper; /* of the state of trainings: handed to every step; may be NULL */
     PipelineHooks hooks;
-    Resources *resources;     /* snapshots are dropped when the run ends */
-    const StepKeeper *keeper; /* NULL = every step runs; not asked when planning */
+    Resources *resources;            /* snapshots are dropped when the run ends */
+    const StepKeeper *keeper;        /* NULL = every step runs; not asked when planning */
+    const TrainKeeper *train_keeper; /* of the state within steps; NULL = none is kept */
 } PipelineOptions;
 
 /* Seed of step `index`: the recipe's, mixed with the index. */
