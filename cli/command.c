@@ -232,7 +232,9 @@ static const Flag *flag_find(const Cli *cli, const char *name, size_t length) {
 static Status flag_parse(Cli *cli, Tree *given, int argc, char **argv, int *index,
                          Diag *diag) {
     const char *word = argv[(*index)++];
-    const char *name = strcmp(word, "-h") == 0 ? "help" : word + (word[1] == '-' ? 2 : 1);
+    const char *name = strcmp(word, "-h") == 0   ? "help"
+                       : strcmp(word, "-o") == 0 ? "output"
+                                                 : word + (word[1] == '-' ? 2 : 1);
     size_t length = strcspn(name, "=");
     const char *value = name[length] ? name + length + 1 : NULL;
     const Flag *flag =

@@ -1,8 +1,9 @@
-/* Tables for people: aligned columns, and numbers with units. */
+/* Tables for people: aligned columns. */
 #ifndef COMPRESS_CLI_TEXT_TABLE_H
 #define COMPRESS_CLI_TEXT_TABLE_H
 
 #include "ir/arena.h"
+#include "session/units.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -30,11 +31,5 @@ void table_print(const TextTable *table, int indent, FILE *out);
 
 /* Replaces control characters, which may come from a damaged file. Returns `text`. */
 char *text_clean(char *text);
-
-/* "79,114"; "1.21 MiB"; "12.3 MFLOP"; "0.42 s" or "3:07". In the arena. */
-const char *text_grouped(Arena *arena, int64_t value);
-const char *text_size(Arena *arena, int64_t bytes);
-const char *text_flops(Arena *arena, double flops);
-const char *text_seconds(Arena *arena, double seconds);
 
 #endif

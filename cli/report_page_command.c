@@ -1,0 +1,12 @@
+/* compress report: runs as a page, as Markdown, or as pictures and tables. */
+#include "cli/command.h"
+#include "session/page/page.h"
+
+Status command_report(const Cli *cli, Diag *diag) {
+    Text text = {0};
+    const Status status =
+        page_make(cli->args, cli->arg_count, cli->flags.output, &text, diag);
+    if (status == STATUS_OK) fwrite(text.data, 1, text.length, stdout);
+    text_free(&text);
+    return status;
+}

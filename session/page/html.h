@@ -1,0 +1,17 @@
+/* Html: runs as one page that stands alone: no script, nothing fetched, light and dark,
+ * for a phone, a desk and paper. */
+#ifndef COMPRESS_SESSION_PAGE_HTML_H
+#define COMPRESS_SESSION_PAGE_HTML_H
+
+#include "session/page/figures.h"
+
+/* Appends the page. The same runs give the same bytes. */
+void html_page(Text *text, const Figures *figures);
+
+/* Appends the table of a run's steps. */
+void html_steps(Text *text, Arena *arena, const Run *run);
+
+/* Appends what a run or model came of: files, hashes, seed, machine, recipe. */
+void html_provenance(Text *text, Arena *arena, const Run *run);
+
+#endif

@@ -1,0 +1,111 @@
+/* What a run measured: see session/page/runs.h. */
+#include "session/page/runs.h"
+
+#include <math.h>
+#include <string.h>
+
+const RunMetricKind run_metric_kinds[] = {
+    {"accuracy", "accuracy", false, true},
+    {"exact_match", "exact match", false, true},
+    {"choice_accuracy", "choice accuracy", false, true},
+    {"choice_accuracy_normalized", "choice accuracy, by length", false, true},
+    {"f1", "F1", false, true},
+    {"f1_micro", "F1, micro", false, true},
+    {"f1_macro", "F1, macro", false, true},
+    {"precision", "precision", false, true},
+    {"recall", "recall", false, true},
+    {"mcc", "Matthews correlation", false, false},
+    {"pearson", "Pearson correlation", false, false},
+    {"spearman", "Spearman correlation", false, false},
+    {"average_precision", "average precision", false, true},
+    {"recall_at_1", "recall at 1", false, true},
+    {"recall_at_10", "recall at 10", false, true},
+    {"mrr", "mean reciprocal rank", false, false},
+    {"cosine", "cosine", false, false},
+    {"nearest_accuracy", "nearest-neighbour accuracy", false, true},
+    {"bleu", "BLEU", false, false},
+    {"mse", "mean squared error", true, false},
+    {"loss", "loss", true, false},
+    {"perplexity", "perplexity", true, false},
+    {"bits_per_character", "bits per character", true, false},
+    {NULL},
+};
+
+double run_step_metric(const RunStep *step, const RunMetricKind *kind,
+                       const char **data) {
+    const char *set = run_string(step->record, "data");
+    if (!set || strcmp(step->pass, "evaluate") != 0) return NAN;
+    if (data) *data = set;
+    return run_number(step->record, kind->key);
+}
+
+/* The rest of a row whose first step is `first`. Measured once, it is of the model before
+ * where a later step may change the model. */
+static void finish_metric(RunMetric *metric, const Run *run, int first) {
+    const char *data = NULL;
+    int last = first;
+    for (int i = first + 1; i < run->count; i++) {
+        const double value = run_step_metric(&run->steps[i], metric->kind, &data);
+        if (isnan(value) || strcmp(data, metric->data) != 0) continue;
+        metric->after = value;
+        last = i;
+    }
+    if (last > first) return;
+    bool changes = false;
+    for (int i = first + 1; i < run->count; i++) changes |= !run->steps[i].measures;
+    if (changes) return;
+    metric->after = metric->before;
+    bool changed = false;
+    for (int i = 0; i < first; i++) changed |= !run->steps[i].measures;
+    if (changed) metric->before = NAN;
+}
+
+RunMetric *run_metrics(const Run *run, Arena *arena, int *count) {
+    const size_t most = sizeof run_metric_kinds / sizeof *run_metric_kinds;
+    RunMetric *rows = ARENA_ARRAY(arena, RunMetric, most * ((size_t)run->count + 1));
+    *count = 0;
+    for (const RunMetricKind *kind = run_metric_kinds; kind->key; kind++)
+        for (int i = 0; i < run->count; i++) {
+            const char *data = NULL;
+            const double value = run_step_metric(&run->steps[i], kind, &data);
+            bool known = isnan(value);
+            for (int r = 0; r < *count && !known; r++)
+                known = rows[r].kind == kind && strcmp(rows[r].data, data) == 0;
+            if (known) continue;
+            rows[*count] = (RunMetric){kind, data, value, NAN};
+            finish_metric(&rows[(*count)++], run, i);
+        }
+    return rows;
+}
+
+static const RunMetricKind *find_kind(const char *key) {
+    for (const RunMetricKind *kind = run_metric_kinds; key && kind->key; kind++)
+        if (strcmp(kind->key, key) == 0) return kind;
+    return NULL;
+}
+
+/* Whether some step measured a kind. */
+static bool is_measured(const Run *run, const RunMetricKind *kind) {
+    for (int i = 0; i < run->count; i++)
+        if (!isnan(run_step_metric(&run->steps[i], kind, NULL))) return true;
+    return false;
+}
+
+const RunMetricKind *run_main_metric(const Run *run) {
+    const Tree *gate = tree_get(run->document, "gate");
+    const RunMetricKind *kind = find_kind(run_string(gate, "metric"));
+    if (kind && is_measured(run, kind)) return kind;
+    for (int i = run->count - 1; i >= 0; i--) {
+        if (strcmp(run->steps[i].pass, "evaluate") != 0) continue;
+        kind = find_kind(run_string(run->steps[i].options, "metric"));
+        if (kind && is_measured(run, kind)) return kind;
+    }
+    for (kind = run_metric_kinds; kind->key; kind++)
+        if (is_measured(run, kind)) return kind;
+    return NULL;
+}
+
+double run_step_flops(const RunStep *step) {
+    const double share = run_number(step->record, "flops_share");
+    return share >= 0 ? step->size.flops * share : step->size.flops;
+}

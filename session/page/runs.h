@@ -1,0 +1,94 @@
+/* Runs: what pages tell of, read from reports of runs and from model files.
+ *
+ * Both are taken as they are: a key that is absent, unknown or of another kind is as if
+ * it were not there. */
+#ifndef COMPRESS_SESSION_PAGE_RUNS_H
+#define COMPRESS_SESSION_PAGE_RUNS_H
+
+#include "ir/tree.h"
+
+#define RUNS_MAX      64
+#define RUN_STEPS_MAX 1000 /* further steps of a run are left out */
+#define RUN_TEXT_MOST 200  /* characters of a name or message that are shown */
+
+/* Size of a model; NAN = not known. */
+typedef struct RunSize {
+    double parameters, bytes, flops;
+} RunSize;
+
+typedef struct RunStep {
+    const char *title;            /* "distill", "distill (slim)" */
+    const char *pass;             /* "?" when it is not told */
+    bool measures;                /* the pass may leave the model as it was */
+    RunSize size;                 /* of the model after the step */
+    double seconds;               /* NAN = not known */
+    bool reused;                  /* taken from an earlier run */
+    const Tree *options, *record; /* maps or NULL */
+    const Tree *structure; /* after the step (session/structure.h), NULL = as before it,
+                              or not known */
+} RunStep;
+
+typedef struct Run {
+    const char *file; /* as it was given */
+    const char *name; /* last part of that without its ending; unique among the runs */
+    const Tree *document; /* all of the report; of a model file its provenance */
+    bool is_model;        /* a model file */
+    const char *status;   /* "done", "gate", "error", "interrupted"; "" = not told */
+    RunSize before, after;
+    double file_before, file_after; /* bytes on disk; NAN = not known */
+    double seconds;                 /* that the steps took; NAN = not known */
+    const Tree *structure;          /* of the input; NULL = not known */
+    RunStep *steps;
+    int count;
+} Run;
+
+/* Reads `count` files, each a report or a model, into `runs`. Everything is in the arena.
+ * Fails with STATUS_IO, STATUS_FORMAT, and as model_load does. */
+Status runs_read(Run *runs, Arena *arena, const char *const *files, int count,
+                 Diag *diag);
+
+/* String under a key, NULL when there is none. */
+const char *run_string(const Tree *map, const char *key);
+
+/* Number under a key, NAN when there is none. */
+double run_number(const Tree *map, const char *key);
+
+/* List under a key, NULL when there is none. */
+const Tree *run_list(const Tree *map, const char *key);
+
+/* ---- what a model is worth ---- */
+
+/* A number of evaluate's records. */
+typedef struct RunMetricKind {
+    const char *key, *title;
+    bool lower; /* less is better */
+    bool percent;
+} RunMetricKind;
+
+/* All kinds, in the order in which they are shown; the last one has no key. */
+extern const RunMetricKind run_metric_kinds[];
+
+/* Value of a kind that a step measured; NAN = none. Stores the data set's name when it is
+ * asked for. */
+double run_step_metric(const RunStep *step, const RunMetricKind *kind, const char **data);
+
+/* A kind on one data set, at the first and at the last step that measured it; NAN = not
+ * measured before the model changed, or after. */
+typedef struct RunMetric {
+    const RunMetricKind *kind;
+    const char *data;
+    double before, after;
+} RunMetric;
+
+/* All that a run measured; in the arena. */
+RunMetric *run_metrics(const Run *run, Arena *arena, int *count);
+
+/* The kind that says most about a run: that of its gate, else that of the last step that
+ * names one, else the first in the order of kinds. NULL = it measured none. */
+const RunMetricKind *run_main_metric(const Run *run);
+
+/* FLOPs of a sample as a step's evaluation found them, fewer than the model's where
+ * samples leave early; NAN = not known. */
+double run_step_flops(const RunStep *step);
+
+#endif
