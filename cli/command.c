@@ -109,6 +109,9 @@ static const Flag flags[] = {
          Flags, values,
          "IR text has each weight's norm, smallest and largest element, number of zeros "
          "and hash")},
+    {"dot", NULL,
+     F_BOOL(Flags, dot, "print the graph in graphviz's language: layers as clusters")},
+    {"svg", "FILE", F_STRING(Flags, svg, "draw that as SVG, by graphviz's `dot`")},
     {"report", "FILE", F_STRING(Flags, report, "write sizes, records and times as JSON")},
     {"hidden-states", NULL,
      F_BOOL(Flags, hidden_states, "also write every layer's output")},

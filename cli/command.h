@@ -16,7 +16,7 @@
 typedef struct Flags {
     const char *recipe, *model, *output, *report, *input, *dump_dir;
     const char *prompt, *tokenizer, *target_tokenizer;
-    const char *jsonl, *preprocessor;
+    const char *jsonl, *preprocessor, *svg;
     StringList set, column, option, text, image;
     const char *dtype, *config, *names;
     int64_t threads, max_tokens, top_k, seed, min_count, max_size, beam;
@@ -27,7 +27,7 @@ typedef struct Flags {
     int dump_ir, split; /* split: WordSplit */
     int processor;      /* Processor */
     bool lowercase, quiet, no_data, timing, bf16, json, schema, hidden_states;
-    bool leave_early, values, structure, no_outputs;
+    bool leave_early, values, structure, no_outputs, dot;
     bool help, version;
 } Flags;
 

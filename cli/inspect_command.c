@@ -1,6 +1,6 @@
-/* compress inspect: structure, storages, totals and past of a model, for people; compress
- * ir: its graph as IR text. What is told of the past comes, but for the lineages, from
- * the provenance, which may hold anything. */
+/* compress inspect: structure, storages, totals and past of a model, for people. What is
+ * told of the past comes, but for the lineages, from the provenance, which may hold
+ * anything. */
 #include "cli/command.h"
 #include "cli/inspect.h"
 #include "cli/text_table.h"
@@ -382,15 +382,4 @@ Status command_inspect(const Cli *cli, Diag *diag) {
     }
     model_destroy(model);
     return status;
-}
-
-Status command_ir(const Cli *cli, Diag *diag) {
-    Model *model = NULL;
-    TRY(model_load(&model, cli->args[0], ops_table(), false, diag));
-    Text text = {0};
-    (cli->flags.values ? graph_print_values : graph_print)(&text, model->graph);
-    fwrite(text.data, 1, text.length, stdout);
-    text_free(&text);
-    model_destroy(model);
-    return STATUS_OK;
 }

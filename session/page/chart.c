@@ -245,7 +245,7 @@ double chart_draw(Text *text, const Chart *chart) {
     Range x, y;
     int longest = 1;
     find_ranges(chart, &x, &y);
-    axis_make(&plot.y, y.least, y.most, (AxisWish){.log = chart->y_log, .ticks = 5});
+    axis_make(&plot.y, y.least, y.most, (AxisWish){.log = chart->y_log, .ticks = 4});
     axis_make(&plot.x, x.least, x.most,
               (AxisWish){.log = chart->x_log,
                          .tight = !chart->x_zero,

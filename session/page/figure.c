@@ -22,6 +22,13 @@ static void draw(Text *text, const Figure *figure, double *width, double *height
     }
 }
 
+static void add_title(Text *text, const Figure *figure) {
+    markup_text(text, figure->title);
+    if (!figure->run) return;
+    text_add(text, ", ");
+    markup_clip(text, figure->run, 80);
+}
+
 static void describe(Text *text, const Figure *figure) {
     if (figure->chart)
         chart_describe(text, figure->chart);
@@ -41,7 +48,7 @@ void figure_inline(Text *text, const Figure *figure, int id) {
     svg_number(text, height + 2);
     text_add(text, "\" role=\"img\" aria-labelledby=\"t%d d%d\"><title id=\"t%d\">", id,
              id, id);
-    markup_text(text, figure->title);
+    add_title(text, figure);
     text_add(text, "</title><desc id=\"d%d\">", id);
     describe(text, figure);
     text_add(text, "</desc>\n%s</svg>\n", body.data ? body.data : "");
@@ -63,7 +70,7 @@ void figure_file(Text *text, const Figure *figure) {
     svg_attribute(text, "width", width * 1.5);
     svg_attribute(text, "height", height * 1.5);
     text_add(text, " role=\"img\" aria-labelledby=\"t d\">\n<title id=\"t\">");
-    markup_text(text, figure->title);
+    add_title(text, figure);
     text_add(text, "</title>\n<desc id=\"d\">");
     describe(text, figure);
     text_add(text,
@@ -71,9 +78,10 @@ void figure_file(Text *text, const Figure *figure) {
              "</style>\n",
              palette_light, palette_dark, palette_rules);
     text_add(text, "<rect width=\"100%%\" height=\"100%%\" fill=\"var(--paper)\"/>\n");
-    svg_text(text, "t b", MARGIN, MARGIN + 10, figure->title, 60);
-    text_add(text, "\n<g transform=\"translate(%.0f %.0f)\">\n%s</g>\n</svg>\n", MARGIN,
-             MARGIN + TITLE_HEIGHT, body.data ? body.data : "");
+    text_add(text, "<text class=\"t b\" x=\"%.0f\" y=\"%.0f\">", MARGIN, MARGIN + 10);
+    add_title(text, figure);
+    text_add(text, "</text>\n<g transform=\"translate(%.0f %.0f)\">\n%s</g>\n</svg>\n",
+             MARGIN, MARGIN + TITLE_HEIGHT, body.data ? body.data : "");
     text_free(&body);
 }
 

@@ -17,8 +17,10 @@ typedef enum FigureGroup {
 
 typedef struct Figure {
     FigureGroup group;
-    const char *slug;   /* of its files: letters, digits and '-', unique on the page */
-    const char *title;  /* without mark-up, from anywhere */
+    const char *slug;  /* of its files: letters, digits and '-', unique on the page */
+    const char *title; /* without mark-up, from anywhere */
+    const char *run;   /* name of the run that it is of; NULL = of all, or the only one */
+    int run_color;
     const char *note;   /* a sentence, or NULL */
     const Chart *chart; /* one of these three */
     const Heat *heat;

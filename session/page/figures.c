@@ -47,17 +47,17 @@ void figures_add(Figures *figures, const Run *run, const Figure *figure) {
         figures->more = true;
         return;
     }
-    const char *base = slug_of(arena, figure->slug), *title = figure->title;
+    const char *base = slug_of(arena, figure->slug);
     if (run) base = arena_printf(arena, "%s-%s", slug_of(arena, run->name), base);
-    if (run && figures->run_count > 1)
-        title = arena_printf(arena, "%.200s: %s", run->name, title);
     const char *slug = base;
     for (int i = 2; slug_is_taken(figures, slug); i++)
         slug = arena_printf(arena, "%s-%d", base, i);
     Figure *own = &figures->items[figures->count++];
     *own = *figure;
     own->slug = slug;
-    own->title = title;
+    if (!run || figures->run_count == 1) return;
+    own->run = run->name;
+    own->run_color = (int)(run - figures->runs);
 }
 
 void figures_add_chart(Figures *figures, FigureGroup group, const Run *run,

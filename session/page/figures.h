@@ -25,8 +25,8 @@ int figures_in(const Figures *figures, FigureGroup group);
 /* ---- for the functions that make them ---- */
 
 /* Adds a picture if it shows any value: of the chart and its list of series a copy is
- * kept. `run` NULL = of all runs; else its name goes into the slug, and into the title
- * where there are several. */
+ * kept. `run` NULL = of all runs; else its name goes into the slug, and the figure names
+ * it where there are several. */
 void figures_add_chart(Figures *figures, FigureGroup group, const Run *run,
                        const char *slug, const Chart *chart, const char *note);
 void figures_add_heat(Figures *figures, FigureGroup group, const Run *run,

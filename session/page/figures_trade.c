@@ -119,7 +119,7 @@ static void add_exits(Figures *figures, const Run *run, const RunMetricKind *kin
                                         CHART_LINE | CHART_POINTS);
     const Points rule = calibration(run, arena);
     if (rule.count > 0 && strcmp(kind->key, "accuracy") == 0)
-        series[count++] = points_series(&rule, "samples leave by the rule", color + 1,
+        series[count++] = points_series(&rule, "samples leave by the rule", color,
                                         CHART_LINE | CHART_SOLID);
     const Chart chart = {.title = "early exits",
                          .x_title = "FLOPs of a sample",

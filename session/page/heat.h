@@ -4,9 +4,10 @@
 
 #include "ir/text.h"
 
-#define HEAT_COLUMNS 64 /* that are drawn; of more neighbours are joined by their mean   \
-                         */
-#define HEAT_ROWS 64    /* that are drawn */
+#define HEAT_COLUMNS                                                                     \
+    64               /* that are drawn; of more neighbours are joined by their mean      \
+                      */
+#define HEAT_ROWS 64 /* that are drawn */
 
 typedef struct HeatRow {
     const char *name;

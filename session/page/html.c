@@ -246,6 +246,12 @@ static void add_figure(Page *page, const Figure *figure, bool card) {
         markup_text(text, figure->note);
         text_add(text, " parameters</small>");
     }
+    if (figure->run && card) {
+        text_add(text, "<small><span class=\"dot b%d\"></span> ",
+                 figure->run_color % PALETTE_COLORS);
+        markup_clip(text, figure->run, 60);
+        text_add(text, "</small>");
+    }
     text_add(text, "</figcaption>");
     figure_inline(text, figure, ++page->ids);
     if (!figure->outline && figure->note) {
@@ -280,18 +286,6 @@ static void add_key(const Page *page) {
         exits ? "<span><i class=\"b2 round\"></i>early exit</span>" : "");
 }
 
-/* The run whose structures follow at figure `i`, NULL when it is not the first one. */
-static const Run *structure_run(const Figures *figures, int i) {
-    const Figure *items = figures->items;
-    if (i > 0 && items[i - 1].outline && items[i - 1].scale == items[i].scale)
-        return NULL;
-    for (int r = 0; r < figures->run_count; r++)
-        if (figures->run_count == 1 || strncmp(items[i].title, figures->runs[r].name,
-                                               strlen(figures->runs[r].name)) == 0)
-            return &figures->runs[r];
-    return &figures->runs[0];
-}
-
 static void add_structures(Page *page) {
     const Figures *figures = page->figures;
     bool open = false;
@@ -299,14 +293,14 @@ static void add_structures(Page *page) {
     add_key(page);
     for (int i = 0; i < figures->count; i++) {
         if (figures->items[i].group != FIGURES_STRUCTURE) continue;
-        const Run *run = structure_run(figures, i);
-        if (run) {
+        const Figure *figure = &figures->items[i];
+        if (!open || figure[-1].scale != figure->scale) { /* of another run */
             text_add(page->text, "%s<div>", open ? "</div></div>\n" : "");
-            if (figures->run_count > 1) add_run_name(page, run, "h3");
+            if (figure->run) add_run_name(page, &figures->runs[figure->run_color], "h3");
             text_add(page->text, "<div class=\"states\">\n");
             open = true;
         }
-        add_figure(page, &figures->items[i], false);
+        add_figure(page, figure, false);
     }
     text_add(page->text, "</div></div></div>\n");
 }

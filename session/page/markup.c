@@ -104,3 +104,22 @@ void markup_field(Text *text, const char *string) {
     }
     if (quoted) text_add(text, "\"");
 }
+
+void markup_quoted(Text *text, const char *string, int most) {
+    const int length = markup_length(string);
+    text_add(text, "\"");
+    for (int i = 0; *string; i++) {
+        if (i == most - 1 && length > most) {
+            text_add(text, ELLIPSIS);
+            break;
+        }
+        const TextSpan span = next_character(&string);
+        if (*span.text == '\n') {
+            text_add(text, "\\n");
+            continue;
+        }
+        if (*span.text == '"' || *span.text == '\\') text_add(text, "\\");
+        text_bytes(text, span.text, span.length);
+    }
+    text_add(text, "\"");
+}

@@ -1,4 +1,4 @@
-/* Markup: text from anywhere made safe for HTML, SVG and Markdown.
+/* Markup: text from anywhere made safe for HTML, SVG, Markdown, CSV and graphviz.
  *
  * Names, labels and messages of reports are not to be trusted. What XML cannot hold,
  * malformed UTF-8 and characters that change the direction of writing become U+FFFD. */
@@ -21,6 +21,9 @@ void markup_code(Text *text, const char *string, int most);
 /* Appends a string as a field of CSV, in quotes where it needs them. Spreadsheets take no
  * field for a formula: one that begins like that gets an apostrophe in front. */
 void markup_field(Text *text, const char *string);
+
+/* Appends a string in double quotes for graphviz, of at most `most` characters. */
+void markup_quoted(Text *text, const char *string, int most);
 
 /* Characters of a string. */
 int markup_length(const char *string);

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CHARACTER_WIDTH 6.1 /* of 11 high text, generous */
+#define CHARACTER_WIDTH 6.6 /* of 11 high text, generous */
 
 void svg_number(Text *text, double value) {
     char digits[48];
