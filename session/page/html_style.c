@@ -108,7 +108,7 @@ static const char rules[] =
     "vertical-align:bottom}"
     "th,td{padding:8px 12px;border-top:1px solid var(--line);vertical-align:top}"
     "thead th{border-top:0}"
-    "td:nth-child(2){min-width:8.6em}"
+    "td:nth-child(2){min-width:7em}"
     ".num{text-align:right;white-space:nowrap}"
     "td small,.tile small{display:block;color:var(--muted);font-size:12px}"
     ".table{padding:6px 6px}.table>.run{padding:8px 12px 0}"
@@ -131,7 +131,7 @@ static const char rules[] =
     /* ---- small and printed ---- */
     "@media(max-width:720px){body{font-size:14.5px}header,main,footer{padding-left:16px;"
     "padding-right:16px}header{padding-top:20px}.wide{display:none}section{margin-top:"
-    "34px}.card{padding:14px}.table{padding:4px 2px}th,td{padding:7px 8px}"
+    "34px}.card{padding:14px}.table{padding:4px 2px}th,td{padding:7px 6px}.num small{white-space:normal}"
     ".tiles{grid-template-columns:repeat(2,minmax(0,1fr));gap:10px}.tile{padding:12px}"
     ".tile .v{font-size:20px}.states{gap:14px 12px}.states "
     "figure{width:calc(50% - 6px)}dl{grid-template-columns:minmax(0,1fr);gap:0}"

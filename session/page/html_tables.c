@@ -174,7 +174,8 @@ static void add_files(Text *text, Arena *arena, const Tree *files) {
             text_add(text, ", ");
             markup_clip(text, dtype, 40);
         }
-        const char *bytes = summary_bytes(arena, run_number(file, "bytes"));
+        const double size = run_number(file, "bytes");
+        const char *bytes = size >= 0 ? summary_bytes(arena, size) : "";
         text_add(text, "%s%s</dd>", *bytes ? ", " : "", bytes);
     }
 }

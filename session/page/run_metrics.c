@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#define METRIC_MOST 1e12 /* a larger number is nonsense */
+
 const RunMetricKind run_metric_kinds[] = {
     {"accuracy", "accuracy", false, true},
     {"exact_match", "exact match", false, true},
@@ -36,7 +38,8 @@ double run_step_metric(const RunStep *step, const RunMetricKind *kind,
     const char *set = run_string(step->record, "data");
     if (!set || strcmp(step->pass, "evaluate") != 0) return NAN;
     if (data) *data = set;
-    return run_number(step->record, kind->key);
+    const double value = run_number(step->record, kind->key);
+    return fabs(value) <= METRIC_MOST ? value : (double)NAN;
 }
 
 /* The rest of a row whose first step is `first`. Measured once, it is of the model before
@@ -107,5 +110,5 @@ const RunMetricKind *run_main_metric(const Run *run) {
 
 double run_step_flops(const RunStep *step) {
     const double share = run_number(step->record, "flops_share");
-    return share >= 0 ? step->size.flops * share : step->size.flops;
+    return share >= 0 && share <= 1 ? step->size.flops * share : step->size.flops;
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define REPORT_LIMIT ((size_t)64 << 20)
+#define SIZE_MOST    1e18
 
 const char *run_string(const Tree *map, const char *key) {
     const Tree *value = tree_get(map, key);
@@ -34,10 +35,10 @@ static const Tree *map_of(const Tree *map, const char *key) {
     return value && value->kind == TREE_MAP ? value : NULL;
 }
 
-/* A number that is not below 0. */
+/* A number that a size or a time can be. */
 static double size_number(const Tree *map, const char *key) {
     const double value = run_number(map, key);
-    return value >= 0 ? value : (double)NAN;
+    return value >= 0 && value <= SIZE_MOST ? value : (double)NAN;
 }
 
 static RunSize read_size(const Tree *map) {

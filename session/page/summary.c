@@ -145,7 +145,7 @@ static const char *gate_text(Arena *arena, const Tree *gate) {
     const bool most = bound && strcmp(bound, "max") == 0;
     return arena_printf(
         arena, "Gate%s: %.100s must be %s%s %.6g, it is %.6g.",
-        isnan(step) ? "" : arena_printf(arena, " of step %.0f", step),
+        step > 0 ? arena_printf(arena, " of step %.6g", step) : "",
         metric ? metric : "it",
         least  ? "at least"
         : most ? "at most"
@@ -166,7 +166,7 @@ const char *summary_failure(const Run *run, Arena *arena) {
     return arena_printf(arena, "%s%s%s%.600s%s%.300s",
                         file ? arena_printf(arena, "%.200s", file) : "",
                         !file      ? ""
-                        : line > 0 ? arena_printf(arena, ":%.0f: ", line)
+                        : line > 0 ? arena_printf(arena, ":%.9g: ", line)
                                    : ": ",
                         key ? arena_printf(arena, "%.100s: ", key) : "", message,
                         hint ? ". " : "", hint ? hint : "");
