@@ -5,14 +5,14 @@
 #include "io/files/yaml.h"
 
 #include "io/files/file.h"
+#include "io/files/yaml_expand.h"
+#include "ir/name_map.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <yaml.h>
-
-enum { YAML_DEPTH_MAX = 32, YAML_VALUES_MAX = 100000 };
 
 typedef struct YamlReader {
     Arena *arena;
@@ -21,7 +21,11 @@ typedef struct YamlReader {
     Tree *root, *container; /* container: the open list or map, NULL at the root */
     const char *key;        /* of the value to come, NULL when none was read */
     Loc key_loc;
-    int depth, values, documents;
+    int depth, documents;
+    int values;      /* aliases as what they stand for */
+    NameMap anchors; /* name -> Tree, in the arena */
+    const YamlVariables *variables;
+    size_t expanded; /* bytes that aliases and variables stood for so far */
 } YamlReader;
 
 static Loc mark_loc(const YamlReader *reader, yaml_mark_t mark) {
@@ -127,6 +131,37 @@ static bool wants_key(const YamlReader *reader) {
     return reader->container && reader->container->kind == TREE_MAP && !reader->key;
 }
 
+/* Lets aliases find a value; a later anchor of the same name takes the place of it. */
+static void note_anchor(YamlReader *reader, const yaml_char_t *anchor, Tree *tree) {
+    if (!anchor) return;
+    const char *name = arena_strdup(reader->arena, (const char *)anchor);
+    reader->anchors.arena = reader->arena;
+    if (!name_map_add(&reader->anchors, name, tree))
+        name_map_replace(&reader->anchors, name, tree);
+}
+
+static Status count_expanded(YamlReader *reader, Loc at, size_t bytes) {
+    reader->expanded += bytes;
+    if (reader->expanded <= YAML_EXPANDED_MAX) return STATUS_OK;
+    return FAIL(reader, at,
+                "expected variables and aliases that stand for at most %d bytes",
+                YAML_EXPANDED_MAX);
+}
+
+/* Replaces the variables of a scalar's text. */
+static Status expand_scalar(YamlReader *reader, Tree *tree, bool *plain) {
+    if (!reader->variables || !strstr(tree->string, "${")) return STATUS_OK;
+    Text text = {0};
+    VariableText in = {.text = tree->string, .place = {tree->loc, reader_path(reader)}};
+    Status status =
+        variables_expand(&text, &in, reader->variables, YAML_EXPANDED_MAX, reader->diag);
+    if (status == STATUS_OK) status = count_expanded(reader, tree->loc, text.length);
+    tree->string = arena_strndup(reader->arena, text.data ? text.data : "", text.length);
+    text_free(&text);
+    *plain |= in.alone;
+    return status;
+}
+
 static Status on_scalar(YamlReader *reader, const yaml_event_t *event) {
     const char *text = (const char *)event->data.scalar.value;
     Tree *tree =
@@ -134,44 +169,74 @@ static Status on_scalar(YamlReader *reader, const yaml_event_t *event) {
     if (strlen(text) != event->data.scalar.length)
         return FAIL(reader, tree->loc, "expected text, found a NUL character");
     tree->string = arena_strdup(reader->arena, text);
-    if (event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE)
-        TRY(resolve_plain(reader, tree, text));
+    bool plain = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+    if (!wants_key(reader)) TRY(expand_scalar(reader, tree, &plain));
+    if (plain) TRY(resolve_plain(reader, tree, tree->string));
+    note_anchor(reader, event->data.scalar.anchor, tree);
     return wants_key(reader) ? check_key(reader, tree) : add_value(reader, tree);
 }
 
 static Status on_start(YamlReader *reader, const yaml_event_t *event) {
-    TreeKind kind = event->type == YAML_MAPPING_START_EVENT ? TREE_MAP : TREE_LIST;
-    Loc at = mark_loc(reader, event->start_mark);
+    const bool map = event->type == YAML_MAPPING_START_EVENT;
+    Tree *tree = tree_new(reader->arena, map ? TREE_MAP : TREE_LIST,
+                          mark_loc(reader, event->start_mark));
     if (++reader->depth > YAML_DEPTH_MAX)
-        return FAIL(reader, at, "nested deeper than %d levels", YAML_DEPTH_MAX);
+        return FAIL(reader, tree->loc, "nested deeper than %d levels", YAML_DEPTH_MAX);
     if (wants_key(reader))
-        return FAIL(reader, at, "expected a string as key, found %s",
-                    tree_kind_name(kind));
-    Tree *tree = tree_new(reader->arena, kind, at);
+        return FAIL(reader, tree->loc, "expected a string as key, found %s",
+                    tree_kind_name(tree->kind));
+    note_anchor(
+        reader,
+        map ? event->data.mapping_start.anchor : event->data.sequence_start.anchor, tree);
     TRY(add_value(reader, tree));
     reader->container = tree;
     return STATUS_OK;
 }
 
-/* Refuses anchors, aliases and tags. */
+static Status on_end(YamlReader *reader) {
+    Tree *ended = reader->container;
+    reader->depth--;
+    reader->container = ended->parent;
+    return ended->kind == TREE_MAP ? merge_key_expand(reader->arena, ended, reader->diag)
+                                   : STATUS_OK;
+}
+
+/* Whether a value is not complete yet. */
+static bool is_open(const YamlReader *reader, const Tree *tree) {
+    const Tree *open = reader->container;
+    while (open && open != tree) open = open->parent;
+    return open != NULL;
+}
+
+/* Adds a copy of the value that an alias names. */
+static Status on_alias(YamlReader *reader, const yaml_event_t *event) {
+    const char *name = (const char *)event->data.alias.anchor;
+    const Loc at = mark_loc(reader, event->start_mark);
+    const Tree *named = name_map_get(&reader->anchors, name);
+    if (!named) return FAIL(reader, at, "expected an anchor &%.40s before this", name);
+    if (is_open(reader, named))
+        return FAIL(reader, at, "the alias *%.40s stands within its own anchor", name);
+    const ValueSize size = value_size(named);
+    if (reader->depth + size.depth > YAML_DEPTH_MAX)
+        return FAIL(reader, at, "nested deeper than %d levels", YAML_DEPTH_MAX);
+    if (reader->values + size.values > YAML_VALUES_MAX)
+        return FAIL(reader, at, "expected at most %d values, aliases written out",
+                    YAML_VALUES_MAX);
+    TRY(count_expanded(reader, at, size.bytes));
+    Tree *copy = value_copy(reader->arena, named);
+    if (wants_key(reader)) return check_key(reader, copy);
+    reader->values += size.values - 1; /* add_value counts one */
+    return add_value(reader, copy);
+}
+
+/* Refuses tags. */
 static Status check_plainness(YamlReader *reader, const yaml_event_t *event) {
-    const yaml_char_t *anchor = NULL, *tag = NULL;
-    if (event->type == YAML_SCALAR_EVENT) {
-        anchor = event->data.scalar.anchor;
-        tag = event->data.scalar.tag;
-    } else if (event->type == YAML_SEQUENCE_START_EVENT) {
-        anchor = event->data.sequence_start.anchor;
-        tag = event->data.sequence_start.tag;
-    } else if (event->type == YAML_MAPPING_START_EVENT) {
-        anchor = event->data.mapping_start.anchor;
-        tag = event->data.mapping_start.tag;
-    }
-    Loc at = mark_loc(reader, event->start_mark);
-    if (event->type == YAML_ALIAS_EVENT)
-        return FAIL(reader, at, "aliases are not supported");
-    if (anchor) return FAIL(reader, at, "anchors are not supported");
-    if (tag) return FAIL(reader, at, "tags are not supported");
-    return STATUS_OK;
+    const yaml_char_t *tag = NULL;
+    if (event->type == YAML_SCALAR_EVENT) tag = event->data.scalar.tag;
+    if (event->type == YAML_SEQUENCE_START_EVENT) tag = event->data.sequence_start.tag;
+    if (event->type == YAML_MAPPING_START_EVENT) tag = event->data.mapping_start.tag;
+    if (!tag) return STATUS_OK;
+    return FAIL(reader, mark_loc(reader, event->start_mark), "tags are not supported");
 }
 
 static Status on_event(YamlReader *reader, const yaml_event_t *event) {
@@ -186,15 +251,24 @@ static Status on_event(YamlReader *reader, const yaml_event_t *event) {
             return FAIL(reader, at, "tags are not supported");
         return STATUS_OK;
     case YAML_SCALAR_EVENT: return on_scalar(reader, event);
+    case YAML_ALIAS_EVENT: return on_alias(reader, event);
     case YAML_SEQUENCE_START_EVENT:
     case YAML_MAPPING_START_EVENT: return on_start(reader, event);
     case YAML_SEQUENCE_END_EVENT:
-    case YAML_MAPPING_END_EVENT:
-        reader->depth--;
-        reader->container = reader->container->parent;
-        return STATUS_OK;
+    case YAML_MAPPING_END_EVENT: return on_end(reader);
     default: return STATUS_OK;
     }
+}
+
+/* Says what is likely where a line that cannot be read holds a variable. */
+static void hint_quotes(const YamlReader *reader, const char *text, size_t line) {
+    for (; line > 0 && text; line--) {
+        text = strchr(text, '\n');
+        text += text != NULL;
+    }
+    const char *found = text ? strstr(text, "${") : NULL;
+    if (reader->variables && found && found < text + strcspn(text, "\n"))
+        diag_hint(reader->diag, "in [...] and {...}, \"${NAME}\" stands in quotes");
 }
 
 static Status parser_fault(YamlReader *reader, const yaml_parser_t *parser,
@@ -215,9 +289,10 @@ static Status parser_fault(YamlReader *reader, const yaml_parser_t *parser,
                          problem);
     }
     const char *context = parser->context ? parser->context : "";
-    return diag_fail(reader->diag, STATUS_RECIPE, mark_loc(reader, parser->problem_mark),
-                     NULL, "invalid YAML: %s%s%s", problem, *context ? ", " : "",
-                     context);
+    diag_fail(reader->diag, STATUS_RECIPE, mark_loc(reader, parser->problem_mark), NULL,
+              "invalid YAML: %s%s%s", problem, *context ? ", " : "", context);
+    hint_quotes(reader, text, parser->problem_mark.line);
+    return STATUS_RECIPE;
 }
 
 static Status read_events(YamlReader *reader, yaml_parser_t *parser, const char *text,
@@ -234,19 +309,23 @@ static Status read_events(YamlReader *reader, yaml_parser_t *parser, const char 
     return STATUS_OK;
 }
 
-Status yaml_parse(Tree **out, Arena *arena, const char *file, const char *text,
-                  size_t length, Diag *diag) {
-    YamlReader reader = {.arena = arena, .file = arena_strdup(arena, file), .diag = diag};
-    if (length > YAML_BYTES_MAX)
+static Status parse_text(Tree **out, Arena *arena, const char *file, TextSpan text,
+                         const YamlVariables *variables, Diag *diag) {
+    YamlReader reader = {.arena = arena,
+                         .file = arena_strdup(arena, file),
+                         .variables = variables,
+                         .diag = diag};
+    if (text.length > YAML_BYTES_MAX)
         return diag_fail(diag, STATUS_RECIPE, LOC_FILE(reader.file), NULL,
-                         "expected at most %zu bytes, found %zu", YAML_BYTES_MAX, length);
+                         "expected at most %zu bytes, found %zu", YAML_BYTES_MAX,
+                         text.length);
     yaml_parser_t parser;
     if (!yaml_parser_initialize(&parser))
         return diag_fail(diag, STATUS_MEMORY, LOC_FILE(reader.file), NULL,
                          "out of memory");
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
-    yaml_parser_set_input_string(&parser, (const unsigned char *)text, length);
-    Status status = read_events(&reader, &parser, text, length);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text.text, text.length);
+    Status status = read_events(&reader, &parser, text.text, text.length);
     yaml_parser_delete(&parser);
     if (status != STATUS_OK) return status;
     *out = reader.root;
@@ -254,7 +333,17 @@ Status yaml_parse(Tree **out, Arena *arena, const char *file, const char *text,
     return STATUS_OK;
 }
 
+Status yaml_parse(Tree **out, Arena *arena, const char *file, const char *text,
+                  size_t length, Diag *diag) {
+    return parse_text(out, arena, file, (TextSpan){text, length}, NULL, diag);
+}
+
 Status yaml_read(Tree **out, Arena *arena, const char *path, Diag *diag) {
+    return yaml_read_with(out, arena, path, NULL, diag);
+}
+
+Status yaml_read_with(Tree **out, Arena *arena, const char *path,
+                      const YamlVariables *variables, Diag *diag) {
     char *text;
     size_t length;
     Diag *quiet = diag_create(); /* a recipe that is too large is a recipe error */
@@ -265,5 +354,5 @@ Status yaml_read(Tree **out, Arena *arena, const char *path, Diag *diag) {
                          "expected at most %zu bytes", YAML_BYTES_MAX);
     if (status != STATUS_OK)
         return file_read(&text, &length, arena, path, YAML_BYTES_MAX, diag);
-    return yaml_parse(out, arena, path, text, length, diag);
+    return parse_text(out, arena, path, (TextSpan){text, length}, variables, diag);
 }

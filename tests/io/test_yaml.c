@@ -34,7 +34,18 @@ static const Case YAML_GOOD[] = {
      "a: \xd0\x96\n",
      "{\"a\":\"\xd0\x96\"}"},
     {"a: 9223372036854775807", "{\"a\":9223372036854775807}"},
-    {"<<: x", "{\"<<\":\"x\"}"},
+    {"a: &n 1\nb: *n\nc: [*n, &n x, *n]\n", "{\"a\":1,\"b\":1,\"c\":[1,\"x\",\"x\"]}"},
+    {"a: &m {x: [1, {y: 2}]}\nb: *m\n",
+     "{\"a\":{\"x\":[1,{\"y\":2}]},\"b\":{\"x\":[1,{\"y\":2}]}}"},
+    {"a: &k x\n*k : 1\n", "{\"a\":\"x\",\"x\":1}"},
+    {"&k x: 1\ny: *k\n", "{\"x\":1,\"y\":\"x\"}"},
+    {"a: &m {x: 1, y: 2}\nb:\n  z: 0\n  <<: *m\n  y: 3\n",
+     "{\"a\":{\"x\":1,\"y\":2},\"b\":{\"z\":0,\"x\":1,\"y\":3}}"},
+    {"- &m {x: 1, y: 2}\n- &n {y: 3, z: 4}\n- <<: [*m, *n]\n- <<: {w: 5}\n",
+     "[{\"x\":1,\"y\":2},{\"y\":3,\"z\":4},{\"x\":1,\"y\":2,\"z\":4},{\"w\":5}]"},
+    {"- &m {<<: {x: 1}}\n- {<<: *m}\n- {<<: {}}\n- {<<: []}",
+     "[{\"x\":1},{\"x\":1},{},{}]"},
+    {"a: ${x} $${y}\n", "{\"a\":\"${x} $${y}\"}"},
     {"a: don't [x\n", "{\"a\":\"don't [x\"}"},
 };
 
@@ -43,11 +54,19 @@ static const Case YAML_BAD[] = {
      "r.yaml:3:1: error: a: duplicate key, first given in line 1\n"},
     {"x: [{k: 1, k: 2}]",
      "r.yaml:1:12: error: x[0].k: duplicate key, first given in line 1\n"},
-    {"a: &n 1\nb: *n\n", "r.yaml:1:4: error: a: anchors are not supported\n"},
-    {"a: *n\n", "r.yaml:1:4: error: a: aliases are not supported\n"},
+    {"a: *n\n", "r.yaml:1:4: error: a: expected an anchor &n before this\n"},
+    {"a: *n\nb: &n 1\n", "r.yaml:1:4: error: a: expected an anchor &n before this\n"},
+    {"a: &m {b: [*m]}\n",
+     "r.yaml:1:12: error: a.b: the alias *m stands within its own anchor\n"},
+    {"a: &m [1]\n*m : 2\n", "r.yaml:1:4: error: expected a string as key, found list\n"},
+    {"a: {<<: x}\n", "r.yaml:1:9: error: a.<<: expected a map, or a list of maps, to "
+                     "merge, found string\n"},
+    {"a: {<<: [{}, 3]}\n", "r.yaml:1:14: error: a.<<[1]: expected a map, or a list of "
+                           "maps, to merge, found integer\n"},
+    {"a: {<<: {}, <<: {}}\n",
+     "r.yaml:1:13: error: a.<<: duplicate key, first given in line 1\n"},
     {"a: !!int 1\n", "r.yaml:1:4: error: a: tags are not supported\n"},
     {"a: ! 1\n", "r.yaml:1:4: error: a: tags are not supported\n"},
-    {"a: &x [*x]\n", "r.yaml:1:4: error: a: anchors are not supported\n"},
     {"!t {a: 1}", "r.yaml:1:1: error: tags are not supported\n"},
     {"%TAG ! tag:x,2000:\n---\na: 1\n", "r.yaml:1:1: error: tags are not supported\n"},
     {"a: 1\n---\nb: 2\n", "r.yaml:2:1: error: expected one document, found a second\n"},
@@ -233,12 +252,18 @@ static char *repeat(const char *part, size_t length) {
 
 static void bombs(void **state) {
     (void)state;
-    static const Case YAML[] = {
-        {"[", "nested deeper than 32"},         {"{a: ", "nested deeper than 32"},
-        {"- ", "nested deeper than 32"},        {"[ #]\n", "nested deeper than 32"},
-        {"? ", "expected a string as key"},     {"\"", "invalid YAML"},
-        {"- 1\n", "at most 100000 values"},     {"!", "tags are not supported"},
-        {"&a *a ", "anchors are not supported"}};
+    static const Case YAML[] = {{"[", "nested deeper than 32"},
+                                {"{a: ", "nested deeper than 32"},
+                                {"- ", "nested deeper than 32"},
+                                {"[ #]\n", "nested deeper than 32"},
+                                {"? ", "expected a string as key"},
+                                {"\"", "invalid YAML"},
+                                {"- 1\n", "at most 100000 values"},
+                                {"!", "tags are not supported"},
+                                {"&a *a ", "invalid YAML"},
+                                {"&a \n", "invalid YAML"},
+                                {"- &a x\n", "at most 100000 values"},
+                                {"- &a []\n- *a\n", "100000 values"}};
     for (size_t i = 0; i < sizeof YAML / sizeof *YAML; i++) {
         char *text = repeat(YAML[i].text, 1000000);
         expect_refused(yaml_parse, text, 1000000, STATUS_RECIPE, YAML[i].expected);
@@ -277,6 +302,103 @@ static void large_vocabulary(void **state) {
     arena_destroy(arena);
 }
 
+/* Appends an anchor and `count` lists of `width` aliases, each of the one before. */
+static void add_doublings(Text *text, int count, int width, const char *first) {
+    text_add(text, "- &a0 %s\n", first);
+    for (int i = 1; i <= count; i++) {
+        text_add(text, "- &a%d [", i);
+        for (int k = 0; k < width; k++) text_add(text, "%s*a%d", k ? "," : "", i - 1);
+        text_add(text, "]\n");
+    }
+}
+
+/* Documents of few bytes that aliases would make huge. */
+static void alias_bombs(void **state) {
+    (void)state;
+    Text text = {0};
+    add_doublings(&text, 9, 9, "[lol]");
+    expect_refused(yaml_parse, text.data, text.length, STATUS_RECIPE,
+                   "expected at most 100000 values, aliases written out");
+    text_free(&text);
+    add_doublings(&text, 40, 1, "x");
+    expect_refused(yaml_parse, text.data, text.length, STATUS_RECIPE,
+                   "nested deeper than 32 levels");
+    text_free(&text);
+    char *long_text = repeat("x", 100000);
+    add_doublings(&text, 1, 100, long_text);
+    expect_refused(yaml_parse, text.data, text.length, STATUS_RECIPE,
+                   "stand for at most 4194304 bytes");
+    text_free(&text);
+    free(long_text);
+    text_add(&text, "- &a {<<: {x: 1}}\n");
+    for (int i = 0; i < 60000; i++) text_add(&text, "- <<: *a\n");
+    expect_refused(yaml_parse, text.data, text.length, STATUS_RECIPE, "100000 values");
+    text_free(&text);
+}
+
+/* ---- variables ---- */
+
+/* YamlVariables.find: N is 3, WORD is "a b", LONG is 100,000 letters; no others. */
+static Status find_variable(void *self, const char *name, YamlPlace place,
+                            const char **value, Diag *diag) {
+    *value = strcmp(name, "N") == 0      ? "3"
+             : strcmp(name, "WORD") == 0 ? "a b"
+             : strcmp(name, "LONG") == 0 ? (const char *)self
+                                         : NULL;
+    if (*value) return STATUS_OK;
+    return diag_fail(diag, STATUS_RECIPE, place.at, place.key, "no variable %s", name);
+}
+
+static char variables_folder[256], variables_path[300];
+
+static Status parse_variables(Tree **out, Arena *arena, const char *file,
+                              const char *text, size_t length, Diag *diag) {
+    (void)file;
+    char *value = repeat("x", 100000);
+    const YamlVariables variables = {value, find_variable};
+    put_file(variables_path, text, length);
+    Status status = yaml_read_with(out, arena, variables_path, &variables, diag);
+    free(value);
+    return status;
+}
+
+static void variables(void **state) {
+    (void)state;
+    static const Case GOOD[] = {
+        {"a: ${N}\nb: ${N}0\nc: '${N}'\nd: '${N}0'\n",
+         "{\"a\":3,\"b\":30,\"c\":3,\"d\":\"30\"}"},
+        {"[\"${WORD}/x${N}\", \"${WORD}\", '$N $$ ${N}$']",
+         "[\"a b/x3\",\"a b\",\"$N $$ 3$\"]"},
+        {"['$${N}', '$$${N}', '$${', 'x$${N}${N}']",
+         "[\"${N}\",\"$${N}\",\"${\",\"x${N}3\"]"},
+        {"{'${N}': 1, a: &x '${N}', b: *x}", "{\"${N}\":1,\"a\":3,\"b\":3}"},
+    };
+    static const Case BAD[] = {
+        {"a: [1, '${OTHER}']", "v.yaml:1:8: error: a: no variable OTHER\n"},
+        {"a: ${N\n", ":1:4: error: a: expected ${NAME}, found \"${N\"\n    hint: $${ "
+                     "stands for ${ itself\n"},
+        {"a: x${1N}\n", "expected ${NAME}, found \"${1N}\""},
+        {"a: ${}\n", "expected ${NAME}, found \"${}\""},
+        {"a: ${N:-x}\n", "expected ${NAME}, found \"${N:-x}\""},
+        {"a: 1\nb: {c: ${N}}\n", "in [...] and {...}, \"${NAME}\" stands in quotes"},
+    };
+    scratch_make(variables_folder);
+    snprintf(variables_path, sizeof variables_path, "%s/v.yaml", variables_folder);
+    check_good(parse_variables, GOOD, sizeof GOOD / sizeof *GOOD);
+    for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++)
+        expect_refused(parse_variables, BAD[i].text, strlen(BAD[i].text), STATUS_RECIPE,
+                       BAD[i].expected);
+    char *text = repeat("${LONG}", 7 * 1000);
+    expect_refused(parse_variables, text, 7 * 1000, STATUS_RECIPE,
+                   "at most 4194304 bytes");
+    free(text);
+    text = repeat("- ${LONG}\n", 10 * 1000);
+    expect_refused(parse_variables, text, 10 * 1000, STATUS_RECIPE,
+                   "at most 4194304 bytes");
+    free(text);
+    scratch_remove(variables_folder);
+}
+
 static void limits(void **state) {
     (void)state;
     char *text = repeat("# comment\n", ((size_t)1 << 20) + 1);
@@ -313,6 +435,7 @@ int main(void) {
         cmocka_unit_test(prints_recipes),   cmocka_unit_test(yaml_refuses),
         cmocka_unit_test(json_refuses),     cmocka_unit_test(bombs),
         cmocka_unit_test(large_vocabulary), cmocka_unit_test(limits),
+        cmocka_unit_test(alias_bombs),      cmocka_unit_test(variables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,39 @@
+/* Expansion of YAML: the values that aliases and merge keys stand for, and texts with
+ * ${NAME}. Private to the reader of YAML. */
+#ifndef COMPRESS_IO_FILES_YAML_EXPAND_H
+#define COMPRESS_IO_FILES_YAML_EXPAND_H
+
+#include "io/files/yaml.h"
+
+enum { YAML_DEPTH_MAX = 32, YAML_VALUES_MAX = 100000 };
+
+/* What a value takes with all that lies in it. */
+typedef struct ValueSize {
+    int values, depth;
+    size_t bytes; /* of strings and keys */
+} ValueSize;
+
+ValueSize value_size(const Tree *value);
+
+/* Copy of a value in the same arena, places kept and strings shared. */
+Tree *value_copy(Arena *arena, const Tree *value);
+
+/* Puts what the merge key `<<` of a complete map holds in its place: the keys of a map,
+ * or of a list of maps, that the map itself does not have; of several maps the first that
+ * has a key. A map without the key stays as it is. Fails with STATUS_RECIPE where the key
+ * holds anything else. */
+Status merge_key_expand(Arena *arena, Tree *map, Diag *diag);
+
+/* A text at its place, in which ${NAME} is to be replaced. */
+typedef struct VariableText {
+    const char *text;
+    YamlPlace place;
+    bool alone; /* set: nothing but one variable */
+} VariableText;
+
+/* Writes the text to `out` with every ${NAME} replaced by what `variables` give and $${
+ * by ${. Fails with STATUS_RECIPE, also where the text grows beyond `limit` bytes. */
+Status variables_expand(Text *out, VariableText *in, const YamlVariables *variables,
+                        size_t limit, Diag *diag);
+
+#endif
