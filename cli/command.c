@@ -16,7 +16,7 @@ typedef struct Flag {
 } Flag;
 
 static const Flag flags[] = {
-    {"recipe", "FILE", F_STRING(Flags, recipe, "recipe (YAML)")},
+    {"recipe", "FILE", F_STRING(Flags, recipe, "recipe (YAML); - reads standard input")},
     {"model", "PATH",
      F_STRING(Flags, model, "model to start from, instead of the recipe's")},
     {"input", "FILE", F_STRING(Flags, input, "inputs by name (safetensors)")},
@@ -36,6 +36,11 @@ static const Flag flags[] = {
      F_STRINGS(Flags, set,
                "change a key of the recipe, as in passes.0.distill.epochs=3; "
                "may be given several times")},
+    {"env", "NAME[=VALUE]",
+     F_STRINGS(
+         Flags, env,
+         "let ${NAME} stand in the recipe, for the environment's value or this one; "
+         "may be given several times")},
     {"dtype", "TYPE",
      F_STRING(Flags, dtype, "type of the weights that are written: f32, f16, bf16, ...")},
     {"config", "FILE",
@@ -126,6 +131,10 @@ static const Flag flags[] = {
             "given")},
     {"json", NULL, F_BOOL(Flags, json, "print JSON")},
     {"schema", NULL, F_BOOL(Flags, schema, "print the JSON Schema of recipes")},
+    {"resolved", NULL,
+     F_BOOL(
+         Flags, resolved,
+         "print the recipe alone, with all that it extends, --set and ${NAME} in place")},
     {"no-data", NULL, F_BOOL(Flags, no_data, "data sets are neither opened nor checked")},
     {"heartbeat", "SECONDS",
      F_REAL(Flags, heartbeat, 0, 86400,
@@ -323,6 +332,8 @@ Status cli_parse(Cli *cli, int argc, char **argv, Diag *diag) {
             index++;
         }
     }
+    const char *recipe = cli->flags.recipe;
+    if (recipe && strcmp(recipe, "-") == 0) cli->flags.recipe = "/dev/stdin";
     return check_args(cli, diag);
 }
 

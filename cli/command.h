@@ -17,7 +17,7 @@ typedef struct Flags {
     const char *recipe, *model, *output, *report, *input, *dump_dir;
     const char *prompt, *tokenizer, *target_tokenizer;
     const char *jsonl, *preprocessor, *svg;
-    StringList set, column, option, text, image;
+    StringList set, env, column, option, text, image;
     const char *dtype, *config, *names;
     int64_t threads, max_tokens, top_k, seed, min_count, max_size, beam;
     double temperature, top_p; /* top_p 0 = not given */
@@ -28,6 +28,7 @@ typedef struct Flags {
     int processor;      /* Processor */
     bool lowercase, quiet, no_data, timing, bf16, json, schema, hidden_states;
     bool leave_early, values, structure, no_outputs, dot;
+    bool resolved;
     bool help, version;
 } Flags;
 

@@ -5,6 +5,7 @@
 #include "cli/report_tables.h"
 #include "cli/text_table.h"
 #include "exec/processor.h"
+#include "session/recipe_document.h"
 #include "session/session.h"
 
 /* One run of a recipe. */
@@ -41,6 +42,7 @@ static Status open_session(Session *session, const Cli *cli, SessionOptions with
     }
     with.recipe = flags->recipe;
     with.sets = flags->set;
+    with.env = flags->env;
     with.model = flags->model;
     with.output = flags->output;
     with.report = flags->report;
@@ -83,9 +85,26 @@ Status command_recipe(const Cli *cli, Diag *diag) {
     return status;
 }
 
+/* Prints the document that the steps were bound from. */
+static void print_resolved(const Recipe *recipe, bool json) {
+    Text text = {0};
+    if (json) {
+        tree_print_json(&text, recipe->source, 2);
+        text_add(&text, "\n");
+    } else {
+        recipe_document_print(&text, recipe->source);
+    }
+    fputs(text.data, stdout);
+    text_free(&text);
+}
+
 static Status plan_recipe(Session *session, const Cli *cli, Diag *diag) {
     const SessionOptions options = {.without_data = cli->flags.no_data};
     TRY(open_session(session, cli, options, diag));
+    if (cli->flags.resolved) {
+        print_resolved(&session->recipe, cli->flags.json);
+        return STATUS_OK;
+    }
     TRY(session_load(session, false, diag));
     TRY(session_plan(session, diag));
     if (!cli->flags.json) {

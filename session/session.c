@@ -14,6 +14,7 @@
 #include "io/formats/model_vocabulary.h"
 #include "io/formats/modelfile.h"
 #include "session/output_files.h"
+#include "session/recipe_document.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -96,10 +97,7 @@ static Status bind_outputs(Session *session, Diag *diag) {
 
 Status session_document(Tree **out, Arena *arena, const SessionOptions *options,
                         Diag *diag) {
-    const char *path = options->recipe;
-    const int stream = file_descriptor(path);
-    if (stream >= 0) TRY(file_keep_stream(stream, YAML_BYTES_MAX, path, diag));
-    TRY(yaml_read(out, arena, path, diag));
+    TRY(recipe_document_read(out, arena, options->recipe, &options->env, diag));
     const bool is_map = *out && (*out)->kind == TREE_MAP;
     for (int i = 0; i < options->sets.count && is_map; i++)
         TRY(apply_set(arena, *out, options->sets.items[i], diag));

@@ -23,6 +23,7 @@
  * outlive the session. NULL and 0 = not given. */
 typedef struct SessionOptions {
     const char *recipe;      /* file of the recipe */
+    StringList env;          /* "NAME", "NAME=VALUE": session/recipe_document.h */
     StringList sets;         /* "key=value": changes of the recipe, the value in YAML */
     const char *model;       /* to start from, in place of the recipe's */
     const char *output;      /* path for the model, in place of all of the recipe's */

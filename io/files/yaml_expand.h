@@ -13,6 +13,7 @@ typedef struct ValueSize {
     size_t bytes; /* of strings and keys */
 } ValueSize;
 
+/* Counts what a value takes. A scalar has depth 0. */
 ValueSize value_size(const Tree *value);
 
 /* Copy of a value in the same arena, places kept and strings shared. */

@@ -40,6 +40,14 @@ static const Field keys_fields[] = {
         .expect = "a path or a map", .nullable = true),
     F_TREE(RecipeKeys, data, "map", "map of data sets by name, each with its format",
            .expect = "a map of data sets by name", .nullable = true),
+    F_TREE(RecipeKeys, extends, "string|list",
+           "another recipe, or a list of them, over which this one is laid: maps are "
+           "merged, other values replaced",
+           .expect = "the path of a recipe, or a list of them", .nullable = true),
+    F_TREE(RecipeKeys, anchors, NULL,
+           "a place for values that YAML's anchors name and aliases repeat; it says "
+           "nothing by itself",
+           .nullable = true),
     F_TREE(RecipeKeys, passes, "list",
            "list of steps: name of a pass, {pass: {options}}, or {repeat: {...}}",
            .expect = "a list of steps", .required = true),
@@ -517,8 +525,15 @@ void recipe_schema(Text *text) {
     tree_put_string(arena, schema, "title", "Recipe of compress");
     put_definitions(arena, schema);
     Tree *all = tree_put_list(arena, schema, "allOf");
-    tree_append(arena, all, NULL, LOC_NONE,
-                fields_schema(arena, recipe_fields(), recipe_key_defaults()));
+    Tree *own = fields_schema(arena, recipe_fields(), recipe_key_defaults());
+    tree_append(arena, all, NULL, LOC_NONE, own);
+    /* what is required may stand in a recipe that is extended */
+    Tree *required = tree_copy(arena, tree_get(own, "required"));
+    tree_put_list(arena, own, "required");
+    Tree *either = tree_put_list(arena, schema, "anyOf");
+    tree_add_string(arena, tree_put_list(arena, tree_add_map(arena, either), "required"),
+                    "extends");
+    tree_put(arena, tree_add_map(arena, either), "required", required);
     /* what the rows of the recipe's own keys leave open */
     Tree *properties = tree_put_map(arena, tree_add_map(arena, all), "properties");
     tree_put_int(arena, tree_put_map(arena, properties, "version"), "const", 1);

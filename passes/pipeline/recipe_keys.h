@@ -11,6 +11,7 @@ typedef struct RecipeKeys {
     int64_t version, seed, threads;
     int processor; /* Processor */
     const char *name;
+    const Tree *extends, *anchors; /* for the reader of the document alone */
     const Tree *model, *data, *passes, *output, *checkpoint;
 } RecipeKeys;
 

@@ -1,5 +1,5 @@
-/* Recipes: YAML, and the binding of all passes and data sets. Nothing that a recipe names
- * is opened. */
+/* Recipes: YAML, and the binding of all passes and data sets. Of what a recipe names only
+ * the recipes that it extends are opened. */
 #include "session/session.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,0 +1,27 @@
+/* Recipe documents: the file of a recipe with all that it takes from elsewhere, as one
+ * document: variables of the environment that were allowed, and the recipes it extends.
+ */
+#ifndef COMPRESS_SESSION_RECIPE_DOCUMENT_H
+#define COMPRESS_SESSION_RECIPE_DOCUMENT_H
+
+#include "ir/field.h"
+
+/* Files of one recipe, and how many may extend one another in a row. */
+#define EXTENDS_FILES_MAX 32
+#define EXTENDS_DEPTH_MAX 8
+
+/* Reads a recipe. `env`: "NAME" lets ${NAME} take its value from the environment,
+ * "NAME=VALUE" gives it one; others are refused. The files under `extends` are read in
+ * order, each over those before, and the recipe over all of them: maps are merged key by
+ * key, any other value takes the place of the earlier one. Every value keeps its place,
+ * so that messages name the file it stands in; paths of files are made relative to the
+ * recipe's own folder. `extends` and `anchors` are gone from the document. A path that is
+ * a stream (file_descriptor) is read to its end. Fails with STATUS_RECIPE, STATUS_USAGE
+ * for `env`, STATUS_IO. */
+Status recipe_document_read(Tree **out, Arena *arena, const char *path,
+                            const StringList *env, Diag *diag);
+
+/* Appends a document as a recipe that reads back equal without any variables. */
+void recipe_document_print(Text *text, const Tree *document);
+
+#endif
