@@ -123,6 +123,18 @@ static const Flag flags[] = {
     {"leave-early", NULL,
      F_BOOL(Flags, leave_early,
             "leave at the model's early exits, by the rule stored in it")},
+    {"format", "FORMAT",
+     F_CHOICE(Flags, format, "text|csv|markdown",
+              "how the table is printed: text, csv or markdown")},
+    {"columns", "A,B,...",
+     F_STRING(
+         Flags, columns,
+         "columns instead of the usual ones; also metrics, and keys of the report or of "
+         "its recipe")},
+    {"sort", "COLUMN",
+     F_STRING(Flags, sort, "sort by a column; the largest first with '-' in front")},
+    {"hash", "HEX",
+     F_STRING(Flags, hash, "the hash that the model must have, as a report names it")},
     {"structure", NULL, F_BOOL(Flags, structure, "compare no weights and run nothing")},
     {"no-outputs", NULL, F_BOOL(Flags, no_outputs, "run nothing")},
     {"tolerance", "X",

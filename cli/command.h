@@ -24,6 +24,8 @@ typedef struct Flags {
     double length_penalty;     /* negative = not given */
     double heartbeat;          /* likewise */
     double tolerance;
+    const char *columns, *sort, *hash;
+    int format;         /* of `compress table` */
     int dump_ir, split; /* split: WordSplit */
     int processor;      /* Processor */
     bool lowercase, quiet, no_data, timing, bf16, json, schema, hidden_states;

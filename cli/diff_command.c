@@ -253,8 +253,10 @@ static const char *value_text(Arena *arena, const char *json) {
     return arena_printf(arena, "%.*s...", (int)length, json);
 }
 
-static void print_config(Arena *arena, const DifferenceList *config) {
+static void print_config(Arena *arena, const Comparison *it) {
+    const DifferenceList *config = &it->config;
     TextTable table = table_create(arena, "lll");
+    if (!it->has_config) printf("\nconfiguration: not compared, one model has none\n");
     if (config->count == 0) return;
     printf("\nconfiguration\n");
     table_add(&table, "key");
@@ -293,7 +295,7 @@ static void print_comparison(Arena *arena, const Comparison *it) {
     print_structure(arena, it);
     if (it->has_storages) print_storages(arena, it);
     if (it->has_outputs) print_outputs(arena, &it->outputs);
-    print_config(arena, &it->config);
+    print_config(arena, it);
     print_verdict(it);
 }
 

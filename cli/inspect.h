@@ -33,6 +33,19 @@ const StorageUse *inspection_use(const Inspection *it, const Node *leaf);
 /* Name of an operand by position. */
 const char *operand_name(const Op *op, int index);
 
+/* A string of the provenance that is safe to print, "?" when it is none; in the arena. */
+const char *safe_string(Arena *arena, const Tree *tree);
+
+/* "; 0, 2, 5 of the original" for a stack that lost layers, else "". */
+const char *original_layers(const Inspection *it, const char *stack);
+
+/* Prints what pruning left, place by place; nothing where it left all. */
+void print_lineages(const Inspection *it);
+
+/* Prints the steps that made the model, and what they began with; nothing where there
+ * were none. */
+void print_history(const Inspection *it);
+
 /* The inspection as a map, for JSON. */
 Tree *inspection_tree(const Inspection *it);
 

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define TABLE_COLUMNS 12
+#define TABLE_COLUMNS 48
 
 /* Cells in rows. `align` has one letter a column: 'l' or 'r'. */
 typedef struct TextTable {

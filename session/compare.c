@@ -64,8 +64,10 @@ Status compare_models(Comparison *out, Arena *arena, Model *const models[2],
         TRY(compare_outputs(&out->outputs, arena, &options->inputs,
                             (const Model *const[]){a, b}, paths, options->tolerance,
                             options->threads, options->watch, diag));
-    compare_maps(&out->config, arena, "", model_config_now(arena, a),
-                 model_config_now(arena, b));
+    out->has_config = a->config->count > 0 && b->config->count > 0;
+    if (out->has_config)
+        compare_maps(&out->config, arena, "", model_config_now(arena, a),
+                     model_config_now(arena, b));
     const NodeComparison *nodes = &out->nodes;
     const int *counts = out->storages.counts;
     out->structure_differs =
@@ -266,6 +268,6 @@ Tree *comparison_tree(Arena *arena, const Comparison *it) {
     put_structure(arena, map, &it->nodes);
     if (it->has_storages) put_storages(arena, map, &it->storages);
     if (it->has_outputs) put_outputs(arena, map, &it->outputs);
-    put_differences(arena, map, "config", &it->config);
+    if (it->has_config) put_differences(arena, map, "config", &it->config);
     return map;
 }

@@ -23,7 +23,8 @@ typedef struct Comparison {
     Measure measure[2];
     int64_t file_bytes[2];
     NodeComparison nodes;
-    bool has_storages, has_outputs; /* whether these were compared: */
+    /* Whether these were compared; a model of IR text alone has no configuration. */
+    bool has_storages, has_outputs, has_config;
     StorageComparison storages;
     OutputComparison outputs;
     DifferenceList config; /* keys, as "a.b"; the values as JSON */

@@ -43,6 +43,9 @@ typedef struct ModelFormat {
     Status (*read)(Model **out, const char *path, const HfOptions *options,
                    const OpTable *ops, bool check, Diag *diag);
     bool changes; /* the configuration can be changed while reading */
+    /* What `check` compares, for `compress verify`: "hashes of every text". NULL = the
+     * format keeps no hashes. */
+    const char *hashes;
 
     /* Of a folder: the files that one which is there already may hold to be replaced
      * (io/files/outfolder.h). */

@@ -48,23 +48,28 @@ static Status add_embedding(Model *model, const Tree *keys, Diag *diag) {
     return sentence_build(model, diag);
 }
 
+const ModelFormat *model_format_of(const char *path) {
+    const ModelFormat *const *format = model_format_list();
+    while (*format && !((*format)->read && (*format)->probe(path))) format++;
+    return *format;
+}
+
 Status model_load_with(Model **out, const char *path, const HfOptions *options,
                        const OpTable *ops, bool check, Diag *diag) {
-    const ModelFormat *const *format = model_format_list();
+    const ModelFormat *format = model_format_of(path);
     Model *model;
-    while (*format && !((*format)->read && (*format)->probe(path))) format++;
-    if (!*format && access(path, R_OK) != 0)
+    if (!format && access(path, R_OK) != 0)
         return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot open: %s",
                          strerror(errno));
-    const bool changes = *format && (*format)->changes;
-    const bool embeds = options && *format && !changes && asks_embedding(options);
+    const bool changes = format && format->changes;
+    const bool embeds = options && format && !changes && asks_embedding(options);
     if (options && !changes && !embeds)
         return diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
                          "expected a Hugging Face folder, whose configuration can be "
                          "changed, found a file (pooling and normalize can be given to "
                          "any)");
-    if (!*format) return not_a_model(path, diag);
-    TRY((*format)->read(&model, path, embeds ? NULL : options, ops, check, diag));
+    if (!format) return not_a_model(path, diag);
+    TRY(format->read(&model, path, embeds ? NULL : options, ops, check, diag));
     Status status = check ? graph_verify_weights(model->graph, diag) : STATUS_OK;
     if (status == STATUS_OK && embeds)
         status = add_embedding(model, options->overrides, diag);

@@ -4,6 +4,9 @@
 
 #include "io/formats/format.h"
 
+/* The format that a path is of, by its content; NULL = none that is read. */
+const ModelFormat *model_format_of(const char *path);
+
 /* Reads a model of any format, told apart by content. `check` verifies hashes and that
  * all weights are finite; without it no weight is touched (for inspect and plan). Fails
  * as ModelFormat.read does. */

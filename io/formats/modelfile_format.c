@@ -24,4 +24,5 @@ const ModelFormat model_format_modelfile = {
     .summary = "every model, with its history and what it knows of its weights; HDF5",
     .probe = modelfile_probe,
     .read = read_format,
+    .hashes = "hashes of every text, weight, asset and posterior",
     .write = write_format};

@@ -408,4 +408,5 @@ const ModelFormat model_format_safetensors = {
     .summary = "every model in one file; other tools find its weights by name",
     .probe = probe,
     .read = read_format,
+    .hashes = "one hash over the weights, the graph and all other texts",
     .write = write_format};
