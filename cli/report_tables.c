@@ -44,6 +44,38 @@ static void print_threads(const RunReport *report, FILE *out) {
                 threads);
 }
 
+/* How many heads or units each block keeps: ", heads 4 3 2"; nothing where a step has no
+ * such list. */
+static void print_counts(const char *name, const Tree *record, FILE *out) {
+    const Tree *blocks = tree_get(record, "blocks");
+    double count;
+    if (!blocks || blocks->kind != TREE_LIST) return;
+    fprintf(out, ", %s", name);
+    for (const Tree *block = blocks->first; block; block = block->next)
+        if (tree_number(tree_get(block, "after"), &count)) fprintf(out, " %.0f", count);
+}
+
+/* One line per step with a budget: what it reaches of it, and where. */
+static void print_budgets(const RunReport *report, FILE *out) {
+    static const char *const names[] = {"flops", "parameters", "bytes"};
+    for (int i = 0; i < report->count; i++) {
+        const ReportStep *step = &report->steps[i];
+        const Tree *record = step->result.record;
+        double budget, value;
+        if (!tree_number(tree_get(record, "budget"), &budget)) continue;
+        fprintf(out, "%d %s:", i + 1, step_title(report->arena, step->step));
+        for (int k = 0; k < 3; k++)
+            if (tree_number(tree_get(record, names[k]), &value))
+                fprintf(out, " %s %s of at most %s", names[k],
+                        text_grouped(report->arena, (int64_t)value),
+                        text_grouped(report->arena, (int64_t)budget));
+        print_counts("kept", record, out);
+        print_counts("heads", tree_get(record, "heads"), out);
+        print_counts("units", tree_get(record, "ffn"), out);
+        fprintf(out, "\n");
+    }
+}
+
 void report_print_plan(const RunReport *report, FILE *out) {
     static const char *const heads[] = {"step",  "parameters",       "weights",
                                         "FLOPs", "inference memory", "training memory"};
@@ -67,6 +99,7 @@ void report_print_plan(const RunReport *report, FILE *out) {
     }
     fprintf(out, "one sample: %s\n", report->start.input);
     table_print(&table, 0, out);
+    print_budgets(report, out);
     fprintf(out, "peak memory of the steps: %s\n", text_size(arena, peak));
     print_threads(report, out);
 }

@@ -11,6 +11,7 @@
 #include "ir/rewrite.h"
 #include "ir/storage.h"
 #include "passes/fault.h"
+#include "passes/measure.h"
 #include "passes/nodes.h"
 
 #include <math.h>
@@ -19,6 +20,7 @@
 typedef struct FactorOptions {
     int64_t rank;
     double energy;
+    double parameters, bytes; /* budgets: see measure_bound */
     bool allow_growth;
 } FactorOptions;
 
@@ -29,6 +31,13 @@ static const Field fields[] = {
         F, energy, 1e-9, 1,
         "instead of rank: the least rank that keeps this share of the squared singular "
         "values"),
+    F_BOUND(
+        F, parameters, parameters, FIELD_COUNTS,
+        "instead of rank: the largest whose factors have no more parameters; up to 1: "
+        "a share of the embedding's"),
+    F_BOUND(F, bytes, bytes, FIELD_BYTES,
+            "instead of rank: the largest whose factors take no more bytes; up to 1: a "
+            "share of the embedding's"),
     F_BOOL(
         F, allow_growth,
         "take ranks whose factors have more parameters than the table, with a warning"),
@@ -36,6 +45,9 @@ static const Field fields[] = {
 };
 
 static const F defaults = {0};
+
+/* Options that give the rank. */
+#define FACTOR_WAYS "rank|energy|parameters|bytes"
 
 /* Rows may differ by this part of their norm when a factoring counts as exact. */
 #define EXACT_ROW 1e-6
@@ -50,6 +62,8 @@ typedef struct Factor {
     int lookups, heads;   /* embedding nodes and tied linear nodes that read the table */
     StorageUsers readers; /* all of them, in graph order */
     int64_t rows, width;  /* of E */
+    int64_t before;       /* parameters of the embedding */
+    int64_t rank;         /* that is asked for; 0 = by energy */
     int64_t most;         /* largest rank that makes sense */
     int64_t even;         /* largest rank that is not growth */
 } Factor;
@@ -177,6 +191,7 @@ static Status measure_table(Factor *f, Diag *diag) {
                          "that fits in memory, found %lld x %lld",
                          SYMMETRIC_WIDTH_MAX, (long long)f->rows, (long long)f->width);
     f->even = f->rows * f->width / (f->rows + f->width);
+    f->before = f->projection ? (f->rows + f->width) * dim[1] : f->rows * f->width;
     return STATUS_OK;
 }
 
@@ -186,6 +201,31 @@ static double break_even(const Factor *f) {
 
 static int64_t factor_count(const Factor *f, int64_t rank) {
     return (f->rows + f->width) * rank;
+}
+
+/* The rank that is given, or the largest within the budget; 0 = by energy. */
+static Status choose_rank(Factor *f, Diag *diag) {
+    const F *options = f->options;
+    const int64_t each = factor_count(f, 1);
+    double budget = 0; /* in parameters */
+    f->rank = options->rank;
+    if (options->parameters > 0)
+        budget = measure_bound(options->parameters, (double)f->before);
+    if (options->bytes > 0) { /* factors are float32 whatever the table is */
+        double whole = (double)tensor_bytes(storage_tensor(f->table->storage));
+        if (f->projection)
+            whole += (double)tensor_bytes(storage_tensor(f->projection->storage));
+        budget = measure_bound(options->bytes, whole) / sizeof(float);
+    }
+    if (budget <= 0) return STATUS_OK;
+    f->rank = budget / (double)each < (double)f->most ? (int64_t)(budget / (double)each)
+                                                      : f->most;
+    if (f->rank >= 1) return STATUS_OK;
+    return step_fail_option(f->ctx, "parameters|bytes", diag,
+                            "expected room for rank 1, which has %lld parameters (%lld "
+                            "bytes), found room for %.0f",
+                            (long long)each, (long long)(each * (int64_t)sizeof(float)),
+                            budget);
 }
 
 /* Refuses a rank that makes the model larger, or warns about it: once, as a recipe is
@@ -199,14 +239,14 @@ static Status check_growth(const Factor *f, int64_t rank, Diag *diag) {
         (long long)rank, break_even(f), (long long)f->rows, (long long)f->width,
         (long long)factor_count(f, rank), (long long)(f->rows * f->width));
     if (f->options->allow_growth) {
-        const bool news = f->ctx->plan || !f->options->rank;
-        if (news) option_warn(&f->ctx->source, "rank|energy", diag, "%s", text);
+        const bool news = f->ctx->plan || !f->rank;
+        if (news) option_warn(&f->ctx->source, FACTOR_WAYS, diag, "%s", text);
         return STATUS_OK;
     }
-    step_fail_option(f->ctx, "rank|energy", diag, "%s", text);
+    step_fail_option(f->ctx, FACTOR_WAYS, diag, "%s", text);
     if (f->even > 0)
         diag_hint(diag, "choose %sa rank of at most %lld, or add `allow_growth: true`",
-                  f->options->rank ? "" : "less energy, ", (long long)f->even);
+                  f->rank ? "" : "less energy, ", (long long)f->even);
     return STATUS_MODEL;
 }
 
@@ -275,7 +315,7 @@ static Status use_factors(Factor *f, const Tensor *table, const Tsvd *found,
     FactorError error;
     Tensor right = {0};
     *rank = found->right.dim[0];
-    if (!f->options->rank) TRY(check_growth(f, *rank, diag));
+    if (!f->rank) TRY(check_growth(f, *rank, diag));
     TRY(factor_transpose(&right, &found->right, diag));
     const Status status =
         factor_measure(&error, table, &found->left, &right, f->ctx->threads, diag);
@@ -301,10 +341,9 @@ static Status factor_weights(Factor *f, int64_t *rank, Diag *diag) {
     else
         table = tensor_retain(stored);
     const F *options = f->options;
-    Status status = options->rank
-                        ? tsvd(&found, &table, options->rank, f->ctx->threads, diag)
-                        : factor_by_energy(&found, &table, options->energy, f->most,
-                                           f->ctx->threads, diag);
+    Status status = f->rank ? tsvd(&found, &table, f->rank, f->ctx->threads, diag)
+                            : factor_by_energy(&found, &table, options->energy, f->most,
+                                               f->ctx->threads, diag);
     if (status == STATUS_MODEL) diag_note(diag, "in \"%s\"", f->table->storage->name);
     if (status == STATUS_OK) {
         status = use_factors(f, &table, &found, rank, diag);
@@ -315,7 +354,7 @@ static Status factor_weights(Factor *f, int64_t *rank, Diag *diag) {
 }
 
 static Status factor_shapes(Factor *f, int64_t *rank, Diag *diag) {
-    *rank = f->options->rank;
+    *rank = f->rank;
     if (*rank == 0) TRY(guess_rank(f, rank, diag));
     f->ctx->unsure = f->projection && *rank == f->table->type.dim[1];
     return apply(f, tensor_shape(DTYPE_F32, 2, (int64_t[]){f->rows, *rank}),
@@ -324,27 +363,28 @@ static Status factor_shapes(Factor *f, int64_t *rank, Diag *diag) {
 
 /* ---- the pass ---- */
 
-static void record_shape(const Factor *f, int64_t rank, int64_t before) {
+static void record_shape(const Factor *f, int64_t rank) {
     Arena *arena = f->ctx->arena;
     Tree *record = f->ctx->record;
+    const double after = (double)factor_count(f, rank);
     tree_put_int(arena, record, "rows", f->rows);
     tree_put_int(arena, record, "width", f->width);
     tree_put_int(arena, record, "rank", rank);
     tree_put_real(arena, record, "break_even", break_even(f));
-    tree_put_int(arena, record, "parameters_before", before);
+    tree_put_int(arena, record, "parameters_before", f->before);
     tree_put_int(arena, record, "parameters_after", factor_count(f, rank));
+    tree_put_real(arena, record, "parameters_share", after / (double)f->before);
     tree_put_int(arena, record, "tied_heads", f->heads);
 }
 
 static Status factor_run(PassContext *ctx, Model *model, const void *opaque, Diag *diag) {
     Factor f = {.ctx = ctx, .graph = model->graph, .options = opaque};
-    int64_t rank = f.options->rank;
     TRY(find_table(&f, diag));
     TRY(check_users(&f, diag));
     f.projection = find_factor(&f);
     TRY(measure_table(&f, diag));
-    const int64_t before =
-        f.projection ? factor_count(&f, f.table->type.dim[1]) : f.rows * f.width;
+    TRY(choose_rank(&f, diag));
+    int64_t rank = f.rank;
     if (rank > f.most)
         return step_fail_option(
             ctx, "rank", diag,
@@ -354,17 +394,18 @@ static Status factor_run(PassContext *ctx, Model *model, const void *opaque, Dia
     if (rank) TRY(check_growth(&f, rank, diag));
     TRY(storage_has_data(f.table->storage) ? factor_weights(&f, &rank, diag)
                                            : factor_shapes(&f, &rank, diag));
-    record_shape(&f, rank, before);
+    record_shape(&f, rank);
     return STATUS_OK;
 }
 
 static Status factor_check(const void *opaque, const StepSource *source, Diag *diag) {
     const F *options = opaque;
-    const int ways = (options->rank > 0) + (options->energy > 0);
+    const int ways = (options->rank > 0) + (options->energy > 0) +
+                     (options->parameters > 0) + (options->bytes > 0);
     if (ways == 1) return STATUS_OK;
-    return option_fail(source, "rank|energy", STATUS_RECIPE, diag,
-                       "expected one of rank and energy, found %s",
-                       ways ? "both" : "none");
+    return option_fail(source, FACTOR_WAYS, STATUS_RECIPE, diag,
+                       "expected one of rank, energy, parameters and bytes, found %s",
+                       ways ? "several" : "none");
 }
 
 const Pass pass_factor_embedding = {

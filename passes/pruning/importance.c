@@ -30,17 +30,6 @@ static const Field fields[] = {
 
 static const I defaults = {.limit = 1000, .batch_size = 32};
 
-/* Whether heads share keys and values: a single one of them cannot be cut, so it needs no
- * score. */
-static bool has_grouped_heads(const Graph *graph, const char *stack) {
-    for (const Node *node = graph->first; node; node = node->next)
-        if (node_has_trait(node, OP_ATTENTION) && node->stack &&
-            (!stack || strcmp(node->stack, stack) == 0) &&
-            node_key_heads(node) != node_heads(node))
-            return true;
-    return false;
-}
-
 /* One row per block: how its scores are spread. */
 static Tree *summary_tree(const Prune *p, Arena *arena) {
     Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
@@ -90,7 +79,7 @@ static Status importance_run(PassContext *ctx, Model *model, const void *opaque,
     const PruneScore score = SCORE_TAYLOR + options->score;
     Prune heads, ffn;
     heads = (Prune){.ctx = ctx, .graph = model->graph, .kind = PRUNE_HEADS};
-    if (has_grouped_heads(model->graph, options->stack))
+    if (prune_heads_grouped(model->graph, options->stack))
         tree_put_string(ctx->arena, ctx->record, "heads_left_out",
                         "they share keys and values");
     else

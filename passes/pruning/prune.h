@@ -1,4 +1,4 @@
-/* Structured pruning: what importance, prune_heads and prune_ffn share.
+/* Structured pruning: what importance, prune_heads, prune_ffn and prune share.
  *
  * Shen et al., COST-EFF (EMNLP 2022), section 3.2: first-order Taylor importance of heads
  * and feed-forward units (Molchanov et al., ICLR 2017), which are then cut out of the
@@ -10,9 +10,11 @@
 #ifndef COMPRESS_PASSES_PRUNING_PRUNE_H
 #define COMPRESS_PASSES_PRUNING_PRUNE_H
 
+#include "passes/measure.h"
 #include "passes/posterior/prior.h"
 
 typedef enum PruneKind { PRUNE_HEADS, PRUNE_FFN } PruneKind;
+enum { PRUNE_KINDS = 2 };
 
 /* Where scores come from; the three after the first are also what importance measures. */
 #define SCORE_NAMES "taylor|magnitude|random"
@@ -24,39 +26,76 @@ typedef enum PruneScore {
     SCORE_RELEVANCE /* of the posterior (relevance.h), for pruning alone */
 } PruneScore;
 
-enum { RANKING_PER_LAYER, RANKING_GLOBAL };
+/* auto: global under a budget, else per_layer. */
+enum { RANKING_AUTO, RANKING_PER_LAYER, RANKING_GLOBAL };
 
 /* What is zero where a head does nothing: its columns of the output projection, or its
  * values. */
 enum { ZERO_OUTPUT, ZERO_VALUE };
 
-/* Options of both pruning passes; allow_empty and zero are offered for heads only. */
+/* Budgets are those of parameters, bytes and FLOPs, the first three of MeasureKind; a
+ * share is one of the model that the step gets, or of the recipe's input model. */
+enum { PRUNE_BUDGETS = MEASURE_FLOPS + 1 };
+#define PRUNE_BUDGET_NAMES "flops|parameters|bytes"
+enum { SHARE_OF_STEP, SHARE_OF_INPUT };
+
+/* Options of the pruning passes; each offers those that it has a use for. */
 typedef struct PruneOptions {
     int score;   /* PruneScore */
     int ranking; /* RANKING_ */
     int64_t keep, keep_total;
     double keep_ratio;
+    double budget[PRUNE_BUDGETS]; /* by MeasureKind, see measure_bound; 0 = not given */
+    int share_of;                 /* SHARE_OF_ */
+    int64_t least_heads, least_units; /* under a budget: of every layer; 0 = 1 */
     bool allow_empty;
     int prior; /* PriorKind */
     int zero;  /* ZERO_ */
     const char *stack;
 } PruneOptions;
 
-#define PRUNE_FIELDS(units)                                                              \
+/* Rows of their tables. */
+#define PRUNE_FIELD_SCORE                                                                \
     F_CHOICE(PruneOptions, score, "stored|" SCORE_NAMES "|relevance",                    \
              "what is kept: the largest scores stored by importance (taylor: only if "   \
              "they are Taylor scores), of weights, random ones, or what the posterior "  \
-             "finds least plausible to be zero (see estimate_posterior)"),               \
-        F_CHOICE(PruneOptions, ranking, "per_layer|global",                              \
-                 "compare " units " within each layer, or over all layers, which then "  \
-                 "keep different numbers"),                                              \
+             "finds least plausible to be zero (see estimate_posterior)")
+#define PRUNE_FIELD_RANKING(units)                                                       \
+    F_CHOICE(PruneOptions, ranking, "auto|per_layer|global",                             \
+             "compare " units " within each layer, of which the same number or share "   \
+             "stays, or over all layers, which then keep different numbers; auto: "      \
+             "global under a budget, else per_layer")
+#define PRUNE_FIELD_STACK                                                                \
+    F_STRING(PruneOptions, stack, "only this stack of layers", .nullable = true)
+#define PRUNE_FIELD_ZERO                                                                 \
+    F_CHOICE(PruneOptions, zero, "output|value",                                         \
+             "prior: gaussian, score: relevance: what is taken to be zero of a head "    \
+             "that goes: what the output projection reads of it, or its values")
+#define PRUNE_FIELDS_BUDGET(what)                                                        \
+    F_BOUND(PruneOptions, flops, budget[MEASURE_FLOPS], FIELD_COUNTS,                    \
+            what ": FLOPs of the model that stay; up to 1: a share"),                    \
+        F_BOUND(PruneOptions, parameters, budget[MEASURE_PARAMETERS], FIELD_COUNTS,      \
+                what ": parameters of the model that stay; up to 1: a share"),           \
+        F_BOUND(PruneOptions, bytes, budget[MEASURE_BYTES], FIELD_BYTES,                 \
+                what ": bytes of its weights that stay; up to 1: a share"),              \
+        F_CHOICE(PruneOptions, share_of, "step|input",                                   \
+                 "a budget up to 1 is a share of the model that the step gets, or of "   \
+                 "the recipe's input model")
+#define PRUNE_FIELDS(units, least_member)                                                \
+    PRUNE_FIELD_SCORE, PRUNE_FIELD_RANKING(units),                                       \
         F_INT(PruneOptions, keep, 1, 100000000, units " kept in every layer"),           \
         F_INT(PruneOptions, keep_total, 1, 1000000000,                                   \
               "ranking: global: " units " kept in all; shared ones count once"),         \
         F_REAL(PruneOptions, keep_ratio, 1e-9, 1,                                        \
                "share of the " units " kept, of each layer or of all"),                  \
-        F_PRIOR(PruneOptions),                                                           \
-        F_STRING(PruneOptions, stack, "only this stack of layers", .nullable = true)
+        PRUNE_FIELDS_BUDGET("budget in place of a number"),                              \
+        {.name = "least",                                                                \
+         .kind = FIELD_INT,                                                              \
+         .offset = FIELD_AT(PruneOptions, least_member, int64_t),                        \
+         .min = 1,                                                                       \
+         .max = 100000000,                                                               \
+         .help = "budget: " units " that every layer keeps, 1 when not given"},          \
+        F_PRIOR(PruneOptions), PRUNE_FIELD_STACK
 
 /* Slices of a storage: unit u owns entries [u * width, (u + 1) * width) of the axis. */
 typedef struct PruneSlot {
@@ -97,6 +136,7 @@ typedef struct PruneGroup {
     double *scores; /* summed over the blocks; NULL = not known */
     int64_t *keep;
     int64_t keep_count;
+    double cost; /* under a budget: what one unit takes of it, on average */
 } PruneGroup;
 
 typedef struct Prune {
@@ -151,15 +191,45 @@ Status prune_condition(const Prune *prune, int zero, Diag *diag);
 /* Whether a slot is the first of its group with its storage and axis. */
 bool prune_is_first(const Prune *prune, const PruneBlock *block, const PruneSlot *slot);
 
-/* Decides what every group keeps. Fails with STATUS_MODEL when there are too few units.
- */
+/* Whether some heads of the stack (NULL = all) share keys and values. */
+bool prune_heads_grouped(const Graph *graph, const char *stack);
+
+/* Sums the scores of the blocks into their groups, which may keep nothing yet; without
+ * scores the choice is a guess. Fails with STATUS_MODEL when a score is not finite. */
+Status prune_sum_scores(Prune *prune, Diag *diag);
+
+/* Lets a group keep its `count` best units, or the first ones where the choice is a
+ * guess; the first ones in any case. The group's `keep` has room for all units. */
+void prune_keep_best(Prune *prune, PruneGroup *group, int64_t count);
+void prune_keep_first(PruneGroup *group, int64_t count);
+
+/* Decides what every group keeps, by numbers of units. Fails with STATUS_MODEL when there
+ * are too few. */
 Status prune_choose(Prune *prune, const PruneOptions *options, Diag *diag);
+
+/* Whether units of all layers are compared with each other. */
+bool prune_is_global(const PruneOptions *options);
+
+/* The budget that options give; MEASURE_KINDS when they give none. */
+MeasureKind prune_budget_kind(const PruneOptions *options);
+
+/* Decides what the groups of one kind or of both keep, of the same model, which is not
+ * changed: units with the largest score over cost, as many as the budget has room for, so
+ * that no other unit would fit. model_measure of the model afterwards is never above the
+ * budget. Where scores are not known, or units are compared within each layer alone,
+ * every group keeps the same share, in the latter case to the unit. Records `budget`
+ * and what is reached. Fails with STATUS_MODEL when the fewest units are too many. */
+Status prune_choose_budget(Prune *const *prunes, int count, const Model *model,
+                           const PruneOptions *options, Diag *diag);
+
+/* Cuts all that the groups do not keep out of the graph. */
+Status prune_cut(Prune *prune, Diag *diag);
 
 /* Checks the options of a pruning pass against each other. */
 Status prune_check(const void *options, const StepSource *source, Diag *diag);
 
-/* The whole of a pruning pass. */
-Status prune_run(PassContext *ctx, Model *model, PruneKind kind,
+/* The whole of a pruning pass, of kinds first to last. */
+Status prune_run(PassContext *ctx, Model *model, PruneKind first, PruneKind last,
                  const PruneOptions *options, Diag *diag);
 
 /* Replaces an attention block that keeps no head by what it adds to the residual stream:

@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sums the blocks' scores into their groups; a group whose scores are not known stays
- * without. Fails when a score is not finite. */
+/* Adds the blocks' scores up; a group whose scores are not known stays without. */
 static Status sum_groups(Prune *p, Diag *diag) {
     for (int i = 0; i < p->block_count; i++) {
         const PruneBlock *block = &p->blocks[i];
@@ -22,6 +21,17 @@ static Status sum_groups(Prune *p, Diag *diag) {
                     p->ctx, diag, "%s: the score of %s %lld is not finite", block->place,
                     p->kind == PRUNE_HEADS ? "head" : "feed-forward unit", (long long)u);
         }
+    }
+    return STATUS_OK;
+}
+
+Status prune_sum_scores(Prune *p, Diag *diag) {
+    TRY(sum_groups(p, diag));
+    for (int g = 0; g < p->group_count; g++) {
+        PruneGroup *group = &p->groups[g];
+        group->keep = ARENA_ARRAY(p->ctx->arena, int64_t, (size_t)group->units);
+        group->keep_count = 0;
+        p->guessed = p->guessed || !group->scores;
     }
     return STATUS_OK;
 }
@@ -83,7 +93,7 @@ static int64_t sum_capped(const Prune *p, int64_t level) {
     return sum;
 }
 
-static void keep_first(PruneGroup *group, int64_t count) {
+void prune_keep_first(PruneGroup *group, int64_t count) {
     for (int64_t u = 0; u < count; u++) group->keep[u] = u;
     group->keep_count = count;
 }
@@ -102,9 +112,16 @@ static void keep_evenly(Prune *p, int64_t keep) {
     for (int g = 0; g < p->group_count; g++) {
         PruneGroup *group = &p->groups[g];
         const bool more = rest > 0 && group->units > level;
-        keep_first(group, group->units < level ? group->units : level + more);
+        prune_keep_first(group, group->units < level ? group->units : level + more);
         rest -= more;
     }
+}
+
+void prune_keep_best(Prune *p, PruneGroup *group, int64_t count) {
+    if (p->guessed)
+        prune_keep_first(group, count);
+    else
+        keep_best(p, (int)(group - p->groups), 1, count, 0);
 }
 
 /* ---- counts ---- */
@@ -129,7 +146,7 @@ static Status choose_per_layer(Prune *p, const PruneOptions *options, Diag *diag
         if (group->scores)
             keep_best(p, g, 1, count, 0);
         else
-            keep_first(group, count);
+            prune_keep_first(group, count);
     }
     return STATUS_OK;
 }
@@ -165,13 +182,6 @@ static Status choose_global(Prune *p, const PruneOptions *options, Diag *diag) {
 }
 
 Status prune_choose(Prune *p, const PruneOptions *options, Diag *diag) {
-    TRY(sum_groups(p, diag));
-    for (int g = 0; g < p->group_count; g++) {
-        PruneGroup *group = &p->groups[g];
-        group->keep = ARENA_ARRAY(p->ctx->arena, int64_t, (size_t)group->units);
-        group->keep_count = 0;
-        p->guessed = p->guessed || !group->scores;
-    }
-    return options->ranking == RANKING_GLOBAL ? choose_global(p, options, diag)
-                                              : choose_per_layer(p, options, diag);
+    return prune_is_global(options) ? choose_global(p, options, diag)
+                                    : choose_per_layer(p, options, diag);
 }

@@ -3,7 +3,7 @@
 #include "passes/pruning/prune.h"
 
 static const Field fields[] = {
-    PRUNE_FIELDS("feed-forward units"),
+    PRUNE_FIELDS("feed-forward units", least_units),
     F_END,
 };
 
@@ -11,7 +11,7 @@ static const PruneOptions defaults = {0};
 
 static Status prune_ffn_run(PassContext *ctx, Model *model, const void *options,
                             Diag *diag) {
-    return prune_run(ctx, model, PRUNE_FFN, options, diag);
+    return prune_run(ctx, model, PRUNE_FFN, PRUNE_FFN, options, diag);
 }
 
 const Pass pass_prune_ffn = {

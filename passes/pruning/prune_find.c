@@ -249,6 +249,15 @@ bool prune_is_first(const Prune *p, const PruneBlock *block, const PruneSlot *sl
         }
 }
 
+bool prune_heads_grouped(const Graph *graph, const char *stack) {
+    for (const Node *node = graph->first; node; node = node->next)
+        if (node_has_trait(node, OP_ATTENTION) && node->stack &&
+            (!stack || strcmp(node->stack, stack) == 0) &&
+            node_key_heads(node) != node_heads(node))
+            return true;
+    return false;
+}
+
 /* Whether a node is the core of a block of the kind. */
 static bool is_core(const Prune *p, const Node *node) {
     if (!node->stack || node->layer < 0) return false;

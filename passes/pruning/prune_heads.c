@@ -2,12 +2,10 @@
 #include "passes/pruning/prune.h"
 
 static const Field fields[] = {
-    PRUNE_FIELDS("heads"),
+    PRUNE_FIELDS("heads", least_heads),
     F_BOOL(PruneOptions, allow_empty,
            "ranking: global: layers may end without any head, and then only add a bias"),
-    F_CHOICE(PruneOptions, zero, "output|value",
-             "prior: gaussian, score: relevance: what is taken to be zero of a head that "
-             "goes: what the output projection reads of it, or its values"),
+    PRUNE_FIELD_ZERO,
     F_END,
 };
 
@@ -15,7 +13,7 @@ static const PruneOptions defaults = {0};
 
 static Status prune_heads_run(PassContext *ctx, Model *model, const void *options,
                               Diag *diag) {
-    return prune_run(ctx, model, PRUNE_HEADS, options, diag);
+    return prune_run(ctx, model, PRUNE_HEADS, PRUNE_HEADS, options, diag);
 }
 
 const Pass pass_prune_heads = {

@@ -5,15 +5,10 @@
 
 #include <stdlib.h>
 
-Status prune_check(const void *opaque, const StepSource *source, Diag *diag) {
-    const PruneOptions *options = opaque;
-    const bool global = options->ranking == RANKING_GLOBAL;
-    const int ways =
-        (options->keep > 0) + (options->keep_total > 0) + (options->keep_ratio > 0);
-    if (ways != 1)
-        return option_fail(source, "keep|keep_total|keep_ratio", STATUS_RECIPE, diag,
-                           "expected one of keep, keep_total and keep_ratio, found %s",
-                           ways ? "several" : "none");
+/* Options that a way to choose has no use for. */
+static Status check_unused(const PruneOptions *options, const StepSource *source,
+                           bool budget, Diag *diag) {
+    const bool global = prune_is_global(options);
     if (global && options->keep)
         return option_fail(source, "keep", STATUS_RECIPE, diag,
                            "expected keep_total or keep_ratio with ranking: global");
@@ -23,6 +18,28 @@ Status prune_check(const void *opaque, const StepSource *source, Diag *diag) {
     if (!global && options->allow_empty)
         return option_fail(source, "allow_empty", STATUS_RECIPE, diag,
                            "expected ranking: global with it");
+    if (!budget && options->share_of != SHARE_OF_STEP)
+        return option_fail(source, "share_of", STATUS_RECIPE, diag,
+                           "expected a budget with it");
+    if (!budget && (options->least_heads || options->least_units))
+        return option_fail(source, "least", STATUS_RECIPE, diag,
+                           "expected a budget with it");
+    return STATUS_OK;
+}
+
+Status prune_check(const void *opaque, const StepSource *source, Diag *diag) {
+    const PruneOptions *options = opaque;
+    int budgets = 0;
+    for (int kind = 0; kind < PRUNE_BUDGETS; kind++) budgets += options->budget[kind] > 0;
+    const int ways = (options->keep > 0) + (options->keep_total > 0) +
+                     (options->keep_ratio > 0) + budgets;
+    if (ways != 1)
+        return option_fail(source, "keep|keep_total|keep_ratio|" PRUNE_BUDGET_NAMES,
+                           STATUS_RECIPE, diag,
+                           "expected one of keep, keep_total, keep_ratio, flops, "
+                           "parameters and bytes, found %s",
+                           ways ? "several" : "none");
+    TRY(check_unused(options, source, budgets > 0, diag));
     if (options->zero != ZERO_OUTPUT && options->prior != PRIOR_GAUSSIAN &&
         options->score != SCORE_RELEVANCE)
         return option_fail(source, "zero", STATUS_RECIPE, diag,
@@ -112,6 +129,12 @@ static Status cut_block(Prune *p, PruneBlock *block, Diag *diag) {
     return STATUS_OK;
 }
 
+Status prune_cut(Prune *p, Diag *diag) {
+    for (int i = 0; i < p->block_count; i++) TRY(cut_block(p, &p->blocks[i], diag));
+    graph_remove_dead(p->graph);
+    return graph_infer(p->graph, diag);
+}
+
 /* ---- record ---- */
 
 static void record_block(const Prune *p, const PruneBlock *block, Tree *list) {
@@ -132,7 +155,7 @@ static void record_block(const Prune *p, const PruneBlock *block, Tree *list) {
     tree_append(arena, list, NULL, LOC_NONE, row);
 }
 
-static void record(const Prune *p) {
+static void record(const Prune *p, Tree *into) {
     Arena *arena = p->ctx->arena;
     Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
     int64_t before = 0, after = 0;
@@ -141,10 +164,10 @@ static void record(const Prune *p) {
         after += p->groups[g].keep_count;
     }
     for (int i = 0; i < p->block_count; i++) record_block(p, &p->blocks[i], list);
-    tree_put_int(arena, p->ctx->record, "units_before", before);
-    tree_put_int(arena, p->ctx->record, "units_after", after);
-    if (p->guessed) tree_put_bool(arena, p->ctx->record, "approximate", true);
-    tree_append(arena, p->ctx->record, "blocks", LOC_NONE, list);
+    tree_put_int(arena, into, "units_before", before);
+    tree_put_int(arena, into, "units_after", after);
+    if (p->guessed) tree_put_bool(arena, into, "approximate", true);
+    tree_append(arena, into, "blocks", LOC_NONE, list);
 }
 
 /* Elements that a unit of a group owns, -1 when that depends on how many stay (mixing
@@ -163,21 +186,34 @@ static int64_t unit_elements(const Prune *p, int group) {
     return elements;
 }
 
-/* A plan that does not know the scores of a global ranking spreads what is kept evenly:
- * that gives the same number of parameters only when units are of equal size. */
-static void warn_guess(const Prune *p, const PruneOptions *options, Diag *diag) {
-    if (!p->guessed || options->ranking != RANKING_GLOBAL) return;
-    bool equal = !options->allow_empty;
-    for (int g = 0; g < p->group_count; g++) {
-        const int64_t elements = unit_elements(p, g);
-        equal = equal && elements > 0 && elements == unit_elements(p, 0);
-    }
-    if (equal) return;
-    p->ctx->guessed = true;
-    diag_warn(diag, p->ctx->source.at, p->ctx->source.key,
-              "planned without scores, as if all layers kept equally many %s; parameters "
-              "and bytes after this step are approximate",
-              prune_units(p->kind));
+/* Whether units are of one size in all groups, and under a budget of one cost, so that
+ * which of them stay changes no number. */
+static bool units_are_equal(const Prune *p) {
+    const int64_t elements = unit_elements(p, 0);
+    for (int g = 0; g < p->group_count; g++)
+        if (unit_elements(p, g) != elements || p->groups[g].cost != p->groups[0].cost)
+            return false;
+    return elements > 0;
+}
+
+/* A plan that does not know the scores of a ranking over all layers spreads what is kept
+ * evenly: that gives the same number of parameters only when units are equal. */
+static void warn_guess(const Prune *parts, int count, const PruneOptions *options,
+                       Diag *diag) {
+    PassContext *ctx = parts->ctx;
+    const bool budget = prune_budget_kind(options) != MEASURE_KINDS;
+    if (!parts->guessed || !prune_is_global(options)) return;
+    if (count == 1 && !options->allow_empty && units_are_equal(parts)) return;
+    ctx->guessed = true;
+    if (budget)
+        diag_warn(diag, ctx->source.at, ctx->source.key,
+                  "planned without scores, as if all layers kept the same share; a run "
+                  "keeps the budget as well, but sizes after this step are approximate");
+    else
+        diag_warn(diag, ctx->source.at, ctx->source.key,
+                  "planned without scores, as if all layers kept equally many %s; "
+                  "parameters and bytes after this step are approximate",
+                  prune_units(parts->kind));
 }
 
 static Status read_scores(Prune *p, const Model *model, const PruneOptions *options,
@@ -191,26 +227,75 @@ static Status read_scores(Prune *p, const Model *model, const PruneOptions *opti
     }
 }
 
-Status prune_run(PassContext *ctx, Model *model, PruneKind kind,
+/* Finds the kinds of units that there are to prune. Of several kinds one may be missing;
+ * heads that share keys and values are left alone then. */
+static Status find_parts(Prune parts[PRUNE_KINDS], int *count, PassContext *ctx,
+                         Model *model, PruneKind first, PruneKind last, const char *stack,
+                         Diag *diag) {
+    *count = 0;
+    for (int kind = (int)first; kind <= (int)last; kind++) {
+        Prune *p = &parts[*count];
+        if (first < last && kind == PRUNE_HEADS &&
+            prune_heads_grouped(model->graph, stack)) {
+            tree_put_string(ctx->arena, ctx->record, "heads_left_out",
+                            "they share keys and values");
+            continue;
+        }
+        TRY(prune_find(p, ctx, model->graph, (PruneKind)kind, stack, diag));
+        *count += p->block_count > 0;
+    }
+    if (*count > 0) return STATUS_OK;
+    return step_fail(ctx, diag, "the model has no %s%s to prune%s%s",
+                     first < last ? "heads and no " : "", prune_units(last),
+                     stack ? " in stack " : "", stack ? stack : "");
+}
+
+static Status choose(Prune *parts, int count, const Model *model,
+                     const PruneOptions *options, Diag *diag) {
+    Prune *list[PRUNE_KINDS] = {parts, parts + 1};
+    for (int i = 0; i < count; i++) {
+        TRY(read_scores(&parts[i], model, options, diag));
+        TRY(prune_sum_scores(&parts[i], diag));
+    }
+    return prune_budget_kind(options) != MEASURE_KINDS
+               ? prune_choose_budget(list, count, model, options, diag)
+               : prune_choose(parts, options, diag);
+}
+
+/* Whether what goes changes nothing. */
+static bool is_exact(const Prune *p) {
+    for (int i = 0; i < p->block_count; i++)
+        if (!block_is_exact(&p->blocks[i], &p->groups[p->blocks[i].group])) return false;
+    return true;
+}
+
+/* What is to be done with the model as a whole, before anything is cut. */
+static Status prepare(Prune *p, Model *model, const PruneOptions *options, Tree *into,
+                      Diag *diag) {
+    PassContext *ctx = p->ctx;
+    TRY(prune_cut_scores(p, model, diag));
+    ctx->exact = ctx->exact && is_exact(p);
+    record(p, into);
+    return options->prior == PRIOR_GAUSSIAN ? prune_condition(p, options->zero, diag)
+                                            : STATUS_OK;
+}
+
+Status prune_run(PassContext *ctx, Model *model, PruneKind first, PruneKind last,
                  const PruneOptions *options, Diag *diag) {
-    Prune p;
-    TRY(prune_find(&p, ctx, model->graph, kind, options->stack, diag));
-    if (p.block_count == 0)
-        return step_fail(ctx, diag, "the model has no %s to prune%s%s", prune_units(kind),
-                         options->stack ? " in stack " : "",
-                         options->stack ? options->stack : "");
-    TRY(read_scores(&p, model, options, diag));
-    TRY(prune_choose(&p, options, diag));
-    TRY(prune_cut_scores(&p, model, diag));
+    static const char *const NAMES[] = {"heads", "ffn"};
+    Prune parts[PRUNE_KINDS];
+    int count;
+    TRY(find_parts(parts, &count, ctx, model, first, last, options->stack, diag));
+    TRY(choose(parts, count, model, options, diag));
+    warn_guess(parts, count, options, diag);
     ctx->exact = !ctx->plan && options->prior == PRIOR_COPY;
-    for (int i = 0; i < p.block_count && ctx->exact; i++)
-        ctx->exact = block_is_exact(&p.blocks[i], &p.groups[p.blocks[i].group]);
-    warn_guess(&p, options, diag);
-    record(&p);
-    if (options->prior == PRIOR_GAUSSIAN) TRY(prune_condition(&p, options->zero, diag));
-    for (int i = 0; i < p.block_count; i++) TRY(cut_block(&p, &p.blocks[i], diag));
-    graph_remove_dead(model->graph);
-    TRY(graph_infer(model->graph, diag));
+    for (int i = 0; i < count; i++) {
+        Tree *into = first < last
+                         ? tree_put_map(ctx->arena, ctx->record, NAMES[parts[i].kind])
+                         : ctx->record;
+        TRY(prepare(&parts[i], model, options, into, diag));
+    }
+    for (int i = 0; i < count; i++) TRY(prune_cut(&parts[i], diag));
     if (options->prior == PRIOR_GAUSSIAN)
         return condition_set_weights(model->graph, diag);
     return options->prior == PRIOR_RANDOM ? prior_redraw(ctx, model, diag) : STATUS_OK;
