@@ -197,7 +197,7 @@ static void test_ranks_refused(void **state) {
     ((float *)data)[WIDTH * 7 + 2] = NAN;
     refused(model, "in row 7, column 2 of the matrix");
     diag_destroy(diag);
-    expect(classifier(), "{rank: 3, energy: 0.5}", false, STATUS_RECIPE, "found both");
+    expect(classifier(), "{rank: 3, energy: 0.5}", false, STATUS_RECIPE, "found several");
     expect(classifier(), "{}", false, STATUS_RECIPE, "found none");
     expect(classifier(), "{rank: 0}", false, STATUS_RECIPE, "between 1 and");
     expect(classifier(), "{energy: 1.1}", false, STATUS_RECIPE, "energy");
