@@ -6,6 +6,7 @@
 #include "exec/processor.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 
 static Status run_command(Cli *cli, int argc, char **argv, Diag *diag) {

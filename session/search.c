@@ -54,9 +54,9 @@ static Tree *without_gates(Arena *arena, const Tree *step) {
     return copy;
 }
 
-/* Writes a recipe that is the searched one with other passes, and without outputs. */
+/* Writes a recipe that is the searched one with other passes; a trial's has no output. */
 static Status write_recipe(const Search *search, const char *path, const char *comment,
-                           const Tree *passes, Diag *diag) {
+                           const Tree *passes, bool trial, Diag *diag) {
     Arena *arena = search->arena;
     Tree *map = tree_new(arena, TREE_MAP, LOC_NONE);
     Text text = {0};
@@ -64,7 +64,8 @@ static Status write_recipe(const Search *search, const char *path, const char *c
     tree_put_string(arena, map, "extends", whole ? whole : search->options.recipe);
     free(whole);
     tree_append(arena, map, "passes", LOC_NONE, tree_copy(arena, passes));
-    tree_append(arena, map, "output", LOC_NONE, tree_new(arena, TREE_NULL, LOC_NONE));
+    if (trial)
+        tree_append(arena, map, "output", LOC_NONE, tree_new(arena, TREE_NULL, LOC_NONE));
     text_add(&text, "# %s\n", comment);
     yaml_print(&text, map);
     const Status status = file_write(path, text.data, text.length, diag);
@@ -78,13 +79,14 @@ static Status write_rung(const Search *search, const Trial *trial,
     Arena *arena = search->arena;
     const char *comment = "A candidate of a search.";
     if (rung == search->rungs - 1)
-        return write_recipe(search, trial->recipe, comment, candidate->passes, diag);
+        return write_recipe(search, trial->recipe, comment, candidate->passes, true,
+                            diag);
     Tree *passes = tree_new(arena, TREE_LIST, candidate->passes->loc);
     for (const Tree *step = candidate->passes->first; step; step = step->next)
         tree_append(arena, passes, NULL, LOC_NONE, without_gates(arena, step));
     training_shorten(&search->sized, arena, passes, rung_share(search, rung));
     comment = "A candidate of a search, with a share of its training.";
-    return write_recipe(search, trial->recipe, comment, passes, diag);
+    return write_recipe(search, trial->recipe, comment, passes, true, diag);
 }
 
 /* Changes of the recipe that trials are given as they are; those of its passes are in the
@@ -206,7 +208,7 @@ static Status name_candidate(Search *search, Candidate *candidate, int number,
     candidate->drop = NAN;
     TRY(folder_check("--folder", candidate->folder, diag));
     return write_recipe(search, candidate->recipe, "A candidate of a search.",
-                        candidate->passes, diag);
+                        candidate->passes, true, diag);
 }
 
 /* Why nothing was found to run. */
@@ -282,7 +284,7 @@ static Status run_baseline(Search *search, Diag *diag) {
         return STATUS_RECIPE;
     }
     TRY(folder_check("--folder", folder, diag));
-    TRY(write_recipe(search, trial.recipe, "The input model of a search.", evaluate,
+    TRY(write_recipe(search, trial.recipe, "The input model of a search.", evaluate, true,
                      diag));
     TRY(trials_run(&runner, &trial, 1, diag));
     search->baseline = trial.result;
@@ -405,6 +407,11 @@ Status search_run(Search *search, Diag *diag) {
     }
     judge(search, chosen, count);
     return STATUS_OK;
+}
+
+Status search_write_recipe(const Search *search, const Candidate *candidate,
+                           const char *path, const char *comment, Diag *diag) {
+    return write_recipe(search, path, comment, candidate->passes, false, diag);
 }
 
 /* ---- opening ---- */

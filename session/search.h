@@ -81,6 +81,11 @@ Status search_open(Search *search, const SearchOptions *options, Diag *diag);
 /* Runs all rungs; then front and best are known. Fails as trials_run does. */
 Status search_run(Search *search, Diag *diag);
 
+/* Writes a candidate's whole recipe, with one line of comment above it. Fails with
+ * STATUS_IO. */
+Status search_write_recipe(const Search *search, const Candidate *candidate,
+                           const char *path, const char *comment, Diag *diag);
+
 /* Frees everything but the files of the folder. */
 void search_close(Search *search);
 
