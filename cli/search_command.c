@@ -162,10 +162,8 @@ static Status write_picture(const Search *search, Diag *diag) {
                          .y_title = search->metric,
                          .series = series,
                          .count = 3};
-    const Figure figure = {.group = FIGURES_TRADE,
-                           .slug = "front",
-                           .title = chart.title,
-                           .chart = &chart};
+    const Figure figure = {
+        .group = FIGURES_TRADE, .slug = "front", .title = chart.title, .chart = &chart};
     Text svg = {0};
     figure_file(&svg, &figure);
     const char *path = path_join(arena, search->options.folder, "front.svg");
