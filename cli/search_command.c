@@ -202,6 +202,7 @@ static Status run_search(SearchRun *run, Search *search, const Cli *cli, Diag *d
     const Watch watch = progress_watch(&run->progress);
     const SearchOptions options = {.recipe = flags->recipe,
                                    .sets = flags->set,
+                                   .env = flags->env,
                                    .folder = flags->folder,
                                    .program = "/proc/self/exe",
                                    .metric = flags->metric,

@@ -101,16 +101,21 @@ static StringList other_sets(const Search *search) {
     return (StringList){items, count};
 }
 
+static void add_flags(StringList *flags, const char *name, const StringList *values) {
+    for (int i = 0; i < values->count; i++) {
+        flags->items[flags->count++] = name;
+        flags->items[flags->count++] = values->items[i];
+    }
+}
+
 /* Flags of every trial. */
 static StringList trial_flags(const Search *search) {
-    const StringList sets = other_sets(search);
-    const char **items =
-        ARENA_ARRAY(search->arena, const char *, 2 * (size_t)sets.count + 1);
-    for (int i = 0; i < sets.count; i++) {
-        items[2 * i] = "--set";
-        items[2 * i + 1] = sets.items[i];
-    }
-    return (StringList){items, 2 * sets.count};
+    const StringList sets = other_sets(search), *env = &search->options.env;
+    const size_t count = 2 * (size_t)(sets.count + env->count);
+    StringList flags = {ARENA_ARRAY(search->arena, const char *, count + 1), 0};
+    add_flags(&flags, "--set", &sets);
+    add_flags(&flags, "--env", env);
+    return flags;
 }
 
 static TrialRunner runner_of(const Search *search) {
@@ -150,8 +155,10 @@ typedef struct Planner {
 /* Plans one recipe on shapes; `data`: its data sets are opened and checked, too. */
 static Status plan_recipe(const Search *search, Session *session, const char *recipe,
                           bool data, Diag *diag) {
-    const SessionOptions options = {
-        .recipe = recipe, .sets = other_sets(search), .without_data = !data};
+    const SessionOptions options = {.recipe = recipe,
+                                    .sets = other_sets(search),
+                                    .env = search->options.env,
+                                    .without_data = !data};
     TRY(session_open(session, &options, diag));
     TRY(session_load(session, false, diag));
     return session_plan(session, diag);
@@ -509,7 +516,8 @@ static Status prepare(Search *search, Diag *diag) {
 /* The recipe as a document, and the ranges in its passes. */
 static Status read_space(Search *search, Diag *diag) {
     const SearchOptions *options = &search->options;
-    const SessionOptions given = {.recipe = options->recipe, .sets = options->sets};
+    const SessionOptions given = {
+        .recipe = options->recipe, .sets = options->sets, .env = options->env};
     TRY(session_document(&search->document, search->arena, &given, diag));
     const Tree *passes = tree_get(search->document, "passes");
     if (!passes || passes->kind != TREE_LIST)

@@ -72,11 +72,34 @@ static Status check_end(Arena *arena, const Tree *end, Diag *diag) {
     return status;
 }
 
+/* Whether a value is left open, for a search. */
+static bool is_open(const Tree *value) {
+    return value->kind == TREE_MAP &&
+           (tree_get(value, "choose") || tree_get(value, "between"));
+}
+
+/* Checks that neither a step nor one of its options is left open. */
+static Status check_open(Arena *arena, const Tree *step, Diag *diag) {
+    const Tree *open = is_open(step) ? step : NULL;
+    for (const Tree *entry = step->kind == TREE_MAP ? step->first : NULL; entry && !open;
+         entry = entry->next)
+        for (const Tree *option = entry->kind == TREE_MAP ? entry->first : NULL;
+             option && !open; option = option->next)
+            if (is_open(option)) open = option;
+    if (!open) return STATUS_OK;
+    const Status status =
+        diag_fail(diag, STATUS_RECIPE, open->loc, tree_path(arena, open),
+                  "expected one value, found {%s: ...}", open->first->key);
+    diag_hint(diag, "`compress search` finds values for it");
+    return status;
+}
+
 /* Checks all ranges among the options of a step that is written once (`rounds` 0), where
  * none may stand, or repeated. */
 static Status check_ranges(Arena *arena, const Tree *step, int rounds, Diag *diag) {
     Status status = STATUS_OK;
     if (step->kind != TREE_MAP) return status;
+    TRY(check_open(arena, step, diag));
     for (const Tree *entry = step->first; entry; entry = entry->next) {
         const Tree *option = entry->kind == TREE_MAP ? entry->first : NULL;
         for (; option; option = option->next) {
