@@ -111,3 +111,9 @@ int symmetric_restore(int64_t n, double *a, const double *tau, int64_t count, do
     return LAPACKE_dormtr(LAPACK_COL_MAJOR, 'L', 'U', 'N', (lapack_int)n,
                           (lapack_int)count, a, (lapack_int)n, tau, z, (lapack_int)n);
 }
+
+int singular_values_f64(int64_t m, int64_t n, double *a, double *sigma) {
+    double unused = 0;
+    return LAPACKE_dgesdd(LAPACK_COL_MAJOR, 'N', (lapack_int)n, (lapack_int)m, a,
+                          (lapack_int)n, sigma, &unused, 1, &unused, 1);
+}

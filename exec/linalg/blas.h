@@ -58,4 +58,10 @@ int tridiagonal_vectors(int64_t n, int64_t count, double *d, double *e, double *
  * LAPACK writes to A and restores it, so threads cannot share one A. */
 int symmetric_restore(int64_t n, double *a, const double *tau, int64_t count, double *z);
 
+/* All singular values of A[m, n], row-major, largest first, into sigma[min(m, n)]; A is
+ * destroyed. Returns 0, a positive number when it does not converge, or a negative one
+ * when memory is short or A holds NaN. The smaller side is at most SYMMETRIC_WIDTH_MAX,
+ * the larger one below 2^31. */
+int singular_values_f64(int64_t m, int64_t n, double *a, double *sigma);
+
 #endif

@@ -2,7 +2,8 @@
  * analysis (section 4.4), and linear attention's clamped rows: L2 norm of the gradient of
  * the label loss, summed over exits, over each layer's weights, and linear CKA (Kornblith
  * et al., ICML 2019) between the layers' outputs, averaged over tokens, of this model and
- * of the other one. */
+ * of the other one; singular values of matrices. */
+#include "passes/evaluate/spectra.h"
 #include "passes/t2r/t2r.h"
 #include "passes/training/objective.h"
 
@@ -17,7 +18,7 @@
 typedef struct DiagnoseOptions {
     const char *data, *teacher;
     int64_t limit, batch_size;
-    bool cka, gradient_norms, clamped;
+    bool cka, gradient_norms, clamped, spectra;
 } DiagnoseOptions;
 
 #define D DiagnoseOptions
@@ -34,6 +35,7 @@ static const Field fields[] = {
     F_BOOL(D, cka, "compare layers by linear CKA"),
     F_BOOL(D, gradient_norms, "gradient norm of every layer"),
     F_BOOL(D, clamped, "share of linear attention's rows with a denominator below eps"),
+    F_BOOL(D, spectra, "singular values of every matrix"),
     F_END,
 };
 
@@ -245,6 +247,7 @@ static Status diagnose_run(PassContext *ctx, Model *model, const void *opaque,
     }
     const T2rData on = {options->data, options->limit, options->batch_size};
     if (options->clamped) TRY(t2r_record_clamped(ctx, model->graph, &on, diag));
+    if (options->spectra && !ctx->plan) TRY(spectra_record(ctx, model->graph, diag));
     return options->cka && !ctx->plan
                ? compare_layers(ctx, model, teacher, data, options, diag)
                : STATUS_OK;
@@ -252,7 +255,8 @@ static Status diagnose_run(PassContext *ctx, Model *model, const void *opaque,
 
 const Pass pass_diagnose = {
     .name = "diagnose",
-    .summary = "gradient norm of every layer, and similarity of layers to another model",
+    .summary =
+        "gradient norms and singular values, and similarity of layers to another model",
     .paper = "MiniViT (CVPR 2022), section 4.4; Similarity of Neural Network "
              "Representations Revisited (ICML 2019)",
     .fields = fields,

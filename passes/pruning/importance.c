@@ -2,6 +2,7 @@
  * prune_ffn. See passes/pruning/prune.h. */
 #include "passes/pruning/importance_taylor.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define I ImportanceOptions
@@ -30,6 +31,30 @@ static const Field fields[] = {
 
 static const I defaults = {.limit = 1000, .batch_size = 32};
 
+#define PROFILE 32 /* numbers of a block's profile */
+
+static int fall(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x < y) - (x > y);
+}
+
+/* A block's scores from the largest to the smallest; of many the means of equal parts. */
+static Tree *profile_tree(const PruneBlock *block, Arena *arena) {
+    const int64_t units = block->units, count = units < PROFILE ? units : PROFILE;
+    double *sorted = ARENA_ARRAY(arena, double, (size_t)units);
+    Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
+    for (int64_t u = 0; u < units; u++) sorted[u] = block->scores[u];
+    qsort(sorted, (size_t)units, sizeof *sorted, fall);
+    for (int64_t part = 0; part < count; part++) {
+        const int64_t first = units * part / count, end = units * (part + 1) / count;
+        Tree *mean = tree_new(arena, TREE_FLOAT, LOC_NONE);
+        for (int64_t u = first; u < end; u++) mean->real += sorted[u];
+        mean->real /= (double)(end - first);
+        tree_append(arena, list, NULL, LOC_NONE, mean);
+    }
+    return list;
+}
+
 /* One row per block: how its scores are spread. */
 static Tree *summary_tree(const Prune *p, Arena *arena) {
     Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
@@ -47,6 +72,7 @@ static Tree *summary_tree(const Prune *p, Arena *arena) {
         tree_put_real(arena, row, "least", least);
         tree_put_real(arena, row, "mean", sum / (double)block->units);
         tree_put_real(arena, row, "largest", largest);
+        tree_put(arena, row, "profile", profile_tree(block, arena));
         tree_append(arena, list, NULL, LOC_NONE, row);
     }
     return list;
