@@ -22,10 +22,8 @@ static void print_graph(Graph *graph, const Flags *flags) {
     Text text = {0};
     if (flags->dot)
         graph_dot(&text, graph);
-    else if (flags->values)
-        graph_print_values(&text, graph);
     else
-        graph_print(&text, graph);
+        graph_print_named(&text, graph, flags->values);
     fwrite(text.data, 1, text.length, stdout);
     text_free(&text);
 }

@@ -9,9 +9,18 @@
  *     %9 = attention(%6, %7, %8, mix_before=@encoder.0.mix) {heads=4} : f32[N, 17, 64] at encoder.0 as attention
  *     output logits = %12
  *
+ * This is version 1, in which nodes are numbered: what files hold and what hashes are of,
+ * so that equal models are equal bytes whoever wrote them. In version 2, `ir 2`, nodes
+ * have names (ir/node_names.h), so that a node which is put in, taken out or changed
+ * leaves the names of the others as they are, and texts can be compared line by line:
+ *
+ *     %encoder.0.q = linear(%encoder.0.norm1, @w, bias=@b) : f32[N, 17, 64] at encoder.0 as q
+ *
+ * It is for people: `compress ir`, and dumps. Both are read; any names will do.
+ *
  * A second line `task fill_in` says what the model is for (ir/model_parts.h); it is left
  * out where the graph implies the same.
- * `$name` stands for an input as an operand, `@name` for a parameter, `%n` for a node.
+ * `$name` stands for an input as an operand, `@name` for a parameter, `%n` or `%name` for a node.
  * Names with characters other than letters, digits, '_', '.', '-', '/' are quoted.
  * `at stack.layer` (or `at stack`) and `as role` are left out when none. Attributes equal
  * to their defaults are left out, and so are empty braces. '#' starts a comment. Param
@@ -33,6 +42,9 @@ void graph_print(Text *text, Graph *graph);
  * norm is the root of the sum of squares, zeros the number of elements equal to 0, hash
  * tensor_hash. An element that is no number makes the norm nan. Reads all weights. */
 void graph_print_values(Text *text, Graph *graph);
+
+/* The same in version 2, with or without the comments. */
+void graph_print_named(Text *text, Graph *graph, bool values);
 
 /* Parses `length` bytes of text into a new graph in `arena` and verifies it; `file` names
  * the text in messages and is copied. Storages have shapes and no weights. Untrusted

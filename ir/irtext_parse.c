@@ -3,7 +3,7 @@
  *     types        f32[N, T, 64]
  *     leaves       input and param lines, with initial values and lineage
  *     nodes        `%3 = linear(%2, @w, bias=@b) {...} : type at place as role`
- *     statements   one a line, behind `ir 1`
+ *     statements   one a line, behind `ir 1` or `ir 2`
  *
  * The text is hostile: every name, number and list is limited, and graph_verify has the
  * last word. */
@@ -30,7 +30,8 @@ typedef struct Parser {
     NameMap symbols; /* "$input", "@param" and "%node" to Node: what is defined so far */
     NameMap outputs;
     Node *last_input, *last_leaf;
-    Node **in; /* operands of the current node */
+    bool named; /* nodes have names, not numbers: version 2 */
+    Node **in;  /* operands of the current node */
     int in_count, in_capacity;
 } Parser;
 
@@ -286,15 +287,26 @@ static Status parse_param(Parser *p) {
 
 /* Nodes. */
 
-/* Reads `$name`, `@name` or `%n` and looks it up. */
+/* Reads a node's name or number, behind its '%', into `key`, where that stands already.
+ */
+static Status parse_node_name(Parser *p, char key[SYMBOL_BYTES], int *id) {
+    int64_t number;
+    *id = -1;
+    if (p->named) return lex_name(&p->lexer, "a node's name", key + 1);
+    TRY(lex_integer(&p->lexer, "a node's number", 0, INT32_MAX, &number));
+    *id = (int)number;
+    snprintf(key + 1, SYMBOL_BYTES - 1, "%d", *id);
+    return STATUS_OK;
+}
+
+/* Reads `$name`, `@name` or `%name` and looks it up. */
 static Status parse_reference(Parser *p, Node **out) {
     Lexer *lexer = &p->lexer;
     Loc loc = lex_loc(lexer);
     char key[SYMBOL_BYTES] = {lex_peek(lexer)};
     if (lex_accept(lexer, '%')) {
-        int64_t id;
-        TRY(lex_integer(lexer, "a node's number", 0, INT32_MAX, &id));
-        snprintf(key + 1, sizeof key - 1, "%lld", (long long)id);
+        int id;
+        TRY(parse_node_name(p, key, &id));
     } else if (lex_accept(lexer, '$') || lex_accept(lexer, '@')) {
         TRY(lex_name(lexer, "a name", key + 1));
     } else {
@@ -445,16 +457,17 @@ static Status check_type(Parser *p, Node *node, Loc loc, const Type *declared) {
 /* Reads a node's line after its '%', which stands at `loc`. */
 static Status parse_node(Parser *p, Loc loc) {
     Lexer *lexer = &p->lexer;
-    int64_t id;
-    TRY(lex_integer(lexer, "a node's number", 0, INT32_MAX, &id));
+    char key[SYMBOL_BYTES] = "%";
+    int id;
+    TRY(parse_node_name(p, key, &id));
     TRY(lex_expect(lexer, '='));
     const Op *op;
     TRY(parse_op(p, &op));
     TRY(parse_operands(p, op));
     Node *node = graph_new_node(p->graph, op, p->in_count);
     if (p->in_count > 0) memcpy(node->in, p->in, (size_t)p->in_count * sizeof *p->in);
-    node->id = (int)id;
-    TRY(define_symbol(p, loc, arena_printf(p->graph->arena, "%%%d", node->id), node));
+    node->id = id;
+    TRY(define_symbol(p, loc, arena_strdup(p->graph->arena, key), node));
     graph_link(p->graph, node, NULL);
     Tree *map = NULL;
     if (lex_accept(lexer, '{')) {
@@ -515,13 +528,16 @@ static Status parse_blank_lines(Lexer *lexer) {
 static Status parse_header(Parser *p) {
     Lexer *lexer = &p->lexer;
     TRY(parse_blank_lines(lexer));
-    if (!lex_accept_word(lexer, "ir")) return lex_fail(lexer, "'ir 1' before all else");
+    if (!lex_accept_word(lexer, "ir"))
+        return lex_fail(lexer, "'ir 1' or 'ir 2' before all else");
     Loc loc = lex_loc(lexer);
     int64_t version;
     TRY(lex_integer(lexer, "a version", 0, INT32_MAX, &version));
-    if (version != 1)
-        return PARSER_FAIL(p, loc, "version %lld of IR text is not known, expected 1",
+    if (version != 1 && version != 2)
+        return PARSER_FAIL(p, loc,
+                           "version %lld of IR text is not known, expected 1 or 2",
                            (long long)version);
+    p->named = version == 2;
     TRY(lex_line_end(lexer));
     TRY(parse_blank_lines(lexer));
     if (!lex_accept_word(lexer, "task")) return STATUS_OK;

@@ -2,10 +2,19 @@
 #include "ir/graph_unchecked.h"
 #include "ir/irtext.h"
 #include "ir/irtext_lex.h"
+#include "ir/node_names.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+
+/* What a graph is printed with. */
+typedef struct Printer {
+    Text *text;
+    Arena *scratch;
+    const char **names; /* by Node.id; NULL = nodes are numbered */
+    bool values;
+} Printer;
 
 static void print_name(Text *text, const char *name) {
     const char *p = name;
@@ -16,13 +25,16 @@ static void print_name(Text *text, const char *name) {
         text_add(text, "%s", name);
 }
 
-static void print_reference(Text *text, const Node *node) {
-    if (!node_is_leaf(node)) {
-        text_add(text, "%%%d", node->id);
-        return;
+static void print_reference(const Printer *p, const Node *node) {
+    if (!node_is_leaf(node) && !p->names) {
+        text_add(p->text, "%%%d", node->id);
+    } else if (!node_is_leaf(node)) {
+        text_add(p->text, "%%");
+        print_name(p->text, p->names[node->id]);
+    } else {
+        text_add(p->text, node->storage ? "@" : "$");
+        print_name(p->text, node->storage ? node->storage->name : node->name);
     }
-    text_add(text, node->storage ? "@" : "$");
-    print_name(text, node->storage ? node->storage->name : node->name);
 }
 
 static void print_init(Text *text, const Init *init) {
@@ -84,16 +96,16 @@ static void print_param(Text *text, const Storage *storage, bool values) {
 }
 
 /* Operands in order; optional ones with their names. */
-static void print_operands(Text *text, const Node *node) {
+static void print_operands(const Printer *p, const Node *node) {
     const Operand *operands = node->op->operands;
     int single = op_single_count(node->op);
     const char *separator = "";
     for (int i = 0; i < node->in_count; i++) {
         if (!node->in[i]) continue;
-        text_add(text, "%s", separator);
+        text_add(p->text, "%s", separator);
         if (i < single && operand_is_named(&operands[i]))
-            text_add(text, "%s=", operands[i].name);
-        print_reference(text, node->in[i]);
+            text_add(p->text, "%s=", operands[i].name);
+        print_reference(p, node->in[i]);
         separator = ", ";
     }
 }
@@ -110,14 +122,16 @@ static void print_place(Text *text, const Node *node) {
     if (node->role != ROLE_NONE) text_add(text, " as %s", role_name(node->role));
 }
 
-static void print_node(Text *text, Arena *arena, const Node *node) {
+static void print_node(const Printer *p, const Node *node) {
+    Text *text = p->text;
     const Op *op = node->op;
-    text_add(text, "%%%d = %s(", node->id, op->name);
-    print_operands(text, node);
+    print_reference(p, node);
+    text_add(text, " = %s(", op->name);
+    print_operands(p, node);
     text_add(text, ")");
     if (op->fields) {
         Text attrs = {0};
-        fields_print(&attrs, op->fields, node->attrs, attrs_defaults(arena, op));
+        fields_print(&attrs, op->fields, node->attrs, attrs_defaults(p->scratch, op));
         if (attrs.length > 0) text_add(text, " {%s}", attrs.data);
         text_free(&attrs);
     }
@@ -127,10 +141,11 @@ static void print_node(Text *text, Arena *arena, const Node *node) {
     text_add(text, "\n");
 }
 
-static void print_graph(Text *text, Graph *graph, bool values) {
-    Arena *scratch = arena_create();
+static void print_graph(Text *text, Graph *graph, bool named, bool values) {
+    Printer p = {.text = text, .scratch = arena_create(), .values = values};
     graph_number(graph);
-    text_add(text, "ir 1\n");
+    if (named) p.names = graph_node_names(p.scratch, graph);
+    text_add(text, "ir %d\n", named ? 2 : 1);
     const Task task = graph_task(graph);
     if (task != graph_implied_task(graph)) text_add(text, "task %s\n", task_name(task));
     for (const Node *n = graph->first; n; n = n->next) {
@@ -141,25 +156,29 @@ static void print_graph(Text *text, Graph *graph, bool values) {
             type_print(text, &n->type);
             text_add(text, "\n");
         } else if (n->storage) {
-            print_param(text, n->storage, values);
+            print_param(text, n->storage, p.values);
         } else {
-            print_node(text, scratch, n);
+            print_node(&p, n);
         }
     }
     for (int i = 0; i < graph->output_count; i++) {
         text_add(text, "output ");
         print_name(text, graph->outputs[i].name);
         text_add(text, " = ");
-        print_reference(text, graph->outputs[i].node);
+        print_reference(&p, graph->outputs[i].node);
         text_add(text, "\n");
     }
-    arena_destroy(scratch);
+    arena_destroy(p.scratch);
 }
 
 void graph_print(Text *text, Graph *graph) {
-    print_graph(text, graph, false);
+    print_graph(text, graph, false, false);
 }
 
 void graph_print_values(Text *text, Graph *graph) {
-    print_graph(text, graph, true);
+    print_graph(text, graph, false, true);
+}
+
+void graph_print_named(Text *text, Graph *graph, bool values) {
+    print_graph(text, graph, true, values);
 }

@@ -25,6 +25,8 @@ const char *node_label(char out[NODE_LABEL_BYTES], const Node *node) {
         snprintf(out, NODE_LABEL_BYTES, "@%s", node->storage->name);
     else if (node_is_leaf(node))
         snprintf(out, NODE_LABEL_BYTES, "$%s", node->name ? node->name : "");
+    else if (node->id < 0) /* of IR text that names nodes: its line is told */
+        snprintf(out, NODE_LABEL_BYTES, "%s", node->op->name);
     else
         snprintf(out, NODE_LABEL_BYTES, "%%%d %s", node->id, node->op->name);
     return out;

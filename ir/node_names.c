@@ -3,14 +3,19 @@
 
 #include "ir/name_map.h"
 
+#include <string.h>
+
 /* How often a name was wanted. */
 typedef struct NameUse {
     int count;
 } NameUse;
 
+/* Longest name of a stack that is part of names: with the rest they still fit IR text. */
+#define STACK_LENGTH 400
+
 static const char *wanted_name(Arena *arena, const Node *node) {
     const char *what = node->role != ROLE_NONE ? role_name(node->role) : node->op->name;
-    if (!node->stack) return what;
+    if (!node->stack || strlen(node->stack) > STACK_LENGTH) return what;
     if (node->layer < 0) return arena_printf(arena, "%s.%s", node->stack, what);
     return arena_printf(arena, "%s.%d.%s", node->stack, node->layer, what);
 }

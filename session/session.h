@@ -31,7 +31,7 @@ typedef struct SessionOptions {
     int64_t threads;         /* in place of the recipe's */
     DumpWhen dump;           /* which IR texts to write */
     const char *dump_folder; /* where to: NN-PASS-WHEN.ir */
-    bool dump_values;        /* with what the weights are (graph_print_values) */
+    bool dump_values;        /* with what the weights are (graph_print_named) */
     bool without_data;       /* plan alone: data sets are neither opened nor checked */
     const Watch *watch;      /* progress inside steps, and whether to stop */
 

@@ -52,10 +52,7 @@ static Status dump_text(const StepRun *run, const char *when, const Text *text,
 
 /* The model's text as it is to be dumped. */
 static void print_dump(Text *text, const StepRun *run) {
-    if (run->options->dump_values)
-        graph_print_values(text, run->model->graph);
-    else
-        graph_print(text, run->model->graph);
+    graph_print_named(text, run->model->graph, run->options->dump_values);
 }
 
 static Status dump_model(const StepRun *run, const char *when, Diag *diag) {

@@ -67,7 +67,7 @@ typedef struct StepKeeper {
 typedef struct PipelineOptions {
     bool plan;        /* shapes only */
     DumpWhen dump;    /* which IR texts to hand to hooks->dump */
-    bool dump_values; /* with what the weights are (graph_print_values) */
+    bool dump_values; /* with what the weights are (graph_print_named) */
     int threads;
     const Watch *watch;
     PipelineHooks hooks;

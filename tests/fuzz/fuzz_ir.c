@@ -19,6 +19,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         graph_print(&two, again);
         fuzz_expect(strcmp(one.data, two.data) == 0, "it prints the same again");
         text_free(&one);
+        graph_print_named(&one, graph, false);
+        fuzz_expect(graph_parse(&again, arena, ops_table(), "named", one.data, one.length,
+                                diag) == STATUS_OK,
+                    "what was printed with names parses");
+        text_free(&one);
+        graph_print(&one, again);
+        fuzz_expect(strcmp(one.data, two.data) == 0, "it is the same graph");
+        text_free(&one);
         text_free(&two);
     }
     diag_destroy(diag);

@@ -98,6 +98,80 @@ static void test_values(void **state) {
     diag_destroy(diag);
 }
 
+/* The nodes of VALID as version 2 has them. */
+static const char NAMED[] =
+    "%encoder.0.q = linear($pixel_values, @vit.w, bias=@\"dense/kernel:0\") : f32[N, 4] at "
+    "encoder.0 as q\n"
+    "%encoder.final_norm = linear(%encoder.0.q, @m) : f32[N, 4] at encoder as final_norm\n"
+    "%residual1 = sum(%encoder.0.q, %encoder.final_norm, %encoder.0.q) {weights=[0.5, -1.0, "
+    "1e-07]} : f32[N, 4] as residual1\n"
+    "%\"my stack.12.blend\" = blend(mask=%encoder.0.q, %encoder.final_norm, %residual1) : "
+    "f32[N, 4] at \"my stack.12\"\n"
+    "%blend = blend(%encoder.final_norm) : f32[N, 4]\n"
+    "%lookup = lookup(%blend, $\"odd name:0\") : f32[N, 4]\n"
+    "%knobs = knobs(%lookup) {flag=true size=7 rate=-0.25 label=\"a \\\"b\\\"\\n\" fn=gelu "
+    "axes=[1, 2] points=[1.0, 2.5] tags=[\"x\", \"\"] extra={\"k\":[1,null,\"v\"]}} : "
+    "f32[N, 4]\n"
+    "%knobs.2 = knobs(%knobs) {label=null} : f32[N, 4]\n"
+    "output logits = %knobs.2\n";
+
+/* Parses a text and prints it with names; to be freed. */
+static char *print_named(const char *text) {
+    Arena *arena = arena_create();
+    Diag *diag = diag_create();
+    Graph *graph;
+    Text out = {0};
+    assert_ok(graph_parse(&graph, arena, &TOY_OPS, "a.ir", text, strlen(text), diag),
+              diag);
+    graph_print_named(&out, graph, false);
+    diag_destroy(diag);
+    arena_destroy(arena);
+    return out.data;
+}
+
+/* Names tell place and role, with a number where they are taken; what they say in a text
+ * does not matter, and both versions are the same graph. */
+static void test_named(void **state) {
+    (void)state;
+    char *named = print_named(VALID);
+    assert_memory_equal(named, "ir 2\ninput pixel_values", 23);
+    assert_non_null(strstr(named, NAMED));
+    char *again = print_named(named);
+    assert_string_equal(again, named);
+    check_print(named, VALID);
+    free(again);
+    free(named);
+    check_print("ir 2\ninput x : f32[N, 4]\n%\"any thing\" = knobs($x) : f32[N, 4]\n"
+                "%7 = knobs(%\"any thing\") : f32[N, 4]\noutput y = %7\n",
+                "ir 1\ninput x : f32[N, 4]\n%1 = knobs($x) : f32[N, 4]\n"
+                "%2 = knobs(%1) : f32[N, 4]\noutput y = %2\n");
+}
+
+/* Stacks may be called as names are, and be too long for one. */
+static void test_names_taken(void **state) {
+    (void)state;
+    char *text = print_named("ir 1\ninput x : f32[N, 4]\n"
+                             "%1 = knobs($x) : f32[N, 4] at a.knobs.2\n"
+                             "%2 = knobs(%1) : f32[N, 4] at a\n"
+                             "%3 = knobs(%2) : f32[N, 4] at a\n"
+                             "%4 = knobs(%3) : f32[N, 4] at a.knobs\n"
+                             "output y = %4\n");
+    assert_non_null(strstr(text, "\n%a.knobs.2.knobs = knobs($x)"));
+    assert_non_null(strstr(text, "\n%a.knobs = knobs(%a.knobs.2.knobs)"));
+    assert_non_null(strstr(text, "\n%a.knobs.2 = knobs(%a.knobs)"));
+    assert_non_null(strstr(text, "\n%a.knobs.knobs = knobs(%a.knobs.2)"));
+    free(text);
+    Text longest = {0};
+    text_add(&longest,
+             "ir 1\ninput x : f32[N, 4]\n%%1 = knobs($x) : f32[N, 4] at %0500d\n"
+             "output y = %%1\n",
+             0);
+    text = print_named(longest.data);
+    assert_non_null(strstr(text, "\n%knobs = knobs($x)"));
+    free(text);
+    text_free(&longest);
+}
+
 static void test_normalized(void **state) {
     (void)state;
     check_print("\n# a comment\n  ir 1 # version\r\n\tparam@w:f32[4,4]init normal( 1 )\n"
@@ -121,11 +195,20 @@ static void test_normalized(void **state) {
 static const struct {
     const char *text, *message;
 } MALFORMED[] = {
-    {"", "a.ir:1:1: error: expected 'ir 1' before all else, found the end of the text\n"},
+    {"",
+     "a.ir:1:1: error: expected 'ir 1' or 'ir 2' before all else, found the end of the text\n"},
     {"# nothing\n",
-     "a.ir:2:1: error: expected 'ir 1' before all else, found the end of the text\n"},
-    {"graph 1\n", "a.ir:1:1: error: expected 'ir 1' before all else, found 'graph'\n"},
-    {"ir 2\n", "a.ir:1:4: error: version 2 of IR text is not known, expected 1\n"},
+     "a.ir:2:1: error: expected 'ir 1' or 'ir 2' before all else, found the end of the text\n"},
+    {"graph 1\n",
+     "a.ir:1:1: error: expected 'ir 1' or 'ir 2' before all else, found 'graph'\n"},
+    {"ir 3\n", "a.ir:1:4: error: version 3 of IR text is not known, expected 1 or 2\n"},
+    {"ir 2\ninput x : f32[N, 4]\n%a = knobs(%b) : f32[N, 4]\n",
+     "a.ir:3:12: error: '%b' is not defined above\n"},
+    {"ir 2\ninput x : f32[N, 4]\n%a = knobs($x) : f32[N, 4]\n%a = knobs($x) : f32[N, "
+     "4]\n",
+     "a.ir:4:1: error: '%a' is defined twice\n"},
+    {"ir 2\ninput x : f32[N, 4]\n% = knobs($x) : f32[N, 4]\n",
+     "a.ir:3:3: error: expected a node's name, found '='\n"},
     {"ir one\n", "a.ir:1:4: error: expected a version, found 'one'\n"},
     {"ir 1 2\n", "a.ir:1:6: error: expected the end of the line, found '2'\n"},
     {"ir 1\nfoo\n",
@@ -484,6 +567,7 @@ static void test_mutations(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fixed_point), cmocka_unit_test(test_values),
+        cmocka_unit_test(test_named),       cmocka_unit_test(test_names_taken),
         cmocka_unit_test(test_normalized),  cmocka_unit_test(test_malformed),
         cmocka_unit_test(test_limits),      cmocka_unit_test(test_attrs_parse),
         cmocka_unit_test(test_mutations),
