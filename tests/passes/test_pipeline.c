@@ -115,7 +115,7 @@ static Status on_dump(void *self, int index, const char *pass, const char *when,
                       const char *text, size_t length, Diag *diag) {
     Trace *trace = self;
     (void)index, (void)diag;
-    assert_true(length > 4 && strncmp(text, "ir 1", 4) == 0);
+    assert_true(length > 4 && strncmp(text, "ir 2", 4) == 0);
     snprintf(trace->last_dump, sizeof trace->last_dump, "%s-%s", pass, when);
     trace->dumps++;
     return STATUS_OK;
