@@ -3,6 +3,7 @@
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/report_tables.h"
+#include "cli/signals.h"
 #include "cli/text_table.h"
 #include "exec/processor.h"
 #include "session/recipe_document.h"
@@ -69,6 +70,8 @@ static Status run_recipe(Session *session, RecipeRun *run, const Cli *cli, Diag 
     const Status status = session_run(session, diag);
     progress_clear(&run->progress);
     TRY(status);
+    if (signals_interrupted_before())
+        return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL, "interrupted");
     TRY(session_write(session, diag));
     report_print_result(session, stdout);
     return STATUS_OK;

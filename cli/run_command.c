@@ -178,7 +178,7 @@ static Status open_model(Execution *run, EarlyRun *early, const Cli *cli, Diag *
     if (!flags->output &&
         !(predictions_known(task) && graph_output(run->model->graph, output)))
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
-                         "expected --output FILE: the model does not classify");
+                         "expected --output FILE: what the model gives is not printed");
     if (!flags->output && task == TASK_LABEL_TOKENS && flags->image.count > 0)
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
                          "expected --text or --jsonl: the model labels words");

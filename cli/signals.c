@@ -20,6 +20,11 @@ bool signals_interrupted(void *self) {
     return interrupts > 0;
 }
 
+bool signals_interrupted_before(void) {
+    asked = 0; /* before looking: a signal in between ends the program itself */
+    return interrupts > 0;
+}
+
 static void on_interrupt(int number) {
     /* In a child process a signal has its usual effect: outputs belong to the parent. */
     if (getpid() != (pid_t)owner) {

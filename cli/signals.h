@@ -14,4 +14,8 @@ void signals_install(void);
  * used (fits Watch.cancelled). */
 bool signals_interrupted(void *self);
 
+/* The same, asked for the last time: from now on a signal ends the program at once. For
+ * what is not cut short by asking, as writing results is. */
+bool signals_interrupted_before(void);
+
 #endif

@@ -160,6 +160,15 @@ static int list_choices(TextSpan *out, const Row *row, int64_t index) {
     return count;
 }
 
+/* A cell that is no list: that is for choices in one column. */
+static Status read_cell(TextSpan *out, const Row *row, int64_t index, int column,
+                        const char *key, Diag *diag) {
+    out->text = table_cell(row->table, index, column, &out->length);
+    if (!memchr(out->text, TABLE_ITEM_END, out->length)) return STATUS_OK;
+    return diag_fail(diag, STATUS_FORMAT, table_loc(row->table, index), key,
+                     "expected a string or a number, found list");
+}
+
 /* The choices of a row: cells, or the items of one cell's list. Fails with STATUS_FORMAT
  * at a row with another number of them than `wanted` (0 = any from 2 to CHOICES_MAX). */
 static Status read_choices(TextSpan *out, int *count, const Row *row, int64_t index,
@@ -167,7 +176,7 @@ static Status read_choices(TextSpan *out, int *count, const Row *row, int64_t in
     const bool list = row->count == 1;
     *count = list ? list_choices(out, row, index) : row->count;
     for (int i = 0; i < row->count && !list; i++)
-        out[i].text = table_cell(row->table, index, row->choice[i], &out[i].length);
+        TRY(read_cell(&out[i], row, index, row->choice[i], "choices", diag));
     if (wanted ? *count == wanted : *count >= 2 && *count <= CHOICES_MAX)
         return STATUS_OK;
     const bool few = *count < 2;
@@ -328,10 +337,10 @@ static Status add_row(Choosing *c, int64_t question) {
     const Row *row = &c->row;
     const ChoiceOptions *o = c->options;
     int count;
-    context.text = table_cell(row->table, c->index, row->context, &context.length);
+    TRY(read_cell(&context, row, c->index, row->context, "context", c->diag));
     if (row->none) return add_last_word(c, context);
     if (row->question >= 0)
-        about.text = table_cell(row->table, c->index, row->question, &about.length);
+        TRY(read_cell(&about, row, c->index, row->question, "question", c->diag));
     TRY(read_choices(choice, &count, row, c->index, (int)c->data->base.group, c->diag));
     TRY(read_right(&c->data->right[question], row, c->index, count, &o->labels, c->diag));
     c->data->base.group = count;

@@ -207,6 +207,25 @@ static Status add_relations(Distill *d, DistillMatch match, Node **terms, Diag *
     return STATUS_OK;
 }
 
+/* A map is of products of queries and keys: nothing else may be in the scores. */
+static Status check_scores(const Distill *d, const Graph *graph, const char *stack,
+                           int layer, const char *side, Diag *diag) {
+    static const char *const TERMS[] = {"bias", "rel_bias", "rel_key"};
+    const Node *node = node_find(graph, stack, layer, ROLE_ATTENTION, &op_attention);
+    const char *found = NULL;
+    for (size_t i = 0; node && !found && i < sizeof TERMS / sizeof *TERMS; i++)
+        if (node_operand(node, TERMS[i])) found = "a bias by position is added to them";
+    if (node && ((const AttentionAttrs *)node->attrs)->cap > 0) found = "they are capped";
+    if (!found) return STATUS_OK;
+    Status status = step_fail_option(
+        d->objective.ctx, "attention_form", diag,
+        "map expects scores that are products of queries and keys alone, but in layer "
+        "%d of the %s %s",
+        layer, side, found);
+    diag_hint(diag, "attention_form: relation compares queries, keys and values");
+    return status;
+}
+
 static Status check_heads(Distill *d, DistillMatch match, int64_t *heads, Diag *diag) {
     const AttentionAttrs *s = student_attention(d, match);
     const AttentionAttrs *t = teacher_attention(d, match);
@@ -239,6 +258,9 @@ static Status map_term(Node **out, Distill *d, DistillMatch match, Diag *diag) {
     int64_t heads = 0;
     Node *pair[2][2];
     TRY(check_heads(d, match, &heads, diag));
+    TRY(check_scores(d, o->graph, match.student_stack, match.student, "student", diag));
+    TRY(check_scores(d, o->teacher_graph, match.teacher_stack, match.teacher, "teacher",
+                     diag));
     TRY(tap_projections(pair, d, match, 2, diag));
     Node *q = pair[0][0];
     Node *in[5] = {q, pair[1][0], pair[0][1], pair[1][1], find_padding(o->graph, q)};
