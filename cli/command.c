@@ -10,13 +10,9 @@
 
 /* ---- flags ---- */
 
-typedef struct Flag {
-    const char *name, *value; /* "--name VALUE"; value NULL = a switch */
-    Field field;
-} Flag;
-
 static const Flag flags[] = {
-    {"recipe", "FILE", F_STRING(Flags, recipe, "recipe (YAML); - reads standard input")},
+    {"recipe", "FILE", F_STRING(Flags, recipe, "recipe (YAML); - reads standard input"),
+     'r'},
     {"model", "PATH",
      F_STRING(Flags, model, "model to start from, instead of the recipe's")},
     {"input", "FILE", F_STRING(Flags, input, "inputs by name (safetensors)")},
@@ -31,7 +27,7 @@ static const Flag flags[] = {
     {"preprocessor", "PATH",
      F_STRING(Flags, preprocessor,
               "preprocessor_config.json of images; the model's if not given")},
-    {"output", "FILE", F_STRING(Flags, output, "file to write")},
+    {"output", "FILE", F_STRING(Flags, output, "file to write"), 'o'},
     {"set", "KEY=VALUE",
      F_STRINGS(Flags, set,
                "change a key of the recipe, as in passes.0.distill.epochs=3; "
@@ -172,11 +168,16 @@ static const Flag flags[] = {
      F_REAL(Flags, heartbeat, 0, 86400,
             "between two lines about a long step where there is no terminal; 30 if not "
             "given")},
-    {"quiet", NULL, F_BOOL(Flags, quiet, "no progress and no plan on stderr")},
-    {"help", NULL, F_BOOL(Flags, help, "print this help")},
-    {"version", NULL, F_BOOL(Flags, version, "print the version")},
+    {"quiet", NULL, F_BOOL(Flags, quiet, "no progress and no plan on stderr"), 'q'},
+    {"help", NULL, F_BOOL(Flags, help, "print this help"), 'h'},
+    {"version", NULL, F_BOOL(Flags, version, "print the version"), 'V'},
+    {NULL},
 };
-#define FLAG_COUNT ((int)(sizeof flags / sizeof flags[0]))
+#define FLAG_COUNT ((int)(sizeof flags / sizeof flags[0]) - 1)
+
+const Flag *flag_list(void) {
+    return flags;
+}
 
 /* Flags that every command takes. */
 #define COMMON_FLAGS "help|version"
@@ -191,9 +192,16 @@ static bool names_hold(const char *names, const char *name, size_t length) {
     return false;
 }
 
-static bool accepts(const Command *command, const char *name, size_t length) {
-    return names_hold(COMMON_FLAGS, name, length) ||
-           names_hold(command->flags, name, length);
+bool command_takes(const Command *command, const Flag *flag) {
+    return names_hold(command->flags, flag->name, strlen(flag->name));
+}
+
+bool flag_is_common(const Flag *flag) {
+    return names_hold(COMMON_FLAGS, flag->name, strlen(flag->name));
+}
+
+static bool accepts(const Command *command, const Flag *flag) {
+    return command_takes(command, flag) || flag_is_common(flag);
 }
 
 static const char *command_title(const Cli *cli) {
@@ -201,15 +209,15 @@ static const char *command_title(const Cli *cli) {
     return *name ? arena_printf(cli->arena, "compress %s", name) : "compress";
 }
 
-static Status unknown_flag(const Cli *cli, const char *name, Diag *diag) {
+/* `word`: as it stands, "--name" or "-letter", without a value. */
+static Status unknown_flag(const Cli *cli, const char *word, Diag *diag) {
     const char *names[FLAG_COUNT];
     int count = 0;
     for (int i = 0; i < FLAG_COUNT; i++)
-        if (accepts(cli->command, flags[i].name, strlen(flags[i].name)))
-            names[count++] = flags[i].name;
+        if (accepts(cli->command, &flags[i])) names[count++] = flags[i].name;
     Status status = diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
-                              "unknown flag --%s of `%s`", name, command_title(cli));
-    const char *nearest = name_nearest(name, names, count);
+                              "unknown flag %s of `%s`", word, command_title(cli));
+    const char *nearest = name_nearest(word + strspn(word, "-"), names, count);
     if (nearest)
         diag_hint(diag, "did you mean --%s?", nearest);
     else
@@ -262,12 +270,15 @@ static Status flag_set(Cli *cli, Tree *given, const Flag *flag, const char *valu
     return field_set(&flag->field, tree, &cli->flags, cli->arena, STATUS_USAGE, diag);
 }
 
-static const Flag *flag_find(const Cli *cli, const char *name, size_t length) {
-    for (int i = 0; i < FLAG_COUNT; i++)
-        if (strlen(flags[i].name) == length &&
-            strncmp(flags[i].name, name, length) == 0 &&
-            accepts(cli->command, name, length))
-            return &flags[i];
+/* Flag of the command by its name or, with one byte, by its letter. */
+static const Flag *flag_find(const Cli *cli, const char *name, size_t length,
+                             bool letter) {
+    for (const Flag *flag = flags; flag->name; flag++)
+        if (accepts(cli->command, flag) &&
+            (letter ? flag->letter == *name
+                    : strlen(flag->name) == length &&
+                          strncmp(flag->name, name, length) == 0))
+            return flag;
     return NULL;
 }
 
@@ -276,14 +287,16 @@ static const Flag *flag_find(const Cli *cli, const char *name, size_t length) {
 static Status flag_parse(Cli *cli, Tree *given, int argc, char **argv, int *index,
                          Diag *diag) {
     const char *word = argv[(*index)++];
-    const char *name = strcmp(word, "-h") == 0   ? "help"
-                       : strcmp(word, "-o") == 0 ? "output"
-                                                 : word + (word[1] == '-' ? 2 : 1);
-    size_t length = strcspn(name, "=");
+    const bool letter = word[1] != '-';
+    const char *name = word + (letter ? 1 : 2);
+    const size_t length = strcspn(name, "=");
     const char *value = name[length] ? name + length + 1 : NULL;
     const Flag *flag =
-        word[1] == '-' || value || name != word + 1 ? flag_find(cli, name, length) : NULL;
-    if (!flag) return unknown_flag(cli, arena_strndup(cli->arena, name, length), diag);
+        !letter || length == 1 ? flag_find(cli, name, length, letter) : NULL;
+    if (!flag) {
+        const size_t shown = (size_t)(name - word) + length;
+        return unknown_flag(cli, arena_strndup(cli->arena, word, shown), diag);
+    }
     if (!flag->value && value)
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
                          "--%s takes no value, found \"%s\"", flag->name, value);
@@ -294,16 +307,6 @@ static Status flag_parse(Cli *cli, Tree *given, int argc, char **argv, int *inde
     return flag_set(cli, given, flag, value ? value : "", diag);
 }
 
-/* Prints the rows of the flags named in `names` (joined by '|'). */
-static void flags_help(const char *names, FILE *out) {
-    for (int i = 0; i < FLAG_COUNT; i++) {
-        const Flag *flag = &flags[i];
-        if (!names_hold(names, flag->name, strlen(flag->name))) continue;
-        int used = fprintf(out, "  --%s %s", flag->name, flag->value ? flag->value : "");
-        fprintf(out, "%*s%s\n", used < 24 ? 24 - used : 1, "", flag->field.help);
-    }
-}
-
 /* ---- commands ---- */
 
 static const Command commands[] = {
@@ -311,8 +314,19 @@ static const Command commands[] = {
     {name, args, min, max, flags, summary, command_##id},
 #include "cli/commands.def"
 #undef COMMAND
+    {NULL},
 };
-#define COMMAND_COUNT ((int)(sizeof commands / sizeof commands[0]))
+#define COMMAND_COUNT ((int)(sizeof commands / sizeof commands[0]) - 1)
+
+const Command *command_list(void) {
+    return commands;
+}
+
+const Command *command_find(const char *name) {
+    for (const Command *command = commands; command->run; command++)
+        if (strcmp(command->name, name) == 0) return command;
+    return NULL;
+}
 
 static Status unknown_command(const char *name, Diag *diag) {
     const char *names[COMMAND_COUNT];
@@ -347,8 +361,7 @@ Status cli_parse(Cli *cli, int argc, char **argv, Diag *diag) {
     const char *name = argc > 1 && argv[1][0] != '-' ? argv[1] : "";
     int index = *name ? 2 : 1;
     bool flags_over = false;
-    for (int i = 0; i < COMMAND_COUNT; i++)
-        if (strcmp(commands[i].name, name) == 0) cli->command = &commands[i];
+    cli->command = command_find(name);
     if (!cli->command) return unknown_command(name, diag);
     cli->args = ARENA_ARRAY(cli->arena, const char *, (size_t)argc + 1);
     Tree *given = tree_new(cli->arena, TREE_MAP, LOC_NONE);
@@ -367,35 +380,4 @@ Status cli_parse(Cli *cli, int argc, char **argv, Diag *diag) {
     const char *recipe = cli->flags.recipe;
     if (recipe && strcmp(recipe, "-") == 0) cli->flags.recipe = "/dev/stdin";
     return check_args(cli, diag);
-}
-
-static void help_program(FILE *out) {
-    fprintf(out,
-            "compress %s: makes trained transformers smaller by recipes of passes\n\n",
-            COMPRESS_VERSION_TEXT);
-    fprintf(out, "Usage:\n  compress --recipe FILE [flags]\n  compress COMMAND ...\n\n");
-    fprintf(out, "Commands:\n");
-    for (int i = 0; i < COMMAND_COUNT; i++)
-        fprintf(out, "  %-10s %s\n", *commands[i].name ? commands[i].name : "(none)",
-                commands[i].summary);
-    fprintf(out, "\nFlags to run a recipe:\n");
-    flags_help(commands[0].flags, out);
-    fprintf(out, "\nFlags of every command:\n");
-    flags_help("help|version", out);
-    fprintf(out, "\nExit codes:\n");
-    for (int status = 0; status < STATUS_COUNT; status++)
-        fprintf(out, "  %3d  %s\n", status_exit_code((Status)status),
-                status_help((Status)status));
-}
-
-void cli_help(const Command *command, FILE *out) {
-    if (!*command->name) {
-        help_program(out);
-        return;
-    }
-    fprintf(out, "%s\n\nUsage:\n  ", command->summary);
-    fprintf(out, "compress%s%s%s%s%s\n", *command->name ? " " : "", command->name,
-            *command->args ? " " : "", command->args, *command->flags ? " [flags]" : "");
-    if (*command->flags) fprintf(out, "\nFlags:\n");
-    flags_help(command->flags, out);
 }

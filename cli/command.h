@@ -58,11 +58,40 @@ struct Command {
     Status (*run)(const Cli *cli, Diag *diag);
 };
 
+/* A flag: a row of the table in cli/command.c. */
+typedef struct Flag {
+    const char *name, *value; /* "--name VALUE"; value NULL = a switch */
+    Field field;
+    char letter; /* "-l VALUE"; 0 = it has none */
+} Flag;
+
+/* All flags, ended by one without a name; all commands, ended by one without a function;
+ * the first is the one without a name of its own. */
+const Flag *flag_list(void);
+const Command *command_list(void);
+
+/* Whether a flag is one of the command's own, and whether it is one of every command. */
+bool command_takes(const Command *command, const Flag *flag);
+bool flag_is_common(const Flag *flag);
+
+/* Command by name, NULL when unknown. */
+const Command *command_find(const char *name);
+
 /* Parses a command line. Fails with STATUS_USAGE, with the nearest name as a hint. */
 Status cli_parse(Cli *cli, int argc, char **argv, Diag *diag);
 
+/* What `compress help` tells beside commands, passes, ops and formats of data sets. */
+#define HELP_TOPICS "recipe, data, exit-codes"
+
 /* Prints the help of the program, or of one command, made from the tables. */
 void cli_help(const Command *command, FILE *out);
+
+/* Prints the exit codes, one in a line. */
+void help_exit_codes(FILE *out);
+
+/* Prints a script for bash that completes commands, flags, their values and the names of
+ * passes, which end with NULL. */
+void help_completion(const char *const *passes, FILE *out);
 
 /* The functions behind the rows: command_recipe, command_plan, ... Each does what its
  * row's summary says; results go to stdout, the rest to stderr. */

@@ -1,14 +1,18 @@
 /* compress passes: the list of passes, the manual of one, the schema of recipes; compress
  * ops: the list of ops and the manual of one, from the op table. */
 #include "cli/command.h"
+#include "cli/terminal.h"
 #include "cli/text_table.h"
 #include "exec/ops/kernel.h"
+#include "io/datasets/dataset.h"
 #include "passes/pipeline/recipe.h"
+
+#include <string.h>
 
 /* ---- passes ---- */
 
 static void print_text(Text *text) {
-    if (text->data) fwrite(text->data, 1, text->length, stdout);
+    if (text->data) terminal_print(stdout, text->data);
     text_free(text);
 }
 
@@ -175,5 +179,105 @@ Status command_ops(const Cli *cli, Diag *diag) {
         table_add(&table, "%s", ops->ops[i]->summary);
     }
     table_print(&table, 0, stdout);
+    return STATUS_OK;
+}
+
+/* ---- help ---- */
+
+static void describe_format(const DataFormat *format) {
+    Text text = {0};
+    text_add(&text, "%s: %s\n\nKeys beside `format: %s`:\n", format->name,
+             format->summary, format->name);
+    fields_document(&text, format->fields, format->defaults);
+    print_text(&text);
+}
+
+static void topic_recipe(Arena *arena) {
+    Text text = {0};
+    (void)arena;
+    recipe_document(&text);
+    print_text(&text);
+}
+
+static void topic_data(Arena *arena) {
+    TextTable table = table_create(arena, "ll");
+    for (const DataFormat *const *format = dataformat_list(); *format; format++) {
+        table_add(&table, "%s", (*format)->name);
+        table_add(&table, "%s", (*format)->summary);
+    }
+    table_print(&table, 0, stdout);
+    printf("\n`compress help NAME` prints the keys of one.\n");
+}
+
+static void topic_exit_codes(Arena *arena) {
+    (void)arena;
+    help_exit_codes(stdout);
+}
+
+static const struct {
+    const char *name;
+    void (*print)(Arena *arena);
+} topics[] = {
+    {"recipe", topic_recipe}, {"data", topic_data}, {"exit-codes", topic_exit_codes}};
+enum { TOPICS = sizeof topics / sizeof *topics };
+
+static Status unknown_help(const char *name, Arena *arena, Diag *diag) {
+    const OpTable *ops = ops_table();
+    enum { OTHERS_MAX = 512 };
+    const char **names =
+        ARENA_ARRAY(arena, const char *, (size_t)ops->count + OTHERS_MAX);
+    int count = 0;
+    for (const Command *c = command_list() + 1; c->run; c++) names[count++] = c->name;
+    for (int i = 0; i < TOPICS; i++) names[count++] = topics[i].name;
+    for (const Pass *const *p = pass_list(); *p && count < OTHERS_MAX; p++)
+        names[count++] = (*p)->name;
+    for (const DataFormat *const *f = dataformat_list(); *f && count < OTHERS_MAX; f++)
+        names[count++] = (*f)->name;
+    for (int i = 0; i < ops->count; i++) names[count++] = ops->ops[i]->name;
+    diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+              "expected the name of a command, a pass, an op, a format of data sets, or "
+              "one of " HELP_TOPICS ", found \"%s\"",
+              name);
+    const char *nearest = name_nearest(name, names, count);
+    if (nearest) diag_hint(diag, "did you mean \"%s\"?", nearest);
+    return STATUS_USAGE;
+}
+
+Status command_help(const Cli *cli, Diag *diag) {
+    const char *name = cli->arg_count > 0 ? cli->args[0] : "";
+    const Command *command = command_find(name);
+    const Pass *pass = pass_find(name);
+    const DataFormat *format = dataformat_find(name);
+    const Op *op = op_find(ops_table(), name);
+    for (int i = 0; i < TOPICS; i++) {
+        if (strcmp(topics[i].name, name) != 0) continue;
+        topics[i].print(cli->arena);
+        return STATUS_OK;
+    }
+    if (command)
+        cli_help(command, stdout);
+    else if (pass)
+        describe_pass(pass);
+    else if (format)
+        describe_format(format);
+    else if (op)
+        describe_op(cli->arena, op);
+    else
+        return unknown_help(name, cli->arena, diag);
+    return STATUS_OK;
+}
+
+Status command_completion(const Cli *cli, Diag *diag) {
+    enum { PASSES_MAX = 256 };
+    const char *names[PASSES_MAX + 1];
+    int count = 0;
+    if (strcmp(cli->args[0], "bash") != 0)
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                         "expected the name of a shell, bash, found \"%s\"",
+                         cli->args[0]);
+    for (const Pass *const *p = pass_list(); *p && count < PASSES_MAX; p++)
+        names[count++] = (*p)->name;
+    names[count] = NULL;
+    help_completion(names, stdout);
     return STATUS_OK;
 }

@@ -2,12 +2,12 @@
 #include "cli/progress.h"
 
 #include "cli/signals.h"
+#include "cli/terminal.h"
 #include "cli/text_table.h"
 #include "exec/run/ticker.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 Progress progress_create(bool quiet) {
@@ -66,12 +66,6 @@ void progress_end(Progress *progress, const char *fmt, ...) {
     progress->name = NULL; /* nothing to tell until the next step */
 }
 
-static int terminal_width(void) {
-    struct winsize size;
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 20) return 80;
-    return size.ws_col < 200 ? size.ws_col : 200;
-}
-
 /* What is known of a step that is not over: "[1/3] distill  45% loss 0.52, 1:20 left". */
 static const char *progress_line(const Progress *progress, Arena *arena) {
     const char *title = progress_title(progress, arena);
@@ -107,7 +101,8 @@ void progress_update(void *self, int64_t done, int64_t total, const char *text) 
     progress_beat(progress);
     if (!progress->live) return;
     Arena *arena = arena_create();
-    fprintf(stderr, "\r%.*s\033[K", terminal_width() - 1, progress_line(progress, arena));
+    fprintf(stderr, "\r%.*s\033[K", terminal_columns(stderr) - 1,
+            progress_line(progress, arena));
     fflush(stderr);
     progress->shown = true;
     arena_destroy(arena);

@@ -162,5 +162,6 @@ int main(int argc, char **argv) {
     setenv("SRC", source, 1);
     setenv("LC_ALL", "C", 1);
     setenv("CI", "1", 1);
+    unsetenv("COLUMNS");
     return case_main(argc, argv, "tests/cli/cases", run_case);
 }

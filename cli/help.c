@@ -1,0 +1,139 @@
+/* Help and completion, from the tables of flags and commands. */
+#include "cli/command.h"
+#include "cli/terminal.h"
+
+#include <string.h>
+
+/* Column where the help of a flag begins, and that of a command. */
+enum { FLAG_COLUMN = 28, COMMAND_COLUMN = 13 };
+
+static const struct {
+    const char *command, *line;
+} examples[] = {
+#define EXAMPLE(command, line) {command, line},
+#include "cli/examples.def"
+#undef EXAMPLE
+};
+
+/* Prints the rows of the flags that a command takes, or those of every command. */
+static void help_flags(const char *title, const Command *command, FILE *out) {
+    const int columns = terminal_columns(out);
+    bool any = false;
+    for (const Flag *flag = flag_list(); flag->name; flag++) {
+        if (!(command ? command_takes(command, flag) : flag_is_common(flag))) continue;
+        if (!any) fprintf(out, "\n%s:\n", title);
+        any = true;
+        int used =
+            flag->letter ? fprintf(out, "  -%c, ", flag->letter) : fprintf(out, "      ");
+        used += fprintf(out, "--%s %s", flag->name, flag->value ? flag->value : "");
+        if (used >= FLAG_COLUMN) {
+            fputc('\n', out);
+            used = 0;
+        }
+        fprintf(out, "%*s", FLAG_COLUMN - used, "");
+        terminal_wrap(out, flag->field.help, FLAG_COLUMN, FLAG_COLUMN, columns);
+    }
+}
+
+static void help_examples(const Command *command, FILE *out) {
+    bool any = false;
+    for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
+        if (strcmp(examples[i].command, command->name) != 0) continue;
+        if (!any) fprintf(out, "\nExamples:\n");
+        any = true;
+        fprintf(out, "  %s\n", examples[i].line);
+    }
+}
+
+void help_exit_codes(FILE *out) {
+    const int columns = terminal_columns(out);
+    for (int status = 0; status < STATUS_COUNT; status++) {
+        fprintf(out, "  %3d  ", status_exit_code((Status)status));
+        terminal_wrap(out, status_help((Status)status), 7, 7, columns);
+    }
+}
+
+static void help_program(FILE *out) {
+    const int columns = terminal_columns(out);
+    fprintf(out,
+            "compress %s: makes trained transformers smaller by recipes of passes\n\n",
+            COMPRESS_VERSION_TEXT);
+    fprintf(out, "Usage:\n  compress --recipe FILE [flags]\n  compress COMMAND ...\n\n");
+    fprintf(out, "Commands:\n");
+    for (const Command *command = command_list(); command->run; command++) {
+        fprintf(out, "  %-10s ", *command->name ? command->name : "(none)");
+        terminal_wrap(out, command->summary, COMMAND_COLUMN, COMMAND_COLUMN, columns);
+    }
+    help_flags("Flags to run a recipe", command_list(), out);
+    help_flags("Flags of every command", NULL, out);
+    help_examples(command_list(), out);
+    fprintf(out, "\nExit codes:\n");
+    help_exit_codes(out);
+    fputc('\n', out);
+    terminal_wrap(out,
+                  "`compress help NAME` says more of a command, a pass, an op, a format "
+                  "of data sets, or of: " HELP_TOPICS ".",
+                  0, 0, columns);
+}
+
+void cli_help(const Command *command, FILE *out) {
+    if (!*command->name) {
+        help_program(out);
+        return;
+    }
+    terminal_wrap(out, command->summary, 0, 0, terminal_columns(out));
+    fprintf(out, "\nUsage:\n  compress %s%s%s%s\n", command->name,
+            *command->args ? " " : "", command->args, *command->flags ? " [flags]" : "");
+    help_flags("Flags", command, out);
+    help_examples(command, out);
+}
+
+/* ---- completion ---- */
+
+/* Prints the values of a flag that takes one of a few, and what goes with them. */
+static void complete_values(const Flag *flag, FILE *out) {
+    if (flag->field.kind != FIELD_CHOICE) return;
+    fprintf(out, "        --%s) words=\"", flag->name);
+    for (const char *c = flag->field.choices; *c; c++) fputc(*c == '|' ? ' ' : *c, out);
+    fprintf(out, "\" ;;\n");
+}
+
+static void complete_names(FILE *out) {
+    for (const Command *command = command_list() + 1; command->run; command++)
+        fprintf(out, "%s ", command->name);
+}
+
+/* Prints the words that may follow a command. */
+static void complete_command(const Command *command, FILE *out) {
+    fprintf(out, "        %s) words=\"", *command->name ? command->name : "*");
+    if (strcmp(command->name, "help") == 0) complete_names(out);
+    if (strcmp(command->name, "help") == 0 || strcmp(command->name, "passes") == 0)
+        fprintf(out, "$passes ");
+    for (const Flag *flag = flag_list(); flag->name; flag++)
+        if (command_takes(command, flag) || flag_is_common(flag))
+            fprintf(out, "--%s ", flag->name);
+    fprintf(out, "\" ;;\n");
+}
+
+void help_completion(const char *const *passes, FILE *out) {
+    fprintf(out,
+            "# Completion of `compress` in bash: source <(compress completion bash)\n"
+            "_compress() {\n"
+            "    local word=${COMP_WORDS[COMP_CWORD]} words=\n"
+            "    local before=${COMP_WORDS[COMP_CWORD - 1]} passes=\"");
+    for (; *passes; passes++) fprintf(out, "%s ", *passes);
+    fprintf(out, "\"\n    case $before in\n");
+    for (const Flag *flag = flag_list(); flag->name; flag++) complete_values(flag, out);
+    fprintf(out, "        --*) [[ $word == -* ]] || return ;;\n    esac\n"
+                 "    [[ $words ]] || case ${COMP_WORDS[1]} in\n");
+    for (const Command *command = command_list() + 1; command->run; command++)
+        complete_command(command, out);
+    complete_command(command_list(), out);
+    fprintf(out,
+            "    esac\n    if ((COMP_CWORD == 1)) && [[ $word != -* ]]; then words=\"");
+    complete_names(out);
+    fprintf(out, "\"; fi\n"
+                 "    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
+                 "}\n"
+                 "complete -o default -F _compress compress\n");
+}

@@ -1,0 +1,19 @@
+/* Lines for people: how wide they may be, and breaking them. */
+#ifndef COMPRESS_CLI_TERMINAL_H
+#define COMPRESS_CLI_TERMINAL_H
+
+#include <stdio.h>
+
+/* Columns of the screen that a stream is shown on: $COLUMNS, else the terminal's, else
+ * 80; between 40 and 200. */
+int terminal_columns(FILE *out);
+
+/* Prints words behind a line's first `used` columns, and ends the line. Lines hold
+ * `columns`; further ones begin behind `indent` spaces. Words are never cut. */
+void terminal_wrap(FILE *out, const char *words, int used, int indent, int columns);
+
+/* Prints lines, of which those that are wider than a terminal are broken behind spaces,
+ * with a deeper indent; as they are where there is neither a terminal nor $COLUMNS. */
+void terminal_print(FILE *out, const char *lines);
+
+#endif
