@@ -142,9 +142,19 @@ static void add_ranges(Text *text, const Lineage *kept) {
     text_add(text, ", ...: %lld]", (long long)lineage_size(kept));
 }
 
+/* What a weight is, and whether it is shared where it was not. */
+static const char *change_of(Arena *arena, const StoragePair *pair) {
+    const char *name = storage_change_name(pair->change);
+    if (pair->merged > 1)
+        return arena_printf(arena, "%s, %d of A are one", name, pair->merged);
+    if (pair->split > 1)
+        return arena_printf(arena, "%s, one of A is %d", name, pair->split);
+    return name;
+}
+
 static const char *kept_text(Arena *arena, const StoragePair *pair) {
     Text text = {0};
-    if (pair->change != STORAGE_CUT) return storage_change_name(pair->change);
+    if (pair->change != STORAGE_CUT) return change_of(arena, pair);
     if (pair->heads > 0) {
         text_add(&text, "kept heads ");
         add_ranges(&text, &pair->kept_heads);
@@ -208,8 +218,10 @@ static void print_storages(Arena *arena, const Comparison *it) {
         const StoragePair *pair = &storages->pairs[i];
         const bool gone = pair->at && pair_in_own_layer(&it->nodes, pair->at);
         layers += gone;
-        if (!gone && pair->change != STORAGE_EQUAL && pair->change != STORAGE_CLOSE)
-            storage_row(&table, pair);
+        const bool told =
+            (pair->change != STORAGE_EQUAL && pair->change != STORAGE_CLOSE) ||
+            pair->merged > 1 || pair->split > 1;
+        if (!gone && told) storage_row(&table, pair);
     }
     if (table.count > 5) table_print(&table, 0, stdout);
     if (layers > 0) printf("and %d of layers that one model alone has\n", layers);

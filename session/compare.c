@@ -73,7 +73,8 @@ Status compare_models(Comparison *out, Arena *arena, Model *const models[2],
     out->structure_differs =
         nodes->changed + nodes->removed + nodes->added + nodes->ends.count > 0;
     out->storages_differ =
-        out->storages.count > counts[STORAGE_EQUAL] + counts[STORAGE_CLOSE];
+        out->storages.count > counts[STORAGE_EQUAL] + counts[STORAGE_CLOSE] ||
+        out->storages.reshared > 0;
     out->outputs_differ = out->outputs.differing > 0;
     out->config_differs = out->config.count > 0;
     out->differs = out->structure_differs || out->storages_differ ||
@@ -210,6 +211,8 @@ static void put_pair(Arena *arena, Tree *list, const StoragePair *pair) {
         tree_put_real(arena, row, "relative_error", pair->relative);
         tree_put_real(arena, row, "largest_difference", pair->largest);
     }
+    if (pair->merged > 1) tree_put_int(arena, row, "merged", pair->merged);
+    if (pair->split > 1) tree_put_int(arena, row, "split", pair->split);
     if (pair->change != STORAGE_CUT) return;
     Tree *kept = tree_put_map(arena, row, "kept");
     for (int axis = 0; axis < b->tensor.rank; axis++)
@@ -226,7 +229,8 @@ static void put_storages(Arena *arena, Tree *map, const StorageComparison *stora
                      storages->counts[i]);
     Tree *list = tree_put_list(arena, part, "differences");
     for (int i = 0; i < storages->count; i++)
-        if (storages->pairs[i].change != STORAGE_EQUAL)
+        if (storages->pairs[i].change != STORAGE_EQUAL || storages->pairs[i].merged > 1 ||
+            storages->pairs[i].split > 1)
             put_pair(arena, list, &storages->pairs[i]);
 }
 

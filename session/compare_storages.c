@@ -380,6 +380,35 @@ static Status add_rest(PairList *list, const NodeComparison *nodes, int side,
     return STATUS_OK;
 }
 
+static int *use_count(NameMap *counts, Arena *arena, const Storage *storage) {
+    int *count = name_map_get(counts, storage->name);
+    if (!count) {
+        count = ARENA_NEW(arena, int);
+        name_map_add(counts, storage->name, count);
+    }
+    return count;
+}
+
+/* Says of which storages one became several, or several one. */
+static void find_shared(StorageComparison *out, Arena *arena) {
+    NameMap of_a = {.arena = arena}, of_b = {.arena = arena};
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < out->count; i++) {
+            StoragePair *pair = &out->pairs[i];
+            if (!pair->a || !pair->b) continue;
+            int *split = use_count(&of_a, arena, pair->a);
+            int *merged = use_count(&of_b, arena, pair->b);
+            if (round == 0) {
+                ++*split;
+                ++*merged;
+                continue;
+            }
+            pair->split = *split;
+            pair->merged = *merged;
+            out->reshared += *split > 1 || *merged > 1;
+        }
+}
+
 Status compare_storages(StorageComparison *out, Arena *arena, const NodeComparison *nodes,
                         const Model *a, const Model *b, double tolerance, Diag *diag) {
     *out = (StorageComparison){0};
@@ -389,5 +418,7 @@ Status compare_storages(StorageComparison *out, Arena *arena, const NodeComparis
         if (nodes->pairs[i].a && nodes->pairs[i].b)
             TRY(add_operands(&list, &nodes->pairs[i]));
     TRY(add_rest(&list, nodes, 0, b->graph));
-    return add_rest(&list, nodes, 1, a->graph);
+    TRY(add_rest(&list, nodes, 1, a->graph));
+    find_shared(out, arena);
+    return STATUS_OK;
 }

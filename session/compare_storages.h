@@ -24,6 +24,8 @@ typedef struct StoragePair {
                              same */
     const char *where;    /* the same as text: "encoder.0.q weight" */
     StorageChange change;
+    int merged;      /* weights of A that are this one of B: above 1 they became shared */
+    int split;       /* weights of B that are this one of A: above 1 they were shared */
     bool measured;   /* both have values that could be compared: */
     double relative; /* |a - b| / |a| (Frobenius), over the entries that both have */
     double largest;  /* largest absolute difference */
@@ -37,7 +39,8 @@ typedef struct StorageComparison {
     StoragePair *pairs; /* in the order of the nodes; then what no pair of nodes reads */
     int count;
     int counts[STORAGE_CHANGE_COUNT];
-    int retyped; /* stored in another type */
+    int retyped;  /* stored in another type */
+    int reshared; /* pairs of which one side is shared where the other is not */
 } StorageComparison;
 
 /* Compares storages by the nodes that read them, the others by name. Values are compared

@@ -167,11 +167,38 @@ static void test_strangers(void **state) {
     bench_close(&bench);
 }
 
+/* Weights that became one differ, also where their values are the same. */
+static void test_shared(void **state) {
+    (void)state;
+    Bench bench = bench_open();
+    for (int m = 0; m < 2; m++) { /* norms of layers 0 and 1 get the same values */
+        Graph *graph = bench.models[m]->graph;
+        Node *first = graph_find(graph, "encoder", 0, ROLE_NORM1);
+        Node *second = graph_find(graph, "encoder", 1, ROLE_NORM1);
+        storage_copy_values(node_operand(second, "weight")->storage,
+                            node_operand(first, "weight")->storage);
+    }
+    bench_compare(&bench, 0);
+    assert_false(bench.it.differs);
+    Graph *graph = bench.models[1]->graph;
+    Node *norms[] = {graph_find(graph, "encoder", 0, ROLE_NORM1),
+                     graph_find(graph, "encoder", 1, ROLE_NORM1)};
+    storage_share((StorageUsers){norms, 2}, "weight");
+    bench_compare(&bench, 0);
+    assert_int_equal(pair_of(&bench, "encoder.1.norm1 weight")->change, STORAGE_EQUAL);
+    assert_int_equal(pair_of(&bench, "encoder.1.norm1 weight")->merged, 2);
+    assert_int_equal(pair_of(&bench, "encoder.1.norm1 weight")->split, 1);
+    assert_int_equal(bench.it.storages.reshared, 2);
+    assert_true(bench.it.storages_differ && !bench.it.outputs_differ);
+    bench_close(&bench);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_units),
         cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
