@@ -4,17 +4,14 @@
 #define COMPRESS_CLI_COMMAND_H
 
 #include "ir/field.h"
-
-#ifndef COMPRESS_VERSION_TEXT
-#define COMPRESS_VERSION_TEXT "0.1.0"
-#endif
+#include "ir/version.h"
 
 /* Values of --dump-ir; the order is that of DumpWhen in passes/pipeline/pipeline.h. */
 #define DUMP_NAMES "never|before|after|change|failure"
 
 /* Every flag of every command; rows in cli/command.c. */
 typedef struct Flags {
-    const char *recipe, *model, *output, *report, *input, *dump_dir;
+    const char *recipe, *model, *output, *report, *events, *input, *dump_dir;
     const char *prompt, *tokenizer, *target_tokenizer;
     const char *jsonl, *preprocessor, *svg;
     StringList set, env, column, option, text, image;

@@ -7,13 +7,24 @@
 #include "cli/text_table.h"
 #include "exec/processor.h"
 #include "session/recipe_document.h"
-#include "session/session.h"
+#include "session/run_report.h"
+
+#include <errno.h>
+#include <string.h>
 
 /* One run of a recipe. */
 typedef struct RecipeRun {
     Arena *arena;
     Progress progress;
+    Session session;
 } RecipeRun;
+
+/* diag_on_warning while the run lasts. */
+static void tell_warning(void *self, const char *line) {
+    RecipeRun *run = self;
+    progress_warn(&run->progress, line);
+    session_warn(&run->session, line);
+}
 
 static void begin_step(void *self, const Recipe *recipe, int index) {
     RecipeRun *run = self;
@@ -47,6 +58,7 @@ static Status open_session(Session *session, const Cli *cli, SessionOptions with
     with.model = flags->model;
     with.output = flags->output;
     with.report = flags->report;
+    with.events = flags->events;
     with.threads = flags->threads;
     with.dump = (DumpWhen)flags->dump_ir;
     with.dump_folder = flags->dump_dir;
@@ -57,34 +69,51 @@ static Status open_session(Session *session, const Cli *cli, SessionOptions with
                      "--dump-ir needs --dump-dir FOLDER");
 }
 
-static Status run_recipe(Session *session, RecipeRun *run, const Cli *cli, Diag *diag) {
+static bool is_standard(const char *path) {
+    return path && strcmp(path, "-") == 0;
+}
+
+/* Prints what came of a run: to stderr where standard output is the report's or the
+ * events'. */
+static Status print_result(const Session *session, Diag *diag) {
+    const SessionOptions *options = &session->options;
+    const bool taken = is_standard(options->report) || is_standard(options->events);
+    FILE *out = taken ? stderr : stdout;
+    report_print_result(session, out);
+    if (fflush(out) == 0 && !ferror(out)) return STATUS_OK;
+    return diag_fail(diag, STATUS_IO, LOC_NONE, NULL,
+                     "cannot write to standard output: %s", strerror(errno));
+}
+
+static Status run_recipe(RecipeRun *run, const Cli *cli, Diag *diag) {
+    Session *session = &run->session;
     const Watch watch = progress_watch(&run->progress);
     const SessionOptions options = {
         .watch = &watch, .self = run, .step_begin = begin_step, .step_end = end_step};
-    TRY(open_session(session, cli, options, diag));
-    if (cli->flags.processor == PROCESSOR_AUTO)
-        TRY(processor_fix(session->recipe.processor, diag));
-    TRY(session_load(session, true, diag));
-    TRY(session_plan(session, diag));
-    if (!cli->flags.quiet) report_print_plan(&session->planned, stderr);
-    const Status status = session_run(session, diag);
+    Status status = open_session(session, cli, options, diag);
+    if (status == STATUS_OK && cli->flags.processor == PROCESSOR_AUTO)
+        status = processor_fix(session->recipe.processor, diag);
+    if (status == STATUS_OK) status = session_load(session, true, diag);
+    if (status == STATUS_OK) status = session_plan(session, diag);
+    if (status == STATUS_OK && !cli->flags.quiet)
+        report_print_plan(&session->planned, stderr);
+    if (status == STATUS_OK) status = session_run(session, diag);
     progress_clear(&run->progress);
-    TRY(status);
-    if (signals_interrupted_before())
-        return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL, "interrupted");
-    TRY(session_write(session, diag));
-    report_print_result(session, stdout);
-    return STATUS_OK;
+    if (status == STATUS_OK && signals_interrupted_before())
+        status = diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL, "interrupted");
+    if (status == STATUS_OK) status = session_write(session, diag);
+    if (status == STATUS_OK) status = print_result(session, diag);
+    return session->arena ? session_finish(session, status, diag) : status;
 }
 
 Status command_recipe(const Cli *cli, Diag *diag) {
-    Session session = {0};
     RecipeRun run = {.arena = cli->arena, .progress = progress_create(cli->flags.quiet)};
     if (cli->flags.heartbeat >= 0) run.progress.heartbeat = cli->flags.heartbeat;
-    diag_on_warning(diag, progress_warn, &run.progress);
-    Status status = run_recipe(&session, &run, cli, diag);
+    if (cli->flags.events) signals_ignore_pipe();
+    diag_on_warning(diag, tell_warning, &run);
+    Status status = run_recipe(&run, cli, diag);
     diag_on_warning(diag, progress_warn, NULL);
-    session_close(&session);
+    session_close(&run.session);
     return status;
 }
 
@@ -110,14 +139,8 @@ static Status plan_recipe(Session *session, const Cli *cli, Diag *diag) {
     }
     TRY(session_load(session, false, diag));
     TRY(session_plan(session, diag));
-    if (!cli->flags.json) {
-        report_print_plan(&session->planned, stdout);
-        return STATUS_OK;
-    }
-    Text text = {0};
-    tree_print_json(&text, report_tree(&session->planned, false), 2);
-    puts(text.data);
-    text_free(&text);
+    if (cli->flags.json) return run_report_write(run_report_plan(session), "-", diag);
+    report_print_plan(&session->planned, stdout);
     return STATUS_OK;
 }
 

@@ -58,3 +58,7 @@ void signals_install(void) {
     install(SIGHUP, on_interrupt);
     guard_install();
 }
+
+void signals_ignore_pipe(void) {
+    signal(SIGPIPE, SIG_IGN);
+}

@@ -18,4 +18,7 @@ bool signals_interrupted(void *self);
  * what is not cut short by asking, as writing results is. */
 bool signals_interrupted_before(void);
 
+/* From now on writing to a pipe that nobody reads fails, and does not end the program. */
+void signals_ignore_pipe(void);
+
 #endif

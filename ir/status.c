@@ -7,14 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum EntryKind { ENTRY_ERROR, ENTRY_WARNING, ENTRY_NOTE, ENTRY_HINT } EntryKind;
-
-static const char *const ENTRY_NAMES[] = {"error", "warning", "note", "hint"};
+static const char *const KIND_NAMES[] = {"error", "warning", "note", "hint"};
 
 typedef struct Entry {
-    EntryKind kind;
-    Loc at;
-    const char *key, *message;
+    DiagEntry what;
     bool told; /* a warning that was handed on */
     struct Entry *next;
 } Entry;
@@ -67,10 +63,10 @@ void diag_clear(Diag *diag) {
 }
 
 /* New entry, linked behind `after` (NULL: at the end). */
-static Entry *entry_add(Diag *diag, Entry *after, EntryKind kind, const char *message) {
+static Entry *entry_add(Diag *diag, Entry *after, DiagKind kind, const char *message) {
     Entry *entry = ARENA_NEW(diag->arena, Entry);
-    entry->kind = kind;
-    entry->message = message;
+    entry->what.kind = kind;
+    entry->what.message = message;
     if (!after) after = diag->last;
     if (after) {
         entry->next = after->next;
@@ -83,9 +79,9 @@ static Entry *entry_add(Diag *diag, Entry *after, EntryKind kind, const char *me
 }
 
 static void entry_place(Diag *diag, Entry *entry, Loc at, const char *key) {
-    entry->at = at;
-    entry->at.file = arena_strdup(diag->arena, at.file);
-    entry->key = arena_strdup(diag->arena, key);
+    entry->what.at = at;
+    entry->what.at.file = arena_strdup(diag->arena, at.file);
+    entry->what.key = arena_strdup(diag->arena, key);
 }
 
 Status diag_fail(Diag *diag, Status status, Loc at, const char *key, const char *fmt,
@@ -94,7 +90,7 @@ Status diag_fail(Diag *diag, Status status, Loc at, const char *key, const char 
     va_start(args, fmt);
     char *message = arena_vprintf(diag->arena, fmt, args);
     va_end(args);
-    Entry *entry = entry_add(diag, NULL, ENTRY_ERROR, message);
+    Entry *entry = entry_add(diag, NULL, DIAG_ERROR, message);
     entry_place(diag, entry, at, key);
     diag->anchor = entry;
     if (diag->errors++ == 0) diag->status = status;
@@ -106,7 +102,7 @@ void diag_note(Diag *diag, const char *fmt, ...) {
     va_start(args, fmt);
     char *message = arena_vprintf(diag->arena, fmt, args);
     va_end(args);
-    Entry *entry = entry_add(diag, diag->anchor, ENTRY_NOTE, message);
+    Entry *entry = entry_add(diag, diag->anchor, DIAG_NOTE, message);
     if (diag->anchor) diag->anchor = entry;
 }
 
@@ -115,16 +111,16 @@ void diag_hint(Diag *diag, const char *fmt, ...) {
     va_start(args, fmt);
     char *message = arena_vprintf(diag->arena, fmt, args);
     va_end(args);
-    Entry *entry = entry_add(diag, diag->anchor, ENTRY_HINT, message);
+    Entry *entry = entry_add(diag, diag->anchor, DIAG_HINT, message);
     if (diag->anchor) diag->anchor = entry;
 }
 
 void diag_place(Diag *diag, Loc at, const char *key) {
     Entry *latest = NULL;
     for (Entry *entry = diag->first; entry; entry = entry->next)
-        if (entry->kind == ENTRY_ERROR) latest = entry;
-    if (latest && !latest->at.file)
-        entry_place(diag, latest, at, latest->key ? latest->key : key);
+        if (entry->what.kind == DIAG_ERROR) latest = entry;
+    if (latest && !latest->what.at.file)
+        entry_place(diag, latest, at, latest->what.key ? latest->what.key : key);
 }
 
 /* ---- printing ---- */
@@ -145,19 +141,19 @@ static void print_safe(FILE *out, const char *text, bool lines) {
 }
 
 static void print_entry(FILE *out, const Entry *entry) {
-    const Loc at = entry->at;
+    const Loc at = entry->what.at;
     if (at.file) {
         print_safe(out, at.file, false);
         if (at.line > 0) fprintf(out, ":%d", at.line);
         if (at.line > 0 && at.column > 0) fprintf(out, ":%d", at.column);
         fputs(": ", out);
     }
-    fprintf(out, "%s: ", ENTRY_NAMES[entry->kind]);
-    if (entry->key && *entry->key) {
-        print_safe(out, entry->key, false);
+    fprintf(out, "%s: ", KIND_NAMES[entry->what.kind]);
+    if (entry->what.key && *entry->what.key) {
+        print_safe(out, entry->what.key, false);
         fputs(": ", out);
     }
-    print_safe(out, entry->message, true);
+    print_safe(out, entry->what.message, true);
 }
 
 /* Hands an entry's line on. */
@@ -185,10 +181,11 @@ static void tell_warning(Diag *diag, Entry *entry) {
 static bool warned_before(const Diag *diag, Loc at, const char *key,
                           const char *message) {
     for (const Entry *entry = diag->first; entry && at.line > 0; entry = entry->next)
-        if (entry->kind == ENTRY_WARNING && entry->at.line == at.line &&
-            entry->at.column == at.column && strcmp(entry->message, message) == 0 &&
-            strcmp(entry->key ? entry->key : "", key ? key : "") == 0 && entry->at.file &&
-            at.file && strcmp(entry->at.file, at.file) == 0)
+        if (entry->what.kind == DIAG_WARNING && entry->what.at.line == at.line &&
+            entry->what.at.column == at.column &&
+            strcmp(entry->what.message, message) == 0 &&
+            strcmp(entry->what.key ? entry->what.key : "", key ? key : "") == 0 &&
+            entry->what.at.file && at.file && strcmp(entry->what.at.file, at.file) == 0)
             return true;
     return false;
 }
@@ -199,7 +196,7 @@ void diag_warn(Diag *diag, Loc at, const char *key, const char *fmt, ...) {
     char *message = arena_vprintf(diag->arena, fmt, args);
     va_end(args);
     if (warned_before(diag, at, key, message)) return;
-    Entry *entry = entry_add(diag, NULL, ENTRY_WARNING, message);
+    Entry *entry = entry_add(diag, NULL, DIAG_WARNING, message);
     entry_place(diag, entry, at, key);
     tell_warning(diag, entry);
 }
@@ -211,30 +208,29 @@ void diag_on_warning(Diag *diag, DiagLine *warning, void *self) {
 
 void diag_warnings(const Diag *diag, DiagLine *line, void *self) {
     for (const Entry *entry = diag->first; entry; entry = entry->next)
-        if (entry->kind == ENTRY_WARNING) tell(entry, line, self);
+        if (entry->what.kind == DIAG_WARNING) tell(entry, line, self);
 }
 
 int diag_warning_count(const Diag *diag) {
     int count = 0;
     for (const Entry *entry = diag->first; entry; entry = entry->next)
-        count += entry->kind == ENTRY_WARNING;
+        count += entry->what.kind == DIAG_WARNING;
     return count;
 }
 
-DiagWarning diag_warning(const Diag *diag, int index) {
+DiagEntry diag_warning(const Diag *diag, int index) {
     for (const Entry *entry = diag->first; entry; entry = entry->next)
-        if (entry->kind == ENTRY_WARNING && index-- == 0)
-            return (DiagWarning){entry->at, entry->key, entry->message};
-    return (DiagWarning){0};
+        if (entry->what.kind == DIAG_WARNING && index-- == 0) return entry->what;
+    return (DiagEntry){0};
 }
 
 Status diag_take(Diag *diag, Diag *from) {
     const Status status = from->status;
     for (const Entry *entry = from->first; entry; entry = entry->next) {
-        Entry *copy =
-            entry_add(diag, NULL, entry->kind, arena_strdup(diag->arena, entry->message));
-        entry_place(diag, copy, entry->at, entry->key);
-        if (entry->kind != ENTRY_WARNING)
+        Entry *copy = entry_add(diag, NULL, entry->what.kind,
+                                arena_strdup(diag->arena, entry->what.message));
+        entry_place(diag, copy, entry->what.at, entry->what.key);
+        if (entry->what.kind != DIAG_WARNING)
             diag->anchor = copy;
         else
             tell_warning(diag, copy);
@@ -247,8 +243,9 @@ Status diag_take(Diag *diag, Diag *from) {
 
 void diag_take_warnings(Diag *diag, Diag *from, const char *what) {
     for (const Entry *entry = from->first; entry; entry = entry->next)
-        if (entry->kind == ENTRY_ERROR || entry->kind == ENTRY_WARNING)
-            diag_warn(diag, entry->at, entry->key, "%s: %s", what, entry->message);
+        if (entry->what.kind == DIAG_ERROR || entry->what.kind == DIAG_WARNING)
+            diag_warn(diag, entry->what.at, entry->what.key, "%s: %s", what,
+                      entry->what.message);
     diag_clear(from);
 }
 
@@ -260,10 +257,16 @@ int diag_errors(const Diag *diag) {
     return diag->errors;
 }
 
+void diag_visit(const Diag *diag, DiagVisit *visit, void *self) {
+    for (const Entry *entry = diag->first; entry; entry = entry->next)
+        visit(self, &entry->what);
+}
+
 void diag_print(const Diag *diag, FILE *out) {
     for (const Entry *entry = diag->first; entry; entry = entry->next) {
         if (entry->told) continue;
-        if (entry->kind == ENTRY_NOTE || entry->kind == ENTRY_HINT) fputs("    ", out);
+        if (entry->what.kind == DIAG_NOTE || entry->what.kind == DIAG_HINT)
+            fputs("    ", out);
         print_entry(out, entry);
         fputc('\n', out);
     }

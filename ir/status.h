@@ -75,15 +75,18 @@ void diag_on_warning(Diag *diag, DiagLine *warning, void *self);
 /* Calls `line` with every warning recorded so far, in order. */
 void diag_warnings(const Diag *diag, DiagLine *line, void *self);
 
-/* A warning as data, for who keeps it to give it again; the texts are the list's. */
-typedef struct DiagWarning {
+/* What was recorded, as data. Strings are the list's; file and key may be NULL. */
+typedef enum DiagKind { DIAG_ERROR, DIAG_WARNING, DIAG_NOTE, DIAG_HINT } DiagKind;
+
+typedef struct DiagEntry {
+    DiagKind kind;
     Loc at;
-    const char *key, *message; /* key NULL = none */
-} DiagWarning;
+    const char *key, *message;
+} DiagEntry;
 
 /* Number of warnings recorded so far, and one of them, from 0. */
 int diag_warning_count(const Diag *diag);
-DiagWarning diag_warning(const Diag *diag, int index);
+DiagEntry diag_warning(const Diag *diag, int index);
 
 /* Records a warning, at one place in a recipe once; it does not change the outcome. */
 void diag_warn(Diag *diag, Loc at, const char *key, const char *fmt, ...)
@@ -104,6 +107,11 @@ Status diag_status(const Diag *diag);
 
 /* Number of errors recorded. */
 int diag_errors(const Diag *diag);
+
+/* Calls `visit` with everything recorded so far, warnings that were handed on included,
+ * in order: notes and hints follow their error. */
+typedef void DiagVisit(void *self, const DiagEntry *entry);
+void diag_visit(const Diag *diag, DiagVisit *visit, void *self);
 
 /* Prints everything that was not handed on before, in order, as `file:line:col: error:
  * key: message`, with notes and hints indented below. Notes and hints follow their error.

@@ -29,6 +29,16 @@ struct Resources {
     DataRanges *ranges;  /* what is known of the data sets' integers */
 };
 
+/* A gate that does not hold: what it is about, the option that bounds it, and the two
+ * numbers. */
+typedef struct GateFault {
+    const char *metric; /* "accuracy", "flops_share" */
+    const char *bound;  /* the option: "min", "max_flops" */
+    double expected, found;
+    bool whole;         /* numbers of things, printed without a fraction */
+    const char *detail; /* what is put behind the numbers; NULL = nothing */
+} GateFault;
+
 typedef struct PassContext {
     const OpTable *ops;
     Arena *arena;  /* lives as long as the whole run */
@@ -56,6 +66,8 @@ typedef struct PassContext {
     size_t train_bytes; /* memory that training takes beside the weights (planning) */
     int64_t train_shards; /* parts that training does at a time: more threads than these
                              have nothing to do; 0 = nothing is trained (planning) */
+
+    const GateFault *gate; /* the one that did not hold (step_fail_gate), NULL = none */
 
     Model *model;         /* the one that the step gets */
     Resources *resources; /* what else it may ask for */

@@ -21,9 +21,20 @@ Status step_fail_option(PassContext *ctx, const char *options, Diag *diag,
     return STATUS_MODEL;
 }
 
+/* Keeps what is told of a gate; its texts may be the pass's. */
+static void keep_gate(PassContext *ctx, const GateFault *fault) {
+    GateFault *kept = ARENA_NEW(ctx->arena, GateFault);
+    *kept = *fault;
+    kept->metric = arena_strdup(ctx->arena, fault->metric);
+    kept->bound = arena_strdup(ctx->arena, fault->bound);
+    kept->detail = arena_strdup(ctx->arena, fault->detail);
+    ctx->gate = kept;
+}
+
 Status step_fail_gate(PassContext *ctx, const GateFault *fault, Diag *diag) {
     const char *side = strncmp(fault->bound, "min", 3) == 0 ? "at least" : "at most";
     char expected[32], found[32];
+    keep_gate(ctx, fault);
     snprintf(expected, sizeof expected, fault->whole ? "%.0f" : "%g", fault->expected);
     snprintf(found, sizeof found, fault->whole ? "%.0f" : "%.4f", fault->found);
     return option_fail(&ctx->source, fault->bound, STATUS_GATE, diag,

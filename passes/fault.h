@@ -14,17 +14,8 @@ Status step_fail(PassContext *ctx, Diag *diag, const char *fmt, ...)
 Status step_fail_option(PassContext *ctx, const char *options, Diag *diag,
                         const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
-/* A gate that does not hold: what it is about, the option that bounds it, and the two
- * numbers. */
-typedef struct GateFault {
-    const char *metric; /* "accuracy", "flops_share" */
-    const char *bound;  /* the option: "min", "max_flops" */
-    double expected, found;
-    bool whole;         /* numbers of things, printed without a fraction */
-    const char *detail; /* what is put behind the numbers; NULL = nothing */
-} GateFault;
-
-/* Reports it at the option's place. Returns STATUS_GATE. */
+/* Reports a gate that does not hold at the option's place, and leaves a copy of it in
+ * ctx->gate. Returns STATUS_GATE. */
 Status step_fail_gate(PassContext *ctx, const GateFault *fault, Diag *diag);
 
 /* Reports a label of a data set that is none of the model's classes. */

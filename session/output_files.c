@@ -52,6 +52,16 @@ Status output_path_check(Arena *arena, const char *what, const ModelOutput *outp
     return check_writable(what, path_folder(arena, path), diag);
 }
 
+ModelOutput output_of_failed(Arena *arena, const ModelOutput *output) {
+    ModelOutput failed = *output;
+    const char *ending = output->format->ending;
+    size_t name = strlen(output->path) - strlen(ending);
+    while (name > 1 && output->path[name - 1] == '/') name--;
+    failed.path = arena_printf(arena, "%.*s.failed%s", (int)name, output->path, ending);
+    failed.written = (Written){0};
+    return failed;
+}
+
 Status folder_check(const char *what, const char *path, Diag *diag) {
     if (mkdir(path, 0777) != 0 && errno != EEXIST)
         return diag_fail(diag, STATUS_IO, LOC_FILE(path), what,

@@ -13,6 +13,10 @@ Status output_check(Arena *arena, const char *what, const char *path, Diag *diag
 Status output_path_check(Arena *arena, const char *what, const ModelOutput *output,
                          Diag *diag);
 
+/* The output as it is where its model has failed a gate: under another name,
+ * NAME.failed.h5 for NAME.h5, in the arena. */
+ModelOutput output_of_failed(Arena *arena, const ModelOutput *output);
+
 /* Makes sure that a folder exists and is writable; makes it when its parent exists.
  * Fails with STATUS_IO. */
 Status folder_check(const char *what, const char *path, Diag *diag);

@@ -8,8 +8,8 @@ const char *step_title(Arena *arena, const Step *step) {
     return arena_printf(arena, "%s (%s)", step->pass->name, step->label);
 }
 
-void report_add(RunReport *report, const Recipe *recipe, int index,
-                const StepResult *result) {
+ReportStep *report_add(RunReport *report, const Recipe *recipe, int index,
+                       const StepResult *result) {
     if (report->count == report->capacity) {
         const int capacity = report->capacity ? 2 * report->capacity : 16;
         ReportStep *steps = ARENA_ARRAY(report->arena, ReportStep, (size_t)capacity);
@@ -19,9 +19,10 @@ void report_add(RunReport *report, const Recipe *recipe, int index,
         report->capacity = capacity;
     }
     ReportStep *step = &report->steps[report->count++];
-    *step = (ReportStep){&recipe->steps[index], *result};
+    *step = (ReportStep){.step = &recipe->steps[index], .result = *result};
     step->result.record = tree_copy(report->arena, result->record);
     step->result.times = tree_copy(report->arena, result->times);
+    return step;
 }
 
 void measure_put(Arena *arena, Tree *map, const Measure *measure) {
@@ -44,6 +45,7 @@ static Tree *step_tree(Arena *arena, const ReportStep *step, bool times) {
     if (step->result.train_shards > 0)
         tree_put_int(arena, map, "training_shards", step->result.train_shards);
     tree_append(arena, map, "record", LOC_NONE, tree_copy(arena, step->result.record));
+    if (step->failed) tree_put_bool(arena, map, "failed", true);
     if (!times) return map;
     tree_put_real(arena, map, "seconds", step->result.seconds);
     if (step->result.times->count > 0)
@@ -51,18 +53,17 @@ static Tree *step_tree(Arena *arena, const ReportStep *step, bool times) {
     return map;
 }
 
-Tree *report_tree(const RunReport *report, bool times) {
+Tree *report_steps(const RunReport *report, bool times) {
     Arena *arena = report->arena;
-    Tree *map = tree_new(arena, TREE_MAP, LOC_NONE);
-    Tree *start = tree_new(arena, TREE_MAP, LOC_NONE);
     Tree *steps = tree_new(arena, TREE_LIST, LOC_NONE);
-    tree_put_string(arena, start, "sample", report->start.input);
-    tree_put_string(arena, start, "task", task_name(report->task));
-    measure_put(arena, start, &report->start);
-    tree_append(arena, map, "input", LOC_NONE, start);
     for (int i = 0; i < report->count; i++)
         tree_append(arena, steps, NULL, LOC_NONE,
                     step_tree(arena, &report->steps[i], times));
-    tree_append(arena, map, "steps", LOC_NONE, steps);
-    return map;
+    return steps;
+}
+
+void report_put_start(const RunReport *report, Tree *map) {
+    tree_put_string(report->arena, map, "sample", report->start.input);
+    tree_put_string(report->arena, map, "task", task_name(report->task));
+    measure_put(report->arena, map, &report->start);
 }

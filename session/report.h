@@ -7,6 +7,7 @@
 typedef struct ReportStep {
     const Step *step;
     StepResult result; /* the trees in the report's arena */
+    bool failed;       /* it ended the run: a gate that did not hold */
 } ReportStep;
 
 typedef struct RunReport {
@@ -17,12 +18,15 @@ typedef struct RunReport {
     int count, capacity;
 } RunReport;
 
-/* Adds a step that succeeded; its trees are copied. */
-void report_add(RunReport *report, const Recipe *recipe, int index,
-                const StepResult *result);
+/* Adds a step that ran; its trees are copied. The entry is the report's. */
+ReportStep *report_add(RunReport *report, const Recipe *recipe, int index,
+                       const StepResult *result);
 
-/* The report as a map; `times` = with what no two runs measure alike. */
-Tree *report_tree(const RunReport *report, bool times);
+/* The steps as a list of maps; `times` = with what no two runs measure alike. */
+Tree *report_steps(const RunReport *report, bool times);
+
+/* What is known of the input model, put into a map: task and sizes. */
+void report_put_start(const RunReport *report, Tree *map);
 
 /* A measure's numbers put into a map. */
 void measure_put(Arena *arena, Tree *map, const Measure *measure);

@@ -5,7 +5,9 @@
 #include "exec/linalg/blas.h"
 #include "exec/ops.h"
 #include "exec/run/parallel.h"
+#include "exec/run/ticker.h"
 #include "io/datasets/class_names.h"
+#include "io/datasets/dataset_hash.h"
 #include "io/files/file.h"
 #include "io/files/json.h"
 #include "io/files/yaml.h"
@@ -15,6 +17,7 @@
 #include "io/formats/modelfile.h"
 #include "session/output_files.h"
 #include "session/recipe_document.h"
+#include "session/run_report.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -126,9 +129,12 @@ Status session_open(Session *session, const SessionOptions *options, Diag *diag)
     Arena *arena = arena_create();
     *session = (Session){.options = *options,
                          .arena = arena,
+                         .start = ticker_seconds(),
+                         .failed_step = -1,
                          .planned = {.arena = arena},
                          .report = {.arena = arena}};
     TRY(bind_document(session, diag));
+    session->bound = true;
     session->threads =
         threads_choose(options->threads ? options->threads : session->recipe.threads);
     return STATUS_OK;
@@ -152,20 +158,69 @@ static bool same_file(const char *a, const char *b) {
     return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+static bool is_standard(const char *path) {
+    return strcmp(path, "-") == 0;
+}
+
+/* Whether two files that the run reads or writes are one; NULL and standard streams are
+ * none. */
+static bool is_one_file(const char *a, const char *b) {
+    return a && b && !is_standard(a) && !is_standard(b) && same_file(a, b);
+}
+
+static Status fail_told(const char *flag, const char *whose, Diag *diag) {
+    return diag_fail(diag, STATUS_USAGE, LOC_NONE, flag, "expected another file than %s",
+                     whose);
+}
+
+/* Checks one of the files that tell of a run, which `flag` names: that it is nothing that
+ * the run reads or writes. */
+static Status check_told(const Session *session, const char *flag, const char *path,
+                         Diag *diag) {
+    const SessionOptions *options = &session->options;
+    if (is_one_file(path, options->recipe)) return fail_told(flag, "the recipe", diag);
+    if (is_one_file(path, options->model)) return fail_told(flag, "the model", diag);
+    bool taken = is_one_file(path, options->output);
+    for (int i = 0; i < session->output_count; i++)
+        taken |= is_one_file(path, session->outputs[i].path);
+    return taken ? fail_told(flag, "the model's output", diag) : STATUS_OK;
+}
+
+/* Checks the report's place, so that it can be written however the run ends. */
+static Status check_report(Session *session, Diag *diag) {
+    const char *path = session->options.report;
+    if (session->may_report || !path) return STATUS_OK;
+    if (!is_standard(path)) TRY(output_check(session->arena, "--report", path, diag));
+    TRY(check_told(session, "--report", path, diag));
+    session->may_report = true;
+    return STATUS_OK;
+}
+
+/* Opens the events, once the report's place is known to be another. */
+static Status open_events(Session *session, Diag *diag) {
+    const char *path = session->options.events, *report = session->options.report;
+    if (session->events || !path) return STATUS_OK;
+    if (report && (strcmp(path, report) == 0 || is_one_file(path, report)))
+        return fail_told("--events", "the report's", diag);
+    TRY(check_told(session, "--events", path, diag));
+    return events_open(&session->events, path, diag);
+}
+
 /* Checks everything that can be written before the long work. Keys are those of the
  * command line. */
-static Status check_outputs(const Session *session, Diag *diag) {
+static Status check_outputs(Session *session, Diag *diag) {
     const SessionOptions *options = &session->options;
-    const char *report = options->report;
     Arena *arena = session->arena;
-    TRY(output_check(arena, "--report", report, diag));
+    session->checked = true;
+    TRY(check_report(session, diag));
+    TRY(open_events(session, diag));
     for (int i = 0; i < session->output_count; i++) {
         const ModelOutput *output = &session->outputs[i];
         const char *what = options->output ? "--output" : "output";
+        const ModelOutput failed = output_of_failed(arena, output);
         TRY(output_path_check(arena, what, output, diag));
-        if (report && same_file(report, output->path))
-            return diag_fail(diag, STATUS_USAGE, LOC_NONE, "--report",
-                             "expected another file than the model's output");
+        if (session->recipe.keep == KEEP_ON_FAILURE)
+            TRY(output_path_check(arena, what, &failed, diag));
         for (int j = 0; j < i; j++)
             if (same_file(session->outputs[j].path, output->path))
                 return diag_fail(diag, STATUS_RECIPE, output->at, "output",
@@ -293,13 +348,10 @@ static Status build_model(Session *session, const Tree *map, bool weights, Diag 
     return model_init_weights(session->model, (uint64_t)keys.seed, diag);
 }
 
-Status session_load(Session *session, bool weights, Diag *diag) {
+/* Reads or builds the model that the recipe or the options name. */
+static Status load_model(Session *session, bool weights, Diag *diag) {
     const char *path = session->options.model;
     const Tree *model = session->recipe.model;
-    if (weights) {
-        TRY(check_outputs(session, diag));
-        blas_init();
-    }
     if (!path && tree_get(model, "path"))
         return adapt_model(session, model, weights, diag);
     if (!path && model->kind == TREE_MAP)
@@ -309,6 +361,37 @@ Status session_load(Session *session, bool weights, Diag *diag) {
     TRY(model_load(&session->model, path, ops_table(), weights, diag));
     if (!weights) strip_weights(session->model);
     return STATUS_OK;
+}
+
+/* Whether somebody wants the run to end: asked where a report or events are to tell of
+ * it, also before the first step. */
+static Status check_stop(const Session *session, Diag *diag) {
+    const Watch *watch = session->options.watch;
+    const bool told = session->options.report || session->options.events;
+    if (!told || !watch || !watch->cancelled || !watch->cancelled(watch->self))
+        return STATUS_OK;
+    return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL, "interrupted");
+}
+
+/* Event: the run begins. */
+static void tell_begin(Session *session) {
+    Arena *arena = session->arena;
+    Tree *values = tree_new(arena, TREE_MAP, LOC_NONE);
+    tree_put_string(arena, values, "recipe", session->options.recipe);
+    tree_put_int(arena, values, "steps", session->recipe.step_count);
+    events_put(session->events, "run_begin", values);
+}
+
+Status session_load(Session *session, bool weights, Diag *diag) {
+    if (weights) {
+        TRY(check_outputs(session, diag));
+        tell_begin(session);
+        TRY(check_stop(session, diag));
+        blas_init();
+    }
+    TRY(load_model(session, weights, diag));
+    session->input_bytes = session->model->file_bytes;
+    return weights ? check_stop(session, diag) : STATUS_OK;
 }
 
 /* ---- data sets against the model: vocabulary and classes ---- */
@@ -465,6 +548,21 @@ static void keep_planned(void *self, const Recipe *recipe, int index,
     report_add(&((Session *)self)->planned, recipe, index, result);
 }
 
+/* PipelineHooks.step_failed, also when planning: which step ended the run, and the gate
+ * that did not hold. */
+static void keep_failure(void *self, const Recipe *recipe, int index,
+                         const StepFailure *failure, Diag *diag) {
+    Session *session = self;
+    Arena *arena = session->arena;
+    (void)recipe, (void)diag;
+    session->failed_step = index;
+    if (!failure->gate) return;
+    session->gate = *failure->gate;
+    session->gate.metric = arena_strdup(arena, failure->gate->metric);
+    session->gate.bound = arena_strdup(arena, failure->gate->bound);
+    session->gate.detail = arena_strdup(arena, failure->gate->detail);
+}
+
 /* Gives the steps what they may ask for. */
 static Status connect(Session *session, Diag *diag) {
     session->resources.data = find_data;
@@ -478,13 +576,15 @@ Status session_plan(Session *session, Diag *diag) {
     session->input_shapes = model_copy(session->model);
     model_strip(session->input_shapes);
     Model *model = model_copy(session->input_shapes);
-    const PipelineOptions options = {.plan = true,
-                                     .threads = session->threads,
-                                     .hooks = {.self = session, .step_end = keep_planned},
-                                     .resources = &session->resources};
+    const PipelineOptions options = {
+        .plan = true,
+        .threads = session->threads,
+        .hooks = {.self = session, .step_end = keep_planned, .step_failed = keep_failure},
+        .resources = &session->resources};
     Status status = model_measure(&session->planned.start, model, diag);
     session->report.start = session->planned.start;
     session->report.task = session->planned.task = graph_task(model->graph);
+    session->measured = status == STATUS_OK;
     if (status == STATUS_OK)
         status = pipeline_run(model, &session->recipe, &options, diag);
     for (int i = 0; i < session->output_count && status == STATUS_OK; i++)
@@ -493,18 +593,91 @@ Status session_plan(Session *session, Diag *diag) {
     return status;
 }
 
+/* Event of a step: which one it is, and `record`'s numbers as its values, unless NULL. */
+static void tell_step(Session *session, const char *name, int index, const Tree *record) {
+    if (!session->events) return;
+    Arena *arena = arena_create();
+    const Step *step = &session->recipe.steps[index];
+    Tree *values = tree_new(arena, TREE_MAP, LOC_NONE);
+    tree_put_int(arena, values, "step", index + 1);
+    tree_put_string(arena, values, "pass", step->pass->name);
+    if (step->label) tree_put_string(arena, values, "label", step->label);
+    Tree *metrics = record ? tree_put_map(arena, values, "values") : NULL;
+    double number;
+    for (const Tree *value = record ? record->first : NULL; value; value = value->next)
+        if (tree_number(value, &number))
+            tree_put_real(arena, metrics, value->key, number);
+    if (!record || metrics->count > 0) events_put(session->events, name, values);
+    arena_destroy(arena);
+}
+
 /* PipelineHooks when running. */
 static void begin_step(void *self, const Recipe *recipe, int index) {
-    const SessionOptions *options = &((Session *)self)->options;
+    Session *session = self;
+    const SessionOptions *options = &session->options;
+    session->step = index;
+    session->step_start = ticker_seconds();
+    tell_step(session, "step_begin", index, NULL);
     if (options->step_begin) options->step_begin(options->self, recipe, index);
+}
+
+/* Event: a step ended; of one that measures, what it measured comes before. */
+static void tell_end(Session *session, const ReportStep *row) {
+    if (!session->events) return;
+    Arena *arena = arena_create();
+    Tree *values = tree_new(arena, TREE_MAP, LOC_NONE);
+    if (row->step->pass->flags & PASS_MEASURES)
+        tell_step(session, "metric", session->step, row->result.record);
+    tree_put_int(arena, values, "step", session->step + 1);
+    tree_put_real(arena, values, "seconds", row->result.seconds);
+    measure_put(arena, values, &row->result.measure);
+    tree_put_bool(arena, values, "reused", false);
+    if (row->failed) tree_put_bool(arena, values, "failed", true);
+    events_put(session->events, "step_end", values);
+    arena_destroy(arena);
 }
 
 static void end_step(void *self, const Recipe *recipe, int index,
                      const StepResult *result) {
     Session *session = self;
     const SessionOptions *options = &session->options;
-    report_add(&session->report, recipe, index, result);
+    tell_end(session, report_add(&session->report, recipe, index, result));
     if (options->step_end) options->step_end(options->self, recipe, index, result);
+}
+
+/* The same of a step that failed. A gate that did not hold has measured the model, which
+ * it leaves as it is. */
+static void fail_step(void *self, const Recipe *recipe, int index,
+                      const StepFailure *failure, Diag *diag) {
+    Session *session = self;
+    keep_failure(session, recipe, index, failure, diag);
+    if (!failure->gate) return;
+    StepResult result = {.record = failure->record,
+                         .times = failure->times,
+                         .threads = session->threads,
+                         .seconds = failure->seconds};
+    if (model_measure(&result.measure, session->model, diag) != STATUS_OK) return;
+    ReportStep *row = report_add(&session->report, recipe, index, &result);
+    row->failed = true;
+    tell_end(session, row);
+}
+
+/* Watch.progress and Watch.cancelled of the steps. */
+static void tell_progress(void *self, int64_t done, int64_t total, const char *text) {
+    Session *session = self;
+    const Watch *watch = session->options.watch;
+    events_progress(session->events, session->step + 1, done, total, text,
+                    ticker_seconds() - session->step_start);
+    if (watch && watch->progress) watch->progress(watch->self, done, total, text);
+}
+
+static bool is_cancelled(void *self) {
+    const Watch *watch = ((const Session *)self)->options.watch;
+    return watch && watch->cancelled && watch->cancelled(watch->self);
+}
+
+void session_warn(void *self, const char *line) {
+    events_warning(((const Session *)self)->events, line);
 }
 
 static Status dump_step(void *self, int index, const char *pass, const char *when,
@@ -516,74 +689,93 @@ static Status dump_step(void *self, int index, const char *pass, const char *whe
     return file_write(path, text, length, diag);
 }
 
+/* Hashes the input model and the files of the data sets, for the report. */
+static Status hash_inputs(Session *session, Diag *diag) {
+    model_hash(session->model, session->input_hash);
+    for (int i = 0; i < session->data_count; i++) {
+        DataEntry *entry = &session->data[i];
+        if (!*entry->hash && entry->batches)
+            TRY(dataset_hash(entry->hash, entry->format, entry->options, diag));
+    }
+    return STATUS_OK;
+}
+
+/* Writes the model of a gate that did not hold under other names, and says so behind the
+ * gate's error. */
+static Status write_failed(Session *session, Diag *diag) {
+    model_hash(session->model, session->hash);
+    for (int i = 0; i < session->output_count; i++) {
+        session->outputs[i] = output_of_failed(session->arena, &session->outputs[i]);
+        TRY(model_save(session->model, &session->outputs[i], diag));
+        diag_note(diag, "the model is kept as %s", session->outputs[i].path);
+    }
+    return STATUS_OK;
+}
+
 Status session_run(Session *session, Diag *diag) {
     const SessionOptions *wanted = &session->options;
-    const Watch *watch = wanted->watch;
     TRY(connect(session, diag));
+    TRY(hash_inputs(session, diag));
     session->input = model_copy(session->model);
-    PipelineOptions options = {
-        .dump = wanted->dump,
-        .dump_values = wanted->dump_values,
-        .threads = session->threads,
-        .watch = watch,
-        .hooks = {.self = session, .step_begin = begin_step, .step_end = end_step},
-        .resources = &session->resources};
+    session->watch = (Watch){session, tell_progress, is_cancelled};
+    PipelineOptions options = {.dump = wanted->dump,
+                               .dump_values = wanted->dump_values,
+                               .threads = session->threads,
+                               .watch = &session->watch,
+                               .hooks = {.self = session,
+                                         .step_begin = begin_step,
+                                         .step_end = end_step,
+                                         .step_failed = fail_step},
+                               .resources = &session->resources};
     if (wanted->dump_folder) options.hooks.dump = dump_step;
-    TRY(pipeline_run(session->model, &session->recipe, &options, diag));
-    if (watch && watch->cancelled && watch->cancelled(watch->self))
+    const Status status = pipeline_run(session->model, &session->recipe, &options, diag);
+    if (status == STATUS_GATE && session->recipe.keep == KEEP_ON_FAILURE)
+        write_failed(session, diag);
+    TRY(status);
+    if (is_cancelled(session))
         return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL, "interrupted");
     return STATUS_OK;
 }
 
 /* ---- writing ---- */
 
-/* A place for warnings in the report. */
-typedef struct WarningList {
-    Arena *arena;
-    Tree *list;
-} WarningList;
-
-static void keep_warning(void *self, const char *line) {
-    const WarningList *warnings = self;
-    Tree *text = tree_new(warnings->arena, TREE_STRING, LOC_NONE);
-    text->string = arena_strdup(warnings->arena, line);
-    tree_append(warnings->arena, warnings->list, NULL, LOC_NONE, text);
-}
-
-/* The model's hash and the files that it was written to. */
-static Tree *output_tree(const Session *session) {
-    Arena *arena = session->arena;
-    Tree *map = tree_new(arena, TREE_MAP, LOC_NONE);
-    Tree *files = tree_new(arena, TREE_LIST, LOC_NONE);
-    tree_put_string(arena, map, "hash", session->hash);
-    for (int i = 0; i < session->output_count; i++) {
-        const ModelOutput *output = &session->outputs[i];
-        Tree *row = tree_new(arena, TREE_MAP, LOC_NONE);
-        tree_put_string(arena, row, "path", output->path);
-        tree_put_string(arena, row, "format", output->format->name);
-        tree_put_string(arena, row, "dtype", output->options.dtype);
-        tree_put_int(arena, row, "bytes", output->written.bytes);
-        tree_append(arena, files, NULL, LOC_NONE, row);
-    }
-    tree_append(arena, map, "files", LOC_NONE, files);
-    return map;
-}
-
-static Status write_report(const Session *session, Diag *diag) {
-    Arena *arena = session->arena;
-    Tree *map = report_tree(&session->report, true);
-    tree_append(arena, map, "output", LOC_NONE, output_tree(session));
-    WarningList warnings = {arena, tree_new(arena, TREE_LIST, LOC_NONE)};
-    diag_warnings(diag, keep_warning, &warnings);
-    tree_append(arena, map, "warnings", LOC_NONE, warnings.list);
-    return json_write(map, session->options.report, diag);
-}
-
 Status session_write(Session *session, Diag *diag) {
     model_hash(session->model, session->hash);
     for (int i = 0; i < session->output_count; i++)
         TRY(model_save(session->model, &session->outputs[i], diag));
-    return session->options.report ? write_report(session, diag) : STATUS_OK;
+    return STATUS_OK;
+}
+
+/* Event: the run ended. */
+static void tell_finish(Session *session, Status status) {
+    Arena *arena = session->arena;
+    Tree *values = tree_new(arena, TREE_MAP, LOC_NONE);
+    tree_put_string(arena, values, "status", run_status_name(status));
+    tree_put_int(arena, values, "exit_code", status_exit_code(status));
+    tree_put_real(arena, values, "seconds", ticker_seconds() - session->start);
+    events_put(session->events, "run_end", values);
+}
+
+/* The first of two things that went wrong. */
+static Status first_of(Status status, Status other) {
+    return status == STATUS_OK ? other : status;
+}
+
+Status session_finish(Session *session, Status status, Diag *diag) {
+    const char *path = session->options.report;
+    if (!session->checked) { /* a recipe that does not bind: nothing was written yet */
+        status = first_of(status, check_report(session, diag));
+        status = first_of(status, open_events(session, diag));
+    }
+    status = first_of(status, events_check(session->events, diag));
+    if (session->may_report)
+        status = first_of(
+            status, run_report_write(run_report(session, status, diag), path, diag));
+    tell_finish(session, status);
+    status = first_of(status, events_check(session->events, diag));
+    events_close(session->events);
+    session->events = NULL;
+    return status;
 }
 
 void session_close(Session *session) {

@@ -8,6 +8,7 @@
  *     if (status == STATUS_OK) status = session_plan(&session, diag);
  *     if (status == STATUS_OK) status = session_run(&session, diag);
  *     if (status == STATUS_OK) status = session_write(&session, diag);
+ *     status = session_finish(&session, status, diag);
  *     session_close(&session);
  *
  * `session.planned` tells what each step will leave, `session.report` what it left, and
@@ -17,6 +18,7 @@
 
 #include "io/datasets/dataset.h"
 #include "io/formats/save.h"
+#include "session/events.h"
 #include "session/report.h"
 
 /* What is wanted. Paths are relative to the working directory; all are borrowed and must
@@ -27,7 +29,8 @@ typedef struct SessionOptions {
     StringList sets;         /* "key=value": changes of the recipe, the value in YAML */
     const char *model;       /* to start from, in place of the recipe's */
     const char *output;      /* path for the model, in place of all of the recipe's */
-    const char *report;      /* file for the report as JSON */
+    const char *report;      /* file for the report as JSON; "-" = standard output */
+    const char *events;      /* file for events as JSON Lines, likewise */
     int64_t threads;         /* in place of the recipe's */
     DumpWhen dump;           /* which IR texts to write */
     const char *dump_folder; /* where to: NN-PASS-WHEN.ir */
@@ -51,6 +54,7 @@ typedef struct DataEntry {
     const DataFormat *format;
     void *options;
     Batches *batches;           /* NULL until opened */
+    char hash[HASH_TEXT_BYTES]; /* of its files; "" until session_run */
     const OtherModel *compared; /* the latest of the models read when its vocabulary was
                                    compared; NULL = only with the input model */
     bool started;               /* it was compared with that one */
@@ -72,9 +76,12 @@ typedef struct Session {
     SessionOptions options;
     Arena *arena; /* owned: the recipe and the reports */
     Recipe recipe;
+    bool bound; /* the recipe is without fault */
     int threads;
-    ModelOutput *outputs; /* where the model goes */
-    int output_count;     /* 0 = nothing is written */
+    double start; /* when it was opened, in seconds of the ticker */
+    ModelOutput
+        *outputs;     /* where the model goes; where it went, if a gate did not hold */
+    int output_count; /* 0 = nothing is written */
     DataEntry *data;
     int data_count;
     const char *source;  /* path of the input model, or what it is built from */
@@ -83,8 +90,19 @@ typedef struct Session {
     Model *input;        /* as it was before the first step */
     Model *input_shapes; /* the same without weights */
     OtherModel *others;
+    int64_t input_bytes; /* of the files that the input was read from; 0 = none */
+    char input_hash[HASH_TEXT_BYTES]; /* "" until session_run */
+    bool measured;                    /* the start of the reports is known */
     RunReport planned, report;
+    int failed_step;            /* that ended the run, from 0; -1 = none */
+    GateFault gate;             /* that did not hold; metric NULL = none */
     char hash[HASH_TEXT_BYTES]; /* of the model that was written */
+    bool checked;               /* the places of report and events were looked at */
+    bool may_report;            /* writing the report destroys nothing else */
+    Events *events;             /* NULL = none are wanted, or not opened yet */
+    Watch watch;                /* of the steps: events, and what the options watch */
+    int step;                   /* that runs, from 0 */
+    double step_start;          /* when it began */
 } Session;
 
 /* Reads the recipe as a document, with the changes of options->sets; nothing else of the
@@ -114,10 +132,18 @@ Status session_plan(Session *session, Diag *diag);
  * STATUS_INTERRUPTED when the watch says so. */
 Status session_run(Session *session, Diag *diag);
 
-/* Writes the model to the outputs (model_save), in order; then the report, if one is
- * wanted. Fails with STATUS_IO, and with STATUS_MODEL where a weight does not fit the
- * wanted type. */
+/* Writes the model to the outputs (model_save), in order. Fails with STATUS_IO, and with
+ * STATUS_MODEL where a weight does not fit the wanted type. */
 Status session_write(Session *session, Diag *diag);
+
+/* Ends a run in whichever way: to be called once after session_open, with the status of
+ * the first of the above that failed. Writes the report and the last event, if they are
+ * wanted. Returns `status`, or where that is STATUS_OK what went wrong with the two
+ * (STATUS_IO). */
+Status session_finish(Session *session, Status status, Diag *diag);
+
+/* Tells the events of a warning; fits diag_on_warning with the session as `self`. */
+void session_warn(void *self, const char *line);
 
 /* Frees models, data sets, recipe and reports. */
 void session_close(Session *session);

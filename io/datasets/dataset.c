@@ -82,9 +82,10 @@ static const Field *fields_with_format(Arena *arena, const DataFormat *format,
     return fields;
 }
 
-static bool list_has(const char *list, const char *name) {
+bool dataset_is_path(const DataFormat *format, const char *name) {
     size_t length = strlen(name);
-    for (const char *at = list; at && *at; at += strcspn(at, "|"), at += *at == '|')
+    for (const char *at = format->paths; at && *at;
+         at += strcspn(at, "|"), at += *at == '|')
         if (strcspn(at, "|") == length && memcmp(at, name, length) == 0) return true;
     return false;
 }
@@ -100,7 +101,7 @@ Status dataset_bind(const DataFormat **format, void **options, Arena *arena,
     const Field *fields = fields_with_format(arena, chosen, offset);
     TRY(fields_bind(fields, spec, bound, arena, STATUS_RECIPE, diag));
     for (const Field *field = chosen->fields; field->name; field++) {
-        if (!list_has(chosen->paths, field->name)) continue;
+        if (!dataset_is_path(chosen, field->name)) continue;
         char *at = (char *)bound + field->offset;
         StringList one = {(const char **)at, 1};
         if (field->kind == FIELD_STRINGS) one = *(StringList *)at;

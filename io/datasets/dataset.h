@@ -30,6 +30,9 @@ typedef struct DataFormat {
 const DataFormat *dataformat_find(const char *name);
 const DataFormat *const *dataformat_list(void);
 
+/* Whether an option of the format is a path, or a list of them. */
+bool dataset_is_path(const DataFormat *format, const char *name);
+
 /* Checks one `data:` entry (a map with `format`) without opening anything; errors are
  * STATUS_RECIPE at their place. String fields whose name is in the format's `paths` are
  * resolved against `folder` (the recipe's). `*options` lives in the arena. */

@@ -268,16 +268,26 @@ static void step_keep(const StepRun *run, double seconds, Diag *diag) {
     strcpy(whole->state, entry.state);
 }
 
-/* Says which step a failure is about, and dumps what there was and is. */
-static void step_failed(StepRun *run, Diag *diag) {
+/* Says which step an error is about, dumps what there was and is, and tells the caller.
+ */
+static void step_failed(StepRun *run, Status status, double seconds, Diag *diag) {
+    const PipelineHooks *hooks = &run->options->hooks;
     const char *label = run->step->label;
+    const StepFailure failure = {.status = status,
+                                 .record = run->ctx.record,
+                                 .times = run->ctx.times,
+                                 .gate = run->ctx.gate,
+                                 .seconds = seconds};
     diag_place(diag, run->step->source.at, run->step->source.key);
     diag_note(diag, "in step %d of %d, %s%s%s%s", run->index + 1, run->recipe->step_count,
               run->step->pass->name, label ? " (" : "", label ? label : "",
               label ? ")" : "");
-    if (run->options->dump != DUMP_FAILURE) return;
-    dump_text(run, "before", &run->text, diag);
-    dump_model(run, "failure", diag);
+    if (run->options->dump == DUMP_FAILURE) {
+        dump_text(run, "before", &run->text, diag);
+        dump_model(run, "failure", diag);
+    }
+    if (hooks->step_failed)
+        hooks->step_failed(hooks->self, run->recipe, run->index, &failure, diag);
 }
 
 static void step_begin(StepRun *run, Run *whole, int index, Model *model,
@@ -306,7 +316,7 @@ static Status step_run(Run *whole, int index, Model *model, Diag *diag) {
         step_report(&run, seconds);
         step_keep(&run, seconds, diag);
     } else {
-        step_failed(&run, diag);
+        step_failed(&run, status, seconds, diag);
     }
     model_destroy(run.before);
     text_free(&run.text);

@@ -33,6 +33,14 @@ typedef struct StepResult {
     const Tree *uses;     /* see PassContext.uses; NULL of a step that was not run */
 } StepResult;
 
+/* What is known of a step that failed; all is the pipeline's. */
+typedef struct StepFailure {
+    Status status;
+    const Tree *record, *times; /* as far as the pass came */
+    const GateFault *gate;      /* the gate that did not hold, NULL = it is no gate */
+    double seconds;             /* that the step took */
+} StepFailure;
+
 /* What the caller wants to know while the pipeline runs. Members may be NULL. */
 typedef struct PipelineHooks {
     void *self;
@@ -40,6 +48,9 @@ typedef struct PipelineHooks {
     /* After a step that succeeded. */
     void (*step_end)(void *self, const Recipe *recipe, int index,
                      const StepResult *result);
+    /* After a step that failed; its errors are in `diag`, to which more may be added. */
+    void (*step_failed)(void *self, const Recipe *recipe, int index,
+                        const StepFailure *failure, Diag *diag);
     /* IR text to write somewhere: `when` is "before", "after" or "failure". */
     Status (*dump)(void *self, int index, const char *pass, const char *when,
                    const char *text, size_t length, Diag *diag);

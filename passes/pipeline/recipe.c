@@ -60,6 +60,9 @@ static const Field keys_fields[] = {
            "when the run keeps what --resume goes on from; not given: as often as costs "
            "little, where the recipe writes a model",
            .expect = "a map with every, minutes, folder", .nullable = true),
+    F_CHOICE(RecipeKeys, keep, RECIPE_KEEP_NAMES,
+             "on_failure: when a gate does not hold, the model is written as NAME.failed "
+             "with the output's ending, and not at all else"),
     F_END,
 };
 
@@ -386,6 +389,7 @@ Status recipe_bind(Recipe *recipe, Arena *arena, const Tree *document, const cha
     recipe->seed = keys.seed;
     recipe->threads = keys.threads;
     recipe->processor = (Processor)keys.processor;
+    recipe->keep = (RecipeKeep)keys.keep;
     recipe->model = keys.model;
     recipe->data = keys.data;
     recipe->output = keys.output;

@@ -46,14 +46,19 @@ typedef struct CheckpointKeys {
     const char *folder; /* NULL = beside the output */
 } CheckpointKeys;
 
+/* What becomes of the model when a gate does not hold. */
+#define RECIPE_KEEP_NAMES "nothing|on_failure"
+typedef enum RecipeKeep { KEEP_NOTHING, KEEP_ON_FAILURE } RecipeKeep;
+
 typedef struct Recipe {
     const char *path, *folder;
     int64_t seed;
     int64_t threads;     /* 0 = number of processors */
     Processor processor; /* to be fixed before the model is read (processor_fix) */
-    const Tree *model;   /* string or map; NULL = must come from --model */
-    const Tree *data;    /* map of data sets, or NULL */
-    const Tree *output;  /* string, map or list of them; NULL = nothing is written */
+    RecipeKeep keep;
+    const Tree *model;  /* string or map; NULL = must come from --model */
+    const Tree *data;   /* map of data sets, or NULL */
+    const Tree *output; /* string, map or list of them; NULL = nothing is written */
     Step *steps;
     int step_count;
     const Tree *source; /* the whole document, after --set */

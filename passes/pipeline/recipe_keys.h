@@ -10,6 +10,7 @@
 typedef struct RecipeKeys {
     int64_t version, seed, threads;
     int processor; /* Processor */
+    int keep;      /* RecipeKeep */
     const char *name;
     const Tree *extends, *anchors; /* for the reader of the document alone */
     const Tree *model, *data, *passes, *output, *checkpoint;

@@ -160,7 +160,7 @@ Tree *step_entry_warnings(Arena *arena, const Diag *diag, int first,
     Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
     const Loc step = source->at;
     for (int i = first; i < diag_warning_count(diag); i++) {
-        const DiagWarning warning = diag_warning(diag, i);
+        const DiagEntry warning = diag_warning(diag, i);
         const char *option = key_in_step(warning.key, source->key);
         const Loc at = warning.at;
         Tree *map = tree_add_map(arena, list);

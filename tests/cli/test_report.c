@@ -56,7 +56,7 @@ static void test_json(void **state) {
     Step steps[3];
     const RunReport report = make_report(arena, steps);
     for (int with = 0; with < 2; with++) {
-        const Tree *list = tree_get(report_tree(&report, with), "steps");
+        const Tree *list = report_steps(&report, with);
         const Tree *second = list->first->next, *third = second->next;
         assert_null(tree_get(list->first, "times"));
         const Tree *times = tree_get(second, "times");

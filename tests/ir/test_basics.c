@@ -12,6 +12,13 @@
 
 #include <cmocka.h>
 
+/* Adds one line for an entry: what it is and all that it has. */
+static void describe(void *self, const DiagEntry *entry) {
+    const Loc at = entry->at;
+    text_add(self, "%d %s:%d:%d %s %s\n", (int)entry->kind, at.file ? at.file : "-",
+             at.line, at.column, entry->key ? entry->key : "-", entry->message);
+}
+
 /* What diag_print writes; the caller frees it. */
 static char *print_diag(const Diag *diag) {
     char *text = NULL;
@@ -55,6 +62,14 @@ static void test_diag(void **state) {
                          "    hint: try 8\n"
                          "b.h5: warning: odd\n"
                          "error: gone\n");
+    Text seen = {0};
+    diag_visit(diag, describe, &seen);
+    assert_string_equal(seen.data, "0 a.yaml:12:11 passes[2].rank bad 7\n"
+                                   "2 -:0:0 - in step 2\n"
+                                   "3 -:0:0 - try 8\n"
+                                   "1 b.h5:0:0 - odd\n"
+                                   "0 -:0:0 - gone\n");
+    text_free(&seen);
     diag_clear(diag);
     assert_int_equal(diag_status(diag), STATUS_OK);
     assert_printed(diag, "");

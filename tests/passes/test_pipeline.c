@@ -129,7 +129,8 @@ static Status run_one(const Pass *pass, bool plan, bool allow, DumpWhen dump,
     Recipe recipe = {.seed = 1, .steps = &step, .step_count = 1};
     PipelineOptions options = {.plan = plan, .dump = dump, .threads = 1};
     *trace = (Trace){0};
-    options.hooks = (PipelineHooks){trace, on_begin, on_end, on_dump};
+    options.hooks = (PipelineHooks){
+        .self = trace, .step_begin = on_begin, .step_end = on_end, .dump = on_dump};
     Status status = pipeline_run(toy, &recipe, &options, diag);
     if (model)
         *model = toy;

@@ -248,7 +248,7 @@ static void test_warnings(void **state) {
     diag_warn(diag, (Loc){"one.yaml", 3, 1}, "passes[21]", "of another key");
     step_entry_warn(step_entry_warnings(arena, diag, 1, &one), &two, later);
     assert_int_equal(diag_warning_count(later), 3);
-    const DiagWarning option = diag_warning(later, 0), file = diag_warning(later, 1);
+    const DiagEntry option = diag_warning(later, 0), file = diag_warning(later, 1);
     assert_string_equal(option.at.file, "two.yaml");
     assert_int_equal(option.at.line, 22);
     assert_int_equal(option.at.column, 9);
