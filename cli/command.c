@@ -119,6 +119,16 @@ static const Flag flags[] = {
     {"events", "FILE",
      F_STRING(Flags, events,
               "write what happens as JSON Lines while it does; -: standard output")},
+    {"resume", NULL,
+     F_BOOL(Flags, resume, "go on with the run that was stopped, from its checkpoint")},
+    {"no-checkpoint", NULL, F_BOOL(Flags, no_checkpoint, "keep nothing to resume from")},
+    {"cache", "FOLDER",
+     F_STRING(Flags, cache, "keep finished steps here, and take those that are")},
+    {"cache-limit", "SIZE",
+     F_STRING(
+         Flags, cache_limit,
+         "largest size of that folder, as in 500M; 10G if not given; what was used the "
+         "longest time ago goes first")},
     {"hidden-states", NULL,
      F_BOOL(Flags, hidden_states, "also write every layer's output")},
     {"leave-early", NULL,

@@ -12,6 +12,8 @@
 /* Every flag of every command; rows in cli/command.c. */
 typedef struct Flags {
     const char *recipe, *model, *output, *report, *events, *input, *dump_dir;
+    const char *cache, *cache_limit;
+    bool resume, no_checkpoint;
     const char *prompt, *tokenizer, *target_tokenizer;
     const char *jsonl, *preprocessor, *svg;
     StringList set, env, column, option, text, image;

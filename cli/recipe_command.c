@@ -40,7 +40,7 @@ static void end_step(void *self, const Recipe *recipe, int index,
     progress_end(&run->progress, "%s parameters, %s, %s",
                  text_grouped(run->arena, measure->parameters),
                  text_size(run->arena, measure->bytes),
-                 text_seconds(run->arena, result->seconds));
+                 result->reused ? "reused" : text_seconds(run->arena, result->seconds));
 }
 
 /* Opens the session that the flags ask for; `with` has what else it needs. */
@@ -60,6 +60,10 @@ static Status open_session(Session *session, const Cli *cli, SessionOptions with
     with.report = flags->report;
     with.events = flags->events;
     with.threads = flags->threads;
+    with.resume = flags->resume;
+    with.no_checkpoint = flags->no_checkpoint;
+    with.cache = flags->cache;
+    with.cache_limit = flags->cache_limit;
     with.dump = (DumpWhen)flags->dump_ir;
     with.dump_folder = flags->dump_dir;
     with.dump_values = flags->values;

@@ -21,6 +21,10 @@ void step_uses_record(PassContext *ctx, int index) {
         tree_put_int(ctx->arena, tree_add_map(ctx->arena, ctx->uses), "step", index);
 }
 
+void step_uses_clock(PassContext *ctx) {
+    note_use(ctx, "clock", NULL);
+}
+
 /* ---- data sets ---- */
 
 /* The ranges of one data set, by column. */

@@ -54,7 +54,7 @@ typedef struct PassContext {
                           second): in --report only, never in the model */
     Tree *uses; /* a list of what the step has asked for so far, as maps: {data: NAME},
                    {model: PATH}, {snapshot: NAME}, {input: true}, {step: INDEX} for the
-                   record of a step before; NULL = not wanted */
+                   record of a step before, {clock: true}; NULL = not wanted */
     const Watch *watch;
     const TrainKeeper *keeper; /* of the state of trainings; NULL = nobody keeps it */
 
@@ -106,6 +106,10 @@ Status step_teacher(PassContext *ctx, const char *path, Model **out, Diag *diag)
 /* Notes that what comes of the step depends on the record of step `index` of the run,
  * from 0, and on no other: whoever keeps what steps gave must know. */
 void step_uses_record(PassContext *ctx, int index);
+
+/* Notes that what comes of the step depends on how fast the machine is: no other run may
+ * take it over. */
+void step_uses_clock(PassContext *ctx);
 
 /* Keeps a copy of a model as "snapshot:NAME", in place of one of that name: binding a
  * recipe refuses names that two steps give, and a later round of a repeat takes the place

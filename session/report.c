@@ -22,6 +22,7 @@ ReportStep *report_add(RunReport *report, const Recipe *recipe, int index,
     *step = (ReportStep){.step = &recipe->steps[index], .result = *result};
     step->result.record = tree_copy(report->arena, result->record);
     step->result.times = tree_copy(report->arena, result->times);
+    if (result->uses) step->result.uses = tree_copy(report->arena, result->uses);
     return step;
 }
 
@@ -48,6 +49,7 @@ static Tree *step_tree(Arena *arena, const ReportStep *step, bool times) {
     if (step->failed) tree_put_bool(arena, map, "failed", true);
     if (!times) return map;
     tree_put_real(arena, map, "seconds", step->result.seconds);
+    if (step->result.reused) tree_put_bool(arena, map, "reused", true);
     if (step->result.times->count > 0)
         tree_append(arena, map, "times", LOC_NONE, tree_copy(arena, step->result.times));
     return map;

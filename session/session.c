@@ -18,6 +18,7 @@
 #include "session/output_files.h"
 #include "session/recipe_document.h"
 #include "session/run_report.h"
+#include "session/step_reuse.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -728,13 +729,17 @@ Status session_run(Session *session, Diag *diag) {
                                          .step_failed = fail_step},
                                .resources = &session->resources};
     if (wanted->dump_folder) options.hooks.dump = dump_step;
-    const Status status = pipeline_run(session->model, &session->recipe, &options, diag);
+    const bool planned = session->planned.count == session->recipe.step_count;
+    if (planned) TRY(step_reuse_open(&session->reuse, session, diag));
+    options.keeper = step_reuse_keeper(session->reuse);
+    options.train_keeper = step_reuse_train_keeper(session->reuse);
+    Status status = pipeline_run(session->model, &session->recipe, &options, diag);
     if (status == STATUS_GATE && session->recipe.keep == KEEP_ON_FAILURE)
         write_failed(session, diag);
-    TRY(status);
-    if (is_cancelled(session))
-        return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL, "interrupted");
-    return STATUS_OK;
+    if (status == STATUS_OK && is_cancelled(session))
+        status = diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL, "interrupted");
+    if (status != STATUS_OK) step_reuse_hint(session->reuse, diag);
+    return status;
 }
 
 /* ---- writing ---- */
@@ -743,6 +748,8 @@ Status session_write(Session *session, Diag *diag) {
     model_hash(session->model, session->hash);
     for (int i = 0; i < session->output_count; i++)
         TRY(model_save(session->model, &session->outputs[i], diag));
+    step_reuse_close(session->reuse, true);
+    session->reuse = NULL;
     return STATUS_OK;
 }
 
@@ -779,6 +786,7 @@ Status session_finish(Session *session, Status status, Diag *diag) {
 }
 
 void session_close(Session *session) {
+    step_reuse_close(session->reuse, false);
     for (OtherModel *other = session->others; other; other = other->next)
         model_destroy(other->model);
     for (int i = 0; i < session->data_count; i++)

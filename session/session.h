@@ -32,6 +32,10 @@ typedef struct SessionOptions {
     const char *report;      /* file for the report as JSON; "-" = standard output */
     const char *events;      /* file for events as JSON Lines, likewise */
     int64_t threads;         /* in place of the recipe's */
+    bool resume;             /* go on with the run whose checkpoint is there */
+    bool no_checkpoint;      /* keep none, whatever the recipe says */
+    const char *cache;       /* folder of finished steps that runs share */
+    const char *cache_limit; /* its size: "500M", "10G" (the default) */
     DumpWhen dump;           /* which IR texts to write */
     const char *dump_folder; /* where to: NN-PASS-WHEN.ir */
     bool dump_values;        /* with what the weights are (graph_print_named) */
@@ -46,6 +50,7 @@ typedef struct SessionOptions {
 } SessionOptions;
 
 typedef struct OtherModel OtherModel;
+typedef struct StepReuse StepReuse;
 
 /* One entry of the recipe's `data:`. */
 typedef struct DataEntry {
@@ -93,6 +98,7 @@ typedef struct Session {
     int64_t input_bytes; /* of the files that the input was read from; 0 = none */
     char input_hash[HASH_TEXT_BYTES]; /* "" until session_run */
     bool measured;                    /* the start of the reports is known */
+    StepReuse *reuse; /* where finished steps are kept; NULL = nowhere */
     RunReport planned, report;
     int failed_step;            /* that ended the run, from 0; -1 = none */
     GateFault gate;             /* that did not hold; metric NULL = none */
@@ -128,12 +134,14 @@ Status session_load(Session *session, bool weights, Diag *diag);
 Status session_plan(Session *session, Diag *diag);
 
 /* Runs the steps on the model; fills session->report. What is wrong with the data set of
- * a later step is found before only by session_plan. Fails as the steps do, and with
- * STATUS_INTERRUPTED when the watch says so. */
+ * a later step is found before only by session_plan, without which nothing is kept or
+ * reused either. Fails as the steps do, with STATUS_INTERRUPTED when the watch says so,
+ * and with STATUS_USAGE where the checkpoint to go on from is another run's. */
 Status session_run(Session *session, Diag *diag);
 
-/* Writes the model to the outputs (model_save), in order. Fails with STATUS_IO, and with
- * STATUS_MODEL where a weight does not fit the wanted type. */
+/* Writes the model to the outputs (model_save), in order; then the run's checkpoint is
+ * removed. Fails with STATUS_IO, and with STATUS_MODEL where a weight does not fit the
+ * wanted type. */
 Status session_write(Session *session, Diag *diag);
 
 /* Ends a run in whichever way: to be called once after session_open, with the status of

@@ -18,6 +18,10 @@ const char *blas_core(void) {
     return openblas_get_corename();
 }
 
+const char *blas_library(void) {
+    return openblas_get_config();
+}
+
 static CBLAS_TRANSPOSE transpose(bool flag) {
     return flag ? CblasTrans : CblasNoTrans;
 }

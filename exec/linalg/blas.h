@@ -13,6 +13,9 @@ void blas_init(void);
 /* Name of the processor whose kernels the library has chosen: "Haswell". */
 const char *blas_core(void);
 
+/* Version of the library and how it was built, as it tells it. */
+const char *blas_library(void);
+
 /* C[m, n] = alpha op(A) op(B) + beta C, row-major, op = transpose when the flag is set;
  * lda, ldb, ldc are row strides of the matrices as stored. */
 void gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,

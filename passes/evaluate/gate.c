@@ -86,7 +86,9 @@ static Status check_size(PassContext *ctx, const G *options, MeasureKind kind,
 }
 
 static Status check_time(PassContext *ctx, Model *model, const G *options, Diag *diag) {
-    if (options->max_milliseconds <= 0 || ctx->plan) return STATUS_OK;
+    if (options->max_milliseconds <= 0) return STATUS_OK;
+    step_uses_clock(ctx);
+    if (ctx->plan) return STATUS_OK;
     GateFault fault = {.metric = "milliseconds",
                        .bound = "max_milliseconds",
                        .expected = options->max_milliseconds};
