@@ -98,7 +98,7 @@ typedef struct Session {
     int64_t input_bytes; /* of the files that the input was read from; 0 = none */
     char input_hash[HASH_TEXT_BYTES]; /* "" until session_run */
     bool measured;                    /* the start of the reports is known */
-    StepReuse *reuse; /* where finished steps are kept; NULL = nowhere */
+    StepReuse *reuse;                 /* where finished steps are kept; NULL = nowhere */
     RunReport planned, report;
     int failed_step;            /* that ended the run, from 0; -1 = none */
     GateFault gate;             /* that did not hold; metric NULL = none */
