@@ -12,7 +12,9 @@ enum { SUM_FIRST, SUM_LAST, SUM_ROW, SUM_SINCE, SUM_BETWEEN, SUM_COUNT };
 /* Columns of a sum; of losses and priors it is over samples, of norms over steps. */
 enum { IN_SAMPLES, IN_STEPS, IN_PRIOR, IN_NORM, IN_LOSS, IN_PARTS };
 
-/* Columns of the curve. */
+/* Columns of the curve. A state holds finite numbers: AT_MEASURED says MEASURED_NONE of
+ * a row without a measurement, MEASURED_ODD of one that found no finite number. */
+enum { MEASURED_NONE, MEASURED, MEASURED_ODD };
 enum { AT_STEP, AT_RATE, AT_NORM, AT_PRIOR, AT_MEASURED, AT_VALUE, AT_LOSS, AT_PARTS };
 
 struct History {
@@ -92,7 +94,8 @@ static void add_row(History *h, int64_t step) {
     row[AT_RATE] = h->rate;
     row[AT_NORM] = sum[IN_NORM] / sum[IN_STEPS];
     row[AT_PRIOR] = mean_of(sum, IN_PRIOR);
-    row[AT_MEASURED] = row[AT_VALUE] = 0;
+    row[AT_MEASURED] = MEASURED_NONE;
+    row[AT_VALUE] = 0;
     for (int i = 0; i <= h->parts; i++) row[AT_LOSS + i] = mean_of(sum, IN_LOSS + i);
     memset(sum, 0, (size_t)h->width * sizeof *sum);
 }
@@ -124,8 +127,8 @@ void history_measured(History *h, int64_t step, double value) {
     if (h->count == 0 || row_of(h, h->count - 1)[AT_STEP] < (double)step)
         add_row(h, step);
     double *row = row_of(h, h->count - 1);
-    row[AT_MEASURED] = 1;
-    row[AT_VALUE] = value;
+    row[AT_MEASURED] = isfinite(value) ? MEASURED : MEASURED_ODD;
+    row[AT_VALUE] = isfinite(value) ? value : 0;
     memcpy(sum_of(h, SUM_BETWEEN), sum_of(h, SUM_SINCE), bytes);
     memset(sum_of(h, SUM_SINCE), 0, bytes);
 }
@@ -142,8 +145,8 @@ static void report_row(const History *h, int64_t i, Arena *arena, TrainRow *out)
                       .gradient_norm = row[AT_NORM],
                       .prior = row[AT_PRIOR],
                       .parts = parts,
-                      .measured = row[AT_MEASURED] > 0,
-                      .value = row[AT_VALUE]};
+                      .measured = row[AT_MEASURED] != MEASURED_NONE,
+                      .value = row[AT_MEASURED] == MEASURED_ODD ? NAN : row[AT_VALUE]};
 }
 
 void history_report(const History *h, int64_t steps, Arena *arena, TrainReport *report) {

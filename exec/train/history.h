@@ -29,7 +29,8 @@ typedef struct HistoryStep {
 /* Adds a step. */
 void history_add(History *history, const HistoryStep *step);
 
-/* What was measured on the development set after `step` steps: ends the row. */
+/* What was measured on the development set after `step` steps, finite or not: ends the
+ * row. */
 void history_measured(History *history, int64_t step, double value);
 
 /* The report of `steps` steps, which ended the run, in the arena. */

@@ -33,7 +33,8 @@ struct Optimizer {
     Segment *segments;
     int segment_count;
     int64_t weight_count, count; /* elements: weights; all that is trained */
-    float *weights, *first, *second, *average; /* [count]; NULL = not used */
+    float *weights, *first, *second, *average, *best; /* [count]; NULL = not used */
+    bool has_best;                                    /* `best` holds weights */
     Buf *state;
     Prior *prior;
     double *square, *added; /* by block of weights: sum of squares of the gradient; what
@@ -109,7 +110,8 @@ static int moment_count(const TrainOptions *options) {
 }
 
 static size_t state_bytes(const TrainOptions *options, int64_t count) {
-    const int arrays = moment_count(options) + (options->ema > 0);
+    const int arrays =
+        moment_count(options) + (options->ema > 0) + (options->keep == KEEP_BEST);
     return (size_t)count * sizeof(float) * (size_t)arrays;
 }
 
@@ -128,6 +130,7 @@ static Status add_state(Optimizer *optimizer, Diag *diag) {
     const int moments = moment_count(options);
     if (moments > 0) optimizer->first = next, next += optimizer->count;
     if (moments > 1) optimizer->second = next, next += optimizer->count;
+    if (options->keep == KEEP_BEST) optimizer->best = next, next += optimizer->count;
     if (options->ema <= 0) return STATUS_OK;
     optimizer->average = next;
     memcpy(next, optimizer->weights, (size_t)optimizer->count * sizeof(float));
@@ -370,14 +373,15 @@ typedef struct StateArray {
     bool squares;
 } StateArray;
 
-enum { STATE_ARRAYS = 4 };
+enum { STATE_ARRAYS = 5 };
 
-static void state_arrays(const Optimizer *o, StateArray out[STATE_ARRAYS]) {
+static void state_arrays(const Optimizer *o, bool best, StateArray out[STATE_ARRAYS]) {
     const StateArray arrays[STATE_ARRAYS] = {
         {"weight/", "log_variance/", o->weights, false},
         {"first/", "log_variance_first/", o->first, false},
         {"second/", "log_variance_second/", o->second, true},
-        {"average/", "log_variance_average/", o->average, false}};
+        {"average/", "log_variance_average/", o->average, false},
+        {"best/", "log_variance_best/", best ? o->best : NULL, false}};
     memcpy(out, arrays, sizeof arrays);
 }
 
@@ -387,7 +391,7 @@ static const char *state_prefix(const StateArray *array, const Segment *segment)
 
 void optimizer_save(const Optimizer *optimizer, TrainState *state) {
     StateArray arrays[STATE_ARRAYS];
-    state_arrays(optimizer, arrays);
+    state_arrays(optimizer, optimizer->has_best, arrays);
     for (int a = 0; a < STATE_ARRAYS; a++)
         for (int i = 0; arrays[a].data && i < optimizer->segment_count; i++) {
             const Segment *segment = &optimizer->segments[i];
@@ -428,9 +432,9 @@ static Status find_state(const Optimizer *optimizer, const StateArray *arrays,
     return train_state_all_found(state, diag);
 }
 
-Status optimizer_load(Optimizer *optimizer, TrainState *state, Diag *diag) {
+Status optimizer_load(Optimizer *optimizer, TrainState *state, bool best, Diag *diag) {
     StateArray arrays[STATE_ARRAYS];
-    state_arrays(optimizer, arrays);
+    state_arrays(optimizer, best, arrays);
     const size_t most = STATE_ARRAYS * (size_t)optimizer->segment_count;
     const Tensor **found = memory_alloc(most, sizeof *found);
     const Status status = find_state(optimizer, arrays, state, found, diag);
@@ -440,8 +444,35 @@ Status optimizer_load(Optimizer *optimizer, TrainState *state, Diag *diag) {
             memcpy(arrays[a].data + optimizer->segments[i].first, tensor_data(*next),
                    tensor_bytes(*next));
     free(found);
-    if (status == STATUS_OK) optimizer_restore_means(optimizer);
-    return status;
+    if (status != STATUS_OK) return status;
+    optimizer->has_best = best;
+    optimizer_restore_means(optimizer);
+    return STATUS_OK;
+}
+
+/* ---- which weights go out ---- */
+
+static void swap_average(Optimizer *optimizer) {
+    float *w = optimizer->weights, *average = optimizer->average;
+    for (int64_t i = 0; average && i < optimizer->count; i++) {
+        const float kept = w[i];
+        w[i] = average[i];
+        average[i] = kept;
+    }
+    optimizer_restore_means(optimizer);
+}
+
+void optimizer_show(Optimizer *optimizer) {
+    swap_average(optimizer);
+}
+
+void optimizer_hide(Optimizer *optimizer) {
+    swap_average(optimizer);
+}
+
+void optimizer_keep_best(Optimizer *optimizer) {
+    memcpy(optimizer->best, optimizer->weights, (size_t)optimizer->count * sizeof(float));
+    optimizer->has_best = true;
 }
 
 void optimizer_restore_means(Optimizer *optimizer) {
@@ -449,9 +480,8 @@ void optimizer_restore_means(Optimizer *optimizer) {
 }
 
 Status optimizer_finish(Optimizer *optimizer, Diag *diag) {
-    if (optimizer->average)
-        memcpy(optimizer->weights, optimizer->average,
-               (size_t)optimizer->count * sizeof(float));
+    const float *out = optimizer->has_best ? optimizer->best : optimizer->average;
+    if (out) memcpy(optimizer->weights, out, (size_t)optimizer->count * sizeof(float));
     optimizer_restore_means(optimizer);
     return prior_finish(optimizer->prior, diag);
 }

@@ -19,7 +19,7 @@ Status optimizer_create(Optimizer **out, Graph *graph, const Plan *plan, Params 
                         const TrainOptions *options, int64_t samples, Diag *diag);
 void optimizer_destroy(Optimizer *optimizer);
 
-/* Bytes of state for the graph: moments, averaged weights, priors. */
+/* Bytes of state for the graph: moments, averaged and best weights, priors. */
 size_t optimizer_bytes(const Graph *graph, const TrainOptions *options);
 
 /* Elements that gradients[0] must have room for: one for each weight, and behind them one
@@ -47,20 +47,31 @@ double optimizer_prior(const Optimizer *optimizer);
 void optimizer_describe(const Optimizer *optimizer, Arena *arena, int *with,
                         StringList *without);
 
-/* Puts all that is trained, moments and averages into a state, as views, by storage. */
+/* Shows the weights that would go out now: puts averaged weights, if any, in the place of
+ * the trained ones, and restores means. Hiding them puts everything back. */
+void optimizer_show(Optimizer *optimizer);
+void optimizer_hide(Optimizer *optimizer);
+
+/* Keeps the weights that are shown as the best so far, which optimizer_finish puts in
+ * place of the last ones. Only with keep: best. */
+void optimizer_keep_best(Optimizer *optimizer);
+
+/* Puts all that is trained, moments, averages and the best weights, if there are some
+ * yet, into a state, as views, by storage. */
 void optimizer_save(const Optimizer *optimizer, TrainState *state);
 
-/* Takes it back. Comes after whatever else is read of the state. Fails with STATUS_MODEL,
- * nothing taken over, where something is missing, or is there that nobody has asked for.
- */
-Status optimizer_load(Optimizer *optimizer, TrainState *state, Diag *diag);
+/* Takes it back; `best` says whether there are best weights. Comes after whatever else is
+ * read of the state. Fails with STATUS_MODEL, nothing taken over, where something is
+ * missing, or is there that nobody has asked for. */
+Status optimizer_load(Optimizer *optimizer, TrainState *state, bool best, Diag *diag);
 
 /* Puts means in the place of drawn weights: whenever others look at them between steps,
  * and after the last one whatever came of it. */
 void optimizer_restore_means(Optimizer *optimizer);
 
-/* Puts the averaged weights, if any, in the place of the trained ones, and restores
- * means. Then the Gaussians are what prior_finish says. Fails with STATUS_MEMORY. */
+/* Puts the best weights, or else the averaged ones, if any, in the place of the trained
+ * ones, and restores means. Then the Gaussians are what prior_finish says. Fails with
+ * STATUS_MEMORY. */
 Status optimizer_finish(Optimizer *optimizer, Diag *diag);
 
 #endif

@@ -24,10 +24,14 @@ typedef struct Trainer {
     int64_t epoch, total; /* steps of an epoch and of the run */
     int64_t done;         /* steps */
     int64_t kept;         /* of them when the state was kept; -1 = never */
-    bool whole;           /* nothing of the last one is left to be done */
-    MiniBatch batch;      /* of the current step */
-    double *losses;       /* of the step: the loss, then the parts; means */
-    double prior;         /* of the step: what priors add to the loss */
+    bool whole;           /* the hook has had the last step */
+    int64_t measured;     /* steps at the last measurement */
+    int64_t best_step;    /* at the best one; 0 = none */
+    int64_t worse;        /* measurements since */
+    double best_value;
+    MiniBatch batch; /* of the current step */
+    double *losses;  /* of the step: the loss, then the parts; means */
+    double prior;    /* of the step: what priors add to the loss */
 } Trainer;
 
 /* ---- the loop ---- */
@@ -99,6 +103,63 @@ static Status run_hook(Trainer *trainer, Diag *diag) {
     return hook->step(hook->self, trainer->done, trainer->total, diag);
 }
 
+/* ---- the development set ---- */
+
+/* Whether `value` is better than the best so far. */
+static bool is_better(const Trainer *trainer, double value) {
+    if (!isfinite(value)) return false;
+    if (trainer->best_step == 0) return true;
+    return trainer->options->measure->less ? value < trainer->best_value
+                                           : value > trainer->best_value;
+}
+
+/* Measures where it is time, and keeps the weights if they are the best. */
+static Status measure(Trainer *trainer, Diag *diag) {
+    const TrainOptions *options = trainer->options;
+    const int64_t every = options->dev_every > 0 ? options->dev_every : trainer->epoch;
+    const bool due = trainer->done % every == 0 || trainer->done == trainer->total;
+    double value;
+    if (!options->measure || !due || trainer->measured == trainer->done) return STATUS_OK;
+    optimizer_show(trainer->optimizer);
+    const Status status = options->measure->measure(options->measure->self, &value, diag);
+    if (status == STATUS_OK) {
+        trainer->measured = trainer->done;
+        trainer->worse++;
+        if (is_better(trainer, value)) {
+            if (options->keep == KEEP_BEST) optimizer_keep_best(trainer->optimizer);
+            trainer->best_step = trainer->done;
+            trainer->best_value = value;
+            trainer->worse = 0;
+        }
+        history_measured(trainer->history, trainer->done, value);
+    }
+    optimizer_hide(trainer->optimizer);
+    return status;
+}
+
+/* Whether there are no more steps to take. */
+static bool is_over(const Trainer *trainer) {
+    const int64_t patience = trainer->options->measure ? trainer->options->patience : 0;
+    return trainer->done == trainer->total ||
+           (patience > 0 && trainer->worse >= patience);
+}
+
+static void save_measurements(const Trainer *trainer, TrainState *state) {
+    tree_put_int(state->arena, state->numbers, "measured", trainer->measured);
+    tree_put_int(state->arena, state->numbers, "worse", trainer->worse);
+    tree_put_int(state->arena, state->numbers, "best_step", trainer->best_step);
+    tree_put_real(state->arena, state->numbers, "best_value", trainer->best_value);
+}
+
+static Status load_measurements(Trainer *trainer, TrainState *state, int64_t step,
+                                Diag *diag) {
+    TRY(train_state_int(&trainer->measured, state, "measured", 0, step, diag));
+    TRY(train_state_int(&trainer->worse, state, "worse", 0, step, diag));
+    TRY(train_state_int(&trainer->best_step, state, "best_step", 0, trainer->measured,
+                        diag));
+    return train_state_real(&trainer->best_value, state, "best_value", diag);
+}
+
 /* ---- the state ---- */
 
 /* Hands the state to the keeper. */
@@ -109,6 +170,7 @@ static Status save_state(Trainer *trainer, Diag *diag) {
     tree_put_int(state->arena, state->numbers, "step", trainer->done);
     tree_put_int(state->arena, state->numbers, "total", trainer->total);
     history_save(trainer->history, state);
+    if (options->measure) save_measurements(trainer, state);
     if (options->hook && options->hook->save)
         options->hook->save(options->hook->self, state);
     optimizer_save(trainer->optimizer, state);
@@ -121,8 +183,8 @@ static Status save_state(Trainer *trainer, Diag *diag) {
 /* After a step: keeps the state where it is time. */
 static Status keep_state(Trainer *trainer, Diag *diag) {
     const TrainKeeper *keeper = trainer->options->keeper;
-    if (!keeper || !keeper->save) return STATUS_OK;
-    const bool end = trainer->options->more && trainer->done == trainer->total;
+    if (!keeper || !keeper->save || trainer->kept == trainer->done) return STATUS_OK;
+    const bool end = trainer->options->more && is_over(trainer);
     const bool due =
         keeper->due && keeper->due(keeper->self, trainer->done, trainer->total);
     return end || due ? save_state(trainer, diag) : STATUS_OK;
@@ -147,10 +209,13 @@ static Status take_state(Trainer *trainer, TrainState *state, Diag *diag) {
     TRY(train_state_int(&total, state, "total", trainer->total, trainer->total, diag));
     TRY(train_state_int(&step, state, "step", 1, trainer->total, diag));
     TRY(history_load(trainer->history, state, step, diag));
+    if (options->measure) TRY(load_measurements(trainer, state, step, diag));
     if (options->hook && options->hook->load)
         TRY(options->hook->load(options->hook->self, state, step, trainer->total, diag));
-    TRY(optimizer_load(trainer->optimizer, state, diag));
+    const bool best = options->keep == KEEP_BEST && trainer->best_step > 0;
+    TRY(optimizer_load(trainer->optimizer, state, best, diag));
     trainer->done = trainer->kept = step;
+    trainer->whole = true;
     return STATUS_OK;
 }
 
@@ -214,14 +279,23 @@ static void epoch_order(const Trainer *trainer, uint64_t key, int64_t *order) {
     spread_groups(order, groups, group);
 }
 
+/* What follows a step. */
+static Status finish_step(Trainer *trainer, Diag *diag) {
+    trainer->whole = false;
+    TRY(run_hook(trainer, diag));
+    trainer->whole = true;
+    TRY(measure(trainer, diag));
+    return keep_state(trainer, diag);
+}
+
 static Status train_loop(Trainer *trainer, uint64_t seed, Diag *diag) {
     const int64_t samples = trainer->job.samples, batch = trainer->job.batch;
     int64_t *order = memory_alloc((size_t)samples, sizeof *order);
     const uint64_t augment = random_key_name(seed, "augment");
     const uint64_t draws = random_key_name(seed, "step");
     int64_t ordered = -1; /* the epoch of `order` */
-    Status status = STATUS_OK;
-    while (trainer->done < trainer->total && status == STATUS_OK) {
+    Status status = trainer->done > 0 ? measure(trainer, diag) : STATUS_OK;
+    while (status == STATUS_OK && !is_over(trainer)) {
         const int64_t step = trainer->done, epoch = step / trainer->epoch;
         const int64_t first = step % trainer->epoch * batch;
         if (epoch != ordered)
@@ -235,11 +309,7 @@ static Status train_loop(Trainer *trainer, uint64_t seed, Diag *diag) {
         status = train_step(trainer, step, diag);
         if (status != STATUS_OK) break;
         trainer->done++;
-        trainer->whole = false;
-        status = run_hook(trainer, diag);
-        if (status != STATUS_OK) break;
-        trainer->whole = true;
-        status = keep_state(trainer, diag);
+        status = finish_step(trainer, diag);
         shards_progress(trainer->shards, trainer->done, trainer->total,
                         trainer->losses[0]);
     }
@@ -294,7 +364,10 @@ static Status trainer_run(Trainer *trainer, uint64_t seed, Arena *arena,
     }
     TRY(optimizer_finish(trainer->optimizer, diag));
     history_report(trainer->history, trainer->done, arena, report);
+    report->total = trainer->total;
     report->shards = shards_count(trainer->shards);
+    report->best_step = trainer->best_step;
+    report->best_value = trainer->best_value;
     optimizer_describe(trainer->optimizer, arena, &report->prior_storages,
                        &report->priorless);
     return STATUS_OK;

@@ -26,13 +26,21 @@ typedef struct TrainRow {
 
 /* What came of a training run. */
 typedef struct TrainReport {
-    int64_t steps;
+    int64_t steps;                /* that were done... */
+    int64_t total;                /* ...of so many: fewer where patience ended it */
     int64_t shards;               /* of a full mini-batch: see TrainNeeds */
-    double first_loss, last_loss; /* means over the first and the last epoch (or tenth) */
+    double first_loss, last_loss; /* means over the first and the last epoch (or tenth);
+                                     where training ended early, last_loss and part_loss
+                                     are over the steps between the last two measurements
+                                   */
     TrainRow *rows;               /* the curve; arena */
     int row_count;
     double *part_loss;   /* arena; mean over the last epoch of each of `parts` */
     double largest_norm; /* of the gradient before clipping */
+
+    /* With a development set. */
+    int64_t best_step; /* of the best measurement; 0 = none was finite */
+    double best_value;
 
     /* Objectives with a prior: what it adds, over the same steps; for map without the
      * constant of its density. Zeros for the likelihood. */
@@ -49,6 +57,8 @@ typedef struct TrainReport {
  * weight decay, and are trained even where the loss does not depend on them; variational
  * inference leaves the means as weights and q as the storages' Gaussians.
  * A non-finite loss stops with STATUS_MODEL naming step and part.
+ * With options->measure the weights are measured every dev_every steps and after the last
+ * one, and chosen and training ended as `keep` and `patience` say.
  * With options->keeper the run goes on from the state that an earlier one left, and
  * leaves its own: see exec/train/train_state.h. A state that does not fit is refused with
  * STATUS_MODEL, the weights unchanged. */

@@ -31,6 +31,18 @@ typedef struct TrainHook {
                    Diag *diag);
 } TrainHook;
 
+/* What the weights are worth on a development set, where options name one: the number,
+ * which may be not finite. The trained graph's storages hold the weights that would go
+ * out if training ended there (means, averages). */
+typedef struct TrainMeasure {
+    void *self;
+    bool less; /* less is better */
+    Status (*measure)(void *self, double *value, Diag *diag);
+} TrainMeasure;
+
+#define KEEP_NAMES "last|best"
+enum { KEEP_LAST, KEEP_BEST };
+
 /* Options shared by every pass that trains. A pass's options struct has this as its FIRST
  * member, so that TRAIN_FIELDS rows fit. */
 typedef struct TrainOptions {
@@ -59,15 +71,22 @@ typedef struct TrainOptions {
                              build an objective; -1 = the model's rates */
     bool augment;         /* let the data set augment samples */
     int64_t seed;         /* added to the recipe's seed */
-    int64_t log_every;    /* steps between rows of the loss curve in the record; 0 = one
-                             row per epoch */
+    int64_t log_every;    /* steps between rows of the curve in the record; 0 = by
+                             epochs: see exec/train/history.h */
     int objective;        /* index into OBJECTIVE_NAMES; see PRIOR_FIELDS */
     double prior_weight;  /* factor of what the prior adds to the loss */
     double prior_scale;   /* factor of the prior's variances */
     double init_variance; /* of q at the start; 0 = the prior's */
     double variance_lr;   /* learning-rate factor of log variances */
+    const char *dev;      /* development set; see DEV_FIELDS */
+    int64_t dev_every;    /* steps between measurements; 0 = one per epoch */
+    int dev_metric;       /* index into METRIC_NAMES (passes/evaluate/metric.h) */
+    int keep;             /* index into KEEP_NAMES: which weights go out */
+    int64_t patience;     /* training ends after so many measurements in a row without a
+                             better one; 0 = never */
 
     /* Set by passes, no options of recipes. */
+    const TrainMeasure *measure;   /* on the development set; NULL = there is none */
     const TrainHook *hook;         /* NULL = none */
     const char *const *part_names; /* what messages call the parts of the loss */
     const TrainKeeper *keeper;     /* keeps the state; NULL = nobody */
@@ -125,7 +144,8 @@ extern const TrainOptions train_defaults;
         F_BOOL(TrainOptions, augment, "augment the samples if the data set can"),        \
         F_INT(TrainOptions, seed, 0, 1000000000000, "added to the recipe's seed"),       \
         F_INT(TrainOptions, log_every, 0, 1000000000,                                    \
-              "steps between rows of the loss curve")
+              "steps between rows of the curve; 0 = an epoch, or less of it where that " \
+              "were fewer than 20 rows")
 
 /* For passes whose loss is a likelihood, beside TRAIN_FIELDS. */
 #define PRIOR_FIELDS                                                                     \
@@ -139,6 +159,24 @@ extern const TrainOptions train_defaults;
                "variational: variance of the posterior at the start; 0 = the prior's"),  \
         F_REAL(TrainOptions, variance_lr, 0, 1000,                                       \
                "variational: learning-rate factor of log variances")
+
+/* For passes that measure on a development set, beside TRAIN_FIELDS; `metrics` are the
+ * names of metrics. */
+#define DEV_FIELDS(metrics)                                                              \
+    F_STRING(TrainOptions, dev,                                                          \
+             "data set on which the model is measured while it is trained",              \
+             .nullable = true),                                                          \
+        F_INT(TrainOptions, dev_every, 0, 1000000000,                                    \
+              "dev: steps between measurements; 0 = an epoch"),                          \
+        F_CHOICE(TrainOptions, dev_metric, metrics,                                      \
+                 "dev: what is measured, as evaluate does; auto: the usual metric of "   \
+                 "the model's task"),                                                    \
+        F_CHOICE(TrainOptions, keep, KEEP_NAMES,                                         \
+                 "weights that the model takes over: those after the last step, or "     \
+                 "those that measured best on dev"),                                     \
+        F_INT(TrainOptions, patience, 0, 1000000000,                                     \
+              "dev: end after so many measurements in a row without a better one; 0 = "  \
+              "never")
 
 /* Whether the options keep storage `name` from being trained: `freeze` names it, or
  * `only` names others alone. */
