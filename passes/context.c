@@ -51,7 +51,8 @@ static ColumnRange *find_ranges(PassContext *ctx, const Batches *data) {
 
 Status step_data(PassContext *ctx, const char *name, const DataUse *use, Batches **out,
                  Diag *diag) {
-    const Loc at = option_loc(&ctx->source, "data");
+    const char *named_by = use && use->option ? use->option : "data";
+    const Loc at = option_loc(&ctx->source, named_by);
     Resources *resources = ctx->resources;
     note_use(ctx, "data", name);
     TRY(resources->data(resources, name, ctx->model, at, out, diag));
@@ -66,7 +67,7 @@ Status step_data(PassContext *ctx, const char *name, const DataUse *use, Batches
         status = feed_check_samples(use->graph, use->roots, use->root_count, data, ranges,
                                     diag);
     if (status == STATUS_OK) return STATUS_OK;
-    const Tree *option = tree_get(ctx->source.options, "data");
+    const Tree *option = tree_get(ctx->source.options, named_by);
     diag_place(diag, at, option ? tree_path(ctx->arena, option) : ctx->source.key);
     diag_note(diag, "data set \"%s\"", name);
     return status;

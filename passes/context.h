@@ -78,18 +78,19 @@ typedef struct DataUse {
     Graph *graph;
     Node *const *roots; /* values of the graph that are computed from it */
     int root_count;
+    const char *option; /* of the step, which names the data set; NULL = data */
     const char *labels; /* column of labels that are read beside the graph's inputs, where
                            the data set has it; NULL = none */
     int64_t classes;    /* they are below it */
 } DataUse;
 
-/* The data set that the step's option `data` names, and all that can be said of it before
- * any work: every input that the roots depend on has a column of its name, type and
- * shape, the longest sample fits, and all ids and labels of all samples are within tables
- * and classes. `use` NULL: nothing is checked yet. The same when planning, so that what
- * is wrong with the last step's data is said before the first step runs. NULL in *out:
- * the recipe is planned without data. Fails with STATUS_MODEL, naming the data set, at
- * the option's place. */
+/* The data set that the step's option `data` (or use->option) names, and all that can be
+ * said of it before any work: every input that the roots depend on has a column of its
+ * name, type and shape, the longest sample fits, and all ids and labels of all samples
+ * are within tables and classes. `use` NULL: nothing is checked yet. The same when
+ * planning, so that what is wrong with the last step's data is said before the first step
+ * runs. NULL in *out: the recipe is planned without data. Fails with STATUS_MODEL, naming
+ * the data set, at the option's place. */
 Status step_data(PassContext *ctx, const char *name, const DataUse *use, Batches **out,
                  Diag *diag);
 

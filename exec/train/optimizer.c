@@ -131,9 +131,11 @@ static Status add_state(Optimizer *optimizer, Diag *diag) {
     if (moments > 0) optimizer->first = next, next += optimizer->count;
     if (moments > 1) optimizer->second = next, next += optimizer->count;
     if (options->keep == KEEP_BEST) optimizer->best = next, next += optimizer->count;
-    if (options->ema <= 0) return STATUS_OK;
-    optimizer->average = next;
-    memcpy(next, optimizer->weights, (size_t)optimizer->count * sizeof(float));
+    if (options->ema > 0) optimizer->average = next;
+    /* Weights that are not trained stay what they are in these, too. */
+    const size_t all = (size_t)optimizer->count * sizeof(float);
+    if (optimizer->best) memcpy(optimizer->best, optimizer->weights, all);
+    if (optimizer->average) memcpy(optimizer->average, optimizer->weights, all);
     return STATUS_OK;
 }
 

@@ -6,6 +6,8 @@
  * formulas and lists what differs. */
 #include "passes/distill/distill_objective.h"
 
+#include "passes/evaluate/metric.h"
+
 /* PRESET(name, prediction, attention, hidden, masked_lm, cosine, temperature, form of
  * attention, form of hidden, what the cosine is of). Table, names and help derive from
  * these lines. */
@@ -120,6 +122,7 @@ static const Field fields[] = {
     F_STRINGS(D, pairs,
               "places that are matched in place of all that: \"encoder.0=encoder.1\", "
               "the student's first"),
+    DEV_FIELDS(METRIC_NAMES),
     PRIOR_FIELDS,
     TRAIN_FIELDS,
     F_END,
@@ -393,7 +396,7 @@ const Pass pass_distill = {
     .fields = fields,
     .options_size = sizeof(D),
     .defaults = &defaults,
-    .data_options = "data",
+    .data_options = "data|dev",
     .flags = PASS_TRAINS,
     .exactness = PASS_LOSSY,
     .effects = {.needs = MODEL_WHOLE_LAYERS | MODEL_EQUAL_WIDTHS},

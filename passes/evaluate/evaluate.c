@@ -69,13 +69,13 @@ static const Field fields[] = {
     F_END,
 };
 
-static const EvaluateOptions defaults = {.min = -INFINITY,
-                                         .max = INFINITY,
-                                         .max_drop = -1,
-                                         .batch_size = 32,
-                                         .neighbours = 20,
-                                         .temperature = 0.07,
-                                         .l2 = 1e-4};
+const EvaluateOptions evaluate_defaults = {.min = -INFINITY,
+                                           .max = INFINITY,
+                                           .max_drop = -1,
+                                           .batch_size = 32,
+                                           .neighbours = 20,
+                                           .temperature = 0.07,
+                                           .l2 = 1e-4};
 
 /* ---- options ---- */
 
@@ -215,7 +215,7 @@ static Status check_metric(Evaluation *e, Diag *diag) {
             text_add(&names, "%s%.*s", names.length ? ", " : "", length, name);
     }
     const char *name = metric_name(e->metric, &length);
-    step_fail_option(e->ctx, "metric", diag,
+    step_fail_option(e->ctx, e->metric_option, diag,
                      "expected one that is known of a model of task %s (%s), found %.*s",
                      task_name(graph_task(e->model->graph)), names.data, length, name);
     text_free(&names);
@@ -364,6 +364,7 @@ static Status open_data(Evaluation *e, Diag *diag) {
                   &(DataUse){.graph = e->model->graph,
                              .roots = &logits,
                              .root_count = 1,
+                             .option = e->data_option,
                              .labels = column,
                              .classes = type->dim[type->rank - 1]},
                   &e->data, diag));
@@ -392,49 +393,64 @@ static double gate_value(const Evaluation *e) {
     }
 }
 
-static Status check_gate(Evaluation *e, const char *metric, Diag *diag) {
+static Status check_gate(Evaluation *e, Diag *diag) {
     const EvaluateOptions *options = e->options;
-    const double value = gate_value(e);
-    if (options->max_drop >= 0) TRY(evaluate_check_drop(e, metric, value, diag));
+    const double value = e->value;
+    if (options->max_drop >= 0) TRY(evaluate_check_drop(e, e->metric_name, value, diag));
     if (value >= options->min && value <= options->max) return STATUS_OK;
     const bool below = isnan(value) ? isfinite(options->min) : value < options->min;
-    const GateFault fault = {.metric = metric,
+    const GateFault fault = {.metric = e->metric_name,
                              .bound = below ? "min" : "max",
                              .expected = below ? options->min : options->max,
                              .found = value};
     return step_fail_gate(e->ctx, &fault, diag);
 }
 
+/* Only the ways to evaluate know of the data they need. */
+static Status check_ways(Evaluation *e, Diag *diag) {
+    if (!e->data) return STATUS_OK;
+    if (e->judge) return evaluate_judged(e, diag);
+    if (e->words && e->options->draws == 0) TRY(evaluate_words(e, diag));
+    return e->translate ? evaluate_translations(e, diag) : STATUS_OK;
+}
+
+Status evaluation_run(Evaluation *e, Diag *diag) {
+    PassContext *ctx = e->ctx;
+    int length;
+    TRY(choose_mode(e, diag));
+    const char *name = metric_name((int)e->metric, &length);
+    e->metric_name = arena_strndup(ctx->arena, name, (size_t)length);
+    TRY(evaluate_find_against(e, e->metric_name, diag));
+    TRY(open_data(e, diag));
+    if (ctx->plan) return check_ways(e, diag);
+    tally_open(&e->total, ctx->arena, e->classes, e->words);
+    if (e->next) e->total.characters = e->data->label_characters;
+    tree_put_string(ctx->arena, ctx->record, "data", e->options->data);
+    e->start = ticker_seconds();
+    if (e->judge)
+        TRY(evaluate_judged(e, diag));
+    else if (e->options->draws > 0)
+        TRY(evaluate_draws(e, diag));
+    else if (e->words)
+        TRY(evaluate_words(e, diag));
+    else if (e->mode == EVALUATE_EACH)
+        TRY(evaluate_each(e, diag));
+    else
+        TRY(evaluate_dynamic(e, diag));
+    if (e->translate) TRY(evaluate_translations(e, diag));
+    e->value = gate_value(e);
+    return STATUS_OK;
+}
+
 static Status evaluate_run(PassContext *ctx, Model *model, const void *opaque,
                            Diag *diag) {
-    Evaluation e = {.ctx = ctx, .model = model, .options = opaque};
-    int length;
-    TRY(choose_mode(&e, diag));
-    const char *name = metric_name((int)e.metric, &length);
-    const char *metric = arena_strndup(ctx->arena, name, (size_t)length);
-    TRY(evaluate_find_against(&e, metric, diag));
-    TRY(open_data(&e, diag));
-    if (ctx->plan && e.judge) return e.data ? evaluate_judged(&e, diag) : STATUS_OK;
-    if (ctx->plan) { /* only the ways to evaluate know of the data they need */
-        if (e.data && e.words && e.options->draws == 0) TRY(evaluate_words(&e, diag));
-        return e.data && e.translate ? evaluate_translations(&e, diag) : STATUS_OK;
-    }
-    tally_open(&e.total, ctx->arena, e.classes, e.words);
-    if (e.next) e.total.characters = e.data->label_characters;
-    tree_put_string(ctx->arena, ctx->record, "data", e.options->data);
-    e.start = ticker_seconds();
-    if (e.judge)
-        TRY(evaluate_judged(&e, diag));
-    else if (e.options->draws > 0)
-        TRY(evaluate_draws(&e, diag));
-    else if (e.words)
-        TRY(evaluate_words(&e, diag));
-    else if (e.mode == EVALUATE_EACH)
-        TRY(evaluate_each(&e, diag));
-    else
-        TRY(evaluate_dynamic(&e, diag));
-    if (e.translate) TRY(evaluate_translations(&e, diag));
-    return check_gate(&e, metric, diag);
+    Evaluation e = {.ctx = ctx,
+                    .model = model,
+                    .options = opaque,
+                    .data_option = "data",
+                    .metric_option = "metric"};
+    TRY(evaluation_run(&e, diag));
+    return ctx->plan ? STATUS_OK : check_gate(&e, diag);
 }
 
 const Pass pass_evaluate = {
@@ -445,7 +461,7 @@ const Pass pass_evaluate = {
     .paper = "exits: DeeBERT (ACL 2020), PABEE (NeurIPS 2020)",
     .fields = fields,
     .options_size = sizeof(EvaluateOptions),
-    .defaults = &defaults,
+    .defaults = &evaluate_defaults,
     .data_options = "data|fit",
     .flags = PASS_MEASURES,
     .exactness = PASS_EXACT,

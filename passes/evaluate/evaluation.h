@@ -43,6 +43,8 @@ typedef struct EvaluateOptions {
     double temperature, l2;
 } EvaluateOptions;
 
+extern const EvaluateOptions evaluate_defaults;
+
 /* How translations are made and compared. */
 typedef struct DecodeKeys {
     int search; /* SearchKind */
@@ -56,18 +58,21 @@ typedef struct Evaluation {
     PassContext *ctx;
     Model *model;
     const EvaluateOptions *options;
-    bool words; /* the model predicts tokens */
-    bool next;  /* the next one after each, not masked ones */
+    const char *data_option, *metric_option; /* of the step, which messages point at */
+    bool words;                              /* the model predicts tokens */
+    bool next; /* the next one after each, not masked ones */
     EvaluateExits mode;
     Exits exits;
     ExitRule rule;
     bool stale; /* the rule is the stored one, chosen before the model's last change */
     Batches *data;
-    const Judge *judge;       /* of the task; NULL: tallies do */
-    void *judged;             /* the judge's state */
-    int labels;               /* the column */
-    int64_t classes;          /* or words */
-    Metric metric;            /* the gate's */
+    const Judge *judge; /* of the task; NULL: tallies do */
+    void *judged;       /* the judge's state */
+    int labels;         /* the column */
+    int64_t classes;    /* or words */
+    Metric metric;      /* the gate's */
+    const char *metric_name;
+    double value;             /* of the metric */
     const Tree *against;      /* record of the step that max_drop is about; NULL = none */
     const char *against_name; /* what it is called in messages */
     Tally total;              /* what the gate is about */
@@ -77,6 +82,11 @@ typedef struct Evaluation {
     double exact_match, choice[2]; /* of texts with endings, percent; [1]: by bytes */
     double start;                  /* of the run, by ticker_seconds */
 } Evaluation;
+
+/* All that the pass does but for its gate: with context, model, options and the names of
+ * options given, fills in the others and the step's record. When planning checks the
+ * model and the data set, and there is no value. Fails as the pass does. */
+Status evaluation_run(Evaluation *e, Diag *diag);
 
 /* Adds one row to a tally; fails at the data set or the step when the label is none of
  * the classes or a logit is not finite. */

@@ -1,4 +1,5 @@
 /* finetune: trains the model on labels, of its exits or of masked tokens too. */
+#include "passes/evaluate/metric.h"
 #include "passes/training/objective.h"
 
 typedef struct FinetuneOptions {
@@ -43,6 +44,7 @@ static const Field fields[] = {
      .offset = FIELD_AT(FinetuneOptions, part, int),
      .choices = "all|exits",
      .help = "weights to train: all, or those of the early exits alone"},
+    DEV_FIELDS(METRIC_NAMES),
     PRIOR_FIELDS,
     TRAIN_FIELDS,
     F_END,
@@ -91,7 +93,7 @@ const Pass pass_finetune = {
     .fields = fields,
     .options_size = sizeof(FinetuneOptions),
     .defaults = &defaults,
-    .data_options = "data",
+    .data_options = "data|dev",
     .flags = PASS_TRAINS,
     .exactness = PASS_LOSSY,
     .check = finetune_check,

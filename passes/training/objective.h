@@ -22,6 +22,7 @@ typedef struct Objective {
     double weight[OBJECTIVE_PARTS];
     const char *part_name[OBJECTIVE_PARTS];
     int part_count;
+    const char *dev_metric;  /* measured while it is trained; NULL = none */
     LabelLossOptions labels; /* of objective_add_labels: what was found out before it */
 
     /* See objective_remember: what the losses read of the teacher, by column. */
@@ -139,8 +140,8 @@ Status objective_balance(Objective *objective, ObjectiveExits which, Diag *diag)
 /* Freezes every storage of the training graph that no early exit uses. */
 Status objective_freeze_trunk(Objective *objective, Diag *diag);
 
-/* Checks that options about the prior come with an objective that has one, and those
- * about an optimiser with that optimiser. */
+/* Checks that options about the prior come with an objective that has one, those about an
+ * optimiser with that optimiser, and those about a development set with one. */
 Status objective_check(const TrainOptions *options, const StepSource *source, Diag *diag);
 
 /* Trains (or, when planning, measures memory), takes the weights over (in variational

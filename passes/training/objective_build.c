@@ -4,6 +4,7 @@
 
 #include "exec/train/prior.h"
 #include "ir/rewrite.h"
+#include "passes/evaluate/development.h"
 #include "passes/measure.h"
 
 #include <stdlib.h>
@@ -393,6 +394,23 @@ static void record_row(const Objective *o, const TrainRow *row, bool prior, Tree
     Tree *parts = tree_put_map(arena, map, "parts");
     for (int i = 0; i < o->part_count; i++)
         tree_put_real(arena, parts, o->part_name[i], row->parts[i]);
+    if (row->measured)
+        tree_put_real(arena, tree_put_map(arena, map, "dev"), o->dev_metric, row->value);
+}
+
+/* What the development set said. */
+static void record_development(const Objective *o, const TrainReport *report) {
+    Arena *arena = o->ctx->arena;
+    Tree *best = tree_put_map(arena, o->ctx->record, "best");
+    tree_put_string(arena, best, "metric", o->dev_metric);
+    if (report->best_step > 0) {
+        tree_put_int(arena, best, "step", report->best_step);
+        tree_put_real(arena, best, "value", report->best_value);
+    }
+    if (report->steps == report->total) return;
+    Tree *ended = tree_put_map(arena, o->ctx->record, "ended_early");
+    tree_put_int(arena, ended, "after", report->steps);
+    tree_put_int(arena, ended, "of", report->total);
 }
 
 /* Loss curve and final parts into the step's record. */
@@ -407,6 +425,7 @@ static void record_training(const Objective *o, const TrainReport *report, bool 
                       arena_printf(ctx->arena, "loss_%s", o->part_name[i]),
                       report->part_loss[i]);
     if (prior) record_prior(o, report);
+    if (o->dev_metric) record_development(o, report);
     Tree *curve = tree_new(ctx->arena, TREE_LIST, LOC_NONE);
     for (int i = 0; i < report->row_count; i++)
         record_row(o, &report->rows[i], prior, tree_add_map(ctx->arena, curve));
@@ -500,8 +519,21 @@ static Status check_optimizer(const TrainOptions *options, const StepSource *sou
     return STATUS_OK;
 }
 
+/* Options that are about a development set. */
+static Status check_dev(const TrainOptions *options, const StepSource *source,
+                        Diag *diag) {
+    const char *needs = "dev, a data set to measure on";
+    if (options->dev) return STATUS_OK;
+    if (options->dev_every != 0) return fail_option("dev_every", needs, source, diag);
+    if (options->dev_metric != 0) return fail_option("dev_metric", needs, source, diag);
+    if (options->keep != KEEP_LAST) return fail_option("keep", needs, source, diag);
+    if (options->patience != 0) return fail_option("patience", needs, source, diag);
+    return STATUS_OK;
+}
+
 Status objective_check(const TrainOptions *options, const StepSource *source,
                        Diag *diag) {
+    TRY(check_dev(options, source, diag));
     TRY(check_prior(options, source, diag));
     return check_optimizer(options, source, diag);
 }
@@ -548,6 +580,11 @@ Status objective_train(Objective *o, const char *data_name, const TrainOptions *
     for (Node *node = o->graph->first; node && options->dropout >= 0; node = node->next)
         if (node_is(node, &op_dropout))
             TRY(node_set(o->graph, node, diag, "rate=%.17g", options->dropout));
+    Development dev;
+    if (options->dev) {
+        TRY(development_open(&dev, ctx, o->model, o->graph, options, diag));
+        o->dev_metric = dev.metric;
+    }
     objective_remember(o, data, options);
     if (ctx->plan) return plan_training(o, loss, options, diag);
     warn_options(o, data_name, data, options, diag);
@@ -555,6 +592,7 @@ Status objective_train(Objective *o, const char *data_name, const TrainOptions *
     TrainOptions named = *options;
     named.part_names = o->part_name;
     named.keeper = ctx->keeper;
+    named.measure = options->dev ? &dev.measure : NULL;
     TrainReport report = {0};
     Status status =
         train(o->graph, loss, o->part, o->part_count, more ? more : data, &named,

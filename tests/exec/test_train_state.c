@@ -1,5 +1,6 @@
 /* The state of training: a run that goes on from the state after any step ends in every
- * byte of one that was never stopped, and states that do not fit are refused. */
+ * byte of one that was never stopped, and states that do not fit are refused. And what
+ * measurements on a development set do. */
 #include "tests/exec/prior_fixture.h"
 
 #include <unistd.h>
@@ -86,6 +87,18 @@ typedef struct Setup {
     TrainOptions options;
 } Setup;
 
+/* What is measured: a number of the weights that goes up and down, and is none at times.
+ */
+static Status read_meter(void *self, double *value, Diag *diag) {
+    const Graph *graph = *(Graph **)self;
+    (void)diag;
+    float w[2];
+    tensor_read_f32(&graph_storage(graph, "out.weight")->tensor, 0, 2, w);
+    *value = cos(60 * (double)w[0]) + (double)w[1];
+    if (*value < -0.8) *value = NAN;
+    return STATUS_OK;
+}
+
 static int64_t toy_length(const Batches *self, int64_t index) {
     (void)self;
     return 1 + index * 7 % 5;
@@ -118,7 +131,7 @@ static TrainOptions usual_options(void) {
     return options;
 }
 
-enum { SETUPS = 10 };
+enum { SETUPS = 14, ENDS_EARLY = 13 };
 
 static void all_setups(Setup *setups) {
     static const char *groups[] = {"out.*=0.5"}, *freeze[] = {"in.bias"};
@@ -140,6 +153,18 @@ static void all_setups(Setup *setups) {
     setups[7].options.steps = 11;
     setups[8].kind = LENGTHS;
     setups[9].kind = COUPLED;
+    for (int i = 10; i < SETUPS; i++) {
+        setups[i].options.dev = "dev";
+        setups[i].options.lr = 0.1;
+    }
+    setups[11].options.ema = setups[12].options.ema = 0.5;
+    setups[11].options.keep = setups[12].options.keep = KEEP_BEST;
+    setups[11].options.dev_every = 2;
+    setups[12].options.dev_every = 1;
+    setups[12].options.objective = OBJECTIVE_VARIATIONAL;
+    setups[13].options.keep = KEEP_BEST;
+    setups[13].options.dev_every = 1;
+    setups[13].options.patience = 3;
 }
 
 /* ---- what comes of a run ---- */
@@ -155,7 +180,9 @@ static void run_setup(const Setup *setup, Memory *memory, int threads, Outcome *
     Fixture f;
     TrainOptions options = setup->options;
     const TrainKeeper keeper = keeper_of(memory);
+    const TrainMeasure measure = {.self = &f.graph, .measure = read_meter};
     options.keeper = memory ? &keeper : NULL;
+    options.measure = options.dev ? &measure : NULL;
     open_kind(&f, setup);
     memset(out, 0, sizeof *out);
     out->arena = arena_create();
@@ -175,7 +202,8 @@ static void expect_row(const TrainRow *a, const TrainRow *b) {
     assert_true(a->gradient_norm == b->gradient_norm);
     assert_true(a->learning_rate == b->learning_rate);
     assert_true(a->parts[0] == b->parts[0] && a->parts[1] == b->parts[1]);
-    assert_true(a->measured == b->measured && a->value == b->value);
+    assert_int_equal(a->measured, b->measured);
+    assert_memory_equal(&a->value, &b->value, sizeof a->value); /* NaN too */
 }
 
 static void expect_same(const Outcome *a, const Outcome *b) {
@@ -190,6 +218,8 @@ static void expect_same(const Outcome *a, const Outcome *b) {
     assert_true(a->report.largest_norm == b->report.largest_norm);
     for (int i = 0; i < 2; i++)
         assert_true(a->report.part_loss[i] == b->report.part_loss[i]);
+    assert_int_equal(a->report.best_step, b->report.best_step);
+    assert_true(a->report.best_value == b->report.best_value);
     assert_int_equal(a->report.row_count, b->report.row_count);
     for (int i = 0; i < a->report.row_count; i++)
         expect_row(&a->report.rows[i], &b->report.rows[i]);
@@ -208,6 +238,7 @@ static void test_goes_on(void **state) {
         run_setup(&setups[s], &memory, 2, &kept);
         expect_same(&whole, &kept);
         const int64_t steps = whole.report.steps;
+        assert_int_equal(s == ENDS_EARLY, steps < whole.report.total);
         assert_int_equal(memory.saves, steps);
         for (int64_t from = 1; from <= steps; from++) {
             memory.from = from;
@@ -221,6 +252,116 @@ static void test_goes_on(void **state) {
         arena_destroy(whole.arena);
         arena_destroy(kept.arena);
     }
+}
+
+/* ---- what is measured ---- */
+
+/* Measurements of a run: what the k-th one is to say, and what weights it saw. */
+typedef struct Script {
+    Graph *graph;
+    const double *values;
+    int count;
+    float seen[STEPS_MOST][WEIGHTS];
+} Script;
+
+static Status read_script(void *self, double *value, Diag *diag) {
+    Script *script = self;
+    (void)diag;
+    copy_weights(script->graph, script->seen[script->count]);
+    *value = script->values[script->count++];
+    return STATUS_OK;
+}
+
+static void run_script(Script *script, const TrainOptions *wanted, bool less,
+                       const double *values, TrainReport *report, float *weights) {
+    Fixture f;
+    TrainOptions options = *wanted;
+    const TrainMeasure measure = {script, less, read_script};
+    model_open(&f, 0.3);
+    *script = (Script){.graph = f.graph, .values = values};
+    options.measure = &measure;
+    assert_ok(run_training(&f, &options, 7, 2, report), f.diag);
+    report->rows = NULL; /* of the fixture's arena */
+    copy_weights(f.graph, weights);
+    model_close(&f);
+}
+
+/* The best weights go out, as they were measured: the first of equal ones, the least of a
+ * loss, the last ones where nothing was a number. */
+static void test_best(void **state) {
+    (void)state;
+    static const double values[12] = {3, NAN, 5, 1, 5, 1, INFINITY, 2, 4, 3, 2, 1};
+    static const double none[12] = {NAN, NAN, NAN, NAN, NAN, NAN,
+                                    NAN, NAN, NAN, NAN, NAN, NAN};
+    Script *script = memory_alloc(1, sizeof *script);
+    TrainReport report;
+    float weights[WEIGHTS];
+    TrainOptions options = usual_options();
+    options.dev_every = 1;
+    options.keep = KEEP_BEST;
+    for (int average = 0; average < 2; average++) {
+        options.ema = average ? 0.9 : 0;
+        run_script(script, &options, false, values, &report, weights);
+        assert_int_equal(script->count, 12);
+        assert_int_equal(report.best_step, 3);
+        assert_true(report.best_value == 5);
+        assert_memory_equal(weights, script->seen[2], sizeof weights);
+        run_script(script, &options, true, values, &report, weights);
+        assert_int_equal(report.best_step, 4);
+        assert_memory_equal(weights, script->seen[3], sizeof weights);
+        run_script(script, &options, false, none, &report, weights);
+        assert_int_equal(report.best_step, 0);
+        assert_memory_equal(weights, script->seen[11], sizeof weights);
+    }
+    options.keep = KEEP_LAST;
+    run_script(script, &options, false, values, &report, weights);
+    assert_int_equal(report.best_step, 3);
+    assert_memory_equal(weights, script->seen[11], sizeof weights);
+    free(script);
+}
+
+/* Measuring changes nothing of the training, and is done after the last step too. */
+static void test_measuring_is_silent(void **state) {
+    (void)state;
+    static const double values[12] = {0};
+    Script *script = memory_alloc(1, sizeof *script);
+    TrainReport report;
+    float weights[WEIGHTS], plain[WEIGHTS];
+    TrainOptions options = usual_options();
+    options.ema = 0.9;
+    options.dev_every = 5;
+    run_script(script, &options, false, values, &report, weights);
+    assert_int_equal(script->count, 3); /* 5, 10, 12 */
+    Fixture f;
+    model_open(&f, 0.3);
+    assert_ok(run_training(&f, &options, 7, 1, &report), f.diag);
+    copy_weights(f.graph, plain);
+    model_close(&f);
+    assert_memory_equal(weights, plain, sizeof plain);
+    options.dev_every = 0;
+    run_script(script, &options, false, values, &report, weights);
+    assert_int_equal(script->count, 3); /* epochs */
+    free(script);
+}
+
+/* Three measurements in a row that are no better end the run. */
+static void test_patience(void **state) {
+    (void)state;
+    static const double values[12] = {1, 0, 0, 2, 2, NAN, 2, 9, 9, 9, 9, 9};
+    Script *script = memory_alloc(1, sizeof *script);
+    TrainReport report;
+    float weights[WEIGHTS];
+    TrainOptions options = usual_options();
+    options.dev_every = 1;
+    options.patience = 3;
+    run_script(script, &options, false, values, &report, weights);
+    assert_int_equal(report.steps, 7);
+    assert_int_equal(report.total, 12);
+    assert_int_equal(report.best_step, 4);
+    assert_int_equal(report.row_count, 7);
+    assert_true(report.last_loss > 0);
+    assert_memory_equal(weights, script->seen[6], sizeof weights);
+    free(script);
 }
 
 /* ---- when it is kept ---- */
@@ -454,6 +595,9 @@ static void test_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_goes_on),
+        cmocka_unit_test(test_best),
+        cmocka_unit_test(test_measuring_is_silent),
+        cmocka_unit_test(test_patience),
         cmocka_unit_test(test_interrupted),
         cmocka_unit_test(test_serial),
         cmocka_unit_test(test_refused),
