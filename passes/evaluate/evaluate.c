@@ -406,39 +406,43 @@ static Status check_gate(Evaluation *e, Diag *diag) {
     return step_fail_gate(e->ctx, &fault, diag);
 }
 
-/* Only the ways to evaluate know of the data they need. */
-static Status check_ways(Evaluation *e, Diag *diag) {
-    if (!e->data) return STATUS_OK;
-    if (e->judge) return evaluate_judged(e, diag);
-    if (e->words && e->options->draws == 0) TRY(evaluate_words(e, diag));
+/* Evaluates; when planning checks the data, which only the ways to do it know. */
+static Status run_ways(Evaluation *e, Diag *diag) {
+    const bool plan = e->ctx->plan;
+    if (e->judge)
+        TRY(evaluate_judged(e, diag));
+    else if (e->options->draws > 0)
+        TRY(plan ? STATUS_OK : evaluate_draws(e, diag));
+    else if (e->words)
+        TRY(evaluate_words(e, diag));
+    else if (!plan)
+        TRY(e->mode == EVALUATE_EACH ? evaluate_each(e, diag)
+                                     : evaluate_dynamic(e, diag));
     return e->translate ? evaluate_translations(e, diag) : STATUS_OK;
+}
+
+static void name_metric(Evaluation *e) {
+    int length;
+    const char *name = metric_name((int)e->metric, &length);
+    e->metric_name = arena_strndup(e->ctx->arena, name, (size_t)length);
 }
 
 Status evaluation_run(Evaluation *e, Diag *diag) {
     PassContext *ctx = e->ctx;
-    int length;
     TRY(choose_mode(e, diag));
-    const char *name = metric_name((int)e->metric, &length);
-    e->metric_name = arena_strndup(ctx->arena, name, (size_t)length);
+    name_metric(e);
     TRY(evaluate_find_against(e, e->metric_name, diag));
     TRY(open_data(e, diag));
-    if (ctx->plan) return check_ways(e, diag);
-    tally_open(&e->total, ctx->arena, e->classes, e->words);
-    if (e->next) e->total.characters = e->data->label_characters;
-    tree_put_string(ctx->arena, ctx->record, "data", e->options->data);
-    e->start = ticker_seconds();
-    if (e->judge)
-        TRY(evaluate_judged(e, diag));
-    else if (e->options->draws > 0)
-        TRY(evaluate_draws(e, diag));
-    else if (e->words)
-        TRY(evaluate_words(e, diag));
-    else if (e->mode == EVALUATE_EACH)
-        TRY(evaluate_each(e, diag));
-    else
-        TRY(evaluate_dynamic(e, diag));
-    if (e->translate) TRY(evaluate_translations(e, diag));
-    e->value = gate_value(e);
+    if (ctx->plan && !e->data) return STATUS_OK;
+    if (!ctx->plan) {
+        tally_open(&e->total, ctx->arena, e->classes, e->words);
+        if (e->next) e->total.characters = e->data->label_characters;
+        tree_put_string(ctx->arena, ctx->record, "data", e->options->data);
+        e->start = ticker_seconds();
+    }
+    TRY(run_ways(e, diag));
+    name_metric(e); /* a judge may have chosen by the data */
+    if (!ctx->plan) e->value = gate_value(e);
     return STATUS_OK;
 }
 

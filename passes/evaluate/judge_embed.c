@@ -61,7 +61,7 @@ static Status choose_metric(const Embeddings *m, Evaluation *e, Diag *diag) {
         [PAIRS_MATCHING] = "it has no labels: recall_at_1, recall_at_10 or mrr"};
     if (e->options->metric == METRIC_AUTO) e->metric = USUAL[m->kind];
     if (METRICS_OF[m->kind] & JUDGE_KNOWS(e->metric)) return STATUS_OK;
-    return step_fail_option(e->ctx, "metric", diag,
+    return step_fail_option(e->ctx, e->metric_option, diag,
                             "expected one that data set \"%s\" allows; %s",
                             e->options->data, NEEDS[m->kind]);
 }

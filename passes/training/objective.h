@@ -145,8 +145,9 @@ Status objective_freeze_trunk(Objective *objective, Diag *diag);
 Status objective_check(const TrainOptions *options, const StepSource *source, Diag *diag);
 
 /* Trains (or, when planning, measures memory), takes the weights over (in variational
- * inference the Gaussians too) and fills the step's record: loss curve, final value of
- * every part, what the prior adds and which weights were trained without one. */
+ * inference the Gaussians too) and fills the step's record: curve, final value of every
+ * part, what the prior adds and which weights were trained without one, and what the
+ * development set said, where options->dev names one. The state goes to ctx->keeper. */
 Status objective_train(Objective *objective, const char *data,
                        const TrainOptions *options, Diag *diag);
 

@@ -252,6 +252,30 @@ static void check_relevance(Model *model, Batches *data, const Embedded *e, Diag
     assert_null(tree_get(record, "mrr"));
 }
 
+/* Measured on a development set while it is trained: by the metric that the data ask for,
+ * and to the value that evaluate finds behind. */
+static void test_development(void **state) {
+    (void)state;
+    Diag *diag = diag_create();
+    Model *model = configured_model(MEAN, 5);
+    Batches *data = rows_open("sentence2: b, pairs: separate, label: ''", diag);
+    const Tree *best = tree_get(
+        run_step(model, NULL, data,
+                 "finetune: {data: d, dev: d, keep: best, batch_size: 6, epochs: 3}",
+                 diag),
+        "best");
+    const char *metric = tree_get(best, "metric")->string;
+    assert_string_equal(metric, "recall_at_1");
+    const double value = number(best, "value");
+    assert_true(value ==
+                number(run_step(model, NULL, data, "evaluate: {data: d}", diag), metric));
+    expect_fails(model, data, "finetune: {data: d, dev: d, dev_metric: spearman}",
+                 "passes[0].finetune.dev_metric: ");
+    batches_destroy(data);
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
 static void test_labelled(void **state) {
     (void)state;
     Diag *diag = diag_create();
