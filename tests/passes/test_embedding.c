@@ -579,11 +579,12 @@ static void test_scored(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_matching),   cmocka_unit_test(test_labelled),
-        cmocka_unit_test(test_no_pairs),   cmocka_unit_test(test_distill_losses),
-        cmocka_unit_test(test_projection), cmocka_unit_test(test_contrastive),
-        cmocka_unit_test(test_teacher),    cmocka_unit_test(test_scored),
-        cmocka_unit_test(test_classes),    cmocka_unit_test(test_importance),
+        cmocka_unit_test(test_matching),    cmocka_unit_test(test_labelled),
+        cmocka_unit_test(test_no_pairs),    cmocka_unit_test(test_distill_losses),
+        cmocka_unit_test(test_projection),  cmocka_unit_test(test_contrastive),
+        cmocka_unit_test(test_teacher),     cmocka_unit_test(test_scored),
+        cmocka_unit_test(test_classes),     cmocka_unit_test(test_importance),
+        cmocka_unit_test(test_development),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
