@@ -4,7 +4,7 @@
 
 static const Field fields[] = {
     PRUNE_FIELD_SCORE,
-    PRUNE_FIELDS_BUDGET("budget"),
+    F_BUDGET(PruneOptions, budget, "budget"),
     PRUNE_FIELD_RANKING("heads, and units,"),
     F_INT(PruneOptions, least_heads, 1, 100000000,
           "heads that every layer keeps, 1 when not given"),
@@ -22,10 +22,9 @@ static const PruneOptions defaults = {0};
 
 static Status prune_both_check(const void *opaque, const StepSource *source, Diag *diag) {
     const PruneOptions *options = opaque;
-    int budgets = 0;
-    for (int kind = 0; kind < PRUNE_BUDGETS; kind++) budgets += options->budget[kind] > 0;
+    const int budgets = budget_count(&options->budget);
     if (budgets == 1) return prune_check(options, source, diag);
-    return option_fail(source, PRUNE_BUDGET_NAMES, STATUS_RECIPE, diag,
+    return option_fail(source, BUDGET_NAMES, STATUS_RECIPE, diag,
                        "expected one of flops, parameters and bytes, found %s",
                        budgets ? "several" : "none");
 }

@@ -10,7 +10,7 @@
 #ifndef COMPRESS_PASSES_PRUNING_PRUNE_H
 #define COMPRESS_PASSES_PRUNING_PRUNE_H
 
-#include "passes/measure.h"
+#include "passes/budget.h"
 #include "passes/posterior/prior.h"
 
 typedef enum PruneKind { PRUNE_HEADS, PRUNE_FFN } PruneKind;
@@ -33,20 +33,13 @@ enum { RANKING_AUTO, RANKING_PER_LAYER, RANKING_GLOBAL };
  * values. */
 enum { ZERO_OUTPUT, ZERO_VALUE };
 
-/* Budgets are those of parameters, bytes and FLOPs, the first three of MeasureKind; a
- * share is one of the model that the step gets, or of the recipe's input model. */
-enum { PRUNE_BUDGETS = MEASURE_FLOPS + 1 };
-#define PRUNE_BUDGET_NAMES "flops|parameters|bytes"
-enum { SHARE_OF_STEP, SHARE_OF_INPUT };
-
 /* Options of the pruning passes; each offers those that it has a use for. */
 typedef struct PruneOptions {
     int score;   /* PruneScore */
     int ranking; /* RANKING_ */
     int64_t keep, keep_total;
     double keep_ratio;
-    double budget[PRUNE_BUDGETS]; /* by MeasureKind, see measure_bound; 0 = not given */
-    int share_of;                 /* SHARE_OF_ */
+    BudgetOptions budget;
     int64_t least_heads, least_units; /* under a budget: of every layer; 0 = 1 */
     bool allow_empty;
     int prior; /* PriorKind */
@@ -71,16 +64,6 @@ typedef struct PruneOptions {
     F_CHOICE(PruneOptions, zero, "output|value",                                         \
              "prior: gaussian, score: relevance: what is taken to be zero of a head "    \
              "that goes: what the output projection reads of it, or its values")
-#define PRUNE_FIELDS_BUDGET(what)                                                        \
-    F_BOUND(PruneOptions, flops, budget[MEASURE_FLOPS], FIELD_COUNTS,                    \
-            what ": FLOPs of the model that stay; up to 1: a share"),                    \
-        F_BOUND(PruneOptions, parameters, budget[MEASURE_PARAMETERS], FIELD_COUNTS,      \
-                what ": parameters of the model that stay; up to 1: a share"),           \
-        F_BOUND(PruneOptions, bytes, budget[MEASURE_BYTES], FIELD_BYTES,                 \
-                what ": bytes of its weights that stay; up to 1: a share"),              \
-        F_CHOICE(PruneOptions, share_of, "step|input",                                   \
-                 "a budget up to 1 is a share of the model that the step gets, or of "   \
-                 "the recipe's input model")
 #define PRUNE_FIELDS(units, least_member)                                                \
     PRUNE_FIELD_SCORE, PRUNE_FIELD_RANKING(units),                                       \
         F_INT(PruneOptions, keep, 1, 100000000, units " kept in every layer"),           \
@@ -88,7 +71,7 @@ typedef struct PruneOptions {
               "ranking: global: " units " kept in all; shared ones count once"),         \
         F_REAL(PruneOptions, keep_ratio, 1e-9, 1,                                        \
                "share of the " units " kept, of each layer or of all"),                  \
-        PRUNE_FIELDS_BUDGET("budget in place of a number"),                              \
+        F_BUDGET(PruneOptions, budget, "budget in place of a number"),                   \
         {.name = "least",                                                                \
          .kind = FIELD_INT,                                                              \
          .offset = FIELD_AT(PruneOptions, least_member, int64_t),                        \
@@ -209,9 +192,6 @@ Status prune_choose(Prune *prune, const PruneOptions *options, Diag *diag);
 
 /* Whether units of all layers are compared with each other. */
 bool prune_is_global(const PruneOptions *options);
-
-/* The budget that options give; MEASURE_KINDS when they give none. */
-MeasureKind prune_budget_kind(const PruneOptions *options);
 
 /* Decides what the groups of one kind or of both keep, of the same model, which is not
  * changed: units with the largest score over cost, as many as the budget has room for, so

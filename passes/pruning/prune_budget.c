@@ -24,35 +24,27 @@ typedef struct Share {
     bool mixes;    /* the cost of one more unit depends on how many there are */
 } Share;
 
-typedef struct Budget {
+typedef struct Choice {
     PassContext *ctx;
     const Model *model;
     const PruneOptions *options;
-    MeasureKind kind;
-    double whole, bound; /* what a share is of, and the budget itself */
-    double full;         /* cost of the model with all units */
+    Budget budget;
+    double full; /* cost of the model with all units */
     Prune *const *prunes;
     int prune_count;
     Share *shares;
     int share_count;
-} Budget;
-
-MeasureKind prune_budget_kind(const PruneOptions *options) {
-    int kind = 0;
-    while (kind < PRUNE_BUDGETS && options->budget[kind] <= 0) kind++;
-    return kind < PRUNE_BUDGETS ? (MeasureKind)kind : MEASURE_KINDS;
-}
+} Choice;
 
 bool prune_is_global(const PruneOptions *options) {
     return options->ranking == RANKING_GLOBAL ||
-           (options->ranking == RANKING_AUTO &&
-            prune_budget_kind(options) != MEASURE_KINDS);
+           (options->ranking == RANKING_AUTO && budget_count(&options->budget) > 0);
 }
 
 /* ---- measuring ---- */
 
 /* Cuts the first units of each group of a kind, as many as the shares' counts say. */
-static Status cut_counts(const Budget *b, const Prune *prune, Model *copy, Arena *arena,
+static Status cut_counts(const Choice *b, const Prune *prune, Model *copy, Arena *arena,
                          Diag *diag) {
     PassContext ctx = *prune->ctx;
     ctx.arena = arena;
@@ -71,7 +63,7 @@ static Status cut_counts(const Budget *b, const Prune *prune, Model *copy, Arena
 }
 
 /* Measures the model with as many units as the shares' counts say. */
-static Status measure_counts(double *cost, const Budget *b, Diag *diag) {
+static Status measure_counts(double *cost, const Choice *b, Diag *diag) {
     Arena *arena = arena_create();
     Model *copy = model_copy(b->model);
     Measure measure = {0};
@@ -80,14 +72,14 @@ static Status measure_counts(double *cost, const Budget *b, Diag *diag) {
     for (int i = 0; i < b->prune_count && status == STATUS_OK; i++)
         status = cut_counts(b, b->prunes[i], copy, arena, diag);
     if (status == STATUS_OK) status = model_measure(&measure, copy, diag);
-    *cost = measure_get(&measure, b->kind);
+    *cost = measure_get(&measure, b->budget.kind);
     model_destroy(copy);
     arena_destroy(arena);
     return status;
 }
 
 /* The same with `count` units in one group and all in the others, less the whole. */
-static Status measure_share(const Budget *b, Share *share, int64_t count, Diag *diag) {
+static Status measure_share(const Choice *b, Share *share, int64_t count, Diag *diag) {
     for (int i = 0; i < b->share_count; i++)
         b->shares[i].count = b->shares[i].group->units;
     share->count = count;
@@ -98,7 +90,7 @@ static Status measure_share(const Budget *b, Share *share, int64_t count, Diag *
 
 /* Fills the table of costs: one measurement where all units cost the same, and one for
  * the group without any. */
-static Status fill_costs(const Budget *b, Share *share, Diag *diag) {
+static Status fill_costs(const Choice *b, Share *share, Diag *diag) {
     const int64_t units = share->group->units;
     share->cost = ARENA_ARRAY(b->ctx->arena, double, (size_t)units + 1);
     const int64_t last = share->mixes ? units - 1 : units > 1;
@@ -124,7 +116,7 @@ static bool group_mixes(const Prune *p, const PruneGroup *group) {
     return false;
 }
 
-static void list_shares(Budget *b) {
+static void list_shares(Choice *b) {
     int most = 0;
     for (int i = 0; i < b->prune_count; i++) most += b->prunes[i]->group_count;
     b->shares = ARENA_ARRAY(b->ctx->arena, Share, (size_t)most);
@@ -145,20 +137,9 @@ static void list_shares(Budget *b) {
         }
 }
 
-static Status measure_whole(Budget *b, Diag *diag) {
-    Measure measure;
-    Model *whole = (Model *)b->model;
-    if (b->options->share_of == SHARE_OF_INPUT)
-        TRY(step_teacher(b->ctx, NULL, &whole, diag));
-    TRY(model_measure(&measure, whole, diag));
-    b->whole = measure_get(&measure, b->kind);
-    b->bound = measure_bound(b->options->budget[b->kind], b->whole);
-    return STATUS_OK;
-}
-
 /* ---- choosing ---- */
 
-static double predict(const Budget *b) {
+static double predict(const Choice *b) {
     double sum = b->full;
     for (int i = 0; i < b->share_count; i++) sum += b->shares[i].cost[b->shares[i].count];
     return sum;
@@ -174,7 +155,7 @@ static bool take_one(Share *share, double *used, double bound) {
     return true;
 }
 
-static void set_level(const Budget *b, double level) {
+static void set_level(const Choice *b, double level) {
     for (int i = 0; i < b->share_count; i++) {
         Share *share = &b->shares[i];
         const double free_units = (double)(share->group->units - share->least);
@@ -182,9 +163,26 @@ static void set_level(const Budget *b, double level) {
     }
 }
 
-/* The same part of every group; and where a ranking over all is guessed, single units as
- * long as one fits. */
-static void choose_evenly(const Budget *b, double bound) {
+/* Takes one more unit into each group of a kind, where the bound allows all of them. */
+static bool take_row(const Choice *b, const Prune *prune, double *used, double bound) {
+    double more = 0;
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < b->share_count; i++) {
+            Share *share = &b->shares[i];
+            if (share->prune != prune || share->count == share->group->units) continue;
+            if (round == 0)
+                more += share->cost[share->count + 1] - share->cost[share->count];
+            else
+                share->count++;
+            if (round == 0 && *used + more > bound) return false;
+        }
+    *used += more;
+    return more > 0;
+}
+
+/* The same part of every group, then more as long as it fits: single units where a
+ * ranking over all is guessed, else one of every layer. */
+static void choose_evenly(const Choice *b, double bound) {
     double low = 0, high = 1;
     for (int i = 0; i < 60; i++) {
         const double middle = (low + high) / 2;
@@ -196,10 +194,13 @@ static void choose_evenly(const Budget *b, double bound) {
     }
     set_level(b, low);
     double used = predict(b);
-    for (bool more = prune_is_global(b->options); more;) {
+    const bool single = prune_is_global(b->options);
+    for (bool more = true; more;) {
         more = false;
-        for (int i = 0; i < b->share_count; i++)
+        for (int i = 0; single && i < b->share_count; i++)
             more |= take_one(&b->shares[i], &used, bound);
+        for (int i = 0; !single && i < b->prune_count; i++)
+            more |= take_row(b, b->prunes[i], &used, bound);
     }
 }
 
@@ -223,7 +224,7 @@ static int compare_scores(const void *left, const void *right) {
 }
 
 /* All units beyond those that stay in any case, the best first; to be freed. */
-static Candidate *list_candidates(const Budget *b, int64_t *count) {
+static Candidate *list_candidates(const Choice *b, int64_t *count) {
     int64_t total = 0;
     for (int i = 0; i < b->share_count; i++) total += b->shares[i].group->units;
     Candidate *list = memory_alloc((size_t)total + 1, sizeof *list);
@@ -244,7 +245,7 @@ static Candidate *list_candidates(const Budget *b, int64_t *count) {
 }
 
 /* Groups keep their best units, so that how many of each stay says which. */
-static void choose_by_worth(const Budget *b, double bound) {
+static void choose_by_worth(const Choice *b, double bound) {
     int64_t count;
     Candidate *list = list_candidates(b, &count);
     set_level(b, 0);
@@ -253,58 +254,45 @@ static void choose_by_worth(const Budget *b, double bound) {
     free(list);
 }
 
-static Status fail_least(const Budget *b, double least, Diag *diag) {
-    const char *name = measure_name(b->kind);
-    step_fail_option(b->ctx, PRUNE_BUDGET_NAMES, diag,
-                     "expected at least %.0f %s (%.4f of %.0f), which the model has with "
-                     "the fewest units, found %.0f",
-                     least, name, least / b->whole, b->whole, b->bound);
+static Status fail_least(const Choice *b, double least, Diag *diag) {
+    const bool heads = b->prunes[0]->kind == PRUNE_HEADS && !b->options->allow_empty;
+    budget_fail(&b->budget, b->ctx, least, "the fewest units", diag);
     diag_hint(diag, "%s, or let more of the model go by other steps",
-              b->prunes[0]->kind == PRUNE_HEADS && !b->options->allow_empty
-                  ? "give more, let layers end without heads (`allow_empty: true`)"
-                  : "give more");
+              heads ? "give more, let layers end without heads (`allow_empty: true`)"
+                    : "give more");
     return STATUS_MODEL;
 }
 
 /* Counts that keep the budget, checked against the model that comes of them: where it
  * costs more than the sum of its groups says, the rest of the choice gets that less. */
-static Status choose_counts(Budget *b, bool known, double *cost, Diag *diag) {
+static Status choose_counts(Choice *b, bool known, double *cost, Diag *diag) {
     set_level(b, 0);
     const double least = predict(b);
-    if (least > b->bound) return fail_least(b, least, diag);
-    for (double bound = b->bound; bound >= least; bound -= *cost - b->bound) {
+    if (least > b->budget.bound) return fail_least(b, least, diag);
+    for (double bound = b->budget.bound; bound >= least;
+         bound -= *cost - b->budget.bound) {
         if (known)
             choose_by_worth(b, bound);
         else
             choose_evenly(b, bound);
         TRY(measure_counts(cost, b, diag));
-        if (*cost <= b->bound) return STATUS_OK;
+        if (*cost <= b->budget.bound) return STATUS_OK;
     }
     return fail_least(b, *cost, diag);
 }
 
 /* ---- the whole ---- */
 
-static void record_budget(const Budget *b, double cost) {
-    Arena *arena = b->ctx->arena;
-    const char *name = measure_name(b->kind);
-    tree_put_real(arena, b->ctx->record, "budget", b->bound);
-    tree_put_real(arena, b->ctx->record, name, cost);
-    tree_put_real(arena, b->ctx->record, arena_printf(arena, "%s_share", name),
-                  cost / b->whole);
-}
-
 Status prune_choose_budget(Prune *const *prunes, int count, const Model *model,
                            const PruneOptions *options, Diag *diag) {
-    Budget b = {.ctx = prunes[0]->ctx,
+    Choice b = {.ctx = prunes[0]->ctx,
                 .model = model,
                 .options = options,
-                .kind = prune_budget_kind(options),
                 .prunes = prunes,
                 .prune_count = count};
     bool guessed = false;
     double cost = 0;
-    TRY(measure_whole(&b, diag));
+    TRY(budget_open(&b.budget, b.ctx, model, &options->budget, diag));
     list_shares(&b);
     set_level(&b, 1);
     TRY(measure_counts(&b.full, &b, diag));
@@ -314,6 +302,6 @@ Status prune_choose_budget(Prune *const *prunes, int count, const Model *model,
     TRY(choose_counts(&b, !guessed && prune_is_global(options), &cost, diag));
     for (int i = 0; i < b.share_count; i++)
         prune_keep_best(b.shares[i].prune, b.shares[i].group, b.shares[i].count);
-    record_budget(&b, cost);
+    budget_record(&b.budget, b.ctx, cost);
     return STATUS_OK;
 }

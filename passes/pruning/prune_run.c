@@ -18,9 +18,6 @@ static Status check_unused(const PruneOptions *options, const StepSource *source
     if (!global && options->allow_empty)
         return option_fail(source, "allow_empty", STATUS_RECIPE, diag,
                            "expected ranking: global with it");
-    if (!budget && options->share_of != SHARE_OF_STEP)
-        return option_fail(source, "share_of", STATUS_RECIPE, diag,
-                           "expected a budget with it");
     if (!budget && (options->least_heads || options->least_units))
         return option_fail(source, "least", STATUS_RECIPE, diag,
                            "expected a budget with it");
@@ -29,17 +26,17 @@ static Status check_unused(const PruneOptions *options, const StepSource *source
 
 Status prune_check(const void *opaque, const StepSource *source, Diag *diag) {
     const PruneOptions *options = opaque;
-    int budgets = 0;
-    for (int kind = 0; kind < PRUNE_BUDGETS; kind++) budgets += options->budget[kind] > 0;
+    const int budgets = budget_count(&options->budget);
     const int ways = (options->keep > 0) + (options->keep_total > 0) +
                      (options->keep_ratio > 0) + budgets;
     if (ways != 1)
-        return option_fail(source, "keep|keep_total|keep_ratio|" PRUNE_BUDGET_NAMES,
+        return option_fail(source, "keep|keep_total|keep_ratio|" BUDGET_NAMES,
                            STATUS_RECIPE, diag,
                            "expected one of keep, keep_total, keep_ratio, flops, "
                            "parameters and bytes, found %s",
                            ways ? "several" : "none");
     TRY(check_unused(options, source, budgets > 0, diag));
+    TRY(budget_check(&options->budget, source, diag));
     if (options->zero != ZERO_OUTPUT && options->prior != PRIOR_GAUSSIAN &&
         options->score != SCORE_RELEVANCE)
         return option_fail(source, "zero", STATUS_RECIPE, diag,
@@ -201,7 +198,7 @@ static bool units_are_equal(const Prune *p) {
 static void warn_guess(const Prune *parts, int count, const PruneOptions *options,
                        Diag *diag) {
     PassContext *ctx = parts->ctx;
-    const bool budget = prune_budget_kind(options) != MEASURE_KINDS;
+    const bool budget = budget_count(&options->budget) > 0;
     if (!parts->guessed || !prune_is_global(options)) return;
     if (count == 1 && !options->allow_empty && units_are_equal(parts)) return;
     ctx->guessed = true;
@@ -257,7 +254,7 @@ static Status choose(Prune *parts, int count, const Model *model,
         TRY(read_scores(&parts[i], model, options, diag));
         TRY(prune_sum_scores(&parts[i], diag));
     }
-    return prune_budget_kind(options) != MEASURE_KINDS
+    return budget_count(&options->budget) > 0
                ? prune_choose_budget(list, count, model, options, diag)
                : prune_choose(parts, options, diag);
 }

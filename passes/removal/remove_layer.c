@@ -1,5 +1,6 @@
 /* remove_layer: takes layers out of a stack; what fed a removed layer feeds whoever used
  * it. See passes/layers.h, and passes/removal/removal.h for the weights that stay. */
+#include "passes/budget.h"
 #include "passes/removal/removal.h"
 
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 typedef struct RemoveOptions {
     IntList keep, drop;
     int64_t count, drop_count;
+    BudgetOptions budget;
     int order; /* RemovalOrder */
     int prior; /* PriorKind */
     const char *stack;
@@ -21,6 +23,7 @@ static const Field fields[] = {
     F_INT(R, drop_count, 0, 999999,
           "how many layers to remove, instead of `keep`, chosen by `order`; 0 = not "
           "given"),
+    F_BUDGET(R, budget, "as many layers as a budget has room for, chosen by `order`"),
     F_CHOICE(R, order, REMOVAL_ORDERS, REMOVAL_ORDER_HELP),
     F_PRIOR(R),
     F_STRING(R, stack,
@@ -31,6 +34,9 @@ static const Field fields[] = {
 };
 
 static const R defaults = {.stack = "main"};
+
+/* Options that say which layers go. */
+#define REMOVE_WAYS "keep|drop|count|drop_count|" BUDGET_NAMES
 
 /* ---- checks ---- */
 
@@ -66,16 +72,65 @@ static Status check_numbers(PassContext *ctx, const R *options, int depth, Diag 
     return STATUS_OK;
 }
 
+/* ---- budgets ---- */
+
+/* What the model costs without `count` layers, those that would go. */
+static Status measure_without(double *cost, const Removal *removal, const Model *model,
+                              const R *options, int depth, int count, MeasureKind kind,
+                              Diag *diag) {
+    PassContext ctx = *removal->ctx;
+    Removal scratch = *removal;
+    IntList drop = {NULL, 0};
+    Measure measure = {0};
+    Model *copy = model_copy(model);
+    ctx.arena = arena_create();
+    ctx.record = tree_new(ctx.arena, TREE_MAP, LOC_NONE);
+    scratch.ctx = &ctx;
+    model_strip(copy);
+    Status status = STATUS_OK;
+    if (count > 0)
+        status = removal_choose(&drop, &scratch,
+                                removal_others(ctx.arena, (IntList){NULL, 0}, depth),
+                                count, (RemovalOrder)options->order, diag);
+    if (status == STATUS_OK && count > 0)
+        status = layers_keep(&ctx, copy, removal->stack,
+                             removal_others(ctx.arena, drop, depth), diag);
+    if (status == STATUS_OK) status = model_measure(&measure, copy, diag);
+    *cost = measure_get(&measure, kind);
+    model_destroy(copy);
+    arena_destroy(ctx.arena);
+    return status;
+}
+
+/* The fewest layers to remove with which the budget holds. */
+static Status count_by_budget(int64_t *count, const Removal *removal, const Model *model,
+                              const R *options, int depth, Diag *diag) {
+    Budget budget;
+    double cost = 0;
+    TRY(budget_open(&budget, removal->ctx, model, &options->budget, diag));
+    for (int drop = 0; drop < depth; drop++) {
+        TRY(measure_without(&cost, removal, model, options, depth, drop, budget.kind,
+                            diag));
+        if (cost > budget.bound) continue;
+        *count = drop;
+        budget_record(&budget, removal->ctx, cost);
+        return STATUS_OK;
+    }
+    return budget_fail(&budget, removal->ctx, cost, "one layer", diag);
+}
+
 /* The layers to keep, ascending. */
-static Status resolve(IntList *keep, const Removal *removal, const R *options, int depth,
-                      Diag *diag) {
+static Status resolve(IntList *keep, const Removal *removal, const Model *model,
+                      const R *options, int depth, Diag *diag) {
     Arena *arena = removal->ctx->arena;
     IntList drop = options->drop;
     TRY(check_numbers(removal->ctx, options, depth, diag));
     *keep = options->keep;
     if (keep->count) return STATUS_OK;
-    const int64_t count = options->count ? depth - options->count : options->drop_count;
-    if (!drop.count)
+    int64_t count = options->count ? depth - options->count : options->drop_count;
+    if (budget_count(&options->budget) > 0)
+        TRY(count_by_budget(&count, removal, model, options, depth, diag));
+    if (!drop.count && count > 0)
         TRY(removal_choose(&drop, removal,
                            removal_others(arena, (IntList){NULL, 0}, depth), count,
                            (RemovalOrder)options->order, diag));
@@ -113,23 +168,24 @@ static Status check_ascending(IntList keep, const StepSource *source, Diag *diag
 
 static Status remove_check(const void *opaque, const StepSource *source, Diag *diag) {
     const R *options = opaque;
+    const int budgets = budget_count(&options->budget);
     const int ways = (options->keep.count > 0) + (options->drop.count > 0) +
-                     (options->count > 0) + (options->drop_count > 0);
+                     (options->count > 0) + (options->drop_count > 0) + budgets;
     if (ways == 0)
-        return option_fail(
-            source, "keep|drop|count|drop_count", STATUS_RECIPE, diag,
-            "expected one of keep, drop, count and drop_count, with at least "
-            "one layer; found none");
+        return option_fail(source, REMOVE_WAYS, STATUS_RECIPE, diag,
+                           "expected one of keep, drop, count, drop_count, flops, "
+                           "parameters and bytes, with at least one layer; found none");
     if (ways > 1)
-        return option_fail(
-            source, "keep|drop|count|drop_count", STATUS_RECIPE, diag,
-            "expected one of keep, drop, count and drop_count, found %d of "
-            "them",
-            ways);
-    if (options->order != ORDER_SPREAD && !options->count && !options->drop_count)
+        return option_fail(source, REMOVE_WAYS, STATUS_RECIPE, diag,
+                           "expected one of keep, drop, count, drop_count, flops, "
+                           "parameters and bytes, found %d of them",
+                           ways);
+    if (options->order != ORDER_SPREAD && !options->count && !options->drop_count &&
+        !budgets)
         return option_fail(source, "order", STATUS_RECIPE, diag,
-                           "expected count or drop_count with it, found a list of "
-                           "layers");
+                           "expected count, drop_count or a budget with it, found a list "
+                           "of layers");
+    TRY(budget_check(&options->budget, source, diag));
     TRY(check_duplicates("keep", options->keep, source, diag));
     TRY(check_duplicates("drop", options->drop, source, diag));
     return check_ascending(options->keep, source, diag);
@@ -171,7 +227,7 @@ static Status remove_run(PassContext *ctx, Model *model, const void *opaque, Dia
                          options.stack);
     const Removal removal = {ctx, model->graph, options.stack, BLOCK_ALL};
     IntList keep;
-    TRY(resolve(&keep, &removal, &options, depth, diag));
+    TRY(resolve(&keep, &removal, model, &options, depth, diag));
     return keep_layers(&removal, model, &options, keep, depth, diag);
 }
 
