@@ -55,10 +55,11 @@ static Status measure_input(Measure *out, PassContext *ctx, const G *options,
 /* Whether the plan's sizes are guesses that a run may keep below the bound. */
 static bool warn_guessed(PassContext *ctx, const GateFault *fault, Diag *diag) {
     if (!ctx->guessed) return false;
+    const int digits = fault->whole ? 0 : 4;
     option_warn(&ctx->source, fault->bound, diag,
-                "the plan guesses sizes, and by them %s is %g, above %g: the gate is "
+                "the plan guesses sizes, and by them %s is %.*f, above %.*f: the gate is "
                 "asked again when the steps have run",
-                fault->metric, fault->found, fault->expected);
+                fault->metric, digits, fault->found, digits, fault->expected);
     return true;
 }
 

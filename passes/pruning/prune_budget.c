@@ -235,7 +235,8 @@ static Candidate *list_candidates(const Choice *b, int64_t *count) {
         memcpy(scores, group->scores, (size_t)group->units * sizeof *scores);
         qsort(scores, (size_t)group->units, sizeof *scores, compare_scores);
         for (int64_t rank = b->shares[i].least; rank < group->units; rank++) {
-            const double worth = group->cost > 0 ? scores[rank] / group->cost : INFINITY;
+            const bool as_it_is = b->options->score == SCORE_RANDOM || group->cost <= 0;
+            const double worth = as_it_is ? scores[rank] : scores[rank] / group->cost;
             list[(*count)++] = (Candidate){worth, i, rank};
         }
     }
