@@ -167,9 +167,9 @@ Status prune_cut_scores(const Prune *prune, Model *model, Diag *diag);
  * when planning. Fails with STATUS_MODEL, with a hint, without a posterior. */
 Status prune_relevance(Prune *prune, int zero, Diag *diag);
 
-/* Conditions the Gaussians on the zeros of the units that go. Call after prune_choose and
- * before anything is cut. Fails with STATUS_MODEL. */
-Status prune_condition(const Prune *prune, int zero, Diag *diag);
+/* Conditions the Gaussians on the zeros of the units that go, of all kinds together. Call
+ * after the choice and before anything is cut. Fails with STATUS_MODEL. */
+Status prune_condition(const Prune *prunes, int count, int zero, Diag *diag);
 
 /* Whether a slot is the first of its group with its storage and axis. */
 bool prune_is_first(const Prune *prune, const PruneBlock *block, const PruneSlot *slot);

@@ -53,14 +53,15 @@ static int64_t *removed_units(const Prune *p, const PruneGroup *group, int64_t *
     return units;
 }
 
-Status prune_condition(const Prune *p, int zero, Diag *diag) {
+Status prune_condition(const Prune *prunes, int count, int zero, Diag *diag) {
     SliceList given = {0}, removed = {0};
-    for (int g = 0; g < p->group_count; g++) {
-        int64_t count = 0;
-        const int64_t *units = removed_units(p, &p->groups[g], &count);
-        if (count) gather(&given, &removed, p, g, units, count, zero);
-    }
-    return prior_condition(p->ctx, p->graph, &given, &removed, diag);
+    for (const Prune *p = prunes; p < prunes + count; p++)
+        for (int g = 0; g < p->group_count; g++) {
+            int64_t gone = 0;
+            const int64_t *units = removed_units(p, &p->groups[g], &gone);
+            if (gone) gather(&given, &removed, p, g, units, gone, zero);
+        }
+    return prior_condition(prunes->ctx, prunes->graph, &given, &removed, diag);
 }
 
 /* ---- relevance ---- */

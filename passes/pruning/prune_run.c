@@ -266,17 +266,6 @@ static bool is_exact(const Prune *p) {
     return true;
 }
 
-/* What is to be done with the model as a whole, before anything is cut. */
-static Status prepare(Prune *p, Model *model, const PruneOptions *options, Tree *into,
-                      Diag *diag) {
-    PassContext *ctx = p->ctx;
-    TRY(prune_cut_scores(p, model, diag));
-    ctx->exact = ctx->exact && is_exact(p);
-    record(p, into);
-    return options->prior == PRIOR_GAUSSIAN ? prune_condition(p, options->zero, diag)
-                                            : STATUS_OK;
-}
-
 Status prune_run(PassContext *ctx, Model *model, PruneKind first, PruneKind last,
                  const PruneOptions *options, Diag *diag) {
     static const char *const NAMES[] = {"heads", "ffn"};
@@ -290,8 +279,12 @@ Status prune_run(PassContext *ctx, Model *model, PruneKind first, PruneKind last
         Tree *into = first < last
                          ? tree_put_map(ctx->arena, ctx->record, NAMES[parts[i].kind])
                          : ctx->record;
-        TRY(prepare(&parts[i], model, options, into, diag));
+        TRY(prune_cut_scores(&parts[i], model, diag));
+        ctx->exact = ctx->exact && is_exact(&parts[i]);
+        record(&parts[i], into);
     }
+    if (options->prior == PRIOR_GAUSSIAN)
+        TRY(prune_condition(parts, count, options->zero, diag));
     for (int i = 0; i < count; i++) TRY(prune_cut(&parts[i], diag));
     if (options->prior == PRIOR_GAUSSIAN)
         return condition_set_weights(model->graph, diag);
