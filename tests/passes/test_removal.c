@@ -309,7 +309,7 @@ static void test_errors(void **state) {
     expect_pass_fails(model, pass, "{block: ffn, drop: [0], order: random}",
                       STATUS_RECIPE, "order: expected drop_count");
     expect_pass_fails(model, "remove_layer", "{drop: [0], order: random}", STATUS_RECIPE,
-                      "order: expected count or drop_count");
+                      "order: expected count, drop_count or a budget");
     expect_pass_fails(model, "remove_layer", "{drop_count: 3}", STATUS_MODEL,
                       "expected at least one of the 3 layers");
     expect_pass_fails(model, "remove_attention", "{}", STATUS_MODEL,
