@@ -35,6 +35,7 @@ struct NetValue {
     bool failed;         /* lifting it was tried, and could not be done */
     bool tokens_first;   /* its rows are [T, N], not [N, T]: probe.h */
     bool real; /* quantised in the file; real numbers here: io/onnx/net_quantised.h */
+    struct NetReal *became; /* of a stored one of few bits: what it became, or NULL */
 };
 
 struct NetNode {

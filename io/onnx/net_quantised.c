@@ -6,11 +6,19 @@
 
 #include <string.h>
 
-/* How the numbers of a weight are scaled: one scale, or one for each index of an axis. */
+/* How the numbers of a weight are scaled: one scale, or one for each index of an axis, or
+ * for each block of a row. */
 typedef struct Scaling {
     NetValue *scale, *zero; /* stored; zero may be NULL */
     int64_t axis;           /* counted from the end when negative */
+    int64_t block, bits;    /* of blocks of few bits, else 0 */
 } Scaling;
+
+/* What a stored weight became: one f32 tensor for all nodes that read it. */
+struct NetReal {
+    Scaling scaling;
+    NetValue *value;
+};
 
 /* Whether the number of values in a stored tensor is 1 or `many`. */
 static bool is_stored(const NetValue *value, int64_t many) {
@@ -50,6 +58,11 @@ static NetValue *add_real(Net *net, const NetValue *like, const int64_t *dim, si
     return value;
 }
 
+static void keep_real(Net *net, NetValue *from, const Scaling *scaling, NetValue *real) {
+    from->became = ARENA_NEW(net->arena, struct NetReal);
+    *from->became = (struct NetReal){*scaling, real};
+}
+
 /* The stored integers of a tensor: raw bytes, or the list that stands for them. */
 typedef struct Integers {
     const uint8_t *bytes;
@@ -76,45 +89,83 @@ static int32_t integer_at(const Integers *from, int64_t i) {
     }
 }
 
-/* Numbers of a small stored tensor; NULL when there are too many. */
-static const double *numbers_of(const Net *net, const NetValue *value) {
-    ArrayPool pool = {net->arena, ARRAY_COUNT_MAX};
-    const Array *array = array_stored(&pool, net, value->stored);
-    return array ? array->data : NULL;
+/* Numbers of a stored tensor; NULL when there are too many. */
+static const Array *numbers_of(Arena *scratch, const Net *net, const NetValue *value) {
+    ArrayPool pool = {scratch, ARRAY_COUNT_MAX};
+    const Array *array = value ? array_stored(&pool, net, value->stored) : NULL;
+    return array && array->data ? array : NULL;
+}
+
+/* Whether two stored values, or none, have the same numbers. */
+static bool has_same_numbers(const Net *net, const NetValue *a, const NetValue *b) {
+    if (a == b || !a || !b) return a == b;
+    Arena *scratch = arena_create();
+    const Array *x = numbers_of(scratch, net, a), *y = numbers_of(scratch, net, b);
+    const bool same = x && y && x->count == y->count &&
+                      memcmp(x->data, y->data, (size_t)x->count * sizeof *x->data) == 0;
+    arena_destroy(scratch);
+    return same;
+}
+
+/* Whether a weight became real numbers before; `real` is NULL where it was scaled in
+ * another way, as no quantiser does: a file might ask for any number of copies. */
+static bool find_real(const Net *net, const NetValue *value, const Scaling *scaling,
+                      NetValue **real) {
+    const Scaling *had = value->became ? &value->became->scaling : NULL;
+    if (!had) return false;
+    const bool same = had->axis == scaling->axis && had->block == scaling->block &&
+                      had->bits == scaling->bits &&
+                      has_same_numbers(net, had->scale, scaling->scale) &&
+                      has_same_numbers(net, had->zero, scaling->zero);
+    *real = same ? value->became->value : NULL;
+    return true;
+}
+
+/* Fills the real numbers of a weight along whose `axis` (rank = none) it is scaled. */
+static bool fill_real(Net *net, NetValue *value, const Scaling *scaling,
+                      const Integers *from, Arena *scratch) {
+    const OnnxTensor *tensor = value->stored;
+    const int64_t rank = (int64_t)tensor->n_dims, axis = scaling->axis;
+    const int64_t along = axis < rank ? tensor->dims[axis] : 1;
+    const Array *scale = numbers_of(scratch, net, scaling->scale);
+    const Array *zero = numbers_of(scratch, net, scaling->zero);
+    if (!scale || (scaling->zero && !zero)) return false;
+    int64_t count, inner = 1;
+    net_shape_count(tensor->dims, tensor->n_dims, &count);
+    for (int64_t i = axis + 1; i < rank; i++) inner *= tensor->dims[i];
+    float *data;
+    keep_real(net, value, scaling,
+              add_real(net, value, tensor->dims, tensor->n_dims, &data));
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t at = inner > 0 ? i / inner % along : 0;
+        const double middle = zero ? zero->data[zero->count > 1 ? at : 0] : 0;
+        data[i] = (float)((integer_at(from, i) - middle) *
+                          scale->data[scale->count > 1 ? at : 0]);
+    }
+    return true;
 }
 
 /* The real numbers of a stored weight; NULL when it is none, or its scaling does not fit.
  */
-static NetValue *real_weight(Net *net, const NetValue *value, const Scaling *scaling) {
+static NetValue *real_weight(Net *net, NetValue *value, const Scaling *given) {
     Integers from;
+    Scaling scaling = *given;
+    NetValue *real = NULL;
     if (!open_integers(&from, net, value)) return NULL;
-    const OnnxTensor *tensor = value->stored;
-    const int64_t rank = (int64_t)tensor->n_dims;
-    const int64_t axis = scaling->axis < 0 ? scaling->axis + rank : scaling->axis;
-    const bool has_axis = axis >= 0 && axis < rank;
-    const int64_t along = has_axis ? tensor->dims[axis] : 1;
-    if (!is_stored(scaling->scale, along) ||
-        (scaling->zero && !is_stored(scaling->zero, along)))
+    const int64_t rank = (int64_t)value->stored->n_dims;
+    if (scaling.axis < 0) scaling.axis += rank;
+    if (scaling.axis < 0 || scaling.axis > rank) scaling.axis = rank;
+    const int64_t along = scaling.axis < rank ? value->stored->dims[scaling.axis] : 1;
+    if (!is_stored(scaling.scale, along) ||
+        (scaling.zero && !is_stored(scaling.zero, along)))
         return NULL;
-    const double *scale = numbers_of(net, scaling->scale);
-    const double *zero = scaling->zero ? numbers_of(net, scaling->zero) : NULL;
-    if (!scale || (scaling->zero && !zero)) return NULL;
-    int64_t scales, zeros = 1, count, inner = 1;
-    net_shape_count(tensor->dims, tensor->n_dims, &count);
-    net_shape_count(scaling->scale->stored->dims, scaling->scale->stored->n_dims,
-                    &scales);
-    if (zero)
-        net_shape_count(scaling->zero->stored->dims, scaling->zero->stored->n_dims,
-                        &zeros);
-    for (int64_t i = axis + 1; has_axis && i < rank; i++) inner *= tensor->dims[i];
-    float *data;
-    NetValue *real = add_real(net, value, tensor->dims, tensor->n_dims, &data);
-    for (int64_t i = 0; i < count; i++) {
-        const int64_t at = inner > 0 ? i / inner % along : 0;
-        const double middle = zero ? zero[zeros > 1 ? at : 0] : 0;
-        data[i] = (float)((integer_at(&from, i) - middle) * scale[scales > 1 ? at : 0]);
-    }
-    return real;
+    if (is_stored(scaling.scale, 1) && (!scaling.zero || is_stored(scaling.zero, 1)))
+        scaling.axis = rank;
+    if (find_real(net, value, &scaling, &real)) return real;
+    Arena *scratch = arena_create();
+    const bool good = fill_real(net, value, &scaling, &from, scratch);
+    arena_destroy(scratch);
+    return good ? value->became->value : NULL;
 }
 
 /* Makes a node another one with these operands. */
@@ -223,11 +274,34 @@ static int32_t bits_at(const Integers *from, int64_t row, int64_t i, int64_t bit
     return bits == 8 ? byte : i % 2 ? byte >> 4 : byte & 15;
 }
 
+/* The matrix [K, N] whose transpose stands in blocks. */
+static void fill_blocks(Net *net, NetValue *value, const Scaling *scaling,
+                        const BitBlocks *b, const Integers *from, const Integers *zeros,
+                        const double *scale) {
+    float *data;
+    const int64_t dim[2] = {b->K, b->N}, row = b->blocks * (b->size * b->bits / 8);
+    const int64_t zero_row = (b->blocks * b->bits + 7) / 8;
+    keep_real(net, value, scaling, add_real(net, value, dim, 2, &data));
+    for (int64_t n = 0; n < b->N; n++)
+        for (int64_t k = 0; k < b->K; k++) {
+            const int64_t block = k / b->size;
+            const int32_t middle = scaling->zero
+                                       ? bits_at(zeros, n * zero_row, block, b->bits)
+                                       : 1 << (b->bits - 1);
+            data[k * b->N + n] = (float)((bits_at(from, n * row, k, b->bits) - middle) *
+                                         scale[n * b->blocks + block]);
+        }
+}
+
+static bool has_dims(const NetValue *real, int64_t rows, int64_t columns) {
+    return real && real->stored->dims[0] == rows && real->stored->dims[1] == columns;
+}
+
 /* x times the transpose of a matrix in blocks. */
 static void mend_blocks(Net *net, NetNode *node) {
     BitBlocks b;
     Integers from, zeros = {NULL, NULL};
-    const NetValue *zero = net_operand(node, 3);
+    NetValue *zero = net_operand(node, 3), *real = NULL;
     if (!find_blocks(&b, node) || !net_operand(node, 0) || net_operand(node, 4) ||
         net_operand(node, 5) || !open_integers(&from, net, node->in[1]))
         return;
@@ -235,20 +309,17 @@ static void mend_blocks(Net *net, NetNode *node) {
     if (zero && (!is_stored(zero, b.N * zero_row) || zero->stored->data_type != ONNX_U8 ||
                  !open_integers(&zeros, net, zero) || b.N * zero_row < 2))
         return;
-    const double *scale = numbers_of(net, node->in[2]);
-    if (!scale) return;
-    float *data;
-    const int64_t dim[2] = {b.K, b.N}, row = b.blocks * (b.size * b.bits / 8);
-    NetValue *weight = add_real(net, node->in[1], dim, 2, &data);
-    for (int64_t n = 0; n < b.N; n++)
-        for (int64_t k = 0; k < b.K; k++) {
-            const int64_t block = k / b.size;
-            const int32_t middle =
-                zero ? bits_at(&zeros, n * zero_row, block, b.bits) : 1 << (b.bits - 1);
-            data[k * b.N + n] = (float)((bits_at(&from, n * row, k, b.bits) - middle) *
-                                        scale[n * b.blocks + block]);
-        }
-    become(net, node, "MatMul", (NetValue *[]){node->in[0], weight}, 2);
+    const Scaling scaling = {node->in[2], zero, 0, b.size, b.bits};
+    if (!find_real(net, node->in[1], &scaling, &real)) {
+        Arena *scratch = arena_create();
+        const Array *scale = numbers_of(scratch, net, node->in[2]);
+        if (scale)
+            fill_blocks(net, node->in[1], &scaling, &b, &from, &zeros, scale->data);
+        arena_destroy(scratch);
+        real = node->in[1]->became ? node->in[1]->became->value : NULL;
+    }
+    if (has_dims(real, b.K, b.N))
+        become(net, node, "MatMul", (NetValue *[]){node->in[0], real}, 2);
 }
 
 /* ---- all nodes ---- */

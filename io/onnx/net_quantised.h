@@ -10,7 +10,8 @@
  * are not rounded. Known are DequantizeLinear of weights and around activations, also
  * behind a Gather; DynamicQuantizeLinear with MatMulInteger or ConvInteger;
  * QLinearMatMul; and of com.microsoft DynamicQuantizeMatMul, MatMulIntegerToFloat,
- * QAttention and MatMulNBits. Weights of shapes that do not go together are left as they
+ * QAttention and MatMulNBits. A weight becomes one tensor however many nodes read it.
+ * Weights of shapes that do not go together, or scaled in a second way, are left as they
  * are. Net.dequantised counts those that became f32; net->nodes has room for one more for
  * each node, net->values for two. */
 void net_dequantise(Net *net);

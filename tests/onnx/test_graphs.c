@@ -450,6 +450,38 @@ static void test_flipped_bytes(void **state) {
     model_destroy(model);
 }
 
+/* A matrix of 8 bits that two nodes dequantise: by the same scale, one f32 tensor; the
+ * second of two scales is refused, or a file could ask for any number of copies. */
+static void test_shared_weight(void **state) {
+    (void)state;
+    static const float SCALES[] = {0.5F, 0.25F};
+    Arena *arena = arena_create();
+    for (int scales = 1; scales <= 2; scales++) {
+        OnnxBuild *b = begin(arena);
+        const char *table = weights(b, 5, 4, 0), *rows[2];
+        OnnxTensor *tensor = b->constants.items[b->constants.count - 1];
+        assert_string_equal(tensor->name, table);
+        tensor->data_type = ONNX_I8;
+        tensor->raw_data.len = 20;
+        for (int i = 0; i < 2; i++) {
+            const char *scale = onnx_f32s(b, &SCALES[i % scales], NULL, 0);
+            const char *real = ONNX_NODE(b, "DequantizeLinear", table, scale);
+            rows[i] = onnx_gather(b, real, "input_ids", 0);
+        }
+        onnx_rename(b, ONNX_NODE(b, "Add", rows[0], rows[1]), "y");
+        declare_states(b, "y", 4);
+        put_graph(b);
+        if (scales == 1) {
+            Model *model = load_model(path);
+            assert_int_equal(graph_parameter_count(model->graph), 20);
+            model_destroy(model);
+        } else {
+            expect_refused("(DequantizeLinear)");
+        }
+    }
+    arena_destroy(arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_fused_layer, enter, leave),
@@ -460,6 +492,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_refused_branch, enter, leave),
         cmocka_unit_test_setup_teardown(test_refused_input, enter, leave),
         cmocka_unit_test_setup_teardown(test_refused_weights, enter, leave),
+        cmocka_unit_test_setup_teardown(test_shared_weight, enter, leave),
         cmocka_unit_test_setup_teardown(test_flipped_bytes, enter, leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
