@@ -120,7 +120,8 @@ static Status input_shape(const Net *net, const NetValue *input, const Counts *c
     for (int d = 0; d < shape->rank; d++) {
         const OnnxDim *dim = tensor->shape->dim[d];
         const int counted = reopen_counted(net, input, d);
-        const bool opens = counts->opens && counted >= 0 && net->fixed[counted] > 0;
+        const bool opens = counts->opens && counted >= 0 && net->fixed[counted] > 0 &&
+                           reopen_fixed(input, d) == net->fixed[counted];
         const bool fixed =
             !opens && dim->dim_value > 0 &&
             dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;

@@ -38,7 +38,11 @@ void reopen_find(Net *net) {
     for (int i = 0; i < net->input_count; i++)
         for (int d = 0; d < 2; d++) {
             const int counted = reopen_counted(net, net->inputs[i], d);
-            const int64_t size = counted < 0 ? 0 : reopen_fixed(net->inputs[i], d);
+            const bool every = /* positions that are those of every sample */
+                d == 0 && probe_input_kind(net->inputs[i]) == INPUT_POSITIONS &&
+                reopen_fixed(net->inputs[i], d) == 1;
+            const int64_t size =
+                counted < 0 || every ? 0 : reopen_fixed(net->inputs[i], d);
             if (size > 0 && found[counted] > 0 && found[counted] != size) return;
             if (size > 0) found[counted] = size;
         }
