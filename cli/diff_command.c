@@ -56,19 +56,22 @@ static void print_sizes(Arena *arena, const Comparison *it) {
 
 /* ---- structure ---- */
 
-/* Layers that one side has alone: "1, 3 of A". */
+/* Layers that one side has alone: "layers 1, 3 of A are gone". */
 static void add_own_layers(Text *text, const StackPair *stack, int side) {
-    const char *separator = "";
-    const size_t start = text->length;
+    Text numbers = {0};
+    int count = 0;
     for (int layer = 0; layer < stack->layers[side]; layer++) {
         bool matched = side == 1 && stack->of_b[layer] >= 0;
         for (int j = 0; side == 0 && j < stack->layers[1] && !matched; j++)
             matched = stack->of_b[j] == layer;
         if (matched) continue;
-        text_add(text, "%s%d", *separator ? separator : start ? "; " : "", layer);
-        separator = ", ";
+        text_add(&numbers, "%s%d", count++ ? ", " : "", layer);
     }
-    if (*separator) text_add(text, " %s", side == 0 ? "of A are gone" : "of B are new");
+    if (count > 0)
+        text_add(text, "%slayer%s %s of %s %s %s", text->length ? "; " : "",
+                 count > 1 ? "s" : "", numbers.data, side == 0 ? "A" : "B",
+                 count > 1 ? "are" : "is", side == 0 ? "gone" : "new");
+    text_free(&numbers);
 }
 
 static void add_layers(TextTable *table, const NodeComparison *nodes) {
@@ -82,7 +85,7 @@ static void add_layers(TextTable *table, const NodeComparison *nodes) {
         if (text.data) {
             table_add(table, "%s", "");
             table_add(table, "%s", stack->stack);
-            table_add(table, "layers %d -> %d: %s%s", stack->layers[0], stack->layers[1],
+            table_add(table, "%d layers -> %d: %s%s", stack->layers[0], stack->layers[1],
                       text.data, HOW[stack->match]);
         }
         text_free(&text);
