@@ -3,6 +3,7 @@
 #include "cli/progress.h"
 #include "cli/text_table.h"
 #include "io/files/file.h"
+#include "io/files/yaml.h"
 #include "session/page/figure.h"
 #include "session/search.h"
 
@@ -28,20 +29,21 @@ static void begin_rung(void *self, int rung, int rungs, double share, int trials
         arena_printf(run->arena, "%d recipes, %.3g of the training", trials, share));
 }
 
-/* Last part of a path, which tells the option: "keep" of "passes[2].prune_ffn.keep". */
-static const char *short_path(const char *path) {
+/* Last part of a path, which tells the option: "keep " of "passes[2].prune_ffn.keep"; ""
+ * where steps are chosen. */
+static const char *option_of(Arena *arena, const char *path) {
     const char *dot = strrchr(path, '.');
-    return dot ? dot + 1 : path;
+    return dot ? arena_printf(arena, "%s ", dot + 1) : "";
 }
 
-/* What a candidate chose, in one line: "keep 96, lr 0.0003". */
+/* What a candidate chose, in one line: "remove_layer: {count: 1}, keep 96, lr 0.0003". */
 static const char *choices_line(Arena *arena, const Candidate *candidate) {
     Text text = {0};
     for (const SearchChoice *c = candidate->choices; c; c = c->next) {
         Text value = {0};
-        tree_print_json(&value, c->value, 0);
-        text_add(&text, "%s%s %s", text.length ? ", " : "", short_path(c->path),
-                 value.data);
+        yaml_print_line(&value, c->value);
+        text_add(&text, "%s%s%s", text.length ? ", " : "", option_of(arena, c->path),
+                 c->value->kind == TREE_NULL ? "none" : value.data);
         text_free(&value);
     }
     const char *line = arena_strdup(arena, text.data ? text.data : "");

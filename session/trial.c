@@ -52,6 +52,12 @@ bool metric_falls(const char *metric) {
     return false;
 }
 
+/* The metric that an evaluate step is about: its option, NULL = the task's usual one. */
+static const char *metric_of(const Tree *step) {
+    const char *name = string_of(tree_get(step, "options"), "metric");
+    return *name && strcmp(name, "auto") != 0 ? name : NULL;
+}
+
 static void read_steps(TrialResult *out, Arena *arena, const Tree *steps,
                        const char *metric) {
     double number, share = 1;
@@ -61,7 +67,7 @@ static void read_steps(TrialResult *out, Arena *arena, const Tree *steps,
         if (tree_number(tree_get(step, "parameters"), &number))
             out->parameters = (int64_t)number;
         if (strcmp(string_of(step, "pass"), "evaluate") != 0) continue;
-        read_metric(out, arena, record, metric);
+        read_metric(out, arena, record, metric ? metric : metric_of(step));
         share = tree_number(tree_get(record, "flops_share"), &number) ? number : 1;
     }
     out->flops *= share;

@@ -52,4 +52,7 @@ Status yaml_parse(Tree **out, Arena *arena, const char *file, const char *text,
  * equal (yaml_parse), but for NaN and infinities, which YAML here does not know. */
 void yaml_print(Text *out, const Tree *value);
 
+/* Appends a value in one line, as messages show it; a map of one key without brackets. */
+void yaml_print_line(Text *out, const Tree *value);
+
 #endif

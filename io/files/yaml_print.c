@@ -102,6 +102,15 @@ static void print_block(Text *out, const Tree *branch, int indent, bool after_da
     text_free(&line);
 }
 
+void yaml_print_line(Text *out, const Tree *value) {
+    const bool bare = value->kind == TREE_MAP && value->count == 1;
+    if (bare) {
+        print_string(out, value->first->key);
+        text_add(out, ": ");
+    }
+    print_flow(out, bare ? value->first : value);
+}
+
 void yaml_print(Text *out, const Tree *value) {
     if (is_branch(value) && value->count > 0) {
         print_block(out, value, 0, false);

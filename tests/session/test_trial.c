@@ -42,6 +42,11 @@ static void takes_the_last(void **state) {
     const TrialResult loss = read_report(arena, DONE, "loss");
     assert_string_equal(loss.metric, "loss");
     assert_float_equal(loss.value, 0.5, 0);
+    static const char OPTION[] =
+        "{\"status\": \"done\", \"steps\": [{\"pass\": \"evaluate\","
+        " \"options\": {\"metric\": \"loss\"},"
+        " \"record\": {\"loss\": 0.25, \"accuracy\": 80.5}}]}";
+    assert_float_equal(read_report(arena, OPTION, NULL).value, 0.25, 0);
     const TrialResult other = read_report(arena, DONE, "bleu");
     assert_true(isnan(other.value));
     arena_destroy(arena);
