@@ -159,6 +159,11 @@ static const Flag flags[] = {
     {"minutes", "X",
      F_REAL(Flags, minutes, 0.01, 1e6,
             "time to search, about; the first trial's time tells how many there are")},
+    {"rungs", "N",
+     F_INT(
+         Flags, rungs, 1, 6,
+         "rounds, each with a third of the recipes and three times their training; 3 if "
+         "not given; 1: all run whole")},
     {"jobs", "N",
      F_INT(Flags, jobs, 1, 4096, "trials at a time, which share the threads")},
     {"metric", "NAME",

@@ -213,6 +213,7 @@ static Status run_search(SearchRun *run, Search *search, const Cli *cli, Diag *d
                                    .max_drop = flags->max_drop,
                                    .candidates = flags->candidates,
                                    .minutes = flags->minutes,
+                                   .rungs = flags->rungs,
                                    .jobs = flags->jobs,
                                    .threads = flags->threads,
                                    .seed = flags->seed,

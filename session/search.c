@@ -18,7 +18,7 @@
 #include <string.h>
 
 enum {
-    RUNGS = 3,
+    USUAL_RUNGS = 3,
     SHRINK = 3,            /* a rung has this part of the trials of the one before */
     USUAL_CANDIDATES = 27, /* 27, 9 and 3 trials */
     FEWEST = 3,            /* trials of a rung, where there are so many */
@@ -200,7 +200,9 @@ static Status plan_candidate(Planner *planner, Candidate *candidate, bool *fits,
 /* Reads how long the training of the recipe is, with its data sets, which are checked. */
 static Status size_training(Search *search, const Candidate *candidate, Diag *diag) {
     TRY(plan_recipe(search, &search->sized, candidate->recipe, true, diag));
-    search->rungs = training_steps(&search->sized) > 0 ? RUNGS : 1;
+    const int rungs =
+        search->options.rungs > 0 ? (int)search->options.rungs : USUAL_RUNGS;
+    search->rungs = training_steps(&search->sized) > 0 ? rungs : 1;
     return STATUS_OK;
 }
 
@@ -432,6 +434,7 @@ static Tree *identity(const Search *search) {
     for (int i = 0; i < options->sets.count; i++)
         tree_add_string(search->arena, sets, options->sets.items[i]);
     tree_put_int(search->arena, map, "seed", options->seed);
+    tree_put_int(search->arena, map, "rungs", options->rungs);
     tree_put_real(search->arena, map, "max_flops", options->max_flops);
     tree_put_real(search->arena, map, "max_parameters", options->max_parameters);
     return map;

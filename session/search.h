@@ -6,10 +6,11 @@
  * budgets is passed over. All that fit run with a ninth of their training, the best third
  * of them with a third, the best third of those with all of it. Best are those that are
  * the least beaten in FLOPs and in the metric of their last evaluate step
- * (pareto_select). Recipes without training run once. Every trial is a process of its
- * own; trials share finished steps through a cache. With a number of candidates the
- * outcome depends on the recipe and the seed alone; with minutes, also on the time that
- * the first trial takes, which is asked once and kept in the folder. */
+ * (pareto_select). Recipes without training run once; so do all with one rung. Every
+ * trial is a process of its own; trials share finished steps through a cache. With a
+ * number of candidates the outcome depends on the recipe and the seed alone; with
+ * minutes, also on the time that the first trial takes, which is asked once and kept in
+ * the folder. */
 #ifndef COMPRESS_SESSION_SEARCH_H
 #define COMPRESS_SESSION_SEARCH_H
 
@@ -29,6 +30,7 @@ typedef struct SearchOptions {
     double max_drop;    /* of the metric, against the input model; NaN = any */
     int64_t candidates; /* that are run; 0 = as many as `minutes` allow, or 27 */
     double minutes;
+    int64_t rungs; /* rounds of halving: 1 = all candidates run whole; 0 = 3 */
     int64_t jobs, threads, seed;
     const Watch *watch;
     /* Called when a rung begins: the share of training, and trials in it. May be NULL. */
