@@ -1,6 +1,8 @@
 /* Gathering a report, and the report as a tree, for JSON. */
 #include "session/report.h"
 
+#include "session/structure.h"
+
 #include <string.h>
 
 const char *step_title(Arena *arena, const Step *step) {
@@ -26,6 +28,27 @@ ReportStep *report_add(RunReport *report, const Recipe *recipe, int index,
     return step;
 }
 
+/* Whether two structures read the same. */
+static bool same_structure(const Tree *a, const Tree *b) {
+    Text x = {0}, y = {0};
+    tree_print_json(&x, a, 0);
+    tree_print_json(&y, b, 0);
+    const bool same = strcmp(x.data, y.data) == 0;
+    text_free(&x);
+    text_free(&y);
+    return same;
+}
+
+void report_note_structure(RunReport *report, const Model *model) {
+    const Tree *last = report->structure, *now = structure_tree(report->arena, model);
+    for (int i = 0; i < report->count; i++)
+        if (report->steps[i].structure) last = report->steps[i].structure;
+    if (report->count == 0)
+        report->structure = now;
+    else if (!last || !same_structure(last, now))
+        report->steps[report->count - 1].structure = now;
+}
+
 void measure_put(Arena *arena, Tree *map, const Measure *measure) {
     tree_put_int(arena, map, "parameters", measure->parameters);
     tree_put_int(arena, map, "bytes", measure->bytes);
@@ -47,6 +70,8 @@ static Tree *step_tree(Arena *arena, const ReportStep *step, bool times) {
         tree_put_int(arena, map, "training_shards", step->result.train_shards);
     tree_append(arena, map, "record", LOC_NONE, tree_copy(arena, step->result.record));
     if (step->failed) tree_put_bool(arena, map, "failed", true);
+    if (step->structure)
+        tree_put(arena, map, "structure", tree_copy(arena, step->structure));
     if (!times) return map;
     tree_put_real(arena, map, "seconds", step->result.seconds);
     if (step->result.reused) tree_put_bool(arena, map, "reused", true);
@@ -68,4 +93,7 @@ void report_put_start(const RunReport *report, Tree *map) {
     tree_put_string(report->arena, map, "sample", report->start.input);
     tree_put_string(report->arena, map, "task", task_name(report->task));
     measure_put(report->arena, map, &report->start);
+    if (report->structure)
+        tree_put(report->arena, map, "structure",
+                 tree_copy(report->arena, report->structure));
 }

@@ -6,14 +6,17 @@
 
 typedef struct ReportStep {
     const Step *step;
-    StepResult result; /* the trees in the report's arena */
-    bool failed;       /* it ended the run: a gate that did not hold */
+    StepResult result;     /* the trees in the report's arena */
+    const Tree *structure; /* of the model after it, where it differs; see
+                              report_note_structure */
+    bool failed;           /* it ended the run: a gate that did not hold */
 } ReportStep;
 
 typedef struct RunReport {
     Arena *arena;
-    Task task;     /* of the input model */
-    Measure start; /* the same */
+    Task task;             /* of the input model */
+    Measure start;         /* the same */
+    const Tree *structure; /* the same; NULL = not noted */
     ReportStep *steps;
     int count, capacity;
 } RunReport;
@@ -21,6 +24,10 @@ typedef struct RunReport {
 /* Adds a step that ran; its trees are copied. The entry is the report's. */
 ReportStep *report_add(RunReport *report, const Recipe *recipe, int index,
                        const StepResult *result);
+
+/* Notes what the model's layers are made of (session/structure.h): before the first step
+ * that of the input, else that after the latest step, where it is another than before. */
+void report_note_structure(RunReport *report, const Model *model);
 
 /* The steps as a list of maps; `times` = with what no two runs measure alike. */
 Tree *report_steps(const RunReport *report, bool times);

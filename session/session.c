@@ -643,6 +643,7 @@ static void end_step(void *self, const Recipe *recipe, int index,
     Session *session = self;
     const SessionOptions *options = &session->options;
     tell_end(session, report_add(&session->report, recipe, index, result));
+    report_note_structure(&session->report, session->model);
     if (options->step_end) options->step_end(options->self, recipe, index, result);
 }
 
@@ -718,6 +719,7 @@ Status session_run(Session *session, Diag *diag) {
     TRY(connect(session, diag));
     TRY(hash_inputs(session, diag));
     session->input = model_copy(session->model);
+    report_note_structure(&session->report, session->model);
     session->watch = (Watch){session, tell_progress, is_cancelled};
     PipelineOptions options = {.dump = wanted->dump,
                                .dump_values = wanted->dump_values,

@@ -84,6 +84,13 @@ static Status measure_matrix(Spectra *s, const Node *user, const Storage *storag
                      "no memory for the singular values of '%s'", storage->name);
 }
 
+/* Whether a node's matrices are a map from one width to another, or a table of such rows:
+ * those that mix heads or hold positions are not. */
+static bool has_maps(const Node *node) {
+    return node->stack && (node_has_trait(node, OP_PROJECTION) ||
+                           node->role == ROLE_EMBED || node->role == ROLE_RECURRENCE);
+}
+
 /* Whether a leaf is a matrix that is still to be measured. */
 static bool is_wanted(const Spectra *s, const Node *leaf) {
     if (!leaf || !leaf->storage || s->seen[leaf->id]) return false;
@@ -98,7 +105,7 @@ Status spectra_record(PassContext *ctx, Graph *graph, Diag *diag) {
                  .seen = ARENA_ARRAY(ctx->arena, bool, (size_t)total + 1),
                  .ticker = {.watch = ctx->watch}};
     for (const Node *node = graph->first; node; node = node->next)
-        for (int i = 0; i < node->in_count && node->stack; i++) {
+        for (int i = 0; i < node->in_count && has_maps(node); i++) {
             if (!is_wanted(&s, node->in[i])) continue;
             s.seen[node->in[i]->id] = true;
             if (ticker_cancelled(&s.ticker))

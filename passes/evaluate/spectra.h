@@ -4,8 +4,8 @@
 
 #include "passes/context.h"
 
-/* Records "spectra", a list with a map for every matrix that a node at a place reads,
- * each storage once:
+/* Records "spectra", a list with a map for every matrix of a projection, a
+ * recurrence or an embedding at a place, each storage once:
  *
  *     {"place": "encoder.0", "role": "q", "storage": NAME, "rows": 64, "columns": 64,
  *      "rank90": 21, "rank99": 47, "sigma": [3.1, 2.9, ...]}

@@ -83,7 +83,8 @@ static void add_ticks(Axis *axis, double step) {
 }
 
 static void make_linear(Axis *axis, AxisWish wish) {
-    const double step = round_step(axis->high - axis->low, wish.ticks);
+    double step = round_step(axis->high - axis->low, wish.ticks);
+    if (wish.whole && step < 1) step = 1;
     if (!wish.tight) {
         axis->low = floor(axis->low / step + 1e-9) * step;
         axis->high = ceil(axis->high / step - 1e-9) * step;
@@ -115,7 +116,7 @@ void axis_make(Axis *axis, double least, double most, AxisWish wish) {
     if (wish.zero && least > 0 && !axis->log) axis->low = 0;
     const double size = fmax(fabs(axis->low), fabs(axis->high));
     if (axis->high - axis->low <= size * 1e-9) { /* one value: room around it */
-        const double room = axis->log ? 0 : size > 0 ? size * 0.1 : 1;
+        const double room = size > 0 && !wish.whole ? size * 0.1 : 1;
         axis->low = axis->log ? least / 2 : least - room;
         axis->high = axis->log ? most * 2 : most + room;
     }

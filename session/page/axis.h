@@ -19,6 +19,7 @@ typedef struct Axis {
 typedef struct AxisWish {
     bool log;   /* logarithmic, where all values are above 0 */
     bool tight; /* ends at the least and at the largest value, not at ticks */
+    bool whole; /* values are whole numbers, and so are ticks */
     bool zero;  /* begins at 0, where all values are above it; not on a log axis */
     int ticks;  /* about so many, 2 to 8 */
 } AxisWish;

@@ -249,6 +249,7 @@ double chart_draw(Text *text, const Chart *chart) {
     axis_make(&plot.x, x.least, x.most,
               (AxisWish){.log = chart->x_log,
                          .tight = !chart->x_zero,
+                         .whole = chart->x_whole,
                          .zero = chart->x_zero,
                          .ticks = 5});
     for (int i = 0; i < plot.y.ticks; i++)

@@ -33,6 +33,7 @@ typedef struct Chart {
     const char *legend_note; /* of families: what the shades mean; NULL = none */
     bool x_log, y_log;       /* where all values allow it */
     bool x_zero;             /* the x axis begins at 0 */
+    bool x_whole;            /* x are whole numbers: of steps, of layers */
     const ChartSeries *series;
     int count;
 } Chart;

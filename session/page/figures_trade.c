@@ -155,6 +155,7 @@ static void add_leaving(Figures *figures) {
     }
     const Chart chart = {.title = "Where samples leave",
                          .x_title = "layers",
+                         .x_whole = true,
                          .y_title = "share of the samples, %",
                          .series = series,
                          .count = count};
@@ -184,6 +185,7 @@ static void add_shrinking(Figures *figures) {
     }
     const Chart chart = {.title = "Parameters, step by step",
                          .x_title = "steps of the recipe",
+                         .x_whole = true,
                          .y_title = "share of the input's, %",
                          .series = series,
                          .count = count};
@@ -198,7 +200,7 @@ void figures_of_trade(Figures *figures) {
     const size_t most = (size_t)figures->run_count;
     ChartSeries *by_flops = ARENA_ARRAY(arena, ChartSeries, most);
     ChartSeries *by_step = ARENA_ARRAY(arena, ChartSeries, most);
-    int count = 0;
+    int count = 0, points = 0;
     for (int r = 0; r < figures->run_count; r++) {
         const Run *run = &figures->runs[r];
         if (!last_data(run, kind)) continue;
@@ -206,8 +208,10 @@ void figures_of_trade(Figures *figures) {
         const Points steps = measured(run, arena, kind, false);
         by_flops[count] =
             points_series(&flops, run->name, r, CHART_DOTTED | CHART_POINTS);
+        points += steps.count;
         by_step[count++] = points_series(&steps, run->name, r, CHART_LINE | CHART_POINTS);
     }
+    if (points < 2) count = 0; /* one alone is in the table */
     Chart chart = {.title = arena_printf(arena, "%s against FLOPs", kind->title),
                    .x_title = "FLOPs of a sample",
                    .y_title = kind_unit(arena, kind),
@@ -221,6 +225,7 @@ void figures_of_trade(Figures *figures) {
     chart.title = arena_printf(arena, "%s, step by step", kind->title);
     chart.x_title = "steps of the recipe";
     chart.x_zero = false;
+    chart.x_whole = true;
     chart.series = by_step;
     figures_add_chart(figures, FIGURES_TRADE, NULL, "metric", &chart, NULL);
     for (int r = 0; r < figures->run_count; r++)

@@ -90,6 +90,7 @@ static void add_value(Figures *figures, const char *slug, const char *title,
     }
     const Chart chart = {.title = title,
                          .x_title = "training steps",
+                         .x_whole = true,
                          .y_title = unit,
                          .y_log = log && spreads(series, count),
                          .series = series,
@@ -129,6 +130,7 @@ static void add_terms(Figures *figures, const Run *run) {
     }
     const Chart chart = {.title = "terms of the loss",
                          .x_title = "training steps",
+                         .x_whole = true,
                          .y_title = "before their weights",
                          .y_log = spreads(series, count),
                          .series = series,

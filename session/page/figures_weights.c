@@ -141,6 +141,7 @@ static void add_by_layer(Figures *figures, const char *key, const char *title,
     }
     const Chart chart = {.title = title,
                          .x_title = "layer",
+                         .x_whole = true,
                          .y_title = unit,
                          .series = series,
                          .count = count};

@@ -138,7 +138,7 @@ static void add_tile(Text *text, const SummaryRow *row) {
         text_add(text, "from ");
         markup_text(text, row->before);
     } else if (*row->before) {
-        text_add(text, "before the run");
+        text_add(text, "of the input");
     }
     text_add(text, "</div>");
     if (!isnan(row->share)) {

@@ -53,6 +53,7 @@ static const char rules[] =
     "section{margin-top:44px;scroll-margin-top:12px}"
     "section>h2+p{margin-top:4px;color:var(--muted);max-width:76ch}"
     "section>h2~*{margin-top:16px}"
+    "#summary>div+div{margin-top:30px}"
     ".card{background:var(--paper);border:1px solid var(--line);border-radius:12px;"
     "padding:16px 18px}"
     ".run{display:flex;flex-wrap:wrap;align-items:center;gap:6px 10px}"

@@ -187,12 +187,12 @@ static void draw_bracket(Text *text, const OutlineStack *stack, int layer, doubl
     const double from = top + (stack->layers[owner].original + 0.5) * row - 0.5;
     const double to = top + (stack->layers[layer].original + 0.5) * row - 0.5;
     text_add(text, "<path class=\"n\" d=\"M");
-    svg_number(text, x + LEFT - 1);
+    svg_number(text, x + LEFT - 2);
     text_add(text, " ");
     svg_number(text, from);
-    text_add(text, "h-3V");
+    text_add(text, "h-4V");
     svg_number(text, to);
-    text_add(text, "h3\"/>");
+    text_add(text, "h4\"/>");
 }
 
 static void draw_stack(Text *text, const OutlineStack *stack, const OutlineScale *scale,
@@ -206,7 +206,7 @@ static void draw_stack(Text *text, const OutlineStack *stack, const OutlineScale
         draw_track(text, &zones, x, top + i * row, height);
         if (i % every) continue;
         snprintf(number, sizeof number, "%d", i);
-        svg_text(text, "t m e", x + LEFT - 6, top + i * row + height / 2 + 3.8, number,
+        svg_text(text, "t m e", x + LEFT - 9, top + i * row + height / 2 + 3.8, number,
                  8);
     }
     for (int i = 0; i < stack->count; i++) {
