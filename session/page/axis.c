@@ -8,15 +8,27 @@
 #define LOG_LINEAR                                                                       \
     1.2 /* decades below which ticks of a log axis are as of a linear one */
 
-/* Takes the zeros out of an exponent: "1e-05" -> "1e-5", "1e+20" -> "1e20". */
-static void trim_exponent(char *label) {
-    char *e = strchr(label, 'e');
+/* A value with an exponent and `decimals` digits behind the point, without needless
+ * zeros: "1.5e-4". */
+static void label_power(char out[LABEL_BYTES], double value, int decimals) {
+    snprintf(out, LABEL_BYTES, "%.*e", decimals, value);
+    char *e = strchr(out, 'e'), *to = e;
     if (!e) return;
-    char *to = e + 1, *from = e + 1;
-    if (*from == '-') *to++ = *from++;
-    if (*from == '+') from++;
+    if (strchr(out, '.'))
+        while (to[-1] == '0') to--;
+    if (to[-1] == '.') to--;
+    const char *from = e + 1;
+    *to++ = 'e';
+    if (*from == '-') *to++ = '-';
+    from += *from == '-' || *from == '+';
     while (*from == '0' && from[1]) from++;
     memmove(to, from, strlen(from) + 1);
+}
+
+/* Digits behind the point that tell steps apart in values of a size. */
+static int power_decimals(double size, double step) {
+    const double digits = ceil(log10(size / step) - 1e-9);
+    return digits < 0 ? 0 : digits > 12 ? 12 : (int)digits;
 }
 
 /* A value of an axis whose values differ by multiples of `step`, in thousands, millions,
@@ -30,15 +42,14 @@ static void label_tick(char out[LABEL_BYTES], double value, double step, double 
         unit++;
     }
     const double least = step / scale;
-    if (largest < 1e-3 || largest >= 1e16 || !(least > 0)) {
-        snprintf(out, LABEL_BYTES, "%.3g", value);
-        trim_exponent(out);
+    if (fabs(value) < step * 1e-6) value = 0; /* and not -0 */
+    if (value != 0 && (largest < 1e-3 || largest >= 1e16)) {
+        label_power(out, value, power_decimals(largest, step));
         return;
     }
     int decimals = (int)ceil(-log10(least) - 1e-9);
     if (decimals < 0) decimals = 0;
-    if (decimals > 6) decimals = 6;
-    if (fabs(value) < step * 1e-6) value = 0; /* and not -0 */
+    if (decimals > 12 || value == 0) decimals = value == 0 ? 0 : 12;
     snprintf(out, LABEL_BYTES, "%.*f%s", decimals, value / scale,
              value == 0 ? "" : units[unit]);
 }
@@ -49,8 +60,7 @@ void axis_label(char out[LABEL_BYTES], double value) {
     int unit = 0;
     double shown = value;
     if (size > 0 && (size < 1e-3 || size >= 1e15)) {
-        snprintf(out, LABEL_BYTES, "%.3g", value);
-        trim_exponent(out);
+        label_power(out, value, 2);
         return;
     }
     while (unit < 4 && fabs(shown) >= 9999.5) {
@@ -67,7 +77,7 @@ static double round_step(double range, int wanted) {
     const double rough = range / (double)wanted;
     const double power = pow(10, floor(log10(rough)));
     const double share = rough / power;
-    return power * (share < 1.5 ? 1 : share < 3.5 ? 2 : share < 7.5 ? 5 : 10);
+    return power * (share < 1.41 ? 1 : share < 3.16 ? 2 : share < 7.07 ? 5 : 10);
 }
 
 /* Ticks at the multiples of a step within the range. */
@@ -116,7 +126,7 @@ void axis_make(Axis *axis, double least, double most, AxisWish wish) {
     if (wish.zero && least > 0 && !axis->log) axis->low = 0;
     const double size = fmax(fabs(axis->low), fabs(axis->high));
     if (axis->high - axis->low <= size * 1e-9) { /* one value: room around it */
-        const double room = size > 0 && !wish.whole ? size * 0.1 : 1;
+        const double room = wish.whole && size < 1e6 ? 1 : size > 0 ? size * 0.1 : 1;
         axis->low = axis->log ? least / 2 : least - room;
         axis->high = axis->log ? most * 2 : most + room;
     }

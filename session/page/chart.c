@@ -227,7 +227,7 @@ static double draw_legend(const Plot *plot, double top) {
         const ChartSeries *series = &chart->series[s];
         int length = markup_length(series->name);
         if (length > NAME_MOST) length = NAME_MOST;
-        const double width = LEGEND_SWATCH + svg_text_width(length) + 10;
+        const double width = LEGEND_SWATCH + svg_text_width(length) + 14;
         if (x > 0 && x + width > CHART_WIDTH) {
             x = 0;
             y += LINE_HEIGHT;

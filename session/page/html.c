@@ -32,7 +32,8 @@ static const struct Group {
     {"training", "Training",
      "All training steps of a run, one behind the other; a gap stands between them."},
     {"importance", "Importance",
-     "What heads and feed-forward units are worth to the loss: darker is more."},
+     "What heads and feed-forward units are worth to the loss: the fuller the colour, the "
+     "more."},
     {"diagnosis", "Diagnosis", "What the weights and layers are like inside."},
 };
 

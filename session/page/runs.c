@@ -78,11 +78,11 @@ static double sum_seconds(const Run *run) {
     return run->count ? sum : (double)NAN;
 }
 
-static void read_report(Run *run, Arena *arena, const Tree *document) {
+void run_of_report(Run *run, Arena *arena, const char *file, const Tree *document) {
     const Tree *input = map_of(document, "input");
     const Tree *files = run_list(map_of(document, "output"), "files");
     const char *status = run_string(document, "status");
-    run->document = document;
+    *run = (Run){.file = file, .name = file, .document = document};
     run->status = status ? status : "";
     run->before = read_size(input);
     run->file_before = size_number(input, "file_bytes");
@@ -142,7 +142,7 @@ static Status read_run(Run *run, Arena *arena, const char *file, Diag *diag) {
         diag_hint(diag, "`compress --recipe R --report FILE` writes reports");
         return STATUS_FORMAT;
     }
-    read_report(run, arena, document);
+    run_of_report(run, arena, file, document);
     return STATUS_OK;
 }
 
