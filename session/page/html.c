@@ -74,16 +74,19 @@ static void add_section(const Page *page, const char *id, const char *title,
     text_add(page->text, "\n");
 }
 
-/* How a run failed, and what it warned of. */
-static void add_messages(const Page *page, const Run *run) {
-    Text *text = page->text;
+/* How a run failed. */
+static void add_failure(const Page *page, const Run *run) {
     const char *failure = summary_failure(run, page->arena);
+    if (!*failure) return;
+    text_add(page->text, "<p class=\"call\">");
+    markup_clip(page->text, failure, 1200);
+    text_add(page->text, "</p>\n");
+}
+
+/* What it warned of. */
+static void add_warnings(const Page *page, const Run *run) {
+    Text *text = page->text;
     const Tree *warnings = run_list(run->document, "warnings");
-    if (*failure) {
-        text_add(text, "<p class=\"call\">");
-        markup_clip(text, failure, 1200);
-        text_add(text, "</p>");
-    }
     if (!warnings || !warnings->first) return;
     text_add(text, "<div class=\"call warn\"><ul>");
     int count = 0;
@@ -229,8 +232,9 @@ static void add_summary(const Page *page) {
         if (!tiles && !speaks) continue;
         text_add(page->text, "<div>");
         if (figures->run_count > 1) add_run_name(page, run, "h3");
+        add_failure(page, run);
         if (tiles) add_tiles(page, run);
-        add_messages(page, run);
+        add_warnings(page, run);
         text_add(page->text, "</div>\n");
     }
     text_add(page->text, "</section>\n");
@@ -438,6 +442,7 @@ static void add_header(const Page *page) {
         markup_clip(text, page->figures->runs[0].name, 80);
     else
         text_add(text, "%d runs", page->figures->run_count);
+    if (page->figures->run_count == 1) add_badge(page, &page->figures->runs[0]);
     text_add(text, "</h1>\n");
     add_lead(page);
     add_nav(page);

@@ -66,6 +66,7 @@ static void add_step(Text *text, Arena *arena, const Run *run, int index,
     text_add(text, "<tr><td class=\"num muted\">%d</td><td><details><summary>",
              index + 1);
     markup_clip(text, step->title, 90);
+    if (step->failed) text_add(text, " <span class=\"badge bad\">did not hold</span>");
     text_add(text, "</summary>");
     add_options(text, step);
     text_add(text, "</details></td>");

@@ -121,7 +121,7 @@ static void add_steps(Text *text, Arena *arena, const Run *run) {
         const double value = kind ? run_step_metric(step, kind, NULL) : (double)NAN;
         text_add(text, "| %d | ", i + 1);
         markup_code(text, step->title, 60);
-        text_add(text, " |");
+        text_add(text, "%s |", step->failed ? " did not hold" : "");
         add_cell(text, summary_count(arena, step->size.parameters));
         add_cell(text, summary_flops(arena, step->size.flops));
         add_cell(text, isnan(value) ? "" : summary_metric(arena, kind, value));

@@ -46,13 +46,18 @@ static RunSize read_size(const Tree *map) {
                      size_number(map, "flops")};
 }
 
+static bool read_flag(const Tree *map, const char *key) {
+    const Tree *value = tree_get(map, key);
+    return value && value->kind == TREE_BOOL && value->boolean;
+}
+
 static void read_step(RunStep *step, Arena *arena, const Tree *map) {
     const char *label = run_string(map, "label");
-    const Tree *reused = tree_get(map, "reused");
     *step = (RunStep){.pass = run_string(map, "pass"),
                       .size = read_size(map),
                       .seconds = size_number(map, "seconds"),
-                      .reused = reused && reused->kind == TREE_BOOL && reused->boolean,
+                      .failed = read_flag(map, "failed"),
+                      .reused = read_flag(map, "reused"),
                       .options = map_of(map, "options"),
                       .record = map_of(map, "record"),
                       .structure = map_of(map, "structure")};

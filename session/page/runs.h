@@ -22,6 +22,7 @@ typedef struct RunStep {
     bool measures;                /* the pass may leave the model as it was */
     RunSize size;                 /* of the model after the step */
     double seconds;               /* NAN = not known */
+    bool failed;                  /* it ended the run: a gate that did not hold */
     bool reused;                  /* taken from an earlier run */
     const Tree *options, *record; /* maps or NULL */
     const Tree *structure; /* after the step (session/structure.h), NULL = as before it,

@@ -141,8 +141,8 @@ static const char *gate_text(Arena *arena, const Tree *gate) {
     const double expected = run_number(gate, "expected");
     const double found = run_number(gate, "found");
     if (isnan(expected) || isnan(found)) return "";
-    const bool least = bound && strcmp(bound, "min") == 0;
-    const bool most = bound && strcmp(bound, "max") == 0;
+    const bool least = bound && strncmp(bound, "min", 3) == 0;
+    const bool most = bound && strncmp(bound, "max", 3) == 0;
     return arena_printf(
         arena, "Gate%s: %.100s must be %s%s %.6g, it is %.6g.",
         step > 0 ? arena_printf(arena, " of step %.6g", step) : "",
