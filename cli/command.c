@@ -1,6 +1,7 @@
 /* The tables of flags and of commands; parsing, checking and help come from them. */
 #include "cli/command.h"
 
+#include "cli/annotate.h"
 #include "exec/processor.h"
 #include "io/tokenizers/word_vocabulary.h"
 
@@ -184,6 +185,13 @@ static const Flag flags[] = {
          Flags, resolved,
          "print the recipe alone, with all that it extends, --set and ${NAME} in place")},
     {"no-data", NULL, F_BOOL(Flags, no_data, "data sets are neither opened nor checked")},
+    {"annotate", "HOW",
+     F_CHOICE(Flags, annotate, ANNOTATE_NAMES,
+              "tell errors and warnings so that github or gitlab shows them beside the "
+              "recipe's lines; auto: as the environment says")},
+    {"annotate-file", "FILE",
+     F_STRING(Flags, annotate_file,
+              "gitlab: Code Quality report to write; " ANNOTATE_FILE " if not given")},
     {"heartbeat", "SECONDS",
      F_REAL(Flags, heartbeat, 0, 86400,
             "between two lines about a long step where there is no terminal; 30 if not "

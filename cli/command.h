@@ -33,6 +33,8 @@ typedef struct Flags {
     bool lowercase, quiet, no_data, timing, bf16, json, schema, hidden_states;
     bool leave_early, values, structure, no_outputs, dot;
     bool resolved;
+    int annotate; /* Annotate */
+    const char *annotate_file;
     bool help, version;
 } Flags;
 

@@ -1,5 +1,6 @@
 /* compress: the command line. Results go to stdout, progress and diagnostics to stderr;
  * exit codes are those of ir/status.def. */
+#include "cli/annotate.h"
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
@@ -23,6 +24,16 @@ static Status run_command(Cli *cli, int argc, char **argv, Diag *diag) {
     return cli->command->run(cli, diag);
 }
 
+/* Tells a CI service what was printed, where that is wanted. */
+static Status tell_service(const Flags *flags, const Diag *told) {
+    Diag *diag = diag_create();
+    const Status status = annotate(told, (Annotate)flags->annotate, flags->annotate_file,
+                                   flags->recipe, diag);
+    diag_print(diag, stderr);
+    diag_destroy(diag);
+    return status;
+}
+
 int main(int argc, char **argv) {
     processor_require();
     Diag *diag = diag_create();
@@ -35,6 +46,8 @@ int main(int argc, char **argv) {
         status = diag_fail(diag, STATUS_IO, LOC_NONE, NULL,
                            "cannot write to standard output: %s", strerror(errno));
     diag_print(diag, stderr);
+    const Status annotated = tell_service(&cli.flags, diag);
+    if (status == STATUS_OK) status = annotated;
     arena_destroy(cli.arena);
     diag_destroy(diag);
     return status_exit_code(status);
