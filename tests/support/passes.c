@@ -129,6 +129,7 @@ Status run_with_inputs(RecipeInputs *inputs, Model *model, const char *yaml, boo
     const PipelineOptions options = {.plan = plan,
                                      .threads = threads,
                                      .hooks = inputs->hooks,
+                                     .train_keeper = inputs->train_keeper,
                                      .resources = inputs_resources(inputs)};
     return run_document(model, "test", yaml, &options, diag);
 }

@@ -9,7 +9,8 @@ typedef struct RecipeInputs {
     Batches *data;
     Model *model;
     PipelineHooks hooks;
-    Resources resources; /* set by inputs_resources */
+    const TrainKeeper *train_keeper; /* NULL = none */
+    Resources resources;             /* set by inputs_resources */
 } RecipeInputs;
 
 /* Fails the test where a storage's hash is not that of its bytes: one that was kept and
