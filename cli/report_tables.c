@@ -123,17 +123,37 @@ static double ratio_of(double before, double after) {
     return after > 0 ? before / after : 0;
 }
 
-/* Number `key` of an evaluate step's record on data set `data` (NULL: any). */
-static bool metric_of(const ReportStep *step, const char *data, const char *key,
-                      double *value) {
-    const Tree *name = tree_get(step->result.record, "data");
+/* What a step's record has under a key, if it is a text. */
+static const char *text_of(const ReportStep *step, const char *key) {
+    const Tree *value = tree_get(step->result.record, key);
+    return value && value->kind == TREE_STRING ? value->string : NULL;
+}
+
+/* Whether some step's gate is about a metric on this data set. */
+static bool is_gated(const RunReport *report, const char *data, const char *key) {
+    for (int i = 0; i < report->count; i++) {
+        const char *own = text_of(&report->steps[i], "data");
+        const char *gated = text_of(&report->steps[i], "gated");
+        if (own && gated && strcmp(own, data) == 0 && strcmp(gated, key) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Number `key` of step `index`, if it is a record of evaluate on data set `data` (NULL:
+ * any). */
+static bool metric_of(const RunReport *report, int index, const char *data,
+                      const char *key, double *value) {
+    const ReportStep *step = &report->steps[index];
+    const char *name = text_of(step, "data");
     const Tree *metric = tree_get(step->result.record, key);
-    if (!name || name->kind != TREE_STRING || !metric || metric->kind != TREE_FLOAT ||
+    if (!name || !metric || metric->kind != TREE_FLOAT ||
         !(step->step->pass->flags & PASS_MEASURES))
         return false;
-    if (data && strcmp(name->string, data) != 0) return false;
-    /* of classes f1 stands beside accuracy in the record alone */
-    if (strcmp(key, "f1") == 0 && tree_get(step->result.record, "f1_average"))
+    if (data && strcmp(name, data) != 0) return false;
+    /* of classes f1 stands beside accuracy in the record alone, unless it is gated */
+    if (strcmp(key, "f1") == 0 && tree_get(step->result.record, "f1_average") &&
+        !is_gated(report, name, key))
         return false;
     *value = metric->real;
     return true;
@@ -145,9 +165,9 @@ static void metric_row(const RunReport *report, TextTable *table, int first,
     const char *data = tree_get(report->steps[first].result.record, "data")->string;
     double before = 0, after = 0;
     int last = first;
-    metric_of(&report->steps[first], data, key, &before);
+    metric_of(report, first, data, key, &before);
     for (int i = first; i < report->count; i++)
-        if (metric_of(&report->steps[i], data, key, &after)) last = i;
+        if (metric_of(report, i, data, key, &after)) last = i;
     /* Measured once, it is of the model before when a later step may change the model. */
     bool has_before = last > first;
     for (int i = first + 1; i < report->count; i++)
@@ -168,40 +188,55 @@ static void metric_row(const RunReport *report, TextTable *table, int first,
         table_add(table, "-");
 }
 
-/* One row per metric and data set that some step measured. */
-static void metric_rows(const RunReport *report, TextTable *table) {
-    static const char *const keys[] = {"accuracy",
-                                       "exact_match",
-                                       "choice_accuracy",
-                                       "choice_accuracy_normalized",
-                                       "f1",
-                                       "f1_micro",
-                                       "f1_macro",
-                                       "mse",
-                                       "pearson",
-                                       "spearman",
-                                       "average_precision",
-                                       "recall_at_1",
-                                       "recall_at_10",
-                                       "mrr",
-                                       "cosine",
-                                       "nearest_accuracy",
-                                       "loss",
-                                       "perplexity",
-                                       "bits_per_character",
-                                       "bleu",
-                                       "mean_depth",
-                                       "flops_share"};
-    for (int k = 0; k < (int)(sizeof keys / sizeof *keys); k++) {
-        for (int i = 0; i < report->count; i++) {
-            double value, earlier;
-            if (!metric_of(&report->steps[i], NULL, keys[k], &value)) continue;
-            const char *data = tree_get(report->steps[i].result.record, "data")->string;
-            bool seen = false;
-            for (int j = 0; j < i; j++)
-                seen |= metric_of(&report->steps[j], data, keys[k], &earlier);
-            if (!seen) metric_row(report, table, i, keys[k]);
+/* One row of a metric for each data set that some step measured it on. */
+static void metric_rows(const RunReport *report, TextTable *table, const char *key) {
+    for (int i = 0; i < report->count; i++) {
+        double value, earlier;
+        if (!metric_of(report, i, NULL, key, &value)) continue;
+        const char *data = text_of(&report->steps[i], "data");
+        bool seen = false;
+        for (int j = 0; j < i; j++) seen |= metric_of(report, j, data, key, &earlier);
+        if (!seen) metric_row(report, table, i, key);
+    }
+}
+
+/* The metrics that are always shown. */
+static const char *const METRICS[] = {"accuracy",
+                                      "exact_match",
+                                      "choice_accuracy",
+                                      "choice_accuracy_normalized",
+                                      "f1",
+                                      "f1_micro",
+                                      "f1_macro",
+                                      "mse",
+                                      "pearson",
+                                      "spearman",
+                                      "average_precision",
+                                      "recall_at_1",
+                                      "recall_at_10",
+                                      "mrr",
+                                      "cosine",
+                                      "nearest_accuracy",
+                                      "loss",
+                                      "perplexity",
+                                      "bits_per_character",
+                                      "bleu",
+                                      "mean_depth",
+                                      "flops_share"};
+
+/* All metrics: those, and what else gates are about. */
+static void all_metrics(const RunReport *report, TextTable *table) {
+    const int count = (int)(sizeof METRICS / sizeof *METRICS);
+    for (int k = 0; k < count; k++) metric_rows(report, table, METRICS[k]);
+    for (int i = 0; i < report->count; i++) {
+        const char *gated = text_of(&report->steps[i], "gated");
+        bool shown = !gated;
+        for (int k = 0; k < count && !shown; k++) shown = strcmp(METRICS[k], gated) == 0;
+        for (int j = 0; j < i && !shown; j++) {
+            const char *other = text_of(&report->steps[j], "gated");
+            shown = other && strcmp(other, gated) == 0;
         }
+        if (!shown) metric_rows(report, table, gated);
     }
 }
 
@@ -235,7 +270,7 @@ void print_written(Arena *arena, const ModelOutput *output, FILE *out) {
 
 void report_print_result(const Session *session, FILE *out) {
     const RunReport *report = &session->report;
-    const int64_t read = session->model->file_bytes; /* 0: it was built */
+    const int64_t read = session->input_bytes; /* 0: it was built */
     Arena *arena = report->arena;
     const Measure *a = &report->start;
     const Measure *b =
@@ -262,7 +297,7 @@ void report_print_result(const Session *session, FILE *out) {
     }
     result_row(&table, "FLOPs", text_flops(arena, a->flops), text_flops(arena, b->flops),
                ratio_of(a->flops, b->flops));
-    metric_rows(report, &table);
+    all_metrics(report, &table);
     table_add(&table, "time");
     table_add(&table, "-");
     table_add(&table, "%s", text_seconds(arena, seconds));

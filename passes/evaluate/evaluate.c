@@ -393,6 +393,10 @@ static double gate_value(const Evaluation *e) {
     }
 }
 
+static bool is_gate(const EvaluateOptions *o) {
+    return isfinite(o->min) || isfinite(o->max) || o->max_drop >= 0;
+}
+
 static Status check_gate(Evaluation *e, Diag *diag) {
     const EvaluateOptions *options = e->options;
     const double value = e->value;
@@ -454,7 +458,9 @@ static Status evaluate_run(PassContext *ctx, Model *model, const void *opaque,
                     .data_option = "data",
                     .metric_option = "metric"};
     TRY(evaluation_run(&e, diag));
-    return ctx->plan ? STATUS_OK : check_gate(&e, diag);
+    if (ctx->plan) return STATUS_OK;
+    if (is_gate(opaque)) tree_put_string(ctx->arena, ctx->record, "gated", e.metric_name);
+    return check_gate(&e, diag);
 }
 
 const Pass pass_evaluate = {
