@@ -142,7 +142,10 @@ static Status plan_recipe(Session *session, const Cli *cli, Diag *diag) {
         return STATUS_OK;
     }
     TRY(session_load(session, false, diag));
-    TRY(session_plan(session, diag));
+    const Status status = session_plan(session, diag);
+    if (status == STATUS_GATE && !cli->flags.json) /* up to the gate */
+        report_print_plan(&session->planned, stdout);
+    TRY(status);
     if (cli->flags.json) return run_report_write(run_report_plan(session), "-", diag);
     report_print_plan(&session->planned, stdout);
     return STATUS_OK;
