@@ -226,8 +226,9 @@ static void move_data_paths(const Documents *d, const Tree *entry) {
     }
 }
 
-/* The paths among the options of steps: those of teachers. */
-static void move_step_paths(const Documents *d, const Tree *passes) {
+/* Calls `move` with the paths among the options of steps: those of teachers. */
+static void visit_step_paths(const Tree *passes, void (*move)(const void *, Tree *),
+                             const void *self) {
     const Tree *step = passes && passes->kind == TREE_LIST ? passes->first : NULL;
     for (; step; step = step->next) {
         const Tree *entry = step->kind == TREE_MAP ? step->first : NULL;
@@ -235,11 +236,31 @@ static void move_step_paths(const Documents *d, const Tree *passes) {
             Tree *teacher = tree_get(entry, "teacher");
             if (teacher && teacher->kind == TREE_STRING &&
                 !snapshot_name(teacher->string))
-                move_path(d, teacher);
+                move(self, teacher);
             if (strcmp(entry->key, "repeat") == 0)
-                move_step_paths(d, tree_get(entry, "passes"));
+                visit_step_paths(tree_get(entry, "passes"), move, self);
         }
     }
+}
+
+static void move_step_path(const void *self, Tree *value) {
+    move_path(self, value);
+}
+
+/* Where the paths of steps are moved to. */
+typedef struct StepFolder {
+    Arena *arena;
+    const char *folder;
+} StepFolder;
+
+static void join_step_path(const void *self, Tree *value) {
+    const StepFolder *to = self;
+    if (*value->string) value->string = path_in(to->arena, to->folder, value->string);
+}
+
+void recipe_steps_move(Arena *arena, Tree *passes, const char *folder) {
+    const StepFolder to = {arena, folder};
+    visit_step_paths(passes, join_step_path, &to);
 }
 
 static void move_paths(const Documents *d, const Tree *document) {
@@ -251,7 +272,7 @@ static void move_paths(const Documents *d, const Tree *document) {
     const Tree *data = tree_get(document, "data");
     const Tree *entry = data && data->kind == TREE_MAP ? data->first : NULL;
     for (; entry; entry = entry->next) move_data_paths(d, entry);
-    move_step_paths(d, tree_get(document, "passes"));
+    visit_step_paths(tree_get(document, "passes"), move_step_path, d);
 }
 
 Status recipe_document_read(Tree **out, Arena *arena, const char *path,

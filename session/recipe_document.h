@@ -21,6 +21,10 @@
 Status recipe_document_read(Tree **out, Arena *arena, const char *path,
                             const StringList *env, Diag *diag);
 
+/* Puts `folder` in front of the relative paths among the options of steps, a list of a
+ * document that is read already: for who writes them into a recipe in another folder. */
+void recipe_steps_move(Arena *arena, Tree *passes, const char *folder);
+
 /* Appends a document as a recipe that reads back equal without any variables. */
 void recipe_document_print(Text *text, const Tree *document);
 

@@ -4,10 +4,10 @@
 #include "exec/ops.h"
 #include "io/files/file.h"
 #include "io/files/json.h"
-#include "io/files/yaml.h"
 #include "ir/random.h"
 #include "session/output_files.h"
 #include "session/pareto.h"
+#include "session/recipe_document.h"
 #include "session/session.h"
 #include "session/training_share.h"
 
@@ -60,14 +60,17 @@ static Status write_recipe(const Search *search, const char *path, const char *c
     Arena *arena = search->arena;
     Tree *map = tree_new(arena, TREE_MAP, LOC_NONE);
     Text text = {0};
-    char *whole = realpath(search->options.recipe, NULL);
-    tree_put_string(arena, map, "extends", whole ? whole : search->options.recipe);
-    free(whole);
-    tree_append(arena, map, "passes", LOC_NONE, tree_copy(arena, passes));
+    char *found = realpath(search->options.recipe, NULL);
+    const char *whole = arena_strdup(arena, found ? found : search->options.recipe);
+    free(found);
+    tree_put_string(arena, map, "extends", whole);
+    Tree *steps = tree_copy(arena, passes);
+    recipe_steps_move(arena, steps, path_folder(arena, whole));
+    tree_append(arena, map, "passes", LOC_NONE, steps);
     if (trial)
         tree_append(arena, map, "output", LOC_NONE, tree_new(arena, TREE_NULL, LOC_NONE));
     text_add(&text, "# %s\n", comment);
-    yaml_print(&text, map);
+    recipe_document_print(&text, map);
     const Status status = file_write(path, text.data, text.length, diag);
     text_free(&text);
     return status;
