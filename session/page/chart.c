@@ -103,6 +103,11 @@ static void draw_axes(const Plot *plot) {
 
 /* ---- series ---- */
 
+/* Of colours that come again, marks and dashes are others. */
+static int form_of(const ChartSeries *series) {
+    return series->color + series->color / PALETTE_COLORS;
+}
+
 /* Appends a mark of one of six shapes around a point, as a path's data. */
 static void add_mark(Text *text, int shape, double x, double y) {
     static const char *const shapes[PALETTE_COLORS] = {
@@ -161,7 +166,7 @@ static void draw_part(const Plot *plot, const ChartSeries *series, int first, in
 static const char *line_class(const ChartSeries *series) {
     if (series->marks & CHART_DOTTED) return "dt";
     if (series->marks & CHART_POINTS) return "th";
-    return series->marks & CHART_SOLID ? "d0" : palette_dash(series->color);
+    return series->marks & CHART_SOLID ? "d0" : palette_dash(form_of(series));
 }
 
 static void draw_line(const Plot *plot, const ChartSeries *series) {
@@ -187,7 +192,7 @@ static void draw_points(const Plot *plot, const ChartSeries *series) {
     for (int i = 0; i < series->count; i++) {
         if (!has_place(plot, series, i)) continue;
         text_add(text, "<path class=\"p f%d\" d=\"", series->color % PALETTE_COLORS);
-        add_mark(text, series->color, plot_x(plot, series->x[i]),
+        add_mark(text, form_of(series), plot_x(plot, series->x[i]),
                  plot_y(plot, series->y[i]));
         text_add(text, "\"><title>");
         markup_text(text, series->name);
@@ -209,7 +214,7 @@ static void draw_swatch(Text *text, const ChartSeries *series, double x, double 
              series->color % PALETTE_COLORS, line_class(series), x, y);
     if (!(series->marks & CHART_POINTS)) return;
     text_add(text, "<path class=\"p f%d\" d=\"", series->color % PALETTE_COLORS);
-    add_mark(text, series->color, x + 9, y);
+    add_mark(text, form_of(series), x + 9, y);
     text_add(text, "\"/>");
 }
 

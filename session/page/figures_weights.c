@@ -18,10 +18,14 @@ static void add_state(Figures *figures, const Run *run, const Outline *outline,
                       const OutlineScale *scale, int index) {
     Arena *arena = figures->arena;
     const RunStep *step = index < 0 ? NULL : &run->steps[index];
-    const double parameters = step ? step->size.parameters : run->before.parameters;
+    const double parameters = run->is_model ? run->after.parameters
+                              : step        ? step->size.parameters
+                                            : run->before.parameters;
     Figure figure = {.group = FIGURES_STRUCTURE, .outline = outline, .scale = scale};
     figure.slug = arena_printf(arena, "structure-%02d", index + 1);
-    figure.title = step ? arena_printf(arena, "%d %s", index + 1, step->title) : "input";
+    figure.title = run->is_model ? "model"
+                   : step        ? arena_printf(arena, "%d %s", index + 1, step->title)
+                                 : "input";
     if (!isnan(parameters))
         figure.note = arena_printf(arena, "%s",
                                    text_grouped(arena, (int64_t)fmin(parameters, 9e18)));

@@ -39,6 +39,15 @@ static const struct Group {
 
 /* ---- small parts ---- */
 
+static const char *runs_noun(const Figures *figures) {
+    return summary_noun(figures->runs, figures->run_count);
+}
+
+static const char *summary_title(const Figures *figures) {
+    if (figures->run_count <= TILED_RUNS) return "Before and after";
+    return *runs_noun(figures) == 'm' ? "Models" : "Runs";
+}
+
 static void add_dot(const Page *page, const Run *run) {
     const int color = (int)(run - page->figures->runs) % PALETTE_COLORS;
     if (page->figures->run_count > 1)
@@ -222,7 +231,7 @@ static void add_runs(const Page *page) {
 static void add_summary(const Page *page) {
     const Figures *figures = page->figures;
     const bool tiles = figures->run_count <= TILED_RUNS;
-    add_section(page, "summary", tiles ? "Before and after" : "Runs", NULL);
+    add_section(page, "summary", summary_title(figures), NULL);
     if (!tiles) add_runs(page);
     for (int r = 0; r < figures->run_count; r++) {
         const Run *run = &figures->runs[r];
@@ -283,7 +292,7 @@ static void add_key(const Page *page) {
         page->text,
         "<p class=\"key\"><span><i class=\"b0\"></i>attention heads</span>%s<span><i "
         "class=\"b1\"></i>feed-forward units</span><span><i "
-        "class=\"empty\"></i>taken out</span>%s%s</p>\n",
+        "class=\"empty\"></i>taken out, or narrower</span>%s%s</p>\n",
         cross ? "<span><i class=\"b3\"></i>heads of cross-attention</span>" : "",
         shared ? "<span><i class=\"hollow\"></i>shares the weights of a layer "
                  "above</span>"
@@ -296,6 +305,7 @@ static void add_structures(Page *page) {
     bool open = false;
     text_add(page->text, "<div class=\"card stack\">");
     add_key(page);
+    text_add(page->text, "<div class=\"models\">");
     for (int i = 0; i < figures->count; i++) {
         if (figures->items[i].group != FIGURES_STRUCTURE) continue;
         const Figure *figure = &figures->items[i];
@@ -307,7 +317,7 @@ static void add_structures(Page *page) {
         }
         add_figure(page, figure, false);
     }
-    text_add(page->text, "</div></div></div>\n");
+    text_add(page->text, "</div></div></div></div>\n");
 }
 
 static void add_group(Page *page, FigureGroup group) {
@@ -378,7 +388,7 @@ static void add_head(const Page *page) {
     if (figures->run_count == 1)
         markup_clip(text, figures->runs[0].name, 80);
     else
-        text_add(text, "%d runs", figures->run_count);
+        text_add(text, "%d %s", figures->run_count, runs_noun(figures));
     text_add(text, " \xc2\xb7 compress</title>\n<style>\n");
     html_style(text);
     text_add(text, "\n</style>\n</head>\n<body>\n");
@@ -393,7 +403,8 @@ static void add_lead(const Page *page) {
     const char *task = run_string(input, "task"), *sample = run_string(input, "sample");
     text_add(text, "<p class=\"lead\">");
     if (figures->run_count > 1) {
-        text_add(text, "Colours and marks stand for the same runs on the whole page.");
+        text_add(text, "Colours and marks stand for the same %s on the whole page.",
+                 runs_noun(figures));
     } else if (task || sample) {
         text_add(text, "%s", task ? "Task: " : "");
         markup_clip(text, task ? task : "", 60);
@@ -412,7 +423,7 @@ static void add_lead(const Page *page) {
 static void add_nav(const Page *page) {
     Text *text = page->text;
     text_add(text, "<nav aria-label=\"Sections\"><a href=\"#summary\">%s</a>",
-             page->figures->run_count <= TILED_RUNS ? "Before and after" : "Runs");
+             summary_title(page->figures));
     for (int g = 0; g < FIGURE_GROUPS; g++)
         if (figures_in(page->figures, (FigureGroup)g) > 0)
             text_add(text, "<a href=\"#%s\">%s</a>", groups[g].id, groups[g].title);
@@ -441,7 +452,7 @@ static void add_header(const Page *page) {
     if (page->figures->run_count == 1)
         markup_clip(text, page->figures->runs[0].name, 80);
     else
-        text_add(text, "%d runs", page->figures->run_count);
+        text_add(text, "%d %s", page->figures->run_count, runs_noun(page->figures));
     if (page->figures->run_count == 1) add_badge(page, &page->figures->runs[0]);
     text_add(text, "</h1>\n");
     add_lead(page);

@@ -97,6 +97,7 @@ static const char rules[] =
     "figcaption .dot{display:inline-block;width:9px;height:9px}"
     "figure .note{font-size:12.5px;line-height:1.45;color:var(--muted);margin-top:8px}"
     ".states{display:flex;flex-wrap:wrap;align-items:flex-end;gap:18px 20px;margin-top:12px}"
+    ".models{display:flex;flex-wrap:wrap;gap:26px 44px}"
     ".states figure{width:150px}"
     ".states figcaption{font-size:13px;line-height:1.3;margin-bottom:8px}"
     ".states figcaption small{display:block;margin:0;font-size:12px}"
@@ -116,7 +117,7 @@ static const char rules[] =
     ".num{text-align:right;white-space:nowrap}"
     "td small,.tile small{display:block;color:var(--muted);font-size:12px}"
     ".table{padding:6px 6px}.table>.run{padding:8px 12px 0}"
-    "td .run{flex-wrap:nowrap;align-items:baseline}"
+    "td .run{align-items:baseline;gap:2px 8px}"
     "td .run b{font-weight:600}"
     "tr.total td{font-weight:650}"
     "details summary{cursor:pointer}"
@@ -137,12 +138,12 @@ static const char rules[] =
     "padding-right:16px}header{padding-top:20px}.wide{display:none}section{margin-top:"
     "34px}.card{padding:14px}.table{padding:4px 2px}th,td{padding:7px 6px}.num small{white-space:normal}"
     ".tiles{grid-template-columns:repeat(2,minmax(0,1fr));gap:10px}.tile{padding:12px}"
-    ".tile .v{font-size:20px}.states{gap:14px 12px}.states "
+    ".tile .v{font-size:20px}.states{gap:14px 12px}.models>div{width:100%}.states "
     "figure{width:calc(50% - 6px)}dl{grid-template-columns:minmax(0,1fr);gap:0}"
     "dd+dt{margin-top:8px}}"
     "@media print{body{background:#fff;font-size:11pt}.theme,nav{display:none}"
     "header,main,footer{max-width:none;padding:0}.card,.tile,figure,tr{break-inside:"
-    "avoid}section{margin-top:24px}h2{break-after:avoid}.grid{grid-template-columns:"
+    "avoid}section{margin-top:24px}h2,h2+p{break-after:avoid}.grid{grid-template-columns:"
     "repeat(2,1fr)}*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}";
 
 void html_style(Text *text) {

@@ -37,6 +37,16 @@ static void add_options(Text *text, const RunStep *step) {
     text_add(text, "</dl>");
 }
 
+/* The best value on a development set, of a step that kept its weights. */
+static void add_best(Text *text, const Tree *best) {
+    const char *metric = run_string(best, "metric");
+    const double value = run_number(best, "value"), step = run_number(best, "step");
+    if (!metric || !(fabs(value) < 1e12) || !(step >= 0 && step < 1e12)) return;
+    text_add(text, "<small>best ");
+    markup_clip(text, metric, 40);
+    text_add(text, " %.4g, step %.0f</small>", value, step);
+}
+
 /* The number by which a step tells its worth; none = an empty cell. */
 static void add_worth(Text *text, Arena *arena, const RunStep *step,
                       const RunMetricKind *kind) {
@@ -48,6 +58,7 @@ static void add_worth(Text *text, Arena *arena, const RunStep *step,
         text_add(text, "%s", summary_metric(arena, kind, value));
     else if (!isnan(loss) && fabs(loss) < 1e6)
         text_add(text, "<small>loss %.4f</small>", loss);
+    add_best(text, tree_get(step->record, "best"));
     if (share >= 0 && share < 1e3)
         text_add(text, "<small>at %.1f %% of the FLOPs</small>", 100 * share);
     text_add(text, "</td>");

@@ -153,7 +153,7 @@ void markdown_page(Text *text, Arena *arena, const Run *runs, int count) {
     if (count == 1)
         markup_code(text, runs[0].name, 80);
     else
-        text_add(text, "%d runs", count);
+        text_add(text, "%d %s", count, summary_noun(runs, count));
     text_add(text, "\n\n");
     if (count > 1) add_runs(text, arena, runs, count);
     for (int r = 0; r < count; r++) {

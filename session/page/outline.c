@@ -13,7 +13,7 @@
 #define ROWS_HEIGHT 156.0
 #define ROW_MOST    13.0
 #define ROW_LEAST   3.0
-#define HEADING     15.0 /* of a stack */
+#define HEADING     18.0 /* of a stack */
 #define LEFT        22.0
 #define HEADS_WIDTH 54.0
 #define HEADS_BOXES 16 /* of more heads a bar */

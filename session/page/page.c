@@ -6,6 +6,7 @@
 #include "session/output_files.h"
 #include "session/page/html.h"
 #include "session/page/markdown.h"
+#include "session/page/summary.h"
 
 #include <string.h>
 
@@ -91,8 +92,8 @@ static Status write_form(PageForm form, const Figures *figures, const char *outp
     }
     text_free(&text);
     if (status == STATUS_OK)
-        text_add(said, "wrote %s: %d run%s, %d pictures\n", output, figures->run_count,
-                 figures->run_count == 1 ? "" : "s",
+        text_add(said, "wrote %s: %d %s, %d pictures\n", output, figures->run_count,
+                 summary_noun(figures->runs, figures->run_count),
                  form == PAGE_MARKDOWN ? 0 : figures->count);
     return status;
 }

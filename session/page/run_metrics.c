@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define METRIC_MOST 1e12 /* a larger number is nonsense */
+#define ROWS_MOST   200  /* metrics of a run on all of its data sets */
 
 const RunMetricKind run_metric_kinds[] = {
     {"accuracy", "accuracy", false, true},
@@ -64,14 +65,13 @@ static void finish_metric(RunMetric *metric, const Run *run, int first) {
 }
 
 RunMetric *run_metrics(const Run *run, Arena *arena, int *count) {
-    const size_t most = sizeof run_metric_kinds / sizeof *run_metric_kinds;
-    RunMetric *rows = ARENA_ARRAY(arena, RunMetric, most * ((size_t)run->count + 1));
+    RunMetric *rows = ARENA_ARRAY(arena, RunMetric, ROWS_MOST);
     *count = 0;
     for (const RunMetricKind *kind = run_metric_kinds; kind->key; kind++)
         for (int i = 0; i < run->count; i++) {
             const char *data = NULL;
             const double value = run_step_metric(&run->steps[i], kind, &data);
-            bool known = isnan(value);
+            bool known = isnan(value) || *count == ROWS_MOST;
             for (int r = 0; r < *count && !known; r++)
                 known = rows[r].kind == kind && strcmp(rows[r].data, data) == 0;
             if (known) continue;

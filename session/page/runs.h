@@ -84,7 +84,7 @@ typedef struct RunMetric {
     double before, after;
 } RunMetric;
 
-/* All that a run measured; in the arena. */
+/* All that a run measured, at most 200; in the arena. */
 RunMetric *run_metrics(const Run *run, Arena *arena, int *count);
 
 /* The kind that says most about a run: that of its gate, else that of the last step that

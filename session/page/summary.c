@@ -126,6 +126,13 @@ SummaryRow *summary_rows(const Run *run, Arena *arena, int *count) {
     return rows;
 }
 
+const char *summary_noun(const Run *runs, int count) {
+    bool models = true;
+    for (int i = 0; i < count; i++) models &= runs[i].is_model;
+    if (models) return count == 1 ? "model" : "models";
+    return count == 1 ? "run" : "runs";
+}
+
 const char *summary_status(const Run *run) {
     if (strcmp(run->status, "done") == 0) return "done";
     if (strcmp(run->status, "gate") == 0) return "stopped by a gate";

@@ -33,6 +33,9 @@ const char *summary_metric(Arena *arena, const RunMetricKind *kind, double value
 const char *summary_delta(Arena *arena, const RunMetricKind *kind, double before,
                           double after);
 
+/* "run", "runs", "model" or "models": what so many are called. */
+const char *summary_noun(const Run *runs, int count);
+
 /* What became of a run: "done", "stopped by a gate", ...; "" when it is not told. */
 const char *summary_status(const Run *run);
 
