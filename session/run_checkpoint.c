@@ -311,6 +311,12 @@ static void give_up(RunCheckpoint *cp, Diag *own) {
     diag_take_warnings(cp->options.diag, own, "the run goes on without checkpoints");
 }
 
+static void tell_kept(const RunCheckpoint *cp, int index, bool training, double seconds) {
+    const RunCheckpointOptions *options = &cp->options;
+    if (options->kept && !cp->broken)
+        options->kept(options->self, index, training, seconds);
+}
+
 /* Keeps a model and the snapshots that steps after `index` name, and nothing else. */
 static Status write_models(RunCheckpoint *cp, int index, Model *model, Diag *diag) {
     const Recipe *recipe = cp->options.recipe;
@@ -351,6 +357,7 @@ static void write_step(RunCheckpoint *cp, int index, Model *model) {
     diag_destroy(own);
     cp->last = now();
     cp->model_cost = cp->last - start;
+    tell_kept(cp, index, false, cp->model_cost);
 }
 
 /* ---- steps ---- */
@@ -445,6 +452,7 @@ static Status train_save(void *self, const TrainState *state, Diag *diag) {
     diag_destroy(own);
     cp->last = now();
     cp->training_cost = cp->last - start;
+    tell_kept(cp, cp->running, true, cp->training_cost);
     return STATUS_OK;
 }
 

@@ -29,6 +29,11 @@ typedef struct RunCheckpointOptions {
     const Recipe *recipe; /* borrowed, as is all below */
     const Watch *watch;   /* NULL = never interrupted */
     Diag *diag;           /* where warnings go */
+
+    /* After each checkpoint, which took so many seconds: of step `index`, or with
+     * `training` of the state within it. May be NULL. */
+    void *self;
+    void (*kept)(void *self, int index, bool training, double seconds);
 } RunCheckpointOptions;
 
 /* Opens the checkpoint of a run. What is there and not wanted, and what is wanted and not

@@ -632,7 +632,7 @@ static void tell_end(Session *session, const ReportStep *row) {
     tree_put_int(arena, values, "step", session->step + 1);
     tree_put_real(arena, values, "seconds", row->result.seconds);
     measure_put(arena, values, &row->result.measure);
-    tree_put_bool(arena, values, "reused", false);
+    tree_put_bool(arena, values, "reused", row->result.reused);
     if (row->failed) tree_put_bool(arena, values, "failed", true);
     events_put(session->events, "step_end", values);
     arena_destroy(arena);

@@ -105,6 +105,18 @@ static const char *checkpoint_place(const Session *session) {
     return arena_printf(session->arena, "%.*s.checkpoint", (int)length, output);
 }
 
+/* Event: a checkpoint was written. */
+static void tell_kept(void *self, int index, bool training, double seconds) {
+    const StepReuse *reuse = self;
+    Arena *arena = arena_create();
+    Tree *values = tree_new(arena, TREE_MAP, LOC_NONE);
+    tree_put_int(arena, values, "step", index + 1);
+    tree_put_bool(arena, values, "training", training);
+    tree_put_real(arena, values, "seconds", seconds);
+    events_put(reuse->session->events, "checkpoint", values);
+    arena_destroy(arena);
+}
+
 static Status open_checkpoint(StepReuse *reuse, Diag *diag) {
     const Session *session = reuse->session;
     const SessionOptions *wanted = &session->options;
@@ -114,7 +126,9 @@ static Status open_checkpoint(StepReuse *reuse, Diag *diag) {
                                           .never = off,
                                           .recipe = &session->recipe,
                                           .watch = wanted->watch,
-                                          .diag = diag};
+                                          .diag = diag,
+                                          .self = reuse,
+                                          .kept = tell_kept};
     if (wanted->resume && !options.folder) {
         diag_fail(
             diag, STATUS_USAGE, LOC_NONE, "--resume",

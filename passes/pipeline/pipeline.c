@@ -396,7 +396,8 @@ static int steps_reuse(Run *run, int first, Model *model, Diag *diag) {
     return count;
 }
 
-/* Puts what the steps start from into the provenance: the recipe and the input's hash. */
+/* Puts what the steps start from into the provenance: the recipe and the input's hash.
+ * What the run notes here and in step_record is not the model's state: step_entry.c. */
 static Status record_input(const Run *run, Model *model, Diag *diag) {
     Arena *arena = model->arena;
     const Recipe *recipe = run->recipe;

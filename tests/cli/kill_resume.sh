@@ -11,7 +11,7 @@ kills=$1 seed=$2 mean=$3
 shift 3
 log=${KILL_LOG:-/dev/null}
 
-"$@" --output whole.h5 --no-checkpoint --quiet >/dev/null 2>>"$log" || exit 1
+"$@" --output whole.h5 --no-checkpoint >/dev/null 2>>"$log" || exit 1
 awk -v seed="$seed" -v mean="$mean" -v kills="$kills" 'BEGIN {
     srand(seed)
     for (i = 0; i < kills; i++) printf "%.3f\n", 2 * mean * rand()
