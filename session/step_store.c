@@ -88,6 +88,14 @@ static Status entry_read(StepEntry *entry, const Tree **parts, Arena *arena,
     return step_entry_read(entry, tree_get(file, "entry"), diag);
 }
 
+/* Tells why a file cannot be used, and makes room for a sound one; nothing where another
+ * program has removed it. */
+static void leave_out(const char *path, const char *what, Diag *own, Diag *diag) {
+    if (access(path, F_OK) != 0) return;
+    if (diag_status(own) == STATUS_FORMAT) unlink(path);
+    diag_take_warnings(diag, own, what);
+}
+
 bool step_store_find(StepStore *store, const char *key, Arena *arena, StepEntry *entry,
                      const Tree **parts, Diag *diag) {
     const char *path = store_path(store, arena, STEPS, key, ".json");
@@ -97,8 +105,7 @@ bool step_store_find(StepStore *store, const char *key, Arena *arena, StepEntry 
     if (found)
         touch(path);
     else
-        unlink(path); /* makes room for a sound one */
-    diag_take_warnings(diag, own, "a kept step is left out");
+        leave_out(path, "a kept step is left out", own, diag);
     diag_destroy(own);
     return found;
 }
@@ -151,8 +158,7 @@ Model *step_store_model(StepStore *store, const char *state, const OpTable *ops,
     Model *model = NULL;
     Diag *own = diag_create();
     if (touch(path) && model_read(&model, path, state, ops, own) != STATUS_OK)
-        unlink(path);
-    diag_take_warnings(diag, own, "a kept model is left out");
+        leave_out(path, "a kept model is left out", own, diag);
     diag_destroy(own);
     arena_destroy(arena);
     return model;
