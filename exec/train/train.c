@@ -190,7 +190,7 @@ static Status keep_state(Trainer *trainer, Diag *diag) {
     return end || due ? save_state(trainer, diag) : STATUS_OK;
 }
 
-/* Keeps what an interrupted run has done. The interruption is what is told. */
+/* Keeps what an interrupted run has done. */
 static void keep_interrupted(Trainer *trainer, Diag *diag) {
     const TrainKeeper *keeper = trainer->options->keeper;
     if (!keeper || !keeper->save || !trainer->whole || trainer->kept == trainer->done)
@@ -288,6 +288,17 @@ static Status finish_step(Trainer *trainer, Diag *diag) {
     return keep_state(trainer, diag);
 }
 
+/* Measuring may have told of the interruption already. */
+static void tell_interrupted(Trainer *trainer, Diag *diag) {
+    const long long done = trainer->done, total = trainer->total;
+    if (diag_errors(diag) > 0)
+        diag_note(diag, "training stopped after %lld of %lld steps", done, total);
+    else
+        diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL,
+                  "training stopped after %lld of %lld steps", done, total);
+    keep_interrupted(trainer, diag);
+}
+
 static Status train_loop(Trainer *trainer, uint64_t seed, Diag *diag) {
     const int64_t samples = trainer->job.samples, batch = trainer->job.batch;
     int64_t *order = memory_alloc((size_t)samples, sizeof *order);
@@ -314,10 +325,7 @@ static Status train_loop(Trainer *trainer, uint64_t seed, Diag *diag) {
                         trainer->losses[0]);
     }
     free(order);
-    if (status != STATUS_INTERRUPTED) return status;
-    diag_fail(diag, status, LOC_NONE, NULL, "training stopped after %lld of %lld steps",
-              (long long)trainer->done, (long long)trainer->total);
-    keep_interrupted(trainer, diag);
+    if (status == STATUS_INTERRUPTED) tell_interrupted(trainer, diag);
     return status;
 }
 

@@ -1,6 +1,7 @@
 /* The state of training: a run that goes on from the state after any step ends in every
  * byte of one that was never stopped, and states that do not fit are refused. And what
  * measurements on a development set do. */
+#include "exec/train/history.h"
 #include "tests/exec/prior_fixture.h"
 
 #include <unistd.h>
@@ -254,6 +255,43 @@ static void test_goes_on(void **state) {
     }
 }
 
+/* ---- rows of the curve ---- */
+
+typedef struct Rows {
+    int64_t total, epoch, log_every;
+    int count;
+    int64_t first, second; /* steps of two rows */
+} Rows;
+
+static void test_rows(void **state) {
+    (void)state;
+    static const Rows ROWS[] = {
+        {94, 94, 0, 20, 5, 10},        /* an epoch: 20 parts of 4 or 5 steps */
+        {188, 94, 0, 20, 10, 19},      /* two: 10 parts each */
+        {30 * 94, 94, 0, 30, 94, 188}, /* one row each */
+        {7, 94, 0, 7, 1, 2},           /* every step */
+        {50, 1000, 0, 20, 3, 5},       /* less than an epoch */
+        {450 * 3, 3, 0, 150, 9, 18},   /* three epochs */
+        {20, 6, 8, 3, 8, 16},          /* as asked for */
+    };
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        const Rows *rows = &ROWS[i];
+        const double loss = 1;
+        Arena *arena = arena_create();
+        TrainReport report;
+        History *h = history_create(rows->total, rows->epoch, rows->log_every, 0);
+        for (int64_t step = 0; step < rows->total; step++)
+            history_add(h, &(HistoryStep){.step = step, .samples = 1, .losses = &loss});
+        history_report(h, rows->total, arena, &report);
+        assert_int_equal(report.row_count, rows->count);
+        assert_int_equal(report.rows[0].step, rows->first);
+        assert_int_equal(report.rows[1].step, rows->second);
+        assert_int_equal(report.rows[rows->count - 1].step, rows->total);
+        history_destroy(h);
+        arena_destroy(arena);
+    }
+}
+
 /* ---- what is measured ---- */
 
 /* Measurements of a run: what the k-th one is to say, and what weights it saw. */
@@ -410,6 +448,51 @@ static void test_interrupted(void **state) {
     memory.from = STOP_AT;
     run_setup(&setup, NULL, 1, &whole);
     run_setup(&setup, &memory, 2, &rest);
+    expect_same(&whole, &rest);
+    arena_destroy(whole.arena);
+    arena_destroy(rest.arena);
+    memory_close(&memory);
+}
+
+/* What read_meter says, but where it is interrupted: then no number. */
+typedef struct Breaking {
+    Graph *graph;
+    int count, at;
+} Breaking;
+
+static Status read_breaking(void *self, double *value, Diag *diag) {
+    Breaking *breaking = self;
+    if (++breaking->count == breaking->at) /* as forward runs say it */
+        return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL, "interrupted");
+    return read_meter(&breaking->graph, value, diag);
+}
+
+/* A run that is interrupted while it measures goes on with that measurement. */
+static void test_measuring_interrupted(void **state) {
+    (void)state;
+    Setup setups[SETUPS];
+    all_setups(setups);
+    const Setup *setup = &setups[ENDS_EARLY - 2];
+    Fixture f;
+    Memory memory = {0};
+    TrainReport report;
+    Outcome whole, rest;
+    TrainKeeper keeper = keeper_of(&memory);
+    keeper.due = never_due;
+    open_kind(&f, setup);
+    Breaking breaking = {.graph = f.graph, .at = 3};
+    const TrainMeasure measure = {.self = &breaking, .measure = read_breaking};
+    TrainOptions options = setup->options;
+    options.keeper = &keeper;
+    options.measure = &measure;
+    assert_int_equal(run_training(&f, &options, 7, 1, &report), STATUS_INTERRUPTED);
+    assert_int_equal(diag_errors(f.diag), 1);
+    model_close(&f);
+    assert_int_equal(memory.saves, 1);
+    assert_non_null(memory.states[6]);
+    memory.from = 6;
+    run_setup(setup, NULL, 1, &whole);
+    run_setup(setup, &memory, 2, &rest);
     expect_same(&whole, &rest);
     arena_destroy(whole.arena);
     arena_destroy(rest.arena);
@@ -595,10 +678,12 @@ static void test_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_goes_on),
+        cmocka_unit_test(test_rows),
         cmocka_unit_test(test_best),
         cmocka_unit_test(test_measuring_is_silent),
         cmocka_unit_test(test_patience),
         cmocka_unit_test(test_interrupted),
+        cmocka_unit_test(test_measuring_interrupted),
         cmocka_unit_test(test_serial),
         cmocka_unit_test(test_refused),
     };
