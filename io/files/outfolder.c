@@ -70,7 +70,7 @@ static Status check_entries(const OutFolder *folder, Arena *scratch, const char 
         }
         status = diag_fail(diag, STATUS_IO, LOC_FILE(folder->path), NULL,
                            "the folder holds '%s%.100s', which would be lost: expected a "
-                           "new folder, or one with a model and nothing else",
+                           "new folder, or one with such an output and nothing else",
                            within, entry->d_name);
         diag_hint(diag, "name another folder, or move that file away");
     }
