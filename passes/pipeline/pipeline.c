@@ -350,50 +350,69 @@ static int restore_snapshots(const Run *run, int first, const StepEntry *chain, 
     return count;
 }
 
-/* Tells of a step that is not run, and records it as if it had been. */
-static void step_reuse(Run *whole, int index, const StepEntry *entry, Model *model,
-                       Diag *diag) {
+/* Tells of a step that is not run, and records it as if it had been. Fails where it would
+ * have to change the model, which another recipe allowed it not to. */
+static Status step_reuse(Run *whole, int index, const StepEntry *entry, Model *model,
+                         Diag *diag) {
     const PipelineHooks *hooks = &whole->options->hooks;
     StepRun run;
     step_begin(&run, whole, index, model, diag);
     run.measure = entry->measure;
+    run.changed = entry->changed;
     run.ctx.record = tree_copy(whole->arena, entry->record);
-    step_record(&run);
+    run.ctx.times = tree_copy(whole->arena, entry->times);
     step_entry_warn(entry->warnings, &run.step->source, diag);
-    whole->changed[index] = entry->changed;
+    const Status status = check_changed(&run, diag);
+    const double seconds = ticker_seconds() - run.start;
+    if (status != STATUS_OK) {
+        step_failed(&run, status, seconds, diag);
+        return status;
+    }
+    step_record(&run);
     const StepResult result = {.measure = entry->measure,
-                               .record = entry->record,
-                               .times = entry->times,
+                               .record = run.ctx.record,
+                               .times = run.ctx.times,
                                .threads = whole->options->threads,
-                               .seconds = ticker_seconds() - run.start,
+                               .seconds = seconds,
                                .reused = true};
     if (hooks->step_end) hooks->step_end(hooks->self, whole->recipe, index, &result);
+    return STATUS_OK;
 }
 
-/* Goes over as many of the steps from `first` on as are kept, one behind the other, down
- * to a model that is. Returns their number. */
-static int steps_reuse(Run *run, int first, Model *model, Diag *diag) {
+/* The entries of steps from `first` on that are kept, one behind the other; returns their
+ * number. */
+static int find_chain(const Run *run, int first, StepEntry *chain, Diag *diag) {
     const StepKeeper *keeper = run->keeper;
     const int most = run->recipe->step_count - first;
-    if (!keeper) return 0;
-    StepEntry *chain = ARENA_ARRAY(run->arena, StepEntry, (size_t)most + 1);
     int count = 0;
     while (count < most && keeper->find(keeper->self, first + count,
                                         count ? chain[count - 1].state : run->state,
                                         run->arena, &chain[count], diag))
         count++;
+    return count;
+}
+
+/* Goes over as many of the steps from *next on as are kept, down to a model that is. */
+static Status steps_reuse(Run *run, int *next, Model *model, Diag *diag) {
+    const int first = *next;
+    if (!run->keeper) return STATUS_OK;
+    StepEntry *chain =
+        ARENA_ARRAY(run->arena, StepEntry, (size_t)(run->recipe->step_count - first) + 1);
+    int count = find_chain(run, first, chain, diag);
     Model *kept = NULL;
     while (count > 0 && !kept) {
         const int whole = restore_snapshots(run, first, chain, count, model, diag);
         if (whole == count) kept = find_model(run, chain[count - 1].state, model, diag);
         if (!kept) count = whole == count ? count - 1 : whole;
     }
-    if (!kept) return 0;
+    if (!kept) return STATUS_OK;
     model_take_state(model, kept);
-    for (int i = 0; i < count; i++) step_reuse(run, first + i, &chain[i], model, diag);
     strcpy(run->state, chain[count - 1].state);
     model_hash(model, run->hash);
-    return count;
+    *next += count;
+    for (int i = 0; i < count; i++)
+        TRY(step_reuse(run, first + i, &chain[i], model, diag));
+    return STATUS_OK;
 }
 
 /* Puts what the steps start from into the provenance: the recipe and the input's hash.
@@ -421,8 +440,9 @@ Status pipeline_run(Model *model, const Recipe *recipe, const PipelineOptions *o
     Status status = record_input(&run, model, diag);
     if (run.keeper) model_state_hash(model, run.state);
     for (int next = 0; next < recipe->step_count && status == STATUS_OK;) {
-        next += steps_reuse(&run, next, model, diag);
-        if (next < recipe->step_count) status = step_run(&run, next++, model, diag);
+        status = steps_reuse(&run, &next, model, diag);
+        if (status == STATUS_OK && next < recipe->step_count)
+            status = step_run(&run, next++, model, diag);
     }
     if (options->resources) resources_drop_snapshots(options->resources);
     arena_destroy(run.arena);
