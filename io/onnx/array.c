@@ -53,7 +53,7 @@ static void read_raw(double *out, const void *bytes, int64_t count, int32_t type
 }
 
 #define LISTED(list, convert)                                                            \
-    for (int64_t i = 0; i < count; i++) out[i] = (double)(convert((list)[i]));           \
+    for (int64_t i = 0; i < count; i++) out[i] = (double)(convert((list)[first + i]));   \
     break
 
 static float half_bits(int32_t bits) {
@@ -64,7 +64,8 @@ static float bfloat_bits(int32_t bits) {
     return bf16_to_float((uint16_t)bits);
 }
 
-static void read_list(double *out, const OnnxTensor *tensor, int64_t count) {
+static void read_list(double *out, const OnnxTensor *tensor, int64_t first,
+                      int64_t count) {
     switch (tensor->data_type) {
     case ONNX_F32: LISTED(tensor->float_data, );
     case ONNX_F64: LISTED(tensor->double_data, );
@@ -77,16 +78,22 @@ static void read_list(double *out, const OnnxTensor *tensor, int64_t count) {
     }
 }
 
+void array_read(double *out, const Net *net, const OnnxTensor *tensor, int64_t first,
+                int64_t count) {
+    Buf *map;
+    const char *bytes = net_bytes(net, tensor, &map);
+    if (bytes)
+        read_raw(out, bytes + (size_t)first * net_element_bytes(tensor->data_type), count,
+                 tensor->data_type);
+    else
+        read_list(out, tensor, first, count);
+}
+
 Array *array_stored(ArrayPool *pool, const Net *net, const OnnxTensor *tensor) {
     Array *array =
         array_create(pool, tensor->data_type, (int)tensor->n_dims, tensor->dims, true);
     if (!array || !array->data) return array;
-    Buf *map;
-    const void *bytes = net_bytes(net, tensor, &map);
-    if (bytes)
-        read_raw(array->data, bytes, array->count, tensor->data_type);
-    else
-        read_list(array->data, tensor, array->count);
+    array_read(array->data, net, tensor, 0, array->count);
     return array;
 }
 

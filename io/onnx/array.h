@@ -47,6 +47,11 @@ Array *array_view(ArrayPool *pool, const Array *from, int rank, const int64_t *d
  * have. */
 Array *array_stored(ArrayPool *pool, const Net *net, const OnnxTensor *tensor);
 
+/* Reads numbers first .. first + count of a stored tensor, however many that has. They
+ * must be there. */
+void array_read(double *out, const Net *net, const OnnxTensor *tensor, int64_t first,
+                int64_t count);
+
 /* Whether the type is one of integers or booleans. */
 bool array_is_integer(const Array *array);
 

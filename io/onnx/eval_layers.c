@@ -200,6 +200,19 @@ static bool run_heads_attention(EvalCall *call) {
     return eval_result(call, 0, call->in[0]->type, 3, dim, false) != NULL;
 }
 
+/* GroupQueryAttention: queries, keys and values [N, T, D], or the three side by side. */
+static bool run_grouped_attention(EvalCall *call) {
+    const int64_t heads = net_int(call->node, "num_heads", 0),
+                  groups = net_int(call->node, "kv_num_heads", 0);
+    if (!eval_has(call, 1) || call->in[0]->rank != 3)
+        return eval_fault(call, "expected queries of three dimensions");
+    if (heads < 1 || groups < 1 || heads > 1 << 16 || groups > 1 << 16)
+        return eval_fault(call, "expected num_heads and kv_num_heads");
+    int64_t dim[3] = {call->in[0]->dim[0], call->in[0]->dim[1], call->in[0]->dim[2]};
+    if (!eval_in(call, 1)) dim[2] = dim[2] / (heads + 2 * groups) * heads;
+    return eval_result(call, 0, call->in[0]->type, 3, dim, false) != NULL;
+}
+
 #define LAYER(op, run)                                                                   \
     { op, run, EVAL_SHAPE, NULL, NULL }
 
@@ -222,4 +235,6 @@ const EvalRow eval_layer_rows[] = {
     LAYER("com.microsoft.EmbedLayerNormalization", run_embed_norm),
     LAYER("com.microsoft.Attention", run_packed_attention),
     LAYER("com.microsoft.MultiHeadAttention", run_heads_attention),
+    LAYER("com.microsoft.GroupQueryAttention", run_grouped_attention),
+    LAYER("com.microsoft.RotaryEmbedding", run_same),
     {NULL, NULL, EVAL_SHAPE, NULL, NULL}};

@@ -20,7 +20,7 @@ Node *lift_op(Lift *lift, const NetNode *from, const char *op, Node *const *in, 
               const char *attrs, ...) {
     const Op *kind = op_find(lift->graph->ops, op);
     char text[256];
-    if (!kind) return lift_stop(lift, from, "no op of ours does this");
+    if (!kind) return lift_stop(lift, from, LIFT_NO_OP);
     Node *node = graph_insert(lift->graph, NULL, kind, in, count);
     Diag *diag = diag_create();
     Status status = STATUS_OK;
@@ -120,12 +120,14 @@ static const NetNode *node_moved(const Lift *lift, NetValue *value) {
 /* What no matcher knows, by its operator alone. */
 static Node *lift_unknown(Lift *lift, NetValue *value) {
     LiftPlain plain = {.node = value->producer, .stop = lift->stop, .why = lift->why};
+    const bool said = plain.stop && plain.stop == plain.node; /* of this very node */
     if (!plain.stop) {
         plain.stop = node_moved(lift, value);
         plain.why = "nothing that is known ends in it";
     }
     lift->stop = NULL;
     Node *node = lift->plain(lift, value);
+    if (!node && said && strcmp(lift->why, LIFT_NO_OP) == 0) lift->why = plain.why;
     if (!node || !has_elements(lift, node, value)) return NULL;
     if (lift->plain_count == lift->plain_capacity) {
         lift->plain_capacity = lift->plain_capacity ? 2 * lift->plain_capacity : 64;

@@ -35,6 +35,9 @@ typedef struct LiftPlain {
 
 enum { LIFT_DEPTH_MAX = 500 };
 
+/* Why an operator is not lifted of which nothing else is to be said. */
+#define LIFT_NO_OP "no op of ours does this"
+
 /* Finds what ends in a value; NULL when nothing does that is known. */
 typedef Node *LiftMatch(Lift *lift, NetValue *value);
 

@@ -3,6 +3,7 @@
  */
 #include "io/onnx/lift_fused.h"
 
+#include "io/onnx/lift_grouped.h"
 #include "io/onnx/lift_rows.h"
 #include "io/onnx/lift_weights.h"
 #include "io/onnx/probe.h"
@@ -153,16 +154,44 @@ static bool is_padding(const NetValue *mask) {
     return true;
 }
 
-/* The attention node of lifted queries, keys and values. */
-static Node *attend(Lift *lift, NetNode *node, Node *const in[3], NetValue *mask) {
+/* Whether what is added to scores [.., heads, T, T] forbids later keys, those of padding,
+ * both or nothing, and is 0 elsewhere. */
+static bool forbids(const NetValue *bias, bool later, bool padding) {
+    for (int p = 0; p < NET_PROBES; p++) {
+        const Array *array = bias->probe[p];
+        const int64_t tokens = probe_tokens(p);
+        if (array->rank != 4 || array->dim[2] != tokens || array->dim[3] != tokens ||
+            (padding && array->dim[0] != probe_samples(p)))
+            return false;
+        for (int64_t i = 0; i < array->count; i++) {
+            const int64_t key = i % tokens, query = i / tokens % tokens;
+            const int64_t sample = i / (tokens * tokens * array->dim[1]);
+            const bool seen =
+                (!later || key <= query) && (!padding || probe_mask(tokens, sample, key));
+            if (seen ? array->data[i] != 0 : !(array->data[i] <= -50)) return false;
+        }
+    }
+    return true;
+}
+
+/* The attention node of lifted queries, keys and values; `bias`, which may be NULL, is
+ * added to the scores. */
+static Node *attend(Lift *lift, NetNode *node, Node *const in[3], NetValue *mask,
+                    const NetValue *bias) {
     const int64_t heads = net_int(node, "num_heads", 0);
-    const bool causal = net_int(node, "unidirectional", 0) != 0;
+    bool causal = net_int(node, "unidirectional", 0) != 0, padded = mask != NULL;
     const double scale = net_real(node, "scale", 0);
     Node *all[4] = {in[0], in[1], in[2], NULL};
     if (!in[0] || !in[1] || !in[2]) return NULL;
     if (mask && !is_padding(mask))
         return lift_stop(lift, node, "its mask is not one of padding");
-    if (mask && !causal) all[3] = lift_input(lift, INPUT_MASK, NULL);
+    if (bias && (forbids(bias, true, false) || forbids(bias, true, true)))
+        causal = true;
+    else if (bias && forbids(bias, false, true))
+        padded = true;
+    else if (bias && !forbids(bias, false, false))
+        return lift_stop(lift, node, "its attention_bias is no mask that is known");
+    if (padded && !causal) all[3] = lift_input(lift, INPUT_MASK, NULL);
     const double width = heads > 0 ? (double)in[0]->type.dim[2] / (double)heads : 1;
     const bool usual = scale == 0 || fabs(scale * sqrt(width) - 1) < 1e-5;
     lift->decoder |= causal;
@@ -196,7 +225,7 @@ static Node *fused_attention(Lift *lift, NetNode *node) {
         first += width;
         if (!(in[i] = lift_projection(lift, &projection, columns, width))) return NULL;
     }
-    return attend(lift, node, in, net_operand(node, 3));
+    return attend(lift, node, in, net_operand(node, 3), net_operand(node, 5));
 }
 
 /* Queries, keys and values apart; their biases side by side. */
@@ -226,7 +255,7 @@ static Node *fused_heads(Lift *lift, NetNode *node) {
         }
         if (!(in[i] = lift_biased(lift, node, x, own))) return NULL;
     }
-    return attend(lift, node, in, net_operand(node, 4));
+    return attend(lift, node, in, net_operand(node, 4), net_operand(node, 5));
 }
 
 /* ---- table ---- */
@@ -249,5 +278,9 @@ Node *match_fused(Lift *lift, NetNode *node, NetValue *value) {
         return fused_activation(lift, node, "gelu_tanh");
     if (net_is(node, "com.microsoft.Attention")) return fused_attention(lift, node);
     if (net_is(node, "com.microsoft.MultiHeadAttention")) return fused_heads(lift, node);
+    if (net_is(node, "com.microsoft.GroupQueryAttention"))
+        return lift_grouped_attention(lift, node);
+    if (net_is(node, "com.microsoft.RotaryEmbedding"))
+        return lift_rotary_embedding(lift, node);
     return NULL;
 }

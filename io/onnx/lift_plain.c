@@ -233,7 +233,7 @@ Node *lift_plain(Lift *lift, NetValue *value) {
     const PlainRow *row = plain_row(node);
     if (!value->probe[0] || !value->probe[1])
         return lift_stop(lift, node, "its size follows from what the model computes");
-    if (!row) return lift_stop(lift, node, "no op of ours does this");
+    if (!row) return lift_stop(lift, node, LIFT_NO_OP);
     if (lift->depth >= LIFT_DEPTH_MAX)
         return lift_stop(lift, node, "it is nested too deep");
     lift->depth++;

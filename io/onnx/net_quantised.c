@@ -210,11 +210,9 @@ static void mend_product(Net *net, NetNode *node) {
     }
 }
 
-/* x times a weight, plus a bias where there is one. */
-static void mend_scaled(Net *net, NetNode *node, const Scaling *scaling, NetValue *bias) {
+/* Makes a node x times a weight, plus a bias where there is one. */
+static void multiply(Net *net, NetNode *node, NetValue *weight, NetValue *bias) {
     Arena *arena = net->arena;
-    NetValue *weight = real_weight(net, net_operand(node, 1), scaling);
-    if (!weight) return;
     if (!bias) {
         become(net, node, "MatMul", (NetValue *[]){node->in[0], weight}, 2);
         return;
@@ -231,6 +229,11 @@ static void mend_scaled(Net *net, NetNode *node, const Scaling *scaling, NetValu
     net->values[net->value_count++] = sum;
     net->nodes[net->node_count++] = product;
     become(net, node, "Add", (NetValue *[]){sum, bias}, 2);
+}
+
+static void mend_scaled(Net *net, NetNode *node, const Scaling *scaling, NetValue *bias) {
+    NetValue *weight = real_weight(net, net_operand(node, 1), scaling);
+    if (weight) multiply(net, node, weight, bias);
 }
 
 static void mend_attention(Net *net, NetNode *node) {
@@ -251,22 +254,35 @@ typedef struct BitBlocks {
     int64_t K, N, bits, size, blocks;
 } BitBlocks;
 
+/* Whether a value is stored, of a type, and has so many numbers. */
+static bool has_numbers(const NetValue *value, int32_t type, int64_t many) {
+    int64_t count;
+    return value && value->stored && value->stored->data_type == type &&
+           net_shape_count(value->stored->dims, value->stored->n_dims, &count) &&
+           count == many;
+}
+
+static bool has_reals(const NetValue *value, int64_t many) {
+    return has_numbers(value, ONNX_F32, many) || has_numbers(value, ONNX_F16, many) ||
+           has_numbers(value, ONNX_BF16, many);
+}
+
 static bool find_blocks(BitBlocks *b, const NetNode *node) {
     *b = (BitBlocks){.K = net_int(node, "K", 0),
                      .N = net_int(node, "N", 0),
                      .bits = net_int(node, "bits", 4),
                      .size = net_int(node, "block_size", 0)};
-    int64_t count;
     const int64_t most = (int64_t)1 << 24;
     if (b->K < 1 || b->N < 1 || b->K > most || b->N > most || b->size < 8 ||
-        b->size > most || (b->bits != 4 && b->bits != 8))
+        b->size > most || b->size % 8 != 0 || (b->bits != 4 && b->bits != 8))
         return false;
     b->blocks = (b->K + b->size - 1) / b->size;
-    const OnnxTensor *tensor = net_operand(node, 1) ? node->in[1]->stored : NULL;
-    return tensor && tensor->data_type == ONNX_U8 &&
-           net_shape_count(tensor->dims, tensor->n_dims, &count) &&
-           count == b->N * b->blocks * (b->size * b->bits / 8) &&
-           is_stored(net_operand(node, 2), b->N * b->blocks);
+    const NetValue *zero = net_operand(node, 3);
+    const int64_t row = b->size * b->bits / 8, zero_row = (b->blocks * b->bits + 7) / 8;
+    return has_numbers(net_operand(node, 1), ONNX_U8, b->N * b->blocks * row) &&
+           has_reals(net_operand(node, 2), b->N * b->blocks) &&
+           (!zero || has_numbers(zero, ONNX_U8, b->N * zero_row) ||
+            has_reals(zero, b->N * b->blocks));
 }
 
 static int32_t bits_at(const Integers *from, int64_t row, int64_t i, int64_t bits) {
@@ -274,52 +290,59 @@ static int32_t bits_at(const Integers *from, int64_t row, int64_t i, int64_t bit
     return bits == 8 ? byte : i % 2 ? byte >> 4 : byte & 15;
 }
 
+/* The zero points of a row of blocks: halfway where there are none, real numbers, or
+ * integers of as many bits as the matrix has. */
+static void read_middles(double *out, const Net *net, const NetValue *zero,
+                         const BitBlocks *b, int64_t row) {
+    Integers packed = {NULL, NULL};
+    const int64_t bytes = (b->blocks * b->bits + 7) / 8;
+    if (zero && !open_integers(&packed, net, zero)) {
+        array_read(out, net, zero->stored, row * b->blocks, b->blocks);
+        return;
+    }
+    for (int64_t i = 0; i < b->blocks; i++)
+        out[i] = zero ? bits_at(&packed, row * bytes, i, b->bits) : 1 << (b->bits - 1);
+}
+
 /* The matrix [K, N] whose transpose stands in blocks. */
 static void fill_blocks(Net *net, NetValue *value, const Scaling *scaling,
-                        const BitBlocks *b, const Integers *from, const Integers *zeros,
-                        const double *scale) {
+                        const BitBlocks *b) {
     float *data;
+    Integers from = {NULL, NULL};
     const int64_t dim[2] = {b->K, b->N}, row = b->blocks * (b->size * b->bits / 8);
-    const int64_t zero_row = (b->blocks * b->bits + 7) / 8;
+    Arena *scratch = arena_create();
+    double *scale = ARENA_ARRAY(scratch, double, (size_t)b->blocks),
+           *middle = ARENA_ARRAY(scratch, double, (size_t)b->blocks);
+    open_integers(&from, net, value);
     keep_real(net, value, scaling, add_real(net, value, dim, 2, &data));
-    for (int64_t n = 0; n < b->N; n++)
+    for (int64_t n = 0; n < b->N; n++) {
+        array_read(scale, net, scaling->scale->stored, n * b->blocks, b->blocks);
+        read_middles(middle, net, scaling->zero, b, n);
         for (int64_t k = 0; k < b->K; k++) {
             const int64_t block = k / b->size;
-            const int32_t middle = scaling->zero
-                                       ? bits_at(zeros, n * zero_row, block, b->bits)
-                                       : 1 << (b->bits - 1);
-            data[k * b->N + n] = (float)((bits_at(from, n * row, k, b->bits) - middle) *
-                                         scale[n * b->blocks + block]);
+            data[k * b->N + n] =
+                (float)((bits_at(&from, n * row, k, b->bits) - middle[block]) *
+                        scale[block]);
         }
+    }
+    arena_destroy(scratch);
 }
 
 static bool has_dims(const NetValue *real, int64_t rows, int64_t columns) {
     return real && real->stored->dims[0] == rows && real->stored->dims[1] == columns;
 }
 
-/* x times the transpose of a matrix in blocks. */
+/* x times the transpose of a matrix in blocks, plus a bias where there is one. */
 static void mend_blocks(Net *net, NetNode *node) {
     BitBlocks b;
-    Integers from, zeros = {NULL, NULL};
-    NetValue *zero = net_operand(node, 3), *real = NULL;
-    if (!find_blocks(&b, node) || !net_operand(node, 0) || net_operand(node, 4) ||
-        net_operand(node, 5) || !open_integers(&from, net, node->in[1]))
-        return;
-    const int64_t zero_row = (b.blocks * b.bits + 7) / 8;
-    if (zero && (!is_stored(zero, b.N * zero_row) || zero->stored->data_type != ONNX_U8 ||
-                 !open_integers(&zeros, net, zero) || b.N * zero_row < 2))
-        return;
-    const Scaling scaling = {node->in[2], zero, 0, b.size, b.bits};
+    NetValue *real = NULL;
+    if (!find_blocks(&b, node) || !net_operand(node, 0) || net_operand(node, 4)) return;
+    const Scaling scaling = {node->in[2], net_operand(node, 3), 0, b.size, b.bits};
     if (!find_real(net, node->in[1], &scaling, &real)) {
-        Arena *scratch = arena_create();
-        const Array *scale = numbers_of(scratch, net, node->in[2]);
-        if (scale)
-            fill_blocks(net, node->in[1], &scaling, &b, &from, &zeros, scale->data);
-        arena_destroy(scratch);
-        real = node->in[1]->became ? node->in[1]->became->value : NULL;
+        fill_blocks(net, node->in[1], &scaling, &b);
+        real = node->in[1]->became->value;
     }
-    if (has_dims(real, b.K, b.N))
-        become(net, node, "MatMul", (NetValue *[]){node->in[0], real}, 2);
+    if (has_dims(real, b.K, b.N)) multiply(net, node, real, net_operand(node, 5));
 }
 
 /* ---- all nodes ---- */

@@ -188,6 +188,20 @@ static int64_t find_reach_of_all(const Facts *f) {
     return reach;
 }
 
+/* How angles are stretched over longer texts. */
+static void put_scaling(Arena *arena, Tree *config, const Node *rotary) {
+    const bool llama3 = node_chooses(rotary, "scaling", "llama3");
+    if (!llama3 && !node_chooses(rotary, "scaling", "linear")) return;
+    Tree *scaling = tree_put_map(arena, config, "rope_scaling");
+    tree_put_string(arena, scaling, "rope_type", llama3 ? "llama3" : "linear");
+    tree_put_real(arena, scaling, "factor", node_real(rotary, "factor"));
+    if (!llama3) return;
+    tree_put_real(arena, scaling, "low_freq_factor", node_real(rotary, "slow"));
+    tree_put_real(arena, scaling, "high_freq_factor", node_real(rotary, "fast"));
+    tree_put_int(arena, scaling, "original_max_position_embeddings",
+                 (int64_t)node_real(rotary, "original"));
+}
+
 /* Llama, or the relative that differs from it in what is there. */
 static void put_llama(Arena *arena, Tree *config, const Facts *f) {
     const bool head = graph_output(f->graph, OUTPUT_LOGITS) != NULL;
@@ -220,6 +234,7 @@ static void put_llama(Arena *arena, Tree *config, const Facts *f) {
     tree_put_string(arena, config, "hidden_act", act_name(f->act, "gelu_pytorch_tanh"));
     if (f->norm) tree_put_real(arena, config, "rms_norm_eps", node_real(f->norm, "eps"));
     if (rotary) tree_put_real(arena, config, "rope_theta", node_real(rotary, "theta"));
+    if (rotary) put_scaling(arena, config, rotary);
     if (q && !qwen) tree_put_bool(arena, config, "attention_bias", node_has(q, 2));
     if (in) tree_put_bool(arena, config, "mlp_bias", node_has(in, 2));
     const Node *last = graph_find(f->graph, STACK_HEAD, -1, ROLE_HEAD);

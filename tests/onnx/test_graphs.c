@@ -161,6 +161,77 @@ static void test_refused_operators(void **state) {
     arena_destroy(arena);
 }
 
+/* What a GroupQueryAttention is made to ask for. */
+typedef struct Asked {
+    const char *option; /* is 1 */
+    bool turns;         /* by tables that are `bent` or not */
+    bool bent;
+    const char *more[3]; /* operands 10, 11, 12 */
+    int64_t groups;
+} Asked;
+
+/* Cosines or sines of 5 positions, as they are or, bent, of no base. */
+static const char *angles(OnnxBuild *b, bool cosine, bool bent) {
+    float values[5 * 4];
+    for (int i = 0; i < 20; i++) {
+        const double angle = (bent ? (double)(i / 4 * (i / 4)) : (double)(i / 4)) *
+                             pow(100, -(double)(i % 4) / 4);
+        values[i] = (float)(cosine ? cos(angle) : sin(angle));
+    }
+    return onnx_f32s(b, values, (const int64_t[]){5, 4}, 2);
+}
+
+static void put_grouped(Arena *arena, const Asked *asked) {
+    OnnxBuild *b = begin(arena);
+    declare_tokens(b, "attention_mask");
+    const char *x = onnx_gather(b, weights(b, 5, 16, 0), "input_ids", 0), *part[3];
+    for (int i = 0; i < 3; i++)
+        part[i] = ONNX_NODE(b, "MatMul", x, weights(b, 16, 16, i));
+    const char *last = ONNX_NODE(b, "ReduceSum", "attention_mask", ONNX_VECTOR(b, 1));
+    onnx_set_int(b, "keepdims", 0);
+    last = onnx_cast(b, ONNX_NODE(b, "Sub", last, ONNX_VECTOR(b, 1)), ONNX_I32);
+    const char *total = ONNX_NODE(b, "Shape", "input_ids");
+    total = onnx_cast(b, onnx_gather(b, total, ONNX_VECTOR(b, 1), 0), ONNX_I32);
+    const char *cosine = asked->turns ? angles(b, true, asked->bent) : "",
+               *sine = asked->turns ? angles(b, false, asked->bent) : "", *more[3];
+    for (int i = 0; i < 3; i++) more[i] = asked->more[i] ? asked->more[i] : "";
+    x = FUSED(b, "GroupQueryAttention", part[0], part[1], part[2], "", "", last, total,
+              cosine, sine, "", more[0], more[1], more[2]);
+    onnx_set_int(b, "num_heads", 2);
+    onnx_set_int(b, "kv_num_heads", asked->groups ? asked->groups : 2);
+    if (asked->turns) onnx_set_int(b, "do_rotary", 1);
+    if (asked->option) onnx_set_int(b, asked->option, 1);
+    onnx_rename(b, x, "y");
+    declare_states(b, "y", 16);
+    put_graph(b);
+}
+
+/* What no attention of ours does is refused by its name. */
+static void test_refused_attention(void **state) {
+    static const struct {
+        Asked asked;
+        const char *message;
+    } CASES[] = {
+        {{.option = "smooth_softmax"}, "smooth_softmax: no attention has one"},
+        {{.option = "rotary_interleaved", .turns = true}, "rotary_interleaved: pairs"},
+        {{.option = "do_rotary"}, "do_rotary: expected tables"},
+        {{.turns = true, .bent = true}, "its tables are not angles that are known"},
+        {{.more = {"input_ids"}}, "attention_bias: no attention of decoders has one"},
+        {{.more = {NULL, "input_ids"}}, "head_sink: no attention has one"},
+        {{.more = {NULL, NULL, "input_ids"}}, "keys and values in few bits"},
+        {{.groups = 3}, "num_heads and kv_num_heads do not fit"}};
+    (void)state;
+    Arena *arena = arena_create();
+    put_grouped(arena, &(Asked){.turns = true}); /* read without them */
+    Model *model = load_model(path);
+    model_destroy(model);
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        put_grouped(arena, &CASES[i].asked);
+        expect_refused(CASES[i].message);
+    }
+    arena_destroy(arena);
+}
+
 /* Rows of a table by the ids of `samples` texts of `tokens` tokens. */
 static const char *begin_fixed(OnnxBuild **out, Arena *arena, int64_t samples,
                                int64_t tokens) {
@@ -487,6 +558,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_fused_layer, enter, leave),
         cmocka_unit_test_setup_teardown(test_refused_operators, enter, leave),
         cmocka_unit_test_setup_teardown(test_fixed_sizes, enter, leave),
+        cmocka_unit_test_setup_teardown(test_refused_attention, enter, leave),
         cmocka_unit_test_setup_teardown(test_refused_sizes, enter, leave),
         cmocka_unit_test_setup_teardown(test_refused_names, enter, leave),
         cmocka_unit_test_setup_teardown(test_refused_branch, enter, leave),

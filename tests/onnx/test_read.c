@@ -363,6 +363,10 @@ static void test_microsoft(void **state) {
     compare_output("microsoft/dense", OUTPUT_LOGITS, NULL, 0);
     compare_output("microsoft/weights_only", OUTPUT_STATES, NULL, 0);
     compare_output("microsoft/rounded", OUTPUT_STATES, NULL, 0);
+    compare_output("microsoft/grouped_llama", OUTPUT_LOGITS, "llama", 2);
+    compare_output("microsoft/grouped_near", OUTPUT_LOGITS, "llama", 2);
+    compare_output("microsoft/few_bits", OUTPUT_STATES, NULL, 0);
+    compare_output("microsoft/masked_heads", OUTPUT_LOGITS, NULL, 1);
 }
 
 /* Copies a file of the data to the scratch folder. */

@@ -205,5 +205,118 @@ def rounded(folder):
             {"bound": np.array([bound], np.float32)})
 
 
-for make in (fused_bert, fused_causal, dense, weights_only, rounded):
+def angles(rows, width, theta, stretch=lambda angle: angle):
+    """Cosines and sines [rows, width / 2] of rotary positions, in float32."""
+    turns = stretch(theta ** (-2 * np.arange(width // 2) / width))
+    angle = np.outer(np.arange(rows), turns)
+    return np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
+
+
+def llama3(angle, factor=8, original=64, slow=1, fast=4):
+    """Angles stretched as Llama 3.1 has them."""
+    share = np.clip((original * angle / (2 * np.pi) - slow) / (fast - slow), 0, 1)
+    return angle * share + angle / factor * (1 - share)
+
+
+def lengths(m):
+    """seqlens_k and total_sequence_length, as onnxruntime-genai computes them from the mask."""
+    last = m.node("Sub", m.node("ReduceSum", "attention_mask", m.constant(np.array([1])), keepdims=0),
+                  m.constant(np.array([1])))
+    total = m.node("Gather", m.node("Shape", "attention_mask"), m.constant(np.array(1)), axis=0)
+    return m.node("Cast", last, to=TensorProto.INT32), m.node("Cast", total, to=TensorProto.INT32)
+
+
+def gated(m, x, width):
+    """A feed-forward unit with a gate, as Llama has it."""
+    gate = m.node("MatMul", x, m.weight(width, F))
+    gate = m.node("Mul", gate, m.node("Sigmoid", gate))
+    return m.node("MatMul", m.node("Mul", gate, m.node("MatMul", x, m.weight(width, F))), m.weight(F, width))
+
+
+def decoder(folder, name, width, layers):
+    """A decoder as onnxruntime-genai writes Llama: `layers` say what each layer's attention is made of."""
+    m = Maker()
+    x = m.node("Gather", m.weight(V, width), "input_ids")
+    last, total = lengths(m)
+    y = m.node("SimplifiedLayerNormalization", x, m.weight(width), epsilon=1e-3, axis=-1)
+    for attention in layers:
+        y = attention(m, y, last, total)
+        y, _, _, x = m.node("SkipSimplifiedLayerNormalization", x, y, m.weight(width), outputs=4, domain=MS, epsilon=1e-3)
+        y = gated(m, y, width)
+        y, _, _, x = m.node("SkipSimplifiedLayerNormalization", x, y, m.weight(width), outputs=4, domain=MS, epsilon=1e-3)
+    m.node("MatMul", y, m.weight(width, V))
+    m.write(folder, name, ["input_ids", "attention_mask"], "logits", V,
+            {"attention_mask": np.ones((N, T), np.int64)})
+
+
+def grouped(width, heads, groups, table, packed, turned=True, each=16, **attributes):
+    """GroupQueryAttention that turns queries and keys itself, or gets them turned. onnxruntime asks for
+    heads whose width `each` is a multiple of 16."""
+
+    def make(m, y, last, total):
+        cosine, sine = (m.constant(part) for part in table)
+        sizes = (heads * each, groups * each, groups * each)
+        if packed:
+            q = m.node("Add", m.node("MatMul", y, m.weight(width, sum(sizes))), m.weight(sum(sizes)))
+            k = v = ""
+        else:
+            q, k, v = (m.node("MatMul", y, m.weight(width, size)) for size in sizes)
+        if not turned:
+            start = m.constant(np.array([0]))
+            q, k = (m.node("RotaryEmbedding", part, start, cosine, sine, domain=MS,
+                           num_heads=0 if 2 * table[0].shape[1] == each else count,
+                           rotary_embedding_dim=0 if 2 * table[0].shape[1] == each else 2 * table[0].shape[1])
+                    for part, count in ((q, heads), (k, groups)))
+            cosine = sine = ""
+        y = m.node("GroupQueryAttention", q, k, v, "", "", last, total, cosine, sine, outputs=3, domain=MS,
+                   num_heads=heads, kv_num_heads=groups, do_rotary=int(turned), **attributes)[0]
+        return m.node("MatMul", y, m.weight(heads * each, width))
+    return make
+
+
+def grouped_llama(folder):
+    """Grouped queries, apart and from one matrix; angles as they are, and those of Llama 3.1."""
+    decoder(folder, "grouped_llama", 16, [
+        grouped(16, 4, 2, angles(40, 16, 500), packed=False),
+        grouped(16, 2, 1, angles(40, 16, 20, llama3), packed=True, scale=0.4)])
+
+
+def grouped_near(folder):
+    """Near tokens alone, scores with a cap, heads turned in part before the attention."""
+    decoder(folder, "grouped_near", 16, [
+        grouped(16, 2, 2, angles(40, 16, 100), packed=False, each=32, local_window_size=2),
+        grouped(16, 2, 1, angles(40, 8, 100), packed=False, turned=False, softcap=0.7)])
+
+
+def masked_heads(folder):
+    """MultiHeadAttention whose attention_bias forbids later tokens."""
+    m = Maker()
+    x = embed(m)
+    count = m.node("Gather", m.node("Shape", "input_ids"), m.constant(np.array(1)), axis=0)
+    key = m.node("Range", m.constant(np.array(0)), count, m.constant(np.array(1)))
+    later = m.node("Less", m.node("Unsqueeze", key, m.constant(np.array([1]))), key)
+    bias = m.node("Where", later, m.constant(np.float32(-1e9)), m.constant(np.float32(0)))
+    bias = m.node("Unsqueeze", bias, m.constant(np.array([0, 1])))
+    q, k, v = (m.node("MatMul", x, m.weight(D, D)) for _ in range(3))
+    y = m.node("MultiHeadAttention", q, k, v, "", "", bias, domain=MS, num_heads=H)
+    x = m.node("Add", x, m.node("MatMul", y, m.weight(D, D)))
+    m.node("MatMul", x, m.weight(D, V))
+    m.write(folder, "masked_heads", ["input_ids"], "logits", V)
+
+
+def few_bits(folder):
+    """MatMulNBits with a bias and zero points that are real numbers."""
+    m = Maker()
+    block = 16
+    blocks = -(-D // block)
+    packed = rng.integers(0, 256, (F, blocks, block // 2)).astype(np.uint8)
+    scales = (rng.random(F * blocks) * 0.2).astype(np.float32)
+    zeros = (rng.random(F * blocks) * 15).astype(np.float32)
+    m.node("MatMulNBits", embed(m), m.constant(packed), m.constant(scales), m.constant(zeros), "", m.weight(F),
+           domain=MS, K=D, N=F, bits=4, block_size=block)
+    m.write(folder, "few_bits", ["input_ids"], "last_hidden_state", F)
+
+
+for make in (fused_bert, fused_causal, dense, weights_only, rounded, grouped_llama, grouped_near, few_bits,
+             masked_heads):
     make(sys.argv[1])
