@@ -207,13 +207,14 @@ static Tree *choose_one(Chooser *c, const Tree *value) {
     for (uint64_t size; (size = count_value(&c->count, choice)) <= digit;
          choice = choice->next)
         digit -= size;
-    /* The place in the list is kept by noting the range before what stands in it. */
-    SearchChoice **note = c->end;
-    note_choice(c, value, NULL);
+    /* What is chosen within it is told with it. */
+    SearchChoice **end = c->end;
+    c->end = NULL;
     c->index = digit;
     Tree *chosen = choose_value(c, choice);
     c->index = rest;
-    if (note) (*note)->value = chosen;
+    c->end = end;
+    note_choice(c, value, chosen);
     return chosen;
 }
 

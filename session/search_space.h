@@ -36,8 +36,8 @@ typedef struct SearchChoice {
 } SearchChoice;
 
 /* Recipe `index` (below the size) of the space: its passes, without ranges, and if
- * `choices` is given what was chosen, in the order of the document; in the arena. Values
- * keep their places. */
+ * `choices` is given what was chosen, in the order of the document, ranges within a
+ * choice as part of it; in the arena. Values keep their places. */
 Tree *search_space_recipe(const SearchSpace *space, Arena *arena, uint64_t index,
                           SearchChoice **choices);
 

@@ -79,6 +79,24 @@ static void reals(void **state) {
     release(&b);
 }
 
+/* What is chosen within a choice is told with it, and only so. */
+static void choices(void **state) {
+    (void)state;
+    Bound b = bind("[choose: [x, p: {k: {choose: [1, 2]}}], q: {a: {between: [5, 6]}}]");
+    SearchChoice *first;
+    Text json = {0};
+    assert_int_equal(b.space.size, 6);
+    search_space_recipe(&b.space, b.arena, 5, &first);
+    tree_print_json(&json, first->value, 0);
+    assert_string_equal(first->path, "[0]");
+    assert_string_equal(json.data, "{\"p\":{\"k\":2}}");
+    assert_string_equal(first->next->path, "[1].q.a");
+    assert_int_equal(first->next->value->integer, 6);
+    assert_null(first->next->next);
+    text_free(&json);
+    release(&b);
+}
+
 static void draws(void **state) {
     (void)state;
     Bound b = bind("[p: {a: {between: [1, 10]}, b: {choose: [1, 2]}}]");
@@ -139,6 +157,7 @@ static void faults(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(recipes), cmocka_unit_test(reals),
-                                       cmocka_unit_test(draws), cmocka_unit_test(faults)};
+                                       cmocka_unit_test(choices), cmocka_unit_test(draws),
+                                       cmocka_unit_test(faults)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
