@@ -155,9 +155,9 @@ static Status write_picture(const Search *search, Diag *diag) {
     const double whole = 1;
     const char *input_note = "the model that all recipes start from";
     const ChartSeries series[] = {
+        {"recipes", x, y, notes, count, 1, CHART_POINTS, 0},
         {"front", x + count, y + count, notes + count, front, 0,
          CHART_LINE | CHART_POINTS, 0},
-        {"recipes", x, y, notes, count, 1, CHART_POINTS, 0},
         {"input", &whole, &search->baseline.value, &input_note, 1, 2, CHART_POINTS, 0}};
     const Chart chart = {.title = "Recipes of the search",
                          .x_title = "share of the FLOPs",
