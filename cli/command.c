@@ -179,6 +179,8 @@ static const Flag flags[] = {
             "largest drop of the metric against the input model, in its own units; the "
             "lightest recipe within it is the best")},
     {"json", NULL, F_BOOL(Flags, json, "print JSON")},
+    {"check", NULL,
+     F_BOOL(Flags, check, "make a model file again by its recipe, and compare")},
     {"schema", NULL, F_BOOL(Flags, schema, "print the JSON Schema of recipes")},
     {"resolved", NULL,
      F_BOOL(

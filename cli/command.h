@@ -35,6 +35,7 @@ typedef struct Flags {
     bool resolved;
     int annotate; /* Annotate */
     const char *annotate_file;
+    bool check;
     bool help, version;
 } Flags;
 

@@ -15,8 +15,10 @@
 #include "io/formats/load.h"
 #include "io/formats/model_vocabulary.h"
 #include "io/formats/modelfile.h"
+#include "ir/version.h"
 #include "session/output_files.h"
 #include "session/recipe_document.h"
+#include "session/reproducer.h"
 #include "session/run_report.h"
 #include "session/step_reuse.h"
 
@@ -101,7 +103,10 @@ static Status bind_outputs(Session *session, Diag *diag) {
 
 Status session_document(Tree **out, Arena *arena, const SessionOptions *options,
                         Diag *diag) {
-    TRY(recipe_document_read(out, arena, options->recipe, &options->env, diag));
+    if (options->document)
+        *out = tree_copy(arena, options->document);
+    else
+        TRY(recipe_document_read(out, arena, options->recipe, &options->env, diag));
     const bool is_map = *out && (*out)->kind == TREE_MAP;
     for (int i = 0; i < options->sets.count && is_map; i++)
         TRY(apply_set(arena, *out, options->sets.items[i], diag));
@@ -112,7 +117,8 @@ Status session_document(Tree **out, Arena *arena, const SessionOptions *options,
 static Status bind_document(Session *session, Diag *diag) {
     Arena *arena = session->arena;
     const char *path = session->options.recipe;
-    const char *folder = file_descriptor(path) < 0 ? path_folder(arena, path) : ".";
+    const char *folder = session->options.folder;
+    if (!folder) folder = file_descriptor(path) < 0 ? path_folder(arena, path) : ".";
     Tree *document = NULL;
     TRY(session_document(&document, arena, &session->options, diag));
     session->recipe.folder = folder;
@@ -533,11 +539,22 @@ static Status other_model(Session *session, const char *path, bool shapes, Loc a
     return STATUS_OK;
 }
 
+/* The input model of a recipe of which one step alone runs. */
+static Status find_input(Session *session, bool shapes, Loc at, Model **out, Diag *diag) {
+    const char *path = session->options.input;
+    const Tree *own = session->recipe.model;
+    if (!path && own && own->kind == TREE_STRING) path = own->string;
+    if (path) return other_model(session, path, shapes, at, out, diag);
+    return diag_fail(diag, STATUS_MODEL, at, NULL,
+                     "the step asks for the recipe's input model, which is no file");
+}
+
 /* Resources.model. */
 static Status find_model(Resources *self, const char *path, bool shapes, Loc at,
                          Model **out, Diag *diag) {
     Session *session = (Session *)self;
     *out = shapes ? session->input_shapes : session->input;
+    if (!path && session->options.only) return find_input(session, shapes, at, out, diag);
     return path ? other_model(session, path, shapes, at, out, diag) : STATUS_OK;
 }
 
@@ -647,12 +664,31 @@ static void end_step(void *self, const Recipe *recipe, int index,
     if (options->step_end) options->step_end(options->self, recipe, index, result);
 }
 
+/* Leaves what is needed to run a step again that failed by a defect, and says where. */
+static void leave_reproducer(const Session *session, int index,
+                             const StepFailure *failure, Diag *diag) {
+    const char *path = NULL;
+    Diag *own = diag_create();
+    const Status status =
+        reproducer_write(&path, session, index, failure->before, diag, own);
+    if (status == STATUS_OK)
+        diag_hint(diag,
+                  "this is a defect of compress; `compress replay %s` runs the step "
+                  "again, and the folder is what a report of it needs",
+                  path);
+    else
+        diag_take_warnings(diag, own, "no reproducer is left");
+    diag_destroy(own);
+}
+
 /* The same of a step that failed. A gate that did not hold has measured the model, which
  * it leaves as it is. */
 static void fail_step(void *self, const Recipe *recipe, int index,
                       const StepFailure *failure, Diag *diag) {
     Session *session = self;
     keep_failure(session, recipe, index, failure, diag);
+    if (failure->status == STATUS_INTERNAL && !session->options.only)
+        leave_reproducer(session, index, failure, diag);
     if (!failure->gate) return;
     StepResult result = {.record = failure->record,
                          .times = failure->times,
@@ -691,9 +727,8 @@ static Status dump_step(void *self, int index, const char *pass, const char *whe
     return file_write(path, text, length, diag);
 }
 
-/* Hashes the input model and the files of the data sets, for the report. */
-static Status hash_inputs(Session *session, Diag *diag) {
-    model_hash(session->model, session->input_hash);
+Status session_hash_inputs(Session *session, Diag *diag) {
+    if (!*session->input_hash) model_hash(session->model, session->input_hash);
     for (int i = 0; i < session->data_count; i++) {
         DataEntry *entry = &session->data[i];
         if (!*entry->hash && entry->batches)
@@ -714,15 +749,32 @@ static Status write_failed(Session *session, Diag *diag) {
     return STATUS_OK;
 }
 
+/* Notes in the model's provenance what a replay needs beside recipe and input's hash. */
+static void note_run(Session *session) {
+    Arena *arena = session->model->arena;
+    Tree *run = tree_new(arena, TREE_MAP, LOC_NONE);
+    tree_put_string(arena, run, "tool", "compress " COMPRESS_VERSION_TEXT);
+    tree_put_string(arena, run, "processor", processor_name(processor_level()));
+    tree_put_string(arena, run, "recipe", session->options.recipe);
+    if (session->options.model)
+        tree_put_string(arena, run, "model", session->options.model);
+    Tree *data = tree_put_map(arena, run, "data");
+    for (int i = 0; i < session->data_count; i++)
+        tree_put_string(arena, data, session->data[i].name, session->data[i].hash);
+    tree_put(arena, session->model->provenance, "run", run);
+}
+
 Status session_run(Session *session, Diag *diag) {
     const SessionOptions *wanted = &session->options;
     TRY(connect(session, diag));
-    TRY(hash_inputs(session, diag));
+    TRY(session_hash_inputs(session, diag));
+    note_run(session);
     session->input = model_copy(session->model);
     report_note_structure(&session->report, session->model);
     session->watch = (Watch){session, tell_progress, is_cancelled};
     PipelineOptions options = {.dump = wanted->dump,
                                .dump_values = wanted->dump_values,
+                               .only = wanted->only,
                                .threads = session->threads,
                                .watch = &session->watch,
                                .hooks = {.self = session,

@@ -25,6 +25,8 @@
  * outlive the session. NULL and 0 = not given. */
 typedef struct SessionOptions {
     const char *recipe;      /* file of the recipe */
+    const Tree *document;    /* the recipe itself, as if it had been read from there */
+    const char *folder;      /* of relative paths in it; the file's if not given */
     StringList env;          /* "NAME", "NAME=VALUE": session/recipe_document.h */
     StringList sets;         /* "key=value": changes of the recipe, the value in YAML */
     const char *model;       /* to start from, in place of the recipe's */
@@ -41,6 +43,10 @@ typedef struct SessionOptions {
     bool dump_values;        /* with what the weights are (graph_print_named) */
     bool without_data;       /* plan alone: data sets are neither opened nor checked */
     const Watch *watch;      /* progress inside steps, and whether to stop */
+    int only;                /* number of the one step to run, from 1, on `model`; 0 = all
+                                run */
+    const char *input;       /* with that: the recipe's input model, if it is not the
+                                recipe's own; read when the step asks for it */
 
     /* Called around the steps of session_run, on its thread. Members may be NULL. */
     void *self;
@@ -138,6 +144,11 @@ Status session_plan(Session *session, Diag *diag);
  * reused either. Fails as the steps do, with STATUS_INTERRUPTED when the watch says so,
  * and with STATUS_USAGE where the checkpoint to go on from is another run's. */
 Status session_run(Session *session, Diag *diag);
+
+/* Hashes the input model and the files of the data sets that are open, each once:
+ * session->input_hash and DataEntry.hash. For after session_plan, which opens them;
+ * session_run does it where it was not done. Fails with STATUS_IO. */
+Status session_hash_inputs(Session *session, Diag *diag);
 
 /* Writes the model to the outputs (model_save), in order; then the run's checkpoint is
  * removed. Fails with STATUS_IO, and with STATUS_MODEL where a weight does not fit the

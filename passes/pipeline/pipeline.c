@@ -32,7 +32,7 @@ typedef struct StepRun {
     const Step *step;
     int index;
     Model *model;
-    Model *before; /* copy for the check of exactness, NULL when none is needed */
+    Model *before; /* copy of what the step got, NULL when none is kept */
     Text text;     /* IR before the step; empty unless needed */
     PassContext ctx;
     Measure measure;
@@ -100,8 +100,10 @@ static void step_prepare(StepRun *run) {
         .model = run->model,
         .resources = options->resources,
     };
-    bool may_be_exact = !(step->pass->flags & (PASS_MEASURES | PASS_TRAINS));
-    if (may_be_exact && !options->plan) run->before = model_copy(run->model);
+    /* for the check of exactness, and for who is told of a failure; training writes all
+     * weights, so that a copy would be as many bytes more */
+    if (!(step->pass->flags & PASS_TRAINS) && !options->plan)
+        run->before = model_copy(run->model);
     if (options->dump == DUMP_FAILURE) print_dump(&run->text, run);
 }
 
@@ -158,7 +160,7 @@ static Status step_check(StepRun *run, Diag *diag) {
     TRY(model_measure(&run->measure, run->model, diag));
     TRY(check_changed(run, diag));
     if (!run->ctx.exact || run->options->plan || !run->changed) return STATUS_OK;
-    if (!run->before)
+    if (!run->before || (run->step->pass->flags & PASS_MEASURES))
         return diag_fail(diag, STATUS_INTERNAL, LOC_NONE, NULL,
                          "%s trains or measures and cannot claim to be exact", name);
     return check_exactness(run->before, run->model, name, run->ctx.seed, diag);
@@ -186,6 +188,7 @@ static void step_record(const StepRun *run) {
     tree_put_int(arena, map, "parameters", run->measure.parameters);
     tree_put_int(arena, map, "bytes", run->measure.bytes);
     tree_put_real(arena, map, "flops", run->measure.flops);
+    if (!run->options->plan) tree_put_string(arena, map, "hash", run->whole->hash);
     tree_append(arena, map, "record", LOC_NONE, tree_copy(arena, run->ctx.record));
     tree_append(arena, steps, NULL, LOC_NONE, map);
 }
@@ -263,6 +266,7 @@ static void step_keep(const StepRun *run, double seconds, Diag *diag) {
     entry.warnings =
         step_entry_warnings(whole->arena, diag, run->warnings, &run->step->source);
     model_state_hash(run->model, entry.state);
+    strcpy(entry.hash, whole->hash);
     whole->keeper->keep(whole->keeper->self, run->index, whole->state, &entry, run->model,
                         diag);
     strcpy(whole->state, entry.state);
@@ -277,6 +281,7 @@ static void step_failed(StepRun *run, Status status, double seconds, Diag *diag)
                                  .record = run->ctx.record,
                                  .times = run->ctx.times,
                                  .gate = run->ctx.gate,
+                                 .before = run->before,
                                  .seconds = seconds};
     diag_place(diag, run->step->source.at, run->step->source.key);
     diag_note(diag, "in step %d of %d, %s%s%s%s", run->index + 1, run->recipe->step_count,
@@ -361,6 +366,7 @@ static Status step_reuse(Run *whole, int index, const StepEntry *entry, Model *m
     run.changed = entry->changed;
     run.ctx.record = tree_copy(whole->arena, entry->record);
     run.ctx.times = tree_copy(whole->arena, entry->times);
+    strcpy(whole->hash, entry->hash);
     step_entry_warn(entry->warnings, &run.step->source, diag);
     const Status status = check_changed(&run, diag);
     const double seconds = ticker_seconds() - run.start;
@@ -439,9 +445,10 @@ Status pipeline_run(Model *model, const Recipe *recipe, const PipelineOptions *o
     hash_model(model, options->plan, run.hash);
     Status status = record_input(&run, model, diag);
     if (run.keeper) model_state_hash(model, run.state);
-    for (int next = 0; next < recipe->step_count && status == STATUS_OK;) {
+    const int end = options->only ? options->only : recipe->step_count;
+    for (int next = options->only ? end - 1 : 0; next < end && status == STATUS_OK;) {
         status = steps_reuse(&run, &next, model, diag);
-        if (status == STATUS_OK && next < recipe->step_count)
+        if (status == STATUS_OK && next < end)
             status = step_run(&run, next++, model, diag);
     }
     if (options->resources) resources_drop_snapshots(options->resources);

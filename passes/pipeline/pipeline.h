@@ -38,6 +38,7 @@ typedef struct StepFailure {
     Status status;
     const Tree *record, *times; /* as far as the pass came */
     const GateFault *gate;      /* the gate that did not hold, NULL = it is no gate */
+    Model *before;              /* the model that the step got; NULL = it was not kept */
     double seconds;             /* that the step took */
 } StepFailure;
 
@@ -79,6 +80,7 @@ typedef struct PipelineOptions {
     bool plan;        /* shapes only */
     DumpWhen dump;    /* which IR texts to hand to hooks->dump */
     bool dump_values; /* with what the weights are (graph_print_named) */
+    int only;         /* number of the one step to run, from 1; 0 = all run */
     int threads;
     const Watch *watch;
     PipelineHooks hooks;

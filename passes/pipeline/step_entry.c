@@ -7,7 +7,7 @@
 /* ---- the state of a model ---- */
 
 /* Notes of the run in a model's provenance. */
-static const char *const NOTES[] = {"recipe", "input_hash", "steps"};
+static const char *const NOTES[] = {"recipe", "input_hash", "steps", "run"};
 enum { NOTE_COUNT = sizeof NOTES / sizeof *NOTES };
 
 static bool is_note(const char *key) {
@@ -74,6 +74,7 @@ Tree *step_entry_tree(Arena *arena, StepEntry *entry) {
     Tree *map = tree_new(arena, TREE_MAP, LOC_NONE);
     const Measure *measure = &entry->measure;
     tree_put_string(arena, map, "state", entry->state);
+    tree_put_string(arena, map, "hash", entry->hash);
     tree_put_bool(arena, map, "changed", entry->changed);
     tree_put_int(arena, map, "parameters", measure->parameters);
     tree_put_int(arena, map, "bytes", measure->bytes);
@@ -131,6 +132,7 @@ Status step_entry_read(StepEntry *out, const Tree *map, Diag *diag) {
     const int errors = diag_errors(diag);
     *out = (StepEntry){0};
     entry_text(out->state, sizeof out->state, map, "state", diag);
+    entry_text(out->hash, sizeof out->hash, map, "hash", diag);
     entry_text(out->measure.input, sizeof out->measure.input, map, "sample", diag);
     entry_count(&out->measure.parameters, map, "parameters", diag);
     entry_count(&out->measure.bytes, map, "bytes", diag);

@@ -15,6 +15,7 @@
 
 typedef struct StepEntry {
     char state[HASH_TEXT_BYTES]; /* of the model after the step */
+    char hash[HASH_TEXT_BYTES];  /* model_hash of the same */
     bool changed;                /* the step changed the model */
     Measure measure;             /* of the model after the step */
     const Tree *record, *times;  /* see PassContext */
