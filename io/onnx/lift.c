@@ -141,7 +141,7 @@ static Node *lift_unknown(Lift *lift, NetValue *value) {
 
 Node *lift_value(Lift *lift, NetValue *value) {
     if (value->lifted) return value->lifted;
-    if (value->failed) return lift_stop(lift, value->producer, OTHER);
+    if (value->failed) return lift_stop(lift, value->stop, value->why);
     if (!value->producer && value->input) return lift_graph_input(lift, value);
     if (!value->probe[0] || !value->probe[1])
         return lift_stop(lift, value->producer,
@@ -157,7 +157,12 @@ Node *lift_value(Lift *lift, NetValue *value) {
     lift->depth--;
     value->failed = !node;
     value->lifted = node;
-    if (!node) return lift_stop(lift, value->producer, OTHER);
+    if (!node) {
+        lift_stop(lift, value->producer, OTHER);
+        value->stop = lift->stop;
+        value->why = lift->why;
+        return NULL;
+    }
     lift->stop = stop; /* what other matchers found in the way is none any more */
     return node;
 }

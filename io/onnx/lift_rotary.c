@@ -107,7 +107,9 @@ static bool match_plain(Tables *t, RotaryAngles *angles) {
 }
 
 /* The line through the first and the last pair that are stretched in part: which share of
- * an angle stays is slope * angle + offset. `slow` is 1 by definition of the others. */
+ * an angle stays is slope * angle + offset. Only two of `original`, `slow` and `fast` can
+ * be told from it: `slow` is 1; and where one pair is stretched in part, `fast` is 4, as
+ * published. */
 static bool fit_llama3(const Tables *t, RotaryAngles *a) {
     double angle[2] = {0}, share[2] = {0};
     int count = 0;
@@ -119,11 +121,15 @@ static bool fit_llama3(const Tables *t, RotaryAngles *a) {
         share[count > 0] = kept;
         count++;
     }
-    if (count < 2) return false;
+    a->slow = 1;
+    if (count == 1) {
+        a->fast = 4;
+        a->original = with_digits((1 + 3 * share[0]) * TURN / angle[0], 4);
+    }
+    if (count < 2) return count == 1;
     const double slope = (share[0] - share[1]) / (angle[0] - angle[1]);
     const double offset = share[0] - slope * angle[0];
     if (!(slope > 0 && offset < 0)) return false;
-    a->slow = 1;
     a->fast = with_digits(1 - 1 / offset, 3);
     a->original = with_digits(slope * TURN * (a->fast - 1), 4);
     return true;

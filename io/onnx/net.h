@@ -32,8 +32,10 @@ struct NetValue {
     struct Array *fixed; /* with the sizes that the file fixes: io/onnx/reopen.h */
     struct Node *lifted; /* what lifting made of it: io/onnx/lift.h */
     struct Node *plain;  /* the same in its own shape: io/onnx/lift_plain.h */
-    bool failed;         /* lifting it was tried, and could not be done */
-    bool tokens_first;   /* its rows are [T, N], not [N, T]: probe.h */
+    bool failed;         /* lifting it was tried, and could not be done: */
+    const NetNode *stop; /* at this node, for this reason */
+    const char *why;
+    bool tokens_first; /* its rows are [T, N], not [N, T]: probe.h */
     bool real; /* quantised in the file; real numbers here: io/onnx/net_quantised.h */
     struct NetReal *became; /* of a stored one of few bits: what it became, or NULL */
 };

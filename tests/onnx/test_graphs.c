@@ -201,6 +201,7 @@ static void put_grouped(Arena *arena, const Asked *asked) {
     onnx_set_int(b, "kv_num_heads", asked->groups ? asked->groups : 2);
     if (asked->turns) onnx_set_int(b, "do_rotary", 1);
     if (asked->option) onnx_set_int(b, asked->option, 1);
+    x = ONNX_NODE(b, "MatMul", ONNX_NODE(b, "Relu", x), weights(b, 16, 16, 3));
     onnx_rename(b, x, "y");
     declare_states(b, "y", 16);
     put_graph(b);

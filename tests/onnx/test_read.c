@@ -363,10 +363,24 @@ static void test_microsoft(void **state) {
     compare_output("microsoft/dense", OUTPUT_LOGITS, NULL, 0);
     compare_output("microsoft/weights_only", OUTPUT_STATES, NULL, 0);
     compare_output("microsoft/rounded", OUTPUT_STATES, NULL, 0);
-    compare_output("microsoft/grouped_llama", OUTPUT_LOGITS, "llama", 2);
+    compare_output("microsoft/grouped_llama", OUTPUT_LOGITS, "qwen2", 2);
     compare_output("microsoft/grouped_near", OUTPUT_LOGITS, "llama", 2);
     compare_output("microsoft/few_bits", OUTPUT_STATES, NULL, 0);
     compare_output("microsoft/masked_heads", OUTPUT_LOGITS, NULL, 1);
+}
+
+/* Angles that are stretched are told from their tables, and stand in the configuration.
+ */
+static void test_stretched_angles(void **state) {
+    (void)state;
+    Model *model = load_model("tests/data/onnx/microsoft/grouped_llama.onnx");
+    const Tree *scaling = tree_get(model->config, "rope_scaling");
+    assert_true(tree_get(model->config, "rope_theta")->real == 20);
+    assert_string_equal(tree_get(scaling, "rope_type")->string, "llama3");
+    assert_true(tree_get(scaling, "factor")->real == 8);
+    assert_true(tree_get(scaling, "high_freq_factor")->real == 4);
+    assert_int_equal(tree_get(scaling, "original_max_position_embeddings")->integer, 64);
+    model_destroy(model);
 }
 
 /* Copies a file of the data to the scratch folder. */
@@ -461,6 +475,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_fixed_sizes, enter, leave),
         cmocka_unit_test_setup_teardown(test_merged, enter, leave),
         cmocka_unit_test_setup_teardown(test_microsoft, enter, leave),
+        cmocka_unit_test_setup_teardown(test_stretched_angles, enter, leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

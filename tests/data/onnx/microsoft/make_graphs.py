@@ -277,8 +277,8 @@ def grouped(width, heads, groups, table, packed, turned=True, each=16, **attribu
 def grouped_llama(folder):
     """Grouped queries, apart and from one matrix; angles as they are, and those of Llama 3.1."""
     decoder(folder, "grouped_llama", 16, [
-        grouped(16, 4, 2, angles(40, 16, 500), packed=False),
-        grouped(16, 2, 1, angles(40, 16, 20, llama3), packed=True, scale=0.4)])
+        grouped(16, 2, 1, angles(40, 16, 20, llama3), packed=True, scale=0.4),
+        grouped(16, 4, 2, angles(40, 16, 500), packed=False)])
 
 
 def grouped_near(folder):
