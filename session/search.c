@@ -6,6 +6,7 @@
 #include "io/files/json.h"
 #include "ir/random.h"
 #include "session/output_files.h"
+#include "session/page/runs.h"
 #include "session/pareto.h"
 #include "session/recipe_document.h"
 #include "session/session.h"
@@ -301,7 +302,8 @@ static Status run_baseline(Search *search, Diag *diag) {
     TRY(trials_run(&runner, &trial, 1, diag));
     search->baseline = trial.result;
     search->metric = trial.result.metric;
-    search->falls = search->metric && metric_falls(search->metric);
+    const RunMetricKind *kind = run_metric_kind(search->metric);
+    search->falls = kind && kind->lower;
     if (trial.result.status == TRIAL_DONE && isfinite(trial.result.value))
         return STATUS_OK;
     diag_fail(diag, STATUS_MODEL, LOC_FILE(trial.recipe), NULL,

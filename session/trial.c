@@ -3,7 +3,7 @@
 #include "session/trial.h"
 
 #include "io/files/json.h"
-#include "passes/evaluate/metric.h"
+#include "session/page/runs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,29 +27,15 @@ static const char *string_of(const Tree *map, const char *key) {
     return value && value->kind == TREE_STRING ? value->string : "";
 }
 
-/* Takes the value of a metric from a record: of the wanted one, or of the first that the
- * record has. */
-static void read_metric(TrialResult *out, Arena *arena, const Tree *record,
-                        const char *wanted) {
-    const char *names = METRIC_NAMES;
+/* Takes the value of a metric from a record: of the wanted one, or of the first of all
+ * kinds that the record has. */
+static void read_metric(TrialResult *out, const Tree *record, const char *wanted) {
     out->metric = wanted;
     out->value = NAN;
     if (wanted && tree_number(tree_get(record, wanted), &out->value)) return;
-    names += strcspn(names, "|"); /* auto */
-    while (!wanted && *names && !out->metric) {
-        const size_t length = strcspn(++names, "|");
-        const char *name = arena_strndup(arena, names, length);
-        if (tree_number(tree_get(record, name), &out->value)) out->metric = name;
-        names += length;
-    }
-}
-
-bool metric_falls(const char *metric) {
-    static const char *const FALLING[] = {"loss", "perplexity", "bits_per_character",
-                                          "mse", NULL};
-    for (int i = 0; FALLING[i]; i++)
-        if (strcmp(metric, FALLING[i]) == 0) return true;
-    return false;
+    for (const RunMetricKind *kind = run_metric_kinds; !out->metric && kind->key; kind++)
+        if (tree_number(tree_get(record, kind->key), &out->value))
+            out->metric = kind->key;
 }
 
 /* The metric that an evaluate step is about: its option, NULL = the task's usual one. */
@@ -58,8 +44,7 @@ static const char *metric_of(const Tree *step) {
     return *name && strcmp(name, "auto") != 0 ? name : NULL;
 }
 
-static void read_steps(TrialResult *out, Arena *arena, const Tree *steps,
-                       const char *metric) {
+static void read_steps(TrialResult *out, const Tree *steps, const char *metric) {
     double number, share = 1;
     for (const Tree *step = steps ? steps->first : NULL; step; step = step->next) {
         const Tree *record = tree_get(step, "record");
@@ -67,7 +52,7 @@ static void read_steps(TrialResult *out, Arena *arena, const Tree *steps,
         if (tree_number(tree_get(step, "parameters"), &number))
             out->parameters = (int64_t)number;
         if (strcmp(string_of(step, "pass"), "evaluate") != 0) continue;
-        read_metric(out, arena, record, metric ? metric : metric_of(step));
+        read_metric(out, record, metric ? metric : metric_of(step));
         share = tree_number(tree_get(record, "flops_share"), &number) ? number : 1;
     }
     out->flops *= share;
@@ -86,7 +71,7 @@ void trial_read(TrialResult *out, Arena *arena, const char *report, const char *
         for (size_t i = 0; i < sizeof ENDS / sizeof *ENDS; i++)
             if (strcmp(string_of(map, "status"), ENDS[i].name) == 0)
                 out->status = ENDS[i].status;
-        read_steps(out, arena, steps && steps->kind == TREE_LIST ? steps : NULL, metric);
+        read_steps(out, steps && steps->kind == TREE_LIST ? steps : NULL, metric);
         tree_number(tree_get(map, "seconds"), &out->seconds);
         const char *message = string_of(tree_get(map, "error"), "message");
         if (*message) out->message = message;

@@ -56,7 +56,4 @@ Status trials_run(const TrialRunner *runner, Trial *trials, int count, Diag *dia
  */
 void trial_read(TrialResult *out, Arena *arena, const char *report, const char *metric);
 
-/* Whether less of a metric is better: loss, perplexity, ... */
-bool metric_falls(const char *metric);
-
 #endif

@@ -81,7 +81,7 @@ RunMetric *run_metrics(const Run *run, Arena *arena, int *count) {
     return rows;
 }
 
-static const RunMetricKind *find_kind(const char *key) {
+const RunMetricKind *run_metric_kind(const char *key) {
     for (const RunMetricKind *kind = run_metric_kinds; key && kind->key; kind++)
         if (strcmp(kind->key, key) == 0) return kind;
     return NULL;
@@ -96,11 +96,11 @@ static bool is_measured(const Run *run, const RunMetricKind *kind) {
 
 const RunMetricKind *run_main_metric(const Run *run) {
     const Tree *gate = tree_get(run->document, "gate");
-    const RunMetricKind *kind = find_kind(run_string(gate, "metric"));
+    const RunMetricKind *kind = run_metric_kind(run_string(gate, "metric"));
     if (kind && is_measured(run, kind)) return kind;
     for (int i = run->count - 1; i >= 0; i--) {
         if (strcmp(run->steps[i].pass, "evaluate") != 0) continue;
-        kind = find_kind(run_string(run->steps[i].options, "metric"));
+        kind = run_metric_kind(run_string(run->steps[i].options, "metric"));
         if (kind && is_measured(run, kind)) return kind;
     }
     for (kind = run_metric_kinds; kind->key; kind++)

@@ -72,6 +72,9 @@ typedef struct RunMetricKind {
 /* All kinds, in the order in which they are shown; the last one has no key. */
 extern const RunMetricKind run_metric_kinds[];
 
+/* The kind of this key, which may be NULL; NULL = there is none. */
+const RunMetricKind *run_metric_kind(const char *key);
+
 /* Value of a kind that a step measured; NAN = none. Stores the data set's name when it is
  * asked for. */
 double run_step_metric(const RunStep *step, const RunMetricKind *kind, const char **data);

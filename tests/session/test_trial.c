@@ -85,16 +85,8 @@ static void ends(void **state) {
     }
 }
 
-static void directions(void **state) {
-    (void)state;
-    assert_true(metric_falls("perplexity"));
-    assert_true(metric_falls("mse"));
-    assert_false(metric_falls("accuracy"));
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(takes_the_last),
-                                       cmocka_unit_test(ends),
-                                       cmocka_unit_test(directions)};
+                                       cmocka_unit_test(ends)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
