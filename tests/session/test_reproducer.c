@@ -44,6 +44,16 @@ static void find_folder(void *self, const DiagEntry *entry) {
     if (entry->kind == DIAG_HINT && at) sscanf(at + 7, "%199[^`]", out);
 }
 
+static void find_message(void *self, const DiagEntry *entry) {
+    char *out = self;
+    if (entry->kind == DIAG_ERROR && !*out) snprintf(out, 600, "%s", entry->message);
+}
+
+/* SessionOptions.step_begin: gives the step the defect. */
+static void break_step(void *self, const Recipe *recipe, int index) {
+    recipe->steps[index].pass = self;
+}
+
 static void test_defect(void **state) {
     (void)state;
     char place[] = "/tmp/reproducer_XXXXXX", folder[200] = "", command[400];
@@ -79,9 +89,11 @@ static void test_defect(void **state) {
     session_close(&session);
 
     /* the same failure leaves the same folder; without the defect it is gone */
-    char again[200] = "";
+    char again[200] = "", message[600] = "";
     assert_int_equal(run_broken(&session, &options, &broken, diag), STATUS_INTERNAL);
     diag_visit(diag, find_folder, again);
+    diag_visit(diag, find_message, message);
+    assert_non_null(strstr(message, "claims to preserve"));
     assert_string_equal(again, folder);
     session_close(&session);
     diag_clear(diag);
@@ -89,6 +101,16 @@ static void test_defect(void **state) {
     const SessionOptions with = {.threads = 1};
     assert_ok(reproducer_replay(&step, arena, folder, &with, diag), diag);
     assert_string_equal(step, "step 2 of 2, prune_heads");
+
+    /* with the defect still there it comes again, in the same words */
+    const SessionOptions defect = {
+        .threads = 1, .self = &broken, .step_begin = break_step};
+    char *words = arena_strdup(arena, message);
+    assert_int_equal(reproducer_replay(&step, arena, folder, &defect, diag),
+                     STATUS_INTERNAL);
+    message[0] = 0;
+    diag_visit(diag, find_message, message);
+    assert_string_equal(message, words);
     snprintf(command, sizeof command, "rm -r '%s'", place);
     assert_int_equal(system(command), 0);
     diag_destroy(diag);
