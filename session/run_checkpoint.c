@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define COST_SHARE     0.02 /* of the time, at most, goes into checkpoints */
+#define COST_SHARE     0.01 /* of the time, at most, goes into checkpoints */
 #define GUESS_SECONDS  0.05 /* what writing a model is expected to take at first, */
 #define GUESS_SPEED    2e8  /* and bytes a second */
 #define TRAINING_PARTS 4   /* bytes of a training state by those of the model, at first */
@@ -90,8 +90,8 @@ static Status check_ours(const char *path, Diag *diag) {
     return status;
 }
 
-/* Takes the folder for this run. The writer of a killed run's model may hold nothing of
- * it: locks of this kind are not inherited. Fails with STATUS_IO. */
+/* Takes the folder for this run. A lock of this kind ends with its process: the child
+ * that was writing a killed run's model does not hold it. Fails with STATUS_IO. */
 static Status lock_folder(RunCheckpoint *cp, Diag *diag) {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     const char *path = in_folder(cp, cp->arena, LOCK_FILE);
@@ -108,10 +108,16 @@ static Status lock_folder(RunCheckpoint *cp, Diag *diag) {
 
 static void clear_folder(RunCheckpoint *cp) {
     const char *training = in_folder(cp, cp->arena, TRAINING);
+    const char *run = in_folder(cp, cp->arena, RUN_FILE);
+    Diag *none = diag_create();
+    OutFile *file = NULL;
     step_store_clear(cp->store);
     hashed_files_remove(training, NULL, 0);
     rmdir(training);
-    unlink(in_folder(cp, cp->arena, RUN_FILE));
+    if (outfile_open(&file, NULL, run, none) == STATUS_OK) /* removes unfinished ones */
+        outfile_abandon(file);
+    unlink(run);
+    diag_destroy(none);
 }
 
 /* Makes the folder this run's, before the first write. Fails with STATUS_IO. */

@@ -10,7 +10,7 @@
  *
  * Keys (session/step_key.h) decide what can be used. How often: after as many steps, or
  * minutes of training, as the recipe says; else when writing is expected to take at most
- * 2 % of the time since the last one, so that short runs keep nothing. A run that is
+ * 1 % of the time since the last one, so that short runs keep nothing. A run that is
  * interrupted keeps what it has then, unless that is a few seconds' work.
  *
  * What goes wrong with keeping is told once, as a warning, and ends no run. */

@@ -131,13 +131,6 @@ Status step_store_put(StepStore *store, const char *key, const Tree *parts,
 
 /* ---- models ---- */
 
-bool step_store_has_model(StepStore *store, const char *state) {
-    Arena *arena = arena_create();
-    const bool found = touch(store_path(store, arena, MODELS, state, ".h5"));
-    arena_destroy(arena);
-    return found;
-}
-
 /* Reads a model and compares its state with the one in its name. */
 static Status model_read(Model **out, const char *path, const char *state,
                          const OpTable *ops, Diag *diag) {

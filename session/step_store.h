@@ -36,9 +36,6 @@ bool step_store_find(StepStore *store, const char *key, Arena *arena, StepEntry 
 Model *step_store_model(StepStore *store, const char *state, const OpTable *ops,
                         Diag *diag);
 
-/* Whether there is a model of a state; it counts as used now. */
-bool step_store_has_model(StepStore *store, const char *state);
-
 /* Puts an entry, and a model under its state; where either is there already, nothing is
  * written. Fails with STATUS_IO. */
 Status step_store_put(StepStore *store, const char *key, const Tree *parts,

@@ -68,7 +68,7 @@ static const Field keys_fields[] = {
 
 static const Field checkpoint_fields[] = {
     F_INT(CheckpointKeys, every, 0, 1000000000,
-          "after so many steps; 0 = never; not given: when it costs at most 2 % of the "
+          "after so many steps; 0 = never; not given: when it costs at most 1 % of the "
           "time since the last one"),
     F_REAL(CheckpointKeys, minutes, 1e-9, 1e9,
            "inside a step that trains, after so many minutes; not given: likewise"),

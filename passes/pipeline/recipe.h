@@ -41,7 +41,7 @@ typedef struct Step {
 /* `checkpoint:`: when a run keeps what it needs to go on after it was stopped. */
 typedef struct CheckpointKeys {
     int64_t every;  /* after so many steps; 0 = never; -1 = not given: as often as costs
-                       at most 2 % of the time */
+                       at most 1 % of the time */
     double minutes; /* inside training, likewise; 0 = not given */
     const char *folder; /* NULL = beside the output */
 } CheckpointKeys;
