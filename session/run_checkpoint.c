@@ -433,9 +433,9 @@ static Status write_training(RunCheckpoint *cp, const TrainState *state, int64_t
     if (status == STATUS_OK && mkdir(folder, 0777) != 0 && errno != EEXIST)
         status = diag_fail(diag, STATUS_IO, LOC_FILE(folder), NULL,
                            "cannot make the folder: %s", strerror(errno));
+    if (status == STATUS_OK) status = write_run(cp, cp->running, diag);
     if (status == STATUS_OK)
         status = train_file_write(train_path(cp, arena, serial), state, diag);
-    if (status == STATUS_OK) status = write_run(cp, cp->running, diag);
     arena_destroy(arena);
     return status;
 }
