@@ -92,6 +92,8 @@ static bool has_elements(const Lift *lift, const Node *node, const NetValue *val
         int last = shape->rank - 1; /* images of one pixel end with sizes of 1 */
         const int64_t width = bound.rank > 0 ? bound.dim[bound.rank - 1] : 1;
         while (last > 1 && shape->dim[last] == 1 && width != 1) last--;
+        if (value->tokens_first && shape->rank == 2 && shape->dim[1] == probe_samples(p))
+            last = 0; /* [T, N], here [N, T] */
         if (last >= 0 && bound.rank > 0 && width != shape->dim[last]) return false;
     }
     return true;

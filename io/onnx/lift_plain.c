@@ -202,17 +202,68 @@ static Node *lift_places(Lift *lift, const NetValue *input) {
                 : NULL;
 }
 
+/* ---- tokens before samples ---- */
+
+/* `x` with its first two dimensions in each other's place. */
+static Node *swap_rows(Lift *lift, const NetNode *node, Node *x) {
+    const char *axes = x->type.rank == 2   ? "1, 0"
+                       : x->type.rank == 3 ? "1, 0, 2"
+                       : x->type.rank == 4 ? "1, 0, 2, 3"
+                                           : NULL;
+    if (!axes) return lift_stop(lift, node, "tokens stand before samples in it");
+    return lift_op(lift, node, "transpose", &x, 1, "axes=[%s]", axes);
+}
+
+static bool is_samples(const Type *type, int at) {
+    return type->rank > at && type->dim[at] == DIM_N;
+}
+
+/* What is lifted has samples first: here its rows are in the file's order. */
+static Node *as_in_file(Lift *lift, const NetValue *value, Node *x) {
+    if (!x || !value->tokens_first) return x;
+    if (!is_samples(&x->type, 0) || x->type.rank < 2)
+        return lift_stop(lift, value->producer, "tokens stand before samples in it");
+    return swap_rows(lift, value->producer, x);
+}
+
+/* The other way round. */
+static Node *samples_first(Lift *lift, const NetValue *value, Node *x) {
+    if (!x || !value->tokens_first) return x;
+    if (!is_samples(&x->type, 1))
+        return lift_stop(lift, value->producer, "tokens stand before samples in it");
+    return swap_rows(lift, value->producer, x);
+}
+
+/* ---- values, by their operators ---- */
+
+/* The node of a value by its operator alone, as the file has it. */
+static Node *lift_operator(Lift *lift, NetValue *value) {
+    NetNode *node = value->producer;
+    if (!node) return NULL;
+    const PlainRow *row = plain_row(node);
+    if (!value->probe[0] || !value->probe[1])
+        return lift_stop(lift, node, "its size follows from what the model computes");
+    if (!row) return lift_stop(lift, node, LIFT_NO_OP);
+    if (lift->depth >= LIFT_DEPTH_MAX)
+        return lift_stop(lift, node, "it is nested too deep");
+    lift->depth++;
+    Node *found = row->rule(lift, node, value);
+    lift->depth--;
+    if (!found) return lift_stop(lift, node, "no op of ours does this in this form");
+    return found;
+}
+
 static Node *lift_real(Lift *lift, NetValue *value) {
     NetNode *node = value->producer;
     if (value_is_fixed(value)) return lift_constant(lift, value);
     if (!node && value->input && probe_input_kind(value) == INPUT_POSITIONS)
         return lift_places(lift, value);
     Node *x = lift_size(lift, value);
-    if (!x && node && (value_is_known(value) || value_behind(value) != value))
-        x = lift_plain(lift, value);
-    else if (!x)
-        x = lift_value(lift, value);
+    const bool counted = x != NULL;
+    const bool own = node && (value_is_known(value) || value_behind(value) != value);
+    if (!counted) x = own ? lift_operator(lift, value) : lift_value(lift, value);
     if (x && x->type.dtype == DTYPE_I32) x = lift_op(lift, node, "to_real", &x, 1, NULL);
+    if (!counted && !own) x = as_in_file(lift, value, x);
     return plain_shaped(lift, value, x);
 }
 
@@ -228,19 +279,10 @@ Node *plain_operand(Lift *lift, const NetNode *node, int i) {
 }
 
 Node *lift_plain(Lift *lift, NetValue *value) {
-    NetNode *node = value->producer;
-    if (!node) return NULL;
-    const PlainRow *row = plain_row(node);
-    if (!value->probe[0] || !value->probe[1])
-        return lift_stop(lift, node, "its size follows from what the model computes");
-    if (!row) return lift_stop(lift, node, LIFT_NO_OP);
-    if (lift->depth >= LIFT_DEPTH_MAX)
-        return lift_stop(lift, node, "it is nested too deep");
-    lift->depth++;
-    Node *found = row->rule(lift, node, value);
-    lift->depth--;
-    if (!found) return lift_stop(lift, node, "no op of ours does this in this form");
-    return found;
+    Node *found = lift_operator(lift, value);
+    if (found && value->tokens_first && found->type.dtype == DTYPE_F32)
+        value->plain = found;
+    return samples_first(lift, value, found);
 }
 
 /* ---- ops ---- */

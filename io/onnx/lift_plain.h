@@ -9,8 +9,8 @@
 
 #include "io/onnx/lift.h"
 
-/* The node of a value by its operator alone; NULL when no op of ours does it, with
- * lift->stop saying why. */
+/* The node of a value by its operator alone, samples first as lift_value has it; NULL
+ * when no op of ours does it, with lift->stop saying why. */
 Node *lift_plain(Lift *lift, NetValue *value);
 
 /* Warns of what stayed plain: for each part of the graph that matchers left, the node

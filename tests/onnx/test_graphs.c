@@ -290,6 +290,40 @@ static void test_fixed_sizes(void **state) {
     arena_destroy(arena);
 }
 
+/* Numbers [tokens, samples] of one sample: a 1 behind the tokens is the samples, not a
+ * part of the tokens before it. */
+static void test_fixed_turned(void **state) {
+    (void)state;
+    Arena *arena = arena_create();
+    OnnxBuild *b;
+    const char *x = begin_fixed(&b, arena, 1, 6);
+    x = ONNX_TRANSPOSE(b, x, 1, 0, 2);
+    const char *sum = ONNX_NODE(b, "ReduceSum", x, ONNX_VECTOR(b, 2));
+    onnx_set_int(b, "keepdims", 0);
+    sum = ONNX_RESHAPE(b, sum, 6, 1);
+    x = ONNX_NODE(b, "Sub", x, onnx_unsqueeze(b, sum, 2));
+    end_fixed(b, ONNX_TRANSPOSE(b, x, 1, 0, 2));
+    Model *model = load_model(path);
+    const Type want = {DTYPE_F32, 3, {DIM_N, DIM_T, 4}};
+    assert_true(type_equal(&model->graph->outputs[0].node->type, &want));
+    Runner r;
+    Node *node = model->graph->outputs[0].node;
+    runner_open_sizes(&r, model->graph, (const int64_t[DIM_SYMBOLS]){3, 2, 1, 1},
+                      PRECISION_F32, NULL, &node, 1);
+    int32_t *given = workspace_input(r.workspace, INPUT_IDS);
+    for (int i = 0; i < 6; i++) given[i] = i % 5;
+    runner_run(&r);
+    const float *got = workspace_value(r.workspace, node);
+    for (int i = 0; i < 24; i++) {
+        double y = sin((i / 4 % 5 * 4 + i % 4) * 1.7 + 4); /* weights() */
+        for (int c = 0; c < 4; c++) y -= sin((i / 4 % 5 * 4 + c) * 1.7 + 4);
+        if (!(fabs(got[i] - y) <= 1e-5)) fail_msg("y[%d]: %g, not %g", i, got[i], y);
+    }
+    runner_close(&r);
+    model_destroy(model);
+    arena_destroy(arena);
+}
+
 /* What cannot be opened: samples that meet, tokens that weights count, a row for each
  * sample that is its own, fewer tokens than the probes have. */
 static void test_refused_sizes(void **state) {
@@ -559,6 +593,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_fused_layer, enter, leave),
         cmocka_unit_test_setup_teardown(test_refused_operators, enter, leave),
         cmocka_unit_test_setup_teardown(test_fixed_sizes, enter, leave),
+        cmocka_unit_test_setup_teardown(test_fixed_turned, enter, leave),
         cmocka_unit_test_setup_teardown(test_refused_attention, enter, leave),
         cmocka_unit_test_setup_teardown(test_refused_sizes, enter, leave),
         cmocka_unit_test_setup_teardown(test_refused_names, enter, leave),
