@@ -6,6 +6,9 @@
 #include "session/replay.h"
 #include "session/reproducer.h"
 
+/* Characters of two values that are shown, and how many of them before the difference. */
+enum { SHOWN = 64, CONTEXT = 24 };
+
 /* What is told while a file is made again. */
 typedef struct Teller {
     Arena *arena;
@@ -18,14 +21,24 @@ static void begin_step(void *self, const Recipe *recipe, int index) {
                    recipe->steps[index].pass->name);
 }
 
+/* Prints what two texts say where they begin to differ. */
+static void print_values(const ReplayRow *row) {
+    size_t same = 0;
+    while (row->then[same] && row->then[same] == row->now[same]) same++;
+    const size_t from = same >= HASH_TEXT_BYTES ? same - CONTEXT : 0;
+    const char *dots = from > 0 ? "..." : "";
+    printf("    recorded: %s%.*s\n    now:      %s%.*s\n", dots, SHOWN, row->then + from,
+           dots, SHOWN, row->now + from);
+}
+
 static void tell_row(void *self, const ReplayRow *row) {
     Teller *teller = self;
     progress_clear(&teller->progress);
     if (row->same)
         printf("same       %s\n", row->what);
     else
-        printf("different  %s\n    recorded: %s\n    now:      %s\n", row->what,
-               row->then, row->now);
+        printf("different  %s\n", row->what);
+    if (!row->same) print_values(row);
     fflush(stdout);
 }
 

@@ -39,7 +39,9 @@ Status replay_processor(Processor *out, const char *path, Diag *diag) {
     Model *model = NULL;
     *out = PROCESSOR_AUTO;
     TRY(model_load(&model, path, ops_table(), false, diag));
-    const char *name = text_of(tree_get(model->provenance, "run"), "processor");
+    const Tree *run = tree_get(model->provenance, "run"), *fixed = tree_get(run, "fixed");
+    const bool is_fixed = fixed && fixed->kind == TREE_BOOL && fixed->boolean;
+    const char *name = is_fixed ? text_of(run, "processor") : NULL;
     for (int level = PROCESSOR_AUTO + 1; name && level < PROCESSOR_COUNT; level++)
         if (strcmp(processor_name((Processor)level), name) == 0) *out = (Processor)level;
     model_destroy(model);
@@ -242,8 +244,20 @@ static Status compare_files(Replay *r, Diag *diag) {
     return STATUS_OK;
 }
 
+/* Kernels of another level may differ in last bits. */
+static void warn_level(const Replay *r, Diag *diag) {
+    const char *then = text_of(r->run, "processor");
+    const char *now = processor_name(processor_level());
+    if (then && strcmp(then, now) != 0)
+        diag_warn(diag, LOC_FILE(r->options->path), NULL,
+                  "made with the kernels of processor level %s, made again with those of "
+                  "%s: last bits may differ",
+                  then, now);
+}
+
 static Status replay_run(Replay *r, Diag *diag) {
     TRY(read_file(r, diag));
+    warn_level(r, diag);
     TRY(open_session(r, diag));
     TRY(compare_inputs(r, diag));
     if (r->differs) return STATUS_OK;

@@ -22,8 +22,8 @@ typedef struct ReplayOptions {
     void (*row)(void *self, const ReplayRow *row); /* something was compared */
 } ReplayOptions;
 
-/* The level of processor that a model file was made on, by its provenance; PROCESSOR_AUTO
- * where that is not known. Fails as model_load does. */
+/* The level of processor that was fixed when a model file was made, by its provenance;
+ * PROCESSOR_AUTO where none was. Fails as model_load does. */
 Status replay_processor(Processor *out, const char *path, Diag *diag);
 
 /* Makes a model file again, by the recipe in its provenance, into a temporary folder, and

@@ -23,6 +23,7 @@
 #include "session/step_reuse.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -755,6 +756,7 @@ static void note_run(Session *session) {
     Tree *run = tree_new(arena, TREE_MAP, LOC_NONE);
     tree_put_string(arena, run, "tool", "compress " COMPRESS_VERSION_TEXT);
     tree_put_string(arena, run, "processor", processor_name(processor_level()));
+    tree_put_bool(arena, run, "fixed", getenv("COMPRESS_PROCESSOR") != NULL);
     tree_put_string(arena, run, "recipe", session->options.recipe);
     if (session->options.model)
         tree_put_string(arena, run, "model", session->options.model);
