@@ -85,12 +85,42 @@ static const char *find_obstacle(const NetNode *node) {
     return NULL;
 }
 
+/* What a value is in another shape. */
+static NetValue *behind_reshapes(const Lift *lift, NetValue *value) {
+    Trace trace;
+    if (!trace_value(&trace, lift->net, value, false)) return value;
+    NetValue *source = trace_is_plain(&trace) ? trace.source : value;
+    trace_free(&trace);
+    return source;
+}
+
+/* Rows of heads that have an RMS norm each (Qwen3), which the file has in a shape of
+ * their own; other rows as they are. */
+static Node *lift_heads_of(Lift *lift, NetValue *value, int64_t heads) {
+    NetValue *source = behind_reshapes(lift, value);
+    const NetNode *norm = source->producer;
+    const bool known =
+        net_is(norm, "SimplifiedLayerNormalization") || net_is(norm, "RMSNormalization");
+    NetValue *weight = known ? net_operand(norm, 1) : NULL;
+    const int64_t rank = known ? source->probe[0]->rank : 0;
+    const int64_t width = rank > 0 ? source->probe[0]->dim[rank - 1] : 0,
+                  axis = known ? net_int(norm, "axis", -1) : -1;
+    if (!weight || !value_is_constant(weight) || weight->probe[0]->count != width ||
+        width * heads != value->probe[0]->dim[2] || (axis != -1 && axis != rank - 1))
+        return lift_value(lift, value);
+    Node *in[2] = {lift_value(lift, behind_reshapes(lift, norm->in[0])),
+                   lift_stored(lift, value_behind(weight), 1, &width)};
+    if (!in[0] || !in[1]) return NULL;
+    return lift_op(lift, norm, "rms_norm", in, 2, "heads=%lld eps=%s", (long long)heads,
+                   short_decimal(lift, net_real(norm, "epsilon", 1e-5)));
+}
+
 /* Queries, keys or values [N, T, heads * width] of an operand, or of the columns from
  * `first` on of the projection in which all three stand. */
 static Node *lift_part(Lift *lift, NetNode *node, NetValue *value, int64_t first,
-                       int64_t count) {
+                       int64_t count, int64_t heads) {
     Projection projection;
-    if (value) return lift_value(lift, value);
+    if (value) return lift_heads_of(lift, value, heads);
     if (!match_projection(lift, value_behind(node->in[GQA_QUERY]), &projection))
         return lift_stop(lift, node, "heads are parts of a value that is no projection");
     int64_t *columns = ARENA_ARRAY(lift->arena, int64_t, (size_t)count);
@@ -109,12 +139,17 @@ static bool lift_parts(Lift *lift, NetNode *node, int64_t heads, int64_t groups,
         lift_stop(lift, node, "num_heads and kv_num_heads do not fit its operands");
         return false;
     }
+    for (int i = GQA_KEY; i <= GQA_VALUE && !packed; i++)
+        if (!node->in[i]->probe[0] || node->in[i]->probe[0]->rank != 3) {
+            lift_stop(lift, node, "expected keys and values of three dimensions");
+            return false;
+        }
     const int64_t width = query->dim[2] / parts;
     const int64_t first[4] = {0, heads * width, (heads + groups) * width,
                               (heads + 2 * groups) * width};
     for (int i = 0; i < 3; i++) {
         in[i] = lift_part(lift, node, packed ? NULL : node->in[i], first[i],
-                          first[i + 1] - first[i]);
+                          first[i + 1] - first[i], i == 0 ? heads : groups);
         if (!in[i]) return false;
     }
     return true;

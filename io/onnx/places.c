@@ -97,10 +97,14 @@ static void place_norm(Finder *f, Node *first, const Node *stream, const Node *s
         place(f, after, role);
 }
 
-/* A query, key or value, behind its rotation. */
-static Node *place_projection(Finder *f, Node *x, Role role, Role rotary) {
+/* A query, key or value, behind its rotation and the norm of its heads. */
+static Node *place_projection(Finder *f, Node *x, Role role, Role rotary, Role norm) {
     if (is(x, "rotary")) {
         place(f, x, rotary);
+        x = x->in[0];
+    }
+    if (norm != ROLE_NONE && is(x, "rms_norm") && is(x->in[0], "linear")) {
+        place(f, x, norm);
         x = x->in[0];
     }
     if (is(x, "linear")) place(f, x, role);
@@ -140,9 +144,10 @@ static bool place_attention(Finder *f, Node *attention) {
     if (!sum) return false;
     if (!cross || !f->open) start_layer(f);
     place(f, attention, roles->attention);
-    const Node *q = place_projection(f, attention->in[0], roles->q, ROLE_ROTARY_Q);
-    place_projection(f, attention->in[1], roles->k, ROLE_ROTARY_K);
-    place_projection(f, attention->in[2], roles->v, ROLE_NONE);
+    const Node *q =
+        place_projection(f, attention->in[0], roles->q, ROLE_ROTARY_Q, ROLE_NORM_Q);
+    place_projection(f, attention->in[1], roles->k, ROLE_ROTARY_K, ROLE_NORM_K);
+    place_projection(f, attention->in[2], roles->v, ROLE_NONE, ROLE_NONE);
     branch_end(f, attention, roles->out, roles->norm, true);
     const Node *stream =
         place_sum(f, sum, branch_operand(sum, f->graph, attention), roles->residual);

@@ -210,10 +210,16 @@ static void put_llama(Arena *arena, Tree *config, const Facts *f) {
                *in = graph_find(f->graph, f->stack, -1, ROLE_FFN_IN);
     const Node *out = graph_find(f->graph, f->stack, -1, ROLE_OUT);
     const int64_t reach = find_reach_of_all(f);
-    const bool qwen = q && out && node_has(q, 2) && !node_has(out, 2);
-    const char *stem = qwen ? "Qwen2" : reach > 0 ? "Mistral" : "Llama";
+    const bool normed = graph_find(f->graph, f->stack, -1, ROLE_NORM_Q) != NULL;
+    const bool qwen2 = q && out && node_has(q, 2) && !node_has(out, 2) && !normed;
+    const bool qwen = qwen2 || normed;
+    const char *stem = normed      ? "Qwen3"
+                       : qwen      ? "Qwen2"
+                       : reach > 0 ? "Mistral"
+                                   : "Llama";
     tree_put_string(arena, config, "model_type",
-                    qwen        ? "qwen2"
+                    normed      ? "qwen3"
+                    : qwen      ? "qwen2"
                     : reach > 0 ? "mistral"
                                 : "llama");
     Tree *list = tree_put_list(arena, config, "architectures");
@@ -235,8 +241,8 @@ static void put_llama(Arena *arena, Tree *config, const Facts *f) {
     if (f->norm) tree_put_real(arena, config, "rms_norm_eps", node_real(f->norm, "eps"));
     if (rotary) tree_put_real(arena, config, "rope_theta", node_real(rotary, "theta"));
     if (rotary) put_scaling(arena, config, rotary);
-    if (q && !qwen) tree_put_bool(arena, config, "attention_bias", node_has(q, 2));
-    if (in) tree_put_bool(arena, config, "mlp_bias", node_has(in, 2));
+    if (q && !qwen2) tree_put_bool(arena, config, "attention_bias", node_has(q, 2));
+    if (in && !normed) tree_put_bool(arena, config, "mlp_bias", node_has(in, 2));
     const Node *last = graph_find(f->graph, STACK_HEAD, -1, ROLE_HEAD);
     tree_put_bool(arena, config, "tie_word_embeddings",
                   is(last, "linear") && is(f->embed, "embedding") &&

@@ -366,6 +366,7 @@ static void test_microsoft(void **state) {
     compare_output("microsoft/grouped_llama", OUTPUT_LOGITS, "qwen2", 2);
     compare_output("microsoft/grouped_near", OUTPUT_LOGITS, "llama", 2);
     compare_output("microsoft/few_bits", OUTPUT_STATES, NULL, 0);
+    compare_output("microsoft/normed_heads", OUTPUT_LOGITS, "qwen3", 1);
     compare_output("microsoft/masked_heads", OUTPUT_LOGITS, NULL, 1);
 }
 

@@ -249,7 +249,7 @@ def decoder(folder, name, width, layers):
             {"attention_mask": np.ones((N, T), np.int64)})
 
 
-def grouped(width, heads, groups, table, packed, turned=True, each=16, **attributes):
+def grouped(width, heads, groups, table, packed, turned=True, each=16, normed=False, **attributes):
     """GroupQueryAttention that turns queries and keys itself, or gets them turned. onnxruntime asks for
     heads whose width `each` is a multiple of 16."""
 
@@ -261,6 +261,11 @@ def grouped(width, heads, groups, table, packed, turned=True, each=16, **attribu
             k = v = ""
         else:
             q, k, v = (m.node("MatMul", y, m.weight(width, size)) for size in sizes)
+        if normed:
+            q, k = (m.node("Reshape", m.node(
+                "SimplifiedLayerNormalization", m.node("Reshape", part, m.constant(np.array([0, -1, each]))),
+                m.weight(each), epsilon=1e-3, axis=-1), m.constant(np.array([0, -1, count * each])))
+                for part, count in ((q, heads), (k, groups)))
         if not turned:
             start = m.constant(np.array([0]))
             q, k = (m.node("RotaryEmbedding", part, start, cosine, sine, domain=MS,
@@ -286,6 +291,11 @@ def grouped_near(folder):
     decoder(folder, "grouped_near", 16, [
         grouped(16, 2, 2, angles(40, 16, 100), packed=False, each=32, local_window_size=2),
         grouped(16, 2, 1, angles(40, 8, 100), packed=False, turned=False, softcap=0.7)])
+
+
+def normed_heads(folder):
+    """Norms of each head of queries and keys, as onnxruntime-genai writes Qwen3."""
+    decoder(folder, "normed_heads", 16, [grouped(16, 2, 1, angles(40, 16, 100), packed=False, normed=True)])
 
 
 def masked_heads(folder):
@@ -318,5 +328,5 @@ def few_bits(folder):
 
 
 for make in (fused_bert, fused_causal, dense, weights_only, rounded, grouped_llama, grouped_near, few_bits,
-             masked_heads):
+             masked_heads, normed_heads):
     make(sys.argv[1])
