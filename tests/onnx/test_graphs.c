@@ -166,16 +166,18 @@ typedef struct Asked {
     const char *option; /* is 1 */
     bool turns;         /* by tables that are `bent` or not */
     bool bent;
+    double over;         /* angles are over this; 0 = as they are */
     const char *more[3]; /* operands 10, 11, 12 */
     int64_t groups;
 } Asked;
 
-/* Cosines or sines of 5 positions, as they are or, bent, of no base. */
-static const char *angles(OnnxBuild *b, bool cosine, bool bent) {
+/* Cosines or sines of 5 positions, of base 100 or, bent, of none. */
+static const char *angles(OnnxBuild *b, bool cosine, const Asked *asked) {
     float values[5 * 4];
     for (int i = 0; i < 20; i++) {
-        const double angle = (bent ? (double)(i / 4 * (i / 4)) : (double)(i / 4)) *
-                             pow(100, -(double)(i % 4) / 4);
+        const int position = asked->bent ? i / 4 * (i / 4) : i / 4;
+        const double angle = position * pow(100, -(double)(i % 4) / 4) /
+                             (asked->over > 0 ? asked->over : 1);
         values[i] = (float)(cosine ? cos(angle) : sin(angle));
     }
     return onnx_f32s(b, values, (const int64_t[]){5, 4}, 2);
@@ -192,8 +194,8 @@ static void put_grouped(Arena *arena, const Asked *asked) {
     last = onnx_cast(b, ONNX_NODE(b, "Sub", last, ONNX_VECTOR(b, 1)), ONNX_I32);
     const char *total = ONNX_NODE(b, "Shape", "input_ids");
     total = onnx_cast(b, onnx_gather(b, total, ONNX_VECTOR(b, 1), 0), ONNX_I32);
-    const char *cosine = asked->turns ? angles(b, true, asked->bent) : "",
-               *sine = asked->turns ? angles(b, false, asked->bent) : "", *more[3];
+    const char *cosine = asked->turns ? angles(b, true, asked) : "",
+               *sine = asked->turns ? angles(b, false, asked) : "", *more[3];
     for (int i = 0; i < 3; i++) more[i] = asked->more[i] ? asked->more[i] : "";
     x = FUSED(b, "GroupQueryAttention", part[0], part[1], part[2], "", "", last, total,
               cosine, sine, "", more[0], more[1], more[2]);
@@ -205,6 +207,27 @@ static void put_grouped(Arena *arena, const Asked *asked) {
     onnx_rename(b, x, "y");
     declare_states(b, "y", 16);
     put_graph(b);
+}
+
+/* Tables are angles of a base, as they are or over a factor. */
+static void test_table_angles(void **state) {
+    (void)state;
+    Arena *arena = arena_create();
+    for (int over = 0; over <= 4; over += 4) {
+        put_grouped(arena, &(Asked){.turns = true, .over = over});
+        Model *model = load_model(path);
+        int found = 0;
+        for (const Node *node = model->graph->first; node; node = node->next) {
+            if (strcmp(node->op->name, "rotary") != 0) continue;
+            found++;
+            assert_true(node_real(node, "theta") == 100);
+            assert_true(node_chooses(node, "scaling", over ? "linear" : "none"));
+            assert_true(node_real(node, "factor") == (over ? over : 1));
+        }
+        assert_int_equal(found, 2);
+        model_destroy(model);
+    }
+    arena_destroy(arena);
 }
 
 /* What no attention of ours does is refused by its name. */
@@ -223,9 +246,6 @@ static void test_refused_attention(void **state) {
         {{.groups = 3}, "num_heads and kv_num_heads do not fit"}};
     (void)state;
     Arena *arena = arena_create();
-    put_grouped(arena, &(Asked){.turns = true}); /* read without them */
-    Model *model = load_model(path);
-    model_destroy(model);
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         put_grouped(arena, &CASES[i].asked);
         expect_refused(CASES[i].message);
@@ -594,6 +614,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_refused_operators, enter, leave),
         cmocka_unit_test_setup_teardown(test_fixed_sizes, enter, leave),
         cmocka_unit_test_setup_teardown(test_fixed_turned, enter, leave),
+        cmocka_unit_test_setup_teardown(test_table_angles, enter, leave),
         cmocka_unit_test_setup_teardown(test_refused_attention, enter, leave),
         cmocka_unit_test_setup_teardown(test_refused_sizes, enter, leave),
         cmocka_unit_test_setup_teardown(test_refused_names, enter, leave),
