@@ -167,6 +167,22 @@ void session_warn(void *self, const char *line);
 /* Frees models, data sets, recipe and reports. */
 void session_close(Session *session);
 
+/* Checks that the report can be written and opens the events, once: they tell of a run
+ * however it ends. Fails with STATUS_IO, STATUS_USAGE. */
+Status session_check_told(Session *session, Diag *diag);
+
+/* The same for everything that the run is to write, the model's outputs too. Fails with
+ * STATUS_IO, STATUS_USAGE, STATUS_RECIPE. */
+Status session_check_outputs(Session *session, Diag *diag);
+
+/* Leaves a model that was read its shapes; it knows its vocabulary as one that is read
+ * with weights does. */
+void session_strip(Model *model);
+
+/* Gives the steps what they may ask for, session->resources; opens all data sets, unless
+ * the options leave them out, reporting all errors. Fails as their readers do. */
+Status session_connect(Session *session, Diag *diag);
+
 /* Checks a data set that `model`, as the steps have left it so far, will read. Its
  * vocabulary is compared, once, with those of the input model, unless it was built, which
  * then takes it over, and of all other models read so far; where it names its classes,

@@ -1,0 +1,297 @@
+/* Sessions: planning and running the steps, telling of them, and writing what comes of
+ * it. */
+#include "exec/run/ticker.h"
+#include "io/datasets/dataset_hash.h"
+#include "io/files/file.h"
+#include "ir/version.h"
+#include "session/output_files.h"
+#include "session/reproducer.h"
+#include "session/run_report.h"
+#include "session/step_reuse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- plan and run ---- */
+
+/* PipelineHooks.step_end when planning. */
+static void keep_planned(void *self, const Recipe *recipe, int index,
+                         const StepResult *result) {
+    report_add(&((Session *)self)->planned, recipe, index, result);
+}
+
+/* PipelineHooks.step_failed, also when planning: which step ended the run, and the gate
+ * that did not hold. */
+static void keep_failure(void *self, const Recipe *recipe, int index,
+                         const StepFailure *failure, Diag *diag) {
+    Session *session = self;
+    Arena *arena = session->arena;
+    (void)recipe, (void)diag;
+    session->failed_step = index;
+    if (!failure->gate) return;
+    session->gate = *failure->gate;
+    session->gate.metric = arena_strdup(arena, failure->gate->metric);
+    session->gate.bound = arena_strdup(arena, failure->gate->bound);
+    session->gate.detail = arena_strdup(arena, failure->gate->detail);
+}
+
+Status session_plan(Session *session, Diag *diag) {
+    TRY(session_connect(session, diag));
+    session->input_shapes = model_copy(session->model);
+    model_strip(session->input_shapes);
+    Model *model = model_copy(session->input_shapes);
+    const PipelineOptions options = {
+        .plan = true,
+        .threads = session->threads,
+        .hooks = {.self = session, .step_end = keep_planned, .step_failed = keep_failure},
+        .resources = &session->resources};
+    Status status = model_measure(&session->planned.start, model, diag);
+    session->report.start = session->planned.start;
+    session->report.task = session->planned.task = graph_task(model->graph);
+    session->measured = status == STATUS_OK;
+    if (status == STATUS_OK)
+        status = pipeline_run(model, &session->recipe, &options, diag);
+    for (int i = 0; i < session->output_count && status == STATUS_OK; i++)
+        status = output_check_model(&session->outputs[i], model, diag);
+    model_destroy(model);
+    return status;
+}
+
+/* Event of a step: which one it is, and `record`'s numbers as its values, unless NULL. */
+static void tell_step(Session *session, const char *name, int index, const Tree *record) {
+    if (!session->events) return;
+    Arena *arena = arena_create();
+    const Step *step = &session->recipe.steps[index];
+    Tree *values = tree_new(arena, TREE_MAP, LOC_NONE);
+    tree_put_int(arena, values, "step", index + 1);
+    tree_put_string(arena, values, "pass", step->pass->name);
+    if (step->label) tree_put_string(arena, values, "label", step->label);
+    Tree *metrics = record ? tree_put_map(arena, values, "values") : NULL;
+    double number;
+    for (const Tree *value = record ? record->first : NULL; value; value = value->next)
+        if (tree_number(value, &number))
+            tree_put_real(arena, metrics, value->key, number);
+    if (!record || metrics->count > 0) events_put(session->events, name, values);
+    arena_destroy(arena);
+}
+
+/* PipelineHooks when running. */
+static void begin_step(void *self, const Recipe *recipe, int index) {
+    Session *session = self;
+    const SessionOptions *options = &session->options;
+    session->step = index;
+    session->step_start = ticker_seconds();
+    tell_step(session, "step_begin", index, NULL);
+    if (options->step_begin) options->step_begin(options->self, recipe, index);
+}
+
+/* Event: a step ended; of one that measures, what it measured comes before. */
+static void tell_end(Session *session, const ReportStep *row) {
+    if (!session->events) return;
+    Arena *arena = arena_create();
+    Tree *values = tree_new(arena, TREE_MAP, LOC_NONE);
+    if (row->step->pass->flags & PASS_MEASURES)
+        tell_step(session, "metric", session->step, row->result.record);
+    tree_put_int(arena, values, "step", session->step + 1);
+    tree_put_real(arena, values, "seconds", row->result.seconds);
+    measure_put(arena, values, &row->result.measure);
+    tree_put_bool(arena, values, "reused", row->result.reused);
+    if (row->failed) tree_put_bool(arena, values, "failed", true);
+    events_put(session->events, "step_end", values);
+    arena_destroy(arena);
+}
+
+static void end_step(void *self, const Recipe *recipe, int index,
+                     const StepResult *result) {
+    Session *session = self;
+    const SessionOptions *options = &session->options;
+    tell_end(session, report_add(&session->report, recipe, index, result));
+    report_note_structure(&session->report, session->model);
+    if (options->step_end) options->step_end(options->self, recipe, index, result);
+}
+
+/* Leaves what is needed to run a step again that failed by a defect, and says where. */
+static void leave_reproducer(const Session *session, int index,
+                             const StepFailure *failure, Diag *diag) {
+    const char *path = NULL;
+    Diag *own = diag_create();
+    const Status status =
+        reproducer_write(&path, session, index, failure->before, diag, own);
+    if (status == STATUS_OK)
+        diag_hint(diag,
+                  "this is a defect of compress; `compress replay %s` runs the step "
+                  "again, and the folder is what a report of it needs",
+                  path);
+    else
+        diag_take_warnings(diag, own, "no reproducer is left");
+    diag_destroy(own);
+}
+
+/* The same of a step that failed. A gate that did not hold has measured the model, which
+ * it leaves as it is. */
+static void fail_step(void *self, const Recipe *recipe, int index,
+                      const StepFailure *failure, Diag *diag) {
+    Session *session = self;
+    keep_failure(session, recipe, index, failure, diag);
+    if (failure->status == STATUS_INTERNAL && !session->options.only)
+        leave_reproducer(session, index, failure, diag);
+    if (!failure->gate) return;
+    StepResult result = {.record = failure->record,
+                         .times = failure->times,
+                         .threads = session->threads,
+                         .seconds = failure->seconds};
+    if (model_measure(&result.measure, session->model, diag) != STATUS_OK) return;
+    ReportStep *row = report_add(&session->report, recipe, index, &result);
+    row->failed = true;
+    tell_end(session, row);
+}
+
+/* Watch.progress and Watch.cancelled of the steps. */
+static void tell_progress(void *self, int64_t done, int64_t total, const char *text) {
+    Session *session = self;
+    const Watch *watch = session->options.watch;
+    events_progress(session->events, session->step + 1, done, total, text,
+                    ticker_seconds() - session->step_start);
+    if (watch && watch->progress) watch->progress(watch->self, done, total, text);
+}
+
+static bool is_cancelled(void *self) {
+    const Watch *watch = ((const Session *)self)->options.watch;
+    return watch && watch->cancelled && watch->cancelled(watch->self);
+}
+
+void session_warn(void *self, const char *line) {
+    events_warning(((const Session *)self)->events, line);
+}
+
+static Status dump_step(void *self, int index, const char *pass, const char *when,
+                        const char *text, size_t length, Diag *diag) {
+    const Session *session = self;
+    const char *name =
+        arena_printf(session->arena, "%02d-%s-%s.ir", index + 1, pass, when);
+    const char *path = path_join(session->arena, session->options.dump_folder, name);
+    return file_write(path, text, length, diag);
+}
+
+Status session_hash_inputs(Session *session, Diag *diag) {
+    if (!*session->input_hash) model_hash(session->model, session->input_hash);
+    for (int i = 0; i < session->data_count; i++) {
+        DataEntry *entry = &session->data[i];
+        if (!*entry->hash && entry->batches)
+            TRY(dataset_hash(entry->hash, entry->format, entry->options, diag));
+    }
+    return STATUS_OK;
+}
+
+/* Writes the model of a gate that did not hold under other names, and says so behind the
+ * gate's error. */
+static Status write_failed(Session *session, Diag *diag) {
+    model_hash(session->model, session->hash);
+    for (int i = 0; i < session->output_count; i++) {
+        session->outputs[i] = output_of_failed(session->arena, &session->outputs[i]);
+        TRY(model_save(session->model, &session->outputs[i], diag));
+        diag_note(diag, "the model is kept as %s", session->outputs[i].path);
+    }
+    return STATUS_OK;
+}
+
+/* Notes in the model's provenance what a replay needs beside recipe and input's hash. */
+static void note_run(Session *session) {
+    Arena *arena = session->model->arena;
+    Tree *run = tree_new(arena, TREE_MAP, LOC_NONE);
+    tree_put_string(arena, run, "tool", "compress " COMPRESS_VERSION_TEXT);
+    tree_put_string(arena, run, "processor", processor_name(processor_level()));
+    tree_put_bool(arena, run, "fixed", getenv("COMPRESS_PROCESSOR") != NULL);
+    tree_put_string(arena, run, "recipe", session->options.recipe);
+    if (session->options.model)
+        tree_put_string(arena, run, "model", session->options.model);
+    Tree *data = tree_put_map(arena, run, "data");
+    for (int i = 0; i < session->data_count; i++)
+        tree_put_string(arena, data, session->data[i].name, session->data[i].hash);
+    tree_put(arena, session->model->provenance, "run", run);
+}
+
+Status session_run(Session *session, Diag *diag) {
+    const SessionOptions *wanted = &session->options;
+    TRY(session_connect(session, diag));
+    TRY(session_hash_inputs(session, diag));
+    note_run(session);
+    session->input = model_copy(session->model);
+    report_note_structure(&session->report, session->model);
+    session->watch = (Watch){session, tell_progress, is_cancelled};
+    PipelineOptions options = {.dump = wanted->dump,
+                               .dump_values = wanted->dump_values,
+                               .only = wanted->only,
+                               .threads = session->threads,
+                               .watch = &session->watch,
+                               .hooks = {.self = session,
+                                         .step_begin = begin_step,
+                                         .step_end = end_step,
+                                         .step_failed = fail_step},
+                               .resources = &session->resources};
+    if (wanted->dump_folder) options.hooks.dump = dump_step;
+    const bool planned = session->planned.count == session->recipe.step_count;
+    if (planned) TRY(step_reuse_open(&session->reuse, session, diag));
+    options.keeper = step_reuse_keeper(session->reuse);
+    options.train_keeper = step_reuse_train_keeper(session->reuse);
+    Status status = pipeline_run(session->model, &session->recipe, &options, diag);
+    if (status == STATUS_GATE && session->recipe.keep == KEEP_ON_FAILURE)
+        write_failed(session, diag);
+    if (status == STATUS_OK && is_cancelled(session))
+        status = diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL, "interrupted");
+    if (status != STATUS_OK) step_reuse_hint(session->reuse, diag);
+    return status;
+}
+
+/* ---- writing ---- */
+
+Status session_write(Session *session, Diag *diag) {
+    model_hash(session->model, session->hash);
+    for (int i = 0; i < session->output_count; i++)
+        TRY(model_save(session->model, &session->outputs[i], diag));
+    step_reuse_close(session->reuse, true);
+    session->reuse = NULL;
+    return STATUS_OK;
+}
+
+/* Event: the run ended. */
+static void tell_finish(Session *session, Status status) {
+    Arena *arena = session->arena;
+    Tree *values = tree_new(arena, TREE_MAP, LOC_NONE);
+    tree_put_string(arena, values, "status", run_status_name(status));
+    tree_put_int(arena, values, "exit_code", status_exit_code(status));
+    tree_put_real(arena, values, "seconds", ticker_seconds() - session->start);
+    events_put(session->events, "run_end", values);
+}
+
+/* The first of two things that went wrong. */
+static Status first_of(Status status, Status other) {
+    return status == STATUS_OK ? other : status;
+}
+
+Status session_finish(Session *session, Status status, Diag *diag) {
+    const char *path = session->options.report;
+    if (!session->checked) /* a recipe that does not bind: nothing was written yet */
+        status = first_of(status, session_check_told(session, diag));
+    status = first_of(status, events_check(session->events, diag));
+    if (session->may_report)
+        status = first_of(
+            status, run_report_write(run_report(session, status, diag), path, diag));
+    tell_finish(session, status);
+    status = first_of(status, events_check(session->events, diag));
+    events_close(session->events);
+    session->events = NULL;
+    return status;
+}
+
+void session_close(Session *session) {
+    step_reuse_close(session->reuse, false);
+    for (OtherModel *other = session->others; other; other = other->next)
+        model_destroy(other->model);
+    for (int i = 0; i < session->data_count; i++)
+        batches_destroy(session->data[i].batches);
+    model_destroy(session->input_shapes);
+    model_destroy(session->input);
+    model_destroy(session->model);
+    arena_destroy(session->arena);
+}
