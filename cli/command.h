@@ -9,7 +9,7 @@
 /* Values of --dump-ir; the order is that of DumpWhen in passes/pipeline/pipeline.h. */
 #define DUMP_NAMES "never|before|after|change|failure"
 
-/* Every flag of every command; rows in cli/command.c. */
+/* Every flag of every command; rows in cli/command_line.c. */
 typedef struct Flags {
     const char *recipe, *model, *output, *report, *events, *input, *dump_dir;
     const char *cache, *cache_limit;
@@ -60,7 +60,7 @@ struct Command {
     Status (*run)(const Cli *cli, Diag *diag);
 };
 
-/* A flag: a row of the table in cli/command.c. */
+/* A flag: a row of the table in cli/command_line.c. */
 typedef struct Flag {
     const char *name, *value; /* "--name VALUE"; value NULL = a switch */
     Field field;

@@ -5,6 +5,12 @@
 
 #include "session/session.h"
 
+/* Its files. */
+#define REPRODUCER_REPORT "report.json"
+#define REPRODUCER_RECIPE "recipe.yaml"
+#define REPRODUCER_MODEL  "before.h5"
+#define REPRODUCER_GRAPH  "before.ir"
+
 /* Writes the folder compress-reproducer-HASH, in the folder for dumps, else beside the
  * first output, else in the working directory: report.json (session/run_report.h) with
  * the errors so far, which are in `told`, recipe.yaml, and of the model that step `index`

@@ -36,11 +36,6 @@ typedef struct Choice {
     int share_count;
 } Choice;
 
-bool prune_is_global(const PruneOptions *options) {
-    return options->ranking == RANKING_GLOBAL ||
-           (options->ranking == RANKING_AUTO && budget_count(&options->budget) > 0);
-}
-
 /* ---- measuring ---- */
 
 /* Cuts the first units of each group of a kind, as many as the shares' counts say. */

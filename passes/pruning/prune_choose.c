@@ -6,6 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool prune_is_global(const PruneOptions *options) {
+    return options->ranking == RANKING_GLOBAL ||
+           (options->ranking == RANKING_AUTO && budget_count(&options->budget) > 0);
+}
+
 /* Adds the blocks' scores up; a group whose scores are not known stays without. */
 static Status sum_groups(Prune *p, Diag *diag) {
     for (int i = 0; i < p->block_count; i++) {

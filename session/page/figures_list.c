@@ -5,15 +5,6 @@
 
 #define SLUG_RUN 40 /* characters of a run's name in a slug */
 
-void figures_make(Figures *figures, Arena *arena, const Run *runs, int count) {
-    *figures = (Figures){.arena = arena, .runs = runs, .run_count = count};
-    figures_of_structure(figures);
-    figures_of_trade(figures);
-    figures_of_training(figures);
-    figures_of_importance(figures);
-    figures_of_diagnosis(figures);
-}
-
 int figures_in(const Figures *figures, FigureGroup group) {
     int count = 0;
     for (int i = 0; i < figures->count; i++) count += figures->items[i].group == group;

@@ -1,0 +1,58 @@
+/* Cutting: what the groups do not keep leaves the graph. */
+#include "passes/pruning/prune.h"
+
+#include "ir/rewrite.h"
+#include "ir/storage.h"
+
+#include <stdlib.h>
+
+/* The nodes of a group that read a leaf: all of them are cut together. */
+static StorageUsers readers_of(const Prune *p, int group, const Node *leaf) {
+    const size_t most = (size_t)p->block_count * PRUNE_SLOTS;
+    Node **nodes = ARENA_ARRAY(p->ctx->arena, Node *, most);
+    int count = 0;
+    for (int i = 0; i < p->block_count; i++) {
+        const PruneBlock *block = &p->blocks[i];
+        for (int j = 0; block->group == group && j < block->slot_count; j++)
+            if (block->slots[j].leaf == leaf) nodes[count++] = block->slots[j].owner;
+    }
+    return (StorageUsers){nodes, count};
+}
+
+static Status cut_slot(const Prune *p, const PruneSlot *slot, int index, Diag *diag) {
+    const PruneGroup *group = &p->groups[index];
+    const int64_t width = slot->width, count = group->keep_count * width;
+    int64_t *entries = memory_alloc((size_t)count, sizeof *entries);
+    for (int64_t i = 0; i < count; i++)
+        entries[i] = group->keep[i / width] * width + i % width;
+    Status status = storage_keep(p->graph, slot->leaf, readers_of(p, index, slot->leaf),
+                                 slot->axis, entries, count, diag);
+    free(entries);
+    return status;
+}
+
+/* Keys and values, where their heads are counted apart, have as many (see prune_find). */
+static Status set_heads(Graph *graph, Node *node, int64_t heads, Diag *diag) {
+    const Field *groups = field_find(node->op->fields, "kv_heads");
+    if (groups && *(const int64_t *)((const char *)node->attrs + groups->offset))
+        TRY(node_set(graph, node, diag, "kv_heads=%lld", (long long)heads));
+    return node_set(graph, node, diag, "heads=%lld", (long long)heads);
+}
+
+static Status cut_block(Prune *p, PruneBlock *block, Diag *diag) {
+    const PruneGroup *group = &p->groups[block->group];
+    if (group->keep_count == group->units) return STATUS_OK;
+    if (group->keep_count == 0) return prune_empty(p, block, diag);
+    for (int i = 0; i < block->slot_count; i++)
+        if (prune_is_first(p, block, &block->slots[i]))
+            TRY(cut_slot(p, &block->slots[i], block->group, diag));
+    for (int i = 0; i < block->headed_count; i++)
+        TRY(set_heads(p->graph, block->headed[i], group->keep_count, diag));
+    return STATUS_OK;
+}
+
+Status prune_cut(Prune *p, Diag *diag) {
+    for (int i = 0; i < p->block_count; i++) TRY(cut_block(p, &p->blocks[i], diag));
+    graph_remove_dead(p->graph);
+    return graph_infer(p->graph, diag);
+}
