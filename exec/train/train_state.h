@@ -15,8 +15,8 @@
  * A teacher's remembered answers are asked for again. What the run was (seed, options,
  * data) is not in the state: whoever keeps it finds it again for the same run alone.
  *
- * A state that is read comes from a file, which may hold anything: training looks at every
- * name, dtype, shape and number before it takes the first one over. */
+ * A state that is read comes from a file, which may hold anything: training looks at
+ * every name, dtype, shape and number before it takes the first one over. */
 #ifndef COMPRESS_EXEC_TRAIN_TRAIN_STATE_H
 #define COMPRESS_EXEC_TRAIN_TRAIN_STATE_H
 
