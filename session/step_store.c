@@ -28,7 +28,15 @@ static const char *store_path(const StepStore *store, Arena *arena, const char *
     return arena_printf(arena, "%s/%s/%s%s", store->folder, part, name, ending);
 }
 
+/* Makes a folder, and those above it. */
 static Status make_folder(const char *path, Diag *diag) {
+    Arena *arena = arena_create();
+    const char *above = path_folder(arena, path);
+    Status status = STATUS_OK;
+    if (!path_is_folder(above) && strcmp(above, path) != 0)
+        status = make_folder(above, diag);
+    arena_destroy(arena);
+    TRY(status);
     if (mkdir(path, 0777) == 0 || (errno == EEXIST && path_is_folder(path)))
         return STATUS_OK;
     return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot make the folder: %s",

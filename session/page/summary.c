@@ -95,7 +95,8 @@ static void add_metric(SummaryRow *rows, int *count, Arena *arena,
 static double early_flops(const Run *run) {
     double flops = NAN;
     for (int i = 0; i < run->count; i++)
-        if (!isnan(run_number(run->steps[i].record, "flops_share")))
+        if (strcmp(run->steps[i].pass, "evaluate") == 0 &&
+            !isnan(run_number(run->steps[i].record, "flops_share")))
             flops = run_step_flops(&run->steps[i]);
     return flops;
 }

@@ -184,7 +184,7 @@ static void test_github(void **state) {
         const Tree *workflow = read_workflow(&job, "docs/ci/github.yml");
         const Tree *one = tree_get(tree_get(workflow, "jobs"), "compress");
         take_github(&job, tree_get(one, "steps"));
-        assert_true(job.count >= 6);
+        assert_true(job.count >= 5);
         set_env(tree_get(one, "env"));
         assert_int_equal(run_job(&job), holds ? 0 : 8);
         expect_shell(&job, "test -s small.json && cmp summary small.md");
