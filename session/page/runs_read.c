@@ -93,7 +93,11 @@ void run_of_report(Run *run, Arena *arena, const char *file, const Tree *documen
     run->file_before = size_number(input, "file_bytes");
     run->structure = map_of(input, "structure");
     read_steps(run, arena, run_list(document, "steps"));
-    run->after = run->count ? run->steps[run->count - 1].size : run->before;
+    /* Of a run that ended before any step nothing is known but what went in. */
+    const bool nothing = run->count == 0 && strcmp(run->status, "done") != 0;
+    run->after = nothing      ? (RunSize){NAN, NAN, NAN}
+                 : run->count ? run->steps[run->count - 1].size
+                              : run->before;
     run->file_after =
         files && files->first ? size_number(files->first, "bytes") : (double)NAN;
     run->seconds = size_number(document, "seconds");
