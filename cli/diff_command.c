@@ -5,7 +5,7 @@
 #include "cli/text_table.h"
 #include "exec/ops.h"
 #include "io/formats/load.h"
-#include "session/compare.h"
+#include "session/compare/compare.h"
 #include "session/session.h"
 
 #include <math.h>

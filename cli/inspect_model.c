@@ -2,7 +2,7 @@
 #include "cli/inspect.h"
 
 #include "io/formats/model_config.h"
-#include "session/report.h"
+#include "session/report/report.h"
 
 #include <string.h>
 

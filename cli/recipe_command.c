@@ -7,7 +7,7 @@
 #include "cli/text_table.h"
 #include "exec/processor.h"
 #include "session/recipe_document.h"
-#include "session/run_report.h"
+#include "session/report/run_report.h"
 
 #include <errno.h>
 #include <string.h>

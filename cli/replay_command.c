@@ -3,8 +3,8 @@
 #include "cli/progress.h"
 #include "exec/processor.h"
 #include "io/files/path.h"
-#include "session/replay.h"
-#include "session/reproducer.h"
+#include "session/report/replay.h"
+#include "session/report/reproducer.h"
 
 /* Characters of two values that are shown, and how many of them before the difference. */
 enum { SHOWN = 64, CONTEXT = 24 };

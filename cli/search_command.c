@@ -5,7 +5,7 @@
 #include "io/files/file.h"
 #include "io/files/yaml.h"
 #include "session/page/figure.h"
-#include "session/search.h"
+#include "session/search/search.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* compress table: reports of runs as rows, aligned, as CSV or as Markdown. */
 #include "cli/command.h"
 #include "cli/text_table.h"
-#include "session/report_table.h"
+#include "session/report/report_table.h"
 
 #include <math.h>
 #include <string.h>

@@ -18,8 +18,8 @@
 
 #include "io/datasets/dataset.h"
 #include "io/formats/save.h"
-#include "session/events.h"
-#include "session/report.h"
+#include "session/report/events.h"
+#include "session/report/report.h"
 
 /* What is wanted. Paths are relative to the working directory; all are borrowed and must
  * outlive the session. NULL and 0 = not given. */

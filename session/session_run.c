@@ -5,9 +5,9 @@
 #include "io/files/file.h"
 #include "ir/version.h"
 #include "session/output_files.h"
-#include "session/reproducer.h"
-#include "session/run_report.h"
-#include "session/step_reuse.h"
+#include "session/report/reproducer.h"
+#include "session/report/run_report.h"
+#include "session/reuse/step_reuse.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Reports of runs: any JSON beside a report, as rows of one table; what was accepted has
  * a cell for every column, in the order that was asked for. */
 #include "io/files/json.h"
-#include "session/report_table.h"
+#include "session/report/report_table.h"
 #include "tests/fuzz/fuzz.h"
 
 static const char OTHER[] =

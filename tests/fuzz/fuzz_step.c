@@ -2,7 +2,7 @@
  * warnings told, and its parts compared. */
 #include "io/files/json.h"
 #include "passes/pipeline/step_entry.h"
-#include "session/step_key.h"
+#include "session/reuse/step_key.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -3,7 +3,7 @@
 #include "exec/ops.h"
 #include "io/formats/load.h"
 #include "ir/storage.h"
-#include "session/compare.h"
+#include "session/compare/compare.h"
 #include "tests/support/check.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* Fronts and who stays, against what the definitions say of every pair, on random points,
  * and by hand where points are equal. */
 #include "ir/random.h"
-#include "session/pareto.h"
+#include "session/search/pareto.h"
 #include "tests/support/check.h"
 
 enum { POINTS = 40 };

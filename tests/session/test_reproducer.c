@@ -2,7 +2,7 @@
 #include "exec/ops.h"
 #include "io/files/file.h"
 #include "io/formats/load.h"
-#include "session/reproducer.h"
+#include "session/report/reproducer.h"
 #include "tests/support/check.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Search spaces: what ranges stand for, how many recipes there are, and that each of them
  * comes out once. */
 #include "io/files/yaml.h"
-#include "session/search_space.h"
+#include "session/search/search_space.h"
 #include "tests/support/check.h"
 
 #include <stdlib.h>

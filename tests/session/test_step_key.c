@@ -1,6 +1,6 @@
 /* Keys of steps: every part of what a step depends on changes its key, and nothing else
  * does; what differs is told. */
-#include "session/step_key.h"
+#include "session/reuse/step_key.h"
 
 #include "tests/support/check.h"
 

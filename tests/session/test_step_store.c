@@ -1,7 +1,7 @@
 /* The store of finished steps: what is put in is found again, equal, by any number of
  * programs at a time; what is damaged or half there is left out and replaced; the oldest
  * use goes first; what cannot be written is an error and leaves nothing. */
-#include "session/step_store.h"
+#include "session/reuse/step_store.h"
 
 #include "exec/ops.h"
 #include "tests/support/check.h"

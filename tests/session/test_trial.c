@@ -1,6 +1,6 @@
 /* What the report of a trial says: read from honest ones, and from whatever else may lie
  * at its path. */
-#include "session/trial.h"
+#include "session/search/trial.h"
 #include "tests/support/check.h"
 
 #include <math.h>

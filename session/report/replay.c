@@ -1,0 +1,308 @@
+/* Replay: see replay.h. */
+#include "session/report/replay.h"
+
+#include "exec/ops.h"
+#include "io/files/file.h"
+#include "io/formats/load.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Ways in which a file may have been written: as an output of its recipe, or as one named
+ * on the command line. */
+enum { WAYS_MAX = 2 };
+
+/* One replay of a model file. */
+typedef struct Replay {
+    const ReplayOptions *options;
+    Arena *arena;
+    Model *file;        /* as it is there */
+    const Tree *recipe; /* in its provenance */
+    const Tree *run;    /* likewise */
+    const char *folder; /* temporary, for what comes out */
+    Session session;
+    int skipped; /* steps in the provenance from before the recipe */
+    bool differs;
+    Watch watch;
+} Replay;
+
+/* ---- what is recorded ---- */
+
+static const char *text_of(const Tree *map, const char *key) {
+    const Tree *value = tree_get(map, key);
+    return value && value->kind == TREE_STRING ? value->string : NULL;
+}
+
+Status replay_processor(Processor *out, const char *path, Diag *diag) {
+    Model *model = NULL;
+    *out = PROCESSOR_AUTO;
+    TRY(model_load(&model, path, ops_table(), false, diag));
+    const Tree *run = tree_get(model->provenance, "run"), *fixed = tree_get(run, "fixed");
+    const bool is_fixed = fixed && fixed->kind == TREE_BOOL && fixed->boolean;
+    const char *name = is_fixed ? text_of(run, "processor") : NULL;
+    for (int level = PROCESSOR_AUTO + 1; name && level < PROCESSOR_COUNT; level++)
+        if (strcmp(processor_name((Processor)level), name) == 0) *out = (Processor)level;
+    model_destroy(model);
+    return STATUS_OK;
+}
+
+static Status read_file(Replay *r, Diag *diag) {
+    const char *path = r->options->path;
+    TRY(model_load(&r->file, path, ops_table(), true, diag));
+    r->recipe = tree_get(r->file->provenance, "recipe");
+    r->run = tree_get(r->file->provenance, "run");
+    if (r->recipe && r->recipe->kind == TREE_MAP && text_of(r->run, "recipe"))
+        return STATUS_OK;
+    return diag_fail(diag, STATUS_MODEL, LOC_FILE(path), NULL,
+                     "expected a model that a recipe made, found none in its provenance");
+}
+
+/* The entry of the provenance for step `index` of the recipe, NULL when there is none. */
+static const Tree *step_entry(const Model *model, int index) {
+    const Tree *steps = tree_get(model->provenance, "steps");
+    if (!steps || steps->kind != TREE_LIST) return NULL;
+    const Tree *entry = steps->first;
+    while (entry && index-- > 0) entry = entry->next;
+    return entry;
+}
+
+/* ---- comparing ---- */
+
+static void compare(Replay *r, const char *what, const char *then, const char *now) {
+    const ReplayRow row = {what, then ? then : "nothing", now ? now : "nothing",
+                           then && now && strcmp(then, now) == 0};
+    r->differs = r->differs || !row.same;
+    r->options->row(r->options->self, &row);
+}
+
+/* Compares what a key of two maps has, as JSON. */
+static void compare_key(Replay *r, const char *what, const char *key, const Tree *then,
+                        const Tree *now) {
+    Text texts[2] = {0};
+    const Tree *values[] = {tree_get(then, key), tree_get(now, key)};
+    for (int i = 0; i < 2; i++)
+        if (values[i]) tree_print_json(&texts[i], values[i], 0);
+    compare(r, what, texts[0].data, texts[1].data);
+    text_free(&texts[0]);
+    text_free(&texts[1]);
+}
+
+/* The input model and the files of the data sets. */
+static Status compare_inputs(Replay *r, Diag *diag) {
+    Session *session = &r->session;
+    const Tree *data = tree_get(r->run, "data");
+    TRY(session_hash_inputs(session, diag));
+    compare(r, "input model", text_of(r->file->provenance, "input_hash"),
+            session->input_hash);
+    for (int i = 0; i < session->data_count; i++) {
+        const DataEntry *entry = &session->data[i];
+        if (!r->differs)
+            compare(r, arena_printf(r->arena, "data set \"%s\"", entry->name),
+                    text_of(data, entry->name), entry->hash);
+    }
+    return STATUS_OK;
+}
+
+/* SessionOptions.step_end: the model after the step, and the step's record. */
+static void compare_step(void *self, const Recipe *recipe, int index,
+                         const StepResult *result) {
+    Replay *r = self;
+    const Tree *then = step_entry(r->file, r->skipped + index);
+    const Tree *now = step_entry(r->session.model, r->skipped + index);
+    const char *name = arena_printf(r->arena, "step %d of %d, %s", index + 1,
+                                    recipe->step_count, recipe->steps[index].pass->name);
+    (void)result;
+    compare(r, name, text_of(then, "hash"), text_of(now, "hash"));
+    if (!r->differs)
+        compare_key(r, arena_printf(r->arena, "%s: record", name), "record", then, now);
+}
+
+static void tell_begin(void *self, const Recipe *recipe, int index) {
+    const ReplayOptions *options = ((const Replay *)self)->options;
+    if (options->begin) options->begin(options->self, recipe, index);
+}
+
+/* ---- making it again ---- */
+
+static void pass_progress(void *self, int64_t done, int64_t total, const char *text) {
+    const Watch *watch = ((const Replay *)self)->options->watch;
+    if (watch && watch->progress) watch->progress(watch->self, done, total, text);
+}
+
+/* The first difference ends the run. */
+static bool is_over(void *self) {
+    const Replay *r = self;
+    const Watch *watch = r->options->watch;
+    return r->differs || (watch && watch->cancelled && watch->cancelled(watch->self));
+}
+
+/* The entry of the recipe's `output` that the file is of, by its name or else its ending;
+ * NULL where it has none. */
+static const Tree *own_output(const Tree *output, const char *name) {
+    const bool is_list = output && output->kind == TREE_LIST;
+    const Tree *found = NULL;
+    const char *ending = strrchr(name, '.');
+    for (const Tree *own = is_list ? output->first : output; own; own = own->next) {
+        const Tree *value = own->kind == TREE_MAP ? tree_get(own, "path") : own;
+        const char *path = value && value->kind == TREE_STRING ? value->string : "";
+        const char *slash = strrchr(path, '/');
+        if (strcmp(slash ? slash + 1 : path, name) == 0) return own;
+        if (!found && ending && text_ends_with(path, ending)) found = own;
+        if (!is_list) break;
+    }
+    return found;
+}
+
+/* The recipe with outputs in the temporary folder. */
+static Tree *temporary_document(Replay *r) {
+    Arena *arena = r->arena;
+    const char *slash = strrchr(r->options->path, '/');
+    const char *name = slash ? slash + 1 : r->options->path;
+    Tree *document = tree_copy(arena, r->recipe);
+    Tree *checkpoint = tree_new(arena, TREE_MAP, LOC_NONE); /* none */
+    const Tree *own = own_output(tree_get(document, "output"), name);
+    const bool keyed = own && own->kind == TREE_MAP;
+    Tree *first = keyed ? tree_copy(arena, own) : NULL;
+    tree_put_int(arena, checkpoint, "every", 0);
+    tree_put_real(arena, checkpoint, "minutes", 1e9);
+    tree_put(arena, document, "checkpoint", checkpoint);
+    Tree *outputs = tree_put_list(arena, document, "output");
+    if (keyed) {
+        tree_put_string(arena, first, "path",
+                        arena_printf(arena, "%s/0-%s", r->folder, name));
+        tree_append(arena, outputs, NULL, LOC_NONE, first);
+    }
+    tree_add_string(arena, outputs, arena_printf(arena, "%s/1-%s", r->folder, name));
+    return document;
+}
+
+/* Whether the recipe is the recorded one: else its new text is in the file as well. */
+static bool is_unchanged(const Replay *r) {
+    return !r->options->model && r->options->sets.count == 0;
+}
+
+static Status open_session(Replay *r, Diag *diag) {
+    const ReplayOptions *wanted = r->options;
+    const SessionOptions options = {.recipe = text_of(r->run, "recipe"),
+                                    .document = temporary_document(r),
+                                    .sets = wanted->sets,
+                                    .model = wanted->model ? wanted->model
+                                                           : text_of(r->run, "model"),
+                                    .threads = wanted->threads,
+                                    .watch = &r->watch,
+                                    .self = r,
+                                    .step_begin = tell_begin,
+                                    .step_end = compare_step};
+    r->watch = (Watch){r, pass_progress, is_over};
+    TRY(session_open(&r->session, &options, diag));
+    TRY(session_load(&r->session, true, diag));
+    const Tree *steps = tree_get(r->session.model->provenance, "steps");
+    r->skipped = steps ? steps->count : 0;
+    return session_plan(&r->session, diag);
+}
+
+/* Whether two files hold the same bytes. */
+static Status same_bytes(bool *same, const char *a, const char *b, Diag *diag) {
+    char hashes[2][HASH_TEXT_BYTES];
+    const char *paths[] = {a, b};
+    for (int i = 0; i < 2; i++) {
+        Buf *bytes = NULL;
+        TRY(file_map(&bytes, paths[i], diag));
+        bytes_hash(buf_data(bytes), buf_bytes(bytes), hashes[i]);
+        buf_release(bytes);
+    }
+    *same = strcmp(hashes[0], hashes[1]) == 0;
+    return STATUS_OK;
+}
+
+/* Writes the model in the ways in which the file may have been, and compares the one that
+ * is most like it. */
+static Status compare_files(Replay *r, Diag *diag) {
+    Session *session = &r->session;
+    char then[HASH_TEXT_BYTES], now[HASH_TEXT_BYTES] = "";
+    bool bytes = false;
+    Diag *none = diag_create();
+    if (is_unchanged(r))
+        tree_set(session->model->arena, session->model->provenance, "recipe",
+                 tree_copy(session->model->arena, r->recipe), none);
+    diag_destroy(none);
+    TRY(session_write(session, diag));
+    model_hash(r->file, then);
+    for (int i = 0; i < session->output_count && strcmp(then, now) != 0; i++) {
+        const char *path = session->outputs[i].path;
+        Model *written = NULL;
+        TRY(model_load(&written, path, ops_table(), true, diag));
+        model_hash(written, now);
+        model_destroy(written);
+        TRY(same_bytes(&bytes, path, r->options->path, diag));
+    }
+    compare(r, "model as it is written", then, now);
+    if (!r->differs && is_unchanged(r))
+        compare(r, "bytes of the file", "same", bytes ? "same" : "others");
+    return STATUS_OK;
+}
+
+/* Kernels of another level may differ in last bits. */
+static void warn_level(const Replay *r, Diag *diag) {
+    const char *then = text_of(r->run, "processor");
+    const char *now = processor_name(processor_level());
+    if (then && strcmp(then, now) != 0)
+        diag_warn(diag, LOC_FILE(r->options->path), NULL,
+                  "made with the kernels of processor level %s, made again with those of "
+                  "%s: last bits may differ",
+                  then, now);
+}
+
+static Status replay_run(Replay *r, Diag *diag) {
+    TRY(read_file(r, diag));
+    warn_level(r, diag);
+    TRY(open_session(r, diag));
+    TRY(compare_inputs(r, diag));
+    if (r->differs) return STATUS_OK;
+    const Status status = session_run(&r->session, diag);
+    if (r->differs) return STATUS_OK; /* which ended the run */
+    TRY(status);
+    return compare_files(r, diag);
+}
+
+/* Makes the temporary folder. */
+static Status make_folder(Replay *r, Diag *diag) {
+    const char *place = getenv("TMPDIR");
+    char *folder = arena_printf(r->arena, "%s/compress-replay-XXXXXX",
+                                place && *place ? place : "/tmp");
+    r->folder = mkdtemp(folder);
+    if (r->folder) return STATUS_OK;
+    return diag_fail(diag, STATUS_IO, LOC_FILE(folder), NULL,
+                     "cannot make a temporary folder: %s", strerror(errno));
+}
+
+static void remove_folder(const Replay *r) {
+    for (int i = 0; i < r->session.output_count; i++) unlink(r->session.outputs[i].path);
+    rmdir(r->folder);
+}
+
+Status replay_check(const ReplayOptions *options, Diag *diag) {
+    Replay r = {.options = options, .arena = arena_create()};
+    Diag *own = diag_create();
+    if (!path_is_file(options->path))
+        diag_fail(diag, STATUS_IO, LOC_FILE(options->path), NULL,
+                  "expected a model file, found %s",
+                  path_is_folder(options->path) ? "a folder" : "nothing");
+    Status status = diag_status(diag);
+    if (status == STATUS_OK) status = make_folder(&r, diag);
+    if (status == STATUS_OK) {
+        status = replay_run(&r, own);
+        if (r.differs)
+            status = STATUS_DIFFERENT;
+        else
+            diag_take(diag, own);
+        remove_folder(&r);
+    }
+    session_close(&r.session);
+    model_destroy(r.file);
+    diag_destroy(own);
+    arena_destroy(r.arena);
+    return status;
+}

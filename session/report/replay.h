@@ -1,0 +1,38 @@
+/* Replay: whether what was made comes out the same when it is made again. */
+#ifndef COMPRESS_SESSION_REPORT_REPLAY_H
+#define COMPRESS_SESSION_REPORT_REPLAY_H
+
+#include "session/session.h"
+
+/* One thing that was compared: what it is ("step 2 of 5, distill"), as it was recorded
+ * and as it is now. Texts are valid during the call. */
+typedef struct ReplayRow {
+    const char *what, *then, *now;
+    bool same;
+} ReplayRow;
+
+typedef struct ReplayOptions {
+    const char *path;  /* the model file */
+    const char *model; /* of the input, which moved; NULL = as it was named */
+    StringList sets;   /* changes of the recipe, for data that moved */
+    int64_t threads;   /* 0 = the recipe's */
+    const Watch *watch;
+    void *self;
+    void (*begin)(void *self, const Recipe *recipe, int index); /* a step begins */
+    void (*row)(void *self, const ReplayRow *row); /* something was compared */
+} ReplayOptions;
+
+/* The level of processor that was fixed when a model file was made, by its provenance;
+ * PROCESSOR_AUTO where none was. Fails as model_load does. */
+Status replay_processor(Processor *out, const char *path, Diag *diag);
+
+/* Makes a model file again, by the recipe in its provenance, into a temporary folder, and
+ * compares, in order, and up to the first difference: the input model, the files of the
+ * data sets, the model and the record after every step, the model as it is written, and
+ * the file's bytes, unless the recipe is changed. Relative paths are those of the working
+ * directory that the file was made from. Fails with STATUS_DIFFERENT where something
+ * differs, which row() was told, with STATUS_MODEL for a file without a recipe, and as
+ * the recipe does. */
+Status replay_check(const ReplayOptions *options, Diag *diag);
+
+#endif

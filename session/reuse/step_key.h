@@ -1,0 +1,44 @@
+/* Step keys: what a finished step depends on. Two steps with the same key leave the same
+ * bytes, whatever recipes they stand in, so one of them need not run.
+ *
+ * A key is the hash of its parts, a map:
+ *
+ *     tool       version of compress
+ *     program    hash of the running program: another build may compute otherwise
+ *     processor  level of the kernels, the linear-algebra library's kernels, C library
+ *     pass, options   the step, its options as bound
+ *     seed       of the step
+ *     model      state of the model before it (passes/pipeline/step_entry.h)
+ *     uses       what the step asks for, as its plan has shown: data sets by format,
+ * options and hash of their files, other models by their state
+ *
+ * Not in it, because results do not depend on them: labels, threads, names and places of
+ * recipes, outputs. */
+#ifndef COMPRESS_SESSION_REUSE_STEP_KEY_H
+#define COMPRESS_SESSION_REUSE_STEP_KEY_H
+
+#include "session/session.h"
+
+/* What of the keys is the same for all steps of a session; opaque. */
+typedef struct StepKeys StepKeys;
+
+/* For a session that is planned and connected to its data sets; lives in its arena. */
+StepKeys *step_keys_create(Session *session);
+
+/* The parts of step `index` for a model of `state`, as a new map; `key` receives their
+ * hash. To be asked for the steps in order, each at least once: snapshots are known by
+ * the states of the steps that made them. Reads the other models that the step names, the
+ * first time. Fails as reading them does. */
+Status step_key(StepKeys *keys, int index, const char *state, Tree **parts,
+                char key[HASH_TEXT_BYTES], Diag *diag);
+
+/* Whether what comes of the step depends on how fast the machine is, so that it is good
+ * for its own run alone. */
+bool step_parts_timed(const Tree *parts);
+
+/* Appends what first differs between the parts of a kept step and those of step `index`,
+ * as a sentence without its end: "option epochs was 3 and is 4". False when nothing does.
+ */
+bool step_parts_differ(Text *text, int index, const Tree *kept, const Tree *wanted);
+
+#endif

@@ -1,0 +1,28 @@
+/* Step reuse: what a session's pipeline is told of finished steps, from the run's own
+ * checkpoint and from a cache that runs share. */
+#ifndef COMPRESS_SESSION_REUSE_STEP_REUSE_H
+#define COMPRESS_SESSION_REUSE_STEP_REUSE_H
+
+#include "session/session.h"
+
+/* Limit of a cache where none is given: 10 GiB. */
+#define CACHE_LIMIT ((int64_t)10 << 30)
+
+typedef struct StepReuse StepReuse;
+
+/* Opens what the session's options and recipe want, for a session that is planned and
+ * connected to its data sets. NULL in *out: nothing is kept or reused. `diag` is where
+ * warnings go while the steps run. Fails with STATUS_USAGE, STATUS_IO. */
+Status step_reuse_open(StepReuse **out, Session *session, Diag *diag);
+
+/* For PipelineOptions; NULL where `reuse` is. */
+const StepKeeper *step_reuse_keeper(const StepReuse *reuse);
+const TrainKeeper *step_reuse_train_keeper(const StepReuse *reuse);
+
+/* Adds to an error that ended the run how it can go on, if it can. */
+void step_reuse_hint(const StepReuse *reuse, Diag *diag);
+
+/* Frees it; NULL is allowed. With `done` the run's checkpoint is removed. */
+void step_reuse_close(StepReuse *reuse, bool done);
+
+#endif

@@ -1,0 +1,64 @@
+/* Step store: a folder of finished steps, that several programs may use at a time.
+ *
+ *     steps/KEY.json    an entry (passes/pipeline/step_entry.h) with the parts of its key
+ *                       and a hash over both
+ *     models/STATE.h5   the model that steps left, in the native format, once for each
+ * state lock              held by who removes files
+ *
+ * Files come into being under temporary names and are renamed, so that none is ever half
+ * there. What is read is checked against its hash; what is damaged is left out with a
+ * warning, and written anew. A file's time of change is that of its last use. */
+#ifndef COMPRESS_SESSION_REUSE_STEP_STORE_H
+#define COMPRESS_SESSION_REUSE_STEP_STORE_H
+
+#include "passes/pipeline/step_entry.h"
+
+typedef struct StepStore {
+    Arena *arena; /* owned */
+    const char *folder;
+    int64_t limit; /* bytes that the files may take together; 0 = any number */
+} StepStore;
+
+/* Opens a folder; with `create` it is made when its parent exists. To be closed. Fails
+ * with STATUS_IO. */
+Status step_store_open(StepStore **out, const char *folder, int64_t limit, bool create,
+                       Diag *diag);
+
+/* NULL is allowed. */
+void step_store_close(StepStore *store);
+
+/* The entry of a key, its trees in the arena. `parts` (may be NULL) receives what the key
+ * was made of. False: there is none that can be used. */
+bool step_store_find(StepStore *store, const char *key, Arena *arena, StepEntry *entry,
+                     const Tree **parts, Diag *diag);
+
+/* The model of a state, owned by the caller; NULL: there is none that can be used. */
+Model *step_store_model(StepStore *store, const char *state, const OpTable *ops,
+                        Diag *diag);
+
+/* Puts an entry, and a model under its state; where either is there already, nothing is
+ * written. Fails with STATUS_IO. */
+Status step_store_put(StepStore *store, const char *key, const Tree *parts,
+                      StepEntry *entry, Diag *diag);
+Status step_store_put_model(StepStore *store, const char *state, Model *model,
+                            Diag *diag);
+
+/* Removes files, those that were used the longest time ago first, until the rest is
+ * within the limit; nothing while another program does. Models that are being read stay
+ * readable for their readers. */
+void step_store_evict(StepStore *store);
+
+/* Removes all models but those of `count` states. */
+void step_store_keep_models(StepStore *store, const char *const *states, int count);
+
+/* Removes all that the store holds. */
+void step_store_clear(StepStore *store);
+
+/* Removes the files of a folder whose names begin with a hash, other than those in
+ * keep[0..count). */
+void hashed_files_remove(const char *folder, const char *const *keep, int count);
+
+/* Reads a size: "500M", "10G", "1.5T", or bytes. False when it is not one. */
+bool size_parse(const char *text, int64_t *out);
+
+#endif

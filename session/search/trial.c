@@ -1,0 +1,201 @@
+/* Processes of `compress` started, waited for, and ended; their reports, which another
+ * program may have written, read with nothing taken for granted. */
+#include "session/search/trial.h"
+
+#include "io/files/json.h"
+#include "session/page/runs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define REPORT_BYTES_MAX ((size_t)64 << 20)
+
+extern char **environ;
+
+/* ---- reports ---- */
+
+static const char *string_of(const Tree *map, const char *key) {
+    const Tree *value = tree_get(map, key);
+    return value && value->kind == TREE_STRING ? value->string : "";
+}
+
+/* Takes the value of a metric from a record: of the wanted one, or of the first of all
+ * kinds that the record has. */
+static void read_metric(TrialResult *out, const Tree *record, const char *wanted) {
+    out->metric = wanted;
+    out->value = NAN;
+    if (wanted && tree_number(tree_get(record, wanted), &out->value)) return;
+    for (const RunMetricKind *kind = run_metric_kinds; !out->metric && kind->key; kind++)
+        if (tree_number(tree_get(record, kind->key), &out->value))
+            out->metric = kind->key;
+}
+
+/* The metric that an evaluate step is about: its option, NULL = the task's usual one. */
+static const char *metric_of(const Tree *step) {
+    const char *name = string_of(tree_get(step, "options"), "metric");
+    return *name && strcmp(name, "auto") != 0 ? name : NULL;
+}
+
+static void read_steps(TrialResult *out, const Tree *steps, const char *metric) {
+    double number, share = 1;
+    for (const Tree *step = steps ? steps->first : NULL; step; step = step->next) {
+        const Tree *record = tree_get(step, "record");
+        if (tree_number(tree_get(step, "flops"), &number)) out->flops = number;
+        if (tree_number(tree_get(step, "parameters"), &number))
+            out->parameters = (int64_t)number;
+        if (strcmp(string_of(step, "pass"), "evaluate") != 0) continue;
+        read_metric(out, record, metric ? metric : metric_of(step));
+        share = tree_number(tree_get(record, "flops_share"), &number) ? number : 1;
+    }
+    out->flops *= share;
+}
+
+void trial_read(TrialResult *out, Arena *arena, const char *report, const char *metric) {
+    static const struct {
+        const char *name;
+        TrialStatus status;
+    } ENDS[] = {{"done", TRIAL_DONE}, {"gate", TRIAL_GATE}, {"error", TRIAL_FAILED}};
+    Tree *map = NULL;
+    Diag *none = diag_create();
+    *out = (TrialResult){.value = NAN};
+    if (json_read(&map, arena, report, REPORT_BYTES_MAX, none) == STATUS_OK) {
+        const Tree *steps = tree_get(map, "steps");
+        for (size_t i = 0; i < sizeof ENDS / sizeof *ENDS; i++)
+            if (strcmp(string_of(map, "status"), ENDS[i].name) == 0)
+                out->status = ENDS[i].status;
+        read_steps(out, steps && steps->kind == TREE_LIST ? steps : NULL, metric);
+        tree_number(tree_get(map, "seconds"), &out->seconds);
+        const char *message = string_of(tree_get(map, "error"), "message");
+        if (*message) out->message = message;
+    }
+    diag_destroy(none);
+}
+
+/* ---- processes ---- */
+
+typedef struct Worker {
+    pid_t pid; /* 0 = idle */
+    Trial *trial;
+} Worker;
+
+/* The arguments of a trial's process, ended by NULL; in the arena. */
+static char **trial_arguments(const TrialRunner *runner, const Trial *trial) {
+    const char *fixed[] = {runner->program, "--recipe",  trial->recipe, "--report",
+                           trial->report,   "--threads", NULL,          "--quiet"};
+    const size_t count = sizeof fixed / sizeof *fixed;
+    char **argv =
+        ARENA_ARRAY(runner->arena, char *, count + (size_t)runner->flags.count + 5);
+    int n = 0;
+    fixed[6] = arena_printf(runner->arena, "%d", runner->threads);
+    for (size_t i = 0; i < count; i++) argv[n++] = arena_strdup(runner->arena, fixed[i]);
+    for (int i = 0; i < runner->flags.count; i++)
+        argv[n++] = arena_strdup(runner->arena, runner->flags.items[i]);
+    if (runner->cache) {
+        argv[n++] = arena_strdup(runner->arena, "--cache");
+        argv[n++] = arena_strdup(runner->arena, runner->cache);
+    }
+    if (trial->output) {
+        argv[n++] = arena_strdup(runner->arena, "--output");
+        argv[n++] = arena_strdup(runner->arena, trial->output);
+    }
+    return argv;
+}
+
+/* Starts a trial, with no input, its messages in the log. */
+static Status start_trial(const TrialRunner *runner, Worker *worker, Trial *trial,
+                          Diag *diag) {
+    posix_spawn_file_actions_t files;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_addopen(&files, STDERR_FILENO, trial->log,
+                                     O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    const int failed = posix_spawn(&worker->pid, runner->program, &files, NULL,
+                                   trial_arguments(runner, trial), environ);
+    posix_spawn_file_actions_destroy(&files);
+    worker->trial = trial;
+    if (!failed) return STATUS_OK;
+    worker->pid = 0;
+    return diag_fail(diag, STATUS_IO, LOC_FILE(trial->recipe), NULL,
+                     "cannot start %s for it: %s", runner->program, strerror(failed));
+}
+
+/* A trial whose process ended without a report has failed: the end of its log, or the
+ * signal, tells why. */
+static void end_trial(const TrialRunner *runner, Worker *worker, int how) {
+    Trial *trial = worker->trial;
+    TrialResult *result = &trial->result;
+    trial_read(result, runner->arena, trial->report, runner->metric);
+    worker->pid = 0;
+    if (result->status != TRIAL_WAITS) return;
+    result->status = TRIAL_FAILED;
+    result->message =
+        WIFSIGNALED(how)
+            ? arena_printf(runner->arena, "ended by signal %d", WTERMSIG(how))
+            : arena_printf(runner->arena, "ended with exit code %d without a report",
+                           WEXITSTATUS(how));
+}
+
+/* Whether a worker's process has ended by now. */
+static bool reap(const TrialRunner *runner, Worker *worker) {
+    int how = 0;
+    if (!worker->pid || waitpid(worker->pid, &how, WNOHANG) == 0) return false;
+    end_trial(runner, worker, how);
+    return true;
+}
+
+static void end_all(Worker *workers, int count) {
+    for (int i = 0; i < count; i++)
+        if (workers[i].pid) kill(workers[i].pid, SIGTERM);
+    for (int i = 0; i < count; i++)
+        while (workers[i].pid && waitpid(workers[i].pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+}
+
+static bool stopped(const TrialRunner *runner) {
+    const Watch *watch = runner->watch;
+    return watch && watch->cancelled && watch->cancelled(watch->self);
+}
+
+static void tell(const TrialRunner *runner, int done, int count) {
+    const Watch *watch = runner->watch;
+    if (watch && watch->progress) watch->progress(watch->self, done, count, "");
+}
+
+/* Starts what waits and takes in what ended, until all have. */
+static Status run_all(const TrialRunner *runner, Worker *workers, Trial *trials,
+                      int count, Diag *diag) {
+    const struct timespec nap = {.tv_nsec = 20 * 1000 * 1000};
+    int next = 0, ended = 0;
+    while (ended < count) {
+        for (int i = 0; i < runner->jobs; i++) {
+            if (reap(runner, &workers[i])) tell(runner, ++ended, count);
+            while (next < count && trials[next].result.status != TRIAL_WAITS)
+                next++, ended++;
+            if (!workers[i].pid && next < count)
+                TRY(start_trial(runner, &workers[i], &trials[next++], diag));
+        }
+        if (stopped(runner))
+            return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL, "interrupted");
+        if (ended < count) nanosleep(&nap, NULL);
+    }
+    return STATUS_OK;
+}
+
+Status trials_run(const TrialRunner *runner, Trial *trials, int count, Diag *diag) {
+    Worker *workers = memory_alloc((size_t)runner->jobs, sizeof *workers);
+    for (int i = 0; i < count; i++)
+        trial_read(&trials[i].result, runner->arena, trials[i].report, runner->metric);
+    const Status status = run_all(runner, workers, trials, count, diag);
+    if (status != STATUS_OK) end_all(workers, runner->jobs);
+    free(workers);
+    return status;
+}
