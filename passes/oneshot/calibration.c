@@ -1,0 +1,449 @@
+/* Calibration: see calibration.h.
+ *
+ * Samples go through in chunks of fixed composition, about equally long ones together, so
+ * that what is kept of a chunk is found again. Lanes run chunks; rows are handed over in
+ * the order of the chunks. */
+#include "passes/oneshot/calibration.h"
+
+#include "exec/run/feed.h"
+#include "exec/run/lanes.h"
+#include "ir/model_parts.h"
+#include "ir/random.h"
+#include "passes/fault.h"
+#include "passes/oneshot/calibration_keep.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK_SAMPLES = 16 };
+#define KEPT_BYTES ((int64_t)2 << 30) /* what is kept at most */
+
+struct Calibration {
+    PassContext *ctx;
+    Graph *graph;
+    const CalibrationOptions *options;
+    const Batches *data;
+    int64_t *order; /* the samples, in chunks */
+    int64_t samples, chunks;
+    int calls, expected;
+    Arena *arena; /* of what is kept */
+    Kept kept;
+};
+
+/* ---- opening ---- */
+
+/* Draws the samples and puts those of a length together. */
+static void draw_samples(Calibration *c) {
+    const int64_t count = c->data->count;
+    int64_t *all = memory_alloc((size_t)count, sizeof *all);
+    random_permutation(random_key_name(c->ctx->seed, "calibration"), all, count);
+    if (c->samples == count)
+        for (int64_t i = 0; i < count; i++) all[i] = i;
+    c->order = memory_alloc((size_t)c->samples, sizeof *c->order);
+    memcpy(c->order, all, (size_t)c->samples * sizeof *c->order);
+    batches_sort(c->data, c->order, c->samples);
+    free(all);
+}
+
+Status calibration_open(Calibration **out, PassContext *ctx, Graph *graph,
+                        Node *const *values, int count, const CalibrationOptions *options,
+                        Diag *diag) {
+    const DataUse use = {.graph = graph, .roots = values, .root_count = count};
+    Batches *data = NULL;
+    *out = NULL;
+    TRY(step_data(ctx, options->data, &use, &data, diag));
+    if (!data) return STATUS_OK;
+    if (data->count == 0)
+        return step_fail_option(ctx, "data", diag,
+                                "expected samples to calibrate with, found none in data "
+                                "set \"%s\"",
+                                options->data);
+    if (ctx->plan && data->count < options->samples)
+        option_warn(&ctx->source, "samples", diag,
+                    "data set \"%s\" has %lld samples, all of which are used",
+                    options->data, (long long)data->count);
+    if (ctx->plan) return STATUS_OK;
+    Calibration *c = memory_alloc(1, sizeof *c);
+    *c = (Calibration){.ctx = ctx, .graph = graph, .options = options, .data = data};
+    c->samples = options->samples < data->count ? options->samples : data->count;
+    c->chunks = lanes_chunks(c->samples, CHUNK_SAMPLES);
+    draw_samples(c);
+    *out = c;
+    return STATUS_OK;
+}
+
+void calibration_restart(Calibration *c) {
+    kept_free(&c->kept);
+    if (c->arena) arena_destroy(c->arena);
+    c->arena = NULL;
+}
+
+void calibration_close(Calibration *c) {
+    if (!c) return;
+    calibration_restart(c);
+    free(c->order);
+    free(c);
+}
+
+int64_t calibration_samples(const Calibration *c) {
+    return c->samples;
+}
+
+void calibration_expect(Calibration *c, int calls) {
+    c->calls = 0;
+    c->expected = calls;
+}
+
+void calibration_record(const Calibration *c, Tree *into) {
+    Arena *arena = c->ctx->arena;
+    Tree *map = tree_put_map(arena, into, "calibration");
+    tree_put_string(arena, map, "data", c->options->data);
+    tree_put_int(arena, map, "samples", c->samples);
+}
+
+/* ---- one call ---- */
+
+/* One thread's means of running a chunk. */
+typedef struct Lane {
+    Workspace *workspace;
+    Feed feed;
+} Lane;
+
+typedef struct Sweep {
+    Calibration *c;
+    Node *const *values; /* of the model */
+    int count;
+    CalibrationSink *sink;
+    void *self;
+    Kept next; /* what this call keeps */
+    KeptGraph copy;
+    Params *params;
+    PlanCache *plans;
+    Lanes *lanes;
+    Lane *memory;          /* by lane */
+    CalibrationRows *rows; /* by value */
+    float **compact;       /* by value: room for rows that count */
+    int64_t *room;
+    int64_t tokens, source; /* of data of one length */
+} Sweep;
+
+/* Samples of a chunk, and how they are padded. */
+static Fetch chunk_of(const Sweep *s, int64_t chunk) {
+    const Calibration *c = s->c;
+    const int64_t first = chunk * CHUNK_SAMPLES, left = c->samples - first;
+    Fetch what = {.index = c->order + first,
+                  .n = left < CHUNK_SAMPLES ? left : CHUNK_SAMPLES};
+    batches_pad(c->data, &what);
+    if (!what.tokens) what.tokens = s->tokens;
+    if (!what.source) what.source = s->source;
+    return what;
+}
+
+/* The sizes of a chunk's dimensions. */
+static void sizes_of(const Sweep *s, const Fetch *what, int64_t sizes[DIM_SYMBOLS]) {
+    const Batches *data = s->c->data;
+    sizes[DIM_INDEX(DIM_N)] = what->n;
+    sizes[DIM_INDEX(DIM_T)] = what->tokens;
+    sizes[DIM_INDEX(DIM_S)] = what->source;
+    sizes[DIM_INDEX(DIM_M)] = data->masked ? batches_masked(data, what->tokens) : 0;
+}
+
+static int64_t count_numbers(const Sweep *s, const Type *type, const Fetch *what) {
+    int64_t sizes[DIM_SYMBOLS];
+    Type bound;
+    sizes_of(s, what, sizes);
+    return type_bind(type, sizes, &bound) ? type_count(&bound) : 0;
+}
+
+/* LaneWork: runs chunk first + item, which is what `self` holds. */
+typedef struct Turn {
+    Sweep *sweep;
+    int64_t first;
+} Turn;
+
+static Status run_chunk(void *self, int64_t item, int lane, Diag *diag) {
+    const Turn *turn = self;
+    const Sweep *s = turn->sweep;
+    const Kept *kept = &s->c->kept;
+    const int64_t chunk = turn->first + item;
+    const Fetch what = chunk_of(s, chunk);
+    Lane *memory = &s->memory[lane];
+    TRY(workspace_bind_cached(memory->workspace, s->plans, what.n, &what, s->params,
+                              diag));
+    TRY(feed_fetch(&memory->feed, memory->workspace, &what, diag));
+    for (int i = 0; i < kept->count; i++) {
+        void *input = workspace_input(memory->workspace, s->copy.inputs[i]->name);
+        if (input)
+            memcpy(input, kept->values[i][chunk],
+                   (size_t)count_numbers(s, &kept->types[i], &what) * sizeof(float));
+    }
+    run_forward(memory->workspace, (RunMode){0});
+    return STATUS_OK;
+}
+
+/* Which rows of a value [N, tokens, K] count: those that a mask of the data set has as 1,
+ * or without one the first of each sample up to its length; with neither all. */
+typedef struct RowFilter {
+    const int32_t *mask; /* by row */
+    int64_t (*length)(const Batches *data, int64_t sample);
+    int64_t tokens;
+} RowFilter;
+
+/* Whether the rows of a value are samples times `tokens`. */
+static bool has_tokens(const Type *type, int64_t tokens) {
+    int64_t rows, expected;
+    return dims_product(type->rank - 1, type->dim, &rows) &&
+           dim_times(DIM_N, tokens, &expected) && rows == expected;
+}
+
+static RowFilter find_filter(const Sweep *s, const Type *type, const Fetch *what,
+                             const Lane *lane) {
+    const Batches *data = s->c->data;
+    for (int i = 0; i < data->column_count; i++) {
+        const Column *column = &data->columns[i];
+        const Node *input = graph_find_input(s->c->graph, column->name);
+        if (!input_is_mask(column->name) || column->type.rank != 1) continue;
+        if (has_tokens(type, input ? input->type.dim[1] : column->type.dim[0]))
+            return (RowFilter){.mask = lane->feed.column[i]};
+    }
+    if (data->length && has_tokens(type, DIM_T))
+        return (RowFilter){.length = data->length, .tokens = what->tokens};
+    if (data->source_length && has_tokens(type, DIM_S))
+        return (RowFilter){.length = data->source_length, .tokens = what->source};
+    return (RowFilter){0};
+}
+
+static bool row_counts(const Sweep *s, const RowFilter *filter, const Fetch *what,
+                       int64_t row) {
+    if (filter->mask) return filter->mask[row] != 0;
+    if (!filter->length) return true;
+    const int64_t sample = what->index[row / filter->tokens];
+    return row % filter->tokens < filter->length(s->c->data, sample);
+}
+
+static bool row_is_finite(const float *row, int64_t width) {
+    float sum = 0;
+    for (int64_t i = 0; i < width; i++) sum += row[i] * 0.0F;
+    return sum == 0;
+}
+
+static Status fail_finite(const Sweep *s, const Node *value, int64_t sample, Diag *diag) {
+    char place[64] = "";
+    if (value->stack && value->layer >= 0)
+        snprintf(place, sizeof place, "%.40s.%d: ", value->stack, value->layer);
+    return step_fail(s->c->ctx, diag,
+                     "%sa value of \"%s\" is not finite, for sample %lld of data set "
+                     "\"%s\"",
+                     place, role_name(value->role), (long long)sample,
+                     s->c->options->data);
+}
+
+/* Room for so many numbers of a value. */
+static float *compact_room(Sweep *s, int value, int64_t numbers) {
+    if (s->room[value] < numbers) {
+        free(s->compact[value]);
+        s->compact[value] = memory_alloc((size_t)numbers, sizeof(float));
+        s->room[value] = numbers;
+    }
+    return s->compact[value];
+}
+
+/* Puts the rows of value i that count behind each other. */
+static Status take_rows(Sweep *s, int i, const Fetch *what, const Lane *lane,
+                        Diag *diag) {
+    const Node *value = s->values[i];
+    const Type *type = &value->type;
+    const int64_t width = type->dim[type->rank - 1];
+    const int64_t numbers = count_numbers(s, type, what), rows = numbers / width;
+    const float *x = workspace_value(lane->workspace, s->copy.results[i]);
+    const RowFilter filter = find_filter(s, type, what, lane);
+    float *to = compact_room(s, i, numbers);
+    CalibrationRows *out = &s->rows[i];
+    *out = (CalibrationRows){to, 0, width};
+    for (int64_t row = 0; row < rows; row++, x += width) {
+        if (!row_counts(s, &filter, what, row)) continue;
+        if (!row_is_finite(x, width))
+            return fail_finite(s, value, what->index[row * what->n / rows], diag);
+        memcpy(to + out->count++ * width, x, (size_t)width * sizeof *x);
+    }
+    return STATUS_OK;
+}
+
+/* Keeps what crosses the next place, and lets go of what the chunk started from. */
+static Status keep_chunk(Sweep *s, int64_t chunk, const Fetch *what, const Lane *lane,
+                         Diag *diag) {
+    for (int i = 0; i < s->next.count; i++) {
+        const Node *node = s->copy.results[s->count + i];
+        const size_t bytes =
+            (size_t)count_numbers(s, &s->next.types[i], what) * sizeof(float);
+        float *values = malloc(bytes);
+        if (!values)
+            return diag_fail(diag, STATUS_MEMORY, LOC_NONE, NULL,
+                             "out of memory for the values of calibration samples");
+        memcpy(values, workspace_value(lane->workspace, node), bytes);
+        s->next.values[i][chunk] = values;
+    }
+    for (int i = 0; i < s->c->kept.count && s->next.count > 0; i++) {
+        free(s->c->kept.values[i][chunk]);
+        s->c->kept.values[i][chunk] = NULL;
+    }
+    return STATUS_OK;
+}
+
+static Status deliver_chunk(Sweep *s, int64_t chunk, int lane, Diag *diag) {
+    const Fetch what = chunk_of(s, chunk);
+    const Lane *memory = &s->memory[lane];
+    for (int i = 0; i < s->count; i++) TRY(take_rows(s, i, &what, memory, diag));
+    TRY(keep_chunk(s, chunk, &what, memory, diag));
+    return s->sink(s->self, s->rows, diag);
+}
+
+static Status sweep_chunks(Sweep *s, Diag *diag) {
+    const Calibration *c = s->c;
+    const int64_t calls = c->expected > c->calls ? c->expected : 1;
+    const int64_t before = c->expected > c->calls ? c->calls * c->chunks : 0;
+    const int lanes = lanes_count(s->lanes);
+    for (int64_t first = 0; first < c->chunks; first += lanes) {
+        const int64_t left = c->chunks - first, items = left < lanes ? left : lanes;
+        if (lanes_cancelled(s->lanes, 0))
+            return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL,
+                             "stopped while calibrating");
+        TRY(lanes_run(s->lanes, items, run_chunk, &(Turn){s, first}, diag));
+        for (int64_t i = 0; i < items; i++)
+            TRY(deliver_chunk(s, first + i, (int)i, diag));
+        lanes_progress(s->lanes, before + first + items, calls * c->chunks, NAN);
+    }
+    return STATUS_OK;
+}
+
+/* Finds what to keep, unless it would be too much, and the graph that computes it. */
+static void sweep_graph(Sweep *s, Arena *arena) {
+    Calibration *c = s->c;
+    int64_t numbers = 0;
+    kept_find(&s->next, arena, c->graph, &c->kept, s->values, s->count, c->chunks);
+    for (int64_t chunk = 0; chunk < c->chunks; chunk++) {
+        const Fetch what = chunk_of(s, chunk);
+        for (int i = 0; i < s->next.count; i++)
+            numbers += count_numbers(s, &s->next.types[i], &what);
+    }
+    if (numbers * (int64_t)sizeof(float) > KEPT_BYTES) kept_free(&s->next);
+    const int results = s->count + s->next.count;
+    Node **list = ARENA_ARRAY(arena, Node *, (size_t)results + 1);
+    for (int i = 0; i < results; i++)
+        list[i] = i < s->count ? s->values[i] : s->next.nodes[i - s->count];
+    kept_graph(&s->copy, arena, c->graph, &c->kept, list, results);
+}
+
+static Status sweep_run(Sweep *s, Arena *arena, Diag *diag) {
+    Calibration *c = s->c;
+    PlanOptions options = {.precision = PRECISION_F32};
+    TRY(feed_check(c->graph, s->values, s->count, c->data, options.sizes, diag));
+    s->tokens = options.sizes[DIM_INDEX(DIM_T)];
+    s->source = options.sizes[DIM_INDEX(DIM_S)];
+    sweep_graph(s, arena);
+    options.results = s->copy.results;
+    options.result_count = s->count + s->next.count;
+    s->plans = plan_cache_create(s->copy.graph, c->data, &options, PLAN_CACHE_BYTES);
+    s->lanes = lanes_create(c->ctx->threads, c->chunks, c->ctx->watch);
+    s->memory = memory_alloc((size_t)lanes_count(s->lanes), sizeof *s->memory);
+    TRY(params_create(&s->params, s->copy.graph, PRECISION_F32, false, diag));
+    for (int i = 0; i < lanes_count(s->lanes); i++) {
+        TRY(feed_open(&s->memory[i].feed, c->data, CHUNK_SAMPLES, diag));
+        TRY(workspace_create(&s->memory[i].workspace, diag));
+    }
+    return sweep_chunks(s, diag);
+}
+
+static void sweep_close(Sweep *s) {
+    for (int i = 0; s->memory && i < lanes_count(s->lanes); i++) {
+        workspace_destroy(s->memory[i].workspace);
+        feed_close(&s->memory[i].feed);
+    }
+    for (int i = 0; i < s->count; i++) free(s->compact[i]);
+    free(s->memory);
+    lanes_destroy(s->lanes);
+    params_destroy(s->params);
+    plan_cache_destroy(s->plans);
+    if (s->copy.graph) graph_release(s->copy.graph);
+    kept_free(&s->next);
+}
+
+/* Lets what the call kept take the place of what there was; after a failure nothing is
+ * kept. */
+static void sweep_keep(Sweep *s, Status status) {
+    Calibration *c = s->c;
+    if (status == STATUS_OK && s->next.count == 0) return;
+    calibration_restart(c);
+    if (status != STATUS_OK) return;
+    c->arena = arena_create();
+    c->kept = s->next;
+    const size_t count = (size_t)c->kept.count;
+    c->kept.nodes = ARENA_ARRAY(c->arena, Node *, count);
+    c->kept.types = ARENA_ARRAY(c->arena, Type, count);
+    memcpy(c->kept.nodes, s->next.nodes, count * sizeof *c->kept.nodes);
+    memcpy(c->kept.types, s->next.types, count * sizeof *c->kept.types);
+    s->next = (Kept){0};
+}
+
+Status calibration_rows(Calibration *c, Node *const *values, int count,
+                        CalibrationSink *sink, void *self, Diag *diag) {
+    Arena *arena = arena_create();
+    Sweep s = {.c = c, .values = values, .count = count, .sink = sink, .self = self};
+    s.rows = ARENA_ARRAY(arena, CalibrationRows, (size_t)count);
+    s.compact = ARENA_ARRAY(arena, float *, (size_t)count);
+    s.room = ARENA_ARRAY(arena, int64_t, (size_t)count);
+    if (!kept_fits(&c->kept, c->graph)) calibration_restart(c);
+    const Status status = sweep_run(&s, arena, diag);
+    sweep_keep(&s, status);
+    sweep_close(&s);
+    arena_destroy(arena);
+    c->calls++;
+    return status;
+}
+
+/* ---- Gram matrices ---- */
+
+typedef struct Gathering {
+    Gram *grams;
+    int count, threads;
+} Gathering;
+
+/* CalibrationSink. */
+static Status add_rows(void *self, const CalibrationRows *rows, Diag *diag) {
+    const Gathering *g = self;
+    (void)diag;
+    for (int i = 0; i < g->count; i++)
+        gram_add(&g->grams[i], rows[i].x, rows[i].count, g->threads);
+    return STATUS_OK;
+}
+
+static Status finish_gram(const Calibration *c, Gram *gram, const Node *value,
+                          Diag *diag) {
+    const bool finite = gram_finish(gram, c->ctx->threads);
+    if (gram->rows == 0)
+        return step_fail_option(c->ctx, "data", diag,
+                                "expected tokens to calibrate with, found none in data "
+                                "set \"%s\"",
+                                c->options->data);
+    if (finite) return STATUS_OK;
+    return step_fail(c->ctx, diag,
+                     "%s.%d: the values of \"%s\" are too large to be squared and summed "
+                     "up",
+                     value->stack ? value->stack : "", value->layer,
+                     role_name(value->role));
+}
+
+Status calibration_gram(Calibration *c, Node *const *values, int count, Gram *grams,
+                        Diag *diag) {
+    Gathering g = {.grams = grams, .threads = c->ctx->threads};
+    Status status = STATUS_OK;
+    for (; g.count < count && status == STATUS_OK; g.count += status == STATUS_OK)
+        status = gram_create(&grams[g.count], node_width(values[g.count]), diag);
+    if (status == STATUS_OK)
+        status = calibration_rows(c, values, count, add_rows, &g, diag);
+    for (int i = 0; i < count && status == STATUS_OK; i++)
+        status = finish_gram(c, &grams[i], values[i], diag);
+    for (int i = 0; i < g.count && status != STATUS_OK; i++) gram_destroy(&grams[i]);
+    return status;
+}

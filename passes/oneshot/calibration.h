@@ -1,0 +1,104 @@
+/* Calibration: samples of a data set going through a model, layer by layer.
+ *
+ * What one-shot methods know of data are the rows that reach a layer: of a value [N, T,
+ * K] one row for each sample and token. A pass asks for the rows of some values, changes
+ * what reads them, and asks for the next ones: rows are computed from the graph as it is
+ * then, so a layer sees what the compressed layers before it give. The values that run
+ * from one block into the next are kept in between, so that a block costs one run of
+ * itself, as long as the values asked for come later and later in the model; earlier ones
+ * are right too, and take longer. */
+#ifndef COMPRESS_PASSES_ONESHOT_CALIBRATION_H
+#define COMPRESS_PASSES_ONESHOT_CALIBRATION_H
+
+#include "passes/context.h"
+#include "passes/oneshot/gram.h"
+
+/* The options, a member of a pass's own. */
+typedef struct CalibrationOptions {
+    const char *data; /* NULL = not given */
+    int64_t samples;
+    double damp; /* of Gram matrices: see gram_damp */
+} CalibrationOptions;
+
+/* Their defaults and rows, for struct S with CalibrationOptions `member`. */
+#define CALIBRATION_DEFAULTS                                                             \
+    { .samples = 128, .damp = 0.01 }
+#define F_CALIBRATION(S, member)                                                         \
+    {.name = "data",                                                                     \
+     .kind = FIELD_STRING,                                                               \
+     .offset = FIELD_AT(S, member.data, const char *),                                   \
+     .nullable = true,                                                                   \
+     .help = "data set to calibrate with; labels are not needed"},                       \
+        {.name = "samples",                                                              \
+         .kind = FIELD_INT,                                                              \
+         .offset = FIELD_AT(S, member.samples, int64_t),                                 \
+         .min = 1,                                                                       \
+         .max = 1000000000,                                                              \
+         .help = "samples of it, drawn by the step's seed"},                             \
+    {                                                                                    \
+        .name = "damp", .kind = FIELD_REAL, .offset = FIELD_AT(S, member.damp, double),  \
+        .min = 0, .max = 1e6,                                                            \
+        .help = "part of the mean of the diagonal that is added to the diagonal of "     \
+                "Gram matrices before they are inverted"                                 \
+    }
+
+typedef struct Calibration Calibration;
+
+/* Opens the data set that the options name, for the graph of the step's model, and checks
+ * it for what `values` depend on (step_data). *out stays NULL when planning and where the
+ * recipe is planned without data; both are checked as far as they can be. Fails with
+ * STATUS_MODEL at the option `data` for a set without samples; warns, when planning,
+ * where it has fewer than asked for, which are then all used. Graph and options are
+ * borrowed. */
+Status calibration_open(Calibration **out, PassContext *ctx, Graph *graph,
+                        Node *const *values, int count, const CalibrationOptions *options,
+                        Diag *diag);
+
+/* NULL is allowed. */
+void calibration_close(Calibration *c);
+
+/* Samples that are used. */
+int64_t calibration_samples(const Calibration *c);
+
+/* How many times the pass is going to ask for rows: for the progress alone, which is that
+ * of one call after the other when nothing is said. */
+void calibration_expect(Calibration *c, int calls);
+
+/* Rows of one value: x[count, width]. */
+typedef struct CalibrationRows {
+    const float *x;
+    int64_t count, width;
+} CalibrationRows;
+
+/* Receives the next rows of all values, rows[i] of value i, in order of the data whatever
+ * the threads. */
+typedef Status CalibrationSink(void *self, const CalibrationRows *rows, Diag *diag);
+
+/* Hands over the rows of `values`, real and of rank 1 or more, of all samples: one row
+ * for all that has the same indices before the last. Tokens that fill samples up are left
+ * out: those that the data set's mask of a value's tokens has as 0, or that lie behind
+ * the sample's length. Values [N, T, K] of the same tokens have rows that belong
+ * together, in one order.
+ *
+ * Between two calls weights may be changed and nodes replaced behind the values asked for
+ * last, and they are narrower or wider where they will; who changes what comes before
+ * them calls calibration_restart. Fails with STATUS_MODEL at the step when a value is not
+ * finite, naming the place and the sample, as the sink does, and with
+ * STATUS_INTERRUPTED. */
+Status calibration_rows(Calibration *c, Node *const *values, int count,
+                        CalibrationSink *sink, void *self, Diag *diag);
+
+/* The Gram matrices of `values`, finished: grams[i] of value i, each to be destroyed
+ * after success alone. Fails as calibration_rows does, and with STATUS_MODEL where no row
+ * counts. */
+Status calibration_gram(Calibration *c, Node *const *values, int count, Gram *grams,
+                        Diag *diag);
+
+/* Forgets all values that are kept: the next call runs the model from its inputs. */
+void calibration_restart(Calibration *c);
+
+/* Records the data set, samples, and rows of a Gram matrix of it: `calibration: {data,
+ * samples, rows}`. */
+void calibration_record(const Calibration *c, Tree *into);
+
+#endif
