@@ -1,9 +1,11 @@
-"""Times the same step in PyTorch: forward, backward, AdamW, or forward alone.
+"""Times the same in PyTorch (eager, float32): a step of training (forward, backward, AdamW), a
+forward run, or a token of a text that is being written.
 
-    /usr/bin/python3 bench/peer_step.py train|infer CONFIG.json BATCH THREADS [REPEATS]
+    /usr/bin/python3 bench/peer_step.py train|infer CONFIG.json BATCH TOKENS THREADS [REPEATS] [BATCHES]
+    /usr/bin/python3 bench/peer_step.py decode CONFIG.json TOKENS CONTEXT THREADS
 
-Prints the median and best time of a batch and the process's peak memory. bench/step
-says how to start it as installed and tuned.
+Arguments and what is printed are those of bench/step.c; weights are drawn. Texts fill their batch, so
+that nothing is masked. bench/speed says how to start it as installed and tuned.
 """
 import json
 import os
@@ -11,7 +13,7 @@ import resource
 import sys
 import time
 
-threads = sys.argv[4]
+threads = sys.argv[5]
 os.environ["OMP_NUM_THREADS"] = threads
 os.environ["OPENBLAS_NUM_THREADS"] = threads
 import torch
@@ -57,6 +59,100 @@ class Transformer(nn.Module):
         return self.head(self.norm(self.layers(x))[:, 0])
 
 
+class Encoder(nn.Module):
+    """BERT with a classifier."""
+
+    class Block(Layer):
+        def forward(self, x):  # norms behind the sums
+            x = self.norm1(x + self.attention(x))
+            return self.norm2(x + self.ffn_out(nn.functional.gelu(self.ffn_in(x))))
+
+    def __init__(self, c):
+        super().__init__()
+        d, eps = c["hidden_size"], c["layer_norm_eps"]
+        self.words = nn.Embedding(c["vocab_size"], d)
+        self.positions = nn.Embedding(c["max_position_embeddings"], d)
+        self.types = nn.Embedding(c["type_vocab_size"], d)
+        self.norm = nn.LayerNorm(d, eps)
+        self.layers = nn.Sequential(*[
+            Encoder.Block(d, c["num_attention_heads"], c["intermediate_size"], eps)
+            for _ in range(c["num_hidden_layers"])])
+        self.pooler, self.head = nn.Linear(d, d), nn.Linear(d, c["num_labels"])
+
+    def forward(self, ids):
+        x = self.words(ids) + self.positions.weight[:ids.shape[1]] + self.types(torch.zeros_like(ids))
+        return self.head(torch.tanh(self.pooler(self.layers(self.norm(x))[:, 0])))
+
+
+class Decoder(nn.Module):
+    """A llama. With room for `capacity` tokens it takes one token at a time and keeps its keys and values."""
+
+    class Norm(nn.Module):
+        def __init__(self, width, eps):
+            super().__init__()
+            self.weight, self.eps = nn.Parameter(torch.ones(width)), eps
+
+        def forward(self, x):
+            return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight
+
+    class Block(nn.Module):
+        def __init__(self, c, capacity):
+            super().__init__()
+            d, hidden, eps = c["hidden_size"], c["intermediate_size"], c["rms_norm_eps"]
+            self.heads = c["num_attention_heads"]
+            self.norm1, self.norm2 = Decoder.Norm(d, eps), Decoder.Norm(d, eps)
+            self.q, self.k, self.v, self.o = (nn.Linear(d, d, bias=False) for _ in range(4))
+            self.gate, self.up = nn.Linear(d, hidden, bias=False), nn.Linear(d, hidden, bias=False)
+            self.down = nn.Linear(hidden, d, bias=False)
+            if capacity:
+                self.kept = torch.zeros(2, self.heads, capacity, d // self.heads)
+
+        def split(self, x):
+            return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+        def attend(self, q, k, v, mask, position):
+            if position is not None:
+                self.kept[0, :, position], self.kept[1, :, position] = k[0, :, 0], v[0, :, 0]
+                k, v = self.kept[:, None, :, :position + 1]
+            p = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+            p = (p if mask is None else p + mask).softmax(-1)
+            return (p @ v).transpose(1, 2).flatten(2)
+
+        def forward(self, x, angles, mask, position):
+            y = self.norm1(x)
+            q, k, v = self.split(self.q(y)), self.split(self.k(y)), self.split(self.v(y))
+            x = x + self.o(self.attend(rotated(q, angles), rotated(k, angles), v, mask, position))
+            y = self.norm2(x)
+            return x + self.down(nn.functional.silu(self.gate(y)) * self.up(y))
+
+    def __init__(self, c, capacity=0):
+        super().__init__()
+        width = c["hidden_size"] // c["num_attention_heads"]
+        frequency = c["rope_theta"] ** (-torch.arange(0, width, 2) / width)
+        angles = torch.outer(torch.arange(c["max_position_embeddings"]), frequency).repeat(1, 2)
+        self.angles = torch.stack([angles.cos(), angles.sin()])
+        self.words = nn.Embedding(c["vocab_size"], c["hidden_size"])
+        nn.init.normal_(self.words.weight, 0, 0.02)
+        self.layers = nn.ModuleList(Decoder.Block(c, capacity) for _ in range(c["num_hidden_layers"]))
+        self.norm = Decoder.Norm(c["hidden_size"], c["rms_norm_eps"])
+
+    def forward(self, ids, position=None):
+        count = ids.shape[1]
+        mask = None
+        if position is None:
+            mask = torch.full((count, count), float("-inf")).triu(1)
+        first = position or 0
+        x = self.words(ids)
+        for layer in self.layers:
+            x = layer(x, self.angles[:, first:first + count], mask, position)
+        return self.norm(x) @ self.words.weight.T
+
+
+def rotated(x, angles):
+    half = x.shape[-1] // 2
+    return x * angles[0] + torch.cat([-x[..., half:], x[..., :half]], -1) * angles[1]
+
+
 def swin(c):
     from torchvision.models import SwinTransformer  # python3-torchvision
     p, w = c["patch_size"], c["window_size"]
@@ -64,39 +160,61 @@ def swin(c):
                            stochastic_depth_prob=0.0, num_classes=c["num_labels"])
 
 
+def told(times):
+    times = sorted(times)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"median {1e3 * times[len(times) // 2]:.3f} ms, best {1e3 * times[0]:.3f} ms, peak {peak:.0f} MB")
+
+
+def decode(c, count, context):
+    model, times = Decoder(c, context + count).eval(), []
+    with torch.inference_mode():
+        for i in range(context + count):
+            start = time.perf_counter()
+            model(torch.tensor([[i * 7919 % c["vocab_size"]]]), i)
+            times.append(time.perf_counter() - start)
+    told(times[context:])
+
+
 def main():
-    config = json.load(open(sys.argv[2]))
-    batch, repeats = int(sys.argv[3]), int(sys.argv[5]) if len(sys.argv) > 5 else 5
+    mode, config = sys.argv[1], json.load(open(sys.argv[2]))
+    batch, tokens = int(sys.argv[3]), int(sys.argv[4])
+    repeats = int(sys.argv[6]) if len(sys.argv) > 6 else 5
+    batches = int(sys.argv[7]) if len(sys.argv) > 7 else 5
     torch.set_num_threads(int(threads))
     torch.manual_seed(0)
-    model = swin(config) if config["model_type"] == "swin" else Transformer(config)
-    size = config["image_size"]
-    x = torch.randn(batch, config["num_channels"], size, size)
-    y = torch.arange(batch) % config["num_labels"]
+    if mode == "decode":
+        return decode(config, batch, tokens)
+    kinds = {"bert": Encoder, "llama": Decoder, "swin": swin, "vit": Transformer}
+    model = kinds[config["model_type"]](config)
+    if tokens:
+        x = torch.arange(batch * tokens).reshape(batch, tokens) * 7919 % config["vocab_size"]
+    else:
+        x = torch.randn(batch, config["num_channels"], config["image_size"], config["image_size"])
+    rows = batch * tokens if config["model_type"] == "llama" else batch
+    y = torch.arange(rows) % config.get("num_labels", config.get("vocab_size"))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
 
     def train():
         optimizer.zero_grad(set_to_none=True)
-        nn.functional.cross_entropy(model(x), y).backward()
+        logits = model(x)
+        nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), y).backward()
         optimizer.step()
 
     def infer():
         with torch.inference_mode():
             model(x)
 
-    if sys.argv[1] == "infer":
-        model.eval()
-    step = infer if sys.argv[1] == "infer" else train
+    step = train if mode == "train" else infer
+    model.train(mode == "train")
     times = []
     for repeat in range(repeats + 1):
+        count = batches if repeat else 1
         start = time.perf_counter()
-        for _ in range(5):
+        for _ in range(count):
             step()
-        times.append((time.perf_counter() - start) / 5)
-    times = sorted(times[1:])
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"batch {batch} threads {threads}: median {1e3 * times[len(times) // 2]:.1f} ms, "
-          f"best {1e3 * times[0]:.1f} ms, peak {peak:.0f} MB")
+        times.append((time.perf_counter() - start) / count)
+    told(times[1:])
 
 
 main()

@@ -1,64 +1,116 @@
-/* Times one training step (forward, backward, AdamW), or one forward run without
- * gradients, of a model built from configuration, on synthetic images.
+/* Times a training step (forward, backward, AdamW), a forward run without gradients, or a
+ * token of a text that is being written, on synthetic data.
  *
- *     bench_step train|infer CONFIG.json BATCH THREADS [REPEATS]
+ *     bench_step train|infer MODEL BATCH TOKENS THREADS [REPEATS] [BATCHES]
+ *     bench_step decode MODEL TOKENS CONTEXT THREADS [f32|bf16]
  *
- * Prints the median and best time of a batch, GEMM FLOP/s (training counted as three
- * forward runs), and the process's peak memory. A repeat is a run of 6 batches minus the
- * time of a run of 1, over 5, so that planning and allocation do not count. */
+ * MODEL is a file or folder of a model, or the configuration of one (NAME.json), whose
+ * weights are drawn then. TOKENS is the length of every text, 0 for images. Prints the
+ * median and best time of a batch and the process's peak memory. A repeat (of 5) is BATCHES (5) batches: a run of so many
+ * more minus a run without them, so that planning and allocation do not count; before the
+ * first there is one that does not count. Forward runs share out batches among threads
+ * (let BATCHES be a multiple of them), training shares out the samples of one.
+ *
+ * decode: TOKENS tokens one by one behind a context of CONTEXT others; the median of a
+ * token. */
+#include "exec/generate/decode.h"
 #include "exec/linalg/blas.h"
 #include "exec/ops.h"
+#include "exec/run/forward.h"
 #include "exec/train/train.h"
 #include "io/files/json.h"
 #include "io/formats/hf.h"
+#include "io/formats/load.h"
 #include "ir/random.h"
-#include "passes/measure.h"
+#include "passes/training/label_loss.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 
-/* Noise images and labels; the values do not matter for time. */
+enum { INPUTS_MAX = 8 };
+
+/* Samples for every input of a graph; the values do not matter for time. */
 typedef struct Noise {
     Batches base;
-    Column columns[2];
-    int64_t pixels;
-    float *image;
+    Column columns[INPUTS_MAX];
+    int64_t below[INPUTS_MAX]; /* of integers: the least number that is too large */
+    int64_t tokens;
 } Noise;
+
+typedef struct Bench {
+    Model *model;
+    Node *loss; /* NULL = forward runs */
+    Noise noise;
+    int64_t batch, tokens;
+    int threads, repeats, batches;
+    Diag *diag;
+} Bench;
+
+static void require(Status status, Diag *diag) {
+    if (status == STATUS_OK) return;
+    diag_print(diag, stderr);
+    exit(1);
+}
+
+static int64_t noise_length(const Batches *base, int64_t index) {
+    (void)index;
+    return ((const Noise *)base)->tokens;
+}
 
 static Status noise_fetch(const Batches *base, const Fetch *what, void *const *dst,
                           Diag *diag) {
-    const int64_t *index = what->index;
-    const int64_t n = what->n;
     (void)diag;
     const Noise *noise = (const Noise *)base;
-    for (int64_t i = 0; i < n; i++) {
-        if (dst[0])
-            memcpy((float *)dst[0] + i * noise->pixels, noise->image,
-                   (size_t)noise->pixels * sizeof(float));
-        if (dst[1]) ((int32_t *)dst[1])[i] = (int32_t)(index[i] % base->classes);
+    for (int c = 0; c < base->column_count; c++) {
+        if (!dst[c]) continue;
+        const Type *type = &noise->columns[c].type;
+        int64_t count = what->n;
+        for (int i = 0; i < type->rank; i++)
+            count *= type->dim[i] == DIM_T ? what->tokens : type->dim[i];
+        for (int64_t i = 0; i < count; i++)
+            if (type->dtype == DTYPE_F32)
+                ((float *)dst[c])[i] = (float)(i % 17 - 8) / 8;
+            else
+                ((int32_t *)dst[c])[i] = noise->below[c] == 0
+                                             ? 1 /* a mask */
+                                             : (int32_t)(i * 7919 % noise->below[c]);
     }
     return STATUS_OK;
 }
 
-static void noise_init(Noise *noise, const Graph *graph, int64_t count) {
-    const Node *input = graph_find_input(graph, "pixel_values");
-    const Node *logits = graph_output(graph, "logits");
-    Type image = {.dtype = DTYPE_F32, .rank = 3};
-    memcpy(image.dim, input->type.dim + 1, 3 * sizeof(int64_t));
-    noise->columns[0] = (Column){"pixel_values", image};
-    noise->columns[1] = (Column){"labels", {.dtype = DTYPE_I32, .rank = 0}};
-    noise->pixels = type_count(&image);
-    noise->image = memory_alloc((size_t)noise->pixels, sizeof(float));
-    for (int64_t i = 0; i < noise->pixels; i++)
-        noise->image[i] = (float)random_normal(1, (uint64_t)i);
+/* The rows of the table that an input of integers looks up; of labels, the classes. */
+static int64_t below_of(const Graph *graph, const Node *input, int64_t classes) {
+    if (strncmp(input->name, "labels", 6) == 0) return classes;
+    for (const Node *node = graph->first; node; node = node->next)
+        if (node->op == &op_embedding && node->in[0] == input)
+            return node->in[1]->type.dim[0];
+    return 0;
+}
+
+static void noise_init(Noise *noise, const Graph *graph, int64_t count, int64_t tokens) {
+    const Type *logits = &graph_output(graph, "logits")->type;
+    const int64_t classes = logits->dim[logits->rank - 1];
+    int columns = 0;
+    for (const Node *node = graph->first; node; node = node->next) {
+        if (!node_is_input(node) || columns == INPUTS_MAX) continue;
+        Column *column = &noise->columns[columns];
+        *column = (Column){.name = node->name,
+                           .type = {.dtype = node->type.dtype, .rank = node->type.rank - 1}};
+        memcpy(column->type.dim, node->type.dim + 1,
+               (size_t)column->type.rank * sizeof(int64_t));
+        noise->below[columns++] = below_of(graph, node, classes);
+    }
+    noise->tokens = tokens;
     noise->base = (Batches){.name = "noise",
                             .count = count,
                             .columns = noise->columns,
-                            .column_count = 2,
-                            .classes = logits->type.dim[1],
+                            .column_count = columns,
+                            .classes = classes,
                             .partial = true,
+                            .length = tokens > 0 ? noise_length : NULL,
+                            .max_tokens = tokens,
                             .fetch = noise_fetch};
 }
 
@@ -68,20 +120,17 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static double time_steps(Graph *graph, Node *loss, const Batches *data, int64_t batch,
-                         int threads, int steps, Diag *diag) {
+static double time_steps(const Bench *b, int steps) {
     TrainOptions options = train_defaults;
     options.steps = steps;
-    options.batch_size = batch;
+    options.batch_size = b->batch;
     options.lr = 1e-4;
     Arena *arena = arena_create();
     TrainReport report;
     const double start = now();
-    if (train(graph, loss, NULL, 0, data, &options, 1, threads, NULL, arena, &report,
-              diag) != STATUS_OK) {
-        diag_print(diag, stderr);
-        exit(1);
-    }
+    require(train(b->model->graph, b->loss, NULL, 0, &b->noise.base, &options, 1,
+                  b->threads, NULL, arena, &report, b->diag),
+            b->diag);
     arena_destroy(arena);
     return now() - start;
 }
@@ -92,15 +141,13 @@ static Status ignore(void *self, const Fetch *what, const float *const *values,
     return STATUS_OK;
 }
 
-static double time_forward(Graph *graph, const Batches *data, int64_t batch, int threads,
-                           int batches, Diag *diag) {
-    Node *logits = graph_output(graph, "logits");
+static double time_forward(const Bench *b, int batches) {
+    Node *logits = graph_output(b->model->graph, "logits");
     const double start = now();
-    if (forward_batches(graph, &logits, 1, data, batch * batches, batch, threads, NULL,
-                        ignore, NULL, diag) != STATUS_OK) {
-        diag_print(diag, stderr);
-        exit(1);
-    }
+    require(forward_batches(b->model->graph, &logits, 1, &b->noise.base,
+                            b->batch * batches, b->batch, b->threads, NULL, ignore, NULL,
+                            b->diag),
+            b->diag);
     return now() - start;
 }
 
@@ -109,61 +156,97 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static Status load(Model **model, Node **loss, Arena *arena, const char *path,
-                   Diag *diag) {
+static Model *load(const char *path, Arena *arena, Diag *diag) {
+    Model *model = NULL;
+    const char *end = strrchr(path, '.');
+    if (!end || strcmp(end, ".json") != 0) {
+        require(model_load(&model, path, ops_table(), false, diag), diag);
+        return model;
+    }
     Tree *config = NULL;
-    TRY(json_read(&config, arena, path, 1 << 20, diag));
-    TRY(hf_build(model, config, ops_table(), diag));
-    TRY(model_init_weights(*model, 1, diag));
-    Graph *graph = (*model)->graph;
-    const Type type = {.dtype = DTYPE_I32, .rank = 1, .dim = {DIM_N}};
-    Node *labels = graph_input(graph, "labels", &type);
-    *loss = graph_insert(graph, NULL, op_find(graph->ops, "cross_entropy"),
-                         (Node *[]){graph_output(graph, "logits"), labels}, 2);
-    return node_infer(*loss, diag);
+    require(json_read(&config, arena, path, 1 << 20, diag), diag);
+    require(hf_build(&model, config, ops_table(), diag), diag);
+    require(model_init_weights(model, 1, diag), diag);
+    return model;
+}
+
+static void print_times(double *times, int count, const char *more) {
+    qsort(times, (size_t)count, sizeof *times, compare);
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    printf("median %.3f ms, best %.3f ms, %speak %ld MB\n", 1e3 * times[count / 2],
+           1e3 * times[0], more, usage.ru_maxrss / 1024);
+}
+
+/* Steps or forward runs. */
+static void measure_batches(Bench *b, bool training) {
+    Graph *graph = b->model->graph;
+    if (training)
+        require(label_loss_add(&b->loss, graph, graph_output(graph, "logits"),
+                               &(LabelLossOptions){0}, b->diag),
+                b->diag);
+    const int least = b->loss ? 1 : b->threads, most = least + b->batches;
+    noise_init(&b->noise, graph, b->batch * most, b->tokens);
+    double *times = memory_alloc((size_t)b->repeats + 1, sizeof *times);
+    for (int i = -1; i < b->repeats; i++) {
+        double seconds[2];
+        for (int k = 0; k < 2; k++)
+            seconds[k] = b->loss ? time_steps(b, k ? most : least)
+                                 : time_forward(b, k ? most : least);
+        if (i >= 0) times[i] = (seconds[1] - seconds[0]) / b->batches;
+    }
+    print_times(times, b->repeats, "");
+    free(times);
+}
+
+/* `count` tokens one by one. */
+static void measure_tokens(Bench *b, int count, StepWeights weights) {
+    const DecodeOptions options = {
+        .capacity = b->tokens + count, .threads = b->threads, .weights = weights};
+    Decoder *decoder = NULL;
+    require(decoder_create(&decoder, b->model->graph, &options, b->diag), b->diag);
+    const int64_t words = decoder_vocabulary(decoder);
+    for (int64_t i = 0; i < b->tokens; i++)
+        require(decoder_step(decoder, (int32_t)(i * 7919 % words), b->diag), b->diag);
+    double *times = memory_alloc((size_t)count, sizeof *times);
+    for (int i = 0; i < count; i++) {
+        const double start = now();
+        require(decoder_step(decoder, (int32_t)(i * 7919 % words), b->diag), b->diag);
+        times[i] = now() - start;
+    }
+    char more[64];
+    snprintf(more, sizeof more, "weights %.1f MB, ",
+             (double)decoder_weight_bytes(decoder) / 1e6);
+    print_times(times, count, more);
+    free(times);
+    decoder_destroy(decoder);
 }
 
 int main(int argc, char **argv) {
-    if (argc < 5) {
-        fprintf(stderr, "usage: %s train|infer CONFIG.json BATCH THREADS [REPEATS]\n",
-                argv[0]);
+    if (argc < 6) {
+        fprintf(stderr,
+                "usage: %s train|infer MODEL BATCH TOKENS THREADS [REPEATS] [BATCHES]\n"
+                "       %s decode MODEL TOKENS CONTEXT THREADS [f32|bf16]\n",
+                argv[0], argv[0]);
         return 2;
     }
-    const bool training = strcmp(argv[1], "train") == 0;
-    const int64_t batch = atoll(argv[3]);
-    const int threads = atoi(argv[4]), repeats = argc > 5 ? atoi(argv[5]) : 5;
     blas_init();
     Arena *arena = arena_create();
-    Diag *diag = diag_create();
-    Model *model = NULL;
-    Node *loss = NULL;
-    Measure measure;
-    if (load(&model, &loss, arena, argv[2], diag) != STATUS_OK ||
-        model_measure(&measure, model, diag) != STATUS_OK) {
-        diag_print(diag, stderr);
-        return 1;
+    Bench b = {.diag = diag_create(),
+               .batch = atoll(argv[3]),
+               .tokens = atoll(argv[4]),
+               .threads = atoi(argv[5])};
+    b.model = load(argv[2], arena, b.diag);
+    if (strcmp(argv[1], "decode") == 0) {
+        const bool half = argc > 6 && strcmp(argv[6], "bf16") == 0;
+        measure_tokens(&b, atoi(argv[3]), half ? STEP_BF16 : STEP_F32);
+    } else {
+        b.repeats = argc > 6 ? atoi(argv[6]) : 5;
+        b.batches = argc > 7 ? atoi(argv[7]) : 5;
+        measure_batches(&b, strcmp(argv[1], "train") == 0);
     }
-    Noise noise;
-    noise_init(&noise, model->graph, batch * 6);
-    double *times = memory_alloc((size_t)repeats, sizeof(double));
-    for (int i = 0; i < repeats; i++) {
-        double seconds[2];
-        for (int k = 0; k < 2; k++) {
-            const int count = k ? 6 : 1;
-            seconds[k] = training ? time_steps(model->graph, loss, &noise.base, batch,
-                                               threads, count, diag)
-                                  : time_forward(model->graph, &noise.base, batch,
-                                                 threads, count, diag);
-        }
-        times[i] = (seconds[1] - seconds[0]) / 5;
-    }
-    qsort(times, (size_t)repeats, sizeof(double), compare);
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    const double flops = (training ? 3 : 1) * measure.flops * (double)batch;
-    printf("batch %lld threads %d: median %.1f ms, best %.1f ms, %.1f GFLOP/s, "
-           "peak %ld MB\n",
-           (long long)batch, threads, 1e3 * times[repeats / 2], 1e3 * times[0],
-           flops / times[repeats / 2] / 1e9, usage.ru_maxrss / 1024);
+    model_destroy(b.model);
+    diag_destroy(b.diag);
+    arena_destroy(arena);
     return 0;
 }

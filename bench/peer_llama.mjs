@@ -1,0 +1,57 @@
+// Times a token in llama.cpp (npm node-llama-cpp, its prebuilt program), on the processor.
+//
+//     node peer_llama.mjs MODEL.gguf TOKENS CONTEXT THREADS
+//     node peer_llama.mjs tokenizer FOLDER
+//
+// The likeliest TOKENS tokens behind a context of CONTEXT others, keys and values in f16 as
+// llama.cpp keeps them. Prints what bench/step.c prints; Node adds up to a millisecond to a token.
+// The second form gives a Hugging Face folder of drawn weights a tokenizer, without which llama.cpp
+// opens no model: bytes, and words that stand for nothing. To be run from a folder with
+// node_modules, as build-consumers, which scripts/test-consumers makes.
+import fs from 'node:fs';
+import { pathToFileURL } from 'node:url';
+
+const [model, ...rest] = process.argv.slice(2);
+if (model === 'tokenizer') {
+    const folder = rest[0];
+    const { vocab_size: size } = JSON.parse(fs.readFileSync(`${folder}/config.json`));
+    const specials = ['<unk>', '<s>', '</s>'], vocab = {};
+    for (let i = 0; i < size; i++) {
+        const byte = i - specials.length;
+        vocab[specials[i] ?? (byte < 256 ? `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>` : `\u2581word${i}`)] = i;
+    }
+    fs.writeFileSync(`${folder}/tokenizer.json`, JSON.stringify({
+        version: '1.0', truncation: null, padding: null,
+        added_tokens: specials.map((content, id) => ({
+            id, content, single_word: false, lstrip: false, rstrip: false, normalized: false, special: true })),
+        normalizer: { type: 'Sequence', normalizers: [
+            { type: 'Prepend', prepend: '\u2581' },
+            { type: 'Replace', pattern: { String: ' ' }, content: '\u2581' }] },
+        pre_tokenizer: null, post_processor: null,
+        decoder: { type: 'Sequence', decoders: [
+            { type: 'Replace', pattern: { String: '\u2581' }, content: ' ' },
+            { type: 'ByteFallback' }, { type: 'Fuse' }, { type: 'Strip', content: ' ', start: 1, stop: 0 }] },
+        model: { type: 'BPE', dropout: null, unk_token: '<unk>', continuing_subword_prefix: null,
+            end_of_word_suffix: null, fuse_unk: true, byte_fallback: true, vocab, merges: [] },
+    }));
+    fs.writeFileSync(`${folder}/tokenizer_config.json`,
+        JSON.stringify({ bos_token: '<s>', eos_token: '</s>', unk_token: '<unk>' }));
+    process.exit(0);
+}
+const { getLlama } = await import(pathToFileURL(`${process.cwd()}/node_modules/node-llama-cpp/dist/index.js`));
+const [count, context, threads] = rest.map(Number);
+const llama = await getLlama({ build: 'never', gpu: false, logLevel: 'error', maxThreads: threads });
+const loaded = await llama.loadModel({ modelPath: model });
+const place = await loaded.createContext({ contextSize: context + count + 8, threads, sequences: 1 });
+const words = Array.from({ length: context }, (_, i) => 3 + ((i * 7919) % 1000)), times = [];
+let last, taken = 0;
+for await (const token of place.getSequence().evaluate(words, { temperature: 0, yieldEogToken: true })) {
+    const now = performance.now();
+    if (last) times.push(now - last);
+    last = now;
+    if (token === undefined || ++taken > count) break;
+}
+times.sort((a, b) => a - b);
+const peak = process.resourceUsage().maxRSS / 1024;
+console.log(`median ${times[times.length >> 1].toFixed(3)} ms, best ${times[0].toFixed(3)} ms, peak ${peak.toFixed(0)} MB`);
+await llama.dispose();
