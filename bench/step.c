@@ -6,10 +6,11 @@
  *
  * MODEL is a file or folder of a model, or the configuration of one (NAME.json), whose
  * weights are drawn then. TOKENS is the length of every text, 0 for images. Prints the
- * median and best time of a batch and the process's peak memory. A repeat (of 5) is BATCHES (5) batches: a run of so many
- * more minus a run without them, so that planning and allocation do not count; before the
- * first there is one that does not count. Forward runs share out batches among threads
- * (let BATCHES be a multiple of them), training shares out the samples of one.
+ * median and best time of a batch and the process's peak memory. A repeat (of 5) is
+ * BATCHES (5) batches: a run of so many more minus a run without them, so that planning
+ * and allocation do not count; before the first there is one that does not count. Forward
+ * runs share out batches among threads (let BATCHES be a multiple of them), training
+ * shares out the samples of one.
  *
  * decode: TOKENS tokens one by one behind a context of CONTEXT others; the median of a
  * token. */
@@ -96,8 +97,9 @@ static void noise_init(Noise *noise, const Graph *graph, int64_t count, int64_t 
     for (const Node *node = graph->first; node; node = node->next) {
         if (!node_is_input(node) || columns == INPUTS_MAX) continue;
         Column *column = &noise->columns[columns];
-        *column = (Column){.name = node->name,
-                           .type = {.dtype = node->type.dtype, .rank = node->type.rank - 1}};
+        *column =
+            (Column){.name = node->name,
+                     .type = {.dtype = node->type.dtype, .rank = node->type.rank - 1}};
         memcpy(column->type.dim, node->type.dim + 1,
                (size_t)column->type.rank * sizeof(int64_t));
         noise->below[columns++] = below_of(graph, node, classes);
