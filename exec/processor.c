@@ -113,10 +113,16 @@ static Processor find_level(const char *name) {
 /* The one choice of the program that no argument carries: kernels are looked up where
  * nothing but their operands is at hand. Written before main, never again. */
 static Processor chosen;
+static bool fixed;
 
 __attribute__((constructor)) static void choose(void) {
     const Processor wanted = find_level(getenv(VARIABLE));
-    chosen = processor_has(wanted) ? wanted : best_level();
+    fixed = processor_has(wanted);
+    chosen = fixed ? wanted : best_level();
+}
+
+bool processor_fixed(void) {
+    return fixed;
 }
 
 Processor processor_level(void) {

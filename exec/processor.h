@@ -25,6 +25,10 @@ typedef enum Processor {
  * there is one set of kernels. Chosen once, before main. */
 Processor processor_level(void);
 
+/* Whether the level was named, and not chosen for the processor that it is: then only
+ * what the level has is used, and instructions beyond it are not. */
+bool processor_fixed(void);
+
 /* Whether this processor can run the kernels of a level, and the program has them. */
 bool processor_has(Processor level);
 

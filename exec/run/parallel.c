@@ -23,6 +23,10 @@ void parallel_for(int64_t count, int threads,
     for (int64_t i = 0; i < count; i++) body(self, i, omp_get_thread_num());
 }
 
+void parallel_alone(void) {
+    omp_set_num_threads(1);
+}
+
 /* ---- how many there may be ---- */
 
 enum { PATH_MOST = 4096 };

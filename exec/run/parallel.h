@@ -11,6 +11,10 @@
 void parallel_for(int64_t count, int threads,
                   void (*body)(void *self, int64_t i, int worker), void *self);
 
+/* Makes libraries that would use threads of their own run on the calling thread alone
+ * when it calls them. Loops of parallel_for stay as they are. */
+void parallel_alone(void);
+
 /* Threads that the process may keep busy: the processors it may run on, or fewer where
  * its control group has a quota (rounded up). At least 1. */
 int threads_available(void);

@@ -1,0 +1,71 @@
+/* oneDNN: products with weights that are packed once, by a library that makes its kernels
+ * for the processor that it meets. The one door to it, as exec/linalg/blas.h is to BLAS.
+ *
+ * The library is an option of the build (COMPRESS_ONEDNN). Without it nothing here can be
+ * had, which onednn_has says, and all works by other means.
+ *
+ *     y[R, M] = x[R, K] W^T (+ b)      W of M rows of K; transposed: W^T is stored
+ *
+ * Every product runs on the calling thread alone, whatever OMP_NUM_THREADS says; any
+ * number of threads may multiply with the same weights at once. What a product needs for
+ * a number of rows is made when it is first asked for, and kept for ONEDNN_SHAPES shapes;
+ * after that nothing is allocated.
+ *
+ * A row of y depends on its row of x and the weights alone, not on the rows that are
+ * computed with it nor on threads: tests/exec/test_onednn.c tries it. */
+#ifndef COMPRESS_EXEC_LINALG_ONEDNN_H
+#define COMPRESS_EXEC_LINALG_ONEDNN_H
+
+#include "ir/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Shapes and types of products of which what they need is kept, for the whole program;
+ * the ones used the longest time ago go. */
+#define ONEDNN_SHAPES 64
+
+/* What is multiplied, and the sums: x by weights to y. */
+typedef enum OnednnType {
+    ONEDNN_F32,  /* float by float to float */
+    ONEDNN_BF16, /* bfloat16 by bfloat16 to float */
+    ONEDNN_S8,   /* int8 by int8 to int32, exact */
+    ONEDNN_U8,   /* uint8 by int8 to int32, exact */
+    ONEDNN_TYPES
+} OnednnType;
+
+/* Whether products of a type can be had: the program was built with the library and the
+ * processor has what they need. Those of float need AVX-512, without which the library's
+ * sums depend on how many rows there are; those of bfloat16 need AVX512_BF16, those of
+ * int8 VNNI. --processor takes the latter two away, since its levels do not have them. */
+bool onednn_has(OnednnType type);
+
+/* Name, version and the instructions that it uses: "oneDNN 2.6.3, avx512_core_bf16"; ""
+ * where the program was built without it. */
+const char *onednn_library(void);
+
+typedef struct OnednnMatrix OnednnMatrix;
+
+/* Packs weights: [m, k], or with `transposed` [k, m], row-major and dense; float for
+ * ONEDNN_F32, bits of bfloat16 for ONEDNN_BF16, int8 otherwise. The values are copied.
+ * Fails with STATUS_USAGE where onednn_has says no, STATUS_MEMORY. */
+Status onednn_pack(OnednnMatrix **out, OnednnType type, bool transposed, int64_t m,
+                   int64_t k, const void *weights, Diag *diag);
+
+/* Packs other weights of the same size, without allocating; not while they are used. */
+void onednn_pack_again(OnednnMatrix *matrix, bool transposed, const void *weights);
+
+/* NULL is allowed. */
+void onednn_free(OnednnMatrix *matrix);
+
+/* Bytes that packed weights take. */
+size_t onednn_bytes(const OnednnMatrix *matrix);
+
+/* y[rows, m] = x[rows, k] W^T, and + bias[m], unless NULL, where sums are float. x is of
+ * the matrix's type with rows `ldx` elements apart, y float or int32 and dense. Memory
+ * for a new shape that cannot be had ends the program, as in memory_alloc. */
+void onednn_times(const OnednnMatrix *matrix, int64_t rows, const void *x, int64_t ldx,
+                  const float *bias, void *y);
+
+#endif
