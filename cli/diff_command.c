@@ -178,9 +178,9 @@ static const char *kept_text(Arena *arena, const StoragePair *pair) {
 }
 
 static const char *stored_text(Arena *arena, const Storage *storage) {
-    char shape[SHAPE_TEXT_BYTES];
+    char shape[SHAPE_TEXT_BYTES], form[FORM_TEXT_BYTES];
     const Tensor *tensor = &storage->tensor;
-    return arena_printf(arena, "%s%s", dtype_name(tensor->dtype),
+    return arena_printf(arena, "%s%s", tensor_form_text(form, tensor),
                         shape_text(shape, tensor->rank, tensor->dim));
 }
 

@@ -203,9 +203,9 @@ static void print_storages(const Inspection *it) {
     for (int i = 0; i < it->storage_count; i++) {
         const StorageUse *use = &it->storages[i];
         const Tensor *tensor = &use->storage->tensor;
-        char shape[SHAPE_TEXT_BYTES];
+        char shape[SHAPE_TEXT_BYTES], form[FORM_TEXT_BYTES];
         table_add(&table, "%s", use->storage->name);
-        table_add(&table, "%s", dtype_name(tensor->dtype));
+        table_add(&table, "%s", tensor_form_text(form, tensor));
         table_add(&table, "%s", shape_text(shape, tensor->rank, tensor->dim));
         table_add(&table, "%s", text_grouped(it->arena, (int64_t)tensor_bytes(tensor)));
         table_add(&table, "%d", use->users);

@@ -194,7 +194,8 @@ static void put_storages(const Inspection *it, Tree *map) {
         const Tensor *tensor = &use->storage->tensor;
         Tree *entry = new_map(arena);
         tree_put_string(arena, entry, "name", use->storage->name);
-        tree_put_string(arena, entry, "dtype", dtype_name(tensor->dtype));
+        char form[FORM_TEXT_BYTES];
+        tree_put_string(arena, entry, "dtype", tensor_form_text(form, tensor));
         Tree *shape = put_list(arena, entry, "shape");
         for (int d = 0; d < tensor->rank; d++) append_int(arena, shape, tensor->dim[d]);
         tree_put_int(arena, entry, "parameters", tensor_count(tensor));

@@ -43,7 +43,7 @@ Storage *graph_append_storage(Graph *graph, const char *name, const Tensor *shap
                                     &graph->storage_capacity, sizeof *graph->storages);
     Storage *storage = ARENA_NEW(graph->arena, Storage);
     storage->name = name;
-    storage->tensor = tensor_shape(shape->dtype, shape->rank, shape->dim);
+    storage->tensor = tensor_shape_like(shape, shape->rank, shape->dim);
     graph->storages[graph->storage_count++] = storage;
     return storage;
 }
@@ -63,7 +63,7 @@ Status graph_add_storage(Storage **out, Graph *graph, const char *name,
         return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
                          "storage '%s': rank must be 0 to %d, found %d", name, RANK_MAX,
                          shape->rank);
-    if (!shape_size(shape->dtype, shape->rank, shape->dim, NULL, NULL)) {
+    if (!tensor_size(shape, NULL, NULL)) {
         char text[SHAPE_TEXT_BYTES];
         return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
                          "storage '%s': impossible shape %s", name,

@@ -50,7 +50,8 @@ static Status fail_unknown(Parser *p, Loc loc, const char *what, const char *wor
 
 /* Types. */
 
-static Status parse_dtype(Parser *p, DType *out) {
+/* The word of an element type, with its groups. */
+static Status parse_form(Parser *p, Tensor *out) {
     static const char *const NAMES[] = {
 #define DTYPE(name, text, bytes) text,
         DTYPE_LIST(DTYPE)
@@ -59,7 +60,11 @@ static Status parse_dtype(Parser *p, DType *out) {
     char word[LEX_NAME_BYTES];
     Loc loc = lex_loc(&p->lexer);
     TRY(lex_word(&p->lexer, "a type", word));
-    if (dtype_parse(word, out)) return STATUS_OK;
+    if (tensor_form_parse(word, out)) return STATUS_OK;
+    if (strcmp(word, dtype_name(DTYPE_Q4)) == 0)
+        return PARSER_FAIL(p, loc,
+                           "type q4 needs its groups: q4_32, q4_64, q4_128, or q4z_32, "
+                           "q4z_64, q4z_128 with zero points");
     return fail_unknown(p, loc, "element type", word, NAMES, DTYPE_COUNT);
 }
 
@@ -88,12 +93,13 @@ static Status parse_dim(Parser *p, bool symbols, int64_t *out) {
     return STATUS_OK;
 }
 
-/* Reads a type; symbolic dimensions only when `symbols`. */
-static Status parse_type(Parser *p, bool symbols, Type *out) {
+/* Reads a type, and its groups into `form`; symbolic dimensions only when `symbols`. */
+static Status parse_type(Parser *p, bool symbols, Tensor *form, Type *out) {
     Lexer *lexer = &p->lexer;
     Loc loc = lex_loc(lexer);
     Type type = {0};
-    TRY(parse_dtype(p, &type.dtype));
+    TRY(parse_form(p, form));
+    type.dtype = dtype_is_quantised(form->dtype) ? DTYPE_F32 : form->dtype;
     TRY(lex_expect(lexer, '['));
     while (!lex_accept(lexer, ']')) {
         if (type.rank > 0 && lex_peek(lexer) != ',') return lex_fail(lexer, "',' or ']'");
@@ -106,6 +112,7 @@ static Status parse_type(Parser *p, bool symbols, Type *out) {
     if (!type_bind(&type, (int64_t[DIM_SYMBOLS]){1, 1, 1, 1}, &bound))
         return PARSER_FAIL(p, loc, "the type's size does not fit 63 bits");
     *out = type;
+    out->dtype = form->dtype;
     return STATUS_OK;
 }
 
@@ -133,8 +140,9 @@ static Status parse_input(Parser *p) {
     TRY(lex_name(lexer, "an input's name", name));
     TRY(lex_expect(lexer, ':'));
     Type type;
+    Tensor form;
     Loc type_loc = lex_loc(lexer);
-    TRY(parse_type(p, true, &type));
+    TRY(parse_type(p, true, &form, &type));
     if (type.dtype != DTYPE_F32 && type.dtype != DTYPE_I32)
         return PARSER_FAIL(p, type_loc, "an input must be f32 or i32, found %s",
                            dtype_name(type.dtype));
@@ -268,9 +276,13 @@ static Status parse_param(Parser *p) {
     TRY(lex_name(lexer, "a parameter's name", name));
     TRY(lex_expect(lexer, ':'));
     Type type;
-    TRY(parse_type(p, false, &type));
+    Tensor form;
+    TRY(parse_type(p, false, &form, &type));
     const char *key = arena_printf(p->graph->arena, "@%s", name);
-    Tensor shape = tensor_shape(type.dtype, type.rank, type.dim);
+    const Tensor shape = tensor_shape_like(&form, type.rank, type.dim);
+    if (!tensor_size(&shape, NULL, NULL))
+        return PARSER_FAIL(p, loc, "a parameter of type %s has 2 to %d dimensions",
+                           dtype_name(form.dtype), RANK_MAX);
     Storage *storage = graph_append_storage(p->graph, key + 1, &shape);
     Node *leaf = graph_new_param(p->graph, storage);
     TRY(define_symbol(p, loc, key, leaf));
@@ -480,7 +492,8 @@ static Status parse_node(Parser *p, Loc loc) {
     TRY(lex_expect(lexer, ':'));
     Loc type_loc = lex_loc(lexer);
     Type declared;
-    TRY(parse_type(p, true, &declared));
+    Tensor form;
+    TRY(parse_type(p, true, &form, &declared));
     TRY(check_type(p, node, type_loc, &declared));
     if (lex_accept_word(lexer, "at")) TRY(parse_place(p, node));
     if (lex_accept_word(lexer, "as")) TRY(parse_role(p, &node->role));

@@ -76,12 +76,11 @@ static void print_values(Text *text, const Tensor *tensor) {
 
 static void print_param(Text *text, const Storage *storage, bool values) {
     const Tensor *tensor = &storage->tensor;
-    Type type = {.dtype = tensor->dtype, .rank = tensor->rank};
-    memcpy(type.dim, tensor->dim, sizeof type.dim);
     text_add(text, "param @");
     print_name(text, storage->name);
-    text_add(text, " : ");
-    type_print(text, &type);
+    char form[FORM_TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
+    text_add(text, " : %s%s", tensor_form_text(form, tensor),
+             shape_text(shape, tensor->rank, tensor->dim));
     print_init(text, &storage->init);
     const char *before = " kept ";
     for (int axis = 0; axis < tensor->rank; axis++) {

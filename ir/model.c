@@ -3,6 +3,7 @@
 
 #include "ir/half.h"
 #include "ir/irtext.h"
+#include "ir/quantised.h"
 #include "ir/random.h"
 #include "ir/rewrite.h"
 #include "ir/storage.h"
@@ -108,6 +109,8 @@ static void store(void *data, DType dtype, int64_t i, double value) {
     case DTYPE_I8: ((int8_t *)data)[i] = (int8_t)value; break;
     case DTYPE_U8: ((uint8_t *)data)[i] = (uint8_t)value; break;
     case DTYPE_BOOL: ((uint8_t *)data)[i] = value != 0; break;
+    case DTYPE_Q8:
+    case DTYPE_Q4:
     case DTYPE_COUNT: break;
     }
 }
@@ -127,10 +130,27 @@ static double init_value(const Storage *storage, uint64_t key, int64_t i) {
     return 0;
 }
 
+/* Draws rows of floats and rounds them. */
+static void init_quantised(Storage *storage, uint64_t key) {
+    const int64_t rows = quantised_rows(&storage->tensor);
+    const int64_t width = quantised_width(&storage->tensor);
+    float *row = memory_alloc((size_t)width + 1, sizeof *row);
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t i = 0; i < width; i++)
+            row[i] = (float)init_value(storage, key, r * width + i);
+        quantised_round_row(&storage->tensor, r, row);
+    }
+    free(row);
+}
+
 static Status init_storage(Storage *storage, uint64_t key, Diag *diag) {
     Tensor *tensor = &storage->tensor;
-    TRY(tensor_create(tensor, tensor->dtype, tensor->rank, tensor->dim, diag));
+    TRY(tensor_allocate(tensor, diag));
     if (storage->init.kind == INIT_ZEROS) return STATUS_OK;
+    if (dtype_is_quantised(tensor->dtype)) {
+        init_quantised(storage, key);
+        return STATUS_OK;
+    }
     void *data;
     TRY(tensor_writable(tensor, &data, diag));
     int64_t count = tensor_count(tensor);

@@ -144,11 +144,14 @@ Status storage_keep(Graph *graph, Node *leaf, StorageUsers users, int axis,
                     const int64_t *keep, int64_t count, Diag *diag) {
     Storage *storage = leaf->storage;
     const Tensor *whole = &storage->tensor;
-    Tensor cut = tensor_shape(whole->dtype, whole->rank, whole->dim);
-    int64_t outer = 1;
+    int64_t outer = 1, dim[RANK_MAX];
     TRY(storage_check_users(graph, leaf, users, diag));
-    for (int i = 0; i < axis; i++) outer *= whole->dim[i];
-    cut.dim[axis] = count;
+    memcpy(dim, whole->dim, sizeof dim);
+    for (int i = 0; i < axis; i++) outer *= dim[i];
+    dim[axis] = count;
+    const bool floats = whole->dtype == DTYPE_Q4 && axis > 0;
+    Tensor cut = floats ? tensor_shape(DTYPE_F32, whole->rank, dim)
+                        : tensor_shape_like(whole, whole->rank, dim);
     TRY(tensor_keep(&cut, whole, outer, whole->dim[axis], keep, count, diag));
     if (storage->gaussian) {
         const Status status = gaussian_keep(storage->gaussian, axis, keep, count, diag);
@@ -192,6 +195,7 @@ Status storage_raise_rank(Graph *graph, Node *leaf, StorageUsers users, int rank
     Tensor *tensor = &storage->tensor;
     const int more = rank - tensor->rank;
     TRY(storage_check_users(graph, leaf, users, diag));
+    if (dtype_is_quantised(tensor->dtype)) TRY(storage_to_f32(storage, diag));
     for (int axis = rank - 1; axis >= 0 && more > 0; axis--) {
         const bool old = axis >= more;
         tensor->dim[axis] = old ? tensor->dim[axis - more] : 1;

@@ -74,7 +74,8 @@ Status storage_separate(Node **leaf, Graph *graph, StorageUsers users, Diag *dia
 /* ---- changing ---- */
 
 /* Keeps entries keep[0..count), increasing, of an axis: the Gaussian becomes the marginal
- * of what remains. Fails with STATUS_MEMORY; nothing is changed then. */
+ * of what remains. The type stays, except that a q4 becomes float32 unless the axis is
+ * the first. Fails with STATUS_MEMORY; nothing is changed then. */
 Status storage_keep(Graph *graph, Node *leaf, StorageUsers users, int axis,
                     const int64_t *keep, int64_t count, Diag *diag);
 
@@ -84,7 +85,8 @@ Status storage_keep(Graph *graph, Node *leaf, StorageUsers users, int axis,
 Status storage_replace(Graph *graph, Node *leaf, StorageUsers users, Tensor values,
                        int axis, Diag *diag);
 
-/* Puts axes of size 1 in front of the shape, up to `rank`. */
+/* Puts axes of size 1 in front of the shape, up to `rank`; quantised values become
+ * float32, as their rows would be others. */
 Status storage_raise_rank(Graph *graph, Node *leaf, StorageUsers users, int rank,
                           Diag *diag);
 

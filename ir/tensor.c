@@ -4,6 +4,7 @@
 
 #include "ir/arena.h"
 #include "ir/half.h"
+#include "ir/quantised.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -174,6 +175,10 @@ size_t dtype_bytes(DType dtype) {
     return DTYPES[dtype].bytes;
 }
 
+bool dtype_is_quantised(DType dtype) {
+    return dtype == DTYPE_Q8 || dtype == DTYPE_Q4;
+}
+
 bool dtype_parse(const char *name, DType *out) {
     for (int i = 0; i < DTYPE_COUNT; i++) {
         if (strcmp(DTYPES[i].name, name) == 0) {
@@ -186,7 +191,7 @@ bool dtype_parse(const char *name, DType *out) {
 
 bool dtype_is_real(DType dtype) {
     return dtype == DTYPE_F32 || dtype == DTYPE_F64 || dtype == DTYPE_F16 ||
-           dtype == DTYPE_BF16;
+           dtype == DTYPE_BF16 || dtype_is_quantised(dtype);
 }
 
 int64_t tensor_count(const Tensor *tensor) {
@@ -196,12 +201,13 @@ int64_t tensor_count(const Tensor *tensor) {
 }
 
 size_t tensor_bytes(const Tensor *tensor) {
+    if (dtype_is_quantised(tensor->dtype)) return quantised_parts(tensor).bytes;
     return (size_t)tensor_count(tensor) * dtype_bytes(tensor->dtype);
 }
 
 bool shape_size(DType dtype, int rank, const int64_t *dim, int64_t *count,
                 size_t *bytes) {
-    if (rank < 0 || rank > RANK_MAX) return false;
+    if (rank < 0 || rank > RANK_MAX || dtype_is_quantised(dtype)) return false;
     int64_t product = 1, size;
     for (int i = 0; i < rank; i++) {
         if (dim[i] < 0 || __builtin_mul_overflow(product, dim[i], &product)) return false;
@@ -213,9 +219,27 @@ bool shape_size(DType dtype, int rank, const int64_t *dim, int64_t *count,
     return true;
 }
 
+bool tensor_size(const Tensor *tensor, int64_t *count, size_t *bytes) {
+    if (!dtype_is_quantised(tensor->dtype))
+        return tensor->group == 0 && !tensor->zeros &&
+               shape_size(tensor->dtype, tensor->rank, tensor->dim, count, bytes);
+    /* A float for each element is more than a quantised tensor has of anything. */
+    if (!shape_size(DTYPE_F32, tensor->rank, tensor->dim, count, NULL) ||
+        !quantised_is_valid(tensor))
+        return false;
+    if (bytes) *bytes = quantised_parts(tensor).bytes;
+    return true;
+}
+
 Tensor tensor_shape(DType dtype, int rank, const int64_t *dim) {
-    Tensor tensor = {.dtype = dtype, .rank = rank};
+    return tensor_shape_like(&(Tensor){.dtype = dtype}, rank, dim);
+}
+
+Tensor tensor_shape_like(const Tensor *like, int rank, const int64_t *dim) {
+    Tensor tensor = {
+        .dtype = like->dtype, .rank = rank, .group = like->group, .zeros = like->zeros};
     for (int i = 0; i < rank; i++) tensor.dim[i] = dim[i];
+    if (tensor.dtype == DTYPE_Q8) tensor.group = quantised_width(&tensor);
     return tensor;
 }
 
@@ -224,18 +248,58 @@ bool tensor_same_shape(const Tensor *a, const Tensor *b) {
            memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]) == 0;
 }
 
+bool tensor_same_type(const Tensor *a, const Tensor *b) {
+    const bool same_groups = a->dtype != DTYPE_Q4 || a->group == b->group;
+    return a->dtype == b->dtype && a->zeros == b->zeros && same_groups;
+}
+
+bool tensor_same_form(const Tensor *a, const Tensor *b) {
+    return tensor_same_type(a, b) && a->group == b->group && tensor_same_shape(a, b);
+}
+
+const char *tensor_form_text(char out[FORM_TEXT_BYTES], const Tensor *tensor) {
+    if (tensor->dtype == DTYPE_Q4)
+        snprintf(out, FORM_TEXT_BYTES, "q4%s_%lld", tensor->zeros ? "z" : "",
+                 (long long)tensor->group);
+    else
+        snprintf(out, FORM_TEXT_BYTES, "%s", dtype_name(tensor->dtype));
+    return out;
+}
+
+bool tensor_form_parse(const char *word, Tensor *out) {
+    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+        if (dtype == DTYPE_Q4 || strcmp(dtype_name((DType)dtype), word) != 0) continue;
+        *out = (Tensor){.dtype = (DType)dtype};
+        return true;
+    }
+    char text[FORM_TEXT_BYTES];
+    for (int g = 0; g < QUANTISED_GROUPS; g++) {
+        for (int zeros = 0; zeros < 2; zeros++) {
+            *out =
+                (Tensor){.dtype = DTYPE_Q4, .group = QUANTISED_GROUP[g], .zeros = zeros};
+            if (strcmp(tensor_form_text(text, out), word) == 0) return true;
+        }
+    }
+    return false;
+}
+
 Status tensor_create(Tensor *out, DType dtype, int rank, const int64_t *dim, Diag *diag) {
+    Tensor tensor = {.dtype = dtype, .rank = RANK_MAX + 1};
+    if (rank >= 0 && rank <= RANK_MAX) tensor = tensor_shape(dtype, rank, dim);
+    TRY(tensor_allocate(&tensor, diag));
+    *out = tensor;
+    return STATUS_OK;
+}
+
+Status tensor_allocate(Tensor *shape, Diag *diag) {
     size_t bytes;
-    if (!shape_size(dtype, rank, dim, NULL, &bytes)) {
+    if (!tensor_size(shape, NULL, &bytes)) {
         return diag_fail(diag, STATUS_MEMORY, LOC_NONE, NULL,
                          "expected a tensor of rank 0 to %d that fits into memory, found "
                          "rank %d and type %s",
-                         RANK_MAX, rank, dtype_name(dtype));
+                         RANK_MAX, shape->rank, dtype_name(shape->dtype));
     }
-    Tensor tensor = tensor_shape(dtype, rank, dim);
-    TRY(buf_create(&tensor.buf, bytes, diag));
-    *out = tensor;
-    return STATUS_OK;
+    return buf_create(&shape->buf, bytes, diag);
 }
 
 void tensor_release(Tensor *tensor) {
@@ -244,7 +308,9 @@ void tensor_release(Tensor *tensor) {
 }
 
 void tensor_drop_data(Tensor *tensor, DType dtype) {
-    const Tensor shape = tensor_shape(dtype, tensor->rank, tensor->dim);
+    const Tensor other = {.dtype = dtype};
+    const Tensor shape = tensor_shape_like(dtype == tensor->dtype ? tensor : &other,
+                                           tensor->rank, tensor->dim);
     tensor_release(tensor);
     *tensor = shape;
 }
@@ -271,8 +337,8 @@ Status tensor_writable(Tensor *tensor, void **data, Diag *diag) {
                          "expected a tensor with data, found a shape");
     }
     if (!buf_is_exclusive(tensor->buf)) {
-        Tensor copy;
-        TRY(tensor_create(&copy, tensor->dtype, tensor->rank, tensor->dim, diag));
+        Tensor copy = tensor_shape_like(tensor, tensor->rank, tensor->dim);
+        TRY(tensor_allocate(&copy, diag));
         size_t bytes = tensor_bytes(tensor);
         if (bytes > 0) memcpy(writable_data(&copy), tensor_data(tensor), bytes);
         buf_release(tensor->buf);
@@ -309,17 +375,68 @@ Status tensor_to_f32(Tensor *out, const Tensor *in, Diag *diag) {
     return STATUS_OK;
 }
 
-Status tensor_keep(Tensor *out, const Tensor *in, int64_t outer, int64_t dim,
-                   const int64_t *keep, int64_t count, Diag *diag) {
-    if (!in->buf) return STATUS_OK;
-    TRY(tensor_create(out, out->dtype, out->rank, out->dim, diag));
-    const int64_t blocks = outer * dim;
-    const size_t inner = blocks > 0 ? tensor_bytes(in) / (size_t)blocks : 0;
-    const char *from = tensor_data(in);
-    char *to = writable_data(out);
+/* Copies blocks keep[0..count) of `dim` of `inner` bytes each, `outer` times. */
+static void keep_blocks(char *to, const char *from, int64_t outer, int64_t dim,
+                        size_t inner, const int64_t *keep, int64_t count) {
     for (int64_t o = 0; inner > 0 && o < outer; o++)
         for (int64_t k = 0; k < count; k++, to += inner)
             memcpy(to, from + (size_t)(o * dim + keep[k]) * inner, inner);
+}
+
+/* Rows keep[0..count) of a quantised tensor with all that belongs to them. */
+static void keep_quantised_rows(Tensor *out, const Tensor *in, const int64_t *keep,
+                                int64_t count) {
+    const QuantisedParts from = quantised_parts(in), to = quantised_parts(out);
+    const char *source = tensor_data(in);
+    char *target = writable_data(out);
+    const int64_t rows = quantised_rows(in);
+    keep_blocks(target, source, 1, rows, from.row_values, keep, count);
+    keep_blocks(target + to.scales, source + from.scales, 1, rows, from.row_scales, keep,
+                count);
+    keep_blocks(target + to.zeros, source + from.zeros, 1, rows, from.row_zeros, keep,
+                count);
+}
+
+/* Columns of a q8, whose rows keep their scales. */
+static void keep_q8_columns(Tensor *out, const Tensor *in, int64_t outer, int64_t dim,
+                            const int64_t *keep, int64_t count) {
+    const QuantisedParts from = quantised_parts(in), to = quantised_parts(out);
+    const char *source = tensor_data(in);
+    char *target = writable_data(out);
+    const int64_t blocks = outer * dim;
+    keep_blocks(target, source, outer, dim,
+                blocks > 0 ? (size_t)(tensor_count(in) / blocks) : 0, keep, count);
+    memcpy(target + to.scales, source + from.scales,
+           (size_t)quantised_rows(in) * from.row_scales);
+}
+
+/* Blocks of any type read as floats. */
+static void keep_floats(Tensor *out, const Tensor *in, int64_t outer, int64_t dim,
+                        const int64_t *keep, int64_t count) {
+    float *to = writable_data(out);
+    const int64_t blocks = outer * dim,
+                  inner = blocks > 0 ? tensor_count(in) / blocks : 0;
+    for (int64_t o = 0; o < outer; o++)
+        for (int64_t k = 0; k < count; k++, to += inner)
+            tensor_read_f32(in, (o * dim + keep[k]) * inner, inner, to);
+}
+
+Status tensor_keep(Tensor *out, const Tensor *in, int64_t outer, int64_t dim,
+                   const int64_t *keep, int64_t count, Diag *diag) {
+    if (!in->buf) return STATUS_OK;
+    const int64_t blocks = outer * dim;
+    const bool quantised = dtype_is_quantised(in->dtype);
+    const bool rows = outer == 1 && out->dim[0] == count && dim == in->dim[0];
+    TRY(tensor_allocate(out, diag));
+    if (out->dtype != in->dtype)
+        keep_floats(out, in, outer, dim, keep, count);
+    else if (quantised && rows && quantised_width(in) == quantised_width(out))
+        keep_quantised_rows(out, in, keep, count);
+    else if (quantised)
+        keep_q8_columns(out, in, outer, dim, keep, count);
+    else
+        keep_blocks(writable_data(out), tensor_data(in), outer, dim,
+                    blocks > 0 ? tensor_bytes(in) / (size_t)blocks : 0, keep, count);
     return STATUS_OK;
 }
 
@@ -390,11 +507,17 @@ static const char *element_at(const Tensor *tensor, int64_t index) {
 }
 
 void tensor_read_f32(const Tensor *tensor, int64_t first, int64_t count, float *out) {
-    if (count > 0) READ_FLOAT[tensor->dtype](element_at(tensor, first), count, out);
+    if (dtype_is_quantised(tensor->dtype))
+        quantised_read_f32(tensor, first, count, out);
+    else if (count > 0)
+        READ_FLOAT[tensor->dtype](element_at(tensor, first), count, out);
 }
 
 void tensor_read_f64(const Tensor *tensor, int64_t first, int64_t count, double *out) {
-    if (count > 0) READ_DOUBLE[tensor->dtype](element_at(tensor, first), count, out);
+    if (dtype_is_quantised(tensor->dtype))
+        quantised_read_f64(tensor, first, count, out);
+    else if (count > 0)
+        READ_DOUBLE[tensor->dtype](element_at(tensor, first), count, out);
 }
 
 /* Defines `name`: whether one of `count` elements has all bits of the exponent set. */
@@ -424,6 +547,8 @@ static bool (*const FIND_NONFINITE[DTYPE_COUNT])(const char *in, int64_t count) 
 };
 
 int64_t tensor_find_nonfinite(const Tensor *tensor) {
+    if (tensor->buf && dtype_is_quantised(tensor->dtype))
+        return quantised_find_nonfinite(tensor);
     if (!tensor->buf || !FIND_NONFINITE[tensor->dtype]) return -1;
     bool (*find)(const char *, int64_t) = FIND_NONFINITE[tensor->dtype];
     int64_t count = tensor_count(tensor);
@@ -466,15 +591,17 @@ static XXH128_canonical_t data_hash(const Tensor *tensor, bool fresh) {
     return hash;
 }
 
-/* Hash of the type's name, the shape and the hash of the data. */
+/* Hash of the type and groups, the shape and the hash of the data. */
 static void hash_tensor(const Tensor *tensor, bool fresh, char out[HASH_TEXT_BYTES]) {
+    char form[FORM_TEXT_BYTES] = "";
     struct {
-        char dtype[8];
+        char dtype[8]; /* the longest is "q4z_128" */
         int64_t rank, dim[RANK_MAX];
         XXH128_canonical_t data;
     } head;
     memset(&head, 0, sizeof head);
-    strncpy(head.dtype, dtype_name(tensor->dtype), sizeof head.dtype - 1);
+    tensor_form_text(form, tensor);
+    memcpy(head.dtype, form, sizeof head.dtype);
     head.rank = tensor->rank;
     memcpy(head.dim, tensor->dim, (size_t)tensor->rank * sizeof head.dim[0]);
     head.data = data_hash(tensor, fresh);

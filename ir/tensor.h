@@ -1,8 +1,9 @@
 /* Tensor: typed, shaped view on a reference-counted buffer that is owned or mapped.
  *
- * Tensors are dense and row-major. A mapped buffer is read-only: loading a checkpoint
- * maps it and its bytes are touched when something needs them; tensor_writable copies
- * before the first write. */
+ * Tensors are dense and row-major. Those of the types q8 and q4 hold whole numbers of few
+ * bits and scales beside them (ir/quantised.h); reading gives real numbers as of any
+ * type. A mapped buffer is read-only: loading a checkpoint maps it and its bytes are
+ * touched when something needs them; tensor_writable copies before the first write. */
 #ifndef COMPRESS_IR_TENSOR_H
 #define COMPRESS_IR_TENSOR_H
 
@@ -14,7 +15,8 @@
 /* Largest rank of a tensor or node. */
 #define RANK_MAX 6
 
-/* DTYPE(NAME, text, bytes): every element type. */
+/* DTYPE(NAME, text, bytes): every element type; 0 bytes: elements have no place of their
+ * own, the tensor's bytes are those of its rows and scales. */
 #define DTYPE_LIST(DTYPE)                                                                \
     DTYPE(F32, "f32", 4)                                                                 \
     DTYPE(F64, "f64", 8)                                                                 \
@@ -24,7 +26,9 @@
     DTYPE(I32, "i32", 4)                                                                 \
     DTYPE(I8, "i8", 1)                                                                   \
     DTYPE(U8, "u8", 1)                                                                   \
-    DTYPE(BOOL, "bool", 1)
+    DTYPE(BOOL, "bool", 1)                                                               \
+    DTYPE(Q8, "q8", 0)                                                                   \
+    DTYPE(Q4, "q4", 0)
 
 typedef enum DType {
 #define DTYPE(name, text, bytes) DTYPE_##name,
@@ -36,8 +40,11 @@ typedef enum DType {
 /* Name as printed in IR text ("f32"). */
 const char *dtype_name(DType dtype);
 
-/* Bytes of one element. */
+/* Bytes of one element; 0 for the quantised types, whose sizes only a tensor has. */
 size_t dtype_bytes(DType dtype);
+
+/* Whether elements are whole numbers of few bits with scales beside them. */
+bool dtype_is_quantised(DType dtype);
 
 /* Finds a dtype by its printed name. False when there is none. */
 bool dtype_parse(const char *name, DType *out);
@@ -84,6 +91,8 @@ typedef struct Tensor {
     DType dtype;
     int rank;
     int64_t dim[RANK_MAX];
+    int64_t group; /* quantised: elements along a row that share a scale; otherwise 0 */
+    bool zeros;    /* q4: groups have zero points (asymmetric) */
 } Tensor;
 
 /* Number of elements; shapes are checked when tensors are made, so this cannot wrap. */
@@ -92,12 +101,35 @@ int64_t tensor_count(const Tensor *tensor);
 /* Bytes of the data. */
 size_t tensor_bytes(const Tensor *tensor);
 
-/* Multiplies out a shape with overflow checks. False when a dimension is negative or
- * the byte size does not fit. `count` and `bytes` may be NULL. */
+/* Multiplies out a shape with overflow checks. False when a dimension is negative, the
+ * byte size does not fit, or the type is quantised (tensor_size). `count` and `bytes` may
+ * be NULL. */
 bool shape_size(DType dtype, int rank, const int64_t *dim, int64_t *count, size_t *bytes);
+
+/* The same for a tensor of any type, from its type, shape and groups alone: false as well
+ * for a quantised one that is not of the form ir/quantised.h describes. */
+bool tensor_size(const Tensor *tensor, int64_t *count, size_t *bytes);
 
 /* Shape-only tensor. The shape must pass shape_size. */
 Tensor tensor_shape(DType dtype, int rank, const int64_t *dim);
+
+/* Shape-only tensor of the type of another one, groups included, and this shape. */
+Tensor tensor_shape_like(const Tensor *like, int rank, const int64_t *dim);
+
+/* Whether the types are the same, with q4 the groups and zero points too. */
+bool tensor_same_type(const Tensor *a, const Tensor *b);
+
+/* Whether type, groups, rank and dimensions are the same: then so is the meaning of every
+ * byte. */
+bool tensor_same_form(const Tensor *a, const Tensor *b);
+
+/* The type with its groups as one word: "f32", "q8", "q4_64", "q4z_64" with zero points.
+ * Returns `out`. */
+#define FORM_TEXT_BYTES 32
+const char *tensor_form_text(char out[FORM_TEXT_BYTES], const Tensor *tensor);
+
+/* Sets type and groups by such a word, and drops the shape. False when it is none. */
+bool tensor_form_parse(const char *word, Tensor *out);
 
 /* Whether rank and dimensions are the same, whatever the dtype. */
 bool tensor_same_shape(const Tensor *a, const Tensor *b);
@@ -105,10 +137,14 @@ bool tensor_same_shape(const Tensor *a, const Tensor *b);
 /* Allocates zeroed data for a new tensor. Fails with STATUS_MEMORY. */
 Status tensor_create(Tensor *out, DType dtype, int rank, const int64_t *dim, Diag *diag);
 
+/* The same for a shape-only tensor of any type, in place. */
+Status tensor_allocate(Tensor *shape, Diag *diag);
+
 /* Drops the tensor's reference to its buffer and clears it. */
 void tensor_release(Tensor *tensor);
 
-/* Drops the data alone: what is left is the shape, with `dtype`. */
+/* Drops the data alone: what is left is the shape, with `dtype` (groups stay with the
+ * tensor's own). */
 void tensor_drop_data(Tensor *tensor, DType dtype);
 
 /* Another reference to the same data. */
@@ -126,8 +162,9 @@ void tensor_read_f32(const Tensor *tensor, int64_t first, int64_t count, float *
 void tensor_read_f64(const Tensor *tensor, int64_t first, int64_t count, double *out);
 
 /* Keeps entries keep[0..count) of the middle axis of a tensor seen as [outer, dim,
- * inner]. `out` has the shape of the result and gets its data, if `in` has any. Fails
- * with STATUS_MEMORY. */
+ * inner]. `out` has type and shape of the result and gets its data, if `in` has any. The
+ * type is that of `in`, except that columns of a q4 cannot be kept as such: groups would
+ * be cut, so they become float32. Fails with STATUS_MEMORY. */
 Status tensor_keep(Tensor *out, const Tensor *in, int64_t outer, int64_t dim,
                    const int64_t *keep, int64_t count, Diag *diag);
 

@@ -236,7 +236,7 @@ static Status verify_storages(Verifier *v) {
         if (!name_map_add(&v->listed, storage->name, storage))
             return FAIL(v, LOC_NONE, "storage '%.60s' is listed twice", storage->name);
         if (t->rank < 0 || t->rank > RANK_MAX || (unsigned)t->dtype >= DTYPE_COUNT ||
-            !shape_size(t->dtype, t->rank, t->dim, NULL, &bytes))
+            !tensor_size(t, NULL, &bytes))
             return FAIL(v, LOC_NONE, "storage '%.60s' has an impossible shape",
                         storage->name);
         if (t->buf &&

@@ -142,8 +142,9 @@ static Status bind_param(StepGraph *g, TokenStep *step, int i, Diag *diag) {
     step->in[i].from = FROM_WEIGHT;
     if (step->kernel->tables & READS_IN(i)) {
         step->in[i].data = tensor;
-        g->row_bytes +=
-            (size_t)tensor->dim[tensor->rank - 1] * dtype_bytes(tensor->dtype);
+        const int64_t width = tensor->dim[tensor->rank - 1];
+        const int64_t rows = width > 0 ? tensor_count(tensor) / width : 0;
+        g->row_bytes += tensor_bytes(tensor) / (size_t)(rows > 0 ? rows : 1);
         return STATUS_OK;
     }
     const bool packed = (step->kernel->matrices & READS_IN(i)) != 0;

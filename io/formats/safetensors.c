@@ -110,7 +110,9 @@ static Status parse_span(const Source *source, const Tree *entry, ByteRange *spa
         return FAIL(source, span->name,
                     "expected a map of dtype, shape and data_offsets, and nothing else");
     int type = 0;
-    while (type < DTYPE_COUNT && strcmp(dtype->string, DTYPE_NAMES[type]) != 0) type++;
+    while (type < DTYPE_COUNT &&
+           (!DTYPE_NAMES[type] || strcmp(dtype->string, DTYPE_NAMES[type]) != 0))
+        type++;
     span->dtype = (DType)type;
     if (type == DTYPE_COUNT)
         return FAIL(source, span->name, "unknown dtype '%.20s'", dtype->string);

@@ -36,7 +36,7 @@ static const int32_t DATA_TYPES[DTYPE_COUNT] = {
 
 bool onnx_dtype(int32_t data_type, DType *out) {
     for (int i = 0; i < DTYPE_COUNT; i++)
-        if (DATA_TYPES[i] == data_type) return *out = (DType)i, true;
+        if (DATA_TYPES[i] && DATA_TYPES[i] == data_type) return *out = (DType)i, true;
     return false;
 }
 

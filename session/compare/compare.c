@@ -198,14 +198,18 @@ static const char *storage_shape(Arena *arena, const Storage *storage) {
                         shape_text(text, storage->tensor.rank, storage->tensor.dim));
 }
 
+static const char *storage_form(Arena *arena, const Storage *storage) {
+    char text[FORM_TEXT_BYTES];
+    return storage ? arena_strdup(arena, tensor_form_text(text, &storage->tensor)) : NULL;
+}
+
 static void put_pair(Arena *arena, Tree *list, const StoragePair *pair) {
     const Storage *a = pair->a, *b = pair->b;
     Tree *row = tree_add_map(arena, list);
     if (pair->where) tree_put_string(arena, row, "where", pair->where);
     tree_put_string(arena, row, "change", storage_change_name(pair->change));
     put_texts(arena, row, "names", a ? a->name : NULL, b ? b->name : NULL);
-    put_texts(arena, row, "dtypes", a ? dtype_name(a->tensor.dtype) : NULL,
-              b ? dtype_name(b->tensor.dtype) : NULL);
+    put_texts(arena, row, "dtypes", storage_form(arena, a), storage_form(arena, b));
     put_texts(arena, row, "shapes", storage_shape(arena, a), storage_shape(arena, b));
     if (pair->measured) {
         tree_put_real(arena, row, "relative_error", pair->relative);

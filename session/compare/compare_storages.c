@@ -263,7 +263,7 @@ static void measure(StoragePair *pair, const EntryMap *map) {
 
 static bool same_bytes(const Tensor *a, const Tensor *b) {
     const size_t bytes = tensor_bytes(a);
-    return a->dtype == b->dtype && tensor_same_shape(a, b) &&
+    return tensor_same_form(a, b) &&
            (bytes == 0 || memcmp(tensor_data(a), tensor_data(b), bytes) == 0);
 }
 
@@ -288,7 +288,7 @@ static Status compare_values(StoragePair *pair, const StoragePair *beside, Arena
         measure(pair, &map);
     if (!shaped)
         pair->change = STORAGE_CUT;
-    else if (pair->relative == 0 && a->dtype == b->dtype)
+    else if (pair->relative == 0 && tensor_same_type(a, b))
         pair->change = STORAGE_EQUAL;
     else if (tolerance > 0 && pair->relative <= tolerance)
         pair->change = STORAGE_CLOSE;
@@ -334,7 +334,7 @@ static Status add_pair(PairList *list, const Storage *a, const Storage *b,
         const bool same_nodes = out->count > 1 && at && pair[-1].at == at;
         TRY(compare_values(pair, same_nodes ? pair - 1 : NULL, list->arena,
                            list->tolerance, list->diag));
-        out->retyped += a->tensor.dtype != b->tensor.dtype;
+        out->retyped += !tensor_same_type(&a->tensor, &b->tensor);
     }
     out->counts[pair->change]++;
     return STATUS_OK;

@@ -16,6 +16,9 @@
 
 static char folder[256], path[300];
 
+/* Element types that files of this format have: all but the quantised ones. */
+enum { DENSE_TYPES = DTYPE_Q8 };
+
 static int enter(void **state) {
     (void)state;
     scratch_make(folder);
@@ -268,18 +271,18 @@ static Tensor make_tensor(DType dtype, int rank, const int64_t *dim, int fill) {
 static void round_trip(void **state) {
     (void)state;
     const int64_t dim[] = {3, 1, 5};
-    NamedTensor tensors[DTYPE_COUNT];
+    NamedTensor tensors[DENSE_TYPES];
     const char *names[] = {"z\"\\\n", "y", "x", "w", "v", "\xd0\x96", "t", "s", "r"};
-    for (int i = 0; i < DTYPE_COUNT; i++) {
-        DType dtype = (DType)(DTYPE_COUNT - 1 - i);
+    for (int i = 0; i < DENSE_TYPES; i++) {
+        DType dtype = (DType)(DENSE_TYPES - 1 - i);
         tensors[i] = (NamedTensor){names[i], make_tensor(dtype, i % 4, dim, i + 1)};
     }
     Diag *diag = diag_create();
     Checkpoint *checkpoint;
-    expect_ok(diag, safetensors_write(path, tensors, DTYPE_COUNT, diag));
+    expect_ok(diag, safetensors_write(path, tensors, DENSE_TYPES, diag));
     expect_ok(diag, safetensors_read(&checkpoint, path, diag));
-    assert_int_equal(checkpoint->count, DTYPE_COUNT);
-    for (int i = 0; i < DTYPE_COUNT; i++) {
+    assert_int_equal(checkpoint->count, DENSE_TYPES);
+    for (int i = 0; i < DENSE_TYPES; i++) {
         const Tensor *want = &tensors[i].tensor;
         const Tensor *have = checkpoint_find(checkpoint, names[i]);
         assert_non_null(have);
@@ -295,7 +298,7 @@ static void round_trip(void **state) {
     expect_error(diag, safetensors_write(path, twice, 2, diag), STATUS_FORMAT,
                  "duplicate");
     assert_int_equal(scratch_count(folder), 1);
-    for (int i = 0; i < DTYPE_COUNT; i++) tensor_release(&tensors[i].tensor);
+    for (int i = 0; i < DENSE_TYPES; i++) tensor_release(&tensors[i].tensor);
     diag_destroy(diag);
 }
 

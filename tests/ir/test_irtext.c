@@ -63,6 +63,17 @@ static void test_fixed_point(void **state) {
     check_print(VALID, VALID);
 }
 
+/* Types with groups. */
+static void test_quantised(void **state) {
+    (void)state;
+    static const char TEXT[] = "ir 1\n"
+                               "param @bytes : q8[2, 3] init normal(0.02) kept 0=[5, 9]\n"
+                               "param @halves : q4_64[6, 130] frozen\n"
+                               "param @offset : q4z_32[6, 2, 65]\n"
+                               "output y = @bytes\n";
+    check_print(TEXT, TEXT);
+}
+
 static void test_values(void **state) {
     (void)state;
     static const float VALUES[] = {3, -4, 0, 12, 0, 0};
@@ -221,6 +232,13 @@ static const struct {
                                 "    hint: did you mean 'f32'?\n"},
     {"ir 1\ninput x : f16[2]\n",
      "a.ir:2:11: error: an input must be f32 or i32, found f16\n"},
+    {"ir 1\ninput x : q8[N, 2]\n",
+     "a.ir:2:11: error: an input must be f32 or i32, found q8\n"},
+    {"ir 1\nparam @w : q8[5]\n",
+     "a.ir:2:7: error: a parameter of type q8 has 2 to 6 dimensions\n"},
+    {"ir 1\nparam @w : q4[5, 5]\n",
+     "a.ir:2:12: error: type q4 needs its groups: q4_32, q4_64, q4_128, or q4z_32, "
+     "q4z_64, q4z_128 with zero points\n"},
     {"ir 1\ninput x : f32\n",
      "a.ir:2:14: error: expected '[', found the end of the line\n"},
     {"ir 1\ninput x : f32[N 2]\n", "a.ir:2:17: error: expected ',' or ']', found '2'\n"},
@@ -570,7 +588,7 @@ int main(void) {
         cmocka_unit_test(test_named),       cmocka_unit_test(test_names_taken),
         cmocka_unit_test(test_normalized),  cmocka_unit_test(test_malformed),
         cmocka_unit_test(test_limits),      cmocka_unit_test(test_attrs_parse),
-        cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_mutations),   cmocka_unit_test(test_quantised),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

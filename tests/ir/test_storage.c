@@ -1,6 +1,7 @@
 /* Editing storages: values, type of the leaf, lineage and Gaussian change together, with
  * and without values, and nobody feels an edit that it is not meant for. The toy graph
  * has two users of `w`: h = linear(x, w, bias=b) in encoder.0 and y in encoder.1. */
+#include "ir/quantised.h"
 #include "ir/rewrite.h"
 #include "ir/storage.h"
 #include "ir/verify.h"
@@ -41,6 +42,47 @@ static double value_at(const Tensor *tensor, int64_t i) {
 static void check_sound(Fixture *f) {
     assert_ok(graph_infer(f->graph, f->diag), f->diag);
     assert_ok(graph_verify(f->graph, STATUS_INTERNAL, f->diag), f->diag);
+}
+
+/* Edits of quantised weights: rows stay what they are, columns of a q4 and a higher rank
+ * make floats; planning and running give the same types. */
+static void test_quantised(void **state) {
+    Fixture *f = *state;
+    Node *leaf = graph_param(f->graph, f->w);
+    const int64_t keep[] = {0, 2};
+    const Tensor shape[] = {q8_shape(2, f->w->tensor.dim),
+                            q4_shape(2, f->w->tensor.dim, 32, true)};
+    for (int form = 0; form < 2; form++) {
+        for (int data = 0; data < 2; data++) {
+            Tensor values = shape[form];
+            if (data) assert_ok(tensor_allocate(&values, f->diag), f->diag);
+            for (int row = 0; data && row < SIDE; row++)
+                quantised_round_row(&values, row, (float[]){127, 4, -6, (float)row});
+            storage_set_values(f->w, values);
+            leaf->type = storage_type(f->w);
+            check_sound(f);
+            Node *own = leaf;
+            assert_ok(storage_separate(&own, f->graph, STORAGE_USER(f->y), f->diag),
+                      f->diag);
+            assert_true(tensor_same_form(&own->storage->tensor, &f->w->tensor));
+            assert_ok(
+                storage_keep(f->graph, own, STORAGE_USER(f->y), 0, keep, 2, f->diag),
+                f->diag);
+            assert_int_equal(own->storage->tensor.dtype, shape[form].dtype);
+            assert_ok(
+                storage_keep(f->graph, own, STORAGE_USER(f->y), 1, keep, 2, f->diag),
+                f->diag);
+            assert_int_equal(own->storage->tensor.dtype, form ? DTYPE_F32 : DTYPE_Q8);
+            if (data && !form) {
+                assert_true(value_at(&own->storage->tensor, 0) == 127);
+                assert_true(value_at(&own->storage->tensor, 3) == -6);
+            }
+            f->y->in[1] = leaf;
+        }
+    }
+    assert_ok(storage_raise_rank(f->graph, leaf, STORAGE_ALL_USERS, 3, f->diag), f->diag);
+    assert_int_equal(f->w->tensor.dtype, DTYPE_F32);
+    assert_int_equal(f->w->tensor.rank, 3);
 }
 
 /* An edit for one user of two is refused, and the message names both. */
@@ -242,7 +284,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_refused),         TEST(test_separate),   TEST(test_shapes),
         TEST(test_replace),         TEST(test_raise_rank), TEST(test_merge),
-        TEST(test_merge_gaussians), TEST(test_share),
+        TEST(test_merge_gaussians), TEST(test_share),      TEST(test_quantised),
     };
     return cmocka_run_group_tests_name("editing storages", tests, NULL, NULL);
 }
