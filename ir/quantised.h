@@ -95,8 +95,12 @@ Status quantised_check(const Tensor *tensor, Status status, const char *name, Di
 
 /* ---- for ir/tensor.c ---- */
 
+/* tensor_read_f32 and tensor_read_f64 of a quantised tensor; products with scales are
+ * rounded once. */
 void quantised_read_f32(const Tensor *tensor, int64_t first, int64_t count, float *out);
 void quantised_read_f64(const Tensor *tensor, int64_t first, int64_t count, double *out);
+
+/* tensor_find_nonfinite: the first element of the first group whose scale is not finite. */
 int64_t quantised_find_nonfinite(const Tensor *tensor);
 
 #endif
