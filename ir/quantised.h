@@ -100,7 +100,7 @@ Status quantised_check(const Tensor *tensor, Status status, const char *name, Di
 void quantised_read_f32(const Tensor *tensor, int64_t first, int64_t count, float *out);
 void quantised_read_f64(const Tensor *tensor, int64_t first, int64_t count, double *out);
 
-/* tensor_find_nonfinite: the first element of the first group whose scale is not finite. */
+/* tensor_find_nonfinite: the first element of a group whose scale is not finite. */
 int64_t quantised_find_nonfinite(const Tensor *tensor);
 
 #endif
