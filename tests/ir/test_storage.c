@@ -59,7 +59,6 @@ static void test_quantised(void **state) {
             for (int row = 0; data && row < SIDE; row++)
                 quantised_round_row(&values, row, (float[]){127, 4, -6, (float)row});
             storage_set_values(f->w, values);
-            leaf->type = storage_type(f->w);
             check_sound(f);
             Node *own = leaf;
             assert_ok(storage_separate(&own, f->graph, STORAGE_USER(f->y), f->diag),
