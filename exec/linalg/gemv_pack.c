@@ -3,10 +3,44 @@
 
 #include "ir/half.h"
 
-size_t matrix_bytes(const Matrix *matrix) {
-    const size_t rows = (size_t)(matrix->rows + PANEL_ROWS - 1) / PANEL_ROWS * PANEL_ROWS;
+#include <string.h>
+
+enum { QUAD = 4, OFFSET = 128 }; /* of int8 */
+
+static size_t panel_count(const Matrix *matrix) {
+    return (size_t)(matrix->rows + PANEL_ROWS - 1) / PANEL_ROWS;
+}
+
+/* Bytes of the panels alone. */
+static size_t panel_bytes(const Matrix *matrix) {
     const size_t columns = (size_t)matrix->columns;
-    return rows * 4 * (matrix->kind == STEP_BF16 ? (columns + 1) / 2 : columns);
+    size_t words = columns;
+    if (matrix->kind == STEP_BF16) words = (columns + 1) / 2;
+    if (matrix->kind == STEP_INT8) words = (columns + QUAD - 1) / QUAD;
+    return panel_count(matrix) * PANEL_ROWS * sizeof(uint32_t) * words;
+}
+
+size_t matrix_bytes(const Matrix *matrix) {
+    const size_t scales = panel_count(matrix) * PANEL_ROWS * sizeof(float);
+    return panel_bytes(matrix) + (matrix->kind == STEP_INT8 ? scales : 0);
+}
+
+const float *matrix_scales(const Matrix *matrix) {
+    return (const float *)((const char *)matrix->data + panel_bytes(matrix));
+}
+
+void matrix_pack_int8(const Matrix *matrix, const int8_t *q, const float *scale,
+                      void *data) {
+    const int64_t M = matrix->rows, K = matrix->columns;
+    const int64_t gap = (K + QUAD - 1) / QUAD * QUAD * PANEL_ROWS;
+    memset(data, OFFSET, panel_bytes(matrix));
+    for (int64_t row = 0; row < M; row++) {
+        uint8_t *to = (uint8_t *)data + row / PANEL_ROWS * gap + row % PANEL_ROWS * QUAD;
+        for (int64_t k = 0; k < K; k++)
+            to[k / QUAD * QUAD * PANEL_ROWS + k % QUAD] =
+                (uint8_t)(q[row * K + k] + OFFSET);
+    }
+    memcpy((char *)data + panel_bytes(matrix), scale, (size_t)M * sizeof *scale);
 }
 
 static void put_element(const Matrix *matrix, void *data, int64_t row, int64_t k,

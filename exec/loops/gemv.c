@@ -129,6 +129,10 @@ static void times_panels(const Panels *in, StepWeights kind, int64_t column,
 void REAL_FN(matrix_times)(const Matrix *matrix, int64_t first, int64_t last,
                            const float *bias, const float *x, int64_t ldx, float *y,
                            int64_t ldy, int64_t count) {
+    if (matrix->kind == STEP_INT8) {
+        REAL_FN(integer_times)(matrix, first, last, bias, x, ldx, y, ldy, count);
+        return;
+    }
     const int64_t pairs = (matrix->columns + 1) / 2;
     const int64_t gap =
         PANEL_ROWS * (matrix->kind == STEP_BF16 ? pairs : matrix->columns);

@@ -1,0 +1,335 @@
+/* Products of whole numbers of 8 bits: see exec/linalg/gemv.h.
+ *
+ * Rows of x are rounded, a block of them at a time, and every tile of some rows and some
+ * panels of weights is summed in registers. Weights are bytes without a sign, w + 128:
+ * what that adds to a sum, 128 times the sum of the row's numbers, is taken off at the
+ * end. The sums are whole numbers, so that every way to take them gives the same; what
+ * follows is one product, one product and one sum in float, none of them fused (this file
+ * is compiled so). Results are the same bytes on every processor. */
+#include "exec/loops/loops.h"
+
+#include "ir/half.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+enum {
+    QUAD = 4,                  /* columns of one lane beside each other */
+    GROUP = PANEL_ROWS * QUAD, /* bytes of one quad of a panel */
+    OFFSET = 128,
+    ROWS_MAX = 8,      /* of a tile */
+    PANELS_MAX = 8,    /* of a tile */
+    SUMS_MAX = 24,     /* panels times rows of a tile */
+    BLOCK_ROWS = 1024, /* rows that are rounded before they are used */
+    BLOCK_BYTES = INTEGER_COLUMNS_MAX
+};
+
+/* Sums of a tile, [panel][row][lane]: of `quads` quads of columns of `panels` panels,
+ * `gap` bytes apart, and of `n` rows of x, ldx bytes apart. */
+typedef void Tile(const uint8_t *w, int64_t gap, const int8_t *x, int64_t ldx,
+                  int64_t quads, uint32_t *sums);
+
+/* One way to take sums: tiles of 1 to `rows` rows, as wide as rows leave room for, and of
+ * one panel. */
+typedef struct Way {
+    int rows, panels, solo_panels; /* solo: with one row */
+    Tile *wide[ROWS_MAX], *narrow[ROWS_MAX];
+} Way;
+
+#define DEFINE_TILE(way, target, panels, n)                                              \
+    target static void way##_##panels##_##n(const uint8_t *w, int64_t gap,               \
+                                            const int8_t *x, int64_t ldx, int64_t quads, \
+                                            uint32_t *sums) {                            \
+        way##_tile(w, gap, x, ldx, quads, panels, n, sums);                              \
+    }
+
+/* ---- in plain C ---- */
+
+ALWAYS_INLINE void plain_tile(const uint8_t *w, int64_t gap, const int8_t *x, int64_t ldx,
+                              int64_t quads, int panels, int n, uint32_t *sums) {
+    (void)gap, (void)ldx, (void)panels, (void)n;
+    for (int lane = 0; lane < PANEL_ROWS; lane++) sums[lane] = 0;
+    for (int64_t quad = 0; quad < quads; quad++)
+        for (int lane = 0; lane < PANEL_ROWS; lane++)
+            for (int i = 0; i < QUAD; i++)
+                sums[lane] +=
+                    (uint32_t)(w[quad * GROUP + lane * QUAD + i] * x[quad * QUAD + i]);
+}
+DEFINE_TILE(plain, , 1, 1)
+
+static const Way PLAIN = {1, 1, 1, {plain_1_1}, {plain_1_1}};
+
+/* ---- pairs of 16 bits ---- */
+
+#ifdef __SSE4_1__
+#include <immintrin.h>
+
+/* A vector of whole numbers: bytes of weights, a quad of x again and again, both widened
+ * to 16 bits, and sums of 32 bits of pairs. */
+#if defined(__AVX512BW__)
+enum { PAIR_ROWS = 8, PAIR_SOLO = 4, PAIR_BYTES = 32 };
+typedef __m512i Pairs;
+#define PAIRS_WEIGHTS(p)     _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)(p)))
+#define PAIRS_QUAD(q)        _mm512_cvtepi8_epi16(_mm256_set1_epi32(q))
+#define PAIRS_ADD(sum, w, x) _mm512_add_epi32(sum, _mm512_madd_epi16(w, x))
+#elif defined(__AVX2__)
+enum { PAIR_ROWS = 2, PAIR_SOLO = 2, PAIR_BYTES = 16 };
+typedef __m256i Pairs;
+#define PAIRS_WEIGHTS(p)     _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(p)))
+#define PAIRS_QUAD(q)        _mm256_cvtepi8_epi16(_mm_set1_epi32(q))
+#define PAIRS_ADD(sum, w, x) _mm256_add_epi32(sum, _mm256_madd_epi16(w, x))
+#else
+enum { PAIR_ROWS = 1, PAIR_SOLO = 1, PAIR_BYTES = 8 };
+typedef __m128i Pairs;
+#define PAIRS_WEIGHTS(p)     _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)(p)))
+#define PAIRS_QUAD(q)        _mm_cvtepi8_epi16(_mm_set1_epi32(q))
+#define PAIRS_ADD(sum, w, x) _mm_add_epi32(sum, _mm_madd_epi16(w, x))
+#endif
+enum { PARTS = GROUP / PAIR_BYTES };
+
+/* The quad at an address. */
+ALWAYS_INLINE int32_t quad_at(const int8_t *x) {
+    int32_t quad;
+    memcpy(&quad, x, sizeof quad);
+    return quad;
+}
+
+/* A lane's sum is that of two neighbours in the end. */
+ALWAYS_INLINE void pairs_tile(const uint8_t *w, int64_t gap, const int8_t *x, int64_t ldx,
+                              int64_t quads, int panels, int n, uint32_t *sums) {
+    Pairs sum[PAIR_SOLO * PARTS > PAIR_ROWS * PARTS ? PAIR_SOLO * PARTS
+                                                    : PAIR_ROWS * PARTS];
+    for (int i = 0; i < panels * n * PARTS; i++) sum[i] = (Pairs){0};
+    for (int64_t quad = 0; quad < quads; quad++, w += GROUP, x += QUAD)
+        for (int p = 0; p < panels; p++) {
+            Pairs part[PARTS];
+            for (int i = 0; i < PARTS; i++)
+                part[i] = PAIRS_WEIGHTS(w + p * gap + i * PAIR_BYTES);
+            for (int t = 0; t < n; t++) {
+                const Pairs row = PAIRS_QUAD(quad_at(x + t * ldx));
+                for (int i = 0; i < PARTS; i++) {
+                    Pairs *to = &sum[(p * n + t) * PARTS + i];
+                    *to = PAIRS_ADD(*to, part[i], row);
+                }
+            }
+        }
+    for (int i = 0; i < panels * n; i++) {
+        uint32_t pairs[2 * PANEL_ROWS];
+        memcpy(pairs, &sum[i * PARTS], sizeof pairs);
+        for (int lane = 0; lane < PANEL_ROWS; lane++)
+            sums[i * PANEL_ROWS + lane] = pairs[2 * lane] + pairs[2 * lane + 1];
+    }
+}
+
+#if defined(__AVX512BW__)
+DEFINE_TILE(pairs, , 4, 1)
+DEFINE_TILE(pairs, , 1, 1)
+DEFINE_TILE(pairs, , 1, 2)
+DEFINE_TILE(pairs, , 1, 3)
+DEFINE_TILE(pairs, , 1, 4)
+DEFINE_TILE(pairs, , 1, 5)
+DEFINE_TILE(pairs, , 1, 6)
+DEFINE_TILE(pairs, , 1, 7)
+DEFINE_TILE(pairs, , 1, 8)
+#define PAIRS_NARROW                                                                     \
+    pairs_1_2, pairs_1_3, pairs_1_4, pairs_1_5, pairs_1_6, pairs_1_7, pairs_1_8
+static const Way PAIRS = {
+    PAIR_ROWS, 1, PAIR_SOLO, {pairs_4_1, PAIRS_NARROW}, {pairs_1_1, PAIRS_NARROW}};
+#elif defined(__AVX2__)
+DEFINE_TILE(pairs, , 2, 1)
+DEFINE_TILE(pairs, , 1, 1)
+DEFINE_TILE(pairs, , 1, 2)
+static const Way PAIRS = {
+    PAIR_ROWS, 1, PAIR_SOLO, {pairs_2_1, pairs_1_2}, {pairs_1_1, pairs_1_2}};
+#else
+DEFINE_TILE(pairs, , 1, 1)
+static const Way PAIRS = {PAIR_ROWS, 1, PAIR_SOLO, {pairs_1_1}, {pairs_1_1}};
+#endif
+#endif
+
+/* ---- quads of 8 bits: AVX-512 VNNI, which no level has ---- */
+
+#ifdef __AVX512BW__
+#define VNNI __attribute__((target("avx512vnni")))
+
+VNNI ALWAYS_INLINE void quads_tile(const uint8_t *w, int64_t gap, const int8_t *x,
+                                   int64_t ldx, int64_t quads, int panels, int n,
+                                   uint32_t *sums) {
+    __m512i sum[SUMS_MAX];
+    for (int i = 0; i < panels * n; i++) sum[i] = _mm512_setzero_si512();
+    for (int64_t quad = 0; quad < quads; quad++, w += GROUP, x += QUAD) {
+        __m512i part[PANELS_MAX];
+        for (int p = 0; p < panels; p++) part[p] = _mm512_loadu_si512(w + p * gap);
+        for (int t = 0; t < n; t++) {
+            const __m512i row = _mm512_set1_epi32(quad_at(x + t * ldx));
+            for (int p = 0; p < panels; p++)
+                sum[p * n + t] = _mm512_dpbusd_epi32(sum[p * n + t], part[p], row);
+        }
+    }
+    for (int i = 0; i < panels * n; i++)
+        _mm512_storeu_si512(sums + i * PANEL_ROWS, sum[i]);
+}
+
+#define DEFINE_QUADS(n)                                                                  \
+    DEFINE_TILE(quads, VNNI, 3, n)                                                       \
+    DEFINE_TILE(quads, VNNI, 1, n)
+/* clang-format off */
+DEFINE_TILE(quads, VNNI, 8, 1)
+DEFINE_TILE(quads, VNNI, 1, 1)
+DEFINE_QUADS(2)
+DEFINE_QUADS(3)
+DEFINE_QUADS(4)
+DEFINE_QUADS(5)
+DEFINE_QUADS(6)
+DEFINE_QUADS(7)
+DEFINE_QUADS(8)
+static const Way QUADS = {
+    8, 3, 8,
+    {quads_8_1, quads_3_2, quads_3_3, quads_3_4, quads_3_5, quads_3_6, quads_3_7, quads_3_8},
+    {quads_1_1, quads_1_2, quads_1_3, quads_1_4, quads_1_5, quads_1_6, quads_1_7, quads_1_8}};
+/* clang-format on */
+#endif
+
+/* The way `wanted`, NULL where this set or this processor has not got it. */
+static const Way *find_way(IntegerWay wanted) {
+#ifdef __AVX512BW__
+    if (wanted == INTEGER_QUADS)
+        return __builtin_cpu_supports("avx512vnni") ? &QUADS : NULL;
+#endif
+#ifdef __SSE4_1__
+    if (wanted == INTEGER_PAIRS) return &PAIRS;
+#endif
+    return wanted == INTEGER_PLAIN ? &PLAIN : NULL;
+}
+
+bool REAL_FN(integer_has)(IntegerWay way) {
+    return find_way(way) != NULL;
+}
+
+/* ---- rounding ---- */
+
+/* A block of rows of x as whole numbers, rows `step` bytes apart. */
+typedef struct Block {
+    _Alignas(64) int8_t code[BLOCK_BYTES];
+    float scale[BLOCK_ROWS];
+    uint32_t excess[BLOCK_ROWS]; /* OFFSET times the sum of the numbers */
+    int64_t step;
+} Block;
+
+/* q = rint(x * (127 / max|x|)); returns the scale max|x| / 127. The largest of the bits
+ * without the sign is that of the values too, and that of NaN and infinities where there
+ * are any: then, as for a row so small that 127 / max|x| is none, all q are 0, and the
+ * scale is NaN or 0. */
+static float round_row(int8_t *restrict q, const float *restrict x, int64_t K) {
+    uint32_t most = 0;
+    for (int64_t k = 0; k < K; k++) {
+        const uint32_t bits = float_bits(x[k]) & 0x7fffffff;
+        most = bits > most ? bits : most;
+    }
+    const float largest = float_of_bits(most);
+    const float by = INTEGER_MOST / largest;
+    if (!(largest <= FLT_MAX) || !(by <= FLT_MAX)) {
+        for (int64_t k = 0; k < K; k++) q[k] = 0;
+        return largest <= FLT_MAX ? 0 : NAN;
+    }
+    for (int64_t k = 0; k < K; k++) q[k] = (int8_t)(int32_t)rintf(x[k] * by);
+    return largest / INTEGER_MOST;
+}
+
+static void round_rows(Block *block, const float *x, int64_t ldx, int64_t K,
+                       int64_t count) {
+    for (int64_t t = 0; t < count; t++) {
+        int8_t *q = block->code + t * block->step;
+        memset(q + block->step - QUAD, 0, QUAD);
+        block->scale[t] = round_row(q, x + t * ldx, K);
+        int32_t sum = 0;
+        for (int64_t k = 0; k < K; k++) sum += q[k];
+        block->excess[t] = OFFSET * (uint32_t)sum;
+    }
+}
+
+/* ---- products ---- */
+
+/* What goes to y: columns first .. last - 1. */
+typedef struct Target {
+    int64_t first, last;
+    const float *scale, *bias;
+    float *y;
+    int64_t ldy;
+} Target;
+
+/* The results of one row in the panel whose first column is `column`. */
+static void put_panel(const Target *to, int64_t column, float scale, uint32_t excess,
+                      const uint32_t *sums, float *y) {
+    const int64_t from = column < to->first ? to->first - column : 0;
+    const int64_t until = to->last - column < PANEL_ROWS ? to->last - column : PANEL_ROWS;
+    float product[PANEL_ROWS];
+    for (int lane = 0; lane < PANEL_ROWS; lane++)
+        product[lane] =
+            (float)(int32_t)(sums[lane] - excess) * (scale * to->scale[column + lane]);
+    if (from > 0 || until < PANEL_ROWS)
+        for (int64_t lane = from; lane < until; lane++)
+            y[column + lane] =
+                to->bias ? product[lane] + to->bias[column + lane] : product[lane];
+    else if (to->bias)
+        for (int lane = 0; lane < PANEL_ROWS; lane++)
+            y[column + lane] = product[lane] + to->bias[column + lane];
+    else
+        memcpy(y + column, product, sizeof product);
+}
+
+/* The panels from..to of the matrix times the first `count` rows of a block; their first
+ * row of y is `t`. */
+static void times_block(const Way *way, const Matrix *matrix, const Block *block,
+                        int64_t count, const Target *to, int64_t t) {
+    const int64_t quads = (matrix->columns + QUAD - 1) / QUAD, gap = quads * GROUP;
+    const int64_t end = (to->last + PANEL_ROWS - 1) / PANEL_ROWS;
+    const int64_t tiles = (count + way->rows - 1) / way->rows;
+    const int wide = count == 1 ? way->solo_panels : way->panels;
+    uint32_t sums[SUMS_MAX * PANEL_ROWS];
+    for (int64_t p = to->first / PANEL_ROWS, step; p < end; p += step) {
+        step = end - p >= wide ? wide : 1;
+        for (int64_t tile = 0; tile < tiles; tile++) {
+            const int64_t row = count * tile / tiles;
+            const int64_t n = count * (tile + 1) / tiles - row;
+            const bool lone = n == 1 && count > 1; /* tiles of one row are wider */
+            Tile *const run = (step > 1 && !lone ? way->wide : way->narrow)[n - 1];
+            for (int64_t q = 0; q < (lone ? step : 1); q++)
+                run((const uint8_t *)matrix->data + (p + q) * gap, gap,
+                    block->code + row * block->step, block->step, quads,
+                    sums + q * PANEL_ROWS);
+            for (int64_t i = 0; i < step * n; i++)
+                put_panel(to, (p + i / n) * PANEL_ROWS, block->scale[row + i % n],
+                          block->excess[row + i % n], sums + i * PANEL_ROWS,
+                          to->y + (t + row + i % n) * to->ldy);
+        }
+    }
+}
+
+void REAL_FN(integer_times_by)(IntegerWay wanted, const Matrix *matrix, int64_t first,
+                               int64_t last, const float *bias, const float *x,
+                               int64_t ldx, float *y, int64_t ldy, int64_t count) {
+    const Way *way = find_way(wanted);
+    const int64_t K = matrix->columns, step = (K + QUAD - 1) / QUAD * QUAD;
+    Block block;
+    int64_t most = BLOCK_BYTES / step < BLOCK_ROWS ? BLOCK_BYTES / step : BLOCK_ROWS;
+    if (most > ROWS_MAX) most -= most % ROWS_MAX;
+    const Target to = {first, last, matrix_scales(matrix), bias, y, ldy};
+    block.step = step;
+    for (int64_t t = 0, n; t < count; t += n) {
+        n = count - t < most ? count - t : most;
+        round_rows(&block, x + t * ldx, ldx, K, n);
+        times_block(way, matrix, &block, n, &to, t);
+    }
+}
+
+void REAL_FN(integer_times)(const Matrix *matrix, int64_t first, int64_t last,
+                            const float *bias, const float *x, int64_t ldx, float *y,
+                            int64_t ldy, int64_t count) {
+    IntegerWay way = INTEGER_QUADS;
+    while (!find_way(way)) way--;
+    REAL_FN(integer_times_by)(way, matrix, first, last, bias, x, ldx, y, ldy, count);
+}
