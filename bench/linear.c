@@ -22,7 +22,8 @@ enum { THREADS_MAX = 64, REPEATS_MAX = 101 };
 static const struct {
     const char *name;
     int kind; /* StepWeights; -1 = not packed */
-} WAYS[] = {{"OpenBLAS", -1}, {"f32", STEP_F32}, {"bf16", STEP_BF16}, {"int8", STEP_INT8}};
+} WAYS[] = {
+    {"OpenBLAS", -1}, {"f32", STEP_F32}, {"bf16", STEP_BF16}, {"int8", STEP_INT8}};
 enum { WAY_COUNT = sizeof WAYS / sizeof *WAYS };
 
 typedef struct Bench {
@@ -142,7 +143,8 @@ static void run_shape(int64_t M, int64_t K, int64_t rows, int threads, int repea
     }
     for (int way = 0; way < WAY_COUNT; way++) measure(&b, workers, way);
     for (int i = 0; i < repeats; i++)
-        for (int way = 0; way < WAY_COUNT; way++) seconds[way][i] = measure(&b, workers, way);
+        for (int way = 0; way < WAY_COUNT; way++)
+            seconds[way][i] = measure(&b, workers, way);
     printf("%4lld x %4lld, %4lld rows:", (long long)M, (long long)K, (long long)rows);
     for (int way = 0; way < WAY_COUNT; way++) {
         qsort(seconds[way], (size_t)repeats, sizeof(double), compare);
@@ -164,7 +166,8 @@ static void run_shape(int64_t M, int64_t K, int64_t rows, int threads, int repea
 int main(int argc, char **argv) {
     static const int64_t SHAPES[][2] = {{768, 768}, {3072, 768}, {768, 3072}};
     static const int64_t ROWS[] = {1, 128, 1024};
-    const int threads = argc > 1 ? atoi(argv[1]) : 2, repeats = argc > 2 ? atoi(argv[2]) : 7;
+    const int threads = argc > 1 ? atoi(argv[1]) : 2,
+              repeats = argc > 2 ? atoi(argv[2]) : 7;
     if (threads < 1 || threads > THREADS_MAX || repeats < 1 || repeats > REPEATS_MAX) {
         fprintf(stderr, "usage: %s [THREADS [REPEATS]]\n", argv[0]);
         return 2;

@@ -22,7 +22,7 @@ enum {
     OFFSET = 128,
     ROWS_MAX = 8,      /* of a tile */
     PANELS_MAX = 8,    /* of a tile */
-    SUMS_MAX = 24,     /* panels times rows of a tile */
+    SUMS_MAX = 24,     /* panels times rows of a tile; of pairs twice as many */
     BLOCK_ROWS = 1024, /* rows that are rounded before they are used */
     BLOCK_BYTES = INTEGER_COLUMNS_MAX
 };
@@ -39,26 +39,39 @@ typedef struct Way {
     Tile *wide[ROWS_MAX], *narrow[ROWS_MAX];
 } Way;
 
-#define DEFINE_TILE(way, target, panels, n)                                              \
+/* Defines a tile of a fixed size: of `way` with `per` vectors `type` for each panel and
+ * row. Sums that are one struct, without loops around the tile's own, stay in registers.
+ */
+#define DEFINE_TILE(way, target, type, per, panels, n)                                   \
     target static void way##_##panels##_##n(const uint8_t *w, int64_t gap,               \
                                             const int8_t *x, int64_t ldx, int64_t quads, \
                                             uint32_t *sums) {                            \
-        way##_tile(w, gap, x, ldx, quads, panels, n, sums);                              \
+        typedef struct Held {                                                            \
+            type sum[(per) * (panels) * (n)];                                            \
+        } Held;                                                                          \
+        Held held = {0}, *const to = (Held *)sums;                                       \
+        way##_tile(w, gap, x, ldx, quads, panels, n, held.sum);                          \
+        *to = held;                                                                      \
+        way##_join(sums, (panels) * (n));                                                \
     }
 
 /* ---- in plain C ---- */
 
+typedef uint32_t PlainSum __attribute__((may_alias));
+
 ALWAYS_INLINE void plain_tile(const uint8_t *w, int64_t gap, const int8_t *x, int64_t ldx,
-                              int64_t quads, int panels, int n, uint32_t *sums) {
+                              int64_t quads, int panels, int n, PlainSum *sum) {
     (void)gap, (void)ldx, (void)panels, (void)n;
-    for (int lane = 0; lane < PANEL_ROWS; lane++) sums[lane] = 0;
     for (int64_t quad = 0; quad < quads; quad++)
         for (int lane = 0; lane < PANEL_ROWS; lane++)
             for (int i = 0; i < QUAD; i++)
-                sums[lane] +=
+                sum[lane] +=
                     (uint32_t)(w[quad * GROUP + lane * QUAD + i] * x[quad * QUAD + i]);
 }
-DEFINE_TILE(plain, , 1, 1)
+ALWAYS_INLINE void plain_join(uint32_t *sums, int count) {
+    (void)sums, (void)count;
+}
+DEFINE_TILE(plain, , PlainSum, PANEL_ROWS, 1, 1)
 
 static const Way PLAIN = {1, 1, 1, {plain_1_1}, {plain_1_1}};
 
@@ -97,12 +110,8 @@ ALWAYS_INLINE int32_t quad_at(const int8_t *x) {
     return quad;
 }
 
-/* A lane's sum is that of two neighbours in the end. */
 ALWAYS_INLINE void pairs_tile(const uint8_t *w, int64_t gap, const int8_t *x, int64_t ldx,
-                              int64_t quads, int panels, int n, uint32_t *sums) {
-    Pairs sum[PAIR_SOLO * PARTS > PAIR_ROWS * PARTS ? PAIR_SOLO * PARTS
-                                                    : PAIR_ROWS * PARTS];
-    for (int i = 0; i < panels * n * PARTS; i++) sum[i] = (Pairs){0};
+                              int64_t quads, int panels, int n, Pairs *sum) {
     for (int64_t quad = 0; quad < quads; quad++, w += GROUP, x += QUAD)
         for (int p = 0; p < panels; p++) {
             Pairs part[PARTS];
@@ -116,36 +125,36 @@ ALWAYS_INLINE void pairs_tile(const uint8_t *w, int64_t gap, const int8_t *x, in
                 }
             }
         }
-    for (int i = 0; i < panels * n; i++) {
-        uint32_t pairs[2 * PANEL_ROWS];
-        memcpy(pairs, &sum[i * PARTS], sizeof pairs);
-        for (int lane = 0; lane < PANEL_ROWS; lane++)
-            sums[i * PANEL_ROWS + lane] = pairs[2 * lane] + pairs[2 * lane + 1];
-    }
 }
 
+/* A lane's sum is that of two neighbours. */
+ALWAYS_INLINE void pairs_join(uint32_t *sums, int count) {
+    for (int i = 0; i < count * PANEL_ROWS; i++) sums[i] = sums[2 * i] + sums[2 * i + 1];
+}
+#define DEFINE_PAIRS(panels, n) DEFINE_TILE(pairs, , Pairs, PARTS, panels, n)
+
 #if defined(__AVX512BW__)
-DEFINE_TILE(pairs, , 4, 1)
-DEFINE_TILE(pairs, , 1, 1)
-DEFINE_TILE(pairs, , 1, 2)
-DEFINE_TILE(pairs, , 1, 3)
-DEFINE_TILE(pairs, , 1, 4)
-DEFINE_TILE(pairs, , 1, 5)
-DEFINE_TILE(pairs, , 1, 6)
-DEFINE_TILE(pairs, , 1, 7)
-DEFINE_TILE(pairs, , 1, 8)
+DEFINE_PAIRS(4, 1)
+DEFINE_PAIRS(1, 1)
+DEFINE_PAIRS(1, 2)
+DEFINE_PAIRS(1, 3)
+DEFINE_PAIRS(1, 4)
+DEFINE_PAIRS(1, 5)
+DEFINE_PAIRS(1, 6)
+DEFINE_PAIRS(1, 7)
+DEFINE_PAIRS(1, 8)
 #define PAIRS_NARROW                                                                     \
     pairs_1_2, pairs_1_3, pairs_1_4, pairs_1_5, pairs_1_6, pairs_1_7, pairs_1_8
 static const Way PAIRS = {
     PAIR_ROWS, 1, PAIR_SOLO, {pairs_4_1, PAIRS_NARROW}, {pairs_1_1, PAIRS_NARROW}};
 #elif defined(__AVX2__)
-DEFINE_TILE(pairs, , 2, 1)
-DEFINE_TILE(pairs, , 1, 1)
-DEFINE_TILE(pairs, , 1, 2)
+DEFINE_PAIRS(2, 1)
+DEFINE_PAIRS(1, 1)
+DEFINE_PAIRS(1, 2)
 static const Way PAIRS = {
     PAIR_ROWS, 1, PAIR_SOLO, {pairs_2_1, pairs_1_2}, {pairs_1_1, pairs_1_2}};
 #else
-DEFINE_TILE(pairs, , 1, 1)
+DEFINE_PAIRS(1, 1)
 static const Way PAIRS = {PAIR_ROWS, 1, PAIR_SOLO, {pairs_1_1}, {pairs_1_1}};
 #endif
 #endif
@@ -153,39 +162,47 @@ static const Way PAIRS = {PAIR_ROWS, 1, PAIR_SOLO, {pairs_1_1}, {pairs_1_1}};
 /* ---- quads of 8 bits: AVX-512 VNNI, which no level has ---- */
 
 #ifdef __AVX512BW__
+typedef int32_t QuadSums
+    __attribute__((vector_size(64), aligned(sizeof(int32_t)), may_alias));
 #define VNNI __attribute__((target("avx512vnni")))
 
 VNNI ALWAYS_INLINE void quads_tile(const uint8_t *w, int64_t gap, const int8_t *x,
                                    int64_t ldx, int64_t quads, int panels, int n,
-                                   uint32_t *sums) {
-    __m512i sum[SUMS_MAX];
-    for (int i = 0; i < panels * n; i++) sum[i] = _mm512_setzero_si512();
+                                   QuadSums *sum) {
     for (int64_t quad = 0; quad < quads; quad++, w += GROUP, x += QUAD) {
         __m512i part[PANELS_MAX];
         for (int p = 0; p < panels; p++) part[p] = _mm512_loadu_si512(w + p * gap);
         for (int t = 0; t < n; t++) {
             const __m512i row = _mm512_set1_epi32(quad_at(x + t * ldx));
             for (int p = 0; p < panels; p++)
-                sum[p * n + t] = _mm512_dpbusd_epi32(sum[p * n + t], part[p], row);
+                sum[p * n + t] =
+                    (QuadSums)_mm512_dpbusd_epi32((__m512i)sum[p * n + t], part[p], row);
         }
     }
-    for (int i = 0; i < panels * n; i++)
-        _mm512_storeu_si512(sums + i * PANEL_ROWS, sum[i]);
 }
 
-#define DEFINE_QUADS(n)                                                                  \
-    DEFINE_TILE(quads, VNNI, 3, n)                                                       \
-    DEFINE_TILE(quads, VNNI, 1, n)
+ALWAYS_INLINE void quads_join(uint32_t *sums, int count) {
+    (void)sums, (void)count;
+}
+#define DEFINE_QUADS(panels, n) DEFINE_TILE(quads, VNNI, QuadSums, 1, panels, n)
+
 /* clang-format off */
-DEFINE_TILE(quads, VNNI, 8, 1)
-DEFINE_TILE(quads, VNNI, 1, 1)
-DEFINE_QUADS(2)
-DEFINE_QUADS(3)
-DEFINE_QUADS(4)
-DEFINE_QUADS(5)
-DEFINE_QUADS(6)
-DEFINE_QUADS(7)
-DEFINE_QUADS(8)
+DEFINE_QUADS(8, 1)
+DEFINE_QUADS(1, 1)
+DEFINE_QUADS(3, 2)
+DEFINE_QUADS(1, 2)
+DEFINE_QUADS(3, 3)
+DEFINE_QUADS(1, 3)
+DEFINE_QUADS(3, 4)
+DEFINE_QUADS(1, 4)
+DEFINE_QUADS(3, 5)
+DEFINE_QUADS(1, 5)
+DEFINE_QUADS(3, 6)
+DEFINE_QUADS(1, 6)
+DEFINE_QUADS(3, 7)
+DEFINE_QUADS(1, 7)
+DEFINE_QUADS(3, 8)
+DEFINE_QUADS(1, 8)
 static const Way QUADS = {
     8, 3, 8,
     {quads_8_1, quads_3_2, quads_3_3, quads_3_4, quads_3_5, quads_3_6, quads_3_7, quads_3_8},
@@ -225,6 +242,7 @@ typedef struct Block {
  * scale is NaN or 0. */
 static float round_row(int8_t *restrict q, const float *restrict x, int64_t K) {
     uint32_t most = 0;
+#pragma omp simd reduction(max : most)
     for (int64_t k = 0; k < K; k++) {
         const uint32_t bits = float_bits(x[k]) & 0x7fffffff;
         most = bits > most ? bits : most;
@@ -235,6 +253,7 @@ static float round_row(int8_t *restrict q, const float *restrict x, int64_t K) {
         for (int64_t k = 0; k < K; k++) q[k] = 0;
         return largest <= FLT_MAX ? 0 : NAN;
     }
+#pragma omp simd
     for (int64_t k = 0; k < K; k++) q[k] = (int8_t)(int32_t)rintf(x[k] * by);
     return largest / INTEGER_MOST;
 }
@@ -246,6 +265,7 @@ static void round_rows(Block *block, const float *x, int64_t ldx, int64_t K,
         memset(q + block->step - QUAD, 0, QUAD);
         block->scale[t] = round_row(q, x + t * ldx, K);
         int32_t sum = 0;
+#pragma omp simd reduction(+ : sum)
         for (int64_t k = 0; k < K; k++) sum += q[k];
         block->excess[t] = OFFSET * (uint32_t)sum;
     }

@@ -5,8 +5,8 @@
  * Products: exec/linalg/gemv.h says how matrices are packed.
  *   matrix_times: y[t, r] = sum_k W[r, k] x[t, k] + bias[r] for rows first .. last - 1
  *     and `count` vectors, whose rows lie ldx and ldy apart; bias may be NULL.
- *   integer_times: the same for a matrix of int8, on whole numbers; matrix_times calls it.
- *     The result's bytes are the same in all sets. integer_times_by takes one way of
+ *   integer_times: the same for a matrix of int8, on whole numbers; matrix_times calls
+ * it. The result's bytes are the same in all sets. integer_times_by takes one way of
  *     those that integer_has says this set and this processor have: for tests, since the
  *     other takes the fastest.
  *   panels_times: y[t, c] = sum_k w[k * step + c] x[t, k] for 16 * panels columns c, of
