@@ -78,6 +78,7 @@ typedef struct TrainOptions {
     double prior_scale;   /* factor of the prior's variances */
     double init_variance; /* of q at the start; 0 = the prior's */
     double variance_lr;   /* learning-rate factor of log variances */
+    bool keep_prior;      /* the Gaussians of the weights stay in the model */
     const char *dev;      /* development set; see DEV_FIELDS */
     int64_t dev_every;    /* steps between measurements; 0 = one per epoch */
     int dev_metric;       /* index into METRIC_NAMES (passes/evaluate/metric.h) */
@@ -100,7 +101,7 @@ typedef struct TrainOptions {
         .epochs = 1, .batch_size = 64, .shards = 2, .lr = 1e-3, .beta1 = 0.9,            \
         .beta2 = 0.999, .eps = 1e-8, .momentum = 0.9, .weight_decay = 0.05,              \
         .warmup = 0.1, .clip = 1.0, .dropout = -1, .prior_weight = 1, .prior_scale = 1,  \
-        .variance_lr = 1                                                                 \
+        .variance_lr = 1, .keep_prior = true                                             \
     }
 extern const TrainOptions train_defaults;
 
@@ -158,7 +159,11 @@ extern const TrainOptions train_defaults;
         F_REAL(TrainOptions, init_variance, 0, 1e6,                                      \
                "variational: variance of the posterior at the start; 0 = the prior's"),  \
         F_REAL(TrainOptions, variance_lr, 0, 1000,                                       \
-               "variational: learning-rate factor of log variances")
+               "variational: learning-rate factor of log variances"),                    \
+        F_BOOL(                                                                          \
+            TrainOptions, keep_prior,                                                    \
+            "the model keeps the Gaussians of its weights, as a prior of later steps; "  \
+            "false: none is left behind this step, and files are smaller")
 
 /* For passes that measure on a development set, beside TRAIN_FIELDS; `metrics` are the
  * names of metrics. */

@@ -449,11 +449,17 @@ static Status plan_types(Graph *graph, const TrainOptions *options, Diag *diag) 
 }
 
 /* Gives the model what training made of its weights, and what variational inference
- * knows of them. */
+ * knows of them. A prior that is not to stay is gone as asked, which is no loss to warn
+ * of. */
 static void take_weights(const Objective *o, const TrainOptions *options) {
-    graph_take_weights(o->model->graph, o->graph);
+    Graph *graph = o->model->graph;
+    const char *first;
+    graph_take_weights(graph, o->graph);
     if (options->objective == OBJECTIVE_VARIATIONAL)
-        graph_take_gaussians(o->model->graph, o->graph);
+        graph_take_gaussians(graph, o->graph);
+    if (options->keep_prior) return;
+    graph_drop_gaussians(graph);
+    graph_take_dropped(graph, &first);
 }
 
 /* Faults of priors are found by code that does not know the recipe. */

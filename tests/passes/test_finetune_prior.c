@@ -3,6 +3,7 @@
 #include "exec/ops.h"
 #include "io/formats/modelfile.h"
 #include "ir/random.h"
+#include "ir/storage.h"
 #include "tests/support/check.h"
 #include "tests/support/passes.h"
 #include "tests/support/rounding.h"
@@ -108,6 +109,7 @@ static const char *const RECIPES[] = {
          "  - remove_layer: {drop: [2]}\n"
          "  - finetune: {objective: variational, " RUN "}\n"
          "  - finetune: {objective: map, " RUN "}\n",
+    HEAD "  - finetune: {objective: variational, keep_prior: false, " RUN "}\n",
 };
 
 enum { RECIPE_COUNT = sizeof RECIPES / sizeof *RECIPES };
@@ -119,6 +121,30 @@ static void test_threads(void **state) {
         expect_same(one, two);
         model_destroy(one);
         model_destroy(two);
+    }
+}
+
+/* A prior that is not kept has trained the same weights, and nothing is left of it. */
+static void test_without_prior(void **state) {
+    (void)state;
+    static const char *const PAIRS[][2] = {
+        {HEAD "  - finetune: {objective: map, " RUN "}\n",
+         HEAD "  - finetune: {objective: map, keep_prior: false, " RUN "}\n"},
+        {HEAD "  - finetune: {objective: variational, " RUN "}\n",
+         HEAD "  - finetune: {objective: variational, keep_prior: false, " RUN "}\n"},
+    };
+    for (int i = 0; i < 2; i++) {
+        Model *kept = run(PAIRS[i][0], false, 1), *gone = run(PAIRS[i][1], false, 1);
+        assert_true(graph_gaussian_count(kept->graph) > 0);
+        assert_int_equal(graph_gaussian_count(gone->graph), 0);
+        assert_int_equal(kept->graph->storage_count, gone->graph->storage_count);
+        for (int j = 0; j < kept->graph->storage_count; j++) {
+            const Tensor *a = &kept->graph->storages[j]->tensor;
+            const Tensor *b = &gone->graph->storages[j]->tensor;
+            assert_memory_equal(tensor_data(a), tensor_data(b), tensor_bytes(a));
+        }
+        model_destroy(kept);
+        model_destroy(gone);
     }
 }
 
@@ -344,10 +370,11 @@ static void test_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads),       cmocka_unit_test(test_plan),
-        cmocka_unit_test(test_result),        cmocka_unit_test(test_file),
-        cmocka_unit_test(test_record),        cmocka_unit_test(test_draws),
-        cmocka_unit_test(test_draws_of_bias), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_threads), cmocka_unit_test(test_without_prior),
+        cmocka_unit_test(test_plan),    cmocka_unit_test(test_result),
+        cmocka_unit_test(test_file),    cmocka_unit_test(test_record),
+        cmocka_unit_test(test_draws),   cmocka_unit_test(test_draws_of_bias),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests_name("finetune_prior", tests, NULL, NULL);
 }
