@@ -244,6 +244,35 @@ const char *tree_path(Arena *arena, const Tree *tree) {
     return path;
 }
 
+/* Kind of a value in JSON, which has no infinities. */
+static TreeKind json_kind(const Tree *tree) {
+    return tree->kind == TREE_FLOAT && !isfinite(tree->real) ? TREE_NULL : tree->kind;
+}
+
+static bool same_key(const Tree *a, const Tree *b) {
+    return a->key && b->key ? strcmp(a->key, b->key) == 0 : a->key == b->key;
+}
+
+bool tree_equal(const Tree *a, const Tree *b) {
+    if (!a || !b) return a == b;
+    const TreeKind kind = json_kind(a);
+    if (kind != json_kind(b)) return false;
+    switch (kind) {
+    case TREE_NULL: return true;
+    case TREE_BOOL: return a->boolean == b->boolean;
+    case TREE_INT: return a->integer == b->integer;
+    case TREE_FLOAT: return a->real == b->real;
+    case TREE_STRING: return strcmp(a->string, b->string) == 0;
+    case TREE_LIST:
+    case TREE_MAP: break;
+    }
+    if (a->count != b->count) return false;
+    const Tree *x = a->first, *y = b->first;
+    for (; x && y; x = x->next, y = y->next)
+        if ((kind == TREE_MAP && !same_key(x, y)) || !tree_equal(x, y)) return false;
+    return !x && !y;
+}
+
 /* Copies one value; the file's name is copied once for a run of values that share it. */
 typedef struct TreeCopy {
     Arena *arena;

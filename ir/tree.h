@@ -74,6 +74,10 @@ const char *tree_kind_name(TreeKind kind);
 /* Appends what a value is, for messages: `string "abc"`, `integer 3`, `list`. */
 void tree_describe(Text *text, const Tree *value);
 
+/* Whether two trees say the same, as JSON: the kinds, the values, and the keys of maps in
+ * their order; a real number that is not finite is null. NULL equals NULL alone. */
+bool tree_equal(const Tree *a, const Tree *b);
+
 /* Deep copy into another arena, locations kept. */
 Tree *tree_copy(Arena *arena, const Tree *tree);
 

@@ -31,16 +31,6 @@ static Tree *new_value(Arena *arena, const double *values, int count) {
     return list;
 }
 
-static bool same_tree(const Tree *a, const Tree *b) {
-    Text one = {0}, two = {0};
-    tree_print_json(&one, a, 0);
-    tree_print_json(&two, b, 0);
-    const bool same = strcmp(one.data, two.data) == 0;
-    text_free(&one);
-    text_free(&two);
-    return same;
-}
-
 /* --- measures --- */
 
 /* Of one layer; 0 where the block is gone. */
@@ -139,7 +129,7 @@ static Tree *changed_sizes(Arena *arena, const SizeKey *sizes, const Graph *orig
     bool heads = false;
     for (const SizeKey *size = sizes; size->key; size++) {
         Tree *now = measure(arena, graph, size);
-        const bool same = same_tree(now, measure(arena, original, size));
+        const bool same = tree_equal(now, measure(arena, original, size));
         if (size->kind == SIZE_HEADS) heads = !same;
         if (!same || (heads && size->kind == SIZE_HEAD_WIDTH))
             tree_append(arena, changed, size->key, LOC_NONE, now);

@@ -28,24 +28,13 @@ ReportStep *report_add(RunReport *report, const Recipe *recipe, int index,
     return step;
 }
 
-/* Whether two structures read the same. */
-static bool same_structure(const Tree *a, const Tree *b) {
-    Text x = {0}, y = {0};
-    tree_print_json(&x, a, 0);
-    tree_print_json(&y, b, 0);
-    const bool same = strcmp(x.data, y.data) == 0;
-    text_free(&x);
-    text_free(&y);
-    return same;
-}
-
 void report_note_structure(RunReport *report, const Model *model) {
     const Tree *last = report->structure, *now = structure_tree(report->arena, model);
     for (int i = 0; i < report->count; i++)
         if (report->steps[i].structure) last = report->steps[i].structure;
     if (report->count == 0)
         report->structure = now;
-    else if (!last || !same_structure(last, now))
+    else if (!tree_equal(last, now))
         report->steps[report->count - 1].structure = now;
 }
 

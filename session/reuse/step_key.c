@@ -206,17 +206,6 @@ bool step_parts_timed(const Tree *parts) {
 
 /* ---- what differs ---- */
 
-static bool same_tree(const Tree *a, const Tree *b) {
-    if (!a || !b) return a == b;
-    Text one = {0}, two = {0};
-    tree_print_json(&one, a, 0);
-    tree_print_json(&two, b, 0);
-    const bool same = strcmp(one.data, two.data) == 0;
-    text_free(&one);
-    text_free(&two);
-    return same;
-}
-
 static const char *part_text(const Tree *parts, const char *key) {
     const Tree *value = tree_get(parts, key);
     return value && value->kind == TREE_STRING ? value->string : "?";
@@ -241,7 +230,7 @@ static void tell_values(Text *text, const char *what, const Tree *kept,
 static void tell_uses(Text *text, const Tree *kept, const Tree *wanted) {
     const Tree *a = kept && kept->kind == TREE_LIST ? kept->first : NULL;
     const Tree *b = wanted->first;
-    while (a && b && same_tree(a, b)) a = a->next, b = b->next;
+    while (a && b && tree_equal(a, b)) a = a->next, b = b->next;
     const Tree *use = b ? b : a;
     const bool data = tree_get(use, "data") != NULL;
     if (data)
@@ -258,7 +247,7 @@ static void tell_uses(Text *text, const Tree *kept, const Tree *wanted) {
 static void tell_options(Text *text, const Tree *kept, const Tree *wanted) {
     for (const Tree *value = wanted->first; value; value = value->next) {
         const Tree *was = tree_get(kept, value->key);
-        if (same_tree(was, value)) continue;
+        if (tree_equal(was, value)) continue;
         text_add(text, "option ");
         tell_values(text, value->key, was, value);
         return;
@@ -268,7 +257,7 @@ static void tell_options(Text *text, const Tree *kept, const Tree *wanted) {
 
 bool step_parts_differ(Text *text, int index, const Tree *kept, const Tree *wanted) {
     const Tree *value = wanted->first;
-    while (value && same_tree(tree_get(kept, value->key), value)) value = value->next;
+    while (value && tree_equal(tree_get(kept, value->key), value)) value = value->next;
     if (!value) return false;
     const Tree *was = tree_get(kept, value->key);
     if (strcmp(value->key, "program") == 0)

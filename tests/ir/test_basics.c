@@ -241,6 +241,47 @@ static Tree *make_document(Arena *arena) {
     return root;
 }
 
+/* Puts an own value at a path of a copy of the document: whether both are equal still. */
+static bool equal_with(const char *path, TreeKind kind, double real) {
+    Arena *arena = arena_create();
+    Diag *diag = diag_create();
+    Tree *root = make_document(arena), *copy = tree_copy(arena, root);
+    Tree *value = tree_new(arena, kind, LOC_NONE);
+    if (kind == TREE_INT) value->integer = (int64_t)real;
+    if (kind == TREE_FLOAT) value->real = real;
+    assert_int_equal(tree_set(arena, copy, path, value, diag), STATUS_OK);
+    const bool equal = tree_equal(root, copy);
+    assert_int_equal(tree_equal(copy, root), equal);
+    diag_destroy(diag);
+    arena_destroy(arena);
+    return equal;
+}
+
+/* Equal is what prints alike. */
+static void test_tree_equal(void **state) {
+    (void)state;
+    assert_true(equal_with("train.epochs", TREE_INT, 3));
+    assert_false(equal_with("train.epochs", TREE_INT, 4));
+    assert_false(equal_with("train.epochs", TREE_FLOAT, 3));
+    assert_false(equal_with("train.rate", TREE_FLOAT, 3)); /* a further key */
+    assert_false(equal_with("passes.1.0", TREE_INT, 2));
+    assert_false(equal_with("passes.1", TREE_LIST, 0)); /* an empty list */
+    assert_true(equal_with("rate", TREE_NULL, 0));
+    assert_true(equal_with("rate", TREE_FLOAT, INFINITY));
+    Arena *arena = arena_create();
+    Tree *a = tree_new(arena, TREE_MAP, LOC_NONE);
+    Tree *b = tree_new(arena, TREE_MAP, LOC_NONE);
+    tree_put_bool(arena, a, "x", true);
+    tree_put_bool(arena, b, "y", true);
+    assert_false(tree_equal(a, b));
+    tree_put_string(arena, a, "x", "1");
+    tree_put_string(arena, b, "y", "2");
+    assert_false(tree_equal(a->first, b->first)); /* keys of parents are not theirs */
+    assert_true(tree_equal(NULL, NULL));
+    assert_false(tree_equal(NULL, a) || tree_equal(a, NULL));
+    arena_destroy(arena);
+}
+
 static void test_tree(void **state) {
     (void)state;
     Arena *arena = arena_create();
@@ -440,6 +481,7 @@ int main(void) {
         cmocka_unit_test(test_text_real_round_trip),
         cmocka_unit_test(test_tree),
         cmocka_unit_test(test_tree_copy),
+        cmocka_unit_test(test_tree_equal),
         cmocka_unit_test(test_tree_large_map),
         cmocka_unit_test(test_tree_set),
         cmocka_unit_test(test_tree_set_faults),
