@@ -27,7 +27,7 @@ typedef struct Flags {
     int format; /* of `compress table` */
     const char *folder, *metric;
     double max_flops, max_parameters, max_drop, minutes; /* max_drop NaN = not given */
-    int64_t candidates, rungs, jobs;
+    int64_t candidates, rungs, generations, jobs;
     int dump_ir, split; /* split: WordSplit */
     int processor;      /* Processor */
     bool lowercase, quiet, no_data, timing, bf16, json, schema, hidden_states;

@@ -156,7 +156,7 @@ static const Flag flags[] = {
     {"folder", "FOLDER", F_STRING(Flags, folder, "folder for all that a search writes")},
     {"candidates", "N",
      F_INT(Flags, candidates, 1, 10000,
-           "recipes that are tried; 27 if not given, or as many as --minutes allow")},
+           "recipes that are drawn; 18 if not given, or as many as --minutes allow")},
     {"minutes", "X",
      F_REAL(Flags, minutes, 0.01, 1e6,
             "time to search, about; the first trial's time tells how many there are")},
@@ -165,6 +165,10 @@ static const Flag flags[] = {
          Flags, rungs, 1, 6,
          "rounds, each with a third of the recipes and three times their training; 3 if "
          "not given; 1: all run whole")},
+    {"generations", "N",
+     F_INT(Flags, generations, 1, 1000,
+           "the first is drawn, further ones are children of the best; 8 if not given, 1 "
+           "with --rungs 1: random search")},
     {"jobs", "N",
      F_INT(Flags, jobs, 1, 4096, "trials at a time, which share the threads")},
     {"metric", "NAME",

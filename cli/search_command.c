@@ -17,16 +17,19 @@ enum { CHOICE_COLUMNS = 5 };
 typedef struct SearchRun {
     Arena *arena;
     Progress progress;
-    bool begun; /* a rung's line is open */
+    bool begun; /* a round's line is open */
 } SearchRun;
 
-static void begin_rung(void *self, int rung, int rungs, double share, int trials) {
+static void begin_round(void *self, const SearchRound *round) {
     SearchRun *run = self;
     if (run->begun) progress_end(&run->progress, "done");
     run->begun = true;
-    progress_begin(
-        &run->progress, rung, rungs,
-        arena_printf(run->arena, "%d recipes, %.3g of the training", trials, share));
+    progress_begin(&run->progress, round->number, round->of,
+                   round->generation > 1
+                       ? arena_printf(run->arena, "%d children, generation %d",
+                                      round->trials, round->generation)
+                       : arena_printf(run->arena, "%d recipes, %.3g of the training",
+                                      round->trials, round->share));
 }
 
 /* Last part of a path, which tells the option: "keep " of "passes[2].prune_ffn.keep"; ""
@@ -119,13 +122,14 @@ static void add_csv_text(Text *csv, const char *text) {
 static Status write_csv(const Search *search, Diag *diag) {
     const char *path = path_join(search->arena, search->options.folder, "trials.csv");
     Text csv = {0};
-    text_add(&csv, "recipe,rung,status,flops,parameters,%s,drop,seconds,choices\n",
+    text_add(&csv,
+             "recipe,generation,rung,status,flops,parameters,%s,drop,seconds,choices\n",
              search->metric);
     for (int i = 0; i < search->count; i++) {
         const Candidate *c = &search->candidates[i];
-        text_add(&csv, "%d,%d,%s,%.6g,%.6g,%.9g,%.9g,%.3f,", c->number, c->rung + 1,
-                 status_name(search, c), c->flops, c->parameters, c->result.value,
-                 c->drop, c->result.seconds);
+        text_add(&csv, "%d,%d,%d,%s,%.6g,%.6g,%.9g,%.9g,%.3f,", c->number, c->generation,
+                 c->rung + 1, status_name(search, c), c->flops, c->parameters,
+                 c->result.value, c->drop, c->result.seconds);
         add_csv_text(&csv, choices_line(search->arena, c));
         text_add(&csv, "\n");
     }
@@ -181,9 +185,8 @@ static Status tell_result(const Search *search, Diag *diag) {
     print_table(search);
     TRY(write_csv(search, diag));
     TRY(write_picture(search, diag));
-    printf("%lld recipes drawn, %d within the budgets, all in %s\n",
-           (long long)search->drawn, search->count,
-           path_join(search->arena, folder, "trials.csv"));
+    printf("%lld recipes planned, %d of them run, all in %s\n", (long long)search->drawn,
+           search->count, path_join(search->arena, folder, "trials.csv"));
     if (!best) {
         diag_fail(diag, STATUS_GATE, LOC_FILE(search->options.recipe), NULL,
                   "no recipe of the search drops at most %g", search->options.max_drop);
@@ -214,12 +217,13 @@ static Status run_search(SearchRun *run, Search *search, const Cli *cli, Diag *d
                                    .candidates = flags->candidates,
                                    .minutes = flags->minutes,
                                    .rungs = flags->rungs,
+                                   .generations = flags->generations,
                                    .jobs = flags->jobs,
                                    .threads = flags->threads,
                                    .seed = flags->seed,
                                    .watch = &watch,
                                    .self = run,
-                                   .rung_begin = begin_rung};
+                                   .round_begin = begin_round};
     if (!flags->recipe || !flags->folder) {
         diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
                   "expected --recipe FILE and --folder FOLDER");

@@ -1,4 +1,5 @@
-/* Search: candidates drawn and planned, rungs of trials, the front of what came out. */
+/* Search: candidates drawn and planned, rungs of trials, children of the best, and the
+ * front of what came out. */
 #include "session/search/search.h"
 
 #include "exec/ops.h"
@@ -8,6 +9,7 @@
 #include "session/output_files.h"
 #include "session/page/runs.h"
 #include "session/recipe_document.h"
+#include "session/search/forecast.h"
 #include "session/search/pareto.h"
 #include "session/search/training_share.h"
 #include "session/session.h"
@@ -17,13 +19,18 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     USUAL_RUNGS = 3,
     SHRINK = 3,            /* a rung has this part of the trials of the one before */
-    USUAL_CANDIDATES = 27, /* 27, 9 and 3 trials */
-    FEWEST = 3,            /* trials of a rung, where there are so many */
-    DRAWS_EACH = 20        /* recipes drawn for each candidate that is wanted, at most */
+    USUAL_CANDIDATES = 18, /* 18, 6 and 2 trials */
+    FEWEST = 2,            /* trials of a rung, where there are so many */
+    DRAWS_EACH = 20,       /* recipes drawn for each candidate that is wanted, at most */
+    USUAL_GENERATIONS = 8, /* with the one that is drawn */
+    PARENTS = 3,           /* recipes that have children, for each child that runs */
+    BROOD = 10,            /* children that are planned for each that runs */
+    BROOD_DRAWS = 60       /* children that are made for it, at most */
 };
 
 #define STATE_BYTES_MAX ((size_t)1 << 20)
@@ -210,15 +217,14 @@ static Status size_training(Search *search, const Candidate *candidate, Diag *di
     return STATUS_OK;
 }
 
-/* Fills in where everything of candidate `number` stands. */
-static Status name_candidate(Search *search, Candidate *candidate, int number,
-                             Diag *diag) {
+/* Gives the candidate behind the last one its number and the folder of its files, with
+ * its recipe. */
+static Status name_candidate(const Search *search, Candidate *candidate, Diag *diag) {
     Arena *arena = search->arena;
-    const char *folder = arena_printf(arena, "trials/%04d", number + 1);
-    candidate->number = number + 1;
+    const char *folder = arena_printf(arena, "trials/%04d", search->count + 1);
+    candidate->number = search->count + 1;
     candidate->folder = path_join(arena, search->options.folder, folder);
     candidate->recipe = path_join(arena, candidate->folder, "recipe.yaml");
-    candidate->drop = NAN;
     TRY(folder_check("--folder", candidate->folder, diag));
     return write_recipe(search, candidate->recipe, "A candidate of a search.",
                         candidate->passes, true, diag);
@@ -243,7 +249,34 @@ static Status fail_none(const Planner *planner, const Search *search, Diag *diag
     return STATUS_RECIPE;
 }
 
-/* Draws recipes and keeps those that fit, up to `wanted`. */
+/* Recipe `index` of the space as a candidate that has no number yet. */
+static Candidate candidate_of(const Search *search, uint64_t index, int generation) {
+    Candidate candidate = {.index = index, .generation = generation, .drop = NAN};
+    candidate.passes =
+        search_space_recipe(&search->space, search->arena, index, &candidate.choices);
+    return candidate;
+}
+
+/* Names and plans recipe `index`, and adds it to the candidates if it fits. */
+static Status try_recipe(Planner *planner, uint64_t index, Diag *diag) {
+    Search *search = planner->search;
+    Candidate *candidate = &search->candidates[search->count];
+    bool fits = false;
+    *candidate = candidate_of(search, index, 1);
+    search->drawn++;
+    TRY(name_candidate(search, candidate, diag));
+    TRY(plan_candidate(planner, candidate, &fits, diag));
+    search->count += fits;
+    return STATUS_OK;
+}
+
+static int choose_generations(const SearchOptions *options) {
+    if (options->generations > 0) return (int)options->generations;
+    return options->rungs == 1 ? 1 : USUAL_GENERATIONS;
+}
+
+/* Draws recipes and keeps those that fit, up to `wanted`. There is room for as many
+ * children in each further generation. */
 static Status draw_candidates(Search *search, int64_t wanted, Diag *diag) {
     Planner planner = {.search = search, .lightest = INFINITY};
     const uint64_t key =
@@ -251,20 +284,12 @@ static Status draw_candidates(Search *search, int64_t wanted, Diag *diag) {
     uint64_t *indices = ARENA_ARRAY(search->arena, uint64_t, DRAWS_EACH * (size_t)wanted);
     const int64_t draws =
         search_space_draw(&search->space, key, indices, DRAWS_EACH * wanted);
-    search->candidates = ARENA_ARRAY(search->arena, Candidate, (size_t)wanted + 1);
+    search->generations = choose_generations(&search->options);
+    search->candidates = ARENA_ARRAY(search->arena, Candidate,
+                                     (size_t)search->generations * (size_t)wanted + 1);
     Status status = STATUS_OK;
-    for (int64_t i = 0; i < draws && search->count < wanted && status == STATUS_OK; i++) {
-        Candidate *candidate = &search->candidates[search->count];
-        bool fits = false;
-        *candidate = (Candidate){.index = indices[i]};
-        candidate->passes = search_space_recipe(&search->space, search->arena, indices[i],
-                                                &candidate->choices);
-        status = name_candidate(search, candidate, search->count, diag);
-        if (status == STATUS_OK)
-            status = plan_candidate(&planner, candidate, &fits, diag);
-        search->drawn++;
-        search->count += fits;
-    }
+    for (int64_t i = 0; i < draws && search->count < wanted && status == STATUS_OK; i++)
+        status = try_recipe(&planner, indices[i], diag);
     if (status == STATUS_OK && search->count == 0)
         status = fail_none(&planner, search, diag);
     diag_destroy(planner.refusal);
@@ -317,15 +342,18 @@ static Status run_baseline(Search *search, Diag *diag) {
 
 /* Runs the chosen candidates with the training of a rung, and takes their results. */
 static Status run_rung(Search *search, const int *chosen, int count, int rung,
-                       Diag *diag) {
+                       int generation, Diag *diag) {
     Arena *arena = search->arena;
     const SearchOptions *options = &search->options;
     const TrialRunner runner = runner_of(search);
     const bool last = rung == search->rungs - 1;
     Trial *trials = ARENA_ARRAY(arena, Trial, (size_t)count + 1);
-    if (options->rung_begin)
-        options->rung_begin(options->self, rung, search->rungs, rung_share(search, rung),
-                            count);
+    const SearchRound round = {.number = last ? rung + generation - 1 : rung,
+                               .of = search->rungs + search->generations - 1,
+                               .generation = generation,
+                               .share = rung_share(search, rung),
+                               .trials = count};
+    if (options->round_begin) options->round_begin(options->self, &round);
     for (int i = 0; i < count; i++) {
         Candidate *candidate = &search->candidates[chosen[i]];
         const char *name = last ? "recipe" : arena_printf(arena, "rung%d", rung + 1);
@@ -370,13 +398,13 @@ static int next_count(int count) {
     return part > FEWEST ? part : count < FEWEST ? count : FEWEST;
 }
 
-/* Keeps the best of the candidates that a rung has run for the next one. */
-static int survivors(const Search *search, int *chosen, int count) {
+/* Keeps the `keep` best of the candidates and returns how many there are. */
+static int best_of(const Search *search, int *chosen, int count, int keep) {
     int *kept = ARENA_ARRAY(search->arena, int, (size_t)count + 1);
     int *order = ARENA_ARRAY(search->arena, int, (size_t)count + 1);
     ParetoPoint *points = ARENA_ARRAY(search->arena, ParetoPoint, (size_t)count + 1);
     const int found = gather(search, chosen, count, kept, points);
-    const int stay = pareto_select(points, found, next_count(count), order);
+    const int stay = pareto_select(points, found, keep, order);
     for (int i = 0; i < stay; i++) chosen[i] = kept[order[i]];
     return stay;
 }
@@ -411,15 +439,145 @@ static void judge(Search *search, const int *chosen, int count) {
     }
 }
 
+/* ---- generations ---- */
+
+/* Candidates that ran whole, or were to. */
+static int whole_runs(const Search *search, int *chosen) {
+    int count = 0;
+    for (int i = 0; i < search->count; i++)
+        if (search->candidates[i].rung == search->rungs - 1) chosen[count++] = i;
+    return count;
+}
+
+/* The candidate that is recipe `index`, -1 = there is none. */
+static int find_candidate(const Search *search, uint64_t index) {
+    for (int i = 0; i < search->count; i++)
+        if (search->candidates[i].index == index) return i;
+    return -1;
+}
+
+/* Children of the best that ran, planned: some of them are to run. */
+typedef struct Brood {
+    Candidate *items;
+    int count;
+    uint64_t *seen; /* recipes that were planned, those that do not fit too */
+    int seen_count;
+} Brood;
+
+/* Whether a recipe was planned for the brood, or ran whole. */
+static bool is_known(const Search *search, const Brood *brood, uint64_t index) {
+    const int before = find_candidate(search, index);
+    bool known = before >= 0 && search->candidates[before].rung == search->rungs - 1;
+    for (int i = 0; i < brood->seen_count && !known; i++) known = brood->seen[i] == index;
+    return known;
+}
+
+/* Makes up to `wanted` children of the parents that did not run whole and fit. */
+static Status make_brood(Search *search, Brood *brood, const int *parents, int count,
+                         int generation, int wanted, Diag *diag) {
+    const char *recipe = path_join(search->arena, search->options.folder, "child.yaml");
+    const uint64_t key =
+        random_key(random_key_name((uint64_t)search->options.seed, "search children"),
+                   (uint64_t)generation);
+    const uint64_t draws = (uint64_t)wanted * BROOD_DRAWS / BROOD;
+    Planner planner = {.search = search, .lightest = INFINITY};
+    Status status = STATUS_OK;
+    brood->items = ARENA_ARRAY(search->arena, Candidate, (size_t)wanted + 1);
+    brood->seen = ARENA_ARRAY(search->arena, uint64_t, (size_t)draws + 1);
+    for (uint64_t i = 0; i < draws && brood->count < wanted && status == STATUS_OK; i++) {
+        const uint64_t own = random_key(key, i);
+        const int mother = parents[random_u64(own, 0) % (uint64_t)count];
+        const int father = parents[random_u64(own, 1) % (uint64_t)count];
+        const uint64_t index = search_space_child(&search->space, random_key(own, 2),
+                                                  search->candidates[mother].index,
+                                                  search->candidates[father].index);
+        Candidate *child = &brood->items[brood->count];
+        bool fits = false;
+        if (is_known(search, brood, index)) continue;
+        brood->seen[brood->seen_count++] = index;
+        *child = candidate_of(search, index, generation);
+        child->recipe = recipe;
+        status = write_recipe(search, recipe, "A child that is planned.", child->passes,
+                              true, diag);
+        if (status == STATUS_OK) status = plan_candidate(&planner, child, &fits, diag);
+        search->drawn++;
+        brood->count += fits;
+    }
+    unlink(recipe);
+    diag_destroy(planner.refusal);
+    return status;
+}
+
+/* What children are likely worth, by what the recipes that ran whole are. */
+static void foretell(const Search *search, const Brood *brood, ParetoPoint *points) {
+    Arena *arena = search->arena;
+    const size_t most = (size_t)(search->count + brood->count) + 1;
+    int *runs = ARENA_ARRAY(arena, int, most);
+    ParetoPoint *ran = ARENA_ARRAY(arena, ParetoPoint, most);
+    uint64_t *known = ARENA_ARRAY(arena, uint64_t, most);
+    uint64_t *asked = ARENA_ARRAY(arena, uint64_t, most);
+    double *worth = ARENA_ARRAY(arena, double, most);
+    double *foretold = ARENA_ARRAY(arena, double, most);
+    const int count = gather(search, runs, whole_runs(search, runs), runs, ran);
+    for (int i = 0; i < count; i++) {
+        known[i] = search->candidates[runs[i]].index;
+        worth[i] = ran[i].worth;
+    }
+    for (int i = 0; i < brood->count; i++) asked[i] = brood->items[i].index;
+    forecast(&search->space, known, worth, count, asked, foretold, brood->count);
+    for (int i = 0; i < brood->count; i++)
+        points[i] = (ParetoPoint){brood->items[i].flops, foretold[i]};
+}
+
+/* Makes a child a candidate: itself where it left early before. Stores its place. */
+static Status adopt(Search *search, const Candidate *child, int *place, Diag *diag) {
+    *place = find_candidate(search, child->index);
+    if (*place < 0) {
+        Candidate *candidate = &search->candidates[ *place = search->count];
+        *candidate = *child;
+        TRY(name_candidate(search, candidate, diag));
+        search->count++;
+    }
+    return STATUS_OK;
+}
+
+/* Runs `wanted` children of the best that ran whole so far: of many that are planned
+ * those that nothing beats in FLOPs and in what they are likely worth. Stores how many
+ * there are. */
+static Status run_children(Search *search, int generation, int wanted, int *found,
+                           Diag *diag) {
+    Arena *arena = search->arena;
+    Brood brood = {0};
+    int *parents = ARENA_ARRAY(arena, int, (size_t)search->count + 1);
+    int *chosen = ARENA_ARRAY(arena, int, (size_t)wanted + 1);
+    const int count =
+        best_of(search, parents, whole_runs(search, parents), PARENTS * wanted);
+    *found = 0;
+    if (count == 0) return STATUS_OK;
+    TRY(make_brood(search, &brood, parents, count, generation, BROOD * wanted, diag));
+    ParetoPoint *points = ARENA_ARRAY(arena, ParetoPoint, (size_t)brood.count + 1);
+    foretell(search, &brood, points);
+    *found = pareto_select(points, brood.count, wanted, chosen);
+    for (int i = 0; i < *found; i++)
+        TRY(adopt(search, &brood.items[chosen[i]], &chosen[i], diag));
+    return *found > 0
+               ? run_rung(search, chosen, *found, search->rungs - 1, generation, diag)
+               : STATUS_OK;
+}
+
 Status search_run(Search *search, Diag *diag) {
-    int count = search->count;
-    int *chosen = ARENA_ARRAY(search->arena, int, (size_t)count + 1);
+    int count = search->count, whole = 0, found = 1;
+    int *chosen =
+        ARENA_ARRAY(search->arena, int, (size_t)search->generations *(size_t)count + 1);
     for (int i = 0; i < count; i++) chosen[i] = i;
     for (int rung = 0; rung < search->rungs && count > 0; rung++) {
-        TRY(run_rung(search, chosen, count, rung, diag));
-        if (rung + 1 < search->rungs) count = survivors(search, chosen, count);
+        if (rung > 0) count = best_of(search, chosen, count, next_count(count));
+        TRY(run_rung(search, chosen, count, rung, 1, diag));
     }
-    judge(search, chosen, count);
+    for (int i = 2; i <= search->generations && found > 0; i++)
+        TRY(run_children(search, i, count, &found, diag));
+    whole = whole_runs(search, chosen);
+    judge(search, chosen, whole);
     return STATUS_OK;
 }
 
@@ -440,19 +598,10 @@ static Tree *identity(const Search *search) {
         tree_add_string(search->arena, sets, options->sets.items[i]);
     tree_put_int(search->arena, map, "seed", options->seed);
     tree_put_int(search->arena, map, "rungs", options->rungs);
+    tree_put_int(search->arena, map, "generations", options->generations);
     tree_put_real(search->arena, map, "max_flops", options->max_flops);
     tree_put_real(search->arena, map, "max_parameters", options->max_parameters);
     return map;
-}
-
-static bool same_tree(const Tree *a, const Tree *b) {
-    Text x = {0}, y = {0};
-    tree_print_json(&x, a, 0);
-    tree_print_json(&y, b, 0);
-    const bool same = strcmp(x.data, y.data) == 0;
-    text_free(&x);
-    text_free(&y);
-    return same;
 }
 
 /* Reads the number of candidates that an earlier run of this search chose, 0 = there was
@@ -467,7 +616,7 @@ static Status read_state(const Search *search, const char *path, int64_t *candid
     const Tree *search_of = tree_get(state, "search");
     if (!number || number->kind != TREE_INT || number->integer < 1 ||
         number->integer > CANDIDATES_MAX || !search_of ||
-        !same_tree(search_of, identity(search))) {
+        !tree_equal(search_of, identity(search))) {
         diag_fail(
             diag, STATUS_USAGE, LOC_FILE(path), "--folder",
             "expected a folder of this search, found one of another recipe, seed or "
@@ -488,14 +637,14 @@ static Status write_state(const Search *search, const char *path, int64_t candid
 }
 
 /* So many candidates as the wanted minutes allow, by the time that the first one takes
- * with the least training: rungs take about the same each. */
+ * with the least training: rungs and generations take about the same each. */
 static Status count_by_time(Search *search, int64_t *candidates, Diag *diag) {
     const TrialRunner runner = runner_of(search);
     const int first = 0;
-    TRY(run_rung(search, &first, 1, 0, diag));
+    TRY(run_rung(search, &first, 1, 0, 1, diag));
     const double each = fmax(search->candidates[0].result.seconds, 0.01);
-    const double most =
-        60 * search->options.minutes * runner.jobs / (each * search->rungs);
+    const int rounds = search->rungs + search->generations - 1;
+    const double most = 60 * search->options.minutes * runner.jobs / (each * rounds);
     *candidates = (int64_t)fmin(fmax(most, FEWEST), CANDIDATES_MAX);
     return STATUS_OK;
 }

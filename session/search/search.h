@@ -1,14 +1,20 @@
 /* Search: the recipes of a space (session/search/search_space.h) that nothing else beats
- * in cost and worth, found by successive halving (Jamieson and Talwalkar, 2016; Li et
- * al., Hyperband, 2018).
+ * in cost and worth, found by a genetic algorithm on both (Deb et al., NSGA-II, 2002)
+ * that begins with successive halving (Jamieson and Talwalkar, 2016).
  *
  * Candidates are drawn, and planned on shapes: one that does not fit the model or the
  * budgets is passed over. All that fit run with a ninth of their training, the best third
  * of them with a third, the best third of those with all of it. Best are those that are
  * the least beaten in FLOPs and in the metric of their last evaluate step
- * (pareto_select). Recipes without training run once; so do all with one rung. Every
- * trial is a process of its own; trials share finished steps through a cache. With a
- * number of candidates the outcome depends on the recipe and the seed alone; with
+ * (pareto_select). Recipes without training run once; so do all with one rung.
+ *
+ * Each further generation is children of the best that ran whole (search_space_child).
+ * Ten times as many as the last rung has are planned, which tells their FLOPs; what they
+ * are likely worth is foretold from the recipes that ran (forecast), and the best by both
+ * run whole.
+ *
+ * Every trial is a process of its own; trials share finished steps through a cache. With
+ * a number of candidates the outcome depends on the recipe and the seed alone; with
  * minutes, also on the time that the first trial takes, which is asked once and kept in
  * the folder. */
 #ifndef COMPRESS_SESSION_SEARCH_SEARCH_H
@@ -17,6 +23,14 @@
 #include "session/search/search_space.h"
 #include "session/search/trial.h"
 #include "session/session.h"
+
+/* Trials that run at the same time: a rung of the first generation, or children. */
+typedef struct SearchRound {
+    int number, of; /* of all rounds, from 0 */
+    int generation; /* from 1, which is drawn */
+    double share;   /* of the training */
+    int trials;
+} SearchRound;
 
 /* What is wanted. Strings are borrowed; NULL and 0 = not given. */
 typedef struct SearchOptions {
@@ -28,14 +42,15 @@ typedef struct SearchOptions {
     const char *metric;  /* in place of the one that the last evaluate step is about */
     double max_flops, max_parameters; /* shares of the input model's */
     double max_drop;    /* of the metric, against the input model; NaN = any */
-    int64_t candidates; /* that are run; 0 = as many as `minutes` allow, or 27 */
+    int64_t candidates; /* that are drawn; 0 = as many as `minutes` allow, or 18 */
     double minutes;
-    int64_t rungs; /* rounds of halving: 1 = all candidates run whole; 0 = 3 */
+    int64_t rungs;       /* rounds of halving: 1 = all candidates run whole; 0 = 3 */
+    int64_t generations; /* 1 = no children; 0 = 8, and 1 where rungs is 1 */
     int64_t jobs, threads, seed;
     const Watch *watch;
-    /* Called when a rung begins: the share of training, and trials in it. May be NULL. */
+    /* Called when a round of trials begins. May be NULL. */
     void *self;
-    void (*rung_begin)(void *self, int rung, int rungs, double share, int trials);
+    void (*round_begin)(void *self, const SearchRound *round);
 } SearchOptions;
 
 /* Most candidates of a search. */
@@ -48,6 +63,7 @@ typedef struct Candidate {
     SearchChoice *choices;
     Tree *passes;             /* without ranges */
     double flops, parameters; /* planned; shares of the input model's */
+    int generation;           /* 1 = drawn; else of which it is a child */
     int rung;                 /* the last that it ran in, from 0 */
     TrialResult result;       /* there */
     const char *folder;       /* of all its files */
@@ -70,8 +86,8 @@ typedef struct Search {
     bool falls;           /* less of it is better */
     Candidate *candidates;
     int count;
-    int64_t drawn; /* from the space, those that did not fit too */
-    int rungs;
+    int64_t drawn; /* from the space and of children: all that were planned */
+    int rungs, generations;
     const Candidate *best; /* NULL = nothing fits */
 } Search;
 
@@ -81,7 +97,8 @@ typedef struct Search {
  * fits; with STATUS_USAGE when the folder holds another search. */
 Status search_open(Search *search, const SearchOptions *options, Diag *diag);
 
-/* Runs all rungs; then front and best are known. Fails as trials_run does. */
+/* Runs all rungs and generations; then front and best are known. Fails as trials_run
+ * does. */
 Status search_run(Search *search, Diag *diag);
 
 /* Writes a candidate's whole recipe, with one line of comment above it. Fails with

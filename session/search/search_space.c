@@ -156,12 +156,24 @@ static uint64_t count_value(Counter *c, const Tree *value) {
     return product;
 }
 
+/* Lists the sizes of the ranges in a value in the order of the document. */
+static void list_sizes(SearchSpace *space, Counter *c, const Tree *value) {
+    if (is_between(value) || is_choose(value))
+        space->sizes[space->genes++] = count_value(c, value);
+    else if (is_branch(value))
+        for (const Tree *child = value->first; child; child = child->next)
+            list_sizes(space, c, child);
+}
+
 Status search_space_bind(SearchSpace *out, Arena *arena, const Tree *passes, Diag *diag) {
     Counter c = {.arena = arena, .diag = diag};
     const int before = diag_errors(diag);
     *out = (SearchSpace){.passes = passes, .size = count_value(&c, passes)};
     out->ranges = c.ranges;
-    return diag_errors(diag) > before ? STATUS_RECIPE : STATUS_OK;
+    if (diag_errors(diag) > before) return STATUS_RECIPE;
+    out->sizes = ARENA_ARRAY(arena, uint64_t, (size_t)out->ranges + 1);
+    list_sizes(out, &c, passes);
+    return STATUS_OK;
 }
 
 /* ---- one recipe ---- */
@@ -286,4 +298,32 @@ int64_t search_space_draw(const SearchSpace *space, uint64_t key, uint64_t *indi
     for (int64_t i = 0; i < count; i++) indices[i] = (uint64_t)order[i];
     free(order);
     return count;
+}
+
+/* ---- children ---- */
+
+/* Another value of a range of `size` (2 or more) than `gene`: a neighbour, or any. */
+static uint64_t mutate(uint64_t key, uint64_t gene, uint64_t size) {
+    const uint64_t kind = random_u64(key, 0) % 4;
+    if (kind == 0 && gene > 0) return gene - 1;
+    if (kind == 1 && gene + 1 < size) return gene + 1;
+    return (gene + 1 + random_u64(key, 1) % (size - 1)) % size;
+}
+
+uint64_t search_space_child(const SearchSpace *space, uint64_t key, uint64_t mother,
+                            uint64_t father) {
+    uint64_t child = 0, base = 1;
+    for (int i = 0; i < space->genes; i++) {
+        const uint64_t own = random_key(key, (uint64_t)i), size = space->sizes[i];
+        /* Of a space with more recipes than numbers the last ranges stay together. */
+        if (base > SEARCH_SPACE_MAX / size) return child + mother * base;
+        uint64_t gene = (random_u64(own, 0) % 2 ? mother : father) % size;
+        if (size > 1 && random_u64(own, 1) % (uint64_t)space->genes == 0)
+            gene = mutate(random_key(own, 2), gene, size);
+        child += gene * base;
+        base *= size;
+        mother /= size;
+        father /= size;
+    }
+    return child;
 }

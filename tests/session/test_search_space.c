@@ -1,6 +1,7 @@
 /* Search spaces: what ranges stand for, how many recipes there are, and that each of them
  * comes out once. */
 #include "io/files/yaml.h"
+#include "ir/random.h"
 #include "session/search/search_space.h"
 #include "tests/support/check.h"
 
@@ -121,6 +122,50 @@ static void draws(void **state) {
     release(&b);
 }
 
+/* Share of the children of two recipes in which range `gene` has its value `value`, of
+ * four ranges of eleven values. */
+static double share_of(const SearchSpace *space, uint64_t mother, uint64_t father,
+                       int gene, uint64_t value) {
+    enum { CHILDREN = 20000 };
+    int count = 0;
+    for (uint64_t i = 0; i < CHILDREN; i++) {
+        uint64_t child = search_space_child(space, random_key(5, i), mother, father);
+        assert_true(child < space->size);
+        for (int k = 0; k < gene; k++) child /= 11;
+        count += child % 11 == value;
+    }
+    return (double)count / CHILDREN;
+}
+
+/* Of the four ranges each changes with probability 1/4; half of the changes are to a
+ * neighbour of value 5, the others to any of the ten. At an end the one neighbour is
+ * missing, and its quarter is to any, too. Standard errors are at most 0.0035. */
+static void children(void **state) {
+    (void)state;
+    Bound b = bind("[p: {a: {between: [0, 10]}, b: {between: [0, 10]},"
+                   "     c: {between: [0, 10]}, d: {between: [0, 10]}}]");
+    const uint64_t middle = 5 * (1 + 11 + 121 + 1331), last = 10 * (1 + 11 + 121 + 1331);
+    for (int gene = 0; gene < 4; gene++) {
+        assert_float_equal(share_of(&b.space, middle, middle, gene, 5), 0.75, 0.012);
+        assert_float_equal(share_of(&b.space, middle, middle, gene, 4),
+                           0.25 * (0.25 + 0.5 / 10), 0.006);
+        assert_float_equal(share_of(&b.space, middle, middle, gene, 0), 0.25 * 0.5 / 10,
+                           0.004);
+        const double either = 0.5 * 0.75 + 0.5 * 0.25 * 0.75 / 10;
+        assert_float_equal(share_of(&b.space, 0, last, gene, 0), either, 0.012);
+        assert_float_equal(share_of(&b.space, 0, last, gene, 10), either, 0.012);
+    }
+    release(&b);
+    /* More recipes than numbers: the last range goes on as the mother's. */
+    b = bind("[p: {a: {between: [1, 1048576]}, b: {between: [1, 1048576]},"
+             "     c: {between: [1, 1048576]}, d: {between: [1, 1024]}}]");
+    for (uint64_t i = 0; i < 100; i++) {
+        const uint64_t child = search_space_child(&b.space, i, UINT64_C(3) << 60, 0);
+        assert_int_equal(child >> 60, 3);
+    }
+    release(&b);
+}
+
 static void faults(void **state) {
     (void)state;
     static const struct {
@@ -156,8 +201,8 @@ static void faults(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(recipes), cmocka_unit_test(reals),
-                                       cmocka_unit_test(choices), cmocka_unit_test(draws),
-                                       cmocka_unit_test(faults)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(recipes), cmocka_unit_test(reals),    cmocka_unit_test(choices),
+        cmocka_unit_test(draws),   cmocka_unit_test(children), cmocka_unit_test(faults)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
