@@ -5,6 +5,7 @@
  * the order of the chunks. */
 #include "passes/oneshot/calibration.h"
 
+#include "exec/ops.h"
 #include "exec/run/feed.h"
 #include "exec/run/lanes.h"
 #include "ir/model_parts.h"
@@ -183,12 +184,45 @@ static Status run_chunk(void *self, int64_t item, int lane, Diag *diag) {
 }
 
 /* Which rows of a value [N, tokens, K] count: those that a mask of the data set has as 1,
- * or without one the first of each sample up to its length; with neither all. */
+ * or without one the first of each sample up to its length; of windows those that are put
+ * back on the grid; with none of these all. */
 typedef struct RowFilter {
     const int32_t *mask; /* by row */
     int64_t (*length)(const Batches *data, int64_t sample);
+    const Node *windows; /* the window_reverse behind the value */
     int64_t tokens;
 } RowFilter;
+
+/* The node that puts the rows of a value back on a grid, behind ops that leave them in
+ * their places; NULL = there is none. */
+static const Node *find_windows(const Sweep *s, const Node *value) {
+    const Node *row = value;
+    for (const Node *node = value->next; node; node = node->next) {
+        bool reads = false;
+        for (int i = 0; i < node->in_count; i++) reads |= node->in[i] == row;
+        if (!reads) continue;
+        if (node_is(node, &op_window_reverse)) return node;
+        if (!node_has_trait(node, OP_ROWWISE | OP_ELEMENTWISE) ||
+            graph_use_count(s->c->graph, row) > 1)
+            return NULL;
+        row = node;
+    }
+    return NULL;
+}
+
+/* Whether a token of windows is one of the grid, and not what fills it up. */
+static bool is_on_grid(const Node *windows, int64_t token) {
+    const int64_t window = node_integer(windows, "window");
+    const int64_t height = node_integer(windows, "grid_h");
+    const int64_t width = node_integer(windows, "grid_w");
+    const int64_t shift = node_integer(windows, "shift");
+    const int64_t down = (height + window - 1) / window;
+    const int64_t across = (width + window - 1) / window;
+    const int64_t number = token / (window * window), place = token % (window * window);
+    const int64_t row = number / across * window + place / window + shift;
+    const int64_t column = number % across * window + place % window + shift;
+    return row % (down * window) < height && column % (across * window) < width;
+}
 
 /* Whether the rows of a value are samples times `tokens`. */
 static bool has_tokens(const Type *type, int64_t tokens) {
@@ -197,9 +231,10 @@ static bool has_tokens(const Type *type, int64_t tokens) {
            dim_times(DIM_N, tokens, &expected) && rows == expected;
 }
 
-static RowFilter find_filter(const Sweep *s, const Type *type, const Fetch *what,
+static RowFilter find_filter(const Sweep *s, const Node *value, const Fetch *what,
                              const Lane *lane) {
     const Batches *data = s->c->data;
+    const Type *type = &value->type;
     for (int i = 0; i < data->column_count; i++) {
         const Column *column = &data->columns[i];
         const Node *input = graph_find_input(s->c->graph, column->name);
@@ -211,12 +246,14 @@ static RowFilter find_filter(const Sweep *s, const Type *type, const Fetch *what
         return (RowFilter){.length = data->length, .tokens = what->tokens};
     if (data->source_length && has_tokens(type, DIM_S))
         return (RowFilter){.length = data->source_length, .tokens = what->source};
-    return (RowFilter){0};
+    const Node *windows = type->rank == 3 ? find_windows(s, value) : NULL;
+    return (RowFilter){.windows = windows, .tokens = windows ? type->dim[1] : 0};
 }
 
 static bool row_counts(const Sweep *s, const RowFilter *filter, const Fetch *what,
                        int64_t row) {
     if (filter->mask) return filter->mask[row] != 0;
+    if (filter->windows) return is_on_grid(filter->windows, row % filter->tokens);
     if (!filter->length) return true;
     const int64_t sample = what->index[row / filter->tokens];
     return row % filter->tokens < filter->length(s->c->data, sample);
@@ -257,7 +294,7 @@ static Status take_rows(Sweep *s, int i, const Fetch *what, const Lane *lane,
     const int64_t width = type->dim[type->rank - 1];
     const int64_t numbers = count_numbers(s, type, what), rows = numbers / width;
     const float *x = workspace_value(lane->workspace, s->copy.results[i]);
-    const RowFilter filter = find_filter(s, type, what, lane);
+    const RowFilter filter = find_filter(s, value, what, lane);
     float *to = compact_room(s, i, numbers);
     CalibrationRows *out = &s->rows[i];
     *out = (CalibrationRows){to, 0, width};

@@ -77,8 +77,8 @@ typedef Status CalibrationSink(void *self, const CalibrationRows *rows, Diag *di
 /* Hands over the rows of `values`, real and of rank 1 or more, of all samples: one row
  * for all that has the same indices before the last. Tokens that fill samples up are left
  * out: those that the data set's mask of a value's tokens has as 0, or that lie behind
- * the sample's length. Values [N, T, K] of the same tokens have rows that belong
- * together, in one order.
+ * the sample's length, or that fill windows up. Values [N, T, K] of the same tokens have
+ * rows that belong together, in one order.
  *
  * Between two calls weights may be changed and nodes replaced behind the values asked for
  * last, and they are narrower or wider where they will; who changes what comes before

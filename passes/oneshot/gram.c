@@ -101,6 +101,16 @@ bool gram_finish(Gram *gram, int threads) {
     return finite;
 }
 
+void gram_merge(Gram *gram, const Gram *other) {
+    const int64_t K = gram->width, rows = gram->rows + other->rows;
+    for (int64_t i = 0; i < K * K; i++) gram->sum[i] += other->sum[i];
+    for (int64_t i = 0; i < K && rows > 0; i++)
+        gram->mean[i] =
+            (gram->mean[i] * (double)gram->rows + other->mean[i] * (double)other->rows) /
+            (double)rows;
+    gram->rows = rows;
+}
+
 /* ---- what inverts it ---- */
 
 double gram_damp(Gram *gram, double damp) {

@@ -37,6 +37,9 @@ void gram_add(Gram *gram, const float *rows, int64_t count, int threads);
  * finite themselves. */
 bool gram_finish(Gram *gram, int threads);
 
+/* Adds the rows of another finished and undamped one of the same width. */
+void gram_merge(Gram *gram, const Gram *other);
+
 /* Adds damp * the mean of the diagonal of H to the diagonal, so that H can be inverted
  * although some columns depend on others, or there are fewer rows than columns. Where all
  * of H is 0 it adds 1. Returns what it has added. */

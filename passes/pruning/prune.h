@@ -11,6 +11,8 @@
 #define COMPRESS_PASSES_PRUNING_PRUNE_H
 
 #include "passes/budget.h"
+#include "passes/oneshot/calibration.h"
+#include "passes/oneshot/reconstruct.h"
 #include "passes/posterior/prior.h"
 
 typedef enum PruneKind { PRUNE_HEADS, PRUNE_FFN } PruneKind;
@@ -23,7 +25,9 @@ typedef enum PruneScore {
     SCORE_TAYLOR,
     SCORE_MAGNITUDE,
     SCORE_RANDOM,
-    SCORE_RELEVANCE /* of the posterior (relevance.h), for pruning alone */
+    SCORE_RELEVANCE,     /* of the posterior (relevance.h), for pruning alone */
+    SCORE_RECONSTRUCTION /* what the layer's outputs lose when the units that stay take
+                            over (obs.h), for pruning alone */
 } PruneScore;
 
 /* auto: global under a budget, else per_layer. */
@@ -44,20 +48,30 @@ typedef struct PruneOptions {
     bool allow_empty;
     int prior; /* PriorKind */
     int zero;  /* ZERO_ */
+    bool reconstruct;
+    CalibrationOptions calibration;
     const char *stack;
 } PruneOptions;
 
+#define PRUNE_DEFAULTS .calibration = CALIBRATION_DEFAULTS
+
 /* Rows of their tables. */
 #define PRUNE_FIELD_SCORE                                                                \
-    F_CHOICE(PruneOptions, score, "stored|" SCORE_NAMES "|relevance",                    \
+    F_CHOICE(PruneOptions, score, "stored|" SCORE_NAMES "|relevance|reconstruction",     \
              "what is kept: the largest scores stored by importance (taylor: only if "   \
-             "they are Taylor scores), of weights, random ones, or what the posterior "  \
-             "finds least plausible to be zero (see estimate_posterior)")
+             "they are Taylor scores), of weights, random ones, what the posterior "     \
+             "finds least plausible to be zero (see estimate_posterior), or what the "   \
+             "others can take over least of (reconstruction, needs data)")
 #define PRUNE_FIELD_RANKING(units)                                                       \
     F_CHOICE(PruneOptions, ranking, "auto|per_layer|global",                             \
              "compare " units " within each layer, of which the same number or share "   \
              "stays, or over all layers, which then keep different numbers; auto: "      \
              "global under a budget, else per_layer")
+#define PRUNE_FIELD_RECONSTRUCT                                                          \
+    F_BOOL(PruneOptions, reconstruct,                                                    \
+           "the projection behind the units that go is changed so that those that stay " \
+           "take over from them, by least squares on the data"),                         \
+        F_CALIBRATION(PruneOptions, calibration)
 #define PRUNE_FIELD_STACK                                                                \
     F_STRING(PruneOptions, stack, "only this stack of layers", .nullable = true)
 #define PRUNE_FIELD_ZERO                                                                 \
@@ -78,7 +92,7 @@ typedef struct PruneOptions {
          .min = 1,                                                                       \
          .max = 100000000,                                                               \
          .help = "budget: " units " that every layer keeps, 1 when not given"},          \
-        F_PRIOR(PruneOptions), PRUNE_FIELD_STACK
+        F_PRIOR(PruneOptions), PRUNE_FIELD_RECONSTRUCT, PRUNE_FIELD_STACK
 
 /* Slices of a storage: unit u owns entries [u * width, (u + 1) * width) of the axis. */
 typedef struct PruneSlot {
@@ -111,6 +125,9 @@ typedef struct PruneBlock {
     PruneSlot slots[PRUNE_SLOTS];
     int slot_count;
     double *scores; /* by unit; NULL = not known (planning) */
+    int64_t rows;   /* of the calibration data, with the errors of what `out` gives on
+                       them; 0 = none */
+    FitErrors errors;
 } PruneBlock;
 
 /* What a group keeps: increasing units. */
@@ -201,6 +218,27 @@ bool prune_is_global(const PruneOptions *options);
  * and what is reached. Fails with STATUS_MODEL when the fewest units are too many. */
 Status prune_choose_budget(Prune *const *prunes, int count, const Model *model,
                            const PruneOptions *options, Diag *diag);
+
+/* Whether the options need calibration data. */
+bool prune_calibrates(const PruneOptions *options);
+
+/* Opens the calibration set for the blocks of all kinds; *out stays NULL when planning.
+ */
+Status prune_calibrate(Calibration **out, Prune *prunes, int count,
+                       const PruneOptions *options, Diag *diag);
+
+/* Scores for score: reconstruction: what each removal adds to the error of its group's
+ * outputs on the calibration data, the cheapest first, all groups as they are. */
+Status prune_obs_scores(Prune *prunes, int count, Calibration *calibration,
+                        const PruneOptions *options, Diag *diag);
+
+/* Goes over the groups that lose units, in the order in which they run, each on what
+ * those before it give by then: with score: reconstruction chooses which of its units
+ * stay, as many as were chosen; with `reconstruct` lets these take over, so that cutting
+ * the others changes nothing more. Notes the errors in the blocks. Without a calibration,
+ * when planning, only the types of what changes are brought along. */
+Status prune_reconstruct(Prune *prunes, int count, Calibration *calibration,
+                         const PruneOptions *options, Diag *diag);
 
 /* Cuts all that the groups do not keep out of the graph. */
 Status prune_cut(Prune *prune, Diag *diag);

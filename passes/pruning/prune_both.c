@@ -13,12 +13,13 @@ static const Field fields[] = {
     F_BOOL(PruneOptions, allow_empty,
            "ranking: global: layers may end without any head, and then only add a bias"),
     F_PRIOR(PruneOptions),
+    PRUNE_FIELD_RECONSTRUCT,
     PRUNE_FIELD_ZERO,
     PRUNE_FIELD_STACK,
     F_END,
 };
 
-static const PruneOptions defaults = {0};
+static const PruneOptions defaults = {PRUNE_DEFAULTS};
 
 static Status prune_both_check(const void *opaque, const StepSource *source, Diag *diag) {
     const PruneOptions *options = opaque;
@@ -41,6 +42,7 @@ const Pass pass_prune = {
     .fields = fields,
     .options_size = sizeof(PruneOptions),
     .defaults = &defaults,
+    .data_options = "data",
     .exactness = PASS_LOSSY,
     .check = prune_both_check,
     .run = prune_both_run,

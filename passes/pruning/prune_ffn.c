@@ -7,7 +7,7 @@ static const Field fields[] = {
     F_END,
 };
 
-static const PruneOptions defaults = {0};
+static const PruneOptions defaults = {PRUNE_DEFAULTS};
 
 static Status prune_ffn_run(PassContext *ctx, Model *model, const void *options,
                             Diag *diag) {
@@ -21,6 +21,7 @@ const Pass pass_prune_ffn = {
     .fields = fields,
     .options_size = sizeof(PruneOptions),
     .defaults = &defaults,
+    .data_options = "data",
     .exactness = PASS_LOSSY,
     .check = prune_check,
     .run = prune_ffn_run,

@@ -9,7 +9,7 @@ static const Field fields[] = {
     F_END,
 };
 
-static const PruneOptions defaults = {0};
+static const PruneOptions defaults = {PRUNE_DEFAULTS};
 
 static Status prune_heads_run(PassContext *ctx, Model *model, const void *options,
                               Diag *diag) {
@@ -24,6 +24,7 @@ const Pass pass_prune_heads = {
     .fields = fields,
     .options_size = sizeof(PruneOptions),
     .defaults = &defaults,
+    .data_options = "data",
     .exactness = PASS_LOSSY,
     .check = prune_check,
     .run = prune_heads_run,

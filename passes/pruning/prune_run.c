@@ -22,6 +22,28 @@ static Status check_unused(const PruneOptions *options, const StepSource *source
     return STATUS_OK;
 }
 
+/* Calibration data, and what they are for. */
+static Status check_calibration(const PruneOptions *options, const StepSource *source,
+                                Diag *diag) {
+    const char *data = options->calibration.data;
+    const bool needed = prune_calibrates(options);
+    if (needed && !data)
+        return option_fail(source, options->reconstruct ? "reconstruct" : "score",
+                           STATUS_RECIPE, diag,
+                           "expected `data`, a data set to calibrate with");
+    for (const char *const *name = (const char *const[]){"data", "samples", "damp", NULL};
+         !needed && *name; name++)
+        if (tree_get(source->options, *name))
+            return option_fail(source, *name, STATUS_RECIPE, diag,
+                               "expected reconstruct: true or score: reconstruction with "
+                               "it");
+    if (options->reconstruct && options->prior != PRIOR_COPY)
+        return option_fail(source, "prior", STATUS_RECIPE, diag,
+                           "expected prior: copy with reconstruct: true, which gives the "
+                           "weights to go on from");
+    return STATUS_OK;
+}
+
 Status prune_check(const void *opaque, const StepSource *source, Diag *diag) {
     const PruneOptions *options = opaque;
     const int budgets = budget_count(&options->budget);
@@ -35,6 +57,7 @@ Status prune_check(const void *opaque, const StepSource *source, Diag *diag) {
                            ways ? "several" : "none");
     TRY(check_unused(options, source, budgets > 0, diag));
     TRY(budget_check(&options->budget, source, diag));
+    TRY(check_calibration(options, source, diag));
     if (options->zero != ZERO_OUTPUT && options->prior != PRIOR_GAUSSIAN &&
         options->score != SCORE_RELEVANCE)
         return option_fail(source, "zero", STATUS_RECIPE, diag,
@@ -93,6 +116,11 @@ static void record_block(const Prune *p, const PruneBlock *block, Tree *list) {
         lineage_print(&text, &kept);
         tree_put_string(arena, row, "kept", text.data);
         text_free(&text);
+    }
+    if (block->rows > 0) {
+        tree_put_int(arena, row, "rows", block->rows);
+        tree_put_real(arena, row, "error_cut", block->errors.cut);
+        tree_put_real(arena, row, "error", block->errors.error);
     }
     tree_append(arena, list, NULL, LOC_NONE, row);
 }
@@ -165,6 +193,7 @@ static Status read_scores(Prune *p, const Model *model, const PruneOptions *opti
     case SCORE_TAYLOR:
         return prune_read_scores(p, model, options->score == SCORE_TAYLOR, diag);
     case SCORE_RELEVANCE: return prune_relevance(p, options->zero, diag);
+    case SCORE_RECONSTRUCTION: return STATUS_OK; /* see choose */
     default: prune_score(p, (PruneScore)options->score); return STATUS_OK;
     }
 }
@@ -192,16 +221,31 @@ static Status find_parts(Prune parts[PRUNE_KINDS], int *count, PassContext *ctx,
                      stack ? " in stack " : "", stack ? stack : "");
 }
 
+/* Decides what stays. Where layers are pruned to a number by reconstruction, only the
+ * numbers are known yet. */
 static Status choose(Prune *parts, int count, const Model *model,
-                     const PruneOptions *options, Diag *diag) {
+                     Calibration *calibration, const PruneOptions *options, Diag *diag) {
     Prune *list[PRUNE_KINDS] = {parts, parts + 1};
-    for (int i = 0; i < count; i++) {
-        TRY(read_scores(&parts[i], model, options, diag));
-        TRY(prune_sum_scores(&parts[i], diag));
-    }
+    for (int i = 0; i < count; i++) TRY(read_scores(&parts[i], model, options, diag));
+    if (options->score == SCORE_RECONSTRUCTION && calibration && prune_is_global(options))
+        TRY(prune_obs_scores(parts, count, calibration, options, diag));
+    for (int i = 0; i < count; i++) TRY(prune_sum_scores(&parts[i], diag));
     return budget_count(&options->budget) > 0
                ? prune_choose_budget(list, count, model, options, diag)
                : prune_choose(parts, options, diag);
+}
+
+/* All that is decided, and changed before anything is cut. */
+static Status decide(Prune *parts, int count, const Model *model,
+                     const PruneOptions *options, Diag *diag) {
+    Calibration *calibration = NULL;
+    if (prune_calibrates(options))
+        TRY(prune_calibrate(&calibration, parts, count, options, diag));
+    Status status = choose(parts, count, model, calibration, options, diag);
+    if (status == STATUS_OK && prune_calibrates(options))
+        status = prune_reconstruct(parts, count, calibration, options, diag);
+    calibration_close(calibration);
+    return status;
 }
 
 /* Whether what goes changes nothing. */
@@ -217,9 +261,9 @@ Status prune_run(PassContext *ctx, Model *model, PruneKind first, PruneKind last
     Prune parts[PRUNE_KINDS];
     int count;
     TRY(find_parts(parts, &count, ctx, model, first, last, options->stack, diag));
-    TRY(choose(parts, count, model, options, diag));
+    TRY(decide(parts, count, model, options, diag));
     warn_guess(parts, count, options, diag);
-    ctx->exact = !ctx->plan && options->prior == PRIOR_COPY;
+    ctx->exact = !ctx->plan && options->prior == PRIOR_COPY && !options->reconstruct;
     for (int i = 0; i < count; i++) {
         Tree *into = first < last
                          ? tree_put_map(ctx->arena, ctx->record, NAMES[parts[i].kind])

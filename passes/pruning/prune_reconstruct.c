@@ -1,0 +1,315 @@
+/* Pruning with calibration data: see prune.h.
+ *
+ * A group's units are read by one projection or, where its blocks share other weights
+ * alone, by several: each of them is a fit. Blocks whose projection is one storage are
+ * one fit, over the rows of all of them. Units that go are left in the graph with zeros
+ * in the columns that are read of them, and are cut afterwards. */
+#include "passes/pruning/prune.h"
+
+#include "ir/half.h"
+#include "ir/storage.h"
+#include "passes/fault.h"
+#include "passes/layers.h"
+#include "passes/oneshot/obs.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+bool prune_calibrates(const PruneOptions *options) {
+    return options->reconstruct || options->score == SCORE_RECONSTRUCTION;
+}
+
+Status prune_calibrate(Calibration **out, Prune *prunes, int count,
+                       const PruneOptions *options, Diag *diag) {
+    PassContext *ctx = prunes->ctx;
+    int values = 0;
+    for (int k = 0; k < count; k++) values += prunes[k].block_count;
+    Node **inputs = ARENA_ARRAY(ctx->arena, Node *, (size_t)values);
+    values = 0;
+    for (int k = 0; k < count; k++)
+        for (int i = 0; i < prunes[k].block_count; i++)
+            inputs[values++] = prunes[k].blocks[i].out->in[0];
+    TRY(calibration_open(out, ctx, prunes->graph, inputs, values, &options->calibration,
+                         diag));
+    if (*out) calibration_record(*out, ctx->record);
+    return STATUS_OK;
+}
+
+/* ---- the fits of a group ---- */
+
+/* A group, and the layers that read its units. */
+typedef struct Refit {
+    Prune *prune;
+    PruneGroup *group;
+    PruneBlock **blocks; /* of the group */
+    int block_count;
+    int *fit; /* by block: its fit */
+    LinearFit *fits;
+    int fit_count;
+} Refit;
+
+static void refit_open(Refit *t, Prune *prune, PruneGroup *group) {
+    Arena *arena = prune->ctx->arena;
+    const size_t most = (size_t)prune->block_count;
+    *t = (Refit){.prune = prune, .group = group};
+    t->blocks = ARENA_ARRAY(arena, PruneBlock *, most);
+    t->fit = ARENA_ARRAY(arena, int, most);
+    t->fits = ARENA_ARRAY(arena, LinearFit, most);
+    for (int i = 0; i < prune->block_count; i++) {
+        PruneBlock *block = &prune->blocks[i];
+        if (&prune->groups[block->group] != group) continue;
+        int same = 0;
+        while (same < t->block_count &&
+               t->blocks[same]->slots[SLOT_OUT].leaf != block->slots[SLOT_OUT].leaf)
+            same++;
+        t->fit[t->block_count] = same < t->block_count ? t->fit[same] : t->fit_count++;
+        t->blocks[t->block_count++] = block;
+    }
+}
+
+static void refit_close(Refit *t) {
+    for (int f = 0; f < t->fit_count; f++) fit_close(&t->fits[f]);
+}
+
+/* The block that a fit's weights are read from and written to. */
+static PruneBlock *block_of(const Refit *t, int fit) {
+    int i = 0;
+    while (t->fit[i] != fit) i++;
+    return t->blocks[i];
+}
+
+/* The bias of a fit's projections, where they alone read it and it is stored. */
+static Node *bias_of(const Refit *t, int fit) {
+    Node **users = ARENA_ARRAY(t->prune->ctx->arena, Node *, (size_t)t->block_count);
+    Node *bias = node_operand(block_of(t, fit)->out, "bias");
+    int count = 0;
+    for (int i = 0; i < t->block_count; i++)
+        if (t->fit[i] == fit) users[count++] = t->blocks[i]->out;
+    const bool own = bias && bias->storage &&
+                     storage_used_by(t->prune->graph, bias, (StorageUsers){users, count});
+    return own ? bias : NULL;
+}
+
+/* Reads a projection's weights as [outputs, inputs], and its bias. */
+static Status read_layer(LinearFit *fit, const Refit *t, int index, Diag *diag) {
+    const Node *out = block_of(t, index)->out, *bias = bias_of(t, index);
+    const bool transposed = ((const LinearAttrs *)out->attrs)->transposed;
+    const Tensor *w = storage_tensor(node_operand(out, "weight")->storage);
+    const int64_t M = w->dim[transposed], K = w->dim[!transposed];
+    TRY(fit_open(fit, M, K, bias != NULL, diag));
+    if (bias) tensor_read_f64(storage_tensor(bias->storage), 0, M, fit->bias);
+    if (!transposed) {
+        tensor_read_f64(w, 0, M * K, fit->weight);
+        return STATUS_OK;
+    }
+    double *row = memory_alloc((size_t)M, sizeof *row);
+    for (int64_t i = 0; i < K; i++) {
+        tensor_read_f64(w, i * M, M, row);
+        for (int64_t m = 0; m < M; m++) fit->weight[m * K + i] = row[m];
+    }
+    free(row);
+    return STATUS_OK;
+}
+
+/* Reads the layers of a group and gathers the rows that reach them. */
+static Status gather(Refit *t, Calibration *calibration, double damp, Diag *diag) {
+    Arena *arena = t->prune->ctx->arena;
+    Node **inputs = ARENA_ARRAY(arena, Node *, (size_t)t->block_count);
+    Gram *grams = ARENA_ARRAY(arena, Gram, (size_t)t->block_count);
+    for (int i = 0; i < t->block_count; i++) inputs[i] = t->blocks[i]->out->in[0];
+    TRY(calibration_gram(calibration, inputs, t->block_count, grams, diag));
+    Status status = STATUS_OK;
+    for (int f = 0; f < t->fit_count && status == STATUS_OK; f++) {
+        Gram *sum = NULL;
+        for (int i = 0; i < t->block_count; i++) {
+            if (t->fit[i] != f) continue;
+            if (sum) gram_merge(sum, &grams[i]);
+            if (!sum) sum = &grams[i];
+        }
+        status = read_layer(&t->fits[f], t, f, diag);
+        if (status == STATUS_OK) status = fit_set(&t->fits[f], sum, damp, diag);
+    }
+    for (int i = 0; i < t->block_count; i++) gram_destroy(&grams[i]);
+    return status;
+}
+
+/* ---- scores ---- */
+
+/* Scores a group's units: the one that goes first has the least. Costs that fall again
+ * count as much as the one before, so that taking units by their scores takes them in
+ * order. */
+static Status score_refit(Refit *t, Diag *diag) {
+    PassContext *ctx = t->prune->ctx;
+    const int64_t units = t->group->units;
+    ObsRemoval *removals = ARENA_ARRAY(ctx->arena, ObsRemoval, (size_t)units);
+    TRY(obs_remove(removals, units, t->fits, t->fit_count, units, ctx->threads, diag));
+    double *scores = ARENA_ARRAY(ctx->arena, double, (size_t)units), most = 0;
+    for (int64_t i = 0; i < units; i++) {
+        most = fmax(most, removals[i].cost);
+        scores[removals[i].unit] = most;
+    }
+    t->blocks[0]->scores = scores;
+    return STATUS_OK;
+}
+
+Status prune_obs_scores(Prune *prunes, int count, Calibration *calibration,
+                        const PruneOptions *options, Diag *diag) {
+    int groups = 0;
+    for (int k = 0; k < count; k++) groups += prunes[k].group_count;
+    calibration_expect(calibration, 2 * groups);
+    for (int k = 0; k < count; k++) {
+        for (int g = 0; g < prunes[k].group_count; g++) {
+            Refit t;
+            refit_open(&t, &prunes[k], &prunes[k].groups[g]);
+            Status status = gather(&t, calibration, options->calibration.damp, diag);
+            if (status == STATUS_OK) status = score_refit(&t, diag);
+            refit_close(&t);
+            TRY(status);
+        }
+        calibration_restart(calibration);
+    }
+    return STATUS_OK;
+}
+
+/* ---- taking over ---- */
+
+/* Which inputs of a fit stay. */
+static void fill_keep(bool *keep, const Refit *t, const LinearFit *fit) {
+    const int64_t width = fit->inputs / t->group->units;
+    for (int64_t i = 0; i < fit->inputs; i++) keep[i] = false;
+    for (int64_t k = 0; k < t->group->keep_count; k++)
+        for (int64_t i = 0; i < width; i++) keep[t->group->keep[k] * width + i] = true;
+}
+
+/* The type in which new values of a storage are kept: its own, or f32 for one that is
+ * quantised. */
+static DType type_of(const Storage *storage) {
+    const DType dtype = storage_tensor(storage)->dtype;
+    return dtype == DTYPE_F16 || dtype == DTYPE_BF16 || dtype == DTYPE_F64 ? dtype
+                                                                           : DTYPE_F32;
+}
+
+/* Puts values[rows, columns] into storage order; false where one becomes infinite. */
+static bool store(void *data, DType dtype, const double *values, int64_t rows,
+                  int64_t columns, bool transposed) {
+    bool finite = true;
+    for (int64_t i = 0; i < rows * columns; i++) {
+        const int64_t at = transposed ? i % columns * rows + i / columns : i;
+        const float value = (float)values[i];
+        float read = value;
+        if (dtype == DTYPE_F64) ((double *)data)[at] = values[i];
+        if (dtype == DTYPE_F32) ((float *)data)[at] = value;
+        if (dtype == DTYPE_F16)
+            read = f16_to_float(((uint16_t *)data)[at] = f16_from_float(value));
+        if (dtype == DTYPE_BF16)
+            read = bf16_to_float(((uint16_t *)data)[at] = bf16_from_float(value));
+        finite = finite && isfinite(read);
+    }
+    return finite;
+}
+
+/* Gives a leaf new values, or when planning (`values` NULL) the type that they have. */
+static Status replace(const Refit *t, Node *leaf, const double *values, int64_t rows,
+                      int64_t columns, bool transposed, Diag *diag) {
+    const Tensor *old = storage_tensor(leaf->storage);
+    const DType dtype = type_of(leaf->storage);
+    Tensor tensor;
+    void *data;
+    TRY(storage_blank(&tensor, &data, leaf->storage, dtype, old->rank, old->dim, diag));
+    if (values && data && !store(data, dtype, values, rows, columns, transposed)) {
+        tensor_release(&tensor);
+        return step_fail(t->prune->ctx, diag,
+                         "%s: a reconstructed weight is too large for %s",
+                         leaf->storage->name, dtype_name(dtype));
+    }
+    return storage_replace(t->prune->graph, leaf, STORAGE_ALL_USERS, tensor, -1, diag);
+}
+
+static Status write_layer(const Refit *t, int index, Diag *diag) {
+    const LinearFit *fit = &t->fits[index];
+    const Node *out = block_of(t, index)->out;
+    Node *bias = bias_of(t, index);
+    TRY(replace(t, node_operand(out, "weight"), fit->weight, fit->outputs, fit->inputs,
+                ((const LinearAttrs *)out->attrs)->transposed, diag));
+    return bias ? replace(t, bias, fit->bias, 1, fit->outputs, false, diag) : STATUS_OK;
+}
+
+/* Chooses the units that stay, as many as the group keeps. */
+static Status choose_units(Refit *t, Diag *diag) {
+    PassContext *ctx = t->prune->ctx;
+    PruneGroup *group = t->group;
+    const int64_t gone = group->units - group->keep_count;
+    ObsRemoval *removals = ARENA_ARRAY(ctx->arena, ObsRemoval, (size_t)gone + 1);
+    bool *out = ARENA_ARRAY(ctx->arena, bool, (size_t)group->units);
+    TRY(obs_remove(removals, gone, t->fits, t->fit_count, group->units, ctx->threads,
+                   diag));
+    for (int64_t i = 0; i < gone; i++) out[removals[i].unit] = true;
+    group->keep_count = 0;
+    for (int64_t u = 0; u < group->units; u++)
+        if (!out[u]) group->keep[group->keep_count++] = u;
+    return STATUS_OK;
+}
+
+static Status finish_refit(Refit *t, const PruneOptions *options, Diag *diag) {
+    if (options->score == SCORE_RECONSTRUCTION) TRY(choose_units(t, diag));
+    for (int f = 0; f < t->fit_count; f++) {
+        LinearFit *fit = &t->fits[f];
+        FitErrors errors;
+        bool *keep = ARENA_ARRAY(t->prune->ctx->arena, bool, (size_t)fit->inputs);
+        fill_keep(keep, t, fit);
+        if (options->reconstruct) {
+            TRY(reconstruct(&errors, fit, keep, diag));
+            TRY(write_layer(t, f, diag));
+        } else {
+            TRY(fit_cut_error(&errors, fit, keep, diag));
+        }
+        for (int i = 0; i < t->block_count; i++) {
+            if (t->fit[i] != f) continue;
+            t->blocks[i]->rows = fit->rows;
+            t->blocks[i]->errors = errors;
+        }
+    }
+    return STATUS_OK;
+}
+
+static Status run_refit(Refit *t, Calibration *calibration, const PruneOptions *options,
+                        Diag *diag) {
+    Status status = gather(t, calibration, options->calibration.damp, diag);
+    if (status == STATUS_OK) status = finish_refit(t, options, diag);
+    refit_close(t);
+    return status;
+}
+
+/* The group of the block that ends in a node, when it is the group's first and loses
+ * units. */
+static bool find_refit(Refit *t, Prune *prunes, int count, const Node *out) {
+    for (int k = 0; k < count; k++)
+        for (int i = 0; i < prunes[k].block_count; i++) {
+            Prune *prune = &prunes[k];
+            PruneGroup *group = &prune->groups[prune->blocks[i].group];
+            if (prune->blocks[i].out != out || group->keep_count == group->units)
+                continue;
+            refit_open(t, prune, group);
+            return t->blocks[0] == &prune->blocks[i];
+        }
+    return false;
+}
+
+Status prune_reconstruct(Prune *prunes, int count, Calibration *calibration,
+                         const PruneOptions *options, Diag *diag) {
+    int groups = 0;
+    for (int k = 0; k < count; k++) groups += prunes[k].group_count;
+    if (calibration) calibration_expect(calibration, groups);
+    for (Node *node = prunes->graph->first; node; node = node->next) {
+        Refit t;
+        if (!find_refit(&t, prunes, count, node)) continue;
+        if (calibration) {
+            TRY(run_refit(&t, calibration, options, diag));
+            continue;
+        }
+        for (int f = 0; f < t.fit_count && options->reconstruct; f++)
+            TRY(write_layer(&t, f, diag));
+    }
+    for (int k = 0; k < count && calibration; k++) prunes[k].guessed = false;
+    return STATUS_OK;
+}
