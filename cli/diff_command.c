@@ -315,15 +315,17 @@ static void print_comparison(Arena *arena, const Comparison *it) {
 }
 
 static Status check_flags(const Flags *flags, Diag *diag) {
-    const int kinds =
-        (flags->input != NULL) + (flags->text.count > 0) + (flags->image.count > 0);
+    const int kinds = (flags->input != NULL) + (flags->text.count > 0) +
+                      (flags->jsonl != NULL) + (flags->image.count > 0);
     if (kinds > 1)
-        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
-                         "expected one of --input, --text and --image, found several");
+        return diag_fail(
+            diag, STATUS_USAGE, LOC_NONE, NULL,
+            "expected one of --input, --text, --jsonl and --image, found several");
     if (kinds > 0 && (flags->structure || flags->no_outputs))
-        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
-                         "%s runs nothing: expected no --input, --text or --image",
-                         flags->structure ? "--structure" : "--no-outputs");
+        return diag_fail(
+            diag, STATUS_USAGE, LOC_NONE, NULL,
+            "%s runs nothing: expected no --input, --text, --jsonl or --image",
+            flags->structure ? "--structure" : "--no-outputs");
     return STATUS_OK;
 }
 
@@ -337,6 +339,7 @@ static Status compare(Comparison *out, const Cli *cli, Model *const models[2],
                                     .structure = flags->structure,
                                     .no_outputs = flags->no_outputs,
                                     .inputs = {.file = flags->input,
+                                               .jsonl = flags->jsonl,
                                                .texts = flags->text,
                                                .images = flags->image,
                                                .tokenizer = flags->tokenizer,

@@ -157,7 +157,10 @@ static Status read_given(Side *side, const Side *other, Arena *arena,
     if (inputs->images.count > 0)
         return user_inputs_of_images(&side->inputs, &inputs->images, inputs->preprocessor,
                                      side->model, diag);
-    user_texts_of(&texts, arena, &inputs->texts);
+    if (inputs->jsonl)
+        TRY(user_texts_read(&texts, arena, inputs->jsonl, diag));
+    else
+        user_texts_of(&texts, arena, &inputs->texts);
     TRY(user_tokenizer_read(&side->tokenizer, inputs->tokenizer, side->model, side->path,
                             diag));
     return user_inputs_of_texts(&side->inputs, &texts, side->tokenizer, side->model,
@@ -214,22 +217,47 @@ static bool is_scores(const char *name, const Tensor *tensor) {
            (strcmp(name, OUTPUT_LOGITS) == 0 || strncmp(name, "exit.", 5) == 0);
 }
 
-static void compare_values(OutputPair *pair, const Tensor *a, const Tensor *b) {
-    const float *x = tensor_data(a), *y = tensor_data(b);
-    const int64_t count = tensor_count(a), width = a->dim[a->rank - 1];
-    double squares = 0, error = 0;
-    int64_t same = 0;
-    for (int64_t i = 0; i < count; i++) {
+/* The mask of an output [N, tokens, K], by row: 0 where a token fills a sample up. NULL =
+ * all count. */
+static const int32_t *mask_of(const Side *side, const Tensor *output) {
+    for (int i = 0; i < side->inputs->count; i++) {
+        const NamedTensor *input = &side->inputs->tensors[i];
+        const Tensor *mask = &input->tensor;
+        if (input_is_mask(input->name) && mask->dtype == DTYPE_I32 && mask->rank == 2 &&
+            output->rank == 3 && mask->dim[0] == output->dim[0] &&
+            mask->dim[1] == output->dim[1])
+            return tensor_data(mask);
+    }
+    return NULL;
+}
+
+/* Adds the row of width numbers at x and y to the sums of squares of x and of x - y. */
+static void compare_row(OutputPair *pair, const float *x, const float *y, int64_t width,
+                        double *squares, double *error) {
+    for (int64_t i = 0; i < width; i++) {
         const double difference = fabs((double)x[i] - (double)y[i]);
-        squares += (double)x[i] * (double)x[i];
-        error += difference * difference;
+        *squares += (double)x[i] * (double)x[i];
+        *error += difference * difference;
         if (!(difference <= pair->largest)) pair->largest = difference;
     }
+}
+
+static void compare_values(OutputPair *pair, const Tensor *a, const Tensor *b,
+                           const int32_t *mask) {
+    const float *x = tensor_data(a), *y = tensor_data(b);
+    const int64_t width = a->dim[a->rank - 1],
+                  rows = width > 0 ? tensor_count(a) / width : 0;
+    double squares = 0, error = 0;
+    int64_t same = 0, counted = 0;
+    for (int64_t row = 0; row < rows; row++, x += width, y += width) {
+        if (mask && !mask[row]) continue;
+        compare_row(pair, x, y, width, &squares, &error);
+        same += largest_index(x, width) == largest_index(y, width);
+        counted++;
+    }
     pair->relative = error == 0 ? 0 : sqrt(error) / sqrt(squares);
-    if (!is_scores(pair->name, a)) return;
-    for (int64_t i = 0; i < count; i += width)
-        same += largest_index(x + i, width) == largest_index(y + i, width);
-    pair->agreement = (double)same / (double)(count / width);
+    if (is_scores(pair->name, a) && counted > 0)
+        pair->agreement = (double)same / (double)counted;
 }
 
 static void compare_one(OutputPair *pair, Arena *arena, const char *name,
@@ -248,7 +276,7 @@ static void compare_one(OutputPair *pair, Arena *arena, const char *name,
         shape_text(two, b->rank, b->dim);
         pair->reason = arena_printf(arena, "shape %s, %s", one, two);
     } else {
-        compare_values(pair, a, b);
+        compare_values(pair, a, b, mask_of(&sides[0], a));
         pair->differs = !(pair->relative <= tolerance);
     }
 }
@@ -271,8 +299,8 @@ static void compare_all(OutputComparison *out, Arena *arena, const Side sides[2]
 
 static Status prepare(OutputComparison *out, Side sides[2], Arena *arena,
                       const CompareInputs *inputs, Diag *diag) {
-    if (inputs->file)
-        out->inputs = inputs->file;
+    if (inputs->file || inputs->jsonl)
+        out->inputs = inputs->file ? inputs->file : inputs->jsonl;
     else if (inputs->texts.count > 0)
         out->inputs = arena_printf(arena, "%d text%s", inputs->texts.count,
                                    inputs->texts.count > 1 ? "s" : "");
@@ -282,7 +310,8 @@ static Status prepare(OutputComparison *out, Side sides[2], Arena *arena,
     else
         out->inputs = arena_printf(arena, "%d samples drawn from seed %llu",
                                    DRAWN_SAMPLES, (unsigned long long)inputs->seed);
-    if (!inputs->file && inputs->texts.count == 0 && inputs->images.count == 0)
+    if (!inputs->file && !inputs->jsonl && inputs->texts.count == 0 &&
+        inputs->images.count == 0)
         return draw_both(sides, arena, inputs->seed, diag);
     TRY(read_given(&sides[0], &sides[1], arena, inputs, diag));
     return read_given(&sides[1], &sides[0], arena, inputs, diag);

@@ -10,6 +10,7 @@
 typedef struct CompareInputs {
     const char *file;         /* tensors by name (safetensors); NULL = none */
     StringList texts, images; /* for which each model has its own tokenizer, ... */
+    const char *jsonl;        /* texts of a file (user_texts_read); NULL = none */
     const char *tokenizer, *preprocessor; /* ... unless these are given */
     uint64_t seed;
 } CompareInputs;

@@ -2,12 +2,15 @@
  * cut, and what a changed weight does to the outputs. */
 #include "exec/ops.h"
 #include "io/formats/load.h"
+#include "io/formats/safetensors.h"
 #include "ir/storage.h"
 #include "session/compare/compare.h"
 #include "tests/support/check.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define VIT "tests/data/reference/vit"
 
@@ -193,12 +196,58 @@ static void test_shared(void **state) {
     bench_close(&bench);
 }
 
+/* Writes token inputs of `tokens` tokens, of which four are real. */
+static void write_tokens(const char *path, int64_t tokens, Diag *diag) {
+    static const char *const names[] = {"attention_mask", "input_ids", "token_type_ids"};
+    NamedTensor list[3];
+    for (int i = 0; i < 3; i++) {
+        void *data;
+        list[i].name = names[i];
+        assert_ok(
+            tensor_create(&list[i].tensor, DTYPE_I32, 2, (int64_t[]){1, tokens}, diag),
+            diag);
+        assert_ok(tensor_writable(&list[i].tensor, &data, diag), diag);
+        for (int64_t t = 0; t < tokens; t++)
+            ((int32_t *)data)[t] = i == 0 ? t < 4 : i == 1 ? (int32_t)(3 + t) : 0;
+    }
+    assert_ok(safetensors_write(path, list, 3, diag), diag);
+    for (int i = 0; i < 3; i++) tensor_release(&list[i].tensor);
+}
+
+/* Tokens that fill a text up count in no error. */
+static void test_padding(void **state) {
+    (void)state;
+    double relative[2], largest[2];
+    const char *const paths[] = {"a", "b"};
+    for (int i = 0; i < 2; i++) {
+        Bench bench = {.arena = arena_create(), .diag = diag_create()};
+        char file[] = "/tmp/compare_tokens_XXXXXX";
+        close(mkstemp(file));
+        for (int m = 0; m < 2; m++)
+            assert_ok(model_load(&bench.models[m], "tests/data/reference/bert",
+                                 ops_table(), true, bench.diag),
+                      bench.diag);
+        multiply(&bench, "bert.encoder.layer.2.output.dense.weight", 1.5F);
+        write_tokens(file, i ? 9 : 4, bench.diag);
+        const CompareOptions options = {.threads = 1, .inputs = {.file = file}};
+        assert_ok(compare_models(&bench.it, bench.arena, bench.models, paths, &options,
+                                 bench.diag),
+                  bench.diag);
+        relative[i] = output_of(&bench, "last_hidden_state")->relative;
+        largest[i] = output_of(&bench, "last_hidden_state")->largest;
+        unlink(file);
+        bench_close(&bench);
+    }
+    assert_true(relative[0] > 1e-3);
+    assert_true(fabs(relative[0] - relative[1]) < 1e-5 * relative[0]);
+    assert_true(fabs(largest[0] - largest[1]) < 1e-5 * largest[0]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_units),
-        cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_errors),    cmocka_unit_test(test_units),
+        cmocka_unit_test(test_strangers), cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_padding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
