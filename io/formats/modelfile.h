@@ -8,6 +8,8 @@
  *     /provenance  uint8[n]: JSON, recipe and one record per pass
  *     /index       uint8[n]: JSON, for every storage its dtype, shape and hash
  *     /weights/<storage>  one contiguous data set per storage; bf16 as uint16
+ *     /scales/<storage>, /zeros/<storage>  beside /weights of a quantised storage
+ *                               (io/formats/modelfile_quantised.h)
  *     /assets/<name>      uint8[n]: tokenizer and other small files (ModelAsset), where
  *                         there are some; their hashes in the index
  *     /priors/<storage>:<part>  parts of the storages' Gaussians (ir/gaussian.h), where

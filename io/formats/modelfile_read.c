@@ -5,6 +5,7 @@
 #include "io/formats/assets.h"
 #include "io/formats/modelfile.h"
 #include "io/formats/modelfile_gaussians.h"
+#include "io/formats/modelfile_quantised.h"
 #include "ir/irtext.h"
 
 #include <fcntl.h>
@@ -115,9 +116,7 @@ static Status read_texts(ModelReader *r) {
 /* One row of the index. */
 typedef struct Row {
     const char *name, *hash;
-    DType dtype;
-    int rank;
-    int64_t dim[RANK_MAX];
+    Tensor form; /* type and shape, no data */
 } Row;
 
 static const char *row_string(const Tree *row, const char *key) {
@@ -129,21 +128,26 @@ static Status row_read(ModelReader *r, const Tree *tree, Row *row) {
     const Tree *shape = tree_get(tree, "shape");
     const char *dtype = row_string(tree, "dtype");
     *row = (Row){.name = row_string(tree, "name"), .hash = row_string(tree, "hash")};
-    if (!row->name || !row->hash || !dtype || !dtype_parse(dtype, &row->dtype) ||
+    if (!row->name || !row->hash || !dtype || !tensor_form_parse(dtype, &row->form) ||
         !shape || shape->kind != TREE_LIST || shape->count > RANK_MAX)
         return DAMAGED(r, "a row of the index is not {name, dtype, shape, hash}");
     for (const Tree *dim = shape->first; dim; dim = dim->next) {
         if (dim->kind != TREE_INT || dim->integer < 0)
             return DAMAGED(r, "storage '%s': a dimension in the index is not a size",
                            row->name);
-        row->dim[row->rank++] = dim->integer;
+        row->form.dim[row->form.rank++] = dim->integer;
     }
+    row->form = tensor_shape_like(&row->form, row->form.rank, row->form.dim);
     return STATUS_OK;
 }
 
-static bool shapes_equal(int rank, const int64_t *dim, int other_rank,
-                         const int64_t *other) {
-    return rank == other_rank && memcmp(dim, other, (size_t)rank * sizeof *dim) == 0;
+static Status bind_quantised(ModelReader *r, Storage *storage, const Row *row,
+                             const char *link) {
+    if (!tensor_same_form(&storage->tensor, &row->form))
+        return DAMAGED(r, "storage '%s': graph and index differ in type or shape",
+                       row->name);
+    return modelfile_read_quantised(&storage->tensor, r->path, row->name, &r->table, link,
+                                    r->map, r->diag);
 }
 
 static Status row_bind(ModelReader *r, const Row *row) {
@@ -155,14 +159,16 @@ static Status row_bind(ModelReader *r, const Row *row) {
                        !storage ? "in the graph"
                        : !set   ? "in the file"
                                 : "there once");
-    DType stored = row->dtype == DTYPE_BOOL ? DTYPE_U8 : row->dtype;
-    if (set->dtype != stored || storage->tensor.dtype != row->dtype)
+    const Tensor *form = &row->form;
+    if (dtype_is_quantised(form->dtype)) return bind_quantised(r, storage, row, link);
+    DType stored = form->dtype == DTYPE_BOOL ? DTYPE_U8 : form->dtype;
+    if (set->dtype != stored || storage->tensor.dtype != form->dtype)
         return DAMAGED(r,
                        "storage '%s': graph, index and data differ in type (%s, %s, %s)",
                        row->name, dtype_name(storage->tensor.dtype),
-                       dtype_name(row->dtype), dtype_name(set->dtype));
-    if (!shapes_equal(row->rank, row->dim, set->rank, set->dim) ||
-        !shapes_equal(row->rank, row->dim, storage->tensor.rank, storage->tensor.dim))
+                       dtype_name(form->dtype), dtype_name(set->dtype));
+    if (form->rank != set->rank || !tensor_same_shape(form, &storage->tensor) ||
+        memcmp(form->dim, set->dim, (size_t)form->rank * sizeof *form->dim) != 0)
         return DAMAGED(r, "storage '%s': graph, index and data differ in shape",
                        row->name);
     storage->tensor.buf = buf_retain(r->map);
@@ -177,17 +183,24 @@ static bool row_holds(const ModelReader *r, const Row *row) {
     return strcmp(hash, row->hash) == 0;
 }
 
+static int sets_of_group(const ModelReader *r, const char *group) {
+    int count = 0;
+    for (int i = 0; i < r->table.count; i++)
+        count += r->table.sets[i].group && strcmp(r->table.sets[i].group, group) == 0;
+    return count;
+}
+
 /* Storages, rows and data sets correspond one to one: the counts are equal, and every
  * row takes a storage that no row took before. All whose data is damaged are told. */
 static Status read_weights(ModelReader *r, bool check_hashes) {
     const Tree *rows = tree_get(r->index, "storages");
-    int found = 0, others = 0;
-    for (int i = 0; i < r->table.count; i++) {
-        const char *group = r->table.sets[i].group;
-        found += group && !strcmp(group, MODELFILE_WEIGHTS);
-        others += !group || (strcmp(group, MODELFILE_WEIGHTS) != 0 &&
-                             strcmp(group, MODELFILE_PRIORS) != 0 &&
-                             strcmp(group, MODELFILE_ASSETS) != 0);
+    const int found = sets_of_group(r, MODELFILE_WEIGHTS);
+    int others = r->table.count - found - sets_of_group(r, MODELFILE_PRIORS) -
+                 sets_of_group(r, MODELFILE_ASSETS);
+    for (int i = 0; i < r->model->graph->storage_count; i++) {
+        const Tensor *tensor = &r->model->graph->storages[i]->tensor;
+        others -= dtype_is_quantised(tensor->dtype); /* scales */
+        others -= tensor->zeros;
     }
     others -= sets_find(&r->table, NULL, MODELFILE_ORIGINAL) != NULL;
     if (others != MODELFILE_ROOT_SETS)

@@ -5,6 +5,7 @@
 #include "io/formats/model_config.h"
 #include "io/formats/modelfile.h"
 #include "io/formats/modelfile_gaussians.h"
+#include "io/formats/modelfile_quantised.h"
 #include "ir/irtext.h"
 #include "ir/text.h"
 
@@ -84,7 +85,7 @@ static Status parts_collect(ModelWriter *w) {
 
 static void index_add(Tree *rows, Arena *arena, const Storage *storage) {
     const Tensor *tensor = &storage->tensor;
-    char hash[HASH_TEXT_BYTES];
+    char hash[HASH_TEXT_BYTES], form[FORM_TEXT_BYTES];
     tensor_hash(tensor, hash);
     Tree *row = tree_new(arena, TREE_MAP, LOC_NONE);
     Tree *shape = tree_new(arena, TREE_LIST, LOC_NONE);
@@ -94,7 +95,7 @@ static void index_add(Tree *rows, Arena *arena, const Storage *storage) {
         tree_append(arena, shape, NULL, LOC_NONE, dim);
     }
     tree_put_string(arena, row, "name", storage->name);
-    tree_put_string(arena, row, "dtype", dtype_name(tensor->dtype));
+    tree_put_string(arena, row, "dtype", tensor_form_text(form, tensor));
     tree_append(arena, row, "shape", LOC_NONE, shape);
     tree_put_string(arena, row, "hash", hash);
     tree_append(arena, rows, NULL, LOC_NONE, row);
@@ -150,10 +151,21 @@ static void sets_add(ModelWriter *w, const char *group, const char *link,
     memcpy(set->dim, tensor->dim, sizeof set->dim);
 }
 
+/* Part `part` of the quantised storages, the parts of a group together. */
+static void sets_add_quantised(ModelWriter *w, int part) {
+    for (int i = 0; i < w->weight_count; i++) {
+        const Tensor *tensor = &w->weights[i].storage->tensor;
+        Hdf5Set sets[QUANTISED_SETS];
+        if (!dtype_is_quantised(tensor->dtype)) continue;
+        if (part < modelfile_quantised_sets(sets, w->weights[i].link, tensor))
+            w->sets[w->set_count++] = sets[part];
+    }
+}
+
 static void sets_collect(ModelWriter *w) {
     static const int32_t version = MODELFILE_VERSION;
-    const size_t most = (size_t)w->weight_count + (size_t)w->part_count + TEXT_COUNT +
-                        (size_t)w->model->asset_count + 1;
+    const size_t most = (size_t)w->weight_count * QUANTISED_SETS + (size_t)w->part_count +
+                        TEXT_COUNT + (size_t)w->model->asset_count + 1;
     w->sets = ARENA_ARRAY(w->scratch, Hdf5Set, most);
     w->sets[w->set_count++] =
         (Hdf5Set){.name = "format", .dtype = DTYPE_I32, .data = &version};
@@ -175,9 +187,17 @@ static void sets_collect(ModelWriter *w) {
     }
     for (int i = 0; i < w->part_count; i++)
         sets_add(w, MODELFILE_PRIORS, w->parts[i].link, w->parts[i].tensor);
-    for (int i = 0; i < w->weight_count; i++)
-        sets_add(w, MODELFILE_WEIGHTS, w->weights[i].link,
-                 &w->weights[i].storage->tensor);
+    for (int i = 0; i < w->weight_count; i++) {
+        const Tensor *tensor = &w->weights[i].storage->tensor;
+        Hdf5Set sets[QUANTISED_SETS];
+        if (!dtype_is_quantised(tensor->dtype)) {
+            sets_add(w, MODELFILE_WEIGHTS, w->weights[i].link, tensor);
+            continue;
+        }
+        modelfile_quantised_sets(sets, w->weights[i].link, tensor);
+        w->sets[w->set_count++] = sets[0];
+    }
+    for (int part = 1; part < QUANTISED_SETS; part++) sets_add_quantised(w, part);
 }
 
 static bool write_work(void *state, Text *reply) {
