@@ -49,8 +49,16 @@ typedef struct AddSinusoidAttrs {
 /* linear(x[..., K], weight[M, K...], bias[M]?) -> [..., M]: x W^T + b; weight dimensions
  * after the first are flattened to K. With `transposed` the weight is [K, M] and the
  * result x W + b: a second user of a factor that is stored the other way round. */
+/* With `act` i8 the rows of x are rounded to whole numbers of 8 bits before the product,
+ * symmetric, with the scale max|x| / 127 of each row. Of weights of type q8 [M, K] the
+ * float kernel then sums whole numbers; other weights are multiplied as real numbers.
+ * Gradients are those without rounding (straight-through), with the rounded x for the
+ * weight. */
+#define LINEAR_ACT_NAMES "float|i8"
+typedef enum LinearAct { LINEAR_ACT_FLOAT, LINEAR_ACT_I8 } LinearAct;
 typedef struct LinearAttrs {
     bool transposed;
+    int act; /* LinearAct */
 } LinearAttrs;
 
 /* add(a[...], b): a + b; b has a's rank and each dimension equal to a's or 1. No

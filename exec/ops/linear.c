@@ -2,10 +2,13 @@
  * with weight[K, M]: y = x W + b.
  *
  * With R rows of x: dx = dy W, dW = dy^T x, db = sum of the rows of dy; transposed dx =
- * dy W^T, dW = x^T dy. */
+ * dy W^T, dW = x^T dy. With act=i8 x is rounded first, by rows; dx is the same, and dW
+ * that of the rounded x (straight-through). */
 #include "exec/generate/step.h"
 #include "exec/infer.h"
 #include "exec/ops/kernel_math.h"
+#include "exec/ops/linear_act.h"
+#include "ir/quantised.h"
 
 #include <string.h>
 
@@ -15,8 +18,11 @@ static const Operand OPERANDS[] = {
     {"bias", OPERAND_OPTIONAL, "[M]"},
     {NULL, 0, NULL}};
 
-static const Field FIELDS[] = {F_BOOL(LinearAttrs, transposed, "the weight is [K, M]"),
-                               F_END};
+static const Field FIELDS[] = {
+    F_BOOL(LinearAttrs, transposed, "the weight is [K, M]"),
+    F_CHOICE(LinearAttrs, act, LINEAR_ACT_NAMES,
+             "what the rows of x are rounded to: nothing, or 8 bits"),
+    F_END};
 
 static bool is_transposed(const void *attrs) {
     return ((const LinearAttrs *)attrs)->transposed;
@@ -57,6 +63,32 @@ static Status infer(const Node *node, Type *out, Diag *diag) {
     return STATUS_OK;
 }
 
+static bool is_rounded(const void *attrs) {
+    return ((const LinearAttrs *)attrs)->act == LINEAR_ACT_I8;
+}
+
+/* Room for the rows of x, rounded. */
+static size_t scratch_bytes(const Call *call) {
+    return is_rounded(call->attrs) ? (size_t)call->in[0].count * sizeof(REAL) : 0;
+}
+
+/* The rows of x as they are multiplied. */
+static const REAL *rows_of_x(const Call *call) {
+    const View *x = &call->in[0];
+    if (!is_rounded(call->attrs)) return x->data;
+    REAL_FN(rounded_rows)(view_rows(x), view_last(x), x->data, call->scratch);
+    return call->scratch;
+}
+
+/* Weights of whole numbers that can be multiplied as such, NULL = none. */
+static const Tensor *whole_weights(const Call *call) {
+    const Storage *storage = call->node->in[1]->storage;
+    const bool whole = sizeof(REAL) == sizeof(float) && is_rounded(call->attrs) &&
+                       !is_transposed(call->attrs) && storage &&
+                       storage->tensor.dtype == DTYPE_Q8 && storage->tensor.buf;
+    return whole ? &storage->tensor : NULL;
+}
+
 static double flops(const Call *call) {
     return 2.0 * (double)view_rows(&call->in[0]) * (double)call->in[1].count;
 }
@@ -66,10 +98,17 @@ static void forward(const Call *call) {
     const int64_t R = view_rows(x), K = view_last(x), M = view_last(&call->out);
     const bool transposed = is_transposed(call->attrs);
     REAL *y = call->out.data;
+    const Tensor *whole = whole_weights(call);
+    if (whole) {
+        REAL_FN(linear_whole)
+        (R, M, K, x->data, tensor_q_values(whole), tensor_q_scales(whole), b->data, y,
+         call->scratch);
+        return;
+    }
     if (b->data)
         for (int64_t r = 0; r < R; r++)
             memcpy(y + r * M, b->data, (size_t)M * sizeof(REAL));
-    gemm(false, !transposed, R, M, K, 1, x->data, K, w->data, transposed ? M : K,
+    gemm(false, !transposed, R, M, K, 1, rows_of_x(call), K, w->data, transposed ? M : K,
          b->data ? 1 : 0, y, M);
 }
 
@@ -89,13 +128,14 @@ static void backward(const Call *call) {
     const int64_t R = view_rows(x), K = view_last(x), M = view_last(&call->d_out);
     const bool transposed = is_transposed(call->attrs);
     const REAL *dy = call->d_out.data;
+    const REAL *rows = dw->data ? rows_of_x(call) : NULL;
     if (dx->data)
         gemm(false, transposed, R, K, M, 1, dy, M, w->data, transposed ? M : K,
              dx->accumulate, dx->data, K);
     if (dw->data && transposed)
-        gemm(true, false, K, M, R, 1, x->data, K, dy, M, dw->accumulate, dw->data, M);
+        gemm(true, false, K, M, R, 1, rows, K, dy, M, dw->accumulate, dw->data, M);
     else if (dw->data)
-        gemm(true, false, M, K, R, 1, dy, M, x->data, K, dw->accumulate, dw->data, K);
+        gemm(true, false, M, K, R, 1, dy, M, rows, K, dw->accumulate, dw->data, K);
     if (db->data) {
         if (!db->accumulate) memset(db->data, 0, (size_t)M * sizeof(REAL));
         add_rows(db->data, dy, R, M);
@@ -116,6 +156,7 @@ OP_RECORD(linear) = {
 
 KERNEL(linear) = {
     .step = STEP(linear),
+    .scratch_bytes = scratch_bytes,
     .forward = forward,
     .backward = backward,
 };
