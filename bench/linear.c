@@ -9,6 +9,7 @@
 #include "exec/linalg/blas.h"
 #include "exec/loops/loops.h"
 #include "ir/arena.h"
+#include "ir/quantised.h"
 #include "ir/random.h"
 
 #include <pthread.h>
@@ -22,8 +23,8 @@ enum { THREADS_MAX = 64, REPEATS_MAX = 101 };
 static const struct {
     const char *name;
     int kind; /* StepWeights; -1 = not packed */
-} WAYS[] = {
-    {"OpenBLAS", -1}, {"f32", STEP_F32}, {"bf16", STEP_BF16}, {"int8", STEP_INT8}};
+} WAYS[] = {{"OpenBLAS", -1}, {"f32", STEP_F32}, {"bf16", STEP_BF16},
+            {"q8", STEP_Q8},  {"q4", STEP_Q4},   {"int8", STEP_INT8}};
 enum { WAY_COUNT = sizeof WAYS / sizeof *WAYS };
 
 typedef struct Bench {
@@ -101,28 +102,35 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static void pack(Bench *b) {
+/* The tensor that a way is packed of: the weight, rounded where it is quantised. */
+static Tensor source(const Bench *b, StepWeights kind) {
     const int64_t dim[] = {b->M, b->K};
-    Tensor weight = tensor_shape(DTYPE_F32, 2, dim);
-    weight.buf = buf_wrap(b->weight, tensor_bytes(&weight), NULL);
-    int8_t *codes = room((size_t)(b->M * b->K));
-    float *scales = room((size_t)b->M * sizeof(float));
-    for (int64_t i = 0; i < b->M * b->K; i++)
-        codes[i] = (int8_t)(random_uniform(5, (uint64_t)i) * 255 - 127);
-    for (int64_t i = 0; i < b->M; i++) scales[i] = 0.01f;
+    Tensor tensor = tensor_shape(DTYPE_F32, 2, dim);
+    if (kind == STEP_F32 || kind == STEP_BF16) {
+        tensor.buf = buf_wrap(b->weight, tensor_bytes(&tensor), NULL);
+        return tensor;
+    }
+    Diag *diag = diag_create();
+    tensor = kind == STEP_Q4 ? q4_shape(2, dim, 64, false) : q8_shape(2, dim);
+    if (tensor_allocate(&tensor, diag) != STATUS_OK) exit(1);
+    for (int64_t r = 0; r < b->M; r++)
+        quantised_round_row(&tensor, r, b->weight + r * b->K);
+    diag_destroy(diag);
+    return tensor;
+}
+
+static void pack(Bench *b) {
     for (int way = 0; way < WAY_COUNT; way++) {
         if (WAYS[way].kind < 0) continue;
+        const StepWeights kind = (StepWeights)WAYS[way].kind;
+        Tensor weight = source(b, kind);
         Matrix *matrix = &b->packed[way];
-        *matrix = (Matrix){b->M, b->K, (StepWeights)WAYS[way].kind, NULL};
+        *matrix = matrix_of(&weight, false, kind);
         void *data = room(matrix_bytes(matrix));
-        if (matrix->kind == STEP_INT8)
-            matrix_pack_int8(matrix, codes, scales, data);
-        else
-            matrix_pack(matrix, &weight, false, data);
+        matrix_pack(matrix, &weight, false, data);
         matrix->data = data;
+        tensor_release(&weight);
     }
-    free(codes), free(scales);
-    tensor_release(&weight);
 }
 
 static void run_shape(int64_t M, int64_t K, int64_t rows, int threads, int repeats) {

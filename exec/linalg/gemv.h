@@ -1,10 +1,11 @@
-/* Products of a matrix with one vector or a few: what generation does most.
+/* Products with weights that are packed once: of one vector or a few, which is what
+ * generation does most, and of the rows of many samples.
  *
- * Weights are packed once in panels of 16 rows: element (r, k) of W[M, K] is lane r % 16
- * of the k-th group of 16 of panel r / 16; missing rows of the last panel are zero. A
- * panel is read from front to back and no sum runs across lanes. Every result is one sum
- * over k in order, whatever rows and vectors are computed together, so that its bytes
- * depend neither on the threads nor on how many tokens are taken at once. */
+ * Weights lie in panels of 16 rows: element (r, k) of W[M, K] is lane r % 16 of the k-th
+ * group of 16 of panel r / 16; missing rows of the last panel are zero. A panel is read
+ * from front to back and no sum runs across lanes. Every result is one sum over k in
+ * order, whatever rows and vectors are computed together, so that its bytes depend
+ * neither on the threads nor on how many tokens are taken at once. */
 #ifndef COMPRESS_EXEC_LINALG_GEMV_H
 #define COMPRESS_EXEC_LINALG_GEMV_H
 
@@ -15,16 +16,25 @@ enum { PANEL_ROWS = 16 };
 /* How weights are kept.
  *
  * bf16: rounded to nearest even; columns k and k + 1 (k even) of a row share 32 bits, the
- * even one low. Sums are float.
+ * even one low.
  *
- * int8: whole numbers from -127 to 127, and a scale s_w for each row, which lie behind
- * the panels. Columns 4 j .. 4 j + 3 of a row are 32 bits, the first one lowest, each a
- * byte w + 128; columns beyond the last count nothing. Vectors are rounded to whole
- * numbers as well, q = rint(x (127 / max|x|)), s_x = max|x| / 127, and y = (sum_k w q)
- * (s_x s_w) + b in float, without fused sums: the same bytes on every processor. A vector
- * of zeros, or so small that 127 / max|x| overflows, counts as zeros; one with NaN or an
- * infinity gives NaN. K is at most INTEGER_COLUMNS_MAX, so that sums fit 32 bits. */
-typedef enum StepWeights { STEP_F32, STEP_BF16, STEP_INT8 } StepWeights;
+ * q8, q4: the whole numbers of a quantised tensor (ir/quantised.h), which become floats
+ * in registers. q8: a byte for each; a row's sum is multiplied by its scale. q4: a group
+ * of columns begins with the 16 rows' scales (float16) and, where there are any, zero
+ * points (bytes); columns k and k + 1 of a row share a byte, the even one low. Each group
+ * is summed by itself and multiplied by the scale.
+ *
+ * int8: the whole numbers of a q8 tensor for products of whole numbers; the rows' scales
+ * lie behind the panels. Columns 4 j .. 4 j + 3 of a row are 32 bits, the first one
+ * lowest, each a byte w + 128; columns beyond the last count nothing. Vectors are rounded
+ * to whole numbers as well, q = rint(x (127 / max|x|)), s_x = max|x| / 127, and y =
+ * (sum_k w q) (s_x s_w) + b in float, without fused sums: the same bytes on every
+ * processor. A vector of zeros, or so small that 127 / max|x| overflows, counts as zeros;
+ * one with NaN or an infinity gives NaN. K is at most INTEGER_COLUMNS_MAX, so that sums
+ * fit 32 bits.
+ *
+ * Sums of all but int8 are float. */
+typedef enum StepWeights { STEP_F32, STEP_BF16, STEP_Q8, STEP_Q4, STEP_INT8 } StepWeights;
 
 enum { INTEGER_MOST = 127, INTEGER_COLUMNS_MAX = 1 << 17 };
 
@@ -36,20 +46,32 @@ typedef struct Matrix {
     int64_t rows, columns; /* M, K */
     StepWeights kind;
     const void *data; /* 64-byte aligned */
+    int64_t group;    /* q4: columns of a group, even */
+    bool zeros;       /* q4: whether groups have zero points */
 } Matrix;
+
+/* The matrix that keeps a tensor's rows, or with `transposed` its columns, in this way,
+ * without data. Quantised kinds are those of a tensor of the type, not transposed. */
+Matrix matrix_of(const Tensor *weight, bool transposed, StepWeights kind);
 
 /* Bytes of the packed weights. */
 size_t matrix_bytes(const Matrix *matrix);
 
+/* Bytes of a panel, from one column (of bf16 and q4: pair of columns; of int8: four) to
+ * the next, and before the first one of a group of q4. */
+int64_t matrix_panel_bytes(const Matrix *matrix);
+int64_t matrix_step_bytes(const Matrix *matrix);
+int64_t matrix_head_bytes(const Matrix *matrix);
+
 /* Packs a real tensor of M * K elements [M, K], or [K, M] with `transposed`, into
- * matrix_bytes bytes of zeros at `data`. */
+ * matrix_bytes bytes of zeros at `data`. Quantised kinds take the numbers as they are. */
 void matrix_pack(const Matrix *matrix, const Tensor *weight, bool transposed, void *data);
 
-/* The same for whole numbers q[M, K] and a scale for each row: a matrix of int8. */
+/* The same for int8 from whole numbers q[M, K] and a scale for each row. */
 void matrix_pack_int8(const Matrix *matrix, const int8_t *q, const float *scale,
                       void *data);
 
-/* Scales of the rows of a matrix of int8, and zeros up to a whole panel. */
+/* Scales of the rows of q8 and int8, and zeros up to a whole panel. */
 const float *matrix_scales(const Matrix *matrix);
 
 /* Columns of panels at any distance, for panels_times (exec/loops/loops.h). */

@@ -2,46 +2,70 @@
 #include "exec/linalg/gemv.h"
 
 #include "ir/half.h"
+#include "ir/quantised.h"
 
 #include <string.h>
 
 enum { QUAD = 4, OFFSET = 128 }; /* of int8 */
 
-static size_t panel_count(const Matrix *matrix) {
-    return (size_t)(matrix->rows + PANEL_ROWS - 1) / PANEL_ROWS;
+/* ---- sizes ---- */
+
+Matrix matrix_of(const Tensor *weight, bool transposed, StepWeights kind) {
+    /* All dimensions but the last are rows, of quantised tensors the first alone. */
+    const bool whole = dtype_is_quantised(weight->dtype);
+    const int64_t count = tensor_count(weight);
+    const int64_t columns = whole        ? quantised_width(weight)
+                            : transposed ? weight->dim[0]
+                                         : weight->dim[weight->rank - 1];
+    return (Matrix){.rows = columns > 0 ? count / columns : 0,
+                    .columns = columns,
+                    .kind = kind,
+                    .group = kind == STEP_Q4 ? weight->group : 0,
+                    .zeros = kind == STEP_Q4 && weight->zeros};
 }
 
-/* Bytes of the panels alone. */
-static size_t panel_bytes(const Matrix *matrix) {
-    const size_t columns = (size_t)matrix->columns;
-    size_t words = columns;
-    if (matrix->kind == STEP_BF16) words = (columns + 1) / 2;
-    if (matrix->kind == STEP_INT8) words = (columns + QUAD - 1) / QUAD;
-    return panel_count(matrix) * PANEL_ROWS * sizeof(uint32_t) * words;
+int64_t matrix_step_bytes(const Matrix *matrix) {
+    const bool byte = matrix->kind == STEP_Q8 || matrix->kind == STEP_Q4;
+    return byte ? PANEL_ROWS : PANEL_ROWS * (int64_t)sizeof(float);
+}
+
+int64_t matrix_head_bytes(const Matrix *matrix) {
+    const int64_t scale = sizeof(uint16_t), zero = matrix->zeros ? 1 : 0;
+    return matrix->kind == STEP_Q4 ? PANEL_ROWS * (scale + zero) : 0;
+}
+
+int64_t matrix_panel_bytes(const Matrix *matrix) {
+    const int64_t K = matrix->columns, step = matrix_step_bytes(matrix);
+    switch (matrix->kind) {
+    case STEP_BF16: return (K + 1) / 2 * step;
+    case STEP_INT8: return (K + QUAD - 1) / QUAD * step;
+    case STEP_Q4:
+        return (K + 1) / 2 * step +
+               (K + matrix->group - 1) / matrix->group * matrix_head_bytes(matrix);
+    default: return K * step;
+    }
+}
+
+/* Rows with those of the last panel that are missing. */
+static int64_t whole_rows(const Matrix *matrix) {
+    return (matrix->rows + PANEL_ROWS - 1) / PANEL_ROWS * PANEL_ROWS;
+}
+
+static size_t panels_bytes(const Matrix *matrix) {
+    return (size_t)(whole_rows(matrix) / PANEL_ROWS * matrix_panel_bytes(matrix));
 }
 
 size_t matrix_bytes(const Matrix *matrix) {
-    const size_t scales = panel_count(matrix) * PANEL_ROWS * sizeof(float);
-    return panel_bytes(matrix) + (matrix->kind == STEP_INT8 ? scales : 0);
+    const bool scales = matrix->kind == STEP_Q8 || matrix->kind == STEP_INT8;
+    return panels_bytes(matrix) +
+           (scales ? (size_t)whole_rows(matrix) * sizeof(float) : 0);
 }
 
 const float *matrix_scales(const Matrix *matrix) {
-    return (const float *)((const char *)matrix->data + panel_bytes(matrix));
+    return (const float *)((const char *)matrix->data + panels_bytes(matrix));
 }
 
-void matrix_pack_int8(const Matrix *matrix, const int8_t *q, const float *scale,
-                      void *data) {
-    const int64_t M = matrix->rows, K = matrix->columns;
-    const int64_t gap = (K + QUAD - 1) / QUAD * QUAD * PANEL_ROWS;
-    memset(data, OFFSET, panel_bytes(matrix));
-    for (int64_t row = 0; row < M; row++) {
-        uint8_t *to = (uint8_t *)data + row / PANEL_ROWS * gap + row % PANEL_ROWS * QUAD;
-        for (int64_t k = 0; k < K; k++)
-            to[k / QUAD * QUAD * PANEL_ROWS + k % QUAD] =
-                (uint8_t)(q[row * K + k] + OFFSET);
-    }
-    memcpy((char *)data + panel_bytes(matrix), scale, (size_t)M * sizeof *scale);
-}
+/* ---- real numbers ---- */
 
 static void put_element(const Matrix *matrix, void *data, int64_t row, int64_t k,
                         float value) {
@@ -55,8 +79,8 @@ static void put_element(const Matrix *matrix, void *data, int64_t row, int64_t k
     *word |= (uint32_t)bf16_from_float(value) << (k % 2 ? 16 : 0);
 }
 
-void matrix_pack(const Matrix *matrix, const Tensor *weight, bool transposed,
-                 void *data) {
+static void pack_reals(const Matrix *matrix, const Tensor *weight, bool transposed,
+                       void *data) {
     enum { PIECE = 1024 };
     float piece[PIECE];
     const int64_t width = transposed ? matrix->rows : matrix->columns;
@@ -68,5 +92,73 @@ void matrix_pack(const Matrix *matrix, const Tensor *weight, bool transposed,
         for (int64_t i = 0; i < n; i++)
             put_element(matrix, data, transposed ? minor + i : major,
                         transposed ? major : minor + i, piece[i]);
+    }
+}
+
+/* ---- whole numbers ---- */
+
+/* Where row r begins. */
+static uint8_t *row_of_panel(const Matrix *matrix, void *data, int64_t row) {
+    return (uint8_t *)data + row / PANEL_ROWS * matrix_panel_bytes(matrix);
+}
+
+static void put_scales(const Matrix *matrix, const void *scale, void *data) {
+    memcpy((char *)data + panels_bytes(matrix), scale,
+           (size_t)matrix->rows * sizeof(float));
+}
+
+static void pack_q8(const Matrix *matrix, const Tensor *weight, void *data) {
+    const int64_t K = matrix->columns;
+    const uint8_t *q = tensor_q_values(weight);
+    for (int64_t row = 0; row < matrix->rows; row++) {
+        uint8_t *to = row_of_panel(matrix, data, row) + row % PANEL_ROWS;
+        for (int64_t k = 0; k < K; k++) to[k * PANEL_ROWS] = q[row * K + k];
+    }
+    put_scales(matrix, tensor_q_scales(weight), data);
+}
+
+void matrix_pack_int8(const Matrix *matrix, const int8_t *q, const float *scale,
+                      void *data) {
+    const int64_t K = matrix->columns;
+    memset(data, OFFSET, panels_bytes(matrix));
+    for (int64_t row = 0; row < matrix->rows; row++) {
+        uint8_t *to = row_of_panel(matrix, data, row) + row % PANEL_ROWS * QUAD;
+        for (int64_t k = 0; k < K; k++)
+            to[k / QUAD * QUAD * PANEL_ROWS + k % QUAD] =
+                (uint8_t)(q[row * K + k] + OFFSET);
+    }
+    put_scales(matrix, scale, data);
+}
+
+/* A tensor's halves are bytes here: in a file they may lie anywhere. */
+static void pack_q4(const Matrix *matrix, const Tensor *weight, void *data) {
+    const int64_t K = matrix->columns, groups = tensor_q_groups(weight);
+    const int64_t head = matrix_head_bytes(matrix), bytes = (K + 1) / 2;
+    const uint8_t *q = tensor_q_values(weight), *zero = tensor_q_zeros(weight);
+    const char *scale = tensor_q_scales(weight);
+    for (int64_t row = 0; row < matrix->rows; row++) {
+        uint8_t *to = row_of_panel(matrix, data, row);
+        const int64_t lane = row % PANEL_ROWS, half = sizeof(uint16_t);
+        for (int64_t g = 0; g < groups; g++) {
+            const int64_t first = g * matrix->group / 2, rest = bytes - first;
+            const int64_t count = rest < matrix->group / 2 ? rest : matrix->group / 2;
+            memcpy(to + lane * half, scale + (row * groups + g) * half, (size_t)half);
+            if (zero) to[PANEL_ROWS * half + lane] = zero[row * groups + g];
+            to += head;
+            for (int64_t i = 0; i < count; i++, to += PANEL_ROWS)
+                to[lane] = q[row * bytes + first + i];
+        }
+    }
+}
+
+void matrix_pack(const Matrix *matrix, const Tensor *weight, bool transposed,
+                 void *data) {
+    switch (matrix->kind) {
+    case STEP_Q8: pack_q8(matrix, weight, data); break;
+    case STEP_Q4: pack_q4(matrix, weight, data); break;
+    case STEP_INT8:
+        matrix_pack_int8(matrix, tensor_q_values(weight), tensor_q_scales(weight), data);
+        break;
+    default: pack_reals(matrix, weight, transposed, data);
     }
 }

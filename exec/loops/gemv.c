@@ -1,127 +1,309 @@
-/* Products with a few vectors: see exec/linalg/gemv.h.
+/* Products with packed weights: see exec/linalg/gemv.h.
  *
- * The inner blocks hold one register of 16 sums for each panel and vector. With one
- * vector four panels are read at once, which is what memory needs to be busy; with
- * several, each panel read is used for all of them. */
+ * A tile is some panels times some vectors; its sums stay in registers. With one vector
+ * several panels are read at once, which is what memory needs to be busy; with several,
+ * each weight that is read, and widened where it is kept in fewer bits, is used for all
+ * of them. */
 #include "exec/loops/loops.h"
+
+#include "ir/half.h"
+
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-typedef float Vec
-    __attribute__((vector_size(4 * PANEL_ROWS), aligned(sizeof(float)), may_alias));
-typedef uint32_t Words
-    __attribute__((vector_size(4 * PANEL_ROWS), aligned(sizeof(float)), may_alias));
-
-/* Panels at once for one vector; vectors at once and panels for them: as many sums as
- * there are registers. */
-enum { SOLO_PANELS = 4, ACCUMULATORS = 16 };
-#ifdef __AVX512F__
-enum { VECTORS = 8, VECTOR_PANELS = 2 };
-#elif defined(__SSE2__) && !defined(__AVX__)
-enum { VECTORS = 2, VECTOR_PANELS = 1 };
+/* Floats of a register. Tiles have 1, 2, 4 or VECTORS vectors; with the latter
+ * VECTOR_PANELS panels, with one SOLO_PANELS: about as many sums as there are registers.
+ */
+#if defined(__AVX512F__)
+enum { LANES = 16, VECTORS = 12, VECTOR_PANELS = 2, SOLO_PANELS = 4 };
+#elif defined(__AVX2__)
+enum { LANES = 8, VECTORS = 6, VECTOR_PANELS = 1, SOLO_PANELS = 4 };
+#elif defined(__aarch64__)
+enum { LANES = 4, VECTORS = 6, VECTOR_PANELS = 1, SOLO_PANELS = 4 };
 #else
-enum { VECTORS = 4, VECTOR_PANELS = 1 };
+enum { LANES = 4, VECTORS = 2, VECTOR_PANELS = 1, SOLO_PANELS = 2 };
+#endif
+enum { PARTS = PANEL_ROWS / LANES, /* registers of a panel */ SUMS = 24 };
+
+#define VECTOR(type, bytes)                                                              \
+    type __attribute__((vector_size(bytes), aligned(1), may_alias))
+typedef VECTOR(float, 4 * LANES) Vec;
+typedef VECTOR(uint32_t, 4 * LANES) Words;
+typedef VECTOR(int32_t, 4 * LANES) Ints;
+
+/* Weights of a tile: panel p begins at w + p * gap bytes, the next column `step` bytes
+ * further. */
+typedef struct Source {
+    const char *w;
+    int64_t step, gap, K;
+    const Matrix *matrix; /* int4 */
+} Source;
+
+/* ---- widening ---- */
+
+/* LANES bytes as whole numbers of 32 bits. */
+#if defined(__AVX512F__)
+#define WIDEN_SIGNED(p)                                                                  \
+    ((Ints)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(p))))
+#define WIDEN(p) ((Words)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(p))))
+#elif defined(__AVX2__)
+#define WIDEN_SIGNED(p)                                                                  \
+    ((Ints)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p))))
+#define WIDEN(p) ((Words)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(p))))
+#else
+typedef VECTOR(int8_t, LANES) SignedBytes;
+typedef VECTOR(uint8_t, LANES) Bytes;
+#define WIDEN_SIGNED(p) __builtin_convertvector(*(const SignedBytes *)(p), Ints)
+#define WIDEN(p)        __builtin_convertvector(*(const Bytes *)(p), Words)
+#endif
+#define TO_FLOAT(ints) __builtin_convertvector((Ints)(ints), Vec)
+
+/* LANES numbers of 16 bits, float16. */
+#if defined(__AVX512F__)
+#define WIDEN_HALF(p) ((Vec)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(p))))
+#elif defined(__F16C__)
+#define WIDEN_HALF(p) ((Vec)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p))))
+#else
+ALWAYS_INLINE Vec widen_half(const uint16_t *p) {
+    Vec value;
+    for (int i = 0; i < LANES; i++) value[i] = f16_to_float(p[i]);
+    return value;
+}
+#define WIDEN_HALF(p) widen_half((const uint16_t *)(p))
 #endif
 
-/* ---- inner blocks ---- */
+/* The floats of 4 bits each in the low halves of bytes, which were widened. */
+#if defined(__AVX512F__)
+#define NIBBLES(words)                                                                   \
+    ((Vec)_mm512_permutexvar_ps(                                                         \
+        (__m512i)(words),                                                                \
+        (__m512)(Vec){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}))
+#else
+#define NIBBLES(words) TO_FLOAT((words)&15)
+#endif
 
-/* sums[p * n + t] = sum_k w[p, k] x[t, k] with floats as weights. */
-ALWAYS_INLINE void block_f32(const Panels *in, const float *x, int64_t ldx, int panels,
-                             int n, Vec *sums) {
-    const float *w = in->w;
-    for (int i = 0; i < panels * n; i++) sums[i] = (Vec){0};
-    for (int64_t k = 0; k < in->K; k++, w += in->step)
-        for (int p = 0; p < panels; p++) {
-            const Vec row = *(const Vec *)(w + p * in->gap);
-            for (int t = 0; t < n; t++) sums[p * n + t] += row * x[t * ldx + k];
-        }
+/* ---- tiles ---- */
+
+/* sum[p, t] += row[p] x[t, k] for one column k of the panels, PARTS registers each. */
+ALWAYS_INLINE void add_column(const Vec *row, const float *x, int64_t ldx, int panels,
+                              int n, Vec *sum) {
+    for (int t = 0; t < n; t++)
+        for (int p = 0; p < panels; p++)
+            for (int i = 0; i < PARTS; i++)
+                sum[(p * n + t) * PARTS + i] += row[p * PARTS + i] * x[t * ldx];
 }
 
-/* The same with pairs of bf16: the upper half of a float is one. An odd last column is
- * paired with nothing. */
-ALWAYS_INLINE void block_bf16(const Panels *in, const float *x, int64_t ldx, int panels,
-                              int n, Vec *sums) {
-    const float *w = in->w;
-    for (int i = 0; i < panels * n; i++) sums[i] = (Vec){0};
+/* sum[p, t] = sum_k w[p, k] x[t, k]: floats. */
+ALWAYS_INLINE void f32_tile(const Source *in, const float *x, int64_t ldx, int panels,
+                            int n, Vec *sum) {
+    const char *w = in->w;
+    for (int64_t k = 0; k < in->K; k++, w += in->step) {
+        Vec row[SOLO_PANELS * PARTS];
+        for (int p = 0; p < panels; p++)
+            for (int i = 0; i < PARTS; i++)
+                row[p * PARTS + i] = ((const Vec *)(w + p * in->gap))[i];
+        add_column(row, x + k, ldx, panels, n, sum);
+    }
+}
+
+/* One column, or with `both` two in pairs of bf16: the upper half of a float is one. */
+ALWAYS_INLINE void bf16_pair(const char *w, int64_t gap, const float *x, int64_t ldx,
+                             bool both, int panels, int n, Vec *sum) {
+    Vec even[SOLO_PANELS * PARTS], odd[SOLO_PANELS * PARTS];
+    for (int p = 0; p < panels; p++)
+        for (int i = 0; i < PARTS; i++) {
+            const Words pair = ((const Words *)(w + p * gap))[i];
+            even[p * PARTS + i] = (Vec)(pair << 16);
+            odd[p * PARTS + i] = (Vec)(pair & 0xffff0000u);
+        }
+    add_column(even, x, ldx, panels, n, sum);
+    if (both) add_column(odd, x + 1, ldx, panels, n, sum);
+}
+
+ALWAYS_INLINE void bf16_tile(const Source *in, const float *x, int64_t ldx, int panels,
+                             int n, Vec *sum) {
+    const char *w = in->w;
     int64_t k = 0;
     for (; k + 1 < in->K; k += 2, w += in->step)
-        for (int p = 0; p < panels; p++) {
-            const Words pair = *(const Words *)(w + p * in->gap);
-            const Vec even = (Vec)(pair << 16), odd = (Vec)(pair & 0xffff0000u);
-            for (int t = 0; t < n; t++) sums[p * n + t] += even * x[t * ldx + k];
-            for (int t = 0; t < n; t++) sums[p * n + t] += odd * x[t * ldx + k + 1];
-        }
-    for (int p = 0; p < panels && k < in->K; p++) {
-        const Vec even = (Vec)(*(const Words *)(w + p * in->gap) << 16);
-        for (int t = 0; t < n; t++) sums[p * n + t] += even * x[t * ldx + k];
+        bf16_pair(w, in->gap, x + k, ldx, true, panels, n, sum);
+    for (; k < in->K; k++) bf16_pair(w, in->gap, x + k, ldx, false, panels, n, sum);
+}
+
+/* Bytes with a sign; the scale is for who takes the sums. */
+ALWAYS_INLINE void q8_tile(const Source *in, const float *x, int64_t ldx, int panels,
+                           int n, Vec *sum) {
+    const char *w = in->w;
+    for (int64_t k = 0; k < in->K; k++, w += in->step) {
+        Vec row[SOLO_PANELS * PARTS];
+        for (int p = 0; p < panels; p++)
+            for (int i = 0; i < PARTS; i++)
+                row[p * PARTS + i] = TO_FLOAT(WIDEN_SIGNED(w + p * in->gap + i * LANES));
+        add_column(row, x + k, ldx, panels, n, sum);
     }
 }
 
-typedef void Block(const Panels *in, const float *x, int64_t ldx, Vec *sums);
+/* One or two columns of q - z. */
+ALWAYS_INLINE void q4_pair(const char *w, int64_t gap, const Vec *zero, const float *x,
+                           int64_t ldx, bool both, int panels, int n, Vec *sum) {
+    Vec even[SOLO_PANELS * PARTS], odd[SOLO_PANELS * PARTS];
+    for (int p = 0; p < panels; p++)
+        for (int i = 0; i < PARTS; i++) {
+            const int at = p * PARTS + i;
+            const Words pair = WIDEN(w + p * gap + i * LANES);
+            even[at] = NIBBLES(pair) - zero[at];
+            odd[at] = NIBBLES(pair >> 4) - zero[at];
+        }
+    add_column(even, x, ldx, panels, n, sum);
+    if (both) add_column(odd, x + 1, ldx, panels, n, sum);
+}
 
-/* Defines a block of a fixed size, so that the sums stay in registers. */
-#define DEFINE_BLOCK(kind, name, panels, n)                                              \
-    static void kind##_##name(const Panels *in, const float *x, int64_t ldx,             \
+/* Register `part` of the zero points of a group that begins at w. */
+ALWAYS_INLINE Vec zero_points(const Matrix *matrix, const char *w, int part) {
+    enum { MIDDLE = 8, SCALES = 2 * PANEL_ROWS };
+    if (matrix->zeros) return TO_FLOAT(WIDEN(w + SCALES + part * LANES));
+    return (Vec){0} + MIDDLE;
+}
+
+/* One group of `count` columns. */
+ALWAYS_INLINE void q4_group(const char *w, int64_t gap, const Vec *zero, const float *x,
+                            int64_t ldx, int64_t count, int panels, int n, Vec *sum) {
+    int64_t k = 0;
+    for (; k + 1 < count; k += 2, w += PANEL_ROWS)
+        q4_pair(w, gap, zero, x + k, ldx, true, panels, n, sum);
+    for (; k < count; k++) q4_pair(w, gap, zero, x + k, ldx, false, panels, n, sum);
+}
+
+/* Defines a tile of a fixed size. Sums that are one struct, and no loops around the
+ * tile's own, keep them in registers. */
+#define DEFINE_TILE(kind, name, panels, n)                                               \
+    static void kind##_##name(const Source *in, const float *x, int64_t ldx,             \
                               Vec *sums) {                                               \
-        Vec held[(panels) * (n)];                                                        \
-        block_##kind(in, x, ldx, panels, n, held);                                       \
-        for (int i = 0; i < (panels) * (n); i++) sums[i] = held[i];                      \
+        typedef struct Held {                                                            \
+            Vec sum[(panels) * (n)*PARTS];                                               \
+        } Held;                                                                          \
+        Held held = {0};                                                                 \
+        kind##_tile(in, x, ldx, panels, n, held.sum);                                    \
+        *(Held *)sums = held;                                                            \
     }
-#define DEFINE_BLOCKS(kind)                                                              \
-    DEFINE_BLOCK(kind, single, 1, 1)                                                     \
-    DEFINE_BLOCK(kind, solo, SOLO_PANELS, 1)                                             \
-    DEFINE_BLOCK(kind, narrow, 1, VECTORS)                                               \
-    DEFINE_BLOCK(kind, full, VECTOR_PANELS, VECTORS)
+
+/* The same of int4: sums of a group times its scales are added up. */
+#define DEFINE_Q4(kind, name, panels, n)                                                 \
+    static void kind##_##name(const Source *in, const float *x, int64_t ldx,             \
+                              Vec *sums) {                                               \
+        typedef struct Held {                                                            \
+            Vec sum[(panels) * (n)*PARTS];                                               \
+        } Held;                                                                          \
+        const Matrix *matrix = in->matrix;                                               \
+        const int64_t head = matrix_head_bytes(matrix);                                  \
+        const char *w = in->w;                                                           \
+        Held total = {0};                                                                \
+        for (int64_t k = 0; k < in->K; k += matrix->group) {                             \
+            const int64_t rest = in->K - k;                                              \
+            const int64_t count = rest < matrix->group ? rest : matrix->group;           \
+            Vec zero[(panels)*PARTS];                                                    \
+            for (int i = 0; i < (panels)*PARTS; i++)                                     \
+                zero[i] = zero_points(matrix, w + i / PARTS * in->gap, i % PARTS);       \
+            Held held = {0};                                                             \
+            q4_group(w + head, in->gap, zero, x + k, ldx, count, panels, n, held.sum);   \
+            for (int p = 0; p < (panels); p++)                                           \
+                for (int i = 0; i < PARTS; i++) {                                        \
+                    const Vec scale = WIDEN_HALF(w + p * in->gap + 2 * i * LANES);       \
+                    for (int t = 0; t < (n); t++) {                                      \
+                        const int at = (p * (n) + t) * PARTS + i;                        \
+                        total.sum[at] += scale * held.sum[at];                           \
+                    }                                                                    \
+                }                                                                        \
+            w += head + (count + 1) / 2 * PANEL_ROWS;                                    \
+        }                                                                                \
+        *(Held *)sums = total;                                                           \
+    }
+
+#define DEFINE_TILES(kind, DEFINE)                                                       \
+    DEFINE(kind, single, 1, 1)                                                           \
+    DEFINE(kind, solo, SOLO_PANELS, 1)                                                   \
+    DEFINE(kind, narrow2, 1, 2)                                                          \
+    DEFINE(kind, narrow4, 1, 4)                                                          \
+    DEFINE(kind, narrow, 1, VECTORS)                                                     \
+    DEFINE(kind, wide2, VECTOR_PANELS, 2)                                                \
+    DEFINE(kind, wide4, VECTOR_PANELS, 4)                                                \
+    DEFINE(kind, wide, VECTOR_PANELS, VECTORS)
+#define TILES(kind)                                                                      \
+    {                                                                                    \
+        {kind##_single, kind##_narrow2, kind##_narrow4, kind##_narrow}, {                \
+            kind##_solo, kind##_wide2, kind##_wide4, kind##_wide                         \
+        }                                                                                \
+    }
 /* clang-format off */
-DEFINE_BLOCKS(f32)
-DEFINE_BLOCKS(bf16)
+DEFINE_TILES(f32, DEFINE_TILE)
+DEFINE_TILES(bf16, DEFINE_TILE)
+DEFINE_TILES(q8, DEFINE_TILE)
+DEFINE_TILES(q4, DEFINE_Q4)
 /* clang-format on */
 
-/* [kind][several vectors][several panels] */
-static Block *const BLOCKS[2][2][2] = {
-    {{f32_single, f32_solo}, {f32_narrow, f32_full}},
-    {{bf16_single, bf16_solo}, {bf16_narrow, bf16_full}},
+/* [kind][several panels][size] */
+enum { SIZES = 4 };
+typedef void Tile(const Source *in, const float *x, int64_t ldx, Vec *sums);
+static Tile *const TILE[][2][SIZES] = {
+    [STEP_F32] = TILES(f32),
+    [STEP_BF16] = TILES(bf16),
+    [STEP_Q8] = TILES(q8),
+    [STEP_Q4] = TILES(q4),
 };
+static const int SIZE[SIZES] = {1, 2, 4, VECTORS};
 
 /* ---- products ---- */
 
-/* What goes to y: columns first .. last - 1 of panels whose first column is `column`. */
+/* What goes to y: columns first .. last - 1; times scales, plus bias, where there are. */
 typedef struct Target {
     int64_t first, last;
-    const float *bias;
+    const float *scale, *bias;
     float *y;
     int64_t ldy;
 } Target;
 
+/* The sums of one vector with the panel whose first column is `column`. */
 static void put_panel(const Target *to, int64_t column, int64_t t, const Vec *sums) {
     float *y = to->y + t * to->ldy;
-    if (column >= to->first && column + PANEL_ROWS <= to->last) {
-        const Vec bias = to->bias ? *(const Vec *)(to->bias + column) : (Vec){0};
-        *(Vec *)(y + column) = *sums + bias;
+    if (column < to->first || column + PANEL_ROWS > to->last) {
+        for (int lane = 0; lane < PANEL_ROWS; lane++) {
+            const int64_t at = column + lane;
+            const float sum = sums[lane / LANES][lane % LANES];
+            if (at < to->first || at >= to->last) continue;
+            y[at] =
+                (to->scale ? sum * to->scale[at] : sum) + (to->bias ? to->bias[at] : 0);
+        }
         return;
     }
-    for (int lane = 0; lane < PANEL_ROWS; lane++) {
-        const int64_t at = column + lane;
-        if (at >= to->first && at < to->last)
-            y[at] = (*sums)[lane] + (to->bias ? to->bias[at] : 0);
+    for (int i = 0; i < PARTS; i++) {
+        const int64_t at = column + i * LANES;
+        Vec sum = sums[i];
+        if (to->scale) sum *= *(const Vec *)(to->scale + at);
+        if (to->bias) sum += *(const Vec *)(to->bias + at);
+        *(Vec *)(y + at) = sum;
     }
 }
 
 /* `panels` panels from the one at `column` on, times all vectors. */
-static void times_panels(const Panels *in, StepWeights kind, int64_t column,
-                         const float *x, int64_t ldx, int64_t count, const Target *to) {
-    Vec sums[ACCUMULATORS];
-    int64_t t = 0;
-    for (int n; t < count; t += n) {
-        n = count - t >= VECTORS ? VECTORS : 1;
+static void times_panels(const Source *in, StepWeights kind, int64_t panels,
+                         int64_t column, const float *x, int64_t ldx, int64_t count,
+                         const Target *to) {
+    Vec sums[SUMS * PARTS];
+    for (int64_t t = 0, n; t < count; t += n) {
+        int size = SIZES - 1;
+        while (SIZE[size] > count - t) size--;
+        n = SIZE[size];
         const int wide = n > 1 ? VECTOR_PANELS : SOLO_PANELS;
-        for (int64_t p = 0, step; p < in->panels; p += step) {
-            Panels part = *in;
-            step = in->panels - p >= wide ? wide : 1;
+        for (int64_t p = 0, step; p < panels; p += step) {
+            Source part = *in;
+            step = panels - p >= wide ? wide : 1;
             part.w += p * in->gap;
-            BLOCKS[kind][n > 1][step > 1](&part, x + t * ldx, ldx, sums);
+            TILE[kind][step > 1][size](&part, x + t * ldx, ldx, sums);
             for (int64_t i = 0; i < step * n; i++)
-                put_panel(to, column + (p + i / n) * PANEL_ROWS, t + i % n, &sums[i]);
+                put_panel(to, column + (p + i / n) * PANEL_ROWS, t + i % n,
+                          &sums[i * PARTS]);
         }
     }
 }
@@ -133,21 +315,23 @@ void REAL_FN(matrix_times)(const Matrix *matrix, int64_t first, int64_t last,
         REAL_FN(integer_times)(matrix, first, last, bias, x, ldx, y, ldy, count);
         return;
     }
-    const int64_t pairs = (matrix->columns + 1) / 2;
-    const int64_t gap =
-        PANEL_ROWS * (matrix->kind == STEP_BF16 ? pairs : matrix->columns);
-    const Target to = {first, last, bias, y, ldy};
-    const int64_t end = (last + PANEL_ROWS - 1) / PANEL_ROWS;
+    const int64_t gap = matrix_panel_bytes(matrix),
+                  end = (last + PANEL_ROWS - 1) / PANEL_ROWS;
+    const Target to = {
+        first, last, matrix->kind == STEP_Q8 ? matrix_scales(matrix) : NULL,
+        bias,  y,    ldy};
     for (int64_t p = first / PANEL_ROWS, n; p < end; p += n) {
+        const Source part = {(const char *)matrix->data + p * gap,
+                             matrix_step_bytes(matrix), gap, matrix->columns, matrix};
         n = end - p < SOLO_PANELS ? end - p : SOLO_PANELS;
-        const Panels part = {(const float *)matrix->data + p * gap, PANEL_ROWS, gap, n,
-                             matrix->columns};
-        times_panels(&part, matrix->kind, p * PANEL_ROWS, x, ldx, count, &to);
+        times_panels(&part, matrix->kind, n, p * PANEL_ROWS, x, ldx, count, &to);
     }
 }
 
 void REAL_FN(panels_times)(const Panels *panels, const float *x, int64_t ldx, float *y,
                            int64_t ldy, int64_t count) {
-    const Target to = {0, panels->panels * PANEL_ROWS, NULL, y, ldy};
-    times_panels(panels, STEP_F32, 0, x, ldx, count, &to);
+    const Source in = {(const char *)panels->w, panels->step * (int64_t)sizeof(float),
+                       panels->gap * (int64_t)sizeof(float), panels->K, NULL};
+    const Target to = {0, panels->panels * PANEL_ROWS, NULL, NULL, y, ldy};
+    times_panels(&in, STEP_F32, panels->panels, 0, x, ldx, count, &to);
 }

@@ -1,6 +1,7 @@
 /* Products with packed weights against naive loops in double, in all the ways rows and
  * vectors can be taken together; rounding to bf16 against values by hand. */
 #include "exec/loops/loops.h"
+#include "ir/quantised.h"
 #include "ir/random.h"
 #include "tests/support/check.h"
 #include "tests/support/rounding.h"
@@ -36,7 +37,37 @@ static void *zeros(size_t bytes) {
     return data;
 }
 
-static void case_open(Case *c, int64_t M, int64_t K, bool transposed, StepWeights kind) {
+/* Ways that weights are kept: q4 with and without zero points, and in short groups. */
+static const struct {
+    StepWeights kind;
+    bool transposed;
+    int64_t group;
+    bool zeros;
+} WAYS[] = {
+    {STEP_F32},
+    {STEP_F32, true},
+    {STEP_BF16},
+    {STEP_BF16, true},
+    {STEP_Q8},
+    {STEP_Q4, .group = 32},
+    {STEP_Q4, .group = 64, .zeros = true},
+};
+enum { WAY_COUNT = sizeof WAYS / sizeof *WAYS };
+
+/* The nearest q8 or q4 in place of the weight. */
+static void quantise(Case *c, int64_t group, bool zeros, Diag *diag) {
+    Tensor q = c->kind == STEP_Q8 ? q8_shape(2, c->weight.dim)
+                                  : q4_shape(2, c->weight.dim, group, zeros);
+    assert_ok(tensor_allocate(&q, diag), diag);
+    for (int64_t r = 0; r < c->M; r++)
+        quantised_round_row(&q, r, (const float *)tensor_data(&c->weight) + r * c->K);
+    tensor_release(&c->weight);
+    c->weight = q;
+}
+
+static void case_open(Case *c, int64_t M, int64_t K, int way) {
+    const bool transposed = WAYS[way].transposed;
+    const StepWeights kind = WAYS[way].kind;
     Diag *diag = diag_create();
     void *data = NULL;
     *c = (Case){.M = M, .K = K, .transposed = transposed, .kind = kind};
@@ -45,7 +76,11 @@ static void case_open(Case *c, int64_t M, int64_t K, bool transposed, StepWeight
     assert_ok(tensor_writable(&c->weight, &data, diag), diag);
     for (int64_t i = 0; i < M * K; i++)
         ((float *)data)[i] = (float)random_normal(1, (uint64_t)i);
-    c->matrix = (Matrix){M, K, kind, NULL};
+    if (kind == STEP_Q8 || kind == STEP_Q4)
+        quantise(c, WAYS[way].group, WAYS[way].zeros, diag);
+    c->matrix = matrix_of(&c->weight, transposed, kind);
+    assert_int_equal(c->matrix.rows, M);
+    assert_int_equal(c->matrix.columns, K);
     c->packed = zeros(matrix_bytes(&c->matrix));
     matrix_pack(&c->matrix, &c->weight, transposed, c->packed);
     c->matrix.data = c->packed;
@@ -66,15 +101,16 @@ static void case_close(Case *c) {
 
 /* The sum, and how far one in float may be from it. */
 static double naive(const Case *c, int64_t t, int64_t row, double *tolerance) {
-    const float *w = tensor_data(&c->weight);
     double sum = c->bias[row], size = fabs(sum);
     for (int64_t k = 0; k < c->K; k++) {
-        float x = w[c->transposed ? k * c->M + row : row * c->K + k];
+        float x;
+        tensor_read_f32(&c->weight, c->transposed ? k * c->M + row : row * c->K + k, 1,
+                        &x);
         if (c->kind == STEP_BF16) x = to_bf16(x);
         sum += (double)x * c->x[t * c->K + k];
         size += fabs((double)x * c->x[t * c->K + k]);
     }
-    *tolerance = rounding_error(PRECISION_F32, (double)c->K + 1) * size;
+    *tolerance = rounding_error(PRECISION_F32, (double)c->K + 4) * size;
     return sum;
 }
 
@@ -123,12 +159,11 @@ static void for_levels(void (*check)(const Loops *loops)) {
 
 static void check_products(const Loops *loops) {
     static const int64_t SIZES[][2] = {{1, 1},  {2, 3},   {16, 16}, {17, 5},
-                                       {64, 8}, {40, 33}, {150, 21}};
+                                       {64, 8}, {40, 33}, {150, 79}};
     for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES; i++)
-        for (int way = 0; way < 4; way++) {
+        for (int way = 0; way < WAY_COUNT; way++) {
             Case c;
-            case_open(&c, SIZES[i][0], SIZES[i][1], way & 1,
-                      way & 2 ? STEP_BF16 : STEP_F32);
+            case_open(&c, SIZES[i][0], SIZES[i][1], way);
             c.loops = loops;
             check_case(&c);
             case_close(&c);
@@ -210,11 +245,26 @@ static void test_rounding(void **state) {
     assert_true(isnan(rounded(NAN)));
 }
 
+/* int8 of a tensor is that of its numbers and scales. */
+static void test_pack_int8(void **state) {
+    (void)state;
+    Case c;
+    case_open(&c, 21, 35, 4);
+    const Matrix matrix = matrix_of(&c.weight, false, STEP_INT8);
+    void *a = zeros(matrix_bytes(&matrix)), *b = zeros(matrix_bytes(&matrix));
+    matrix_pack(&matrix, &c.weight, false, a);
+    matrix_pack_int8(&matrix, tensor_q_values(&c.weight), tensor_q_scales(&c.weight), b);
+    assert_memory_equal(a, b, matrix_bytes(&matrix));
+    free(a), free(b);
+    case_close(&c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_panels),
         cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_pack_int8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
