@@ -1,6 +1,8 @@
 /* Graphs of ONNX operators: see onnx_build.h. */
 #include "io/onnx/onnx_build.h"
 
+#include "io/onnx/onnx_few_bits.h"
+#include "io/onnx/onnx_form.h"
 #include "ir/half.h"
 #include "ir/text.h"
 
@@ -67,7 +69,14 @@ const char *onnx_more(OnnxBuild *b) {
 }
 
 const char *onnx_node(OnnxBuild *b, const char *op, const char *const *in, int count) {
+    static const char MICROSOFT[] = "com.microsoft";
+    const size_t domain = sizeof MICROSOFT - 1;
     OnnxNode *node = NEW_MESSAGE(b->arena, OnnxNode, NODE_PROTO);
+    if (strncmp(op, MICROSOFT, domain) == 0) {
+        onnx_build_root(b)->microsoft = true;
+        node->domain = arena_strdup(b->arena, MICROSOFT);
+        op += domain + 1;
+    }
     node->op_type = arena_strdup(b->arena, op);
     node->name =
         arena_printf(b->arena, "%s/%s_%d", b->scope, op, onnx_build_root(b)->numbered++);
@@ -257,6 +266,14 @@ const char *onnx_i64(OnnxBuild *b, int64_t value) {
     return onnx_indices(b, &value, NULL, 0);
 }
 
+const char *onnx_i32(OnnxBuild *b, int32_t value) {
+    return constant(b, ONNX_I32, NULL, 0, &value, sizeof value);
+}
+
+const char *onnx_u8(OnnxBuild *b, uint8_t value) {
+    return constant(b, ONNX_U8, NULL, 0, &value, sizeof value);
+}
+
 const char *onnx_i64s(OnnxBuild *b, const int64_t *values, int count) {
     const int64_t dim = count;
     return onnx_indices(b, values, &dim, 1);
@@ -281,17 +298,6 @@ const char *onnx_real(OnnxBuild *b, double value) {
 
 /* ---- weights ---- */
 
-/* Shape of a storage's weights in a form. */
-static int shape_in_form(const Tensor *tensor, OnnxForm form, int64_t out[RANK_MAX]) {
-    if (form != ONNX_TRANSPOSED) {
-        for (int i = 0; i < tensor->rank; i++) out[i] = tensor->dim[i];
-        return tensor->rank;
-    }
-    out[0] = count_of(tensor->dim + 1, tensor->rank - 1);
-    out[1] = tensor->dim[0];
-    return 2;
-}
-
 static bool shape_is(const OnnxTensor *tensor, const int64_t *dim, int rank) {
     if (tensor->n_dims != (size_t)rank) return false;
     for (int i = 0; i < rank; i++)
@@ -301,10 +307,11 @@ static bool shape_is(const OnnxTensor *tensor, const int64_t *dim, int rank) {
 
 const char *onnx_stored(OnnxBuild *b, const Storage *storage, OnnxForm form,
                         const int64_t *dim, int rank) {
-    static const char *const SUFFIX[] = {"", ".transposed", ".gates"};
+    static const char *const SUFFIX[ONNX_FORMS] = {"",        ".transposed", ".gates",
+                                                   ".blocks", ".scales",     ".zeros"};
     OnnxBuild *root = onnx_build_root(b);
     int64_t own[RANK_MAX];
-    const int own_rank = shape_in_form(&storage->tensor, form, own);
+    const int own_rank = onnx_form_shape(&storage->tensor, form, own);
     OnnxWeight *weight = NULL;
     for (int i = 0; !weight && i < root->weights.count; i++) {
         OnnxWeight *other = root->weights.items[i];
@@ -315,7 +322,7 @@ const char *onnx_stored(OnnxBuild *b, const Storage *storage, OnnxForm form,
         OnnxTensor *tensor = NEW_MESSAGE(b->arena, OnnxTensor, TENSOR_PROTO);
         tensor->name = arena_printf(b->arena, "%s%s", storage->name, SUFFIX[form]);
         tensor->has_data_type = tensor->has_raw_data = true;
-        tensor->data_type = onnx_data_type(storage->tensor.dtype);
+        tensor->data_type = onnx_form_type(&storage->tensor, form);
         tensor->n_dims = (size_t)(dim ? rank : own_rank);
         tensor->dims = ARENA_ARRAY(b->arena, int64_t, RANK_MAX + 1);
         for (size_t i = 0; i < tensor->n_dims; i++)
@@ -330,6 +337,8 @@ const char *onnx_stored(OnnxBuild *b, const Storage *storage, OnnxForm form,
 
 const char *onnx_weight(OnnxBuild *b, const Storage *storage, OnnxForm form,
                         const int64_t *dim, int rank) {
+    if (dtype_is_quantised(storage->tensor.dtype))
+        return onnx_few_bits_weight(b, storage, dim, rank);
     const char *name = onnx_stored(b, storage, form, dim, rank);
     if (onnx_data_type(storage->tensor.dtype) == b->real) return name;
     const char *key = arena_printf(b->arena, "cast %s", name), *kept = onnx_kept(b, key);

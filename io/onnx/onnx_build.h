@@ -22,11 +22,16 @@ typedef struct OnnxList {
     int count, capacity;
 } OnnxList;
 
-/* How the elements of a weight stand in the file. */
+/* How the elements of a weight stand in the file. Of a quantised one its numbers, scales
+ * and zero points are initialisers of their own: io/onnx/onnx_form.h. */
 typedef enum OnnxForm {
-    ONNX_AS_IT_IS,
-    ONNX_TRANSPOSED, /* [M, K...] as [K, M] */
-    ONNX_GATES       /* blocks i, f, g, o of the first axis as i, o, f, g */
+    ONNX_AS_IT_IS,   /* q8: its numbers, int8 */
+    ONNX_TRANSPOSED, /* [M, K...] as [K, M]; not of q4 */
+    ONNX_GATES,  /* blocks i, f, g, o of the first axis as i, o, f, g; not quantised */
+    ONNX_BLOCKS, /* q4: its numbers, two to a byte, [M, groups, bytes of a group] */
+    ONNX_SCALES, /* q8, q4: f32 [M], or [M groups] */
+    ONNX_ZEROS,  /* q4 with zero points: two to a byte, each row in whole bytes */
+    ONNX_FORMS
 } OnnxForm;
 
 /* A weight among the initialisers; its bytes are made when the file is written. */
@@ -43,6 +48,7 @@ struct OnnxBuild {
     const char *scope; /* names of nodes begin with it: "/encoder.3/attention" */
     int32_t real;      /* element type of real values: ONNX_F32 or ONNX_F16 */
     int numbered;      /* nodes named so far; of the outermost graph */
+    bool microsoft;    /* operators of com.microsoft are used; of the outermost graph */
     OnnxList nodes, inputs, outputs;
     OnnxList constants, weights; /* of the outermost graph */
     OnnxList kept;               /* see onnx_keep */
@@ -55,7 +61,8 @@ OnnxBuild *onnx_build_inside(OnnxBuild *outer);
 /* The outermost graph that a body stands in. */
 OnnxBuild *onnx_build_root(OnnxBuild *b);
 
-/* Appends an operator of the standard domain and returns the name of its first output. */
+/* Appends an operator of the standard domain, or of com.microsoft if its name begins with
+ * that and a dot, and returns the name of its first output. */
 const char *onnx_node(OnnxBuild *b, const char *op, const char *const *in, int count);
 #define ONNX_NODE(b, op, ...)                                                            \
     onnx_node((b), (op), (const char *const[]){__VA_ARGS__},                             \
@@ -108,6 +115,8 @@ const char *onnx_range(OnnxBuild *b, const char *from, const char *to);
 /* Constants: a scalar and a vector of integers, a scalar and a tensor of real numbers, a
  * tensor of integers. Equal ones are one. */
 const char *onnx_i64(OnnxBuild *b, int64_t value);
+const char *onnx_i32(OnnxBuild *b, int32_t value);
+const char *onnx_u8(OnnxBuild *b, uint8_t value);
 const char *onnx_i64s(OnnxBuild *b, const int64_t *values, int count);
 #define ONNX_VECTOR(b, ...)                                                              \
     onnx_i64s((b), ONNX_I64S(__VA_ARGS__), ONNX_I64S_COUNT(__VA_ARGS__))
@@ -117,7 +126,8 @@ const char *onnx_indices(OnnxBuild *b, const int64_t *values, const int64_t *dim
                          int rank);
 
 /* A storage's weights in the type that real values have; with `dim` in another shape of
- * as many elements. onnx_stored is the initialiser itself, in the storage's own type. */
+ * as many elements. onnx_stored is the initialiser itself, in the storage's own type; of
+ * a quantised one, what the form says of it. */
 const char *onnx_stored(OnnxBuild *b, const Storage *storage, OnnxForm form,
                         const int64_t *dim, int rank);
 const char *onnx_weight(OnnxBuild *b, const Storage *storage, OnnxForm form,

@@ -24,6 +24,7 @@ typedef struct OnnxExport {
     const char **values;  /* by Node.id; NULL = not written yet */
     const bool *whole;    /* by place among graph->storages: every user is a linear that
                              wants the transpose, so the file holds that */
+    bool by_rows;         /* act=i8 rounds as this program does, else as onnxruntime */
     bool cached;          /* states of the tokens before come in and go out */
     const char *key_mask; /* cached: input [batch, total], 0 = token takes no part; NULL =
                              there is none */
@@ -61,6 +62,14 @@ const char *onnx_named(OnnxExport *x, const Node *node, const char *name);
 
 /* The storage behind operand `i`, NULL when it is no parameter. */
 const Storage *onnx_storage(const Node *node, int i);
+
+/* The weight of a linear as MatMul wants it, [K, M]. A storage that others read as it is,
+ * or that is quantised, stays so, with a Transpose behind it. */
+const char *onnx_linear_matrix(OnnxExport *x, const Node *node);
+
+/* The product of a linear, x times its weight and no bias, where the weight is quantised
+ * or x is rounded (act=i8); NULL where it is a product as any. See onnx_few_bits.h. */
+const char *onnx_few_bits_product(OnnxExport *x, const Node *node);
 
 /* Number of tokens that a dimension stands for, a vector of one element: a constant, or
  * from the shape of an input that has it. */

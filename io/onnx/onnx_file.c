@@ -27,6 +27,12 @@ static Status check_weights(const Node *node, Diag *diag) {
     bool named = first > 1;
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
         named = named || strcmp(NAMES[i], node->op->name) == 0;
+    for (int i = 0; strstr(node->op->name, "lstm") && i < node->in_count; i++)
+        if (node_has(node, i) && node->in[i]->storage &&
+            dtype_is_quantised(node->in[i]->storage->tensor.dtype))
+            return fail_node(node, diag,
+                             "expected weights of gates as real numbers, found quantised "
+                             "ones, which `cast: {dtype: f32}` makes such");
     for (int i = first; named && i < node->in_count; i++) {
         const Operand *operand = &node->op->operands[i];
         const bool value =
@@ -80,7 +86,7 @@ static Status write_external(OnnxBuild *b, const char *name, OutFile *file,
         OnnxTensor *tensor = weight->tensor;
         const uint8_t *bytes;
         Buf *made;
-        const size_t length = tensor_bytes(&weight->storage->tensor);
+        const size_t length = onnx_form_length(&weight->storage->tensor, weight->form);
         const size_t gap = (EXTERNAL_ALIGN - at % EXTERNAL_ALIGN) % EXTERNAL_ALIGN;
         TRY(onnx_form_bytes(&bytes, &made, &weight->storage->tensor, weight->form, diag));
         Status status = outfile_write(file, ZEROS, gap, diag);
@@ -102,19 +108,25 @@ static Status write_external(OnnxBuild *b, const char *name, OutFile *file,
     return STATUS_OK;
 }
 
-static OnnxModel *model_of(OnnxBuild *b, const Model *of, OnnxPart part) {
-    OnnxModel *model = ARENA_NEW(b->arena, OnnxModel);
-    OnnxOpset *opset = ARENA_NEW(b->arena, OnnxOpset);
-    *model = (OnnxModel)ONNX__MODEL_PROTO__INIT;
+static OnnxOpset *opset_of(Arena *arena, const char *domain, int64_t version) {
+    OnnxOpset *opset = ARENA_NEW(arena, OnnxOpset);
     *opset = (OnnxOpset)ONNX__OPERATOR_SET_ID_PROTO__INIT;
     opset->has_version = true;
-    opset->version = OPSET;
-    opset->domain = arena_strdup(b->arena, "");
+    opset->version = version;
+    opset->domain = arena_strdup(arena, domain);
+    return opset;
+}
+
+static OnnxModel *model_of(OnnxBuild *b, const Model *of, OnnxPart part) {
+    OnnxModel *model = ARENA_NEW(b->arena, OnnxModel);
+    *model = (OnnxModel)ONNX__MODEL_PROTO__INIT;
     model->has_ir_version = true;
     model->ir_version = IR_VERSION;
-    model->n_opset_import = 1;
-    model->opset_import = ARENA_NEW(b->arena, OnnxOpset *);
-    model->opset_import[0] = opset;
+    model->opset_import = ARENA_ARRAY(b->arena, OnnxOpset *, 2);
+    model->opset_import[model->n_opset_import++] = opset_of(b->arena, "", OPSET);
+    if (b->microsoft)
+        model->opset_import[model->n_opset_import++] =
+            opset_of(b->arena, "com.microsoft", 1);
     model->producer_name = arena_strdup(b->arena, "compress");
     model->graph = onnx_build_graph(b, "main_graph");
     onnx_notes_put(model, b, of, part);
@@ -149,7 +161,8 @@ static Status write_inside(OnnxBuild *b, const Model *model, OnnxPart part,
                                  diag);
         if (status != STATUS_OK) break;
         weight->tensor->raw_data.data = (uint8_t *)bytes;
-        weight->tensor->raw_data.len = tensor_bytes(&weight->storage->tensor);
+        weight->tensor->raw_data.len =
+            onnx_form_length(&weight->storage->tensor, weight->form);
     }
     if (status == STATUS_OK)
         status = write_file(model_of(b, model, part), path, written, diag);
@@ -178,14 +191,17 @@ static Status write_beside(OnnxBuild *b, const Model *model, OnnxPart part,
 Status onnx_file_write(Model *model, OnnxPart part, const char *path, bool half,
                        const OnnxOptions *options, Written *written, Diag *diag) {
     Arena *arena = arena_create();
-    OnnxExport x = {.graph = model->graph};
+    OnnxExport x = {.graph = model->graph,
+                    .by_rows = options->activations == ONNX_ACTIVATIONS_ROWS};
     graph_number(model->graph);
     x.b = onnx_build_create(arena, half ? ONNX_F16 : ONNX_F32);
     x.values = ARENA_ARRAY(arena, const char *, (size_t)model->graph->node_count + 1);
     onnx_export_part(&x, model, part, options);
     size_t bytes = 0;
-    for (int i = 0; i < x.b->weights.count; i++)
-        bytes += tensor_bytes(&((OnnxWeight *)x.b->weights.items[i])->storage->tensor);
+    for (int i = 0; i < x.b->weights.count; i++) {
+        const OnnxWeight *weight = x.b->weights.items[i];
+        bytes += onnx_form_length(&weight->storage->tensor, weight->form);
+    }
     const Status status = bytes > (size_t)options->external_above
                               ? write_beside(x.b, model, part, path, written, diag)
                               : write_inside(x.b, model, part, path, written, diag);

@@ -1,8 +1,20 @@
-/* Onnx form: bytes of weights in the forms that operators of ONNX want, and back. */
+/* Onnx form: bytes of weights in the forms that operators of ONNX want, and back.
+ *
+ * A quantised weight is several initialisers. Those of a q8 are as ir/quantised.h has
+ * them, the numbers perhaps transposed. Those of a q4 are as MatMulNBits of com.microsoft
+ * wants them: a row is cut into groups, each in so many bytes, the last one filled up
+ * with zeros, and scales are f32, which every f16 is. */
 #ifndef COMPRESS_IO_ONNX_ONNX_FORM_H
 #define COMPRESS_IO_ONNX_ONNX_FORM_H
 
 #include "io/onnx/onnx_build.h"
+
+/* Element type (ONNX_F32, ...) and shape of a tensor's initialiser in a form. */
+int32_t onnx_form_type(const Tensor *tensor, OnnxForm form);
+int onnx_form_shape(const Tensor *tensor, OnnxForm form, int64_t out[RANK_MAX]);
+
+/* Its bytes. */
+size_t onnx_form_length(const Tensor *tensor, OnnxForm form);
 
 /* The bytes of a weight in a form: those of the tensor itself (`*made` is NULL), or a
  * copy in `*made`, which the caller releases. A tensor in gates has 4 H rows. Fails with
@@ -14,5 +26,12 @@ Status onnx_form_bytes(const uint8_t **bytes, Buf **made, const Tensor *tensor,
  * alignment. Fails with STATUS_MEMORY. */
 Status onnx_form_back(Tensor *out, const Tensor *like, const void *bytes, OnnxForm form,
                       Diag *diag);
+
+/* The same for a quantised tensor, from its numbers in a form, its scales, and its zero
+ * points if it has such. Fails with STATUS_FORMAT where they are none that it can have.
+ */
+Status onnx_form_quantised(Tensor *out, const Tensor *like, const void *numbers,
+                           OnnxForm form, const void *scales, const void *zeros,
+                           Diag *diag);
 
 #endif

@@ -12,6 +12,10 @@ const Field ONNX_FIELDS[] = {
         OnnxOptions, exits, "outputs|nested|none",
         "early exits: outputs of their own; one If in the other, by the model's rule "
         "for leaving; or left out"),
+    F_CHOICE(
+        OnnxOptions, activations, "dynamic|rows",
+        "values of 8 bits in front of products: rounded all alike, which onnxruntime "
+        "has an operator for, or each row by its own scale, as this program does"),
     F_BOOL(OnnxOptions, cache,
            "decoders take the states of the tokens before and hand out the next ones"),
     F_INT(OnnxOptions, external_above, 0, 2000000000,

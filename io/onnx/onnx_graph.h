@@ -12,8 +12,15 @@ typedef enum OnnxExits {
     ONNX_EXITS_NONE     /* left out */
 } OnnxExits;
 
+/* How values become numbers of 8 bits in front of products (act=i8). */
+typedef enum OnnxActivations {
+    ONNX_ACTIVATIONS_DYNAMIC, /* DynamicQuantizeLinear: one scale for all of them */
+    ONNX_ACTIVATIONS_ROWS     /* one for each row, as this program computes */
+} OnnxActivations;
+
 typedef struct OnnxOptions {
     int exits;              /* OnnxExits */
+    int activations;        /* OnnxActivations */
     bool cache;             /* states of decoders come in and go out */
     int64_t external_above; /* bytes from which weights stand in a file beside */
 } OnnxOptions;

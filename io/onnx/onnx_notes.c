@@ -21,9 +21,10 @@
 
 enum { NOTES_MAX = 6 };
 
-static const char *const FORMS[] = {[ONNX_AS_IT_IS] = "as it is",
-                                    [ONNX_TRANSPOSED] = "transposed",
-                                    [ONNX_GATES] = "gates"};
+static const char *const FORMS[ONNX_FORMS] = {
+    [ONNX_AS_IT_IS] = "as it is", [ONNX_TRANSPOSED] = "transposed",
+    [ONNX_GATES] = "gates",       [ONNX_BLOCKS] = "blocks",
+    [ONNX_SCALES] = "scales",     [ONNX_ZEROS] = "zeros"};
 
 /* ---- the hash ---- */
 
@@ -77,13 +78,32 @@ static void put_json(OnnxModel *file, Arena *arena, const char *key, const Tree 
     text_free(&text);
 }
 
-/* The weight of a file that is a storage, NULL when the file lacks it. */
-static const OnnxWeight *find_weight(const OnnxBuild *b, const Storage *storage) {
+/* The initialiser of a storage's numbers (`scales` and `zeros`: of these), NULL when the
+ * file lacks it. */
+static const OnnxWeight *find_weight(const OnnxBuild *b, const Storage *storage,
+                                     OnnxForm what) {
     for (int i = 0; i < b->weights.count; i++) {
         const OnnxWeight *weight = b->weights.items[i];
-        if (weight->storage == storage) return weight;
+        const bool other = weight->form == ONNX_SCALES || weight->form == ONNX_ZEROS;
+        if (weight->storage == storage &&
+            (other ? weight->form == what : what < ONNX_SCALES))
+            return weight;
     }
     return NULL;
+}
+
+/* Where a storage's numbers are, unless they are just as a reader expects them. */
+static void put_place(Tree *weights, OnnxBuild *b, const Storage *storage,
+                      const OnnxWeight *weight) {
+    const bool few = dtype_is_quantised(storage->tensor.dtype);
+    if (!few && strcmp(weight->tensor->name, storage->name) == 0) return;
+    Tree *place = tree_put_map(b->arena, weights, storage->name);
+    tree_put_string(b->arena, place, "tensor", weight->tensor->name);
+    tree_put_string(b->arena, place, "form", FORMS[weight->form]);
+    for (OnnxForm form = ONNX_SCALES; few && form <= ONNX_ZEROS; form++) {
+        const OnnxWeight *more = find_weight(b, storage, form);
+        if (more) tree_put_string(b->arena, place, FORMS[form], more->tensor->name);
+    }
 }
 
 void onnx_notes_put(OnnxModel *file, OnnxBuild *b, const Model *model, OnnxPart part) {
@@ -93,12 +113,9 @@ void onnx_notes_put(OnnxModel *file, OnnxBuild *b, const Model *model, OnnxPart 
     char hash[HASH_TEXT_BYTES];
     for (int i = 0; i < graph->storage_count; i++) {
         const Storage *storage = graph->storages[i];
-        const OnnxWeight *weight = find_weight(b, storage);
+        const OnnxWeight *weight = find_weight(b, storage, ONNX_AS_IT_IS);
         if (!weight && part == ONNX_WHOLE) return;
-        if (!weight || strcmp(weight->tensor->name, storage->name) == 0) continue;
-        Tree *place = tree_put_map(b->arena, weights, storage->name);
-        tree_put_string(b->arena, place, "tensor", weight->tensor->name);
-        tree_put_string(b->arena, place, "form", FORMS[weight->form]);
+        if (weight) put_place(weights, b, storage, weight);
     }
     file->metadata_props = ARENA_ARRAY(b->arena, OnnxEntry *, NOTES_MAX);
     put_note(file, b->arena, KEY_VERSION, VERSION);
@@ -151,39 +168,69 @@ static bool are_of_graph(const OnnxModel *file) {
     return strcmp(hash, found) == 0;
 }
 
-/* The tensor of a storage and its form; NULL when the file has none that fits. */
-static const OnnxTensor *find_tensor(const NotesReader *r, const Storage *storage,
-                                     OnnxForm *form) {
-    const char *name = storage->name;
-    *form = ONNX_AS_IT_IS;
-    for (int i = 0; i < 2; i++) {
-        const Tree *place = tree_get(r->weights[i], storage->name);
-        const Tree *own = tree_get(place, "tensor"), *what = tree_get(place, "form");
-        if (!own || own->kind != TREE_STRING || !what || what->kind != TREE_STRING)
-            continue;
-        name = own->string;
-        for (int f = ONNX_AS_IT_IS; f <= ONNX_GATES; f++)
-            if (strcmp(what->string, FORMS[f]) == 0) *form = (OnnxForm)f;
-        break;
-    }
-    const OnnxTensor *tensor = name_map_get(&r->names, name);
-    int64_t count;
-    DType dtype;
-    const bool fits = tensor && onnx_dtype(tensor->data_type, &dtype) &&
-                      dtype == storage->tensor.dtype &&
-                      net_shape_count(tensor->dims, tensor->n_dims, &count) &&
-                      count == tensor_count(&storage->tensor) &&
-                      (*form != ONNX_GATES || storage->tensor.dim[0] % 4 == 0);
+/* What the notes say of a storage; NULL when they say nothing. */
+static const Tree *find_place(const NotesReader *r, const Storage *storage) {
+    const Tree *place = tree_get(r->weights[0], storage->name);
+    return place ? place : tree_get(r->weights[1], storage->name);
+}
+
+/* The initialiser whose name stands under `key`, if it is what a form asks for. */
+static const OnnxTensor *find_part(const NotesReader *r, const Storage *storage,
+                                   const char *key, OnnxForm form) {
+    const Tree *name = tree_get(find_place(r, storage), key);
+    const char *own = name && name->kind == TREE_STRING ? name->string : storage->name;
+    const OnnxTensor *tensor = name_map_get(&r->names, own);
+    int64_t count, wanted = 1, dim[RANK_MAX];
+    const int rank = onnx_form_shape(&storage->tensor, form, dim);
+    for (int i = 0; i < rank; i++) wanted *= dim[i];
+    const bool fits =
+        tensor && tensor->data_type == onnx_form_type(&storage->tensor, form) &&
+        net_shape_count(tensor->dims, tensor->n_dims, &count) && count == wanted;
     return fits ? tensor : NULL;
+}
+
+/* The form of a storage's numbers; false when they cannot have it. */
+static bool find_form(const NotesReader *r, const Storage *storage, OnnxForm *form) {
+    const Tree *what = tree_get(find_place(r, storage), "form");
+    const Tensor *tensor = &storage->tensor;
+    *form = ONNX_AS_IT_IS;
+    for (int f = 0; what && what->kind == TREE_STRING && f < ONNX_SCALES; f++)
+        if (strcmp(what->string, FORMS[f]) == 0) *form = (OnnxForm)f;
+    if (tensor->dtype == DTYPE_Q4) return *form == ONNX_BLOCKS;
+    if (*form == ONNX_BLOCKS || (tensor->dtype == DTYPE_Q8 && *form == ONNX_GATES))
+        return false;
+    return *form != ONNX_GATES || tensor->dim[0] % 4 == 0;
+}
+
+/* Makes a quantised storage of its numbers, scales and zero points. */
+static bool bind_quantised(const NotesReader *r, Storage *storage, const void *numbers,
+                           OnnxForm form) {
+    Buf *map;
+    Tensor values;
+    const OnnxTensor *scales = find_part(r, storage, FORMS[ONNX_SCALES], ONNX_SCALES);
+    const OnnxTensor *zeros = storage->tensor.zeros
+                                  ? find_part(r, storage, FORMS[ONNX_ZEROS], ONNX_ZEROS)
+                                  : NULL;
+    const void *scale_bytes = scales ? net_bytes(r->net, scales, &map) : NULL;
+    const void *zero_bytes = zeros ? net_bytes(r->net, zeros, &map) : NULL;
+    if (!scale_bytes || (storage->tensor.zeros && !zero_bytes) ||
+        onnx_form_quantised(&values, &storage->tensor, numbers, form, scale_bytes,
+                            zero_bytes, r->diag) != STATUS_OK)
+        return false;
+    storage_set_values(storage, values);
+    return true;
 }
 
 static bool bind_storage(const NotesReader *r, Storage *storage) {
     OnnxForm form;
     Buf *map;
     Tensor values = storage->tensor;
-    const OnnxTensor *tensor = find_tensor(r, storage, &form);
+    const OnnxTensor *tensor =
+        find_form(r, storage, &form) ? find_part(r, storage, "tensor", form) : NULL;
     const char *bytes = tensor ? net_bytes(r->net, tensor, &map) : NULL;
     if (!bytes) return false;
+    if (dtype_is_quantised(storage->tensor.dtype))
+        return bind_quantised(r, storage, bytes, form);
     if (form == ONNX_AS_IT_IS && net_view(&values, r->net, tensor)) {
         storage_set_values(storage, values);
         return true;

@@ -5,7 +5,8 @@
  * Entries of metadata_props:
  *     compress.version      "1"
  *     compress.weights      JSON: {storage: {tensor, form}} where an initialiser has
- *                           another name than the storage, or its bytes another order
+ *                           another name than the storage, or its bytes another order;
+ *                           of quantised ones with {scales, zeros}
  *     compress.ir           IR text of the graph (ir/irtext.h)
  *     compress.config       JSON: Model.config
  *     compress.provenance   JSON: Model.provenance

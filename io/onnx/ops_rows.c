@@ -1,5 +1,6 @@
 /* Ops that work row by row: projections, norms, activations, embeddings, positions. */
 #include "io/onnx/onnx_export.h"
+#include "io/onnx/onnx_few_bits.h"
 #include "ir/rotary_angles.h"
 
 #include <math.h>
@@ -7,16 +8,15 @@
 
 /* ---- projections ---- */
 
-/* The weight of a linear as MatMul wants it, [K, M]. A storage that others read as it is
- * stays so, with a Transpose behind it. */
-static const char *matrix_of(OnnxExport *x, const Node *node) {
+const char *onnx_linear_matrix(OnnxExport *x, const Node *node) {
     const Storage *storage = onnx_storage(node, 1);
     const Tensor *weight = &storage->tensor;
     if (node_flag(node, "transposed"))
         return onnx_weight(x->b, storage, ONNX_AS_IT_IS, NULL, 0);
     int index = 0;
     while (x->graph->storages[index] != storage) index++;
-    if (x->whole[index]) return onnx_weight(x->b, storage, ONNX_TRANSPOSED, NULL, 0);
+    if (x->whole[index] && !dtype_is_quantised(weight->dtype))
+        return onnx_weight(x->b, storage, ONNX_TRANSPOSED, NULL, 0);
     const char *key = arena_printf(x->b->arena, "transposed %s", storage->name);
     const char *kept = onnx_kept(x->b, key);
     if (kept) return kept;
@@ -28,9 +28,13 @@ static const char *matrix_of(OnnxExport *x, const Node *node) {
 }
 
 const char *onnx_op_linear(OnnxExport *x, const Node *node) {
-    const char *y = onnx_operand(x, node, 0);
-    y = ONNX_NODE(x->b, "MatMul", y,
-                  onnx_storage(node, 1) ? matrix_of(x, node) : onnx_operand(x, node, 1));
+    const char *y = onnx_few_bits_product(x, node);
+    if (!y) {
+        y = onnx_operand(x, node, 0);
+        y = ONNX_NODE(x->b, "MatMul", y,
+                      onnx_storage(node, 1) ? onnx_linear_matrix(x, node)
+                                            : onnx_operand(x, node, 1));
+    }
     return node_has(node, 2) ? ONNX_NODE(x->b, "Add", y, onnx_operand(x, node, 2)) : y;
 }
 
@@ -164,6 +168,8 @@ const char *onnx_op_normalize(OnnxExport *x, const Node *node) {
 static const char *rows_of(OnnxExport *x, const Node *node, int table, const char *ids) {
     const Storage *storage = onnx_storage(node, table);
     if (!storage) return onnx_gather(x->b, onnx_operand(x, node, table), ids, 0);
+    if (dtype_is_quantised(storage->tensor.dtype))
+        return onnx_few_bits_rows(x->b, storage, ids, node->type.rank - 1);
     const char *rows =
         onnx_gather(x->b, onnx_stored(x->b, storage, ONNX_AS_IT_IS, NULL, 0), ids, 0);
     const bool same = onnx_data_type(storage->tensor.dtype) == x->b->real;
