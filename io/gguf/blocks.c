@@ -192,7 +192,7 @@ static const BlockType TYPES[] = {
     {"f32", 0, 0, 1, 4, FLT_MAX, decode_f32, encode_f32},
     {"f16", 1, 1, 1, 2, F16_MOST, decode_f16, encode_f16},
     {"q4_0", 2, 2, SMALL, 18, 8 * F16_MOST, decode_q4_0, encode_q4_0},
-    {"q4_1", 3, -1, SMALL, 20, 0, decode_q4_1, NULL},
+    {"q4_1", 3, 3, SMALL, 20, 0, decode_q4_1, NULL},
     {"q5_0", 6, -1, SMALL, 22, 0, decode_q5_0, NULL},
     {"q5_1", 7, -1, SMALL, 24, 0, decode_q5_1, NULL},
     {"q8_0", 8, 7, SMALL, 34, 127 * F16_MOST, decode_q8_0, encode_q8_0},

@@ -119,6 +119,13 @@ typedef void GgufRow(const void *source, int64_t row, float *out);
 void gguf_put_tensor(GgufWriter *writer, const char *name, const BlockType *type,
                      int rank, const int64_t *dim, GgufRow *row, const void *source);
 
+/* Fills `out` with row `row` of a tensor that is being written, as blocks of its type. */
+typedef void GgufBlocks(const void *source, int64_t row, unsigned char *out);
+
+/* Appends a tensor of rank 2 whose rows come as blocks. */
+void gguf_put_blocks(GgufWriter *writer, const char *name, const BlockType *type,
+                     const int64_t *dim, GgufBlocks *row, const void *source);
+
 /* Writes the file, puts it in place, and frees the writer either way. `bytes` (may be
  * NULL) is the length. Fails with STATUS_IO; with STATUS_MODEL for a number that is not
  * finite or that the tensor's type cannot hold. */

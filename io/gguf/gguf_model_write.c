@@ -1,6 +1,7 @@
 /* GGUF as a format of models: checking and writing. See gguf_model.h. */
 #include "io/gguf/gguf_model.h"
 
+#include "io/gguf/few_bits.h"
 #include "io/gguf/outline.h"
 #include "io/gguf/tokens.h"
 
@@ -13,6 +14,7 @@ enum { POOLING_RANK = 4 };
 typedef struct Source {
     const TensorSlot *slot;
     const Storage *part[SLOT_PARTS]; /* NULL: zeros, of an empty block */
+    bool transposed[SLOT_PARTS];     /* it is [in, out] */
 } Source;
 
 /* A model on its way out. */
@@ -20,6 +22,7 @@ typedef struct Export {
     Arena *arena;
     Outline outline;
     Tokens tokens;
+    const Graph *graph;      /* the model's */
     Model *whole, *built;    /* with and without empty blocks; shapes only */
     const Storage **weights; /* of `built`'s, in the model */
     TensorSlot *slots;
@@ -29,6 +32,7 @@ typedef struct Export {
 
 static Status export_open(Export *e, const Model *model) {
     Diag *diag = e->diag;
+    e->graph = model->graph;
     TRY(outline_of_graph(&e->outline, e->arena, model, diag));
     TRY(outline_build(&e->built, &e->outline, false, NULL, model->graph->ops, diag));
     TRY(outline_match(&e->weights, e->arena, e->built->graph, model->graph, diag));
@@ -74,8 +78,8 @@ static int64_t part_rows(const TensorSlot *slot) {
 static void read_matrix_row(const Source *source, int64_t row, float *out) {
     const TensorSlot *slot = source->slot;
     const int64_t rows = part_rows(slot), in = source_row(slot, row % rows);
-    const bool transposed = slot->order == ORDER_TRANSPOSED;
-    const int64_t width = slot->type.dim[!transposed];
+    const bool transposed = source->transposed[row / rows];
+    const int64_t width = slot->type.dim[slot->order != ORDER_TRANSPOSED];
     const Storage *storage = source->part[row / rows];
     if (!storage)
         memset(out, 0, (size_t)width * sizeof *out);
@@ -105,6 +109,14 @@ static void read_row(const void *opaque, int64_t row, float *out) {
         read_matrix_row(source, row, out);
 }
 
+/* A row of storages that are quantised alike. */
+static void read_blocks(const void *opaque, int64_t row, unsigned char *out) {
+    const Source *source = opaque;
+    const int64_t rows = part_rows(source->slot);
+    few_bits_row(&source->part[row / rows]->tensor, source_row(source->slot, row % rows),
+                 out);
+}
+
 /* ---- tensors ---- */
 
 /* The model's storage for one of the whole graph; NULL = of an empty block. */
@@ -113,6 +125,30 @@ static const Storage *find_weights(const Export *e, const char *name) {
     for (int i = 0; i < built->storage_count; i++)
         if (strcmp(built->storages[i]->name, name) == 0) return e->weights[i];
     return NULL;
+}
+
+/* Whether the linears that read a storage want it as it is, [out, in]. */
+static bool is_turned(const Graph *graph, const Storage *storage) {
+    for (const Node *node = graph->first; node; node = node->next)
+        if (node->in_count > 1 && node->in[1] && node->in[1]->storage == storage &&
+            strcmp(node->op->name, "linear") == 0 && !node_flag(node, "transposed"))
+            return true;
+    return false;
+}
+
+/* The type of blocks that the storages of a source are as they stand; NULL = none. */
+static const BlockType *kept_blocks(const Source *source) {
+    const TensorSlot *slot = source->slot;
+    const BlockType *type = NULL;
+    if (slot->type.rank == 1 || slot->plain) return NULL;
+    for (int i = 0; i < slot->parts; i++) {
+        const Storage *storage = source->part[i];
+        const BlockType *own = storage ? few_bits_type(&storage->tensor) : NULL;
+        if (!own || (type && own != type) || source->transposed[i]) return NULL;
+        if (storage->tensor.buf && !few_bits_fit(&storage->tensor)) return NULL;
+        type = own;
+    }
+    return type;
 }
 
 /* What a storage is kept as; NULL = one of zeros. */
@@ -129,7 +165,14 @@ static const BlockType *choose_type(const Export *e, const Source *source,
                                     const char *dtype, int64_t width, int *uneven) {
     const TensorSlot *slot = source->slot;
     if (slot->type.rank == 1 || slot->plain) return block_type_by_name("f32");
-    if (strcmp(dtype, "keep") == 0) return stored_type(source->part[0]);
+    if (strcmp(dtype, "keep") == 0) {
+        const Storage *storage = source->part[0];
+        const BlockType *blocks = kept_blocks(source);
+        const bool few = storage && dtype_is_quantised(storage->tensor.dtype);
+        if (blocks || !few) return blocks ? blocks : stored_type(storage);
+        ++*uneven;
+        return block_type_by_name("f16");
+    }
     const bool tied = e->outline.kind != OUTLINE_BERT && e->outline.tied;
     const char *predictions = tied ? "token_embd.weight" : "output.weight";
     if (strcmp(dtype, "q4_0") == 0 && strcmp(slot->name, predictions) == 0)
@@ -140,22 +183,60 @@ static const BlockType *choose_type(const Export *e, const Source *source,
     return block_type_by_name("f16");
 }
 
+/* Where a slot's rows come from, and how long they are. */
+static Source source_of(const Export *e, const TensorSlot *slot, int64_t *width) {
+    Source source = {.slot = slot};
+    for (int i = 0; i < slot->parts; i++) {
+        source.part[i] = find_weights(e, slot->storage[i]);
+        source.transposed[i] = slot->order == ORDER_TRANSPOSED && source.part[i] &&
+                               !is_turned(e->graph, source.part[i]);
+    }
+    *width = slot->type.rank == 2 ? slot->type.dim[slot->order != ORDER_TRANSPOSED]
+                                  : part_rows(slot) * slot->parts;
+    return source;
+}
+
 static void put_tensors(const Export *e, GgufWriter *writer, const char *dtype,
                         int *uneven) {
     for (int i = 0; i < e->count; i++) {
         const TensorSlot *slot = &e->slots[i];
-        Source *source = ARENA_NEW(e->arena, Source);
         const int rank = slot->type.rank;
-        const int64_t rows = part_rows(slot) * slot->parts;
-        const int64_t width =
-            rank == 2 ? slot->type.dim[slot->order != ORDER_TRANSPOSED] : rows;
-        source->slot = slot;
-        for (int part = 0; part < slot->parts; part++)
-            source->part[part] = find_weights(e, slot->storage[part]);
-        const int64_t dim[] = {rank == 2 ? rows : width, width};
-        gguf_put_tensor(writer, slot->name, choose_type(e, source, dtype, width, uneven),
-                        rank, dim, read_row, source);
+        int64_t width;
+        Source *source = ARENA_NEW(e->arena, Source);
+        *source = source_of(e, slot, &width);
+        const int64_t dim[] = {rank == 2 ? part_rows(slot) * slot->parts : width, width};
+        const BlockType *type = choose_type(e, source, dtype, width, uneven);
+        if (kept_blocks(source) == type)
+            gguf_put_blocks(writer, slot->name, type, dim, read_blocks, source);
+        else
+            gguf_put_tensor(writer, slot->name, type, rank, dim, read_row, source);
     }
+}
+
+/* What a matrix is kept as; NULL for all that is f32 always. */
+static const BlockType *slot_type(const Export *e, const TensorSlot *slot) {
+    int64_t width;
+    int uneven = 0;
+    if (slot->type.rank == 1 || slot->plain) return NULL;
+    const Source source = source_of(e, slot, &width);
+    return choose_type(e, &source, "keep", width, &uneven);
+}
+
+/* The type that most matrices are kept as. */
+static const BlockType *most_type(const Export *e) {
+    const BlockType *most = block_type_by_name("f32");
+    int64_t best = 0;
+    for (int i = 0; i < e->count; i++) {
+        int64_t same = 0;
+        const BlockType *own = slot_type(e, &e->slots[i]);
+        for (int j = 0; own && j < e->count; j++)
+            if (slot_type(e, &e->slots[j]) == own) same++;
+        if (same > best) {
+            best = same;
+            most = own;
+        }
+    }
+    return most;
 }
 
 /* ---- keys ---- */
@@ -180,8 +261,7 @@ static void put_labels(const Export *e, GgufWriter *writer, const Model *model) 
 static void put_keys(const Export *e, GgufWriter *writer, const Model *model,
                      const char *dtype, const GgufOptions *options) {
     const bool keep = strcmp(dtype, "keep") == 0;
-    const BlockType *type = keep ? stored_type(find_weights(e, e->slots[0].storage[0]))
-                                 : block_type_by_name(dtype);
+    const BlockType *type = keep ? most_type(e) : block_type_by_name(dtype);
     const Tree *name = tree_get_nonnull(model->config, "_name_or_path");
     gguf_put_text(writer, "general.architecture", outline_architecture(&e->outline));
     gguf_put_text(writer, "general.type", "model");
@@ -219,7 +299,8 @@ static Status write_export(Export *e, Model *model, const char *path,
     if (uneven)
         diag_warn(e->diag, LOC_FILE(path), NULL,
                   "%d matri%s f16 in place of %s, whose blocks do not fit their width",
-                  uneven, uneven == 1 ? "x is" : "ces are", dtype);
+                  uneven, uneven == 1 ? "x is" : "ces are",
+                  strcmp(dtype, "keep") == 0 ? "few bits" : dtype);
     written->files = 1;
     return gguf_write(writer, path, &written->bytes, e->diag);
 }

@@ -15,7 +15,8 @@ typedef struct Entry {
     const BlockType *type;
     int rank;
     int64_t dim[2];
-    GgufRow *row;
+    GgufRow *row; /* NULL: */
+    GgufBlocks *blocks;
     const void *source;
 } Entry;
 
@@ -121,17 +122,18 @@ static uint64_t entry_padding(const Entry *entry) {
     return (ALIGNMENT - bytes % ALIGNMENT) % ALIGNMENT;
 }
 
-void gguf_put_tensor(GgufWriter *writer, const char *name, const BlockType *type,
-                     int rank, const int64_t *dim, GgufRow *row, const void *source) {
+static void add_entry(GgufWriter *writer, const Entry *given) {
+    const char *name = given->name;
+    const BlockType *type = given->type;
+    const int rank = given->rank;
+    const int64_t *dim = given->dim;
     if (writer->count == writer->capacity) {
         writer->capacity = writer->capacity ? 2 * writer->capacity : 64;
         writer->entries =
             memory_grow(writer->entries, (size_t)writer->capacity, sizeof(Entry));
     }
     Entry *entry = &writer->entries[writer->count++];
-    *entry =
-        (Entry){.name = name, .type = type, .rank = rank, .row = row, .source = source};
-    memcpy(entry->dim, dim, (size_t)rank * sizeof *dim);
+    *entry = *given;
     add_string(&writer->infos, name);
     add_bits(&writer->infos, (uint64_t)rank, 4);
     for (int i = rank - 1; i >= 0; i--) add_bits(&writer->infos, (uint64_t)dim[i], 8);
@@ -139,6 +141,24 @@ void gguf_put_tensor(GgufWriter *writer, const char *name, const BlockType *type
     add_bits(&writer->infos, writer->offset, 8);
     writer->offset += (uint64_t)(row_bytes(entry) * row_count(entry));
     writer->offset += entry_padding(entry);
+}
+
+void gguf_put_tensor(GgufWriter *writer, const char *name, const BlockType *type,
+                     int rank, const int64_t *dim, GgufRow *row, const void *source) {
+    Entry entry = {
+        .name = name, .type = type, .rank = rank, .row = row, .source = source};
+    memcpy(entry.dim, dim, (size_t)rank * sizeof *dim);
+    add_entry(writer, &entry);
+}
+
+void gguf_put_blocks(GgufWriter *writer, const char *name, const BlockType *type,
+                     const int64_t *dim, GgufBlocks *row, const void *source) {
+    add_entry(writer, &(Entry){.name = name,
+                               .type = type,
+                               .rank = 2,
+                               .dim = {dim[0], dim[1]},
+                               .blocks = row,
+                               .source = source});
 }
 
 static Status check_row(const Entry *entry, const float *values, int64_t row,
@@ -157,6 +177,18 @@ static Status check_row(const Entry *entry, const float *values, int64_t row,
     return STATUS_OK;
 }
 
+static Status encode_row(const Entry *entry, int64_t row, float *values,
+                         unsigned char *blocks, const char *path, Diag *diag) {
+    if (entry->blocks) {
+        entry->blocks(entry->source, row, blocks);
+        return STATUS_OK;
+    }
+    entry->row(entry->source, row, values);
+    TRY(check_row(entry, values, row, path, diag));
+    blocks_encode(entry->type, values, blocks, entry->dim[entry->rank - 1]);
+    return STATUS_OK;
+}
+
 /* Encodes rows, as many at a time as fit a chunk. */
 static Status write_tensor(const Entry *entry, OutFile *file, const char *path,
                            Diag *diag) {
@@ -170,12 +202,9 @@ static Status write_tensor(const Entry *entry, OutFile *file, const char *path,
     Status status = STATUS_OK;
     for (int64_t first = 0; first < rows && status == STATUS_OK; first += batch) {
         const int64_t end = first + batch < rows ? first + batch : rows;
-        for (int64_t r = first; r < end && status == STATUS_OK; r++) {
-            entry->row(entry->source, r, values);
-            status = check_row(entry, values, r, path, diag);
-            if (status == STATUS_OK)
-                blocks_encode(entry->type, values, blocks + (r - first) * bytes, width);
-        }
+        for (int64_t r = first; r < end && status == STATUS_OK; r++)
+            status =
+                encode_row(entry, r, values, blocks + (r - first) * bytes, path, diag);
         if (status == STATUS_OK)
             status = outfile_write(file, blocks, (size_t)((end - first) * bytes), diag);
     }

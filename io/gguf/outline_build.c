@@ -241,18 +241,31 @@ static Status differ(const Match *m, const Node *node, const char *what,
     return STATUS_MODEL;
 }
 
-static Status match_leaf(const Match *m, const Node *node, const Node *other) {
+/* Whether one linear reads as [out, in] what the other reads as [in, out]: quantised
+ * weights are turned so that their rows are outputs. */
+static bool is_turned(const Node *node, const Node *other) {
+    return strcmp(node->op->name, "linear") == 0 && node_flag(node, "transposed") &&
+           !node_flag(other, "transposed");
+}
+
+static Status match_leaf(const Match *m, const Node *node, const Node *other,
+                         bool turned) {
     if (!node->storage || !other->storage) {
         if (!node->storage && !other->storage && strcmp(node->name, other->name) == 0)
             return STATUS_OK;
         return differ(m, other, "", node->storage ? "weights" : node->name,
                       other->storage ? "weights" : other->name);
     }
-    if (!type_equal(&node->type, &other->type)) {
+    Type type = node->type;
+    if (turned) {
+        type.dim[0] = node->type.dim[1];
+        type.dim[1] = node->type.dim[0];
+    }
+    if (!type_equal(&type, &other->type)) {
         char want[SHAPE_TEXT_BYTES], have[SHAPE_TEXT_BYTES];
         diag_fail(m->diag, STATUS_MODEL, LOC_NONE, other->storage->name,
                   "expected the shape %s, found %s",
-                  shape_text(want, node->type.rank, node->type.dim),
+                  shape_text(want, type.rank, type.dim),
                   shape_text(have, other->type.rank, other->type.dim));
         return STATUS_MODEL;
     }
@@ -264,6 +277,11 @@ static Status match_leaf(const Match *m, const Node *node, const Node *other) {
 static Status match_attributes(const Match *m, const Node *node, const Node *other) {
     Text want = {0}, have = {0};
     Status status = STATUS_OK;
+    /* Whether values are rounded is llama.cpp's to choose, by the type of the weights. */
+    if (strcmp(node->op->name, "linear") == 0 &&
+        (is_turned(node, other) ||
+         node_flag(node, "transposed") == node_flag(other, "transposed")))
+        return STATUS_OK;
     if (node->op->fields) {
         fields_print(&want, node->op->fields, node->attrs, node->op->defaults);
         fields_print(&have, other->op->fields, other->attrs, other->op->defaults);
@@ -274,6 +292,12 @@ static Status match_attributes(const Match *m, const Node *node, const Node *oth
     text_free(&want);
     text_free(&have);
     return status;
+}
+
+/* The weight of a linear that is turned; it has no other reader. */
+static Status match_turned(const Match *m, const Node *node, const Node *other) {
+    m->twin[node->id] = (Node *)other;
+    return match_leaf(m, node, other, true);
 }
 
 /* Operands first, so that the first difference in the order of computing is told. */
@@ -290,11 +314,16 @@ static Status match_nodes(const Match *m, Node *node, Node *other) {
     *twin = other;
     if (node->op != other->op)
         return differ(m, other, "", node->op->name, other->op->name);
-    if (node_is_leaf(node)) return match_leaf(m, node, other);
+    if (node_is_leaf(node)) return match_leaf(m, node, other, false);
     const int most = node->in_count > other->in_count ? node->in_count : other->in_count;
-    for (int i = 0; i < most; i++)
-        TRY(match_nodes(m, i < node->in_count ? node->in[i] : NULL,
-                        i < other->in_count ? other->in[i] : NULL));
+    for (int i = 0; i < most; i++) {
+        Node *a = i < node->in_count ? node->in[i] : NULL;
+        Node *b = i < other->in_count ? other->in[i] : NULL;
+        if (i == 1 && a && b && is_turned(node, other))
+            TRY(match_turned(m, a, b));
+        else
+            TRY(match_nodes(m, a, b));
+    }
     return match_attributes(m, node, other);
 }
 

@@ -1,0 +1,26 @@
+/* Few bits: rows of quantised tensors (ir/quantised.h) as blocks of GGUF.
+ *
+ *     q8                    q8_0: the numbers as they are, the row's scale in each block
+ *     q4                    q4_0: numbers and scales as they are
+ *     q4 with zero points   q4_1: x = d q + m with m = -d z
+ *
+ * Groups are whole blocks of 32, so a group's scale is that of all of its blocks. What is
+ * rounded are the scales of a q8 and m, to f16: by 2^-11 of it at most, or by 2^-25 where
+ * it is below 2^-14. */
+#ifndef COMPRESS_IO_GGUF_FEW_BITS_H
+#define COMPRESS_IO_GGUF_FEW_BITS_H
+
+#include "io/gguf/blocks.h"
+#include "ir/tensor.h"
+
+/* The type of blocks of a tensor, with or without data; NULL where it is not quantised,
+ * or its rows are not whole blocks. */
+const BlockType *few_bits_type(const Tensor *tensor);
+
+/* Whether all scales can be written: none is beyond f16. */
+bool few_bits_fit(const Tensor *tensor);
+
+/* One row as blocks. */
+void few_bits_row(const Tensor *tensor, int64_t row, unsigned char *blocks);
+
+#endif
