@@ -33,12 +33,11 @@ static bool is_stored(const NetValue *value, int64_t many) {
 /* A new stored value with room for its numbers, which are f32. */
 static NetValue *add_real(Net *net, const NetValue *like, const int64_t *dim, size_t rank,
                           float **data) {
-    static const char SUFFIX[] = "_quantized";
+    static const char *const SUFFIXES[] = {"_quantized", ".blocks"};
     Arena *arena = net->arena;
     OnnxTensor *tensor = ARENA_NEW(arena, OnnxTensor);
     NetValue *value = ARENA_NEW(arena, NetValue);
     int64_t count = 0;
-    const int stem = (int)(strlen(like->name) - strlen(SUFFIX));
     *tensor = (OnnxTensor)ONNX__TENSOR_PROTO__INIT;
     net_shape_count(dim, rank, &count);
     tensor->has_data_type = tensor->has_raw_data = true;
@@ -49,9 +48,12 @@ static NetValue *add_real(Net *net, const NetValue *like, const int64_t *dim, si
     tensor->raw_data.len = (size_t)count * sizeof **data;
     *data = ARENA_ARRAY(arena, float, (size_t)count + 1);
     tensor->raw_data.data = (uint8_t *)*data;
-    value->name = text_ends_with(like->name, SUFFIX)
-                      ? arena_printf(arena, "%.*s", stem, like->name)
-                      : like->name;
+    value->name = like->name;
+    for (int i = 0; i < 2; i++) {
+        const int stem = (int)(strlen(like->name) - strlen(SUFFIXES[i]));
+        if (text_ends_with(like->name, SUFFIXES[i]))
+            value->name = arena_printf(arena, "%.*s", stem, like->name);
+    }
     value->stored = tensor;
     net->values[net->value_count++] = value;
     net->dequantised++;
@@ -187,6 +189,41 @@ static NetNode *node_behind(const NetValue *value, const char *op) {
     return net_is(node, op) ? node : NULL;
 }
 
+/* The real numbers of the weight of a product, which may be the transpose of a stored
+ * one, with a scale for each column; NULL when it is none. */
+static NetValue *real_factor(Net *net, NetValue *value, const Scaling *scaling) {
+    NetNode *turn = value ? value->producer : NULL;
+    if (!net_is(turn, "Transpose") || !net_operand(turn, 0))
+        return real_weight(net, value, scaling);
+    const Scaling rows = {scaling->scale, scaling->zero, 0};
+    const OnnxTensor *stored = turn->in[0]->stored;
+    if (!stored || stored->n_dims != 2) return NULL;
+    NetValue *real = real_weight(net, turn->in[0], &rows);
+    if (!real) return NULL;
+    turn->in[0] = real;
+    return value;
+}
+
+/* Rows of a table times scales that were picked like them. */
+static void mend_rows(Net *net, NetNode *node) {
+    for (int i = 0; i < 2; i++) {
+        const NetNode *rows = node_behind(net_operand(node, i), "Gather");
+        const NetNode *scales = node_behind(net_operand(node, 1 - i), "Gather");
+        if (!rows || !scales || !net_operand(rows, 0) || !net_operand(scales, 0) ||
+            net_operand(rows, 1) != net_operand(scales, 1) ||
+            net_int(rows, "axis", 0) != 0 || net_int(scales, "axis", 0) != 0)
+            continue;
+        NetValue *scale = scales->in[0];
+        if (net_is(scale->producer, "Reshape")) scale = net_operand(scale->producer, 0);
+        const OnnxTensor *table = rows->in[0]->stored;
+        if (!table || table->n_dims != 2 || !is_stored(scale, table->dims[0])) continue;
+        NetValue *real = real_weight(net, rows->in[0], &(Scaling){scale, NULL, 0});
+        if (!real) continue;
+        become(net, node, "Gather", (NetValue *[]){real, rows->in[1]}, 2);
+        return;
+    }
+}
+
 /* Cast(MatMulInteger(x, w)) * (scale of x * scale of w), where x was quantised. */
 static void mend_product(Net *net, NetNode *node) {
     static const char *const OPS[][2] = {{"MatMulInteger", "MatMul"},
@@ -201,7 +238,9 @@ static void mend_product(Net *net, NetNode *node) {
             NetValue *own = net_operand(scales, k), *scale = net_operand(scales, 1 - k);
             if (!own || own->producer != rounded || own->slot != 1) continue;
             const Scaling scaling = {scale, net_operand(product, 3), i < 2 ? -1 : 0};
-            NetValue *weight = real_weight(net, net_operand(product, 1), &scaling);
+            NetValue *weight = i < 2
+                                   ? real_factor(net, net_operand(product, 1), &scaling)
+                                   : real_weight(net, net_operand(product, 1), &scaling);
             if (!weight) continue;
             node->proto = product->proto; /* strides and the like of a Conv */
             become(net, node, OPS[i >> 1][1], (NetValue *[]){product->in[0], weight}, 2);
@@ -383,6 +422,11 @@ static void mend_rounded(Net *net, NetNode *node) {
     node->out[0]->real = true;
 }
 
+static void mend_multiplied(Net *net, NetNode *node) {
+    mend_product(net, node);
+    if (net_is(node, "Mul")) mend_rows(net, node);
+}
+
 static void mend_node(Net *net, NetNode *node) {
     if (node->out_count < 1) return;
     if (net_is(node, "QuantizeLinear") || net_is(node, "DynamicQuantizeLinear"))
@@ -390,7 +434,7 @@ static void mend_node(Net *net, NetNode *node) {
     else if (net_is(node, "DequantizeLinear"))
         mend_dequantised(net, node);
     else if (net_is(node, "Mul"))
-        mend_product(net, node);
+        mend_multiplied(net, node);
     else if (net_is(node, "com.microsoft.QAttention"))
         mend_attention(net, node);
     else if (net_is(node, "com.microsoft.MatMulNBits"))
