@@ -161,11 +161,14 @@ static const char *rounded_real(OnnxExport *x, const Node *node) {
     OnnxBuild *b = x->b;
     const int32_t real = b->real;
     const Rounded r = round_operand(x, node);
-    b->real = ONNX_F32;
-    const char *y = onnx_cast(b, r.numbers, ONNX_F32);
-    y = ONNX_NODE(b, "Sub", y, onnx_cast(b, r.middle, ONNX_F32));
-    y = ONNX_NODE(b, "Mul", y, r.scale);
-    b->real = real;
+    const char *y;
+    if (x->by_rows) {
+        y = onnx_cast(b, r.numbers, ONNX_F32);
+        y = ONNX_NODE(b, "Sub", y, onnx_cast(b, r.middle, ONNX_F32));
+        y = ONNX_NODE(b, "Mul", y, r.scale);
+    } else {
+        y = ONNX_NODE(b, "DequantizeLinear", r.numbers, r.scale, r.middle);
+    }
     return real == ONNX_F32 ? y : onnx_cast(b, y, real);
 }
 
@@ -199,8 +202,13 @@ static const char *multiply_numbers(OnnxExport *x, const Node *node,
     const char *y =
         ONNX_NODE(b, "MatMulInteger", r.numbers, whole_numbers(x, storage), r.middle);
     y = onnx_cast(b, y, ONNX_F32);
-    const char *scales = onnx_stored(b, storage, ONNX_SCALES, NULL, 0);
-    y = ONNX_NODE(b, "Mul", y, ONNX_NODE(b, "Mul", r.scale, scales));
+    const char *scales = onnx_stored(b, storage, ONNX_SCALES, NULL, 0), *both;
+    if (x->by_rows) /* not a Mul: onnxruntime would take it for one scale of all rows */
+        both = ONNX_NODE(b, "MatMul", r.scale,
+                         ONNX_RESHAPE(b, scales, 1, storage->tensor.dim[0]));
+    else
+        both = ONNX_NODE(b, "Mul", r.scale, scales);
+    y = ONNX_NODE(b, "Mul", y, both);
     return real == ONNX_F32 ? y : onnx_cast(b, y, real);
 }
 
