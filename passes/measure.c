@@ -1,6 +1,8 @@
 /* Measure: parameters, bytes, FLOPs and peak memory of a model at one sample. */
 #include "passes/measure.h"
 
+#include "exec/run/params.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,8 +51,8 @@ Status model_measure(Measure *out, Model *model, Diag *diag) {
     Status status = plan_create(&plan, graph, &options, diag);
     if (status == STATUS_OK) {
         out->flops = plan_flops(plan);
-        out->peak_bytes = (int64_t)plan_workspace_bytes(plan) +
-                          out->parameters * (int64_t)sizeof(float);
+        out->peak_bytes =
+            (int64_t)plan_workspace_bytes(plan) + params_packed_bytes(graph);
     }
     plan_destroy(plan);
     free(results);

@@ -10,7 +10,8 @@ typedef struct Measure {
     int64_t parameters; /* each storage once */
     int64_t bytes;      /* of the weights as stored, each storage once */
     double flops;       /* one forward run of one sample; one multiply-add = 2 */
-    int64_t peak_bytes; /* workspace of that run plus float32 weights */
+    int64_t peak_bytes; /* workspace of that run plus weights as it keeps them: float32,
+                           or quantised (params_packed_bytes) */
     char input[128];    /* the input shape it is for: "pixel_values [1, 1, 28, 28]" */
 } Measure;
 

@@ -6,6 +6,7 @@
  *     pack_weights    the weights, in the order of the steps */
 #include "exec/generate/step_graph.h"
 
+#include "exec/linalg/packed.h"
 #include "exec/plan/plan_build.h"
 
 #include <stdlib.h>
@@ -18,6 +19,7 @@ struct PackedWeight {
     PackedWeight *next;
     const Storage *storage;
     bool packed, transposed; /* not packed: plain float */
+    StepWeights kind;        /* packed */
     Matrix matrix;           /* packed */
     size_t at, bytes;        /* in StepGraph.weights */
 };
@@ -106,28 +108,32 @@ static const StepKernel *find_kernel(const StepBuilder *c, const Node *node) {
 
 /* ---- operands ---- */
 
-/* The weight of a storage, read in this way; they are listed in the order of first use,
- * which is the order they lie in. */
-static PackedWeight *need_weight(StepGraph *g, const Storage *storage, bool packed,
-                                 bool transposed) {
+/* How a node's packed operand is kept: as it is stored, where that is quantised and the
+ * node can read it so. */
+static StepWeights kind_of(const StepGraph *g, const Node *node, int operand) {
+    const Tensor *tensor = &node->in[operand]->storage->tensor;
+    const int form = packed_form_of(node, operand);
+    return form >= 0 && dtype_is_quantised(tensor->dtype) ? packed_kind(tensor, form)
+                                                          : g->options.weights;
+}
+
+/* The weight of a storage, read in the way of `like`; they are listed in the order of
+ * first use, which is the order they lie in. */
+static PackedWeight *need_weight(StepGraph *g, const PackedWeight *like) {
     for (PackedWeight *w = g->first_weight; w; w = w->next)
-        if (w->storage == storage && w->packed == packed && w->transposed == transposed)
+        if (w->storage == like->storage && w->packed == like->packed &&
+            w->transposed == like->transposed && w->kind == like->kind)
             return w;
     PackedWeight *weight = ARENA_NEW(g->arena, PackedWeight);
-    *weight =
-        (PackedWeight){.storage = storage, .packed = packed, .transposed = transposed};
+    *weight = *like;
     if (g->last_weight)
         g->last_weight->next = weight;
     else
         g->first_weight = weight;
     g->last_weight = weight;
-    if (!packed) return weight;
-    /* All dimensions but the last are rows; transposed there are two. */
-    const Tensor *tensor = &storage->tensor;
-    const int64_t columns = tensor->dim[transposed ? 0 : tensor->rank - 1];
-    weight->matrix = (Matrix){.rows = columns > 0 ? tensor_count(tensor) / columns : 0,
-                              .columns = columns,
-                              .kind = g->options.weights};
+    if (weight->packed)
+        weight->matrix =
+            matrix_of(&weight->storage->tensor, weight->transposed, weight->kind);
     return weight;
 }
 
@@ -147,10 +153,14 @@ static Status bind_param(StepGraph *g, TokenStep *step, int i, Diag *diag) {
         g->row_bytes += tensor_bytes(tensor) / (size_t)(rows > 0 ? rows : 1);
         return STATUS_OK;
     }
-    const bool packed = (step->kernel->matrices & READS_IN(i)) != 0;
-    const bool transposed =
-        packed && step->kernel->is_transposed && step->kernel->is_transposed(step->node);
-    step->in[i].weight = need_weight(g, storage, packed, transposed);
+    PackedWeight weight = {.storage = storage,
+                           .packed = (step->kernel->matrices & READS_IN(i)) != 0};
+    if (weight.packed) {
+        weight.transposed =
+            step->kernel->is_transposed && step->kernel->is_transposed(step->node);
+        weight.kind = kind_of(g, step->node, i);
+    }
+    step->in[i].weight = need_weight(g, &weight);
     return STATUS_OK;
 }
 

@@ -12,7 +12,7 @@ enum { QUAD = 4, OFFSET = 128 }; /* of int8 */
 
 Matrix matrix_of(const Tensor *weight, bool transposed, StepWeights kind) {
     /* All dimensions but the last are rows, of quantised tensors the first alone. */
-    const bool whole = dtype_is_quantised(weight->dtype);
+    const bool whole = kind >= STEP_Q8;
     const int64_t count = tensor_count(weight);
     const int64_t columns = whole        ? quantised_width(weight)
                             : transposed ? weight->dim[0]

@@ -27,11 +27,25 @@ static int64_t index_limit(const Call *call, int operand) {
     return operand == 0 ? call->in[1].dim[0] : 0;
 }
 
+static void read_rows(const Tensor *weight, const int32_t *ids, int64_t count, int64_t D,
+                      REAL *y) {
+    for (int64_t i = 0; i < count; i++)
+#ifdef REAL_IS_DOUBLE
+        tensor_read_f64(weight, ids[i] * D, D, y + i * D);
+#else
+        tensor_read_f32(weight, ids[i] * D, D, y + i * D);
+#endif
+}
+
 static void forward(const Call *call) {
     const int64_t D = call->in[1].dim[1];
     const int32_t *ids = call->in[0].data;
     const REAL *weight = call->in[1].data;
     REAL *y = call->out.data;
+    if (!weight) { /* as they are stored */
+        read_rows(&call->node->in[1]->storage->tensor, ids, call->in[0].count, D, y);
+        return;
+    }
     for (int64_t i = 0; i < call->in[0].count; i++)
         memcpy(y + i * D, weight + ids[i] * D, (size_t)D * sizeof(REAL));
 }

@@ -41,10 +41,14 @@ enum OpIndex {
     OP_COUNT
 };
 
+struct Matrix; /* exec/linalg/gemv.h */
+
 /* One value a kernel works on. `data` is REAL * or int32_t *; NULL when the operand is
- * absent, or for gradients when nobody wants them. */
+ * absent, for gradients when nobody wants them, and for quantised weights of inference:
+ * linear gets those packed, embedding reads its storage. */
 typedef struct View {
     void *data;
+    const struct Matrix *packed; /* NULL = not packed */
     int rank;
     int64_t dim[RANK_MAX]; /* all bound, > 0 */
     int64_t count;

@@ -93,11 +93,29 @@ static double flops(const Call *call) {
     return 2.0 * (double)view_rows(&call->in[0]) * (double)call->in[1].count;
 }
 
+#ifndef REAL_IS_DOUBLE
+/* Weights of int8 round the rows by themselves. */
+static void multiply_packed(const Call *call) {
+    const View *x = &call->in[0], *b = &call->in[2];
+    const Matrix *w = call->in[1].packed;
+    const int64_t M = view_last(&call->out);
+    REAL_FN(matrix_times)
+    (w, 0, M, b->data, w->kind == STEP_INT8 ? x->data : rows_of_x(call), w->columns,
+     call->out.data, M, view_rows(x));
+}
+#endif
+
 static void forward(const Call *call) {
     const View *x = &call->in[0], *w = &call->in[1], *b = &call->in[2];
     const int64_t R = view_rows(x), K = view_last(x), M = view_last(&call->out);
     const bool transposed = is_transposed(call->attrs);
     REAL *y = call->out.data;
+#ifndef REAL_IS_DOUBLE
+    if (w->packed) {
+        multiply_packed(call);
+        return;
+    }
+#endif
     const Tensor *whole = whole_weights(call);
     if (whole) {
         REAL_FN(linear_whole)

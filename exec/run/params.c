@@ -12,7 +12,13 @@ typedef struct Slot {
     Tensor held;
     const void *data;
     int64_t offset;
+    PackedForms forms; /* in which packed products read it */
+    Matrix packed[PACKED_FORMS];
+    Buf *packed_data[PACKED_FORMS];
 } Slot;
+
+/* What weights are made ready for. */
+typedef enum ParamsUse { PARAMS_PLAIN, PARAMS_TRAIN, PARAMS_PACKED } ParamsUse;
 
 struct Params {
     atomic_int references;
@@ -61,6 +67,21 @@ static Status hold_storage(Slot *slot, Precision precision, Diag *diag) {
     return status;
 }
 
+/* Packs the storage's weights in every form that somebody reads. */
+static Status pack_storage(Slot *slot, Diag *diag) {
+    const Tensor *tensor = &slot->storage->tensor;
+    for (int form = 0; form < PACKED_FORMS; form++) {
+        if (!(slot->forms & PACKED_IN(form))) continue;
+        Matrix *matrix = &slot->packed[form];
+        *matrix = matrix_of(tensor, false, packed_kind(tensor, form));
+        TRY(buf_create(&slot->packed_data[form], matrix_bytes(matrix), diag));
+        void *data = (void *)(uintptr_t)buf_data(slot->packed_data[form]);
+        matrix_pack(matrix, tensor, false, data);
+        matrix->data = data;
+    }
+    return STATUS_OK;
+}
+
 /* Moves the trainable storages into one array and makes their tensors views of it. */
 static Status gather(Params *params, Graph *graph, Diag *diag) {
     const size_t bytes = (size_t)params->gradient_count * sizeof(float);
@@ -79,7 +100,8 @@ static Status gather(Params *params, Graph *graph, Diag *diag) {
     return STATUS_OK;
 }
 
-static Status params_fill(Params *params, Graph *graph, bool train, Diag *diag) {
+static Status params_fill(Params *params, Graph *graph, ParamsUse use, Diag *diag) {
+    const bool train = use == PARAMS_TRAIN;
     for (int i = 0; i < graph->storage_count; i++) {
         const Storage *storage = graph->storages[i];
         if (!tensor_data(&storage->tensor) && tensor_count(&storage->tensor) > 0)
@@ -96,23 +118,55 @@ static Status params_fill(Params *params, Graph *graph, bool train, Diag *diag) 
                          "weights are trained in single precision only");
     params->count = graph->storage_count;
     if (train) TRY(gather(params, graph, diag));
-    for (int i = 0; i < params->count; i++)
-        TRY(hold_storage(&params->slots[i], params->precision, diag));
+    for (int i = 0; i < params->count; i++) {
+        Slot *slot = &params->slots[i];
+        if (use == PARAMS_PACKED) slot->forms = packed_forms(graph, slot->storage);
+        if (!slot->forms || (slot->forms & PACKED_FLOATS))
+            TRY(hold_storage(slot, params->precision, diag));
+        TRY(pack_storage(slot, diag));
+    }
     return STATUS_OK;
 }
 
-Status params_create(Params **out, Graph *graph, Precision precision, bool train,
+static Status create(Params **out, Graph *graph, Precision precision, ParamsUse use,
                      Diag *diag) {
     Params *params = memory_alloc(1, sizeof *params);
     atomic_init(&params->references, 1);
     params->precision = precision;
     params->slots = memory_alloc((size_t)graph->storage_count + 1, sizeof *params->slots);
-    Status status = params_fill(params, graph, train, diag);
+    Status status = params_fill(params, graph, use, diag);
     if (status == STATUS_OK)
         *out = params;
     else
         params_destroy(params);
     return status;
+}
+
+Status params_create(Params **out, Graph *graph, Precision precision, bool train,
+                     Diag *diag) {
+    return create(out, graph, precision, train ? PARAMS_TRAIN : PARAMS_PLAIN, diag);
+}
+
+Status params_create_packed(Params **out, Graph *graph, Diag *diag) {
+    return create(out, graph, PRECISION_F32, PARAMS_PACKED, diag);
+}
+
+int64_t params_packed_bytes(const Graph *graph) {
+    size_t bytes = 0;
+    for (int i = 0; i < graph->storage_count; i++) {
+        const Storage *storage = graph->storages[i];
+        const Tensor *tensor = &storage->tensor;
+        const PackedForms forms = packed_forms(graph, storage);
+        for (int form = 0; form < PACKED_FORMS; form++)
+            if (forms & PACKED_IN(form)) {
+                const Matrix matrix = matrix_of(tensor, false, packed_kind(tensor, form));
+                bytes += matrix_bytes(&matrix);
+            }
+        if (forms & PACKED_ROWS) bytes += tensor_bytes(tensor);
+        if (!forms || (forms & PACKED_FLOATS))
+            bytes += (size_t)tensor_count(tensor) * sizeof(float);
+    }
+    return (int64_t)bytes;
 }
 
 Params *params_retain(const Params *params) {
@@ -125,7 +179,11 @@ void params_destroy(Params *params) {
     if (!params) return;
     if (atomic_fetch_sub_explicit(&params->references, 1, memory_order_acq_rel) > 1)
         return;
-    for (int i = 0; i < params->count; i++) tensor_release(&params->slots[i].held);
+    for (int i = 0; i < params->count; i++) {
+        tensor_release(&params->slots[i].held);
+        for (int form = 0; form < PACKED_FORMS; form++)
+            buf_release(params->slots[i].packed_data[form]);
+    }
     buf_release(params->flat);
     free(params->slots);
     free(params);
@@ -140,6 +198,13 @@ static const Slot *find_slot(const Params *params, const Storage *storage) {
 const void *params_data(const Params *params, const Storage *storage) {
     const Slot *slot = find_slot(params, storage);
     return slot ? slot->data : NULL;
+}
+
+const Matrix *params_packed(const Params *params, const Node *node, int operand) {
+    const Node *in = node->in[operand];
+    const Slot *slot = in && in->storage ? find_slot(params, in->storage) : NULL;
+    const int form = slot ? packed_form_of(node, operand) : -1;
+    return form >= 0 && (slot->forms & PACKED_IN(form)) ? &slot->packed[form] : NULL;
 }
 
 float *params_flat(Params *params) {

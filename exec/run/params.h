@@ -2,6 +2,7 @@
 #ifndef COMPRESS_EXEC_RUN_PARAMS_H
 #define COMPRESS_EXEC_RUN_PARAMS_H
 
+#include "exec/linalg/packed.h"
 #include "exec/ops.h"
 #include "ir/graph.h"
 
@@ -16,11 +17,25 @@ typedef struct Params Params;
 Status params_create(Params **out, Graph *graph, Precision precision, bool train,
                      Diag *diag);
 
+/* The same for inference in f32 alone, which no backward run follows and during which no
+ * weights change: quantised storages that only products and look-ups read stay quantised
+ * (exec/linalg/packed.h says when), so that params_data gives NULL for them. */
+Status params_create_packed(Params **out, Graph *graph, Diag *diag);
+
+/* Bytes of weights that params_create_packed makes a graph run with: packed ones, those
+ * that are looked up as they are stored, and float ones, mapped or not. From shapes
+ * alone. */
+int64_t params_packed_bytes(const Graph *graph);
+
 /* Frees what params_create allocated; trained weights stay with the graph. */
 void params_destroy(Params *params);
 
-/* Weights of one storage (float * or double *), as the kernels read them. */
+/* Weights of one storage (float * or double *), as the kernels read them; NULL where they
+ * are not kept in that form. */
 const void *params_data(const Params *params, const Storage *storage);
+
+/* Operand `operand` of a node as packed weights, NULL where it is none. */
+const Matrix *params_packed(const Params *params, const Node *node, int operand);
 
 /* Flat array of the trainable weights and its length in elements; NULL and 0 when not
  * created with `train`. Storage s lies at [params_offset(s), + its count); -1 = frozen.

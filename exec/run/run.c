@@ -92,8 +92,10 @@ static void lay_call(Bind *bind, BoundCall *step, const PlanNode *node,
     step->run = run;
     plan_call(&step->call, in, bind->plan, node);
     for (int j = 0; j < node->in_count; j++)
-        if (node->in[j].node >= 0)
+        if (node->in[j].node >= 0) {
             in[j].data = value_data(bind, &bind->plan->nodes[node->in[j].node]);
+            in[j].packed = params_packed(bind->params, node->node, j);
+        }
     step->call.out.data = value_data(bind, node);
     step->call.aux = buffer_data(bind, node->aux);
     step->call.scratch = buffer_data(bind, scratch);

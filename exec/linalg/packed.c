@@ -1,0 +1,39 @@
+/* Packed: see exec/linalg/packed.h. */
+#include "exec/linalg/packed.h"
+
+#include "exec/ops.h"
+
+enum { WEIGHT = 1 }; /* operand of linear and of embedding */
+
+int packed_form_of(const Node *node, int operand) {
+    if (operand != WEIGHT || node->op != &op_linear) return -1;
+    const LinearAttrs *attrs = node->attrs;
+    if (attrs->transposed) return -1;
+    return attrs->act == LINEAR_ACT_I8 ? PACKED_WHOLE : PACKED_WEIGHTS;
+}
+
+/* Sums of longer rows may not fit 32 bits, and q4 has several scales in a row: those are
+ * multiplied as real numbers. */
+StepWeights packed_kind(const Tensor *tensor, int form) {
+    if (tensor->dtype == DTYPE_Q4) return STEP_Q4;
+    return form == PACKED_WHOLE && tensor->group <= INTEGER_COLUMNS_MAX ? STEP_INT8
+                                                                        : STEP_Q8;
+}
+
+static PackedForms user_form(const Node *node, int operand) {
+    const int form = packed_form_of(node, operand);
+    if (form >= 0) return PACKED_IN(form);
+    return operand == WEIGHT && node->op == &op_embedding ? PACKED_ROWS : PACKED_FLOATS;
+}
+
+PackedForms packed_forms(const Graph *graph, const Storage *storage) {
+    PackedForms forms = 0;
+    if (!dtype_is_quantised(storage->tensor.dtype)) return 0;
+    for (const Node *node = graph->first; node; node = node->next)
+        for (int i = 0; i < node->in_count; i++)
+            if (node->in[i] && node->in[i]->storage == storage)
+                forms |= user_form(node, i);
+    for (int i = 0; i < graph->output_count; i++)
+        if (graph->outputs[i].node->storage == storage) forms |= PACKED_FLOATS;
+    return forms;
+}

@@ -1,0 +1,190 @@
+/* Packed weights of inference against float ones: which storages are kept how, equal
+ * bytes where sums are whole numbers and rows are looked up, rounding elsewhere. */
+#include "exec/linalg/packed.h"
+#include "exec/plan/plan_build.h"
+#include "exec/run/run.h"
+#include "ir/quantised.h"
+#include "ir/random.h"
+#include "tests/support/check.h"
+#include "tests/support/rounding.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N = 2, T = 9, WIDTH = 72, WIDE = 40, WORDS = 30 };
+
+typedef struct Fixture {
+    Arena *arena;
+    Diag *diag;
+    Graph *graph;
+    Params *plain, *packed;
+} Fixture;
+
+/* A leaf of normal numbers [m, k], in the form of `like`: q8, q4 or float. */
+static Node *weight(Fixture *f, const char *name, Tensor like, int64_t m, int64_t k) {
+    const int64_t dim[] = {m, k};
+    Tensor tensor = tensor_shape_like(&like, 2, dim);
+    Storage *storage = NULL;
+    float row[WIDTH + WIDE];
+    const uint64_t key = random_key_name(3, name);
+    assert_ok(graph_add_storage(&storage, f->graph, name, &tensor, f->diag), f->diag);
+    assert_ok(tensor_allocate(&tensor, f->diag), f->diag);
+    for (int64_t r = 0; r < m; r++) {
+        for (int64_t i = 0; i < k; i++)
+            row[i] = (float)(0.2 * random_normal(key, (uint64_t)(r * k + i)));
+        if (dtype_is_quantised(tensor.dtype))
+            quantised_round_row(&tensor, r, row);
+        else
+            memcpy((float *)(uintptr_t)tensor_data(&tensor) + r * k, row,
+                   (size_t)k * sizeof(float));
+    }
+    storage->tensor = tensor;
+    return graph_param(f->graph, storage);
+}
+
+static Node *make(Fixture *f, const char *op, Node *a, Node *b, const char *attrs) {
+    Node *node =
+        graph_insert(f->graph, NULL, op_find(f->graph->ops, op), (Node *[]){a, b}, 2);
+    if (attrs) assert_ok(node_set(f->graph, node, f->diag, "%s", attrs), f->diag);
+    assert_ok(node_infer(node, f->diag), f->diag);
+    return node;
+}
+
+static const Tensor Q8 = {.dtype = DTYPE_Q8}, REALS = {.dtype = DTYPE_F32},
+                    Q4 = {.dtype = DTYPE_Q4, .group = 32, .zeros = true};
+
+static void fixture_open(Fixture *f) {
+    *f = (Fixture){.arena = arena_create(), .diag = diag_create()};
+    f->graph = graph_create(f->arena, ops_table());
+    const Type type = {.dtype = DTYPE_I32, .rank = 2, .dim = {DIM_N, DIM_T}};
+    Node *ids = graph_input(f->graph, "ids", &type);
+    Node *table = weight(f, "table", Q8, WORDS, WIDTH),
+         *both = weight(f, "both", Q8, WIDE, WIDTH);
+    Node *rows = make(f, "embedding", ids, table, NULL);
+    graph_set_output(f->graph, "rows", rows);
+    graph_set_output(f->graph, "tied", make(f, "linear", rows, table, NULL));
+    graph_set_output(f->graph, "whole", make(f, "linear", rows, both, "act=i8"));
+    graph_set_output(f->graph, "real", make(f, "linear", rows, both, NULL));
+    graph_set_output(f->graph, "four",
+                     make(f, "linear", rows, weight(f, "four", Q4, WIDE, WIDTH), NULL));
+    graph_set_output(
+        f->graph, "rounded",
+        make(f, "linear", rows, weight(f, "rounded", Q4, WIDE, WIDTH), "act=i8"));
+    graph_set_output(
+        f->graph, "turned",
+        make(f, "linear", rows, weight(f, "turned", Q8, WIDTH, WIDE), "transposed=true"));
+    graph_set_output(
+        f->graph, "float",
+        make(f, "linear", rows, weight(f, "float", REALS, WIDE, WIDTH), NULL));
+    assert_ok(params_create(&f->plain, f->graph, PRECISION_F32, false, f->diag), f->diag);
+    assert_ok(params_create_packed(&f->packed, f->graph, f->diag), f->diag);
+}
+
+static void fixture_close(Fixture *f) {
+    params_destroy(f->plain);
+    params_destroy(f->packed);
+    graph_release(f->graph);
+    arena_destroy(f->arena);
+    diag_destroy(f->diag);
+}
+
+static bool has_floats(const Fixture *f, const char *name) {
+    const Storage *storage = graph_storage(f->graph, name);
+    assert_non_null(params_data(f->plain, storage));
+    return params_data(f->packed, storage) != NULL;
+}
+
+static void test_forms(void **state) {
+    (void)state;
+    Fixture f;
+    fixture_open(&f);
+    assert_false(has_floats(&f, "table"));
+    assert_false(has_floats(&f, "both"));
+    assert_false(has_floats(&f, "four"));
+    assert_false(has_floats(&f, "rounded"));
+    assert_true(has_floats(&f, "turned"));
+    assert_true(has_floats(&f, "float"));
+    const Node *whole = graph_output(f.graph, "whole"),
+               *real = graph_output(f.graph, "real");
+    assert_int_equal(params_packed(f.packed, whole, 1)->kind, STEP_INT8);
+    assert_int_equal(params_packed(f.packed, real, 1)->kind, STEP_Q8);
+    assert_int_equal(params_packed(f.packed, graph_output(f.graph, "four"), 1)->kind,
+                     STEP_Q4);
+    assert_null(params_packed(f.packed, graph_output(f.graph, "turned"), 1));
+    assert_null(params_packed(f.packed, graph_output(f.graph, "rows"), 1));
+    assert_null(params_packed(f.plain, whole, 1));
+
+    /* whole panels of rows; the table's rows lie as they are stored as well */
+    const int64_t words = 32, wide = 48, groups = 3;
+    const int64_t table = words * WIDTH + words * 4;
+    const int64_t four = wide * WIDTH / 2 + wide * groups * (2 + 1);
+    assert_int_equal(params_packed_bytes(f.graph),
+                     table +
+                         (int64_t)tensor_bytes(&graph_storage(f.graph, "table")->tensor) +
+                         2 * (wide * WIDTH + wide * 4) + 2 * four + 2 * 4 * WIDTH * WIDE);
+    fixture_close(&f);
+}
+
+/* The outputs, one after the other. */
+static float *run(const Fixture *f, const Params *params, int64_t *count) {
+    Plan *plan = NULL;
+    Workspace *workspace = NULL;
+    Node *results[16];
+    for (int i = 0; i < f->graph->output_count; i++)
+        results[i] = f->graph->outputs[i].node;
+    const PlanOptions options = {
+        .sizes = {[DIM_INDEX(DIM_N)] = N, [DIM_INDEX(DIM_T)] = T},
+        .results = results,
+        .result_count = f->graph->output_count};
+    assert_ok(plan_create(&plan, f->graph, &options, f->diag), f->diag);
+    assert_ok(workspace_create(&workspace, f->diag), f->diag);
+    assert_ok(workspace_bind(workspace, plan, params, f->diag), f->diag);
+    int32_t *ids = workspace_input(workspace, "ids");
+    for (int i = 0; i < N * T; i++) ids[i] = i * 7 % WORDS;
+    run_forward(workspace, (RunMode){0});
+    float *out = calloc((size_t)(N * T * 16 * WIDTH), sizeof *out);
+    *count = 0;
+    for (int i = 0; i < f->graph->output_count; i++) {
+        const int64_t n = plan->nodes[plan_find(plan, results[i])].count;
+        memcpy(out + *count, workspace_value(workspace, results[i]),
+               (size_t)n * sizeof *out);
+        *count += n;
+    }
+    workspace_destroy(workspace);
+    plan_destroy(plan);
+    return out;
+}
+
+static void test_outputs(void **state) {
+    (void)state;
+    Fixture f;
+    int64_t count, at = 0;
+    fixture_open(&f);
+    float *want = run(&f, f.plain, &count), *got = run(&f, f.packed, &count);
+    for (int i = 0; i < f.graph->output_count; i++) {
+        const char *name = f.graph->outputs[i].name;
+        const Type *type = &f.graph->outputs[i].node->type;
+        const int64_t n = N * T * type->dim[2];
+        const bool equal = strcmp(name, "rows") == 0 || strcmp(name, "whole") == 0;
+        /* numbers of deviation 0.2 on both sides: their products' sizes add up to less */
+        const double tolerance =
+            equal ? 0 : rounding_tolerance(PRECISION_F32, WIDTH + 4, WIDTH * 0.4);
+        for (int64_t k = 0; k < n; k++)
+            if (!(fabs((double)got[at + k] - want[at + k]) <= tolerance))
+                fail_msg("%s, element %lld: %.9g, not %.9g", name, (long long)k,
+                         got[at + k], want[at + k]);
+        at += n;
+    }
+    assert_int_equal(at, count);
+    free(want), free(got);
+    fixture_close(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_outputs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
