@@ -11,13 +11,14 @@
 /* Forms that a linear reads: with x as it is, and with x rounded to 8 bits. */
 enum { PACKED_WEIGHTS, PACKED_WHOLE, PACKED_FORMS };
 
-/* The forms in which the users of a storage read it, together; 0 = floats alone, and
- * nothing is packed. */
+/* A set of them. */
 typedef unsigned PackedForms;
 #define PACKED_IN(form) (1u << (form))
 #define PACKED_ROWS     (1u << PACKED_FORMS)       /* rows as they are stored */
 #define PACKED_FLOATS   (1u << (PACKED_FORMS + 1)) /* floats as well */
 
+/* The forms in which the users of a storage read it, together; 0 = floats alone, and
+ * nothing is packed. */
 PackedForms packed_forms(const Graph *graph, const Storage *storage);
 
 /* The form in which a node would read packed weights, its operand `operand`; -1 = none.

@@ -153,8 +153,9 @@ Status params_create_packed(Params **out, Graph *graph, Diag *diag) {
 
 int64_t params_packed_bytes(const Graph *graph) {
     size_t bytes = 0;
-    for (int i = 0; i < graph->storage_count; i++) {
-        const Storage *storage = graph->storages[i];
+    for (const Node *leaf = graph->first; leaf; leaf = leaf->next) {
+        const Storage *storage = leaf->storage;
+        if (!storage) continue;
         const Tensor *tensor = &storage->tensor;
         const PackedForms forms = packed_forms(graph, storage);
         for (int form = 0; form < PACKED_FORMS; form++)
