@@ -349,6 +349,34 @@ Status storage_factor(Node **second, Graph *graph, Node *leaf, StorageUsers user
     return storage_replace(graph, leaf, users, left, 1, diag);
 }
 
+Status storage_split(Node **outer, Graph *graph, Node *leaf, StorageUsers users, int axis,
+                     Tensor inner, Tensor values, const char *name, Diag *diag) {
+    const Storage *from = leaf->storage;
+    Storage *storage = NULL;
+    Status status = storage_check_users(graph, leaf, users, diag);
+    if (status == STATUS_OK)
+        status = graph_add_storage(&storage, graph, graph_fresh_name(graph, name),
+                                   &values, diag);
+    if (status != STATUS_OK) {
+        tensor_release(&inner);
+        tensor_release(&values);
+        return status;
+    }
+    storage->init = from->init;
+    storage->frozen = from->frozen;
+    storage->kept[axis] = from->kept[axis];
+    *outer = graph_param(graph, storage);
+    set_tensor(*outer, values);
+    return storage_replace(graph, leaf, users, inner, axis, diag);
+}
+
+Status storage_join(Graph *graph, Node *leaf, StorageUsers users, int axis,
+                    const Node *outer, Tensor product, Diag *diag) {
+    TRY(storage_replace(graph, leaf, users, product, axis, diag));
+    leaf->storage->kept[axis] = lineage_copy(graph->arena, &outer->storage->kept[axis]);
+    return STATUS_OK;
+}
+
 /* ---- other values of the same parameters ---- */
 
 void storage_redraw(Storage *storage) {

@@ -117,6 +117,20 @@ Status storage_merge_into(Graph *graph, StorageUsers users, const char *operand,
 Status storage_factor(Node **second, Graph *graph, Node *leaf, StorageUsers users,
                       Tensor left, Tensor right, const char *name, Diag *diag);
 
+/* Makes two matrices of one, taking over both references: axis `axis` of the leaf becomes
+ * an inner one of r entries, and `*outer`, a new leaf called `name` (or what is free),
+ * has the axis at the same place. So W[n, m] with axis 1 is inner[n, r] outer[r, m], and
+ * with axis 0 outer[n, r] inner[r, m]. Lineages stay with the axes that are left; the new
+ * one is frozen and drawn like the leaf, and the Gaussian goes. Fails with STATUS_MODEL.
+ */
+Status storage_split(Node **outer, Graph *graph, Node *leaf, StorageUsers users, int axis,
+                     Tensor inner, Tensor values, const char *name, Diag *diag);
+
+/* The reverse: puts `product` in place of the leaf, taking over the reference; its axis
+ * `axis` has the lineage of that of `outer`, which stays until nobody reads it. */
+Status storage_join(Graph *graph, Node *leaf, StorageUsers users, int axis,
+                    const Node *outer, Tensor product, Diag *diag);
+
 /* ---- other values of the same parameters ---- */
 
 /* Forgets the values, to be drawn anew as float32 (model_init_weights). */

@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 
 Status node_add(Node **out, Graph *graph, Node *anchor, const Op *op, Node *const *in,
                 int count, Diag *diag, const char *attrs, ...) {
@@ -43,4 +44,12 @@ Node *node_find(const Graph *graph, const char *stack, int layer, Role role,
                 const Op *op) {
     Node *node = graph_find(graph, stack, layer, role);
     return node_is(node, op) ? node : NULL;
+}
+
+const char *weight_name_with(Arena *arena, const char *name, const char *more) {
+    static const char end[] = ".weight";
+    const size_t length = strlen(name), last = sizeof end - 1;
+    const bool has_end = length > last && strcmp(name + length - last, end) == 0;
+    return arena_printf(arena, "%.*s%s%s", (int)(has_end ? length - last : length), name,
+                        more, end);
 }

@@ -21,4 +21,8 @@ Status node_add_sum(Node **out, Graph *graph, Node *const *terms, const double *
 Node *node_find(const Graph *graph, const char *stack, int layer, Role role,
                 const Op *op);
 
+/* A name for weights that go with others: "word.weight" and "_factor" give
+ * "word_factor.weight". In the arena. */
+const char *weight_name_with(Arena *arena, const char *name, const char *more);
+
 #endif

@@ -83,6 +83,7 @@ unsigned model_properties(const Model *model) {
         if (is_lookup(node)) found |= MODEL_WORD_EMBEDDING;
         if (node_is(node, &op_linear) && is_lookup(node->in[0]))
             found |= MODEL_FACTORED_EMBEDDING;
+        if (node->role == ROLE_FACTOR) found |= MODEL_FACTORED_LINEARS;
         if (node->role == ROLE_TOKEN_TYPE) found |= MODEL_TOKEN_TYPES;
     }
     return found;
@@ -103,7 +104,8 @@ const char *property_name(ModelProperty property) {
                                                         "a word embedding",
                                                         "a factored embedding",
                                                         "token types",
-                                                        "stored importance"};
+                                                        "stored importance",
+                                                        "factored projections"};
     for (int i = 0; i < MODEL_PROPERTIES; i++)
         if (property == 1u << i) return names[i];
     return "?";

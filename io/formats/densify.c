@@ -72,33 +72,45 @@ static void store_row(void *data, DType dtype, int64_t at, const double *row,
     }
 }
 
-/* W1 [rows, r] times the transpose of W2 [width, r], row by row. */
-static Status multiply(Tensor *out, const Storage *first, const Tensor *second,
-                       Diag *diag) {
-    const Tensor *table = storage_tensor(first);
-    const int64_t rows = table->dim[0], rank = table->dim[1], width = second->dim[0];
-    const DType dtype = table->dtype == DTYPE_F64 ? DTYPE_F32 : table->dtype;
+/* Values of a matrix in double, transposed where asked; to be freed. */
+static double *read_matrix(const Tensor *matrix, bool transposed) {
+    const int64_t rows = matrix->dim[0], columns = matrix->dim[1];
+    double *values = memory_alloc((size_t)(rows * columns) + 1, sizeof *values);
+    double *row = memory_alloc((size_t)columns + 1, sizeof *row);
+    for (int64_t r = 0; r < rows; r++) {
+        tensor_read_f64(matrix, r * columns, columns, row);
+        for (int64_t c = 0; c < columns; c++)
+            values[transposed ? c * rows + r : r * columns + c] = row[c];
+    }
+    free(row);
+    return values;
+}
+
+/* left [rows, r] times right [r, width], or the transpose of right [width, r], in the
+ * type of `like`, row by row. */
+static Status multiply(Tensor *out, const Tensor *left, const Tensor *right,
+                       bool transposed, const Storage *like, Diag *diag) {
+    const int64_t rows = left->dim[0], rank = left->dim[1];
+    const int64_t width = right->dim[!transposed];
+    const DType stored = storage_tensor(like)->dtype;
+    const DType dtype = stored == DTYPE_F16 || stored == DTYPE_BF16 ? stored : DTYPE_F32;
     void *data;
-    TRY(storage_blank(out, &data, first, dtype, 2, (int64_t[]){rows, width}, diag));
+    TRY(storage_blank(out, &data, like, dtype, 2, (int64_t[]){rows, width}, diag));
     if (!data) return STATUS_OK;
     double *factor = memory_alloc((size_t)rank + 1, sizeof *factor);
     double *sum = memory_alloc((size_t)width + 1, sizeof *sum);
-    double *column = memory_alloc((size_t)(rank * width) + 1, sizeof *column);
-    for (int64_t c = 0; c < width; c++) { /* W2 turned: a column is contiguous then */
-        tensor_read_f64(second, c * rank, rank, factor);
-        for (int64_t k = 0; k < rank; k++) column[k * width + c] = factor[k];
-    }
+    double *inner = read_matrix(right, transposed); /* a row is contiguous then */
     for (int64_t r = 0; r < rows; r++) {
-        tensor_read_f64(table, r * rank, rank, factor);
+        tensor_read_f64(left, r * rank, rank, factor);
         memset(sum, 0, (size_t)width * sizeof *sum);
         for (int64_t k = 0; k < rank; k++)
             for (int64_t c = 0; c < width; c++)
-                sum[c] += factor[k] * column[k * width + c];
+                sum[c] += factor[k] * inner[k * width + c];
         store_row(data, dtype, r * width, sum, width);
     }
     free(factor);
     free(sum);
-    free(column);
+    free(inner);
     return STATUS_OK;
 }
 
@@ -107,7 +119,8 @@ static Status multiply(Tensor *out, const Storage *first, const Tensor *second,
 /* Puts the dense table in place of W1 and takes the products with W2 out. */
 static Status unfactor(Graph *graph, Node *table, const Node *second, Diag *diag) {
     Tensor dense;
-    TRY(multiply(&dense, table->storage, storage_tensor(second->storage), diag));
+    TRY(multiply(&dense, storage_tensor(table->storage), storage_tensor(second->storage),
+                 true, table->storage, diag));
     TRY(storage_replace(graph, table, STORAGE_ALL_USERS, dense, 1, diag));
     for (Node *node = graph->first; node; node = node->next) {
         if (node->in_count < 2 || node->in[1] != table) continue;
@@ -116,6 +129,52 @@ static Status unfactor(Graph *graph, Node *table, const Node *second, Diag *diag
         else
             node->in[0] = node->in[0]->in[0];
     }
+    graph_remove_dead(graph);
+    return graph_infer(graph, diag);
+}
+
+/* The first factor of a projection that is two; NULL = it is one matrix. */
+static Node *find_first(const Graph *graph, const Node *node) {
+    Node *first = node->in_count > 0 ? node->in[0] : NULL;
+    const bool paired = is_op(node, "linear") && is_op(first, "linear") &&
+                        first->role == ROLE_FACTOR && first->in[1]->storage &&
+                        node->in[1]->storage && node->in[1]->type.rank == 2 &&
+                        is_product(first, first->in[1], node_flag(node, "transposed"));
+    return paired && only_user(graph, first) == node ? first : NULL;
+}
+
+/* The first factor's weights of a projection's, which all that read either have; NULL =
+ * there is none such. */
+static Node *find_outer(const Graph *graph, const Node *weight) {
+    Node *outer = NULL;
+    int users = 0;
+    for (const Node *node = graph->first; weight->storage && node; node = node->next) {
+        if (node->in_count < 2 || node->in[1] != weight) continue;
+        const Node *first = find_first(graph, node);
+        if (!first || (outer && first->in[1] != outer)) return NULL;
+        outer = first->in[1];
+        users++;
+    }
+    const bool whole = outer && graph_use_count(graph, weight) == users &&
+                       graph_use_count(graph, outer) == users;
+    return whole ? outer : NULL;
+}
+
+/* Puts the product in place of a projection's second factor and takes the first out. */
+static Status unfactor_linear(Graph *graph, Node *weight, const Node *outer, Diag *diag) {
+    Tensor dense;
+    bool turned = false;
+    for (const Node *node = graph->first; node; node = node->next)
+        if (node->in_count > 1 && node->in[1] == weight)
+            turned = node_flag(node, "transposed");
+    const Tensor *second = storage_tensor(weight->storage);
+    const Tensor *first = storage_tensor(outer->storage);
+    TRY(multiply(&dense, turned ? first : second, turned ? second : first, false,
+                 weight->storage, diag));
+    TRY(storage_join(graph, weight, STORAGE_ALL_USERS, turned ? 0 : 1, outer, dense,
+                     diag));
+    for (Node *node = graph->first; node; node = node->next)
+        if (node->in_count > 1 && node->in[1] == weight) node->in[0] = node->in[0]->in[0];
     graph_remove_dead(graph);
     return graph_infer(graph, diag);
 }
@@ -129,6 +188,12 @@ Status model_densify(Model *model, DenseReport *report, Diag *diag) {
         if (!second) continue;
         TRY(unfactor(graph, leaf, second, diag));
         report->factors++;
+    }
+    for (Node *leaf = graph->first; leaf; leaf = leaf->next) {
+        const Node *outer = find_outer(graph, leaf);
+        if (!outer) continue;
+        TRY(unfactor_linear(graph, leaf, outer, diag));
+        report->linears++;
     }
     report->parameters = graph_parameter_count(graph) - before;
     return STATUS_OK;

@@ -1,5 +1,6 @@
 /* Densify: factors multiplied out again, so that a model is of an architecture that
- * others know. The reverse of the pass factor_embedding, but for rounding. */
+ * others know. The reverse of the passes factor_embedding and factor_linear, but for
+ * rounding. */
 #ifndef COMPRESS_IO_FORMATS_DENSIFY_H
 #define COMPRESS_IO_FORMATS_DENSIFY_H
 
@@ -8,13 +9,15 @@
 /* What was multiplied out. */
 typedef struct DenseReport {
     int factors;        /* embeddings */
+    int linears;        /* projections' matrices */
     int64_t parameters; /* more than before */
 } DenseReport;
 
 /* Turns every factored word embedding, embedding(ids, W1) W2^T with whatever heads are
- * tied to it, into embedding(ids, W1 W2^T): sums in double, rounded once to the type of
- * W1. Where there are no values, shapes. What else reads a factor keeps it from going.
- * Fails with STATUS_MEMORY. */
+ * tied to it, into embedding(ids, W1 W2^T), and every factored projection, B (A x), into
+ * (B A) x: sums in double, rounded once to the type of W1 or B. Where there are no
+ * values, shapes. What else reads a factor keeps it from going. Fails with STATUS_MEMORY.
+ */
 Status model_densify(Model *model, DenseReport *report, Diag *diag);
 
 #endif

@@ -20,8 +20,8 @@
 
 const Field hf_write_fields[] = {
     F_BOOL(HfWriteOptions, densify,
-           "multiply out a factored embedding and copy weights that layers share, so "
-           "that the architecture is one that transformers has"),
+           "multiply out a factored embedding and factored projections, and copy weights "
+           "that layers share, so that the architecture is one that transformers has"),
     F_INT(HfWriteOptions, shard_bytes, 1, 1e15,
           "weights of one file at most; more go into several, with an index"),
     F_END,
@@ -265,10 +265,13 @@ Status hf_check(const Model *model, const WriteOptions *options, Diag *diag) {
 /* Says what densify did. */
 static void tell_dense(const DenseReport *report, const Stock *stock, const char *path,
                        Diag *diag) {
-    if (report->factors > 0)
+    const int factors = report->factors + report->linears;
+    const char *one = report->linears ? "projection" : "embedding";
+    const char *kind = report->factors && report->linears ? "matrices" : NULL;
+    if (factors > 0)
         diag_warn(diag, LOC_FILE(path), NULL,
-                  "%d factored embedding%s multiplied out: %+lld parameters",
-                  report->factors, report->factors == 1 ? "" : "s",
+                  "%d factored %s%s multiplied out: %+lld parameters", factors,
+                  kind ? kind : one, kind || factors == 1 ? "" : "s",
                   (long long)report->parameters);
     if (stock->copies > 0)
         diag_warn(diag, LOC_FILE(path), NULL,

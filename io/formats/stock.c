@@ -204,6 +204,10 @@ static bool explain(Text *why, const Graph *graph) {
             text_add(why, "its word embedding is factored");
             return true;
         }
+        if (node->role == ROLE_FACTOR) {
+            text_add(why, "projections of it are two factors each");
+            return true;
+        }
     }
     for (int s = 0; s < 2; s++) {
         Uneven uneven;

@@ -204,6 +204,10 @@ Status outline_of_graph(Outline *out, Arena *arena, const Model *model, Diag *di
     const bool decodes = graph_layer_count(graph, STACK_DECODER) > 0;
     const Node *words;
     *out = (Outline){0};
+    if (graph_find(graph, NULL, -1, ROLE_FACTOR))
+        return refuse(diag, NULL,
+                      "expected projections of one matrix each, found some that are two "
+                      "factors (the pass merge_factors with all: true multiplies them)");
     if (encodes == decodes)
         return refuse(diag, NULL,
                       encodes ? "expected an encoder or a decoder, found both"

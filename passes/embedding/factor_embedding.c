@@ -15,7 +15,6 @@
 #include "passes/nodes.h"
 
 #include <math.h>
-#include <string.h>
 
 typedef struct FactorOptions {
     int64_t rank;
@@ -266,16 +265,6 @@ static Status guess_rank(const Factor *f, int64_t *rank, Diag *diag) {
 
 /* ---- rewriting ---- */
 
-/* Name of W2: that of the table with "_projection" before its end. */
-static const char *projection_name(const Factor *f) {
-    static const char end[] = ".weight";
-    const char *table = f->table->storage->name;
-    const size_t length = strlen(table), last = sizeof end - 1;
-    const bool has_end = length > last && strcmp(table + length - last, end) == 0;
-    return arena_printf(f->graph->arena, "%.*s_projection.weight",
-                        (int)(has_end ? length - last : length), table);
-}
-
 /* Puts the factors into the graph; takes over the tensors. */
 static Status apply(Factor *f, Tensor left, Tensor right, Diag *diag) {
     if (f->projection) {
@@ -288,8 +277,9 @@ static Status apply(Factor *f, Tensor left, Tensor right, Diag *diag) {
             tensor_release(&right);
         return status == STATUS_OK ? graph_infer(f->graph, diag) : status;
     }
-    TRY(storage_factor(&f->projection, f->graph, f->table, f->readers, left, right,
-                       projection_name(f), diag));
+    TRY(storage_factor(
+        &f->projection, f->graph, f->table, f->readers, left, right,
+        weight_name_with(f->graph->arena, f->table->storage->name, "_projection"), diag));
     for (int i = 0; i < f->readers.count; i++) {
         /* a lookup's result goes through W2, what a head reads comes back through it */
         Node *reader = f->readers.nodes[i], *added = NULL;

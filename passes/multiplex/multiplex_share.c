@@ -2,6 +2,7 @@
 #include "passes/multiplex/multiplex.h"
 
 #include "ir/rewrite.h"
+#include "passes/linears.h"
 
 #include <math.h>
 
@@ -24,6 +25,13 @@ static Status layer_node(Node **out, const Multiplex *m, int layer, Role role,
         return step_fail(m->ctx, diag,
                          "layer %d: the weights of %s are computed, not stored", layer,
                          role_name(role));
+    if (linear_first_factor(m->graph, node)) {
+        Status status =
+            step_fail(m->ctx, diag, "layer %d: %s is two factors, which cannot be shared",
+                      layer, role_name(role));
+        diag_hint(diag, "merge_factors with all: true makes them one matrix");
+        return status;
+    }
     *out = node;
     return STATUS_OK;
 }

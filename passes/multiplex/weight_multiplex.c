@@ -138,7 +138,7 @@ const Pass pass_weight_multiplex = {
     .defaults = &defaults,
     .exactness = PASS_LOSSY,
     .effects = {.needs = MODEL_SOFTMAX_ATTENTION | MODEL_WHOLE_LAYERS,
-                .refuses = MODEL_MIXED_HEADS,
+                .refuses = MODEL_MIXED_HEADS | MODEL_FACTORED_LINEARS,
                 .gives = MODEL_SHARED_LAYERS | MODEL_MIXED_HEADS},
     .effects_of = multiplex_effects,
     .check = multiplex_check,

@@ -31,7 +31,8 @@ static int slots_used(const Taylor *t, const Prune *p) {
 }
 
 /* Gives the owner of a slot a weight of its own, sharing the data. */
-static Status separate(Taylor *t, PruneSlot *slot, Node *owner, Diag *diag) {
+static Status separate(Taylor *t, PruneSlot *slot, Diag *diag) {
+    Node *owner = slot->owner;
     const int at = op_operand_index(owner->op, "weight");
     slot->leaf = owner->in[at];
     TRY(storage_separate(&slot->leaf, t->graph, STORAGE_USER(owner), diag));
@@ -45,9 +46,9 @@ static Status separate_all(Taylor *t, Diag *diag) {
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < t->copies[k].block_count; i++) {
             PruneBlock *block = &t->copies[k].blocks[i];
-            TRY(separate(t, &block->slots[SLOT_OUT], block->out, diag));
+            TRY(separate(t, &block->slots[SLOT_OUT], diag));
             if (slots_used(t, &t->copies[k]) > 1)
-                TRY(separate(t, &block->slots[SLOT_FFN_IN], block->core, diag));
+                TRY(separate(t, &block->slots[SLOT_FFN_IN], diag));
         }
     return STATUS_OK;
 }

@@ -115,7 +115,8 @@ typedef struct PruneBlock {
     const char *stack;
     int layer;
     Node *core;                 /* the attention node, or the projection ffn_in */
-    Node *out;                  /* the projection that the block ends in */
+    Node *out;                  /* the projection that the block ends in; SLOT_OUT is of
+                                   its first factor where it has two */
     Node *gate;                 /* ffn_gate, in gated feed-forward blocks; else NULL */
     Node *headed[PRUNE_HEADED]; /* nodes with attribute `heads`: attention itself, rotary
                                    positions, feature maps */

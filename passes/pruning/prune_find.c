@@ -1,6 +1,8 @@
 /* Blocks and groups of a model: see prune.h. */
 #include "passes/pruning/prune.h"
 
+#include "passes/linears.h"
+
 #include <string.h>
 
 const char *prune_units(PruneKind kind) {
@@ -81,15 +83,18 @@ static bool is_gated(const Prune *p, PruneBlock *block, Node *value) {
 /* The projection that ends the block, whose columns belong to the units. */
 static Status add_out(const Prune *p, PruneBlock *block, Role role, Diag *diag) {
     Node *out = graph_find_next(p->graph, block->core, block->stack, block->layer, role);
+    /* of two factors the first one reads the units */
+    Node *first = node_is(out, &op_linear) ? linear_first_factor(p->graph, out) : NULL;
+    Node *reader = first ? first : out;
     if (!node_is(out, &op_linear) ||
-        (trace(p->graph, out->in[0], block->core->op) != block->core &&
-         !is_gated(p, block, out->in[0])))
+        (trace(p->graph, reader->in[0], block->core->op) != block->core &&
+         !is_gated(p, block, reader->in[0])))
         return fail_path(p, block, role,
                          p->kind == PRUNE_HEADS ? "a projection of attention's result"
                                                 : "a projection of ffn_in's result",
                          diag);
     block->out = out;
-    return add_projection(p, block, out, true, diag);
+    return add_projection(p, block, reader, true, diag);
 }
 
 /* Adds what lies between attention and a projection that it reads, and the projection:

@@ -377,6 +377,8 @@ static void test_refused(void **state) {
         {BERT, "fold_token_type", "{}", "it has no token types", ".onnx"},
         {BERT, "factor_embedding", "{rank: 2}", "its word embedding is factored",
          "`densify: true`"},
+        {BERT, "factor_linear", "{rank: 2}", "projections of it are two factors each",
+         "`densify: true`"},
         {BERT, "weight_multiplex", "{groups: [3], position: none, mixing: none}",
          "stands for both 'bert.encoder.layer.1", "`densify: true`"},
         {GPT2, "attention_to_t2r", "{feature_size: 3}",
@@ -434,6 +436,41 @@ static void test_refused_node(void **state) {
 }
 
 /* ---- densify ---- */
+
+/* Matrices are the products of their factors, stored either way round. */
+static void check_dense_linears(Bench *bench, const char *config, const char *stack,
+                                bool turned) {
+    const HfWriteOptions dense = {.densify = true, .shard_bytes = 1 << 30};
+    Model *model = changed(config, "factor_linear", "{rank: 3, roles: [ffn_in]}");
+    const Node *in = graph_find(model->graph, stack, 1, ROLE_FFN_IN);
+    const Tensor *second = storage_tensor(in->in[1]->storage);
+    const Tensor *first = storage_tensor(in->in[0]->in[1]->storage);
+    const int64_t M = second->dim[turned], K = first->dim[!turned];
+    write_folder(bench, model, &dense);
+    Model *back = load(bench, bench->target);
+    const Tensor *product =
+        storage_tensor(graph_find(back->graph, stack, 1, ROLE_FFN_IN)->in[1]->storage);
+    assert_int_equal(product->dim[turned], M);
+    for (int64_t m = 0; m < M; m++)
+        for (int64_t k = 0; k < K; k++) {
+            double sum = 0, a, b;
+            float found;
+            for (int64_t r = 0; r < 3; r++) {
+                tensor_read_f64(second, turned ? r * M + m : m * 3 + r, 1, &b);
+                tensor_read_f64(first, turned ? k * 3 + r : r * K + k, 1, &a);
+                sum += b * a;
+            }
+            tensor_read_f32(product, turned ? k * M + m : m * K + k, 1, &found);
+            assert_true(found == (float)sum);
+        }
+    model_destroy(back);
+    model_destroy(model);
+}
+
+static void test_dense_linears(void **state) {
+    check_dense_linears(*state, BERT, "encoder", false);
+    check_dense_linears(*state, GPT2, "decoder", true);
+}
 
 /* The table is the product of the factors, computed here by plain loops. */
 static void test_dense_table(void **state) {
@@ -616,7 +653,7 @@ int main(void) {
         TEST(test_labels),       TEST(test_assets),       TEST(test_shards),
         TEST(test_refused),      TEST(test_refused_node), TEST(test_dense_table),
         TEST(test_dense_layers), TEST(test_replaced),     TEST(test_stale),
-        TEST(test_interrupted),  TEST(test_pruned_heads),
+        TEST(test_interrupted),  TEST(test_pruned_heads), TEST(test_dense_linears),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -180,6 +180,42 @@ static void test_shapes(void **state) {
         STATUS_INTERNAL);
 }
 
+/* A matrix as two, on either axis, and one again: lineages stay with their axes. */
+static void test_split(void **state) {
+    Fixture *f = *state;
+    Node *leaf = graph_param(f->graph, f->w), *outer = NULL;
+    for (int axis = 0; axis < 2; axis++) {
+        int64_t kept[SIDE];
+        if (axis == 0) { /* of both axes every entry but the first */
+            for (int64_t i = 1; i < SIDE; i++) kept[i - 1] = i;
+            for (int a = 0; a < 2; a++)
+                assert_ok(storage_keep(f->graph, leaf, STORAGE_ALL_USERS, a, kept,
+                                       SIDE - 1, f->diag),
+                          f->diag);
+        }
+        int64_t b[] = {leaf->type.dim[0], leaf->type.dim[1]}, a[] = {2, 2};
+        b[axis] = 2;
+        a[axis] = SIDE - 1;
+        assert_ok(storage_split(&outer, f->graph, leaf, STORAGE_ALL_USERS, axis,
+                                tensor_shape(DTYPE_F32, 2, b),
+                                tensor_shape(DTYPE_F32, 2, a), "w_factor", f->diag),
+                  f->diag);
+        assert_int_equal(leaf->type.dim[axis], 2);
+        assert_int_equal(leaf->type.dim[!axis], SIDE - 1);
+        assert_int_equal(outer->type.dim[axis], SIDE - 1);
+        assert_int_equal(f->w->kept[axis].count, 0);
+        assert_int_equal(lineage_index(&f->w->kept[!axis], 0), 1);
+        assert_int_equal(lineage_index(&outer->storage->kept[axis], 0), 1);
+        assert_int_equal(outer->storage->kept[!axis].count, 0);
+        b[axis] = SIDE - 1;
+        assert_ok(storage_join(f->graph, leaf, STORAGE_ALL_USERS, axis, outer,
+                               tensor_shape(DTYPE_F32, 2, b), f->diag),
+                  f->diag);
+        assert_int_equal(lineage_index(&f->w->kept[axis], 0), 1);
+        assert_int_equal(lineage_index(&f->w->kept[!axis], 0), 1);
+    }
+}
+
 /* Computed values: what was known of the old ones goes, and is said to have gone. */
 static void test_replace(void **state) {
     Fixture *f = *state;
@@ -284,6 +320,7 @@ int main(void) {
         TEST(test_refused),         TEST(test_separate),   TEST(test_shapes),
         TEST(test_replace),         TEST(test_raise_rank), TEST(test_merge),
         TEST(test_merge_gaussians), TEST(test_share),      TEST(test_quantised),
+        TEST(test_split),
     };
     return cmocka_run_group_tests_name("editing storages", tests, NULL, NULL);
 }

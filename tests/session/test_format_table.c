@@ -137,6 +137,7 @@ static const struct {
     {"prune_ffn: {ranking: global, keep_ratio: 0.7, score: magnitude}", NULL},
     {"fold_token_type", NULL},
     {"factor_embedding: {rank: 2}", NULL},
+    {"factor_linear: {rank: 2}", NULL},
     {"weight_multiplex: {group: 2, mixing: none, position: none}", NULL},
     {"weight_multiplex: {group: 2, position: none}", NULL},
     {"add_exits", NULL},

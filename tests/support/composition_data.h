@@ -75,6 +75,8 @@ static const Row ROWS[] = {
     {"remove_attention", "{}", "{}", NULL},
     {"fold_token_type", "{}", "{}", NULL},
     {"factor_embedding", "{rank: 8}", "{rank: 4}", NULL},
+    {"factor_linear", "{rank: 4}", "{rank: 2}", NULL},
+    {"merge_factors", "{all: true}", "{all: true}", "factor_linear: {rank: 4}"},
     {"importance", "{data: d, limit: 8, batch_size: 4}", "{score: magnitude}", NULL},
     {"prune", "{parameters: 0.9, ranking: per_layer, least_heads: 4, score: magnitude}",
      "{parameters: 0.9, ranking: per_layer, least_heads: 4, score: magnitude}", NULL},
@@ -151,6 +153,7 @@ static const Row VARIANTS[] = {
      "{layers: [2], feature_size: 5}", NULL},
     {"attention_to_t2r", "{feature_size: 4, share_layers: true}", NULL, NULL},
     {"factor_embedding", "{rank: 3}", "{rank: 2}", NULL},
+    {"factor_linear", "{rank: 5, roles: [ffn_in, ffn_out, out]}", "{rank: 3}", NULL},
 };
 enum { VARIANT_COUNT = sizeof VARIANTS / sizeof *VARIANTS };
 
@@ -322,6 +325,19 @@ static const Chain CHAINS[] = {
      "evaluate: {data: d, metric: perplexity}\n",
      true},
     {CLASSIFIES, "factor_embedding: {rank: 8}\nfactor_embedding: {rank: 12}\n", false},
+    {CLASSIFIES,
+     "factor_linear: {rank: 6}\n"
+     "importance: {data: d}\n"
+     "prune_heads: {keep: 2}\n"
+     "prune_ffn: {keep: 8}\n"
+     "merge_factors\n"
+     "distill: {" TRAIN "}\n",
+     false},
+    {STAGES,
+     "factor_linear: {share: 0.5, ranking: each}\n"
+     "distill: {" TRAIN "}\n"
+     "factor_linear: {energy: 0.9}\n",
+     true},
 };
 enum { CHAIN_COUNT = sizeof CHAINS / sizeof *CHAINS };
 

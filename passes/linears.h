@@ -1,0 +1,63 @@
+/* Linears: which matrices of a model a step is about, as recipes say it. */
+#ifndef COMPRESS_PASSES_LINEARS_H
+#define COMPRESS_PASSES_LINEARS_H
+
+#include "ir/field.h"
+#include "passes/nodes.h"
+#include "passes/step_source.h"
+
+/* The options, a member of a pass's own. Empty = not given; what is given must all hold.
+ */
+typedef struct LinearChoice {
+    StringList roles; /* names of roles */
+    StringList only;  /* patterns of names of weights */
+    StringList skip;  /* the same */
+    IntList layers;
+    const char *stack; /* NULL = all */
+} LinearChoice;
+
+/* Their rows, for struct S with LinearChoice `member`. */
+#define LINEARS_LIST(S, option, field_kind, type, member, ...)                           \
+    {                                                                                    \
+        .name = option, .kind = field_kind, .offset = FIELD_AT(S, member, type),         \
+        .help = __VA_ARGS__                                                              \
+    }
+#define F_LINEARS(S, member)                                                             \
+    LINEARS_LIST(S, "roles", FIELD_STRINGS, StringList, member.roles,                    \
+                 "only projections of these roles: q, ffn_in, ...; without roles and "   \
+                 "only: all in layers"),                                                 \
+        LINEARS_LIST(S, "only", FIELD_STRINGS, StringList, member.only,                  \
+                     "only weights of these names, * is any text"),                      \
+        LINEARS_LIST(S, "skip", FIELD_STRINGS, StringList, member.skip,                  \
+                     "no weights of these names"),                                       \
+        {.name = "layers",                                                               \
+         .kind = FIELD_INTS,                                                             \
+         .offset = FIELD_AT(S, member.layers, IntList),                                  \
+         .min = 0,                                                                       \
+         .max = 999999,                                                                  \
+         .help = "only these layers, from 0"},                                           \
+    {                                                                                    \
+        .name = "stack", .kind = FIELD_STRING,                                           \
+        .offset = FIELD_AT(S, member.stack, const char *), .nullable = true,             \
+        .help = "only this stack of layers; main: the decoder if there is one, else "    \
+                "the encoder"                                                            \
+    }
+
+/* Fails with STATUS_RECIPE where a role is none. */
+Status linears_check(const LinearChoice *choice, const StepSource *source, Diag *diag);
+
+/* Whether a node is a projection that is chosen, with a stored matrix as its weight. The
+ * first of two factors never is: the second has the role. */
+bool linears_choose(const LinearChoice *choice, const Graph *graph, const Node *node);
+
+/* Whether the weight of a projection is stored [inputs, outputs]. */
+static inline bool linear_is_turned(const Node *linear) {
+    return ((const LinearAttrs *)linear->attrs)->transposed;
+}
+
+/* The first of the two factors that a projection ends (passes/factoring/), where it is
+ * the second: a projection without bias of the role `factor` that nothing else reads;
+ * else NULL. */
+Node *linear_first_factor(const Graph *graph, const Node *linear);
+
+#endif

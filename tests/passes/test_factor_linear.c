@@ -1,0 +1,222 @@
+/* Factoring projections: ranks by energy and by budgets on spectra that are known in
+ * closed form, and what becomes of a factored model in training and in files. */
+#include "exec/ops.h"
+#include "io/formats/modelfile.h"
+#include "io/onnx/onnx_file.h"
+#include "io/onnx/onnx_read.h"
+#include "tests/support/check.h"
+#include "tests/support/configured.h"
+#include "tests/support/passes.h"
+#include "tests/support/rounding.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { WIDTH = 16, VALUES = 64 };
+
+static const char *query(int layer) {
+    static char name[4][64];
+    snprintf(name[layer], sizeof name[layer],
+             "vit.encoder.layer.%d.attention.attention.query.weight", layer);
+    return name[layer];
+}
+
+static Storage *storage(const Model *model, const char *name) {
+    Storage *found = graph_storage(model->graph, name);
+    if (!found) fail_msg("no storage %s", name);
+    return found;
+}
+
+/* Entry i of basis vector k of the orthonormal cosines. */
+static double cosine(int64_t k, int64_t i) {
+    const double scale = sqrt((k == 0 ? 1.0 : 2.0) / WIDTH);
+    return scale * cos(M_PI * ((double)i + 0.5) * (double)k / WIDTH);
+}
+
+/* Gives a query projection the singular values scale * ratio^k. */
+static void set_spectrum(Model *model, int layer, double scale, double ratio) {
+    Diag *diag = diag_create();
+    void *data = NULL;
+    assert_ok(tensor_writable(&storage(model, query(layer))->tensor, &data, diag), diag);
+    for (int64_t m = 0; m < WIDTH; m++)
+        for (int64_t k = 0; k < WIDTH; k++) {
+            double sum = 0;
+            for (int64_t i = 0; i < WIDTH; i++)
+                sum += scale * pow(ratio, (double)i) * cosine(i, m) * cosine(i, k);
+            ((float *)data)[m * WIDTH + k] = (float)sum;
+        }
+    diag_destroy(diag);
+}
+
+static int64_t rank_of(const Model *model, int layer) {
+    const Tensor *tensor = &storage(model, query(layer))->tensor;
+    return tensor->dim[1];
+}
+
+/* ---- ranks ---- */
+
+/* Squares fall by 4 from one to the next: what is kept by r of them is 1 - 4^-r. */
+static void test_energy(void **state) {
+    (void)state;
+    for (int rank = 1; rank < 6; rank++) {
+        Model *model = toy_vit(1);
+        char options[96];
+        set_spectrum(model, 0, 3, 0.5);
+        snprintf(options, sizeof options, "{energy: %.17g, roles: [q], layers: [0]}",
+                 1 - pow(0.25, rank) - 1e-5);
+        run_pass(model, "factor_linear", options);
+        assert_int_equal(rank_of(model, 0), rank);
+        const Tree *row =
+            tree_get(last_record(model), "linears")->first; /* the error is the tail */
+        assert_within(number(row, "relative_error"), pow(0.5, rank), 1e-5);
+        model_destroy(model);
+    }
+}
+
+/* A matrix whose energy needs more than pays stays as it is. */
+static void test_energy_left(void **state) {
+    (void)state;
+    Model *model = toy_vit(1);
+    set_spectrum(model, 0, 1, 1); /* orthogonal */
+    set_spectrum(model, 1, 1, 0.5);
+    run_pass(model, "factor_linear", "{energy: 0.9, roles: [q], layers: [0, 1]}");
+    assert_int_equal(rank_of(model, 0), WIDTH);
+    assert_int_equal(rank_of(model, 1), 2);
+    assert_true(number(last_record(model), "factored") == 1);
+    model_destroy(model);
+}
+
+/* Three spectra of ratios 1/2 under one budget: scales 1, 4 and 16 have the same squares
+ * two and four places apart, so ranks r, r + 2 and r + 4 come in together. 3 * 256
+ * parameters, 32 for a rank: 0.375 of them are 9 ranks. */
+static void test_share(void **state) {
+    (void)state;
+    Model *model = toy_vit(1);
+    set_spectrum(model, 0, 1, 0.5);
+    set_spectrum(model, 1, 16, 0.5);
+    set_spectrum(model, 2, 4, 0.5);
+    run_pass(model, "factor_linear", "{share: 0.375, roles: [q], layers: [0, 1, 2]}");
+    assert_int_equal(rank_of(model, 0), 1);
+    assert_int_equal(rank_of(model, 1), 5);
+    assert_int_equal(rank_of(model, 2), 3);
+    assert_true(number(last_record(model), "parameters_after") == 9 * 32);
+    model_destroy(model);
+}
+
+/* With room for more, the largest one is whole again before the others are: its last
+ * rank that pays is 7, and all nine values behind it come in for what one costs. */
+static void test_share_whole(void **state) {
+    (void)state;
+    Model *model = toy_vit(1);
+    set_spectrum(model, 0, 1, 0.5);
+    set_spectrum(model, 1, 1e4, 0.99);
+    run_pass(model, "factor_linear", "{share: 0.625, roles: [q], layers: [0, 1]}");
+    assert_int_equal(rank_of(model, 0), 2); /* 320 - 256 = 2 * 32 */
+    assert_int_equal(rank_of(model, 1), WIDTH);
+    model_destroy(model);
+}
+
+static void test_budget(void **state) {
+    (void)state;
+    static const char *const OPTIONS[] = {"{parameters: 0.7}", "{flops: 0.7}",
+                                          "{bytes: 0.7}", "{flops: 0.7, stack: main}"};
+    for (int i = 0; i < 4; i++) {
+        Model *model = toy_vit(1);
+        Measure before, after;
+        Diag *diag = diag_create();
+        assert_ok(model_measure(&before, model, diag), diag);
+        run_pass(model, "factor_linear", OPTIONS[i]);
+        assert_ok(model_measure(&after, model, diag), diag);
+        static const MeasureKind KINDS[] = {MEASURE_PARAMETERS, MEASURE_FLOPS,
+                                            MEASURE_BYTES, MEASURE_FLOPS};
+        const double share =
+            measure_get(&after, KINDS[i]) / measure_get(&before, KINDS[i]);
+        assert_true(share <= 0.7 && share > 0.68);
+        diag_destroy(diag);
+        model_destroy(model);
+    }
+}
+
+/* ---- what follows ---- */
+
+static void run_logits(Model *model, double out[VALUES]) {
+    assert_true(configured_run(model, "logits", 0, out, VALUES) > 0);
+}
+
+/* At full rank of matrices of low rank nothing changes, and the pass says so. */
+static void test_exact(void **state) {
+    (void)state;
+    Model *model = toy_vit(1);
+    double was[VALUES] = {0}, is[VALUES] = {0};
+    for (int layer = 0; layer < 4; layer++) set_spectrum(model, layer, 2, 0.001);
+    run_logits(model, was);
+    run_pass(model, "factor_linear", "{rank: 5, roles: [q]}");
+    run_logits(model, is);
+    rounding_compare("logits", is, was, VALUES, PRECISION_F32,
+                     configured_terms(model, "logits"), 1);
+    model_destroy(model);
+}
+
+/* Training moves both factors, and the loss falls. */
+static void test_training(void **state) {
+    (void)state;
+    Model *model = toy_vit(1);
+    run_pass(model, "factor_linear", "{rank: 3}");
+    char name[96], was[HASH_TEXT_BYTES], is[HASH_TEXT_BYTES];
+    snprintf(name, sizeof name, "%s",
+             "vit.encoder.layer.2.attention.attention.query_factor.weight");
+    tensor_hash(&storage(model, name)->tensor, was);
+    run_pass(model, "finetune", "{data: toy, epochs: 12, batch_size: 12, lr: 3.0e-3}");
+    tensor_hash(&storage(model, name)->tensor, is);
+    assert_string_not_equal(was, is);
+    run_pass(model, "evaluate", "{data: toy}");
+    assert_true(number(last_record(model), "accuracy") > 80);
+    model_destroy(model);
+}
+
+/* The model file and ONNX hold the two matrices, and give the same numbers back. */
+static void test_files(void **state) {
+    (void)state;
+    Model *model = toy_vit(1), *back = NULL;
+    Diag *diag = diag_create();
+    char folder[] = "/tmp/compress-factor-XXXXXX", path[64];
+    Written written = {0};
+    assert_non_null(mkdtemp(folder));
+    run_pass(model, "factor_linear", "{rank: 3}");
+    double was[VALUES] = {0}, is[VALUES] = {0};
+    run_logits(model, was);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/model.%s", folder, i ? "onnx" : "h5");
+        if (i) {
+            assert_ok(onnx_file_write(model, ONNX_WHOLE, path, false, &ONNX_DEFAULTS,
+                                      &written, diag),
+                      diag);
+            assert_ok(onnx_read(&back, path, ops_table(), diag), diag);
+        } else {
+            assert_ok(modelfile_write(model, path, NULL, diag), diag);
+            assert_ok(modelfile_read(&back, path, ops_table(), true, diag), diag);
+        }
+        assert_non_null(graph_find(back->graph, "encoder", 3, ROLE_FACTOR));
+        assert_int_equal(graph_parameter_count(back->graph),
+                         graph_parameter_count(model->graph));
+        run_logits(back, is);
+        assert_memory_equal(was, is, sizeof was);
+        model_destroy(back);
+        unlink(path);
+    }
+    rmdir(folder);
+    diag_destroy(diag);
+    model_destroy(model);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_energy),   cmocka_unit_test(test_energy_left),
+        cmocka_unit_test(test_share),    cmocka_unit_test(test_share_whole),
+        cmocka_unit_test(test_budget),   cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_training), cmocka_unit_test(test_files),
+    };
+    return cmocka_run_group_tests_name("factoring projections", tests, NULL, NULL);
+}
