@@ -1,9 +1,11 @@
 /* Factoring projections: ranks by energy and by budgets on spectra that are known in
  * closed form, and what becomes of a factored model in training and in files. */
+#include "exec/linalg/blas.h"
 #include "exec/ops.h"
 #include "io/formats/modelfile.h"
 #include "io/onnx/onnx_file.h"
 #include "io/onnx/onnx_read.h"
+#include "passes/oneshot/calibration.h"
 #include "tests/support/check.h"
 #include "tests/support/configured.h"
 #include "tests/support/passes.h"
@@ -211,12 +213,123 @@ static void test_files(void **state) {
     model_destroy(model);
 }
 
+/* ---- inputs ---- */
+
+/* The Gram matrix of what a layer's queries read, over all toy data. */
+static Gram query_gram(Model *model, int layer) {
+    Diag *diag = diag_create();
+    RecipeInputs inputs = {.data = toy_batches(), .model = model};
+    const CalibrationOptions options = {.data = "toy", .samples = 1000};
+    PassContext ctx = {.ops = model->graph->ops,
+                       .arena = model->arena,
+                       .threads = 1,
+                       .model = model,
+                       .resources = inputs_resources(&inputs)};
+    Node *q = graph_find(model->graph, "encoder", layer, ROLE_Q);
+    Node *x = q->in[0]->role == ROLE_FACTOR ? q->in[0]->in[0] : q->in[0];
+    Calibration *calibration = NULL;
+    Gram gram;
+    assert_ok(calibration_open(&calibration, &ctx, model->graph, &x, 1, &options, diag),
+              diag);
+    assert_ok(calibration_gram(calibration, &x, 1, &gram, diag), diag);
+    gram_damp(&gram, 1e-6); /* as below: what a norm gives adds up to 0 */
+    calibration_close(calibration);
+    batches_destroy(inputs.data);
+    diag_destroy(diag);
+    return gram;
+}
+
+/* tr(D H D^T) of D[WIDTH, WIDTH] by plain loops. */
+static double seen(const double *d, const Gram *gram) {
+    double sum = 0;
+    for (int64_t m = 0; m < WIDTH; m++)
+        for (int64_t i = 0; i < WIDTH; i++)
+            for (int64_t j = 0; j < WIDTH; j++)
+                sum += d[m * WIDTH + i] * gram->sum[i * WIDTH + j] * d[m * WIDTH + j];
+    return sum;
+}
+
+static double *read_query(const Model *model, int layer) {
+    double *w = memory_alloc(WIDTH * WIDTH, sizeof *w);
+    tensor_read_f64(&storage(model, query(layer))->tensor, 0, WIDTH * WIDTH, w);
+    return w;
+}
+
+/* The error of a factored query, as inputs with this Gram matrix see it. */
+static double error_of(const Model *model, int layer, const double *w, const Gram *gram) {
+    char name[96];
+    double d[WIDTH * WIDTH], b, a;
+    const int64_t rank = rank_of(model, layer);
+    snprintf(name, sizeof name,
+             "vit.encoder.layer.%d.attention.attention.query_factor.weight", layer);
+    for (int64_t m = 0; m < WIDTH; m++)
+        for (int64_t k = 0; k < WIDTH; k++) {
+            d[m * WIDTH + k] = w[m * WIDTH + k];
+            for (int64_t r = 0; r < rank; r++) {
+                tensor_read_f64(&storage(model, query(layer))->tensor, m * rank + r, 1,
+                                &b);
+                tensor_read_f64(&storage(model, name)->tensor, r * WIDTH + k, 1, &a);
+                d[m * WIDTH + k] -= b * a;
+            }
+        }
+    return sqrt(seen(d, gram) / seen(w, gram));
+}
+
+/* The least error of a rank: what is left of the squared singular values of W L. */
+static double least_error(const double *w, const Gram *gram, int64_t rank) {
+    double l[WIDTH * WIDTH], product[WIDTH * WIDTH], sigma[WIDTH], all = 0, rest = 0;
+    memcpy(l, gram->sum, sizeof l);
+    assert_int_equal(cholesky_f64(WIDTH, l), 0);
+    for (int64_t i = 0; i < WIDTH; i++)
+        for (int64_t j = i + 1; j < WIDTH; j++) l[i * WIDTH + j] = 0;
+    gemm_f64(false, false, WIDTH, WIDTH, WIDTH, 1, w, WIDTH, l, WIDTH, 0, product, WIDTH);
+    assert_int_equal(singular_values_f64(WIDTH, WIDTH, product, sigma), 0);
+    for (int64_t i = WIDTH - 1; i >= 0; i--) {
+        all += sigma[i] * sigma[i];
+        if (i >= rank) rest += sigma[i] * sigma[i];
+    }
+    return sqrt(rest / all);
+}
+
+/* The error that is recorded is that of the outputs on the data, and the least there is;
+ * of a layer behind others, on what those give once they are factored. */
+static void test_calibrated(void **state) {
+    (void)state;
+    static const char *const STEPS[] = {
+        "{rank: 3, data: toy, samples: 1000, damp: 1.0e-6, roles: [q], layers: [0]}",
+        "{rank: 3, data: toy, samples: 1000, damp: 1.0e-6, roles: [q], layers: [0, 1]}",
+        "{rank: 3, roles: [q], layers: [1]}"};
+    Model *whole = toy_vit(1), *first = toy_vit(1), *both = toy_vit(1), *blind = NULL;
+    run_pass(first, "factor_linear", STEPS[0]);
+    run_pass(both, "factor_linear", STEPS[1]);
+    double *w[2] = {read_query(whole, 0), read_query(whole, 1)};
+    Gram gram[2] = {query_gram(whole, 0), query_gram(first, 1)};
+    const Tree *row = tree_get(last_record(both), "linears")->first;
+    for (int layer = 0; layer < 2; layer++) {
+        const double least = least_error(w[layer], &gram[layer], 3);
+        assert_int_equal(rank_of(both, layer), 3);
+        assert_within(number(row, "relative_error"), least, 1e-5);
+        assert_within(error_of(both, layer, w[layer], &gram[layer]), least, 1e-5);
+        row = row->next;
+    }
+    blind = model_copy(first);
+    run_pass(blind, "factor_linear", STEPS[2]);
+    assert_true(error_of(blind, 1, w[1], &gram[1]) >
+                1.05 * error_of(both, 1, w[1], &gram[1]));
+    for (int i = 0; i < 2; i++) gram_destroy(&gram[i]), free(w[i]);
+    model_destroy(whole);
+    model_destroy(first);
+    model_destroy(both);
+    model_destroy(blind);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_energy),   cmocka_unit_test(test_energy_left),
-        cmocka_unit_test(test_share),    cmocka_unit_test(test_share_whole),
-        cmocka_unit_test(test_budget),   cmocka_unit_test(test_exact),
-        cmocka_unit_test(test_training), cmocka_unit_test(test_files),
+        cmocka_unit_test(test_energy),     cmocka_unit_test(test_energy_left),
+        cmocka_unit_test(test_share),      cmocka_unit_test(test_share_whole),
+        cmocka_unit_test(test_budget),     cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_training),   cmocka_unit_test(test_files),
+        cmocka_unit_test(test_calibrated),
     };
     return cmocka_run_group_tests_name("factoring projections", tests, NULL, NULL);
 }
