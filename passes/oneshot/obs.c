@@ -96,21 +96,28 @@ static void factor_block(const double *block, int64_t w, double *l) {
     if (w == 1) l[0] = sqrt(l[0]);
 }
 
+/* Sum of squares, in eight parts so that it becomes vector code. */
+static double squares_of(const double *x, int64_t count) {
+    double part[8] = {0}, sum = 0;
+    int64_t i = 0;
+    for (; i + 8 <= count; i += 8)
+        for (int j = 0; j < 8; j++) part[j] += x[i + j] * x[i + j];
+    for (; i < count; i++) sum += x[i] * x[i];
+    for (int j = 0; j < 8; j++) sum += part[j];
+    return sum;
+}
+
 /* Sum of squares of L^-1 W_u^T, for the unit's columns [w, M]; `room` is [w, w + M]. */
 static double cost_of(const Layer *layer, int64_t unit, double *room) {
     const int64_t w = layer->w, M = layer->M;
     const double *columns = layer->columns + unit * w * M;
-    double sum = 0, *scaled = room + w * w;
+    double *scaled = room + w * w;
     if (!(layer->fit->whole > 0)) return 0;
     factor_block(layer->blocks + unit * w * w, w, room);
-    if (w == 1) {
-        for (int64_t m = 0; m < M; m++) sum += columns[m] * columns[m];
-        return sum / (room[0] * room[0]) / layer->fit->whole;
-    }
+    if (w == 1) return squares_of(columns, M) / (room[0] * room[0]) / layer->fit->whole;
     memcpy(scaled, columns, (size_t)(w * M) * sizeof *scaled);
     cholesky_solve_f64(false, w, room, M, scaled, M);
-    for (int64_t i = 0; i < w * M; i++) sum += scaled[i] * scaled[i];
-    return sum / layer->fit->whole;
+    return squares_of(scaled, w * M) / layer->fit->whole;
 }
 
 static int64_t last_of(const Obs *obs, int64_t stripe) {
