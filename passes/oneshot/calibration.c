@@ -91,6 +91,10 @@ int64_t calibration_samples(const Calibration *c) {
     return c->samples;
 }
 
+int calibration_threads(const Calibration *c) {
+    return c->ctx->threads;
+}
+
 void calibration_expect(Calibration *c, int calls) {
     c->calls = 0;
     c->expected = calls;
@@ -455,7 +459,7 @@ static Status add_rows(void *self, const CalibrationRows *rows, Diag *diag) {
     return STATUS_OK;
 }
 
-static Status finish_gram(const Calibration *c, Gram *gram, const Node *value,
+Status calibration_finish(const Calibration *c, Gram *gram, const Node *value,
                           Diag *diag) {
     const bool finite = gram_finish(gram, c->ctx->threads);
     if (gram->rows == 0)
@@ -480,7 +484,7 @@ Status calibration_gram(Calibration *c, Node *const *values, int count, Gram *gr
     if (status == STATUS_OK)
         status = calibration_rows(c, values, count, add_rows, &g, diag);
     for (int i = 0; i < count && status == STATUS_OK; i++)
-        status = finish_gram(c, &grams[i], values[i], diag);
+        status = calibration_finish(c, &grams[i], values[i], diag);
     for (int i = 0; i < g.count && status != STATUS_OK; i++) gram_destroy(&grams[i]);
     return status;
 }

@@ -57,8 +57,9 @@ Status calibration_open(Calibration **out, PassContext *ctx, Graph *graph,
 /* NULL is allowed. */
 void calibration_close(Calibration *c);
 
-/* Samples that are used. */
+/* Samples that are used, and threads that there are. */
 int64_t calibration_samples(const Calibration *c);
+int calibration_threads(const Calibration *c);
 
 /* How many times the pass is going to ask for rows: for the progress alone, which is that
  * of one call after the other when nothing is said. */
@@ -93,6 +94,11 @@ Status calibration_rows(Calibration *c, Node *const *values, int count,
  * counts. */
 Status calibration_gram(Calibration *c, Node *const *values, int count, Gram *grams,
                         Diag *diag);
+
+/* Finishes a Gram matrix whose rows of `value` came by other ways. Fails as
+ * calibration_gram does. */
+Status calibration_finish(const Calibration *c, Gram *gram, const Node *value,
+                          Diag *diag);
 
 /* Forgets all values that are kept: the next call runs the model from its inputs. */
 void calibration_restart(Calibration *c);

@@ -137,6 +137,33 @@ double *fit_invert(LinearFit *fit) {
     return done ? inverse : NULL;
 }
 
+Status fit_follow(LinearFit *fit, const double *cross, const double *mean, Diag *diag) {
+    const int64_t M = fit->outputs, K = fit->inputs;
+    double *l = doubles(K, K), *d = doubles(K, M); /* D^T */
+    int64_t *all = calloc((size_t)K + 1, sizeof *all);
+    for (int64_t i = 0; all && i < K; i++) all[i] = i;
+    const bool done = l && d && all && factor(fit, all, K, l);
+    for (int64_t i = 0; done && i < K; i++)
+        for (int64_t m = 0; m < M; m++)
+            d[i * M + m] = cross[m * K + i] -
+                           (fit->bias ? mean[m] * fit->mean[i] * (double)fit->rows : 0);
+    if (done) {
+        cholesky_solve_f64(false, K, l, M, d, M);
+        cholesky_solve_f64(true, K, l, M, d, M);
+    }
+    for (int64_t m = 0; done && m < M; m++) {
+        if (fit->bias) fit->bias[m] += mean[m];
+        for (int64_t i = 0; i < K; i++) {
+            fit->weight[m * K + i] += d[i * M + m];
+            if (fit->bias) fit->bias[m] -= d[i * M + m] * fit->mean[i];
+        }
+    }
+    free(l);
+    free(d);
+    free(all);
+    return done ? STATUS_OK : fail_memory(fit, diag);
+}
+
 /* The parts of one problem. */
 typedef struct Parts {
     int64_t *index; /* inputs that stay, then those that go: [K] */

@@ -36,6 +36,13 @@ void fit_close(LinearFit *fit);
  * 0. Call once weights are filled. Fails with STATUS_MEMORY. */
 Status fit_set(LinearFit *fit, const Gram *gram, double damp, Diag *diag);
 
+/* Takes on what the outputs should give beside what they give: W and b move to those that
+ * follow y + t best, t having been gathered with the inputs as the sums cross = sum of t
+ * h^T [M, K] and the mean [M]: by (cross - R mean m^T) (C + lambda I)^-1 (without a bias:
+ * cross). Call after fit_set; where C + lambda I is not positive definite lambda grows
+ * until it is. Fails with STATUS_MEMORY. */
+Status fit_follow(LinearFit *fit, const double *cross, const double *mean, Diag *diag);
+
 /* The inverse of C + lambda I: [K, K], to be freed. Where that is not positive definite
  * lambda grows until it is. NULL: out of memory. */
 double *fit_invert(LinearFit *fit);

@@ -48,7 +48,7 @@ typedef struct PruneOptions {
     bool allow_empty;
     int prior; /* PriorKind */
     int zero;  /* ZERO_ */
-    bool reconstruct;
+    bool reconstruct, follow;
     CalibrationOptions calibration;
     const char *stack;
 } PruneOptions;
@@ -71,6 +71,10 @@ typedef struct PruneOptions {
     F_BOOL(PruneOptions, reconstruct,                                                    \
            "the projection behind the units that go is changed so that those that stay " \
            "take over from them, by least squares on the data"),                         \
+        F_BOOL(PruneOptions, follow,                                                     \
+               "reconstruct: true: blocks also make up for what the blocks before them " \
+               "have lost, so that the values behind them follow those of the model "    \
+               "before the step; wants several times as many tokens as units"),          \
         F_CALIBRATION(PruneOptions, calibration)
 #define PRUNE_FIELD_STACK                                                                \
     F_STRING(PruneOptions, stack, "only this stack of layers", .nullable = true)
@@ -236,8 +240,9 @@ Status prune_obs_scores(Prune *prunes, int count, Calibration *calibration,
 /* Goes over the groups that lose units, in the order in which they run, each on what
  * those before it give by then: with score: reconstruction chooses which of its units
  * stay, as many as were chosen; with `reconstruct` lets these take over, so that cutting
- * the others changes nothing more. Notes the errors in the blocks. Without a calibration,
- * when planning, only the types of what changes are brought along. */
+ * the others changes nothing more, and with `follow` make up for the groups before. Notes
+ * the errors in the blocks. Without a calibration, when planning, only the types of what
+ * changes are brought along. */
 Status prune_reconstruct(Prune *prunes, int count, Calibration *calibration,
                          const PruneOptions *options, Diag *diag);
 

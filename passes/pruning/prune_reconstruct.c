@@ -7,9 +7,11 @@
 #include "passes/pruning/prune.h"
 
 #include "ir/half.h"
+#include "ir/rewrite.h"
 #include "ir/storage.h"
 #include "passes/fault.h"
 #include "passes/layers.h"
+#include "passes/oneshot/drift.h"
 #include "passes/oneshot/obs.h"
 
 #include <math.h>
@@ -272,9 +274,64 @@ static Status finish_refit(Refit *t, const PruneOptions *options, Diag *diag) {
     return STATUS_OK;
 }
 
-static Status run_refit(Refit *t, Calibration *calibration, const PruneOptions *options,
-                        Diag *diag) {
-    Status status = gather(t, calibration, options->calibration.damp, diag);
+/* The model as the step got it, which goes over the same samples: what the blocks of the
+ * compressed one should give. */
+typedef struct Before {
+    PassContext ctx;
+    Watch watch; /* tells no progress */
+    Arena *arena;
+    Graph *graph;
+    Node **twins; /* by Node.id of the graph that is compressed */
+    Calibration *calibration;
+} Before;
+
+static Status before_open(Before *b, const Prune *prune, const PruneOptions *options,
+                          Diag *diag) {
+    const PassContext *ctx = prune->ctx;
+    *b = (Before){.ctx = *ctx, .arena = arena_create()};
+    if (ctx->watch) b->watch = (Watch){ctx->watch->self, NULL, ctx->watch->cancelled};
+    b->ctx.watch = &b->watch;
+    b->graph = graph_copy(b->arena, prune->graph);
+    graph_number(prune->graph);
+    b->twins = ARENA_ARRAY(b->arena, Node *, (size_t)graph_number(b->graph));
+    for (Node *node = b->graph->first; node; node = node->next) b->twins[node->id] = node;
+    const int last = prune->blocks[prune->block_count - 1].out->in[0]->id;
+    return calibration_open(&b->calibration, &b->ctx, b->graph, &b->twins[last], 1,
+                            &options->calibration, diag);
+}
+
+static void before_close(Before *b) {
+    calibration_close(b->calibration);
+    graph_release(b->graph);
+    arena_destroy(b->arena);
+}
+
+/* As gather, for a group of one block behind others that have changed: the layer takes on
+ * what is missing behind it of what there was before. */
+static Status gather_drift(Refit *t, Calibration *calibration, const Before *before,
+                           double damp, Diag *diag) {
+    const Graph *graph = t->prune->graph;
+    Node *out = t->blocks[0]->out, *value = drift_value(graph, out);
+    Drift drift;
+    Gram gram;
+    TRY(drift_gather(&drift, &gram, calibration, out->in[0], value, before->calibration,
+                     before->twins[value->id], diag));
+    Status status = read_layer(&t->fits[0], t, 0, diag);
+    if (status == STATUS_OK) status = fit_set(&t->fits[0], &gram, damp, diag);
+    if (status == STATUS_OK)
+        status = fit_follow(&t->fits[0], drift.cross, drift.mean, diag);
+    gram_destroy(&gram);
+    drift_free(&drift);
+    return status;
+}
+
+/* `before` NULL: nothing has changed so far, or nothing is to follow. */
+static Status run_refit(Refit *t, Calibration *calibration, const Before *before,
+                        const PruneOptions *options, Diag *diag) {
+    const double damp = options->calibration.damp;
+    Status status = before && t->block_count == 1
+                        ? gather_drift(t, calibration, before, damp, diag)
+                        : gather(t, calibration, damp, diag);
     if (status == STATUS_OK) status = finish_refit(t, options, diag);
     refit_close(t);
     return status;
@@ -295,21 +352,43 @@ static bool find_refit(Refit *t, Prune *prunes, int count, const Node *out) {
     return false;
 }
 
-Status prune_reconstruct(Prune *prunes, int count, Calibration *calibration,
-                         const PruneOptions *options, Diag *diag) {
-    int groups = 0;
-    for (int k = 0; k < count; k++) groups += prunes[k].group_count;
-    if (calibration) calibration_expect(calibration, groups);
+/* Goes over the groups in the order in which they run. */
+static Status run_refits(Prune *prunes, int count, Calibration *calibration,
+                         const Before *before, const PruneOptions *options, Diag *diag) {
+    bool changed = false;
     for (Node *node = prunes->graph->first; node; node = node->next) {
         Refit t;
         if (!find_refit(&t, prunes, count, node)) continue;
-        if (calibration) {
-            TRY(run_refit(&t, calibration, options, diag));
-            continue;
-        }
-        for (int f = 0; f < t.fit_count && options->reconstruct; f++)
-            TRY(write_layer(&t, f, diag));
+        TRY(run_refit(&t, calibration, changed ? before : NULL, options, diag));
+        changed = options->reconstruct;
     }
-    for (int k = 0; k < count && calibration; k++) prunes[k].guessed = false;
+    for (int k = 0; k < count; k++) prunes[k].guessed = false;
     return STATUS_OK;
+}
+
+/* Planning: the types of the weights that change. */
+static Status plan_refits(Prune *prunes, int count, const PruneOptions *options,
+                          Diag *diag) {
+    for (Node *node = prunes->graph->first; node; node = node->next) {
+        Refit t;
+        if (!options->reconstruct || !find_refit(&t, prunes, count, node)) continue;
+        for (int f = 0; f < t.fit_count; f++) TRY(write_layer(&t, f, diag));
+    }
+    return STATUS_OK;
+}
+
+Status prune_reconstruct(Prune *prunes, int count, Calibration *calibration,
+                         const PruneOptions *options, Diag *diag) {
+    Before before;
+    int groups = 0;
+    if (!calibration) return plan_refits(prunes, count, options, diag);
+    for (int k = 0; k < count; k++) groups += prunes[k].group_count;
+    calibration_expect(calibration, groups);
+    if (!options->follow)
+        return run_refits(prunes, count, calibration, NULL, options, diag);
+    Status status = before_open(&before, &prunes[count - 1], options, diag);
+    if (status == STATUS_OK)
+        status = run_refits(prunes, count, calibration, &before, options, diag);
+    before_close(&before);
+    return status;
 }

@@ -37,6 +37,9 @@ static Status check_calibration(const PruneOptions *options, const StepSource *s
             return option_fail(source, *name, STATUS_RECIPE, diag,
                                "expected reconstruct: true or score: reconstruction with "
                                "it");
+    if (options->follow && !options->reconstruct)
+        return option_fail(source, "follow", STATUS_RECIPE, diag,
+                           "expected reconstruct: true with it");
     if (options->reconstruct && options->prior != PRIOR_COPY)
         return option_fail(source, "prior", STATUS_RECIPE, diag,
                            "expected prior: copy with reconstruct: true, which gives the "

@@ -239,6 +239,52 @@ static void test_dead(void **state) {
     }
 }
 
+/* What the outputs should give beside what they give: any function of the row. */
+static double wanted(const Problem *p, int r, int m) {
+    return sin(1.0 + r * 0.7 + m) + 0.5 * (double)p->x[r][m] + 0.4;
+}
+
+/* The weights that follow it best, by normal equations over the rows. */
+static void follow_squares(const Problem *p, int m, bool bias, double lambda,
+                           double change[MOST + 1]) {
+    const int n = p->K + bias;
+    double a[MOST + 1][MOST + 1] = {{0}};
+    memset(change, 0, sizeof(double) * (MOST + 1));
+    for (int r = 0; r < ROWS; r++)
+        for (int i = 0; i < n; i++) {
+            change[i] += wanted(p, r, m) * input(p, r, i);
+            for (int j = 0; j < n; j++) a[i][j] += input(p, r, i) * input(p, r, j);
+        }
+    for (int i = 0; i < p->K; i++) a[i][i] += lambda;
+    solve(n, a, change);
+}
+
+static void test_follow(void **state) {
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        const bool bias = k % 2 == 0;
+        const double damp = k < 2 ? 0 : 0.05;
+        Problem p;
+        double cross[OUTPUTS * 8] = {0}, mean[OUTPUTS] = {0}, change[MOST + 1];
+        problem_open(&p, 8);
+        problem_fit(&p, bias, damp);
+        for (int r = 0; r < ROWS; r++)
+            for (int m = 0; m < OUTPUTS; m++) {
+                mean[m] += wanted(&p, r, m) / ROWS;
+                for (int i = 0; i < 8; i++)
+                    cross[m * 8 + i] += wanted(&p, r, m) * input(&p, r, i);
+            }
+        assert_ok(fit_follow(&p.fit, cross, mean, p.diag), p.diag);
+        for (int m = 0; m < OUTPUTS; m++) {
+            follow_squares(&p, m, bias, damp * mean_diagonal(&p), change);
+            for (int i = 0; i < 8; i++)
+                check_near(p.fit.weight[m * 8 + i], p.w[m][i] + change[i], 1e-5);
+            if (bias) check_near(p.fit.bias[m], p.b[m] + change[8], 1e-5);
+        }
+        problem_close(&p);
+    }
+}
+
 /* ---- OBS ---- */
 
 /* Least sum of squares with units removed, and lambda times the squares of the change of
@@ -341,8 +387,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_least_squares), cmocka_unit_test(test_dependent),
         cmocka_unit_test(test_unchanged),     cmocka_unit_test(test_dead),
-        cmocka_unit_test(test_obs),           cmocka_unit_test(test_true_error),
-        cmocka_unit_test(test_two_layers),
+        cmocka_unit_test(test_follow),        cmocka_unit_test(test_obs),
+        cmocka_unit_test(test_true_error),    cmocka_unit_test(test_two_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
