@@ -36,7 +36,7 @@ enum { PANEL_ROWS = 16 };
  * Sums of all but int8 are float. */
 typedef enum StepWeights { STEP_F32, STEP_BF16, STEP_Q8, STEP_Q4, STEP_INT8 } StepWeights;
 
-enum { INTEGER_MOST = 127, INTEGER_COLUMNS_MAX = 1 << 17 };
+enum { INTEGER_MOST = 127, INTEGER_COLUMNS_MAX = 1 << 16 };
 
 /* Ways to sum products of whole numbers: in plain C, of pairs of 16 bits (SSE4.1, AVX2,
  * AVX-512), of quads of 8 bits (AVX-512 VNNI). */

@@ -97,7 +97,7 @@ static void pack_reals(const Matrix *matrix, const Tensor *weight, bool transpos
 
 /* ---- whole numbers ---- */
 
-/* Where row r begins. */
+/* Where the panel of a row begins. */
 static uint8_t *row_of_panel(const Matrix *matrix, void *data, int64_t row) {
     return (uint8_t *)data + row / PANEL_ROWS * matrix_panel_bytes(matrix);
 }
@@ -107,25 +107,38 @@ static void put_scales(const Matrix *matrix, const void *scale, void *data) {
            (size_t)matrix->rows * sizeof(float));
 }
 
+/* Panel by panel, so that writing goes from front to back and reading along 16 rows. */
 static void pack_q8(const Matrix *matrix, const Tensor *weight, void *data) {
-    const int64_t K = matrix->columns;
+    const int64_t M = matrix->rows, K = matrix->columns;
     const uint8_t *q = tensor_q_values(weight);
-    for (int64_t row = 0; row < matrix->rows; row++) {
-        uint8_t *to = row_of_panel(matrix, data, row) + row % PANEL_ROWS;
-        for (int64_t k = 0; k < K; k++) to[k * PANEL_ROWS] = q[row * K + k];
+    for (int64_t first = 0; first < M; first += PANEL_ROWS) {
+        const int64_t lanes = M - first < PANEL_ROWS ? M - first : PANEL_ROWS;
+        uint8_t *to = row_of_panel(matrix, data, first);
+        for (int64_t k = 0; k < K; k++, to += PANEL_ROWS)
+            for (int64_t lane = 0; lane < lanes; lane++)
+                to[lane] = q[(first + lane) * K + k];
     }
     put_scales(matrix, tensor_q_scales(weight), data);
 }
 
 void matrix_pack_int8(const Matrix *matrix, const int8_t *q, const float *scale,
                       void *data) {
-    const int64_t K = matrix->columns;
-    memset(data, OFFSET, panels_bytes(matrix));
-    for (int64_t row = 0; row < matrix->rows; row++) {
-        uint8_t *to = row_of_panel(matrix, data, row) + row % PANEL_ROWS * QUAD;
-        for (int64_t k = 0; k < K; k++)
-            to[k / QUAD * QUAD * PANEL_ROWS + k % QUAD] =
-                (uint8_t)(q[row * K + k] + OFFSET);
+    const int64_t M = matrix->rows, K = matrix->columns;
+    const uint32_t offsets = OFFSET * 0x01010101u;
+    for (int64_t first = 0; first < M; first += PANEL_ROWS) {
+        const int64_t lanes = M - first < PANEL_ROWS ? M - first : PANEL_ROWS;
+        uint8_t *to = row_of_panel(matrix, data, first);
+        for (int64_t k = 0; k < K; k += QUAD)
+            for (int64_t lane = 0; lane < PANEL_ROWS; lane++, to += QUAD) {
+                const int8_t *from = q + (first + lane) * K + k;
+                uint32_t quad = 0;
+                if (lane < lanes && k + QUAD <= K)
+                    memcpy(&quad, from, sizeof quad);
+                else if (lane < lanes)
+                    memcpy(&quad, from, (size_t)(K - k));
+                quad ^= offsets;
+                memcpy(to, &quad, sizeof quad);
+            }
     }
     put_scales(matrix, scale, data);
 }

@@ -24,18 +24,19 @@ enum {
     PANELS_MAX = 8,    /* of a tile */
     SUMS_MAX = 24,     /* panels times rows of a tile; of pairs twice as many */
     BLOCK_ROWS = 1024, /* rows that are rounded before they are used */
-    BLOCK_BYTES = INTEGER_COLUMNS_MAX
+    BLOCK_BYTES = 2 * INTEGER_COLUMNS_MAX
 };
 
 /* Sums of a tile, [panel][row][lane]: of `quads` quads of columns of `panels` panels,
  * `gap` bytes apart, and of `n` rows of x, ldx bytes apart. */
-typedef void Tile(const uint8_t *w, int64_t gap, const int8_t *x, int64_t ldx,
+typedef void Tile(const uint8_t *w, int64_t gap, const char *x, int64_t ldx,
                   int64_t quads, uint32_t *sums);
 
 /* One way to take sums: tiles of 1 to `rows` rows, as wide as rows leave room for, and of
  * one panel. */
 typedef struct Way {
     int rows, panels, solo_panels; /* solo: with one row */
+    int bytes;                     /* of a number of x */
     Tile *wide[ROWS_MAX], *narrow[ROWS_MAX];
 } Way;
 
@@ -44,7 +45,7 @@ typedef struct Way {
  */
 #define DEFINE_TILE(way, target, type, per, panels, n)                                   \
     target static void way##_##panels##_##n(const uint8_t *w, int64_t gap,               \
-                                            const int8_t *x, int64_t ldx, int64_t quads, \
+                                            const char *x, int64_t ldx, int64_t quads,   \
                                             uint32_t *sums) {                            \
         typedef struct Held {                                                            \
             type sum[(per) * (panels) * (n)];                                            \
@@ -59,66 +60,61 @@ typedef struct Way {
 
 typedef uint32_t PlainSum __attribute__((may_alias));
 
-ALWAYS_INLINE void plain_tile(const uint8_t *w, int64_t gap, const int8_t *x, int64_t ldx,
+ALWAYS_INLINE void plain_tile(const uint8_t *w, int64_t gap, const char *x, int64_t ldx,
                               int64_t quads, int panels, int n, PlainSum *sum) {
     (void)gap, (void)ldx, (void)panels, (void)n;
     for (int64_t quad = 0; quad < quads; quad++)
         for (int lane = 0; lane < PANEL_ROWS; lane++)
             for (int i = 0; i < QUAD; i++)
-                sum[lane] +=
-                    (uint32_t)(w[quad * GROUP + lane * QUAD + i] * x[quad * QUAD + i]);
+                sum[lane] += (uint32_t)(w[quad * GROUP + lane * QUAD + i] *
+                                        ((const int8_t *)x)[quad * QUAD + i]);
 }
 ALWAYS_INLINE void plain_join(uint32_t *sums, int count) {
     (void)sums, (void)count;
 }
 DEFINE_TILE(plain, , PlainSum, PANEL_ROWS, 1, 1)
 
-static const Way PLAIN = {1, 1, 1, {plain_1_1}, {plain_1_1}};
+static const Way PLAIN = {1, 1, 1, 1, {plain_1_1}, {plain_1_1}};
 
 /* ---- pairs of 16 bits ---- */
 
 #ifdef __SSE4_1__
 #include <immintrin.h>
 
-/* A vector of whole numbers: bytes of weights, a quad of x again and again, both widened
- * to 16 bits, and sums of 32 bits of pairs. */
+/* A vector of whole numbers: bytes of weights, widened to 16 bits, a quad of x, which is
+ * so already, again and again, and sums of 32 bits of pairs. */
 #if defined(__AVX512BW__)
 enum { PAIR_ROWS = 8, PAIR_SOLO = 4, PAIR_BYTES = 32 };
 typedef __m512i Pairs;
 #define PAIRS_WEIGHTS(p)     _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)(p)))
-#define PAIRS_QUAD(q)        _mm512_cvtepi8_epi16(_mm256_set1_epi32(q))
+#define PAIRS_QUAD(q)        _mm512_set1_epi64(q)
 #define PAIRS_ADD(sum, w, x) _mm512_add_epi32(sum, _mm512_madd_epi16(w, x))
 #elif defined(__AVX2__)
 enum { PAIR_ROWS = 2, PAIR_SOLO = 2, PAIR_BYTES = 16 };
 typedef __m256i Pairs;
 #define PAIRS_WEIGHTS(p)     _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(p)))
-#define PAIRS_QUAD(q)        _mm256_cvtepi8_epi16(_mm_set1_epi32(q))
+#define PAIRS_QUAD(q)        _mm256_set1_epi64x(q)
 #define PAIRS_ADD(sum, w, x) _mm256_add_epi32(sum, _mm256_madd_epi16(w, x))
 #else
 enum { PAIR_ROWS = 1, PAIR_SOLO = 1, PAIR_BYTES = 8 };
 typedef __m128i Pairs;
 #define PAIRS_WEIGHTS(p)     _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)(p)))
-#define PAIRS_QUAD(q)        _mm_cvtepi8_epi16(_mm_set1_epi32(q))
+#define PAIRS_QUAD(q)        _mm_set1_epi64x(q)
 #define PAIRS_ADD(sum, w, x) _mm_add_epi32(sum, _mm_madd_epi16(w, x))
 #endif
 enum { PARTS = GROUP / PAIR_BYTES };
 
-/* The quad at an address. */
-ALWAYS_INLINE int32_t quad_at(const int8_t *x) {
-    int32_t quad;
-    memcpy(&quad, x, sizeof quad);
-    return quad;
-}
-
-ALWAYS_INLINE void pairs_tile(const uint8_t *w, int64_t gap, const int8_t *x, int64_t ldx,
+ALWAYS_INLINE void pairs_tile(const uint8_t *w, int64_t gap, const char *x, int64_t ldx,
                               int64_t quads, int panels, int n, Pairs *sum) {
-    for (int64_t quad = 0; quad < quads; quad++, w += GROUP, x += QUAD)
+    for (int64_t quad = 0; quad < quads; quad++, w += GROUP, x += QUAD * sizeof(int16_t))
         for (int p = 0; p < panels; p++) {
             Pairs part[PARTS];
             for (int i = 0; i < PARTS; i++)
                 part[i] = PAIRS_WEIGHTS(w + p * gap + i * PAIR_BYTES);
             for (int t = 0; t < n; t++) {
-                const Pairs row = PAIRS_QUAD(quad_at(x + t * ldx));
+                int64_t numbers;
+                memcpy(&numbers, x + t * ldx, sizeof numbers);
+                const Pairs row = PAIRS_QUAD(numbers);
                 for (int i = 0; i < PARTS; i++) {
                     Pairs *to = &sum[(p * n + t) * PARTS + i];
                     *to = PAIRS_ADD(*to, part[i], row);
@@ -145,17 +141,26 @@ DEFINE_PAIRS(1, 7)
 DEFINE_PAIRS(1, 8)
 #define PAIRS_NARROW                                                                     \
     pairs_1_2, pairs_1_3, pairs_1_4, pairs_1_5, pairs_1_6, pairs_1_7, pairs_1_8
-static const Way PAIRS = {
-    PAIR_ROWS, 1, PAIR_SOLO, {pairs_4_1, PAIRS_NARROW}, {pairs_1_1, PAIRS_NARROW}};
+static const Way PAIRS = {PAIR_ROWS,
+                          1,
+                          PAIR_SOLO,
+                          sizeof(int16_t),
+                          {pairs_4_1, PAIRS_NARROW},
+                          {pairs_1_1, PAIRS_NARROW}};
 #elif defined(__AVX2__)
 DEFINE_PAIRS(2, 1)
 DEFINE_PAIRS(1, 1)
 DEFINE_PAIRS(1, 2)
-static const Way PAIRS = {
-    PAIR_ROWS, 1, PAIR_SOLO, {pairs_2_1, pairs_1_2}, {pairs_1_1, pairs_1_2}};
+static const Way PAIRS = {PAIR_ROWS,
+                          1,
+                          PAIR_SOLO,
+                          sizeof(int16_t),
+                          {pairs_2_1, pairs_1_2},
+                          {pairs_1_1, pairs_1_2}};
 #else
 DEFINE_PAIRS(1, 1)
-static const Way PAIRS = {PAIR_ROWS, 1, PAIR_SOLO, {pairs_1_1}, {pairs_1_1}};
+static const Way PAIRS = {PAIR_ROWS,       1,           PAIR_SOLO,
+                          sizeof(int16_t), {pairs_1_1}, {pairs_1_1}};
 #endif
 #endif
 
@@ -166,14 +171,16 @@ typedef int32_t QuadSums
     __attribute__((vector_size(64), aligned(sizeof(int32_t)), may_alias));
 #define VNNI __attribute__((target("avx512vnni")))
 
-VNNI ALWAYS_INLINE void quads_tile(const uint8_t *w, int64_t gap, const int8_t *x,
+VNNI ALWAYS_INLINE void quads_tile(const uint8_t *w, int64_t gap, const char *x,
                                    int64_t ldx, int64_t quads, int panels, int n,
                                    QuadSums *sum) {
     for (int64_t quad = 0; quad < quads; quad++, w += GROUP, x += QUAD) {
         __m512i part[PANELS_MAX];
         for (int p = 0; p < panels; p++) part[p] = _mm512_loadu_si512(w + p * gap);
         for (int t = 0; t < n; t++) {
-            const __m512i row = _mm512_set1_epi32(quad_at(x + t * ldx));
+            int32_t numbers;
+            memcpy(&numbers, x + t * ldx, sizeof numbers);
+            const __m512i row = _mm512_set1_epi32(numbers);
             for (int p = 0; p < panels; p++)
                 sum[p * n + t] =
                     (QuadSums)_mm512_dpbusd_epi32((__m512i)sum[p * n + t], part[p], row);
@@ -204,7 +211,7 @@ DEFINE_QUADS(1, 7)
 DEFINE_QUADS(3, 8)
 DEFINE_QUADS(1, 8)
 static const Way QUADS = {
-    8, 3, 8,
+    8, 3, 8, 1,
     {quads_8_1, quads_3_2, quads_3_3, quads_3_4, quads_3_5, quads_3_6, quads_3_7, quads_3_8},
     {quads_1_1, quads_1_2, quads_1_3, quads_1_4, quads_1_5, quads_1_6, quads_1_7, quads_1_8}};
 /* clang-format on */
@@ -228,45 +235,57 @@ bool REAL_FN(integer_has)(IntegerWay way) {
 
 /* ---- rounding ---- */
 
-/* A block of rows of x as whole numbers, rows `step` bytes apart. */
+/* A block of rows of x as whole numbers of 8 or 16 bits, rows `step` bytes apart. */
 typedef struct Block {
-    _Alignas(64) int8_t code[BLOCK_BYTES];
+    _Alignas(64) char number[BLOCK_BYTES];
     float scale[BLOCK_ROWS];
     uint32_t excess[BLOCK_ROWS]; /* OFFSET times the sum of the numbers */
     int64_t step;
 } Block;
 
-/* q = rint(x * (127 / max|x|)); returns the scale max|x| / 127. The largest of the bits
+/* The factor 127 / max|x| of a row, and its scale max|x| / 127. The largest of the bits
  * without the sign is that of the values too, and that of NaN and infinities where there
- * are any: then, as for a row so small that 127 / max|x| is none, all q are 0, and the
- * scale is NaN or 0. */
-static float round_row(int8_t *restrict q, const float *restrict x, int64_t K) {
+ * are any: then, as for a row so small that 127 / max|x| is none, the factor is 0, and
+ * the scale NaN or 0. */
+static float row_factor(const float *x, int64_t K, float *scale) {
     uint32_t most = 0;
 #pragma omp simd reduction(max : most)
     for (int64_t k = 0; k < K; k++) {
         const uint32_t bits = float_bits(x[k]) & 0x7fffffff;
         most = bits > most ? bits : most;
     }
-    const float largest = float_of_bits(most);
-    const float by = INTEGER_MOST / largest;
-    if (!(largest <= FLT_MAX) || !(by <= FLT_MAX)) {
-        for (int64_t k = 0; k < K; k++) q[k] = 0;
-        return largest <= FLT_MAX ? 0 : NAN;
-    }
-#pragma omp simd
-    for (int64_t k = 0; k < K; k++) q[k] = (int8_t)(int32_t)rintf(x[k] * by);
-    return largest / INTEGER_MOST;
+    const float largest = float_of_bits(most), by = INTEGER_MOST / largest;
+    *scale = largest / INTEGER_MOST;
+    if (largest <= FLT_MAX && by <= FLT_MAX) return by;
+    *scale = largest <= FLT_MAX ? 0 : NAN;
+    return 0;
 }
 
-static void round_rows(Block *block, const float *x, int64_t ldx, int64_t K,
+/* q = rint(x by), all 0 where the factor is; the sum of them. A row that is not finite is
+ * not looked at again. */
+#define DEFINE_ROUND_ROW(name, type)                                                     \
+    static int32_t name(type *restrict q, const float *restrict x, float by,             \
+                        int64_t K) {                                                     \
+        int32_t sum = 0;                                                                 \
+        if (by == 0) {                                                                   \
+            for (int64_t k = 0; k < K; k++) q[k] = 0;                                    \
+            return 0;                                                                    \
+        }                                                                                \
+        for (int64_t k = 0; k < K; k++) q[k] = (type)(int32_t)rintf(x[k] * by);          \
+        for (int64_t k = 0; k < K; k++) sum += q[k];                                     \
+        return sum;                                                                      \
+    }
+DEFINE_ROUND_ROW(round_bytes, int8_t)
+DEFINE_ROUND_ROW(round_words, int16_t)
+
+static void round_rows(Block *block, int bytes, const float *x, int64_t ldx, int64_t K,
                        int64_t count) {
-    for (int64_t t = 0; t < count; t++) {
-        int8_t *q = block->code + t * block->step;
-        memset(q + block->step - QUAD, 0, QUAD);
-        block->scale[t] = round_row(q, x + t * ldx, K);
-        int32_t sum = 0;
-#pragma omp simd reduction(+ : sum)
-        for (int64_t k = 0; k < K; k++) sum += q[k];
+    for (int64_t t = 0; t < count; t++, x += ldx) {
+        char *q = block->number + t * block->step;
+        const float by = row_factor(x, K, &block->scale[t]);
+        memset(q + block->step - QUAD * bytes, 0, QUAD * (size_t)bytes);
+        const int32_t sum = bytes == 1 ? round_bytes((int8_t *)q, x, by, K)
+                                       : round_words((int16_t *)q, x, by, K);
         block->excess[t] = OFFSET * (uint32_t)sum;
     }
 }
@@ -319,7 +338,7 @@ static void times_block(const Way *way, const Matrix *matrix, const Block *block
             Tile *const run = (step > 1 && !lone ? way->wide : way->narrow)[n - 1];
             for (int64_t q = 0; q < (lone ? step : 1); q++)
                 run((const uint8_t *)matrix->data + (p + q) * gap, gap,
-                    block->code + row * block->step, block->step, quads,
+                    block->number + row * block->step, block->step, quads,
                     sums + q * PANEL_ROWS);
             for (int64_t i = 0; i < step * n; i++)
                 put_panel(to, (p + i / n) * PANEL_ROWS, block->scale[row + i % n],
@@ -333,7 +352,7 @@ void REAL_FN(integer_times_by)(IntegerWay wanted, const Matrix *matrix, int64_t 
                                int64_t last, const float *bias, const float *x,
                                int64_t ldx, float *y, int64_t ldy, int64_t count) {
     const Way *way = find_way(wanted);
-    const int64_t K = matrix->columns, step = (K + QUAD - 1) / QUAD * QUAD;
+    const int64_t K = matrix->columns, step = (K + QUAD - 1) / QUAD * QUAD * way->bytes;
     Block block;
     int64_t most = BLOCK_BYTES / step < BLOCK_ROWS ? BLOCK_BYTES / step : BLOCK_ROWS;
     if (most > ROWS_MAX) most -= most % ROWS_MAX;
@@ -341,7 +360,7 @@ void REAL_FN(integer_times_by)(IntegerWay wanted, const Matrix *matrix, int64_t 
     block.step = step;
     for (int64_t t = 0, n; t < count; t += n) {
         n = count - t < most ? count - t : most;
-        round_rows(&block, x + t * ldx, ldx, K, n);
+        round_rows(&block, way->bytes, x + t * ldx, ldx, K, n);
         times_block(way, matrix, &block, n, &to, t);
     }
 }

@@ -141,7 +141,7 @@ static void test_ways(void **state) {
         if (processor_has(level)) check_set(loops_at(level));
 }
 
-/* The longest rows that there may be, all numbers at their ends: sums near 2^31. */
+/* The longest rows that there may be, all numbers at their ends: sums near 2^30. */
 static void test_longest(void **state) {
     (void)state;
     Case c;
