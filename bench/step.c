@@ -1,7 +1,7 @@
 /* Times a training step (forward, backward, AdamW), a forward run without gradients, or a
  * token of a text that is being written, on synthetic data.
  *
- *     bench_step train|infer MODEL BATCH TOKENS THREADS [REPEATS] [BATCHES]
+ *     bench_step train|train_bf16|infer MODEL BATCH TOKENS THREADS [REPEATS] [BATCHES]
  *     bench_step decode MODEL TOKENS CONTEXT THREADS [f32|bf16]
  *
  * MODEL is a file or folder of a model, or the configuration of one (NAME.json), whose
@@ -46,6 +46,7 @@ typedef struct Bench {
     Noise noise;
     int64_t batch, tokens;
     int threads, repeats, batches;
+    int precision; /* of training */
     Diag *diag;
 } Bench;
 
@@ -127,6 +128,7 @@ static double time_steps(const Bench *b, int steps) {
     options.steps = steps;
     options.batch_size = b->batch;
     options.lr = 1e-4;
+    options.precision = b->precision;
     Arena *arena = arena_create();
     TrainReport report;
     const double start = now();
@@ -227,7 +229,8 @@ static void measure_tokens(Bench *b, int count, StepWeights weights) {
 int main(int argc, char **argv) {
     if (argc < 6) {
         fprintf(stderr,
-                "usage: %s train|infer MODEL BATCH TOKENS THREADS [REPEATS] [BATCHES]\n"
+                "usage: %s train|train_bf16|infer MODEL BATCH TOKENS THREADS [REPEATS] "
+                "[BATCHES]\n"
                 "       %s decode MODEL TOKENS CONTEXT THREADS [f32|bf16]\n",
                 argv[0], argv[0]);
         return 2;
@@ -245,7 +248,8 @@ int main(int argc, char **argv) {
     } else {
         b.repeats = argc > 6 ? atoi(argv[6]) : 5;
         b.batches = argc > 7 ? atoi(argv[7]) : 5;
-        measure_batches(&b, strcmp(argv[1], "train") == 0);
+        b.precision = strcmp(argv[1], "train_bf16") == 0 ? TRAIN_BF16 : TRAIN_F32;
+        measure_batches(&b, strncmp(argv[1], "train", 5) == 0);
     }
     model_destroy(b.model);
     diag_destroy(b.diag);

@@ -53,6 +53,7 @@ typedef struct View {
     int64_t dim[RANK_MAX]; /* all bound, > 0 */
     int64_t count;
     bool accumulate; /* gradients: add to what is there; else overwrite all of it */
+    const struct Bf16Matrix *rounded; /* weights of products, where Call.bf16 says so */
 } View;
 
 /* Call: one execution of one node. Kernels allocate nothing and cannot fail: everything
@@ -74,6 +75,7 @@ typedef struct Call {
                          of this call, or its samples' share of the mini-batch's; with 0
                          the loss is 0 */
     bool training;
+    bool bf16; /* products of linears take rounded operands: exec/ops/linear_bf16.h */
 } Call;
 
 struct StepKernel; /* exec/generate/step.h */

@@ -8,6 +8,7 @@
 #include "exec/infer.h"
 #include "exec/ops/kernel_math.h"
 #include "exec/ops/linear_act.h"
+#include "exec/ops/linear_bf16.h"
 #include "ir/quantised.h"
 
 #include <string.h>
@@ -67,8 +68,14 @@ static bool is_rounded(const void *attrs) {
     return ((const LinearAttrs *)attrs)->act == LINEAR_ACT_I8;
 }
 
-/* Room for the rows of x, rounded. */
+/* Whether operands are rounded to bfloat16: not those of 8 bits. */
+static bool is_bf16(const Call *call) {
+    return sizeof(REAL) == sizeof(float) && call->bf16 && !is_rounded(call->attrs);
+}
+
+/* Room for rounded operands. */
 static size_t scratch_bytes(const Call *call) {
+    if (is_bf16(call)) return bf16_linear_scratch(call);
     return is_rounded(call->attrs) ? (size_t)call->in[0].count * sizeof(REAL) : 0;
 }
 
@@ -126,6 +133,10 @@ static void forward(const Call *call) {
     if (b->data)
         for (int64_t r = 0; r < R; r++)
             memcpy(y + r * M, b->data, (size_t)M * sizeof(REAL));
+    if (is_bf16(call)) {
+        bf16_linear_forward(call, transposed, b->data != NULL);
+        return;
+    }
     gemm(false, !transposed, R, M, K, 1, rows_of_x(call), K, w->data, transposed ? M : K,
          b->data ? 1 : 0, y, M);
 }
@@ -140,9 +151,10 @@ static void add_rows(REAL *restrict sum, const REAL *restrict dy, int64_t R, int
         for (int64_t j = 0; j < M; j++) sum[j] += dy[j];
 }
 
-static void backward(const Call *call) {
+/* dx and dW, where they are wanted. */
+static void backward_products(const Call *call) {
     const View *x = &call->in[0], *w = &call->in[1];
-    const View *dx = &call->d_in[0], *dw = &call->d_in[1], *db = &call->d_in[2];
+    const View *dx = &call->d_in[0], *dw = &call->d_in[1];
     const int64_t R = view_rows(x), K = view_last(x), M = view_last(&call->d_out);
     const bool transposed = is_transposed(call->attrs);
     const REAL *dy = call->d_out.data;
@@ -154,10 +166,18 @@ static void backward(const Call *call) {
         gemm(true, false, K, M, R, 1, rows, K, dy, M, dw->accumulate, dw->data, M);
     else if (dw->data)
         gemm(true, false, M, K, R, 1, dy, M, rows, K, dw->accumulate, dw->data, K);
-    if (db->data) {
-        if (!db->accumulate) memset(db->data, 0, (size_t)M * sizeof(REAL));
-        add_rows(db->data, dy, R, M);
-    }
+}
+
+static void backward(const Call *call) {
+    const View *db = &call->d_in[2];
+    const int64_t M = view_last(&call->d_out);
+    if (is_bf16(call))
+        bf16_linear_backward(call, is_transposed(call->attrs));
+    else
+        backward_products(call);
+    if (!db->data) return;
+    if (!db->accumulate) memset(db->data, 0, (size_t)M * sizeof(REAL));
+    add_rows(db->data, call->d_out.data, view_rows(&call->d_out), M);
 }
 
 OP_RECORD(linear) = {

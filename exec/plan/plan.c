@@ -25,7 +25,8 @@ void plan_call(Call *call, View *in, const Plan *plan, const PlanNode *node) {
     *call = (Call){.node = node->node,
                    .attrs = node->node->attrs,
                    .in_count = node->node->in_count,
-                   .in = in};
+                   .in = in,
+                   .bf16 = plan->bf16};
     for (int i = 0; i < node->in_count; i++) {
         in[i] = (View){0};
         if (node->in[i].node >= 0) plan_view(&in[i], &plan->nodes[node->in[i].node]);

@@ -69,6 +69,7 @@ typedef struct Plan {
     Arena *arena;
     Graph *graph;
     Precision precision;
+    bool bf16; /* see PlanOptions */
     const KernelTable *kernels;
     int64_t samples;
     PlanNode *nodes; /* in graph order */

@@ -244,6 +244,7 @@ Status plan_build(Plan **out, Graph *graph, const PlanOptions *options, bool sha
     plan->arena = arena_create();
     plan->graph = graph;
     plan->precision = options->precision;
+    plan->bf16 = options->bf16;
     plan->kernels = kernels_for(options->precision);
     plan->samples = options->sizes[DIM_INDEX(DIM_N)];
     plan->loss = -1;

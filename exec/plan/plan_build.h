@@ -7,7 +7,8 @@
 typedef struct PlanOptions {
     int64_t sizes[DIM_SYMBOLS]; /* by DIM_INDEX; N must be set, others when used */
     Precision precision;
-    Node *loss;           /* scalar to differentiate; NULL = inference */
+    bool bf16;  /* linears multiply operands rounded to bfloat16, in f32 alone */
+    Node *loss; /* scalar to differentiate; NULL = inference */
     Node *const *results; /* values that must be readable after a run; the loss counts */
     int result_count;
     bool input_gradients; /* also compute gradients of real inputs (checks, saliency) */

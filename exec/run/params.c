@@ -2,6 +2,7 @@
 #include "exec/run/params.h"
 
 #include "exec/plan/weight_layout.h"
+#include "exec/run/rounded.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -26,6 +27,7 @@ struct Params {
     Slot *slots;
     int count;
     Buf *flat; /* with `train` */
+    Rounded *rounded;
     int64_t gradient_count;
 };
 
@@ -186,6 +188,7 @@ void params_destroy(Params *params) {
             buf_release(params->slots[i].packed_data[form]);
     }
     buf_release(params->flat);
+    rounded_destroy(params->rounded);
     free(params->slots);
     free(params);
 }
@@ -206,6 +209,18 @@ const Matrix *params_packed(const Params *params, const Node *node, int operand)
     const Slot *slot = in && in->storage ? find_slot(params, in->storage) : NULL;
     const int form = slot ? packed_form_of(node, operand) : -1;
     return form >= 0 && (slot->forms & PACKED_IN(form)) ? &slot->packed[form] : NULL;
+}
+
+Status params_open_rounded(Params *params, const Plan *plan, Diag *diag) {
+    return rounded_create(&params->rounded, plan, diag);
+}
+
+void params_round(Params *params, int threads) {
+    if (params->rounded) rounded_update(params->rounded, params, threads);
+}
+
+const struct Bf16Matrix *params_rounded(const Params *params, const Storage *storage) {
+    return rounded_find(params->rounded, storage);
 }
 
 float *params_flat(Params *params) {

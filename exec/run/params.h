@@ -4,6 +4,7 @@
 
 #include "exec/linalg/packed.h"
 #include "exec/ops.h"
+#include "exec/plan/plan.h"
 #include "ir/graph.h"
 
 typedef struct Params Params;
@@ -36,6 +37,18 @@ const void *params_data(const Params *params, const Storage *storage);
 
 /* Operand `operand` of a node as packed weights, NULL where it is none. */
 const Matrix *params_packed(const Params *params, const Node *node, int operand);
+
+/* Keeps the weights in bfloat16, too, for plans of the graph with `bf16`, of which this
+ * is one: see exec/run/rounded.h. Before any workspace is bound to the two. Fails with
+ * STATUS_MEMORY. */
+Status params_open_rounded(Params *params, const Plan *plan, Diag *diag);
+
+/* Rounds the weights as they are now; nothing without params_open_rounded. Not while
+ * they are used. */
+void params_round(Params *params, int threads);
+
+/* The rounded weights of a storage; NULL where there are none. */
+const struct Bf16Matrix *params_rounded(const Params *params, const Storage *storage);
 
 /* Flat array of the trainable weights and its length in elements; NULL and 0 when not
  * created with `train`. Storage s lies at [params_offset(s), + its count); -1 = frozen.

@@ -91,11 +91,13 @@ static void lay_call(Bind *bind, BoundCall *step, const PlanNode *node,
     step->node = node;
     step->run = run;
     plan_call(&step->call, in, bind->plan, node);
-    for (int j = 0; j < node->in_count; j++)
-        if (node->in[j].node >= 0) {
-            in[j].data = value_data(bind, &bind->plan->nodes[node->in[j].node]);
-            in[j].packed = params_packed(bind->params, node->node, j);
-        }
+    for (int j = 0; j < node->in_count; j++) {
+        if (node->in[j].node < 0) continue;
+        const PlanNode *operand = &bind->plan->nodes[node->in[j].node];
+        in[j].data = value_data(bind, operand);
+        in[j].packed = params_packed(bind->params, node->node, j);
+        in[j].rounded = params_rounded(bind->params, operand->node->storage);
+    }
     step->call.out.data = value_data(bind, node);
     step->call.aux = buffer_data(bind, node->aux);
     step->call.scratch = buffer_data(bind, scratch);

@@ -3,6 +3,7 @@
 
 #include "exec/run/feed.h"
 #include "exec/run/lanes.h"
+#include "exec/run/rounded.h"
 #include "exec/train/coupling.h"
 
 #include <stdlib.h>
@@ -130,6 +131,7 @@ static Status plan_batch(Shards *shards, int64_t count, Diag *diag) {
 static Status shards_plan_all(Shards *shards, Diag *diag) {
     const ShardsOptions *o = &shards->options;
     PlanOptions options = {.precision = PRECISION_F32,
+                           .bf16 = o->bf16,
                            .loss = o->loss,
                            .results = o->parts,
                            .result_count = o->part_count};
@@ -172,7 +174,8 @@ const Plan *shards_plan(const Shards *shards) {
 size_t shards_bytes(const Shards *shards, int64_t count) {
     return plan_workspace_bytes(shards->largest) * (size_t)lanes_count(shards->lanes) +
            (size_t)shards->count * (size_t)count * sizeof(float) +
-           coupling_bytes(shards->largest, shards->options.batch);
+           coupling_bytes(shards->largest, shards->options.batch) +
+           (shards->options.bf16 ? rounded_bytes(shards->largest) : 0);
 }
 
 /* Whether the rows of a node are known as soon as inputs are. */
@@ -192,6 +195,7 @@ Status shards_open(Shards *shards, Params *params, int64_t first, Diag *diag) {
     const int lanes = lanes_count(shards->lanes);
     const Plan *plan = shards->largest;
     shards->params = params;
+    if (shards->options.bf16) TRY(params_open_rounded(params, plan, diag));
     /* The losses whose rows are counted: the same nodes in all plans. */
     shards->id_count = plan->index_count;
     shards->counted = memory_alloc((size_t)plan->node_count + 1, sizeof *shards->counted);
@@ -381,6 +385,7 @@ static Status run_shard(void *self, int64_t s, int lane, Diag *diag) {
 
 Status shards_run(Shards *shards, const MiniBatch *batch, double *losses, Diag *diag) {
     shards->batch = *batch;
+    params_round(shards->params, shards->options.threads);
     TRY(count_rows(shards, diag));
     TRY(couple_samples(shards, diag));
     TRY(lanes_run(shards->lanes, shards->count, run_shard, shards, diag));

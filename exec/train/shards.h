@@ -33,6 +33,7 @@ typedef struct ShardsOptions {
     int64_t shards;             /* of a mini-batch that has as many samples */
     int64_t micro_batch;        /* samples; 0 = chosen from the shape */
     int threads;
+    bool bf16;          /* PlanOptions.bf16 */
     const Watch *watch; /* may be NULL */
 } ShardsOptions;
 
@@ -48,7 +49,7 @@ int shards_lanes(const Shards *shards);
 const Plan *shards_plan(const Shards *shards);
 
 /* Bytes that shards_open takes for gradients of `count` elements, workspaces, and what
- * losses over all samples keep. */
+ * losses over all samples keep; with `bf16`, rounded weights. */
 size_t shards_bytes(const Shards *shards, int64_t count);
 
 /* Allocates workspaces and gradients; the first shard's gradient has room for `first`

@@ -167,6 +167,7 @@ static Status save_state(Trainer *trainer, Diag *diag) {
     const TrainOptions *options = trainer->options;
     TrainState *state = train_state_create();
     tree_put_int(state->arena, state->numbers, "serial", options->serial);
+    tree_put_int(state->arena, state->numbers, "precision", options->precision);
     tree_put_int(state->arena, state->numbers, "step", trainer->done);
     tree_put_int(state->arena, state->numbers, "total", trainer->total);
     history_save(trainer->history, state);
@@ -203,9 +204,11 @@ static void keep_interrupted(Trainer *trainer, Diag *diag) {
 
 static Status take_state(Trainer *trainer, TrainState *state, Diag *diag) {
     const TrainOptions *options = trainer->options;
-    int64_t serial, total, step;
+    const int64_t precision = options->precision;
+    int64_t serial, total, step, same;
     TRY(train_state_int(&serial, state, "serial", options->serial, options->serial,
                         diag));
+    TRY(train_state_int(&same, state, "precision", precision, precision, diag));
     TRY(train_state_int(&total, state, "total", trainer->total, trainer->total, diag));
     TRY(train_state_int(&step, state, "step", 1, trainer->total, diag));
     TRY(history_load(trainer->history, state, step, diag));
@@ -397,7 +400,8 @@ static Trainer trainer_of(Graph *graph, Node *loss, const TrainOptions *options,
                              .batch = batch,
                              .shards = options->shards,
                              .micro_batch = options->micro_batch,
-                             .threads = threads > 1 ? threads : 1}};
+                             .threads = threads > 1 ? threads : 1,
+                             .bf16 = options->precision == TRAIN_BF16}};
 }
 
 /* A mini-batch and its parts hold whole groups. */

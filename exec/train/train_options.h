@@ -40,19 +40,23 @@ typedef struct TrainMeasure {
     Status (*measure)(void *self, double *value, Diag *diag);
 } TrainMeasure;
 
+#define TRAIN_PRECISION_NAMES "f32|bf16"
+enum { TRAIN_F32, TRAIN_BF16 };
+
 #define KEEP_NAMES "last|best"
 enum { KEEP_LAST, KEEP_BEST };
 
 /* Options shared by every pass that trains. A pass's options struct has this as its FIRST
  * member, so that TRAIN_FIELDS rows fit. */
 typedef struct TrainOptions {
-    int64_t epochs;           /* passes over the data; ignored when steps > 0 */
-    int64_t steps;            /* optimiser steps; 0 = by epochs */
-    int64_t batch_size;       /* samples per optimiser step */
-    int64_t shards;           /* see above */
-    int64_t micro_batch;      /* samples per run; 0 = chosen from the shape */
-    int optimizer;            /* index into OPTIMIZER_NAMES */
-    double lr;                /* peak learning rate */
+    int64_t epochs;      /* passes over the data; ignored when steps > 0 */
+    int64_t steps;       /* optimiser steps; 0 = by epochs */
+    int64_t batch_size;  /* samples per optimiser step */
+    int64_t shards;      /* see above */
+    int64_t micro_batch; /* samples per run; 0 = chosen from the shape */
+    int precision;       /* index into TRAIN_PRECISION_NAMES; see TRAIN_PRECISION_FIELD */
+    int optimizer;       /* index into OPTIMIZER_NAMES */
+    double lr;           /* peak learning rate */
     double beta1, beta2, eps; /* AdamW (Loshchilov and Hutter) */
     double momentum;          /* SGD */
     double weight_decay;  /* decoupled; matrices and convolutions only, see no_decay */
@@ -147,6 +151,12 @@ extern const TrainOptions train_defaults;
         F_INT(TrainOptions, log_every, 0, 1000000000,                                    \
               "steps between rows of the curve; 0 = an epoch, or less of it where that " \
               "were fewer than 20 rows")
+
+/* For passes that train a model as it will be used, beside TRAIN_FIELDS. */
+#define TRAIN_PRECISION_FIELD                                                            \
+    F_CHOICE(TrainOptions, precision, TRAIN_PRECISION_NAMES,                             \
+             "what products of linears multiply, forward and backward: floats, or "      \
+             "numbers rounded to bfloat16, with sums and weights in float")
 
 /* For passes whose loss is a likelihood, beside TRAIN_FIELDS. */
 #define PRIOR_FIELDS                                                                     \

@@ -125,6 +125,7 @@ static const Field fields[] = {
     DEV_FIELDS(METRIC_NAMES),
     PRIOR_FIELDS,
     TRAIN_FIELDS,
+    TRAIN_PRECISION_FIELD,
     F_END,
 };
 

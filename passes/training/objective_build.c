@@ -2,6 +2,7 @@
  * objective.h; labels are in objective_labels.c. */
 #include "passes/training/objective.h"
 
+#include "exec/linalg/bf16.h"
 #include "exec/train/prior.h"
 #include "ir/rewrite.h"
 #include "passes/evaluate/development.h"
@@ -414,9 +415,15 @@ static void record_development(const Objective *o, const TrainReport *report) {
 }
 
 /* Loss curve and final parts into the step's record. */
-static void record_training(const Objective *o, const TrainReport *report, bool prior) {
+static void record_training(const Objective *o, const TrainOptions *options,
+                            const TrainReport *report) {
+    const bool prior = options->objective != OBJECTIVE_LIKELIHOOD;
     PassContext *ctx = o->ctx;
     tree_put_int(ctx->arena, ctx->record, "steps", report->steps);
+    if (options->precision == TRAIN_BF16) {
+        tree_put_string(ctx->arena, ctx->record, "precision", "bf16");
+        tree_put_string(ctx->arena, ctx->record, "products", bf16_products());
+    }
     tree_put_real(ctx->arena, ctx->record, "first_loss", report->first_loss);
     tree_put_real(ctx->arena, ctx->record, "last_loss", report->last_loss);
     tree_put_real(ctx->arena, ctx->record, "largest_gradient_norm", report->largest_norm);
@@ -564,6 +571,10 @@ static void warn_options(const Objective *o, const char *data_name, const Batche
     warn_unmatched(o, "freeze", &options->freeze, diag);
     warn_unmatched(o, "only", &options->only, diag);
     warn_unmatched(o, "no_decay", &options->no_decay, diag);
+    if (options->precision == TRAIN_BF16 && !bf16_native())
+        option_warn(&o->ctx->source, "precision", diag,
+                    "bfloat16 is multiplied as float, which is no faster: the processor, "
+                    "or the level that is fixed, has no instructions for it");
     if (options->augment && !data->augments)
         option_warn(&o->ctx->source, "augment", diag, "data set \"%s\" augments nothing",
                     data_name);
@@ -606,7 +617,7 @@ Status objective_train(Objective *o, const char *data_name, const TrainOptions *
     batches_destroy(more);
     TRY(place_prior(o, options, status, diag));
     take_weights(o, options);
-    record_training(o, &report, options->objective != OBJECTIVE_LIKELIHOOD);
+    record_training(o, options, &report);
     return STATUS_OK;
 }
 

@@ -1,6 +1,7 @@
 /* Step keys: their parts, and how two sets of parts differ. */
 #include "session/reuse/step_key.h"
 
+#include "exec/linalg/bf16.h"
 #include "exec/linalg/blas.h"
 #include "exec/processor.h"
 #include "io/datasets/dataset_hash.h"
@@ -48,8 +49,9 @@ static const char *processor_text(Arena *arena) {
 #ifdef __GLIBC__
     libc = gnu_get_libc_version();
 #endif
-    return arena_printf(arena, "%s, %s, %s, libc %s", processor_name(processor_level()),
-                        blas_core(), blas_library(), libc);
+    return arena_printf(arena, "%s, %s, %s, bf16 by %s, libc %s",
+                        processor_name(processor_level()), blas_core(), blas_library(),
+                        bf16_products(), libc);
 }
 
 StepKeys *step_keys_create(Session *session) {

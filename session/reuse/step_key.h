@@ -5,7 +5,8 @@
  *
  *     tool       version of compress
  *     program    hash of the running program: another build may compute otherwise
- *     processor  level of the kernels, the linear-algebra library's kernels, C library
+ *     processor  level of the kernels, the linear-algebra library's kernels, what
+ *                multiplies bfloat16, C library
  *     pass, options   the step, its options as bound
  *     seed       of the step
  *     model      state of the model before it (passes/pipeline/step_entry.h)

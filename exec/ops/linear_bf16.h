@@ -1,0 +1,64 @@
+/* linear with rounded operands (Call.bf16): y = r(x) r(W)^T + b, dx = r(dy) r(W), dW =
+ * r(dy)^T r(x), where r rounds to bfloat16 and sums are float; db is of dy as it is. The
+ * gradient goes through the rounding as if it were not there. Weights that are parameters
+ * come rounded (View.rounded); those that the graph computes are rounded here. For
+ * kernels in float alone. */
+#ifndef COMPRESS_EXEC_OPS_LINEAR_BF16_H
+#define COMPRESS_EXEC_OPS_LINEAR_BF16_H
+
+#include "exec/linalg/bf16.h"
+#include "exec/ops/kernel.h"
+
+/* The weight, not rounded yet, as W[rows, columns]. */
+static inline Bf16Matrix bf16_weight(const Call *call, int sides, void *data) {
+    const View *w = &call->in[1];
+    return (Bf16Matrix){w->dim[0], w->count / w->dim[0], sides, data};
+}
+
+/* Bytes for rounding weights that are no parameter. */
+static inline size_t bf16_weight_bytes(const Call *call) {
+    const Bf16Matrix rows = bf16_weight(call, BF16_ROWS, NULL);
+    const Bf16Matrix columns = bf16_weight(call, BF16_COLUMNS, NULL);
+    const size_t a = bf16_bytes(&rows), b = bf16_bytes(&columns);
+    return call->node->in[1]->storage ? 0 : a > b ? a : b;
+}
+
+static inline size_t bf16_linear_scratch(const Call *call) {
+    const View *x = &call->in[0];
+    const int64_t R = view_rows(x), K = view_last(x), M = view_last(&call->out);
+    const size_t dw = bf16_scratch(M, R) + bf16_scratch(K, R);
+    const size_t y = bf16_scratch(R, K), dx = bf16_scratch(R, M);
+    const size_t most = y > dx ? y : dx;
+    return bf16_weight_bytes(call) + (dw > most ? dw : most);
+}
+
+/* A product of R rows with one side of the weight. */
+static inline void bf16_linear_times(const Call *call, Bf16Sides side, int64_t R,
+                                     const float *a, bool add, float *c) {
+    const Bf16Matrix *rounded = call->in[1].rounded;
+    const Bf16Matrix here = bf16_weight(call, side, call->scratch);
+    if (!rounded) bf16_round(&here, call->in[1].data);
+    bf16_times(rounded ? rounded : &here, side, R, a, add, c,
+               (char *)call->scratch + (rounded ? 0 : bf16_bytes(&here)));
+}
+
+static inline void bf16_linear_forward(const Call *call, bool transposed, bool add) {
+    const View *x = &call->in[0];
+    bf16_linear_times(call, transposed ? BF16_COLUMNS : BF16_ROWS, view_rows(x), x->data,
+                      add, call->out.data);
+}
+
+static inline void bf16_linear_backward(const Call *call, bool transposed) {
+    const View *x = &call->in[0], *dx = &call->d_in[0], *dw = &call->d_in[1];
+    const int64_t R = view_rows(x), K = view_last(x), M = view_last(&call->d_out);
+    const float *dy = call->d_out.data;
+    if (dx->data)
+        bf16_linear_times(call, transposed ? BF16_ROWS : BF16_COLUMNS, R, dy,
+                          dx->accumulate, dx->data);
+    if (dw->data && transposed)
+        bf16_outer(K, M, R, x->data, dy, dw->accumulate, dw->data, call->scratch);
+    else if (dw->data)
+        bf16_outer(M, K, R, dy, x->data, dw->accumulate, dw->data, call->scratch);
+}
+
+#endif
