@@ -30,6 +30,7 @@ typedef struct Flags {
     int64_t candidates, rungs, generations, jobs;
     int dump_ir, split; /* split: WordSplit */
     int processor;      /* Processor */
+    int products;       /* Products */
     bool lowercase, quiet, no_data, timing, bf16, json, schema, hidden_states;
     bool leave_early, values, structure, no_outputs, dot;
     bool resolved;

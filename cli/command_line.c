@@ -2,6 +2,7 @@
 #include "cli/command.h"
 
 #include "cli/annotate.h"
+#include "exec/linalg/products.h"
 #include "exec/processor.h"
 #include "io/tokenizers/word_vocabulary.h"
 
@@ -54,6 +55,10 @@ static const Flag flags[] = {
     {"processor", "LEVEL",
      F_CHOICE(Flags, processor, PROCESSOR_NAMES,
               "the same bytes on every processor that has v2, v3 or v4 of x86-64")},
+    {"products", "LIBRARY",
+     F_CHOICE(
+         Flags, products, PRODUCTS_NAMES,
+         "what multiplies matrices in inference: openblas, or onednn if it is there")},
     {"prompt", "TEXT",
      F_STRING(Flags, prompt, "text to go on from, or sentence to translate",
               .empty = true)},

@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
+#include "exec/linalg/products.h"
 #include "exec/processor.h"
 
 #include <errno.h>
@@ -21,6 +22,7 @@ static Status run_command(Cli *cli, int argc, char **argv, Diag *diag) {
         return STATUS_OK;
     }
     TRY(processor_fix((Processor)cli->flags.processor, diag));
+    TRY(products_choose((Products)cli->flags.products, diag));
     return cli->command->run(cli, diag);
 }
 

@@ -1,5 +1,7 @@
 /* Sessions: planning and running the steps, telling of them, and writing what comes of
  * it. */
+#include "exec/linalg/onednn.h"
+#include "exec/linalg/products.h"
 #include "exec/run/ticker.h"
 #include "io/datasets/dataset_hash.h"
 #include "io/files/file.h"
@@ -201,6 +203,7 @@ static void note_run(Session *session) {
     Tree *run = tree_new(arena, TREE_MAP, LOC_NONE);
     tree_put_string(arena, run, "tool", "compress " COMPRESS_VERSION_TEXT);
     tree_put_string(arena, run, "processor", processor_name(processor_level()));
+    if (products_onednn()) tree_put_string(arena, run, "products", onednn_library());
     tree_put_bool(arena, run, "fixed", getenv("COMPRESS_PROCESSOR") != NULL);
     tree_put_string(arena, run, "recipe", session->options.recipe);
     if (session->options.model)

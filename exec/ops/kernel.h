@@ -53,7 +53,8 @@ typedef struct View {
     int64_t dim[RANK_MAX]; /* all bound, > 0 */
     int64_t count;
     bool accumulate; /* gradients: add to what is there; else overwrite all of it */
-    const struct Bf16Matrix *rounded; /* weights of products, where Call.bf16 says so */
+    const struct OnednnMatrix *onednn; /* weights of linears, packed; NULL = not */
+    const struct Bf16Matrix *rounded;  /* weights of products, where Call.bf16 says so */
 } View;
 
 /* Call: one execution of one node. Kernels allocate nothing and cannot fail: everything

@@ -6,6 +6,7 @@
  * that of the rounded x (straight-through). */
 #include "exec/generate/step.h"
 #include "exec/infer.h"
+#include "exec/linalg/onednn.h"
 #include "exec/ops/kernel_math.h"
 #include "exec/ops/linear_act.h"
 #include "exec/ops/linear_bf16.h"
@@ -120,6 +121,10 @@ static void forward(const Call *call) {
 #ifndef REAL_IS_DOUBLE
     if (w->packed) {
         multiply_packed(call);
+        return;
+    }
+    if (w->onednn) {
+        onednn_times(w->onednn, R, x->data, K, b->data, y);
         return;
     }
 #endif

@@ -1,6 +1,7 @@
 /* Params: weights in the precision they are computed in. See exec/run/params.h. */
 #include "exec/run/params.h"
 
+#include "exec/linalg/products.h"
 #include "exec/plan/weight_layout.h"
 #include "exec/run/rounded.h"
 
@@ -16,6 +17,7 @@ typedef struct Slot {
     PackedForms forms; /* in which packed products read it */
     Matrix packed[PACKED_FORMS];
     Buf *packed_data[PACKED_FORMS];
+    OnednnMatrix *onednn;
 } Slot;
 
 /* What weights are made ready for. */
@@ -84,6 +86,27 @@ static Status pack_storage(Slot *slot, Diag *diag) {
     return STATUS_OK;
 }
 
+/* Whether oneDNN multiplies with operand `operand` of a node. */
+static bool reads_onednn(const Node *node, int operand) {
+    if (node->op != &op_linear || operand != 1 || !products_onednn()) return false;
+    const LinearAttrs *attrs = node->attrs;
+    return !attrs->transposed && attrs->act == LINEAR_ACT_FLOAT;
+}
+
+/* Packs the storage's floats where linears multiply with them by oneDNN. */
+static Status pack_onednn(Slot *slot, const Graph *graph, Diag *diag) {
+    const Tensor *tensor = &slot->held;
+    bool read = false;
+    if (!slot->data || tensor->dtype != DTYPE_F32 || !products_onednn()) return STATUS_OK;
+    for (const Node *node = graph->first; node && !read; node = node->next)
+        read = node->in_count > 1 && node->in[1] &&
+               node->in[1]->storage == slot->storage && reads_onednn(node, 1);
+    const int64_t rows = tensor->rank > 0 ? tensor->dim[0] : 0;
+    return read ? onednn_pack(&slot->onednn, ONEDNN_F32, false, rows,
+                              tensor_count(tensor) / rows, slot->data, diag)
+                : STATUS_OK;
+}
+
 /* Moves the trainable storages into one array and makes their tensors views of it. */
 static Status gather(Params *params, Graph *graph, Diag *diag) {
     const size_t bytes = (size_t)params->gradient_count * sizeof(float);
@@ -126,6 +149,7 @@ static Status params_fill(Params *params, Graph *graph, ParamsUse use, Diag *dia
         if (!slot->forms || (slot->forms & PACKED_FLOATS))
             TRY(hold_storage(slot, params->precision, diag));
         TRY(pack_storage(slot, diag));
+        if (use == PARAMS_PACKED) TRY(pack_onednn(slot, graph, diag));
     }
     return STATUS_OK;
 }
@@ -186,6 +210,7 @@ void params_destroy(Params *params) {
         tensor_release(&params->slots[i].held);
         for (int form = 0; form < PACKED_FORMS; form++)
             buf_release(params->slots[i].packed_data[form]);
+        onednn_free(params->slots[i].onednn);
     }
     buf_release(params->flat);
     rounded_destroy(params->rounded);
@@ -209,6 +234,12 @@ const Matrix *params_packed(const Params *params, const Node *node, int operand)
     const Slot *slot = in && in->storage ? find_slot(params, in->storage) : NULL;
     const int form = slot ? packed_form_of(node, operand) : -1;
     return form >= 0 && (slot->forms & PACKED_IN(form)) ? &slot->packed[form] : NULL;
+}
+
+const OnednnMatrix *params_onednn(const Params *params, const Node *node, int operand) {
+    const Node *in = node->in[operand];
+    const Slot *slot = in && in->storage ? find_slot(params, in->storage) : NULL;
+    return slot && slot->onednn && reads_onednn(node, operand) ? slot->onednn : NULL;
 }
 
 Status params_open_rounded(Params *params, const Plan *plan, Diag *diag) {

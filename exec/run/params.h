@@ -2,6 +2,7 @@
 #ifndef COMPRESS_EXEC_RUN_PARAMS_H
 #define COMPRESS_EXEC_RUN_PARAMS_H
 
+#include "exec/linalg/onednn.h"
 #include "exec/linalg/packed.h"
 #include "exec/ops.h"
 #include "exec/plan/plan.h"
@@ -37,6 +38,10 @@ const void *params_data(const Params *params, const Storage *storage);
 
 /* Operand `operand` of a node as packed weights, NULL where it is none. */
 const Matrix *params_packed(const Params *params, const Node *node, int operand);
+
+/* Operand `operand` of a node as weights that oneDNN has packed (params_create_packed,
+ * where exec/linalg/products.h says so), NULL where it is none. */
+const OnednnMatrix *params_onednn(const Params *params, const Node *node, int operand);
 
 /* Keeps the weights in bfloat16, too, for plans of the graph with `bf16`, of which this
  * is one: see exec/run/rounded.h. Before any workspace is bound to the two. Fails with

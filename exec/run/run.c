@@ -96,6 +96,7 @@ static void lay_call(Bind *bind, BoundCall *step, const PlanNode *node,
         const PlanNode *operand = &bind->plan->nodes[node->in[j].node];
         in[j].data = value_data(bind, operand);
         in[j].packed = params_packed(bind->params, node->node, j);
+        in[j].onednn = params_onednn(bind->params, node->node, j);
         in[j].rounded = params_rounded(bind->params, operand->node->storage);
     }
     step->call.out.data = value_data(bind, node);

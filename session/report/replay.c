@@ -1,6 +1,8 @@
 /* Replay: see replay.h. */
 #include "session/report/replay.h"
 
+#include "exec/linalg/onednn.h"
+#include "exec/linalg/products.h"
 #include "exec/ops.h"
 #include "io/files/file.h"
 #include "io/formats/load.h"
@@ -255,9 +257,22 @@ static void warn_level(const Replay *r, Diag *diag) {
                   then, now);
 }
 
+/* So may the products of another library. */
+static void warn_products(const Replay *r, Diag *diag) {
+    const char *then = text_of(r->run, "products");
+    const char *now = products_onednn() ? onednn_library() : NULL;
+    if (!then && !now) return;
+    if (then && now && strcmp(then, now) == 0) return;
+    diag_warn(
+        diag, LOC_FILE(r->options->path), NULL,
+        "made with products by %s, made again with those by %s: last bits may differ",
+        then ? then : "OpenBLAS", now ? now : "OpenBLAS");
+}
+
 static Status replay_run(Replay *r, Diag *diag) {
     TRY(read_file(r, diag));
     warn_level(r, diag);
+    warn_products(r, diag);
     TRY(open_session(r, diag));
     TRY(compare_inputs(r, diag));
     if (r->differs) return STATUS_OK;

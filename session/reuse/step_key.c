@@ -3,6 +3,8 @@
 
 #include "exec/linalg/bf16.h"
 #include "exec/linalg/blas.h"
+#include "exec/linalg/onednn.h"
+#include "exec/linalg/products.h"
 #include "exec/processor.h"
 #include "io/datasets/dataset_hash.h"
 #include "io/files/file.h"
@@ -49,9 +51,10 @@ static const char *processor_text(Arena *arena) {
 #ifdef __GLIBC__
     libc = gnu_get_libc_version();
 #endif
-    return arena_printf(arena, "%s, %s, %s, bf16 by %s, libc %s",
+    return arena_printf(arena, "%s, %s, %s, %s%sbf16 by %s, libc %s",
                         processor_name(processor_level()), blas_core(), blas_library(),
-                        bf16_products(), libc);
+                        products_onednn() ? onednn_library() : "",
+                        products_onednn() ? ", " : "", bf16_products(), libc);
 }
 
 StepKeys *step_keys_create(Session *session) {
