@@ -374,11 +374,7 @@ static Status unknown_command(const char *name, Diag *diag) {
         if (*commands[i].name) names[count++] = commands[i].name;
     Status status =
         diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL, "unknown command \"%s\"", name);
-    const char *nearest = name_nearest(name, names, count);
-    if (nearest)
-        diag_hint(diag, "did you mean \"%s\"?", nearest);
-    else
-        diag_hint(diag, "`compress --help` lists the commands");
+    name_hint(diag, name, names, count, "`compress --help` lists the commands");
     return status;
 }
 

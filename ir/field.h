@@ -166,4 +166,9 @@ Tree *fields_schema(Arena *arena, const Field *fields, const void *defaults);
 /* Nearest of `count` names to a misspelt one, or NULL when none is near. */
 const char *name_nearest(const char *word, const char *const *names, int count);
 
+/* Adds a hint to the error that a name is unknown: the nearest of those that there are,
+ * else `otherwise`, NULL = none. */
+void name_hint(Diag *diag, const char *word, const char *const *names, int count,
+               const char *otherwise);
+
 #endif

@@ -72,6 +72,15 @@ const char *name_nearest(const char *word, const char *const *names, int count) 
     return nearest;
 }
 
+void name_hint(Diag *diag, const char *word, const char *const *names, int count,
+               const char *otherwise) {
+    const char *nearest = name_nearest(word, names, count);
+    if (nearest)
+        diag_hint(diag, "did you mean \"%s\"?", nearest);
+    else if (otherwise)
+        diag_hint(diag, "%s", otherwise);
+}
+
 /* Reports that `value` is not `expected`. */
 static Status fail_expected(const MemberBinding *binding, const Tree *value,
                             const char *expected) {
@@ -197,8 +206,7 @@ static Status take_choice(const MemberBinding *binding, const Tree *value, int *
     if (!string) return status;
     int count;
     const char **names = choice_names(binding->field, binding->arena, &count);
-    const char *near = name_nearest(value->string, names, count);
-    if (near) diag_hint(binding->diag, "did you mean \"%s\"?", near);
+    name_hint(binding->diag, value->string, names, count, NULL);
     return status;
 }
 

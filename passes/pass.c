@@ -29,11 +29,7 @@ Status pass_fail_unknown(const char *name, Status status, Loc at, const char *ke
     const char *names[COUNT];
     for (int i = 0; i < COUNT; i++) names[i] = passes[i]->name;
     diag_fail(diag, status, at, key, "unknown pass \"%s\"", name);
-    const char *nearest = name_nearest(name, names, COUNT);
-    if (nearest)
-        diag_hint(diag, "did you mean \"%s\"?", nearest);
-    else
-        diag_hint(diag, "`compress passes` lists the passes");
+    name_hint(diag, name, names, COUNT, "`compress passes` lists the passes");
     return status;
 }
 

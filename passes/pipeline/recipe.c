@@ -125,11 +125,7 @@ static Status check_data_name(const Recipe *recipe, const char *name, const Tree
     int count = 0;
     const Tree *entry = recipe->data ? recipe->data->first : NULL;
     for (; entry && count < NAMES_MAX; entry = entry->next) names[count++] = entry->key;
-    const char *nearest = name_nearest(name, names, count);
-    if (nearest)
-        diag_hint(diag, "did you mean \"%s\"?", nearest);
-    else if (count == 0)
-        diag_hint(diag, "the recipe has no `data:`");
+    name_hint(diag, name, names, count, count == 0 ? "the recipe has no `data:`" : NULL);
     return status;
 }
 
