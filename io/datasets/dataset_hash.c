@@ -2,6 +2,7 @@
 #include "io/datasets/dataset_hash.h"
 
 #include "io/files/file.h"
+#include "io/formats/assets.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -13,21 +14,6 @@
 
 /* Options whose files are the data themselves, and not what it is read with. */
 static const char *const DATA_OPTIONS[] = {"path", "files", "images", "labels"};
-
-/* What readers of tokenizers, configurations and preprocessors look for in a folder. */
-static const char *const KNOWN_FILES[] = {"added_tokens.json",
-                                          "config.json",
-                                          "merges.txt",
-                                          "preprocessor_config.json",
-                                          "sentencepiece.bpe.model",
-                                          "source.spm",
-                                          "spiece.model",
-                                          "target.spm",
-                                          "tokenizer.json",
-                                          "tokenizer.model",
-                                          "tokenizer_config.json",
-                                          "vocab.json",
-                                          "vocab.txt"};
 
 /* A hash being made: a line for each file, which is hashed at last. */
 typedef struct FileHashes {
@@ -85,10 +71,11 @@ static Status add_known(FileHashes *hashes, const char *name, const char *path,
     const bool is_folder = path_is_folder(path);
     const char *folder = is_folder ? path : path_folder(hashes->arena, path);
     if (!is_folder) TRY(add_file(hashes, name, path, diag));
-    for (size_t i = 0; i < sizeof KNOWN_FILES / sizeof *KNOWN_FILES; i++) {
-        const char *beside = path_join(hashes->arena, folder, KNOWN_FILES[i]);
-        const char *called = arena_printf(hashes->arena, "%s/%s", name, KNOWN_FILES[i]);
-        if (path_is_file(beside)) TRY(add_file(hashes, called, beside, diag));
+    for (const AssetKind *kind = asset_kinds; kind->name; kind++) {
+        const char *beside = path_join(hashes->arena, folder, kind->name);
+        const char *called = arena_printf(hashes->arena, "%s/%s", name, kind->name);
+        if (kind->read && path_is_file(beside))
+            TRY(add_file(hashes, called, beside, diag));
     }
     return STATUS_OK;
 }

@@ -5,28 +5,33 @@
 
 #include <string.h>
 
-static const char *const NAMES[] = {"added_tokens.json",
-                                    "chat_template.jinja",
-                                    "config_sentence_transformers.json",
-                                    "generation_config.json",
-                                    "merges.txt",
-                                    "preprocessor_config.json",
-                                    "processor_config.json",
-                                    "sentence_bert_config.json",
-                                    "sentencepiece.bpe.model",
-                                    "source.spm",
-                                    "special_tokens_map.json",
-                                    "spiece.model",
-                                    "target.spm",
-                                    "tokenizer.json",
-                                    "tokenizer.model",
-                                    "tokenizer_config.json",
-                                    "vocab.json",
-                                    "vocab.txt"};
+/* name, kept, read */
+const AssetKind asset_kinds[] = {
+    {"added_tokens.json", true, true},
+    {"chat_template.jinja", true, false},
+    {"config.json", false, true},
+    {"config_sentence_transformers.json", true, false},
+    {"generation_config.json", true, false},
+    {"merges.txt", true, true},
+    {"preprocessor_config.json", true, true},
+    {"processor_config.json", true, false},
+    {"sentence_bert_config.json", true, false},
+    {"sentencepiece.bpe.model", true, true},
+    {"source.spm", true, true},
+    {"special_tokens_map.json", true, false},
+    {"spiece.model", true, true},
+    {"target.spm", true, true},
+    {"tokenizer.json", true, true},
+    {"tokenizer.model", true, true},
+    {"tokenizer_config.json", true, true},
+    {"vocab.json", true, true},
+    {"vocab.txt", true, true},
+    {NULL},
+};
 
 bool asset_is_known(const char *name) {
-    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
-        if (strcmp(NAMES[i], name) == 0) return true;
+    for (const AssetKind *kind = asset_kinds; kind->name; kind++)
+        if (kind->kept && strcmp(kind->name, name) == 0) return true;
     return false;
 }
 
@@ -52,8 +57,8 @@ static void take(Model *model, const char *folder, const char *name, Diag *diag)
 }
 
 void assets_read(Model *model, const char *folder, Diag *diag) {
-    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
-        take(model, folder, NAMES[i], diag);
+    for (const AssetKind *kind = asset_kinds; kind->name; kind++)
+        if (kind->kept) take(model, folder, kind->name, diag);
 }
 
 Status assets_write(const Model *model, const char *folder, int64_t *bytes, int *files,

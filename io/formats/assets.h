@@ -7,6 +7,16 @@
 /* Most that one asset may hold: the largest published tokenizers have a third of it. */
 #define ASSET_BYTES_MAX ((size_t)64 << 20)
 
+/* A small file that may lie beside weights. */
+typedef struct AssetKind {
+    const char *name;
+    bool kept; /* a model keeps it: an asset */
+    bool read; /* readers of tokenizers, configurations and preprocessors look for it */
+} AssetKind;
+
+/* All of them by name; the last one has none. */
+extern const AssetKind asset_kinds[];
+
 /* Whether a file of this name is an asset: one of the names that Hugging Face's libraries
  * give to tokenizers, to how inputs are prepared and to how texts are generated. */
 bool asset_is_known(const char *name);
