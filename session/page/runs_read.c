@@ -3,17 +3,16 @@
 
 #include "exec/ops.h"
 #include "io/files/file.h"
-#include "io/files/json.h"
 #include "io/formats/load.h"
 #include "passes/measure.h"
 #include "passes/pass.h"
+#include "session/report/report_read.h"
 #include "session/structure.h"
 
 #include <math.h>
 #include <string.h>
 
-#define REPORT_LIMIT ((size_t)64 << 20)
-#define SIZE_MOST    1e18
+#define SIZE_MOST 1e18
 
 const char *run_string(const Tree *map, const char *key) {
     const Tree *value = tree_get(map, key);
@@ -144,13 +143,7 @@ static Status read_run(Run *run, Arena *arena, const char *file, Diag *diag) {
     Tree *document;
     *run = (Run){.file = file};
     if (!is_json(file)) return read_model(run, arena, file, diag);
-    TRY(json_read(&document, arena, file, REPORT_LIMIT, diag));
-    if (!run_list(document, "steps") && !map_of(document, "input")) {
-        diag_fail(diag, STATUS_FORMAT, LOC_FILE(file), NULL,
-                  "expected the report of a run, found JSON without \"steps\"");
-        diag_hint(diag, "`compress --recipe R --report FILE` writes reports");
-        return STATUS_FORMAT;
-    }
+    TRY(report_read(&document, arena, file, diag));
     run_of_report(run, arena, file, document);
     return STATUS_OK;
 }

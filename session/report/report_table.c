@@ -1,14 +1,12 @@
 /* Reports as rows: which columns there are, and what stands in each cell. */
 #include "session/report/report_table.h"
 
-#include "io/files/json.h"
 #include "ir/name_map.h"
 #include "passes/evaluate/metric.h"
+#include "session/report/report_read.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define REPORT_BYTES_MAX ((size_t)256 << 20)
 
 /* Most values of a recipe that are looked at. */
 #define PATHS_MAX 4096
@@ -18,17 +16,8 @@ static const char *const NO_OPTIONS[] = {"name", "output", "threads"};
 
 Status reports_read(Tree ***out, Arena *arena, const StringList *paths, Diag *diag) {
     *out = ARENA_ARRAY(arena, Tree *, (size_t)paths->count + 1);
-    for (int i = 0; i < paths->count; i++) {
-        const char *path = paths->items[i];
-        TRY(json_read(&(*out)[i], arena, path, REPORT_BYTES_MAX, diag));
-        const Tree *steps = tree_get((*out)[i], "steps");
-        if (!(steps && steps->kind == TREE_LIST) && !tree_get((*out)[i], "status")) {
-            diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
-                      "expected the report of a run, found JSON without `steps`");
-            diag_hint(diag, "`compress --recipe R --report FILE` writes one");
-            return STATUS_FORMAT;
-        }
-    }
+    for (int i = 0; i < paths->count; i++)
+        TRY(report_read(&(*out)[i], arena, paths->items[i], diag));
     return STATUS_OK;
 }
 
@@ -448,13 +437,9 @@ static Status unknown_column(const TableMaker *m, const char *name, Diag *diag) 
     for (int i = 0; i < usual.column_count; i++) names[i] = usual.columns[i].name;
     Status status = diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
                               "no report has a column \"%s\"", name);
-    const char *nearest = name_nearest(name, names, usual.column_count);
-    if (nearest)
-        diag_hint(diag, "did you mean \"%s\"?", nearest);
-    else
-        diag_hint(diag,
-                  "columns are those of the table, metrics, and keys of the report or "
-                  "of its recipe, as in passes.0.distill.epochs");
+    name_hint(diag, name, names, usual.column_count,
+              "columns are those of the table, metrics, and keys of the report or of its "
+              "recipe, as in passes.0.distill.epochs");
     return status;
 }
 

@@ -4,6 +4,7 @@
 
 #include "io/files/json.h"
 #include "session/page/runs.h"
+#include "session/report/report_read.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,44 +17,39 @@
 #include <time.h>
 #include <unistd.h>
 
-#define REPORT_BYTES_MAX ((size_t)64 << 20)
-
 extern char **environ;
 
 /* ---- reports ---- */
 
-static const char *string_of(const Tree *map, const char *key) {
-    const Tree *value = tree_get(map, key);
-    return value && value->kind == TREE_STRING ? value->string : "";
-}
-
-/* Takes the value of a metric from a record: of the wanted one, or of the first of all
- * kinds that the record has. */
-static void read_metric(TrialResult *out, const Tree *record, const char *wanted) {
+/* Takes the value of a metric from a step's record: of the wanted one, or of the first of
+ * all kinds that the record has. */
+static void read_metric(TrialResult *out, const RunStep *step, const char *wanted) {
     out->metric = wanted;
-    out->value = NAN;
-    if (wanted && tree_number(tree_get(record, wanted), &out->value)) return;
-    for (const RunMetricKind *kind = run_metric_kinds; !out->metric && kind->key; kind++)
-        if (tree_number(tree_get(record, kind->key), &out->value))
-            out->metric = kind->key;
+    out->value = wanted ? run_number(step->record, wanted) : (double)NAN;
+    for (const RunMetricKind *kind = run_metric_kinds; !out->metric && kind->key;
+         kind++) {
+        out->value = run_number(step->record, kind->key);
+        if (!isnan(out->value)) out->metric = kind->key;
+    }
 }
 
 /* The metric that an evaluate step is about: its option, NULL = the task's usual one. */
-static const char *metric_of(const Tree *step) {
-    const char *name = string_of(tree_get(step, "options"), "metric");
-    return *name && strcmp(name, "auto") != 0 ? name : NULL;
+static const char *metric_of(const RunStep *step) {
+    const char *name = run_string(step->options, "metric");
+    return name && strcmp(name, "auto") != 0 ? name : NULL;
 }
 
-static void read_steps(TrialResult *out, const Tree *steps, const char *metric) {
-    double number, share = 1;
-    for (const Tree *step = steps ? steps->first : NULL; step; step = step->next) {
-        const Tree *record = tree_get(step, "record");
-        if (tree_number(tree_get(step, "flops"), &number)) out->flops = number;
-        if (tree_number(tree_get(step, "parameters"), &number))
-            out->parameters = (int64_t)number;
-        if (strcmp(string_of(step, "pass"), "evaluate") != 0) continue;
-        read_metric(out, record, metric ? metric : metric_of(step));
-        share = tree_number(tree_get(record, "flops_share"), &number) ? number : 1;
+static void read_steps(TrialResult *out, const Run *run, const char *metric) {
+    double share = 1;
+    for (int i = 0; i < run->count; i++) {
+        const RunStep *step = &run->steps[i];
+        if (!isnan(step->size.flops)) out->flops = step->size.flops;
+        if (!isnan(step->size.parameters))
+            out->parameters = (int64_t)step->size.parameters;
+        if (strcmp(step->pass, "evaluate") != 0) continue;
+        read_metric(out, step, metric ? metric : metric_of(step));
+        share = run_number(step->record, "flops_share");
+        if (isnan(share)) share = 1;
     }
     out->flops *= share;
 }
@@ -66,15 +62,14 @@ void trial_read(TrialResult *out, Arena *arena, const char *report, const char *
     Tree *map = NULL;
     Diag *none = diag_create();
     *out = (TrialResult){.value = NAN};
-    if (json_read(&map, arena, report, REPORT_BYTES_MAX, none) == STATUS_OK) {
-        const Tree *steps = tree_get(map, "steps");
+    if (report_read(&map, arena, report, none) == STATUS_OK) {
+        Run run;
+        run_of_report(&run, arena, report, map);
         for (size_t i = 0; i < sizeof ENDS / sizeof *ENDS; i++)
-            if (strcmp(string_of(map, "status"), ENDS[i].name) == 0)
-                out->status = ENDS[i].status;
-        read_steps(out, steps && steps->kind == TREE_LIST ? steps : NULL, metric);
-        tree_number(tree_get(map, "seconds"), &out->seconds);
-        const char *message = string_of(tree_get(map, "error"), "message");
-        if (*message) out->message = message;
+            if (strcmp(run.status, ENDS[i].name) == 0) out->status = ENDS[i].status;
+        read_steps(out, &run, metric);
+        if (!isnan(run.seconds)) out->seconds = run.seconds;
+        out->message = run_string(tree_get(map, "error"), "message");
     }
     diag_destroy(none);
 }
