@@ -5,6 +5,7 @@
 #include "io/files/file.h"
 #include "io/files/yaml.h"
 #include "session/page/figure.h"
+#include "session/page/markup.h"
 #include "session/search/search.h"
 
 #include <math.h>
@@ -112,12 +113,6 @@ static void print_table(const Search *search) {
 
 /* ---- files ---- */
 
-static void add_csv_text(Text *csv, const char *text) {
-    text_add(csv, "\"");
-    for (; *text; text++) text_add(csv, *text == '"' ? "\"\"" : "%c", *text);
-    text_add(csv, "\"");
-}
-
 /* All candidates, also those that left early, as a table for other programs. */
 static Status write_csv(const Search *search, Diag *diag) {
     const char *path = path_join(search->arena, search->options.folder, "trials.csv");
@@ -130,7 +125,7 @@ static Status write_csv(const Search *search, Diag *diag) {
         text_add(&csv, "%d,%d,%d,%s,%.6g,%.6g,%.9g,%.9g,%.3f,", c->number, c->generation,
                  c->rung + 1, status_name(search, c), c->flops, c->parameters,
                  c->result.value, c->drop, c->result.seconds);
-        add_csv_text(&csv, choices_line(search->arena, c));
+        markup_field(&csv, choices_line(search->arena, c));
         text_add(&csv, "\n");
     }
     const Status status = file_write(path, csv.data, csv.length, diag);

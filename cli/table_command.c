@@ -1,6 +1,7 @@
 /* compress table: reports of runs as rows, aligned, as CSV or as Markdown. */
 #include "cli/command.h"
 #include "cli/text_table.h"
+#include "session/page/markup.h"
 #include "session/report/report_table.h"
 
 #include <math.h>
@@ -44,33 +45,26 @@ static void print_text(Arena *arena, const ReportTable *it) {
     table_print(&table, 0, stdout);
 }
 
-/* A cell of CSV (RFC 4180): in quotes where it holds a comma or a quote. */
-static void print_csv_cell(Arena *arena, const char *cell) {
-    const char *text = text_clean(arena_strdup(arena, cell));
-    if (!strpbrk(text, ",\"")) {
-        fputs(text, stdout);
-        return;
-    }
-    putchar('"');
-    for (; *text; text++) {
-        if (*text == '"') putchar('"');
-        putchar(*text);
-    }
-    putchar('"');
-}
-
-/* Numbers as they stand in the reports, so that they can be computed with. */
-static void print_csv(Arena *arena, const ReportTable *it) {
+/* CSV (RFC 4180); numbers as they stand in the reports, so that they can be computed
+ * with. */
+static void print_csv(const ReportTable *it) {
+    Text csv = {0};
     for (int c = 0; c < it->column_count; c++) {
-        if (c > 0) putchar(',');
-        print_csv_cell(arena, it->columns[c].name);
+        if (c > 0) text_add(&csv, ",");
+        markup_field(&csv, it->columns[c].name);
     }
-    puts("");
+    text_add(&csv, "\n");
     for (int i = 0; i < it->rows * it->column_count; i++) {
-        if (i % it->column_count > 0) putchar(',');
-        if (it->cells[i].text) print_csv_cell(arena, it->cells[i].text);
-        if (i % it->column_count == it->column_count - 1) puts("");
+        const ReportCell *cell = &it->cells[i];
+        const bool last = i % it->column_count == it->column_count - 1;
+        if (cell->text && cell->is_number)
+            text_add(&csv, "%s", cell->text);
+        else if (cell->text)
+            markup_field(&csv, cell->text);
+        text_add(&csv, last ? "\n" : ",");
     }
+    fputs(csv.data, stdout);
+    text_free(&csv);
 }
 
 /* A cell of a Markdown table: what would end it or begin something else is escaped. */
@@ -110,7 +104,7 @@ Status command_table(const Cli *cli, Diag *diag) {
     TRY(report_table_make(table, cli->arena, &paths, reports, &options, diag));
     switch ((TableFormat)cli->flags.format) {
     case FORMAT_TEXT: print_text(cli->arena, table); break;
-    case FORMAT_CSV: print_csv(cli->arena, table); break;
+    case FORMAT_CSV: print_csv(table); break;
     case FORMAT_MARKDOWN: print_markdown(cli->arena, table); break;
     }
     return STATUS_OK;
