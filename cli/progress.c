@@ -41,7 +41,7 @@ void progress_begin(Progress *progress, int step, int steps, const char *name) {
     progress->steps = steps;
     progress->name = name;
     progress->start = progress->told = ticker_seconds();
-    progress->done = progress->total = 0;
+    progress->done = progress->total = progress->first = 0;
     if (progress->quiet || (!progress->live && steps == 0)) return;
     Arena *arena = arena_create();
     progress_clear(progress);
@@ -71,13 +71,15 @@ static const char *progress_line(const Progress *progress, Arena *arena) {
     const char *title = progress_title(progress, arena);
     const double elapsed = ticker_seconds() - progress->start;
     const double done = (double)progress->done, total = (double)progress->total;
+    const double since = done - (double)progress->first;
+    const double took = ticker_seconds() - progress->first_time;
     if (total <= 0)
         return arena_printf(arena, "%s, %s so far", title, text_seconds(arena, elapsed));
     const char *line = arena_printf(arena, "%s %3.0f%%%s%s", title, 100 * done / total,
                                     *progress->text ? " " : "", progress->text);
-    if (done <= 0 || done >= total || elapsed <= 1) return line;
+    if (since <= 0 || done >= total || elapsed <= 1) return line;
     return arena_printf(arena, "%s, %s left", line,
-                        text_seconds(arena, elapsed * (total - done) / done));
+                        text_seconds(arena, took * (total - done) / since));
 }
 
 /* Prints a line in a log when the last one is a heartbeat ago. */
@@ -95,6 +97,10 @@ static void progress_beat(Progress *progress) {
 void progress_update(void *self, int64_t done, int64_t total, const char *text) {
     Progress *progress = self;
     if (total <= 0 || !progress->name) return;
+    if (progress->total == 0 || done < progress->done) {
+        progress->first = done;
+        progress->first_time = ticker_seconds();
+    }
     progress->done = done;
     progress->total = total;
     snprintf(progress->text, sizeof progress->text, "%s", text ? text : "");

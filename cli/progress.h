@@ -18,6 +18,8 @@ typedef struct Progress {
     double heartbeat;    /* seconds between lines where it is not live */
     double told;         /* time of the latest of these lines */
     int64_t done, total; /* what the step told last; total 0 = nothing yet */
+    int64_t first;     /* done when the step told first, and when that was: where a run */
+    double first_time; /* is resumed, that much was done before */
     char text[96];
 } Progress;
 
