@@ -51,7 +51,10 @@ const char *summary_delta(Arena *arena, const RunMetricKind *kind, double before
 const char *summary_ratio(Arena *arena, double before, double after, const char *times) {
     if (!(before > 0) || !(after > 0)) return "";
     const double ratio = before / after;
-    if (ratio > 0.995 && ratio < 1.005) return "same";
+    if (before == after) return "same";
+    if (ratio > 0.995 && ratio < 1.005)
+        return arena_printf(arena, "%.2g %% %s", 100 * fabs(after / before - 1),
+                            ratio > 1 ? "smaller" : "larger");
     const double size = ratio > 1 ? ratio : 1 / ratio;
     if (size > 1e6) return "";
     return arena_printf(arena, size >= 100 ? "%.0f%s %s" : "%.2f%s %s", size, times,
