@@ -275,6 +275,37 @@ static const char *numbers(OnnxBuild *b, int count, const int64_t *dim, int rank
     return onnx_f32s(b, values, dim, rank);
 }
 
+/* Opens the model for three samples of two tokens, 0 to 4 and 0 again, and holds its
+ * states against what they should be: `expected` of row i / 4 and channel i % 4. */
+static void check_fixed(double (*expected)(int i)) {
+    Model *model = load_model(path);
+    const Type want = {DTYPE_F32, 3, {DIM_N, DIM_T, 4}};
+    assert_true(type_equal(&model->graph->outputs[0].node->type, &want));
+    Runner r;
+    Node *node = model->graph->outputs[0].node;
+    runner_open_sizes(&r, model->graph, (const int64_t[DIM_SYMBOLS]){3, 2, 1, 1},
+                      PRECISION_F32, NULL, &node, 1);
+    int32_t *ids = workspace_input(r.workspace, INPUT_IDS);
+    for (int i = 0; i < 6; i++) ids[i] = i % 5;
+    runner_run(&r);
+    const float *got = workspace_value(r.workspace, node);
+    for (int i = 0; i < 24; i++)
+        if (!(fabs(got[i] - expected(i)) <= 1e-5))
+            fail_msg("y[%d]: %g, not %g", i, got[i], expected(i));
+    runner_close(&r);
+    model_destroy(model);
+}
+
+/* What weights() puts into channel c of the word of row i / 4. */
+static double word_weight(int i, int c) {
+    return sin((i / 4 % 5 * 4 + c) * 1.7 + 4);
+}
+
+static double fixed_size(int i) {
+    const int c = i % 4, t = i / 4 % 2;
+    return fmax(sin(word_weight(i, c)) * c - (t * 4 + c), c);
+}
+
 /* Tables cut to the file's tokens, rows for each of its samples, a shape. */
 static void test_fixed_sizes(void **state) {
     (void)state;
@@ -288,26 +319,14 @@ static void test_fixed_sizes(void **state) {
                   numbers(b, 24, (const int64_t[]){1, 6, 4}, 3, false));
     x = ONNX_NODE(b, "Max", x, numbers(b, 8, (const int64_t[]){2, 1, 4}, 3, true));
     end_fixed(b, x);
-    Model *model = load_model(path);
-    const Type want = {DTYPE_F32, 3, {DIM_N, DIM_T, 4}};
-    assert_true(type_equal(&model->graph->outputs[0].node->type, &want));
-    Runner r;
-    Node *node = model->graph->outputs[0].node;
-    runner_open_sizes(&r, model->graph, (const int64_t[DIM_SYMBOLS]){3, 2, 1, 1},
-                      PRECISION_F32, NULL, &node, 1);
-    int32_t *ids = workspace_input(r.workspace, INPUT_IDS);
-    for (int i = 0; i < 6; i++) ids[i] = i % 5;
-    runner_run(&r);
-    const float *got = workspace_value(r.workspace, node);
-    for (int i = 0; i < 24; i++) {
-        const int row = i / 4 % 5, c = i % 4, t = i / 4 % 2;
-        const double word = sin((row * 4 + c) * 1.7 + 4); /* weights() */
-        const double y = fmax(sin(word) * c - (t * 4 + c), c);
-        if (!(fabs(got[i] - y) <= 1e-5)) fail_msg("y[%d]: %g, not %g", i, got[i], y);
-    }
-    runner_close(&r);
-    model_destroy(model);
+    check_fixed(fixed_size);
     arena_destroy(arena);
+}
+
+static double fixed_turned(int i) {
+    double y = word_weight(i, i % 4);
+    for (int c = 0; c < 4; c++) y -= word_weight(i, c);
+    return y;
 }
 
 /* Numbers [tokens, samples] of one sample: a 1 behind the tokens is the samples, not a
@@ -323,24 +342,7 @@ static void test_fixed_turned(void **state) {
     sum = ONNX_RESHAPE(b, sum, 6, 1);
     x = ONNX_NODE(b, "Sub", x, onnx_unsqueeze(b, sum, 2));
     end_fixed(b, ONNX_TRANSPOSE(b, x, 1, 0, 2));
-    Model *model = load_model(path);
-    const Type want = {DTYPE_F32, 3, {DIM_N, DIM_T, 4}};
-    assert_true(type_equal(&model->graph->outputs[0].node->type, &want));
-    Runner r;
-    Node *node = model->graph->outputs[0].node;
-    runner_open_sizes(&r, model->graph, (const int64_t[DIM_SYMBOLS]){3, 2, 1, 1},
-                      PRECISION_F32, NULL, &node, 1);
-    int32_t *given = workspace_input(r.workspace, INPUT_IDS);
-    for (int i = 0; i < 6; i++) given[i] = i % 5;
-    runner_run(&r);
-    const float *got = workspace_value(r.workspace, node);
-    for (int i = 0; i < 24; i++) {
-        double y = sin((i / 4 % 5 * 4 + i % 4) * 1.7 + 4); /* weights() */
-        for (int c = 0; c < 4; c++) y -= sin((i / 4 % 5 * 4 + c) * 1.7 + 4);
-        if (!(fabs(got[i] - y) <= 1e-5)) fail_msg("y[%d]: %g, not %g", i, got[i], y);
-    }
-    runner_close(&r);
-    model_destroy(model);
+    check_fixed(fixed_turned);
     arena_destroy(arena);
 }
 
