@@ -68,6 +68,14 @@ typedef struct Flag {
     char letter; /* "-l VALUE"; 0 = it has none */
 } Flag;
 
+/* An example of a command: a row of cli/examples.def. */
+typedef struct Example {
+    const char *command, *line;
+} Example;
+
+/* All examples, ended by one without a command. */
+const Example *example_list(void);
+
 /* All flags, ended by one without a name; all commands, ended by one without a function;
  * the first is the one without a name of its own. */
 const Flag *flag_list(void);
@@ -84,13 +92,16 @@ const Command *command_find(const char *name);
 Status cli_parse(Cli *cli, int argc, char **argv, Diag *diag);
 
 /* What `compress help` tells beside commands, passes, ops and formats of data sets. */
-#define HELP_TOPICS "recipe, data, exit-codes"
+#define HELP_TOPICS "recipe, data, exit-codes, man"
 
 /* Prints the help of the program, or of one command, made from the tables. */
 void cli_help(const Command *command, FILE *out);
 
 /* Prints the exit codes, one in a line. */
 void help_exit_codes(FILE *out);
+
+/* Prints the manual page of section 1, in roff. */
+void help_man_page(FILE *out);
 
 /* Prints a script for bash that completes commands, flags, their values and the names of
  * passes, which end with NULL. */

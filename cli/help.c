@@ -7,13 +7,14 @@
 /* Column where the help of a flag begins, and that of a command. */
 enum { FLAG_COLUMN = 28, COMMAND_COLUMN = 13 };
 
-static const struct {
-    const char *command, *line;
-} examples[] = {
+const Example *example_list(void) {
+    static const Example list[] = {
 #define EXAMPLE(command, line) {command, line},
 #include "cli/examples.def"
 #undef EXAMPLE
-};
+        {NULL, NULL}};
+    return list;
+}
 
 /* Prints the rows of the flags that a command takes, or those of every command. */
 static void help_flags(const char *title, const Command *command, FILE *out) {
@@ -37,11 +38,11 @@ static void help_flags(const char *title, const Command *command, FILE *out) {
 
 static void help_examples(const Command *command, FILE *out) {
     bool any = false;
-    for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
-        if (strcmp(examples[i].command, command->name) != 0) continue;
+    for (const Example *example = example_list(); example->command; example++) {
+        if (strcmp(example->command, command->name) != 0) continue;
         if (!any) fprintf(out, "\nExamples:\n");
         any = true;
-        fprintf(out, "  %s\n", examples[i].line);
+        fprintf(out, "  %s\n", example->line);
     }
 }
 

@@ -157,11 +157,7 @@ static Status unknown_op(const char *name, Arena *arena, Diag *diag) {
     for (int i = 0; i < ops->count; i++) names[i] = ops->ops[i]->name;
     Status status =
         diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL, "unknown op \"%s\"", name);
-    const char *nearest = name_nearest(name, names, ops->count);
-    if (nearest)
-        diag_hint(diag, "did you mean \"%s\"?", nearest);
-    else
-        diag_hint(diag, "`compress ops` lists the ops");
+    name_hint(diag, name, names, ops->count, "`compress ops` lists the ops");
     return status;
 }
 
@@ -214,11 +210,18 @@ static void topic_exit_codes(Arena *arena) {
     help_exit_codes(stdout);
 }
 
+static void topic_man(Arena *arena) {
+    (void)arena;
+    help_man_page(stdout);
+}
+
 static const struct {
     const char *name;
     void (*print)(Arena *arena);
-} topics[] = {
-    {"recipe", topic_recipe}, {"data", topic_data}, {"exit-codes", topic_exit_codes}};
+} topics[] = {{"recipe", topic_recipe},
+              {"data", topic_data},
+              {"exit-codes", topic_exit_codes},
+              {"man", topic_man}};
 enum { TOPICS = sizeof topics / sizeof *topics };
 
 static Status unknown_help(const char *name, Arena *arena, Diag *diag) {
@@ -238,8 +241,7 @@ static Status unknown_help(const char *name, Arena *arena, Diag *diag) {
               "expected the name of a command, a pass, an op, a format of data sets, or "
               "one of " HELP_TOPICS ", found \"%s\"",
               name);
-    const char *nearest = name_nearest(name, names, count);
-    if (nearest) diag_hint(diag, "did you mean \"%s\"?", nearest);
+    name_hint(diag, name, names, count, NULL);
     return STATUS_USAGE;
 }
 
