@@ -3,70 +3,8 @@
 
 #include "io/onnx/eval.h"
 #include "io/onnx/reopen.h"
-#include "ir/model_parts.h"
 
 #include <string.h>
-
-/* Few tokens: tables of positions may be short. */
-static const int64_t SAMPLES[NET_PROBES] = {2, 3}, TOKENS[NET_PROBES] = {3, 5},
-                     SOURCE_TOKENS[NET_PROBES] = {4, 7};
-
-int64_t probe_samples(int probe) {
-    return SAMPLES[probe];
-}
-
-int64_t probe_tokens(int probe) {
-    return TOKENS[probe];
-}
-
-int64_t probe_source_tokens(int probe) {
-    return SOURCE_TOKENS[probe];
-}
-
-int64_t probe_file_count(const Net *net, int counted) {
-    const int last = NET_PROBES - 1;
-    const int64_t any[COUNTED] = {SAMPLES[last], TOKENS[last], SOURCE_TOKENS[last]};
-    return net->fixed[counted] > 0 ? net->fixed[counted] : any[counted];
-}
-
-/* Filled up at the end, as tokenizers do, by other lengths in every sample. */
-bool probe_mask(int64_t tokens, int64_t n, int64_t t) {
-    return t < tokens - 2 * n;
-}
-
-bool probe_is_source(const Net *net, const char *input) {
-    return net->translates &&
-           (strcmp(input, INPUT_IDS) == 0 || strcmp(input, INPUT_MASK) == 0);
-}
-
-const OnnxTensorType *probe_input_type(const NetValue *input) {
-    const OnnxType *type = input->input->type;
-    const bool tensor = type && type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE;
-    return tensor ? type->tensor_type : NULL;
-}
-
-InputKind probe_input_kind(const NetValue *input) {
-    static const struct {
-        const char *name;
-        InputKind kind;
-    } NAMES[] = {{INPUT_IDS, INPUT_TOKENS},
-                 {"input", INPUT_TOKENS},
-                 {"ids", INPUT_TOKENS},
-                 {"tokens", INPUT_TOKENS},
-                 {INPUT_TARGET_IDS, INPUT_TOKENS},
-                 {INPUT_TYPES, INPUT_TYPE_IDS},
-                 {"segment_ids", INPUT_TYPE_IDS},
-                 {INPUT_MASK, INPUT_PADDING},
-                 {INPUT_TARGET_MASK, INPUT_PADDING},
-                 {"input_mask", INPUT_PADDING},
-                 {"mask", INPUT_PADDING},
-                 {"position_ids", INPUT_POSITIONS},
-                 {INPUT_PIXELS, INPUT_IMAGE},
-                 {"use_cache_branch", INPUT_SWITCH}};
-    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
-        if (strcmp(input->name, NAMES[i].name) == 0) return NAMES[i].kind;
-    return strncmp(input->name, "past_", 5) == 0 ? INPUT_PAST : INPUT_OTHER;
-}
 
 /* ---- inputs ---- */
 
@@ -77,12 +15,13 @@ typedef struct Counts {
 } Counts;
 
 static Counts probe_counts(int probe) {
-    return (Counts){{SAMPLES[probe], TOKENS[probe], SOURCE_TOKENS[probe]}, true};
+    return (Counts){
+        {probe_samples(probe), probe_tokens(probe), probe_source_tokens(probe)}, true};
 }
 
 static Counts file_counts(const Net *net) {
     Counts counts = {.opens = false};
-    for (int i = 0; i < COUNTED; i++) counts.at[i] = probe_file_count(net, i);
+    for (int i = 0; i < COUNTED; i++) counts.at[i] = reopen_file_count(net, i);
     return counts;
 }
 
@@ -197,11 +136,11 @@ static Status probe_node(Net *net, ArrayPool *pool, NetNode *node, int probe,
 static bool has_tokens_first(const Net *net, const NetValue *value) {
     for (int p = 0; p < NET_PROBES; p++) {
         const Array *shape = value->probe[p];
-        if (!shape || shape->rank < 2 || shape->rank > 3 || shape->dim[1] != SAMPLES[p] ||
-            shape->dim[0] == SAMPLES[p])
+        if (!shape || shape->rank < 2 || shape->rank > 3 ||
+            shape->dim[1] != probe_samples(p) || shape->dim[0] == probe_samples(p))
             return false;
-        if (shape->rank == 2 && shape->dim[0] != TOKENS[p] &&
-            !(net->translates && shape->dim[0] == SOURCE_TOKENS[p]))
+        if (shape->rank == 2 && shape->dim[0] != probe_tokens(p) &&
+            !(net->translates && shape->dim[0] == probe_source_tokens(p)))
             return false;
     }
     return true;
@@ -211,8 +150,8 @@ static bool has_tokens_first(const Net *net, const NetValue *value) {
 static bool has_joined_rows(const NetValue *value) {
     for (int p = 0; p < NET_PROBES; p++) {
         const Array *shape = value->probe[p];
-        if (!shape || shape->rank != 2 || shape->dim[0] <= SAMPLES[p] ||
-            shape->dim[0] % SAMPLES[p] != 0)
+        if (!shape || shape->rank != 2 || shape->dim[0] <= probe_samples(p) ||
+            shape->dim[0] % probe_samples(p) != 0)
             return false;
     }
     return true;

@@ -2,7 +2,7 @@
 #include "io/onnx/reopen.h"
 
 #include "io/onnx/eval.h"
-#include "io/onnx/probe.h"
+#include "io/onnx/probe_input.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -84,12 +84,20 @@ static bool is_open(const Size *size) {
     return false;
 }
 
+static int64_t probe_count(int probe, int counted) {
+    return counted == COUNTED_SAMPLES  ? probe_samples(probe)
+           : counted == COUNTED_TOKENS ? probe_tokens(probe)
+                                       : probe_source_tokens(probe);
+}
+
+int64_t reopen_file_count(const Net *net, int counted) {
+    return net->fixed[counted] > 0 ? net->fixed[counted]
+                                   : probe_count(NET_PROBES - 1, counted);
+}
+
 static Size counted_size(const Net *net, int counted) {
-    Size size = {{probe_file_count(net, counted)}};
-    for (int p = 0; p < NET_PROBES; p++)
-        size.at[1 + p] = counted == COUNTED_SAMPLES  ? probe_samples(p)
-                         : counted == COUNTED_TOKENS ? probe_tokens(p)
-                                                     : probe_source_tokens(p);
+    Size size = {{reopen_file_count(net, counted)}};
+    for (int p = 0; p < NET_PROBES; p++) size.at[1 + p] = probe_count(p, counted);
     return size;
 }
 

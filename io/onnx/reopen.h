@@ -31,6 +31,10 @@ int64_t reopen_fixed(const NetValue *input, int dim);
 /* What a dimension of an input counts where a file may fix it; -1 = nothing. */
 int reopen_counted(const Net *net, const NetValue *input, int dim);
 
+/* How many samples, tokens or tokens of a source there are when the file's own sizes are
+ * evaluated: the number that it fixes, or as many as in the last probe. */
+int64_t reopen_file_count(const Net *net, int counted);
+
 /* Fills Net.fixed by the inputs; all 0 where nothing is fixed, or inputs differ, or there
  * are too few tokens for the probes. */
 void reopen_find(Net *net);
