@@ -18,8 +18,8 @@ typedef struct SummaryRow {
 /* Rows of a run: sizes, then what it measured, then its time; in the arena. */
 SummaryRow *summary_rows(const Run *run, Arena *arena, int *count);
 
-/* "1.91x smaller", "1.10x larger", "same"; "" when one is not known. `times` is the sign
- * for "x". */
+/* "1.91x smaller", "1.10x larger", "0.3 % larger" where that is next to nothing, "same"
+ * where it is nothing; "" when one is not known. `times` is the sign for "x". */
 const char *summary_ratio(Arena *arena, double before, double after, const char *times);
 
 /* Sizes and metrics as texts; "" = not known. */

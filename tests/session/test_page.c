@@ -5,6 +5,7 @@
 #include "session/page/html.h"
 #include "session/page/markup.h"
 #include "session/page/palette.h"
+#include "session/page/summary.h"
 #include "tests/support/check.h"
 
 #include <math.h>
@@ -183,11 +184,33 @@ static void test_contrast(void **state) {
     }
 }
 
+/* What is nearly the same is told from what is. */
+static void test_ratios(void **state) {
+    (void)state;
+    static const struct {
+        double before, after;
+        const char *text;
+    } CASES[] = {{1000, 500, "2.00x smaller"},
+                 {1000, 1100, "1.10x larger"},
+                 {1000, 1000, "same"},
+                 {1000, 998, "0.2 % smaller"},
+                 {1000, 1003, "0.3 % larger"},
+                 {1000, 999.99, "0.001 % smaller"},
+                 {0, 1000, ""},
+                 {NAN, 1000, ""}};
+    Arena *arena = arena_create();
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+        assert_string_equal(summary_ratio(arena, CASES[i].before, CASES[i].after, "x"),
+                            CASES[i].text);
+    arena_destroy(arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_axes),   cmocka_unit_test(test_labels),
-        cmocka_unit_test(test_markup), cmocka_unit_test(test_long_line),
-        cmocka_unit_test(test_gaps),   cmocka_unit_test(test_contrast),
+        cmocka_unit_test(test_axes),     cmocka_unit_test(test_labels),
+        cmocka_unit_test(test_markup),   cmocka_unit_test(test_long_line),
+        cmocka_unit_test(test_ratios),   cmocka_unit_test(test_gaps),
+        cmocka_unit_test(test_contrast),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
