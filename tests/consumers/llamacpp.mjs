@@ -1,6 +1,7 @@
 // Runs a GGUF file in llama.cpp (npm node-llama-cpp 3.22.1, its prebuilt program).
 //
 //     node llamacpp.mjs text MODEL.gguf EXPECTED.txt TOKENS PROMPT
+//     node llamacpp.mjs agrees MODEL.gguf EXPECTED.txt SHARE PROMPT
 //     node llamacpp.mjs runs MODEL.gguf TOKENS PROMPT
 //     node llamacpp.mjs tokens MODEL.gguf INPUTS.safetensors TEXT
 //     node llamacpp.mjs embedding MODEL.gguf EXPECTED.safetensors TOLERANCE TEXT
@@ -8,7 +9,9 @@
 // text: the likeliest tokens after a prompt must be those of the file, which is what `compress
 // generate MODEL --prompt PROMPT --max-tokens TOKENS` prints (which begins with the token that
 // begins a text, if there is one). Keys and values are kept as f32.
-// runs: the same, and all that is asked is that there are so many tokens.
+// agrees: of the tokens of such a file, read one after the other, so large a share must be the
+// likeliest ones where they stand: llama.cpp rounds activations where weights are quantised.
+// runs: as text, and all that is asked is that there are so many tokens.
 // tokens: writes the tokens of a text, with those around it, as inputs of `compress run`.
 // embedding: the vector of a text must equal the mean of the rows of `last_hidden_state`, from
 // `compress run`, of length 1, within the tolerance in every number.
@@ -77,6 +80,18 @@ if (what === 'embedding') {
     fine = text === wanted;
     console.log(fine ? `${made.length} tokens, ${text.length} characters`
         : `differs behind ${same} characters: ...${JSON.stringify(text.slice(Math.max(0, same - 20), same + 20))}`);
+} else if (what === 'agrees') {
+    const [file, share, prompt] = rest;
+    const context = await model.createContext({ contextSize: 256, threads: 1, sequences: 1 });
+    const text = fs.readFileSync(file, 'utf8').replace(/\n$/, '');
+    const ids = [...(model.tokens.bos === null ? [] : [model.tokens.bos]), ...model.tokenize(text)];
+    const given = ids.length - model.tokenize(text).length + model.tokenize(prompt).length;
+    const answers = await context.getSequence().controlledEvaluate(ids.slice(0, -1).map((token, i) =>
+        (i + 1 < given ? token : [token, { generateNext: { token: true } }])));
+    let same = 0;
+    for (let i = given; i < ids.length; i++) same += answers[i - 1].next.token === ids[i];
+    fine = ids.length > given && same >= Number(share) * (ids.length - given);
+    console.log(`${same} of ${ids.length - given} tokens are the likeliest ones`);
 } else {
     const { made } = await generate(Number(rest[0]), rest[1]);
     fine = made.length === Number(rest[0]);

@@ -11,14 +11,23 @@ llama_text() { # MODEL PASSES DTYPE TOKENS PROMPT
         node "$modules/llamacpp.mjs" text "$work/model.gguf" "$work/text" "$4" "$5"
 }
 
+# How many tokens of our likeliest text are llama.cpp's, from quantised weights as they are.
+llama_agrees() { # MODEL PASSES SHARE TOKENS PROMPT
+    local model
+    model=$(compressed "$1" "$2") || return 1
+    "$COMPRESS" convert "$model" "$work/model.gguf" --quiet &&
+        "$COMPRESS" generate "$model" --prompt "$5" --max-tokens "$4" >"$work/text" &&
+        node "$modules/llamacpp.mjs" agrees "$work/model.gguf" "$work/text" "$3" "$5"
+}
+
 # The vector of a text in llama.cpp, whose GELU is the one by tanh, in f16.
-llama_vector() { # MODEL PASSES
+llama_vector() { # MODEL PASSES [TOLERANCE]
     local model text='The cat sat on the mat.'
     model=$(compressed "$1" "$2") || return 1
     "$COMPRESS" convert "$model" "$work/model.gguf" --quiet &&
         node "$modules/llamacpp.mjs" tokens "$work/model.gguf" "$work/in.safetensors" "$text" &&
         "$COMPRESS" run "$model" --input "$work/in.safetensors" --output "$work/out.safetensors" --quiet &&
-        node "$modules/llamacpp.mjs" embedding "$work/model.gguf" "$work/out.safetensors" 1e-3 "$text"
+        node "$modules/llamacpp.mjs" embedding "$work/model.gguf" "$work/out.safetensors" "${3:-1e-3}" "$text"
 }
 
 heads='prune_heads: {score: magnitude, ranking: global, keep_ratio: 0.6}'
@@ -39,11 +48,17 @@ if [ -n "$released" ]; then
     for type in f32 f16 q8_0 q4_0; do
         line "llama.cpp: stories15M, $type" llama_text "$stories" '' $type 200 "$prompt"
     done
+    for bits in int8 'int8, activations: int8' int4 'int4, group: 32, asymmetric: true'; do
+        line "llama.cpp: stories15M, $bits" llama_agrees "$stories" "quantize: {dtype: $bits}" 0.95 200 "$prompt"
+    done
     line "llama.cpp: stories15M, unequal heads and units" llama_text "$stories" "$prune" f32 200 "$prompt"
     line "llama.cpp: stories15M, blocks removed" llama_text "$stories" "$blocks" f32 200 "$prompt"
     line "llama.cpp: stories15M, a layer removed" llama_text "$stories" 'remove_layer: {drop: [3]}' f32 200 "$prompt"
     for model in minilm-l6-v2 gte-small; do
         line "llama.cpp: $model" llama_vector "$released/$model" ''
+    done
+    for bits in int8 int4; do
+        line "llama.cpp: gte-small, $bits" llama_vector "$released/gte-small" "quantize: {dtype: $bits}" 1e-2
     done
     line "llama.cpp: gte-small, a layer removed" llama_vector "$released/gte-small" 'remove_layer: {drop: [5]}'
 fi

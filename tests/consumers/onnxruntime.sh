@@ -2,10 +2,10 @@
 # and what writes texts token by token with its states.
 
 # All tokens at once. Where python3-onnx is, its checker reads the file.
-onnx_outputs() { # MODEL PASSES
+onnx_outputs() { # MODEL PASSES [TOLERANCE] [ACTIVATIONS]
     local model size
     model=$(compressed "$1" "$2") || return 1
-    "$COMPRESS" convert "$model" "$work/model.onnx" --quiet || return 1
+    onnx_file "$model" "${4:-}" || return 1
     if /usr/bin/python3 -c 'import onnx' 2>/dev/null; then
         /usr/bin/python3 -c 'import sys, onnx.checker as c; c.check_model(sys.argv[1], full_check=True)' "$work/model.onnx" || return 1
     fi
@@ -13,8 +13,15 @@ onnx_outputs() { # MODEL PASSES
         # shellcheck disable=SC2086
         "$COMPRESS" ir "$model" | node "$modules/random_inputs.mjs" "$work/in.safetensors" $size &&
             "$COMPRESS" run "$model" --input "$work/in.safetensors" --output "$work/out.safetensors" --quiet &&
-            node "$modules/ort_outputs.mjs" "$work/model.onnx" "$work/in.safetensors" "$work/out.safetensors" 1e-4 || return 1
+            node "$modules/ort_outputs.mjs" "$work/model.onnx" "$work/in.safetensors" "$work/out.safetensors" "${3:-1e-4}" || return 1
     done
+}
+
+# A model as ONNX; values of 8 bits are rounded as its writer's option says.
+onnx_file() { # MODEL [ACTIVATIONS]
+    printf 'version: 1\nseed: 1\nmodel: %s\npasses: []\noutput: {path: %s%s}\n' "$1" "$work/model.onnx" \
+        "${2:+, activations: $2}" >"$work/write.yaml"
+    "$COMPRESS" --recipe "$work/write.yaml" --quiet >"$work/write.log" 2>&1 || { cat "$work/write.log" >&2; return 1; }
 }
 
 # Token by token, by the folder that transformers.js would load.
@@ -114,8 +121,25 @@ onnx "marian, pruned" "$marian" 'prune_heads: {score: magnitude, keep_ratio: 0.5
 onnx "marian, t2r" "$marian" 'attention_to_t2r: {feature_size: 4}'
 onnx "rnn" "$rnn"
 onnx "rnn, mean" "$rnn" 'remove_attention'
+# Weights of few bits: with activations as they are outputs are ours. Where activations have 8
+# bits, `rows` is what this program computes until a last bit makes a step of a number, `dynamic`
+# has one scale for all of them.
+for model in bert llama vit marian; do
+    file=${!model}
+    for bits in 'int8' 'int4, group: 32' 'int4, group: 64, asymmetric: true' 'int8, embeddings: false'; do
+        line "onnxruntime: $model, $bits" onnx_outputs "$file" "quantize: {dtype: $bits}"
+    done
+    line "onnxruntime: $model, int8 rows" onnx_outputs "$file" 'quantize: {dtype: int8, activations: int8}' 0.01 rows
+    line "onnxruntime: $model, int8 dynamic" onnx_outputs "$file" 'quantize: {dtype: int8, activations: int8}' 0.15 dynamic
+done
+line "onnxruntime: bert, exits, int4" onnx_outputs "$bert" 'add_exits: {init: copy}, quantize: {dtype: int4}'
+line "onnxruntime: llama, t2r, int8" onnx_outputs "$llama" 'attention_to_t2r: {feature_size: 8}, quantize: {dtype: int8}'
+line "onnxruntime: bert, shared, int4" onnx_outputs "$bert" 'weight_multiplex: {group: 2, mixing: none, position: none}, quantize: {dtype: int4}'
 line "onnxruntime: bert, nested exits" onnx_leaves "$bert"
 steps "llama" "$llama"
+steps "llama, int8" "$llama" 'quantize: {dtype: int8}'
+steps "llama, int4" "$llama" 'quantize: {dtype: int4, asymmetric: true}'
+steps "marian, int8" "$marian" 'quantize: {dtype: int8}'
 steps "llama, t2r" "$llama" 'attention_to_t2r: {feature_size: 8, keep_softmax: [1]}'
 steps "llama, elu1" "$llama" 'attention_to_t2r: {feature: elu1}'
 steps "llama, pruned" "$llama" 'remove_block: {block: attention, drop: [1]}, prune_ffn: {score: magnitude, keep_ratio: 0.5}'
@@ -131,5 +155,8 @@ if [ -n "$released" ]; then
         onnx "$model, pruned" "$released/$model" "$prune"
     done
     half='prune_heads: {score: magnitude, keep: 6}, prune_ffn: {score: magnitude, keep_ratio: 0.5}'
+    for bits in int8 int4; do onnx "gte-small, $bits" "$released/gte-small" "quantize: {dtype: $bits}"; done
+    line "onnxruntime: gte-small, int8 rows" onnx_outputs "$released/gte-small" 'quantize: {dtype: int8, activations: int8}' 0.1 rows
+    line "onnxruntime: gte-small, int8 dynamic" onnx_outputs "$released/gte-small" 'quantize: {dtype: int8, activations: int8}' 0.2 dynamic
     line "onnxruntime: gte-small, time at half the work" onnx_time "$released/gte-small" "$half"
 fi
