@@ -84,6 +84,11 @@ typedef struct Net {
  * by anything else; or with STATUS_IO. */
 Status net_read(Net **out, const char *path, const char *encoder, Diag *diag);
 
+/* net_read in two steps: what is stored is there after the first; the second makes real
+ * numbers of weights of few bits and puts the nodes into order. */
+Status net_open(Net **out, const char *path, const char *encoder, Diag *diag);
+Status net_settle(Net *net, Diag *diag);
+
 /* Frees the net; tensors retained elsewhere keep the mappings alive. NULL is allowed. */
 void net_destroy(Net *net);
 

@@ -255,8 +255,7 @@ static void note_users(Net *net) {
 /* ---- order ---- */
 
 /* Puts the nodes into topological order (Kahn, 1962); what is left has a cycle. */
-static Status sort_nodes(NetReader *reader) {
-    Net *net = reader->net;
+static Status sort_nodes(Net *net, Diag *diag) {
     const size_t count = (size_t)net->node_count;
     int *waits = ARENA_ARRAY(net->arena, int, count);
     NetNode **sorted = ARENA_ARRAY(net->arena, NetNode *, count);
@@ -282,7 +281,7 @@ static Status sort_nodes(NetReader *reader) {
         }
     for (int i = 0; i < net->node_count; i++)
         if (waits[net->nodes[i]->order] > 0)
-            return net_fail(net, net->nodes[i], STATUS_FORMAT, reader->diag,
+            return net_fail(net, net->nodes[i], STATUS_FORMAT, diag,
                             "it depends on itself");
     net->nodes = sorted;
     for (int i = 0; i < done; i++) sorted[i]->order = i;
@@ -382,13 +381,24 @@ static Status read_graph(NetReader *reader, const char *encoder) {
     if (net->encoder) TRY(read_encoder(reader, encoder));
     TRY(read_part(reader, net->model, net->path));
     net_files_sort(net);
+    return STATUS_OK;
+}
+
+Status net_settle(Net *net, Diag *diag) {
     net_dequantise(net);
     drop_unneeded(net);
     note_users(net);
-    return sort_nodes(reader);
+    return sort_nodes(net, diag);
 }
 
 Status net_read(Net **out, const char *path, const char *encoder, Diag *diag) {
+    TRY(net_open(out, path, encoder, diag));
+    const Status status = net_settle(*out, diag);
+    if (status != STATUS_OK) net_destroy(*out);
+    return status;
+}
+
+Status net_open(Net **out, const char *path, const char *encoder, Diag *diag) {
     Arena *arena = arena_create();
     Net *net = ARENA_NEW(arena, Net);
     net->arena = arena;

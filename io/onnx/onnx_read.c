@@ -221,6 +221,7 @@ static Status read_net(Model **out, Net *net, const Tree *beside, const OpTable 
     if (onnx_notes_read(*out, net)) return STATUS_OK;
     model_destroy(*out);
     *out = model_create(ops);
+    TRY(net_settle(net, diag));
     if (net->dequantised > 0)
         diag_warn(diag, LOC_FILE(net->path), NULL,
                   "%d weights of 8 bits or fewer become f32, and activations are not "
@@ -233,7 +234,7 @@ Status onnx_read(Model **out, const char *path, const OpTable *ops, Diag *diag) 
     Net *net;
     Arena *arena = arena_create();
     const char *encoder = encoder_beside(arena, path);
-    Status status = net_read(&net, path, encoder, diag);
+    Status status = net_open(&net, path, encoder, diag);
     if (status == STATUS_OK) {
         const char *folder = config_folder(arena, path);
         const Tree *beside = folder ? read_config(arena, folder, diag) : NULL;
