@@ -116,6 +116,7 @@ static bool factor(LinearFit *fit, const int64_t *index, int64_t s, double *l) {
         const int result = cholesky_f64(s, l);
         if (result <= 0) return result == 0;
         fit->lambda = fmax(10 * fit->lambda, least);
+        fit->raised = true;
     }
 }
 

@@ -23,6 +23,7 @@ typedef struct LinearFit {
     double *mean;            /* m: [K] */
     int64_t rows;
     double lambda; /* times the number of rows */
+    bool raised;   /* lambda had to grow: see fit_invert */
     double whole;  /* sum of squares of W h over all rows */
 } LinearFit;
 

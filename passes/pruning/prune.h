@@ -133,6 +133,7 @@ typedef struct PruneBlock {
     int64_t rows;   /* of the calibration data, with the errors of what `out` gives on
                        them; 0 = none */
     FitErrors errors;
+    bool few_rows, raised; /* fewer rows than `out` has inputs; see LinearFit */
 } PruneBlock;
 
 /* What a group keeps: increasing units. */

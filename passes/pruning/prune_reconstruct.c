@@ -269,6 +269,8 @@ static Status finish_refit(Refit *t, const PruneOptions *options, Diag *diag) {
             if (t->fit[i] != f) continue;
             t->blocks[i]->rows = fit->rows;
             t->blocks[i]->errors = errors;
+            t->blocks[i]->few_rows = fit->rows < fit->inputs;
+            t->blocks[i]->raised = fit->raised;
         }
     }
     return STATUS_OK;

@@ -124,6 +124,8 @@ static void record_block(const Prune *p, const PruneBlock *block, Tree *list) {
         tree_put_int(arena, row, "rows", block->rows);
         tree_put_real(arena, row, "error_cut", block->errors.cut);
         tree_put_real(arena, row, "error", block->errors.error);
+        if (block->few_rows) tree_put_bool(arena, row, "fewer_rows_than_inputs", true);
+        if (block->raised) tree_put_bool(arena, row, "damping_raised", true);
     }
     tree_append(arena, list, NULL, LOC_NONE, row);
 }
