@@ -112,12 +112,12 @@ static double cost_of(const Layer *layer, int64_t unit, double *room) {
     const int64_t w = layer->w, M = layer->M;
     const double *columns = layer->columns + unit * w * M;
     double *scaled = room + w * w;
-    if (!(layer->fit->whole > 0)) return 0;
+    if (!(layer->fit->scale > 0)) return 0;
     factor_block(layer->blocks + unit * w * w, w, room);
-    if (w == 1) return squares_of(columns, M) / (room[0] * room[0]) / layer->fit->whole;
+    if (w == 1) return squares_of(columns, M) / (room[0] * room[0]) / layer->fit->scale;
     memcpy(scaled, columns, (size_t)(w * M) * sizeof *scaled);
     cholesky_solve_f64(false, w, room, M, scaled, M);
-    return squares_of(scaled, w * M) / layer->fit->whole;
+    return squares_of(scaled, w * M) / layer->fit->scale;
 }
 
 static int64_t last_of(const Obs *obs, int64_t stripe) {

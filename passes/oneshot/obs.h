@@ -16,7 +16,7 @@
 
 typedef struct ObsRemoval {
     int64_t unit;
-    double cost; /* squares, as shares of fit->whole, summed over the layers */
+    double cost; /* squares, as shares of fit->scale, summed over the layers */
 } ObsRemoval;
 
 /* Takes `count` units out of `layers` layers that lose the same ones, one after the

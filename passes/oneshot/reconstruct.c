@@ -72,7 +72,7 @@ Status fit_set(LinearFit *fit, const Gram *gram, double damp, Diag *diag) {
         for (int64_t m = 0; gram_is_dead(gram, i) && m < fit->outputs; m++)
             fit->weight[m * K + i] = 0;
     fit->lambda = damp * trace / (double)K;
-    fit->whole = square_of(fit, fit->weight, true);
+    fit->scale = fit->whole = square_of(fit, fit->weight, true);
     return fit->whole < 0 ? fail_memory(fit, diag) : STATUS_OK;
 }
 

@@ -25,6 +25,8 @@ typedef struct LinearFit {
     double lambda; /* times the number of rows */
     bool raised;   /* lambda had to grow: see fit_invert */
     double whole;  /* sum of squares of W h over all rows */
+    double
+        scale; /* what costs of removals are shares of: whole, or what is set (obs.h) */
 } LinearFit;
 
 /* Memory for a layer of these sizes; weights, and the bias with `bias`, are zero and for

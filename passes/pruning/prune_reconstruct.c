@@ -137,6 +137,39 @@ static Status gather(Refit *t, Calibration *calibration, double damp, Diag *diag
 
 /* ---- scores ---- */
 
+/* Squares of the values behind the blocks of a group, by fit. */
+typedef struct Squares {
+    const Refit *refit;
+    double *sums; /* by fit */
+} Squares;
+
+/* CalibrationSink. */
+static Status add_squares(void *self, const CalibrationRows *rows, Diag *diag) {
+    const Squares *s = self;
+    (void)diag;
+    for (int i = 0; i < s->refit->block_count; i++) {
+        double sum = 0;
+        for (int64_t k = 0; k < rows[i].count * rows[i].width; k++)
+            sum += (double)rows[i].x[k] * (double)rows[i].x[k];
+        s->sums[s->refit->fit[i]] += sum;
+    }
+    return STATUS_OK;
+}
+
+/* Makes costs shares of the residual sums behind the blocks, which tell how much what a
+ * block gives counts there: layers can be compared by them. */
+static Status scale_costs(Refit *t, Calibration *calibration, Diag *diag) {
+    Arena *arena = t->prune->ctx->arena;
+    Node **values = ARENA_ARRAY(arena, Node *, (size_t)t->block_count);
+    Squares squares = {t, ARENA_ARRAY(arena, double, (size_t)t->fit_count)};
+    for (int i = 0; i < t->block_count; i++)
+        values[i] = drift_value(t->prune->graph, t->blocks[i]->out);
+    TRY(calibration_rows(calibration, values, t->block_count, add_squares, &squares,
+                         diag));
+    for (int f = 0; f < t->fit_count; f++) t->fits[f].scale = squares.sums[f];
+    return STATUS_OK;
+}
+
 /* Scores a group's units: the one that goes first has the least. Costs that fall again
  * count as much as the one before, so that taking units by their scores takes them in
  * order. */
@@ -164,6 +197,7 @@ Status prune_obs_scores(Prune *prunes, int count, Calibration *calibration,
             Refit t;
             refit_open(&t, &prunes[k], &prunes[k].groups[g]);
             Status status = gather(&t, calibration, options->calibration.damp, diag);
+            if (status == STATUS_OK) status = scale_costs(&t, calibration, diag);
             if (status == STATUS_OK) status = score_refit(&t, diag);
             refit_close(&t);
             TRY(status);
