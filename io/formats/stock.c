@@ -204,6 +204,10 @@ static bool explain(Text *why, const Graph *graph) {
             text_add(why, "its word embedding is factored");
             return true;
         }
+        if (node->role == ROLE_BRIDGE) {
+            text_add(why, "it has linear maps in place of layers");
+            return true;
+        }
         if (node->role == ROLE_FACTOR) {
             text_add(why, "projections of it are two factors each");
             return true;

@@ -208,6 +208,10 @@ Status outline_of_graph(Outline *out, Arena *arena, const Model *model, Diag *di
         return refuse(diag, NULL,
                       "expected projections of one matrix each, found some that are two "
                       "factors (the pass merge_factors with all: true multiplies them)");
+    if (graph_find(graph, NULL, -1, ROLE_BRIDGE))
+        return refuse(diag, NULL,
+                      "expected layers alone, found linear maps in place of "
+                      "some that were removed");
     if (encodes == decodes)
         return refuse(diag, NULL,
                       encodes ? "expected an encoder or a decoder, found both"

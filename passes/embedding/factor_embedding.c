@@ -6,8 +6,10 @@
  * Where the model has the right-hand side already, its W1 W2 is truncated again and the
  * nodes stay. The numbers are in factor_embedding_table.c. */
 #include "passes/embedding/factor_embedding_table.h"
+#include "passes/embedding/word_counts.h"
 
 #include "exec/linalg/blas.h"
+#include "exec/linalg/tall.h"
 #include "ir/rewrite.h"
 #include "ir/storage.h"
 #include "passes/fault.h"
@@ -21,7 +23,12 @@ typedef struct FactorOptions {
     double energy;
     double parameters, bytes; /* budgets: see measure_bound */
     bool allow_growth;
+    int weight; /* WEIGHT_ */
+    const char *data;
+    double alpha;
 } FactorOptions;
+
+enum { WEIGHT_NONE, WEIGHT_FREQUENCY };
 
 #define F FactorOptions
 static const Field fields[] = {
@@ -40,10 +47,18 @@ static const Field fields[] = {
     F_BOOL(
         F, allow_growth,
         "take ranks whose factors have more parameters than the table, with a warning"),
+    F_CHOICE(F, weight, "none|frequency",
+             "what the rows of the table count: all the same, or the more the oftener "
+             "their word is in data"),
+    F_STRING(F, data, "weight: frequency: data set whose words are counted",
+             .nullable = true),
+    F_REAL(F, alpha, 0, 4,
+           "weight: frequency: squared errors of a word's row count (1 + its number in "
+           "the data)^alpha"),
     F_END,
 };
 
-static const F defaults = {0};
+static const F defaults = {.alpha = 0.5};
 
 /* Options that give the rank. */
 #define FACTOR_WAYS "rank|energy|parameters|bytes"
@@ -65,6 +80,9 @@ typedef struct Factor {
     int64_t rank;         /* that is asked for; 0 = by energy */
     int64_t most;         /* largest rank that makes sense */
     int64_t even;         /* largest rank that is not growth */
+    double *weights;      /* by row; NULL = all the same */
+    Tensor scaled;        /* rows times the roots of their weights */
+    Tensor scaled_left;   /* and what comes of them */
 } Factor;
 
 /* ---- what there is ---- */
@@ -263,6 +281,78 @@ static Status guess_rank(const Factor *f, int64_t *rank, Diag *diag) {
     return STATUS_OK;
 }
 
+/* ---- weights of rows ---- */
+
+/* Counts the words that the lookups read, and makes weights of that. */
+static Status weigh(Factor *f, Diag *diag) {
+    const F *options = f->options;
+    Node **lookups = ARENA_ARRAY(f->ctx->arena, Node *, (size_t)f->lookups);
+    Batches *data = NULL;
+    int count = 0;
+    if (options->weight != WEIGHT_FREQUENCY) return STATUS_OK;
+    for (Node *n = f->graph->first; n; n = n->next)
+        if (is_lookup(n, f->table)) lookups[count++] = n;
+    for (int i = 0; i < count; i++)
+        if (!node_is_input(lookups[i]->in[0]))
+            return step_fail_option(f->ctx, "weight", diag,
+                                    "expected words that an input of the model names, "
+                                    "found some that op %s computes",
+                                    lookups[i]->in[0]->op->name);
+    const DataUse use = {.graph = f->graph, .roots = lookups, .root_count = count};
+    TRY(step_data(f->ctx, options->data, &use, &data, diag));
+    if (f->ctx->plan || !data) return STATUS_OK;
+    double *weights = ARENA_ARRAY(f->ctx->arena, double, (size_t)f->rows);
+    double all = 0, seen = 0;
+    for (int i = 0; i < count; i++)
+        TRY(word_counts_add(weights, f->rows, data, lookups[i]->in[0]->name,
+                            f->ctx->watch, diag));
+    for (int64_t v = 0; v < f->rows; v++) {
+        all += weights[v];
+        seen += weights[v] > 0;
+        weights[v] = pow(1 + weights[v], options->alpha);
+    }
+    tree_put_real(f->ctx->arena, f->ctx->record, "words_counted", all);
+    tree_put_int(f->ctx->arena, f->ctx->record, "rows_seen", (int64_t)seen);
+    f->weights = weights;
+    return STATUS_OK;
+}
+
+/* The rows of a table times the roots of their weights, the largest of which is 1. */
+static Status scale_rows(Factor *f, const Tensor *table, Diag *diag) {
+    void *data = NULL;
+    double most = 0;
+    for (int64_t v = 0; v < f->rows; v++) most = fmax(most, f->weights[v]);
+    TRY(tensor_create(&f->scaled, DTYPE_F32, 2, table->dim, diag));
+    TRY(tensor_writable(&f->scaled, &data, diag));
+    for (int64_t v = 0; v < f->rows; v++) {
+        float *row = (float *)data + v * f->width;
+        const float root = (float)sqrt(f->weights[v] / most);
+        tensor_read_f32(table, v * f->width, f->width, row);
+        for (int64_t h = 0; h < f->width; h++) row[h] *= root;
+    }
+    return STATUS_OK;
+}
+
+/* Puts the rows themselves, seen by the directions that were found, in place of the
+ * scaled ones: of a rank's directions no other rows are nearer. */
+static Status take_rows(Factor *f, Tsvd *found, const Tensor *table, Diag *diag) {
+    const int64_t rank = found->right.dim[0];
+    Tensor left = {0};
+    void *data = NULL;
+    TRY(tensor_create(&left, DTYPE_F32, 2, (int64_t[]){f->rows, rank}, diag));
+    Status status = tensor_writable(&left, &data, diag);
+    if (status == STATUS_OK)
+        status = tall_project(data, table, tensor_data(&found->right), rank,
+                              f->ctx->threads, diag);
+    if (status != STATUS_OK) {
+        tensor_release(&left);
+        return status;
+    }
+    f->scaled_left = found->left;
+    found->left = left;
+    return STATUS_OK;
+}
+
 /* ---- rewriting ---- */
 
 /* Puts the factors into the graph; takes over the tensors. */
@@ -314,11 +404,35 @@ static Status use_factors(Factor *f, const Tensor *table, const Tsvd *found,
         return status;
     }
     Arena *arena = f->ctx->arena;
+    if (f->weights) {
+        FactorError weighted;
+        const Status measured = factor_measure(&weighted, &f->scaled, &f->scaled_left,
+                                               &right, f->ctx->threads, diag);
+        if (measured != STATUS_OK) {
+            tensor_release(&right);
+            return measured;
+        }
+        tree_put_real(arena, f->ctx->record, "weighted_error", weighted.relative);
+    }
     tree_put_real(arena, f->ctx->record, "error", error.absolute);
     tree_put_real(arena, f->ctx->record, "relative_error", error.relative);
     tree_put_real(arena, f->ctx->record, "energy", 1 - error.relative * error.relative);
     f->ctx->exact = error.row <= EXACT_ROW;
     return apply(f, tensor_retain(&found->left), right, diag);
+}
+
+/* Decomposes the table, or its scaled rows. */
+static Status decompose(Factor *f, Tsvd *found, const Tensor *table, Diag *diag) {
+    const int threads = f->ctx->threads;
+    if (f->weights) TRY(scale_rows(f, table, diag));
+    const Tensor *rows = f->weights ? &f->scaled : table;
+    TRY(f->rank
+            ? tsvd(found, rows, f->rank, threads, diag)
+            : factor_by_energy(found, rows, f->options->energy, f->most, threads, diag));
+    if (!f->weights) return STATUS_OK;
+    const Status status = take_rows(f, found, table, diag);
+    if (status != STATUS_OK) tsvd_release(found);
+    return status;
 }
 
 static Status factor_weights(Factor *f, int64_t *rank, Diag *diag) {
@@ -330,16 +444,15 @@ static Status factor_weights(Factor *f, int64_t *rank, Diag *diag) {
                             f->ctx->threads, diag));
     else
         table = tensor_retain(stored);
-    const F *options = f->options;
-    Status status = f->rank ? tsvd(&found, &table, f->rank, f->ctx->threads, diag)
-                            : factor_by_energy(&found, &table, options->energy, f->most,
-                                               f->ctx->threads, diag);
+    Status status = decompose(f, &found, &table, diag);
     if (status == STATUS_MODEL) diag_note(diag, "in \"%s\"", f->table->storage->name);
     if (status == STATUS_OK) {
         status = use_factors(f, &table, &found, rank, diag);
         tsvd_release(&found);
     }
     tensor_release(&table);
+    tensor_release(&f->scaled);
+    tensor_release(&f->scaled_left);
     return status;
 }
 
@@ -382,6 +495,7 @@ static Status factor_run(PassContext *ctx, Model *model, const void *opaque, Dia
             (long long)f.most, (long long)f.rows, (long long)f.width,
             f.projection ? " that is factored already" : "", (long long)rank);
     if (rank) TRY(check_growth(&f, rank, diag));
+    TRY(weigh(&f, diag));
     TRY(storage_has_data(f.table->storage) ? factor_weights(&f, &rank, diag)
                                            : factor_shapes(&f, &rank, diag));
     record_shape(&f, rank);
@@ -392,10 +506,18 @@ static Status factor_check(const void *opaque, const StepSource *source, Diag *d
     const F *options = opaque;
     const int ways = (options->rank > 0) + (options->energy > 0) +
                      (options->parameters > 0) + (options->bytes > 0);
-    if (ways == 1) return STATUS_OK;
-    return option_fail(source, FACTOR_WAYS, STATUS_RECIPE, diag,
-                       "expected one of rank, energy, parameters and bytes, found %s",
-                       ways ? "several" : "none");
+    if (ways != 1)
+        return option_fail(source, FACTOR_WAYS, STATUS_RECIPE, diag,
+                           "expected one of rank, energy, parameters and bytes, found %s",
+                           ways ? "several" : "none");
+    const bool weighted = options->weight == WEIGHT_FREQUENCY;
+    if (weighted && !options->data)
+        return option_fail(source, "weight", STATUS_RECIPE, diag,
+                           "expected data with it, a data set whose words are counted");
+    if (!weighted && (options->data || options->alpha != defaults.alpha))
+        return option_fail(source, "data|alpha", STATUS_RECIPE, diag,
+                           "needs weight: frequency");
+    return STATUS_OK;
 }
 
 const Pass pass_factor_embedding = {
@@ -405,6 +527,7 @@ const Pass pass_factor_embedding = {
     .fields = fields,
     .options_size = sizeof(F),
     .defaults = &defaults,
+    .data_options = "data",
     .exactness = PASS_LOSSY,
     .effects = {.needs = MODEL_WORD_EMBEDDING, .gives = MODEL_FACTORED_EMBEDDING},
     .check = factor_check,

@@ -80,13 +80,19 @@ static PruneBlock *block_of(const Refit *t, int fit) {
     return t->blocks[i];
 }
 
+/* The projection that reads the units of a block: the first of two factors, where it ends
+ * in two. */
+static Node *reader_of(const PruneBlock *block) {
+    return block->slots[SLOT_OUT].owner;
+}
+
 /* The bias of a fit's projections, where they alone read it and it is stored. */
 static Node *bias_of(const Refit *t, int fit) {
     Node **users = ARENA_ARRAY(t->prune->ctx->arena, Node *, (size_t)t->block_count);
-    Node *bias = node_operand(block_of(t, fit)->out, "bias");
+    Node *bias = node_operand(reader_of(block_of(t, fit)), "bias");
     int count = 0;
     for (int i = 0; i < t->block_count; i++)
-        if (t->fit[i] == fit) users[count++] = t->blocks[i]->out;
+        if (t->fit[i] == fit) users[count++] = reader_of(t->blocks[i]);
     const bool own = bias && bias->storage &&
                      storage_used_by(t->prune->graph, bias, (StorageUsers){users, count});
     return own ? bias : NULL;
@@ -94,7 +100,7 @@ static Node *bias_of(const Refit *t, int fit) {
 
 /* Reads a projection's weights as [outputs, inputs], and its bias. */
 static Status read_layer(LinearFit *fit, const Refit *t, int index, Diag *diag) {
-    const Node *out = block_of(t, index)->out, *bias = bias_of(t, index);
+    const Node *out = reader_of(block_of(t, index)), *bias = bias_of(t, index);
     const bool transposed = ((const LinearAttrs *)out->attrs)->transposed;
     const Tensor *w = storage_tensor(node_operand(out, "weight")->storage);
     const int64_t M = w->dim[transposed], K = w->dim[!transposed];
@@ -118,7 +124,7 @@ static Status gather(Refit *t, Calibration *calibration, double damp, Diag *diag
     Arena *arena = t->prune->ctx->arena;
     Node **inputs = ARENA_ARRAY(arena, Node *, (size_t)t->block_count);
     Gram *grams = ARENA_ARRAY(arena, Gram, (size_t)t->block_count);
-    for (int i = 0; i < t->block_count; i++) inputs[i] = t->blocks[i]->out->in[0];
+    for (int i = 0; i < t->block_count; i++) inputs[i] = reader_of(t->blocks[i])->in[0];
     TRY(calibration_gram(calibration, inputs, t->block_count, grams, diag));
     Status status = STATUS_OK;
     for (int f = 0; f < t->fit_count && status == STATUS_OK; f++) {
@@ -263,7 +269,7 @@ static Status replace(const Refit *t, Node *leaf, const double *values, int64_t 
 
 static Status write_layer(const Refit *t, int index, Diag *diag) {
     const LinearFit *fit = &t->fits[index];
-    const Node *out = block_of(t, index)->out;
+    const Node *out = reader_of(block_of(t, index));
     Node *bias = bias_of(t, index);
     TRY(replace(t, node_operand(out, "weight"), fit->weight, fit->outputs, fit->inputs,
                 ((const LinearAttrs *)out->attrs)->transposed, diag));

@@ -177,11 +177,33 @@ static Status choose_by_relevance(IntList *drop, const Removal *r, IntList layer
     return status;
 }
 
+/* Those of the smallest influence, the first of equals. */
+static void choose_by_influence(IntList *drop, const Removal *r, IntList layers) {
+    bool *taken = ARENA_ARRAY(r->ctx->arena, bool, (size_t)layers.count);
+    if (!r->influence) {
+        choose_spread(drop, r, layers);
+        tree_put_bool(r->ctx->arena, r->ctx->record, "approximate", true);
+        r->ctx->guessed = true;
+        return;
+    }
+    for (int i = 0; i < drop->count; i++) {
+        int best = -1;
+        for (int k = 0; k < layers.count; k++)
+            if (!taken[k] && (best < 0 || r->influence[layers.items[k]] <
+                                              r->influence[layers.items[best]]))
+                best = k;
+        taken[best] = true;
+        drop->items[i] = layers.items[best];
+    }
+}
+
 Status removal_choose(IntList *drop, const Removal *r, IntList layers, int64_t count,
                       RemovalOrder order, Diag *diag) {
     *drop = (IntList){ARENA_ARRAY(r->ctx->arena, int64_t, count), (int)count};
     if (order == ORDER_RELEVANCE) {
         TRY(choose_by_relevance(drop, r, layers, diag));
+    } else if (order == ORDER_INFLUENCE) {
+        choose_by_influence(drop, r, layers);
     } else if (order == ORDER_RANDOM) {
         int64_t *drawn = ARENA_ARRAY(r->ctx->arena, int64_t, layers.count);
         random_permutation(random_key_name(r->ctx->seed, "removal"), drawn, layers.count);

@@ -4,24 +4,53 @@
 #define COMPRESS_PASSES_REMOVAL_REMOVAL_H
 
 #include "passes/block.h"
+#include "passes/oneshot/calibration.h"
 #include "passes/posterior/prior.h"
 
-#define REMOVAL_ORDERS "spread|relevance|random"
-typedef enum RemovalOrder { ORDER_SPREAD, ORDER_RELEVANCE, ORDER_RANDOM } RemovalOrder;
+#define REMOVAL_ORDERS "spread|relevance|random|influence"
+typedef enum RemovalOrder {
+    ORDER_SPREAD,
+    ORDER_RELEVANCE,
+    ORDER_RANDOM,
+    ORDER_INFLUENCE
+} RemovalOrder;
 
 #define REMOVAL_ORDER_HELP                                                               \
     "which go when only their number is given: such that those that stay are spread "    \
     "over the depth; those whose removal the posterior finds most plausible (see "       \
-    "estimate_posterior), one after another; or random ones"
+    "estimate_posterior), one after another; random ones; or those that change what "    \
+    "they read least on data (see data)"
 
 typedef struct Removal {
     PassContext *ctx;
     Graph *graph;
     const char *stack;
-    int part; /* of the layers: BLOCK_ALL or a BlockKind */
+    int part;                /* of the layers: BLOCK_ALL or a BlockKind */
+    const double *influence; /* by layer (removal_influence); NULL = not known */
 } Removal;
 
-/* Chooses `count` of `layers` (ascending) into `drop`, ascending. `relevance` takes them
+/* Checks that options about data come with an order or a bridge that looks at them. */
+Status removal_check_data(const CalibrationOptions *options, bool used,
+                          const StepSource *source, Diag *diag);
+
+/* Opens the calibration set for what goes in and what comes out of what goes of `layers`;
+ * NULL where the options name none, as when planning. Fails as calibration_open does. */
+Status removal_calibrate(Calibration **out, const Removal *removal, IntList layers,
+                         const CalibrationOptions *options, Diag *diag);
+
+/* Finds the influence of `layers`, or of their blocks: 1 - cos(x, y) of
+ * what goes in and what comes out, the mean over the rows of the calibration set (Men et
+ * al., ShortGPT, 2024); 0 for a row that is 0 on one side. Recorded as "influence"; not
+ * known where `calibration` is NULL. Fails as calibration_rows does. */
+Status removal_influence(Removal *removal, IntList layers, Calibration *calibration,
+                         Diag *diag);
+
+/* What goes in and what comes out of what goes of a layer. Fails as layer_ends does, or
+ * layer_blocks. */
+Status removal_ends(LayerEnds *ends, const Removal *removal, int layer, Diag *diag);
+
+/* Chooses `count` of `layers` (ascending) into `drop`, ascending. `influence` takes those
+ * of the smallest, the first of equals. `relevance` takes them
  * one after another, each time the one of the smallest relevance
  * (passes/posterior/relevance.h), conditions on its zeros and goes on; it records what it
  * took as "relevance". When planning it spreads, and the record says "approximate". Fails

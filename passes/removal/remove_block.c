@@ -11,6 +11,7 @@ typedef struct BlockOptions {
     int order; /* RemovalOrder */
     int prior; /* PriorKind */
     const char *stack;
+    CalibrationOptions calibration;
 } BlockOptions;
 
 #define B BlockOptions
@@ -30,10 +31,11 @@ static const Field fields[] = {
              "stack of layers: encoder, decoder, ...; main: the decoder if there is one, "
              "else the encoder",
              .expect = "the name of a stack"),
+    F_CALIBRATION(B, calibration),
     F_END,
 };
 
-static const B defaults = {.stack = "main"};
+static const B defaults = {.stack = "main", .calibration = CALIBRATION_DEFAULTS};
 
 static Status block_check(const void *opaque, const StepSource *source, Diag *diag) {
     const B *options = opaque;
@@ -46,6 +48,8 @@ static Status block_check(const void *opaque, const StepSource *source, Diag *di
     if (options->order != ORDER_SPREAD && !options->drop_count)
         return option_fail(source, "order", STATUS_RECIPE, diag,
                            "expected drop_count with it, found a list of layers");
+    TRY(removal_check_data(&options->calibration, options->order == ORDER_INFLUENCE,
+                           source, diag));
     const IntList drop = options->drop;
     for (int i = 0; i < drop.count; i++)
         for (int j = 0; j < i; j++)
@@ -101,6 +105,16 @@ static Status listed(IntList *out, const Removal *r, const Layers *layers, IntLi
     }
     sort_numbers(out->items, out->count);
     return STATUS_OK;
+}
+
+static Status measure_influence(Removal *r, const Layers *layers, const B *options,
+                                Diag *diag) {
+    Calibration *calibration = NULL;
+    if (options->order != ORDER_INFLUENCE) return STATUS_OK;
+    TRY(removal_calibrate(&calibration, r, layers->with, &options->calibration, diag));
+    const Status status = removal_influence(r, layers->with, calibration, diag);
+    calibration_close(calibration);
+    return status;
 }
 
 static Status resolve(IntList *drop, const Removal *r, const Layers *layers,
@@ -163,11 +177,12 @@ static void record(const Removal *r, IntList drop, int left) {
 static Status block_run(PassContext *ctx, Model *model, const void *opaque, Diag *diag) {
     const B *options = opaque;
     const PriorKind prior = (PriorKind)options->prior;
-    const Removal removal = {ctx, model->graph, stack_named(model->graph, options->stack),
-                             options->block};
+    Removal removal = {ctx, model->graph, stack_named(model->graph, options->stack),
+                       options->block, NULL};
     Layers layers;
     IntList drop, keep;
     TRY(find_layers(&layers, &removal, diag));
+    TRY(measure_influence(&removal, &layers, options, diag));
     TRY(resolve(&drop, &removal, &layers, options, diag));
     TRY(find_kept(&keep, &removal, &layers, drop, diag));
     Model *before = prior == PRIOR_GAUSSIAN ? model_copy(model) : NULL;
@@ -186,6 +201,7 @@ const Pass pass_remove_block = {
     .fields = fields,
     .options_size = sizeof(B),
     .defaults = &defaults,
+    .data_options = "data",
     .exactness = PASS_LOSSY,
     .effects = {.gives = MODEL_WHOLE_LAYERS | MODEL_EQUAL_WIDTHS,
                 .takes = MODEL_WHOLE_LAYERS | MODEL_EQUAL_WIDTHS | MODEL_EXIT_RULE},

@@ -1,6 +1,7 @@
 /* remove_layer: takes layers out of a stack; what fed a removed layer feeds whoever used
  * it. See passes/layers.h, and passes/removal/removal.h for the weights that stay. */
 #include "passes/budget.h"
+#include "passes/removal/bridge.h"
 #include "passes/removal/removal.h"
 
 #include <stdlib.h>
@@ -12,6 +13,8 @@ typedef struct RemoveOptions {
     int order; /* RemovalOrder */
     int prior; /* PriorKind */
     const char *stack;
+    bool bridge;
+    CalibrationOptions calibration;
 } RemoveOptions;
 
 #define R RemoveOptions
@@ -30,10 +33,14 @@ static const Field fields[] = {
              "stack of layers: encoder, decoder, ...; main: the decoder if there is one, "
              "else the encoder",
              .expect = "the name of a stack"),
+    F_BOOL(R, bridge,
+           "layers that go leave the linear map that comes nearest to what they did on "
+           "data, one for all that stood together"),
+    F_CALIBRATION(R, calibration),
     F_END,
 };
 
-static const R defaults = {.stack = "main"};
+static const R defaults = {.stack = "main", .calibration = CALIBRATION_DEFAULTS};
 
 /* Options that say which layers go. */
 #define REMOVE_WAYS "keep|drop|count|drop_count|" BUDGET_NAMES
@@ -72,6 +79,53 @@ static Status check_numbers(PassContext *ctx, const R *options, int depth, Diag 
     return STATUS_OK;
 }
 
+/* ---- taking out ---- */
+
+/* Takes layers [first, last] out, with a bridge in their place; `number` stands in its
+ * name. */
+static Status bridge_run(const Removal *r, Model *model, int first, int last,
+                         BridgeSpan *span, Calibration *calibration, double damp,
+                         Diag *diag) {
+    LayerEnds in, out;
+    const int depth = graph_layer_count(model->graph, r->stack);
+    IntList gone = {ARENA_ARRAY(r->ctx->arena, int64_t, (size_t)(last - first + 1)), 0};
+    for (int l = first; l <= last; l++) gone.items[gone.count++] = l;
+    TRY(layer_ends(&in, r->ctx, model->graph, r->stack, first, diag));
+    TRY(layer_ends(&out, r->ctx, model->graph, r->stack, last, diag));
+    span->x = in.input;
+    span->y = out.output;
+    TRY(bridge_add(r->ctx, model->graph, calibration, damp, span, diag));
+    TRY(layers_keep(r->ctx, model, r->stack, removal_others(r->ctx->arena, gone, depth),
+                    diag));
+    if (calibration) calibration_restart(calibration);
+    return STATUS_OK;
+}
+
+/* Takes layers `gone` out of a stack of `depth`, those that stand together at a time
+ * where they are bridged: a later bridge sees what the earlier ones give. */
+static Status take_out(const Removal *r, Model *model, const R *options, IntList gone,
+                       int depth, Calibration *calibration, Diag *diag) {
+    Arena *arena = r->ctx->arena;
+    if (!options->bridge)
+        return layers_keep(r->ctx, model, r->stack, removal_others(arena, gone, depth),
+                           diag);
+    Tree *list = tree_put_list(arena, r->ctx->record, "bridges");
+    for (int i = 0, end; i < gone.count; i = end) {
+        end = i + 1;
+        while (end < gone.count && gone.items[end] == gone.items[end - 1] + 1) end++;
+        const int first = (int)gone.items[i] - i; /* i of them are gone already */
+        BridgeSpan span = {
+            .stack = r->stack, .layer = -1, .first = gone.items[i], .error = -1};
+        TRY(bridge_run(r, model, first, first + end - i - 1, &span, calibration,
+                       options->calibration.damp, diag));
+        Tree *row = tree_add_map(arena, list);
+        tree_append(arena, row, "layers", LOC_NONE,
+                    layers_tree(arena, (IntList){gone.items + i, end - i}));
+        if (calibration) tree_put_real(arena, row, "relative_error", span.error);
+    }
+    return STATUS_OK;
+}
+
 /* ---- budgets ---- */
 
 /* What the model costs without `count` layers, those that would go. */
@@ -93,8 +147,7 @@ static Status measure_without(double *cost, const Removal *removal, const Model 
                                 removal_others(ctx.arena, (IntList){NULL, 0}, depth),
                                 count, (RemovalOrder)options->order, diag);
     if (status == STATUS_OK && count > 0)
-        status = layers_keep(&ctx, copy, removal->stack,
-                             removal_others(ctx.arena, drop, depth), diag);
+        status = take_out(&scratch, copy, options, drop, depth, NULL, diag);
     if (status == STATUS_OK) status = model_measure(&measure, copy, diag);
     *cost = measure_get(&measure, kind);
     model_destroy(copy);
@@ -185,6 +238,12 @@ static Status remove_check(const void *opaque, const StepSource *source, Diag *d
         return option_fail(source, "order", STATUS_RECIPE, diag,
                            "expected count, drop_count or a budget with it, found a list "
                            "of layers");
+    if (options->bridge && options->prior != PRIOR_COPY)
+        return option_fail(source, "bridge", STATUS_RECIPE, diag,
+                           "expected prior: copy with it");
+    TRY(removal_check_data(&options->calibration,
+                           options->order == ORDER_INFLUENCE || options->bridge, source,
+                           diag));
     TRY(budget_check(&options->budget, source, diag));
     TRY(check_duplicates("keep", options->keep, source, diag));
     TRY(check_duplicates("drop", options->drop, source, diag));
@@ -195,12 +254,12 @@ static Status remove_check(const void *opaque, const StepSource *source, Diag *d
 
 /* Takes the other layers out and gives those that stay their weights. */
 static Status keep_layers(const Removal *removal, Model *model, const R *options,
-                          IntList keep, int depth, Diag *diag) {
+                          IntList keep, int depth, Calibration *calibration, Diag *diag) {
     PassContext *ctx = removal->ctx;
     const IntList gone = removal_others(ctx->arena, keep, depth);
     Model *before = options->prior == PRIOR_GAUSSIAN ? model_copy(model) : NULL;
     IntList lineage;
-    Status status = layers_keep(ctx, model, removal->stack, keep, diag);
+    Status status = take_out(removal, model, options, gone, depth, calibration, diag);
     if (status == STATUS_OK)
         status = layers_lineage(&lineage, ctx->arena, ctx, model, removal->stack,
                                 keep.count, diag);
@@ -225,10 +284,20 @@ static Status remove_run(PassContext *ctx, Model *model, const void *opaque, Dia
     if (depth == 0)
         return step_fail(ctx, diag, "the model has no layers in stack \"%s\"",
                          options.stack);
-    const Removal removal = {ctx, model->graph, options.stack, BLOCK_ALL};
-    IntList keep;
-    TRY(resolve(&keep, &removal, model, &options, depth, diag));
-    return keep_layers(&removal, model, &options, keep, depth, diag);
+    Removal removal = {ctx, model->graph, options.stack, BLOCK_ALL, NULL};
+    const IntList all = removal_others(ctx->arena, (IntList){NULL, 0}, depth);
+    Calibration *calibration = NULL;
+    IntList keep = {NULL, 0};
+    TRY(removal_calibrate(&calibration, &removal, all, &options.calibration, diag));
+    Status status = STATUS_OK;
+    if (options.order == ORDER_INFLUENCE)
+        status = removal_influence(&removal, all, calibration, diag);
+    if (status == STATUS_OK)
+        status = resolve(&keep, &removal, model, &options, depth, diag);
+    if (status == STATUS_OK)
+        status = keep_layers(&removal, model, &options, keep, depth, calibration, diag);
+    calibration_close(calibration);
+    return status;
 }
 
 const Pass pass_remove_layer = {
@@ -236,10 +305,11 @@ const Pass pass_remove_layer = {
     .summary = "take layers out of a stack; the others keep their weights, or start from "
                "what a posterior says about them",
     .paper = "DistilBERT, a distilled version of BERT (2019), section 3; Bayesian "
-             "distillation of transformer models (2023), theorem 5",
+             "distillation of transformer models (2023), theorem 5; ShortGPT (2024)",
     .fields = fields,
     .options_size = sizeof(R),
     .defaults = &defaults,
+    .data_options = "data",
     .exactness = PASS_LOSSY,
     .effects = {.gives = MODEL_WHOLE_LAYERS | MODEL_EQUAL_WIDTHS,
                 .takes = MODEL_EXIT_RULE | MODEL_SHARED_LAYERS},

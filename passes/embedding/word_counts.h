@@ -1,0 +1,14 @@
+/* How often words occur in a data set. */
+#ifndef COMPRESS_PASSES_EMBEDDING_WORD_COUNTS_H
+#define COMPRESS_PASSES_EMBEDDING_WORD_COUNTS_H
+
+#include "passes/context.h"
+
+/* Adds to counts[words] how often each word stands in the column `ids` of all samples,
+ * padding left out: by the column of the mask, else by the lengths of samples. Ids
+ * outside of the table are not counted. Fails as fetching does, and with
+ * STATUS_INTERRUPTED. */
+Status word_counts_add(double *counts, int64_t words, const Batches *data,
+                       const char *ids, const Watch *watch, Diag *diag);
+
+#endif

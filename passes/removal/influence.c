@@ -1,0 +1,131 @@
+/* Influence: how much layers change what they read. See removal.h. */
+#include "passes/fault.h"
+#include "passes/removal/removal.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+Status removal_check_data(const CalibrationOptions *options, bool used,
+                          const StepSource *source, Diag *diag) {
+    static const CalibrationOptions defaults = CALIBRATION_DEFAULTS;
+    if (used && !options->data)
+        return option_fail(source, "order|bridge", STATUS_RECIPE, diag,
+                           "expected data with it, a data set to calibrate with");
+    if (!used && options->data)
+        return option_fail(source, "data", STATUS_RECIPE, diag,
+                           "needs order: influence or bridge: true");
+    if (!options->data && options->samples != defaults.samples)
+        return option_fail(source, "samples", STATUS_RECIPE, diag, "needs data");
+    if (!options->data && options->damp != defaults.damp)
+        return option_fail(source, "damp", STATUS_RECIPE, diag, "needs data");
+    return STATUS_OK;
+}
+
+Status removal_ends(LayerEnds *ends, const Removal *r, int layer, Diag *diag) {
+    LayerBlocks blocks;
+    *ends = (LayerEnds){0};
+    if (r->part == BLOCK_ALL)
+        return layer_ends(ends, r->ctx, r->graph, r->stack, layer, diag);
+    TRY(layer_blocks(&blocks, r->ctx, r->graph, r->stack, layer, diag));
+    for (int i = 0; i < blocks.count; i++) {
+        if (!block_is_part(&blocks.items[i], r->part)) continue;
+        if (!ends->input) ends->input = blocks.items[i].input;
+        ends->output = blocks.items[i].output;
+    }
+    return STATUS_OK;
+}
+
+/* Sums of cosines by layer. */
+typedef struct Cosines {
+    int count;      /* of layers */
+    double *sum;    /* by layer: of cosines, and the rows */
+    int *from, *to; /* by layer: which of the values */
+    Node **values;
+    int value_count;
+} Cosines;
+
+static double cosine(const float *x, const float *y, int64_t width) {
+    double xy = 0, xx = 0, yy = 0;
+    for (int64_t i = 0; i < width; i++) {
+        xy += (double)x[i] * (double)y[i];
+        xx += (double)x[i] * (double)x[i];
+        yy += (double)y[i] * (double)y[i];
+    }
+    return xx > 0 && yy > 0 ? xy / sqrt(xx * yy) : 1;
+}
+
+static Status add_cosines(void *self, const CalibrationRows *rows, Diag *diag) {
+    Cosines *c = self;
+    (void)diag;
+    for (int l = 0; l < c->count; l++) {
+        const CalibrationRows *x = &rows[c->from[l]], *y = &rows[c->to[l]];
+        double sum = 0;
+        for (int64_t r = 0; r < x->count; r++)
+            sum += cosine(x->x + r * x->width, y->x + r * y->width, x->width);
+        c->sum[2 * l] += sum;
+        c->sum[2 * l + 1] += (double)x->count;
+    }
+    return STATUS_OK;
+}
+
+static void record(const Removal *r, IntList layers, const double *influence) {
+    Arena *arena = r->ctx->arena;
+    Tree *list = tree_put_list(arena, r->ctx->record, "influence");
+    for (int i = 0; i < layers.count; i++) {
+        Tree *row = tree_add_map(arena, list);
+        tree_put_int(arena, row, "layer", layers.items[i]);
+        tree_put_real(arena, row, "influence", influence[layers.items[i]]);
+    }
+}
+
+/* Number of a value among those that are asked for, each once. */
+static int number_of(Cosines *c, Node *value) {
+    for (int i = 0; i < c->value_count; i++)
+        if (c->values[i] == value) return i;
+    c->values[c->value_count] = value;
+    return c->value_count++;
+}
+
+Status removal_influence(Removal *r, IntList layers, Calibration *calibration,
+                         Diag *diag) {
+    Arena *arena = r->ctx->arena;
+    const size_t count = (size_t)layers.count;
+    Cosines c = {.count = layers.count};
+    if (!calibration) return STATUS_OK;
+    c.sum = ARENA_ARRAY(arena, double, 2 * count);
+    c.from = ARENA_ARRAY(arena, int, count);
+    c.to = ARENA_ARRAY(arena, int, count);
+    c.values = ARENA_ARRAY(arena, Node *, 2 * count);
+    for (int i = 0; i < layers.count; i++) {
+        LayerEnds ends;
+        TRY(removal_ends(&ends, r, (int)layers.items[i], diag));
+        c.from[i] = number_of(&c, ends.input);
+        c.to[i] = number_of(&c, ends.output);
+    }
+    calibration_expect(calibration, 1);
+    TRY(calibration_rows(calibration, c.values, c.value_count, add_cosines, &c, diag));
+    double *influence =
+        ARENA_ARRAY(arena, double, (size_t)graph_layer_count(r->graph, r->stack));
+    for (int i = 0; i < layers.count; i++)
+        influence[layers.items[i]] =
+            c.sum[2 * i + 1] > 0 ? 1 - c.sum[2 * i] / c.sum[2 * i + 1] : 0;
+    record(r, layers, influence);
+    r->influence = influence;
+    return STATUS_OK;
+}
+
+Status removal_calibrate(Calibration **out, const Removal *r, IntList layers,
+                         const CalibrationOptions *options, Diag *diag) {
+    Node **values = ARENA_ARRAY(r->ctx->arena, Node *, 2 * (size_t)layers.count);
+    *out = NULL;
+    if (!options->data) return STATUS_OK;
+    for (int i = 0; i < layers.count; i++) {
+        LayerEnds ends;
+        TRY(removal_ends(&ends, r, (int)layers.items[i], diag));
+        values[2 * i] = ends.input;
+        values[2 * i + 1] = ends.output;
+    }
+    TRY(calibration_open(out, r->ctx, r->graph, values, 2 * layers.count, options, diag));
+    if (*out) calibration_record(*out, r->ctx->record);
+    return STATUS_OK;
+}
