@@ -8,7 +8,9 @@
 
 #include "ir/half.h"
 
-#ifdef __F16C__
+#include <string.h>
+
+#ifdef __SSE4_1__
 #include <immintrin.h>
 #endif
 
@@ -18,7 +20,7 @@
  * VECTOR_PANELS panels, with one SOLO_PANELS: about as many sums as there are registers.
  */
 #if defined(__AVX512F__)
-enum { LANES = 16, VECTORS = 12, VECTOR_PANELS = 2, SOLO_PANELS = 4 };
+enum { LANES = 16, VECTORS = 8, VECTOR_PANELS = 2, SOLO_PANELS = 4 };
 #elif defined(__AVX2__)
 enum { LANES = 8, VECTORS = 6, VECTOR_PANELS = 1, SOLO_PANELS = 4 };
 #elif defined(__aarch64__)
@@ -26,7 +28,7 @@ enum { LANES = 4, VECTORS = 6, VECTOR_PANELS = 1, SOLO_PANELS = 4 };
 #else
 enum { LANES = 4, VECTORS = 2, VECTOR_PANELS = 1, SOLO_PANELS = 2 };
 #endif
-enum { PARTS = PANEL_ROWS / LANES, /* registers of a panel */ SUMS = 24 };
+enum { PARTS = PANEL_ROWS / LANES, /* registers of a panel */ SUMS = 16 };
 
 #define VECTOR(type, bytes)                                                              \
     type __attribute__((vector_size(bytes), aligned(1), may_alias))
@@ -53,6 +55,14 @@ typedef struct Source {
 #define WIDEN_SIGNED(p)                                                                  \
     ((Ints)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p))))
 #define WIDEN(p) ((Words)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(p))))
+#elif defined(__SSE4_1__)
+ALWAYS_INLINE __m128i four_bytes(const void *p) {
+    int32_t bytes;
+    memcpy(&bytes, p, sizeof bytes);
+    return _mm_cvtsi32_si128(bytes);
+}
+#define WIDEN_SIGNED(p) ((Ints)_mm_cvtepi8_epi32(four_bytes(p)))
+#define WIDEN(p)        ((Words)_mm_cvtepu8_epi32(four_bytes(p)))
 #else
 typedef VECTOR(int8_t, LANES) SignedBytes;
 typedef VECTOR(uint8_t, LANES) Bytes;
