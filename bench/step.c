@@ -16,6 +16,7 @@
  * token. */
 #include "exec/generate/decode.h"
 #include "exec/linalg/blas.h"
+#include "exec/linalg/products.h"
 #include "exec/ops.h"
 #include "exec/run/forward.h"
 #include "exec/train/train.h"
@@ -241,6 +242,7 @@ int main(int argc, char **argv) {
                .batch = atoll(argv[3]),
                .tokens = atoll(argv[4]),
                .threads = atoi(argv[5])};
+    require(products_choose(PRODUCTS_AUTO, b.diag), b.diag);
     b.model = load(argv[2], arena, b.diag);
     if (strcmp(argv[1], "decode") == 0) {
         const bool half = argc > 6 && strcmp(argv[6], "bf16") == 0;

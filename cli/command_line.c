@@ -58,7 +58,8 @@ static const Flag flags[] = {
     {"products", "LIBRARY",
      F_CHOICE(
          Flags, products, PRODUCTS_NAMES,
-         "what multiplies matrices in inference: openblas, or onednn if it is there")},
+         "what multiplies matrices in inference: openblas; packed, our own loops with "
+         "weights packed once; onednn, if it is there")},
     {"prompt", "TEXT",
      F_STRING(Flags, prompt, "text to go on from, or sentence to translate",
               .empty = true)},

@@ -1,6 +1,5 @@
 /* Sessions: planning and running the steps, telling of them, and writing what comes of
  * it. */
-#include "exec/linalg/onednn.h"
 #include "exec/linalg/products.h"
 #include "exec/run/ticker.h"
 #include "io/datasets/dataset_hash.h"
@@ -203,7 +202,7 @@ static void note_run(Session *session) {
     Tree *run = tree_new(arena, TREE_MAP, LOC_NONE);
     tree_put_string(arena, run, "tool", "compress " COMPRESS_VERSION_TEXT);
     tree_put_string(arena, run, "processor", processor_name(processor_level()));
-    if (products_onednn()) tree_put_string(arena, run, "products", onednn_library());
+    if (products_name()) tree_put_string(arena, run, "products", products_name());
     tree_put_bool(arena, run, "fixed", getenv("COMPRESS_PROCESSOR") != NULL);
     tree_put_string(arena, run, "recipe", session->options.recipe);
     if (session->options.model)

@@ -67,6 +67,22 @@ const float *matrix_scales(const Matrix *matrix) {
 
 /* ---- real numbers ---- */
 
+/* Panel by panel, in pieces of 16 rows: writing goes from front to back. */
+static void pack_f32(const Matrix *matrix, const Tensor *weight, float *to) {
+    enum { PIECE = 64 };
+    float piece[PANEL_ROWS][PIECE];
+    const int64_t M = matrix->rows, K = matrix->columns;
+    for (int64_t first = 0; first < M; first += PANEL_ROWS)
+        for (int64_t at = 0, n; at < K; at += n) {
+            const int64_t lanes = M - first < PANEL_ROWS ? M - first : PANEL_ROWS;
+            n = K - at < PIECE ? K - at : PIECE;
+            for (int64_t lane = 0; lane < lanes; lane++)
+                tensor_read_f32(weight, (first + lane) * K + at, n, piece[lane]);
+            for (int64_t k = 0; k < n; k++, to += PANEL_ROWS)
+                for (int64_t lane = 0; lane < lanes; lane++) to[lane] = piece[lane][k];
+        }
+}
+
 static void put_element(const Matrix *matrix, void *data, int64_t row, int64_t k,
                         float value) {
     const int64_t panel = row / PANEL_ROWS, lane = row % PANEL_ROWS;
@@ -82,6 +98,10 @@ static void put_element(const Matrix *matrix, void *data, int64_t row, int64_t k
 static void pack_reals(const Matrix *matrix, const Tensor *weight, bool transposed,
                        void *data) {
     enum { PIECE = 1024 };
+    if (matrix->kind == STEP_F32 && !transposed) {
+        pack_f32(matrix, weight, data);
+        return;
+    }
     float piece[PIECE];
     const int64_t width = transposed ? matrix->rows : matrix->columns;
     const int64_t total = matrix->rows * matrix->columns;

@@ -1,6 +1,7 @@
 /* Packed: see exec/linalg/packed.h. */
 #include "exec/linalg/packed.h"
 
+#include "exec/linalg/products.h"
 #include "exec/ops.h"
 
 enum { WEIGHT = 1 }; /* operand of linear and of embedding */
@@ -15,9 +16,24 @@ int packed_form_of(const Node *node, int operand) {
 /* Sums of longer rows may not fit 32 bits, and q4 has several scales in a row: those are
  * multiplied as real numbers. */
 StepWeights packed_kind(const Tensor *tensor, int form) {
+    if (!dtype_is_quantised(tensor->dtype)) return STEP_F32;
     if (tensor->dtype == DTYPE_Q4) return STEP_Q4;
     return form == PACKED_WHOLE && tensor->group <= INTEGER_COLUMNS_MAX ? STEP_INT8
                                                                         : STEP_Q8;
+}
+
+/* All dimensions but the first are columns, as linear has them. */
+Matrix packed_matrix(const Tensor *tensor, int form) {
+    Matrix matrix = matrix_of(tensor, false, packed_kind(tensor, form));
+    matrix.rows = tensor->dim[0];
+    matrix.columns = matrix.rows > 0 ? tensor_count(tensor) / matrix.rows : 0;
+    return matrix;
+}
+
+/* Whether the weights of a tensor may be packed at all. */
+static bool can_pack(const Tensor *tensor) {
+    const bool real = dtype_is_real(tensor->dtype) && tensor->rank > 1;
+    return dtype_is_quantised(tensor->dtype) || (real && products_packed());
 }
 
 static PackedForms user_form(const Node *node, int operand) {
@@ -28,7 +44,7 @@ static PackedForms user_form(const Node *node, int operand) {
 
 PackedForms packed_forms(const Graph *graph, const Storage *storage) {
     PackedForms forms = 0;
-    if (!dtype_is_quantised(storage->tensor.dtype)) return 0;
+    if (!can_pack(&storage->tensor)) return 0;
     for (const Node *node = graph->first; node; node = node->next)
         for (int i = 0; i < node->in_count; i++)
             if (node->in[i] && node->in[i]->storage == storage)

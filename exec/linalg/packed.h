@@ -1,7 +1,8 @@
 /* Packed: in which forms inference keeps weights.
  *
  * Quantised weights that a linear multiplies with are packed once, and what reads them
- * otherwise decides whether they are kept as floats beside that. */
+ * otherwise decides whether they are kept as floats beside that. So are others where
+ * exec/linalg/products.h says so. */
 #ifndef COMPRESS_EXEC_LINALG_PACKED_H
 #define COMPRESS_EXEC_LINALG_PACKED_H
 
@@ -25,7 +26,8 @@ PackedForms packed_forms(const Graph *graph, const Storage *storage);
  */
 int packed_form_of(const Node *node, int operand);
 
-/* How the weights of a tensor are kept in a form. */
+/* How the weights of a tensor are kept in a form; the whole matrix, without data. */
 StepWeights packed_kind(const Tensor *tensor, int form);
+Matrix packed_matrix(const Tensor *tensor, int form);
 
 #endif

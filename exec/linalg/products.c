@@ -10,20 +10,22 @@
 #define VARIABLE "COMPRESS_PRODUCTS"
 
 /* Asked for where nothing but a graph is at hand; written before anything is computed. */
-static bool onednn;
+static Products chosen = PRODUCTS_OPENBLAS;
 
 Status products_choose(Products products, Diag *diag) {
     const char *given = getenv(VARIABLE);
     if (products == PRODUCTS_AUTO && given && *given) {
         if (strcmp(given, "onednn") == 0)
             products = PRODUCTS_ONEDNN;
+        else if (strcmp(given, "packed") == 0)
+            products = PRODUCTS_PACKED;
         else if (strcmp(given, "openblas") != 0)
             return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
-                             "environment variable %s: expected openblas or onednn, "
-                             "found \"%s\"",
+                             "environment variable %s: expected openblas, onednn or "
+                             "packed, found \"%s\"",
                              VARIABLE, given);
     }
-    onednn = false;
+    chosen = products == PRODUCTS_PACKED ? PRODUCTS_PACKED : PRODUCTS_OPENBLAS;
     if (products != PRODUCTS_ONEDNN) return STATUS_OK;
     if (processor_fixed())
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
@@ -36,10 +38,19 @@ Status products_choose(Products products, Diag *diag) {
                                           : "this program was built without oneDNN");
         return STATUS_USAGE;
     }
-    onednn = true;
+    chosen = PRODUCTS_ONEDNN;
     return STATUS_OK;
 }
 
 bool products_onednn(void) {
-    return onednn;
+    return chosen == PRODUCTS_ONEDNN;
+}
+
+bool products_packed(void) {
+    return chosen == PRODUCTS_PACKED;
+}
+
+const char *products_name(void) {
+    if (products_packed()) return "packed weights";
+    return products_onednn() ? onednn_library() : NULL;
 }

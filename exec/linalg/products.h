@@ -1,6 +1,7 @@
-/* Which library multiplies the rows of linears in float where no gradient is wanted:
- * OpenBLAS, or oneDNN with weights packed once (exec/linalg/onednn.h). Everything else in
- * float is OpenBLAS's. Results differ in last bits between the two. */
+/* What multiplies the rows of linears in float where no gradient is wanted: OpenBLAS,
+ * oneDNN with weights packed once (exec/linalg/onednn.h), or our own loops with weights
+ * packed once (exec/linalg/packed.h). Everything else in float is OpenBLAS's. Results
+ * differ in last bits between them. */
 #ifndef COMPRESS_EXEC_LINALG_PRODUCTS_H
 #define COMPRESS_EXEC_LINALG_PRODUCTS_H
 
@@ -10,8 +11,13 @@
 
 /* Names as in --products; auto is what the environment variable COMPRESS_PRODUCTS names,
  * and otherwise OpenBLAS. */
-#define PRODUCTS_NAMES "auto|openblas|onednn"
-typedef enum Products { PRODUCTS_AUTO, PRODUCTS_OPENBLAS, PRODUCTS_ONEDNN } Products;
+#define PRODUCTS_NAMES "auto|openblas|onednn|packed"
+typedef enum Products {
+    PRODUCTS_AUTO,
+    PRODUCTS_OPENBLAS,
+    PRODUCTS_ONEDNN,
+    PRODUCTS_PACKED
+} Products;
 
 /* Chooses for the whole program; before anything is computed. Fails with STATUS_USAGE
  * where oneDNN is asked for and cannot be had: in a program built without it, on a
@@ -19,7 +25,12 @@ typedef enum Products { PRODUCTS_AUTO, PRODUCTS_OPENBLAS, PRODUCTS_ONEDNN } Prod
  * but OpenBLAS was held. */
 Status products_choose(Products products, Diag *diag);
 
-/* Whether oneDNN was chosen. */
+/* Whether oneDNN was chosen, or packed weights. */
 bool products_onednn(void);
+bool products_packed(void);
+
+/* What was chosen, for reports: the library's name and version, "packed weights"; NULL =
+ * OpenBLAS. */
+const char *products_name(void);
 
 #endif

@@ -77,7 +77,7 @@ static Status pack_storage(Slot *slot, Diag *diag) {
     for (int form = 0; form < PACKED_FORMS; form++) {
         if (!(slot->forms & PACKED_IN(form))) continue;
         Matrix *matrix = &slot->packed[form];
-        *matrix = matrix_of(tensor, false, packed_kind(tensor, form));
+        *matrix = packed_matrix(tensor, form);
         TRY(buf_create(&slot->packed_data[form], matrix_bytes(matrix), diag));
         void *data = (void *)(uintptr_t)buf_data(slot->packed_data[form]);
         matrix_pack(matrix, tensor, false, data);
@@ -186,7 +186,7 @@ int64_t params_packed_bytes(const Graph *graph) {
         const PackedForms forms = packed_forms(graph, storage);
         for (int form = 0; form < PACKED_FORMS; form++)
             if (forms & PACKED_IN(form)) {
-                const Matrix matrix = matrix_of(tensor, false, packed_kind(tensor, form));
+                const Matrix matrix = packed_matrix(tensor, form);
                 bytes += matrix_bytes(&matrix);
             }
         if (forms & PACKED_ROWS) bytes += tensor_bytes(tensor);

@@ -1,7 +1,6 @@
 /* Replay: see replay.h. */
 #include "session/report/replay.h"
 
-#include "exec/linalg/onednn.h"
 #include "exec/linalg/products.h"
 #include "exec/ops.h"
 #include "io/files/file.h"
@@ -260,7 +259,7 @@ static void warn_level(const Replay *r, Diag *diag) {
 /* So may the products of another library. */
 static void warn_products(const Replay *r, Diag *diag) {
     const char *then = text_of(r->run, "products");
-    const char *now = products_onednn() ? onednn_library() : NULL;
+    const char *now = products_name();
     if (!then && !now) return;
     if (then && now && strcmp(then, now) == 0) return;
     diag_warn(

@@ -1,7 +1,6 @@
 /* Run report: see run_report.h. */
 #include "session/report/run_report.h"
 
-#include "exec/linalg/onednn.h"
 #include "exec/linalg/products.h"
 #include "exec/run/parallel.h"
 #include "exec/run/ticker.h"
@@ -136,7 +135,7 @@ static void put_host(Arena *arena, Tree *map) {
     struct utsname system;
     const char *model = processor_model(arena);
     tree_put_string(arena, map, "processor", processor_name(processor_level()));
-    if (products_onednn()) tree_put_string(arena, map, "products", onednn_library());
+    if (products_name()) tree_put_string(arena, map, "products", products_name());
     Tree *host = tree_put_map(arena, map, "host");
     if (uname(&system) == 0) tree_put_string(arena, host, "architecture", system.machine);
     if (model) tree_put_string(arena, host, "model", model);

@@ -3,7 +3,6 @@
 
 #include "exec/linalg/bf16.h"
 #include "exec/linalg/blas.h"
-#include "exec/linalg/onednn.h"
 #include "exec/linalg/products.h"
 #include "exec/processor.h"
 #include "io/datasets/dataset_hash.h"
@@ -53,8 +52,8 @@ static const char *processor_text(Arena *arena) {
 #endif
     return arena_printf(arena, "%s, %s, %s, %s%sbf16 by %s, libc %s",
                         processor_name(processor_level()), blas_core(), blas_library(),
-                        products_onednn() ? onednn_library() : "",
-                        products_onednn() ? ", " : "", bf16_products(), libc);
+                        products_name() ? products_name() : "",
+                        products_name() ? ", " : "", bf16_products(), libc);
 }
 
 StepKeys *step_keys_create(Session *session) {

@@ -1,6 +1,7 @@
 /* Packed weights of inference against float ones: which storages are kept how, equal
  * bytes where sums are whole numbers and rows are looked up, rounding elsewhere. */
 #include "exec/linalg/packed.h"
+#include "exec/linalg/products.h"
 #include "exec/plan/plan_build.h"
 #include "exec/run/run.h"
 #include "ir/quantised.h"
@@ -181,10 +182,30 @@ static void test_outputs(void **state) {
     fixture_close(&f);
 }
 
+/* With --products packed floats are packed too, and kept once. */
+static void test_floats(void **state) {
+    (void)state;
+    Fixture f;
+    Diag *diag = diag_create();
+    assert_null(products_name());
+    assert_ok(products_choose(PRODUCTS_PACKED, diag), diag);
+    assert_string_equal(products_name(), "packed weights");
+    fixture_open(&f);
+    assert_false(has_floats(&f, "float"));
+    const Matrix *matrix = params_packed(f.packed, graph_output(f.graph, "float"), 1);
+    assert_int_equal(matrix->kind, STEP_F32);
+    assert_int_equal(matrix->rows, WIDE);
+    fixture_close(&f);
+    test_outputs(NULL);
+    assert_ok(products_choose(PRODUCTS_OPENBLAS, diag), diag);
+    diag_destroy(diag);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_forms),
         cmocka_unit_test(test_outputs),
+        cmocka_unit_test(test_floats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
