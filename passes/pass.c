@@ -36,6 +36,7 @@ Status pass_fail_unknown(const char *name, Status status, Loc at, const char *ke
 PassEffects pass_effects(const Pass *pass, const void *options) {
     PassEffects effects = pass->effects;
     if (pass->effects_of) pass->effects_of(options, &effects);
+    if (pass->flags & PASS_TRAINS) effects.refuses |= MODEL_QUANTISED;
     return effects;
 }
 

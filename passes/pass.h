@@ -61,7 +61,8 @@ Status pass_fail_unknown(const char *name, Status status, Loc at, const char *ke
 /* All passes in the order of passes/passes.def, ended by NULL. */
 const Pass *const *pass_list(void);
 
-/* What a pass with these options needs and leaves. */
+/* What a pass with these options needs and leaves. Whatever trains refuses quantised
+ * weights: trained ones are real numbers, and would silently be that again. */
 PassEffects pass_effects(const Pass *pass, const void *options);
 
 /* Printed name of an exactness: "exact", "bounded", "lossy". */

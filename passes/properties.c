@@ -3,6 +3,7 @@
 
 #include "exec/ops.h"
 #include "ir/model_parts.h"
+#include "ir/storage.h"
 
 #include <string.h>
 
@@ -70,6 +71,9 @@ unsigned model_properties(const Model *model) {
     if (shares_layers(graph)) found |= MODEL_SHARED_LAYERS;
     if (has_whole_layers(graph, false)) found |= MODEL_WHOLE_LAYERS;
     if (has_whole_layers(graph, true)) found |= MODEL_EQUAL_WIDTHS;
+    for (int i = 0; i < graph->storage_count; i++)
+        if (dtype_is_quantised(storage_tensor(graph->storages[i])->dtype))
+            found |= MODEL_QUANTISED;
     for (const Node *node = graph->first; node; node = node->next) {
         if (node_is(node, &op_attention)) {
             found |= MODEL_SOFTMAX_ATTENTION;
@@ -105,7 +109,8 @@ const char *property_name(ModelProperty property) {
                                                         "a factored embedding",
                                                         "token types",
                                                         "stored importance",
-                                                        "factored projections"};
+                                                        "factored projections",
+                                                        "quantised weights"};
     for (int i = 0; i < MODEL_PROPERTIES; i++)
         if (property == 1u << i) return names[i];
     return "?";

@@ -25,10 +25,11 @@ typedef enum ModelProperty {
     MODEL_WORD_EMBEDDING = 1 << 11,    /* that looks words up */
     MODEL_FACTORED_EMBEDDING = 1 << 12, /* in a narrow table, with a projection behind */
     MODEL_TOKEN_TYPES = 1 << 13,
-    MODEL_IMPORTANCE = 1 << 14,      /* stored scores of heads and units */
-    MODEL_FACTORED_LINEARS = 1 << 15 /* projections that are two matrices each */
+    MODEL_IMPORTANCE = 1 << 14,       /* stored scores of heads and units */
+    MODEL_FACTORED_LINEARS = 1 << 15, /* projections that are two matrices each */
+    MODEL_QUANTISED = 1 << 16         /* weights of 8 or 4 bits */
 } ModelProperty;
-enum { MODEL_PROPERTIES = 16 };
+enum { MODEL_PROPERTIES = 17 };
 
 /* What a pass needs of a model and may do to it, as ORs of ModelProperty. */
 typedef struct PassEffects {

@@ -50,5 +50,6 @@ const Pass pass_cast = {
     .options_size = sizeof(CastOptions),
     .defaults = &defaults,
     .exactness = PASS_BOUNDED,
+    .effects = {.takes = MODEL_QUANTISED},
     .run = cast_run,
 };

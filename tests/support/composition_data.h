@@ -92,6 +92,7 @@ static const Row ROWS[] = {
     {"estimate_posterior", "{data: d, steps: 2, samples: 2, batch_size: 4}",
      "{data: d, steps: 2, samples: 2, batch_size: 4, covariance: kron}", NULL},
     {"cast", "{dtype: f16}", "{dtype: bf16}", NULL},
+    {"quantize", "{dtype: int8}", "{dtype: int4, group: 32}", NULL},
 };
 enum { ROW_COUNT = sizeof ROWS / sizeof *ROWS };
 

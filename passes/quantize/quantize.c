@@ -1,0 +1,352 @@
+/* quantize: weights of linear layers and embeddings as whole numbers of 8 or 4 bits. The
+ * numbers are chosen in rounding.c, and smoothing is in smooth.c. */
+#include "ir/quantised.h"
+#include "ir/storage.h"
+#include "passes/fault.h"
+#include "passes/nodes.h"
+#include "passes/oneshot/calibration.h"
+#include "passes/quantize/rounding.h"
+#include "passes/quantize/smooth.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum QuantizeType { QUANTIZE_INT8, QUANTIZE_INT4 } QuantizeType;
+typedef enum QuantizeMethod { QUANTIZE_NEAREST, QUANTIZE_GPTQ } QuantizeMethod;
+typedef enum QuantizeActs { QUANTIZE_ACT_FLOAT, QUANTIZE_ACT_INT8 } QuantizeActs;
+
+typedef struct QuantizeOptions {
+    int dtype;
+    int64_t group;
+    bool asymmetric;
+    int method;
+    int activations;
+    double smooth;
+    bool embeddings;
+    StringList only, skip;
+    CalibrationOptions calibration;
+} QuantizeOptions;
+
+/* Not given. */
+#define SMOOTH_NONE (-1.0)
+
+static const Field fields[] = {
+    F_CHOICE(QuantizeOptions, dtype, "int8|int4",
+             "whole numbers of 8 bits with a scale for each row, or of 4 bits with one "
+             "for each group along a row",
+             .required = true),
+    F_INT(QuantizeOptions, group, 32, 128, "int4: weights of a group: 32, 64 or 128"),
+    F_BOOL(QuantizeOptions, asymmetric, "int4: groups have zero points"),
+    F_CHOICE(QuantizeOptions, method, "nearest|gptq",
+             "nearest numbers, or columns one after the other on calibration data"),
+    F_CHOICE(QuantizeOptions, activations, "float|int8",
+             "int8: linear layers round what they read as well"),
+    F_REAL(QuantizeOptions, smooth, 0, 1,
+           "move this part of the activations' ranges into the weights, where a norm "
+           "can take it up"),
+    F_BOOL(QuantizeOptions, embeddings, "embeddings and what shares their weights too"),
+    F_STRINGS(QuantizeOptions, only, "storages: names, * is any text"),
+    F_STRINGS(QuantizeOptions, skip, "storages that stay as they are"),
+    F_CALIBRATION(QuantizeOptions, calibration),
+    F_END,
+};
+
+static const char *everything[] = {"*"};
+static const QuantizeOptions defaults = {.group = 64,
+                                         .smooth = SMOOTH_NONE,
+                                         .embeddings = true,
+                                         .only = {everything, 1},
+                                         .calibration = CALIBRATION_DEFAULTS};
+
+static bool needs_data(const QuantizeOptions *options) {
+    return options->method == QUANTIZE_GPTQ || options->smooth >= 0;
+}
+
+static Status quantize_check(const void *opaque, const StepSource *source, Diag *diag) {
+    const QuantizeOptions *options = opaque;
+    bool known = false;
+    for (int g = 0; g < QUANTISED_GROUPS; g++)
+        known |= options->group == QUANTISED_GROUP[g];
+    if (!known)
+        return option_fail(source, "group", STATUS_RECIPE, diag,
+                           "expected groups of 32, 64 or 128 weights, found %lld",
+                           (long long)options->group);
+    if (options->dtype == QUANTIZE_INT8 && options->asymmetric)
+        return option_fail(source, "asymmetric", STATUS_RECIPE, diag,
+                           "zero points are for int4: int8 is symmetric");
+    if (options->dtype == QUANTIZE_INT4 && options->activations == QUANTIZE_ACT_INT8)
+        return option_fail(source, "activations", STATUS_RECIPE, diag,
+                           "activations of 8 bits go with weights of int8: weights of "
+                           "int4 are multiplied as real numbers");
+    if (options->smooth >= 0 && options->activations != QUANTIZE_ACT_INT8)
+        return option_fail(source, "smooth", STATUS_RECIPE, diag,
+                           "smoothing is for activations of 8 bits: expected "
+                           "\"activations: int8\" beside it");
+    if (needs_data(options) && !options->calibration.data)
+        return option_fail(source, "method|smooth", STATUS_RECIPE, diag,
+                           "expected \"data\", a data set to calibrate with");
+    if (!needs_data(options) && options->calibration.data)
+        return option_fail(source, "data", STATUS_RECIPE, diag,
+                           "nothing is calibrated: expected \"method: gptq\" or "
+                           "\"smooth\" beside it");
+    return STATUS_OK;
+}
+
+/* State of one run. */
+typedef struct Quantizer {
+    PassContext *ctx;
+    Graph *graph;
+    const QuantizeOptions *options;
+    Tensor type;   /* what weights become, without a shape */
+    Node **chosen; /* leaves, in order of their first users */
+    bool *done;    /* by chosen leaf */
+    int count;
+    Calibration *calibration;
+    Tree *errors;
+    const char *worst;
+    double largest;
+    int64_t parameters, rounded; /* rounded: linear layers that round what they read */
+} Quantizer;
+
+/* ---- which weights ---- */
+
+static bool reads_weight(const Node *node, const Node *leaf) {
+    return (node_is(node, &op_linear) || node_is(node, &op_embedding)) &&
+           node->in[1] == leaf;
+}
+
+static bool is_transposed(const Node *node) {
+    return node_is(node, &op_linear) && ((const LinearAttrs *)node->attrs)->transposed;
+}
+
+static bool has_lookup(const Graph *graph, const Node *leaf) {
+    for (const Node *node = graph->first; node; node = node->next)
+        if (node_is(node, &op_embedding) && node->in[1] == leaf) return true;
+    return false;
+}
+
+static bool is_wanted(const Quantizer *z, const Node *leaf) {
+    const QuantizeOptions *options = z->options;
+    if (!leaf || !leaf->storage || leaf->type.rank < 2) return false;
+    const Tensor *tensor = storage_tensor(leaf->storage);
+    const Tensor shape = tensor_shape_like(&z->type, tensor->rank, tensor->dim);
+    return dtype_is_real(tensor->dtype) && tensor_count(tensor) > 0 &&
+           !tensor_same_form(tensor, &shape) &&
+           name_matches_any(&options->only, leaf->storage->name) &&
+           !name_matches_any(&options->skip, leaf->storage->name) &&
+           (options->embeddings || !has_lookup(z->graph, leaf));
+}
+
+static int find_chosen(const Quantizer *z, const Node *leaf) {
+    for (int i = 0; i < z->count; i++)
+        if (z->chosen[i] == leaf) return i;
+    return -1;
+}
+
+static Status choose(Quantizer *z, Diag *diag) {
+    Arena *arena = z->ctx->arena;
+    z->chosen = ARENA_ARRAY(arena, Node *, (size_t)z->graph->storage_count + 1);
+    z->done = ARENA_ARRAY(arena, bool, (size_t)z->graph->storage_count + 1);
+    for (const Node *node = z->graph->first; node; node = node->next) {
+        if (!node_is(node, &op_linear) && !node_is(node, &op_embedding)) continue;
+        if (is_wanted(z, node->in[1]) && find_chosen(z, node->in[1]) < 0)
+            z->chosen[z->count++] = node->in[1];
+    }
+    if (z->count > 0) return STATUS_OK;
+    return step_fail_option(z->ctx, "only|skip|embeddings", diag,
+                            "no linear layer or embedding has weights of such a name "
+                            "that are not of this type already");
+}
+
+/* ---- rounding them ---- */
+
+static void note_error(Quantizer *z, const Storage *storage, RoundingError error) {
+    const double relative = error.whole > 0 ? sqrt(error.off / error.whole) : 0;
+    tree_put_real(z->ctx->arena, z->errors, storage->name, relative);
+    if (z->worst && relative <= z->largest) return;
+    z->worst = storage->name;
+    z->largest = relative;
+}
+
+static Status round_leaf(Quantizer *z, int chosen, const GptqFactor *factor, Diag *diag) {
+    Storage *storage = z->chosen[chosen]->storage;
+    const Tensor *from = storage_tensor(storage);
+    Tensor to = tensor_shape_like(&z->type, from->rank, from->dim);
+    z->done[chosen] = true;
+    z->parameters += tensor_count(from);
+    if (storage_has_data(storage)) {
+        const int64_t bad = tensor_find_nonfinite(from);
+        if (bad >= 0)
+            return step_fail(z->ctx, diag, "%s: weight %lld is not finite", storage->name,
+                             (long long)bad);
+        TRY(tensor_allocate(&to, diag));
+        note_error(z, storage,
+                   factor ? round_gptq(&to, from, factor, z->ctx->threads)
+                          : round_nearest(&to, from, z->ctx->threads));
+    }
+    storage_set_values(storage, to);
+    return STATUS_OK;
+}
+
+/* ---- on calibration data ---- */
+
+/* Whether a leaf's columns are the inputs of all who read it, so that a Gram matrix tells
+ * what they are worth: rows that are looked up have none. */
+static bool has_inputs(const Quantizer *z, const Node *leaf) {
+    for (const Node *node = z->graph->first; node; node = node->next)
+        if (reads_weight(node, leaf) &&
+            (node_is(node, &op_embedding) || is_transposed(node)))
+            return false;
+    return true;
+}
+
+/* The different values that readers of a leaf multiply with it. */
+static int inputs_of(const Quantizer *z, const Node *leaf, Node **inputs) {
+    int count = 0;
+    for (Node *node = z->graph->first; node; node = node->next) {
+        if (!reads_weight(node, leaf)) continue;
+        bool known = false;
+        for (int i = 0; i < count; i++) known |= inputs[i] == node->in[0];
+        if (!known) inputs[count++] = node->in[0];
+    }
+    return count;
+}
+
+static bool same_inputs(Node *const *a, int count_a, Node *const *b, int count_b) {
+    return count_a == count_b && memcmp(a, b, (size_t)count_a * sizeof(Node *)) == 0;
+}
+
+/* The sum of the Gram matrices of values of one width. */
+static Status gram_of(Gram *out, Quantizer *z, Node *const *inputs, int count,
+                      Diag *diag) {
+    Gram *grams = memory_alloc((size_t)count, sizeof *grams);
+    Status status = calibration_gram(z->calibration, inputs, count, grams, diag);
+    for (int i = 1; i < count && status == STATUS_OK; i++) {
+        for (int64_t k = 0; k < grams[0].width * grams[0].width; k++)
+            grams[0].sum[k] += grams[i].sum[k];
+        gram_destroy(&grams[i]);
+    }
+    if (status == STATUS_OK) *out = grams[0];
+    free(grams);
+    return status;
+}
+
+/* Rounds a leaf and all others with the same inputs by one factor. */
+static Status round_with_inputs(Quantizer *z, int chosen, Diag *diag) {
+    const size_t nodes = (size_t)z->graph->node_count + 1;
+    Node **inputs = memory_alloc(nodes, sizeof *inputs);
+    Node **others = memory_alloc(nodes, sizeof *others);
+    const int count = inputs_of(z, z->chosen[chosen], inputs);
+    const char *name = z->chosen[chosen]->storage->name;
+    GptqFactor *factor = NULL;
+    Gram gram = {0};
+    Status status = gram_of(&gram, z, inputs, count, diag);
+    if (status == STATUS_OK) {
+        gram_damp(&gram, z->options->calibration.damp);
+        status = gptq_factor(&factor, &gram, name, diag);
+        gram_destroy(&gram);
+    }
+    for (int i = chosen; i < z->count && status == STATUS_OK; i++) {
+        if (z->done[i] || !has_inputs(z, z->chosen[i])) continue;
+        const int other_count = inputs_of(z, z->chosen[i], others);
+        if (same_inputs(inputs, count, others, other_count))
+            status = round_leaf(z, i, factor, diag);
+    }
+    gptq_factor_free(factor);
+    free(inputs);
+    free(others);
+    return status;
+}
+
+/* All values that are calibrated for. */
+static Status open_calibration(Quantizer *z, Diag *diag) {
+    Node **inputs = memory_alloc((size_t)z->graph->node_count + 1, sizeof *inputs);
+    int count = 0;
+    for (Node *node = z->graph->first; node; node = node->next)
+        if (node_is(node, &op_linear) && find_chosen(z, node->in[1]) >= 0)
+            inputs[count++] = node->in[0];
+    const Status status = calibration_open(&z->calibration, z->ctx, z->graph, inputs,
+                                           count, &z->options->calibration, diag);
+    free(inputs);
+    if (status == STATUS_OK && z->calibration)
+        calibration_record(z->calibration, z->ctx->record);
+    return status;
+}
+
+/* Who rounds first what is looked up makes the values that come behind it others. */
+static Status round_all(Quantizer *z, Diag *diag) {
+    const bool columns = z->options->method == QUANTIZE_GPTQ && z->calibration;
+    for (int i = 0; i < z->count; i++)
+        if (!columns || !has_inputs(z, z->chosen[i])) TRY(round_leaf(z, i, NULL, diag));
+    for (int i = 0; i < z->count; i++)
+        if (!z->done[i]) TRY(round_with_inputs(z, i, diag));
+    return STATUS_OK;
+}
+
+/* Linear layers of weights that are quantised now round what they read. */
+static Status round_activations(Quantizer *z, Diag *diag) {
+    for (Node *node = z->graph->first; node; node = node->next) {
+        if (!node_is(node, &op_linear) || is_transposed(node) ||
+            find_chosen(z, node->in[1]) < 0)
+            continue;
+        TRY(node_set(z->graph, node, diag, "act=i8"));
+        z->rounded++;
+    }
+    return STATUS_OK;
+}
+
+static Status quantize_all(Quantizer *z, Diag *diag) {
+    const QuantizeOptions *options = z->options;
+    if (options->smooth >= 0) {
+        SmoothReport report = {0};
+        TRY(smooth_activations(&report, z->ctx, z->graph, z->calibration, z->chosen,
+                               z->count, options->smooth, diag));
+        tree_put_int(z->ctx->arena, z->ctx->record, "smoothed", report.norms);
+    }
+    TRY(round_all(z, diag));
+    return options->activations == QUANTIZE_ACT_INT8 ? round_activations(z, diag)
+                                                     : STATUS_OK;
+}
+
+static Status quantize_run(PassContext *ctx, Model *model, const void *opaque,
+                           Diag *diag) {
+    const QuantizeOptions *options = opaque;
+    const bool int4 = options->dtype == QUANTIZE_INT4;
+    Quantizer z = {.ctx = ctx, .graph = model->graph, .options = options};
+    z.type = (Tensor){.dtype = int4 ? DTYPE_Q4 : DTYPE_Q8,
+                      .group = int4 ? options->group : 0,
+                      .zeros = int4 && options->asymmetric};
+    const int64_t before = (int64_t)graph_parameter_bytes(model->graph);
+    TRY(choose(&z, diag));
+    if (needs_data(options)) TRY(open_calibration(&z, diag));
+    z.errors = tree_new(ctx->arena, TREE_MAP, LOC_NONE);
+    const Status status = quantize_all(&z, diag);
+    calibration_close(z.calibration);
+    TRY(status);
+    tree_put_int(ctx->arena, ctx->record, "storages", z.count);
+    tree_put_int(ctx->arena, ctx->record, "parameters", z.parameters);
+    tree_put_int(ctx->arena, ctx->record, "bytes_before", before);
+    tree_put_int(ctx->arena, ctx->record, "bytes_after",
+                 (int64_t)graph_parameter_bytes(model->graph));
+    if (z.rounded) tree_put_int(ctx->arena, ctx->record, "rounded_inputs", z.rounded);
+    if (ctx->plan || !z.worst) return STATUS_OK;
+    tree_put_real(ctx->arena, ctx->record, "largest_error", z.largest);
+    tree_put_string(ctx->arena, ctx->record, "worst_storage", z.worst);
+    tree_append(ctx->arena, ctx->record, "errors", LOC_NONE, z.errors);
+    return STATUS_OK;
+}
+
+const Pass pass_quantize = {
+    .name = "quantize",
+    .summary = "round weights to 8 or 4 bits",
+    .paper = "GPTQ (Frantar et al., ICLR 2023), SmoothQuant (Xiao et al., ICML 2023)",
+    .fields = fields,
+    .options_size = sizeof(QuantizeOptions),
+    .defaults = &defaults,
+    .data_options = "data",
+    .exactness = PASS_LOSSY,
+    .effects = {.gives = MODEL_QUANTISED},
+    .check = quantize_check,
+    .run = quantize_run,
+};
