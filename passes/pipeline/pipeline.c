@@ -218,6 +218,9 @@ static Status step_fits(StepRun *run, Diag *diag) {
                        lacks ? "%s needs %s, which the model has not"
                              : "%s does not work on a model with %s",
                        step->pass->name, names.data);
+    if (!lacks && hinders == MODEL_QUANTISED)
+        diag_hint(diag, "quantize comes last; `cast: {dtype: f32}` makes its weights "
+                        "real numbers again");
     text_free(&names);
     return status;
 }

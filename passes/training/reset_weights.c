@@ -40,5 +40,6 @@ const Pass pass_reset_weights = {
     .options_size = sizeof(ResetOptions),
     .defaults = &defaults,
     .exactness = PASS_LOSSY,
+    .effects = {.takes = MODEL_QUANTISED},
     .run = reset_run,
 };

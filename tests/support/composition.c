@@ -193,6 +193,8 @@ static void check_works(Bench *bench, Model *model, const char *steps, Diag *dia
     assert_ok(graph_verify(model->graph, STATUS_INTERNAL, diag), diag);
     check_finite(bench, model, steps);
     Model *read = reload(bench, model, steps, diag);
+    if (model_properties(read) & MODEL_QUANTISED) /* training refuses them */
+        assert_ok(run_steps(read, bench, "cast: {dtype: f32}\n", false, diag), diag);
     if (run_steps(read, bench, train, false, diag) != STATUS_OK) {
         diag_print(diag, stderr);
         fault(bench, steps, "cannot be trained");
