@@ -32,6 +32,7 @@ int64_t quantised_width(const Tensor *tensor) {
 
 int64_t quantised_groups(const Tensor *tensor) {
     if (tensor->dtype == DTYPE_Q8) return 1;
+    if (tensor->group <= 0) return 0; /* tensor_size refuses it */
     return (quantised_width(tensor) + tensor->group - 1) / tensor->group;
 }
 

@@ -194,7 +194,10 @@ static Status check_dtypes(const Model *model, Diag *diag) {
         diag_fail(diag, STATUS_MODEL, LOC_NONE, storage->name,
                   "expected weights of type f32, f16 or bf16, found %s",
                   dtype_name(dtype));
-        diag_hint(diag, "`dtype: f32` at the output converts them");
+        diag_hint(diag, dtype_is_quantised(dtype)
+                            ? "`dtype: f32` at the output makes them real numbers; an "
+                              ".onnx, .gguf or .h5 file holds them as they are"
+                            : "`dtype: f32` at the output converts them");
         return STATUS_MODEL;
     }
     return STATUS_OK;

@@ -52,14 +52,16 @@ static Status take_values(Storage *storage, const Tensor *found, const char *pat
                           Diag *diag) {
     const Tensor *own = &storage->tensor;
     char want[SHAPE_TEXT_BYTES], have[SHAPE_TEXT_BYTES];
+    char want_form[FORM_TEXT_BYTES], have_form[FORM_TEXT_BYTES];
     if (!found)
         return diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), storage->name,
                          "the IR text has this weight, the file beside it has not");
-    if (own->dtype != found->dtype || !tensor_same_shape(own, found))
+    if (!tensor_same_form(own, found))
         return diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), storage->name,
                          "expected %s%s as in the IR text, found %s%s",
-                         dtype_name(own->dtype), shape_text(want, own->rank, own->dim),
-                         dtype_name(found->dtype),
+                         tensor_form_text(want_form, own),
+                         shape_text(want, own->rank, own->dim),
+                         tensor_form_text(have_form, found),
                          shape_text(have, found->rank, found->dim));
     storage_set_values(storage, tensor_retain(found));
     return STATUS_OK;

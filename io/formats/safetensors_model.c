@@ -401,6 +401,23 @@ static bool probe(const char *path) {
     return found;
 }
 
+/* Files of this format have no types for scales beside numbers, and nobody who reads them
+ * by name would know what to do with either. */
+static Status check_types(const Model *model, const WriteOptions *options, Diag *diag) {
+    const bool keep = !options || !options->dtype || strcmp(options->dtype, "keep") == 0;
+    for (int i = 0; keep && i < model->graph->storage_count; i++) {
+        const Storage *storage = model->graph->storages[i];
+        if (!dtype_is_quantised(storage->tensor.dtype)) continue;
+        diag_fail(diag, STATUS_MODEL, LOC_NONE, storage->name,
+                  "expected weights of a type that safetensors files have, found %s",
+                  dtype_name(storage->tensor.dtype));
+        diag_hint(diag, "`dtype: f32` at the output makes them real numbers; an .h5 file "
+                        "holds them as they are");
+        return STATUS_MODEL;
+    }
+    return STATUS_OK;
+}
+
 const ModelFormat model_format_safetensors = {
     .name = "safetensors",
     .what = "a model in a safetensors file",
@@ -409,4 +426,5 @@ const ModelFormat model_format_safetensors = {
     .probe = probe,
     .read = read_format,
     .hashes = "one hash over the weights, the graph and all other texts",
+    .check = check_types,
     .write = write_format};

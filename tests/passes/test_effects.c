@@ -47,6 +47,8 @@ static const struct {
      "add_exits: {}\ncalibrate_exits: {data: d, limit: 8, drop: 100}\n"
      "remove_block: {block: ffn, drop: [0]}\n",
      "remove_block: {block: attention, drop: [0]}\n"},
+    {CLASSIFIES, "cast", "quantize: {dtype: int8}\n", "cast: {dtype: f32}\n"},
+    {CLASSIFIES, "reset_weights", "quantize: {dtype: int8}\n", "reset_weights: {}\n"},
 };
 
 static void test_declared_is_seen(void **state) {
