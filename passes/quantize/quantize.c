@@ -74,11 +74,13 @@ static Status quantize_check(const void *opaque, const StepSource *source, Diag 
                            (long long)options->group);
     if (options->dtype == QUANTIZE_INT8 && options->asymmetric)
         return option_fail(source, "asymmetric", STATUS_RECIPE, diag,
-                           "zero points are for int4: int8 is symmetric");
+                           "expected false with int8, which is symmetric: zero points "
+                           "are for int4");
     if (options->dtype == QUANTIZE_INT4 && options->activations == QUANTIZE_ACT_INT8)
-        return option_fail(source, "activations", STATUS_RECIPE, diag,
-                           "activations of 8 bits go with weights of int8: weights of "
-                           "int4 are multiplied as real numbers");
+        return option_fail(
+            source, "activations", STATUS_RECIPE, diag,
+            "expected float with int4, whose weights are multiplied as real "
+            "numbers: activations of 8 bits go with int8");
     if (options->smooth >= 0 && options->activations != QUANTIZE_ACT_INT8)
         return option_fail(source, "smooth", STATUS_RECIPE, diag,
                            "smoothing is for activations of 8 bits: expected "
