@@ -213,20 +213,27 @@ static ObsRemoval find_cheapest(const Obs *obs) {
     return best;
 }
 
-static void remove_all(Obs *obs, ObsRemoval *removals, int64_t count, int threads) {
+static Status remove_all(Obs *obs, ObsRemoval *removals, int64_t count, int threads,
+                         const Watch *watch, Diag *diag) {
     const int64_t stripes = (obs->units + obs->stripe - 1) / obs->stripe;
+    Ticker ticker = {.watch = watch};
     parallel_for(stripes, threads, first_costs, obs);
     for (; obs->removed < count; obs->removed++) {
+        if (ticker_cancelled(&ticker))
+            return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL,
+                             "stopped after %lld of %lld removals",
+                             (long long)obs->removed, (long long)count);
         removals[obs->removed] = find_cheapest(obs);
         obs->unit = removals[obs->removed].unit;
         obs->gone[obs->unit] = true;
         for (int i = 0; i < obs->count; i++) prepare_unit(obs, &obs->layers[i]);
         parallel_for(stripes, threads, update_stripe, obs);
     }
+    return STATUS_OK;
 }
 
 Status obs_remove(ObsRemoval *removals, int64_t count, LinearFit *fits, int layers,
-                  int64_t units, int threads, Diag *diag) {
+                  int64_t units, int threads, const Watch *watch, Diag *diag) {
     Obs obs = {.layers = calloc((size_t)layers, sizeof(Layer)),
                .count = layers,
                .units = units,
@@ -241,12 +248,15 @@ Status obs_remove(ObsRemoval *removals, int64_t count, LinearFit *fits, int laye
     const LinearFit *fit = fits;
     const double work =
         (double)(fit->inputs * w) * (double)(fit->outputs + count * w / 2) * layers;
-    if (ready) remove_all(&obs, removals, count, work < SHARED_WORK ? 1 : threads);
+    Status status =
+        ready ? STATUS_OK
+              : diag_fail(diag, STATUS_MEMORY, LOC_NONE, NULL,
+                          "out of memory for the scores of %lld units", (long long)units);
+    if (ready)
+        status = remove_all(&obs, removals, count, work < SHARED_WORK ? 1 : threads,
+                            watch, diag);
     for (int i = 0; obs.layers && i < layers; i++) layer_free(&obs.layers[i]);
     free(obs.layers);
     free(obs.gone);
-    return ready ? STATUS_OK
-                 : diag_fail(diag, STATUS_MEMORY, LOC_NONE, NULL,
-                             "out of memory for the scores of %lld units",
-                             (long long)units);
+    return status;
 }

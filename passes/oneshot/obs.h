@@ -12,6 +12,7 @@
 #ifndef COMPRESS_PASSES_ONESHOT_OBS_H
 #define COMPRESS_PASSES_ONESHOT_OBS_H
 
+#include "exec/run/ticker.h"
 #include "passes/oneshot/reconstruct.h"
 
 typedef struct ObsRemoval {
@@ -22,9 +23,10 @@ typedef struct ObsRemoval {
 /* Takes `count` units out of `layers` layers that lose the same ones, one after the
  * other, each time that which costs least, of equals the last; unit u owns the columns [u
  * * w, (u + 1) * w) of a layer of K = units * w inputs. Fits are not changed but for a
- * lambda that grows (fit_invert). The result is the same at any number of threads. Fails
- * with STATUS_MEMORY. */
+ * lambda that grows (fit_invert). The result is the same at any number of threads; the
+ * watch (may be NULL) is asked between removals. Fails with STATUS_MEMORY and
+ * STATUS_INTERRUPTED. */
 Status obs_remove(ObsRemoval *removals, int64_t count, LinearFit *fits, int layers,
-                  int64_t units, int threads, Diag *diag);
+                  int64_t units, int threads, const Watch *watch, Diag *diag);
 
 #endif

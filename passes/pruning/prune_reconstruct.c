@@ -183,7 +183,8 @@ static Status score_refit(Refit *t, Diag *diag) {
     PassContext *ctx = t->prune->ctx;
     const int64_t units = t->group->units;
     ObsRemoval *removals = ARENA_ARRAY(ctx->arena, ObsRemoval, (size_t)units);
-    TRY(obs_remove(removals, units, t->fits, t->fit_count, units, ctx->threads, diag));
+    TRY(obs_remove(removals, units, t->fits, t->fit_count, units, ctx->threads,
+                   ctx->watch, diag));
     double *scores = ARENA_ARRAY(ctx->arena, double, (size_t)units), most = 0;
     for (int64_t i = 0; i < units; i++) {
         most = fmax(most, removals[i].cost);
@@ -284,7 +285,7 @@ static Status choose_units(Refit *t, Diag *diag) {
     ObsRemoval *removals = ARENA_ARRAY(ctx->arena, ObsRemoval, (size_t)gone + 1);
     bool *out = ARENA_ARRAY(ctx->arena, bool, (size_t)group->units);
     TRY(obs_remove(removals, gone, t->fits, t->fit_count, group->units, ctx->threads,
-                   diag));
+                   ctx->watch, diag));
     for (int64_t i = 0; i < gone; i++) out[removals[i].unit] = true;
     group->keep_count = 0;
     for (int64_t u = 0; u < group->units; u++)

@@ -229,7 +229,7 @@ static void test_dead(void **state) {
                 if (k == 1 || i == 2 || i == 4) p.x[r][i] = 0;
         problem_fit(&p, true, 0.01);
         assert_int_equal(gram_dead_count(&p.gram), k ? 8 : 2);
-        assert_ok(obs_remove(removals, 8, &p.fit, 1, 8, 1, p.diag), p.diag);
+        assert_ok(obs_remove(removals, 8, &p.fit, 1, 8, 1, NULL, p.diag), p.diag);
         if (k == 0) assert_true(removals[0].unit == 4 && removals[1].unit == 2);
         assert_true(removals[0].cost == 0 && removals[1].cost == 0);
         assert_ok(reconstruct(&errors, &p.fit, keep, p.diag), p.diag);
@@ -337,7 +337,7 @@ static void test_obs(void **state) {
         ObsRemoval removals[8];
         problem_open(&p, units * width);
         problem_fit(&p, k % 2 == 0, k / 2 % 2 ? 0.02 : 0);
-        assert_ok(obs_remove(removals, units, &p.fit, 1, units, 1 + k % 3, p.diag),
+        assert_ok(obs_remove(removals, units, &p.fit, 1, units, 1 + k % 3, NULL, p.diag),
                   p.diag);
         check_removals(&p, removals, units);
         problem_close(&p);
@@ -354,7 +354,7 @@ static void test_true_error(void **state) {
     double sum = 0;
     problem_open(&p, 8);
     problem_fit(&p, true, 0);
-    assert_ok(obs_remove(removals, 5, &p.fit, 1, 8, 1, p.diag), p.diag);
+    assert_ok(obs_remove(removals, 5, &p.fit, 1, 8, 1, NULL, p.diag), p.diag);
     for (int t = 0; t < 5; t++) {
         sum += removals[t].cost;
         keep[removals[t].unit] = false;
@@ -374,12 +374,29 @@ static void test_two_layers(void **state) {
     problem_open(&p, 8);
     problem_fit(&p, true, 0.02);
     fits[0] = fits[1] = p.fit;
-    assert_ok(obs_remove(one, 8, fits, 1, 8, 1, p.diag), p.diag);
-    assert_ok(obs_remove(two, 8, fits, 2, 8, 1, p.diag), p.diag);
+    assert_ok(obs_remove(one, 8, fits, 1, 8, 1, NULL, p.diag), p.diag);
+    assert_ok(obs_remove(two, 8, fits, 2, 8, 1, NULL, p.diag), p.diag);
     for (int t = 0; t < 8; t++) {
         assert_int_equal(one[t].unit, two[t].unit);
         check_near(two[t].cost, 2 * one[t].cost, 1e-12);
     }
+    problem_close(&p);
+}
+
+static bool stop(void *self) {
+    (void)self;
+    return true;
+}
+
+static void test_interrupted(void **state) {
+    (void)state;
+    Problem p;
+    ObsRemoval removals[8];
+    const Watch watch = {.cancelled = stop};
+    problem_open(&p, 8);
+    problem_fit(&p, true, 0.02);
+    assert_int_equal(obs_remove(removals, 8, &p.fit, 1, 8, 1, &watch, p.diag),
+                     STATUS_INTERRUPTED);
     problem_close(&p);
 }
 
@@ -389,6 +406,7 @@ int main(void) {
         cmocka_unit_test(test_unchanged),     cmocka_unit_test(test_dead),
         cmocka_unit_test(test_follow),        cmocka_unit_test(test_obs),
         cmocka_unit_test(test_true_error),    cmocka_unit_test(test_two_layers),
+        cmocka_unit_test(test_interrupted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
