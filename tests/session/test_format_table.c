@@ -138,6 +138,7 @@ static const struct {
     {"fold_token_type", NULL},
     {"factor_embedding: {rank: 2}", NULL},
     {"factor_linear: {rank: 2}", NULL},
+    {"factor_linear: {rank: 2}\nmerge_factors: {all: true}", NULL},
     {"weight_multiplex: {group: 2, mixing: none, position: none}", NULL},
     {"weight_multiplex: {group: 2, position: none}", NULL},
     {"add_exits", NULL},

@@ -337,7 +337,7 @@ static const Chain CHAINS[] = {
     {STAGES,
      "factor_linear: {share: 0.5, ranking: each}\n"
      "distill: {" TRAIN "}\n"
-     "factor_linear: {energy: 0.9}\n",
+     "factor_linear: {energy: 0.6}\n",
      true},
 };
 enum { CHAIN_COUNT = sizeof CHAINS / sizeof *CHAINS };
