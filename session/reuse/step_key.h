@@ -5,12 +5,13 @@
  *
  *     tool       version of compress
  *     program    hash of the running program: another build may compute otherwise
- *     processor  level of the kernels, the linear-algebra library's kernels, oneDNN where
- * it was chosen, what multiplies bfloat16, C library pass, options   the step, its
- * options as bound seed       of the step model      state of the model before it
- * (passes/pipeline/step_entry.h) uses       what the step asks for, as its plan has
- * shown: data sets by format, options and hash of their files, other models by their
- * state
+ *     processor  level of the kernels, the linear-algebra library's kernels, oneDNN
+ *                where it was chosen, what multiplies bfloat16, C library
+ *     pass, options   the step, its options as bound
+ *     seed       of the step
+ *     model      state of the model before it (passes/pipeline/step_entry.h)
+ *     uses       what the step asks for, as its plan has shown: data sets by format,
+ *                options and hash of their files, other models by their state
  *
  * Not in it, because results do not depend on them: labels, threads, names and places of
  * recipes, outputs. */
