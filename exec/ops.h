@@ -53,12 +53,18 @@ typedef struct AddSinusoidAttrs {
  * symmetric, with the scale max|x| / 127 of each row. Of weights of type q8 [M, K] the
  * float kernel then sums whole numbers; other weights are multiplied as real numbers.
  * Gradients are those without rounding (straight-through), with the rounded x for the
- * weight. */
+ * weight.
+ *
+ * With `round` the rows of real weights are rounded in every product as passes/quantize
+ * would do it for good, to the numbers of a type of ir/quantised.h; gradients are those
+ * of the rounded ones (straight-through), in float. Training graphs alone have it. */
 #define LINEAR_ACT_NAMES "float|i8"
 typedef enum LinearAct { LINEAR_ACT_FLOAT, LINEAR_ACT_I8 } LinearAct;
+#define LINEAR_ROUND_NAMES "none|q8|q4_32|q4_64|q4_128"
 typedef struct LinearAttrs {
     bool transposed;
-    int act; /* LinearAct */
+    int act;   /* LinearAct */
+    int round; /* index into LINEAR_ROUND_NAMES; 0 = none */
 } LinearAttrs;
 
 /* add(a[...], b): a + b; b has a's rank and each dimension equal to a's or 1. No

@@ -88,6 +88,12 @@ void quantised_write(Tensor *tensor, int64_t row, int64_t group, const Grid *gri
  * to the largest of each group. `tensor` as above. */
 void quantised_round_row(Tensor *tensor, int64_t row, const float *weights);
 
+/* The grid of a group with the least squared error to its weights among these: scales
+ * from that which reaches the largest weight down to half of it (seven eighths for q8),
+ * each made better by the scale that fits the numbers it gives; with zero points, the
+ * same parts of the range from the least to the largest weight. */
+Grid quantised_best_grid(const Tensor *type, const float *weights, int64_t count);
+
 /* Checks the bytes of a tensor that come from a file: numbers in range, padding of rows
  * zero, scales finite and not negative, zero points from 0 to 15. Fails with `status`,
  * naming the first that is not. */

@@ -9,7 +9,7 @@ enum { WEIGHT = 1 }; /* operand of linear and of embedding */
 int packed_form_of(const Node *node, int operand) {
     if (operand != WEIGHT || node->op != &op_linear) return -1;
     const LinearAttrs *attrs = node->attrs;
-    if (attrs->transposed) return -1;
+    if (attrs->transposed || attrs->round) return -1;
     return attrs->act == LINEAR_ACT_I8 ? PACKED_WHOLE : PACKED_WEIGHTS;
 }
 

@@ -3,7 +3,8 @@
  *
  * With R rows of x: dx = dy W, dW = dy^T x, db = sum of the rows of dy; transposed dx =
  * dy W^T, dW = x^T dy. With act=i8 x is rounded first, by rows; dx is the same, and dW
- * that of the rounded x (straight-through). */
+ * that of the rounded x (straight-through). With `round` W is rounded first, by rows, for
+ * y and dx; dW is the same. */
 #include "exec/generate/step.h"
 #include "exec/infer.h"
 #include "exec/linalg/onednn.h"
@@ -24,6 +25,8 @@ static const Field FIELDS[] = {
     F_BOOL(LinearAttrs, transposed, "the weight is [K, M]"),
     F_CHOICE(LinearAttrs, act, LINEAR_ACT_NAMES,
              "what the rows of x are rounded to: nothing, or 8 bits"),
+    F_CHOICE(LinearAttrs, round, LINEAR_ROUND_NAMES,
+             "what the weight is rounded to in every product, while it is trained"),
     F_END};
 
 static bool is_transposed(const void *attrs) {
@@ -69,15 +72,39 @@ static bool is_rounded(const void *attrs) {
     return ((const LinearAttrs *)attrs)->act == LINEAR_ACT_I8;
 }
 
-/* Whether operands are rounded to bfloat16: not those of 8 bits. */
-static bool is_bf16(const Call *call) {
-    return sizeof(REAL) == sizeof(float) && call->bf16 && !is_rounded(call->attrs);
+static int weight_round(const Call *call) {
+    return ((const LinearAttrs *)call->attrs)->round;
 }
 
-/* Room for rounded operands. */
-static size_t scratch_bytes(const Call *call) {
-    if (is_bf16(call)) return bf16_linear_scratch(call);
+/* Whether operands are rounded to bfloat16: not those of fewer bits. */
+static bool is_bf16(const Call *call) {
+    return sizeof(REAL) == sizeof(float) && call->bf16 && !is_rounded(call->attrs) &&
+           !weight_round(call);
+}
+
+/* Room for the rows of x, rounded. */
+static size_t rows_bytes(const Call *call) {
     return is_rounded(call->attrs) ? (size_t)call->in[0].count * sizeof(REAL) : 0;
+}
+
+/* Room for rounded operands: rows of x, then the weights and a row of them. */
+static size_t scratch_bytes(const Call *call) {
+    const View *w = &call->in[1];
+    const size_t weights =
+        (size_t)w->count * (sizeof(REAL) + sizeof(float)); /* one row may be all */
+    if (is_bf16(call)) return bf16_linear_scratch(call);
+    return rows_bytes(call) + (weight_round(call) ? weights : 0);
+}
+
+/* The weights as they are multiplied. */
+static const REAL *weights_of(const Call *call) {
+    const View *w = &call->in[1];
+    if (!weight_round(call) || w->count == 0) return w->data;
+    REAL *out = (REAL *)((char *)call->scratch + rows_bytes(call));
+    REAL_FN(rounded_weights)
+    (weight_round(call), w->dim[0], w->count / w->dim[0], w->data, out,
+     (float *)(out + w->count));
+    return out;
 }
 
 /* The rows of x as they are multiplied. */
@@ -91,9 +118,10 @@ static const REAL *rows_of_x(const Call *call) {
 /* Weights of whole numbers that can be multiplied as such, NULL = none. */
 static const Tensor *whole_weights(const Call *call) {
     const Storage *storage = call->node->in[1]->storage;
-    const bool whole = sizeof(REAL) == sizeof(float) && is_rounded(call->attrs) &&
-                       !is_transposed(call->attrs) && storage &&
-                       storage->tensor.dtype == DTYPE_Q8 && storage->tensor.buf;
+    const bool whole = !weight_round(call) && sizeof(REAL) == sizeof(float) &&
+                       is_rounded(call->attrs) && !is_transposed(call->attrs) &&
+                       storage && storage->tensor.dtype == DTYPE_Q8 &&
+                       storage->tensor.buf;
     return whole ? &storage->tensor : NULL;
 }
 
@@ -114,17 +142,17 @@ static void multiply_packed(const Call *call) {
 #endif
 
 static void forward(const Call *call) {
-    const View *x = &call->in[0], *w = &call->in[1], *b = &call->in[2];
+    const View *x = &call->in[0], *b = &call->in[2];
     const int64_t R = view_rows(x), K = view_last(x), M = view_last(&call->out);
     const bool transposed = is_transposed(call->attrs);
     REAL *y = call->out.data;
 #ifndef REAL_IS_DOUBLE
-    if (w->packed) {
+    if (call->in[1].packed) {
         multiply_packed(call);
         return;
     }
-    if (w->onednn) {
-        onednn_times(w->onednn, R, x->data, K, b->data, y);
+    if (call->in[1].onednn) {
+        onednn_times(call->in[1].onednn, R, x->data, K, b->data, y);
         return;
     }
 #endif
@@ -142,8 +170,8 @@ static void forward(const Call *call) {
         bf16_linear_forward(call, transposed, b->data != NULL);
         return;
     }
-    gemm(false, !transposed, R, M, K, 1, rows_of_x(call), K, w->data, transposed ? M : K,
-         b->data ? 1 : 0, y, M);
+    gemm(false, !transposed, R, M, K, 1, rows_of_x(call), K, weights_of(call),
+         transposed ? M : K, b->data ? 1 : 0, y, M);
 }
 
 /* sum[M] += the rows of dy[R, M], four at a time. */
@@ -158,14 +186,14 @@ static void add_rows(REAL *restrict sum, const REAL *restrict dy, int64_t R, int
 
 /* dx and dW, where they are wanted. */
 static void backward_products(const Call *call) {
-    const View *x = &call->in[0], *w = &call->in[1];
+    const View *x = &call->in[0];
     const View *dx = &call->d_in[0], *dw = &call->d_in[1];
     const int64_t R = view_rows(x), K = view_last(x), M = view_last(&call->d_out);
     const bool transposed = is_transposed(call->attrs);
     const REAL *dy = call->d_out.data;
     const REAL *rows = dw->data ? rows_of_x(call) : NULL;
     if (dx->data)
-        gemm(false, transposed, R, K, M, 1, dy, M, w->data, transposed ? M : K,
+        gemm(false, transposed, R, K, M, 1, dy, M, weights_of(call), transposed ? M : K,
              dx->accumulate, dx->data, K);
     if (dw->data && transposed)
         gemm(true, false, K, M, R, 1, rows, K, dy, M, dw->accumulate, dw->data, M);

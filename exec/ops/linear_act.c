@@ -1,6 +1,8 @@
 /* Activations of 8 bits: see linear_act.h. This file is compiled without fused sums. */
 #include "exec/ops/linear_act.h"
 
+#include "ir/quantised.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -54,6 +56,24 @@ void REAL_FN(rounded_rows)(int64_t R, int64_t K, const REAL *x, REAL *out) {
         REAL scale;
         const REAL by = row_factor(K, x, &scale);
         for (int64_t k = 0; k < K; k++) out[k] = (by > 0 ? ROUND(x[k] * by) : 0) * scale;
+    }
+}
+
+void REAL_FN(rounded_weights)(int round, int64_t rows, int64_t width, const REAL *w,
+                              REAL *out, float *row) {
+    static const int64_t GROUP[] = {0, 0, 32, 64, 128};
+    const Tensor type = {.dtype = round == 1 ? DTYPE_Q8 : DTYPE_Q4,
+                         .group = round == 1 ? width : GROUP[round]};
+    for (int64_t r = 0; r < rows; r++, w += width, out += width) {
+        for (int64_t k = 0; k < width; k++) row[k] = (float)w[k];
+        for (int64_t first = 0; first < width; first += type.group) {
+            const int64_t left = width - first;
+            const int64_t count = left < type.group ? left : type.group;
+            const Grid grid = quantised_best_grid(&type, row + first, count);
+            for (int64_t k = first; k < first + count; k++)
+                out[k] = (REAL)(grid_round(&grid, (double)row[k]) - grid.zero) *
+                         (REAL)grid.scale;
+        }
     }
 }
 

@@ -20,4 +20,9 @@ void REAL_FN(linear_whole)(int64_t R, int64_t M, int64_t K, const REAL *x,
                            const int8_t *w, const float *scale_w, const REAL *b, REAL *y,
                            int8_t *scratch);
 
+/* What weights [rows, width] are worth when they are rounded to type `round` of
+ * LINEAR_ROUND_NAMES, by quantised_best_grid. `row` has room for a row. */
+void REAL_FN(rounded_weights)(int round, int64_t rows, int64_t width, const REAL *w,
+                              REAL *out, float *row);
+
 #endif

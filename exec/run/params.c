@@ -90,7 +90,7 @@ static Status pack_storage(Slot *slot, Diag *diag) {
 static bool reads_onednn(const Node *node, int operand) {
     if (node->op != &op_linear || operand != 1 || !products_onednn()) return false;
     const LinearAttrs *attrs = node->attrs;
-    return !attrs->transposed && attrs->act == LINEAR_ACT_FLOAT;
+    return !attrs->transposed && attrs->act == LINEAR_ACT_FLOAT && !attrs->round;
 }
 
 /* Packs the storage's floats where linears multiply with them by oneDNN. */

@@ -21,12 +21,12 @@ struct Rounded {
     Buf *buf; /* of all */
 };
 
-/* The sides that a node needs of its weight, 0 = none: linears of activations of 8 bits
- * multiply those. */
+/* The sides that a node needs of its weight, 0 = none: linears whose rows or weights
+ * are rounded to fewer bits multiply those. */
 static int sides_of(const PlanNode *node) {
     if (node->op != &op_linear || node->in[1].node < 0) return 0;
     const LinearAttrs *attrs = node->node->attrs;
-    if (attrs->act != LINEAR_ACT_FLOAT) return 0;
+    if (attrs->act != LINEAR_ACT_FLOAT || attrs->round) return 0;
     const bool dx = node->backward >= 0 && node->in[0].write != GRADIENT_NONE;
     const int y = attrs->transposed ? BF16_COLUMNS : BF16_ROWS;
     return dx ? BF16_ROWS | BF16_COLUMNS : y;

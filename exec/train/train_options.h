@@ -46,6 +46,9 @@ enum { TRAIN_F32, TRAIN_BF16 };
 #define KEEP_NAMES "last|best"
 enum { KEEP_LAST, KEEP_BEST };
 
+#define FAKE_QUANT_NAMES "none|int8|int8_int8|int4_32|int4_64|int4_128"
+enum { FAKE_QUANT_NONE, FAKE_QUANT_INT8, FAKE_QUANT_INT8_INT8 }; /* and int4 */
+
 /* Options shared by every pass that trains. A pass's options struct has this as its FIRST
  * member, so that TRAIN_FIELDS rows fit. */
 typedef struct TrainOptions {
@@ -73,6 +76,9 @@ typedef struct TrainOptions {
                              at the end */
     double dropout;       /* rate of every dropout of the trained model, of passes that
                              build an objective; -1 = the model's rates */
+    int fake_quant;       /* index into FAKE_QUANT_NAMES: what the linear layers' weights
+                             and inputs are rounded to in every product, of passes that
+                             build an objective */
     bool augment;         /* let the data set augment samples */
     int64_t seed;         /* added to the recipe's seed */
     int64_t log_every;    /* steps between rows of the curve in the record; 0 = by
@@ -146,6 +152,9 @@ extern const TrainOptions train_defaults;
                "the trained ones at the end; 0 = none"),                                 \
         F_REAL(TrainOptions, dropout, 0, 0.99,                                           \
                "rate of every dropout in this training; not given: the model's rates"),  \
+        F_CHOICE(TrainOptions, fake_quant, FAKE_QUANT_NAMES,                             \
+                 "train through rounding of linear layers' weights (and inputs) as "     \
+                 "quantize would do it"),                                                \
         F_BOOL(TrainOptions, augment, "augment the samples if the data set can"),        \
         F_INT(TrainOptions, seed, 0, 1000000000000, "added to the recipe's seed"),       \
         F_INT(TrainOptions, log_every, 0, 1000000000,                                    \

@@ -9,94 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- grids ---- */
-
-/* Elements that are summed in float, so many sums beside each other. */
-enum { CHUNK = 256, LANES = 8 };
-
-/* Adding and taking away 1.5 * 2^23 rounds a small float to a whole number. */
-static inline float whole(float x) {
-    return (x + 12582912.0f) - 12582912.0f;
-}
-
-/* Sum of the squares of what a grid is off by; of the numbers it gives and the weights
- * the products, from which the scale follows that fits these numbers best. */
-typedef struct GridFit {
-    double off, wq, qq;
-} GridFit;
-
-static GridFit fit_grid(const Grid *grid, const float *weights, int64_t count) {
-    GridFit fit = {0};
-    if (!(grid->scale > 0)) {
-        for (int64_t i = 0; i < count; i++)
-            fit.off += (double)weights[i] * (double)weights[i];
-        return fit;
-    }
-    const float by = 1 / grid->scale, scale = grid->scale;
-    const float least = (float)(grid->least - grid->zero);
-    const float most = (float)(grid->most - grid->zero);
-    for (int64_t at = 0; at < count; at += CHUNK) {
-        float off[LANES] = {0}, wq[LANES] = {0}, qq[LANES] = {0};
-        const int64_t n = count - at < CHUNK ? count - at : CHUNK;
-        for (int64_t i = 0; i < n; i += LANES) {
-            float w[LANES] = {0};
-            memcpy(w, weights + at + i,
-                   (size_t)(n - i < LANES ? n - i : LANES) * sizeof *w);
-            for (int l = 0; l < LANES; l++) {
-                float q = w[l] * by;
-                q = q > least ? q : least;
-                q = whole(q < most ? q : most);
-                const float d = w[l] - scale * q;
-                off[l] += d * d;
-                wq[l] += w[l] * q;
-                qq[l] += q * q;
-            }
-        }
-        for (int l = 0; l < LANES; l++) {
-            fit.off += (double)off[l];
-            fit.wq += (double)wq[l];
-            fit.qq += (double)qq[l];
-        }
-    }
-    return fit;
-}
-
-/* Takes a grid, and the one whose scale fits its numbers, where they are better. */
-static void try_grid(Grid *best, double *least, const Tensor *type, double scale,
-                     int zero, const float *weights, int64_t count) {
-    Grid grid = quantised_grid(type, scale, zero);
-    for (int round = 0; round < 2; round++) {
-        const GridFit fit = fit_grid(&grid, weights, count);
-        if (fit.off < *least) {
-            *least = fit.off;
-            *best = grid;
-        }
-        if (!(fit.qq > 0) || !(fit.wq > 0)) return;
-        grid = quantised_grid(type, fit.wq / fit.qq, zero);
-    }
-}
-
-Grid rounding_grid(const Tensor *type, const float *weights, int64_t count) {
-    const bool q8 = type->dtype == DTYPE_Q8;
-    const int steps = q8 ? 6 : 13; /* candidates, 1/48 or 1/26 of the range apart */
-    const double step = q8 ? 1.0 / 48 : 1.0 / 26;
-    double low = 0, high = 0, least = INFINITY;
-    for (int64_t i = 0; i < count; i++) {
-        low = (double)weights[i] < low ? (double)weights[i] : low;
-        high = (double)weights[i] > high ? (double)weights[i] : high;
-    }
-    const double reach = -low > high ? -low : high;
-    const double range = type->zeros ? high - low : reach;
-    const int numbers = q8 ? 127 : type->zeros ? 15 : 7;
-    Grid best = quantised_grid(type, range / numbers, 0);
-    for (int i = 0; range > 0 && i <= steps; i++) {
-        const double part = 1 - i * step, scale = part * range / numbers;
-        const int zero = scale > 0 ? (int)rint(-part * low / scale) : 0;
-        try_grid(&best, &least, type, scale, zero, weights, count);
-    }
-    return best;
-}
-
 /* ---- rows, shared out ---- */
 
 typedef struct Rounding {
@@ -128,7 +40,7 @@ static void round_row(Tensor *to, int64_t row, const float *weights, int8_t *q) 
     for (int64_t g = 0; g < groups; g++) {
         const int64_t count = group_count(to, g, width);
         const float *from = weights + g * to->group;
-        const Grid grid = rounding_grid(to, from, count);
+        const Grid grid = quantised_best_grid(to, from, count);
         for (int64_t i = 0; i < count; i++)
             q[i] = (int8_t)grid_round(&grid, (double)from[i]);
         quantised_write(to, row, g, &grid, q);
@@ -303,9 +215,9 @@ static void gptq_block(void *self, int64_t block, int worker) {
     (void)worker;
     tensor_read_f32(r->from, first * K, rows * K, weights);
     for (int64_t i = 0; i < rows * groups; i++)
-        grid[i] =
-            rounding_grid(r->to, weights + i / groups * K + i % groups * r->to->group,
-                          group_count(r->to, i % groups, K));
+        grid[i] = quantised_best_grid(
+            r->to, weights + i / groups * K + i % groups * r->to->group,
+            group_count(r->to, i % groups, K));
     for (int64_t i = 0; i < rows * K; i++)
         w[i] = (double)weights[i / K * K + r->factor->order[i % K]];
     for (int64_t at = 0; at < K; at += BLOCK_COLUMNS)

@@ -9,12 +9,6 @@
 #include "ir/quantised.h"
 #include "passes/oneshot/gram.h"
 
-/* The grid of a group with the least squared error to its weights among these: scales
- * from that which reaches the largest weight down to half of it (seven eighths for q8),
- * each made better by the scale that fits the numbers it gives; with zero points, the
- * same parts of the range from the least to the largest weight. */
-Grid rounding_grid(const Tensor *type, const float *weights, int64_t count);
-
 /* What rounding did to one matrix: sums of squares. */
 typedef struct RoundingError {
     double off, whole; /* of w - rounded w, and of w */

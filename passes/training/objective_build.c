@@ -548,6 +548,8 @@ Status objective_check(const TrainOptions *options, const StepSource *source,
                        Diag *diag) {
     TRY(check_dev(options, source, diag));
     TRY(check_prior(options, source, diag));
+    if (options->fake_quant != FAKE_QUANT_NONE && options->precision != TRAIN_F32)
+        return fail_option("fake_quant", "precision: f32", source, diag);
     return check_optimizer(options, source, diag);
 }
 
@@ -580,6 +582,31 @@ static void warn_options(const Objective *o, const char *data_name, const Batche
                     data_name);
 }
 
+/* Whether `quantize` with embeddings: false would round a linear layer: weights of the
+ * model's own that nobody looks rows up in. */
+static bool is_fake_quantised(const Objective *o, const Node *node) {
+    const Storage *storage = node_is(node, &op_linear) ? node->in[1]->storage : NULL;
+    if (!storage || !graph_storage(o->model->graph, storage->name)) return false;
+    for (const Node *user = o->graph->first; user; user = user->next)
+        if (node_is(user, &op_embedding) && user->in[1] == node->in[1]) return false;
+    return true;
+}
+
+/* Linear layers round their weights, and with int8_int8 what they read, as `quantize`
+ * would have them: in this graph alone, the model's stays. */
+static Status fake_quantise(Objective *o, int kind, Diag *diag) {
+    static const char *const ROUND[] = {"none", "q8", "q8", "q4_32", "q4_64", "q4_128"};
+    for (Node *node = o->graph->first; node && kind != FAKE_QUANT_NONE;
+         node = node->next) {
+        if (!is_fake_quantised(o, node)) continue;
+        TRY(node_set(o->graph, node, diag, "round=%s", ROUND[kind]));
+        if (kind == FAKE_QUANT_INT8_INT8 &&
+            !((const LinearAttrs *)node->attrs)->transposed)
+            TRY(node_set(o->graph, node, diag, "act=i8"));
+    }
+    return STATUS_OK;
+}
+
 Status objective_train(Objective *o, const char *data_name, const TrainOptions *options,
                        Diag *diag) {
     PassContext *ctx = o->ctx;
@@ -593,6 +620,7 @@ Status objective_train(Objective *o, const char *data_name, const TrainOptions *
     const Status fits = step_data(ctx, data_name, &use, &data, diag);
     if (fits == STATUS_MODEL && data) objective_hint_labels(o, data, diag);
     TRY(fits);
+    TRY(fake_quantise(o, options->fake_quant, diag));
     /* A rate of this training alone: the model keeps its own. */
     for (Node *node = o->graph->first; node && options->dropout >= 0; node = node->next)
         if (node_is(node, &op_dropout))

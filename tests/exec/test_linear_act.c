@@ -2,6 +2,7 @@
  * here in plain loops; bytes where sums are whole numbers, and gradients, which finite
  * differences of a step function cannot tell. */
 #include "ir/quantised.h"
+#include "passes/quantize/rounding.h"
 #include "tests/exec/grad_harness.h"
 
 enum { ROWS = 5, WIDTH = 37, UNITS = 11 };
@@ -100,6 +101,42 @@ static void test_floats(void **state) {
     check_floats(&TRANSPOSED, &plain);
 }
 
+/* With `round`, linear of the weights that quantize would leave; the gradient of the
+ * weight is that of a linear layer without rounding. */
+static void test_rounded_weights(void **state) {
+    (void)state;
+    static const char *const ROUND[] = {"round=q8", "round=q4_32", "round=q4_64 act=i8"};
+    const int64_t dim[] = {UNITS, WIDTH};
+    const Tensor form[] = {q8_shape(2, dim), q4_shape(2, dim, 32, false),
+                           q4_shape(2, dim, 64, false)};
+    for (int f = 0; f < 3; f++) {
+        for (int single = 0; single < 2; single++) {
+            const Case rounded = {"linear", ROUND[f], "5x37 11x37 11"};
+            const Case plain = {"linear", f == 2 ? "act=i8" : "", "5x37 11x37 11"};
+            Problem p, want;
+            assert_ok(problem_create(&p, &rounded), p.diag);
+            assert_ok(problem_create(&want, &plain), want.diag);
+            Tensor from = tensor_shape(DTYPE_F64, 2, dim), to = form[f];
+            from.buf = buf_wrap(p.value[1], sizeof(double) * UNITS * WIDTH, NULL);
+            assert_ok(tensor_allocate(&to, p.diag), p.diag);
+            round_nearest(&to, &from, 1);
+            tensor_read_f64(&to, 0, (int64_t)UNITS * WIDTH, want.value[1]);
+            const Mode mode = {.single = single, .training = true, .backward = true};
+            Result got = execute(&p, mode), expected = execute(&want, mode);
+            compare_value(&p, ROUND[f], single, got.out, expected.out, 1);
+            for (int i = 0; i < 3; i++)
+                compare_gradient(&p, ROUND[f], i, single, got.d_in[i], expected.d_in[i],
+                                 1);
+            result_free(&got);
+            result_free(&expected);
+            tensor_release(&from);
+            tensor_release(&to);
+            problem_destroy(&p);
+            problem_destroy(&want);
+        }
+    }
+}
+
 /* What is not finite is not lost, and what is too small to divide by counts as zeros. */
 static void test_edges(void **state) {
     (void)state;
@@ -124,6 +161,7 @@ int main(void) {
         cmocka_unit_test(test_whole),
         cmocka_unit_test(test_floats),
         cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_rounded_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -71,7 +71,7 @@ static void test_grids(void **state) {
                 least = fmin(least, error_on(&grid, group, 64));
                 if (c == 200) plain[f] += error_on(&grid, group, 64);
             }
-            const Grid grid = rounding_grid(&form[f], group, 64);
+            const Grid grid = quantised_best_grid(&form[f], group, 64);
             found[f] += error_on(&grid, group, 64);
             best[f] += least;
         }
@@ -135,8 +135,8 @@ static void round_by_hand(Tensor *to, const float *w, const Gram *gram) {
         Grid grid[8];
         for (int g = 0; g < groups; g++) {
             const int64_t first = g * to->group, rest = WIDTH - first;
-            grid[g] = rounding_grid(to, w + row * WIDTH + first,
-                                    rest < to->group ? rest : to->group);
+            grid[g] = quantised_best_grid(to, w + row * WIDTH + first,
+                                          rest < to->group ? rest : to->group);
         }
         for (int k = 0; k < WIDTH; k++) v[k] = (double)w[row * WIDTH + k];
         memcpy(left, inverse, sizeof(double) * WIDTH * WIDTH);

@@ -6,6 +6,9 @@
 enum { X, WEIGHT, BIAS };
 
 static Status check(const Node *node, Diag *diag) {
+    if (((const LinearAttrs *)node->attrs)->round)
+        return diag_fail(diag, STATUS_MODEL, node->loc, NULL,
+                         "linear: expected round: none to generate");
     if (node->in[WEIGHT]->type.rank == 2) return STATUS_OK;
     return diag_fail(diag, STATUS_MODEL, node->loc, NULL,
                      "linear: expected a weight of rank 2 to generate, found rank %d",
