@@ -15,6 +15,7 @@
 typedef enum QuantizeType { QUANTIZE_INT8, QUANTIZE_INT4 } QuantizeType;
 typedef enum QuantizeMethod { QUANTIZE_NEAREST, QUANTIZE_GPTQ } QuantizeMethod;
 typedef enum QuantizeActs { QUANTIZE_ACT_FLOAT, QUANTIZE_ACT_INT8 } QuantizeActs;
+typedef enum QuantizeTables { TABLES_INT8, TABLES_SAME, TABLES_FLOAT } QuantizeTables;
 
 typedef struct QuantizeOptions {
     int dtype;
@@ -23,7 +24,7 @@ typedef struct QuantizeOptions {
     int method;
     int activations;
     double smooth;
-    bool embeddings;
+    int embeddings;
     StringList only, skip;
     CalibrationOptions calibration;
 } QuantizeOptions;
@@ -45,7 +46,9 @@ static const Field fields[] = {
     F_REAL(QuantizeOptions, smooth, 0, 1,
            "move this part of the activations' ranges into the weights, where a norm "
            "can take it up"),
-    F_BOOL(QuantizeOptions, embeddings, "embeddings and what shares their weights too"),
+    F_CHOICE(QuantizeOptions, embeddings, "int8|same|float",
+             "embeddings and what shares their weights: 8 bits a number, as all others, "
+             "or as they are"),
     F_STRINGS(QuantizeOptions, only, "storages: names, * is any text"),
     F_STRINGS(QuantizeOptions, skip, "storages that stay as they are"),
     F_CALIBRATION(QuantizeOptions, calibration),
@@ -55,7 +58,6 @@ static const Field fields[] = {
 static const char *everything[] = {"*"};
 static const QuantizeOptions defaults = {.group = 64,
                                          .smooth = SMOOTH_NONE,
-                                         .embeddings = true,
                                          .only = {everything, 1},
                                          .calibration = CALIBRATION_DEFAULTS};
 
@@ -100,7 +102,8 @@ typedef struct Quantizer {
     PassContext *ctx;
     Graph *graph;
     const QuantizeOptions *options;
-    Tensor type;   /* what weights become, without a shape */
+    Tensor type;   /* what weights become, without a shape; */
+    Tensor tables; /* embeddings */
     Node **chosen; /* leaves, in order of their first users */
     bool *done;    /* by chosen leaf */
     int count;
@@ -128,16 +131,23 @@ static bool has_lookup(const Graph *graph, const Node *leaf) {
     return false;
 }
 
+/* What a leaf becomes, without data. */
+static Tensor type_of(const Quantizer *z, const Node *leaf) {
+    const Tensor *tensor = storage_tensor(leaf->storage);
+    return tensor_shape_like(has_lookup(z->graph, leaf) ? &z->tables : &z->type,
+                             tensor->rank, tensor->dim);
+}
+
 static bool is_wanted(const Quantizer *z, const Node *leaf) {
     const QuantizeOptions *options = z->options;
     if (!leaf || !leaf->storage || leaf->type.rank < 2) return false;
     const Tensor *tensor = storage_tensor(leaf->storage);
-    const Tensor shape = tensor_shape_like(&z->type, tensor->rank, tensor->dim);
+    const Tensor shape = type_of(z, leaf);
     return dtype_is_real(tensor->dtype) && tensor_count(tensor) > 0 &&
            !tensor_same_form(tensor, &shape) &&
            name_matches_any(&options->only, leaf->storage->name) &&
            !name_matches_any(&options->skip, leaf->storage->name) &&
-           (options->embeddings || !has_lookup(z->graph, leaf));
+           (options->embeddings != TABLES_FLOAT || !has_lookup(z->graph, leaf));
 }
 
 static int find_chosen(const Quantizer *z, const Node *leaf) {
@@ -174,7 +184,7 @@ static void note_error(Quantizer *z, const Storage *storage, RoundingError error
 static Status round_leaf(Quantizer *z, int chosen, const GptqFactor *factor, Diag *diag) {
     Storage *storage = z->chosen[chosen]->storage;
     const Tensor *from = storage_tensor(storage);
-    Tensor to = tensor_shape_like(&z->type, from->rank, from->dim);
+    Tensor to = type_of(z, z->chosen[chosen]);
     z->done[chosen] = true;
     z->parameters += tensor_count(from);
     if (storage_has_data(storage)) {
@@ -319,6 +329,7 @@ static Status quantize_run(PassContext *ctx, Model *model, const void *opaque,
     z.type = (Tensor){.dtype = int4 ? DTYPE_Q4 : DTYPE_Q8,
                       .group = int4 ? options->group : 0,
                       .zeros = int4 && options->asymmetric};
+    z.tables = options->embeddings == TABLES_SAME ? z.type : (Tensor){.dtype = DTYPE_Q8};
     const int64_t before = (int64_t)graph_parameter_bytes(model->graph);
     TRY(choose(&z, diag));
     if (needs_data(options)) TRY(open_calibration(&z, diag));
