@@ -582,7 +582,7 @@ static void warn_options(const Objective *o, const char *data_name, const Batche
                     data_name);
 }
 
-/* Whether `quantize` with embeddings: false would round a linear layer: weights of the
+/* Whether `quantize` with embeddings: float would round a linear layer: weights of the
  * model's own that nobody looks rows up in. */
 static bool is_fake_quantised(const Objective *o, const Node *node) {
     const Storage *storage = node_is(node, &op_linear) ? node->in[1]->storage : NULL;

@@ -126,7 +126,7 @@ onnx "rnn, mean" "$rnn" 'remove_attention'
 # has one scale for all of them.
 for model in bert llama vit marian; do
     file=${!model}
-    for bits in 'int8' 'int4, group: 32' 'int4, group: 64, asymmetric: true' 'int8, embeddings: false'; do
+    for bits in 'int8' 'int4, group: 32' 'int4, group: 64, asymmetric: true' 'int8, embeddings: float'; do
         line "onnxruntime: $model, $bits" onnx_outputs "$file" "quantize: {dtype: $bits}"
     done
     line "onnxruntime: $model, int8 rows" onnx_outputs "$file" 'quantize: {dtype: int8, activations: int8}' 0.01 rows
