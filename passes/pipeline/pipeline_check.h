@@ -5,8 +5,10 @@
 #include "passes/pass.h"
 
 /* Runs both models in double precision on the same seeded input and compares the outputs
- * that both have. Fails with STATUS_INTERNAL, naming `pass` and the numbers, when an
- * output differs by more than 1e-5 of its largest value. */
+ * that both have. Linear layers that round what they read to 8 bits read real numbers
+ * meanwhile: what is promised is the function but for that. Fails with STATUS_INTERNAL,
+ * naming `pass` and the numbers, when an output differs by more than 1e-5 of its largest
+ * value. */
 Status check_exactness(Model *before, Model *after, const char *pass, uint64_t seed,
                        Diag *diag);
 
