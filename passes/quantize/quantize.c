@@ -74,6 +74,9 @@ static Status quantize_check(const void *opaque, const StepSource *source, Diag 
         return option_fail(source, "group", STATUS_RECIPE, diag,
                            "expected groups of 32, 64 or 128 weights, found %lld",
                            (long long)options->group);
+    if (options->dtype == QUANTIZE_INT8 && options->group != defaults.group)
+        return option_fail(source, "group", STATUS_RECIPE, diag,
+                           "expected dtype: int4 with it: int8 has a scale for each row");
     if (options->dtype == QUANTIZE_INT8 && options->asymmetric)
         return option_fail(source, "asymmetric", STATUS_RECIPE, diag,
                            "expected false with int8, which is symmetric: zero points "
@@ -94,6 +97,11 @@ static Status quantize_check(const void *opaque, const StepSource *source, Diag 
         return option_fail(source, "data", STATUS_RECIPE, diag,
                            "nothing is calibrated: expected \"method: gptq\" or "
                            "\"smooth\" beside it");
+    const CalibrationOptions *calibration = &options->calibration;
+    if (!calibration->data && calibration->samples != defaults.calibration.samples)
+        return option_fail(source, "samples", STATUS_RECIPE, diag, "needs data");
+    if (!calibration->data && calibration->damp != defaults.calibration.damp)
+        return option_fail(source, "damp", STATUS_RECIPE, diag, "needs data");
     return STATUS_OK;
 }
 
