@@ -3,6 +3,7 @@
 
 #include "cli/text_table.h"
 
+#include <math.h>
 #include <string.h>
 
 #define TIMES_SHOWN 6
@@ -111,8 +112,11 @@ static void result_row(TextTable *table, const char *name, const char *before,
     table_add(table, "%s", after);
     if (ratio <= 0)
         table_add(table, "-");
-    else if (ratio > 0.995 && ratio < 1.005)
+    else if (ratio == 1)
         table_add(table, "same");
+    else if (ratio > 0.995 && ratio < 1.005)
+        table_add(table, "%.1g %% %s", 100 * fabs(1 / ratio - 1),
+                  ratio > 1 ? "smaller" : "larger");
     else if (ratio > 1)
         table_add(table, "%.2fx smaller", ratio);
     else
@@ -248,6 +252,14 @@ static bool is_short(const Tree *times) {
     return true;
 }
 
+/* Four digits, and all of those before the point. */
+static const char *time_text(Arena *arena, const Tree *value) {
+    const double number = value->kind == TREE_INT ? (double)value->integer : value->real;
+    if (number >= 1e4 && number < 1e15)
+        return text_grouped(arena, (int64_t)(number + 0.5));
+    return arena_printf(arena, "%.4g", number);
+}
+
 /* One line per step: the numbers that it timed. */
 static void print_times(const RunReport *report, FILE *out) {
     for (int i = 0; i < report->count; i++) {
@@ -255,8 +267,7 @@ static void print_times(const RunReport *report, FILE *out) {
         if (!is_short(step->result.times)) continue;
         fprintf(out, "%d %s:", i + 1, step_title(report->arena, step->step));
         for (const Tree *value = step->result.times->first; value; value = value->next)
-            fprintf(out, " %s %.4g%s", value->key,
-                    value->kind == TREE_INT ? (double)value->integer : value->real,
+            fprintf(out, " %s %s%s", value->key, time_text(report->arena, value),
                     value->next ? "," : "\n");
     }
 }

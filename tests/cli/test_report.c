@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A report of three steps: no times, two numbers, too many numbers. */
+/* A report of three steps: no times, three numbers, too many numbers. */
 static RunReport make_report(Arena *arena, Step steps[3]) {
-    RunReport report = {.arena = arena};
+    RunReport report = {.arena = arena,
+                        .start = {.parameters = 1000, .bytes = 4000, .flops = 1000}};
     const Pass *pass = pass_find("weight_multiplex");
     for (int i = 0; i < 3; i++) {
         steps[i] = (Step){.pass = pass, .options = (void *)(uintptr_t)pass->defaults};
@@ -16,11 +17,15 @@ static RunReport make_report(Arena *arena, Step steps[3]) {
         if (i == 1) {
             tree_put_real(arena, times, "full_seconds", 0.125);
             tree_put_int(arena, times, "repetitions", 7);
+            tree_put_real(arena, times, "runs_per_second", 12345.6);
         }
         for (int k = 0; i == 2 && k < 7; k++)
             tree_put_real(arena, times, arena_printf(arena, "part_%d", k), k);
         const StepResult result = {
-            .record = tree_new(arena, TREE_MAP, LOC_NONE), .times = times, .seconds = 1};
+            .measure = {.parameters = 997, .bytes = 4000, .flops = 1004},
+            .record = tree_new(arena, TREE_MAP, LOC_NONE),
+            .times = times,
+            .seconds = 1};
         const Recipe recipe = {.steps = steps, .step_count = 3};
         steps[1].label = "both";
         report_add(&report, &recipe, i, &result);
@@ -43,9 +48,13 @@ static void test_text(void **state) {
     const char *line = strstr(text, "2 weight_multiplex (both):");
     assert_non_null(line);
     assert_string_equal(line,
-                        "2 weight_multiplex (both): full_seconds 0.125, repetitions 7\n"
+                        "2 weight_multiplex (both): full_seconds 0.125, repetitions 7, "
+                        "runs_per_second 12,346\n"
                         "no output was named: nothing is written\n");
     assert_null(strstr(text, "part_0"));
+    assert_non_null(strstr(text, "997  0.3 % smaller\n"));
+    assert_non_null(strstr(text, "4,000           same\n"));
+    assert_non_null(strstr(text, "1.00 kFLOP   0.4 % larger\n"));
     free(text);
     arena_destroy(arena);
 }
