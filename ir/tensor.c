@@ -223,9 +223,16 @@ bool tensor_size(const Tensor *tensor, int64_t *count, size_t *bytes) {
     if (!dtype_is_quantised(tensor->dtype))
         return tensor->group == 0 && !tensor->zeros &&
                shape_size(tensor->dtype, tensor->rank, tensor->dim, count, bytes);
-    /* A float for each element is more than a quantised tensor has of anything. */
     if (!shape_size(DTYPE_F32, tensor->rank, tensor->dim, count, NULL) ||
         !quantised_is_valid(tensor))
+        return false;
+    /* A float for each element of rows with one more of the largest groups is more than a
+     * quantised tensor has of anything. */
+    const int64_t width = quantised_width(tensor);
+    if (width < 0 || width > INT64_MAX - QUANTISED_GROUP_MAX ||
+        !shape_size(DTYPE_F32, 2,
+                    (int64_t[]){quantised_rows(tensor), width + QUANTISED_GROUP_MAX},
+                    NULL, NULL))
         return false;
     if (bytes) *bytes = quantised_parts(tensor).bytes;
     return true;

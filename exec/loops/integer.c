@@ -328,7 +328,7 @@ static void times_block(const Way *way, const Matrix *matrix, const Block *block
     const int64_t end = (to->last + PANEL_ROWS - 1) / PANEL_ROWS;
     const int64_t tiles = (count + way->rows - 1) / way->rows;
     const int wide = count == 1 ? way->solo_panels : way->panels;
-    uint32_t sums[SUMS_MAX * PANEL_ROWS];
+    _Alignas(64) uint32_t sums[SUMS_MAX * PANEL_ROWS]; /* as tiles store them */
     for (int64_t p = to->first / PANEL_ROWS, step; p < end; p += step) {
         step = end - p >= wide ? wide : 1;
         for (int64_t tile = 0; tile < tiles; tile++) {

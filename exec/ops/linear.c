@@ -115,13 +115,14 @@ static const REAL *rows_of_x(const Call *call) {
     return call->scratch;
 }
 
-/* Weights of whole numbers that can be multiplied as such, NULL = none. */
+/* Weights of whole numbers that can be multiplied as such, in sums of 32 bits; NULL =
+ * none. */
 static const Tensor *whole_weights(const Call *call) {
     const Storage *storage = call->node->in[1]->storage;
-    const bool whole = !weight_round(call) && sizeof(REAL) == sizeof(float) &&
-                       is_rounded(call->attrs) && !is_transposed(call->attrs) &&
-                       storage && storage->tensor.dtype == DTYPE_Q8 &&
-                       storage->tensor.buf;
+    const bool whole =
+        !weight_round(call) && sizeof(REAL) == sizeof(float) && is_rounded(call->attrs) &&
+        !is_transposed(call->attrs) && storage && storage->tensor.dtype == DTYPE_Q8 &&
+        storage->tensor.buf && storage->tensor.group <= INTEGER_COLUMNS_MAX;
     return whole ? &storage->tensor : NULL;
 }
 

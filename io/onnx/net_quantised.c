@@ -134,7 +134,9 @@ static bool fill_real(Net *net, NetValue *value, const Scaling *scaling,
     if (!scale || (scaling->zero && !zero)) return false;
     int64_t count, inner = 1;
     net_shape_count(tensor->dims, tensor->n_dims, &count);
-    for (int64_t i = axis + 1; i < rank; i++) inner *= tensor->dims[i];
+    if (axis < rank &&
+        !net_shape_count(tensor->dims + axis + 1, (size_t)(rank - axis - 1), &inner))
+        return false; /* dimensions beyond all bounds behind one of 0 */
     float *data;
     keep_real(net, value, scaling,
               add_real(net, value, tensor->dims, tensor->n_dims, &data));

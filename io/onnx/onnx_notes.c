@@ -180,12 +180,12 @@ static const OnnxTensor *find_part(const NotesReader *r, const Storage *storage,
     const Tree *name = tree_get(find_place(r, storage), key);
     const char *own = name && name->kind == TREE_STRING ? name->string : storage->name;
     const OnnxTensor *tensor = name_map_get(&r->names, own);
-    int64_t count, wanted = 1, dim[RANK_MAX];
+    int64_t count, wanted, dim[RANK_MAX];
     const int rank = onnx_form_shape(&storage->tensor, form, dim);
-    for (int i = 0; i < rank; i++) wanted *= dim[i];
-    const bool fits =
-        tensor && tensor->data_type == onnx_form_type(&storage->tensor, form) &&
-        net_shape_count(tensor->dims, tensor->n_dims, &count) && count == wanted;
+    const bool fits = tensor && net_shape_count(dim, (size_t)rank, &wanted) &&
+                      tensor->data_type == onnx_form_type(&storage->tensor, form) &&
+                      net_shape_count(tensor->dims, tensor->n_dims, &count) &&
+                      count == wanted;
     return fits ? tensor : NULL;
 }
 

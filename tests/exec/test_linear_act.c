@@ -9,6 +9,7 @@ enum { ROWS = 5, WIDTH = 37, UNITS = 11 };
 
 static const Case PLAIN = {"linear", "", "5x37 11x37 11"};
 static const Case ROUNDED = {"linear", "act=i8", "5x37 11x37 11"};
+static const Case LONG_ROWS = {"linear", "act=i8", "1x140000 1x140000 1"};
 static const Case TRANSPOSED = {"linear", "act=i8 transposed=true", "5x37 37x11 11"};
 
 /* The rows of operand 0, rounded. */
@@ -64,6 +65,27 @@ static void test_whole(void **state) {
         assert_true(fabs(wide.out[i] - got.out[i]) < 1e-4);
     result_free(&wide);
     result_free(&got);
+    tensor_release(&storage.tensor);
+    problem_destroy(&p);
+}
+
+/* Rows so long that their sums of whole numbers do not fit 32 bits. */
+static void test_long(void **state) {
+    (void)state;
+    enum { LONG = 140000 };
+    Problem p;
+    assert_ok(problem_create(&p, &LONG_ROWS), p.diag);
+    Storage storage = {.name = "w"};
+    storage.tensor = q8_shape(2, (int64_t[]){1, LONG});
+    assert_ok(tensor_allocate(&storage.tensor, p.diag), p.diag);
+    float *row = malloc(LONG * sizeof *row);
+    for (int k = 0; k < LONG; k++) row[k] = 1, p.value[0][k] = 1, p.value[1][k] = 1;
+    quantised_round_row(&storage.tensor, 0, row);
+    p.node->in[1]->storage = &storage;
+    Result got = execute(&p, (Mode){.single = true});
+    assert_true(fabs(got.out[0] - p.value[2][0] - LONG) < 1e-3 * LONG);
+    result_free(&got);
+    free(row);
     tensor_release(&storage.tensor);
     problem_destroy(&p);
 }
@@ -158,9 +180,8 @@ static void test_edges(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole),
-        cmocka_unit_test(test_floats),
-        cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_whole),           cmocka_unit_test(test_long),
+        cmocka_unit_test(test_floats),          cmocka_unit_test(test_edges),
         cmocka_unit_test(test_rounded_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -71,6 +71,10 @@ static void test_shapes(void **state) {
     assert_false(tensor_size(&tensor, NULL, NULL));
     tensor = q8_shape(2, (int64_t[]){1ll << 40, 1ll << 40});
     assert_false(tensor_size(&tensor, NULL, NULL));
+    tensor = q8_shape(2, (int64_t[]){1ll << 62, 0}); /* 2^64 bytes of scales */
+    assert_false(tensor_size(&tensor, NULL, NULL));
+    tensor = q4_shape(2, (int64_t[]){1ll << 58, 1}, 128, false); /* a block for each 1 */
+    assert_false(tensor_size(&tensor, NULL, NULL));
     tensor = q8_shape(2, (int64_t[]){2, -1});
     assert_false(tensor_size(&tensor, NULL, NULL));
     tensor = q8_shape(2, (int64_t[]){2, 6});
