@@ -16,12 +16,14 @@ const BlockType *few_bits_type(const Tensor *tensor) {
 }
 
 bool few_bits_fit(const Tensor *tensor) {
-    const float *scales = tensor_q_scales(tensor);
-    for (int64_t m = 0; tensor->dtype == DTYPE_Q8 && m < quantised_rows(tensor); m++) {
-        float scale;
-        memcpy(&scale, scales + m, sizeof scale);
-        if (!(scale <= f16_to_float(0x7bff))) return false;
-    }
+    const float most = f16_to_float(0x7bff);
+    if (tensor->dtype == DTYPE_Q4 && !tensor->zeros) return true; /* they are halves */
+    for (int64_t m = 0; m < quantised_rows(tensor); m++)
+        for (int64_t g = 0; g < quantised_groups(tensor); g++) {
+            const Grid grid = quantised_read_grid(tensor, m, g);
+            const float lowest = tensor->zeros ? grid.scale * (float)grid.zero : 0;
+            if (!(grid.scale <= most && lowest <= most)) return false;
+        }
     return true;
 }
 

@@ -17,7 +17,7 @@
  * or its rows are not whole blocks. */
 const BlockType *few_bits_type(const Tensor *tensor);
 
-/* Whether all scales can be written: none is beyond f16. */
+/* Whether all scales, and d z, can be written: none is beyond f16. */
 bool few_bits_fit(const Tensor *tensor);
 
 /* One row as blocks. */

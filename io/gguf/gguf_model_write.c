@@ -225,15 +225,16 @@ static const BlockType *slot_type(const Export *e, const TensorSlot *slot) {
 /* The type that most matrices are kept as. */
 static const BlockType *most_type(const Export *e) {
     const BlockType *most = block_type_by_name("f32");
+    const BlockType **own = ARENA_ARRAY(e->arena, const BlockType *, (size_t)e->count);
     int64_t best = 0;
+    for (int i = 0; i < e->count; i++) own[i] = slot_type(e, &e->slots[i]);
     for (int i = 0; i < e->count; i++) {
         int64_t same = 0;
-        const BlockType *own = slot_type(e, &e->slots[i]);
-        for (int j = 0; own && j < e->count; j++)
-            if (slot_type(e, &e->slots[j]) == own) same++;
+        for (int j = 0; own[i] && j < e->count; j++)
+            if (own[j] == own[i]) same++;
         if (same > best) {
             best = same;
-            most = own;
+            most = own[i];
         }
     }
     return most;

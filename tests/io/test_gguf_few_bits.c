@@ -81,6 +81,18 @@ static void some_do_not_fit(void **state) {
     Tensor large = few_of(q8_shape(2, dim), 1e8);
     assert_false(few_bits_fit(&large));
     tensor_release(&large);
+
+    /* -15 d is no half, though d is; without zero points there is no such number */
+    Tensor lowest = few_of(q4_shape(2, dim, 32, true), 1);
+    Tensor halves = few_of(q4_shape(2, dim, 32, false), 1);
+    const int8_t q[32] = {0};
+    assert_true(few_bits_fit(&lowest));
+    quantised_write(&lowest, 3, 1, &(Grid){.scale = 8192, .zero = 15, .most = 15}, q);
+    quantised_write(&halves, 3, 1, &(Grid){.scale = 8192, .zero = 8, .most = 15}, q);
+    assert_false(few_bits_fit(&lowest));
+    assert_true(few_bits_fit(&halves));
+    tensor_release(&lowest);
+    tensor_release(&halves);
 }
 
 /* Makes linears that read [in, out] read [out, in]. */
