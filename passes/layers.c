@@ -93,12 +93,12 @@ Status layer_ends(LayerEnds *ends, PassContext *ctx, const Graph *graph,
     TRY(check_one(ctx, &in, stack, layer, "input", diag));
     TRY(check_one(ctx, &out, stack, layer, "output", diag));
     if (!type_equal(&in.first->type, &out.first->type)) {
-        char reads[SHAPE_TEXT_BYTES], gives[SHAPE_TEXT_BYTES];
-        shape_text(reads, in.first->type.rank, in.first->type.dim);
-        shape_text(gives, out.first->type.rank, out.first->type.dim);
+        char reads[DIMS_TEXT_BYTES], gives[DIMS_TEXT_BYTES];
+        dims_text(reads, in.first->type.rank, in.first->type.dim);
+        dims_text(gives, out.first->type.rank, out.first->type.dim);
         return step_fail(ctx, diag,
                          "layer %d of stack \"%s\" cannot be removed: expected input and "
-                         "output of equal shape, found %s and %s",
+                         "output of equal shape, found [%s] and [%s]",
                          layer, stack, reads, gives);
     }
     const Node *after = in.first;
