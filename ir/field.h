@@ -163,7 +163,8 @@ void fields_document(Text *text, const Field *fields, const void *defaults);
  * are copied into the arena. `defaults` may be NULL. */
 Tree *fields_schema(Arena *arena, const Field *fields, const void *defaults);
 
-/* Nearest of `count` names to a misspelt one, or NULL when none is near. */
+/* Nearest of `count` names to a misspelt one, those that begin with it before others, or
+ * NULL when none is near. */
 const char *name_nearest(const char *word, const char *const *names, int count);
 
 /* Adds a hint to the error that a name is unknown: the nearest of those that there are,

@@ -15,7 +15,8 @@ typedef struct MemberBinding {
 } MemberBinding;
 
 /* Longest word that name_nearest looks at. */
-#define WORD_MAX 63
+#define WORD_MAX  63
+#define BEGINNING 3 /* letters from which a word may be the beginning of a name */
 
 /* Lower case and '-' as '_', so that a name in another spelling counts as near. */
 static void fold_word(char out[WORD_MAX + 1], const char *word) {
@@ -57,17 +58,21 @@ const char *name_nearest(const char *word, const char *const *names, int count) 
     if (strlen(word) > WORD_MAX) return NULL;
     fold_word(folded, word);
     const char *nearest = NULL;
+    const size_t length = strlen(folded);
     int best = (int)strlen(word) / 3 + 1; /* farther ones are no misspellings */
+    bool begun = false; /* whether the nearest name begins with the word */
     for (int i = 0; i < count; i++) {
         if (strlen(names[i]) > WORD_MAX) continue;
         fold_word(name, names[i]);
         int distance = word_distance(folded, name);
         bool shares = distance < (int)strlen(name) && distance < (int)strlen(folded);
-        if (shares && distance <= best) {
-            if (nearest && distance == best) continue;
-            nearest = names[i];
-            best = distance;
-        }
+        bool begins = length >= BEGINNING && strncmp(name, folded, length) == 0;
+        if (begins < begun) continue;
+        if (begins == begun && (!shares || distance > best)) continue;
+        if (begins == begun && nearest && distance == best) continue;
+        nearest = names[i];
+        best = distance;
+        begun = begins;
     }
     return nearest;
 }

@@ -533,6 +533,10 @@ static void test_nearest(void **state) {
     assert_string_equal(name_nearest("ecpohs", names, 4), "epochs");
     assert_string_equal(name_nearest("Learning-Rate", names, 4), "learning_rate");
     assert_string_equal(name_nearest("rl", names, 4), "lr");
+    assert_string_equal(name_nearest("batch", names, 4), "batch_size");
+    const char *const types[] = {"int8", "int8_int8", "int4_128", "int4_32", "int4_64"};
+    assert_string_equal(name_nearest("int4", types, 5), "int4_32");
+    assert_string_equal(name_nearest("int9", types, 5), "int8");
     assert_null(name_nearest("x", names, 4));
     assert_null(name_nearest("temperature", names, 4));
     assert_null(name_nearest("", names, 4));
