@@ -9,13 +9,13 @@
  * all tokens up to the last context are generated one by one: prints the seconds since
  * the first token at each context. */
 #include "exec/generate/decode.h"
+#include "bench/timing.h"
 #include "exec/ops.h"
 #include "ir/arena.h"
 #include "ir/random.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { LAYERS = 6, D = 512, FFN = 2048, HEADS = 8, FEATURES = 32, WORDS = 1000 };
 
@@ -95,17 +95,6 @@ static void build(Bench *b) {
     graph_set_output(b->graph, "logits", x);
 }
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int compare(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Takes tokens in up to a context of `context`; gives tokens per second. */
 static double fill(Decoder *decoder, int64_t context, Diag *diag) {
     const int64_t count = context - decoder_position(decoder);
@@ -126,7 +115,7 @@ static void measure(Decoder *decoder, int64_t context, int tokens, double *times
         require(decoder_step(decoder, i % WORDS, diag), diag);
         times[i] = now() - start;
     }
-    qsort(times, (size_t)tokens, sizeof *times, compare);
+    sort_numbers(times, (size_t)tokens);
     printf("context %5lld: median %.3f ms/token, best %.3f, weights %.1f MB, state %.2f "
            "MB, prompt %.0f tokens/s\n",
            (long long)context, 1e3 * times[tokens / 2], 1e3 * times[0],

@@ -6,6 +6,7 @@
  * that share the weights. All ways take turns in each repeat; prints the median of
  * G(FL)OP/s, one line for each shape. Time is that which the threads' processors worked
  * for them, so that other programs count as little as can be. */
+#include "bench/timing.h"
 #include "exec/linalg/blas.h"
 #include "exec/loops/loops.h"
 #include "ir/arena.h"
@@ -97,11 +98,6 @@ static double measure(Bench *b, const Worker *workers, int way) {
     return seconds / b->threads;
 }
 
-static int compare(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The tensor that a way is packed of: the weight, rounded where it is quantised. */
 static Tensor source(const Bench *b, StepWeights kind) {
     const int64_t dim[] = {b->M, b->K};
@@ -155,7 +151,7 @@ static void run_shape(int64_t M, int64_t K, int64_t rows, int threads, int repea
             seconds[way][i] = measure(&b, workers, way);
     printf("%4lld x %4lld, %4lld rows:", (long long)M, (long long)K, (long long)rows);
     for (int way = 0; way < WAY_COUNT; way++) {
-        qsort(seconds[way], (size_t)repeats, sizeof(double), compare);
+        sort_numbers(seconds[way], (size_t)repeats);
         printf("  %s %.0f", WAYS[way].name,
                flops * (double)(b.calls * threads) / seconds[way][repeats / 2] / 1e9);
     }

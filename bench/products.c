@@ -8,6 +8,7 @@
  * each. Every line takes its turn in every one of ROUNDS (7); prints the medians over the
  * rounds, in G(FL)OP/s of all threads together. What a line must round or pack of x is in
  * its time. */
+#include "bench/timing.h"
 #include "exec/linalg/bf16.h"
 #include "exec/linalg/blas.h"
 #include "exec/linalg/onednn.h"
@@ -18,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { ROWS_MAX = 1024, WIDTH_MAX = 3072, THREADS_MAX = 64, ROUNDS_MAX = 99 };
 
@@ -85,17 +85,6 @@ static void multiply(void *self, int64_t i, int thread) {
     for (int t = 0; t < b->times; t++) multiply_once(b, &b->place[i]);
 }
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int compare(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Packs the weights for every way. */
 static void prepare(Bench *b, Diag *diag) {
     const int64_t count = b->M * b->K;
@@ -136,7 +125,7 @@ static void measure(Bench *b, int threads, int rounds) {
            (long long)b->K);
     for (Way way = 0; way < WAYS; way++) {
         if (!has(way)) continue;
-        qsort(rate[way], (size_t)rounds, sizeof(double), compare);
+        sort_numbers(rate[way], (size_t)rounds);
         printf("  %s %.0f", NAMES[way], rate[way][rounds / 2]);
     }
     putchar('\n');

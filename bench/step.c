@@ -14,6 +14,7 @@
  *
  * decode: TOKENS tokens one by one behind a context of CONTEXT others; the median of a
  * token. */
+#include "bench/timing.h"
 #include "exec/generate/decode.h"
 #include "exec/linalg/blas.h"
 #include "exec/linalg/products.h"
@@ -29,7 +30,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
 enum { INPUTS_MAX = 8 };
 
@@ -118,12 +118,6 @@ static void noise_init(Noise *noise, const Graph *graph, int64_t count, int64_t 
                             .fetch = noise_fetch};
 }
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static double time_steps(const Bench *b, int steps) {
     TrainOptions options = train_defaults;
     options.steps = steps;
@@ -156,11 +150,6 @@ static double time_forward(const Bench *b, int batches) {
     return now() - start;
 }
 
-static int compare(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static Model *load(const char *path, Arena *arena, Diag *diag) {
     Model *model = NULL;
     const char *end = strrchr(path, '.');
@@ -176,7 +165,7 @@ static Model *load(const char *path, Arena *arena, Diag *diag) {
 }
 
 static void print_times(double *times, int count, const char *more) {
-    qsort(times, (size_t)count, sizeof *times, compare);
+    sort_numbers(times, (size_t)count);
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     printf("median %.3f ms, best %.3f ms, %speak %ld MB\n", 1e3 * times[count / 2],

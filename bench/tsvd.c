@@ -7,28 +7,17 @@
  * prints the median and best time of a decomposition, its relative error with the part it
  * exceeds OPTIMUM by, and the peak of memory beyond the matrix and the factors. */
 #include "exec/linalg/tsvd.h"
+#include "bench/timing.h"
 #include "tests/exec/spectra.h"
 
 #include <sys/resource.h>
-#include <time.h>
 
 enum { ROWS = 30522, WIDTH = 768, RANK = 128 };
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static double peak_mb(void) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     return (double)usage.ru_maxrss / 1024;
-}
-
-static int compare(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 static int make(const char *kind, const char *path, float *a) {
@@ -63,7 +52,7 @@ static int measure(const Tensor *e, double optimum, int threads, int repeats,
                    (double)(tensor_bytes(&result.left) + tensor_bytes(&result.right)) /
                        (1 << 20);
     }
-    qsort(seconds, (size_t)repeats, sizeof *seconds, compare);
+    sort_numbers(seconds, (size_t)repeats);
     const float *a = tensor_data(e);
     const double norm = spectra_error(a, ROWS, WIDTH, NULL, NULL, 0);
     const double error = spectra_error(a, ROWS, WIDTH, tensor_data(&result.left),

@@ -10,6 +10,7 @@
 #include "exec/linalg/lowrank.h"
 
 #include "exec/linalg/blas.h"
+#include "exec/linalg/tsvd.h"
 #include "ir/arena.h"
 
 #include <math.h>
@@ -21,15 +22,6 @@
 
 static bool is_tall(const LowRank *low) {
     return low->rows > low->columns;
-}
-
-static Status check_info(int info, Diag *diag) {
-    if (info == 0) return STATUS_OK;
-    if (info < 0)
-        return diag_fail(diag, STATUS_MEMORY, LOC_NONE, NULL,
-                         "out of memory in an eigenvalue problem");
-    return diag_fail(diag, STATUS_INTERNAL, LOC_NONE, NULL,
-                     "an eigenvalue problem did not converge");
 }
 
 /* ---- singular values ---- */
@@ -69,13 +61,13 @@ static bool has_finite_diagonal(const LowRank *low) {
 
 static Status find_squares(LowRank *low, Diag *diag) {
     const int64_t n = low->count;
-    TRY(check_info(symmetric_reduce(n, low->matrix, low->d, low->e, low->tau), diag));
+    TRY(eigen_check(symmetric_reduce(n, low->matrix, low->d, low->e, low->tau), diag));
     double *scratch = memory_alloc((size_t)n, sizeof *scratch);
     memcpy(low->squares, low->d, (size_t)n * sizeof(double));
     memcpy(scratch, low->e, (size_t)n * sizeof(double));
     const int info = tridiagonal_values(n, low->squares, scratch);
     free(scratch);
-    TRY(check_info(info, diag));
+    TRY(eigen_check(info, diag));
     for (int64_t i = 0; i < n - 1 - i; i++) { /* the largest first */
         const double swapped = low->squares[i];
         low->squares[i] = low->squares[n - 1 - i];
@@ -128,7 +120,7 @@ static Status find_vectors(double *z, const LowRank *low, int64_t rank, Diag *di
     int info = tridiagonal_vectors(n, rank, d, e, z);
     if (info == 0) info = symmetric_restore(n, low->matrix, low->tau, rank, z);
     free(d);
-    TRY(check_info(info, diag));
+    TRY(eigen_check(info, diag));
     for (int64_t i = 0; i < rank - 1 - i; i++) {
         double *a = z + i * n, *b = z + (rank - 1 - i) * n;
         for (int64_t j = 0; j < n; j++) {

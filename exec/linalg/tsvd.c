@@ -58,7 +58,7 @@ static Status eigen_create(Eigen *eigen, int64_t width, int64_t count, Diag *dia
     return STATUS_OK;
 }
 
-static Status eigen_check(int info, Diag *diag) {
+Status eigen_check(int info, Diag *diag) {
     if (info == 0) return STATUS_OK;
     if (info < 0)
         return diag_fail(diag, STATUS_MEMORY, LOC_NONE, NULL,
