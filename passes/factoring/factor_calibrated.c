@@ -41,22 +41,13 @@ int factor_calls(const Factoring *f, const FactorJob *jobs, int count) {
     return calls;
 }
 
-/* The Gram matrix of all that a site's readers read, in grams[0]. */
+/* The Gram matrix of all that a site's readers read. */
 static Status site_gram(Gram *gram, const Factoring *f, Calibration *calibration,
                         const FactorSite *site, Diag *diag) {
     const int count = site->reader_count;
     Node **values = ARENA_ARRAY(f->ctx->arena, Node *, (size_t)count);
-    Gram *grams = ARENA_ARRAY(f->ctx->arena, Gram, (size_t)count);
     for (int i = 0; i < count; i++) values[i] = factor_input(site, i);
-    TRY(calibration_gram(calibration, values, count, grams, diag));
-    for (int i = 1; i < count; i++) {
-        for (int64_t k = 0; k < grams[0].width * grams[0].width; k++)
-            grams[0].sum[k] += grams[i].sum[k];
-        grams[0].rows += grams[i].rows;
-        gram_destroy(&grams[i]);
-    }
-    *gram = grams[0];
-    return STATUS_OK;
+    return calibration_gram_of_all(calibration, values, count, gram, diag);
 }
 
 /* Makes the Gram matrix its lower factor, with zeros above the diagonal. */

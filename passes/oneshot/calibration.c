@@ -488,3 +488,16 @@ Status calibration_gram(Calibration *c, Node *const *values, int count, Gram *gr
     for (int i = 0; i < g.count && status != STATUS_OK; i++) gram_destroy(&grams[i]);
     return status;
 }
+
+Status calibration_gram_of_all(Calibration *c, Node *const *values, int count, Gram *gram,
+                               Diag *diag) {
+    Gram *grams = memory_alloc((size_t)count, sizeof *grams);
+    const Status status = calibration_gram(c, values, count, grams, diag);
+    for (int i = 1; i < count && status == STATUS_OK; i++) {
+        gram_merge(&grams[0], &grams[i]);
+        gram_destroy(&grams[i]);
+    }
+    if (status == STATUS_OK) *gram = grams[0];
+    free(grams);
+    return status;
+}

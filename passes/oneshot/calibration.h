@@ -95,6 +95,11 @@ Status calibration_rows(Calibration *c, Node *const *values, int count,
 Status calibration_gram(Calibration *c, Node *const *values, int count, Gram *grams,
                         Diag *diag);
 
+/* One Gram matrix over the rows of all `values`, which have one width: of weights that
+ * several layers share. Fails as calibration_gram does. */
+Status calibration_gram_of_all(Calibration *c, Node *const *values, int count, Gram *gram,
+                               Diag *diag);
+
 /* Finishes a Gram matrix whose rows of `value` came by other ways. Fails as
  * calibration_gram does. */
 Status calibration_finish(const Calibration *c, Gram *gram, const Node *value,

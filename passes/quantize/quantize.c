@@ -237,21 +237,6 @@ static bool same_inputs(Node *const *a, int count_a, Node *const *b, int count_b
     return count_a == count_b && memcmp(a, b, (size_t)count_a * sizeof(Node *)) == 0;
 }
 
-/* The sum of the Gram matrices of values of one width. */
-static Status gram_of(Gram *out, Quantizer *z, Node *const *inputs, int count,
-                      Diag *diag) {
-    Gram *grams = memory_alloc((size_t)count, sizeof *grams);
-    Status status = calibration_gram(z->calibration, inputs, count, grams, diag);
-    for (int i = 1; i < count && status == STATUS_OK; i++) {
-        for (int64_t k = 0; k < grams[0].width * grams[0].width; k++)
-            grams[0].sum[k] += grams[i].sum[k];
-        gram_destroy(&grams[i]);
-    }
-    if (status == STATUS_OK) *out = grams[0];
-    free(grams);
-    return status;
-}
-
 /* Rounds a leaf and all others with the same inputs by one factor. */
 static Status round_with_inputs(Quantizer *z, int chosen, Diag *diag) {
     const size_t nodes = (size_t)z->graph->node_count + 1;
@@ -261,7 +246,7 @@ static Status round_with_inputs(Quantizer *z, int chosen, Diag *diag) {
     const char *name = z->chosen[chosen]->storage->name;
     GptqFactor *factor = NULL;
     Gram gram = {0};
-    Status status = gram_of(&gram, z, inputs, count, diag);
+    Status status = calibration_gram_of_all(z->calibration, inputs, count, &gram, diag);
     if (status == STATUS_OK) {
         gram_damp(&gram, z->options->calibration.damp);
         status = gptq_factor(&factor, &gram, name, diag);
