@@ -300,24 +300,34 @@ typedef struct Target {
     int64_t ldy;
 } Target;
 
+/* Sums as real numbers, plus the bias where there is one. They are made in arrays of
+ * their own, which nothing else can be in: that keeps the loops in registers. */
+ALWAYS_INLINE void scale_panel(const uint32_t *sums, uint32_t excess, float scale,
+                               const float *scales, const float *bias, float *y) {
+    float product[PANEL_ROWS], added[PANEL_ROWS];
+    for (int lane = 0; lane < PANEL_ROWS; lane++)
+        product[lane] = (float)(int32_t)(sums[lane] - excess) * (scale * scales[lane]);
+    if (bias) {
+        memcpy(added, bias, sizeof added);
+        for (int lane = 0; lane < PANEL_ROWS; lane++) product[lane] += added[lane];
+    }
+    memcpy(y, product, sizeof product);
+}
+
 /* The results of one row in the panel whose first column is `column`. */
 static void put_panel(const Target *to, int64_t column, float scale, uint32_t excess,
                       const uint32_t *sums, float *y) {
-    const int64_t from = column < to->first ? to->first - column : 0;
-    const int64_t until = to->last - column < PANEL_ROWS ? to->last - column : PANEL_ROWS;
-    float product[PANEL_ROWS];
-    for (int lane = 0; lane < PANEL_ROWS; lane++)
-        product[lane] =
-            (float)(int32_t)(sums[lane] - excess) * (scale * to->scale[column + lane]);
-    if (from > 0 || until < PANEL_ROWS)
-        for (int64_t lane = from; lane < until; lane++)
-            y[column + lane] =
-                to->bias ? product[lane] + to->bias[column + lane] : product[lane];
-    else if (to->bias)
-        for (int lane = 0; lane < PANEL_ROWS; lane++)
-            y[column + lane] = product[lane] + to->bias[column + lane];
-    else
-        memcpy(y + column, product, sizeof product);
+    const float *scales = to->scale + column, *bias = to->bias ? to->bias + column : NULL;
+    if (to->first <= column && column + PANEL_ROWS <= to->last) {
+        scale_panel(sums, excess, scale, scales, bias, y + column);
+        return;
+    }
+    for (int lane = 0; lane < PANEL_ROWS; lane++) {
+        const float product =
+            (float)(int32_t)(sums[lane] - excess) * (scale * scales[lane]);
+        if (column + lane >= to->first && column + lane < to->last)
+            y[column + lane] = bias ? product + bias[lane] : product;
+    }
 }
 
 /* The panels from..to of the matrix times the first `count` rows of a block; their first
