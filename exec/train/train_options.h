@@ -79,22 +79,27 @@ typedef struct TrainOptions {
     int fake_quant;       /* index into FAKE_QUANT_NAMES: what the linear layers' weights
                              and inputs are rounded to in every product, of passes that
                              build an objective */
-    bool augment;         /* let the data set augment samples */
-    int64_t seed;         /* added to the recipe's seed */
-    int64_t log_every;    /* steps between rows of the curve in the record; 0 = by
-                             epochs: see exec/train/history.h */
-    int objective;        /* index into OBJECTIVE_NAMES; see PRIOR_FIELDS */
-    double prior_weight;  /* factor of what the prior adds to the loss */
-    double prior_scale;   /* factor of the prior's variances */
-    double init_variance; /* of q at the start; 0 = the prior's */
-    double variance_lr;   /* learning-rate factor of log variances */
-    bool keep_prior;      /* the Gaussians of the weights stay in the model */
-    const char *dev;      /* development set; see DEV_FIELDS */
-    int64_t dev_every;    /* steps between measurements; 0 = one per epoch */
-    int dev_metric;       /* index into METRIC_NAMES (passes/evaluate/metric.h) */
-    int keep;             /* index into KEEP_NAMES: which weights go out */
-    int64_t patience;     /* training ends after so many measurements in a row without a
-                             better one; 0 = never */
+    int64_t low_rank;     /* rank of the updates that are trained in place of matrices,
+                             of passes that build an objective; 0 = matrices are trained
+                             (passes/training/low_rank.h) */
+    double low_rank_alpha;     /* updates count alpha / rank; 0 = 1 */
+    StringList low_rank_whole; /* patterns of storages that are trained whole beside */
+    bool augment;              /* let the data set augment samples */
+    int64_t seed;              /* added to the recipe's seed */
+    int64_t log_every;         /* steps between rows of the curve in the record; 0 = by
+                                  epochs: see exec/train/history.h */
+    int objective;             /* index into OBJECTIVE_NAMES; see PRIOR_FIELDS */
+    double prior_weight;       /* factor of what the prior adds to the loss */
+    double prior_scale;        /* factor of the prior's variances */
+    double init_variance;      /* of q at the start; 0 = the prior's */
+    double variance_lr;        /* learning-rate factor of log variances */
+    bool keep_prior;           /* the Gaussians of the weights stay in the model */
+    const char *dev;           /* development set; see DEV_FIELDS */
+    int64_t dev_every;         /* steps between measurements; 0 = one per epoch */
+    int dev_metric;            /* index into METRIC_NAMES (passes/evaluate/metric.h) */
+    int keep;                  /* index into KEEP_NAMES: which weights go out */
+    int64_t patience; /* training ends after so many measurements in a row without a
+                         better one; 0 = never */
 
     /* Set by passes, no options of recipes. */
     const TrainMeasure *measure;   /* on the development set; NULL = there is none */
@@ -166,6 +171,17 @@ extern const TrainOptions train_defaults;
     F_CHOICE(TrainOptions, precision, TRAIN_PRECISION_NAMES,                             \
              "what products of linears multiply, forward and backward: floats, or "      \
              "numbers rounded to bfloat16, with sums and weights in float")
+
+/* For passes that build an objective, beside TRAIN_FIELDS. */
+#define LOW_RANK_FIELDS                                                                  \
+    F_INT(TrainOptions, low_rank, 0, 65536,                                              \
+          "train updates of this rank of the matrices that only names (else of "         \
+          "attention's projections) and merge them at the end; 0 = train weights"),      \
+        F_REAL(TrainOptions, low_rank_alpha, 0, 1e6,                                     \
+               "low_rank: updates count alpha / rank; 0 = alpha is the rank"),           \
+        F_STRINGS(                                                                       \
+            TrainOptions, low_rank_whole,                                                \
+            "low_rank: weights that are trained whole beside: names, * is any text")
 
 /* For passes whose loss is a likelihood, beside TRAIN_FIELDS. */
 #define PRIOR_FIELDS                                                                     \

@@ -126,6 +126,7 @@ static const Field fields[] = {
     PRIOR_FIELDS,
     TRAIN_FIELDS,
     TRAIN_PRECISION_FIELD,
+    LOW_RANK_FIELDS,
     F_END,
 };
 

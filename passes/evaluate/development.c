@@ -33,21 +33,22 @@ static Status measure(void *self, double *value, Diag *diag) {
     ctx.arena = arena_create();
     ctx.watch = &quiet;
     ctx.uses = NULL; /* noted by development_open */
-    graph_take_weights(model->graph, d->trained);
     Evaluation e = evaluation_of(d, &ctx, model);
-    const Status status = evaluation_run(&e, diag);
+    Status status = d->weights.take(d->weights.self, model->graph, diag);
+    if (status == STATUS_OK) status = evaluation_run(&e, diag);
     *value = e.value;
     model_destroy(model);
-    forget_hashes(d->trained);
+    forget_hashes(d->weights.trained);
     arena_destroy(ctx.arena);
     return status;
 }
 
 Status development_open(Development *d, PassContext *ctx, Model *model,
-                        const Graph *trained, const TrainOptions *train, Diag *diag) {
+                        const DevelopmentWeights *weights, const TrainOptions *train,
+                        Diag *diag) {
     *d = (Development){.ctx = ctx,
                        .model = model,
-                       .trained = trained,
+                       .weights = *weights,
                        .options = evaluate_defaults,
                        .measure = {.self = d, .measure = measure}};
     d->options.data = train->dev;

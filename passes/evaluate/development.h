@@ -5,10 +5,18 @@
 
 #include "passes/evaluate/evaluation.h"
 
+/* The weights that would go out if training ended now. */
+typedef struct DevelopmentWeights {
+    const void *self;
+    Status (*take)(const void *self, Graph *graph, Diag *diag); /* puts them into a copy
+                                                                   of the model's graph */
+    const Graph *trained; /* holds what training changes */
+} DevelopmentWeights;
+
 typedef struct Development {
     PassContext *ctx;
     Model *model;
-    const Graph *trained; /* holds the weights that are measured */
+    DevelopmentWeights weights;
     EvaluateOptions options;
     const char *metric; /* its name; in the context's arena */
     TrainMeasure measure;
@@ -16,10 +24,11 @@ typedef struct Development {
 
 /* Checks that the model can be measured on the set that train->dev names by
  * train->dev_metric, as planning an `evaluate` step would; messages point at these
- * options. `trained` is a graph whose storages have the names of the model's. All that is
- * given must outlive it; nothing is to be freed. Fails with STATUS_MODEL, and as
+ * options. All that is given must outlive it, and all that weights name; nothing is to be
+ * freed. Fails with STATUS_MODEL, and as
  * step_data does. */
 Status development_open(Development *development, PassContext *ctx, Model *model,
-                        const Graph *trained, const TrainOptions *train, Diag *diag);
+                        const DevelopmentWeights *weights, const TrainOptions *train,
+                        Diag *diag);
 
 #endif

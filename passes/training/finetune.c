@@ -48,6 +48,7 @@ static const Field fields[] = {
     PRIOR_FIELDS,
     TRAIN_FIELDS,
     TRAIN_PRECISION_FIELD,
+    LOW_RANK_FIELDS,
     F_END,
 };
 
@@ -83,6 +84,9 @@ static Status finetune_run(PassContext *ctx, Model *model, const void *opaque,
 static Status finetune_check(const void *opaque, const StepSource *source, Diag *diag) {
     const FinetuneOptions *options = opaque;
     TRY(objective_check(&options->train, source, diag));
+    if (options->part == PART_EXITS && options->train.low_rank > 0)
+        return option_fail(source, "train", STATUS_RECIPE, diag,
+                           "expected train or low_rank, found both");
     if (options->part != PART_EXITS || options->exits != EXITS_LAST) return STATUS_OK;
     return option_fail(source, "train", STATUS_RECIPE, diag,
                        "exits has nothing to train with exits: last");

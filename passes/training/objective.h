@@ -8,6 +8,7 @@
 
 #include "passes/exits/exits.h"
 #include "passes/training/label_loss.h"
+#include "passes/training/low_rank.h"
 
 #define OBJECTIVE_PARTS 12
 
@@ -24,6 +25,7 @@ typedef struct Objective {
     int part_count;
     const char *dev_metric;  /* measured while it is trained; NULL = none */
     LabelLossOptions labels; /* of objective_add_labels: what was found out before it */
+    LowRank low_rank;        /* updates that are trained in place of matrices */
 
     /* See objective_remember: what the losses read of the teacher, by column. */
     Node **remembered; /* of the teacher's own graph */

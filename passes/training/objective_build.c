@@ -458,15 +458,24 @@ static Status plan_types(Graph *graph, const TrainOptions *options, Diag *diag) 
 /* Gives the model what training made of its weights, and what variational inference
  * knows of them. A prior that is not to stay is gone as asked, which is no loss to warn
  * of. */
-static void take_weights(const Objective *o, const TrainOptions *options) {
+static Status take_weights(const Objective *o, const TrainOptions *options, Diag *diag) {
     Graph *graph = o->model->graph;
     const char *first;
     graph_take_weights(graph, o->graph);
+    TRY(low_rank_merge(&o->low_rank, graph, diag));
     if (options->objective == OBJECTIVE_VARIATIONAL)
         graph_take_gaussians(graph, o->graph);
-    if (options->keep_prior) return;
+    if (options->keep_prior) return STATUS_OK;
     graph_drop_gaussians(graph);
     graph_take_dropped(graph, &first);
+    return STATUS_OK;
+}
+
+/* DevelopmentWeights.take: what would go out. */
+static Status show_weights(const void *self, Graph *graph, Diag *diag) {
+    const Objective *o = self;
+    graph_take_weights(graph, o->graph);
+    return low_rank_merge(&o->low_rank, graph, diag);
 }
 
 /* Faults of priors are found by code that does not know the recipe. */
@@ -490,8 +499,7 @@ static Status plan_training(Objective *o, Node *loss, const TrainOptions *option
     if (o->ctx->train_bytes < asking) o->ctx->train_bytes = asking;
     TRY(plan_types(o->graph, options, diag));
     prior_plan(o->graph, options);
-    take_weights(o, options);
-    return STATUS_OK;
+    return take_weights(o, options, diag);
 }
 
 static Status fail_option(const char *option, const char *needs, const StepSource *source,
@@ -550,6 +558,7 @@ Status objective_check(const TrainOptions *options, const StepSource *source,
     TRY(check_prior(options, source, diag));
     if (options->fake_quant != FAKE_QUANT_NONE && options->precision != TRAIN_F32)
         return fail_option("fake_quant", "precision: f32", source, diag);
+    TRY(low_rank_check(options, source, diag));
     return check_optimizer(options, source, diag);
 }
 
@@ -607,11 +616,22 @@ static Status fake_quantise(Objective *o, int kind, Diag *diag) {
     return STATUS_OK;
 }
 
-Status objective_train(Objective *o, const char *data_name, const TrainOptions *options,
+/* Lets updates of low rank be trained in place of matrices: what is trained is marked in
+ * the graph, so that names say nothing any more. */
+static Status add_low_rank(Objective *o, TrainOptions *options, Diag *diag) {
+    if (options->low_rank == 0) return STATUS_OK;
+    TRY(low_rank_add(&o->low_rank, o->ctx, o->graph, o->model->graph, options, diag));
+    options->only = options->freeze = (StringList){0};
+    return STATUS_OK;
+}
+
+Status objective_train(Objective *o, const char *data_name, const TrainOptions *given,
                        Diag *diag) {
     PassContext *ctx = o->ctx;
+    TrainOptions own = *given, *const options = &own;
     Node *loss = NULL;
     Batches *data = NULL, *more = NULL;
+    TRY(add_low_rank(o, options, diag));
     TRY(node_add_sum(&loss, o->graph, o->part, o->weight, o->part_count, diag));
     Node *roots[OBJECTIVE_PARTS + 1] = {loss};
     for (int i = 0; i < o->part_count; i++) roots[1 + i] = o->part[i];
@@ -627,24 +647,24 @@ Status objective_train(Objective *o, const char *data_name, const TrainOptions *
             TRY(node_set(o->graph, node, diag, "rate=%.17g", options->dropout));
     Development dev;
     if (options->dev) {
-        TRY(development_open(&dev, ctx, o->model, o->graph, options, diag));
+        const DevelopmentWeights weights = {o, show_weights, o->graph};
+        TRY(development_open(&dev, ctx, o->model, &weights, options, diag));
         o->dev_metric = dev.metric;
     }
     objective_remember(o, data, options);
     if (ctx->plan) return plan_training(o, loss, options, diag);
-    warn_options(o, data_name, data, options, diag);
+    warn_options(o, data_name, data, given, diag);
     TRY(objective_ask_teacher(&more, o, data, diag));
-    TrainOptions named = *options;
-    named.part_names = o->part_name;
-    named.keeper = ctx->keeper;
-    named.measure = options->dev ? &dev.measure : NULL;
+    options->part_names = o->part_name;
+    options->keeper = ctx->keeper;
+    options->measure = options->dev ? &dev.measure : NULL;
     TrainReport report = {0};
     Status status =
-        train(o->graph, loss, o->part, o->part_count, more ? more : data, &named,
+        train(o->graph, loss, o->part, o->part_count, more ? more : data, options,
               ctx->seed, ctx->threads, ctx->watch, ctx->arena, &report, diag);
     batches_destroy(more);
     TRY(place_prior(o, options, status, diag));
-    take_weights(o, options);
+    TRY(take_weights(o, options, diag));
     record_training(o, options, &report);
     return STATUS_OK;
 }

@@ -119,6 +119,13 @@ static void test_finetune(void **state) {
     check_step("finetune: {" SHORT ", epochs: 2, ema: 0.5}");
 }
 
+/* A and B are kept, and drawn and merged as if nothing had happened. */
+static void test_low_rank(void **state) {
+    (void)state;
+    check_step("finetune: {" SHORT ", epochs: 2, ema: 0.5, low_rank: 2, "
+               "low_rank_whole: [classifier.*], dev: toy, dev_every: 2, keep: best}");
+}
+
 static void test_development(void **state) {
     (void)state;
     check_step("finetune: {" SHORT ", epochs: 2, dev: toy, dev_every: 2, keep: best, "
@@ -156,9 +163,9 @@ static void test_runs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_finetune), cmocka_unit_test(test_development),
-        cmocka_unit_test(test_distill),  cmocka_unit_test(test_iterates),
-        cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_finetune),    cmocka_unit_test(test_low_rank),
+        cmocka_unit_test(test_development), cmocka_unit_test(test_distill),
+        cmocka_unit_test(test_iterates),    cmocka_unit_test(test_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
