@@ -28,9 +28,11 @@ typedef struct Flags {
     const char *folder, *metric;
     double max_flops, max_parameters, max_drop, minutes; /* max_drop NaN = not given */
     int64_t candidates, rungs, generations, jobs;
-    int dump_ir, split; /* split: WordSplit */
-    int processor;      /* Processor */
-    int products;       /* Products */
+    int dump_ir, split;     /* split: WordSplit */
+    int processor;          /* Processor */
+    int products;           /* Products */
+    int64_t length, stride; /* of `compress perplexity` */
+    bool last_word;
     bool lowercase, quiet, no_data, timing, bf16, json, schema, hidden_states;
     bool leave_early, values, structure, no_outputs, dot;
     bool resolved;

@@ -93,6 +93,16 @@ static const Flag flags[] = {
          Flags, length_penalty, 0, 100,
          "scores of translations are sums of log-probabilities over length^X; 1 if not "
          "given")},
+    {"length", "N",
+     F_INT(Flags, length, 2, 1 << 24,
+           "tokens of a window; the model's context if not given, at most 2048")},
+    {"stride", "N",
+     F_INT(Flags, stride, 1, 1 << 24,
+           "tokens from the start of a window to that of the next; half of --length if "
+           "not given")},
+    {"last-word", NULL,
+     F_BOOL(Flags, last_word,
+            "predict the last word of each line, or what is behind its last tab")},
     {"column", "NAME",
      F_STRINGS(Flags, column,
                "column of texts; may be given several times; every line is a text if not "

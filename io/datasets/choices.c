@@ -9,6 +9,7 @@
  * (HellaSwag, Zellers et al., 2019). Without choices a text's ending is its last word
  * (LAMBADA, Paperno et al., 2016). */
 #include "io/datasets/dataset.h"
+#include "io/datasets/last_words.h"
 #include "io/datasets/text_samples.h"
 #include "io/formats/model_vocabulary.h"
 
@@ -214,9 +215,9 @@ typedef struct Choosing {
     Row row;
     int64_t index; /* the table's row at hand */
     Encoding tokens;
-    bool begins; /* the tokenizer puts a token for the beginning in front */
-    Text text;   /* what is encoded */
-    int64_t cut; /* samples that were longer than may be */
+    int32_t begin; /* token for the beginning that the tokenizer puts in front; or -1 */
+    Text text;     /* what is encoded */
+    int64_t cut;   /* samples that were longer than may be */
     Diag *diag;
 } Choosing;
 
@@ -256,26 +257,16 @@ static Status add_pair(Choosing *c, TextSpan context, TextSpan question,
     return keep_sample(c, 0, choice.length);
 }
 
-/* Finds whether the tokenizer puts a token for the beginning in front of texts. */
-static Status find_beginning(Choosing *c) {
-    const int32_t bos = tokenizer_specials(c->tokenizer)->bos;
-    const Encoding *tokens = &c->tokens;
-    TRY(tokenizer_encode(c->tokenizer, &c->tokens, (TextSpan){"", 0}, NULL, 0, LOC_NONE,
-                         c->diag));
-    c->begins = bos >= 0 && tokens->length > 0 && tokens->ids[0] == bos;
-    return STATUS_OK;
-}
-
 /* Tokens of a text as a language model reads it: behind the token for the beginning,
  * where the tokenizer puts one there, and without any for the end. */
 static Status encode_open(Choosing *c, TextSpan text) {
     Encoding *tokens = &c->tokens;
-    if (c->begins) /* which makes room for special tokens */
+    if (c->begin >= 0) /* which makes room for special tokens */
         TRY(tokenizer_encode(c->tokenizer, tokens, text, NULL, 0, LOC_NONE, c->diag));
     TRY(tokenizer_encode_plain(c->tokenizer, tokens, text, LOC_NONE, c->diag));
-    if (!c->begins) return STATUS_OK;
+    if (c->begin < 0) return STATUS_OK;
     memmove(tokens->ids + 1, tokens->ids, tokens->length++ * sizeof *tokens->ids);
-    tokens->ids[0] = tokenizer_specials(c->tokenizer)->bos;
+    tokens->ids[0] = c->begin;
     tokens->types[tokens->length - 1] = 0;
     return STATUS_OK;
 }
@@ -307,26 +298,37 @@ static Status add_ending(Choosing *c, TextSpan context, TextSpan between, TextSp
     return keep_sample(c, from > drop ? from - drop : 1, ending.length);
 }
 
-/* Where the last word of a text begins; 0 where there is one only. */
-static size_t last_word(TextSpan *text) {
-    while (text->length > 0 && strchr(" \t\r\n", text->text[text->length - 1]))
-        text->length--;
+static bool is_space(char c) {
+    return strchr(" \t\r\n", c) != NULL;
+}
+
+/* Where the ending of a text without choices begins: its last word, or of a line with
+ * tabs what is behind the last one; 0 where nothing is in front of it. */
+static size_t find_ending(const TextSpan *text, bool tabbed) {
     size_t at = text->length;
-    while (at > 0 && !strchr(" \t\r\n", text->text[at - 1])) at--;
+    while (at > 0 &&
+           (tabbed ? text->text[at - 1] != '\t' : !is_space(text->text[at - 1])))
+        at--;
     return at;
 }
 
 static Status add_last_word(Choosing *c, TextSpan text) {
-    const size_t word = last_word(&text);
+    while (text.length > 0 && is_space(text.text[text.length - 1])) text.length--;
+    const bool tabbed =
+        c->options->table == TABLE_LINES && memchr(text.text, '\t', text.length) != NULL;
+    const size_t word = find_ending(&text, tabbed);
     size_t end = word;
-    while (end > 0 && strchr(" \t\r\n", text.text[end - 1])) end--;
+    while (end > 0 && is_space(text.text[end - 1])) end--;
     if (end == 0)
         return diag_fail(c->diag, STATUS_FORMAT, table_loc(c->row.table, c->index), NULL,
                          "expected a text of at least two words, found '%.60s'",
                          text.text);
     const TextSpan context = {text.text, end};
+    const char *separator = c->options->separator;
     TRY(encode_open(c, context));
-    return add_ending(c, context, (TextSpan){text.text + end, word - end},
+    return add_ending(c, context,
+                      tabbed ? (TextSpan){separator, strlen(separator)}
+                             : (TextSpan){text.text + end, word - end},
                       (TextSpan){text.text + word, text.length - word},
                       (int64_t)c->tokens.length);
 }
@@ -361,7 +363,6 @@ static Status add_rows(Choosing *c, Loc at) {
     TRY(dataset_slice(&count, table_rows(c->row.table), o->offset, o->limit, o->path, at,
                       c->diag));
     data->right = memory_alloc((size_t)count, sizeof *data->right);
-    if (data->endings) TRY(find_beginning(c));
     for (int64_t i = 0; i < count; i++) {
         c->index = o->offset + i;
         const Status status = add_row(c, i);
@@ -400,11 +401,33 @@ static Status choice_fill(ChoiceData *data, const ChoiceOptions *o,
                   .options = o,
                   .tokenizer = tokenizer,
                   .row = {.table = table},
+                  .begin = tokenizer_begin(tokenizer),
                   .diag = diag};
     const Status status = add_rows(&c, at);
     encoding_free(&c.tokens);
     text_free(&c.text);
     table_destroy(table);
+    return status;
+}
+
+static Status open_with(Batches **out, const ChoiceOptions *o, const Tokenizer *tokenizer,
+                        Loc at, Diag *diag) {
+    Arena *arena = arena_create();
+    ChoiceData *data = ARENA_NEW(arena, ChoiceData);
+    data->arena = arena;
+    data->endings = o->endings;
+    data->base =
+        (Batches){.name = arena_strdup(arena, o->path),
+                  .columns = o->endings ? ENDINGS_COLUMNS : CHOICE_COLUMNS,
+                  .column_count = o->endings ? (int)ENDING_COLUMNS : (int)COLUMNS,
+                  .length = choice_length,
+                  .fetch = choice_fetch,
+                  .destroy = choice_destroy};
+    const Status status = choice_fill(data, o, tokenizer, at, diag);
+    if (status == STATUS_OK)
+        *out = &data->base;
+    else
+        choice_destroy(&data->base);
     return status;
 }
 
@@ -414,22 +437,8 @@ static Status open_as(Batches **out, const ChoiceOptions *o, bool endings, Loc a
     ChoiceOptions chosen = *o;
     chosen.endings = endings;
     TRY(tokenizer_read(&tokenizer, chosen.tokenizer, diag));
-    Arena *arena = arena_create();
-    ChoiceData *data = ARENA_NEW(arena, ChoiceData);
-    data->arena = arena;
-    data->endings = endings;
-    data->base = (Batches){.name = arena_strdup(arena, chosen.path),
-                           .columns = endings ? ENDINGS_COLUMNS : CHOICE_COLUMNS,
-                           .column_count = endings ? (int)ENDING_COLUMNS : (int)COLUMNS,
-                           .length = choice_length,
-                           .fetch = choice_fetch,
-                           .destroy = choice_destroy};
-    const Status status = choice_fill(data, &chosen, tokenizer, at, diag);
+    const Status status = open_with(out, &chosen, tokenizer, at, diag);
     tokenizer_destroy(tokenizer);
-    if (status == STATUS_OK)
-        *out = &data->base;
-    else
-        choice_destroy(&data->base);
     return status;
 }
 
@@ -479,7 +488,7 @@ static const Field ENDINGS_FIELDS[] = {
     CHOICE_FIELDS,
     F_CHOICE(ChoiceOptions, table, "by_name|tsv|csv|jsonl|lines",
              "format of the file; by_name: .csv, .jsonl (.ndjson, .json), else TSV; "
-             "lines: each line a text"),
+             "lines: each line a text, or one with a tab and its ending"),
     F_STRINGS(ChoiceOptions, choices,
               "columns of the endings, or the one of JSON Lines that holds a list of "
               "them; left out: the last word of the text is its ending"),
@@ -494,6 +503,19 @@ static const ChoiceOptions CHOICES_DEFAULTS = {
 
 static const ChoiceOptions ENDINGS_DEFAULTS = {
     .context = "context", .label = "label", .separator = " ", .max_length = 1024};
+
+Status last_words_open(Batches **out, const char *path, const Tokenizer *tokenizer,
+                       int64_t max_length, Diag *diag) {
+    const char *dot = strrchr(path, '.');
+    const bool json = dot && (strcmp(dot, ".jsonl") == 0 || strcmp(dot, ".ndjson") == 0);
+    ChoiceOptions options = ENDINGS_DEFAULTS;
+    options.path = path;
+    options.endings = true;
+    options.max_length = max_length;
+    options.table = json ? TABLE_JSONL : TABLE_LINES;
+    options.context = "text";
+    return open_with(out, &options, tokenizer, LOC_FILE(path), diag);
+}
 
 const DataFormat format_choices = {
     .name = "choices",

@@ -99,6 +99,10 @@ int32_t tokenizer_find(const Tokenizer *tokenizer, const char *token);
 /* How many special tokens tokenizer_encode adds to a text, or to a pair. */
 size_t tokenizer_overhead(const Tokenizer *tokenizer, bool pair);
 
+/* The token for the beginning of a text, where tokenizer_encode puts it in front; else
+ * -1. What language models were trained to go on from. */
+int32_t tokenizer_begin(const Tokenizer *tokenizer);
+
 /* Encodes a text, or a pair when `second` is not NULL, with special tokens around them as
  * the tokenizer's template says. Added tokens ([SEP], [MASK] ...) that stand in the text
  * become their numbers. More than `max_length` tokens (0 = no limit) are cut at the end;

@@ -209,6 +209,11 @@ size_t tokenizer_overhead(const Tokenizer *self, bool pair) {
     return (size_t)(pair ? self->pair.count - 2 : self->single.count - 1);
 }
 
+int32_t tokenizer_begin(const Tokenizer *self) {
+    const int32_t bos = self->specials.bos;
+    return bos >= 0 && self->single.pieces[0].id == bos ? bos : -1;
+}
+
 static Status check_room(size_t max_length, size_t overhead, Loc at, Diag *diag) {
     if (max_length == 0 || max_length >= overhead) return STATUS_OK;
     return diag_fail(diag, STATUS_RECIPE, at, "max_length",

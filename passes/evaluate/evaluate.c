@@ -196,7 +196,7 @@ static const unsigned WORD_METRICS =
     JUDGE_KNOWS(METRIC_ACCURACY) | JUDGE_KNOWS(METRIC_LOSS) |
     JUDGE_KNOWS(METRIC_PERPLEXITY) | JUDGE_KNOWS(METRIC_BITS) | JUDGE_KNOWS(METRIC_BLEU) |
     JUDGE_KNOWS(METRIC_EXACT_MATCH) | JUDGE_KNOWS(METRIC_CHOICE) |
-    JUDGE_KNOWS(METRIC_CHOICE_NORMALIZED);
+    JUDGE_KNOWS(METRIC_CHOICE_NORMALIZED) | JUDGE_KNOWS(METRIC_ENDING);
 
 /* Chooses the gate's metric, which must be one of the task's. */
 static Status check_metric(Evaluation *e, Diag *diag) {
@@ -389,6 +389,7 @@ static double gate_value(const Evaluation *e) {
     case METRIC_EXACT_MATCH: return e->exact_match;
     case METRIC_CHOICE: return e->choice[0];
     case METRIC_CHOICE_NORMALIZED: return e->choice[1];
+    case METRIC_ENDING: return e->ending_perplexity;
     default: return tally_metric(&e->total, e->metric);
     }
 }

@@ -69,18 +69,35 @@ static bool chooses_right(const EndingScore *endings, int64_t group, bool by_byt
     return endings[best].right == 1;
 }
 
-/* Which endings the model would write word for word, and which it chooses. */
-static void score_endings(const Words *words) {
+/* Which endings the model would write word for word, and how likely the right ones are.
+ */
+static void score_words(const Words *words) {
+    Evaluation *e = words->e;
+    double loss = 0;
+    int64_t exact = 0, right = 0;
+    for (int64_t i = 0; i < e->data->count; i++) {
+        const EndingScore *ending = &words->endings[i];
+        if (!ending->seen) continue;
+        exact += ending->wrong == 0;
+        right += ending->right;
+        loss += ending->right ? ending->loss : 0;
+    }
+    e->exact_match = 100 * (double)exact / (double)words->samples;
+    e->ending_perplexity = exp(loss / (double)right);
+    tree_put_real(e->ctx->arena, e->ctx->record, "exact_match", e->exact_match);
+    if (right > 0)
+        tree_put_real(e->ctx->arena, e->ctx->record, "ending_perplexity",
+                      e->ending_perplexity);
+}
+
+/* Which endings it chooses. */
+static void score_choices(const Words *words) {
     Evaluation *e = words->e;
     Arena *arena = e->ctx->arena;
     Tree *record = e->ctx->record;
     const EndingScore *endings = words->endings;
     const int64_t group = batches_group(e->data);
-    int64_t exact = 0, texts = 0, chosen[2] = {0};
-    for (int64_t i = 0; i < e->data->count; i++)
-        exact += endings[i].seen && endings[i].wrong == 0;
-    e->exact_match = 100 * (double)exact / (double)words->samples;
-    tree_put_real(arena, record, "exact_match", e->exact_match);
+    int64_t texts = 0, chosen[2] = {0};
     for (int64_t i = 0; group > 1 && i < e->data->count; i += group) {
         bool seen = true;
         for (int64_t k = i; k < i + group; k++) seen &= endings[k].seen;
@@ -100,7 +117,8 @@ static void score_endings(const Words *words) {
 static Status check_endings(const Evaluation *e, Diag *diag) {
     const bool choice =
         e->metric == METRIC_CHOICE || e->metric == METRIC_CHOICE_NORMALIZED;
-    if (!choice && e->metric != METRIC_EXACT_MATCH) return STATUS_OK;
+    if (!choice && e->metric != METRIC_EXACT_MATCH && e->metric != METRIC_ENDING)
+        return STATUS_OK;
     const bool endings = batches_column(e->data, DATA_CHOICE_RIGHT) >= 0;
     if (endings && (!choice || batches_group(e->data) > 1)) return STATUS_OK;
     step_fail(e->ctx, diag, "data set \"%s\": expected texts with %s", e->options->data,
@@ -160,7 +178,10 @@ Status evaluate_words(Evaluation *e, Diag *diag) {
     tree_put_int(e->ctx->arena, e->ctx->record, "samples", words.samples);
     tree_put_int(e->ctx->arena, e->ctx->record, "tokens", e->total.rows);
     tally_record(&e->total, e->ctx->arena, e->ctx->record);
-    if (words.endings) score_endings(&words);
+    if (words.endings) {
+        score_words(&words);
+        score_choices(&words);
+    }
     evaluation_time(e, words.samples, 0);
     return STATUS_OK;
 }

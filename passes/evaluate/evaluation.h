@@ -80,7 +80,8 @@ typedef struct Evaluation {
     DecodeKeys decode;
     double bleu;
     double exact_match, choice[2]; /* of texts with endings, percent; [1]: by bytes */
-    double start;                  /* of the run, by ticker_seconds */
+    double ending_perplexity;
+    double start; /* of the run, by ticker_seconds */
 } Evaluation;
 
 /* All that the pass does but for its gate: with context, model, options and the names of

@@ -6,7 +6,7 @@
     "auto|accuracy|f1|f1_micro|f1_macro|precision|recall|mcc|loss|perplexity|"           \
     "bits_per_character|bleu|mse|pearson|spearman|exact_match|average_precision|"        \
     "recall_at_1|recall_at_10|mrr|cosine|choice_accuracy|"                               \
-    "choice_accuracy_normalized"
+    "choice_accuracy_normalized|ending_perplexity"
 typedef enum Metric {
     METRIC_AUTO,        /* the usual one of the model's task */
     METRIC_ACCURACY,    /* percent */
@@ -33,11 +33,13 @@ typedef enum Metric {
     METRIC_COSINE,            /* mean, between two models' embeddings of a text */
     METRIC_CHOICE,            /* percent of texts whose right ending is the likeliest */
     METRIC_CHOICE_NORMALIZED, /* the same by likelihood to the power 1 / bytes */
+    METRIC_ENDING,            /* e^mean loss of a right ending, its tokens together */
     METRIC_COUNT
 } Metric;
 
 /* Those of which less is better. */
 #define METRICS_OF_LOSS                                                                  \
-    (1u << METRIC_LOSS | 1u << METRIC_PERPLEXITY | 1u << METRIC_BITS | 1u << METRIC_MSE)
+    (1u << METRIC_LOSS | 1u << METRIC_PERPLEXITY | 1u << METRIC_BITS |                   \
+     1u << METRIC_MSE | 1u << METRIC_ENDING)
 
 #endif

@@ -30,6 +30,7 @@ const RunMetricKind run_metric_kinds[] = {
     {"mse", "mean squared error", true, false},
     {"loss", "loss", true, false},
     {"perplexity", "perplexity", true, false},
+    {"ending_perplexity", "perplexity of endings", true, false},
     {"bits_per_character", "bits per character", true, false},
     {NULL},
 };

@@ -1,0 +1,243 @@
+/* Perplexity: see perplexity.h. */
+#include "session/perplexity.h"
+
+#include "exec/linalg/blas.h"
+#include "exec/ops.h"
+#include "exec/run/forward.h"
+#include "io/datasets/last_words.h"
+#include "io/datasets/text_windows.h"
+#include "io/files/file.h"
+#include "io/formats/model_vocabulary.h"
+#include "io/tokenizers/unicode.h"
+#include "ir/model_parts.h"
+#include "passes/evaluate/evaluate_tally.h"
+#include "session/user_inputs.h"
+
+#include <math.h>
+#include <string.h>
+
+#define TEXT_BYTES ((size_t)1 << 30)
+
+/* Most bytes of logits of one run, but for one sample's, and most samples. */
+#define LOGITS_BYTES ((int64_t)64 << 20)
+#define RUN_SAMPLES  16
+
+typedef struct Measuring {
+    Perplexity *out;
+    const PerplexityOptions *options;
+    const Model *model;
+    const char *name; /* the model's */
+    Arena *arena;
+    Tokenizer *tokenizer;
+    int32_t *tokens; /* of the text, `first` included */
+    Batches *data;
+    Node *logits;
+    int labels; /* the column */
+    Tally tally;
+} Measuring;
+
+/* ---- windows ---- */
+
+/* Tokens that the model has a table of positions for; 0 = any number. */
+static int64_t count_positions(const Graph *graph) {
+    int64_t most = 0;
+    for (const Node *node = graph->first; node; node = node->next) {
+        if (!node_is(node, &op_add_position)) continue;
+        const AddPositionAttrs *attrs = node->attrs;
+        const int64_t rows = node->in[1]->type.dim[0] - attrs->offset;
+        if (most == 0 || rows < most) most = rows;
+    }
+    return most;
+}
+
+/* Tokens that the model was made for, as it or its configuration says; 0 = not known. */
+static int64_t find_context(const Model *model) {
+    static const char *const KEYS[] = {"max_position_embeddings", "n_positions"};
+    const int64_t positions = count_positions(model->graph);
+    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS && positions == 0; i++) {
+        const Tree *value = tree_get_nonnull(model->config, KEYS[i]);
+        if (value && value->kind == TREE_INT && value->integer > 0) return value->integer;
+    }
+    return positions;
+}
+
+static Status choose_length(Measuring *m, Diag *diag) {
+    const PerplexityOptions *o = m->options;
+    const int64_t positions = count_positions(m->model->graph);
+    const int64_t context = find_context(m->model);
+    int64_t length = o->length;
+    if (length == 0) length = context > 0 ? context : PERPLEXITY_LENGTH;
+    if (o->length == 0 && length > PERPLEXITY_LENGTH) length = PERPLEXITY_LENGTH;
+    if (positions > 0 && length > positions)
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                         "--length: expected at most %lld, the model's table of "
+                         "positions, found %lld",
+                         (long long)positions, (long long)length);
+    if (context > 0 && length > context)
+        diag_warn(diag, LOC_NONE, "--length",
+                  "%lld tokens are more than the %lld of the model's configuration",
+                  (long long)length, (long long)context);
+    m->out->length = length;
+    return STATUS_OK;
+}
+
+static Status choose_stride(Measuring *m, Diag *diag) {
+    const int64_t length = m->out->length, stride = m->options->stride;
+    m->out->stride = stride ? stride : (length + 1) / 2;
+    if (m->out->stride <= length) return STATUS_OK;
+    return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                     "--stride: expected at most %lld, the tokens of a window, found "
+                     "%lld",
+                     (long long)length, (long long)stride);
+}
+
+/* Reads the text's tokens, behind that for the beginning. */
+static Status read_tokens(Measuring *m, Diag *diag) {
+    char *text;
+    size_t length;
+    Encoding encoding = {0};
+    Perplexity *out = m->out;
+    const char *path = m->options->text;
+    TRY(file_read(&text, &length, m->arena, path, TEXT_BYTES, diag));
+    TRY(utf8_check_file(path, text, length, diag));
+    const size_t mark = utf8_mark_length(text, length);
+    const TextSpan span = {text + mark, length - mark};
+    const Status status =
+        tokenizer_encode_plain(m->tokenizer, &encoding, span, LOC_FILE(path), diag);
+    const bool begins = out->first >= 0;
+    out->bytes = (int64_t)span.length;
+    out->tokens = (int64_t)encoding.length;
+    m->tokens = ARENA_ARRAY(m->arena, int32_t, encoding.length + 1);
+    if (begins) m->tokens[0] = out->first;
+    if (encoding.length > 0)
+        memcpy(m->tokens + begins, encoding.ids, encoding.length * sizeof *m->tokens);
+    encoding_free(&encoding);
+    TRY(status);
+    if (out->tokens + begins >= 2) return STATUS_OK;
+    return diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
+                     "expected a text of two tokens or more, found %lld",
+                     (long long)out->tokens);
+}
+
+static Status open_data(Measuring *m, Diag *diag) {
+    const PerplexityOptions *o = m->options;
+    Perplexity *out = m->out;
+    out->first = tokenizer_begin(m->tokenizer);
+    TRY(choose_length(m, diag));
+    if (o->last_word && o->stride)
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                         "--stride: expected none with --last-word");
+    if (o->last_word)
+        return last_words_open(&m->data, o->text, m->tokenizer, out->length, diag);
+    TRY(choose_stride(m, diag));
+    TRY(read_tokens(m, diag));
+    m->data = text_windows_create(o->text, m->tokens, out->tokens + (out->first >= 0),
+                                  out->length, out->stride);
+    return STATUS_OK;
+}
+
+/* ---- the model ---- */
+
+static Status check_model(Measuring *m, Diag *diag) {
+    const Graph *graph = m->model->graph;
+    const Task task = graph_task(graph);
+    m->logits = graph_output(graph, OUTPUT_LOGITS);
+    if (task != TASK_NEXT_TOKEN || !m->logits || m->logits->type.rank != 3)
+        return diag_fail(diag, STATUS_MODEL, LOC_FILE(m->name), NULL,
+                         "expected a model that predicts the next token, found task %s",
+                         task_name(task));
+    return STATUS_OK;
+}
+
+static Status add_token(Measuring *m, const float *logits, int32_t label, Diag *diag) {
+    for (int64_t c = 0; c < m->tally.classes; c++)
+        if (!isfinite(logits[c]))
+            return diag_fail(diag, STATUS_MODEL, LOC_FILE(m->name), NULL,
+                             "expected finite logits, found %g for token %lld", logits[c],
+                             (long long)c);
+    if (label >= m->tally.classes)
+        return diag_fail(diag, STATUS_MODEL, LOC_FILE(m->name), NULL,
+                         "expected token numbers below %lld, the model's, found %d",
+                         (long long)m->tally.classes, (int)label);
+    tally_row(&m->tally, logits, label);
+    return STATUS_OK;
+}
+
+/* ForwardSink. */
+static Status add_samples(void *self, const Fetch *what, const float *const *values,
+                          const void *const *columns, Diag *diag) {
+    Measuring *m = self;
+    const int32_t *labels = columns[m->labels];
+    for (int64_t i = 0; i < what->n; i++) {
+        const int64_t right = m->tally.correct, rows = m->tally.rows;
+        for (int64_t t = 0; t < what->tokens; t++) {
+            const int64_t at = i * what->tokens + t;
+            if (labels[at] == INDEX_SKIP) continue;
+            TRY(add_token(m, values[0] + at * m->tally.classes, labels[at], diag));
+        }
+        m->out->exact += m->tally.correct - right == m->tally.rows - rows;
+    }
+    return STATUS_OK;
+}
+
+static Status run_model(Measuring *m, Diag *diag) {
+    Perplexity *out = m->out;
+    const int64_t words = m->logits->type.dim[2];
+    const int64_t window = m->data->max_tokens * words * (int64_t)sizeof(float);
+    const int64_t most = window > 0 ? LOGITS_BYTES / window : 1;
+    const double start = ticker_seconds();
+    m->labels = batches_column(m->data, DATA_LABELS);
+    tally_open(&m->tally, m->arena, words, true);
+    blas_init();
+    TRY(forward_batches(m->model->graph, &m->logits, 1, m->data, 0,
+                        most < 1             ? 1
+                        : most > RUN_SAMPLES ? RUN_SAMPLES
+                                             : most,
+                        m->options->threads, m->options->watch, add_samples, m, diag));
+    out->seconds = ticker_seconds() - start;
+    out->samples = m->data->count;
+    out->predicted = m->tally.rows;
+    out->loss = m->tally.loss;
+    out->likeliest = m->tally.correct;
+    return STATUS_OK;
+}
+
+static Status measure(Measuring *m, Diag *diag) {
+    TRY(check_model(m, diag));
+    TRY(user_tokenizer_read(&m->tokenizer, m->options->tokenizer, m->model, m->name,
+                            diag));
+    TRY(vocabulary_check(m->model, "the model", vocabulary_of(m->tokenizer, m->arena),
+                         "--tokenizer", LOC_NONE, diag));
+    TRY(open_data(m, diag));
+    return run_model(m, diag);
+}
+
+Status perplexity_measure(Perplexity *out, const Model *model, const char *name,
+                          const PerplexityOptions *options, Diag *diag) {
+    *out = (Perplexity){.first = -1};
+    Measuring m = {.out = out,
+                   .options = options,
+                   .model = model,
+                   .name = name,
+                   .arena = arena_create()};
+    const Status status = measure(&m, diag);
+    batches_destroy(m.data);
+    tokenizer_destroy(m.tokenizer);
+    arena_destroy(m.arena);
+    return status;
+}
+
+/* ---- what it says ---- */
+
+double perplexity_of_tokens(const Perplexity *it) {
+    return exp(it->loss / (double)it->predicted);
+}
+
+double perplexity_of_words(const Perplexity *it) {
+    return exp(it->loss / (double)it->samples);
+}
+
+double perplexity_bits_per_byte(const Perplexity *it) {
+    return it->loss / M_LN2 / (double)it->predicted * (double)it->tokens /
+           (double)it->bytes;
+}
