@@ -262,17 +262,30 @@ typedef struct AttentionLstmAttrs {
     double teacher_forcing;
 } AttentionLstmAttrs;
 
-/* feature_map(x[N, T, H d], weight[G, k, d]?, bias[G, k]?) -> [N, T, H k]: per head h,
+/* feature_map(x[N, T, H d], weight[G, r, d]?, bias[G, r]?) -> [N, T, H k]: per head h,
  * fn(W_g (scale x_h) + b_g) with g = h / (H / G) (T2R, Kasai et al., 2021). Without a
- * weight fn(scale x_h), k = d. elu1: elu + 1 (Katharopoulos et al., 2020); positive:
- * exp(W x - |x|^2 / 2) / sqrt(k) (Choromanski et al., 2021). */
-#define FEATURE_FN_NAMES "relu|elu1|positive"
-typedef enum FeatureFn { FEATURE_RELU, FEATURE_ELU1, FEATURE_POSITIVE } FeatureFn;
+ * weight fn(scale x_h), r = d; k = r but for hedgehog. elu1: elu + 1 (Katharopoulos et
+ * al., 2020); positive: exp(W x - |x|^2 / 2) / sqrt(k) (Choromanski et al., 2021);
+ * hedgehog: [softmax(u), softmax(-u)] over the r numbers u of a head, so k = 2 r, and
+ * exp: exp(u - max u) (Zhang et al., 2024). */
+#define FEATURE_FN_NAMES "relu|elu1|positive|hedgehog|exp"
+typedef enum FeatureFn {
+    FEATURE_RELU,
+    FEATURE_ELU1,
+    FEATURE_POSITIVE,
+    FEATURE_HEDGEHOG,
+    FEATURE_EXP
+} FeatureFn;
 typedef struct FeatureMapAttrs {
     int64_t heads;
     double scale; /* of x, before everything; 1 = none */
     int fn;       /* FeatureFn */
 } FeatureMapAttrs;
+
+/* Features that a map gives for each number u. */
+static inline int64_t feature_halves(int fn) {
+    return fn == FEATURE_HEDGEHOG ? 2 : 1;
+}
 
 /* linear_attention(q[N, T, H k], k[N, S, G k], v[N, S, G e], mask[N, S]? integer) -> [N,
  * T, H e]: per head, S = sum k_j v_j^T and z = sum k_j over the source tokens that count

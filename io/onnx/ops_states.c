@@ -9,6 +9,15 @@
 static const char *apply_feature(OnnxBuild *b, const Node *node, const char *u,
                                  const char *shift, int64_t width) {
     if (node_chooses(node, "fn", "relu")) return ONNX_NODE(b, "Relu", u);
+    if (node_chooses(node, "fn", "hedgehog")) {
+        const char *negative = onnx_softmax(b, ONNX_NODE(b, "Neg", u), -1);
+        return onnx_concat(b, -1, onnx_softmax(b, u, -1), negative);
+    }
+    if (node_chooses(node, "fn", "exp")) {
+        const char *top = ONNX_NODE(b, "ReduceMax", u);
+        onnx_set_ints(b, "axes", ONNX_I64S(-1), 1);
+        return ONNX_NODE(b, "Exp", ONNX_NODE(b, "Sub", u, top));
+    }
     if (shift) {
         u = ONNX_NODE(b, "Exp", ONNX_NODE(b, "Sub", u, shift));
         return ONNX_NODE(b, "Mul", u, onnx_real(b, 1 / sqrt((double)width)));
@@ -34,12 +43,12 @@ const char *onnx_op_feature_map(OnnxExport *x, const Node *node) {
         shift = ONNX_NODE(b, "Mul", shift, onnx_real(b, 0.5));
     }
     if (weight) {
-        const int64_t dim[] = {groups, 1, width, all / heads};
+        const int64_t dim[] = {groups, 1, weight->tensor.dim[1], all / heads};
         const char *matrix = onnx_weight(b, weight, ONNX_AS_IT_IS, dim, 4);
         u = ONNX_NODE(b, "MatMul", u, ONNX_TRANSPOSE(b, matrix, 0, 1, 3, 2));
     }
     if (bias) {
-        const int64_t dim[] = {groups, 1, 1, width};
+        const int64_t dim[] = {groups, 1, 1, bias->tensor.dim[1]};
         u = ONNX_NODE(b, "Add", u, onnx_weight(b, bias, ONNX_AS_IT_IS, dim, 4));
     }
     u = apply_feature(b, node, u, shift, width);

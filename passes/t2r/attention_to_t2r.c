@@ -2,7 +2,10 @@
  *
  * Kasai et al., Finetuning Pretrained Transformers into RNNs, EMNLP 2021: similarity
  * exp(q . k / sqrt(d)) becomes phi(q) . phi(k) with phi(x) = relu(W x + b), W [k, d] and
- * b [k] of each head, the same for queries and keys. */
+ * b [k] of each head, the same for queries and keys.
+ *
+ * Zhang et al., The Hedgehog & the Porcupine, ICLR 2024: phi(x) = [softmax(W x),
+ * softmax(-W x)] is as spiky as softmax attention. */
 #include "passes/t2r/t2r.h"
 
 #include "ir/random.h"
@@ -26,7 +29,7 @@ typedef struct SwapOptions {
     int64_t limit, batch_size;
 } SwapOptions;
 
-typedef enum MapInit { MAP_NORMAL, MAP_IDENTITY } MapInit;
+typedef enum MapInit { MAP_BY_FEATURE, MAP_NORMAL, MAP_IDENTITY } MapInit;
 typedef enum RotaryChoice { ROTARY_KEEP, ROTARY_DROP } RotaryChoice;
 
 #define S SwapOptions
@@ -39,16 +42,21 @@ static const Field fields[] = {
           "none"),
     F_CHOICE(S, feature, FEATURE_FN_NAMES,
              "feature map: relu(W x + b); elu(x) + 1 without weights; positive random "
-             "features, which are not trained"),
-    F_INT(S, feature_size, 1, 65536, "features of a head; elu1 has the head's width"),
+             "features, which are not trained; hedgehog [softmax(W x), softmax(-W x)]; "
+             "exp(W x - its largest)"),
+    F_INT(S, feature_size, 0, 65536,
+          "features of a head, of hedgehog both halves together; 0 = 32, for hedgehog "
+          "two head widths, for exp one; elu1 has the head's width"),
     F_BOOL(S, bias, "relu: a bias in the feature map"),
     F_BOOL(S, scale_query, "apply the scale of softmax attention to what phi reads"),
     F_BOOL(S, share_qk, "one feature map for queries and keys"),
     F_BOOL(S, share_layers,
            "layers that share their query and key projections share the feature map"),
-    F_CHOICE(S, init, "normal|identity",
-             "relu: first weights, normal with variance 1 / head width, or rows of the "
-             "identity, then of its negative, in turn"),
+    F_CHOICE(
+        S, init, "auto|normal|identity",
+        "first weights: normal with variance 1 / head width, or rows of the identity, "
+        "then of its negative, in turn; auto: normal for relu, identity for hedgehog "
+        "and exp; positive has its own"),
     F_CHOICE(S, rotary, "keep|drop",
              "rotary positions: turn what the feature map reads, or leave them out"),
     F_REAL(S, eps, 1e-12, 1e6, "smallest denominator"),
@@ -60,8 +68,7 @@ static const Field fields[] = {
     F_END,
 };
 
-static const S defaults = {.feature_size = 32,
-                           .bias = true,
+static const S defaults = {.bias = true,
                            .scale_query = true,
                            .share_qk = true,
                            .eps = 1e-2,
@@ -76,6 +83,7 @@ typedef struct SwapSite {
     Node *projection[2]; /* the weights of their projections; NULL = another value */
     Node *weight[2], *bias[2];
     int64_t heads, groups, width, features;
+    int64_t rows;       /* of a head's map: features, of hedgehog half of them */
     int64_t parameters; /* added */
     bool turned;        /* rotary positions were left out */
 } SwapSite;
@@ -89,6 +97,9 @@ typedef struct Swap {
 } Swap;
 
 enum { QUERY, KEY, SIDES };
+
+/* Features of a head unless the recipe or the feature says otherwise. */
+enum { FEATURES = 32 };
 
 /* ---- which layers ---- */
 
@@ -170,8 +181,17 @@ static void find_input(const Swap *swap, SwapSite *site, int side) {
         site->projection[side] = node_operand(source, "weight");
 }
 
+/* Features of a head, and rows of its map. */
+static void size_map(const S *options, SwapSite *site) {
+    const FeatureFn fn = (FeatureFn)options->feature;
+    const int64_t halves = feature_halves(fn);
+    const bool plain = fn == FEATURE_RELU || fn == FEATURE_POSITIVE;
+    const int64_t chosen = fn == FEATURE_ELU1 ? 0 : options->feature_size;
+    site->features = chosen ? chosen : plain ? FEATURES : halves * site->width;
+    site->rows = site->features / halves;
+}
+
 static Status add_site(Swap *swap, Node *attention, Diag *diag) {
-    const S *options = swap->options;
     const AttentionAttrs *attrs = attention->attrs;
     SwapSite *site = &swap->sites[swap->site_count++];
     *site = (SwapSite){.attention = attention, .place = t2r_place(swap->ctx, attention)};
@@ -181,8 +201,7 @@ static Status add_site(Swap *swap, Node *attention, Diag *diag) {
     site->heads = attrs->heads;
     site->groups = heads_of_keys(attrs->heads, attrs->kv_heads);
     site->width = q->dim[q->rank - 1] / attrs->heads;
-    site->features =
-        options->feature == FEATURE_ELU1 ? site->width : options->feature_size;
+    size_map(swap->options, site);
     return STATUS_OK;
 }
 
@@ -233,6 +252,11 @@ static const SwapSite *find_twin(const Swap *swap, const SwapSite *site) {
     return NULL;
 }
 
+static bool starts_identical(const S *options) {
+    if (options->init != MAP_BY_FEATURE) return options->init == MAP_IDENTITY;
+    return options->feature == FEATURE_HEDGEHOG || options->feature == FEATURE_EXP;
+}
+
 /* First weights; the normal ones are drawn with all others that have none. */
 static Status draw_map(const Swap *swap, Storage *storage, Diag *diag) {
     if (swap->ctx->plan) return STATUS_OK;
@@ -240,7 +264,7 @@ static Status draw_map(const Swap *swap, Storage *storage, Diag *diag) {
     if (swap->options->feature == FEATURE_POSITIVE)
         TRY(t2r_draw_orthogonal(&first, random_key_name(swap->ctx->seed, storage->name),
                                 diag));
-    else if (swap->options->init == MAP_IDENTITY)
+    else if (starts_identical(swap->options))
         TRY(t2r_draw_identity(&first, diag));
     storage_set_values(storage, first);
     return STATUS_OK;
@@ -249,15 +273,15 @@ static Status draw_map(const Swap *swap, Storage *storage, Diag *diag) {
 static Status create_map(Swap *swap, SwapSite *site, int side, Diag *diag) {
     const S *options = swap->options;
     const bool positive = options->feature == FEATURE_POSITIVE;
-    const int64_t shape[3] = {site->groups, site->features, site->width};
+    const int64_t shape[3] = {site->groups, site->rows, site->width};
     const Init init = {INIT_NORMAL, positive ? 1 : 1 / sqrt((double)site->width)};
     TRY(storage_create(&site->weight[side], swap->graph,
                        map_name(swap, site, side, "weight"), init, 3, shape, diag));
     site->weight[side]->storage->frozen = positive;
-    site->parameters += site->groups * site->features * site->width;
+    site->parameters += site->groups * site->rows * site->width;
     TRY(draw_map(swap, site->weight[side]->storage, diag));
-    if (positive || !options->bias) return STATUS_OK;
-    site->parameters += site->groups * site->features;
+    if (options->feature != FEATURE_RELU || !options->bias) return STATUS_OK;
+    site->parameters += site->groups * site->rows;
     return storage_create(&site->bias[side], swap->graph,
                           map_name(swap, site, side, "bias"), (Init){INIT_ZEROS, 0}, 2,
                           shape, diag);
@@ -296,7 +320,7 @@ static double map_scale(const Swap *swap, const SwapSite *site, int side) {
 
 static Status map_side(Node **out, Swap *swap, const SwapSite *site, int side,
                        Diag *diag) {
-    static const char *const NAMES[] = {"relu", "elu1", "positive"};
+    static const char *const NAMES[] = {"relu", "elu1", "positive", "hedgehog", "exp"};
     static const Role ROLES[SIDES] = {ROLE_FEATURE_Q, ROLE_FEATURE_K};
     Node *const in[3] = {site->in[side], site->weight[side], site->bias[side]};
     const Node *attention = site->attention;
@@ -383,6 +407,11 @@ static Status swap_check(const void *opaque, const StepSource *source, Diag *dia
         return option_fail(source, "feature", STATUS_RECIPE, diag,
                            "positive needs share_qk: true: phi(q) . phi(k) "
                            "estimates exp(q . k) only with the same random weights");
+    if (options->feature == FEATURE_HEDGEHOG && options->feature_size % 2)
+        return option_fail(source, "feature_size", STATUS_RECIPE, diag,
+                           "expected an even number of hedgehog's features, half of them "
+                           "of W x and half of -W x, found %lld",
+                           (long long)options->feature_size);
     if (options->keep_every == 1)
         return option_fail(source, "keep_every", STATUS_RECIPE, diag,
                            "expected 0 or at least 2: 1 keeps every layer");

@@ -3,7 +3,9 @@
  * Kasai et al., Finetuning Pretrained Transformers into RNNs, EMNLP 2021, equations 8a to
  * 8d: with q = W_q x + b_q, scale s and map (W, b) of each head,
  *     phi(q) = fn(W s q + b) = fn(W~ x + b~),  W~ = s W W_q,  b~ = b + s W b_q,
- * and the same for the keys. The products are made in double precision. */
+ * and the same for the keys. The products are made in double precision. What fn makes of
+ * its argument does not matter, unless it reads x beside it: so normalised features are
+ * merged too. */
 #include "passes/t2r/t2r.h"
 
 #include "exec/linalg/blas.h"
@@ -31,7 +33,7 @@ typedef struct MergeSite {
     Node *weight, *bias;               /* of the projection; bias NULL = none */
     const Node *map_weight, *map_bias; /* NULL = none */
     double scale;
-    int64_t heads, width, features; /* width and features of a head */
+    int64_t heads, width, features; /* of a head: its width, and rows of its map */
     const char *place;
 } MergeSite;
 
@@ -98,7 +100,8 @@ static Status add_site(MapMerge *m, Node *map, Diag *diag) {
                         .scale = attrs->scale,
                         .heads = attrs->heads,
                         .width = x->dim[x->rank - 1] / attrs->heads,
-                        .features = out->dim[out->rank - 1] / attrs->heads,
+                        .features = out->dim[out->rank - 1] / attrs->heads /
+                                    feature_halves(attrs->fn),
                         .place = t2r_place(m->ctx, map)};
     TRY(check_map(m, site, diag));
     TRY(check_projection(m, site, diag));

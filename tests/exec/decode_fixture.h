@@ -171,6 +171,15 @@ static inline Model *t2r_model(void) {
     return model;
 }
 
+/* Features that are normalised over a head, with weights and without. */
+static inline Model *hedgehog_model(void) {
+    Model *model = llama_model();
+    linearize(model, 0, 7, "hedgehog");
+    linearize(model, 1, 0, "hedgehog");
+    linearize(model, 2, 5, "exp");
+    return model;
+}
+
 /* Softmax attention in the second of three layers. */
 static inline Model *mixed_model(void) {
     Model *model = gpt2_model();

@@ -155,7 +155,7 @@ static const struct {
     {{"feature_map", "heads=2", "2x5x8 2x3x4 3x2"},
      "operand 'bias': expected f32[2, 3], found f32[3, 2]"},
     {{"feature_map", "heads=2", "2x5x8 - 2x4"}, "operand 'bias': expected a weight"},
-    {{"feature_map", "fn=exp", "2x5x8"}, "fn"},
+    {{"feature_map", "fn=tanh", "2x5x8"}, "fn"},
     {{"linear_attention", "heads=2", "2x5x8 2x7x6 2x7x4"}, "operand 'k': expected 8"},
     {{"linear_attention", "heads=2", "2x5x8 2x7x8 2x6x4"},
      "operand 'v': expected 7 (the tokens of k) as dimension 1"},

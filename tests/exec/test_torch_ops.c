@@ -56,6 +56,13 @@ static const Row ROWS[] = {
     {{"feature_map", "heads=4 scale=0.5 fn=positive", "2x5x12 2x5x3 2x5"},
      -23.5289673129836,
      {0.0343985478180958, 4.88442238869499, 32.3511656497671}},
+    /* cat([u.softmax(-1), (-u).softmax(-1)], -1), then (u - u.amax(-1, True)).exp() */
+    {{"feature_map", "heads=4 scale=0.5 fn=hedgehog", "2x5x12 2x5x3 2x5"},
+     0.506945393881477,
+     {0.00554019531737041, -0.0499726100202622, -0.198261136231836}},
+    {{"feature_map", "heads=4 scale=0.5 fn=exp", "2x5x12 2x5x3 2x5"},
+     -2.90856820272004,
+     {5.02857036498589, 0.49126823745204, -3.7168990747745}},
     /* a = (q @ k.mT * m).tril(); a @ v / a.sum(-1, True).clamp(min=2): 50 of 56 rows
      * clamped, then without tril, 39 */
     {{"linear_attention", "heads=4 kv_heads=2 eps=2.0 causal=true",

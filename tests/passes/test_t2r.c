@@ -77,6 +77,31 @@ static void plain_map(const Layer *l, const double *weight, const double *bias, 
     }
 }
 
+/* The same for maps that are normalised over a head; weights only. */
+static void plain_normal(const Layer *l, const double *weight, int g, double scale,
+                         const double *x, double *out) {
+    const int rows = l->fn == FEATURE_HEDGEHOG ? l->features / 2 : l->features;
+    double sum[2] = {0}, top = -INFINITY;
+    for (int i = 0; i < rows; i++) {
+        double u = 0;
+        for (int j = 0; j < l->width; j++)
+            u += weight[(g * rows + i) * l->width + j] * scale * x[j];
+        top = fmax(top, u);
+        sum[0] += out[i] = exp(u);
+        if (rows < l->features) sum[1] += out[rows + i] = exp(-u);
+    }
+    for (int i = 0; i < l->features; i++)
+        out[i] /= l->fn == FEATURE_EXP ? exp(top) : sum[i >= rows];
+}
+
+static void plain_features(const Layer *l, const double *weight, const double *bias,
+                           int g, double scale, const double *x, double *out) {
+    if (l->fn == FEATURE_HEDGEHOG || l->fn == FEATURE_EXP)
+        plain_normal(l, weight, g, scale, x, out);
+    else
+        plain_map(l, weight, bias, g, scale, x, out);
+}
+
 /* Whether a token of configured_run's inputs is no padding. */
 static bool counts(const Layer *l, int n, int s) {
     return !l->masked || !(n % 2 == 1 && s == TOKENS - 1);
@@ -87,12 +112,13 @@ static void plain_row(const Layer *l, const double *q, const double *k, const do
                       int n, int t, int h, double *out) {
     const int g = h / (l->heads / l->groups), e = l->values;
     double phi_q[64], phi_k[64], sum = 0, total[64] = {0};
-    plain_map(l, l->weight_q, l->bias_q, g, l->scale_q,
-              q + ((n * TOKENS + t) * l->heads + h) * l->width, phi_q);
+    plain_features(l, l->weight_q, l->bias_q, g, l->scale_q,
+                   q + ((n * TOKENS + t) * l->heads + h) * l->width, phi_q);
     for (int s = 0; s < (l->causal ? t + 1 : TOKENS); s++) {
         const int at = (n * TOKENS + s) * l->groups + g;
         if (!counts(l, n, s)) continue;
-        plain_map(l, l->weight_k, l->bias_k, g, l->scale_k, k + at * l->width, phi_k);
+        plain_features(l, l->weight_k, l->bias_k, g, l->scale_k, k + at * l->width,
+                       phi_k);
         double dot = 0;
         for (int i = 0; i < l->features; i++) dot += phi_q[i] * phi_k[i];
         for (int i = 0; i < e; i++) total[i] += dot * v[at * e + i];
@@ -155,6 +181,26 @@ static void test_gpt2(void **state) {
                          w, w, b, b};
     check_layer(model, &layer, "decoder", 2, ROLE_Q, ROLE_K);
     model_destroy(model);
+}
+
+/* Maps that are normalised over a head, with as many features as are natural. */
+static void test_normalised(void **state) {
+    (void)state;
+    static double w[VALUES];
+    for (int fn = FEATURE_HEDGEHOG; fn <= FEATURE_EXP; fn++) {
+        Model *model = configured_model(GPT2, 1);
+        run_pass(model, "attention_to_t2r",
+                 fn == FEATURE_EXP ? "{feature: exp}" : "{feature: hedgehog}");
+        read_weight(model, "decoder.2.feature_map.weight", w);
+        for (int i = 0; i < 2 * 4 * 4; i++) assert_true(w[i] == (i % 16 % 5 == 0));
+        make_noisy(model);
+        read_weight(model, "decoder.2.feature_map.weight", w);
+        const int features = fn == FEATURE_EXP ? 4 : 8;
+        const Layer layer = {2, 2,    4,  features, 4, true, false, 0.5,
+                             1, 1e-2, fn, w,        w, NULL, NULL};
+        check_layer(model, &layer, "decoder", 2, ROLE_Q, ROLE_K);
+        model_destroy(model);
+    }
 }
 
 /* Llama: grouped queries, a map for queries and one for keys, rotary positions kept or
@@ -432,6 +478,8 @@ static void test_merge(void **state) {
     expect_merged(GPT2, "{feature_size: 3}", "logits");
     expect_merged(GPT2, "{feature_size: 7, share_qk: false, bias: false}", "logits");
     expect_merged(GPT2, "{feature: elu1, layers: [1, 2]}", "logits");
+    expect_merged(GPT2, "{feature: hedgehog, feature_size: 6}", "logits");
+    expect_merged(LLAMA, "{feature: exp, share_qk: false, rotary: drop}", "logits");
     expect_merged(LLAMA, "{feature_size: 3, rotary: drop}", "logits");
     expect_merged(LLAMA, "{feature_size: 5, rotary: drop, bias: false}", "logits");
     expect_merged(ALBERT, "{feature_size: 3, share_layers: true}", "logits");
@@ -489,6 +537,7 @@ int main(void) {
         cmocka_unit_test(test_layers),        cmocka_unit_test(test_clamped),
         cmocka_unit_test(test_frozen),        cmocka_unit_test(test_merge),
         cmocka_unit_test(test_merged_shapes), cmocka_unit_test(test_prune),
+        cmocka_unit_test(test_normalised),
     };
     return cmocka_run_group_tests_name("T2R", tests, NULL, NULL);
 }
