@@ -87,21 +87,20 @@ static const char *index_text(char out[SHAPE_TEXT_BYTES], const Tensor *tensor,
     return shape_text(out, tensor->rank, index);
 }
 
-static Status fail_overflow(const Storage *storage, int64_t at, double value, DType dtype,
-                            Diag *diag) {
+static Status fail_overflow(const Tensor *from, const char *name, int64_t at,
+                            double value, DType dtype, Diag *diag) {
     char where[SHAPE_TEXT_BYTES];
-    diag_fail(diag, STATUS_MODEL, LOC_NONE, storage->name,
+    diag_fail(diag, STATUS_MODEL, LOC_NONE, name,
               "weight %s is %.9g: expected at most %.9g, the largest number of type %s",
-              index_text(where, storage_tensor(storage), at), value,
-              dtype_range(dtype).largest, dtype_name(dtype));
+              index_text(where, from, at), value, dtype_range(dtype).largest,
+              dtype_name(dtype));
     if (dtype == DTYPE_F16) diag_hint(diag, "bf16 has the range of f32");
     return STATUS_MODEL;
 }
 
-/* Fills `out`, which has the shape of the storage, with its rounded values. */
-static Status round_values(Tensor *out, void *data, const Storage *storage,
+/* Fills `out`, which has the shape of `from`, with its rounded values. */
+static Status round_values(Tensor *out, void *data, const Tensor *from, const char *name,
                            CastReport *report, Diag *diag) {
-    const Tensor *from = storage_tensor(storage);
     const int64_t total = tensor_count(from);
     const Range range = dtype_range(out->dtype);
     double before[CHUNK], after[CHUNK];
@@ -113,7 +112,8 @@ static Status round_values(Tensor *out, void *data, const Storage *storage,
         tensor_read_f64(out, at, n, after);
         const int64_t beyond = tally_chunk(report, range, before, after, n);
         if (beyond >= 0)
-            return fail_overflow(storage, at + beyond, before[beyond], out->dtype, diag);
+            return fail_overflow(from, name, at + beyond, before[beyond], out->dtype,
+                                 diag);
     }
     return STATUS_OK;
 }
@@ -126,7 +126,7 @@ static Status cast_storage(Storage *storage, DType dtype, CastReport *report,
     void *data;
     TRY(storage_blank(&values, &data, storage, dtype, from->rank, from->dim, diag));
     const Status status =
-        data ? round_values(&values, data, storage, report, diag) : STATUS_OK;
+        data ? round_values(&values, data, from, storage->name, report, diag) : STATUS_OK;
     if (status != STATUS_OK) {
         tensor_release(&values);
         return status;
@@ -136,6 +136,17 @@ static Status cast_storage(Storage *storage, DType dtype, CastReport *report,
     if (report->error > error) report->worst = storage->name;
     storage_set_values(storage, values);
     return STATUS_OK;
+}
+
+Status tensor_cast(Tensor *out, const Tensor *from, DType dtype, const char *name,
+                   Diag *diag) {
+    void *data = NULL;
+    CastReport report = {0};
+    TRY(tensor_create(out, dtype, from->rank, from->dim, diag));
+    Status status = tensor_writable(out, &data, diag);
+    if (status == STATUS_OK) status = round_values(out, data, from, name, &report, diag);
+    if (status != STATUS_OK) tensor_release(out);
+    return status;
 }
 
 Status model_cast(Model *model, DType dtype, CastReport *report, Diag *diag) {

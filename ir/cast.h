@@ -24,6 +24,11 @@ typedef struct CastReport {
  * already. */
 Status model_cast(Model *model, DType dtype, CastReport *report, Diag *diag);
 
+/* One tensor of real numbers in the type `dtype` (F32, F16 or BF16), rounded likewise.
+ * `name` is the weight's in messages. Fails as model_cast. */
+Status tensor_cast(Tensor *out, const Tensor *from, DType dtype, const char *name,
+                   Diag *diag);
+
 /* Whether a cast from one type to another gives every number exactly. */
 bool dtype_widens(DType from, DType to);
 

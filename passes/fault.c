@@ -1,6 +1,8 @@
 /* Faults of steps: see fault.h. */
 #include "passes/fault.h"
 
+#include "exec/train/train_options.h"
+
 #include <stdarg.h>
 #include <string.h>
 
@@ -48,4 +50,16 @@ Status step_fail_label(PassContext *ctx, Diag *diag, const Batches *data, int64_
               data->name, (long long)sample, (long long)classes - 1, (int)label);
     diag_hint(diag, "classes of the model: %lld", (long long)classes);
     return STATUS_MODEL;
+}
+
+void step_warn_unmatched(const PassContext *ctx, const Graph *graph, const char *option,
+                         const StringList *patterns, Diag *diag) {
+    for (int p = 0; p < patterns->count; p++) {
+        bool found = false;
+        for (int i = 0; i < graph->storage_count && !found; i++)
+            found = name_matches(patterns->items[p], graph->storages[i]->name);
+        if (!found)
+            option_warn(&ctx->source, option, diag, "no weights are called \"%s\"",
+                        patterns->items[p]);
+    }
 }

@@ -22,4 +22,9 @@ Status step_fail_gate(PassContext *ctx, const GateFault *fault, Diag *diag);
 Status step_fail_label(PassContext *ctx, Diag *diag, const Batches *data, int64_t sample,
                        int64_t classes, int32_t label);
 
+/* Warns at an option of each of its patterns of names (name_matches) that no weights of
+ * the graph have. */
+void step_warn_unmatched(const PassContext *ctx, const Graph *graph, const char *option,
+                         const StringList *patterns, Diag *diag);
+
 #endif

@@ -70,13 +70,21 @@ Status factor_find(Factoring *out, PassContext *ctx, Graph *graph,
     for (Node *node = graph->first; node; node = node->next)
         if (linears_choose(choice, graph, node)) add_reader(out, node);
     for (int i = 0; i < out->count; i++) measure_site(out, &out->sites[i]);
-    if (out->count) return STATUS_OK;
-    return step_fail_option(ctx, "roles|only|skip|layers|stack", diag,
-                            "expected projections with a matrix of their own, found none "
-                            "that the options choose");
+    if (!out->count)
+        return step_fail_option(ctx, "roles|only|skip|layers|stack", diag,
+                                "expected projections with a matrix of their own, found "
+                                "none that the options choose");
+    step_warn_unmatched(ctx, graph, "only", &choice->only, diag);
+    step_warn_unmatched(ctx, graph, "skip", &choice->skip, diag);
+    return STATUS_OK;
 }
 
 /* ---- costs ---- */
+
+DType factor_dtype(const FactorSite *site) {
+    const DType dtype = storage_tensor(site->leaf->storage)->dtype;
+    return dtype == DTYPE_F16 || dtype == DTYPE_BF16 ? dtype : DTYPE_F32;
+}
 
 /* Sizes of a model's open dimensions, as model_measure has them. */
 static void measured_sizes(Graph *graph, int64_t sizes[DIM_SYMBOLS]) {
@@ -111,7 +119,7 @@ void factor_costs(Factoring *f, MeasureKind kind) {
         const double numbers = site->outer ? (double)site->most * sides
                                            : (double)site->rows * (double)site->columns;
         double each = 1; /* what a number costs */
-        if (kind == MEASURE_BYTES) each = sizeof(float);
+        if (kind == MEASURE_BYTES) each = (double)dtype_bytes(factor_dtype(site));
         if (kind == MEASURE_FLOPS) each = 2 * count_rows(site, sizes);
         site->unit = each * sides;
         site->whole = each * numbers;

@@ -5,6 +5,7 @@
 #include "exec/linalg/lowrank.h"
 #include "exec/run/parallel.h"
 #include "exec/run/ticker.h"
+#include "ir/cast.h"
 #include "ir/storage.h"
 
 #include <math.h>
@@ -48,10 +49,23 @@ static double undamped(LowRankNorms norms, double damping) {
     return fmax(norms.seen - damping * norms.plain, 0);
 }
 
+/* Rounds a factor to the type that the site's have. */
+static Status round_factor(Tensor *factor, const FactorSite *site, Diag *diag) {
+    Tensor rounded;
+    const DType dtype = factor_dtype(site);
+    if (dtype == DTYPE_F32) return STATUS_OK;
+    TRY(tensor_cast(&rounded, factor, dtype, site->leaf->storage->name, diag));
+    tensor_release(factor);
+    *factor = rounded;
+    return STATUS_OK;
+}
+
 static Status make_factors(FactorJob *job, const LowRank *low, Diag *diag) {
     const FactorSite *site = job->site;
     LowRankNorms whole, error;
     TRY(low_rank_factors(&job->second, &job->first, low, site->rank, site->turned, diag));
+    TRY(round_factor(&job->second, site, diag));
+    TRY(round_factor(&job->first, site, diag));
     TRY(low_rank_norms(&whole, &error, low, &job->second, &job->first, site->turned,
                        diag));
     job->error = undamped(error, job->damping);
@@ -148,8 +162,8 @@ Status factor_do(Factoring *f, FactorJob *jobs, int count, Diag *diag) {
 static void put_shapes(const FactorSite *site, Tensor *second, Tensor *first) {
     const int64_t r = site->rank, M = site->rows, K = site->columns;
     const int64_t b[] = {M, r}, turned_b[] = {r, M}, a[] = {r, K}, turned_a[] = {K, r};
-    *second = tensor_shape(DTYPE_F32, 2, site->turned ? turned_b : b);
-    *first = tensor_shape(DTYPE_F32, 2, site->turned ? turned_a : a);
+    *second = tensor_shape(factor_dtype(site), 2, site->turned ? turned_b : b);
+    *first = tensor_shape(factor_dtype(site), 2, site->turned ? turned_a : a);
 }
 
 /* Lets every reader read the inputs through the new factor. */

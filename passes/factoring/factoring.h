@@ -40,8 +40,11 @@ typedef struct Factoring {
 Status factor_find(Factoring *out, PassContext *ctx, Graph *graph,
                    const LinearChoice *choice, Diag *diag);
 
-/* Fills `unit` and `whole` of all sites with parameters, bytes (factors are float32) or
- * FLOPs of the model at the sizes of model_measure. */
+/* Element type of a site's factors: the weight's where that is f16 or bf16, else f32. */
+DType factor_dtype(const FactorSite *site);
+
+/* Fills `unit` and `whole` of all sites with parameters, bytes or FLOPs of the model at
+ * the sizes of model_measure. */
 void factor_costs(Factoring *factoring, MeasureKind kind);
 
 /* The largest rank whose factors cost less than the weight as it is; 0 = none. */

@@ -173,10 +173,13 @@ static Status choose(Quantizer *z, Diag *diag) {
         if (is_wanted(z, node->in[1]) && find_chosen(z, node->in[1]) < 0)
             z->chosen[z->count++] = node->in[1];
     }
-    if (z->count > 0) return STATUS_OK;
-    return step_fail_option(z->ctx, "only|skip|embeddings", diag,
-                            "no linear layer or embedding has weights of such a name "
-                            "that are not of this type already");
+    if (z->count == 0)
+        return step_fail_option(z->ctx, "only|skip|embeddings", diag,
+                                "no linear layer or embedding has weights of such a name "
+                                "that are not of this type already");
+    step_warn_unmatched(z->ctx, z->graph, "only", &z->options->only, diag);
+    step_warn_unmatched(z->ctx, z->graph, "skip", &z->options->skip, diag);
+    return STATUS_OK;
 }
 
 /* ---- rounding them ---- */

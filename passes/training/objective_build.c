@@ -562,26 +562,14 @@ Status objective_check(const TrainOptions *options, const StepSource *source,
     return check_optimizer(options, source, diag);
 }
 
-/* Says which patterns match no weights. */
-static void warn_unmatched(const Objective *o, const char *option,
-                           const StringList *patterns, Diag *diag) {
-    const Graph *graph = o->model->graph;
-    for (int p = 0; p < patterns->count; p++) {
-        bool found = false;
-        for (int i = 0; i < graph->storage_count; i++)
-            found |= name_matches(patterns->items[p], graph->storages[i]->name);
-        if (!found)
-            option_warn(&o->ctx->source, option, diag, "no weights are called \"%s\"",
-                        patterns->items[p]);
-    }
-}
-
 /* Says what the options ask for in vain. */
 static void warn_options(const Objective *o, const char *data_name, const Batches *data,
                          const TrainOptions *options, Diag *diag) {
-    warn_unmatched(o, "freeze", &options->freeze, diag);
-    warn_unmatched(o, "only", &options->only, diag);
-    warn_unmatched(o, "no_decay", &options->no_decay, diag);
+    const Graph *graph = o->model->graph;
+    step_warn_unmatched(o->ctx, graph, "freeze", &options->freeze, diag);
+    step_warn_unmatched(o->ctx, graph, "only", &options->only, diag);
+    step_warn_unmatched(o->ctx, graph, "no_decay", &options->no_decay, diag);
+    step_warn_unmatched(o->ctx, graph, "low_rank_whole", &options->low_rank_whole, diag);
     if (options->precision == TRAIN_BF16 && !bf16_native())
         option_warn(&o->ctx->source, "precision", diag,
                     "bfloat16 is multiplied as float, which is no faster: the processor, "

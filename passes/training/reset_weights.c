@@ -28,6 +28,7 @@ static Status reset_run(PassContext *ctx, Model *model, const void *opaque, Diag
     if (parameters == 0)
         return step_fail_option(ctx, "weights", diag,
                                 "no weights of the model have such a name");
+    step_warn_unmatched(ctx, model->graph, "weights", &options->weights, diag);
     tree_put_int(ctx->arena, ctx->record, "parameters", parameters);
     ctx->unsure = true;
     return ctx->plan ? STATUS_OK : model_init_weights(model, ctx->seed, diag);

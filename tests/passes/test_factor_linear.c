@@ -141,6 +141,39 @@ static void test_budget(void **state) {
     }
 }
 
+/* Factors of narrow weights are as narrow. With a relative rounding of u, W is off by u
+ * |W|, and each factor adds at most u sum of s_i, here below 1.74 |W|. */
+static void test_narrow(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        DType dtype;
+        double u;
+    } TYPES[] = {{"{dtype: f16}", DTYPE_F16, 0x1p-11},
+                 {"{dtype: bf16}", DTYPE_BF16, 0x1p-8}};
+    for (int i = 0; i < 2; i++) {
+        Model *model = toy_vit(1);
+        Measure before, after;
+        Diag *diag = diag_create();
+        set_spectrum(model, 0, 3, 0.5);
+        run_pass(model, "cast", TYPES[i].name);
+        run_pass(model, "factor_linear", "{rank: 4, roles: [q], layers: [0]}");
+        assert_int_equal(storage(model, query(0))->tensor.dtype, TYPES[i].dtype);
+        const Node *first = graph_find(model->graph, "encoder", 0, ROLE_FACTOR);
+        assert_int_equal(first->in[1]->storage->tensor.dtype, TYPES[i].dtype);
+        const Tree *row = tree_get(last_record(model), "linears")->first;
+        assert_within(number(row, "relative_error"), 0.0625, 4.5 * TYPES[i].u);
+        assert_ok(model_measure(&before, model, diag), diag);
+        run_pass(model, "factor_linear", "{bytes: 0.7, layers: [1, 2, 3]}");
+        assert_ok(model_measure(&after, model, diag), diag);
+        const double share =
+            measure_get(&after, MEASURE_BYTES) / measure_get(&before, MEASURE_BYTES);
+        assert_true(share <= 0.7 && share > 0.68);
+        diag_destroy(diag);
+        model_destroy(model);
+    }
+}
+
 /* ---- what follows ---- */
 
 static void run_logits(Model *model, double out[VALUES]) {
@@ -325,11 +358,11 @@ static void test_calibrated(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_energy),     cmocka_unit_test(test_energy_left),
-        cmocka_unit_test(test_share),      cmocka_unit_test(test_share_whole),
-        cmocka_unit_test(test_budget),     cmocka_unit_test(test_exact),
-        cmocka_unit_test(test_training),   cmocka_unit_test(test_files),
-        cmocka_unit_test(test_calibrated),
+        cmocka_unit_test(test_energy), cmocka_unit_test(test_energy_left),
+        cmocka_unit_test(test_share),  cmocka_unit_test(test_share_whole),
+        cmocka_unit_test(test_budget), cmocka_unit_test(test_narrow),
+        cmocka_unit_test(test_exact),  cmocka_unit_test(test_training),
+        cmocka_unit_test(test_files),  cmocka_unit_test(test_calibrated),
     };
     return cmocka_run_group_tests_name("factoring projections", tests, NULL, NULL);
 }
