@@ -3,6 +3,7 @@
  *
  *     bench_step train|train_bf16|infer MODEL BATCH TOKENS THREADS [REPEATS] [BATCHES]
  *     bench_step decode MODEL TOKENS CONTEXT THREADS [f32|bf16]
+ *     bench_step prompt MODEL PROMPTS LENGTH THREADS [f32|bf16]
  *
  * MODEL is a file or folder of a model, or the configuration of one (NAME.json), whose
  * weights are drawn then. TOKENS is the length of every text, 0 for images. Prints the
@@ -13,7 +14,8 @@
  * shares out the samples of one.
  *
  * decode: TOKENS tokens one by one behind a context of CONTEXT others; the median of a
- * token. */
+ * token. prompt: PROMPTS times a prompt of LENGTH tokens, up to the logits of its last
+ * one; the median of a prompt. */
 #include "bench/timing.h"
 #include "exec/generate/decode.h"
 #include "exec/linalg/blas.h"
@@ -193,21 +195,27 @@ static void measure_batches(Bench *b, bool training) {
     free(times);
 }
 
-/* `count` tokens one by one. */
-static void measure_tokens(Bench *b, int count, StepWeights weights) {
-    const DecodeOptions options = {
-        .capacity = b->tokens + count, .threads = b->threads, .weights = weights};
+/* `count` tokens one by one behind a context, or, `prompts`, so many times a prompt. */
+static void measure_tokens(Bench *b, int count, StepWeights weights, bool prompts) {
+    const DecodeOptions options = {.capacity = b->tokens + (prompts ? 0 : count),
+                                   .threads = b->threads,
+                                   .weights = weights};
     Decoder *decoder = NULL;
     require(decoder_create(&decoder, b->model->graph, &options, b->diag), b->diag);
     const int64_t words = decoder_vocabulary(decoder);
-    for (int64_t i = 0; i < b->tokens; i++)
-        require(decoder_step(decoder, (int32_t)(i * 7919 % words), b->diag), b->diag);
+    int32_t *context = memory_alloc((size_t)b->tokens, sizeof *context);
+    for (int64_t i = 0; i < b->tokens; i++) context[i] = (int32_t)(i * 7919 % words);
     double *times = memory_alloc((size_t)count, sizeof *times);
+    require(decoder_append(decoder, context, b->tokens, b->diag), b->diag);
     for (int i = 0; i < count; i++) {
+        if (prompts) decoder_reset(decoder);
         const double start = now();
-        require(decoder_step(decoder, (int32_t)(i * 7919 % words), b->diag), b->diag);
+        require(prompts ? decoder_append(decoder, context, b->tokens, b->diag)
+                        : decoder_step(decoder, (int32_t)(i * 7919 % words), b->diag),
+                b->diag);
         times[i] = now() - start;
     }
+    free(context);
     char more[64];
     snprintf(more, sizeof more, "weights %.1f MB, ",
              (double)decoder_weight_bytes(decoder) / 1e6);
@@ -221,8 +229,9 @@ int main(int argc, char **argv) {
         fprintf(stderr,
                 "usage: %s train|train_bf16|infer MODEL BATCH TOKENS THREADS [REPEATS] "
                 "[BATCHES]\n"
-                "       %s decode MODEL TOKENS CONTEXT THREADS [f32|bf16]\n",
-                argv[0], argv[0]);
+                "       %s decode MODEL TOKENS CONTEXT THREADS [f32|bf16]\n"
+                "       %s prompt MODEL PROMPTS LENGTH THREADS [f32|bf16]\n",
+                argv[0], argv[0], argv[0]);
         return 2;
     }
     blas_init();
@@ -233,9 +242,10 @@ int main(int argc, char **argv) {
                .threads = atoi(argv[5])};
     require(products_choose(PRODUCTS_AUTO, b.diag), b.diag);
     b.model = load(argv[2], arena, b.diag);
-    if (strcmp(argv[1], "decode") == 0) {
+    const bool prompts = strcmp(argv[1], "prompt") == 0;
+    if (prompts || strcmp(argv[1], "decode") == 0) {
         const bool half = argc > 6 && strcmp(argv[6], "bf16") == 0;
-        measure_tokens(&b, atoi(argv[3]), half ? STEP_BF16 : STEP_F32);
+        measure_tokens(&b, atoi(argv[3]), half ? STEP_BF16 : STEP_F32, prompts);
     } else {
         b.repeats = argc > 6 ? atoi(argv[6]) : 5;
         b.batches = argc > 7 ? atoi(argv[7]) : 5;

@@ -216,7 +216,7 @@ static size_t scratch_bytes(const Call *call) {
     return a.scratch_bytes;
 }
 
-/* Softmax of a row under limits, in place; gives its log-sum-exp, inf where all is
+/* Softmax of n scores under limits, in place; gives its log-sum-exp, inf where all is
  * masked. n is a multiple of LANE_COUNT. */
 static REAL softmax_limited(int64_t n, REAL *restrict s, const REAL *restrict limit) {
     n &= -LANE_COUNT;
@@ -236,11 +236,14 @@ static void forward_block(const Attention *a, AttentionSpan span, void *user) {
     REAL_FN(attention_scores)(a, span);
     if (a->mix_before)
         REAL_FN(attention_mix)(a, span, a->mix_before, false, a->scores, a->mixed);
+    const int64_t columns = span.keys.columns;
     for (int64_t r = 0; r < span.rows; r++) {
-        const REAL *limit = REAL_FN(limits_of)(&a->limits, span.row + r);
+        const AttentionRow seen = attention_row(a, span, r);
         for (int64_t g = 0; g < a->group; g++) {
-            REAL *row = a->mixed + attention_block_at(a, g) + r * a->padded;
-            const REAL log_sum = softmax_limited(a->padded, row, limit);
+            REAL *row = a->mixed + attention_block_at(a, g) + r * columns;
+            attention_clear_outside(span, seen, row);
+            const REAL log_sum =
+                softmax_limited(seen.columns, row + seen.from, seen.limit);
             if (a->log_sum) a->log_sum[attention_row_at(a, span, g) + r] = log_sum;
         }
     }
@@ -248,8 +251,8 @@ static void forward_block(const Attention *a, AttentionSpan span, void *user) {
     if (a->mix_after) REAL_FN(attention_mix_after)(a, span);
     for (int64_t g = 0; g < a->group; g++) {
         const int64_t e = a->value_head;
-        gemm(false, false, span.rows, e, a->keys, 1, p + attention_block_at(a, g),
-             a->padded, a->v + attention_key_at(a, span, g, e), a->value_width, 0,
+        gemm(false, false, span.rows, e, span.keys.count, 1, p + attention_block_at(a, g),
+             columns, a->v + attention_key_at(a, span, g, e), a->value_width, 0,
              out + attention_at(a, span, g, e), a->out_width);
     }
 }

@@ -10,14 +10,13 @@
 #include "exec/ops/gradient.h"
 #include "exec/ops/kernel_math.h"
 
-/* Gradients wanted (NULL = not), and whether q's, k's and v's first contribution
- * adds. */
+/* Gradients wanted (NULL = not), and whether q's first contribution adds. */
 typedef struct AttentionGradients {
     const REAL *out;
     REAL *q, *k, *v, *rel_key, *mix_before, *mix_after, *mix_after_bias;
     REAL *bias;              /* bias, or that and rel_bias together */
     REAL *rel_bias, *summed; /* with rel_bias: where `bias` goes in the end */
-    bool add_q, add_k, add_v;
+    bool add_q;
     bool scores; /* any gradient that needs dP' */
 } AttentionGradients;
 
@@ -25,8 +24,8 @@ static void open_gradients(AttentionGradients *d, const Attention *a, const Call
     *d = (AttentionGradients){
         .out = call->d_out.data,
         .q = gradient_of(call, ATTENTION_Q),
-        .k = gradient_of(call, ATTENTION_K),
-        .v = gradient_of(call, ATTENTION_V),
+        .k = gradient_to_add(call, ATTENTION_K),
+        .v = gradient_to_add(call, ATTENTION_V),
         .bias = gradient_to_add(call, ATTENTION_BIAS),
         .rel_bias = gradient_to_add(call, ATTENTION_REL_BIAS),
         .rel_key = gradient_to_add(call, ATTENTION_REL_KEY),
@@ -34,8 +33,6 @@ static void open_gradients(AttentionGradients *d, const Attention *a, const Call
         .mix_after = gradient_to_add(call, ATTENTION_MIX_AFTER),
         .mix_after_bias = gradient_to_add(call, ATTENTION_MIX_AFTER_BIAS),
         .add_q = gradient_adds(call, ATTENTION_Q),
-        .add_k = gradient_adds(call, ATTENTION_K),
-        .add_v = gradient_adds(call, ATTENTION_V),
     };
     gradient_to_add(call, ATTENTION_MIX_BEFORE_BIAS); /* stays 0 */
     if (a->along) {
@@ -51,12 +48,15 @@ static void open_gradients(AttentionGradients *d, const Attention *a, const Call
 
 /* Turns a->mixed from scores into probabilities. */
 static void recompute_block(const Attention *a, AttentionSpan span) {
-    const int64_t n = a->padded & -LANE_COUNT;
     for (int64_t r = 0; r < span.rows; r++) {
-        const REAL *restrict limit = REAL_FN(limits_of)(&a->limits, span.row + r);
+        const AttentionRow seen = attention_row(a, span, r);
+        const int64_t n = seen.columns & -LANE_COUNT;
+        const REAL *restrict limit = seen.limit;
         for (int64_t g = 0; g < a->group; g++) {
-            REAL *restrict p = a->mixed + attention_block_at(a, g) + r * a->padded;
+            REAL *row = a->mixed + attention_block_at(a, g) + r * span.keys.columns;
+            REAL *restrict p = row + seen.from;
             const REAL log_sum = a->log_sum[attention_row_at(a, span, g) + r];
+            attention_clear_outside(span, seen, row);
             for (int64_t j = 0; j < n; j++) p[j] = exp_real(p[j] + limit[j] - log_sum);
         }
     }
@@ -64,10 +64,10 @@ static void recompute_block(const Attention *a, AttentionSpan span) {
 
 /* Turns a->unmixed from dP into dA' = P (dP - P . dP). */
 static void softmax_gradient(const Attention *a, AttentionSpan span) {
-    const int64_t n = a->padded & -LANE_COUNT;
     for (int64_t g = 0; g < a->group; g++)
         for (int64_t r = 0; r < span.rows; r++) {
-            const int64_t at = attention_block_at(a, g) + r * a->padded;
+            const int64_t n = span.keys.columns & -LANE_COUNT;
+            const int64_t at = attention_block_at(a, g) + r * n;
             const REAL *restrict p = a->mixed + at;
             REAL *restrict d = a->unmixed + at;
             const REAL mean = lanes_dot(n, p, d);
@@ -75,27 +75,21 @@ static void softmax_gradient(const Attention *a, AttentionSpan span) {
         }
 }
 
-/* Whether an earlier span has written to the gradients of the keys that head `g` of this
- * one reads. */
-static bool is_later(const Attention *a, AttentionSpan span, int64_t g) {
-    return span.row > 0 || (span.head + g) % a->share > 0;
-}
-
 /* d_v += P'^T dO; then a->after becomes dP' = dO V^T. */
 static void value_gradient(const Attention *a, AttentionSpan span,
                            const AttentionGradients *d) {
-    const int64_t e = a->value_head, width = a->out_width;
+    const int64_t e = a->value_head, width = a->out_width, columns = span.keys.columns;
     const REAL *p = a->mix_after ? a->after : a->mixed;
     for (int64_t g = 0; g < a->group; g++) {
         const int64_t at = attention_block_at(a, g);
         const REAL *d_out = d->out + attention_at(a, span, g, e);
         if (d->v)
-            gemm(true, false, a->keys, e, span.rows, 1, p + at, a->padded, d_out, width,
-                 d->add_v || is_later(a, span, g), d->v + attention_key_at(a, span, g, e),
-                 a->value_width);
+            gemm(true, false, span.keys.count, e, span.rows, 1, p + at, columns, d_out,
+                 width, 1, d->v + attention_key_at(a, span, g, e), a->value_width);
         if (d->scores)
-            gemm(false, false, span.rows, a->padded, e, 1, d_out, width,
-                 a->values_t + g * e * a->padded, a->padded, 0, a->after + at, a->padded);
+            gemm(false, false, span.rows, columns, e, 1, d_out, width,
+                 a->values_t + g * e * a->padded + span.keys.first, a->padded, 0,
+                 a->after + at, columns);
     }
 }
 
@@ -104,18 +98,20 @@ static void mix_gradient(const Attention *a, AttentionSpan span, const REAL *x,
                          const REAL *y, REAL *d_matrix) {
     const int64_t stride = a->block * a->padded;
     if (d_matrix)
-        gemm(false, true, a->heads, a->heads, span.rows * a->padded, 1, x, stride, y,
-             stride, 1, d_matrix, a->heads);
+        gemm(false, true, a->heads, a->heads, span.rows * span.keys.columns, 1, x, stride,
+             y, stride, 1, d_matrix, a->heads);
 }
 
 /* d_bias[a] += the sum of a->after, dP', over the keys that take part. */
 static void mix_bias_gradient(const Attention *a, AttentionSpan span, REAL *d_bias) {
     for (int64_t r = 0; r < span.rows; r++) {
-        const REAL *restrict limit = REAL_FN(limits_of)(&a->limits, span.row + r);
+        const AttentionRow seen = attention_row(a, span, r);
         for (int64_t g = 0; g < a->group; g++) {
-            const REAL *restrict d = a->after + attention_block_at(a, g) + r * a->padded;
+            const REAL *restrict d =
+                a->after + attention_block_at(a, g) + r * span.keys.columns + seen.from;
             REAL sum = 0;
-            for (int64_t j = 0; j < a->keys; j++) sum += limit[j] > -INFINITY ? d[j] : 0;
+            for (int64_t j = 0; j < seen.columns; j++)
+                sum += seen.limit[j] > -INFINITY ? d[j] : 0;
             d_bias[g] += sum;
         }
     }
@@ -125,7 +121,7 @@ static void mix_bias_gradient(const Attention *a, AttentionSpan span, REAL *d_bi
 static void relative_gradient(const Attention *a, AttentionSpan span, const REAL *d_score,
                               const REAL *q, REAL *d_q, REAL *d_rel_key) {
     for (int64_t r = 0; r < span.rows; r++) REAL_FN(relative_collect)
-    (&a->grid, span.row + r, d_score + r * a->padded,
+    (&a->grid, span.row + r, d_score + r * span.keys.columns,
      a->by_bucket + r * RELATIVE_BUCKETS);
     if (d_q)
         gemm(false, true, span.rows, a->head, RELATIVE_BUCKETS, a->scale, a->by_bucket,
@@ -140,13 +136,14 @@ static void cap_gradient(const Attention *a, AttentionSpan span, REAL *d_scores)
     for (int64_t g = 0; g < a->group; g++) {
         const REAL *restrict slope = a->slopes + attention_block_at(a, g);
         REAL *restrict d = d_scores + attention_block_at(a, g);
-        for (int64_t i = 0; i < span.rows * a->padded; i++) d[i] *= slope[i];
+        for (int64_t i = 0; i < span.rows * span.keys.columns; i++) d[i] *= slope[i];
     }
 }
 
 /* Hands dA (like a->scores) on to bias, q, k and rel_key. */
 static void score_gradient(const Attention *a, AttentionSpan span, const REAL *d_scores,
                            const AttentionGradients *d) {
+    const int64_t columns = span.keys.columns, keys = span.keys.count;
     for (int64_t g = 0; g < a->group; g++) {
         const int64_t w = a->head;
         const int64_t at_q = attention_at(a, span, g, w);
@@ -154,18 +151,17 @@ static void score_gradient(const Attention *a, AttentionSpan span, const REAL *d
         const REAL *d_score = d_scores + attention_block_at(a, g);
         const int64_t first = (span.head + g) * a->queries + span.row;
         for (int64_t r = 0; d->bias && r < span.rows; r++)
-            put_row(d->bias + (first + r) * a->keys, d_score + r * a->padded, a->keys,
-                    true);
+            put_row(d->bias + (first + r) * a->keys + span.keys.first,
+                    d_score + r * columns, keys, true);
         for (int64_t r = 0; a->along && d->rel_bias && r < span.rows; r++)
-            put_row(a->d_along + attention_along_at(a, span, g, r),
-                    d_score + r * a->padded, a->keys, true);
+            put_row(a->d_along + attention_along_at(a, span, g, r), d_score + r * columns,
+                    keys, true);
         if (d->q)
-            gemm(false, false, span.rows, w, a->keys, a->scale, d_score, a->padded,
+            gemm(false, false, span.rows, w, keys, a->scale, d_score, columns,
                  a->k + at_k, a->key_width, d->add_q, d->q + at_q, a->width);
         if (d->k)
-            gemm(true, false, a->keys, w, span.rows, a->scale, d_score, a->padded,
-                 a->q + at_q, a->width, d->add_k || is_later(a, span, g), d->k + at_k,
-                 a->key_width);
+            gemm(true, false, keys, w, span.rows, a->scale, d_score, columns, a->q + at_q,
+                 a->width, 1, d->k + at_k, a->key_width);
         if (a->rel_key && (d->q || d->rel_key))
             relative_gradient(a, span, d_score, a->q + at_q, d->q ? d->q + at_q : NULL,
                               d->rel_key);

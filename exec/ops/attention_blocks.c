@@ -7,8 +7,14 @@
 
 #include <string.h>
 
-/* Scores in one block: as many as the second-level cache holds several times over. */
-enum { BLOCK_SCORES = 1 << 15, BLOCK_ROWS_MIN = 64, BLOCK_ROWS_MAX = 96 };
+/* Scores in one block: as many as the second-level cache holds several times over. Where
+ * queries see keys on one side or near by alone, lower blocks leave out more. */
+enum {
+    BLOCK_SCORES = 1 << 15,
+    BLOCK_ROWS_MIN = 64,
+    BLOCK_ROWS_MAX = 96,
+    LIMITED_ROWS_MAX = 64
+};
 
 /* Next `bytes` of scratch, 64-byte aligned; NULL while planning. */
 static void *carve(Attention *a, const Call *call, int64_t bytes) {
@@ -108,11 +114,14 @@ void REAL_FN(attention_open)(Attention *a, const Call *call) {
     a->limits.causal = attrs->causal;
     a->limits.reach = attrs->reach;
     a->limits.mask = call_data(call, ATTENTION_MASK);
+    a->limits.whole = node_has(call->node, ATTENTION_REL_KEY);
     a->group = mixing ? heads : 1;
     /* query rows of a block, all blocks about equally high */
     const int64_t full = BLOCK_SCORES / (a->group * a->padded);
     const int64_t least = (BLOCK_ROWS_MIN + a->group - 1) / a->group;
-    const int64_t most = full < BLOCK_ROWS_MAX ? full : BLOCK_ROWS_MAX;
+    const int64_t limit =
+        attrs->causal || attrs->reach ? LIMITED_ROWS_MAX : BLOCK_ROWS_MAX;
+    const int64_t most = full < limit ? full : limit;
     const int64_t rows = most < least ? least : most;
     const int64_t blocks = (a->queries + rows - 1) / rows;
     a->block = (a->queries + blocks - 1) / blocks;
@@ -150,6 +159,12 @@ static void transpose(const Attention *a, int64_t sample, int64_t head, const RE
             out[c * padded + l] = l < keys ? from[l * total + c] : 0;
 }
 
+/* The keys of a block; one that counts as masked where its queries see none. */
+static KeyRange block_keys(const Attention *a, int64_t row, int64_t rows) {
+    const KeyRange keys = REAL_FN(limits_range)(&a->limits, row, rows);
+    return keys.count > 0 ? keys : (KeyRange){0, 1, LANE_COUNT};
+}
+
 void REAL_FN(attention_walk)(Attention *a, bool values, AttentionVisit visit,
                              void *user) {
     for (int64_t n = 0; n < a->samples; n++) {
@@ -161,7 +176,8 @@ void REAL_FN(attention_walk)(Attention *a, bool values, AttentionVisit visit,
                 transpose(a, n, h, a->v, a->value_head, a->value_width, a->values_t);
             for (int64_t row = 0; row < a->queries; row += a->block) {
                 const int64_t left = a->queries - row;
-                visit(a, (AttentionSpan){n, h, row, left < a->block ? left : a->block},
+                const int64_t rows = left < a->block ? left : a->block;
+                visit(a, (AttentionSpan){n, h, row, rows, block_keys(a, row, rows)},
                       user);
             }
         }
@@ -170,20 +186,17 @@ void REAL_FN(attention_walk)(Attention *a, bool values, AttentionVisit visit,
 
 /* Adds the bias [H, T, S] to the scores of head `g`. */
 static void add_bias(const Attention *a, AttentionSpan span, int64_t g) {
-    const int64_t keys = a->keys;
     const int64_t first = (span.head + g) * a->queries + span.row;
-    for (int64_t r = 0; r < span.rows; r++) {
-        const REAL *restrict bias = a->bias + (first + r) * keys;
-        REAL *restrict s = a->scores + attention_block_at(a, g) + r * a->padded;
-        for (int64_t j = 0; j < keys; j++) s[j] += bias[j];
-    }
+    for (int64_t r = 0; r < span.rows; r++)
+        put_row(a->scores + attention_block_at(a, g) + r * span.keys.columns,
+                a->bias + (first + r) * a->keys + span.keys.first, span.keys.count, true);
 }
 
 /* Adds the biases by distance to the scores of head `g`. */
 static void add_along(const Attention *a, AttentionSpan span, int64_t g) {
     for (int64_t r = 0; r < span.rows; r++)
-        put_row(a->scores + attention_block_at(a, g) + r * a->padded,
-                a->along + attention_along_at(a, span, g, r), a->keys, true);
+        put_row(a->scores + attention_block_at(a, g) + r * span.keys.columns,
+                a->along + attention_along_at(a, span, g, r), span.keys.count, true);
 }
 
 /* Adds scale * q . rel_key[:, bucket] to the scores of head `g`. */
@@ -193,7 +206,7 @@ static void add_relative(const Attention *a, AttentionSpan span, int64_t g,
          a->rel_key, RELATIVE_BUCKETS, 0, a->by_bucket, RELATIVE_BUCKETS);
     for (int64_t r = 0; r < span.rows; r++) REAL_FN(relative_spread)
     (&a->grid, span.row + r, a->by_bucket + r * RELATIVE_BUCKETS,
-     a->scores + attention_block_at(a, g) + r * a->padded);
+     a->scores + attention_block_at(a, g) + r * span.keys.columns);
 }
 
 /* s = c tanh(s / c), and its derivative 1 - tanh^2. */
@@ -201,7 +214,7 @@ static void cap_scores(const Attention *a, AttentionSpan span, int64_t g) {
     const REAL cap = a->cap, inverse = 1 / cap;
     REAL *restrict s = a->scores + attention_block_at(a, g);
     REAL *restrict slope = a->slopes + attention_block_at(a, g);
-    for (int64_t i = 0; i < span.rows * a->padded; i++) {
+    for (int64_t i = 0; i < span.rows * span.keys.columns; i++) {
         const REAL t = tanh_real(s[i] * inverse);
         s[i] = cap * t;
         slope[i] = 1 - t * t;
@@ -211,9 +224,9 @@ static void cap_scores(const Attention *a, AttentionSpan span, int64_t g) {
 void REAL_FN(attention_scores)(const Attention *a, AttentionSpan span) {
     for (int64_t g = 0; g < a->group; g++) {
         const REAL *q = a->q + attention_at(a, span, g, a->head);
-        gemm(false, false, span.rows, a->padded, a->head, a->scale, q, a->width,
-             a->keys_t + g * a->head * a->padded, a->padded, 0,
-             a->scores + attention_block_at(a, g), a->padded);
+        gemm(false, false, span.rows, span.keys.columns, a->head, a->scale, q, a->width,
+             a->keys_t + g * a->head * a->padded + span.keys.first, a->padded, 0,
+             a->scores + attention_block_at(a, g), span.keys.columns);
         if (a->bias) add_bias(a, span, g);
         if (a->along) add_along(a, span, g);
         if (a->rel_key) add_relative(a, span, g, q);
@@ -224,18 +237,20 @@ void REAL_FN(attention_scores)(const Attention *a, AttentionSpan span) {
 void REAL_FN(attention_mix)(const Attention *a, AttentionSpan span, const REAL *matrix,
                             bool transpose, const REAL *in, REAL *out) {
     const int64_t stride = a->block * a->padded;
-    gemm(transpose, false, a->heads, span.rows * a->padded, a->heads, 1, matrix, a->heads,
-         in, stride, 0, out, stride);
+    gemm(transpose, false, a->heads, span.rows * span.keys.columns, a->heads, 1, matrix,
+         a->heads, in, stride, 0, out, stride);
 }
 
 void REAL_FN(attention_mix_after)(const Attention *a, AttentionSpan span) {
     REAL_FN(attention_mix)(a, span, a->mix_after, false, a->mixed, a->after);
     for (int64_t r = 0; a->mix_after_bias && r < span.rows; r++) {
-        const REAL *restrict limit = REAL_FN(limits_of)(&a->limits, span.row + r);
+        const AttentionRow seen = attention_row(a, span, r);
         for (int64_t g = 0; g < a->group; g++) {
             const REAL bias = a->mix_after_bias[g];
-            REAL *restrict p = a->after + attention_block_at(a, g) + r * a->padded;
-            for (int64_t j = 0; j < a->keys; j++) p[j] += limit[j] > -INFINITY ? bias : 0;
+            REAL *restrict p =
+                a->after + attention_block_at(a, g) + r * span.keys.columns + seen.from;
+            for (int64_t j = 0; j < seen.columns; j++)
+                p[j] += seen.limit[j] > -INFINITY ? bias : 0;
         }
     }
 }

@@ -1,11 +1,12 @@
 /* Attention by blocks of scores: how a call is cut, and the scores of a block; for the
  * kernels forward and backward.
  *
- * Work goes by blocks of query rows against all keys, so that the scores of a block stay
- * in cache. Without mixing one head is done after the other; with mixing a block holds
- * the rows of all heads ("group" below is the number of heads in a block). Rows of score
- * matrices are padded to a multiple of LANE_COUNT keys; the padding holds zeros before
- * the softmax and after it, and counts as masked.
+ * Work goes by blocks of query rows against the keys that one of them sees, so that the
+ * scores of a block stay in cache and nothing is computed above the diagonal, beyond the
+ * reach or in the padding but what lies in a block's corners. Without mixing one head is
+ * done after the other; with mixing a block holds the rows of all heads ("group" below is
+ * the number of heads in a block). Rows of score matrices are padded to a multiple of
+ * LANE_COUNT keys; the padding counts as masked, and holds zeros after the softmax.
  *
  * Shapes: samples N, heads H of q and G of k and v, queries T, keys S, head width d of q
  * and k, e of v. With windows, N counts the windows of all samples, and T and S the
@@ -40,7 +41,7 @@ typedef struct Attention {
     int64_t share;                  /* query heads that read one head of k and v: H / G */
     int64_t width, out_width;       /* H d, H e */
     int64_t key_width, value_width; /* G d, G e */
-    int64_t padded;                 /* S rounded up: elements of a score row */
+    int64_t padded;                 /* S rounded up: elements of a score row at most */
     int64_t group, block;           /* heads and query rows done together */
     REAL scale, cap;                /* cap: 0 = none */
     const REAL *q, *k, *v, *bias, *rel_key, *mix_before, *mix_after, *mix_after_bias;
@@ -57,17 +58,20 @@ typedef struct Attention {
     REAL *along;             /* [H, T + S - 1]: rel_bias of it */
     REAL *d_along;           /* its gradient */
     REAL *by_bucket;         /* [block, 49] */
-    REAL *scores;            /* [group, block, padded], as are the next four */
-    REAL *slopes;            /* with a cap: derivatives of the capped scores */
-    REAL *mixed;             /* scores after mix_before */
-    REAL *after;             /* probabilities after mix_after, or their gradient */
-    REAL *unmixed;           /* gradient of the probabilities before mix_after */
+    REAL *scores;  /* [group, rows, columns] of a span, one head's block * padded
+                      elements behind the other's; as are the next four */
+    REAL *slopes;  /* with a cap: derivatives of the capped scores */
+    REAL *mixed;   /* scores after mix_before */
+    REAL *after;   /* probabilities after mix_after, or their gradient */
+    REAL *unmixed; /* gradient of the probabilities before mix_after */
     size_t scratch_bytes;
 } Attention;
 
-/* Rows row .. row + rows - 1 of heads head .. head + group - 1 of a sample. */
+/* Rows row .. row + rows - 1 of heads head .. head + group - 1 of a sample, and the keys
+ * that they see. */
 typedef struct AttentionSpan {
     int64_t sample, head, row, rows;
+    KeyRange keys;
 } AttentionSpan;
 
 /* Fills `a` from a call. Without buffers (planning) only sizes are valid. */
@@ -92,13 +96,39 @@ void REAL_FN(attention_mix)(const Attention *a, AttentionSpan span, const REAL *
  */
 void REAL_FN(attention_mix_after)(const Attention *a, AttentionSpan span);
 
-/* Numbers of a->along, of a head; where in it those of a query's first key stand. */
+/* Numbers of a->along, of a head; where in it those of a query's and the span's first key
+ * stand. */
 static inline int64_t attention_offsets(const Attention *a) {
     return a->queries + a->keys - 1;
 }
 static inline int64_t attention_along_at(const Attention *a, AttentionSpan span,
                                          int64_t g, int64_t r) {
-    return (span.head + g) * attention_offsets(a) + a->queries - 1 - span.row - r;
+    return (span.head + g) * attention_offsets(a) + a->queries - 1 - span.row - r +
+           span.keys.first;
+}
+
+/* Limits of row `r` of a span, and the columns of its score rows outside which it sees no
+ * key. */
+typedef struct AttentionRow {
+    const REAL *limit; /* from column `from` on; valid until the next row */
+    int64_t from, columns;
+} AttentionRow;
+
+static inline AttentionRow attention_row(const Attention *a, AttentionSpan span,
+                                         int64_t r) {
+    const KeyRange seen = REAL_FN(limits_range)(&a->limits, span.row + r, 1);
+    return (AttentionRow){
+        .limit = REAL_FN(limits_of)(&a->limits, span.row + r, seen),
+        .from = seen.columns > 0 ? seen.first - span.keys.first : 0,
+        .columns = seen.columns,
+    };
+}
+
+/* Zeros in a row of scores or probabilities outside the columns that it sees. */
+static inline void attention_clear_outside(AttentionSpan span, AttentionRow seen,
+                                           REAL *row) {
+    for (int64_t j = 0; j < seen.from; j++) row[j] = 0;
+    for (int64_t j = seen.from + seen.columns; j < span.keys.columns; j++) row[j] = 0;
 }
 
 /* First row of a span and its head `g` of q or the result [N, T, H * width]. */
@@ -107,11 +137,12 @@ static inline int64_t attention_at(const Attention *a, AttentionSpan span, int64
     return ((span.sample * a->queries + span.row) * a->heads + span.head + g) * width;
 }
 
-/* First key of the head of k or v [N, S, G * width] that it reads. */
+/* First key of a span of the head of k or v [N, S, G * width] that it reads. */
 static inline int64_t attention_key_at(const Attention *a, AttentionSpan span, int64_t g,
                                        int64_t width) {
     const int64_t heads = a->heads / a->share;
-    return (span.sample * a->keys * heads + (span.head + g) / a->share) * width;
+    const int64_t key = span.sample * a->keys + span.keys.first;
+    return (key * heads + (span.head + g) / a->share) * width;
 }
 
 /* Score rows of head `g` of a block; index into a->log_sum of a span's first row. */

@@ -181,8 +181,8 @@ static void check_gradients(const Problem *p, Run *wide, Run *narrow, uint64_t k
     free(d_out);
 }
 
-static void check_problem(Problem *p, uint64_t key) {
-    problem_fill(p, key);
+/* Against the formula, after problem_fill; p is freed. */
+static void check_filled(Problem *p, uint64_t key) {
     double *expected = malloc((size_t)p->out_count * sizeof *expected);
     const double score = naive(p, expected);
     Run run[2];
@@ -196,6 +196,11 @@ static void check_problem(Problem *p, uint64_t key) {
     run_close(&run[1]);
     problem_free(p);
     free(expected);
+}
+
+static void check_problem(Problem *p, uint64_t key) {
+    problem_fill(p, key);
+    check_filled(p, key);
 }
 
 /* Every subset of optional operands, causal or not. */
@@ -328,6 +333,70 @@ static void test_reach_and_cap(void **state) {
             p.present |= BIT(MIX_BEFORE) | BIT(MIX_AFTER) | BIT(MIX_AFTER_BIAS);
         if (has(&p, REL_KEY)) p.queries = p.keys = p.attrs.grid_h * p.attrs.grid_w;
         check_problem(&p, key);
+    }
+}
+
+/* Lengths about those of whole blocks and whole vectors, with what lets parts of the
+ * square out: causality, reach, padding on either side; groups of heads. */
+static void test_edges(void **state) {
+    (void)state;
+    static const int64_t lengths[] = {1, 2, 7, 8, 9, 63, 64, 65, 127, 128, 129, 191, 200};
+    static const int64_t reaches[] = {0, 1, 8, 9, 70};
+    for (uint64_t round = 0; round < 130; round++) {
+        const uint64_t key = random_key(84, round), bits = random_u64(key, 50);
+        const int64_t groups = pick(key, 1, 2), tokens = lengths[round % 13];
+        Problem p = {2, groups * pick(key, 9, 2), tokens, tokens, 4, 3};
+        p.attrs.causal = bits & 3;
+        p.attrs.reach = reaches[round / 13 % 5];
+        p.attrs.kv_heads = groups;
+        if (bits & 4) p.keys = lengths[random_u64(key, 51) % 13];
+        p.present = ALWAYS | (bits & 8 ? BIT(BIAS) : 0);
+        if (bits & 16) p.present |= BIT(MASK);
+        if (bits & 32 && p.heads == groups)
+            p.present |= BIT(MIX_BEFORE) | BIT(MIX_AFTER) | BIT(MIX_AFTER_BIAS);
+        problem_fill(&p, key);
+        const int64_t before = pick(key, 2, p.keys) - 1, after = pick(key, 3, p.keys) - 1;
+        for (int64_t j = 0; j < p.keys; j++) {
+            if (j < before) p.in[MASK][j] = 0;
+            if (j >= after) p.in[MASK][p.keys + j] = 0;
+        }
+        check_filled(&p, key);
+    }
+}
+
+/* Keys and values of a head's rows from `first` on become NaN. */
+static void spoil(Problem *p, int64_t first) {
+    for (int i = K; i <= V; i++)
+        for (int64_t j = first * p->count[i] / p->keys; j < p->count[i]; j++)
+            p->in[i][j] = NAN;
+}
+
+/* Blocks that no query of theirs sees are not computed: what stands there does not
+ * matter. Here rows 0 to 63 see nothing from key 64 on. */
+static void test_skipped_blocks(void **state) {
+    (void)state;
+    enum { ROWS = 64, TOKENS = 256 };
+    for (int kind = 0; kind < 3; kind++) { /* causal, in reach, padding */
+        Problem p = {1, 1, TOKENS, TOKENS, 4, 4};
+        p.attrs.causal = kind == 0;
+        p.attrs.reach = kind == 1 ? 1 : 0;
+        p.present = ALWAYS | (kind == 2 ? BIT(MASK) : 0);
+        problem_fill(&p, 12);
+        for (int64_t j = ROWS; j < TOKENS; j++) p.in[MASK][j] = 0;
+        spoil(&p, ROWS);
+        double *d_out = normal(9, p.out_count);
+        if (kind != 2) memset(d_out + ROWS * 4, 0, (TOKENS - ROWS) * 4 * sizeof *d_out);
+        Run run;
+        run_open(&run, &p, false);
+        run.kernel->forward(&run.call);
+        run_backward_call(&run, &p, d_out);
+        for (int64_t i = 0; i < ROWS * 4; i++) {
+            assert_true(isfinite(element(&run, run.call.out.data, i)));
+            assert_true(isfinite(element(&run, run.gradient[Q].data, i)));
+        }
+        run_close(&run);
+        free(d_out);
+        problem_free(&p);
     }
 }
 
@@ -554,6 +623,7 @@ int main(void) {
         cmocka_unit_test(test_shared_gradient), cmocka_unit_test(test_single_gradients),
         cmocka_unit_test(test_infer_errors),    cmocka_unit_test(test_reach_and_cap),
         cmocka_unit_test(test_buckets),         cmocka_unit_test(test_published_buckets),
+        cmocka_unit_test(test_edges),           cmocka_unit_test(test_skipped_blocks),
     };
     blas_init();
     return cmocka_run_group_tests(tests, NULL, NULL);
