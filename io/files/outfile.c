@@ -4,11 +4,8 @@
 #include "io/files/path.h"
 #include "io/files/unfinished.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,7 +13,8 @@
 struct OutFile {
     Arena *arena;
     const char *path, *folder, *base, *temporary;
-    int fd;
+    int fd; /* of the temporary file; its lock tells others that it is written */
+    FileIdentity identity;
     int slot; /* among the unfinished ones */
 };
 
@@ -27,21 +25,6 @@ void outfile_abandon_all(void) {
 static Status out_fail(Diag *diag, const char *path, const char *what, int code) {
     return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot %s: %s", what,
                      strerror(code));
-}
-
-/* Removes what dead processes (or an earlier one with our number) left for this target.
- */
-static void remove_stale(const OutFile *file) {
-    DIR *folder = opendir(file->folder);
-    if (!folder) return; /* opening the temporary file reports what is wrong */
-    for (struct dirent *entry; (entry = readdir(folder));) {
-        pid_t pid = unfinished_owner(entry->d_name, file->base);
-        if (pid == 0) continue;
-        bool alive = pid == getpid() ? unfinished_holds(file->temporary)
-                                     : kill(pid, 0) == 0 || errno != ESRCH;
-        if (!alive) unlinkat(dirfd(folder), entry->d_name, 0);
-    }
-    closedir(folder);
 }
 
 static void outfile_free(OutFile *file) {
@@ -62,15 +45,15 @@ Status outfile_open(OutFile **out, const char **temporary, const char *path, Dia
                          S_ISDIR(info.st_mode) ? "a folder" : "something else");
     Arena *arena = arena_create();
     OutFile *file = ARENA_NEW(arena, OutFile);
-    *file = (OutFile){.arena = arena, .slot = -1, .path = arena_strdup(arena, path)};
+    *file = (OutFile){
+        .arena = arena, .fd = -1, .slot = -1, .path = arena_strdup(arena, path)};
     file->base = arena_strdup(arena, base);
     file->folder = path_folder(arena, path);
-    file->temporary =
-        path_join(arena, file->folder, arena_printf(arena, ".%s.%d.tmp", base, getpid()));
-    remove_stale(file);
-    file->fd = open(file->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (file->fd < 0) {
-        out_fail(diag, path, "create a temporary file beside it", errno);
+    unfinished_remove_stale(file->folder, file->base, path, diag);
+    const int code = unfinished_make(&file->temporary, &file->fd, &file->identity, arena,
+                                     file->folder, file->base, false);
+    if (code != 0) {
+        out_fail(diag, path, "create a temporary file beside it", code);
         outfile_free(file);
         return STATUS_IO;
     }
@@ -92,34 +75,50 @@ Status outfile_write(OutFile *file, const void *data, size_t length, Diag *diag)
     return STATUS_OK;
 }
 
-static Status outfile_finish(OutFile *file, Diag *diag) {
+/* Makes the names in an open folder durable; some file systems cannot, and say EINVAL. */
+static bool folder_sync(int folder) {
+    return fsync(folder) == 0 || errno == EINVAL;
+}
+
+/* All that can fail comes before the rename, but for its becoming durable: then the file
+ * is in place, and a warning is all there is to tell. */
+static Status outfile_finish(OutFile *file, int folder, Diag *diag) {
     if (fsync(file->fd) != 0)
         return out_fail(diag, file->path, "make the data durable", errno);
-    int closed = close(file->fd);
-    file->fd = -1;
-    if (closed != 0) return out_fail(diag, file->path, "write", errno);
+    if (folder < 0 || !folder_sync(folder))
+        return out_fail(diag, file->path, "make the folder durable", errno);
+    if (!unfinished_same(file->temporary, &file->identity))
+        return diag_fail(diag, STATUS_IO, LOC_FILE(file->path), NULL,
+                         "another program has removed or replaced the temporary file "
+                         "beside it, %s, before it was complete",
+                         file->temporary);
     if (rename(file->temporary, file->path) != 0)
         return out_fail(diag, file->path, "put the file in place", errno);
-    /* The rename itself becomes durable; some file systems cannot, and say EINVAL. */
-    int fd = open(file->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return out_fail(diag, file->path, "make the folder durable", errno);
-    bool failed = fsync(fd) != 0 && errno != EINVAL;
-    int code = errno;
-    close(fd);
-    return failed ? out_fail(diag, file->path, "make the folder durable", code)
-                  : STATUS_OK;
+    if (!folder_sync(folder))
+        diag_warn(diag, LOC_FILE(file->path), NULL,
+                  "the file is in place, but a loss of power may undo that: cannot make "
+                  "the folder durable: %s",
+                  strerror(errno));
+    return STATUS_OK;
+}
+
+/* Removes the temporary file, if it is still there, and nobody else's. */
+static void remove_own(const OutFile *file) {
+    if (unfinished_same(file->temporary, &file->identity)) unlink(file->temporary);
 }
 
 Status outfile_commit(OutFile *file, Diag *diag) {
-    Status status = outfile_finish(file, diag);
-    if (status != STATUS_OK) unlink(file->temporary);
+    const int folder = open(file->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const Status status = outfile_finish(file, folder, diag);
+    if (folder >= 0) close(folder);
+    if (status != STATUS_OK) remove_own(file);
     outfile_free(file);
     return status;
 }
 
 void outfile_abandon(OutFile *file) {
     if (!file) return;
-    unlink(file->temporary);
+    remove_own(file);
     outfile_free(file);
 }
 

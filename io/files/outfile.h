@@ -10,8 +10,9 @@
 /* Output: a file being written under a temporary name beside its target. */
 typedef struct OutFile OutFile;
 
-/* Starts writing `path`: makes a temporary file in the same folder (O_EXCL) and first
- * removes stale ones that dead processes left there for the same target.
+/* Starts writing `path`: makes a temporary file in the same folder and first removes
+ * stale ones that were left there for the same target (io/files/unfinished.h). One that
+ * somebody else is writing is told as a warning: both can be put in place.
  * `temporary` (may be NULL) receives its name (valid until the end). Fails with
  * STATUS_IO. */
 Status outfile_open(OutFile **out, const char **temporary, const char *path, Diag *diag);
@@ -22,7 +23,9 @@ Status outfile_write(OutFile *file, const void *data, size_t length, Diag *diag)
 
 /* Makes the data durable and puts it in place: fsync, rename, fsync of the folder.
  * The target holds either its old content or all of the new. Frees `file` either way; on
- * failure the temporary file is removed. Fails with STATUS_IO. */
+ * failure the temporary file is removed and the target is as it was: what goes wrong
+ * after the rename is a warning. Fails with STATUS_IO, also where the temporary file is
+ * no longer the one that was made. */
 Status outfile_commit(OutFile *file, Diag *diag);
 
 /* Gives up: removes the temporary file. NULL is allowed. */

@@ -7,16 +7,19 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { RENAMES_MAX = 10 };
+
 struct OutFolder {
     Arena *arena;
     const char *path; /* without a slash at the end */
     const char *parent, *base, *temporary;
+    int lock; /* open file in the temporary folder that tells others that it is written */
+    FileIdentity identity;
     int slot; /* of the temporary folder, among the unfinished ones */
     bool (*is_ours)(const char *name);
 };
@@ -28,22 +31,6 @@ static Status folder_fail(Diag *diag, const char *path, const char *what, int co
 
 static bool is_entry(const char *name) {
     return strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
-}
-
-/* Removes what dead processes, or an earlier one with our number, left for this target.
- */
-static void remove_stale(const OutFolder *folder) {
-    Arena *scratch = arena_create();
-    DIR *list = opendir(folder->parent);
-    for (struct dirent *entry; list && (entry = readdir(list));) {
-        const pid_t pid = unfinished_owner(entry->d_name, folder->base);
-        const char *path = path_join(scratch, folder->parent, entry->d_name);
-        if (pid != 0 && path_is_folder(path) &&
-            (pid == getpid() || (kill(pid, 0) != 0 && errno == ESRCH)))
-            path_remove(path);
-    }
-    if (list) closedir(list);
-    arena_destroy(scratch);
 }
 
 /* Whether what a folder holds may go: it knows the names of all files, and of folders in
@@ -105,6 +92,7 @@ Status outfolder_open(OutFolder **out, const char **temporary, const char *path,
                           .path = plain,
                           .parent = path_folder(arena, plain),
                           .base = slash ? slash + 1 : plain,
+                          .lock = -1,
                           .slot = -1,
                           .is_ours = is_ours};
     Status status = STATUS_OK;
@@ -113,13 +101,12 @@ Status outfolder_open(OutFolder **out, const char **temporary, const char *path,
                            "expected the name of a folder");
     if (status == STATUS_OK) status = outfolder_check(folder->path, is_ours, diag);
     if (status == STATUS_OK) {
-        folder->temporary =
-            path_join(arena, folder->parent,
-                      arena_printf(arena, ".%s.%d.tmp", folder->base, getpid()));
-        remove_stale(folder);
-        if (mkdir(folder->temporary, 0777) != 0)
-            status =
-                folder_fail(diag, path, "create a temporary folder beside it", errno);
+        unfinished_remove_stale(folder->parent, folder->base, path, diag);
+        const int code =
+            unfinished_make(&folder->temporary, &folder->lock, &folder->identity, arena,
+                            folder->parent, folder->base, true);
+        if (code != 0)
+            status = folder_fail(diag, path, "create a temporary folder beside it", code);
     }
     if (status != STATUS_OK) {
         arena_destroy(arena);
@@ -135,7 +122,7 @@ static void measure(const char *path, int64_t *bytes, int *files) {
     DIR *list = opendir(path);
     for (struct dirent *entry; list && (entry = readdir(list));) {
         struct stat info;
-        if (!is_entry(entry->d_name) ||
+        if (!is_entry(entry->d_name) || strcmp(entry->d_name, UNFINISHED_LOCK) == 0 ||
             fstatat(dirfd(list), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
         if (S_ISREG(info.st_mode)) {
@@ -155,60 +142,94 @@ void outfolder_measure(const OutFolder *folder, int64_t *bytes, int *files) {
     measure(folder->temporary, bytes, files);
 }
 
-/* Puts the temporary folder where the target is and the target where that was. */
-static Status swap_folders(OutFolder *folder, Diag *diag) {
+/* Puts the temporary folder where the target is and the target where that was. Returns
+ * errno's value, 0 = done. */
+static int swap_folders(OutFolder *folder) {
     if (renameat2(AT_FDCWD, folder->temporary, AT_FDCWD, folder->path, RENAME_EXCHANGE) ==
         0)
-        return STATUS_OK;
-    if (errno != EINVAL && errno != ENOSYS)
-        return folder_fail(diag, folder->path, "put the folder in place", errno);
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS) return errno;
     /* a file system without exchanges: for a moment there is none, and what was written
      * is all there is */
     unfinished_drop(folder->slot);
     folder->slot = -1;
     const char *old = arena_printf(folder->arena, "%s.old", folder->temporary);
-    if (rename(folder->path, old) != 0)
-        return folder_fail(diag, folder->path, "move the old folder away", errno);
+    if (rename(folder->path, old) != 0) return errno;
     if (rename(folder->temporary, folder->path) != 0) {
         const int code = errno;
         rename(old, folder->path);
-        return folder_fail(diag, folder->path, "put the folder in place", code);
+        return code;
     }
     rename(old, folder->temporary);
+    return 0;
+}
+
+/* Another program may put its folder there, or take it away, at any moment. */
+static Status rename_folder(OutFolder *folder, Diag *diag) {
+    int code = EEXIST;
+    for (int i = 0; i < RENAMES_MAX; i++) {
+        struct stat info;
+        const bool is_there = lstat(folder->path, &info) == 0;
+        if (is_there) {
+            TRY(outfolder_check(folder->path, folder->is_ours,
+                                diag)); /* it may have got files meanwhile */
+            code = swap_folders(folder);
+        } else {
+            code = rename(folder->temporary, folder->path) == 0 ? 0 : errno;
+        }
+        if (code == 0 && is_there) path_remove(folder->temporary);
+        if (code != EEXIST && code != ENOTEMPTY && code != ENOENT) break;
+    }
+    return code == 0 ? STATUS_OK
+                     : folder_fail(diag, folder->path, "put the folder in place", code);
+}
+
+/* Makes the names in an open folder durable; some file systems cannot, and say EINVAL. */
+static bool folder_sync(int fd) {
+    return fsync(fd) == 0 || errno == EINVAL;
+}
+
+/* All that can fail comes before the rename, but for its becoming durable. Without its
+ * lock the folder is taken by nobody for stale: there are files in it. */
+static Status put_in_place(OutFolder *folder, int parent, Diag *diag) {
+    if (parent < 0 || !folder_sync(parent))
+        return folder_fail(diag, folder->path, "make the folder durable", errno);
+    const char *lock = path_join(folder->arena, folder->temporary, UNFINISHED_LOCK);
+    if (!unfinished_same(folder->temporary, &folder->identity) || unlink(lock) != 0)
+        return diag_fail(diag, STATUS_IO, LOC_FILE(folder->path), NULL,
+                         "another program has removed or replaced the temporary folder "
+                         "beside it, %s, before it was complete",
+                         folder->temporary);
+    TRY(rename_folder(folder, diag));
+    if (!folder_sync(parent))
+        diag_warn(diag, LOC_FILE(folder->path), NULL,
+                  "the folder is in place, but a loss of power may undo that: cannot "
+                  "make it durable: %s",
+                  strerror(errno));
     return STATUS_OK;
 }
 
-static Status put_in_place(OutFolder *folder, Diag *diag) {
-    if (path_is_folder(folder->path)) {
-        TRY(outfolder_check(folder->path, folder->is_ours,
-                            diag)); /* it may have got files meanwhile */
-        TRY(swap_folders(folder, diag));
-        path_remove(folder->temporary);
-    } else if (rename(folder->temporary, folder->path) != 0) {
-        return folder_fail(diag, folder->path, "put the folder in place", errno);
-    }
-    const int fd = open(folder->parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const bool failed = fd < 0 || (fsync(fd) != 0 && errno != EINVAL);
-    const int code = errno;
-    if (fd >= 0) close(fd);
-    return failed ? folder_fail(diag, folder->path, "make the folder durable", code)
-                  : STATUS_OK;
+static void outfolder_free(OutFolder *folder) {
+    unfinished_drop(folder->slot);
+    if (folder->lock >= 0) close(folder->lock);
+    arena_destroy(folder->arena);
 }
 
 Status outfolder_commit(OutFolder *folder, Diag *diag) {
-    const Status status = put_in_place(folder, diag);
-    unfinished_drop(folder->slot);
-    folder->slot = -1;
-    if (status == STATUS_OK)
-        arena_destroy(folder->arena);
-    else
+    const int parent = open(folder->parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const Status status = put_in_place(folder, parent, diag);
+    if (parent >= 0) close(parent);
+    if (status != STATUS_OK) {
         outfolder_abandon(folder);
-    return status;
+        return status;
+    }
+    outfolder_free(folder);
+    return STATUS_OK;
 }
 
 void outfolder_abandon(OutFolder *folder) {
     if (!folder) return;
-    path_remove(folder->temporary);
-    unfinished_drop(folder->slot);
-    arena_destroy(folder->arena);
+    if (unfinished_same(folder->temporary, &folder->identity))
+        path_remove(folder->temporary);
+    outfolder_free(folder);
 }

@@ -10,7 +10,8 @@
 typedef struct OutFolder OutFolder;
 
 /* Starts writing the folder `path`: makes a temporary one beside it, and first removes
- * stale ones that dead processes left there for the same target. A folder that is there
+ * stale ones that were left there for the same target (io/files/unfinished.h); one that
+ * somebody else is writing is told as a warning. A folder that is there
  * already will be replaced, if it holds nothing but files whose names `is_ours` knows;
  * anything else in it, and a target that is no folder, is refused. A folder in it is
  * asked for as "onnx/", a file of that as "onnx/model.onnx". `temporary` receives the
@@ -28,7 +29,8 @@ void outfolder_measure(const OutFolder *folder, int64_t *bytes, int *files);
 
 /* Puts the folder in place, in one step with what it replaces, which is then removed.
  * Files are durable already (io/files/outfile.h). Frees `folder` either way; on failure
- * the target is as it was. Fails with STATUS_IO. */
+ * the target is as it was: what goes wrong after the rename is a warning. Fails with
+ * STATUS_IO. */
 Status outfolder_commit(OutFolder *folder, Diag *diag);
 
 /* Gives up: removes the temporary folder. NULL is allowed. */

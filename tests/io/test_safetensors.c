@@ -325,42 +325,6 @@ static void full_disk(void **state) {
     diag_destroy(diag);
 }
 
-static void stale_files(void **state) {
-    (void)state;
-    char stale[600], alive[600], other[600];
-    pid_t child = fork();
-    if (child == 0) _exit(0);
-    waitpid(child, NULL, 0);
-    snprintf(stale, sizeof stale, "%s/.model.safetensors.%d.tmp", folder, (int)child);
-    snprintf(alive, sizeof alive, "%s/.model.safetensors.%d.tmp", folder, (int)getppid());
-    snprintf(other, sizeof other, "%s/.other.%d.tmp", folder, (int)child);
-    put_text(stale, "x");
-    put_text(alive, "x");
-    put_text(other, "x");
-    Diag *diag = diag_create();
-    expect_ok(diag, file_write(path, "new", 3, diag));
-    assert_int_equal(access(stale, F_OK), -1);
-    assert_int_equal(access(alive, F_OK), 0);
-    assert_int_equal(access(other, F_OK), 0);
-    assert_int_equal(scratch_count(folder), 3);
-    unlink(alive);
-    unlink(other);
-    OutFile *file;
-    const char *temporary;
-    expect_ok(diag, outfile_open(&file, &temporary, path, diag));
-    assert_int_equal(access(temporary, F_OK), 0);
-    OutFile *second;
-    expect_error(diag, outfile_open(&second, NULL, path, diag), STATUS_IO, "File exists");
-    outfile_abandon_all();
-    assert_int_equal(access(temporary, F_OK), -1);
-    outfile_abandon(file);
-    expect_error(diag, file_write(folder, "x", 1, diag), STATUS_IO, "found a folder");
-    expect_error(diag, file_write("/dev/null", "x", 1, diag), STATUS_IO,
-                 "something else");
-    expect_error(diag, file_write("/nowhere/x", "x", 1, diag), STATUS_IO, "No such file");
-    diag_destroy(diag);
-}
-
 static void not_files(void **state) {
     (void)state;
     Diag *diag = diag_create();
@@ -471,9 +435,9 @@ static void shards(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
     const struct CMUnitTest tests[] = {
-        TEST(good_file), TEST(hostile_headers), TEST(hostile_lengths),  TEST(truncations),
-        TEST(mutations), TEST(round_trip),      TEST(full_disk),        TEST(stale_files),
-        TEST(not_files), TEST(shards),          TEST(cut_while_mapped),
+        TEST(good_file), TEST(hostile_headers),  TEST(hostile_lengths), TEST(truncations),
+        TEST(mutations), TEST(round_trip),       TEST(full_disk),       TEST(not_files),
+        TEST(shards),    TEST(cut_while_mapped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
