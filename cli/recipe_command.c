@@ -134,6 +134,13 @@ static void print_resolved(const Recipe *recipe, bool json) {
     text_free(&text);
 }
 
+/* Whether a data set could not be opened. */
+static bool data_is_missing(const Session *session) {
+    for (int i = 0; i < session->data_count; i++)
+        if (!session->data[i].batches) return !session->options.without_data;
+    return false;
+}
+
 static Status plan_recipe(Session *session, const Cli *cli, Diag *diag) {
     const SessionOptions options = {.without_data = cli->flags.no_data};
     TRY(open_session(session, cli, options, diag));
@@ -143,6 +150,8 @@ static Status plan_recipe(Session *session, const Cli *cli, Diag *diag) {
     }
     TRY(session_load(session, false, diag));
     const Status status = session_plan(session, diag);
+    if (status == STATUS_IO && data_is_missing(session))
+        diag_hint(diag, "--no-data plans without data sets, which are not checked then");
     if (status == STATUS_GATE && !cli->flags.json) /* up to the gate */
         report_print_plan(&session->planned, stdout);
     TRY(status);

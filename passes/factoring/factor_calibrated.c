@@ -91,6 +91,8 @@ static Status do_group(Factoring *f, Calibration *calibration, double damp,
     Gram gram;
     TRY(site_gram(&gram, f, calibration, jobs->site, diag));
     Status status = factor_gram(f, &gram, damp, jobs->site, diag);
+    if (status == STATUS_OK)
+        calibration_warn_rows(calibration, gram.rows, gram.width, diag);
     for (int i = 0; i < count; i++) {
         jobs[i].l = gram.sum;
         jobs[i].damping = gram.damping;

@@ -96,8 +96,19 @@ int calibration_threads(const Calibration *c) {
 }
 
 void calibration_expect(Calibration *c, int calls) {
-    c->calls = 0;
-    c->expected = calls;
+    c->expected = c->calls + calls;
+}
+
+void calibration_warn_rows(const Calibration *c, int64_t rows, int64_t columns,
+                           Diag *diag) {
+    if (rows >= columns) return;
+    const double wanted = ceil((double)c->samples * (double)columns / (double)rows);
+    const bool more = c->data->count > c->samples;
+    option_warn(&c->ctx->source, more ? "data|samples" : "data", diag,
+                "%lld rows for %lld columns: damping decides; more samples: about %.0f "
+                "for as many rows%s",
+                (long long)rows, (long long)columns, wanted,
+                more ? "" : ", which the data set does not have");
 }
 
 void calibration_record(const Calibration *c, Tree *into) {

@@ -61,8 +61,9 @@ void calibration_close(Calibration *c);
 int64_t calibration_samples(const Calibration *c);
 int calibration_threads(const Calibration *c);
 
-/* How many times the pass is going to ask for rows: for the progress alone, which is that
- * of one call after the other when nothing is said. */
+/* How many more times the pass is going to ask for rows: for the progress alone, which is
+ * that of one call after the other when nothing is said. What was told before stays
+ * done. */
 void calibration_expect(Calibration *c, int calls);
 
 /* Rows of one value: x[count, width]. */
@@ -107,6 +108,11 @@ Status calibration_finish(const Calibration *c, Gram *gram, const Node *value,
 
 /* Forgets all values that are kept: the next call runs the model from its inputs. */
 void calibration_restart(Calibration *c);
+
+/* Warns, at the option that says how many samples there are, where a layer of `columns`
+ * inputs is fitted to fewer rows: what they leave open is decided by damping. */
+void calibration_warn_rows(const Calibration *c, int64_t rows, int64_t columns,
+                           Diag *diag);
 
 /* Records the data set, samples, and rows of a Gram matrix of it: `calibration: {data,
  * samples, rows}`. */

@@ -136,6 +136,7 @@ static Status gather(Refit *t, Calibration *calibration, double damp, Diag *diag
         }
         status = read_layer(&t->fits[f], t, f, diag);
         if (status == STATUS_OK) status = fit_set(&t->fits[f], sum, damp, diag);
+        calibration_warn_rows(calibration, sum->rows, sum->width, diag);
     }
     for (int i = 0; i < t->block_count; i++) gram_destroy(&grams[i]);
     return status;
@@ -198,7 +199,7 @@ Status prune_obs_scores(Prune *prunes, int count, Calibration *calibration,
                         const PruneOptions *options, Diag *diag) {
     int groups = 0;
     for (int k = 0; k < count; k++) groups += prunes[k].group_count;
-    calibration_expect(calibration, 2 * groups);
+    calibration_expect(calibration, 3 * groups); /* and once when it is reconstructed */
     for (int k = 0; k < count; k++) {
         for (int g = 0; g < prunes[k].group_count; g++) {
             Refit t;
@@ -361,6 +362,7 @@ static Status gather_drift(Refit *t, Calibration *calibration, const Before *bef
                      before->twins[value->id], diag));
     Status status = read_layer(&t->fits[0], t, 0, diag);
     if (status == STATUS_OK) status = fit_set(&t->fits[0], &gram, damp, diag);
+    calibration_warn_rows(calibration, gram.rows, gram.width, diag);
     if (status == STATUS_OK)
         status = fit_follow(&t->fits[0], drift.cross, drift.mean, diag);
     gram_destroy(&gram);
@@ -423,9 +425,11 @@ static Status plan_refits(Prune *prunes, int count, const PruneOptions *options,
 Status prune_reconstruct(Prune *prunes, int count, Calibration *calibration,
                          const PruneOptions *options, Diag *diag) {
     Before before;
+    Refit t;
     int groups = 0;
     if (!calibration) return plan_refits(prunes, count, options, diag);
-    for (int k = 0; k < count; k++) groups += prunes[k].group_count;
+    for (Node *node = prunes->graph->first; node; node = node->next)
+        groups += find_refit(&t, prunes, count, node);
     calibration_expect(calibration, groups);
     if (!options->follow)
         return run_refits(prunes, count, calibration, NULL, options, diag);

@@ -251,6 +251,7 @@ static Status round_with_inputs(Quantizer *z, int chosen, Diag *diag) {
     Gram gram = {0};
     Status status = calibration_gram_of_all(z->calibration, inputs, count, &gram, diag);
     if (status == STATUS_OK) {
+        calibration_warn_rows(z->calibration, gram.rows, gram.width, diag);
         gram_damp(&gram, z->options->calibration.damp);
         status = gptq_factor(&factor, &gram, name, diag);
         gram_destroy(&gram);

@@ -126,6 +126,8 @@ static Status fill(Node *weight, Node *bias, PassContext *ctx, Calibration *cali
     if (status == STATUS_OK) status = tensor_writable(&b, &b_data, diag);
     if (status == STATUS_OK)
         status = solve(w_data, b_data, ctx, span, &pairs.gram, damp, diag);
+    if (status == STATUS_OK)
+        calibration_warn_rows(calibration, pairs.gram.rows, pairs.width, diag);
     gram_destroy(&pairs.gram);
     if (status != STATUS_OK) {
         tensor_release(&w);

@@ -80,6 +80,13 @@ static ReportCell sum_of(Arena *arena, const Tree *list, const char *key) {
     return any ? cell_number(arena, sum) : (ReportCell){0};
 }
 
+/* A value of the first member of a list: of several outputs, which hold the same model,
+ * the first one counts. */
+static ReportCell first_of(Arena *arena, const Tree *list, const char *key) {
+    const bool any = list && list->kind == TREE_LIST && list->first;
+    return any ? cell_of(arena, tree_get(list->first, key)) : (ReportCell){0};
+}
+
 static const char *string_of(const Tree *value) {
     return value && value->kind == TREE_STRING ? value->string : NULL;
 }
@@ -287,7 +294,7 @@ static ReportCell fixed_cell(const TableMaker *m, const char *name, int row) {
     }
     if (strcmp(name, "status") == 0) return cell_of(arena, tree_get(report, "status"));
     if (strcmp(name, "file_bytes") == 0)
-        return sum_of(arena, tree_get(tree_get(report, "output"), "files"), "bytes");
+        return first_of(arena, tree_get(tree_get(report, "output"), "files"), "bytes");
     if (strcmp(name, "seconds") == 0)
         return tree_number(seconds, &value)
                    ? cell_of(arena, seconds)

@@ -150,15 +150,20 @@ static double true_error(Model *pruned, Node *after, Model *model, Node *before)
 
 /* ---- running ---- */
 
-static Status run(Model *model, const char *options, bool plan, int threads, Diag *diag) {
+static Status run_watched(Model *model, const char *options, bool plan, int threads,
+                          const Watch *watch, Diag *diag) {
     Column columns[COLUMNS];
     Batches data = data_for(model->graph, columns);
-    RecipeInputs inputs = {.data = &data};
+    RecipeInputs inputs = {.data = &data, .watch = watch};
     char yaml[512];
     snprintf(yaml, sizeof yaml,
              "version: 1\nseed: 1\ndata: {d: {format: toy}}\npasses:\n  - prune: %s\n",
              options);
     return run_with_inputs(&inputs, model, yaml, plan, threads, diag);
+}
+
+static Status run(Model *model, const char *options, bool plan, int threads, Diag *diag) {
+    return run_watched(model, options, plan, threads, NULL, diag);
 }
 
 /* The block that runs first of those that lost units, and its record; *alone: its weights
@@ -320,9 +325,39 @@ static void test_rankings(void **state) {
     model_destroy(model);
 }
 
+/* The share that is done, as it was told last, which never falls. */
+static void take_progress(void *self, int64_t done, int64_t total, const char *text) {
+    double *share = self;
+    (void)text;
+    assert_true(done <= total);
+    assert_true((double)done / (double)total >= *share);
+    *share = (double)done / (double)total;
+}
+
+/* Scores and what follows from them are one way from nothing to all; one round of chunks
+ * is one call of progress. */
+static void test_progress(void **state) {
+    (void)state;
+    static const char *const OPTIONS[] = {
+        "{flops: 0.9, score: reconstruction, reconstruct: true, data: d, samples: 16}",
+        "{flops: 0.9, score: reconstruction, reconstruct: true, follow: true, data: d, "
+        "samples: 16}",
+        "{flops: 0.9, score: magnitude, reconstruct: true, data: d, samples: 16}"};
+    for (int i = 0; i < 3; i++) {
+        double share = 0;
+        const Watch watch = {.self = &share, .progress = take_progress};
+        Model *model = configured_model(FAMILIES[23], 5);
+        Diag *diag = diag_create();
+        assert_ok(run_watched(model, OPTIONS[i], false, 1, &watch, diag), diag);
+        assert_true(share == 1);
+        diag_destroy(diag);
+        model_destroy(model);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_families),
-                                       cmocka_unit_test(test_follow),
-                                       cmocka_unit_test(test_rankings)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_families), cmocka_unit_test(test_follow),
+        cmocka_unit_test(test_rankings), cmocka_unit_test(test_progress)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

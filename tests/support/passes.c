@@ -130,6 +130,7 @@ Status run_with_inputs(RecipeInputs *inputs, Model *model, const char *yaml, boo
                                      .threads = threads,
                                      .hooks = inputs->hooks,
                                      .train_keeper = inputs->train_keeper,
+                                     .watch = inputs->watch,
                                      .resources = inputs_resources(inputs)};
     return run_document(model, "test", yaml, &options, diag);
 }

@@ -10,6 +10,7 @@ typedef struct RecipeInputs {
     Model *model;
     PipelineHooks hooks;
     const TrainKeeper *train_keeper; /* NULL = none */
+    const Watch *watch;              /* likewise */
     Resources resources;             /* set by inputs_resources */
 } RecipeInputs;
 
