@@ -14,6 +14,7 @@
 #include "session/user_inputs.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define TEXT_BYTES ((size_t)1 << 30)
@@ -34,6 +35,8 @@ typedef struct Measuring {
     Node *logits;
     int labels; /* the column */
     Tally tally;
+    RowScore *scores; /* of the rows of one run */
+    int64_t capacity;
 } Measuring;
 
 /* ---- windows ---- */
@@ -149,17 +152,16 @@ static Status check_model(Measuring *m, Diag *diag) {
     return STATUS_OK;
 }
 
-static Status add_token(Measuring *m, const float *logits, int32_t label, Diag *diag) {
-    for (int64_t c = 0; c < m->tally.classes; c++)
-        if (!isfinite(logits[c]))
-            return diag_fail(diag, STATUS_MODEL, LOC_FILE(m->name), NULL,
-                             "expected finite logits, found %g for token %lld", logits[c],
-                             (long long)c);
+static Status add_token(Measuring *m, const RowScore *score, int32_t label, Diag *diag) {
     if (label >= m->tally.classes)
         return diag_fail(diag, STATUS_MODEL, LOC_FILE(m->name), NULL,
                          "expected token numbers below %lld, the model's, found %d",
                          (long long)m->tally.classes, (int)label);
-    tally_row(&m->tally, logits, label);
+    if (score->bad >= 0)
+        return diag_fail(diag, STATUS_MODEL, LOC_FILE(m->name), NULL,
+                         "expected finite logits, found another one for token %lld",
+                         (long long)score->bad);
+    tally_add(&m->tally, score, label);
     return STATUS_OK;
 }
 
@@ -168,12 +170,19 @@ static Status add_samples(void *self, const Fetch *what, const float *const *val
                           const void *const *columns, Diag *diag) {
     Measuring *m = self;
     const int32_t *labels = columns[m->labels];
+    const int64_t count = what->n * what->tokens;
+    if (count > m->capacity) {
+        m->capacity = count;
+        m->scores = memory_grow(m->scores, (size_t)count, sizeof *m->scores);
+    }
+    tally_score(m->scores, values[0], labels, count, m->tally.classes,
+                m->options->threads);
     for (int64_t i = 0; i < what->n; i++) {
         const int64_t right = m->tally.correct, rows = m->tally.rows;
         for (int64_t t = 0; t < what->tokens; t++) {
             const int64_t at = i * what->tokens + t;
             if (labels[at] == INDEX_SKIP) continue;
-            TRY(add_token(m, values[0] + at * m->tally.classes, labels[at], diag));
+            TRY(add_token(m, &m->scores[at], labels[at], diag));
         }
         m->out->exact += m->tally.correct - right == m->tally.rows - rows;
     }
@@ -222,6 +231,7 @@ Status perplexity_measure(Perplexity *out, const Model *model, const char *name,
                    .arena = arena_create()};
     const Status status = measure(&m, diag);
     batches_destroy(m.data);
+    free(m.scores);
     tokenizer_destroy(m.tokenizer);
     arena_destroy(m.arena);
     return status;

@@ -1,10 +1,12 @@
 /* Tally: see evaluate_tally.h; and what all ways to evaluate add to it (evaluation.h). */
 #include "passes/evaluate/evaluate_tally.h"
 
+#include "exec/run/parallel.h"
 #include "exec/run/ticker.h"
 #include "passes/evaluate/evaluation.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 void tally_open(Tally *tally, Arena *arena, int64_t classes, bool words) {
     *tally = (Tally){.classes = classes};
@@ -14,21 +16,52 @@ void tally_open(Tally *tally, Arena *arena, int64_t classes, bool words) {
     tally->labelled = ARENA_ARRAY(arena, int64_t, (size_t)classes);
 }
 
-void tally_row(Tally *tally, const float *logits, int32_t label) {
+static RowScore score_row(const float *logits, int64_t classes, int32_t label) {
     int64_t best = 0;
     double sum = 0;
-    for (int64_t c = 1; c < tally->classes; c++)
+    for (int64_t c = 0; c < classes; c++)
+        if (!isfinite(logits[c])) return (RowScore){.bad = c};
+    for (int64_t c = 1; c < classes; c++)
         if (logits[c] > logits[best]) best = c;
-    for (int64_t c = 0; c < tally->classes; c++)
-        sum += exp((double)logits[c] - logits[best]);
-    tally->row_loss = log(sum) + logits[best] - logits[label];
-    tally->row_class = (int32_t)best;
-    tally->loss += tally->row_loss;
-    tally->correct += best == label;
+    for (int64_t c = 0; c < classes; c++) sum += exp((double)logits[c] - logits[best]);
+    return (RowScore){log(sum) + logits[best] - logits[label], (int32_t)best, -1};
+}
+
+/* Rows to be scored: those that have labels, so that threads get equally many. */
+typedef struct Scoring {
+    RowScore *scores;
+    const float *logits;
+    const int32_t *labels;
+    int64_t classes, *rows;
+} Scoring;
+
+static void score_one(void *self, int64_t i, int worker) {
+    const Scoring *s = self;
+    const int64_t row = s->rows[i];
+    (void)worker;
+    s->scores[row] = score_row(s->logits + row * s->classes, s->classes, s->labels[row]);
+}
+
+void tally_score(RowScore *scores, const float *logits, const int32_t *labels,
+                 int64_t count, int64_t classes, int threads) {
+    Scoring s = {scores, logits, labels, classes, NULL};
+    int64_t rows = 0;
+    s.rows = memory_alloc((size_t)count + 1, sizeof *s.rows);
+    for (int64_t i = 0; i < count; i++)
+        if (labels[i] >= 0 && labels[i] < classes) s.rows[rows++] = i;
+    parallel_for(rows, threads, score_one, &s);
+    free(s.rows);
+}
+
+void tally_add(Tally *tally, const RowScore *score, int32_t label) {
+    const bool right = score->likely == label;
+    tally->row_class = score->likely;
+    tally->loss += score->loss;
+    tally->correct += right;
     tally->rows++;
     if (!tally->hits) return;
-    tally->hits[label] += best == label;
-    tally->predicted[best]++;
+    tally->hits[label] += right;
+    tally->predicted[score->likely]++;
     tally->labelled[label]++;
 }
 
@@ -98,15 +131,21 @@ void tally_record(const Tally *tally, Arena *arena, Tree *map) {
 
 Status evaluation_add(const Evaluation *e, Tally *tally, int64_t sample,
                       const float *logits, int32_t label, Diag *diag) {
+    RowScore score;
+    tally_score(&score, logits, &label, 1, e->classes, 1);
+    return evaluation_add_scored(e, tally, sample, &score, logits, label, diag);
+}
+
+Status evaluation_add_scored(const Evaluation *e, Tally *tally, int64_t sample,
+                             const RowScore *score, const float *logits, int32_t label,
+                             Diag *diag) {
     if (label < 0 || label >= e->classes)
         return step_fail_label(e->ctx, diag, e->data, sample, e->classes, label);
-    for (int64_t c = 0; c < e->classes; c++)
-        if (!isfinite(logits[c]))
-            return step_fail(e->ctx, diag,
-                             "sample %lld: expected finite logits, found %g for class "
-                             "%lld",
-                             (long long)sample, logits[c], (long long)c);
-    tally_row(tally, logits, label);
+    if (score->bad >= 0)
+        return step_fail(e->ctx, diag,
+                         "sample %lld: expected finite logits, found %g for class %lld",
+                         (long long)sample, logits[score->bad], (long long)score->bad);
+    tally_add(tally, score, label);
     return STATUS_OK;
 }
 

@@ -9,8 +9,7 @@ typedef struct Tally {
     int64_t classes;
     int64_t rows, correct;
     double loss;
-    double row_loss;                      /* of the last row */
-    int32_t row_class;                    /* that it predicts */
+    int32_t row_class;                    /* that the last row predicts */
     double characters;                    /* that a label stands for; 0 = not known */
     int64_t *hits, *predicted, *labelled; /* by class; NULL when they are words */
 } Tally;
@@ -20,8 +19,21 @@ typedef struct Tally {
  * character are what there is to know. */
 void tally_open(Tally *tally, Arena *arena, int64_t classes, bool words);
 
-/* Adds a row of finite logits with its label, from 0 to classes - 1. */
-void tally_row(Tally *tally, const float *logits, int32_t label);
+/* What a row of logits says of its label. */
+typedef struct RowScore {
+    double loss;    /* -log of the label's softmax */
+    int32_t likely; /* class of the largest logit, the first one of equal ones */
+    int64_t bad; /* first class whose logit is not finite; -1 = none, else the others say
+                    nothing */
+} RowScore;
+
+/* Scores rows [count, classes] of which labels[i] lies in [0, classes), the others are
+ * left alone; side by side, the same numbers at any number of threads. */
+void tally_score(RowScore *scores, const float *logits, const int32_t *labels,
+                 int64_t count, int64_t classes, int threads);
+
+/* Adds a row with finite logits and its label. */
+void tally_add(Tally *tally, const RowScore *score, int32_t label);
 
 /* One number, not METRIC_BLEU; there must be a row. An F1 without a positive and a
  * correlation where all labels or all predictions are equal are 0. F1 over more than two

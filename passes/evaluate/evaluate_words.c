@@ -5,6 +5,7 @@
 #include "passes/training/objective.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* Most bytes of logits of one run: a vocabulary of 32,000 takes 33 MB for 256 tokens. */
 #define LOGITS_BYTES ((int64_t)64 << 20)
@@ -22,6 +23,8 @@ typedef struct Words {
     int64_t samples;
     EndingScore *endings; /* by sample; NULL: the data set's texts have none */
     int right, bytes;     /* their columns */
+    RowScore *scores;     /* of the rows of one run */
+    int64_t capacity;
 } Words;
 
 /* Labels of each sample padded to so many tokens. */
@@ -35,15 +38,21 @@ static Status add_rows(void *self, const Fetch *what, const float *const *values
     Words *words = self;
     Evaluation *e = words->e;
     const int32_t *labels = columns[e->labels];
-    const int64_t each = label_count(e, what->tokens);
-    for (int64_t i = 0; i < what->n * each; i++) {
+    const int64_t each = label_count(e, what->tokens), count = what->n * each;
+    if (count > words->capacity) {
+        words->capacity = count;
+        words->scores = memory_grow(words->scores, (size_t)count, sizeof *words->scores);
+    }
+    tally_score(words->scores, values[0], labels, count, e->classes, e->ctx->threads);
+    for (int64_t i = 0; i < count; i++) {
         if (labels[i] == INDEX_SKIP) continue;
         const int64_t sample = what->index[i / each];
-        TRY(evaluation_add(e, &e->total, sample, values[0] + i * e->classes, labels[i],
-                           diag));
+        const RowScore *score = &words->scores[i];
+        TRY(evaluation_add_scored(e, &e->total, sample, score, values[0] + i * e->classes,
+                                  labels[i], diag));
         if (!words->endings) continue;
-        words->endings[sample].loss += e->total.row_loss;
-        words->endings[sample].wrong += e->total.row_class != labels[i];
+        words->endings[sample].loss += score->loss;
+        words->endings[sample].wrong += score->likely != labels[i];
     }
     for (int64_t i = 0; words->endings && i < what->n; i++) {
         EndingScore *ending = &words->endings[what->index[i]];
@@ -170,6 +179,7 @@ Status evaluate_words(Evaluation *e, Diag *diag) {
         words.endings = ARENA_ARRAY(e->ctx->arena, EndingScore, (size_t)e->data->count);
     Status status = run_words(&words, &masked, diag);
     objective_end(&masked);
+    free(words.scores);
     TRY(status);
     if (e->ctx->plan) return STATUS_OK;
     if (e->total.rows == 0)

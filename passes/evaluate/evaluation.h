@@ -94,6 +94,11 @@ Status evaluation_run(Evaluation *e, Diag *diag);
 Status evaluation_add(const Evaluation *e, Tally *tally, int64_t sample,
                       const float *logits, int32_t label, Diag *diag);
 
+/* The same of a row that tally_score has scored, for many rows side by side. */
+Status evaluation_add_scored(const Evaluation *e, Tally *tally, int64_t sample,
+                             const RowScore *score, const float *logits, int32_t label,
+                             Diag *diag);
+
 /* Runs the data set through the last exit, or with the rule; through the last exit with
  * drawn weights, whose predictions are averaged; through every exit; through the head of
  * a model that predicts tokens, at the masked positions or at all. Each fills e->total

@@ -30,8 +30,10 @@ static void tally_fill(Tally *tally, Arena *arena, int classes, const int *count
         for (int p = 0; p < classes; p++)
             for (int i = 0; i < counts[t * classes + p]; i++) {
                 float logits[4] = {0};
+                RowScore score;
                 logits[p] = 1;
-                tally_row(tally, logits, t);
+                tally_score(&score, logits, &t, 1, tally->classes, 1);
+                tally_add(tally, &score, t);
             }
 }
 
