@@ -14,14 +14,16 @@ typedef struct Flags {
     const char *recipe, *model, *output, *report, *events, *input, *dump_dir;
     const char *cache, *cache_limit;
     bool resume, no_checkpoint;
-    const char *prompt, *tokenizer, *target_tokenizer;
+    const char *prompt, *prompts, *tokenizer, *target_tokenizer;
     const char *jsonl, *preprocessor, *svg;
-    StringList set, env, column, option, text, image;
+    StringList set, env, column, option, text, image, stop;
     const char *dtype, *config, *names;
     int64_t threads, max_tokens, top_k, seed, min_count, max_size, beam;
-    double temperature, top_p; /* top_p 0 = not given */
-    double length_penalty;     /* negative = not given */
-    double heartbeat;          /* likewise */
+    int64_t count, batch;
+    double temperature, top_p;        /* top_p 0 = not given */
+    double min_p, repetition_penalty; /* likewise */
+    double length_penalty;            /* negative = not given */
+    double heartbeat;                 /* likewise */
     double tolerance;
     const char *columns, *sort, *hash;
     int format; /* of `compress table` */
@@ -33,7 +35,7 @@ typedef struct Flags {
     int products;           /* Products */
     int64_t length, stride; /* of `compress perplexity` */
     bool last_word;
-    bool lowercase, quiet, no_data, timing, bf16, json, schema, hidden_states;
+    bool lowercase, quiet, no_data, timing, logprobs, bf16, json, schema, hidden_states;
     bool leave_early, values, structure, no_outputs, dot;
     bool resolved;
     int annotate; /* Annotate */

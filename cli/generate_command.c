@@ -1,9 +1,9 @@
 /* compress generate: text from a language model, token by token, or a translation. The
  * text alone goes to standard output. */
-#include "cli/command.h"
+#include "cli/generate.h"
+#include "cli/made_text.h"
 #include "cli/signals.h"
 #include "exec/generate/decode.h"
-#include "exec/generate/sample.h"
 #include "exec/generate/translate.h"
 #include "exec/linalg/blas.h"
 #include "exec/ops.h"
@@ -16,157 +16,225 @@
 
 #include <string.h>
 
-enum { GENERATE_TOKENS = 128 }; /* unless --max-tokens says otherwise */
-enum { BEAM = 4 };              /* unless --beam says otherwise */
+enum { BEAM = 4 }; /* unless --beam says otherwise */
 
-/* ---- text from a language model ---- */
-
+/* One text from a language model. */
 typedef struct Generation {
     const Cli *cli;
     Model *model;
     Tokenizer *tokenizer;
     Decoder *decoder;
-    Encoding prompt;
-    Detokenizer text;
+    Sampler *sampler;
+    MadeText text;
+    size_t shown;    /* bytes of what was made */
     int32_t *tokens; /* what the model reads first */
     int64_t token_count;
     int64_t made;
-    int64_t most; /* tokens to make */
+    int64_t most;   /* tokens to make */
+    int32_t *drawn; /* those made, and their log-probabilities; NULL = not asked for */
+    double *logs;
     double prefill_seconds, seconds;
 } Generation;
 
-/* The prompt as tokens, after the token that begins a text where the vocabulary has one.
- */
-static Status read_prompt(Generation *g, Diag *diag) {
-    const char *prompt = g->cli->flags.prompt ? g->cli->flags.prompt : "";
-    const TextSpan span = {prompt, strlen(prompt)};
-    TRY(tokenizer_encode_plain(g->tokenizer, &g->prompt, span, LOC_FILE("--prompt"),
-                               diag));
-    const int32_t bos = tokenizer_specials(g->tokenizer)->bos;
-    g->tokens = ARENA_ARRAY(g->cli->arena, int32_t, g->prompt.length + 1);
-    if (bos >= 0) g->tokens[g->token_count++] = bos;
-    for (size_t i = 0; i < g->prompt.length; i++)
-        g->tokens[g->token_count++] = g->prompt.ids[i];
-    if (g->token_count > 0) return STATUS_OK;
+/* ---- what both forms share ---- */
+
+Status generate_prompt(int32_t **tokens, int64_t *count, Arena *arena,
+                       const Tokenizer *tokenizer, TextSpan prompt, Loc at, Diag *diag) {
+    Encoding encoding = {0};
+    const Status status = tokenizer_encode_plain(tokenizer, &encoding, prompt, at, diag);
+    const int32_t bos = tokenizer_specials(tokenizer)->bos;
+    *count = 0;
+    *tokens = ARENA_ARRAY(arena, int32_t, encoding.length + 1);
+    if (bos >= 0) (*tokens)[(*count)++] = bos;
+    for (size_t i = 0; i < encoding.length; i++) (*tokens)[(*count)++] = encoding.ids[i];
+    encoding_free(&encoding);
+    if (status != STATUS_OK || *count > 0) return status;
     return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
                      "expected --prompt TEXT: the vocabulary has no token that begins a "
                      "text");
 }
 
-static Status open_tokenizer(Generation *g, Diag *diag) {
-    const char *path = g->cli->flags.tokenizer, *model = g->cli->args[0];
-    if (path || path_is_folder(model))
-        return tokenizer_read(&g->tokenizer, path ? path : model, diag);
-    if (tokenizer_of_model(g->model))
-        return tokenizer_read_model(&g->tokenizer, g->model, model, diag);
+Status generate_tokenizer(Tokenizer **out, const Cli *cli, const Model *model,
+                          Diag *diag) {
+    const char *path = cli->flags.tokenizer, *name = cli->args[0];
+    if (path || path_is_folder(name))
+        return tokenizer_read(out, path ? path : name, diag);
+    if (tokenizer_of_model(model)) return tokenizer_read_model(out, model, name, diag);
     return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
-                     "expected --tokenizer PATH: %s has no tokenizer", model);
+                     "expected --tokenizer PATH: %s has no tokenizer", name);
 }
 
-static Status check_positions(const Generation *g, Diag *diag) {
+Status generate_check_positions(const Model *model, int64_t count, int64_t made,
+                                Diag *diag) {
     /* The model's smallest table of positions decides. */
     int64_t most = INT64_MAX;
-    for (const Node *node = g->model->graph->first; node; node = node->next) {
+    for (const Node *node = model->graph->first; node; node = node->next) {
         if (!node_is(node, &op_add_position)) continue;
         const AddPositionAttrs *attrs = node->attrs;
         const int64_t rows = node->in[1]->type.dim[0] - attrs->offset;
         if (rows < most) most = rows;
     }
-    if (g->token_count + g->most <= most) return STATUS_OK;
+    if (count + made <= most) return STATUS_OK;
     Status status = diag_fail(
         diag, STATUS_MODEL, LOC_NONE, NULL,
         "--max-tokens: expected at most %lld positions, the model's table, found "
         "a prompt of %lld tokens and %lld to make",
-        (long long)most, (long long)g->token_count, (long long)g->most);
-    if (g->token_count < most)
-        diag_hint(diag, "--max-tokens %lld", (long long)(most - g->token_count));
+        (long long)most, (long long)count, (long long)made);
+    if (count < most)
+        diag_hint(diag, "--max-tokens %lld", (long long)(most - count));
     else
         diag_hint(diag, "take a shorter prompt");
     return status;
 }
 
+Status generate_check_vocabulary(const Model *model, int64_t vocabulary,
+                                 const Tokenizer *tokenizer, Diag *diag) {
+    if (vocabulary >= tokenizer_size(tokenizer))
+        return vocabulary_check(model, "the model",
+                                vocabulary_of(tokenizer, model->arena), "--tokenizer",
+                                LOC_NONE, diag);
+    return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
+                     "expected a tokenizer of at most the model's %lld tokens, found %d",
+                     (long long)vocabulary, (int)tokenizer_size(tokenizer));
+}
+
+void generate_ends(int32_t ends[2], const Tokenizer *tokenizer) {
+    ends[0] = tokenizer_specials(tokenizer)->eos;
+    ends[1] = tokenizer_specials(tokenizer)->bos;
+}
+
+Sampling generate_sampling(const Flags *flags) {
+    return (Sampling){.temperature = flags->temperature,
+                      .top_k = flags->top_k,
+                      .top_p = flags->top_p > 0 ? flags->top_p : 1,
+                      .min_p = flags->min_p,
+                      .repetition_penalty = flags->repetition_penalty,
+                      .seed = (uint64_t)flags->seed};
+}
+
+/* ---- one text, shown while it is made ---- */
+
 static Status open_decoder(Generation *g, Diag *diag) {
     const Flags *flags = &g->cli->flags;
+    const char *prompt = flags->prompt ? flags->prompt : "";
+    TRY(generate_tokenizer(&g->tokenizer, g->cli, g->model, diag));
+    TRY(generate_prompt(&g->tokens, &g->token_count, g->cli->arena, g->tokenizer,
+                        (TextSpan){prompt, strlen(prompt)}, LOC_FILE("--prompt"), diag));
+    TRY(generate_check_positions(g->model, g->token_count, g->most, diag));
     const DecodeOptions options = {.capacity = g->token_count + g->most,
                                    .threads = threads_choose(flags->threads),
                                    .weights = flags->bf16 ? STEP_BF16 : STEP_F32};
-    TRY(check_positions(g, diag));
     blas_init();
     TRY(decoder_create(&g->decoder, g->model->graph, &options, diag));
-    if (decoder_vocabulary(g->decoder) >= tokenizer_size(g->tokenizer)) return STATUS_OK;
-    return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
-                     "expected a tokenizer of at most the model's %lld tokens, found %d",
-                     (long long)decoder_vocabulary(g->decoder),
-                     (int)tokenizer_size(g->tokenizer));
+    return generate_check_vocabulary(g->model, decoder_vocabulary(g->decoder),
+                                     g->tokenizer, diag);
 }
 
-/* Prints what is certain of the text so far. */
-static Status show_token(Generation *g, int32_t token, Diag *diag) {
-    Text text = {0};
-    Status status = STATUS_OK;
-    if (token < tokenizer_size(g->tokenizer))
-        status = detokenizer_add(&g->text, &text, token, LOC_NONE, diag);
-    if (text.length) fwrite(text.data, 1, text.length, stdout);
+/* Prints what has become certain of the text. */
+static void show(Generation *g) {
+    const MadeText *text = &g->text;
+    if (text->certain > g->shown)
+        fwrite(text->made.data + g->shown, 1, text->certain - g->shown, stdout);
+    g->shown = text->certain;
     fflush(stdout);
-    text_free(&text);
-    return status;
+}
+
+/* One token: draws it, notes it, shows it. *over: it was the last. */
+static Status make_token(Generation *g, const int32_t ends[2], bool *over, Diag *diag) {
+    const float *logits = decoder_logits(g->decoder);
+    const int32_t token = sampler_draw(g->sampler, logits, decoder_position(g->decoder));
+    *over = token == ends[0] || token == ends[1];
+    if (*over) return STATUS_OK;
+    if (g->logs) {
+        g->drawn[g->made] = token;
+        g->logs[g->made] = sampler_log_probability(g->sampler, logits, token);
+    }
+    g->made++;
+    sampler_see(g->sampler, &token, 1);
+    TRY(made_text_add(&g->text, token, diag));
+    show(g);
+    *over = g->text.stopped || g->made == g->most;
+    return *over ? STATUS_OK : decoder_step(g->decoder, token, diag);
 }
 
 static Status make_tokens(Generation *g, Diag *diag) {
-    const Flags *flags = &g->cli->flags;
-    const Sampling sampling = {.temperature = flags->temperature,
-                               .top_k = flags->top_k,
-                               .top_p = flags->top_p > 0 ? flags->top_p : 1,
-                               .seed = (uint64_t)flags->seed};
-    const int32_t eos = tokenizer_specials(g->tokenizer)->eos;
-    while (g->made < g->most) {
+    const Sampling sampling = generate_sampling(&g->cli->flags);
+    int32_t ends[2];
+    generate_ends(ends, g->tokenizer);
+    g->sampler = sampler_create(decoder_vocabulary(g->decoder));
+    sampler_start(g->sampler, &sampling);
+    sampler_see(g->sampler, g->tokens, g->token_count);
+    for (bool over = false; !over;) {
         if (signals_interrupted(NULL))
             return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL,
                              "stopped after %lld of %lld tokens", (long long)g->made,
                              (long long)g->most);
-        const int32_t token =
-            sample_token(&sampling, decoder_logits(g->decoder),
-                         decoder_vocabulary(g->decoder), decoder_position(g->decoder));
-        if (token == eos) break;
-        g->made++;
-        TRY(show_token(g, token, diag));
-        if (g->made < g->most) TRY(decoder_step(g->decoder, token, diag));
+        TRY(make_token(g, ends, &over, diag));
     }
     return STATUS_OK;
 }
 
-static Status generate(Generation *g, Diag *diag) {
+/* What --logprobs asks for: a line for each token, then their sum. */
+static void tell_logs(const Generation *g) {
+    double sum = 0;
+    for (int64_t i = 0; i < g->made; i++) {
+        const char *token = g->drawn[i] < tokenizer_size(g->tokenizer)
+                                ? tokenizer_token(g->tokenizer, g->drawn[i])
+                                : NULL;
+        fprintf(stderr, "%.6f %s\n", g->logs[i], token ? token : "");
+        sum += g->logs[i];
+    }
+    fprintf(stderr, "%.6f in %lld tokens\n", sum, (long long)g->made);
+}
+
+static void tell_timing(const Generation *g) {
+    fprintf(stderr,
+            "%lld tokens read in %.1f ms, %lld made, %.3f ms each; state %zu bytes, "
+            "weights %zu bytes a step\n",
+            (long long)g->token_count, 1e3 * g->prefill_seconds, (long long)g->made,
+            g->made ? 1e3 * g->seconds / (double)g->made : 0,
+            decoder_state_bytes(g->decoder), decoder_weight_bytes(g->decoder));
+}
+
+static Status generate_text(Generation *g, Diag *diag) {
     const Flags *flags = &g->cli->flags;
+    TRY(open_decoder(g, diag));
+    if (flags->logprobs) {
+        g->logs = ARENA_ARRAY(g->cli->arena, double, (size_t)g->most);
+        g->drawn = ARENA_ARRAY(g->cli->arena, int32_t, (size_t)g->most);
+    }
+    double start = ticker_seconds();
+    TRY(decoder_append(g->decoder, g->tokens, g->token_count, diag));
+    g->prefill_seconds = ticker_seconds() - start;
+    TRY(made_text_start(&g->text, g->tokenizer, &flags->stop, g->tokens, g->token_count,
+                        diag));
+    if (g->text.prompt.length > 0)
+        fwrite(g->text.prompt.data, 1, g->text.prompt.length, stdout);
+    start = ticker_seconds();
+    const Status status = make_tokens(g, diag);
+    g->seconds = ticker_seconds() - start;
+    made_text_finish(&g->text); /* U+FFFD where bytes of a character never came */
+    show(g);
+    putchar('\n');
+    if (flags->timing) tell_timing(g);
+    if (flags->logprobs) tell_logs(g);
+    return status;
+}
+
+static Status generate(const Cli *cli, Model *model, Diag *diag) {
+    const Flags *flags = &cli->flags;
     if (flags->beam || flags->target_tokenizer || flags->length_penalty >= 0)
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
                          "--beam, --length-penalty and --target-tokenizer are for "
                          "encoder-decoder models, this one has no encoder");
-    TRY(open_tokenizer(g, diag));
-    TRY(read_prompt(g, diag));
-    TRY(open_decoder(g, diag));
-    TRY(vocabulary_check(g->model, "the model",
-                         vocabulary_of(g->tokenizer, g->model->arena), "--tokenizer",
-                         LOC_NONE, diag));
-    double start = ticker_seconds();
-    TRY(decoder_append(g->decoder, g->tokens, g->token_count, diag));
-    g->prefill_seconds = ticker_seconds() - start;
-    detokenizer_start(&g->text, g->tokenizer, true);
-    for (int64_t i = 0; i < g->token_count; i++) TRY(show_token(g, g->tokens[i], diag));
-    start = ticker_seconds();
-    const Status status = make_tokens(g, diag);
-    g->seconds = ticker_seconds() - start;
-    Text rest = {0}; /* U+FFFD where the last bytes of a character never came */
-    detokenizer_finish(&g->text, &rest);
-    if (rest.length) fwrite(rest.data, 1, rest.length, stdout);
-    putchar('\n');
-    text_free(&rest);
-    if (flags->timing)
-        fprintf(stderr,
-                "%lld tokens read in %.1f ms, %lld made, %.3f ms each; state %zu bytes, "
-                "weights %zu bytes a step\n",
-                (long long)g->token_count, 1e3 * g->prefill_seconds, (long long)g->made,
-                g->made ? 1e3 * g->seconds / (double)g->made : 0,
-                decoder_state_bytes(g->decoder), decoder_weight_bytes(g->decoder));
+    if (generate_asks_samples(flags)) return generate_samples(cli, model, diag);
+    Generation g = {.cli = cli, .model = model, .most = flags->max_tokens};
+    if (g.most == 0) g.most = GENERATE_TOKENS;
+    const Status status = generate_text(&g, diag);
+    made_text_free(&g.text);
+    sampler_destroy(g.sampler);
+    decoder_destroy(g.decoder);
+    tokenizer_destroy(g.tokenizer);
     return status;
 }
 
@@ -299,10 +367,15 @@ static Status translate_prompt(Translating *t, Diag *diag) {
     const Flags *flags = &t->cli->flags;
     const char *prompt = flags->prompt;
     const TextSpan span = {prompt, prompt ? strlen(prompt) : 0};
-    if (flags->temperature > 0 || flags->top_k > 0 || flags->top_p > 0)
+    if (flags->temperature > 0 || flags->top_k > 0 || flags->top_p > 0 ||
+        flags->min_p > 0 || flags->repetition_penalty > 0)
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
                          "expected --beam for a model that translates, which does not "
                          "sample");
+    if (generate_asks_samples(flags) || flags->stop.count > 0 || flags->logprobs)
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                         "--count, --batch, --prompts, --output, --stop and --logprobs "
+                         "are for language models, this one translates");
     if (span.length > 0) {
         TRY(open_tokenizers(t, diag));
         TRY(tokenizer_encode(t->source, &t->sentence, span, NULL, 0, LOC_FILE("--prompt"),
@@ -331,17 +404,11 @@ static Status generate_translation(const Cli *cli, const Model *model, Diag *dia
 }
 
 Status command_generate(const Cli *cli, Diag *diag) {
-    Generation g = {.cli = cli, .most = cli->flags.max_tokens};
-    if (g.most == 0) g.most = GENERATE_TOKENS;
-    Status status = model_load(&g.model, cli->args[0], ops_table(), true, diag);
-    if (status == STATUS_OK)
-        status = translator_fits(g.model->graph)
-                     ? generate_translation(cli, g.model, diag)
-                     : generate(&g, diag);
-    detokenizer_free(&g.text);
-    encoding_free(&g.prompt);
-    decoder_destroy(g.decoder);
-    tokenizer_destroy(g.tokenizer);
-    model_destroy(g.model);
+    Model *model;
+    TRY(model_load(&model, cli->args[0], ops_table(), true, diag));
+    const Status status = translator_fits(model->graph)
+                              ? generate_translation(cli, model, diag)
+                              : generate(cli, model, diag);
+    model_destroy(model);
     return status;
 }

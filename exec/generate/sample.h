@@ -4,17 +4,41 @@
 
 #include <stdint.h>
 
-/* How to choose a token: temperature first, then top_k, then top_p of what is left. */
+/* How to choose a token: the penalty first, then temperature, then top_k, then top_p of
+ * what is left, then min_p. */
 typedef struct Sampling {
     double temperature; /* 0 = the largest logit, the first of equals */
     int64_t top_k;      /* of the most likely ones only; 0 = all */
     double top_p;       /* of the least set whose probabilities reach this; 1 = all */
     uint64_t seed;
+    double min_p; /* of those at least this times as likely as the likeliest; 0 = all */
+    /* Logits above 0 of tokens that the text has are divided by this, others of them
+     * multiplied (Keskar et al., CTRL, 2019; every such token once, those of the prompt
+     * included, as Hugging Face does); 0 and 1 = off. */
+    double repetition_penalty;
 } Sampling;
 
-/* Draws a token from logits; NaN counts as impossible. A draw depends on logits, seed and
- * position alone. */
-int32_t sample_token(const Sampling *sampling, const float *logits, int64_t vocabulary,
-                     int64_t position);
+/* Chooses the tokens of one text after another. */
+typedef struct Sampler Sampler;
+
+/* A sampler for logits over so many tokens. */
+Sampler *sampler_create(int64_t vocabulary);
+
+/* NULL is allowed. */
+void sampler_destroy(Sampler *sampler);
+
+/* Begins a text; an earlier one is forgotten. */
+void sampler_start(Sampler *sampler, const Sampling *sampling);
+
+/* Notes tokens that the text has, of its prompt and those that were chosen. */
+void sampler_see(Sampler *sampler, const int32_t *tokens, int64_t count);
+
+/* Draws the token at a position of the text from logits; NaN counts as impossible. A draw
+ * depends on logits, options, position and, with a penalty, tokens seen alone. */
+int32_t sampler_draw(Sampler *sampler, const float *logits, int64_t position);
+
+/* Natural logarithm of a token's probability by these logits as they are: before the
+ * penalty, temperature and what is left out. */
+double sampler_log_probability(Sampler *sampler, const float *logits, int32_t token);
 
 #endif

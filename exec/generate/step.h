@@ -71,6 +71,10 @@ typedef struct StepKernel {
     size_t (*state_bytes)(const Node *node, int64_t capacity);
     size_t (*filled_bytes)(const Node *node, int64_t position);
 
+    /* Copies a state that holds `position` tokens; NULL = all its bytes. */
+    void (*copy_state)(const Node *node, int64_t capacity, int64_t position,
+                       const void *from, void *to);
+
     /* Scratch of a call for up to `count` tokens; NULL = none. */
     int64_t (*scratch_floats)(const Node *node, int64_t capacity, int64_t count);
 

@@ -18,6 +18,10 @@
  *   update_average: a += (1 - decay) (w - a).
  *   add_floats: to += from. sum_squares: in double.
  *
+ * Sampling, over n logits x, of which NaN counts as -inf:
+ *   largest_logit: the largest; -inf where there is none.
+ *   exp_weights: weights[i] = exp((x[i] - top) factor); returns their sum.
+ *
  * Gaussian priors. That of element i is p_i = N(prior.mean[i], prior.variance[i]); its
  * approximate posterior q_i = N(mean[i], exp(rho[i])), independent of the others (mean
  * field). Weights are drawn as w = mean + exp(rho / 2) e with e from N(0, 1) (Kingma and

@@ -9,6 +9,8 @@
 #include "exec/ops/attention_blocks.h"
 #include "exec/ops/kernel_math.h"
 
+#include <string.h>
+
 enum { Q = ATTENTION_Q, K = ATTENTION_K, V = ATTENTION_V, QUERIES = 8 };
 
 typedef struct AttentionSizes {
@@ -66,6 +68,20 @@ static size_t state_bytes(const Node *node, int64_t capacity) {
 static size_t filled_bytes(const Node *node, int64_t position) {
     const AttentionSizes s = open_sizes(node, 1);
     return (size_t)(s.groups * position * (s.d + s.e)) * sizeof(float);
+}
+
+/* The panels of keys that are begun, and the values. */
+static void copy_state(const Node *node, int64_t capacity, int64_t position,
+                       const void *from, void *to) {
+    const AttentionSizes s = open_sizes(node, capacity);
+    const int64_t head = s.tokens * (s.d + s.wide);
+    for (int64_t group = 0; group < s.groups; group++) {
+        const float *old = (const float *)from + group * head;
+        float *new = (float *)to + group *head;
+        memcpy(new, old, (size_t)(round_up(position) * s.d) * sizeof(float));
+        memcpy(new + s.tokens *s.d, old + s.tokens * s.d,
+               (size_t)(position * s.wide) * sizeof(float));
+    }
 }
 
 /* Scores [8, tokens], then results [8, wide], then buckets [tokens]. */
@@ -202,6 +218,7 @@ STEP_KERNEL(attention) = {
     .check = check,
     .state_bytes = state_bytes,
     .filled_bytes = filled_bytes,
+    .copy_state = copy_state,
     .scratch_floats = scratch_floats,
     .run = run,
     .source = STEP(cross_attention),

@@ -1,0 +1,47 @@
+/* What the forms of `compress generate` share: one text that is shown while it is made
+ * (cli/generate_command.c), and many texts side by side (cli/generate_samples.c). */
+#ifndef COMPRESS_CLI_GENERATE_H
+#define COMPRESS_CLI_GENERATE_H
+
+#include "cli/command.h"
+#include "exec/generate/sample.h"
+#include "io/tokenizers/tokenizer.h"
+
+enum { GENERATE_TOKENS = 128 }; /* unless --max-tokens says otherwise */
+
+/* Whether the command line asks for many texts, or for a file of them. */
+bool generate_asks_samples(const Flags *flags);
+
+/* Makes what it asks for, and writes it. Fails with STATUS_USAGE, STATUS_MODEL, STATUS_IO
+ * and STATUS_FORMAT of --prompts, and STATUS_INTERRUPTED, which leaves no file. */
+Status generate_samples(const Cli *cli, const Model *model, Diag *diag);
+
+/* Reads --tokenizer, or the tokenizer of the model or its folder. Fails with STATUS_USAGE
+ * where there is none, and as tokenizer_read. */
+Status generate_tokenizer(Tokenizer **out, const Cli *cli, const Model *model,
+                          Diag *diag);
+
+/* A prompt as tokens, in the arena, after the token that begins a text where the
+ * vocabulary has one. Fails with STATUS_USAGE when that leaves none, and as
+ * tokenizer_encode_plain at `at`. */
+Status generate_prompt(int32_t **tokens, int64_t *count, Arena *arena,
+                       const Tokenizer *tokenizer, TextSpan prompt, Loc at, Diag *diag);
+
+/* Checks that the model's tables of positions hold a prompt of so many tokens and `made`
+ * that are made. Fails with STATUS_MODEL. */
+Status generate_check_positions(const Model *model, int64_t count, int64_t made,
+                                Diag *diag);
+
+/* Checks that the model's logits, over `vocabulary` tokens, hold the tokenizer's, and
+ * warns where its own vocabulary differs. Fails with STATUS_MODEL. */
+Status generate_check_vocabulary(const Model *model, int64_t vocabulary,
+                                 const Tokenizer *tokenizer, Diag *diag);
+
+/* Tokens that end a text: the vocabulary's end, and its beginning, which begins another;
+ * -1 where there is none. */
+void generate_ends(int32_t ends[2], const Tokenizer *tokenizer);
+
+/* How the flags say to sample. */
+Sampling generate_sampling(const Flags *flags);
+
+#endif

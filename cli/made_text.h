@@ -1,0 +1,34 @@
+/* Made text: what the tokens of a language model say, until one of several stops. */
+#ifndef COMPRESS_CLI_MADE_TEXT_H
+#define COMPRESS_CLI_MADE_TEXT_H
+
+#include "io/tokenizers/tokenizer.h"
+#include "ir/field.h"
+
+typedef struct MadeText {
+    Text prompt;    /* the tokens that were there before, as text */
+    Text made;      /* what came after; ends in front of a stop */
+    size_t certain; /* bytes of it that no stop can take back any more */
+    bool stopped;
+
+    /* private to cli/made_text.c */
+    Detokenizer text;
+    const StringList *stops;
+} MadeText;
+
+/* Starts with the tokens of a prompt; stops in it do not count. `stops` and tokenizer
+ * must outlive it. Zeros, or an earlier text, before. Fails as detokenizer_add. */
+Status made_text_start(MadeText *self, const Tokenizer *tokenizer,
+                       const StringList *stops, const int32_t *prompt, int64_t count,
+                       Diag *diag);
+
+/* Adds what is certain of a token; one beyond the vocabulary says nothing. */
+Status made_text_add(MadeText *self, int32_t token, Diag *diag);
+
+/* Adds what is left at the end of the text; all of it is certain now. */
+void made_text_finish(MadeText *self);
+
+/* Frees the memory. */
+void made_text_free(MadeText *self);
+
+#endif
