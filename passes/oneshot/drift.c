@@ -4,6 +4,7 @@
 
 #include "exec/linalg/blas.h"
 #include "exec/ops.h"
+#include "ir/rewrite.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -30,6 +31,29 @@ void drift_free(Drift *drift) {
     free(drift->cross);
     free(drift->mean);
     *drift = (Drift){0};
+}
+
+/* ---- the model before ---- */
+
+Status before_open(Before *b, const PassContext *ctx, Graph *graph, Node *const *values,
+                   int count, const CalibrationOptions *options, Diag *diag) {
+    *b = (Before){.ctx = *ctx, .arena = arena_create()};
+    if (ctx->watch) b->watch = (Watch){ctx->watch->self, NULL, ctx->watch->cancelled};
+    b->ctx.watch = &b->watch;
+    b->graph = graph_copy(b->arena, graph);
+    graph_number(graph);
+    b->twins = ARENA_ARRAY(b->arena, Node *, (size_t)graph_number(b->graph));
+    for (Node *node = b->graph->first; node; node = node->next) b->twins[node->id] = node;
+    Node **twins = ARENA_ARRAY(b->arena, Node *, (size_t)count);
+    for (int i = 0; i < count; i++) twins[i] = b->twins[values[i]->id];
+    return calibration_open(&b->calibration, &b->ctx, b->graph, twins, count, options,
+                            diag);
+}
+
+void before_close(Before *b) {
+    calibration_close(b->calibration);
+    graph_release(b->graph);
+    arena_destroy(b->arena);
 }
 
 /* ---- the value before ---- */
@@ -120,7 +144,8 @@ static Status gather_now(Gathering *g, Calibration *now, Node *x, Node *value,
 }
 
 Status drift_gather(Drift *drift, Gram *gram, Calibration *now, Node *x, Node *value,
-                    Calibration *before, Node *value_before, Diag *diag) {
+                    const Before *before, Diag *diag) {
+    Node *twin = before->twins[value->id];
     KeptRows kept = {.width = node_width(value)};
     Gathering g = {.drift = drift,
                    .gram = gram,
@@ -128,7 +153,8 @@ Status drift_gather(Drift *drift, Gram *gram, Calibration *now, Node *x, Node *v
                    .threads = calibration_threads(now)};
     *drift = (Drift){.outputs = kept.width, .inputs = node_width(x)};
     TRY(gram_create(gram, drift->inputs, diag));
-    Status status = calibration_rows(before, &value_before, 1, keep_rows, &kept, diag);
+    Status status =
+        calibration_rows(before->calibration, &twin, 1, keep_rows, &kept, diag);
     if (status == STATUS_OK) status = gather_now(&g, now, x, value, diag);
     if (status == STATUS_OK) status = calibration_finish(now, gram, x, diag);
     free(kept.x);

@@ -5,6 +5,25 @@
 
 #include "passes/oneshot/calibration.h"
 
+/* The model as a step got it, which goes over the same samples: what layers of the one
+ * that is compressed should give. */
+typedef struct Before {
+    PassContext ctx;
+    Watch watch; /* tells no progress */
+    Arena *arena;
+    Graph *graph;
+    Node **twins; /* by Node.id of the graph that is compressed */
+    Calibration *calibration;
+} Before;
+
+/* Copies the step's graph, which must not have been changed yet, and opens the
+ * calibration set again for the copies of `values`. Fails as calibration_open does; to be
+ * closed after that as well. */
+Status before_open(Before *before, const PassContext *ctx, Graph *graph,
+                   Node *const *values, int count, const CalibrationOptions *options,
+                   Diag *diag);
+void before_close(Before *before);
+
 typedef struct Drift {
     int64_t outputs, inputs; /* M, K */
     double *cross;           /* sum of t x^T, t = value before - value now: [M, K] */
@@ -16,11 +35,11 @@ typedef struct Drift {
  * elsewhere or to other rows the result itself. */
 Node *drift_value(const Graph *graph, Node *projection);
 
-/* Gathers the drift of `value` of graph `now` from `value_before` of graph `before`, of
- * equal types, by inputs x of `now`; and the Gram matrix of x, finished. Both
- * calibrations must have been opened alike. Fails as calibration_gram does. */
+/* Gathers the drift of `value` of graph `now`, which may be x, from its twin of before,
+ * by inputs x of `now`; and the Gram matrix of x, finished. Fails as calibration_gram
+ * does. */
 Status drift_gather(Drift *drift, Gram *gram, Calibration *now, Node *x, Node *value,
-                    Calibration *before, Node *value_before, Diag *diag);
+                    const Before *before, Diag *diag);
 
 /* Frees the sums. */
 void drift_free(Drift *drift);

@@ -40,7 +40,7 @@ static int fall(const void *a, const void *b) {
 
 /* A block's scores from the largest to the smallest; of many the means of equal parts. */
 static Tree *profile_tree(const PruneBlock *block, Arena *arena) {
-    const int64_t units = block->units, count = units < PROFILE ? units : PROFILE;
+    const int64_t units = block->parts.units, count = units < PROFILE ? units : PROFILE;
     double *sorted = ARENA_ARRAY(arena, double, (size_t)units);
     Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
     for (int64_t u = 0; u < units; u++) sorted[u] = block->scores[u];
@@ -61,16 +61,16 @@ static Tree *summary_tree(const Prune *p, Arena *arena) {
     for (int i = 0; i < p->block_count; i++) {
         const PruneBlock *block = &p->blocks[i];
         double sum = 0, least = block->scores[0], largest = least;
-        for (int64_t u = 0; u < block->units; u++) {
+        for (int64_t u = 0; u < block->parts.units; u++) {
             sum += block->scores[u];
             if (block->scores[u] < least) least = block->scores[u];
             if (block->scores[u] > largest) largest = block->scores[u];
         }
         Tree *row = tree_new(arena, TREE_MAP, LOC_NONE);
         tree_put_string(arena, row, "block", block->place);
-        tree_put_int(arena, row, "units", block->units);
+        tree_put_int(arena, row, "units", block->parts.units);
         tree_put_real(arena, row, "least", least);
-        tree_put_real(arena, row, "mean", sum / (double)block->units);
+        tree_put_real(arena, row, "mean", sum / (double)block->parts.units);
         tree_put_real(arena, row, "largest", largest);
         tree_put(arena, row, "profile", profile_tree(block, arena));
         tree_append(arena, list, NULL, LOC_NONE, row);
@@ -104,13 +104,9 @@ static Status importance_run(PassContext *ctx, Model *model, const void *opaque,
     const I *options = opaque;
     const PruneScore score = SCORE_TAYLOR + options->score;
     Prune heads, ffn;
-    heads = (Prune){.ctx = ctx, .graph = model->graph, .kind = PRUNE_HEADS};
-    if (prune_heads_grouped(model->graph, options->stack))
-        tree_put_string(ctx->arena, ctx->record, "heads_left_out",
-                        "they share keys and values");
-    else
-        TRY(prune_find(&heads, ctx, model->graph, PRUNE_HEADS, options->stack, diag));
-    TRY(prune_find(&ffn, ctx, model->graph, PRUNE_FFN, options->stack, diag));
+    TRY(prune_find(&heads, ctx, model->graph, PRUNE_HEADS, UNIT_HEAD, options->stack,
+                   diag));
+    TRY(prune_find(&ffn, ctx, model->graph, PRUNE_FFN, UNIT_HEAD, options->stack, diag));
     if (heads.block_count + ffn.block_count == 0)
         return step_fail(ctx, diag,
                          "the model has no layers with heads or feed-forward "

@@ -96,13 +96,14 @@ static Status choose_named(Taylor *t, Exits *exits, Diag *diag) {
 static void score_block(const Taylor *t, const Prune *p, PruneBlock *block, double share,
                         const float *gradient) {
     const bool element = t->options->abs == ABS_ELEMENT;
-    double *sums = memory_alloc((size_t)block->units, sizeof *sums);
+    double *sums = memory_alloc((size_t)block->parts.units, sizeof *sums);
     for (int s = 0; s < slots_used(t, p); s++) {
         const PruneSlot *slot = &block->slots[s];
         const int64_t at = params_offset(t->params, slot->leaf->storage);
         prune_sum(slot, gradient + at, element, sums);
     }
-    for (int64_t u = 0; u < block->units; u++) block->scores[u] += share * fabs(sums[u]);
+    for (int64_t u = 0; u < block->parts.units; u++)
+        block->scores[u] += share * fabs(sums[u]);
     free(sums);
 }
 
@@ -132,10 +133,10 @@ static Status differentiate(Taylor *t, const Batches *data, Diag *diag) {
 
 static Status find_copy(Taylor *t, const Prune *p, Prune *copy, Diag *diag) {
     if (p->block_count == 0) return STATUS_OK; /* what is not there, or not scored */
-    TRY(prune_find(copy, t->ctx, t->graph, p->kind, p->stack, diag));
+    TRY(prune_find(copy, t->ctx, t->graph, p->kind, UNIT_HEAD, p->stack, diag));
     for (int i = 0; i < copy->block_count; i++)
         copy->blocks[i].scores =
-            ARENA_ARRAY(t->ctx->arena, double, (size_t)copy->blocks[i].units);
+            ARENA_ARRAY(t->ctx->arena, double, (size_t)copy->blocks[i].parts.units);
     return STATUS_OK;
 }
 
@@ -144,7 +145,7 @@ static Status take_scores(const Taylor *t, const Prune *copy, Prune *p, Diag *di
     for (int i = 0; i < p->block_count; i++) {
         PruneBlock *block = &p->blocks[i];
         block->scores = copy->blocks[i].scores;
-        for (int64_t u = 0; u < block->units; u++)
+        for (int64_t u = 0; u < block->parts.units; u++)
             if (!isfinite(block->scores[u]))
                 return step_fail(
                     t->ctx, diag,

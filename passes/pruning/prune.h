@@ -19,6 +19,14 @@ typedef enum PruneKind { PRUNE_HEADS, PRUNE_FFN } PruneKind;
 enum { PRUNE_KINDS = 2 };
 
 /* Where scores come from; the three after the first are also what importance measures. */
+/* What goes at once of attention whose query heads share heads of keys and values; where
+ * each has its own all three are the same. */
+typedef enum PruneUnit {
+    UNIT_GROUP, /* a head of keys and values with all queries that read it */
+    UNIT_QUERY, /* a query of every head of keys and values, which all stay */
+    UNIT_HEAD   /* each query by itself: for scores, not to be cut */
+} PruneUnit;
+
 #define SCORE_NAMES "taylor|magnitude|random"
 typedef enum PruneScore {
     SCORE_STORED,
@@ -48,6 +56,7 @@ typedef struct PruneOptions {
     bool allow_empty;
     int prior; /* PriorKind */
     int zero;  /* ZERO_ */
+    int unit;  /* UNIT_GROUP or UNIT_QUERY */
     bool reconstruct, follow;
     CalibrationOptions calibration;
     const char *stack;
@@ -82,6 +91,10 @@ typedef struct PruneOptions {
     F_CHOICE(PruneOptions, zero, "output|value",                                         \
              "prior: gaussian, score: relevance: what is taken to be zero of a head "    \
              "that goes: what the output projection reads of it, or its values")
+#define PRUNE_FIELD_UNIT                                                                 \
+    F_CHOICE(PruneOptions, unit, "group|query",                                          \
+             "where heads share keys and values: a head of keys and values goes with "   \
+             "all queries that read it, or as many queries of each of them, which stay")
 #define PRUNE_FIELDS(units, least_member)                                                \
     PRUNE_FIELD_SCORE, PRUNE_FIELD_RANKING(units),                                       \
         F_INT(PruneOptions, keep, 1, 100000000, units " kept in every layer"),           \
@@ -98,7 +111,8 @@ typedef struct PruneOptions {
          .help = "budget: " units " that every layer keeps, 1 when not given"},          \
         F_PRIOR(PruneOptions), PRUNE_FIELD_RECONSTRUCT, PRUNE_FIELD_STACK
 
-/* Slices of a storage: unit u owns entries [u * width, (u + 1) * width) of the axis. */
+/* Slices of a storage: part p of a block's units (PruneParts) owns entries [p * width, (p
+ * + 1) * width) of the axis. */
 typedef struct PruneSlot {
     Node *leaf;
     Node *owner; /* reads the leaf */
@@ -114,6 +128,15 @@ enum { PRUNE_SLOTS = 24, PRUNE_HEADED = 6 };
  * feed-forward blocks the one it starts with. */
 enum { SLOT_OUT, SLOT_FFN_IN };
 
+/* How the units of a block are made up. Parts lie one behind the other in the weights:
+ * units x sets of them, set after set. A unit is one part of each set: which one is found
+ * by scores. */
+typedef struct PruneParts {
+    int64_t units;
+    int64_t sets; /* 1, or with UNIT_QUERY the heads of keys and values */
+    int64_t size; /* heads of a unit; 1 for feed-forward units */
+} PruneParts;
+
 typedef struct PruneBlock {
     const char *place; /* "encoder.3", for messages and records */
     const char *stack;
@@ -125,11 +148,11 @@ typedef struct PruneBlock {
     Node *headed[PRUNE_HEADED]; /* nodes with attribute `heads`: attention itself, rotary
                                    positions, feature maps */
     int headed_count;
-    int64_t units;
+    PruneParts parts;
     int group;
     PruneSlot slots[PRUNE_SLOTS];
     int slot_count;
-    double *scores; /* by unit; NULL = not known (planning) */
+    double *scores; /* by part; NULL = not known (planning) */
     int64_t rows;   /* of the calibration data, with the errors of what `out` gives on
                        them; 0 = none */
     FitErrors errors;
@@ -138,8 +161,9 @@ typedef struct PruneBlock {
 
 /* What a group keeps: increasing units. */
 typedef struct PruneGroup {
-    int64_t units;
-    double *scores; /* summed over the blocks; NULL = not known */
+    PruneParts parts;
+    int64_t *unit;  /* by part: the unit that it belongs to */
+    double *scores; /* by unit, summed over blocks and parts; NULL = not known */
     int64_t *keep;
     int64_t keep_count;
     double cost; /* under a budget: what one unit takes of it, on average */
@@ -149,6 +173,7 @@ typedef struct Prune {
     PassContext *ctx;
     Graph *graph;
     PruneKind kind;
+    PruneUnit unit;
     const char *stack; /* NULL = all */
     PruneBlock *blocks;
     int block_count;
@@ -164,9 +189,25 @@ const char *prune_units(PruneKind kind);
  * context's arena. Fails with STATUS_MODEL when a block is not built as expected, a
  * storage has users that pruning would break, or blocks that share weights differ. */
 Status prune_find(Prune *prune, PassContext *ctx, Graph *graph, PruneKind kind,
-                  const char *stack, Diag *diag);
+                  PruneUnit unit, const char *stack, Diag *diag);
 
-/* Adds to sums[u] the sum over unit u's slices in a slot of w * g (`absolute`: of |w g|),
+/* Parts of a group or block. */
+static inline int64_t prune_part_count(const PruneParts *parts) {
+    return parts->units * parts->sets;
+}
+
+/* Which parts of a group stay, by what it keeps: kept[part]. */
+void prune_mask(bool *kept, const PruneGroup *group);
+
+/* The heads, or feed-forward units, that stay, increasing; in the arena. */
+int64_t *prune_kept(Arena *arena, const PruneGroup *group, int64_t *count);
+
+/* Finds by scores of parts which ones make a unit: in each set the best part belongs to
+ * unit 0, the next one to unit 1. Fills the units' scores, for which there is room, with
+ * the sums. */
+void prune_rank_parts(PruneGroup *group, const double *part_scores);
+
+/* Adds to sums[p] the sum over part p's slices in a slot of w * g (`absolute`: of |w g|),
  * g being the gradient of the same layout, 1 everywhere when NULL. */
 void prune_sum(const PruneSlot *slot, const float *gradient, bool absolute, double *sums);
 
@@ -196,9 +237,6 @@ Status prune_condition(const Prune *prunes, int count, int zero, Diag *diag);
 
 /* Whether a slot is the first of its group with its storage and axis. */
 bool prune_is_first(const Prune *prune, const PruneBlock *block, const PruneSlot *slot);
-
-/* Whether some heads of the stack (NULL = all) share keys and values. */
-bool prune_heads_grouped(const Graph *graph, const char *stack);
 
 /* Sums the scores of the blocks into their groups, which may keep nothing yet; without
  * scores the choice is a guess. Fails with STATUS_MODEL when a score is not finite. */

@@ -15,6 +15,7 @@ static const Field fields[] = {
     F_PRIOR(PruneOptions),
     PRUNE_FIELD_RECONSTRUCT,
     PRUNE_FIELD_ZERO,
+    PRUNE_FIELD_UNIT,
     PRUNE_FIELD_STACK,
     F_END,
 };

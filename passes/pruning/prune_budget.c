@@ -46,12 +46,13 @@ static Status cut_counts(const Choice *b, const Prune *prune, Model *copy, Arena
     ctx.plan = true;
     ctx.model = copy;
     Prune scratch;
-    TRY(prune_find(&scratch, &ctx, copy->graph, prune->kind, prune->stack, diag));
+    TRY(prune_find(&scratch, &ctx, copy->graph, prune->kind, prune->unit, prune->stack,
+                   diag));
     for (int i = 0; i < b->share_count; i++) {
         const Share *share = &b->shares[i];
         if (share->prune != prune) continue;
         PruneGroup *group = &scratch.groups[share->group - prune->groups];
-        group->keep = ARENA_ARRAY(arena, int64_t, (size_t)group->units);
+        group->keep = ARENA_ARRAY(arena, int64_t, (size_t)group->parts.units);
         prune_keep_first(group, share->count);
     }
     return prune_cut(&scratch, diag);
@@ -76,7 +77,7 @@ static Status measure_counts(double *cost, const Choice *b, Diag *diag) {
 /* The same with `count` units in one group and all in the others, less the whole. */
 static Status measure_share(const Choice *b, Share *share, int64_t count, Diag *diag) {
     for (int i = 0; i < b->share_count; i++)
-        b->shares[i].count = b->shares[i].group->units;
+        b->shares[i].count = b->shares[i].group->parts.units;
     share->count = count;
     TRY(measure_counts(&share->cost[count], b, diag));
     share->cost[count] -= b->full;
@@ -86,7 +87,7 @@ static Status measure_share(const Choice *b, Share *share, int64_t count, Diag *
 /* Fills the table of costs: one measurement where all units cost the same, and one for
  * the group without any. */
 static Status fill_costs(const Choice *b, Share *share, Diag *diag) {
-    const int64_t units = share->group->units;
+    const int64_t units = share->group->parts.units;
     share->cost = ARENA_ARRAY(b->ctx->arena, double, (size_t)units + 1);
     const int64_t last = share->mixes ? units - 1 : units > 1;
     for (int64_t count = share->least > 0; count <= last; count++)
@@ -123,11 +124,12 @@ static void list_shares(Choice *b) {
             const int64_t wanted =
                 heads ? b->options->least_heads : b->options->least_units;
             const int64_t none = heads && b->options->allow_empty ? 0 : 1;
-            const int64_t least = wanted > 0 ? wanted : none;
+            const int64_t size = group->parts.size;
+            const int64_t least = wanted > 0 ? (wanted + size - 1) / size : none;
             b->shares[b->share_count++] =
                 (Share){.prune = prune,
                         .group = group,
-                        .least = least < group->units ? least : group->units,
+                        .least = least < group->parts.units ? least : group->parts.units,
                         .mixes = group_mixes(prune, group)};
         }
 }
@@ -142,7 +144,7 @@ static double predict(const Choice *b) {
 
 /* Takes one more unit into a group where the bound allows it. */
 static bool take_one(Share *share, double *used, double bound) {
-    if (share->count == share->group->units) return false;
+    if (share->count == share->group->parts.units) return false;
     const double more = share->cost[share->count + 1] - share->cost[share->count];
     if (*used + more > bound) return false;
     share->count++;
@@ -153,7 +155,7 @@ static bool take_one(Share *share, double *used, double bound) {
 static void set_level(const Choice *b, double level) {
     for (int i = 0; i < b->share_count; i++) {
         Share *share = &b->shares[i];
-        const double free_units = (double)(share->group->units - share->least);
+        const double free_units = (double)(share->group->parts.units - share->least);
         share->count = share->least + (int64_t)(level * free_units);
     }
 }
@@ -164,7 +166,8 @@ static bool take_row(const Choice *b, const Prune *prune, double *used, double b
     for (int round = 0; round < 2; round++)
         for (int i = 0; i < b->share_count; i++) {
             Share *share = &b->shares[i];
-            if (share->prune != prune || share->count == share->group->units) continue;
+            if (share->prune != prune || share->count == share->group->parts.units)
+                continue;
             if (round == 0)
                 more += share->cost[share->count + 1] - share->cost[share->count];
             else
@@ -221,15 +224,15 @@ static int compare_scores(const void *left, const void *right) {
 /* All units beyond those that stay in any case, the best first; to be freed. */
 static Candidate *list_candidates(const Choice *b, int64_t *count) {
     int64_t total = 0;
-    for (int i = 0; i < b->share_count; i++) total += b->shares[i].group->units;
+    for (int i = 0; i < b->share_count; i++) total += b->shares[i].group->parts.units;
     Candidate *list = memory_alloc((size_t)total + 1, sizeof *list);
     double *scores = memory_alloc((size_t)total + 1, sizeof *scores);
     *count = 0;
     for (int i = 0; i < b->share_count; i++) {
         const PruneGroup *group = b->shares[i].group;
-        memcpy(scores, group->scores, (size_t)group->units * sizeof *scores);
-        qsort(scores, (size_t)group->units, sizeof *scores, compare_scores);
-        for (int64_t rank = b->shares[i].least; rank < group->units; rank++) {
+        memcpy(scores, group->scores, (size_t)group->parts.units * sizeof *scores);
+        qsort(scores, (size_t)group->parts.units, sizeof *scores, compare_scores);
+        for (int64_t rank = b->shares[i].least; rank < group->parts.units; rank++) {
             const bool as_it_is = b->options->score == SCORE_RANDOM || group->cost <= 0;
             const double worth = as_it_is ? scores[rank] : scores[rank] / group->cost;
             list[(*count)++] = (Candidate){worth, i, rank};

@@ -36,16 +36,16 @@ static Status add_slot(const Prune *p, PruneBlock *block, Node *owner,
         return step_fail(p->ctx, diag, "%s: the %s of %s is computed, not stored",
                          block->place, operand, role);
     const int64_t size = axis < leaf->type.rank ? leaf->type.dim[axis] : 0;
-    if (size < 1 || size % block->units)
+    const int64_t parts = prune_part_count(&block->parts);
+    if (size < 1 || size % parts)
         return step_fail(p->ctx, diag,
                          "%s: expected a multiple of %lld as dimension %d of the %s of "
                          "%s, found %lld",
-                         block->place, (long long)block->units, axis, operand, role,
+                         block->place, (long long)parts, axis, operand, role,
                          (long long)size);
-    block->slots[block->slot_count++] =
-        (PruneSlot){leaf,  owner,
-                    axis,  size / block->units,
-                    reads, owner->role == ROLE_V || owner->role == ROLE_CROSS_V};
+    block->slots[block->slot_count++] = (PruneSlot){
+        leaf,         owner, axis,
+        size / parts, reads, owner->role == ROLE_V || owner->role == ROLE_CROSS_V};
     return STATUS_OK;
 }
 
@@ -97,10 +97,10 @@ static Status add_out(const Prune *p, PruneBlock *block, Role role, Diag *diag) 
     return add_projection(p, block, reader, true, diag);
 }
 
-/* Adds what lies between attention and a projection that it reads, and the projection:
- * rotary positions and feature maps have heads too. */
+/* Adds what lies between attention and a projection that it reads of so many heads, and
+ * the projection: rotary positions and feature maps have heads too. */
 static Status add_side(const Prune *p, PruneBlock *block, Node *value, Role role,
-                       Diag *diag) {
+                       int64_t heads, Diag *diag) {
     for (; graph_use_count(p->graph, value) == 1; value = value->in[0]) {
         if (node_is(value, &op_linear) && value->role == role)
             return add_projection(p, block, value, false, diag);
@@ -108,7 +108,7 @@ static Status add_side(const Prune *p, PruneBlock *block, Node *value, Role role
         /* What works token by token on so many heads apart from each other, and on
          * weights only if they are known to be cut by heads. */
         const bool headed = node_has_trait(value, OP_ROWWISE) &&
-                            node_heads(value) == block->units &&
+                            node_heads(value) == heads &&
                             (value->in_count == 1 || node_is(value, &op_feature_map) ||
                              node_is(value, &op_rms_norm)); /* one weight for all */
         if (!headed || block->headed_count == PRUNE_HEADED) break;
@@ -141,21 +141,21 @@ static Status add_heads(const Prune *p, PruneBlock *block, Diag *diag) {
     static const Role cross[] = {ROLE_CROSS_Q, ROLE_CROSS_K, ROLE_CROSS_V};
     Node *attention = block->core;
     const Role *roles = is_cross(attention) ? cross : self;
+    const int64_t heads = node_heads(attention), groups = node_key_heads(attention);
+    const int sides = p->unit == UNIT_GROUP || groups == heads ? 3 : 1;
     block->headed[block->headed_count++] = attention;
-    for (int i = 0; i < 3; i++)
-        TRY(add_side(p, block, node_operand(attention, inputs[i]), roles[i], diag));
+    for (int i = 0; i < sides; i++)
+        TRY(add_side(p, block, node_operand(attention, inputs[i]), roles[i],
+                     i == 0 ? heads : groups, diag));
     return add_extras(p, block, diag);
 }
 
-/* Heads of attention; those of keys and values must be as many. */
-static Status count_heads(const Prune *p, PruneBlock *block, Diag *diag) {
-    const int64_t groups = node_key_heads(block->core);
-    block->units = node_heads(block->core);
-    if (groups == block->units) return STATUS_OK;
-    return step_fail(p->ctx, diag,
-                     "%s: %lld heads share %lld heads of keys and values and cannot be "
-                     "pruned one by one",
-                     block->place, (long long)block->units, (long long)groups);
+/* What heads of attention come and go together. */
+static PruneParts parts_of_heads(PruneUnit unit, const Node *attention) {
+    const int64_t heads = node_heads(attention), groups = node_key_heads(attention);
+    if (unit == UNIT_GROUP) return (PruneParts){groups, 1, heads / groups};
+    if (unit == UNIT_HEAD || groups == heads) return (PruneParts){heads, 1, 1};
+    return (PruneParts){heads / groups, groups, groups};
 }
 
 static Status add_block(Prune *p, Node *core, Diag *diag) {
@@ -167,11 +167,11 @@ static Status add_block(Prune *p, Node *core, Diag *diag) {
     block->place = arena_printf(p->ctx->arena, "%s.%d%s", core->stack, core->layer,
                                 is_cross(core) ? " (cross-attention)" : "");
     if (p->kind == PRUNE_HEADS) {
-        TRY(count_heads(p, block, diag));
+        block->parts = parts_of_heads(p->unit, core);
         TRY(add_out(p, block, is_cross(core) ? ROLE_CROSS_OUT : ROLE_OUT, diag));
         return add_heads(p, block, diag);
     }
-    block->units = core->type.dim[core->type.rank - 1];
+    block->parts = (PruneParts){core->type.dim[core->type.rank - 1], 1, 1};
     TRY(add_out(p, block, ROLE_FFN_OUT, diag));
     TRY(add_projection(p, block, core, false, diag));
     return block->gate ? add_projection(p, block, block->gate, false, diag) : STATUS_OK;
@@ -184,6 +184,13 @@ static bool share_leaf(const PruneBlock *a, const PruneBlock *b) {
         for (int j = 0; j < b->slot_count; j++)
             if (a->slots[i].leaf == b->slots[j].leaf) return true;
     return false;
+}
+
+static void open_group(const Prune *p, PruneGroup *group, const PruneParts *parts) {
+    const int64_t count = prune_part_count(parts);
+    group->parts = *parts;
+    group->unit = ARENA_ARRAY(p->ctx->arena, int64_t, (size_t)count);
+    for (int64_t i = 0; i < count; i++) group->unit[i] = i % parts->units;
 }
 
 /* Merges the groups of blocks that share a leaf, and numbers them by their first block.
@@ -201,7 +208,7 @@ static void number_groups(Prune *p) {
     for (int i = 0; i < p->block_count; i++) {
         PruneBlock *block = &p->blocks[i];
         if (number[block->group] == 0) {
-            p->groups[p->group_count].units = block->units;
+            open_group(p, &p->groups[p->group_count], &block->parts);
             number[block->group] = ++p->group_count;
         }
         block->group = number[block->group] - 1;
@@ -230,12 +237,13 @@ static Status check_groups(const Prune *p, Diag *diag) {
     for (int i = 0; i < p->block_count; i++) {
         const PruneBlock *block = &p->blocks[i], *first = p->blocks;
         while (first->group != block->group) first++;
-        if (first->units != block->units)
+        if (memcmp(&first->parts, &block->parts, sizeof first->parts) != 0)
             return step_fail(p->ctx, diag,
                              "%s and %s share weights and must have equally many %s, "
                              "found %lld and %lld",
                              first->place, block->place, prune_units(p->kind),
-                             (long long)first->units, (long long)block->units);
+                             (long long)(first->parts.units * first->parts.size),
+                             (long long)(block->parts.units * block->parts.size));
     }
     for (int i = 0; i < p->block_count; i++) {
         const PruneBlock *block = &p->blocks[i];
@@ -254,15 +262,6 @@ bool prune_is_first(const Prune *p, const PruneBlock *block, const PruneSlot *sl
         }
 }
 
-bool prune_heads_grouped(const Graph *graph, const char *stack) {
-    for (const Node *node = graph->first; node; node = node->next)
-        if (node_has_trait(node, OP_ATTENTION) && node->stack &&
-            (!stack || strcmp(node->stack, stack) == 0) &&
-            node_key_heads(node) != node_heads(node))
-            return true;
-    return false;
-}
-
 /* Whether a node is the core of a block of the kind. */
 static bool is_core(const Prune *p, const Node *node) {
     if (!node->stack || node->layer < 0) return false;
@@ -274,8 +273,8 @@ static bool is_core(const Prune *p, const Node *node) {
 }
 
 Status prune_find(Prune *p, PassContext *ctx, Graph *graph, PruneKind kind,
-                  const char *stack, Diag *diag) {
-    *p = (Prune){.ctx = ctx, .graph = graph, .kind = kind, .stack = stack};
+                  PruneUnit unit, const char *stack, Diag *diag) {
+    *p = (Prune){.ctx = ctx, .graph = graph, .kind = kind, .unit = unit, .stack = stack};
     size_t count = 0;
     for (const Node *node = graph->first; node; node = node->next)
         count += is_core(p, node);

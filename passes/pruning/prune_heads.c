@@ -6,6 +6,7 @@ static const Field fields[] = {
     F_BOOL(PruneOptions, allow_empty,
            "ranking: global: layers may end without any head, and then only add a bias"),
     PRUNE_FIELD_ZERO,
+    PRUNE_FIELD_UNIT,
     F_END,
 };
 

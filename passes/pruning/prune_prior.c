@@ -9,21 +9,21 @@
 
 #include <stdlib.h>
 
-/* Entries of a slot that belong to `count` increasing units; in the step's arena. */
+/* Entries of a slot that belong to `count` increasing parts; in the step's arena. */
 static ConditionSlice slice_of(const Prune *p, const PruneSlot *slot,
-                               const int64_t *units, int64_t count) {
+                               const int64_t *parts, int64_t count) {
     int64_t *index = ARENA_ARRAY(p->ctx->arena, int64_t, count * slot->width);
     for (int64_t i = 0; i < count * slot->width; i++)
-        index[i] = units[i / slot->width] * slot->width + i % slot->width;
+        index[i] = parts[i / slot->width] * slot->width + i % slot->width;
     return (ConditionSlice){.storage = slot->leaf->storage,
                             .axis = slot->axis,
                             .index = index,
                             .count = count * slot->width};
 }
 
-/* Slices of units of a group: those that are zeroed, and all others (unless NULL). */
+/* Slices of parts of a group: those that are zeroed, and all others (unless NULL). */
 static void gather(SliceList *given, SliceList *removed, const Prune *p, int group,
-                   const int64_t *units, int64_t count, int zero) {
+                   const int64_t *parts, int64_t count, int zero) {
     for (int i = 0; i < p->block_count; i++) {
         const PruneBlock *block = &p->blocks[i];
         for (int j = 0; block->group == group && j < block->slot_count; j++) {
@@ -33,24 +33,23 @@ static void gather(SliceList *given, SliceList *removed, const Prune *p, int gro
             const bool zeroed =
                 zero == ZERO_VALUE ? slot->value || reads_values : slot->reads;
             SliceList *list = zeroed ? given : removed;
-            if (list) slices_add(p->ctx->arena, list, slice_of(p, slot, units, count));
+            if (list) slices_add(p->ctx->arena, list, slice_of(p, slot, parts, count));
         }
     }
 }
 
 /* ---- conditioning ---- */
 
-/* The units of a group that go, increasing; in the step's arena. */
-static int64_t *removed_units(const Prune *p, const PruneGroup *group, int64_t *count) {
-    int64_t *units = ARENA_ARRAY(p->ctx->arena, int64_t, group->units), kept = 0;
+/* The parts of a group that go, increasing; in the step's arena. */
+static int64_t *removed_parts(const Prune *p, const PruneGroup *group, int64_t *count) {
+    const int64_t all = prune_part_count(&group->parts);
+    int64_t *parts = ARENA_ARRAY(p->ctx->arena, int64_t, all);
+    bool *kept = ARENA_ARRAY(p->ctx->arena, bool, all);
+    prune_mask(kept, group);
     *count = 0;
-    for (int64_t u = 0; u < group->units; u++) {
-        if (kept < group->keep_count && group->keep[kept] == u)
-            kept++;
-        else
-            units[(*count)++] = u;
-    }
-    return units;
+    for (int64_t i = 0; i < all; i++)
+        if (!kept[i]) parts[(*count)++] = i;
+    return parts;
 }
 
 Status prune_condition(const Prune *prunes, int count, int zero, Diag *diag) {
@@ -58,8 +57,8 @@ Status prune_condition(const Prune *prunes, int count, int zero, Diag *diag) {
     for (const Prune *p = prunes; p < prunes + count; p++)
         for (int g = 0; g < p->group_count; g++) {
             int64_t gone = 0;
-            const int64_t *units = removed_units(p, &p->groups[g], &gone);
-            if (gone) gather(&given, &removed, p, g, units, gone, zero);
+            const int64_t *parts = removed_parts(p, &p->groups[g], &gone);
+            if (gone) gather(&given, &removed, p, g, parts, gone, zero);
         }
     return prior_condition(prunes->ctx, prunes->graph, &given, &removed, diag);
 }
@@ -70,9 +69,10 @@ static Status score_group(const Prune *p, int group, int zero, RelevanceCache *c
                           Diag *diag) {
     PruneBlock *block = p->blocks;
     while (block->group != group) block++;
-    block->scores = ARENA_ARRAY(p->ctx->arena, double, (size_t)block->units);
+    block->scores =
+        ARENA_ARRAY(p->ctx->arena, double, (size_t)prune_part_count(&block->parts));
     SliceList given = {0};
-    for (int64_t u = 0; u < block->units; u++) {
+    for (int64_t u = 0; u < prune_part_count(&block->parts); u++) {
         given.count = 0;
         gather(&given, NULL, p, group, &u, 1, zero);
         TRY(relevance_of(&block->scores[u], p->ctx, given.items, given.count, cache,

@@ -182,12 +182,12 @@ static Status scale_costs(Refit *t, Calibration *calibration, Diag *diag) {
  * order. */
 static Status score_refit(Refit *t, Diag *diag) {
     PassContext *ctx = t->prune->ctx;
-    const int64_t units = t->group->units;
-    ObsRemoval *removals = ARENA_ARRAY(ctx->arena, ObsRemoval, (size_t)units);
-    TRY(obs_remove(removals, units, t->fits, t->fit_count, units, ctx->threads,
+    const int64_t parts = prune_part_count(&t->group->parts);
+    ObsRemoval *removals = ARENA_ARRAY(ctx->arena, ObsRemoval, (size_t)parts);
+    TRY(obs_remove(removals, parts, t->fits, t->fit_count, parts, ctx->threads,
                    ctx->watch, diag));
-    double *scores = ARENA_ARRAY(ctx->arena, double, (size_t)units), most = 0;
-    for (int64_t i = 0; i < units; i++) {
+    double *scores = ARENA_ARRAY(ctx->arena, double, (size_t)parts), most = 0;
+    for (int64_t i = 0; i < parts; i++) {
         most = fmax(most, removals[i].cost);
         scores[removals[i].unit] = most;
     }
@@ -219,10 +219,10 @@ Status prune_obs_scores(Prune *prunes, int count, Calibration *calibration,
 
 /* Which inputs of a fit stay. */
 static void fill_keep(bool *keep, const Refit *t, const LinearFit *fit) {
-    const int64_t width = fit->inputs / t->group->units;
-    for (int64_t i = 0; i < fit->inputs; i++) keep[i] = false;
-    for (int64_t k = 0; k < t->group->keep_count; k++)
-        for (int64_t i = 0; i < width; i++) keep[t->group->keep[k] * width + i] = true;
+    const int64_t parts = prune_part_count(&t->group->parts);
+    bool *kept = ARENA_ARRAY(t->prune->ctx->arena, bool, (size_t)parts);
+    prune_mask(kept, t->group);
+    for (int64_t i = 0; i < fit->inputs; i++) keep[i] = kept[i / (fit->inputs / parts)];
 }
 
 /* The type in which new values of a storage are kept: its own, or f32 for one that is
@@ -278,19 +278,30 @@ static Status write_layer(const Refit *t, int index, Diag *diag) {
     return bias ? replace(t, bias, fit->bias, 1, fit->outputs, false, diag) : STATUS_OK;
 }
 
-/* Chooses the units that stay, as many as the group keeps. */
+/* Chooses the units that stay, as many as the group keeps: those that would go last.
+ * Where a unit has a part of each set, the parts of all are taken out by themselves, and
+ * in each set those that went last stay. */
 static Status choose_units(Refit *t, Diag *diag) {
     PassContext *ctx = t->prune->ctx;
     PruneGroup *group = t->group;
-    const int64_t gone = group->units - group->keep_count;
+    const int64_t parts = prune_part_count(&group->parts);
+    const int64_t gone =
+        group->parts.sets > 1 ? parts : group->parts.units - group->keep_count;
     ObsRemoval *removals = ARENA_ARRAY(ctx->arena, ObsRemoval, (size_t)gone + 1);
-    bool *out = ARENA_ARRAY(ctx->arena, bool, (size_t)group->units);
-    TRY(obs_remove(removals, gone, t->fits, t->fit_count, group->units, ctx->threads,
-                   ctx->watch, diag));
-    for (int64_t i = 0; i < gone; i++) out[removals[i].unit] = true;
+    double *turn = ARENA_ARRAY(ctx->arena, double, (size_t)parts);
+    TRY(obs_remove(removals, gone, t->fits, t->fit_count, parts, ctx->threads, ctx->watch,
+                   diag));
+    for (int64_t i = 0; i < parts; i++) turn[i] = (double)gone;
+    for (int64_t i = 0; i < gone; i++) turn[removals[i].unit] = (double)i;
+    if (group->parts.sets > 1) {
+        group->scores = ARENA_ARRAY(ctx->arena, double, (size_t)group->parts.units);
+        prune_rank_parts(group, turn);
+        prune_keep_first(group, group->keep_count);
+        return STATUS_OK;
+    }
     group->keep_count = 0;
-    for (int64_t u = 0; u < group->units; u++)
-        if (!out[u]) group->keep[group->keep_count++] = u;
+    for (int64_t u = 0; u < parts; u++)
+        if (turn[u] >= (double)gone) group->keep[group->keep_count++] = u;
     return STATUS_OK;
 }
 
@@ -318,38 +329,6 @@ static Status finish_refit(Refit *t, const PruneOptions *options, Diag *diag) {
     return STATUS_OK;
 }
 
-/* The model as the step got it, which goes over the same samples: what the blocks of the
- * compressed one should give. */
-typedef struct Before {
-    PassContext ctx;
-    Watch watch; /* tells no progress */
-    Arena *arena;
-    Graph *graph;
-    Node **twins; /* by Node.id of the graph that is compressed */
-    Calibration *calibration;
-} Before;
-
-static Status before_open(Before *b, const Prune *prune, const PruneOptions *options,
-                          Diag *diag) {
-    const PassContext *ctx = prune->ctx;
-    *b = (Before){.ctx = *ctx, .arena = arena_create()};
-    if (ctx->watch) b->watch = (Watch){ctx->watch->self, NULL, ctx->watch->cancelled};
-    b->ctx.watch = &b->watch;
-    b->graph = graph_copy(b->arena, prune->graph);
-    graph_number(prune->graph);
-    b->twins = ARENA_ARRAY(b->arena, Node *, (size_t)graph_number(b->graph));
-    for (Node *node = b->graph->first; node; node = node->next) b->twins[node->id] = node;
-    const int last = prune->blocks[prune->block_count - 1].out->in[0]->id;
-    return calibration_open(&b->calibration, &b->ctx, b->graph, &b->twins[last], 1,
-                            &options->calibration, diag);
-}
-
-static void before_close(Before *b) {
-    calibration_close(b->calibration);
-    graph_release(b->graph);
-    arena_destroy(b->arena);
-}
-
 /* As gather, for a group of one block behind others that have changed: the layer takes on
  * what is missing behind it of what there was before. */
 static Status gather_drift(Refit *t, Calibration *calibration, const Before *before,
@@ -358,8 +337,7 @@ static Status gather_drift(Refit *t, Calibration *calibration, const Before *bef
     Node *out = t->blocks[0]->out, *value = drift_value(graph, out);
     Drift drift;
     Gram gram;
-    TRY(drift_gather(&drift, &gram, calibration, out->in[0], value, before->calibration,
-                     before->twins[value->id], diag));
+    TRY(drift_gather(&drift, &gram, calibration, out->in[0], value, before, diag));
     Status status = read_layer(&t->fits[0], t, 0, diag);
     if (status == STATUS_OK) status = fit_set(&t->fits[0], &gram, damp, diag);
     calibration_warn_rows(calibration, gram.rows, gram.width, diag);
@@ -389,7 +367,7 @@ static bool find_refit(Refit *t, Prune *prunes, int count, const Node *out) {
         for (int i = 0; i < prunes[k].block_count; i++) {
             Prune *prune = &prunes[k];
             PruneGroup *group = &prune->groups[prune->blocks[i].group];
-            if (prune->blocks[i].out != out || group->keep_count == group->units)
+            if (prune->blocks[i].out != out || group->keep_count == group->parts.units)
                 continue;
             refit_open(t, prune, group);
             return t->blocks[0] == &prune->blocks[i];
@@ -433,7 +411,10 @@ Status prune_reconstruct(Prune *prunes, int count, Calibration *calibration,
     calibration_expect(calibration, groups);
     if (!options->follow)
         return run_refits(prunes, count, calibration, NULL, options, diag);
-    Status status = before_open(&before, &prunes[count - 1], options, diag);
+    const Prune *last = &prunes[count - 1];
+    Status status = before_open(&before, last->ctx, last->graph,
+                                &last->blocks[last->block_count - 1].out->in[0], 1,
+                                &options->calibration, diag);
     if (status == STATUS_OK)
         status = run_refits(prunes, count, calibration, &before, options, diag);
     before_close(&before);

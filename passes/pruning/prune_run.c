@@ -92,9 +92,10 @@ static bool reads_nothing(const PruneSlot *slot, const bool *removed, bool gives
 /* Whether nothing reads what the removed units of a block compute: neither the output
  * projection nor another head by mixing. */
 static bool block_is_exact(const PruneBlock *block, const PruneGroup *group) {
-    bool *removed = memory_alloc((size_t)group->units, sizeof *removed), exact = true;
-    for (int64_t u = 0; u < group->units; u++) removed[u] = true;
-    for (int64_t k = 0; k < group->keep_count; k++) removed[group->keep[k]] = false;
+    const int64_t parts = prune_part_count(&group->parts);
+    bool *removed = memory_alloc((size_t)parts, sizeof *removed), exact = true;
+    prune_mask(removed, group);
+    for (int64_t i = 0; i < parts; i++) removed[i] = !removed[i];
     for (int i = 0; i < block->slot_count && exact; i++) {
         const PruneSlot *slot = &block->slots[i];
         if (slot->reads) exact = reads_nothing(slot, removed, i != SLOT_OUT);
@@ -110,12 +111,19 @@ static void record_block(const Prune *p, const PruneBlock *block, Tree *list) {
     const PruneGroup *group = &p->groups[block->group];
     Tree *row = tree_new(arena, TREE_MAP, LOC_NONE);
     tree_put_string(arena, row, "block", block->place);
-    tree_put_int(arena, row, "before", group->units);
-    tree_put_int(arena, row, "after", group->keep_count);
+    tree_put_int(arena, row, "before", group->parts.units * group->parts.size);
+    tree_put_int(arena, row, "after", group->keep_count * group->parts.size);
+    if (group->parts.size > 1) {
+        const int64_t keys = node_key_heads(block->core);
+        const int64_t left = group->keep_count * (keys / group->parts.units);
+        tree_put_int(arena, row, "key_heads", group->parts.sets > 1 ? keys : left);
+    }
     if (!p->guessed) {
         Text text = {0};
         const Lineage none = {0};
-        const Lineage kept = lineage_keep(arena, &none, group->keep, group->keep_count);
+        int64_t count = 0;
+        const int64_t *keep = prune_kept(arena, group, &count);
+        const Lineage kept = lineage_keep(arena, &none, keep, count);
         lineage_print(&text, &kept);
         tree_put_string(arena, row, "kept", text.data);
         text_free(&text);
@@ -135,8 +143,8 @@ static void record(const Prune *p, Tree *into) {
     Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
     int64_t before = 0, after = 0;
     for (int g = 0; g < p->group_count; g++) {
-        before += p->groups[g].units;
-        after += p->groups[g].keep_count;
+        before += p->groups[g].parts.units * p->groups[g].parts.size;
+        after += p->groups[g].keep_count * p->groups[g].parts.size;
     }
     for (int i = 0; i < p->block_count; i++) record_block(p, &p->blocks[i], list);
     tree_put_int(arena, into, "units_before", before);
@@ -155,7 +163,8 @@ static int64_t unit_elements(const Prune *p, int group) {
             const PruneSlot *slot = &block->slots[j];
             if (!prune_is_first(p, block, slot)) continue;
             if (slot->reads && j != SLOT_OUT) return -1;
-            elements += tensor_count(storage_tensor(slot->leaf->storage)) / block->units;
+            elements +=
+                tensor_count(storage_tensor(slot->leaf->storage)) / block->parts.units;
         }
     }
     return elements;
@@ -203,22 +212,24 @@ static Status read_scores(Prune *p, const Model *model, const PruneOptions *opti
     }
 }
 
-/* Finds the kinds of units that there are to prune. Of several kinds one may be missing;
- * heads that share keys and values are left alone then. */
+/* Finds the kinds of units that there are to prune. Of several kinds one may be missing.
+ */
 static Status find_parts(Prune parts[PRUNE_KINDS], int *count, PassContext *ctx,
-                         Model *model, PruneKind first, PruneKind last, const char *stack,
-                         Diag *diag) {
+                         Model *model, PruneKind first, PruneKind last,
+                         const PruneOptions *options, Diag *diag) {
+    const char *stack = options->stack;
     *count = 0;
     for (int kind = (int)first; kind <= (int)last; kind++) {
         Prune *p = &parts[*count];
-        if (first < last && kind == PRUNE_HEADS &&
-            prune_heads_grouped(model->graph, stack)) {
-            tree_put_string(ctx->arena, ctx->record, "heads_left_out",
-                            "they share keys and values");
-            continue;
-        }
-        TRY(prune_find(p, ctx, model->graph, (PruneKind)kind, stack, diag));
+        TRY(prune_find(p, ctx, model->graph, (PruneKind)kind, (PruneUnit)options->unit,
+                       stack, diag));
         *count += p->block_count > 0;
+        for (int i = 0; i < p->block_count; i++)
+            if (p->blocks[i].parts.sets > 1 && options->zero == ZERO_VALUE)
+                return step_fail_option(ctx, "zero|unit", diag,
+                                        "%s: the values that heads share stay with unit: "
+                                        "query, expected zero: output",
+                                        p->blocks[i].place);
     }
     if (*count > 0) return STATUS_OK;
     return step_fail(ctx, diag, "the model has no %s%s to prune%s%s",
@@ -265,7 +276,7 @@ Status prune_run(PassContext *ctx, Model *model, PruneKind first, PruneKind last
     static const char *const NAMES[] = {"heads", "ffn"};
     Prune parts[PRUNE_KINDS];
     int count;
-    TRY(find_parts(parts, &count, ctx, model, first, last, options->stack, diag));
+    TRY(find_parts(parts, &count, ctx, model, first, last, options, diag));
     TRY(decide(parts, count, model, options, diag));
     warn_guess(parts, count, options, diag);
     ctx->exact = !ctx->plan && options->prior == PRIOR_COPY && !options->reconstruct;

@@ -12,7 +12,7 @@
 #include <string.h>
 
 static double *new_scores(const Prune *p, const PruneBlock *block) {
-    return ARENA_ARRAY(p->ctx->arena, double, (size_t)block->units);
+    return ARENA_ARRAY(p->ctx->arena, double, (size_t)prune_part_count(&block->parts));
 }
 
 void prune_sum(const PruneSlot *slot, const float *gradient, bool absolute,
@@ -39,7 +39,8 @@ void prune_score(Prune *p, PruneScore score) {
         const uint64_t own = random_key(key, (uint64_t)i);
         if (p->ctx->plan && score != SCORE_RANDOM) continue; /* weights are not known */
         block->scores = new_scores(p, block);
-        for (int64_t u = 0; u < block->units && score == SCORE_RANDOM; u++)
+        const int64_t parts = prune_part_count(&block->parts);
+        for (int64_t u = 0; u < parts && score == SCORE_RANDOM; u++)
             block->scores[u] = random_uniform(own, (uint64_t)u);
         if (score == SCORE_RANDOM) continue;
         prune_sum(&block->slots[SLOT_OUT], NULL, true, block->scores);
@@ -56,6 +57,11 @@ static const char *list_name(PruneKind kind) {
 
 static bool is_int(const Tree *tree, int64_t value) {
     return tree && tree->kind == TREE_INT && tree->integer == value;
+}
+
+/* Heads, or feed-forward units, of a block: what is scored one by one. */
+static int64_t heads_of(const PruneParts *parts) {
+    return parts->units * parts->size;
 }
 
 /* The stored entry that comes next from `entry` on among those of the pruned stacks. */
@@ -78,7 +84,7 @@ static bool fits_model(const Prune *p, const Tree *list) {
         const PruneBlock *block = &p->blocks[i];
         if (!entry || !tree_is_string(tree_get(entry, "stack"), block->stack) ||
             !is_int(tree_get(entry, "layer"), block->layer) ||
-            !is_int(tree_get(entry, "units"), block->units))
+            !is_int(tree_get(entry, "units"), heads_of(&block->parts)))
             return false;
         entry = next_entry(p, entry->next);
     }
@@ -114,9 +120,13 @@ Status prune_read_scores(Prune *p, const Model *model, bool taylor, Diag *diag) 
     for (int i = 0; i < p->block_count; i++) {
         PruneBlock *block = &p->blocks[i];
         if (tree_get(entry, "scores") || !p->ctx->plan) {
-            block->scores = new_scores(p, block);
-            if (!read_entry(entry, block->units, block->scores))
+            const int64_t heads = heads_of(&block->parts);
+            double *scores = ARENA_ARRAY(p->ctx->arena, double, (size_t)heads);
+            if (!read_entry(entry, heads, scores))
                 return fail_stored(p, diag, "the stored importance scores are damaged");
+            block->scores = new_scores(p, block);
+            for (int64_t u = 0; u < heads; u++)
+                block->scores[u * prune_part_count(&block->parts) / heads] += scores[u];
         }
         entry = next_entry(p, entry->next);
     }
@@ -137,11 +147,11 @@ Tree *prune_scores_tree(const Prune *p, Arena *arena) {
     Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
     for (int i = 0; i < p->block_count; i++) {
         const PruneBlock *block = &p->blocks[i];
-        Tree *map = entry_tree(arena, block->stack, block->layer, block->units);
+        Tree *map = entry_tree(arena, block->stack, block->layer, block->parts.units);
         tree_append(arena, list, NULL, LOC_NONE, map);
         if (!block->scores) continue;
         Tree *scores = tree_new(arena, TREE_LIST, LOC_NONE);
-        for (int64_t u = 0; u < block->units; u++) {
+        for (int64_t u = 0; u < block->parts.units; u++) {
             Tree *item = tree_new(arena, TREE_FLOAT, LOC_NONE);
             item->real = block->scores[u];
             tree_append(arena, scores, NULL, LOC_NONE, item);
@@ -154,14 +164,14 @@ Tree *prune_scores_tree(const Prune *p, Arena *arena) {
 /* A block's entry with the kept units only. */
 static Tree *cut_entry(const PruneBlock *block, const PruneGroup *group,
                        const Tree *entry, Arena *arena) {
-    Tree *map = entry_tree(arena, block->stack, block->layer, group->keep_count);
+    int64_t count = 0, unit = 0, kept = 0;
+    const int64_t *keep = prune_kept(arena, group, &count);
+    Tree *map = entry_tree(arena, block->stack, block->layer, count);
     const Tree *old = tree_get(entry, "scores");
     if (!old || old->kind != TREE_LIST) return map;
     Tree *scores = tree_new(arena, TREE_LIST, LOC_NONE);
-    int64_t unit = 0, kept = 0;
-    for (const Tree *item = old->first; item && kept < group->keep_count;
-         item = item->next, unit++) {
-        if (group->keep[kept] != unit) continue;
+    for (const Tree *item = old->first; item && kept < count; item = item->next, unit++) {
+        if (keep[kept] != unit) continue;
         tree_append(arena, scores, NULL, LOC_NONE, tree_copy(arena, item));
         kept++;
     }

@@ -58,6 +58,12 @@ static const char *const FAMILIES[] = {
     "{model_type: vit, architectures: [ViTForImageClassification], " IMAGE "}",
     "{model_type: xlm-roberta, architectures: [XLMRobertaForTokenClassification],\n"
     " pad_token_id: 0, " TEXT "}",
+    "{model_type: mistral, architectures: [MistralForCausalLM],\n"
+    " num_key_value_heads: 2, " TEXT "}",
+    "{model_type: qwen3, architectures: [Qwen3ForCausalLM], head_dim: 2,\n"
+    " num_key_value_heads: 2, attention_bias: true, " TEXT "}",
+    "{model_type: phi3, architectures: [Phi3ForCausalLM], pad_token_id: 0,\n"
+    " num_key_value_heads: 2, " TEXT "}",
 };
 
 #endif

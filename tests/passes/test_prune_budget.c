@@ -15,7 +15,7 @@
 
 enum { BLOCKS = 32, LEAST_UNITS = 5 };
 
-/* Units that each block of a kind keeps. */
+/* Heads, or hidden units, that each block of a kind keeps. */
 typedef struct Counts {
     int64_t units[PRUNE_KINDS][BLOCKS];
 } Counts;
@@ -28,29 +28,31 @@ static double measure_of(Model *model, MeasureKind kind) {
     return measure_get(&measure, kind);
 }
 
-static Status find(Prune *p, PassContext *ctx, Model *model, PruneKind kind, Diag *diag) {
+static Status find(Prune *p, PassContext *ctx, Model *model, PruneKind kind,
+                   PruneUnit unit, Diag *diag) {
     ctx->ops = model->graph->ops;
     ctx->model = model;
     ctx->plan = true;
     ctx->record = tree_new(ctx->arena, TREE_MAP, LOC_NONE);
-    return prune_find(p, ctx, model->graph, kind, NULL, diag);
+    return prune_find(p, ctx, model->graph, kind, unit, NULL, diag);
 }
 
 /* What a model costs when its blocks keep so many units, cut one kind after the other. */
-static double cost_of(const Model *model, const Counts *counts, MeasureKind kind) {
+static double cost_of(const Model *model, const Counts *counts, PruneUnit unit,
+                      MeasureKind kind) {
     Arena *arena = arena_create();
     Diag *diag = diag_create();
     Model *copy = model_copy(model);
     PassContext ctx = {.arena = arena};
     for (int k = 0; k < PRUNE_KINDS; k++) {
         Prune p;
-        if (k == PRUNE_HEADS && prune_heads_grouped(copy->graph, NULL)) continue;
-        assert_ok(find(&p, &ctx, copy, (PruneKind)k, diag), diag);
+        assert_ok(find(&p, &ctx, copy, (PruneKind)k, unit, diag), diag);
         assert_true(p.block_count <= BLOCKS);
         for (int i = 0; i < p.block_count; i++) {
             PruneGroup *group = &p.groups[p.blocks[i].group];
-            group->keep = ARENA_ARRAY(arena, int64_t, (size_t)group->units);
-            prune_keep_first(group, counts->units[k][i]);
+            const int64_t size = group->parts.size;
+            group->keep = ARENA_ARRAY(arena, int64_t, (size_t)group->parts.units);
+            prune_keep_first(group, (counts->units[k][i] + size - 1) / size);
         }
         assert_ok(prune_cut(&p, diag), diag);
     }
@@ -80,8 +82,8 @@ static Counts recorded_counts(const Tree *record, const char *key) {
  * lose theirs together, so all of the same `before` and `after` that share are asked
  * through the first of them alone: one more in all blocks of a group is what a unit is.
  */
-static void expect_full(const Model *before, const Tree *record, MeasureKind kind,
-                        double bound, const char *what) {
+static void expect_full(const Model *before, const Tree *record, PruneUnit unit,
+                        MeasureKind kind, double bound, const char *what) {
     Arena *arena = arena_create();
     Diag *diag = diag_create();
     PassContext ctx = {.arena = arena};
@@ -89,17 +91,17 @@ static void expect_full(const Model *before, const Tree *record, MeasureKind kin
     const Counts after = recorded_counts(record, "after");
     for (int k = 0; k < PRUNE_KINDS; k++) {
         Prune p = {0};
-        if (k == PRUNE_HEADS && prune_heads_grouped(copy->graph, NULL)) continue;
-        assert_ok(find(&p, &ctx, copy, (PruneKind)k, diag), diag);
+        assert_ok(find(&p, &ctx, copy, (PruneKind)k, unit, diag), diag);
         for (int g = 0; g < p.group_count; g++) {
             Counts more = after;
             bool can = false;
             for (int i = 0; i < p.block_count; i++) {
                 if (p.blocks[i].group != g) continue;
-                can = after.units[k][i] < p.blocks[i].units;
-                more.units[k][i]++;
+                const PruneParts *parts = &p.blocks[i].parts;
+                can = after.units[k][i] < parts->units * parts->size;
+                more.units[k][i] += parts->size;
             }
-            if (can && cost_of(before, &more, kind) <= bound)
+            if (can && cost_of(before, &more, unit, kind) <= bound)
                 fail_msg("%s: one more of %s would have fitted", what, p.blocks[0].place);
         }
     }
@@ -109,7 +111,7 @@ static void expect_full(const Model *before, const Tree *record, MeasureKind kin
 }
 
 /* A budget for a part of what may go. */
-static void try_budget(const char *config, MeasureKind kind, double part,
+static void try_budget(const char *config, PruneUnit unit, MeasureKind kind, double part,
                        const char *more) {
     Model *model = configured_model(config, 5), *before = model_copy(model);
     Model *planned = model_copy(model);
@@ -118,9 +120,11 @@ static void try_budget(const char *config, MeasureKind kind, double part,
     Counts fewest;
     for (int i = 0; i < BLOCKS; i++)
         fewest.units[PRUNE_HEADS][i] = 1, fewest.units[PRUNE_FFN][i] = LEAST_UNITS;
-    const double whole = measure_of(model, kind), least = cost_of(model, &fewest, kind);
+    const double whole = measure_of(model, kind),
+                 least = cost_of(model, &fewest, unit, kind);
     const double bound = floor(least + part * (whole - least));
-    snprintf(options, sizeof options, "{%s: %.0f%s}", measure_name(kind), bound, more);
+    snprintf(options, sizeof options, "{%s: %.0f%s%s}", measure_name(kind), bound, more,
+             unit == UNIT_QUERY ? ", unit: query" : "");
     snprintf(what, sizeof what, "%s of %s", options, config);
     assert_ok(test_run_pass(model, "prune", options, false, diag), diag);
     const Tree *record = last_record(model);
@@ -131,8 +135,8 @@ static void try_budget(const char *config, MeasureKind kind, double part,
     snprintf(key, sizeof key, "%s_share", measure_name(kind));
     assert_true(number(record, key) == reached / whole);
     const Counts after = recorded_counts(record, "after");
-    assert_true(cost_of(before, &after, kind) == reached);
-    expect_full(before, record, kind, bound, what);
+    assert_true(cost_of(before, &after, unit, kind) == reached);
+    expect_full(before, record, unit, kind, bound, what);
     model_strip(planned);
     assert_ok(test_run_pass(planned, "prune", options, true, diag), diag);
     const double plan = measure_of(planned, kind);
@@ -146,10 +150,15 @@ static void try_budget(const char *config, MeasureKind kind, double part,
 static void test_families(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof FAMILIES / sizeof *FAMILIES; i++) {
-        try_budget(FAMILIES[i], MEASURE_FLOPS, 0.1, ", score: magnitude");
-        try_budget(FAMILIES[i], MEASURE_FLOPS, 0.73, ", score: random");
-        try_budget(FAMILIES[i], MEASURE_PARAMETERS, 0.45, ", score: magnitude");
-        try_budget(FAMILIES[i], MEASURE_BYTES, 0.0, ", score: random, least_units: 5");
+        try_budget(FAMILIES[i], UNIT_GROUP, MEASURE_FLOPS, 0.1, ", score: magnitude");
+        try_budget(FAMILIES[i], UNIT_GROUP, MEASURE_FLOPS, 0.73, ", score: random");
+        try_budget(FAMILIES[i], UNIT_GROUP, MEASURE_PARAMETERS, 0.45,
+                   ", score: magnitude");
+        try_budget(FAMILIES[i], UNIT_GROUP, MEASURE_BYTES, 0.0,
+                   ", score: random, least_units: 5");
+        if (!strstr(FAMILIES[i], "num_key_value_heads: 2")) continue;
+        try_budget(FAMILIES[i], UNIT_QUERY, MEASURE_FLOPS, 0.3, ", score: magnitude");
+        try_budget(FAMILIES[i], UNIT_QUERY, MEASURE_PARAMETERS, 0.6, ", score: random");
     }
 }
 
@@ -201,11 +210,11 @@ typedef struct Unit {
 static double read_units(const Model *model, Unit units[UNITS]) {
     static const char *const lists[] = {"heads", "ffn"};
     Counts all = {{{HEADS, HEADS}, {HIDDEN, HIDDEN}}};
-    const double whole = cost_of(model, &all, MEASURE_FLOPS);
+    const double whole = cost_of(model, &all, UNIT_GROUP, MEASURE_FLOPS);
     for (int block = 0; block < 2 * LAYERS; block++) {
         Counts less = all;
         less.units[block / LAYERS][block % LAYERS]--;
-        const double cost = whole - cost_of(model, &less, MEASURE_FLOPS);
+        const double cost = whole - cost_of(model, &less, UNIT_GROUP, MEASURE_FLOPS);
         const Tree *list =
             tree_get(tree_get(model->provenance, "importance"), lists[block / LAYERS]);
         const Tree *entry = block % LAYERS ? list->first->next : list->first;

@@ -150,20 +150,20 @@ static double true_error(Model *pruned, Node *after, Model *model, Node *before)
 
 /* ---- running ---- */
 
-static Status run_watched(Model *model, const char *options, bool plan, int threads,
-                          const Watch *watch, Diag *diag) {
+static Status run_step(Model *model, const char *pass, const char *options, bool plan,
+                       int threads, const Watch *watch, Diag *diag) {
     Column columns[COLUMNS];
     Batches data = data_for(model->graph, columns);
     RecipeInputs inputs = {.data = &data, .watch = watch};
     char yaml[512];
     snprintf(yaml, sizeof yaml,
-             "version: 1\nseed: 1\ndata: {d: {format: toy}}\npasses:\n  - prune: %s\n",
+             "version: 1\nseed: 1\ndata: {d: {format: toy}}\npasses:\n  - %s: %s\n", pass,
              options);
     return run_with_inputs(&inputs, model, yaml, plan, threads, diag);
 }
 
 static Status run(Model *model, const char *options, bool plan, int threads, Diag *diag) {
-    return run_watched(model, options, plan, threads, NULL, diag);
+    return run_step(model, "prune", options, plan, threads, NULL, diag);
 }
 
 /* The block that runs first of those that lost units, and its record; *alone: its weights
@@ -178,7 +178,9 @@ static bool find_first(PruneBlock *out, const Tree **row, bool *alone, Model *mo
         Prune p;
         const Tree *list = tree_get(tree_get(record, names[k]), "blocks");
         if (!list) continue;
-        assert_ok(prune_find(&p, &ctx, model->graph, (PruneKind)k, NULL, diag), diag);
+        assert_ok(
+            prune_find(&p, &ctx, model->graph, (PruneKind)k, UNIT_GROUP, NULL, diag),
+            diag);
         const Tree *entry = list->first;
         for (int i = 0; i < p.block_count; i++, entry = entry->next) {
             const PruneBlock *block = &p.blocks[i];
@@ -248,6 +250,11 @@ static void test_families(void **state) {
                                 "follow: true, data: d, samples: 23}");
         try_family(FAMILIES[i], "{flops: 0.9, ranking: per_layer, score: reconstruction, "
                                 "data: d, samples: 23}");
+        if (!strstr(FAMILIES[i], "num_key_value_heads: 2")) continue;
+        try_family(FAMILIES[i], "{flops: 0.9, score: reconstruction, unit: query, "
+                                "reconstruct: true, data: d, samples: 23}");
+        try_family(FAMILIES[i], "{flops: 0.95, score: magnitude, unit: query, "
+                                "reconstruct: true, data: d, samples: 23}");
     }
 }
 
@@ -304,6 +311,53 @@ static void test_follow(void **state) {
     }
 }
 
+/* Makes rows [to, to + count) of a projection those from `from` on. */
+static void repeat_rows(Model *model, int layer, Role role, int64_t from, int64_t to,
+                        int64_t count) {
+    Node *node = graph_find(model->graph, "decoder", layer, role);
+    const Tensor *tensor = &node_operand(node, "weight")->storage->tensor;
+    float *w = (float *)(uintptr_t)tensor_data(tensor);
+    const int64_t width = tensor->dim[1];
+    memcpy(w + to * width, w + from * width, (size_t)(count * width) * sizeof *w);
+}
+
+/* Heads that share keys and values: where each group, or each query of a group, has a
+ * twin, one of the two goes and the other takes over. */
+static void test_grouped_twins(void **state) {
+    (void)state;
+    for (int unit = 0; unit < 2; unit++) {
+        Model *model = configured_model(FAMILIES[11], 5); /* llama, heads of width 2 */
+        Diag *diag = diag_create();
+        for (int layer = 0; layer < 3; layer++) {
+            if (unit == UNIT_GROUP) {
+                repeat_rows(model, layer, ROLE_Q, 0, 4, 4);
+                repeat_rows(model, layer, ROLE_K, 0, 2, 2);
+                repeat_rows(model, layer, ROLE_V, 0, 2, 2);
+            } else {
+                repeat_rows(model, layer, ROLE_Q, 0, 2, 2);
+                repeat_rows(model, layer, ROLE_Q, 4, 6, 2);
+            }
+        }
+        Model *before = model_copy(model);
+        assert_ok(run_step(model, "prune_heads",
+                           unit
+                               ? "{keep: 2, score: reconstruction, unit: query, "
+                                 "reconstruct: true, data: d, samples: 23, damp: 1.0e-7}"
+                               : "{keep: 2, score: reconstruction, "
+                                 "reconstruct: true, data: d, samples: 23, damp: 1.0e-7}",
+                           false, 2, NULL, diag),
+                  diag);
+        const Tree *row = tree_get(last_record(model), "blocks")->first;
+        assert_true(number(row, "error_cut") > 0.1);
+        assert_true(number(row, "error") < 0.01);
+        assert_true(number(row, "key_heads") == (unit ? 2 : 1));
+        assert_true(output_error(model, before, "logits") < 0.01);
+        diag_destroy(diag);
+        model_destroy(before);
+        model_destroy(model);
+    }
+}
+
 /* Rankings over all layers, and layers that keep no head and end in their mean. */
 static void test_rankings(void **state) {
     (void)state;
@@ -348,7 +402,7 @@ static void test_progress(void **state) {
         const Watch watch = {.self = &share, .progress = take_progress};
         Model *model = configured_model(FAMILIES[23], 5);
         Diag *diag = diag_create();
-        assert_ok(run_watched(model, OPTIONS[i], false, 1, &watch, diag), diag);
+        assert_ok(run_step(model, "prune", OPTIONS[i], false, 1, &watch, diag), diag);
         assert_true(share == 1);
         diag_destroy(diag);
         model_destroy(model);
@@ -358,6 +412,7 @@ static void test_progress(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_families), cmocka_unit_test(test_follow),
-        cmocka_unit_test(test_rankings), cmocka_unit_test(test_progress)};
+        cmocka_unit_test(test_rankings), cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_grouped_twins)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
