@@ -385,6 +385,10 @@ typedef struct PairCosineMseAttrs {
  * teacher)^2 over the elements of the rows that count. The teacher gets no gradient. No
  * attributes.
  *
+ * relative_squared_error(x[N..., D], teacher[N..., D], mask[N...]? integer): mean over
+ * the N samples of sum (x - teacher)^2 / sum teacher^2 over a sample's rows that count.
+ * The teacher gets no gradient. No attributes.
+ *
  * cosine_distance(x[N..., D], teacher[N..., D], mask[N...]? integer): mean over rows of 1
  * - x . teacher / (|x| |teacher|); 1 for a row of zeros. The teacher gets no gradient. No
  * attributes. */

@@ -96,18 +96,20 @@ static const Field fields[] = {
              "several exits: a layer gets the mean, or the sum, of their gradients"),
     F_BOOL(D, kl, "prediction: report KL divergence, less the teacher's entropy"),
     F_REAL(D, label_smoothing, 0, 0.99, "smoothing of the label loss"),
-    F_CHOICE(D, attention_form, "preset|relation|map|match",
-             "cross-entropy of relations, squared difference of scores, or rows of "
-             "linear attention against the teacher's softmax;" BY_PRESET(SAY_FORM_A)),
+    F_CHOICE(D, attention_form, "preset|relation|map|match|output",
+             "cross-entropy of relations, squared difference of scores, rows of linear "
+             "attention against the teacher's softmax, or error of its output relative "
+             "to the teacher's;" BY_PRESET(SAY_FORM_A)),
     F_CHOICE(D, match_on, "teacher|student",
-             "form match: feature maps read the teacher's queries and keys, so that "
-             "nothing else is trained, or the student's own"),
+             "forms match and output: linear attention reads the teacher's queries, keys "
+             "and values, so that nothing else is trained, or the student's own"),
     F_CHOICE(D, hidden_form, "preset|relation|gram|state",
              "cross-entropy of relations of MLP outputs, squared difference of their "
              "Gram matrices, or of the layers' outputs;" BY_PRESET(SAY_FORM_H)),
     F_REAL(D, gram_weight, 0, 1e6, "factor of the gram form"),
-    F_CHOICE(D, over_layers, "sum|mean",
-             "forms map, match and state: over the matched layers; the others are means"),
+    F_CHOICE(
+        D, over_layers, "sum|mean",
+        "forms map, match, output and state: over the matched layers; the others are means"),
     F_BOOL(D, embeddings, "form state: match what the first layers read as well"),
     F_CHOICE(D, cosine_on, "preset|hidden|probabilities",
              "what the cosine is of;" BY_PRESET(SAY_ON)),
@@ -367,9 +369,11 @@ static Status distill_check(const void *opaque, const StepSource *source, Diag *
     TRY(check_form("label_smoothing", options->label_smoothing > 0, "label",
                    options->label, l.label + l.masked_lm, source, diag));
     TRY(check_matching(options, source, diag));
-    if (options->match_on != MATCH_ON_TEACHER && l.attention_form != ATTENTION_match)
+    if (options->match_on != MATCH_ON_TEACHER && l.attention_form != ATTENTION_match &&
+        l.attention_form != ATTENTION_output)
         return option_fail(source, "match_on", STATUS_RECIPE, diag,
-                           "expected attention_form: match beside match_on: student");
+                           "expected attention_form: match or output beside match_on: "
+                           "student");
     if (l.prediction + l.attention + l.hidden + l.masked_lm + l.cosine + l.label +
             l.embedding + l.similarity >
         0)

@@ -1,11 +1,6 @@
-/* The losses of distillation: on matched layers (attention, hidden states), on linear
- * attention, on predictions, labels and last states. See distill_objective.h.
- *
- * Linear attention (form `match`): Zhang et al., The Hedgehog & the Porcupine: Expressive
- * Linear Attentions with Softmax Mimicry, ICLR 2024. The student's feature maps may read
- * the teacher's queries and keys: then no layer depends on what the ones before it make
- * of theirs, nothing but feature maps gets a gradient, and nothing else of the student is
- * run. */
+/* The losses of distillation: on matched layers (attention, hidden states), on
+ * predictions, labels and last states. See distill_objective.h; those on linear attention
+ * are in distill_linear.c. */
 #include "passes/distill/distill_objective.h"
 
 #include <string.h>
@@ -52,9 +47,7 @@ static Status tap(Node *pair[2], Distill *d, DistillMatch match, Role role, Diag
     return teacher_tokens(&pair[1], d, theirs, diag);
 }
 
-/* The mask of padding for values [N, T, ...] of the training graph; NULL when nothing is
- * padded. */
-static Node *find_padding(const Graph *graph, const Node *x) {
+Node *distill_padding(const Graph *graph, const Node *x) {
     static const char *const NAMES[] = {"attention_mask", "decoder_attention_mask"};
     for (int i = 0; i < 2; i++) {
         Node *mask = graph_find_input(graph, NAMES[i]);
@@ -94,7 +87,7 @@ static Status compare_states(Node **out, Distill *d, const Op *op, Node *student
         diag_hint(diag, "%s compares any widths", use);
         return status;
     }
-    Node *mask = find_padding(graph, student);
+    Node *mask = distill_padding(graph, student);
     return node_add(out, graph, NULL, op, (Node *[]){student, teacher, mask},
                     mask ? 3 : 2, diag, NULL);
 }
@@ -263,141 +256,53 @@ static Status map_term(Node **out, Distill *d, DistillMatch match, Diag *diag) {
                      diag));
     TRY(tap_projections(pair, d, match, 2, diag));
     Node *q = pair[0][0];
-    Node *in[5] = {q, pair[1][0], pair[0][1], pair[1][1], find_padding(o->graph, q)};
+    Node *in[5] = {q, pair[1][0], pair[0][1], pair[1][1], distill_padding(o->graph, q)};
     return node_add(out, o->graph, NULL, &op_attention_map_mse, in, in[4] ? 5 : 4, diag,
                     "heads=%lld", (long long)heads);
 }
 
-/* ---- linear attention against softmax attention ---- */
-
-/* A pair of attentions, each in its own graph. */
-typedef struct AttentionPair {
-    const Node *ours;   /* linear_attention, in the training graph */
-    const Node *theirs; /* attention, in the teacher's graph */
-    DistillMatch match;
-} AttentionPair;
-
-enum { QUERY, KEY };
-
-static Status check_pair(const Distill *d, const AttentionPair *pair, Diag *diag) {
-    const LinearAttentionAttrs *s = pair->ours->attrs;
-    const AttentionAttrs *t = pair->theirs->attrs;
-    const int64_t ours = heads_of_keys(s->heads, s->kv_heads);
-    const int64_t theirs = heads_of_keys(t->heads, t->kv_heads);
-    PassContext *ctx = d->objective.ctx;
-    if (s->heads != t->heads || ours != theirs)
-        return step_fail_option(
-            ctx, "attention_form", diag,
-            "match expects equal head counts, found %lld "
-            "(%lld of keys) in layer %d of the student and %lld (%lld of "
-            "keys) in layer %d of the teacher",
-            (long long)s->heads, (long long)ours, pair->match.student,
-            (long long)t->heads, (long long)theirs, pair->match.teacher);
-    if (t->reach || t->cap > 0)
-        return step_fail_option(ctx, "attention_form", diag,
-                                "match: expected attention of the teacher's layer %d to "
-                                "all tokens, without a cap, found reach=%lld cap=%g",
-                                pair->match.teacher, (long long)t->reach, t->cap);
-    if (s->causal == t->causal) return STATUS_OK;
-    return step_fail_option(ctx, "attention_form", diag,
-                            "match: attention of layer %d of the student and "
-                            "layer %d of the teacher must both be causal or not",
-                            pair->match.student, pair->match.teacher);
-}
-
-/* The student's feature map of what the teacher's attention reads; where the map does not
- * see rotary positions, of that before them. */
-static Status map_teacher(Node **out, Distill *d, const AttentionPair *pair, int side,
-                          Diag *diag) {
-    Objective *o = &d->objective;
-    const Node *map = pair->ours->in[side], *value = pair->theirs->in[side];
-    if (!node_is(map, &op_feature_map)) {
-        Status status = step_fail(o->ctx, diag,
-                                  "layer %d of the student has no feature map that could "
-                                  "read the teacher's queries and keys",
-                                  pair->match.student);
-        diag_hint(diag, "match_on: student compares what it computes itself, also after "
-                        "merge_t2r");
-        return status;
-    }
-    if (node_is(value, &op_rotary) && !node_is(map->in[0], &op_rotary))
-        value = value->in[0];
-    if (last_width(value) != last_width(map->in[0]))
-        return step_fail_option(o->ctx, "attention_form", diag,
-                                "match expects heads of equal width in layer %d "
-                                "of the student and layer %d of the teacher",
-                                pair->match.student, pair->match.teacher);
-    Node *in[3] = {objective_teacher_node(o, value), node_operand(map, "weight"),
-                   node_operand(map, "bias")};
-    *out = graph_insert(o->graph, NULL, map->op, in, 3);
-    memcpy((*out)->attrs, map->attrs, map->op->attrs_size);
-    return node_infer(*out, diag);
-}
-
-static Status add_pair(Node **out, Distill *d, const AttentionPair *pair, Diag *diag) {
-    const Objective *o = &d->objective;
-    const LinearAttentionAttrs *ours = pair->ours->attrs;
-    const AttentionAttrs *theirs = pair->theirs->attrs;
-    Node *in[5] = {pair->ours->in[QUERY], pair->ours->in[KEY], NULL, NULL,
-                   node_operand(pair->ours, "mask")};
-    TRY(check_pair(d, pair, diag));
-    for (int side = QUERY; side <= KEY; side++) {
-        in[2 + side] = objective_teacher_node(o, pair->theirs->in[side]);
-        if (d->options->match_on == MATCH_ON_TEACHER)
-            TRY(map_teacher(&in[side], d, pair, side, diag));
-    }
-    return node_add(out, o->graph, NULL, &op_attention_match, in, in[4] ? 5 : 4, diag,
-                    "heads=%lld kv_heads=%lld causal=%s scale=%.17g eps=%.17g",
-                    (long long)ours->heads, (long long)ours->kv_heads,
-                    ours->causal ? "true" : "false", theirs->scale, ours->eps);
-}
-
-/* The loss of the student's linear attention against the teacher's softmax attention in a
- * pair of layers; *out is NULL where the student's layer has none. Fails with
- * STATUS_MODEL when the two do not fit. */
-static Status linear_attention_term(Node **out, Distill *d, DistillMatch match,
-                                    Diag *diag) {
-    const Objective *o = &d->objective;
-    const AttentionPair pair = {
-        .ours = node_find(o->graph, match.student_stack, match.student, ROLE_ATTENTION,
-                          &op_linear_attention),
-        .theirs = node_find(o->teacher_graph, match.teacher_stack, match.teacher,
-                            ROLE_ATTENTION, &op_attention),
-        .match = match};
-    *out = NULL;
-    if (!pair.ours) return STATUS_OK;
-    if (!pair.theirs)
-        return step_fail(o->ctx, diag,
-                         "layer %d of the teacher has no softmax attention to match",
-                         match.teacher);
-    return add_pair(out, d, &pair, diag);
-}
-
 /* ---- the attention loss ---- */
+
+/* The terms of one pair of layers: RELATIONS at most. */
+static Status attention_terms(Node **terms, int *count, Distill *d, DistillMatch match,
+                              Diag *diag) {
+    switch (d->losses.attention_form) {
+    case ATTENTION_relation:
+        *count = RELATIONS;
+        return add_relations(d, match, terms, diag);
+    case ATTENTION_map: *count = 1; return map_term(terms, d, match, diag);
+    default: return distill_linear_terms(terms, count, d, match, diag);
+    }
+}
+
+static Status fail_no_linear(const Distill *d, Diag *diag) {
+    const bool output = d->losses.attention_form == ATTENTION_output;
+    step_fail_option(d->objective.ctx, "attention_form", diag,
+                     "%s: the student's layers have no linear attention",
+                     output ? "output" : "match");
+    diag_hint(diag, "attention_to_t2r gives it to them");
+    return STATUS_MODEL;
+}
 
 Status distill_add_attention(Distill *d, Diag *diag) {
     if (d->losses.attention == 0) return STATUS_OK;
-    const int form = d->losses.attention_form;
-    const bool relations = form == ATTENTION_relation;
-    const int each = relations ? RELATIONS : 1;
-    Node **terms =
-        ARENA_ARRAY(d->objective.arena, Node *, (size_t)(each * d->match_count));
+    Objective *o = &d->objective;
+    const bool relations = d->losses.attention_form == ATTENTION_relation;
+    const size_t most = (size_t)(RELATIONS * d->match_count);
+    Node **terms = ARENA_ARRAY(o->arena, Node *, most);
+    const char **places = ARENA_ARRAY(o->arena, const char *, most);
     int count = 0;
     for (int i = 0; i < d->match_count; i++) {
-        if (relations)
-            TRY(add_relations(d, d->matches[i], terms + count, diag));
-        else if (form == ATTENTION_map)
-            TRY(map_term(terms + count, d, d->matches[i], diag));
-        else
-            TRY(linear_attention_term(terms + count, d, d->matches[i], diag));
-        if (terms[count]) count += each;
+        const DistillMatch match = d->matches[i];
+        int added = 0;
+        TRY(attention_terms(terms + count, &added, d, match, diag));
+        for (int j = 0; j < added; j++)
+            places[count++] =
+                arena_printf(o->arena, "%s.%d%s", match.student_stack, match.student,
+                             j && !relations ? ".cross" : "");
     }
-    if (count == 0) {
-        step_fail_option(d->objective.ctx, "attention_form", diag,
-                         "match: the student's layers have no linear attention");
-        diag_hint(diag, "attention_to_t2r gives it to them");
-        return STATUS_MODEL;
-    }
+    if (count == 0) return fail_no_linear(d, diag);
+    if (!relations) objective_tell(o, "attention", places, terms, count);
     return add_over_layers(d, "attention", d->losses.attention, terms, count,
                            !relations && d->options->over_layers == OVER_LAYERS_SUM,
                            diag);
@@ -524,7 +429,7 @@ Status distill_check_predictions(Distill *d, Diag *diag) {
 static Node *prediction_mask(const Distill *d) {
     const Graph *graph = d->objective.graph;
     return d->masked ? graph_find_input(graph, "masked_positions")
-                     : find_padding(graph, graph_output(graph, OUTPUT_LOGITS));
+                     : distill_padding(graph, graph_output(graph, OUTPUT_LOGITS));
 }
 
 /* What the loss of predictions reads beside both of them: which rows count; of spans

@@ -1,7 +1,8 @@
 /* Distillation: what the parts of pass distill share.
  *
  * distill.c holds the options and puts the objective together; distill_match.c finds what
- * is compared with what; distill_losses.c builds the losses. */
+ * is compared with what; distill_losses.c builds the losses, distill_linear.c those of
+ * linear attention. */
 #ifndef COMPRESS_PASSES_DISTILL_DISTILL_OBJECTIVE_H
 #define COMPRESS_PASSES_DISTILL_DISTILL_OBJECTIVE_H
 
@@ -12,7 +13,9 @@ typedef enum AttentionForm {
     ATTENTION_preset,
     ATTENTION_relation, /* cross-entropy of relations of queries, keys, values */
     ATTENTION_map,      /* squared difference of attention scores */
-    ATTENTION_match     /* cross-entropy of linear against softmax attention */
+    ATTENTION_match,    /* cross-entropy of linear against softmax attention */
+    ATTENTION_output    /* squared error of linear attention's output, relative to
+                           the size of softmax attention's */
 } AttentionForm;
 typedef enum HiddenForm {
     HIDDEN_preset,
@@ -97,6 +100,17 @@ Status distill_teacher_exit(Node **out, Distill *distill, const Exit *exit, Diag
 /* Adds the attention and hidden losses over the matched layers. */
 Status distill_add_attention(Distill *distill, Diag *diag);
 Status distill_add_hidden(Distill *distill, Diag *diag);
+
+/* The mask of padding for values [N, T, ...] of the training graph; NULL when nothing is
+ * padded. */
+Node *distill_padding(const Graph *graph, const Node *x);
+
+/* The losses of the student's linear attention against the teacher's softmax attention in
+ * a pair of layers, by the attention form: of self-attention, and by form `output` of
+ * cross-attention (the second). None where the student's layer has no linear attention.
+ * `terms` has room for 2. Fails with STATUS_MODEL when the two sides do not fit. */
+Status distill_linear_terms(Node **terms, int *count, Distill *distill,
+                            DistillMatch match, Diag *diag);
 
 /* Whether a loss compares predictions of student and teacher. */
 bool distill_compares_predictions(const Distill *distill);

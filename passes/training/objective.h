@@ -23,6 +23,9 @@ typedef struct Objective {
     double weight[OBJECTIVE_PARTS];
     const char *part_name[OBJECTIVE_PARTS];
     int part_count;
+    Node **detail; /* see objective_tell */
+    const char *detail_of, *const *detail_place;
+    int detail_count;
     const char *dev_metric;  /* measured while it is trained; NULL = none */
     LabelLossOptions labels; /* of objective_add_labels: what was found out before it */
     LowRank low_rank;        /* updates that are trained in place of matrices */
@@ -64,6 +67,11 @@ Status objective_ask_teacher(Batches **out, Objective *objective, const Batches 
 /* Adds a scalar to the objective under a name for reports; weight 0 leaves it out. */
 Status objective_add_part(Objective *objective, const char *name, Node *part,
                           double weight, Diag *diag);
+
+/* Lets the step's record say what each of the scalars that part `name` is made of, one
+ * for each place, was over the last epoch. Both lists live as long as the objective. */
+void objective_tell(Objective *objective, const char *name, const char *const *places,
+                    Node **terms, int count);
 
 /* Which exits a loss is about; a model without early exits has the last one only. */
 #define OBJECTIVE_EXITS "all|last|early"

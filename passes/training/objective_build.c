@@ -368,6 +368,29 @@ Status objective_add_part(Objective *o, const char *name, Node *part, double wei
     return STATUS_OK;
 }
 
+void objective_tell(Objective *o, const char *name, const char *const *places,
+                    Node **terms, int count) {
+    o->detail_of = name;
+    o->detail_place = places;
+    o->detail = terms;
+    o->detail_count = count;
+}
+
+/* What a part is made of: "layers": [{place: decoder.0, attention: 0.1}, ...]. */
+static void record_details(const Objective *o, const TrainReport *report) {
+    PassContext *ctx = o->ctx;
+    if (o->detail_count == 0) return;
+    Tree *list = tree_new(ctx->arena, TREE_LIST, LOC_NONE);
+    for (int i = 0; i < o->detail_count; i++) {
+        Tree *map = tree_add_map(ctx->arena, list);
+        tree_put_string(ctx->arena, map, "place",
+                        arena_strdup(ctx->arena, o->detail_place[i]));
+        tree_put_real(ctx->arena, map, o->detail_of,
+                      report->part_loss[o->part_count + i]);
+    }
+    tree_append(ctx->arena, ctx->record, "layers", LOC_NONE, list);
+}
+
 /* What priors add, and the weights that have none. */
 static void record_prior(const Objective *o, const TrainReport *report) {
     PassContext *ctx = o->ctx;
@@ -431,6 +454,7 @@ static void record_training(const Objective *o, const TrainOptions *options,
         tree_put_real(ctx->arena, ctx->record,
                       arena_printf(ctx->arena, "loss_%s", o->part_name[i]),
                       report->part_loss[i]);
+    record_details(o, report);
     if (prior) record_prior(o, report);
     if (o->dev_metric) record_development(o, report);
     Tree *curve = tree_new(ctx->arena, TREE_LIST, LOC_NONE);
@@ -613,6 +637,30 @@ static Status add_low_rank(Objective *o, TrainOptions *options, Diag *diag) {
     return STATUS_OK;
 }
 
+/* What training computes: the loss, then `count` scalars whose means are reported, with
+ * their names: the parts, and what one of them is made of. */
+typedef struct Scalars {
+    Node **nodes;
+    const char **names; /* without the loss */
+    int count;
+} Scalars;
+
+static Scalars scalars_of(const Objective *o, Node *loss) {
+    const size_t most = (size_t)o->part_count + (size_t)o->detail_count + 1;
+    Scalars s = {ARENA_ARRAY(o->arena, Node *, most),
+                 ARENA_ARRAY(o->arena, const char *, most), 0};
+    s.nodes[0] = loss;
+    for (int i = 0; i < o->part_count; i++) {
+        s.names[s.count] = o->part_name[i];
+        s.nodes[++s.count] = o->part[i];
+    }
+    for (int i = 0; i < o->detail_count; i++) {
+        s.names[s.count] = o->detail_place[i];
+        s.nodes[++s.count] = o->detail[i];
+    }
+    return s;
+}
+
 Status objective_train(Objective *o, const char *data_name, const TrainOptions *given,
                        Diag *diag) {
     PassContext *ctx = o->ctx;
@@ -621,10 +669,9 @@ Status objective_train(Objective *o, const char *data_name, const TrainOptions *
     Batches *data = NULL, *more = NULL;
     TRY(add_low_rank(o, options, diag));
     TRY(node_add_sum(&loss, o->graph, o->part, o->weight, o->part_count, diag));
-    Node *roots[OBJECTIVE_PARTS + 1] = {loss};
-    for (int i = 0; i < o->part_count; i++) roots[1 + i] = o->part[i];
+    Scalars scalars = scalars_of(o, loss);
     const DataUse use = {
-        .graph = o->graph, .roots = roots, .root_count = 1 + o->part_count};
+        .graph = o->graph, .roots = scalars.nodes, .root_count = 1 + scalars.count};
     const Status fits = step_data(ctx, data_name, &use, &data, diag);
     if (fits == STATUS_MODEL && data) objective_hint_labels(o, data, diag);
     TRY(fits);
@@ -643,13 +690,13 @@ Status objective_train(Objective *o, const char *data_name, const TrainOptions *
     if (ctx->plan) return plan_training(o, loss, options, diag);
     warn_options(o, data_name, data, given, diag);
     TRY(objective_ask_teacher(&more, o, data, diag));
-    options->part_names = o->part_name;
+    options->part_names = scalars.names;
     options->keeper = ctx->keeper;
     options->measure = options->dev ? &dev.measure : NULL;
     TrainReport report = {0};
     Status status =
-        train(o->graph, loss, o->part, o->part_count, more ? more : data, options,
-              ctx->seed, ctx->threads, ctx->watch, ctx->arena, &report, diag);
+        train(o->graph, loss, scalars.nodes + 1, scalars.count, more ? more : data,
+              options, ctx->seed, ctx->threads, ctx->watch, ctx->arena, &report, diag);
     batches_destroy(more);
     TRY(place_prior(o, options, status, diag));
     TRY(take_weights(o, options, diag));

@@ -81,6 +81,23 @@ static double naive_mean_squared_error(const Problem *p) {
     return mean_of_rows(p, squared_row);
 }
 
+static double naive_relative_squared_error(const Problem *p) {
+    const int64_t samples = p->type[0].dim[0], size = type_count(&p->type[0]) / samples;
+    const int64_t width = p->type[0].dim[p->type[0].rank - 1];
+    double sum = 0;
+    for (int64_t i = 0; i < samples; i++) {
+        double error = 0, square = 0;
+        for (int64_t j = i * size; j < (i + 1) * size; j++) {
+            if (p->integer[2] && !p->integer[2][j / width]) continue;
+            const double x = p->value[0][j], t = p->value[1][j];
+            error += (x - t) * (x - t);
+            square += t * t;
+        }
+        if (square > 0) sum += error / square;
+    }
+    return sum / (double)samples;
+}
+
 /* Targets are any numbers here: the formula is linear in them. */
 static double binary_row(const Problem *p, const double *z, const double *t, int64_t n) {
     const BinaryCrossEntropyAttrs *a = p->node->attrs;
@@ -312,6 +329,11 @@ static const struct {
     {{"mean_squared_error", "", "3x5x9 3x5x9 m3x5"}, naive_mean_squared_error},
     {{"mean_squared_error", "", "2x3x4x5 2x3x4x5 i2x3x4<2"}, naive_mean_squared_error},
     {{"mean_squared_error", "", "3x5 3x5 i3<1"}, naive_mean_squared_error},
+    {{"relative_squared_error", "", "9x67 9x67"}, naive_relative_squared_error},
+    {{"relative_squared_error", "", "3x5x9 3x5x9 m3x5"}, naive_relative_squared_error},
+    {{"relative_squared_error", "", "2x3x4x5 2x3x4x5 i2x3x4<2"},
+     naive_relative_squared_error},
+    {{"relative_squared_error", "", "3x5 3x5 i3<1"}, naive_relative_squared_error},
     {{"cosine_distance", "", "9x67 9x67"}, naive_cosine_distance},
     {{"cosine_distance", "", "3x5x9 =0"}, naive_cosine_distance},
     {{"cosine_distance", "", "3x5x9 3x5x9 m3x5"}, naive_cosine_distance},
@@ -514,6 +536,8 @@ static void test_infer_refuses(void **state) {
         {"mean_squared_error", "", "3x5x7 3x5x6"},
         {"mean_squared_error", "", "5xT 5xT"},
         {"mean_squared_error", "", "3x5x7 3x5x7 3x5"},
+        {"relative_squared_error", "", "3x5x7 3x5x6"},
+        {"relative_squared_error", "", "3x5x7 3x5x7 i3<2"},
         {"cosine_distance", "", "3x5 3x5 i5<2"},
         {"cosine_distance", "", "5 5"},
         {"attention_map_mse", "heads=3", "2x5x8 2x5x8 2x5x6 2x5x6"},

@@ -34,6 +34,10 @@ static const Row ROWS[] = {
     {{"mean_squared_error", "", "2x5x7 !2x5x7 m2x5"},
      0.446613587976445,
      {0.0659172065564342}},
+    /* (((x - t)**2 * m).sum((1, 2)) / (t**2 * m).sum((1, 2))).mean() */
+    {{"relative_squared_error", "", "2x5x7 !2x5x7 m2x5"},
+     0.877082505415155,
+     {0.174845544178943}},
     /* (1 - cosine_similarity(x, t, -1))[m].mean() */
     {{"cosine_distance", "", "2x5x7 !2x5x7 m2x5"},
      0.445596756568222,

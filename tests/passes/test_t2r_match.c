@@ -1,5 +1,5 @@
-/* Form `match` of distill: the loss at rate 0 against plain loops, and that training
- * lowers it and changes feature maps alone. */
+/* Forms `match` and `output` of distill: the loss at rate 0 against plain loops, and that
+ * training lowers it and changes feature maps alone. */
 #include "tests/passes/distill_fixture.h"
 
 enum { HEADS = 2, HEAD = WIDTH / HEADS, FEATURES = 6 };
@@ -105,6 +105,82 @@ static void test_value(void **state) {
     model_destroy(teacher);
 }
 
+/* What linear attention over features `x` gives of values [rows, HEADS HEAD]; free it. */
+static double *plain_attention(double *const x[2], const double *v, double eps) {
+    double *out = malloc(sizeof *out * SAMPLES * TOKENS * WIDTH);
+    for (int at = 0; at < SAMPLES * TOKENS * WIDTH; at++) {
+        const int row = at / WIDTH, n = row / TOKENS, head = at % WIDTH / HEAD;
+        double sum = 0, weights = 0;
+        for (int j = 0; j < sentence_length(n); j++) {
+            const double a = dot(x[0], x[1], n, row % TOKENS, j, head, FEATURES);
+            sum += a * v[(n * TOKENS + j) * WIDTH + at % WIDTH];
+            weights += a;
+        }
+        out[at] = sum / fmax(weights, eps);
+    }
+    return out;
+}
+
+/* The mean over sentences of their squared error over the teacher's squares. */
+static double output_loss(Model *student, int s, Model *teacher, int t, bool own) {
+    double *theirs = role_value(teacher, t, ROLE_ATTENTION), *ours, loss = 0;
+    if (own) {
+        ours = role_value(student, s, ROLE_ATTENTION);
+    } else {
+        double *q = role_value(teacher, t, ROLE_Q), *k = role_value(teacher, t, ROLE_K);
+        double *v = role_value(teacher, t, ROLE_V);
+        double *x[2] = {plain_features(student, s, q, 1 / sqrt(HEAD)),
+                        plain_features(student, s, k, 1)};
+        ours = plain_attention(x, v, 0.2);
+        double *const all[] = {q, k, v, x[0], x[1]};
+        for (int i = 0; i < 5; i++) free(all[i]);
+    }
+    for (int n = 0; n < SAMPLES; n++) {
+        double error = 0, size = 0;
+        for (int i = 0; i < sentence_length(n) * WIDTH; i++) {
+            const double y = ours[n * TOKENS * WIDTH + i];
+            const double want = theirs[n * TOKENS * WIDTH + i];
+            error += (y - want) * (y - want);
+            size += want * want;
+        }
+        loss += error / size / SAMPLES;
+    }
+    free(theirs);
+    free(ours);
+    return loss;
+}
+
+#define OUTPUT "preset: none, attention: 1, attention_form: output"
+
+/* What entry `i` of the record's layers says; its place is `place`. */
+static double layer_loss(Model *student, int i, const char *place) {
+    const Tree *entry = tree_get(last_record(student), "layers")->first;
+    while (i-- > 0) entry = entry->next;
+    assert_string_equal(tree_get(entry, "place")->string, place);
+    return number(entry, "attention");
+}
+
+static void test_output(void **state) {
+    (void)state;
+    Model *teacher = classifier(3, 2);
+    Model *student = swapped(teacher, "{feature_size: 6, eps: 0.2, keep_softmax: [1]}");
+    for (int own = 0; own < 2; own++) {
+        const double first = output_loss(student, 0, teacher, 0, own);
+        const double last = output_loss(student, 2, teacher, 2, own);
+        distill_ok(student, teacher,
+                   own ? STILL OUTPUT ", match_on: student" : STILL OUTPUT);
+        expect_near(recorded(student, "loss_attention"), first + last);
+        expect_near(layer_loss(student, 0, "encoder.0"), first);
+        expect_near(layer_loss(student, 1, "encoder.2"), last);
+        distill_ok(student, teacher, STILL OUTPUT ", over_layers: mean");
+        if (!own) expect_near(recorded(student, "loss_attention"), (first + last) / 2);
+    }
+    assert_true(fabs(output_loss(student, 2, teacher, 2, true) -
+                     output_loss(student, 2, teacher, 2, false)) > 1e-4);
+    model_destroy(student);
+    model_destroy(teacher);
+}
+
 static bool is_map(const Storage *storage) {
     return strstr(storage->name, "feature_map") != NULL;
 }
@@ -136,11 +212,14 @@ static void test_training(void **state) {
     (void)state;
     expect_trained(STEPS MATCH);
     expect_trained(STEPS MATCH ", match_on: student, only: [\"*.feature_map.*\"]");
+    expect_trained(STEPS OUTPUT);
+    expect_trained(STEPS OUTPUT ", match_on: student, only: [\"*.feature_map.*\"]");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_value),
+        cmocka_unit_test(test_output),
         cmocka_unit_test(test_training),
     };
     return cmocka_run_group_tests_name("matching attention", tests, NULL, NULL);
