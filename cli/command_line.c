@@ -30,6 +30,8 @@ static const Flag flags[] = {
      F_STRING(Flags, preprocessor,
               "preprocessor_config.json of images; the model's if not given")},
     {"output", "FILE", F_STRING(Flags, output, "file to write"), 'o'},
+    {"force", NULL,
+     F_BOOL(Flags, force, "let what is written replace any file, also one that is read")},
     {"set", "KEY=VALUE",
      F_STRINGS(Flags, set,
                "change a key of the recipe, as in passes.0.distill.epochs=3; "

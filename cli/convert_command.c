@@ -35,7 +35,11 @@ static Status bind_output(ModelOutput *output, const Cli *cli, Diag *diag) {
     for (int i = 0; i < flags->option.count; i++)
         TRY(put_option(cli->arena, map, flags->option.items[i], diag));
     TRY(output_bind(output, cli->arena, map, STATUS_USAGE, diag));
-    return output_path_check(cli->arena, "OUTPUT", output, diag);
+    TRY(output_path_check(cli->arena, "OUTPUT", output, diag));
+    const char *items[] = {cli->args[0], flags->config, flags->names};
+    const StringList read = {items, sizeof items / sizeof *items};
+    if (flags->force) return STATUS_OK;
+    return output_replace_check("OUTPUT", output->path, OUTPUT_MODEL, &read, diag);
 }
 
 /* The model to convert: a path that says all, or weights with a configuration. */

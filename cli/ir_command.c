@@ -36,6 +36,9 @@ Status command_ir(const Cli *cli, Diag *diag) {
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, "--values",
                          "expected IR text, which --dot and --svg do not print");
     TRY(output_check(cli->arena, "--svg", flags->svg, diag));
+    if (!flags->force)
+        TRY(output_replace_check("--svg", flags->svg, OUTPUT_MARKUP,
+                                 &(StringList){cli->args, 1}, diag));
     TRY(model_load(&model, cli->args[0], ops_table(), false, diag));
     if (flags->svg) status = write_svg(model->graph, flags->svg, diag);
     if (status == STATUS_OK && (flags->dot || !flags->svg))

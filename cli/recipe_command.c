@@ -57,6 +57,7 @@ static Status open_session(Session *session, const Cli *cli, SessionOptions with
     with.env = flags->env;
     with.model = flags->model;
     with.output = flags->output;
+    with.force = flags->force;
     with.report = flags->report;
     with.events = flags->events;
     with.threads = flags->threads;

@@ -167,10 +167,22 @@ static Status check_flags(const Flags *flags, Diag *diag) {
     return STATUS_OK;
 }
 
+/* Checks the place of the results: it is none of what is read. */
+static Status check_output(Arena *arena, const Cli *cli, Diag *diag) {
+    const Flags *flags = &cli->flags;
+    const char *items[] = {cli->args[0], flags->input, flags->jsonl, flags->tokenizer};
+    const StringList read = {items, sizeof items / sizeof *items};
+    TRY(output_check(arena, "--output", flags->output, diag));
+    if (flags->force) return STATUS_OK;
+    TRY(output_replace_check("--output", flags->output, OUTPUT_TENSORS, &flags->image,
+                             diag));
+    return output_replace_check("--output", flags->output, OUTPUT_TENSORS, &read, diag);
+}
+
 static Status open_model(Execution *run, EarlyRun *early, const Cli *cli, Diag *diag) {
     const Flags *flags = &cli->flags;
     TRY(check_flags(flags, diag));
-    TRY(output_check(run->arena, "--output", flags->output, diag));
+    TRY(check_output(run->arena, cli, diag));
     TRY(model_load(&run->model, cli->args[0], ops_table(), true, diag));
     if (early) TRY(early_find(early, run->arena, run->model, cli->args[0], diag));
     const Task task = graph_task(run->model->graph);

@@ -19,6 +19,9 @@ Status command_vocabulary(const Cli *cli, Diag *diag) {
         return STATUS_USAGE;
     }
     TRY(output_check(cli->arena, "--output", flags->output, diag));
+    if (!flags->force)
+        TRY(output_replace_check("--output", flags->output, OUTPUT_JSON,
+                                 &(StringList){cli->args, 1}, diag));
     TRY(word_vocabulary_write(&report, flags->output, &options, diag));
     const double share = 100.0 * (double)report.covered / (double)report.words;
     printf("wrote %s, %s tokens: %s of %s different words, %.2f %% of %s in %s texts\n",

@@ -1,10 +1,15 @@
 /* Checks of outputs before long work starts. */
 #include "session/output_files.h"
 
+#include "exec/ops.h"
 #include "io/files/file.h"
 #include "io/files/outfolder.h"
+#include "io/formats/load.h"
+#include "io/formats/modelfile.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -50,6 +55,122 @@ Status output_path_check(Arena *arena, const char *what, const ModelOutput *outp
     if (output->format->is_ours)
         TRY(outfolder_check(path, output->format->is_ours, diag));
     return check_writable(what, path_folder(arena, path), diag);
+}
+
+/* ---- what may be replaced ---- */
+
+bool same_file(const char *a, const char *b) {
+    struct stat x, y;
+    Arena *arena = arena_create();
+    const char *last = strrchr(a, '/'), *other = strrchr(b, '/');
+    if (stat(a, &x) != 0 || stat(b, &y) != 0) {
+        const bool named = strcmp(last ? last + 1 : a, other ? other + 1 : b) == 0;
+        if (!named || stat(path_folder(arena, a), &x) != 0 ||
+            stat(path_folder(arena, b), &y) != 0)
+            x.st_ino = y.st_ino + 1;
+    }
+    arena_destroy(arena);
+    return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* Whether both are there, and writing `path` would replace `read`: it is the same file or
+ * folder, or one in it. */
+static bool would_replace(const char *path, const char *read) {
+    char *target = realpath(path, NULL), *input = realpath(read, NULL);
+    bool replaces = false;
+    if (target && input) {
+        const size_t length = strlen(target);
+        const bool inside = strncmp(target, input, length) == 0 &&
+                            (input[length] == 0 || input[length] == '/');
+        replaces = inside || same_file(target, input);
+    }
+    free(target);
+    free(input);
+    return replaces;
+}
+
+/* The first bytes of a file; their number. */
+static size_t read_start(const char *path, unsigned char *bytes, size_t most) {
+    FILE *file = fopen(path, "rbe");
+    const size_t got = file ? fread(bytes, 1, most, file) : 0;
+    if (file) fclose(file);
+    return got;
+}
+
+/* Whether a file is text: formats of models have control characters at their start. */
+static bool begins_as_text(const char *path) {
+    unsigned char start[64];
+    const size_t count = read_start(path, start, sizeof start);
+    for (size_t i = 0; i < count; i++)
+        if ((start[i] < ' ' && !strchr("\t\n\r\f", start[i])) || start[i] == 0)
+            return false;
+    return true;
+}
+
+/* An HDF5 file may be anything, a data set say: it is a model if it reads as one. */
+static bool is_model(const char *path) {
+    const ModelFormat *format = model_format_of(path);
+    if (!format || !modelfile_probe(path)) return format && !begins_as_text(path);
+    Model *model = NULL;
+    Diag *none = diag_create();
+    const bool reads = model_load(&model, path, ops_table(), false, none) == STATUS_OK;
+    model_destroy(model);
+    diag_destroy(none);
+    return reads;
+}
+
+/* A length, the header's, and the header, which is JSON. */
+static bool is_tensors(const char *path) {
+    unsigned char start[9];
+    return read_start(path, start, sizeof start) == sizeof start && start[7] == 0 &&
+           start[8] == '{';
+}
+
+/* Whether the first character of a text is one of these. */
+static bool begins_with(const char *path, const char *characters) {
+    unsigned char start[256];
+    const size_t count = read_start(path, start, sizeof start);
+    size_t i = 0;
+    while (i < count && strchr(" \t\r\n", start[i]) && start[i]) i++;
+    return i < count && start[i] && strchr(characters, start[i]);
+}
+
+static bool is_of_kind(const char *path, OutputKind kind) {
+    switch (kind) {
+    case OUTPUT_MODEL: return is_model(path);
+    case OUTPUT_TENSORS: return is_tensors(path);
+    case OUTPUT_JSON: return begins_with(path, "{");
+    case OUTPUT_MARKUP: return begins_with(path, "<#");
+    }
+    return false;
+}
+
+Status output_replace_check(const char *what, const char *path, OutputKind kind,
+                            const StringList *read, Diag *diag) {
+    static const char *const NAMES[] = {
+        [OUTPUT_MODEL] = "a model file",
+        [OUTPUT_TENSORS] = "a safetensors file",
+        [OUTPUT_JSON] = "a JSON file",
+        [OUTPUT_MARKUP] = "a file of this kind",
+    };
+    static const char HINT[] =
+        "name another file, or give --force to replace what is there";
+    struct stat info;
+    if (!path || stat(path, &info) != 0) return STATUS_OK;
+    for (int i = 0; i < read->count; i++) {
+        if (!read->items[i] || !would_replace(path, read->items[i])) continue;
+        diag_fail(diag, STATUS_IO, LOC_FILE(path), what,
+                  "expected another place than that of '%s', which is read",
+                  read->items[i]);
+        diag_hint(diag, HINT);
+        return STATUS_IO;
+    }
+    if (!S_ISREG(info.st_mode) || info.st_size == 0 || is_of_kind(path, kind))
+        return STATUS_OK; /* of folders output_path_check has looked at every file */
+    diag_fail(diag, STATUS_IO, LOC_FILE(path), what,
+              "expected %s to replace, or none, found something else", NAMES[kind]);
+    diag_hint(diag, HINT);
+    return STATUS_IO;
 }
 
 ModelOutput output_of_failed(Arena *arena, const ModelOutput *output) {

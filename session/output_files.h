@@ -13,6 +13,25 @@ Status output_check(Arena *arena, const char *what, const char *path, Diag *diag
 Status output_path_check(Arena *arena, const char *what, const ModelOutput *output,
                          Diag *diag);
 
+/* What kind of file is written. */
+typedef enum OutputKind {
+    OUTPUT_MODEL,   /* in any format, file or folder */
+    OUTPUT_TENSORS, /* safetensors */
+    OUTPUT_JSON,    /* an object, or one in each line */
+    OUTPUT_MARKUP   /* HTML, SVG, Markdown */
+} OutputKind;
+
+/* Whether two paths name one file: the same existing file, or the same name in one
+ * folder. */
+bool same_file(const char *a, const char *b);
+
+/* Checks that writing `path` loses nothing: what is there now, if anything, is empty or
+ * of the same kind, by its content, and none of the files in `read`, nor, for a folder,
+ * what holds one; NULLs among them are left out. `path` NULL is fine. Fails with
+ * STATUS_IO. */
+Status output_replace_check(const char *what, const char *path, OutputKind kind,
+                            const StringList *read, Diag *diag);
+
 /* The output as it is where its model has failed a gate: under another name,
  * NAME.failed.h5 for NAME.h5, in the arena. */
 ModelOutput output_of_failed(Arena *arena, const ModelOutput *output);

@@ -33,6 +33,7 @@ typedef struct SessionOptions {
     const char *output;      /* path for the model, in place of all of the recipe's */
     const char *report;      /* file for the report as JSON; "-" = standard output */
     const char *events;      /* file for events as JSON Lines, likewise */
+    bool force;              /* outputs may replace what is no model, and what is read */
     int64_t threads;         /* in place of the recipe's */
     bool resume;             /* go on with the run whose checkpoint is there */
     bool no_checkpoint;      /* keep none, whatever the recipe says */

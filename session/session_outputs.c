@@ -7,22 +7,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Whether two paths name one file: the same existing file, or the same name in one
- * folder. */
-static bool same_file(const char *a, const char *b) {
-    struct stat x, y;
-    Arena *arena = arena_create();
-    const char *last = strrchr(a, '/'), *other = strrchr(b, '/');
-    if (stat(a, &x) != 0 || stat(b, &y) != 0) {
-        const bool named = strcmp(last ? last + 1 : a, other ? other + 1 : b) == 0;
-        if (!named || stat(path_folder(arena, a), &x) != 0 ||
-            stat(path_folder(arena, b), &y) != 0)
-            x.st_ino = y.st_ino + 1;
-    }
-    arena_destroy(arena);
-    return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
 static bool is_standard(const char *path) {
     return strcmp(path, "-") == 0;
 }
@@ -51,12 +35,59 @@ static Status check_told(const Session *session, const char *flag, const char *p
     return taken ? fail_told(flag, "the model's output", diag) : STATUS_OK;
 }
 
+/* ---- what the run reads ---- */
+
+/* Adds every text of a tree that names a file or folder beside the recipe: what is not
+ * one is of no account, as nothing is there that could be replaced. */
+static void add_texts(StringList *read, Session *session, const Tree *tree) {
+    Arena *arena = session->arena;
+    for (const Tree *value = tree->first; value; value = value->next)
+        add_texts(read, session, value);
+    if (tree->kind != TREE_STRING || !*tree->string) return;
+    const char *path = path_join(arena, session->recipe.folder, tree->string);
+    struct stat info;
+    if (stat(path, &info) != 0) return;
+    const char **items = ARENA_ARRAY(arena, const char *, (size_t)read->count + 1);
+    for (int i = 0; i < read->count; i++) items[i] = read->items[i];
+    items[read->count++] = path;
+    read->items = items;
+}
+
+/* Files and folders that a run reads: the recipe, its models and data sets, whatever else
+ * the recipe names. */
+static StringList find_read(Session *session) {
+    const SessionOptions *options = &session->options;
+    const char **items = ARENA_ARRAY(session->arena, const char *, 3);
+    items[0] = options->recipe, items[1] = options->model, items[2] = options->input;
+    StringList read = {.items = items, .count = 3};
+    const Tree *recipe = session->recipe.source;
+    for (const Tree *value = recipe ? recipe->first : NULL; value; value = value->next) {
+        const bool written =
+            strcmp(value->key, "output") == 0 || strcmp(value->key, "checkpoint") == 0;
+        const bool replaced = options->model && strcmp(value->key, "model") == 0;
+        if (!written && !replaced) add_texts(&read, session, value);
+    }
+    return read;
+}
+
+/* Whether what an output replaces may go. */
+static Status check_replaced(Session *session, const char *what, const char *path,
+                             OutputKind kind, const StringList *read, Diag *diag) {
+    if (session->options.force) return STATUS_OK;
+    return output_replace_check(what, path, kind, read, diag);
+}
+
+/* ---- report and events ---- */
+
 /* Checks the report's place, so that it can be written however the run ends. */
 static Status check_report(Session *session, Diag *diag) {
     const char *path = session->options.report;
     if (session->may_report || !path) return STATUS_OK;
     if (!is_standard(path)) TRY(output_check(session->arena, "--report", path, diag));
     TRY(check_told(session, "--report", path, diag));
+    if (!is_standard(path))
+        TRY(check_replaced(session, "--report", path, OUTPUT_JSON, &(StringList){0},
+                           diag));
     session->may_report = true;
     return STATUS_OK;
 }
@@ -68,6 +99,9 @@ static Status open_events(Session *session, Diag *diag) {
     if (report && (strcmp(path, report) == 0 || is_one_file(path, report)))
         return fail_told("--events", "the report's", diag);
     TRY(check_told(session, "--events", path, diag));
+    if (!is_standard(path) && path_is_file(path))
+        TRY(check_replaced(session, "--events", path, OUTPUT_JSON, &(StringList){0},
+                           diag));
     return events_open(&session->events, path, diag);
 }
 
@@ -82,13 +116,19 @@ Status session_check_outputs(Session *session, Diag *diag) {
     const SessionOptions *options = &session->options;
     Arena *arena = session->arena;
     TRY(session_check_told(session, diag));
+    const StringList read = session->output_count > 0 && !options->force
+                                ? find_read(session)
+                                : (StringList){0};
     for (int i = 0; i < session->output_count; i++) {
         const ModelOutput *output = &session->outputs[i];
         const char *what = options->output ? "--output" : "output";
         const ModelOutput failed = output_of_failed(arena, output);
         TRY(output_path_check(arena, what, output, diag));
-        if (session->recipe.keep == KEEP_ON_FAILURE)
+        TRY(check_replaced(session, what, output->path, OUTPUT_MODEL, &read, diag));
+        if (session->recipe.keep == KEEP_ON_FAILURE) {
             TRY(output_path_check(arena, what, &failed, diag));
+            TRY(check_replaced(session, what, failed.path, OUTPUT_MODEL, &read, diag));
+        }
         for (int j = 0; j < i; j++)
             if (same_file(session->outputs[j].path, output->path))
                 return diag_fail(diag, STATUS_RECIPE, output->at, "output",
