@@ -7,11 +7,12 @@
  *
  * MODEL is a file or folder of a model, or the configuration of one (NAME.json), whose
  * weights are drawn then. TOKENS is the length of every text, 0 for images. Prints the
- * median and best time of a batch and the process's peak memory. A repeat (of 5) is
- * BATCHES (5) batches: a run of so many more minus a run without them, so that planning
- * and allocation do not count; before the first there is one that does not count. Forward
- * runs share out batches among threads (let BATCHES be a multiple of them), training
- * shares out the samples of one.
+ * median and best time of a batch, of forward runs the median of the processors' time as
+ * well, and the process's peak memory. A repeat (of 5) is BATCHES (5) batches, without
+ * planning, allocation and packing; before the first there is one that does not count.
+ * Training shares out the samples of a batch among threads, forward runs share out
+ * batches (let BATCHES be a multiple of the threads); where there are fewer than 8 in all
+ * their weights are packed in every product, as they would be.
  *
  * decode: TOKENS tokens one by one behind a context of CONTEXT others; the median of a
  * token. prompt: PROMPTS times a prompt of LENGTH tokens, up to the logits of its last
@@ -52,6 +53,12 @@ typedef struct Bench {
     int precision; /* of training */
     Diag *diag;
 } Bench;
+
+/* When the first round of batches was done, by the clock and of the processors. */
+typedef struct Meter {
+    int64_t samples, first;
+    double start, processor_start;
+} Meter;
 
 static void require(Status status, Diag *diag) {
     if (status == STATUS_OK) return;
@@ -136,20 +143,28 @@ static double time_steps(const Bench *b, int steps) {
     return now() - start;
 }
 
-static Status ignore(void *self, const Fetch *what, const float *const *values,
-                     const void *const *columns, Diag *diag) {
-    (void)self, (void)what, (void)values, (void)columns, (void)diag;
+static Status meter_count(void *self, const Fetch *what, const float *const *values,
+                          const void *const *columns, Diag *diag) {
+    (void)values, (void)columns, (void)diag;
+    Meter *meter = self;
+    meter->samples += what->n;
+    if (meter->samples == meter->first) {
+        meter->start = now();
+        meter->processor_start = processor_now();
+    }
     return STATUS_OK;
 }
 
-static double time_forward(const Bench *b, int batches) {
+/* One batch for each thread, then those that are timed. */
+static double time_forward(const Bench *b, double *processor) {
     Node *logits = graph_output(b->model->graph, "logits");
-    const double start = now();
+    Meter meter = {.first = b->batch * b->threads};
     require(forward_batches(b->model->graph, &logits, 1, &b->noise.base,
-                            b->batch * batches, b->batch, b->threads, NULL, ignore, NULL,
-                            b->diag),
+                            b->batch * (b->threads + b->batches), b->batch, b->threads,
+                            NULL, meter_count, &meter, b->diag),
             b->diag);
-    return now() - start;
+    *processor = processor_now() - meter.processor_start;
+    return now() - meter.start;
 }
 
 static Model *load(const char *path, Arena *arena, Diag *diag) {
@@ -181,18 +196,24 @@ static void measure_batches(Bench *b, bool training) {
         require(label_loss_add(&b->loss, graph, graph_output(graph, "logits"),
                                &(LabelLossOptions){0}, b->diag),
                 b->diag);
-    const int least = b->loss ? 1 : b->threads, most = least + b->batches;
-    noise_init(&b->noise, graph, b->batch * most, b->tokens);
+    noise_init(&b->noise, graph, b->batch * (b->threads + b->batches), b->tokens);
     double *times = memory_alloc((size_t)b->repeats + 1, sizeof *times);
+    double *processor = memory_alloc((size_t)b->repeats + 1, sizeof *processor);
     for (int i = -1; i < b->repeats; i++) {
-        double seconds[2];
-        for (int k = 0; k < 2; k++)
-            seconds[k] = b->loss ? time_steps(b, k ? most : least)
-                                 : time_forward(b, k ? most : least);
-        if (i >= 0) times[i] = (seconds[1] - seconds[0]) / b->batches;
+        const int k = i < 0 ? 0 : i;
+        times[k] = b->loss ? time_steps(b, 1 + b->batches) - time_steps(b, 1)
+                           : time_forward(b, &processor[k]);
+        times[k] /= b->batches;
+        processor[k] /= b->batches;
     }
-    print_times(times, b->repeats, "");
+    sort_numbers(processor, (size_t)b->repeats);
+    char more[64] = "";
+    if (!b->loss)
+        snprintf(more, sizeof more, "processor %.3f ms, ",
+                 1e3 * processor[b->repeats / 2]);
+    print_times(times, b->repeats, more);
     free(times);
+    free(processor);
 }
 
 /* `count` tokens one by one behind a context, or, `prompts`, so many times a prompt. */

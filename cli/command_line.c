@@ -58,10 +58,9 @@ static const Flag flags[] = {
      F_CHOICE(Flags, processor, PROCESSOR_NAMES,
               "the same bytes on every processor that has v2, v3 or v4 of x86-64")},
     {"products", "LIBRARY",
-     F_CHOICE(
-         Flags, products, PRODUCTS_NAMES,
-         "what multiplies matrices in inference: openblas; packed, our own loops with "
-         "weights packed once; onednn, if it is there")},
+     F_CHOICE(Flags, products, PRODUCTS_NAMES,
+              "what multiplies with weights in inference: packed, our own loops (auto); "
+              "openblas; onednn, if it is there")},
     {"prompt", "TEXT",
      F_STRING(Flags, prompt, "text to go on from, or sentence to translate",
               .empty = true)},

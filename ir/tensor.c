@@ -4,6 +4,7 @@
 
 #include "ir/arena.h"
 #include "ir/half.h"
+#include "ir/mapped.h"
 #include "ir/quantised.h"
 
 #include <stdatomic.h>
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 /* ---- buffers ---- */
@@ -28,7 +30,7 @@ typedef struct Digest {
 
 struct Buf {
     atomic_int references;
-    bool owned;
+    bool owned, file;
     void *data;
     size_t bytes;
     void (*release)(void *data, size_t bytes);
@@ -97,6 +99,25 @@ Status buf_create(Buf **out, size_t bytes, Diag *diag) {
 
 Buf *buf_wrap(const void *data, size_t bytes, void (*release)(void *data, size_t bytes)) {
     return buf_new((void *)(uintptr_t)data, bytes, false, release);
+}
+
+Buf *buf_wrap_file(const void *data, size_t bytes,
+                   void (*release)(void *data, size_t bytes)) {
+    Buf *buf = buf_wrap(data, bytes, release);
+    buf->file = true;
+    return buf;
+}
+
+bool buf_is_file(const Buf *buf) {
+    return buf && buf->file;
+}
+
+void buf_drop_pages(const Buf *buf, size_t offset, size_t bytes) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t start = (uintptr_t)buf->data + offset, end = start + bytes;
+    const uintptr_t first = (start + page - 1) / page * page, last = end / page * page;
+    if (buf->file && first < last)
+        madvise((void *)first, last - first, MADV_DONTNEED); /* a wish */
 }
 
 Buf *buf_retain(Buf *buf) {

@@ -117,7 +117,7 @@ static Status open_encoder(Seq2Seq *model, Diag *diag) {
     const Node *ids = graph_find_input(g->graph, "input_ids");
     if (ids) model->source_limit = plan_index_limit(plan, ids);
     plan_destroy(plan);
-    return params_create_packed(&model->params, g->graph, diag);
+    return params_create_packed(&model->params, g->graph, 1, diag); /* or a few */
 }
 
 Status seq2seq_create(Seq2Seq **out, Graph *graph, const Seq2SeqOptions *options,

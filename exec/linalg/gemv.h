@@ -74,6 +74,13 @@ void matrix_pack_int8(const Matrix *matrix, const int8_t *q, const float *scale,
 /* Scales of the rows of q8 and int8, and zeros up to a whole panel. */
 const float *matrix_scales(const Matrix *matrix);
 
+/* Panels that are packed at once while they are multiplied, at most, and the bytes that
+ * floats of K columns take for that, for weights_times (exec/loops/loops.h). */
+enum { ROOM_PANELS = 2 };
+static inline size_t matrix_room_bytes(int64_t columns) {
+    return (size_t)columns * ROOM_PANELS * PANEL_ROWS * sizeof(float);
+}
+
 /* Columns of panels at any distance, for panels_times (exec/loops/loops.h). */
 typedef struct Panels {
     const float *w;

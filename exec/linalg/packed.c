@@ -6,10 +6,19 @@
 
 enum { WEIGHT = 1 }; /* operand of linear and of embedding */
 
+/* Numbers of few bits share scales along the rows that are stored; what is rounded with
+ * x goes by the plain kernel. */
+static bool can_turn(const Node *node, const LinearAttrs *attrs) {
+    const Storage *storage = node->in[WEIGHT]->storage;
+    return attrs->act == LINEAR_ACT_FLOAT && storage &&
+           !dtype_is_quantised(storage->tensor.dtype);
+}
+
 int packed_form_of(const Node *node, int operand) {
     if (operand != WEIGHT || node->op != &op_linear) return -1;
     const LinearAttrs *attrs = node->attrs;
-    if (attrs->transposed || attrs->round) return -1;
+    if (attrs->round) return -1;
+    if (attrs->transposed) return can_turn(node, attrs) ? PACKED_TURNED : -1;
     return attrs->act == LINEAR_ACT_I8 ? PACKED_WHOLE : PACKED_WEIGHTS;
 }
 
@@ -24,6 +33,7 @@ StepWeights packed_kind(const Tensor *tensor, int form) {
 
 /* All dimensions but the first are columns, as linear has them. */
 Matrix packed_matrix(const Tensor *tensor, int form) {
+    if (form == PACKED_TURNED) return matrix_of(tensor, true, STEP_F32);
     Matrix matrix = matrix_of(tensor, false, packed_kind(tensor, form));
     matrix.rows = tensor->dim[0];
     matrix.columns = matrix.rows > 0 ? tensor_count(tensor) / matrix.rows : 0;

@@ -2,15 +2,17 @@
  *
  * Quantised weights that a linear multiplies with are packed once, and what reads them
  * otherwise decides whether they are kept as floats beside that. So are others where
- * exec/linalg/products.h says so. */
+ * exec/linalg/products.h says so, unless exec/run/params.h leaves them as they are, to be
+ * packed while they are multiplied. */
 #ifndef COMPRESS_EXEC_LINALG_PACKED_H
 #define COMPRESS_EXEC_LINALG_PACKED_H
 
 #include "exec/linalg/gemv.h"
 #include "ir/graph.h"
 
-/* Forms that a linear reads: with x as it is, and with x rounded to 8 bits. */
-enum { PACKED_WEIGHTS, PACKED_WHOLE, PACKED_FORMS };
+/* Forms that a linear reads: with x as it is, with weights that are stored transposed
+ * (floats alone), and with x rounded to 8 bits. */
+enum { PACKED_WEIGHTS, PACKED_TURNED, PACKED_WHOLE, PACKED_FORMS };
 
 /* A set of them. */
 typedef unsigned PackedForms;

@@ -10,7 +10,7 @@
 #define VARIABLE "COMPRESS_PRODUCTS"
 
 /* Asked for where nothing but a graph is at hand; written before anything is computed. */
-static Products chosen = PRODUCTS_OPENBLAS;
+static Products chosen = PRODUCTS_PACKED;
 
 Status products_choose(Products products, Diag *diag) {
     const char *given = getenv(VARIABLE);
@@ -19,13 +19,15 @@ Status products_choose(Products products, Diag *diag) {
             products = PRODUCTS_ONEDNN;
         else if (strcmp(given, "packed") == 0)
             products = PRODUCTS_PACKED;
-        else if (strcmp(given, "openblas") != 0)
+        else if (strcmp(given, "openblas") == 0)
+            products = PRODUCTS_OPENBLAS;
+        else
             return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
                              "environment variable %s: expected openblas, onednn or "
                              "packed, found \"%s\"",
                              VARIABLE, given);
     }
-    chosen = products == PRODUCTS_PACKED ? PRODUCTS_PACKED : PRODUCTS_OPENBLAS;
+    chosen = products == PRODUCTS_OPENBLAS ? PRODUCTS_OPENBLAS : PRODUCTS_PACKED;
     if (products != PRODUCTS_ONEDNN) return STATUS_OK;
     if (processor_fixed())
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,

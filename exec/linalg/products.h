@@ -1,7 +1,9 @@
-/* What multiplies the rows of linears in float where no gradient is wanted: OpenBLAS,
- * oneDNN with weights packed once (exec/linalg/onednn.h), or our own loops with weights
- * packed once (exec/linalg/packed.h). Everything else in float is OpenBLAS's. Results
- * differ in last bits between them. */
+/* What multiplies the rows of linears in float where no gradient is wanted: our own loops
+ * with packed weights (exec/linalg/packed.h), OpenBLAS, or oneDNN with weights packed
+ * once (exec/linalg/onednn.h). Everything else in float is OpenBLAS's. Results differ in
+ * last bits between them. Those of our loops are one sum in order of the columns, with
+ * fused steps where the processor has them (AVX2 with FMA, AVX-512: the same bytes), and
+ * depend neither on threads nor on the rows that are computed together. */
 #ifndef COMPRESS_EXEC_LINALG_PRODUCTS_H
 #define COMPRESS_EXEC_LINALG_PRODUCTS_H
 
@@ -10,7 +12,7 @@
 #include <stdbool.h>
 
 /* Names as in --products; auto is what the environment variable COMPRESS_PRODUCTS names,
- * and otherwise OpenBLAS. */
+ * and otherwise packed, as it is for a program that chooses nothing. */
 #define PRODUCTS_NAMES "auto|openblas|onednn|packed"
 typedef enum Products {
     PRODUCTS_AUTO,

@@ -48,7 +48,8 @@ struct Matrix; /* exec/linalg/gemv.h */
  * linear gets those packed, embedding reads its storage. */
 typedef struct View {
     void *data;
-    const struct Matrix *packed; /* NULL = not packed */
+    const struct Matrix *packed; /* NULL = not packed; without data: floats at `data`,
+                                    packed in scratch while they are multiplied */
     int rank;
     int64_t dim[RANK_MAX]; /* all bound, > 0 */
     int64_t count;

@@ -131,11 +131,17 @@ static double flops(const Call *call) {
 }
 
 #ifndef REAL_IS_DOUBLE
-/* Weights of int8 round the rows by themselves. */
+/* Weights of int8 round the rows by themselves; floats may not be packed yet. */
 static void multiply_packed(const Call *call) {
     const View *x = &call->in[0], *b = &call->in[2];
     const Matrix *w = call->in[1].packed;
     const int64_t M = view_last(&call->out);
+    if (!w->data) {
+        REAL_FN(weights_times)
+        (w, call->in[1].data, is_transposed(call->attrs), b->data, x->data, w->columns,
+         call->out.data, M, view_rows(x), call->scratch);
+        return;
+    }
     REAL_FN(matrix_times)
     (w, 0, M, b->data, w->kind == STEP_INT8 ? x->data : rows_of_x(call), w->columns,
      call->out.data, M, view_rows(x));

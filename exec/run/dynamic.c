@@ -157,7 +157,8 @@ static Status dynamic_run(Dynamic *d, Graph *graph, Node *const *exits, int exit
     TRY(feed_check(graph, exits, exit_count, sweep->data, sizes, diag));
     TRY(cut_open(&d->cut, graph, exits, exit_count, diag));
     cut_plan(&d->cut, sweep->data, sizes);
-    TRY(params_create_packed(&d->params, d->cut.graph, diag));
+    TRY(params_create_packed(&d->params, d->cut.graph,
+                             lanes_chunks(sweep->total, sweep->chunk), diag));
     d->memory = memory_alloc((size_t)lanes_count(d->lanes), sizeof *d->memory);
     for (int i = 0; i < lanes_count(d->lanes); i++)
         TRY(open_lane(&d->memory[i], d, sweep, diag));

@@ -53,7 +53,8 @@ static Status forward_run(Forward *f, Graph *graph, LaneSweep *sweep,
     f->plans = plan_cache_create(graph, sweep->data, &options, PLAN_CACHE_BYTES);
     f->values = memory_alloc((size_t)f->result_count + 1, sizeof *f->values);
     f->memory = memory_alloc((size_t)lanes_count(f->lanes), sizeof *f->memory);
-    TRY(params_create_packed(&f->params, graph, diag));
+    TRY(params_create_packed(&f->params, graph, lanes_chunks(sweep->total, sweep->chunk),
+                             diag));
     for (int i = 0; i < lanes_count(f->lanes); i++) {
         TRY(feed_open(&f->memory[i].feed, sweep->data, sweep->chunk, diag));
         TRY(workspace_create(&f->memory[i].workspace, diag));

@@ -4,6 +4,7 @@
 #include "exec/linalg/products.h"
 #include "exec/plan/weight_layout.h"
 #include "exec/run/rounded.h"
+#include "ir/mapped.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@ typedef struct Slot {
     const void *data;
     int64_t offset;
     PackedForms forms; /* in which packed products read it */
+    bool later;        /* not packed: products do it, from the floats at `data` */
     Matrix packed[PACKED_FORMS];
     Buf *packed_data[PACKED_FORMS];
     OnednnMatrix *onednn;
@@ -31,6 +33,7 @@ struct Params {
     Buf *flat; /* with `train` */
     Rounded *rounded;
     int64_t gradient_count;
+    size_t room_bytes;
 };
 
 /* To doubles, or to integers of 32 bits, which must hold them. */
@@ -53,15 +56,19 @@ static Status convert(Tensor *out, const Storage *storage, DType dtype, Diag *di
     return STATUS_OK;
 }
 
+/* Whether a tensor's bytes are what kernels read. */
+static bool is_in_place(const Tensor *tensor, DType dtype) {
+    return tensor->dtype == dtype &&
+           (uintptr_t)tensor_data(tensor) % dtype_bytes(dtype) == 0;
+}
+
 /* The storage's weights as kernels read them: shared when they are so already. */
 static Status hold_storage(Slot *slot, Precision precision, Diag *diag) {
     const Tensor *tensor = &slot->storage->tensor;
     DType dtype = precision == PRECISION_F64 ? DTYPE_F64 : DTYPE_F32;
     if (!dtype_is_real(tensor->dtype)) dtype = DTYPE_I32;
-    const bool usable = tensor->dtype == dtype &&
-                        (uintptr_t)tensor_data(tensor) % dtype_bytes(dtype) == 0;
     Status status = STATUS_OK;
-    if (usable)
+    if (is_in_place(tensor, dtype))
         slot->held = tensor_retain(tensor);
     else if (dtype == DTYPE_F32)
         status = tensor_to_f32(&slot->held, tensor, diag);
@@ -71,18 +78,44 @@ static Status hold_storage(Slot *slot, Precision precision, Diag *diag) {
     return status;
 }
 
+/* Bytes of weights that are not in mapped files. */
+static size_t own_bytes(const Graph *graph) {
+    size_t bytes = 0;
+    for (int i = 0; i < graph->storage_count; i++)
+        if (!buf_is_file(graph->storages[i]->tensor.buf))
+            bytes += tensor_bytes(&graph->storages[i]->tensor);
+    return bytes;
+}
+
+/* In which forms the storage is read, and whether packing is left to products. Rows that
+ * are rounded have no scratch for that. */
+static void choose_forms(Slot *slot, const Graph *graph, int64_t runs) {
+    const Tensor *tensor = &slot->storage->tensor;
+    const bool cheap = buf_is_file(tensor->buf) || own_bytes(graph) <= PARAMS_COPY_BYTES;
+    slot->forms = packed_forms(graph, slot->storage);
+    slot->later =
+        !(cheap && runs >= PARAMS_OFTEN) && is_in_place(tensor, DTYPE_F32) &&
+        (slot->forms & (PACKED_IN(PACKED_WEIGHTS) | PACKED_IN(PACKED_TURNED))) &&
+        !(slot->forms & PACKED_IN(PACKED_WHOLE));
+}
+
 /* Packs the storage's weights in every form that somebody reads. */
-static Status pack_storage(Slot *slot, Diag *diag) {
+static Status pack_storage(Params *params, Slot *slot, Diag *diag) {
     const Tensor *tensor = &slot->storage->tensor;
     for (int form = 0; form < PACKED_FORMS; form++) {
         if (!(slot->forms & PACKED_IN(form))) continue;
         Matrix *matrix = &slot->packed[form];
         *matrix = packed_matrix(tensor, form);
+        const size_t room = matrix_room_bytes(matrix->columns);
+        if (slot->later && room > params->room_bytes) params->room_bytes = room;
+        if (slot->later) continue;
         TRY(buf_create(&slot->packed_data[form], matrix_bytes(matrix), diag));
         void *data = (void *)(uintptr_t)buf_data(slot->packed_data[form]);
-        matrix_pack(matrix, tensor, false, data);
+        matrix_pack(matrix, tensor, form == PACKED_TURNED, data);
         matrix->data = data;
     }
+    if (slot->forms && !slot->later && !slot->data && !(slot->forms & PACKED_ROWS))
+        buf_drop_pages(tensor->buf, tensor->offset, tensor_bytes(tensor));
     return STATUS_OK;
 }
 
@@ -125,7 +158,8 @@ static Status gather(Params *params, Graph *graph, Diag *diag) {
     return STATUS_OK;
 }
 
-static Status params_fill(Params *params, Graph *graph, ParamsUse use, Diag *diag) {
+static Status params_fill(Params *params, Graph *graph, ParamsUse use, int64_t runs,
+                          Diag *diag) {
     const bool train = use == PARAMS_TRAIN;
     for (int i = 0; i < graph->storage_count; i++) {
         const Storage *storage = graph->storages[i];
@@ -145,22 +179,22 @@ static Status params_fill(Params *params, Graph *graph, ParamsUse use, Diag *dia
     if (train) TRY(gather(params, graph, diag));
     for (int i = 0; i < params->count; i++) {
         Slot *slot = &params->slots[i];
-        if (use == PARAMS_PACKED) slot->forms = packed_forms(graph, slot->storage);
-        if (!slot->forms || (slot->forms & PACKED_FLOATS))
+        if (use == PARAMS_PACKED) choose_forms(slot, graph, runs);
+        if (!slot->forms || slot->later || (slot->forms & PACKED_FLOATS))
             TRY(hold_storage(slot, params->precision, diag));
-        TRY(pack_storage(slot, diag));
+        TRY(pack_storage(params, slot, diag));
         if (use == PARAMS_PACKED) TRY(pack_onednn(slot, graph, diag));
     }
     return STATUS_OK;
 }
 
 static Status create(Params **out, Graph *graph, Precision precision, ParamsUse use,
-                     Diag *diag) {
+                     int64_t runs, Diag *diag) {
     Params *params = memory_alloc(1, sizeof *params);
     atomic_init(&params->references, 1);
     params->precision = precision;
     params->slots = memory_alloc((size_t)graph->storage_count + 1, sizeof *params->slots);
-    Status status = params_fill(params, graph, use, diag);
+    Status status = params_fill(params, graph, use, runs, diag);
     if (status == STATUS_OK)
         *out = params;
     else
@@ -170,11 +204,15 @@ static Status create(Params **out, Graph *graph, Precision precision, ParamsUse 
 
 Status params_create(Params **out, Graph *graph, Precision precision, bool train,
                      Diag *diag) {
-    return create(out, graph, precision, train ? PARAMS_TRAIN : PARAMS_PLAIN, diag);
+    return create(out, graph, precision, train ? PARAMS_TRAIN : PARAMS_PLAIN, 0, diag);
 }
 
-Status params_create_packed(Params **out, Graph *graph, Diag *diag) {
-    return create(out, graph, PRECISION_F32, PARAMS_PACKED, diag);
+Status params_create_packed(Params **out, Graph *graph, int64_t runs, Diag *diag) {
+    return create(out, graph, PRECISION_F32, PARAMS_PACKED, runs, diag);
+}
+
+size_t params_room_bytes(const Params *params) {
+    return params->room_bytes;
 }
 
 int64_t params_packed_bytes(const Graph *graph) {
@@ -184,13 +222,14 @@ int64_t params_packed_bytes(const Graph *graph) {
         if (!storage) continue;
         const Tensor *tensor = &storage->tensor;
         const PackedForms forms = packed_forms(graph, storage);
+        const bool whole = dtype_is_quantised(tensor->dtype);
         for (int form = 0; form < PACKED_FORMS; form++)
-            if (forms & PACKED_IN(form)) {
+            if (whole && (forms & PACKED_IN(form))) {
                 const Matrix matrix = packed_matrix(tensor, form);
                 bytes += matrix_bytes(&matrix);
             }
-        if (forms & PACKED_ROWS) bytes += tensor_bytes(tensor);
-        if (!forms || (forms & PACKED_FLOATS))
+        if (whole && (forms & PACKED_ROWS)) bytes += tensor_bytes(tensor);
+        if (!whole || !forms || (forms & PACKED_FLOATS))
             bytes += (size_t)tensor_count(tensor) * sizeof(float);
     }
     return (int64_t)bytes;

@@ -20,13 +20,24 @@ Status params_create(Params **out, Graph *graph, Precision precision, bool train
                      Diag *diag);
 
 /* The same for inference in f32 alone, which no backward run follows and during which no
- * weights change: quantised storages that only products and look-ups read stay quantised
- * (exec/linalg/packed.h says when), so that params_data gives NULL for them. */
-Status params_create_packed(Params **out, Graph *graph, Diag *diag);
+ * weights change: storages that only products and look-ups read are kept packed, and as
+ * they are stored (exec/linalg/packed.h says when), so that params_data gives NULL for
+ * them. Quantised ones always. Floats that lie in memory as they are multiplied: where
+ * the graph will be run about PARAMS_OFTEN times or more and a second copy is cheap;
+ * otherwise every product packs them, to the same bytes of results. It is cheap in mapped
+ * files, whose pages are given back where nobody else reads them, and where all that lies
+ * elsewhere takes no more than PARAMS_COPY_BYTES. */
+enum { PARAMS_OFTEN = 8 };
+#define PARAMS_COPY_BYTES ((size_t)64 << 20)
+Status params_create_packed(Params **out, Graph *graph, int64_t runs, Diag *diag);
+
+/* Bytes of scratch that products need which pack their weights, beside what a plan says.
+ */
+size_t params_room_bytes(const Params *params);
 
 /* Bytes of weights that params_create_packed makes a graph run with: packed ones, those
- * that are looked up as they are stored, and float ones, mapped or not. From shapes
- * alone. */
+ * that are looked up as they are stored, and float ones, mapped or not, each counted once
+ * and without what fills a packed float matrix up to whole panels. From shapes alone. */
 int64_t params_packed_bytes(const Graph *graph);
 
 /* Frees what params_create allocated; trained weights stay with the graph. */

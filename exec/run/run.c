@@ -84,6 +84,11 @@ static void *value_data(const Bind *bind, const PlanNode *node) {
     return buffer_data(bind, node->value);
 }
 
+/* Behind all that the plan lays out. */
+static char *room_data(const Bind *bind) {
+    return bind->base + bind->plan->bytes;
+}
+
 /* A forward call, or what a backward call shares with it. */
 static void lay_call(Bind *bind, BoundCall *step, const PlanNode *node,
                      void (*run)(const Call *), int scratch) {
@@ -91,17 +96,18 @@ static void lay_call(Bind *bind, BoundCall *step, const PlanNode *node,
     step->node = node;
     step->run = run;
     plan_call(&step->call, in, bind->plan, node);
+    step->call.scratch = buffer_data(bind, scratch);
     for (int j = 0; j < node->in_count; j++) {
         if (node->in[j].node < 0) continue;
         const PlanNode *operand = &bind->plan->nodes[node->in[j].node];
         in[j].data = value_data(bind, operand);
         in[j].packed = params_packed(bind->params, node->node, j);
+        if (in[j].packed && !in[j].packed->data) step->call.scratch = room_data(bind);
         in[j].onednn = params_onednn(bind->params, node->node, j);
         in[j].rounded = params_rounded(bind->params, operand->node->storage);
     }
     step->call.out.data = value_data(bind, node);
     step->call.aux = buffer_data(bind, node->aux);
-    step->call.scratch = buffer_data(bind, scratch);
 }
 
 /* Gradient of one operand; that of weights is set at run time. */
@@ -156,12 +162,12 @@ Status workspace_bind(Workspace *workspace, const Plan *plan, const Params *para
     if (plan->precision != params_precision(params))
         return diag_fail(diag, STATUS_INTERNAL, LOC_NONE, NULL,
                          "plan and weights differ in precision");
-    if (!workspace->buf || buf_bytes(workspace->buf) < plan->bytes) {
+    const size_t bytes = plan->bytes + params_room_bytes(params);
+    if (!workspace->buf || buf_bytes(workspace->buf) < bytes) {
         buf_release(workspace->buf); /* first: both need not exist at once */
         workspace->buf = NULL;
         workspace->current = -1;
-        const size_t bytes = plan->bytes > 0 ? plan->bytes : PLAN_ALIGNMENT;
-        TRY(buf_create(&workspace->buf, bytes, diag));
+        TRY(buf_create(&workspace->buf, bytes > 0 ? bytes : PLAN_ALIGNMENT, diag));
     }
     int chosen = 0;
     while (chosen < BINDS && (workspace->binds[chosen].plan != plan ||

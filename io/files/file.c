@@ -2,6 +2,7 @@
 #include "io/files/file.h"
 
 #include "io/files/guard.h"
+#include "ir/mapped.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -55,7 +56,7 @@ Status file_map(Buf **out, const char *path, Diag *diag) {
         return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot map: %s",
                          strerror(code));
     guard_add(data, bytes, path);
-    *out = buf_wrap(data, bytes, file_unmap);
+    *out = buf_wrap_file(data, bytes, file_unmap);
     return STATUS_OK;
 }
 

@@ -26,7 +26,7 @@ static Status trial_open(Trial *trial, Graph *graph, Diag *diag) {
     memcpy(options.sizes, measure_sizes, sizeof options.sizes);
     plan_fit_sizes(graph, trial->results, graph->output_count, options.sizes);
     TRY(plan_create(&trial->plan, graph, &options, diag));
-    TRY(params_create_packed(&trial->params, graph, diag));
+    TRY(params_create_packed(&trial->params, graph, PARAMS_OFTEN, diag));
     TRY(workspace_create(&trial->workspace, diag));
     return workspace_bind(trial->workspace, trial->plan, trial->params, diag);
 }

@@ -130,6 +130,25 @@ static void check_range(const Case *c, int64_t first, int64_t last, int64_t coun
         }
 }
 
+/* Weights that are packed while they are multiplied: the same bytes. */
+static void check_later(const Case *c, int64_t count, const float *whole) {
+    static float y[COUNT * ROW];
+    Matrix matrix = c->matrix;
+    matrix.data = NULL;
+    float *room = zeros(matrix_room_bytes(c->K));
+    for (int i = 0; i < COUNT * ROW; i++) y[i] = 77;
+    c->loops->weights_times(&matrix, tensor_data(&c->weight), c->transposed, c->bias,
+                            c->x, c->K, y, ROW, count, room);
+    for (int64_t t = 0; t < COUNT; t++)
+        for (int64_t r = 0; r < ROW; r++) {
+            const bool written = t < count && r < c->M;
+            const float want = written ? whole[t * ROW + r] : 77;
+            if (memcmp(&y[t * ROW + r], &want, sizeof want) != 0)
+                fail_msg("row %lld of vector %lld differs", (long long)r, (long long)t);
+        }
+    free(room);
+}
+
 static void check_case(Case *c) {
     static float whole[COUNT * ROW];
     for (int64_t t = 0; t < COUNT; t++) /* one by one */
@@ -148,6 +167,8 @@ static void check_case(Case *c) {
             for (int64_t last = first + 1; last <= c->M; last += 23)
                 check_range(c, first, last, count, whole);
     check_range(c, 0, c->M, COUNT, whole);
+    for (int64_t count = 1; c->kind == STEP_F32 && count <= COUNT; count++)
+        check_later(c, count, whole);
 }
 
 /* Calls `check` with the loops of every level that this processor has. */
@@ -173,6 +194,22 @@ static void check_products(const Loops *loops) {
 static void test_products(void **state) {
     (void)state;
     for_levels(check_products);
+}
+
+/* Sums in order of k, with fused steps in both sets: the same bytes. */
+static void test_levels(void **state) {
+    (void)state;
+    static float y[2][COUNT * ROW];
+    if (!processor_has(PROCESSOR_V3) || !processor_has(PROCESSOR_V4)) skip();
+    for (int way = 0; WAYS[way].kind == STEP_F32; way++) {
+        Case c;
+        case_open(&c, 150, 79, way);
+        for (int i = 0; i < 2; i++)
+            loops_at(i ? PROCESSOR_V4 : PROCESSOR_V3)
+                ->matrix_times(&c.matrix, 0, c.M, c.bias, c.x, c.K, y[i], ROW, COUNT);
+        assert_memory_equal(y[0], y[1], sizeof y[0]);
+        case_close(&c);
+    }
 }
 
 /* Keys and values of attention: panels at any distance. */
@@ -261,9 +298,8 @@ static void test_pack_int8(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),
-        cmocka_unit_test(test_panels),
-        cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_products),  cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_panels),    cmocka_unit_test(test_rounding),
         cmocka_unit_test(test_pack_int8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

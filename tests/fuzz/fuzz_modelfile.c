@@ -26,7 +26,7 @@ static void read_model(const char *path, bool check_hashes, Diag *diag) {
     fuzz_expect(graph_verify(model->graph, STATUS_MODEL, diag) == STATUS_OK,
                 "a model that verifies");
     read_storages(model->graph);
-    if (params_create_packed(&params, model->graph, diag) == STATUS_OK)
+    if (params_create_packed(&params, model->graph, PARAMS_OFTEN, diag) == STATUS_OK)
         params_destroy(params);
     model_destroy(model);
 }
