@@ -5,6 +5,7 @@
 #include "exec/ops/kernel_math.h"
 #include "exec/ops/lanes.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Tokens of a chunk when the node does not say, by measurement: work inside a chunk grows
@@ -30,6 +31,28 @@ static void open_scratch(LinearAttention *a, const Call *call) {
     a->d_scores = carve(a, call, scores);
     a->states = carve(a, call, a->causal ? chunks * state : state);
     a->d_state = carve(a, call, state);
+    if (!a->window) return;
+    a->near_stride = LANES_ROUND_UP(a->chunk + a->window - 1);
+    a->near_values = carve(a, call, (a->chunk + a->window - 1) * a->stride);
+    a->near_keys = carve(
+        a, call,
+        node_has(call->node, LINEAR_MASK) ? (a->chunk + a->window - 1) * a->near : 0);
+    a->weights = carve(a, call, a->chunk * a->near_stride);
+    a->d_weights = carve(a, call, a->chunk * a->near_stride);
+    a->least = carve(a, call, a->chunk);
+}
+
+static void open_near(LinearAttention *a, const Call *call) {
+    const LinearAttentionAttrs *attrs = call->attrs;
+    if (!attrs->window) return;
+    a->window = attrs->window < a->keys ? attrs->window : a->keys;
+    a->near_width = call->in[LINEAR_NEAR_Q].dim[2];
+    a->near_end = call->in[LINEAR_NEAR_K].dim[2];
+    a->near = a->near_width / a->heads;
+    a->near_scale = (REAL)(attrs->scale > 0 ? attrs->scale : 1 / sqrt((double)a->near));
+    a->near_q = call_data(call, LINEAR_NEAR_Q);
+    a->near_k = call_data(call, LINEAR_NEAR_K);
+    a->gate = call_data(call, LINEAR_GATE);
 }
 
 void REAL_FN(linear_open)(LinearAttention *a, const Call *call) {
@@ -63,6 +86,7 @@ void REAL_FN(linear_open)(LinearAttention *a, const Call *call) {
     a->chunk = attrs->chunk > 0 ? attrs->chunk : narrow ? CHUNK_NARROW : CHUNK_WIDE;
     const int64_t longest = a->keys > a->queries ? a->keys : a->queries;
     if (a->chunk > longest) a->chunk = longest;
+    open_near(a, call);
     open_scratch(a, call);
 }
 
@@ -81,12 +105,14 @@ static void keep_keys(const LinearAttention *a, const int32_t *mask,
     source->k_stride = a->feature;
 }
 
-/* a->values = [v, 1], zeros where `mask` (NULL = none) is 0. */
-static void widen_values(const LinearAttention *a, const int32_t *mask, const REAL *v,
-                         int64_t count) {
+void REAL_FN(linear_values)(const LinearAttention *a, int64_t sample, int64_t group,
+                            int64_t first, int64_t count, REAL *values) {
     const size_t bytes = (size_t)a->value_head * sizeof(REAL);
+    const int32_t *mask = a->mask ? a->mask + sample * a->keys + first : NULL;
+    const REAL *v =
+        a->v + linear_at(a->keys, sample, first, a->v_width, group, a->value_head);
     for (int64_t j = 0; j < count; j++) {
-        REAL *to = a->values + j * a->stride;
+        REAL *to = values + j * a->stride;
         const bool kept = !mask || mask[j];
         if (kept)
             memcpy(to, v + j * a->v_width, bytes);
@@ -98,16 +124,16 @@ static void widen_values(const LinearAttention *a, const int32_t *mask, const RE
 
 LinearSource REAL_FN(linear_source)(const LinearAttention *a, int64_t sample,
                                     int64_t group, int64_t first) {
-    LinearSource source = {
-        .count = linear_count(a, a->keys, first), .k_stride = a->k_width, .v = a->values};
+    LinearSource source = {.first = linear_source_first(a, first),
+                           .skip = first < a->window ? a->window - first : 0,
+                           .count = linear_source_count(a, first),
+                           .k_stride = a->k_width,
+                           .v = a->values};
     if (source.count == 0) return source;
-    const int32_t *mask = a->mask ? a->mask + sample * a->keys + first : NULL;
-    source.k = a->k + linear_at(a->keys, sample, first, a->k_width, group, a->feature);
-    widen_values(a, mask,
-                 a->v +
-                     linear_at(a->keys, sample, first, a->v_width, group, a->value_head),
-                 source.count);
-    if (mask) keep_keys(a, mask, &source);
+    source.k =
+        a->k + linear_at(a->keys, sample, source.first, a->k_width, group, a->feature);
+    REAL_FN(linear_values)(a, sample, group, source.first, source.count, a->values);
+    if (a->mask) keep_keys(a, a->mask + sample * a->keys + source.first, &source);
     return source;
 }
 
@@ -119,9 +145,12 @@ void REAL_FN(linear_add)(const LinearAttention *a, const LinearSource *source, b
 
 void REAL_FN(linear_scores)(const LinearAttention *a, int64_t count, int64_t width,
                             const REAL *x, int64_t x_stride, const REAL *y,
-                            int64_t y_stride, int64_t keys, REAL *scores) {
-    gemm(false, true, count, keys, width, 1, x, x_stride, y, y_stride, 0, scores,
+                            int64_t y_stride, const LinearSource *source, REAL *scores) {
+    gemm(false, true, count, source->count, width, 1, x, x_stride, y, y_stride, 0, scores,
          a->chunk);
-    for (int64_t r = 0; r < count; r++)
-        for (int64_t j = r + 1; j < keys; j++) scores[r * a->chunk + j] = 0;
+    for (int64_t r = 0; r < count; r++) {
+        const int64_t seen = r - source->skip + 1;
+        for (int64_t j = seen > 0 ? seen : 0; j < source->count; j++)
+            scores[r * a->chunk + j] = 0;
+    }
 }

@@ -5,7 +5,10 @@
  * b [k] of each head, the same for queries and keys.
  *
  * Zhang et al., The Hedgehog & the Porcupine, ICLR 2024: phi(x) = [softmax(W x),
- * softmax(-W x)] is as spiky as softmax attention. */
+ * softmax(-W x)] is as spiky as softmax attention.
+ *
+ * Zhang et al., LoLCATs, 2024: the last keys keep softmax, beside the linear part, which
+ * has all older ones. */
 #include "passes/t2r/t2r.h"
 
 #include "ir/random.h"
@@ -23,6 +26,7 @@ typedef struct SwapOptions {
     bool bias, scale_query, share_qk, share_layers;
     int init;   /* MapInit */
     int rotary; /* RotaryChoice */
+    int64_t window;
     double eps;
     int64_t chunk;
     const char *data;
@@ -59,6 +63,10 @@ static const Field fields[] = {
         "and exp; positive has its own"),
     F_CHOICE(S, rotary, "keep|drop",
              "rotary positions: turn what the feature map reads, or leave them out"),
+    F_INT(
+        S, window, 0, 1000000,
+        "causal attention: the last keys, the token's own among them, that keep softmax "
+        "beside the linear part; 0 = none"),
     F_REAL(S, eps, 1e-12, 1e6, "smallest denominator"),
     F_INT(S, chunk, 0, 1000000, "tokens computed at once; 0 = by the widths"),
     F_STRING(S, data, "data set to measure the share of clamped denominators on",
@@ -82,6 +90,7 @@ typedef struct SwapSite {
     Node *in[2];         /* what the feature maps of queries and keys read */
     Node *projection[2]; /* the weights of their projections; NULL = another value */
     Node *weight[2], *bias[2];
+    int64_t window; /* 0 = none */
     int64_t heads, groups, width, features;
     int64_t rows;       /* of a head's map: features, of hedgehog half of them */
     int64_t parameters; /* added */
@@ -135,6 +144,12 @@ static Status check_list(const Swap *swap, const char *option, IntList list, Dia
 
 /* ---- whether they can be changed ---- */
 
+/* Keys come from other tokens than queries. */
+static bool is_cross(const SwapSite *site) {
+    const Node *attention = site->attention;
+    return attention->in[QUERY]->type.dim[1] != attention->in[KEY]->type.dim[1];
+}
+
 static Status fail_operand(const Swap *swap, const SwapSite *site, const char *operand,
                            Diag *diag) {
     const bool mixes = strncmp(operand, "mix_", 4) == 0;
@@ -168,6 +183,20 @@ static Status check_operands(const Swap *swap, const SwapSite *site, Diag *diag)
     return status;
 }
 
+/* Cross-attention has no keys that are nearer than others: it stays without a window. */
+static Status find_window(const Swap *swap, SwapSite *site, Diag *diag) {
+    const AttentionAttrs *attrs = site->attention->attrs;
+    site->window = is_cross(site) ? 0 : swap->options->window;
+    if (!site->window || attrs->causal) return STATUS_OK;
+    Status status = step_fail_option(
+        swap->ctx, "window", diag,
+        "%s: expected causal attention, found attention to later tokens", site->place);
+    diag_hint(diag,
+              "a window is of the tokens before: stack or layers chooses a decoder's, "
+              "window: 0 has none");
+    return status;
+}
+
 /* What a feature map is to read in place of an operand of attention. */
 static void find_input(const Swap *swap, SwapSite *site, int side) {
     Node *value = site->attention->in[side];
@@ -196,6 +225,7 @@ static Status add_site(Swap *swap, Node *attention, Diag *diag) {
     SwapSite *site = &swap->sites[swap->site_count++];
     *site = (SwapSite){.attention = attention, .place = t2r_place(swap->ctx, attention)};
     TRY(check_operands(swap, site, diag));
+    TRY(find_window(swap, site, diag));
     for (int side = 0; side < SIDES; side++) find_input(swap, site, side);
     const Type *q = &site->in[QUERY]->type;
     site->heads = attrs->heads;
@@ -234,10 +264,8 @@ static Status find_sites(Swap *swap, Diag *diag) {
 static const char *map_name(const Swap *swap, const SwapSite *site, int side,
                             const char *part) {
     const char *which = swap->options->share_qk ? "" : side == QUERY ? "_q" : "_k";
-    /* crosses where keys come from other tokens than queries */
-    const bool cross = site->in[QUERY]->type.dim[1] != site->in[KEY]->type.dim[1];
     return arena_printf(swap->graph->arena, "%s.%sfeature_map%s.%s", site->place,
-                        cross ? "cross_" : "", which, part);
+                        is_cross(site) ? "cross_" : "", which, part);
 }
 
 /* The site before this one that has the same projections; NULL when there is none. */
@@ -332,19 +360,38 @@ static Status map_side(Node **out, Swap *swap, const SwapSite *site, int side,
     return STATUS_OK;
 }
 
+/* Queries and keys of the window, those of softmax attention, and its gate. */
+static Status add_window(Swap *swap, SwapSite *site, Node **in, Diag *diag) {
+    if (!site->window) return STATUS_OK;
+    in[0] = site->attention->in[QUERY];
+    in[1] = site->attention->in[KEY];
+    site->parameters += site->heads;
+    return storage_create(
+        &in[2], swap->graph,
+        arena_printf(swap->graph->arena, "%s.feature_map.gate", site->place),
+        (Init){INIT_ZEROS, 0}, 1, &site->heads, diag);
+}
+
 static Status swap_site(Swap *swap, SwapSite *site, Diag *diag) {
     Node *attention = site->attention, *linear = NULL;
     const AttentionAttrs *attrs = attention->attrs;
-    Node *in[4] = {NULL, NULL, node_operand(attention, "v"),
+    Node *in[7] = {NULL, NULL, node_operand(attention, "v"),
                    node_operand(attention, "mask")};
     TRY(add_maps(swap, site, diag));
     for (int side = 0; side < SIDES; side++)
         TRY(map_side(&in[side], swap, site, side, diag));
-    TRY(node_add(&linear, swap->graph, attention, &op_linear_attention, in, in[3] ? 4 : 3,
-                 diag, "heads=%lld kv_heads=%lld causal=%s eps=%.17g chunk=%lld",
+    TRY(add_window(swap, site, in + 4, diag));
+    TRY(node_add(&linear, swap->graph, attention, &op_linear_attention, in,
+                 site->window ? 7
+                 : in[3]      ? 4
+                              : 3,
+                 diag,
+                 "heads=%lld kv_heads=%lld causal=%s eps=%.17g chunk=%lld window=%lld "
+                 "scale=%.17g",
                  (long long)attrs->heads, (long long)attrs->kv_heads,
                  attrs->causal ? "true" : "false", swap->options->eps,
-                 (long long)swap->options->chunk));
+                 (long long)swap->options->chunk, (long long)site->window,
+                 site->window ? attrs->scale : 0));
     node_place(swap->graph, linear, attention->stack, attention->layer, attention->role);
     graph_replace_uses(swap->graph, attention, linear);
     graph_erase(swap->graph, attention);
@@ -361,6 +408,7 @@ static void record_site(const Swap *swap, const SwapSite *site, Tree *list) {
     tree_put_int(arena, row, "kv_heads", site->groups);
     tree_put_int(arena, row, "features", site->features);
     tree_put_int(arena, row, "parameters_added", site->parameters);
+    if (site->window) tree_put_int(arena, row, "window", site->window);
     if (site->turned) tree_put_bool(arena, row, "rotary_dropped", true);
     tree_append(arena, list, NULL, LOC_NONE, row);
 }

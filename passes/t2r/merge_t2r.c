@@ -65,6 +65,21 @@ static Status check_map(const MapMerge *m, const MergeSite *site, Diag *diag) {
     return STATUS_OK;
 }
 
+/* A window reads queries and keys as they are before the map. */
+static Status check_window(const MapMerge *m, const MergeSite *site, Diag *diag) {
+    for (const Node *node = m->graph->first; node; node = node->next) {
+        if (!node_is(node, &op_linear_attention)) continue;
+        if (node->in[0] != site->map && node->in[1] != site->map) continue;
+        if (!((const LinearAttentionAttrs *)node->attrs)->window) continue;
+        return step_fail(m->ctx, diag,
+                         "%s: the window of linear attention reads queries and keys as "
+                         "they are before the feature map, which cannot become part of "
+                         "their projections",
+                         site->place);
+    }
+    return STATUS_OK;
+}
+
 /* The projection must be what the map reads, and the map its only reader. */
 static Status check_projection(const MapMerge *m, const MergeSite *site, Diag *diag) {
     const Node *source = site->map->in[0];
@@ -104,6 +119,7 @@ static Status add_site(MapMerge *m, Node *map, Diag *diag) {
                                     feature_halves(attrs->fn),
                         .place = t2r_place(m->ctx, map)};
     TRY(check_map(m, site, diag));
+    TRY(check_window(m, site, diag));
     TRY(check_projection(m, site, diag));
     site->weight = node_operand(site->projection, "weight");
     site->bias = node_operand(site->projection, "bias");

@@ -40,15 +40,21 @@ static Status find_mask(Probe *probe, PassContext *ctx, const Batches *data, Dia
                      t2r_place(ctx, probe->node), data->name);
 }
 
+/* With a window no token's denominator is clamped: its own key is near. */
+static bool is_clamped(const Node *node) {
+    return node_is(node, &op_linear_attention) &&
+           !((const LinearAttentionAttrs *)node->attrs)->window;
+}
+
 static Status find_probes(Probes *probes, PassContext *ctx, const Graph *graph,
                           const Batches *data, Diag *diag) {
     size_t count = 0;
     for (const Node *node = graph->first; node; node = node->next)
-        count += node_is(node, &op_linear_attention);
+        count += is_clamped(node);
     probes->items = ARENA_ARRAY(ctx->arena, Probe, count);
     probes->results = ARENA_ARRAY(ctx->arena, Node *, 2 * count);
     for (const Node *node = graph->first; node; node = node->next) {
-        if (!node_is(node, &op_linear_attention)) continue;
+        if (!is_clamped(node)) continue;
         const int i = probes->count++;
         probes->items[i].node = node;
         probes->results[2 * i] = node_operand(node, "q");

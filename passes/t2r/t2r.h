@@ -28,10 +28,10 @@ typedef struct T2rData {
     int64_t limit, batch_size; /* as in forward_batches */
 } T2rData;
 
-/* Adds list "clamped" to the step's record: for every linear attention of the graph the
- * share of its rows (one for each sample, token that no mask leaves out, and head) whose
- * denominator lies below eps, so that eps takes its place. When planning the data set is
- * checked and that is all. Fails as step_data does. */
+/* Adds list "clamped" to the step's record: for every linear attention of the graph
+ * without a window the share of its rows (one for each sample, token that no mask leaves
+ * out, and head) whose denominator lies below eps, so that eps takes its place. When
+ * planning the data set is checked and that is all. Fails as step_data does. */
 Status t2r_record_clamped(PassContext *ctx, Graph *graph, const T2rData *on, Diag *diag);
 
 #endif

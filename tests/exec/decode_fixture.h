@@ -180,6 +180,36 @@ static inline Model *hedgehog_model(void) {
     return model;
 }
 
+/* Puts a window, with queries and keys as softmax attention reads them and a gate, beside
+ * a layer's linear attention. */
+static inline void add_window(Model *model, int layer, int64_t window) {
+    Diag *diag = diag_create();
+    Node *node = graph_find(model->graph, "decoder", layer, ROLE_ATTENTION);
+    const LinearAttentionAttrs *attrs = node->attrs;
+    node_set_operand(model->graph, node, "near_q", node->in[0]->in[0]);
+    node_set_operand(model->graph, node, "near_k", node->in[1]->in[0]);
+    node_set_operand(model->graph, node, "gate",
+                     new_param(model, "gate", 1, (const int64_t[]){attrs->heads}));
+    assert_ok(node_set(model->graph, node, diag,
+                       "heads=%lld kv_heads=%lld causal=true eps=0.01 window=%lld",
+                       (long long)attrs->heads, (long long)attrs->kv_heads,
+                       (long long)window),
+              diag);
+    assert_ok(node_infer(node, diag), diag);
+    diag_destroy(diag);
+    draw_weights(model, 0.15);
+}
+
+/* Windows beside linear attention with shared heads: of one token, of fewer tokens than a
+ * chunk, and of more than the sequence has. */
+static inline Model *window_model(void) {
+    Model *model = hedgehog_model();
+    add_window(model, 0, 13);
+    add_window(model, 1, 1);
+    add_window(model, 2, 1000);
+    return model;
+}
+
 /* Softmax attention in the second of three layers. */
 static inline Model *mixed_model(void) {
     Model *model = gpt2_model();

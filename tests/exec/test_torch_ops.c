@@ -6,7 +6,7 @@
 #include "exec/linalg/blas.h"
 #include "tests/exec/grad_harness.h"
 
-enum { GRADIENTS = 4 };
+enum { GRADIENTS = 7 };
 
 typedef struct Row {
     Case at;
@@ -76,6 +76,14 @@ static const Row ROWS[] = {
     {{"linear_attention", "heads=4 kv_heads=2 eps=2.0", "2x7x12 2x7x6 2x7x10 m2x7"},
      -1.99702365466417,
      {1.88402298891395, -8.35231827122924, 2.04538081300797}},
+    /* near = (j <= i) & (j > i - 6) & m, far = (j <= i - 6) & m; s = (near_q @ near_k.mT
+     * * 0.8).masked_fill(~near, -inf); a = g.sigmoid() * (s - s.amax(-1, True)).exp() +
+     * (q @ k.mT) * far; a @ v / a.sum(-1, True) */
+    {{"linear_attention", "heads=4 kv_heads=2 causal=true window=6 scale=0.8 chunk=4",
+      "2x11x8 2x11x4 2x11x10 m2x11 2x11x12 2x11x6 4"},
+     7.36958866734915,
+     {13.0795720696532, 35.5890112982713, 41.5094747382641, 0, -9.74416617648741,
+      -1.68197488405791, -12.2118945929107}},
     /* -(p * (a / a.sum(-1, True).clamp(min=0.5)).clamp(min=1e-6).log()).sum(-1).mean() */
     {{"attention_match", "heads=4 kv_heads=2 eps=0.5 causal=true",
       "2x7x12 2x7x6 !2x7x8 !2x7x4 m2x7"},
@@ -151,7 +159,8 @@ static void expect(const Row *row, const char *what, const double *x, const Type
 
 static void check_row(const Row *row) {
     static const char *const NAMES[] = {"gradient 0", "gradient 1", "gradient 2",
-                                        "gradient 3"};
+                                        "gradient 3", "gradient 4", "gradient 5",
+                                        "gradient 6"};
     Problem p;
     assert_ok(problem_create(&p, &row->at), p.diag);
     fill(&p);

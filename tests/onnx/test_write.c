@@ -278,6 +278,19 @@ static void test_refused(void **state) {
                  "this op has no form in ONNX");
     model_destroy(model);
     diag_destroy(diag);
+    diag = diag_create();
+    model =
+        model_of("ir 1\n"
+                 "input input_ids : i32[N, T]\n"
+                 "param @e : f32[11, 8] init normal(0.1)\n"
+                 "%1 = embedding($input_ids, @e) : f32[N, T, 8] at embeddings\n"
+                 "%2 = linear_attention(%1, %1, %1, near_q=%1, near_k=%1) {causal=true "
+                 "window=4} : f32[N, T, 8] at decoder.0 as attention\n"
+                 "output last_hidden_state = %2\n");
+    expect_error(diag, onnx_check(model, &ONNX_DEFAULTS, diag), STATUS_MODEL,
+                 "expected linear attention without a window for ONNX");
+    model_destroy(model);
+    diag_destroy(diag);
 }
 
 /* Early exits: outputs of their own; or one If in the other, by the rule that the model

@@ -1,0 +1,30 @@
+/* The near window of linear attention: for query t the keys t - w < j <= t that take
+ * part, with s_j = scale near_q_t . near_k_j, m the largest of them and g =
+ * sigmoid(gate), have the weights p_j = g e^(s_j - m), which join the rows of
+ * linear_chunks.h as p v'. Kept is nothing: scores are at most chunk x (chunk + w - 1) at
+ * once, forward and again backward. */
+#ifndef COMPRESS_EXEC_OPS_LINEAR_NEAR_H
+#define COMPRESS_EXEC_OPS_LINEAR_NEAR_H
+
+#include "exec/ops/linear_chunks.h"
+
+/* Values, and with a mask keys, that the chunk of queries from `first` on has near, of
+ * one head of keys. */
+void REAL_FN(linear_near_load)(const LinearAttention *a, int64_t sample, int64_t group,
+                               int64_t first);
+
+/* a->rows += p v' for `count` queries of a head, or = with `add` false; a->least. */
+void REAL_FN(linear_near_add)(const LinearAttention *a, int64_t sample, int64_t head,
+                              int64_t first, int64_t count, bool add);
+
+/* Gradients, all to be added to; NULL = not wanted. */
+typedef struct NearGradients {
+    REAL *q, *k, *v, *gate;
+} NearGradients;
+
+/* Adds what `count` queries of a head and their window give, from the gradient of their
+ * rows in a->rows. */
+void REAL_FN(linear_near_backward)(const LinearAttention *a, int64_t sample, int64_t head,
+                                   int64_t first, int64_t count, const NearGradients *d);
+
+#endif
