@@ -10,7 +10,9 @@
 #include "io/formats/model_vocabulary.h"
 #include "io/tokenizers/unicode.h"
 #include "ir/model_parts.h"
+#include "ir/rewrite.h"
 #include "passes/evaluate/evaluate_tally.h"
+#include "session/labelled_rows.h"
 #include "session/user_inputs.h"
 
 #include <math.h>
@@ -32,8 +34,9 @@ typedef struct Measuring {
     Tokenizer *tokenizer;
     int32_t *tokens; /* of the text, `first` included */
     Batches *data;
-    Node *logits;
-    int labels; /* the column */
+    Graph *graph;  /* a copy, whose head sees the tokens that count */
+    Node *logits;  /* [N, M, V], or [N, T, V] where it sees all */
+    bool gathered; /* the former */
     Tally tally;
     RowScore *scores; /* of the rows of one run */
     int64_t capacity;
@@ -141,15 +144,15 @@ static Status open_data(Measuring *m, Diag *diag) {
 
 /* ---- the model ---- */
 
-static Status check_model(Measuring *m, Diag *diag) {
-    const Graph *graph = m->model->graph;
-    const Task task = graph_task(graph);
-    m->logits = graph_output(graph, OUTPUT_LOGITS);
+static Status open_model(Measuring *m, Diag *diag) {
+    const Task task = graph_task(m->model->graph);
+    m->graph = graph_copy(m->arena, m->model->graph);
+    m->logits = graph_output(m->graph, OUTPUT_LOGITS);
     if (task != TASK_NEXT_TOKEN || !m->logits || m->logits->type.rank != 3)
         return diag_fail(diag, STATUS_MODEL, LOC_FILE(m->name), NULL,
                          "expected a model that predicts the next token, found task %s",
                          task_name(task));
-    return STATUS_OK;
+    return labelled_rows_gather(&m->gathered, m->graph, m->logits, diag);
 }
 
 static Status add_token(Measuring *m, const RowScore *score, int32_t label, Diag *diag) {
@@ -165,12 +168,25 @@ static Status add_token(Measuring *m, const RowScore *score, int32_t label, Diag
     return STATUS_OK;
 }
 
+/* Rows of logits of a sample padded to so many tokens. */
+static int64_t row_count(const Measuring *m, const Batches *data, int64_t tokens) {
+    return m->gathered ? batches_masked(data, tokens) : tokens;
+}
+
+/* A part of the samples, and who measures them. */
+typedef struct Part {
+    Measuring *m;
+    Batches *data;
+    int labels; /* the column */
+} Part;
+
 /* ForwardSink. */
 static Status add_samples(void *self, const Fetch *what, const float *const *values,
                           const void *const *columns, Diag *diag) {
-    Measuring *m = self;
-    const int32_t *labels = columns[m->labels];
-    const int64_t count = what->n * what->tokens;
+    const Part *part = self;
+    Measuring *m = part->m;
+    const int32_t *labels = columns[part->labels];
+    const int64_t each = row_count(m, part->data, what->tokens), count = what->n * each;
     if (count > m->capacity) {
         m->capacity = count;
         m->scores = memory_grow(m->scores, (size_t)count, sizeof *m->scores);
@@ -179,30 +195,47 @@ static Status add_samples(void *self, const Fetch *what, const float *const *val
                 m->options->threads);
     for (int64_t i = 0; i < what->n; i++) {
         const int64_t right = m->tally.correct, rows = m->tally.rows;
-        for (int64_t t = 0; t < what->tokens; t++) {
-            const int64_t at = i * what->tokens + t;
-            if (labels[at] == INDEX_SKIP) continue;
-            TRY(add_token(m, &m->scores[at], labels[at], diag));
-        }
+        for (int64_t at = i * each; at < (i + 1) * each; at++)
+            if (labels[at] != INDEX_SKIP)
+                TRY(add_token(m, &m->scores[at], labels[at], diag));
         m->out->exact += m->tally.correct - right == m->tally.rows - rows;
     }
     return STATUS_OK;
 }
 
+/* Runs the model on samples [first, first + count). */
+static Status run_samples(Measuring *m, int64_t first, int64_t count, const Watch *watch,
+                          Diag *diag) {
+    Part part = {.m = m, .data = m->data};
+    if (m->gathered) TRY(labelled_rows_create(&part.data, m->data, first, count, diag));
+    part.labels = batches_column(part.data, DATA_LABELS);
+    const int64_t bytes = row_count(m, part.data, part.data->max_tokens) *
+                          m->tally.classes * (int64_t)sizeof(float);
+    int64_t samples = bytes > 0 ? LOGITS_BYTES / bytes : 1;
+    if (samples < 1) samples = 1;
+    if (samples > RUN_SAMPLES) samples = RUN_SAMPLES;
+    const Status status =
+        forward_batches(m->graph, &m->logits, 1, part.data, 0, samples,
+                        m->options->threads, watch, add_samples, &part, diag);
+    if (m->gathered) batches_destroy(part.data);
+    return status;
+}
+
 static Status run_model(Measuring *m, Diag *diag) {
     Perplexity *out = m->out;
-    const int64_t words = m->logits->type.dim[2];
-    const int64_t window = m->data->max_tokens * words * (int64_t)sizeof(float);
-    const int64_t most = window > 0 ? LOGITS_BYTES / window : 1;
+    const Watch *watch = m->options->watch;
     const double start = ticker_seconds();
-    m->labels = batches_column(m->data, DATA_LABELS);
-    tally_open(&m->tally, m->arena, words, true);
+    int64_t first = 0;
+    tally_open(&m->tally, m->arena, m->logits->type.dim[2], true);
     blas_init();
-    TRY(forward_batches(m->model->graph, &m->logits, 1, m->data, 0,
-                        most < 1             ? 1
-                        : most > RUN_SAMPLES ? RUN_SAMPLES
-                                             : most,
-                        m->options->threads, m->options->watch, add_samples, m, diag));
+    /* The first window predicts more than the others, which share one number of rows. */
+    if (m->gathered && m->data->count > 1 && out->stride > 0 &&
+        out->stride < out->length) {
+        const Watch quiet = {.self = watch ? watch->self : NULL,
+                             .cancelled = watch ? watch->cancelled : NULL};
+        TRY(run_samples(m, first++, 1, &quiet, diag));
+    }
+    TRY(run_samples(m, first, m->data->count - first, watch, diag));
     out->seconds = ticker_seconds() - start;
     out->samples = m->data->count;
     out->predicted = m->tally.rows;
@@ -212,7 +245,7 @@ static Status run_model(Measuring *m, Diag *diag) {
 }
 
 static Status measure(Measuring *m, Diag *diag) {
-    TRY(check_model(m, diag));
+    TRY(open_model(m, diag));
     TRY(user_tokenizer_read(&m->tokenizer, m->options->tokenizer, m->model, m->name,
                             diag));
     TRY(vocabulary_check(m->model, "the model", vocabulary_of(m->tokenizer, m->arena),
@@ -232,6 +265,7 @@ Status perplexity_measure(Perplexity *out, const Model *model, const char *name,
     const Status status = measure(&m, diag);
     batches_destroy(m.data);
     free(m.scores);
+    if (m.graph) graph_release(m.graph);
     tokenizer_destroy(m.tokenizer);
     arena_destroy(m.arena);
     return status;
