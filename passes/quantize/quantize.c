@@ -1,10 +1,11 @@
 /* quantize: weights of linear layers and embeddings as whole numbers of 8 or 4 bits. The
  * numbers are chosen in rounding.c, and smoothing is in smooth.c. */
+#include "exec/linalg/blas.h"
 #include "ir/quantised.h"
 #include "ir/storage.h"
 #include "passes/fault.h"
 #include "passes/nodes.h"
-#include "passes/oneshot/calibration.h"
+#include "passes/oneshot/drift.h"
 #include "passes/quantize/rounding.h"
 #include "passes/quantize/smooth.h"
 
@@ -26,6 +27,7 @@ typedef struct QuantizeOptions {
     double smooth;
     int embeddings;
     StringList only, skip;
+    bool follow;
     CalibrationOptions calibration;
 } QuantizeOptions;
 
@@ -41,6 +43,9 @@ static const Field fields[] = {
     F_BOOL(QuantizeOptions, asymmetric, "int4: groups have zero points"),
     F_CHOICE(QuantizeOptions, method, "nearest|gptq",
              "nearest numbers, or columns one after the other on calibration data"),
+    F_BOOL(QuantizeOptions, follow,
+           "gptq: layers also make up for what rounding the layers before them has "
+           "changed"),
     F_CHOICE(QuantizeOptions, activations, "float|int8",
              "int8: linear layers round what they read as well"),
     F_REAL(QuantizeOptions, smooth, 0, 1,
@@ -97,6 +102,9 @@ static Status quantize_check(const void *opaque, const StepSource *source, Diag 
         return option_fail(source, "data", STATUS_RECIPE, diag,
                            "nothing is calibrated: expected \"method: gptq\" or "
                            "\"smooth\" beside it");
+    if (options->follow && options->method != QUANTIZE_GPTQ)
+        return option_fail(source, "follow", STATUS_RECIPE, diag,
+                           "expected method: gptq with it");
     const CalibrationOptions *calibration = &options->calibration;
     if (!calibration->data && calibration->samples != defaults.calibration.samples)
         return option_fail(source, "samples", STATUS_RECIPE, diag, "needs data");
@@ -116,6 +124,7 @@ typedef struct Quantizer {
     bool *done;    /* by chosen leaf */
     int count;
     Calibration *calibration;
+    Before before; /* with `follow`, else calibration NULL */
     Tree *errors;
     const char *worst;
     double largest;
@@ -192,7 +201,9 @@ static void note_error(Quantizer *z, const Storage *storage, RoundingError error
     z->largest = relative;
 }
 
-static Status round_leaf(Quantizer *z, int chosen, const GptqFactor *factor, Diag *diag) {
+/* `factor` and `aim`: see round_gptq; without a factor to the nearest. */
+static Status round_leaf(Quantizer *z, int chosen, const Tensor *aim,
+                         const GptqFactor *factor, Diag *diag) {
     Storage *storage = z->chosen[chosen]->storage;
     const Tensor *from = storage_tensor(storage);
     Tensor to = type_of(z, z->chosen[chosen]);
@@ -205,7 +216,7 @@ static Status round_leaf(Quantizer *z, int chosen, const GptqFactor *factor, Dia
                              (long long)bad);
         TRY(tensor_allocate(&to, diag));
         note_error(z, storage,
-                   factor ? round_gptq(&to, from, factor, z->ctx->threads)
+                   factor ? round_gptq(&to, from, aim, factor, z->ctx->threads)
                           : round_nearest(&to, from, z->ctx->threads));
     }
     storage_set_values(storage, to);
@@ -240,31 +251,97 @@ static bool same_inputs(Node *const *a, int count_a, Node *const *b, int count_b
     return count_a == count_b && memcmp(a, b, (size_t)count_a * sizeof(Node *)) == 0;
 }
 
+/* The residual sum that a leaf's only reader writes to; NULL when there is none. */
+static Node *find_sum(const Quantizer *z, const Node *leaf) {
+    Node *reader = NULL;
+    for (Node *node = z->graph->first; node; node = node->next) {
+        if (!reads_weight(node, leaf)) continue;
+        if (reader) return NULL;
+        reader = node;
+    }
+    Node *value = drift_value(z->graph, reader);
+    return value == reader ? NULL : value;
+}
+
+/* Rounds a leaf towards weights that make up for a drift: that of the sum behind them, or
+ * of their inputs, which they then make one of outputs. */
+static Status round_following(Quantizer *z, int chosen, const Drift *drift,
+                              bool of_inputs, const GptqFactor *factor, Diag *diag) {
+    const Tensor *from = storage_tensor(z->chosen[chosen]->storage);
+    const int64_t K = drift->inputs, M = tensor_count(from) / K;
+    Tensor aim = tensor_shape(DTYPE_F32, from->rank, from->dim);
+    TRY(tensor_allocate(&aim, diag));
+    float *weights = (float *)(uintptr_t)tensor_data(&aim);
+    double *w = memory_alloc((size_t)(M * K), sizeof *w);
+    double *cross = memory_alloc((size_t)(M * K), sizeof *cross);
+    tensor_read_f32(from, 0, M * K, weights);
+    tensor_read_f64(from, 0, M * K, w);
+    if (of_inputs) gemm_f64(false, false, M, K, K, 1, w, K, drift->cross, K, 0, cross, K);
+    Status status =
+        gptq_follow(weights, M, of_inputs ? cross : drift->cross, factor, diag);
+    if (status == STATUS_OK) status = round_leaf(z, chosen, &aim, factor, diag);
+    free(w);
+    free(cross);
+    tensor_release(&aim);
+    return status;
+}
+
+/* The inputs of leaves that are rounded by one factor, and what is known of them. */
+typedef struct Inputs {
+    Node **values;
+    int count;
+    Gram gram;
+    Drift drift; /* nothing in it where nothing is followed */
+    Node *sum;   /* whose drift it is; NULL = that of the inputs */
+    GptqFactor *factor;
+} Inputs;
+
+/* Weights that several layers share have no one sum to follow. */
+static Status gather(Quantizer *z, Inputs *in, const Node *leaf, Diag *diag) {
+    if (!z->before.calibration || in->count > 1) {
+        TRY(calibration_gram_of_all(z->calibration, in->values, in->count, &in->gram,
+                                    diag));
+    } else {
+        Node *x = in->values[0];
+        in->sum = find_sum(z, leaf);
+        TRY(drift_gather(&in->drift, &in->gram, z->calibration, x, in->sum ? in->sum : x,
+                         &z->before, diag));
+    }
+    calibration_warn_rows(z->calibration, in->gram.rows, in->gram.width, diag);
+    gram_damp(&in->gram, z->options->calibration.damp);
+    return gptq_factor(&in->factor, &in->gram, leaf->storage->name, diag);
+}
+
+/* Rounds those of the leaves from `chosen` on that have these inputs; where a sum is
+ * followed that one alone. */
+static Status round_readers(Quantizer *z, const Inputs *in, int chosen, Diag *diag) {
+    const bool follow = in->drift.cross;
+    Node **others = memory_alloc((size_t)z->graph->node_count + 1, sizeof *others);
+    Status status = STATUS_OK;
+    for (int i = chosen; i < z->count && status == STATUS_OK; i++) {
+        const Node *leaf = z->chosen[i];
+        if (z->done[i] || !has_inputs(z, leaf)) continue;
+        if (i > chosen && follow && (in->sum || find_sum(z, leaf))) continue;
+        const int count = inputs_of(z, leaf, others);
+        if (!same_inputs(in->values, in->count, others, count)) continue;
+        status = follow ? round_following(z, i, &in->drift, !in->sum, in->factor, diag)
+                        : round_leaf(z, i, NULL, in->factor, diag);
+    }
+    free(others);
+    return status;
+}
+
 /* Rounds a leaf and all others with the same inputs by one factor. */
 static Status round_with_inputs(Quantizer *z, int chosen, Diag *diag) {
-    const size_t nodes = (size_t)z->graph->node_count + 1;
-    Node **inputs = memory_alloc(nodes, sizeof *inputs);
-    Node **others = memory_alloc(nodes, sizeof *others);
-    const int count = inputs_of(z, z->chosen[chosen], inputs);
-    const char *name = z->chosen[chosen]->storage->name;
-    GptqFactor *factor = NULL;
-    Gram gram = {0};
-    Status status = calibration_gram_of_all(z->calibration, inputs, count, &gram, diag);
-    if (status == STATUS_OK) {
-        calibration_warn_rows(z->calibration, gram.rows, gram.width, diag);
-        gram_damp(&gram, z->options->calibration.damp);
-        status = gptq_factor(&factor, &gram, name, diag);
-        gram_destroy(&gram);
-    }
-    for (int i = chosen; i < z->count && status == STATUS_OK; i++) {
-        if (z->done[i] || !has_inputs(z, z->chosen[i])) continue;
-        const int other_count = inputs_of(z, z->chosen[i], others);
-        if (same_inputs(inputs, count, others, other_count))
-            status = round_leaf(z, i, factor, diag);
-    }
-    gptq_factor_free(factor);
-    free(inputs);
-    free(others);
+    Inputs in = {0};
+    in.values = memory_alloc((size_t)z->graph->node_count + 1, sizeof *in.values);
+    in.count = inputs_of(z, z->chosen[chosen], in.values);
+    Status status = gather(z, &in, z->chosen[chosen], diag);
+    if (status == STATUS_OK) status = round_readers(z, &in, chosen, diag);
+    gptq_factor_free(in.factor);
+    gram_destroy(&in.gram);
+    drift_free(&in.drift);
+    free(in.values);
     return status;
 }
 
@@ -283,11 +360,25 @@ static Status open_calibration(Quantizer *z, Diag *diag) {
     return status;
 }
 
+/* The model as it is before anything is rounded, at what is followed of it. */
+static Status open_before(Quantizer *z, Diag *diag) {
+    Node **values = memory_alloc((size_t)z->graph->node_count + 1, sizeof *values);
+    int count = 0;
+    for (Node *node = z->graph->first; node; node = node->next)
+        if (node_is(node, &op_linear) && find_chosen(z, node->in[1]) >= 0)
+            values[count++] = node->in[0];
+    const Status status = before_open(&z->before, z->ctx, z->graph, values, count,
+                                      &z->options->calibration, diag);
+    free(values);
+    return status;
+}
+
 /* Who rounds first what is looked up makes the values that come behind it others. */
 static Status round_all(Quantizer *z, Diag *diag) {
     const bool columns = z->options->method == QUANTIZE_GPTQ && z->calibration;
     for (int i = 0; i < z->count; i++)
-        if (!columns || !has_inputs(z, z->chosen[i])) TRY(round_leaf(z, i, NULL, diag));
+        if (!columns || !has_inputs(z, z->chosen[i]))
+            TRY(round_leaf(z, i, NULL, NULL, diag));
     for (int i = 0; i < z->count; i++)
         if (!z->done[i]) TRY(round_with_inputs(z, i, diag));
     return STATUS_OK;
@@ -313,6 +404,7 @@ static Status quantize_all(Quantizer *z, Diag *diag) {
                                z->count, options->smooth, diag));
         tree_put_int(z->ctx->arena, z->ctx->record, "smoothed", report.norms);
     }
+    if (options->follow && z->calibration) TRY(open_before(z, diag));
     TRY(round_all(z, diag));
     return options->activations == QUANTIZE_ACT_INT8 ? round_activations(z, diag)
                                                      : STATUS_OK;
@@ -332,6 +424,7 @@ static Status quantize_run(PassContext *ctx, Model *model, const void *opaque,
     if (needs_data(options)) TRY(open_calibration(&z, diag));
     z.errors = tree_new(ctx->arena, TREE_MAP, LOC_NONE);
     const Status status = quantize_all(&z, diag);
+    if (z.before.graph) before_close(&z.before);
     calibration_close(z.calibration);
     TRY(status);
     tree_put_int(ctx->arena, ctx->record, "storages", z.count);

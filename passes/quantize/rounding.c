@@ -14,6 +14,7 @@
 typedef struct Rounding {
     Tensor *to;
     const Tensor *from;
+    const Tensor *aim; /* NULL = from */
     const GptqFactor *factor;
     RoundingError *errors; /* by block of rows */
 } Rounding;
@@ -201,6 +202,15 @@ static void round_columns(Columns *c, int64_t first, int64_t end) {
                  u + first * K + end, K, 1, c->w + end, K);
 }
 
+/* Grids of a block's rows, for the weights to be rounded. */
+static void find_grids(Grid *grid, const Tensor *to, int64_t rows, const float *weights) {
+    const int64_t K = quantised_width(to), groups = quantised_groups(to);
+    for (int64_t i = 0; i < rows * groups; i++)
+        grid[i] =
+            quantised_best_grid(to, weights + i / groups * K + i % groups * to->group,
+                                group_count(to, i % groups, K));
+}
+
 static void gptq_block(void *self, int64_t block, int worker) {
     const Rounding *r = self;
     const int64_t K = quantised_width(r->to), first = block * BLOCK_ROWS;
@@ -213,11 +223,8 @@ static void gptq_block(void *self, int64_t block, int worker) {
     int8_t *q = memory_alloc((size_t)(rows * K) + 1, 1);
     Columns c = {r->factor, rows, groups, r->to, w, off, grid, q};
     (void)worker;
-    tensor_read_f32(r->from, first * K, rows * K, weights);
-    for (int64_t i = 0; i < rows * groups; i++)
-        grid[i] = quantised_best_grid(
-            r->to, weights + i / groups * K + i % groups * r->to->group,
-            group_count(r->to, i % groups, K));
+    tensor_read_f32(r->aim ? r->aim : r->from, first * K, rows * K, weights);
+    find_grids(grid, r->to, rows, weights);
     for (int64_t i = 0; i < rows * K; i++)
         w[i] = (double)weights[i / K * K + r->factor->order[i % K]];
     for (int64_t at = 0; at < K; at += BLOCK_COLUMNS)
@@ -225,6 +232,7 @@ static void gptq_block(void *self, int64_t block, int worker) {
     for (int64_t i = 0; i < rows * groups; i++)
         quantised_write(r->to, first + i / groups, i % groups, &grid[i],
                         q + i / groups * K + i % groups * r->to->group);
+    tensor_read_f32(r->from, first * K, rows * K, weights);
     tensor_read_f32(r->to, first * K, rows * K, weights + rows * K);
     add_error(&r->errors[block], weights, weights + rows * K, rows * K);
     free(weights);
@@ -234,8 +242,29 @@ static void gptq_block(void *self, int64_t block, int worker) {
     free(q);
 }
 
-RoundingError round_gptq(Tensor *to, const Tensor *from, const GptqFactor *factor,
-                         int threads) {
-    return round_blocks(&(Rounding){.to = to, .from = from, .factor = factor}, threads,
-                        gptq_block);
+RoundingError round_gptq(Tensor *to, const Tensor *from, const Tensor *aim,
+                         const GptqFactor *factor, int threads) {
+    return round_blocks(&(Rounding){to, from, aim, factor, NULL}, threads, gptq_block);
+}
+
+/* ---- what outputs are short of ---- */
+
+Status gptq_follow(float *weights, int64_t rows, const double *cross,
+                   const GptqFactor *factor, Diag *diag) {
+    const int64_t K = factor->width, *order = factor->order;
+    double *t = calloc((size_t)(rows * K) + 1, sizeof *t),
+           *product = calloc((size_t)(rows * K) + 1, sizeof *t);
+    const bool enough = t && product;
+    if (enough) {
+        for (int64_t i = 0; i < rows * K; i++) t[i] = cross[i / K * K + order[i % K]];
+        gemm_f64(false, true, rows, K, K, 1, t, K, factor->u, K, 0, product, K);
+        gemm_f64(false, false, rows, K, K, 1, product, K, factor->u, K, 0, t, K);
+        for (int64_t i = 0; i < rows * K; i++)
+            weights[i / K * K + order[i % K]] += (float)t[i];
+    }
+    free(t);
+    free(product);
+    if (enough) return STATUS_OK;
+    return diag_fail(diag, STATUS_MEMORY, LOC_NONE, NULL,
+                     "out of memory for the weights of %lld rows", (long long)rows);
 }

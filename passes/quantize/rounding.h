@@ -18,15 +18,22 @@ typedef struct RoundingError {
  * The result does not depend on threads. */
 RoundingError round_nearest(Tensor *to, const Tensor *from, int threads);
 
-/* The same with the columns' inverse Cholesky factor. */
+/* The same with the columns' inverse Cholesky factor. `aim`, of the same shape, has the
+ * weights that the outputs are to be near to; NULL = `from`. The error is that to `from`.
+ */
 typedef struct GptqFactor GptqFactor;
-RoundingError round_gptq(Tensor *to, const Tensor *from, const GptqFactor *factor,
-                         int threads);
+RoundingError round_gptq(Tensor *to, const Tensor *from, const Tensor *aim,
+                         const GptqFactor *factor, int threads);
 
 /* Columns in order of falling diagonal of H, and U, upper triangular with U^T U = H^-1 in
  * that order. H is `gram`, damped already. Fails with STATUS_MODEL when H cannot be
  * inverted and with STATUS_MEMORY; the factor is to be freed. */
 Status gptq_factor(GptqFactor **out, const Gram *gram, const char *name, Diag *diag);
 void gptq_factor_free(GptqFactor *factor);
+
+/* Adds to weights[rows, K] what makes up for what is missing of their outputs, t: T H^-1
+ * for T = `cross` = sum of t x^T [rows, K]. Fails with STATUS_MEMORY. */
+Status gptq_follow(float *weights, int64_t rows, const double *cross,
+                   const GptqFactor *factor, Diag *diag);
 
 #endif
