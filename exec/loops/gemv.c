@@ -30,6 +30,7 @@ enum { LANES = 4, VECTORS = 2, VECTOR_PANELS = 1, SOLO_PANELS = 2 };
 #endif
 _Static_assert((int)VECTOR_PANELS <= (int)ROOM_PANELS, "more panels than there is room");
 enum { PARTS = PANEL_ROWS / LANES, /* registers of a panel */ SUMS = 16 };
+enum { TRIO_PANELS = SOLO_PANELS < 3 ? SOLO_PANELS : 3 };
 
 #define VECTOR(type, bytes)                                                              \
     type __attribute__((vector_size(bytes), aligned(1), may_alias))
@@ -234,6 +235,8 @@ ALWAYS_INLINE void q4_group(const char *w, int64_t gap, const Vec *zero, const f
 
 #define DEFINE_TILES(kind, DEFINE)                                                       \
     DEFINE(kind, single, 1, 1)                                                           \
+    DEFINE(kind, duo, 2, 1)                                                              \
+    DEFINE(kind, trio, TRIO_PANELS, 1)                                                   \
     DEFINE(kind, solo, SOLO_PANELS, 1)                                                   \
     DEFINE(kind, narrow2, 1, 2)                                                          \
     DEFINE(kind, narrow4, 1, 4)                                                          \
@@ -243,10 +246,12 @@ ALWAYS_INLINE void q4_group(const char *w, int64_t gap, const Vec *zero, const f
     DEFINE(kind, wide, VECTOR_PANELS, VECTORS)
 #define TILES(kind)                                                                      \
     {                                                                                    \
-        {kind##_single, kind##_narrow2, kind##_narrow4, kind##_narrow}, {                \
-            kind##_solo, kind##_wide2, kind##_wide4, kind##_wide                         \
+        {NULL, kind##_narrow2, kind##_narrow4, kind##_narrow}, {                         \
+            NULL, kind##_wide2, kind##_wide4, kind##_wide                                \
         }                                                                                \
     }
+#define SOLO_TILES(kind)                                                                 \
+    { NULL, kind##_single, kind##_duo, kind##_trio, kind##_solo }
 /* clang-format off */
 DEFINE_TILES(f32, DEFINE_TILE)
 DEFINE_TILES(bf16, DEFINE_TILE)
@@ -254,7 +259,7 @@ DEFINE_TILES(q8, DEFINE_TILE)
 DEFINE_TILES(q4, DEFINE_Q4)
 /* clang-format on */
 
-/* [kind][several panels][size] */
+/* Several vectors: [kind][several panels][size]; the first size is for none. */
 enum { SIZES = 4 };
 typedef void Tile(const Source *in, const float *x, int64_t ldx, Vec *sums);
 static Tile *const TILE[][2][SIZES] = {
@@ -264,6 +269,21 @@ static Tile *const TILE[][2][SIZES] = {
     [STEP_Q4] = TILES(q4),
 };
 static const int SIZE[SIZES] = {1, 2, 4, VECTORS};
+
+/* One vector: [kind][panels], up to SOLO_PANELS. */
+static Tile *const SOLO_TILE[][5] = {
+    [STEP_F32] = SOLO_TILES(f32),
+    [STEP_BF16] = SOLO_TILES(bf16),
+    [STEP_Q8] = SOLO_TILES(q8),
+    [STEP_Q4] = SOLO_TILES(q4),
+};
+
+/* Panels of a tile for n vectors where `left` are left: any number up to SOLO_PANELS for
+ * one vector, else VECTOR_PANELS or one. */
+static int64_t tile_panels(int64_t left, int64_t n) {
+    if (n == 1) return left < SOLO_PANELS ? left : SOLO_PANELS;
+    return left < VECTOR_PANELS ? 1 : VECTOR_PANELS;
+}
 
 /* ---- products ---- */
 
@@ -306,12 +326,12 @@ static void times_panels(const Source *in, StepWeights kind, int64_t panels,
         int size = SIZES - 1;
         while (SIZE[size] > count - t) size--;
         n = SIZE[size];
-        const int wide = n > 1 ? VECTOR_PANELS : SOLO_PANELS;
         for (int64_t p = 0, step; p < panels; p += step) {
             Source part = *in;
-            step = panels - p >= wide ? wide : 1;
+            step = tile_panels(panels - p, n);
             part.w += p * in->gap;
-            TILE[kind][step > 1][size](&part, x + t * ldx, ldx, sums);
+            Tile *tile = n > 1 ? TILE[kind][step > 1][size] : SOLO_TILE[kind][step];
+            tile(&part, x + t * ldx, ldx, sums);
             for (int64_t i = 0; i < step * n; i++)
                 put_panel(to, column + (p + i / n) * PANEL_ROWS, t + i % n,
                           &sums[i * PARTS]);
