@@ -103,6 +103,9 @@ static const Field fields[] = {
     F_CHOICE(D, match_on, "teacher|student",
              "forms match and output: linear attention reads the teacher's queries, keys "
              "and values, so that nothing else is trained, or the student's own"),
+    F_INT(D, restore_softmax, 0, 100000,
+          "forms match and output: so many of the matched layers, those that lose most, "
+          "get softmax attention back"),
     F_CHOICE(D, hidden_form, "preset|relation|gram|state",
              "cross-entropy of relations of MLP outputs, squared difference of their "
              "Gram matrices, or of the layers' outputs;" BY_PRESET(SAY_FORM_H)),
@@ -309,6 +312,7 @@ static Status distill_run(PassContext *ctx, Model *model, const void *opaque,
     Status status = build(&d, diag);
     if (status == STATUS_OK)
         status = objective_train(&d.objective, d.options->data, &d.options->train, diag);
+    if (status == STATUS_OK) status = distill_restore(&d, diag);
     objective_end(&d.objective);
     return status;
 }
@@ -374,6 +378,12 @@ static Status distill_check(const void *opaque, const StepSource *source, Diag *
         return option_fail(source, "match_on", STATUS_RECIPE, diag,
                            "expected attention_form: match or output beside match_on: "
                            "student");
+    const bool linear = l.attention > 0 && (l.attention_form == ATTENTION_match ||
+                                            l.attention_form == ATTENTION_output);
+    if (options->restore_softmax > 0 && !linear)
+        return option_fail(source, "restore_softmax", STATUS_RECIPE, diag,
+                           "expected attention_form: match or output, which say what a "
+                           "layer loses");
     if (l.prediction + l.attention + l.hidden + l.masked_lm + l.cosine + l.label +
             l.embedding + l.similarity >
         0)
@@ -385,6 +395,8 @@ static Status distill_check(const void *opaque, const StepSource *source, Diag *
 /* What is compared within layers must be there. */
 static void distill_effects(const void *opaque, PassEffects *effects) {
     const DistillLosses losses = resolve(opaque);
+    if (((const D *)opaque)->restore_softmax > 0)
+        effects->gives |= MODEL_SOFTMAX_ATTENTION;
     const bool relations =
         losses.attention > 0 && losses.attention_form == ATTENTION_relation;
     if (!relations) effects->needs &= ~(unsigned)MODEL_EQUAL_WIDTHS;

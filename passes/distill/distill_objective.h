@@ -2,7 +2,7 @@
  *
  * distill.c holds the options and puts the objective together; distill_match.c finds what
  * is compared with what; distill_losses.c builds the losses, distill_linear.c those of
- * linear attention. */
+ * linear attention; distill_restore.c gives layers softmax attention back. */
 #ifndef COMPRESS_PASSES_DISTILL_DISTILL_OBJECTIVE_H
 #define COMPRESS_PASSES_DISTILL_DISTILL_OBJECTIVE_H
 
@@ -48,6 +48,7 @@ typedef struct DistillOptions {
     int attention_form, match_on, hidden_form, cosine_on, embedding_form;
     int exits, gradient, over_layers;
     bool kl, embeddings;
+    int64_t restore_softmax;
     int match; /* MatchRule */
     int64_t every;
     IntList student_layers, teacher_layers;
@@ -111,6 +112,13 @@ Node *distill_padding(const Graph *graph, const Node *x);
  * `terms` has room for 2. Fails with STATUS_MODEL when the two sides do not fit. */
 Status distill_linear_terms(Node **terms, int *count, Distill *distill,
                             DistillMatch match, Diag *diag);
+
+/* After training: gives options->restore_softmax of the matched layers, those whose
+ * attention lost most by the step's record, softmax attention as the teacher's layers
+ * have it, of their own queries, keys and values. When planning it is any of them. Fails
+ * with STATUS_MODEL where no layer would be left, or where a layer's queries and keys are
+ * not what softmax attention read. */
+Status distill_restore(Distill *distill, Diag *diag);
 
 /* Whether a loss compares predictions of student and teacher. */
 bool distill_compares_predictions(const Distill *distill);
