@@ -9,7 +9,7 @@
 typedef struct BridgeSpan {
     Node *x, *y;
     const char *stack;
-    int layer;     /* place of the bridge, -1 = between layers */
+    int layer;     /* place of the bridge, -1 = outside of layers */
     int64_t first; /* number in its name */
     double error;  /* ||y - W x - b|| / ||y - mean y|| over the rows, a result */
 } BridgeSpan;

@@ -1,5 +1,6 @@
 /* remove_block: takes single blocks out of layers: self-attention, cross-attention or the
  * feed-forward block. See passes/block.h and passes/removal/removal.h. */
+#include "passes/removal/bridge.h"
 #include "passes/removal/removal.h"
 
 #include "ir/rewrite.h"
@@ -11,6 +12,7 @@ typedef struct BlockOptions {
     int order; /* RemovalOrder */
     int prior; /* PriorKind */
     const char *stack;
+    bool bridge;
     CalibrationOptions calibration;
 } BlockOptions;
 
@@ -31,6 +33,9 @@ static const Field fields[] = {
              "stack of layers: encoder, decoder, ...; main: the decoder if there is one, "
              "else the encoder",
              .expect = "the name of a stack"),
+    F_BOOL(B, bridge,
+           "blocks that go leave the linear map that comes nearest to what they did on "
+           "data"),
     F_CALIBRATION(B, calibration),
     F_END,
 };
@@ -48,8 +53,12 @@ static Status block_check(const void *opaque, const StepSource *source, Diag *di
     if (options->order != ORDER_SPREAD && !options->drop_count)
         return option_fail(source, "order", STATUS_RECIPE, diag,
                            "expected drop_count with it, found a list of layers");
-    TRY(removal_check_data(&options->calibration, options->order == ORDER_INFLUENCE,
-                           source, diag));
+    if (options->bridge && options->prior != PRIOR_COPY)
+        return option_fail(source, "bridge", STATUS_RECIPE, diag,
+                           "expected prior: copy with it");
+    TRY(removal_check_data(&options->calibration,
+                           options->order == ORDER_INFLUENCE || options->bridge, source,
+                           diag));
     const IntList drop = options->drop;
     for (int i = 0; i < drop.count; i++)
         for (int j = 0; j < i; j++)
@@ -107,16 +116,6 @@ static Status listed(IntList *out, const Removal *r, const Layers *layers, IntLi
     return STATUS_OK;
 }
 
-static Status measure_influence(Removal *r, const Layers *layers, const B *options,
-                                Diag *diag) {
-    Calibration *calibration = NULL;
-    if (options->order != ORDER_INFLUENCE) return STATUS_OK;
-    TRY(removal_calibrate(&calibration, r, layers->with, &options->calibration, diag));
-    const Status status = removal_influence(r, layers->with, calibration, diag);
-    calibration_close(calibration);
-    return status;
-}
-
 static Status resolve(IntList *drop, const Removal *r, const Layers *layers,
                       const B *options, Diag *diag) {
     if (options->drop.count) return listed(drop, r, layers, options->drop, diag);
@@ -131,7 +130,7 @@ static Status resolve(IntList *drop, const Removal *r, const Layers *layers,
                           (RemovalOrder)options->order, diag);
 }
 
-/* ---- the pass ---- */
+/* ---- taking out ---- */
 
 /* Layers with a block left, ascending. Fails when there is none. */
 static Status find_kept(IntList *keep, const Removal *r, const Layers *layers,
@@ -167,6 +166,71 @@ static Status take_out(const Removal *r, Model *model, const Layers *layers, Int
                                       : STATUS_OK;
 }
 
+/* ---- bridges ---- */
+
+/* The next blocks from `*first` on that go of a layer; false when there are none. They
+ * end before `*end`. */
+static bool next_run(const LayerBlocks *blocks, int part, int *first, int *end) {
+    while (*first < blocks->count && !block_is_part(&blocks->items[*first], part))
+        ++*first;
+    for (*end = *first; *end < blocks->count && block_is_part(&blocks->items[*end], part);
+         ++*end) {
+    }
+    return *first < blocks->count;
+}
+
+/* Adds bridges for the blocks that go of a layer, `number` before the step: outside of it
+ * where it begins or ends with them, so that what stays is a chain of blocks. Blocks are
+ * taken out, unless that is the whole layer. */
+static Status bridge_layer(const Removal *r, const LayerBlocks *blocks, bool whole,
+                           int layer, int64_t number, Calibration *calibration,
+                           double damp, Diag *diag) {
+    Tree *list = tree_get(r->ctx->record, "bridges");
+    for (int first = 0, end; next_run(blocks, r->part, &first, &end); first = end) {
+        const bool inside = first > 0 && end < blocks->count;
+        BridgeSpan span = {.x = blocks->items[first].input,
+                           .y = blocks->items[end - 1].output,
+                           .stack = r->stack,
+                           .layer = inside ? layer : -1,
+                           .first = number,
+                           .error = -1};
+        TRY(bridge_add(r->ctx, r->graph, calibration, damp, &span, diag));
+        if (!whole) graph_replace_uses(r->graph, span.y, span.x);
+        Tree *row = tree_add_map(r->ctx->arena, list);
+        tree_put_int(r->ctx->arena, row, "layer", number);
+        if (calibration) tree_put_real(r->ctx->arena, row, "relative_error", span.error);
+    }
+    return STATUS_OK;
+}
+
+/* As take_out, the first layer first: a later bridge sees what the earlier ones give. */
+static Status bridge_all(const Removal *r, Model *model, const Layers *layers,
+                         IntList drop, Calibration *calibration, double damp,
+                         Diag *diag) {
+    Arena *arena = r->ctx->arena;
+    int64_t gone = 0;
+    tree_put_list(arena, r->ctx->record, "bridges");
+    for (int i = 0; i < drop.count; i++) {
+        int64_t layer = drop.items[i] - gone;
+        LayerBlocks blocks;
+        TRY(layer_blocks(&blocks, r->ctx, r->graph, r->stack, (int)layer, diag));
+        const bool whole = blocks.count == layer_count_part(&blocks, r->part);
+        TRY(bridge_layer(r, &blocks, whole, (int)layer, drop.items[i], calibration, damp,
+                         diag));
+        const int depth = layers->depth - (int)gone;
+        if (whole)
+            TRY(layers_keep(r->ctx, model, r->stack,
+                            removal_others(arena, (IntList){&layer, 1}, depth), diag));
+        gone += whole;
+        graph_remove_dead(r->graph);
+        TRY(graph_infer(r->graph, diag));
+        if (calibration) calibration_restart(calibration);
+    }
+    return STATUS_OK;
+}
+
+/* ---- the pass ---- */
+
 static void record(const Removal *r, IntList drop, int left) {
     Tree *map = r->ctx->record;
     tree_put_string(r->ctx->arena, map, "stack", r->stack);
@@ -174,23 +238,37 @@ static void record(const Removal *r, IntList drop, int left) {
     tree_put_int(r->ctx->arena, map, "depth", left);
 }
 
+/* Decides what goes, and takes it out. */
+static Status remove_blocks(Removal *r, Model *model, const Layers *layers,
+                            const B *options, Calibration *calibration, Diag *diag) {
+    IntList drop, keep;
+    if (options->order == ORDER_INFLUENCE)
+        TRY(removal_influence(r, layers->with, calibration, diag));
+    TRY(resolve(&drop, r, layers, options, diag));
+    TRY(find_kept(&keep, r, layers, drop, diag));
+    const PriorKind prior = (PriorKind)options->prior;
+    Model *before = prior == PRIOR_GAUSSIAN ? model_copy(model) : NULL;
+    Status status = options->bridge ? bridge_all(r, model, layers, drop, calibration,
+                                                 options->calibration.damp, diag)
+                                    : take_out(r, model, layers, drop, keep, diag);
+    record(r, drop, keep.count);
+    if (status == STATUS_OK) status = removal_finish(r, model, before, drop, prior, diag);
+    model_destroy(before);
+    return status;
+}
+
 static Status block_run(PassContext *ctx, Model *model, const void *opaque, Diag *diag) {
     const B *options = opaque;
-    const PriorKind prior = (PriorKind)options->prior;
     Removal removal = {ctx, model->graph, stack_named(model->graph, options->stack),
                        options->block, NULL};
+    Calibration *calibration = NULL;
     Layers layers;
-    IntList drop, keep;
     TRY(find_layers(&layers, &removal, diag));
-    TRY(measure_influence(&removal, &layers, options, diag));
-    TRY(resolve(&drop, &removal, &layers, options, diag));
-    TRY(find_kept(&keep, &removal, &layers, drop, diag));
-    Model *before = prior == PRIOR_GAUSSIAN ? model_copy(model) : NULL;
-    Status status = take_out(&removal, model, &layers, drop, keep, diag);
-    record(&removal, drop, keep.count);
-    if (status == STATUS_OK)
-        status = removal_finish(&removal, model, before, drop, prior, diag);
-    model_destroy(before);
+    TRY(removal_calibrate(&calibration, &removal, layers.with, &options->calibration,
+                          diag));
+    const Status status =
+        remove_blocks(&removal, model, &layers, options, calibration, diag);
+    calibration_close(calibration);
     return status;
 }
 
