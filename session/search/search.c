@@ -1,12 +1,10 @@
 /* Search: what is searched, the input model that all is compared with, and the folder. */
 #include "session/search/search.h"
 
-#include "exec/ops.h"
 #include "io/files/file.h"
 #include "io/files/json.h"
 #include "session/output_files.h"
 #include "session/page/runs.h"
-#include "session/recipe_document.h"
 #include "session/search/candidates.h"
 #include "session/search/generations.h"
 #include "session/search/trial_recipes.h"
