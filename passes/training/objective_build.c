@@ -586,6 +586,18 @@ Status objective_check(const TrainOptions *options, const StepSource *source,
     return check_optimizer(options, source, diag);
 }
 
+/* The names of "name=factor", which are checked already. */
+static StringList group_names(Arena *arena, const StringList *groups) {
+    StringList names = {ARENA_ARRAY(arena, const char *, (size_t)groups->count + 1),
+                        groups->count};
+    for (int i = 0; i < groups->count; i++) {
+        const char *group = groups->items[i];
+        names.items[i] =
+            arena_strndup(arena, group, (size_t)(strrchr(group, '=') - group));
+    }
+    return names;
+}
+
 /* Says what the options ask for in vain. */
 static void warn_options(const Objective *o, const char *data_name, const Batches *data,
                          const TrainOptions *options, Diag *diag) {
@@ -593,6 +605,8 @@ static void warn_options(const Objective *o, const char *data_name, const Batche
     step_warn_unmatched(o->ctx, graph, "freeze", &options->freeze, diag);
     step_warn_unmatched(o->ctx, graph, "only", &options->only, diag);
     step_warn_unmatched(o->ctx, graph, "no_decay", &options->no_decay, diag);
+    const StringList groups = group_names(o->ctx->arena, &options->lr_groups);
+    step_warn_unmatched(o->ctx, o->graph, "lr_groups", &groups, diag);
     step_warn_unmatched(o->ctx, graph, "low_rank_whole", &options->low_rank_whole, diag);
     if (options->precision == TRAIN_BF16 && !bf16_native())
         option_warn(&o->ctx->source, "precision", diag,
