@@ -586,14 +586,14 @@ Status objective_check(const TrainOptions *options, const StepSource *source,
     return check_optimizer(options, source, diag);
 }
 
-/* The names of "name=factor", which are checked already. */
+/* The names of "name=factor"; where a factor is missing, train() says so. */
 static StringList group_names(Arena *arena, const StringList *groups) {
     StringList names = {ARENA_ARRAY(arena, const char *, (size_t)groups->count + 1),
                         groups->count};
     for (int i = 0; i < groups->count; i++) {
-        const char *group = groups->items[i];
+        const char *group = groups->items[i], *equals = strrchr(group, '=');
         names.items[i] =
-            arena_strndup(arena, group, (size_t)(strrchr(group, '=') - group));
+            equals ? arena_strndup(arena, group, (size_t)(equals - group)) : group;
     }
     return names;
 }
