@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 enum {
-    BLOCK_TOKENS = 64, /* tokens taken at once of a prompt */
+    BLOCK_TOKENS = 256, /* tokens taken at once of a prompt */
     THREADS_MAX = 256
 };
 

@@ -85,6 +85,7 @@ static inline size_t matrix_room_bytes(int64_t columns) {
 typedef struct Panels {
     const float *w;
     int64_t step, gap, panels, K;
+    bool add; /* sums go on from those in y: the same bytes as all columns at once */
 } Panels;
 
 #endif

@@ -201,6 +201,27 @@ ALWAYS_INLINE void q4_group(const char *w, int64_t gap, const Vec *zero, const f
         *(Held *)sums = held;                                                            \
     }
 
+/* Tiles of floats that write their sums to y, those of panel p and vector t to
+ * y[t * ldy + p * 16], or go on from what is there. */
+#define DEFINE_DIRECT(kind, name, panels, n, add)                                        \
+    static void kind##_##name(const Source *in, const float *x, int64_t ldx, float *y,   \
+                              int64_t ldy) {                                             \
+        typedef struct Held {                                                            \
+            Vec sum[(panels) * (n)*PARTS];                                               \
+        } Held;                                                                          \
+        Held held = {0};                                                                 \
+        for (int i = 0; (add) && i < (panels) * (n)*PARTS; i++)                          \
+            held.sum[i] = *DIRECT_AT(y, ldy, n, i);                                      \
+        f32_tile(in, x, ldx, panels, n, held.sum);                                       \
+        for (int i = 0; i < (panels) * (n)*PARTS; i++)                                   \
+            *DIRECT_AT(y, ldy, n, i) = held.sum[i];                                      \
+    }
+#define DIRECT_AT(y, ldy, n, i)                                                          \
+    ((Vec *)((y) + (i) / PARTS % (n) * (ldy) + (i) / PARTS / (n)*PANEL_ROWS +            \
+             (i) % PARTS * LANES))
+#define DEFINE_PUT(kind, name, panels, n) DEFINE_DIRECT(kind, name, panels, n, false)
+#define DEFINE_ADD(kind, name, panels, n) DEFINE_DIRECT(kind, name, panels, n, true)
+
 /* The same of int4: sums of a group times its scales are added up. */
 #define DEFINE_Q4(kind, name, panels, n)                                                 \
     static void kind##_##name(const Source *in, const float *x, int64_t ldx,             \
@@ -254,6 +275,8 @@ ALWAYS_INLINE void q4_group(const char *w, int64_t gap, const Vec *zero, const f
     { NULL, kind##_single, kind##_duo, kind##_trio, kind##_solo }
 /* clang-format off */
 DEFINE_TILES(f32, DEFINE_TILE)
+DEFINE_TILES(put, DEFINE_PUT)
+DEFINE_TILES(add, DEFINE_ADD)
 DEFINE_TILES(bf16, DEFINE_TILE)
 DEFINE_TILES(q8, DEFINE_TILE)
 DEFINE_TILES(q4, DEFINE_Q4)
@@ -277,6 +300,12 @@ static Tile *const SOLO_TILE[][5] = {
     [STEP_Q8] = SOLO_TILES(q8),
     [STEP_Q4] = SOLO_TILES(q4),
 };
+
+/* The same that write, or with [1] add, to y. */
+typedef void DirectTile(const Source *in, const float *x, int64_t ldx, float *y,
+                        int64_t ldy);
+static DirectTile *const DIRECT_TILE[2][2][SIZES] = {TILES(put), TILES(add)};
+static DirectTile *const DIRECT_SOLO[2][5] = {SOLO_TILES(put), SOLO_TILES(add)};
 
 /* Panels of a tile for n vectors where `left` are left: any number up to SOLO_PANELS for
  * one vector, else VECTOR_PANELS or one. */
@@ -317,14 +346,20 @@ static void put_panel(const Target *to, int64_t column, int64_t t, const Vec *su
     }
 }
 
+/* The largest tile's size, an index of SIZE, for so many vectors. */
+static int tile_size(int64_t count) {
+    int size = SIZES - 1;
+    while (SIZE[size] > count) size--;
+    return size;
+}
+
 /* `panels` panels from the one at `column` on, times all vectors. */
 static void times_panels(const Source *in, StepWeights kind, int64_t panels,
                          int64_t column, const float *x, int64_t ldx, int64_t count,
                          const Target *to) {
     Vec sums[SUMS * PARTS];
     for (int64_t t = 0, n; t < count; t += n) {
-        int size = SIZES - 1;
-        while (SIZE[size] > count - t) size--;
+        const int size = tile_size(count - t);
         n = SIZE[size];
         for (int64_t p = 0, step; p < panels; p += step) {
             Source part = *in;
@@ -426,8 +461,18 @@ void REAL_FN(weights_times)(const Matrix *matrix, const float *w, bool transpose
 
 void REAL_FN(panels_times)(const Panels *panels, const float *x, int64_t ldx, float *y,
                            int64_t ldy, int64_t count) {
-    const Source in = {(const char *)panels->w, panels->step * (int64_t)sizeof(float),
-                       panels->gap * (int64_t)sizeof(float), panels->K, NULL};
-    const Target to = {0, panels->panels * PANEL_ROWS, NULL, NULL, y, ldy};
-    times_panels(&in, STEP_F32, panels->panels, 0, x, ldx, count, &to);
+    const int64_t size_of = sizeof(float);
+    for (int64_t t = 0, n; t < count; t += n) {
+        const int size = tile_size(count - t);
+        n = SIZE[size];
+        for (int64_t p = 0, step; p < panels->panels; p += step) {
+            const Source in = {(const char *)(panels->w + p * panels->gap),
+                               panels->step * size_of, panels->gap * size_of, panels->K,
+                               NULL};
+            step = tile_panels(panels->panels - p, n);
+            DirectTile *tile = n > 1 ? DIRECT_TILE[panels->add][step > 1][size]
+                                     : DIRECT_SOLO[panels->add][step];
+            tile(&in, x + t * ldx, ldx, y + t * ldy + p * PANEL_ROWS, ldy);
+        }
+    }
 }

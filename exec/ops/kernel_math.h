@@ -122,14 +122,9 @@ KERNEL_INLINE REAL sigmoid_real(REAL x) {
 
 /* Largest of n > 0 elements. */
 static inline REAL row_max(const REAL *x, int64_t n) {
-    enum { LANES = 16 };
-    REAL m[LANES], best = x[0];
-    for (int l = 0; l < LANES; l++) m[l] = x[0];
-    const int64_t whole = n / LANES * LANES;
-    for (int64_t i = 0; i < whole; i += LANES)
-        for (int l = 0; l < LANES; l++) m[l] = x[i + l] > m[l] ? x[i + l] : m[l];
-    for (int64_t i = whole; i < n; i++) best = x[i] > best ? x[i] : best;
-    for (int l = 0; l < LANES; l++) best = m[l] > best ? m[l] : best;
+    REAL best = x[0];
+#pragma omp simd reduction(max : best)
+    for (int64_t i = 0; i < n; i++) best = x[i] > best ? x[i] : best;
     return best;
 }
 

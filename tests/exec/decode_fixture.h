@@ -275,12 +275,13 @@ static inline Decoder *open_decoder(Model *model, int64_t capacity, int threads,
 /* Appends tokens first .. last - 1 of the sequence, all at once or one by one. */
 static inline void append(Decoder *decoder, int64_t first, int64_t last, bool at_once) {
     Diag *diag = diag_create();
-    int32_t tokens[TOKENS];
+    int32_t *tokens = malloc((size_t)(last - first) * sizeof *tokens);
     for (int64_t t = first; t < last; t++) tokens[t - first] = token_at(t);
     if (at_once) assert_ok(decoder_append(decoder, tokens, last - first, diag), diag);
     for (int64_t t = first; t < last && !at_once; t++)
         assert_ok(decoder_step(decoder, tokens[t - first], diag), diag);
     assert_int_equal(decoder_position(decoder), last);
+    free(tokens);
     diag_destroy(diag);
 }
 

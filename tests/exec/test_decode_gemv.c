@@ -215,7 +215,7 @@ static void test_levels(void **state) {
 /* Keys and values of attention: panels at any distance. */
 static void check_panels(const Loops *loops) {
     enum { K = 21, STEP = 50, PANELS = 3, WIDE = PANEL_ROWS * PANELS };
-    float w[K * STEP], x[COUNT * K], y[COUNT * WIDE];
+    float w[K * STEP], x[COUNT * K], y[COUNT * WIDE], parts[COUNT * WIDE];
     for (int i = 0; i < K * STEP; i++) w[i] = (float)random_normal(4, (uint64_t)i);
     for (int i = 0; i < COUNT * K; i++) x[i] = (float)random_normal(5, (uint64_t)i);
     const Panels panels = {w, STEP, PANEL_ROWS, PANELS, K};
@@ -230,6 +230,13 @@ static void check_panels(const Loops *loops) {
             assert_true(fabs(y[t * WIDE + c] - want) <=
                         rounding_error(PRECISION_F32, K) * size);
         }
+    for (int first = 0; first < K; first += 9) { /* by parts: the same bytes */
+        const int left = K - first;
+        const Panels part = {w + first * STEP,    STEP,     PANEL_ROWS, PANELS,
+                             left < 9 ? left : 9, first > 0};
+        loops->panels_times(&part, x + first, K, parts, WIDE, COUNT);
+    }
+    assert_memory_equal(parts, y, sizeof y);
     const Panels none = {w, STEP, PANEL_ROWS, PANELS, 0};
     loops->panels_times(&none, x, K, y, WIDE, 1);
     for (int c = 0; c < WIDE; c++) assert_true(y[c] == 0);

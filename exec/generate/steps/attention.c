@@ -2,16 +2,27 @@
  *
  * State of a head: keys in panels of 16 tokens, [tokens / 16, d, 16], so that the scores
  * of 16 tokens are one panel times the query; then values [tokens, e], e rounded up to
- * whole panels, whose rows times the probabilities are again panels. Queries go in groups
- * (those of several tokens, or those of one token that share a head of keys), for which
- * the cache is read once. */
+ * whole panels, whose rows times the probabilities are again panels.
+ *
+ * All queries that read a head of keys (those of several tokens, or those of one token
+ * that share it) go through the cache together, a stretch of tokens after the other, none
+ * farther back than a query sees: weights of a stretch are exp(score - m), m the largest
+ * score so far; when it grows, sums and results so far are multiplied by exp(old - new)
+ * (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018). A stretch
+ * and the scores of a group of queries stay in the second-level cache. Stretches begin at
+ * multiples of their length, so a query's result does not depend on the others. */
 #include "exec/generate/step.h"
 #include "exec/ops/attention_blocks.h"
 #include "exec/ops/kernel_math.h"
 
 #include <string.h>
 
-enum { Q = ATTENTION_Q, K = ATTENTION_K, V = ATTENTION_V, QUERIES = 8 };
+enum { Q = ATTENTION_Q, K = ATTENTION_K, V = ATTENTION_V };
+
+/* Tokens of a stretch and, where a group has more than FEW queries, of the parts of it
+ * that stay in the first-level cache; queries of a group, and the distance of their rows
+ * of scores, which is no power of two. */
+enum { STRETCH = 512, PART = 64, FEW = 8, GROUP = 32, ROW = STRETCH + PANEL_ROWS };
 
 typedef struct AttentionSizes {
     int64_t heads, groups, share; /* share: query heads of a head of keys */
@@ -84,11 +95,19 @@ static void copy_state(const Node *node, int64_t capacity, int64_t position,
     }
 }
 
-/* Scores [8, tokens], then results [8, wide], then buckets [tokens]. */
+/* Queries that go through the cache together: of tokens, or of a token's heads. */
+static int64_t queries_of(const AttentionSizes *s, int64_t count) {
+    return count > s->share ? count : s->share;
+}
+
+/* Scores of a group; queries, results, largest scores and sums of all; then buckets. */
+static int64_t bucket_offset(const AttentionSizes *s, int64_t count) {
+    return GROUP * ROW + queries_of(s, count) * (s->d + s->wide + 2);
+}
+
 static int64_t scratch_floats(const Node *node, int64_t capacity, int64_t count) {
-    (void)count;
     const AttentionSizes s = open_sizes(node, capacity);
-    return QUERIES * (s.tokens + s.wide) + (s.buckets.count ? s.tokens : 0);
+    return bucket_offset(&s, count) + (s.buckets.count ? s.tokens : 0);
 }
 
 /* One head of keys: its part of the state. */
@@ -104,46 +123,138 @@ static void put_token(const AttentionSizes *s, Cache cache, int64_t token,
     for (int64_t j = 0; j < s->e; j++) values[j] = value[j];
 }
 
-/* `n` queries, `step` floats apart; query i sees first + i * more keys. */
-typedef struct Group {
+/* `n` queries; query i sees first + i * more keys, or those within reach. */
+typedef struct Queries {
     const float *q;
     float *out;
     int64_t n, q_step, out_step, first, more;
     int64_t head, head_step; /* of the first query, and to that of the next */
-} Group;
 
-/* Adds a head's biases to `count` keys, of which the query is the last. */
-static void add_bias(const AttentionSizes *s, int64_t head, int64_t count,
-                     float *restrict row) {
-    const float *restrict column = s->table + head;
-    const int32_t *restrict bucket = s->bucket_end - count;
-    for (int64_t j = 0; j < count; j++) row[j] += column[bucket[j] * s->heads];
+    /* in scratch */
+    float *scores;        /* [GROUP, ROW], column 0 is the stretch's first token */
+    float *scaled, *sums; /* [n, d]: scale q; [n, wide]: weights times values */
+    float *top, *total;   /* [n]: largest score so far; sum of the weights */
+} Queries;
+
+static void open_queries(Queries *g, const AttentionSizes *s, float *scratch) {
+    g->scores = scratch;
+    g->scaled = scratch + GROUP * ROW;
+    g->sums = g->scaled + g->n * s->d;
+    g->top = g->sums + g->n * s->wide;
+    g->total = g->top + g->n;
+    for (int64_t i = 0; i < g->n; i++) {
+        for (int64_t j = 0; j < s->d; j++)
+            g->scaled[i * s->d + j] = s->scale * g->q[i * g->q_step + j];
+        for (int64_t j = 0; j < s->wide; j++) g->sums[i * s->wide + j] = 0;
+        g->top[i] = -INFINITY;
+        g->total[i] = 0;
+    }
 }
 
-static void attend(const AttentionSizes *s, Cache cache, const Group *g, float *scratch) {
-    float *scores = scratch, *sums = scratch + QUERIES * s->tokens;
-    const int64_t seen = round_up(g->first + (g->n - 1) * g->more);
-    const Panels keys = {cache.keys, PANEL_ROWS, PANEL_ROWS * s->d, seen / PANEL_ROWS,
-                         s->d};
-    REAL_FN(panels_times)(&keys, g->q, g->q_step, scores, s->tokens, g->n);
-    for (int64_t i = 0; i < g->n; i++) {
-        float *restrict row = scores + i * s->tokens;
-        const int64_t count = g->first + i * g->more;
-        const int64_t from = count > s->reach ? count - s->reach : 0;
-        for (int64_t j = 0; j < count; j++) row[j] *= s->scale;
-        if (s->table) add_bias(s, g->head + i * g->head_step, count, row);
-        if (s->cap > 0)
-            for (int64_t j = from; j < count; j++)
-                row[j] = s->cap * tanh_real(row[j] / s->cap);
-        softmax_row(row + from, count - from);
-        for (int64_t j = 0; j < from; j++) row[j] = 0;
-        for (int64_t j = count; j < seen; j++) row[j] = 0;
+/* Tokens that query i sees are first_seen .. end_seen - 1. */
+static int64_t end_seen(const Queries *g, int64_t i) {
+    return g->first + i * g->more;
+}
+static int64_t first_seen(const AttentionSizes *s, const Queries *g, int64_t i) {
+    const int64_t end = end_seen(g, i);
+    return end > s->reach ? end - s->reach : 0;
+}
+
+/* Tokens begin .. end - 1 of the stretch at `at` and the queries i .. i + n - 1 that one
+ * of them is seen by. */
+typedef struct Stretch {
+    int64_t at, begin, end, i, n;
+} Stretch;
+
+/* Adds a head's biases to the scores of tokens from .. to - 1 for a query behind `count`.
+ */
+static void add_bias(const AttentionSizes *s, int64_t head, int64_t count, int64_t from,
+                     int64_t to, float *restrict row) {
+    const float *restrict column = s->table + head;
+    const int32_t *restrict bucket = s->bucket_end - count + from;
+    for (int64_t j = 0; j < to - from; j++) row[j] += column[bucket[j] * s->heads];
+}
+
+/* Turns query i's scores into weights, 0 for tokens that it does not see. */
+static void weigh(const AttentionSizes *s, Queries *g, const Stretch *x, int64_t i) {
+    const int64_t first = first_seen(s, g, i), end = end_seen(g, i);
+    const int64_t from = first > x->begin ? first : x->begin;
+    const int64_t to = end < x->end ? end : x->end, n = to - from;
+    float *all = g->scores + (i - x->i) * ROW;
+    float *row = all + (from - x->at);
+    for (int64_t j = x->begin; j < from && j < x->end; j++) all[j - x->at] = 0;
+    for (int64_t j = to > x->begin ? to : x->begin; j < x->end; j++) all[j - x->at] = 0;
+    if (n <= 0) return;
+    if (s->table) add_bias(s, g->head + i * g->head_step, end, from, to, row);
+    for (int64_t j = 0; s->cap > 0 && j < n; j++)
+        row[j] = s->cap * tanh_real(row[j] / s->cap);
+    const float most = row_max(row, n), old = g->top[i];
+    if (most > old) {
+        const float factor = exp_real(old - most);
+        g->top[i] = most;
+        g->total[i] *= factor;
+        for (int64_t j = 0; j < s->wide; j++) g->sums[i * s->wide + j] *= factor;
     }
-    const Panels values = {cache.values, s->wide, PANEL_ROWS, s->wide / PANEL_ROWS,
-                           g->first + (g->n - 1) * g->more};
-    REAL_FN(panels_times)(&values, scores, s->tokens, sums, s->wide, g->n);
-    for (int64_t i = 0; i < g->n; i++)
-        put_row(g->out + i * g->out_step, sums + i * s->wide, s->e, false);
+    g->total[i] += exp_row(row, n, g->top[i] == -INFINITY ? 0 : g->top[i]);
+}
+
+/* Scores of a group, and its weights times the values. */
+static void multiply_keys(const AttentionSizes *s, Cache cache, Queries *g,
+                          const Stretch *x, int64_t part) {
+    for (int64_t at = x->begin, n; at < x->end; at += n) {
+        n = x->end - at < part ? x->end - at : part;
+        const Panels keys = {.w = cache.keys + at * s->d,
+                             .step = PANEL_ROWS,
+                             .gap = PANEL_ROWS * s->d,
+                             .panels = round_up(n) / PANEL_ROWS,
+                             .K = s->d};
+        REAL_FN(panels_times)
+        (&keys, g->scaled + x->i * s->d, s->d, g->scores + at - x->at, ROW, x->n);
+    }
+}
+
+static void multiply_values(const AttentionSizes *s, Cache cache, Queries *g,
+                            const Stretch *x, int64_t part) {
+    for (int64_t at = x->begin, n; at < x->end; at += n) {
+        n = x->end - at < part ? x->end - at : part;
+        const Panels values = {.w = cache.values + at * s->wide,
+                               .step = s->wide,
+                               .gap = PANEL_ROWS,
+                               .panels = s->wide / PANEL_ROWS,
+                               .K = n,
+                               .add = true};
+        REAL_FN(panels_times)
+        (&values, g->scores + at - x->at, ROW, g->sums + x->i * s->wide, s->wide, x->n);
+    }
+}
+
+/* The part of a stretch that a group of queries sees. */
+static void attend_stretch(const AttentionSizes *s, Cache cache, Queries *g, int64_t at,
+                           int64_t i) {
+    const int64_t left = g->n - i, n = left < GROUP ? left : GROUP;
+    const int64_t first = first_seen(s, g, i), end = end_seen(g, i + n - 1);
+    Stretch x = {at, at, at + STRETCH, i, n};
+    if (first > x.begin) x.begin = first / PANEL_ROWS * PANEL_ROWS;
+    if (end < x.end) x.end = end;
+    if (x.begin >= x.end) return;
+    const int64_t part = n > FEW ? PART : STRETCH;
+    multiply_keys(s, cache, g, &x, part);
+    for (int64_t j = i; j < i + n; j++) weigh(s, g, &x, j);
+    multiply_values(s, cache, g, &x, part);
+}
+
+static void attend(const AttentionSizes *s, Cache cache, Queries *g, float *scratch) {
+    open_queries(g, s, scratch);
+    const int64_t first = first_seen(s, g, 0) / STRETCH * STRETCH;
+    for (int64_t at = first; at < end_seen(g, g->n - 1); at += STRETCH)
+        for (int64_t i = 0; i < g->n; i += GROUP) attend_stretch(s, cache, g, at, i);
+    for (int64_t i = 0; i < g->n; i++) {
+        const float *restrict sums = g->sums + i * s->wide;
+        float *restrict out = g->out + i * g->out_step;
+        const float total = g->total[i];
+        const float factor = total > 0 || isnan(total) ? 1 / total : 0;
+        for (int64_t j = 0; j < s->e; j++) out[j] = factor * sums[j];
+    }
 }
 
 /* Finds the buckets of all keys that a call's last query sees; they lie behind scores and
@@ -152,8 +263,7 @@ static void find_buckets(AttentionSizes *s, const StepCall *call) {
     if (!node_has(call->node, ATTENTION_REL_BIAS)) return;
     s->table = call->in[ATTENTION_REL_BIAS];
     const int64_t before = call->position + call->count - 1;
-    int32_t *bucket =
-        (int32_t *)(void *)(call->scratch + QUERIES * (s->tokens + s->wide));
+    int32_t *bucket = (int32_t *)(void *)(call->scratch + bucket_offset(s, call->count));
     buckets_fill(&s->buckets, before, 0, bucket);
     s->bucket_end = bucket + before + 1;
 }
@@ -161,35 +271,30 @@ static void find_buckets(AttentionSizes *s, const StepCall *call) {
 /* The queries of one token that share the head of keys. */
 static void attend_token(const AttentionSizes *s, Cache cache, const StepCall *call,
                          int64_t group) {
-    for (int64_t h = 0; h < s->share; h += QUERIES) {
-        const int64_t head = group * s->share + h, left = s->share - h;
-        const Group g = {.q = (const float *)call->in[Q] + head * s->d,
-                         .out = call->out + head * s->e,
-                         .n = left < QUERIES ? left : QUERIES,
-                         .q_step = s->d,
-                         .out_step = s->e,
-                         .first = call->position + 1,
-                         .head = head,
-                         .head_step = 1};
-        attend(s, cache, &g, call->scratch);
-    }
+    const int64_t head = group * s->share;
+    Queries g = {.q = (const float *)call->in[Q] + head * s->d,
+                 .out = call->out + head * s->e,
+                 .n = s->share,
+                 .q_step = s->d,
+                 .out_step = s->e,
+                 .first = call->position + 1,
+                 .head = head,
+                 .head_step = 1};
+    attend(s, cache, &g, call->scratch);
 }
 
 /* One query head at several tokens. */
 static void attend_head(const AttentionSizes *s, Cache cache, const StepCall *call,
                         int64_t head) {
-    for (int64_t t = 0; t < call->count; t += QUERIES) {
-        const int64_t left = call->count - t;
-        const Group g = {.q = (const float *)call->in[Q] + (t * s->heads + head) * s->d,
-                         .out = call->out + (t * s->heads + head) * s->e,
-                         .n = left < QUERIES ? left : QUERIES,
-                         .q_step = s->heads * s->d,
-                         .out_step = s->heads * s->e,
-                         .first = call->position + t + 1,
-                         .more = 1,
-                         .head = head};
-        attend(s, cache, &g, call->scratch);
-    }
+    Queries g = {.q = (const float *)call->in[Q] + head * s->d,
+                 .out = call->out + head * s->e,
+                 .n = call->count,
+                 .q_step = s->heads * s->d,
+                 .out_step = s->heads * s->e,
+                 .first = call->position + 1,
+                 .more = 1,
+                 .head = head};
+    attend(s, cache, &g, call->scratch);
 }
 
 static void run(const StepCall *call, int64_t first, int64_t last) {
