@@ -97,11 +97,19 @@ static Status add_out(const Prune *p, PruneBlock *block, Role role, Diag *diag) 
     return add_projection(p, block, reader, true, diag);
 }
 
+/* Whether nothing but the way from a projection to attention reads a value: one node, and
+ * attention's own window beside it. */
+static bool is_way(const Prune *p, const PruneBlock *block, const Node *value) {
+    const bool near = value == node_operand(block->core, "near_q") ||
+                      value == node_operand(block->core, "near_k");
+    return graph_use_count(p->graph, value) == 1 + near;
+}
+
 /* Adds what lies between attention and a projection that it reads of so many heads, and
  * the projection: rotary positions and feature maps have heads too. */
 static Status add_side(const Prune *p, PruneBlock *block, Node *value, Role role,
                        int64_t heads, Diag *diag) {
-    for (; graph_use_count(p->graph, value) == 1; value = value->in[0]) {
+    for (; is_way(p, block, value); value = value->in[0]) {
         if (node_is(value, &op_linear) && value->role == role)
             return add_projection(p, block, value, false, diag);
         if (node_maps_elements(value)) continue;
@@ -120,9 +128,10 @@ static Status add_side(const Prune *p, PruneBlock *block, Node *value, Role role
     return fail_path(p, block, role, "a projection read by attention", diag);
 }
 
-/* What softmax attention has beside q, k and v. */
+/* What attention has beside q, k and v: weights with a number, or more, for each head. */
 static Status add_extras(const Prune *p, PruneBlock *block, Diag *diag) {
     Node *attention = block->core;
+    TRY(add_slot(p, block, attention, "gate", 0, false, diag));
     if (!node_is(attention, &op_attention)) return STATUS_OK;
     TRY(add_slot(p, block, attention, "bias", 0, false, diag));
     TRY(add_slot(p, block, attention, "rel_bias", 1, false, diag));

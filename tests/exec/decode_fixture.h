@@ -157,6 +157,7 @@ static inline void linearize(Model *model, int layer, int64_t features, const ch
              (long long)H, (long long)G);
     Node *node = insert_before(model, old, "linear_attention",
                                (Node *[]){q[0], k[0], old->in[2]}, 3, text);
+    node_place(model->graph, node, old->stack, old->layer, old->role);
     graph_replace_uses(model->graph, old, node);
     graph_erase(model->graph, old);
     draw_weights(model, 0.15);

@@ -31,6 +31,7 @@ static bool forced; /* the first token is FIRST, at no cost */
 
 static const struct {
     const char *yaml, *keys;
+    int64_t window; /* of the decoder's linear attention; 0 = it has softmax attention */
 } MODELS[] = {{MARIAN, "scale_embedding: true"},
               {MARIAN, "normalize_before: true, share_encoder_decoder_embeddings: false"},
               {MARIAN, "norm: branch, normalize_embedding: true"},
@@ -40,13 +41,18 @@ static const struct {
               {RECURRENT, "context: additive"},
               {RECURRENT, "context: mean"},
               {RECURRENT, "decoder_input: state"},
-              {RECURRENT, "decoder_input: state, context: mean"}};
+              {RECURRENT, "decoder_input: state, context: mean"},
+              {MARIAN, "scale_embedding: true", 2}};
 enum { MODEL_COUNT = sizeof MODELS / sizeof *MODELS };
 
 static Model *model_open(int m) {
     char yaml[512];
     snprintf(yaml, sizeof yaml, MODELS[m].yaml, MODELS[m].keys);
     Model *model = configured_model(yaml, 5);
+    for (int layer = 0; MODELS[m].window && layer < 2; layer++) {
+        linearize(model, layer, 5, "hedgehog");
+        add_window(model, layer, MODELS[m].window);
+    }
     draw_weights(model, MODELS[m].yaml == RECURRENT ? 0.8 : 0.35);
     return model;
 }

@@ -274,6 +274,35 @@ static void test_multiplex(void **state) {
     diag_destroy(diag);
 }
 
+/* A decoder's window is of its self-attention: as long as the target it changes nothing
+ * there, and cross-attention has none. An encoder is refused one. */
+static void test_t2r_window(void **state) {
+    (void)state;
+    Diag *diag = diag_create();
+    Model *model = configured_model(MODELS[0], 3);
+    RecipeInputs inputs = {NULL, NULL};
+    assert_ok(
+        run_steps(model, &inputs,
+                  "  - attention_to_t2r: {stack: decoder, feature: hedgehog, window: "
+                  "2}\n",
+                  1, NULL, diag),
+        diag);
+    const Node *own = graph_find(model->graph, "decoder", 0, ROLE_ATTENTION);
+    const Node *cross = graph_find(model->graph, "decoder", 0, ROLE_CROSS_ATTENTION);
+    assert_int_equal(node_integer(own, "window"), 2);
+    assert_true(node_operand(own, "near_q") == own->in[0]->in[0]);
+    assert_string_equal(cross->op->name, "linear_attention");
+    assert_int_equal(node_integer(cross, "window"), 0);
+    assert_non_null(graph_storage(model->graph, "decoder.0.feature_map.gate"));
+    model_destroy(model);
+    model = configured_model(MODELS[0], 3);
+    assert_int_equal(
+        run_steps(model, &inputs, "  - attention_to_t2r: {window: 2}\n", 1, NULL, diag),
+        STATUS_MODEL);
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
 /* Linear attention in every attention, and its maps merged: outputs stay. */
 static void test_merge_t2r(void **state) {
     (void)state;
@@ -412,6 +441,7 @@ int main(void) {
         cmocka_unit_test(test_teacher_forcing),
         cmocka_unit_test(test_multiplex),
         cmocka_unit_test(test_merge_t2r),
+        cmocka_unit_test(test_t2r_window),
         cmocka_unit_test(test_clamped_rows),
         cmocka_unit_test(test_distill),
     };

@@ -248,6 +248,36 @@ static void test_bert(void **state) {
     model_destroy(model);
 }
 
+/* A window that no text outgrows leaves what softmax attention gives, whatever the maps
+ * and gates are, and a shorter one does not. */
+static void expect_softmax(const char *config) {
+    static const char *const OPTIONS[] = {"{feature: hedgehog, window: 5}",
+                                          "{feature_size: 6, rotary: drop, window: 1000}",
+                                          "{feature: hedgehog, window: 4}"};
+    static double want[VALUES], got[VALUES];
+    for (int i = 0; i < 3; i++) {
+        Model *model = configured_model(config, 1);
+        make_noisy(model);
+        const int64_t count = configured_run(model, "logits", 0, want, VALUES);
+        run_pass(model, "attention_to_t2r", OPTIONS[i]);
+        configured_run(model, "logits", 0, got, VALUES);
+        double error = 0;
+        for (int64_t k = 0; k < count; k++) error = fmax(error, fabs(got[k] - want[k]));
+        if (i < 2)
+            rounding_compare("logits", got, want, count, PRECISION_F64,
+                             configured_terms(model, "logits"), 1);
+        else
+            assert_true(error > 1e-6);
+        model_destroy(model);
+    }
+}
+
+static void test_window(void **state) {
+    (void)state;
+    expect_softmax(GPT2);
+    expect_softmax(LLAMA);
+}
+
 /* ---- first weights ---- */
 
 /* With many positive features the model comes near the one with softmax attention, and
@@ -503,11 +533,10 @@ static void test_merged_shapes(void **state) {
 }
 
 /* A head that nothing reads can go: the pipeline checks that nothing changes. */
-static void test_prune(void **state) {
-    (void)state;
+static void expect_pruned(const char *swap) {
     static double before[VALUES], after[VALUES];
     Model *model = configured_model(GPT2, 1);
-    run_pass(model, "attention_to_t2r", "{feature_size: 3, layers: [0, 2, 3]}");
+    run_pass(model, "attention_to_t2r", swap);
     make_noisy(model);
     for (int layer = 0; layer < 5; layer++) {
         char name[64];
@@ -529,6 +558,12 @@ static void test_prune(void **state) {
     model_destroy(model);
 }
 
+static void test_prune(void **state) {
+    (void)state;
+    expect_pruned("{feature_size: 3, layers: [0, 2, 3]}");
+    expect_pruned("{feature: hedgehog, layers: [0, 2, 3], window: 2}");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gpt2),          cmocka_unit_test(test_llama),
@@ -537,7 +572,7 @@ int main(void) {
         cmocka_unit_test(test_layers),        cmocka_unit_test(test_clamped),
         cmocka_unit_test(test_frozen),        cmocka_unit_test(test_merge),
         cmocka_unit_test(test_merged_shapes), cmocka_unit_test(test_prune),
-        cmocka_unit_test(test_normalised),
+        cmocka_unit_test(test_normalised),    cmocka_unit_test(test_window),
     };
     return cmocka_run_group_tests_name("T2R", tests, NULL, NULL);
 }
