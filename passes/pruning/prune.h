@@ -22,8 +22,8 @@ enum { PRUNE_KINDS = 2 };
 /* What goes at once of attention whose query heads share heads of keys and values; where
  * each has its own all three are the same. */
 typedef enum PruneUnit {
-    UNIT_GROUP, /* a head of keys and values with all queries that read it */
     UNIT_QUERY, /* a query of every head of keys and values, which all stay */
+    UNIT_GROUP, /* a head of keys and values with all queries that read it */
     UNIT_HEAD   /* each query by itself: for scores, not to be cut */
 } PruneUnit;
 
@@ -56,7 +56,7 @@ typedef struct PruneOptions {
     bool allow_empty;
     int prior; /* PriorKind */
     int zero;  /* ZERO_ */
-    int unit;  /* UNIT_GROUP or UNIT_QUERY */
+    int unit;  /* UNIT_QUERY or UNIT_GROUP */
     bool reconstruct, follow;
     CalibrationOptions calibration;
     const char *stack;
@@ -92,9 +92,9 @@ typedef struct PruneOptions {
              "prior: gaussian, score: relevance: what is taken to be zero of a head "    \
              "that goes: what the output projection reads of it, or its values")
 #define PRUNE_FIELD_UNIT                                                                 \
-    F_CHOICE(PruneOptions, unit, "group|query",                                          \
-             "where heads share keys and values: a head of keys and values goes with "   \
-             "all queries that read it, or as many queries of each of them, which stay")
+    F_CHOICE(PruneOptions, unit, "query|group",                                          \
+             "where heads share keys and values: as many queries of each head of keys "  \
+             "and values go, which stay, or such heads with all queries that read them")
 #define PRUNE_FIELDS(units, least_member)                                                \
     PRUNE_FIELD_SCORE, PRUNE_FIELD_RANKING(units),                                       \
         F_INT(PruneOptions, keep, 1, 100000000, units " kept in every layer"),           \

@@ -124,7 +124,7 @@ static void try_budget(const char *config, PruneUnit unit, MeasureKind kind, dou
                  least = cost_of(model, &fewest, unit, kind);
     const double bound = floor(least + part * (whole - least));
     snprintf(options, sizeof options, "{%s: %.0f%s%s}", measure_name(kind), bound, more,
-             unit == UNIT_QUERY ? ", unit: query" : "");
+             unit == UNIT_GROUP ? ", unit: group" : "");
     snprintf(what, sizeof what, "%s of %s", options, config);
     assert_ok(test_run_pass(model, "prune", options, false, diag), diag);
     const Tree *record = last_record(model);

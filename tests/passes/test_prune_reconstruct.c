@@ -251,9 +251,9 @@ static void test_families(void **state) {
         try_family(FAMILIES[i], "{flops: 0.9, ranking: per_layer, score: reconstruction, "
                                 "data: d, samples: 23}");
         if (!strstr(FAMILIES[i], "num_key_value_heads: 2")) continue;
-        try_family(FAMILIES[i], "{flops: 0.9, score: reconstruction, unit: query, "
+        try_family(FAMILIES[i], "{flops: 0.9, score: reconstruction, unit: group, "
                                 "reconstruct: true, data: d, samples: 23}");
-        try_family(FAMILIES[i], "{flops: 0.95, score: magnitude, unit: query, "
+        try_family(FAMILIES[i], "{flops: 0.95, score: magnitude, unit: group, "
                                 "reconstruct: true, data: d, samples: 23}");
     }
 }
@@ -325,7 +325,7 @@ static void repeat_rows(Model *model, int layer, Role role, int64_t from, int64_
  * twin, one of the two goes and the other takes over. */
 static void test_grouped_twins(void **state) {
     (void)state;
-    for (int unit = 0; unit < 2; unit++) {
+    for (PruneUnit unit = UNIT_QUERY; unit <= UNIT_GROUP; unit++) {
         Model *model = configured_model(FAMILIES[11], 5); /* llama, heads of width 2 */
         Diag *diag = diag_create();
         for (int layer = 0; layer < 3; layer++) {
@@ -340,8 +340,8 @@ static void test_grouped_twins(void **state) {
         }
         Model *before = model_copy(model);
         assert_ok(run_step(model, "prune_heads",
-                           unit
-                               ? "{keep: 2, score: reconstruction, unit: query, "
+                           unit == UNIT_GROUP
+                               ? "{keep: 2, score: reconstruction, unit: group, "
                                  "reconstruct: true, data: d, samples: 23, damp: 1.0e-7}"
                                : "{keep: 2, score: reconstruction, "
                                  "reconstruct: true, data: d, samples: 23, damp: 1.0e-7}",
@@ -350,7 +350,7 @@ static void test_grouped_twins(void **state) {
         const Tree *row = tree_get(last_record(model), "blocks")->first;
         assert_true(number(row, "error_cut") > 0.1);
         assert_true(number(row, "error") < 0.01);
-        assert_true(number(row, "key_heads") == (unit ? 2 : 1));
+        assert_true(number(row, "key_heads") == (unit == UNIT_GROUP ? 1 : 2));
         assert_true(output_error(model, before, "logits") < 0.01);
         diag_destroy(diag);
         model_destroy(before);
