@@ -4,6 +4,7 @@
 #include "ir/arena.h"
 
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,12 +126,20 @@ void diag_place(Diag *diag, Loc at, const char *key) {
 
 /* ---- printing ---- */
 
+enum { WORD_MOST = 200, ERRORS_MOST = 100 };
+
 /* Prints text that may come from a damaged file: control characters are shown as \xNN
- * and further lines are indented, so that no line can pass for a message of its own. */
-static void print_safe(FILE *out, const char *text, bool lines) {
+ * and further lines are indented, so that no line can pass for a message of its own.
+ * Words of more than `most` bytes end in "...". */
+static void print_safe(FILE *out, const char *text, size_t most, bool lines) {
+    size_t length = 0; /* of the word, a name say, that is printed */
     for (const char *p = text; *p; p++) {
-        unsigned char byte = (unsigned char)*p;
-        if (byte == '\n' && lines) {
+        const unsigned char byte = (unsigned char)*p;
+        length = byte == ' ' || byte == '\n' ? 0 : length + 1;
+        if (length > most && (byte & 0xc0) != 0x80) {
+            fputs("...", out);
+            while (p[1] && p[1] != ' ' && p[1] != '\n') p++;
+        } else if (byte == '\n' && lines) {
             fputs("\n        ", out);
         } else if (byte < 0x20 || byte == 0x7f) {
             fprintf(out, "\\x%02x", byte);
@@ -143,17 +152,17 @@ static void print_safe(FILE *out, const char *text, bool lines) {
 static void print_entry(FILE *out, const Entry *entry) {
     const Loc at = entry->what.at;
     if (at.file) {
-        print_safe(out, at.file, false);
+        print_safe(out, at.file, SIZE_MAX, false);
         if (at.line > 0) fprintf(out, ":%d", at.line);
         if (at.line > 0 && at.column > 0) fprintf(out, ":%d", at.column);
         fputs(": ", out);
     }
     fprintf(out, "%s: ", KIND_NAMES[entry->what.kind]);
     if (entry->what.key && *entry->what.key) {
-        print_safe(out, entry->what.key, false);
+        print_safe(out, entry->what.key, WORD_MOST, false);
         fputs(": ", out);
     }
-    print_safe(out, entry->what.message, true);
+    print_safe(out, entry->what.message, WORD_MOST, true);
 }
 
 /* Hands an entry's line on. */
@@ -262,12 +271,27 @@ void diag_visit(const Diag *diag, DiagVisit *visit, void *self) {
         visit(self, &entry->what);
 }
 
-void diag_print(const Diag *diag, FILE *out) {
+/* Prints the errors up to ERRORS_MOST of them, and the rest. */
+static void print_all(const Diag *diag, FILE *out) {
+    int errors = 0;
     for (const Entry *entry = diag->first; entry; entry = entry->next) {
-        if (entry->told) continue;
+        errors += entry->what.kind == DIAG_ERROR;
+        if (entry->told || (errors > ERRORS_MOST && entry->what.kind != DIAG_WARNING))
+            continue;
         if (entry->what.kind == DIAG_NOTE || entry->what.kind == DIAG_HINT)
             fputs("    ", out);
         print_entry(out, entry);
         fputc('\n', out);
     }
+    if (errors > ERRORS_MOST) fprintf(out, "and %d more errors\n", errors - ERRORS_MOST);
+}
+
+/* Put together first: a stream without a buffer would write byte by byte. */
+void diag_print(const Diag *diag, FILE *out) {
+    char *text = NULL;
+    size_t length = 0;
+    FILE *memory = open_memstream(&text, &length);
+    print_all(diag, memory ? memory : out);
+    if (memory && fclose(memory) == 0) fwrite(text, 1, length, out);
+    free(text);
 }

@@ -347,12 +347,13 @@ Status yaml_read_with(Tree **out, Arena *arena, const char *path,
     char *text;
     size_t length;
     Diag *quiet = diag_create(); /* a recipe that is too large is a recipe error */
-    Status status = file_read(&text, &length, arena, path, YAML_BYTES_MAX, quiet);
-    diag_destroy(quiet);
+    const Status status = file_read(&text, &length, arena, path, YAML_BYTES_MAX, quiet);
     if (status == STATUS_FORMAT)
-        return diag_fail(diag, STATUS_RECIPE, LOC_FILE(path), NULL,
-                         "expected at most %zu bytes", YAML_BYTES_MAX);
-    if (status != STATUS_OK)
-        return file_read(&text, &length, arena, path, YAML_BYTES_MAX, diag);
+        diag_fail(diag, STATUS_RECIPE, LOC_FILE(path), NULL, "expected at most %zu bytes",
+                  YAML_BYTES_MAX);
+    else if (status != STATUS_OK)
+        diag_take(diag, quiet);
+    diag_destroy(quiet);
+    if (status != STATUS_OK) return status == STATUS_FORMAT ? STATUS_RECIPE : status;
     return parse_text(out, arena, path, (TextSpan){text, length}, variables, diag);
 }
