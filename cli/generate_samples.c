@@ -302,12 +302,24 @@ static Status open_sequences(Batch *b, Diag *diag) {
                                      b->tokenizer, diag);
 }
 
+/* Checks that texts can be written to `path`, and that nothing is lost by it. */
+static Status check_output(const Batch *b, const char *path, Diag *diag) {
+    const Flags *flags = &b->cli->flags;
+    const char *items[] = {b->cli->args[0], flags->prompts, flags->tokenizer};
+    const StringList read = {items, sizeof items / sizeof *items};
+    TRY(output_check(b->cli->arena, "--output", path, diag));
+    if (flags->force) return STATUS_OK;
+    return output_replace_check("--output", path, b->plain ? OUTPUT_TEXT : OUTPUT_JSON,
+                                &read, diag);
+}
+
 static Status open_batch(Batch *b, Diag *diag) {
     const Flags *flags = &b->cli->flags;
     const char *output = flags->output;
     TRY(check_flags(flags, diag));
     if (output && strcmp(output, "-") == 0) output = NULL;
-    TRY(output_check(b->cli->arena, "--output", output, diag));
+    b->plain = output && text_ends_with(output, ".txt");
+    TRY(check_output(b, output, diag));
     TRY(generate_tokenizer(&b->tokenizer, b->cli, b->model, diag));
     TRY(open_prompts(b, diag));
     SamplesOptions *options = &b->options;
@@ -320,7 +332,6 @@ static Status open_batch(Batch *b, Diag *diag) {
     generate_ends(options->ends, b->tokenizer);
     b->total = b->count * options->repeats;
     if (options->together > b->total) options->together = b->total;
-    b->plain = output && text_ends_with(output, ".txt");
     b->samples = memory_alloc((size_t)b->total, sizeof *b->samples);
     TRY(open_sequences(b, diag));
     return output ? outfile_open(&b->file, NULL, output, diag) : STATUS_OK;

@@ -141,6 +141,7 @@ static bool is_of_kind(const char *path, OutputKind kind) {
     case OUTPUT_TENSORS: return is_tensors(path);
     case OUTPUT_JSON: return begins_with(path, "{");
     case OUTPUT_MARKUP: return begins_with(path, "<#");
+    case OUTPUT_TEXT: return false;
     }
     return false;
 }
@@ -148,10 +149,9 @@ static bool is_of_kind(const char *path, OutputKind kind) {
 Status output_replace_check(const char *what, const char *path, OutputKind kind,
                             const StringList *read, Diag *diag) {
     static const char *const NAMES[] = {
-        [OUTPUT_MODEL] = "a model file",
-        [OUTPUT_TENSORS] = "a safetensors file",
-        [OUTPUT_JSON] = "a JSON file",
-        [OUTPUT_MARKUP] = "a file of this kind",
+        [OUTPUT_MODEL] = "a model file", [OUTPUT_TENSORS] = "a safetensors file",
+        [OUTPUT_JSON] = "a JSON file",   [OUTPUT_MARKUP] = "a file of this kind",
+        [OUTPUT_TEXT] = "an empty file",
     };
     static const char HINT[] =
         "name another file, or give --force to replace what is there";

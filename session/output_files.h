@@ -18,7 +18,8 @@ typedef enum OutputKind {
     OUTPUT_MODEL,   /* in any format, file or folder */
     OUTPUT_TENSORS, /* safetensors */
     OUTPUT_JSON,    /* an object, or one in each line */
-    OUTPUT_MARKUP   /* HTML, SVG, Markdown */
+    OUTPUT_MARKUP,  /* HTML, SVG, Markdown */
+    OUTPUT_TEXT     /* plain text, which might be anyone's: none is replaced */
 } OutputKind;
 
 /* Whether two paths name one file: the same existing file, or the same name in one
