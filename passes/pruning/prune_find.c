@@ -105,6 +105,15 @@ static bool is_way(const Prune *p, const PruneBlock *block, const Node *value) {
     return graph_use_count(p->graph, value) == 1 + near;
 }
 
+/* Whether a feature map has fewer maps than its block has parts: one for all queries of a
+ * group, which stays when single ones go. */
+static bool is_shared(const PruneBlock *block, const Node *map) {
+    const Node *weight = node_operand(map, "weight");
+    return weight &&
+           block->parts.units * block->parts.sets > node_key_heads(block->core) &&
+           weight->type.dim[0] <= node_key_heads(block->core);
+}
+
 /* Adds what lies between attention and a projection that it reads of so many heads, and
  * the projection: rotary positions and feature maps have heads too. */
 static Status add_side(const Prune *p, PruneBlock *block, Node *value, Role role,
@@ -121,7 +130,7 @@ static Status add_side(const Prune *p, PruneBlock *block, Node *value, Role role
                              node_is(value, &op_rms_norm)); /* one weight for all */
         if (!headed || block->headed_count == PRUNE_HEADED) break;
         block->headed[block->headed_count++] = value;
-        if (!node_is(value, &op_feature_map)) continue;
+        if (!node_is(value, &op_feature_map) || is_shared(block, value)) continue;
         TRY(add_slot(p, block, value, "weight", 0, false, diag));
         TRY(add_slot(p, block, value, "bias", 0, false, diag));
     }
