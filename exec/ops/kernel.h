@@ -85,7 +85,8 @@ struct StepKernel; /* exec/generate/step.h */
 /* What computes an op in one precision on one kind of processor. */
 typedef struct Kernel {
     /* Bytes kept from forward to backward (statistics, masks), and bytes of scratch
-     * that either function needs while it runs, for the bound types. NULL = none. */
+     * that either function needs while it runs, for the bound types; Call.training says
+     * whether the plan has a loss. NULL = none. */
     size_t (*aux_bytes)(const Call *call);
     size_t (*scratch_bytes)(const Call *call);
 

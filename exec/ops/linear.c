@@ -82,9 +82,22 @@ static bool is_bf16(const Call *call) {
            !weight_round(call);
 }
 
-/* Room for the rows of x, rounded. */
+/* Whether the weights are whole numbers that can be multiplied as such, in sums of 32
+ * bits. */
+static bool is_whole(const Call *call) {
+    const Storage *storage = call->node->in[1]->storage;
+    return !weight_round(call) && sizeof(REAL) == sizeof(float) &&
+           is_rounded(call->attrs) && !is_transposed(call->attrs) && storage &&
+           storage->tensor.dtype == DTYPE_Q8 &&
+           storage->tensor.group <= INTEGER_COLUMNS_MAX;
+}
+
+/* Room for the rows of x, rounded: for one of bytes where nothing else is multiplied.
+ * Training may make floats of the weights. */
 static size_t rows_bytes(const Call *call) {
-    return is_rounded(call->attrs) ? (size_t)call->in[0].count * sizeof(REAL) : 0;
+    const View *x = &call->in[0];
+    if (is_whole(call) && !call->training) return (size_t)view_last(x);
+    return is_rounded(call->attrs) ? (size_t)x->count * sizeof(REAL) : 0;
 }
 
 /* Room for rounded operands: rows of x, then the weights and a row of them. */
@@ -115,15 +128,10 @@ static const REAL *rows_of_x(const Call *call) {
     return call->scratch;
 }
 
-/* Weights of whole numbers that can be multiplied as such, in sums of 32 bits; NULL =
- * none. */
+/* The weights that are; NULL = none. */
 static const Tensor *whole_weights(const Call *call) {
     const Storage *storage = call->node->in[1]->storage;
-    const bool whole =
-        !weight_round(call) && sizeof(REAL) == sizeof(float) && is_rounded(call->attrs) &&
-        !is_transposed(call->attrs) && storage && storage->tensor.dtype == DTYPE_Q8 &&
-        storage->tensor.buf && storage->tensor.group <= INTEGER_COLUMNS_MAX;
-    return whole ? &storage->tensor : NULL;
+    return is_whole(call) && storage->tensor.buf ? &storage->tensor : NULL;
 }
 
 static double flops(const Call *call) {

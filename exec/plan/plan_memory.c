@@ -69,6 +69,7 @@ static void add_work_areas(Plan *plan) {
         Call call;
         View *in = ARENA_ARRAY(plan->arena, View, (size_t)node->in_count);
         plan_call(&call, in, plan, node);
+        call.training = plan->loss >= 0;
         const Kernel *kernel = node->kernel;
         size_t aux = kernel->aux_bytes ? kernel->aux_bytes(&call) : 0;
         size_t scratch = kernel->scratch_bytes ? kernel->scratch_bytes(&call) : 0;

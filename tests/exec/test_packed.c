@@ -153,6 +153,10 @@ static void test_forms(void **state) {
     fixture_close(&f);
 }
 
+static size_t scratch_of(const Plan *plan, const Node *node) {
+    return plan->buffers[plan->nodes[plan_find(plan, node)].forward_scratch].bytes;
+}
+
 /* The outputs, one after the other. */
 static float *run(const Fixture *f, const Params *params, int64_t *count) {
     Plan *plan = NULL;
@@ -165,6 +169,11 @@ static float *run(const Fixture *f, const Params *params, int64_t *count) {
         .results = results,
         .result_count = f->graph->output_count};
     assert_ok(plan_create(&plan, f->graph, &options, f->diag), f->diag);
+    /* one row of bytes where numbers are whole; all rows in float where they are not */
+    const size_t whole = scratch_of(plan, graph_output(f->graph, "whole")),
+                 rounded = scratch_of(plan, graph_output(f->graph, "rounded"));
+    assert_true(whole >= WIDTH && whole < WIDTH + PLAN_ALIGNMENT);
+    assert_true(rounded >= N * T * WIDTH * sizeof(float));
     assert_ok(workspace_create(&workspace, f->diag), f->diag);
     assert_ok(workspace_bind(workspace, plan, params, f->diag), f->diag);
     int32_t *ids = workspace_input(workspace, "ids");
