@@ -40,7 +40,7 @@ typedef struct Flags {
     bool resolved;
     int annotate; /* Annotate */
     const char *annotate_file;
-    bool check, force;
+    bool check, force, finite;
     bool help, version;
 } Flags;
 

@@ -167,6 +167,8 @@ static const Flag flags[] = {
          "longest time ago goes first")},
     {"hidden-states", NULL,
      F_BOOL(Flags, hidden_states, "also write every layer's output")},
+    {"finite", NULL,
+     F_BOOL(Flags, finite, "outputs that hold NaN or Inf are an error, and not written")},
     {"leave-early", NULL,
      F_BOOL(Flags, leave_early,
             "leave at the model's early exits, by the rule stored in it")},

@@ -16,6 +16,7 @@
 #include "session/session.h"
 #include "session/user_inputs.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -102,9 +103,32 @@ static Status execute(Execution *run, EarlyRun *early, const Cli *cli, Diag *dia
     return status;
 }
 
+/* Warns of results that hold NaN or Inf; with --finite they are an error. */
+static Status check_finite(const NamedTensor *tensors, int count, const Flags *flags,
+                           Diag *diag) {
+    Status status = STATUS_OK;
+    for (int i = 0; i < count; i++) {
+        const Tensor *tensor = &tensors[i].tensor;
+        const int64_t at = tensor_find_nonfinite(tensor);
+        if (at < 0) continue;
+        const int64_t sample = at / (tensor_count(tensor) / tensor->dim[0]) + 1;
+        if (flags->finite)
+            status = diag_fail(diag, STATUS_MODEL, LOC_NONE, tensors[i].name,
+                               "expected finite numbers, found others, first in sample "
+                               "%" PRId64,
+                               sample);
+        else
+            diag_warn(diag, LOC_NONE, tensors[i].name,
+                      "not all numbers are finite, first in sample %" PRId64, sample);
+    }
+    return status;
+}
+
 /* Writes the results, or prints what is predicted of texts and images. */
 static Status write_results(const Execution *run, const NamedTensor *tensors, int count,
-                            const char *path, Diag *diag) {
+                            const Flags *flags, Diag *diag) {
+    const char *path = flags->output;
+    TRY(check_finite(tensors, count, flags, diag));
     for (int i = 0; i < count && !path; i++)
         if (strcmp(tensors[i].name, OUTPUT_LOGITS) == 0 ||
             strcmp(tensors[i].name, OUTPUT_EMBEDDING) == 0)
@@ -208,7 +232,7 @@ static Status run_model(Execution *run, const Cli *cli, Diag *diag) {
     TRY(open_model(run, NULL, cli, diag));
     TRY(choose_results(run, cli->flags.hidden_states, diag));
     TRY(execute(run, NULL, cli, diag));
-    return write_results(run, run->results.tensors, run->results.count, cli->flags.output,
+    return write_results(run, run->results.tensors, run->results.count, &cli->flags,
                          diag);
 }
 
@@ -217,7 +241,7 @@ static Status run_early(Execution *run, const Cli *cli, Diag *diag) {
     Status status = open_model(run, &early, cli, diag);
     if (status == STATUS_OK) status = execute(run, &early, cli, diag);
     if (status == STATUS_OK)
-        status = write_results(run, early.results, 2, cli->flags.output, diag);
+        status = write_results(run, early.results, 2, &cli->flags, diag);
     if (status == STATUS_OK)
         printf("mean depth %.2f of %d\n", early_mean_depth(&early),
                early.exits.items[early.exits.count - 1].layer);
