@@ -110,6 +110,7 @@ typedef struct Session {
     int failed_step;            /* that ended the run, from 0; -1 = none */
     GateFault gate;             /* that did not hold; metric NULL = none */
     char hash[HASH_TEXT_BYTES]; /* of the model that was written */
+    int written;                /* number of outputs, from the first, that are in place */
     bool checked;               /* the places of report and events were looked at */
     bool may_report;            /* writing the report destroys nothing else */
     Events *events;             /* NULL = none are wanted, or not opened yet */
@@ -159,7 +160,7 @@ Status session_write(Session *session, Diag *diag);
 /* Ends a run in whichever way: to be called once after session_open, with the status of
  * the first of the above that failed. Writes the report and the last event, if they are
  * wanted. Returns `status`, or where that is STATUS_OK what went wrong with the two
- * (STATUS_IO). */
+ * (STATUS_IO). Notes at an error which outputs are in place all the same. */
 Status session_finish(Session *session, Status status, Diag *diag);
 
 /* Tells the events of a warning; fits diag_on_warning with the session as `self`. */

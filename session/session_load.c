@@ -1,6 +1,7 @@
 /* Sessions: the input model is read or built. */
 #include "exec/linalg/blas.h"
 #include "exec/ops.h"
+#include "exec/run/reserve.h"
 #include "io/files/file.h"
 #include "io/files/json.h"
 #include "io/formats/hf.h"
@@ -168,6 +169,7 @@ Status session_load(Session *session, bool weights, Diag *diag) {
         tell_begin(session);
         TRY(check_stop(session, diag));
         blas_init();
+        TRY(threads_reserve(session->threads, diag));
     }
     TRY(load_model(session, weights, diag));
     session->input_bytes = session->model->file_bytes;

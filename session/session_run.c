@@ -249,8 +249,8 @@ Status session_run(Session *session, Diag *diag) {
 
 Status session_write(Session *session, Diag *diag) {
     model_hash(session->model, session->hash);
-    for (int i = 0; i < session->output_count; i++)
-        TRY(model_save(session->model, &session->outputs[i], diag));
+    for (; session->written < session->output_count; session->written++)
+        TRY(model_save(session->model, &session->outputs[session->written], diag));
     step_reuse_close(session->reuse, true);
     session->reuse = NULL;
     return STATUS_OK;
@@ -281,6 +281,9 @@ Status session_finish(Session *session, Status status, Diag *diag) {
             status, run_report_write(run_report(session, status, diag), path, diag));
     tell_finish(session, status);
     status = first_of(status, events_check(session->events, diag));
+    for (int i = 0; status != STATUS_OK && i < session->written; i++)
+        diag_note(diag, "the model is written all the same: %s is complete",
+                  session->outputs[i].path);
     events_close(session->events);
     session->events = NULL;
     return status;
