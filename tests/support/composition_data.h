@@ -153,6 +153,8 @@ static const Row VARIANTS[] = {
      "{layers: [0, 1], feature_size: 5, share_qk: false, bias: false}",
      "{layers: [2], feature_size: 5}", NULL},
     {"attention_to_t2r", "{feature_size: 4, share_layers: true}", NULL, NULL},
+    {"attention_to_t2r", "{keep_softmax: [0], feature: hedgehog}",
+     "{layers: [0], feature: hedgehog}", NULL},
     {"factor_embedding", "{rank: 3}", "{rank: 2}", NULL},
     {"factor_linear", "{rank: 5, roles: [ffn_in, ffn_out, out]}", "{rank: 3}", NULL},
 };
