@@ -118,9 +118,18 @@ bool step_store_find(StepStore *store, const char *key, Arena *arena, StepEntry 
     return found;
 }
 
+/* Ends a write: what failed is told to `diag`, and no warning of `own`. That others write
+ * the same entry at the same time is what a store is for. */
+static Status end_write(Status status, Diag *own, Diag *diag) {
+    if (status != STATUS_OK) diag_take(diag, own);
+    diag_destroy(own);
+    return status;
+}
+
 Status step_store_put(StepStore *store, const char *key, const Tree *parts,
                       StepEntry *entry, Diag *diag) {
     Arena *arena = arena_create();
+    Diag *own = diag_create();
     const char *path = store_path(store, arena, STEPS, key, ".json");
     Tree *file = tree_new(arena, TREE_MAP, LOC_NONE);
     char hash[HASH_TEXT_BYTES];
@@ -130,11 +139,11 @@ Status step_store_put(StepStore *store, const char *key, const Tree *parts,
         tree_put(arena, file, "entry", step_entry_tree(arena, entry));
         entry_hash(file, hash);
         tree_put_string(arena, file, "hash", hash);
-        status = make_folder(arena_printf(arena, "%s/%s", store->folder, STEPS), diag);
-        if (status == STATUS_OK) status = json_write(file, path, diag);
+        status = make_folder(arena_printf(arena, "%s/%s", store->folder, STEPS), own);
+        if (status == STATUS_OK) status = json_write(file, path, own);
     }
     arena_destroy(arena);
-    return status;
+    return end_write(status, own, diag);
 }
 
 /* ---- models ---- */
@@ -169,15 +178,16 @@ Status step_store_put_model(StepStore *store, const char *state, Model *model,
                             Diag *diag) {
     Arena *arena = arena_create();
     const char *path = store_path(store, arena, MODELS, state, ".h5");
+    Diag *own = diag_create();
     Status status = STATUS_OK;
     if (!touch(path)) {
         Model *kept = model_state_copy(model);
-        status = make_folder(arena_printf(arena, "%s/%s", store->folder, MODELS), diag);
-        if (status == STATUS_OK) status = modelfile_write(kept, path, NULL, diag);
+        status = make_folder(arena_printf(arena, "%s/%s", store->folder, MODELS), own);
+        if (status == STATUS_OK) status = modelfile_write(kept, path, NULL, own);
         model_destroy(kept);
     }
     arena_destroy(arena);
-    return status;
+    return end_write(status, own, diag);
 }
 
 /* ---- removing ---- */

@@ -211,7 +211,7 @@ static void test_refused(void **state) {
     (void)state;
     Model *model = read_model("tests/data/reference/llama");
     expect_failure(model, "prune_heads", "{keep: 1, score: magnitude}",
-                   "heads of keys and values");
+                   "a multiple of 2 heads, which share keys and values, found 1");
     model_destroy(model);
 }
 
