@@ -5,6 +5,7 @@
 #include "cli/progress.h"
 #include "exec/linalg/blas.h"
 #include "exec/ops.h"
+#include "exec/run/reserve.h"
 #include "io/files/path.h"
 #include "io/formats/load.h"
 #include "ir/model_parts.h"
@@ -95,9 +96,11 @@ static Status execute(Execution *run, EarlyRun *early, const Cli *cli, Diag *dia
     Watch watch = progress_watch(&progress);
     diag_on_warning(diag, progress_warn, &progress);
     blas_init();
-    Status status = early ? early_run(early, graph, run->data, threads, &watch, diag)
-                          : graph_results_compute(&run->results, graph, run->data,
-                                                  threads, &watch, diag);
+    Status status = threads_reserve(threads, diag);
+    if (status == STATUS_OK)
+        status = early ? early_run(early, graph, run->data, threads, &watch, diag)
+                       : graph_results_compute(&run->results, graph, run->data, threads,
+                                               &watch, diag);
     progress_clear(&progress);
     diag_on_warning(diag, progress_warn, NULL);
     return status;

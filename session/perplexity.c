@@ -4,6 +4,7 @@
 #include "exec/linalg/blas.h"
 #include "exec/ops.h"
 #include "exec/run/forward.h"
+#include "exec/run/reserve.h"
 #include "io/datasets/last_words.h"
 #include "io/datasets/text_windows.h"
 #include "io/files/file.h"
@@ -228,6 +229,7 @@ static Status run_model(Measuring *m, Diag *diag) {
     int64_t first = 0;
     tally_open(&m->tally, m->arena, m->logits->type.dim[2], true);
     blas_init();
+    TRY(threads_reserve(m->options->threads, diag));
     /* The first window predicts more than the others, which share one number of rows. */
     if (m->gathered && m->data->count > 1 && out->stride > 0 &&
         out->stride < out->length) {

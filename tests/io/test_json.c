@@ -6,6 +6,13 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+/* AddressSanitizer needs all of the address space. */
+#ifdef __SANITIZE_ADDRESS__
+enum { CAN_STARVE = false };
+#else
+enum { CAN_STARVE = true };
+#endif
+
 /* Parses a long list with little memory left; the exit code tells how that ended. */
 static void parse_starved(const char *text) {
     FILE *file = fopen("/proc/self/statm", "r");
@@ -24,18 +31,17 @@ static void parse_starved(const char *text) {
 /* Memory that runs out is no fault of the text. */
 static void out_of_memory(void **state) {
     (void)state;
+    if (!CAN_STARVE) skip();
     enum { ITEMS = 200000 };
     char *text = malloc(2 * ITEMS + 1);
     for (int i = 0; i < ITEMS; i++) memcpy(text + 2 * i, i ? ",1" : "[1", 2);
     memcpy(text + 2 * ITEMS - 2, " ]", 3);
-#if !defined(__SANITIZE_ADDRESS__)
     int status;
     const pid_t child = fork();
     if (child == 0) parse_starved(text);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), STATUS_MEMORY);
-#endif
     free(text);
 }
 
