@@ -6,6 +6,7 @@
 #include "io/files/yaml.h"
 #include "session/page/figure.h"
 #include "session/page/markup.h"
+#include "session/search/generations.h"
 #include "session/search/search.h"
 
 #include <math.h>

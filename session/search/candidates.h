@@ -2,7 +2,7 @@
 #ifndef COMPRESS_SESSION_SEARCH_CANDIDATES_H
 #define COMPRESS_SESSION_SEARCH_CANDIDATES_H
 
-#include "session/search/search.h"
+#include "session/search/search_state.h"
 
 /* What goes on while candidates are planned. `lightest` begins at INFINITY. */
 typedef struct CandidatePlanner {

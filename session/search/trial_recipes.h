@@ -2,7 +2,7 @@
 #ifndef COMPRESS_SESSION_SEARCH_TRIAL_RECIPES_H
 #define COMPRESS_SESSION_SEARCH_TRIAL_RECIPES_H
 
-#include "session/search/search.h"
+#include "session/search/search_state.h"
 
 /* A rung has a third of the trials of the one before, with three times their training;
  * and no fewer than two, where there are so many. */
