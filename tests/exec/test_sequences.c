@@ -162,14 +162,16 @@ static void test_limits(void **state) {
     const int32_t wrong[] = {1, WORDS}, right[LONG] = {0};
     int64_t row;
     assert_int_equal(sequences_begin(sequences, 0, wrong, 2, diag), STATUS_MODEL);
-    assert_string_equal(diag_text(diag),
-                        "error: token 1: expected an id from 0 to 52, found 53\n");
+    char *text = diag_text(diag);
+    assert_string_equal(text, "error: token 1: expected an id from 0 to 52, found 53\n");
+    free(text);
     diag_clear(diag);
     assert_ok(sequences_begin(sequences, 1, right, LONG, diag), diag);
     assert_int_equal(sequences_add(sequences, &row, 1, 0, diag), STATUS_MODEL);
+    text = diag_text(diag);
     assert_string_equal(
-        diag_text(diag),
-        "error: sequence of more than 90 tokens, for which there is room\n");
+        text, "error: sequence of more than 90 tokens, for which there is room\n");
+    free(text);
     sequences_destroy(sequences);
     model_destroy(model);
     diag_destroy(diag);
