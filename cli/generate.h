@@ -37,9 +37,9 @@ Status generate_check_positions(const Model *model, int64_t count, int64_t made,
 Status generate_check_vocabulary(const Model *model, int64_t vocabulary,
                                  const Tokenizer *tokenizer, Diag *diag);
 
-/* Tokens that end a text: the vocabulary's end, and its beginning, which begins another;
- * -1 where there is none. */
-void generate_ends(int32_t ends[2], const Tokenizer *tokenizer);
+/* Tokens that end a text: the vocabulary's end, and its beginning where --stop names it
+ * ("<s>"); -1 where there is none. */
+void generate_ends(int32_t ends[2], const Flags *flags, const Tokenizer *tokenizer);
 
 /* How the flags say to sample. */
 Sampling generate_sampling(const Flags *flags);
