@@ -27,15 +27,6 @@ static void forward(const Call *call) {
     *(REAL *)call->out.data = rows_mean(call, total / (double)D);
 }
 
-/* dx (+)= factor (x - t). */
-static void gradient_row(const REAL *restrict x, const REAL *restrict t, int64_t n,
-                         REAL factor, bool accumulate, REAL *restrict dx) {
-    if (accumulate)
-        for (int64_t c = 0; c < n; c++) dx[c] += factor * (x[c] - t[c]);
-    else
-        for (int64_t c = 0; c < n; c++) dx[c] = factor * (x[c] - t[c]);
-}
-
 static void backward(const Call *call) {
     REAL *dx = call->d_in[ROWS_X].data;
     if (!dx) return;
@@ -45,7 +36,7 @@ static void backward(const Call *call) {
     const bool accumulate = call->d_in[ROWS_X].accumulate;
     for (int64_t i = 0; i < rows * D; i += D)
         if (rows_keep(call, i / D))
-            gradient_row(x + i, t + i, D, factor, accumulate, dx + i);
+            rows_error_gradient(x + i, t + i, D, factor, accumulate, dx + i);
         else
             rows_clear(dx + i, D, accumulate);
 }

@@ -48,15 +48,6 @@ static void forward(const Call *call) {
     *(REAL *)call->out.data = (REAL)(total / (double)samples);
 }
 
-/* dx (+)= factor (x - t). */
-static void gradient_row(const REAL *restrict x, const REAL *restrict t, int64_t n,
-                         REAL factor, bool accumulate, REAL *restrict dx) {
-    if (accumulate)
-        for (int64_t c = 0; c < n; c++) dx[c] += factor * (x[c] - t[c]);
-    else
-        for (int64_t c = 0; c < n; c++) dx[c] = factor * (x[c] - t[c]);
-}
-
 static void backward(const Call *call) {
     REAL *dx = call->d_in[ROWS_X].data;
     if (!dx) return;
@@ -69,9 +60,9 @@ static void backward(const Call *call) {
     for (int64_t i = 0; i < samples * rows; i++) {
         if (i % rows == 0) sample_squares(call, i / rows, rows, &error, &size);
         if (size > 0 && rows_keep(call, i))
-            gradient_row(x + i * D, t + i * D, D,
-                         (REAL)(2 * d_out / ((double)samples * size)), accumulate,
-                         dx + i * D);
+            rows_error_gradient(x + i * D, t + i * D, D,
+                                (REAL)(2 * d_out / ((double)samples * size)), accumulate,
+                                dx + i * D);
         else
             rows_clear(dx + i * D, D, accumulate);
     }

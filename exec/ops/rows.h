@@ -51,4 +51,14 @@ static inline void rows_clear(REAL *d, int64_t count, bool accumulate) {
     if (!accumulate) memset(d, 0, (size_t)count * sizeof(REAL));
 }
 
+/* The gradient of squared errors of a row of n: dx (+)= factor (x - t). */
+static inline void rows_error_gradient(const REAL *restrict x, const REAL *restrict t,
+                                       int64_t n, REAL factor, bool accumulate,
+                                       REAL *restrict dx) {
+    if (accumulate)
+        for (int64_t c = 0; c < n; c++) dx[c] += factor * (x[c] - t[c]);
+    else
+        for (int64_t c = 0; c < n; c++) dx[c] = factor * (x[c] - t[c]);
+}
+
 #endif
