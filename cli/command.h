@@ -31,6 +31,7 @@ typedef struct Flags {
     double max_flops, max_parameters, max_drop, minutes; /* max_drop NaN = not given */
     int64_t candidates, rungs, generations, jobs;
     int dump_ir, split;     /* split: WordSplit */
+    double seconds;         /* of `compress bench`; 0 = not given */
     int processor;          /* Processor */
     int products;           /* Products */
     int64_t length, stride; /* of `compress perplexity` */

@@ -190,7 +190,12 @@ static const Flag flags[] = {
      F_REAL(Flags, tolerance, 0, 1000,
             "relative errors of weights and outputs up to this count as equal; 0 if not "
             "given")},
-    {"folder", "FOLDER", F_STRING(Flags, folder, "folder for all that a search writes")},
+    {"folder", "FOLDER",
+     F_STRING(Flags, folder,
+              "folder for all that a search writes; of bench, for the "
+              "file that the disk is measured with")},
+    {"seconds", "X",
+     F_REAL(Flags, seconds, 0.01, 86400, "time to measure, about; 45 if not given")},
     {"candidates", "N",
      F_INT(Flags, candidates, 1, 10000,
            "recipes that are drawn; 18 if not given, or as many as --minutes allow")},

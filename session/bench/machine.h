@@ -1,0 +1,68 @@
+/* Machine: how fast the machine does what runs are made of, measured here and now with
+ * the program's own code.
+ *
+ * Products are those of the linear-algebra door (exec/linalg/blas.h), bf16's and int8's
+ * our own; each thread makes one of its own, as shards do. Memory is read and written by
+ * the loop that adds gradients, and by the kernels of sums and gelu on what a small
+ * mini-batch has. Threads meet as in exec/generate/team.h. The disk's numbers are of a
+ * file that is written, made durable and renamed as models are, and then read anew with
+ * its pages dropped from memory. */
+#ifndef COMPRESS_SESSION_BENCH_MACHINE_H
+#define COMPRESS_SESSION_BENCH_MACHINE_H
+
+#include "exec/run/ticker.h"
+#include "ir/arena.h"
+#include "ir/status.h"
+
+typedef enum RateKind {
+#define RATE(id, ...) RATE_##id,
+#include "session/bench/rates.def"
+#undef RATE
+    RATE_KINDS
+} RateKind;
+
+/* A row of session/bench/rates.def. */
+typedef struct RateRow {
+    const char *key, *group, *what, *unit;
+    double divisor;
+} RateRow;
+
+/* Measurements of one kind in SI units (FLOP/s, bytes/s, seconds): the median, and the
+ * quartiles, between which half of them lie. `count` is 0 where there is none. */
+typedef struct Rate {
+    double median, low, high;
+    int count;
+} Rate;
+
+/* Fewest measurements of a rate, so that a median means something. */
+enum { RATE_FEWEST = 5, RATE_MOST = 63 };
+
+/* On one thread, and on all. Of what knows no threads (disk) the first alone. */
+typedef struct Machine {
+    int threads;    /* all */
+    int processors; /* online */
+    double others; /* processors that other processes used meanwhile; negative: unknown */
+    double bytes;  /* of the file that the disk was measured with */
+    Rate alone[RATE_KINDS], together[RATE_KINDS];
+} Machine;
+
+typedef struct MachineOptions {
+    int threads;
+    double seconds;     /* to take for all, about */
+    const char *folder; /* where the disk's file lies; NULL = none is written */
+    Arena *arena;       /* of messages */
+    const Watch *watch; /* may be NULL */
+} MachineOptions;
+
+/* Row of a kind. */
+const RateRow *rate_row(RateKind kind);
+
+/* The median and quartiles of measurements, which are put in order. A quartile is
+ * interpolated between its neighbours (Hyndman and Fan, 1996, type 7). */
+Rate rate_of(double *values, int count);
+
+/* Measures. Fails with STATUS_IO where the disk's file cannot be written, STATUS_MEMORY,
+ * STATUS_INTERRUPTED. */
+Status machine_measure(Machine *out, const MachineOptions *options, Diag *diag);
+
+#endif
