@@ -108,10 +108,6 @@ void help_exit_codes(FILE *out);
 /* Prints the manual page of section 1, in roff. */
 void help_man_page(FILE *out);
 
-/* Prints a script for bash that completes commands, flags, their values and the names of
- * passes, which end with NULL. */
-void help_completion(const char *const *passes, FILE *out);
-
 /* The functions behind the rows: command_recipe, command_plan, ... Each does what its
  * row's summary says; results go to stdout, the rest to stderr. */
 #define COMMAND(id, ...) Status command_##id(const Cli *cli, Diag *diag);

@@ -1,4 +1,4 @@
-/* Help and completion, from the tables of flags and commands. */
+/* Help, from the tables of flags and commands. */
 #include "cli/command.h"
 #include "cli/terminal.h"
 
@@ -87,54 +87,4 @@ void cli_help(const Command *command, FILE *out) {
             *command->args ? " " : "", command->args, *command->flags ? " [flags]" : "");
     help_flags("Flags", command, out);
     help_examples(command, out);
-}
-
-/* ---- completion ---- */
-
-/* Prints the values of a flag that takes one of a few, and what goes with them. */
-static void complete_values(const Flag *flag, FILE *out) {
-    if (flag->field.kind != FIELD_CHOICE) return;
-    fprintf(out, "        --%s) words=\"", flag->name);
-    for (const char *c = flag->field.choices; *c; c++) fputc(*c == '|' ? ' ' : *c, out);
-    fprintf(out, "\" ;;\n");
-}
-
-static void complete_names(FILE *out) {
-    for (const Command *command = command_list() + 1; command->run; command++)
-        fprintf(out, "%s ", command->name);
-}
-
-/* Prints the words that may follow a command. */
-static void complete_command(const Command *command, FILE *out) {
-    fprintf(out, "        %s) words=\"", *command->name ? command->name : "*");
-    if (strcmp(command->name, "help") == 0) complete_names(out);
-    if (strcmp(command->name, "help") == 0 || strcmp(command->name, "passes") == 0)
-        fprintf(out, "$passes ");
-    for (const Flag *flag = flag_list(); flag->name; flag++)
-        if (command_takes(command, flag) || flag_is_common(flag))
-            fprintf(out, "--%s ", flag->name);
-    fprintf(out, "\" ;;\n");
-}
-
-void help_completion(const char *const *passes, FILE *out) {
-    fprintf(out,
-            "# Completion of `compress` in bash: source <(compress completion bash)\n"
-            "_compress() {\n"
-            "    local word=${COMP_WORDS[COMP_CWORD]} words=\n"
-            "    local before=${COMP_WORDS[COMP_CWORD - 1]} passes=\"");
-    for (; *passes; passes++) fprintf(out, "%s ", *passes);
-    fprintf(out, "\"\n    case $before in\n");
-    for (const Flag *flag = flag_list(); flag->name; flag++) complete_values(flag, out);
-    fprintf(out, "        --*) [[ $word == -* ]] || return ;;\n    esac\n"
-                 "    [[ $words ]] || case ${COMP_WORDS[1]} in\n");
-    for (const Command *command = command_list() + 1; command->run; command++)
-        complete_command(command, out);
-    complete_command(command_list(), out);
-    fprintf(out,
-            "    esac\n    if ((COMP_CWORD == 1)) && [[ $word != -* ]]; then words=\"");
-    complete_names(out);
-    fprintf(out, "\"; fi\n"
-                 "    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
-                 "}\n"
-                 "complete -o default -F _compress compress\n");
 }

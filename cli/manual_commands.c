@@ -268,18 +268,3 @@ Status command_help(const Cli *cli, Diag *diag) {
         return unknown_help(name, cli->arena, diag);
     return STATUS_OK;
 }
-
-Status command_completion(const Cli *cli, Diag *diag) {
-    enum { PASSES_MAX = 256 };
-    const char *names[PASSES_MAX + 1];
-    int count = 0;
-    if (strcmp(cli->args[0], "bash") != 0)
-        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
-                         "expected the name of a shell, bash, found \"%s\"",
-                         cli->args[0]);
-    for (const Pass *const *p = pass_list(); *p && count < PASSES_MAX; p++)
-        names[count++] = (*p)->name;
-    names[count] = NULL;
-    help_completion(names, stdout);
-    return STATUS_OK;
-}
