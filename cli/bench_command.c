@@ -1,12 +1,10 @@
 /* compress bench: how fast this machine does what runs are made of. */
-#include "cli/command.h"
+#include "cli/bench.h"
 #include "cli/progress.h"
 #include "cli/text_table.h"
 #include "exec/linalg/bf16.h"
 #include "exec/linalg/blas.h"
 #include "exec/processor.h"
-#include "session/bench/machine.h"
-#include "session/session.h"
 
 #include <math.h>
 
@@ -125,13 +123,26 @@ static Status measure(const Cli *cli, Machine *machine, Diag *diag) {
     return status;
 }
 
-Status command_bench(const Cli *cli, Diag *diag) {
+/* Measures, and tells what that means for the recipe, if there is one. */
+static Status bench(const Cli *cli, Forecast *forecast, Diag *diag) {
     Machine machine;
+    TRY(forecast_open(forecast, cli, diag));
     TRY(measure(cli, &machine, diag));
     warn_of_others(&machine, diag);
-    if (cli->flags.json)
-        print_json(machine_tree(cli->arena, &machine));
-    else
-        print_machine(cli->arena, &machine);
+    if (cli->flags.json) {
+        Tree *tree = machine_tree(cli->arena, &machine);
+        forecast_put(forecast, &machine, cli->arena, tree);
+        print_json(tree);
+        return STATUS_OK;
+    }
+    print_machine(cli->arena, &machine);
+    forecast_print(forecast, &machine, cli->arena);
     return STATUS_OK;
+}
+
+Status command_bench(const Cli *cli, Diag *diag) {
+    Forecast forecast;
+    const Status status = bench(cli, &forecast, diag);
+    forecast_close(&forecast);
+    return status;
 }

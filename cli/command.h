@@ -30,11 +30,13 @@ typedef struct Flags {
     const char *folder, *metric;
     double max_flops, max_parameters, max_drop, minutes; /* max_drop NaN = not given */
     int64_t candidates, rungs, generations, jobs;
-    int dump_ir, split;     /* split: WordSplit */
-    double seconds;         /* of `compress bench`; 0 = not given */
-    int processor;          /* Processor */
-    int products;           /* Products */
-    int64_t length, stride; /* of `compress perplexity` */
+    int dump_ir, split;          /* split: WordSplit */
+    double seconds;              /* of `compress bench`; 0 = not given */
+    const char *network;         /* likewise */
+    int64_t ranks, threads_each; /* likewise */
+    int processor;               /* Processor */
+    int products;                /* Products */
+    int64_t length, stride;      /* of `compress perplexity` */
     bool last_word;
     bool lowercase, quiet, no_data, timing, logprobs, bf16, json, schema, hidden_states;
     bool leave_early, values, structure, no_outputs, dot;

@@ -194,6 +194,16 @@ static const Flag flags[] = {
      F_STRING(Flags, folder,
               "folder for all that a search writes; of bench, for the "
               "file that the disk is measured with")},
+    {"ranks", "N",
+     F_INT(Flags, ranks, 1, 1000000,
+           "foretell the recipe's training on up to N ranks, which --network joins")},
+    {"threads-each", "N",
+     F_INT(Flags, threads_each, 1, 4096,
+           "threads of each of those ranks; 1 if not given")},
+    {"network", "SPEED,TIME",
+     F_STRING(Flags, network,
+              "of those ranks: bits a second of each, and time of a message, as in "
+              "25G,20us")},
     {"seconds", "X",
      F_REAL(Flags, seconds, 0.01, 86400, "time to measure, about; 45 if not given")},
     {"candidates", "N",

@@ -66,6 +66,7 @@ typedef struct PassContext {
     size_t train_bytes; /* memory that training takes beside the weights (planning) */
     int64_t train_shards; /* parts that training does at a time: more threads than these
                              have nothing to do; 0 = nothing is trained (planning) */
+    TrainWork train_work; /* of an optimiser step (planning) */
 
     const GateFault *gate; /* the one that did not hold (step_fail_gate), NULL = none */
 

@@ -51,6 +51,8 @@ Status model_measure(Measure *out, Model *model, Diag *diag) {
     Status status = plan_create(&plan, graph, &options, diag);
     if (status == STATUS_OK) {
         out->flops = plan_flops(plan);
+        out->work = plan_work(plan);
+        out->tokens = options.sizes[DIM_INDEX(DIM_T)];
         out->peak_bytes =
             (int64_t)plan_workspace_bytes(plan) + params_packed_bytes(graph);
     }

@@ -3,6 +3,7 @@
 #define COMPRESS_PASSES_MEASURE_H
 
 #include "exec/plan/plan_build.h"
+#include "exec/plan/plan_work.h"
 #include "ir/field.h"
 #include "ir/model.h"
 
@@ -12,7 +13,9 @@ typedef struct Measure {
     double flops;       /* one forward run of one sample; one multiply-add = 2 */
     int64_t peak_bytes; /* workspace of that run plus weights as it keeps them: float32,
                            or quantised (params_packed_bytes) */
-    char input[128];    /* the input shape it is for: "pixel_values [1, 1, 28, 28]" */
+    PlanWork work;      /* of that run, for so many tokens; kept in no file */
+    int64_t tokens;
+    char input[128]; /* the input shape it is for: "pixel_values [1, 1, 28, 28]" */
 } Measure;
 
 /* What of a measure a bound or a budget is about. */

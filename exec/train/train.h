@@ -9,6 +9,7 @@
 #ifndef COMPRESS_EXEC_TRAIN_TRAIN_H
 #define COMPRESS_EXEC_TRAIN_TRAIN_H
 
+#include "exec/plan/plan_work.h"
 #include "exec/run/forward.h"
 #include "exec/train/train_options.h"
 
@@ -66,11 +67,20 @@ Status train(Graph *graph, Node *loss, Node *const *parts, int part_count,
              const Batches *data, const TrainOptions *options, uint64_t seed, int threads,
              const Watch *watch, Arena *arena, TrainReport *report, Diag *diag);
 
+/* What an optimiser step does, for sequences of `tokens` tokens; samples 0 = nothing is
+ * trained. */
+typedef struct TrainWork {
+    PlanWork work; /* of all samples of a mini-batch, forward and backward */
+    int64_t samples, tokens;
+    int64_t weights; /* that are trained */
+} TrainWork;
+
 /* What training takes. */
 typedef struct TrainNeeds {
     size_t bytes;   /* beside the model's weights: workspaces of all shards that run at
                        once, gradients, optimiser state, averaged weights, priors */
     int64_t shards; /* of a full mini-batch: as many threads can be used, no more */
+    TrainWork step;
 } TrainNeeds;
 
 /* Fails with STATUS_MODEL where the objective needs a prior and there is none. */

@@ -439,6 +439,17 @@ Status train(Graph *graph, Node *loss, Node *const *parts, int part_count,
     return status;
 }
 
+/* The work of a step: that of the largest plan for each of its samples. */
+static TrainWork work_of_step(const Trainer *trainer, const Graph *graph) {
+    const int64_t samples = trainer->job.batch;
+    const Plan *plan = shards_plan(trainer->shards);
+    const double runs = (double)samples / (double)plan_samples(plan);
+    return (TrainWork){.work = plan_work_times(plan_work(plan), runs),
+                       .samples = samples,
+                       .tokens = trainer->job.sizes[DIM_INDEX(DIM_T)],
+                       .weights = params_layout(graph, NULL)};
+}
+
 Status train_plan(Graph *graph, Node *loss, const TrainOptions *options, int threads,
                   TrainNeeds *needs, Diag *diag) {
     TRY(train_check_options(options, diag));
@@ -455,7 +466,8 @@ Status train_plan(Graph *graph, Node *loss, const TrainOptions *options, int thr
         *needs = (TrainNeeds){
             .bytes = optimizer_bytes(graph, options) +
                      shards_bytes(trainer.shards, params_layout(graph, NULL)),
-            .shards = shards_count(trainer.shards)};
+            .shards = shards_count(trainer.shards),
+            .step = work_of_step(&trainer, graph)};
     trainer_close(&trainer);
     train_unfreeze(graph, was);
     free(was);

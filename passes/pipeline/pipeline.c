@@ -251,6 +251,7 @@ static void step_report(const StepRun *run, double seconds) {
                                .times = run->ctx.times,
                                .train_bytes = run->ctx.train_bytes,
                                .train_shards = run->ctx.train_shards,
+                               .train_work = run->ctx.train_work,
                                .threads = run->ctx.threads,
                                .seconds = seconds,
                                .uses = run->ctx.uses};

@@ -27,6 +27,7 @@ typedef struct StepResult {
     const Tree *times;    /* see PassContext.times */
     size_t train_bytes;   /* memory that training takes beside the weights */
     int64_t train_shards; /* see PassContext.train_shards */
+    TrainWork train_work; /* see PassContext.train_work */
     int threads;          /* that the step was given */
     double seconds;       /* that the step took */
     bool reused;          /* it was not run: a StepKeeper had it */

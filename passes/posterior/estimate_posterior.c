@@ -144,6 +144,7 @@ static Status run_once(Estimate *e, const Model *model, int64_t index, Tree *rec
         status = posterior_take(&e->posterior, copy->graph, diag);
     e->ctx->train_bytes = ctx.train_bytes;
     e->ctx->train_shards = ctx.train_shards;
+    e->ctx->train_work = ctx.train_work;
     model_destroy(copy);
     return status;
 }

@@ -519,6 +519,7 @@ static Status plan_training(Objective *o, Node *loss, const TrainOptions *option
                     diag));
     o->ctx->train_bytes = needs.bytes;
     o->ctx->train_shards = needs.shards;
+    o->ctx->train_work = needs.step;
     TRY(objective_ask_bytes(&asking, o, diag));
     if (o->ctx->train_bytes < asking) o->ctx->train_bytes = asking;
     TRY(plan_types(o->graph, options, diag));
