@@ -1,0 +1,28 @@
+/* What ranks need of MPI, for exec/run/ranks.c alone: no votes, no counting. */
+#ifndef COMPRESS_EXEC_RUN_RANKS_MPI_H
+#define COMPRESS_EXEC_RUN_RANKS_MPI_H
+
+#include "exec/run/ranks.h"
+
+/* Whether the program was built with MPI; without it the rest is not called. */
+bool mpi_built(void);
+
+/* Joins the job: number of ranks, and which of them this is. Only once. */
+Status mpi_open(int *count, int *number, Diag *diag);
+
+/* Waits for all ranks to leave the job. */
+void mpi_close(void);
+
+/* Ends all ranks. */
+_Noreturn void mpi_abort(int code);
+
+/* The least of what all ranks bring, each of `count` numbers by itself. */
+Status mpi_least(int *numbers, int count, Diag *diag);
+
+/* As ranks_broadcast, ranks_gather_parts and ranks_exchange. */
+Status mpi_broadcast(void *data, size_t bytes, int root, Diag *diag);
+Status mpi_gather(void *all, const size_t *bytes, Diag *diag);
+Status mpi_exchange(const RanksMessage *send, int sends, const RanksMessage *receive,
+                    int receives, Diag *diag);
+
+#endif
