@@ -6,6 +6,7 @@
 #include "io/files/json.h"
 #include "io/files/yaml.h"
 #include "io/formats/load.h"
+#include "ir/resident.h"
 #include "session/output_files.h"
 
 #include <string.h>
@@ -63,14 +64,16 @@ Status command_convert(const Cli *cli, Diag *diag) {
     ModelOutput output;
     Model *model = NULL;
     TRY(bind_output(&output, cli, diag));
-    TRY(read_model(&model, cli, diag));
-    const Status status = model_save(model, &output, diag);
+    resident_bound(RESIDENT_BYTES, output_folder(cli->arena, &output));
+    Status status = read_model(&model, cli, diag);
+    if (status == STATUS_OK) status = model_save(model, &output, diag);
     if (status == STATUS_OK && !cli->flags.quiet) {
         print_written(cli->arena, &output, stdout);
         printf("read %s, %s bytes\n", cli->args[0],
                text_grouped(cli->arena, model->file_bytes));
     }
     model_destroy(model);
+    resident_bound(0, NULL);
     return status;
 }
 

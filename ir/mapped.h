@@ -12,7 +12,8 @@
 Buf *buf_wrap_file(const void *data, size_t bytes,
                    void (*release)(void *data, size_t bytes));
 
-/* Whether buf_wrap_file made the buffer. False for NULL. */
+/* Whether the buffer's bytes lie in a file: buf_wrap_file made it, or it is an owned one
+ * that spilled (ir/resident.h). False for NULL. */
 bool buf_is_file(const Buf *buf);
 
 /* Gives the memory of the whole pages within [offset, offset + bytes) back; who reads

@@ -6,6 +6,7 @@
 #include "ir/half.h"
 #include "ir/mapped.h"
 #include "ir/quantised.h"
+#include "ir/resident.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -51,6 +52,10 @@ static void release_mapping(void *data, size_t bytes) {
     munmap(data, round_up(bytes, HUGE_PAGE));
 }
 
+static void release_spilled(void *data, size_t bytes) {
+    munmap(data, bytes);
+}
+
 static void *alloc_heap(size_t bytes) {
     size_t rounded = round_up(bytes > 0 ? bytes : 1, BUF_ALIGNMENT);
     void *data = aligned_alloc(BUF_ALIGNMENT, rounded);
@@ -82,7 +87,18 @@ static Buf *buf_new(void *data, size_t bytes, bool owned,
     return buf;
 }
 
+/* A buffer in a file that no name leads to. */
+static Status create_spilled(Buf **out, size_t bytes, Diag *diag) {
+    void *data;
+    TRY(resident_spill(&data, bytes, diag));
+    resident_add(data, bytes);
+    *out = buf_new(data, bytes, true, release_spilled);
+    (*out)->file = true;
+    return STATUS_OK;
+}
+
 Status buf_create(Buf **out, size_t bytes, Diag *diag) {
+    if (resident_spills(bytes)) return create_spilled(out, bytes, diag);
     bool large = bytes >= HUGE_LEAST;
     void *data = NULL;
     if (bytes <= PTRDIFF_MAX - 2 * HUGE_PAGE) {
@@ -93,6 +109,7 @@ Status buf_create(Buf **out, size_t bytes, Diag *diag) {
                          "cannot allocate %zu bytes (%.1f MiB)", bytes,
                          (double)bytes / (1 << 20));
     }
+    resident_own(bytes);
     *out = buf_new(data, bytes, true, large ? release_mapping : release_heap);
     return STATUS_OK;
 }
@@ -105,6 +122,7 @@ Buf *buf_wrap_file(const void *data, size_t bytes,
                    void (*release)(void *data, size_t bytes)) {
     Buf *buf = buf_wrap(data, bytes, release);
     buf->file = true;
+    resident_add(data, bytes);
     return buf;
 }
 
@@ -128,6 +146,10 @@ Buf *buf_retain(Buf *buf) {
 void buf_release(Buf *buf) {
     if (!buf) return;
     if (atomic_fetch_sub_explicit(&buf->references, 1, memory_order_acq_rel) > 1) return;
+    if (buf->file)
+        resident_remove(buf->data);
+    else if (buf->owned)
+        resident_disown(buf->bytes);
     if (buf->release) buf->release(buf->data, buf->bytes);
     free(buf->digests);
     free(buf);
@@ -351,7 +373,9 @@ Tensor tensor_retain(const Tensor *tensor) {
 
 const void *tensor_data(const Tensor *tensor) {
     if (!tensor->buf) return NULL;
-    return (const char *)buf_data(tensor->buf) + tensor->offset;
+    const char *data = (const char *)buf_data(tensor->buf) + tensor->offset;
+    if (tensor->buf->file && resident_bounded()) resident_use(data, tensor_bytes(tensor));
+    return data;
 }
 
 /* The tensor's bytes, when its buffer is its own to write. */
@@ -529,23 +553,27 @@ typedef void ReadDouble(const char *restrict in, int64_t count, double *restrict
 static ReadFloat *const READ_FLOAT[DTYPE_COUNT] = READER_TABLE(float);
 static ReadDouble *const READ_DOUBLE[DTYPE_COUNT] = READER_TABLE(double);
 
-static const char *element_at(const Tensor *tensor, int64_t index) {
-    const char *data = tensor_data(tensor);
-    return data + (size_t)index * dtype_bytes(tensor->dtype);
+/* Where `count` elements from `index` on lie, which are about to be read. */
+static const char *elements_at(const Tensor *tensor, int64_t index, int64_t count) {
+    const size_t size = dtype_bytes(tensor->dtype);
+    const char *data = (const char *)buf_data(tensor->buf) + tensor->offset;
+    data += (size_t)index * size;
+    if (tensor->buf->file) resident_use(data, (size_t)count * size);
+    return data;
 }
 
 void tensor_read_f32(const Tensor *tensor, int64_t first, int64_t count, float *out) {
     if (dtype_is_quantised(tensor->dtype))
         quantised_read_f32(tensor, first, count, out);
     else if (count > 0)
-        READ_FLOAT[tensor->dtype](element_at(tensor, first), count, out);
+        READ_FLOAT[tensor->dtype](elements_at(tensor, first, count), count, out);
 }
 
 void tensor_read_f64(const Tensor *tensor, int64_t first, int64_t count, double *out) {
     if (dtype_is_quantised(tensor->dtype))
         quantised_read_f64(tensor, first, count, out);
     else if (count > 0)
-        READ_DOUBLE[tensor->dtype](element_at(tensor, first), count, out);
+        READ_DOUBLE[tensor->dtype](elements_at(tensor, first, count), count, out);
 }
 
 /* Defines `name`: whether one of `count` elements has all bits of the exponent set. */
@@ -582,8 +610,8 @@ int64_t tensor_find_nonfinite(const Tensor *tensor) {
     int64_t count = tensor_count(tensor);
     for (int64_t first = 0; first < count; first += BLOCK) {
         int64_t length = count - first < BLOCK ? count - first : BLOCK;
-        if (!find(element_at(tensor, first), length)) continue;
-        while (!find(element_at(tensor, first), 1)) first++;
+        if (!find(elements_at(tensor, first, length), length)) continue;
+        while (!find(elements_at(tensor, first, 1), 1)) first++;
         return first;
     }
     return -1;

@@ -41,14 +41,23 @@ Status output_check(Arena *arena, const char *what, const char *path, Diag *diag
     return check_writable(what, path_folder(arena, path), diag);
 }
 
+/* A path without the slashes at its end. */
+static const char *without_slashes(Arena *arena, const char *path) {
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/') length--;
+    return arena_strndup(arena, path, length);
+}
+
+const char *output_folder(Arena *arena, const ModelOutput *output) {
+    return path_folder(arena, without_slashes(arena, output->path));
+}
+
 Status output_path_check(Arena *arena, const char *what, const ModelOutput *output,
                          Diag *diag) {
     const char *path = output->path, *ending = output->format->ending;
     struct stat info;
-    size_t length = strlen(path);
     if (ending[strlen(ending) - 1] != '/') return output_check(arena, what, path, diag);
-    while (length > 1 && path[length - 1] == '/') length--;
-    path = arena_strndup(arena, path, length);
+    path = without_slashes(arena, path);
     if (stat(path, &info) == 0 && !S_ISDIR(info.st_mode))
         return diag_fail(diag, STATUS_IO, LOC_FILE(path), what,
                          "expected a folder or none, found a file");

@@ -13,6 +13,9 @@ Status output_check(Arena *arena, const char *what, const char *path, Diag *diag
 Status output_path_check(Arena *arena, const char *what, const ModelOutput *output,
                          Diag *diag);
 
+/* The folder, in the arena, that a model's output is put into. */
+const char *output_folder(Arena *arena, const ModelOutput *output);
+
 /* What kind of file is written. */
 typedef enum OutputKind {
     OUTPUT_MODEL,   /* in any format, file or folder */

@@ -8,6 +8,8 @@
 #include "io/formats/load.h"
 #include "io/formats/model_vocabulary.h"
 #include "io/formats/modelfile.h"
+#include "ir/resident.h"
+#include "session/output_files.h"
 #include "session/session.h"
 
 #include <stdlib.h>
@@ -163,6 +165,15 @@ static void tell_begin(Session *session) {
     events_put(session->events, "run_begin", values);
 }
 
+/* Steps without data use tensors one by one: the model need not fit into memory. */
+static void bound_memory(Session *session) {
+    const ModelOutput *output = session->outputs;
+    if (session->data_count == 0)
+        resident_bound(RESIDENT_BYTES, session->output_count > 0
+                                           ? output_folder(session->arena, output)
+                                           : NULL);
+}
+
 Status session_load(Session *session, bool weights, Diag *diag) {
     if (weights) {
         TRY(session_check_outputs(session, diag));
@@ -170,6 +181,7 @@ Status session_load(Session *session, bool weights, Diag *diag) {
         TRY(check_stop(session, diag));
         blas_init();
         TRY(threads_reserve(session->threads, diag));
+        bound_memory(session);
     }
     TRY(load_model(session, weights, diag));
     session->input_bytes = session->model->file_bytes;

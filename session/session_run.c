@@ -4,6 +4,7 @@
 #include "exec/run/ticker.h"
 #include "io/datasets/dataset_hash.h"
 #include "io/files/file.h"
+#include "ir/resident.h"
 #include "ir/version.h"
 #include "session/output_files.h"
 #include "session/report/reproducer.h"
@@ -298,5 +299,6 @@ void session_close(Session *session) {
     model_destroy(session->input_shapes);
     model_destroy(session->input);
     model_destroy(session->model);
+    resident_bound(0, NULL);
     arena_destroy(session->arena);
 }

@@ -4,6 +4,8 @@
  * one, reading arrays. */
 #include "io/formats/hdf5.h"
 
+#include "ir/resident.h"
+
 #include <hdf5.h>
 #if H5_VERSION_GE(1, 13, 0)
 #include <H5FDdevelop.h>
@@ -306,13 +308,14 @@ static hid_t set_create(hid_t parent, const Hdf5Set *set, hid_t type) {
 }
 
 static bool set_write(hid_t parent, const Hdf5Set *set, Text *fault) {
-    int64_t count = 0;
-    if (!shape_size(set->dtype, set->rank, set->dim, &count, NULL))
+    size_t bytes = 0;
+    if (!shape_size(set->dtype, set->rank, set->dim, NULL, &bytes))
         return fail(fault, "'%s' has an impossible shape", set->name);
+    resident_use(set->data, bytes);
     hid_t type = type_create(set->dtype);
     hid_t id = set_create(parent, set, type);
     bool ok = id >= 0;
-    if (ok && count > 0)
+    if (ok && bytes > 0)
         ok = H5Dwrite(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, set->data) >= 0;
     ok = ok && H5Dclose(id) >= 0;
     if (!ok) return write_failed(fault, set->name);

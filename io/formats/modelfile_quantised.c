@@ -2,6 +2,7 @@
 #include "io/formats/modelfile_quantised.h"
 
 #include "ir/quantised.h"
+#include "ir/resident.h"
 
 #include <string.h>
 
@@ -70,8 +71,10 @@ Status modelfile_read_quantised(Tensor *tensor, const char *path, const char *st
                         diag)); /* no larger than the sets, which are in the file */
     char *data = (char *)(uintptr_t)tensor_data(tensor);
     for (int i = 0; i < count; i++)
-        if (found[i]->bytes > 0)
-            memcpy(data + at[i], (const char *)buf_data(map) + found[i]->offset,
-                   (size_t)found[i]->bytes);
+        if (found[i]->bytes > 0) {
+            const char *from = (const char *)buf_data(map) + found[i]->offset;
+            resident_use(from, (size_t)found[i]->bytes);
+            memcpy(data + at[i], from, (size_t)found[i]->bytes);
+        }
     return quantised_check(tensor, STATUS_FORMAT, storage, diag);
 }
