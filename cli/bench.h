@@ -7,7 +7,9 @@
 #include "session/bench/rank_model.h"
 #include "session/session.h"
 
-/* A recipe that was planned, and the cluster that it is played on; ranks 0 = none. */
+/* A recipe that was planned, and the cluster that it is played on; ranks 0 = none.
+ * Without
+ * --network the cluster is joined by what was measured between the ranks of the job. */
 typedef struct Forecast {
     const Machine *machine;
     Session session;
@@ -23,7 +25,7 @@ void forecast_close(Forecast *forecast);
 /* Prints what is foretold, by the rates of `machine`. */
 void forecast_print(Forecast *forecast, const Machine *machine, Arena *arena);
 
-/* The same put into a map: "steps", and with a cluster "ranks". */
+/* The same put into a map: "steps", and with a cluster "on_ranks". */
 void forecast_put(Forecast *forecast, const Machine *machine, Arena *arena, Tree *map);
 
 #endif

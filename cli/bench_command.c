@@ -5,8 +5,10 @@
 #include "exec/linalg/bf16.h"
 #include "exec/linalg/blas.h"
 #include "exec/processor.h"
+#include "exec/run/ranks.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Others' share of the processors from which on times are not to be trusted. */
 #define OTHERS_WARNED 0.05
@@ -31,30 +33,50 @@ static const char *spread_text(Arena *arena, const Rate *alone, const Rate *toge
     return arena_printf(arena, "%.1f %%", 100 * widest);
 }
 
+/* A row; with one thread there is nothing to compare it with. */
+static void machine_row(TextTable *table, const Machine *machine, RateKind kind,
+                        const char *group) {
+    Arena *arena = table->arena;
+    const RateRow *row = rate_row(kind);
+    const Rate *alone = &machine->alone[kind], *all = &machine->together[kind];
+    const bool both = alone->count > 0 && all->count > 0;
+    table_add(table, "%s", group);
+    table_add(table, "%s", row->what);
+    table_add(table, "%s", row->unit);
+    table_add(table, "%s", rate_text(arena, alone, row));
+    if (machine->threads > 1) {
+        table_add(table, "%s", rate_text(arena, all, row));
+        if (both)
+            table_add(table, "%.2f", all->median / alone->median);
+        else
+            table_add(table, "-");
+    }
+    table_add(table, "%s", spread_text(arena, alone, all));
+}
+
+static void print_heading(const Machine *machine) {
+    if (machine->ranks > 1) printf("%d ranks, of each: ", machine->ranks);
+    printf("%d thread%s, %d processors, kernels of %s, OpenBLAS of %s, bf16 by %s\n",
+           machine->threads, machine->threads > 1 ? "s" : "", machine->processors,
+           processor_name(processor_level()), blas_core(), bf16_products());
+}
+
 static void print_machine(Arena *arena, const Machine *machine) {
-    TextTable table = table_create(arena, "lllrrrr");
-    const char *heads[] = {"", "what", "unit", "1 thread", "", "times", "spread"};
-    heads[4] = arena_printf(arena, "%d threads", machine->threads);
-    for (int i = 0; i < 7; i++) table_add(&table, "%s", heads[i]);
+    const bool several = machine->threads > 1;
+    TextTable table = table_create(arena, several ? "lllrrrr" : "lllrr");
+    const char *const heads[] = {"", "what", "unit", "1 thread"};
+    for (int i = 0; i < 4; i++) table_add(&table, "%s", heads[i]);
+    if (several) table_add(&table, "%d threads", machine->threads);
+    if (several) table_add(&table, "times");
+    table_add(&table, "spread");
     const char *group = "";
     for (RateKind kind = 0; kind < RATE_KINDS; kind++) {
-        const RateRow *row = rate_row(kind);
-        const Rate *alone = &machine->alone[kind], *all = &machine->together[kind];
-        const bool both = alone->count > 0 && all->count > 0 && machine->threads > 1;
-        if (alone->count == 0 && all->count == 0) continue;
-        table_add(&table, "%s", row->group == group ? "" : row->group);
-        table_add(&table, "%s", row->what);
-        table_add(&table, "%s", row->unit);
-        table_add(&table, "%s", rate_text(arena, alone, row));
-        table_add(&table, "%s", machine->threads > 1 ? rate_text(arena, all, row) : "-");
-        table_add(&table, "%s",
-                  both ? arena_printf(arena, "%.2f", all->median / alone->median) : "-");
-        table_add(&table, "%s", spread_text(arena, alone, all));
-        group = row->group;
+        if (machine->alone[kind].count + machine->together[kind].count == 0) continue;
+        const char *own = rate_row(kind)->group;
+        machine_row(&table, machine, kind, strcmp(own, group) == 0 ? "" : own);
+        group = own;
     }
-    printf("%d threads, %d processors, kernels of %s, OpenBLAS of %s, bf16 by %s\n",
-           machine->threads, machine->processors, processor_name(processor_level()),
-           blas_core(), bf16_products());
+    print_heading(machine);
     table_print(&table, 0, stdout);
     if (machine->bytes > 0)
         printf("disk: files of %s\n", text_size(arena, (int64_t)machine->bytes));
@@ -75,6 +97,7 @@ static Tree *machine_tree(Arena *arena, const Machine *machine) {
     Tree *map = tree_new(arena, TREE_MAP, LOC_NONE);
     tree_put_int(arena, map, "threads", machine->threads);
     tree_put_int(arena, map, "processors", machine->processors);
+    tree_put_int(arena, map, "ranks", machine->ranks);
     tree_put_string(arena, map, "kernels", processor_name(processor_level()));
     tree_put_string(arena, map, "openblas", blas_core());
     tree_put_string(arena, map, "bf16", bf16_products());
@@ -110,7 +133,7 @@ static void warn_of_others(const Machine *machine, Diag *diag) {
 
 static Status measure(const Cli *cli, Machine *machine, Diag *diag) {
     const Flags *flags = &cli->flags;
-    Progress progress = progress_create(flags->quiet);
+    Progress progress = progress_create(flags->quiet || ranks_number() > 0);
     const Watch watch = progress_watch(&progress);
     const MachineOptions options = {.threads = threads_choose(flags->threads),
                                     .seconds = flags->seconds > 0 ? flags->seconds : 45,
@@ -126,8 +149,9 @@ static Status measure(const Cli *cli, Machine *machine, Diag *diag) {
 /* Measures, and tells what that means for the recipe, if there is one. */
 static Status bench(const Cli *cli, Forecast *forecast, Diag *diag) {
     Machine machine;
-    TRY(forecast_open(forecast, cli, diag));
+    TRY(ranks_agree(forecast_open(forecast, cli, diag), diag));
     TRY(measure(cli, &machine, diag));
+    if (ranks_number() > 0) return STATUS_OK; /* rank 0 tells what it found */
     warn_of_others(&machine, diag);
     if (cli->flags.json) {
         Tree *tree = machine_tree(cli->arena, &machine);
@@ -141,8 +165,10 @@ static Status bench(const Cli *cli, Forecast *forecast, Diag *diag) {
 }
 
 Status command_bench(const Cli *cli, Diag *diag) {
-    Forecast forecast;
+    Forecast forecast = {0};
+    TRY(ranks_open(diag));
     const Status status = bench(cli, &forecast, diag);
+    ranks_close();
     forecast_close(&forecast);
     return status;
 }

@@ -2,6 +2,8 @@
 #include "cli/bench.h"
 
 #include "cli/text_table.h"
+#include "exec/run/ranks.h"
+#include "session/bench/network.h"
 #include "session/bench/step_time.h"
 
 #include <math.h>
@@ -16,13 +18,15 @@ static Status fail_flag(const char *flag, const char *needs, Diag *diag) {
 static Status bind_cluster(Forecast *forecast, const Flags *flags, Diag *diag) {
     forecast->ranks = flags->ranks;
     forecast->cluster.threads = flags->threads_each ? flags->threads_each : 1;
-    if (flags->ranks && !flags->network)
-        return fail_flag("--ranks", "--network, as in --network 25G,20us", diag);
+    if (flags->ranks && !flags->network && ranks_count() == 1)
+        return fail_flag("--ranks",
+                         "--network, as in --network 25G,20us, or ranks to measure it",
+                         diag);
     if (!flags->ranks && flags->network) return fail_flag("--network", "--ranks", diag);
     if (!flags->ranks && flags->threads_each)
         return fail_flag("--threads-each", "--ranks", diag);
-    return flags->ranks ? rank_network(&forecast->cluster, flags->network, diag)
-                        : STATUS_OK;
+    return flags->network ? rank_network(&forecast->cluster, flags->network, diag)
+                          : STATUS_OK;
 }
 
 Status forecast_open(Forecast *forecast, const Cli *cli, Diag *diag) {
@@ -131,6 +135,8 @@ static RankWork rank_work(Forecast *forecast, int index) {
     const double work = one.products + one.memory, spread = all.products + all.memory;
     forecast->cluster.efficiency =
         forecast->cluster.threads > 1 ? fmin(1, work / (all.threads * spread)) : 1;
+    if (forecast->cluster.bandwidth == 0)
+        network_fit(&forecast->cluster, forecast->machine);
     return (RankWork){.compute = work,
                       .gradient = (double)planned->train_work.weights * sizeof(float),
                       .update = all.update,
@@ -228,7 +234,7 @@ void forecast_put(Forecast *forecast, const Machine *machine, Arena *arena, Tree
     const int index = forecast->ranks ? longest_training(forecast) : -1;
     if (index < 0) return;
     const RankWork work = rank_work(forecast, index);
-    Tree *rows = tree_put_list(arena, map, "ranks");
+    Tree *rows = tree_put_list(arena, map, "on_ranks");
     for (int64_t r = 1; r <= forecast->ranks; r = next_ranks(r, forecast->ranks))
         put_rank(arena, tree_add_map(arena, rows), &work, &forecast->cluster, r);
 }

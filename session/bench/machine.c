@@ -1,7 +1,9 @@
 /* Machine: see session/bench/machine.h. */
 #include "session/bench/machine.h"
 
+#include "exec/run/ranks.h"
 #include "session/bench/disk.h"
+#include "session/bench/network.h"
 #include "session/bench/work.h"
 
 #include <math.h>
@@ -10,8 +12,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Shares of the time: each kind has one on one thread and one on all, the disk some. */
-enum { DISK_SHARES = 4, SHARES = 2 * RATE_READ + DISK_SHARES };
+/* Shares of the time: each kind that threads do has one on one thread and one on all, the
+ * disk and the ranks have some. */
+enum { OTHER_SHARES = 4, SHARES = 2 * RATE_AGREE + 2 * OTHER_SHARES };
 
 /* Bytes of the first file, by which the size of the others is chosen. */
 enum { DISK_FIRST = 1 << 20 };
@@ -136,7 +139,7 @@ static Status measure_disk(Measuring *m, Diag *diag) {
     const MachineOptions *o = m->options;
     double write[RATE_FEWEST], read[RATE_FEWEST], first, again;
     TRY(disk_trial(o->arena, o->folder, DISK_FIRST, &first, &again, diag));
-    const double each = DISK_SHARES * m->share / RATE_FEWEST;
+    const double each = OTHER_SHARES * m->share / RATE_FEWEST;
     const double fitting = DISK_FIRST * each / (first + again);
     const size_t bytes = (size_t)fmin((double)DISK_BYTES, fmax(DISK_FIRST, fitting));
     m->machine->bytes = (double)bytes;
@@ -152,12 +155,14 @@ static Status measure_disk(Measuring *m, Diag *diag) {
 }
 
 static Status measure_all(Measuring *m, Diag *diag) {
-    if (m->options->folder) TRY(measure_disk(m, diag)); /* it may be refused: first */
+    const bool disk = m->options->folder && ranks_number() == 0;
+    const Status status = disk ? measure_disk(m, diag) : STATUS_OK;
+    TRY(ranks_agree(status, diag)); /* first: the file may be refused */
     TRY(work_create(&m->work, m->options->threads, diag));
     TRY(team_create(&m->team[0], 1, diag));
     TRY(team_create(&m->team[1], m->options->threads, diag));
     const Usage start = usage_now();
-    for (RateKind kind = 0; kind < RATE_WRITE; kind++) {
+    for (RateKind kind = 0; kind < RATE_AGREE; kind++) {
         TRY(measure_kind(m, kind, false, diag));
         if (m->options->threads == 1)
             m->machine->together[kind] = m->machine->alone[kind];
@@ -165,7 +170,7 @@ static Status measure_all(Measuring *m, Diag *diag) {
             TRY(measure_kind(m, kind, true, diag));
     }
     m->machine->others = usage_of_others(start);
-    return STATUS_OK;
+    return network_measure(m->machine, OTHER_SHARES * m->share, m->options->watch, diag);
 }
 
 Status machine_measure(Machine *out, const MachineOptions *options, Diag *diag) {
@@ -174,7 +179,7 @@ Status machine_measure(Machine *out, const MachineOptions *options, Diag *diag) 
                      .processors = online > 0 ? (int)online : 1};
     Measuring m = {
         .options = options, .machine = out, .share = options->seconds / SHARES};
-    const Status status = measure_all(&m, diag);
+    const Status status = ranks_agree(measure_all(&m, diag), diag);
     team_destroy(m.team[0]);
     team_destroy(m.team[1]);
     work_destroy(m.work);

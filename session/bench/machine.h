@@ -6,7 +6,8 @@
  * the loop that adds gradients, and by the kernels of sums and gelu on what a small
  * mini-batch has. Threads meet as in exec/generate/team.h. The disk's numbers are of a
  * file that is written, made durable and renamed as models are, and then read anew with
- * its pages dropped from memory. */
+ * its pages dropped from memory. In a job of several ranks all of them measure at the
+ * same time, and then how fast they talk (session/bench/network.h). */
 #ifndef COMPRESS_SESSION_BENCH_MACHINE_H
 #define COMPRESS_SESSION_BENCH_MACHINE_H
 
@@ -41,6 +42,7 @@ enum { RATE_FEWEST = 5, RATE_MOST = 63 };
 typedef struct Machine {
     int threads;    /* all */
     int processors; /* online */
+    int ranks;      /* of the job, which measure at the same time; 1 = there is none */
     double others; /* processors that other processes used meanwhile; negative: unknown */
     double bytes;  /* of the file that the disk was measured with */
     Rate alone[RATE_KINDS], together[RATE_KINDS];
@@ -49,7 +51,8 @@ typedef struct Machine {
 typedef struct MachineOptions {
     int threads;
     double seconds;     /* to take for all, about */
-    const char *folder; /* where the disk's file lies; NULL = none is written */
+    const char *folder; /* where rank 0's file of the disk lies; NULL = none is written
+                         */
     Arena *arena;       /* of messages */
     const Watch *watch; /* may be NULL */
 } MachineOptions;
@@ -61,8 +64,9 @@ const RateRow *rate_row(RateKind kind);
  * interpolated between its neighbours (Hyndman and Fan, 1996, type 7). */
 Rate rate_of(double *values, int count);
 
-/* Measures. Fails with STATUS_IO where the disk's file cannot be written, STATUS_MEMORY,
- * STATUS_INTERRUPTED. */
+/* Collective, in a job of several ranks. Measures; of the disk rank 0 alone. Fails with
+ * STATUS_IO where the disk's file cannot be written, STATUS_MEMORY, STATUS_INTERRUPTED.
+ */
 Status machine_measure(Machine *out, const MachineOptions *options, Diag *diag);
 
 #endif

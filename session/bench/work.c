@@ -224,7 +224,7 @@ bool work_has(const Work *work, RateKind kind, int threads) {
     (void)work;
     if (kind == RATE_BF16) return bf16_native();
     if (kind == RATE_MEETING) return threads > 1;
-    return kind != RATE_WRITE && kind != RATE_READ;
+    return kind < RATE_AGREE;
 }
 
 double work_do(Work *work, RateKind kind, Team *team, int threads, int64_t times) {

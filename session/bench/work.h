@@ -15,7 +15,8 @@ Status work_create(Work **out, int threads, Diag *diag);
 void work_destroy(Work *work);
 
 /* Whether there is work of a kind, on one thread or on several: products in bf16 need the
- * processor's instructions, meetings more than one thread, the disk is none. */
+ * processor's instructions, meetings more than one thread; ranks and the disk are none.
+ */
 bool work_has(const Work *work, RateKind kind, int threads);
 
 /* Does the work of a kind `times` times on all threads of the team, of which there are

@@ -50,7 +50,7 @@ static void kinds(void **state) {
     assert_int_equal(machine_measure(&machine, &options, diag), STATUS_OK);
     for (RateKind kind = 0; kind < RATE_KINDS; kind++) {
         const Rate *rate = &machine.alone[kind];
-        const bool none = kind == RATE_MEETING || kind == RATE_WRITE || kind == RATE_READ;
+        const bool none = kind == RATE_MEETING || kind >= RATE_AGREE;
         if (kind == RATE_BF16) continue;
         assert_true(none ? rate->count == 0 : rate->count >= RATE_FEWEST);
         assert_memory_equal(rate, &machine.together[kind], sizeof *rate);

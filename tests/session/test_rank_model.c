@@ -1,5 +1,5 @@
 /* The model of ranks against its closed forms. */
-#include "session/bench/rank_model.h"
+#include "session/bench/network.h"
 #include "tests/support/check.h"
 
 static const RankWork WORK = {.compute = 8, .gradient = 4e8, .update = 0.5, .shards = 64};
@@ -72,11 +72,27 @@ static void networks(void **state) {
     diag_destroy(diag);
 }
 
+/* Four ranks agree in two rounds there and back; bytes go half at each rate. */
+static void fitted(void **state) {
+    (void)state;
+    RankCluster cluster = {0};
+    Machine machine = {.ranks = 4};
+    assert_false(network_fit(&cluster, &machine));
+    machine.alone[RATE_AGREE].median = 8e-6;
+    machine.alone[RATE_GATHER].median = 3e9;
+    machine.alone[RATE_SUM].median = 1e9;
+    assert_true(network_fit(&cluster, &machine));
+    assert_float_equal(cluster.latency, 2e-6, 1e-18);
+    assert_float_equal(cluster.bandwidth, 1.5e9, 1);
+    machine.ranks = 1;
+    assert_false(network_fit(&cluster, &machine));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_rank),   cmocka_unit_test(bytes),
         cmocka_unit_test(four_ranks), cmocka_unit_test(uneven),
-        cmocka_unit_test(networks),
+        cmocka_unit_test(networks),   cmocka_unit_test(fitted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
