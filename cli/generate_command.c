@@ -7,6 +7,7 @@
 #include "exec/generate/translate.h"
 #include "exec/linalg/blas.h"
 #include "exec/ops.h"
+#include "exec/run/reserve.h"
 #include "exec/run/ticker.h"
 #include "io/files/file.h"
 #include "io/formats/load.h"
@@ -129,6 +130,7 @@ static Status open_decoder(Generation *g, Diag *diag) {
                                    .threads = threads_choose(flags->threads),
                                    .weights = flags->bf16 ? STEP_BF16 : STEP_F32};
     blas_init();
+    TRY(threads_reserve(options.threads, diag));
     TRY(decoder_create(&g->decoder, g->model->graph, &options, diag));
     return generate_check_vocabulary(g->model, decoder_vocabulary(g->decoder),
                                      g->tokenizer, diag);
@@ -333,6 +335,7 @@ static Status open_translator(Translating *t, Diag *diag) {
                          "for the end of a sentence, or their numbers in the model's "
                          "configuration");
     blas_init();
+    TRY(threads_reserve(options.threads, diag));
     TRY(translator_create(&t->translator, t->model->graph, &options, diag));
     if (translator_vocabulary(t->translator) >= tokenizer_size(t->target))
         return STATUS_OK;

@@ -6,6 +6,7 @@
 #include "cli/signals.h"
 #include "exec/generate/samples.h"
 #include "exec/linalg/blas.h"
+#include "exec/run/reserve.h"
 #include "exec/run/ticker.h"
 #include "io/files/file.h"
 #include "io/files/json.h"
@@ -293,6 +294,7 @@ static Status open_sequences(Batch *b, Diag *diag) {
                                       .weights = flags->bf16 ? STEP_BF16 : STEP_F32};
     TRY(generate_check_positions(b->model, b->longest, b->options.most, diag));
     blas_init();
+    TRY(threads_reserve(options.threads, diag));
     const Status status =
         sequences_create(&b->sequences, b->model->graph, &options, diag);
     if (status == STATUS_MEMORY)

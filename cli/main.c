@@ -6,6 +6,7 @@
 #include "cli/signals.h"
 #include "exec/linalg/products.h"
 #include "exec/processor.h"
+#include "exec/run/reserve.h"
 
 #include <errno.h>
 #include <math.h>
@@ -38,6 +39,7 @@ static Status tell_service(const Flags *flags, const Diag *told) {
 
 int main(int argc, char **argv) {
     processor_require();
+    threads_hold_library(argv);
     Diag *diag = diag_create();
     Cli cli = {.arena = arena_create(), .flags = {.length_penalty = -1, .heartbeat = -1}};
     signals_install();

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { DEADLINE_SECONDS = 60 };
+
 static volatile sig_atomic_t interrupts;
 static volatile sig_atomic_t asked; /* somebody asks whether there was one */
 static volatile sig_atomic_t owner; /* process that installed the handlers */
@@ -25,6 +27,18 @@ bool signals_interrupted_before(void) {
     return interrupts > 0;
 }
 
+/* Ends the program, without the files that it was writing. */
+_Noreturn static void end_now(const char *message) {
+    outfile_abandon_all();
+    if (write(STDERR_FILENO, message, strlen(message)) < 0) _exit(1);
+    _exit(status_exit_code(STATUS_INTERRUPTED));
+}
+
+static void on_deadline(int number) {
+    (void)number;
+    if (getpid() == (pid_t)owner) end_now("interrupted: no orderly end in a minute\n");
+}
+
 static void on_interrupt(int number) {
     /* In a child process a signal has its usual effect: outputs belong to the parent. */
     if (getpid() != (pid_t)owner) {
@@ -32,12 +46,11 @@ static void on_interrupt(int number) {
         raise(number);
         return;
     }
-    static const char MESSAGE[] = "interrupted\n";
     interrupts = interrupts + 1;
-    if (interrupts < 2 && asked) return;
-    outfile_abandon_all();
-    if (!asked && write(STDERR_FILENO, MESSAGE, sizeof MESSAGE - 1) < 0) _exit(1);
-    _exit(status_exit_code(STATUS_INTERRUPTED));
+    if (interrupts < 2 && asked)
+        alarm(DEADLINE_SECONDS);
+    else
+        end_now(asked ? "" : "interrupted\n");
 }
 
 static void install(int number, void (*handler)(int)) {
@@ -56,6 +69,7 @@ void signals_install(void) {
     install(SIGINT, on_interrupt);
     install(SIGTERM, on_interrupt);
     install(SIGHUP, on_interrupt);
+    install(SIGALRM, on_deadline);
     guard_install();
 }
 

@@ -1,7 +1,8 @@
 /* Signals: SIGINT, SIGTERM and SIGHUP ask for an orderly end where the program asks about
  * one, as it does from the first step of a recipe on; before, in commands that never ask,
- * and when a second one comes, the program ends at once, without the files that it was
- * writing. A mapped file that was truncated ends with a message (io/files/guard.h). */
+ * when a second one comes, and a minute after the first, the program ends at once,
+ * without the files that it was writing. A mapped file that was truncated ends with a
+ * message (io/files/guard.h). */
 #ifndef COMPRESS_CLI_SIGNALS_H
 #define COMPRESS_CLI_SIGNALS_H
 

@@ -22,9 +22,13 @@ struct Diag {
     Entry *anchor; /* the latest error, or its latest note or hint */
     Status status;
     int errors;
+    int warnings;      /* of them WARNINGS_MOST are kept */
     DiagLine *warning; /* see diag_on_warning */
     void *warned;      /* its self */
 };
+
+/* Of each so many are told, of warnings no more are kept; and the bytes of a word. */
+enum { ERRORS_MOST = 100, WARNINGS_MOST = 100, WORD_MOST = 200 };
 
 static const struct {
     int code;
@@ -126,8 +130,6 @@ void diag_place(Diag *diag, Loc at, const char *key) {
 
 /* ---- printing ---- */
 
-enum { WORD_MOST = 200, ERRORS_MOST = 100 };
-
 /* Prints text that may come from a damaged file: control characters are shown as \xNN
  * and further lines are indented, so that no line can pass for a message of its own.
  * Words of more than `most` bytes end in "...". */
@@ -205,6 +207,7 @@ void diag_warn(Diag *diag, Loc at, const char *key, const char *fmt, ...) {
     char *message = arena_vprintf(diag->arena, fmt, args);
     va_end(args);
     if (warned_before(diag, at, key, message)) return;
+    if (++diag->warnings > WARNINGS_MOST) return;
     Entry *entry = entry_add(diag, NULL, DIAG_WARNING, message);
     entry_place(diag, entry, at, key);
     tell_warning(diag, entry);
@@ -236,14 +239,17 @@ DiagEntry diag_warning(const Diag *diag, int index) {
 Status diag_take(Diag *diag, Diag *from) {
     const Status status = from->status;
     for (const Entry *entry = from->first; entry; entry = entry->next) {
+        const bool warning = entry->what.kind == DIAG_WARNING;
+        if (warning && ++diag->warnings > WARNINGS_MOST) continue;
         Entry *copy = entry_add(diag, NULL, entry->what.kind,
                                 arena_strdup(diag->arena, entry->what.message));
         entry_place(diag, copy, entry->what.at, entry->what.key);
-        if (entry->what.kind != DIAG_WARNING)
-            diag->anchor = copy;
-        else
+        if (warning)
             tell_warning(diag, copy);
+        else
+            diag->anchor = copy;
     }
+    if (from->warnings > WARNINGS_MOST) diag->warnings += from->warnings - WARNINGS_MOST;
     if (diag->errors == 0) diag->status = status;
     diag->errors += from->errors;
     diag_clear(from);
@@ -284,6 +290,8 @@ static void print_all(const Diag *diag, FILE *out) {
         fputc('\n', out);
     }
     if (errors > ERRORS_MOST) fprintf(out, "and %d more errors\n", errors - ERRORS_MOST);
+    if (diag->warnings > WARNINGS_MOST)
+        fprintf(out, "and %d more warnings\n", diag->warnings - WARNINGS_MOST);
 }
 
 /* Put together first: a stream without a buffer would write byte by byte. */

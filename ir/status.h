@@ -88,7 +88,7 @@ typedef struct DiagEntry {
 int diag_warning_count(const Diag *diag);
 DiagEntry diag_warning(const Diag *diag, int index);
 
-/* Records a warning, at one place in a recipe once; it does not change the outcome. */
+/* Records a warning, once a place in a recipe, 100 at most; it changes no outcome. */
 void diag_warn(Diag *diag, Loc at, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 

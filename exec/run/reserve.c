@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 /* Bytes of OpenBLAS's buffer for a thread, as it maps them on x86-64, a little more. */
 #define BUFFER_BYTES ((size_t)136 << 20)
@@ -69,6 +71,16 @@ static Status map_buffers(int threads, Diag *diag) {
     for (int i = 0; i < threads; i++) blas_memory_free(buffers[i]);
     free(buffers);
     return STATUS_OK;
+}
+
+/* The library reads this when it is loaded. */
+#define LIBRARY_THREADS "OPENBLAS_NUM_THREADS"
+
+void threads_hold_library(char **arguments) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+    if (getenv(LIBRARY_THREADS) || setenv(LIBRARY_THREADS, "1", 1) != 0) return;
+    execv("/proc/self/exe", arguments); /* if it cannot be, all goes on as it is */
 }
 
 Status threads_reserve(int threads, Diag *diag) {

@@ -6,6 +6,13 @@
 
 #include "ir/status.h"
 
+/* Call in main. Where the process may use no more than so much address space, it begins
+ * anew, once, with the linear-algebra library held to one thread: from its loading on
+ * each other thread of the library maps a buffer, and tries for ever where there is no
+ * room
+ * (`ulimit -v`), as does a fork that waits for it. `arguments` are main's. */
+void threads_hold_library(char **arguments);
+
 /* Starts the threads of parallel_for, and lets the linear-algebra library (after
  * blas_init) map its buffers, one for each. Fails with STATUS_MEMORY, as where `ulimit
  * -v` or the number of processes does not allow it. */

@@ -11,7 +11,6 @@
 #include "io/files/sandbox.h"
 #include "io/formats/hdf5.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -118,9 +117,7 @@ static Status sandbox_status(const Opening *o, SandboxEnd end, const Text *reply
     case SANDBOX_DIED:
         return diag_fail(o->diag, STATUS_FORMAT, at, NULL,
                          "damaged HDF5 file (the reader did not survive it)");
-    default:
-        return diag_fail(o->diag, STATUS_IO, at, NULL,
-                         "cannot start a process to read the file: %s", strerror(errno));
+    default: return sandbox_fail(end, at, "read", o->diag);
     }
 }
 

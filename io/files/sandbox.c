@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -35,6 +36,11 @@ typedef struct Frame {
     uint32_t magic, ok;
     uint64_t length;
 } Frame;
+
+/* What the child finds out before it works, in memory that it shares with the parent. */
+typedef struct Shared {
+    bool tight; /* there is less address space left than SandboxLimits.memory */
+} Shared;
 
 #define FRAME_MAGIC 0x53424f58u
 
@@ -110,6 +116,15 @@ static size_t address_space(void) {
     return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
+/* Whether so much address space is there, by taking it. */
+static bool has_room(size_t bytes) {
+    void *room = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED) return false;
+    munmap(room, bytes);
+    return true;
+}
+
 static bool write_all(int fd, const void *data, size_t bytes) {
     const char *at = data;
     while (bytes > 0) {
@@ -122,18 +137,27 @@ static bool write_all(int fd, const void *data, size_t bytes) {
     return true;
 }
 
-static void child_run(int fd, pid_t parent, SandboxWork work, void *state,
+/* Leaves the standard streams, at /dev/null, and `fd`, which becomes 3. */
+static bool descriptors_close(int fd) {
+    const int reply = fcntl(fd, F_DUPFD, 4); /* out of the way of the others */
+    const int null = fcntl(open("/dev/null", O_RDWR), F_DUPFD, 4);
+    if (reply < 0 || null < 0 || dup2(reply, 3) < 0) return false;
+    for (int i = 0; i < 3; i++)
+        if (dup2(null, i) < 0) return false;
+    close_range(4, ~0u, 0); /* where the kernel is older than 5.9 they stay */
+    return true;
+}
+
+static void child_run(int fd, pid_t parent, Shared *shared, SandboxWork work, void *state,
                       const SandboxLimits *limits) {
     signals_reset();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);
-    fd = fcntl(fd, F_DUPFD, 3); /* out of the way of the standard streams */
-    if (fd < 0) _exit(1);
-    int null = open("/dev/null", O_RDWR);
-    for (int i = 0; null >= 0 && i < 3; i++) dup2(null, i);
-    if (null > 2) close(null);
+    if (limits->memory) shared->tight = !has_room(limits->memory);
     limit_set(RLIMIT_CORE, 0);
     size_t used = address_space();
+    if (!descriptors_close(fd)) _exit(1);
+    fd = 3;
     /* AddressSanitizer reserves terabytes of address space. */
     if (limits->memory && used && !SANITIZED) limit_set(RLIMIT_AS, used + limits->memory);
     rlim_t cpu = (rlim_t)limits->cpu_seconds * (SANITIZED ? 4 : 1);
@@ -157,8 +181,9 @@ static int64_t clock_ms(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Reads exactly `bytes`; false at end of file, error or deadline (0 = none). */
-static bool read_all(int fd, void *data, size_t bytes, int64_t deadline) {
+/* Reads exactly `bytes`; false at end of file (then *closed), error or deadline (0 =
+ * none). */
+static bool read_all(int fd, void *data, size_t bytes, int64_t deadline, bool *closed) {
     char *at = data;
     while (bytes > 0) {
         struct pollfd wait = {.fd = fd, .events = POLLIN};
@@ -169,6 +194,7 @@ static bool read_all(int fd, void *data, size_t bytes, int64_t deadline) {
         if (ready <= 0) return false;
         ssize_t n = read(fd, at, bytes);
         if (n < 0 && errno == EINTR) continue;
+        *closed = n == 0;
         if (n <= 0) return false;
         at += n;
         bytes -= (size_t)n;
@@ -176,17 +202,18 @@ static bool read_all(int fd, void *data, size_t bytes, int64_t deadline) {
     return true;
 }
 
-static SandboxEnd reply_read(Text *reply, int fd, const SandboxLimits *limits) {
+static SandboxEnd reply_read(Text *reply, int fd, const SandboxLimits *limits,
+                             bool *closed) {
     int64_t wall = limits->wall_seconds;
     int64_t deadline = wall ? clock_ms() + wall * 1000 + 1000 : 0;
     Frame frame;
-    if (!read_all(fd, &frame, sizeof frame, deadline)) return SANDBOX_DIED;
+    if (!read_all(fd, &frame, sizeof frame, deadline, closed)) return SANDBOX_DIED;
     if (frame.magic != FRAME_MAGIC || frame.ok > 1) return SANDBOX_DIED;
     if (limits->reply && frame.length > limits->reply) return SANDBOX_DIED;
     char chunk[1 << 14];
     for (uint64_t left = frame.length; left > 0;) {
         size_t n = left < sizeof chunk ? (size_t)left : sizeof chunk;
-        if (!read_all(fd, chunk, n, deadline)) return SANDBOX_DIED;
+        if (!read_all(fd, chunk, n, deadline, closed)) return SANDBOX_DIED;
         text_bytes(reply, chunk, n);
         left -= n;
     }
@@ -194,8 +221,8 @@ static SandboxEnd reply_read(Text *reply, int fd, const SandboxLimits *limits) {
 }
 
 /* Forks with all signals blocked, so that no handler of the parent runs in the child. */
-static pid_t child_start(const int pipe_fd[2], SandboxWork work, void *state,
-                         const SandboxLimits *limits) {
+static pid_t child_start(const int pipe_fd[2], Shared *shared, SandboxWork work,
+                         void *state, const SandboxLimits *limits) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -204,27 +231,67 @@ static pid_t child_start(const int pipe_fd[2], SandboxWork work, void *state,
     int fork_errno = errno;
     if (child == 0) {
         close(pipe_fd[0]);
-        child_run(pipe_fd[1], parent, work, state, limits);
+        child_run(pipe_fd[1], parent, shared, work, state, limits);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = fork_errno;
     return child;
 }
 
+/* Ends the child, and says how it had ended if it had: a child that the parent ends was
+ * late, or has sent all of its reply. */
+static bool child_killed(pid_t child, bool late) {
+    int how = 0;
+    if (late) kill(child, SIGKILL);
+    while (waitpid(child, &how, 0) < 0 && errno == EINTR) continue;
+    return !late && WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL;
+}
+
+static SandboxEnd sandbox_child(Text *reply, const int pipe_fd[2], Shared *shared,
+                                SandboxWork work, void *state,
+                                const SandboxLimits *limits) {
+    const pid_t child = child_start(pipe_fd, shared, work, state, limits);
+    const int failure = errno;
+    close(pipe_fd[1]);
+    SandboxEnd end = SANDBOX_NONE;
+    if (child > 0) {
+        bool closed = false; /* by the child, before its reply was whole */
+        end = reply_read(reply, pipe_fd[0], limits, &closed);
+        const bool killed = child_killed(child, !closed);
+        if (end == SANDBOX_DIED && killed) end = SANDBOX_MEMORY;
+        if (end != SANDBOX_DONE && shared->tight) end = SANDBOX_MEMORY;
+    }
+    close(pipe_fd[0]);
+    errno = failure;
+    return end;
+}
+
 SandboxEnd sandbox_run(Text *reply, SandboxWork work, void *state,
                        const SandboxLimits *limits) {
     int pipe_fd[2];
-    if (pipe2(pipe_fd, O_CLOEXEC) != 0) return SANDBOX_NONE;
-    pid_t child = child_start(pipe_fd, work, state, limits);
-    int failure = errno;
-    close(pipe_fd[1]);
-    SandboxEnd end = child < 0 ? SANDBOX_NONE : reply_read(reply, pipe_fd[0], limits);
-    close(pipe_fd[0]);
-    if (child > 0) {
-        kill(child, SIGKILL); /* a full reply is all that was wanted */
-        while (waitpid(child, NULL, 0) < 0 && errno == EINTR) continue;
-    }
-    if (end == SANDBOX_DIED) text_free(reply);
+    Shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) return SANDBOX_NONE;
+    SandboxEnd end = SANDBOX_NONE;
+    if (pipe2(pipe_fd, O_CLOEXEC) == 0)
+        end = sandbox_child(reply, pipe_fd, shared, work, state, limits);
+    const int failure = errno;
+    munmap(shared, sizeof *shared);
+    if (end == SANDBOX_DIED || end == SANDBOX_MEMORY) text_free(reply);
     errno = failure;
     return end;
+}
+
+Status sandbox_fail(SandboxEnd end, Loc at, const char *doing, Diag *diag) {
+    const int cause = errno;
+    if (end == SANDBOX_MEMORY) {
+        diag_fail(diag, STATUS_MEMORY, at, NULL,
+                  "out of memory in the process that was to %s the file", doing);
+        diag_hint(diag, "`ulimit -v` or the memory of the machine is too small for it");
+        return STATUS_MEMORY;
+    }
+    if (end != SANDBOX_NONE) return STATUS_OK;
+    const bool memory = cause == ENOMEM || cause == EAGAIN;
+    return diag_fail(diag, memory ? STATUS_MEMORY : STATUS_IO, at, NULL,
+                     "cannot start a process to %s the file: %s", doing, strerror(cause));
 }

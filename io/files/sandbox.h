@@ -3,6 +3,7 @@
 #ifndef COMPRESS_IO_FILES_SANDBOX_H
 #define COMPRESS_IO_FILES_SANDBOX_H
 
+#include "ir/status.h"
 #include "ir/text.h"
 
 #include <stdbool.h>
@@ -20,10 +21,13 @@ typedef struct SandboxLimits {
 } SandboxLimits;
 
 typedef enum SandboxEnd {
-    SANDBOX_DONE,  /* the work returned true; the reply is what it appended */
-    SANDBOX_FAULT, /* the work returned false; the reply is its message */
-    SANDBOX_DIED,  /* the child crashed or ran into a limit; no reply */
-    SANDBOX_NONE   /* no child could be started; errno says why */
+    SANDBOX_DONE,   /* the work returned true; the reply is what it appended */
+    SANDBOX_FAULT,  /* the work returned false; the reply is its message */
+    SANDBOX_DIED,   /* the child crashed or ran into a limit; no reply */
+    SANDBOX_MEMORY, /* the same, or a fault, where the process's own limit leaves less
+                       address space than `memory`, or the system killed the child, as it
+                       does when memory runs out */
+    SANDBOX_NONE    /* no child could be started; errno says why */
 } SandboxEnd;
 
 /* Work done in the child. It sees a copy of the caller's memory and appends what is to
@@ -32,9 +36,15 @@ typedef bool (*SandboxWork)(void *state, Text *reply);
 
 /* Runs `work(state, reply)` in a child and waits for it. The child has default signal
  * handlers (terminal interrupts and SIGXFSZ are ignored), standard streams at /dev/null,
- * no core dumps, and dies with its parent. The reply's bytes are as hostile as the file
+ * no core dumps, no descriptors but these and the one for the reply, and dies with its
+ * parent. The reply's bytes are as hostile as the file
  * they were read from: check them. The caller frees `reply` in every case. */
 SandboxEnd sandbox_run(Text *reply, SandboxWork work, void *state,
                        const SandboxLimits *limits);
+
+/* Tells, right behind sandbox_run, of a child that was not started or ran out of memory:
+ * STATUS_MEMORY, or STATUS_IO for other causes. `doing` is what it was to do: "read". Of
+ * other ends it says nothing: STATUS_OK. */
+Status sandbox_fail(SandboxEnd end, Loc at, const char *doing, Diag *diag);
 
 #endif

@@ -3,7 +3,6 @@
 #include "io/formats/modelfile_sets.h"
 #include "io/files/sandbox.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,16 +166,15 @@ static Status file_walk(SetWalk *w) {
                             .closed = true};
     Text reply = {0};
     Status status = STATUS_OK;
-    switch (sandbox_run(&reply, walk_work, w, &limits)) {
+    const SandboxEnd end = sandbox_run(&reply, walk_work, w, &limits);
+    switch (end) {
     case SANDBOX_DONE: status = sets_receive(w, &reply); break;
     case SANDBOX_FAULT: status = DAMAGED(w, "%s", reply.data ? reply.data : "?"); break;
     case SANDBOX_DIED:
         status = DAMAGED(w, "damaged HDF5 file (the reader did not survive it)");
         break;
-    case SANDBOX_NONE:
-        status =
-            diag_fail(w->diag, STATUS_IO, LOC_FILE(w->path), NULL,
-                      "cannot start a process to read the file: %s", strerror(errno));
+    case SANDBOX_MEMORY:
+    case SANDBOX_NONE: status = sandbox_fail(end, LOC_FILE(w->path), "read", w->diag);
     }
     text_free(&reply);
     return status;

@@ -9,7 +9,6 @@
 #include "ir/irtext.h"
 #include "ir/text.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -209,7 +208,8 @@ static Status file_write_sets(ModelWriter *w) {
     Text reply = {0};
     const SandboxLimits unlimited = {0};
     Status status = STATUS_OK;
-    switch (sandbox_run(&reply, write_work, w, &unlimited)) {
+    const SandboxEnd end = sandbox_run(&reply, write_work, w, &unlimited);
+    switch (end) {
     case SANDBOX_DONE: break;
     case SANDBOX_FAULT:
         status = diag_fail(w->diag, STATUS_IO, LOC_FILE(w->path), NULL,
@@ -219,10 +219,8 @@ static Status file_write_sets(ModelWriter *w) {
         status = diag_fail(w->diag, STATUS_IO, LOC_FILE(w->path), NULL,
                            "cannot write the file: the writing process ended early");
         break;
-    case SANDBOX_NONE:
-        status =
-            diag_fail(w->diag, STATUS_IO, LOC_FILE(w->path), NULL,
-                      "cannot start a process to write the file: %s", strerror(errno));
+    case SANDBOX_MEMORY:
+    case SANDBOX_NONE: status = sandbox_fail(end, LOC_FILE(w->path), "write", w->diag);
     }
     text_free(&reply);
     return status;

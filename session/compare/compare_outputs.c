@@ -3,6 +3,7 @@
 
 #include "exec/linalg/blas.h"
 #include "exec/plan/plan_build.h"
+#include "exec/run/reserve.h"
 #include "io/formats/safetensors.h"
 #include "ir/model_parts.h"
 #include "ir/random.h"
@@ -324,7 +325,8 @@ Status compare_outputs(OutputComparison *out, Arena *arena, const CompareInputs 
                     {.model = model_copy(models[1]), .path = paths[1]}};
     *out = (OutputComparison){0};
     blas_init();
-    Status status = prepare(out, sides, arena, inputs, diag);
+    Status status = threads_reserve(threads, diag);
+    if (status == STATUS_OK) status = prepare(out, sides, arena, inputs, diag);
     for (int s = 0; s < 2 && status == STATUS_OK; s++) {
         status = run_side(&sides[s], &sides[!s], arena, threads, watch, diag);
         if (status != STATUS_OK) diag_place(diag, LOC_FILE(paths[s]), NULL);

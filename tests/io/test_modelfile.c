@@ -479,6 +479,21 @@ static bool work_sleep(void *state, Text *reply) {
     return true;
 }
 
+/* As the system does where memory runs out. */
+static bool work_killed(void *state, Text *reply) {
+    (void)state, (void)reply;
+    raise(SIGKILL);
+    return true;
+}
+
+/* Descriptors that are open, as letters: the standard streams and that of the reply. */
+static bool work_list(void *state, Text *reply) {
+    (void)state;
+    for (int fd = 0; fd < 64; fd++)
+        if (fcntl(fd, F_GETFD) >= 0) text_add(reply, "%d ", fd);
+    return true;
+}
+
 static bool work_exit(void *state, Text *reply) {
     (void)state, (void)reply;
     _exit(0);
@@ -548,6 +563,23 @@ static void test_sandbox(void **state) {
     assert_int_equal(sandbox_run(&reply, work_exit, NULL, &limits), SANDBOX_DIED);
     assert_int_equal(sandbox_run(&reply, work_flood, NULL, &limits), SANDBOX_DIED);
     assert_null(reply.data);
+    assert_int_equal(sandbox_run(&reply, work_killed, NULL, &limits), SANDBOX_MEMORY);
+    /* Less address space than was to be: a fault may come from that. */
+    const SandboxLimits beyond = {1, 2, (size_t)1 << 50, 4096};
+    assert_int_equal(sandbox_run(&reply, work_reply, word, &beyond), SANDBOX_DONE);
+    text_free(&reply);
+    assert_int_equal(sandbox_run(&reply, work_fault, word, &beyond), SANDBOX_MEMORY);
+    assert_null(reply.data);
+    Diag *diag = diag_create();
+    assert_int_equal(sandbox_fail(SANDBOX_MEMORY, LOC_FILE("a.h5"), "read", diag),
+                     STATUS_MEMORY);
+    assert_int_equal(sandbox_fail(SANDBOX_DIED, LOC_FILE("a.h5"), "read", diag),
+                     STATUS_OK);
+    assert_int_equal(diag_errors(diag), 1);
+    diag_destroy(diag);
+    assert_int_equal(sandbox_run(&reply, work_list, NULL, &limits), SANDBOX_DONE);
+    assert_string_equal(reply.data, "0 1 2 3 ");
+    text_free(&reply);
 }
 
 static int make_folder(void **state) {

@@ -120,6 +120,31 @@ static void test_diag_take(void **state) {
     diag_destroy(diag);
 }
 
+/* Of many warnings 100 are kept, the rest are counted, also where they come from another
+ * list. */
+static void test_many_warnings(void **state) {
+    (void)state;
+    Diag *diag = diag_create(), *aside = diag_create();
+    for (int i = 0; i < 150; i++) {
+        diag_warn(diag, LOC_NONE, NULL, "odd %d", i);
+        diag_warn(aside, LOC_NONE, NULL, "strange %d", i);
+    }
+    assert_int_equal(diag_warning_count(diag), 100);
+    diag_take(diag, aside);
+    assert_int_equal(diag_warning_count(diag), 100);
+    char *text = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&text, &length);
+    diag_print(diag, out);
+    fclose(out);
+    assert_string_equal(text + length -
+                            strlen("warning: odd 99\nand 200 more warnings\n"),
+                        "warning: odd 99\nand 200 more warnings\n");
+    free(text);
+    diag_destroy(aside);
+    diag_destroy(diag);
+}
+
 static void test_repeated_warnings(void **state) {
     (void)state;
     Diag *diag = diag_create();
@@ -475,6 +500,7 @@ int main(void) {
         cmocka_unit_test(test_diag),
         cmocka_unit_test(test_diag_take),
         cmocka_unit_test(test_repeated_warnings),
+        cmocka_unit_test(test_many_warnings),
         cmocka_unit_test(test_arena),
         cmocka_unit_test(test_text_quoted),
         cmocka_unit_test(test_text_real),
