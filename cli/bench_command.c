@@ -166,9 +166,7 @@ static Status bench(const Cli *cli, Forecast *forecast, Diag *diag) {
 
 Status command_bench(const Cli *cli, Diag *diag) {
     Forecast forecast = {0};
-    TRY(ranks_open(diag));
     const Status status = bench(cli, &forecast, diag);
-    ranks_close();
     forecast_close(&forecast);
     return status;
 }

@@ -6,25 +6,54 @@
 #include "cli/signals.h"
 #include "exec/linalg/products.h"
 #include "exec/processor.h"
+#include "exec/run/ranks.h"
 #include "exec/run/reserve.h"
+#include "session/job.h"
 
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 
-static Status run_command(Cli *cli, int argc, char **argv, Diag *diag) {
+/* What must come before a rank joins the others: it may start the program anew. */
+static Status begin_command(Cli *cli, int argc, char **argv, Diag *diag) {
     TRY(cli_parse(cli, argc, argv, diag));
-    if (cli->flags.help) {
-        cli_help(cli->command, stdout);
-        return STATUS_OK;
-    }
-    if (cli->flags.version) {
-        printf("compress %s\n", COMPRESS_VERSION_TEXT);
-        return STATUS_OK;
-    }
+    if (cli->flags.help || cli->flags.version) return STATUS_OK;
     TRY(processor_fix((Processor)cli->flags.processor, diag));
-    TRY(products_choose((Products)cli->flags.products, diag));
-    return cli->command->run(cli, diag);
+    return products_choose((Products)cli->flags.products, diag);
+}
+
+/* Help or the version, told by rank 0. */
+static Status tell(const Cli *cli) {
+    if (job_leads() && cli->flags.help)
+        cli_help(cli->command, stdout);
+    else if (job_leads())
+        printf("compress %s\n", COMPRESS_VERSION_TEXT);
+    return STATUS_OK;
+}
+
+/* Any other command: in the one rank that there is, unless ranks share it. */
+static Status run_joined(const Cli *cli, Diag *diag) {
+    if (ranks_count() == 1 || cli->command->run == command_bench)
+        return cli->command->run(cli, diag);
+    diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+              "`compress %s` runs in one process, found %d ranks", cli->command->name,
+              ranks_count());
+    diag_hint(diag,
+              "mpirun is for recipes, `mpirun -n %d compress --recipe FILE`, and for "
+              "`compress bench`; start other commands without it",
+              ranks_count());
+    return STATUS_USAGE;
+}
+
+/* Ranks join as soon as nothing can start the program anew: recipes may, when they are
+ * open. */
+static Status run_command(Cli *cli, int argc, char **argv, Diag *diag) {
+    const Status begun = begin_command(cli, argc, argv, diag);
+    const bool told = cli->flags.help || cli->flags.version;
+    if (begun == STATUS_OK && !*cli->command->name && !told)
+        return cli->command->run(cli, diag);
+    TRY(job_join(begun, diag));
+    return told ? tell(cli) : run_joined(cli, diag);
 }
 
 /* Tells a CI service what was printed, where that is wanted. */
@@ -49,9 +78,13 @@ int main(int argc, char **argv) {
         (status == STATUS_OK || status == STATUS_DIFFERENT))
         status = diag_fail(diag, STATUS_IO, LOC_NONE, NULL,
                            "cannot write to standard output: %s", strerror(errno));
-    diag_print(diag, stderr);
-    const Status annotated = tell_service(&cli.flags, diag);
-    if (status == STATUS_OK) status = annotated;
+    if (job_leads()) {
+        diag_print(diag, stderr);
+        const Status annotated = tell_service(&cli.flags, diag);
+        if (status == STATUS_OK) status = annotated;
+    }
+    if (ranks_count() > 1) signals_end();
+    ranks_close();
     arena_destroy(cli.arena);
     diag_destroy(diag);
     return status_exit_code(status);

@@ -6,6 +6,7 @@
 #include "cli/signals.h"
 #include "cli/text_table.h"
 #include "exec/processor.h"
+#include "session/job.h"
 #include "session/recipe_document.h"
 #include "session/report/run_report.h"
 
@@ -17,13 +18,29 @@ typedef struct RecipeRun {
     Arena *arena;
     Progress progress;
     Session session;
+    bool joined;   /* it is known which rank this is */
+    Text withheld; /* warnings until then, each terminated */
 } RecipeRun;
 
-/* diag_on_warning while the run lasts. */
+/* diag_on_warning while the run lasts: rank 0 tells, and the others have the same. */
 static void tell_warning(void *self, const char *line) {
     RecipeRun *run = self;
+    if (!run->joined) text_bytes(&run->withheld, line, strlen(line) + 1);
+    if (!run->joined || !job_leads()) return;
     progress_warn(&run->progress, line);
     session_warn(&run->session, line);
+}
+
+/* Joins the other ranks, whatever came of opening the session: the program may have been
+ * started anew by it, for a level of processor. */
+static Status join_ranks(RecipeRun *run, Status status, Diag *diag) {
+    const Text *lines = &run->withheld;
+    status = job_join(status, diag);
+    run->joined = true;
+    if (!job_leads()) run->progress = (Progress){.quiet = true};
+    for (size_t at = 0; at < lines->length; at += strlen(lines->data + at) + 1)
+        tell_warning(run, lines->data + at);
+    return status;
 }
 
 static void begin_step(void *self, const Recipe *recipe, int index) {
@@ -98,16 +115,17 @@ static Status run_recipe(RecipeRun *run, const Cli *cli, Diag *diag) {
     Status status = open_session(session, cli, options, diag);
     if (status == STATUS_OK && cli->flags.processor == PROCESSOR_AUTO)
         status = processor_fix(session->recipe.processor, diag);
+    status = join_ranks(run, status, diag);
     if (status == STATUS_OK) status = session_load(session, true, diag);
     if (status == STATUS_OK) status = session_plan(session, diag);
-    if (status == STATUS_OK && !cli->flags.quiet)
+    if (status == STATUS_OK && !cli->flags.quiet && job_leads())
         report_print_plan(&session->planned, stderr);
     if (status == STATUS_OK) status = session_run(session, diag);
     progress_clear(&run->progress);
     if (status == STATUS_OK && signals_interrupted_before())
         status = diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL, "interrupted");
     if (status == STATUS_OK) status = session_write(session, diag);
-    if (status == STATUS_OK) status = print_result(session, diag);
+    if (status == STATUS_OK && job_leads()) status = print_result(session, diag);
     return session->arena ? session_finish(session, status, diag) : status;
 }
 
@@ -117,8 +135,9 @@ Status command_recipe(const Cli *cli, Diag *diag) {
     if (cli->flags.events) signals_ignore_pipe();
     diag_on_warning(diag, tell_warning, &run);
     Status status = run_recipe(&run, cli, diag);
-    diag_on_warning(diag, progress_warn, NULL);
+    diag_on_warning(diag, job_leads() ? progress_warn : NULL, NULL);
     session_close(&run.session);
+    text_free(&run.withheld);
     return status;
 }
 

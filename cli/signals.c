@@ -2,6 +2,7 @@
  * below are the program's only mutable ones. */
 #include "cli/signals.h"
 
+#include "exec/run/ranks.h"
 #include "io/files/file.h"
 #include "io/files/guard.h"
 
@@ -27,10 +28,11 @@ bool signals_interrupted_before(void) {
     return interrupts > 0;
 }
 
-/* Ends the program, without the files that it was writing. */
+/* Ends the program, without the files that it was writing. Of ranks the first tells. */
 _Noreturn static void end_now(const char *message) {
     outfile_abandon_all();
-    if (write(STDERR_FILENO, message, strlen(message)) < 0) _exit(1);
+    if (ranks_number() == 0 && write(STDERR_FILENO, message, strlen(message)) < 0)
+        _exit(1);
     _exit(status_exit_code(STATUS_INTERRUPTED));
 }
 
@@ -75,4 +77,10 @@ void signals_install(void) {
 
 void signals_ignore_pipe(void) {
     signal(SIGPIPE, SIG_IGN);
+}
+
+void signals_end(void) {
+    signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
 }

@@ -22,4 +22,8 @@ bool signals_interrupted_before(void);
 /* From now on writing to a pipe that nobody reads fails, and does not end the program. */
 void signals_ignore_pipe(void);
 
+/* From now on signals do nothing: the program ends by itself, and knows its exit code.
+ * mpirun sends one to the other ranks when the first of them has failed. */
+void signals_end(void);
+
 #endif

@@ -12,7 +12,11 @@
  *     session_close(&session);
  *
  * `session.planned` tells what each step will leave, `session.report` what it left, and
- * `session.model` is the result. Nothing is printed, and no signal is caught. */
+ * `session.model` is the result. Nothing is printed, and no signal is caught.
+ *
+ * In a job of several ranks (exec/run/ranks.h), joined after session_open, every rank
+ * does the same. From session_load on the functions are collective: all ranks go on, or
+ * all fail with one message. Rank 0 alone writes files and tells events. */
 #ifndef COMPRESS_SESSION_SESSION_H
 #define COMPRESS_SESSION_SESSION_H
 
@@ -111,6 +115,7 @@ typedef struct Session {
     GateFault gate;             /* that did not hold; metric NULL = none */
     char hash[HASH_TEXT_BYTES]; /* of the model that was written */
     int written;                /* number of outputs, from the first, that are in place */
+    bool ended;                 /* it failed, and all ranks know */
     bool checked;               /* the places of report and events were looked at */
     bool may_report;            /* writing the report destroys nothing else */
     Events *events;             /* NULL = none are wanted, or not opened yet */
@@ -141,15 +146,16 @@ Status session_load(Session *session, bool weights, Diag *diag);
  * with STATUS_MODEL. */
 Status session_plan(Session *session, Diag *diag);
 
-/* Runs the steps on the model; fills session->report. What is wrong with the data set of
- * a later step is found before only by session_plan, without which nothing is kept or
- * reused either. Fails as the steps do, with STATUS_INTERRUPTED when the watch says so,
- * and with STATUS_USAGE where the checkpoint to go on from is another run's. */
+/* Runs the steps on the model; fills session->report. Fails with STATUS_FORMAT where
+ * ranks read different files. What is wrong with the data set of a later step is found
+ * before only by session_plan, without which nothing is kept or reused either. Fails as
+ * the steps do, with STATUS_INTERRUPTED when the watch says so, and with STATUS_USAGE
+ * where the checkpoint to go on from is another run's. */
 Status session_run(Session *session, Diag *diag);
 
 /* Hashes the input model and the files of the data sets that are open, each once:
  * session->input_hash and DataEntry.hash. For after session_plan, which opens them;
- * session_run does it where it was not done. Fails with STATUS_IO. */
+ * session_run does it where it was not done. Not collective. Fails with STATUS_IO. */
 Status session_hash_inputs(Session *session, Diag *diag);
 
 /* Writes the model to the outputs (model_save), in order; then the run's checkpoint is

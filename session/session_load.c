@@ -1,6 +1,9 @@
 /* Sessions: the input model is read or built. */
 #include "exec/linalg/blas.h"
+#include "exec/linalg/products.h"
 #include "exec/ops.h"
+#include "exec/processor.h"
+#include "exec/run/ranks.h"
 #include "exec/run/reserve.h"
 #include "io/files/file.h"
 #include "io/files/json.h"
@@ -9,8 +12,9 @@
 #include "io/formats/model_vocabulary.h"
 #include "io/formats/modelfile.h"
 #include "ir/resident.h"
+#include "ir/version.h"
+#include "session/job.h"
 #include "session/output_files.h"
-#include "session/session.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -174,8 +178,35 @@ static void bound_memory(Session *session) {
                                            : NULL);
 }
 
-Status session_load(Session *session, bool weights, Diag *diag) {
+/* Ranks that would not come to the same bytes do not begin: their programs, kernels or
+ * recipes are not the same. */
+static Status check_ranks(const Session *session, Diag *diag) {
+    if (ranks_count() == 1) return STATUS_OK;
+    const Loc at = LOC_FILE(session->options.recipe);
+    const char *kernels =
+        arena_printf(session->arena, "the set of kernels, %s with %s for products,",
+                     processor_name(processor_level()),
+                     products_name() ? products_name() : blas_core());
+    Text recipe = {0};
+    tree_print_json(&recipe, session->recipe.source, 0);
+    Status status = job_same(COMPRESS_VERSION_TEXT, STATUS_USAGE, LOC_NONE,
+                             "this program, " COMPRESS_VERSION_TEXT ",", NULL, diag);
+    if (status == STATUS_OK)
+        status = job_same(
+            kernels, STATUS_USAGE, LOC_NONE, kernels,
+            "--processor names a level that all machines have, for the same bytes on all",
+            diag);
+    if (status == STATUS_OK)
+        status =
+            job_same(recipe.data, STATUS_RECIPE, at, "the recipe",
+                     "every rank reads the file by itself, and its environment", diag);
+    text_free(&recipe);
+    return status;
+}
+
+static Status load_session(Session *session, bool weights, Diag *diag) {
     if (weights) {
+        TRY(check_ranks(session, diag));
         TRY(session_check_outputs(session, diag));
         tell_begin(session);
         TRY(check_stop(session, diag));
@@ -186,4 +217,8 @@ Status session_load(Session *session, bool weights, Diag *diag) {
     TRY(load_model(session, weights, diag));
     session->input_bytes = session->model->file_bytes;
     return weights ? check_stop(session, diag) : STATUS_OK;
+}
+
+Status session_load(Session *session, bool weights, Diag *diag) {
+    return job_agree(session, load_session(session, weights, diag), diag);
 }

@@ -1,8 +1,8 @@
 /* Sessions: what is to be written is checked before the long work. Keys of messages are
  * those of the command line. */
 #include "io/files/file.h"
+#include "session/job.h"
 #include "session/output_files.h"
-#include "session/session.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -107,6 +107,7 @@ static Status open_events(Session *session, Diag *diag) {
 
 Status session_check_told(Session *session, Diag *diag) {
     session->checked = true;
+    if (!job_leads()) return STATUS_OK;
     const Status report = check_report(session, diag);
     const Status events = open_events(session, diag);
     return report == STATUS_OK ? events : report;
@@ -116,6 +117,7 @@ Status session_check_outputs(Session *session, Diag *diag) {
     const SessionOptions *options = &session->options;
     Arena *arena = session->arena;
     TRY(session_check_told(session, diag));
+    if (!job_leads()) return STATUS_OK;
     const StringList read = session->output_count > 0 && !options->force
                                 ? find_read(session)
                                 : (StringList){0};

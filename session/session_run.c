@@ -1,15 +1,17 @@
 /* Sessions: planning and running the steps, telling of them, and writing what comes of
  * it. */
 #include "exec/linalg/products.h"
+#include "exec/run/ranks.h"
 #include "exec/run/ticker.h"
 #include "io/datasets/dataset_hash.h"
 #include "io/files/file.h"
 #include "ir/resident.h"
 #include "ir/version.h"
+#include "session/job.h"
 #include "session/output_files.h"
 #include "session/report/reproducer.h"
 #include "session/report/run_report.h"
-#include "session/reuse/step_reuse.h"
+#include "session/reuse/job_reuse.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +39,7 @@ static void keep_failure(void *self, const Recipe *recipe, int index,
     session->gate.detail = arena_strdup(arena, failure->gate->detail);
 }
 
-Status session_plan(Session *session, Diag *diag) {
+static Status plan_steps(Session *session, Diag *diag) {
     TRY(session_connect(session, diag));
     session->input_shapes = model_copy(session->model);
     model_strip(session->input_shapes);
@@ -57,6 +59,10 @@ Status session_plan(Session *session, Diag *diag) {
         status = output_check_model(&session->outputs[i], model, diag);
     model_destroy(model);
     return status;
+}
+
+Status session_plan(Session *session, Diag *diag) {
+    return job_agree(session, plan_steps(session, diag), diag);
 }
 
 /* Event of a step: which one it is, and `record`'s numbers as its values, unless NULL. */
@@ -135,7 +141,7 @@ static void fail_step(void *self, const Recipe *recipe, int index,
                       const StepFailure *failure, Diag *diag) {
     Session *session = self;
     keep_failure(session, recipe, index, failure, diag);
-    if (failure->status == STATUS_INTERNAL && !session->options.only)
+    if (failure->status == STATUS_INTERNAL && !session->options.only && job_leads())
         leave_reproducer(session, index, failure, diag);
     if (!failure->gate) return;
     StepResult result = {.record = failure->record,
@@ -185,6 +191,33 @@ Status session_hash_inputs(Session *session, Diag *diag) {
     return STATUS_OK;
 }
 
+/* Path of a data set's files, as the recipe has it. */
+static const char *data_path(const Session *session, const DataEntry *entry) {
+    const Tree *data = tree_get(session->recipe.source, "data");
+    const Tree *own = data ? tree_get(data, entry->name) : NULL;
+    const Tree *path = own && own->kind == TREE_MAP ? tree_get(own, "path") : NULL;
+    return path && path->kind == TREE_STRING ? path->string : "its files";
+}
+
+/* Whether all ranks read the same model and data. */
+static Status compare_inputs(Session *session, Diag *diag) {
+    static const char HINT[] =
+        "every rank reads its files by itself: a shared folder, or "
+        "the same copies, give all of them the same";
+    Arena *arena = session->arena;
+    const Loc at = LOC_FILE(session->options.recipe);
+    if (ranks_count() == 1) return STATUS_OK;
+    TRY(job_same(session->input_hash, STATUS_FORMAT, at,
+                 arena_printf(arena, "the model, %s,", session->source), HINT, diag));
+    for (int i = 0; i < session->data_count; i++) {
+        const DataEntry *entry = &session->data[i];
+        const char *what = arena_printf(arena, "data set \"%s\", %s,", entry->name,
+                                        data_path(session, entry));
+        TRY(job_same(entry->hash, STATUS_FORMAT, entry->at, what, HINT, diag));
+    }
+    return STATUS_OK;
+}
+
 /* Writes the model of a gate that did not hold under other names, and says so behind the
  * gate's error. */
 static Status write_failed(Session *session, Diag *diag) {
@@ -214,10 +247,24 @@ static void note_run(Session *session) {
     tree_put(arena, session->model->provenance, "run", run);
 }
 
-Status session_run(Session *session, Diag *diag) {
+/* Opens where finished steps are kept, and makes the pipeline's keepers. */
+static Status open_reuse(Session *session, PipelineOptions *options, Diag *diag) {
+    if (job_leads()) TRY(step_reuse_open(&session->reuse, session, diag));
+    options->keeper = step_reuse_keeper(session->reuse);
+    options->train_keeper = step_reuse_train_keeper(session->reuse);
+    if (ranks_count() == 1) return STATUS_OK;
+    JobReuse *all = NULL;
+    TRY(job_reuse_open(&all, session->arena, session->reuse, diag));
+    options->keeper = job_reuse_keeper(all);
+    options->train_keeper = job_reuse_train_keeper(all);
+    return STATUS_OK;
+}
+
+static Status run_steps(Session *session, Diag *diag) {
     const SessionOptions *wanted = &session->options;
     TRY(session_connect(session, diag));
     TRY(session_hash_inputs(session, diag));
+    TRY(compare_inputs(session, diag));
     note_run(session);
     session->input = model_copy(session->model);
     report_note_structure(&session->report, session->model);
@@ -232,26 +279,38 @@ Status session_run(Session *session, Diag *diag) {
                                          .step_end = end_step,
                                          .step_failed = fail_step},
                                .resources = &session->resources};
-    if (wanted->dump_folder) options.hooks.dump = dump_step;
+    if (wanted->dump_folder && job_leads()) options.hooks.dump = dump_step;
     const bool planned = session->planned.count == session->recipe.step_count;
-    if (planned) TRY(step_reuse_open(&session->reuse, session, diag));
-    options.keeper = step_reuse_keeper(session->reuse);
-    options.train_keeper = step_reuse_train_keeper(session->reuse);
+    if (planned) TRY(open_reuse(session, &options, diag));
     Status status = pipeline_run(session->model, &session->recipe, &options, diag);
-    if (status == STATUS_GATE && session->recipe.keep == KEEP_ON_FAILURE)
+    if (status == STATUS_GATE && session->recipe.keep == KEEP_ON_FAILURE && job_leads())
         write_failed(session, diag);
     if (status == STATUS_OK && is_cancelled(session))
         status = diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL, "interrupted");
+    return status;
+}
+
+Status session_run(Session *session, Diag *diag) {
+    const Status status = job_agree(session, run_steps(session, diag), diag);
     if (status != STATUS_OK) step_reuse_hint(session->reuse, diag);
     return status;
 }
 
 /* ---- writing ---- */
 
-Status session_write(Session *session, Diag *diag) {
+/* Writes the outputs, unless ranks have come to different models. */
+static Status write_outputs(Session *session, Diag *diag) {
     model_hash(session->model, session->hash);
+    TRY(job_same(session->hash, STATUS_INTERNAL, LOC_NONE, "the model that came out",
+                 "this is a defect of compress, or of the machine", diag));
+    if (!job_leads()) return STATUS_OK;
     for (; session->written < session->output_count; session->written++)
         TRY(model_save(session->model, &session->outputs[session->written], diag));
+    return STATUS_OK;
+}
+
+Status session_write(Session *session, Diag *diag) {
+    TRY(job_agree(session, write_outputs(session, diag), diag));
     step_reuse_close(session->reuse, true);
     session->reuse = NULL;
     return STATUS_OK;
@@ -287,7 +346,7 @@ Status session_finish(Session *session, Status status, Diag *diag) {
                   session->outputs[i].path);
     events_close(session->events);
     session->events = NULL;
-    return status;
+    return session->ended ? status : job_agree(session, status, diag);
 }
 
 void session_close(Session *session) {

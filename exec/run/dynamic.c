@@ -9,6 +9,7 @@
 #include "exec/run/dynamic_cut.h"
 #include "exec/run/feed.h"
 #include "exec/run/lanes.h"
+#include "exec/run/ranks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -129,6 +130,27 @@ static Status run_chunk(void *self, const Fetch *what, int i, Diag *diag) {
     return STATUS_OK;
 }
 
+/* LanePack: the exits, then the logits. */
+static void pack_chunk(void *self, const Fetch *what, int i, Text *out) {
+    const Dynamic *d = self;
+    const DynamicLane *lane = &d->memory[i];
+    const size_t samples = (size_t)what->n;
+    text_bytes(out, (const char *)lane->exit, samples * sizeof *lane->exit);
+    text_bytes(out, (const char *)lane->logits,
+               samples * (size_t)d->cut.classes * sizeof *lane->logits);
+}
+
+static Status unpack_chunk(void *self, const Fetch *what, int i, const char *bytes,
+                           Diag *diag) {
+    const Dynamic *d = self;
+    DynamicLane *lane = &d->memory[i];
+    const size_t exits = (size_t)what->n * sizeof *lane->exit;
+    memcpy(lane->exit, bytes, exits);
+    memcpy(lane->logits, bytes + exits,
+           (size_t)what->n * (size_t)d->cut.classes * sizeof *lane->logits);
+    return feed_fetch_columns(&lane->feed, what, diag);
+}
+
 static Status deliver_chunk(void *self, const Fetch *what, int i, Diag *diag) {
     const Dynamic *d = self;
     const DynamicLane *lane = &d->memory[i];
@@ -182,6 +204,22 @@ static void dynamic_close(Dynamic *d) {
     cut_close(&d->cut);
 }
 
+/* Adds up what all ranks took; FLOPs are whole numbers. */
+static Status sum_reports(DynamicReport *report, Diag *diag) {
+    const int ranks = ranks_count(), me = ranks_number();
+    double *took = memory_alloc(2 * (size_t)ranks, sizeof *took);
+    took[2 * me] = report->flops;
+    took[2 * me + 1] = report->seconds;
+    const Status status = ranks_gather(took, ranks, 2 * sizeof *took, diag);
+    report->flops = report->seconds = 0;
+    for (int r = 0; r < ranks; r++) {
+        report->flops += took[2 * r];
+        report->seconds += took[2 * r + 1];
+    }
+    free(took);
+    return status;
+}
+
 Status dynamic_batches(Graph *graph, Node *const *exits, int exit_count,
                        const ExitRule *rule, const Batches *data, int64_t limit,
                        int64_t batch_size, int threads, const Watch *watch,
@@ -193,17 +231,20 @@ Status dynamic_batches(Graph *graph, Node *const *exits, int exit_count,
                        .by_length = true,
                        .run = run_chunk,
                        .deliver = deliver_chunk,
+                       .pack = pack_chunk,
+                       .unpack = unpack_chunk,
                        .self = &d};
     *report = (DynamicReport){0};
     if (sweep.total <= 0) return STATUS_OK;
     if (sweep.chunk > sweep.total) sweep.chunk = sweep.total;
     d.lanes = lanes_create(threads, lanes_chunks(sweep.total, sweep.chunk), watch);
-    const Status status = dynamic_run(&d, graph, exits, exit_count, &sweep, diag);
+    Status status = dynamic_run(&d, graph, exits, exit_count, &sweep, diag);
     report->samples = status == STATUS_OK ? sweep.total : 0;
     for (int i = 0; status == STATUS_OK && i < lanes_count(d.lanes); i++) {
         report->flops += d.memory[i].flops;
         report->seconds += d.memory[i].seconds;
     }
+    if (status == STATUS_OK) status = sum_reports(report, diag);
     dynamic_close(&d);
     return status;
 }

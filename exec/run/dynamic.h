@@ -27,8 +27,8 @@ typedef struct DynamicReport {
 
 /* Runs the first `limit` samples (0 = all) of a data set; exits[] are the logits [N,
  * classes] of the exits by depth, the last one being where everything ends. Samples are
- * ordered as in forward_batches. Fails with STATUS_MODEL when the exits do not lie one
- * behind the other, and as forward_batches does. */
+ * ordered and shared as in forward_batches. Fails with STATUS_MODEL when the exits do not
+ * lie one behind the other, and as forward_batches does. */
 Status dynamic_batches(Graph *graph, Node *const *exits, int exit_count,
                        const ExitRule *rule, const Batches *data, int64_t limit,
                        int64_t batch_size, int threads, const Watch *watch,

@@ -229,6 +229,12 @@ Status feed_fetch(Feed *feed, Workspace *workspace, const Fetch *what, Diag *dia
     return fetch_columns(feed, workspace, what, diag);
 }
 
+Status feed_fetch_columns(Feed *feed, const Fetch *what, Diag *diag) {
+    const Batches *data = feed->data;
+    for (int i = 0; i < data->column_count; i++) feed->column[i] = spare_column(feed, i);
+    return data->fetch(data, what, feed->column, diag);
+}
+
 Status feed_fetch_integers(Feed *feed, Workspace *workspace, const Fetch *what,
                            Diag *diag) {
     const Batches *data = feed->data;

@@ -51,6 +51,9 @@ void feed_close(Feed *feed);
  * STATUS_MODEL for a label that the model has no class for or an id without a row. */
 Status feed_fetch(Feed *feed, Workspace *workspace, const Fetch *what, Diag *diag);
 
+/* As feed_fetch, of all columns for no plan: nothing is checked. */
+Status feed_fetch_columns(Feed *feed, const Fetch *what, Diag *diag);
+
 /* As feed_fetch, for what reads integer inputs only: other columns are left out where the
  * data set can do that, and nothing is fetched when the plan has no integer input. */
 Status feed_fetch_integers(Feed *feed, Workspace *workspace, const Fetch *what,

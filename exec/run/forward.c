@@ -11,6 +11,8 @@
 typedef struct ForwardLane {
     Workspace *workspace;
     Feed feed;
+    const char *packed; /* results that another rank may have computed; NULL = they are in
+                           the workspace */
 } ForwardLane;
 
 typedef struct Forward {
@@ -35,11 +37,52 @@ static Status run_chunk(void *self, const Fetch *what, int lane, Diag *diag) {
     return STATUS_OK;
 }
 
+/* LanePack: of each result its bytes, in a whole number of PACK_ALIGN, and before them
+ * how many they are. */
+enum { PACK_ALIGN = 64 };
+
+static size_t packed_bytes(size_t bytes) {
+    return (bytes + PACK_ALIGN - 1) / PACK_ALIGN * PACK_ALIGN;
+}
+
+static void pack_chunk(void *self, const Fetch *what, int lane, Text *out) {
+    static const char FILL[PACK_ALIGN];
+    const Forward *f = self;
+    const Workspace *workspace = f->memory[lane].workspace;
+    (void)what;
+    for (int i = 0; i < f->result_count; i++) {
+        const uint64_t bytes = workspace_value_bytes(workspace, f->results[i]);
+        text_bytes(out, (const char *)&bytes, sizeof bytes);
+        text_bytes(out, FILL, PACK_ALIGN - sizeof bytes);
+        text_bytes(out, workspace_value(workspace, f->results[i]), (size_t)bytes);
+        text_bytes(out, FILL, packed_bytes((size_t)bytes) - (size_t)bytes);
+    }
+}
+
+static Status unpack_chunk(void *self, const Fetch *what, int lane, const char *bytes,
+                           Diag *diag) {
+    const Forward *f = self;
+    ForwardLane *memory = &f->memory[lane];
+    memory->packed = bytes;
+    return feed_fetch_columns(&memory->feed, what, diag);
+}
+
+/* Results of the chunk that a lane has. */
+static void find_values(const Forward *f, const ForwardLane *memory) {
+    const char *at = memory->packed;
+    for (int i = 0; i < f->result_count; i++) {
+        f->values[i] = at ? (const float *)(const void *)(at + PACK_ALIGN)
+                          : workspace_value(memory->workspace, f->results[i]);
+        uint64_t bytes = 0;
+        if (at) memcpy(&bytes, at, sizeof bytes);
+        if (at) at += PACK_ALIGN + packed_bytes((size_t)bytes);
+    }
+}
+
 static Status deliver_chunk(void *self, const Fetch *what, int lane, Diag *diag) {
     const Forward *f = self;
     const ForwardLane *memory = &f->memory[lane];
-    for (int i = 0; i < f->result_count; i++)
-        f->values[i] = workspace_value(memory->workspace, f->results[i]);
+    find_values(f, memory);
     return f->sink(f->self, what, f->values, (const void *const *)memory->feed.column,
                    diag);
 }
@@ -84,7 +127,9 @@ Status forward_batches(Graph *graph, Node *const *results, int result_count,
                        .chunk = batch_size > 0 ? batch_size : 1,
                        .by_length = true,
                        .run = run_chunk,
-                       .deliver = deliver_chunk};
+                       .deliver = deliver_chunk,
+                       .pack = pack_chunk,
+                       .unpack = unpack_chunk};
     if (sweep.total <= 0) return STATUS_OK;
     if (sweep.chunk > sweep.total) sweep.chunk = sweep.total;
     TRY(feed_check(graph, results, result_count, data, sizes, diag));

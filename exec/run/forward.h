@@ -16,7 +16,8 @@ typedef Status (*ForwardSink)(void *self, const Fetch *what, const float *const 
 /* Runs the graph forward over the first `limit` samples (0 = all), without augmentation,
  * and hands the results to `sink`. A result that is a loss is the mean over what counts
  * in each chunk of at most `batch_size` samples. The sink has had all samples before the
- * chunk whose failure is returned, at any number of threads. */
+ * chunk whose failure is returned, at any number of threads. Collective: ranks share the
+ * samples (lanes_sweep), and each sink gets all of them. */
 Status forward_batches(Graph *graph, Node *const *results, int result_count,
                        const Batches *data, int64_t limit, int64_t batch_size,
                        int threads, const Watch *watch, ForwardSink sink, void *self,

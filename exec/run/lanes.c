@@ -2,12 +2,14 @@
 #include "exec/run/lanes.h"
 
 #include "exec/run/parallel.h"
+#include "exec/run/ranks.h"
 #include "ir/arena.h"
 
 #include <limits.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct Lane {
     Diag *diag;
@@ -118,39 +120,172 @@ static Status run_chunk(void *self, int64_t item, int lane, Diag *diag) {
     return s->sweep->run(s->sweep->self, &s->lanes->lanes[item].what, lane, diag);
 }
 
-/* Gives each lane a chunk, from sample *first on; returns how many there are. */
-static int give_chunks(const Sweeping *s, int64_t *first) {
+/* The samples of chunk `chunk`. */
+static Fetch chunk_samples(const Sweeping *s, int64_t chunk) {
     const LaneSweep *sweep = s->sweep;
+    const int64_t first = chunk * sweep->chunk, left = sweep->total - first;
+    Fetch what = {.index = s->order + first,
+                  .n = left < sweep->chunk ? left : sweep->chunk};
+    batches_pad(sweep->data, &what);
+    if (!what.tokens) what.tokens = sweep->tokens;
+    if (!what.source) what.source = sweep->source;
+    return what;
+}
+
+/* Gives chunks [first, end) to the lanes, one to each while there are lanes; returns how
+ * many were given. */
+static int give_chunks(const Sweeping *s, int64_t first, int64_t end) {
     int count = 0;
-    for (; count < s->lanes->count && *first < sweep->total; count++) {
-        Fetch *what = &s->lanes->lanes[count].what;
-        const int64_t left = sweep->total - *first;
-        *what = (Fetch){.index = s->order + *first,
-                        .n = left < sweep->chunk ? left : sweep->chunk};
-        batches_pad(sweep->data, what);
-        if (!what->tokens) what->tokens = sweep->tokens;
-        if (!what->source) what->source = sweep->source;
-        *first += what->n;
-    }
+    for (; count < s->lanes->count && first + count < end; count++)
+        s->lanes->lanes[count].what = chunk_samples(s, first + count);
     return count;
 }
 
-static Status sweep_all(const Sweeping *s, Diag *diag) {
+static Status check_cancelled(const Sweeping *s, int64_t chunk, Diag *diag) {
+    if (!lanes_cancelled(s->lanes, 0)) return STATUS_OK;
+    return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL,
+                     "stopped after %lld of %lld samples",
+                     (long long)(chunk * s->sweep->chunk), (long long)s->sweep->total);
+}
+
+/* Hands over what the first lanes have, up to the one that failed. */
+static Status deliver_chunks(const Sweeping *s, int count, int failed, Diag *diag) {
     const LaneSweep *sweep = s->sweep;
-    const int64_t total = sweep->total;
-    for (int64_t first = 0; first < total;) {
-        if (lanes_cancelled(s->lanes, 0))
-            return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL,
-                             "stopped after %lld of %lld samples", (long long)first,
-                             (long long)total);
-        const int count = give_chunks(s, &first);
-        const int failed = run_round(s->lanes, count, run_chunk, (void *)(uintptr_t)s);
-        for (int i = 0; i < count && i < failed && sweep->deliver; i++)
-            TRY(sweep->deliver(sweep->self, &s->lanes->lanes[i].what, i, diag));
-        TRY(report(s->lanes, failed, diag));
-        lanes_progress(s->lanes, first, total, NAN);
+    for (int i = 0; i < count && i < failed && sweep->deliver; i++)
+        TRY(sweep->deliver(sweep->self, &s->lanes->lanes[i].what, i, diag));
+    return report(s->lanes, failed, diag);
+}
+
+static void tell_progress(const Sweeping *s, int64_t chunks) {
+    const int64_t done = chunks * s->sweep->chunk, total = s->sweep->total;
+    lanes_progress(s->lanes, done < total ? done : total, total, NAN);
+}
+
+static Status sweep_all(Sweeping *s, Diag *diag) {
+    const int64_t chunks = lanes_chunks(s->sweep->total, s->sweep->chunk);
+    for (int64_t first = 0; first < chunks;) {
+        TRY(check_cancelled(s, first, diag));
+        const int count = give_chunks(s, first, chunks);
+        const int failed = run_round(s->lanes, count, run_chunk, s);
+        TRY(deliver_chunks(s, count, failed, diag));
+        tell_progress(s, first += count);
     }
     return STATUS_OK;
+}
+
+/* ---- sweeps that ranks share ---- */
+
+/* A round of all ranks: chunks [first, first + count), of which this one runs its range.
+ */
+typedef struct Shared {
+    Sweeping *s;
+    int64_t first, count;
+    int64_t own, own_end; /* the range, from 0 */
+    int64_t *bytes;       /* of each chunk, packed */
+    char *packed;         /* all of them, one after the other */
+    const char **at;      /* each of them, for the lanes that unpack them */
+} Shared;
+
+/* Runs this rank's chunks and packs what they leave. */
+static Status run_own(const Shared *shared, Text *packed, Diag *diag) {
+    Sweeping *s = shared->s;
+    const int64_t first = shared->first;
+    TRY(check_cancelled(s, first, diag));
+    const int count = give_chunks(s, first + shared->own, first + shared->own_end);
+    TRY(report(s->lanes, run_round(s->lanes, count, run_chunk, s), diag));
+    for (int i = 0; i < count; i++) {
+        const size_t before = packed->length;
+        s->sweep->pack(s->sweep->self, &s->lanes->lanes[i].what, i, packed);
+        shared->bytes[shared->own + i] = (int64_t)(packed->length - before);
+    }
+    return STATUS_OK;
+}
+
+/* Gives all ranks what each of them has packed. */
+static Status exchange(Shared *shared, const Text *own, Diag *diag) {
+    TRY(ranks_gather(shared->bytes, shared->count, sizeof *shared->bytes, diag));
+    size_t *parts = memory_alloc((size_t)ranks_count(), sizeof *parts);
+    size_t total = 0, before = 0;
+    for (int r = 0; r < ranks_count(); r++) {
+        int64_t chunk, end;
+        ranks_range(shared->count, r, &chunk, &end);
+        for (; chunk < end; chunk++) parts[r] += (size_t)shared->bytes[chunk];
+        if (r < ranks_number()) before += parts[r];
+        total += parts[r];
+    }
+    shared->packed = memory_alloc(total + 1, 1);
+    if (own->length) memcpy(shared->packed + before, own->data, own->length);
+    const Status status = ranks_gather_parts(shared->packed, parts, diag);
+    free(parts);
+    return status;
+}
+
+static Status unpack_chunk(void *self, int64_t item, int lane, Diag *diag) {
+    const Shared *shared = self;
+    const Sweeping *s = shared->s;
+    return s->sweep->unpack(s->sweep->self, &s->lanes->lanes[item].what, lane,
+                            shared->at[item], diag);
+}
+
+/* Delivers the chunks of all ranks in order, as many at a time as there are lanes. */
+static Status deliver_all(Shared *shared, Diag *diag) {
+    Sweeping *s = shared->s;
+    const char *at = shared->packed;
+    for (int64_t done = 0; done < shared->count;) {
+        const int count =
+            give_chunks(s, shared->first + done, shared->first + shared->count);
+        for (int i = 0; i < count; at += shared->bytes[done + i++]) shared->at[i] = at;
+        const int failed = run_round(s->lanes, count, unpack_chunk, shared);
+        TRY(deliver_chunks(s, count, failed, diag));
+        done += count;
+    }
+    return STATUS_OK;
+}
+
+static Status share_round(Shared *shared, Diag *diag) {
+    Text own = {0};
+    const Status mine = run_own(shared, &own, diag);
+    Status status =
+        mine == STATUS_OK ? exchange(shared, &own, diag) : ranks_agree(mine, diag);
+    text_free(&own);
+    if (status == STATUS_OK) status = deliver_all(shared, diag);
+    free(shared->packed);
+    shared->packed = NULL;
+    return status;
+}
+
+/* As many chunks of a round for each rank as the rank with the fewest lanes has. */
+static Status fewest_lanes(const Lanes *lanes, int64_t *fewest, Diag *diag) {
+    const int ranks = ranks_count();
+    int *counts = memory_alloc((size_t)ranks, sizeof *counts);
+    counts[ranks_number()] = lanes->count;
+    const Status status = ranks_gather(counts, ranks, sizeof *counts, diag);
+    *fewest = lanes->count;
+    for (int r = 0; r < ranks; r++)
+        if (counts[r] < *fewest) *fewest = counts[r];
+    free(counts);
+    return status;
+}
+
+static Status sweep_shared(Sweeping *s, Diag *diag) {
+    const int64_t chunks = lanes_chunks(s->sweep->total, s->sweep->chunk);
+    int64_t each;
+    Status status = fewest_lanes(s->lanes, &each, diag);
+    if (status != STATUS_OK) return status;
+    const int64_t most = each * ranks_count();
+    Shared shared = {.s = s};
+    shared.bytes = memory_alloc((size_t)most, sizeof *shared.bytes);
+    shared.at = memory_alloc((size_t)s->lanes->count, sizeof *shared.at);
+    for (int64_t first = 0; first < chunks && status == STATUS_OK; first += most) {
+        shared.first = first;
+        shared.count = chunks - first < most ? chunks - first : most;
+        ranks_range(shared.count, ranks_number(), &shared.own, &shared.own_end);
+        status = share_round(&shared, diag);
+        if (status == STATUS_OK) tell_progress(s, first + shared.count);
+    }
+    free(shared.bytes);
+    free(shared.at);
+    return status;
 }
 
 Status lanes_sweep(Lanes *lanes, const LaneSweep *sweep, Diag *diag) {
@@ -158,7 +293,8 @@ Status lanes_sweep(Lanes *lanes, const LaneSweep *sweep, Diag *diag) {
     s.order = memory_alloc((size_t)sweep->total, sizeof *s.order);
     for (int64_t i = 0; i < sweep->total; i++) s.order[i] = i;
     if (sweep->by_length) batches_sort(sweep->data, s.order, sweep->total);
-    const Status status = sweep_all(&s, diag);
+    const bool shared = sweep->pack && sweep->unpack && ranks_count() > 1;
+    const Status status = shared ? sweep_shared(&s, diag) : sweep_all(&s, diag);
     free(s.order);
     return status;
 }

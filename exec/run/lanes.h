@@ -12,6 +12,7 @@
 
 #include "exec/run/ticker.h"
 #include "ir/batches.h"
+#include "ir/text.h"
 
 typedef struct Lanes Lanes;
 
@@ -44,6 +45,14 @@ void lanes_progress(Lanes *lanes, int64_t done, int64_t total, double loss);
 /* Something with the samples of `what` in lane `lane`. */
 typedef Status LaneSamples(void *self, const Fetch *what, int lane, Diag *diag);
 
+/* What `run` left of a chunk in lane `lane`, as bytes added to `out`. */
+typedef void LanePack(void *self, const Fetch *what, int lane, Text *out);
+
+/* Leaves in lane `lane` what LanePack took from a lane, here or in another rank. The
+ * bytes are there until the chunk is delivered. In the lane's thread. */
+typedef Status LaneUnpack(void *self, const Fetch *what, int lane, const char *bytes,
+                          Diag *diag);
+
 typedef struct LaneSweep {
     const Batches *data;
     int64_t total, chunk; /* the first so many samples, at most so many at a time */
@@ -52,14 +61,21 @@ typedef struct LaneSweep {
     int64_t tokens, source; /* Fetch.tokens and .source of data of one length */
     LaneSamples *run;       /* in the lane's thread */
     LaneSamples
-        *deliver; /* in the calling thread, chunk by chunk in order; NULL = none */
+        *deliver;       /* in the calling thread, chunk by chunk in order; NULL = none */
+    LanePack *pack;     /* with both, ranks share the sweep; else each of them */
+    LaneUnpack *unpack; /* does all of it */
     void *self;
 } LaneSweep;
 
 /* Goes over the samples in rounds of one chunk for each lane. What a lane's run leaves in
  * its memory is there until it is delivered. Chunks before the first that fails are
  * delivered, that and later ones are not. Fails as `run` and `deliver` do, and with
- * STATUS_INTERRUPTED when the watch says so between two rounds. */
+ * STATUS_INTERRUPTED when the watch says so between two rounds.
+ *
+ * Collective where ranks share it (exec/run/ranks.h): a round has chunks for the lanes of
+ * all ranks, each runs its range of them, and then every rank has all and delivers all,
+ * in the same order as one rank would. Of a round in which a chunk fails none is
+ * delivered then. */
 Status lanes_sweep(Lanes *lanes, const LaneSweep *sweep, Diag *diag);
 
 /* Chunks that a sweep of so many samples has. */

@@ -230,6 +230,14 @@ const void *workspace_value(const Workspace *workspace, const Node *node) {
     return i < 0 ? NULL : value_data(bind, &bind->plan->nodes[i]);
 }
 
+size_t workspace_value_bytes(const Workspace *workspace, const Node *node) {
+    const Bind *bind = current(workspace);
+    const int i = bind ? plan_find(bind->plan, node) : -1;
+    if (i < 0) return 0;
+    const PlanNode *found = &bind->plan->nodes[i];
+    return (size_t)found->count * plan_element_bytes(bind->plan, found);
+}
+
 const void *workspace_input_gradient(const Workspace *workspace, const Node *node) {
     const Bind *bind = current(workspace);
     int i = bind ? plan_find(bind->plan, node) : -1;

@@ -66,6 +66,9 @@ void run_backward(Workspace *workspace, RunMode mode, double seed, void *gradien
 /* Value of a result (or the loss, or an input) after a run: REAL or int32_t. */
 const void *workspace_value(const Workspace *workspace, const Node *node);
 
+/* Its size; 0 where there is none. */
+size_t workspace_value_bytes(const Workspace *workspace, const Node *node);
+
 /* Gradient of a real input after run_backward of a plan with input_gradients. */
 const void *workspace_input_gradient(const Workspace *workspace, const Node *node);
 

@@ -1,6 +1,7 @@
 /* Latency: see latency.h. */
 #include "passes/evaluate/latency.h"
 
+#include "exec/run/ranks.h"
 #include "exec/run/run.h"
 #include "ir/random.h"
 #include "passes/measure.h"
@@ -76,8 +77,8 @@ static Status time_runs(const Trial *trial, double *seconds, int64_t runs,
     return STATUS_OK;
 }
 
-Status model_latency(double *milliseconds, Model *model, int64_t runs, const Watch *watch,
-                     Diag *diag) {
+static Status measure(double *milliseconds, Model *model, int64_t runs,
+                      const Watch *watch, Diag *diag) {
     Trial trial = {0};
     double *seconds = memory_alloc((size_t)runs, sizeof *seconds);
     Status status = trial_open(&trial, model->graph, diag);
@@ -88,4 +89,12 @@ Status model_latency(double *milliseconds, Model *model, int64_t runs, const Wat
     trial_close(&trial);
     free(seconds);
     return status;
+}
+
+Status model_latency(double *milliseconds, Model *model, int64_t runs, const Watch *watch,
+                     Diag *diag) {
+    const Status mine =
+        ranks_number() == 0 ? measure(milliseconds, model, runs, watch, diag) : STATUS_OK;
+    TRY(ranks_agree(mine, diag));
+    return ranks_broadcast(milliseconds, sizeof *milliseconds, 0, diag);
 }

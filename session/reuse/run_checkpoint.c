@@ -243,6 +243,11 @@ Model *run_checkpoint_model(RunCheckpoint *cp, const char *state, const OpTable 
     return step_store_model(cp->store, state, ops, cp->options.diag);
 }
 
+const char *run_checkpoint_model_path(const RunCheckpoint *cp, Arena *arena,
+                                      const char *state) {
+    return cp->store ? step_store_model_path(cp->store, arena, state) : NULL;
+}
+
 /* The step at `index` of the run that is resumed, NULL = it did not come so far. */
 static const Tree *earlier_step(const RunCheckpoint *cp, int index) {
     const Tree *step = cp->earlier ? cp->earlier->first : NULL;
@@ -418,8 +423,8 @@ static bool train_due(void *self, int64_t done, int64_t total) {
     return is_cheap(cp, cp->training_cost);
 }
 
-/* File of a training within the step that has begun. */
-static const char *train_path(const RunCheckpoint *cp, Arena *arena, int64_t serial) {
+const char *run_checkpoint_train_path(const RunCheckpoint *cp, Arena *arena,
+                                      int64_t serial) {
     const char *name =
         arena_printf(arena, "%s/%s-%lld.state", TRAINING, cp->key, (long long)serial);
     return in_folder(cp, arena, name);
@@ -435,7 +440,8 @@ static Status write_training(RunCheckpoint *cp, const TrainState *state, int64_t
                            "cannot make the folder: %s", strerror(errno));
     if (status == STATUS_OK) status = write_run(cp, cp->running, diag);
     if (status == STATUS_OK)
-        status = train_file_write(train_path(cp, arena, serial), state, diag);
+        status =
+            train_file_write(run_checkpoint_train_path(cp, arena, serial), state, diag);
     arena_destroy(arena);
     return status;
 }
@@ -465,7 +471,7 @@ static Status train_save(void *self, const TrainState *state, Diag *diag) {
 static Status train_load(void *self, int serial, TrainState **state, Diag *diag) {
     RunCheckpoint *cp = self;
     Arena *arena = arena_create();
-    const char *path = train_path(cp, arena, serial);
+    const char *path = run_checkpoint_train_path(cp, arena, serial);
     *state = NULL;
     if (cp->earlier && cp->running >= 0 && path_is_file(path)) {
         Diag *own = diag_create();

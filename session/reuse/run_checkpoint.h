@@ -55,6 +55,13 @@ bool run_checkpoint_find(RunCheckpoint *checkpoint, const char *key, Arena *aren
 Model *run_checkpoint_model(RunCheckpoint *checkpoint, const char *state,
                             const OpTable *ops);
 
+/* The files of such a model, and of a training within the step that has begun, whether or
+ * not they are there; the arena's. NULL: nothing is kept. */
+const char *run_checkpoint_model_path(const RunCheckpoint *checkpoint, Arena *arena,
+                                      const char *state);
+const char *run_checkpoint_train_path(const RunCheckpoint *checkpoint, Arena *arena,
+                                      int64_t serial);
+
 /* Notes a step that is done: of key, parts and entry copies are made. Only the latest
  * note of an index counts. */
 void run_checkpoint_note(RunCheckpoint *checkpoint, int index, const char *key,

@@ -18,6 +18,7 @@ struct StepReuse {
     bool told;                 /* that the cache cannot be written to */
     int index;                 /* step whose key was made last, -1 = none */
     bool keyed;                /* it has one */
+    const char *model_path;    /* of the model found last */
     char state[HASH_TEXT_BYTES], key[HASH_TEXT_BYTES];
     Tree *parts;
     StepKeeper keeper;
@@ -52,11 +53,24 @@ static bool reuse_find(void *self, int index, const char *state, Arena *arena,
 
 static Model *reuse_model(void *self, const char *state, const OpTable *ops, Diag *diag) {
     StepReuse *reuse = self;
+    Arena *arena = reuse->session->arena;
     Model *model =
         reuse->checkpoint ? run_checkpoint_model(reuse->checkpoint, state, ops) : NULL;
-    if (!model && reuse->reads_cache)
+    if (model) {
+        reuse->model_path = run_checkpoint_model_path(reuse->checkpoint, arena, state);
+    } else if (reuse->reads_cache) {
         model = step_store_model(reuse->cache, state, ops, diag);
+        reuse->model_path = step_store_model_path(reuse->cache, arena, state);
+    }
     return model;
+}
+
+const char *step_reuse_model_path(const StepReuse *reuse) {
+    return reuse->model_path;
+}
+
+const char *step_reuse_train_path(const StepReuse *reuse, int serial) {
+    return run_checkpoint_train_path(reuse->checkpoint, reuse->session->arena, serial);
 }
 
 static Status reuse_begin(void *self, int index, const char *state, Diag *diag) {

@@ -19,6 +19,11 @@ Status step_reuse_open(StepReuse **out, Session *session, Diag *diag);
 const StepKeeper *step_reuse_keeper(const StepReuse *reuse);
 const TrainKeeper *step_reuse_train_keeper(const StepReuse *reuse);
 
+/* Files of the model that the keeper gave last, and of the state that the train keeper
+ * gave of a serial; borrowed until the next call. */
+const char *step_reuse_model_path(const StepReuse *reuse);
+const char *step_reuse_train_path(const StepReuse *reuse, int serial);
+
 /* Adds to an error that ended the run how it can go on, if it can. */
 void step_reuse_hint(const StepReuse *reuse, Diag *diag);
 

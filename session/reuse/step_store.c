@@ -161,10 +161,15 @@ static Status model_read(Model **out, const char *path, const char *state,
                      "the model is another one than its name says");
 }
 
+const char *step_store_model_path(const StepStore *store, Arena *arena,
+                                  const char *state) {
+    return store_path(store, arena, MODELS, state, ".h5");
+}
+
 Model *step_store_model(StepStore *store, const char *state, const OpTable *ops,
                         Diag *diag) {
     Arena *arena = arena_create();
-    const char *path = store_path(store, arena, MODELS, state, ".h5");
+    const char *path = step_store_model_path(store, arena, state);
     Model *model = NULL;
     Diag *own = diag_create();
     if (touch(path) && model_read(&model, path, state, ops, own) != STATUS_OK)
@@ -177,7 +182,7 @@ Model *step_store_model(StepStore *store, const char *state, const OpTable *ops,
 Status step_store_put_model(StepStore *store, const char *state, Model *model,
                             Diag *diag) {
     Arena *arena = arena_create();
-    const char *path = store_path(store, arena, MODELS, state, ".h5");
+    const char *path = step_store_model_path(store, arena, state);
     Diag *own = diag_create();
     Status status = STATUS_OK;
     if (!touch(path)) {

@@ -36,6 +36,10 @@ bool step_store_find(StepStore *store, const char *key, Arena *arena, StepEntry 
 Model *step_store_model(StepStore *store, const char *state, const OpTable *ops,
                         Diag *diag);
 
+/* File of the model of a state, whether or not it is there; the arena's. */
+const char *step_store_model_path(const StepStore *store, Arena *arena,
+                                  const char *state);
+
 /* Puts an entry, and a model under its state; where either is there already, nothing is
  * written. Fails with STATUS_IO. */
 Status step_store_put(StepStore *store, const char *key, const Tree *parts,
