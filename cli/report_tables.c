@@ -2,6 +2,7 @@
 #include "cli/report_tables.h"
 
 #include "cli/text_table.h"
+#include "exec/run/lanes.h"
 
 #include <math.h>
 #include <string.h>
@@ -19,8 +20,8 @@ static void plan_row(TextTable *table, const char *name, const Measure *measure,
     table_add(table, "%s", training > 0 ? text_size(arena, training) : "-");
 }
 
-/* How many threads training uses: as many as there are shards, whose number results
- * depend on, so that it does not follow the machine. */
+/* How many threads training uses: every shard as many as all can have. Results depend on
+ * the number of shards, so that does not follow the machine. */
 static void print_threads(const RunReport *report, FILE *out) {
     long long least = 0, most = 0, threads = 1;
     char shards[64];
@@ -36,9 +37,12 @@ static void print_threads(const RunReport *report, FILE *out) {
         snprintf(shards, sizeof shards, "%lld", most);
     else
         snprintf(shards, sizeof shards, "%lld to %lld", least, most);
-    fprintf(out, "threads used in training: %lld of %lld (shards: %s)\n",
-            most < threads ? most : threads, threads, shards);
-    if (least < threads)
+    const long long used = lanes_used(threads, most);
+    fprintf(out, "threads used in training: %lld of %lld (shards: %s", used, threads,
+            shards);
+    if (used > most) fprintf(out, ", %lld threads in each", used / most);
+    fputs(")\n", out);
+    if (lanes_used(threads, least) < threads)
         fprintf(out,
                 "    hint: `shards: %lld` would use all of them; the bytes of results "
                 "depend on the number of shards\n",

@@ -16,7 +16,7 @@
 #include "exec/generate/decode.h"
 
 #include "exec/generate/step_graph.h"
-#include "exec/generate/team.h"
+#include "exec/run/team.h"
 
 #include <limits.h>
 #include <stdlib.h>

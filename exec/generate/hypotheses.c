@@ -7,8 +7,8 @@
 #include "exec/generate/hypotheses.h"
 
 #include "exec/generate/step_graph.h"
-#include "exec/generate/team.h"
 #include "exec/run/run.h"
+#include "exec/run/team.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -12,7 +12,7 @@
 #include "exec/generate/sequences.h"
 
 #include "exec/generate/step_graph.h"
-#include "exec/generate/team.h"
+#include "exec/run/team.h"
 
 #include <stdlib.h>
 #include <string.h>

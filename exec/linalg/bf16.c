@@ -59,16 +59,17 @@ void bf16_times(const Bf16Matrix *matrix, Bf16Sides side, int64_t m, const float
              add ? 1 : 0, c, n);
 }
 
-void bf16_outer(int64_t m, int64_t n, int64_t k, const float *a, const float *b, bool add,
-                float *c, void *scratch) {
+void bf16_outer(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
+                const float *b, bool add, float *c, void *scratch) {
     void *right = (char *)scratch + bf16_scratch(m, k);
     if (bf16_native()) {
-        bf16_pack_left(scratch, a, m, k, 1, m);
+        bf16_pack_left(scratch, a, m, k, 1, lda);
         bf16_pack_right(right, b, n, k, 1, n);
         bf16_multiply(scratch, right, m, n, k, add, c);
         return;
     }
-    round_floats(scratch, a, m * k);
+    for (int64_t i = 0; i < k; i++)
+        round_floats((float *)scratch + i * m, a + i * lda, m);
     round_floats(right, b, n * k);
     gemm_f32(true, false, m, n, k, 1, scratch, m, right, n, add ? 1 : 0, c, n);
 }

@@ -47,10 +47,11 @@ void bf16_round(const Bf16Matrix *matrix, const float *w);
 void bf16_times(const Bf16Matrix *matrix, Bf16Sides side, int64_t m, const float *a,
                 bool add, float *c, void *scratch);
 
-/* c[m, n] = a[k, m]^T b[k, n], or with `add` added to what c is. Both are rounded on the
- * way, for which `scratch` has bf16_scratch(m, k) + bf16_scratch(n, k) bytes. */
-void bf16_outer(int64_t m, int64_t n, int64_t k, const float *a, const float *b, bool add,
-                float *c, void *scratch);
+/* c[m, n] = a[k, m]^T b[k, n], or with `add` added to what c is; lda >= m is the row
+ * stride of a. Both are rounded on the way, for which `scratch` has bf16_scratch(m, k) +
+ * bf16_scratch(n, k) bytes. */
+void bf16_outer(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
+                const float *b, bool add, float *c, void *scratch);
 
 /* Bytes of m vectors of k rounded elements; a multiple of 64. */
 size_t bf16_scratch(int64_t m, int64_t k);

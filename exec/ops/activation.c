@@ -2,6 +2,7 @@
 #include "exec/generate/step.h"
 #include "exec/infer.h"
 #include "exec/ops/kernel_math.h"
+#include "exec/ops/tiles.h"
 
 #define SQRT_HALF      ((REAL)0.70710678118654752440)
 #define INV_SQRT_2PI   ((REAL)0.39894228040143267794)
@@ -124,15 +125,19 @@ static const struct {
 
 static void forward(const Call *call) {
     const int fn = ((const ActivationAttrs *)call->attrs)->fn;
-    FUNCTIONS[fn].all(call->out.data, call->in[0].data, call->out.count);
+    const Range r = call_range(call, call->out.count, TILE_UNIT);
+    FUNCTIONS[fn].all((REAL *)call->out.data + r.first,
+                      (const REAL *)call->in[0].data + r.first, r.end - r.first);
 }
 
 static void backward(const Call *call) {
     const int fn = ((const ActivationAttrs *)call->attrs)->fn;
     const View *dx = &call->d_in[0];
+    const Range r = call_range(call, call->out.count, TILE_UNIT);
     if (dx->data)
-        FUNCTIONS[fn].back(dx->data, call->in[0].data, call->d_out.data,
-                           call->d_out.count, dx->accumulate);
+        FUNCTIONS[fn].back(
+            (REAL *)dx->data + r.first, (const REAL *)call->in[0].data + r.first,
+            (const REAL *)call->d_out.data + r.first, r.end - r.first, dx->accumulate);
 }
 
 OP_RECORD(activation) = {
@@ -151,4 +156,6 @@ KERNEL(activation) = {
     .step = STEP(elementwise),
     .forward = forward,
     .backward = backward,
+    .forward_tiles = element_tiles,
+    .backward_tiles = element_tiles,
 };

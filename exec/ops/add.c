@@ -4,6 +4,7 @@
 #include "exec/generate/step.h"
 #include "exec/infer.h"
 #include "exec/ops/kernel_math.h"
+#include "exec/ops/tiles.h"
 
 #include <string.h>
 
@@ -60,34 +61,45 @@ static int64_t row_offset(const Repeat *m, int64_t r) {
     return offset;
 }
 
+/* Whether b has the shape of a. */
+static bool is_plain(const Repeat *m) {
+    return m->rank == 1 && m->step[0];
+}
+
 static void forward(const Call *call) {
     const Repeat m = merge_dims(&call->in[0], &call->in[1]);
     const int64_t width = m.dim[0], rows = call->out.count / width;
+    const Range part = call_range(call, width, TILE_UNIT); /* of a plain one */
     for (int64_t r = 0; r < rows; r++) {
         const REAL *a = (const REAL *)call->in[0].data + r * width;
         const REAL *b = (const REAL *)call->in[1].data + row_offset(&m, r);
         REAL *restrict y = (REAL *)call->out.data + r * width;
         if (m.step[0])
-            for (int64_t j = 0; j < width; j++) y[j] = a[j] + b[j];
+            for (int64_t j = part.first; j < part.end; j++) y[j] = a[j] + b[j];
         else
             for (int64_t j = 0; j < width; j++) y[j] = a[j] + b[0];
     }
 }
 
+/* d (+)= dy in a range of elements. The gradient of a may have taken dy's place, which
+ * for add(x, x) is that of b too. */
+static void copy_gradient(const View *d, const View *dy, Range r) {
+    REAL *to = (REAL *)d->data + r.first;
+    const REAL *from = (const REAL *)dy->data + r.first;
+    if (to != from)
+        put_row(to, from, r.end - r.first, d->accumulate);
+    else if (d->accumulate)
+        for (int64_t i = 0; i < r.end - r.first; i++) to[i] += to[i];
+}
+
 static void backward(const Call *call) {
     const View *da = &call->d_in[0], *db = &call->d_in[1], *dy = &call->d_out;
-    if (da->data && da->data != dy->data)
-        put_row(da->data, dy->data, dy->count, da->accumulate);
+    const Range part = call_range(call, dy->count, TILE_UNIT);
+    if (da->data && da->data != dy->data) copy_gradient(da, dy, part);
     if (!db->data) return;
     const Repeat m = merge_dims(&call->in[0], &call->in[1]);
-    if (m.rank == 1 && m.step[0]) {
-        /* The gradient of a may have taken dy's place, which for add(x, x) is that of b
-         * too. */
-        REAL *d = db->data;
-        if (d != dy->data)
-            put_row(d, dy->data, dy->count, db->accumulate);
-        else if (db->accumulate)
-            for (int64_t i = 0; i < dy->count; i++) d[i] += d[i];
+    if (is_plain(&m)) {
+        copy_gradient(db, dy, part);
         return;
     }
     if (!db->accumulate) memset(db->data, 0, (size_t)call->in[1].count * sizeof(REAL));
@@ -102,6 +114,11 @@ static void backward(const Call *call) {
     }
 }
 
+static int64_t tiles(const Call *call) {
+    const Repeat m = merge_dims(&call->in[0], &call->in[1]);
+    return is_plain(&m) ? element_tiles(call) : 1;
+}
+
 OP_RECORD(add) = {
     OP_ID(add),
     .summary = "a + b; b is repeated along dimensions where it has 1",
@@ -114,4 +131,6 @@ KERNEL(add) = {
     .step = STEP(elementwise),
     .forward = forward,
     .backward = backward,
+    .forward_tiles = tiles,
+    .backward_tiles = tiles,
 };

@@ -263,6 +263,14 @@ static void forward(const Call *call) {
     REAL_FN(attention_walk)(&a, false, forward_block, call->out.data);
 }
 
+static int64_t forward_tiles(const Call *call) {
+    return REAL_FN(attention_tiles)(call, false);
+}
+
+static int64_t backward_tiles(const Call *call) {
+    return REAL_FN(attention_tiles)(call, true);
+}
+
 OP_RECORD(attention) = {
     OP_ID(attention),
     .summary =
@@ -284,4 +292,6 @@ KERNEL(attention) = {
     .step = STEP(attention),
     .forward = forward,
     .backward = REAL_FN(attention_backward),
+    .forward_tiles = forward_tiles,
+    .backward_tiles = backward_tiles,
 };

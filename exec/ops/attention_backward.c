@@ -20,12 +20,34 @@ typedef struct AttentionGradients {
     bool scores; /* any gradient that needs dP' */
 } AttentionGradients;
 
+/* The gradient of k or v, heads of `width` numbers, whose part is ready to be added to.
+ */
+static REAL *open_keys(const Attention *a, const Call *call, int i, int64_t width) {
+    REAL *gradient = gradient_of(call, i);
+    if (!gradient || call->d_in[i].accumulate) return gradient;
+    const int64_t row = a->heads / a->share * width;
+    const int64_t first = a->part_heads.first / a->share * width;
+    const int64_t end = a->part_heads.end / a->share * width;
+    for (int64_t j = a->part_samples.first * a->keys; j < a->part_samples.end * a->keys;
+         j++)
+        memset(gradient + j * row + first, 0, (size_t)(end - first) * sizeof(REAL));
+    return gradient;
+}
+
+/* What starts as zeros in scratch, `each` numbers of a head, for the heads of the part.
+ */
+static void clear_heads(const Attention *a, REAL *of_heads, int64_t each) {
+    const Range heads = a->part_heads;
+    memset(of_heads + heads.first * each, 0,
+           (size_t)((heads.end - heads.first) * each) * sizeof(REAL));
+}
+
 static void open_gradients(AttentionGradients *d, const Attention *a, const Call *call) {
     *d = (AttentionGradients){
         .out = call->d_out.data,
         .q = gradient_of(call, ATTENTION_Q),
-        .k = gradient_to_add(call, ATTENTION_K),
-        .v = gradient_to_add(call, ATTENTION_V),
+        .k = open_keys(a, call, ATTENTION_K, a->head),
+        .v = open_keys(a, call, ATTENTION_V, a->value_head),
         .bias = gradient_to_add(call, ATTENTION_BIAS),
         .rel_bias = gradient_to_add(call, ATTENTION_REL_BIAS),
         .rel_key = gradient_to_add(call, ATTENTION_REL_KEY),
@@ -36,11 +58,11 @@ static void open_gradients(AttentionGradients *d, const Attention *a, const Call
     };
     gradient_to_add(call, ATTENTION_MIX_BEFORE_BIAS); /* stays 0 */
     if (a->along) {
-        memset(a->d_along, 0, (size_t)(a->heads * attention_offsets(a)) * sizeof(REAL));
+        clear_heads(a, a->d_along, attention_offsets(a));
     } else if (d->rel_bias) {
         d->summed = d->bias;
         d->bias = a->d_spread;
-        memset(d->bias, 0, (size_t)(a->heads * a->queries * a->keys) * sizeof(REAL));
+        clear_heads(a, d->bias, a->queries * a->keys);
     }
     d->scores = d->q || d->k || d->bias || d->rel_bias || d->rel_key || d->mix_before ||
                 d->mix_after || d->mix_after_bias;
@@ -196,7 +218,7 @@ static void backward_block(const Attention *a, AttentionSpan span, void *user) {
 /* The gradient of the table of biases by bucket from that by distance. */
 static void collect_buckets(const Attention *a, REAL *table) {
     const int64_t count = attention_offsets(a);
-    for (int64_t h = 0; h < a->heads; h++)
+    for (int64_t h = a->part_heads.first; h < a->part_heads.end; h++)
         for (int64_t i = 0; i < count; i++)
             table[a->bucket[i] * a->heads + h] += a->d_along[h * count + i];
 }
@@ -212,6 +234,9 @@ void REAL_FN(attention_backward)(const Call *call) {
         collect_buckets(&a, d.rel_bias);
         return;
     }
-    REAL_FN(relative_bias_collect)(&a.grid, a.heads, d.bias, d.rel_bias);
-    if (d.summed) put_row(d.summed, d.bias, a.heads * a.queries * a.keys, true);
+    const int64_t map = a.queries * a.keys, first = a.part_heads.first * map;
+    REAL_FN(relative_bias_collect)
+    (&a.grid, a.heads, a.part_heads.first, a.part_heads.end, d.bias, d.rel_bias);
+    if (d.summed)
+        put_row(d.summed + first, d.bias + first, a.part_heads.end * map - first, true);
 }

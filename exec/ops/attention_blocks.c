@@ -66,6 +66,75 @@ static void spread_buckets(Attention *a, const AttentionAttrs *attrs) {
             a->along[h * count + i] = a->rel_bias[a->bucket[i] * a->heads + h];
 }
 
+/* ---- parts ---- */
+
+/* Least of a part: products of queries with keys and of probabilities with values. */
+enum { PART_PRODUCTS = 1 << 20, PART_HEADS_MOST = 16 };
+
+/* Parts of the samples, times parts of the heads. */
+typedef struct AttentionParts {
+    int64_t samples, heads;
+} AttentionParts;
+
+/* Heads that go together: those that share keys and values, or are mixed. */
+static int64_t heads_together(const Attention *a) {
+    return a->group > a->share ? a->group : a->share;
+}
+
+/* Where all samples add to one gradient of a bias, heads alone are apart. */
+static AttentionParts cut_parts(const Attention *a, const Call *call, bool backward) {
+    const int64_t sets = a->heads / heads_together(a);
+    int64_t work = a->samples * a->heads * a->queries * a->keys;
+    AttentionParts parts = {1, sets < PART_HEADS_MOST ? sets : PART_HEADS_MOST};
+    work *= a->head + a->value_head;
+    while (sets % parts.heads || (parts.heads > 1 && work / parts.heads < PART_PRODUCTS))
+        parts.heads--;
+    work /= parts.heads;
+    for (int i = ATTENTION_BIAS; backward && i < call->in_count; i++)
+        if (call->d_in[i].data) return parts;
+    while (parts.samples < TILES_MOST && 2 * parts.samples <= a->samples &&
+           work / (2 * parts.samples) >= PART_PRODUCTS)
+        parts.samples *= 2;
+    return parts;
+}
+
+/* Not where every head adds to one gradient, or two operands share one, or that of a bias
+ * must be cleared first. */
+static bool is_cut(const Call *call) {
+    for (int i = 0; i < call->in_count; i++) {
+        const View *d = &call->d_in[i];
+        if (!d->data) continue;
+        if (i > ATTENTION_V && i != ATTENTION_BIAS && i != ATTENTION_REL_BIAS)
+            return false;
+        if (i > ATTENTION_V && !d->accumulate) return false;
+        for (int j = 0; j < i; j++)
+            if (call->d_in[j].data == d->data) return false;
+    }
+    return true;
+}
+
+int64_t REAL_FN(attention_tiles)(const Call *call, bool backward) {
+    Call sizes = *call;
+    Attention a;
+    sizes.scratch = NULL;
+    if (backward && !is_cut(call)) return 1;
+    REAL_FN(attention_open)(&a, &sizes);
+    const AttentionParts parts = cut_parts(&a, call, backward);
+    return parts.samples * parts.heads;
+}
+
+static void open_part(Attention *a, const Call *call) {
+    const int64_t together = heads_together(a);
+    a->part_samples = (Range){0, a->samples};
+    a->part_heads = (Range){0, a->heads};
+    if (call->tiles == 0) return;
+    const AttentionParts parts = cut_parts(a, call, call->d_in != NULL);
+    a->part_samples = range_part(a->samples, 1, call->tile / parts.heads, parts.samples);
+    a->part_heads = range_part(a->heads, together, call->tile % parts.heads, parts.heads);
+}
+
+/* ---- a call ---- */
+
 void REAL_FN(attention_open)(Attention *a, const Call *call) {
     const AttentionAttrs *attrs = call->attrs;
     const View *q = &call->in[ATTENTION_Q], *v = &call->in[ATTENTION_V];
@@ -125,16 +194,19 @@ void REAL_FN(attention_open)(Attention *a, const Call *call) {
     const int64_t rows = most < least ? least : most;
     const int64_t blocks = (a->queries + rows - 1) / rows;
     a->block = (a->queries + blocks - 1) / blocks;
+    open_part(a, call);
     open_scratch(a, call);
     if (a->rel_key && a->grid.column_step) REAL_FN(relative_prepare)(&a->grid);
     if (a->rel_bias && a->along) spread_buckets(a, attrs);
     if (!a->rel_bias || !a->spread) return;
-    const size_t map_bytes = (size_t)(heads * a->queries * a->keys) * sizeof(REAL);
+    const int64_t map = a->queries * a->keys, first = a->part_heads.first;
+    const size_t bytes = (size_t)((a->part_heads.end - first) * map) * sizeof(REAL);
     if (a->bias)
-        memcpy(a->spread, a->bias, map_bytes);
+        memcpy(a->spread + first * map, a->bias + first * map, bytes);
     else
-        memset(a->spread, 0, map_bytes);
-    REAL_FN(relative_bias_spread)(&a->grid, heads, a->rel_bias, a->spread);
+        memset(a->spread + first * map, 0, bytes);
+    REAL_FN(relative_bias_spread)
+    (&a->grid, heads, first, a->part_heads.end, a->rel_bias, a->spread);
     a->bias = a->spread; /* which holds both */
 }
 
@@ -167,9 +239,9 @@ static KeyRange block_keys(const Attention *a, int64_t row, int64_t rows) {
 
 void REAL_FN(attention_walk)(Attention *a, bool values, AttentionVisit visit,
                              void *user) {
-    for (int64_t n = 0; n < a->samples; n++) {
+    for (int64_t n = a->part_samples.first; n < a->part_samples.end; n++) {
         REAL_FN(limits_start)(&a->limits, n);
-        for (int64_t h = 0; h < a->heads; h += a->group) {
+        for (int64_t h = a->part_heads.first; h < a->part_heads.end; h += a->group) {
             const bool read = h % a->share == 0; /* else those of the head before */
             if (read) transpose(a, n, h, a->k, a->head, a->key_width, a->keys_t);
             if (read && values)

@@ -17,6 +17,7 @@
 #include "exec/ops/attention_limits.h"
 #include "exec/ops/lanes.h"
 #include "exec/ops/relative_position.h"
+#include "exec/ops/tiles.h"
 #include "ir/buckets.h"
 
 /* Operands by position. */
@@ -43,6 +44,7 @@ typedef struct Attention {
     int64_t key_width, value_width; /* G d, G e */
     int64_t padded;                 /* S rounded up: elements of a score row at most */
     int64_t group, block;           /* heads and query rows done together */
+    Range part_samples, part_heads; /* what is to be done of all */
     REAL scale, cap;                /* cap: 0 = none */
     const REAL *q, *k, *v, *bias, *rel_key, *mix_before, *mix_after, *mix_after_bias;
     const REAL *rel_bias;
@@ -77,11 +79,15 @@ typedef struct AttentionSpan {
 /* Fills `a` from a call. Without buffers (planning) only sizes are valid. */
 void REAL_FN(attention_open)(Attention *a, const Call *call);
 
+/* Parts of a call, forward or with `backward`: samples and heads that go by themselves,
+ * and where all samples add to one gradient of a bias, heads alone. */
+int64_t REAL_FN(attention_tiles)(const Call *call, bool backward);
+
 /* What is done with a block. */
 typedef void (*AttentionVisit)(const Attention *a, AttentionSpan span, void *user);
 
-/* Hands all blocks to `visit`, the limits of their samples set and their keys in
- * a->keys_t (with `values` also their values in a->values_t). */
+/* Hands all blocks of the part to `visit`, the limits of their samples set and their keys
+ * in a->keys_t (with `values` also their values in a->values_t). */
 void REAL_FN(attention_walk)(Attention *a, bool values, AttentionVisit visit, void *user);
 
 /* a->scores of a span from a->keys_t: scaled products, bias and relative positions; with

@@ -7,6 +7,7 @@
  * (softmax(z) - y) / rows (Call.rows). */
 #include "exec/ops/kernel_math.h"
 #include "exec/ops/rows.h"
+#include "exec/ops/tiles.h"
 
 enum { LOGITS, LABELS, OTHER, SHARE };
 
@@ -108,7 +109,8 @@ static void backward(const Call *call) {
     const bool accumulate = call->d_in[0].accumulate;
     const REAL factor = rows_gradient(call);
     const REAL even = (REAL)(smoothing / (double)classes);
-    for (int64_t i = 0; i < rows; i++) {
+    const Range part = call_range(call, rows, 1);
+    for (int64_t i = part.first; i < part.end; i++) {
         REAL *dz = (REAL *)call->d_in[0].data + i * classes;
         if (labels[i] == INDEX_SKIP) {
             rows_clear(dz, classes, accumulate);
@@ -121,6 +123,10 @@ static void backward(const Call *call) {
         dz[labels[i]] -= target * (1 - share);
         if (other) dz[other[i]] -= target * share;
     }
+}
+
+static int64_t backward_tiles(const Call *call) {
+    return tiles_for(call->in[LOGITS].count, TILE_ELEMENTS);
 }
 
 OP_RECORD(cross_entropy) = {
@@ -141,4 +147,5 @@ KERNEL(cross_entropy) = {
     .aux_bytes = aux_bytes,
     .forward = forward,
     .backward = backward,
+    .backward_tiles = backward_tiles,
 };

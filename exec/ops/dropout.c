@@ -8,6 +8,7 @@
 #include "exec/generate/step.h"
 #include "exec/infer.h"
 #include "exec/ops/kernel_math.h"
+#include "exec/ops/tiles.h"
 
 #include <string.h>
 
@@ -59,17 +60,18 @@ static inline void draw_words(uint64_t key, uint64_t first, uint32_t words[GROUP
     memcpy(words, out, sizeof out);
 }
 
-/* to[i] (+)= from[i] * keep / (1 - rate) for elements first .. first + count - 1. */
-static void drop(const Call *call, REAL *restrict to, const REAL *restrict from,
-                 int64_t count, bool accumulate) {
+/* to[i] (+)= from[i] * keep / (1 - rate) for the elements of a range; keep is drawn for
+ * the place in the mini-batch. */
+static void drop(const Call *call, REAL *restrict to, const REAL *restrict from, Range r,
+                 bool accumulate) {
     const double rate = ((const DropoutAttrs *)call->attrs)->rate;
     const uint32_t limit = (uint32_t)(rate * 4294967296.0);
     const REAL keep = (REAL)(1 / (1 - rate));
-    const int64_t first = call->first * (count / call->out.dim[0]);
+    const int64_t first = call->first * (call->out.count / call->out.dim[0]);
     uint32_t words[GROUP];
-    for (int64_t i = 0, n; i < count; i += n) {
+    for (int64_t i = r.first, n; i < r.end; i += n) {
         const int64_t group = (first + i) / GROUP, skip = (first + i) % GROUP;
-        n = GROUP - skip < count - i ? GROUP - skip : count - i;
+        n = GROUP - skip < r.end - i ? GROUP - skip : r.end - i;
         draw_words(call->key, (uint64_t)group * BLOCKS, words);
         if (accumulate)
             for (int64_t j = 0; j < n; j++)
@@ -84,21 +86,22 @@ static bool is_active(const Call *call) {
     return call->training && ((const DropoutAttrs *)call->attrs)->rate > 0;
 }
 
-static void forward(const Call *call) {
-    const View *x = &call->in[0];
+/* A range of a copy, or of what is dropped of it. */
+static void pass(const Call *call, REAL *to, const REAL *from, bool accumulate) {
+    const Range r = call_range(call, call->out.count, GROUP);
     if (is_active(call))
-        drop(call, call->out.data, x->data, x->count, false);
+        drop(call, to, from, r, accumulate);
     else
-        put_row(call->out.data, x->data, x->count, false);
+        put_row(to + r.first, from + r.first, r.end - r.first, accumulate);
+}
+
+static void forward(const Call *call) {
+    pass(call, call->out.data, call->in[0].data, false);
 }
 
 static void backward(const Call *call) {
-    const View *dx = &call->d_in[0], *dy = &call->d_out;
-    if (!dx->data) return;
-    if (is_active(call))
-        drop(call, dx->data, dy->data, dy->count, dx->accumulate);
-    else
-        put_row(dx->data, dy->data, dy->count, dx->accumulate);
+    const View *dx = &call->d_in[0];
+    if (dx->data) pass(call, dx->data, call->d_out.data, dx->accumulate);
 }
 
 OP_RECORD(dropout) = {
@@ -117,4 +120,6 @@ KERNEL(dropout) = {
     .step = STEP(alias),
     .forward = forward,
     .backward = backward,
+    .forward_tiles = element_tiles,
+    .backward_tiles = element_tiles,
 };

@@ -5,6 +5,7 @@
 #include "exec/infer.h"
 #include "exec/ops/gradient.h"
 #include "exec/ops/kernel_math.h"
+#include "exec/ops/tiles.h"
 
 static const Operand OPERANDS[] = {
     {"ids", OPERAND_REQUIRED | OPERAND_INTEGER, "[N, T...], from 0 to V - 1"},
@@ -56,8 +57,15 @@ static void backward(const Call *call) {
     const int64_t D = call->in[1].dim[1];
     const int32_t *ids = call->in[0].data;
     const REAL *dy = call->d_out.data;
+    const Range columns = call_range(call, D, TILE_UNIT);
     for (int64_t i = 0; i < call->in[0].count; i++)
-        put_row(gradient + ids[i] * D, dy + i * D, D, true);
+        put_row(gradient + ids[i] * D + columns.first, dy + i * D + columns.first,
+                columns.end - columns.first, true);
+}
+
+/* By columns; but a gradient that is cleared first is so as a whole. */
+static int64_t backward_tiles(const Call *call) {
+    return call->d_in[1].accumulate ? element_tiles(call) : 1;
 }
 
 OP_RECORD(embedding) = {
@@ -70,4 +78,5 @@ KERNEL(embedding) = {
     .step = STEP(embedding),
     .forward = forward,
     .backward = backward,
+    .backward_tiles = backward_tiles,
 };

@@ -78,6 +78,7 @@ typedef struct Call {
                          the loss is 0 */
     bool training;
     bool bf16; /* products of linears take rounded operands: exec/ops/linear_bf16.h */
+    int64_t tile, tiles; /* which of the parts that Kernel.*_tiles says; 0 of 0: all */
 } Call;
 
 struct StepKernel; /* exec/generate/step.h */
@@ -92,6 +93,12 @@ typedef struct Kernel {
 
     void (*forward)(const Call *call);
     void (*backward)(const Call *call); /* NULL = not differentiable */
+
+    /* Parts that forward or backward, given Call.tile and Call.tiles, may compute at the
+     * same time in any order, with scratch of their own each: exec/ops/tiles.h. Below 2,
+     * or NULL: the call is not cut. */
+    int64_t (*forward_tiles)(const Call *call);
+    int64_t (*backward_tiles)(const Call *call);
 
     /* One token at a time, with the state of the tokens before; float alone. NULL = the
      * op does not take part in generation. */

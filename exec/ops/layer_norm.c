@@ -8,6 +8,7 @@
 #include "exec/infer.h"
 #include "exec/ops/gradient.h"
 #include "exec/ops/kernel_math.h"
+#include "exec/ops/tiles.h"
 
 static const Operand OPERANDS[] = {{"x", OPERAND_REQUIRED, "[..., D]"},
                                    {"weight", OPERAND_REQUIRED, "[D]"},
@@ -51,7 +52,8 @@ static void forward(const Call *call) {
     const REAL eps = (REAL)((const LayerNormAttrs *)call->attrs)->eps;
     const REAL *restrict w = call->in[1].data, *restrict b = call_data(call, 2);
     REAL *means = call->aux, *rstds = means + R;
-    for (int64_t r = 0; r < R; r++) {
+    const Range rows = call_range(call, R, 1);
+    for (int64_t r = rows.first; r < rows.end; r++) {
         const REAL *restrict x = (const REAL *)call->in[0].data + r * D;
         REAL *restrict y = (REAL *)call->out.data + r * D;
         const REAL mean = row_sum(x, D) / (REAL)D;
@@ -73,10 +75,11 @@ typedef struct LayerNormRow {
     int64_t D;
 } LayerNormRow;
 
-/* dw += dy h and db += dy, both in scratch: they stay in cache. */
-static void add_parameters(LayerNormRow row, REAL *restrict dw, REAL *restrict db) {
+/* dw += dy h and db += dy for a range of columns, both in scratch: they stay in cache. */
+static void add_parameters(LayerNormRow row, Range columns, REAL *restrict dw,
+                           REAL *restrict db) {
     const REAL *restrict x = row.x, *restrict dy = row.dy;
-    for (int64_t j = 0; j < row.D; j++) {
+    for (int64_t j = columns.first; j < columns.end; j++) {
         dw[j] += dy[j] * ((x[j] - row.mean) * row.rstd);
         db[j] += dy[j];
     }
@@ -103,23 +106,37 @@ static void put_input(LayerNormRow row, const REAL *restrict w, REAL *restrict d
             dx[j] = rstd * (dy[j] * w[j] - s - (x[j] - mean) * rstd * p);
 }
 
+/* A part has rows of dx, and columns of dw and db. */
 static void backward(const Call *call) {
     const int64_t R = view_rows(&call->in[0]), D = view_last(&call->in[0]);
     const REAL *means = call->aux, *rstds = means + R;
     const View *dx = &call->d_in[0], *dw = &call->d_in[1];
-    REAL *db = gradient_of(call, 2);
-    REAL *w_sum = call->scratch, *b_sum = w_sum + D;
+    REAL *db = gradient_of(call, 2), *w_sum = call->scratch, *b_sum = w_sum + D;
+    const Range rows = call_range(call, R, 1), columns = call_range(call, D, TILE_UNIT);
+    const int64_t width = columns.end - columns.first;
     memset(call->scratch, 0, (size_t)D * 2 * sizeof(REAL));
     for (int64_t r = 0; r < R; r++) {
         const LayerNormRow row = {(const REAL *)call->in[0].data + r * D,
                                   (const REAL *)call->d_out.data + r * D, means[r],
                                   rstds[r], D};
-        if (dw->data || db) add_parameters(row, w_sum, b_sum);
-        if (dx->data)
+        if (dw->data || db) add_parameters(row, columns, w_sum, b_sum);
+        if (dx->data && r >= rows.first && r < rows.end)
             put_input(row, call->in[1].data, (REAL *)dx->data + r * D, dx->accumulate);
     }
-    if (dw->data) put_row(dw->data, w_sum, D, dw->accumulate);
-    if (db) put_row(db, b_sum, D, call->d_in[2].accumulate);
+    if (dw->data)
+        put_row((REAL *)dw->data + columns.first, w_sum + columns.first, width,
+                dw->accumulate);
+    if (db)
+        put_row(db + columns.first, b_sum + columns.first, width,
+                call->d_in[2].accumulate);
+}
+
+/* Gradients in one place must be added one after the other. */
+static int64_t backward_tiles(const Call *call) {
+    const void *dx = call->d_in[0].data;
+    const bool shared =
+        dx == call->d_in[1].data || (call->in_count > 2 && dx == call->d_in[2].data);
+    return dx && shared ? 1 : element_tiles(call);
 }
 
 OP_RECORD(layer_norm) = {
@@ -140,4 +157,6 @@ KERNEL(layer_norm) = {
     .step = STEP(rows),
     .forward = forward,
     .backward = backward,
+    .forward_tiles = element_tiles,
+    .backward_tiles = backward_tiles,
 };

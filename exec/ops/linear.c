@@ -11,6 +11,7 @@
 #include "exec/ops/kernel_math.h"
 #include "exec/ops/linear_act.h"
 #include "exec/ops/linear_bf16.h"
+#include "exec/ops/tiles.h"
 #include "ir/quantised.h"
 
 #include <string.h>
@@ -138,6 +139,55 @@ static double flops(const Call *call) {
     return 2.0 * (double)view_rows(&call->in[0]) * (double)call->in[1].count;
 }
 
+/* ---- how products are cut ---- */
+
+static const ProductGrid WHOLE = {1, 1, 1};
+
+static ProductGrid grid_of(const Call *call, int64_t m, int64_t n, int64_t k,
+                           bool outer) {
+    return is_bf16(call) ? bf16_linear_grid(m, n, k, outer) : product_grid(m, n, k);
+}
+
+static ProductGrid y_grid(const Call *call) {
+    const View *x = &call->in[0];
+    return grid_of(call, view_rows(x), view_last(&call->out), view_last(x), false);
+}
+
+/* Without cells where the gradient is not wanted, as the next. */
+static ProductGrid dx_grid(const Call *call) {
+    const View *dx = &call->d_in[0];
+    if (!dx->data) return (ProductGrid){0};
+    return grid_of(call, view_rows(dx), view_last(dx), view_last(&call->d_out), false);
+}
+
+static ProductGrid dw_grid(const Call *call) {
+    const View *dy = &call->d_out, *x = &call->in[0];
+    const int64_t K = view_last(x), M = view_last(dy);
+    if (!call->d_in[1].data) return (ProductGrid){0};
+    return is_transposed(call->attrs) ? grid_of(call, K, M, view_rows(x), true)
+                                      : grid_of(call, M, K, view_rows(x), true);
+}
+
+/* Whether a call can be cut: not a small one, and operands that are packed or rounded in
+ * scratch are for all of it. */
+static bool is_cut(const Call *call) {
+    const View *w = &call->in[1];
+    const bool here =
+        is_bf16(call) ? !w->rounded : is_rounded(call->attrs) || weight_round(call);
+    return view_rows(&call->in[0]) * w->count >= TILE_PRODUCTS && !here && !w->packed &&
+           !w->onednn;
+}
+
+static int64_t forward_tiles(const Call *call) {
+    return is_cut(call) ? product_cells(y_grid(call)) : 1;
+}
+
+/* Gradients in one place must be added one after the other. */
+static int64_t backward_tiles(const Call *call) {
+    if (!is_cut(call) || call->d_in[0].data == call->d_in[1].data) return 1;
+    return product_cells(dx_grid(call)) + product_cells(dw_grid(call));
+}
+
 #ifndef REAL_IS_DOUBLE
 /* Weights of int8 round the rows by themselves; floats may not be packed yet. */
 static void multiply_packed(const Call *call) {
@@ -178,54 +228,83 @@ static void forward(const Call *call) {
          call->scratch);
         return;
     }
-    if (b->data)
-        for (int64_t r = 0; r < R; r++)
-            memcpy(y + r * M, b->data, (size_t)M * sizeof(REAL));
+    const Cell c = product_cell(call->tiles ? y_grid(call) : WHOLE, R, M, call->tile);
+    const int64_t height = c.rows.end - c.rows.first;
+    const int64_t width = c.columns.end - c.columns.first;
+    y += c.rows.first * M + c.columns.first;
+    for (int64_t r = 0; b->data && r < height; r++)
+        memcpy(y + r * M, (const REAL *)b->data + c.columns.first,
+               (size_t)width * sizeof(REAL));
     if (is_bf16(call)) {
-        bf16_linear_forward(call, transposed, b->data != NULL);
+        bf16_linear_forward(call, transposed, c.rows, b->data != NULL);
         return;
     }
-    gemm(false, !transposed, R, M, K, 1, rows_of_x(call), K, weights_of(call),
-         transposed ? M : K, b->data ? 1 : 0, y, M);
+    gemm(false, !transposed, height, width, K, 1, rows_of_x(call) + c.rows.first * K, K,
+         weights_of(call) + c.columns.first * (transposed ? 1 : K), transposed ? M : K,
+         b->data ? 1 : 0, y, M);
 }
 
-/* sum[M] += the rows of dy[R, M], four at a time. */
-static void add_rows(REAL *restrict sum, const REAL *restrict dy, int64_t R, int64_t M) {
+/* sum[j] += the rows of dy[R, M], four at a time, for columns j of a range. */
+static void add_rows(REAL *restrict sum, const REAL *restrict dy, int64_t R, int64_t M,
+                     Range columns) {
     int64_t r = 0;
     for (; r + 4 <= R; r += 4, dy += 4 * M)
-        for (int64_t j = 0; j < M; j++)
+        for (int64_t j = columns.first; j < columns.end; j++)
             sum[j] += (dy[j] + dy[M + j]) + (dy[2 * M + j] + dy[3 * M + j]);
     for (; r < R; r++, dy += M)
-        for (int64_t j = 0; j < M; j++) sum[j] += dy[j];
+        for (int64_t j = columns.first; j < columns.end; j++) sum[j] += dy[j];
 }
 
-/* dx and dW, where they are wanted. */
-static void backward_products(const Call *call) {
-    const View *x = &call->in[0];
-    const View *dx = &call->d_in[0], *dw = &call->d_in[1];
+/* Cell `i` of dx. */
+static void put_input(const Call *call, int64_t i) {
+    const View *dx = &call->d_in[0];
+    const ProductGrid grid = call->tiles ? dx_grid(call) : WHOLE;
+    const int64_t R = view_rows(dx), K = view_last(dx), M = view_last(&call->d_out);
+    const bool transposed = is_transposed(call->attrs);
+    const Cell c = product_cell(grid, R, K, i);
+    if (is_bf16(call)) {
+        bf16_linear_input(call, transposed, c.rows);
+        return;
+    }
+    gemm(false, transposed, c.rows.end - c.rows.first, c.columns.end - c.columns.first, M,
+         1, (const REAL *)call->d_out.data + c.rows.first * M, M,
+         weights_of(call) + c.columns.first * (transposed ? M : 1), transposed ? M : K,
+         dx->accumulate, (REAL *)dx->data + c.rows.first * K + c.columns.first, K);
+}
+
+/* Cell `i` of dW. */
+static void put_weight(const Call *call, int64_t i) {
+    const ProductGrid grid = call->tiles ? dw_grid(call) : WHOLE;
+    const View *x = &call->in[0], *dw = &call->d_in[1];
     const int64_t R = view_rows(x), K = view_last(x), M = view_last(&call->d_out);
     const bool transposed = is_transposed(call->attrs);
-    const REAL *dy = call->d_out.data;
-    const REAL *rows = dw->data ? rows_of_x(call) : NULL;
-    if (dx->data)
-        gemm(false, transposed, R, K, M, 1, dy, M, weights_of(call), transposed ? M : K,
-             dx->accumulate, dx->data, K);
-    if (dw->data && transposed)
-        gemm(true, false, K, M, R, 1, rows, K, dy, M, dw->accumulate, dw->data, M);
-    else if (dw->data)
-        gemm(true, false, M, K, R, 1, dy, M, rows, K, dw->accumulate, dw->data, K);
+    const int64_t height = transposed ? K : M, width = transposed ? M : K;
+    const Cell c = product_cell(grid, height, width, i);
+    if (is_bf16(call)) {
+        bf16_linear_weight(call, transposed, c.rows);
+        return;
+    }
+    const REAL *dy = call->d_out.data, *rows = rows_of_x(call);
+    gemm(true, false, c.rows.end - c.rows.first, c.columns.end - c.columns.first, R, 1,
+         (transposed ? rows : dy) + c.rows.first, height,
+         (transposed ? dy : rows) + c.columns.first, width, dw->accumulate,
+         (REAL *)dw->data + c.rows.first * width + c.columns.first, width);
 }
 
+/* Parts are the cells of dx, then those of dW; db is shared out among all. */
 static void backward(const Call *call) {
     const View *db = &call->d_in[2];
-    const int64_t M = view_last(&call->d_out);
-    if (is_bf16(call))
-        bf16_linear_backward(call, is_transposed(call->attrs));
-    else
-        backward_products(call);
+    const int64_t M = view_last(&call->d_out), i = call->tile;
+    const int64_t inputs = call->tiles ? product_cells(dx_grid(call)) : 0;
+    const bool whole = call->tiles == 0;
+    if (whole ? call->d_in[0].data != NULL : i < inputs) put_input(call, i);
+    if (whole ? call->d_in[1].data != NULL : i >= inputs) put_weight(call, i - inputs);
     if (!db->data) return;
-    if (!db->accumulate) memset(db->data, 0, (size_t)M * sizeof(REAL));
-    add_rows(db->data, call->d_out.data, view_rows(&call->d_out), M);
+    const Range columns = call_range(call, M, TILE_UNIT);
+    if (!db->accumulate)
+        memset((REAL *)db->data + columns.first, 0,
+               (size_t)(columns.end - columns.first) * sizeof(REAL));
+    add_rows(db->data, call->d_out.data, view_rows(&call->d_out), M, columns);
 }
 
 OP_RECORD(linear) = {
@@ -245,4 +324,6 @@ KERNEL(linear) = {
     .scratch_bytes = scratch_bytes,
     .forward = forward,
     .backward = backward,
+    .forward_tiles = forward_tiles,
+    .backward_tiles = backward_tiles,
 };

@@ -7,7 +7,7 @@
 #define COMPRESS_EXEC_OPS_LINEAR_BF16_H
 
 #include "exec/linalg/bf16.h"
-#include "exec/ops/kernel.h"
+#include "exec/ops/tiles.h"
 
 /* The weight, not rounded yet, as W[rows, columns]. */
 static inline Bf16Matrix bf16_weight(const Call *call, int sides, void *data) {
@@ -42,23 +42,43 @@ static inline void bf16_linear_times(const Call *call, Bf16Sides side, int64_t R
                (char *)call->scratch + (rounded ? 0 : bf16_bytes(&here)));
 }
 
-static inline void bf16_linear_forward(const Call *call, bool transposed, bool add) {
-    const View *x = &call->in[0];
-    bf16_linear_times(call, transposed ? BF16_COLUMNS : BF16_ROWS, view_rows(x), x->data,
-                      add, call->out.data);
+/* Rows of y and of dx, packed weights being shared; rows of dW, for each of which x is
+ * packed anew. In whole panels. */
+enum { BF16_TILE_ROWS = 64, BF16_TILE_OUTER = 384, BF16_TILE_UNIT = 12 };
+
+static inline ProductGrid bf16_linear_grid(int64_t m, int64_t n, int64_t k, bool outer) {
+    int64_t work = m * n * k;
+    return (ProductGrid){product_side(m, outer ? BF16_TILE_OUTER : BF16_TILE_ROWS, &work),
+                         1, BF16_TILE_UNIT};
 }
 
-static inline void bf16_linear_backward(const Call *call, bool transposed) {
-    const View *x = &call->in[0], *dx = &call->d_in[0], *dw = &call->d_in[1];
+/* The rows of a range of y; with `add`, added to what it is. */
+static inline void bf16_linear_forward(const Call *call, bool transposed, Range rows,
+                                       bool add) {
+    const View *x = &call->in[0], *y = &call->out;
+    bf16_linear_times(call, transposed ? BF16_COLUMNS : BF16_ROWS, rows.end - rows.first,
+                      (const float *)x->data + rows.first * view_last(x), add,
+                      (float *)y->data + rows.first * view_last(y));
+}
+
+/* The rows of a range of dx. */
+static inline void bf16_linear_input(const Call *call, bool transposed, Range rows) {
+    const View *dx = &call->d_in[0], *dy = &call->d_out;
+    bf16_linear_times(call, transposed ? BF16_ROWS : BF16_COLUMNS, rows.end - rows.first,
+                      (const float *)dy->data + rows.first * view_last(dy),
+                      dx->accumulate,
+                      (float *)dx->data + rows.first * view_last(&call->in[0]));
+}
+
+/* The rows of a range of dW as it is stored. */
+static inline void bf16_linear_weight(const Call *call, bool transposed, Range rows) {
+    const View *x = &call->in[0], *dw = &call->d_in[1];
     const int64_t R = view_rows(x), K = view_last(x), M = view_last(&call->d_out);
-    const float *dy = call->d_out.data;
-    if (dx->data)
-        bf16_linear_times(call, transposed ? BF16_ROWS : BF16_COLUMNS, R, dy,
-                          dx->accumulate, dx->data);
-    if (dw->data && transposed)
-        bf16_outer(K, M, R, x->data, dy, dw->accumulate, dw->data, call->scratch);
-    else if (dw->data)
-        bf16_outer(M, K, R, dy, x->data, dw->accumulate, dw->data, call->scratch);
+    const float *dy = call->d_out.data, *left = transposed ? x->data : dy;
+    const int64_t height = transposed ? K : M, width = transposed ? M : K;
+    bf16_outer(rows.end - rows.first, width, R, left + rows.first, height,
+               transposed ? dy : x->data, dw->accumulate,
+               (float *)dw->data + rows.first * width, call->scratch);
 }
 
 #endif

@@ -60,27 +60,28 @@ static int64_t table_row(const RelativeGrid *grid, int64_t i, int64_t y) {
            width - 1;
 }
 
-void REAL_FN(relative_bias_spread)(const RelativeGrid *grid, int64_t heads,
-                                   const REAL *table, REAL *maps) {
+void REAL_FN(relative_bias_spread)(const RelativeGrid *grid, int64_t heads, int64_t first,
+                                   int64_t end, const REAL *table, REAL *maps) {
     const int64_t tokens = grid->skip + grid->height * grid->width, map = tokens * tokens;
     for (int64_t i = grid->skip; i < tokens; i++)
         for (int64_t y = 0; y < grid->height; y++) {
             const REAL *from = table + table_row(grid, i, y) * heads;
             REAL *to = maps + i * tokens + grid->skip + y * grid->width;
-            for (int64_t h = 0; h < heads; h++)
+            for (int64_t h = first; h < end; h++)
                 for (int64_t x = 0; x < grid->width; x++)
                     to[h * map + x] += from[h - x * heads];
         }
 }
 
 void REAL_FN(relative_bias_collect)(const RelativeGrid *grid, int64_t heads,
-                                    const REAL *maps, REAL *table) {
+                                    int64_t first, int64_t end, const REAL *maps,
+                                    REAL *table) {
     const int64_t tokens = grid->skip + grid->height * grid->width, map = tokens * tokens;
     for (int64_t i = grid->skip; i < tokens; i++)
         for (int64_t y = 0; y < grid->height; y++) {
             const REAL *from = maps + i * tokens + grid->skip + y * grid->width;
             REAL *to = table + table_row(grid, i, y) * heads;
-            for (int64_t h = 0; h < heads; h++)
+            for (int64_t h = first; h < end; h++)
                 for (int64_t x = 0; x < grid->width; x++)
                     to[h - x * heads] += from[h * map + x];
         }

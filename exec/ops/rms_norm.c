@@ -7,6 +7,7 @@
 #include "exec/generate/step.h"
 #include "exec/infer.h"
 #include "exec/ops/kernel_math.h"
+#include "exec/ops/tiles.h"
 
 #include <string.h>
 
@@ -59,7 +60,8 @@ static void forward(const Call *call) {
     const REAL eps = (REAL)attrs->eps, more = attrs->unit_offset;
     const REAL *restrict w = call->in[1].data;
     REAL *inverses = call->aux;
-    for (int64_t row = 0; row < R; row++) {
+    const Range rows = call_range(call, R, 1);
+    for (int64_t row = rows.first; row < rows.end; row++) {
         const REAL *restrict x = (const REAL *)call->in[0].data + row * D;
         REAL *restrict y = (REAL *)call->out.data + row * D;
         const REAL r = 1 / (REAL)sqrt(row_dot(x, x, D) / (REAL)D + eps);
@@ -75,10 +77,10 @@ typedef struct RmsNormRow {
     int64_t D;
 } RmsNormRow;
 
-/* dw += dy h, in scratch. */
-static void add_weight(RmsNormRow row, REAL *restrict dw) {
+/* dw += dy h for a range of columns, in scratch. */
+static void add_weight(RmsNormRow row, Range columns, REAL *restrict dw) {
     const REAL *restrict x = row.x, *restrict dy = row.dy;
-    for (int64_t j = 0; j < row.D; j++) dw[j] += dy[j] * (x[j] * row.r);
+    for (int64_t j = columns.first; j < columns.end; j++) dw[j] += dy[j] * (x[j] * row.r);
 }
 
 /* dx = r * (g - h * mean(g h)), or added to it. */
@@ -98,22 +100,33 @@ static void put_input(RmsNormRow row, const REAL *restrict w, REAL *restrict dx,
             dx[j] = r * (dy[j] * (w[j] + more) - x[j] * r * p);
 }
 
+/* A part has rows of dx, and columns of dw. */
 static void backward(const Call *call) {
     const int64_t R = row_count(call), D = row_width(call);
     const REAL more = ((const RmsNormAttrs *)call->attrs)->unit_offset;
     const REAL *inverses = call->aux;
     const View *dx = &call->d_in[0], *dw = &call->d_in[1];
     REAL *sum = call->scratch;
+    const Range rows = call_range(call, R, 1), columns = call_range(call, D, TILE_UNIT);
     memset(sum, 0, (size_t)D * sizeof(REAL));
     for (int64_t r = 0; r < R; r++) {
         const RmsNormRow row = {(const REAL *)call->in[0].data + r * D,
                                 (const REAL *)call->d_out.data + r * D, inverses[r], more,
                                 D};
-        if (dw->data) add_weight(row, sum);
-        if (dx->data)
+        if (dw->data) add_weight(row, columns, sum);
+        if (dx->data && r >= rows.first && r < rows.end)
             put_input(row, call->in[1].data, (REAL *)dx->data + r * D, dx->accumulate);
     }
-    if (dw->data) put_row(dw->data, sum, D, dw->accumulate);
+    if (dw->data)
+        put_row((REAL *)dw->data + columns.first, sum + columns.first,
+                columns.end - columns.first, dw->accumulate);
+}
+
+/* Gradients in one place must be added one after the other. */
+static int64_t backward_tiles(const Call *call) {
+    const void *dx = call->d_in[0].data;
+    const bool shared = dx == call->d_in[1].data;
+    return dx && shared ? 1 : element_tiles(call);
 }
 
 OP_RECORD(rms_norm) = {
@@ -134,4 +147,6 @@ KERNEL(rms_norm) = {
     .step = STEP(rms_norm),
     .forward = forward,
     .backward = backward,
+    .forward_tiles = element_tiles,
+    .backward_tiles = backward_tiles,
 };

@@ -9,6 +9,7 @@
 #include "exec/generate/step.h"
 #include "exec/infer.h"
 #include "exec/ops/kernel.h"
+#include "exec/ops/tiles.h"
 
 #include <math.h>
 
@@ -133,8 +134,9 @@ static void turn(const Call *call, const View *to, const View *from, int sign) {
                                  attrs->factor, attrs->original,
                                  attrs->slow,   attrs->fast,
                                  attrs->whole};
+    const Range tokens = call_range(call, T, 1);
     rotary_angles(turns, pairs, &angles);
-    for (int64_t t = 0; t < T; t++) {
+    for (int64_t t = tokens.first; t < tokens.end; t++) {
         for (int64_t j = 0; j < pairs; j++) {
             const double angle = (double)(attrs->offset + t) * turns[j];
             cosine[j] = (REAL)(attrs->amplitude * cos(angle));
@@ -171,4 +173,6 @@ KERNEL(rotary) = {
     .step = STEP(rotary),
     .forward = forward,
     .backward = backward,
+    .forward_tiles = element_tiles,
+    .backward_tiles = element_tiles,
 };

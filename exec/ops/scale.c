@@ -2,6 +2,7 @@
 #include "exec/generate/step.h"
 #include "exec/infer.h"
 #include "exec/ops/kernel_math.h"
+#include "exec/ops/tiles.h"
 
 static const Operand OPERANDS[] = {{"x", OPERAND_REQUIRED, "any shape"}, {NULL, 0, NULL}};
 
@@ -19,12 +20,12 @@ static void backward(const Call *call) {
     const REAL by = (REAL)((const ScaleAttrs *)call->attrs)->by;
     const REAL *restrict dy = call->d_out.data;
     REAL *restrict dx = call->d_in[0].data;
-    const int64_t count = call->d_out.count;
+    const Range r = call_range(call, call->d_out.count, TILE_UNIT);
     if (!dx) return;
     if (call->d_in[0].accumulate)
-        for (int64_t i = 0; i < count; i++) dx[i] += by * dy[i];
+        for (int64_t i = r.first; i < r.end; i++) dx[i] += by * dy[i];
     else
-        for (int64_t i = 0; i < count; i++) dx[i] = by * dy[i];
+        for (int64_t i = r.first; i < r.end; i++) dx[i] = by * dy[i];
 }
 
 /* ---- scale ---- */
@@ -35,7 +36,8 @@ static void scale_forward(const Call *call) {
     const REAL by = (REAL)((const ScaleAttrs *)call->attrs)->by;
     const REAL *restrict x = call->in[0].data;
     REAL *restrict y = call->out.data;
-    for (int64_t i = 0; i < call->out.count; i++) y[i] = by * x[i];
+    const Range r = call_range(call, call->out.count, TILE_UNIT);
+    for (int64_t i = r.first; i < r.end; i++) y[i] = by * x[i];
 }
 
 OP_RECORD(scale) = {
@@ -53,6 +55,8 @@ KERNEL(scale) = {
     .step = STEP(elementwise),
     .forward = scale_forward,
     .backward = backward,
+    .forward_tiles = element_tiles,
+    .backward_tiles = element_tiles,
 };
 
 /* ---- scale_gradient ---- */
@@ -61,7 +65,9 @@ static const Field GRADIENT_FIELDS[] = {
     F_REAL(ScaleGradientAttrs, by, 0, 0, "factor of the gradient"), F_END};
 
 static void gradient_forward(const Call *call) {
-    put_row(call->out.data, call->in[0].data, call->out.count, false);
+    const Range r = call_range(call, call->out.count, TILE_UNIT);
+    put_row((REAL *)call->out.data + r.first, (const REAL *)call->in[0].data + r.first,
+            r.end - r.first, false);
 }
 
 OP_RECORD(scale_gradient) = {
@@ -79,4 +85,6 @@ KERNEL(scale_gradient) = {
     .step = STEP(alias),
     .forward = gradient_forward,
     .backward = backward,
+    .forward_tiles = element_tiles,
+    .backward_tiles = element_tiles,
 };

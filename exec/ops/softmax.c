@@ -4,6 +4,7 @@
 #include "exec/generate/step.h"
 #include "exec/infer.h"
 #include "exec/ops/kernel_math.h"
+#include "exec/ops/tiles.h"
 
 static const Operand OPERANDS[] = {{"x", OPERAND_REQUIRED, "[..., C]"}, {NULL, 0, NULL}};
 
@@ -29,7 +30,8 @@ static REAL inverse_temperature(const Call *call) {
 static void forward(const Call *call) {
     const int64_t C = view_last(&call->out);
     const REAL inverse = inverse_temperature(call);
-    for (int64_t i = 0; i < call->out.count; i += C) {
+    const Range r = call_range(call, call->out.count, C);
+    for (int64_t i = r.first; i < r.end; i += C) {
         const REAL *restrict x = (const REAL *)call->in[0].data + i;
         REAL *restrict y = (REAL *)call->out.data + i;
         for (int64_t c = 0; c < C; c++) y[c] = inverse * x[c];
@@ -51,7 +53,8 @@ static void backward(const Call *call) {
     const int64_t C = view_last(&call->out);
     const REAL inverse = inverse_temperature(call);
     const REAL *y = call->out.data, *dy = call->d_out.data;
-    for (int64_t i = 0; dx->data && i < call->out.count; i += C)
+    const Range r = call_range(call, call->out.count, C);
+    for (int64_t i = r.first; dx->data && i < r.end; i += C)
         gradient_row(y + i, dy + i, C, inverse, row_dot(y + i, dy + i, C), dx->accumulate,
                      (REAL *)dx->data + i);
 }
@@ -72,4 +75,6 @@ KERNEL(softmax) = {
     .step = STEP(rows),
     .forward = forward,
     .backward = backward,
+    .forward_tiles = element_tiles,
+    .backward_tiles = element_tiles,
 };

@@ -13,6 +13,7 @@
 
 typedef struct Lane {
     Diag *diag;
+    Team *team;     /* NULL = none */
     Status status;  /* of the last item it did in this round */
     int64_t failed; /* that item, where the status is a failure */
     Fetch what;     /* of a sweep: its chunk */
@@ -37,9 +38,35 @@ Lanes *lanes_create(int64_t threads, int64_t items, const Watch *watch) {
     return lanes;
 }
 
+int lanes_threads(int64_t threads, int64_t lanes) {
+    enum { MOST = 64 };
+    const int64_t each = threads / lanes;
+    return each > MOST ? MOST : each > 1 ? (int)each : 1;
+}
+
+int64_t lanes_used(int64_t threads, int64_t items) {
+    const int64_t lanes = threads < items ? threads : items;
+    return lanes * lanes_threads(threads, lanes);
+}
+
+Status lanes_share(Lanes *lanes, Diag *diag) {
+    const int each = lanes_threads(lanes->ticker.threads, lanes->count);
+    for (int i = 0; each > 1 && i < lanes->count; i++)
+        TRY(team_create(&lanes->lanes[i].team, each, diag));
+    lanes->ticker.used = lanes->count * each;
+    return STATUS_OK;
+}
+
+Team *lanes_team(const Lanes *lanes, int lane) {
+    return lanes->lanes[lane].team;
+}
+
 void lanes_destroy(Lanes *lanes) {
     if (!lanes) return;
-    for (int i = 0; i < lanes->count; i++) diag_destroy(lanes->lanes[i].diag);
+    for (int i = 0; i < lanes->count; i++) {
+        diag_destroy(lanes->lanes[i].diag);
+        team_destroy(lanes->lanes[i].team);
+    }
     free(lanes->lanes);
     free(lanes);
 }

@@ -10,6 +10,7 @@
 #ifndef COMPRESS_EXEC_RUN_LANES_H
 #define COMPRESS_EXEC_RUN_LANES_H
 
+#include "exec/run/team.h"
 #include "exec/run/ticker.h"
 #include "ir/batches.h"
 #include "ir/text.h"
@@ -19,6 +20,20 @@ typedef struct Lanes Lanes;
 /* As many lanes as threads, but no more than there are items at a time, and at least one.
  * `watch` may be NULL; it is asked and told by the calling thread alone. */
 Lanes *lanes_create(int64_t threads, int64_t items, const Watch *watch);
+
+/* Shares the threads there are evenly among the lanes: those beyond one for each work
+ * inside an item (lanes_team). Fails with STATUS_MEMORY when the system gives none. */
+Status lanes_share(Lanes *lanes, Diag *diag);
+
+/* The threads of a lane, for workspace_share; NULL = its own alone. */
+Team *lanes_team(const Lanes *lanes, int lane);
+
+/* Threads that each of so many lanes gets of so many: as many as all can have, from 1 to
+ * 64, which is the most parts that a call is cut into. */
+int lanes_threads(int64_t threads, int64_t lanes);
+
+/* Threads at work, of so many, where so many items are run at a time and lanes share. */
+int64_t lanes_used(int64_t threads, int64_t items);
 
 /* NULL is allowed. */
 void lanes_destroy(Lanes *lanes);

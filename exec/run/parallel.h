@@ -1,5 +1,5 @@
 /* Parallel: threads for loops, and how many there may be; those of generation, which
- * stay, are in exec/generate/team.h. */
+ * stay, are in exec/run/team.h. */
 #ifndef COMPRESS_EXEC_RUN_PARALLEL_H
 #define COMPRESS_EXEC_RUN_PARALLEL_H
 

@@ -8,6 +8,7 @@
 #include "exec/linalg/blas.h"
 #include "ir/random.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,7 @@ enum { BINDS = 64 };
 /* One call ready to run. */
 typedef struct BoundCall {
     void (*run)(const Call *call);
+    int64_t (*tiles)(const Call *call); /* NULL = it is not cut */
     Call call;
     const PlanNode *node;
     View *d_in;
@@ -43,6 +45,9 @@ typedef struct Bind {
 
 struct Workspace {
     Buf *buf;
+    Team *team;   /* borrowed; NULL = none */
+    Buf *scratch; /* of the team's threads but the first, one behind the other */
+    size_t each;  /* bytes of one */
     Bind binds[BINDS];
     int next;    /* the bind to replace next */
     int current; /* -1 = none */
@@ -69,6 +74,7 @@ void workspace_destroy(Workspace *workspace) {
     if (!workspace) return;
     for (int i = 0; i < BINDS; i++) bind_clear(&workspace->binds[i]);
     buf_release(workspace->buf);
+    buf_release(workspace->scratch);
     free(workspace);
 }
 
@@ -90,11 +96,9 @@ static char *room_data(const Bind *bind) {
 }
 
 /* A forward call, or what a backward call shares with it. */
-static void lay_call(Bind *bind, BoundCall *step, const PlanNode *node,
-                     void (*run)(const Call *), int scratch) {
+static void lay_call(Bind *bind, BoundCall *step, const PlanNode *node, int scratch) {
     View *in = ARENA_ARRAY(bind->arena, View, (size_t)node->in_count);
     step->node = node;
-    step->run = run;
     plan_call(&step->call, in, bind->plan, node);
     step->call.scratch = buffer_data(bind, scratch);
     for (int j = 0; j < node->in_count; j++) {
@@ -123,9 +127,18 @@ static void lay_gradient(Bind *bind, View *view, const PlanOperand *in) {
         view->data = buffer_data(bind, operand->gradient);
 }
 
+static void lay_forward(Bind *bind, const PlanNode *node) {
+    BoundCall *step = &bind->forward[bind->forward_count++];
+    lay_call(bind, step, node, node->forward_scratch);
+    step->run = node->kernel->forward;
+    step->tiles = node->kernel->forward_tiles;
+}
+
 static void lay_backward(Bind *bind, const PlanNode *node) {
     BoundCall *step = &bind->backward[bind->backward_count++];
-    lay_call(bind, step, node, node->kernel->backward, node->backward_scratch);
+    lay_call(bind, step, node, node->backward_scratch);
+    step->run = node->kernel->backward;
+    step->tiles = node->kernel->backward_tiles;
     step->d_in = ARENA_ARRAY(bind->arena, View, (size_t)node->in_count);
     step->call.d_in = step->d_in;
     for (int j = 0; j < node->in_count; j++)
@@ -147,14 +160,39 @@ static void bind_lay(Bind *bind, char *base) {
     bind->forward = ARENA_ARRAY(bind->arena, BoundCall, calls);
     bind->backward = ARENA_ARRAY(bind->arena, BoundCall, calls);
     bind->weights = ARENA_ARRAY(bind->arena, WeightView, operands);
-    for (int i = 0; i < plan->node_count; i++) {
-        const PlanNode *node = &plan->nodes[i];
-        if (node->forward >= 0)
-            lay_call(bind, &bind->forward[bind->forward_count++], node,
-                     node->kernel->forward, node->forward_scratch);
-    }
+    for (int i = 0; i < plan->node_count; i++)
+        if (plan->nodes[i].forward >= 0) lay_forward(bind, &plan->nodes[i]);
     for (int i = plan->node_count - 1; i >= 0; i--)
         if (plan->nodes[i].backward >= 0) lay_backward(bind, &plan->nodes[i]);
+}
+
+void workspace_share(Workspace *workspace, Team *team) {
+    workspace->team = team;
+}
+
+size_t workspace_share_bytes(const Plan *plan) {
+    size_t most = 0;
+    for (int i = 0; i < plan->node_count; i++) {
+        const PlanNode *node = &plan->nodes[i];
+        if (!node->kernel->forward_tiles && !node->kernel->backward_tiles) continue;
+        const int buffer = node->forward_scratch; /* backward's has as many bytes */
+        if (buffer >= 0 && plan->buffers[buffer].bytes > most)
+            most = plan->buffers[buffer].bytes;
+    }
+    return (most + PLAN_ALIGNMENT - 1) / PLAN_ALIGNMENT * PLAN_ALIGNMENT;
+}
+
+/* Scratch for the other threads of the team. */
+static Status bind_share(Workspace *workspace, const Plan *plan, Diag *diag) {
+    const size_t each = workspace->team ? workspace_share_bytes(plan) : 0;
+    if (each <= workspace->each) return STATUS_OK;
+    buf_release(workspace->scratch);
+    workspace->scratch = NULL;
+    workspace->each = 0;
+    TRY(buf_create(&workspace->scratch,
+                   each * (size_t)(team_threads(workspace->team) - 1), diag));
+    workspace->each = each;
+    return STATUS_OK;
 }
 
 Status workspace_bind(Workspace *workspace, const Plan *plan, const Params *params,
@@ -163,6 +201,7 @@ Status workspace_bind(Workspace *workspace, const Plan *plan, const Params *para
         return diag_fail(diag, STATUS_INTERNAL, LOC_NONE, NULL,
                          "plan and weights differ in precision");
     const size_t bytes = plan->bytes + params_room_bytes(params);
+    TRY(bind_share(workspace, plan, diag));
     if (!workspace->buf || buf_bytes(workspace->buf) < bytes) {
         buf_release(workspace->buf); /* first: both need not exist at once */
         workspace->buf = NULL;
@@ -289,6 +328,39 @@ static void give_gradients(const BoundCall *step, const RunMode *mode,
     }
 }
 
+/* Parts of a call that the threads of a team take one after the other. */
+typedef struct Parts {
+    const BoundCall *step;
+    const Workspace *workspace;
+    int64_t count;
+    atomic_llong next;
+} Parts;
+
+static void run_parts(void *self, int me) {
+    Parts *parts = self;
+    Call call = parts->step->call;
+    call.tiles = parts->count;
+    if (me > 0) {
+        const Workspace *w = parts->workspace;
+        call.scratch =
+            (char *)(uintptr_t)buf_data(w->scratch) + w->each * (size_t)(me - 1);
+    }
+    while ((call.tile = atomic_fetch_add(&parts->next, 1)) < parts->count)
+        parts->step->run(&call);
+}
+
+/* Whole where it is not cut; else by parts, also in a thread alone. */
+static void run_step(const Workspace *workspace, const BoundCall *step) {
+    Parts parts = {.step = step, .workspace = workspace};
+    parts.count = step->tiles ? step->tiles(&step->call) : 1;
+    if (parts.count < 2)
+        step->run(&step->call);
+    else if (workspace->team)
+        team_run(workspace->team, run_parts, &parts);
+    else
+        run_parts(&parts, 0);
+}
+
 void run_forward(Workspace *workspace, RunMode mode) {
     Bind *bind = &workspace->binds[workspace->current];
     for (int i = 0; i < bind->forward_count; i++) {
@@ -299,7 +371,7 @@ void run_forward(Workspace *workspace, RunMode mode) {
             continue;
         }
         set_mode(step, mode);
-        step->run(&step->call);
+        run_step(workspace, step);
     }
 }
 
@@ -337,6 +409,6 @@ void run_backward(Workspace *workspace, RunMode mode, double seed, void *gradien
             continue;
         }
         set_mode(step, mode);
-        step->run(&step->call);
+        run_step(workspace, step);
     }
 }

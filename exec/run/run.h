@@ -4,8 +4,9 @@
 
 #include "exec/plan/plan_cache.h"
 #include "exec/run/params.h"
+#include "exec/run/team.h"
 
-/* Workspace: one thread's memory for running plans. */
+/* Workspace: memory for running plans, one at a time. */
 typedef struct Workspace Workspace;
 
 /* Allocates a workspace large enough for `plan` (kept and reused; it grows when a larger
@@ -14,6 +15,14 @@ Status workspace_create(Workspace **out, Diag *diag);
 Status workspace_bind(Workspace *workspace, const Plan *plan, const Params *params,
                       Diag *diag);
 void workspace_destroy(Workspace *workspace);
+
+/* Lets the threads of a team (borrowed; NULL = the calling one alone) share the parts of
+ * calls that are cut (exec/ops/tiles.h), for which each has scratch of its own. Results
+ * are the same. Before anything is bound. */
+void workspace_share(Workspace *workspace, Team *team);
+
+/* Bytes of scratch that this takes for each thread but the first. */
+size_t workspace_share_bytes(const Plan *plan);
 
 /* Binds the plan of a cache for so many samples padded as `what` is. Fails as
  * plan_cache_get and workspace_bind do. */

@@ -172,7 +172,10 @@ const Plan *shards_plan(const Shards *shards) {
 /* ---- memory ---- */
 
 size_t shards_bytes(const Shards *shards, int64_t count) {
-    return plan_workspace_bytes(shards->largest) * (size_t)lanes_count(shards->lanes) +
+    const size_t lanes = (size_t)lanes_count(shards->lanes);
+    const int more = lanes_threads(shards->options.threads, (int64_t)lanes) - 1;
+    return plan_workspace_bytes(shards->largest) * lanes +
+           workspace_share_bytes(shards->largest) * lanes * (size_t)more +
            (size_t)shards->count * (size_t)count * sizeof(float) +
            coupling_bytes(shards->largest, shards->options.batch) +
            (shards->options.bf16 ? rounded_bytes(shards->largest) : 0);
@@ -195,6 +198,7 @@ Status shards_open(Shards *shards, Params *params, int64_t first, Diag *diag) {
     const int lanes = lanes_count(shards->lanes);
     const Plan *plan = shards->largest;
     shards->params = params;
+    TRY(lanes_share(shards->lanes, diag));
     if (shards->options.bf16) TRY(params_open_rounded(params, plan, diag));
     /* The losses whose rows are counted: the same nodes in all plans. */
     shards->id_count = plan->index_count;
@@ -211,6 +215,7 @@ Status shards_open(Shards *shards, Params *params, int64_t first, Diag *diag) {
         lane->rows = memory_alloc((size_t)shards->id_count + 1, sizeof *lane->rows);
         TRY(feed_open(&lane->feed, shards->options.data, shards->micro, diag));
         TRY(workspace_create(&lane->workspace, diag));
+        workspace_share(lane->workspace, lanes_team(shards->lanes, i));
         /* the largest plan first, so that the workspace is allocated once */
         TRY(workspace_bind(lane->workspace, plan, params, diag));
     }

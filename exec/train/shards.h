@@ -3,8 +3,8 @@
  * A mini-batch is cut into shards of whole samples, or whole groups (Batches.group). A
  * shard is run in order, one micro-batch after another, into its own gradient. Lanes only
  * choose who runs which shard, so bytes depend on the number of shards and the size of
- * micro-batches and never on the number of threads; more threads than shards have nothing
- * to do here.
+ * micro-batches and never on the number of threads. Threads beyond the shards share the
+ * work inside them (lanes_share), every shard as many.
  *
  * A loss with Op.count_rows is the mean over the W rows of the mini-batch that count, W
  * being counted before the first run. A micro-batch of n of the N samples divides its sum

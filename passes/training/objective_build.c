@@ -3,6 +3,7 @@
 #include "passes/training/objective.h"
 
 #include "exec/linalg/bf16.h"
+#include "exec/run/lanes.h"
 #include "exec/train/prior.h"
 #include "ir/rewrite.h"
 #include "passes/evaluate/development.h"
@@ -465,7 +466,7 @@ static void record_training(const Objective *o, const TrainOptions *options,
     /* not in the record: a model must not tell the threads it was made with */
     tree_put_int(ctx->arena, ctx->times, "threads", ctx->threads);
     tree_put_int(ctx->arena, ctx->times, "threads_used",
-                 report->shards < ctx->threads ? report->shards : ctx->threads);
+                 lanes_used(ctx->threads, report->shards));
 }
 
 /* What training does to weights: those that are trained become float32. */

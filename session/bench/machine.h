@@ -4,7 +4,7 @@
  * Products are those of the linear-algebra door (exec/linalg/blas.h), bf16's and int8's
  * our own; each thread makes one of its own, as shards do. Memory is read and written by
  * the loop that adds gradients, and by the kernels of sums and gelu on what a small
- * mini-batch has. Threads meet as in exec/generate/team.h. The disk's numbers are of a
+ * mini-batch has. Threads meet as in exec/run/team.h. The disk's numbers are of a
  * file that is written, made durable and renamed as models are, and then read anew with
  * its pages dropped from memory. In a job of several ranks all of them measure at the
  * same time, and then how fast they talk (session/bench/network.h). */

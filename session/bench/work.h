@@ -2,7 +2,7 @@
 #ifndef COMPRESS_SESSION_BENCH_WORK_H
 #define COMPRESS_SESSION_BENCH_WORK_H
 
-#include "exec/generate/team.h"
+#include "exec/run/team.h"
 #include "session/bench/machine.h"
 
 typedef struct Work Work;

@@ -43,6 +43,9 @@ typedef struct Result {
     double *out, *d_in[OPERANDS_MAX];
 } Result;
 
+/* Whether calls are cut into the parts that kernels say, and in which order they run. */
+typedef enum CutOrder { CUT_NOT, CUT_UP, CUT_DOWN } CutOrder;
+
 /* How to call. */
 typedef struct Mode {
     bool single; /* float, else double */
@@ -54,6 +57,8 @@ typedef struct Mode {
     unsigned skip;            /* operands whose gradient is not asked for */
     const double *const *old; /* accumulate onto these, NULL = overwrite */
     unsigned hide; /* operands (READS_) whose values are NaN or NULL in backward */
+    CutOrder cut;
+    int64_t *parts; /* [2]: receives how many forward and backward have; NULL = not */
 } Mode;
 
 static int64_t parse_dim(const char **at) {
@@ -238,15 +243,32 @@ static void hide_values(const Problem *p, const Mode *mode, Call *call, View *in
         memset(call->out.data, 0xff, (size_t)call->out.count * bytes);
 }
 
+/* Runs a call, or its parts with scratch of NaN each; returns their number. */
+static int64_t run_parts(const Mode *mode, void (*run)(const Call *),
+                         int64_t (*tiles)(const Call *), Call *call, size_t scratch) {
+    const int64_t count = mode->cut != CUT_NOT && tiles ? tiles(call) : 1;
+    if (count < 2) run(call);
+    for (int64_t i = 0; count > 1 && i < count; i++) {
+        memset(call->scratch, 0xff, scratch);
+        call->tiles = count;
+        call->tile = mode->cut == CUT_UP ? i : count - 1 - i;
+        run(call);
+    }
+    call->tiles = call->tile = 0;
+    return count;
+}
+
 static void run_backward_kernel(const Problem *p, const Mode *mode, const Kernel *kernel,
-                                Call *call, View *in, Result *result) {
+                                Call *call, size_t scratch, View *in, Result *result) {
     View d_in[OPERANDS_MAX];
     void *d_out = to_reals(p->weight, call->out.count, mode->single);
     make_gradients(p, mode, d_in, d_out);
     hide_values(p, mode, call, in);
     call->d_in = d_in;
     call->d_out = view_of(&p->out, d_out);
-    kernel->backward(call);
+    const int64_t parts =
+        run_parts(mode, kernel->backward, kernel->backward_tiles, call, scratch);
+    if (mode->parts) mode->parts[1] = parts;
     for (int i = 0; i < p->count; i++) {
         if (p->first[i] != i || !d_in[i].data) continue;
         result->d_in[i] = from_reals(d_in[i].data, d_in[i].count, mode->single);
@@ -255,8 +277,9 @@ static void run_backward_kernel(const Problem *p, const Mode *mode, const Kernel
     free(d_out);
 }
 
-/* Gives a call what its kernel asks for, as the planner does: without data. */
-static void make_work_areas(const Kernel *kernel, Call *call) {
+/* Gives a call what its kernel asks for, as the planner does: without data. Returns the
+ * bytes of scratch. */
+static size_t make_work_areas(const Kernel *kernel, Call *call) {
     View bare[OPERANDS_MAX];
     Call plan = *call;
     for (int i = 0; i < call->in_count; i++) {
@@ -265,7 +288,9 @@ static void make_work_areas(const Kernel *kernel, Call *call) {
     }
     plan.in = bare;
     call->aux = nan_bytes(kernel->aux_bytes ? kernel->aux_bytes(&plan) : 0);
-    call->scratch = nan_bytes(kernel->scratch_bytes ? kernel->scratch_bytes(&plan) : 0);
+    const size_t scratch = kernel->scratch_bytes ? kernel->scratch_bytes(&plan) : 0;
+    call->scratch = nan_bytes(scratch);
+    return scratch;
 }
 
 /* Calls forward and, if asked for, backward with d_out = p->weight. */
@@ -285,12 +310,14 @@ static inline Result execute(const Problem *p, Mode mode) {
                  .key = 12345,
                  .first = mode.first,
                  .training = mode.training};
-    make_work_areas(kernel, &call);
+    const size_t scratch = make_work_areas(kernel, &call);
     call.out.data = to_reals(NULL, call.out.count, mode.single);
     if (op->count_rows) call.rows = mode.rows > 0 ? mode.rows : op->count_rows(&call);
-    kernel->forward(&call);
+    const int64_t parts =
+        run_parts(&mode, kernel->forward, kernel->forward_tiles, &call, scratch);
+    if (mode.parts) mode.parts[0] = parts;
     Result result = {.out = from_reals(call.out.data, call.out.count, mode.single)};
-    if (mode.backward) run_backward_kernel(p, &mode, kernel, &call, in, &result);
+    if (mode.backward) run_backward_kernel(p, &mode, kernel, &call, scratch, in, &result);
     for (int i = 0; i < p->count; i++)
         if (p->first[i] == i) free(inputs[i]);
     free(call.out.data);

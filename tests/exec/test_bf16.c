@@ -98,10 +98,10 @@ static void test_products(void **state) {
             free(rows.data);
             free(columns.data);
         }
-        bf16_outer(m, n, k, turned, b, false, c, scratch);
+        bf16_outer(m, n, k, turned, m, b, false, c, scratch);
         check(&(Product){m, n, k, turned, b, 1, m, 1, n, NULL, c});
         memcpy(c, before, (size_t)(m * n) * sizeof *c);
-        bf16_outer(m, n, k, turned, b, true, c, scratch);
+        bf16_outer(m, n, k, turned, m, b, true, c, scratch);
         check(&(Product){m, n, k, turned, b, 1, m, 1, n, before, c});
         void *all[] = {a, turned, w, b, before, c, scratch};
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);

@@ -1,5 +1,5 @@
-/* Team: see exec/generate/team.h. */
-#include "exec/generate/team.h"
+/* Team: see exec/run/team.h. */
+#include "exec/run/team.h"
 
 #include "ir/arena.h"
 
@@ -125,6 +125,10 @@ Status team_create(Team **out, int threads, Diag *diag) {
     *out = team;
     for (int i = 1; i < threads; i++) TRY(start_worker(team, i, diag));
     return STATUS_OK;
+}
+
+int team_threads(const Team *team) {
+    return team->threads;
 }
 
 void team_destroy(Team *team) {

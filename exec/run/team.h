@@ -1,8 +1,8 @@
 /* Team: threads that stay, for work of microseconds between meetings.
  *
  * Waiting threads spin for a while, then yield the processor, then sleep. */
-#ifndef COMPRESS_EXEC_GENERATE_TEAM_H
-#define COMPRESS_EXEC_GENERATE_TEAM_H
+#ifndef COMPRESS_EXEC_RUN_TEAM_H
+#define COMPRESS_EXEC_RUN_TEAM_H
 
 #include "ir/status.h"
 
@@ -11,6 +11,9 @@ typedef struct Team Team;
 /* Starts threads - 1 threads that wait for team_run; with 1 there are none. Fails with
  * STATUS_MEMORY when the system gives no thread. */
 Status team_create(Team **out, int threads, Diag *diag);
+
+/* Threads that it has, the calling one included. */
+int team_threads(const Team *team);
 
 /* Ends the threads. NULL is allowed. */
 void team_destroy(Team *team);
