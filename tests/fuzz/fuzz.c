@@ -23,6 +23,11 @@ void fuzz_expect(int holds, const char *what) {
     abort();
 }
 
+void fuzz_told(Status status, const Diag *diag) {
+    fuzz_expect(diag_errors(diag) == (status != STATUS_OK) && diag_status(diag) == status,
+                "one error tells why the reader failed");
+}
+
 enum { PIECE = 1024 };
 
 void fuzz_checkpoint(const Checkpoint *checkpoint) {

@@ -4,7 +4,7 @@
  * used once, so that what it let through is met, too.
  *
  * With -DCOMPRESS_FUZZ=ON (clang; the preset `fuzz`) libFuzzer drives them: scripts/fuzz.
- * Otherwise replay.c gives them their seeds once, as a test. */
+ * Otherwise replay.c gives them their seeds, and what it makes of those, as a test. */
 #ifndef COMPRESS_TESTS_FUZZ_FUZZ_H
 #define COMPRESS_TESTS_FUZZ_FUZZ_H
 
@@ -28,6 +28,10 @@ void fuzz_remove(const FuzzPath *file);
 /* Aborts with a message unless `holds`: for what must be so of an input that was
  * accepted. */
 void fuzz_expect(int holds, const char *what);
+
+/* Aborts unless a reader that stops at the first fault told what its status says: nothing
+ * where it succeeded, one error of that status where it did not. */
+void fuzz_told(Status status, const Diag *diag);
 
 /* Reads every value of a checkpoint and finds every tensor by its name. */
 void fuzz_checkpoint(const Checkpoint *checkpoint);

@@ -32,7 +32,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     tree_put_string(arena, spec, "images", file.path);
     fuzz_expect(dataset_bind(&format, &options, arena, spec, "/", diag) == STATUS_OK,
                 "the entry binds");
-    if (dataset_open(&batches, format, options, LOC_NONE, diag) == STATUS_OK) {
+    const Status status = dataset_open(&batches, format, options, LOC_NONE, diag);
+    fuzz_told(status, diag);
+    if (status == STATUS_OK) {
         fetch_all(batches, diag);
         batches_destroy(batches);
     }

@@ -7,7 +7,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Diag *diag = diag_create();
     Checkpoint *checkpoint = NULL;
     fuzz_file(&file, ".pt", data, size);
-    if (pytorch_read(&checkpoint, file.path, diag) == STATUS_OK) {
+    const Status status = pytorch_read(&checkpoint, file.path, diag);
+    fuzz_told(status, diag);
+    if (status == STATUS_OK) {
         fuzz_checkpoint(checkpoint);
         checkpoint_destroy(checkpoint);
     }

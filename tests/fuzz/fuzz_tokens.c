@@ -12,7 +12,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const TaggedColumns columns = {.format = size > 0 && data[0] == '{' ? TAGGED_JSONL
                                                                         : TAGGED_CONLL};
     fuzz_file(&file, ".txt", data, size);
-    if (tagged_words_read(&words, file.path, &columns, LOC_NONE, diag) == STATUS_OK) {
+    const Status status = tagged_words_read(&words, file.path, &columns, LOC_NONE, diag);
+    fuzz_told(status, diag);
+    if (status == STATUS_OK) {
         size_t bytes = 0;
         fuzz_expect(words.sentences > 0 && words.first[0] == 0, "there are sentences");
         for (int64_t s = 0; s < words.sentences; s++) {
