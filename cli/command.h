@@ -44,6 +44,8 @@ typedef struct Flags {
     int annotate; /* Annotate */
     const char *annotate_file;
     bool check, force, finite;
+    bool untrusted;
+    StringList allow;
     bool help, version;
 } Flags;
 
@@ -91,6 +93,9 @@ const Command *command_list(void);
 /* Whether a flag is one of the command's own, and whether it is one of every command. */
 bool command_takes(const Command *command, const Flag *flag);
 bool flag_is_common(const Flag *flag);
+
+/* Whether a flag's name is one of these, joined by '|'. */
+bool flag_is_one_of(const Flag *flag, const char *names);
 
 /* Command by name, NULL when unknown. */
 const Command *command_find(const char *name);

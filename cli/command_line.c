@@ -254,6 +254,14 @@ static const Flag flags[] = {
      F_REAL(Flags, heartbeat, 0, 86400,
             "between two lines about a long step where there is no terminal; 30 if not "
             "given")},
+    {"untrusted", NULL,
+     F_BOOL(Flags, untrusted,
+            "the files are a stranger's: no other files, no network, no programs, and "
+            "limits of memory (docs/security.md)")},
+    {"allow", "PATH",
+     F_STRINGS(Flags, allow,
+               "a file or folder that may be read with --untrusted, too; may be given "
+               "several times")},
     {"quiet", NULL, F_BOOL(Flags, quiet, "no progress and no plan on stderr"), 'q'},
     {"help", NULL, F_BOOL(Flags, help, "print this help"), 'h'},
     {"version", NULL, F_BOOL(Flags, version, "print the version"), 'V'},
@@ -278,12 +286,16 @@ static bool names_hold(const char *names, const char *name, size_t length) {
     return false;
 }
 
+bool flag_is_one_of(const Flag *flag, const char *names) {
+    return names_hold(names, flag->name, strlen(flag->name));
+}
+
 bool command_takes(const Command *command, const Flag *flag) {
-    return names_hold(command->flags, flag->name, strlen(flag->name));
+    return flag_is_one_of(flag, command->flags);
 }
 
 bool flag_is_common(const Flag *flag) {
-    return names_hold(COMMON_FLAGS, flag->name, strlen(flag->name));
+    return flag_is_one_of(flag, COMMON_FLAGS);
 }
 
 static bool accepts(const Command *command, const Flag *flag) {

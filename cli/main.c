@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
+#include "cli/untrusted.h"
 #include "exec/linalg/products.h"
 #include "exec/processor.h"
 #include "exec/run/ranks.h"
@@ -19,6 +20,7 @@ static Status begin_command(Cli *cli, int argc, char **argv, Diag *diag) {
     TRY(cli_parse(cli, argc, argv, diag));
     if (cli->flags.help || cli->flags.version) return STATUS_OK;
     TRY(processor_fix((Processor)cli->flags.processor, diag));
+<<<<<<< HEAD
     return products_choose((Products)cli->flags.products, diag);
 }
 
@@ -54,6 +56,15 @@ static Status run_command(Cli *cli, int argc, char **argv, Diag *diag) {
         return cli->command->run(cli, diag);
     TRY(job_join(begun, diag));
     return told ? tell(cli) : run_joined(cli, diag);
+=======
+    TRY(products_choose((Products)cli->flags.products, diag));
+    if (cli->flags.untrusted) TRY(untrusted_confine(cli, argv, diag));
+    const Status status = cli->command->run(cli, diag);
+    if (cli->flags.untrusted && status == STATUS_IO)
+        diag_hint(diag, "with --untrusted only what the command line names is read and "
+                        "written: --allow PATH adds to it");
+    return status;
+>>>>>>> 1b8917f9 (--untrusted: commands on files of strangers read and write what the command line names, and reach no network, no programs and no other process)
 }
 
 /* Tells a CI service what was printed, where that is wanted. */
@@ -68,7 +79,7 @@ static Status tell_service(const Flags *flags, const Diag *told) {
 
 int main(int argc, char **argv) {
     processor_require();
-    threads_hold_library(argv);
+    threads_hold_in_limits(argv);
     Diag *diag = diag_create();
     Cli cli = {.arena = arena_create(), .flags = {.length_penalty = -1, .heartbeat = -1}};
     signals_install();

@@ -77,10 +77,15 @@ static Status map_buffers(int threads, Diag *diag) {
 #define LIBRARY_THREADS "OPENBLAS_NUM_THREADS"
 
 void threads_hold_library(char **arguments) {
+    const char *held = getenv(LIBRARY_THREADS);
+    if (held && strcmp(held, "1") == 0) return;
+    if (setenv(LIBRARY_THREADS, "1", 1) == 0) execv("/proc/self/exe", arguments);
+}
+
+void threads_hold_in_limits(char **arguments) {
     struct rlimit limit;
-    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
-    if (getenv(LIBRARY_THREADS) || setenv(LIBRARY_THREADS, "1", 1) != 0) return;
-    execv("/proc/self/exe", arguments); /* if it cannot be, all goes on as it is */
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        threads_hold_library(arguments);
 }
 
 Status threads_reserve(int threads, Diag *diag) {

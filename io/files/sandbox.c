@@ -1,16 +1,15 @@
 /* Sandbox: fork, limits, a filter of system calls, and one framed reply through a pipe.
- * The only file that includes seccomp.h. */
+ */
 #include "io/files/sandbox.h"
+#include "io/files/calls.h"
+#include "io/files/sanitized.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#if HAVE_SECCOMP
-#include <seccomp.h>
-#endif
 #include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -18,18 +17,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
 
 /* Precedes the reply in the pipe; a child that dies early never sends all of it. */
 typedef struct Frame {
@@ -45,46 +32,6 @@ typedef struct Shared {
 #define FRAME_MAGIC 0x53424f58u
 
 /* --- the child's side --- */
-
-/* Lets through what memory, locks, time and the reply need; everything else fails with
- * EPERM, which the library reports as it would a missing file. Returns false where there
- * is no such filter: an old kernel, an emulator of user programs, a build without
- * libseccomp. Sanitizers make system calls of their own and are left alone. */
-static bool calls_close(int reply) {
-#if HAVE_SECCOMP
-    static const int CALLS[] = {SCMP_SYS(brk),
-                                SCMP_SYS(mmap),
-                                SCMP_SYS(munmap),
-                                SCMP_SYS(mremap),
-                                SCMP_SYS(mprotect),
-                                SCMP_SYS(madvise),
-                                SCMP_SYS(futex),
-                                SCMP_SYS(getrandom),
-                                SCMP_SYS(clock_gettime),
-                                SCMP_SYS(gettimeofday),
-                                SCMP_SYS(rt_sigprocmask),
-                                SCMP_SYS(rt_sigreturn),
-                                SCMP_SYS(restart_syscall),
-                                SCMP_SYS(getpid),
-                                SCMP_SYS(gettid),
-                                SCMP_SYS(tgkill),
-                                SCMP_SYS(exit),
-                                SCMP_SYS(exit_group)};
-    if (SANITIZED) return false;
-    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
-    if (!filter) return false;
-    bool done = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(write), 1,
-                                 SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)reply)) == 0;
-    for (size_t i = 0; i < sizeof CALLS / sizeof *CALLS; i++)
-        done = done && seccomp_rule_add(filter, SCMP_ACT_ALLOW, CALLS[i], 0) == 0;
-    done = done && seccomp_load(filter) == 0;
-    seccomp_release(filter);
-    return done;
-#else
-    (void)reply;
-    return false;
-#endif
-}
 
 static void signals_reset(void) {
     struct sigaction action = {.sa_handler = SIG_DFL};
@@ -106,14 +53,20 @@ static void limit_set(int resource, rlim_t value) {
     setrlimit(resource, &limit);
 }
 
+/* /proc/self/statm of the process that opened it, whose children begin with the same
+ * address space; 0 = not open. */
+static int statm;
+
+void sandbox_prepare(void) {
+    if (statm == 0) statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+}
+
 /* Bytes of address space in use now, 0 when unknown. */
 static size_t address_space(void) {
-    unsigned long pages = 0;
-    FILE *file = fopen("/proc/self/statm", "re");
-    if (!file) return 0;
-    if (fscanf(file, "%lu", &pages) != 1) pages = 0;
-    fclose(file);
-    return pages * (size_t)sysconf(_SC_PAGESIZE);
+    char line[64] = "";
+    sandbox_prepare();
+    if (statm < 0 || pread(statm, line, sizeof line - 1, 0) <= 0) return 0;
+    return strtoul(line, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
 /* Whether so much address space is there, by taking it. */
@@ -150,12 +103,12 @@ static bool descriptors_close(int fd) {
 
 static void child_run(int fd, pid_t parent, Shared *shared, SandboxWork work, void *state,
                       const SandboxLimits *limits) {
+    const size_t used = address_space();
     signals_reset();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);
     if (limits->memory) shared->tight = !has_room(limits->memory);
     limit_set(RLIMIT_CORE, 0);
-    size_t used = address_space();
     if (!descriptors_close(fd)) _exit(1);
     fd = 3;
     /* AddressSanitizer reserves terabytes of address space. */
@@ -164,7 +117,7 @@ static void child_run(int fd, pid_t parent, Shared *shared, SandboxWork work, vo
     if (cpu) limit_set(RLIMIT_CPU, cpu);
     if (limits->wall_seconds) alarm((unsigned)limits->wall_seconds);
     prctl(PR_SET_DUMPABLE, 0);
-    if (limits->closed) calls_close(fd);
+    if (limits->closed) calls_keep_reply(fd);
     Text reply = {0};
     bool ok = work(state, &reply);
     Frame frame = {FRAME_MAGIC, ok, reply.length};

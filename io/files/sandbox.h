@@ -37,10 +37,14 @@ typedef bool (*SandboxWork)(void *state, Text *reply);
 /* Runs `work(state, reply)` in a child and waits for it. The child has default signal
  * handlers (terminal interrupts and SIGXFSZ are ignored), standard streams at /dev/null,
  * no core dumps, no descriptors but these and the one for the reply, and dies with its
- * parent. The reply's bytes are as hostile as the file
- * they were read from: check them. The caller frees `reply` in every case. */
+ * parent. The reply's bytes are as hostile as the file they were read from: check them.
+ * The caller frees `reply` in every case. */
 SandboxEnd sandbox_run(Text *reply, SandboxWork work, void *state,
                        const SandboxLimits *limits);
+
+/* Opens what the memory of later children is measured by, for a process that will not be
+ * able to open it; sandbox_run does it else. */
+void sandbox_prepare(void);
 
 /* Tells, right behind sandbox_run, of a child that was not started or ran out of memory:
  * STATUS_MEMORY, or STATUS_IO for other causes. `doing` is what it was to do: "read". Of

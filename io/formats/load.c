@@ -12,9 +12,18 @@
 #include "ir/verify.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* As reading it would find out, which more than the file's mode may forbid; errno says
+ * what. */
+static bool can_be_opened(const char *path) {
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0) close(fd);
+    return fd >= 0;
+}
 
 static Status not_a_model(const char *path, Diag *diag) {
     diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
@@ -58,7 +67,7 @@ Status model_load_with(Model **out, const char *path, const HfOptions *options,
                        const OpTable *ops, bool check, Diag *diag) {
     const ModelFormat *format = model_format_of(path);
     Model *model;
-    if (!format && access(path, R_OK) != 0)
+    if (!format && !can_be_opened(path))
         return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot open: %s",
                          strerror(errno));
     const bool changes = format && format->changes;

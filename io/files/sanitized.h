@@ -1,0 +1,18 @@
+/* SANITIZED: whether AddressSanitizer is built in, which reserves terabytes of address
+ * space, traces its own process and makes system calls of its own. */
+#ifndef COMPRESS_IO_FILES_SANITIZED_H
+#define COMPRESS_IO_FILES_SANITIZED_H
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+#endif
