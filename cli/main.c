@@ -20,8 +20,8 @@ static Status begin_command(Cli *cli, int argc, char **argv, Diag *diag) {
     TRY(cli_parse(cli, argc, argv, diag));
     if (cli->flags.help || cli->flags.version) return STATUS_OK;
     TRY(processor_fix((Processor)cli->flags.processor, diag));
-<<<<<<< HEAD
-    return products_choose((Products)cli->flags.products, diag);
+    TRY(products_choose((Products)cli->flags.products, diag));
+    return cli->flags.untrusted ? untrusted_confine(cli, argv, diag) : STATUS_OK;
 }
 
 /* Help or the version, told by rank 0. */
@@ -56,15 +56,6 @@ static Status run_command(Cli *cli, int argc, char **argv, Diag *diag) {
         return cli->command->run(cli, diag);
     TRY(job_join(begun, diag));
     return told ? tell(cli) : run_joined(cli, diag);
-=======
-    TRY(products_choose((Products)cli->flags.products, diag));
-    if (cli->flags.untrusted) TRY(untrusted_confine(cli, argv, diag));
-    const Status status = cli->command->run(cli, diag);
-    if (cli->flags.untrusted && status == STATUS_IO)
-        diag_hint(diag, "with --untrusted only what the command line names is read and "
-                        "written: --allow PATH adds to it");
-    return status;
->>>>>>> 1b8917f9 (--untrusted: commands on files of strangers read and write what the command line names, and reach no network, no programs and no other process)
 }
 
 /* Tells a CI service what was printed, where that is wanted. */
@@ -85,6 +76,9 @@ int main(int argc, char **argv) {
     signals_install();
     diag_on_warning(diag, progress_warn, NULL);
     Status status = run_command(&cli, argc, argv, diag);
+    if (cli.flags.untrusted && status == STATUS_IO)
+        diag_hint(diag, "with --untrusted only what the command line names is read and "
+                        "written: --allow PATH adds to it");
     if ((fflush(stdout) != 0 || ferror(stdout)) &&
         (status == STATUS_OK || status == STATUS_DIFFERENT))
         status = diag_fail(diag, STATUS_IO, LOC_NONE, NULL,

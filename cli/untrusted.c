@@ -75,10 +75,10 @@ static void add_arguments(Confinement *all, const Cli *cli) {
 }
 
 Status untrusted_confine(const Cli *cli, char **arguments, Diag *diag) {
-    if (ranks_count() > 1)
+    if (ranks_launched() > 1)
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
-                         "--untrusted: expected one process, found %d ranks",
-                         ranks_count());
+                         "--untrusted: expected one process, found %ld ranks",
+                         ranks_launched());
     if (!confine_can()) threads_hold_library(arguments);
     if (!confine_can())
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,

@@ -52,8 +52,8 @@ static long launched(const char *variable, long otherwise) {
 }
 
 /* Processes that the launcher has started: Open MPI's and PRRTE's, MPICH's and Slurm's
- * by PMI, any by PMIx, which gives the rank alone; 0 = there is no launcher. */
-static long launched_ranks(void) {
+ * by PMI, any by PMIx, which gives the rank alone. */
+long ranks_launched(void) {
     long count = launched("OMPI_COMM_WORLD_SIZE", 0);
     if (count == 0) count = launched("PMI_SIZE", 0);
     if (count == 0 && getenv("PMIX_RANK")) {
@@ -74,7 +74,7 @@ static Status refuse(long launched_count, const char *why, Diag *diag) {
 }
 
 Status ranks_open(Diag *diag) {
-    const long count = launched_ranks();
+    const long count = ranks_launched();
     if (job.joined || count == 0) return STATUS_OK;
     if (!mpi_built()) return count > 1 ? refuse(count, "MPI", diag) : STATUS_OK;
     TRY(mpi_open(&job.count, &job.number, diag));

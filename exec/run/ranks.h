@@ -36,6 +36,10 @@ Status ranks_open(Diag *diag);
  */
 void ranks_close(void);
 
+/* Processes that mpirun or the like has started with this one, also before ranks_open; 0
+ * = it was not. */
+long ranks_launched(void);
+
 /* Ends all ranks at once with an exit code, from anywhere but a signal handler. */
 _Noreturn void ranks_abort(int code);
 
