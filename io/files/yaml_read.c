@@ -260,14 +260,18 @@ static Status on_event(YamlReader *reader, const yaml_event_t *event) {
     }
 }
 
-/* Says what is likely where a line that cannot be read holds a variable. */
-static void hint_quotes(const YamlReader *reader, const char *text, size_t line) {
-    for (; line > 0 && text; line--) {
-        text = strchr(text, '\n');
-        text += text != NULL;
+/* Says what is likely where a line, counted from 0, that cannot be read holds a variable.
+ */
+static void hint_quotes(const YamlReader *reader, const char *text, size_t length,
+                        size_t line) {
+    const char *end = text + length;
+    for (; line > 0 && text < end; line--) {
+        const char *next = memchr(text, '\n', (size_t)(end - text));
+        text = next ? next + 1 : end;
     }
-    const char *found = text ? strstr(text, "${") : NULL;
-    if (reader->variables && found && found < text + strcspn(text, "\n"))
+    if (!reader->variables || text == end) return;
+    const char *over = memchr(text, '\n', (size_t)(end - text));
+    if (memmem(text, (size_t)((over ? over : end) - text), "${", 2))
         diag_hint(reader->diag, "in [...] and {...}, \"${NAME}\" stands in quotes");
 }
 
@@ -291,7 +295,7 @@ static Status parser_fault(YamlReader *reader, const yaml_parser_t *parser,
     const char *context = parser->context ? parser->context : "";
     diag_fail(reader->diag, STATUS_RECIPE, mark_loc(reader, parser->problem_mark), NULL,
               "invalid YAML: %s%s%s", problem, *context ? ", " : "", context);
-    hint_quotes(reader, text, parser->problem_mark.line);
+    hint_quotes(reader, text, length, parser->problem_mark.line);
     return STATUS_RECIPE;
 }
 

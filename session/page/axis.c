@@ -1,6 +1,7 @@
 /* Ranges, ticks and labels of axes: see axis.h. */
 #include "session/page/axis.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -104,9 +105,10 @@ static void make_linear(Axis *axis, AxisWish wish) {
 
 /* Ticks at powers of ten, every one or every few of them. */
 static void make_log(Axis *axis, AxisWish wish) {
-    const double room = wish.tight ? 0 : 0.04 * log10(axis->high / axis->low);
-    axis->low /= pow(10, room);
-    axis->high *= pow(10, room);
+    const double span = log10(axis->high) - log10(axis->low);
+    const double room = wish.tight ? 0 : 0.04 * span;
+    axis->low = fmax(axis->low / pow(10, room), DBL_TRUE_MIN);
+    axis->high = fmin(axis->high * pow(10, room), DBL_MAX);
     const double first = log10(axis->low), last = log10(axis->high);
     if (last - first < LOG_LINEAR) {
         add_ticks(axis, round_step(axis->high - axis->low, wish.ticks));
