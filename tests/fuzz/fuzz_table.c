@@ -9,7 +9,8 @@ static void read_cells(const Table *table) {
     const int columns = table_columns(table);
     fuzz_expect(table_rows(table) > 0 && columns > 0 && columns <= TABLE_COLUMNS_MAX,
                 "there are rows and columns");
-    for (int c = 0; c < columns; c++) { /* one whose name is empty has none to find it by */
+    for (int c = 0; c < columns;
+         c++) { /* one whose name is empty has none to find it by */
         const char *name = table_name(table, c);
         fuzz_expect(!name || !*name || table_find(table, name) == c,
                     "a column is found by its name");
