@@ -65,6 +65,18 @@ double plan_flops(const Plan *plan) {
     return plan->flops;
 }
 
+double plan_flops_again(const Plan *plan) {
+    return plan->flops_again;
+}
+
+int plan_late_value(const PlanNode *node) {
+    return node->value_again >= 0 ? node->value_again : node->value;
+}
+
+int plan_late_aux(const PlanNode *node) {
+    return node->aux_again >= 0 ? node->aux_again : node->aux;
+}
+
 int64_t plan_samples(const Plan *plan) {
     return plan->samples;
 }
@@ -95,9 +107,16 @@ static void print_node(Text *text, const Plan *plan, const PlanNode *node) {
     text_add(text, "\n");
 }
 
+static void print_again(Text *text, const Plan *plan, const PlanNode *node) {
+    text_add(text, "%8d %%%d %s again", node->again, node->node->id, node->op->name);
+    print_buffer(text, plan, "value", node->value_again);
+    print_buffer(text, plan, "aux", node->aux_again);
+    print_buffer(text, plan, "scratch", node->scratch_again);
+    text_add(text, "\n");
+}
+
 static void print_backward(Text *text, const Plan *plan, const PlanNode *node) {
     static const char *const HOW[] = {"", "=", "+=", "=+=", "shared"};
-    if (node->backward < 0) return;
     text_add(text, "%8d %%%d %s backward", node->backward, node->node->id,
              node->op->name);
     print_buffer(text, plan, "gradient", node->gradient);
@@ -122,6 +141,10 @@ void plan_print(Text *text, const Plan *plan) {
              plan->flops);
     text_add(text, "    time node             buffer offset+bytes (first..last time)\n");
     for (int i = 0; i < plan->node_count; i++) print_node(text, plan, &plan->nodes[i]);
-    for (int i = plan->node_count - 1; i >= 0; i--)
-        print_backward(text, plan, &plan->nodes[i]);
+    for (int time = plan->calls; time < plan->end; time++)
+        for (int i = 0; i < plan->node_count; i++) {
+            if (plan->nodes[i].again == time) print_again(text, plan, &plan->nodes[i]);
+            if (plan->nodes[i].backward == time)
+                print_backward(text, plan, &plan->nodes[i]);
+        }
 }

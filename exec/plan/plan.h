@@ -7,7 +7,9 @@
  * each thread runs one in a workspace of its own (exec/run/run.h).
  *
  * Time: forward call f happens at time f (0 .. calls - 1), its backward call at time
- * 2 * calls - 1 - f. `end` is later than every call. Lifetimes are closed intervals. */
+ * 2 * calls - 1 - f, or later where values are computed again before: see
+ * exec/plan/recompute.h. `end` is later than every call. Lifetimes are closed intervals.
+ */
 #ifndef COMPRESS_EXEC_PLAN_PLAN_H
 #define COMPRESS_EXEC_PLAN_PLAN_H
 
@@ -57,8 +59,10 @@ typedef struct PlanNode {
     PlanOperand *in; /* Node.in_count operands, at least the declared number */
     int in_count;
     int forward, backward; /* times of its calls; -1 = none */
+    int again;             /* time when it is computed once more; -1 = never */
     bool depends;          /* on something that wants a gradient */
     int value, aux, gradient, forward_scratch, backward_scratch; /* buffers, -1 = none */
+    int value_again, aux_again, scratch_again;                   /* where it is again */
     int64_t offset;      /* trainable param: place in the gradient array; else -1 */
     int64_t index_limit; /* integer input: values must lie below; 0 = not checked */
     bool index_skip;     /* or may be INDEX_SKIP */
@@ -81,7 +85,7 @@ typedef struct Plan {
     PlanBuffer *buffers;
     int buffer_count;
     size_t bytes;
-    double flops;
+    double flops, flops_again; /* of a forward run; of what is computed again */
 } Plan;
 
 /* Another reference; plan_destroy drops one. The first is the maker's. */
@@ -102,6 +106,11 @@ bool plan_is_param(const PlanNode *node);
 /* Fills `view` with the shape of a node's value, without data. */
 void plan_view(View *view, const PlanNode *node);
 
+/* The buffers that calls after the forward run read: of what is computed again the second
+ * ones. */
+int plan_late_value(const PlanNode *node);
+int plan_late_aux(const PlanNode *node);
+
 /* A forward call with shapes only. `in` has room for node->in_count views. */
 void plan_call(Call *call, View *in, const Plan *plan, const PlanNode *node);
 
@@ -115,6 +124,10 @@ size_t plan_workspace_bytes(const Plan *plan);
 /* FLOPs of one forward run over the planned nodes (one multiply-add = 2), for all N
  * samples. */
 double plan_flops(const Plan *plan);
+
+/* FLOPs of what is computed again before backward calls; 0 without PlanOptions.recompute.
+ */
+double plan_flops_again(const Plan *plan);
 
 /* Values of an integer input must lie in [0, result); 0 = they may be any. */
 int64_t plan_index_limit(const Plan *plan, const Node *input);

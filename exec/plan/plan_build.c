@@ -3,10 +3,12 @@
  *     collect_nodes     what the loss and the results depend on
  *     ask_ops           which sizes an op refuses, what integer inputs may hold
  *     plan_gradients    the backward calls, how each writes its operands' gradients
+ *     plan_recompute    what is computed again: exec/plan/recompute.c
  *     plan_memory       buffers, lifetimes, places: exec/plan/plan_memory.c */
 #include "exec/plan/plan_build.h"
 
 #include "exec/plan/plan_memory.h"
+#include "exec/plan/recompute.h"
 #include "exec/plan/weight_layout.h"
 
 #include <stdlib.h>
@@ -61,11 +63,15 @@ static Status collect_nodes(Plan *plan, const PlanOptions *options, const bool *
                           .offset = -1,
                           .forward = -1,
                           .backward = -1,
+                          .again = -1,
                           .value = -1,
                           .aux = -1,
                           .gradient = -1,
                           .forward_scratch = -1,
-                          .backward_scratch = -1};
+                          .backward_scratch = -1,
+                          .value_again = -1,
+                          .aux_again = -1,
+                          .scratch_again = -1};
         for (int i = 0; node->storage && i < graph->storage_count; i++)
             if (graph->storages[i] == node->storage) out->offset = offset[i];
         TRY(bind_node(out, options, diag));
@@ -233,6 +239,8 @@ static Status plan_fill(Plan *plan, const PlanOptions *options, bool share, Diag
     if (options->loss) {
         plan->loss = plan_find(plan, options->loss);
         TRY(plan_gradients(plan, options->input_gradients, share, diag));
+        if (options->recompute)
+            plan_recompute(plan, options->results, options->result_count);
     }
     return plan_memory(plan, options->results, options->result_count, diag);
 }

@@ -3,6 +3,8 @@
  * Lifetimes follow from who reads what: a value lives from its call to its last reader's,
  * which in training may be a backward call; a gradient from its first writer to the
  * backward call of its node; statistics from forward to backward; scratch for one call.
+ * What is computed again has buffers of its own for that, which its layer's backward
+ * calls read, and the first ones live for the forward run alone.
  *
  * Places are greedy best fit over lifetimes: buffers are placed one after the other, each
  * into the smallest gap between those that are alive at the same time. No order is the
@@ -10,13 +12,15 @@
  * the smaller workspace wins. */
 #include "exec/plan/plan_memory.h"
 
+#include "exec/plan/recompute.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- buffers ---- */
 
-/* At most value, aux, gradient and two scratch areas for a node. */
-enum { NODE_BUFFERS = 5 };
+/* At most two values, two aux, a gradient and three scratch areas for a node. */
+enum { NODE_BUFFERS = 8 };
 
 static int add_buffer(Plan *plan, BufferKind kind, int owner, size_t bytes, int first) {
     int id = plan->buffer_count++;
@@ -34,11 +38,18 @@ static size_t value_bytes(const Plan *plan, const PlanNode *node) {
     return (size_t)node->count * plan_element_bytes(plan, node);
 }
 
-/* Whether the backward kernel reads operand `i`; a variadic op's reads say all or none
- * of the operands past the last bit. */
-static bool reads_operand(const Op *op, int i) {
-    if (i < 31) return (op->reads >> i) & 1;
-    return (op->reads & READS_ALL_IN) == READS_ALL_IN;
+/* Lengthens the lives of what a node's calls read and write. */
+static void extend_values(Plan *plan, const PlanNode *node) {
+    if (node->backward >= 0 && (node->op->reads & READS_OUT))
+        extend(plan, plan_late_value(node), node->backward);
+    for (int j = 0; j < node->in_count; j++) {
+        if (node->in[j].node < 0) continue;
+        const PlanNode *operand = &plan->nodes[node->in[j].node];
+        extend(plan, operand->value, node->forward);
+        extend(plan, plan_late_value(operand), node->again);
+        if (node->backward >= 0 && plan_reads_operand(node->op, j))
+            extend(plan, plan_late_value(operand), node->backward);
+    }
 }
 
 static void add_values(Plan *plan) {
@@ -49,15 +60,10 @@ static void add_values(Plan *plan) {
         node->value = add_buffer(plan, BUFFER_VALUE, i, value_bytes(plan, node),
                                  input ? 0 : node->forward);
         if (input) extend(plan, node->value, plan->end);
-        if (node->backward >= 0 && (node->op->reads & READS_OUT))
-            extend(plan, node->value, node->backward);
-        for (int j = 0; j < node->in_count; j++) {
-            if (node->in[j].node < 0) continue;
-            int value = plan->nodes[node->in[j].node].value;
-            extend(plan, value, node->forward);
-            if (node->backward >= 0 && reads_operand(node->op, j))
-                extend(plan, value, node->backward);
-        }
+        if (node->again >= 0)
+            node->value_again =
+                add_buffer(plan, BUFFER_VALUE, i, value_bytes(plan, node), node->again);
+        extend_values(plan, node);
     }
 }
 
@@ -74,8 +80,15 @@ static void add_work_areas(Plan *plan) {
         size_t aux = kernel->aux_bytes ? kernel->aux_bytes(&call) : 0;
         size_t scratch = kernel->scratch_bytes ? kernel->scratch_bytes(&call) : 0;
         if (aux > 0) node->aux = add_buffer(plan, BUFFER_AUX, i, aux, node->forward);
-        extend(plan, node->aux, node->backward);
+        if (aux > 0 && node->again >= 0)
+            node->aux_again = add_buffer(plan, BUFFER_AUX, i, aux, node->again);
+        extend(plan, plan_late_aux(node), node->backward);
+        if (node->again >= 0 && node->op->flops)
+            plan->flops_again += node->op->flops(&call);
         if (scratch == 0) continue;
+        if (node->again >= 0)
+            node->scratch_again =
+                add_buffer(plan, BUFFER_SCRATCH, i, scratch, node->again);
         node->forward_scratch =
             add_buffer(plan, BUFFER_SCRATCH, i, scratch, node->forward);
         if (node->backward >= 0)

@@ -84,10 +84,11 @@ static void *buffer_data(const Bind *bind, int buffer) {
     return buffer < 0 ? NULL : bind->base + bind->plan->buffers[buffer].offset;
 }
 
-static void *value_data(const Bind *bind, const PlanNode *node) {
+/* What a call reads of a node, or writes; `late` ones come after the forward run. */
+static void *value_data(const Bind *bind, const PlanNode *node, bool late) {
     if (plan_is_param(node))
         return (void *)(uintptr_t)params_data(bind->params, node->node->storage);
-    return buffer_data(bind, node->value);
+    return buffer_data(bind, late ? plan_late_value(node) : node->value);
 }
 
 /* Behind all that the plan lays out. */
@@ -96,7 +97,8 @@ static char *room_data(const Bind *bind) {
 }
 
 /* A forward call, or what a backward call shares with it. */
-static void lay_call(Bind *bind, BoundCall *step, const PlanNode *node, int scratch) {
+static void lay_call(Bind *bind, BoundCall *step, const PlanNode *node, int scratch,
+                     bool late) {
     View *in = ARENA_ARRAY(bind->arena, View, (size_t)node->in_count);
     step->node = node;
     plan_call(&step->call, in, bind->plan, node);
@@ -104,14 +106,14 @@ static void lay_call(Bind *bind, BoundCall *step, const PlanNode *node, int scra
     for (int j = 0; j < node->in_count; j++) {
         if (node->in[j].node < 0) continue;
         const PlanNode *operand = &bind->plan->nodes[node->in[j].node];
-        in[j].data = value_data(bind, operand);
+        in[j].data = value_data(bind, operand, late);
         in[j].packed = params_packed(bind->params, node->node, j);
         if (in[j].packed && !in[j].packed->data) step->call.scratch = room_data(bind);
         in[j].onednn = params_onednn(bind->params, node->node, j);
         in[j].rounded = params_rounded(bind->params, operand->node->storage);
     }
-    step->call.out.data = value_data(bind, node);
-    step->call.aux = buffer_data(bind, node->aux);
+    step->call.out.data = value_data(bind, node, late);
+    step->call.aux = buffer_data(bind, late ? plan_late_aux(node) : node->aux);
 }
 
 /* Gradient of one operand; that of weights is set at run time. */
@@ -127,16 +129,16 @@ static void lay_gradient(Bind *bind, View *view, const PlanOperand *in) {
         view->data = buffer_data(bind, operand->gradient);
 }
 
-static void lay_forward(Bind *bind, const PlanNode *node) {
-    BoundCall *step = &bind->forward[bind->forward_count++];
-    lay_call(bind, step, node, node->forward_scratch);
+static void lay_forward(Bind *bind, BoundCall *step, const PlanNode *node, int scratch,
+                        bool late) {
+    lay_call(bind, step, node, scratch, late);
     step->run = node->kernel->forward;
     step->tiles = node->kernel->forward_tiles;
 }
 
 static void lay_backward(Bind *bind, const PlanNode *node) {
     BoundCall *step = &bind->backward[bind->backward_count++];
-    lay_call(bind, step, node, node->backward_scratch);
+    lay_call(bind, step, node, node->backward_scratch, true);
     step->run = node->kernel->backward;
     step->tiles = node->kernel->backward_tiles;
     step->d_in = ARENA_ARRAY(bind->arena, View, (size_t)node->in_count);
@@ -145,6 +147,26 @@ static void lay_backward(Bind *bind, const PlanNode *node) {
         lay_gradient(bind, &step->d_in[j], &node->in[j]);
     plan_view(&step->call.d_out, node);
     step->call.d_out.data = buffer_data(bind, node->gradient);
+}
+
+/* The calls after the forward run, in their order. */
+static void lay_late(Bind *bind) {
+    const Plan *plan = bind->plan;
+    const int count = plan->end - plan->calls;
+    const PlanNode **at = ARENA_ARRAY(bind->arena, const PlanNode *, (size_t)count);
+    for (int i = 0; i < plan->node_count && count > 0; i++) {
+        const PlanNode *node = &plan->nodes[i];
+        if (node->again >= 0) at[node->again - plan->calls] = node;
+        if (node->backward >= 0) at[node->backward - plan->calls] = node;
+    }
+    for (int i = 0; i < count; i++) {
+        const PlanNode *node = at[i];
+        if (node && node->again == plan->calls + i)
+            lay_forward(bind, &bind->backward[bind->backward_count++], node,
+                        node->scratch_again, true);
+        else if (node)
+            lay_backward(bind, node);
+    }
 }
 
 static void bind_lay(Bind *bind, char *base) {
@@ -158,12 +180,13 @@ static void bind_lay(Bind *bind, char *base) {
     for (int i = 0; i < plan->node_count; i++)
         operands += (size_t)plan->nodes[i].in_count;
     bind->forward = ARENA_ARRAY(bind->arena, BoundCall, calls);
-    bind->backward = ARENA_ARRAY(bind->arena, BoundCall, calls);
+    bind->backward = ARENA_ARRAY(bind->arena, BoundCall, (size_t)plan->end - calls);
     bind->weights = ARENA_ARRAY(bind->arena, WeightView, operands);
     for (int i = 0; i < plan->node_count; i++)
-        if (plan->nodes[i].forward >= 0) lay_forward(bind, &plan->nodes[i]);
-    for (int i = plan->node_count - 1; i >= 0; i--)
-        if (plan->nodes[i].backward >= 0) lay_backward(bind, &plan->nodes[i]);
+        if (plan->nodes[i].forward >= 0)
+            lay_forward(bind, &bind->forward[bind->forward_count++], &plan->nodes[i],
+                        plan->nodes[i].forward_scratch, false);
+    lay_late(bind);
 }
 
 void workspace_share(Workspace *workspace, Team *team) {
@@ -266,7 +289,7 @@ const PlanNode *workspace_input_node(const Workspace *workspace, const char *nam
 const void *workspace_value(const Workspace *workspace, const Node *node) {
     const Bind *bind = current(workspace);
     int i = bind ? plan_find(bind->plan, node) : -1;
-    return i < 0 ? NULL : value_data(bind, &bind->plan->nodes[i]);
+    return i < 0 ? NULL : value_data(bind, &bind->plan->nodes[i], false);
 }
 
 size_t workspace_value_bytes(const Workspace *workspace, const Node *node) {
@@ -361,18 +384,23 @@ static void run_step(const Workspace *workspace, const BoundCall *step) {
         run_parts(&parts, 0);
 }
 
-void run_forward(Workspace *workspace, RunMode mode) {
-    Bind *bind = &workspace->binds[workspace->current];
-    for (int i = 0; i < bind->forward_count; i++) {
-        BoundCall *step = &bind->forward[i];
-        const CoupledValue *whole = coupled_value(step, &mode);
-        if (whole) {
-            *(float *)step->call.out.data = whole->value;
-            continue;
-        }
-        set_mode(step, mode);
+/* A forward or backward call. */
+static void run_call(const Workspace *workspace, BoundCall *step, const RunMode *mode) {
+    const CoupledValue *whole = coupled_value(step, mode);
+    if (whole && step->d_in) {
+        give_gradients(step, mode, whole);
+    } else if (whole) {
+        *(float *)step->call.out.data = whole->value;
+    } else {
+        set_mode(step, *mode);
         run_step(workspace, step);
     }
+}
+
+void run_forward(Workspace *workspace, RunMode mode) {
+    Bind *bind = &workspace->binds[workspace->current];
+    for (int i = 0; i < bind->forward_count; i++)
+        run_call(workspace, &bind->forward[i], &mode);
 }
 
 static void point_weights(Bind *bind, void *gradients) {
@@ -400,15 +428,9 @@ void run_backward(Workspace *workspace, RunMode mode, double seed, void *gradien
         *(float *)d_loss = (float)seed;
     for (int i = 0; i < bind->backward_count; i++) {
         BoundCall *step = &bind->backward[i];
-        for (int j = 0; j < step->node->in_count; j++)
+        for (int j = 0; step->d_in && j < step->node->in_count; j++)
             if (step->node->in[j].write == GRADIENT_CLEAR_ADD)
                 memset(step->d_in[j].data, 0, (size_t)step->d_in[j].count * size);
-        const CoupledValue *whole = coupled_value(step, &mode);
-        if (whole) {
-            give_gradients(step, &mode, whole);
-            continue;
-        }
-        set_mode(step, mode);
-        run_step(workspace, step);
+        run_call(workspace, step, &mode);
     }
 }

@@ -132,6 +132,7 @@ static Status shards_plan_all(Shards *shards, Diag *diag) {
     const ShardsOptions *o = &shards->options;
     PlanOptions options = {.precision = PRECISION_F32,
                            .bf16 = o->bf16,
+                           .recompute = o->recompute,
                            .loss = o->loss,
                            .results = o->parts,
                            .result_count = o->part_count};

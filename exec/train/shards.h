@@ -34,6 +34,7 @@ typedef struct ShardsOptions {
     int64_t micro_batch;        /* samples; 0 = chosen from the shape */
     int threads;
     bool bf16;          /* PlanOptions.bf16 */
+    bool recompute;     /* PlanOptions.recompute */
     const Watch *watch; /* may be NULL */
 } ShardsOptions;
 

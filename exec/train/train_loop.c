@@ -401,7 +401,8 @@ static Trainer trainer_of(Graph *graph, Node *loss, const TrainOptions *options,
                              .shards = options->shards,
                              .micro_batch = options->micro_batch,
                              .threads = threads > 1 ? threads : 1,
-                             .bf16 = options->precision == TRAIN_BF16}};
+                             .bf16 = options->precision == TRAIN_BF16,
+                             .recompute = options->recompute == RECOMPUTE_LAYERS}};
 }
 
 /* A mini-batch and its parts hold whole groups. */

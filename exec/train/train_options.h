@@ -43,6 +43,9 @@ typedef struct TrainMeasure {
 #define TRAIN_PRECISION_NAMES "f32|bf16"
 enum { TRAIN_F32, TRAIN_BF16 };
 
+#define RECOMPUTE_NAMES "none|layers"
+enum { RECOMPUTE_NONE, RECOMPUTE_LAYERS };
+
 #define KEEP_NAMES "last|best"
 enum { KEEP_LAST, KEEP_BEST };
 
@@ -58,6 +61,7 @@ typedef struct TrainOptions {
     int64_t shards;      /* see above */
     int64_t micro_batch; /* samples per run; 0 = chosen from the shape */
     int precision;       /* index into TRAIN_PRECISION_NAMES; see TRAIN_PRECISION_FIELD */
+    int recompute;       /* index into RECOMPUTE_NAMES; see TRAIN_MEMORY_FIELDS */
     int optimizer;       /* index into OPTIMIZER_NAMES */
     double lr;           /* peak learning rate */
     double beta1, beta2, eps; /* AdamW (Loshchilov and Hutter) */
@@ -171,6 +175,12 @@ extern const TrainOptions train_defaults;
     F_CHOICE(TrainOptions, precision, TRAIN_PRECISION_NAMES,                             \
              "what products of linears multiply, forward and backward: floats, or "      \
              "numbers rounded to bfloat16, with sums and weights in float")
+
+/* For passes whose training may take more time and less memory, beside TRAIN_FIELDS. */
+#define TRAIN_MEMORY_FIELDS                                                              \
+    F_CHOICE(TrainOptions, recompute, RECOMPUTE_NAMES,                                   \
+             "layers: keep what crosses layers alone, and compute what is in a layer "   \
+             "again before its backward run; the same bytes in less memory")
 
 /* For passes that build an objective, beside TRAIN_FIELDS. */
 #define LOW_RANK_FIELDS                                                                  \

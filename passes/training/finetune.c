@@ -48,6 +48,7 @@ static const Field fields[] = {
     PRIOR_FIELDS,
     TRAIN_FIELDS,
     TRAIN_PRECISION_FIELD,
+    TRAIN_MEMORY_FIELDS,
     LOW_RANK_FIELDS,
     F_END,
 };
