@@ -66,10 +66,10 @@ double workspace_count_rows(const Workspace *workspace, const Node *node);
 /* Runs all forward calls. Inputs must have been filled. */
 void run_forward(Workspace *workspace, RunMode mode);
 
-/* Runs all backward calls after run_forward with the same mode, and what is computed again
- * before them. The loss's gradient is
- * `seed`; gradients of trainable weights are added to `gradients` (REAL of the plan's
- * precision, params_gradient_count elements, zeroed by the caller at the step's start).
+/* Runs all backward calls after run_forward with the same mode, and what is computed
+ * again before them. The loss's gradient is `seed`; gradients of trainable weights are
+ * added to `gradients` (REAL of the plan's precision, params_gradient_count elements,
+ * zeroed by the caller at the step's start).
  */
 void run_backward(Workspace *workspace, RunMode mode, double seed, void *gradients);
 
