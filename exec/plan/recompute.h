@@ -6,10 +6,10 @@
  * A layer is what ir/graph.h calls one (Node.stack, Node.layer); a node of no layer
  * belongs to that of its readers where they are all of one, as embeddings do to the first
  * layer. A value is kept where a result is asked of it, where a backward call outside of
- * its layer reads it, or a call outside that is made again. All of the last layer is kept,
- * too: its backward calls come first. What else a layer's backward calls need is computed
- * again, in the order and with the random keys of the forward run, so that every byte of
- * the gradients is what it would have been. */
+ * its layer reads it, or a call outside that is made again. All of the last layer is
+ * kept, too: its backward calls come first. What else a layer's backward calls need is
+ * computed again, in the order and with the random keys of the forward run, so that every
+ * byte of the gradients is what it would have been. */
 #ifndef COMPRESS_EXEC_PLAN_RECOMPUTE_H
 #define COMPRESS_EXEC_PLAN_RECOMPUTE_H
 
