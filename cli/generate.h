@@ -5,7 +5,7 @@
 
 #include "cli/command.h"
 #include "exec/generate/sample.h"
-#include "io/tokenizers/tokenizer.h"
+#include "session/prompt.h"
 
 enum { GENERATE_TOKENS = 128 }; /* unless --max-tokens says otherwise */
 
@@ -20,22 +20,6 @@ Status generate_samples(const Cli *cli, const Model *model, Diag *diag);
  * where there is none, and as tokenizer_read. */
 Status generate_tokenizer(Tokenizer **out, const Cli *cli, const Model *model,
                           Diag *diag);
-
-/* A prompt as tokens, in the arena, after the token that begins a text where the
- * vocabulary has one. Fails with STATUS_USAGE when that leaves none, and as
- * tokenizer_encode_plain at `at`. */
-Status generate_prompt(int32_t **tokens, int64_t *count, Arena *arena,
-                       const Tokenizer *tokenizer, TextSpan prompt, Loc at, Diag *diag);
-
-/* Checks that the model's tables of positions hold a prompt of so many tokens and `made`
- * that are made. Fails with STATUS_MODEL. */
-Status generate_check_positions(const Model *model, int64_t count, int64_t made,
-                                Diag *diag);
-
-/* Checks that the model's logits, over `vocabulary` tokens, hold the tokenizer's, and
- * warns where its own vocabulary differs. Fails with STATUS_MODEL. */
-Status generate_check_vocabulary(const Model *model, int64_t vocabulary,
-                                 const Tokenizer *tokenizer, Diag *diag);
 
 /* Tokens that end a text: the vocabulary's end, and its beginning where --stop names it
  * ("<s>"); -1 where there is none. */

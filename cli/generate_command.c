@@ -1,7 +1,6 @@
 /* compress generate: text from a language model, token by token, or a translation. The
  * text alone goes to standard output. */
 #include "cli/generate.h"
-#include "cli/made_text.h"
 #include "cli/signals.h"
 #include "exec/generate/decode.h"
 #include "exec/generate/translate.h"
@@ -13,6 +12,7 @@
 #include "io/formats/load.h"
 #include "io/formats/model_vocabulary.h"
 #include "io/tokenizers/tokenizer.h"
+#include "session/made_text.h"
 #include "session/session.h"
 
 #include <string.h>
@@ -39,22 +39,6 @@ typedef struct Generation {
 
 /* ---- what both forms share ---- */
 
-Status generate_prompt(int32_t **tokens, int64_t *count, Arena *arena,
-                       const Tokenizer *tokenizer, TextSpan prompt, Loc at, Diag *diag) {
-    Encoding encoding = {0};
-    const Status status = tokenizer_encode_plain(tokenizer, &encoding, prompt, at, diag);
-    const int32_t bos = tokenizer_specials(tokenizer)->bos;
-    *count = 0;
-    *tokens = ARENA_ARRAY(arena, int32_t, encoding.length + 1);
-    if (bos >= 0) (*tokens)[(*count)++] = bos;
-    for (size_t i = 0; i < encoding.length; i++) (*tokens)[(*count)++] = encoding.ids[i];
-    encoding_free(&encoding);
-    if (status != STATUS_OK || *count > 0) return status;
-    return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
-                     "expected --prompt TEXT: the vocabulary has no token that begins a "
-                     "text");
-}
-
 Status generate_tokenizer(Tokenizer **out, const Cli *cli, const Model *model,
                           Diag *diag) {
     const char *path = cli->flags.tokenizer, *name = cli->args[0];
@@ -63,40 +47,6 @@ Status generate_tokenizer(Tokenizer **out, const Cli *cli, const Model *model,
     if (tokenizer_of_model(model)) return tokenizer_read_model(out, model, name, diag);
     return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
                      "expected --tokenizer PATH: %s has no tokenizer", name);
-}
-
-Status generate_check_positions(const Model *model, int64_t count, int64_t made,
-                                Diag *diag) {
-    /* The model's smallest table of positions decides. */
-    int64_t most = INT64_MAX;
-    for (const Node *node = model->graph->first; node; node = node->next) {
-        if (!node_is(node, &op_add_position)) continue;
-        const AddPositionAttrs *attrs = node->attrs;
-        const int64_t rows = node->in[1]->type.dim[0] - attrs->offset;
-        if (rows < most) most = rows;
-    }
-    if (count + made <= most) return STATUS_OK;
-    Status status = diag_fail(
-        diag, STATUS_MODEL, LOC_NONE, NULL,
-        "--max-tokens: expected at most %lld positions, the model's table, found "
-        "a prompt of %lld tokens and %lld to make",
-        (long long)most, (long long)count, (long long)made);
-    if (count < most)
-        diag_hint(diag, "--max-tokens %lld", (long long)(most - count));
-    else
-        diag_hint(diag, "take a shorter prompt");
-    return status;
-}
-
-Status generate_check_vocabulary(const Model *model, int64_t vocabulary,
-                                 const Tokenizer *tokenizer, Diag *diag) {
-    if (vocabulary >= tokenizer_size(tokenizer))
-        return vocabulary_check(model, "the model",
-                                vocabulary_of(tokenizer, model->arena), "--tokenizer",
-                                LOC_NONE, diag);
-    return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
-                     "expected a tokenizer of at most the model's %lld tokens, found %d",
-                     (long long)vocabulary, (int)tokenizer_size(tokenizer));
 }
 
 void generate_ends(int32_t ends[2], const Flags *flags, const Tokenizer *tokenizer) {
@@ -123,17 +73,17 @@ static Status open_decoder(Generation *g, Diag *diag) {
     const Flags *flags = &g->cli->flags;
     const char *prompt = flags->prompt ? flags->prompt : "";
     TRY(generate_tokenizer(&g->tokenizer, g->cli, g->model, diag));
-    TRY(generate_prompt(&g->tokens, &g->token_count, g->cli->arena, g->tokenizer,
-                        (TextSpan){prompt, strlen(prompt)}, LOC_FILE("--prompt"), diag));
-    TRY(generate_check_positions(g->model, g->token_count, g->most, diag));
+    TRY(prompt_tokens(&g->tokens, &g->token_count, g->cli->arena, g->tokenizer,
+                      (TextSpan){prompt, strlen(prompt)}, LOC_FILE("--prompt"), diag));
+    TRY(prompt_check_positions(g->model, g->token_count, g->most, diag));
     const DecodeOptions options = {.capacity = g->token_count + g->most,
                                    .threads = threads_choose(flags->threads),
                                    .weights = flags->bf16 ? STEP_BF16 : STEP_F32};
     blas_init();
     TRY(threads_reserve(options.threads, diag));
     TRY(decoder_create(&g->decoder, g->model->graph, &options, diag));
-    return generate_check_vocabulary(g->model, decoder_vocabulary(g->decoder),
-                                     g->tokenizer, diag);
+    return prompt_check_vocabulary(g->model, decoder_vocabulary(g->decoder), g->tokenizer,
+                                   diag);
 }
 
 /* Prints what has become certain of the text. */

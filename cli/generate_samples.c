@@ -1,7 +1,6 @@
 /* compress generate --count, --prompts, --output: many texts, some of them side by side.
  * They are written in order, each when it and all before it are made. */
 #include "cli/generate.h"
-#include "cli/made_text.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "exec/generate/samples.h"
@@ -10,6 +9,7 @@
 #include "exec/run/ticker.h"
 #include "io/files/file.h"
 #include "io/files/json.h"
+#include "session/made_text.h"
 #include "session/output_files.h"
 #include "session/session.h"
 
@@ -121,8 +121,8 @@ static Status open_prompts(Batch *b, Diag *diag) {
     for (int64_t i = 0; i < b->count; i++) {
         int32_t *tokens;
         SamplePrompt *prompt = &b->prompts[i];
-        TRY(generate_prompt(&tokens, &prompt->count, arena, b->tokenizer,
-                            b->texts[i].text, b->texts[i].at, diag));
+        TRY(prompt_tokens(&tokens, &prompt->count, arena, b->tokenizer, b->texts[i].text,
+                          b->texts[i].at, diag));
         prompt->tokens = tokens;
         if (prompt->count > b->longest) b->longest = prompt->count;
     }
@@ -292,7 +292,7 @@ static Status open_sequences(Batch *b, Diag *diag) {
                                       .slots = samples_slots(&b->options),
                                       .threads = threads_choose(flags->threads),
                                       .weights = flags->bf16 ? STEP_BF16 : STEP_F32};
-    TRY(generate_check_positions(b->model, b->longest, b->options.most, diag));
+    TRY(prompt_check_positions(b->model, b->longest, b->options.most, diag));
     blas_init();
     TRY(threads_reserve(options.threads, diag));
     const Status status =
@@ -300,8 +300,8 @@ static Status open_sequences(Batch *b, Diag *diag) {
     if (status == STATUS_MEMORY)
         diag_hint(diag, "states take less with a smaller --batch or --max-tokens");
     if (status != STATUS_OK) return status;
-    return generate_check_vocabulary(b->model, sequences_vocabulary(b->sequences),
-                                     b->tokenizer, diag);
+    return prompt_check_vocabulary(b->model, sequences_vocabulary(b->sequences),
+                                   b->tokenizer, diag);
 }
 
 /* Checks that texts can be written to `path`, and that nothing is lost by it. */

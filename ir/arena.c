@@ -1,6 +1,8 @@
 /* Arena: chunks of zeroed memory in a list, freed together. */
 #include "ir/arena.h"
 
+#include "ir/memory_failure.h"
+
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,9 +38,21 @@ struct Arena {
     size_t chunk_bytes;
 };
 
+/* The process's, as memory is. */
+static void (*failure_handler)(void *self);
+static void *failure_self;
+
+void memory_on_failure(void (*handler)(void *self), void *self) {
+    failure_self = self;
+    failure_handler = handler;
+}
+
 static void fail_memory(void) __attribute__((noreturn));
 static void fail_memory(void) {
-    fputs("error: out of memory\n", stderr);
+    if (failure_handler)
+        failure_handler(failure_self);
+    else
+        fputs("error: out of memory\n", stderr);
     exit(EXIT_OF_MEMORY);
 }
 

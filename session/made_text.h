@@ -1,6 +1,6 @@
 /* Made text: what the tokens of a language model say, until one of several stops. */
-#ifndef COMPRESS_CLI_MADE_TEXT_H
-#define COMPRESS_CLI_MADE_TEXT_H
+#ifndef COMPRESS_SESSION_MADE_TEXT_H
+#define COMPRESS_SESSION_MADE_TEXT_H
 
 #include "io/tokenizers/tokenizer.h"
 #include "ir/field.h"
@@ -11,7 +11,7 @@ typedef struct MadeText {
     size_t certain; /* bytes of it that no stop can take back any more */
     bool stopped;
 
-    /* private to cli/made_text.c */
+    /* private to session/made_text.c */
     Detokenizer text;
     const StringList *stops;
 } MadeText;

@@ -1,5 +1,5 @@
-/* Gathering what `compress inspect` prints, and the same as a tree for --json. */
-#include "cli/inspect.h"
+/* Gathering what is told of a model, and the same as a tree. */
+#include "session/inspection.h"
 
 #include "io/formats/model_config.h"
 #include "session/report/report.h"
@@ -211,7 +211,7 @@ Tree *inspection_tree(const Inspection *it) {
     Arena *arena = it->arena;
     Tree *map = new_map(arena);
     const Tree *type = tree_get(it->model->config, "model_type");
-    tree_put_string(arena, map, "path", it->path);
+    if (it->path) tree_put_string(arena, map, "path", it->path);
     if (type && type->kind == TREE_STRING)
         tree_put_string(arena, map, "model_type", type->string);
     tree_put_string(arena, map, "task", task_name(graph_task(it->model->graph)));

@@ -1,5 +1,5 @@
-/* Made text: see cli/made_text.h. */
-#include "cli/made_text.h"
+/* Made text: see session/made_text.h. */
+#include "session/made_text.h"
 
 #include <string.h>
 

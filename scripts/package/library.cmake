@@ -1,0 +1,56 @@
+# libcompress: session/compress.h as a shared and a static library, which show that header's
+# functions and nothing else. Not made of builds with sanitizers.
+set(LIBRARY_PARTS session passes io exec ir onnx_proto)
+add_library(libcompress SHARED $<TARGET_OBJECTS:session>)
+set_target_properties(libcompress PROPERTIES OUTPUT_NAME compress EXPORT_NAME compress
+  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+target_link_libraries(libcompress PRIVATE passes io exec ir
+  -Wl,--version-script=${PROJECT_SOURCE_DIR}/scripts/package/compress.map -Wl,-z,defs)
+set_target_properties(libcompress PROPERTIES LINK_DEPENDS
+  ${PROJECT_SOURCE_DIR}/scripts/package/compress.map)
+target_include_directories(libcompress INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+
+# One object of all, with what is hidden made local: its names meet those of no program.
+set(LIBRARY_FILES)
+set(LIBRARY_OBJECTS)
+foreach(part ${LIBRARY_PARTS})
+  list(APPEND LIBRARY_OBJECTS $<TARGET_OBJECTS:${part}>)
+  list(APPEND LIBRARY_FILES $<TARGET_FILE:${part}>)
+endforeach()
+add_custom_command(OUTPUT libcompress.a VERBATIM DEPENDS ${LIBRARY_PARTS}
+  COMMAND ld -r --whole-archive ${LIBRARY_FILES} -o libcompress.o
+  COMMAND ${CMAKE_OBJCOPY} --localize-hidden libcompress.o
+  COMMAND ${CMAKE_COMMAND} -E rm -f libcompress.a
+  COMMAND ${CMAKE_AR} qcD libcompress.a libcompress.o
+  COMMAND ${CMAKE_RANLIB} -D libcompress.a
+  COMMAND ${CMAKE_COMMAND} -E rm libcompress.o)
+add_custom_target(libcompress_static ALL DEPENDS libcompress.a)
+
+# How other projects find it.
+if(SECCOMP_FOUND)
+  set(SECCOMP_PRIVATE " libseccomp")
+endif()
+if(ONEDNN_FOUND)
+  set(ONEDNN_PRIVATE " -ldnnl")
+  set(ONEDNN_LIST ";dnnl")
+endif()
+include(CMakePackageConfigHelpers)
+set(CONFIG ${CMAKE_INSTALL_LIBDIR}/cmake/compress)
+string(REGEX REPLACE "[^/]+" ".." PREFIX_FROM_PC "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+configure_file(scripts/package/compress.pc.in ${MADE}/compress.pc @ONLY)
+configure_package_config_file(scripts/package/compressConfig.cmake.in
+  ${MADE}/compressConfig.cmake INSTALL_DESTINATION ${CONFIG})
+write_basic_package_version_file(${MADE}/compressConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+
+install(TARGETS libcompress EXPORT compressTargets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library
+  NAMELINK_COMPONENT development)
+install(EXPORT compressTargets NAMESPACE compress:: DESTINATION ${CONFIG} COMPONENT development)
+install(FILES session/compress.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/libcompress.a DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  COMPONENT development)
+install(FILES ${MADE}/compress.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+  COMPONENT development)
+install(FILES ${MADE}/compressConfig.cmake ${MADE}/compressConfigVersion.cmake
+  DESTINATION ${CONFIG} COMPONENT development)

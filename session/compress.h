@@ -1,0 +1,200 @@
+/* compress: trained transformers made smaller, as a library.
+ *
+ *     CompressContext *context;
+ *     CompressModel *model;
+ *     if (compress_open(&context, 0) != COMPRESS_OK) return 1;
+ *     CompressStatus status = compress_load(context, "bert/", &model);
+ *     if (status == COMPRESS_OK)
+ *         status = compress_apply(context, model, "[quantize: {dtype: int8}]", NULL);
+ *     if (status == COMPRESS_OK) status = compress_save(context, model, "bert.h5", NULL);
+ *     if (status != COMPRESS_OK) fputs(compress_messages(context), stderr);
+ *     compress_free_model(model);
+ *     compress_close(context);
+ *
+ * Every function that can fail returns a status and leaves what went wrong in the
+ * context, in the words of the program `compress`. Nothing is printed, and no signal is
+ * caught. Where small memory runs out, the program ends with the exit code
+ * COMPRESS_MEMORY, unless a handler says otherwise (compress_on_memory); large memory
+ * gives that status. A model file that another program makes shorter while it is in use
+ * raises SIGBUS, as a mapped file does.
+ *
+ * Paths are relative to the working directory. Texts are UTF-8 and end with NUL. What a
+ * function gives as `T **out` is the caller's, to be freed as said there; after a failure
+ * it is NULL. A context and a model are used by one thread at a time; calls from several
+ * threads run one after another, each on threads of its own.
+ *
+ * This header is all that the shared library exports. What a version promises:
+ * docs/compatibility.md. */
+#ifndef COMPRESS_H
+#define COMPRESS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define COMPRESS_API __attribute__((visibility("default")))
+
+/* How a call ended; the same numbers as the exit codes of `compress`. */
+typedef enum CompressStatus {
+    COMPRESS_OK = 0,
+    COMPRESS_DIFFERENT = 1,    /* not returned by these functions */
+    COMPRESS_USAGE = 2,        /* an argument or option is wrong */
+    COMPRESS_RECIPE = 3,       /* passes or recipe do not bind */
+    COMPRESS_FORMAT = 4,       /* a file is damaged or not what its name says */
+    COMPRESS_MODEL = 5,        /* the model does not fit the pass, the data, the format */
+    COMPRESS_IO = 6,           /* a file cannot be opened, read or written */
+    COMPRESS_MEMORY = 7,       /* out of memory */
+    COMPRESS_GATE = 8,         /* a gate of the recipe did not hold */
+    COMPRESS_INTERNAL = 9,     /* a defect in compress itself; of passes, a folder is left
+                                  that     the message names, to run the step again */
+    COMPRESS_INTERRUPTED = 130 /* the caller asked for it: compress_watch */
+} CompressStatus;
+
+/* Threads, messages and callbacks of the calls that it is given to. */
+typedef struct CompressContext CompressContext;
+
+/* A graph with its weights, configuration, tokenizer and history. */
+typedef struct CompressModel CompressModel;
+
+/* Version of the library, "0.1.0". */
+COMPRESS_API const char *compress_version(void);
+
+/* What a status means, in one line. The text is the library's. */
+COMPRESS_API const char *compress_status_text(CompressStatus status);
+
+/* Makes a context whose calls use up to `threads` threads; 0 = as many as the process may
+ * keep busy. Results do not depend on their number. Fails with COMPRESS_USAGE where the
+ * processor is older than what the library is compiled for. To be closed. */
+COMPRESS_API CompressStatus compress_open(CompressContext **out, int threads);
+
+/* Frees the context. Models stay. NULL is allowed. */
+COMPRESS_API void compress_close(CompressContext *context);
+
+/* Errors and warnings of the latest call, as lines `file:line:col: error: key: message`
+ * with notes and hints indented below; "" when there are none. Valid until the next call
+ * with the context. */
+COMPRESS_API const char *compress_messages(const CompressContext *context);
+
+/* Calls `progress` during long work, at most a few times a second: `done` of `total`
+ * units of a step, and a short state as text, which may be "". `cancelled` is asked as
+ * often: not 0 = the call ends with COMPRESS_INTERRUPTED. Either may be NULL. */
+COMPRESS_API void compress_watch(CompressContext *context, void *self,
+                                 void (*progress)(void *self, int64_t done, int64_t total,
+                                                  const char *text),
+                                 int (*cancelled)(void *self));
+
+/* Calls `handler` when memory for small things runs out, from whatever thread finds out;
+ * if it returns, the program ends with the exit code COMPRESS_MEMORY, and nothing is
+ * printed. Files being written are left incomplete under temporary names. NULL: one
+ * message and that exit code, as without this call. For the whole process. */
+COMPRESS_API void compress_on_memory(void (*handler)(void *self), void *self);
+
+/* ---- models ---- */
+
+/* Reads a model of any format (`compress formats`), told apart by content: a Hugging Face
+ * folder, .h5, .safetensors, .onnx, .gguf. Every hash is checked, and that weights are
+ * finite. Fails with COMPRESS_IO, COMPRESS_FORMAT, COMPRESS_MODEL. */
+COMPRESS_API CompressStatus compress_load(CompressContext *context, const char *path,
+                                          CompressModel **out);
+
+/* Writes a model; the ending of `path` names the format, "name/" is a Hugging Face
+ * folder. `options` is a map in YAML as a recipe's `output:` takes it, without the path
+ * ("{dtype: f16}"); NULL = none. What is at `path` is replaced, at once and by all of the
+ * new. Fails with COMPRESS_USAGE, COMPRESS_MODEL where the format cannot hold it,
+ * COMPRESS_IO. */
+COMPRESS_API CompressStatus compress_save(CompressContext *context,
+                                          const CompressModel *model, const char *path,
+                                          const char *options);
+
+/* A copy, which shares weights until one of the two is changed. Never fails. */
+COMPRESS_API CompressModel *compress_copy(const CompressModel *model);
+
+/* Frees a model. NULL is allowed. */
+COMPRESS_API void compress_free_model(CompressModel *model);
+
+/* What a model is made of, as JSON: inputs, outputs, stacks with layers and their nodes,
+ * storages, totals, configuration and provenance, the same as `compress inspect --json`
+ * without the path. To be freed with compress_free_text. Fails with COMPRESS_MODEL. */
+COMPRESS_API CompressStatus compress_inspect(CompressContext *context,
+                                             const CompressModel *model, char **json);
+
+/* Frees a text that a function gave. NULL is allowed. */
+COMPRESS_API void compress_free_text(char *text);
+
+/* ---- passes and recipes ---- */
+
+/* Changes a model by passes. `passes` is YAML: a list of steps as in a recipe ("[prune:
+ * {...}]"), or a map with `passes:` and what goes with it (`data:`, `seed:`, `snapshots`
+ * of steps); its `model:` and `output:` are left alone, and no checkpoint is kept. Steps
+ * are planned before the first one runs. After a failure the model is as it was.
+ * `report`, unless NULL, gets what `compress --report` writes, also after a failure once
+ * the passes bind; to be freed with compress_free_text. Fails with COMPRESS_RECIPE and as
+ * the passes do. */
+COMPRESS_API CompressStatus compress_apply(CompressContext *context, CompressModel *model,
+                                           const char *passes, char **report);
+
+/* Runs a recipe from its file as `compress --recipe` does, without progress: reads its
+ * model and data, runs it and writes its outputs. `sets` are `count` changes of the
+ * recipe, "key=value" as --set takes them. `out` and `report` may be NULL; else they get
+ * the model that came out, and the report as in compress_apply. Fails as the recipe does.
+ */
+COMPRESS_API CompressStatus compress_run_recipe(CompressContext *context,
+                                                const char *path, const char *const *sets,
+                                                size_t count, CompressModel **out,
+                                                char **report);
+
+/* ---- running a model ---- */
+
+/* Types of elements. */
+typedef enum CompressType {
+    COMPRESS_F32 = 0,
+    COMPRESS_I32 = 1,
+    COMPRESS_I64 = 2
+} CompressType;
+
+#define COMPRESS_RANK_MAX 6
+
+/* A dense array, row-major: dim[0] is the outermost dimension, of samples. */
+typedef struct CompressTensor {
+    const char *name; /* of the model's input or output */
+    CompressType type;
+    int rank;
+    int64_t dim[COMPRESS_RANK_MAX];
+    const void *data; /* inputs: the caller's, read during the call */
+} CompressTensor;
+
+/* Runs samples through a model. Every input of the model (compress_inspect names them
+ * with their shapes: `input_ids : i32[N, T]`) needs a tensor of its name; an attention
+ * mask may be left out. `outputs` gets an array of the model's real outputs, f32,
+ * `output_count` of them, in its order; to be freed with compress_free_tensors. Weights
+ * are packed anew in each call, so many samples in one call cost less than one in each.
+ * Fails with COMPRESS_MODEL for inputs that do not fit, COMPRESS_MEMORY,
+ * COMPRESS_INTERRUPTED. */
+COMPRESS_API CompressStatus compress_run(CompressContext *context,
+                                         const CompressModel *model,
+                                         const CompressTensor *inputs, size_t count,
+                                         CompressTensor **outputs, size_t *output_count);
+
+/* Frees the array and its tensors. NULL is allowed. */
+COMPRESS_API void compress_free_tensors(CompressTensor *tensors);
+
+/* Goes on with a text by a language model. `options` is a map in YAML, NULL = none:
+ * max_tokens (128), temperature (0 = the likeliest token), top_k, top_p, min_p,
+ * repetition_penalty, seed, and tokenizer, a path, for a model that has none in it.
+ * `text` gets what was made, without the prompt, and ends where the vocabulary's end was
+ * drawn; to be freed with compress_free_text. The same text as of `compress generate`.
+ * Fails with COMPRESS_USAGE, with COMPRESS_MODEL for a model that generates nothing token
+ * by token, COMPRESS_FORMAT for a prompt that is not UTF-8. */
+COMPRESS_API CompressStatus compress_generate(CompressContext *context,
+                                              const CompressModel *model,
+                                              const char *prompt, const char *options,
+                                              char **text);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,190 @@
+/* The library: contexts, models from and to files, what they are made of. */
+#include "session/library.h"
+
+#include "exec/linalg/blas.h"
+#include "exec/ops.h"
+#include "exec/processor.h"
+#include "exec/run/parallel.h"
+#include "io/files/yaml.h"
+#include "io/formats/load.h"
+#include "io/formats/save.h"
+#include "ir/memory_failure.h"
+#include "ir/version.h"
+#include "session/inspection.h"
+#include "session/output_files.h"
+#include "session/session.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STATUS(name, code, help)                                                         \
+    _Static_assert((int)COMPRESS_##name == (code), "the number of " #name);
+#include "ir/status.def"
+#undef STATUS
+
+const char *compress_version(void) {
+    return COMPRESS_VERSION_TEXT;
+}
+
+const char *compress_status_text(CompressStatus status) {
+    for (int i = 0; i < STATUS_COUNT; i++)
+        if (status_exit_code((Status)i) == (int)status) return status_help((Status)i);
+    return "no status";
+}
+
+void compress_on_memory(void (*handler)(void *self), void *self) {
+    memory_on_failure(handler, self);
+}
+
+/* ---- contexts and calls ---- */
+
+/* Threads, kernels and the linear-algebra library are the process's. */
+static pthread_mutex_t one_call = PTHREAD_MUTEX_INITIALIZER;
+
+static void tell_progress(void *self, int64_t done, int64_t total, const char *text) {
+    const CompressContext *context = ((const LibraryCall *)self)->context;
+    if (context->progress) context->progress(context->self, done, total, text);
+}
+
+static bool is_cancelled(void *self) {
+    const CompressContext *context = ((const LibraryCall *)self)->context;
+    return context->cancelled && context->cancelled(context->self) != 0;
+}
+
+void library_begin(LibraryCall *call, CompressContext *context) {
+    pthread_mutex_lock(&one_call);
+    *call = (LibraryCall){.context = context,
+                          .arena = arena_create(),
+                          .diag = diag_create(),
+                          .watch = {call, tell_progress, is_cancelled}};
+    blas_init();
+}
+
+CompressStatus library_end(LibraryCall *call, Status status) {
+    CompressContext *context = call->context;
+    size_t length = 0;
+    free(context->messages);
+    context->messages = NULL;
+    FILE *out = open_memstream(&context->messages, &length);
+    if (out) diag_print(call->diag, out);
+    if (out) fclose(out);
+    diag_destroy(call->diag);
+    arena_destroy(call->arena);
+    pthread_mutex_unlock(&one_call);
+    return (CompressStatus)status_exit_code(status);
+}
+
+Status library_options(Tree **out, const LibraryCall *call, const char *name,
+                       const char *text) {
+    *out = tree_new(call->arena, TREE_MAP, LOC_NONE);
+    if (!text) return STATUS_OK;
+    Tree *value = NULL;
+    TRY(yaml_parse(&value, call->arena, name, text, strlen(text), call->diag));
+    if (value->kind != TREE_MAP)
+        return diag_fail(call->diag, STATUS_USAGE, value->loc, NULL,
+                         "expected a map, found %s", tree_kind_name(value->kind));
+    *out = value;
+    return STATUS_OK;
+}
+
+CompressStatus compress_open(CompressContext **out, int threads) {
+    const bool levels = processor_level() != PROCESSOR_AUTO;
+    *out = NULL;
+    if (threads < 0 || (levels && !processor_has(PROCESSOR_V2))) return COMPRESS_USAGE;
+    *out = memory_alloc(1, sizeof **out);
+    (*out)->threads = threads_choose(threads);
+    return COMPRESS_OK;
+}
+
+void compress_close(CompressContext *context) {
+    if (context) free(context->messages);
+    free(context);
+}
+
+const char *compress_messages(const CompressContext *context) {
+    return context->messages ? context->messages : "";
+}
+
+void compress_watch(CompressContext *context, void *self,
+                    void (*progress)(void *self, int64_t done, int64_t total,
+                                     const char *text),
+                    int (*cancelled)(void *self)) {
+    context->self = self;
+    context->progress = progress;
+    context->cancelled = cancelled;
+}
+
+/* ---- models ---- */
+
+CompressModel *library_model(Model *model) {
+    CompressModel *own = memory_alloc(1, sizeof *own);
+    own->model = model;
+    return own;
+}
+
+CompressStatus compress_load(CompressContext *context, const char *path,
+                             CompressModel **out) {
+    LibraryCall call;
+    Model *model = NULL;
+    *out = NULL;
+    library_begin(&call, context);
+    const Status status = model_load(&model, path, ops_table(), true, call.diag);
+    if (status == STATUS_OK) *out = library_model(model);
+    return library_end(&call, status);
+}
+
+static Status save_model(const LibraryCall *call, const Model *model, const char *path,
+                         const char *options) {
+    Tree *map;
+    ModelOutput output = {0};
+    TRY(library_options(&map, call, "options", options));
+    if (tree_get(map, "path"))
+        return diag_fail(call->diag, STATUS_USAGE, map->loc, "path",
+                         "expected no path among the options");
+    tree_put_string(call->arena, map, "path", path);
+    TRY(output_bind(&output, call->arena, map, STATUS_USAGE, call->diag));
+    TRY(output_path_check(call->arena, "path", &output, call->diag));
+    TRY(output_check_model(&output, model, call->diag));
+    Model *copy = model_copy(model);
+    const Status status = model_save(copy, &output, call->diag);
+    model_destroy(copy);
+    return status;
+}
+
+CompressStatus compress_save(CompressContext *context, const CompressModel *model,
+                             const char *path, const char *options) {
+    LibraryCall call;
+    library_begin(&call, context);
+    return library_end(&call, save_model(&call, model->model, path, options));
+}
+
+CompressModel *compress_copy(const CompressModel *model) {
+    return library_model(model_copy(model->model));
+}
+
+void compress_free_model(CompressModel *model) {
+    if (model) model_destroy(model->model);
+    free(model);
+}
+
+char *library_json(const Tree *tree) {
+    Text text = {0};
+    tree_print_json(&text, tree, 2);
+    return text.data;
+}
+
+CompressStatus compress_inspect(CompressContext *context, const CompressModel *model,
+                                char **json) {
+    LibraryCall call;
+    Inspection it;
+    *json = NULL;
+    library_begin(&call, context);
+    const Status status = inspection_make(&it, call.arena, NULL, model->model, call.diag);
+    if (status == STATUS_OK) *json = library_json(inspection_tree(&it));
+    return library_end(&call, status);
+}
+
+void compress_free_text(char *text) {
+    free(text);
+}

@@ -1,0 +1,46 @@
+/* What the files of the library (session/compress.h) share: contexts and their calls. */
+#ifndef COMPRESS_SESSION_LIBRARY_H
+#define COMPRESS_SESSION_LIBRARY_H
+
+#include "exec/run/ticker.h"
+#include "ir/model.h"
+#include "session/compress.h"
+
+struct CompressContext {
+    int threads;
+    char *messages; /* of the latest call; NULL = none */
+    void *self;     /* of compress_watch */
+    void (*progress)(void *self, int64_t done, int64_t total, const char *text);
+    int (*cancelled)(void *self);
+};
+
+struct CompressModel {
+    Model *model;
+};
+
+/* One call of a function of the library. */
+typedef struct LibraryCall {
+    CompressContext *context;
+    Arena *arena;
+    Diag *diag;
+    Watch watch; /* the context's */
+} LibraryCall;
+
+/* Begins a call, when no other one runs in the process; to be ended. The watch refers to
+ * `call`, which stays where it is. */
+void library_begin(LibraryCall *call, CompressContext *context);
+
+/* Keeps the messages and frees the rest. Returns the status as a number of the library.
+ */
+CompressStatus library_end(LibraryCall *call, Status status);
+
+/* A map that the caller wrote in YAML; NULL = an empty one. Fails with STATUS_USAGE for
+ * another value, and as yaml_parse. `name` is the argument's in messages. */
+Status library_options(Tree **out, const LibraryCall *call, const char *name,
+                       const char *text);
+
+/* A model of the library, which takes over `model`; and a text, likewise. */
+CompressModel *library_model(Model *model);
+char *library_json(const Tree *tree);
+
+#endif

@@ -1,0 +1,55 @@
+/* Prompts of language models. */
+#include "session/prompt.h"
+
+#include "exec/ops.h"
+#include "io/formats/model_vocabulary.h"
+
+Status prompt_tokens(int32_t **tokens, int64_t *count, Arena *arena,
+                     const Tokenizer *tokenizer, TextSpan prompt, Loc at, Diag *diag) {
+    Encoding encoding = {0};
+    const Status status = tokenizer_encode_plain(tokenizer, &encoding, prompt, at, diag);
+    const int32_t bos = tokenizer_specials(tokenizer)->bos;
+    *count = 0;
+    *tokens = ARENA_ARRAY(arena, int32_t, encoding.length + 1);
+    if (bos >= 0) (*tokens)[(*count)++] = bos;
+    for (size_t i = 0; i < encoding.length; i++) (*tokens)[(*count)++] = encoding.ids[i];
+    encoding_free(&encoding);
+    if (status != STATUS_OK || *count > 0) return status;
+    return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                     "expected --prompt TEXT: the vocabulary has no token that begins a "
+                     "text");
+}
+
+Status prompt_check_positions(const Model *model, int64_t count, int64_t made,
+                              Diag *diag) {
+    /* The model's smallest table of positions decides. */
+    int64_t most = INT64_MAX;
+    for (const Node *node = model->graph->first; node; node = node->next) {
+        if (!node_is(node, &op_add_position)) continue;
+        const AddPositionAttrs *attrs = node->attrs;
+        const int64_t rows = node->in[1]->type.dim[0] - attrs->offset;
+        if (rows < most) most = rows;
+    }
+    if (count + made <= most) return STATUS_OK;
+    Status status = diag_fail(
+        diag, STATUS_MODEL, LOC_NONE, NULL,
+        "--max-tokens: expected at most %lld positions, the model's table, found "
+        "a prompt of %lld tokens and %lld to make",
+        (long long)most, (long long)count, (long long)made);
+    if (count < most)
+        diag_hint(diag, "--max-tokens %lld", (long long)(most - count));
+    else
+        diag_hint(diag, "take a shorter prompt");
+    return status;
+}
+
+Status prompt_check_vocabulary(const Model *model, int64_t vocabulary,
+                               const Tokenizer *tokenizer, Diag *diag) {
+    if (vocabulary >= tokenizer_size(tokenizer))
+        return vocabulary_check(model, "the model",
+                                vocabulary_of(tokenizer, model->arena), "--tokenizer",
+                                LOC_NONE, diag);
+    return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
+                     "expected a tokenizer of at most the model's %lld tokens, found %d",
+                     (long long)vocabulary, (int)tokenizer_size(tokenizer));
+}

@@ -1,0 +1,23 @@
+/* Prompt: what a language model goes on from, against the model and its tokenizer. */
+#ifndef COMPRESS_SESSION_PROMPT_H
+#define COMPRESS_SESSION_PROMPT_H
+
+#include "io/tokenizers/tokenizer.h"
+
+/* A prompt as tokens, in the arena, after the token that begins a text where the
+ * vocabulary has one. Fails with STATUS_USAGE when that leaves none, and as
+ * tokenizer_encode_plain at `at`. */
+Status prompt_tokens(int32_t **tokens, int64_t *count, Arena *arena,
+                     const Tokenizer *tokenizer, TextSpan prompt, Loc at, Diag *diag);
+
+/* Checks that the model's tables of positions hold a prompt of so many tokens and `made`
+ * that are made. Fails with STATUS_MODEL. */
+Status prompt_check_positions(const Model *model, int64_t count, int64_t made,
+                              Diag *diag);
+
+/* Checks that the model's logits, over `vocabulary` tokens, hold the tokenizer's, and
+ * warns where its own vocabulary differs. Fails with STATUS_MODEL. */
+Status prompt_check_vocabulary(const Model *model, int64_t vocabulary,
+                               const Tokenizer *tokenizer, Diag *diag);
+
+#endif

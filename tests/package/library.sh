@@ -1,0 +1,71 @@
+#!/bin/sh
+# library.sh BUILD SOURCE: installs the library into a temporary folder and builds the
+# examples against it from outside the tree: with pkg-config, shared and static, with CMake,
+# and from Python where it is installed. What they give is compared with the program.
+set -eu
+build=$(cd "$1" && pwd)
+source=$(cd "$2" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+fail() { echo "$*"; exit 1; }
+for component in program library development; do
+    cmake --install "$build" --prefix "$work/usr" --component $component >/dev/null
+done
+program=$work/usr/bin/compress
+lib=$(dirname "$(find "$work/usr" -name libcompress.a)")
+models=$work/usr/share/compress/recipes/models
+export PKG_CONFIG_PATH="$lib/pkgconfig" LD_LIBRARY_PATH="$lib"
+
+# Nothing is shown but what the header declares.
+sed -n 's/^COMPRESS_API.*[ *]\(compress_[a-z_]*\)(.*/\1/p' "$work/usr/include/compress.h" | sort >declared
+nm -D --defined-only "$lib/libcompress.so" | awk '$2 == "T" {sub("@.*", "", $3); print $3}' | sort >shared
+nm -g --defined-only "$lib/libcompress.a" | awk 'NF == 3 {print $3}' | sort >static
+[ -s declared ] || fail "no functions declared"
+diff declared shared || fail "the shared library shows other functions"
+diff declared static || fail "the static library shows other functions"
+
+# By pkg-config: the shared library, then the static one.
+cp "$source"/docs/examples/*.c .
+cc -std=c11 -Wall -Wextra -Werror shrink.c $(pkg-config --cflags --libs compress) -o shrink
+./shrink "$models/bert_authors.h5" small.h5
+"$program" verify small.h5 >past
+grep -q " quantize: " past || fail "not quantised"
+./shrink absent.h5 x.h5 2>messages && fail "a file that is not there was read"
+[ $? = 6 ] && grep -q 'absent.h5' messages || fail "a wrong status or message"
+cc -std=c11 outputs.c -I"$work/usr/include" "$lib/libcompress.a" \
+    $(pkg-config --static --libs compress | sed 's/-lcompress//') -o outputs
+./outputs "$models/bert_authors.h5" 2 7 5 3 >static.txt
+ldd ./outputs | grep -q libcompress && fail "linked with the shared library"
+
+# By CMake, both.
+cat >CMakeLists.txt <<'END'
+cmake_minimum_required(VERSION 3.16)
+project(outside C)
+find_package(compress 0.1 REQUIRED)
+add_executable(by_shared outputs.c)
+target_link_libraries(by_shared compress::compress)
+add_executable(by_static outputs.c)
+target_link_libraries(by_static compress::static)
+END
+cmake -S . -B outside -DCMAKE_PREFIX_PATH="$work/usr" >log 2>&1 && cmake --build outside >>log 2>&1 ||
+    { cat log; fail "no build by CMake"; }
+for program_of in by_shared by_static; do
+    outside/$program_of "$models/bert_authors.h5" 2 7 5 3 | cmp - static.txt
+done
+
+# From C++ the header is the same; from Python the text is the program's.
+if command -v c++ >/dev/null; then
+    echo '#include <compress.h>
+int main() { return compress_version()[0] == 0; }' >header.cc
+    c++ header.cc $(pkg-config --cflags --libs compress) -o header && ./header
+fi
+if command -v python3 >/dev/null; then
+    tokenizer=$work/usr/share/compress/recipes/data/shakespeare/tokenizer.json
+    python3 "$source/docs/examples/write.py" "$lib/libcompress.so" "$models/llama_shakespeare.h5" \
+        "$tokenizer" 'the king' >python.txt
+    "$program" generate "$models/llama_shakespeare.h5" --tokenizer "$tokenizer" \
+        --prompt 'the king' --max-tokens 20 >program.txt
+    [ "$(cat program.txt)" = "the king$(cat python.txt)" ] || { cat python.txt program.txt; fail "other text"; }
+fi
+echo "built outside the tree, shared and static, and run"

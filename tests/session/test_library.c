@@ -1,0 +1,272 @@
+/* The library as a program sees it, through session/compress.h alone: outputs against
+ * those of PyTorch, statuses and messages, models that failures leave as they were. */
+#include "session/compress.h"
+#include "tests/support/check.h"
+#include "tests/support/reference.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BERT "tests/data/reference/bert"
+
+/* A context and a model. */
+typedef struct Use {
+    CompressContext *context;
+    CompressModel *model;
+} Use;
+
+static void use_open(Use *use) {
+    assert_int_equal(compress_open(&use->context, 2), COMPRESS_OK);
+    assert_int_equal(compress_load(use->context, BERT, &use->model), COMPRESS_OK);
+    assert_non_null(strstr(compress_messages(use->context), "warning: attention_probs"));
+}
+
+static void use_close(Use *use) {
+    compress_free_model(use->model);
+    compress_close(use->context);
+}
+
+static void assert_said(const Use *use, const char *words) {
+    if (!strstr(compress_messages(use->context), words))
+        fail_msg("expected \"%s\" in: %s", words, compress_messages(use->context));
+}
+
+static CompressTensor input_of(const Checkpoint *reference, const char *name) {
+    const Tensor *tensor = checkpoint_find(reference, name);
+    assert_non_null(tensor);
+    return (CompressTensor){.name = name,
+                            .type = COMPRESS_I64,
+                            .rank = 2,
+                            .dim = {tensor->dim[0], tensor->dim[1]},
+                            .data = tensor_data(tensor)};
+}
+
+/* ---- outputs ---- */
+
+/* The terms of a chain through the model: see tests/support/rounding.h. Two layers or
+ * three of width 32 with 64 hidden units and their functions. */
+#define TERMS 4096
+
+static void test_outputs(void **state) {
+    Use use;
+    Diag *diag = diag_create();
+    Checkpoint *reference;
+    CompressTensor *outputs;
+    size_t count;
+    int seen = 0;
+    (void)state;
+    use_open(&use);
+    assert_ok(safetensors_read(&reference, BERT "/reference.safetensors", diag), diag);
+    const CompressTensor inputs[] = {input_of(reference, "token_type_ids"),
+                                     input_of(reference, "input_ids"),
+                                     input_of(reference, "attention_mask")};
+    assert_int_equal(compress_run(use.context, use.model, inputs, 3, &outputs, &count),
+                     COMPRESS_OK);
+    for (size_t i = 0; i < count; i++) {
+        if (!checkpoint_find(reference, outputs[i].name)) continue;
+        reference_compare(reference, outputs[i].name, outputs[i].data, PRECISION_F32,
+                          TERMS, reference_largest(reference));
+        seen += strcmp(outputs[i].name, "logits") == 0 && outputs[i].rank == 2 &&
+                outputs[i].dim[0] == 2 && outputs[i].dim[1] == 3;
+    }
+    assert_int_equal(seen, 1);
+    compress_free_tensors(outputs);
+    checkpoint_destroy(reference);
+    diag_destroy(diag);
+    use_close(&use);
+}
+
+static void test_wrong_inputs(void **state) {
+    Use use;
+    CompressTensor *outputs;
+    size_t count;
+    const int32_t ids[] = {1, 2, 3};
+    CompressTensor input = {"input_ids", COMPRESS_I32, 2, {1, 3}, ids};
+    (void)state;
+    use_open(&use);
+    CompressTensor twice[] = {input, input};
+    assert_int_equal(compress_run(use.context, use.model, twice, 2, &outputs, &count),
+                     COMPRESS_USAGE);
+    assert_null(outputs);
+    input.rank = 1;
+    assert_int_equal(compress_run(use.context, use.model, &input, 1, &outputs, &count),
+                     COMPRESS_MODEL);
+    assert_said(&use, "input_ids: expected");
+    input.rank = COMPRESS_RANK_MAX + 1;
+    assert_int_equal(compress_run(use.context, use.model, &input, 1, &outputs, &count),
+                     COMPRESS_USAGE);
+    input = (CompressTensor){"input_ids", COMPRESS_F32, 2, {1, 3}, NULL};
+    assert_int_equal(compress_run(use.context, use.model, &input, 1, &outputs, &count),
+                     COMPRESS_USAGE);
+    assert_int_equal(compress_run(use.context, use.model, NULL, 0, &outputs, &count),
+                     COMPRESS_MODEL);
+    use_close(&use);
+}
+
+/* ---- passes ---- */
+
+/* The model's description, to be freed. */
+static char *described(const Use *use) {
+    char *json;
+    assert_int_equal(compress_inspect(use->context, use->model, &json), COMPRESS_OK);
+    return json;
+}
+
+static void test_apply(void **state) {
+    Use use;
+    char *report;
+    (void)state;
+    use_open(&use);
+    CompressModel *before = compress_copy(use.model);
+    char *old = described(&use);
+    assert_int_equal(
+        compress_apply(use.context, use.model,
+                       "[remove_layer: {drop: [1]}, quantize: {dtype: int8}]", &report),
+        COMPRESS_OK);
+    assert_non_null(strstr(report, "\"status\": \"done\""));
+    compress_free_text(report);
+    char *new = described(&use);
+    assert_null(strstr(old, "\"q8\""));
+    assert_non_null(strstr(new, "\"q8\""));
+    const Use copy = {use.context, before};
+    char *kept = described(&copy);
+    assert_string_equal(kept, old);
+    compress_free_text(old);
+    compress_free_text(new);
+    compress_free_text(kept);
+    compress_free_model(before);
+    use_close(&use);
+}
+
+/* Steps that cannot run, and one that does before a gate that does not hold. */
+static void test_failures(void **state) {
+    static const struct {
+        const char *passes, *said;
+        CompressStatus status;
+    } rows[] = {
+        {"[prun: {}]", "passes:1:2: error: passes[0]: unknown pass", COMPRESS_RECIPE},
+        {"[quantize: {dtype: int9}]", "passes[0].quantize.dtype", COMPRESS_RECIPE},
+        {"5", "expected", COMPRESS_RECIPE},
+        {"", "expected", COMPRESS_RECIPE},
+        {"[evaluate: {data: test}]", "test", COMPRESS_RECIPE},
+        {"[remove_layer: {drop: [99]}]", "99", COMPRESS_MODEL},
+        {"[remove_layer: {drop: [1]}, gate: {max_parameters: 10}]", "parameters",
+         COMPRESS_GATE},
+    };
+    Use use;
+    (void)state;
+    use_open(&use);
+    char *old = described(&use);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(compress_apply(use.context, use.model, rows[i].passes, NULL),
+                         rows[i].status);
+        assert_said(&use, rows[i].said);
+        char *now = described(&use);
+        assert_string_equal(now, old);
+        compress_free_text(now);
+    }
+    compress_free_text(old);
+    use_close(&use);
+}
+
+static int always(void *self) {
+    ++*(int *)self;
+    return 1;
+}
+
+static void test_cancelled(void **state) {
+    Use use;
+    int asked = 0;
+    (void)state;
+    use_open(&use);
+    compress_watch(use.context, &asked, NULL, always);
+    assert_int_equal(
+        compress_apply(use.context, use.model, "[quantize: {dtype: int8}]", NULL),
+        COMPRESS_INTERRUPTED);
+    assert_true(asked > 0);
+    use_close(&use);
+}
+
+/* ---- files ---- */
+
+static void test_files(void **state) {
+    Use use;
+    CompressModel *again;
+    char folder[] = "/tmp/library_XXXXXX", path[64];
+    (void)state;
+    use_open(&use);
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/small.h5", folder);
+    assert_int_equal(compress_load(use.context, path, &again), COMPRESS_IO);
+    assert_null(again);
+    assert_said(&use, path);
+    assert_int_equal(compress_save(use.context, use.model, path, "{dtype: f17}"),
+                     COMPRESS_USAGE);
+    assert_int_equal(compress_save(use.context, use.model, path, "[]"), COMPRESS_USAGE);
+    assert_int_equal(compress_save(use.context, use.model, "/tmp/model.txt", NULL),
+                     COMPRESS_USAGE);
+    assert_int_equal(compress_load(use.context, path, &again), COMPRESS_IO);
+    assert_int_equal(compress_save(use.context, use.model, path, "{dtype: f16}"),
+                     COMPRESS_OK);
+    assert_int_equal(compress_load(use.context, path, &again), COMPRESS_OK);
+    const Use copy = {use.context, again};
+    char *json = described(&copy);
+    assert_non_null(strstr(json, "\"f16\""));
+    compress_free_text(json);
+    compress_free_model(again);
+    unlink(path);
+    assert_int_equal(rmdir(folder), 0);
+    use_close(&use);
+}
+
+static void test_recipe(void **state) {
+    Use use;
+    CompressModel *out;
+    char *report;
+    const char *const sets[] = {"model=" BERT, "passes=[quantize: {dtype: int8}]",
+                                "output=null", "data=null"};
+    (void)state;
+    use_open(&use);
+    assert_int_equal(
+        compress_run_recipe(use.context, "recipes/absent.yaml", NULL, 0, &out, &report),
+        COMPRESS_IO);
+    assert_null(out);
+    assert_null(report);
+    (void)sets;
+    use_close(&use);
+}
+
+static void test_generate_refuses(void **state) {
+    Use use;
+    char *text;
+    (void)state;
+    use_open(&use);
+    assert_int_equal(
+        compress_generate(use.context, use.model, "a", "{max_tokns: 3}", &text),
+        COMPRESS_USAGE);
+    assert_said(&use, "max_tokens");
+    assert_null(text);
+    assert_int_equal(compress_generate(use.context, use.model, "a", NULL, &text),
+                     COMPRESS_USAGE); /* it has no tokenizer */
+    use_close(&use);
+}
+
+static void test_names(void **state) {
+    (void)state;
+    assert_string_equal(compress_status_text(COMPRESS_MEMORY), "out of memory");
+    assert_string_equal(compress_status_text((CompressStatus)77), "no status");
+    CompressContext *context;
+    assert_int_equal(compress_open(&context, -1), COMPRESS_USAGE);
+    assert_null(context);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_outputs),   cmocka_unit_test(test_wrong_inputs),
+        cmocka_unit_test(test_apply),     cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_cancelled), cmocka_unit_test(test_files),
+        cmocka_unit_test(test_recipe),    cmocka_unit_test(test_generate_refuses),
+        cmocka_unit_test(test_names)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
