@@ -1,7 +1,7 @@
 /* Runs token numbers through a model and prints its first output:
  *
  *     cc outputs.c $(pkg-config --cflags --libs compress) -o outputs
- *     ./outputs bert.h5 2 7 5 3
+ *     ./outputs llama.h5 2 7 5 3
  */
 #include <compress.h>
 #include <stdio.h>

@@ -35,7 +35,7 @@ grep -q " quantize: " past || fail "not quantised"
 [ $? = 6 ] && grep -q 'absent.h5' messages || fail "a wrong status or message"
 cc -std=c11 outputs.c -I"$work/usr/include" "$lib/libcompress.a" \
     $(pkg-config --static --libs compress | sed 's/-lcompress//') -o outputs
-./outputs "$models/bert_authors.h5" 2 7 5 3 >static.txt
+./outputs "$models/llama_shakespeare.h5" 2 7 5 3 >static.txt
 ldd ./outputs | grep -q libcompress && fail "linked with the shared library"
 
 # By CMake, both.
@@ -51,7 +51,7 @@ END
 cmake -S . -B outside -DCMAKE_PREFIX_PATH="$work/usr" >log 2>&1 && cmake --build outside >>log 2>&1 ||
     { cat log; fail "no build by CMake"; }
 for program_of in by_shared by_static; do
-    outside/$program_of "$models/bert_authors.h5" 2 7 5 3 | cmp - static.txt
+    outside/$program_of "$models/llama_shakespeare.h5" 2 7 5 3 | cmp - static.txt
 done
 
 # From C++ the header is the same; from Python the text is the program's.
