@@ -191,12 +191,20 @@ Status session_hash_inputs(Session *session, Diag *diag) {
     return STATUS_OK;
 }
 
-/* Path of a data set's files, as the recipe has it. */
-static const char *data_path(const Session *session, const DataEntry *entry) {
-    const Tree *data = tree_get(session->recipe.source, "data");
-    const Tree *own = data ? tree_get(data, entry->name) : NULL;
-    const Tree *path = own && own->kind == TREE_MAP ? tree_get(own, "path") : NULL;
-    return path && path->kind == TREE_STRING ? path->string : "its files";
+/* A data set's files, for messages: "a.idx, b.idx". */
+static const char *data_files(Arena *arena, const DataEntry *entry) {
+    const char *files = "";
+    for (const Field *field = entry->format->fields; field->name; field++) {
+        const char *at = (const char *)entry->options + field->offset;
+        StringList list = {(const char **)(uintptr_t)at, 1};
+        if (!dataset_is_path(entry->format, field->name)) continue;
+        if (field->kind == FIELD_STRINGS) memcpy(&list, at, sizeof list);
+        for (int i = 0; i < list.count; i++)
+            if (list.items[i])
+                files = arena_printf(arena, "%s%s%s", files, *files ? ", " : "",
+                                     list.items[i]);
+    }
+    return files;
 }
 
 /* Whether all ranks read the same model and data. */
@@ -208,11 +216,11 @@ static Status compare_inputs(Session *session, Diag *diag) {
     const Loc at = LOC_FILE(session->options.recipe);
     if (ranks_count() == 1) return STATUS_OK;
     TRY(job_same(session->input_hash, STATUS_FORMAT, at,
-                 arena_printf(arena, "the model, %s,", session->source), HINT, diag));
+                 arena_printf(arena, "the model (%s)", session->source), HINT, diag));
     for (int i = 0; i < session->data_count; i++) {
         const DataEntry *entry = &session->data[i];
-        const char *what = arena_printf(arena, "data set \"%s\", %s,", entry->name,
-                                        data_path(session, entry));
+        const char *what = arena_printf(arena, "data set \"%s\" (%s)", entry->name,
+                                        data_files(arena, entry));
         TRY(job_same(entry->hash, STATUS_FORMAT, entry->at, what, HINT, diag));
     }
     return STATUS_OK;
