@@ -133,7 +133,7 @@ expect 2 1 'inspect. runs in one process, found 2 ranks'
 alive() { kill -0 "$(cat pid.$1)" 2>/dev/null; }
 
 # start: a job of 3 ranks that trains for long, with pids known; $mpi is mpirun's process.
-sed 's/epochs: 2/epochs: 1000000/' tiny.yaml >long.yaml
+sed 's/epochs: 2/epochs: 100000/' tiny.yaml >long.yaml
 start() {
     rm -f pid.*
     timeout 60 $mpirun -n 3 ./rank.sh "$COMPRESS" --recipe long.yaml --output kept.h5 \
