@@ -2,6 +2,7 @@
 #include "io/files/confine.h"
 #include "io/files/calls.h"
 #include "io/files/sandbox.h"
+#include "io/files/sanitized.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -135,7 +136,7 @@ Status confine(const Confinement *wanted, Diag *diag) {
     if (!calls_drop_reach())
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
                          "there is no filter of system calls to confine the program by");
-    limit_lower(RLIMIT_DATA, wanted->memory);
+    if (!SANITIZED) limit_lower(RLIMIT_DATA, wanted->memory);
     limit_lower(RLIMIT_FSIZE, wanted->file);
     return STATUS_OK;
 }

@@ -17,7 +17,8 @@ typedef struct Confinement {
                           are not there are left out */
     StringList writes; /* folders below which files may be made, replaced, removed and
                           read too */
-    int64_t memory;    /* bytes of private memory of each process; 0 = as it is */
+    int64_t memory;    /* bytes of private memory of each process; 0 = as it is, and under
+                        * AddressSanitizer, whose shadow counts as such memory */
     int64_t file;      /* bytes of any file that is written; 0 = as it is */
 } Confinement;
 
