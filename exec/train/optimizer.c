@@ -9,6 +9,7 @@
 #include "exec/loops/loops.h"
 #include "exec/plan/weight_layout.h"
 #include "exec/run/parallel.h"
+#include "exec/train/gradient_tree.h"
 #include "exec/train/prior.h"
 
 #include <math.h>
@@ -267,13 +268,11 @@ static void sum_block(void *self, int64_t block, int worker) {
     Optimizer *o = job->optimizer;
     const int64_t first = block * BLOCK, end = block_end(first, o->weight_count);
     const int64_t n = end - first;
-    float *to = job->gradients[0] + first;
-    const Loops *loops = loops_here();
-    for (int64_t s = 1; s < job->shards; s++)
-        loops->add_floats(to, job->gradients[s] + first, n);
+    gradient_tree_add(&(ShardRange){0, job->shards, job->shards}, job->gradients, first,
+                      n);
     double added = 0, square = 0;
     if (o->prior) add_priors(o, job->gradients[0], first, end, &added, &square);
-    o->square[block] = square + loops->sum_squares(to, n);
+    o->square[block] = square + loops_here()->sum_squares(job->gradients[0] + first, n);
     o->added[block] = added;
 }
 

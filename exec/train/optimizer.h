@@ -30,8 +30,8 @@ int64_t optimizer_count(const Optimizer *optimizer);
  * inference, else they are there. */
 void optimizer_draw(Optimizer *optimizer, uint64_t key, int threads);
 
-/* Adds gradients[1 .. shards) to gradients[0], in that order, and what the priors add;
- * returns the norm. */
+/* Adds the gradients of all shards to gradients[0], by exec/train/gradient_tree.h, and
+ * what the priors add; returns the norm. */
 double optimizer_sum(Optimizer *optimizer, float *const *gradients, int64_t shards,
                      int threads);
 

@@ -1,8 +1,8 @@
 /* Train: epochs and steps over a data set.
  *
  * Determinism: the gradient of a mini-batch is that of exec/train/shards.h, its shards
- * added in a fixed order, so the bytes depend on seed, shards and micro_batch and never
- * on the number of threads.
+ * added by one tree (exec/train/gradient_tree.h), so the bytes depend on seed, shards and
+ * micro_batch and never on the number of threads.
  *
  * Losses are means over the samples of a mini-batch, or over those of its rows that count
  * (Op.count_rows: labels of tokens, say), however it is cut. */
