@@ -209,6 +209,36 @@ Status storage_raise_rank(Graph *graph, Node *leaf, StorageUsers users, int rank
     return STATUS_OK;
 }
 
+/* Numbers of `each` bytes from [rows, columns] to [columns, rows], square by square. */
+static void turn_numbers(char *to, const char *from, int64_t rows, int64_t columns,
+                         size_t each) {
+    enum { SIDE = 32 };
+    for (int64_t r = 0; r < rows; r += SIDE)
+        for (int64_t c = 0; c < columns; c += SIDE)
+            for (int64_t i = r; i < rows && i < r + SIDE; i++)
+                for (int64_t j = c; j < columns && j < c + SIDE; j++)
+                    memcpy(to + (size_t)(j * rows + i) * each,
+                           from + (size_t)(i * columns + j) * each, each);
+}
+
+Status storage_turn(Graph *graph, Node *leaf, StorageUsers users, Diag *diag) {
+    Storage *storage = leaf->storage;
+    const Tensor *from = &storage->tensor;
+    const int64_t dim[] = {from->dim[1], from->dim[0]};
+    Tensor turned;
+    void *data;
+    TRY(storage_check_users(graph, leaf, users, diag));
+    TRY(storage_blank(&turned, &data, storage, from->dtype, 2, dim, diag));
+    if (data)
+        turn_numbers(data, tensor_data(from), dim[1], dim[0], dtype_bytes(from->dtype));
+    set_tensor(leaf, turned);
+    const Lineage rows = storage->kept[0];
+    storage->kept[0] = storage->kept[1];
+    storage->kept[1] = rows;
+    storage_drop_gaussian(storage);
+    return STATUS_OK;
+}
+
 /* ---- several become one ---- */
 
 static void read_one_leaf(StorageUsers users, const char *operand, Node *leaf) {

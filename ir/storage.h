@@ -90,6 +90,10 @@ Status storage_replace(Graph *graph, Node *leaf, StorageUsers users, Tensor valu
 Status storage_raise_rank(Graph *graph, Node *leaf, StorageUsers users, int rank,
                           Diag *diag);
 
+/* Makes a matrix its transpose, with the lineages of its axes; the Gaussian goes. Values
+ * keep their type, which must not be quantised. Fails with STATUS_MEMORY. */
+Status storage_turn(Graph *graph, Node *leaf, StorageUsers users, Diag *diag);
+
 /* The entries of an axis are counted anew: it has no lineage any more. */
 void storage_forget_lineage(Storage *storage, int axis);
 

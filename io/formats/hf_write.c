@@ -10,6 +10,7 @@
 #include "io/formats/safetensors.h"
 #include "io/formats/sentence_files.h"
 #include "io/formats/stock_tensors.h"
+#include "ir/storage.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -203,13 +204,31 @@ static Status check_dtypes(const Model *model, Diag *diag) {
     return STATUS_OK;
 }
 
+/* Turns matrices that the checkpoint has the other way round; layers may share one. */
+static Status turn_back(const Stock *stock, Graph *graph, Diag *diag) {
+    for (int i = 0; i < stock->built->graph->storage_count; i++) {
+        Storage *storage = graph_storage(graph, stock->weights[i]->name);
+        bool done = !stock->turned[i];
+        for (int j = 0; j < i && !done; j++) done = stock->weights[j] == storage;
+        if (!done)
+            TRY(storage_turn(graph, graph_param(graph, storage), STORAGE_ALL_USERS,
+                             diag));
+    }
+    return STATUS_OK;
+}
+
 /* What the model is. `*dense`, owned by the caller, is the copy that was matched: with
- * `densify` it is multiplied out. */
+ * `densify` it is multiplied out. Its weights are turned as the checkpoint has them; how
+ * its linear layers read them stays as it was. */
 static Status match_model(Stock *stock, Model **dense, Arena *arena, const Model *model,
                           bool densify, DenseReport *report, Diag *diag) {
     *dense = model_copy(model);
     Status status = densify ? model_densify(*dense, report, diag) : STATUS_OK;
     if (status == STATUS_OK) status = stock_match(stock, arena, *dense, densify, diag);
+    if (status == STATUS_OK) {
+        status = turn_back(stock, (*dense)->graph, diag);
+        if (status != STATUS_OK) stock_release(stock);
+    }
     if (status == STATUS_OK) return STATUS_OK;
     model_destroy(*dense);
     return status;

@@ -110,20 +110,22 @@ static Status add_stock(SafetensorsWriter *w, const StockTensor *tensor) {
 static Status add_tensors(SafetensorsWriter *w) {
     const Graph *graph = w->model->graph;
     Diag *aside = diag_create();
-    Stock stock;
+    Stock stock = {0};
     Status status = STATUS_OK;
     w->tensors = ARENA_ARRAY(w->arena, NamedTensor, (size_t)graph->storage_count + 1);
-    if (stock_match(&stock, w->arena, w->model, false, aside) == STATUS_OK) {
+    const bool matches =
+        stock_match(&stock, w->arena, w->model, false, aside) == STATUS_OK;
+    if (matches && stock.turns == 0) {
         StockTensor *tensors;
         const int count = stock_tensors(&tensors, w->arena, &stock);
         for (int i = 0; i < count && status == STATUS_OK; i++)
             status = add_stock(w, &tensors[i]);
-        stock_release(&stock);
     } else {
         for (int i = 0; i < graph->storage_count; i++)
             w->tensors[w->count++] = (NamedTensor){
                 graph->storages[i]->name, tensor_retain(&graph->storages[i]->tensor)};
     }
+    if (matches) stock_release(&stock);
     diag_destroy(aside);
     return status;
 }

@@ -11,6 +11,9 @@
 
 #include <string.h>
 
+/* The attribute of a linear layer whose matrix is [inputs, outputs]. */
+static const char TURNED[] = "transposed";
+
 /* ---- graphs side by side ---- */
 
 typedef struct Comparison {
@@ -67,9 +70,16 @@ static void pair(Comparison *c, const Node *reader, Node *node, Node *other) {
     *twin = other;
 }
 
-/* The first attribute in which two nodes of an op differ. */
+static bool is_linear(const Node *node) {
+    return strcmp(node->op->name, "linear") == 0;
+}
+
+/* The first attribute in which two nodes of an op differ. How a linear layer's stored
+ * matrix is turned is a matter of the matrix. */
 static void compare_attrs(Comparison *c, const Node *node, const Node *other) {
+    const bool stored = is_linear(node) && node->in[1]->storage;
     for (const Field *field = node->op->fields; field && field->name; field++) {
+        if (stored && strcmp(field->name, TURNED) == 0) continue;
         Text want = {0}, have = {0};
         field_print_value(&want, field, node->attrs);
         field_print_value(&have, field, other->attrs);
@@ -81,6 +91,25 @@ static void compare_attrs(Comparison *c, const Node *node, const Node *other) {
     }
 }
 
+/* Whether a leaf is stored the other way round in the model: linear layers alone read it,
+ * turned where the architecture has them not turned, or the reverse. */
+static bool is_other_way(Comparison *c, const Node *leaf) {
+    int other_way = 0, same_way = 0;
+    for (const Node *node = c->built->first; node; node = node->next)
+        for (int i = 0; i < node->in_count; i++) {
+            const Node *twin = c->twin[node->id];
+            if (node->in[i] != leaf || !twin || twin->op != node->op) continue;
+            if (is_linear(node) && i == 1 &&
+                node_flag(node, TURNED) != node_flag(twin, TURNED))
+                other_way++;
+            else
+                same_way++;
+        }
+    if (other_way && same_way)
+        differ(c, leaf, "some read '%s' turned and others do not", leaf->storage->name);
+    return other_way > 0 && leaf->type.rank == 2;
+}
+
 static void compare_leaves(Comparison *c, const Node *leaf, const Node *other) {
     char want[SHAPE_TEXT_BYTES], have[SHAPE_TEXT_BYTES];
     if (!leaf->storage || !other->storage) {
@@ -90,13 +119,21 @@ static void compare_leaves(Comparison *c, const Node *leaf, const Node *other) {
                    other->storage ? other->storage->name : other->name);
         return;
     }
-    if (!type_equal(&leaf->type, &other->type))
+    Type type = other->type;
+    if (is_other_way(c, leaf) && type.rank == 2) {
+        type.dim[0] = other->type.dim[1];
+        type.dim[1] = other->type.dim[0];
+    }
+    if (!type_equal(&leaf->type, &type))
         differ(c, leaf, "'%s' has the shape %s, and the architecture's '%s' %s",
-               other->storage->name, shape_text(have, other->type.rank, other->type.dim),
+               other->storage->name, shape_text(have, type.rank, type.dim),
                leaf->storage->name, shape_text(want, leaf->type.rank, leaf->type.dim));
     const Node *first = c->claimed[other->id];
     if (first && !c->may_copy)
         differ(c, leaf, "'%s' stands for both '%s' and '%s'", other->storage->name,
+               leaf->storage->name, first->storage->name);
+    if (first && is_other_way(c, first) != is_other_way(c, leaf))
+        differ(c, leaf, "'%s' is turned for one of '%s' and '%s'", other->storage->name,
                leaf->storage->name, first->storage->name);
     c->claimed[other->id] = leaf;
 }
@@ -312,14 +349,19 @@ static Status build_as_is(Stock *stock, Arena *arena, const Model *model, Diag *
 /* ---- matching ---- */
 
 /* Looks up what each storage that was built is in the model, and counts the copies. */
-static void take_weights(Stock *stock, Arena *arena, const Comparison *c) {
+static void take_weights(Stock *stock, Arena *arena, Comparison *c) {
     const Graph *built = stock->built->graph;
     stock->weights = ARENA_ARRAY(arena, const Storage *, (size_t)built->storage_count);
+    stock->turned = ARENA_ARRAY(arena, bool, (size_t)built->storage_count);
     for (const Node *leaf = built->first; leaf; leaf = leaf->next) {
         if (!leaf->storage) continue;
         const Node *twin = c->twin[leaf->id];
-        for (int i = 0; i < built->storage_count; i++)
-            if (built->storages[i] == leaf->storage) stock->weights[i] = twin->storage;
+        for (int i = 0; i < built->storage_count; i++) {
+            if (built->storages[i] != leaf->storage) continue;
+            stock->weights[i] = twin->storage;
+            stock->turned[i] = is_other_way(c, leaf);
+            stock->turns += stock->turned[i];
+        }
         if (c->claimed[twin->id] == leaf) continue;
         stock->copies++;
         stock->copied_bytes += (int64_t)tensor_bytes(&twin->storage->tensor);

@@ -1,8 +1,9 @@
 /* Stock architectures: what a model is in the terms of transformers, if it is that.
  *
  * A model is stock when the configuration of what it is (io/formats/model_config.h)
- * builds a graph that equals its own, up to the names of storages and places and to nodes
- * that do nothing outside of training. The graph that is built then names every weight as
+ * builds a graph that equals its own, up to the names of storages and places, to nodes
+ * that do nothing outside of training and to matrices that are stored the other way
+ * round. The graph that is built then names every weight as
  * a checkpoint does. */
 #ifndef COMPRESS_IO_FORMATS_STOCK_H
 #define COMPRESS_IO_FORMATS_STOCK_H
@@ -14,6 +15,8 @@ typedef struct Stock {
     const Tree *config;      /* in the arena: the configuration of what the model is */
     Model *built;            /* owned: the graph of that configuration, shapes only */
     const Storage **weights; /* in the arena: the model's storage for each of built's */
+    bool *turned;            /* in the arena, by built's: the model's is the transpose */
+    int turns;               /* how many are */
     int copies; /* storages of built's beyond the first for one of the model's */
     int64_t copied_bytes; /* what they take as the model has them */
 } Stock;

@@ -13,8 +13,8 @@
 #include "ir/rewrite.h"
 #include "ir/storage.h"
 #include "passes/fault.h"
+#include "passes/linears.h"
 #include "passes/measure.h"
-#include "passes/nodes.h"
 
 #include <math.h>
 
@@ -91,14 +91,10 @@ static bool is_lookup(const Node *node, const Node *table) {
     return node_is(node, &op_embedding) && node->in[1] == table;
 }
 
-static bool is_transposed(const Node *linear) {
-    return ((const LinearAttrs *)linear->attrs)->transposed;
-}
-
 /* Whether a node is linear(x, table): a head tied to the embedding. */
 static bool is_tied(const Node *node, const Node *table) {
     return node_is(node, &op_linear) && node->in[1] == table && node->in[0] != table &&
-           !is_transposed(node);
+           !linear_is_turned(node);
 }
 
 /* The table that the nodes with role embed look words up in. */
@@ -163,7 +159,7 @@ static const Node *find_projection(const Graph *graph, const Node *lookup) {
         const Node *factor = n->in[1];
         const bool plain = n->role == ROLE_NONE || n->role == ROLE_EMBED_PROJECTION;
         if (factor->storage && factor->type.rank == 2 && factor != lookup->in[1] &&
-            !is_transposed(n) && plain)
+            !linear_is_turned(n) && plain)
             return n;
     }
     return NULL;
@@ -173,7 +169,7 @@ static const Node *find_projection(const Graph *graph, const Node *lookup) {
 static bool comes_back(const Graph *graph, const Node *head, const Node *projection) {
     const Node *back = head->in[0];
     return node_is(back, &op_linear) && back->in[1] == projection &&
-           is_transposed(back) && !node_operand(back, "bias") &&
+           linear_is_turned(back) && !node_operand(back, "bias") &&
            graph_use_count(graph, back) == 1;
 }
 

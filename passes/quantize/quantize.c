@@ -4,7 +4,7 @@
 #include "ir/quantised.h"
 #include "ir/storage.h"
 #include "passes/fault.h"
-#include "passes/nodes.h"
+#include "passes/linears.h"
 #include "passes/oneshot/drift.h"
 #include "passes/quantize/rounding.h"
 #include "passes/quantize/smooth.h"
@@ -138,10 +138,6 @@ static bool reads_weight(const Node *node, const Node *leaf) {
            node->in[1] == leaf;
 }
 
-static bool is_transposed(const Node *node) {
-    return node_is(node, &op_linear) && ((const LinearAttrs *)node->attrs)->transposed;
-}
-
 static bool has_lookup(const Graph *graph, const Node *leaf) {
     for (const Node *node = graph->first; node; node = node->next)
         if (node_is(node, &op_embedding) && node->in[1] == leaf) return true;
@@ -191,6 +187,29 @@ static Status choose(Quantizer *z, Diag *diag) {
     return STATUS_OK;
 }
 
+/* Whether all who read a leaf are linear layers that have it as [inputs, outputs]. */
+static bool is_turned(const Quantizer *z, const Node *leaf) {
+    int readers = 0;
+    for (const Node *node = z->graph->first; node; node = node->next)
+        readers +=
+            node_is(node, &op_linear) && node->in[1] == leaf && linear_is_turned(node);
+    return readers == graph_use_count(z->graph, leaf);
+}
+
+/* Stores what linear layers read as [inputs, outputs] (GPT-2) the other way round: a row,
+ * which has a scale of its own, is one of outputs then. */
+static Status turn_rows(Quantizer *z, Diag *diag) {
+    for (int i = 0; i < z->count; i++) {
+        Node *leaf = z->chosen[i];
+        if (leaf->type.rank != 2 || !is_turned(z, leaf)) continue;
+        TRY(storage_turn(z->graph, leaf, STORAGE_ALL_USERS, diag));
+        for (Node *node = z->graph->first; node; node = node->next)
+            if (reads_weight(node, leaf))
+                TRY(node_set(z->graph, node, diag, "transposed=false"));
+    }
+    return STATUS_OK;
+}
+
 /* ---- rounding them ---- */
 
 static void note_error(Quantizer *z, const Storage *storage, RoundingError error) {
@@ -230,7 +249,7 @@ static Status round_leaf(Quantizer *z, int chosen, const Tensor *aim,
 static bool has_inputs(const Quantizer *z, const Node *leaf) {
     for (const Node *node = z->graph->first; node; node = node->next)
         if (reads_weight(node, leaf) &&
-            (node_is(node, &op_embedding) || is_transposed(node)))
+            (node_is(node, &op_embedding) || linear_is_turned(node)))
             return false;
     return true;
 }
@@ -387,7 +406,7 @@ static Status round_all(Quantizer *z, Diag *diag) {
 /* Linear layers of weights that are quantised now round what they read. */
 static Status round_activations(Quantizer *z, Diag *diag) {
     for (Node *node = z->graph->first; node; node = node->next) {
-        if (!node_is(node, &op_linear) || is_transposed(node) ||
+        if (!node_is(node, &op_linear) || linear_is_turned(node) ||
             find_chosen(z, node->in[1]) < 0)
             continue;
         TRY(node_set(z->graph, node, diag, "act=i8"));
@@ -421,6 +440,7 @@ static Status quantize_run(PassContext *ctx, Model *model, const void *opaque,
     z.tables = options->embeddings == TABLES_SAME ? z.type : (Tensor){.dtype = DTYPE_Q8};
     const int64_t before = (int64_t)graph_parameter_bytes(model->graph);
     TRY(choose(&z, diag));
+    TRY(turn_rows(&z, diag));
     if (needs_data(options)) TRY(open_calibration(&z, diag));
     z.errors = tree_new(ctx->arena, TREE_MAP, LOC_NONE);
     const Status status = quantize_all(&z, diag);

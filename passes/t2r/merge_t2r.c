@@ -10,6 +10,7 @@
 
 #include "exec/linalg/blas.h"
 #include "ir/rewrite.h"
+#include "passes/linears.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,10 +46,6 @@ typedef struct MapMerge {
 } MapMerge;
 
 /* ---- which maps ---- */
-
-static bool is_transposed(const Node *linear) {
-    return ((const LinearAttrs *)linear->attrs)->transposed;
-}
 
 static Status check_map(const MapMerge *m, const MergeSite *site, Diag *diag) {
     const Node *map = site->map;
@@ -159,7 +156,7 @@ static Status check_users(const MapMerge *m, const MergeSite *site, const Node *
     for (int i = 0; i < m->site_count; i++) {
         const MergeSite *other = &m->sites[i];
         if (node_operand(other->projection, operand) != leaf) continue;
-        if (is_transposed(site->projection) != is_transposed(other->projection))
+        if (linear_is_turned(site->projection) != linear_is_turned(other->projection))
             return step_fail(m->ctx, diag,
                              "%s and %s share \"%s\", but one of them uses its weight "
                              "transposed: the feature map cannot become part of both",
@@ -224,7 +221,7 @@ static void merge_weight(const MergeSite *site, const double *map, const double 
     const int64_t d = site->width, k = site->features;
     for (int64_t h = 0; h < site->heads; h++) {
         const double *phi = head_map(site, map, h);
-        if (is_transposed(site->projection))
+        if (linear_is_turned(site->projection))
             gemm_f64(false, true, columns, k, d, site->scale, w + h * d, site->heads * d,
                      phi, d, 0, out + h * k, site->heads * k);
         else
@@ -254,7 +251,7 @@ static void scale_values(double *values, int64_t count, double by) {
 }
 
 static Status put_weight(MapMerge *m, const MergeSite *site, Diag *diag) {
-    const int axis = is_transposed(site->projection) ? 1 : 0;
+    const int axis = linear_is_turned(site->projection) ? 1 : 0;
     const int64_t rows = site->heads * site->features;
     const int64_t columns = site->weight->type.dim[1 - axis];
     const Storage *weight = site->weight->storage;

@@ -1,6 +1,7 @@
 /* Editing storages: values, type of the leaf, lineage and Gaussian change together, with
  * and without values, and nobody feels an edit that it is not meant for. The toy graph
  * has two users of `w`: h = linear(x, w, bias=b) in encoder.0 and y in encoder.1. */
+#include "ir/cast.h"
 #include "ir/quantised.h"
 #include "ir/rewrite.h"
 #include "ir/storage.h"
@@ -82,6 +83,37 @@ static void test_quantised(void **state) {
     assert_ok(storage_raise_rank(f->graph, leaf, STORAGE_ALL_USERS, 3, f->diag), f->diag);
     assert_int_equal(f->w->tensor.dtype, DTYPE_F32);
     assert_int_equal(f->w->tensor.rank, 3);
+}
+
+/* Numbers and lineages change their axes, in every real type; the type of the leaf does
+ * too, and what was known of the values goes. */
+static void test_turned(void **state) {
+    Fixture *f = *state;
+    Node *leaf = graph_param(f->graph, f->w);
+    const int64_t keep[] = {1, 3};
+    const DType types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
+    fill(f, f->w, 0, GAUSSIAN_DIAGONAL);
+    assert_ok(storage_keep(f->graph, leaf, STORAGE_ALL_USERS, 0, keep, 2, f->diag),
+              f->diag);
+    const Lineage kept = f->w->kept[0];
+    assert_int_equal(kept.count, 2);
+    for (size_t type = 0; type < sizeof types / sizeof *types; type++) {
+        Tensor cast;
+        assert_ok(tensor_cast(&cast, &f->w->tensor, types[type], "w", f->diag), f->diag);
+        storage_set_values(f->w, cast);
+        assert_ok(storage_turn(f->graph, leaf, STORAGE_ALL_USERS, f->diag), f->diag);
+        assert_int_equal(f->w->tensor.dtype, types[type]);
+        assert_int_equal(leaf->type.dim[0], SIDE);
+        assert_int_equal(leaf->type.dim[1], 2);
+        assert_memory_equal(&f->w->kept[1], &kept, sizeof kept);
+        assert_null(f->w->gaussian);
+        for (int64_t row = 0; row < 2; row++) /* rows 1 and 3 of 0, 1, 2, ... */
+            for (int64_t column = 0; column < SIDE; column++)
+                assert_true(value_at(&f->w->tensor, column * 2 + row) ==
+                            (double)(keep[row] * SIDE + column));
+        assert_ok(storage_turn(f->graph, leaf, STORAGE_ALL_USERS, f->diag), f->diag);
+        assert_memory_equal(&f->w->kept[0], &kept, sizeof kept);
+    }
 }
 
 /* An edit for one user of two is refused, and the message names both. */
@@ -320,7 +352,7 @@ int main(void) {
         TEST(test_refused),         TEST(test_separate),   TEST(test_shapes),
         TEST(test_replace),         TEST(test_raise_rank), TEST(test_merge),
         TEST(test_merge_gaussians), TEST(test_share),      TEST(test_quantised),
-        TEST(test_split),
+        TEST(test_split),           TEST(test_turned),
     };
     return cmocka_run_group_tests_name("editing storages", tests, NULL, NULL);
 }
