@@ -92,7 +92,7 @@ static Status allow_paths(int rules, uint64_t handled, const Confinement *wanted
         TRY(allow_path(rules, SYSTEM[i], handled & RIGHTS_READ, diag));
     TRY(allow_path(rules, "/dev/null", handled & RIGHTS_WRITE, diag));
     if (SANITIZED) /* the search for leaks reads there */
-        TRY(allow_path(rules, "/proc", handled & RIGHTS_READ, diag));
+        TRY(allow_path(rules, "/proc/self/task", handled & RIGHTS_READ, diag));
     for (int i = 0; i < wanted->reads.count; i++)
         TRY(allow_path(rules, wanted->reads.items[i], handled & RIGHTS_READ, diag));
     for (int i = 0; i < wanted->writes.count; i++)
