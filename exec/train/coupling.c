@@ -1,6 +1,8 @@
 /* Coupling: see exec/train/coupling.h. */
 #include "exec/train/coupling.h"
 
+#include "exec/run/ranks.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,6 +125,21 @@ void coupling_take(Coupling *coupling, const Workspace *workspace, int64_t first
                    workspace_value(workspace, loss->node->in[j]),
                    (size_t)(n * loss->width[j]) * sizeof(float));
     }
+}
+
+Status coupling_gather(Coupling *coupling, const int64_t *samples, Diag *diag) {
+    size_t *bytes = memory_alloc((size_t)ranks_count(), sizeof *bytes);
+    Status status = STATUS_OK;
+    for (int i = 0; i < coupling->count; i++) {
+        const CoupledLoss *loss = &coupling->losses[i];
+        for (int j = 0; j < loss->node->in_count && status == STATUS_OK; j++) {
+            for (int r = 0; r < ranks_count(); r++)
+                bytes[r] = (size_t)(samples[r] * loss->width[j]) * sizeof(float);
+            status = ranks_gather_parts(loss->values[j], bytes, diag);
+        }
+    }
+    free(bytes);
+    return status;
 }
 
 static Status loss_run(CoupledLoss *loss, Workspace *workspace, int64_t samples,

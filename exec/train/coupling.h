@@ -30,6 +30,10 @@ size_t coupling_bytes(const Plan *plan, int64_t samples);
 void coupling_take(Coupling *coupling, const Workspace *workspace, int64_t first,
                    int64_t n);
 
+/* Collective. Gives all ranks what each has taken: samples[r] samples in rank r, those of
+ * the ranks one after the other. */
+Status coupling_gather(Coupling *coupling, const int64_t *samples, Diag *diag);
+
 /* Runs the losses on the first `samples` samples, all taken before. Fails as plan_create
  * does. */
 Status coupling_run(Coupling *coupling, int64_t samples, Diag *diag);

@@ -12,6 +12,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Elements of a block, which one thread works on at a time: they stay in its second-level
+ * cache. */
+#define GRADIENT_BLOCK ((int64_t)8192)
+
+/* Blocks of so many elements. */
+static inline int64_t gradient_blocks(int64_t count) {
+    return (count + GRADIENT_BLOCK - 1) / GRADIENT_BLOCK;
+}
+
 /* A range of shards, of `shards` that there are; all = {0, shards, shards}. */
 typedef struct ShardRange {
     int64_t first, end; /* end is exclusive */

@@ -16,9 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements of a block: its arrays stay in the second-level cache. */
-#define BLOCK ((int64_t)8192)
-
 /* A range of what is trained and how: the weights of a storage, or its log variances,
  * which stand behind all weights. */
 typedef struct Segment {
@@ -140,10 +137,6 @@ static Status add_state(Optimizer *optimizer, Diag *diag) {
     return STATUS_OK;
 }
 
-static int64_t blocks_of(int64_t count) {
-    return (count + BLOCK - 1) / BLOCK;
-}
-
 Status optimizer_create(Optimizer **out, Graph *graph, const Plan *plan, Params *params,
                         const TrainOptions *options, int64_t samples, Diag *diag) {
     Optimizer *optimizer = memory_alloc(1, sizeof *optimizer);
@@ -155,7 +148,7 @@ Status optimizer_create(Optimizer **out, Graph *graph, const Plan *plan, Params 
         optimizer->weight_count = params_flat_count(params);
         optimizer->count = optimizer->weight_count + prior_deviations(optimizer->prior);
         optimizer->weights = values ? values : params_flat(params);
-        const size_t blocks = (size_t)blocks_of(optimizer->weight_count) + 1;
+        const size_t blocks = (size_t)gradient_blocks(optimizer->weight_count) + 1;
         optimizer->square = memory_alloc(blocks, sizeof *optimizer->square);
         optimizer->added = memory_alloc(blocks, sizeof *optimizer->added);
         status = add_segments(optimizer, graph, plan, params, diag);
@@ -245,7 +238,7 @@ typedef struct SumJob {
 } SumJob;
 
 static int64_t block_end(int64_t first, int64_t count) {
-    return first + BLOCK < count ? first + BLOCK : count;
+    return first + GRADIENT_BLOCK < count ? first + GRADIENT_BLOCK : count;
 }
 
 /* Completes the gradient of a block with its priors. */
@@ -266,7 +259,7 @@ static void sum_block(void *self, int64_t block, int worker) {
     (void)worker;
     const SumJob *job = self;
     Optimizer *o = job->optimizer;
-    const int64_t first = block * BLOCK, end = block_end(first, o->weight_count);
+    const int64_t first = block * GRADIENT_BLOCK, end = block_end(first, o->weight_count);
     const int64_t n = end - first;
     gradient_tree_add(&(ShardRange){0, job->shards, job->shards}, job->gradients, first,
                       n);
@@ -279,7 +272,7 @@ static void sum_block(void *self, int64_t block, int worker) {
 double optimizer_sum(Optimizer *optimizer, float *const *gradients, int64_t shards,
                      int threads) {
     SumJob job = {optimizer, gradients, shards};
-    const int64_t blocks = blocks_of(optimizer->weight_count);
+    const int64_t blocks = gradient_blocks(optimizer->weight_count);
     parallel_for(blocks, threads, sum_block, &job);
     double sum = 0;
     for (int64_t i = 0; i < blocks; i++) sum += optimizer->square[i];
@@ -288,7 +281,7 @@ double optimizer_sum(Optimizer *optimizer, float *const *gradients, int64_t shar
 
 double optimizer_prior(const Optimizer *optimizer) {
     double sum = 0;
-    for (int64_t i = 0; i < blocks_of(optimizer->weight_count); i++)
+    for (int64_t i = 0; i < gradient_blocks(optimizer->weight_count); i++)
         sum += optimizer->added[i];
     return sum;
 }
@@ -341,7 +334,8 @@ static void step_block(void *self, int64_t block, int worker) {
     (void)worker;
     const StepJob *job = self;
     const Optimizer *optimizer = job->optimizer;
-    const int64_t first = block * BLOCK, end = block_end(first, optimizer->count);
+    const int64_t first = block * GRADIENT_BLOCK,
+                  end = block_end(first, optimizer->count);
     Range range;
     for (int i = find_segment(optimizer, first);
          next_range(optimizer, &i, first, end, &range);)
@@ -361,7 +355,7 @@ void optimizer_step(Optimizer *optimizer, const float *gradient, double scale,
         .correct2 = 1 - pow(options->beta2, time),
         .average_decay = (float)(options->ema < start ? options->ema : start),
     };
-    parallel_for(blocks_of(optimizer->count), threads, step_block, &job);
+    parallel_for(gradient_blocks(optimizer->count), threads, step_block, &job);
 }
 
 /* ---- the state ---- */

@@ -3,8 +3,10 @@
 
 #include "exec/run/feed.h"
 #include "exec/run/lanes.h"
+#include "exec/run/ranks.h"
 #include "exec/run/rounded.h"
 #include "exec/train/coupling.h"
+#include "exec/train/gradient_exchange.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,23 +23,21 @@ typedef struct ShardLane {
     double *rows; /* RunMode.rows of the micro-batch it runs */
 } ShardLane;
 
-/* One shard of the current mini-batch. */
-typedef struct Shard {
-    Buf *gradient;
-    double *loss; /* sums of the loss and the parts, each sample counting 1 */
-    double *rows; /* by counted node: rows of the shard that count */
-} Shard;
-
 struct Shards {
     ShardsOptions options;
     int64_t count, micro; /* shards; samples of a full micro-batch */
+    ShardRange own;       /* the shards that this rank runs */
     int64_t group;        /* samples that no cut takes apart */
     PlanCache *plans;
     Plan *largest; /* retained */
     Lanes *lanes;
     ShardLane *memory; /* by lane */
-    Shard *shards;
-    float **gradients; /* by shard */
+    double *losses; /* by shard: sums of the loss and the parts, each sample counting 1 */
+    double *counts; /* by shard: rows that count, by counted node */
+    Buf **memories; /* of the gradients of this rank's shards; at least one */
+    float **gradients; /* by shard; NULL = another rank's */
+    float *sum;        /* of the gradients of all ranks, in the first of `memories` */
+    GradientExchange *exchange; /* NULL = there is one rank */
     Params *params;
     MiniBatch batch; /* the current one */
 
@@ -64,6 +64,16 @@ static int64_t shard_samples(const Shards *shards, int64_t count, int64_t s) {
 static int64_t shard_first(const Shards *shards, int64_t count, int64_t s) {
     const int64_t groups = count / shards->group, rest = groups % shards->count;
     return (groups / shards->count * s + (s < rest ? s : rest)) * shards->group;
+}
+
+/* Shards that this rank runs. */
+static int64_t own_count(const Shards *shards) {
+    return shards->own.end - shards->own.first;
+}
+
+/* Gradients that it has: in the one of a rank without shards it receives their sum. */
+static int64_t gradient_count(const Shards *shards) {
+    return own_count(shards) > 0 ? own_count(shards) : 1;
 }
 
 /* Bytes of the largest value of one sample, and rows of matrices it brings. */
@@ -149,7 +159,8 @@ Status shards_create(Shards **out, const ShardsOptions *options, Diag *diag) {
     shards->group = batches_group(options->data);
     const int64_t groups = options->batch / shards->group;
     shards->count = options->shards < groups ? options->shards : groups;
-    shards->lanes = lanes_create(options->threads, shards->count, options->watch);
+    shards->own = gradient_exchange_range(shards->count, ranks_number());
+    shards->lanes = lanes_create(options->threads, own_count(shards), options->watch);
     const Status status = shards_plan_all(shards, diag);
     if (status == STATUS_OK)
         *out = shards;
@@ -177,9 +188,15 @@ size_t shards_bytes(const Shards *shards, int64_t count) {
     const int more = lanes_threads(shards->options.threads, (int64_t)lanes) - 1;
     return plan_workspace_bytes(shards->largest) * lanes +
            workspace_share_bytes(shards->largest) * lanes * (size_t)more +
-           (size_t)shards->count * (size_t)count * sizeof(float) +
+           (size_t)gradient_count(shards) * (size_t)count * sizeof(float) +
+           gradient_exchange_bytes(shards->count, count) +
            coupling_bytes(shards->largest, shards->options.batch) +
            (shards->options.bf16 ? rounded_bytes(shards->largest) : 0);
+}
+
+/* Numbers that a shard leaves: the loss and its parts. */
+static size_t loss_count(const Shards *shards) {
+    return (size_t)shards->options.part_count + 1;
 }
 
 /* Whether the rows of a node are known as soon as inputs are. */
@@ -194,8 +211,30 @@ static bool counts_ahead(const Plan *plan, const PlanNode *node) {
     return true;
 }
 
+/* Losses, counts and gradients. */
+static Status open_gradients(Shards *shards, int64_t first, Diag *diag) {
+    const size_t count = (size_t)shards->count;
+    const int64_t weights = params_gradient_count(shards->params);
+    shards->losses = memory_alloc(count * loss_count(shards), sizeof *shards->losses);
+    shards->counts =
+        memory_alloc(count * (size_t)shards->counted_count + 1, sizeof *shards->counts);
+    shards->gradients = memory_alloc(count, sizeof *shards->gradients);
+    shards->memories =
+        memory_alloc((size_t)gradient_count(shards), sizeof *shards->memories);
+    for (int64_t i = 0; i < gradient_count(shards); i++) {
+        const int64_t elements = i == 0 ? first : weights;
+        TRY(buf_create(&shards->memories[i], (size_t)elements * sizeof(float), diag));
+        float *gradient = (float *)(uintptr_t)buf_data(shards->memories[i]);
+        if (i == 0) shards->sum = gradient;
+        if (i < own_count(shards)) shards->gradients[shards->own.first + i] = gradient;
+    }
+    if (ranks_count() > 1)
+        shards->exchange =
+            gradient_exchange_create(shards->count, weights, shards->options.threads);
+    return STATUS_OK;
+}
+
 Status shards_open(Shards *shards, Params *params, int64_t first, Diag *diag) {
-    const int64_t weights = params_gradient_count(params);
     const int lanes = lanes_count(shards->lanes);
     const Plan *plan = shards->largest;
     shards->params = params;
@@ -220,19 +259,7 @@ Status shards_open(Shards *shards, Params *params, int64_t first, Diag *diag) {
         /* the largest plan first, so that the workspace is allocated once */
         TRY(workspace_bind(lane->workspace, plan, params, diag));
     }
-    shards->shards = memory_alloc((size_t)shards->count, sizeof *shards->shards);
-    shards->gradients = memory_alloc((size_t)shards->count, sizeof *shards->gradients);
-    for (int64_t s = 0; s < shards->count; s++) {
-        Shard *shard = &shards->shards[s];
-        const int64_t elements = s == 0 ? first : weights;
-        shard->loss =
-            memory_alloc((size_t)shards->options.part_count + 1, sizeof *shard->loss);
-        shard->rows =
-            memory_alloc((size_t)shards->counted_count + 1, sizeof *shard->rows);
-        TRY(buf_create(&shard->gradient, (size_t)elements * sizeof(float), diag));
-        shards->gradients[s] = (float *)(uintptr_t)buf_data(shard->gradient);
-    }
-    return STATUS_OK;
+    return open_gradients(shards, first, diag);
 }
 
 void shards_destroy(Shards *shards) {
@@ -242,14 +269,14 @@ void shards_destroy(Shards *shards) {
         feed_close(&shards->memory[i].feed);
         free(shards->memory[i].rows);
     }
-    for (int64_t s = 0; shards->shards && s < shards->count; s++) {
-        buf_release(shards->shards[s].gradient);
-        free(shards->shards[s].loss);
-        free(shards->shards[s].rows);
-    }
+    for (int64_t i = 0; shards->memories && i < gradient_count(shards); i++)
+        buf_release(shards->memories[i]);
     free(shards->memory);
-    free(shards->shards);
+    free(shards->losses);
+    free(shards->counts);
+    free(shards->memories);
     free(shards->gradients);
+    gradient_exchange_destroy(shards->exchange);
     free(shards->counted);
     free(shards->rows);
     coupling_destroy(shards->coupling);
@@ -296,12 +323,24 @@ static Status micro_bind(const Shards *shards, ShardLane *lane, const Micro *mic
                                  &micro->what, shards->params, diag);
 }
 
+/* ---- ranks ---- */
+
+/* Does `work` for this rank's shards, by number among them, and takes it from there that
+ * every rank knows how that went. A rank without shards asks the watch, too. */
+static Status run_own(Shards *shards, LaneWork *work, Diag *diag) {
+    const Status status = lanes_run(shards->lanes, own_count(shards), work, shards, diag);
+    if (!shards->exchange || status != STATUS_OK) return ranks_agree(status, diag);
+    return ranks_agree(lanes_cancelled(shards->lanes, 0) ? STATUS_INTERRUPTED : STATUS_OK,
+                       diag);
+}
+
 /* ---- rows that count ---- */
 
-static Status count_shard(void *self, int64_t s, int i, Diag *diag) {
+static Status count_shard(void *self, int64_t item, int i, Diag *diag) {
     Shards *shards = self;
     ShardLane *lane = &shards->memory[i];
-    double *rows = shards->shards[s].rows;
+    const int64_t s = shards->own.first + item;
+    double *rows = shards->counts + s * shards->counted_count;
     for (int k = 0; k < shards->counted_count; k++) rows[k] = 0;
     for (Micro m = micro_first(shards, s); m.what.n > 0; m = micro_next(shards, &m)) {
         TRY(micro_bind(shards, lane, &m, diag));
@@ -314,10 +353,14 @@ static Status count_shard(void *self, int64_t s, int i, Diag *diag) {
 
 static Status count_rows(Shards *shards, Diag *diag) {
     if (shards->counted_count == 0) return STATUS_OK;
-    TRY(lanes_run(shards->lanes, shards->count, count_shard, shards, diag));
-    for (int k = 0; k < shards->counted_count; k++) {
+    const int64_t counted = shards->counted_count;
+    TRY(run_own(shards, count_shard, diag));
+    TRY(ranks_gather(shards->counts, shards->count,
+                     (size_t)counted * sizeof *shards->counts, diag));
+    for (int64_t k = 0; k < counted; k++) {
         double sum = 0;
-        for (int64_t s = 0; s < shards->count; s++) sum += shards->shards[s].rows[k];
+        for (int64_t s = 0; s < shards->count; s++)
+            sum += shards->counts[s * counted + k];
         shards->rows[shards->counted[k]->id] = sum;
     }
     return STATUS_OK;
@@ -325,8 +368,9 @@ static Status count_rows(Shards *shards, Diag *diag) {
 
 /* ---- losses over all samples ---- */
 
-static Status couple_shard(void *self, int64_t s, int i, Diag *diag) {
+static Status couple_shard(void *self, int64_t item, int i, Diag *diag) {
     Shards *shards = self;
+    const int64_t s = shards->own.first + item;
     ShardLane *lane = &shards->memory[i];
     for (Micro m = micro_first(shards, s); m.what.n > 0; m = micro_next(shards, &m)) {
         const RunMode mode = {
@@ -340,11 +384,27 @@ static Status couple_shard(void *self, int64_t s, int i, Diag *diag) {
     return STATUS_OK;
 }
 
+/* Gives all ranks what the losses read of the samples of each. */
+static Status gather_coupled(Shards *shards, Diag *diag) {
+    const int64_t count = shards->batch.count;
+    if (!shards->exchange) return STATUS_OK;
+    int64_t *samples = memory_alloc((size_t)ranks_count(), sizeof *samples);
+    for (int r = 0; r < ranks_count(); r++) {
+        const ShardRange range = gradient_exchange_range(shards->count, r);
+        samples[r] = shard_first(shards, count, range.end) -
+                     shard_first(shards, count, range.first);
+    }
+    const Status status = coupling_gather(shards->coupling, samples, diag);
+    free(samples);
+    return status;
+}
+
 static Status couple_samples(Shards *shards, Diag *diag) {
     const int64_t count = shards->batch.count;
     shards->coupled = shards->coupling && micro_first(shards, 0).what.n < count;
     if (!shards->coupled) return STATUS_OK;
-    TRY(lanes_run(shards->lanes, shards->count, couple_shard, shards, diag));
+    TRY(run_own(shards, couple_shard, diag));
+    TRY(gather_coupled(shards, diag));
     return coupling_run(shards->coupling, count, diag);
 }
 
@@ -356,6 +416,7 @@ static Status run_micro(const Shards *shards, ShardLane *lane, int64_t s,
     Workspace *workspace = lane->workspace;
     const int64_t n = micro->what.n;
     const double share = (double)n / (double)shards->batch.count;
+    double *loss = shards->losses + s * (int64_t)loss_count(shards);
     const bool counted = shards->counted_count > 0; /* else no loss needs rows */
     for (int i = 0; counted && i < shards->id_count; i++)
         lane->rows[i] = shards->rows[i] * share; /* below 0 stays so */
@@ -371,17 +432,18 @@ static Status run_micro(const Shards *shards, ShardLane *lane, int64_t s,
     for (int i = 0; i <= options->part_count; i++) {
         const Node *node = i == 0 ? options->loss : options->parts[i - 1];
         const float *value = workspace_value(workspace, node);
-        shards->shards[s].loss[i] += (double)n * (double)*value;
+        loss[i] += (double)n * (double)*value;
     }
     run_backward(workspace, mode, share, shards->gradients[s]);
     return STATUS_OK;
 }
 
-static Status run_shard(void *self, int64_t s, int lane, Diag *diag) {
+static Status run_shard(void *self, int64_t item, int lane, Diag *diag) {
     Shards *shards = self;
-    Shard *shard = &shards->shards[s];
-    memset(shards->gradients[s], 0, buf_bytes(shard->gradient));
-    for (int i = 0; i <= shards->options.part_count; i++) shard->loss[i] = 0;
+    const int64_t s = shards->own.first + item;
+    const size_t losses = loss_count(shards);
+    memset(shards->gradients[s], 0, buf_bytes(shards->memories[item]));
+    memset(shards->losses + s * (int64_t)losses, 0, losses * sizeof *shards->losses);
     for (Micro m = micro_first(shards, s); m.what.n > 0; m = micro_next(shards, &m)) {
         if (lanes_cancelled(shards->lanes, lane)) return STATUS_INTERRUPTED;
         TRY(run_micro(shards, &shards->memory[lane], s, &m, diag));
@@ -394,17 +456,23 @@ Status shards_run(Shards *shards, const MiniBatch *batch, double *losses, Diag *
     params_round(shards->params, shards->options.threads);
     TRY(count_rows(shards, diag));
     TRY(couple_samples(shards, diag));
-    TRY(lanes_run(shards->lanes, shards->count, run_shard, shards, diag));
-    for (int i = 0; i <= shards->options.part_count; i++) {
+    TRY(run_own(shards, run_shard, diag));
+    const int64_t parts = (int64_t)loss_count(shards);
+    TRY(ranks_gather(shards->losses, shards->count, (size_t)parts * sizeof *losses,
+                     diag));
+    for (int64_t i = 0; i < parts; i++) {
         double sum = 0;
-        for (int64_t s = 0; s < shards->count; s++) sum += shards->shards[s].loss[i];
+        for (int64_t s = 0; s < shards->count; s++) sum += shards->losses[s * parts + i];
         losses[i] = sum / (double)batch->count;
     }
-    return STATUS_OK;
+    return shards->exchange ? gradient_exchange_run(shards->exchange, shards->gradients,
+                                                    shards->sum, diag)
+                            : STATUS_OK;
 }
 
-float *const *shards_gradients(Shards *shards) {
-    return shards->gradients;
+float *const *shards_gradients(Shards *shards, int64_t *count) {
+    *count = shards->exchange ? 1 : shards->count;
+    return shards->exchange ? &shards->sum : shards->gradients;
 }
 
 void shards_progress(Shards *shards, int64_t done, int64_t total, double loss) {

@@ -4,7 +4,9 @@
  * shard is run in order, one micro-batch after another, into its own gradient. Lanes only
  * choose who runs which shard, so bytes depend on the number of shards and the size of
  * micro-batches and never on the number of threads. Threads beyond the shards share the
- * work inside them (lanes_share), every shard as many.
+ * work inside them (lanes_share), every shard as many. Of several ranks each runs a
+ * contiguous range of the shards (exec/train/gradient_exchange.h); their number, bytes
+ * and messages stay the same.
  *
  * A loss with Op.count_rows is the mean over the W rows of the mini-batch that count, W
  * being counted before the first run. A micro-batch of n of the N samples divides its sum
@@ -42,18 +44,18 @@ typedef struct ShardsOptions {
 Status shards_create(Shards **out, const ShardsOptions *options, Diag *diag);
 void shards_destroy(Shards *shards);
 
-/* Shards of a full mini-batch, and those that are run at a time. */
+/* Shards of a full mini-batch, and those that this rank runs at a time. */
 int64_t shards_count(const Shards *shards);
 int shards_lanes(const Shards *shards);
 
 /* The plan that needs the largest workspace. */
 const Plan *shards_plan(const Shards *shards);
 
-/* Bytes that shards_open takes for gradients of `count` elements, workspaces, and what
- * losses over all samples keep; with `bf16`, rounded weights. */
+/* Bytes that shards_open takes in this rank for gradients of `count` elements,
+ * workspaces, and what losses over all samples keep; with `bf16`, rounded weights. */
 size_t shards_bytes(const Shards *shards, int64_t count);
 
-/* Allocates workspaces and gradients; the first shard's gradient has room for `first`
+/* Allocates workspaces and gradients; the first of shards_gradients has room for `first`
  * elements (at least those of the weights), which the optimiser uses. `params`, of the
  * same graph, must outlive the shards. Fails with STATUS_MEMORY. */
 Status shards_open(Shards *shards, Params *params, int64_t first, Diag *diag);
@@ -66,14 +68,16 @@ typedef struct MiniBatch {
     uint64_t key, augment;
 } MiniBatch;
 
-/* Runs all shards of a mini-batch, forward and backward. losses[0] receives the mean of
- * the loss, losses[1 + i] that of part i. Fails as the first sample in order that cannot
- * be fetched does; with STATUS_INTERRUPTED, and no message, when the watch says so. */
+/* Collective. Runs all shards of a mini-batch, forward and backward. losses[0] receives
+ * the mean of the loss, losses[1 + i] that of part i. Fails as the first sample in order
+ * that cannot be fetched does; with STATUS_INTERRUPTED, and no message, when a watch says
+ * so. */
 Status shards_run(Shards *shards, const MiniBatch *batch, double *losses, Diag *diag);
 
-/* By shard: the gradient of its share of the mean loss, by weights as in
- * params_gradient_count. */
-float *const *shards_gradients(Shards *shards);
+/* The gradients of the mean loss that are still to be added, by weights as in
+ * params_gradient_count: *count of them, those of the shards, or, of several ranks, the
+ * one sum. */
+float *const *shards_gradients(Shards *shards, int64_t *count);
 
 /* Tells the watch. */
 void shards_progress(Shards *shards, int64_t done, int64_t total, double loss);

@@ -76,16 +76,15 @@ static Status train_step(Trainer *trainer, int64_t step, Diag *diag) {
     /* Weights are drawn before any shard runs: all of them see the same ones. */
     optimizer_draw(trainer->optimizer, trainer->batch.key, threads);
     TRY(shards_run(trainer->shards, &trainer->batch, trainer->losses, diag));
-    const double norm =
-        optimizer_sum(trainer->optimizer, shards_gradients(trainer->shards),
-                      shards_count(trainer->shards), threads);
+    int64_t count;
+    float *const *gradients = shards_gradients(trainer->shards, &count);
+    const double norm = optimizer_sum(trainer->optimizer, gradients, count, threads);
     trainer->prior = optimizer_prior(trainer->optimizer);
     TRY(check_step(trainer, step, norm, diag));
     const double scale =
         options->clip > 0 && norm > options->clip ? options->clip / norm : 1;
     const double rate = options->lr * schedule_factor(options, step, trainer->total);
-    optimizer_step(trainer->optimizer, shards_gradients(trainer->shards)[0], scale, rate,
-                   step, threads);
+    optimizer_step(trainer->optimizer, gradients[0], scale, rate, step, threads);
     history_add(trainer->history, &(HistoryStep){.step = step,
                                                  .samples = trainer->batch.count,
                                                  .losses = trainer->losses,
