@@ -363,8 +363,8 @@ static void run_parts(void *self, int me) {
     Parts *parts = self;
     Call call = parts->step->call;
     call.tiles = parts->count;
-    if (me > 0) {
-        const Workspace *w = parts->workspace;
+    const Workspace *w = parts->workspace;
+    if (me > 0 && w->scratch) { /* else no call that is cut needs any */
         call.scratch =
             (char *)(uintptr_t)buf_data(w->scratch) + w->each * (size_t)(me - 1);
     }
