@@ -58,9 +58,6 @@ Status onnx_check(const Model *model, const OnnxOptions *options, Diag *diag) {
         if (node_is_leaf(node)) continue;
         if (!onnx_op_find(node->op->name))
             return fail_node(node, diag, "this op has no form in ONNX");
-        if (node_operand(node, "near_q"))
-            return fail_node(node, diag,
-                             "expected linear attention without a window for ONNX");
         TRY(check_weights(node, diag));
     }
     if (onnx_is_cached(graph, options)) TRY(onnx_check_states(graph, diag));

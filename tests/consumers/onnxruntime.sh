@@ -6,7 +6,7 @@ onnx_outputs() { # MODEL PASSES [TOLERANCE] [ACTIVATIONS]
     local model size
     model=$(compressed "$1" "$2") || return 1
     onnx_file "$model" "${4:-}" || return 1
-    if /usr/bin/python3 -c 'import onnx' 2>/dev/null; then
+    if /usr/bin/python3 -c 'import onnx.checker' 2>/dev/null; then
         /usr/bin/python3 -c 'import sys, onnx.checker as c; c.check_model(sys.argv[1], full_check=True)' "$work/model.onnx" || return 1
     fi
     for size in "7 2" "11 3"; do
@@ -107,6 +107,9 @@ onnx "llama, blocks" "$llama" 'remove_block: {block: attention, drop: [1]}'
 onnx "llama, factored" "$llama" 'factor_embedding: {rank: 16}'
 onnx "llama, t2r" "$llama" 'attention_to_t2r: {feature_size: 8}'
 onnx "llama, t2r elu1" "$llama" 'attention_to_t2r: {feature: elu1, scale_query: false}'
+onnx "llama, t2r window" "$llama" "attention_to_t2r: {feature: hedgehog, scale_query: false, window: 5}"
+steps "llama, t2r window" "$llama" "attention_to_t2r: {feature: hedgehog, scale_query: false, window: 5}"
+steps "llama, t2r window, softmax kept" "$llama" 'attention_to_t2r: {feature_size: 8, window: 1, keep_softmax: [0]}'
 onnx "llama, t2r positive" "$llama" 'attention_to_t2r: {feature: positive, keep_softmax: [0]}'
 onnx "llama, t2r merged" "$llama" 'attention_to_t2r: {feature_size: 8, rotary: drop, keep_every: 2}, merge_t2r'
 onnx "vit" "$vit"

@@ -37,12 +37,14 @@ for model in $relatives; do
     writes "drawn $model" "$work/$model"
 done
 writes "drawn llama, T2R" "$work/llama" 'attention_to_t2r: {feature_size: 16}'
+writes "drawn llama, T2R with a window" "$work/llama" 'attention_to_t2r: {feature: hedgehog, window: 8}'
 if [ -n "$released" ]; then
     prompt='Once upon a time'
     stories=$released/stories15M
     writes "stories15M" "$stories"
     writes "stories15M, unequal heads and units" "$stories" 'prune_heads: {score: magnitude, ranking: global, keep_ratio: 0.8}, prune_ffn: {score: magnitude, ranking: global, keep_ratio: 0.8}'
     writes "stories15M, T2R" "$stories" 'attention_to_t2r: {feature_size: 32, init: identity}'
+    writes "stories15M, T2R with a window" "$stories" 'attention_to_t2r: {feature: hedgehog, scale_query: false, window: 16}'
     writes "stories15M, T2R, a block removed" "$stories" 'attention_to_t2r: {feature: elu1, layers: [1, 4]}, remove_block: {block: attention, drop: [2]}'
     line "transformers.js: MiniLM, pruned and trained, SST-2" decides "$released/minilm-l6-v2" "$COMPRESS_DATA/sst2-glue"
 fi

@@ -278,19 +278,6 @@ static void test_refused(void **state) {
                  "this op has no form in ONNX");
     model_destroy(model);
     diag_destroy(diag);
-    diag = diag_create();
-    model =
-        model_of("ir 1\n"
-                 "input input_ids : i32[N, T]\n"
-                 "param @e : f32[11, 8] init normal(0.1)\n"
-                 "%1 = embedding($input_ids, @e) : f32[N, T, 8] at embeddings\n"
-                 "%2 = linear_attention(%1, %1, %1, near_q=%1, near_k=%1) {causal=true "
-                 "window=4} : f32[N, T, 8] at decoder.0 as attention\n"
-                 "output last_hidden_state = %2\n");
-    expect_error(diag, onnx_check(model, &ONNX_DEFAULTS, diag), STATUS_MODEL,
-                 "expected linear attention without a window for ONNX");
-    model_destroy(model);
-    diag_destroy(diag);
 }
 
 /* Early exits: outputs of their own; or one If in the other, by the rule that the model
@@ -421,6 +408,49 @@ static void test_recurrent(void **state) {
     model_destroy(model);
 }
 
+/* A near window has the last tokens' keys, features and values beside the state, in a
+ * ring of constant size: 2 heads of 4 + 3 + (4 + 1) numbers and whether the token counts.
+ */
+static void test_window(void **state) {
+    (void)state;
+    const char *const text =
+        "ir 1\n"
+        "input input_ids : i32[N, T]\n"
+        "param @e : f32[11, 8] init normal(0.1)\n"
+        "param @f : f32[2, 3, 4] init normal(0.1)\n"
+        "param @g : f32[2] init zeros\n"
+        "%1 = embedding($input_ids, @e) : f32[N, T, 8] at embeddings as embed\n"
+        "%2 = feature_map(%1, weight=@f) {heads=2} : f32[N, T, 6] at decoder.0 as "
+        "feature_q\n"
+        "%3 = linear_attention(%2, %2, %1, near_q=%1, near_k=%1, gate=@g) {heads=2 "
+        "causal=true window=7} : f32[N, T, 8] at decoder.0 as attention\n"
+        "%4 = linear(%3, @e) : f32[N, T, 11] at head as logits\n"
+        "output logits = %4\n";
+    Model *model = model_of(text);
+    for (int half = 0; half < 2; half++) {
+        ReadBack file;
+        write_and_check(&file, model, &ONNX_DEFAULTS, half);
+        char in[400], out[400];
+        const int type = half ? 10 : 1;
+        snprintf(
+            in, sizeof in,
+            "input_ids:7[batch_size,sequence_length] "
+            "attention_mask:7[batch_size,total_sequence_length] "
+            "past_conv.0:%d[batch_size,2,7,13] past_recurrent.0:%d[batch_size,2,3,5] "
+            "past_key_values.1.key:%d[batch_size,1,past_sequence_length,0]",
+            type, type, type);
+        snprintf(out, sizeof out,
+                 "present_conv.0:%d[batch_size,2,7,13] "
+                 "present_recurrent.0:%d[batch_size,2,3,5] "
+                 "logits:1[batch_size,sequence_length,11] "
+                 "present.1.key:%d[batch_size,1,total_sequence_length,0]",
+                 type, type, type);
+        expect_values(file.file.model->graph, in, out);
+        read_back_end(&file);
+    }
+    model_destroy(model);
+}
+
 /* Outputs that nothing computes: an input, and what dropout leaves of it. */
 static void test_identity(void **state) {
     (void)state;
@@ -472,6 +502,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_exits, enter, leave),
         cmocka_unit_test_setup_teardown(test_parts, enter, leave),
         cmocka_unit_test_setup_teardown(test_recurrent, enter, leave),
+        cmocka_unit_test_setup_teardown(test_window, enter, leave),
         cmocka_unit_test_setup_teardown(test_identity, enter, leave),
         cmocka_unit_test_setup_teardown(test_layers, enter, leave),
         cmocka_unit_test(test_refused),
