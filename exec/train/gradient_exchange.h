@@ -2,12 +2,13 @@
  *
  * Each rank has shards of a mini-batch, a contiguous range, and adds what the gradient
  * tree has whole in it (exec/train/gradient_tree.h). What is left then, one gradient or a
- * few, it hands out: every rank owns a part of the elements, receives what is left of
- * them anywhere, goes on with the tree, and hands its sum to all. So each element is
+ * few, it hands out: every rank receives what is left of the elements that it owns
+ * (exec/train/rank_parts.h) anywhere, and goes on with the tree. So each element is
  * added in the order in which one rank would add it, and where one gradient is left in
- * each of R ranks, 2 (R - 1) / R of a gradient leave it, which is the least (Patarasuk
- * and Yuan, "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations",
- * 2009). */
+ * each of R ranks, (R - 1) / R of a gradient leave it. As much leaves it again when what
+ * the owners make of it, the weights, is handed round: together the least that there is
+ * (Patarasuk and Yuan, "Bandwidth Optimal All-reduce Algorithms for Clusters of
+ * Workstations", 2009). */
 #ifndef COMPRESS_EXEC_TRAIN_GRADIENT_EXCHANGE_H
 #define COMPRESS_EXEC_TRAIN_GRADIENT_EXCHANGE_H
 
@@ -31,8 +32,9 @@ void gradient_exchange_destroy(GradientExchange *exchange);
 /* Bytes that gradient_exchange_create takes. */
 size_t gradient_exchange_bytes(int64_t shards, int64_t count);
 
-/* Collective. sum[count] receives the sum over the shards of all ranks: gradients[shard]
- * are those of this rank's, which are used up, and of which the first may be `sum`. */
+/* Collective. The rank's part of sum[count] receives the sum over the shards of all
+ * ranks: gradients[shard] are those of this rank's, which are used up, and of which the
+ * first may be `sum`. */
 Status gradient_exchange_run(GradientExchange *exchange, float *const *gradients,
                              float *sum, Diag *diag);
 

@@ -9,8 +9,10 @@
 #include "exec/loops/loops.h"
 #include "exec/plan/weight_layout.h"
 #include "exec/run/parallel.h"
+#include "exec/run/ranks.h"
 #include "exec/train/gradient_tree.h"
 #include "exec/train/prior.h"
+#include "exec/train/rank_parts.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -26,17 +28,24 @@ typedef struct Segment {
     double factor, decay;
 } Segment;
 
+/* What a block of weights adds. */
+typedef struct BlockSum {
+    double square; /* to the square of the gradient's norm */
+    double added;  /* by its priors, to the objective */
+} BlockSum;
+
 struct Optimizer {
     const TrainOptions *options;
     Segment *segments;
     int segment_count;
-    int64_t weight_count, count; /* elements: weights; all that is trained */
-    float *weights, *first, *second, *average, *best; /* [count]; NULL = not used */
-    bool has_best;                                    /* `best` holds weights */
+    int64_t weight_count, count;     /* elements: weights; all that is trained */
+    int64_t own, own_end;            /* those that this rank owns */
+    float *weights, *average, *best; /* [count]; NULL = not used */
+    float *first, *second;           /* moments, from `own` on; NULL = not used */
+    bool has_best;                   /* `best` holds weights */
     Buf *state;
     Prior *prior;
-    double *square, *added; /* by block of weights: sum of squares of the gradient; what
-                               priors add to the objective */
+    BlockSum *sums; /* by block of weights */
 };
 
 /* ---- setting up ---- */
@@ -107,10 +116,17 @@ static int moment_count(const TrainOptions *options) {
     return options->momentum > 0 ? 1 : 0;
 }
 
+/* Elements of a moment in this rank; one where it owns none, so that it has an array. */
+static int64_t moment_room(int64_t count) {
+    int64_t first, last;
+    rank_part(count, ranks_number(), &first, &last);
+    return last > first ? last - first : 1;
+}
+
 static size_t state_bytes(const TrainOptions *options, int64_t count) {
-    const int arrays =
-        moment_count(options) + (options->ema > 0) + (options->keep == KEEP_BEST);
-    return (size_t)count * sizeof(float) * (size_t)arrays;
+    const int arrays = (options->ema > 0) + (options->keep == KEEP_BEST);
+    return (size_t)(count * arrays + moment_room(count) * moment_count(options)) *
+           sizeof(float);
 }
 
 size_t optimizer_bytes(const Graph *graph, const TrainOptions *options) {
@@ -126,8 +142,9 @@ static Status add_state(Optimizer *optimizer, Diag *diag) {
     TRY(buf_create(&optimizer->state, bytes, diag));
     float *next = (float *)(uintptr_t)buf_data(optimizer->state);
     const int moments = moment_count(options);
-    if (moments > 0) optimizer->first = next, next += optimizer->count;
-    if (moments > 1) optimizer->second = next, next += optimizer->count;
+    const int64_t room = moment_room(optimizer->count);
+    if (moments > 0) optimizer->first = next, next += room;
+    if (moments > 1) optimizer->second = next, next += room;
     if (options->keep == KEEP_BEST) optimizer->best = next, next += optimizer->count;
     if (options->ema > 0) optimizer->average = next;
     /* Weights that are not trained stay what they are in these, too. */
@@ -149,8 +166,8 @@ Status optimizer_create(Optimizer **out, Graph *graph, const Plan *plan, Params 
         optimizer->count = optimizer->weight_count + prior_deviations(optimizer->prior);
         optimizer->weights = values ? values : params_flat(params);
         const size_t blocks = (size_t)gradient_blocks(optimizer->weight_count) + 1;
-        optimizer->square = memory_alloc(blocks, sizeof *optimizer->square);
-        optimizer->added = memory_alloc(blocks, sizeof *optimizer->added);
+        optimizer->sums = memory_alloc(blocks, sizeof *optimizer->sums);
+        rank_part(optimizer->count, ranks_number(), &optimizer->own, &optimizer->own_end);
         status = add_segments(optimizer, graph, plan, params, diag);
     }
     if (status == STATUS_OK) status = add_state(optimizer, diag);
@@ -165,8 +182,7 @@ void optimizer_destroy(Optimizer *optimizer) {
     if (!optimizer) return;
     buf_release(optimizer->state);
     free(optimizer->segments);
-    free(optimizer->square);
-    free(optimizer->added);
+    free(optimizer->sums);
     prior_destroy(optimizer->prior);
     free(optimizer);
 }
@@ -234,7 +250,7 @@ static bool next_range(const Optimizer *optimizer, int *i, int64_t first, int64_
 typedef struct SumJob {
     Optimizer *optimizer;
     float *const *gradients;
-    int64_t shards;
+    int64_t shards, first; /* the first block */
 } SumJob;
 
 static int64_t block_end(int64_t first, int64_t count) {
@@ -255,34 +271,44 @@ static void add_priors(const Optimizer *o, float *gradient, int64_t first, int64
     }
 }
 
-static void sum_block(void *self, int64_t block, int worker) {
+static void sum_block(void *self, int64_t i, int worker) {
     (void)worker;
     const SumJob *job = self;
     Optimizer *o = job->optimizer;
+    const int64_t block = job->first + i;
     const int64_t first = block * GRADIENT_BLOCK, end = block_end(first, o->weight_count);
     const int64_t n = end - first;
     gradient_tree_add(&(ShardRange){0, job->shards, job->shards}, job->gradients, first,
                       n);
     double added = 0, square = 0;
     if (o->prior) add_priors(o, job->gradients[0], first, end, &added, &square);
-    o->square[block] = square + loops_here()->sum_squares(job->gradients[0] + first, n);
-    o->added[block] = added;
+    square += loops_here()->sum_squares(job->gradients[0] + first, n);
+    o->sums[block] = (BlockSum){.square = square, .added = added};
 }
 
-double optimizer_sum(Optimizer *optimizer, float *const *gradients, int64_t shards,
-                     int threads) {
-    SumJob job = {optimizer, gradients, shards};
-    const int64_t blocks = gradient_blocks(optimizer->weight_count);
-    parallel_for(blocks, threads, sum_block, &job);
+Status optimizer_sum(Optimizer *optimizer, float *const *gradients, int64_t shards,
+                     int threads, double *norm, Diag *diag) {
+    const int64_t count = optimizer->weight_count, blocks = gradient_blocks(count);
+    SumJob job = {.optimizer = optimizer, .gradients = gradients, .shards = shards};
+    int64_t end = blocks;
+    /* The gradients of log variances, which others may own, come of those of weights. */
+    if (prior_deviations(optimizer->prior) > 0)
+        TRY(rank_parts_gather(gradients[0], count, diag));
+    else
+        ranks_range(blocks, ranks_number(), &job.first, &end);
+    parallel_for(end - job.first, threads, sum_block, &job);
+    if (prior_deviations(optimizer->prior) == 0)
+        TRY(ranks_gather(optimizer->sums, blocks, sizeof *optimizer->sums, diag));
     double sum = 0;
-    for (int64_t i = 0; i < blocks; i++) sum += optimizer->square[i];
-    return sqrt(sum);
+    for (int64_t i = 0; i < blocks; i++) sum += optimizer->sums[i].square;
+    *norm = sqrt(sum);
+    return STATUS_OK;
 }
 
 double optimizer_prior(const Optimizer *optimizer) {
     double sum = 0;
     for (int64_t i = 0; i < gradient_blocks(optimizer->weight_count); i++)
-        sum += optimizer->added[i];
+        sum += optimizer->sums[i].added;
     return sum;
 }
 
@@ -321,29 +347,41 @@ static void step_range(const StepJob *job, const Segment *segment, int64_t first
     const Loops *loops = loops_here();
     float *w = o->weights + first;
     const float *g = job->gradient + first;
+    const int64_t at = first - o->own;
     if (o->second)
-        loops->update_adamw(w, g, o->first + first, o->second + first, n, &u);
+        loops->update_adamw(w, g, o->first + at, o->second + at, n, &u);
     else if (o->first)
-        loops->update_momentum(w, g, o->first + first, n, &u);
+        loops->update_momentum(w, g, o->first + at, n, &u);
     else
         loops->update_plain(w, g, n, &u);
-    if (o->average) loops->update_average(o->average + first, w, n, job->average_decay);
 }
 
 static void step_block(void *self, int64_t block, int worker) {
     (void)worker;
     const StepJob *job = self;
     const Optimizer *optimizer = job->optimizer;
-    const int64_t first = block * GRADIENT_BLOCK,
-                  end = block_end(first, optimizer->count);
+    const int64_t first = optimizer->own + block * GRADIENT_BLOCK;
+    const int64_t end = block_end(first, optimizer->count);
     Range range;
     for (int i = find_segment(optimizer, first);
          next_range(optimizer, &i, first, end, &range);)
         step_range(job, range.segment, range.first, range.n);
 }
 
-void optimizer_step(Optimizer *optimizer, const float *gradient, double scale,
-                    double rate, int64_t step, int threads) {
+/* Averages the weights of a block, which may be another rank's. */
+static void average_block(void *self, int64_t block, int worker) {
+    (void)worker;
+    const StepJob *job = self;
+    const Optimizer *o = job->optimizer;
+    const int64_t first = block * GRADIENT_BLOCK, end = block_end(first, o->count);
+    Range range;
+    for (int i = find_segment(o, first); next_range(o, &i, first, end, &range);)
+        loops_here()->update_average(o->average + range.first, o->weights + range.first,
+                                     range.n, job->average_decay);
+}
+
+Status optimizer_step(Optimizer *optimizer, const float *gradient, double scale,
+                      double rate, int64_t step, int threads, Diag *diag) {
     const TrainOptions *options = optimizer->options;
     const double time = (double)(step + 1), start = (1 + time) / (10 + time);
     StepJob job = {
@@ -355,7 +393,12 @@ void optimizer_step(Optimizer *optimizer, const float *gradient, double scale,
         .correct2 = 1 - pow(options->beta2, time),
         .average_decay = (float)(options->ema < start ? options->ema : start),
     };
-    parallel_for(gradient_blocks(optimizer->count), threads, step_block, &job);
+    parallel_for(gradient_blocks(optimizer->own_end - optimizer->own), threads,
+                 step_block, &job);
+    TRY(rank_parts_gather(optimizer->weights, optimizer->count, diag));
+    if (optimizer->average)
+        parallel_for(gradient_blocks(optimizer->count), threads, average_block, &job);
+    return STATUS_OK;
 }
 
 /* ---- the state ---- */
@@ -364,19 +407,19 @@ void optimizer_step(Optimizer *optimizer, const float *gradient, double scale,
  * they belong to weights, and to log variances. */
 typedef struct StateArray {
     const char *weights, *variances;
-    float *data; /* NULL = not used */
-    bool squares;
+    float *data;          /* NULL = not used */
+    bool moment, squares; /* a moment holds what the rank owns alone */
 } StateArray;
 
 enum { STATE_ARRAYS = 5 };
 
 static void state_arrays(const Optimizer *o, bool best, StateArray out[STATE_ARRAYS]) {
     const StateArray arrays[STATE_ARRAYS] = {
-        {"weight/", "log_variance/", o->weights, false},
-        {"first/", "log_variance_first/", o->first, false},
-        {"second/", "log_variance_second/", o->second, true},
-        {"average/", "log_variance_average/", o->average, false},
-        {"best/", "log_variance_best/", best ? o->best : NULL, false}};
+        {"weight/", "log_variance/", o->weights, false, false},
+        {"first/", "log_variance_first/", o->first, true, false},
+        {"second/", "log_variance_second/", o->second, true, true},
+        {"average/", "log_variance_average/", o->average, false, false},
+        {"best/", "log_variance_best/", best ? o->best : NULL, false, false}};
     memcpy(out, arrays, sizeof arrays);
 }
 
@@ -384,17 +427,51 @@ static const char *state_prefix(const StateArray *array, const Segment *segment)
     return segment->variances ? array->variances : array->weights;
 }
 
-void optimizer_save(const Optimizer *optimizer, TrainState *state) {
+/* All elements of an array, to be released; *out is NULL in a rank that does not have
+ * them. */
+static Status whole_array(Buf **out, const Optimizer *optimizer, const StateArray *array,
+                          Diag *diag) {
+    const size_t bytes = (size_t)optimizer->count * sizeof(float);
+    Status status = STATUS_OK;
+    *out = NULL;
+    if (!array->moment || ranks_count() == 1) {
+        *out = buf_wrap(array->data, bytes, NULL);
+        return STATUS_OK;
+    }
+    if (ranks_number() == 0) status = buf_create(out, bytes, diag);
+    TRY(ranks_agree(status, diag));
+    float *all = *out ? (float *)(uintptr_t)buf_data(*out) : NULL;
+    status = rank_parts_collect(all, array->data, optimizer->count, diag);
+    if (status == STATUS_OK) return STATUS_OK;
+    buf_release(*out);
+    *out = NULL;
+    return status;
+}
+
+static void save_segments(const Optimizer *optimizer, const StateArray *array, Buf *whole,
+                          TrainState *state) {
+    for (int i = 0; i < optimizer->segment_count; i++) {
+        const Segment *segment = &optimizer->segments[i];
+        const Tensor *like = &segment->storage->tensor;
+        Tensor tensor = tensor_shape(DTYPE_F32, like->rank, like->dim);
+        tensor.buf = buf_retain(whole);
+        tensor.offset = (size_t)segment->first * sizeof(float);
+        train_state_add(state, state_prefix(array, segment), segment->storage->name,
+                        tensor);
+    }
+}
+
+Status optimizer_save(const Optimizer *optimizer, TrainState *state, Diag *diag) {
     StateArray arrays[STATE_ARRAYS];
     state_arrays(optimizer, optimizer->has_best, arrays);
-    for (int a = 0; a < STATE_ARRAYS; a++)
-        for (int i = 0; arrays[a].data && i < optimizer->segment_count; i++) {
-            const Segment *segment = &optimizer->segments[i];
-            const Tensor *like = &segment->storage->tensor;
-            train_state_view(state, state_prefix(&arrays[a], segment),
-                             segment->storage->name, DTYPE_F32, like->rank, like->dim,
-                             arrays[a].data + segment->first);
-        }
+    for (int a = 0; a < STATE_ARRAYS; a++) {
+        Buf *whole;
+        if (!arrays[a].data) continue;
+        TRY(whole_array(&whole, optimizer, &arrays[a], diag));
+        if (whole) save_segments(optimizer, &arrays[a], whole, state);
+        buf_release(whole);
+    }
+    return STATUS_OK;
 }
 
 /* A second moment is a mean of squares. */
@@ -427,6 +504,19 @@ static Status find_state(const Optimizer *optimizer, const StateArray *arrays,
     return train_state_all_found(state, diag);
 }
 
+/* Of a moment what this rank owns. */
+static void load_segment(const Optimizer *o, const StateArray *array,
+                         const Segment *segment, const Tensor *from) {
+    const int64_t start = array->moment ? o->own : 0;
+    const int64_t last = array->moment ? o->own_end : o->count;
+    const int64_t first = segment->first > start ? segment->first : start;
+    const int64_t end = segment->last < last ? segment->last : last;
+    if (first >= end) return;
+    memcpy(array->data + (first - start),
+           (const float *)tensor_data(from) + (first - segment->first),
+           (size_t)(end - first) * sizeof(float));
+}
+
 Status optimizer_load(Optimizer *optimizer, TrainState *state, bool best, Diag *diag) {
     StateArray arrays[STATE_ARRAYS];
     state_arrays(optimizer, best, arrays);
@@ -436,8 +526,7 @@ Status optimizer_load(Optimizer *optimizer, TrainState *state, bool best, Diag *
     const Tensor **next = found;
     for (int a = 0; status == STATUS_OK && a < STATE_ARRAYS; a++)
         for (int i = 0; arrays[a].data && i < optimizer->segment_count; i++, next++)
-            memcpy(arrays[a].data + optimizer->segments[i].first, tensor_data(*next),
-                   tensor_bytes(*next));
+            load_segment(optimizer, &arrays[a], &optimizer->segments[i], *next);
     free(found);
     if (status != STATUS_OK) return status;
     optimizer->has_best = best;

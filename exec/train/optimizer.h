@@ -1,7 +1,9 @@
 /* Optimizer: AdamW and SGD over the flat array of weights.
  *
  * Work goes by blocks of fixed size, each by one thread, so that results do not depend on
- * the number of threads. */
+ * the number of threads. Of several ranks each updates the elements that it owns
+ * (exec/train/rank_parts.h), has their moments alone, and hands the weights to the
+ * others. */
 #ifndef COMPRESS_EXEC_TRAIN_OPTIMIZER_H
 #define COMPRESS_EXEC_TRAIN_OPTIMIZER_H
 
@@ -19,7 +21,8 @@ Status optimizer_create(Optimizer **out, Graph *graph, const Plan *plan, Params 
                         const TrainOptions *options, int64_t samples, Diag *diag);
 void optimizer_destroy(Optimizer *optimizer);
 
-/* Bytes of state for the graph: moments, averaged and best weights, priors. */
+/* Bytes of state for the graph, in this rank: moments, averaged and best weights, priors.
+ */
 size_t optimizer_bytes(const Graph *graph, const TrainOptions *options);
 
 /* Elements that gradients[0] must have room for: one for each weight, and behind them one
@@ -30,14 +33,17 @@ int64_t optimizer_count(const Optimizer *optimizer);
  * inference, else they are there. */
 void optimizer_draw(Optimizer *optimizer, uint64_t key, int threads);
 
-/* Adds the gradients of all shards to gradients[0], by exec/train/gradient_tree.h, and
- * what the priors add; returns the norm. */
-double optimizer_sum(Optimizer *optimizer, float *const *gradients, int64_t shards,
-                     int threads);
+/* Collective. Adds the gradients of all shards to gradients[0], by
+ * exec/train/gradient_tree.h, and what the priors add; *norm is that of the whole. Of
+ * several ranks each does so with the elements that it owns of the one gradient there
+ * is. */
+Status optimizer_sum(Optimizer *optimizer, float *const *gradients, int64_t shards,
+                     int threads, double *norm, Diag *diag);
 
-/* Step `step` (from 0) with `scale` times the gradient, at learning rate `rate`. */
-void optimizer_step(Optimizer *optimizer, const float *gradient, double scale,
-                    double rate, int64_t step, int threads);
+/* Collective. Step `step` (from 0) with `scale` times the gradient of optimizer_sum, at
+ * learning rate `rate`. */
+Status optimizer_step(Optimizer *optimizer, const float *gradient, double scale,
+                      double rate, int64_t step, int threads, Diag *diag);
 
 /* What the priors added to the objective in the last optimizer_sum; 0 without them. */
 double optimizer_prior(const Optimizer *optimizer);
@@ -56,9 +62,11 @@ void optimizer_hide(Optimizer *optimizer);
  * place of the last ones. Only with keep: best. */
 void optimizer_keep_best(Optimizer *optimizer);
 
-/* Puts all that is trained, moments, averages and the best weights, if there are some
- * yet, into a state, as views, by storage. */
-void optimizer_save(const Optimizer *optimizer, TrainState *state);
+/* Collective. Puts all that is trained, moments, averages and the best weights, if there
+ * are some yet, into a state, as views, by storage. Of several ranks rank 0 receives the
+ * moments of all; the states of the others have none. Fails with STATUS_MEMORY where it
+ * has no room for them. */
+Status optimizer_save(const Optimizer *optimizer, TrainState *state, Diag *diag);
 
 /* Takes it back; `best` says whether there are best weights. Comes after whatever else is
  * read of the state. Fails with STATUS_MODEL, nothing taken over, where something is

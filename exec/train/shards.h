@@ -76,7 +76,7 @@ Status shards_run(Shards *shards, const MiniBatch *batch, double *losses, Diag *
 
 /* The gradients of the mean loss that are still to be added, by weights as in
  * params_gradient_count: *count of them, those of the shards, or, of several ranks, the
- * one sum. */
+ * one sum, of which each has its part (exec/train/rank_parts.h). */
 float *const *shards_gradients(Shards *shards, int64_t *count);
 
 /* Tells the watch. */

@@ -3,6 +3,7 @@
 
 #include "exec/plan/weight_layout.h"
 #include "exec/run/feed.h"
+#include "exec/run/ranks.h"
 #include "exec/train/history.h"
 #include "exec/train/optimizer.h"
 #include "exec/train/prior.h"
@@ -78,13 +79,15 @@ static Status train_step(Trainer *trainer, int64_t step, Diag *diag) {
     TRY(shards_run(trainer->shards, &trainer->batch, trainer->losses, diag));
     int64_t count;
     float *const *gradients = shards_gradients(trainer->shards, &count);
-    const double norm = optimizer_sum(trainer->optimizer, gradients, count, threads);
+    double norm;
+    TRY(optimizer_sum(trainer->optimizer, gradients, count, threads, &norm, diag));
     trainer->prior = optimizer_prior(trainer->optimizer);
     TRY(check_step(trainer, step, norm, diag));
     const double scale =
         options->clip > 0 && norm > options->clip ? options->clip / norm : 1;
     const double rate = options->lr * schedule_factor(options, step, trainer->total);
-    optimizer_step(trainer->optimizer, gradients[0], scale, rate, step, threads);
+    TRY(optimizer_step(trainer->optimizer, gradients[0], scale, rate, step, threads,
+                       diag));
     history_add(trainer->history, &(HistoryStep){.step = step,
                                                  .samples = trainer->batch.count,
                                                  .losses = trainer->losses,
@@ -97,7 +100,6 @@ static Status train_step(Trainer *trainer, int64_t step, Diag *diag) {
 /* What the pass does after a step. */
 static Status run_hook(Trainer *trainer, Diag *diag) {
     const TrainHook *hook = trainer->options->hook;
-    if (!hook) return STATUS_OK;
     optimizer_restore_means(trainer->optimizer);
     return hook->step(hook->self, trainer->done, trainer->total, diag);
 }
@@ -161,7 +163,7 @@ static Status load_measurements(Trainer *trainer, TrainState *state, int64_t ste
 
 /* ---- the state ---- */
 
-/* Hands the state to the keeper. */
+/* Hands the state to the keeper, of several ranks rank 0's. */
 static Status save_state(Trainer *trainer, Diag *diag) {
     const TrainOptions *options = trainer->options;
     TrainState *state = train_state_create();
@@ -173,8 +175,9 @@ static Status save_state(Trainer *trainer, Diag *diag) {
     if (options->measure) save_measurements(trainer, state);
     if (options->hook && options->hook->save)
         options->hook->save(options->hook->self, state);
-    optimizer_save(trainer->optimizer, state);
-    const Status status = options->keeper->save(options->keeper->self, state, diag);
+    Status status = optimizer_save(trainer->optimizer, state, diag);
+    if (status == STATUS_OK && ranks_number() == 0)
+        status = options->keeper->save(options->keeper->self, state, diag);
     train_state_destroy(state);
     if (status == STATUS_OK) trainer->kept = trainer->done;
     return status;
@@ -185,8 +188,10 @@ static Status keep_state(Trainer *trainer, Diag *diag) {
     const TrainKeeper *keeper = trainer->options->keeper;
     if (!keeper || !keeper->save || trainer->kept == trainer->done) return STATUS_OK;
     const bool end = trainer->options->more && is_over(trainer);
-    const bool due =
-        keeper->due && keeper->due(keeper->self, trainer->done, trainer->total);
+    bool due = false;
+    if (keeper->due && ranks_number() == 0)
+        due = keeper->due(keeper->self, trainer->done, trainer->total);
+    if (keeper->due) TRY(ranks_broadcast(&due, sizeof due, 0, diag));
     return end || due ? save_state(trainer, diag) : STATUS_OK;
 }
 
@@ -281,12 +286,13 @@ static void epoch_order(const Trainer *trainer, uint64_t key, int64_t *order) {
     spread_groups(order, groups, group);
 }
 
-/* What follows a step. */
+/* What follows a step. Ranks agree on what came of it before they keep the state, which
+ * they do together, also after an interruption that only one of them has seen. */
 static Status finish_step(Trainer *trainer, Diag *diag) {
     trainer->whole = false;
-    TRY(run_hook(trainer, diag));
+    if (trainer->options->hook) TRY(ranks_agree(run_hook(trainer, diag), diag));
     trainer->whole = true;
-    TRY(measure(trainer, diag));
+    if (trainer->options->measure) TRY(ranks_agree(measure(trainer, diag), diag));
     return keep_state(trainer, diag);
 }
 
@@ -307,7 +313,8 @@ static Status train_loop(Trainer *trainer, uint64_t seed, Diag *diag) {
     const uint64_t augment = random_key_name(seed, "augment");
     const uint64_t draws = random_key_name(seed, "step");
     int64_t ordered = -1; /* the epoch of `order` */
-    Status status = trainer->done > 0 ? measure(trainer, diag) : STATUS_OK;
+    Status status = STATUS_OK;
+    if (trainer->done > 0) status = ranks_agree(measure(trainer, diag), diag);
     while (status == STATUS_OK && !is_over(trainer)) {
         const int64_t step = trainer->done, epoch = step / trainer->epoch;
         const int64_t first = step % trainer->epoch * batch;

@@ -77,7 +77,10 @@ Status train_state_all_found(const TrainState *state, Diag *diag);
  * numbered from 0 as numbers.serial, and their states are kept side by side until the
  * step is done. The state of such a run is also saved when it ends, so that it is not
  * run again: a state whose step is the total is that of a run that has come to its end.
- */
+ *
+ * All of several ranks (exec/run/ranks.h) have one with the same functions: `due` and
+ * `save` are called in rank 0, which has the whole state then; `load` is collective, and
+ * gives every rank the state, whatever number of ranks has left it. */
 typedef struct TrainKeeper {
     void *self;
     /* Whether the state is to be kept now, after `done` of `total` steps. */

@@ -77,16 +77,16 @@ static void job_keep(void *self, int index, const char *state, const StepEntry *
     if (job->own) job->steps->keep(job->steps->self, index, state, entry, model, diag);
 }
 
-/* ---- trainings ---- */
+/* ---- trainings: `due` and `save` are called in rank 0 ---- */
 
 static bool train_due(void *self, int64_t done, int64_t total) {
     const TrainKeeper *own = ((const JobReuse *)self)->trainings;
-    return own && own->due(own->self, done, total);
+    return own->due(own->self, done, total);
 }
 
 static Status train_save(void *self, const TrainState *state, Diag *diag) {
     const TrainKeeper *own = ((const JobReuse *)self)->trainings;
-    return own ? own->save(own->self, state, diag) : STATUS_OK;
+    return own->save(own->self, state, diag);
 }
 
 static Status train_load(void *self, int serial, TrainState **state, Diag *diag) {
