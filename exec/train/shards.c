@@ -325,13 +325,19 @@ static Status micro_bind(const Shards *shards, ShardLane *lane, const Micro *mic
 
 /* ---- ranks ---- */
 
-/* Does `work` for this rank's shards, by number among them, and takes it from there that
- * every rank knows how that went. A rank without shards asks the watch, too. */
+/* Does `work` for this rank's shards, by number among them. A rank without shards asks
+ * the watch, too. */
 static Status run_own(Shards *shards, LaneWork *work, Diag *diag) {
-    const Status status = lanes_run(shards->lanes, own_count(shards), work, shards, diag);
-    if (!shards->exchange || status != STATUS_OK) return ranks_agree(status, diag);
-    return ranks_agree(lanes_cancelled(shards->lanes, 0) ? STATUS_INTERRUPTED : STATUS_OK,
-                       diag);
+    TRY(lanes_run(shards->lanes, own_count(shards), work, shards, diag));
+    const bool stopped = shards->exchange && lanes_cancelled(shards->lanes, 0);
+    return stopped ? STATUS_INTERRUPTED : STATUS_OK;
+}
+
+/* Gives all ranks `bytes` for each shard of `all`, where what each did alone is well. */
+static Status share(const Shards *shards, Status mine, void *all, size_t bytes,
+                    Diag *diag) {
+    return mine == STATUS_OK ? ranks_gather(all, shards->count, bytes, diag)
+                             : ranks_agree(mine, diag);
 }
 
 /* ---- rows that count ---- */
@@ -354,9 +360,9 @@ static Status count_shard(void *self, int64_t item, int i, Diag *diag) {
 static Status count_rows(Shards *shards, Diag *diag) {
     if (shards->counted_count == 0) return STATUS_OK;
     const int64_t counted = shards->counted_count;
-    TRY(run_own(shards, count_shard, diag));
-    TRY(ranks_gather(shards->counts, shards->count,
-                     (size_t)counted * sizeof *shards->counts, diag));
+    const Status mine = run_own(shards, count_shard, diag);
+    TRY(share(shards, mine, shards->counts, (size_t)counted * sizeof *shards->counts,
+              diag));
     for (int64_t k = 0; k < counted; k++) {
         double sum = 0;
         for (int64_t s = 0; s < shards->count; s++)
@@ -403,8 +409,8 @@ static Status couple_samples(Shards *shards, Diag *diag) {
     const int64_t count = shards->batch.count;
     shards->coupled = shards->coupling && micro_first(shards, 0).what.n < count;
     if (!shards->coupled) return STATUS_OK;
-    TRY(run_own(shards, couple_shard, diag));
-    TRY(gather_coupled(shards, diag));
+    const Status mine = run_own(shards, couple_shard, diag);
+    TRY(mine == STATUS_OK ? gather_coupled(shards, diag) : ranks_agree(mine, diag));
     return coupling_run(shards->coupling, count, diag);
 }
 
@@ -456,10 +462,9 @@ Status shards_run(Shards *shards, const MiniBatch *batch, double *losses, Diag *
     params_round(shards->params, shards->options.threads);
     TRY(count_rows(shards, diag));
     TRY(couple_samples(shards, diag));
-    TRY(run_own(shards, run_shard, diag));
     const int64_t parts = (int64_t)loss_count(shards);
-    TRY(ranks_gather(shards->losses, shards->count, (size_t)parts * sizeof *losses,
-                     diag));
+    const Status mine = run_own(shards, run_shard, diag);
+    TRY(share(shards, mine, shards->losses, (size_t)parts * sizeof *losses, diag));
     for (int64_t i = 0; i < parts; i++) {
         double sum = 0;
         for (int64_t s = 0; s < shards->count; s++) sum += shards->losses[s * parts + i];

@@ -56,13 +56,17 @@ timeless() {
 
 # ---- the same bytes and numbers ----
 
-tiny '  - finetune: {data: train, epochs: 2, batch_size: 16}
+# The recipe of most of what follows.
+usual() {
+    tiny '  - finetune: {data: train, epochs: 2, batch_size: 16}
   - add_exits: {}
-  - finetune: {data: train, epochs: 1, batch_size: 16}
+  - finetune: {data: train, epochs: 1, batch_size: 16, shards: 3}
   - calibrate_exits: {data: train, flops: 0.8, batch_size: 5}
   - quantize: {dtype: int8}
   - evaluate: {data: train, batch_size: 7, min: 1}
   - evaluate: {data: train, batch_size: 64, exits: each}'
+}
+usual
 for ranks in 1 2 3 4; do
     job $ranks --recipe tiny.yaml --threads 2 --output out.h5 --force --report report.json ||
         fail "$ranks ranks: exit code $code"
@@ -76,8 +80,31 @@ for ranks in 1 2 3 4; do
         fail "progress of $ranks ranks is not told once"
 done
 
+# ---- another number of ranks goes on ----
+
+# The job is killed when it has kept the state of a training; one rank goes on.
+tiny '  - finetune: {data: train, epochs: 2000, batch_size: 16, shards: 3}'
+echo 'checkpoint: {minutes: 0.002}' >>tiny.yaml
+timeout 60 $mpirun -n 3 ./rank.sh "$COMPRESS" --recipe tiny.yaml --output on.h5 --quiet \
+    --events events >out 2>err &
+mpi=$!
+for i in $(seq 600); do
+    sleep 0.1
+    ! grep -q '"training":true' events 2>/dev/null || break
+done
+kill -9 "$(cat pid.1)"
+wait $mpi && fail "the training has ended before it was killed"
+[ ! -e on.h5 ] || fail "a job that was killed has written its output"
+job 1 --recipe tiny.yaml --output on.h5 --resume --events events2 ||
+    fail "resuming: exit code $code"
+grep -m 1 progress events2 | grep -q '"done":1,' && fail "training begins from the beginning"
+job 1 --recipe tiny.yaml --output whole.h5 --no-checkpoint || fail "exit code $code"
+cmp on.h5 whole.h5 || fail "one rank that goes on for three is not as one alone"
+rm -f events events2 on.h5 whole.h5
+
 # ---- failures ----
 
+usual
 echo old >kept.h5
 cp -r images.idx labels.idx tiny.yaml other 2>/dev/null || { mkdir other; cp images.idx tiny.yaml other; }
 

@@ -3,6 +3,8 @@
  * else alone. What one rank would come to it finds before it joins the others. With the
  * argument "fail" one rank's samples are wrong. */
 #include "exec/run/ranks.h"
+#include "exec/train/optimizer.h"
+#include "tests/exec/keeper_fixture.h"
 #include "tests/exec/prior_fixture.h"
 #include "tests/exec/token_fixture.h"
 
@@ -51,9 +53,26 @@ static void open_average(Model *m, TrainOptions *options) {
     m->f.toy.batches.group = 4;
 }
 
+/* What is measured on a development set: a number that goes up and down. */
+static Status read_meter(void *self, double *value, Diag *diag) {
+    const Graph *graph = *(Graph **)self;
+    float w;
+    (void)diag;
+    tensor_read_f32(&graph_storage(graph, "out.weight")->tensor, 0, 1, &w);
+    *value = cos(300 * (double)w);
+    return STATUS_OK;
+}
+
+static void open_best(Model *m, TrainOptions *options) {
+    open_average(m, options);
+    options->dev = "toy";
+    options->dev_every = 1;
+    options->keep = KEEP_BEST;
+}
+
 static void open_large(Model *m, TrainOptions *options) {
     broad_open(&m->f, LARGE);
-    options->steps = 1;
+    options->steps = 1; /* and no state in between */
     options->batch_size = 8;
 }
 
@@ -93,14 +112,9 @@ typedef struct Case {
 } Case;
 
 static const Case CASES[] = {
-    {"adamw", open_adamw},
-    {"sgd", open_sgd},
-    {"average", open_average},
-    {"prior", open_prior},
-    {"variational", open_variational},
-    {"coupled", open_coupled},
-    {"tokens", open_tokens},
-    {"large", open_large},
+    {"adamw", open_adamw},     {"sgd", open_sgd},       {"average", open_average},
+    {"best", open_best},       {"prior", open_prior},   {"variational", open_variational},
+    {"coupled", open_coupled}, {"tokens", open_tokens}, {"large", open_large},
 };
 enum { CASE_COUNT = sizeof CASES / sizeof CASES[0] };
 
@@ -151,29 +165,41 @@ static void copy_outcome(Outcome *out, const Graph *graph, const TrainReport *re
     }
 }
 
-static void train_case(const Case *which, int64_t shards, int threads, Outcome *out) {
+/* `memory` keeps the states, and may have one to go on from; NULL = nobody does. */
+static void train_case(const Case *which, int64_t shards, int threads, Memory *memory,
+                       Outcome *out) {
     Model *m = memory_alloc(1, sizeof *m);
     TrainReport report;
     TrainOptions options = usual_options(shards);
+    const TrainKeeper keeper = keeper_of(memory);
+    const TrainMeasure meter = {.self = &m->f.graph, .measure = read_meter};
+    if (memory) options.keeper = &keeper;
     which->open(m, &options);
+    if (options.dev) options.measure = &meter;
     assert_ok(run(m, &options, threads, NULL, &report), m->f.diag);
     copy_outcome(out, m->f.graph, &report);
     model_close(&m->f);
     free(m);
 }
 
-static Outcome alone[CASE_COUNT][SHARD_CASES]; /* of one rank and one thread */
+/* What comes of one rank and one thread, and the states it leaves. */
+static Outcome alone[CASE_COUNT][SHARD_CASES];
+static Memory kept_alone[CASE_COUNT];
+
+enum { KEPT_SHARDS = 3 }; /* SHARDS[] whose states are compared */
 
 static void train_alone(void) {
     for (int c = 0; c < CASE_COUNT; c++)
-        for (int s = 0; s < SHARD_CASES; s++)
-            train_case(&CASES[c], SHARDS[s], 1, &alone[c][s]);
+        for (int s = 0; s < SHARD_CASES; s++) {
+            Memory *memory = s == KEPT_SHARDS ? &kept_alone[c] : NULL;
+            train_case(&CASES[c], SHARDS[s], 1, memory, &alone[c][s]);
+        }
 }
 
-static void check_case(const Case *which, int64_t shards, int threads,
+static void check_case(const Case *which, int64_t shards, int threads, Memory *memory,
                        const Outcome *want) {
     Outcome got;
-    train_case(which, shards, threads, &got);
+    train_case(which, shards, threads, memory, &got);
     assert_int_equal(got.count, want->count);
     if (memcmp(got.values, want->values, (size_t)got.count * sizeof(float)) != 0)
         fail_msg("%s, %d shards, %d threads: not the bytes of one rank", which->name,
@@ -188,8 +214,53 @@ static void bytes_are_those_of_one_rank(void **state) {
     (void)state;
     for (int c = 0; c < CASE_COUNT; c++)
         for (int s = 0; s < SHARD_CASES; s++)
-            for (int threads = 1; threads <= 2; threads++)
-                check_case(&CASES[c], SHARDS[s], threads, &alone[c][s]);
+            check_case(&CASES[c], SHARDS[s], 1 + (c + s) % 2, NULL, &alone[c][s]);
+}
+
+/* ---- states ---- */
+
+static void check_state(const TrainState *got, const TrainState *want) {
+    Text numbers = {0}, expected = {0};
+    assert_int_equal(got->tensor_count, want->tensor_count);
+    for (int i = 0; i < want->tensor_count; i++) {
+        const TrainTensor *a = &got->tensors[i], *b = &want->tensors[i];
+        assert_string_equal(a->name, b->name);
+        assert_int_equal(tensor_bytes(&a->tensor), tensor_bytes(&b->tensor));
+        if (memcmp(tensor_data(&a->tensor), tensor_data(&b->tensor),
+                   tensor_bytes(&b->tensor)) != 0)
+            fail_msg("%s is not as one rank has it", b->name);
+    }
+    tree_print_json(&numbers, got->numbers, 0);
+    tree_print_json(&expected, want->numbers, 0);
+    assert_string_equal(numbers.data, expected.data);
+    text_free(&numbers);
+    text_free(&expected);
+}
+
+/* Rank 0 is given the whole state, the others nothing: one rank may go on from it. */
+static void states_are_those_of_one_rank(void **state) {
+    (void)state;
+    for (int c = 0; c < CASE_COUNT; c++) {
+        Memory memory = {0};
+        const Memory *want = &kept_alone[c];
+        check_case(&CASES[c], SHARDS[KEPT_SHARDS], 1, &memory, &alone[c][KEPT_SHARDS]);
+        assert_true(want->saves > 0);
+        assert_int_equal(memory.saves, ranks_number() == 0 ? want->saves : 0);
+        for (int i = 0; i <= STEPS_MOST && ranks_number() == 0; i++)
+            if (want->states[i]) check_state(memory.states[i], want->states[i]);
+        memory_close(&memory);
+    }
+}
+
+/* Ranks go on from a state that one rank has left. */
+static void states_of_one_rank_are_taken_up(void **state) {
+    (void)state;
+    for (int c = 0; c < CASE_COUNT; c++) {
+        Memory *memory = &kept_alone[c];
+        memory->from = memory->saves / 2;
+        if (memory->from > 0)
+            check_case(&CASES[c], SHARDS[KEPT_SHARDS], 1, memory, &alone[c][KEPT_SHARDS]);
+    }
 }
 
 /* One gradient is left in each rank: a step sends the least, and a few numbers. */
@@ -207,6 +278,23 @@ static void a_step_sends_no_more_than_it_must(void **state) {
     const uint64_t least = 2 * (ranks - 1) * weights * sizeof(float) / ranks;
     const uint64_t part = 8192 * sizeof(float); /* parts are whole blocks */
     assert_true(sent + 2 * part >= least && sent <= least + 2 * part + 4096);
+    model_close(&m->f);
+    free(m);
+}
+
+/* A rank has the moments of what it owns alone. */
+static void moments_are_divided(void **state) {
+    (void)state;
+    enum { MOMENTS = 2, BLOCK = 8192 };
+    const size_t weights = LARGE * (WIDTH + 1 + CLASSES) + CLASSES;
+    const size_t whole = MOMENTS * weights * sizeof(float);
+    const size_t each = whole / (size_t)ranks_count();
+    Model *m = memory_alloc(1, sizeof *m);
+    TrainOptions options = usual_options(1);
+    open_large(m, &options);
+    const size_t bytes = optimizer_bytes(m->f.graph, &options);
+    const size_t blocks = 2 * MOMENTS * BLOCK * sizeof(float); /* parts are whole ones */
+    assert_in_range(bytes, each - blocks, each + blocks);
     model_close(&m->f);
     free(m);
 }
@@ -278,7 +366,10 @@ static void a_failure_reaches_all(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_are_those_of_one_rank),
+        cmocka_unit_test(states_are_those_of_one_rank),
+        cmocka_unit_test(states_of_one_rank_are_taken_up),
         cmocka_unit_test(a_step_sends_no_more_than_it_must),
+        cmocka_unit_test(moments_are_divided),
         cmocka_unit_test(an_interruption_stops_all_after_one_step),
     };
     const struct CMUnitTest failing[] = {cmocka_unit_test(a_failure_reaches_all)};
@@ -292,8 +383,10 @@ int main(int argc, char **argv) {
     const int failed = fail ? cmocka_run_group_tests(failing, NULL, NULL)
                             : cmocka_run_group_tests(tests, NULL, NULL);
     if (failed > 0) ranks_abort(1); /* the others may wait for this one */
-    for (int c = 0; c < CASE_COUNT; c++)
+    for (int c = 0; c < CASE_COUNT; c++) {
         for (int s = 0; s < SHARD_CASES; s++) free(alone[c][s].values);
+        memory_close(&kept_alone[c]);
+    }
     ranks_close();
     return 0;
 }

@@ -2,76 +2,10 @@
  * byte of one that was never stopped, and states that do not fit are refused. And what
  * measurements on a development set do. */
 #include "exec/train/history.h"
+#include "tests/exec/keeper_fixture.h"
 #include "tests/exec/prior_fixture.h"
 
 #include <unistd.h>
-
-/* ---- a keeper in memory ---- */
-
-enum { STEPS_MOST = 32 };
-
-/* Keeps the states of all steps; gives the one after step `from`, with `wrong` done to
- * it. */
-typedef struct Memory {
-    TrainState *states[STEPS_MOST + 1]; /* by step */
-    int64_t from;                       /* 0 = none */
-    int serial, saves;
-    void (*wrong)(TrainState *state);
-} Memory;
-
-static TrainState *copy_state(const TrainState *state) {
-    TrainState *copy = train_state_create();
-    for (int i = 0; i < state->tensor_count; i++) {
-        const TrainTensor *from = &state->tensors[i];
-        Diag *none = diag_create();
-        Tensor tensor;
-        assert_ok(tensor_create(&tensor, from->tensor.dtype, from->tensor.rank,
-                                from->tensor.dim, none),
-                  none);
-        memcpy((void *)(uintptr_t)tensor_data(&tensor), tensor_data(&from->tensor),
-               tensor_bytes(&tensor));
-        train_state_add(copy, "", from->name, tensor);
-        diag_destroy(none);
-    }
-    copy->numbers = tree_copy(copy->arena, state->numbers);
-    return copy;
-}
-
-static bool memory_due(void *self, int64_t done, int64_t total) {
-    (void)self;
-    assert_in_range(done, 1, total);
-    return true;
-}
-
-static Status memory_save(void *self, const TrainState *state, Diag *diag) {
-    Memory *memory = self;
-    (void)diag;
-    const int64_t step = tree_get(state->numbers, "step")->integer;
-    assert_int_equal(tree_get(state->numbers, "serial")->integer, memory->serial);
-    assert_in_range(step, 1, STEPS_MOST);
-    train_state_destroy(memory->states[step]);
-    memory->states[step] = copy_state(state);
-    memory->saves++;
-    return STATUS_OK;
-}
-
-static Status memory_load(void *self, int serial, TrainState **state, Diag *diag) {
-    Memory *memory = self;
-    (void)diag;
-    assert_int_equal(serial, memory->serial);
-    if (memory->from == 0) return STATUS_OK;
-    *state = copy_state(memory->states[memory->from]);
-    if (memory->wrong) memory->wrong(*state);
-    return STATUS_OK;
-}
-
-static TrainKeeper keeper_of(Memory *memory) {
-    return (TrainKeeper){memory, memory_due, memory_save, memory_load};
-}
-
-static void memory_close(Memory *memory) {
-    for (int i = 0; i <= STEPS_MOST; i++) train_state_destroy(memory->states[i]);
-}
 
 /* ---- kinds of runs ---- */
 
