@@ -6,11 +6,10 @@
 #include "io/datasets/class_names.h"
 #include "io/datasets/image_set.h"
 #include "io/files/file.h"
+#include "io/files/folder.h"
 #include "ir/random.h"
 #include "ir/text.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,15 +31,13 @@ typedef struct Names {
 } Names;
 
 /* The files and their labels; the source's self. */
-typedef struct Folder {
+typedef struct ImageFolder {
     Arena *arena; /* holds this struct */
     Names files;
     int32_t *labels;
     StringList classes;
     int64_t others; /* files that are no images */
-} Folder;
-
-/* ---- folders ---- */
+} ImageFolder;
 
 static void names_add(Names *names, const char *name) {
     if (names->count == names->room) {
@@ -51,20 +48,6 @@ static void names_add(Names *names, const char *name) {
     names->items[names->count++] = name;
 }
 
-/* What a folder holds, sorted by bytes; names that begin with a dot are left out. */
-static Status list_folder(Names *out, Arena *arena, const char *path, Diag *diag) {
-    DIR *folder = opendir(path);
-    if (!folder)
-        return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot open: %s",
-                         strerror(errno));
-    for (struct dirent *entry; (entry = readdir(folder));)
-        if (entry->d_name[0] != '.') names_add(out, arena_strdup(arena, entry->d_name));
-    closedir(folder);
-    if (out->count > 0)
-        qsort(out->items, (size_t)out->count, sizeof *out->items, text_order);
-    return STATUS_OK;
-}
-
 static bool is_image(const char *name) {
     const char *dot = strrchr(name, '.');
     return dot && (strcasecmp(dot, ".png") == 0 || strcasecmp(dot, ".jpg") == 0 ||
@@ -73,7 +56,7 @@ static bool is_image(const char *name) {
 
 /* ---- classes ---- */
 
-static Status classes_given(Folder *f, const ImagesOptions *options, Diag *diag) {
+static Status classes_given(ImageFolder *f, const ImagesOptions *options, Diag *diag) {
     f->classes = options->labels;
     if (f->classes.count > 0 || !options->config) return STATUS_OK;
     TRY(class_names_read(&f->classes, options->config, f->arena, diag));
@@ -86,10 +69,11 @@ static Status classes_given(Folder *f, const ImagesOptions *options, Diag *diag)
 }
 
 /* Adds a class's files. */
-static Status add_class(Folder *f, const char *path, const char *name, Diag *diag) {
+static Status add_class(ImageFolder *f, const char *path, const char *name, Diag *diag) {
     const int64_t label = class_names_find(&f->classes, name), before = f->files.count;
     const char *folder = path_join(f->arena, path, name);
-    Names names = {0};
+    const char **names;
+    int64_t count;
     if (label < 0) {
         const char *near = name_nearest(name, f->classes.items, f->classes.count);
         diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
@@ -98,14 +82,12 @@ static Status add_class(Folder *f, const char *path, const char *name, Diag *dia
         if (near) diag_hint(diag, "did you mean '%.64s'?", near);
         return STATUS_FORMAT;
     }
-    Status status = list_folder(&names, f->arena, folder, diag);
-    for (int64_t i = 0; i < names.count; i++) {
-        f->others += !is_image(names.items[i]);
-        if (!is_image(names.items[i])) continue;
-        names_add(&f->files, path_join(f->arena, folder, names.items[i]));
+    TRY(folder_names(&names, &count, f->arena, folder, diag));
+    for (int64_t i = 0; i < count; i++) {
+        f->others += !is_image(names[i]);
+        if (!is_image(names[i])) continue;
+        names_add(&f->files, path_join(f->arena, folder, names[i]));
     }
-    free(names.items);
-    TRY(status);
     if (f->files.count == before)
         return diag_fail(diag, STATUS_FORMAT, LOC_FILE(folder), NULL,
                          "expected PNG or JPEG files, found none");
@@ -114,21 +96,19 @@ static Status add_class(Folder *f, const char *path, const char *name, Diag *dia
     return STATUS_OK;
 }
 
-static Status add_classes(Folder *f, const Names *found, const char *path, Diag *diag) {
-    if (found->count == 0 || found->count > INT32_MAX)
+static Status add_classes(ImageFolder *f, const char **found, int64_t count,
+                          const char *path, Diag *diag) {
+    if (count == 0 || count > INT32_MAX)
         return diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
                          "expected a sub-folder for each class, found none");
     if (f->classes.count == 0) {
-        f->classes.items = ARENA_ARRAY(f->arena, const char *, (size_t)found->count);
-        memcpy(f->classes.items, found->items,
-               (size_t)found->count * sizeof *found->items);
-        f->classes.count = (int)found->count;
+        f->classes.items = found;
+        f->classes.count = (int)count;
     }
-    for (int64_t i = 0; i < found->count; i++)
-        TRY(add_class(f, path, found->items[i], diag));
-    if (found->count < f->classes.count)
+    for (int64_t i = 0; i < count; i++) TRY(add_class(f, path, found[i], diag));
+    if (count < f->classes.count)
         diag_warn(diag, LOC_FILE(path), NULL, "%d of %d classes have no folder",
-                  f->classes.count - (int)found->count, f->classes.count);
+                  f->classes.count - (int)count, f->classes.count);
     if (f->others > 0)
         diag_warn(diag, LOC_FILE(path), NULL,
                   "%" PRId64 " files that are not PNG or JPEG by name are left out",
@@ -137,7 +117,7 @@ static Status add_classes(Folder *f, const Names *found, const char *path, Diag 
 }
 
 /* A fixed order in which classes are mixed. */
-static void shuffle(Folder *f) {
+static void shuffle(ImageFolder *f) {
     const size_t count = (size_t)f->files.count;
     int64_t *order = memory_alloc(count, sizeof *order);
     const char **files = memory_alloc(count, sizeof *files);
@@ -154,20 +134,15 @@ static void shuffle(Folder *f) {
     f->labels = labels;
 }
 
-static Status read_folder(Folder *f, const ImagesOptions *options, Diag *diag) {
-    Names found = {0};
+static Status read_folder(ImageFolder *f, const ImagesOptions *options, Diag *diag) {
+    const char **found;
+    int64_t count, folders = 0;
     TRY(classes_given(f, options, diag));
-    Status status = list_folder(&found, f->arena, options->path, diag);
-    if (status == STATUS_OK) {
-        int64_t folders = 0;
-        for (int64_t i = 0; i < found.count; i++)
-            if (path_is_folder(path_join(f->arena, options->path, found.items[i])))
-                found.items[folders++] = found.items[i];
-        found.count = folders;
-        status = add_classes(f, &found, options->path, diag);
-    }
-    free(found.items);
-    TRY(status);
+    TRY(folder_names(&found, &count, f->arena, options->path, diag));
+    for (int64_t i = 0; i < count; i++)
+        if (path_is_folder(path_join(f->arena, options->path, found[i])))
+            found[folders++] = found[i];
+    TRY(add_classes(f, found, folders, options->path, diag));
     shuffle(f);
     return STATUS_OK;
 }
@@ -176,16 +151,16 @@ static Status read_folder(Folder *f, const ImagesOptions *options, Diag *diag) {
 
 static Status source_load(void *self, int64_t i, const ImageOptions *options, bool header,
                           Image *out, Diag *diag) {
-    const Folder *f = self;
+    const ImageFolder *f = self;
     return (header ? image_measure : image_read)(out, f->files.items[i], options, diag);
 }
 
 static const char *source_name(void *self, int64_t i) {
-    return ((const Folder *)self)->files.items[i];
+    return ((const ImageFolder *)self)->files.items[i];
 }
 
 static void folder_destroy(void *self) {
-    Folder *f = self;
+    ImageFolder *f = self;
     free(f->files.items);
     free(f->labels);
     arena_destroy(f->arena);
@@ -194,7 +169,7 @@ static void folder_destroy(void *self) {
 static Status images_open(Batches **out, const void *opaque, Loc at, Diag *diag) {
     const ImagesOptions *options = opaque;
     Arena *arena = arena_create();
-    Folder *f = ARENA_NEW(arena, Folder);
+    ImageFolder *f = ARENA_NEW(arena, ImageFolder);
     f->arena = arena;
     Status status = read_folder(f, options, diag);
     if (status != STATUS_OK) {

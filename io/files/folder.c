@@ -4,6 +4,9 @@
 #include "io/files/file.h"
 #include "io/files/json.h"
 
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Whether it is the file that the user named. */
@@ -55,4 +58,29 @@ Status folder_read_json(Tree **out, const Folder *folder, Arena *arena, const ch
     size_t length;
     TRY(folder_read(&text, &length, folder, arena, name, limit, diag));
     return json_parse(out, arena, folder_file(folder, arena, name), text, length, diag);
+}
+
+Status folder_names(const char ***names, int64_t *count, Arena *arena, const char *path,
+                    Diag *diag) {
+    const char **found = NULL;
+    size_t room = 0, have = 0;
+    DIR *folder = opendir(path);
+    if (!folder)
+        return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot open: %s",
+                         strerror(errno));
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        if (entry->d_name[0] == '.') continue;
+        if (have == room) {
+            room = room ? 2 * room : 64;
+            found = memory_grow(found, room, sizeof *found);
+        }
+        found[have++] = arena_strdup(arena, entry->d_name);
+    }
+    closedir(folder);
+    if (have > 0) qsort(found, have, sizeof *found, text_order);
+    *names = ARENA_ARRAY(arena, const char *, have + 1);
+    if (have > 0) memcpy(*names, found, have * sizeof *found);
+    *count = (int64_t)have;
+    free(found);
+    return STATUS_OK;
 }

@@ -29,4 +29,9 @@ Status folder_read(char **text, size_t *length, const Folder *folder, Arena *are
 Status folder_read_json(Tree **out, const Folder *folder, Arena *arena, const char *name,
                         size_t limit, Diag *diag);
 
+/* What a folder on disk holds, sorted by bytes, in the arena; names that begin with a dot
+ * are left out. Fails with STATUS_IO. */
+Status folder_names(const char ***names, int64_t *count, Arena *arena, const char *path,
+                    Diag *diag);
+
 #endif
