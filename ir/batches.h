@@ -110,6 +110,9 @@ struct Batches {
     double label_characters;      /* language data: characters that a label stands for, on
                                      average; 0 = not known */
 
+    int64_t below; /* integers of all columns lie in [0, below), as the data set itself
+                      sees to; 0 = whoever must know looks at all samples */
+
     bool augments; /* a key of Fetch changes something */
 
     /* Sequences: tokens of one sample, at most max_tokens. NULL: all samples have the

@@ -311,6 +311,7 @@ static Status check_column(const Batches *data, int column, const Limit *limit,
     if (is_class_column(data, column) && data->classes > 0 &&
         data->classes <= limit->below)
         return STATUS_OK; /* as the data set promises */
+    if (data->below > 0 && data->below <= limit->below) return STATUS_OK; /* likewise */
     if (!range->known) {
         for (int c = 0; c < data->column_count; c++)
             ranges[c] =

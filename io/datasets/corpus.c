@@ -176,7 +176,7 @@ static Status probe(CorpusData *data, const char *path, Diag *diag) {
 static Status open_tokenizer(CorpusData *data, const CorpusOptions *options, Loc at,
                              Diag *diag) {
     TRY(tokenizer_read(&data->tokenizer, options->tokenizer, diag));
-    data->base.classes = tokenizer_size(data->tokenizer);
+    data->base.classes = data->base.below = tokenizer_size(data->tokenizer);
     data->base.vocabulary = vocabulary_of(data->tokenizer, data->arena);
     data->bos = options->add_bos ? tokenizer_specials(data->tokenizer)->bos : -1;
     if (!options->add_bos || data->bos >= 0) return STATUS_OK;
