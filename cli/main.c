@@ -5,6 +5,7 @@
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/untrusted.h"
+#include "exec/linalg/blas.h"
 #include "exec/linalg/products.h"
 #include "exec/processor.h"
 #include "exec/run/ranks.h"
@@ -71,6 +72,7 @@ static Status tell_service(const Flags *flags, const Diag *told) {
 int main(int argc, char **argv) {
     processor_require();
     threads_hold_in_limits(argv);
+    blas_init();
     Diag *diag = diag_create();
     Cli cli = {.arena = arena_create(), .flags = {.length_penalty = -1, .heartbeat = -1}};
     signals_install();

@@ -126,7 +126,7 @@ static void describe_traits(const Op *op) {
         {OP_LOSS, "A loss: one number."},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (op->traits & rows[i].trait) printf("%s\n", rows[i].text);
+        if (op->traits & (int)rows[i].trait) printf("%s\n", rows[i].text);
     const bool identity = op->traits & OP_PASS_VALUE;
     if (op->traits & OP_STOCHASTIC)
         printf("Draws random numbers in training%s.\n",

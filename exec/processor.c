@@ -162,8 +162,7 @@ static void start_anew(void) {
         size_t room = 0;
         char *word = NULL;
         more = getdelim(&word, &room, '\0', file) > 0;
-        args = realloc(args, (count + 1) * sizeof *args);
-        if (!args) return;
+        args = memory_grow(args, count + 1, sizeof *args);
         args[count++] = more ? word : NULL;
     }
     if (file) fclose(file);

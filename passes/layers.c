@@ -154,7 +154,7 @@ Status layers_lineage(IntList *out, Arena *arena, PassContext *ctx, const Model 
                          "the model's provenance does not fit it: expected \"layers\" to "
                          "list the %d layers of stack \"%s\" in ascending order",
                          depth, stack);
-    *out = (IntList){ARENA_ARRAY(arena, int64_t, depth), depth};
+    *out = (IntList){ARENA_ARRAY(arena, int64_t, (size_t)depth), depth};
     const Tree *item = known ? known->first : NULL;
     for (int i = 0; i < depth; i++) {
         out->items[i] = item ? item->integer : i;
@@ -183,10 +183,10 @@ Status layers_keep(PassContext *ctx, Model *model, const char *stack, IntList ke
                    Diag *diag) {
     Graph *graph = model->graph;
     const int depth = graph_layer_count(graph, stack);
-    int *number = ARENA_ARRAY(ctx->arena, int, depth); /* new ones, by layer */
+    int *number = ARENA_ARRAY(ctx->arena, int, (size_t)depth); /* new ones, by layer */
     IntList before;
     TRY(layers_lineage(&before, ctx->arena, ctx, model, stack, depth, diag));
-    IntList after = {ARENA_ARRAY(ctx->arena, int64_t, keep.count), keep.count};
+    IntList after = {ARENA_ARRAY(ctx->arena, int64_t, (size_t)keep.count), keep.count};
     for (int i = 0; i < keep.count; i++) after.items[i] = before.items[keep.items[i]];
     TRY(put_lineage(model, stack, after, diag));
     if (strcmp(stack, graph_main_stack(graph)) == 0)

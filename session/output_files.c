@@ -98,18 +98,10 @@ static bool would_replace(const char *path, const char *read) {
     return replaces;
 }
 
-/* The first bytes of a file; their number. */
-static size_t read_start(const char *path, unsigned char *bytes, size_t most) {
-    FILE *file = fopen(path, "rbe");
-    const size_t got = file ? fread(bytes, 1, most, file) : 0;
-    if (file) fclose(file);
-    return got;
-}
-
 /* Whether a file is text: formats of models have control characters at their start. */
 static bool begins_as_text(const char *path) {
     unsigned char start[64];
-    const size_t count = read_start(path, start, sizeof start);
+    const size_t count = file_start(start, sizeof start, path);
     for (size_t i = 0; i < count; i++)
         if ((start[i] < ' ' && !strchr("\t\n\r\f", start[i])) || start[i] == 0)
             return false;
@@ -117,42 +109,54 @@ static bool begins_as_text(const char *path) {
 }
 
 /* An HDF5 file may be anything, a data set say: it is a model if it reads as one. */
-static bool is_model(const char *path) {
+static Status check_model(bool *is_model, const char *path, Diag *diag) {
     const ModelFormat *format = model_format_of(path);
-    if (!format || !modelfile_probe(path)) return format && !begins_as_text(path);
+    *is_model = false;
+    if (!format && errno != 0) return file_fail(path, "read", errno, diag);
+    if (!format) return STATUS_OK;
+    const bool is_file = modelfile_probe(path);
+    if (!is_file && errno == 0) *is_model = !begins_as_text(path);
+    if (!is_file && errno != 0) return file_fail(path, "read", errno, diag);
+    if (!is_file) return STATUS_OK;
     Model *model = NULL;
-    Diag *none = diag_create();
-    const bool reads = model_load(&model, path, ops_table(), false, none) == STATUS_OK;
+    Diag *own = diag_create();
+    const Status status = model_load(&model, path, ops_table(), false, own);
+    *is_model = status == STATUS_OK;
     model_destroy(model);
-    diag_destroy(none);
-    return reads;
+    if (status == STATUS_IO || status == STATUS_MEMORY) diag_take(diag, own);
+    diag_destroy(own);
+    return status == STATUS_IO || status == STATUS_MEMORY ? status : STATUS_OK;
 }
 
 /* A length, the header's, and the header, which is JSON. */
 static bool is_tensors(const char *path) {
     unsigned char start[9];
-    return read_start(path, start, sizeof start) == sizeof start && start[7] == 0 &&
+    return file_start(start, sizeof start, path) == sizeof start && start[7] == 0 &&
            start[8] == '{';
 }
 
 /* Whether the first character of a text is one of these. */
 static bool begins_with(const char *path, const char *characters) {
     unsigned char start[256];
-    const size_t count = read_start(path, start, sizeof start);
+    const size_t count = file_start(start, sizeof start, path);
     size_t i = 0;
     while (i < count && strchr(" \t\r\n", start[i]) && start[i]) i++;
     return i < count && start[i] && strchr(characters, start[i]);
 }
 
-static bool is_of_kind(const char *path, OutputKind kind) {
+/* Whether a file is of a kind, as far as it can be read. */
+static Status check_kind(bool *is_of_kind, const char *path, OutputKind kind,
+                         Diag *diag) {
+    errno = 0;
+    *is_of_kind = false;
     switch (kind) {
-    case OUTPUT_MODEL: return is_model(path);
-    case OUTPUT_TENSORS: return is_tensors(path);
-    case OUTPUT_JSON: return begins_with(path, "{");
-    case OUTPUT_MARKUP: return begins_with(path, "<#");
-    case OUTPUT_TEXT: return false;
+    case OUTPUT_MODEL: return check_model(is_of_kind, path, diag);
+    case OUTPUT_TENSORS: *is_of_kind = is_tensors(path); break;
+    case OUTPUT_JSON: *is_of_kind = begins_with(path, "{"); break;
+    case OUTPUT_MARKUP: *is_of_kind = begins_with(path, "<#"); break;
+    case OUTPUT_TEXT: break;
     }
-    return false;
+    return errno != 0 ? file_fail(path, "read", errno, diag) : STATUS_OK;
 }
 
 Status output_replace_check(const char *what, const char *path, OutputKind kind,
@@ -174,8 +178,10 @@ Status output_replace_check(const char *what, const char *path, OutputKind kind,
         diag_hint(diag, HINT);
         return STATUS_IO;
     }
-    if (!S_ISREG(info.st_mode) || info.st_size == 0 || is_of_kind(path, kind))
-        return STATUS_OK; /* of folders output_path_check has looked at every file */
+    bool is_of_kind = true; /* of folders output_path_check has looked at every file */
+    if (S_ISREG(info.st_mode) && info.st_size > 0)
+        TRY(check_kind(&is_of_kind, path, kind, diag));
+    if (is_of_kind) return STATUS_OK;
     diag_fail(diag, STATUS_IO, LOC_FILE(path), what,
               "expected %s to replace, or none, found something else", NAMES[kind]);
     diag_hint(diag, HINT);

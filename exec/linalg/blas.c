@@ -7,11 +7,18 @@
 
 #include <cblas.h>
 #include <lapacke.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-void blas_init(void) {
+static void hold_library(void) {
     openblas_set_num_threads(1);
+}
+
+/* A fork ends the library's threads, and the next call would start them again. */
+void blas_init(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, hold_library);
 }
 
 const char *blas_core(void) {

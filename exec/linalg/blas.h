@@ -7,7 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Makes the library single-threaded. Call once before any thread uses it. */
+/* Makes the library single-threaded. Call before any thread uses it, and before the first
+ * fork, behind which the library would start its own threads once more, and end the
+ * program where it cannot. Further calls do nothing. */
 void blas_init(void);
 
 /* Name of the processor whose kernels the library has chosen: "Haswell". */

@@ -61,8 +61,8 @@ KERNEL_INLINE REAL slope_b(BinaryFn fn, REAL a, REAL b) {
     case BINARY_MULTIPLY: return a;
     case BINARY_DIVIDE: return -a / (b * b);
     case BINARY_POWER: return a > 0 ? power(a, b) * (REAL)log((double)a) : 0;
-    case BINARY_MINIMUM: return !(a < b);
-    case BINARY_MAXIMUM: return !(a > b);
+    case BINARY_MINIMUM: return a < b ? (REAL)0 : (REAL)1;
+    case BINARY_MAXIMUM: return a > b ? (REAL)0 : (REAL)1;
     default: return 0;
     }
 }

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -88,9 +89,28 @@ void threads_hold_in_limits(char **arguments) {
         threads_hold_library(arguments);
 }
 
+/* Whether OpenMP starts its threads. */
+static atomic_bool is_starting;
+
+/* OpenMP ends the program by exit(1) where it cannot start its threads, which there were
+ * a moment before. */
+static void name_cause(int code, void *self) {
+    (void)self;
+    if (code == EXIT_FAILURE && atomic_load(&is_starting))
+        _exit(status_exit_code(STATUS_MEMORY));
+}
+
+static void watch_exit(void) {
+    on_exit(name_cause, NULL);
+}
+
 Status threads_reserve(int threads, Diag *diag) {
     TRY(map_buffers(threads, diag));
     TRY(try_threads(threads, diag));
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_exit);
+    atomic_store(&is_starting, true);
     parallel_for(threads, threads, do_nothing, NULL);
+    atomic_store(&is_starting, false);
     return STATUS_OK;
 }

@@ -13,22 +13,43 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+Status file_fail(const char *path, const char *what, int code, Diag *diag) {
+    const Status status = code == ENOMEM ? STATUS_MEMORY : STATUS_IO;
+    return diag_fail(diag, status, LOC_FILE(path), NULL, "cannot %s: %s", what,
+                     strerror(code));
+}
+
+bool file_of_system(int code) {
+    return code == EIO || code == ENOMEM || code == EMFILE || code == ENFILE;
+}
+
+size_t file_start(void *bytes, size_t most, const char *path) {
+    struct stat info;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    int code = fd < 0 ? errno : 0;
+    ssize_t got = 0;
+    if (fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode))
+        got = read(fd, bytes, most);
+    if (got < 0) code = errno;
+    if (fd >= 0) close(fd);
+    errno = file_of_system(code) ? code : 0;
+    return got > 0 ? (size_t)got : 0;
+}
+
 /* Opens a regular file for reading. O_NONBLOCK: a pipe without a writer does not hang. */
 static Status file_open(int *fd, size_t *bytes, const char *path, Diag *diag) {
-    Loc at = LOC_FILE(path);
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (*fd < 0)
-        return diag_fail(diag, STATUS_IO, at, NULL, "cannot open: %s", strerror(errno));
+    if (*fd < 0) return file_fail(path, "open", errno, diag);
     struct stat info;
     Status status = STATUS_OK;
     if (fstat(*fd, &info) != 0)
-        status = diag_fail(diag, STATUS_IO, at, NULL, "cannot open: %s", strerror(errno));
+        status = file_fail(path, "open", errno, diag);
     else if (!S_ISREG(info.st_mode))
-        status = diag_fail(diag, STATUS_IO, at, NULL, "expected a regular file, found %s",
-                           S_ISDIR(info.st_mode) ? "a folder"
-                           : S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode)
-                               ? "a device"
-                               : "a pipe or socket");
+        status = diag_fail(
+            diag, STATUS_IO, LOC_FILE(path), NULL, "expected a regular file, found %s",
+            S_ISDIR(info.st_mode)                            ? "a folder"
+            : S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode) ? "a device"
+                                                             : "a pipe or socket");
     else
         *bytes = (size_t)info.st_size;
     if (status != STATUS_OK) close(*fd);
@@ -52,9 +73,7 @@ Status file_map(Buf **out, const char *path, Diag *diag) {
     void *data = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     int code = errno;
     close(fd);
-    if (data == MAP_FAILED)
-        return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot map: %s",
-                         strerror(code));
+    if (data == MAP_FAILED) return file_fail(path, "map", code, diag);
     guard_add(data, bytes, path);
     *out = buf_wrap_file(data, bytes, file_unmap);
     return STATUS_OK;
@@ -80,9 +99,7 @@ Status file_read(char **text, size_t *length, Arena *arena, const char *path,
     }
     int code = errno;
     close(fd);
-    if (done < bytes && n < 0)
-        return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot read: %s",
-                         strerror(code));
+    if (done < bytes && n < 0) return file_fail(path, "read", code, diag);
     data[done] = 0;
     *text = data;
     *length = done;
@@ -122,7 +139,5 @@ Status file_keep_stream(int descriptor, size_t limit, const char *path, Diag *di
     sound = sound && dup2(kept, descriptor) >= 0;
     const int code = errno;
     if (kept >= 0) close(kept);
-    if (sound) return STATUS_OK;
-    return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot read: %s",
-                     strerror(code));
+    return sound ? STATUS_OK : file_fail(path, "read", code, diag);
 }

@@ -8,8 +8,21 @@
 
 #include <stdint.h>
 
+/* Tells that the file at `path` cannot be read, written, ... (`what`), for the reason of
+ * an errno: STATUS_MEMORY where memory ran out, else STATUS_IO. */
+Status file_fail(const char *path, const char *what, int code, Diag *diag);
+
+/* Reads the first bytes of a regular file, `most` or all that there are, and returns
+ * their number: 0 for what is no file, or cannot be read. errno is 0 then, unless the
+ * system stands in the way of any file (file_of_system). For looking what a file is. */
+size_t file_start(void *bytes, size_t most, const char *path);
+
+/* Whether an errno says nothing of the file that was to be read, but of the system: out
+ * of memory or descriptors, or a device that fails. */
+bool file_of_system(int code);
+
 /* Maps a regular file read-only. Devices, sockets and directories are refused. An empty
- * file gives an empty buffer. Fails with STATUS_IO. */
+ * file gives an empty buffer. Fails with STATUS_IO, STATUS_MEMORY. */
 Status file_map(Buf **out, const char *path, Diag *diag);
 
 /* Reads a whole regular file of at most `limit` bytes into the arena, terminated by a

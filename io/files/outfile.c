@@ -1,7 +1,7 @@
 /* OutFile: a file written beside its target and renamed into place. */
 #include "io/files/outfile.h"
 
-#include "io/files/path.h"
+#include "io/files/file.h"
 #include "io/files/unfinished.h"
 
 #include <errno.h>
@@ -20,11 +20,6 @@ struct OutFile {
 
 void outfile_abandon_all(void) {
     unfinished_remove_all();
-}
-
-static Status out_fail(Diag *diag, const char *path, const char *what, int code) {
-    return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot %s: %s", what,
-                     strerror(code));
 }
 
 static void outfile_free(OutFile *file) {
@@ -53,7 +48,7 @@ Status outfile_open(OutFile **out, const char **temporary, const char *path, Dia
     const int code = unfinished_make(&file->temporary, &file->fd, &file->identity, arena,
                                      file->folder, file->base, false);
     if (code != 0) {
-        out_fail(diag, path, "create a temporary file beside it", code);
+        file_fail(path, "create a temporary file beside it", code, diag);
         outfile_free(file);
         return STATUS_IO;
     }
@@ -68,7 +63,7 @@ Status outfile_write(OutFile *file, const void *data, size_t length, Diag *diag)
     while (length) {
         ssize_t n = write(file->fd, bytes, length);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return out_fail(diag, file->path, "write", errno);
+        if (n < 0) return file_fail(file->path, "write", errno, diag);
         bytes += n;
         length -= (size_t)n;
     }
@@ -84,16 +79,16 @@ static bool folder_sync(int folder) {
  * is in place, and a warning is all there is to tell. */
 static Status outfile_finish(OutFile *file, int folder, Diag *diag) {
     if (fsync(file->fd) != 0)
-        return out_fail(diag, file->path, "make the data durable", errno);
+        return file_fail(file->path, "make the data durable", errno, diag);
     if (folder < 0 || !folder_sync(folder))
-        return out_fail(diag, file->path, "make the folder durable", errno);
+        return file_fail(file->path, "make the folder durable", errno, diag);
     if (!unfinished_same(file->temporary, &file->identity))
         return diag_fail(diag, STATUS_IO, LOC_FILE(file->path), NULL,
                          "another program has removed or replaced the temporary file "
                          "beside it, %s, before it was complete",
                          file->temporary);
     if (rename(file->temporary, file->path) != 0)
-        return out_fail(diag, file->path, "put the file in place", errno);
+        return file_fail(file->path, "put the file in place", errno, diag);
     if (!folder_sync(folder))
         diag_warn(diag, LOC_FILE(file->path), NULL,
                   "the file is in place, but a loss of power may undo that: cannot make "

@@ -1,7 +1,7 @@
 /* OutFolder: a folder, written beside its target and renamed into place. */
 #include "io/files/outfolder.h"
 
-#include "io/files/path.h"
+#include "io/files/file.h"
 #include "io/files/unfinished.h"
 
 #include <dirent.h>
@@ -24,11 +24,6 @@ struct OutFolder {
     bool (*is_ours)(const char *name);
 };
 
-static Status folder_fail(Diag *diag, const char *path, const char *what, int code) {
-    return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot %s: %s", what,
-                     strerror(code));
-}
-
 static bool is_entry(const char *name) {
     return strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
@@ -39,7 +34,7 @@ static bool is_entry(const char *name) {
 static Status check_entries(const OutFolder *folder, Arena *scratch, const char *path,
                             const char *within, Diag *diag) {
     DIR *list = opendir(path);
-    if (!list) return folder_fail(diag, path, "read the folder", errno);
+    if (!list) return file_fail(path, "read the folder", errno, diag);
     Status status = STATUS_OK;
     for (struct dirent *entry; status == STATUS_OK && (entry = readdir(list));) {
         if (!is_entry(entry->d_name)) continue;
@@ -106,7 +101,7 @@ Status outfolder_open(OutFolder **out, const char **temporary, const char *path,
             unfinished_make(&folder->temporary, &folder->lock, &folder->identity, arena,
                             folder->parent, folder->base, true);
         if (code != 0)
-            status = folder_fail(diag, path, "create a temporary folder beside it", code);
+            status = file_fail(path, "create a temporary folder beside it", code, diag);
     }
     if (status != STATUS_OK) {
         arena_destroy(arena);
@@ -164,8 +159,21 @@ static int swap_folders(OutFolder *folder) {
     return 0;
 }
 
-/* Another program may put its folder there, or take it away, at any moment. */
-static Status rename_folder(OutFolder *folder, Diag *diag) {
+/* Removes what the folder was before. It is not in the way, so that this is no error; the
+ * next program that writes there removes it. */
+static void remove_earlier(OutFolder *folder, Diag *diag) {
+    struct stat info;
+    path_remove(folder->temporary);
+    const int code = errno;
+    if (lstat(folder->temporary, &info) == 0)
+        diag_warn(diag, LOC_FILE(folder->path), NULL,
+                  "what it held before is left beside it as %s: cannot remove it: %s",
+                  folder->temporary, strerror(code));
+}
+
+/* Another program may put its folder there, or take it away, at any moment. `is_swapped`:
+ * whether what was there is now in the temporary's place. */
+static Status rename_folder(OutFolder *folder, bool *is_swapped, Diag *diag) {
     int code = EEXIST;
     for (int i = 0; i < RENAMES_MAX; i++) {
         struct stat info;
@@ -177,11 +185,11 @@ static Status rename_folder(OutFolder *folder, Diag *diag) {
         } else {
             code = rename(folder->temporary, folder->path) == 0 ? 0 : errno;
         }
-        if (code == 0 && is_there) path_remove(folder->temporary);
+        *is_swapped = code == 0 && is_there;
         if (code != EEXIST && code != ENOTEMPTY && code != ENOENT) break;
     }
     return code == 0 ? STATUS_OK
-                     : folder_fail(diag, folder->path, "put the folder in place", code);
+                     : file_fail(folder->path, "put the folder in place", code, diag);
 }
 
 /* Makes the names in an open folder durable; some file systems cannot, and say EINVAL. */
@@ -189,23 +197,50 @@ static bool folder_sync(int fd) {
     return fsync(fd) == 0 || errno == EINVAL;
 }
 
-/* All that can fail comes before the rename, but for its becoming durable. Without its
- * lock the folder is taken by nobody for stale: there are files in it. */
-static Status put_in_place(OutFolder *folder, int parent, Diag *diag) {
-    if (parent < 0 || !folder_sync(parent))
-        return folder_fail(diag, folder->path, "make the folder durable", errno);
+/* The same of the folder at `path`. */
+static bool names_sync(const char *path) {
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool done = fd >= 0 && folder_sync(fd);
+    const int code = errno;
+    if (fd >= 0) close(fd);
+    errno = code;
+    return done;
+}
+
+/* Removes the lock, for good: the folder that is put in place has none. */
+static Status remove_lock(OutFolder *folder, Diag *diag) {
     const char *lock = path_join(folder->arena, folder->temporary, UNFINISHED_LOCK);
-    if (!unfinished_same(folder->temporary, &folder->identity) || unlink(lock) != 0)
+    const bool same = unfinished_same(folder->temporary, &folder->identity);
+    const int code = same && unlink(lock) != 0 ? errno : 0;
+    if (code != 0 && code != ENOENT)
+        return file_fail(folder->path, "put the folder in place", code, diag);
+    if (!same || code != 0)
         return diag_fail(diag, STATUS_IO, LOC_FILE(folder->path), NULL,
                          "another program has removed or replaced the temporary folder "
                          "beside it, %s, before it was complete",
                          folder->temporary);
-    TRY(rename_folder(folder, diag));
+    return names_sync(folder->temporary)
+               ? STATUS_OK
+               : file_fail(folder->path, "make the folder durable", errno, diag);
+}
+
+/* All that can fail comes before the rename, but for its becoming durable. Without its
+ * lock the folder is taken by nobody for stale: there are files in it. What was in its
+ * place goes when nothing can bring it back. */
+static Status put_in_place(OutFolder *folder, int parent, Diag *diag) {
+    bool is_swapped = false;
+    if (parent < 0 || !folder_sync(parent))
+        return file_fail(folder->path, "make the folder durable", errno, diag);
+    TRY(remove_lock(folder, diag));
+    TRY(rename_folder(folder, &is_swapped, diag));
     if (!folder_sync(parent))
         diag_warn(diag, LOC_FILE(folder->path), NULL,
                   "the folder is in place, but a loss of power may undo that: cannot "
-                  "make it durable: %s",
-                  strerror(errno));
+                  "make it durable: %s%s%s",
+                  strerror(errno), is_swapped ? "; what it held before is kept as " : "",
+                  is_swapped ? folder->temporary : "");
+    else if (is_swapped)
+        remove_earlier(folder, diag);
     return STATUS_OK;
 }
 

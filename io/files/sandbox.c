@@ -26,7 +26,9 @@ typedef struct Frame {
 
 /* What the child finds out before it works, in memory that it shares with the parent. */
 typedef struct Shared {
-    bool tight; /* there is less address space left than SandboxLimits.memory */
+    bool tight;  /* there is less address space left than SandboxLimits.memory */
+    bool memory; /* there was too little memory for the work */
+    int cause;   /* errno's value of what kept it from working or replying, 0 = nothing */
 } Shared;
 
 #define FRAME_MAGIC 0x53424f58u
@@ -93,23 +95,44 @@ static bool write_all(int fd, const void *data, size_t bytes) {
 /* Leaves the standard streams, at /dev/null, and `fd`, which becomes 3. */
 static bool descriptors_close(int fd) {
     const int reply = fcntl(fd, F_DUPFD, 4); /* out of the way of the others */
-    const int null = fcntl(open("/dev/null", O_RDWR), F_DUPFD, 4);
-    if (reply < 0 || null < 0 || dup2(reply, 3) < 0) return false;
+    const int opened = reply < 0 ? -1 : open("/dev/null", O_RDWR);
+    const int null = opened < 0 ? -1 : fcntl(opened, F_DUPFD, 4);
+    if (null < 0 || dup2(reply, 3) < 0) return false;
     for (int i = 0; i < 3; i++)
         if (dup2(null, i) < 0) return false;
     close_range(4, ~0u, 0); /* where the kernel is older than 5.9 they stay */
     return true;
 }
 
+/* Ends a child that cannot work, or whose work nobody will see. */
+_Noreturn static void child_give_up(Shared *shared) {
+    shared->cause = errno;
+    _exit(1);
+}
+
+/* A library that crashes after memory ran out, or goes round for ever, does so because of
+ * that, unless another call has failed since. */
+static Shared *crash_shared;
+
+static void on_crash(int number) {
+    (void)number;
+    crash_shared->memory = errno == ENOMEM;
+    _exit(1);
+}
+
 static void child_run(int fd, pid_t parent, Shared *shared, SandboxWork work, void *state,
                       const SandboxLimits *limits) {
     const size_t used = address_space();
     signals_reset();
+    crash_shared = shared;
+    signal(SIGSEGV, on_crash);
+    signal(SIGABRT, on_crash);
+    signal(SIGXCPU, on_crash);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);
     if (limits->memory) shared->tight = !has_room(limits->memory);
     limit_set(RLIMIT_CORE, 0);
-    if (!descriptors_close(fd)) _exit(1);
+    if (!descriptors_close(fd)) child_give_up(shared);
     fd = 3;
     /* AddressSanitizer reserves terabytes of address space. */
     if (limits->memory && used && !SANITIZED) limit_set(RLIMIT_AS, used + limits->memory);
@@ -119,11 +142,14 @@ static void child_run(int fd, pid_t parent, Shared *shared, SandboxWork work, vo
     prctl(PR_SET_DUMPABLE, 0);
     if (limits->closed) calls_keep_reply(fd);
     Text reply = {0};
+    errno = 0;
     bool ok = work(state, &reply);
+    shared->memory = !ok && errno == ENOMEM;
     Frame frame = {FRAME_MAGIC, ok, reply.length};
     bool sent = write_all(fd, &frame, sizeof frame) &&
                 write_all(fd, reply.data ? reply.data : "", reply.length);
-    _exit(sent ? 0 : 1);
+    if (!sent) child_give_up(shared);
+    _exit(0);
 }
 
 /* --- the parent's side --- */
@@ -134,9 +160,14 @@ static int64_t clock_ms(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Reads exactly `bytes`; false at end of file (then *closed), error or deadline (0 =
- * none). */
-static bool read_all(int fd, void *data, size_t bytes, int64_t deadline, bool *closed) {
+/* How the parent's reading of the reply ended early. */
+typedef struct ReplyEnd {
+    bool closed; /* by the child, before its reply was whole */
+    int cause;   /* errno's value of what kept the parent from reading it, 0 = nothing */
+} ReplyEnd;
+
+/* Reads exactly `bytes`; false at end of file, error or deadline (0 = none). */
+static bool read_all(int fd, void *data, size_t bytes, int64_t deadline, ReplyEnd *how) {
     char *at = data;
     while (bytes > 0) {
         struct pollfd wait = {.fd = fd, .events = POLLIN};
@@ -144,10 +175,10 @@ static bool read_all(int fd, void *data, size_t bytes, int64_t deadline, bool *c
         if (deadline && left <= 0) return false;
         int ready = poll(&wait, 1, (int)left);
         if (ready < 0 && errno == EINTR) continue;
-        if (ready <= 0) return false;
-        ssize_t n = read(fd, at, bytes);
+        ssize_t n = ready > 0 ? read(fd, at, bytes) : ready;
         if (n < 0 && errno == EINTR) continue;
-        *closed = n == 0;
+        how->closed = ready > 0 && n == 0;
+        if (n < 0) how->cause = errno;
         if (n <= 0) return false;
         at += n;
         bytes -= (size_t)n;
@@ -156,17 +187,17 @@ static bool read_all(int fd, void *data, size_t bytes, int64_t deadline, bool *c
 }
 
 static SandboxEnd reply_read(Text *reply, int fd, const SandboxLimits *limits,
-                             bool *closed) {
+                             ReplyEnd *how) {
     int64_t wall = limits->wall_seconds;
     int64_t deadline = wall ? clock_ms() + wall * 1000 + 1000 : 0;
     Frame frame;
-    if (!read_all(fd, &frame, sizeof frame, deadline, closed)) return SANDBOX_DIED;
+    if (!read_all(fd, &frame, sizeof frame, deadline, how)) return SANDBOX_DIED;
     if (frame.magic != FRAME_MAGIC || frame.ok > 1) return SANDBOX_DIED;
     if (limits->reply && frame.length > limits->reply) return SANDBOX_DIED;
     char chunk[1 << 14];
     for (uint64_t left = frame.length; left > 0;) {
         size_t n = left < sizeof chunk ? (size_t)left : sizeof chunk;
-        if (!read_all(fd, chunk, n, deadline, closed)) return SANDBOX_DIED;
+        if (!read_all(fd, chunk, n, deadline, how)) return SANDBOX_DIED;
         text_bytes(reply, chunk, n);
         left -= n;
     }
@@ -191,28 +222,34 @@ static pid_t child_start(const int pipe_fd[2], Shared *shared, SandboxWork work,
     return child;
 }
 
-/* Ends the child, and says how it had ended if it had: a child that the parent ends was
- * late, or has sent all of its reply. */
-static bool child_killed(pid_t child, bool late) {
+/* Ends the child, and says whether it had run out of memory, if it had ended: killed by
+ * the system, or by its own choice (ir/arena.h). A child that the parent ends was late,
+ * or has sent all of its reply. */
+static bool child_lacked_memory(pid_t child, bool late) {
     int how = 0;
     if (late) kill(child, SIGKILL);
     while (waitpid(child, &how, 0) < 0 && errno == EINTR) continue;
-    return !late && WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL;
+    if (late) return false;
+    return (WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL) ||
+           (WIFEXITED(how) && WEXITSTATUS(how) == status_exit_code(STATUS_MEMORY));
 }
 
 static SandboxEnd sandbox_child(Text *reply, const int pipe_fd[2], Shared *shared,
                                 SandboxWork work, void *state,
                                 const SandboxLimits *limits) {
     const pid_t child = child_start(pipe_fd, shared, work, state, limits);
-    const int failure = errno;
+    int failure = errno;
     close(pipe_fd[1]);
     SandboxEnd end = SANDBOX_NONE;
     if (child > 0) {
-        bool closed = false; /* by the child, before its reply was whole */
-        end = reply_read(reply, pipe_fd[0], limits, &closed);
-        const bool killed = child_killed(child, !closed);
-        if (end == SANDBOX_DIED && killed) end = SANDBOX_MEMORY;
-        if (end != SANDBOX_DONE && shared->tight) end = SANDBOX_MEMORY;
+        ReplyEnd how = {0};
+        end = reply_read(reply, pipe_fd[0], limits, &how);
+        const bool lacked = child_lacked_memory(child, !how.closed);
+        if (end == SANDBOX_DIED && lacked) end = SANDBOX_MEMORY;
+        failure = how.cause ? how.cause : shared->cause;
+        if (end == SANDBOX_DIED && failure != 0) end = SANDBOX_NONE;
+        if (end != SANDBOX_DONE && (shared->tight || shared->memory))
+            end = SANDBOX_MEMORY;
     }
     close(pipe_fd[0]);
     errno = failure;
@@ -230,7 +267,7 @@ SandboxEnd sandbox_run(Text *reply, SandboxWork work, void *state,
         end = sandbox_child(reply, pipe_fd, shared, work, state, limits);
     const int failure = errno;
     munmap(shared, sizeof *shared);
-    if (end == SANDBOX_DIED || end == SANDBOX_MEMORY) text_free(reply);
+    if (end != SANDBOX_DONE && end != SANDBOX_FAULT) text_free(reply);
     errno = failure;
     return end;
 }
@@ -246,5 +283,5 @@ Status sandbox_fail(SandboxEnd end, Loc at, const char *doing, Diag *diag) {
     if (end != SANDBOX_NONE) return STATUS_OK;
     const bool memory = cause == ENOMEM || cause == EAGAIN;
     return diag_fail(diag, memory ? STATUS_MEMORY : STATUS_IO, at, NULL,
-                     "cannot start a process to %s the file: %s", doing, strerror(cause));
+                     "cannot run a process to %s the file: %s", doing, strerror(cause));
 }

@@ -25,9 +25,10 @@ typedef enum SandboxEnd {
     SANDBOX_FAULT,  /* the work returned false; the reply is its message */
     SANDBOX_DIED,   /* the child crashed or ran into a limit; no reply */
     SANDBOX_MEMORY, /* the same, or a fault, where the process's own limit leaves less
-                       address space than `memory`, or the system killed the child, as it
+                       address space than `memory`, where the work says so, where small
+                       memory ran out (ir/arena.h), or the system killed the child, as it
                        does when memory runs out */
-    SANDBOX_NONE    /* no child could be started; errno says why */
+    SANDBOX_NONE /* no child could be started, or its reply not be sent; errno says why */
 } SandboxEnd;
 
 /* Work done in the child. It sees a copy of the caller's memory and appends what is to
@@ -46,7 +47,7 @@ SandboxEnd sandbox_run(Text *reply, SandboxWork work, void *state,
  * able to open it; sandbox_run does it else. */
 void sandbox_prepare(void);
 
-/* Tells, right behind sandbox_run, of a child that was not started or ran out of memory:
+/* Tells, right behind sandbox_run, of a child that could not work or ran out of memory:
  * STATUS_MEMORY, or STATUS_IO for other causes. `doing` is what it was to do: "read". Of
  * other ends it says nothing: STATUS_OK. */
 Status sandbox_fail(SandboxEnd end, Loc at, const char *doing, Diag *diag);

@@ -81,7 +81,7 @@ static void remove_at(int folder, const char *name, int depth) {
         if (unlinkat(folder, name, 0) == 0 || errno == ENOENT) return;
         const int fd =
             openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (fd < 0) return;
+        if (fd < 0) continue;
         empty_folder(fd, depth + 1);
         close(fd);
         if (unlinkat(folder, name, AT_REMOVEDIR) == 0) return;

@@ -270,15 +270,21 @@ static herr_t error_reason(unsigned n, const H5E_error2_t *error, void *state) {
     return 0;
 }
 
+/* Called by the library when a call fails; the next one forgets why. */
+static herr_t on_failure(hid_t stack, void *fault) {
+    H5Ewalk2(stack, H5E_WALK_UPWARD, error_reason, fault);
+    return 0;
+}
+
 static bool write_failed(Text *fault, const char *what) {
-    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, error_reason, fault);
     if (fault->length == 0) text_add(fault, "HDF5 cannot write %s", what);
     return false;
 }
 
 /* The newest format that 1.8 and later read; its metadata carries checksums. */
-static hid_t file_create(const char *path) {
+static hid_t file_create(const char *path, Text *fault) {
     library_quiet();
+    H5Eset_auto2(H5E_DEFAULT, on_failure, fault);
     hid_t create = H5Pcreate(H5P_FILE_CREATE);
     hid_t access = access_list();
     H5Pset_obj_track_times(create, 0);
@@ -324,7 +330,7 @@ static bool set_write(hid_t parent, const Hdf5Set *set, Text *fault) {
 }
 
 bool hdf5_write(const char *path, const Hdf5Set *sets, int count, Text *fault) {
-    hid_t file = file_create(path), group = -1;
+    hid_t file = file_create(path, fault), group = -1;
     if (file < 0) return write_failed(fault, "the file");
     const char *name = NULL;
     for (int i = 0; i < count; i++) {

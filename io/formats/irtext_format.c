@@ -9,10 +9,8 @@
 #include "ir/irtext.h"
 #include "ir/storage.h"
 
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define TEXT_BYTES_MAX ((size_t)64 << 20)
 #define PROBE_BYTES    4096
@@ -33,12 +31,7 @@ static bool begins_as_ir(const char *text, size_t length) {
 
 static bool probe(const char *path) {
     char text[PROBE_BYTES];
-    if (!path_is_file(path)) return false;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return false;
-    const ssize_t got = read(fd, text, sizeof text);
-    close(fd);
-    return got > 0 && begins_as_ir(text, (size_t)got);
+    return begins_as_ir(text, file_start(text, sizeof text, path));
 }
 
 /* `path` with another ending in place of ".ir". */

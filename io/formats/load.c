@@ -2,7 +2,7 @@
 #include "io/formats/load.h"
 
 #include "io/families/sentence.h"
-#include "io/files/path.h"
+#include "io/files/file.h"
 #include "io/formats/assets.h"
 #include "io/formats/hf.h"
 #include "io/formats/model_vocabulary.h"
@@ -58,18 +58,22 @@ static Status add_embedding(Model *model, const Tree *keys, Diag *diag) {
 }
 
 const ModelFormat *model_format_of(const char *path) {
-    const ModelFormat *const *format = model_format_list();
-    while (*format && !((*format)->read && (*format)->probe(path))) format++;
-    return *format;
+    int code = 0;
+    for (const ModelFormat *const *format = model_format_list(); *format; format++) {
+        errno = 0;
+        if ((*format)->read && (*format)->probe(path)) return *format;
+        if (file_of_system(errno)) code = errno;
+    }
+    errno = code;
+    return NULL;
 }
 
 Status model_load_with(Model **out, const char *path, const HfOptions *options,
                        const OpTable *ops, bool check, Diag *diag) {
     const ModelFormat *format = model_format_of(path);
     Model *model;
-    if (!format && !can_be_opened(path))
-        return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot open: %s",
-                         strerror(errno));
+    if (!format && errno != 0) return file_fail(path, "read", errno, diag);
+    if (!format && !can_be_opened(path)) return file_fail(path, "open", errno, diag);
     const bool changes = format && format->changes;
     const bool embeds = options && format && !changes && asks_embedding(options);
     if (options && !changes && !embeds)

@@ -4,7 +4,8 @@
 
 #include "io/formats/format.h"
 
-/* The format that a path is of, by its content; NULL = none that is read. */
+/* The format that a path is of, by its content; NULL = none that is read. errno is then
+ * 0, or what kept the system from looking (file_of_system). */
 const ModelFormat *model_format_of(const char *path);
 
 /* Reads a model of any format, told apart by content. `check` verifies hashes and that

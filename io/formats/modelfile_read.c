@@ -8,10 +8,7 @@
 #include "io/formats/modelfile_quantised.h"
 #include "ir/irtext.h"
 
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* Most damaged storages that are named. */
 #define DAMAGED_SHOWN 10
@@ -29,14 +26,8 @@ typedef struct ModelReader {
 
 bool modelfile_probe(const char *path) {
     char head[8];
-    struct stat info;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return false;
-    bool found = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
-                 read(fd, head, sizeof head) == (ssize_t)sizeof head &&
-                 memcmp(head, HDF5_SIGNATURE, sizeof head) == 0;
-    close(fd);
-    return found;
+    return file_start(head, sizeof head, path) == sizeof head &&
+           memcmp(head, HDF5_SIGNATURE, sizeof head) == 0;
 }
 
 /* --- texts --- */

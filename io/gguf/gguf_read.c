@@ -3,7 +3,6 @@
 
 #include "io/files/file.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -355,10 +354,6 @@ void gguf_destroy(GgufFile *file) {
 
 bool gguf_probe(const char *path) {
     char start[sizeof MAGIC];
-    if (!path_is_file(path)) return false;
-    FILE *file = fopen(path, "rb");
-    if (!file) return false;
-    const bool whole = fread(start, 1, sizeof start, file) == sizeof start;
-    fclose(file);
-    return whole && memcmp(start, MAGIC, sizeof MAGIC) == 0;
+    return file_start(start, sizeof start, path) == sizeof start &&
+           memcmp(start, MAGIC, sizeof MAGIC) == 0;
 }

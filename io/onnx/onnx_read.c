@@ -2,8 +2,8 @@
 #include "io/onnx/onnx_read.h"
 
 #include "io/families/family.h"
+#include "io/files/file.h"
 #include "io/files/json.h"
-#include "io/files/path.h"
 #include "io/formats/assets.h"
 #include "io/formats/stock.h"
 #include "io/onnx/lift_match.h"
@@ -28,9 +28,7 @@ static const size_t CONFIG_BYTES_MAX = (size_t)16 << 20;
 bool onnx_probe(const char *path) {
     unsigned char head[2] = {0, 0};
     const char *dot = strrchr(path, '.');
-    FILE *file = path_is_file(path) ? fopen(path, "re") : NULL;
-    const bool found = file && fread(head, 1, 2, file) == 2;
-    if (file) fclose(file);
+    const bool found = file_start(head, sizeof head, path) == sizeof head;
     return found && dot && strcmp(dot, ".onnx") == 0 && (head[0] & 7) <= 2;
 }
 

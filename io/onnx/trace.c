@@ -39,7 +39,8 @@ bool value_is_constant(const NetValue *value) {
 bool value_is_fixed(const NetValue *value) {
     const Array *a = value->probe[0], *b = value->probe[1];
     if (value->stored) return true;
-    return value_is_known(value) && !((a->depends | b->depends) & ~DEPENDS_CACHE) &&
+    return value_is_known(value) &&
+           !((a->depends | b->depends) & ~(unsigned)DEPENDS_CACHE) &&
            array_same_shape(a, b) &&
            (a == b || memcmp(a->data, b->data, (size_t)a->count * sizeof *a->data) == 0);
 }

@@ -6,7 +6,6 @@
 #include "io/pytorch/pickle.h"
 #include "io/pytorch/zip.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,9 +36,7 @@ static bool is_pickle(const unsigned char *data, size_t bytes) {
 
 bool torch_file_probe(const char *path) {
     unsigned char head[PROBE_BYTES];
-    FILE *file = path_is_file(path) ? fopen(path, "re") : NULL;
-    const size_t bytes = file ? fread(head, 1, sizeof head, file) : 0;
-    if (file) fclose(file);
+    const size_t bytes = file_start(head, sizeof head, path);
     return zip_probe(head, bytes) || is_pickle(head, bytes) || is_tar(head, bytes);
 }
 

@@ -12,7 +12,7 @@
 /* Entries of a slot that belong to `count` increasing parts; in the step's arena. */
 static ConditionSlice slice_of(const Prune *p, const PruneSlot *slot,
                                const int64_t *parts, int64_t count) {
-    int64_t *index = ARENA_ARRAY(p->ctx->arena, int64_t, count * slot->width);
+    int64_t *index = ARENA_ARRAY(p->ctx->arena, int64_t, (size_t)(count * slot->width));
     for (int64_t i = 0; i < count * slot->width; i++)
         index[i] = parts[i / slot->width] * slot->width + i % slot->width;
     return (ConditionSlice){.storage = slot->leaf->storage,
@@ -43,8 +43,8 @@ static void gather(SliceList *given, SliceList *removed, const Prune *p, int gro
 /* The parts of a group that go, increasing; in the step's arena. */
 static int64_t *removed_parts(const Prune *p, const PruneGroup *group, int64_t *count) {
     const int64_t all = prune_part_count(&group->parts);
-    int64_t *parts = ARENA_ARRAY(p->ctx->arena, int64_t, all);
-    bool *kept = ARENA_ARRAY(p->ctx->arena, bool, all);
+    int64_t *parts = ARENA_ARRAY(p->ctx->arena, int64_t, (size_t)all);
+    bool *kept = ARENA_ARRAY(p->ctx->arena, bool, (size_t)all);
     prune_mask(kept, group);
     *count = 0;
     for (int64_t i = 0; i < all; i++)

@@ -25,7 +25,7 @@ static const NamedTable named_tables[] = {
 };
 
 IntList removal_spread(Arena *arena, int count, int depth) {
-    IntList list = {ARENA_ARRAY(arena, int64_t, count), count};
+    IntList list = {ARENA_ARRAY(arena, int64_t, (size_t)count), count};
     const NamedTable *named = NULL;
     for (size_t t = 0; t < sizeof named_tables / sizeof *named_tables; t++)
         if (depth == NAMED_DEPTH && named_tables[t].count == count)
@@ -37,8 +37,8 @@ IntList removal_spread(Arena *arena, int count, int depth) {
 }
 
 IntList removal_others(Arena *arena, IntList list, int depth) {
-    bool *listed = ARENA_ARRAY(arena, bool, depth);
-    IntList others = {ARENA_ARRAY(arena, int64_t, depth), 0};
+    bool *listed = ARENA_ARRAY(arena, bool, (size_t)depth);
+    IntList others = {ARENA_ARRAY(arena, int64_t, (size_t)depth), 0};
     for (int i = 0; i < list.count; i++) listed[list.items[i]] = true;
     for (int layer = 0; layer < depth; layer++)
         if (!listed[layer]) others.items[others.count++] = layer;
@@ -165,7 +165,7 @@ static Status choose_by_relevance(IntList *drop, const Removal *r, IntList layer
     }
     Arena *arena = arena_create();
     Removal scratch = *r;
-    IntList candidates = {ARENA_ARRAY(r->ctx->arena, int64_t, layers.count),
+    IntList candidates = {ARENA_ARRAY(r->ctx->arena, int64_t, (size_t)layers.count),
                           layers.count};
     memcpy(candidates.items, layers.items, (size_t)layers.count * sizeof(int64_t));
     Tree *list = tree_new(r->ctx->arena, TREE_LIST, LOC_NONE);
@@ -199,13 +199,13 @@ static void choose_by_influence(IntList *drop, const Removal *r, IntList layers)
 
 Status removal_choose(IntList *drop, const Removal *r, IntList layers, int64_t count,
                       RemovalOrder order, Diag *diag) {
-    *drop = (IntList){ARENA_ARRAY(r->ctx->arena, int64_t, count), (int)count};
+    *drop = (IntList){ARENA_ARRAY(r->ctx->arena, int64_t, (size_t)count), (int)count};
     if (order == ORDER_RELEVANCE) {
         TRY(choose_by_relevance(drop, r, layers, diag));
     } else if (order == ORDER_INFLUENCE) {
         choose_by_influence(drop, r, layers);
     } else if (order == ORDER_RANDOM) {
-        int64_t *drawn = ARENA_ARRAY(r->ctx->arena, int64_t, layers.count);
+        int64_t *drawn = ARENA_ARRAY(r->ctx->arena, int64_t, (size_t)layers.count);
         random_permutation(random_key_name(r->ctx->seed, "removal"), drawn, layers.count);
         for (int i = 0; i < count; i++) drop->items[i] = layers.items[drawn[i]];
     } else {
