@@ -12,7 +12,7 @@
 /* Every flag of every command; rows in cli/command_line.c. */
 typedef struct Flags {
     const char *recipe, *model, *output, *report, *events, *input, *dump_dir;
-    const char *cache, *cache_limit;
+    const char *cache, *cache_limit, *memory;
     bool resume, no_checkpoint;
     const char *prompt, *prompts, *tokenizer, *target_tokenizer;
     const char *jsonl, *preprocessor, *svg;

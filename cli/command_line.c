@@ -165,6 +165,9 @@ static const Flag flags[] = {
          Flags, cache_limit,
          "largest size of that folder, as in 500M; 10G if not given; what was used the "
          "longest time ago goes first")},
+    {"memory", "SIZE",
+     F_STRING(Flags, memory,
+              "refuse a run that is foretold to take more memory, as in 600M or 2G")},
     {"hidden-states", NULL,
      F_BOOL(Flags, hidden_states, "also write every layer's output")},
     {"finite", NULL,

@@ -82,6 +82,7 @@ static Status open_session(Session *session, const Cli *cli, SessionOptions with
     with.no_checkpoint = flags->no_checkpoint;
     with.cache = flags->cache;
     with.cache_limit = flags->cache_limit;
+    with.memory = flags->memory;
     with.dump = (DumpWhen)flags->dump_ir;
     with.dump_folder = flags->dump_dir;
     with.dump_values = flags->values;
@@ -172,7 +173,8 @@ static Status plan_recipe(Session *session, const Cli *cli, Diag *diag) {
     const Status status = session_plan(session, diag);
     if (status == STATUS_IO && data_is_missing(session))
         diag_hint(diag, "--no-data plans without data sets, which are not checked then");
-    if (status == STATUS_GATE && !cli->flags.json) /* up to the gate */
+    const bool known = status == STATUS_GATE || status == STATUS_MEMORY;
+    if (known && !cli->flags.json) /* up to the gate */
         report_print_plan(&session->planned, stdout);
     TRY(status);
     if (cli->flags.json) return run_report_write(run_report_plan(session), "-", diag);

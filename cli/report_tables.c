@@ -81,12 +81,23 @@ static void print_budgets(const RunReport *report, FILE *out) {
     }
 }
 
+/* The most that the run is going to take, and where. */
+static void print_memory(const RunReport *report, FILE *out) {
+    const int most = report->memory_step;
+    fprintf(out, "resident memory of the run: up to %s, ",
+            text_size(report->arena, report->memory));
+    if (most >= 0)
+        fprintf(out, "in step %d %s\n", most + 1,
+                step_title(report->arena, report->steps[most].step));
+    else
+        fputs("to read and write the model\n", out);
+}
+
 void report_print_plan(const RunReport *report, FILE *out) {
     static const char *const heads[] = {"step",  "parameters",       "weights",
                                         "FLOPs", "inference memory", "training memory"};
     Arena *arena = report->arena;
     TextTable table = table_create(arena, "lrrrrr");
-    int64_t peak = report->start.peak_bytes;
     for (int i = 0; i < 6; i++) table_add(&table, "%s", heads[i]);
     plan_row(&table, "0 input", &report->start, 0);
     for (int i = 0; i < report->count; i++) {
@@ -98,14 +109,11 @@ void report_print_plan(const RunReport *report, FILE *out) {
         plan_row(&table,
                  arena_printf(arena, "%d %s", i + 1, step_title(arena, step->step)),
                  &step->result.measure, training);
-        if (step->result.measure.peak_bytes > peak)
-            peak = step->result.measure.peak_bytes;
-        if (training > peak) peak = training;
     }
     fprintf(out, "one sample: %s\n", report->start.input);
     table_print(&table, 0, out);
     print_budgets(report, out);
-    fprintf(out, "peak memory of the steps: %s\n", text_size(arena, peak));
+    print_memory(report, out);
     print_threads(report, out);
 }
 

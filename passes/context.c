@@ -2,6 +2,7 @@
 #include "passes/context.h"
 
 #include "exec/run/feed.h"
+#include "passes/run_memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +67,15 @@ Status step_data(PassContext *ctx, const char *name, const DataUse *use, Batches
     if (status == STATUS_OK)
         status = feed_check_samples(use->graph, use->roots, use->root_count, data, ranges,
                                     diag);
+    if (status == STATUS_OK && ctx->plan && use->batch > 0)
+        status = step_plan_run(ctx,
+                               &(DataRun){.graph = use->graph,
+                                          .roots = use->roots,
+                                          .root_count = use->root_count,
+                                          .data = data,
+                                          .batch = use->batch,
+                                          .gradient = use->gradient},
+                               0, diag);
     if (status == STATUS_OK) return STATUS_OK;
     const Tree *option = tree_get(ctx->source.options, named_by);
     diag_place(diag, at, option ? tree_path(ctx->arena, option) : ctx->source.key);

@@ -64,6 +64,8 @@ typedef struct PassContext {
     bool guessed;       /* planning: the sizes that the plan has so far, this step's too,
                            are guesses, and a run may give others */
     size_t train_bytes; /* memory that training takes beside the weights (planning) */
+    size_t run_bytes;   /* the same of what else goes over data (planning):
+                           passes/run_memory.h */
     int64_t train_shards; /* parts that training does at a time: more threads than these
                              have nothing to do; 0 = nothing is trained (planning) */
     TrainWork train_work; /* of an optimiser step (planning) */
@@ -83,6 +85,9 @@ typedef struct DataUse {
     const char *labels; /* column of labels that are read beside the graph's inputs, where
                            the data set has it; NULL = none */
     int64_t classes;    /* they are below it */
+    int64_t batch; /* samples of a run of the roots, whose memory the plan then knows;
+                      0 = the step tells it */
+    bool gradient; /* such a run goes backward from the root, too */
 } DataUse;
 
 /* The data set that the step's option `data` (or use->option) names, and all that can be

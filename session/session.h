@@ -43,6 +43,7 @@ typedef struct SessionOptions {
     bool no_checkpoint;      /* keep none, whatever the recipe says */
     const char *cache;       /* folder of finished steps that runs share */
     const char *cache_limit; /* its size: "500M", "10G" (the default) */
+    const char *memory;      /* most that the run may be foretold to take: "600M" */
     DumpWhen dump;           /* which IR texts to write */
     const char *dump_folder; /* where to: NN-PASS-WHEN.ir */
     bool dump_values;        /* with what the weights are (graph_print_named) */
@@ -94,6 +95,7 @@ typedef struct Session {
     Recipe recipe;
     bool bound; /* the recipe is without fault */
     int threads;
+    int64_t memory_limit; /* of options.memory, in bytes */
     double start; /* when it was opened, in seconds of the ticker */
     ModelOutput
         *outputs;     /* where the model goes; where it went, if a gate did not hold */
@@ -142,8 +144,9 @@ Status session_load(Session *session, bool weights, Diag *diag);
 /* Opens all data sets, reporting all errors, and runs the steps on the model's shapes
  * alone, leaving the model as it is: every step's options, and all samples of its data
  * set against the model as the steps before leave it; then whether the model that comes
- * out can be written to every output. Fills session->planned. Fails as the steps do, and
- * with STATUS_MODEL. */
+ * out can be written to every output; how much memory the run takes (session/memory.h).
+ * Fills session->planned. Fails as the steps do, with STATUS_MODEL, and with
+ * STATUS_MEMORY where options.memory is less than that. */
 Status session_plan(Session *session, Diag *diag);
 
 /* Runs the steps on the model; fills session->report. Fails with STATUS_FORMAT where

@@ -14,6 +14,7 @@
 #include "ir/resident.h"
 #include "ir/version.h"
 #include "session/job.h"
+#include "session/memory.h"
 #include "session/output_files.h"
 
 #include <stdlib.h>
@@ -172,7 +173,7 @@ static void tell_begin(Session *session) {
 /* Steps without data use tensors one by one: the model need not fit into memory. */
 static void bound_memory(Session *session) {
     const ModelOutput *output = session->outputs;
-    if (session->data_count == 0)
+    if (memory_streams(session))
         resident_bound(RESIDENT_BYTES, session->output_count > 0
                                            ? output_folder(session->arena, output)
                                            : NULL);

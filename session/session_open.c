@@ -7,6 +7,7 @@
 #include "io/files/file.h"
 #include "io/files/yaml.h"
 #include "session/recipe_document.h"
+#include "session/reuse/step_store.h"
 
 #include <string.h>
 
@@ -114,6 +115,15 @@ static Status bind_document(Session *session, Diag *diag) {
     return diag_status(diag);
 }
 
+static Status read_memory(Session *session, Diag *diag) {
+    const char *memory = session->options.memory;
+    if (!memory ||
+        (size_parse(memory, &session->memory_limit) && session->memory_limit > 0))
+        return STATUS_OK;
+    return diag_fail(diag, STATUS_USAGE, LOC_NONE, "--memory",
+                     "expected a size like 600M or 2G, found \"%s\"", memory);
+}
+
 Status session_open(Session *session, const SessionOptions *options, Diag *diag) {
     Arena *arena = arena_create();
     *session = (Session){.options = *options,
@@ -122,6 +132,7 @@ Status session_open(Session *session, const SessionOptions *options, Diag *diag)
                          .failed_step = -1,
                          .planned = {.arena = arena},
                          .report = {.arena = arena}};
+    TRY(read_memory(session, diag));
     TRY(bind_document(session, diag));
     session->bound = true;
     session->threads =

@@ -8,6 +8,7 @@
 #include "ir/resident.h"
 #include "ir/version.h"
 #include "session/job.h"
+#include "session/memory.h"
 #include "session/output_files.h"
 #include "session/report/reproducer.h"
 #include "session/report/run_report.h"
@@ -58,7 +59,8 @@ static Status plan_steps(Session *session, Diag *diag) {
     for (int i = 0; i < session->output_count && status == STATUS_OK; i++)
         status = output_check_model(&session->outputs[i], model, diag);
     model_destroy(model);
-    return status;
+    if (session->measured) memory_foretell(session);
+    return status == STATUS_OK ? memory_check(session, diag) : status;
 }
 
 Status session_plan(Session *session, Diag *diag) {

@@ -235,6 +235,16 @@ int64_t params_packed_bytes(const Graph *graph) {
     return (int64_t)bytes;
 }
 
+size_t params_copied_bytes(const Graph *graph) {
+    size_t floats = 0;
+    for (int i = 0; i < graph->storage_count; i++)
+        if (graph->storages[i]->tensor.dtype == DTYPE_F32)
+            floats += tensor_bytes(&graph->storages[i]->tensor);
+    const size_t all = (size_t)params_packed_bytes(graph);
+    return (all > floats ? all - floats : 0) +
+           (floats < PARAMS_COPY_BYTES ? floats : PARAMS_COPY_BYTES);
+}
+
 Params *params_retain(const Params *params) {
     Params *shared = (Params *)(uintptr_t)params; /* only the count changes */
     atomic_fetch_add_explicit(&shared->references, 1, memory_order_relaxed);

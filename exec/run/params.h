@@ -40,6 +40,11 @@ size_t params_room_bytes(const Params *params);
  * and without what fills a packed float matrix up to whole panels. From shapes alone. */
 int64_t params_packed_bytes(const Graph *graph);
 
+/* Bytes at most that weights made ready for inference take beside those of the model:
+ * floats of what is stored in other types, packed forms, and copies of floats up to
+ * PARAMS_COPY_BYTES. From shapes alone. */
+size_t params_copied_bytes(const Graph *graph);
+
 /* Frees what params_create allocated; trained weights stay with the graph. */
 void params_destroy(Params *params);
 

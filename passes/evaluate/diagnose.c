@@ -70,7 +70,10 @@ static Status keep_features(void *self, const Fetch *what, const float *const *v
 static Status check_fit(PassContext *ctx, Graph *graph, Node *const *roots, int count,
                         const D *options, Diag *diag) {
     Batches *data = NULL;
-    const DataUse use = {.graph = graph, .roots = roots, .root_count = count};
+    const DataUse use = {.graph = graph,
+                         .roots = roots,
+                         .root_count = count,
+                         .batch = options->batch_size};
     return step_data(ctx, options->data, &use, &data, diag);
 }
 

@@ -366,7 +366,8 @@ static Status open_data(Evaluation *e, Diag *diag) {
                              .root_count = 1,
                              .option = e->data_option,
                              .labels = column,
-                             .classes = type->dim[type->rank - 1]},
+                             .classes = type->dim[type->rank - 1],
+                             .batch = e->options->batch_size},
                   &e->data, diag));
     if (!e->data) return STATUS_OK;
     if (!e->judge) TRY(find_labels(e, column, diag));

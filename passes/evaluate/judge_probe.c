@@ -26,8 +26,11 @@ static Status probe_begin(void *self, Evaluation *e, Diag *diag) {
     ProbeJudge *p = self;
     Batches *fit = NULL;
     Node *embedding = graph_output(e->model->graph, OUTPUT_EMBEDDING);
-    const DataUse use = {
-        .graph = e->model->graph, .roots = &embedding, .root_count = 1, .option = "fit"};
+    const DataUse use = {.graph = e->model->graph,
+                         .roots = &embedding,
+                         .root_count = 1,
+                         .option = "fit",
+                         .batch = e->options->batch_size};
     TRY(check_classes(e, e->options->data, e->data, diag));
     TRY(step_data(e->ctx, e->options->fit, &use, &fit, diag));
     if (!fit) return STATUS_OK;

@@ -136,7 +136,8 @@ static Status open_data(Calibrate *c, Diag *diag) {
                          .roots = c->logits,
                          .root_count = c->exits.count,
                          .labels = DATA_LABELS,
-                         .classes = c->classes};
+                         .classes = c->classes,
+                         .batch = options->batch_size};
     TRY(step_data(c->ctx, options->data, &use, &data, diag));
     c->data = data;
     if (!data) return STATUS_OK;

@@ -12,12 +12,15 @@
 #include "ir/random.h"
 #include "passes/fault.h"
 #include "passes/oneshot/calibration_keep.h"
+#include "passes/run_memory.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { CHUNK_SAMPLES = 16 };
+/* A Gram matrix, and what methods make of it: factor, inverse, and rows that wait. */
+enum { GRAM_MATRICES = 3 };
 #define KEPT_BYTES ((int64_t)2 << 30) /* what is kept at most */
 
 struct Calibration {
@@ -47,6 +50,45 @@ static void draw_samples(Calibration *c) {
     free(all);
 }
 
+/* Bytes of the Gram matrices of the block that needs the most of them. */
+static size_t gram_bytes(Node *const *values, int count) {
+    size_t most = 0, block = 0;
+    for (int i = 0; i < count; i++) {
+        const size_t width = (size_t)node_width(values[i]);
+        if (i > 0 && values[i]->layer != values[i - 1]->layer) block = 0;
+        block += GRAM_MATRICES * width * width * sizeof(double);
+        if (block > most) most = block;
+    }
+    return most;
+}
+
+/* Bytes of what crosses from one block to the next, of all samples: of the widest value,
+ * before and behind a block. */
+static size_t kept_bytes(const DataUse *use, const Batches *data, int64_t samples) {
+    int64_t most = 0;
+    for (int i = 0; i < use->root_count; i++)
+        if (node_width(use->roots[i]) > most) most = node_width(use->roots[i]);
+    const int64_t tokens = data->length ? data->max_tokens : 1;
+    const int64_t bytes = 2 * samples * tokens * most * (int64_t)sizeof(float);
+    return (size_t)(bytes < 2 * KEPT_BYTES ? bytes : 2 * KEPT_BYTES);
+}
+
+static Status plan_memory(PassContext *ctx, const DataUse *use, const Batches *data,
+                          const CalibrationOptions *options, Diag *diag) {
+    const int64_t samples =
+        options->samples < data->count ? options->samples : data->count;
+    const DataRun run = {.graph = use->graph,
+                         .roots = use->roots + (use->root_count - 1),
+                         .root_count = 1,
+                         .data = data,
+                         .batch = CHUNK_SAMPLES};
+    return use->root_count == 0 ? STATUS_OK
+                                : step_plan_run(ctx, &run,
+                                                gram_bytes(use->roots, use->root_count) +
+                                                    kept_bytes(use, data, samples),
+                                                diag);
+}
+
 Status calibration_open(Calibration **out, PassContext *ctx, Graph *graph,
                         Node *const *values, int count, const CalibrationOptions *options,
                         Diag *diag) {
@@ -64,7 +106,7 @@ Status calibration_open(Calibration **out, PassContext *ctx, Graph *graph,
         option_warn(&ctx->source, "samples", diag,
                     "data set \"%s\" has %lld samples, all of which are used",
                     options->data, (long long)data->count);
-    if (ctx->plan) return STATUS_OK;
+    if (ctx->plan) return plan_memory(ctx, &use, data, options, diag);
     Calibration *c = memory_alloc(1, sizeof *c);
     *c = (Calibration){.ctx = ctx, .graph = graph, .options = options, .data = data};
     c->samples = options->samples < data->count ? options->samples : data->count;

@@ -250,6 +250,7 @@ static void step_report(const StepRun *run, double seconds) {
                                .record = run->ctx.record,
                                .times = run->ctx.times,
                                .train_bytes = run->ctx.train_bytes,
+                               .run_bytes = run->ctx.run_bytes,
                                .train_shards = run->ctx.train_shards,
                                .train_work = run->ctx.train_work,
                                .threads = run->ctx.threads,

@@ -194,7 +194,11 @@ static Status build(Taylor *t, const Prune *heads, const Prune *ffn, Diag *diag)
 static Status run(Taylor *t, Prune *heads, Prune *ffn, int64_t *samples, Diag *diag) {
     const ImportanceOptions *options = t->options;
     Batches *data = NULL;
-    const DataUse use = {.graph = t->graph, .roots = &t->loss, .root_count = 1};
+    const DataUse use = {.graph = t->graph,
+                         .roots = &t->loss,
+                         .root_count = 1,
+                         .batch = options->batch_size,
+                         .gradient = true};
     TRY(step_data(t->ctx, options->data, &use, &data, diag));
     if (!data) return STATUS_OK;
     if (data->count == 0)

@@ -100,8 +100,10 @@ Status t2r_record_clamped(PassContext *ctx, Graph *graph, const T2rData *on, Dia
     TRY(step_data(ctx, on->data, NULL, &data, diag));
     if (!data) return STATUS_OK;
     TRY(find_probes(&probes, ctx, graph, data, diag));
-    const DataUse use = {
-        .graph = graph, .roots = probes.results, .root_count = 2 * probes.count};
+    const DataUse use = {.graph = graph,
+                         .roots = probes.results,
+                         .root_count = 2 * probes.count,
+                         .batch = on->batch_size};
     if (probes.count > 0) TRY(step_data(ctx, on->data, &use, &data, diag));
     if (ctx->plan) return STATUS_OK;
     TRY(forward_batches(graph, probes.results, 2 * probes.count, data, on->limit,

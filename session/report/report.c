@@ -57,6 +57,7 @@ static Tree *step_tree(Arena *arena, const ReportStep *step, bool times) {
     tree_put_int(arena, map, "training_bytes", (int64_t)step->result.train_bytes);
     if (step->result.train_shards > 0)
         tree_put_int(arena, map, "training_shards", step->result.train_shards);
+    if (step->memory > 0) tree_put_int(arena, map, "memory_bytes", step->memory);
     tree_append(arena, map, "record", LOC_NONE, tree_copy(arena, step->result.record));
     if (step->failed) tree_put_bool(arena, map, "failed", true);
     if (step->structure)

@@ -10,6 +10,7 @@ typedef struct ReportStep {
     const Tree *structure; /* of the model after it, where it differs; see
                               report_note_structure */
     bool failed;           /* it ended the run: a gate that did not hold */
+    int64_t memory;        /* of a plan: resident bytes at most (session/memory.h) */
 } ReportStep;
 
 typedef struct RunReport {
@@ -19,6 +20,8 @@ typedef struct RunReport {
     const Tree *structure; /* the same; NULL = not noted */
     ReportStep *steps;
     int count, capacity;
+    int64_t memory;  /* of a plan: the most of its steps; 0 = not known */
+    int memory_step; /* which one that is; -1 = reading and writing the model */
 } RunReport;
 
 /* Adds a step that ran; its trees are copied. The entry is the report's. */

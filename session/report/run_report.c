@@ -218,6 +218,7 @@ Tree *run_report_plan(const Session *session) {
     put_recipe(session, map);
     report_put_start(&session->planned, tree_put_map(arena, map, "input"));
     tree_put(arena, map, "steps", report_steps(&session->planned, false));
+    tree_put_int(arena, map, "memory_bytes", session->planned.memory);
     return map;
 }
 

@@ -1,0 +1,44 @@
+/* Run memory: see run_memory.h. */
+#include "passes/run_memory.h"
+
+#include "exec/plan/plan_build.h"
+#include "exec/plan/weight_layout.h"
+#include "exec/run/feed.h"
+#include "exec/run/lanes.h"
+#include "exec/run/params.h"
+
+/* Bytes of `samples` samples as the data set gives them. */
+static size_t sample_bytes(const Batches *data, int64_t sizes[DIM_SYMBOLS]) {
+    size_t bytes = 0;
+    Type bound;
+    for (int i = 0; i < data->column_count; i++)
+        if (type_bind(&data->columns[i].type, sizes, &bound))
+            bytes += (size_t)type_count(&bound) * sizeof(float);
+    return bytes * (size_t)sizes[DIM_INDEX(DIM_N)];
+}
+
+Status step_plan_run(PassContext *ctx, const DataRun *run, size_t more, Diag *diag) {
+    const Batches *data = run->data;
+    if (data->count == 0) return STATUS_OK;
+    PlanOptions options = {.precision = PRECISION_F32,
+                           .loss = run->gradient ? run->roots[0] : NULL,
+                           .results = run->roots,
+                           .result_count = run->gradient ? 0 : run->root_count};
+    const int64_t batch = run->batch < data->count ? run->batch : data->count;
+    TRY(feed_check(run->graph, run->roots, run->root_count, data, options.sizes, diag));
+    options.sizes[DIM_INDEX(DIM_N)] = batch;
+    Plan *plan = NULL;
+    TRY(plan_create(&plan, run->graph, &options, diag));
+    const int64_t chunks = lanes_chunks(data->count, batch);
+    const int64_t lanes = run->gradient || ctx->threads < 1 ? 1
+                          : chunks < ctx->threads           ? chunks
+                                                            : ctx->threads;
+    const size_t bytes =
+        (plan_workspace_bytes(plan) + sample_bytes(data, options.sizes)) * (size_t)lanes;
+    const size_t gradient =
+        run->gradient ? (size_t)params_layout(run->graph, NULL) * sizeof(float) : 0;
+    const size_t all = bytes + gradient + params_copied_bytes(run->graph) + more;
+    if (all > ctx->run_bytes) ctx->run_bytes = all;
+    plan_destroy(plan);
+    return STATUS_OK;
+}
