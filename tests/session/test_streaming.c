@@ -8,16 +8,13 @@
 #include "ir/resident.h"
 #include "session/session.h"
 #include "tests/support/check.h"
+#include "tests/support/foretold.h"
+#include "tests/support/program.h"
 
-#include <fcntl.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-extern char **environ;
 
 #define MB ((size_t)1000000)
 /* What vocabulary and width below make the largest tensor, in bfloat16 and in float32. */
@@ -27,22 +24,6 @@ extern char **environ;
 typedef struct Place {
     char folder[64], model[96], recipe[96], output[96], wanted[96];
 } Place;
-
-/* Runs a program to its end, without its words; its largest resident memory in bytes. */
-static size_t run(const char *const *words) {
-    pid_t child;
-    int status;
-    struct rusage used;
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    assert_int_equal(
-        posix_spawn(&child, words[0], &actions, NULL, (char *const *)words, environ), 0);
-    posix_spawn_file_actions_destroy(&actions);
-    assert_int_equal(wait4(child, &status, 0, &used), child);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    return (size_t)used.ru_maxrss * 1024;
-}
 
 /* Does something in a process of its own: what one has kept counts for the programs that
  * it starts. */
@@ -66,15 +47,16 @@ static int make_model(void **state) {
     assert_non_null(mkdtemp(place.folder));
     snprintf(place.model, sizeof place.model, "%s/llama", place.folder);
     snprintf(place.recipe, sizeof place.recipe, "%s/recipe.yaml", place.folder);
-    run((const char *[]){MAKE_LLAMA, place.model, "1024", "2816", "5", "8000", "100",
-                         NULL});
+    program_run((const char *[]){MAKE_LLAMA, place.model, "1024", "2816", "5", "8000",
+                                 "100", NULL},
+                NULL);
     *state = &place;
     return 0;
 }
 
 static int remove_model(void **state) {
     const Place *place = *state;
-    run((const char *[]){"/bin/rm", "-r", place->folder, NULL});
+    program_run((const char *[]){"/bin/rm", "-r", place->folder, NULL}, NULL);
     return 0;
 }
 
@@ -129,8 +111,10 @@ static void convert_in_memory(const Place *place, const char *dtype) {
 static void check_conversion(Place *place, const char *name, const char *dtype,
                              size_t largest) {
     name_outputs(place, name);
-    const size_t peak = run((const char *[]){getenv("COMPRESS_BIN"), "convert", "--dtype",
-                                             dtype, place->model, place->output, NULL});
+    const size_t peak =
+        program_run((const char *[]){getenv("COMPRESS_BIN"), "convert", "--dtype", dtype,
+                                     place->model, place->output, NULL},
+                    NULL);
     apart(convert_in_memory, place, dtype);
     check_peak(name, peak, largest);
     check_equal(place);
@@ -169,10 +153,13 @@ static void check_recipe(Place *place, const char *passes, size_t largest) {
     assert_int_equal(fclose(file), 0);
     name_outputs(place, "small.h5");
     const size_t peak =
-        run((const char *[]){getenv("COMPRESS_BIN"), "--recipe", place->recipe,
-                             "--output", place->output, "--quiet", NULL});
-    apart(run_in_memory, place, NULL);
+        program_run((const char *[]){getenv("COMPRESS_BIN"), "--recipe", place->recipe,
+                                     "--output", place->output, "--quiet", NULL},
+                    NULL);
     check_peak(passes, peak, largest);
+    check_foretold(place->recipe, place->wanted, peak);
+    unlink(place->wanted);
+    apart(run_in_memory, place, NULL);
     check_equal(place);
 }
 
