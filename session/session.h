@@ -96,7 +96,7 @@ typedef struct Session {
     bool bound; /* the recipe is without fault */
     int threads;
     int64_t memory_limit; /* of options.memory, in bytes */
-    double start; /* when it was opened, in seconds of the ticker */
+    double start;         /* when it was opened, in seconds of the ticker */
     ModelOutput
         *outputs;     /* where the model goes; where it went, if a gate did not hold */
     int output_count; /* 0 = nothing is written */
