@@ -1,6 +1,6 @@
 """Goes on with a text by a language model, through ctypes:
 
-    python3 write.py libcompress.so.0 llama.h5 tokenizer.json "the king"
+    python3 write.py libcompress.so.0.1 llama.h5 tokenizer.json "the king"
 """
 import ctypes
 import json

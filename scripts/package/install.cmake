@@ -25,8 +25,9 @@ if(NOT COMPRESS_PROGRAM STREQUAL "compress")
   # Lines of the manual that begin with the program's name get the other one.
   string(TOUPPER ${COMPRESS_PROGRAM} TITLE)
   add_custom_command(OUTPUT ${MADE}/${COMPRESS_PROGRAM}.1 DEPENDS ${MADE}/compress.1 VERBATIM
-    COMMAND sed -E -e "s/^(\\.B |\\.SS \")?compress\\b/\\1${COMPRESS_PROGRAM}/"
-      -e "s/^(\\.TH )COMPRESS/\\1${TITLE}/" compress.1 >${COMPRESS_PROGRAM}.1
+    COMMAND sh -c "sed -E -e \"$0\" -e \"$1\" compress.1 >${COMPRESS_PROGRAM}.1"
+      "s/^(\\.B |\\.SS \")?compress\\b/\\1${COMPRESS_PROGRAM}/"
+      "s/^(\\.TH )COMPRESS/\\1${TITLE}/"
     WORKING_DIRECTORY ${MADE})
   list(APPEND MADE_FILES ${MADE}/${COMPRESS_PROGRAM}.1)
 endif()

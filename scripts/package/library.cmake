@@ -1,9 +1,15 @@
 # libcompress: session/compress.h as a shared and a static library, which show that header's
 # functions and nothing else. Not made of builds with sanitizers.
+# Before 1.0 a minor version may change what is there, so the name has it as well.
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+  set(LIBRARY_VERSION 0.${PROJECT_VERSION_MINOR})
+else()
+  set(LIBRARY_VERSION ${PROJECT_VERSION_MAJOR})
+endif()
 set(LIBRARY_PARTS session passes io exec ir onnx_proto)
 add_library(libcompress SHARED $<TARGET_OBJECTS:session>)
 set_target_properties(libcompress PROPERTIES OUTPUT_NAME compress EXPORT_NAME compress
-  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+  VERSION ${PROJECT_VERSION} SOVERSION ${LIBRARY_VERSION})
 target_link_libraries(libcompress PRIVATE passes io exec ir
   -Wl,--version-script=${PROJECT_SOURCE_DIR}/scripts/package/compress.map -Wl,-z,defs)
 set_target_properties(libcompress PROPERTIES LINK_DEPENDS
