@@ -32,14 +32,18 @@ add_custom_command(OUTPUT libcompress.a VERBATIM DEPENDS ${LIBRARY_PARTS}
   COMMAND ${CMAKE_COMMAND} -E rm libcompress.o)
 add_custom_target(libcompress_static ALL DEPENDS libcompress.a)
 
-# How other projects find it.
-if(SECCOMP_FOUND)
-  set(SECCOMP_PRIVATE " libseccomp")
-endif()
+# How other projects find it. What the static library needs stands there as flags: a name of
+# another .pc file would be looked for by those who link with the shared one as well.
+set(PRIVATE_FLAGS)
+foreach(module OPENBLAS LAPACKE YAML JANSSON HDF5 PNG JPEG UTF8PROC PCRE2 PROTOBUF_C XXHASH SECCOMP)
+  list(APPEND PRIVATE_FLAGS ${${module}_LDFLAGS})
+endforeach()
 if(ONEDNN_FOUND)
-  set(ONEDNN_PRIVATE " -ldnnl")
-  set(ONEDNN_LIST ";dnnl")
+  list(APPEND PRIVATE_FLAGS -ldnnl)
 endif()
+list(APPEND PRIVATE_FLAGS -lgomp -lz -lpthread -lm)
+list(REMOVE_DUPLICATES PRIVATE_FLAGS)
+list(JOIN PRIVATE_FLAGS " " LIBS_PRIVATE)
 include(CMakePackageConfigHelpers)
 set(CONFIG ${CMAKE_INSTALL_LIBDIR}/cmake/compress)
 string(REGEX REPLACE "[^/]+" ".." PREFIX_FROM_PC "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
