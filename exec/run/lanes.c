@@ -185,7 +185,8 @@ static Status deliver_chunks(const Sweeping *s, int count, int failed, Diag *dia
 
 static void tell_progress(const Sweeping *s, int64_t chunks) {
     const int64_t done = chunks * s->sweep->chunk, total = s->sweep->total;
-    lanes_progress(s->lanes, done < total ? done : total, total, NAN);
+    lanes_progress(s->lanes, s->sweep->done + (done < total ? done : total),
+                   s->sweep->all ? s->sweep->all : total, NAN);
 }
 
 static Status sweep_all(Sweeping *s, Diag *diag) {
@@ -213,14 +214,14 @@ typedef struct Shared {
     const char **at;      /* each of them, for the lanes that unpack them */
 } Shared;
 
-/* Runs this rank's chunks and packs what they leave. */
+/* Runs this rank's chunks and packs what they leave, where that goes round. */
 static Status run_own(const Shared *shared, Text *packed, Diag *diag) {
     Sweeping *s = shared->s;
     const int64_t first = shared->first;
     TRY(check_cancelled(s, first, diag));
     const int count = give_chunks(s, first + shared->own, first + shared->own_end);
     TRY(report(s->lanes, run_round(s->lanes, count, run_chunk, s), diag));
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && !s->sweep->receive; i++) {
         const size_t before = packed->length;
         s->sweep->pack(s->sweep->self, &s->lanes->lanes[i].what, i, packed);
         shared->bytes[shared->own + i] = (int64_t)(packed->length - before);
@@ -269,13 +270,29 @@ static Status deliver_all(Shared *shared, Diag *diag) {
     return STATUS_OK;
 }
 
+/* Delivers the chunks of all ranks in order from where they are. */
+static Status receive_all(const Shared *shared, Diag *diag) {
+    const Sweeping *s = shared->s;
+    for (int r = 0; r < ranks_count(); r++) {
+        int64_t first, end;
+        ranks_range(shared->count, r, &first, &end);
+        for (int64_t chunk = first; chunk < end; chunk++) {
+            const Fetch what = chunk_samples(s, shared->first + chunk);
+            TRY(s->sweep->receive(s->sweep->self, &what, r, (int)(chunk - first), diag));
+        }
+    }
+    return STATUS_OK;
+}
+
 static Status share_round(Shared *shared, Diag *diag) {
+    const bool receives = shared->s->sweep->receive;
     Text own = {0};
     const Status mine = run_own(shared, &own, diag);
-    Status status =
-        mine == STATUS_OK ? exchange(shared, &own, diag) : ranks_agree(mine, diag);
+    Status status = mine == STATUS_OK && !receives ? exchange(shared, &own, diag)
+                                                   : ranks_agree(mine, diag);
     text_free(&own);
-    if (status == STATUS_OK) status = deliver_all(shared, diag);
+    if (status == STATUS_OK)
+        status = receives ? receive_all(shared, diag) : deliver_all(shared, diag);
     free(shared->packed);
     shared->packed = NULL;
     return status;
@@ -316,12 +333,13 @@ static Status sweep_shared(Sweeping *s, Diag *diag) {
 }
 
 Status lanes_sweep(Lanes *lanes, const LaneSweep *sweep, Diag *diag) {
-    Sweeping s = {.sweep = sweep, .lanes = lanes};
-    s.order = memory_alloc((size_t)sweep->total, sizeof *s.order);
-    for (int64_t i = 0; i < sweep->total; i++) s.order[i] = i;
+    Sweeping s = {.sweep = sweep, .lanes = lanes, .order = sweep->order};
+    if (!s.order) s.order = memory_alloc((size_t)sweep->total, sizeof *s.order);
+    for (int64_t i = 0; i < sweep->total && !sweep->order; i++) s.order[i] = i;
     if (sweep->by_length) batches_sort(sweep->data, s.order, sweep->total);
-    const bool shared = sweep->pack && sweep->unpack && ranks_count() > 1;
-    const Status status = shared ? sweep_shared(&s, diag) : sweep_all(&s, diag);
-    free(s.order);
+    const bool shares = sweep->receive || (sweep->pack && sweep->unpack);
+    const Status status =
+        shares && ranks_count() > 1 ? sweep_shared(&s, diag) : sweep_all(&s, diag);
+    if (!sweep->order) free(s.order);
     return status;
 }

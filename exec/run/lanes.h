@@ -68,17 +68,25 @@ typedef void LanePack(void *self, const Fetch *what, int lane, Text *out);
 typedef Status LaneUnpack(void *self, const Fetch *what, int lane, const char *bytes,
                           Diag *diag);
 
+/* As `deliver`, of a chunk that rank `rank` has run, in its lane `lane`. All ranks are
+ * called for all chunks in order, and may call collectives. */
+typedef Status LaneReceive(void *self, const Fetch *what, int rank, int lane, Diag *diag);
+
 typedef struct LaneSweep {
     const Batches *data;
     int64_t total, chunk; /* the first so many samples, at most so many at a time */
+    int64_t *order;       /* they are these [total]; NULL = those of the data set */
     bool by_length;       /* where samples have lengths those of a chunk are about equally
                              long; else they come in the order of the data set */
     int64_t tokens, source; /* Fetch.tokens and .source of data of one length */
     LaneSamples *run;       /* in the lane's thread */
     LaneSamples
         *deliver;       /* in the calling thread, chunk by chunk in order; NULL = none */
-    LanePack *pack;     /* with both, ranks share the sweep; else each of them */
-    LaneUnpack *unpack; /* does all of it */
+    LanePack *pack;     /* with both, or with `receive`, ranks share the sweep; else */
+    LaneUnpack *unpack; /* each of them does all of it */
+    LaneReceive *receive; /* in place of `deliver` where several ranks share it */
+    int64_t done, all;    /* for the progress: samples done before, of so many; all = 0:
+                             there are `total` */
     void *self;
 } LaneSweep;
 
@@ -89,8 +97,9 @@ typedef struct LaneSweep {
  *
  * Collective where ranks share it (exec/run/ranks.h): a round has chunks for the lanes of
  * all ranks, each runs its range of them, and then every rank has all and delivers all,
- * in the same order as one rank would. Of a round in which a chunk fails none is
- * delivered then. */
+ * in the same order as one rank would. With `receive` what a chunk leaves stays in the
+ * rank that ran it, which is the same one in every sweep of as many chunks with as many
+ * lanes. Of a round in which a chunk fails none is delivered then. */
 Status lanes_sweep(Lanes *lanes, const LaneSweep *sweep, Diag *diag);
 
 /* Chunks that a sweep of so many samples has. */

@@ -1,13 +1,14 @@
 /* Calibration: see calibration.h.
  *
  * Samples go through in chunks of fixed composition, about equally long ones together, so
- * that what is kept of a chunk is found again. Lanes run chunks; rows are handed over in
- * the order of the chunks. */
+ * that what is kept of a chunk is found again. Lanes run chunks, those of all ranks; rows
+ * are handed over in the order of the chunks, in every rank all of them. */
 #include "passes/oneshot/calibration.h"
 
 #include "exec/ops.h"
 #include "exec/run/feed.h"
 #include "exec/run/lanes.h"
+#include "exec/run/ranks.h"
 #include "ir/model_parts.h"
 #include "ir/random.h"
 #include "passes/fault.h"
@@ -162,10 +163,13 @@ void calibration_record(const Calibration *c, Tree *into) {
 
 /* ---- one call ---- */
 
-/* One thread's means of running a chunk. */
+/* One thread's means of running a chunk, and what came of it. */
 typedef struct Lane {
     Workspace *workspace;
     Feed feed;
+    CalibrationRows *rows; /* by value */
+    float **room;          /* by value: for rows that count where others do not */
+    int64_t *room_numbers;
 } Lane;
 
 typedef struct Sweep {
@@ -179,10 +183,7 @@ typedef struct Sweep {
     Params *params;
     PlanCache *plans;
     Lanes *lanes;
-    Lane *memory;          /* by lane */
-    CalibrationRows *rows; /* by value */
-    float **compact;       /* by value: room for rows that count */
-    int64_t *room;
+    Lane *memory;           /* by lane; and one for what other ranks have run */
     int64_t tokens, source; /* of data of one length */
 } Sweep;
 
@@ -212,32 +213,6 @@ static int64_t count_numbers(const Sweep *s, const Type *type, const Fetch *what
     Type bound;
     sizes_of(s, what, sizes);
     return type_bind(type, sizes, &bound) ? type_count(&bound) : 0;
-}
-
-/* LaneWork: runs chunk first + item, which is what `self` holds. */
-typedef struct Turn {
-    Sweep *sweep;
-    int64_t first;
-} Turn;
-
-static Status run_chunk(void *self, int64_t item, int lane, Diag *diag) {
-    const Turn *turn = self;
-    const Sweep *s = turn->sweep;
-    const Kept *kept = &s->c->kept;
-    const int64_t chunk = turn->first + item;
-    const Fetch what = chunk_of(s, chunk);
-    Lane *memory = &s->memory[lane];
-    TRY(workspace_bind_cached(memory->workspace, s->plans, what.n, &what, s->params,
-                              diag));
-    TRY(feed_fetch(&memory->feed, memory->workspace, &what, diag));
-    for (int i = 0; i < kept->count; i++) {
-        void *input = workspace_input(memory->workspace, s->copy.inputs[i]->name);
-        if (input)
-            memcpy(input, kept->values[i][chunk],
-                   (size_t)count_numbers(s, &kept->types[i], &what) * sizeof(float));
-    }
-    run_forward(memory->workspace, (RunMode){0});
-    return STATUS_OK;
 }
 
 /* Which rows of a value [N, tokens, K] count: those that a mask of the data set has as 1,
@@ -334,17 +309,18 @@ static Status fail_finite(const Sweep *s, const Node *value, int64_t sample, Dia
 }
 
 /* Room for so many numbers of a value. */
-static float *compact_room(Sweep *s, int value, int64_t numbers) {
-    if (s->room[value] < numbers) {
-        free(s->compact[value]);
-        s->compact[value] = memory_alloc((size_t)numbers, sizeof(float));
-        s->room[value] = numbers;
+static float *lane_room(Lane *lane, int value, int64_t numbers) {
+    if (lane->room_numbers[value] < numbers) {
+        free(lane->room[value]);
+        lane->room[value] = memory_alloc((size_t)numbers, sizeof(float));
+        lane->room_numbers[value] = numbers;
     }
-    return s->compact[value];
+    return lane->room[value];
 }
 
-/* Puts the rows of value i that count behind each other. */
-static Status take_rows(Sweep *s, int i, const Fetch *what, const Lane *lane,
+/* Finds the rows of value i that count, and puts them behind each other where others lie
+ * between them. */
+static Status take_rows(const Sweep *s, int i, const Fetch *what, Lane *lane,
                         Diag *diag) {
     const Node *value = s->values[i];
     const Type *type = &value->type;
@@ -352,21 +328,28 @@ static Status take_rows(Sweep *s, int i, const Fetch *what, const Lane *lane,
     const int64_t numbers = count_numbers(s, type, what), rows = numbers / width;
     const float *x = workspace_value(lane->workspace, s->copy.results[i]);
     const RowFilter filter = find_filter(s, value, what, lane);
-    float *to = compact_room(s, i, numbers);
-    CalibrationRows *out = &s->rows[i];
-    *out = (CalibrationRows){to, 0, width};
+    float *to = NULL; /* until a row does not count */
+    CalibrationRows *out = &lane->rows[i];
+    *out = (CalibrationRows){x, 0, width};
     for (int64_t row = 0; row < rows; row++, x += width) {
-        if (!row_counts(s, &filter, what, row)) continue;
+        if (!row_counts(s, &filter, what, row)) {
+            if (to) continue;
+            to = lane_room(lane, i, numbers);
+            memcpy(to, out->x, (size_t)(out->count * width) * sizeof *to);
+            out->x = to;
+            continue;
+        }
         if (!row_is_finite(x, width))
             return fail_finite(s, value, what->index[row * what->n / rows], diag);
-        memcpy(to + out->count++ * width, x, (size_t)width * sizeof *x);
+        if (to) memcpy(to + out->count * width, x, (size_t)width * sizeof *x);
+        out->count++;
     }
     return STATUS_OK;
 }
 
 /* Keeps what crosses the next place, and lets go of what the chunk started from. */
-static Status keep_chunk(Sweep *s, int64_t chunk, const Fetch *what, const Lane *lane,
-                         Diag *diag) {
+static Status keep_chunk(const Sweep *s, int64_t chunk, const Fetch *what,
+                         const Lane *lane, Diag *diag) {
     for (int i = 0; i < s->next.count; i++) {
         const Node *node = s->copy.results[s->count + i];
         const size_t bytes =
@@ -385,30 +368,69 @@ static Status keep_chunk(Sweep *s, int64_t chunk, const Fetch *what, const Lane 
     return STATUS_OK;
 }
 
-static Status deliver_chunk(Sweep *s, int64_t chunk, int lane, Diag *diag) {
-    const Fetch what = chunk_of(s, chunk);
-    const Lane *memory = &s->memory[lane];
-    for (int i = 0; i < s->count; i++) TRY(take_rows(s, i, &what, memory, diag));
-    TRY(keep_chunk(s, chunk, &what, memory, diag));
-    return s->sink(s->self, s->rows, diag);
+/* LaneSamples: runs a chunk, from what is kept of it. What is kept stays in the rank that
+ * runs the chunk. */
+static Status run_chunk(void *self, const Fetch *what, int lane, Diag *diag) {
+    const Sweep *s = self;
+    const Kept *kept = &s->c->kept;
+    const int64_t chunk = (what->index - s->c->order) / CHUNK_SAMPLES;
+    Lane *memory = &s->memory[lane];
+    TRY(workspace_bind_cached(memory->workspace, s->plans, what->n, what, s->params,
+                              diag));
+    TRY(feed_fetch(&memory->feed, memory->workspace, what, diag));
+    for (int i = 0; i < kept->count; i++) {
+        void *input = workspace_input(memory->workspace, s->copy.inputs[i]->name);
+        if (input)
+            memcpy(input, kept->values[i][chunk],
+                   (size_t)count_numbers(s, &kept->types[i], what) * sizeof(float));
+    }
+    run_forward(memory->workspace, (RunMode){0});
+    for (int i = 0; i < s->count; i++) TRY(take_rows(s, i, what, memory, diag));
+    return keep_chunk(s, chunk, what, memory, diag);
+}
+
+/* LaneSamples. */
+static Status deliver_chunk(void *self, const Fetch *what, int lane, Diag *diag) {
+    const Sweep *s = self;
+    (void)what;
+    return s->sink(s->self, s->memory[lane].rows, diag);
+}
+
+/* LaneReceive: the rows come from the rank that has them, value by value. */
+static Status receive_chunk(void *self, const Fetch *what, int rank, int lane,
+                            Diag *diag) {
+    const Sweep *s = self;
+    const bool own = rank == ranks_number();
+    Lane *memory = &s->memory[own ? lane : lanes_count(s->lanes)];
+    (void)what;
+    TRY(ranks_broadcast(memory->rows, (size_t)s->count * sizeof *memory->rows, rank,
+                        diag));
+    for (int i = 0; i < s->count; i++) {
+        CalibrationRows *rows = &memory->rows[i];
+        const int64_t numbers = rows->count * rows->width;
+        void *x = own ? (void *)(uintptr_t)rows->x : lane_room(memory, i, numbers);
+        rows->x = x;
+        TRY(ranks_broadcast(x, (size_t)numbers * sizeof *rows->x, rank, diag));
+    }
+    return s->sink(s->self, memory->rows, diag);
 }
 
 static Status sweep_chunks(Sweep *s, Diag *diag) {
-    const Calibration *c = s->c;
-    const int64_t calls = c->expected > c->calls ? c->expected : 1;
-    const int64_t before = c->expected > c->calls ? c->calls * c->chunks : 0;
-    const int lanes = lanes_count(s->lanes);
-    for (int64_t first = 0; first < c->chunks; first += lanes) {
-        const int64_t left = c->chunks - first, items = left < lanes ? left : lanes;
-        if (lanes_cancelled(s->lanes, 0))
-            return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL,
-                             "stopped while calibrating");
-        TRY(lanes_run(s->lanes, items, run_chunk, &(Turn){s, first}, diag));
-        for (int64_t i = 0; i < items; i++)
-            TRY(deliver_chunk(s, first + i, (int)i, diag));
-        lanes_progress(s->lanes, before + first + items, calls * c->chunks, NAN);
-    }
-    return STATUS_OK;
+    Calibration *c = s->c;
+    const bool expected = c->expected > c->calls;
+    const LaneSweep sweep = {.data = c->data,
+                             .total = c->samples,
+                             .chunk = CHUNK_SAMPLES,
+                             .order = c->order,
+                             .tokens = s->tokens,
+                             .source = s->source,
+                             .run = run_chunk,
+                             .deliver = deliver_chunk,
+                             .receive = receive_chunk,
+                             .done = expected ? c->calls * c->samples : 0,
+                             .all = expected ? c->expected * c->samples : c->samples,
+                             .self = s};
+    return lanes_sweep(s->lanes, &sweep, diag);
 }
 
 /* Finds what to keep, unless it would be too much, and the graph that computes it. */
@@ -440,7 +462,13 @@ static Status sweep_run(Sweep *s, Arena *arena, Diag *diag) {
     options.result_count = s->count + s->next.count;
     s->plans = plan_cache_create(s->copy.graph, c->data, &options, PLAN_CACHE_BYTES);
     s->lanes = lanes_create(c->ctx->threads, c->chunks, c->ctx->watch);
-    s->memory = memory_alloc((size_t)lanes_count(s->lanes), sizeof *s->memory);
+    s->memory = memory_alloc((size_t)lanes_count(s->lanes) + 1, sizeof *s->memory);
+    for (int i = 0; i <= lanes_count(s->lanes); i++) {
+        Lane *lane = &s->memory[i];
+        lane->rows = ARENA_ARRAY(arena, CalibrationRows, (size_t)s->count);
+        lane->room = ARENA_ARRAY(arena, float *, (size_t)s->count);
+        lane->room_numbers = ARENA_ARRAY(arena, int64_t, (size_t)s->count);
+    }
     TRY(params_create(&s->params, s->copy.graph, PRECISION_F32, false, diag));
     for (int i = 0; i < lanes_count(s->lanes); i++) {
         TRY(feed_open(&s->memory[i].feed, c->data, CHUNK_SAMPLES, diag));
@@ -450,11 +478,11 @@ static Status sweep_run(Sweep *s, Arena *arena, Diag *diag) {
 }
 
 static void sweep_close(Sweep *s) {
-    for (int i = 0; s->memory && i < lanes_count(s->lanes); i++) {
+    for (int i = 0; s->memory && i <= lanes_count(s->lanes); i++) {
+        for (int v = 0; v < s->count; v++) free(s->memory[i].room[v]);
         workspace_destroy(s->memory[i].workspace);
         feed_close(&s->memory[i].feed);
     }
-    for (int i = 0; i < s->count; i++) free(s->compact[i]);
     free(s->memory);
     lanes_destroy(s->lanes);
     params_destroy(s->params);
@@ -484,9 +512,6 @@ Status calibration_rows(Calibration *c, Node *const *values, int count,
                         CalibrationSink *sink, void *self, Diag *diag) {
     Arena *arena = arena_create();
     Sweep s = {.c = c, .values = values, .count = count, .sink = sink, .self = self};
-    s.rows = ARENA_ARRAY(arena, CalibrationRows, (size_t)count);
-    s.compact = ARENA_ARRAY(arena, float *, (size_t)count);
-    s.room = ARENA_ARRAY(arena, int64_t, (size_t)count);
     if (!kept_fits(&c->kept, c->graph)) calibration_restart(c);
     const Status status = sweep_run(&s, arena, diag);
     sweep_keep(&s, status);
@@ -514,7 +539,8 @@ static Status add_rows(void *self, const CalibrationRows *rows, Diag *diag) {
 
 Status calibration_finish(const Calibration *c, Gram *gram, const Node *value,
                           Diag *diag) {
-    const bool finite = gram_finish(gram, c->ctx->threads);
+    bool finite;
+    TRY(gram_finish(gram, c->ctx->threads, &finite, diag));
     if (gram->rows == 0)
         return step_fail_option(c->ctx, "data", diag,
                                 "expected tokens to calibrate with, found none in data "

@@ -6,7 +6,8 @@
  * then, so a layer sees what the compressed layers before it give. The values that run
  * from one block into the next are kept in between, so that a block costs one run of
  * itself, as long as the values asked for come later and later in the model; earlier ones
- * are right too, and take longer. */
+ * are right too, and take longer. Where the job has several ranks (exec/run/ranks.h),
+ * each runs its share of the samples and keeps their values; all receive all rows. */
 #ifndef COMPRESS_PASSES_ONESHOT_CALIBRATION_H
 #define COMPRESS_PASSES_ONESHOT_CALIBRATION_H
 

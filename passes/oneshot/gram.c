@@ -1,9 +1,11 @@
 /* Gram: rows wait until there are enough of them for all threads; stripes of the lower
- * triangle are then shared out, and every stripe takes the blocks of rows in order. */
+ * triangle are then shared out, among ranks and the threads of each, and every stripe
+ * takes the blocks of rows in order. */
 #include "passes/oneshot/gram.h"
 
 #include "exec/linalg/blas.h"
 #include "exec/run/parallel.h"
+#include "exec/run/ranks.h"
 #include "ir/arena.h"
 
 #include <math.h>
@@ -35,8 +37,8 @@ void gram_destroy(Gram *gram) {
 
 typedef struct Flush {
     Gram *gram;
-    int64_t stripes;
-    float **products; /* by worker: [STRIPE, K] */
+    int64_t first, end; /* stripes */
+    float **products;   /* by worker: [STRIPE, K] */
 } Flush;
 
 /* Adds all rows that wait to the rows [first, end) of the lower triangle. */
@@ -58,19 +60,27 @@ static void add_stripe(const Flush *f, int64_t stripe, float *product) {
 /* A stripe and its mirror: equal work for every i. */
 static void add_stripes(void *self, int64_t i, int worker) {
     const Flush *f = self;
-    const int64_t mirror = f->stripes - 1 - i;
-    add_stripe(f, i, f->products[worker]);
-    if (mirror != i) add_stripe(f, mirror, f->products[worker]);
+    const int64_t stripe = f->first + i, mirror = f->end - 1 - i;
+    add_stripe(f, stripe, f->products[worker]);
+    if (mirror != stripe) add_stripe(f, mirror, f->products[worker]);
+}
+
+/* The first stripe of a rank: as large a part of the triangle lies before it as there are
+ * ranks before the rank. */
+static int64_t first_stripe(const Gram *gram, int rank) {
+    const int64_t stripes = (gram->width + STRIPE - 1) / STRIPE;
+    return llround((double)stripes * sqrt((double)rank / ranks_count()));
 }
 
 static void add_waiting(Gram *gram, int threads) {
-    Flush f = {.gram = gram, .stripes = (gram->width + STRIPE - 1) / STRIPE};
+    const int me = ranks_number();
+    Flush f = {gram, first_stripe(gram, me), first_stripe(gram, me + 1), NULL};
     if (gram->waiting_count == 0) return;
     if (threads < 1) threads = 1;
     f.products = memory_alloc((size_t)threads, sizeof *f.products);
     for (int i = 0; i < threads; i++)
         f.products[i] = memory_alloc((size_t)gram->width * STRIPE, sizeof **f.products);
-    parallel_for((f.stripes + 1) / 2, threads, add_stripes, &f);
+    parallel_for((f.end - f.first + 1) / 2, threads, add_stripes, &f);
     for (int i = 0; i < threads; i++) free(f.products[i]);
     free(f.products);
     gram->rows += gram->waiting_count;
@@ -87,18 +97,35 @@ void gram_add(Gram *gram, const float *rows, int64_t count, int threads) {
     }
 }
 
-bool gram_finish(Gram *gram, int threads) {
+/* Gives all ranks the stripes of each. */
+static Status gather_stripes(Gram *gram, Diag *diag) {
+    if (ranks_count() == 1) return STATUS_OK;
     const int64_t K = gram->width;
-    bool finite = true;
+    size_t *bytes = memory_alloc((size_t)ranks_count(), sizeof *bytes);
+    for (int r = 0; r < ranks_count(); r++) {
+        const int64_t row = first_stripe(gram, r) * STRIPE;
+        const int64_t end = first_stripe(gram, r + 1) * STRIPE;
+        bytes[r] =
+            (size_t)(((end < K ? end : K) - (row < K ? row : K)) * K) * sizeof *gram->sum;
+    }
+    const Status status = ranks_gather_parts(gram->sum, bytes, diag);
+    free(bytes);
+    return status;
+}
+
+Status gram_finish(Gram *gram, int threads, bool *finite, Diag *diag) {
+    const int64_t K = gram->width;
     add_waiting(gram, threads);
+    TRY(gather_stripes(gram, diag));
+    *finite = true;
     free(gram->waiting);
     gram->waiting = NULL;
     for (int64_t i = 0; i < K; i++) {
-        finite = finite && isfinite(gram->sum[i * K + i]) && isfinite(gram->mean[i]);
+        *finite = *finite && isfinite(gram->sum[i * K + i]) && isfinite(gram->mean[i]);
         for (int64_t j = 0; j < i; j++) gram->sum[j * K + i] = gram->sum[i * K + j];
         if (gram->rows > 0) gram->mean[i] /= (double)gram->rows;
     }
-    return finite;
+    return STATUS_OK;
 }
 
 void gram_merge(Gram *gram, const Gram *other) {

@@ -33,9 +33,11 @@ void gram_destroy(Gram *gram);
 void gram_add(Gram *gram, const float *rows, int64_t count, int threads);
 
 /* Adds the rows that wait, fills the upper triangle and divides the mean. Call once,
- * after the last row. False when a sum is not finite: rows are too large, or were not
- * finite themselves. */
-bool gram_finish(Gram *gram, int threads);
+ * after the last row. *finite is false when a sum is not: rows are too large, or were not
+ * finite themselves. Collective where there are several ranks (exec/run/ranks.h), all of
+ * which have added the same rows: each has summed its part of the products, and all
+ * receive the whole. */
+Status gram_finish(Gram *gram, int threads, bool *finite, Diag *diag);
 
 /* Adds the rows of another finished and undamped one of the same width. */
 void gram_merge(Gram *gram, const Gram *other);

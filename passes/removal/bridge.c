@@ -43,7 +43,9 @@ static Status sum_pairs(Pairs *p, PassContext *ctx, Calibration *calibration,
     Status status = calibration_rows(calibration, (Node *[]){span->x, span->y}, 2,
                                      take_rows, p, diag);
     free(p->row);
-    if (!gram_finish(&p->gram, ctx->threads) && status == STATUS_OK)
+    bool finite = true;
+    if (status == STATUS_OK) status = gram_finish(&p->gram, ctx->threads, &finite, diag);
+    if (!finite)
         status = step_fail_option(ctx, "data", diag,
                                   "the sums of the rows at %s.%lld are not finite",
                                   span->stack, (long long)span->first);

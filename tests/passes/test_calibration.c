@@ -1,5 +1,8 @@
 /* Calibration: rows and Gram matrices against sums in double over every sample alone,
- * with weights changed between the layers; padding, threads, bad values. */
+ * with weights changed between the layers; padding, threads, ranks, bad values. The
+ * program is one of the ranks; CTest starts it alone and, where the build has MPI, with
+ * several. */
+#include "exec/run/ranks.h"
 #include "ir/random.h"
 #include "ir/storage.h"
 #include "passes/oneshot/calibration.h"
@@ -188,6 +191,65 @@ static void test_layers(void **state) {
     bench_close(&b);
 }
 
+/* What layers give one after the other, each after what reads the one before has changed:
+ * the rows of two values, summed up in their order, and a Gram matrix. */
+enum { STEPS = 2 * LAYERS };
+typedef struct Walk {
+    double rows[STEPS];
+    Gram grams[STEPS];
+} Walk;
+
+static Status weigh_rows(void *self, const CalibrationRows *rows, Diag *diag) {
+    double *sum = self;
+    (void)diag;
+    for (int v = 0; v < 2; v++)
+        for (int64_t i = 0; i < rows[v].count * rows[v].width; i++)
+            *sum = *sum * 0.999 + (double)rows[v].x[i];
+    return STATUS_OK;
+}
+
+static void walk_layers(Walk *walk, int threads) {
+    static const Role values[] = {ROLE_ATTENTION, ROLE_FFN_ACT};
+    static const Role readers[] = {ROLE_OUT, ROLE_FFN_OUT};
+    Bench b;
+    *walk = (Walk){0};
+    bench_open(&b, SAMPLES, SAMPLES, threads);
+    assert_ok(bench_start(&b), b.diag);
+    for (int step = 0; step < STEPS; step++) {
+        Node *value = node_at(&b, step / 2, values[step % 2]);
+        Node *pair[] = {value, node_at(&b, LAYERS - 1, ROLE_NORM2)};
+        assert_ok(calibration_gram(b.c, &value, 1, &walk->grams[step], b.diag), b.diag);
+        assert_ok(calibration_rows(b.c, pair, 2, weigh_rows, &walk->rows[step], b.diag),
+                  b.diag);
+        change(&b, node_at(&b, step / 2, readers[step % 2]));
+    }
+    bench_close(&b);
+}
+
+static void walk_close(Walk *walk) {
+    for (int step = 0; step < STEPS; step++) gram_destroy(&walk->grams[step]);
+}
+
+/* Before this process joins the others. */
+static Walk alone;
+
+static void test_ranks(void **state) {
+    (void)state;
+    for (int threads = 1; threads <= 2; threads++) {
+        Walk walk;
+        walk_layers(&walk, threads);
+        for (int step = 0; step < STEPS; step++) {
+            const Gram *one = &alone.grams[step], *gram = &walk.grams[step];
+            const size_t K = (size_t)gram->width;
+            assert_true(walk.rows[step] == alone.rows[step]);
+            assert_int_equal(gram->rows, one->rows);
+            assert_memory_equal(gram->sum, one->sum, K * K * sizeof(double));
+            assert_memory_equal(gram->mean, one->mean, K * sizeof(double));
+        }
+        walk_close(&walk);
+    }
+}
+
 /* Several values at once, and the same bytes at any number of threads. */
 static void test_threads(void **state) {
     (void)state;
@@ -291,15 +353,35 @@ static void test_bad(void **state) {
     bench_close(&b);
 }
 
+enum { WIDTH = 531, ROWS = 2500 };
+
+/* Of rows of WIDTH, before this process joins the others. */
+static Gram gram_alone;
+
+static void fill_rows(float *x) {
+    for (int i = 0; i < WIDTH * ROWS; i++)
+        x[i] = i % WIDTH == 7 ? 0 : (float)random_normal(1, (uint64_t)i);
+}
+
+static void sum_alone(void) {
+    Diag *diag = diag_create();
+    float *x = malloc(sizeof(float) * WIDTH * ROWS);
+    bool finite;
+    fill_rows(x);
+    assert_ok(gram_create(&gram_alone, WIDTH, diag), diag);
+    gram_add(&gram_alone, x, ROWS, 1);
+    assert_ok(gram_finish(&gram_alone, 1, &finite, diag), diag);
+    free(x);
+    diag_destroy(diag);
+}
+
 /* Sums of any rows against plain loops; damping and columns of zeros. */
 static void test_gram(void **state) {
-    enum { WIDTH = 131, ROWS = 2500 };
     (void)state;
     Diag *diag = diag_create();
     float *x = malloc(sizeof(float) * WIDTH * ROWS);
     double *sum = calloc((size_t)WIDTH * WIDTH, sizeof *sum), trace = 0;
-    for (int i = 0; i < WIDTH * ROWS; i++)
-        x[i] = i % WIDTH == 7 ? 0 : (float)random_normal(1, (uint64_t)i);
+    fill_rows(x);
     for (int r = 0; r < ROWS; r++)
         for (int i = 0; i < WIDTH; i++)
             for (int j = 0; j < WIDTH; j++)
@@ -309,9 +391,14 @@ static void test_gram(void **state) {
     assert_ok(gram_create(&other, WIDTH, diag), diag);
     gram_add(&gram, x, ROWS, 2);
     for (int r = 0; r < ROWS; r++) gram_add(&other, x + r * WIDTH, 1, 1);
-    assert_true(gram_finish(&gram, 2) && gram_finish(&other, 1));
+    bool finite[2];
+    assert_ok(gram_finish(&gram, 2, &finite[0], diag), diag);
+    assert_ok(gram_finish(&other, 1, &finite[1], diag), diag);
+    assert_true(finite[0] && finite[1]);
     assert_int_equal(gram.rows, ROWS);
     assert_memory_equal(gram.sum, other.sum, sizeof(double) * WIDTH * WIDTH);
+    assert_memory_equal(gram.sum, gram_alone.sum, sizeof(double) * WIDTH * WIDTH);
+    assert_memory_equal(gram.mean, gram_alone.mean, sizeof(double) * WIDTH);
     for (int i = 0; i < WIDTH * WIDTH; i++) check_near(gram.sum[i], sum[i], 1.2 * ROWS);
     for (int i = 0; i < WIDTH; i++) trace += sum[i * WIDTH + i];
     const double first = gram.sum[0], added = gram_damp(&gram, 0.5);
@@ -330,7 +417,19 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gram),    cmocka_unit_test(test_layers),
         cmocka_unit_test(test_threads), cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_samples), cmocka_unit_test(test_bad),
+        cmocka_unit_test(test_samples), cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_bad), /* after it ranks do nothing together */
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    Diag *diag = diag_create();
+    walk_layers(&alone, 1);
+    sum_alone();
+    const Status status = ranks_open(diag);
+    diag_print(diag, stderr);
+    diag_destroy(diag);
+    if (status != STATUS_OK) return status_exit_code(status);
+    if (cmocka_run_group_tests(tests, NULL, NULL) > 0) ranks_abort(1);
+    walk_close(&alone);
+    gram_destroy(&gram_alone);
+    ranks_close();
+    return 0;
 }

@@ -96,7 +96,9 @@ static void fill_gram(Gram *gram, Diag *diag) {
                         (0.4 + 0.01 * (k * 29 % 40)));
         }
     gram_add(gram, x, VECTORS, 1);
-    assert_true(gram_finish(gram, 1));
+    bool finite;
+    assert_ok(gram_finish(gram, 1, &finite, diag), diag);
+    assert_true(finite);
     gram_damp(gram, 0.01);
     free(x);
 }

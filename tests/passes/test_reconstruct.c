@@ -41,7 +41,9 @@ static void problem_open(Problem *p, int K) {
 static void problem_fit(Problem *p, bool bias, double damp) {
     assert_ok(gram_create(&p->gram, p->K, p->diag), p->diag);
     for (int r = 0; r < ROWS; r++) gram_add(&p->gram, p->x[r], 1, 1);
-    assert_true(gram_finish(&p->gram, 1));
+    bool finite;
+    assert_ok(gram_finish(&p->gram, 1, &finite, p->diag), p->diag);
+    assert_true(finite);
     assert_ok(fit_open(&p->fit, OUTPUTS, p->K, bias, p->diag), p->diag);
     for (int m = 0; m < OUTPUTS; m++) {
         if (bias) p->fit.bias[m] = p->b[m];
