@@ -44,7 +44,7 @@ typedef struct Dynamic {
 /* ---- one stage of one lane ---- */
 
 static Workspace *workspace_of(const DynamicLane *lane, int stage) {
-    return lane->workspace[stage == 0 ? 0 : 1 + stage % 2];
+    return lane->workspace[stage == 0 ? 0 : 2 - stage % 2];
 }
 
 /* Moves the rows that go on from the stage before into this stage's inputs, and checks

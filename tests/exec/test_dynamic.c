@@ -16,6 +16,15 @@ static void open_vit(Case *c) {
     case_open(c, model, toy_batches());
 }
 
+/* The first and the last exit of a model: two of the three workspaces are there. */
+static void open_pair(Case *c) {
+    open_vit(c);
+    c->exits[1] = c->exits[c->count - 1];
+    c->tolerance[1] = c->tolerance[c->count - 1];
+    c->count = 2;
+    assert_ok(dynamic_flops(c->model->graph, c->exits, 2, 0, c->flops, c->diag), c->diag);
+}
+
 /* One rule at several batch sizes and numbers of threads. */
 static void check_rule(const Case *c, const All *all, const ExitRule *rule, int least) {
     static const int64_t batches[] = {1, 3, 32, 1000};
@@ -53,6 +62,19 @@ static void test_bert(void **state) {
 static void test_vit(void **state) {
     (void)state;
     check_model(open_vit);
+}
+
+static void test_pair(void **state) {
+    (void)state;
+    Case c;
+    double threshold[EXITS_MOST];
+    open_pair(&c);
+    All *all = run_all(&c, 1);
+    choose_thresholds(&c, all, threshold);
+    const ExitRule entropy = {.criterion = EXIT_ENTROPY, .threshold = threshold};
+    check_rule(&c, all, &entropy, 2);
+    free(all);
+    case_close(&c);
 }
 
 /* Nobody leaves: the same bytes as from forward_batches. */
@@ -168,7 +190,7 @@ int main(void) {
         cmocka_unit_test(test_bert),  cmocka_unit_test(test_vit),
         cmocka_unit_test(test_never), cmocka_unit_test(test_first),
         cmocka_unit_test(test_flops), cmocka_unit_test(test_limit),
-        cmocka_unit_test(test_stops),
+        cmocka_unit_test(test_stops), cmocka_unit_test(test_pair),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
