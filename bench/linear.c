@@ -24,8 +24,8 @@ enum { THREADS_MAX = 64, REPEATS_MAX = 101 };
 static const struct {
     const char *name;
     int kind; /* StepWeights; -1 = not packed */
-} WAYS[] = {{"OpenBLAS", -1}, {"f32", STEP_F32}, {"bf16", STEP_BF16},
-            {"q8", STEP_Q8},  {"q4", STEP_Q4},   {"int8", STEP_INT8}};
+} WAYS[] = {{"OpenBLAS", -1}, {"f32", STEP_F32},   {"bf16", STEP_BF16}, {"q8", STEP_Q8},
+            {"q4", STEP_Q4},  {"int8", STEP_INT8}, {"int4", STEP_INT4}};
 enum { WAY_COUNT = sizeof WAYS / sizeof *WAYS };
 
 typedef struct Bench {
@@ -107,7 +107,8 @@ static Tensor source(const Bench *b, StepWeights kind) {
         return tensor;
     }
     Diag *diag = diag_create();
-    tensor = kind == STEP_Q4 ? q4_shape(2, dim, 64, false) : q8_shape(2, dim);
+    tensor = kind == STEP_Q4 || kind == STEP_INT4 ? q4_shape(2, dim, 64, false)
+                                                  : q8_shape(2, dim);
     if (tensor_allocate(&tensor, diag) != STATUS_OK) exit(1);
     for (int64_t r = 0; r < b->M; r++)
         quantised_round_row(&tensor, r, b->weight + r * b->K);

@@ -33,8 +33,22 @@ enum { PANEL_ROWS = 16 };
  * one with NaN or an infinity gives NaN. K is at most INTEGER_COLUMNS_MAX, so that sums
  * fit 32 bits.
  *
- * Sums of all but int8 are float. */
-typedef enum StepWeights { STEP_F32, STEP_BF16, STEP_Q8, STEP_Q4, STEP_INT8 } StepWeights;
+ * int4: those of a q4 tensor. A group begins as it does with q4; columns 8 j .. 8 j + 7
+ * of a row follow, in 32 bits: the lower four bits of byte i are column 8 j + i, the
+ * upper ones 8 j + 4 + i. Columns beyond the last count nothing. Vectors are rounded as
+ * for int8, and y = (sum_g s_g sum_(k in g) (w - z_g) q) s_x + b: whole numbers within a
+ * group, then float in order of the groups, without fused sums: the same bytes on every
+ * processor.
+ *
+ * Sums of all others are float. */
+typedef enum StepWeights {
+    STEP_F32,
+    STEP_BF16,
+    STEP_Q8,
+    STEP_Q4,
+    STEP_INT8,
+    STEP_INT4
+} StepWeights;
 
 enum { INTEGER_MOST = 127, INTEGER_COLUMNS_MAX = 1 << 16 };
 
@@ -46,9 +60,14 @@ typedef struct Matrix {
     int64_t rows, columns; /* M, K */
     StepWeights kind;
     const void *data; /* 64-byte aligned */
-    int64_t group;    /* q4: columns of a group, even */
-    bool zeros;       /* q4: whether groups have zero points */
+    int64_t group;    /* q4, int4: columns of a group, 32 or a multiple */
+    bool zeros;       /* q4, int4: whether groups have zero points */
 } Matrix;
+
+/* Whether products with it round the vectors. */
+static inline bool matrix_rounds(const Matrix *matrix) {
+    return matrix->kind == STEP_INT8 || matrix->kind == STEP_INT4;
+}
 
 /* The matrix that keeps a tensor's rows, or with `transposed` its columns, in this way,
  * without data. Quantised kinds are those of a tensor of the type, not transposed. */
@@ -57,8 +76,8 @@ Matrix matrix_of(const Tensor *weight, bool transposed, StepWeights kind);
 /* Bytes of the packed weights. */
 size_t matrix_bytes(const Matrix *matrix);
 
-/* Bytes of a panel, from one column (of bf16 and q4: pair of columns; of int8: four) to
- * the next, and before the first one of a group of q4. */
+/* Bytes of a panel, from one column (of bf16 and q4: pair of columns; of int8: four; of
+ * int4: eight) to the next, and before the first one of a group of q4 and int4. */
 int64_t matrix_panel_bytes(const Matrix *matrix);
 int64_t matrix_step_bytes(const Matrix *matrix);
 int64_t matrix_head_bytes(const Matrix *matrix);

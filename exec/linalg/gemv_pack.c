@@ -7,6 +7,11 @@
 #include <string.h>
 
 enum { QUAD = 4, OFFSET = 128 }; /* of int8 */
+enum { OCTET = 8 };              /* of int4 */
+
+static bool has_groups(StepWeights kind) {
+    return kind == STEP_Q4 || kind == STEP_INT4;
+}
 
 /* ---- sizes ---- */
 
@@ -20,8 +25,8 @@ Matrix matrix_of(const Tensor *weight, bool transposed, StepWeights kind) {
     return (Matrix){.rows = columns > 0 ? count / columns : 0,
                     .columns = columns,
                     .kind = kind,
-                    .group = kind == STEP_Q4 ? weight->group : 0,
-                    .zeros = kind == STEP_Q4 && weight->zeros};
+                    .group = has_groups(kind) ? weight->group : 0,
+                    .zeros = has_groups(kind) && weight->zeros};
 }
 
 int64_t matrix_step_bytes(const Matrix *matrix) {
@@ -31,7 +36,13 @@ int64_t matrix_step_bytes(const Matrix *matrix) {
 
 int64_t matrix_head_bytes(const Matrix *matrix) {
     const int64_t scale = sizeof(uint16_t), zero = matrix->zeros ? 1 : 0;
-    return matrix->kind == STEP_Q4 ? PANEL_ROWS * (scale + zero) : 0;
+    return has_groups(matrix->kind) ? PANEL_ROWS * (scale + zero) : 0;
+}
+
+/* Of all groups of a panel. */
+static int64_t heads_bytes(const Matrix *matrix) {
+    return (matrix->columns + matrix->group - 1) / matrix->group *
+           matrix_head_bytes(matrix);
 }
 
 int64_t matrix_panel_bytes(const Matrix *matrix) {
@@ -39,9 +50,8 @@ int64_t matrix_panel_bytes(const Matrix *matrix) {
     switch (matrix->kind) {
     case STEP_BF16: return (K + 1) / 2 * step;
     case STEP_INT8: return (K + QUAD - 1) / QUAD * step;
-    case STEP_Q4:
-        return (K + 1) / 2 * step +
-               (K + matrix->group - 1) / matrix->group * matrix_head_bytes(matrix);
+    case STEP_Q4: return (K + 1) / 2 * step + heads_bytes(matrix);
+    case STEP_INT4: return (K + OCTET - 1) / OCTET * step + heads_bytes(matrix);
     default: return K * step;
     }
 }
@@ -163,23 +173,44 @@ void matrix_pack_int8(const Matrix *matrix, const int8_t *q, const float *scale,
     put_scales(matrix, scale, data);
 }
 
-/* A tensor's halves are bytes here: in a file they may lie anywhere. */
-static void pack_q4(const Matrix *matrix, const Tensor *weight, void *data) {
+/* The numbers of a row's group: columns k and k + 1 share a byte. Bytes of the panel
+ * are a row's in every PANEL_ROWS. */
+static void put_pairs(const uint8_t *pairs, int64_t columns, uint8_t *to) {
+    for (int64_t i = 0; i < (columns + 1) / 2; i++) to[i * PANEL_ROWS] = pairs[i];
+}
+
+/* The same in octets: four bytes of a row in every 4 PANEL_ROWS. */
+static void put_octets(const uint8_t *pairs, int64_t columns, uint8_t *to) {
+    for (int64_t k = 0; k < columns; k++) {
+        const int number = k % 2 ? pairs[k / 2] >> 4 : pairs[k / 2] & 15;
+        uint8_t *byte = to + k / OCTET * QUAD * PANEL_ROWS + k % QUAD;
+        *byte = (uint8_t)(*byte | (k % OCTET < QUAD ? number : number << 4));
+    }
+}
+
+/* Groups of a q4 tensor. Its halves are bytes here: in a file they may lie anywhere. */
+static void pack_groups(const Matrix *matrix, const Tensor *weight, void *data) {
     const int64_t K = matrix->columns, groups = tensor_q_groups(weight);
     const int64_t head = matrix_head_bytes(matrix), bytes = (K + 1) / 2;
+    const bool octets = matrix->kind == STEP_INT4;
+    const int64_t unit = octets ? OCTET : 2, step = matrix_step_bytes(matrix);
     const uint8_t *q = tensor_q_values(weight), *zero = tensor_q_zeros(weight);
     const char *scale = tensor_q_scales(weight);
     for (int64_t row = 0; row < matrix->rows; row++) {
         uint8_t *to = row_of_panel(matrix, data, row);
         const int64_t lane = row % PANEL_ROWS, half = sizeof(uint16_t);
         for (int64_t g = 0; g < groups; g++) {
-            const int64_t first = g * matrix->group / 2, rest = bytes - first;
-            const int64_t count = rest < matrix->group / 2 ? rest : matrix->group / 2;
+            const int64_t first = g * matrix->group, rest = K - first;
+            const int64_t columns = rest < matrix->group ? rest : matrix->group;
+            const uint8_t *pairs = q + row * bytes + first / 2;
             memcpy(to + lane * half, scale + (row * groups + g) * half, (size_t)half);
             if (zero) to[PANEL_ROWS * half + lane] = zero[row * groups + g];
             to += head;
-            for (int64_t i = 0; i < count; i++, to += PANEL_ROWS)
-                to[lane] = q[row * bytes + first + i];
+            if (octets)
+                put_octets(pairs, columns, to + lane * QUAD);
+            else
+                put_pairs(pairs, columns, to + lane);
+            to += (columns + unit - 1) / unit * step;
         }
     }
 }
@@ -188,7 +219,8 @@ void matrix_pack(const Matrix *matrix, const Tensor *weight, bool transposed,
                  void *data) {
     switch (matrix->kind) {
     case STEP_Q8: pack_q8(matrix, weight, data); break;
-    case STEP_Q4: pack_q4(matrix, weight, data); break;
+    case STEP_Q4:
+    case STEP_INT4: pack_groups(matrix, weight, data); break;
     case STEP_INT8:
         matrix_pack_int8(matrix, tensor_q_values(weight), tensor_q_scales(weight), data);
         break;

@@ -3,6 +3,7 @@
 
 #include "exec/linalg/products.h"
 #include "exec/ops.h"
+#include "ir/quantised.h"
 
 enum { WEIGHT = 1 }; /* operand of linear and of embedding */
 
@@ -22,13 +23,13 @@ int packed_form_of(const Node *node, int operand) {
     return attrs->act == LINEAR_ACT_I8 ? PACKED_WHOLE : PACKED_WEIGHTS;
 }
 
-/* Sums of longer rows may not fit 32 bits, and q4 has several scales in a row: those are
- * multiplied as real numbers. */
+/* Longer rows are multiplied as real numbers: sums may not fit 32 bits. */
 StepWeights packed_kind(const Tensor *tensor, int form) {
     if (!dtype_is_quantised(tensor->dtype)) return STEP_F32;
-    if (tensor->dtype == DTYPE_Q4) return STEP_Q4;
-    return form == PACKED_WHOLE && tensor->group <= INTEGER_COLUMNS_MAX ? STEP_INT8
-                                                                        : STEP_Q8;
+    const bool whole =
+        form == PACKED_WHOLE && quantised_width(tensor) <= INTEGER_COLUMNS_MAX;
+    if (tensor->dtype == DTYPE_Q4) return whole ? STEP_INT4 : STEP_Q4;
+    return whole ? STEP_INT8 : STEP_Q8;
 }
 
 /* All dimensions but the first are columns, as linear has them. */

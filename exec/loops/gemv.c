@@ -377,7 +377,7 @@ static void times_panels(const Source *in, StepWeights kind, int64_t panels,
 void REAL_FN(matrix_times)(const Matrix *matrix, int64_t first, int64_t last,
                            const float *bias, const float *x, int64_t ldx, float *y,
                            int64_t ldy, int64_t count) {
-    if (matrix->kind == STEP_INT8) {
+    if (matrix_rounds(matrix)) {
         REAL_FN(integer_times)(matrix, first, last, bias, x, ldx, y, ldy, count);
         return;
     }

@@ -1,30 +1,23 @@
 /* Products of whole numbers of 8 bits: see exec/linalg/gemv.h.
  *
- * Rows of x are rounded, a block of them at a time, and every tile of some rows and some
+ * Rows of x are rounded, some of them at a time, and every tile of some rows and some
  * panels of weights is summed in registers. Weights are bytes without a sign, w + 128:
  * what that adds to a sum, 128 times the sum of the row's numbers, is taken off at the
  * end. The sums are whole numbers, so that every way to take them gives the same; what
  * follows is one product, one product and one sum in float, none of them fused (this file
  * is compiled so). Results are the same bytes on every processor. */
-#include "exec/loops/loops.h"
+#include "exec/loops/integer_rows.h"
 
-#include "ir/half.h"
-
-#include <float.h>
-#include <math.h>
 #include <string.h>
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 enum {
-    QUAD = 4,                  /* columns of one lane beside each other */
     GROUP = PANEL_ROWS * QUAD, /* bytes of one quad of a panel */
     OFFSET = 128,
-    ROWS_MAX = 8,      /* of a tile */
-    PANELS_MAX = 8,    /* of a tile */
-    SUMS_MAX = 24,     /* panels times rows of a tile; of pairs twice as many */
-    BLOCK_ROWS = 1024, /* rows that are rounded before they are used */
-    BLOCK_BYTES = 2 * INTEGER_COLUMNS_MAX
+    ROWS_MAX = 8,   /* of a tile */
+    PANELS_MAX = 8, /* of a tile */
+    SUMS_MAX = 24   /* panels times rows of a tile; of pairs twice as many */
 };
 
 /* Sums of a tile, [panel][row][lane]: of `quads` quads of columns of `panels` panels,
@@ -233,63 +226,6 @@ bool REAL_FN(integer_has)(IntegerWay way) {
     return find_way(way) != NULL;
 }
 
-/* ---- rounding ---- */
-
-/* A block of rows of x as whole numbers of 8 or 16 bits, rows `step` bytes apart. */
-typedef struct Block {
-    _Alignas(64) char number[BLOCK_BYTES];
-    float scale[BLOCK_ROWS];
-    uint32_t excess[BLOCK_ROWS]; /* OFFSET times the sum of the numbers */
-    int64_t step;
-} Block;
-
-/* The factor 127 / max|x| of a row, and its scale max|x| / 127. The largest of the bits
- * without the sign is that of the values too, and that of NaN and infinities where there
- * are any: then, as for a row so small that 127 / max|x| is none, the factor is 0, and
- * the scale NaN or 0. */
-static float row_factor(const float *x, int64_t K, float *scale) {
-    uint32_t most = 0;
-#pragma omp simd reduction(max : most)
-    for (int64_t k = 0; k < K; k++) {
-        const uint32_t bits = float_bits(x[k]) & 0x7fffffff;
-        most = bits > most ? bits : most;
-    }
-    const float largest = float_of_bits(most), by = INTEGER_MOST / largest;
-    *scale = largest / INTEGER_MOST;
-    if (largest <= FLT_MAX && by <= FLT_MAX) return by;
-    *scale = largest <= FLT_MAX ? 0 : NAN;
-    return 0;
-}
-
-/* q = rint(x by), all 0 where the factor is; the sum of them. A row that is not finite is
- * not looked at again. */
-#define DEFINE_ROUND_ROW(name, type)                                                     \
-    static int32_t name(type *restrict q, const float *restrict x, float by,             \
-                        int64_t K) {                                                     \
-        int32_t sum = 0;                                                                 \
-        if (by == 0) {                                                                   \
-            for (int64_t k = 0; k < K; k++) q[k] = 0;                                    \
-            return 0;                                                                    \
-        }                                                                                \
-        for (int64_t k = 0; k < K; k++) q[k] = (type)(int32_t)rintf(x[k] * by);          \
-        for (int64_t k = 0; k < K; k++) sum += q[k];                                     \
-        return sum;                                                                      \
-    }
-DEFINE_ROUND_ROW(round_bytes, int8_t)
-DEFINE_ROUND_ROW(round_words, int16_t)
-
-static void round_rows(Block *block, int bytes, const float *x, int64_t ldx, int64_t K,
-                       int64_t count) {
-    for (int64_t t = 0; t < count; t++, x += ldx) {
-        char *q = block->number + t * block->step;
-        const float by = row_factor(x, K, &block->scale[t]);
-        memset(q + block->step - QUAD * bytes, 0, QUAD * (size_t)bytes);
-        const int32_t sum = bytes == 1 ? round_bytes((int8_t *)q, x, by, K)
-                                       : round_words((int16_t *)q, x, by, K);
-        block->excess[t] = OFFSET * (uint32_t)sum;
-    }
-}
-
 /* ---- products ---- */
 
 /* What goes to y: columns first .. last - 1. */
@@ -330,9 +266,9 @@ static void put_panel(const Target *to, int64_t column, float scale, uint32_t ex
     }
 }
 
-/* The panels from..to of the matrix times the first `count` rows of a block; their first
+/* The panels from..to of the matrix times the first `count` rounded rows; their first
  * row of y is `t`. */
-static void times_block(const Way *way, const Matrix *matrix, const Block *block,
+static void times_block(const Way *way, const Matrix *matrix, const RoundedRows *rows,
                         int64_t count, const Target *to, int64_t t) {
     const int64_t quads = (matrix->columns + QUAD - 1) / QUAD, gap = quads * GROUP;
     const int64_t end = (to->last + PANEL_ROWS - 1) / PANEL_ROWS;
@@ -348,12 +284,12 @@ static void times_block(const Way *way, const Matrix *matrix, const Block *block
             Tile *const run = (step > 1 && !lone ? way->wide : way->narrow)[n - 1];
             for (int64_t q = 0; q < (lone ? step : 1); q++)
                 run((const uint8_t *)matrix->data + (p + q) * gap, gap,
-                    block->number + row * block->step, block->step, quads,
+                    rows->number + row * rows->step, rows->step, quads,
                     sums + q * PANEL_ROWS);
             for (int64_t i = 0; i < step * n; i++)
-                put_panel(to, (p + i / n) * PANEL_ROWS, block->scale[row + i % n],
-                          block->excess[row + i % n], sums + i * PANEL_ROWS,
-                          to->y + (t + row + i % n) * to->ldy);
+                put_panel(to, (p + i / n) * PANEL_ROWS, rows->scale[row + i % n],
+                          OFFSET * (uint32_t)rows->sum[row + i % n],
+                          sums + i * PANEL_ROWS, to->y + (t + row + i % n) * to->ldy);
         }
     }
 }
@@ -361,17 +297,21 @@ static void times_block(const Way *way, const Matrix *matrix, const Block *block
 void REAL_FN(integer_times_by)(IntegerWay wanted, const Matrix *matrix, int64_t first,
                                int64_t last, const float *bias, const float *x,
                                int64_t ldx, float *y, int64_t ldy, int64_t count) {
+    if (matrix->kind == STEP_INT4) {
+        REAL_FN(integer4_times_by)
+        (wanted, matrix, first, last, bias, x, ldx, y, ldy, count);
+        return;
+    }
     const Way *way = find_way(wanted);
-    const int64_t K = matrix->columns, step = (K + QUAD - 1) / QUAD * QUAD * way->bytes;
-    Block block;
-    int64_t most = BLOCK_BYTES / step < BLOCK_ROWS ? BLOCK_BYTES / step : BLOCK_ROWS;
+    RoundedRows rows;
+    int64_t most =
+        rounded_room(&rows, matrix->columns, matrix->columns, way->bytes, QUAD);
     if (most > ROWS_MAX) most -= most % ROWS_MAX;
     const Target to = {first, last, matrix_scales(matrix), bias, y, ldy};
-    block.step = step;
     for (int64_t t = 0, n; t < count; t += n) {
         n = count - t < most ? count - t : most;
-        round_rows(&block, way->bytes, x + t * ldx, ldx, K, n);
-        times_block(way, matrix, &block, n, &to, t);
+        REAL_FN(round_rows)(&rows, x + t * ldx, ldx, n);
+        times_block(way, matrix, &rows, n, &to, t);
     }
 }
 

@@ -9,7 +9,7 @@
  *     packed (its data is not read): w[M, K], or with `transposed` w[K, M], of which a
  * few panels at a time are packed into `room` of matrix_room_bytes. What that costs is
  *     spread over the vectors.
- *   integer_times: the same for a matrix of int8, on whole numbers; matrix_times calls
+ *   integer_times: the same for a matrix of int8 or int4, on whole numbers; matrix_times calls
  * it. The result's bytes are the same in all sets. integer_times_by takes one way of
  *     those that integer_has says this set and this processor have: for tests, since the
  *     other takes the fastest.

@@ -189,7 +189,7 @@ static int64_t backward_tiles(const Call *call) {
 }
 
 #ifndef REAL_IS_DOUBLE
-/* Weights of int8 round the rows by themselves; floats may not be packed yet. */
+/* Whole numbers round the rows by themselves; floats may not be packed yet. */
 static void multiply_packed(const Call *call) {
     const View *x = &call->in[0], *b = &call->in[2];
     const Matrix *w = call->in[1].packed;
@@ -201,7 +201,7 @@ static void multiply_packed(const Call *call) {
         return;
     }
     REAL_FN(matrix_times)
-    (w, 0, M, b->data, w->kind == STEP_INT8 ? x->data : rows_of_x(call), w->columns,
+    (w, 0, M, b->data, matrix_rounds(w) ? x->data : rows_of_x(call), w->columns,
      call->out.data, M, view_rows(x));
 }
 #endif

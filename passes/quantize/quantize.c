@@ -46,8 +46,9 @@ static const Field fields[] = {
     F_BOOL(QuantizeOptions, follow,
            "gptq: layers also make up for what rounding the layers before them has "
            "changed"),
-    F_CHOICE(QuantizeOptions, activations, "float|int8",
-             "int8: linear layers round what they read as well"),
+    F_CHOICE(
+        QuantizeOptions, activations, "float|int8",
+        "int8: linear layers round what they read as well, and multiply whole numbers"),
     F_REAL(QuantizeOptions, smooth, 0, 1,
            "move this part of the activations' ranges into the weights, where a norm "
            "can take it up"),
@@ -86,11 +87,6 @@ static Status quantize_check(const void *opaque, const StepSource *source, Diag 
         return option_fail(source, "asymmetric", STATUS_RECIPE, diag,
                            "expected false with int8, which is symmetric: zero points "
                            "are for int4");
-    if (options->dtype == QUANTIZE_INT4 && options->activations == QUANTIZE_ACT_INT8)
-        return option_fail(
-            source, "activations", STATUS_RECIPE, diag,
-            "expected float with int4, whose weights are multiplied as real "
-            "numbers: activations of 8 bits go with int8");
     if (options->smooth >= 0 && options->activations != QUANTIZE_ACT_INT8)
         return option_fail(source, "smooth", STATUS_RECIPE, diag,
                            "smoothing is for activations of 8 bits: expected "

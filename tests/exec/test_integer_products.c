@@ -1,6 +1,7 @@
-/* Products of whole numbers of 8 bits: every way that this processor has, in every set,
- * against sums in 64 bits and the formula in float, to the last bit. */
+/* Products of whole numbers of 8 bits, and of 4: every way that this processor has, in
+ * every set, against sums in 64 bits and the formula in float, to the last bit. */
 #include "exec/loops/loops.h"
+#include "ir/quantised.h"
 #include "ir/random.h"
 #include "tests/support/check.h"
 
@@ -12,30 +13,22 @@
 enum { COUNT = 19 };
 
 typedef struct Case {
-    int64_t M, K;
-    int8_t *w;       /* [M, K] */
-    float *scale;    /* [M] */
-    float *x, *bias; /* [COUNT, K], [M] */
-    float *want;     /* [COUNT, M] */
+    int64_t M, K, group, groups; /* int8: one group, of K */
+    int8_t *w;                   /* [M, K], the zero point taken off */
+    float *scale;                /* [M, groups] */
+    float *x, *bias;             /* [COUNT, K], [M] */
+    float *want;                 /* [COUNT, M] */
     Matrix matrix;
     void *packed;
 } Case;
 
-/* Weights and vectors that are random, or as large as they can be. */
-static void case_open(Case *c, int64_t M, int64_t K, bool extreme) {
-    *c = (Case){.M = M, .K = K, .matrix = {M, K, STEP_INT8, NULL}};
-    c->w = malloc((size_t)(M * K));
-    c->scale = malloc((size_t)M * sizeof(float));
+/* Vectors that are random, or as large as they can be, and odd ones. */
+static void open_vectors(Case *c, bool extreme) {
+    const int64_t M = c->M, K = c->K;
     c->bias = malloc((size_t)M * sizeof(float));
     c->x = malloc((size_t)(COUNT * K) * sizeof(float));
     c->want = malloc((size_t)(COUNT * M) * sizeof(float));
-    for (int64_t i = 0; i < M * K; i++)
-        c->w[i] = (int8_t)(extreme ? (i / K % 2 ? 127 : -127)
-                                   : (int)(random_uniform(1, (uint64_t)i) * 255) - 127);
-    for (int64_t i = 0; i < M; i++) {
-        c->scale[i] = (float)random_uniform(2, (uint64_t)i) * 0.01f;
-        c->bias[i] = (float)random_normal(3, (uint64_t)i);
-    }
+    for (int64_t i = 0; i < M; i++) c->bias[i] = (float)random_normal(3, (uint64_t)i);
     for (int64_t i = 0; i < COUNT * K; i++)
         c->x[i] =
             extreme ? (i / K % 3 ? 3.5f : -3.5f) : (float)random_normal(4, (uint64_t)i);
@@ -47,9 +40,64 @@ static void case_open(Case *c, int64_t M, int64_t K, bool extreme) {
         c->x[7 * K + k] = k % 2 ? FLT_MAX : -0.5f;         /* as large as there is */
         c->x[8 * K + k] = k ? (float)(k % 8) - 3.5f : 127; /* halves */
     }
-    c->packed = aligned_alloc(64, (matrix_bytes(&c->matrix) + 63) / 64 * 64);
+}
+
+static void *packed_room(const Matrix *matrix) {
+    const size_t bytes = (matrix_bytes(matrix) + 63) / 64 * 64;
+    void *data = aligned_alloc(64, bytes);
+    memset(data, 0, bytes);
+    return data;
+}
+
+static void case_open(Case *c, int64_t M, int64_t K, bool extreme) {
+    *c = (Case){.M = M, .K = K, .group = K, .groups = 1, .matrix = {M, K, STEP_INT8}};
+    c->w = malloc((size_t)(M * K));
+    c->scale = malloc((size_t)M * sizeof(float));
+    for (int64_t i = 0; i < M * K; i++)
+        c->w[i] = (int8_t)(extreme ? (i / K % 2 ? 127 : -127)
+                                   : (int)(random_uniform(1, (uint64_t)i) * 255) - 127);
+    for (int64_t i = 0; i < M; i++)
+        c->scale[i] = (float)random_uniform(2, (uint64_t)i) * 0.01f;
+    open_vectors(c, extreme);
+    c->packed = packed_room(&c->matrix);
     matrix_pack_int8(&c->matrix, c->w, c->scale, c->packed);
     c->matrix.data = c->packed;
+}
+
+/* A q4 tensor of random numbers and scales, or of the largest; the zero points are
+ * random, or where numbers are the largest 0. */
+static void int4_open(Case *c, int64_t M, int64_t K, int64_t group, bool zeros,
+                      bool extreme) {
+    Diag *diag = diag_create();
+    const int64_t dim[] = {M, K};
+    Tensor q4 = q4_shape(2, dim, group, zeros);
+    assert_ok(tensor_allocate(&q4, diag), diag);
+    *c = (Case){.M = M, .K = K, .group = group, .groups = tensor_q_groups(&q4)};
+    c->w = malloc((size_t)(M * K));
+    c->scale = malloc((size_t)(M * c->groups) * sizeof(float));
+    for (int64_t i = 0; i < M * c->groups; i++) {
+        int8_t q[QUANTISED_GROUP_MAX];
+        const uint64_t at = (uint64_t)i;
+        const int64_t first = i / c->groups * K + i % c->groups * group;
+        const int zero = extreme ? 0 : (int)(random_uniform(5, at) * 16);
+        const Grid grid = quantised_grid(&q4, random_uniform(2, at) * 0.01, zero);
+        const int64_t left = K - i % c->groups * group;
+        for (int64_t k = 0; k < group && k < left; k++) {
+            q[k] =
+                (int8_t)(extreme ? 15
+                                 : (int)(random_uniform(1, at * 128 + (uint64_t)k) * 16));
+            c->w[first + k] = (int8_t)(q[k] - grid.zero);
+        }
+        c->scale[i] = grid.scale;
+        quantised_write(&q4, i / c->groups, i % c->groups, &grid, q);
+    }
+    open_vectors(c, extreme);
+    c->matrix = matrix_of(&q4, false, STEP_INT4);
+    c->packed = packed_room(&c->matrix);
+    matrix_pack(&c->matrix, &q4, false, c->packed);
+    c->matrix.data = c->packed;
+    tensor_release(&q4);
+    diag_destroy(diag);
 }
 
 static void case_close(Case *c) {
@@ -70,13 +118,21 @@ static void expect(Case *c, const float *bias) {
         const bool zero = !isfinite(by);
         const volatile float scale = !finite ? NAN : zero ? 0 : most / 127.0f;
         for (int64_t r = 0; r < c->M; r++) {
-            int64_t sum = 0;
-            for (int64_t k = 0; k < c->K && finite && !zero; k++) {
-                const volatile float scaled = x[k] * by;
-                sum += (int64_t)nearbyintf(scaled) * c->w[r * c->K + k];
+            volatile float product = 0;
+            for (int64_t g = 0; g < c->groups; g++) {
+                int64_t sum = 0;
+                for (int64_t k = g * c->group;
+                     k < c->K && k < (g + 1) * c->group && finite && !zero; k++) {
+                    const volatile float scaled = x[k] * by;
+                    sum += (int64_t)nearbyintf(scaled) * c->w[r * c->K + k];
+                }
+                const float of_w = c->scale[r * c->groups + g];
+                const volatile float scales = scale * of_w;
+                const bool int4 = c->matrix.kind == STEP_INT4;
+                const volatile float part = (float)sum * (int4 ? of_w : scales);
+                product = int4 ? product + part : part;
             }
-            const volatile float scales = scale * c->scale[r];
-            const volatile float product = (float)sum * scales;
+            if (c->matrix.kind == STEP_INT4) product = product * scale;
             c->want[t * c->M + r] = bias ? product + bias[r] : product;
         }
     }
@@ -132,6 +188,15 @@ static void check_set(const Loops *loops) {
             check_case(&c, loops);
             case_close(&c);
         }
+    static const int64_t GROUPED[][3] = {{1, 1, 32},   {2, 31, 32},  {17, 33, 32},
+                                         {48, 64, 32}, {65, 75, 64}, {70, 300, 128}};
+    for (size_t i = 0; i < sizeof GROUPED / sizeof *GROUPED; i++)
+        for (int how = 0; how < 4; how++) {
+            Case c;
+            int4_open(&c, GROUPED[i][0], GROUPED[i][1], GROUPED[i][2], how & 1, how & 2);
+            check_case(&c, loops);
+            case_close(&c);
+        }
 }
 
 static void test_ways(void **state) {
@@ -151,14 +216,22 @@ static void test_longest(void **state) {
         if (loops_here()->integer_has(way))
             check_range(&c, loops_here(), way, NULL, 0, 2, COUNT);
     case_close(&c);
+    int4_open(&c, 2, INTEGER_COLUMNS_MAX, 32, true, true);
+    expect(&c, NULL);
+    for (IntegerWay way = INTEGER_PLAIN; way <= INTEGER_QUADS; way++)
+        if (loops_here()->integer_has(way))
+            check_range(&c, loops_here(), way, NULL, 0, 2, COUNT);
+    case_close(&c);
 }
 
 /* More vectors than are rounded at once, through the door that everybody uses. */
-static void test_blocks(void **state) {
-    (void)state;
+static void check_blocks(bool int4) {
     enum { MANY = 2100, K = 75, M = 20 };
     Case c;
-    case_open(&c, M, K, false);
+    if (int4)
+        int4_open(&c, M, K, 32, false, false);
+    else
+        case_open(&c, M, K, false);
     float *x = malloc(sizeof(float) * MANY * K), *y = malloc(sizeof(float) * MANY * M);
     for (int64_t t = 0; t < MANY; t++)
         memcpy(x + t * K, c.x + t % COUNT * K, K * sizeof(float));
@@ -168,6 +241,12 @@ static void test_blocks(void **state) {
         assert_true(same(y[i], c.want[i / M % COUNT * M + i % M]));
     free(x), free(y);
     case_close(&c);
+}
+
+static void test_blocks(void **state) {
+    (void)state;
+    check_blocks(false);
+    check_blocks(true);
 }
 
 int main(void) {

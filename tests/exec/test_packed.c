@@ -123,6 +123,8 @@ static void test_forms(void **state) {
     assert_int_equal(params_packed(f.packed, real, 1)->kind, STEP_Q8);
     assert_int_equal(params_packed(f.packed, graph_output(f.graph, "four"), 1)->kind,
                      STEP_Q4);
+    assert_int_equal(params_packed(f.packed, graph_output(f.graph, "rounded"), 1)->kind,
+                     STEP_INT4);
     assert_null(params_packed(f.packed, graph_output(f.graph, "turned"), 1));
     assert_null(params_packed(f.packed, graph_output(f.graph, "rows"), 1));
     assert_null(params_packed(f.plain, whole, 1));

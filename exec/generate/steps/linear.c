@@ -36,7 +36,7 @@ static void run(const StepCall *call, int64_t first, int64_t last) {
     const Matrix *weight = call->in[WEIGHT];
     const float *bias = step_operand(call->node, BIAS) ? call->in[BIAS] : NULL;
     const float *x = call->in[X];
-    if (is_rounded(call->node) && weight->kind != STEP_INT8) { /* that rounds itself */
+    if (is_rounded(call->node) && !matrix_rounds(weight)) {
         REAL_FN(rounded_rows)(call->count, weight->columns, x, call->scratch);
         x = call->scratch;
     }
