@@ -9,10 +9,10 @@
  *     packed (its data is not read): w[M, K], or with `transposed` w[K, M], of which a
  * few panels at a time are packed into `room` of matrix_room_bytes. What that costs is
  *     spread over the vectors.
- *   integer_times: the same for a matrix of int8 or int4, on whole numbers; matrix_times calls
- * it. The result's bytes are the same in all sets. integer_times_by takes one way of
- *     those that integer_has says this set and this processor have: for tests, since the
- *     other takes the fastest.
+ *   integer_times: the same for a matrix of int8 or int4, on whole numbers; matrix_times
+ *     calls it. The result's bytes are the same in all sets. integer_times_by takes one
+ *     way of those that integer_has says this set and this processor have: for tests,
+ *     since the other takes the fastest.
  *   panels_times: y[t, c] = sum_k w[k * step + c] x[t, k] for 16 * panels columns c, of
  *     which panel p starts at w + p * gap. K may be 0.
  *
