@@ -74,7 +74,8 @@ Status step_data(PassContext *ctx, const char *name, const DataUse *use, Batches
                                           .root_count = use->root_count,
                                           .data = data,
                                           .batch = use->batch,
-                                          .gradient = use->gradient},
+                                          .gradient = use->gradient,
+                                          .mean = use->mean},
                                0, diag);
     if (status == STATUS_OK) return STATUS_OK;
     const Tree *option = tree_get(ctx->source.options, named_by);

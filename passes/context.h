@@ -88,6 +88,7 @@ typedef struct DataUse {
     int64_t batch; /* samples of a run of the roots, whose memory the plan then knows;
                       0 = the step tells it */
     bool gradient; /* such a run goes backward from the root, too */
+    bool mean;     /* and the mean of the gradients is wanted (exec/run/gradients.h) */
 } DataUse;
 
 /* The data set that the step's option `data` (or use->option) names, and all that can be

@@ -4,6 +4,7 @@
 #include "exec/plan/plan_build.h"
 #include "exec/plan/weight_layout.h"
 #include "exec/run/feed.h"
+#include "exec/run/gradients.h"
 #include "exec/run/lanes.h"
 #include "exec/run/params.h"
 
@@ -15,6 +16,17 @@ static size_t sample_bytes(const Batches *data, int64_t sizes[DIM_SYMBOLS]) {
         if (type_bind(&data->columns[i].type, sizes, &bound))
             bytes += (size_t)type_count(&bound) * sizeof(float);
     return bytes * (size_t)sizes[DIM_INDEX(DIM_N)];
+}
+
+/* What going backward takes beside a workspace: gradients, and scratch of the threads
+ * that share calls. */
+static size_t gradient_bytes(const PassContext *ctx, const DataRun *run,
+                             const Plan *plan) {
+    const size_t gradient = (size_t)params_layout(run->graph, NULL) * sizeof(float);
+    const int gradients =
+        run->mean ? mean_gradient_buffers(run->data->count, run->batch) : 1;
+    return gradient * (size_t)gradients +
+           workspace_share_bytes(plan) * (size_t)(lanes_threads(ctx->threads, 1) - 1);
 }
 
 Status step_plan_run(PassContext *ctx, const DataRun *run, size_t more, Diag *diag) {
@@ -35,9 +47,8 @@ Status step_plan_run(PassContext *ctx, const DataRun *run, size_t more, Diag *di
                                                             : ctx->threads;
     const size_t bytes =
         (plan_workspace_bytes(plan) + sample_bytes(data, options.sizes)) * (size_t)lanes;
-    const size_t gradient =
-        run->gradient ? (size_t)params_layout(run->graph, NULL) * sizeof(float) : 0;
-    const size_t all = bytes + gradient + params_copied_bytes(run->graph) + more;
+    const size_t all = bytes + (run->gradient ? gradient_bytes(ctx, run, plan) : 0) +
+                       params_copied_bytes(run->graph) + more;
     if (all > ctx->run_bytes) ctx->run_bytes = all;
     plan_destroy(plan);
     return STATUS_OK;

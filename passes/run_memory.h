@@ -11,7 +11,8 @@ typedef struct DataRun {
     int root_count;
     const Batches *data;
     int64_t batch; /* samples at a time */
-    bool gradient; /* backward as well, on one thread (exec/run/gradients.h) */
+    bool gradient; /* backward as well, in one lane (exec/run/gradients.h) */
+    bool mean;     /* for mean_gradient */
 } DataRun;
 
 /* Planning: lets ctx->run_bytes be at least what such a run takes beside the model's

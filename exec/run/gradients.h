@@ -1,25 +1,48 @@
-/* Gradients: of a loss over the samples of a data set, without training. */
+/* Gradients: of a loss over the samples of a data set, without training.
+ *
+ * Batches are run one after the other, by all threads together, as a gradient is as large
+ * as the weights. Where the job has several ranks (exec/run/ranks.h), each runs its share
+ * of the batches. The bytes are the same with any number of both. */
 #ifndef COMPRESS_EXEC_RUN_GRADIENTS_H
 #define COMPRESS_EXEC_RUN_GRADIENTS_H
 
 #include "exec/run/run.h"
 #include "exec/run/ticker.h"
 
-/* Gradient of the mean of `loss` over the first `limit` samples (0 = all), in batches, on
- * the calling thread: gradient[params_gradient_count(params)] must be zeroed. Fails as
- * running does, and with STATUS_INTERRUPTED when the watch says so. */
-Status mean_gradient(Graph *graph, Node *loss, const Params *params, const Batches *data,
-                     int64_t limit, int64_t batch_size, const Watch *watch,
-                     float *gradient, Diag *diag);
+/* What is differentiated, all of it borrowed: `loss`, over the first `limit` samples (0 =
+ * all), in batches. */
+typedef struct GradientRun {
+    Graph *graph;
+    Node *loss;
+    const Params *params;
+    const Batches *data;
+    int64_t limit, batch_size;
+    int threads;
+    const Watch *watch; /* may be NULL */
+} GradientRun;
 
-/* Receives the gradient of the mean of the loss over one batch, n of total samples. */
-typedef void (*GradientSink)(void *self, int64_t n, int64_t total, const float *gradient);
+/* Parts of the batches, of equal numbers of them, whose gradients are each added up batch
+ * by batch, and then in the order of the gradient tree (exec/train/gradient_tree.h): as
+ * many ranks can share a mean gradient. */
+enum { GRADIENT_PARTS = 8 };
 
-/* As mean_gradient, but hands the gradient of every batch to `sink` and starts from zero
- * again for the next one. */
-Status batch_gradients(Graph *graph, Node *loss, const Params *params,
-                       const Batches *data, int64_t limit, int64_t batch_size,
-                       const Watch *watch, float *gradient, GradientSink sink, void *self,
-                       Diag *diag);
+/* Gradients that are there at once in one rank, the result among them: those of the tree
+ * that wait for others. */
+int mean_gradient_buffers(int64_t samples, int64_t batch_size);
+
+/* Collective. Gradient of the mean of the loss: gradient[params_gradient_count(params)]
+ * must be zeroed. Fails as running does, and with STATUS_INTERRUPTED when the watch says
+ * so. */
+Status mean_gradient(const GradientRun *run, float *gradient, Diag *diag);
+
+/* Makes a few numbers of the gradient of the mean of the loss over one batch. Called in
+ * the rank that has run the batch. */
+typedef void GradientReduce(void *self, const float *gradient, double *numbers);
+
+/* Collective. As mean_gradient, but adds up numbers[count] of the gradient of every
+ * batch, weighted by its part of the samples, in the order of the batches; sums[count]
+ * must be zeroed. */
+Status batch_gradients(const GradientRun *run, GradientReduce *reduce, void *self,
+                       double *sums, int64_t count, Diag *diag);
 
 #endif

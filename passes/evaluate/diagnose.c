@@ -194,8 +194,15 @@ static Status run_norms(PassContext *ctx, Graph *graph, Node *loss, const Batche
     Params *params = NULL;
     TRY(params_create(&params, graph, PRECISION_F32, false, diag));
     float *gradient = memory_alloc((size_t)params_gradient_count(params), sizeof(float));
-    const Status status = mean_gradient(graph, loss, params, data, options->limit,
-                                        options->batch_size, ctx->watch, gradient, diag);
+    const GradientRun run = {.graph = graph,
+                             .loss = loss,
+                             .params = params,
+                             .data = data,
+                             .limit = options->limit,
+                             .batch_size = options->batch_size,
+                             .threads = ctx->threads,
+                             .watch = ctx->watch};
+    const Status status = mean_gradient(&run, gradient, diag);
     Tree *list = tree_new(ctx->arena, TREE_LIST, LOC_NONE);
     const int layers = graph_layer_count(graph, graph_main_stack(graph));
     for (int l = 0; l < layers && status == STATUS_OK; l++) {

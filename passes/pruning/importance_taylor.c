@@ -92,40 +92,59 @@ static Status choose_named(Taylor *t, Exits *exits, Diag *diag) {
 
 /* ---- scores ---- */
 
-/* Adds `share` times the importance by one gradient to a block's scores. */
-static void score_block(const Taylor *t, const Prune *p, PruneBlock *block, double share,
-                        const float *gradient) {
+/* The importance of a block's units by one gradient. */
+static void score_block(const Taylor *t, const Prune *p, const PruneBlock *block,
+                        const float *gradient, double *scores) {
     const bool element = t->options->abs == ABS_ELEMENT;
-    double *sums = memory_alloc((size_t)block->parts.units, sizeof *sums);
     for (int s = 0; s < slots_used(t, p); s++) {
         const PruneSlot *slot = &block->slots[s];
         const int64_t at = params_offset(t->params, slot->leaf->storage);
-        prune_sum(slot, gradient + at, element, sums);
+        prune_sum(slot, gradient + at, element, scores);
     }
-    for (int64_t u = 0; u < block->parts.units; u++)
-        block->scores[u] += share * fabs(sums[u]);
-    free(sums);
+    for (int64_t u = 0; u < block->parts.units; u++) scores[u] = fabs(scores[u]);
 }
 
-static void score_gradient(void *self, int64_t n, int64_t total, const float *gradient) {
-    Taylor *t = self;
+/* GradientReduce: that of all blocks, one after the other. */
+static void score_gradient(void *self, const float *gradient, double *scores) {
+    const Taylor *t = self;
     for (int k = 0; k < 2; k++)
-        for (int i = 0; i < t->copies[k].block_count; i++)
-            score_block(t, &t->copies[k], &t->copies[k].blocks[i],
-                        (double)n / (double)total, gradient);
+        for (int i = 0; i < t->copies[k].block_count; i++) {
+            const PruneBlock *block = &t->copies[k].blocks[i];
+            score_block(t, &t->copies[k], block, gradient, scores);
+            scores += block->parts.units;
+        }
+}
+
+/* Gives all blocks room for scores that lie one after the other; returns how many. */
+static int64_t place_scores(Taylor *t, double *scores) {
+    int64_t count = 0;
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < t->copies[k].block_count; i++) {
+            PruneBlock *block = &t->copies[k].blocks[i];
+            if (scores) block->scores = scores + count;
+            count += block->parts.units;
+        }
+    return count;
 }
 
 static Status differentiate(Taylor *t, const Batches *data, Diag *diag) {
     const ImportanceOptions *options = t->options;
-    const Watch *watch = t->ctx->watch;
-    t->gradient = memory_alloc((size_t)params_gradient_count(t->params), sizeof(float));
+    const GradientRun run = {.graph = t->graph,
+                             .loss = t->loss,
+                             .params = t->params,
+                             .data = data,
+                             .limit = options->limit,
+                             .batch_size = options->batch_size,
+                             .threads = t->ctx->threads,
+                             .watch = t->ctx->watch};
+    const int64_t count = place_scores(t, NULL);
+    double *scores = ARENA_ARRAY(t->ctx->arena, double, (size_t)count);
+    place_scores(t, scores);
     if (options->accumulate == ACCUMULATE_ABS_THEN_SUM)
-        return batch_gradients(t->graph, t->loss, t->params, data, options->limit,
-                               options->batch_size, watch, t->gradient, score_gradient, t,
-                               diag);
-    TRY(mean_gradient(t->graph, t->loss, t->params, data, options->limit,
-                      options->batch_size, watch, t->gradient, diag));
-    score_gradient(t, 1, 1, t->gradient);
+        return batch_gradients(&run, score_gradient, t, scores, count, diag);
+    t->gradient = memory_alloc((size_t)params_gradient_count(t->params), sizeof(float));
+    TRY(mean_gradient(&run, t->gradient, diag));
+    score_gradient(t, t->gradient, scores);
     return STATUS_OK;
 }
 
@@ -133,11 +152,7 @@ static Status differentiate(Taylor *t, const Batches *data, Diag *diag) {
 
 static Status find_copy(Taylor *t, const Prune *p, Prune *copy, Diag *diag) {
     if (p->block_count == 0) return STATUS_OK; /* what is not there, or not scored */
-    TRY(prune_find(copy, t->ctx, t->graph, p->kind, UNIT_HEAD, p->stack, diag));
-    for (int i = 0; i < copy->block_count; i++)
-        copy->blocks[i].scores =
-            ARENA_ARRAY(t->ctx->arena, double, (size_t)copy->blocks[i].parts.units);
-    return STATUS_OK;
+    return prune_find(copy, t->ctx, t->graph, p->kind, UNIT_HEAD, p->stack, diag);
 }
 
 /* Hands the scores over; the copy's blocks stand in the same order. */
@@ -193,12 +208,14 @@ static Status build(Taylor *t, const Prune *heads, const Prune *ffn, Diag *diag)
 
 static Status run(Taylor *t, Prune *heads, Prune *ffn, int64_t *samples, Diag *diag) {
     const ImportanceOptions *options = t->options;
+    const bool mean = options->accumulate != ACCUMULATE_ABS_THEN_SUM;
     Batches *data = NULL;
     const DataUse use = {.graph = t->graph,
                          .roots = &t->loss,
                          .root_count = 1,
                          .batch = options->batch_size,
-                         .gradient = true};
+                         .gradient = true,
+                         .mean = mean};
     TRY(step_data(t->ctx, options->data, &use, &data, diag));
     if (!data) return STATUS_OK;
     if (data->count == 0)

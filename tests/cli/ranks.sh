@@ -59,6 +59,9 @@ timeless() {
 # The recipe of most of what follows.
 usual() {
     tiny '  - finetune: {data: train, epochs: 2, batch_size: 16}
+  - diagnose: {data: train, batch_size: 6}
+  - importance: {data: train, batch_size: 11}
+  - prune_heads: {keep: 1}
   - prune_ffn: {score: reconstruction, reconstruct: true, data: train, samples: 50, keep: 12}
   - add_exits: {}
   - finetune: {data: train, epochs: 1, batch_size: 16, shards: 3}
@@ -77,7 +80,7 @@ for ranks in 1 2 3 4; do
     for file in h5 json out; do
         cmp 1.$file $ranks.$file || fail "$ranks ranks are not as 1"
     done
-    [ $ranks = 1 ] || [ "$(grep -c '^\[1/8\] finetune \.\.\.' err)" = 1 ] ||
+    [ $ranks = 1 ] || [ "$(grep -c '^\[1/11\] finetune \.\.\.' err)" = 1 ] ||
         fail "progress of $ranks ranks is not told once"
 done
 
