@@ -43,6 +43,11 @@ field libcompress-dev Depends | grep -q "^$library (= " || fail "libcompress-dev
 dpkg-deb --control first/"$library"_*.deb control
 grep -q "^libcompress " control/shlibs && grep -q ldconfig control/triggers
 
+# No libraries for networks, which Debian's shared HDF5 brings (MPI talks to networks itself).
+ldd "root/usr/bin/$program" >libraries
+grep -q libmpi libraries || ! grep -e curl -e krb5 -e ldap -e ssh -e libssl libraries ||
+    fail "the program brings libraries for networks"
+
 # The program runs from there, and the manual is where man finds it.
 root/usr/bin/"$program" --version >version
 grep -q "$(field "$program" Version)" version || fail "another version"
